@@ -1,0 +1,72 @@
+//! Relay messages: what a relay cell carries once its layers are off (tor-spec §6.1).
+
+use super::BODY_LEN;
+use super::reader::{Malformed, Reader};
+
+/// Bytes of a relay cell's header: command, recognized, stream ID, digest, length.
+pub const HEADER_LEN: usize = 11;
+
+/// Most data that one relay cell carries.
+pub const MAX_DATA_LEN: usize = BODY_LEN - HEADER_LEN;
+
+/// Where the two "recognized" bytes lie: zero when no layer is left on the cell.
+pub const RECOGNIZED: core::ops::Range<usize> = 1..3;
+
+/// Where the running digest lies.
+pub const DIGEST: core::ops::Range<usize> = 5..9;
+
+/// Command of a relay message (§6.1).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RelayCommand(pub u8);
+
+#[allow(missing_docs, reason = "each is the command of that name in tor-spec §6.1")]
+impl RelayCommand {
+    pub const TRUNCATED: Self = Self(9);
+    pub const DROP: Self = Self(10);
+    pub const EXTEND2: Self = Self(14);
+    pub const EXTENDED2: Self = Self(15);
+}
+
+/// A relay message, seen in the body of the decrypted cell.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RelayMessage<'a> {
+    /// What it asks for.
+    pub command: RelayCommand,
+    /// The stream it belongs to, zero for the circuit itself.
+    pub stream_id: u16,
+    /// Its content.
+    pub data: &'a [u8],
+}
+
+impl<'a> RelayMessage<'a> {
+    /// Reads the body of a relay cell that has no layer left.
+    ///
+    /// # Errors
+    /// Where the announced length exceeds the cell.
+    pub fn parse(body: &'a [u8]) -> Result<Self, Malformed> {
+        let mut reader = Reader::new("relay cell", body);
+        let command = RelayCommand(reader.take_u8()?);
+        let _recognized = reader.take_u16()?;
+        let stream_id = reader.take_u16()?;
+        let _digest = reader.take_u32()?;
+        let len = usize::from(reader.take_u16()?);
+        Ok(Self { command, stream_id, data: reader.take(len)? })
+    }
+
+    /// The body of a relay cell that carries the message: digest not set, no layer on.
+    ///
+    /// # Errors
+    /// Where the data exceeds [`MAX_DATA_LEN`].
+    pub fn to_body(&self) -> Result<[u8; BODY_LEN], Malformed> {
+        let mut body = [0; BODY_LEN];
+        if self.data.len() > MAX_DATA_LEN {
+            return Err(Malformed { message: "relay cell", problem: "more data than fits" });
+        }
+        body[0] = self.command.0;
+        body[3..5].copy_from_slice(&self.stream_id.to_be_bytes());
+        let len = u16::try_from(self.data.len()).unwrap_or(u16::MAX);
+        body[9..11].copy_from_slice(&len.to_be_bytes());
+        body[HEADER_LEN..][..self.data.len()].copy_from_slice(self.data);
+        Ok(body)
+    }
+}

@@ -1,0 +1,225 @@
+//! Layers of AES-CTR on relay cells, and the running digest that says who they are for
+//! (tor-spec §5.5, §6.1; the "tor1" scheme).
+
+use super::HopKeys;
+use crate::cell::BODY_LEN;
+use crate::cell::relay::{DIGEST, RECOGNIZED};
+use aes::Aes128;
+use core::fmt;
+use ctr::Ctr128BE;
+use ctr::cipher::{KeyIvInit, StreamCipher, StreamCipherSeek};
+use sha1::{Digest, Sha1};
+
+/// AES-128-CTR from a zero counter: one direction of one hop, or a source of cell content.
+///
+/// It can be sought: what was done to cell `n` can be redone without the cells before.
+#[derive(Clone)]
+pub struct Keystream(Ctr128BE<Aes128>);
+
+impl Keystream {
+    /// The keystream of `key`, at its start.
+    #[must_use]
+    pub fn new(key: &[u8; 16]) -> Self {
+        Self(Ctr128BE::new(key.into(), &[0; 16].into()))
+    }
+
+    /// XORs the next bytes of the keystream onto `bytes`.
+    #[inline]
+    pub fn apply(&mut self, bytes: &mut [u8]) {
+        self.0.apply_keystream(bytes);
+    }
+
+    /// Goes to the byte at `offset` from the start.
+    pub fn seek(&mut self, offset: u64) {
+        self.0.seek(offset);
+    }
+}
+
+impl fmt::Debug for Keystream {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Keystream(secret)")
+    }
+}
+
+/// A cell that is not for us, or was altered on its way.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CryptError;
+
+impl fmt::Display for CryptError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("relay cell fails its digest: altered, or not sent by this hop")
+    }
+}
+
+impl core::error::Error for CryptError {}
+
+/// Keystream and digest of one direction.
+#[derive(Clone)]
+struct Direction {
+    keystream: Keystream,
+    digest: Sha1,
+}
+
+impl Direction {
+    fn new(key: &[u8; 16], digest_seed: &[u8; 20]) -> Self {
+        Self { keystream: Keystream::new(key), digest: Sha1::new_with_prefix(digest_seed) }
+    }
+
+    /// Puts the digest into a cell that this end originates.
+    fn seal(&mut self, body: &mut [u8; BODY_LEN]) {
+        body[RECOGNIZED].fill(0);
+        body[DIGEST].fill(0);
+        self.digest.update(&body[..]);
+        let digest = self.digest.clone().finalize();
+        body[DIGEST].copy_from_slice(&digest[..4]);
+    }
+
+    /// Whether a decrypted cell is for this end; only then does the digest move on.
+    fn recognizes(&mut self, body: &mut [u8; BODY_LEN]) -> bool {
+        if body[RECOGNIZED] != [0, 0] {
+            return false;
+        }
+        let mut claimed = [0; 4];
+        claimed.copy_from_slice(&body[DIGEST]);
+        body[DIGEST].fill(0);
+        let advanced = self.digest.clone().chain_update(&body[..]);
+        body[DIGEST].copy_from_slice(&claimed);
+        if advanced.clone().finalize()[..4] != claimed {
+            return false;
+        }
+        self.digest = advanced;
+        true
+    }
+}
+
+/// The client's end of its shared layer with one hop.
+pub struct ClientHop {
+    forward: Direction,
+    backward: Direction,
+}
+
+impl ClientHop {
+    /// With the keys of a finished handshake.
+    #[must_use]
+    pub fn new(keys: &HopKeys) -> Self {
+        Self {
+            forward: Direction::new(&keys.key_forward, &keys.digest_forward),
+            backward: Direction::new(&keys.key_backward, &keys.digest_backward),
+        }
+    }
+
+    /// Seals a cell for this hop and puts on its layer.
+    pub fn encrypt(&mut self, body: &mut [u8; BODY_LEN]) {
+        self.forward.seal(body);
+        self.forward.keystream.apply(body);
+    }
+
+    /// Takes off this hop's layer, on a circuit where it is the last hop.
+    ///
+    /// # Errors
+    /// Where the cell is not from this hop.
+    pub fn decrypt(&mut self, body: &mut [u8; BODY_LEN]) -> Result<(), CryptError> {
+        self.backward.keystream.apply(body);
+        if self.backward.recognizes(body) { Ok(()) } else { Err(CryptError) }
+    }
+}
+
+/// A relay's end of the layer it shares with a client.
+pub struct RelayHop {
+    forward: Direction,
+    backward: Direction,
+}
+
+impl RelayHop {
+    /// With the keys of a finished handshake.
+    #[must_use]
+    pub fn new(keys: &HopKeys) -> Self {
+        Self {
+            forward: Direction::new(&keys.key_forward, &keys.digest_forward),
+            backward: Direction::new(&keys.key_backward, &keys.digest_backward),
+        }
+    }
+
+    /// Takes the layer off a cell from the client; true if the cell is for this relay, else it
+    /// goes on to the next hop.
+    pub fn decrypt(&mut self, body: &mut [u8; BODY_LEN]) -> bool {
+        self.forward.keystream.apply(body);
+        self.forward.recognizes(body)
+    }
+
+    /// Seals a cell from this relay to the client and puts the layer on.
+    pub fn originate(&mut self, body: &mut [u8; BODY_LEN]) {
+        self.backward.seal(body);
+        self.backward.keystream.apply(body);
+    }
+
+    /// Puts the layer on a cell that passes from the next hop to the client.
+    pub fn pass_back(&mut self, body: &mut [u8; BODY_LEN]) {
+        self.backward.keystream.apply(body);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cell::relay::{RelayCommand, RelayMessage};
+    use crate::crypto::fast;
+    use alloc::vec;
+    use proptest::prelude::*;
+
+    fn pair() -> (ClientHop, RelayHop) {
+        let (created, relay_keys) = fast::respond(&[1; 20], [2; 20]);
+        let client_keys = fast::Client::new([1; 20]).finish(&created).expect("honest");
+        (ClientHop::new(&client_keys), RelayHop::new(&relay_keys))
+    }
+
+    proptest! {
+        #[test]
+        fn cells_for_the_hop_are_recognized_and_others_pass(
+            cells in prop::collection::vec(any::<bool>(), 1..30),
+        ) {
+            let (mut client, mut relay) = pair();
+            for for_hop in cells {
+                let data = vec![7; 100];
+                let command = RelayCommand::DROP;
+                let plain = RelayMessage { command, stream_id: 3, data: &data };
+                let mut body = plain.to_body().expect("fits");
+                if for_hop {
+                    client.encrypt(&mut body);
+                } else {
+                    body[1] = 0xff; // as a cell with a further layer on
+                    client.forward.keystream.apply(&mut body);
+                }
+                prop_assert_eq!(relay.decrypt(&mut body), for_hop);
+                prop_assert_eq!(&body[11..111], &data[..]);
+
+                relay.originate(&mut body);
+                prop_assert_eq!(client.decrypt(&mut body), Ok(()));
+            }
+        }
+
+        #[test]
+        fn an_altered_cell_is_found_out(at in 0usize..BODY_LEN, bit in 0u8..8) {
+            let (mut client, mut relay) = pair();
+            let mut body = [0x55; BODY_LEN];
+            relay.originate(&mut body);
+            body[at] ^= 1 << bit;
+            prop_assert_eq!(client.decrypt(&mut body), Err(CryptError));
+        }
+
+        #[test]
+        fn seeking_gives_the_same_keystream_as_reading_on(cell in 0u64..5000) {
+            let mut straight = Keystream::new(&[3; 16]);
+            let mut sought = straight.clone();
+            let mut expected = [0; BODY_LEN];
+            for _ in 0..=cell.min(60) {
+                expected.fill(0);
+                straight.apply(&mut expected);
+            }
+            let mut found = [0; BODY_LEN];
+            sought.seek(cell.min(60) * BODY_LEN as u64);
+            sought.apply(&mut found);
+            prop_assert_eq!(found, expected);
+        }
+    }
+}

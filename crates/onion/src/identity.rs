@@ -1,0 +1,100 @@
+//! Who a relay is: its two long-term identities, and what it needs to prove them.
+
+use alloc::vec::Vec;
+use core::fmt;
+use ed25519_dalek::{Signer, SigningKey};
+use x25519_dalek::{PublicKey, StaticSecret};
+
+/// SHA-1 of a relay's RSA identity key: its fingerprint.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct RsaId(pub [u8; 20]);
+
+impl fmt::Display for RsaId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.iter().try_for_each(|byte| write!(f, "{byte:02X}"))
+    }
+}
+
+impl fmt::Debug for RsaId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "RsaId({self})")
+    }
+}
+
+/// A relay's Ed25519 identity key.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Ed25519Id(pub [u8; 32]);
+
+impl fmt::Display for Ed25519Id {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
+    }
+}
+
+impl fmt::Debug for Ed25519Id {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Ed25519Id({self})")
+    }
+}
+
+/// What we expect a relay to be, or what it has proved to be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RelayIds {
+    /// Its RSA identity.
+    pub rsa: RsaId,
+    /// Its Ed25519 identity, where known.
+    pub ed25519: Option<Ed25519Id>,
+}
+
+/// A relay's own identity, ready to answer link handshakes and circuit handshakes.
+///
+/// Certificates are made by the shell (they need a calendar and slow key generation); the engine
+/// only presents them.
+#[derive(Clone)]
+pub struct OwnIdentity {
+    /// SHA-1 of our RSA identity key.
+    pub rsa: RsaId,
+    /// SHA-256 of our RSA identity key.
+    pub rsa_sha256: [u8; 32],
+    /// Our Ed25519 identity key.
+    pub ed25519: Ed25519Id,
+    /// CERTS type 2: the RSA identity key in X.509.
+    pub rsa_identity_cert: Vec<u8>,
+    /// CERTS type 4: the Ed25519 signing key.
+    pub signing_cert: Vec<u8>,
+    /// CERTS type 5: the TLS certificate's digest.
+    pub tls_link_cert: Vec<u8>,
+    /// CERTS type 6: the link authentication key.
+    pub authenticate_cert: Vec<u8>,
+    /// CERTS type 7: the Ed25519 identity, certified by the RSA identity.
+    pub rsa_cross_cert: Vec<u8>,
+    /// Seed of the link authentication key.
+    pub authenticate_seed: [u8; 32],
+    /// Secret ntor onion key.
+    pub onion_secret: [u8; 32],
+}
+
+impl OwnIdentity {
+    /// The ntor onion key.
+    #[must_use]
+    pub fn onion_key(&self) -> [u8; 32] {
+        *PublicKey::from(&self.onion_secret()).as_bytes()
+    }
+
+    /// The secret half of the ntor onion key.
+    #[must_use]
+    pub fn onion_secret(&self) -> StaticSecret {
+        StaticSecret::from(self.onion_secret)
+    }
+
+    /// Signs an AUTHENTICATE body with the link authentication key.
+    pub(crate) fn sign_authentication(&self, body: &[u8]) -> [u8; 64] {
+        SigningKey::from_bytes(&self.authenticate_seed).sign(body).to_bytes()
+    }
+}
+
+impl fmt::Debug for OwnIdentity {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "OwnIdentity({})", self.rsa)
+    }
+}

@@ -1,0 +1,8 @@
+//! Links between relays: certificates and the handshake that proves who is at the other end
+//! (tor-spec §4, cert-spec).
+
+mod certs;
+mod channel;
+
+pub use certs::{CertError, PeerIdentity, verify_responder_certs};
+pub use channel::{Authentication, Channel, ChannelError, ExpectedPeer, TlsSession};

@@ -1,0 +1,213 @@
+use crate::cell::msg::{Certs, cert_type};
+use crate::cell::{Malformed, Reader};
+use crate::identity::{Ed25519Id, RelayIds, RsaId};
+use core::fmt;
+use ed25519_dalek::{Signature, VerifyingKey};
+use rsa::pkcs1::DecodeRsaPublicKey;
+use rsa::{Pkcs1v15Sign, RsaPublicKey};
+use sha1::{Digest, Sha1};
+use sha2::Sha256;
+use x509_cert::der::Decode;
+
+/// A relay's identities, proved by its certificates.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PeerIdentity {
+    /// RSA and Ed25519 identity.
+    pub ids: RelayIds,
+    /// SHA-256 of the RSA identity key, which link authentication names it by.
+    pub rsa_sha256: [u8; 32],
+    /// The Ed25519 identity.
+    pub ed25519: Ed25519Id,
+}
+
+/// Certificates that do not prove an identity.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CertError {
+    /// One of the certificates that a responder must send is not there.
+    Missing {
+        /// Its type in the CERTS cell.
+        cert_type: u8,
+    },
+    /// The bytes do not add up.
+    Malformed(Malformed),
+    /// A certificate is not what it should be.
+    Invalid {
+        /// Its type in the CERTS cell.
+        cert_type: u8,
+        /// What does not hold.
+        problem: &'static str,
+    },
+}
+
+impl fmt::Display for CertError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Missing { cert_type } => write!(f, "no certificate of type {cert_type}"),
+            Self::Malformed(malformed) => malformed.fmt(f),
+            Self::Invalid { cert_type, problem } => {
+                write!(f, "certificate of type {cert_type}: {problem}")
+            }
+        }
+    }
+}
+
+impl core::error::Error for CertError {}
+
+impl From<Malformed> for CertError {
+    fn from(malformed: Malformed) -> Self {
+        Self::Malformed(malformed)
+    }
+}
+
+/// Checks what a responder's CERTS cell proves (tor-spec §4.2), given the SHA-256 of the certificate
+/// it showed in TLS and the time in seconds since 1970.
+///
+/// The chain: RSA identity certifies the Ed25519 identity (type 7), which certifies a signing key
+/// (type 4), which certifies the TLS certificate (type 5).
+///
+/// # Errors
+/// [`CertError`] says which certificate is missing or wrong.
+pub fn verify_responder_certs(
+    certs: &Certs<'_>,
+    tls_cert_sha256: &[u8; 32],
+    unix_time_s: u64,
+) -> Result<PeerIdentity, CertError> {
+    let get = |cert_type| certs.get(cert_type).ok_or(CertError::Missing { cert_type });
+    let rsa_cert = get(cert_type::RSA_IDENTITY)?;
+    let signing_cert = get(cert_type::ED25519_SIGNING)?;
+    let link_cert = get(cert_type::ED25519_TLS_LINK)?;
+    let cross_cert = get(cert_type::RSA_CROSS)?;
+
+    let signing = Ed25519Cert::parse(cert_type::ED25519_SIGNING, signing_cert)?;
+    let identity = signing.signed_with.ok_or(signing.invalid("does not name the identity key"))?;
+    signing.verify(&identity, unix_time_s)?;
+    let link = Ed25519Cert::parse(cert_type::ED25519_TLS_LINK, link_cert)?;
+    link.verify(&signing.certified_key, unix_time_s)?;
+    if link.certified_key != *tls_cert_sha256 {
+        return Err(link.invalid("is for another TLS certificate: someone sits in between"));
+    }
+
+    let rsa_key = rsa_identity_key(rsa_cert, unix_time_s)?;
+    verify_cross_cert(cross_cert, &rsa_key.key, &identity, unix_time_s)?;
+    let ed25519 = Ed25519Id(identity);
+    let ids = RelayIds { rsa: rsa_key.rsa_id, ed25519: Some(ed25519) };
+    Ok(PeerIdentity { ids, rsa_sha256: rsa_key.sha256, ed25519 })
+}
+
+/// An Ed25519 certificate (cert-spec §2.1), not verified yet.
+struct Ed25519Cert<'a> {
+    cert_type: u8,
+    expiry_h: u32,
+    certified_key: [u8; 32],
+    signed_with: Option<[u8; 32]>,
+    signed: &'a [u8],
+    signature: [u8; 64],
+}
+
+impl<'a> Ed25519Cert<'a> {
+    fn parse(expected_type: u8, bytes: &'a [u8]) -> Result<Self, CertError> {
+        const SIGNED_WITH_KEY: u8 = 4;
+        const AFFECTS_VALIDATION: u8 = 1;
+        let invalid = |problem| CertError::Invalid { cert_type: expected_type, problem };
+        let mut reader = Reader::new("Ed25519 certificate", bytes);
+        if reader.take_u8()? != 1 {
+            return Err(invalid("unknown version"));
+        }
+        if reader.take_u8()? != expected_type {
+            return Err(invalid("says that it is of another type"));
+        }
+        let expiry_h = reader.take_u32()?;
+        let _key_type = reader.take_u8()?; // wrong in many of tor's versions (cert-spec A.4)
+        let certified_key = reader.take_array()?;
+        let mut signed_with = None;
+        for _ in 0..reader.take_u8()? {
+            let len = usize::from(reader.take_u16()?);
+            let (extension_type, flags) = (reader.take_u8()?, reader.take_u8()?);
+            let data = reader.take(len)?;
+            if extension_type == SIGNED_WITH_KEY {
+                let key = data.try_into().map_err(|_| invalid("signing key of odd length"))?;
+                signed_with = Some(key);
+            } else if flags & AFFECTS_VALIDATION != 0 {
+                return Err(invalid("has an extension that we do not know and must not ignore"));
+            }
+        }
+        let signed = &bytes[..bytes.len() - reader.rest().len()];
+        let signature = reader.take_array()?;
+        if !reader.rest().is_empty() {
+            return Err(invalid("has bytes after its signature"));
+        }
+        let cert_type = expected_type;
+        Ok(Self { cert_type, expiry_h, certified_key, signed_with, signed, signature })
+    }
+
+    const fn invalid(&self, problem: &'static str) -> CertError {
+        CertError::Invalid { cert_type: self.cert_type, problem }
+    }
+
+    fn verify(&self, signer: &[u8; 32], unix_time_s: u64) -> Result<(), CertError> {
+        if self.signed_with.is_some_and(|named| named != *signer) {
+            return Err(self.invalid("names another signing key"));
+        }
+        if u64::from(self.expiry_h) * 3600 <= unix_time_s {
+            return Err(self.invalid("has expired; is our clock right?"));
+        }
+        VerifyingKey::from_bytes(signer)
+            .and_then(|key| key.verify_strict(self.signed, &Signature::from_bytes(&self.signature)))
+            .map_err(|_| self.invalid("its signature does not verify"))
+    }
+}
+
+/// A relay's RSA identity key and its digests.
+struct RsaIdentity {
+    key: RsaPublicKey,
+    rsa_id: RsaId,
+    sha256: [u8; 32],
+}
+
+/// Takes the RSA key out of the X.509 certificate of type 2.
+///
+/// The certificate's own signature is not checked: the cross-certificate proves the key.
+fn rsa_identity_key(cert: &[u8], unix_time_s: u64) -> Result<RsaIdentity, CertError> {
+    let invalid = |problem| CertError::Invalid { cert_type: cert_type::RSA_IDENTITY, problem };
+    let cert =
+        x509_cert::Certificate::from_der(cert).map_err(|_| invalid("is not X.509 in DER"))?;
+    let fields = cert.tbs_certificate;
+    if fields.validity.not_after.to_unix_duration().as_secs() <= unix_time_s {
+        return Err(invalid("has expired; is our clock right?"));
+    }
+    let der = fields.subject_public_key_info.subject_public_key;
+    let der = der.as_bytes().ok_or(invalid("its key is no DER"))?;
+    let key = RsaPublicKey::from_pkcs1_der(der).map_err(|_| invalid("its key is not RSA"))?;
+    let rsa_id = RsaId(Sha1::digest(der).into());
+    Ok(RsaIdentity { key, rsa_id, sha256: Sha256::digest(der).into() })
+}
+
+/// Checks that the RSA identity certifies the Ed25519 identity (cert-spec §2.3).
+fn verify_cross_cert(
+    cert: &[u8],
+    rsa_key: &RsaPublicKey,
+    ed25519: &[u8; 32],
+    unix_time_s: u64,
+) -> Result<(), CertError> {
+    let invalid = |problem| CertError::Invalid { cert_type: cert_type::RSA_CROSS, problem };
+    let mut reader = Reader::new("RSA cross-certificate", cert);
+    let certified: [u8; 32] = reader.take_array()?;
+    let expiry_h = reader.take_u32()?;
+    let signed = &cert[..36];
+    let signature_len = usize::from(reader.take_u8()?);
+    let signature = reader.take(signature_len)?;
+    if certified != *ed25519 {
+        return Err(invalid("is for another Ed25519 identity"));
+    }
+    if u64::from(expiry_h) * 3600 <= unix_time_s {
+        return Err(invalid("has expired; is our clock right?"));
+    }
+    let digest = Sha256::new()
+        .chain_update(b"Tor TLS RSA/Ed25519 cross-certificate")
+        .chain_update(signed)
+        .finalize();
+    // Tor signs the bare digest, without the algorithm's name that PKCS #1 puts before it.
+    rsa_key
+        .verify(Pkcs1v15Sign::new_unprefixed(), &digest, signature)
+        .map_err(|_| invalid("its signature does not verify"))
+}

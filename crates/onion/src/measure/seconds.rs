@@ -1,0 +1,85 @@
+use crate::time::{Duration, Instant};
+
+/// What arrived in one second of a measurement.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Second {
+    /// Its number, from zero.
+    pub index: u32,
+    /// Bytes of cells that came back, 514 for each.
+    pub bytes: u64,
+    /// Cells whose content was checked.
+    pub checked_cells: u64,
+}
+
+/// Counts arrivals into seconds that begin at a common instant, over any number of connections.
+#[derive(Clone, Debug)]
+pub struct SecondCounter {
+    start: Instant,
+    seconds: u32,
+    current: Second,
+}
+
+impl SecondCounter {
+    /// Counts for `seconds` seconds from `start`.
+    #[must_use]
+    pub const fn new(start: Instant, seconds: u32) -> Self {
+        Self { start, seconds, current: Second { index: 0, bytes: 0, checked_cells: 0 } }
+    }
+
+    /// Whether the last second is over and reported.
+    #[must_use]
+    pub const fn is_over(&self) -> bool {
+        self.current.index >= self.seconds
+    }
+
+    /// When the current second ends.
+    #[must_use]
+    pub fn current_ends_at(&self) -> Instant {
+        self.start + Duration::from_secs(u64::from(self.current.index) + 1)
+    }
+
+    /// Adds what arrived in the current second. First take what [`poll_second`](Self::poll_second)
+    /// has, or it counts for a second that is over.
+    #[inline]
+    pub const fn add(&mut self, bytes: u64) {
+        self.current.bytes += bytes;
+    }
+
+    /// Adds one checked cell to the current second.
+    pub const fn add_check(&mut self) {
+        self.current.checked_cells += 1;
+    }
+
+    /// The next second that is over, each once, empty ones included.
+    #[must_use]
+    pub fn poll_second(&mut self, now: Instant) -> Option<Second> {
+        if self.is_over() || now < self.current_ends_at() {
+            return None;
+        }
+        let finished = self.current;
+        self.current = Second { index: finished.index + 1, bytes: 0, checked_cells: 0 };
+        Some(finished)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloc::vec::Vec;
+
+    #[test]
+    fn silent_seconds_are_reported_as_empty() {
+        let mut counter = SecondCounter::new(Instant::from_millis(500), 4);
+        counter.add(514);
+        assert_eq!(counter.poll_second(Instant::from_millis(1499)), None);
+        let late = Instant::from_millis(3600);
+        let seconds: Vec<_> =
+            core::iter::from_fn(|| counter.poll_second(late)).map(|s| (s.index, s.bytes)).collect();
+        assert_eq!(seconds, [(0, 514), (1, 0), (2, 0)]);
+        counter.add(1);
+        let last = counter.poll_second(Instant::from_millis(4500)).expect("over");
+        assert_eq!((last.index, last.bytes), (3, 1));
+        assert!(counter.is_over());
+        assert_eq!(counter.poll_second(Instant::from_millis(9000)), None);
+    }
+}

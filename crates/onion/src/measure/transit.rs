@@ -1,0 +1,368 @@
+//! Transit measurement: measurer → target → measurer, through a relay that knows nothing of it.
+//!
+//! The measurer opens sockets to the target and circuits of two hops over them, the second hop
+//! being a relay of its own at the same measurer. It fills them with unpredictable cells, counts
+//! what comes out at its own relays second by second, and checks a share of it against what the
+//! target's decryption must have made of it. See `design` in ARCHITECTURE.md, and §3.4 of the paper.
+
+mod cells;
+mod circuit;
+mod config;
+mod conn;
+mod failure;
+mod setup;
+
+pub use config::{Landing, Pace, Target, TransitConfig};
+pub use failure::TransitFailure;
+
+use crate::cell::{CELL_LEN, Command, begin_fixed};
+use crate::flow::TokenBucket;
+use crate::link::TlsSession;
+use crate::measure::check::CheckSampler;
+use crate::measure::seconds::{Second, SecondCounter};
+use crate::node::{CloseCause, ConnId, Dial, ListenerId, Node};
+use crate::rate::Rate;
+use crate::time::{Duration, Instant};
+use alloc::collections::VecDeque;
+use alloc::string::{String, ToString};
+use alloc::vec::Vec;
+use circuit::{Circuit, State};
+use conn::{Conns, Side};
+use rand_core::Rng;
+
+/// Cells that one TLS record holds whole (16,384 bytes of plaintext at most).
+pub const CELLS_PER_RECORD: usize = 31;
+
+/// Depth of the rate limit's bucket: fine enough for even seconds, deep enough for whole records.
+const RATE_BURST: Duration = Duration::from_millis(5);
+
+/// What the measurement has to tell.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Event {
+    /// Sockets and circuits stand: [`Transit::start`] may be called.
+    Ready {
+        /// Sockets with at least one circuit that works.
+        sockets: u32,
+        /// Circuits that work.
+        circuits: u32,
+    },
+    /// A second is over.
+    Second(Second),
+    /// The last second was reported; all connections get closed.
+    Finished,
+    /// The measurement ended without a result; all connections get closed.
+    Failed(TransitFailure),
+}
+
+/// How far it has come.
+#[derive(Debug)]
+enum Phase {
+    /// Opening sockets and circuits.
+    SettingUp { began: Instant },
+    /// Waiting for the start.
+    Ready,
+    /// Started, maybe for a time to come.
+    Running(Running),
+    /// Finished or failed.
+    Over,
+}
+
+#[derive(Debug)]
+struct Running {
+    start: Instant,
+    counter: SecondCounter,
+    bucket: TokenBucket,
+    /// The start has come and the sockets have been woken.
+    has_begun: bool,
+    last_arrival: Instant,
+}
+
+/// A measurer's part in measuring one relay in transit, as a state machine over connections.
+///
+/// - *getters*: [`is_over`](Self::is_over), [`problems`](Self::problems);
+/// - *commands*: [`start`](Self::start) once [`Event::Ready`] has come, [`stop`](Self::stop);
+/// - *handle* and *poll*: those of [`Node`], and [`poll_event`](Self::poll_event).
+///
+/// All randomness comes from the generator passed in, and must be unpredictable to the target.
+#[derive(Debug)]
+pub struct Transit<R> {
+    config: TransitConfig,
+    rng: R,
+    phase: Phase,
+    conns: Conns,
+    circuits: Vec<Circuit>,
+    /// Outbound connections not dialled yet.
+    to_dial: VecDeque<ConnId>,
+    dial_bucket: TokenBucket,
+    writable: VecDeque<ConnId>,
+    /// Connections that could send if the rate allowed it.
+    throttled: Vec<ConnId>,
+    to_close: VecDeque<ConnId>,
+    events: VecDeque<Event>,
+    sampler: CheckSampler,
+    last_problem: Option<String>,
+    problems: u32,
+}
+
+impl<R: Rng> Transit<R> {
+    /// Plans a measurement; connections are made as soon as it is driven.
+    pub fn new(config: TransitConfig, mut rng: R, now: Instant) -> Self {
+        let sampler = CheckSampler::new(config.check_one_in, &mut rng);
+        // One byte of the bucket is one connection.
+        let pace = Rate::from_byte_per_s(u64::from(config.pace.per_s.get()));
+        let dial_bucket =
+            TokenBucket::new(pace, Duration::ZERO, u64::from(config.pace.burst.max(1)), now);
+        let mut transit = Self {
+            rng,
+            phase: Phase::SettingUp { began: now },
+            conns: Conns::default(),
+            circuits: Vec::new(),
+            to_dial: VecDeque::new(),
+            dial_bucket,
+            writable: VecDeque::new(),
+            throttled: Vec::new(),
+            to_close: VecDeque::new(),
+            events: VecDeque::new(),
+            sampler,
+            last_problem: None,
+            problems: 0,
+            config,
+        };
+        transit.plan();
+        transit
+    }
+
+    /// Whether it has finished or failed.
+    #[must_use]
+    pub const fn is_over(&self) -> bool {
+        matches!(self.phase, Phase::Over)
+    }
+
+    /// How many sockets and circuits were lost or never came to be.
+    #[must_use]
+    pub const fn problems(&self) -> u32 {
+        self.problems
+    }
+
+    /// Begins to send at `at`, or now if that has passed; ignored unless [`Event::Ready`] was the last event.
+    pub fn start(&mut self, now: Instant, at: Instant) {
+        if !matches!(self.phase, Phase::Ready) {
+            return;
+        }
+        let start = at.max(now);
+        let one_record = (CELLS_PER_RECORD * CELL_LEN) as u64;
+        self.phase = Phase::Running(Running {
+            start,
+            counter: SecondCounter::new(start, self.config.seconds),
+            bucket: TokenBucket::new(self.config.rate, RATE_BURST, one_record, start),
+            has_begun: false,
+            last_arrival: start,
+        });
+    }
+
+    /// Ends it without a result: somebody else has failed, or the user has had enough.
+    pub fn stop(&mut self) {
+        self.phase = Phase::Over;
+        self.to_dial.clear();
+        self.to_close.extend(self.conns.ids());
+    }
+
+    /// The next event.
+    #[must_use]
+    pub fn poll_event(&mut self) -> Option<Event> {
+        self.events.pop_front()
+    }
+
+    fn fail(&mut self, failure: TransitFailure) {
+        if !self.is_over() {
+            self.events.push_back(Event::Failed(failure));
+            self.stop();
+        }
+    }
+
+    /// Queues a connection for [`Node::poll_writable`], once.
+    #[inline]
+    fn wake(&mut self, id: ConnId) {
+        if let Some(conn) = self.conns.get_mut(id)
+            && !conn.is_queued
+        {
+            conn.is_queued = true;
+            self.writable.push_back(id);
+        }
+    }
+
+    fn wake_all(&mut self) {
+        let outbound: Vec<ConnId> = self.circuits.iter().map(|circuit| circuit.origin).collect();
+        for id in outbound {
+            self.wake(id);
+        }
+    }
+
+    /// Reports the seconds that are over, and ends the measurement after the last.
+    fn report_seconds(&mut self, now: Instant) {
+        let Phase::Running(running) = &mut self.phase else { return };
+        while let Some(second) = running.counter.poll_second(now) {
+            self.events.push_back(Event::Second(second));
+        }
+        if running.counter.is_over() {
+            self.events.push_back(Event::Finished);
+            self.stop();
+        }
+    }
+
+    /// Fills `out` with cells for the circuits of one connection, in turn.
+    fn write_cells(&mut self, now: Instant, id: ConnId, out: &mut [u8]) -> usize {
+        let Phase::Running(running) = &mut self.phase else { return 0 };
+        if !running.has_begun {
+            return 0;
+        }
+        let Some(conn) = self.conns.get_mut(id) else { return 0 };
+        let (slots, _) = out.as_chunks_mut::<CELL_LEN>();
+        let affordable = running.bucket.available_bytes(now) / CELL_LEN as u64;
+        let affordable = usize::try_from(affordable).unwrap_or(usize::MAX);
+        if affordable < slots.len().min(CELLS_PER_RECORD) {
+            // Not even a record's worth: better a whole one later than crumbs now.
+            if !conn.is_throttled {
+                conn.is_throttled = true;
+                self.throttled.push(id);
+            }
+            return 0;
+        }
+        let mut rest = &mut slots[..];
+        let mut written = 0;
+        for _ in 0..conn.circuits.len() {
+            let Some((circ_id, number)) = conn.circuits.take_turn() else { break };
+            let State::Up(flow) = &mut self.circuits[number as usize].state else { continue };
+            let room = flow.window.room_cells();
+            let count = rest.len().min(room as usize);
+            if count == 0 {
+                continue;
+            }
+            let (now_filled, later) = rest.split_at_mut(count);
+            for slot in now_filled {
+                flow.content.write_next(begin_fixed(slot, circ_id, Command::RELAY));
+            }
+            flow.window.handle_sent(now, u32::try_from(count).unwrap_or(u32::MAX));
+            written += count;
+            rest = later;
+            if rest.is_empty() {
+                break;
+            }
+        }
+        running.bucket.take((written * CELL_LEN) as u64);
+        written * CELL_LEN
+    }
+}
+
+impl<R: Rng> Node for Transit<R> {
+    fn handle_connected(&mut self, _now: Instant, conn: ConnId, tls: &dyn TlsSession) {
+        self.open_channel(conn, tls);
+    }
+
+    fn handle_accepted(
+        &mut self,
+        _now: Instant,
+        listener: ListenerId,
+        _tls: &dyn TlsSession,
+    ) -> Option<ConnId> {
+        self.answer_channel(listener)
+    }
+
+    fn handle_bytes(&mut self, now: Instant, conn: ConnId, plaintext: &[u8]) {
+        self.report_seconds(now);
+        // The connection leaves its place, since its cells borrow from it.
+        let Some(mut taken) = self.conns.take(conn) else { return };
+        let outcome = self.handle_cells(now, &mut taken, plaintext);
+        let has_control = taken.channel.as_ref().is_some_and(|channel| channel.queued_len() > 0);
+        self.conns.put_back(conn, taken);
+        if self.is_over() {
+            self.to_close.push_back(conn);
+        } else if let Err(problem) = outcome {
+            self.lose_conn(conn, &problem);
+        } else if has_control {
+            self.wake(conn);
+        }
+        self.settle();
+    }
+
+    fn handle_closed(&mut self, _now: Instant, conn: ConnId, cause: CloseCause) {
+        let side = self.conns.get(conn).map(|conn| conn.side);
+        let whose = match side {
+            Some(Side::Outbound) => "our connection to the relay: ",
+            Some(Side::Inbound(_)) => "the relay's connection to us: ",
+            None => return,
+        };
+        self.lose_conn(conn, &(String::from(whose) + &cause.to_string()));
+        self.settle();
+    }
+
+    fn handle_timeout(&mut self, now: Instant) {
+        self.report_seconds(now);
+        self.check_deadlines(now);
+        for conn in core::mem::take(&mut self.throttled) {
+            if let Some(throttled) = self.conns.get_mut(conn) {
+                throttled.is_throttled = false;
+            }
+            self.wake(conn);
+        }
+        if let Phase::Running(running) = &mut self.phase
+            && !running.has_begun
+            && now >= running.start
+        {
+            running.has_begun = true;
+            self.wake_all();
+        }
+    }
+
+    fn poll_dial(&mut self, now: Instant) -> Option<Dial> {
+        if self.to_dial.is_empty() || self.dial_bucket.available_bytes(now) == 0 {
+            return None;
+        }
+        self.dial_bucket.take(1);
+        let conn = self.to_dial.pop_front()?;
+        Some(Dial { conn, to: self.config.target.address })
+    }
+
+    fn poll_writable(&mut self) -> Option<ConnId> {
+        let id = self.writable.pop_front()?;
+        if let Some(conn) = self.conns.get_mut(id) {
+            conn.is_queued = false;
+        }
+        Some(id)
+    }
+
+    fn poll_transmit(&mut self, now: Instant, conn: ConnId, out: &mut [u8]) -> usize {
+        let queued = self.conns.get_mut(conn).and_then(|conn| conn.channel.as_mut());
+        let control = queued.map_or(0, |channel| channel.poll_transmit(out));
+        if control > 0 { control } else { self.write_cells(now, conn, out) }
+    }
+
+    fn poll_close(&mut self) -> Option<ConnId> {
+        loop {
+            let conn = self.to_close.pop_front()?;
+            if self.conns.take(conn).is_some() {
+                return Some(conn);
+            }
+        }
+    }
+
+    fn poll_timeout(&self) -> Option<Instant> {
+        let phase = match &self.phase {
+            Phase::SettingUp { began } => Some(*began + self.config.setup_timeout),
+            Phase::Ready | Phase::Over => None,
+            Phase::Running(running) => {
+                let mut next = running.counter.current_ends_at();
+                if !running.has_begun {
+                    next = running.start;
+                }
+                if !self.throttled.is_empty() {
+                    let one_record = (CELLS_PER_RECORD * CELL_LEN) as u64;
+                    next = next.min(running.bucket.available_at(one_record));
+                }
+                Some(next)
+            }
+        };
+        let dial = (!self.to_dial.is_empty()).then(|| self.dial_bucket.available_at(1));
+        [phase, dial].into_iter().flatten().min()
+    }
+}

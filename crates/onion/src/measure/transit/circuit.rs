@@ -1,0 +1,54 @@
+use crate::cell::CircId;
+use crate::circuit::TwoHop;
+use crate::crypto::{HopKeys, Keystream};
+use crate::flow::InFlightWindow;
+use crate::measure::content::Content;
+use crate::node::ConnId;
+
+/// One circuit through the target and back to us.
+#[derive(Debug)]
+pub(super) struct Circuit {
+    pub(super) origin: ConnId,
+    /// Its number on the link it begins on.
+    pub(super) origin_id: CircId,
+    pub(super) state: State,
+}
+
+#[derive(Debug)]
+#[expect(clippy::large_enum_variant, reason = "the large one is the one that lasts")]
+pub(super) enum State {
+    /// Waits for its link to open.
+    Waiting,
+    Building(TwoHop),
+    Up(Flow),
+    Dead,
+}
+
+/// What flows over a finished circuit.
+#[derive(Debug)]
+pub(super) struct Flow {
+    pub(super) window: InFlightWindow,
+    pub(super) content: Content,
+    /// Our layer with the target.
+    pub(super) forward: Keystream,
+}
+
+impl Flow {
+    pub(super) fn new(first_hop: &HopKeys, content_key: &[u8; 16], window_cap_cells: u32) -> Self {
+        Self {
+            window: InFlightWindow::new(window_cap_cells),
+            content: Content::new(content_key),
+            forward: Keystream::new(&first_hop.key_forward),
+        }
+    }
+}
+
+impl Circuit {
+    pub(super) const fn is_up(&self) -> bool {
+        matches!(self.state, State::Up(_))
+    }
+
+    pub(super) const fn is_settled(&self) -> bool {
+        matches!(self.state, State::Up(_) | State::Dead)
+    }
+}

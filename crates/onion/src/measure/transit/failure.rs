@@ -1,0 +1,72 @@
+use crate::measure::check::Mismatch;
+use alloc::string::String;
+use core::fmt;
+
+/// Why a transit measurement gives no number.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum TransitFailure {
+    /// Too few sockets or circuits could be opened, or stayed open.
+    TooFewOpen {
+        /// Sockets with a circuit that works.
+        open: u32,
+        /// Sockets asked for.
+        wanted: u32,
+        /// The latest reason why one is missing.
+        last_problem: String,
+    },
+    /// The target answered none of our connections or circuits in time.
+    SetUpTimedOut {
+        /// Sockets with a circuit that works.
+        open: u32,
+        /// Sockets asked for.
+        wanted: u32,
+        /// The latest reason why one is missing.
+        last_problem: String,
+    },
+    /// Nothing arrived for too long, though cells were under way.
+    Stalled {
+        /// Length of the silence.
+        silent_ms: u64,
+    },
+    /// A cell is not what an honest relay makes of what we sent.
+    CheckFailed {
+        /// The circuit, counted from zero.
+        circuit: u32,
+        /// The cell's place on its circuit, counted from zero.
+        cell: u64,
+        /// What was found instead.
+        mismatch: Mismatch,
+    },
+    /// More cells arrived on a circuit than we had sent: made up by the target.
+    AnsweredEarly {
+        /// The circuit, counted from zero.
+        circuit: u32,
+        /// Cells that we had sent on it.
+        sent: u64,
+    },
+}
+
+impl fmt::Display for TransitFailure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::TooFewOpen { open, wanted, last_problem } => {
+                write!(f, "only {open} of {wanted} sockets work: {last_problem}")
+            }
+            Self::SetUpTimedOut { open, wanted, last_problem } => {
+                write!(f, "set-up timed out with {open} of {wanted} sockets: {last_problem}")
+            }
+            Self::Stalled { silent_ms } => {
+                write!(f, "the relay stalled: no cell for {silent_ms} ms under full load")
+            }
+            Self::CheckFailed { circuit, cell, mismatch } => {
+                write!(f, "cell {cell} of circuit {circuit} fails its check: {mismatch}")
+            }
+            Self::AnsweredEarly { circuit, sent } => write!(
+                f,
+                "circuit {circuit} brought more than the {sent} cells sent on it: the relay makes up answers"
+            ),
+        }
+    }
+}
+
+impl core::error::Error for TransitFailure {}

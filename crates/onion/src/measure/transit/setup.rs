@@ -1,0 +1,179 @@
+//! Sockets and circuits: how they come to be, and what their loss means.
+
+use super::circuit::{Circuit, State};
+use super::conn::{Conn, Side};
+use super::{Event, Phase, Transit, TransitFailure};
+use crate::cell::{CircId, Command};
+use crate::circuit::{NextHop, TwoHop};
+use crate::link::{Authentication, Channel, ExpectedPeer, TlsSession};
+use crate::node::{ConnId, ListenerId};
+use crate::time::Instant;
+use alloc::string::{String, ToString};
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+use rand_core::Rng;
+
+impl<R: Rng> Transit<R> {
+    /// Lays out all sockets and circuits.
+    pub(super) fn plan(&mut self) {
+        for _ in 0..self.config.sockets {
+            let mut conn = Conn::new(Side::Outbound, None);
+            let mut numbers = Vec::new();
+            for place in 0..self.config.circuits_per_socket {
+                let number = u32::try_from(self.circuits.len() + numbers.len()).unwrap_or(u32::MAX);
+                let origin_id = CircId::of_initiator(place + 1);
+                conn.circuits.add(origin_id, number);
+                numbers.push(origin_id);
+            }
+            let origin = self.conns.add(conn);
+            self.to_dial.push_back(origin);
+            self.circuits.extend(numbers.into_iter().map(|origin_id| Circuit {
+                origin,
+                origin_id,
+                state: State::Waiting,
+            }));
+        }
+    }
+
+    /// TLS to the target stands: begin the link.
+    pub(super) fn open_channel(&mut self, id: ConnId, tls: &dyn TlsSession) {
+        let target = self.config.target;
+        let expected = ExpectedPeer { ids: target.ids, address: target.address.ip() };
+        let identities = &self.config.authenticate_as;
+        let authentication = match identities.len() {
+            0 => Authentication::Anonymous,
+            count => Authentication::AsRelay(Arc::clone(&identities[id.0 as usize % count])),
+        };
+        let mut random = [0; 24];
+        self.rng.fill_bytes(&mut random);
+        let unix_time_s = self.config.unix_time_s;
+        match Channel::initiator(expected, authentication, tls, random, unix_time_s) {
+            Ok(channel) => {
+                if let Some(conn) = self.conns.get_mut(id) {
+                    conn.channel = Some(channel);
+                    self.wake(id);
+                }
+            }
+            Err(error) => {
+                self.lose_conn(id, &error.to_string());
+                self.settle();
+            }
+        }
+    }
+
+    /// The target has connected to one of our landings.
+    pub(super) fn answer_channel(&mut self, listener: ListenerId) -> Option<ConnId> {
+        if self.is_over() {
+            return None;
+        }
+        let landing = self.config.landings.get(listener.0 as usize)?;
+        let mut challenge = [0; 32];
+        self.rng.fill_bytes(&mut challenge);
+        let channel = Channel::responder(Arc::clone(&landing.identity), challenge);
+        Some(self.conns.add(Conn::new(Side::Inbound(listener), Some(channel))))
+    }
+
+    /// The link stands: begin one of its circuits.
+    pub(super) fn create_circuit(&mut self, channel: &mut Channel, number: u32) {
+        let landings = &self.config.landings;
+        let landing = &landings[number as usize % landings.len()];
+        let (mut x, mut ephemeral_secret) = ([0; 20], [0; 32]);
+        self.rng.fill_bytes(&mut x);
+        self.rng.fill_bytes(&mut ephemeral_secret);
+        let next = NextHop::to_own(&landing.identity, landing.address);
+        let circuit = &mut self.circuits[number as usize];
+        channel.send(circuit.origin_id, Command::CREATE_FAST, &x);
+        circuit.state = State::Building(TwoHop::new(circuit.origin_id, next, x, ephemeral_secret));
+    }
+
+    /// A connection is of no more use: its circuits go with it, and it gets closed.
+    pub(super) fn lose_conn(&mut self, id: ConnId, problem: &str) {
+        let Some(conn) = self.conns.get(id) else { return };
+        let circuits: Vec<u32> = conn.circuits.numbers().collect();
+        for circuit in circuits {
+            self.lose_circuit(circuit, problem);
+        }
+        self.last_problem = Some(problem.to_string());
+        self.to_close.push_back(id);
+    }
+
+    pub(super) fn lose_circuit(&mut self, number: u32, problem: &str) {
+        let circuit = &mut self.circuits[number as usize];
+        if !matches!(circuit.state, State::Dead) {
+            circuit.state = State::Dead;
+            self.problems += 1;
+            self.last_problem = Some(problem.to_string());
+        }
+    }
+
+    /// Sockets to the target with at least one circuit of which `holds`.
+    fn sockets_where(&self, holds: impl Fn(&Circuit) -> bool) -> u32 {
+        let per_socket = self.config.circuits_per_socket.max(1) as usize;
+        let sockets = self.circuits.chunks(per_socket);
+        let count = sockets.filter(|circuits| circuits.iter().any(&holds)).count();
+        u32::try_from(count).unwrap_or(u32::MAX)
+    }
+
+    /// Whether half of the sockets work: under that, a number would say little about the relay.
+    const fn is_enough(&self, open: u32) -> bool {
+        open > 0 && open >= self.config.sockets.div_ceil(2)
+    }
+
+    fn last_problem(&self) -> String {
+        self.last_problem.clone().unwrap_or_else(|| "the relay does not answer".to_string())
+    }
+
+    /// Draws the consequences of circuits that came to stand or were lost.
+    pub(super) fn settle(&mut self) {
+        let (open, wanted) = (self.sockets_where(Circuit::is_up), self.config.sockets);
+        match &self.phase {
+            Phase::SettingUp { .. } => {
+                let possible = self.sockets_where(|circuit| !matches!(circuit.state, State::Dead));
+                if !self.is_enough(possible) {
+                    let last_problem = self.last_problem();
+                    self.fail(TransitFailure::TooFewOpen { open, wanted, last_problem });
+                } else if self.circuits.iter().all(Circuit::is_settled) {
+                    self.get_ready();
+                }
+            }
+            Phase::Ready | Phase::Running(_) => {
+                if !self.is_enough(open) {
+                    let last_problem = self.last_problem();
+                    self.fail(TransitFailure::TooFewOpen { open, wanted, last_problem });
+                }
+            }
+            Phase::Over => {}
+        }
+    }
+
+    fn get_ready(&mut self) {
+        self.phase = Phase::Ready;
+        let circuits = self.circuits.iter().filter(|circuit| circuit.is_up()).count();
+        let circuits = u32::try_from(circuits).unwrap_or(u32::MAX);
+        let sockets = self.sockets_where(Circuit::is_up);
+        self.events.push_back(Event::Ready { sockets, circuits });
+    }
+
+    /// Set-up must end, and a loaded relay must not fall silent.
+    pub(super) fn check_deadlines(&mut self, now: Instant) {
+        match &self.phase {
+            Phase::SettingUp { began } if now >= *began + self.config.setup_timeout => {
+                let open = self.sockets_where(Circuit::is_up);
+                if self.is_enough(open) {
+                    let timed_out = self.circuits.iter_mut().filter(|circuit| !circuit.is_up());
+                    timed_out.for_each(|circuit| circuit.state = State::Dead);
+                    self.get_ready();
+                } else {
+                    let (wanted, last_problem) = (self.config.sockets, self.last_problem());
+                    self.fail(TransitFailure::SetUpTimedOut { open, wanted, last_problem });
+                }
+            }
+            Phase::Running(running) if now >= running.last_arrival + self.config.stall_timeout => {
+                let silent = now - running.last_arrival;
+                let silent_ms = u64::try_from(silent.as_millis()).unwrap_or(u64::MAX);
+                self.fail(TransitFailure::Stalled { silent_ms });
+            }
+            _ => {}
+        }
+    }
+}

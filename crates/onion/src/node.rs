@@ -1,0 +1,106 @@
+//! The seam between what decides and what moves bytes.
+
+use crate::link::TlsSession;
+use crate::time::Instant;
+use alloc::string::String;
+use core::fmt;
+use core::net::SocketAddr;
+
+/// A connection, by the number that its [`Node`] gave it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ConnId(pub u32);
+
+/// A listening socket, by its place in the list that the driver was given.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ListenerId(pub u32);
+
+/// A connection that the node wants.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Dial {
+    /// How the node will call it.
+    pub conn: ConnId,
+    /// Where it leads.
+    pub to: SocketAddr,
+}
+
+/// Why a connection is gone, or never came to be.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum CloseCause {
+    /// Nothing listens there, or a firewall refuses.
+    Refused,
+    /// No answer within the driver's time for connecting and TLS.
+    TimedOut,
+    /// The peer closed it in good order.
+    ByPeer,
+    /// The peer reset it.
+    Reset,
+    /// TLS failed: what the library says.
+    Tls(String),
+    /// The operating system's word on anything else.
+    Other(String),
+}
+
+impl fmt::Display for CloseCause {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Refused => f.write_str("connection refused"),
+            Self::TimedOut => f.write_str("no answer in time"),
+            Self::ByPeer => f.write_str("closed by the peer"),
+            Self::Reset => f.write_str("reset by the peer"),
+            Self::Tls(problem) => write!(f, "TLS failed: {problem}"),
+            Self::Other(problem) => f.write_str(problem),
+        }
+    }
+}
+
+/// A state machine over many connections, driven by a shell on real sockets or in virtual time.
+///
+/// # Contract
+/// - The driver calls one `handle_*`, then drains every `poll_*` until all are quiet.
+/// - `now` never decreases.
+/// - After [`poll_close`](Self::poll_close) or [`handle_closed`](Self::handle_closed) the driver
+///   forgets the connection; the node may not name it again, and hears no more of it.
+/// - [`poll_writable`](Self::poll_writable) names a connection once for each time that it got
+///   something to transmit; the driver then calls [`poll_transmit`](Self::poll_transmit) until it
+///   gives nothing. A driver whose socket is full may stop in between and go on later.
+pub trait Node {
+    /// A dialled connection has finished its TLS handshake.
+    fn handle_connected(&mut self, now: Instant, conn: ConnId, tls: &dyn TlsSession);
+
+    /// A connection has come in and has finished its TLS handshake. `None` refuses it.
+    fn handle_accepted(
+        &mut self,
+        now: Instant,
+        listener: ListenerId,
+        tls: &dyn TlsSession,
+    ) -> Option<ConnId>;
+
+    /// Plaintext has arrived.
+    fn handle_bytes(&mut self, now: Instant, conn: ConnId, plaintext: &[u8]);
+
+    /// A connection is gone, or could not be made.
+    fn handle_closed(&mut self, now: Instant, conn: ConnId, cause: CloseCause);
+
+    /// The time of [`poll_timeout`](Self::poll_timeout) has come.
+    fn handle_timeout(&mut self, now: Instant);
+
+    /// The next connection to be made.
+    #[must_use]
+    fn poll_dial(&mut self, now: Instant) -> Option<Dial>;
+
+    /// The next connection that has something to transmit.
+    #[must_use]
+    fn poll_writable(&mut self) -> Option<ConnId>;
+
+    /// Fills `out` with plaintext for `conn`; returns how much, zero for none.
+    #[must_use]
+    fn poll_transmit(&mut self, now: Instant, conn: ConnId, out: &mut [u8]) -> usize;
+
+    /// The next connection to be closed.
+    #[must_use]
+    fn poll_close(&mut self) -> Option<ConnId>;
+
+    /// When to call [`handle_timeout`](Self::handle_timeout), if nothing happens before.
+    #[must_use]
+    fn poll_timeout(&self) -> Option<Instant>;
+}
