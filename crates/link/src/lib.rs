@@ -1,1 +1,18 @@
-//! To be written.
+//! The shell around the engine: it moves bytes between sockets and [`onion::node::Node`]s.
+//!
+//! - [`Driver`] runs one node on one thread: epoll, TLS, timers. It decides nothing.
+//! - [`tls`] wraps rustls so that whole records are encrypted from, and decrypted into, buffers that
+//!   are used over and over.
+//! - [`Forge`] makes throw-away relay identities with the certificates that Tor expects.
+//! - [`Clock`] is the one place where a clock is read.
+//! - [`pump`] is the yardstick: TLS over loopback with nothing in it.
+
+mod clock;
+mod driver;
+mod forge;
+pub mod pump;
+pub mod tls;
+
+pub use clock::{Clock, thread_cpu_time, unix_time_s};
+pub use driver::{Driver, DriverError, DriverOptions, Remote};
+pub use forge::{Forge, ForgeError};

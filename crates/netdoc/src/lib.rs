@@ -1,1 +1,37 @@
-//! To be written.
+//! The documents a bandwidth scanner reads and writes: network-status consensuses, server
+//! descriptors and bandwidth files, and the plain-HTTP requests that fetch them.
+//!
+//! Every reader takes bytes, allocates little, never panics, and says which line is wrong, why, and
+//! what to do about it. Nothing here checks a signature: a document is only as trustworthy as the
+//! place it was fetched from, so ask several authorities where that matters. Nothing reads a clock
+//! either: the time is always an argument, as Unix seconds.
+//!
+//! One KB is 1,000 bytes everywhere, as in tor.
+//!
+//! ```
+//! use netdoc::{Consensus, Flag};
+//!
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! # let bytes = include_bytes!("../tests/data/consensus-ns");
+//! let consensus = Consensus::parse(bytes)?;
+//! let guards = consensus.routers().iter().filter(|r| r.flags.contains(Flag::Guard)).count();
+//! assert_eq!(guards, 3);
+//! let relay = consensus.find("Quintex13")?;
+//! assert_eq!(relay.fingerprint.to_string(), "0077BCBA7244DB3E6A5ED2746E86170066684887");
+//! assert_eq!(relay.bandwidth_kb_s, Some(16100));
+//! # Ok(())
+//! # }
+//! ```
+
+pub mod bwfile;
+pub mod consensus;
+pub mod descriptor;
+pub mod fetch;
+mod id;
+mod text;
+
+pub use bwfile::{BandwidthFile, check_as_tor};
+pub use consensus::{Consensus, Flag, Flags, Params, Router};
+pub use descriptor::ServerDescriptor;
+pub use fetch::{Fetcher, Resource};
+pub use id::{Ed25519Identity, Fingerprint, IdError, Nickname};

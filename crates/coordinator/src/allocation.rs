@@ -1,0 +1,197 @@
+//! Who loads the relay, and how much: the greedy allocation of §4.2.
+
+use alloc::vec::Vec;
+use core::cmp::Reverse;
+use core::fmt;
+use onion::Rate;
+
+/// A measurer, by its place in the team, counted from zero.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct MeasurerId(pub usize);
+
+impl fmt::Display for MeasurerId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "measurer {}", self.0)
+    }
+}
+
+/// What one measurer has to do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Assignment {
+    /// Who.
+    pub measurer: MeasurerId,
+    /// *aᵢ*: how fast it sends, over all its processes; never zero.
+    pub rate: Rate,
+    /// How many sockets it opens, over all its processes; never zero.
+    pub sockets: u32,
+}
+
+/// Shares of a team's capacity, for one round.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Allocation {
+    /// Those who take part, most residual capacity first.
+    pub assignments: Vec<Assignment>,
+    /// What was asked for, *f·z₀*.
+    pub needed: Rate,
+    /// What the team had left before.
+    pub available: Rate,
+}
+
+impl Allocation {
+    /// Σ*aᵢ*: what was given; the lesser of what was needed and what was available.
+    #[must_use]
+    pub fn total(&self) -> Rate {
+        self.assignments.iter().map(|assignment| assignment.rate).sum()
+    }
+
+    /// Sockets over all measurers.
+    #[must_use]
+    pub fn sockets(&self) -> u32 {
+        self.assignments.iter().map(|assignment| assignment.sockets).sum()
+    }
+
+    /// Whether less was given than needed: Σ*aᵢ* < *f·z₀*.
+    #[must_use]
+    pub fn is_short(&self) -> bool {
+        self.available < self.needed
+    }
+
+    /// Whether the team has nothing left, so that no other allocation could give more.
+    #[must_use]
+    pub fn is_exhausted(&self) -> bool {
+        self.available <= self.needed
+    }
+
+    /// Where a measurer stands among those who take part.
+    pub(crate) fn place(&self, measurer: MeasurerId) -> Option<usize> {
+        self.assignments.iter().position(|assignment| assignment.measurer == measurer)
+    }
+}
+
+/// Gives the measurer with most residual capacity all it has left or what is still needed, and so
+/// on until Σ*aᵢ* = `needed` or the team is exhausted (§4.2).
+///
+/// `residuals` holds what each measurer of the team has left beside other measurements that run
+/// at the same time; of equals, the first comes first. No other choice needs fewer measurers.
+/// The sockets are split evenly among those who take part, the remainder among the first of them,
+/// at least one each (§4.1).
+#[must_use]
+pub fn allocate(needed: Rate, residuals: &[Rate], sockets: u32) -> Allocation {
+    let mut team: Vec<(usize, Rate)> = residuals.iter().copied().enumerate().collect();
+    team.sort_by_key(|(index, residual)| (Reverse(*residual), *index));
+    let mut missing = needed;
+    let mut assignments = Vec::new();
+    for (index, residual) in team {
+        let rate = residual.min(missing);
+        if rate == Rate::ZERO {
+            break;
+        }
+        missing = missing - rate;
+        assignments.push(Assignment { measurer: MeasurerId(index), rate, sockets: 1 });
+    }
+    let count = u32::try_from(assignments.len()).unwrap_or(u32::MAX).max(1);
+    let (even, remainder) = (sockets / count, sockets % count);
+    for (place, assignment) in (0u32..).zip(&mut assignments) {
+        assignment.sockets = (even + u32::from(place < remainder)).max(1);
+    }
+    Allocation { assignments, needed, available: residuals.iter().copied().sum() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::collection::vec;
+    use proptest::prelude::*;
+    use std::vec;
+
+    fn bits(rates: &[u64]) -> Vec<Rate> {
+        rates.iter().copied().map(Rate::from_bit_per_s).collect()
+    }
+
+    fn shares(allocation: &Allocation) -> Vec<(usize, u64, u32)> {
+        let share = |a: &Assignment| (a.measurer.0, a.rate.as_bit_per_s(), a.sockets);
+        allocation.assignments.iter().map(share).collect()
+    }
+
+    #[test]
+    fn the_measurer_with_most_left_comes_first() {
+        let allocation = allocate(Rate::from_bit_per_s(120), &bits(&[50, 100, 0, 60]), 5);
+        assert_eq!(shares(&allocation), vec![(1, 100, 3), (3, 20, 2)]);
+        assert!(!allocation.is_exhausted() && !allocation.is_short());
+    }
+
+    #[test]
+    fn an_exhausted_team_gives_all_it_has() {
+        let allocation = allocate(Rate::from_bit_per_s(1000), &bits(&[50, 100]), 160);
+        assert_eq!(shares(&allocation), vec![(1, 100, 80), (0, 50, 80)]);
+        assert!(allocation.is_exhausted() && allocation.is_short());
+        assert_eq!(allocation.total(), Rate::from_bit_per_s(150));
+    }
+
+    #[test]
+    fn a_team_that_is_just_large_enough_is_exhausted_but_not_short() {
+        let allocation = allocate(Rate::from_bit_per_s(150), &bits(&[50, 100]), 160);
+        assert!(allocation.is_exhausted() && !allocation.is_short());
+    }
+
+    #[test]
+    fn every_participant_has_a_socket_even_if_there_are_fewer_sockets() {
+        let allocation = allocate(Rate::from_bit_per_s(9), &bits(&[3, 3, 3]), 2);
+        assert_eq!(shares(&allocation), vec![(0, 3, 1), (1, 3, 1), (2, 3, 1)]);
+    }
+
+    #[test]
+    fn nobody_has_nothing_to_do() {
+        assert!(allocate(Rate::ZERO, &bits(&[1]), 2).assignments.is_empty());
+        assert!(allocate(Rate::MAX, &bits(&[0, 0]), 2).assignments.is_empty());
+        assert!(allocate(Rate::MAX, &[], 2).assignments.is_empty());
+    }
+
+    proptest! {
+        #[test]
+        fn shares_fill_the_need_and_never_exceed_what_is_left(
+            needed in 0u64..500, residuals in vec(0u64..100, 0..8), sockets in 1u32..200,
+        ) {
+            let allocation = allocate(Rate::from_bit_per_s(needed), &bits(&residuals), sockets);
+            let available: u64 = residuals.iter().sum();
+            prop_assert_eq!(allocation.total().as_bit_per_s(), needed.min(available));
+            prop_assert_eq!(allocation.is_short(), available < needed);
+            for (index, bits, sockets) in shares(&allocation) {
+                prop_assert!(bits > 0 && bits <= residuals[index] && sockets > 0);
+            }
+            let count = u32::try_from(allocation.assignments.len()).unwrap();
+            if count > 0 {
+                prop_assert_eq!(allocation.sockets(), sockets.max(count));
+            }
+            let most = allocation.assignments.iter().map(|a| a.sockets).max();
+            let least = allocation.assignments.iter().map(|a| a.sockets).min();
+            prop_assert!(most.unwrap_or(0) - least.unwrap_or(0) <= 1, "uneven sockets");
+        }
+
+        #[test]
+        fn no_smaller_group_of_measurers_would_do(
+            needed in 1u64..500, residuals in vec(0u64..100, 1..8),
+        ) {
+            let allocation = allocate(Rate::from_bit_per_s(needed), &bits(&residuals), 160);
+            let given = allocation.total().as_bit_per_s();
+            let fewest = (0u32..1 << residuals.len())
+                .filter(|set| {
+                    let members = residuals.iter().enumerate().filter(|(i, _)| set >> i & 1 == 1);
+                    members.map(|(_, residual)| residual).sum::<u64>() >= given
+                })
+                .map(u32::count_ones)
+                .min();
+            prop_assert_eq!(Some(u32::try_from(allocation.assignments.len()).unwrap()), fewest);
+        }
+
+        #[test]
+        fn of_equals_the_first_comes_first(
+            needed in 1u64..50, residual in 1u64..10, count in 1usize..8,
+        ) {
+            let team = vec![Rate::from_bit_per_s(residual); count];
+            let allocation = allocate(Rate::from_bit_per_s(needed), &team, 160);
+            let order: Vec<usize> = allocation.assignments.iter().map(|a| a.measurer.0).collect();
+            prop_assert_eq!(order, (0..allocation.assignments.len()).collect::<Vec<_>>());
+        }
+    }
+}

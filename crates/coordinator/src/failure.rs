@@ -1,0 +1,206 @@
+//! Why a measurement ended without an estimate, and who is to blame.
+
+use alloc::string::String;
+use core::fmt;
+use onion::Duration;
+
+/// Who is to be looked at after a failure.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Blame {
+    /// The relay, or the way to it.
+    Relay,
+    /// A measurer, or the way to it.
+    Measurer,
+    /// What the operator configured, or must permit.
+    Configuration,
+    /// The coordinator itself.
+    Us,
+}
+
+impl fmt::Display for Blame {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Relay => "relay",
+            Self::Measurer => "measurer",
+            Self::Configuration => "configuration",
+            Self::Us => "coordinator",
+        })
+    }
+}
+
+/// Why a measurement failed. A failure is never turned into a low estimate (§4.1).
+///
+/// The text does not say which measurer it was: [`Outcome::Failed`](crate::Outcome) does.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Failure {
+    /// A cell came back with other content than the relay's key makes of it (§4.1).
+    #[error("the relay returned wrong content: {detail}")]
+    ContentCheck {
+        /// Which cell, and how it differs.
+        detail: String,
+    },
+    /// The relay can't be reached, or the handshake with it fails.
+    #[error("the relay cannot be reached: {detail}")]
+    RelayUnreachable {
+        /// What was tried, and the answer.
+        detail: String,
+    },
+    /// The relay closed its connections.
+    #[error("the relay closed the connection: {detail}")]
+    RelayClosed {
+        /// What it said.
+        detail: String,
+    },
+    /// The relay destroyed a measurement circuit.
+    #[error("the relay destroyed the circuit: {detail}")]
+    CircuitDestroyed {
+        /// The reason it gave.
+        detail: String,
+    },
+    /// The relay keeps its connections but does not relay.
+    #[error("the relay stalled: {detail}")]
+    RelayStalled {
+        /// For how long.
+        detail: String,
+    },
+    /// Under half of the sockets over all measurers are open, at the start or later (§4.1).
+    #[error("only {open} of {assigned} sockets are open, under half")]
+    TooFewSockets {
+        /// Sockets open over all measurers.
+        open: u32,
+        /// Sockets asked for over all measurers.
+        assigned: u32,
+    },
+    /// The median second is empty. An estimate of zero would be no estimate.
+    #[error("the relay relayed nothing in {idle} of {seconds} seconds")]
+    RelayedNothing {
+        /// Seconds without a byte.
+        idle: u32,
+        /// Seconds of the round.
+        seconds: u32,
+    },
+    /// The relay did not say in time how much client traffic it relayed. Only in echo mode.
+    #[error("the relay did not report its client traffic of second {second}")]
+    ClientReportMissing {
+        /// Counted from zero.
+        second: u32,
+    },
+    /// The relay said what it must not say. Only in echo mode.
+    #[error("the relay {0}")]
+    RelayViolation(Violation),
+
+    /// The measurer, or the connection to it, is gone.
+    #[error("the measurer was lost: {detail}")]
+    MeasurerLost {
+        /// How that was noticed.
+        detail: String,
+    },
+    /// The measurer did not say in time that it is ready.
+    #[error("the measurer was not ready within {timeout:?}")]
+    NotReady {
+        /// The time it had.
+        timeout: Duration,
+    },
+    /// The measurer did not report a second in time. It is not counted as zero.
+    #[error("the measurer did not report second {second}")]
+    SecondMissing {
+        /// Counted from zero.
+        second: u32,
+    },
+    /// The measurer got nothing back in the whole round, and without its share the others' load is
+    /// too small for the result to be conclusive.
+    #[error("the measurer got nothing back, and the others are too few without it")]
+    GotNothing,
+    /// The measurer said what it must not say.
+    #[error("the measurer {0}")]
+    MeasurerViolation(Violation),
+
+    /// Nobody allowed to flood this relay.
+    #[error("measuring this relay is not permitted: {detail}")]
+    ConsentRefused {
+        /// How to opt in.
+        detail: String,
+    },
+
+    /// The coordinator was told to stop.
+    #[error("the measurement was cancelled")]
+    Cancelled,
+    /// The shell that drives the measurement made a mistake.
+    #[error("mistake of the coordinator: {detail}")]
+    Internal {
+        /// Which.
+        detail: &'static str,
+    },
+}
+
+impl Failure {
+    /// Who is to be looked at.
+    #[must_use]
+    pub const fn blame(&self) -> Blame {
+        match self {
+            Self::ContentCheck { .. }
+            | Self::RelayUnreachable { .. }
+            | Self::RelayClosed { .. }
+            | Self::CircuitDestroyed { .. }
+            | Self::RelayStalled { .. }
+            | Self::TooFewSockets { .. }
+            | Self::RelayedNothing { .. }
+            | Self::ClientReportMissing { .. }
+            | Self::RelayViolation(_) => Blame::Relay,
+            Self::MeasurerLost { .. }
+            | Self::NotReady { .. }
+            | Self::SecondMissing { .. }
+            | Self::GotNothing
+            | Self::MeasurerViolation(_) => Blame::Measurer,
+            Self::ConsentRefused { .. } => Blame::Configuration,
+            Self::Cancelled | Self::Internal { .. } => Blame::Us,
+        }
+    }
+}
+
+/// What a measurer, or the relay in echo mode, must not say. Seconds count from zero.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Violation {
+    /// The same second again.
+    #[error("reported second {second} twice")]
+    DuplicateSecond {
+        /// Which.
+        second: u32,
+    },
+    /// A second that the round does not have.
+    #[error("reported second {second} of a round of {seconds} seconds")]
+    NoSuchSecond {
+        /// Which.
+        second: u32,
+        /// How many there are.
+        seconds: u32,
+    },
+    /// A second that had not even begun.
+    #[error("reported second {second} before it began")]
+    Premature {
+        /// Which.
+        second: u32,
+    },
+    /// It has no part in this round.
+    #[error("spoke in a round in which it has no part")]
+    NotAssigned,
+    /// A round that has not been ordered yet.
+    #[error("spoke of round {told} in round {current}")]
+    NoSuchRound {
+        /// The round it spoke of.
+        told: u32,
+        /// The round that is on.
+        current: u32,
+    },
+    /// Ready again in the same round.
+    #[error("said twice that it is ready")]
+    ReadyTwice,
+    /// More sockets than it was assigned.
+    #[error("opened {open} sockets where {assigned} were assigned")]
+    TooManySockets {
+        /// Sockets it has open.
+        open: u32,
+        /// Sockets it may have open.
+        assigned: u32,
+    },
+}

@@ -1,0 +1,301 @@
+//! The measurement of one relay by a team, from the first guess to the outcome (§4.1, §4.2).
+
+use crate::allocation::{Allocation, Assignment, MeasurerId, allocate};
+use crate::failure::{Blame, Failure, Violation};
+use crate::outcome::{Estimate, Inconclusive, Outcome};
+use crate::params::{Params, ParamsError};
+use crate::series::{Missing, Mode, SecondReport, SecondTotals, Series, Source, Summary};
+use alloc::collections::VecDeque;
+use alloc::vec;
+use alloc::vec::Vec;
+use onion::{Duration, Instant, Rate};
+
+/// What the shell has to do now.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Action {
+    /// Tell each of these measurers to open its sockets and circuits to the relay and to send
+    /// nothing yet; pass its answer to [`Measurement::handle_ready`].
+    Prepare {
+        /// Counted from one.
+        round: u32,
+        /// Who, how fast, with how many sockets.
+        assignments: Vec<Assignment>,
+        /// *t*: how long the round will last.
+        seconds: u32,
+        /// *p*: share of the cells whose content is to be checked.
+        check_share: f64,
+    },
+    /// Tell all measurers of the round at once to send, as fast as they were assigned.
+    Start {
+        /// The round.
+        round: u32,
+    },
+    /// Tell all measurers of the round to stop, and to close their circuits.
+    Stop {
+        /// The round.
+        round: u32,
+    },
+    /// All is over; nothing follows.
+    Done(Outcome),
+}
+
+/// Why a measurement can't even begin.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum SetupError {
+    /// A parameter is out of range.
+    #[error(transparent)]
+    Params(#[from] ParamsError),
+    /// The first guess is zero.
+    #[error("the first guess is zero, from which no doubling leads away")]
+    NoGuess,
+    /// The team has no measurer with capacity left.
+    #[error("no measurer has any capacity left")]
+    NoCapacity,
+}
+
+/// The measurement of one relay: rounds of growing load until the answer is conclusive.
+///
+/// A state machine without sockets or clock. Its methods are
+///
+/// - getters: cheap, change nothing;
+/// - `handle_*`: something arrived, or time passed;
+/// - commands: [`cancel`](Self::cancel);
+/// - `poll_*`: what to do now.
+///
+/// After `new`, and after each command and `handle_*` call: call [`poll_action`](Self::poll_action)
+/// until it returns `None` and do what it says in that order; then arm a timer for
+/// [`poll_timeout`](Self::poll_timeout), replacing the earlier one. When it fires, first pass on
+/// what has arrived by then, then call [`handle_timeout`](Self::handle_timeout): a report that
+/// came late but was passed on before is as good as any. `now` must never decrease from one call
+/// to the next; a round starts at the `now` of the call that made the last measurer ready, so do
+/// not delay [`Action::Start`].
+///
+/// Until [`Action::Done`] there is always a timeout, so a measurement ends even if nobody answers.
+/// What arrives after that, or belongs to an earlier round, is ignored. What must not be said
+/// ([`Violation`]) ends the measurement as a failure: a measurer that miscounts can't be trusted
+/// with the rest.
+#[derive(Clone, Debug)]
+pub struct Measurement {
+    params: Params,
+    mode: Mode,
+    /// What each member of the team has left for this relay.
+    residuals: Vec<Rate>,
+    /// *z₀* of this round.
+    guess: Rate,
+    /// Counted from one.
+    round: u32,
+    allocation: Allocation,
+    /// Open sockets by place in the allocation; `None` until ready.
+    open: Vec<Option<u32>>,
+    phase: Phase,
+    actions: VecDeque<Action>,
+}
+
+#[derive(Clone, Debug)]
+enum Phase {
+    Preparing { deadline: Instant },
+    Running { start: Instant, series: Series },
+    Done,
+}
+
+// Life, commands and getters.
+impl Measurement {
+    /// Begins the first round. `residuals` holds what each measurer of the team has left for this
+    /// relay, in all rounds; [`MeasurerId`]s are places in it. `guess` is what
+    /// [`first_guess`](crate::first_guess) says.
+    ///
+    /// # Errors
+    /// Parameters out of range, a guess of zero, a team without capacity.
+    pub fn new(
+        now: Instant,
+        params: Params,
+        mode: Mode,
+        guess: Rate,
+        residuals: Vec<Rate>,
+    ) -> Result<Self, SetupError> {
+        params.validate()?;
+        if guess == Rate::ZERO {
+            return Err(SetupError::NoGuess);
+        }
+        let allocation = allocate(guess.scaled(params.excess_factor()), &residuals, params.sockets);
+        if allocation.assignments.is_empty() {
+            return Err(SetupError::NoCapacity);
+        }
+        let (phase, actions) = (Phase::Done, VecDeque::new());
+        let mut this = Self {
+            params,
+            mode,
+            residuals,
+            guess,
+            round: 1,
+            allocation,
+            open: vec![],
+            phase,
+            actions,
+        };
+        this.prepare(now);
+        Ok(this)
+    }
+
+    /// Ends the measurement at once, as a failure.
+    pub fn cancel(&mut self, now: Instant) {
+        self.fail(now, None, Failure::Cancelled);
+    }
+
+    /// The parameters.
+    #[must_use]
+    pub const fn params(&self) -> &Params {
+        &self.params
+    }
+
+    /// How the relay is loaded.
+    #[must_use]
+    pub const fn mode(&self) -> Mode {
+        self.mode
+    }
+
+    /// The round that is on, or was last; counted from one.
+    #[must_use]
+    pub const fn round(&self) -> u32 {
+        self.round
+    }
+
+    /// *z₀*: the capacity that this round expects.
+    #[must_use]
+    pub const fn guess(&self) -> Rate {
+        self.guess
+    }
+
+    /// Who takes part in this round.
+    #[must_use]
+    pub const fn allocation(&self) -> &Allocation {
+        &self.allocation
+    }
+
+    /// The seconds of this round that all have reported so far, in order; none unless it runs.
+    pub fn seconds(&self) -> impl Iterator<Item = SecondTotals> {
+        let series = match &self.phase {
+            Phase::Running { series, .. } => Some(series),
+            Phase::Preparing { .. } | Phase::Done => None,
+        };
+        series.into_iter().flat_map(Series::complete)
+    }
+
+    /// Whether all is over.
+    #[must_use]
+    pub const fn is_done(&self) -> bool {
+        matches!(self.phase, Phase::Done)
+    }
+}
+
+// What arrives.
+impl Measurement {
+    /// A measurer is ready, with this many of its sockets open. The round starts once all are,
+    /// unless under half of all sockets are open: that ends the measurement (§4.1).
+    pub fn handle_ready(&mut self, now: Instant, measurer: MeasurerId, round: u32, open: u32) {
+        if self.is_stale(round) {
+            return;
+        }
+        if let Err(failure) = self.ready(now, measurer, round, open) {
+            self.fail(now, Some(measurer), failure);
+        }
+    }
+
+    /// The number of a measurer's open sockets changed after it was ready. Under half of all ends
+    /// the measurement (§4.1).
+    pub fn handle_sockets(&mut self, now: Instant, measurer: MeasurerId, round: u32, open: u32) {
+        if self.is_stale(round) {
+            return;
+        }
+        if let Err(failure) = self.sockets(measurer, round, open) {
+            self.fail(now, Some(measurer), failure);
+        }
+    }
+
+    /// A measurer reports a second.
+    pub fn handle_second(&mut self, now: Instant, measurer: MeasurerId, report: SecondReport) {
+        if self.is_stale(report.round) {
+            return;
+        }
+        match self.second(now, measurer, report) {
+            Ok(()) => self.progress(now),
+            Err(failure) => self.fail(now, Some(measurer), failure),
+        }
+    }
+
+    /// The relay reports *yⱼ*, its client traffic of a second in bytes. Only in [`Mode::Echo`].
+    pub fn handle_client_second(&mut self, now: Instant, round: u32, second: u32, bytes: u64) {
+        if self.is_stale(round) {
+            return;
+        }
+        match self.client_second(now, round, second, bytes) {
+            Ok(()) => self.progress(now),
+            Err(failure) => self.fail(now, None, failure),
+        }
+    }
+
+    /// Something failed, at this measurer or (`None`) elsewhere. This ends the measurement, also if
+    /// it is late news of an earlier round. Only a measurer that fails of its own
+    /// ([`Blame::Measurer`]) while it has no part in this round is merely not counted on for later
+    /// ones.
+    pub fn handle_failure(&mut self, now: Instant, at: Option<MeasurerId>, failure: Failure) {
+        let own = failure.blame() == Blame::Measurer;
+        let idle = at.filter(|it| own && self.allocation.place(*it).is_none());
+        match idle.and_then(|measurer| self.residuals.get_mut(measurer.0)) {
+            Some(residual) => *residual = Rate::ZERO,
+            None => self.fail(now, at, failure),
+        }
+    }
+
+    /// Time passed. Does nothing before [`poll_timeout`](Self::poll_timeout).
+    pub fn handle_timeout(&mut self, now: Instant) {
+        let due = self.poll_timeout().is_some_and(|deadline| deadline <= now);
+        if !due {
+            return;
+        }
+        let (measurer, failure) = match &self.phase {
+            Phase::Preparing { .. } => {
+                let silent = self.open.iter().position(Option::is_none);
+                let silent = silent.and_then(|place| self.allocation.assignments.get(place));
+                let failure = Failure::NotReady { timeout: self.params.setup_timeout };
+                (silent.map(|assignment| assignment.measurer), failure)
+            }
+            Phase::Running { series, .. } => match series.first_missing() {
+                Some(Missing { second, source: Source::Measurer(measurer) }) => {
+                    (Some(measurer), Failure::SecondMissing { second })
+                }
+                Some(Missing { second, source: Source::Relay }) => {
+                    (None, Failure::ClientReportMissing { second })
+                }
+                None => return,
+            },
+            Phase::Done => return,
+        };
+        self.fail(now, measurer, failure);
+    }
+}
+
+// What to do now.
+impl Measurement {
+    /// The next thing to do; call until `None`.
+    pub fn poll_action(&mut self) -> Option<Action> {
+        self.actions.pop_front()
+    }
+
+    /// When to call [`handle_timeout`](Self::handle_timeout); `None` once all is over.
+    #[must_use]
+    pub fn poll_timeout(&self) -> Option<Instant> {
+        match &self.phase {
+            Phase::Preparing { deadline } => Some(*deadline),
+            Phase::Running { start, series } => series.first_missing().map(|missing| {
+                let end = Duration::from_secs(u64::from(missing.second) + 1);
+                *start + end + self.params.report_grace
+            }),
+            Phase::Done => None,
+        }
+    }
+}
+
+mod rounds;
+#[cfg(test)]
+mod tests;

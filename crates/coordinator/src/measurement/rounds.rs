@@ -1,0 +1,246 @@
+//! What a [`Measurement`] does with what arrives: from one round to the next.
+
+use super::*;
+
+// Taking in. An error ends the measurement.
+impl Measurement {
+    /// Whether this comes too late to matter.
+    pub(super) fn is_stale(&self, round: u32) -> bool {
+        self.is_done() || round < self.round
+    }
+
+    pub(super) fn ready(
+        &mut self,
+        now: Instant,
+        measurer: MeasurerId,
+        round: u32,
+        open: u32,
+    ) -> Result<(), Failure> {
+        let place = self.place(measurer, round)?;
+        if self.open.get(place).is_some_and(Option::is_some) {
+            return Err(Failure::MeasurerViolation(Violation::ReadyTwice));
+        }
+        self.set_open(place, open)?;
+        if self.open.iter().all(Option::is_some) {
+            self.check_sockets()?;
+            let measurers = self.allocation.assignments.iter().map(|a| a.measurer);
+            let Params { ratio, seconds, .. } = self.params;
+            let series = Series::new(self.mode, ratio, seconds, measurers);
+            self.phase = Phase::Running { start: now, series };
+            self.actions.push_back(Action::Start { round: self.round });
+        }
+        Ok(())
+    }
+
+    pub(super) fn sockets(
+        &mut self,
+        measurer: MeasurerId,
+        round: u32,
+        open: u32,
+    ) -> Result<(), Failure> {
+        let place = self.place(measurer, round)?;
+        if self.open.get(place).is_some_and(Option::is_some) {
+            self.set_open(place, open)?;
+        }
+        match self.phase {
+            Phase::Running { .. } => self.check_sockets(),
+            Phase::Preparing { .. } | Phase::Done => Ok(()),
+        }
+    }
+
+    pub(super) fn second(
+        &mut self,
+        now: Instant,
+        measurer: MeasurerId,
+        report: SecondReport,
+    ) -> Result<(), Failure> {
+        self.place(measurer, report.round)?;
+        let series = self.series_at(now, report.second).map_err(Failure::MeasurerViolation)?;
+        series.record(measurer, report).map_err(Failure::MeasurerViolation)
+    }
+
+    pub(super) fn client_second(
+        &mut self,
+        now: Instant,
+        round: u32,
+        second: u32,
+        bytes: u64,
+    ) -> Result<(), Failure> {
+        if self.mode == Mode::Transit {
+            return Err(Failure::Internal { detail: "client traffic reported in transit mode" });
+        }
+        self.check_round(round).map_err(Failure::RelayViolation)?;
+        let series = self.series_at(now, second).map_err(Failure::RelayViolation)?;
+        series.record_client(second, bytes).map_err(Failure::RelayViolation)
+    }
+
+    /// A measurer's place in this round.
+    fn place(&self, measurer: MeasurerId, round: u32) -> Result<usize, Failure> {
+        if measurer.0 >= self.residuals.len() {
+            return Err(Failure::Internal { detail: "a measurer that is not in the team" });
+        }
+        self.check_round(round).map_err(Failure::MeasurerViolation)?;
+        let place = self.allocation.place(measurer);
+        place.ok_or(Failure::MeasurerViolation(Violation::NotAssigned))
+    }
+
+    fn check_round(&self, told: u32) -> Result<(), Violation> {
+        let current = self.round;
+        if told == current { Ok(()) } else { Err(Violation::NoSuchRound { told, current }) }
+    }
+
+    /// The series, if this second has begun.
+    fn series_at(&mut self, now: Instant, second: u32) -> Result<&mut Series, Violation> {
+        match &mut self.phase {
+            Phase::Running { start, series }
+                if now >= *start + Duration::from_secs(u64::from(second)) =>
+            {
+                Ok(series)
+            }
+            _ => Err(Violation::Premature { second }),
+        }
+    }
+
+    fn set_open(&mut self, place: usize, open: u32) -> Result<(), Failure> {
+        let assigned = self.allocation.assignments.get(place).map_or(0, |it| it.sockets);
+        if open > assigned {
+            let violation = Violation::TooManySockets { open, assigned };
+            return Err(Failure::MeasurerViolation(violation));
+        }
+        if let Some(slot) = self.open.get_mut(place) {
+            *slot = Some(open);
+        }
+        Ok(())
+    }
+
+    fn check_sockets(&self) -> Result<(), Failure> {
+        let open: u32 = self.open.iter().flatten().sum();
+        let assigned = self.allocation.sockets();
+        let enough = open >= assigned.div_ceil(2);
+        if enough { Ok(()) } else { Err(Failure::TooFewSockets { open, assigned }) }
+    }
+}
+
+// Going on.
+impl Measurement {
+    /// Orders the round that the allocation describes.
+    pub(super) fn prepare(&mut self, now: Instant) {
+        self.open = vec![None; self.allocation.assignments.len()];
+        self.phase = Phase::Preparing { deadline: now + self.params.setup_timeout };
+        self.actions.push_back(Action::Prepare {
+            round: self.round,
+            assignments: self.allocation.assignments.clone(),
+            seconds: self.params.seconds,
+            check_share: self.params.check_share,
+        });
+    }
+
+    /// After a second arrived: ends the round if it is complete, or if it can't be conclusive any
+    /// more and another one would follow. The last round always has its full length, so that a
+    /// lower bound too is the median of all its seconds.
+    pub(super) fn progress(&mut self, now: Instant) {
+        let Phase::Running { series, .. } = &self.phase else { return };
+        let limit = self.params.conclusive_limit(self.allocation.total());
+        match series.summary() {
+            Ok(summary) => self.conclude(now, summary),
+            Err(_) if self.last_round().is_none() && series.median_must_reach(limit) => {
+                let so_far = Rate::from_byte_per_s(series.median_so_far());
+                self.next_round(now, so_far);
+            }
+            Err(_) => {}
+        }
+    }
+
+    /// Why no round would follow this one.
+    fn last_round(&self) -> Option<LastRound> {
+        if self.allocation.is_exhausted() {
+            Some(LastRound::TeamExhausted)
+        } else if self.round >= self.params.max_rounds {
+            Some(LastRound::RoundLimit)
+        } else {
+            None
+        }
+    }
+
+    /// Judges a complete round (§4.2).
+    fn conclude(&mut self, now: Instant, summary: Summary) {
+        let Phase::Running { series, .. } = &self.phase else { return };
+        let Summary { seconds, median, spread } = summary;
+        if median == 0 {
+            let idle = seconds.iter().filter(|totals| totals.total() == 0).count();
+            let idle = u32::try_from(idle).unwrap_or(u32::MAX);
+            let failure = Failure::RelayedNothing { idle, seconds: self.params.seconds };
+            return self.fail(now, None, failure);
+        }
+        let capacity = Rate::from_byte_per_s(median);
+        let allocated = self.allocation.total();
+        // The share of a measurer that got nothing back was no load: it must not make an estimate
+        // look conclusive.
+        let (working, silent): (Vec<Assignment>, Vec<Assignment>) =
+            self.allocation.assignments.iter().partition(|it| series.got_anything(it.measurer));
+        let load: Rate = working.iter().map(|it| it.rate).sum();
+        let inconclusive = if capacity < self.params.conclusive_limit(load) {
+            None
+        } else if capacity < self.params.conclusive_limit(allocated) {
+            let measurer = silent.first().map(|it| it.measurer);
+            return self.fail(now, measurer, Failure::GotNothing);
+        } else {
+            match self.last_round() {
+                Some(LastRound::TeamExhausted) => Some(Inconclusive::TeamTooSmall {
+                    needed: capacity.scaled(self.params.excess_factor()),
+                    available: self.allocation.available,
+                }),
+                Some(LastRound::RoundLimit) => {
+                    Some(Inconclusive::RoundLimit { rounds: self.params.max_rounds })
+                }
+                None => return self.next_round(now, capacity),
+            }
+        };
+        let estimate = Estimate {
+            capacity,
+            inconclusive,
+            rounds: self.round,
+            allocated,
+            seconds,
+            spread,
+            checked_cells: series.checked_cells(),
+            mode: self.mode,
+            params: self.params,
+        };
+        self.finish(Outcome::Measured(estimate));
+    }
+
+    /// z₀ ← max(z, 2·z₀), and again (§4.2).
+    fn next_round(&mut self, now: Instant, estimate: Rate) {
+        self.actions.push_back(Action::Stop { round: self.round });
+        self.guess = estimate.max(self.guess + self.guess);
+        self.round += 1;
+        let needed = self.guess.scaled(self.params.excess_factor());
+        self.allocation = allocate(needed, &self.residuals, self.params.sockets);
+        self.prepare(now);
+    }
+
+    pub(super) fn fail(&mut self, now: Instant, measurer: Option<MeasurerId>, reason: Failure) {
+        let second = match &self.phase {
+            Phase::Preparing { .. } => None,
+            Phase::Running { start, .. } => {
+                let passed = u32::try_from(now.saturating_since(*start).as_secs());
+                Some(passed.unwrap_or(u32::MAX).min(self.params.seconds - 1))
+            }
+            Phase::Done => return,
+        };
+        self.finish(Outcome::Failed { reason, measurer, round: self.round, second });
+    }
+
+    fn finish(&mut self, outcome: Outcome) {
+        self.phase = Phase::Done;
+        self.actions.push_back(Action::Stop { round: self.round });
+        self.actions.push_back(Action::Done(outcome));
+    }
+}
+
+/// Why no round would follow.
+enum LastRound {
+    TeamExhausted,
+    RoundLimit,
+}

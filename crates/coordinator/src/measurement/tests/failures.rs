@@ -1,0 +1,217 @@
+//! A failure is a failure with its reason, never a low number.
+
+use super::*;
+use std::string::String;
+
+fn told(outcome: &Outcome) -> (String, Option<Blame>) {
+    assert_eq!(outcome.estimate(), None);
+    (outcome.to_string(), outcome.blame())
+}
+
+/// What a measurement says that is over.
+fn ended(measurement: &mut Measurement) -> (String, Option<Blame>) {
+    assert_eq!(measurement.poll_timeout(), None);
+    let actions: Vec<Action> = core::iter::from_fn(|| measurement.poll_action()).collect();
+    let [.., Action::Stop { .. }, Action::Done(outcome)] = actions.as_slice() else {
+        panic!("{actions:?}");
+    };
+    told(outcome)
+}
+
+/// In round 1, with both measurers sending since the origin.
+fn running() -> Measurement {
+    let mut measurement = measurement(Mode::Transit, 100.0, &[200.0, 200.0, 10.0]);
+    for measurer in 0..2 {
+        measurement.handle_ready(Instant::ORIGIN, MeasurerId(measurer), 1, 80);
+    }
+    assert_eq!(measurement.poll_timeout(), Some(Instant::from_millis(6000)));
+    measurement
+}
+
+fn report(second: u32) -> SecondReport {
+    SecondReport { round: 1, second, bytes: 1000, checked_cells: 0 }
+}
+
+#[test]
+fn a_failed_content_check_ends_the_measurement_at_once() {
+    let mut measurement = running();
+    let failure = Failure::ContentCheck { detail: "cell 17 of circuit 3".to_string() };
+    measurement.handle_failure(Instant::from_millis(4200), Some(MeasurerId(1)), failure);
+    let text = "failed in round 1, second 4, measurer 1: the relay returned wrong content: cell 17 \
+                of circuit 3";
+    assert_eq!(ended(&mut measurement), (text.to_string(), Some(Blame::Relay)));
+}
+
+#[test]
+fn a_measurer_that_is_not_ready_in_time_is_named() {
+    let mut lab = relay(100.0);
+    lab.never_ready = Some(1);
+    let outcome = lab.run(&mut measurement(Mode::Echo, 100.0, &[200.0, 200.0]));
+    let text = "failed in round 1, measurer 1: the measurer was not ready within 30s";
+    assert_eq!(told(&outcome), (text.to_string(), Some(Blame::Measurer)));
+}
+
+#[test]
+fn a_second_that_is_not_reported_is_never_counted_as_zero() {
+    let mut lab = relay(100.0);
+    lab.unreported = Some((1, 5));
+    let outcome = lab.run(&mut measurement(Mode::Echo, 100.0, &[200.0, 200.0]));
+    let text = "failed in round 1, second 11, measurer 1: the measurer did not report second 5";
+    assert_eq!(told(&outcome), (text.to_string(), Some(Blame::Measurer)));
+}
+
+#[test]
+fn a_relay_that_hides_its_client_traffic_is_not_estimated() {
+    let mut measurement = measurement(Mode::Echo, 100.0, &[1000.0]);
+    measurement.handle_ready(Instant::ORIGIN, MeasurerId(0), 1, 160);
+    measurement.handle_second(Instant::from_millis(1000), MeasurerId(0), report(0));
+    measurement.handle_timeout(Instant::from_millis(5999));
+    assert!(!measurement.is_done(), "not yet");
+    measurement.handle_timeout(Instant::from_millis(6000));
+    let text = "failed in round 1, second 6: the relay did not report its client traffic of \
+                second 0";
+    assert_eq!(ended(&mut measurement), (text.to_string(), Some(Blame::Relay)));
+}
+
+#[test]
+fn under_half_of_the_sockets_is_a_failure_and_half_is_not() {
+    let mut lab = relay(100.0);
+    lab.open_percent = 49;
+    let outcome = lab.run(&mut measurement(Mode::Echo, 100.0, &[200.0, 200.0]));
+    let text = "failed in round 1, measurer 1: only 78 of 160 sockets are open, under half";
+    assert_eq!(told(&outcome).0, text);
+    lab.open_percent = 50;
+    estimate(lab.run(&mut measurement(Mode::Echo, 100.0, &[200.0, 200.0])));
+}
+
+#[test]
+fn sockets_that_are_lost_later_count_over_all_measurers() {
+    let mut measurement = running();
+    let now = Instant::from_millis(500);
+    measurement.handle_sockets(now, MeasurerId(0), 1, 0);
+    assert!(!measurement.is_done(), "80 of 160");
+    measurement.handle_sockets(now, MeasurerId(1), 1, 79);
+    let text = "failed in round 1, second 0, measurer 1: only 79 of 160 sockets are open, under \
+                half";
+    assert_eq!(ended(&mut measurement), (text.to_string(), Some(Blame::Relay)));
+}
+
+#[test]
+fn a_relay_that_relays_nothing_has_no_estimate() {
+    let outcome = relay(0.0).run(&mut measurement(Mode::Echo, 100.0, &[1000.0]));
+    let text = "failed in round 1, second 29: the relay relayed nothing in 30 of 30 seconds";
+    assert_eq!(told(&outcome), (text.to_string(), Some(Blame::Relay)));
+    // 14 busy seconds of 30 have a median of zero too.
+    let mut lab = Lab::new(|second| if second < 14 { 1_000_000 } else { 0 });
+    let outcome = lab.run(&mut measurement(Mode::Echo, 100.0, &[1000.0]));
+    assert!(told(&outcome).0.ends_with("nothing in 16 of 30 seconds"));
+}
+
+/// The share of a deaf measurer is no load. If it counted, a relay of 1000 Mbit/s that got but
+/// 100 Mbit/s would look conclusively slow.
+#[test]
+fn a_measurer_that_gets_nothing_back_does_not_make_a_slow_relay() {
+    let mut lab = relay(1000.0);
+    lab.deaf = Some(0);
+    let outcome = lab.run(&mut measurement(Mode::Echo, 1000.0, &[900.0, 100.0]));
+    let text = "failed in round 1, second 29, measurer 0: the measurer got nothing back, and the \
+                others are too few without it";
+    assert_eq!(told(&outcome), (text.to_string(), Some(Blame::Measurer)));
+    lab.deaf = Some(1);
+    let outcome = lab.run(&mut measurement(Mode::Echo, 10.0, &[900.0, 100.0]));
+    assert!(outcome.estimate().is_some_and(|it| !it.is_conclusive()));
+}
+
+#[test]
+fn a_deaf_measurer_that_is_not_needed_does_no_harm() {
+    let mut lab = relay(10.0);
+    lab.deaf = Some(1);
+    let estimate = estimate(lab.run(&mut measurement(Mode::Echo, 1000.0, &[900.0, 100.0])));
+    assert!(estimate.is_conclusive());
+    assert_eq!(estimate.capacity, mbit(10.0));
+}
+
+#[test]
+fn a_cancelled_measurement_stops_the_measurers() {
+    let mut measurement = running();
+    measurement.cancel(Instant::from_millis(100));
+    measurement.cancel(Instant::from_millis(100));
+    let text = "failed in round 1, second 0: the measurement was cancelled";
+    assert_eq!(ended(&mut measurement), (text.to_string(), Some(Blame::Us)));
+    assert_eq!(measurement.poll_action(), None, "done once");
+}
+
+#[test]
+fn refused_consent_is_a_matter_of_configuration() {
+    let mut measurement = measurement(Mode::Transit, 100.0, &[1000.0]);
+    let failure = Failure::ConsentRefused { detail: "add it to the opt-in list".to_string() };
+    measurement.handle_failure(Instant::ORIGIN, None, failure);
+    let text = "failed in round 1: measuring this relay is not permitted: add it to the opt-in \
+                list";
+    assert_eq!(ended(&mut measurement), (text.to_string(), Some(Blame::Configuration)));
+}
+
+#[test]
+fn a_measurer_lost_while_idle_is_only_not_counted_on_later() {
+    let lost = || Failure::MeasurerLost { detail: "connection reset".to_string() };
+    let mut small = measurement(Mode::Echo, 10.0, &[100.0, 60.0, 50.0]);
+    small.handle_failure(Instant::ORIGIN, Some(MeasurerId(1)), lost());
+    let estimate = estimate(relay(1000.0).run(&mut small));
+    assert_eq!(estimate.allocated, mbit(150.0), "without measurer 1");
+    assert!(estimate.rounds > 1 && !estimate.is_conclusive());
+    let mut other = running();
+    let failure = Failure::RelayClosed { detail: "it had no business there".to_string() };
+    other.handle_failure(Instant::ORIGIN, Some(MeasurerId(2)), failure);
+    assert!(other.is_done(), "only a failure of its own is excused");
+    let mut measurement = running();
+    measurement.handle_failure(Instant::ORIGIN, Some(MeasurerId(1)), lost());
+    assert!(ended(&mut measurement).0.ends_with("the measurer was lost: connection reset"));
+}
+
+#[test]
+fn whoever_says_what_must_not_be_said_is_named() {
+    type Say = fn(&mut Measurement);
+    let now = Instant::from_millis(1000);
+    let cases: [(Say, &str); 8] = [
+        (|m| m.handle_second(NOW, MeasurerId(0), report(0)), "reported second 0 twice"),
+        (|m| m.handle_second(NOW, MeasurerId(0), report(2)), "reported second 2 before it began"),
+        (
+            |m| m.handle_second(NOW + Duration::from_secs(60), MeasurerId(0), report(30)),
+            "reported second 30 of a round of 30 seconds",
+        ),
+        (
+            |m| m.handle_second(NOW, MeasurerId(2), report(0)),
+            "spoke in a round in which it has no part",
+        ),
+        (|m| m.handle_ready(NOW, MeasurerId(0), 1, 80), "said twice that it is ready"),
+        (|m| m.handle_ready(NOW, MeasurerId(0), 2, 80), "spoke of round 2 in round 1"),
+        (
+            |m| m.handle_sockets(NOW, MeasurerId(0), 1, 81),
+            "opened 81 sockets where 80 were assigned",
+        ),
+        (|m| m.handle_second(NOW, MeasurerId(3), report(0)), "a measurer that is not in the team"),
+    ];
+    const NOW: Instant = Instant::from_millis(1000);
+    for (say, text) in cases {
+        let mut measurement = running();
+        measurement.handle_second(now, MeasurerId(0), report(0));
+        say(&mut measurement);
+        let (told, blame) = ended(&mut measurement);
+        assert!(told.contains("measurer ") && told.ends_with(text), "{told}");
+        assert!(matches!(blame, Some(Blame::Measurer | Blame::Us)));
+    }
+}
+
+#[test]
+fn a_report_before_the_start_is_premature() {
+    let mut measurement = measurement(Mode::Transit, 100.0, &[1000.0]);
+    measurement.handle_second(Instant::ORIGIN, MeasurerId(0), report(0));
+    assert!(ended(&mut measurement).0.ends_with("reported second 0 before it began"));
+}
+
+#[test]
+fn client_traffic_in_transit_mode_is_the_shells_mistake() {
+    let mut measurement = running();
+    measurement.handle_client_second(Instant::from_millis(1000), 1, 0, 5);
+    assert_eq!(ended(&mut measurement).1, Some(Blame::Us));
+}

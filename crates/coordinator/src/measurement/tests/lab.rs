@@ -1,0 +1,137 @@
+//! A relay and its measurers in virtual time.
+
+use super::*;
+use std::boxed::Box;
+use std::format;
+use std::string::String;
+
+/// What a relay of a certain capacity does with a load; its measurers report honestly.
+pub(super) struct Lab {
+    /// Bytes per second that the relay forwards in a second, clients included.
+    pub(super) capacity: Box<dyn Fn(u32) -> u64>,
+    /// Bytes per second that its clients want.
+    pub(super) clients: u64,
+    /// What the relay says its clients had, if it lies.
+    pub(super) claim: Option<u64>,
+    /// A measurer that does not say it is ready.
+    pub(super) never_ready: Option<usize>,
+    /// A measurer and the second that it does not report.
+    pub(super) unreported: Option<(usize, u32)>,
+    /// A measurer that gets nothing back.
+    pub(super) deaf: Option<usize>,
+    /// Sockets open of 100 assigned.
+    pub(super) open_percent: u32,
+    /// What happened, a line each.
+    pub(super) log: Vec<String>,
+}
+
+impl Lab {
+    pub(super) fn new(capacity: impl Fn(u32) -> u64 + 'static) -> Self {
+        Self {
+            capacity: Box::new(capacity),
+            clients: 0,
+            claim: None,
+            never_ready: None,
+            unreported: None,
+            deaf: None,
+            open_percent: 100,
+            log: vec![],
+        }
+    }
+
+    /// Runs a measurement to its end. Time passes only where it must.
+    pub(super) fn run(&mut self, measurement: &mut Measurement) -> Outcome {
+        let mut now = Instant::ORIGIN;
+        let mut prepared = vec![];
+        loop {
+            while let Some(action) = measurement.poll_action() {
+                match action {
+                    Action::Prepare { round, assignments, .. } => {
+                        let rates: Vec<String> =
+                            assignments.iter().map(|it| format!("{}", it.rate)).collect();
+                        self.log.push(format!("prepare {round}: {}", rates.join(" + ")));
+                        for it in &assignments {
+                            if self.never_ready != Some(it.measurer.0) {
+                                let open = it.sockets * self.open_percent / 100;
+                                measurement.handle_ready(now, it.measurer, round, open);
+                            }
+                        }
+                        prepared = assignments;
+                    }
+                    Action::Start { round } => {
+                        self.log.push(format!("start {round}"));
+                        now = self.flood(measurement, now, round, &prepared);
+                    }
+                    Action::Stop { round } => self.log.push(format!("stop {round} at {now}")),
+                    Action::Done(outcome) => return outcome,
+                }
+            }
+            now = measurement.poll_timeout().expect("not done, so there is a timeout");
+            measurement.handle_timeout(now);
+        }
+    }
+
+    fn flood(
+        &self,
+        measurement: &mut Measurement,
+        start: Instant,
+        round: u32,
+        assignments: &[Assignment],
+    ) -> Instant {
+        let mut now = start;
+        for second in 0..measurement.params().seconds {
+            now += Duration::from_secs(1);
+            let deaf = |it: &&Assignment| self.deaf != Some(it.measurer.0);
+            let load: u64 = assignments.iter().filter(deaf).map(bytes).sum();
+            let capacity = (self.capacity)(second);
+            let clients = match measurement.mode() {
+                // The relay holds its clients under r.
+                Mode::Echo => self.clients.min(capacity / 4),
+                Mode::Transit => self.clients.min(capacity),
+            };
+            let relayed = load.min(capacity - clients);
+            for it in assignments {
+                let share = u128::from(relayed) * u128::from(bytes(it)) / u128::from(load.max(1));
+                let share = if deaf(&it) { u64::try_from(share).unwrap() } else { 0 };
+                if self.unreported != Some((it.measurer.0, second)) {
+                    let report = SecondReport { round, second, bytes: share, checked_cells: 2 };
+                    measurement.handle_second(now, it.measurer, report);
+                }
+            }
+            if measurement.mode() == Mode::Echo {
+                let claim = self.claim.unwrap_or(clients);
+                measurement.handle_client_second(now, round, second, claim);
+            }
+            if measurement.is_done() || measurement.round() != round {
+                break;
+            }
+        }
+        now
+    }
+}
+
+fn bytes(assignment: &Assignment) -> u64 {
+    assignment.rate.as_byte_per_s()
+}
+
+pub(super) fn mbit(mbit: f64) -> Rate {
+    Rate::from_mbit_per_s(mbit)
+}
+
+/// A relay of steady capacity.
+pub(super) fn relay(capacity: f64) -> Lab {
+    let bytes = mbit(capacity).as_byte_per_s();
+    Lab::new(move |_| bytes)
+}
+
+pub(super) fn measurement(mode: Mode, guess: f64, team: &[f64]) -> Measurement {
+    let team = team.iter().copied().map(mbit).collect();
+    Measurement::new(Instant::ORIGIN, Params::default(), mode, mbit(guess), team).unwrap()
+}
+
+pub(super) fn estimate(outcome: Outcome) -> Estimate {
+    match outcome {
+        Outcome::Measured(estimate) => estimate,
+        Outcome::Failed { .. } => panic!("{outcome}"),
+    }
+}

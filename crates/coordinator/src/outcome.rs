@@ -1,0 +1,152 @@
+//! How the measurement of a relay ended.
+
+use crate::allocation::MeasurerId;
+use crate::failure::{Blame, Failure};
+use crate::params::Params;
+use crate::series::{Mode, SecondTotals};
+use crate::stats::Spread;
+use alloc::vec::Vec;
+use core::fmt;
+use onion::Rate;
+
+/// How the measurement of a relay ended.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Outcome {
+    /// With an estimate.
+    Measured(Estimate),
+    /// Without.
+    Failed {
+        /// Why.
+        reason: Failure,
+        /// The measurer that said so, or that failed; `None` if none is concerned.
+        measurer: Option<MeasurerId>,
+        /// The round that was on, counted from one.
+        round: u32,
+        /// The second that was on, counted from zero; `None` while the round was being prepared.
+        second: Option<u32>,
+    },
+}
+
+impl Outcome {
+    /// The estimate, if there is one.
+    #[must_use]
+    pub const fn estimate(&self) -> Option<&Estimate> {
+        match self {
+            Self::Measured(estimate) => Some(estimate),
+            Self::Failed { .. } => None,
+        }
+    }
+
+    /// Who is to blame for a failure.
+    #[must_use]
+    pub const fn blame(&self) -> Option<Blame> {
+        match self {
+            Self::Measured(_) => None,
+            Self::Failed { reason, .. } => Some(reason.blame()),
+        }
+    }
+}
+
+impl fmt::Display for Outcome {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Measured(estimate) => estimate.fmt(f),
+            Self::Failed { reason, measurer, round, second } => {
+                write!(f, "failed in round {round}")?;
+                if let Some(second) = second {
+                    write!(f, ", second {second}")?;
+                }
+                if let Some(measurer) = measurer {
+                    write!(f, ", {measurer}")?;
+                }
+                write!(f, ": {reason}")
+            }
+        }
+    }
+}
+
+/// What a relay can carry, as far as the team could find out.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Estimate {
+    /// *z*: the median over the seconds of the last round (§4.1). Never zero.
+    pub capacity: Rate,
+    /// Why the estimate is but a lower bound; `None` if it is conclusive (§4.2).
+    pub inconclusive: Option<Inconclusive>,
+    /// Rounds it took, the last one included.
+    pub rounds: u32,
+    /// Σ*aᵢ* of the last round.
+    pub allocated: Rate,
+    /// The last round, second by second.
+    pub seconds: Vec<SecondTotals>,
+    /// How far the seconds' totals lie apart, in bytes per second.
+    pub spread: Spread,
+    /// Cells of the last round whose content was checked and found right.
+    pub checked_cells: u64,
+    /// How the relay was loaded. In [`Mode::Transit`] client traffic is not counted, so a
+    /// conclusive estimate too is a lower bound of the capacity of a relay that has clients.
+    pub mode: Mode,
+    /// The parameters it was measured with.
+    pub params: Params,
+}
+
+/// Within which limits a true capacity lies, ends excluded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Bounds {
+    /// It is more than this.
+    pub lower: Rate,
+    /// It is less than this; `None` if nothing is known.
+    pub upper: Option<Rate>,
+}
+
+impl Estimate {
+    /// Whether the load was large enough that no other capacity could have looked like this one.
+    #[must_use]
+    pub const fn is_conclusive(&self) -> bool {
+        self.inconclusive.is_none()
+    }
+
+    /// The true capacity lies between *z*/(1+ε₂) and *z*/(1−ε₁) (§4.2); an inconclusive estimate
+    /// has no upper bound. In transit mode this is about the capacity that clients left unused.
+    #[must_use]
+    pub fn bounds(&self) -> Bounds {
+        let upper = self.capacity.scaled(1.0 / (1.0 - self.params.epsilon_below));
+        Bounds {
+            lower: self.capacity.scaled(1.0 / (1.0 + self.params.epsilon_above)),
+            upper: self.is_conclusive().then_some(upper),
+        }
+    }
+}
+
+impl fmt::Display for Estimate {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.inconclusive {
+            None => write!(f, "{}", self.capacity)?,
+            Some(reason) => write!(f, "at least {} ({reason})", self.bounds().lower)?,
+        }
+        match self.mode {
+            Mode::Echo => Ok(()),
+            Mode::Transit => f.write_str(", client traffic not counted"),
+        }
+    }
+}
+
+/// Why an estimate is not conclusive. It still is a lower bound, from a round of full length.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Inconclusive {
+    /// All of the team's capacity was in use.
+    #[error(
+        "the team is too small: it takes at least {needed} of measurers, there are {available}"
+    )]
+    TeamTooSmall {
+        /// *f·z*: at least this takes it to measure a relay that is as fast as was seen.
+        needed: Rate,
+        /// What the team had left for this relay.
+        available: Rate,
+    },
+    /// The last permitted round was not conclusive either.
+    #[error("still inconclusive after {rounds} rounds, the most permitted")]
+    RoundLimit {
+        /// [`Params::max_rounds`].
+        rounds: u32,
+    },
+}

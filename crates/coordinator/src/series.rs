@@ -1,0 +1,276 @@
+//! From the measurers' per-second reports to an estimate (§4.1).
+
+use crate::allocation::MeasurerId;
+use crate::failure::Violation;
+use crate::stats::{Spread, median};
+use alloc::vec;
+use alloc::vec::Vec;
+use onion::Rate;
+
+/// How the relay is loaded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Mode {
+    /// The relay returns each cell, and reports its client traffic (§4.1). Estimates are of its
+    /// capacity.
+    Echo,
+    /// The relay forwards each cell, and knows nothing of FlashFlow (§3.4). Its client traffic is
+    /// unknown, so estimates are lower bounds of its capacity.
+    Transit,
+}
+
+/// What one measurer got back in one second.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SecondReport {
+    /// The round, as in [`Action::Prepare`](crate::Action).
+    pub round: u32,
+    /// *j*, counted from zero.
+    pub second: u32,
+    /// *xⱼⁱ*: bytes that the relay relayed to this measurer, over all its processes.
+    pub bytes: u64,
+    /// Cells whose content was checked and found right.
+    pub checked_cells: u64,
+}
+
+/// One second over all measurers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SecondTotals {
+    /// *j*, counted from zero.
+    pub second: u32,
+    /// *xⱼ*: bytes of measurement traffic.
+    pub measured: u64,
+    /// *yⱼ*: bytes of client traffic, as the relay says; `None` in transit mode.
+    pub client_reported: Option<u64>,
+    /// *ȳⱼ* = min(*yⱼ*, *xⱼ·r/(1−r)*): bytes of client traffic that are counted; zero in transit
+    /// mode.
+    pub client_counted: u64,
+}
+
+impl SecondTotals {
+    /// *zⱼ* = *xⱼ* + *ȳⱼ*: bytes counted in all.
+    #[must_use]
+    pub const fn total(&self) -> u64 {
+        self.measured.saturating_add(self.client_counted)
+    }
+}
+
+/// Who reports.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Source {
+    /// A measurer: measurement traffic.
+    Measurer(MeasurerId),
+    /// The relay: client traffic.
+    Relay,
+}
+
+/// A report that is not there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Missing {
+    /// *j*, counted from zero.
+    pub second: u32,
+    /// Whose.
+    pub source: Source,
+}
+
+/// What a complete series says.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Summary {
+    /// Every second, in order.
+    pub seconds: Vec<SecondTotals>,
+    /// *z*: the median of all *zⱼ*, bytes per second; see [`median`].
+    pub median: u64,
+    /// How far the *zⱼ* lie apart.
+    pub spread: Spread,
+}
+
+/// The reports of one round. Seconds may arrive in any order, each once from each source.
+///
+/// No second is left out: the burst with which a relay's token bucket begins is one second of
+/// many, which a median does not feel (E.4 found no gain in ignoring the first seconds).
+#[derive(Clone, Debug)]
+pub struct Series {
+    ratio: f64,
+    /// *xⱼ* as far as reported.
+    sums: Vec<u64>,
+    measurers: Vec<Reported>,
+    /// *yⱼ*, in echo mode.
+    client: Option<Vec<Option<u64>>>,
+    checked_cells: u64,
+}
+
+#[derive(Clone, Debug)]
+struct Reported {
+    measurer: MeasurerId,
+    seconds: Vec<bool>,
+    bytes: u64,
+}
+
+impl Series {
+    /// An empty series of `seconds` seconds, to be reported by each of `measurers`, and by the
+    /// relay in echo mode. `ratio` is *r*, below 1.
+    #[must_use]
+    pub fn new(
+        mode: Mode,
+        ratio: f64,
+        seconds: u32,
+        measurers: impl IntoIterator<Item = MeasurerId>,
+    ) -> Self {
+        let count = seconds as usize;
+        let reported = |measurer| Reported { measurer, seconds: vec![false; count], bytes: 0 };
+        Self {
+            ratio,
+            sums: vec![0; count],
+            measurers: measurers.into_iter().map(reported).collect(),
+            client: (mode == Mode::Echo).then(|| vec![None; count]),
+            checked_cells: 0,
+        }
+    }
+
+    /// Adds a measurer's report; its round is not looked at.
+    ///
+    /// # Errors
+    /// A measurer that has no part, a second that does not exist or was reported before. Nothing
+    /// is changed then.
+    pub fn record(&mut self, measurer: MeasurerId, report: SecondReport) -> Result<(), Violation> {
+        let (second, outside) = (report.second, self.no_such(report.second));
+        let place = self.measurers.iter_mut().find(|reported| reported.measurer == measurer);
+        let reported = place.ok_or(Violation::NotAssigned)?;
+        let index = second as usize;
+        let seen = reported.seconds.get_mut(index).ok_or(outside)?;
+        let sum = self.sums.get_mut(index).ok_or(outside)?;
+        if core::mem::replace(seen, true) {
+            return Err(Violation::DuplicateSecond { second });
+        }
+        *sum = sum.saturating_add(report.bytes);
+        reported.bytes = reported.bytes.saturating_add(report.bytes);
+        self.checked_cells = self.checked_cells.saturating_add(report.checked_cells);
+        Ok(())
+    }
+
+    /// Adds the relay's report of *yⱼ*, in bytes.
+    ///
+    /// # Errors
+    /// Transit mode, or a second that does not exist or was reported before. Nothing is changed
+    /// then.
+    pub fn record_client(&mut self, second: u32, bytes: u64) -> Result<(), Violation> {
+        let outside = self.no_such(second);
+        let client = self.client.as_mut().ok_or(Violation::NotAssigned)?;
+        let slot = client.get_mut(second as usize).ok_or(outside)?;
+        if slot.is_some() {
+            return Err(Violation::DuplicateSecond { second });
+        }
+        *slot = Some(bytes);
+        Ok(())
+    }
+
+    /// A second, once all have reported it.
+    #[must_use]
+    pub fn second(&self, second: u32) -> Option<SecondTotals> {
+        let index = second as usize;
+        let measured = *self.sums.get(index)?;
+        if self.measurers.iter().any(|reported| reported.seconds.get(index) != Some(&true)) {
+            return None;
+        }
+        let client_reported = match &self.client {
+            Some(client) => Some((*client.get(index)?)?),
+            None => None,
+        };
+        let client_counted = client_reported.unwrap_or(0).min(self.largest_client(measured));
+        Some(SecondTotals { second, measured, client_reported, client_counted })
+    }
+
+    /// The seconds that all have reported so far, in order.
+    pub fn complete(&self) -> impl Iterator<Item = SecondTotals> {
+        (0..self.len()).filter_map(|second| self.second(second))
+    }
+
+    /// The earliest report that is still missing.
+    #[must_use]
+    pub fn first_missing(&self) -> Option<Missing> {
+        let measurers = self.measurers.iter().filter_map(|reported| {
+            let second = first(&reported.seconds, |seen| !*seen)?;
+            Some(Missing { second, source: Source::Measurer(reported.measurer) })
+        });
+        let client = self.client.as_ref().and_then(|client| {
+            let second = first(client, Option::is_none)?;
+            Some(Missing { second, source: Source::Relay })
+        });
+        measurers.chain(client).min_by_key(|missing| missing.second)
+    }
+
+    /// What the series says; a second that was not reported is never counted as zero.
+    ///
+    /// # Errors
+    /// The earliest report that is missing.
+    pub fn summary(&self) -> Result<Summary, Missing> {
+        if let Some(missing) = self.first_missing() {
+            return Err(missing);
+        }
+        let seconds: Vec<SecondTotals> = self.complete().collect();
+        let sorted = sorted_totals(&seconds);
+        Ok(Summary {
+            median: median(&sorted).unwrap_or_default(),
+            spread: Spread::of(&sorted).unwrap_or_default(),
+            seconds,
+        })
+    }
+
+    /// The median of the seconds that are complete so far, bytes per second; zero without any.
+    #[must_use]
+    pub fn median_so_far(&self) -> u64 {
+        let seconds: Vec<SecondTotals> = self.complete().collect();
+        median(&sorted_totals(&seconds)).unwrap_or_default()
+    }
+
+    /// Whether more than half of *all* seconds are known to reach `limit` already: then the median
+    /// will too, whatever the others are.
+    ///
+    /// Proof. Let *k* > *t*/2 of the *t* totals be ≥ *L*; fewer than *t*/2 are below. If *t* is
+    /// odd, at most (*t*−1)/2 are below, so the (*t*+1)/2-th smallest, the median, is ≥ *L*. If
+    /// *t* is even, at most *t*/2−1 are below, so the *t*/2-th smallest and the next one are both
+    /// ≥ *L*, and so is their mean; rounding it down does not pass the smaller of the two.
+    #[must_use]
+    pub fn median_must_reach(&self, limit: Rate) -> bool {
+        let reach = |totals: &SecondTotals| Rate::from_byte_per_s(totals.total()) >= limit;
+        self.complete().filter(reach).count() > self.sums.len() / 2
+    }
+
+    /// Cells checked and found right, over all measurers and seconds.
+    #[must_use]
+    pub const fn checked_cells(&self) -> u64 {
+        self.checked_cells
+    }
+
+    /// Whether this measurer got at least a byte back, in any second reported so far.
+    #[must_use]
+    pub fn got_anything(&self, measurer: MeasurerId) -> bool {
+        self.measurers.iter().any(|it| it.measurer == measurer && it.bytes > 0)
+    }
+
+    /// *t*.
+    fn len(&self) -> u32 {
+        u32::try_from(self.sums.len()).unwrap_or(u32::MAX)
+    }
+
+    fn no_such(&self, second: u32) -> Violation {
+        Violation::NoSuchSecond { second, seconds: self.len() }
+    }
+
+    /// *xⱼ·r/(1−r)*, rounded down.
+    #[expect(clippy::cast_possible_truncation, reason = "saturating is intended; NaN is zero")]
+    fn largest_client(&self, measured: u64) -> u64 {
+        (measured as f64 * self.ratio / (1.0 - self.ratio)) as u64
+    }
+}
+
+fn first<T>(items: &[T], is_it: impl FnMut(&T) -> bool) -> Option<u32> {
+    items.iter().position(is_it).and_then(|index| u32::try_from(index).ok())
+}
+
+fn sorted_totals(seconds: &[SecondTotals]) -> Vec<u64> {
+    let mut totals: Vec<u64> = seconds.iter().map(SecondTotals::total).collect();
+    totals.sort_unstable();
+    totals
+}
+
+#[cfg(test)]
+mod tests;

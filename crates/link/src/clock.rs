@@ -1,0 +1,41 @@
+use onion::{Duration, Instant};
+use rustix::time::{ClockId, clock_gettime};
+
+/// The monotonic clock as the engine wants it: nanoseconds since an origin.
+///
+/// Copies share the origin, so that all workers of a process agree on the time.
+#[derive(Clone, Copy, Debug)]
+pub struct Clock {
+    origin: std::time::Instant,
+}
+
+impl Clock {
+    /// A clock whose origin is now.
+    #[must_use]
+    #[expect(clippy::disallowed_methods, reason = "the shell's one reading of the clock")]
+    pub fn start() -> Self {
+        Self { origin: std::time::Instant::now() }
+    }
+
+    /// The time since the origin.
+    #[must_use]
+    pub fn now(&self) -> Instant {
+        Instant::ORIGIN + self.origin.elapsed()
+    }
+}
+
+/// Seconds since 1970, for what has dates: certificates, documents, results.
+#[must_use]
+#[expect(clippy::disallowed_methods, reason = "the shell's one reading of the calendar")]
+pub fn unix_time_s() -> u64 {
+    let since = std::time::SystemTime::now().duration_since(std::time::SystemTime::UNIX_EPOCH);
+    since.map_or(0, |time| time.as_secs())
+}
+
+/// Processor time that the calling thread has used.
+#[must_use]
+pub fn thread_cpu_time() -> Duration {
+    let time = clock_gettime(ClockId::ThreadCPUTime);
+    let seconds = u64::try_from(time.tv_sec).unwrap_or(0);
+    Duration::new(seconds, u32::try_from(time.tv_nsec).unwrap_or(0))
+}

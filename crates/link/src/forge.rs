@@ -1,0 +1,207 @@
+use onion::identity::{Ed25519Id, OwnIdentity, RsaId};
+use rand::rngs::StdRng;
+use rand::{Rng, SeedableRng};
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer};
+use sha2::{Digest, Sha256};
+use std::time::{Duration, SystemTime};
+use tor_cert::rsa::EncodedRsaCrosscert;
+use tor_cert::x509::{TlsKeyAndCert, create_legacy_rsa_id_cert};
+use tor_cert::{CertType, CertifiedKey, Ed25519Cert, EncodedCert};
+use tor_llcrypto::pk::{ed25519, rsa};
+
+/// How long what the forge makes is valid; its identities live for one measurement.
+const LIFETIME: Duration = Duration::from_secs(2 * 24 * 3600);
+
+/// Keys or certificates could not be made.
+#[derive(Debug, thiserror::Error)]
+#[error("cannot make a relay identity ({what}): {problem}")]
+pub struct ForgeError {
+    what: &'static str,
+    problem: String,
+}
+
+impl ForgeError {
+    /// The TLS library refuses what we made.
+    pub(crate) fn of_tls(error: &rustls::Error) -> Self {
+        Self { what: "TLS configuration", problem: error.to_string() }
+    }
+}
+
+fn failed<E: std::fmt::Display>(what: &'static str) -> impl FnOnce(E) -> ForgeError {
+    move |problem| ForgeError { what, problem: problem.to_string() }
+}
+
+/// Makes throw-away relay identities.
+///
+/// All share one TLS key and certificate, which the driver shows on every listener: what proves an
+/// identity is the certificate that each signs for it.
+pub struct Forge {
+    rng: StdRng,
+    now: SystemTime,
+    tls: TlsKeyAndCert,
+}
+
+impl Forge {
+    /// Makes the TLS key and certificate, valid at `unix_time_s`. Takes some tenths of a second.
+    ///
+    /// # Errors
+    /// Where a key cannot be made; a bug or a broken random source.
+    pub fn new(seed: [u8; 32], unix_time_s: u64) -> Result<Self, ForgeError> {
+        let mut rng = StdRng::from_seed(seed);
+        let now = SystemTime::UNIX_EPOCH + Duration::from_secs(unix_time_s);
+        let (issuer, subject) = (hostname(&mut rng), hostname(&mut rng));
+        let tls = TlsKeyAndCert::create(&mut rng, now, &issuer, &subject)
+            .map_err(failed("TLS certificate"))?;
+        Ok(Self { rng, now, tls })
+    }
+
+    /// The certificate and key for TLS.
+    ///
+    /// # Errors
+    /// Where the key cannot be encoded.
+    pub fn tls_credentials(
+        &self,
+    ) -> Result<(Vec<CertificateDer<'static>>, PrivateKeyDer<'static>), ForgeError> {
+        let certificates = self.tls.certificates_der();
+        let certificates =
+            certificates.into_iter().map(|der| CertificateDer::from(der.to_vec())).collect();
+        let key = self.tls.private_key_pkcs8_der().map_err(failed("TLS key"))?;
+        Ok((certificates, PrivatePkcs8KeyDer::from(key.to_vec()).into()))
+    }
+
+    /// Makes an identity. Takes about a tenth of a second, for its RSA key.
+    ///
+    /// # Errors
+    /// Where a key or certificate cannot be made.
+    pub fn identity(&mut self) -> Result<OwnIdentity, ForgeError> {
+        let expiry = self.now + LIFETIME;
+        let rsa_key = rsa::KeyPair::generate(&mut self.rng).map_err(failed("RSA key"))?;
+        let identity = ed25519::Keypair::generate(&mut self.rng);
+        let signing = ed25519::Keypair::generate(&mut self.rng);
+        let authenticating = ed25519::Keypair::generate(&mut self.rng);
+        let mut onion_secret = [0; 32];
+        self.rng.fill_bytes(&mut onion_secret);
+
+        let rsa_public = rsa_key.to_public_key();
+        let hostname = hostname(&mut self.rng);
+        let rsa_identity_cert =
+            create_legacy_rsa_id_cert(&mut self.rng, self.now, &hostname, &rsa_key)
+                .map_err(failed("RSA identity certificate"))?;
+        let signing_cert = certify(
+            CertType::IDENTITY_V_SIGNING,
+            CertifiedKey::Ed25519(signing.verifying_key().into()),
+            &identity,
+            expiry,
+        )?;
+        let tls_link_cert = certify(
+            CertType::SIGNING_V_TLS_CERT,
+            CertifiedKey::X509Sha256Digest(*self.tls.link_cert_sha256()),
+            &signing,
+            expiry,
+        )?;
+        let authenticate_cert = certify(
+            CertType::SIGNING_V_LINK_AUTH,
+            CertifiedKey::Ed25519(authenticating.verifying_key().into()),
+            &signing,
+            expiry,
+        )?;
+        let ed25519 = ed25519::Ed25519Identity::from(identity.verifying_key());
+        let rsa_cross_cert = EncodedRsaCrosscert::encode_and_sign(&rsa_key, &ed25519, expiry)
+            .map_err(failed("cross-certificate"))?;
+        Ok(OwnIdentity {
+            rsa: RsaId(rsa_public.to_rsa_identity().to_bytes()),
+            rsa_sha256: Sha256::digest(rsa_public.to_der()).into(),
+            ed25519: Ed25519Id(identity.verifying_key().to_bytes()),
+            rsa_identity_cert,
+            signing_cert,
+            tls_link_cert,
+            authenticate_cert,
+            rsa_cross_cert: rsa_cross_cert.encoded().to_vec(),
+            authenticate_seed: authenticating.to_bytes(),
+            onion_secret,
+        })
+    }
+}
+
+/// An Ed25519 certificate that names its signer.
+fn certify(
+    cert_type: CertType,
+    key: CertifiedKey,
+    signer: &ed25519::Keypair,
+    expiry: SystemTime,
+) -> Result<Vec<u8>, ForgeError> {
+    let cert = Ed25519Cert::builder()
+        .cert_type(cert_type)
+        .expiration(expiry)
+        .cert_key(key)
+        .signing_key(signer.verifying_key().into())
+        .encode_and_sign(signer)
+        .map_err(failed("Ed25519 certificate"))?;
+    Ok(cert.encoded().to_vec())
+}
+
+/// A name as C tor makes them for its certificates.
+fn hostname(rng: &mut impl Rng) -> String {
+    let letters: String = (0..12).map(|_| char::from(b'a' + (rng.next_u32() % 26) as u8)).collect();
+    format!("www.{letters}.com")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use onion::cell::msg::{Certs, cert_type};
+    use onion::link::{CertError, verify_responder_certs};
+
+    const NOW: u64 = 1_700_000_000;
+
+    fn forged() -> (OwnIdentity, [u8; 32]) {
+        let mut forge = Forge::new([1; 32], NOW).expect("keys");
+        let (certificates, _) = forge.tls_credentials().expect("key");
+        let digest = Sha256::digest(&certificates[0]).into();
+        (forge.identity().expect("keys"), digest)
+    }
+
+    fn verify(
+        certs: [(u8, &[u8]); 4],
+        tls: &[u8; 32],
+        time_s: u64,
+    ) -> Result<onion::link::PeerIdentity, CertError> {
+        let mut body = Vec::new();
+        Certs::encode_into(&certs, &mut body);
+        verify_responder_certs(&Certs::parse(&body).expect("well-formed"), tls, time_s)
+    }
+
+    #[test]
+    fn the_engine_accepts_what_the_forge_makes_and_nothing_else() {
+        let (own, tls) = forged();
+        let good: [(u8, &[u8]); 4] = [
+            (cert_type::RSA_IDENTITY, &own.rsa_identity_cert),
+            (cert_type::ED25519_SIGNING, &own.signing_cert),
+            (cert_type::ED25519_TLS_LINK, &own.tls_link_cert),
+            (cert_type::RSA_CROSS, &own.rsa_cross_cert),
+        ];
+        let peer = verify(good, &tls, NOW).expect("honest");
+        assert_eq!(peer.ids.rsa, own.rsa);
+        assert_eq!(peer.ed25519, own.ed25519);
+        assert_eq!(peer.rsa_sha256, own.rsa_sha256);
+
+        assert!(verify(good, &[0; 32], NOW).is_err(), "another TLS certificate");
+        assert!(verify(good, &tls, NOW + 3 * 24 * 3600).is_err(), "expired");
+        for place in 0..good.len() {
+            let mut missing = good;
+            missing[place].0 = 99;
+            let cert_type = good[place].0;
+            assert_eq!(verify(missing, &tls, NOW), Err(CertError::Missing { cert_type }));
+            let mut altered_cert = good[place].1.to_vec();
+            // The RSA certificate's own signature does not matter: alter its key.
+            let at = if place == 0 { altered_cert.len() / 2 } else { altered_cert.len() - 1 };
+            altered_cert[at] ^= 1;
+            let mut altered = good;
+            altered[place].1 = &altered_cert;
+            assert!(verify(altered, &tls, NOW).is_err(), "altered certificate {cert_type}");
+            let mut cut = good;
+            cut[place].1 = &good[place].1[..good[place].1.len() - 1];
+            assert!(verify(cut, &tls, NOW).is_err(), "cut certificate {cert_type}");
+        }
+    }
+}

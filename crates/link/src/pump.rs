@@ -1,0 +1,1 @@
+//! A TLS pump over loopback with nothing in it.

@@ -1,0 +1,60 @@
+//! TLS as Tor uses it: certificates prove nothing by themselves, the link handshake inside does.
+
+mod exporter;
+mod session;
+mod verifier;
+
+pub use session::{Progress, Session, TlsError};
+
+use crate::forge::{Forge, ForgeError};
+use rustls::crypto::aws_lc_rs::cipher_suite::{
+    TLS13_AES_128_GCM_SHA256, TLS13_CHACHA20_POLY1305_SHA256,
+};
+use rustls::crypto::{CryptoProvider, aws_lc_rs};
+use rustls::version::TLS13;
+use rustls::{ClientConfig, ServerConfig};
+use std::sync::Arc;
+use verifier::SelfSignedVerifier;
+
+/// Configurations for both sides of a link.
+#[derive(Clone, Debug)]
+pub struct TlsConfigs {
+    client: Arc<ClientConfig>,
+    server: Arc<ServerConfig>,
+}
+
+impl TlsConfigs {
+    /// With the forge's certificate for connections that come in.
+    ///
+    /// # Errors
+    /// Where its key is of no use to the TLS library.
+    pub fn new(forge: &Forge) -> Result<Self, ForgeError> {
+        let provider = Arc::new(provider());
+        let (certificates, key) = forge.tls_credentials()?;
+        let unusable = |error: rustls::Error| ForgeError::of_tls(&error);
+        let mut client = ClientConfig::builder_with_provider(Arc::clone(&provider))
+            .with_protocol_versions(&[&TLS13])
+            .map_err(unusable)?
+            .dangerous()
+            .with_custom_certificate_verifier(Arc::new(SelfSignedVerifier::new(&provider)))
+            .with_no_client_auth();
+        client.resumption = rustls::client::Resumption::disabled();
+        client.enable_sni = false;
+        let mut server = ServerConfig::builder_with_provider(provider)
+            .with_protocol_versions(&[&TLS13])
+            .map_err(unusable)?
+            .with_no_client_auth()
+            .with_single_cert(certificates, key)
+            .map_err(unusable)?;
+        server.send_tls13_tickets = 0;
+        Ok(Self { client: Arc::new(client), server: Arc::new(server) })
+    }
+}
+
+/// AES-128-GCM first as in tor: with AES in hardware it is the fastest. Both suites hash with
+/// SHA-256, which the exporter relies on.
+fn provider() -> CryptoProvider {
+    let mut provider = aws_lc_rs::default_provider();
+    provider.cipher_suites = vec![TLS13_AES_128_GCM_SHA256, TLS13_CHACHA20_POLY1305_SHA256];
+    provider
+}

@@ -1,0 +1,145 @@
+//! Bandwidth files: what directory authorities read (`V3BandwidthsFile`) to vote on the bandwidth of
+//! relays. bandwidth-file-spec.txt, versions 1.0.0 to 1.9.0.
+//!
+//! [`BandwidthFile::generate`] makes one from measurements and applies the rules that are the
+//! generator's duty, because tor checks none of them: the cap by the descriptor, the least of 1 KB/s,
+//! the 60 % gate. [`BandwidthFile::write_atomically`] puts it where tor reads it,
+//! [`BandwidthFile::parse`] reads any version, and [`check_as_tor`] tells what tor would do with it.
+
+mod as_tor;
+mod generate;
+mod read;
+mod render;
+mod store;
+#[cfg(test)]
+mod tests;
+
+pub use self::as_tor::{FileVerdict, LineVerdict, Report, VoteHeaders, check_as_tor};
+pub use self::generate::{Eligibility, Estimate, GenerateError, Outcome, Settings};
+pub use self::read::{Parsed, ReadError, Skipped};
+pub use self::render::RenderError;
+pub use self::store::{LATEST, StoreError, Written, remove_old};
+use crate::id::{Ed25519Identity, Fingerprint, Nickname};
+
+/// The header keys with a field of their own in [`Header`], besides the timestamp.
+const KNOWN_HEADERS: [&str; 12] = [
+    "version",
+    "software",
+    "software_version",
+    "file_created",
+    "generator_started",
+    "earliest_bandwidth",
+    "latest_bandwidth",
+    "number_eligible_relays",
+    "minimum_number_eligible_relays",
+    "number_consensus_relays",
+    "percent_eligible_relays",
+    "minimum_percent_eligible_relays",
+];
+
+/// The relay keys with a field of their own in [`RelayLine`].
+const KNOWN_RELAY_KEYS: [&str; 8] = [
+    "node_id",
+    "bw",
+    "nick",
+    "master_key_ed25519",
+    "time",
+    "unmeasured",
+    "under_min_report",
+    "vote",
+];
+
+/// A bandwidth file.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct BandwidthFile {
+    /// The time of the newest result, in Unix seconds: tor ignores the file three days after it.
+    pub timestamp: u64,
+    /// The lines before the terminator.
+    pub header: Header,
+    /// The relays, in the order of the file.
+    pub relays: Vec<RelayLine>,
+}
+
+/// The header of a bandwidth file (bandwidth-file-spec.txt, section 2.2).
+///
+/// Times are Unix seconds here, and `YYYY-MM-DDTHH:MM:SS` in the file.
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
+pub struct Header {
+    /// The version of the format; none means 1.0.0.
+    pub version: Option<String>,
+    /// The program that wrote the file; none means `torflow`.
+    pub software: Option<String>,
+    /// Its version.
+    pub software_version: Option<String>,
+    /// When the file was made.
+    pub file_created: Option<u64>,
+    /// When the program started.
+    pub generator_started: Option<u64>,
+    /// The time of the oldest result.
+    pub earliest_bandwidth: Option<u64>,
+    /// The time of the newest result: the same as the timestamp.
+    pub latest_bandwidth: Option<u64>,
+    /// How many relays have a result that counts.
+    pub number_eligible_relays: Option<u64>,
+    /// How many must have one before any is voted on.
+    pub minimum_number_eligible_relays: Option<u64>,
+    /// How many relays the consensus has.
+    pub number_consensus_relays: Option<u64>,
+    /// The eligible ones among them, in per cent, rounded down.
+    pub percent_eligible_relays: Option<u64>,
+    /// The least percentage for which votes are wanted.
+    pub minimum_percent_eligible_relays: Option<u64>,
+    /// All other lines, in order.
+    pub other: Vec<(String, String)>,
+}
+
+/// A relay's line (bandwidth-file-spec.txt, section 2.3).
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct RelayLine {
+    /// Its RSA identity.
+    pub node_id: Fingerprint,
+    /// Its bandwidth in KB/s, at least 1 when written.
+    pub bw_kb_s: u64,
+    /// Its nickname.
+    pub nick: Option<Nickname>,
+    /// Its Ed25519 identity; tor ignores it.
+    pub master_key_ed25519: Option<Ed25519Identity>,
+    /// When it was measured, in Unix seconds.
+    pub time: Option<u64>,
+    /// Whether the measurement failed (`unmeasured=1`).
+    pub unmeasured: bool,
+    /// Whether too few relays are eligible (`under_min_report=1`).
+    pub under_min_report: bool,
+    /// Whether authorities may vote on it: `vote=0` makes tor skip the line.
+    pub vote: bool,
+    /// All other pairs, in order.
+    pub extra: Vec<(String, String)>,
+}
+
+impl RelayLine {
+    /// A line with an identity and a bandwidth, and nothing else.
+    #[must_use]
+    pub const fn new(node_id: Fingerprint, bw_kb_s: u64) -> Self {
+        Self {
+            node_id,
+            bw_kb_s,
+            nick: None,
+            master_key_ed25519: None,
+            time: None,
+            unmeasured: false,
+            under_min_report: false,
+            vote: true,
+            extra: Vec::new(),
+        }
+    }
+}
+
+/// How `node_id` is written.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub enum NodeIdStyle {
+    /// `node_id=$HEX`, which every version of tor reads.
+    #[default]
+    Dollar,
+    /// `node_id=HEX`, as format 1.9.0 has it; tor reads it since 0.4.8.11 only.
+    Plain,
+}

@@ -1,0 +1,268 @@
+//! From measurements to a bandwidth file: the rules tor leaves to the generator.
+
+use std::collections::BTreeSet;
+
+use super::{BandwidthFile, Header, RelayLine};
+use crate::consensus::{Consensus, Flag};
+use crate::id::{Ed25519Identity, Fingerprint, Nickname};
+
+/// Results this old are no longer recent: tor calls a file stale after as long (`bwauth.h`).
+const RECENT_S: u64 = 3 * 24 * 60 * 60;
+
+/// The longest diagnostic kept, so that no failure makes a line unreadable.
+const MAX_REASON: usize = 120;
+
+/// Tor keeps bandwidths in 32 bits, signed in some places.
+const MAX_BW_KB_S: u64 = i32::MAX as u64;
+
+/// What is known about one relay after trying to measure it.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Estimate {
+    /// The relay's RSA identity.
+    pub fingerprint: Fingerprint,
+    /// Its Ed25519 identity, if it has one.
+    pub ed25519: Option<Ed25519Identity>,
+    /// Its nickname.
+    pub nickname: Nickname,
+    /// What came of it.
+    pub outcome: Outcome,
+    /// Further pairs for its line, such as `flashflow_mode=transit`: keys of letters, digits, `_` and
+    /// `-`, values of printing ASCII without spaces.
+    pub extra: Vec<(String, String)>,
+}
+
+/// The result of trying to measure a relay.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub enum Outcome {
+    /// It was measured.
+    Measured {
+        /// Its capacity, in bytes/s.
+        capacity_bytes_s: u64,
+        /// When, in Unix seconds.
+        measured_at: u64,
+        /// `bandwidth-avg` of its descriptor, in bytes/s: the most its operator wants it to carry.
+        descriptor_avg_bytes_s: Option<u64>,
+    },
+    /// It is known, but couldn't be measured.
+    Failed {
+        /// Why; becomes `error=`, with anything but printing ASCII replaced by `_`.
+        reason: String,
+        /// When it was tried, in Unix seconds.
+        tried_at: Option<u64>,
+    },
+}
+
+/// The numbers of the 60 % gate.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct Eligibility {
+    /// Relays with a result that counts.
+    pub eligible: u64,
+    /// Relays that could have one.
+    pub in_consensus: u64,
+}
+
+impl Eligibility {
+    /// Counts relays of the consensus with the flag Running and without Authority, and those among
+    /// them that were measured.
+    #[must_use]
+    pub fn count(consensus: &Consensus, estimates: &[Estimate]) -> Self {
+        let measured: BTreeSet<_> = estimates
+            .iter()
+            .filter(|e| matches!(e.outcome, Outcome::Measured { .. }))
+            .map(|e| e.fingerprint)
+            .collect();
+        let mut counts = Self { eligible: 0, in_consensus: 0 };
+        for router in consensus.routers() {
+            if router.flags.contains(Flag::Running) && !router.flags.contains(Flag::Authority) {
+                counts.in_consensus += 1;
+                counts.eligible += u64::from(measured.contains(&router.fingerprint));
+            }
+        }
+        counts
+    }
+
+    /// The share of eligible relays in per cent, rounded down so that the printed number reaches the
+    /// minimum exactly when the gate opens; 0 without any relay.
+    #[must_use]
+    pub const fn percent(self) -> u64 {
+        match self.eligible.saturating_mul(100).checked_div(self.in_consensus) {
+            Some(percent) => percent,
+            None => 0,
+        }
+    }
+
+    /// The least number of eligible relays, for a least percentage.
+    #[must_use]
+    pub const fn minimum(self, percent: u64) -> u64 {
+        self.in_consensus.saturating_mul(percent).div_ceil(100)
+    }
+}
+
+/// What a generated file says about its generator.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Settings {
+    /// The version of the format; 1.9.0 by default.
+    pub format_version: String,
+    /// The version of FlashFlow.
+    pub software_version: String,
+    /// When the generator started, in Unix seconds.
+    pub generator_started: u64,
+    /// The present time, in Unix seconds.
+    pub file_created: u64,
+    /// The least percentage of eligible relays; 60 by default.
+    pub minimum_percent: u64,
+}
+
+impl Settings {
+    /// The defaults, with what has none.
+    #[must_use]
+    pub fn new(software_version: &str, generator_started: u64, file_created: u64) -> Self {
+        Self {
+            format_version: "1.9.0".to_owned(),
+            software_version: software_version.to_owned(),
+            generator_started,
+            file_created,
+            minimum_percent: 60,
+        }
+    }
+}
+
+/// Why there is no file to write. The previous one stays, as the specification asks.
+#[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
+pub enum GenerateError {
+    /// No relay was measured.
+    #[error(
+        "none of {tried} relays has a result, so there is nothing to write; look at the failures' \
+         reasons, and measure again"
+    )]
+    NoResults {
+        /// How many were tried.
+        tried: usize,
+    },
+    /// The newest result is too old for tor to use.
+    #[error(
+        "the newest result is {age_s} s old, and tor ignores files older than three days; measure \
+         again"
+    )]
+    NoRecentResults {
+        /// The age of the newest result, in seconds.
+        age_s: u64,
+    },
+    /// A result is newer than the file, which tor would then use for too long.
+    #[error("the result of {relay} is dated {ahead_s} s after now; correct the clock")]
+    FromTheFuture {
+        /// Whose result.
+        relay: Fingerprint,
+        /// How far ahead, in seconds.
+        ahead_s: u64,
+    },
+    /// A relay comes twice; tor would use the later line.
+    #[error("relay {relay} comes twice; merge its results first")]
+    Duplicate {
+        /// Which relay.
+        relay: Fingerprint,
+    },
+}
+
+impl BandwidthFile {
+    /// Makes a file of all estimates.
+    ///
+    /// The timestamp is the newest result's time. Bandwidths are in KB/s, rounded, capped by the
+    /// descriptor and at least 1. Relays that failed get `bw=1 unmeasured=1 vote=0`; if fewer than
+    /// the least percentage are eligible, every line gets `under_min_report=1 vote=0` and keeps its
+    /// bandwidth.
+    ///
+    /// # Errors
+    /// [`GenerateError`]: nothing (recent) to say, a wrong clock, or estimates that make no valid file.
+    pub fn generate(
+        estimates: &[Estimate],
+        counts: Eligibility,
+        settings: &Settings,
+    ) -> Result<Self, GenerateError> {
+        let times = check(estimates, settings.file_created)?;
+        let minimum = counts.minimum(settings.minimum_percent);
+        let under_min_report = counts.in_consensus == 0 || counts.eligible < minimum;
+        let header = Header {
+            version: Some(settings.format_version.clone()),
+            software: Some("flashflow".to_owned()),
+            software_version: Some(settings.software_version.clone()),
+            file_created: Some(settings.file_created),
+            generator_started: Some(settings.generator_started),
+            earliest_bandwidth: Some(times.oldest),
+            latest_bandwidth: Some(times.newest),
+            number_eligible_relays: Some(counts.eligible),
+            minimum_number_eligible_relays: Some(minimum),
+            number_consensus_relays: Some(counts.in_consensus),
+            percent_eligible_relays: Some(counts.percent()),
+            minimum_percent_eligible_relays: Some(settings.minimum_percent),
+            other: Vec::new(),
+        };
+        let relays = estimates.iter().map(|e| relay_line(e, under_min_report)).collect();
+        Ok(Self { timestamp: times.newest, header, relays })
+    }
+}
+
+struct Times {
+    oldest: u64,
+    newest: u64,
+}
+
+fn check(estimates: &[Estimate], now: u64) -> Result<Times, GenerateError> {
+    let mut seen = BTreeSet::new();
+    let mut times: Option<Times> = None;
+    for estimate in estimates {
+        let relay = estimate.fingerprint;
+        if !seen.insert(relay) {
+            return Err(GenerateError::Duplicate { relay });
+        }
+        let Outcome::Measured { measured_at: at, .. } = estimate.outcome else { continue };
+        if at > now {
+            return Err(GenerateError::FromTheFuture { relay, ahead_s: at - now });
+        }
+        let so_far = times.get_or_insert(Times { oldest: at, newest: at });
+        so_far.oldest = so_far.oldest.min(at);
+        so_far.newest = so_far.newest.max(at);
+    }
+    let times = times.ok_or(GenerateError::NoResults { tried: estimates.len() })?;
+    match now - times.newest {
+        age_s if age_s > RECENT_S => Err(GenerateError::NoRecentResults { age_s }),
+        _ => Ok(times),
+    }
+}
+
+fn relay_line(estimate: &Estimate, under_min_report: bool) -> RelayLine {
+    let (bw_kb_s, time) = match estimate.outcome {
+        Outcome::Measured { capacity_bytes_s, measured_at, descriptor_avg_bytes_s } => {
+            (bw_kb_s(capacity_bytes_s, descriptor_avg_bytes_s), Some(measured_at))
+        }
+        Outcome::Failed { tried_at, .. } => (1, tried_at),
+    };
+    let mut line = RelayLine {
+        nick: Some(estimate.nickname),
+        master_key_ed25519: estimate.ed25519,
+        time,
+        under_min_report,
+        vote: !under_min_report,
+        extra: estimate.extra.clone(),
+        ..RelayLine::new(estimate.fingerprint, bw_kb_s)
+    };
+    if let Outcome::Failed { reason, .. } = &estimate.outcome {
+        line.unmeasured = true;
+        line.vote = false;
+        line.extra.push(("error".to_owned(), printable(reason)));
+    }
+    line
+}
+
+/// Rounds to the nearest KB/s, but never above the cap, and never to 0.
+fn bw_kb_s(capacity_bytes_s: u64, cap_bytes_s: Option<u64>) -> u64 {
+    let rounded = capacity_bytes_s.saturating_add(500) / 1000;
+    let cap = cap_bytes_s.map_or(MAX_BW_KB_S, |cap| cap / 1000);
+    rounded.min(cap).clamp(1, MAX_BW_KB_S)
+}
+
+fn printable(reason: &str) -> String {
+    let shown = reason.chars().take(MAX_REASON);
+    let text: String = shown.map(|c| if c.is_ascii_graphic() { c } else { '_' }).collect();
+    if text.is_empty() { "unknown".to_owned() } else { text }
+}

@@ -1,0 +1,148 @@
+//! Putting a bandwidth file where tor reads it, all or nothing.
+
+use std::fs::{self, File, Permissions, TryLockError};
+use std::io::{self, Write as _};
+use std::os::unix::fs::{PermissionsExt as _, symlink};
+use std::path::{Path, PathBuf};
+
+use super::{BandwidthFile, NodeIdStyle, RenderError};
+use crate::text;
+
+/// The name of the link to the newest file: what `V3BandwidthsFile` should point to.
+pub const LATEST: &str = "latest.v3bw";
+
+const SUFFIX: &str = ".v3bw";
+
+/// Tor runs as another user, and what is in the file is public anyway.
+const MODE: u32 = 0o644;
+
+/// Why a bandwidth file wasn't written. The previous one is still in place.
+#[derive(Debug, thiserror::Error)]
+pub enum StoreError {
+    /// The file isn't fit to be written.
+    #[error(transparent)]
+    Render(#[from] RenderError),
+    /// The directory, or something in it, can't be read or written.
+    #[error(
+        "can't {action} {}: {source}; check that the directory exists, belongs to this program's \
+         user and has free space",
+        path.display()
+    )]
+    Io {
+        /// What was being done.
+        action: &'static str,
+        /// To what.
+        path: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// Another program is writing to the directory.
+    #[error(
+        "another program is writing to {}; stop it, or give each its own directory",
+        dir.display()
+    )]
+    Locked {
+        /// The directory.
+        dir: PathBuf,
+    },
+}
+
+/// Where a bandwidth file was written.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Written {
+    /// The file, `YYYYMMDD-HHMMSS.v3bw`.
+    pub path: PathBuf,
+    /// The link to it, [`LATEST`].
+    pub latest: PathBuf,
+}
+
+impl BandwidthFile {
+    /// Writes the file into a directory, then points [`LATEST`] at it.
+    ///
+    /// Readers see the old file or the new one, never a part, even if the machine stops half-way. The
+    /// name comes from `file_created`, else from the timestamp. Links already at either name are
+    /// replaced, never followed. A lock on the directory keeps a second writer out.
+    ///
+    /// # Errors
+    /// [`StoreError`], naming the path and the remedy; readers then still see the previous file.
+    pub fn write_atomically(&self, dir: &Path, style: NodeIdStyle) -> Result<Written, StoreError> {
+        let text = self.to_text(style)?;
+        let lock = lock(dir)?;
+
+        let created = text::civil(self.header.file_created.unwrap_or(self.timestamp));
+        let name = format!("{}{SUFFIX}", created.strftime("%Y%m%d-%H%M%S"));
+        let path = dir.join(&name);
+        let mut temporary = tempfile::Builder::new()
+            .prefix(".v3bw-")
+            .tempfile_in(dir)
+            .map_err(failed("create a file in", dir))?;
+        temporary.write_all(text.as_bytes()).map_err(failed("write to", temporary.path()))?;
+        let file = temporary.as_file();
+        file.set_permissions(Permissions::from_mode(MODE))
+            .and_then(|()| file.sync_all())
+            .map_err(failed("save", temporary.path()))?;
+        temporary.persist(&path).map_err(|e| failed("rename a file to", &path)(e.error))?;
+
+        // A link can't be changed in place: make another, and rename it over the first.
+        let latest = dir.join(LATEST);
+        tempfile::Builder::new()
+            .prefix(".v3bw-")
+            .make_in(dir, |link| symlink(&name, link))
+            .map_err(failed("create a link in", dir))?
+            .into_temp_path()
+            .persist(&latest)
+            .map_err(|e| failed("rename a link to", &latest)(e.error))?;
+        // The names live in the directory, which is saved apart from the files.
+        lock.sync_all().map_err(failed("save", dir))?;
+        Ok(Written { path, latest })
+    }
+}
+
+/// Removes old files named as [`BandwidthFile::write_atomically`] names them, except the newest
+/// `keep` and the one [`LATEST`] points to. Returns what was removed.
+///
+/// # Errors
+/// [`StoreError`], as for writing.
+pub fn remove_old(dir: &Path, keep: usize) -> Result<Vec<PathBuf>, StoreError> {
+    let _lock = lock(dir)?;
+    let list = || -> io::Result<Vec<PathBuf>> {
+        let names = fs::read_dir(dir)?.map(|entry| entry.map(|e| e.file_name()));
+        let names = names.collect::<io::Result<Vec<_>>>()?;
+        Ok(names.iter().filter(|n| n.to_str().is_some_and(is_ours)).map(PathBuf::from).collect())
+    };
+    let mut names = list().map_err(failed("list", dir))?;
+    names.sort_unstable();
+    names.truncate(names.len().saturating_sub(keep));
+    let latest = fs::read_link(dir.join(LATEST)).ok();
+    names.retain(|name| Some(name) != latest.as_ref());
+    for name in &mut names {
+        *name = dir.join(&*name);
+        fs::remove_file(&*name).map_err(failed("remove", name))?;
+    }
+    Ok(names)
+}
+
+/// Whether a name is `YYYYMMDD-HHMMSS.v3bw`.
+fn is_ours(name: &str) -> bool {
+    let Some(stem) = name.strip_suffix(SUFFIX) else { return false };
+    stem.len() == 15
+        && stem
+            .bytes()
+            .enumerate()
+            .all(|(i, b)| if i == 8 { b == b'-' } else { b.is_ascii_digit() })
+}
+
+/// Locks the directory itself: a lock file would be one more name that somebody could plant.
+fn lock(dir: &Path) -> Result<File, StoreError> {
+    let handle = File::open(dir).map_err(failed("open", dir))?;
+    match handle.try_lock() {
+        Ok(()) => Ok(handle),
+        Err(TryLockError::WouldBlock) => Err(StoreError::Locked { dir: dir.to_owned() }),
+        Err(TryLockError::Error(source)) => Err(failed("lock", dir)(source)),
+    }
+}
+
+fn failed(action: &'static str, path: &Path) -> impl FnOnce(io::Error) -> StoreError {
+    let path = path.to_owned();
+    move |source| StoreError::Io { action, path, source }
+}

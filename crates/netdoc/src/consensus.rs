@@ -1,0 +1,266 @@
+//! Network-status consensuses (and votes), of the ns and microdesc flavours: dir-spec.txt,
+//! section 3.4.1.
+//!
+//! [`Consensus::parse`] makes one pass over the bytes and keeps what a scanner needs. It is strict
+//! about the end: half a consensus would silently shrink the network, so a document without its
+//! footer and a whole signature is refused. Signatures are counted, not verified.
+
+mod flags;
+mod parse;
+#[cfg(test)]
+mod tests;
+
+use std::collections::BTreeMap;
+use std::net::Ipv4Addr;
+use std::sync::Arc;
+
+pub use self::flags::{Flag, Flags};
+use crate::id::{Ed25519Identity, Fingerprint, IdError, Nickname};
+
+/// Why a document isn't a consensus one can use. Every message ends with the remedy.
+#[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
+pub enum ConsensusError {
+    /// The first line (after `@` annotations) isn't `network-status-version 3`.
+    #[error(
+        "line {line}: expected `network-status-version 3`, found {found:?}: this isn't a \
+         consensus; check the file or address it came from, and fetch it again"
+    )]
+    NotAConsensus {
+        /// The line's number, from 1.
+        line: usize,
+        /// The line's beginning.
+        found: String,
+    },
+    /// The document ends too early.
+    #[error("truncated after line {after_line}: {missing}; fetch it again")]
+    Truncated {
+        /// The last complete line.
+        after_line: usize,
+        /// What should have followed.
+        missing: &'static str,
+    },
+    /// A line breaks the format.
+    #[error("line {line}: {what}, found {found:?}; fetch it again")]
+    Malformed {
+        /// The line's number, from 1.
+        line: usize,
+        /// What was expected.
+        what: &'static str,
+        /// The line's beginning.
+        found: String,
+    },
+}
+
+/// Why [`Consensus::by_nickname`] or [`Consensus::find`] found no single relay.
+#[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
+pub enum LookupError {
+    /// No relay has that name or fingerprint.
+    #[error("no relay {name:?} in the consensus; check the spelling, or fetch a newer consensus")]
+    NotFound {
+        /// What was asked for.
+        name: String,
+    },
+    /// Several relays share the nickname.
+    #[error(
+        "{} relays are nicknamed {name:?}; give a fingerprint instead: {}",
+        candidates.len(),
+        candidates.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
+    )]
+    Ambiguous {
+        /// What was asked for.
+        name: String,
+        /// The relays that share it, ascending.
+        candidates: Vec<Fingerprint>,
+    },
+    /// The text is neither a nickname nor a fingerprint.
+    #[error(transparent)]
+    BadName(#[from] IdError),
+}
+
+/// Which kind of document was read (dir-spec.txt, sections 3.4.1 and 3.9.2).
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Flavour {
+    /// The original one; its relay entries name server descriptors.
+    Ns,
+    /// The one clients use; its relay entries name microdescriptors.
+    Microdesc,
+}
+
+/// A directory authority that voted (dir-spec.txt, section 3.4.1, `dir-source`).
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Authority {
+    /// Its nickname; `-legacy` may follow the name of one that also signs with an old key.
+    pub nickname: String,
+    /// The digest of its v3 identity key: not its relay's fingerprint.
+    pub fingerprint: Fingerprint,
+    /// Its address.
+    pub address: Ipv4Addr,
+    /// Its directory port, for HTTP; 0 is none.
+    pub dir_port: u16,
+    /// Its onion-router port.
+    pub or_port: u16,
+}
+
+/// The day's shared random value (dir-spec.txt, section 3.4.1, `shared-rand-current-value`).
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct SharedRandom {
+    /// How many authorities revealed their part.
+    pub reveals: u32,
+    /// The 32 bytes everybody agrees on.
+    pub value: [u8; 32],
+}
+
+/// A relay, as the authorities see it.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Router {
+    /// The name its operator gave it.
+    pub nickname: Nickname,
+    /// Its RSA identity.
+    pub fingerprint: Fingerprint,
+    /// Its Ed25519 identity: votes have it, consensuses don't.
+    pub ed25519: Option<Ed25519Identity>,
+    /// Its IPv4 address.
+    pub address: Ipv4Addr,
+    /// Its onion-router port.
+    pub or_port: u16,
+    /// Its directory port; 0 is none.
+    pub dir_port: u16,
+    /// The flags the authorities agreed on.
+    pub flags: Flags,
+    /// The text of its `v` line, such as `Tor 0.4.8.12`. Relays of one version share it.
+    pub version: Option<Arc<str>>,
+    /// `w Bandwidth=`, in KB/s: the weight in a consensus, the relay's own claim in a vote.
+    pub bandwidth_kb_s: Option<u32>,
+    /// `w Measured=`, in KB/s: what a vote's bandwidth authority measured.
+    pub measured_kb_s: Option<u32>,
+    /// `w Unmeasured=1`: the weight rests on fewer than three measurements.
+    pub unmeasured: bool,
+    /// SHA-256 of its microdescriptor, in the microdesc flavour and in votes.
+    pub microdesc_digest: Option<[u8; 32]>,
+}
+
+impl Router {
+    /// The version of tor it runs, such as `0.4.8.12`, if it says it runs tor.
+    #[must_use]
+    pub fn tor_version(&self) -> Option<&str> {
+        self.version.as_deref()?.strip_prefix("Tor ")
+    }
+}
+
+/// The network's parameters (dir-spec.txt, section 3.3, `params`; param-spec.txt).
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
+pub struct Params(BTreeMap<String, i32>);
+
+impl Params {
+    /// The parameter's value, if the consensus sets it.
+    #[must_use]
+    pub fn get(&self, name: &str) -> Option<i32> {
+        self.0.get(name).copied()
+    }
+
+    /// The value as tor takes it: `default` if it isn't set, else the nearest within `min..=max`.
+    ///
+    /// Bounds given in the wrong order leave `default` alone to be returned.
+    #[must_use]
+    pub fn get_clamped(&self, name: &str, default: i32, min: i32, max: i32) -> i32 {
+        match self.get(name) {
+            Some(value) if min <= max => value.clamp(min, max),
+            _ => default,
+        }
+    }
+
+    /// All parameters, by name.
+    pub fn iter(&self) -> impl Iterator<Item = (&str, i32)> {
+        self.0.iter().map(|(name, value)| (name.as_str(), *value))
+    }
+}
+
+impl<S: Into<String>> FromIterator<(S, i32)> for Params {
+    fn from_iter<I: IntoIterator<Item = (S, i32)>>(pairs: I) -> Self {
+        Self(pairs.into_iter().map(|(name, value)| (name.into(), value)).collect())
+    }
+}
+
+/// A consensus or a vote. It owns all it holds, so the bytes it was read from can go.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Consensus {
+    /// The flavour.
+    pub flavour: Flavour,
+    /// Whether this is one authority's vote (`vote-status vote`).
+    pub is_vote: bool,
+    /// When it starts to hold, in Unix seconds.
+    pub valid_after: u64,
+    /// When there should be a newer one, in Unix seconds.
+    pub fresh_until: u64,
+    /// When clients must stop using it, in Unix seconds.
+    pub valid_until: u64,
+    /// How long authorities wait for votes, and for signatures, in seconds.
+    pub voting_delay_s: Option<(u32, u32)>,
+    /// The network's parameters.
+    pub params: Params,
+    /// The current shared random value, if the authorities agreed on one.
+    pub shared_random: Option<SharedRandom>,
+    /// The authorities that voted, as listed.
+    pub authorities: Vec<Authority>,
+    /// The weights of positions in a path (`Wgg` and so on), in units of 1/10,000; empty in a vote.
+    pub bandwidth_weights: Params,
+    /// How many whole `directory-signature` blocks there are. None of them is verified here.
+    pub signatures: usize,
+    routers: Vec<Router>,
+}
+
+impl Consensus {
+    /// Reads a consensus or a vote, with or without `@` annotations before it.
+    ///
+    /// # Errors
+    /// [`ConsensusError`] names the first line that breaks the format, or where the text was cut:
+    /// the footer and at least one whole signature must be there, and relays must come in strictly
+    /// ascending order, as tor itself demands.
+    pub fn parse(bytes: &[u8]) -> Result<Self, ConsensusError> {
+        parse::parse(bytes)
+    }
+
+    /// The relays, in ascending order of fingerprint.
+    #[must_use]
+    pub fn routers(&self) -> &[Router] {
+        &self.routers
+    }
+
+    /// The relay with this fingerprint.
+    #[must_use]
+    pub fn by_fingerprint(&self, fingerprint: &Fingerprint) -> Option<&Router> {
+        let at = self.routers.binary_search_by_key(fingerprint, |r| r.fingerprint).ok()?;
+        self.routers.get(at)
+    }
+
+    /// The only relay with this nickname, in any case.
+    ///
+    /// # Errors
+    /// [`LookupError::NotFound`], or [`LookupError::Ambiguous`] if several relays share it.
+    pub fn by_nickname(&self, nickname: &str) -> Result<&Router, LookupError> {
+        let wanted = |r: &&Router| r.nickname.as_str().eq_ignore_ascii_case(nickname);
+        let mut found = self.routers.iter().filter(wanted);
+        let name = || nickname.to_owned();
+        let first = found.next().ok_or_else(|| LookupError::NotFound { name: name() })?;
+        let mut candidates: Vec<_> = found.map(|r| r.fingerprint).collect();
+        if candidates.is_empty() {
+            return Ok(first);
+        }
+        candidates.insert(0, first.fingerprint);
+        Err(LookupError::Ambiguous { name: name(), candidates })
+    }
+
+    /// The relay with this fingerprint (40 hex digits, with or without `$`) or nickname.
+    ///
+    /// # Errors
+    /// As [`Consensus::by_nickname`], and [`LookupError::BadName`] for any other text.
+    pub fn find(&self, name: &str) -> Result<&Router, LookupError> {
+        if name.len() <= Nickname::MAX && !name.starts_with('$') {
+            let nickname: Nickname = name.parse()?;
+            return self.by_nickname(nickname.as_str());
+        }
+        let fingerprint: Fingerprint = name.parse()?;
+        self.by_fingerprint(&fingerprint)
+            .ok_or_else(|| LookupError::NotFound { name: fingerprint.to_string() })
+    }
+}

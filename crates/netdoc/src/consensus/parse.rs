@@ -1,0 +1,369 @@
+//! The one-pass reader behind [`Consensus::parse`].
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use super::{Authority, Consensus, ConsensusError, Flag, Flavour, Params, Router, SharedRandom};
+use crate::id::{Ed25519Identity, Fingerprint, Nickname};
+use crate::text::{self, Line, Lines, base64_array, date_time, decimal, words};
+
+/// A typical relay's entry takes about 350 bytes; guessing right saves copying while growing.
+const BYTES_PER_ROUTER: usize = 350;
+
+pub(super) fn parse(bytes: &[u8]) -> Result<Consensus, ConsensusError> {
+    let mut lines = Lines::new(bytes);
+    let flavour = first_line(&mut lines)?;
+    let mut reader = Reader::new(flavour, bytes.len());
+    while let Some(line) = lines.next() {
+        if !line.complete {
+            return Err(truncated(line.number - 1, "a line is cut"));
+        }
+        match reader.part {
+            Part::Head => reader.head(line)?,
+            Part::Routers => reader.router(line)?,
+            Part::Foot => reader.foot(line, &mut lines)?,
+        }
+    }
+    reader.finish(lines.taken())
+}
+
+fn first_line(lines: &mut Lines<'_>) -> Result<Flavour, ConsensusError> {
+    while lines.peek().is_some_and(|line| line.bytes.starts_with(b"@")) {
+        lines.next();
+    }
+    let Some(line) = lines.next() else {
+        return Err(truncated(lines.taken(), "there is no document at all"));
+    };
+    let mut found = words(line.bytes);
+    let head = (found.next(), found.next(), found.next());
+    match head {
+        (Some(b"network-status-version"), Some(b"3"), None | Some(b"ns")) => Ok(Flavour::Ns),
+        (Some(b"network-status-version"), Some(b"3"), Some(b"microdesc")) => Ok(Flavour::Microdesc),
+        _ => Err(ConsensusError::NotAConsensus {
+            line: line.number,
+            found: text::excerpt(line.bytes),
+        }),
+    }
+}
+
+fn truncated(after_line: usize, missing: &'static str) -> ConsensusError {
+    ConsensusError::Truncated { after_line, missing }
+}
+
+fn bad(line: Line<'_>, what: &'static str) -> ConsensusError {
+    ConsensusError::Malformed { line: line.number, what, found: text::excerpt(line.bytes) }
+}
+
+/// Where in the document the reader is.
+#[derive(Clone, Copy)]
+enum Part {
+    Head,
+    Routers,
+    Foot,
+}
+
+struct Reader {
+    part: Part,
+    flavour: Flavour,
+    is_vote: bool,
+    valid_after: Option<u64>,
+    fresh_until: Option<u64>,
+    valid_until: Option<u64>,
+    voting_delay_s: Option<(u32, u32)>,
+    params: Params,
+    shared_random: Option<SharedRandom>,
+    authorities: Vec<Authority>,
+    bandwidth_weights: Params,
+    signatures: usize,
+    routers: Vec<Router>,
+    expected_routers: usize,
+    /// Whether the last router has its `s` line, without which its entry is incomplete.
+    has_flags: bool,
+    /// Relays run few versions: keep each text once.
+    versions: BTreeMap<Vec<u8>, Arc<str>>,
+}
+
+impl Reader {
+    fn new(flavour: Flavour, size: usize) -> Self {
+        Self {
+            part: Part::Head,
+            flavour,
+            is_vote: false,
+            valid_after: None,
+            fresh_until: None,
+            valid_until: None,
+            voting_delay_s: None,
+            params: Params::default(),
+            shared_random: None,
+            authorities: Vec::new(),
+            bandwidth_weights: Params::default(),
+            signatures: 0,
+            routers: Vec::new(),
+            expected_routers: size / BYTES_PER_ROUTER,
+            has_flags: true,
+            versions: BTreeMap::new(),
+        }
+    }
+
+    fn head(&mut self, line: Line<'_>) -> Result<(), ConsensusError> {
+        let (keyword, rest) = line.keyword();
+        let time = |slot: &mut Option<u64>| match (date_time(rest), &slot) {
+            (Some(unix), None) => {
+                *slot = Some(unix);
+                Ok(())
+            }
+            (Some(_), Some(_)) => Err(bad(line, "the date is given twice")),
+            (None, _) => Err(bad(line, "expected a date and time")),
+        };
+        match keyword {
+            b"valid-after" => time(&mut self.valid_after)?,
+            b"fresh-until" => time(&mut self.fresh_until)?,
+            b"valid-until" => time(&mut self.valid_until)?,
+            b"vote-status" => self.is_vote = rest == b"vote",
+            b"voting-delay" => {
+                let mut seconds = words(rest).map(decimal);
+                let (Some(Some(votes)), Some(Some(signatures))) = (seconds.next(), seconds.next())
+                else {
+                    return Err(bad(line, "expected two numbers of seconds"));
+                };
+                self.voting_delay_s = Some((votes, signatures));
+            }
+            b"params" => self.params = params(line, rest)?,
+            b"shared-rand-current-value" => self.shared_random = Some(shared_random(line, rest)?),
+            b"dir-source" => self.authorities.push(authority(line, rest)?),
+            b"r" | b"directory-footer" => {
+                if keyword == b"r" {
+                    self.routers.reserve(self.expected_routers);
+                }
+                self.part = Part::Routers;
+                self.router(line)?;
+            }
+            b"directory-signature" => return Err(bad(line, "expected `directory-footer` first")),
+            _ => {}
+        }
+        Ok(())
+    }
+
+    fn router(&mut self, line: Line<'_>) -> Result<(), ConsensusError> {
+        let (keyword, rest) = line.keyword();
+        if matches!(keyword, b"r" | b"directory-footer") && !self.has_flags {
+            return Err(bad(line, "the relay before this line has no flags (`s`)"));
+        }
+        match keyword {
+            b"r" => {
+                let next = r_line(line, rest, self.flavour)?;
+                if self.routers.last().is_some_and(|last| last.fingerprint >= next.fingerprint) {
+                    return Err(bad(line, "expected relays in ascending order of identity"));
+                }
+                self.routers.push(next);
+                self.has_flags = false;
+                return Ok(());
+            }
+            b"directory-footer" => {
+                self.part = Part::Foot;
+                return Ok(());
+            }
+            b"directory-signature" => return Err(bad(line, "expected `directory-footer` first")),
+            _ => {}
+        }
+        let Some(router) = self.routers.last_mut() else { return Ok(()) };
+        match keyword {
+            b"s" if self.has_flags => return Err(bad(line, "the flags are given twice")),
+            b"s" => {
+                router.flags = words(rest).filter_map(Flag::from_name).collect();
+                self.has_flags = true;
+            }
+            b"v" => {
+                if let Some(known) = self.versions.get(rest) {
+                    router.version = Some(Arc::clone(known));
+                } else {
+                    let text = text::utf8(rest).ok_or_else(|| bad(line, "expected UTF-8 text"))?;
+                    let version: Arc<str> = text.into();
+                    self.versions.insert(rest.to_vec(), Arc::clone(&version));
+                    router.version = Some(version);
+                }
+            }
+            b"w" => w_line(line, rest, router)?,
+            b"m" => {
+                if let Some(digest) = m_line(line, rest, self.flavour)? {
+                    router.microdesc_digest = Some(digest);
+                }
+            }
+            b"id" => {
+                let mut found = words(rest);
+                if found.next() == Some(b"ed25519") {
+                    let key = found.next().ok_or_else(|| bad(line, "expected an identity"))?;
+                    if key != b"none" {
+                        let id = Ed25519Identity::parse(key)
+                            .map_err(|_| bad(line, "expected 32 bytes of base64, or `none`"))?;
+                        router.ed25519 = Some(id);
+                    }
+                }
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+
+    fn foot(&mut self, line: Line<'_>, lines: &mut Lines<'_>) -> Result<(), ConsensusError> {
+        match line.keyword() {
+            (b"bandwidth-weights", rest) => self.bandwidth_weights = params(line, rest)?,
+            (b"directory-signature", rest) => {
+                if words(rest).count() < 2 {
+                    return Err(bad(line, "expected an identity and a key digest"));
+                }
+                signature(lines)?;
+                self.signatures += 1;
+            }
+            (b"r" | b"network-status-version", _) => {
+                return Err(bad(line, "expected nothing but signatures after the footer"));
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+
+    fn finish(self, lines: usize) -> Result<Consensus, ConsensusError> {
+        if !matches!(self.part, Part::Foot) {
+            return Err(truncated(lines, "`directory-footer` is missing"));
+        }
+        if self.signatures == 0 {
+            return Err(truncated(lines, "`directory-signature` is missing"));
+        }
+        let missing = |what| ConsensusError::Malformed { line: lines, what, found: String::new() };
+        Ok(Consensus {
+            flavour: self.flavour,
+            is_vote: self.is_vote,
+            valid_after: self
+                .valid_after
+                .ok_or_else(|| missing("expected `valid-after` somewhere before the end"))?,
+            fresh_until: self
+                .fresh_until
+                .ok_or_else(|| missing("expected `fresh-until` somewhere before the end"))?,
+            valid_until: self
+                .valid_until
+                .ok_or_else(|| missing("expected `valid-until` somewhere before the end"))?,
+            voting_delay_s: self.voting_delay_s,
+            params: self.params,
+            shared_random: self.shared_random,
+            authorities: self.authorities,
+            bandwidth_weights: self.bandwidth_weights,
+            signatures: self.signatures,
+            routers: self.routers,
+        })
+    }
+}
+
+/// Takes the lines of a signature, from `BEGIN` to `END`.
+fn signature(lines: &mut Lines<'_>) -> Result<(), ConsensusError> {
+    const CUT: &str = "a `directory-signature` isn't whole";
+    let begin = lines.peek().ok_or_else(|| truncated(lines.taken(), CUT))?;
+    if begin.complete && begin.bytes != b"-----BEGIN SIGNATURE-----" {
+        return Err(bad(begin, "expected `-----BEGIN SIGNATURE-----`"));
+    }
+    for line in lines.by_ref() {
+        match line.bytes {
+            _ if !line.complete => return Err(truncated(line.number - 1, CUT)),
+            b"-----END SIGNATURE-----" => return Ok(()),
+            other if line.number > begin.number && other.contains(&b' ') => {
+                return Err(bad(line, "expected base64 or `-----END SIGNATURE-----`"));
+            }
+            _ => {}
+        }
+    }
+    Err(truncated(lines.taken(), CUT))
+}
+
+fn params(line: Line<'_>, rest: &[u8]) -> Result<Params, ConsensusError> {
+    words(rest)
+        .map(|word| {
+            let (key, value) = text::key_value(word)?;
+            Some((text::utf8(key)?, text::utf8(value)?.parse::<i32>().ok()?))
+        })
+        .collect::<Option<Params>>()
+        .ok_or_else(|| bad(line, "expected `name=number` pairs that fit 32 bits"))
+}
+
+fn shared_random(line: Line<'_>, rest: &[u8]) -> Result<SharedRandom, ConsensusError> {
+    let mut found = words(rest);
+    let reveals = found.next().and_then(decimal);
+    let value = found.next().and_then(base64_array);
+    reveals
+        .zip(value)
+        .map(|(reveals, value)| SharedRandom { reveals, value })
+        .ok_or_else(|| bad(line, "expected a number of reveals and 32 bytes of base64"))
+}
+
+fn authority(line: Line<'_>, rest: &[u8]) -> Result<Authority, ConsensusError> {
+    let read = || {
+        let mut found = words(rest);
+        let nickname = text::utf8(found.next()?)?.to_owned();
+        let fingerprint = Fingerprint::parse(found.next()?).ok()?;
+        let _host = found.next()?;
+        let address = text::utf8(found.next()?)?.parse().ok()?;
+        let dir_port = decimal(found.next()?)?;
+        let or_port = decimal(found.next()?)?;
+        Some(Authority { nickname, fingerprint, address, dir_port, or_port })
+    };
+    read().ok_or_else(|| bad(line, "expected `dir-source` name, identity, host, address, 2 ports"))
+}
+
+fn r_line(line: Line<'_>, rest: &[u8], flavour: Flavour) -> Result<Router, ConsensusError> {
+    let read = || {
+        let mut found = words(rest);
+        let nickname = Nickname::parse(found.next()?).ok()?;
+        let fingerprint = Fingerprint::from_bytes(base64_array(found.next()?)?);
+        // Then the descriptor's digest (not in the microdesc flavour), a date and a time: unused.
+        found.nth(if flavour == Flavour::Microdesc { 1 } else { 2 })?;
+        let address = text::utf8(found.next()?)?.parse().ok()?;
+        let or_port = decimal(found.next()?)?;
+        let dir_port = decimal(found.next()?)?;
+        Some(Router {
+            nickname,
+            fingerprint,
+            ed25519: None,
+            address,
+            or_port,
+            dir_port,
+            flags: super::Flags::default(),
+            version: None,
+            bandwidth_kb_s: None,
+            measured_kb_s: None,
+            unmeasured: false,
+            microdesc_digest: None,
+        })
+    };
+    read().ok_or_else(|| bad(line, "expected a relay: name, identity, date, address, 2 ports"))
+}
+
+fn w_line(line: Line<'_>, rest: &[u8], router: &mut Router) -> Result<(), ConsensusError> {
+    for (key, value) in words(rest).filter_map(text::key_value) {
+        let number = || decimal(value).ok_or_else(|| bad(line, "expected KB/s as a number"));
+        match key {
+            b"Bandwidth" => router.bandwidth_kb_s = Some(number()?),
+            b"Measured" => router.measured_kb_s = Some(number()?),
+            b"Unmeasured" => router.unmeasured = value == b"1",
+            _ => {}
+        }
+    }
+    Ok(())
+}
+
+/// The digest alone in a consensus; in a vote consensus methods and `sha256=` before it, and perhaps
+/// other algorithms only.
+fn m_line(
+    line: Line<'_>,
+    rest: &[u8],
+    flavour: Flavour,
+) -> Result<Option<[u8; 32]>, ConsensusError> {
+    let digest = match flavour {
+        Flavour::Microdesc => words(rest).next(),
+        Flavour::Ns => words(rest).find_map(|word| word.strip_prefix(b"sha256=")),
+    };
+    let wrong = || bad(line, "expected a SHA-256 digest in base64");
+    match digest {
+        Some(digest) => Ok(Some(base64_array(digest).ok_or_else(wrong)?)),
+        None if flavour == Flavour::Microdesc => Err(wrong()),
+        None => Ok(None),
+    }
+}

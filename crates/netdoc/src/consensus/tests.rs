@@ -1,0 +1,210 @@
+use proptest::prelude::*;
+
+use super::*;
+
+const NS: &str = include_str!("../../tests/data/consensus-ns");
+const MICRODESC: &str = include_str!("../../tests/data/consensus-microdesc");
+const VOTE: &str = include_str!("../../tests/data/vote");
+
+fn parse(text: &str) -> Result<Consensus, ConsensusError> {
+    Consensus::parse(text.as_bytes())
+}
+
+#[test]
+fn an_ns_consensus_is_read_whole() {
+    let c = parse(NS).unwrap();
+    assert_eq!((c.flavour, c.is_vote), (Flavour::Ns, false));
+    assert_eq!(c.valid_after, 1_582_970_400);
+    assert_eq!(c.fresh_until - c.valid_after, 3600);
+    assert_eq!(c.valid_until - c.valid_after, 3 * 3600);
+    assert_eq!(c.voting_delay_s, Some((300, 300)));
+    assert_eq!(c.params.get("CircuitPriorityHalflifeMsec"), Some(30_000));
+    assert_eq!(c.shared_random.unwrap().reveals, 9);
+    assert_eq!(c.shared_random.unwrap().value[0], 0xa2);
+    assert_eq!(c.authorities.len(), 8);
+    let moria = c.authorities.iter().find(|a| a.nickname == "moria1").unwrap();
+    assert_eq!((moria.address, moria.dir_port), (Ipv4Addr::new(128, 31, 0, 34), 9131));
+    assert_eq!(c.bandwidth_weights.get("Wgg"), Some(5683));
+    assert_eq!(c.signatures, 2);
+    assert_eq!(c.routers().len(), 5);
+
+    let r = c.find("comeandgo").unwrap();
+    assert_eq!(r.address, Ipv4Addr::new(61, 239, 100, 129));
+    assert_eq!((r.or_port, r.dir_port), (443, 9030));
+    assert_eq!(r.flags.to_string(), "Fast HSDir Running Stable V2Dir Valid");
+    assert_eq!((r.version.as_deref(), r.tor_version()), (Some("Tor 0.4.2.6"), Some("0.4.2.6")));
+    assert_eq!((r.bandwidth_kb_s, r.measured_kb_s, r.unmeasured), (Some(170), None, false));
+}
+
+#[test]
+fn a_microdesc_consensus_is_read_and_unknown_flags_do_no_harm() {
+    let c = parse(MICRODESC).unwrap();
+    assert_eq!(c.flavour, Flavour::Microdesc);
+    assert_eq!(c.params.get("negative"), Some(-5));
+    let (first, second) = (c.find("first").unwrap(), c.find("second").unwrap());
+    assert_eq!(first.flags.to_string(), "Exit Fast Running Valid");
+    assert_eq!(first.microdesc_digest.unwrap()[..3], [1, 2, 3]);
+    assert_eq!((second.bandwidth_kb_s, second.unmeasured), (Some(20), true));
+    assert_eq!((second.or_port, second.dir_port), (5002, 5003));
+}
+
+#[test]
+fn a_vote_has_measured_bandwidths_and_ed25519_identities() {
+    let c = parse(VOTE).unwrap();
+    assert!(c.is_vote);
+    let (first, second) = (c.find("first").unwrap(), c.find("second").unwrap());
+    assert_eq!((first.bandwidth_kb_s, first.measured_kb_s), (Some(9000), Some(12000)));
+    assert_eq!(first.ed25519.unwrap().as_bytes(), &[0xaa; 32]);
+    assert_eq!(first.microdesc_digest.unwrap()[31], 32);
+    assert_eq!((second.ed25519, second.microdesc_digest), (None, None));
+}
+
+#[test]
+fn wherever_it_is_cut_before_its_first_signature_ends_it_is_refused() {
+    let whole = NS.find("-----END SIGNATURE-----\n").unwrap() + 24;
+    assert_eq!(parse(&NS[..whole]).unwrap().signatures, 1);
+    for end in 0..whole {
+        let error = parse(&NS[..end]).unwrap_err();
+        // A cut first line isn't a consensus yet; all else is called by its name.
+        if end > NS.find("vote-status").unwrap() {
+            assert!(matches!(error, ConsensusError::Truncated { .. }), "at {end}: {error}");
+            assert!(error.to_string().ends_with("fetch it again"), "{error}");
+        }
+    }
+}
+
+#[test]
+fn a_cut_second_signature_is_noticed() {
+    for end in NS.rfind("directory-signature").unwrap() + 1..NS.len() {
+        assert!(matches!(parse(&NS[..end]), Err(ConsensusError::Truncated { .. })), "at {end}");
+    }
+}
+
+#[test]
+fn the_error_of_a_cut_consensus_says_after_which_line() {
+    let end = NS.find("\ns Fast").unwrap() + 3;
+    let error = parse(&NS[..end]).unwrap_err().to_string();
+    assert_eq!(error, "truncated after line 33: a line is cut; fetch it again");
+}
+
+#[test]
+fn other_documents_are_not_taken_for_a_consensus() {
+    for other in ["<html>503 busy</html>\n", "router a 1.2.3.4 1 0 0\n", "\n", "\u{0}"] {
+        let error = parse(other).unwrap_err();
+        assert!(matches!(error, ConsensusError::NotAConsensus { line: 1, .. }), "{error}");
+    }
+    let next = NS.replace("network-status-version 3", "network-status-version 4");
+    assert!(matches!(parse(&next), Err(ConsensusError::NotAConsensus { line: 2, .. })));
+}
+
+#[test]
+fn an_error_names_the_line_and_what_was_expected() {
+    let cases = [
+        ("valid-after 2020-02-29", "valid-after 2020-02-30", "date and time"),
+        ("w Bandwidth=170\n", "w Bandwidth=lots\n", "KB/s as a number"),
+        ("r comeandgo ", "r come-and-go ", "expected a relay"),
+        ("443 9030", "443 90300", "expected a relay"),
+        ("bwauthpid=1", "bwauthpid=4294967296", "32 bits"),
+        ("s Authority Running Stable V2Dir Valid\n", "", "no flags"),
+        ("directory-footer\n", "", "expected `directory-footer` first"),
+        ("-----BEGIN SIGNATURE-----", "-----BEGIN KEY-----", "BEGIN SIGNATURE"),
+        ("dir-source tor26 14C1", "dir-source tor26 14C", "expected `dir-source`"),
+        ("fresh-until", "fresh-unless", "expected `fresh-until`"),
+    ];
+    for (from, to, expected) in cases {
+        let broken = NS.replacen(from, to, 1);
+        assert_ne!(broken, NS, "{from} must be in the sample");
+        let error = parse(&broken).unwrap_err();
+        assert!(matches!(error, ConsensusError::Malformed { .. }), "{error}");
+        let error = error.to_string();
+        assert!(error.starts_with("line ") && error.contains(expected), "{from}: {error}");
+    }
+}
+
+#[test]
+fn a_relay_listed_twice_or_out_of_order_is_refused() {
+    let start = NS.find("r comeandgo").unwrap();
+    let end = NS.find("r Quintex13").unwrap();
+    let twice = format!("{}{}{}", &NS[..end], &NS[start..end], &NS[end..]);
+    assert!(parse(&twice).unwrap_err().to_string().contains("ascending"));
+    let last = NS.find("directory-footer").unwrap();
+    let moved = format!("{}{}{}{}", &NS[..start], &NS[end..last], &NS[start..end], &NS[last..]);
+    assert!(parse(&moved).unwrap_err().to_string().contains("ascending"));
+}
+
+#[test]
+fn two_documents_in_one_are_refused() {
+    let error = parse(&format!("{NS}{NS}")).unwrap_err().to_string();
+    assert!(error.contains("nothing but signatures"), "{error}");
+}
+
+#[test]
+fn relays_are_found_by_fingerprint_and_by_unique_nickname_in_any_case() {
+    let c = parse(NS).unwrap();
+    let fingerprint = c.find("COMEandgo").unwrap().fingerprint;
+    assert_eq!(c.by_fingerprint(&fingerprint).unwrap().nickname.as_str(), "comeandgo");
+    assert_eq!(c.find(&format!("${fingerprint}")).unwrap().fingerprint, fingerprint);
+    assert!(matches!(c.find("nobody"), Err(LookupError::NotFound { .. })));
+    assert!(matches!(c.find(&"0".repeat(40)), Err(LookupError::NotFound { .. })));
+    assert!(matches!(c.find("not a name"), Err(LookupError::BadName(_))));
+
+    let twice = NS.replace("r Relay5000 ", "r ComeAndGo ");
+    let error = parse(&twice).unwrap().find("comeandgo").cloned().unwrap_err();
+    let LookupError::Ambiguous { candidates, .. } = &error else { panic!("{error}") };
+    assert_eq!(candidates.len(), 2);
+    assert!(error.to_string().contains(&fingerprint.to_string()), "{error}");
+}
+
+#[test]
+fn a_parameter_is_clamped_and_has_a_default() {
+    let params: Params = [("low", -7), ("high", 5000)].into_iter().collect();
+    assert_eq!(params.get_clamped("absent", 50, 8, 100), 50);
+    assert_eq!(params.get_clamped("low", 50, 8, 100), 8);
+    assert_eq!(params.get_clamped("high", 50, 8, 100), 100);
+    assert_eq!(params.get_clamped("high", 50, 8, 10_000), 5000);
+    assert_eq!(params.get_clamped("high", 50, 100, 8), 50);
+    assert_eq!(params.iter().count(), 2);
+}
+
+proptest! {
+    #[test]
+    fn no_bytes_make_the_reader_panic(bytes: Vec<u8>) {
+        let _ = Consensus::parse(&bytes);
+    }
+
+    #[test]
+    fn no_damage_makes_the_reader_panic(at in 0..NS.len(), byte: u8, which in 0..3usize) {
+        let mut bytes = [NS, MICRODESC, VOTE][which].as_bytes().to_vec();
+        let at = at % bytes.len();
+        bytes[at] = byte;
+        let _ = Consensus::parse(&bytes);
+        bytes.remove(at);
+        let _ = Consensus::parse(&bytes);
+    }
+
+    #[test]
+    fn any_relay_survives_a_round_trip(
+        id in 1u64..u64::MAX,
+        name in "[a-zA-Z0-9]{1,19}",
+        address: [u8; 4],
+        ports: (u16, u16),
+        weight: u32,
+        flags in 0u16..1 << 14,
+    ) {
+        let mut key = [0xff; 20];
+        key[12..].copy_from_slice(&id.to_be_bytes());
+        let flags: Flags =
+            Flag::ALL.iter().copied().filter(|f| flags >> (*f as u16) & 1 == 1).collect();
+        let address = Ipv4Addr::from(address);
+        let entry = format!(
+            "r {name} {} {} 2020-02-29 00:00:00 {address} {} {}\ns {flags}\nw Bandwidth={weight}\n",
+            crate::text::base64(&key), crate::text::base64(&key), ports.0, ports.1,
+        );
+        let text = NS.replace("directory-footer\n", &format!("{entry}directory-footer\n"));
+        let c = parse(&text).unwrap();
+        let r = c.by_fingerprint(&Fingerprint::from_bytes(key)).unwrap();
+        prop_assert_eq!(r.nickname.as_str(), name);
+        prop_assert_eq!((r.address, r.or_port, r.dir_port), (address, ports.0, ports.1));
+        prop_assert_eq!((r.flags, r.bandwidth_kb_s), (flags, Some(weight)));
+    }
+}

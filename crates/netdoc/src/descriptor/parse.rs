@@ -1,0 +1,277 @@
+//! The one-pass reader behind [`super::iter`].
+
+use std::net::Ipv4Addr;
+
+use super::{BadDescriptor, ServerDescriptor};
+use crate::id::{Ed25519Identity, Fingerprint, Nickname};
+use crate::text::{self, Line, Lines, base64_array, date_time, decimal, words};
+
+/// The descriptors of a file: each whole one, or why it isn't. Made by [`super::iter`].
+#[derive(Clone, Debug)]
+pub struct Iter<'a> {
+    lines: Lines<'a>,
+}
+
+/// What is wrong, and in which line.
+type Wrong = (usize, String);
+
+impl<'a> Iter<'a> {
+    pub(super) fn new(bytes: &'a [u8]) -> Self {
+        Self { lines: Lines::new(bytes) }
+    }
+
+    /// Leaves out the rest of a bad descriptor (or of stray text).
+    fn skip_to_next(&mut self) {
+        while self.lines.peek().is_some_and(|line| !begins(line)) {
+            self.lines.next();
+        }
+    }
+}
+
+/// Whether a descriptor begins at this line, annotations included.
+fn begins(line: Line<'_>) -> bool {
+    line.bytes.starts_with(b"router ") || line.bytes.starts_with(b"@")
+}
+
+impl<'a> Iterator for Iter<'a> {
+    type Item = Result<ServerDescriptor<'a>, BadDescriptor>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        while self.lines.peek().is_some_and(|l| l.bytes.is_empty() || l.bytes.starts_with(b"@")) {
+            self.lines.next();
+        }
+        let first = self.lines.peek()?;
+        let mut draft = Draft::default();
+        let result = if first.bytes.starts_with(b"router ") {
+            draft.read(&mut self.lines).and_then(|()| draft.finish(self.lines.taken()))
+        } else {
+            let found = text::excerpt(first.bytes);
+            Err((first.number, format!("expected `router` at the start, found {found:?}")))
+        };
+        Some(result.map_err(|(line, reason)| {
+            if self.lines.taken() < first.number {
+                self.lines.next(); // A cut `router` line, which would else be read for ever.
+            }
+            self.skip_to_next();
+            BadDescriptor { first_line: first.number, line, fingerprint: draft.fingerprint, reason }
+        }))
+    }
+}
+
+/// The items of a descriptor read so far.
+#[derive(Default)]
+struct Draft<'a> {
+    router: Option<(Nickname, Ipv4Addr, u16, u16)>,
+    fingerprint: Option<Fingerprint>,
+    master_key: Option<Ed25519Identity>,
+    certified_key: Option<Ed25519Identity>,
+    ntor_onion_key: Option<[u8; 32]>,
+    bandwidth: Option<[u64; 3]>,
+    published: Option<u64>,
+    uptime_s: Option<u64>,
+    hibernating: bool,
+    overload_general: Option<u64>,
+    proto: Option<&'a str>,
+    platform: Option<&'a [u8]>,
+    contact: Option<&'a [u8]>,
+    family: Option<&'a str>,
+}
+
+/// Fills a slot, once.
+fn set<T>(slot: &mut Option<T>, value: Option<T>, line: Line<'_>, what: &str) -> Result<(), Wrong> {
+    let wrong = |reason| Err((line.number, reason));
+    match (value, &slot) {
+        (Some(value), None) => {
+            *slot = Some(value);
+            Ok(())
+        }
+        (Some(_), Some(_)) => wrong(format!("{what} is given twice")),
+        (None, _) => wrong(format!("expected {what}, found {:?}", text::excerpt(line.bytes))),
+    }
+}
+
+impl<'a> Draft<'a> {
+    /// Reads up to and including the signature.
+    fn read(&mut self, lines: &mut Lines<'a>) -> Result<(), Wrong> {
+        let mut is_first = true;
+        loop {
+            // The next descriptor's beginning isn't taken: it is read in its own right.
+            let next = lines.peek().filter(|l| is_first || !begins(*l));
+            let Some(line) = next.filter(|l| l.complete) else {
+                return Err((lines.taken(), cut("the descriptor")));
+            };
+            lines.next();
+            is_first = false;
+            let (keyword, rest) = line.keyword();
+            match keyword {
+                b"router-signature" => return skip_object(lines),
+                b"identity-ed25519" => self.certified_key = certified_key(lines)?,
+                b"-----BEGIN" => skip_to_end(lines)?,
+                _ => self.item(line, keyword, rest)?,
+            }
+        }
+    }
+
+    fn item(&mut self, line: Line<'a>, keyword: &[u8], rest: &'a [u8]) -> Result<(), Wrong> {
+        match keyword {
+            b"router" => set(&mut self.router, router(rest), line, "`router` name address ports"),
+            b"fingerprint" => set(
+                &mut self.fingerprint,
+                fingerprint(rest),
+                line,
+                "a fingerprint of 40 hex digits",
+            ),
+            b"master-key-ed25519" => {
+                let key = Ed25519Identity::parse(rest).ok();
+                set(&mut self.master_key, key, line, "an Ed25519 key in base64")
+            }
+            b"ntor-onion-key" => {
+                set(&mut self.ntor_onion_key, base64_array(rest), line, "an ntor key in base64")
+            }
+            b"bandwidth" => {
+                set(&mut self.bandwidth, bandwidths(rest), line, "three bandwidths in bytes/s")
+            }
+            b"published" => set(&mut self.published, date_time(rest), line, "a date and time"),
+            b"uptime" => set(&mut self.uptime_s, decimal(rest), line, "a number of seconds"),
+            b"hibernating" => {
+                self.hibernating = rest == b"1";
+                Ok(())
+            }
+            b"overload-general" => {
+                let (_version, date) = Line { bytes: rest, ..line }.keyword();
+                let what = "a version, a date and a time";
+                set(&mut self.overload_general, date_time(date), line, what)
+            }
+            b"proto" => set(&mut self.proto, text::utf8(rest), line, "UTF-8 text"),
+            b"platform" => set(&mut self.platform, Some(rest), line, "the platform"),
+            b"contact" => set(&mut self.contact, Some(rest), line, "the contact"),
+            b"family" => set(&mut self.family, text::utf8(rest), line, "UTF-8 text"),
+            _ => Ok(()),
+        }
+    }
+
+    fn finish(&self, line: usize) -> Result<ServerDescriptor<'a>, Wrong> {
+        let missing = |item| (line, format!("the descriptor ends without `{item}`"));
+        let (nickname, address, or_port, dir_port) =
+            self.router.ok_or_else(|| missing("router"))?;
+        let [avg, burst, observed] = self.bandwidth.ok_or_else(|| missing("bandwidth"))?;
+        if self.master_key.is_some()
+            && self.certified_key.is_some()
+            && self.master_key != self.certified_key
+        {
+            let reason = "`master-key-ed25519` isn't the key certified in `identity-ed25519`";
+            return Err((line, reason.to_owned()));
+        }
+        Ok(ServerDescriptor {
+            nickname,
+            address,
+            or_port,
+            dir_port,
+            fingerprint: self.fingerprint.ok_or_else(|| missing("fingerprint"))?,
+            ed25519: self.master_key.or(self.certified_key),
+            ntor_onion_key: self.ntor_onion_key,
+            bandwidth_avg_bytes_s: avg,
+            bandwidth_burst_bytes_s: burst,
+            bandwidth_observed_bytes_s: observed,
+            published: self.published.ok_or_else(|| missing("published"))?,
+            uptime_s: self.uptime_s,
+            hibernating: self.hibernating,
+            overload_general: self.overload_general,
+            proto: self.proto,
+            platform_bytes: self.platform,
+            contact_bytes: self.contact,
+            family_text: self.family,
+        })
+    }
+}
+
+fn router(rest: &[u8]) -> Option<(Nickname, Ipv4Addr, u16, u16)> {
+    let mut found = words(rest);
+    let nickname = Nickname::parse(found.next()?).ok()?;
+    let address = text::utf8(found.next()?)?.parse().ok()?;
+    let or_port = decimal(found.next()?)?;
+    let _socks_port = found.next()?;
+    Some((nickname, address, or_port, decimal(found.next()?)?))
+}
+
+/// Average, burst and observed.
+fn bandwidths(rest: &[u8]) -> Option<[u64; 3]> {
+    let mut numbers = words(rest).map_while(decimal);
+    Some([numbers.next()?, numbers.next()?, numbers.next()?])
+}
+
+/// Ten groups of four digits.
+fn fingerprint(rest: &[u8]) -> Option<Fingerprint> {
+    let mut digits = [0; 40];
+    let mut len = 0;
+    for byte in rest.iter().filter(|b| **b != b' ') {
+        *digits.get_mut(len)? = *byte;
+        len += 1;
+    }
+    Fingerprint::parse(digits.get(..len)?).ok()
+}
+
+fn cut(what: &str) -> String {
+    format!("{what} is cut; fetch it again")
+}
+
+fn skip_object(lines: &mut Lines<'_>) -> Result<(), Wrong> {
+    match lines.peek() {
+        Some(line) if line.bytes.starts_with(b"-----BEGIN ") && line.complete => {
+            lines.next();
+            skip_to_end(lines)
+        }
+        Some(line) if line.complete && !begins(line) => {
+            Err((line.number, "expected `-----BEGIN SIGNATURE-----`".to_owned()))
+        }
+        _ => Err((lines.taken(), cut("the signature"))),
+    }
+}
+
+/// Takes the rest of an object, through its `END` line.
+fn skip_to_end(lines: &mut Lines<'_>) -> Result<(), Wrong> {
+    while let Some(line) = lines.peek().filter(|line| line.complete && !begins(*line)) {
+        lines.next();
+        if line.bytes.starts_with(b"-----END ") && line.bytes.ends_with(b"-----") {
+            return Ok(());
+        }
+    }
+    Err((lines.taken(), cut("a key, certificate or signature")))
+}
+
+/// The identity key that signed the certificate that follows (cert-spec.txt, sections 2.1, 2.2.1).
+fn certified_key(lines: &mut Lines<'_>) -> Result<Option<Ed25519Identity>, Wrong> {
+    /// Version, type, expiry, key type, key, number of extensions.
+    const FIXED: usize = 1 + 1 + 4 + 1 + 32 + 1;
+    const SIGNED_WITH_ED25519_KEY: u8 = 4;
+
+    let number = lines.peek().map_or(lines.taken(), |line| line.number);
+    let body = lines.clone().skip(1);
+    skip_object(lines)?;
+    let mut text = [0; 512];
+    let mut len = 0;
+    for line in body.take_while(|line| !line.bytes.starts_with(b"-")) {
+        let room = text.get_mut(len..len + line.bytes.len());
+        room.ok_or_else(|| (line.number, "the certificate is too long".to_owned()))?
+            .copy_from_slice(line.bytes);
+        len += line.bytes.len();
+    }
+    let mut room = [0; 400];
+    let bytes = text::base64_into(text.get(..len).unwrap_or_default(), &mut room)
+        .filter(|bytes| bytes.len() >= FIXED)
+        .ok_or_else(|| (number, "expected a certificate in base64".to_owned()))?;
+
+    let (fixed, mut rest) = bytes.split_at(FIXED);
+    for _ in 0..fixed[FIXED - 1] {
+        let Some(([high, low, kind, _flags], data)) = rest.split_first_chunk() else { break };
+        let Some((data, next)) = data.split_at_checked(u16::from_be_bytes([*high, *low]).into())
+        else {
+            break;
+        };
+        if let (SIGNED_WITH_ED25519_KEY, Ok(key)) = (*kind, data.try_into()) {
+            return Ok(Some(Ed25519Identity::from_bytes(key)));
+        }
+        rest = next;
+    }
+    Ok(None)
+}

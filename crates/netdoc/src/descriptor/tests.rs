@@ -1,0 +1,164 @@
+use proptest::prelude::*;
+
+use super::*;
+
+const SAMPLE: &str = include_str!("../../tests/data/server-descriptors");
+
+/// The three descriptors of the sample, without annotations.
+fn three() -> Vec<String> {
+    SAMPLE.split("@type server-descriptor 1.0\n").skip(1).map(str::to_owned).collect()
+}
+
+#[test]
+fn a_descriptor_is_read_with_its_units() {
+    let (good, bad) = parse_all(SAMPLE.as_bytes());
+    assert_eq!((good.len(), bad.len()), (3, 0));
+    let d = &good[0];
+    assert_eq!(d.nickname.as_str(), "dc6jgk5b");
+    assert_eq!(d.address, Ipv4Addr::new(62, 141, 48, 177));
+    assert_eq!((d.or_port, d.dir_port), (443, 9030));
+    assert_eq!(d.fingerprint.to_string(), "846B3EAAF0C07FF72FC79AEBB11FA3ADC58F240F");
+    let ed25519 = d.ed25519.unwrap().to_string();
+    assert_eq!(ed25519, "cvBD6VtTgGHX9teN59R3rGppq4ZBEvz/v74QOAlu3NI");
+    assert_eq!(d.bandwidth_avg_bytes_s, 4_594_304);
+    assert_eq!(d.bandwidth_burst_bytes_s, 4_594_304);
+    assert_eq!(d.bandwidth_observed_bytes_s, 3_046_428);
+    assert_eq!(d.published, 1_582_965_505);
+    assert_eq!(d.uptime_s, Some(5_000_987));
+    assert_eq!(d.platform().unwrap(), "Tor 0.4.2.5 on Linux");
+    assert_eq!(d.tor_version(), Some("0.4.2.5"));
+    assert_eq!(d.contact().unwrap(), "see https://www.artikel5ev.de/torcontact/");
+    assert!(d.proto.unwrap().contains("FlowCtrl=1"));
+    assert!(d.ntor_onion_key.is_some() && !d.hibernating && d.overload_general.is_none());
+    assert_eq!(d.family().count(), d.family_text.unwrap().split(' ').count());
+    assert_eq!(good[1].ed25519, None);
+    assert!(good[2].hibernating);
+}
+
+#[test]
+fn annotations_change_nothing() {
+    let bare = three().concat();
+    assert_eq!(parse_all(SAMPLE.as_bytes()), parse_all(bare.as_bytes()));
+}
+
+#[test]
+fn the_key_comes_from_the_certificate_where_the_line_is_missing() {
+    let first = &three()[0];
+    let line = first.lines().find(|l| l.starts_with("master-key-ed25519")).unwrap();
+    let without = first.replace(&format!("{line}\n"), "");
+    let (good, _) = parse_all(without.as_bytes());
+    assert_eq!(good[0].ed25519, parse_all(first.as_bytes()).0[0].ed25519);
+
+    let other = first.replace(line, &format!("master-key-ed25519 {}", "q".repeat(42) + "o"));
+    let (good, bad) = parse_all(other.as_bytes());
+    assert!(good.is_empty() && bad[0].reason.contains("isn't the key certified"), "{bad:?}");
+}
+
+#[test]
+fn a_bad_descriptor_is_reported_and_the_others_are_kept() {
+    let cases = [
+        ("bandwidth 102400 204800 147087", "bandwidth 102400 204800", "three bandwidths"),
+        ("published 2020-02-29", "published 2020-02-31", "date and time"),
+        ("fingerprint E26E", "fingerprint E26", "40 hex digits"),
+        ("router Unnamed 62.", "router Un-named 62.", "`router` name"),
+        ("router Unnamed 62.", "router Unnamed 620.", "`router` name"),
+        ("bandwidth 102400", "platform again\nbandwidth 102400", "given twice"),
+        ("fingerprint E26E", "no-fingerprint", "without `fingerprint`"),
+        ("-----BEGIN SIGNATURE-----", "-----", "BEGIN SIGNATURE"),
+    ];
+    for (from, to, expected) in cases {
+        let mut parts = three();
+        parts[1] = parts[1].replacen(from, to, 1);
+        let text = parts.concat();
+        let (good, bad) = parse_all(text.as_bytes());
+        let names: Vec<_> = good.iter().map(|d| d.address.octets()[0]).collect();
+        assert_eq!((names, bad.len()), (vec![62, 191], 1), "{from}");
+        assert!(bad[0].reason.contains(expected), "{from}: {}", bad[0]);
+        let lines = parts[0].lines().count();
+        assert_eq!(bad[0].first_line, lines + 1, "{from}");
+        assert!(bad[0].line > lines && bad[0].line <= lines + parts[1].lines().count());
+    }
+}
+
+#[test]
+fn wherever_the_last_descriptor_is_cut_it_is_refused_and_the_others_are_kept() {
+    let start = SAMPLE.rfind("router Unnamed").unwrap();
+    for end in start + 1..SAMPLE.len() {
+        let (good, bad) = parse_all(&SAMPLE.as_bytes()[..end]);
+        assert_eq!((good.len(), bad.len()), (2, 1), "cut at {end}");
+    }
+}
+
+#[test]
+fn a_descriptor_cut_by_the_next_one_is_refused_and_the_next_one_is_kept() {
+    let parts = three();
+    for end in 1..parts[0].len() - 1 {
+        let text = format!("{}\n{}", &parts[0][..end], parts[1]);
+        let (good, bad) = parse_all(text.as_bytes());
+        assert_eq!(good.len(), 1, "cut at {end}: {bad:?}");
+        assert!(good[0].ed25519.is_none() && bad.len() == 1, "cut at {end}");
+    }
+}
+
+#[test]
+fn stray_text_is_reported_once() {
+    let text = format!("<html>\noops\n\n{}", three()[0]);
+    let (good, bad) = parse_all(text.as_bytes());
+    assert_eq!((good.len(), bad.len(), bad[0].line), (1, 1, 1));
+    assert!(bad[0].to_string().contains("found \"<html>\""), "{}", bad[0]);
+}
+
+#[test]
+fn a_contact_that_is_not_utf_8_is_kept_byte_by_byte() {
+    let mut bytes = three()[0].clone().into_bytes();
+    let at = three()[0].find("contact see").unwrap() + 8;
+    bytes[at] = 0xe9;
+    let (good, bad) = parse_all(&bytes);
+    assert!(bad.is_empty());
+    assert_eq!(good[0].contact_bytes.unwrap()[0], 0xe9);
+    assert!(good[0].contact().unwrap().starts_with('\u{fffd}'));
+}
+
+#[test]
+fn an_overload_is_dated() {
+    let text = three()[0].replace("uptime ", "overload-general 1 2020-02-29 07:00:00\nuptime ");
+    assert_eq!(parse_all(text.as_bytes()).0[0].overload_general, Some(1_582_959_600));
+}
+
+#[test]
+fn only_fingerprints_make_a_family() {
+    let id = "0BC8BA32CC3CB0F598E0C92778F7C0946DFBCE91";
+    let family = format!("family ${id} ${id}~a ${id}=b nick ${id}0 $short");
+    let text = three()[1].replace("uptime ", &format!("{family}\nuptime "));
+    let (good, _) = parse_all(text.as_bytes());
+    assert_eq!(good[0].family().map(|f| f.to_string()).collect::<Vec<_>>(), [id; 3]);
+}
+
+proptest! {
+    #[test]
+    fn no_bytes_make_the_reader_panic_or_run_for_ever(bytes: Vec<u8>) {
+        prop_assert!(iter(&bytes).count() <= bytes.len());
+    }
+
+    #[test]
+    fn no_damage_makes_the_reader_panic(
+        at in 0..SAMPLE.len(),
+        replacement in prop::collection::vec(any::<u8>(), 0..40),
+    ) {
+        let mut bytes = SAMPLE.as_bytes().to_vec();
+        let end = bytes.len().min(at + 20);
+        bytes.splice(at..end, replacement);
+        let (good, _) = parse_all(&bytes);
+        prop_assert!(good.len() <= 3);
+    }
+
+    #[test]
+    fn bandwidths_survive_a_round_trip(avg: u64, burst: u64, observed: u64) {
+        let line = format!("bandwidth {avg} {burst} {observed}");
+        let text = three()[1].replace("bandwidth 102400 204800 147087", &line);
+        let (good, _) = parse_all(text.as_bytes());
+        let d = &good[0];
+        let read = (d.bandwidth_avg_bytes_s, d.bandwidth_burst_bytes_s, d.bandwidth_observed_bytes_s);
+        prop_assert_eq!(read, (avg, burst, observed));
+    }
+}

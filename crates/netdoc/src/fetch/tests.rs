@@ -1,0 +1,127 @@
+use std::io::{Read as _, Write as _};
+use std::net::{TcpListener, TcpStream};
+use std::thread::JoinHandle;
+
+use super::*;
+
+/// A server for one request: gets the request's text, and answers by hand.
+fn serve(answer: impl FnOnce(&mut TcpStream) + Send + 'static) -> (SocketAddr, JoinHandle<String>) {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    let server = std::thread::spawn(move || {
+        let (mut stream, _) = listener.accept().unwrap();
+        let mut request = Vec::new();
+        while !request.ends_with(b"\r\n\r\n") {
+            let mut byte = [0];
+            stream.read_exact(&mut byte).unwrap();
+            request.push(byte[0]);
+        }
+        answer(&mut stream);
+        String::from_utf8(request).unwrap()
+    });
+    (address, server)
+}
+
+/// Asks a server that sends these bytes, then closes.
+fn ask(answer: &'static [u8]) -> Result<Vec<u8>, FetchError> {
+    let (address, server) = serve(|stream| {
+        let _ = stream.write_all(answer);
+    });
+    let result = quick().get(address, &Resource::Consensus);
+    server.join().unwrap();
+    result
+}
+
+fn quick() -> Fetcher {
+    Fetcher {
+        connect_timeout: Duration::from_millis(500),
+        total_timeout: Duration::from_millis(1000),
+        max_bytes: 100,
+    }
+}
+
+#[test]
+fn a_document_arrives_as_it_is_with_and_without_its_length() {
+    let with = b"HTTP/1.0 200 OK\r\nContent-Length: 5\r\n\r\na\nb\0\xff";
+    assert_eq!(ask(with).unwrap(), b"a\nb\0\xff");
+    let without = b"HTTP/1.0 200 OK\r\nContent-Type: text/plain\r\n\r\nab";
+    assert_eq!(ask(without).unwrap(), b"ab");
+}
+
+#[test]
+fn the_request_is_plain_and_says_nothing_of_us() {
+    let (address, server) = serve(|stream| {
+        let _ = stream.write_all(b"HTTP/1.0 200 OK\r\nContent-Length: 0\r\n\r\n");
+    });
+    let relays = vec![Fingerprint::from_bytes([1; 20]), Fingerprint::from_bytes([2; 20])];
+    quick().get(address, &Resource::Descriptors(relays)).unwrap();
+    let request = server.join().unwrap().to_lowercase();
+    let path = format!("get /tor/server/fp/{}+{} http/1.1\r\n", "01".repeat(20), "02".repeat(20));
+    assert!(request.starts_with(&path), "{request}");
+    assert!(request.contains("accept-encoding: identity\r\n"), "{request}");
+    assert!(!request.contains("user-agent"), "{request}");
+}
+
+#[test]
+fn a_cut_document_is_an_error() {
+    let error = ask(b"HTTP/1.0 200 OK\r\nContent-Length: 50\r\n\r\nab").unwrap_err();
+    assert!(matches!(error.problem, Problem::Broken { .. }), "{error}");
+}
+
+#[test]
+fn the_authoritys_refusal_is_passed_on_with_the_remedy() {
+    let error = ask(b"HTTP/1.0 404 Consensus not available\r\n\r\n").unwrap_err();
+    assert!(matches!(error.problem, Problem::Status { status: 404 }), "{error}");
+    let error = ask(b"HTTP/1.0 503 Directory busy, try again later\r\n\r\n").unwrap_err();
+    assert!(error.to_string().contains("busy: try again later"), "{error}");
+    let error = ask(b"HTTP/1.1 302 Found\r\nLocation: http://127.0.0.1:9/\r\n\r\n").unwrap_err();
+    assert!(matches!(error.problem, Problem::Status { status: 302 }), "{error}");
+}
+
+#[test]
+fn garbage_is_not_taken_for_an_answer() {
+    for garbage in [&b"SSH-2.0-OpenSSH_9.2\r\n\r\n"[..], b"HTTP/1.0 2x0 OK\r\n\r\n", b""] {
+        let error = ask(garbage).unwrap_err();
+        assert!(matches!(error.problem, Problem::Broken { .. }), "{garbage:?}: {error}");
+    }
+    let encoded = b"HTTP/1.0 200 OK\r\nContent-Encoding: deflate\r\nContent-Length: 1\r\n\r\nx";
+    assert!(ask(encoded).unwrap_err().to_string().contains("deflate"));
+}
+
+#[test]
+fn a_document_beyond_the_limit_is_refused() {
+    static LONG: [u8; 200] = [b'x'; 200];
+    let (address, server) = serve(|stream| {
+        let _ = stream.write_all(b"HTTP/1.0 200 OK\r\n\r\n");
+        let _ = stream.write_all(&LONG);
+    });
+    let error = quick().get(address, &Resource::AllDescriptors).unwrap_err();
+    assert!(matches!(error.problem, Problem::TooLong { max_bytes: 100 }), "{error}");
+    server.join().unwrap();
+}
+
+#[test]
+fn a_stalled_server_costs_no_more_than_the_timeout() {
+    for beginning in [&b""[..], b"HTTP/1.0 200 OK\r\nContent-Length: 50\r\n\r\nab"] {
+        let (stop, stopped) = std::sync::mpsc::channel::<()>();
+        let (address, server) = serve(move |stream| {
+            let _ = stream.write_all(beginning);
+            let _ = stopped.recv();
+        });
+        let error = quick().get(address, &Resource::Consensus).unwrap_err();
+        assert!(matches!(error.problem, Problem::TimedOut { .. }), "{error}");
+        drop(stop);
+        server.join().unwrap();
+    }
+}
+
+#[test]
+fn the_error_names_the_address_and_the_url() {
+    let address = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let error = quick().get(address, &Resource::NextBandwidthFile).unwrap_err();
+    assert!(matches!(error.problem, Problem::Unreachable { .. }), "{error}");
+    let url = format!("http://{address}/tor/status-vote/next/bandwidth");
+    assert!(error.to_string().contains(&url), "{error}");
+    let error = quick().get(address, &Resource::Path("no slash".to_owned())).unwrap_err();
+    assert!(matches!(error.problem, Problem::Broken { .. }), "{error}");
+}
