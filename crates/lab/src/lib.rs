@@ -1,1 +1,55 @@
-//! To be written.
+//! Private networks of stock tor on the loopback interface.
+//!
+//! [`Network::start`] brings up three authorities and any number of relays, with rate limits of
+//! choice, in a folder of their own. About ten seconds later there is a consensus, and another one
+//! every ten seconds. The traffic stays on loopback; the system's tor and its files are not
+//! touched.
+//!
+//! ```no_run
+//! use lab::{Network, NetworkSpec, RelaySpec};
+//! use onion::Rate;
+//!
+//! let slow = RelaySpec::new("slow").limited_to(Rate::from_mbit_per_s(10.0));
+//! let spec = NetworkSpec::new(vec![slow, RelaySpec::new("fast")]);
+//! let network = Network::start(&spec, &mut |step| eprintln!("{step}"))?;
+//! println!("{} listens on {}", network.relays()[0].nickname(), network.relays()[0].or_addr());
+//! network.stop()?;
+//! # Ok::<(), lab::LabError>(())
+//! ```
+//!
+//! # No remains
+//! However the process ends that has started a network, no process, port or file of the network is
+//! left:
+//! - A [`Network`] that is dropped, also by a panic, ends its tors and removes its folder.
+//! - A keeper process does the same when its owner vanishes (Ctrl-C, `kill -9`, abort): it notices
+//!   that its standard input is closed.
+//! - Should the keeper be killed as well, each tor still ends about a quarter of a minute after its
+//!   owner (`__OwningControllerProcess`). The folder is then left.
+//!
+//! A network that shall live on is started with [`NetworkSpec::detached`] and let go by
+//! [`Network::detach`]; [`status`] and [`down`] find it by its folder.
+
+mod children;
+mod clock;
+mod consensus;
+pub mod control;
+mod error;
+mod keeper;
+mod keys;
+mod launch;
+mod network;
+mod node;
+mod ports;
+mod process;
+mod progress;
+mod spec;
+mod state;
+mod torrc;
+
+pub use error::LabError;
+pub use network::Network;
+pub use node::{Node, Role};
+pub use process::processes;
+pub use progress::Progress;
+pub use spec::{LEAST_LIMIT, LEAST_VOTING_INTERVAL_S, NetworkSpec, RelaySpec};
+pub use state::{Status, down, status};

@@ -1,1 +1,159 @@
-//! A TLS pump over loopback with nothing in it.
+//! The yardstick: TLS over loopback with nothing in it.
+//!
+//! One thread encrypts and writes, one reads and decrypts, as fast as they can, through the same
+//! [`Session`]s as the [`Driver`](crate::Driver) uses. What a measurer costs beyond that is Tor's.
+
+use crate::clock::{Clock, thread_cpu_time};
+use crate::tls::{Progress, Session, TlsConfigs, TlsError};
+use onion::{Duration, Rate};
+use std::io::{self, Read, Write};
+use std::net::{Ipv4Addr, TcpListener, TcpStream};
+use std::thread;
+
+/// What a pump's run cost.
+#[derive(Clone, Copy, Debug)]
+pub struct PumpResult {
+    /// Plaintext bytes that went through.
+    pub bytes: u64,
+    /// Length of the run.
+    pub wall: Duration,
+    /// Processor time of encrypting and writing.
+    pub send_cpu: Duration,
+    /// Processor time of reading and decrypting.
+    pub receive_cpu: Duration,
+}
+
+impl PumpResult {
+    /// Processor seconds for sending 10⁹ bytes.
+    #[must_use]
+    pub fn send_cpu_s_per_gb(&self) -> f64 {
+        per_gb(self.send_cpu, self.bytes)
+    }
+
+    /// Processor seconds for receiving 10⁹ bytes.
+    #[must_use]
+    pub fn receive_cpu_s_per_gb(&self) -> f64 {
+        per_gb(self.receive_cpu, self.bytes)
+    }
+
+    /// What one core could send and receive at once.
+    #[must_use]
+    pub fn rate_per_core(&self) -> Rate {
+        Rate::from_bytes_over(self.bytes, self.send_cpu + self.receive_cpu)
+    }
+}
+
+/// Processor seconds for 10⁹ bytes.
+#[must_use]
+#[expect(clippy::cast_precision_loss, reason = "a measured figure")]
+pub fn per_gb(cpu: Duration, bytes: u64) -> f64 {
+    cpu.as_secs_f64() / (bytes.max(1) as f64 / 1e9)
+}
+
+/// A pump that broke down: loopback or TLS does not work here.
+#[derive(Debug, thiserror::Error)]
+pub enum PumpError {
+    /// The operating system's word.
+    #[error("loopback connection: {0}")]
+    Io(#[from] io::Error),
+    /// The TLS library's word.
+    #[error("TLS: {0}")]
+    Tls(#[from] TlsError),
+}
+
+/// Pumps records of `record_len` bytes of plaintext over loopback for `length`.
+///
+/// # Errors
+/// Where loopback or TLS fails.
+pub fn run(
+    configs: &TlsConfigs,
+    record_len: usize,
+    length: Duration,
+) -> Result<PumpResult, PumpError> {
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
+    let address = listener.local_addr()?;
+    thread::scope(|scope| {
+        let receiver = scope.spawn(|| {
+            let (stream, _) = listener.accept()?;
+            receive(stream, Session::server(configs)?)
+        });
+        let sent = TcpStream::connect(address).map_err(PumpError::from).and_then(|stream| {
+            let session = Session::client(configs, address.ip())?;
+            send(stream, session, record_len, length)
+        });
+        let received = receiver.join().unwrap_or_else(|_| Err(io::Error::other("panicked").into()));
+        let (wall, send_cpu) = sent?;
+        let (bytes, receive_cpu) = received?;
+        Ok(PumpResult { bytes, wall, send_cpu, receive_cpu })
+    })
+}
+
+/// Exchanges handshake messages until TLS stands.
+fn shake_hands(stream: &mut TcpStream, session: &mut Session) -> Result<(), PumpError> {
+    loop {
+        let progress = session.process(&mut |_| {})?;
+        stream.write_all(session.pending())?;
+        session.advance(session.pending().len());
+        if progress == Progress::Established {
+            return Ok(());
+        }
+        let len = stream.read(session.read_space())?;
+        if len == 0 {
+            return Err(io::Error::from(io::ErrorKind::UnexpectedEof).into());
+        }
+        session.commit(len);
+    }
+}
+
+fn send(
+    mut stream: TcpStream,
+    mut session: Session,
+    record_len: usize,
+    length: Duration,
+) -> Result<(Duration, Duration), PumpError> {
+    const RECORDS_PER_WRITE: usize = 4; // as the driver gathers them
+    shake_hands(&mut stream, &mut session)?;
+    let plaintext = vec![0x5a; record_len];
+    let clock = Clock::start();
+    let cpu_before = thread_cpu_time();
+    while clock.now() - onion::Instant::ORIGIN < length {
+        for _ in 0..RECORDS_PER_WRITE {
+            session.encrypt(&plaintext)?;
+        }
+        stream.write_all(session.pending())?;
+        session.advance(session.pending().len());
+    }
+    Ok((clock.now() - onion::Instant::ORIGIN, thread_cpu_time() - cpu_before))
+}
+
+fn receive(mut stream: TcpStream, mut session: Session) -> Result<(u64, Duration), PumpError> {
+    shake_hands(&mut stream, &mut session)?;
+    let cpu_before = thread_cpu_time();
+    let mut bytes = 0;
+    loop {
+        session.process(&mut |plaintext| bytes += plaintext.len() as u64)?;
+        let len = stream.read(session.read_space())?;
+        if len == 0 {
+            return Ok((bytes, thread_cpu_time() - cpu_before));
+        }
+        session.commit(len);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::forge::Forge;
+
+    #[test]
+    fn what_is_sent_is_received_whatever_the_record_size() {
+        let forge = Forge::new([6; 32], 1_700_000_000).expect("keys");
+        let configs = TlsConfigs::new(&forge).expect("usable");
+        for record_len in [514, 15_934] {
+            let result = run(&configs, record_len, Duration::from_millis(50)).expect("loopback");
+            assert!(result.bytes > 0);
+            assert_eq!(result.bytes % record_len as u64, 0);
+            assert!(result.rate_per_core() > Rate::ZERO);
+        }
+    }
+}

@@ -1,0 +1,113 @@
+//! Events of the control port, above all the bytes that pass each second.
+
+use std::sync::mpsc::RecvTimeoutError;
+use std::time::{Duration, Instant};
+
+use super::client::{Control, ControlError};
+use super::parse::Message;
+
+/// An asynchronous event and when it reached us.
+#[derive(Clone, Debug)]
+pub struct Event {
+    /// When it was read from the connection.
+    pub at: Instant,
+    /// The event.
+    pub message: Message,
+}
+
+impl Event {
+    /// The event's kind, such as `BW` or `NEWCONSENSUS`.
+    #[must_use]
+    pub fn keyword(&self) -> &str {
+        self.message.text().split(' ').next().unwrap_or("")
+    }
+}
+
+/// What a tor process moved within about one second, by its own account.
+///
+/// These are bytes of TLS records, on OR connections and on directory connections. Traffic over
+/// loopback counts, because a testing network sets `CountPrivateBandwidth`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct BwEvent {
+    /// Bytes read.
+    pub read_bytes: u64,
+    /// Bytes written.
+    pub written_bytes: u64,
+}
+
+impl BwEvent {
+    /// Reads a `BW` event; `None` if it is another event or malformed.
+    #[must_use]
+    pub fn parse(text: &str) -> Option<Self> {
+        let mut words = text.split(' ');
+        if words.next() != Some("BW") {
+            return None;
+        }
+        let mut number = || words.next()?.parse().ok();
+        Some(Self { read_bytes: number()?, written_bytes: number()? })
+    }
+}
+
+/// A [`BwEvent`] and when it reached us.
+#[derive(Clone, Copy, Debug)]
+pub struct BwSample {
+    /// When the event was read from the connection: the end of the second it is about.
+    pub at: Instant,
+    /// What tor moved in that second.
+    pub event: BwEvent,
+}
+
+/// The bandwidth events of one tor process, one each second, until this is dropped.
+#[derive(Debug)]
+pub struct BwWatch {
+    control: Control,
+}
+
+impl BwWatch {
+    /// Subscribes to bandwidth events on a connection of its own.
+    ///
+    /// # Errors
+    /// [`ControlError`] if tor does not answer or refuses.
+    pub fn new(mut control: Control) -> Result<Self, ControlError> {
+        control.set_events(&["BW"])?;
+        Ok(Self { control })
+    }
+
+    /// The next sample, or `None` if there is none within `timeout`.
+    ///
+    /// # Errors
+    /// [`ControlError::Closed`] once tor has ended and all samples before that were taken.
+    pub fn recv_timeout(&self, timeout: Duration) -> Result<Option<BwSample>, ControlError> {
+        match self.control.events().recv_timeout(timeout) {
+            Ok(event) => match BwEvent::parse(event.message.text()) {
+                Some(bw) => Ok(Some(BwSample { at: event.at, event: bw })),
+                None => Err(ControlError::Unexpected(event.message.text().to_owned())),
+            },
+            Err(RecvTimeoutError::Timeout) => Ok(None),
+            Err(RecvTimeoutError::Disconnected) => Err(self.control.why_closed()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn bandwidth_events_are_read() {
+        let event = BwEvent { read_bytes: 12, written_bytes: 34 };
+        assert_eq!(BwEvent::parse("BW 12 34"), Some(event));
+        assert_eq!(BwEvent::parse("BW 12 34 DIR=0,0 OR=12,34"), Some(event));
+        assert_eq!(BwEvent::parse("BW 12"), None);
+        assert_eq!(BwEvent::parse("BW -1 2"), None);
+        assert_eq!(BwEvent::parse("CONN_BW 12 34"), None);
+    }
+
+    proptest! {
+        #[test]
+        fn any_text_is_read_or_refused(text in "\\PC*") {
+            let _ = BwEvent::parse(&text);
+        }
+    }
+}

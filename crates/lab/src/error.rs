@@ -1,0 +1,146 @@
+//! What can go wrong, who is to blame, and what to do about it.
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use crate::control::ControlError;
+
+/// Why a private network could not be started, used or stopped.
+///
+/// Every message starts with who is to blame: the configuration, the machine, or tor.
+#[derive(Debug, thiserror::Error)]
+pub enum LabError {
+    /// There is no `tor` to run.
+    #[error(
+        "configuration: there is no tor at `{}`. \
+         Install it with `sudo apt-get install tor`, \
+         or name another binary in the environment variable FLASHFLOW_TOR", .binary.display()
+    )]
+    TorMissing {
+        /// The binary that was looked for.
+        binary: PathBuf,
+    },
+    /// There is no `tor-gencert`, which makes the authorities' keys.
+    #[error(
+        "configuration: `tor-gencert` is neither beside `{}` nor in PATH. It comes with tor: \
+         `sudo apt-get install tor`", .beside.display()
+    )]
+    GencertMissing {
+        /// The tor binary beside which it was looked for.
+        beside: PathBuf,
+    },
+    /// The description of the network asks for something impossible.
+    #[error("configuration: {0}")]
+    Spec(String),
+    /// The folder does not hold a private network made by this crate.
+    #[error(
+        "configuration: `{}` is not the folder of a private network: {reason}. \
+         Give the folder that bringing the network up has named", .dir.display()
+    )]
+    NotALab {
+        /// The folder.
+        dir: PathBuf,
+        /// Why it is believed not to be one.
+        reason: String,
+    },
+    /// A key-making program failed.
+    #[error("tor: `{program}` failed while making keys ({status}):\n{output}")]
+    Keys {
+        /// The program that failed.
+        program: String,
+        /// How it ended.
+        status: String,
+        /// What it wrote.
+        output: String,
+    },
+    /// A tor process ended although nobody asked it to.
+    #[error("tor: the process of `{nickname}` ended unexpectedly ({status}). {log}")]
+    TorDied {
+        /// Nickname of the relay or authority.
+        nickname: String,
+        /// How it ended.
+        status: String,
+        /// The last warnings and errors of its log.
+        log: String,
+    },
+    /// Another program took a port between our choosing it and tor's opening it, every time.
+    #[error(
+        "machine: a port chosen for `{nickname}` was in use by another program, {attempts} times \
+         in a row. Try again; if it persists, see which program opens so many ports \
+         (`ss -ltnp`). {log}"
+    )]
+    PortInUse {
+        /// Nickname of the relay or authority.
+        nickname: String,
+        /// How many sets of ports were tried.
+        attempts: u32,
+        /// The last warnings and errors of its log.
+        log: String,
+    },
+    /// Something did not happen in time.
+    #[error(
+        "machine: waited {} s in vain for {what}. On a heavily loaded machine, allow more time \
+         or a longer voting interval. {log}", .after.as_secs()
+    )]
+    Timeout {
+        /// What was waited for.
+        what: String,
+        /// For how long.
+        after: Duration,
+        /// The last warnings and errors of the log of whom we waited for.
+        log: String,
+    },
+    /// The conversation with a tor process over its control port failed.
+    #[error("tor: the control port of `{nickname}` failed: {source}")]
+    Control {
+        /// Nickname of the relay or authority.
+        nickname: String,
+        /// What failed.
+        source: ControlError,
+    },
+    /// A tor wrote a file that we cannot understand.
+    #[error("tor: `{}` does not hold {expected}. Is this a version of tor newer than 0.4.9?",
+        .path.display())]
+    BadFile {
+        /// The file.
+        path: PathBuf,
+        /// What it should hold.
+        expected: &'static str,
+    },
+    /// Processes were left after all attempts at ending them.
+    #[error(
+        "machine: tor processes {pids:?} could not be ended. End them with `kill -9`, then \
+         remove `{}`", .dir.display()
+    )]
+    CannotStop {
+        /// Process identifiers.
+        pids: Vec<u32>,
+        /// The network's folder.
+        dir: PathBuf,
+    },
+    /// The operating system refused something.
+    #[error("machine: cannot {action} `{}`: {source}", .path.display())]
+    Io {
+        /// What was tried, a verb.
+        action: &'static str,
+        /// On which file or program.
+        path: PathBuf,
+        /// The system's answer.
+        source: io::Error,
+    },
+}
+
+impl LabError {
+    /// Makes the closure that turns an [`io::Error`] into a [`LabError::Io`].
+    pub(crate) fn io(action: &'static str, path: &Path) -> impl FnOnce(io::Error) -> Self {
+        let path = path.to_owned();
+        move |source| Self::Io { action, path, source }
+    }
+
+    /// Makes the closure that names the node whose control port failed.
+    pub(crate) fn control(nickname: &str) -> impl FnOnce(ControlError) -> Self {
+        let nickname = nickname.to_owned();
+        move |source| Self::Control { nickname, source }
+    }
+}

@@ -1,0 +1,133 @@
+//! The authorities' keys, made by tor's own programs.
+
+use std::fs::{self, File};
+use std::io::Write;
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::thread;
+use std::time::Duration;
+
+use crate::error::LabError;
+use crate::process::{self, DEFAULTS};
+use crate::spec::{AUTHORITIES, Programs};
+
+/// Making an RSA key of 3072 bits takes about a second, with bad luck and company some more.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Digests of an authority's keys, in hexadecimal. The keys are in the authority's folder.
+#[derive(Clone, Debug)]
+pub(crate) struct AuthorityKeys {
+    pub(crate) nickname: &'static str,
+    /// Of the v3 identity key, which signs votes.
+    pub(crate) v3_identity: String,
+    /// Of the RSA identity key, which it has as a relay.
+    pub(crate) fingerprint: String,
+}
+
+/// Makes the keys of all authorities at once. The authorities' folders must exist.
+pub(crate) fn make(dir: &Path, programs: &Programs) -> Result<Vec<AuthorityKeys>, LabError> {
+    thread::scope(|scope| {
+        let makers: Vec<_> = AUTHORITIES
+            .into_iter()
+            .map(|nickname| scope.spawn(move || make_one(dir, programs, nickname)))
+            .collect();
+        let join = |maker: thread::ScopedJoinHandle<'_, _>| match maker.join() {
+            Ok(made) => made,
+            Err(panic) => std::panic::resume_unwind(panic),
+        };
+        makers.into_iter().map(join).collect()
+    })
+}
+
+fn make_one(
+    network: &Path,
+    programs: &Programs,
+    nickname: &'static str,
+) -> Result<AuthorityKeys, LabError> {
+    let dir = network.join(nickname);
+    let keys = dir.join("keys");
+    fs::create_dir_all(&keys).map_err(LabError::io("create the folder", &keys))?;
+    let certificate = keys.join("authority_certificate");
+    let mut gencert = Command::new(&programs.gencert);
+    gencert
+        .args(["--create-identity-key", "--passphrase-fd", "0", "-m", "12"])
+        .arg("-i")
+        .arg(keys.join("authority_identity_key"))
+        .arg("-s")
+        .arg(keys.join("authority_signing_key"))
+        .arg("-c")
+        .arg(&certificate);
+    run(gencert, &dir, "tor-gencert")?;
+    let text = read(&certificate)?;
+    let v3_identity = text
+        .lines()
+        .find_map(|line| line.strip_prefix("fingerprint "))
+        .filter(|hex| is_fingerprint(hex))
+        .ok_or_else(|| LabError::BadFile {
+            path: certificate.clone(),
+            expected: "a line `fingerprint`",
+        })?
+        .to_owned();
+
+    let defaults = network.join(DEFAULTS);
+    let mut list = Command::new(&programs.tor);
+    list.arg("--defaults-torrc")
+        .arg(&defaults)
+        .arg("-f")
+        .arg(&defaults)
+        .arg("--DataDirectory")
+        .arg(&dir)
+        .args(["--Nickname", nickname, "--ORPort", "1", "--SocksPort", "0", "--list-fingerprint"]);
+    run(list, &dir, "tor --list-fingerprint")?;
+    let path = dir.join("fingerprint");
+    let text = read(&path)?;
+    let fingerprint = text
+        .split_ascii_whitespace()
+        .nth(1)
+        .filter(|hex| is_fingerprint(hex))
+        .ok_or(LabError::BadFile { path, expected: "a nickname and a fingerprint" })?
+        .to_owned();
+    Ok(AuthorityKeys { nickname, v3_identity, fingerprint })
+}
+
+fn is_fingerprint(hex: &str) -> bool {
+    hex.len() == 40 && hex.bytes().all(|byte| byte.is_ascii_hexdigit())
+}
+
+fn read(path: &Path) -> Result<String, LabError> {
+    fs::read_to_string(path).map_err(LabError::io("read", path))
+}
+
+/// Runs a program to its end, in the network's folder and with a pass phrase for whoever asks.
+fn run(mut command: Command, dir: &Path, name: &str) -> Result<(), LabError> {
+    let program = Path::new(command.get_program()).to_owned();
+    let path = dir.join("keys-output");
+    let output = File::create(&path).map_err(LabError::io("create", &path))?;
+    let errors = output.try_clone().map_err(LabError::io("open", &path))?;
+    let mut child = command
+        .current_dir(dir)
+        .env("HOME", dir)
+        .stdin(Stdio::piped())
+        .stdout(output)
+        .stderr(errors)
+        .spawn()
+        .map_err(LabError::io("start the program", &program))?;
+    if let Some(mut stdin) = child.stdin.take() {
+        // A program that does not ask for it may be gone already. The keys live as long as the
+        // network and guard nothing.
+        let _unread = stdin.write_all(b"private network\n");
+    }
+    let status = process::wait_for_end(&mut child, PATIENCE);
+    if status.is_some_and(|status| status.success()) {
+        return Ok(());
+    }
+    let status = status.map_or_else(
+        || format!("still running after {} s", PATIENCE.as_secs()),
+        |status| status.to_string(),
+    );
+    let _gone_already = child.kill();
+    let _reaped_already = child.wait();
+    let output = fs::read(&path).unwrap_or_default();
+    let output = String::from_utf8_lossy(&output).trim().to_owned();
+    Err(LabError::Keys { program: name.to_owned(), status, output })
+}

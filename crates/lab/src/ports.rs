@@ -1,0 +1,70 @@
+//! Free ports of the loopback interface.
+
+use std::io;
+use std::net::{Ipv4Addr, SocketAddr, TcpListener};
+
+use crate::spec::AUTHORITIES;
+
+/// The ports of one authority.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct AuthorityPorts {
+    pub(crate) or: SocketAddr,
+    pub(crate) dir: SocketAddr,
+}
+
+/// Ports that stay ours until this is dropped.
+///
+/// Only the authorities' ports are chosen beforehand, because everybody's configuration names
+/// them; all other ports are chosen by tor (`auto`). Between the drop and tor's start another
+/// program may take a port, so whoever uses this must be ready to try again.
+#[derive(Debug)]
+pub(crate) struct Reserved {
+    listeners: Vec<TcpListener>,
+    ports: Vec<AuthorityPorts>,
+}
+
+impl Reserved {
+    /// Reserves the ports of all authorities.
+    pub(crate) fn new() -> io::Result<Self> {
+        let mut reserved = Self { listeners: Vec::new(), ports: Vec::new() };
+        for _ in AUTHORITIES {
+            let ports = AuthorityPorts { or: reserved.one()?, dir: reserved.one()? };
+            reserved.ports.push(ports);
+        }
+        Ok(reserved)
+    }
+
+    fn one(&mut self) -> io::Result<SocketAddr> {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
+        let address = listener.local_addr()?;
+        self.listeners.push(listener);
+        Ok(address)
+    }
+
+    /// The reserved ports, in the order of the authorities.
+    pub(crate) fn ports(&self) -> &[AuthorityPorts] {
+        &self.ports
+    }
+
+    /// The same ports, but one of them is another program's.
+    #[cfg(test)]
+    pub(crate) fn with_taken(mut self, taken: SocketAddr) -> Self {
+        self.ports[0].dir = taken;
+        self
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ports_are_held_until_dropped() {
+        let reserved = Reserved::new().expect("free ports");
+        let first = reserved.ports()[0];
+        assert_eq!(reserved.ports().len(), AUTHORITIES.len());
+        assert!(TcpListener::bind(first.or).is_err());
+        drop(reserved);
+        TcpListener::bind(first.or).expect("free again");
+    }
+}

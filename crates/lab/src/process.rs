@@ -1,0 +1,159 @@
+//! Processes: starting, finding, awaiting and ending them.
+
+use std::fs;
+use std::path::Path;
+use std::process::{Child, ExitStatus};
+use std::time::Duration;
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::fd::OwnedFd;
+use rustix::io::Errno;
+use rustix::process::{Pid, PidfdFlags, Signal, kill_process, pidfd_open};
+
+use crate::clock::Deadline;
+
+/// Name of the empty file that every tor of a network is given as `--defaults-torrc`.
+///
+/// That keeps the system's own defaults away, and marks the process as ours: no other program has
+/// this file's full path as one of its arguments.
+pub(crate) const DEFAULTS: &str = "defaults-torrc";
+
+/// Name of a node's log.
+pub(crate) const LOG: &str = "log";
+
+/// The tor processes of the network in `dir`, by their arguments.
+///
+/// Finds nothing for a folder without a network. Needs no state but the system's process list, so
+/// it can be used after whoever started the network is gone.
+#[must_use]
+pub fn processes(dir: &Path) -> Vec<u32> {
+    let Ok(entries) = fs::read_dir("/proc") else { return Vec::new() };
+    entries
+        .filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok())
+        .filter(|&pid| is_ours(pid, dir))
+        .collect()
+}
+
+/// Whether a process is a tor of the network in `dir`. A dead process that has not been reaped is
+/// not: it has no arguments any more.
+pub(crate) fn is_ours(pid: u32, dir: &Path) -> bool {
+    let mark = dir.join(DEFAULTS);
+    fs::read(format!("/proc/{pid}/cmdline")).is_ok_and(|line| {
+        line.split(|&byte| byte == 0)
+            .any(|argument| argument == mark.as_os_str().as_encoded_bytes())
+    })
+}
+
+/// Sends a signal. A process that is gone already is no error.
+pub(crate) fn signal(pid: u32, signal: Signal) {
+    if let Some(pid) = i32::try_from(pid).ok().and_then(Pid::from_raw) {
+        let _gone = kill_process(pid, signal);
+    }
+}
+
+/// Waits until a child has ended, and reaps it. `None` if it has not ended in time.
+pub(crate) fn wait_for_end(child: &mut Child, patience: Duration) -> Option<ExitStatus> {
+    wait_for_exit(child.id(), patience);
+    child.try_wait().ok().flatten()
+}
+
+/// Waits until a process, child or not, has ended; returns at once if there is none.
+pub(crate) fn wait_for_exit(pid: u32, patience: Duration) {
+    let deadline = Deadline::after(patience);
+    let Some(pid) = i32::try_from(pid).ok().and_then(Pid::from_raw) else { return };
+    let Ok(handle) = pidfd_open(pid, PidfdFlags::empty()) else { return };
+    while !readable(&handle, deadline.left()) && !deadline.passed() {}
+}
+
+/// Whether a process handle becomes readable, that is whether its process ends, in time.
+fn readable(handle: &OwnedFd, timeout: Duration) -> bool {
+    let mut watched = [PollFd::new(handle, PollFlags::IN)];
+    let timeout = Timespec::try_from(timeout).ok();
+    match poll(&mut watched, timeout.as_ref()) {
+        Ok(ready) => ready > 0,
+        Err(Errno::INTR) => false,
+        // Cannot happen with a valid handle; better to end the wait than to spin.
+        Err(_) => true,
+    }
+}
+
+/// Processor time that a process has used, in user and kernel mode.
+pub(crate) fn cpu_time(pid: u32) -> Option<Duration> {
+    let text = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    parse_cpu_time(&text, rustix::param::clock_ticks_per_second())
+}
+
+fn parse_cpu_time(stat: &str, ticks_per_s: u64) -> Option<Duration> {
+    // The program's name, in parentheses, may hold blanks and parentheses.
+    let (_, after_name) = stat.rsplit_once(')')?;
+    let mut fields = after_name.split_ascii_whitespace().skip(11);
+    let mut number = || fields.next()?.parse::<u64>().ok();
+    let ticks = number()?.checked_add(number()?)?;
+    let nanos = u128::from(ticks) * 1_000_000_000 / u128::from(ticks_per_s.max(1));
+    Some(Duration::from_nanos(u64::try_from(nanos).ok()?))
+}
+
+/// The last warnings and errors of a tor, as a sentence for an error message.
+pub(crate) fn log_tail(dir: &Path) -> String {
+    const LINES: usize = 8;
+    // What precedes the opening of the log, such as a mistake in the configuration, is printed.
+    let printed = fs::read(dir.join("output")).unwrap_or_default();
+    let logged = fs::read(dir.join(LOG)).unwrap_or_default();
+    let text =
+        format!("{}\n{}", String::from_utf8_lossy(&printed), String::from_utf8_lossy(&logged));
+    let telling: Vec<&str> = text
+        .lines()
+        .filter(|line| line.contains("[warn]") || line.contains("[err]"))
+        .filter(|line| !line.contains("running Tor as root"))
+        .collect();
+    if telling.is_empty() {
+        return "Its log holds no warning; set `keep` to keep it.".to_owned();
+    }
+    let last = telling.get(telling.len().saturating_sub(LINES)..).unwrap_or_default();
+    format!("The last warnings of its log:\n  {}", last.join("\n  "))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::process::Command;
+
+    #[test]
+    fn processor_time_is_read_whatever_the_name() {
+        let stat = "12 (a) b (c) S 1 2 3 4 5 6 7 8 9 10 150 25 0 0";
+        assert_eq!(parse_cpu_time(stat, 100), Some(Duration::from_millis(1750)));
+        assert_eq!(parse_cpu_time("12 (a) S 1 2", 100), None);
+        assert_eq!(parse_cpu_time("", 100), None);
+        assert!(cpu_time(std::process::id()).is_some());
+    }
+
+    #[test]
+    fn a_child_is_awaited_and_reaped() {
+        let mut child = Command::new("sleep").arg("60").spawn().expect("sleep");
+        assert!(wait_for_end(&mut child, Duration::from_millis(1)).is_none());
+        signal(child.id(), Signal::KILL);
+        assert!(wait_for_end(&mut child, Duration::from_secs(20)).is_some());
+    }
+
+    #[test]
+    fn only_the_full_argument_marks_a_process() {
+        let dir = tempfile::tempdir().expect("a folder");
+        let found_with = |argument: &str| {
+            // Waits for its input, which never comes.
+            let mut child = Command::new("sh")
+                .args(["-c", "read line", "test", argument])
+                .stdin(std::process::Stdio::piped())
+                .spawn()
+                .expect("a shell");
+            let found = processes(dir.path()) == [child.id()];
+            child.kill().expect("killed");
+            child.wait().expect("reaped");
+            found
+        };
+        let mark = dir.path().join(DEFAULTS).to_str().expect("text").to_owned();
+        assert!(found_with(&mark));
+        assert!(!found_with(&format!("{mark}.old")));
+        assert!(!found_with(&format!("less {mark}")));
+        assert!(!found_with(dir.path().to_str().expect("text")));
+    }
+}

@@ -1,0 +1,217 @@
+//! What network to bring up.
+
+use std::env;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use onion::Rate;
+
+use crate::error::LabError;
+
+/// The least rate that tor accepts for a relay: 75 KiB/s.
+pub const LEAST_LIMIT: Rate = Rate::from_byte_per_s(75 * 1024);
+/// The shortest voting interval, in seconds, that tor accepts in a testing network.
+pub const LEAST_VOTING_INTERVAL_S: u32 = 10;
+/// Names of the authorities; a relay may not use them.
+pub(crate) const AUTHORITIES: [&str; 3] = ["auth0", "auth1", "auth2"];
+
+/// One relay of a private network.
+#[derive(Clone, Debug, Default)]
+pub struct RelaySpec {
+    /// Nickname: 1 to 19 letters and digits, unique in the network.
+    pub nickname: String,
+    /// `RelayBandwidthRate`; unlimited if absent. Tor itself passes some 8 % less than that.
+    pub limit: Option<Rate>,
+    /// `RelayBandwidthBurst`: as much as may pass at once after a pause, in units of one second's
+    /// worth of data. The same as `limit` if absent; may not be below it.
+    pub burst: Option<Rate>,
+    /// Further lines of this relay's configuration; they win over the lines that we write.
+    pub extra_torrc: Vec<String>,
+}
+
+impl RelaySpec {
+    /// An unlimited relay.
+    #[must_use]
+    pub fn new(nickname: &str) -> Self {
+        Self { nickname: nickname.to_owned(), ..Self::default() }
+    }
+
+    /// The same relay, limited to a rate.
+    #[must_use]
+    pub fn limited_to(self, limit: Rate) -> Self {
+        Self { limit: Some(limit), ..self }
+    }
+}
+
+/// A private network: three authorities, which are relays too, and the relays given here.
+#[derive(Clone, Debug)]
+pub struct NetworkSpec {
+    /// The relays besides the authorities.
+    pub relays: Vec<RelaySpec>,
+    /// Folder of the network: must be absent or empty, and is removed in the end. A new one in the
+    /// system's folder of temporary files if absent.
+    pub dir: Option<PathBuf>,
+    /// Whether the authorities vote by the bandwidth file at
+    /// [`Network::bandwidth_file_path`](crate::Network::bandwidth_file_path). Nothing needs to be
+    /// there at first: tor warns in its log and votes without.
+    pub bandwidth_file: bool,
+    /// Seconds between consensuses, at least [`LEAST_VOTING_INTERVAL_S`]; best a divisor of a day.
+    pub voting_interval_s: u32,
+    /// Further lines of everybody's configuration; they win over the lines that we write.
+    pub extra_torrc: Vec<String>,
+    /// Further lines of the authorities' configuration, such as `ConsensusParams`.
+    pub extra_torrc_authorities: Vec<String>,
+    /// Keep the folder, with its logs, after the network has ended.
+    pub keep: bool,
+    /// Start processes that may outlive this one. They still end with it unless
+    /// [`Network::detach`](crate::Network::detach) is called.
+    pub detached: bool,
+    /// The `tor` to run: a path, or a name in PATH. If absent, the environment variable
+    /// `FLASHFLOW_TOR` decides, and otherwise it is `tor`.
+    pub tor_binary: Option<PathBuf>,
+    /// How long the network may take to come up. It usually takes about ten seconds.
+    pub patience: Duration,
+}
+
+impl Default for NetworkSpec {
+    fn default() -> Self {
+        Self {
+            relays: Vec::new(),
+            dir: None,
+            bandwidth_file: true,
+            voting_interval_s: LEAST_VOTING_INTERVAL_S,
+            extra_torrc: Vec::new(),
+            extra_torrc_authorities: Vec::new(),
+            keep: false,
+            detached: false,
+            tor_binary: None,
+            patience: Duration::from_secs(120),
+        }
+    }
+}
+
+impl NetworkSpec {
+    /// A network with these relays and the defaults for all else.
+    #[must_use]
+    pub fn new(relays: Vec<RelaySpec>) -> Self {
+        Self { relays, ..Self::default() }
+    }
+
+    /// Refuses what tor would refuse later and less clearly.
+    pub(crate) fn check(&self) -> Result<(), LabError> {
+        let refuse = |why: String| Err(LabError::Spec(why));
+        if !(LEAST_VOTING_INTERVAL_S..=86_400).contains(&self.voting_interval_s) {
+            return refuse(format!(
+                "the voting interval is {} s; tor accepts {LEAST_VOTING_INTERVAL_S} to 86400 s",
+                self.voting_interval_s
+            ));
+        }
+        let mut names: Vec<String> = AUTHORITIES.iter().map(|&name| name.to_owned()).collect();
+        for relay in &self.relays {
+            let name = &relay.nickname;
+            if name.is_empty()
+                || name.len() > 19
+                || !name.bytes().all(|byte| byte.is_ascii_alphanumeric())
+            {
+                return refuse(format!("the nickname `{name}` is not 1 to 19 letters and digits"));
+            }
+            // A case-insensitive file system would mix up their folders.
+            if names.iter().any(|other| other.eq_ignore_ascii_case(name)) {
+                return refuse(format!(
+                    "the nickname `{name}` is used twice (auth0 to 2 are ours)"
+                ));
+            }
+            names.push(name.clone());
+            let least = relay.limit.unwrap_or(LEAST_LIMIT);
+            if least < LEAST_LIMIT {
+                return refuse(format!(
+                    "relay `{name}` is limited to {least}; tor accepts no less than {LEAST_LIMIT}"
+                ));
+            }
+            match relay.burst {
+                Some(_) if relay.limit.is_none() => {
+                    return refuse(format!("relay `{name}` has a burst but no limit"));
+                }
+                Some(burst) if burst < least => {
+                    return refuse(format!("relay `{name}` has a burst below its limit {least}"));
+                }
+                _ => {}
+            }
+        }
+        let extra = self.extra_torrc.iter().chain(&self.extra_torrc_authorities);
+        for line in extra.chain(self.relays.iter().flat_map(|relay| &relay.extra_torrc)) {
+            if line.chars().any(char::is_control) {
+                return refuse(format!("an extra configuration line holds a line break: {line:?}"));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The programs to run.
+#[derive(Clone, Debug)]
+pub(crate) struct Programs {
+    pub(crate) tor: PathBuf,
+    pub(crate) gencert: PathBuf,
+}
+
+impl Programs {
+    /// Finds tor and, beside it or in PATH, tor-gencert.
+    pub(crate) fn find(spec: &NetworkSpec) -> Result<Self, LabError> {
+        let wanted = spec
+            .tor_binary
+            .clone()
+            .or_else(|| env::var_os("FLASHFLOW_TOR").filter(|v| !v.is_empty()).map(PathBuf::from))
+            .unwrap_or_else(|| PathBuf::from("tor"));
+        let tor = in_path(&wanted).ok_or(LabError::TorMissing { binary: wanted })?;
+        let beside = tor.with_file_name("tor-gencert");
+        let gencert = in_path(&beside)
+            .or_else(|| in_path(Path::new("tor-gencert")))
+            .ok_or_else(|| LabError::GencertMissing { beside: tor.clone() })?;
+        Ok(Self { tor, gencert })
+    }
+}
+
+/// Finds a program as a shell would: a bare name in PATH, anything else as it stands.
+fn in_path(program: &Path) -> Option<PathBuf> {
+    if program.components().count() > 1 {
+        // Processes are started elsewhere, so a relative path would lose its meaning.
+        return program.is_file().then(|| program.canonicalize().ok()).flatten();
+    }
+    // Debian keeps tor in /usr/bin, other systems in /usr/sbin, which users' PATH may lack.
+    let path = env::var_os("PATH").unwrap_or_default();
+    env::split_paths(&path)
+        .chain([PathBuf::from("/usr/sbin"), PathBuf::from("/usr/local/bin")])
+        .map(|folder| folder.join(program))
+        .find(|candidate| candidate.is_file())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn refusal(spec: &NetworkSpec) -> String {
+        spec.check().expect_err("must be refused").to_string()
+    }
+
+    #[test]
+    fn impossible_networks_are_refused_with_a_reason() {
+        let relays = |relays| NetworkSpec::new(relays);
+        assert!(refusal(&relays(vec![RelaySpec::new("a b")])).contains("letters"));
+        assert!(refusal(&relays(vec![RelaySpec::new("Auth1")])).contains("twice"));
+        let slow = RelaySpec::new("slow").limited_to(Rate::from_mbit_per_s(0.1));
+        assert!(refusal(&relays(vec![slow])).contains("no less than 0.61 Mbit/s"));
+        let burst = RelaySpec { burst: Some(Rate::MAX), ..RelaySpec::new("b") };
+        assert!(refusal(&relays(vec![burst])).contains("no limit"));
+        let fast_votes = NetworkSpec { voting_interval_s: 9, ..NetworkSpec::default() };
+        assert!(refusal(&fast_votes).contains("10 to 86400"));
+        let broken = NetworkSpec { extra_torrc: vec!["A\nB".into()], ..NetworkSpec::default() };
+        assert!(refusal(&broken).contains("line break"));
+    }
+
+    #[test]
+    fn a_sound_network_is_accepted() {
+        let relay = RelaySpec::new("fast").limited_to(Rate::from_mbit_per_s(100.0));
+        NetworkSpec::new(vec![relay, RelaySpec::new("other")]).check().expect("sound");
+    }
+}
