@@ -14,8 +14,9 @@ use crate::error::LabError;
 use crate::process::{self, DEFAULTS, log_tail};
 use crate::torrc::{CONTROL_PORT, COOKIE};
 
-/// How long tors may take to end by themselves. Most do so at once, but now and then one (0.4.9.11)
-/// says that it exits cleanly and then hangs. What it could still write is removed anyway.
+/// How long tors may take to end by themselves. Most do so at once, but a young relay (0.4.9.11)
+/// often logs that it exits cleanly and then hangs, for half a minute at least; why is not known.
+/// What it could still write is removed anyway.
 pub(crate) const ORDERLY: Duration = Duration::from_secs(1);
 /// How long a killed process may take to vanish.
 pub(crate) const KILLED: Duration = Duration::from_secs(10);
