@@ -87,6 +87,8 @@ pub struct Measurement {
     allocation: Allocation,
     /// Open sockets by place in the allocation; `None` until ready.
     open: Vec<Option<u32>>,
+    /// A measurer whose processor had nothing left in this round.
+    saturated: Option<MeasurerId>,
     phase: Phase,
     actions: VecDeque<Action>,
 }
@@ -130,6 +132,7 @@ impl Measurement {
             round: 1,
             allocation,
             open: vec![],
+            saturated: None,
             phase,
             actions,
         };
@@ -209,6 +212,14 @@ impl Measurement {
         }
         if let Err(failure) = self.sockets(measurer, round, open) {
             self.fail(now, Some(measurer), failure);
+        }
+    }
+
+    /// A measurer's processor had nothing left in this round: had it been faster, more might have
+    /// come back. The round's result then is a lower bound, whatever it looks like.
+    pub fn handle_saturated(&mut self, measurer: MeasurerId, round: u32) {
+        if !self.is_stale(round) && self.allocation.place(measurer).is_some() {
+            self.saturated.get_or_insert(measurer);
         }
     }
 

@@ -143,6 +143,12 @@ pub enum Inconclusive {
         /// What the team had left for this relay.
         available: Rate,
     },
+    /// A measurer, not the relay, was the bottleneck.
+    #[error("{measurer} is the bottleneck: its processor was busy all the time")]
+    MeasurerSaturated {
+        /// Which.
+        measurer: MeasurerId,
+    },
     /// The last permitted round was not conclusive either.
     #[error("still inconclusive after {rounds} rounds, the most permitted")]
     RoundLimit {

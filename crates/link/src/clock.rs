@@ -39,3 +39,13 @@ pub fn thread_cpu_time() -> Duration {
     let seconds = u64::try_from(time.tv_sec).unwrap_or(0);
     Duration::new(seconds, u32::try_from(time.tv_nsec).unwrap_or(0))
 }
+
+/// Time that the calling thread was ready to run and waited for a processor; zero where the kernel
+/// does not count it.
+#[must_use]
+pub fn thread_wait_time() -> Duration {
+    let text = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap_or_default();
+    // Time on a processor, time in the run queue, number of turns; nanoseconds.
+    let waited = text.split_whitespace().nth(1).and_then(|nanos| nanos.parse().ok());
+    Duration::from_nanos(waited.unwrap_or(0))
+}

@@ -13,6 +13,6 @@ mod forge;
 pub mod pump;
 pub mod tls;
 
-pub use clock::{Clock, thread_cpu_time, unix_time_s};
+pub use clock::{Clock, thread_cpu_time, thread_wait_time, unix_time_s};
 pub use driver::{Driver, DriverError, DriverOptions, Remote};
 pub use forge::{Forge, ForgeError};

@@ -126,6 +126,7 @@ impl Measurement {
     /// Orders the round that the allocation describes.
     pub(super) fn prepare(&mut self, now: Instant) {
         self.open = vec![None; self.allocation.assignments.len()];
+        self.saturated = None;
         self.phase = Phase::Preparing { deadline: now + self.params.setup_timeout };
         self.actions.push_back(Action::Prepare {
             round: self.round,
@@ -179,7 +180,10 @@ impl Measurement {
         let (working, silent): (Vec<Assignment>, Vec<Assignment>) =
             self.allocation.assignments.iter().partition(|it| series.got_anything(it.measurer));
         let load: Rate = working.iter().map(|it| it.rate).sum();
-        let inconclusive = if capacity < self.params.conclusive_limit(load) {
+        let inconclusive = if let Some(measurer) = self.saturated {
+            // More load is not to be had from it: another round would say the same.
+            Some(Inconclusive::MeasurerSaturated { measurer })
+        } else if capacity < self.params.conclusive_limit(load) {
             None
         } else if capacity < self.params.conclusive_limit(allocated) {
             let measurer = silent.first().map(|it| it.measurer);

@@ -170,3 +170,24 @@ fn nothing_begins_without_a_guess_a_team_or_valid_parameters() {
     let bad = Params { sockets: 0, ..params };
     assert_eq!(new(bad, mbit(1.0), &[1.0]).to_string(), "sockets is 0, but must lie in 1 to 10000");
 }
+
+#[test]
+fn a_busy_measurer_makes_an_otherwise_conclusive_result_a_lower_bound() {
+    let mut now = Instant::ORIGIN;
+    let params = Params { seconds: 3, ..Params::default() };
+    let guess = Rate::from_mbit_per_s(100.0);
+    let team = vec![Rate::from_mbit_per_s(1000.0)];
+    let mut measurement = Measurement::new(now, params, Mode::Transit, guess, team).expect("valid");
+    let measurer = MeasurerId(0);
+    measurement.handle_ready(now, measurer, 1, 160);
+    measurement.handle_saturated(measurer, 1);
+    for second in 0..3 {
+        now += Duration::from_secs(1);
+        let bytes = Rate::from_mbit_per_s(50.0).as_byte_per_s();
+        let report = SecondReport { round: 1, second, bytes, checked_cells: 1 };
+        measurement.handle_second(now, measurer, report);
+    }
+    let outcome = core::iter::from_fn(|| measurement.poll_action()).last();
+    let Some(Action::Done(Outcome::Measured(estimate))) = outcome else { panic!("{outcome:?}") };
+    assert_eq!(estimate.inconclusive, Some(Inconclusive::MeasurerSaturated { measurer }));
+}

@@ -1,0 +1,154 @@
+use onion::identity::RsaId;
+use std::collections::BTreeSet;
+use std::net::{IpAddr, Ipv6Addr};
+use std::path::{Path, PathBuf};
+
+/// A relay that nobody has allowed to be flooded, or a list that cannot be read.
+#[derive(Debug, thiserror::Error)]
+pub enum ConsentError {
+    /// Not on loopback, not private, not on the list.
+    #[error(
+        "measuring floods a relay: {address} is public and {relay} has not opted in. If its operator \
+         agrees, put its fingerprint on a line of a file and pass it as --opt-in FILE"
+    )]
+    NotGiven {
+        /// The relay's fingerprint.
+        relay: RsaId,
+        /// Its address.
+        address: IpAddr,
+    },
+    /// The list cannot be read.
+    #[error("cannot read the opt-in list {}: {source}", path.display())]
+    Unreadable {
+        /// The list.
+        path: PathBuf,
+        /// What the operating system says.
+        source: std::io::Error,
+    },
+    /// A line of the list is no fingerprint.
+    #[error("line {line} of the opt-in list {} is no fingerprint of 40 hex digits", path.display())]
+    BadLine {
+        /// The list.
+        path: PathBuf,
+        /// The line, counted from one.
+        line: usize,
+    },
+}
+
+/// Which relays may be measured: those on loopback and private addresses, and those that opted in.
+#[derive(Clone, Debug, Default)]
+pub struct Consent {
+    opted_in: BTreeSet<RsaId>,
+}
+
+impl Consent {
+    /// Loopback and private addresses only.
+    #[must_use]
+    pub fn local_only() -> Self {
+        Self::default()
+    }
+
+    /// Adds the relays of an opt-in list: a fingerprint a line, `#` begins a comment.
+    ///
+    /// # Errors
+    /// Where the list cannot be read, or a line is no fingerprint.
+    pub fn with_list(mut self, path: &Path) -> Result<Self, ConsentError> {
+        let text = std::fs::read_to_string(path)
+            .map_err(|source| ConsentError::Unreadable { path: path.to_owned(), source })?;
+        for (line, content) in (1..).zip(text.lines()) {
+            let fingerprint = content.split('#').next().unwrap_or_default();
+            let fingerprint = fingerprint.split_whitespace().collect::<String>();
+            if fingerprint.is_empty() {
+                continue;
+            }
+            let bad_line = ConsentError::BadLine { path: path.to_owned(), line };
+            self.opted_in.insert(parse_fingerprint(&fingerprint).ok_or(bad_line)?);
+        }
+        Ok(self)
+    }
+
+    /// Whether `relay` at `address` may be measured.
+    ///
+    /// # Errors
+    /// [`ConsentError::NotGiven`], which says how to opt in.
+    pub fn check(&self, relay: RsaId, address: IpAddr) -> Result<(), ConsentError> {
+        if is_local(address) || self.opted_in.contains(&relay) {
+            return Ok(());
+        }
+        Err(ConsentError::NotGiven { relay, address })
+    }
+}
+
+/// Forty hex digits, with or without the `$` of Tor's documents.
+fn parse_fingerprint(text: &str) -> Option<RsaId> {
+    let digits = text.strip_prefix('$').unwrap_or(text).as_bytes();
+    let (pairs, rest) = digits.as_chunks::<2>();
+    if pairs.len() != 20 || !rest.is_empty() {
+        return None;
+    }
+    let mut bytes = [0; 20];
+    for (byte, [high, low]) in bytes.iter_mut().zip(pairs) {
+        let digit = |digit: u8| char::from(digit).to_digit(16);
+        *byte = u8::try_from(digit(*high)? * 16 + digit(*low)?).ok()?;
+    }
+    Some(RsaId(bytes))
+}
+
+/// Whether packets to `address` stay on this machine or this site.
+fn is_local(address: IpAddr) -> bool {
+    match address.to_canonical() {
+        IpAddr::V4(v4) => v4.is_loopback() || v4.is_private() || v4.is_link_local(),
+        IpAddr::V6(v6) => {
+            v6 == Ipv6Addr::LOCALHOST || v6.is_unique_local() || v6.is_unicast_link_local()
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::Write;
+
+    const RELAY: RsaId = RsaId([0xab; 20]);
+
+    fn public() -> IpAddr {
+        IpAddr::from([198, 51, 100, 7])
+    }
+
+    fn list(content: &str) -> Result<Consent, ConsentError> {
+        let mut file = tempfile::NamedTempFile::new().expect("temporary file");
+        file.write_all(content.as_bytes()).expect("space");
+        Consent::local_only().with_list(file.path())
+    }
+
+    #[test]
+    fn public_relays_are_refused_with_the_way_to_opt_in() {
+        let consent = Consent::local_only();
+        for local in ["127.0.0.9", "10.1.2.3", "192.168.0.1", "172.16.9.9", "::1", "fd00::1"] {
+            consent.check(RELAY, local.parse().expect("an address")).expect("local");
+        }
+        for public in
+            ["198.51.100.7", "172.32.0.1", "2001:db8::1", "::ffff:198.51.100.7", "0.0.0.0"]
+        {
+            let error = consent.check(RELAY, public.parse().expect("an address"));
+            let text = error.expect_err(public).to_string();
+            assert!(text.contains("--opt-in"), "{text}");
+        }
+    }
+
+    #[test]
+    fn relays_on_the_list_may_be_measured() {
+        let listed = format!("# mine\n\n ${} # at home\n", "aB".repeat(20));
+        list(&listed).expect("well-formed").check(RELAY, public()).expect("opted in");
+        let other = "CD".repeat(20);
+        assert!(list(&other).expect("well-formed").check(RELAY, public()).is_err());
+    }
+
+    #[test]
+    fn a_line_that_is_no_fingerprint_is_an_error_and_not_skipped() {
+        for bad in ["AB", "zz", &"AB".repeat(21), "é"] {
+            let text = list(&format!("{}\n{bad}", "AB".repeat(20))).expect_err(bad).to_string();
+            assert!(text.contains("line 2"), "{text}");
+        }
+    }
+}

@@ -1,0 +1,87 @@
+use super::TeamError;
+use link::Forge;
+use onion::identity::OwnIdentity;
+use onion::measure::transit::Landing;
+use std::net::{IpAddr, SocketAddr, TcpListener, UdpSocket};
+use std::sync::Arc;
+
+/// Identities and listening sockets of our second hops, made as they are needed and then kept.
+pub(super) struct Landings {
+    forge: Forge,
+    identities: Vec<Arc<OwnIdentity>>,
+    listeners: Vec<(IpAddr, TcpListener)>,
+}
+
+/// One measurer's landings, and their sockets in the same order.
+pub(super) struct Share {
+    pub(super) landings: Vec<Landing>,
+    pub(super) listeners: Vec<TcpListener>,
+    /// Identities for links that authenticate; none of them is a landing's.
+    pub(super) authenticate_as: Vec<Arc<OwnIdentity>>,
+}
+
+impl Landings {
+    pub(super) const fn new(forge: Forge) -> Self {
+        Self { forge, identities: Vec::new(), listeners: Vec::new() }
+    }
+
+    fn identity(&mut self, place: usize) -> Result<Arc<OwnIdentity>, TeamError> {
+        while self.identities.len() <= place {
+            self.identities.push(Arc::new(self.forge.identity()?));
+        }
+        Ok(Arc::clone(&self.identities[place]))
+    }
+
+    fn listener(&mut self, place: usize, address: IpAddr) -> Result<TcpListener, TeamError> {
+        let failed = |source| TeamError::Listen { address, source };
+        while self.listeners.len() <= place {
+            self.listeners.push((address, TcpListener::bind((address, 0)).map_err(failed)?));
+        }
+        let (bound_to, listener) = &mut self.listeners[place];
+        if *bound_to != address {
+            *listener = TcpListener::bind((address, 0)).map_err(failed)?;
+            *bound_to = address;
+        }
+        listener.try_clone().map_err(failed)
+    }
+
+    /// `count` landings at `address`, from the `first` on, and as many other identities.
+    pub(super) fn share(
+        &mut self,
+        address: IpAddr,
+        first: usize,
+        count: usize,
+        authenticate: bool,
+    ) -> Result<Share, TeamError> {
+        let mut share =
+            Share { landings: Vec::new(), listeners: Vec::new(), authenticate_as: Vec::new() };
+        for place in first..first + count {
+            // Even places are landings', odd ones authenticate.
+            let identity = self.identity(2 * place)?;
+            let listener = self.listener(place, address)?;
+            let port = listener
+                .local_addr()
+                .map_err(|source| TeamError::Listen { address, source })?
+                .port();
+            let address = SocketAddr::new(address, port);
+            share.landings.push(Landing { identity, address });
+            share.listeners.push(listener);
+            if authenticate {
+                share.authenticate_as.push(self.identity(2 * place + 1)?);
+            }
+        }
+        Ok(share)
+    }
+}
+
+/// The address of this machine from which packets to `target` go out. Sends nothing.
+pub(super) fn address_towards(target: SocketAddr) -> Result<IpAddr, TeamError> {
+    let unspecified: IpAddr = if target.is_ipv4() { [0, 0, 0, 0].into() } else { [0u16; 8].into() };
+    let found = UdpSocket::bind((unspecified, 0)).and_then(|socket| {
+        socket.connect(target)?;
+        socket.local_addr()
+    });
+    found
+        .map(|address| address.ip())
+        .map_err(|source| TeamError::NoRoute { target: target.ip(), source })
+}
