@@ -39,6 +39,7 @@ mod keys;
 mod launch;
 mod network;
 mod node;
+pub mod peer;
 mod ports;
 mod process;
 mod progress;

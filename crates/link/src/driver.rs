@@ -51,6 +51,19 @@ impl Default for DriverOptions {
     }
 }
 
+/// Plaintext that went through a driver, and the TLS records that carried it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Traffic {
+    /// Bytes sent.
+    pub sent_bytes: u64,
+    /// Records sent.
+    pub sent_records: u64,
+    /// Bytes received.
+    pub received_bytes: u64,
+    /// Records received.
+    pub received_records: u64,
+}
+
 /// Wakes a driver from another thread.
 #[derive(Clone, Debug)]
 pub struct Remote(Arc<Waker>);
@@ -81,6 +94,7 @@ pub struct Driver<N> {
     /// Sockets with something to read or write, each once.
     runnable: VecDeque<usize>,
     plaintext: Box<[u8; RECORD_LEN]>,
+    traffic: Traffic,
 }
 
 impl<N: Node> Driver<N> {
@@ -120,6 +134,7 @@ impl<N: Node> Driver<N> {
             by_conn: BTreeMap::new(),
             runnable: VecDeque::new(),
             plaintext: Box::new([0; RECORD_LEN]),
+            traffic: Traffic::default(),
         })
     }
 
@@ -137,6 +152,11 @@ impl<N: Node> Driver<N> {
     #[must_use]
     pub fn now(&self) -> Instant {
         self.clock.now()
+    }
+
+    /// What has gone through so far.
+    pub const fn traffic(&self) -> &Traffic {
+        &self.traffic
     }
 
     /// A handle that other threads wake this worker with.
@@ -332,8 +352,10 @@ impl<N: Node> Driver<N> {
         loop {
             let now = self.clock.now();
             let Some(socket) = &mut self.sockets[place] else { return false };
-            let (node, conn) = (&mut self.node, socket.conn);
+            let (node, conn, traffic) = (&mut self.node, socket.conn, &mut self.traffic);
             let progress = socket.session.process(&mut |plaintext| {
+                traffic.received_bytes += plaintext.len() as u64;
+                traffic.received_records += 1;
                 if let Some(conn) = conn {
                     node.handle_bytes(now, conn, plaintext);
                 }
@@ -387,9 +409,14 @@ impl<N: Node> Driver<N> {
     fn flush(&mut self, place: usize) {
         let now = self.clock.now();
         let Some(socket) = &mut self.sockets[place] else { return };
-        let node = &mut self.node;
+        let (node, traffic) = (&mut self.node, &mut self.traffic);
         let plaintext = &mut self.plaintext[..];
-        let result = socket.flush(plaintext, |conn, out| node.poll_transmit(now, conn, out));
+        let result = socket.flush(plaintext, |conn, out| {
+            let len = node.poll_transmit(now, conn, out);
+            traffic.sent_bytes += len as u64;
+            traffic.sent_records += u64::from(len > 0);
+            len
+        });
         match result {
             Ok(Flushed::Blocked | Flushed::Empty) => {}
             Err(cause) => self.close(place, cause),

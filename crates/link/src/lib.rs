@@ -14,5 +14,5 @@ pub mod pump;
 pub mod tls;
 
 pub use clock::{Clock, thread_cpu_time, thread_wait_time, unix_time_s};
-pub use driver::{Driver, DriverError, DriverOptions, Remote};
+pub use driver::{Driver, DriverError, DriverOptions, Remote, Traffic};
 pub use forge::{Forge, ForgeError};

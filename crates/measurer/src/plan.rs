@@ -55,7 +55,7 @@ impl Defences {
             // Half and three quarters of what is allowed, for those who share our address.
             connect: Pace {
                 burst: (burst / 2).max(1),
-                per_s: NonZeroU32::new(per_s * 3 / 4).unwrap_or(NonZeroU32::MIN),
+                per_s: NonZeroU32::new(per_s - per_s / 4).unwrap_or(NonZeroU32::MIN),
             },
             max_client_circuits: is_on("DoSCircuitCreationEnabled").then_some(circuits),
         }

@@ -1,7 +1,9 @@
 //! One measurer in one round: a thread that drives a [`Transit`].
 
 use link::tls::TlsConfigs;
-use link::{Clock, Driver, DriverError, DriverOptions, Remote, thread_cpu_time, thread_wait_time};
+use link::{
+    Clock, Driver, DriverError, DriverOptions, Remote, Traffic, thread_cpu_time, thread_wait_time,
+};
 use onion::measure::transit::{Event, Transit, TransitConfig};
 use onion::{Duration, Instant};
 use rand::rngs::StdRng;
@@ -19,6 +21,8 @@ pub struct WorkerLoad {
     pub waited: Duration,
     /// The time it was sending.
     pub wall: Duration,
+    /// What went over its links in that time.
+    pub traffic: Traffic,
 }
 
 impl WorkerLoad {
@@ -31,15 +35,30 @@ impl WorkerLoad {
         (self.cpu + self.waited).as_secs_f64() / self.wall.as_secs_f64()
     }
 
-    /// What the calling thread has used so far.
-    fn of_this_thread() -> Self {
-        Self { cpu: thread_cpu_time(), waited: thread_wait_time(), wall: Duration::ZERO }
+    /// What the calling thread has used, and its driver has carried, so far.
+    fn so_far(driver: &Driver<Transit<StdRng>>) -> Self {
+        Self {
+            cpu: thread_cpu_time(),
+            waited: thread_wait_time(),
+            wall: driver.now() - Instant::ORIGIN,
+            traffic: *driver.traffic(),
+        }
     }
 
-    /// What was used since `before`.
-    fn since(before: &Self, wall: Duration) -> Self {
-        let now = Self::of_this_thread();
-        Self { cpu: now.cpu - before.cpu, waited: now.waited - before.waited, wall }
+    fn since(self, before: &Self) -> Self {
+        let (now, then) = (self.traffic, before.traffic);
+        let traffic = Traffic {
+            sent_bytes: now.sent_bytes - then.sent_bytes,
+            sent_records: now.sent_records - then.sent_records,
+            received_bytes: now.received_bytes - then.received_bytes,
+            received_records: now.received_records - then.received_records,
+        };
+        Self {
+            cpu: self.cpu - before.cpu,
+            waited: self.waited - before.waited,
+            wall: self.wall - before.wall,
+            traffic,
+        }
     }
 }
 
@@ -130,14 +149,14 @@ fn run(
 ) -> Result<(), DriverError> {
     /// Only bounds the wait: everything that matters wakes the driver.
     const LONGEST_WAIT: Duration = Duration::from_secs(1);
-    let mut sending_since: Option<(Instant, WorkerLoad)> = None;
+    let mut before_sending: Option<WorkerLoad> = None;
     loop {
         loop {
             let now = driver.now();
             match commands.try_recv() {
                 Ok(Command::Start { at }) => {
                     driver.node_mut().start(now, at);
-                    sending_since = Some((at, WorkerLoad::of_this_thread()));
+                    before_sending = Some(WorkerLoad::so_far(&driver));
                 }
                 Ok(Command::Stop) | Err(TryRecvError::Disconnected) => {
                     driver.node_mut().stop();
@@ -150,8 +169,8 @@ fn run(
         driver.turn(deadline)?;
         let events: Vec<Event> = iter::from_fn(|| driver.node_mut().poll_event()).collect();
         // The load comes before the last second, which ends the round for the coordinator.
-        if let (true, Some((start, before))) = (events.contains(&Event::Finished), &sending_since) {
-            report(Report::Load(WorkerLoad::since(before, driver.now() - *start)));
+        if let (true, Some(before)) = (events.contains(&Event::Finished), &before_sending) {
+            report(Report::Load(WorkerLoad::so_far(&driver).since(before)));
         }
         events.into_iter().for_each(|event| report(Report::Event(event)));
     }

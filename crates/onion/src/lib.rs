@@ -14,6 +14,7 @@ pub mod measure;
 pub mod node;
 mod rate;
 mod time;
+pub mod wire;
 
 pub use rate::Rate;
 pub use time::{Duration, Instant};

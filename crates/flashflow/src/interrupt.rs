@@ -1,0 +1,49 @@
+use crate::error::Error;
+use signal_hook::consts::{SIGINT, SIGTERM};
+use signal_hook::flag;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// Ctrl-C and termination: asked for once, the command winds up; asked for twice, it ends at once.
+///
+/// What was started ends in either case: the network's keeper outlives us for that.
+pub(crate) struct Interrupt {
+    requested: Arc<AtomicBool>,
+    at_once: Arc<AtomicBool>,
+}
+
+impl Interrupt {
+    /// Takes over the signals.
+    pub(crate) fn install() -> Result<Self, Error> {
+        let requested = Arc::new(AtomicBool::new(false));
+        let at_once = Arc::new(AtomicBool::new(true));
+        for signal in [SIGINT, SIGTERM] {
+            let exit_code = 128 + signal;
+            let ends = |condition: &Arc<AtomicBool>| {
+                flag::register_conditional_shutdown(signal, exit_code, Arc::clone(condition))
+                    .map_err(Error::Signals)
+            };
+            // In this order: the second signal finds the first one's mark.
+            ends(&requested)?;
+            ends(&at_once)?;
+            flag::register(signal, Arc::clone(&requested)).map_err(Error::Signals)?;
+        }
+        Ok(Self { requested, at_once })
+    }
+
+    /// From here on somebody looks at [`requested`](Self::requested): a signal no longer ends the
+    /// process by itself.
+    pub(crate) fn wind_up_in_order(&self) {
+        self.at_once.store(false, Ordering::Relaxed);
+    }
+
+    /// Set when the user has asked for the end.
+    pub(crate) fn requested(&self) -> &AtomicBool {
+        &self.requested
+    }
+
+    /// Whether the user has asked for the end.
+    pub(crate) fn is_requested(&self) -> bool {
+        self.requested.load(Ordering::Relaxed)
+    }
+}

@@ -1,0 +1,37 @@
+//! `flashflow`: measures what Tor relays can carry.
+
+mod bench;
+mod cli;
+mod demo;
+mod error;
+mod interrupt;
+mod lab_command;
+mod measure;
+mod measuring;
+mod network;
+mod output;
+mod relay_said;
+
+use clap::Parser;
+use cli::{Cli, Command};
+use error::Exit;
+use output::Output;
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    let cli = Cli::parse();
+    let output = Output::new(cli.command.wants_json());
+    let result = interrupt::Interrupt::install().and_then(|interrupt| match &cli.command {
+        Command::Demo(options) => demo::run(options, &output, &interrupt),
+        Command::Measure(options) => measure::run(options, &output, &interrupt),
+        Command::Lab(options) => lab_command::run(&options.action, &output),
+        Command::Bench(options) => bench::run(&options.what, &output, &interrupt),
+    });
+    match result {
+        Ok(exit) => exit.into(),
+        Err(error) => {
+            output.error(&error);
+            Exit::Failed.into()
+        }
+    }
+}

@@ -1,0 +1,91 @@
+//! `flashflow measure`: how fast is this relay?
+
+use crate::cli::MeasureOptions;
+use crate::demo::relay_value;
+use crate::error::{Error, Exit};
+use crate::interrupt::Interrupt;
+use crate::measuring::{self, Subject};
+use crate::output::Output;
+use measurer::{Consent, Defences, Request};
+use netdoc::consensus::Consensus;
+use netdoc::fetch::{Fetcher, Resource};
+use netdoc::{Ed25519Identity, Fingerprint};
+use onion::Rate;
+use onion::measure::transit::Target;
+use std::fs;
+use std::net::SocketAddr;
+
+pub(crate) fn run(
+    options: &MeasureOptions,
+    output: &Output,
+    interrupt: &Interrupt,
+) -> Result<Exit, Error> {
+    let subject = subject(options, output)?;
+    let consent = match &options.opt_in {
+        Some(list) => Consent::local_only().with_list(list)?,
+        None => Consent::local_only(),
+    };
+    consent.check(subject.target().ids.rsa, subject.target().address.ip())?;
+    let mut team = measuring::team(&options.team, output)?;
+    interrupt.wind_up_in_order();
+    let (_, report) = measuring::measure(&mut team, &subject, None, output, interrupt)?;
+    output.quiet();
+    if interrupt.is_requested() {
+        output.step("interrupted");
+        return Ok(Exit::Interrupted);
+    }
+    output.result(report::table(std::slice::from_ref(&report)), || relay_value(&report, "summary"));
+    Ok(match (report.estimate_mbit_per_s, report.conclusive) {
+        (Some(_), true) => Exit::Done,
+        (Some(_), false) => Exit::Inconclusive,
+        (None, _) => Exit::Failed,
+    })
+}
+
+/// Finds the relay that the arguments name.
+fn subject(options: &MeasureOptions, output: &Output) -> Result<Subject, Error> {
+    let guess = Rate::from_mbit_per_s(options.team.guess);
+    if let Some(address) = options.address {
+        let fingerprint = options.relay.parse::<Fingerprint>().map_err(|error| {
+            Error::Usage(format!("with --address, the relay is named by fingerprint: {error}"))
+        })?;
+        let ed25519 = options.ed25519.as_deref().map(str::parse::<Ed25519Identity>).transpose();
+        let ed25519 = ed25519.map_err(|error| Error::Usage(format!("--ed25519: {error}")))?;
+        let ids = Subject::ids(fingerprint, ed25519.map(|id| *id.as_bytes()));
+        let request =
+            Request { target: Target { address, ids }, guess, defences: Defences::default() };
+        let nickname = fingerprint.to_string();
+        return Ok(Subject { nickname, fingerprint, limit: None, request });
+    }
+    let (what, text) = match (&options.authority, &options.consensus) {
+        (Some(authority), _) => {
+            output.doing(format!("fetching the consensus from {authority}"));
+            let text = Fetcher::default().get(*authority, &Resource::Consensus)?;
+            (format!("the consensus from {authority}"), text)
+        }
+        (None, Some(path)) => {
+            let text = fs::read(path).map_err(|source| Error::File {
+                what: "read the consensus",
+                path: path.clone(),
+                source,
+            })?;
+            (format!("the consensus in {}", path.display()), text)
+        }
+        (None, None) => {
+            let message = "where is the relay? Give --authority or --consensus to look it up in, or \
+                           --address";
+            return Err(Error::Usage(message.to_owned()));
+        }
+    };
+    let consensus = Consensus::parse(&text)
+        .map_err(|source| Error::Consensus { what: what.clone(), source })?;
+    let router = consensus.find(&options.relay).map_err(|source| Error::Lookup { what, source })?;
+    let target = Target {
+        address: SocketAddr::new(router.address.into(), router.or_port),
+        ids: Subject::ids(router.fingerprint, router.ed25519.map(|id| *id.as_bytes())),
+    };
+    let defences = Defences::from_consensus_params(|name| consensus.params.get(name));
+    let request = Request { target, guess, defences };
+    let nickname = router.nickname.to_string();
+    Ok(Subject { nickname, fingerprint: router.fingerprint, limit: None, request })
+}

@@ -1,0 +1,215 @@
+//! One relay measured by a team, told to the user, and turned into a report.
+
+use crate::cli::TeamArguments;
+use crate::error::Error;
+use crate::interrupt::Interrupt;
+use crate::output::Output;
+use crate::relay_said::{RelaySaid, median};
+use coordinator::{Estimate, Outcome, Params};
+use measurer::{Progress, Request, Team, TeamOptions, TeamResult};
+use netdoc::Fingerprint;
+use onion::measure::transit::Target;
+use onion::{Duration, Instant, Rate};
+use report::{Mode, RelayReport, SecondPoint, Spread};
+use serde_json::json;
+
+/// A team as the arguments describe it.
+pub(crate) fn team(arguments: &TeamArguments, output: &Output) -> Result<Team, Error> {
+    let positive = |name: &str, value: f64| {
+        let is_positive = value.is_finite() && value > 0.0;
+        let message = || Error::Usage(format!("--{name} {value}: not a rate above zero"));
+        if is_positive { Ok(Rate::from_mbit_per_s(value)) } else { Err(message()) }
+    };
+    positive("guess", arguments.guess)?;
+    let capacity = arguments.capacity.map(|mbit| positive("capacity", mbit)).transpose()?;
+    let params = Params {
+        seconds: arguments.seconds,
+        sockets: arguments.sockets,
+        check_share: arguments.check_share,
+        ..TeamOptions::default().params
+    };
+    params.validate().map_err(|error| Error::Usage(error.to_string()))?;
+    output.doing("making keys, and finding out what this machine can do");
+    let team = Team::new(TeamOptions {
+        measurers: arguments.measurers,
+        capacity,
+        address: arguments.own_address,
+        params,
+        always_authenticate: arguments.authenticate,
+    })?;
+    output.step(format!(
+        "team: {} measurers of {:.0} Mbit/s each",
+        arguments.measurers,
+        team.capacity_of_each().as_mbit_per_s()
+    ));
+    Ok(team)
+}
+
+/// The relay that is measured, as the user knows it.
+pub(crate) struct Subject {
+    pub(crate) nickname: String,
+    pub(crate) fingerprint: Fingerprint,
+    /// The limit that it is known to have.
+    pub(crate) limit: Option<Rate>,
+    pub(crate) request: Request,
+}
+
+impl Subject {
+    /// What links must prove the relay to be.
+    pub(crate) fn ids(
+        fingerprint: Fingerprint,
+        ed25519: Option<[u8; 32]>,
+    ) -> onion::identity::RelayIds {
+        onion::identity::RelayIds {
+            rsa: onion::identity::RsaId(*fingerprint.as_bytes()),
+            ed25519: ed25519.map(onion::identity::Ed25519Id),
+        }
+    }
+
+    pub(crate) const fn target(&self) -> &Target {
+        &self.request.target
+    }
+}
+
+/// A second of a round, as it was told.
+struct Told {
+    round: u32,
+    index: u32,
+    measured: Rate,
+    /// When it ended, by the clock of what the relay says.
+    ended: Option<Instant>,
+}
+
+/// Measures one relay, telling each second.
+pub(crate) fn measure(
+    team: &mut Team,
+    subject: &Subject,
+    mut said: Option<&mut RelaySaid>,
+    output: &Output,
+    interrupt: &Interrupt,
+) -> Result<(TeamResult, RelayReport), Error> {
+    let seconds = team.options().params.seconds;
+    let mut told: Vec<Told> = Vec::new();
+    let mut started: Option<Instant> = None;
+    let name = &subject.nickname;
+    let mut on_progress = |progress: Progress| {
+        match progress {
+        Progress::Preparing { round, allocated, sockets, circuits } => output.doing(format!(
+            "{name}: round {round}: opening {circuits} circuits on {sockets} sockets for {:.0} Mbit/s",
+            allocated.as_mbit_per_s()
+        )),
+        Progress::Started { round, .. } => {
+            started = said.as_ref().map(|said| said.now());
+            output.doing(format!("{name}: round {round}: started"));
+        }
+        Progress::Second { round, index, measured } => {
+            let mbit_per_s = measured.as_mbit_per_s();
+            let second = index + 1;
+            output.doing(format!(
+                "{name}: round {round}, second {second} of {seconds}: {mbit_per_s:.1} Mbit/s"
+            ));
+            output.record(|| {
+                json!({
+                    "type": "second", "nickname": name,
+                    "fingerprint": subject.fingerprint.to_string(), "round": round,
+                    "second": index, "measured_mbit_per_s": mbit_per_s,
+                })
+            });
+            let ended = started.map(|start| start + Duration::from_secs(u64::from(second)));
+            told.push(Told { round, index, measured, ended });
+        }
+    }
+    };
+    let result = team.measure(&subject.request, &mut on_progress, interrupt.requested())?;
+    if let (Some(said), Some(end)) = (&mut said, told.last().and_then(|told| told.ended)) {
+        // Its word on the last second comes within the next one.
+        said.gather_until(end + Duration::from_millis(1200));
+    }
+    let series: Vec<(SecondPoint, Option<Rate>)> = told
+        .iter()
+        .map(|told| {
+            let relay_said =
+                said.as_ref().zip(told.ended).and_then(|(s, end)| s.second_ending(end));
+            let point = SecondPoint {
+                round: told.round,
+                second: told.index,
+                measured_mbit_per_s: told.measured.as_mbit_per_s(),
+                relay_said_mbit_per_s: relay_said.map(Rate::as_mbit_per_s),
+            };
+            (point, relay_said)
+        })
+        .collect();
+    let report = report_of(subject, &result.outcome, &series, seconds);
+    Ok((result, report))
+}
+
+fn report_of(
+    subject: &Subject,
+    outcome: &Outcome,
+    series: &[(SecondPoint, Option<Rate>)],
+    seconds: u32,
+) -> RelayReport {
+    let base = RelayReport {
+        nickname: subject.nickname.clone(),
+        fingerprint: subject.fingerprint.to_string(),
+        mode: Mode::Transit,
+        limit_mbit_per_s: subject.limit.map(Rate::as_mbit_per_s),
+        seconds,
+        series: series.iter().map(|(point, _)| *point).collect(),
+        ..RelayReport::default()
+    };
+    match outcome {
+        Outcome::Measured(estimate) => {
+            let last = series.iter().filter(|(point, _)| point.round == estimate.rounds);
+            let said = median(last.filter_map(|(_, said)| *said));
+            RelayReport {
+                relay_said_mbit_per_s: said.map(Rate::as_mbit_per_s),
+                ..with_estimate(base, estimate)
+            }
+        }
+        Outcome::Failed { round, .. } => {
+            RelayReport { rounds: *round, error: Some(outcome.to_string()), ..base }
+        }
+    }
+}
+
+fn with_estimate(base: RelayReport, estimate: &Estimate) -> RelayReport {
+    let mbit = |bytes: u64| Rate::from_byte_per_s(bytes).as_mbit_per_s();
+    let bounds = estimate.bounds();
+    let limit = estimate.params.conclusive_limit(estimate.allocated);
+    RelayReport {
+        estimate_mbit_per_s: Some(estimate.capacity.as_mbit_per_s()),
+        conclusive: estimate.is_conclusive(),
+        inconclusive_reason: estimate.inconclusive.map(|reason| reason.to_string()),
+        conclusive_limit_mbit_per_s: Some(limit.as_mbit_per_s()),
+        bounds_mbit_per_s: Some((
+            bounds.lower.as_mbit_per_s(),
+            bounds.upper.map(Rate::as_mbit_per_s),
+        )),
+        spread_mbit_per_s: Some(Spread {
+            min: mbit(estimate.spread.min),
+            lower_quartile: mbit(estimate.spread.lower_quartile),
+            upper_quartile: mbit(estimate.spread.upper_quartile),
+            max: mbit(estimate.spread.max),
+        }),
+        rounds: estimate.rounds,
+        cells_checked: estimate.checked_cells,
+        ..base
+    }
+}
+
+/// A line about a measured relay.
+pub(crate) fn line(report: &RelayReport) -> String {
+    let name = &report.nickname;
+    match (report.estimate_mbit_per_s, &report.error) {
+        (Some(estimate), _) => {
+            let verdict = match &report.inconclusive_reason {
+                Some(reason) => format!("inconclusive: {reason}"),
+                None => "conclusive".to_owned(),
+            };
+            let rounds = if report.rounds == 1 { "round" } else { "rounds" };
+            format!("{name}: {estimate:.2} Mbit/s after {} {rounds}, {verdict}", report.rounds)
+        }
+        (None, error) => format!("{name}: {}", error.as_deref().unwrap_or("no estimate")),
+    }
+}

@@ -1,0 +1,300 @@
+//! One measurement of one test relay, in either world: virtual time or real sockets.
+
+use lab::peer::{Behaviour, Lie, Peer};
+use link::tls::TlsConfigs;
+use link::{Clock, Driver, DriverOptions, Forge, Remote};
+use onion::identity::{OwnIdentity, RelayIds};
+use onion::measure::Second;
+use onion::measure::transit::{
+    Event, Landing, Pace, Target, Transit, TransitConfig, TransitFailure,
+};
+use onion::wire::{Ended, NodeId, Wire, WireConfig};
+use onion::{Duration, Instant, Rate};
+use rand_chacha::ChaCha8Rng;
+use rand_chacha::rand_core::SeedableRng;
+use std::net::{SocketAddr, TcpListener};
+use std::num::{NonZeroU32, NonZeroUsize};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
+use std::thread::JoinHandle;
+
+/// The date of all certificates.
+const UNIX_TIME_S: u64 = 1_700_000_000;
+
+/// Landings of the measurer.
+const LANDINGS: usize = 2;
+
+/// Identities, made once per process: their RSA keys take time.
+pub struct Cast {
+    measurers: Forge,
+    relays: Forge,
+    landings: Vec<Arc<OwnIdentity>>,
+    relay: Arc<OwnIdentity>,
+    pub impostor: Arc<OwnIdentity>,
+}
+
+pub fn cast() -> &'static Cast {
+    static CAST: OnceLock<Cast> = OnceLock::new();
+    CAST.get_or_init(|| {
+        let mut measurers = Forge::new([1; 32], UNIX_TIME_S).unwrap();
+        let mut relays = Forge::new([2; 32], UNIX_TIME_S).unwrap();
+        let landings = (0..LANDINGS).map(|_| Arc::new(measurers.identity().unwrap())).collect();
+        let relay = Arc::new(relays.identity().unwrap());
+        let impostor = Arc::new(relays.identity().unwrap());
+        Cast { measurers, relays, landings, relay, impostor }
+    })
+}
+
+/// A measurement to be made.
+#[derive(Clone)]
+pub struct Scenario {
+    pub behaviour: Behaviour,
+    pub sockets: u32,
+    pub circuits_per_socket: u32,
+    pub seconds: u32,
+    pub rate: Rate,
+    pub check_one_in: u32,
+    pub setup_timeout: Duration,
+    /// Decides all random choices of both sides in virtual time.
+    pub seed: u64,
+    /// In virtual time: what the relay can send.
+    pub capacity: Option<Rate>,
+    /// In virtual time: the longest piece of a stream.
+    pub piece_max_bytes: Option<usize>,
+}
+
+impl Scenario {
+    pub fn new(behaviour: Behaviour) -> Self {
+        Self {
+            behaviour,
+            sockets: 2,
+            circuits_per_socket: 2,
+            seconds: 2,
+            rate: Rate::from_mbit_per_s(20.0),
+            check_one_in: 125,
+            setup_timeout: Duration::from_secs(8),
+            seed: 1,
+            capacity: None,
+            piece_max_bytes: None,
+        }
+    }
+
+    /// With one circuit, where a cell's place on it is its place in the measurement.
+    pub fn on_one_circuit(behaviour: Behaviour) -> Self {
+        Self { sockets: 1, circuits_per_socket: 1, ..Self::new(behaviour) }
+    }
+
+    fn config(&self, target: SocketAddr, landings: &[SocketAddr]) -> TransitConfig {
+        let cast = cast();
+        let relay = &cast.relay;
+        let ids = RelayIds { rsa: relay.rsa, ed25519: Some(relay.ed25519) };
+        let own = cast.landings.iter().zip(landings);
+        TransitConfig {
+            target: Target { address: target, ids },
+            landings: own
+                .map(|(identity, address)| Landing {
+                    identity: Arc::clone(identity),
+                    address: *address,
+                })
+                .collect(),
+            sockets: self.sockets,
+            circuits_per_socket: self.circuits_per_socket,
+            authenticate_as: Vec::new(),
+            pace: Pace { burst: 10, per_s: NonZeroU32::new(100).unwrap() },
+            seconds: self.seconds,
+            rate: self.rate,
+            window_cap_cells: 1000,
+            check_one_in: NonZeroU32::new(self.check_one_in).unwrap(),
+            setup_timeout: self.setup_timeout,
+            stall_timeout: Duration::from_millis(1500),
+            unix_time_s: UNIX_TIME_S,
+        }
+    }
+
+    fn transit(&self, config: TransitConfig, now: Instant) -> Transit<ChaCha8Rng> {
+        Transit::new(config, ChaCha8Rng::seed_from_u64(self.seed), now)
+    }
+
+    fn peer(&self) -> Peer<ChaCha8Rng> {
+        let rng = ChaCha8Rng::seed_from_u64(!self.seed);
+        Peer::new(Arc::clone(&cast().relay), self.behaviour.clone(), UNIX_TIME_S, rng)
+    }
+}
+
+/// What came of a measurement.
+#[derive(Debug, PartialEq)]
+pub struct Report {
+    /// Sockets and circuits, if it came so far.
+    pub ready: Option<(u32, u32)>,
+    pub seconds: Vec<Second>,
+    /// How it ended.
+    pub result: Result<(), TransitFailure>,
+    /// What the relay did; in virtual time only.
+    pub lies: Vec<Lie>,
+    /// All that was delivered; in virtual time only.
+    pub fingerprint: u64,
+}
+
+impl Report {
+    /// The failure, of which there must be one.
+    #[track_caller]
+    pub fn failure(&self) -> &TransitFailure {
+        self.result.as_ref().expect_err("it is found out")
+    }
+
+    /// Gathers one event; true at the end, which must be the last.
+    fn gather(&mut self, event: Event) -> bool {
+        match event {
+            Event::Ready { sockets, circuits } => {
+                assert_eq!(self.ready, None, "ready twice");
+                self.ready = Some((sockets, circuits));
+            }
+            Event::Second(second) => {
+                assert_eq!(second.index as usize, self.seconds.len());
+                self.seconds.push(second);
+            }
+            Event::Finished => return true,
+            Event::Failed(failure) => {
+                self.result = Err(failure);
+                return true;
+            }
+        }
+        false
+    }
+
+    const fn new() -> Self {
+        Self { ready: None, seconds: Vec::new(), result: Ok(()), lies: Vec::new(), fingerprint: 0 }
+    }
+}
+
+/// Where a scenario can be played.
+pub trait World {
+    fn play(&self, scenario: &Scenario) -> Report;
+}
+
+/// `onion::wire`.
+pub struct VirtualTime;
+
+impl World for VirtualTime {
+    fn play(&self, scenario: &Scenario) -> Report {
+        let target = SocketAddr::from(([10, 0, 0, 1], 9001));
+        let landings: Vec<SocketAddr> =
+            (1..).take(LANDINGS).map(|port| SocketAddr::from(([10, 0, 0, 2], port))).collect();
+        let piece_max_bytes = scenario.piece_max_bytes.and_then(NonZeroUsize::new);
+        let config = WireConfig { piece_max_bytes, seed: scenario.seed, ..WireConfig::default() };
+        let mut wire = Wire::new(config);
+        let certificate = |forge: &Forge| forge.tls_credentials().unwrap().0[0].to_vec();
+        let relay = wire.add(scenario.peer());
+        wire.listen(relay, target, &certificate(&cast().relays)).unwrap();
+        if let Some(rate) = scenario.capacity {
+            wire.set_egress(relay, rate);
+        }
+        let transit = scenario.transit(scenario.config(target, &landings), wire.now());
+        let measurer = wire.add(transit);
+        for address in landings {
+            wire.listen(measurer, address, &certificate(&cast().measurers)).unwrap();
+        }
+        let mut report = Report::new();
+        let end = Instant::ORIGIN + Duration::from_secs(60);
+        let ended = wire.run_until(end, |wire| drain_events(wire, measurer, &mut report));
+        assert_eq!(ended, Ok(Ended::Satisfied), "no end: {report:?}");
+        report.fingerprint = wire.fingerprint();
+        // All connections get closed, and then nothing is left to happen.
+        wire.drive_bounded(10_000).expect("comes to rest");
+        if !matches!(scenario.behaviour, Behaviour::Stalls(_)) {
+            assert_eq!(wire.conns_len(), 0, "connections are left");
+        }
+        let peer: &Peer<ChaCha8Rng> = wire.node(relay).unwrap();
+        report.lies = peer.lies().to_vec();
+        report
+    }
+}
+
+/// Takes what the measurer has to tell, and starts it when it is ready; true at the end.
+fn drain_events(wire: &mut Wire, measurer: NodeId, report: &mut Report) -> bool {
+    let now = wire.now();
+    let transit: &mut Transit<ChaCha8Rng> = wire.node_mut(measurer).unwrap();
+    while let Some(event) = transit.poll_event() {
+        let is_ready = matches!(event, Event::Ready { .. });
+        if report.gather(event) {
+            return true;
+        }
+        if is_ready {
+            transit.start(now, now + Duration::from_millis(100));
+        }
+    }
+    false
+}
+
+/// `link::Driver` on the loopback interface, the relay on a thread of its own.
+pub struct RealSockets;
+
+impl World for RealSockets {
+    fn play(&self, scenario: &Scenario) -> Report {
+        let clock = Clock::start();
+        let bind = || TcpListener::bind("127.0.0.1:0").unwrap();
+        let listener = bind();
+        let target = listener.local_addr().unwrap();
+        let tls = TlsConfigs::new(&cast().relays).unwrap();
+        let options = DriverOptions::default();
+        let relay = Driver::new(scenario.peer(), clock, tls, vec![listener], options).unwrap();
+        let _relay = Relay::run(relay);
+
+        let listeners: Vec<TcpListener> = (0..LANDINGS).map(|_| bind()).collect();
+        let landings: Vec<SocketAddr> =
+            listeners.iter().map(|listener| listener.local_addr().unwrap()).collect();
+        let transit = scenario.transit(scenario.config(target, &landings), clock.now());
+        let tls = TlsConfigs::new(&cast().measurers).unwrap();
+        let mut measurer = Driver::new(transit, clock, tls, listeners, options).unwrap();
+        let mut report = Report::new();
+        let longest = Duration::from_secs(20 + u64::from(scenario.seconds));
+        let deadline = clock.now() + longest;
+        loop {
+            assert!(clock.now() < deadline, "no end: {report:?}");
+            measurer.turn(deadline).unwrap();
+            while let Some(event) = measurer.node_mut().poll_event() {
+                let is_ready = matches!(event, Event::Ready { .. });
+                if report.gather(event) {
+                    return report;
+                }
+                if is_ready {
+                    let now = measurer.now();
+                    measurer.node_mut().start(now, now);
+                }
+            }
+        }
+    }
+}
+
+/// The relay's thread, ended and joined with this.
+struct Relay {
+    stop: Arc<AtomicBool>,
+    remote: Remote,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Relay {
+    fn run(mut driver: Driver<Peer<ChaCha8Rng>>) -> Self {
+        let stop = Arc::new(AtomicBool::new(false));
+        let remote = driver.remote();
+        let stopped = Arc::clone(&stop);
+        let thread = std::thread::spawn(move || {
+            while !stopped.load(Ordering::Acquire) {
+                let soon = driver.now() + Duration::from_secs(1);
+                driver.turn(soon).expect("the kernel waits");
+            }
+        });
+        Self { stop, remote, thread: Some(thread) }
+    }
+}
+
+impl Drop for Relay {
+    fn drop(&mut self) {
+        self.stop.store(true, Ordering::Release);
+        self.remote.wake();
+        let ended = self.thread.take().map(JoinHandle::join);
+        if !std::thread::panicking() {
+            ended.expect("it ran").expect("the relay does not panic");
+        }
+    }
+}

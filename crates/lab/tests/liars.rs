@@ -1,0 +1,298 @@
+//! A measurer is told the truth, or finds out that it is not.
+//!
+//! Each scenario is played in virtual time and on real sockets, by the same body.
+
+#[path = "common/worlds.rs"]
+mod worlds;
+
+use lab::peer::Behaviour;
+use onion::Rate;
+use onion::measure::Mismatch;
+use onion::measure::transit::TransitFailure;
+use std::num::NonZeroU64;
+use std::sync::Arc;
+use worlds::{Report, Scenario, World, cast};
+
+/// Plays each body in both worlds.
+macro_rules! in_both_worlds {
+    ($($claim:ident)*) => {
+        mod in_virtual_time {
+            $(#[test] fn $claim() { super::$claim(&super::worlds::VirtualTime); })*
+        }
+        mod on_real_sockets {
+            $(#[test] fn $claim() { super::$claim(&super::worlds::RealSockets); })*
+        }
+    };
+}
+
+in_both_worlds! {
+    an_honest_relay_is_measured
+    a_relay_that_skips_decryption_is_found_out
+    a_relay_that_makes_up_answers_ahead_of_time_is_found_out
+    a_relay_that_forges_some_cells_is_found_out
+    a_relay_that_sends_cells_twice_is_found_out
+    a_relay_that_replays_cells_is_found_out
+    a_relay_that_swaps_cells_is_found_out
+    a_relay_that_drops_cells_is_found_out
+    a_relay_that_alters_cells_is_found_out
+    a_relay_that_falls_silent_gives_no_number
+    a_relay_that_closes_its_connections_gives_no_number
+    a_relay_that_destroys_circuits_gives_no_number
+    an_impostor_gives_no_number
+    a_relay_that_refuses_to_extend_gives_no_number
+    a_relay_that_never_answers_gives_no_number
+}
+
+fn every(n: u64) -> NonZeroU64 {
+    NonZeroU64::new(n).unwrap()
+}
+
+/// The mismatch that a failed check reports.
+#[track_caller]
+fn mismatch(report: &Report) -> Mismatch {
+    match report.failure() {
+        TransitFailure::CheckFailed { mismatch, .. } => *mismatch,
+        other => panic!("another failure: {other}"),
+    }
+}
+
+/// The last problem of a measurement for which too few sockets stayed.
+#[track_caller]
+fn problem_of_too_few(report: &Report) -> &str {
+    match report.failure() {
+        TransitFailure::TooFewOpen { open, wanted, last_problem } => {
+            assert!(open < wanted);
+            last_problem
+        }
+        other => panic!("another failure: {other}"),
+    }
+}
+
+fn an_honest_relay_is_measured(world: &impl World) {
+    let report = world.play(&Scenario::new(Behaviour::Honest));
+    assert_eq!(report.result, Ok(()));
+    assert_eq!(report.ready, Some((2, 4)));
+    assert_eq!(report.seconds.len(), 2);
+    for second in &report.seconds {
+        assert!(second.bytes > 0 && second.checked_cells > 0, "{second:?}");
+        assert_eq!(second.bytes % 514, 0);
+    }
+}
+
+fn a_relay_that_skips_decryption_is_found_out(world: &impl World) {
+    let report = world.play(&Scenario::new(Behaviour::SkipsDecryption));
+    assert_eq!(mismatch(&report), Mismatch::NotDecrypted);
+}
+
+fn a_relay_that_makes_up_answers_ahead_of_time_is_found_out(world: &impl World) {
+    let early = Behaviour::AnswersEarly { lead_cells: 1000 };
+    // Next to no checks: the number of cells alone gives it away.
+    let scenario = Scenario { check_one_in: u32::MAX, ..Scenario::new(early) };
+    let report = world.play(&scenario);
+    let TransitFailure::AnsweredEarly { sent, .. } = report.failure() else {
+        panic!("another failure: {:?}", report.result)
+    };
+    assert!(*sent <= 1000);
+}
+
+fn a_relay_that_forges_some_cells_is_found_out(world: &impl World) {
+    let report = world.play(&Scenario::new(Behaviour::Forges { share: 0.2 }));
+    assert_eq!(mismatch(&report), Mismatch::Forged);
+}
+
+fn a_relay_that_sends_cells_twice_is_found_out(world: &impl World) {
+    let report = world.play(&Scenario::new(Behaviour::Duplicates(every(50))));
+    let TransitFailure::CheckFailed { cell, mismatch: Mismatch::Displaced { found }, .. } =
+        report.failure()
+    else {
+        panic!("another failure: {:?}", report.result)
+    };
+    assert!(found < cell, "what comes is behind its place");
+}
+
+fn a_relay_that_replays_cells_is_found_out(world: &impl World) {
+    let report = world.play(&Scenario::new(Behaviour::Replays(every(3))));
+    let TransitFailure::CheckFailed { cell, mismatch, .. } = report.failure() else {
+        panic!("another failure: {:?}", report.result)
+    };
+    assert_eq!(*mismatch, Mismatch::Displaced { found: cell - 1 });
+}
+
+fn a_relay_that_swaps_cells_is_found_out(world: &impl World) {
+    let report = world.play(&Scenario::new(Behaviour::Reorders(every(4))));
+    let TransitFailure::CheckFailed { cell, mismatch: Mismatch::Displaced { found }, .. } =
+        report.failure()
+    else {
+        panic!("another failure: {:?}", report.result)
+    };
+    assert_eq!(cell.abs_diff(*found), 1);
+}
+
+fn a_relay_that_drops_cells_is_found_out(world: &impl World) {
+    let report = world.play(&Scenario::new(Behaviour::Drops(every(50))));
+    let TransitFailure::CheckFailed { cell, mismatch: Mismatch::Displaced { found }, .. } =
+        report.failure()
+    else {
+        panic!("another failure: {:?}", report.result)
+    };
+    assert!(found > cell, "what comes is ahead of its place");
+}
+
+fn a_relay_that_alters_cells_is_found_out(world: &impl World) {
+    let report = world.play(&Scenario::new(Behaviour::Alters(every(3))));
+    assert_eq!(mismatch(&report), Mismatch::Forged);
+}
+
+fn a_relay_that_falls_silent_gives_no_number(world: &impl World) {
+    let silent = Scenario { seconds: 5, ..Scenario::new(Behaviour::Stalls(1000)) };
+    let report = world.play(&silent);
+    let TransitFailure::Stalled { silent_ms } = report.failure() else {
+        panic!("another failure: {:?}", report.result)
+    };
+    assert!(*silent_ms >= 1500);
+}
+
+fn a_relay_that_closes_its_connections_gives_no_number(world: &impl World) {
+    let report = world.play(&Scenario::new(Behaviour::Closes(1000)));
+    let problem = problem_of_too_few(&report);
+    assert!(problem.contains("connection"), "{problem}");
+}
+
+fn a_relay_that_destroys_circuits_gives_no_number(world: &impl World) {
+    let report = world.play(&Scenario::new(Behaviour::DestroysCircuits(1000)));
+    let problem = problem_of_too_few(&report);
+    assert!(problem.contains("(reason 5)"), "{problem}");
+}
+
+fn an_impostor_gives_no_number(world: &impl World) {
+    let impostor = Behaviour::WrongIdentity(Arc::clone(&cast().impostor));
+    let report = world.play(&Scenario::new(impostor));
+    assert_eq!(report.ready, None);
+    let problem = problem_of_too_few(&report);
+    assert!(problem.contains("wrong relay: expected"), "{problem}");
+}
+
+fn a_relay_that_refuses_to_extend_gives_no_number(world: &impl World) {
+    let report = world.play(&Scenario::new(Behaviour::RefusesExtend));
+    assert_eq!(report.ready, None);
+    let problem = problem_of_too_few(&report);
+    assert!(problem.contains("(reason 6)"), "{problem}");
+}
+
+fn a_relay_that_never_answers_gives_no_number(world: &impl World) {
+    let mut scenario = Scenario::new(Behaviour::NeverAnswers);
+    scenario.setup_timeout = onion::Duration::from_secs(2);
+    let report = world.play(&scenario);
+    let TransitFailure::SetUpTimedOut { open: 0, wanted: 2, .. } = report.failure() else {
+        panic!("another failure: {:?}", report.result)
+    };
+}
+
+/// What can be told exactly, or needs many runs: in virtual time only.
+mod statistics {
+    use super::*;
+    use worlds::VirtualTime;
+
+    /// The first cell that failed its check, on the only circuit.
+    fn failing_cell(report: &Report) -> u64 {
+        match report.failure() {
+            TransitFailure::CheckFailed { circuit: 0, cell, .. } => *cell,
+            other => panic!("another failure: {other}"),
+        }
+    }
+
+    #[test]
+    fn equal_seeds_give_equal_runs_and_the_cutting_of_the_stream_does_not_matter() {
+        let scenario = Scenario {
+            piece_max_bytes: Some(700),
+            rate: Rate::from_mbit_per_s(5.0),
+            ..Scenario::new(Behaviour::Honest)
+        };
+        let report = VirtualTime.play(&scenario);
+        assert_eq!(report, VirtualTime.play(&scenario));
+        let whole = VirtualTime.play(&Scenario { piece_max_bytes: None, ..scenario.clone() });
+        assert_eq!(report.seconds, whole.seconds);
+        let other = VirtualTime.play(&Scenario { seed: 2, ..scenario });
+        assert_ne!(report.fingerprint, other.fingerprint);
+    }
+
+    #[test]
+    fn an_honest_relay_is_credited_with_what_it_can_send() {
+        for mbit in [2.0, 10.0] {
+            let scenario = Scenario {
+                seconds: 8,
+                capacity: Some(Rate::from_mbit_per_s(mbit)),
+                rate: Rate::from_mbit_per_s(mbit * 2.953),
+                ..Scenario::new(Behaviour::Honest)
+            };
+            let report = VirtualTime.play(&scenario);
+            assert_eq!(report.result, Ok(()));
+            let mut bytes: Vec<u64> = report.seconds.iter().map(|second| second.bytes).collect();
+            bytes.sort_unstable();
+            let median = Rate::from_byte_per_s(bytes[4]).as_mbit_per_s();
+            assert!((mbit * 0.95..=mbit * 1.01).contains(&median), "{median} of {mbit} Mbit/s");
+        }
+    }
+
+    #[test]
+    fn an_honest_relay_is_never_accused() {
+        for seed in 0..30 {
+            let scenario = Scenario {
+                seed,
+                check_one_in: 1,
+                piece_max_bytes: Some(1500),
+                ..Scenario::new(Behaviour::Honest)
+            };
+            let scenario = Scenario { rate: Rate::from_mbit_per_s(2.0), ..scenario };
+            assert_eq!(VirtualTime.play(&scenario).result, Ok(()), "seed {seed}");
+        }
+    }
+
+    #[test]
+    fn who_lies_in_each_cell_is_found_within_the_first_bucket() {
+        for seed in 0..50 {
+            for behaviour in [Behaviour::SkipsDecryption, Behaviour::Forges { share: 1.0 }] {
+                let scenario = Scenario { seed, ..Scenario::on_one_circuit(behaviour) };
+                let cell = failing_cell(&VirtualTime.play(&scenario));
+                assert!(cell < 125, "seed {seed}: cell {cell}");
+            }
+        }
+    }
+
+    #[test]
+    fn who_loses_or_repeats_a_cell_is_found_within_two_buckets_after() {
+        for seed in 0..50 {
+            for behaviour in [Behaviour::Drops(every(300)), Behaviour::Duplicates(every(300))] {
+                let scenario = Scenario { seed, ..Scenario::on_one_circuit(behaviour) };
+                let report = VirtualTime.play(&scenario);
+                let cell = failing_cell(&report);
+                assert_eq!(report.lies[0].cell, 299);
+                assert!((299..299 + 250).contains(&cell), "seed {seed}: cell {cell}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_forger_of_k_cells_escapes_with_the_chance_that_the_share_of_checks_predicts() {
+        const RUNS: u32 = 300;
+        let escaped: Vec<usize> = (0..u64::from(RUNS))
+            .map(|seed| {
+                let forger = Behaviour::Forges { share: 0.1 };
+                let scenario = Scenario { seed, seconds: 10, ..Scenario::on_one_circuit(forger) };
+                let report = VirtualTime.play(&scenario);
+                let cell = failing_cell(&report);
+                assert!(report.lies.iter().any(|lie| lie.cell == cell), "rightly accused");
+                report.lies.iter().filter(|lie| lie.cell < cell).count()
+            })
+            .collect();
+        for forged in [10, 50, 125, 250, 400] {
+            let escapes = escaped.iter().filter(|count| **count >= forged).count();
+            let observed = escapes as f64 / f64::from(RUNS);
+            let predicted = (1.0 - 1.0 / 125.0_f64).powi(forged as i32);
+            // Three standard deviations; the seeds are fixed, so it holds always or never.
+            let tolerance = 3.0 * (predicted * (1.0 - predicted) / f64::from(RUNS)).sqrt();
+            let difference = (observed - predicted).abs();
+            assert!(difference <= tolerance, "{forged}: {observed} for {predicted}");
+        }
+    }
+}

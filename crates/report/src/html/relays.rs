@@ -1,0 +1,188 @@
+//! What the page says of relays.
+
+use super::figure;
+use crate::plots::Figure;
+use crate::text::{Escaped, NOTHING, count, mbit, plural, quotient, range};
+use crate::{Mode, RelayReport, Report, Verdict};
+use std::fmt;
+
+/// All relays in one table.
+pub(super) fn results(f: &mut fmt::Formatter<'_>, relays: &[RelayReport]) -> fmt::Result {
+    f.write_str("<h2>Results</h2>\n")?;
+    if relays.is_empty() {
+        return f.write_str("<p class=\"card\">No relay was measured.</p>\n");
+    }
+    f.write_str(
+        "<div class=\"card scroll\"><table><thead><tr><th>Relay</th><th>Verdict</th>\
+         <th class=\"number\">Estimate<small>Mbit/s</small></th>\
+         <th class=\"number\">Limit<small>Mbit/s</small></th>\
+         <th class=\"number\">÷ limit</th>\
+         <th class=\"number\">Relay says<small>Mbit/s</small></th>\
+         <th class=\"number\">÷ relay’s</th>\
+         <th class=\"number\">Quartiles<small>Mbit/s</small></th>\
+         <th class=\"number\">Capacity is in<small>Mbit/s</small></th>\
+         <th class=\"number\">Rounds</th>\
+         <th class=\"number\">Checked<small>cells</small></th></tr></thead><tbody>\n",
+    )?;
+    for (index, relay) in relays.iter().enumerate() {
+        result(f, index, relay)?;
+    }
+    f.write_str("</tbody></table></div>\n")
+}
+
+/// A section for each relay.
+pub(super) fn details(
+    f: &mut fmt::Formatter<'_>,
+    relays: &[RelayReport],
+    seconds: &[Option<Figure>],
+) -> fmt::Result {
+    if relays.is_empty() {
+        return Ok(());
+    }
+    f.write_str("<h2>Second by second</h2>\n")?;
+    for (index, (relay, seconds)) in relays.iter().zip(seconds).enumerate() {
+        writeln!(
+            f,
+            "<section class=\"card\" id=\"relay-{index}\"><div class=\"head\"><h3>{}</h3>{}\
+             <code class=\"muted\">{}</code></div>",
+            Escaped(&relay.nickname),
+            Badge(relay.verdict()),
+            Escaped(&relay.fingerprint),
+        )?;
+        writeln!(f, "<p>{}</p>", Escaped(&in_words(relay)))?;
+        if let Some(seconds) = seconds {
+            figure(f, seconds, "")?;
+        }
+        f.write_str("</section>\n")?;
+    }
+    Ok(())
+}
+
+/// What became of the estimates: our weights beside the voted ones.
+pub(super) fn weights(f: &mut fmt::Formatter<'_>, report: &Report) -> fmt::Result {
+    let weighed =
+        |relay: &&RelayReport| relay.weight_kb_s.is_some() || relay.consensus_weight_kb_s.is_some();
+    let relays: Vec<_> = report.relays.iter().filter(weighed).collect();
+    if relays.is_empty() && report.bandwidth_file.is_none() {
+        return Ok(());
+    }
+    f.write_str("<h2>Weights</h2>\n<div class=\"card\"><p>")?;
+    if let Some(file) = &report.bandwidth_file {
+        let file = file.display().to_string();
+        write!(f, "The estimates went into the bandwidth file <code>{}</code>. ", Escaped(&file))?;
+    }
+    f.write_str(match report.weights_in_consensus {
+        Some(true) => "A consensus carries these weights.",
+        Some(false) => "No consensus was seen that carries these weights.",
+        None => "Whether a consensus carries these weights was not checked.",
+    })?;
+    f.write_str(
+        "</p>\n<div class=\"scroll\"><table><thead><tr><th>Relay</th>\
+         <th class=\"number\">Ours<small>kB/s</small></th>\
+         <th class=\"number\">Voted<small>kB/s</small></th>\
+         <th class=\"number\">Voted ÷ ours</th></tr></thead><tbody>\n",
+    )?;
+    for relay in relays {
+        let [ours, voted] = [relay.weight_kb_s, relay.consensus_weight_kb_s];
+        #[expect(clippy::cast_precision_loss, reason = "three digits are shown")]
+        let ratio = ours.zip(voted).map(|(ours, voted)| voted as f64 / ours as f64);
+        let [ours, voted] =
+            [ours, voted].map(|weight| weight.map_or_else(|| NOTHING.into(), count));
+        write!(f, "<tr><th>{}</th>", Escaped(&relay.nickname))?;
+        numbers(f, &[ours, voted, quotient(ratio)])?;
+        f.write_str("</tr>\n")?;
+    }
+    f.write_str("</tbody></table></div></div>\n")
+}
+
+fn result(f: &mut fmt::Formatter<'_>, index: usize, relay: &RelayReport) -> fmt::Result {
+    let verdict = relay.verdict();
+    write!(
+        f,
+        "<tr><th><a href=\"#relay-{index}\">{}</a><small>{}</small></th><td class=\"why\">{}",
+        Escaped(&relay.nickname),
+        match relay.mode {
+            Mode::Transit => "transit",
+            Mode::Echo => "echo",
+        },
+        Badge(verdict)
+    )?;
+    if let Some(reason) = verdict.reason() {
+        write!(f, "<br><span class=\"muted\">{}</span>", Escaped(reason))?;
+    }
+    f.write_str("</td>")?;
+    let none = || NOTHING.to_owned();
+    numbers(
+        f,
+        &[
+            mbit(relay.estimate_mbit_per_s),
+            mbit(relay.limit_mbit_per_s),
+            quotient(relay.ratio_to_limit()),
+            mbit(relay.relay_said_mbit_per_s),
+            quotient(relay.ratio_to_relay_said()),
+            relay
+                .spread_mbit_per_s
+                .map_or_else(none, |spread| range(spread.lower_quartile, spread.upper_quartile)),
+            match relay.bounds_mbit_per_s {
+                None => none(),
+                Some((low, None)) => format!("&gt; {}", mbit(Some(low))),
+                Some((low, Some(high))) => range(low, high),
+            },
+            relay.rounds.to_string(),
+            count(relay.cells_checked),
+        ],
+    )?;
+    f.write_str("</tr>\n")
+}
+
+/// Cells of a row. Formatted numbers alone: they are not escaped.
+fn numbers(f: &mut fmt::Formatter<'_>, cells: &[String]) -> fmt::Result {
+    cells.iter().try_for_each(|cell| write!(f, "<td class=\"number\">{cell}</td>"))
+}
+
+struct Badge<'a>(Verdict<'a>);
+
+impl fmt::Display for Badge<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "<span class=\"badge {0}\">{0}</span>", self.0.word())
+    }
+}
+
+/// The result in a sentence or two, not yet escaped.
+fn in_words(relay: &RelayReport) -> String {
+    let rounds = plural(relay.rounds.into(), "round");
+    let rounds = format!("{rounds} of {}", plural(relay.seconds.into(), "second"));
+    let checked = plural(relay.cells_checked, "checked cell");
+    let estimate = mbit(relay.estimate_mbit_per_s);
+    let mut words = match relay.verdict() {
+        Verdict::Failed(reason) => {
+            let round = relay.rounds;
+            return format!("Failed in round {round} after {checked}: {}.", sentence(reason));
+        }
+        Verdict::Conclusive => format!("{estimate} Mbit/s after {rounds}, {checked}."),
+        Verdict::Inconclusive(reason) => {
+            format!(
+                "{estimate} Mbit/s after {rounds}, {checked}; inconclusive: {}.",
+                sentence(reason)
+            )
+        }
+    };
+    let what = match relay.mode {
+        Mode::Echo => "The capacity",
+        Mode::Transit => "The capacity that clients left unused",
+    };
+    match relay.bounds_mbit_per_s {
+        None => {}
+        Some((low, Some(high))) => {
+            words +=
+                &format!(" {what} is between {} and {} Mbit/s.", mbit(Some(low)), mbit(Some(high)));
+        }
+        Some((low, None)) => words += &format!(" {what} is more than {} Mbit/s.", mbit(Some(low))),
+    }
+    words
+}
+
+/// A reason to which a full stop can be added.
+fn sentence(reason: &str) -> &str {
+    reason.trim_end().trim_end_matches('.')
+}

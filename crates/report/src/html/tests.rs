@@ -1,0 +1,131 @@
+//! Tests of the page.
+
+use crate::testing::{conclusive, failed, inconclusive, report};
+use crate::{RelayReport, Report, Spread, plots};
+
+/// The page without plotly's script, which is not ours and full of URLs that it never opens.
+fn without_plotly(html: &str) -> String {
+    html.replacen(&plots::script(), "", 1)
+}
+
+fn page(relays: Vec<RelayReport>) -> String {
+    without_plotly(&report(relays).to_html())
+}
+
+#[test]
+fn strangers_words_are_escaped_everywhere() {
+    let evil = "</script><img src=x onerror='alert(1)'>\"&";
+    let relay = |base: RelayReport| RelayReport {
+        nickname: evil.into(),
+        fingerprint: evil.into(),
+        error: base.error.is_some().then(|| evil.into()),
+        inconclusive_reason: base.inconclusive_reason.is_some().then(|| evil.into()),
+        ..base
+    };
+    let html = without_plotly(
+        &Report {
+            title: evil.into(),
+            software_version: evil.into(),
+            tor_version: Some(evil.into()),
+            parameters: vec![(evil.into(), evil.into())],
+            notes: vec![evil.into()],
+            bandwidth_file: Some(evil.into()),
+            ..report([conclusive(), inconclusive(), failed()].map(relay).to_vec())
+        }
+        .to_html(),
+    );
+    assert!(!html.contains("<img"));
+    assert!(!html.contains(evil));
+    assert!(
+        html.contains("&lt;/script&gt;&lt;img src=x onerror=&#39;alert(1)&#39;&gt;&quot;&amp;")
+    );
+    assert_eq!(html.matches("<script").count(), html.matches("</script>").count());
+}
+
+#[test]
+fn plotly_is_embedded_exactly_once_for_all_plots() {
+    let html = report(vec![conclusive(), inconclusive(), conclusive()]).to_html();
+    assert_eq!(html.matches("plotly.js v").count(), 1);
+    assert_eq!(html.matches("<figure class=\"plot\">").count(), 5);
+    assert!(!html.contains("MathJax={"), "MathJax came with it");
+    assert!(html.len() < 6_000_000, "{} bytes", html.len());
+}
+
+#[test]
+fn the_page_needs_no_network() {
+    let html = report(vec![conclusive(), inconclusive(), failed()]).to_html();
+    let own = without_plotly(&html);
+    assert!(!own.contains("://") && !own.contains("@import") && !own.contains("url("));
+    assert!(!own.contains("src=") && !own.contains("href=\"h"));
+    // What plotly's script could open, this forbids.
+    assert!(own.contains("default-src 'none'"));
+    assert!(plots::script().starts_with("<script type=\"text/javascript\">"));
+}
+
+#[test]
+fn each_verdict_says_what_is_known() {
+    let html = page(vec![conclusive(), inconclusive(), failed()]);
+    assert!(html.contains("240.0 Mbit/s after 2 rounds of 3 seconds, 1,234 checked cells."));
+    assert!(html.contains("The capacity is between 228.6 and 300.0 Mbit/s."));
+    assert!(html.contains("inconclusive: the team is too small."));
+    assert!(html.contains("The capacity that clients left unused is more than 228.6 Mbit/s."));
+    assert!(html.contains("Failed in round 1 after 0 checked cells: the relay forged a cell."));
+}
+
+#[test]
+fn weights_are_compared_with_the_voted_ones() {
+    let mut report = report(vec![conclusive(), failed()]);
+    report.weights_in_consensus = Some(true);
+    let html = without_plotly(&report.to_html());
+    assert!(html.contains("A consensus carries these weights."));
+    assert!(
+        html.contains("30,000</td><td class=\"number\">29,000</td><td class=\"number\">0.967<")
+    );
+}
+
+#[test]
+fn an_empty_report_is_a_small_page_without_plots() {
+    let html = report(Vec::new()).to_html();
+    assert!(html.contains("No relay was measured."));
+    assert!(!html.contains("<script") && html.len() < 20_000);
+    assert!(html.ends_with("</body></html>\n"));
+}
+
+#[test]
+fn numbers_that_are_none_are_not_shown() {
+    let mut odd = conclusive();
+    odd.series[3].measured_mbit_per_s = f64::NAN;
+    let odd = RelayReport {
+        estimate_mbit_per_s: Some(f64::NAN),
+        relay_said_mbit_per_s: Some(f64::INFINITY),
+        limit_mbit_per_s: Some(0.0),
+        conclusive_limit_mbit_per_s: Some(f64::NAN),
+        bounds_mbit_per_s: Some((f64::NAN, Some(f64::INFINITY))),
+        spread_mbit_per_s: Some(Spread {
+            min: f64::NAN,
+            upper_quartile: f64::NAN,
+            ..Spread::default()
+        }),
+        weight_kb_s: Some(0),
+        consensus_weight_kb_s: Some(0),
+        ..odd
+    };
+    let html = page(vec![odd, conclusive()]);
+    assert!(!html.contains("NaN"));
+    assert!(!html.contains(">inf") && !html.contains("inf<") && !html.contains(":inf"));
+}
+
+#[test]
+fn many_relays_do_not_crowd_the_overview() {
+    let html = page(vec![conclusive(); plots::MOST_IN_OVERVIEW + 1]);
+    assert!(html.contains("Only the first 100 relays are shown here."));
+}
+
+#[test]
+fn a_report_serialises_with_its_units_in_its_names() {
+    let json = serde_json::to_value(report(vec![inconclusive()])).unwrap();
+    let relay = &json["relays"][0];
+    assert_eq!(relay["mode"], "transit");
+    assert_eq!(relay["estimate_mbit_per_s"], 240.0);
+    assert_eq!(relay["bounds_mbit_per_s"], serde_json::json!([228.6, null]));
+}

@@ -1,0 +1,221 @@
+//! The results as a table for the terminal.
+
+use crate::text::{NOTHING, count, mbit, plain, quotient, range};
+use crate::{Mode, RelayReport};
+use comfy_table::presets::{NOTHING as NO_LINES, UTF8_HORIZONTAL_ONLY};
+use comfy_table::{
+    Cell, CellAlignment, ColumnConstraint, ContentArrangement, Table, TableComponent,
+};
+
+/// Columns of a terminal that a table keeps within.
+const WIDTH: u16 = 100;
+/// Of these, for the nickname: tor permits 19 characters.
+const NICKNAME_WIDTH: usize = 19;
+
+const HEADER: [&str; 9] = [
+    "Relay",
+    "Limit\nMbit/s",
+    "Estimate\nMbit/s",
+    "Its own\nMbit/s",
+    "Ratio",
+    "Quartiles\nMbit/s",
+    "Rounds",
+    "Checked\ncells",
+    "Verdict",
+];
+
+/// The relays as a table of at most 100 columns of plain text. Below it, why some are inconclusive
+/// or failed, and how to read it.
+///
+/// The ratio is the estimate over the configured limit; where no limit is known, over what the
+/// relay said, which an asterisk marks.
+#[must_use]
+pub fn table(relays: &[RelayReport]) -> String {
+    if relays.is_empty() {
+        return "No relay was measured.".into();
+    }
+    let mut table = new_table(UTF8_HORIZONTAL_ONLY);
+    table
+        .remove_style(TableComponent::HorizontalLines)
+        .remove_style(TableComponent::MiddleIntersections)
+        .set_header(HEADER)
+        .add_rows(relays.iter().map(row));
+    let last = HEADER.len() - 1;
+    for (index, column) in table.column_iter_mut().enumerate() {
+        if index > 0 && index < last {
+            column.set_cell_alignment(CellAlignment::Right);
+        }
+        if index < last {
+            column.set_constraint(ColumnConstraint::ContentWidth);
+        }
+        column.set_padding((0, if index == last { 0 } else { 1 }));
+    }
+    [table.trim_fmt(), reasons(relays), legend(relays)].join("\n")
+}
+
+fn new_table(preset: &str) -> Table {
+    let mut table = Table::new();
+    table.load_preset(preset).set_content_arrangement(ContentArrangement::Dynamic).set_width(WIDTH);
+    table
+}
+
+fn row(relay: &RelayReport) -> Vec<Cell> {
+    let ratio = match (relay.ratio_to_limit(), relay.ratio_to_relay_said()) {
+        (Some(ratio), _) => quotient(Some(ratio)),
+        (None, Some(ratio)) => format!("{}*", quotient(Some(ratio))),
+        (None, None) => NOTHING.into(),
+    };
+    let quartiles = relay.spread_mbit_per_s.map_or_else(
+        || NOTHING.into(),
+        |spread| range(spread.lower_quartile, spread.upper_quartile),
+    );
+    [
+        nickname(relay),
+        mbit(relay.limit_mbit_per_s),
+        mbit(relay.estimate_mbit_per_s),
+        mbit(relay.relay_said_mbit_per_s),
+        ratio,
+        quartiles,
+        relay.rounds.to_string(),
+        count(relay.cells_checked),
+        relay.verdict().word().into(),
+    ]
+    .into_iter()
+    .map(Cell::new)
+    .collect()
+}
+
+/// Why relays have no estimate, or none that is conclusive: too long for a column.
+fn reasons(relays: &[RelayReport]) -> String {
+    let reason = |relay: &RelayReport| {
+        let verdict = relay.verdict();
+        let reason = verdict.reason()?;
+        Some([nickname(relay), format!("{}: {}", verdict.word(), plain(reason))])
+    };
+    let mut table = new_table(NO_LINES);
+    table.add_rows(relays.iter().filter_map(reason));
+    for (index, column) in table.column_iter_mut().enumerate() {
+        column.set_padding((0, u16::from(index == 0)));
+        if index == 0 {
+            column.set_constraint(ColumnConstraint::ContentWidth);
+        }
+    }
+    table.trim_fmt()
+}
+
+fn nickname(relay: &RelayReport) -> String {
+    let name = plain(&relay.nickname);
+    if name.chars().count() <= NICKNAME_WIDTH {
+        return name;
+    }
+    name.chars().take(NICKNAME_WIDTH - 1).chain(['…']).collect()
+}
+
+fn legend(relays: &[RelayReport]) -> String {
+    let mut legend = String::from("Ratio: estimate ÷ limit");
+    if relays
+        .iter()
+        .any(|relay| relay.ratio_to_limit().is_none() && relay.ratio_to_relay_said().is_some())
+    {
+        legend.push_str("; * no limit is known: estimate ÷ the relay’s own figure");
+    }
+    legend.push('.');
+    if relays.iter().any(|relay| relay.mode == Mode::Transit && relay.estimate().is_some()) {
+        legend.push_str("\nTransit estimates do not count client traffic: they are lower bounds.");
+    }
+    legend
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{conclusive, failed, inconclusive};
+
+    /// The cells of the lines of the relay's row, joined per column.
+    fn line_of<'a>(table: &'a str, nickname: &str) -> &'a str {
+        table.lines().find(|line| line.contains(nickname)).unwrap()
+    }
+
+    #[test]
+    fn a_conclusive_relay_shows_all_its_numbers() {
+        let table = table(&[conclusive()]);
+        let line = line_of(&table, "steady");
+        let cells: Vec<_> = line.split_whitespace().collect();
+        assert_eq!(
+            cells,
+            [
+                "steady",
+                "250.0",
+                "240.0",
+                "241.5",
+                "0.960",
+                "238.0–243.0",
+                "2",
+                "1,234",
+                "conclusive"
+            ]
+        );
+    }
+
+    #[test]
+    fn an_inconclusive_relay_says_why_and_is_compared_with_its_own_figure() {
+        let table = table(&[inconclusive()]);
+        assert!(table.contains("unbounded inconclusive: the team is too small"), "{table}");
+        assert!(line_of(&table, "unbounded").contains("0.994*"), "{table}");
+        assert!(table.contains("lower bounds"), "{table}");
+    }
+
+    #[test]
+    fn a_failed_relay_says_why_and_shows_no_estimate() {
+        let table = table(&[failed()]);
+        let line = line_of(&table, "broken");
+        assert!(line.contains("100.0") && line.ends_with("failed"), "{table}");
+        assert!(line.contains(NOTHING), "{table}");
+        assert!(table.contains("broken failed: the relay forged a cell"), "{table}");
+        assert!(!table.contains("lower bounds"), "{table}");
+    }
+
+    #[test]
+    fn a_table_fits_a_hundred_columns_whatever_relays_say() {
+        let relay = RelayReport {
+            nickname: "W".repeat(400),
+            error: Some("because ".repeat(60)),
+            estimate_mbit_per_s: Some(123_456.7),
+            relay_said_mbit_per_s: Some(123_456.7),
+            cells_checked: 1_234_567_890,
+            ..conclusive()
+        };
+        let table = table(&[relay, conclusive(), inconclusive(), failed()]);
+        for line in table.lines() {
+            assert!(line.chars().count() <= usize::from(WIDTH), "{line}");
+        }
+        assert!(line_of(&table, "steady").contains("238.0–243.0"), "{table}");
+    }
+
+    #[test]
+    fn a_relay_cannot_command_the_terminal() {
+        let relay = RelayReport {
+            nickname: "\u{1b}[31mred".into(),
+            error: Some("\u{1b}]0;title\u{7}".into()),
+            ..failed()
+        };
+        assert!(!table(&[relay]).contains(['\u{1b}', '\u{7}']));
+    }
+
+    #[test]
+    fn numbers_that_are_none_are_not_shown() {
+        let relay = RelayReport {
+            estimate_mbit_per_s: Some(f64::NAN),
+            relay_said_mbit_per_s: Some(0.0),
+            limit_mbit_per_s: Some(f64::INFINITY),
+            ..conclusive()
+        };
+        let table = table(&[relay]);
+        assert!(!table.contains("NaN") && !table.contains("inf"), "{table}");
+    }
+
+    #[test]
+    fn no_relays_make_no_table() {
+        assert_eq!(table(&[]), "No relay was measured.");
+    }
+}

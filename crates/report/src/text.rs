@@ -1,0 +1,105 @@
+//! Numbers and strangers' words, made fit to print.
+
+use std::fmt;
+
+/// What stands in a table where there is nothing to say.
+pub(crate) const NOTHING: &str = "–";
+
+/// Text in HTML, between tags or in a quoted attribute.
+pub(crate) struct Escaped<'a>(pub(crate) &'a str);
+
+impl fmt::Display for Escaped<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        use fmt::Write;
+        self.0.chars().map(harmless).try_for_each(|char| match char {
+            '&' => f.write_str("&amp;"),
+            '<' => f.write_str("&lt;"),
+            '>' => f.write_str("&gt;"),
+            '"' => f.write_str("&quot;"),
+            '\'' => f.write_str("&#39;"),
+            char => f.write_char(char),
+        })
+    }
+}
+
+/// One line of text that no terminal takes for a command.
+pub(crate) fn plain(text: &str) -> String {
+    text.chars().map(harmless).collect()
+}
+
+/// Control characters command a terminal; directional ones make text look like other text.
+fn harmless(char: char) -> char {
+    match char {
+        '\n' | '\r' | '\t' => ' ',
+        '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' => '\u{fffd}',
+        char if char.is_control() => '\u{fffd}',
+        char => char,
+    }
+}
+
+/// A rate in Mbit/s, without its unit.
+pub(crate) fn mbit(rate: Option<f64>) -> String {
+    match crate::model::finite(rate) {
+        None => NOTHING.into(),
+        Some(rate) if rate != 0.0 && rate.abs() < 1.0 => format!("{rate:.3}"),
+        Some(rate) => format!("{rate:.1}"),
+    }
+}
+
+/// The quotient of two rates.
+pub(crate) fn quotient(ratio: Option<f64>) -> String {
+    crate::model::finite(ratio).map_or_else(|| NOTHING.into(), |ratio| format!("{ratio:.3}"))
+}
+
+/// Two rates in Mbit/s with a dash between.
+pub(crate) fn range(low: f64, high: f64) -> String {
+    format!("{}–{}", mbit(Some(low)), mbit(Some(high)))
+}
+
+/// A whole number, in groups of three digits.
+pub(crate) fn count(number: u64) -> String {
+    let digits = number.to_string();
+    let mut grouped = String::with_capacity(digits.len() + digits.len() / 3);
+    for (index, digit) in digits.chars().enumerate() {
+        if index > 0 && (digits.len() - index).is_multiple_of(3) {
+            grouped.push(',');
+        }
+        grouped.push(digit);
+    }
+    grouped
+}
+
+/// A number of things, as in “1 round” and “3 rounds”.
+pub(crate) fn plural(number: u64, thing: &str) -> String {
+    format!("{} {thing}{}", count(number), if number == 1 { "" } else { "s" })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn markup_is_escaped_between_tags_and_in_attributes() {
+        let text = Escaped("<b title=\"x\" id='y'>&").to_string();
+        assert_eq!(text, "&lt;b title=&quot;x&quot; id=&#39;y&#39;&gt;&amp;");
+    }
+
+    #[test]
+    fn a_terminal_is_given_no_commands() {
+        assert_eq!(plain("a\u{1b}[2J\u{9b}b\nc\u{202e}d"), "a\u{fffd}[2J\u{fffd}b c\u{fffd}d");
+    }
+
+    #[test]
+    fn numbers_are_readable() {
+        assert_eq!(
+            [0, 12, 123, 1234, 1_234_567].map(count),
+            ["0", "12", "123", "1,234", "1,234,567"]
+        );
+        assert_eq!(
+            [Some(0.0), Some(0.0123), Some(249.96), Some(f64::NAN), None].map(mbit),
+            ["0.0", "0.012", "250.0", "–", "–"]
+        );
+        assert_eq!(quotient(Some(f64::INFINITY)), "–");
+        assert_eq!(plural(1, "round"), "1 round");
+    }
+}
