@@ -31,8 +31,6 @@ impl From<Exit> for ExitCode {
 pub(crate) enum Error {
     #[error(transparent)]
     Lab(#[from] lab::LabError),
-    #[error("control port of {relay}: {source}")]
-    Control { relay: String, source: lab::control::ControlError },
     #[error(transparent)]
     Team(#[from] measurer::TeamError),
     #[error(transparent)]

@@ -2,6 +2,8 @@
 //!
 //! Each scenario is played in virtual time and on real sockets, by the same body.
 
+#[path = "common/strangers.rs"]
+mod strangers;
 #[path = "common/worlds.rs"]
 mod worlds;
 
@@ -44,7 +46,7 @@ in_both_worlds! {
 }
 
 fn every(n: u64) -> NonZeroU64 {
-    NonZeroU64::new(n).unwrap()
+    NonZeroU64::new(n).expect("not zero")
 }
 
 /// The mismatch that a failed check reports.
@@ -102,12 +104,14 @@ fn a_relay_that_forges_some_cells_is_found_out(world: &impl World) {
 
 fn a_relay_that_sends_cells_twice_is_found_out(world: &impl World) {
     let report = world.play(&Scenario::new(Behaviour::Duplicates(every(50))));
-    let TransitFailure::CheckFailed { cell, mismatch: Mismatch::Displaced { found }, .. } =
-        report.failure()
-    else {
-        panic!("another failure: {:?}", report.result)
-    };
-    assert!(found < cell, "what comes is behind its place");
+    match report.failure() {
+        TransitFailure::CheckFailed { cell, mismatch: Mismatch::Displaced { found }, .. } => {
+            assert!(found < cell, "what comes is behind its place");
+        }
+        // Where little is under way, the surplus overtakes what was sent before a check comes.
+        TransitFailure::AnsweredEarly { .. } => {}
+        other => panic!("another failure: {other}"),
+    }
 }
 
 fn a_relay_that_replays_cells_is_found_out(world: &impl World) {
@@ -285,10 +289,10 @@ mod statistics {
                 report.lies.iter().filter(|lie| lie.cell < cell).count()
             })
             .collect();
-        for forged in [10, 50, 125, 250, 400] {
-            let escapes = escaped.iter().filter(|count| **count >= forged).count();
+        for forged in [10_u16, 50, 125, 250, 400] {
+            let escapes = escaped.iter().filter(|count| **count >= usize::from(forged)).count();
             let observed = escapes as f64 / f64::from(RUNS);
-            let predicted = (1.0 - 1.0 / 125.0_f64).powi(forged as i32);
+            let predicted = (1.0 - 1.0 / 125.0_f64).powi(i32::from(forged));
             // Three standard deviations; the seeds are fixed, so it holds always or never.
             let tolerance = 3.0 * (predicted * (1.0 - predicted) / f64::from(RUNS)).sqrt();
             let difference = (observed - predicted).abs();

@@ -17,6 +17,12 @@ impl Clock {
         Self { origin: std::time::Instant::now() }
     }
 
+    /// Lets `time` pass. Not for waiting for events: only a driver sleeps, to gather more of them.
+    #[expect(clippy::disallowed_methods, reason = "coalescing needs time to pass, not an event")]
+    pub(crate) fn sleep(&self, time: Duration) {
+        std::thread::sleep(time);
+    }
+
     /// The time since the origin.
     #[must_use]
     pub fn now(&self) -> Instant {

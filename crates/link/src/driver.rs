@@ -43,11 +43,19 @@ pub struct DriverOptions {
     pub max_conns: usize,
     /// The local address to dial from; any if `None`.
     pub dial_from: Option<IpAddr>,
+    /// Least time between two looks at the sockets. Longer means fewer and larger reads and writes,
+    /// and so less work for each byte, at the price of latency.
+    pub coalesce: Duration,
 }
 
 impl Default for DriverOptions {
     fn default() -> Self {
-        Self { handshake_timeout: Duration::from_secs(15), max_conns: 4096, dial_from: None }
+        Self {
+            handshake_timeout: Duration::from_secs(15),
+            max_conns: 4096,
+            dial_from: None,
+            coalesce: Duration::ZERO,
+        }
     }
 }
 
@@ -95,6 +103,8 @@ pub struct Driver<N> {
     runnable: VecDeque<usize>,
     plaintext: Box<[u8; RECORD_LEN]>,
     traffic: Traffic,
+    /// When the sockets were last looked at.
+    looked_at: Instant,
 }
 
 impl<N: Node> Driver<N> {
@@ -135,6 +145,7 @@ impl<N: Node> Driver<N> {
             runnable: VecDeque::new(),
             plaintext: Box::new([0; RECORD_LEN]),
             traffic: Traffic::default(),
+            looked_at: Instant::ORIGIN,
         })
     }
 
@@ -178,6 +189,12 @@ impl<N: Node> Driver<N> {
         } else {
             Duration::ZERO
         };
+        let now = self.clock.now();
+        let next_look = self.looked_at + self.options.coalesce;
+        if now < next_look {
+            self.clock.sleep(next_look - now);
+        }
+        self.looked_at = now.max(next_look);
         match self.poll.poll(&mut self.events, Some(wait)) {
             Err(error) if error.kind() != io::ErrorKind::Interrupted => {
                 return Err(failed("cannot wait for events")(error));

@@ -7,9 +7,7 @@ mod verifier;
 pub use session::{Progress, Session, TlsError};
 
 use crate::forge::{Forge, ForgeError};
-use rustls::crypto::aws_lc_rs::cipher_suite::{
-    TLS13_AES_128_GCM_SHA256, TLS13_CHACHA20_POLY1305_SHA256,
-};
+use rustls::crypto::aws_lc_rs::cipher_suite::TLS13_AES_128_GCM_SHA256;
 use rustls::crypto::{CryptoProvider, aws_lc_rs};
 use rustls::version::TLS13;
 use rustls::{ClientConfig, ServerConfig};
@@ -51,10 +49,11 @@ impl TlsConfigs {
     }
 }
 
-/// AES-128-GCM first as in tor: with AES in hardware it is the fastest. Both suites hash with
-/// SHA-256, which the exporter relies on.
+/// Only the suite that every TLS 1.3 library has (RFC 8446 §9.1): with AES in hardware it is the
+/// fastest. Given the choice, stock tor takes ChaCha20, at three times the cost for both sides.
+/// It hashes with SHA-256, which the exporter relies on.
 fn provider() -> CryptoProvider {
     let mut provider = aws_lc_rs::default_provider();
-    provider.cipher_suites = vec![TLS13_AES_128_GCM_SHA256, TLS13_CHACHA20_POLY1305_SHA256];
+    provider.cipher_suites = vec![TLS13_AES_128_GCM_SHA256];
     provider
 }

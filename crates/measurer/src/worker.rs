@@ -12,6 +12,9 @@ use std::net::TcpListener;
 use std::sync::mpsc::{Receiver, Sender, TryRecvError, channel};
 use std::thread::{self, JoinHandle};
 
+/// Far below what stays under way on any path, and long enough for records to fill.
+const COALESCE: Duration = Duration::from_micros(500);
+
 /// How much of a processor a measurer needed while it was sending.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct WorkerLoad {
@@ -97,7 +100,8 @@ impl Worker {
         report: impl Fn(Report) + Send + 'static,
     ) -> Result<Self, WorkerError> {
         let transit = Transit::new(config, rng, clock.now());
-        let driver = Driver::new(transit, clock, tls, listeners, DriverOptions::default())?;
+        let options = DriverOptions { coalesce: COALESCE, ..DriverOptions::default() };
+        let driver = Driver::new(transit, clock, tls, listeners, options)?;
         let remote = driver.remote();
         let (commands, receiver) = channel();
         let thread = thread::Builder::new()

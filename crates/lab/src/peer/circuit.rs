@@ -106,8 +106,7 @@ impl Circuits {
 
     /// Circuits that use a connection, on either side.
     pub(super) fn on(&self, conn: ConnId) -> Vec<u32> {
-        let uses =
-            |circuit: &Circuit| circuit.back.0 == conn || circuit.forth_conn == Some(conn);
+        let uses = |circuit: &Circuit| circuit.back.0 == conn || circuit.forth_conn == Some(conn);
         let using = self.circuits.iter().filter(|(_, circuit)| uses(circuit));
         using.map(|(number, _)| *number).collect()
     }

@@ -1,7 +1,7 @@
 //! How circuits get their next hop.
 
-use super::behaviour::Behaviour;
 use super::Peer;
+use super::behaviour::Behaviour;
 use onion::cell::Command;
 use onion::cell::msg::{DestroyReason, Extend2, link_specifier};
 use onion::identity::{Ed25519Id, RelayIds, RsaId};

@@ -1,5 +1,7 @@
 //! One measurement of one test relay, in either world: virtual time or real sockets.
 
+#![expect(clippy::unwrap_used, reason = "a helper of tests: a panic is its report")]
+
 use lab::peer::{Behaviour, Lie, Peer};
 use link::tls::TlsConfigs;
 use link::{Clock, Driver, DriverOptions, Forge, Remote};
@@ -25,15 +27,15 @@ const UNIX_TIME_S: u64 = 1_700_000_000;
 const LANDINGS: usize = 2;
 
 /// Identities, made once per process: their RSA keys take time.
-pub struct Cast {
+pub(crate) struct Cast {
     measurers: Forge,
     relays: Forge,
     landings: Vec<Arc<OwnIdentity>>,
     relay: Arc<OwnIdentity>,
-    pub impostor: Arc<OwnIdentity>,
+    pub(crate) impostor: Arc<OwnIdentity>,
 }
 
-pub fn cast() -> &'static Cast {
+pub(crate) fn cast() -> &'static Cast {
     static CAST: OnceLock<Cast> = OnceLock::new();
     CAST.get_or_init(|| {
         let mut measurers = Forge::new([1; 32], UNIX_TIME_S).unwrap();
@@ -47,24 +49,24 @@ pub fn cast() -> &'static Cast {
 
 /// A measurement to be made.
 #[derive(Clone)]
-pub struct Scenario {
-    pub behaviour: Behaviour,
-    pub sockets: u32,
-    pub circuits_per_socket: u32,
-    pub seconds: u32,
-    pub rate: Rate,
-    pub check_one_in: u32,
-    pub setup_timeout: Duration,
+pub(crate) struct Scenario {
+    pub(crate) behaviour: Behaviour,
+    pub(crate) sockets: u32,
+    pub(crate) circuits_per_socket: u32,
+    pub(crate) seconds: u32,
+    pub(crate) rate: Rate,
+    pub(crate) check_one_in: u32,
+    pub(crate) setup_timeout: Duration,
     /// Decides all random choices of both sides in virtual time.
-    pub seed: u64,
+    pub(crate) seed: u64,
     /// In virtual time: what the relay can send.
-    pub capacity: Option<Rate>,
+    pub(crate) capacity: Option<Rate>,
     /// In virtual time: the longest piece of a stream.
-    pub piece_max_bytes: Option<usize>,
+    pub(crate) piece_max_bytes: Option<usize>,
 }
 
 impl Scenario {
-    pub fn new(behaviour: Behaviour) -> Self {
+    pub(crate) fn new(behaviour: Behaviour) -> Self {
         Self {
             behaviour,
             sockets: 2,
@@ -80,7 +82,7 @@ impl Scenario {
     }
 
     /// With one circuit, where a cell's place on it is its place in the measurement.
-    pub fn on_one_circuit(behaviour: Behaviour) -> Self {
+    pub(crate) fn on_one_circuit(behaviour: Behaviour) -> Self {
         Self { sockets: 1, circuits_per_socket: 1, ..Self::new(behaviour) }
     }
 
@@ -123,22 +125,22 @@ impl Scenario {
 
 /// What came of a measurement.
 #[derive(Debug, PartialEq)]
-pub struct Report {
+pub(crate) struct Report {
     /// Sockets and circuits, if it came so far.
-    pub ready: Option<(u32, u32)>,
-    pub seconds: Vec<Second>,
+    pub(crate) ready: Option<(u32, u32)>,
+    pub(crate) seconds: Vec<Second>,
     /// How it ended.
-    pub result: Result<(), TransitFailure>,
+    pub(crate) result: Result<(), TransitFailure>,
     /// What the relay did; in virtual time only.
-    pub lies: Vec<Lie>,
+    pub(crate) lies: Vec<Lie>,
     /// All that was delivered; in virtual time only.
-    pub fingerprint: u64,
+    pub(crate) fingerprint: u64,
 }
 
 impl Report {
     /// The failure, of which there must be one.
     #[track_caller]
-    pub fn failure(&self) -> &TransitFailure {
+    pub(crate) fn failure(&self) -> &TransitFailure {
         self.result.as_ref().expect_err("it is found out")
     }
 
@@ -168,12 +170,12 @@ impl Report {
 }
 
 /// Where a scenario can be played.
-pub trait World {
+pub(crate) trait World {
     fn play(&self, scenario: &Scenario) -> Report;
 }
 
 /// `onion::wire`.
-pub struct VirtualTime;
+pub(crate) struct VirtualTime;
 
 impl World for VirtualTime {
     fn play(&self, scenario: &Scenario) -> Report {
@@ -227,7 +229,7 @@ fn drain_events(wire: &mut Wire, measurer: NodeId, report: &mut Report) -> bool 
 }
 
 /// `link::Driver` on the loopback interface, the relay on a thread of its own.
-pub struct RealSockets;
+pub(crate) struct RealSockets;
 
 impl World for RealSockets {
     fn play(&self, scenario: &Scenario) -> Report {
@@ -297,4 +299,21 @@ impl Drop for Relay {
             ended.expect("it ran").expect("the relay does not panic");
         }
     }
+}
+
+/// The measurer alone, before anything has happened, with the certificate that it shows and the
+/// identity of its first landing.
+pub(crate) fn lone_measurer() -> (Transit<ChaCha8Rng>, Vec<u8>, RelayIds) {
+    let scenario = Scenario::new(Behaviour::Honest);
+    let address = SocketAddr::from(([10, 0, 0, 1], 1));
+    let config = scenario.config(address, &[address; LANDINGS]);
+    let certificate = cast().measurers.tls_credentials().unwrap().0[0].to_vec();
+    let landing = &cast().landings[0];
+    let ids = RelayIds { rsa: landing.rsa, ed25519: Some(landing.ed25519) };
+    (scenario.transit(config, Instant::ORIGIN), certificate, ids)
+}
+
+/// The date of all certificates, for those who check them.
+pub(crate) const fn unix_time_s() -> u64 {
+    UNIX_TIME_S
 }

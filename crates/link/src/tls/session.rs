@@ -47,9 +47,33 @@ pub struct Session {
     incoming: Vec<u8>,
     incoming_start: usize,
     incoming_end: usize,
-    outgoing: Vec<u8>,
-    outgoing_start: usize,
+    outgoing: Outgoing,
     is_established: bool,
+    /// Plaintext that came along with the handshake's end: it has to wait until that is reported.
+    early: Vec<u8>,
+}
+
+/// Ciphertext that waits for the socket. The buffer only grows: clearing what is to be overwritten
+/// would cost as much as copying it.
+#[derive(Default)]
+struct Outgoing {
+    buffer: Vec<u8>,
+    start: usize,
+    end: usize,
+}
+
+impl Outgoing {
+    /// Room for `len` bytes behind what is pending; tell how much was used by moving `end`.
+    fn room(&mut self, len: usize) -> &mut [u8] {
+        if self.start == self.end {
+            self.start = 0;
+            self.end = 0;
+        }
+        if self.buffer.len() - self.end < len {
+            self.buffer.resize(self.end + len, 0);
+        }
+        &mut self.buffer[self.end..]
+    }
 }
 
 enum Side {
@@ -119,9 +143,9 @@ impl Session {
             incoming: vec![0; INCOMING_LEN],
             incoming_start: 0,
             incoming_end: 0,
-            outgoing: Vec::new(),
-            outgoing_start: 0,
+            outgoing: Outgoing::default(),
             is_established: false,
+            early: Vec::new(),
         }
     }
 
@@ -154,14 +178,23 @@ impl Session {
     /// # Errors
     /// [`TlsError`]: close the connection, after sending what is [`pending`](Self::pending).
     pub fn process(&mut self, on_plaintext: &mut dyn FnMut(&[u8])) -> Result<Progress, TlsError> {
+        if self.is_established && !self.early.is_empty() {
+            on_plaintext(&std::mem::take(&mut self.early));
+        }
+        let was_established = self.is_established;
+        let early = &mut self.early;
+        // The library gives a record out once, maybe before it can be told that it is established.
+        let on_record = &mut |record: &[u8]| {
+            if was_established { on_plaintext(record) } else { early.extend_from_slice(record) }
+        };
         let incoming = &mut self.incoming[self.incoming_start..self.incoming_end];
         let (is_established, outgoing) = (&mut self.is_established, &mut self.outgoing);
         let (consumed, result) = match &mut self.side {
             Side::Client(conn) => {
-                process(&mut **conn, incoming, outgoing, is_established, on_plaintext)
+                process(&mut **conn, incoming, outgoing, is_established, on_record)
             }
             Side::Server(conn) => {
-                process(&mut **conn, incoming, outgoing, is_established, on_plaintext)
+                process(&mut **conn, incoming, outgoing, is_established, on_record)
             }
         };
         self.incoming_start += consumed;
@@ -183,16 +216,12 @@ impl Session {
     /// Ciphertext that waits for the socket.
     #[must_use]
     pub fn pending(&self) -> &[u8] {
-        &self.outgoing[self.outgoing_start..]
+        &self.outgoing.buffer[self.outgoing.start..self.outgoing.end]
     }
 
     /// `len` bytes of what was pending have been written.
     pub fn advance(&mut self, len: usize) {
-        self.outgoing_start += len;
-        if self.outgoing_start >= self.outgoing.len() {
-            self.outgoing.clear();
-            self.outgoing_start = 0;
-        }
+        self.outgoing.start = (self.outgoing.start + len).min(self.outgoing.end);
     }
 }
 
@@ -214,7 +243,7 @@ impl TlsSession for Session {
 fn process<Data>(
     conn: &mut UnbufferedConnectionCommon<Data>,
     incoming: &mut [u8],
-    outgoing: &mut Vec<u8>,
+    outgoing: &mut Outgoing,
     is_established: &mut bool,
     on_plaintext: &mut dyn FnMut(&[u8]),
 ) -> (usize, Result<Progress, TlsError>)
@@ -251,30 +280,33 @@ where
             Err(error) => Some(Err(error.into())),
         };
         consumed += discard;
-        if let Some(progress) = progress {
+        // What was just processed may have ended the handshake: say so now, since a side that waits
+        // for the other's first word gets nothing more to process.
+        let is_news = !*is_established && !conn.is_handshaking();
+        if let Some(progress) = progress
+            && !(is_news && progress == Ok(Progress::Waiting))
+        {
             return (consumed, progress);
         }
     }
 }
 
 /// Appends what `write` encodes, giving it the room that it asks for.
-fn encode(outgoing: &mut Vec<u8>, mut write: impl FnMut(&mut [u8]) -> Result<usize, EncodeError>) {
-    let before = outgoing.len();
+fn encode(outgoing: &mut Outgoing, mut write: impl FnMut(&mut [u8]) -> Result<usize, EncodeError>) {
     let written = match write(&mut []) {
         Err(EncodeError::InsufficientSize(InsufficientSizeError { required_size })) => {
-            outgoing.resize(before + required_size, 0);
-            write(&mut outgoing[before..]).unwrap_or(0)
+            write(outgoing.room(required_size)).unwrap_or(0)
         }
         Ok(written) => written,
         Err(_) => 0,
     };
-    outgoing.truncate(before + written);
+    outgoing.end += written;
 }
 
 fn encrypt<Data>(
     conn: &mut UnbufferedConnectionCommon<Data>,
     incoming: &mut [u8],
-    outgoing: &mut Vec<u8>,
+    outgoing: &mut Outgoing,
     plaintext: &[u8],
 ) -> Result<(), TlsError>
 where
@@ -289,15 +321,18 @@ where
             ConnectionState::EncodeTlsData(mut data) => encode(outgoing, |out| data.encode(out)),
             ConnectionState::TransmitTlsData(transmit) => transmit.done(),
             ConnectionState::WriteTraffic(mut traffic) => {
-                let before = outgoing.len();
-                outgoing.resize(before + plaintext.len() + OVERHEAD, 0);
-                let encrypted = traffic.encrypt(plaintext, &mut outgoing[before..]);
-                let written =
-                    encrypted.map_err(|error: EncryptError| TlsError::Encrypt(error.to_string()));
-                outgoing.truncate(before + *written.as_ref().unwrap_or(&0));
-                return written.map(|_| ());
+                let room = outgoing.room(plaintext.len() + OVERHEAD);
+                let written = traffic
+                    .encrypt(plaintext, room)
+                    .map_err(|error: EncryptError| TlsError::Encrypt(error.to_string()))?;
+                outgoing.end += written;
+                return Ok(());
             }
             _ => return Err(TlsError::Encrypt("the session is not open for writing".to_string())),
         }
     }
 }
+
+#[cfg(test)]
+#[path = "session/tests.rs"]
+mod tests;

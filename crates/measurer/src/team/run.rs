@@ -52,7 +52,7 @@ impl<'t> Run<'t> {
         let measurers = team.options.measurers as usize;
         let mut params = team.options.params;
         // Rounds double the rate; the sockets are to do for the next rounds, too.
-        let later = request.guess.scaled(4.0 * params.excess_factor()).min(team.capacity());
+        let later = request.guess.scaled(params.excess_factor()).min(team.capacity());
         params.sockets = request.defences.sockets(params.sockets, later);
         let residuals = vec![team.capacity; measurers];
         let now = team.clock.now();

@@ -159,6 +159,7 @@ impl Framer {
 }
 
 impl Head {
+    #[inline]
     fn view(self, bytes: &[u8]) -> Cell<'_> {
         Cell {
             circ_id: self.circ_id,

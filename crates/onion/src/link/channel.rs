@@ -236,6 +236,11 @@ impl Channel {
     /// Queues a fixed-length cell; a short body is padded with zeros.
     pub fn send(&mut self, circ_id: CircId, command: Command, body: &[u8]) {
         debug_assert!(body.len() <= BODY_LEN || command.is_variable_length());
+        // A queue that never runs empty would keep all that it ever sent.
+        if self.out_start > self.out.len() / 2 {
+            self.out.drain(..self.out_start);
+            self.out_start = 0;
+        }
         Cell { circ_id, command, body }.encode_into(&mut self.out);
     }
 

@@ -102,6 +102,8 @@ pub struct Transit<R> {
     sampler: CheckSampler,
     last_problem: Option<String>,
     problems: u32,
+    /// A circuit has come to stand or was lost since the consequences were drawn.
+    is_unsettled: bool,
 }
 
 impl<R: Rng> Transit<R> {
@@ -126,6 +128,7 @@ impl<R: Rng> Transit<R> {
             sampler,
             last_problem: None,
             problems: 0,
+            is_unsettled: false,
             config,
         };
         transit.plan();
@@ -293,6 +296,7 @@ impl<R: Rng> Node for Transit<R> {
             None => return,
         };
         self.lose_conn(conn, &(String::from(whose) + &cause.to_string()));
+        self.conns.take(conn); // the driver has forgotten it: it may not be named again
         self.settle();
     }
 

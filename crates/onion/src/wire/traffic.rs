@@ -128,7 +128,8 @@ impl Wire {
                 end.wants_flush = false;
                 return;
             }
-            let left_at = place.egress.as_mut().map_or(self.now, |egress| egress.send(self.now, len));
+            let left_at =
+                place.egress.as_mut().map_or(self.now, |egress| egress.send(self.now, len));
             end.last_arrival = end.last_arrival.max(left_at + latency);
             end.under_way_bytes += len;
             let bytes = Event::Bytes(id, side.other(), self.scratch[..len].to_vec());
@@ -140,7 +141,8 @@ impl Wire {
         self.fingerprint.add(self.now, id, side, bytes);
         let mut rest = bytes;
         while !rest.is_empty() {
-            let piece_max = self.config.piece_max_bytes.map_or(rest.len(), |max| self.cuts.up_to(max));
+            let piece_max =
+                self.config.piece_max_bytes.map_or(rest.len(), |max| self.cuts.up_to(max));
             let (piece, later) = rest.split_at(piece_max.min(rest.len()));
             rest = later;
             // The node may have closed it after the piece before.

@@ -15,6 +15,9 @@ use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 use rand_core::Rng;
 
+/// Answers to CREATE2 that may wait on one connection, beyond one for each of our circuits.
+const SPARE_ANSWERS: usize = 64;
+
 impl<R: Rng> Transit<R> {
     /// Handles all cells in a stretch of plaintext; an error is the end of the connection.
     pub(super) fn handle_cells(
@@ -104,6 +107,10 @@ impl<R: Rng> Transit<R> {
         listener: ListenerId,
         body: &[u8],
     ) -> Option<u32> {
+        // Who asks on and on and reads no answers gets no more of them: they would fill our memory.
+        if channel.queued_len() > (self.circuits.len() + SPARE_ANSWERS) * CELL_LEN {
+            return None;
+        }
         let answered = self.answer_handshake(listener, body);
         if let Some((circuit, answer)) = answered {
             let mut created = Vec::new();
@@ -166,6 +173,7 @@ impl<R: Rng> Transit<R> {
                 {
                     let cap_cells = self.config.window_cap_cells;
                     circuit.state = State::Up(Flow::new(keys, &content_key, cap_cells));
+                    self.is_unsettled = true;
                 }
             }
             Err(error) => self.lose_circuit(number, &error.to_string()),

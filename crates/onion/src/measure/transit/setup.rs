@@ -75,8 +75,15 @@ impl<R: Rng> Transit<R> {
 
     /// The link stands: begin one of its circuits.
     pub(super) fn create_circuit(&mut self, channel: &mut Channel, number: u32) {
+        // A circuit that set-up has given up stays dead, however late its link comes to stand.
+        if !matches!(self.circuits[number as usize].state, State::Waiting) {
+            return;
+        }
         let landings = &self.config.landings;
-        let landing = &landings[number as usize % landings.len()];
+        let Some(landing) = landings.get(number as usize % landings.len().max(1)) else {
+            self.lose_circuit(number, "the measurement has no landings");
+            return;
+        };
         let (mut x, mut ephemeral_secret) = ([0; 20], [0; 32]);
         self.rng.fill_bytes(&mut x);
         self.rng.fill_bytes(&mut ephemeral_secret);
@@ -102,6 +109,7 @@ impl<R: Rng> Transit<R> {
         if !matches!(circuit.state, State::Dead) {
             circuit.state = State::Dead;
             self.problems += 1;
+            self.is_unsettled = true;
             self.last_problem = Some(problem.to_string());
         }
     }
@@ -125,6 +133,9 @@ impl<R: Rng> Transit<R> {
 
     /// Draws the consequences of circuits that came to stand or were lost.
     pub(super) fn settle(&mut self) {
+        if !core::mem::take(&mut self.is_unsettled) {
+            return;
+        }
         let (open, wanted) = (self.sockets_where(Circuit::is_up), self.config.sockets);
         match &self.phase {
             Phase::SettingUp { .. } => {

@@ -1,0 +1,49 @@
+//! Strangers at the measurer's landings.
+
+use crate::worlds::{lone_measurer, unix_time_s};
+use onion::Instant;
+use onion::cell::{CircId, Command};
+use onion::link::{Authentication, Channel, ExpectedPeer, TlsSession};
+use onion::node::{ListenerId, Node};
+
+struct Tls(Vec<u8>);
+
+impl TlsSession for Tls {
+    fn peer_certificate(&self) -> Option<&[u8]> {
+        Some(&self.0)
+    }
+
+    fn export_keying_material(&self, _: &[u8], _: &[u8]) -> Option<[u8; 32]> {
+        None
+    }
+}
+
+#[test]
+fn who_asks_for_circuits_without_end_and_reads_no_answer_fills_no_memory() {
+    let (mut measurer, certificate, ids) = lone_measurer();
+    let (now, tls) = (Instant::ORIGIN, Tls(certificate));
+    let conn = measurer.handle_accepted(now, ListenerId(0), &tls).expect("it listens");
+    let expected = ExpectedPeer { ids, address: [10, 0, 0, 1].into() };
+    let anonymous = Authentication::Anonymous;
+    let mut stranger =
+        Channel::initiator(expected, anonymous, &tls, [0; 24], unix_time_s()).expect("usable");
+    let mut buffer = vec![0; 100_000];
+    for _ in 0..3 {
+        let len = stranger.poll_transmit(&mut buffer);
+        measurer.handle_bytes(now, conn, &buffer[..len]);
+        let len = measurer.poll_transmit(now, conn, &mut buffer);
+        assert_eq!(stranger.handle_bytes(&mut &buffer[..len]), Ok(None));
+    }
+    assert!(stranger.is_open());
+    for number in 0..10_000 {
+        stranger.send(CircId::of_initiator(number), Command::CREATE2, &[0, 2, 0, 84]);
+        let len = stranger.poll_transmit(&mut buffer);
+        measurer.handle_bytes(now, conn, &buffer[..len]);
+    }
+    let answers: usize = std::iter::from_fn(|| {
+        Some(measurer.poll_transmit(now, conn, &mut buffer)).filter(|len| *len > 0)
+    })
+    .sum();
+    assert!(answers > 0 && answers < 100 * 514, "{answers} bytes of answers were kept");
+    assert!(!measurer.is_over(), "a stranger does not end a measurement");
+}

@@ -1,0 +1,62 @@
+use super::*;
+use crate::forge::Forge;
+
+fn pair() -> (Session, Session) {
+    let forge = Forge::new([5; 32], 1_700_000_000).expect("keys");
+    let configs = TlsConfigs::new(&forge).expect("usable");
+    let address = IpAddr::from([127, 0, 0, 1]);
+    (
+        Session::client(&configs, address).expect("usable"),
+        Session::server(&configs).expect("usable"),
+    )
+}
+
+/// Moves what `from` has pending to `to`.
+fn carry(from: &mut Session, to: &mut Session) {
+    let len = from.pending().len();
+    to.read_space()[..len].copy_from_slice(from.pending());
+    to.commit(len);
+    from.advance(len);
+}
+
+/// Processes until nothing happens any more; what came, and in which order.
+fn process_all(session: &mut Session) -> Vec<String> {
+    let mut log = Vec::new();
+    loop {
+        let mut got = Vec::new();
+        let progress = session.process(&mut |plaintext| got.extend_from_slice(plaintext));
+        if !got.is_empty() {
+            log.push(String::from_utf8(got).expect("text"));
+        }
+        match progress.expect("honest") {
+            Progress::Established => log.push("(established)".to_string()),
+            Progress::Waiting | Progress::PeerClosed => return log,
+        }
+    }
+}
+
+#[test]
+fn what_comes_along_with_the_end_of_the_handshake_is_not_lost() {
+    let (mut client, mut server) = pair();
+    assert!(process_all(&mut client).is_empty());
+    carry(&mut client, &mut server);
+    assert!(process_all(&mut server).is_empty());
+    carry(&mut server, &mut client);
+    assert_eq!(process_all(&mut client), ["(established)"]);
+    client.encrypt(b"VERSIONS").expect("established");
+    carry(&mut client, &mut server);
+    assert_eq!(process_all(&mut server), ["(established)", "VERSIONS"]);
+}
+
+#[test]
+fn the_end_of_the_handshake_is_reported_when_nothing_comes_along_with_it() {
+    let (mut client, mut server) = pair();
+    process_all(&mut client);
+    carry(&mut client, &mut server);
+    process_all(&mut server);
+    carry(&mut server, &mut client);
+    process_all(&mut client);
+    carry(&mut client, &mut server);
+    let progress = server.process(&mut |_| panic!("nothing was sent"));
+    assert_eq!(progress, Ok(Progress::Established));
+}
