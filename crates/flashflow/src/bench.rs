@@ -38,7 +38,7 @@ fn measurer(
         seconds,
         measurers: 1,
         capacity: Some(100_000.0),
-        sockets: 16,
+        sockets: 160,
         guess: 2000.0,
         check_share: 0.008,
         own_address: None,

@@ -105,6 +105,10 @@ pub struct Driver<N> {
     traffic: Traffic,
     /// When the sockets were last looked at.
     looked_at: Instant,
+    /// Sockets whose TCP or TLS does not stand yet.
+    handshakes: usize,
+    /// A listener failed to accept for want of something: epoll will not tell of it again.
+    must_accept_again: bool,
 }
 
 impl<N: Node> Driver<N> {
@@ -146,6 +150,8 @@ impl<N: Node> Driver<N> {
             plaintext: Box::new([0; RECORD_LEN]),
             traffic: Traffic::default(),
             looked_at: Instant::ORIGIN,
+            handshakes: 0,
+            must_accept_again: false,
         })
     }
 
@@ -182,6 +188,9 @@ impl<N: Node> Driver<N> {
     /// Where the operating system fails to wait.
     pub fn turn(&mut self, deadline: Instant) -> Result<(), DriverError> {
         self.drain();
+        if std::mem::take(&mut self.must_accept_again) {
+            (0..self.listeners.len()).for_each(|listener| self.accept(listener));
+        }
         let wait = if self.runnable.is_empty() {
             let next = [Some(deadline), self.node.poll_timeout(), self.next_handshake_deadline()];
             let next = next.into_iter().flatten().min().unwrap_or(deadline);
@@ -274,8 +283,12 @@ impl<N: Node> Driver<N> {
                     let _ = self.add(Socket::accepted(stream, session, id, deadline));
                 }
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                // Nothing left, or an error of the one connection; epoll reports the next.
-                Err(_) => break,
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
+                // No descriptors, no memory; or the one connection was aborted.
+                Err(_) => {
+                    self.must_accept_again = true;
+                    break;
+                }
             }
         }
     }
@@ -306,6 +319,7 @@ impl<N: Node> Driver<N> {
             return Err(error);
         }
         self.sockets[place] = Some(socket);
+        self.handshakes += 1;
         Ok(place)
     }
 
@@ -403,6 +417,7 @@ impl<N: Node> Driver<N> {
     fn announce(&mut self, now: Instant, place: usize) -> bool {
         let Some(socket) = &mut self.sockets[place] else { return false };
         socket.deadline = None;
+        self.handshakes -= 1;
         match (socket.conn, socket.listener) {
             (Some(conn), _) => self.node.handle_connected(now, conn, &socket.session),
             (None, Some(listener)) => {
@@ -461,14 +476,21 @@ impl<N: Node> Driver<N> {
         // Closing the descriptor would do it, too; failure means that it is not watched.
         let _ = self.poll.registry().deregister(&mut socket.stream);
         self.free.push(place);
+        self.handshakes -= usize::from(socket.deadline.is_some());
         socket.conn
     }
 
     fn next_handshake_deadline(&self) -> Option<Instant> {
+        if self.handshakes == 0 {
+            return None;
+        }
         self.sockets.iter().flatten().filter_map(|socket| socket.deadline).min()
     }
 
     fn expire_handshakes(&mut self, now: Instant) {
+        if self.handshakes == 0 {
+            return;
+        }
         for place in 0..self.sockets.len() {
             let expired = self.sockets[place].as_ref().and_then(|socket| socket.deadline);
             if expired.is_some_and(|deadline| deadline <= now) {

@@ -3,10 +3,17 @@ use onion::measure::transit::Pace;
 use onion::{Duration, Rate};
 use std::num::NonZeroU32;
 
-/// How long cells stay under way on a long path, with the queue that the window keeps standing.
-///
-/// Median and 95th percentile of round trips between relays and measurers are about 120 and 300 ms.
-const HOLD: Duration = Duration::from_millis(400);
+/// How long a queue the windows must be able to keep standing at the assigned rate, which is more
+/// than twice what the relay carries: a relay that limits its rate refills its buckets every tenth of
+/// a second by default, and must never find its queue empty.
+const STANDING_QUEUE: Duration = Duration::from_millis(120);
+
+/// Circuits that suffice for a standing queue whatever the rate: a relay that is bound by its
+/// processor needs none, and gets slower with every circuit.
+const CIRCUITS_FOR_QUEUE_MAX: u32 = 24;
+
+/// Round trip to expect of a relay that has not been timed: few are farther.
+pub(crate) const RTT_UNKNOWN: Duration = Duration::from_millis(300);
 
 /// Fewer sockets would make the loss of one matter too much.
 const SOCKETS_MIN: u32 = 8;
@@ -70,19 +77,31 @@ impl Defences {
 
     /// Sockets for a team that shares one address, to load a relay with up to `rate`.
     ///
-    /// As many as its bandwidth-delay product asks for, one circuit on each; at most `wanted` and
-    /// what the relay lets one address have.
+    /// As many as the bandwidth-delay product of its path asks for, a circuit's window on each; at
+    /// most `wanted` and what the relay lets one address have. `rtt` is the round trip to it.
     #[must_use]
-    pub fn sockets(&self, wanted: u32, rate: Rate) -> u32 {
+    pub fn sockets(&self, wanted: u32, rate: Rate, rtt: Duration) -> u32 {
         let allowed =
             self.max_connections.map_or(u32::MAX, |max| max.saturating_sub(RESERVE).max(1));
-        self.circuits_for(rate).max(SOCKETS_MIN).min(wanted).min(allowed)
+        self.circuits_under_way(rate, rtt).max(SOCKETS_MIN).min(wanted).min(allowed)
     }
 
-    /// Circuits whose windows together hold what is under way at `rate`.
-    fn circuits_for(&self, rate: Rate) -> u32 {
+    /// Circuits whose windows together hold what is on the way: a cell passes twice, to the relay and
+    /// from there to the landing.
+    fn circuits_under_way(&self, rate: Rate, rtt: Duration) -> u32 {
+        self.circuits_holding(rate, rtt * 2)
+    }
+
+    /// Circuits whose windows together hold `time`'s worth of cells at `rate`.
+    fn circuits_holding(&self, rate: Rate, time: Duration) -> u32 {
         let window_bytes = u64::from(self.window_cap_cells()) * CELL_LEN as u64;
-        u32::try_from(rate.bytes_in(HOLD).div_ceil(window_bytes)).unwrap_or(u32::MAX)
+        u32::try_from(rate.bytes_in(time).div_ceil(window_bytes)).unwrap_or(u32::MAX)
+    }
+
+    /// Circuits for what is on the way and for the standing queue.
+    fn circuits_for(&self, rate: Rate, rtt: Duration) -> u32 {
+        let queue = self.circuits_holding(rate, STANDING_QUEUE).min(CIRCUITS_FOR_QUEUE_MAX);
+        self.circuits_under_way(rate, rtt).max(queue)
     }
 }
 
@@ -109,9 +128,15 @@ pub struct Load {
 impl Load {
     /// Plans for an assignment of `sockets` and `rate`, where `measurers` share one address.
     #[must_use]
-    pub fn plan(defences: &Defences, sockets: u32, rate: Rate, measurers: u32) -> Self {
+    pub fn plan(
+        defences: &Defences,
+        sockets: u32,
+        rate: Rate,
+        rtt: Duration,
+        measurers: u32,
+    ) -> Self {
         let sockets = sockets.max(1);
-        let circuits = defences.circuits_for(rate).max(sockets);
+        let circuits = defences.circuits_for(rate, rtt).max(sockets);
         let circuits_per_socket = circuits.div_ceil(sockets).min(CIRCUITS_PER_SOCKET_MAX);
         let share = measurers.max(1);
         let in_all = sockets.saturating_mul(circuits_per_socket).saturating_mul(share);
@@ -131,6 +156,18 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
+    const FAR: Duration = Duration::from_millis(200);
+
+    #[test]
+    fn a_relay_nearby_gets_few_sockets_and_a_far_one_as_many_as_its_path_holds() {
+        let (defences, rate) = (Defences::default(), Rate::from_mbit_per_s(3000.0));
+        assert_eq!(defences.sockets(160, rate, Duration::ZERO), SOCKETS_MIN);
+        let load = Load::plan(&defences, SOCKETS_MIN, rate, Duration::ZERO, 1);
+        assert_eq!(load.sockets * load.circuits_per_socket, CIRCUITS_FOR_QUEUE_MAX);
+        assert_eq!(defences.sockets(160, rate, FAR), 130);
+        assert_eq!(defences.sockets(160, Rate::from_mbit_per_s(1.0), FAR), SOCKETS_MIN);
+    }
+
     /// As the live consensus of July 2026 says.
     fn live(name: &str) -> Option<i32> {
         Some(match name {
@@ -147,7 +184,7 @@ mod tests {
     fn the_consensus_bounds_windows_and_sockets() {
         let defences = Defences::from_consensus_params(live);
         assert_eq!(defences.window_cap_cells(), 1349);
-        assert_eq!(defences.sockets(160, Rate::from_mbit_per_s(3000.0)), 46);
+        assert_eq!(defences.sockets(160, Rate::from_mbit_per_s(3000.0), FAR), 46);
         assert_eq!(Defences::default().window_cap_cells(), 2249);
         let fallback = Defences::from_consensus_params(|name| {
             (name == "circ_max_cell_queue_size").then_some(1750)
@@ -158,11 +195,12 @@ mod tests {
     #[test]
     fn links_authenticate_where_clients_would_be_refused() {
         let defences = Defences::from_consensus_params(live);
-        let modest = Load::plan(&defences, 23, Rate::from_mbit_per_s(100.0), 2);
+        let modest = Load::plan(&defences, 23, Rate::from_mbit_per_s(100.0), FAR, 2);
         assert!(!modest.must_authenticate, "{modest:?}");
-        let large = Load::plan(&defences, 23, Rate::from_mbit_per_s(3000.0), 2);
+        let large = Load::plan(&defences, 23, Rate::from_mbit_per_s(3000.0), FAR, 2);
         assert!(large.must_authenticate && large.circuits_per_socket > 1, "{large:?}");
-        let undefended = Load::plan(&Defences::default(), 23, Rate::from_mbit_per_s(3000.0), 2);
+        let undefended =
+            Load::plan(&Defences::default(), 23, Rate::from_mbit_per_s(3000.0), FAR, 2);
         assert!(!undefended.must_authenticate);
     }
 
@@ -173,9 +211,9 @@ mod tests {
             prop_assert!(defences.window_cap_cells() >= 1);
             prop_assert!(defences.window_cap_cells() < defences.queue_limit_cells);
             let rate = Rate::from_mbit_per_s(mbit);
-            let planned = defences.sockets(sockets, rate);
+            let planned = defences.sockets(sockets, rate, FAR);
             prop_assert!((1..=sockets).contains(&planned));
-            let load = Load::plan(&defences, planned, rate, 3);
+            let load = Load::plan(&defences, planned, rate, FAR, 3);
             prop_assert!(load.circuits_per_socket >= 1 && load.pace.burst >= 1);
         }
     }

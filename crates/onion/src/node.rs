@@ -56,7 +56,8 @@ impl fmt::Display for CloseCause {
 /// A state machine over many connections, driven by a shell on real sockets or in virtual time.
 ///
 /// # Contract
-/// - The driver calls one `handle_*`, then drains every `poll_*` until all are quiet.
+/// - The driver calls `handle_*` for what has happened, then drains every `poll_*` until all are
+///   quiet, before it waits again.
 /// - `now` never decreases.
 /// - After [`poll_close`](Self::poll_close) or [`handle_closed`](Self::handle_closed) the driver
 ///   forgets the connection; the node may not name it again, and hears no more of it.

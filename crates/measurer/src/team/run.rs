@@ -2,17 +2,17 @@
 
 use super::landings::address_towards;
 use super::{Progress, Request, Team, TeamError, TeamResult};
-use crate::plan::Load;
+use crate::plan::{Load, RTT_UNKNOWN};
 use crate::worker::{Report, Worker, WorkerError, WorkerLoad};
 use coordinator::{
     Action, Assignment, Failure, Measurement, MeasurerId, Mode, Outcome, SecondReport,
 };
-use link::unix_time_s;
+use link::{Clock, unix_time_s};
 use onion::measure::transit::{Event, TransitConfig, TransitFailure};
-use onion::{Duration, Rate};
+use onion::{Duration, Instant, Rate};
 use rand::SeedableRng;
 use rand::rngs::StdRng;
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr, TcpStream};
 use std::num::NonZeroU32;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
@@ -37,6 +37,7 @@ pub(super) struct Run<'t> {
     team: &'t mut Team,
     request: Request,
     address: IpAddr,
+    rtt: Duration,
     measurement: Measurement,
     /// Of the current round, by measurer.
     workers: Vec<Option<Worker>>,
@@ -51,9 +52,10 @@ impl<'t> Run<'t> {
     pub(super) fn new(team: &'t mut Team, request: &Request) -> Result<Self, TeamError> {
         let measurers = team.options.measurers as usize;
         let mut params = team.options.params;
-        // Rounds double the rate; the sockets are to do for the next rounds, too.
-        let later = request.guess.scaled(params.excess_factor()).min(team.capacity());
-        params.sockets = request.defences.sockets(params.sockets, later);
+        let rtt = round_trip(request.target.address);
+        // Later rounds use the same sockets, with more circuits on each.
+        let rate = request.guess.scaled(params.excess_factor()).min(team.capacity());
+        params.sockets = request.defences.sockets(params.sockets, rate, rtt);
         let residuals = vec![team.capacity; measurers];
         let now = team.clock.now();
         let measurement = Measurement::new(now, params, Mode::Transit, request.guess, residuals)?;
@@ -67,6 +69,7 @@ impl<'t> Run<'t> {
             team,
             request: *request,
             address,
+            rtt,
             measurement,
             workers,
             loads: vec![None; measurers],
@@ -145,7 +148,7 @@ impl<'t> Run<'t> {
         let mut circuits = 0;
         for assignment in assignments {
             let Assignment { measurer, rate, sockets } = *assignment;
-            let load = Load::plan(&self.request.defences, sockets, rate, sharing);
+            let load = Load::plan(&self.request.defences, sockets, rate, self.rtt, sharing);
             circuits += load.sockets * load.circuits_per_socket;
             let authenticate = load.must_authenticate || self.team.options.always_authenticate;
             // Measurers share the pool of landings: each has its own stretch of it.
@@ -243,6 +246,16 @@ impl<'t> Run<'t> {
             progress(Progress::Second { round, index: totals.second, measured });
             self.seconds_told += 1;
         }
+    }
+}
+
+/// The round trip to a relay, timed by opening a connection; a guess where that fails, since the
+/// measurement will tell why.
+fn round_trip(target: SocketAddr) -> Duration {
+    let clock = Clock::start();
+    match TcpStream::connect_timeout(&target, 4 * RTT_UNKNOWN) {
+        Ok(_) => clock.now() - Instant::ORIGIN,
+        Err(_) => RTT_UNKNOWN,
     }
 }
 

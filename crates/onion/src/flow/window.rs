@@ -17,7 +17,7 @@ const STANDING_QUEUE: Duration = Duration::from_millis(250);
 /// A relay kills a circuit whose queue grows past the consensus' `circ_max_cell_queue_size`, so the
 /// window has a cap strictly below. Under the cap it follows the path: in each round (until a marked
 /// cell arrives) it takes the delivery rate, and allows as many cells as fill the shortest round
-/// trip seen and [`STANDING_QUEUE`] at that rate. It at most doubles in a round, and shrinks slowly.
+/// trip seen and a quarter of a second at that rate. It at most doubles in a round, and shrinks slowly.
 #[derive(Clone, Debug)]
 pub struct InFlightWindow {
     cap_cells: u32,

@@ -96,11 +96,11 @@ impl<R: Rng> Transit<R> {
     /// A connection is of no more use: its circuits go with it, and it gets closed.
     pub(super) fn lose_conn(&mut self, id: ConnId, problem: &str) {
         let Some(conn) = self.conns.get(id) else { return };
+        // A stranger's connection to a landing carries no circuit: its loss is no problem.
         let circuits: Vec<u32> = conn.circuits.numbers().collect();
         for circuit in circuits {
             self.lose_circuit(circuit, problem);
         }
-        self.last_problem = Some(problem.to_string());
         self.to_close.push_back(id);
     }
 
@@ -157,8 +157,17 @@ impl<R: Rng> Transit<R> {
         }
     }
 
+    /// Whether cells are under way: only then can the relay be said to stall.
+    fn is_loaded(&self) -> bool {
+        self.circuits.iter().any(|circuit| match &circuit.state {
+            State::Up(flow) => flow.window.sent_cells() > flow.window.delivered_cells(),
+            _ => false,
+        })
+    }
+
     fn get_ready(&mut self) {
         self.phase = Phase::Ready;
+        self.to_dial.clear(); // what was not dialled in time is not wanted any more
         let circuits = self.circuits.iter().filter(|circuit| circuit.is_up()).count();
         let circuits = u32::try_from(circuits).unwrap_or(u32::MAX);
         let sockets = self.sockets_where(Circuit::is_up);
@@ -179,7 +188,9 @@ impl<R: Rng> Transit<R> {
                     self.fail(TransitFailure::SetUpTimedOut { open, wanted, last_problem });
                 }
             }
-            Phase::Running(running) if now >= running.last_arrival + self.config.stall_timeout => {
+            Phase::Running(running)
+                if now >= running.last_arrival + self.config.stall_timeout && self.is_loaded() =>
+            {
                 let silent = now - running.last_arrival;
                 let silent_ms = u64::try_from(silent.as_millis()).unwrap_or(u64::MAX);
                 self.fail(TransitFailure::Stalled { silent_ms });
