@@ -151,6 +151,7 @@ pub(crate) struct LabOptions {
 #[derive(Debug, Subcommand)]
 pub(crate) enum LabAction {
     /// Bring up a network that stays until `lab down`.
+    #[command(after_help = "Example:\n  flashflow lab up --dir /tmp/net --limits 10,0")]
     Up {
         /// Folder of the network: absent or empty.
         #[arg(long, value_name = "DIR")]
@@ -163,12 +164,14 @@ pub(crate) enum LabAction {
         limits: Vec<f64>,
     },
     /// Say what runs, and where.
+    #[command(after_help = "Example:\n  flashflow lab status --dir /tmp/net")]
     Status {
         /// Folder of the network.
         #[arg(long, value_name = "DIR")]
         dir: PathBuf,
     },
     /// Take the network down and remove its folder.
+    #[command(after_help = "Example:\n  flashflow lab down --dir /tmp/net")]
     Down {
         /// Folder of the network.
         #[arg(long, value_name = "DIR")]
@@ -190,6 +193,7 @@ pub(crate) struct BenchOptions {
 #[derive(Debug, Subcommand)]
 pub(crate) enum BenchWhat {
     /// What a measurer's processor needs to send, receive and check, beside a bare TLS pump.
+    #[command(after_help = "Example:\n  flashflow bench measurer --seconds 10 --json")]
     Measurer {
         /// Length of each measurement in seconds.
         #[arg(long, default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..=600))]

@@ -4,7 +4,7 @@ use crate::cli::TeamArguments;
 use crate::error::Error;
 use crate::interrupt::Interrupt;
 use crate::output::Output;
-use crate::relay_said::{RelaySaid, median};
+use crate::relay_said::{CpuReading, RelaySaid, median};
 use coordinator::{Estimate, Outcome, Params};
 use measurer::{Progress, Request, Team, TeamOptions, TeamResult};
 use netdoc::Fingerprint;
@@ -91,6 +91,7 @@ pub(crate) fn measure(
     let seconds = team.options().params.seconds;
     let mut told: Vec<Told> = Vec::new();
     let mut started: Option<Instant> = None;
+    let mut cpu: (Option<CpuReading>, Option<CpuReading>) = (None, None);
     let name = &subject.nickname;
     let mut on_progress = |progress: Progress| {
         match progress {
@@ -100,6 +101,7 @@ pub(crate) fn measure(
         )),
         Progress::Started { round, .. } => {
             started = said.as_ref().map(|said| said.now());
+            cpu = (said.as_ref().and_then(|said| said.cpu()), None);
             output.doing(format!("{name}: round {round}: started"));
         }
         Progress::Second { round, index, measured } => {
@@ -115,6 +117,7 @@ pub(crate) fn measure(
                     "second": index, "measured_mbit_per_s": mbit_per_s,
                 })
             });
+            cpu.1 = said.as_ref().and_then(|said| said.cpu());
             let ended = started.map(|start| start + Duration::from_secs(u64::from(second)));
             told.push(Told { round, index, measured, ended });
         }
@@ -139,8 +142,9 @@ pub(crate) fn measure(
             (point, relay_said)
         })
         .collect();
+    let relay_cpu_share = cpu.0.zip(cpu.1).and_then(|(before, after)| after.share_since(before));
     let report = report_of(subject, &result.outcome, &series, seconds);
-    Ok((result, report))
+    Ok((result, RelayReport { relay_cpu_share, ..report }))
 }
 
 fn report_of(
@@ -208,7 +212,10 @@ pub(crate) fn line(report: &RelayReport) -> String {
                 None => "conclusive".to_owned(),
             };
             let rounds = if report.rounds == 1 { "round" } else { "rounds" };
-            format!("{name}: {estimate:.2} Mbit/s after {} {rounds}, {verdict}", report.rounds)
+            let cpu = report.relay_cpu_share.map_or_else(String::new, |share| {
+                format!(" (its process at {:.0} % of a core)", share * 100.0)
+            });
+            format!("{name}: {estimate:.2} Mbit/s after {} {rounds}{cpu}, {verdict}", report.rounds)
         }
         (None, error) => format!("{name}: {}", error.as_deref().unwrap_or("no estimate")),
     }

@@ -8,6 +8,7 @@ use onion::{Duration, Instant, Rate};
 
 /// Gathers a relay's `BW` events.
 pub(crate) struct RelaySaid {
+    node: lab::Node,
     watch: BwWatch,
     clock: Clock,
     samples: Vec<Sample>,
@@ -23,7 +24,12 @@ struct Sample {
 impl RelaySaid {
     pub(crate) fn watch(node: &lab::Node) -> Result<Self, Error> {
         let watch = node.watch_bandwidth()?;
-        Ok(Self { watch, clock: Clock::start(), samples: Vec::new() })
+        Ok(Self { node: node.clone(), watch, clock: Clock::start(), samples: Vec::new() })
+    }
+
+    /// What its process has used of the processors so far, and the time by [`now`](Self::now).
+    pub(crate) fn cpu(&self) -> Option<CpuReading> {
+        self.node.cpu_time().map(|used| CpuReading { at: self.now(), used })
     }
 
     /// The time by which the samples are dated.
@@ -48,6 +54,21 @@ impl RelaySaid {
         let distance = |sample: &&Sample| (sample.at - end).max(end - sample.at);
         let nearest = self.samples.iter().min_by_key(distance)?;
         (distance(&nearest) < Duration::from_millis(700)).then_some(nearest.written)
+    }
+}
+
+/// Processor time of a process up to an instant.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct CpuReading {
+    at: Instant,
+    used: Duration,
+}
+
+impl CpuReading {
+    /// Share of one core used since `before`.
+    pub(crate) fn share_since(self, before: Self) -> Option<f64> {
+        let passed = (self.at - before.at).as_secs_f64();
+        (passed > 0.0).then(|| self.used.saturating_sub(before.used).as_secs_f64() / passed)
     }
 }
 

@@ -1,4 +1,89 @@
-//! The engine.
+//! The engine of FlashFlow: everything that decides, nothing that does I/O.
+//!
+//! Cells, links, circuits, windows and measurement are state machines without sockets, clocks, threads
+//! or randomness of their own. A shell drives them on real sockets; [`wire`] drives the very same code
+//! in virtual time. The crate is `no_std`, so that none of these can creep in.
+//!
+//! | module | what is in it |
+//! |---|---|
+//! | [`cell`] | cells of link protocols 4 and 5 as views over bytes, and the messages in them |
+//! | [`link`] | the link handshake as initiator and responder, certificates |
+//! | [`crypto`] | CREATE_FAST, ntor, the layers of relay cells |
+//! | [`circuit`] | building a circuit of two hops |
+//! | [`flow`] | windows of cells under way, token buckets |
+//! | [`measure`] | content, checks, seconds, and the [transit measurement](measure::transit) |
+//! | [`node`] | the seam to the shell |
+//! | [`wire`] | nodes joined in virtual time |
+//!
+//! # The contract
+//!
+//! Each method of a state machine is one of four kinds:
+//! - a *getter* takes `&self` and changes nothing;
+//! - `handle_*` tells that something arrived: bytes, a closed connection, the time of a timeout;
+//! - a *command* asks for something: start, stop, send;
+//! - `poll_*` tells what to do now: dial, write, close, wait until then; it is called until it has
+//!   nothing more to say.
+//!
+//! One mutation, then drain: after a `handle_*` or a command, poll. `now` is an argument and never
+//! decreases; random generators are passed in.
+//!
+//! # Driving a node
+//!
+//! All that a shell does, without TLS, listeners and care for full sockets:
+//!
+//! ```
+//! use onion::Instant;
+//! use onion::link::TlsSession;
+//! use onion::node::{CloseCause, ConnId, Node};
+//! use std::collections::BTreeMap;
+//! use std::io::{self, ErrorKind, Read, Write};
+//! use std::net::TcpStream;
+//!
+//! /// Drives `node` until it wants no connection and no wake-up any more.
+//! fn drive(
+//!     node: &mut impl Node,
+//!     tls: &dyn TlsSession,
+//!     now: impl Fn() -> Instant,
+//!     wait_until: impl Fn(Instant),
+//! ) -> io::Result<()> {
+//!     let mut streams = BTreeMap::<ConnId, TcpStream>::new();
+//!     let mut buffer = [0; 16_384];
+//!     loop {
+//!         while let Some(dial) = node.poll_dial(now()) {
+//!             if let Ok(stream) = TcpStream::connect(dial.to) {
+//!                 stream.set_nonblocking(true)?;
+//!                 streams.insert(dial.conn, stream);
+//!                 node.handle_connected(now(), dial.conn, tls);
+//!             } else {
+//!                 node.handle_closed(now(), dial.conn, CloseCause::Refused);
+//!             }
+//!         }
+//!         while let Some(conn) = node.poll_writable() {
+//!             loop {
+//!                 let len = node.poll_transmit(now(), conn, &mut buffer);
+//!                 let Some(stream) = streams.get_mut(&conn).filter(|_| len > 0) else { break };
+//!                 stream.write_all(&buffer[..len])?;
+//!             }
+//!         }
+//!         while let Some(conn) = node.poll_close() {
+//!             streams.remove(&conn);
+//!         }
+//!         let Some(timeout) = node.poll_timeout() else { return Ok(()) };
+//!         wait_until(timeout); // or until a stream can be read, with epoll
+//!         for (conn, stream) in &mut streams {
+//!             match stream.read(&mut buffer) {
+//!                 Ok(0) => node.handle_closed(now(), *conn, CloseCause::ByPeer),
+//!                 Ok(len) => node.handle_bytes(now(), *conn, &buffer[..len]),
+//!                 Err(error) if error.kind() == ErrorKind::WouldBlock => {}
+//!                 Err(_) => node.handle_closed(now(), *conn, CloseCause::Reset),
+//!             }
+//!         }
+//!         if timeout <= now() {
+//!             node.handle_timeout(now());
+//!         }
+//!     }
+//! }
+//! ```
 #![no_std]
 extern crate alloc;
 #[cfg(test)]

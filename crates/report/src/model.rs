@@ -44,6 +44,9 @@ pub struct RelayReport {
     pub estimate_mbit_per_s: Option<f64>,
     /// The median of what the relay itself said it carried in those seconds, in Mbit/s.
     pub relay_said_mbit_per_s: Option<f64>,
+    /// Share of one processor core that the relay's process used in those seconds, from zero to one
+    /// or a little more, since tor has helper threads.
+    pub relay_cpu_share: Option<f64>,
     /// Whether the load was large enough to bound the capacity from above.
     pub conclusive: bool,
     /// Why it was not.
