@@ -13,7 +13,7 @@ use std::sync::mpsc::{Receiver, Sender, TryRecvError, channel};
 use std::thread::{self, JoinHandle};
 
 /// Far below what stays under way on any path, and long enough for records to fill.
-const COALESCE: Duration = Duration::from_millis(2);
+const COALESCE: Duration = Duration::from_millis(3);
 
 /// How much of a processor a measurer needed while it was sending.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

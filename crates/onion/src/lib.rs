@@ -70,14 +70,19 @@
 //!         }
 //!         let Some(timeout) = node.poll_timeout() else { return Ok(()) };
 //!         wait_until(timeout); // or until a stream can be read, with epoll
-//!         for (conn, stream) in &mut streams {
-//!             match stream.read(&mut buffer) {
-//!                 Ok(0) => node.handle_closed(now(), *conn, CloseCause::ByPeer),
-//!                 Ok(len) => node.handle_bytes(now(), *conn, &buffer[..len]),
-//!                 Err(error) if error.kind() == ErrorKind::WouldBlock => {}
-//!                 Err(_) => node.handle_closed(now(), *conn, CloseCause::Reset),
-//!             }
-//!         }
+//!         streams.retain(|conn, stream| {
+//!             let gone = match stream.read(&mut buffer) {
+//!                 Ok(0) => CloseCause::ByPeer,
+//!                 Ok(len) => {
+//!                     node.handle_bytes(now(), *conn, &buffer[..len]);
+//!                     return true;
+//!                 }
+//!                 Err(error) if error.kind() == ErrorKind::WouldBlock => return true,
+//!                 Err(_) => CloseCause::Reset,
+//!             };
+//!             node.handle_closed(now(), *conn, gone);
+//!             false
+//!         });
 //!         if timeout <= now() {
 //!             node.handle_timeout(now());
 //!         }

@@ -194,12 +194,14 @@ pub(crate) fn seconds(relay: &RelayReport) -> Option<Figure> {
         );
     }
     let end = relay.series.iter().map(shown_second).max().unwrap_or(1);
+    let fastest = relay.series.iter().map(|point| point.measured_mbit_per_s).fold(0.0, f64::max);
     let levels = [
         ("median: the estimate", relay.estimate_mbit_per_s, MEASURED, DashType::Dot),
         ("configured limit", relay.limit_mbit_per_s, LIMIT, DashType::Solid),
         (
             "conclusive below",
-            relay.conclusive_limit_mbit_per_s,
+            // Far above all seconds, it would press them flat.
+            relay.conclusive_limit_mbit_per_s.filter(|limit| *limit < 3.0 * fastest),
             CONCLUSIVE_LIMIT,
             DashType::DashDot,
         ),

@@ -164,7 +164,8 @@ impl Channel {
             Authentication::Anonymous => [0; 32],
             Authentication::AsRelay(identity) => {
                 let label = b"EXPORTER FOR TOR TLS CLIENT BINDING AUTH0003";
-                tls.export_keying_material(label, &identity.ed25519.0)
+                // The context is CID, not the Ed25519 identity that older specifications name.
+                tls.export_keying_material(label, &identity.rsa_sha256)
                     .ok_or(ChannelError::Tls("it cannot export keying material"))?
             }
         };
