@@ -1,0 +1,42 @@
+# Everything works after nothing but a clone; `make help` says what there is.
+
+# Further arguments of `make demo` and `make bench`, such as ARGS='--limits 10,50'.
+ARGS ?=
+# A folder of real consensuses and server descriptors, for `make bench`. It need not be there.
+DATA ?= ../shared/data
+
+.PHONY: help deps cargo demo test lint bench
+
+help:
+	@echo 'make demo   measure a private Tor network on this machine; options: make demo ARGS="--limits 10,50"'
+	@echo 'make test   format, lints, house rules, all tests, documentation'
+	@echo 'make lint   format, lints and house rules only'
+	@echo 'make bench  what a measurer costs; how fast documents are parsed, with DATA=FOLDER'
+	@echo 'make deps   install the Debian packages that are missing (tor, a C compiler); done by the others, too'
+
+deps: cargo
+	@sh scripts/install-deps
+
+cargo:
+	@command -v cargo >/dev/null || { \
+	  echo 'There is no cargo in PATH. Install Rust 1.92 or newer from https://rustup.rs :' >&2; \
+	  echo "  curl --proto '=https' --tlsv1.2 -sSf https://sh.rustup.rs | sh" >&2; \
+	  echo 'then open a new shell, or run: . "$$HOME/.cargo/env"' >&2; exit 1; }
+
+demo: deps
+	cargo run --release --locked -- demo $(ARGS)
+
+test: deps
+	@scripts/test
+
+lint: deps
+	@scripts/lint
+
+bench: deps
+	cargo run --release --locked -- bench measurer $(ARGS)
+	@files=$$(ls $(DATA)/consensus/*-consensus $(DATA)/descriptors/*-server-descriptors 2>/dev/null); \
+	if [ -n "$$files" ]; then \
+	  cargo run --release --locked -p netdoc --example parse_speed -- $$files; \
+	else \
+	  echo 'No documents in $(DATA): the speed of parsing was not measured. See docs/benchmarks.md.'; \
+	fi
