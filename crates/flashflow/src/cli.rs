@@ -46,9 +46,10 @@ impl Command {
   flashflow demo --limits 10,50,100,250 --seconds 10 --json
   flashflow demo --relays 2 --limits 0 --out /tmp/results
 
-Exit status: 0 all relays measured and the weights voted; 1 something failed; 130 interrupted.")]
+Exit status: 0 all relays measured and the weights voted; 1 something failed; 2 wrong arguments;
+130 interrupted.")]
 pub(crate) struct DemoOptions {
-    /// Number of relays; by default as many as there are limits.
+    /// Number of relays, 1 to 50; by default as many as there are limits.
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..=50))]
     pub(crate) relays: Option<u32>,
     /// Rate limits of the relays in Mbit/s, taken in turn; 0 for no limit.
@@ -57,7 +58,7 @@ pub(crate) struct DemoOptions {
     /// Keep the network's folder with all logs, and say where it is.
     #[arg(long)]
     pub(crate) keep: bool,
-    /// Folder for bandwidth file and report; by default flashflow-demo in the current folder.
+    /// Folder for bandwidth file and report.
     #[arg(long, value_name = "DIR", default_value = "flashflow-demo")]
     pub(crate) out: PathBuf,
     #[command(flatten)]
@@ -79,7 +80,7 @@ pub(crate) struct DemoOptions {
 
 A relay on a public address must have opted in: see --opt-in.
 
-Exit status: 0 conclusive; 1 failed; 3 a lower bound only; 130 interrupted.")]
+Exit status: 0 conclusive; 1 failed; 2 wrong arguments; 3 a lower bound only; 130 interrupted.")]
 pub(crate) struct MeasureOptions {
     /// Fingerprint (40 hex digits) or, with a consensus, nickname.
     pub(crate) relay: String,
@@ -108,10 +109,10 @@ pub(crate) struct MeasureOptions {
 /// How to measure.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct TeamArguments {
-    /// Length of a measurement in seconds.
-    #[arg(long, default_value_t = 30, value_parser = clap::value_parser!(u32).range(1..=600))]
+    /// Length of a measurement in seconds, 3 to 600. Under 10, a relay's first burst weighs much.
+    #[arg(long, default_value_t = 30, value_parser = clap::value_parser!(u32).range(3..=600))]
     pub(crate) seconds: u32,
-    /// Measurers: threads of this process.
+    /// Measurers: threads of this process, 1 to 64.
     #[arg(long, default_value_t = 2, value_parser = clap::value_parser!(u32).range(1..=64))]
     pub(crate) measurers: u32,
     /// What each measurer can send and receive, in Mbit/s; found out if not given.
@@ -123,7 +124,7 @@ pub(crate) struct TeamArguments {
     /// What to expect of a relay at first, in Mbit/s; too low costs rounds, too high costs load.
     #[arg(long, default_value_t = 100.0, value_name = "MBIT")]
     pub(crate) guess: f64,
-    /// Share of cells whose content is checked.
+    /// Share of cells whose content is checked; 0.008 is one in 125.
     #[arg(long, default_value_t = 0.008, value_name = "SHARE")]
     pub(crate) check_share: f64,
     /// Our own address, where the relay finds the measurers; by default the one towards it.
@@ -139,7 +140,9 @@ pub(crate) struct TeamArguments {
 #[command(after_help = "Example:
   flashflow lab up --dir /tmp/net --limits 10,0
   flashflow lab status --dir /tmp/net
-  flashflow lab down --dir /tmp/net")]
+  flashflow lab down --dir /tmp/net
+
+Exit status: 0 done, or all nodes run; 1 failed, or a node is dead; 2 wrong arguments.")]
 pub(crate) struct LabOptions {
     #[command(subcommand)]
     pub(crate) action: LabAction,
@@ -156,7 +159,7 @@ pub(crate) enum LabAction {
         /// Folder of the network: absent or empty.
         #[arg(long, value_name = "DIR")]
         dir: PathBuf,
-        /// Number of relays; by default as many as there are limits.
+        /// Number of relays, 1 to 50; by default as many as there are limits.
         #[arg(long, value_parser = clap::value_parser!(u32).range(1..=50))]
         relays: Option<u32>,
         /// Rate limits of the relays in Mbit/s, taken in turn; 0 for no limit.
@@ -171,7 +174,9 @@ pub(crate) enum LabAction {
         dir: PathBuf,
     },
     /// Take the network down and remove its folder.
-    #[command(after_help = "Example:\n  flashflow lab down --dir /tmp/net")]
+    #[command(after_help = "Example:\n  flashflow lab down --dir /tmp/net
+
+Exit status: 0 done, or all nodes run; 1 failed, or a node is dead; 2 wrong arguments.")]
     Down {
         /// Folder of the network.
         #[arg(long, value_name = "DIR")]
@@ -195,8 +200,8 @@ pub(crate) enum BenchWhat {
     /// What a measurer's processor needs to send, receive and check, beside a bare TLS pump.
     #[command(after_help = "Example:\n  flashflow bench measurer --seconds 10 --json")]
     Measurer {
-        /// Length of each measurement in seconds.
-        #[arg(long, default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..=600))]
+        /// Length of each measurement in seconds, 3 to 600.
+        #[arg(long, default_value_t = 10, value_parser = clap::value_parser!(u32).range(3..=600))]
         seconds: u32,
         /// Measurements, each with a pump before and after it.
         #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=50))]

@@ -58,12 +58,13 @@ pub(crate) fn run(
         if interrupt.is_requested() {
             output.quiet();
             output.step("interrupted: taking the network down");
+            output.record(|| json!({"type": "interrupted"}));
             network.stop()?;
             return Ok(Exit::Interrupted);
         }
         output.step(measuring::line(&report));
         output.record(|| relay_value(&report, "relay"));
-        estimates.push(documents.estimate(node, &subject, &result.outcome)?);
+        estimates.push(documents.estimate(node, &report, &result.outcome)?);
         reports.push(report);
     }
 
@@ -170,10 +171,10 @@ impl Documents {
     fn estimate(
         &self,
         node: &lab::Node,
-        subject: &Subject,
+        report: &RelayReport,
         outcome: &coordinator::Outcome,
     ) -> Result<bwfile::Estimate, Error> {
-        let fingerprint = subject.fingerprint;
+        let fingerprint = Fingerprint::from_bytes(node.rsa());
         let nickname: Nickname = node
             .nickname()
             .parse()
@@ -182,7 +183,7 @@ impl Documents {
         let outcome = match outcome {
             coordinator::Outcome::Measured(estimate) => {
                 // A lower bound is still nearer to the truth than what the relay claims.
-                let conclusive = u8::from(estimate.is_conclusive()).to_string();
+                let conclusive = u8::from(report.conclusive).to_string();
                 extra.push(("flashflow_conclusive".to_owned(), conclusive));
                 bwfile::Outcome::Measured {
                     capacity_bytes_s: estimate.capacity.as_byte_per_s(),

@@ -32,6 +32,7 @@ pub(crate) fn run(
     output.quiet();
     if interrupt.is_requested() {
         output.step("interrupted");
+        output.record(|| serde_json::json!({"type": "interrupted"}));
         return Ok(Exit::Interrupted);
     }
     output.result(report::table(std::slice::from_ref(&report)), || relay_value(&report, "summary"));

@@ -37,11 +37,11 @@ pub(crate) fn team(arguments: &TeamArguments, output: &Output) -> Result<Team, E
         params,
         always_authenticate: arguments.authenticate,
     })?;
-    output.step(format!(
-        "team: {} measurers of {:.0} Mbit/s each",
-        arguments.measurers,
-        team.capacity_of_each().as_mbit_per_s()
-    ));
+    let each = team.capacity_of_each().as_mbit_per_s();
+    output.step(match arguments.measurers {
+        1 => format!("team: one measurer of {each:.0} Mbit/s"),
+        count => format!("team: {count} measurers of {each:.0} Mbit/s each"),
+    });
     Ok(team)
 }
 
@@ -144,7 +144,35 @@ pub(crate) fn measure(
         .collect();
     let relay_cpu_share = cpu.0.zip(cpu.1).and_then(|(before, after)| after.share_since(before));
     let report = report_of(subject, &result.outcome, &series, seconds);
-    Ok((result, RelayReport { relay_cpu_share, ..report }))
+    let report = doubt_if_starved(RelayReport { relay_cpu_share, ..report });
+    Ok((result, report))
+}
+
+/// A relay on this machine that reached neither its limit nor the end of its processor was held back
+/// by something else: then the estimate is but a lower bound.
+fn doubt_if_starved(report: RelayReport) -> RelayReport {
+    /// Stock tor passes some nine tenths of its limit; with less than this it does not come near.
+    const LIMIT_REACHED: f64 = 0.75;
+    const PROCESSOR_REACHED: f64 = 0.9;
+    let (Some(estimate), Some(share)) = (report.estimate_mbit_per_s, report.relay_cpu_share) else {
+        return report;
+    };
+    let is_at_limit = report.limit_mbit_per_s.is_some_and(|limit| estimate > LIMIT_REACHED * limit);
+    if !report.conclusive || is_at_limit || share > PROCESSOR_REACHED {
+        return report;
+    }
+    let reason = format!(
+        "the relay's process got only {:.0} % of a core: this machine, not the relay, was the \
+         bottleneck",
+        share * 100.0
+    );
+    let bounds_mbit_per_s = report.bounds_mbit_per_s.map(|(lower, _)| (lower, None));
+    RelayReport {
+        conclusive: false,
+        inconclusive_reason: Some(reason),
+        bounds_mbit_per_s,
+        ..report
+    }
 }
 
 fn report_of(

@@ -112,18 +112,21 @@ fn nickname(relay: &RelayReport) -> String {
 }
 
 fn legend(relays: &[RelayReport]) -> String {
-    let mut legend = String::from("Ratio: estimate ÷ limit");
-    if relays
-        .iter()
-        .any(|relay| relay.ratio_to_limit().is_none() && relay.ratio_to_relay_said().is_some())
-    {
-        legend.push_str("; * no limit is known: estimate ÷ the relay’s own figure");
+    let any = |holds: fn(&RelayReport) -> bool| relays.iter().any(holds);
+    let mut lines = Vec::new();
+    let has_starred =
+        any(|relay| relay.ratio_to_limit().is_none() && relay.ratio_to_relay_said().is_some());
+    if has_starred {
+        let meaning = "no limit is known: estimate ÷ the relay’s own figure";
+        lines.push(format!("Ratio: estimate ÷ limit; * {meaning}."));
+    } else if any(|relay| relay.ratio_to_limit().is_some()) {
+        lines.push("Ratio: estimate ÷ limit.".to_owned());
     }
-    legend.push('.');
-    if relays.iter().any(|relay| relay.mode == Mode::Transit && relay.estimate().is_some()) {
-        legend.push_str("\nTransit estimates do not count client traffic: they are lower bounds.");
+    if any(|relay| relay.mode == Mode::Transit && relay.estimate().is_some()) {
+        let meaning = "Transit estimates do not count client traffic: they are lower bounds.";
+        lines.push(meaning.to_owned());
     }
-    legend
+    lines.join("\n")
 }
 
 #[cfg(test)]

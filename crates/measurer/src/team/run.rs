@@ -46,6 +46,8 @@ pub(super) struct Run<'t> {
     reports: Receiver<Tagged>,
     sender: Sender<Tagged>,
     seconds_told: u32,
+    /// The current round has been started.
+    has_started: bool,
 }
 
 impl<'t> Run<'t> {
@@ -76,6 +78,7 @@ impl<'t> Run<'t> {
             reports,
             sender,
             seconds_told: 0,
+            has_started: false,
         })
     }
 
@@ -117,6 +120,7 @@ impl<'t> Run<'t> {
             Action::Start { round } => {
                 let at = self.team.clock.now() + START_DELAY;
                 self.workers.iter().flatten().for_each(|worker| worker.start(at));
+                self.has_started = true;
                 progress(Progress::Started { round, unix_time_s: unix_time_s() });
             }
             Action::Stop { .. } => self.workers.iter_mut().for_each(|worker| *worker = None),
@@ -143,6 +147,7 @@ impl<'t> Run<'t> {
         progress: &mut dyn FnMut(Progress),
     ) -> Result<(), TeamError> {
         self.seconds_told = 0;
+        self.has_started = false;
         let sharing = u32::try_from(assignments.len()).unwrap_or(u32::MAX);
         let params = *self.measurement.params();
         let mut circuits = 0;
@@ -222,7 +227,7 @@ impl<'t> Run<'t> {
             }
             Report::Event(Event::Finished) => {}
             Report::Event(Event::Failed(failure)) => {
-                let failure = in_coordinators_terms(&failure);
+                let failure = in_coordinators_terms(&failure, self.has_started);
                 self.measurement.handle_failure(now, Some(measurer), failure);
             }
             Report::Load(load) => {
@@ -267,10 +272,11 @@ fn one_in(share: f64) -> NonZeroU32 {
     NonZeroU32::new(cells).unwrap_or(NonZeroU32::MIN)
 }
 
-fn in_coordinators_terms(failure: &TransitFailure) -> Failure {
+fn in_coordinators_terms(failure: &TransitFailure, has_started: bool) -> Failure {
     let detail = failure.to_string();
     match failure {
-        TransitFailure::TooFewOpen { .. } => Failure::RelayClosed { detail },
+        TransitFailure::TooFewOpen { .. } if has_started => Failure::RelayClosed { detail },
+        TransitFailure::TooFewOpen { .. } => Failure::RelayUnreachable { detail },
         TransitFailure::SetUpTimedOut { .. } => Failure::RelayUnreachable { detail },
         TransitFailure::Stalled { .. } => Failure::RelayStalled { detail },
         TransitFailure::CheckFailed { .. } | TransitFailure::AnsweredEarly { .. } => {

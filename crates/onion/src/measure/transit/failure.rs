@@ -50,10 +50,13 @@ impl fmt::Display for TransitFailure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::TooFewOpen { open, wanted, last_problem } => {
-                write!(f, "only {open} of {wanted} sockets work: {last_problem}")
+                write!(f, "only {open} of a measurer's {wanted} sockets work: {last_problem}")
             }
             Self::SetUpTimedOut { open, wanted, last_problem } => {
-                write!(f, "set-up timed out with {open} of {wanted} sockets: {last_problem}")
+                write!(
+                    f,
+                    "set-up timed out with {open} of a measurer's {wanted} sockets: {last_problem}"
+                )
             }
             Self::Stalled { silent_ms } => {
                 write!(f, "the relay stalled: no cell for {silent_ms} ms under full load")
