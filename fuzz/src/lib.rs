@@ -1,1 +1,66 @@
-//! To be written.
+//! Fuzz targets: each takes any bytes and panics if a property does not hold.
+//!
+//! - `cargo fuzz run NAME` (nightly, with `cargo install cargo-fuzz`) looks for such bytes.
+//! - The ordinary tests replay `corpus/NAME/` and a few thousand mutations of it: `tests/replay.rs`.
+//! - `cargo run -p fuzz --bin NAME FILE...` replays single files, such as those that `cargo fuzz`
+//!   leaves in `artifacts/`. A file that ever broke something belongs in the corpus.
+//! - `cargo run -p fuzz --example seed` writes the corpus' first files anew, from the golden vectors
+//!   of `onion` and the sample documents of `netdoc`.
+
+mod cells;
+mod circuits;
+mod control;
+mod documents;
+mod input;
+mod links;
+mod measurements;
+mod replay;
+mod seeds;
+mod transit;
+#[path = "../../crates/onion/tests/common/vectors.rs"]
+mod vectors;
+
+pub use cells::{certs, framer, messages};
+pub use circuits::two_hop;
+pub use control::control_port;
+pub use documents::{bandwidth_file, consensus, descriptors};
+#[cfg(fuzzing)]
+pub use libfuzzer_sys;
+pub use links::{channel_initiator, channel_responder};
+pub use measurements::measurement;
+pub use replay::{Mutator, replay_files};
+pub use seeds::{Seed, seeds};
+pub use transit::transit;
+
+/// A fuzz target.
+pub type Target = fn(&[u8]);
+
+/// All targets by name.
+pub const TARGETS: [(&str, Target); 12] = [
+    ("framer", framer),
+    ("messages", messages),
+    ("certs", certs),
+    ("channel_initiator", channel_initiator),
+    ("channel_responder", channel_responder),
+    ("two_hop", two_hop),
+    ("transit", transit),
+    ("consensus", consensus),
+    ("descriptors", descriptors),
+    ("bandwidth_file", bandwidth_file),
+    ("control_port", control_port),
+    ("measurement", measurement),
+];
+
+/// The body of a fuzz target's program: libFuzzer's, or one that replays files.
+#[macro_export]
+macro_rules! target {
+    ($target:path) => {
+        #[cfg(fuzzing)]
+        $crate::libfuzzer_sys::fuzz_target!(|data: &[u8]| $target(data));
+
+        #[cfg(not(fuzzing))]
+        fn main() -> std::io::Result<()> {
+            $crate::replay_files($target)
+        }
+    };
+}

@@ -53,6 +53,7 @@ impl<'a> Iterator for Iter<'a> {
                 self.lines.next(); // A cut `router` line, which would else be read for ever.
             }
             self.skip_to_next();
+            let line = line.max(first.number); // a cut `router` line was not taken
             BadDescriptor { first_line: first.number, line, fingerprint: draft.fingerprint, reason }
         }))
     }

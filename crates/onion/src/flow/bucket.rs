@@ -24,7 +24,7 @@ impl TokenBucket {
         let earned = self.rate.bytes_in(now - self.filled_at);
         if earned > 0 {
             // Time that earned no whole byte stays to be counted.
-            self.filled_at = if self.level_bytes + earned >= self.depth_bytes {
+            self.filled_at = if self.level_bytes.saturating_add(earned) >= self.depth_bytes {
                 now
             } else {
                 self.filled_at + self.rate.time_for(earned)

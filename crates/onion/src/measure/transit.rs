@@ -328,11 +328,14 @@ impl<R: Rng> Node for Transit<R> {
     }
 
     fn poll_writable(&mut self) -> Option<ConnId> {
-        let id = self.writable.pop_front()?;
-        if let Some(conn) = self.conns.get_mut(id) {
-            conn.is_queued = false;
+        loop {
+            let id = self.writable.pop_front()?;
+            // It may have been closed since: then it is not to be named any more.
+            if let Some(conn) = self.conns.get_mut(id) {
+                conn.is_queued = false;
+                return Some(id);
+            }
         }
-        Some(id)
     }
 
     fn poll_transmit(&mut self, now: Instant, conn: ConnId, out: &mut [u8]) -> usize {

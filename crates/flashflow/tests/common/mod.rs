@@ -1,0 +1,284 @@
+//! Running the real program, with a deadline for everything, and looking at what it leaves.
+
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::Value;
+use std::ffi::OsStr;
+use std::fs;
+use std::io::{BufRead, BufReader, Read};
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::thread;
+use std::time::Duration;
+use std::time::Instant;
+use tempfile::TempDir;
+
+/// Far more than anything here takes, even on a busy machine.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(150);
+
+#[expect(clippy::disallowed_methods, reason = "deadlines of the tests")]
+pub(crate) fn now() -> Instant {
+    Instant::now()
+}
+
+/// Waits until `look` finds something.
+pub(crate) fn wait_for<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
+    let started = now();
+    // Nobody sends anything: this only waits.
+    let (_sender, receiver) = channel::<()>();
+    loop {
+        if let Some(found) = look() {
+            return found;
+        }
+        assert!(started.elapsed() < PATIENCE, "waited in vain for {what}");
+        let _timeout = receiver.recv_timeout(Duration::from_millis(20));
+    }
+}
+
+/// Where a run of the program keeps everything. Whatever is left of it ends with this.
+pub(crate) struct Place {
+    parent: TempDir,
+    temporary: PathBuf,
+}
+
+impl Place {
+    pub(crate) fn new() -> Self {
+        let parent = tempfile::Builder::new().prefix("flashflow-cli-").tempdir().expect("a folder");
+        let temporary = parent.path().canonicalize().expect("exists").join("temporary");
+        fs::create_dir(&temporary).expect("made");
+        Self { parent, temporary }
+    }
+
+    /// A path beside the folder of temporary files.
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
+        self.parent.path().join(name)
+    }
+
+    /// The folders of networks in it.
+    pub(crate) fn networks(&self) -> Vec<PathBuf> {
+        let entries = fs::read_dir(&self.temporary).expect("a folder");
+        entries.map(|entry| entry.expect("listed").path()).collect()
+    }
+
+    /// Processes that have something to do with this place, by their arguments: tors, key-making
+    /// programs and keepers.
+    pub(crate) fn processes(&self) -> Vec<(u32, String)> {
+        let mark = self.parent.path().to_str().expect("text").to_owned();
+        let entries = fs::read_dir("/proc").expect("a folder");
+        let found = entries.filter_map(|entry| {
+            let pid: u32 = entry.ok()?.file_name().to_str()?.parse().ok()?;
+            let line = fs::read(format!("/proc/{pid}/cmdline")).ok()?;
+            let line = String::from_utf8_lossy(&line).replace('\0', " ");
+            line.contains(&mark).then_some((pid, line))
+        });
+        found.collect()
+    }
+
+    /// The tors among them.
+    pub(crate) fn tors(&self) -> usize {
+        self.processes().iter().filter(|(_, line)| line.contains("--defaults-torrc")).count()
+    }
+
+    /// Asserts that nothing runs and no temporary file is there.
+    pub(crate) fn assert_clean(&self) {
+        assert_eq!(self.processes(), []);
+        assert_eq!(self.networks(), Vec::<PathBuf>::new());
+    }
+
+    /// Waits until that is so.
+    pub(crate) fn wait_until_clean(&self) {
+        let is_clean = || self.processes().is_empty() && self.networks().is_empty();
+        wait_for("the end of all processes and folders", || is_clean().then_some(()));
+    }
+
+    /// The program with these arguments, at home in this place.
+    pub(crate) fn command<S: AsRef<OsStr>>(&self, arguments: &[S]) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_flashflow"));
+        command
+            .args(arguments)
+            .current_dir(self.parent.path())
+            .env("TMPDIR", &self.temporary)
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped());
+        command
+    }
+
+    pub(crate) fn start<S: AsRef<OsStr>>(&self, arguments: &[S]) -> Running {
+        Running::new(self.command(arguments))
+    }
+
+    /// Runs it to its end.
+    pub(crate) fn run<S: AsRef<OsStr>>(&self, arguments: &[S]) -> Ended {
+        self.start(arguments).end()
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        for (pid, _) in self.processes() {
+            signal(pid, Signal::KILL);
+        }
+        if !thread::panicking() {
+            wait_for("the last processes' end", || self.processes().is_empty().then_some(()));
+        }
+    }
+}
+
+pub(crate) fn signal(pid: u32, signal: Signal) {
+    if let Some(pid) = i32::try_from(pid).ok().and_then(Pid::from_raw) {
+        let _gone = kill_process(pid, signal);
+    }
+}
+
+enum Line {
+    Out(String),
+    Error(String),
+}
+
+/// The program while it runs; dropping kills it.
+pub(crate) struct Running {
+    child: Child,
+    lines: Receiver<Line>,
+    started: Instant,
+    out: Vec<String>,
+    error: Vec<String>,
+}
+
+impl Running {
+    pub(crate) fn new(mut command: Command) -> Self {
+        let started = now();
+        let mut child = command.spawn().expect("the program");
+        let (sender, lines) = channel();
+        if let Some(out) = child.stdout.take() {
+            read(out, Line::Out, sender.clone());
+        }
+        if let Some(error) = child.stderr.take() {
+            read(error, Line::Error, sender);
+        }
+        Self { child, lines, started, out: Vec::new(), error: Vec::new() }
+    }
+
+    pub(crate) fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    pub(crate) fn signal(&self, which: Signal) {
+        signal(self.pid(), which);
+    }
+
+    /// Takes in a line; false when there are no more.
+    fn next_line(&mut self) -> bool {
+        let left = PATIENCE.saturating_sub(self.started.elapsed());
+        match self.lines.recv_timeout(left) {
+            Ok(Line::Out(line)) => self.out.push(line),
+            Ok(Line::Error(line)) => self.error.push(line),
+            Err(std::sync::mpsc::RecvTimeoutError::Disconnected) => return false,
+            Err(std::sync::mpsc::RecvTimeoutError::Timeout) => {
+                panic!("not done after {PATIENCE:?}; said {:#?} {:#?}", self.out, self.error)
+            }
+        }
+        true
+    }
+
+    /// Waits until stdout has a line of which `holds`.
+    pub(crate) fn wait_for_out(&mut self, what: &str, holds: impl Fn(&str) -> bool) {
+        while !self.out.iter().any(|line| holds(line)) {
+            assert!(self.next_line(), "ended without {what}: {:#?} {:#?}", self.out, self.error);
+        }
+    }
+
+    /// Waits until stderr has a line of which `holds`.
+    pub(crate) fn wait_for_error(&mut self, what: &str, holds: impl Fn(&str) -> bool) {
+        while !self.error.iter().any(|line| holds(line)) {
+            assert!(self.next_line(), "ended without {what}: {:#?} {:#?}", self.out, self.error);
+        }
+    }
+
+    /// Waits for its end.
+    pub(crate) fn end(mut self) -> Ended {
+        while self.next_line() {}
+        let child = &mut self.child;
+        let status = wait_for("the program's end", || child.try_wait().expect("a child"));
+        Ended {
+            code: status.code(),
+            took: self.started.elapsed(),
+            out: std::mem::take(&mut self.out),
+            error: std::mem::take(&mut self.error).join("\n"),
+        }
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let _ended_already = self.child.kill();
+        let _reaped_already = self.child.wait();
+    }
+}
+
+fn read(from: impl Read + Send + 'static, kind: fn(String) -> Line, sender: Sender<Line>) {
+    thread::spawn(move || {
+        for line in BufReader::new(from).lines().map_while(Result::ok) {
+            if sender.send(kind(line)).is_err() {
+                return;
+            }
+        }
+    });
+}
+
+/// What a run came to.
+#[derive(Debug)]
+pub(crate) struct Ended {
+    /// `None` if a signal ended it.
+    pub(crate) code: Option<i32>,
+    pub(crate) took: Duration,
+    pub(crate) out: Vec<String>,
+    pub(crate) error: String,
+}
+
+impl Ended {
+    /// Asserts that all went well.
+    pub(crate) fn assert_code(&self, code: i32) {
+        let Self { out, error, .. } = self;
+        assert_eq!(self.code, Some(code), "{out:#?}\n{error}");
+        self.assert_no_panic();
+    }
+
+    pub(crate) fn assert_no_panic(&self) {
+        assert!(!self.error.contains("panicked"), "{}", self.error);
+    }
+
+    /// Asserts that it refused, and that its message holds all of `parts`.
+    pub(crate) fn assert_refused(&self, parts: &[&str]) {
+        let Self { out, error, .. } = self;
+        assert!(matches!(self.code, Some(1 | 2)), "{:?}: {out:#?}\n{error}", self.code);
+        self.assert_no_panic();
+        for part in parts {
+            assert!(error.contains(part), "no `{part}` in: {error}");
+        }
+    }
+
+    /// Each line of stdout, which must be JSON.
+    pub(crate) fn values(&self) -> Vec<Value> {
+        let parse = |line: &String| {
+            serde_json::from_str(line).unwrap_or_else(|error| panic!("{error}: {line}"))
+        };
+        self.out.iter().map(parse).collect()
+    }
+
+    /// The last of them.
+    pub(crate) fn summary(&self) -> Value {
+        let values = self.values();
+        values.last().unwrap_or_else(|| panic!("no output; {}", self.error)).clone()
+    }
+}
+
+/// A number in a JSON object.
+pub(crate) fn number(value: &Value, name: &str) -> f64 {
+    value[name].as_f64().unwrap_or_else(|| panic!("no number {name} in {value}"))
+}
+
+/// A text in a JSON object.
+pub(crate) fn text<'v>(value: &'v Value, name: &str) -> &'v str {
+    value[name].as_str().unwrap_or_else(|| panic!("no text {name} in {value}"))
+}

@@ -1,0 +1,474 @@
+//! Captures what a stock tor says, byte for byte, for the golden tests of the engine.
+//!
+//! `cargo run -p lab --example capture -- crates/onion/tests/vectors` brings up a private network,
+//! opens links to and from one of its relays, builds circuits through it, and writes the plaintext of
+//! both directions, with all secrets of ours, to small text files.
+
+use lab::{LabError, Network, NetworkSpec, Node, RelaySpec};
+use link::tls::{Progress, Session, TlsConfigs, TlsError};
+use link::{Forge, ForgeError, unix_time_s};
+use onion::cell::msg::{Create2, DestroyReason, encode_created2_into};
+use onion::cell::{BODY_LEN, Cell, CircId, Command};
+use onion::circuit::{CircuitError, NextHop, Step, TwoHop};
+use onion::crypto::{HandshakeFailed, ntor};
+use onion::identity::{Ed25519Id, OwnIdentity, RelayIds, RsaId};
+use onion::link::{Authentication, Channel, ChannelError, ExpectedPeer, TlsSession};
+use onion::measure::Content;
+use std::fmt::Write as _;
+use std::io::{self, Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Far more than tor takes for any answer.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Label of the keying material in AUTHENTICATE.
+const LABEL: &[u8] = b"EXPORTER FOR TOR TLS CLIENT BINDING AUTH0003";
+
+/// Cells sent over the circuit that works, each way.
+const CELLS: usize = 4;
+
+/// Why there is no capture.
+#[derive(Debug, thiserror::Error)]
+enum CaptureError {
+    #[error("usage: capture FOLDER")]
+    Usage,
+    #[error(transparent)]
+    Lab(#[from] LabError),
+    #[error("control port: {0}")]
+    Control(#[from] lab::control::ControlError),
+    #[error(transparent)]
+    Forge(#[from] ForgeError),
+    #[error("TLS: {0}")]
+    Tls(#[from] TlsError),
+    #[error(transparent)]
+    Io(#[from] io::Error),
+    #[error("link: {0}")]
+    Channel(#[from] ChannelError),
+    #[error("circuit: {0}")]
+    Circuit(#[from] CircuitError),
+    #[error(transparent)]
+    Handshake(#[from] HandshakeFailed),
+    #[error("the relay did not do as expected: {0}")]
+    Unexpected(String),
+}
+
+type Result<T> = std::result::Result<T, CaptureError>;
+
+fn unexpected<T>(what: impl Into<String>) -> Result<T> {
+    Err(CaptureError::Unexpected(what.into()))
+}
+
+/// One file of vectors: named byte strings that belong together.
+struct Scene {
+    name: &'static str,
+    text: String,
+}
+
+impl Scene {
+    fn new(name: &'static str, what: &str, version: &str) -> Self {
+        Self { name, text: format!("# {what}\n# Captured from Tor {version}.\n") }
+    }
+
+    /// Adds one byte string.
+    fn add(&mut self, name: &str, what: &str, bytes: &[u8]) {
+        // Writing to a `String` cannot fail.
+        let _ = write!(self.text, "\n# {what}\n{name} =");
+        for line in bytes.chunks(48) {
+            let _ = write!(self.text, "\n{}", hex::encode(line));
+        }
+        self.text.push('\n');
+    }
+
+    fn write(&self, folder: &Path) -> Result<()> {
+        let path = folder.join(self.name).with_extension("hex");
+        Ok(std::fs::write(path, &self.text)?)
+    }
+}
+
+/// A cell as it came.
+struct RawCell {
+    circ_id: CircId,
+    command: Command,
+    body: Vec<u8>,
+    /// With its header.
+    raw: Vec<u8>,
+}
+
+/// One link over a blocking socket, which remembers what it heard.
+struct Link {
+    stream: TcpStream,
+    session: Session,
+    channel: Channel,
+    /// Plaintext that was not looked at yet.
+    unread: Vec<u8>,
+    /// The peer's part of the link handshake.
+    heard: Vec<u8>,
+    /// Ours.
+    said: Vec<u8>,
+}
+
+impl Link {
+    /// Does the TLS and the link handshake.
+    fn open(
+        mut stream: TcpStream,
+        mut session: Session,
+        begin: impl FnOnce(&Session) -> std::result::Result<Channel, ChannelError>,
+    ) -> Result<Self> {
+        stream.set_read_timeout(Some(PATIENCE))?;
+        stream.set_nodelay(true)?;
+        let mut unread = Vec::new();
+        loop {
+            let progress = session.process(&mut |bytes| unread.extend_from_slice(bytes))?;
+            stream.write_all(session.pending())?;
+            session.advance(session.pending().len());
+            if progress == Progress::Established {
+                break;
+            }
+            read(&mut stream, &mut session)?;
+        }
+        let channel = begin(&session)?;
+        let (heard, said) = (Vec::new(), Vec::new());
+        let mut link = Self { stream, session, channel, unread, heard, said };
+        while !link.channel.is_open() {
+            let said = link.flush()?;
+            link.said.extend(said);
+            let byte = link.next_byte()?;
+            link.heard.push(byte);
+            if link.channel.handle_bytes(&mut &[byte][..])?.is_some() {
+                return unexpected("a cell in the link handshake");
+            }
+        }
+        let said = link.flush()?;
+        link.said.extend(said);
+        Ok(link)
+    }
+
+    /// Sends what the channel has; returns it.
+    fn flush(&mut self) -> Result<Vec<u8>> {
+        let mut bytes = vec![0; self.channel.queued_len()];
+        let len = self.channel.poll_transmit(&mut bytes);
+        bytes.truncate(len);
+        if !bytes.is_empty() {
+            self.session.encrypt(&bytes)?;
+            self.stream.write_all(self.session.pending())?;
+            self.session.advance(self.session.pending().len());
+        }
+        Ok(bytes)
+    }
+
+    /// Sends a cell; returns it as it went out.
+    fn send(&mut self, circ_id: CircId, command: Command, body: &[u8]) -> Result<Vec<u8>> {
+        self.channel.send(circ_id, command, body);
+        self.flush()
+    }
+
+    fn next_byte(&mut self) -> Result<u8> {
+        while self.unread.is_empty() {
+            let unread = &mut self.unread;
+            self.session.process(&mut |bytes| unread.extend_from_slice(bytes))?;
+            if self.unread.is_empty() {
+                read(&mut self.stream, &mut self.session)?;
+            }
+        }
+        Ok(self.unread.remove(0))
+    }
+
+    /// The next cell for a circuit.
+    fn next_cell(&mut self) -> Result<RawCell> {
+        let mut raw = Vec::new();
+        loop {
+            let byte = self.next_byte()?;
+            raw.push(byte);
+            let byte = [byte];
+            let Some(cell) = self.channel.handle_bytes(&mut &byte[..])? else { continue };
+            let Cell { circ_id, command, body } = cell;
+            if circ_id == CircId::LINK || command == Command::PADDING {
+                raw.clear(); // link padding
+                continue;
+            }
+            return Ok(RawCell { circ_id, command, body: body.to_vec(), raw });
+        }
+    }
+
+    /// The next cell, which must have this command.
+    fn expect_cell(&mut self, command: Command) -> Result<RawCell> {
+        let cell = self.next_cell()?;
+        if cell.command == command {
+            return Ok(cell);
+        }
+        unexpected(format!("{} instead of {command}: {:?}", cell.command, &cell.body[..8]))
+    }
+}
+
+fn read(stream: &mut TcpStream, session: &mut Session) -> Result<()> {
+    let len = stream.read(session.read_space())?;
+    if len == 0 {
+        return unexpected("it closed the connection");
+    }
+    session.commit(len);
+    Ok(())
+}
+
+/// A circuit that the relay was asked for, up to our EXTEND2.
+struct Asked {
+    two_hop: TwoHop,
+    circ_id: CircId,
+}
+
+/// CREATE_FAST, CREATED_FAST, EXTEND2.
+fn ask(
+    relay: &mut Link,
+    scene: &mut Scene,
+    circ_id: CircId,
+    next: NextHop,
+    (x, ephemeral_secret): ([u8; 20], [u8; 32]),
+) -> Result<Asked> {
+    let mut two_hop = TwoHop::new(circ_id, next, x, ephemeral_secret);
+    scene.add("circ_id", "The circuit's number on our link to the relay.", &id_bytes(circ_id));
+    scene.add("x", "Our half of CREATE_FAST.", &x);
+    scene.add("ephemeral_secret", "Our secret of the ntor handshake.", &ephemeral_secret);
+    scene.add("next_address", "Where the relay is told to extend to.", &address(next.address));
+    scene.add("next_rsa", "The RSA identity that it shall find there.", &next.ids.rsa.0);
+    let ed25519 = next.ids.ed25519.map_or([0; 32], |id| id.0);
+    scene.add("next_ed25519", "The Ed25519 identity that it shall find there.", &ed25519);
+    scene.add("next_onion_key", "The onion key there.", &next.onion_key);
+    let sent = relay.send(circ_id, Command::CREATE_FAST, &x)?;
+    scene.add("create_fast", "Cell to the relay.", &sent);
+    let created = relay.expect_cell(Command::CREATED_FAST)?;
+    scene.add("created_fast", "The relay's answer.", &created.raw);
+    let Step::Send { command, body } = two_hop.handle_cell(created.command, &created.body)? else {
+        return unexpected("a circuit without an extension");
+    };
+    let sent = relay.send(circ_id, command, &body)?;
+    scene.add("extend", "Our RELAY_EARLY cell with EXTEND2, which the relay obeyed.", &sent);
+    Ok(Asked { two_hop, circ_id })
+}
+
+/// A circuit from us through the relay to us, with cells both ways.
+fn good_circuit(
+    relay: &mut Link,
+    landings: &Landings,
+    mut scene: Scene,
+    version: &str,
+) -> Result<(Link, Vec<Scene>)> {
+    let circ_id = CircId::of_initiator(1);
+    let next = NextHop::to_own(&landings.identity, landings.address);
+    let asked = ask(relay, &mut scene, circ_id, next, ([0x17; 20], [0x42; 32]))?;
+    let Asked { mut two_hop, circ_id } = asked;
+    let (mut landing, mut from_relay) = landings.accept(version)?;
+    let create = landing.expect_cell(Command::CREATE2)?;
+    from_relay.add("create2", "The first cell on the open link.", &create.raw);
+    scene.add("create2", "What came out at our second hop.", &create.raw);
+    let responder_secret = [0x99; 32];
+    let data = Create2::parse(&create.body).map_err(ChannelError::from)?.data;
+    let identity = &landings.identity;
+    let (answer, _) =
+        ntor::respond(&identity.rsa.0, &identity.onion_secret(), responder_secret, data)?;
+    let mut created = Vec::new();
+    encode_created2_into(&answer, &mut created);
+    scene.add("responder_secret", "The second hop's secret of the handshake.", &responder_secret);
+    let sent = landing.send(create.circ_id, Command::CREATED2, &created)?;
+    scene.add("created2", "The second hop's answer.", &sent);
+    let extended = relay.expect_cell(Command::RELAY)?;
+    scene.add("extended2", "What the relay made of it: RELAY cell, encrypted.", &extended.raw);
+    if !matches!(two_hop.handle_cell(extended.command, &extended.body)?, Step::Built) {
+        return unexpected("an extension that does not end");
+    }
+
+    let key = [0x5c; 16];
+    scene.add("content_key", "Of the content of the cells that follow.", &key);
+    let mut content = Content::new(&key);
+    let (mut sent, mut arrived) = (Vec::new(), Vec::new());
+    for _ in 0..CELLS {
+        let mut body = [0; BODY_LEN];
+        content.write_next(&mut body);
+        sent.extend(relay.send(circ_id, Command::RELAY, &body)?);
+        arrived.extend(landing.expect_cell(Command::RELAY)?.raw);
+    }
+    scene.add("forward_sent", "Cells of content to the relay.", &sent);
+    scene.add("forward_arrived", "As they came out at the second hop.", &arrived);
+    let (mut sent, mut arrived) = (Vec::new(), Vec::new());
+    for _ in 0..CELLS {
+        let mut body = [0; BODY_LEN];
+        content.write_next(&mut body);
+        sent.extend(landing.send(create.circ_id, Command::RELAY, &body)?);
+        arrived.extend(relay.expect_cell(Command::RELAY)?.raw);
+    }
+    scene.add("backward_sent", "Cells from the second hop to the relay.", &sent);
+    scene.add("backward_arrived", "As they came back to us.", &arrived);
+    Ok((landing, vec![from_relay, scene]))
+}
+
+/// Where the relay connects to.
+struct Landings {
+    listener: TcpListener,
+    address: SocketAddr,
+    configs: TlsConfigs,
+    identity: Arc<OwnIdentity>,
+    /// SHA-256 of the relay's RSA key, which is the context of its proof.
+    relay_rsa_sha256: [u8; 32],
+}
+
+impl Landings {
+    /// The relay's connection to us, with its part of the link handshake.
+    fn accept(&self, version: &str) -> Result<(Link, Scene)> {
+        let (stream, _) = self.listener.accept()?;
+        let challenge = [0x3d; 32];
+        let identity = Arc::clone(&self.identity);
+        let session = Session::server(&self.configs)?;
+        let begin = |_: &Session| Ok(Channel::responder(identity, challenge));
+        let link = Link::open(stream, session, begin)?;
+        let what = "A link from the relay to us, which it authenticates.";
+        let mut scene = Scene::new("link_from_relay", what, version);
+        scene.add("challenge", "Our random bytes in AUTH_CHALLENGE.", &challenge);
+        let exported = link.session.export_keying_material(LABEL, &self.relay_rsa_sha256);
+        let what = "What TLS exports for the relay's proof.";
+        scene.add("exported", what, &exported.unwrap_or_default());
+        scene.add("heard", "The relay's VERSIONS, CERTS, AUTHENTICATE, NETINFO.", &link.heard);
+        scene.add("said", "Our VERSIONS, CERTS, AUTH_CHALLENGE, NETINFO.", &link.said);
+        Ok((link, scene))
+    }
+}
+
+/// Our link to the relay, which we authenticate.
+fn link_to_relay(
+    relay: &Node,
+    configs: &TlsConfigs,
+    identity: &Arc<OwnIdentity>,
+    now_s: u64,
+    version: &str,
+) -> Result<(Link, Scene)> {
+    let address = relay.or_addr();
+    let ids = RelayIds { rsa: RsaId(relay.rsa()), ed25519: Some(Ed25519Id(relay.ed25519())) };
+    let random = [0x24; 24];
+    let session = Session::client(configs, address.ip())?;
+    let begin = |session: &Session| {
+        let expected = ExpectedPeer { ids, address: address.ip() };
+        let authentication = Authentication::AsRelay(Arc::clone(identity));
+        Channel::initiator(expected, authentication, session, random, now_s)
+    };
+    let link = Link::open(TcpStream::connect(address)?, session, begin)?;
+    let exported = link.session.export_keying_material(LABEL, &identity.rsa_sha256);
+    let mut scene = Scene::new("link_to_relay", "A link from us to the relay.", version);
+    let time = "Seconds since 1970 at the time of capture, eight bytes.";
+    scene.add("unix_time_s", time, &now_s.to_be_bytes());
+    scene.add("rsa", "The relay's RSA identity.", &ids.rsa.0);
+    scene.add("ed25519", "The relay's Ed25519 identity.", &relay.ed25519());
+    scene.add("address", "The relay's address and port.", &self::address(address));
+    let certificate = link.session.peer_certificate().unwrap_or_default();
+    scene.add("tls_certificate", "The relay's certificate in TLS, DER.", certificate);
+    scene.add("exported", "What TLS exports for authentication.", &exported.unwrap_or_default());
+    scene.add("random", "Our random bytes in AUTHENTICATE.", &random);
+    let heard = "The relay's VERSIONS, CERTS, AUTH_CHALLENGE, NETINFO.";
+    scene.add("heard", heard, &link.heard);
+    scene.add("said", "Our VERSIONS, CERTS, AUTHENTICATE, NETINFO.", &link.said);
+    Ok((link, scene))
+}
+
+/// What the relay says if it finds nobody where it is told to extend to.
+fn dead_end(relay: &mut Link, mut scene: Scene, nobody: &OwnIdentity) -> Result<Scene> {
+    // The port was ours a moment ago, and is nobody's now.
+    let dead = TcpListener::bind("127.0.0.1:0")?.local_addr()?;
+    let next = NextHop::to_own(nobody, dead);
+    ask(relay, &mut scene, CircId::of_initiator(2), next, ([0x21; 20], [0x22; 32]))?;
+    let answer = relay.next_cell()?;
+    scene.add("answer", "The relay's answer.", &answer.raw);
+    Ok(scene)
+}
+
+/// What the relay says if the second hop refuses the circuit.
+fn refused(
+    relay: &mut Link,
+    landing: &mut Link,
+    mut scene: Scene,
+    landings: &Landings,
+) -> Result<Scene> {
+    let next = NextHop::to_own(&landings.identity, landings.address);
+    ask(relay, &mut scene, CircId::of_initiator(3), next, ([0x31; 20], [0x32; 32]))?;
+    let create = landing.expect_cell(Command::CREATE2)?;
+    let reason = DestroyReason::RESOURCE_LIMIT.get();
+    let sent = landing.send(create.circ_id, Command::DESTROY, &[reason])?;
+    scene.add("destroy", "What the second hop said.", &sent);
+    let answer = relay.next_cell()?;
+    scene.add("answer", "What the relay made of it.", &answer.raw);
+    Ok(scene)
+}
+
+fn id_bytes(circ_id: CircId) -> [u8; 4] {
+    circ_id.get().to_be_bytes()
+}
+
+/// Four bytes of IPv4 and two of port.
+fn address(address: SocketAddr) -> Vec<u8> {
+    let mut bytes = match address.ip() {
+        std::net::IpAddr::V4(v4) => v4.octets().to_vec(),
+        std::net::IpAddr::V6(v6) => v6.octets().to_vec(),
+    };
+    bytes.extend(address.port().to_be_bytes());
+    bytes
+}
+
+/// An identity of ours with all its secrets: it was made for this and is used nowhere else.
+fn identity_scene(name: &'static str, own: &OwnIdentity, version: &str) -> Scene {
+    let mut scene = Scene::new(name, "An identity of ours, secrets and all.", version);
+    scene.add("rsa", "SHA-1 of the RSA key.", &own.rsa.0);
+    scene.add("rsa_sha256", "SHA-256 of the RSA key.", &own.rsa_sha256);
+    scene.add("ed25519", "Ed25519 identity.", &own.ed25519.0);
+    scene.add("rsa_identity_cert", "CERTS type 2.", &own.rsa_identity_cert);
+    scene.add("signing_cert", "CERTS type 4.", &own.signing_cert);
+    scene.add("tls_link_cert", "CERTS type 5.", &own.tls_link_cert);
+    scene.add("authenticate_cert", "CERTS type 6.", &own.authenticate_cert);
+    scene.add("rsa_cross_cert", "CERTS type 7.", &own.rsa_cross_cert);
+    scene.add("authenticate_seed", "Link authentication key.", &own.authenticate_seed);
+    scene.add("onion_secret", "Onion key.", &own.onion_secret);
+    scene
+}
+
+fn main() -> Result<()> {
+    let folder = PathBuf::from(std::env::args_os().nth(1).ok_or(CaptureError::Usage)?);
+    std::fs::create_dir_all(&folder)?;
+    let network = Network::start(&NetworkSpec::new(vec![RelaySpec::new("golden")]), &mut |_| {})?;
+    let Some(relay) = network.relays().first() else { return unexpected("no relay") };
+    let version = relay.control()?.get_info("version")?;
+    let version = version.trim();
+
+    let now_s = unix_time_s();
+    let mut seed = [0; 32];
+    seed[..8].copy_from_slice(&now_s.to_be_bytes());
+    let mut forge = Forge::new(seed, now_s)?;
+    let configs = TlsConfigs::new(&forge)?;
+    let landing_identity = Arc::new(forge.identity()?);
+    let link_identity = Arc::new(forge.identity()?);
+    let nobody = forge.identity()?;
+    let (certificates, _) = forge.tls_credentials()?;
+    let listener = TcpListener::bind("127.0.0.1:0")?;
+    let address = listener.local_addr()?;
+    let mut own = identity_scene("identity_landing", &landing_identity, version);
+    let certificate = certificates.first().map_or(&[][..], |der| der);
+    own.add("tls_certificate", "Our certificate in TLS, DER.", certificate);
+
+    let (mut to_relay, scene) = link_to_relay(relay, &configs, &link_identity, now_s, version)?;
+    let relay_rsa_sha256 = to_relay.channel.peer().map_or([0; 32], |peer| peer.rsa_sha256);
+    let identity = landing_identity;
+    let landings = Landings { listener, address, configs, identity, relay_rsa_sha256 };
+    let mut scenes = vec![own, identity_scene("identity_link", &link_identity, version), scene];
+
+    let scene = Scene::new("circuit", "A circuit from us through the relay to us.", version);
+    let (mut landing, good) = good_circuit(&mut to_relay, &landings, scene, version)?;
+    scenes.extend(good);
+    let what = "A circuit that the relay shall extend to where nobody listens.";
+    let scene = Scene::new("circuit_dead_end", what, version);
+    scenes.push(dead_end(&mut to_relay, scene, &nobody)?);
+    let what = "A circuit that the second hop refuses.";
+    let scene = Scene::new("circuit_refused", what, version);
+    scenes.push(refused(&mut to_relay, &mut landing, scene, &landings)?);
+
+    for scene in &scenes {
+        scene.write(&folder)?;
+    }
+    network.stop()?;
+    Ok(())
+}

@@ -1,0 +1,323 @@
+//! What the tests against stock tor share.
+
+#![expect(clippy::print_stderr, reason = "a long test says what it has found so far")]
+
+use coordinator::{Outcome, Params};
+use lab::control::BwWatch;
+use lab::{Network, NetworkSpec, Node};
+use measurer::{Defences, Progress, Request, Team, TeamOptions, TeamResult};
+use onion::identity::{Ed25519Id, RelayIds, RsaId};
+use onion::measure::transit::Target;
+use onion::{Duration, Rate};
+use std::fs;
+use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{RecvTimeoutError, channel};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread::{self, JoinHandle};
+use std::time::Instant;
+
+/// Far more than any measurement here takes, even on a busy machine.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(90);
+
+#[expect(clippy::disallowed_methods, reason = "what a relay says is dated by this clock")]
+pub(crate) fn now() -> Instant {
+    Instant::now()
+}
+
+/// One network at a time: floods would disturb each other, and threads and sockets are counted.
+pub(crate) fn turn() -> MutexGuard<'static, ()> {
+    static TURN: Mutex<()> = Mutex::new(());
+    TURN.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Brings a network up.
+pub(crate) fn network(spec: &NetworkSpec) -> Network {
+    let started = now();
+    let network = Network::start(spec, &mut |_| {});
+    let network = network.unwrap_or_else(|error| panic!("no private network of tor: {error}"));
+    eprintln!("network up after {:.1} s", started.elapsed().as_secs_f64());
+    network
+}
+
+/// Claims about one network: each is tried, also where one before it fails.
+#[derive(Default)]
+pub(crate) struct Claims {
+    failed: Vec<String>,
+}
+
+impl Claims {
+    /// Tries one.
+    pub(crate) fn claim(&mut self, text: &str, check: impl FnOnce()) {
+        let started = now();
+        let is_true = catch_unwind(AssertUnwindSafe(check)).is_ok();
+        let verdict = if is_true { "holds" } else { "FAILS" };
+        eprintln!("{verdict}: {text} ({:.1} s)", started.elapsed().as_secs_f64());
+        if !is_true {
+            self.failed.push(text.to_owned());
+        }
+    }
+
+    /// Fails if one has failed.
+    pub(crate) fn conclude(self) {
+        assert!(self.failed.is_empty(), "not true: {:#?}", self.failed);
+    }
+}
+
+/// A team of two measurers for measurements of some seconds.
+pub(crate) fn options(seconds: u32) -> TeamOptions {
+    let base = TeamOptions::default();
+    TeamOptions {
+        capacity: Some(Rate::from_mbit_per_s(2000.0)),
+        params: Params { seconds, ..base.params },
+        ..base
+    }
+}
+
+pub(crate) fn team(options: TeamOptions) -> Team {
+    Team::new(options).expect("this machine can measure")
+}
+
+/// A relay of a network without defences, with the first guess in Mbit/s.
+pub(crate) fn request(node: &Node, guess: f64) -> Request {
+    Request {
+        target: Target { address: node.or_addr(), ids: ids(node) },
+        guess: Rate::from_mbit_per_s(guess),
+        defences: Defences::default(),
+    }
+}
+
+pub(crate) fn ids(node: &Node) -> RelayIds {
+    RelayIds { rsa: RsaId(node.rsa()), ed25519: Some(Ed25519Id(node.ed25519())) }
+}
+
+/// Measures; ends the test should that hang. `on_progress` may cancel.
+pub(crate) fn measure(
+    team: &mut Team,
+    request: &Request,
+    on_progress: &mut dyn FnMut(Progress, &AtomicBool),
+) -> TeamResult {
+    let cancel = AtomicBool::new(false);
+    let (done, watched) = channel::<()>();
+    let timed_out =
+        move |patience| watched.recv_timeout(patience) == Err(RecvTimeoutError::Timeout);
+    thread::scope(|scope| {
+        let cancel = &cancel;
+        scope.spawn(move || {
+            if timed_out(PATIENCE) {
+                cancel.store(true, Ordering::Relaxed);
+                if timed_out(Duration::from_secs(30)) {
+                    eprintln!("a measurement hangs and cannot be cancelled");
+                    std::process::exit(101); // the network's keeper cleans up
+                }
+            }
+        });
+        let mut on_progress = |progress| on_progress(progress, cancel);
+        let result = team.measure(request, &mut on_progress, cancel);
+        drop(done);
+        result.expect("this machine can measure")
+    })
+}
+
+/// Why a measurement failed, in words; panics if it gave a number.
+pub(crate) fn failure(result: &TeamResult) -> String {
+    match &result.outcome {
+        Outcome::Failed { .. } => result.outcome.to_string(),
+        Outcome::Measured(estimate) => panic!("a number where there must be none: {estimate}"),
+    }
+}
+
+/// A measurement's last round, and what the relay itself said meanwhile.
+pub(crate) struct Observed {
+    pub(crate) result: TeamResult,
+    /// As planned.
+    pub(crate) sockets: u32,
+    pub(crate) circuits: u32,
+    /// What was measured, second by second.
+    pub(crate) series: Vec<Rate>,
+    /// What the relay wrote in each second that lies mostly within the round.
+    pub(crate) said: Vec<Rate>,
+    /// What it wrote from the round's start until a second after its end, in bytes.
+    pub(crate) said_bytes: u64,
+    /// The relay's processor time in the round.
+    pub(crate) cpu: Duration,
+}
+
+impl Observed {
+    pub(crate) fn said_median(&self) -> Rate {
+        median(&self.said)
+    }
+
+    /// The estimate, which must be one, and what the relay said, in Mbit/s.
+    pub(crate) fn estimate_and_said(&self) -> (f64, f64) {
+        let outcome = &self.result.outcome;
+        let estimate = outcome.estimate().unwrap_or_else(|| panic!("no estimate: {outcome}"));
+        let (estimate, said) =
+            (estimate.capacity.as_mbit_per_s(), self.said_median().as_mbit_per_s());
+        eprintln!("  estimate {estimate:.2}, the relay said {said:.2} Mbit/s; {outcome}");
+        (estimate, said)
+    }
+}
+
+fn median(rates: &[Rate]) -> Rate {
+    let mut bytes: Vec<u64> = rates.iter().map(|rate| rate.as_byte_per_s()).collect();
+    bytes.sort_unstable();
+    Rate::from_byte_per_s(coordinator::median(&bytes).expect("the relay said something"))
+}
+
+/// Measures a relay and listens to what it says of itself; `on_second` is called after each second.
+pub(crate) fn observe(
+    team: &mut Team,
+    request: &Request,
+    node: &Node,
+    on_second: &mut dyn FnMut(u32),
+) -> Observed {
+    let watch = node.watch_bandwidth().expect("the relay answers");
+    let mut samples: Vec<(Instant, u64)> = Vec::new();
+    let (mut sockets, mut circuits, mut series) = (0, 0, Vec::new());
+    let (mut started, mut cpu_before) = (now(), Duration::ZERO);
+    let result = measure(team, request, &mut |progress, _| match progress {
+        Progress::Preparing { sockets: planned, circuits: of_them, .. } => {
+            (sockets, circuits) = (planned, of_them);
+            series.clear();
+        }
+        Progress::Started { .. } => {
+            started = now();
+            cpu_before = node.cpu_time().unwrap_or_default();
+            let _earlier = take(&watch, started);
+        }
+        Progress::Second { index, measured, .. } => {
+            series.push(measured);
+            on_second(index);
+        }
+    });
+    let length = Duration::from_secs(u64::from(team.options().params.seconds));
+    let cpu = node.cpu_time().unwrap_or_default().saturating_sub(cpu_before);
+    samples.extend(take(&watch, started + length + Duration::from_millis(1500)));
+    let half = Duration::from_millis(500);
+    let within = |at: Instant| at >= started + half && at < started + length + half;
+    let said = samples.iter().filter(|(at, _)| within(*at));
+    let said = said.map(|(_, bytes)| Rate::from_byte_per_s(*bytes)).collect();
+    let said_bytes = samples.iter().map(|(_, bytes)| bytes).sum();
+    Observed { result, sockets, circuits, series, said, said_bytes, cpu }
+}
+
+/// The samples of bytes written that have arrived or arrive until `end`.
+fn take(watch: &BwWatch, end: Instant) -> Vec<(Instant, u64)> {
+    let next = || watch.recv_timeout(end.saturating_duration_since(now())).ok().flatten();
+    std::iter::from_fn(next).map(|sample| (sample.at, sample.event.written_bytes)).collect()
+}
+
+/// Waits until `look` finds something.
+pub(crate) fn wait_for<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
+    let started = now();
+    // Nobody sends anything: this only waits.
+    let (_sender, receiver) = channel::<()>();
+    loop {
+        if let Some(found) = look() {
+            return found;
+        }
+        assert!(started.elapsed() < PATIENCE, "waited in vain for {what}");
+        let _timeout = receiver.recv_timeout(Duration::from_millis(20));
+    }
+}
+
+/// A node's log.
+pub(crate) fn log(node: &Node) -> String {
+    fs::read_to_string(node.dir().join("log")).expect("a log")
+}
+
+/// What a tor says when it is asked for its heartbeat.
+pub(crate) struct Heartbeat {
+    pub(crate) circuits_open: u64,
+    /// What its defences have done since its start.
+    pub(crate) defences: String,
+}
+
+pub(crate) fn heartbeat(node: &Node) -> Heartbeat {
+    const DEFENCES: &str = "DoS mitigation since startup:";
+    let before = log(node).matches(DEFENCES).count();
+    let mut control = node.control().expect("the relay answers");
+    control.request("SIGNAL HEARTBEAT").expect("known");
+    let text = wait_for("a heartbeat", || {
+        Some(log(node)).filter(|text| text.matches(DEFENCES).count() > before)
+    });
+    let (_, defences) = text.rsplit_once(DEFENCES).expect("just found");
+    let (head, _) = text.rsplit_once(" circuits open").expect("part of a heartbeat");
+    let circuits_open = head.rsplit(' ').next().and_then(|word| word.parse().ok());
+    Heartbeat {
+        circuits_open: circuits_open.expect("a number"),
+        defences: defences.lines().next().unwrap_or_default().to_owned(),
+    }
+}
+
+/// Warnings in a relay's log since it had `before` bytes.
+pub(crate) fn warnings_since(node: &Node, before: usize) -> Vec<String> {
+    let text = log(node);
+    let new = text.get(before..).unwrap_or_default().lines();
+    new.filter(|line| line.contains("[warn]") || line.contains("[err]"))
+        .map(str::to_owned)
+        .collect()
+}
+
+/// This process's established TCP connections to a port of 127.0.0.1.
+pub(crate) fn own_connections_to(address: SocketAddr) -> usize {
+    assert_eq!(address.ip(), Ipv4Addr::LOCALHOST);
+    let wanted = format!("0100007F:{:04X}", address.port());
+    let links = fs::read_dir("/proc/self/fd").expect("a folder");
+    let own: Vec<String> = links
+        .filter_map(|link| Some(fs::read_link(link.ok()?.path()).ok()?.to_str()?.to_owned()))
+        .collect();
+    let table = fs::read_to_string("/proc/net/tcp").expect("a table");
+    let rows = table.lines().skip(1).map(|row| row.split_whitespace().collect::<Vec<_>>());
+    // Remote address, state, inode.
+    rows.filter(|row| row.len() > 9 && row[2] == wanted && row[3] == "01")
+        .filter(|row| own.contains(&format!("socket:[{}]", row[9])))
+        .count()
+}
+
+/// Threads of this process, and its open files.
+pub(crate) fn threads_and_files() -> (usize, usize) {
+    let count = |path| fs::read_dir(path).expect("a folder").count();
+    (count("/proc/self/task"), count("/proc/self/fd"))
+}
+
+/// A server that is no relay: hands each connection to a closure, and keeps it open. Ends with its
+/// owner.
+pub(crate) struct Stranger {
+    pub(crate) address: SocketAddr,
+    is_over: Arc<AtomicBool>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Stranger {
+    pub(crate) fn new(mut greet: impl FnMut(&mut TcpStream) + Send + 'static) -> Self {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a port");
+        let address = listener.local_addr().expect("an address");
+        let is_over = Arc::new(AtomicBool::new(false));
+        let ends = Arc::clone(&is_over);
+        let thread = thread::spawn(move || {
+            let mut open = Vec::new();
+            for stream in listener.incoming() {
+                if ends.load(Ordering::Relaxed) {
+                    return;
+                }
+                let mut stream = stream.expect("a connection");
+                greet(&mut stream);
+                open.push(stream);
+            }
+        });
+        Self { address, is_over, thread: Some(thread) }
+    }
+}
+
+impl Drop for Stranger {
+    fn drop(&mut self) {
+        self.is_over.store(true, Ordering::Relaxed);
+        let _woken = TcpStream::connect(self.address);
+        if let Some(thread) = self.thread.take() {
+            let _its_panic_is_printed = thread.join();
+        }
+    }
+}

@@ -1,0 +1,412 @@
+//! A team measures stock tor on loopback: what it finds, and that it stays within what tor permits.
+//!
+//! Each test has a network of its own, and tries several claims on it.
+
+#![expect(clippy::print_stderr, reason = "a long test says what it has found so far")]
+
+mod common;
+
+use common::{
+    Claims, Stranger, failure, heartbeat, ids, log, measure, network, now, observe, options,
+    own_connections_to, request, team, threads_and_files, turn, wait_for, warnings_since,
+};
+use coordinator::{Blame, Failure, Outcome, Params};
+use lab::{Network, NetworkSpec, Node, RelaySpec};
+use measurer::{Defences, Progress, Request, Team, TeamOptions};
+use netdoc::consensus::Consensus;
+use onion::identity::Ed25519Id;
+use onion::{Duration, Rate};
+use rustix::process::{Pid, Signal, kill_process};
+use std::io::Write;
+use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
+use std::sync::atomic::Ordering;
+
+fn limited(nickname: &str, mbit: f64) -> RelaySpec {
+    RelaySpec::new(nickname).limited_to(Rate::from_mbit_per_s(mbit))
+}
+
+/// The relay of that nickname.
+fn relay<'n>(network: &'n Network, nickname: &str) -> &'n Node {
+    network.node(nickname).expect("a relay of the network")
+}
+
+/// As the consensus has them.
+fn defences(network: &Network) -> Defences {
+    let text = network.consensus().expect("an answer").expect("a consensus");
+    let consensus = Consensus::parse(text.as_bytes()).expect("well-formed");
+    Defences::from_consensus_params(|name| consensus.params.get(name))
+}
+
+/// One measurer and little time, for relays that cannot be measured.
+fn hopeless() -> Team {
+    let base = options(2);
+    let params = Params { sockets: 2, setup_timeout: Duration::from_secs(4), ..base.params };
+    team(TeamOptions { measurers: 1, params, ..base })
+}
+
+/// Asserts that an estimate is within the bounds that the issue sets.
+fn assert_close(estimate: f64, said: f64) {
+    let ratio = estimate / said;
+    assert!((0.90..=1.05).contains(&ratio), "{estimate} is {ratio:.3} of what the relay said");
+}
+
+#[test]
+fn stock_relays_are_measured_right_and_whatever_breaks_gives_no_number() {
+    let _turn = turn();
+    let mut spec = NetworkSpec::new(vec![
+        limited("limited", 20.0),
+        limited("named", 20.0),
+        limited("victim", 20.0),
+        limited("frozen", 20.0),
+        limited("patient", 20.0),
+        RelaySpec::new("free"),
+        RelaySpec {
+            extra_torrc: vec!["ExtendAllowPrivateAddresses 0".to_owned()],
+            ..RelaySpec::new("strict")
+        },
+    ]);
+    spec.relays[1].extra_torrc.push("Log [handshake]debug file handshake-log".to_owned());
+    let network = network(&spec);
+    let mut claims = Claims::default();
+
+    let mut small_team = team(options(6));
+    claims.claim("a limited relay is estimated as it says itself, conclusively", || {
+        let node = relay(&network, "limited");
+        let seen = observe(&mut small_team, &request(node, 25.0), node, &mut |_| {});
+        let (estimate, said) = seen.estimate_and_said();
+        assert_close(estimate, said);
+        let outcome = seen.result.outcome.estimate().expect("just seen");
+        assert!(outcome.is_conclusive(), "{:?}", outcome.inconclusive);
+        assert!(outcome.checked_cells > 0);
+        assert_eq!((outcome.rounds, seen.series.len()), (1, 6));
+    });
+    claims.claim(
+        "links of clients are anonymous, and links that authenticate are a relay's",
+        || {
+            links_authenticate_if_told(relay(&network, "named"));
+        },
+    );
+    claims.claim("an unlimited relay relays what is measured, and no more", || {
+        unlimited(relay(&network, "free"));
+    });
+    claims.claim("a tor killed half way gives a failure of the relay, no number", || {
+        let node = relay(&network, "victim");
+        let result = measure(&mut small_team, &request(node, 25.0), &mut |progress, _| {
+            if let Progress::Second { index: 2, .. } = progress {
+                node.kill();
+            }
+        });
+        let text = failure(&result);
+        assert_eq!(result.outcome.blame(), Some(Blame::Relay), "{text}");
+        assert!(text.contains("closed the connection"), "{text}");
+    });
+    claims.claim("a tor that stops half way gives a failure: stalled", || {
+        let node = relay(&network, "frozen");
+        let pid = Pid::from_raw(i32::try_from(node.pid()).expect("small")).expect("not zero");
+        let base = options(10);
+        let params = Params { report_grace: Duration::from_secs(3), ..base.params };
+        let mut team = team(TeamOptions { measurers: 1, params, ..base });
+        let result = measure(&mut team, &request(node, 25.0), &mut |progress, _| {
+            if let Progress::Second { index: 1, .. } = progress {
+                kill_process(pid, Signal::STOP).expect("stopped");
+            }
+        });
+        kill_process(pid, Signal::CONT).expect("goes on");
+        let text = failure(&result);
+        assert_eq!(result.outcome.blame(), Some(Blame::Relay), "{text}");
+        assert!(text.contains("the relay stalled"), "{text}");
+    });
+    claims.claim("a relay that is another than expected is refused as such", || {
+        wrong_identities(&network);
+    });
+    claims.claim("what is no relay is a clear failure within the time for set-up", no_relay);
+    claims.claim("a relay that may not extend to private addresses says why it refuses", || {
+        let node = relay(&network, "strict");
+        let result = measure(&mut hopeless(), &request(node, 25.0), &mut |_, _| {});
+        let text = failure(&result);
+        assert_eq!(result.outcome.blame(), Some(Blame::Relay), "{text}");
+        assert!(text.contains("circuit closed by the relay: "), "{text}");
+        assert!(text.contains("(reason 1)"), "{text}");
+    });
+    drop(small_team);
+    claims.claim(
+        "a cancelled measurement ends promptly and leaves no thread and no socket",
+        || {
+            cancelled(relay(&network, "patient"));
+        },
+    );
+    network.stop().expect("nothing left");
+    claims.conclude();
+}
+
+/// Links to a relay whose other ends have proved to be relays, by what its log says.
+fn authenticated(node: &Node) -> usize {
+    let text = std::fs::read_to_string(node.dir().join("handshake-log")).expect("a log");
+    let proofs = text.lines().filter(|line| line.contains("Got an AUTHENTICATE cell"));
+    proofs.filter(|line| line.contains("Looks good")).count()
+}
+
+fn links_authenticate_if_told(node: &Node) {
+    // The network's other relays authenticate, too, if they connect meanwhile.
+    let nodes = 10;
+    let before = authenticated(node);
+    let mut anonymous = team(options(3));
+    let seen = observe(&mut anonymous, &request(node, 25.0), node, &mut |_| {});
+    seen.estimate_and_said();
+    let links = authenticated(node) - before;
+    eprintln!("  {before} links authenticated before, {links} then");
+    drop(anonymous);
+
+    let before = before + links;
+    let base = options(6);
+    let mut named = team(TeamOptions { always_authenticate: true, ..base });
+    let seen = observe(&mut named, &request(node, 25.0), node, &mut |_| {});
+    let (estimate, said) = seen.estimate_and_said();
+    let named_links = authenticated(node) - before;
+    eprintln!("  {named_links} of {} links authenticated", seen.sockets);
+    assert_close(estimate, said);
+    assert!(seen.result.outcome.estimate().expect("just seen").is_conclusive());
+    let sockets = seen.sockets as usize;
+    assert!((sockets..sockets + nodes).contains(&named_links));
+    assert!(links < sockets, "{links} of {sockets} anonymous links authenticated");
+}
+
+fn unlimited(node: &Node) {
+    // One round, so that nothing of an earlier one is in what the relay says.
+    let base = options(6);
+    let mut team = team(TeamOptions { params: Params { max_rounds: 1, ..base.params }, ..base });
+    let seen = observe(&mut team, &request(node, 1400.0), node, &mut |_| {});
+    let (estimate, said) = seen.estimate_and_said();
+    let measured: f64 = seen.series.iter().map(|rate| rate.as_byte_per_s() as f64).sum();
+    let share = measured / seen.said_bytes as f64;
+    eprintln!(
+        "  {:.1} % of what the relay said was measured; its processor was busy {:.0} % of the time",
+        share * 100.0,
+        seen.cpu.as_secs_f64() / 6.0 * 100.0
+    );
+    assert!(estimate >= 0.9 * said, "{estimate} of {said}");
+    assert!((0.95..=1.0).contains(&share), "measured {share:.3} of what the relay said");
+}
+
+fn wrong_identities(network: &Network) {
+    let (node, other) = (relay(network, "limited"), relay(network, "named"));
+    let mut team = hopeless();
+    let right = request(node, 25.0);
+    let mut wrong_ed25519 = right;
+    wrong_ed25519.target.ids.ed25519 = Some(Ed25519Id(other.ed25519()));
+    let mut wrong_rsa = right;
+    wrong_rsa.target.ids.rsa = ids(other).rsa;
+    for wrong in [wrong_ed25519, wrong_rsa] {
+        let result = measure(&mut team, &wrong, &mut |_, _| {});
+        let text = failure(&result);
+        assert!(text.contains("wrong relay: expected"), "{text}");
+        assert_eq!(result.outcome.blame(), Some(Blame::Relay), "{text}");
+    }
+    // Nothing but the identity was wrong.
+    let result = measure(&mut team, &right, &mut |_, _| {});
+    assert!(result.outcome.estimate().is_some(), "{}", result.outcome);
+}
+
+fn no_relay() {
+    let mut team = hopeless();
+    let mut failure_at = |address: SocketAddr| {
+        let started = now();
+        let target = onion::measure::transit::Target {
+            address,
+            ids: onion::identity::RelayIds { rsa: onion::identity::RsaId([7; 20]), ed25519: None },
+        };
+        let guess = Rate::from_mbit_per_s(25.0);
+        let request = Request { target, guess, defences: Defences::default() };
+        let result = measure(&mut team, &request, &mut |_, _| {});
+        let text = failure(&result);
+        assert_eq!(result.outcome.blame(), Some(Blame::Relay), "{text}");
+        assert!(started.elapsed() < Duration::from_secs(20), "{text}");
+        eprintln!("  {text} ({:.1} s)", started.elapsed().as_secs_f64());
+        text
+    };
+    let free = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a port");
+    let nobody = free.local_addr().expect("an address");
+    drop(free);
+    let text = failure_at(nobody);
+    assert!(text.contains("refused"), "{text}");
+
+    let garbage = Stranger::new(|stream| {
+        let _gone = stream.write_all(b"220 mail.example ESMTP, and no TLS at all\r\n");
+    });
+    let text = failure_at(garbage.address);
+    assert!(text.contains("TLS"), "{text}");
+
+    let silent = Stranger::new(|_| {});
+    let text = failure_at(silent.address);
+    assert!(text.contains("timed out") || text.contains("no answer"), "{text}");
+}
+
+fn cancelled(node: &Node) {
+    let before = threads_and_files();
+    let mut team = team(options(60));
+    let (mut sockets, mut cancelled_at) = (0, None);
+    let result = measure(&mut team, &request(node, 25.0), &mut |progress, cancel| {
+        if let Progress::Preparing { sockets: planned, .. } = progress {
+            sockets = planned;
+        }
+        if let Progress::Second { index: 1, .. } = progress {
+            assert_eq!(own_connections_to(node.or_addr()), sockets as usize);
+            cancel.store(true, Ordering::Relaxed);
+            cancelled_at = Some(now());
+        }
+    });
+    let took = cancelled_at.expect("it came that far").elapsed();
+    assert!(took < Duration::from_secs(10), "{took:?}");
+    let Outcome::Failed { reason, .. } = &result.outcome else { panic!("{}", result.outcome) };
+    assert_eq!(*reason, Failure::Cancelled);
+    assert_eq!(own_connections_to(node.or_addr()), 0);
+    drop(team);
+    assert_eq!(threads_and_files(), before, "threads, files");
+}
+
+#[test]
+fn a_relay_with_the_live_networks_defences_is_measured_without_tripping_one() {
+    let _turn = turn();
+    let spec = NetworkSpec {
+        extra_torrc_authorities: vec![
+            "ConsensusParams DoSConnectionEnabled=1 DoSConnectionMaxConcurrentCount=50 \
+             DoSConnectionConnectRate=20 DoSConnectionConnectBurst=40 DoSCircuitCreationEnabled=1 \
+             DoSCircuitCreationBurst=60 circ_max_cell_queue_size=1750 \
+             circ_max_cell_queue_size_out=1500"
+                .to_owned(),
+        ],
+        ..NetworkSpec::new(vec![
+            limited("limited", 200.0),
+            RelaySpec::new("free"),
+            RelaySpec::new("flooded"),
+        ])
+    };
+    let network = network(&spec);
+    let defences = defences(&network);
+    assert_eq!(defences.max_connections, Some(50));
+    assert_eq!(defences.max_client_circuits, Some(60));
+    assert_eq!(defences.queue_limit_cells, 1500);
+    let mut claims = Claims::default();
+
+    claims.claim("as many sockets as are wanted are as many as are allowed", || {
+        let node = relay(&network, "limited");
+        let base = options(4);
+        let params = Params { sockets: 160, ..base.params };
+        let mut team = team(TeamOptions { params, ..base });
+        undisturbed(&mut team, &Request { defences, ..request(node, 220.0) }, node);
+    });
+    claims.claim("more circuits than a client may have are a relay's, and none is refused", || {
+        let node = relay(&network, "free");
+        let mut team = team(TeamOptions { measurers: 4, ..options(4) });
+        let circuits = undisturbed(&mut team, &Request { defences, ..request(node, 2500.0) }, node);
+        assert!(circuits > 60, "{circuits} circuits show nothing");
+    });
+    claims.claim("a team that ignores them is refused circuits", || {
+        let node = relay(&network, "flooded");
+        let base = options(4);
+        let params = Params { setup_timeout: Duration::from_secs(10), ..base.params };
+        let mut team = team(TeamOptions { measurers: 4, params, ..base });
+        let careless = request(node, 2500.0);
+        let mut circuits = 0;
+        let result = measure(&mut team, &careless, &mut |progress, _| {
+            if let Progress::Preparing { circuits: planned, .. } = progress {
+                circuits = planned;
+            }
+        });
+        let after = heartbeat(node).defences;
+        eprintln!("  {circuits} circuits: {}; {after}", result.outcome);
+        assert!(circuits > 60, "{circuits} circuits show nothing");
+        assert!(!is_calm(&after), "{after}");
+    });
+    claims.claim("too many connections are seen to be rejected", || {
+        let node = relay(&network, "flooded");
+        let rejected = |text: &str| !text.contains(" 0 connections rejected");
+        assert!(!rejected(&heartbeat(node).defences));
+        let open: Vec<_> = (0..80).map(|_| TcpStream::connect(node.or_addr())).collect();
+        let after = wait_for("a rejection", || {
+            Some(heartbeat(node).defences).filter(|text| rejected(text))
+        });
+        drop(open);
+        eprintln!("  {after}");
+    });
+    network.stop().expect("nothing left");
+    claims.conclude();
+}
+
+/// Whether a relay's defences have done nothing, by what its heartbeat lists: `0 circuits killed with
+/// too many cells, [DoSConnectionEnabled disabled], 0 INTRODUCE2 rejected.`
+fn is_calm(defences: &str) -> bool {
+    let counts =
+        defences.split(',').filter_map(|item| item.split_whitespace().next()?.parse().ok());
+    let counts: Vec<u64> = counts.collect();
+    assert!(!counts.is_empty(), "{defences}");
+    counts.iter().all(|count| *count == 0)
+}
+
+/// Measures, and asserts that all sockets and circuits lived to the end and the relay had nothing to
+/// object; returns the number of circuits.
+fn undisturbed(team: &mut Team, request: &Request, node: &Node) -> u32 {
+    let seconds = team.options().params.seconds;
+    let log_before = log(node).len();
+    let mut alive = None;
+    let seen = observe(team, request, node, &mut |second| {
+        if second + 2 == seconds {
+            alive = Some((own_connections_to(node.or_addr()), heartbeat(node).circuits_open));
+        }
+    });
+    let (estimate, said) = seen.estimate_and_said();
+    let (sockets, circuits) = alive.expect("the last second but one was told");
+    let after = heartbeat(node).defences;
+    let (planned, of_them) = (seen.sockets, seen.circuits);
+    eprintln!("  {sockets} of {planned} sockets, {circuits} of {of_them} circuits; {after}");
+    assert!(estimate >= 0.9 * said, "{estimate} of {said}");
+    assert!(is_calm(&after), "{after}");
+    assert_eq!(warnings_since(node, log_before), Vec::<String>::new());
+    assert_eq!(sockets, planned as usize);
+    assert!(circuits >= u64::from(of_them), "{circuits} of {of_them} circuits");
+    of_them
+}
+
+#[test]
+fn windows_stay_below_the_queue_limit_that_the_consensus_sets() {
+    let _turn = turn();
+    let spec = NetworkSpec {
+        extra_torrc_authorities: vec!["ConsensusParams circ_max_cell_queue_size=400".to_owned()],
+        ..NetworkSpec::new(vec![
+            limited("limited", 50.0),
+            RelaySpec::new("free"),
+            limited("killer", 50.0),
+        ])
+    };
+    let network = network(&spec);
+    let defences = defences(&network);
+    assert_eq!(defences.queue_limit_cells, 400);
+    let mut claims = Claims::default();
+    // One socket and less than the relay could carry twice: few circuits, whose windows fill.
+    let base = options(4);
+    let params = Params { sockets: 1, max_rounds: 1, ..base.params };
+    let mut team = team(TeamOptions { measurers: 1, params, ..base });
+
+    claims.claim("a limited relay, whose queues fill, kills no circuit", || {
+        let node = relay(&network, "limited");
+        undisturbed(&mut team, &Request { defences, ..request(node, 25.0) }, node);
+    });
+    claims.claim("an unlimited relay kills no circuit", || {
+        let node = relay(&network, "free");
+        undisturbed(&mut team, &Request { defences, ..request(node, 800.0) }, node);
+    });
+    claims.claim("the limit is in force: larger windows get circuits killed", || {
+        let node = relay(&network, "killer");
+        let before = log(node).len();
+        let careless = Request { defences: Defences::default(), ..request(node, 25.0) };
+        let result = measure(&mut team, &careless, &mut |_, _| {});
+        eprintln!("  {}; {:?}", result.outcome, warnings_since(node, before));
+        let after = heartbeat(node).defences;
+        eprintln!("  {after}");
+        assert!(!is_calm(&after), "{after}");
+        assert!(result.outcome.estimate().is_none(), "{}", result.outcome);
+    });
+    drop(team);
+    network.stop().expect("nothing left");
+    claims.conclude();
+}

@@ -1,0 +1,161 @@
+//! The recorded vectors: see `vectors/README.md`. Also used by the `fuzz` crate.
+
+use onion::identity::{Ed25519Id, OwnIdentity, RelayIds, RsaId};
+use onion::link::{ExpectedPeer, TlsSession};
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+
+/// One file of vectors: byte strings by name.
+pub(crate) struct Scene(BTreeMap<&'static str, Vec<u8>>);
+
+impl Scene {
+    fn read(text: &'static str) -> Self {
+        let mut strings: BTreeMap<&str, Vec<u8>> = BTreeMap::new();
+        let mut current = "";
+        for line in text.lines().filter(|line| !line.starts_with('#')) {
+            if let Some(name) = line.strip_suffix(" =") {
+                current = name;
+            }
+            let bytes = strings.entry(current).or_default();
+            if !line.ends_with('=') {
+                bytes.extend(line.as_bytes().chunks(2).map(hex_byte));
+            }
+        }
+        Self(strings)
+    }
+
+    /// The byte string of this name.
+    #[track_caller]
+    pub(crate) fn get(&self, name: &str) -> &[u8] {
+        self.0.get(name).expect("a vector of this name")
+    }
+
+    /// The same where the length is known.
+    #[track_caller]
+    pub(crate) fn array<const N: usize>(&self, name: &str) -> [u8; N] {
+        self.get(name).try_into().expect("a vector of this length")
+    }
+
+    /// The number of this name.
+    #[track_caller]
+    pub(crate) fn u64(&self, name: &str) -> u64 {
+        u64::from_be_bytes(self.array(name))
+    }
+
+    /// IPv4 address and port.
+    #[track_caller]
+    pub(crate) fn address(&self, name: &str) -> SocketAddr {
+        let [a, b, c, d, high, low] = self.array(name);
+        SocketAddr::from(([a, b, c, d], u16::from_be_bytes([high, low])))
+    }
+
+    /// The fixed-length cells of this name, without their headers of five bytes.
+    #[track_caller]
+    pub(crate) fn bodies(&self, name: &str) -> Vec<&[u8]> {
+        let cells = self.get(name).chunks(onion::cell::CELL_LEN);
+        cells.map(|cell| &cell[5..]).collect()
+    }
+
+    /// An identity of ours.
+    pub(crate) fn identity(&self) -> OwnIdentity {
+        OwnIdentity {
+            rsa: RsaId(self.array("rsa")),
+            rsa_sha256: self.array("rsa_sha256"),
+            ed25519: Ed25519Id(self.array("ed25519")),
+            rsa_identity_cert: self.get("rsa_identity_cert").to_vec(),
+            signing_cert: self.get("signing_cert").to_vec(),
+            tls_link_cert: self.get("tls_link_cert").to_vec(),
+            authenticate_cert: self.get("authenticate_cert").to_vec(),
+            rsa_cross_cert: self.get("rsa_cross_cert").to_vec(),
+            authenticate_seed: self.array("authenticate_seed"),
+            onion_secret: self.array("onion_secret"),
+        }
+    }
+
+    /// The relay of `link_to_relay`.
+    pub(crate) fn expected_peer(&self) -> ExpectedPeer {
+        let ids = RelayIds {
+            rsa: RsaId(self.array("rsa")),
+            ed25519: Some(Ed25519Id(self.array("ed25519"))),
+        };
+        ExpectedPeer { ids, address: self.address("address").ip() }
+    }
+
+    /// The TLS session of `link_to_relay`.
+    pub(crate) fn tls(&self, context: &[u8]) -> RecordedTls {
+        RecordedTls {
+            certificate: self.get("tls_certificate").to_vec(),
+            context: context.to_vec(),
+            exported: self.array("exported"),
+        }
+    }
+}
+
+fn hex_byte(digits: &[u8]) -> u8 {
+    let digits = std::str::from_utf8(digits).expect("hexadecimal digits");
+    u8::from_str_radix(digits, 16).expect("hexadecimal digits")
+}
+
+/// What the engine asked of a TLS session when the vectors were recorded.
+pub(crate) struct RecordedTls {
+    certificate: Vec<u8>,
+    context: Vec<u8>,
+    exported: [u8; 32],
+}
+
+impl TlsSession for RecordedTls {
+    fn peer_certificate(&self) -> Option<&[u8]> {
+        Some(&self.certificate)
+    }
+
+    fn export_keying_material(&self, label: &[u8], context: &[u8]) -> Option<[u8; 32]> {
+        assert_eq!(label, b"EXPORTER FOR TOR TLS CLIENT BINDING AUTH0003");
+        assert_eq!(context, self.context, "the context is the initiator's CID");
+        Some(self.exported)
+    }
+}
+
+/// Our link to the relay.
+pub(crate) fn link_to_relay() -> Scene {
+    Scene::read(include_str!("../vectors/link_to_relay.hex"))
+}
+
+/// The relay's link to us.
+pub(crate) fn link_from_relay() -> Scene {
+    Scene::read(include_str!("../vectors/link_from_relay.hex"))
+}
+
+/// A circuit through the relay.
+pub(crate) fn circuit() -> Scene {
+    Scene::read(include_str!("../vectors/circuit.hex"))
+}
+
+/// A circuit that leads nowhere.
+pub(crate) fn circuit_dead_end() -> Scene {
+    Scene::read(include_str!("../vectors/circuit_dead_end.hex"))
+}
+
+/// A circuit that the second hop refuses.
+pub(crate) fn circuit_refused() -> Scene {
+    Scene::read(include_str!("../vectors/circuit_refused.hex"))
+}
+
+/// Who we are on our link to the relay.
+pub(crate) fn identity_link() -> OwnIdentity {
+    Scene::read(include_str!("../vectors/identity_link.hex")).identity()
+}
+
+/// Who we are as the second hop.
+pub(crate) fn identity_landing() -> OwnIdentity {
+    Scene::read(include_str!("../vectors/identity_landing.hex")).identity()
+}
+
+/// A TLS session with our own certificate, over which [`identity_link`] proves itself.
+pub(crate) fn own_tls() -> RecordedTls {
+    let scene = Scene::read(include_str!("../vectors/identity_landing.hex"));
+    RecordedTls {
+        certificate: scene.get("tls_certificate").to_vec(),
+        context: identity_link().rsa_sha256.to_vec(),
+        exported: [0; 32],
+    }
+}

@@ -1,0 +1,200 @@
+//! Circuits through a relay, replayed.
+
+use crate::vectors::{
+    Scene, circuit, circuit_dead_end, circuit_refused, identity_landing, link_from_relay,
+};
+use onion::cell::msg::{
+    Create2, CreatedFast, DestroyReason, Extend2, HANDSHAKE_NTOR, encode_created2_into,
+    link_specifier, parse_created2,
+};
+use onion::cell::relay::{RelayCommand, RelayMessage};
+use onion::cell::{BODY_LEN, CircId, Command};
+use onion::circuit::{CircuitError, NextHop, Step, TwoHop};
+use onion::crypto::{ClientHop, HopKeys, Keystream, RelayHop, fast, ntor};
+use onion::identity::{Ed25519Id, RelayIds, RsaId};
+use onion::measure::{Content, Mismatch, compare};
+
+fn two_hop(scene: &Scene) -> TwoHop {
+    let ids = RelayIds {
+        rsa: RsaId(scene.array("next_rsa")),
+        ed25519: Some(Ed25519Id(scene.array("next_ed25519"))),
+    };
+    let address = scene.address("next_address");
+    let next = NextHop { address, ids, onion_key: scene.array("next_onion_key") };
+    let circ_id = CircId::new(u32::from_be_bytes(scene.array("circ_id")));
+    TwoHop::new(circ_id, next, scene.array("x"), scene.array("ephemeral_secret"))
+}
+
+/// The circuit after EXTEND2 has been sent.
+fn extending(scene: &Scene) -> TwoHop {
+    let mut two_hop = two_hop(scene);
+    let step = two_hop.handle_cell(Command::CREATED_FAST, scene.bodies("created_fast")[0]);
+    let Ok(Step::Send { command, body }) = step else { panic!("{step:?}") };
+    assert_eq!(command, Command::RELAY_EARLY);
+    assert_eq!(body, scene.bodies("extend")[0], "what the relay obeyed");
+    two_hop
+}
+
+fn first_hop_keys(scene: &Scene) -> HopKeys {
+    extending(scene).first_hop_keys().expect("the first hop has answered").clone()
+}
+
+#[test]
+fn created_fast_proves_itself() {
+    for scene in [circuit(), circuit_dead_end(), circuit_refused()] {
+        let body = scene.bodies("created_fast")[0];
+        let created = CreatedFast::parse(body).expect("well-formed");
+        let mut encoded = Vec::new();
+        created.encode_into(&mut encoded);
+        encoded.resize(BODY_LEN, 0);
+        assert_eq!(encoded, body);
+        let client = fast::Client::new(scene.array("x"));
+        client.finish(&created).expect("it knows our half");
+        let mut other = created;
+        other.y[3] ^= 1;
+        assert!(client.finish(&other).is_err());
+        assert!(fast::Client::new([0; 20]).finish(&created).is_err());
+    }
+}
+
+#[test]
+fn the_circuit_is_built() {
+    let scene = circuit();
+    let mut two_hop = extending(&scene);
+    let step = two_hop.handle_cell(Command::RELAY, scene.bodies("extended2")[0]);
+    assert!(matches!(step, Ok(Step::Built)), "{step:?}");
+}
+
+#[test]
+fn no_bit_of_extended2_can_be_changed() {
+    let scene = circuit();
+    let honest = scene.bodies("extended2")[0];
+    for at in 0..honest.len() {
+        let mut two_hop = extending(&scene);
+        let mut body = honest.to_vec();
+        body[at] ^= 1 << (at % 8);
+        let step = two_hop.handle_cell(Command::RELAY, &body);
+        assert!(matches!(step, Err(CircuitError::Crypt(_))), "byte {at}: {step:?}");
+    }
+    let step = extending(&scene).handle_cell(Command::RELAY, &honest[..100]);
+    assert!(matches!(step, Err(CircuitError::Unexpected(_))), "{step:?}");
+}
+
+#[test]
+fn the_relays_messages_are_encoded_again_as_they_came() {
+    let scene = circuit();
+    let mut hop = ClientHop::new(&first_hop_keys(&scene));
+    let mut body: [u8; BODY_LEN] = scene.bodies("extended2")[0].try_into().expect("whole");
+    hop.decrypt(&mut body).expect("from the relay");
+    let message = RelayMessage::parse(&body).expect("well-formed");
+    assert_eq!((message.command, message.stream_id), (RelayCommand::EXTENDED2, 0));
+    let answer = parse_created2(message.data).expect("well-formed");
+    let mut encoded = Vec::new();
+    encode_created2_into(answer, &mut encoded);
+    assert_eq!(encoded, message.data);
+    // Header and data are as we would write them; tor fills the rest with random bytes.
+    let written = message.to_body().expect("fits");
+    let len = 11 + message.data.len();
+    assert_eq!((&written[..5], &written[9..len]), (&body[..5], &body[9..len]));
+}
+
+#[test]
+fn what_we_sent_is_what_the_relay_understood() {
+    let scene = circuit();
+    let mut hop = RelayHop::new(&first_hop_keys(&scene));
+    let mut body: [u8; BODY_LEN] = scene.bodies("extend")[0].try_into().expect("whole");
+    assert!(hop.decrypt(&mut body), "it is for the relay");
+    let message = RelayMessage::parse(&body).expect("well-formed");
+    assert_eq!(message.command, RelayCommand::EXTEND2);
+    let extend = Extend2::parse(message.data).expect("well-formed");
+    let mut encoded = Vec::new();
+    extend.encode_into(&mut encoded);
+    assert_eq!(encoded, message.data);
+    assert_eq!(
+        extend.link_specifiers,
+        [
+            (link_specifier::IPV4, scene.get("next_address")),
+            (link_specifier::RSA_IDENTITY, scene.get("next_rsa")),
+            (link_specifier::ED25519_IDENTITY, scene.get("next_ed25519")),
+        ]
+    );
+
+    let body = scene.bodies("create2")[0];
+    let create = Create2::parse(body).expect("well-formed");
+    assert_eq!(create, extend.create, "passed on as it was");
+    assert_eq!(create.handshake_type, HANDSHAKE_NTOR);
+    assert_eq!(scene.get("create2"), link_from_relay().get("create2"));
+    let mut encoded = Vec::new();
+    create.encode_into(&mut encoded);
+    encoded.resize(BODY_LEN, 0);
+    assert_eq!(encoded, body);
+}
+
+#[test]
+fn the_second_hop_answers_as_it_did() {
+    let scene = circuit();
+    let own = identity_landing();
+    let create = Create2::parse(scene.bodies("create2")[0]).expect("well-formed");
+    assert_eq!(ntor::client_public(create.data), Some(*two_hop(&scene).ntor_public()));
+    let secret = scene.array("responder_secret");
+    let (answer, keys) =
+        ntor::respond(&own.rsa.0, &own.onion_secret(), secret, create.data).expect("for us");
+    let created = parse_created2(scene.bodies("created2")[0]).expect("well-formed");
+    assert_eq!(created, answer);
+    let relay = ntor::RelayKeys { rsa_id: own.rsa.0, onion_key: own.onion_key() };
+    let client = ntor::Client::new(relay, scene.array("ephemeral_secret"));
+    let same = client.finish(created).expect("proves itself");
+    assert_eq!(keys.key_forward, same.key_forward);
+}
+
+#[test]
+fn cells_come_out_as_the_check_expects() {
+    let scene = circuit();
+    let mut forward = Keystream::new(&first_hop_keys(&scene).key_forward);
+    let mut content = Content::new(&scene.array("content_key"));
+    let (sent, arrived) = (scene.bodies("forward_sent"), scene.bodies("forward_arrived"));
+    assert_eq!(sent.len(), arrived.len());
+    let places: Vec<u64> = (0..).take(sent.len()).collect();
+    // Backwards, to see that no check leans on the one before.
+    for (place, index) in places.iter().copied().enumerate().rev() {
+        assert_eq!(sent[place], content.body(index));
+        let mut check = |body: &[u8]| compare(&mut content, &mut forward, index, body);
+        assert_eq!(check(arrived[place]), Ok(()), "cell {index}");
+        assert_eq!(check(sent[place]), Err(Mismatch::NotDecrypted));
+        for (other, found) in places.iter().copied().enumerate().filter(|(it, _)| *it != place) {
+            assert_eq!(check(arrived[other]), Err(Mismatch::Displaced { found }));
+        }
+        let mut altered = arrived[place].to_vec();
+        altered[100] ^= 4;
+        assert_eq!(check(&altered), Err(Mismatch::Forged));
+    }
+}
+
+#[test]
+fn cells_towards_us_have_the_relays_layer_on() {
+    let scene = circuit();
+    let mut backward = Keystream::new(&first_hop_keys(&scene).key_backward);
+    // EXTENDED2 was the first.
+    let arrived = (1u64..).zip(scene.bodies("backward_arrived"));
+    for ((index, arrived), sent) in arrived.zip(scene.bodies("backward_sent")) {
+        let mut body = arrived.to_vec();
+        backward.seek(index * BODY_LEN as u64);
+        backward.apply(&mut body);
+        assert_eq!(body, sent);
+    }
+}
+
+#[test]
+fn a_circuit_to_nowhere_is_destroyed_with_a_reason() {
+    for (scene, reason) in [
+        (circuit_dead_end(), DestroyReason::CHANNEL_CLOSED),
+        (circuit_refused(), DestroyReason::new(11)),
+    ] {
+        let cell = scene.get("answer");
+        assert_eq!(cell[4], Command::DESTROY.get());
+        assert_eq!(DestroyReason::parse(&cell[5..]), reason);
+        let step = extending(&scene).handle_cell(Command::DESTROY, &cell[5..]);
+        let Err(CircuitError::Destroyed(found)) = step else { panic!("{step:?}") };
+        assert_eq!(found, reason);
+    }
+}

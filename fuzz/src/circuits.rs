@@ -1,0 +1,82 @@
+use crate::input::Input;
+use crate::vectors;
+use onion::cell::relay::{RelayCommand, RelayMessage};
+use onion::cell::{BODY_LEN, CircId, Command};
+use onion::circuit::{NextHop, Step, TwoHop};
+use onion::crypto::RelayHop;
+use onion::identity::{Ed25519Id, RelayIds, RsaId};
+
+/// Cells in any order, some of them the recorded relay's own, some sealed with its keys: the circuit
+/// is built by the recorded answer of the second hop, and by nothing else.
+pub fn two_hop(data: &[u8]) {
+    let scene = vectors::circuit();
+    let ids = RelayIds {
+        rsa: RsaId(scene.array("next_rsa")),
+        ed25519: Some(Ed25519Id(scene.array("next_ed25519"))),
+    };
+    let address = scene.address("next_address");
+    let next = NextHop { address, ids, onion_key: scene.array("next_onion_key") };
+    let circ_id = CircId::of_initiator(1);
+    let mut two_hop = TwoHop::new(circ_id, next, scene.array("x"), scene.array("ephemeral_secret"));
+    let answer = &scene.bodies("created2")[0][2..66];
+
+    let mut input = Input::new(data);
+    let mut relay: Option<RelayHop> = None;
+    while !input.is_empty() {
+        let mut body = [0; BODY_LEN];
+        let mut proves_itself = false;
+        let (command, len) = match input.u8() % 5 {
+            0 => {
+                body.copy_from_slice(scene.bodies("created_fast")[0]);
+                (Command::CREATED_FAST, BODY_LEN)
+            }
+            1 => {
+                body.copy_from_slice(scene.bodies("extended2")[0]);
+                proves_itself = true;
+                (Command::RELAY, BODY_LEN)
+            }
+            // A message that the relay itself could send.
+            kind @ 2..=3 => {
+                let command = RelayCommand(input.u8());
+                let stream_id = input.u16();
+                let len = usize::from(input.u16()) % 499;
+                let mut data = input.take(len).to_vec();
+                if kind == 3 {
+                    data.splice(0..0, [[0, 64].as_slice(), answer].concat());
+                    data.truncate(498);
+                }
+                proves_itself = data.get(2..66) == Some(answer);
+                let message = RelayMessage { command, stream_id, data: &data };
+                body = message.to_body().expect("it fits");
+                if let Some(relay) = &mut relay {
+                    relay.originate(&mut body);
+                }
+                (Command::RELAY, BODY_LEN)
+            }
+            _ => {
+                let (command, len) = (Command::new(input.u8()), usize::from(input.u16()));
+                let taken = input.take(len.min(BODY_LEN));
+                body[..taken.len()].copy_from_slice(taken);
+                let whole = if input.bool() { BODY_LEN } else { taken.len() };
+                (command, whole)
+            }
+        };
+        let had_first = two_hop.first_hop_keys().is_some();
+        match two_hop.handle_cell(command, &body[..len]) {
+            Ok(Step::Send { command, .. }) => {
+                assert_eq!(command, Command::RELAY_EARLY);
+                assert!(!had_first, "the circuit is extended once");
+                relay = two_hop.first_hop_keys().map(RelayHop::new);
+            }
+            Ok(Step::Built) => {
+                assert!(had_first && proves_itself, "built without proof");
+                return;
+            }
+            Err(error) => {
+                assert!(!error.to_string().is_empty());
+                return; // whoever owns it gives it up
+            }
+        }
+        assert_eq!(two_hop.create_body().is_some(), two_hop.first_hop_keys().is_none());
+    }
+}

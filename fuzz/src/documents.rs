@@ -1,0 +1,95 @@
+use crate::input::Input;
+use netdoc::bwfile::{FileVerdict, LineVerdict, NodeIdStyle};
+use netdoc::{BandwidthFile, Consensus, check_as_tor, descriptor};
+
+/// A consensus is read or refused with a remedy; its relays are in order and can be found.
+pub fn consensus(data: &[u8]) {
+    let consensus = match Consensus::parse(data) {
+        Ok(consensus) => consensus,
+        Err(error) => {
+            assert!(error.to_string().contains("fetch"), "{error}");
+            return;
+        }
+    };
+    let routers = consensus.routers();
+    assert!(routers.is_sorted_by(|a, b| a.fingerprint < b.fingerprint));
+    assert!(consensus.signatures > 0);
+    for router in routers {
+        assert_eq!(consensus.by_fingerprint(&router.fingerprint), Some(router));
+        assert_eq!(consensus.find(&router.fingerprint.to_string()), Ok(router));
+        if let Ok(found) = consensus.by_nickname(router.nickname.as_str()) {
+            assert_eq!(found, router);
+        }
+    }
+    for (name, value) in consensus.params.iter() {
+        assert_eq!(consensus.params.get_clamped(name, 0, i32::MIN, i32::MAX), value);
+    }
+}
+
+/// Every part of a file of descriptors comes out as a descriptor or as what is wrong with it.
+pub fn descriptors(data: &[u8]) {
+    let lines = data.split(|byte| *byte == b'\n').count();
+    let (good, bad) = descriptor::parse_all(data);
+    assert!(good.len() + bad.len() <= lines);
+    for descriptor in &good {
+        let _ = (descriptor.platform(), descriptor.contact(), descriptor.tor_version());
+        assert!(descriptor.family().count() <= data.len() / 40);
+    }
+    for bad in &bad {
+        assert!(bad.first_line >= 1 && bad.line >= bad.first_line && bad.line <= lines, "{bad}");
+        assert!(!bad.reason.is_empty());
+    }
+}
+
+/// The strict reader and the imitation of tor agree on all lines that the strict one does not leave
+/// out, and what is written is read again as it was.
+pub fn bandwidth_file(data: &[u8]) {
+    let mut input = Input::new(data);
+    let later_s = u64::from(input.u16()) * 16;
+    let text = input.rest();
+    // Whatever the time is, there is some verdict.
+    let _ = check_as_tor(text, u64::MAX);
+    let parsed = match BandwidthFile::parse(text) {
+        Ok(parsed) => parsed,
+        Err(error) => {
+            assert!(error.to_string().contains("generate it again"));
+            return;
+        }
+    };
+    let file = &parsed.file;
+    let now = file.timestamp.saturating_add(later_s);
+    let report = check_as_tor(text, now);
+    let skipped = |number: usize| parsed.skipped.iter().any(|skipped| skipped.line == number);
+    // Tor's time has 63 bits.
+    if now < 1 << 62 {
+        let is_stale = matches!(report.verdict, FileVerdict::Stale { .. });
+        assert_eq!(is_stale, later_s > 3 * 24 * 3600, "{:?}", report.verdict);
+        assert!(is_stale || report.verdict == FileVerdict::Read, "{:?}", report.verdict);
+    }
+    for (number, verdict) in &report.lines {
+        if let LineVerdict::Relay { node_id, bw_kb_s, .. } = verdict
+            && !skipped(*number)
+        {
+            let line = file.relays.iter().find(|relay| relay.node_id == *node_id);
+            let line = line.expect("what tor takes and the reader does not complain of is there");
+            assert!(line.vote, "tor never votes on vote=0");
+            #[expect(clippy::cast_possible_truncation, reason = "as tor does it")]
+            let cut = line.bw_kb_s as u32;
+            assert_eq!(cut, *bw_kb_s);
+        }
+    }
+    if parsed.skipped.is_empty() && report.verdict == FileVerdict::Read {
+        for relay in file.relays.iter().filter(|relay| relay.vote) {
+            // Tor refuses what has more than 63 bits.
+            let voted = report.relays.contains_key(&relay.node_id);
+            assert_eq!(voted, i64::try_from(relay.bw_kb_s).is_ok(), "relay {}", relay.node_id);
+        }
+    }
+    for style in [NodeIdStyle::Dollar, NodeIdStyle::Plain] {
+        let Ok(written) = file.to_text(style) else { continue };
+        let again = BandwidthFile::parse(written.as_bytes()).expect("our own");
+        assert_eq!((&again.file, again.skipped.len()), (file, 0));
+        let report = check_as_tor(written.as_bytes(), file.timestamp);
+        assert!(report.has_terminator && report.verdict == FileVerdict::Read);
+    }
+}

@@ -1,0 +1,79 @@
+use crate::Target;
+use rand_chacha::ChaCha8Rng;
+use rand_chacha::rand_core::{Rng, SeedableRng};
+
+/// Runs a target over the files that the command line names.
+///
+/// # Errors
+/// Where a file cannot be read.
+pub fn replay_files(target: Target) -> std::io::Result<()> {
+    for path in std::env::args_os().skip(1) {
+        target(&std::fs::read(path)?);
+    }
+    Ok(())
+}
+
+/// Makes inputs out of others; the same ones for the same seed.
+pub struct Mutator {
+    rng: ChaCha8Rng,
+    corpus: Vec<Vec<u8>>,
+}
+
+impl Mutator {
+    /// Mutates the files of a corpus.
+    #[must_use]
+    pub fn new(seed: u64, corpus: Vec<Vec<u8>>) -> Self {
+        Self { rng: ChaCha8Rng::seed_from_u64(seed), corpus }
+    }
+
+    fn below(&mut self, bound: usize) -> usize {
+        usize::try_from(self.rng.next_u64() % (bound.max(1) as u64)).unwrap_or(0)
+    }
+
+    /// The next input: random bytes, or a file of the corpus with some changes.
+    pub fn next_input(&mut self) -> Vec<u8> {
+        let mut input = vec![0; self.below(600)];
+        if self.corpus.is_empty() || self.below(8) == 0 {
+            self.rng.fill_bytes(&mut input);
+            return input;
+        }
+        let place = self.below(self.corpus.len());
+        input.clone_from(&self.corpus[place]);
+        for _ in 0..=self.below(6) {
+            self.change(&mut input);
+        }
+        input
+    }
+
+    fn change(&mut self, input: &mut Vec<u8>) {
+        let at = self.below(input.len());
+        let until = (at + 1 + self.below(24)).min(input.len());
+        let interesting = [0, 1, 2, 7, 8, 9, 0x0a, 0x20, 0x7f, 0x80, 0x81, 0xfe, 0xff];
+        match self.below(8) {
+            _ if input.is_empty() => input.push(0),
+            0 => input[at] ^= 1 << self.below(8),
+            1 => input[at] = interesting[self.below(interesting.len())],
+            2 => self.rng.fill_bytes(&mut input[at..until]),
+            3 => {
+                input.drain(at..until);
+            }
+            4 => {
+                let copy = input[at..until].to_vec();
+                let to = self.below(input.len());
+                input.splice(to..to, copy);
+            }
+            5 => input.truncate(at),
+            6 => {
+                let other = self.below(self.corpus.len());
+                let from = self.below(self.corpus[other].len());
+                input.truncate(at);
+                input.extend_from_slice(&self.corpus[other][from..]);
+            }
+            _ => {
+                let fresh = self.rng.next_u64().to_le_bytes();
+                let len = 1 + self.below(8);
+                input.splice(at..at, fresh[..len].iter().copied());
+            }
+        }
+    }
+}

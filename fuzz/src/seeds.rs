@@ -1,0 +1,152 @@
+use crate::vectors;
+
+/// A file of the corpus: its target, its name, its content.
+pub type Seed = (&'static str, &'static str, Vec<u8>);
+
+fn join(parts: &[&[u8]]) -> Vec<u8> {
+    parts.concat()
+}
+
+/// The corpus' first files: what a stock tor said, real documents, and plain courses of events.
+#[must_use]
+pub fn seeds() -> Vec<Seed> {
+    let mut seeds = links();
+    seeds.extend(circuits());
+    seeds.extend(documents());
+    seeds.extend(courses());
+    seeds
+}
+
+/// The body of the first cell of this command in a link handshake.
+fn body_of(stream: &[u8], command: u8) -> Vec<u8> {
+    let mut rest = &stream[7 + usize::from(stream[4]) - 2..];
+    while let [_, _, _, _, found, after @ ..] = rest {
+        let is_variable = *found >= 128;
+        let (head, len) = match after {
+            [high, low, ..] if is_variable => (2, usize::from(u16::from_be_bytes([*high, *low]))),
+            _ => (0, 509),
+        };
+        let Some(body) = after.get(head..head + len) else { break };
+        if *found == command {
+            return body.to_vec();
+        }
+        rest = &after[head + len..];
+    }
+    Vec::new()
+}
+
+fn links() -> Vec<Seed> {
+    let (to, from) = (vectors::link_to_relay(), vectors::link_from_relay());
+    let (heard, asked) = (to.get("heard"), from.get("heard"));
+    let create = from.get("create2");
+    vec![
+        ("framer", "relay-as-responder", join(&[&[0, 3, 1, 20, 255], heard])),
+        ("framer", "relay-as-initiator", join(&[&[0, 1, 0], asked, create])),
+        ("framer", "wide", join(&[&[1, 2, 128, 128], create, create])),
+        ("framer", "oversized", vec![1, 0, 0, 0, 0, 0, 129, 255, 255]),
+        ("framer", "http", join(&[&[0, 0], b"HTTP/1.1 400 Bad Request\r\n"])),
+        ("messages", "certs", body_of(heard, 129)),
+        ("messages", "auth-challenge", body_of(heard, 130)),
+        ("messages", "netinfo", body_of(heard, 8)),
+        ("messages", "versions", vec![0, 3, 0, 4, 0, 5]),
+        ("messages", "create2", create[5..].to_vec()),
+        ("certs", "relay-as-responder", body_of(heard, 129)),
+        ("certs", "relay-as-initiator", body_of(asked, 129)),
+        ("channel_initiator", "anonymous", join(&[&[0, 2, 1, 100], heard])),
+        ("channel_initiator", "as-relay", join(&[&[1, 4, 0, 0, 0, 0], heard, create])),
+        ("channel_responder", "relay", join(&[&[3, 0, 2, 100], asked, create])),
+        ("channel_responder", "ourselves", join(&[&[0], to.get("said")])),
+    ]
+}
+
+fn circuits() -> Vec<Seed> {
+    let scene = vectors::circuit();
+    let created = scene.get("created2");
+    let answers = [vectors::circuit_dead_end(), vectors::circuit_refused()];
+    let [dead_end, refused] = answers.each_ref().map(|scene| scene.get("answer")[5..30].to_vec());
+    vec![
+        ("messages", "created-fast", scene.bodies("created_fast")[0].to_vec()),
+        ("messages", "created2", created[5..].to_vec()),
+        ("messages", "relay", scene.bodies("extended2")[0].to_vec()),
+        ("two_hop", "built", vec![0, 1]),
+        ("two_hop", "built-from-our-seal", vec![0, 3, 15, 0, 0, 4, 0, 0, 0, 0, 0]),
+        ("two_hop", "truncated", vec![0, 2, 9, 0, 0, 1, 0, 8]),
+        ("two_hop", "destroyed", join(&[&[0, 4, 4, 25, 0], &dead_end, &[1]])),
+        ("two_hop", "refused", join(&[&[0, 4, 4, 25, 0], &refused, &[1]])),
+        ("two_hop", "other-message", vec![0, 2, 10, 0, 0, 1, 0, 8, 1]),
+        ("two_hop", "short-cell", vec![0, 4, 3, 5, 0, 1, 2, 3, 4, 5, 0]),
+    ]
+}
+
+fn documents() -> Vec<Seed> {
+    macro_rules! document {
+        ($name:literal) => {
+            include_bytes!(concat!("../../crates/netdoc/tests/data/", $name)).to_vec()
+        };
+    }
+    let file = document!("bandwidth-1.4.0");
+    let control = b"250-version=0.4.9.11\r\n250 OK\r\n250+a=\r\nx\r\n..y\r\n.\r\n250 OK\r\n\
+        650 BW 12 34\r\n552 Unrecognized key\r\n";
+    vec![
+        ("consensus", "ns", document!("consensus-ns")),
+        ("consensus", "microdesc", document!("consensus-microdesc")),
+        ("consensus", "vote", document!("vote")),
+        ("descriptors", "three", document!("server-descriptors")),
+        ("bandwidth_file", "1.4.0", join(&[&[0, 0], &file])),
+        ("bandwidth_file", "stale", join(&[&[0xff, 0xff], &file])),
+        ("bandwidth_file", "1.0.0", join(&[&[0, 0], b"1\nnode_id=$", &[b'A'; 40], b" bw=7\n"])),
+        ("control_port", "replies", join(&[&[2, 1, 4], control])),
+        ("control_port", "http", join(&[&[0], b"HTTP/1.0 400 Bad request\r\n"])),
+    ]
+}
+
+/// Courses of events, as the targets read them.
+fn courses() -> Vec<Seed> {
+    // Flags; sockets, circuits, burst, pace, seconds, rate, window, checks; two timeouts.
+    let head = |seconds: u8, rate: u8| -> Vec<u8> {
+        vec![3, 1, 1, 2, 0, seconds, rate, 0, 1, 0x40, 0x1f, 0xd0, 0x07]
+    };
+    let honest = [0, 0, 31];
+    let start = [12, 0, 5];
+    let wait = [11, 0, 0xe8, 3];
+    let set_up = honest.repeat(2);
+    let run = [start.as_slice(), &honest.repeat(4), &wait, &honest, &wait, &honest].concat();
+    let good = [set_up.as_slice(), &run, &wait, &wait].concat();
+    let change = [6, 2, 0x10, 0x27, 4];
+    let begin = [start.as_slice(), &[11, 0, 10, 0], &[4, 0, 0xff, 0xff]].concat();
+    let rest = [4, 2, 0xff, 0xff];
+    // At any rate there is, with a long silence of the relay.
+    let patient = [&head(11, 4)[..11], &[0xff, 0xff]].concat();
+    let pause = [11, 0, 0xff, 0x24];
+    let altered = [set_up.as_slice(), &begin, &change, &rest].concat();
+    let repeated = [set_up.as_slice(), &begin, &[7, 2, 0, 0, 1, 1], &rest].concat();
+    let lost = [set_up.as_slice(), &begin, &[7, 2, 0, 0, 1, 0], &rest].concat();
+    let stranger = [9, 0, 5, 0, 11, 0, 0, 7, 0, 6, 0, 3, 0, 4, 0, 5, 10, 0];
+    let closes = [set_up.as_slice(), &start, &[8, 0], &honest, &[8, 1], &honest, &wait].concat();
+
+    let ready = [0, 0];
+    let seconds = [0, 3, 0, 0, 1, 0, 0, 0, 0, 0, 0, 6];
+    let round = [ready.as_slice(), &seconds].concat();
+    // Mode, rounds, sockets; the guess; two measurers.
+    let team = |mode: u8| vec![mode, 3, 20, 20, 0, 1, 2, 20, 0, 4, 20, 0, 8];
+    vec![
+        ("transit", "good", join(&[&head(2, 0), &good])),
+        ("transit", "fast", join(&[&head(2, 4), &good])),
+        ("transit", "slow", join(&[&head(11, 1), &good])),
+        ("transit", "no-rate", join(&[&head(3, 3), &good])),
+        ("transit", "altered", join(&[&head(2, 0), &altered])),
+        ("transit", "repeated", join(&[&head(2, 0), &repeated])),
+        ("transit", "lost", join(&[&head(2, 0), &lost])),
+        ("transit", "long-pause", join(&[&patient, &set_up, &begin, &pause, &honest, &honest])),
+        ("transit", "stranger", join(&[&head(2, 0), &stranger, &good])),
+        ("transit", "closes", join(&[&head(2, 0), &closes])),
+        ("transit", "stopped", join(&[&head(2, 0), &set_up, &start, &[15, 77]])),
+        ("transit", "silent", head(3, 0)),
+        ("measurement", "echo", join(&[&team(1), &round])),
+        ("measurement", "transit", join(&[&team(0), &round, &round, &round, &round])),
+        ("measurement", "silent", join(&[&team(0), &ready])),
+        ("measurement", "saturated", join(&[&team(0), &ready, &[0, 9], &seconds])),
+        ("measurement", "lost", join(&[&team(0), &ready, &[0, 10, 0, 1]])),
+        ("measurement", "no-such-second", join(&[&team(1), &ready, &[0, 8, 200, 0, 0, 0]])),
+    ]
+}
