@@ -1,15 +1,17 @@
 use crate::input::Input;
-use crate::vectors;
+use crate::vectors::{self, Scene};
 use onion::cell::relay::{RelayCommand, RelayMessage};
 use onion::cell::{BODY_LEN, CircId, Command};
 use onion::circuit::{NextHop, Step, TwoHop};
 use onion::crypto::RelayHop;
 use onion::identity::{Ed25519Id, RelayIds, RsaId};
+use std::sync::OnceLock;
 
 /// Cells in any order, some of them the recorded relay's own, some sealed with its keys: the circuit
 /// is built by the recorded answer of the second hop, and by nothing else.
 pub fn two_hop(data: &[u8]) {
-    let scene = vectors::circuit();
+    static SCENE: OnceLock<Scene> = OnceLock::new();
+    let scene = SCENE.get_or_init(vectors::circuit);
     let ids = RelayIds {
         rsa: RsaId(scene.array("next_rsa")),
         ed25519: Some(Ed25519Id(scene.array("next_ed25519"))),

@@ -10,6 +10,8 @@ use std::sync::{Arc, OnceLock};
 pub(crate) struct Recorded {
     pub(crate) expected: ExpectedPeer,
     pub(crate) tls: RecordedTls,
+    /// With our own certificate.
+    pub(crate) own_tls: RecordedTls,
     pub(crate) tls_sha256: [u8; 32],
     pub(crate) now_s: u64,
     pub(crate) own: Arc<OwnIdentity>,
@@ -28,6 +30,7 @@ impl Recorded {
                 expected: scene.expected_peer(),
                 tls_sha256: Sha256::digest(certificate).into(),
                 tls,
+                own_tls: vectors::own_tls(),
                 now_s: scene.u64("unix_time_s"),
                 own,
                 landing: Arc::new(vectors::identity_landing()),

@@ -1,6 +1,6 @@
 use crate::input::Input;
 use crate::links::Recorded;
-use crate::vectors::{self, RecordedTls};
+use crate::vectors::RecordedTls;
 use lab::peer::{Behaviour, Peer};
 use onion::cell::CELL_LEN;
 use onion::identity::RelayIds;
@@ -38,7 +38,7 @@ struct Link {
 struct World {
     transit: Transit<ChaCha8Rng>,
     relay: Peer<ChaCha8Rng>,
-    tls: RecordedTls,
+    tls: &'static RecordedTls,
     now: Instant,
     target: SocketAddr,
     landings: Vec<SocketAddr>,
@@ -128,7 +128,7 @@ impl World {
         Self {
             transit: Transit::new(config, rng(), Instant::ORIGIN),
             relay: Peer::new(identity, Behaviour::Honest, recorded.now_s, rng()),
-            tls: vectors::own_tls(),
+            tls: &recorded.own_tls,
             now: Instant::ORIGIN,
             target,
             landings,
@@ -185,7 +185,7 @@ impl World {
             8 => self.close(place, CloseCause::Reset),
             9 => {
                 let listener = ListenerId(u32::try_from(place % 4).unwrap_or(0));
-                if let Some(conn) = self.transit.handle_accepted(self.now, listener, &self.tls) {
+                if let Some(conn) = self.transit.handle_accepted(self.now, listener, self.tls) {
                     self.add(Link {
                         ours: Some(conn),
                         is_connected: true,
@@ -228,12 +228,12 @@ impl World {
 
     /// A dialled connection is made, if it is not yet.
     fn connect(&mut self, place: usize) {
-        let accepted = self.relay.handle_accepted(self.now, ListenerId(0), &self.tls);
+        let accepted = self.relay.handle_accepted(self.now, ListenerId(0), self.tls);
         let Some(link) = self.link(place) else { return };
         let Some(conn) = link.ours.filter(|_| !link.is_connected) else { return };
         link.is_connected = true;
         link.theirs = accepted;
-        self.transit.handle_connected(self.now, conn, &self.tls);
+        self.transit.handle_connected(self.now, conn, self.tls);
     }
 
     /// Bytes come to us.
@@ -380,8 +380,7 @@ impl World {
         if let Some(Dial { conn, to }) = self.relay.poll_dial(self.now) {
             let listener = self.landings.iter().position(|landing| *landing == to);
             let listener = listener.and_then(|place| u32::try_from(place).ok()).map(ListenerId);
-            let ours =
-                listener.and_then(|id| self.transit.handle_accepted(self.now, id, &self.tls));
+            let ours = listener.and_then(|id| self.transit.handle_accepted(self.now, id, self.tls));
             if ours.is_none() {
                 self.relay.handle_closed(self.now, conn, CloseCause::Refused);
                 return true;
@@ -394,7 +393,7 @@ impl World {
                 is_inbound,
                 ..Link::default()
             });
-            self.relay.handle_connected(self.now, conn, &self.tls);
+            self.relay.handle_connected(self.now, conn, self.tls);
             return true;
         }
         let theirs = |links: &[Link], conn| links.iter().position(|link| link.theirs == Some(conn));

@@ -68,7 +68,7 @@ replays! {
     channel_initiator: 2_000,
     channel_responder: 2_000,
     two_hop: 5_000,
-    transit: 2_000,
+    transit: 1_000,
     consensus: 3_000,
     descriptors: 3_000,
     bandwidth_file: 10_000,

@@ -31,13 +31,13 @@ pub(crate) fn run(
     output: &Output,
     interrupt: &Interrupt,
 ) -> Result<Exit, Error> {
+    let generator_started = unix_time_s();
+    let relays = network::relays(options.relays, &options.limits)?;
+    measuring::check(&options.team)?;
     let out = &options.out;
     let file_error = |what| move |source| Error::File { what, path: out.clone(), source };
     fs::create_dir_all(out).map_err(file_error("make the folder"))?;
     let out = out.canonicalize().map_err(file_error("find the folder"))?;
-
-    let generator_started = unix_time_s();
-    let relays = network::relays(options.relays, &options.limits)?;
     let spec = NetworkSpec { keep: options.keep, ..NetworkSpec::new(relays) };
     let mut team = measuring::team(&options.team, output)?;
     let network = network::start(&spec, output)?;

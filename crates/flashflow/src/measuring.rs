@@ -13,28 +13,36 @@ use onion::{Duration, Instant, Rate};
 use report::{Mode, RelayReport, SecondPoint, Spread};
 use serde_json::json;
 
-/// A team as the arguments describe it.
-pub(crate) fn team(arguments: &TeamArguments, output: &Output) -> Result<Team, Error> {
-    let positive = |name: &str, value: f64| {
-        let is_positive = value.is_finite() && value > 0.0;
-        let message = || Error::Usage(format!("--{name} {value}: not a rate above zero"));
-        if is_positive { Ok(Rate::from_mbit_per_s(value)) } else { Err(message()) }
-    };
-    positive("guess", arguments.guess)?;
-    let capacity = arguments.capacity.map(|mbit| positive("capacity", mbit)).transpose()?;
-    let params = Params {
+/// What a measurement's parameters are to be.
+fn params(arguments: &TeamArguments) -> Params {
+    Params {
         seconds: arguments.seconds,
         sockets: arguments.sockets,
         check_share: arguments.check_share,
         ..TeamOptions::default().params
-    };
-    params.validate().map_err(|error| Error::Usage(error.to_string()))?;
+    }
+}
+
+/// Refuses arguments that describe no team.
+pub(crate) fn check(arguments: &TeamArguments) -> Result<(), Error> {
+    let rates = [("guess", Some(arguments.guess)), ("capacity", arguments.capacity)];
+    for (name, mbit) in rates {
+        if let Some(mbit) = mbit.filter(|mbit| !mbit.is_finite() || *mbit <= 0.0) {
+            return Err(Error::Usage(format!("--{name} {mbit}: not a rate above zero")));
+        }
+    }
+    params(arguments).validate().map_err(|error| Error::Usage(error.to_string()))
+}
+
+/// A team as the arguments describe it.
+pub(crate) fn team(arguments: &TeamArguments, output: &Output) -> Result<Team, Error> {
+    check(arguments)?;
     output.doing("making keys, and finding out what this machine can do");
     let team = Team::new(TeamOptions {
         measurers: arguments.measurers,
-        capacity,
+        capacity: arguments.capacity.map(Rate::from_mbit_per_s),
         address: arguments.own_address,
-        params,
+        params: params(arguments),
         always_authenticate: arguments.authenticate,
     })?;
     let each = team.capacity_of_each().as_mbit_per_s();

@@ -184,7 +184,7 @@ impl Team {
         progress: &mut dyn FnMut(Progress),
         cancel: &AtomicBool,
     ) -> Result<TeamResult, TeamError> {
-        run::Run::new(self, request)?.until_done(progress, cancel)
+        run::Run::new(self, request, cancel)?.until_done(progress, cancel)
     }
 }
 

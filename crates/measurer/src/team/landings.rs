@@ -4,11 +4,15 @@ use onion::identity::OwnIdentity;
 use onion::measure::transit::Landing;
 use std::net::{IpAddr, SocketAddr, TcpListener, UdpSocket};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Identities and listening sockets of our second hops, made as they are needed and then kept.
 pub(super) struct Landings {
     forge: Forge,
+    /// Of the landings, by place.
     identities: Vec<Arc<OwnIdentity>>,
+    /// Of links that authenticate, by place.
+    authenticating: Vec<Arc<OwnIdentity>>,
     listeners: Vec<(IpAddr, TcpListener)>,
 }
 
@@ -22,14 +26,15 @@ pub(super) struct Share {
 
 impl Landings {
     pub(super) const fn new(forge: Forge) -> Self {
-        Self { forge, identities: Vec::new(), listeners: Vec::new() }
+        Self { forge, identities: Vec::new(), authenticating: Vec::new(), listeners: Vec::new() }
     }
 
-    fn identity(&mut self, place: usize) -> Result<Arc<OwnIdentity>, TeamError> {
-        while self.identities.len() <= place {
+    /// Makes identities for `count` landings, which takes a while, unless `cancel` is set.
+    pub(super) fn make(&mut self, count: usize, cancel: &AtomicBool) -> Result<(), TeamError> {
+        while self.identities.len() < count && !cancel.load(Ordering::Relaxed) {
             self.identities.push(Arc::new(self.forge.identity()?));
         }
-        Ok(Arc::clone(&self.identities[place]))
+        Ok(())
     }
 
     fn listener(&mut self, place: usize, address: IpAddr) -> Result<TcpListener, TeamError> {
@@ -56,22 +61,34 @@ impl Landings {
         let mut share =
             Share { landings: Vec::new(), listeners: Vec::new(), authenticate_as: Vec::new() };
         for place in first..first + count {
-            // Even places are landings', odd ones authenticate.
-            let identity = self.identity(2 * place)?;
+            let landing = identity(&mut self.identities, &mut self.forge, place)?;
             let listener = self.listener(place, address)?;
             let port = listener
                 .local_addr()
                 .map_err(|source| TeamError::Listen { address, source })?
                 .port();
             let address = SocketAddr::new(address, port);
-            share.landings.push(Landing { identity, address });
+            share.landings.push(Landing { identity: landing, address });
             share.listeners.push(listener);
             if authenticate {
-                share.authenticate_as.push(self.identity(2 * place + 1)?);
+                let pool = &mut self.authenticating;
+                share.authenticate_as.push(identity(pool, &mut self.forge, place)?);
             }
         }
         Ok(share)
     }
+}
+
+/// The identity at `place` of a pool, which is filled up to there.
+fn identity(
+    pool: &mut Vec<Arc<OwnIdentity>>,
+    forge: &mut Forge,
+    place: usize,
+) -> Result<Arc<OwnIdentity>, TeamError> {
+    while pool.len() <= place {
+        pool.push(Arc::new(forge.identity()?));
+    }
+    Ok(Arc::clone(&pool[place]))
 }
 
 /// The address of this machine from which packets to `target` go out. Sends nothing.

@@ -12,6 +12,7 @@ use onion::measure::transit::{Event, TransitConfig, TransitFailure};
 use onion::{Duration, Instant, Rate};
 use rand::SeedableRng;
 use rand::rngs::StdRng;
+use std::io::ErrorKind;
 use std::net::{IpAddr, SocketAddr, TcpStream};
 use std::num::NonZeroU32;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -51,13 +52,19 @@ pub(super) struct Run<'t> {
 }
 
 impl<'t> Run<'t> {
-    pub(super) fn new(team: &'t mut Team, request: &Request) -> Result<Self, TeamError> {
+    pub(super) fn new(
+        team: &'t mut Team,
+        request: &Request,
+        cancel: &AtomicBool,
+    ) -> Result<Self, TeamError> {
         let measurers = team.options.measurers as usize;
         let mut params = team.options.params;
         let rtt = round_trip(request.target.address);
         // Later rounds use the same sockets, with more circuits on each.
         let rate = request.guess.scaled(params.excess_factor()).min(team.capacity());
         params.sockets = request.defences.sockets(params.sockets, rate, rtt);
+        // Now, since the time for set-up runs from the measurement's beginning.
+        team.landings.make(params.sockets as usize, cancel)?;
         let residuals = vec![team.capacity; measurers];
         let now = team.clock.now();
         let measurement = Measurement::new(now, params, Mode::Transit, request.guess, residuals)?;
@@ -151,14 +158,16 @@ impl<'t> Run<'t> {
         let sharing = u32::try_from(assignments.len()).unwrap_or(u32::MAX);
         let params = *self.measurement.params();
         let mut circuits = 0;
+        let mut first = 0;
         for assignment in assignments {
             let Assignment { measurer, rate, sockets } = *assignment;
             let load = Load::plan(&self.request.defences, sockets, rate, self.rtt, sharing);
             circuits += load.sockets * load.circuits_per_socket;
             let authenticate = load.must_authenticate || self.team.options.always_authenticate;
             // Measurers share the pool of landings: each has its own stretch of it.
-            let (first, count) = (measurer.0 * params.sockets as usize, sockets as usize);
+            let count = sockets as usize;
             let share = self.team.landings.share(self.address, first, count, authenticate)?;
+            first += count;
             let config = TransitConfig {
                 target: self.request.target,
                 landings: share.landings,
@@ -254,13 +263,14 @@ impl<'t> Run<'t> {
     }
 }
 
-/// The round trip to a relay, timed by opening a connection; a guess where that fails, since the
-/// measurement will tell why.
+/// The round trip to a relay, timed by opening a connection. A relay that refuses gets the fewest
+/// sockets: the measurement will tell why.
 fn round_trip(target: SocketAddr) -> Duration {
     let clock = Clock::start();
     match TcpStream::connect_timeout(&target, 4 * RTT_UNKNOWN) {
         Ok(_) => clock.now() - Instant::ORIGIN,
-        Err(_) => RTT_UNKNOWN,
+        Err(error) if error.kind() == ErrorKind::TimedOut => RTT_UNKNOWN,
+        Err(_) => Duration::ZERO,
     }
 }
 

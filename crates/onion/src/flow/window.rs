@@ -84,10 +84,11 @@ impl InFlightWindow {
         self.limit_cells.saturating_sub(u32::try_from(in_flight).unwrap_or(u32::MAX))
     }
 
-    /// Room below which sending is not worth a record of its own.
+    /// Room below which sending is not worth a write of its own: four full records, or a quarter of
+    /// a small window.
     #[must_use]
     pub fn batch_cells(&self) -> u32 {
-        (self.limit_cells / 4).clamp(1, 31)
+        (self.limit_cells / 4).clamp(1, 4 * 31)
     }
 
     /// Handles that `count` cells were sent.
