@@ -68,7 +68,8 @@ fn measurer(
             network.stop()?;
             return Ok(Exit::Interrupted);
         }
-        let Some(load) = result.loads.first().copied().flatten() else {
+        let load = result.loads.first().copied().flatten();
+        let Some(load) = load.filter(|_| result.outcome.estimate().is_some()) else {
             let why = report.error.unwrap_or_else(|| "no load was reported".to_owned());
             network.stop()?;
             return Err(Error::Usage(format!("the measurement failed: {why}")));

@@ -265,7 +265,7 @@ fn compare(
     let patience = Duration::from_secs(u64::from(VOTINGS * lab::LEAST_VOTING_INTERVAL_S));
     let mut newest: Option<Consensus> = None;
     let mut accept = |text: &str| {
-        newest = Consensus::parse(text.as_bytes()).ok();
+        newest = Consensus::parse(text.as_bytes()).ok().or_else(|| newest.take());
         let voted = newest.as_ref().is_some_and(|consensus| carries(consensus, &published.file));
         voted || interrupt.is_requested()
     };

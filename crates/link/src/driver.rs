@@ -39,7 +39,7 @@ fn failed(what: &'static str) -> impl FnOnce(io::Error) -> DriverError {
 pub struct DriverOptions {
     /// Time for TCP and TLS of a connection, dialled or accepted.
     pub handshake_timeout: Duration,
-    /// Connections at most, dialled and accepted; more are refused.
+    /// Connections at most; beyond that, none is accepted. Dialling is the node's business.
     pub max_conns: usize,
     /// The local address to dial from; any if `None`.
     pub dial_from: Option<IpAddr>,
@@ -191,19 +191,16 @@ impl<N: Node> Driver<N> {
         if std::mem::take(&mut self.must_accept_again) {
             (0..self.listeners.len()).for_each(|listener| self.accept(listener));
         }
-        let wait = if self.runnable.is_empty() {
-            let next = [Some(deadline), self.node.poll_timeout(), self.next_handshake_deadline()];
-            let next = next.into_iter().flatten().min().unwrap_or(deadline);
-            next - self.clock.now()
-        } else {
-            Duration::ZERO
-        };
+        let next = [Some(deadline), self.node.poll_timeout(), self.next_handshake_deadline()];
+        let next = next.into_iter().flatten().min().unwrap_or(deadline);
+        let next_look = (self.looked_at + self.options.coalesce).min(next);
         let now = self.clock.now();
-        let next_look = self.looked_at + self.options.coalesce;
         if now < next_look {
             self.clock.sleep(next_look - now);
         }
-        self.looked_at = now.max(next_look);
+        let now = self.clock.now();
+        self.looked_at = now;
+        let wait = if self.runnable.is_empty() { next - now } else { Duration::ZERO };
         match self.poll.poll(&mut self.events, Some(wait)) {
             Err(error) if error.kind() != io::ErrorKind::Interrupted => {
                 return Err(failed("cannot wait for events")(error));

@@ -9,7 +9,7 @@ use tor_cert::x509::{TlsKeyAndCert, create_legacy_rsa_id_cert};
 use tor_cert::{CertType, CertifiedKey, Ed25519Cert, EncodedCert};
 use tor_llcrypto::pk::{ed25519, rsa};
 
-/// How long what the forge makes is valid; its identities live for one measurement.
+/// How long what the forge makes is valid: longer than any command runs.
 const LIFETIME: Duration = Duration::from_secs(2 * 24 * 3600);
 
 /// Keys or certificates could not be made.

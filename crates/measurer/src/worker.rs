@@ -57,8 +57,8 @@ impl WorkerLoad {
             received_records: now.received_records - then.received_records,
         };
         Self {
-            cpu: self.cpu - before.cpu,
-            waited: self.waited - before.waited,
+            cpu: self.cpu.saturating_sub(before.cpu),
+            waited: self.waited.saturating_sub(before.waited),
             wall: self.wall - before.wall,
             traffic,
         }

@@ -155,6 +155,7 @@ impl Report {
                 assert_eq!(second.index as usize, self.seconds.len());
                 self.seconds.push(second);
             }
+            Event::Lost { .. } => {}
             Event::Finished => return true,
             Event::Failed(failure) => {
                 self.result = Err(failure);

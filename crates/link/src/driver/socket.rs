@@ -21,6 +21,8 @@ pub(super) struct Socket {
     pub(super) deadline: Option<Instant>,
     pub(super) is_connecting: bool,
     pub(super) is_readable: bool,
+    /// The end of what can be read is near: epoll will tell of nothing more.
+    is_ending: bool,
     is_writable: bool,
     /// The node has named it, and may have more for it.
     pub(super) wants_flush: bool,
@@ -73,6 +75,7 @@ impl Socket {
             deadline: Some(deadline),
             is_connecting,
             is_readable: false,
+            is_ending: false,
             is_writable: false,
             wants_flush: false,
             is_queued: false,
@@ -81,7 +84,8 @@ impl Socket {
 
     /// Notes what epoll reports.
     pub(super) fn note(&mut self, event: &Event) {
-        self.is_readable |= event.is_readable() || event.is_read_closed() || event.is_error();
+        self.is_ending |= event.is_read_closed() || event.is_error();
+        self.is_readable |= event.is_readable() || self.is_ending;
         self.is_writable |= event.is_writable() || event.is_write_closed() || event.is_error();
     }
 
@@ -109,8 +113,8 @@ impl Socket {
         match &result {
             Ok(len) => {
                 self.session.commit(*len);
-                // A short read has emptied the socket; but an end of file is still to come.
-                if *len > 0 && *len < wanted {
+                // A short read has emptied the socket; what comes later, epoll tells.
+                if *len > 0 && *len < wanted && !self.is_ending {
                     self.is_readable = false;
                 }
             }

@@ -70,6 +70,12 @@ impl Outgoing {
             self.end = 0;
         }
         if self.buffer.len() - self.end < len {
+            // A socket that is never quite drained must not make the buffer grow for ever.
+            self.buffer.copy_within(self.start..self.end, 0);
+            self.end -= self.start;
+            self.start = 0;
+        }
+        if self.buffer.len() - self.end < len {
             self.buffer.resize(self.end + len, 0);
         }
         &mut self.buffer[self.end..]

@@ -29,10 +29,19 @@ impl Landings {
         Self { forge, identities: Vec::new(), authenticating: Vec::new(), listeners: Vec::new() }
     }
 
-    /// Makes identities for `count` landings, which takes a while, unless `cancel` is set.
-    pub(super) fn make(&mut self, count: usize, cancel: &AtomicBool) -> Result<(), TeamError> {
-        while self.identities.len() < count && !cancel.load(Ordering::Relaxed) {
-            self.identities.push(Arc::new(self.forge.identity()?));
+    /// Makes identities for `count` landings, and as many for links that authenticate if they do.
+    /// That takes a while; it ends early if `cancel` is set.
+    pub(super) fn make(
+        &mut self,
+        count: usize,
+        authenticate: bool,
+        cancel: &AtomicBool,
+    ) -> Result<(), TeamError> {
+        let pools = [(&mut self.identities, true), (&mut self.authenticating, authenticate)];
+        for (pool, _) in pools.into_iter().filter(|(_, is_wanted)| *is_wanted) {
+            while pool.len() < count && !cancel.load(Ordering::Relaxed) {
+                pool.push(Arc::new(self.forge.identity()?));
+            }
         }
         Ok(())
     }

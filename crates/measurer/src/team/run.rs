@@ -27,6 +27,10 @@ const CANCEL_LATENCY: Duration = Duration::from_millis(100);
 /// A measurer that is busier than this has nothing left.
 const BUSY_MAX: f64 = 0.95;
 
+/// Share of its circuits that a measurer must keep to the end. What is conclusive is reckoned from
+/// the load that was assigned: with much less of it, a low number could look conclusive.
+const LOAD_KEPT_MIN: f64 = 0.9;
+
 /// A worker's report, with where it comes from.
 struct Tagged {
     measurer: MeasurerId,
@@ -42,7 +46,7 @@ pub(super) struct Run<'t> {
     measurement: Measurement,
     /// Of the current round, by measurer.
     workers: Vec<Option<Worker>>,
-    /// Sockets of each in the current round.
+    /// Each measurer's load in the current round, once it has finished it.
     loads: Vec<Option<WorkerLoad>>,
     reports: Receiver<Tagged>,
     sender: Sender<Tagged>,
@@ -64,7 +68,9 @@ impl<'t> Run<'t> {
         let rate = request.guess.scaled(params.excess_factor()).min(team.capacity());
         params.sockets = request.defences.sockets(params.sockets, rate, rtt);
         // Now, since the time for set-up runs from the measurement's beginning.
-        team.landings.make(params.sockets as usize, cancel)?;
+        let load = Load::plan(&request.defences, params.sockets, rate, rtt, 1);
+        let authenticate = load.must_authenticate || team.options.always_authenticate;
+        team.landings.make(params.sockets as usize, authenticate, cancel)?;
         let residuals = vec![team.capacity; measurers];
         let now = team.clock.now();
         let measurement = Measurement::new(now, params, Mode::Transit, request.guess, residuals)?;
@@ -95,16 +101,16 @@ impl<'t> Run<'t> {
         cancel: &AtomicBool,
     ) -> Result<TeamResult, TeamError> {
         loop {
+            if cancel.load(Ordering::Relaxed) {
+                // Does nothing once all is over.
+                self.measurement.cancel(self.team.clock.now());
+            }
             while let Some(action) = self.measurement.poll_action() {
                 if let Some(outcome) = self.act(action, progress)? {
                     return Ok(TeamResult { outcome, loads: self.loads });
                 }
             }
             let now = self.team.clock.now();
-            if cancel.load(Ordering::Relaxed) {
-                self.measurement.cancel(now);
-                continue;
-            }
             let timeout = self.measurement.poll_timeout().map_or(CANCEL_LATENCY, |at| at - now);
             match self.reports.recv_timeout(timeout.min(CANCEL_LATENCY)) {
                 Ok(tagged) => self.take_in(tagged, progress),
@@ -121,6 +127,8 @@ impl<'t> Run<'t> {
         progress: &mut dyn FnMut(Progress),
     ) -> Result<Option<Outcome>, TeamError> {
         match action {
+            // A round that was cancelled before it began.
+            Action::Prepare { .. } if self.measurement.is_done() => {}
             Action::Prepare { round, assignments, seconds, check_share } => {
                 self.prepare(round, &assignments, seconds, check_share, progress)?;
             }
@@ -155,6 +163,7 @@ impl<'t> Run<'t> {
     ) -> Result<(), TeamError> {
         self.seconds_told = 0;
         self.has_started = false;
+        self.loads.fill(None);
         let sharing = u32::try_from(assignments.len()).unwrap_or(u32::MAX);
         let params = *self.measurement.params();
         let mut circuits = 0;
@@ -233,6 +242,13 @@ impl<'t> Run<'t> {
                 };
                 self.measurement.handle_second(now, measurer, report);
                 self.tell_seconds(round, progress);
+            }
+            Report::Event(Event::Lost { circuits, of }) => {
+                if f64::from(circuits) < LOAD_KEPT_MIN * f64::from(of) {
+                    let detail = format!("{circuits} of a measurer's {of} circuits are left");
+                    let failure = Failure::CircuitDestroyed { detail };
+                    self.measurement.handle_failure(now, Some(measurer), failure);
+                }
             }
             Report::Event(Event::Finished) => {}
             Report::Event(Event::Failed(failure)) => {

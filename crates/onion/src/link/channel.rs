@@ -59,6 +59,8 @@ pub enum ChannelError {
     NoCommonVersion,
     /// A cell that must not come at this point of the handshake.
     Unexpected(Command),
+    /// It offers no way to authenticate that we know.
+    CannotAuthenticate,
     /// The TLS session lacks what the handshake needs: our own shell is to blame.
     Tls(&'static str),
 }
@@ -78,6 +80,9 @@ impl fmt::Display for ChannelError {
             }
             Self::NoCommonVersion => f.write_str("no common link protocol: we speak 4 and 5"),
             Self::Unexpected(command) => write!(f, "unexpected {command} in the link handshake"),
+            Self::CannotAuthenticate => {
+                f.write_str("the relay does not offer link authentication of type 3")
+            }
             Self::Tls(problem) => write!(f, "our TLS session is of no use: {problem}"),
         }
     }
@@ -131,7 +136,7 @@ struct Initiating {
 /// - *commands*: [`send`](Self::send) queues a cell;
 /// - *poll*: take what is to be written with [`poll_transmit`](Self::poll_transmit) after either.
 ///
-/// Cells that open the link stay inside; padding is dropped; all others are handed out.
+/// Cells that open the link stay inside; once it is open, all cells are handed out, padding included.
 #[derive(Debug)]
 pub struct Channel {
     state: State,
@@ -231,7 +236,12 @@ impl Channel {
                 return Ok(None);
             }
         }
-        self.framer.next_cell(input).map_err(ChannelError::Frame)
+        // In two steps: the cell borrows from the framer, the failed state does not.
+        let cell = self.framer.next_cell(input);
+        if cell.is_err() {
+            self.state = State::Failed;
+        }
+        cell.map_err(ChannelError::Frame)
     }
 
     /// Queues a fixed-length cell; a short body is padded with zeros.
@@ -405,7 +415,7 @@ impl Initiating {
     ) -> Result<(), ChannelError> {
         let offers = self.challenge.as_ref().map(|challenge| &challenge.methods[..]);
         if !offers.unwrap_or_default().contains(&AUTH_ED25519_SHA256_RFC5705) {
-            return Err(ChannelError::Unexpected(Command::NETINFO));
+            return Err(ChannelError::CannotAuthenticate);
         }
         let certs: [(u8, &[u8]); 4] = [
             (cert_type::RSA_IDENTITY, &identity.rsa_identity_cert),

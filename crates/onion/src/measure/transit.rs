@@ -46,6 +46,13 @@ pub enum Event {
         /// Circuits that work.
         circuits: u32,
     },
+    /// Circuits were lost after [`Event::Ready`]: the load is less than it should be.
+    Lost {
+        /// Circuits that still work.
+        circuits: u32,
+        /// Circuits that worked when all was ready.
+        of: u32,
+    },
     /// A second is over.
     Second(Second),
     /// The last second was reported; all connections get closed.
@@ -79,7 +86,7 @@ struct Running {
 
 /// A measurer's part in measuring one relay in transit, as a state machine over connections.
 ///
-/// - *getters*: [`is_over`](Self::is_over), [`problems`](Self::problems);
+/// - *getters*: [`is_over`](Self::is_over);
 /// - *commands*: [`start`](Self::start) once [`Event::Ready`] has come, [`stop`](Self::stop);
 /// - *handle* and *poll*: those of [`Node`], and [`poll_event`](Self::poll_event).
 ///
@@ -101,7 +108,8 @@ pub struct Transit<R> {
     events: VecDeque<Event>,
     sampler: CheckSampler,
     last_problem: Option<String>,
-    problems: u32,
+    /// Circuits that worked when all was ready.
+    ready_circuits: u32,
     /// A circuit has come to stand or was lost since the consequences were drawn.
     is_unsettled: bool,
 }
@@ -127,7 +135,7 @@ impl<R: Rng> Transit<R> {
             events: VecDeque::new(),
             sampler,
             last_problem: None,
-            problems: 0,
+            ready_circuits: 0,
             is_unsettled: false,
             config,
         };
@@ -139,12 +147,6 @@ impl<R: Rng> Transit<R> {
     #[must_use]
     pub const fn is_over(&self) -> bool {
         matches!(self.phase, Phase::Over)
-    }
-
-    /// How many sockets and circuits were lost or never came to be.
-    #[must_use]
-    pub const fn problems(&self) -> u32 {
-        self.problems
     }
 
     /// Begins to send at `at`, or now if that has passed; ignored unless [`Event::Ready`] was the last event.
@@ -220,6 +222,9 @@ impl<R: Rng> Transit<R> {
             return 0;
         }
         let Some(conn) = self.conns.get_mut(id) else { return 0 };
+        if conn.side != Side::Outbound {
+            return 0; // landings only receive: their circuits are fed from the other end
+        }
         let (slots, _) = out.as_chunks_mut::<CELL_LEN>();
         let affordable = running.bucket.available_bytes(now) / CELL_LEN as u64;
         let affordable = usize::try_from(affordable).unwrap_or(usize::MAX);

@@ -15,7 +15,7 @@ pub struct Target {
     pub ids: RelayIds,
 }
 
-/// One of our own relays of a measurement's length, where circuits end.
+/// One of our own throw-away relays, where circuits end.
 ///
 /// A relay keeps one connection to each identity, so as many landings as sockets are wanted out of
 /// the target.
@@ -66,12 +66,4 @@ pub struct TransitConfig {
     pub stall_timeout: Duration,
     /// Now, in seconds since 1970, for the dates on certificates.
     pub unix_time_s: u64,
-}
-
-impl TransitConfig {
-    /// Circuits in all.
-    #[must_use]
-    pub const fn circuits(&self) -> u32 {
-        self.sockets.saturating_mul(self.circuits_per_socket)
-    }
 }

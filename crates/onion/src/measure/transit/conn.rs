@@ -59,14 +59,10 @@ impl CircuitTable {
         Some(self.entries[at].1)
     }
 
-    /// Adds a circuit; false if its ID is taken.
-    pub(super) fn add(&mut self, circ_id: CircId, circuit: u32) -> bool {
-        match self.entries.binary_search_by_key(&circ_id, |(known, _)| *known) {
-            Ok(_) => false,
-            Err(at) => {
-                self.entries.insert(at, (circ_id, circuit));
-                true
-            }
+    /// Adds a circuit, unless its ID is taken.
+    pub(super) fn add(&mut self, circ_id: CircId, circuit: u32) {
+        if let Err(at) = self.entries.binary_search_by_key(&circ_id, |(known, _)| *known) {
+            self.entries.insert(at, (circ_id, circuit));
         }
     }
 

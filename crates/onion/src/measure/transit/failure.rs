@@ -14,7 +14,7 @@ pub enum TransitFailure {
         /// The latest reason why one is missing.
         last_problem: String,
     },
-    /// The target answered none of our connections or circuits in time.
+    /// Too few sockets had a circuit that works when the time for set-up was over.
     SetUpTimedOut {
         /// Sockets with a circuit that works.
         open: u32,
@@ -59,7 +59,7 @@ impl fmt::Display for TransitFailure {
                 )
             }
             Self::Stalled { silent_ms } => {
-                write!(f, "the relay stalled: no cell for {silent_ms} ms under full load")
+                write!(f, "the relay stalled: no cell for {silent_ms} ms with cells under way")
             }
             Self::CheckFailed { circuit, cell, mismatch } => {
                 write!(f, "cell {cell} of circuit {circuit} fails its check: {mismatch}")

@@ -108,7 +108,6 @@ impl<R: Rng> Transit<R> {
         let circuit = &mut self.circuits[number as usize];
         if !matches!(circuit.state, State::Dead) {
             circuit.state = State::Dead;
-            self.problems += 1;
             self.is_unsettled = true;
             self.last_problem = Some(problem.to_string());
         }
@@ -120,6 +119,11 @@ impl<R: Rng> Transit<R> {
         let sockets = self.circuits.chunks(per_socket);
         let count = sockets.filter(|circuits| circuits.iter().any(&holds)).count();
         u32::try_from(count).unwrap_or(u32::MAX)
+    }
+
+    fn circuits_up(&self) -> u32 {
+        let up = self.circuits.iter().filter(|circuit| circuit.is_up()).count();
+        u32::try_from(up).unwrap_or(u32::MAX)
     }
 
     /// Whether half of the sockets work: under that, a number would say little about the relay.
@@ -148,9 +152,14 @@ impl<R: Rng> Transit<R> {
                 }
             }
             Phase::Ready | Phase::Running(_) => {
-                if !self.is_enough(open) {
+                let (circuits, of) = (self.circuits_up(), self.ready_circuits);
+                // A socket that has lost most of its circuits loads the relay no better than one
+                // that is closed.
+                if !self.is_enough(open) || circuits < of.div_ceil(2) {
                     let last_problem = self.last_problem();
                     self.fail(TransitFailure::TooFewOpen { open, wanted, last_problem });
+                } else if circuits < of {
+                    self.events.push_back(Event::Lost { circuits, of });
                 }
             }
             Phase::Over => {}
@@ -168,8 +177,8 @@ impl<R: Rng> Transit<R> {
     fn get_ready(&mut self) {
         self.phase = Phase::Ready;
         self.to_dial.clear(); // what was not dialled in time is not wanted any more
-        let circuits = self.circuits.iter().filter(|circuit| circuit.is_up()).count();
-        let circuits = u32::try_from(circuits).unwrap_or(u32::MAX);
+        let circuits = self.circuits_up();
+        self.ready_circuits = circuits;
         let sockets = self.sockets_where(Circuit::is_up);
         self.events.push_back(Event::Ready { sockets, circuits });
     }
