@@ -175,17 +175,28 @@ fn unlimited(node: &Node) {
     // One round, so that nothing of an earlier one is in what the relay says.
     let base = options(6);
     let mut team = team(TeamOptions { params: Params { max_rounds: 1, ..base.params }, ..base });
+    // Totals, not events: on a busy machine, these come late and cover more or less than a second.
+    let before = written_bytes(node);
     let seen = observe(&mut team, &request(node, 1400.0), node, &mut |_| {});
+    let written = (written_bytes(node) - before) as f64;
     let (estimate, said) = seen.estimate_and_said();
     let measured: f64 = seen.series.iter().map(|rate| rate.as_byte_per_s() as f64).sum();
-    let share = measured / seen.said_bytes as f64;
+    let share = measured / written;
     eprintln!(
-        "  {:.1} % of what the relay said was measured; its processor was busy {:.0} % of the time",
+        "  {:.1} % of what the relay wrote was measured; its processor was busy {:.0} % of the time",
         share * 100.0,
         seen.cpu.as_secs_f64() / 6.0 * 100.0
     );
     assert!(estimate >= 0.9 * said, "{estimate} of {said}");
-    assert!((0.95..=1.0).contains(&share), "measured {share:.3} of what the relay said");
+    // The rest is overhead, and what was under way when the measurement ended.
+    assert!((0.9..=1.0).contains(&share), "measured {share:.3} of what the relay wrote");
+}
+
+/// All bytes that a relay has written so far.
+fn written_bytes(node: &Node) -> u64 {
+    let mut control = node.control().expect("a control port");
+    let text = control.get_info("traffic/written").expect("a number");
+    text.trim().parse().expect("a number")
 }
 
 fn wrong_identities(network: &Network) {

@@ -138,8 +138,6 @@ pub(crate) struct Observed {
     pub(crate) series: Vec<Rate>,
     /// What the relay wrote in each second that lies mostly within the round.
     pub(crate) said: Vec<Rate>,
-    /// What it wrote from the round's start until a second after its end, in bytes.
-    pub(crate) said_bytes: u64,
     /// The relay's processor time in the round.
     pub(crate) cpu: Duration,
 }
@@ -199,8 +197,7 @@ pub(crate) fn observe(
     let within = |at: Instant| at >= started + half && at < started + length + half;
     let said = samples.iter().filter(|(at, _)| within(*at));
     let said = said.map(|(_, bytes)| Rate::from_byte_per_s(*bytes)).collect();
-    let said_bytes = samples.iter().map(|(_, bytes)| bytes).sum();
-    Observed { result, sockets, circuits, series, said, said_bytes, cpu }
+    Observed { result, sockets, circuits, series, said, cpu }
 }
 
 /// The samples of bytes written that have arrived or arrive until `end`.
