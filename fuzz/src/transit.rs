@@ -442,7 +442,7 @@ impl Told {
                 assert!(!self.is_ready && sockets > 0 && circuits >= sockets);
                 self.is_ready = true;
             }
-            Event::Lost { circuits, of } => assert!(circuits < of && circuits >= of / 2),
+            Event::Lost { circuits, of, .. } => assert!(circuits < of && circuits >= of / 2),
             Event::Second(second) => {
                 assert!(self.is_started && second.index == self.seconds);
                 assert_eq!(second.bytes % CELL_LEN as u64, 0);

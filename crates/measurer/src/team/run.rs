@@ -29,7 +29,7 @@ const BUSY_MAX: f64 = 0.95;
 
 /// Share of its circuits that a measurer must keep to the end. What is conclusive is reckoned from
 /// the load that was assigned: with much less of it, a low number could look conclusive.
-const LOAD_KEPT_MIN: f64 = 0.9;
+const LOAD_KEPT_MIN: f64 = 0.75;
 
 /// A worker's report, with where it comes from.
 struct Tagged {
@@ -243,10 +243,11 @@ impl<'t> Run<'t> {
                 self.measurement.handle_second(now, measurer, report);
                 self.tell_seconds(round, progress);
             }
-            Report::Event(Event::Lost { circuits, of }) => {
+            Report::Event(Event::Lost { circuits, of, problem }) => {
                 if f64::from(circuits) < LOAD_KEPT_MIN * f64::from(of) {
-                    let detail = format!("{circuits} of a measurer's {of} circuits are left");
-                    let failure = Failure::CircuitDestroyed { detail };
+                    let detail =
+                        format!("{circuits} of a measurer's {of} circuits are left: {problem}");
+                    let failure = Failure::RelayClosed { detail };
                     self.measurement.handle_failure(now, Some(measurer), failure);
                 }
             }

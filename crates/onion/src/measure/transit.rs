@@ -52,6 +52,8 @@ pub enum Event {
         circuits: u32,
         /// Circuits that worked when all was ready.
         of: u32,
+        /// Why the latest was lost.
+        problem: String,
     },
     /// A second is over.
     Second(Second),

@@ -159,7 +159,8 @@ impl<R: Rng> Transit<R> {
                     let last_problem = self.last_problem();
                     self.fail(TransitFailure::TooFewOpen { open, wanted, last_problem });
                 } else if circuits < of {
-                    self.events.push_back(Event::Lost { circuits, of });
+                    let problem = self.last_problem();
+                    self.events.push_back(Event::Lost { circuits, of, problem });
                 }
             }
             Phase::Over => {}
