@@ -225,7 +225,7 @@ impl Channel {
     /// `None` means that `input` is used up.
     ///
     /// # Errors
-    /// [`ChannelError`]: close the connection; every later call fails, too.
+    /// [`ChannelError`]: close the connection, it will never be open again.
     #[inline]
     pub fn handle_bytes<'c, 'i: 'c>(
         &'c mut self,
