@@ -22,7 +22,7 @@ use circuit::{Circuits, Way};
 use conn::{Conns, OwnedCell};
 use onion::cell::msg::{CreatedFast, DestroyReason, encode_created2_into, parse_created2};
 use onion::cell::relay::{RelayCommand, RelayMessage};
-use onion::cell::{BODY_LEN, Command};
+use onion::cell::{BODY_LEN, CircId, Command};
 use onion::crypto::{RelayHop, fast};
 use onion::identity::OwnIdentity;
 use onion::node::{ConnId, Dial};
@@ -199,6 +199,12 @@ impl<R: Rng> Peer<R> {
         }
         match self.behaviour {
             Behaviour::Stalls(after) if self.passed_cells >= after => self.is_silent = true,
+            Behaviour::CarriesStranger(every) if self.passed_cells.is_multiple_of(every.get()) => {
+                // No handshake type that exists, on circuit IDs that our own circuits never reach.
+                let number = u32::try_from(self.passed_cells).unwrap_or(u32::MAX);
+                let circ_id = CircId::of_initiator(0x4000_0000 | number);
+                self.conns.send(forth.0, circ_id, Command::CREATE2, &[0xff; 4]);
+            }
             Behaviour::Closes(after) if self.passed_cells == after => {
                 let all = self.conns.ids();
                 all.iter().for_each(|id| self.lose_conn(*id));

@@ -29,6 +29,7 @@ macro_rules! in_both_worlds {
 
 in_both_worlds! {
     an_honest_relay_is_measured
+    an_honest_relay_is_not_blamed_for_a_stranger_that_it_carries
     a_relay_that_skips_decryption_is_found_out
     a_relay_that_makes_up_answers_ahead_of_time_is_found_out
     a_relay_that_forges_some_cells_is_found_out
@@ -79,6 +80,14 @@ fn an_honest_relay_is_measured(world: &impl World) {
         assert!(second.bytes > 0 && second.checked_cells > 0, "{second:?}");
         assert_eq!(second.bytes % 514, 0);
     }
+}
+
+/// A landing that has to refuse a circuit says so and nothing else: it only receives.
+fn an_honest_relay_is_not_blamed_for_a_stranger_that_it_carries(world: &impl World) {
+    let report = world.play(&Scenario::new(Behaviour::CarriesStranger(every(50))));
+    assert_eq!(report.result, Ok(()));
+    assert_eq!(report.seconds.len(), 2);
+    assert!(report.seconds.iter().all(|second| second.bytes > 0));
 }
 
 fn a_relay_that_skips_decryption_is_found_out(world: &impl World) {

@@ -44,6 +44,9 @@ pub enum Behaviour {
     WrongIdentity(Arc<OwnIdentity>),
     /// Answers EXTEND2 with DESTROY, reason 6: as if the next hop could not be reached.
     RefusesExtend,
+    /// Passes cells on as tor does, and carries a stranger who, every n cells, asks the next hop in
+    /// vain for a circuit over the same connection.
+    CarriesStranger(NonZeroU64),
     /// Accepts the connection and TLS, and never says a word.
     NeverAnswers,
 }
