@@ -8,7 +8,7 @@ use std::sync::Arc;
 /// "every n-th" counts on each circuit, "after n" counts all of them.
 #[derive(Clone, Debug)]
 pub enum Behaviour {
-    /// As tor.
+    /// As tor, as far as transit goes; a lost next hop is told by TRUNCATED, where tor 0.4.9 destroys.
     Honest,
     /// Saves itself the decryption and passes cells on as they came: more cells for the same CPU.
     SkipsDecryption,
