@@ -14,6 +14,8 @@ pub(super) struct Landings {
     /// Of links that authenticate, by place.
     authenticating: Vec<Arc<OwnIdentity>>,
     listeners: Vec<(IpAddr, TcpListener)>,
+    /// Which half of the pool's turn it is.
+    is_second_half: bool,
 }
 
 /// One measurer's landings, and their sockets in the same order.
@@ -26,7 +28,20 @@ pub(super) struct Share {
 
 impl Landings {
     pub(super) const fn new(forge: Forge) -> Self {
-        Self { forge, identities: Vec::new(), authenticating: Vec::new(), listeners: Vec::new() }
+        Self {
+            forge,
+            identities: Vec::new(),
+            authenticating: Vec::new(),
+            listeners: Vec::new(),
+            is_second_half: false,
+        }
+    }
+
+    /// Where the next round's landings begin, of which there are `count`. Rounds take turns on two
+    /// halves of the pool: a target may still believe in its connections to the last round's.
+    pub(super) const fn take_turn(&mut self, count: usize) -> usize {
+        self.is_second_half = !self.is_second_half;
+        if self.is_second_half { 0 } else { count }
     }
 
     /// Makes identities for `count` landings, and as many for links that authenticate if they do.

@@ -167,7 +167,7 @@ impl<'t> Run<'t> {
         let sharing = u32::try_from(assignments.len()).unwrap_or(u32::MAX);
         let params = *self.measurement.params();
         let mut circuits = 0;
-        let mut first = 0;
+        let mut first = self.team.landings.take_turn(params.sockets as usize);
         for assignment in assignments {
             let Assignment { measurer, rate, sockets } = *assignment;
             let load = Load::plan(&self.request.defences, sockets, rate, self.rtt, sharing);
