@@ -14,8 +14,8 @@ pub(super) struct Landings {
     /// Of links that authenticate, by place.
     authenticating: Vec<Arc<OwnIdentity>>,
     listeners: Vec<(IpAddr, TcpListener)>,
-    /// Which half of the pool's turn it is.
-    is_second_half: bool,
+    /// The next round takes the second half of the pool.
+    is_second_next: bool,
 }
 
 /// One measurer's landings, and their sockets in the same order.
@@ -33,19 +33,20 @@ impl Landings {
             identities: Vec::new(),
             authenticating: Vec::new(),
             listeners: Vec::new(),
-            is_second_half: false,
+            is_second_next: false,
         }
     }
 
     /// Where the next round's landings begin, of which there are `count`. Rounds take turns on two
     /// halves of the pool: a target may still believe in its connections to the last round's.
     pub(super) const fn take_turn(&mut self, count: usize) -> usize {
-        self.is_second_half = !self.is_second_half;
-        if self.is_second_half { 0 } else { count }
+        let first = if self.is_second_next { count } else { 0 };
+        self.is_second_next = !self.is_second_next;
+        first
     }
 
-    /// Makes identities for `count` landings, and as many for links that authenticate if they do.
-    /// That takes a while; it ends early if `cancel` is set.
+    /// Makes identities for two rounds of `count` landings, and as many for links that authenticate
+    /// if they do. That takes a while; it ends early if `cancel` is set.
     pub(super) fn make(
         &mut self,
         count: usize,
@@ -54,7 +55,7 @@ impl Landings {
     ) -> Result<(), TeamError> {
         let pools = [(&mut self.identities, true), (&mut self.authenticating, authenticate)];
         for (pool, _) in pools.into_iter().filter(|(_, is_wanted)| *is_wanted) {
-            while pool.len() < count && !cancel.load(Ordering::Relaxed) {
+            while pool.len() < 2 * count && !cancel.load(Ordering::Relaxed) {
                 pool.push(Arc::new(self.forge.identity()?));
             }
         }
