@@ -116,7 +116,8 @@ pub(crate) fn log_tail(dir: &Path) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::process::Command;
+    use std::io::Read as _;
+    use std::process::{Command, Stdio};
 
     #[test]
     fn processor_time_is_read_whatever_the_name() {
@@ -139,12 +140,16 @@ mod tests {
     fn only_the_full_argument_marks_a_process() {
         let dir = tempfile::tempdir().expect("a folder");
         let found_with = |argument: &str| {
-            // Waits for its input, which never comes.
+            // Says that it runs, then waits for its input, which never comes. Without that line the
+            // list could be read while the kernel has not set up the new arguments yet.
             let mut child = Command::new("sh")
-                .args(["-c", "read line", "test", argument])
-                .stdin(std::process::Stdio::piped())
+                .args(["-c", "echo; read line", "test", argument])
+                .stdin(Stdio::piped())
+                .stdout(Stdio::piped())
                 .spawn()
                 .expect("a shell");
+            let mut said = [0];
+            child.stdout.as_mut().expect("piped").read_exact(&mut said).expect("it runs");
             let found = processes(dir.path()) == [child.id()];
             child.kill().expect("killed");
             child.wait().expect("reaped");
