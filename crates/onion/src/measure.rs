@@ -4,6 +4,7 @@ mod check;
 mod content;
 pub mod protocol;
 mod seconds;
+pub mod target;
 pub mod transit;
 
 pub use check::{CheckSampler, Mismatch, compare};
