@@ -7,11 +7,13 @@
 //!   each driving an [`onion::measure::transit::Transit`] over real sockets.
 
 mod consent;
+pub mod member;
 mod plan;
 mod team;
 mod worker;
 
 pub use consent::{Consent, ConsentError};
+pub use member::Member;
 pub use plan::{Defences, Load};
 pub use team::{Progress, Request, Team, TeamError, TeamOptions, TeamResult};
 pub use worker::WorkerLoad;
