@@ -2,6 +2,7 @@
 
 mod check;
 mod content;
+pub mod protocol;
 mod seconds;
 pub mod transit;
 
