@@ -4,30 +4,14 @@ use crate::plan::Defences;
 use coordinator::Failure;
 use onion::measure::Second;
 use onion::{Duration, Rate};
-use std::fmt;
 use std::net::IpAddr;
 use std::num::NonZeroU32;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 pub use crate::worker::WorkerLoad;
-pub use onion::measure::transit::Target;
-
-/// A measurer's public Ed25519 key: by it the coordinator and the target know it.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct MeasurerKey(pub [u8; 32]);
-
-impl fmt::Display for MeasurerKey {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
-    }
-}
-
-impl fmt::Debug for MeasurerKey {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "MeasurerKey({self})")
-    }
-}
+pub use onion::measure::protocol::{MeasurerKey, Nonce};
+pub use onion::measure::pump::Target;
 
 /// One measurer: a thread or several of this process, or a machine somewhere else.
 ///
@@ -108,7 +92,7 @@ pub enum RoundPath {
     /// Back on the circuit that they came on, by the relay's consent.
     Echo {
         /// Of the order that the relay has accepted from the coordinator.
-        nonce: [u8; 32],
+        nonce: Nonce,
     },
 }
 

@@ -3,8 +3,8 @@
 mod check;
 mod content;
 pub mod protocol;
+pub mod pump;
 mod seconds;
-pub mod transit;
 
 pub use check::{CheckSampler, Mismatch, compare};
 pub use content::Content;
