@@ -2,6 +2,7 @@
 
 mod check;
 mod content;
+pub mod order;
 pub mod protocol;
 pub mod pump;
 mod seconds;

@@ -1,4 +1,5 @@
 use crate::measure::check::Mismatch;
+use crate::measure::order::write_refusal;
 use crate::measure::protocol::ErrorCode;
 use alloc::string::String;
 use core::fmt;
@@ -82,13 +83,3 @@ impl fmt::Display for PumpFailure {
 }
 
 impl core::error::Error for PumpFailure {}
-
-/// What a target says when it ends a measurement.
-pub(crate) fn write_refusal(
-    f: &mut fmt::Formatter<'_>,
-    code: ErrorCode,
-    text: &str,
-) -> fmt::Result {
-    write!(f, "the relay ends the measurement: {code} (error {})", code.get())?;
-    if text.is_empty() { Ok(()) } else { write!(f, "; it says: {text}") }
-}
