@@ -15,7 +15,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 /// Plaintext of one record: the cells that it holds whole.
-const RECORD_LEN: usize = onion::measure::transit::CELLS_PER_RECORD * onion::cell::CELL_LEN;
+const RECORD_LEN: usize = onion::measure::pump::CELLS_PER_RECORD * onion::cell::CELL_LEN;
 
 /// Reads from one socket before the others get their turn.
 const READS_PER_TURN: usize = 4;

@@ -2,10 +2,11 @@
 
 mod check;
 mod content;
+pub mod order;
 pub mod protocol;
+pub mod pump;
 mod seconds;
 pub mod target;
-pub mod transit;
 
 pub use check::{CheckSampler, Mismatch, compare};
 pub use content::Content;

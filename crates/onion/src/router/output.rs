@@ -3,7 +3,7 @@
 use super::circuit::{Circuits, Way};
 use super::{Conduct, Router};
 use crate::cell::{BODY_LEN, CELL_LEN, Cell, CircId, Command, begin_fixed};
-use crate::measure::transit::CELLS_PER_RECORD;
+use crate::measure::pump::CELLS_PER_RECORD;
 use crate::node::ConnId;
 use crate::time::Instant;
 use alloc::collections::VecDeque;

@@ -5,7 +5,7 @@ use super::conn::{End, Link, LinkId, Side};
 use super::tls::NullTls;
 use super::{DRAIN_POLLS_MAX, NodeId, Wire, WireError};
 use crate::cell::CELL_LEN;
-use crate::measure::transit::CELLS_PER_RECORD;
+use crate::measure::pump::CELLS_PER_RECORD;
 use crate::node::{CloseCause, ConnId, Dial};
 use crate::time::{Duration, Instant};
 use alloc::vec;
