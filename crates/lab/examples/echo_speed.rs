@@ -45,7 +45,7 @@ fn main() {
     let router = Router::new(config, StdRng::from_seed([4; 32]), clock.now());
     let options = DriverOptions { coalesce, ..DriverOptions::default() };
     let mut relay = Driver::new(router, clock, tls.clone(), vec![listener], options).unwrap();
-    std::thread::spawn(move || {
+    let relay = std::thread::Builder::new().name("relay".to_owned()).spawn(move || {
         let mut before = (Duration::ZERO, link::Traffic::default());
         loop {
             let soon = relay.now() + Duration::from_secs(1);
@@ -72,6 +72,7 @@ fn main() {
             }
         }
     });
+    drop(relay);
     let order = Order {
         coordinator: CoordinatorKey::of_seed(&coordinator),
         target: target.ids,
