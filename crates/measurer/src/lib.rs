@@ -4,8 +4,10 @@
 //! - [`Defences`] reads from the consensus what a relay lets one address do, and [`Load`] plans
 //!   within it;
 //! - [`Team`] runs a [`coordinator::Measurement`] with measurers that are threads of this process,
-//!   each driving an [`onion::measure::transit::Transit`] over real sockets.
+//!   each driving an [`onion::measure::transit::Transit`] over real sockets;
+//! - [`capacity`] finds out what the measurers themselves can send and receive.
 
+pub mod capacity;
 mod consent;
 mod plan;
 mod team;
