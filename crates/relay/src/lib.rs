@@ -1,0 +1,4 @@
+//! A Tor relay of FlashFlow's own: all that surrounds the engine that relays.
+
+pub mod descriptor;
+pub mod keys;
