@@ -11,7 +11,7 @@ use link::tls::TlsConfigs;
 use link::{Forge, Traffic, pump, unix_time_s};
 use measurer::{Defences, Request, WorkerLoad};
 use netdoc::Fingerprint;
-use onion::measure::transit::Target;
+use onion::measure::pump::Target;
 use onion::{Duration, Rate};
 use serde_json::json;
 

@@ -15,7 +15,7 @@ use netdoc::consensus::Consensus;
 use netdoc::fetch::{Fetcher, Resource};
 use netdoc::{Fingerprint, Nickname};
 use onion::Rate;
-use onion::measure::transit::Target;
+use onion::measure::pump::Target;
 use report::{RelayReport, Report};
 use serde_json::{Value, json};
 use std::fs;

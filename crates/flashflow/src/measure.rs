@@ -11,7 +11,7 @@ use netdoc::consensus::Consensus;
 use netdoc::fetch::{Fetcher, Resource};
 use netdoc::{Ed25519Identity, Fingerprint};
 use onion::Rate;
-use onion::measure::transit::Target;
+use onion::measure::pump::Target;
 use std::fs;
 use std::net::SocketAddr;
 

@@ -8,7 +8,7 @@ use crate::relay_said::{CpuReading, RelaySaid, median};
 use coordinator::{Estimate, Outcome, Params};
 use measurer::{Progress, Request, Team, TeamOptions, TeamResult};
 use netdoc::Fingerprint;
-use onion::measure::transit::Target;
+use onion::measure::pump::Target;
 use onion::{Duration, Instant, Rate};
 use report::{Mode, RelayReport, SecondPoint, Spread};
 use serde_json::json;

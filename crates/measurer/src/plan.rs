@@ -1,5 +1,5 @@
 use onion::cell::CELL_LEN;
-use onion::measure::transit::Pace;
+use onion::measure::pump::Pace;
 use onion::{Duration, Rate};
 use std::num::NonZeroU32;
 

@@ -9,7 +9,7 @@ use coordinator::{Outcome, Params, SetupError};
 use landings::Landings;
 use link::tls::TlsConfigs;
 use link::{Clock, Forge, ForgeError, pump, unix_time_s};
-use onion::measure::transit::{CELLS_PER_RECORD, Target};
+use onion::measure::pump::{CELLS_PER_RECORD, Target};
 use onion::{Duration, Rate};
 use rand::rngs::{StdRng, SysRng};
 use rand::{Rng, SeedableRng};

@@ -1,10 +1,10 @@
-//! One measurer in one round: a thread that drives a [`Transit`].
+//! One measurer in one round: a thread that drives a [`Pump`].
 
 use link::tls::TlsConfigs;
 use link::{
     Clock, Driver, DriverError, DriverOptions, Remote, Traffic, thread_cpu_time, thread_wait_time,
 };
-use onion::measure::transit::{Event, Transit, TransitConfig};
+use onion::measure::pump::{Event, Pump, PumpConfig};
 use onion::{Duration, Instant};
 use rand::rngs::StdRng;
 use std::iter;
@@ -39,7 +39,7 @@ impl WorkerLoad {
     }
 
     /// What the calling thread has used, and its driver has carried, so far.
-    fn so_far(driver: &Driver<Transit<StdRng>>) -> Self {
+    fn so_far(driver: &Driver<Pump<StdRng>>) -> Self {
         Self {
             cpu: thread_cpu_time(),
             waited: thread_wait_time(),
@@ -92,16 +92,16 @@ impl Worker {
     /// Starts a thread that begins to open sockets at once; `report` is called on that thread.
     pub(crate) fn spawn(
         name: String,
-        config: TransitConfig,
+        config: PumpConfig,
         rng: StdRng,
         clock: Clock,
         tls: TlsConfigs,
         listeners: Vec<TcpListener>,
         report: impl Fn(Report) + Send + 'static,
     ) -> Result<Self, WorkerError> {
-        let transit = Transit::new(config, rng, clock.now());
+        let pump = Pump::new(config, rng, clock.now());
         let options = DriverOptions { coalesce: COALESCE, ..DriverOptions::default() };
-        let driver = Driver::new(transit, clock, tls, listeners, options)?;
+        let driver = Driver::new(pump, clock, tls, listeners, options)?;
         let remote = driver.remote();
         let (commands, receiver) = channel();
         let thread = thread::Builder::new()
@@ -147,7 +147,7 @@ pub(crate) enum WorkerError {
 }
 
 fn run(
-    mut driver: Driver<Transit<StdRng>>,
+    mut driver: Driver<Pump<StdRng>>,
     commands: &Receiver<Command>,
     report: &impl Fn(Report),
 ) -> Result<(), DriverError> {

@@ -222,7 +222,7 @@ fn no_relay() {
     let mut team = hopeless();
     let mut failure_at = |address: SocketAddr| {
         let started = now();
-        let target = onion::measure::transit::Target {
+        let target = onion::measure::pump::Target {
             address,
             ids: onion::identity::RelayIds { rsa: onion::identity::RsaId([7; 20]), ed25519: None },
         };

@@ -1,7 +1,7 @@
 use super::TeamError;
 use link::Forge;
 use onion::identity::OwnIdentity;
-use onion::measure::transit::Landing;
+use onion::measure::pump::Landing;
 use std::net::{IpAddr, SocketAddr, TcpListener, UdpSocket};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};

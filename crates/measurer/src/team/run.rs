@@ -8,7 +8,7 @@ use coordinator::{
     Action, Assignment, Failure, Measurement, MeasurerId, Mode, Outcome, SecondReport,
 };
 use link::{Clock, unix_time_s};
-use onion::measure::transit::{Event, TransitConfig, TransitFailure};
+use onion::measure::pump::{Event, Path, PumpConfig, PumpFailure};
 use onion::{Duration, Instant, Rate};
 use rand::SeedableRng;
 use rand::rngs::StdRng;
@@ -177,12 +177,14 @@ impl<'t> Run<'t> {
             let count = sockets as usize;
             let share = self.team.landings.share(self.address, first, count, authenticate)?;
             first += count;
-            let config = TransitConfig {
+            let config = PumpConfig {
                 target: self.request.target,
-                landings: share.landings,
+                path: Path::Transit {
+                    landings: share.landings,
+                    authenticate_as: share.authenticate_as,
+                },
                 sockets: load.sockets,
                 circuits_per_socket: load.circuits_per_socket,
-                authenticate_as: share.authenticate_as,
                 pace: load.pace,
                 seconds,
                 rate,
@@ -299,14 +301,15 @@ fn one_in(share: f64) -> NonZeroU32 {
     NonZeroU32::new(cells).unwrap_or(NonZeroU32::MIN)
 }
 
-fn in_coordinators_terms(failure: &TransitFailure, has_started: bool) -> Failure {
+fn in_coordinators_terms(failure: &PumpFailure, has_started: bool) -> Failure {
     let detail = failure.to_string();
     match failure {
-        TransitFailure::TooFewOpen { .. } if has_started => Failure::RelayClosed { detail },
-        TransitFailure::TooFewOpen { .. } => Failure::RelayUnreachable { detail },
-        TransitFailure::SetUpTimedOut { .. } => Failure::RelayUnreachable { detail },
-        TransitFailure::Stalled { .. } => Failure::RelayStalled { detail },
-        TransitFailure::CheckFailed { .. } | TransitFailure::AnsweredEarly { .. } => {
+        PumpFailure::TooFewOpen { .. } if has_started => Failure::RelayClosed { detail },
+        PumpFailure::TooFewOpen { .. } => Failure::RelayUnreachable { detail },
+        PumpFailure::SetUpTimedOut { .. } => Failure::RelayUnreachable { detail },
+        PumpFailure::Refused { .. } => Failure::ConsentRefused { detail },
+        PumpFailure::Stalled { .. } => Failure::RelayStalled { detail },
+        PumpFailure::CheckFailed { .. } | PumpFailure::AnsweredEarly { .. } => {
             Failure::ContentCheck { detail }
         }
     }
