@@ -6,13 +6,14 @@ pub(crate) mod tests;
 use crate::policy;
 use netdoc::Nickname;
 use onion::Rate;
+use onion::measure::protocol::CoordinatorKey;
+use onion::router::RateLimit;
 use serde::{Deserialize, Deserializer};
 use std::fmt;
 use std::fs;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
-use std::str::FromStr;
 use tor_llcrypto::pk::ed25519;
 
 /// The least rate that tor accepts for a relay: 75 KiB/s.
@@ -63,48 +64,26 @@ fn invalid(key: &str, reason: impl fmt::Display) -> ConfigError {
     ConfigError::Invalid { key: key.to_owned(), reason: reason.to_string() }
 }
 
-/// An Ed25519 public key in 64 hexadecimal digits.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub struct PublicKey([u8; 32]);
-
-impl PublicKey {
-    /// Its bytes.
-    #[must_use]
-    pub const fn as_bytes(&self) -> &[u8; 32] {
-        &self.0
-    }
+/// Reads a coordinator's public key: 64 hexadecimal digits.
+///
+/// # Errors
+/// What is wrong with it, for people.
+pub fn coordinator_key(text: &str) -> Result<CoordinatorKey, String> {
+    let mut bytes = [0; 32];
+    hex::decode_to_slice(text, &mut bytes)
+        .map_err(|_| format!("{text:?} is no public key: expected 64 hex digits"))?;
+    // About every second mistyped key is noticed by this.
+    ed25519::PublicKey::from_bytes(&bytes)
+        .map_err(|_| format!("{text:?} is no public key of Ed25519: is a digit wrong?"))?;
+    Ok(CoordinatorKey(bytes))
 }
 
-impl FromStr for PublicKey {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        let mut bytes = [0; 32];
-        hex::decode_to_slice(text, &mut bytes)
-            .map_err(|_| format!("{text:?} is no public key: expected 64 hex digits"))?;
-        // About every second mistyped key is noticed by this.
-        ed25519::PublicKey::from_bytes(&bytes)
-            .map_err(|_| format!("{text:?} is no public key of Ed25519: is a digit wrong?"))?;
-        Ok(Self(bytes))
-    }
-}
-
-impl fmt::Display for PublicKey {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&hex::encode(self.0))
-    }
-}
-
-impl fmt::Debug for PublicKey {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "PublicKey({self})")
-    }
-}
-
-impl<'de> Deserialize<'de> for PublicKey {
-    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
-        String::deserialize(from)?.parse().map_err(serde::de::Error::custom)
-    }
+fn coordinator_keys<'de, D: Deserializer<'de>>(
+    from: D,
+) -> Result<Option<Vec<CoordinatorKey>>, D::Error> {
+    let texts = Vec::<String>::deserialize(from)?;
+    let keys: Result<_, _> = texts.iter().map(|text| coordinator_key(text)).collect();
+    keys.map(Some).map_err(serde::de::Error::custom)
 }
 
 /// What a file or the command line says; what neither says is `None`. `docs/relay.toml` is a
@@ -137,7 +116,8 @@ pub struct RelayConfig {
 }
 
 /// The section `[flashflow]`: proposal 316's options, by their own names or by ours. What is not
-/// set is left to the consensus, and else to the proposal's defaults: see [`Policy`](crate::Policy).
+/// set is left to the consensus, and else to the proposal's defaults: see
+/// [`target_params`](crate::target_params).
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct FlashFlowConfig {
@@ -145,8 +125,8 @@ pub struct FlashFlowConfig {
     #[serde(alias = "FFMeasurementsAllowed")]
     pub measurements_allowed: Option<bool>,
     /// Public keys of the coordinators that may measure it.
-    #[serde(alias = "FFAllowedCoordinators")]
-    pub allowed_coordinators: Option<Vec<PublicKey>>,
+    #[serde(default, alias = "FFAllowedCoordinators", deserialize_with = "coordinator_keys")]
+    pub allowed_coordinators: Option<Vec<CoordinatorKey>>,
     /// In a window of this length each coordinator may have two measurements; in seconds.
     #[serde(alias = "FFMeasurementPeriod")]
     pub measurement_period_s: Option<u32>,
@@ -266,7 +246,7 @@ impl RelayConfig {
             keys,
             limit: rate
                 .zip(burst)
-                .map(|(rate, burst)| Limit { rate, burst_bytes: burst.as_byte_per_s() }),
+                .map(|(rate, burst)| RateLimit { rate, burst_bytes: burst.as_byte_per_s() }),
             contact: self.contact,
             authorities: self.authorities.unwrap_or_default(),
             flashflow: self.flashflow,
@@ -281,23 +261,11 @@ fn amount(key: &str, mbit: f64) -> Result<Rate, ConfigError> {
     Err(invalid(key, format_args!("{mbit} is no amount")))
 }
 
-/// A relay's rate limit, as tor's `RelayBandwidthRate` and `RelayBandwidthBurst`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Limit {
-    /// What passes for long.
-    pub rate: Rate,
-    /// As much as may pass at once after a pause, in bytes; not less than the rate lets through in
-    /// a second.
-    pub burst_bytes: u64,
-}
-
-impl Limit {
-    /// The limit that a relay announces that has none.
-    pub(crate) const fn announced(limit: Option<Self>) -> Self {
-        match limit {
-            Some(limit) => limit,
-            None => Self { rate: UNLIMITED, burst_bytes: UNLIMITED.as_byte_per_s() },
-        }
+/// The limit that a relay announces.
+pub(crate) const fn announced(limit: Option<RateLimit>) -> RateLimit {
+    match limit {
+        Some(limit) => limit,
+        None => RateLimit { rate: UNLIMITED, burst_bytes: UNLIMITED.as_byte_per_s() },
     }
 }
 
@@ -313,11 +281,11 @@ pub struct Settings {
     /// Folder of the long-term keys.
     pub keys: PathBuf,
     /// Its rate limit, if any.
-    pub limit: Option<Limit>,
+    pub limit: Option<RateLimit>,
     /// How to reach the operator.
     pub contact: Option<String>,
     /// Whom to publish to.
     pub authorities: Vec<SocketAddr>,
-    /// Who may measure it: goes into [`Policy::resolve`](crate::Policy::resolve).
+    /// Who may measure it: goes into [`target_params`](crate::target_params).
     pub flashflow: FlashFlowConfig,
 }

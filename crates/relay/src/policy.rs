@@ -1,9 +1,11 @@
 //! Who may measure this relay, and how: configuration over consensus parameters over defaults
 //! (proposal 316, §3.1.1).
 
-use crate::config::{ConfigError, FlashFlowConfig, PublicKey};
+use crate::config::{ConfigError, FlashFlowConfig};
+use onion::Duration;
+use onion::measure::protocol::ClientShare;
+use onion::measure::target::TargetParams;
 use std::ops::RangeInclusive;
-use std::time::Duration;
 
 /// One parameter of proposal 316.
 #[derive(Clone, Copy, Debug)]
@@ -78,53 +80,37 @@ impl Parameter {
     }
 }
 
-/// What of a measurement a relay allows.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Policy {
-    /// Whether any measurement is allowed at all.
-    pub measurements_allowed: bool,
-    /// The public keys of coordinators that may start one; nobody may if there is none. Consensus
-    /// parameters are numbers, so that only the configuration can name them.
-    pub coordinators: Vec<PublicKey>,
-    /// In a window of this length each coordinator may have two measurements.
-    pub period: Duration,
-    /// The most client traffic while being measured, in percent of all traffic.
-    pub background_traffic_percent: u32,
-    /// From the announcement of a measurement to its end, at most.
-    pub max_duration: Duration,
-}
-
-impl Policy {
-    /// What holds under this configuration and these consensus parameters.
-    ///
-    /// ```
-    /// use relay::{FlashFlowConfig, Policy};
-    ///
-    /// let consensus = |name: &str| (name == "FFBackgroundTrafficPercent").then_some(10);
-    /// let policy = Policy::resolve(&FlashFlowConfig::default(), &consensus);
-    /// assert_eq!(policy.background_traffic_percent, 10);
-    /// assert!(!policy.measurements_allowed);
-    /// ```
-    #[must_use]
-    pub fn resolve(config: &FlashFlowConfig, consensus: &dyn Fn(&str) -> Option<i32>) -> Self {
-        let seconds = |parameter: Parameter, configured| {
-            Duration::from_secs(parameter.resolve(configured, consensus).into())
-        };
-        let allowed = config.measurements_allowed.map(u32::from);
-        Self {
-            measurements_allowed: MEASUREMENTS_ALLOWED.resolve(allowed, consensus) == 1,
-            coordinators: config.allowed_coordinators.clone().unwrap_or_default(),
-            period: seconds(MEASUREMENT_PERIOD, config.measurement_period_s),
-            background_traffic_percent: BACKGROUND_TRAFFIC_PERCENT
-                .resolve(config.background_traffic_percent, consensus),
-            max_duration: seconds(MAX_MEASUREMENT_DURATION, config.max_measurement_duration_s),
-        }
-    }
-
-    /// Whether this coordinator may start a measurement.
-    #[must_use]
-    pub fn allows(&self, coordinator: &PublicKey) -> bool {
-        self.measurements_allowed && self.coordinators.contains(coordinator)
+/// Who may measure the relay, under this configuration and these consensus parameters.
+///
+/// Consensus parameters are numbers, so that only the configuration can name coordinators.
+///
+/// ```
+/// use relay::{FlashFlowConfig, target_params};
+///
+/// let consensus = |name: &str| (name == "FFMaxMeasurementDuration").then_some(60);
+/// let params = target_params(&FlashFlowConfig::default(), &consensus);
+/// assert_eq!(params.max_duration.as_secs(), 60);
+/// assert!(!params.is_allowed);
+/// ```
+#[must_use]
+pub fn target_params(
+    config: &FlashFlowConfig,
+    consensus: &dyn Fn(&str) -> Option<i32>,
+) -> TargetParams {
+    let seconds = |parameter: Parameter, configured| {
+        Duration::from_secs(parameter.resolve(configured, consensus).into())
+    };
+    let allowed = config.measurements_allowed.map(u32::from);
+    let percent = BACKGROUND_TRAFFIC_PERCENT.resolve(config.background_traffic_percent, consensus);
+    let share = u16::try_from(percent * 10).ok().and_then(ClientShare::from_permille);
+    TargetParams {
+        is_allowed: MEASUREMENTS_ALLOWED.resolve(allowed, consensus) == 1,
+        coordinators: config.allowed_coordinators.clone().unwrap_or_default(),
+        period: seconds(MEASUREMENT_PERIOD, config.measurement_period_s),
+        // At most 99 %, so there is always such a share.
+        client_share: share.unwrap_or(ClientShare::DEFAULT),
+        max_duration: seconds(MAX_MEASUREMENT_DURATION, config.max_measurement_duration_s),
+        ..TargetParams::default()
     }
 }
 
@@ -138,21 +124,18 @@ pub(crate) fn check(config: &FlashFlowConfig) -> Result<(), ConfigError> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::config::coordinator_key;
     use proptest::prelude::*;
 
     const NOTHING: &dyn Fn(&str) -> Option<i32> = &|_| None;
 
     #[test]
     fn the_defaults_are_those_of_the_proposal() {
-        let policy = Policy::resolve(&FlashFlowConfig::default(), NOTHING);
-        let expected = Policy {
-            measurements_allowed: false,
-            coordinators: Vec::new(),
-            period: Duration::from_secs(86_400),
-            background_traffic_percent: 25,
-            max_duration: Duration::from_secs(45),
-        };
-        assert_eq!(policy, expected);
+        let params = target_params(&FlashFlowConfig::default(), NOTHING);
+        assert_eq!(params, TargetParams::default());
+        assert!(!params.is_allowed && params.coordinators.is_empty());
+        assert_eq!((params.period.as_secs(), params.max_duration.as_secs()), (86_400, 45));
+        assert_eq!((params.client_share.as_permille(), params.measurements_per_period), (250, 2));
     }
 
     #[test]
@@ -164,13 +147,12 @@ mod tests {
             "FFMaxMeasurementDuration" => Some(60),
             _ => None,
         };
-        let policy = Policy::resolve(&FlashFlowConfig::default(), &consensus);
-        assert!(policy.measurements_allowed && policy.coordinators.is_empty());
-        assert_eq!(policy.period, Duration::from_secs(7_200));
-        assert_eq!(policy.background_traffic_percent, 10);
-        assert_eq!(policy.max_duration, Duration::from_secs(60));
+        let params = target_params(&FlashFlowConfig::default(), &consensus);
+        assert!(params.is_allowed && params.coordinators.is_empty());
+        assert_eq!((params.period.as_secs(), params.max_duration.as_secs()), (7_200, 60));
+        assert_eq!(params.client_share.as_permille(), 100);
 
-        let key: PublicKey = crate::config::tests::KEY.parse().expect("a key");
+        let key = coordinator_key(crate::config::tests::KEY).expect("a key");
         let config = FlashFlowConfig {
             measurements_allowed: Some(false),
             allowed_coordinators: Some(vec![key]),
@@ -179,16 +161,12 @@ mod tests {
             max_measurement_duration_s: Some(120),
         };
         check(&config).expect("sound");
-        let policy = Policy::resolve(&config, &consensus);
-        assert!(!policy.measurements_allowed && !policy.allows(&key));
-        assert_eq!(policy.period, Duration::from_secs(3_600));
-        assert_eq!(policy.background_traffic_percent, 0);
-        assert_eq!(policy.max_duration, Duration::from_secs(120));
-
+        let params = target_params(&config, &consensus);
+        assert_eq!((params.is_allowed, params.coordinators), (false, vec![key]));
+        assert_eq!((params.period.as_secs(), params.max_duration.as_secs()), (3_600, 120));
+        assert_eq!(params.client_share.as_permille(), 0);
         let config = FlashFlowConfig { measurements_allowed: None, ..config };
-        let policy = Policy::resolve(&config, &consensus);
-        assert!(policy.allows(&key));
-        assert!(!Policy { coordinators: Vec::new(), ..policy }.allows(&key));
+        assert!(target_params(&config, &consensus).is_allowed);
     }
 
     #[test]
@@ -216,13 +194,13 @@ mod tests {
     proptest! {
         #[test]
         fn whatever_the_consensus_says_comes_into_range(value: i32) {
-            let policy = Policy::resolve(&FlashFlowConfig::default(), &|_| Some(value));
-            prop_assert_eq!(policy.measurements_allowed, value >= 1);
-            prop_assert!((3_600..=2_629_728).contains(&policy.period.as_secs()));
-            prop_assert!(policy.background_traffic_percent <= 99);
-            prop_assert!((10..=120).contains(&policy.max_duration.as_secs()));
+            let params = target_params(&FlashFlowConfig::default(), &|_| Some(value));
+            prop_assert_eq!(params.is_allowed, value >= 1);
+            prop_assert!((3_600..=2_629_728).contains(&params.period.as_secs()));
+            prop_assert!((10..=120).contains(&params.max_duration.as_secs()));
+            prop_assert_eq!(i32::from(params.client_share.as_permille()), value.clamp(0, 99) * 10);
             if (3_600..=2_629_728).contains(&value) {
-                prop_assert_eq!(i64::from(value), i64::try_from(policy.period.as_secs()).unwrap());
+                prop_assert_eq!(i64::from(value), i64::try_from(params.period.as_secs()).unwrap());
             }
         }
     }

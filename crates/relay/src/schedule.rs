@@ -1,6 +1,6 @@
 //! When to make a new descriptor, and when to send it to whom. Pure: time is an argument.
 
-use crate::config::Limit;
+use onion::router::RateLimit;
 use onion::{Duration, Instant};
 
 /// A descriptor this old is replaced: tor's `FORCE_REGENERATE_DESCRIPTOR_INTERVAL`. Authorities
@@ -19,7 +19,7 @@ const REFUSED_PAUSE: Duration = Duration::from_secs(3600);
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Content {
     /// The announced limit.
-    pub(crate) limit: Limit,
+    pub(crate) limit: RateLimit,
     /// The observed bandwidth, in bytes/s.
     pub(crate) observed_bytes_s: u64,
 }
@@ -110,7 +110,7 @@ mod tests {
 
     fn content(mbit: f64, observed_bytes_s: u64) -> Content {
         let rate = Rate::from_mbit_per_s(mbit);
-        Content { limit: Limit { rate, burst_bytes: rate.as_byte_per_s() }, observed_bytes_s }
+        Content { limit: RateLimit { rate, burst_bytes: rate.as_byte_per_s() }, observed_bytes_s }
     }
 
     fn at(seconds: u64) -> Instant {

@@ -80,7 +80,7 @@ fn the_sample_file_is_accepted_as_it_is_and_has_every_setting_in_it() {
         background_traffic_percent,
         max_measurement_duration_s,
     };
-    let resolve = |config| crate::Policy::resolve(config, &|_| None);
+    let resolve = |config| crate::target_params(config, &|_| None);
     assert_eq!(resolve(&shown), resolve(&FlashFlowConfig::default()));
 }
 
@@ -90,7 +90,7 @@ fn what_is_not_set_has_a_default() {
     assert_eq!(settings.listen, "127.0.0.1:0".parse().expect("an address"));
     assert_eq!((settings.limit, settings.contact), (None, None));
     assert_eq!((settings.authorities, settings.flashflow), (vec![], FlashFlowConfig::default()));
-    let announced = Limit::announced(None);
+    let announced = announced(None);
     assert_eq!((announced.rate.as_byte_per_s(), announced.burst_bytes), (1 << 30, 1 << 30));
 }
 
@@ -98,9 +98,9 @@ fn what_is_not_set_has_a_default() {
 fn rates_are_read_with_their_units() {
     let limit = |text: &str| settings(&format!("{LEAST}{text}")).expect("sound").limit;
     let rate = Rate::from_mbit_per_s(10.0);
-    assert_eq!(limit("rate_mbit_per_s = 10"), Some(Limit { rate, burst_bytes: 1_250_000 }));
+    assert_eq!(limit("rate_mbit_per_s = 10"), Some(RateLimit { rate, burst_bytes: 1_250_000 }));
     let both = "rate_mbit_per_s = 10.0\nburst_mbit = 20.0";
-    assert_eq!(limit(both), Some(Limit { rate, burst_bytes: 2_500_000 }));
+    assert_eq!(limit(both), Some(RateLimit { rate, burst_bytes: 2_500_000 }));
 }
 
 #[test]
@@ -109,10 +109,11 @@ fn the_proposals_own_names_do_as_well() {
         "{LEAST}[flashflow]\nFFMeasurementsAllowed = true\nFFAllowedCoordinators = [\"{KEY}\"]\n\
          FFMeasurementPeriod = 7200\nFFBackgroundTrafficPercent = 10\nFFMaxMeasurementDuration = 60"
     );
-    let policy = crate::Policy::resolve(&settings(&text).expect("sound").flashflow, &|_| None);
-    assert!(policy.allows(&KEY.parse().expect("a key")));
-    assert_eq!((policy.period.as_secs(), policy.max_duration.as_secs()), (7_200, 60));
-    assert_eq!(policy.background_traffic_percent, 10);
+    let params = crate::target_params(&settings(&text).expect("sound").flashflow, &|_| None);
+    assert!(params.is_allowed);
+    assert_eq!(params.coordinators, [coordinator_key(KEY).expect("a key")]);
+    assert_eq!((params.period.as_secs(), params.max_duration.as_secs()), (7_200, 60));
+    assert_eq!(params.client_share.as_permille(), 100);
     let twice =
         format!("{LEAST}[flashflow]\nFFMeasurementPeriod = 7200\nmeasurement_period_s = 7200");
     assert!(refusal(&twice).contains("duplicate"), "{}", refusal(&twice));
@@ -158,7 +159,7 @@ fn mistakes_are_refused_with_their_place_and_reason() {
     let anywhere = LEAST.replace("127.0.0.1", "0.0.0.0");
     assert!(refusal(&anywhere).contains("nobody can reach"), "{}", refusal(&anywhere));
     // One digit off the key above.
-    let wrong = KEY.replacen("d75a98", "d75a99", 1).parse::<PublicKey>();
+    let wrong = coordinator_key(&KEY.replacen("d75a98", "d75a99", 1));
     assert!(wrong.expect_err("no point of the curve").contains("digit"));
 }
 
