@@ -25,17 +25,17 @@ pub(crate) struct Content {
 }
 
 impl Content {
-    /// As in tor: twice or half as much, or something after nothing.
+    /// More than twice or less than half as much: anything less is no news to an authority.
     const fn is_observed_otherwise(self, before: Self) -> bool {
         let (now, then) = (self.observed_bytes_s, before.observed_bytes_s);
-        (now == 0) != (then == 0) || now / 2 > then || now < then / 2
+        now / 2 > then || now < then / 2
     }
 }
 
 /// How an attempt at sending a descriptor ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Sent {
-    /// The authority has it, or says that it has one that is as good.
+    /// The authority has it, or one that says the same.
     Known,
     /// It refused it.
     Refused,
@@ -76,6 +76,11 @@ impl Schedule {
     pub(crate) fn descriptor_made(&mut self, now: Instant, content: Content) {
         self.made = Some((now, content));
         self.authorities.fill(Pending { due: Some(now), pause: FIRST_PAUSE });
+    }
+
+    /// The descriptor of now is of no use: a new one is due.
+    pub(crate) fn discard_descriptor(&mut self) {
+        self.made = None;
     }
 
     /// The next authority to send to, by its place in the list.
@@ -136,7 +141,8 @@ mod tests {
     fn what_was_carried_is_announced_at_first_at_once_then_seldom() {
         let mut schedule = Schedule::new(1);
         schedule.descriptor_made(at(0), content(10.0, 0));
-        assert!(schedule.wants_descriptor(at(1), content(10.0, 1)));
+        assert!(!schedule.wants_descriptor(at(1), content(10.0, 1)));
+        assert!(schedule.wants_descriptor(at(1), content(10.0, 2)));
         schedule.descriptor_made(at(1), content(10.0, 1000));
         for (observed, is_otherwise) in
             [(2001, false), (2002, true), (500, false), (499, true), (0, true)]
@@ -171,7 +177,9 @@ mod tests {
         assert_eq!(schedule.due(at(HOUR + 1)), Some(1));
         schedule.handle_sent(at(HOUR + 1), 1, Sent::Known);
         assert_eq!((schedule.due(at(17 * HOUR)), schedule.timeout()), (None, Some(at(18 * HOUR))));
-        // A new descriptor begins anew.
+        // A new descriptor begins anew, also one that is due because the last one was no good.
+        schedule.discard_descriptor();
+        assert!(schedule.wants_descriptor(at(17 * HOUR), content(10.0, 0)));
         schedule.descriptor_made(at(18 * HOUR), content(10.0, 0));
         assert_eq!(schedule.due(at(18 * HOUR)), Some(0));
         schedule.handle_sent(at(18 * HOUR), 0, Sent::Failed);

@@ -43,7 +43,9 @@ pub(super) fn rsa(key: &tor_rsa::KeyPair) -> Result<String, rsa::pkcs1::Error> {
 
 pub(super) fn read_rsa(file: &[u8]) -> Result<tor_rsa::KeyPair, &'static str> {
     let text = std::str::from_utf8(file).map_err(|_| "it is no text")?;
-    let body = text.trim().strip_prefix(RSA_BEGIN).ok_or("it does not begin as an RSA key does")?;
+    // Tor writes a zero at the end.
+    let text = text.trim_end_matches('\0').trim();
+    let body = text.strip_prefix(RSA_BEGIN).ok_or("it does not begin as an RSA key does")?;
     let body = body.strip_suffix(RSA_END).ok_or("it does not end as an RSA key does")?;
     let body: String = body.split_ascii_whitespace().collect();
     let der = STANDARD.decode(body).map_err(|_| "it is not base64")?;
