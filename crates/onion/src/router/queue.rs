@@ -6,18 +6,22 @@ const ROOM_MIN: usize = 8;
 
 /// Cells that wait to be written, encoded, in the order in which they came.
 ///
-/// A ring that grows to what was once needed, and gives a large buffer back when it runs empty.
+/// A ring that grows to what is needed, and gives back what was not needed for long.
 #[derive(Debug, Default)]
 pub(super) struct CellQueue {
     slots: Vec<[u8; CELL_LEN]>,
     head: usize,
     len: usize,
+    /// Most cells that waited at once since it was last looked at.
+    peak: usize,
+    /// Times that it has run empty since then.
+    emptied: u32,
 }
 
-impl CellQueue {
-    /// Room that an empty queue keeps.
-    const ROOM_KEPT: usize = 256;
+/// Times that a queue runs empty before its room is looked at.
+const EMPTIED_MAX: u32 = 1000;
 
+impl CellQueue {
     #[inline]
     pub(super) const fn len(&self) -> usize {
         self.len
@@ -32,6 +36,7 @@ impl CellQueue {
         // The ring's size is a power of two.
         let at = (self.head + self.len) & (self.slots.len() - 1);
         self.len += 1;
+        self.peak = self.peak.max(self.len);
         &mut self.slots[at]
     }
 
@@ -46,13 +51,25 @@ impl CellQueue {
         self.len -= count;
         if self.len == 0 {
             self.head = 0;
-            if self.slots.len() > Self::ROOM_KEPT {
-                self.slots = Vec::new();
+            self.emptied += 1;
+            if self.emptied > EMPTIED_MAX {
+                self.shrink();
             }
         } else {
             self.head = (self.head + count) & (self.slots.len() - 1);
         }
         count
+    }
+
+    /// Halves the room of an empty queue that did not need it.
+    #[cold]
+    fn shrink(&mut self) {
+        self.emptied = 0;
+        let peak = core::mem::take(&mut self.peak);
+        if self.slots.len() > ROOM_MIN && peak < self.slots.len() / 4 {
+            self.slots.truncate(self.slots.len() / 2);
+            self.slots.shrink_to_fit();
+        }
     }
 
     #[cold]
@@ -70,9 +87,22 @@ mod tests {
     use alloc::collections::VecDeque;
     use proptest::prelude::*;
 
+    #[test]
+    fn room_that_is_not_needed_is_given_back() {
+        let mut queue = CellQueue::default();
+        let mut out = [[0; CELL_LEN]; 64];
+        for count in [64, 1] {
+            for _ in 0..20_000 {
+                (0..count).for_each(|_| queue.push()[0] = 1);
+                assert_eq!(queue.pop_into(&mut out), count);
+            }
+            assert!(queue.slots.len() <= count.max(ROOM_MIN), "{} slots", queue.slots.len());
+        }
+    }
+
     proptest! {
         #[test]
-        fn it_is_a_queue(steps in prop::collection::vec((0usize..40, 0usize..45), 0..60)) {
+        fn it_is_a_queue(steps in prop::collection::vec((0usize..40, 0usize..45), 0..3000)) {
             let (mut queue, mut model) = (CellQueue::default(), VecDeque::new());
             let mut next = 0u64;
             for (pushes, pops) in steps {
