@@ -13,6 +13,9 @@ use std::time::Duration;
 /// Rounds at once: each has threads of its own.
 const ROUNDS_MAX: usize = 64;
 
+/// Ending a round means to close sockets and join threads.
+const LONGEST_END: Duration = Duration::from_secs(10);
+
 pub(super) struct Book {
     capacity: Rate,
     make: MakeMember,
@@ -35,6 +38,8 @@ struct Entry {
     number: u64,
     coordinator: PublicKey,
     rate: Rate,
+    /// It has been told to stop, and will give its share back in a moment.
+    is_ending: bool,
 }
 
 /// The one session of a coordinator; dropping it makes room for the next.
@@ -45,6 +50,13 @@ pub(super) struct Ticket {
 
 /// A round's share of the capacity; dropping it gives it back.
 pub(super) struct Reservation {
+    book: Arc<Book>,
+    number: u64,
+}
+
+/// Dropping it says that the round has been told to stop: its share may be promised to another one,
+/// which then waits for it.
+pub(super) struct Claim {
     book: Arc<Book>,
     number: u64,
 }
@@ -65,21 +77,22 @@ impl Book {
         is_first.then(|| Ticket { book: Arc::clone(self), coordinator })
     }
 
-    /// Sets capacity aside for a round.
+    /// Sets capacity aside for a round. What rounds that are ending still use counts as free.
     pub(super) fn reserve(
         self: &Arc<Self>,
         coordinator: PublicKey,
         rate: Rate,
-    ) -> Result<Reservation, Refusal> {
+    ) -> Result<(Reservation, Claim), Refusal> {
         let mut pages = self.pages();
-        let used: Rate = pages.rounds.iter().map(|entry| entry.rate).sum();
+        let staying = || pages.rounds.iter().filter(|entry| !entry.is_ending);
+        let used: Rate = staying().map(|entry| entry.rate).sum();
         if rate > self.capacity.saturating_sub(used) {
-            let others = pages.rounds.iter().filter(|it| it.coordinator != coordinator).count();
+            let others = staying().filter(|it| it.coordinator != coordinator).count();
             let reason = format!(
                 "busy: {used} of {} are in use by {} rounds, {others} of them of other \
                  coordinators; {rate} are too much",
                 self.capacity,
-                pages.rounds.len(),
+                staying().count(),
             );
             return Err(Refusal::new(RefusalCode::Busy, reason));
         }
@@ -89,8 +102,9 @@ impl Book {
         }
         let number = pages.next;
         pages.next += 1;
-        pages.rounds.push(Entry { number, coordinator, rate });
-        Ok(Reservation { book: Arc::clone(self), number })
+        pages.rounds.push(Entry { number, coordinator, rate, is_ending: false });
+        let book = || Arc::clone(self);
+        Ok((Reservation { book: book(), number }, Claim { book: book(), number }))
     }
 
     /// Waits for the end of all rounds, but no longer than this.
@@ -107,6 +121,21 @@ impl Book {
 }
 
 impl Reservation {
+    /// Waits until the rounds whose share it was promised have ended.
+    pub(super) fn wait_for_room(&self) -> Result<(), MemberError> {
+        let is_in_the_way = |it: &Entry| it.is_ending && it.number < self.number;
+        let pages = self.book.pages();
+        let wait = self
+            .book
+            .ended
+            .wait_timeout_while(pages, LONGEST_END, |pages| pages.rounds.iter().any(is_in_the_way));
+        let (_pages, timed_out) = wait.unwrap_or_else(PoisonError::into_inner);
+        if timed_out.timed_out() {
+            return Err(MemberError("an earlier round does not come to its end".to_owned()));
+        }
+        Ok(())
+    }
+
     /// A member for the round: an idle one, or a new one, which may take a while to make.
     pub(super) fn member(&self) -> Result<Box<dyn Member>, MemberError> {
         let idle = self.book.pages().idle.pop();
@@ -123,6 +152,15 @@ impl Drop for Reservation {
     fn drop(&mut self) {
         self.book.pages().rounds.retain(|entry| entry.number != self.number);
         self.book.ended.notify_all();
+    }
+}
+
+impl Drop for Claim {
+    fn drop(&mut self) {
+        let mut pages = self.book.pages();
+        if let Some(entry) = pages.rounds.iter_mut().find(|entry| entry.number == self.number) {
+            entry.is_ending = true;
+        }
     }
 }
 
@@ -158,11 +196,25 @@ mod tests {
         let book = book(10_000_000);
         let reserve = |key, mbit| book.reserve(PublicKey([key; 32]), Rate::from_mbit_per_s(mbit));
         let _held = reserve(1, 8.0).expect("room");
-        let refusal = reserve(2, 3.0).map(|_| ()).expect_err("no room");
+        let refusal = reserve(2, 3.0).map(drop).expect_err("no room");
         assert_eq!(refusal.code, RefusalCode::Busy);
         let expected = "busy: 8.00 Mbit/s of 10.00 Mbit/s are in use by 1 rounds, 1 of them of \
                         other coordinators; 3.00 Mbit/s are too much";
         assert_eq!(refusal.reason, expected);
+    }
+
+    #[test]
+    fn a_share_can_be_promised_while_its_round_is_ending() {
+        let book = book(100);
+        let reserve = || book.reserve(PublicKey([1; 32]), Rate::from_bit_per_s(100));
+        let (old, claim) = reserve().expect("room");
+        assert!(reserve().is_err());
+        drop(claim);
+        let (new, _claim) = reserve().expect("promised");
+        assert!(reserve().is_err(), "but only once");
+        let waits = std::thread::spawn(move || new.wait_for_room());
+        drop(old);
+        assert_eq!(waits.join().expect("no panic"), Ok(()));
     }
 
     proptest! {
@@ -171,7 +223,7 @@ mod tests {
             steps in vec((any::<bool>(), 1u64..60), 0..200),
         ) {
             let book = book(100);
-            let mut held: Vec<(Reservation, u64)> = Vec::new();
+            let mut held: Vec<(_, u64)> = Vec::new();
             for (takes, rate) in steps {
                 let used: u64 = held.iter().map(|(_, rate)| rate).sum();
                 if takes {

@@ -1,6 +1,6 @@
 //! One round: a thread on which a member may take its time.
 
-use super::book::Reservation;
+use super::book::{Claim, Reservation};
 use measurer::member::{FailureKind, MemberReport, Reports, RoundOrder};
 use onion::Duration;
 use std::io;
@@ -11,12 +11,13 @@ use std::thread;
 pub(super) struct Round {
     /// Its end is the command to stop.
     starts: Sender<Duration>,
+    _claim: Claim,
 }
 
 impl Round {
     /// Prepares at once, on a thread of its own.
     pub(super) fn begin(
-        reservation: Reservation,
+        (reservation, claim): (Reservation, Claim),
         order: RoundOrder,
         reports: Reports,
     ) -> io::Result<Self> {
@@ -24,7 +25,7 @@ impl Round {
         thread::Builder::new()
             .name("round".to_owned())
             .spawn(move || run(reservation, order, &reports, &receiver))?;
-        Ok(Self { starts })
+        Ok(Self { starts, _claim: claim })
     }
 
     /// Sends from `delay` from now on.
@@ -44,7 +45,7 @@ fn run(
         reports(MemberReport::Failed { kind: FailureKind::Broken, detail });
     };
     let _guard = TellPanic(&broken);
-    let mut member = match reservation.member() {
+    let mut member = match reservation.wait_for_room().and_then(|()| reservation.member()) {
         Ok(member) => member,
         Err(error) => return broken(error.to_string()),
     };

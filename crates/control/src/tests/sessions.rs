@@ -1,7 +1,6 @@
 //! Sessions as they should be.
 
 use super::world::*;
-use crate::ConnectError;
 use crate::testing::order;
 use measurer::Member as _;
 use measurer::member::{FailureKind, MemberReport, RoundOrder};
@@ -55,20 +54,24 @@ fn several_rounds_at_once_share_a_session_within_the_capacity() {
 }
 
 #[test]
-fn a_round_that_is_replaced_reports_no_more() {
+fn a_round_that_is_replaced_reports_no_more_and_gives_its_share_to_its_successor() {
     let daemon = Daemon::start();
     let remotes = remotes(COORDINATOR);
     let mut member =
         remotes.measurer(daemon.address(), public(MEASURER)).expect("a good key").member();
+    let all = RoundOrder { rate: Rate::from_mbit_per_s(1000.0), ..order() };
     let (reporter, old) = reports();
-    member.prepare(order(), reporter).expect("a thread");
+    member.prepare(all, reporter).expect("a thread");
     let (_, tell_old) = daemon.prepared();
-    let (reporter, _new) = reports();
-    member.prepare(order(), reporter).expect("a thread");
-    tell_old(MemberReport::Ready { sockets: 1 });
-    daemon.stopped();
-    // Its member may be used for the new round, or another one.
-    let _ = daemon.prepared();
+    for _ in 0..20 {
+        let (reporter, new) = reports();
+        member.prepare(all, reporter).expect("a thread");
+        tell_old(MemberReport::Ready { sockets: 1 });
+        daemon.stopped();
+        let (_, tell) = daemon.prepared();
+        tell(MemberReport::Ready { sockets: 2 });
+        assert_eq!(new.recv_timeout(PATIENCE), Ok(MemberReport::Ready { sockets: 2 }));
+    }
     assert!(old.recv_timeout(PATIENCE).is_err(), "the sender is dropped without a report");
 }
 
@@ -98,17 +101,18 @@ fn a_second_coordinator_is_told_that_the_measurer_is_busy_and_disturbs_nothing()
 #[test]
 fn the_same_key_has_one_session_and_the_second_is_told_so() {
     let daemon = Daemon::start();
-    let (first, second) = (remotes(COORDINATOR), remotes(COORDINATOR));
-    let first = first.measurer(daemon.address(), public(MEASURER)).expect("a good key");
-    // `first` stays connected as long as its command channel; its thread has ended with `remotes`.
-    assert!(matches!(first.capacity(), Err(ConnectError::Ended)));
-    let second_measurer = second.measurer(daemon.address(), public(MEASURER)).expect("a good key");
-    second_measurer.capacity().expect("a session");
-    let third = remotes(COORDINATOR);
-    let third = (third.measurer(daemon.address(), public(MEASURER)).expect("a good key"), third);
-    let error = third.0.capacity().expect_err("a second session").to_string();
+    let (ours, intruders) = (remotes(COORDINATOR), remotes(COORDINATOR));
+    let first = ours.measurer(daemon.address(), public(MEASURER)).expect("a good key");
+    first.capacity().expect("a session");
+    let second = intruders.measurer(daemon.address(), public(MEASURER)).expect("a good key");
+    let error = second.capacity().expect_err("a second session").to_string();
     assert!(error.contains("a session with this coordinator's key already"), "{error}");
-    assert_measures(&daemon, &mut second_measurer.member());
+    assert_measures(&daemon, &mut first.member());
+
+    // Once the first is over, the second gets in.
+    drop(ours);
+    second.capacity().expect("a session");
+    assert_measures(&daemon, &mut second.member());
 }
 
 #[test]
