@@ -9,7 +9,7 @@ use std::num::NonZeroU32;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-pub use crate::worker::WorkerLoad;
+pub use crate::load::WorkerLoad;
 pub use onion::measure::protocol::{MeasurerKey, Nonce};
 pub use onion::measure::pump::Target;
 
@@ -47,7 +47,8 @@ pub trait Member: Send {
     /// [`MemberError`]: it cannot measure.
     fn prepare(&mut self, order: RoundOrder, reports: Reports) -> Result<(), MemberError>;
 
-    /// Sends from `delay` from now on; ignored unless it has reported that it is ready.
+    /// Sends from `delay` from now on; ignored unless it has reported that it is ready. All members of a
+    /// round begin together: one elsewhere takes the way of the command off the delay.
     fn start(&mut self, delay: Duration);
 
     /// Ends the round, if one is on: all connections get closed.
@@ -96,7 +97,20 @@ pub enum RoundPath {
     },
 }
 
-/// Where a round's reports go: cheap to clone, callable from any thread, and quick to return.
+impl RoundPath {
+    /// How long a cell is under way where the round trip to the target is `rtt`: in transit it travels
+    /// twice, to the relay and from there to the landing.
+    #[must_use]
+    pub fn way(&self, rtt: Duration) -> Duration {
+        match self {
+            Self::Transit { .. } => rtt * 2,
+            Self::Echo { .. } => rtt,
+        }
+    }
+}
+
+/// Where a round's reports go: cheap to clone, callable from any thread, quick to return. It must not
+/// command the member that calls it.
 pub type Reports = Arc<dyn Fn(MemberReport) + Send + Sync>;
 
 /// What a measurer tells of a round. Plain data: it travels from measurers elsewhere.

@@ -6,6 +6,7 @@ pub mod order;
 pub mod protocol;
 pub mod pump;
 mod seconds;
+pub mod target;
 
 pub use check::{CheckSampler, Mismatch, compare};
 pub use content::Content;

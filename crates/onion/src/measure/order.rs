@@ -7,7 +7,7 @@ mod tests;
 pub(in crate::measure) use failure::write_refusal;
 pub use failure::{OrderFailure, OrderViolation};
 
-use super::protocol::{ClientSecond, EXPORTER_LABEL, Message, Order, SignedOrder};
+use super::protocol::{ClientSecond, EXPORTER_LABEL, Message, Order};
 use super::pump::Target;
 use crate::cell::{CircId, Command};
 use crate::link::{Authentication, Channel, ExpectedPeer, TlsSession};
@@ -24,7 +24,8 @@ const LINK: ConnId = ConnId(0);
 pub struct OrderConfig {
     /// Where the target is, and whom its certificates must prove it to be.
     pub target: Target,
-    /// The order; its coordinator becomes the one of the seed.
+    /// The order; its coordinator becomes the one of the seed, and its target the relay that the link
+    /// proves, whose Ed25519 identity may not have been known before.
     pub order: Order,
     /// Seed of the coordinator's Ed25519 key, which signs.
     pub key_seed: [u8; 32],
@@ -43,7 +44,8 @@ pub enum OrderEvent {
     Accepted,
     /// Its word on its clients' traffic in the next second: seconds come in order, each once.
     ClientSecond(ClientSecond),
-    /// It has reported all seconds. The link stays until [`OrderLink::stop`], or until it is closed.
+    /// It has reported all seconds. The link stays until [`OrderLink::stop`], or until the target closes
+    /// it; nothing more is told.
     Finished,
     /// It ended before its time; the link gets closed.
     Failed(OrderFailure),
@@ -54,8 +56,8 @@ pub enum OrderEvent {
 enum Phase {
     /// Until there is TLS.
     Dialling,
-    /// Until the link is open.
-    Opening(SignedOrder),
+    /// Until the link is open; with what signatures are bound to.
+    Opening { exported: [u8; 32] },
     /// Until it is accepted.
     Ordered,
     /// So many seconds were reported.
@@ -134,7 +136,7 @@ impl OrderLink {
         let exported = tls
             .export_keying_material(EXPORTER_LABEL, &[])
             .ok_or("our TLS session cannot export keying material")?;
-        self.phase = Phase::Opening(self.config.order.sign(&self.config.key_seed, &exported));
+        self.phase = Phase::Opening { exported };
         let expected = ExpectedPeer { ids: target.ids, address: target.address.ip() };
         Channel::initiator(expected, Authentication::Anonymous, tls, random, unix_time_s)
             .map_err(|error| error.to_string())
@@ -146,7 +148,7 @@ impl OrderLink {
         channel: &mut Channel,
         mut input: &[u8],
     ) -> Result<(), OrderFailure> {
-        loop {
+        while !matches!(self.phase, Phase::Finished) {
             let cell = channel.handle_bytes(&mut input);
             let no_link = |problem: String| OrderFailure::NoLink { problem };
             let Some(cell) = cell.map_err(|error| no_link(error.to_string()))? else { break };
@@ -159,9 +161,13 @@ impl OrderLink {
             }
         }
         if channel.is_open()
-            && let Phase::Opening(order) = &self.phase
+            && let Phase::Opening { exported } = &self.phase
         {
-            let order = Message::Order(order.clone());
+            if let Some(peer) = channel.peer() {
+                self.config.order.target = peer.ids;
+            }
+            let signed = self.config.order.sign(&self.config.key_seed, exported);
+            let order = Message::Order(signed);
             channel.send(CircId::LINK, Command::MEASURE, &order.encode());
             self.phase = Phase::Ordered;
         }
@@ -193,10 +199,6 @@ impl OrderLink {
                 }
                 Ok(())
             }
-            (Message::ClientSecond(_), Phase::Finished) => {
-                let seconds = u32::from(self.config.order.seconds);
-                violation(OrderViolation::TooManySeconds { seconds })
-            }
             _ => violation(OrderViolation::OutOfOrder),
         }
     }
@@ -227,24 +229,22 @@ impl Node for OrderLink {
 
     fn handle_bytes(&mut self, _now: Instant, _conn: ConnId, plaintext: &[u8]) {
         // The channel leaves its place, since its cells borrow from it.
-        let Some(mut channel) = self.channel.take().filter(|_| !self.is_over()) else { return };
+        if matches!(self.phase, Phase::Finished | Phase::Over) {
+            return;
+        }
+        let Some(mut channel) = self.channel.take() else { return };
         let outcome = self.handle_cells(&mut channel, plaintext);
         self.is_writable |= channel.queued_len() > 0;
         self.channel = Some(channel);
-        match outcome {
-            Ok(()) => {}
-            // All is said: how the link ends does not matter any more.
-            Err(OrderFailure::NoLink { .. }) if matches!(self.phase, Phase::Finished) => {
-                self.stop();
-            }
-            Err(failure) => self.fail(failure),
+        if let Err(failure) = outcome {
+            self.fail(failure);
         }
     }
 
     fn handle_closed(&mut self, _now: Instant, _conn: ConnId, cause: CloseCause) {
         match self.phase {
             Phase::Over | Phase::Finished => {}
-            Phase::Dialling | Phase::Opening(_) => {
+            Phase::Dialling | Phase::Opening { .. } => {
                 self.fail(OrderFailure::NoLink { problem: cause.to_string() });
             }
             Phase::Ordered => self.fail(OrderFailure::Closed { was_accepted: false, cause }),
@@ -261,7 +261,7 @@ impl Node for OrderLink {
             return;
         }
         match self.phase {
-            Phase::Dialling | Phase::Opening(_) => self.fail(OrderFailure::LinkTimedOut),
+            Phase::Dialling | Phase::Opening { .. } => self.fail(OrderFailure::LinkTimedOut),
             Phase::Ordered => self.fail(OrderFailure::NotAnswered),
             Phase::Accepted(_) | Phase::Finished | Phase::Over => {}
         }
@@ -287,7 +287,7 @@ impl Node for OrderLink {
 
     fn poll_timeout(&self) -> Option<Instant> {
         match self.phase {
-            Phase::Dialling | Phase::Opening(_) | Phase::Ordered => Some(self.deadline),
+            Phase::Dialling | Phase::Opening { .. } | Phase::Ordered => Some(self.deadline),
             Phase::Accepted(_) | Phase::Finished | Phase::Over => None,
         }
     }

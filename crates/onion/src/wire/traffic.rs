@@ -23,12 +23,12 @@ impl Wire {
             let node = &mut self.places[id.0].node;
             if let Some(dial) = node.poll_dial(self.now) {
                 self.dial(id, dial);
-            } else if let Some(conn) = node.poll_close() {
-                self.close(id, conn);
             } else if let Some(conn) = node.poll_writable() {
                 if let Some((link, side)) = self.places[id.0].conns.get(&conn).copied() {
                     self.flush(link, side);
                 }
+            } else if let Some(conn) = node.poll_close() {
+                self.close(id, conn);
             } else {
                 return Ok(());
             }

@@ -49,11 +49,6 @@ pub enum OrderViolation {
         /// The one reported.
         found: u32,
     },
-    /// A second after the last.
-    TooManySeconds {
-        /// As many as the measurement has.
-        seconds: u32,
-    },
 }
 
 impl fmt::Display for OrderViolation {
@@ -64,9 +59,6 @@ impl fmt::Display for OrderViolation {
             Self::OtherNonce => f.write_str("accepts another order than it was given"),
             Self::WrongSecond { expected, found } => {
                 write!(f, "reports second {found} where second {expected} is next")
-            }
-            Self::TooManySeconds { seconds } => {
-                write!(f, "reports more than the {seconds} seconds of the measurement")
             }
         }
     }
