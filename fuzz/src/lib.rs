@@ -7,6 +7,7 @@
 //! - `cargo run -p fuzz --example seed` writes the corpus' first files anew, from the golden vectors
 //!   of `onion` and the sample documents of `netdoc`.
 
+mod capacity;
 mod cells;
 mod circuits;
 mod control;
@@ -20,6 +21,7 @@ mod transit;
 #[path = "../../crates/onion/tests/common/vectors.rs"]
 mod vectors;
 
+pub use capacity::capacity;
 pub use cells::{certs, framer, messages};
 pub use circuits::two_hop;
 pub use control::control_port;
@@ -36,7 +38,7 @@ pub use transit::transit;
 pub type Target = fn(&[u8]);
 
 /// All targets by name.
-pub const TARGETS: [(&str, Target); 12] = [
+pub const TARGETS: [(&str, Target); 13] = [
     ("framer", framer),
     ("messages", messages),
     ("certs", certs),
@@ -49,6 +51,7 @@ pub const TARGETS: [(&str, Target); 12] = [
     ("bandwidth_file", bandwidth_file),
     ("control_port", control_port),
     ("measurement", measurement),
+    ("capacity", capacity),
 ];
 
 /// The body of a fuzz target's program: libFuzzer's, or one that replays files.

@@ -298,8 +298,12 @@ fn a_peer_that_dies_is_not_flooded_further() {
         let other = 2 - survivor;
         assert!(world.flood(survivor, other).any(|it| it.sent_at > at(4900)), "the others go on");
     }
-    // The test is shorter than the time after which it would be given up.
-    assert_eq!(world.reports()[0].lost().count(), 0);
+    // The test is shorter than the time after which it is given up; but it did not see the end.
+    let silent = Lost::Silent { second: Some(SECONDS - 1) };
+    for report in world.reports() {
+        let lost: Vec<_> = report.lost().map(|(peer, why)| (peer.peer.index, why)).collect();
+        assert_eq!(lost, [(1, silent)]);
+    }
 }
 
 #[test]
@@ -362,6 +366,15 @@ fn packets_of_an_earlier_run_with_the_same_token_are_refused() {
     assert_eq!(reports[0].stranger_packets, strangers);
     assert!(reports[0].peers[0].repeated_packets > 0);
     assert!(capacities_mbit(&reports).iter().all(|mbit| *mbit > 1.95));
+}
+
+#[test]
+fn one_who_slept_through_the_test_does_not_call_it_whole() {
+    let mut exchange = exchange(0, 2, 1);
+    exchange.handle_timeout(at(60_000));
+    let report = exchange.report();
+    assert_eq!(report.lost().map(|(_, why)| why).collect::<Vec<_>>(), [Lost::NeverProved]);
+    assert!(exchange.is_over());
 }
 
 #[test]
