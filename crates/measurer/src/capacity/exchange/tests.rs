@@ -404,7 +404,7 @@ fn a_test_that_makes_no_sense_is_refused() {
     assert!(matches!(refused(&twins), ExchangeError::SameAddress(_)));
     assert_eq!(refused(&ExchangeConfig { index: 2, ..good.clone() }), ExchangeError::SameIndex(2));
     assert_eq!(refused(&ExchangeConfig { seconds: 0, ..good.clone() }), ExchangeError::Seconds(0));
-    let nobody = ExchangeConfig { peers: vec![], ..good.clone() };
+    let nobody = ExchangeConfig { peers: vec![], ..config(0, 3) };
     assert_eq!(refused(&nobody), ExchangeError::PeerCount(0));
     let late = ExchangeConfig { start: at(61_000), ..good.clone() };
     assert!(refused(&late).to_string().contains("within 60 seconds, not after 61"));
