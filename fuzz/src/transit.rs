@@ -4,7 +4,7 @@ use crate::vectors::RecordedTls;
 use lab::peer::{Behaviour, Peer};
 use onion::cell::CELL_LEN;
 use onion::identity::RelayIds;
-use onion::measure::transit::{Event, Landing, Pace, Target, Transit, TransitConfig};
+use onion::measure::pump::{Event, Landing, Pace, Path, Pump, PumpConfig, Target};
 use onion::node::{CloseCause, ConnId, Dial, ListenerId, Node};
 use onion::{Duration, Instant, Rate};
 use rand_chacha::ChaCha8Rng;
@@ -36,7 +36,7 @@ struct Link {
 
 /// The measurement, an honest relay, and the links between them, which the fuzzer plays with.
 struct World {
-    transit: Transit<ChaCha8Rng>,
+    transit: Pump<ChaCha8Rng>,
     relay: Peer<ChaCha8Rng>,
     tls: &'static RecordedTls,
     now: Instant,
@@ -82,7 +82,7 @@ fn play(data: &[u8]) -> Told {
     world.told
 }
 
-fn config(input: &mut Input<'_>, landings: &[SocketAddr], target: SocketAddr) -> TransitConfig {
+fn config(input: &mut Input<'_>, landings: &[SocketAddr], target: SocketAddr) -> PumpConfig {
     let recorded = Recorded::get();
     let own = &recorded.own;
     let ids = RelayIds { rsa: own.rsa, ed25519: Some(own.ed25519) };
@@ -97,12 +97,14 @@ fn config(input: &mut Input<'_>, landings: &[SocketAddr], target: SocketAddr) ->
         Rate::ZERO,
         Rate::MAX,
     ];
-    TransitConfig {
+    PumpConfig {
         target: Target { address: target, ids },
-        landings: landings.iter().map(landing).collect(),
+        path: Path::Transit {
+            landings: landings.iter().map(landing).collect(),
+            authenticate_as: Vec::new(),
+        },
         sockets: 1 + u32::from(input.u8() % 3),
         circuits_per_socket: 1 + u32::from(input.u8() % 3),
-        authenticate_as: Vec::new(),
         pace: Pace { burst: u32::from(input.u8() % 3), per_s: input.choose(&[NonZeroU32::MIN]) },
         seconds: u32::from(input.u8() % 12),
         rate: input.choose(&rates),
@@ -126,7 +128,7 @@ impl World {
         let config = config(input, &landings, target);
         let identity = Arc::clone(&recorded.own);
         Self {
-            transit: Transit::new(config, rng(), Instant::ORIGIN),
+            transit: Pump::new(config, rng(), Instant::ORIGIN),
             relay: Peer::new(identity, Behaviour::Honest, recorded.now_s, rng()),
             tls: &recorded.own_tls,
             now: Instant::ORIGIN,

@@ -88,6 +88,12 @@ pub enum Failure {
     /// The relay said what it must not say. Only in echo mode.
     #[error("the relay {0}")]
     RelayViolation(Violation),
+    /// The relay broke the rules of the protocol. Only in echo mode.
+    #[error("the relay broke the rules: {detail}")]
+    RelayBrokeProtocol {
+        /// Which.
+        detail: String,
+    },
 
     /// The measurer, or the connection to it, is gone.
     #[error("the measurer was lost: {detail}")]
@@ -125,6 +131,12 @@ pub enum Failure {
     /// The coordinator was told to stop.
     #[error("the measurement was cancelled")]
     Cancelled,
+    /// The coordinator's own machine fails it.
+    #[error("the coordinator cannot go on: {detail}")]
+    CoordinatorBroken {
+        /// How.
+        detail: String,
+    },
     /// The shell that drives the measurement made a mistake.
     #[error("mistake of the coordinator: {detail}")]
     Internal {
@@ -146,14 +158,15 @@ impl Failure {
             | Self::TooFewSockets { .. }
             | Self::RelayedNothing { .. }
             | Self::ClientReportMissing { .. }
-            | Self::RelayViolation(_) => Blame::Relay,
+            | Self::RelayViolation(_)
+            | Self::RelayBrokeProtocol { .. } => Blame::Relay,
             Self::MeasurerLost { .. }
             | Self::NotReady { .. }
             | Self::SecondMissing { .. }
             | Self::GotNothing
             | Self::MeasurerViolation(_) => Blame::Measurer,
             Self::ConsentRefused { .. } => Blame::Configuration,
-            Self::Cancelled | Self::Internal { .. } => Blame::Us,
+            Self::Cancelled | Self::CoordinatorBroken { .. } | Self::Internal { .. } => Blame::Us,
         }
     }
 }

@@ -9,9 +9,9 @@ use crate::output::Output;
 use lab::NetworkSpec;
 use link::tls::TlsConfigs;
 use link::{Forge, Traffic, pump, unix_time_s};
-use measurer::{Defences, Request, WorkerLoad};
+use measurer::{Approach, Defences, Request, WorkerLoad};
 use netdoc::Fingerprint;
-use onion::measure::transit::Target;
+use onion::measure::pump::Target;
 use onion::{Duration, Rate};
 use serde_json::json;
 
@@ -57,6 +57,7 @@ fn measurer(
         target: Target { address: relay.or_addr(), ids },
         guess: Rate::from_mbit_per_s(arguments.guess),
         defences: Defences::default(),
+        approach: Approach::Transit,
     };
     let subject =
         Subject { nickname: relay.nickname().to_owned(), fingerprint, limit: None, request };

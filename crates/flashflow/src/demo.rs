@@ -9,13 +9,13 @@ use crate::output::Output;
 use crate::relay_said::RelaySaid;
 use lab::{Network, NetworkSpec};
 use link::unix_time_s;
-use measurer::{Consent, Defences, Request};
+use measurer::{Approach, Consent, Defences, Request};
 use netdoc::bwfile::{self, BandwidthFile, Eligibility, NodeIdStyle, Settings};
 use netdoc::consensus::Consensus;
 use netdoc::fetch::{Fetcher, Resource};
 use netdoc::{Fingerprint, Nickname};
 use onion::Rate;
-use onion::measure::transit::Target;
+use onion::measure::pump::Target;
 use report::{RelayReport, Report};
 use serde_json::{Value, json};
 use std::fs;
@@ -216,7 +216,12 @@ fn subject(node: &lab::Node, consensus: &Consensus, guess_mbit: f64) -> Result<S
         ids: Subject::ids(fingerprint, Some(node.ed25519())),
     };
     let defences = Defences::from_consensus_params(|name| consensus.params.get(name));
-    let request = Request { target, guess: Rate::from_mbit_per_s(guess_mbit), defences };
+    let request = Request {
+        target,
+        guess: Rate::from_mbit_per_s(guess_mbit),
+        defences,
+        approach: Approach::Transit,
+    };
     Ok(Subject { nickname: node.nickname().to_owned(), fingerprint, limit: node.limit(), request })
 }
 
@@ -313,7 +318,7 @@ fn parameters(team: &measurer::Team) -> Vec<(String, String)> {
         pair("error bounds ε₁, ε₂", format!("{}, {}", params.epsilon_below, params.epsilon_above)),
         pair("share of cells checked p", params.check_share.to_string()),
         pair("measurers", team.options().measurers.to_string()),
-        pair("capacity of each", team.capacity_of_each().to_string()),
+        pair("capacity of each", team.capacities().next().unwrap_or_default().to_string()),
     ]
 }
 

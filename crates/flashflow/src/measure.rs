@@ -6,12 +6,12 @@ use crate::error::{Error, Exit};
 use crate::interrupt::Interrupt;
 use crate::measuring::{self, Subject};
 use crate::output::Output;
-use measurer::{Consent, Defences, Request};
+use measurer::{Approach, Consent, Defences, Request};
 use netdoc::consensus::Consensus;
 use netdoc::fetch::{Fetcher, Resource};
 use netdoc::{Ed25519Identity, Fingerprint};
 use onion::Rate;
-use onion::measure::transit::Target;
+use onion::measure::pump::Target;
 use std::fs;
 use std::net::SocketAddr;
 
@@ -53,8 +53,12 @@ fn subject(options: &MeasureOptions, output: &Output) -> Result<Subject, Error> 
         let ed25519 = options.ed25519.as_deref().map(str::parse::<Ed25519Identity>).transpose();
         let ed25519 = ed25519.map_err(|error| Error::Usage(format!("--ed25519: {error}")))?;
         let ids = Subject::ids(fingerprint, ed25519.map(|id| *id.as_bytes()));
-        let request =
-            Request { target: Target { address, ids }, guess, defences: Defences::default() };
+        let request = Request {
+            target: Target { address, ids },
+            guess,
+            defences: Defences::default(),
+            approach: Approach::Transit,
+        };
         let nickname = fingerprint.to_string();
         return Ok(Subject { nickname, fingerprint, limit: None, request });
     }
@@ -86,7 +90,7 @@ fn subject(options: &MeasureOptions, output: &Output) -> Result<Subject, Error> 
         ids: Subject::ids(router.fingerprint, router.ed25519.map(|id| *id.as_bytes())),
     };
     let defences = Defences::from_consensus_params(|name| consensus.params.get(name));
-    let request = Request { target, guess, defences };
+    let request = Request { target, guess, defences, approach: Approach::Transit };
     let nickname = router.nickname.to_string();
     Ok(Subject { nickname, fingerprint: router.fingerprint, limit: None, request })
 }

@@ -8,7 +8,7 @@ use crate::relay_said::{CpuReading, RelaySaid, median};
 use coordinator::{Estimate, Outcome, Params};
 use measurer::{Progress, Request, Team, TeamOptions, TeamResult};
 use netdoc::Fingerprint;
-use onion::measure::transit::Target;
+use onion::measure::pump::Target;
 use onion::{Duration, Instant, Rate};
 use report::{Mode, RelayReport, SecondPoint, Spread};
 use serde_json::json;
@@ -40,12 +40,13 @@ pub(crate) fn team(arguments: &TeamArguments, output: &Output) -> Result<Team, E
     output.doing("making keys, and finding out what this machine can do");
     let team = Team::new(TeamOptions {
         measurers: arguments.measurers,
+        pumps: None,
         capacity: arguments.capacity.map(Rate::from_mbit_per_s),
         address: arguments.own_address,
         params: params(arguments),
         always_authenticate: arguments.authenticate,
     })?;
-    let each = team.capacity_of_each().as_mbit_per_s();
+    let each = team.capacities().next().unwrap_or_default().as_mbit_per_s();
     output.step(match arguments.measurers {
         1 => format!("team: one measurer of {each:.0} Mbit/s"),
         count => format!("team: {count} measurers of {each:.0} Mbit/s each"),

@@ -10,7 +10,7 @@ mod worlds;
 use lab::peer::Behaviour;
 use onion::Rate;
 use onion::measure::Mismatch;
-use onion::measure::transit::TransitFailure;
+use onion::measure::pump::PumpFailure;
 use std::num::NonZeroU64;
 use std::sync::Arc;
 use worlds::{Report, Scenario, World, cast};
@@ -54,7 +54,7 @@ fn every(n: u64) -> NonZeroU64 {
 #[track_caller]
 fn mismatch(report: &Report) -> Mismatch {
     match report.failure() {
-        TransitFailure::CheckFailed { mismatch, .. } => *mismatch,
+        PumpFailure::CheckFailed { mismatch, .. } => *mismatch,
         other => panic!("another failure: {other}"),
     }
 }
@@ -63,7 +63,7 @@ fn mismatch(report: &Report) -> Mismatch {
 #[track_caller]
 fn problem_of_too_few(report: &Report) -> &str {
     match report.failure() {
-        TransitFailure::TooFewOpen { open, wanted, last_problem } => {
+        PumpFailure::TooFewOpen { open, wanted, last_problem } => {
             assert!(open < wanted);
             last_problem
         }
@@ -100,7 +100,7 @@ fn a_relay_that_makes_up_answers_ahead_of_time_is_found_out(world: &impl World) 
     // Next to no checks: the number of cells alone gives it away.
     let scenario = Scenario { check_one_in: u32::MAX, ..Scenario::new(early) };
     let report = world.play(&scenario);
-    let TransitFailure::AnsweredEarly { sent, .. } = report.failure() else {
+    let PumpFailure::AnsweredEarly { sent, .. } = report.failure() else {
         panic!("another failure: {:?}", report.result)
     };
     assert!(*sent <= 1000);
@@ -114,18 +114,18 @@ fn a_relay_that_forges_some_cells_is_found_out(world: &impl World) {
 fn a_relay_that_sends_cells_twice_is_found_out(world: &impl World) {
     let report = world.play(&Scenario::new(Behaviour::Duplicates(every(50))));
     match report.failure() {
-        TransitFailure::CheckFailed { cell, mismatch: Mismatch::Displaced { found }, .. } => {
+        PumpFailure::CheckFailed { cell, mismatch: Mismatch::Displaced { found }, .. } => {
             assert!(found < cell, "what comes is behind its place");
         }
         // Where little is under way, the surplus overtakes what was sent before a check comes.
-        TransitFailure::AnsweredEarly { .. } => {}
+        PumpFailure::AnsweredEarly { .. } => {}
         other => panic!("another failure: {other}"),
     }
 }
 
 fn a_relay_that_replays_cells_is_found_out(world: &impl World) {
     let report = world.play(&Scenario::new(Behaviour::Replays(every(3))));
-    let TransitFailure::CheckFailed { cell, mismatch, .. } = report.failure() else {
+    let PumpFailure::CheckFailed { cell, mismatch, .. } = report.failure() else {
         panic!("another failure: {:?}", report.result)
     };
     assert_eq!(*mismatch, Mismatch::Displaced { found: cell - 1 });
@@ -133,7 +133,7 @@ fn a_relay_that_replays_cells_is_found_out(world: &impl World) {
 
 fn a_relay_that_swaps_cells_is_found_out(world: &impl World) {
     let report = world.play(&Scenario::new(Behaviour::Reorders(every(4))));
-    let TransitFailure::CheckFailed { cell, mismatch: Mismatch::Displaced { found }, .. } =
+    let PumpFailure::CheckFailed { cell, mismatch: Mismatch::Displaced { found }, .. } =
         report.failure()
     else {
         panic!("another failure: {:?}", report.result)
@@ -143,7 +143,7 @@ fn a_relay_that_swaps_cells_is_found_out(world: &impl World) {
 
 fn a_relay_that_drops_cells_is_found_out(world: &impl World) {
     let report = world.play(&Scenario::new(Behaviour::Drops(every(50))));
-    let TransitFailure::CheckFailed { cell, mismatch: Mismatch::Displaced { found }, .. } =
+    let PumpFailure::CheckFailed { cell, mismatch: Mismatch::Displaced { found }, .. } =
         report.failure()
     else {
         panic!("another failure: {:?}", report.result)
@@ -159,7 +159,7 @@ fn a_relay_that_alters_cells_is_found_out(world: &impl World) {
 fn a_relay_that_falls_silent_gives_no_number(world: &impl World) {
     let silent = Scenario { seconds: 5, ..Scenario::new(Behaviour::Stalls(1000)) };
     let report = world.play(&silent);
-    let TransitFailure::Stalled { silent_ms } = report.failure() else {
+    let PumpFailure::Stalled { silent_ms } = report.failure() else {
         panic!("another failure: {:?}", report.result)
     };
     assert!(*silent_ms >= 1500);
@@ -196,7 +196,7 @@ fn a_relay_that_never_answers_gives_no_number(world: &impl World) {
     let mut scenario = Scenario::new(Behaviour::NeverAnswers);
     scenario.setup_timeout = onion::Duration::from_secs(2);
     let report = world.play(&scenario);
-    let TransitFailure::SetUpTimedOut { open: 0, wanted: 2, .. } = report.failure() else {
+    let PumpFailure::SetUpTimedOut { open: 0, wanted: 2, .. } = report.failure() else {
         panic!("another failure: {:?}", report.result)
     };
 }
@@ -209,7 +209,7 @@ mod statistics {
     /// The first cell that failed its check, on the only circuit.
     fn failing_cell(report: &Report) -> u64 {
         match report.failure() {
-            TransitFailure::CheckFailed { circuit: 0, cell, .. } => *cell,
+            PumpFailure::CheckFailed { circuit: 0, cell, .. } => *cell,
             other => panic!("another failure: {other}"),
         }
     }

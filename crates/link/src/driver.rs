@@ -15,7 +15,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 /// Plaintext of one record: the cells that it holds whole.
-const RECORD_LEN: usize = onion::measure::transit::CELLS_PER_RECORD * onion::cell::CELL_LEN;
+const RECORD_LEN: usize = onion::measure::pump::CELLS_PER_RECORD * onion::cell::CELL_LEN;
 
 /// Reads from one socket before the others get their turn.
 const READS_PER_TURN: usize = 4;
@@ -248,17 +248,17 @@ impl<N: Node> Driver<N> {
             let now = self.clock.now();
             if let Some(dial) = self.node.poll_dial(now) {
                 self.dial(now, dial);
-            } else if let Some(conn) = self.node.poll_close() {
-                if let Some(place) = self.by_conn.remove(&conn) {
-                    self.say_goodbye(place);
-                    self.drop_socket(place);
-                }
             } else if let Some(conn) = self.node.poll_writable() {
                 if let Some(place) = self.by_conn.get(&conn).copied() {
                     if let Some(socket) = &mut self.sockets[place] {
                         socket.wants_flush = true;
                     }
                     self.flush(place);
+                }
+            } else if let Some(conn) = self.node.poll_close() {
+                if let Some(place) = self.by_conn.remove(&conn) {
+                    self.say_goodbye(place);
+                    self.drop_socket(place);
                 }
             } else {
                 break;

@@ -3,17 +3,26 @@
 //! - [`Consent`] decides whether a relay may be flooded at all;
 //! - [`Defences`] reads from the consensus what a relay lets one address do, and [`Load`] plans
 //!   within it;
-//! - [`Team`] runs a [`coordinator::Measurement`] with measurers that are threads of this process,
-//!   each driving an [`onion::measure::transit::Transit`] over real sockets;
+//! - a [`Member`] is one measurer, here or elsewhere; a [`LocalMember`] is threads of this process,
+//!   each driving an [`onion::measure::pump::Pump`] over real sockets;
+//! - [`Team`] runs a [`coordinator::Measurement`] with its members, and where the relay takes part
+//!   gives it the order.
 //! - [`capacity`] finds out what the measurers themselves can send and receive.
 
 pub mod capacity;
 mod consent;
+mod load;
+mod local;
+pub mod member;
 mod plan;
 mod team;
-mod worker;
+mod thread;
 
 pub use consent::{Consent, ConsentError};
+pub use load::WorkerLoad;
+pub use local::{LocalMember, LocalOptions, Site, SiteError, free_cores};
+pub use member::Member;
 pub use plan::{Defences, Load};
-pub use team::{Progress, Request, Team, TeamError, TeamOptions, TeamResult};
-pub use worker::WorkerLoad;
+pub use team::{
+    Approach, Coordinator, Progress, Request, Team, TeamError, TeamOptions, TeamResult, Teammate,
+};

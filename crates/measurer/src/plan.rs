@@ -1,6 +1,10 @@
+use crate::member::{RoundOrder, RoundPath};
+use link::Clock;
 use onion::cell::CELL_LEN;
-use onion::measure::transit::Pace;
-use onion::{Duration, Rate};
+use onion::measure::pump::Pace;
+use onion::{Duration, Instant, Rate};
+use std::io::ErrorKind;
+use std::net::{SocketAddr, TcpStream};
 use std::num::NonZeroU32;
 
 /// How long a queue the windows must be able to keep standing at the assigned rate, which is more
@@ -13,7 +17,7 @@ const STANDING_QUEUE: Duration = Duration::from_millis(120);
 const CIRCUITS_FOR_QUEUE_MAX: u32 = 24;
 
 /// Round trip to expect of a relay that has not been timed: few are farther.
-pub(crate) const RTT_UNKNOWN: Duration = Duration::from_millis(300);
+const RTT_UNKNOWN: Duration = Duration::from_millis(300);
 
 /// Fewer sockets would make the loss of one matter too much.
 const SOCKETS_MIN: u32 = 8;
@@ -78,18 +82,13 @@ impl Defences {
     /// Sockets for a team that shares one address, to load a relay with up to `rate`.
     ///
     /// As many as the bandwidth-delay product of its path asks for, a circuit's window on each; at
-    /// most `wanted` and what the relay lets one address have. `rtt` is the round trip to it.
+    /// most `wanted` and what the relay lets one address have. `way` is how long a cell is under way
+    /// ([`RoundPath::way`]).
     #[must_use]
-    pub fn sockets(&self, wanted: u32, rate: Rate, rtt: Duration) -> u32 {
+    pub fn sockets(&self, wanted: u32, rate: Rate, way: Duration) -> u32 {
         let allowed =
             self.max_connections.map_or(u32::MAX, |max| max.saturating_sub(RESERVE).max(1));
-        self.circuits_under_way(rate, rtt).max(SOCKETS_MIN).min(wanted).min(allowed)
-    }
-
-    /// Circuits whose windows together hold what is on the way: a cell passes twice, to the relay and
-    /// from there to the landing.
-    fn circuits_under_way(&self, rate: Rate, rtt: Duration) -> u32 {
-        self.circuits_holding(rate, rtt * 2)
+        self.circuits_holding(rate, way).max(SOCKETS_MIN).min(wanted).min(allowed)
     }
 
     /// Circuits whose windows together hold `time`'s worth of cells at `rate`.
@@ -99,9 +98,9 @@ impl Defences {
     }
 
     /// Circuits for what is on the way and for the standing queue.
-    fn circuits_for(&self, rate: Rate, rtt: Duration) -> u32 {
+    fn circuits_for(&self, rate: Rate, way: Duration) -> u32 {
         let queue = self.circuits_holding(rate, STANDING_QUEUE).min(CIRCUITS_FOR_QUEUE_MAX);
-        self.circuits_under_way(rate, rtt).max(queue)
+        self.circuits_holding(rate, way).max(queue)
     }
 }
 
@@ -126,95 +125,71 @@ pub struct Load {
 }
 
 impl Load {
-    /// Plans for an assignment of `sockets` and `rate`, where `measurers` share one address.
+    /// Plans what a measurer does about an order, with `rtt` to the target.
     #[must_use]
-    pub fn plan(
-        defences: &Defences,
-        sockets: u32,
-        rate: Rate,
-        rtt: Duration,
-        measurers: u32,
-    ) -> Self {
-        let sockets = sockets.max(1);
-        let circuits = defences.circuits_for(rate, rtt).max(sockets);
+    pub fn plan(order: &RoundOrder, rtt: Duration) -> Self {
+        let defences = &order.defences;
+        let sockets = order.sockets.max(1);
+        let circuits = defences.circuits_for(order.rate, order.path.way(rtt)).max(sockets);
         let circuits_per_socket = circuits.div_ceil(sockets).min(CIRCUITS_PER_SOCKET_MAX);
-        let share = measurers.max(1);
-        let in_all = sockets.saturating_mul(circuits_per_socket).saturating_mul(share);
-        let must_authenticate = defences
-            .max_client_circuits
-            .is_some_and(|allowed| in_all > allowed.saturating_sub(RESERVE));
-        let pace = Pace {
-            burst: (defences.connect.burst / share).max(1),
-            per_s: NonZeroU32::new(defences.connect.per_s.get() / share).unwrap_or(NonZeroU32::MIN),
-        };
-        Self { sockets, circuits_per_socket, must_authenticate, pace }
+        let share = order.sharing.max(1);
+        match order.path {
+            RoundPath::Transit { always_authenticate } => {
+                let in_all = sockets.saturating_mul(circuits_per_socket).saturating_mul(share);
+                let must_authenticate = defences
+                    .max_client_circuits
+                    .is_some_and(|allowed| in_all > allowed.saturating_sub(RESERVE));
+                let must_authenticate = must_authenticate || always_authenticate;
+                let pace = defences.connect.divided(share);
+                Self { sockets, circuits_per_socket, must_authenticate, pace }
+            }
+            RoundPath::Echo { .. } => {
+                // The relay has agreed to as many sockets.
+                let per_s = NonZeroU32::new(sockets).unwrap_or(NonZeroU32::MIN);
+                let pace = Pace { burst: sockets, per_s };
+                Self { sockets, circuits_per_socket, must_authenticate: false, pace }
+            }
+        }
+    }
+
+    /// An even share for each of so many pumps, which are no more than the sockets.
+    pub(crate) fn split(&self, pumps: u32) -> impl Iterator<Item = Self> + use<> {
+        let whole = *self;
+        let pumps = pumps.clamp(1, whole.sockets.max(1));
+        let (even, remainder) = (whole.sockets / pumps, whole.sockets % pumps);
+        (0..pumps).map(move |number| Self {
+            sockets: even + u32::from(number < remainder),
+            pace: whole.pace.divided(pumps),
+            ..whole
+        })
+    }
+}
+
+/// A pace that several share.
+trait Divided {
+    fn divided(self, by: u32) -> Self;
+}
+
+impl Divided for Pace {
+    fn divided(self, by: u32) -> Self {
+        Self {
+            burst: (self.burst / by).max(1),
+            per_s: NonZeroU32::new(self.per_s.get() / by).unwrap_or(NonZeroU32::MIN),
+        }
+    }
+}
+
+/// The round trip to a relay, timed by opening a connection. A relay that refuses gets the fewest
+/// sockets: the measurement will tell why.
+pub(crate) fn round_trip(target: SocketAddr) -> Duration {
+    let clock = Clock::start();
+    match TcpStream::connect_timeout(&target, 4 * RTT_UNKNOWN) {
+        Ok(_) => clock.now() - Instant::ORIGIN,
+        Err(error) if error.kind() == ErrorKind::TimedOut => RTT_UNKNOWN,
+        Err(_) => Duration::ZERO,
     }
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use proptest::prelude::*;
-
-    const FAR: Duration = Duration::from_millis(200);
-
-    #[test]
-    fn a_relay_nearby_gets_few_sockets_and_a_far_one_as_many_as_its_path_holds() {
-        let (defences, rate) = (Defences::default(), Rate::from_mbit_per_s(3000.0));
-        assert_eq!(defences.sockets(160, rate, Duration::ZERO), SOCKETS_MIN);
-        let load = Load::plan(&defences, SOCKETS_MIN, rate, Duration::ZERO, 1);
-        assert_eq!(load.sockets * load.circuits_per_socket, CIRCUITS_FOR_QUEUE_MAX);
-        assert_eq!(defences.sockets(160, rate, FAR), 130);
-        assert_eq!(defences.sockets(160, Rate::from_mbit_per_s(1.0), FAR), SOCKETS_MIN);
-    }
-
-    /// As the live consensus of July 2026 says.
-    fn live(name: &str) -> Option<i32> {
-        Some(match name {
-            "circ_max_cell_queue_size" => 1750,
-            "circ_max_cell_queue_size_out" => 1500,
-            "DoSConnectionEnabled" | "DoSCircuitCreationEnabled" => 1,
-            "DoSConnectionMaxConcurrentCount" => 50,
-            "DoSCircuitCreationBurst" => 60,
-            _ => return None,
-        })
-    }
-
-    #[test]
-    fn the_consensus_bounds_windows_and_sockets() {
-        let defences = Defences::from_consensus_params(live);
-        assert_eq!(defences.window_cap_cells(), 1349);
-        assert_eq!(defences.sockets(160, Rate::from_mbit_per_s(3000.0), FAR), 46);
-        assert_eq!(Defences::default().window_cap_cells(), 2249);
-        let fallback = Defences::from_consensus_params(|name| {
-            (name == "circ_max_cell_queue_size").then_some(1750)
-        });
-        assert_eq!(fallback.queue_limit_cells, 1750);
-    }
-
-    #[test]
-    fn links_authenticate_where_clients_would_be_refused() {
-        let defences = Defences::from_consensus_params(live);
-        let modest = Load::plan(&defences, 23, Rate::from_mbit_per_s(100.0), FAR, 2);
-        assert!(!modest.must_authenticate, "{modest:?}");
-        let large = Load::plan(&defences, 23, Rate::from_mbit_per_s(3000.0), FAR, 2);
-        assert!(large.must_authenticate && large.circuits_per_socket > 1, "{large:?}");
-        let undefended =
-            Load::plan(&Defences::default(), 23, Rate::from_mbit_per_s(3000.0), FAR, 2);
-        assert!(!undefended.must_authenticate);
-    }
-
-    proptest! {
-        #[test]
-        fn no_parameter_leads_to_nonsense(value: i32, mbit in 0.0..100_000.0, sockets in 1u32..200) {
-            let defences = Defences::from_consensus_params(|_| Some(value));
-            prop_assert!(defences.window_cap_cells() >= 1);
-            prop_assert!(defences.window_cap_cells() < defences.queue_limit_cells);
-            let rate = Rate::from_mbit_per_s(mbit);
-            let planned = defences.sockets(sockets, rate, FAR);
-            prop_assert!((1..=sockets).contains(&planned));
-            let load = Load::plan(&defences, planned, rate, FAR, 3);
-            prop_assert!(load.circuits_per_socket >= 1 && load.pace.burst >= 1);
-        }
-    }
-}
+#[path = "plan/tests.rs"]
+mod tests;

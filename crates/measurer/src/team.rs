@@ -1,26 +1,30 @@
-//! A team whose measurers are threads of this process.
+//! A team of measurers, and the measurements that it does.
 
-mod landings;
+mod ordering;
 mod run;
 
+use crate::load::WorkerLoad;
+use crate::local::{LocalMember, LocalOptions, Site, SiteError, free_cores};
+use crate::member::{Member, MemberError};
 use crate::plan::Defences;
-use crate::worker::WorkerLoad;
 use coordinator::{Outcome, Params, SetupError};
-use landings::Landings;
+use link::pump;
 use link::tls::TlsConfigs;
-use link::{Clock, Forge, ForgeError, pump, unix_time_s};
-use onion::measure::transit::{CELLS_PER_RECORD, Target};
+use onion::measure::pump::{CELLS_PER_RECORD, Target};
 use onion::{Duration, Rate};
 use rand::rngs::{StdRng, SysRng};
 use rand::{Rng, SeedableRng};
+use std::fmt;
 use std::net::IpAddr;
 use std::sync::atomic::AtomicBool;
 
 /// Choices for a team.
 #[derive(Clone, Debug)]
 pub struct TeamOptions {
-    /// Measurers: threads of this process.
+    /// Measurers of this process.
     pub measurers: u32,
+    /// Pumps of each, a thread for each; an even share of the processors that are free if `None`.
+    pub pumps: Option<u32>,
     /// What each can send and receive; found out by pumping TLS over loopback if `None`.
     pub capacity: Option<Rate>,
     /// Address of our landings, where the target finds them. If `None`, the address from which the
@@ -38,7 +42,53 @@ impl Default for TeamOptions {
     /// nothing, and a forger is found out at once.
     fn default() -> Self {
         let params = Params { check_share: 1.0 / 125.0, ..Params::default() };
-        Self { measurers: 2, capacity: None, address: None, params, always_authenticate: false }
+        Self {
+            measurers: 2,
+            pumps: None,
+            capacity: None,
+            address: None,
+            params,
+            always_authenticate: false,
+        }
+    }
+}
+
+/// How a relay is to be measured.
+#[derive(Clone, Copy, Debug, Default)]
+pub enum Approach {
+    /// In transit: any relay can be, and knows nothing of it. Its clients' traffic is not counted.
+    #[default]
+    Transit,
+    /// As an echo: the relay takes part, by an order of its coordinator, and reports its clients'
+    /// traffic.
+    Echo(Coordinator),
+}
+
+/// What gives a relay the order to be measured.
+#[derive(Clone, Copy)]
+pub struct Coordinator {
+    /// Seed of its Ed25519 key, which the relay must allow.
+    pub key_seed: [u8; 32],
+    /// Rounds at most, since the relay counts each as a measurement of its own and allows a
+    /// coordinator but few in a day ([`ROUNDS_ALLOWED`](Self::ROUNDS_ALLOWED)).
+    pub rounds_max: u32,
+}
+
+impl Coordinator {
+    /// What relays allow a coordinator in a period, by default (proposal 316).
+    pub const ROUNDS_ALLOWED: u32 = 2;
+
+    /// With this key, and as many rounds as relays allow by default.
+    #[must_use]
+    pub const fn new(key_seed: [u8; 32]) -> Self {
+        Self { key_seed, rounds_max: Self::ROUNDS_ALLOWED }
+    }
+}
+
+impl fmt::Debug for Coordinator {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // The seed is secret.
+        f.debug_struct("Coordinator").field("rounds_max", &self.rounds_max).finish_non_exhaustive()
     }
 }
 
@@ -51,6 +101,8 @@ pub struct Request {
     pub guess: Rate,
     /// What it lets one address do.
     pub defences: Defences,
+    /// How.
+    pub approach: Approach,
 }
 
 /// News of a measurement under way.
@@ -80,7 +132,7 @@ pub enum Progress {
         round: u32,
         /// The second, from zero.
         index: u32,
-        /// What came back in it.
+        /// What came back in it, and in echo what is counted of the relay's clients.
         measured: Rate,
     },
 }
@@ -97,75 +149,81 @@ pub struct TeamResult {
 /// Why a team cannot work: this machine or its configuration is to blame, never the relay.
 #[derive(Debug, thiserror::Error)]
 pub enum TeamError {
-    /// No keys or certificates.
+    /// No keys, certificates or random bytes.
     #[error(transparent)]
-    Forge(#[from] ForgeError),
+    Site(#[from] SiteError),
     /// The own capacity cannot be found out.
     #[error("cannot find out this machine's capacity: {0}")]
     Pump(#[from] pump::PumpError),
-    /// No random bytes.
-    #[error("the operating system gives no random bytes: {0}")]
-    Random(rand::rngs::SysError),
-    /// Landings cannot listen.
-    #[error("cannot listen on {address}: {source}; is it an address of this machine?")]
-    Listen {
-        /// Where.
-        address: IpAddr,
-        /// What the operating system says.
-        source: std::io::Error,
-    },
-    /// The target cannot be reached from here at all.
-    #[error("no way from this machine to {target}: {source}")]
-    NoRoute {
-        /// Its address.
-        target: IpAddr,
-        /// What the operating system says.
-        source: std::io::Error,
-    },
+    /// A measurer cannot take part.
+    #[error(transparent)]
+    Member(#[from] MemberError),
     /// The measurement cannot even begin.
     #[error("cannot begin: {0}")]
     SetUp(#[from] SetupError),
 }
 
-/// Measurers that are threads of this process, with their identities and capacity.
+/// A measurer of a team.
+pub struct Teammate {
+    /// Itself.
+    pub member: Box<dyn Member>,
+    /// What it can send and receive.
+    pub capacity: Rate,
+}
+
+/// Measurers, and what their coordinator needs.
 pub struct Team {
     options: TeamOptions,
-    clock: Clock,
+    site: Site,
     rng: StdRng,
-    tls: TlsConfigs,
-    capacity: Rate,
-    landings: Landings,
+    mates: Vec<Teammate>,
 }
 
 impl Team {
-    /// Makes keys, and finds out what this machine can do unless the options say so.
+    /// A team of this process alone: makes keys, and finds out what this machine can do unless the
+    /// options say so.
     ///
     /// # Errors
     /// [`TeamError`]: this machine cannot measure.
     pub fn new(options: TeamOptions) -> Result<Self, TeamError> {
-        let mut rng = StdRng::try_from_rng(&mut SysRng).map_err(TeamError::Random)?;
-        let mut seed = [0; 32];
-        rng.fill_bytes(&mut seed);
-        let forge = Forge::new(seed, unix_time_s())?;
-        let tls = TlsConfigs::new(&forge)?;
+        let site = Site::new()?;
+        let pumps = options.pumps.unwrap_or(free_cores() / options.measurers.max(1)).max(1);
         let capacity = match options.capacity {
             Some(capacity) => capacity,
-            None => capacity_of_a_measurer(&tls, options.measurers)?,
+            None => capacity_of_a_measurer(site.tls(), options.measurers, pumps)?,
         };
-        let landings = Landings::new(forge);
-        Ok(Self { options, clock: Clock::start(), rng, tls, capacity, landings })
+        let mut rng = StdRng::try_from_rng(&mut SysRng).map_err(SiteError::Random)?;
+        let mut mates = Vec::new();
+        for number in 0..options.measurers {
+            let mut key_seed = [0; 32];
+            rng.fill_bytes(&mut key_seed);
+            let name = format!("measurer-{number}");
+            let own = LocalOptions { name, key_seed, pumps, address: options.address };
+            let member = Box::new(LocalMember::new(site.clone(), own)?);
+            mates.push(Teammate { member, capacity });
+        }
+        Ok(Self { options, site, rng, mates })
+    }
+
+    /// A team of these measurers, wherever they run. Of the options, only those of the measurements
+    /// matter.
+    ///
+    /// # Errors
+    /// [`TeamError`]: this machine cannot measure.
+    pub fn of(mates: Vec<Teammate>, options: TeamOptions) -> Result<Self, TeamError> {
+        let rng = StdRng::try_from_rng(&mut SysRng).map_err(SiteError::Random)?;
+        Ok(Self { options, site: Site::new()?, rng, mates })
     }
 
     /// What each measurer can send and receive.
-    #[must_use]
-    pub const fn capacity_of_each(&self) -> Rate {
-        self.capacity
+    pub fn capacities(&self) -> impl Iterator<Item = Rate> {
+        self.mates.iter().map(|mate| mate.capacity)
     }
 
     /// What all can send and receive together.
     #[must_use]
     pub fn capacity(&self) -> Rate {
-        (0..self.options.measurers).map(|_| self.capacity).sum()
+        self.capacities().sum()
     }
 
     /// The choices it was made with.
@@ -188,18 +246,14 @@ impl Team {
     }
 }
 
-/// An even share of what the processors can pump.
-///
-/// One processor is left to everything else, if there are several: a target on this very machine,
-/// or the interrupts of a fast network.
-fn capacity_of_a_measurer(tls: &TlsConfigs, measurers: u32) -> Result<Rate, TeamError> {
+/// An even share of what the free processors can pump.
+fn capacity_of_a_measurer(tls: &TlsConfigs, measurers: u32, pumps: u32) -> Result<Rate, TeamError> {
     const RUN: Duration = Duration::from_millis(300);
     let record_len = CELLS_PER_RECORD * onion::cell::CELL_LEN;
     let per_core = pump::run(tls, record_len, RUN)?.rate_per_core();
-    let cores = std::thread::available_parallelism().map_or(1, usize::from);
-    let usable = u32::try_from(cores.saturating_sub(1).max(1)).unwrap_or(u32::MAX);
-    let busy = usable.min(measurers.max(1));
+    let measurers = measurers.max(1);
+    let busy = free_cores().min(measurers.saturating_mul(pumps));
     // Measuring costs more than pumping: content, cells and checks come on top.
     const SHARE_OF_PUMP: f64 = 0.6;
-    Ok(per_core.scaled(SHARE_OF_PUMP * f64::from(busy) / f64::from(measurers.max(1))))
+    Ok(per_core.scaled(SHARE_OF_PUMP * f64::from(busy) / f64::from(measurers)))
 }

@@ -12,7 +12,7 @@ use common::{
 };
 use coordinator::{Blame, Failure, Outcome, Params};
 use lab::{Network, NetworkSpec, Node, RelaySpec};
-use measurer::{Defences, Progress, Request, Team, TeamOptions};
+use measurer::{Approach, Defences, Progress, Request, Team, TeamOptions};
 use netdoc::consensus::Consensus;
 use onion::identity::Ed25519Id;
 use onion::{Duration, Rate};
@@ -222,12 +222,13 @@ fn no_relay() {
     let mut team = hopeless();
     let mut failure_at = |address: SocketAddr| {
         let started = now();
-        let target = onion::measure::transit::Target {
+        let target = onion::measure::pump::Target {
             address,
             ids: onion::identity::RelayIds { rsa: onion::identity::RsaId([7; 20]), ed25519: None },
         };
         let guess = Rate::from_mbit_per_s(25.0);
-        let request = Request { target, guess, defences: Defences::default() };
+        let request =
+            Request { target, guess, defences: Defences::default(), approach: Approach::Transit };
         let result = measure(&mut team, &request, &mut |_, _| {});
         let text = failure(&result);
         assert_eq!(result.outcome.blame(), Some(Blame::Relay), "{text}");

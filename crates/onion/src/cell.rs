@@ -102,6 +102,8 @@ impl Command {
     pub const AUTH_CHALLENGE: Self = Self(130);
     pub const AUTHENTICATE: Self = Self(131);
     pub const AUTHORIZE: Self = Self(132);
+    /// FlashFlow's own (`docs/protocol.md`): a relay that does not know it ignores it.
+    pub const MEASURE: Self = Self(160);
 
     /// The command with this number on the wire, known or not.
     #[must_use]
@@ -141,6 +143,7 @@ impl fmt::Display for Command {
             Self::AUTH_CHALLENGE => "AUTH_CHALLENGE",
             Self::AUTHENTICATE => "AUTHENTICATE",
             Self::AUTHORIZE => "AUTHORIZE",
+            Self::MEASURE => "MEASURE",
             Self(other) => return write!(f, "command {other}"),
         };
         f.write_str(name)

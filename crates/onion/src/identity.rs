@@ -75,6 +75,12 @@ pub struct OwnIdentity {
 }
 
 impl OwnIdentity {
+    /// Both identities.
+    #[must_use]
+    pub const fn ids(&self) -> RelayIds {
+        RelayIds { rsa: self.rsa, ed25519: Some(self.ed25519) }
+    }
+
     /// The ntor onion key.
     #[must_use]
     pub fn onion_key(&self) -> [u8; 32] {

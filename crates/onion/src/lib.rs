@@ -11,7 +11,8 @@
 //! | [`crypto`] | CREATE_FAST, ntor, the layers of relay cells |
 //! | [`circuit`] | building a circuit of two hops |
 //! | [`flow`] | windows of cells under way, token buckets |
-//! | [`measure`] | content, checks, seconds, and the [transit measurement](measure::transit) |
+//! | [`measure`] | content, checks, seconds, the [pump](measure::pump) that measures a relay, the relay's own side |
+//! | [`router`] | what a relay does with cells |
 //! | [`node`] | the seam to the shell |
 //! | [`wire`] | nodes joined in virtual time |
 //!
@@ -103,6 +104,7 @@ pub mod link;
 pub mod measure;
 pub mod node;
 mod rate;
+pub mod router;
 mod time;
 pub mod wire;
 

@@ -2,8 +2,11 @@
 
 mod check;
 mod content;
+pub mod order;
+pub mod protocol;
+pub mod pump;
 mod seconds;
-pub mod transit;
+pub mod target;
 
 pub use check::{CheckSampler, Mismatch, compare};
 pub use content::Content;

@@ -57,7 +57,8 @@ impl fmt::Display for CloseCause {
 ///
 /// # Contract
 /// - The driver calls `handle_*` for what has happened, then drains every `poll_*` until all are
-///   quiet, before it waits again.
+///   quiet, before it waits again. What is to be written comes before what is to be closed: a node
+///   may say why on its last writing.
 /// - `now` never decreases.
 /// - After [`poll_close`](Self::poll_close) or [`handle_closed`](Self::handle_closed) the driver
 ///   forgets the connection; the node may not name it again, and hears no more of it.

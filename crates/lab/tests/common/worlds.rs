@@ -7,9 +7,7 @@ use link::tls::TlsConfigs;
 use link::{Clock, Driver, DriverOptions, Forge, Remote};
 use onion::identity::{OwnIdentity, RelayIds};
 use onion::measure::Second;
-use onion::measure::transit::{
-    Event, Landing, Pace, Target, Transit, TransitConfig, TransitFailure,
-};
+use onion::measure::pump::{Event, Landing, Pace, Path, Pump, PumpConfig, PumpFailure, Target};
 use onion::wire::{Ended, NodeId, Wire, WireConfig};
 use onion::{Duration, Instant, Rate};
 use rand_chacha::ChaCha8Rng;
@@ -86,22 +84,19 @@ impl Scenario {
         Self { sockets: 1, circuits_per_socket: 1, ..Self::new(behaviour) }
     }
 
-    fn config(&self, target: SocketAddr, landings: &[SocketAddr]) -> TransitConfig {
+    fn config(&self, target: SocketAddr, landings: &[SocketAddr]) -> PumpConfig {
         let cast = cast();
         let relay = &cast.relay;
         let ids = RelayIds { rsa: relay.rsa, ed25519: Some(relay.ed25519) };
-        let own = cast.landings.iter().zip(landings);
-        TransitConfig {
+        let own = cast.landings.iter().zip(landings).map(|(identity, address)| Landing {
+            identity: Arc::clone(identity),
+            address: *address,
+        });
+        PumpConfig {
             target: Target { address: target, ids },
-            landings: own
-                .map(|(identity, address)| Landing {
-                    identity: Arc::clone(identity),
-                    address: *address,
-                })
-                .collect(),
+            path: Path::Transit { landings: own.collect(), authenticate_as: Vec::new() },
             sockets: self.sockets,
             circuits_per_socket: self.circuits_per_socket,
-            authenticate_as: Vec::new(),
             pace: Pace { burst: 10, per_s: NonZeroU32::new(100).unwrap() },
             seconds: self.seconds,
             rate: self.rate,
@@ -113,8 +108,8 @@ impl Scenario {
         }
     }
 
-    fn transit(&self, config: TransitConfig, now: Instant) -> Transit<ChaCha8Rng> {
-        Transit::new(config, ChaCha8Rng::seed_from_u64(self.seed), now)
+    fn pump(&self, config: PumpConfig, now: Instant) -> Pump<ChaCha8Rng> {
+        Pump::new(config, ChaCha8Rng::seed_from_u64(self.seed), now)
     }
 
     fn peer(&self) -> Peer<ChaCha8Rng> {
@@ -130,7 +125,7 @@ pub(crate) struct Report {
     pub(crate) ready: Option<(u32, u32)>,
     pub(crate) seconds: Vec<Second>,
     /// How it ended.
-    pub(crate) result: Result<(), TransitFailure>,
+    pub(crate) result: Result<(), PumpFailure>,
     /// What the relay did; in virtual time only.
     pub(crate) lies: Vec<Lie>,
     /// All that was delivered; in virtual time only.
@@ -140,7 +135,7 @@ pub(crate) struct Report {
 impl Report {
     /// The failure, of which there must be one.
     #[track_caller]
-    pub(crate) fn failure(&self) -> &TransitFailure {
+    pub(crate) fn failure(&self) -> &PumpFailure {
         self.result.as_ref().expect_err("it is found out")
     }
 
@@ -192,8 +187,8 @@ impl World for VirtualTime {
         if let Some(rate) = scenario.capacity {
             wire.set_egress(relay, rate);
         }
-        let transit = scenario.transit(scenario.config(target, &landings), wire.now());
-        let measurer = wire.add(transit);
+        let pump = scenario.pump(scenario.config(target, &landings), wire.now());
+        let measurer = wire.add(pump);
         for address in landings {
             wire.listen(measurer, address, &certificate(&cast().measurers)).unwrap();
         }
@@ -216,14 +211,14 @@ impl World for VirtualTime {
 /// Takes what the measurer has to tell, and starts it when it is ready; true at the end.
 fn drain_events(wire: &mut Wire, measurer: NodeId, report: &mut Report) -> bool {
     let now = wire.now();
-    let transit: &mut Transit<ChaCha8Rng> = wire.node_mut(measurer).unwrap();
-    while let Some(event) = transit.poll_event() {
+    let pump: &mut Pump<ChaCha8Rng> = wire.node_mut(measurer).unwrap();
+    while let Some(event) = pump.poll_event() {
         let is_ready = matches!(event, Event::Ready { .. });
         if report.gather(event) {
             return true;
         }
         if is_ready {
-            transit.start(now, now + Duration::from_millis(100));
+            pump.start(now, now + Duration::from_millis(100));
         }
     }
     false
@@ -246,9 +241,9 @@ impl World for RealSockets {
         let listeners: Vec<TcpListener> = (0..LANDINGS).map(|_| bind()).collect();
         let landings: Vec<SocketAddr> =
             listeners.iter().map(|listener| listener.local_addr().unwrap()).collect();
-        let transit = scenario.transit(scenario.config(target, &landings), clock.now());
+        let pump = scenario.pump(scenario.config(target, &landings), clock.now());
         let tls = TlsConfigs::new(&cast().measurers).unwrap();
-        let mut measurer = Driver::new(transit, clock, tls, listeners, options).unwrap();
+        let mut measurer = Driver::new(pump, clock, tls, listeners, options).unwrap();
         let mut report = Report::new();
         let longest = Duration::from_secs(20 + u64::from(scenario.seconds));
         let deadline = clock.now() + longest;
@@ -304,14 +299,14 @@ impl Drop for Relay {
 
 /// The measurer alone, before anything has happened, with the certificate that it shows and the
 /// identity of its first landing.
-pub(crate) fn lone_measurer() -> (Transit<ChaCha8Rng>, Vec<u8>, RelayIds) {
+pub(crate) fn lone_measurer() -> (Pump<ChaCha8Rng>, Vec<u8>, RelayIds) {
     let scenario = Scenario::new(Behaviour::Honest);
     let address = SocketAddr::from(([10, 0, 0, 1], 1));
     let config = scenario.config(address, &[address; LANDINGS]);
     let certificate = cast().measurers.tls_credentials().unwrap().0[0].to_vec();
     let landing = &cast().landings[0];
     let ids = RelayIds { rsa: landing.rsa, ed25519: Some(landing.ed25519) };
-    (scenario.transit(config, Instant::ORIGIN), certificate, ids)
+    (scenario.pump(config, Instant::ORIGIN), certificate, ids)
 }
 
 /// The date of all certificates, for those who check them.

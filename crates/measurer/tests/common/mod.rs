@@ -5,9 +5,9 @@
 use coordinator::{Outcome, Params};
 use lab::control::BwWatch;
 use lab::{Network, NetworkSpec, Node};
-use measurer::{Defences, Progress, Request, Team, TeamOptions, TeamResult};
+use measurer::{Approach, Defences, Progress, Request, Team, TeamOptions, TeamResult};
 use onion::identity::{Ed25519Id, RelayIds, RsaId};
-use onion::measure::transit::Target;
+use onion::measure::pump::Target;
 use onion::{Duration, Rate};
 use std::fs;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
@@ -85,6 +85,7 @@ pub(crate) fn request(node: &Node, guess: f64) -> Request {
         target: Target { address: node.or_addr(), ids: ids(node) },
         guess: Rate::from_mbit_per_s(guess),
         defences: Defences::default(),
+        approach: Approach::Transit,
     }
 }
 

@@ -21,8 +21,13 @@ pub struct RelayCommand(pub u8);
 
 #[allow(missing_docs, reason = "each is the command of that name in tor-spec §6.1")]
 impl RelayCommand {
+    pub const BEGIN: Self = Self(1);
+    pub const END: Self = Self(3);
+    pub const TRUNCATE: Self = Self(8);
     pub const TRUNCATED: Self = Self(9);
     pub const DROP: Self = Self(10);
+    pub const RESOLVE: Self = Self(11);
+    pub const BEGIN_DIR: Self = Self(13);
     pub const EXTEND2: Self = Self(14);
     pub const EXTENDED2: Self = Self(15);
 }

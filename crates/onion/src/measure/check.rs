@@ -80,20 +80,21 @@ impl fmt::Display for Mismatch {
 
 /// Compares a body that arrived as cell `index` with what an honest relay makes of what we sent.
 ///
-/// `forward` is the keystream of our layer with the relay; it begins with the cell that extended
-/// the circuit, so cell `index` lies one cell further.
+/// `forward` is the keystream of our layer with the relay, of which `cells_before` cells were used
+/// before the first one that counts: one, if the circuit was extended.
 ///
 /// # Errors
 /// What the cell is instead.
 pub fn compare(
     content: &mut Content,
     forward: &mut Keystream,
+    cells_before: u64,
     index: u64,
     arrived: &[u8],
 ) -> Result<(), Mismatch> {
     let mut honest = |index: u64| {
         let mut body = content.body(index);
-        forward.seek((index + 1) * BODY_LEN as u64);
+        forward.seek((cells_before + index) * BODY_LEN as u64);
         forward.apply(&mut body);
         body
     };
@@ -141,7 +142,7 @@ mod tests {
     }
 
     fn check(index: u64, arrived: &[u8]) -> Result<(), Mismatch> {
-        compare(&mut Content::new(&[1; 16]), &mut Keystream::new(&[2; 16]), index, arrived)
+        compare(&mut Content::new(&[1; 16]), &mut Keystream::new(&[2; 16]), 1, index, arrived)
     }
 
     #[test]

@@ -5,7 +5,7 @@ use super::conn::{End, Link, LinkId, Side};
 use super::tls::NullTls;
 use super::{DRAIN_POLLS_MAX, NodeId, Wire, WireError};
 use crate::cell::CELL_LEN;
-use crate::measure::transit::CELLS_PER_RECORD;
+use crate::measure::pump::CELLS_PER_RECORD;
 use crate::node::{CloseCause, ConnId, Dial};
 use crate::time::{Duration, Instant};
 use alloc::vec;
@@ -23,12 +23,12 @@ impl Wire {
             let node = &mut self.places[id.0].node;
             if let Some(dial) = node.poll_dial(self.now) {
                 self.dial(id, dial);
-            } else if let Some(conn) = node.poll_close() {
-                self.close(id, conn);
             } else if let Some(conn) = node.poll_writable() {
                 if let Some((link, side)) = self.places[id.0].conns.get(&conn).copied() {
                     self.flush(link, side);
                 }
+            } else if let Some(conn) = node.poll_close() {
+                self.close(id, conn);
             } else {
                 return Ok(());
             }

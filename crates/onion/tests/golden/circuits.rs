@@ -158,7 +158,7 @@ fn cells_come_out_as_the_check_expects() {
     // Backwards, to see that no check leans on the one before.
     for (place, index) in places.iter().copied().enumerate().rev() {
         assert_eq!(sent[place], content.body(index));
-        let mut check = |body: &[u8]| compare(&mut content, &mut forward, index, body);
+        let mut check = |body: &[u8]| compare(&mut content, &mut forward, 1, index, body);
         assert_eq!(check(arrived[place]), Ok(()), "cell {index}");
         assert_eq!(check(sent[place]), Err(Mismatch::NotDecrypted));
         for (other, found) in places.iter().copied().enumerate().filter(|(it, _)| *it != place) {

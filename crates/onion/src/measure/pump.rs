@@ -1,21 +1,28 @@
-//! Transit measurement: measurer → target → measurer, through a relay that knows nothing of it.
+//! A measurer's part in a measurement: measurer → target → measurer.
 //!
-//! The measurer opens sockets to the target and circuits of two hops over them, the second hop
-//! being a relay of its own at the same measurer. It fills them with unpredictable cells, counts
-//! what comes out at its own relays second by second, and checks a share of it against what the
-//! target's decryption must have made of it. See `design` in ARCHITECTURE.md, and §3.4 of the paper.
+//! The measurer opens sockets to the target and circuits over them, fills them with unpredictable
+//! cells, counts what comes back second by second, and checks a share of it against what the target's
+//! decryption must have made of it. There are two ways for cells to come back:
+//!
+//! - in *transit* through a relay that knows nothing of it: circuits of two hops, the second of which
+//!   is a relay of the measurer's own;
+//! - as an *echo* of a relay that takes part ([`protocol`](super::protocol)): circuits of one hop, on
+//!   which it sends each cell back with its layer taken off.
+//!
+//! See the design in ARCHITECTURE.md, §3.4 and §4.1 of the paper, and §3 of proposal 316.
 
 mod cells;
 mod circuit;
 mod config;
 mod conn;
 mod failure;
+mod sending;
 mod setup;
 
-pub use config::{Landing, Pace, Target, TransitConfig};
-pub use failure::TransitFailure;
+pub use config::{Landing, Pace, Path, PumpConfig, Target};
+pub use failure::PumpFailure;
 
-use crate::cell::{CELL_LEN, Command, begin_fixed};
+use crate::cell::CELL_LEN;
 use crate::flow::TokenBucket;
 use crate::link::TlsSession;
 use crate::measure::check::CheckSampler;
@@ -26,7 +33,7 @@ use crate::time::{Duration, Instant};
 use alloc::collections::VecDeque;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
-use circuit::{Circuit, State};
+use circuit::Circuit;
 use conn::{Conns, Side};
 use rand_core::Rng;
 
@@ -39,7 +46,7 @@ const RATE_BURST: Duration = Duration::from_millis(5);
 /// What the measurement has to tell.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Event {
-    /// Sockets and circuits stand: [`Transit::start`] may be called.
+    /// Sockets and circuits stand: [`Pump::start`] may be called.
     Ready {
         /// Sockets with at least one circuit that works.
         sockets: u32,
@@ -60,7 +67,7 @@ pub enum Event {
     /// The last second was reported; all connections get closed.
     Finished,
     /// The measurement ended without a result; all connections get closed.
-    Failed(TransitFailure),
+    Failed(PumpFailure),
 }
 
 /// How far it has come.
@@ -86,7 +93,7 @@ struct Running {
     last_arrival: Instant,
 }
 
-/// A measurer's part in measuring one relay in transit, as a state machine over connections.
+/// A measurer's part in measuring one relay, or a share of it, as a state machine over connections.
 ///
 /// - *getters*: [`is_over`](Self::is_over);
 /// - *commands*: [`start`](Self::start) once [`Event::Ready`] has come, [`stop`](Self::stop);
@@ -94,8 +101,8 @@ struct Running {
 ///
 /// All randomness comes from the generator passed in, and must be unpredictable to the target.
 #[derive(Debug)]
-pub struct Transit<R> {
-    config: TransitConfig,
+pub struct Pump<R> {
+    config: PumpConfig,
     rng: R,
     phase: Phase,
     conns: Conns,
@@ -116,15 +123,15 @@ pub struct Transit<R> {
     is_unsettled: bool,
 }
 
-impl<R: Rng> Transit<R> {
+impl<R: Rng> Pump<R> {
     /// Plans a measurement; connections are made as soon as it is driven.
-    pub fn new(config: TransitConfig, mut rng: R, now: Instant) -> Self {
+    pub fn new(config: PumpConfig, mut rng: R, now: Instant) -> Self {
         let sampler = CheckSampler::new(config.check_one_in, &mut rng);
         // One byte of the bucket is one connection.
         let pace = Rate::from_byte_per_s(u64::from(config.pace.per_s.get()));
         let dial_bucket =
             TokenBucket::new(pace, Duration::ZERO, u64::from(config.pace.burst.max(1)), now);
-        let mut transit = Self {
+        let mut pump = Self {
             rng,
             phase: Phase::SettingUp { began: now },
             conns: Conns::default(),
@@ -141,8 +148,8 @@ impl<R: Rng> Transit<R> {
             is_unsettled: false,
             config,
         };
-        transit.plan();
-        transit
+        pump.plan();
+        pump
     }
 
     /// Whether it has finished or failed.
@@ -180,7 +187,7 @@ impl<R: Rng> Transit<R> {
         self.events.pop_front()
     }
 
-    fn fail(&mut self, failure: TransitFailure) {
+    fn fail(&mut self, failure: PumpFailure) {
         if !self.is_over() {
             self.events.push_back(Event::Failed(failure));
             self.stop();
@@ -216,57 +223,11 @@ impl<R: Rng> Transit<R> {
             self.stop();
         }
     }
-
-    /// Fills `out` with cells for the circuits of one connection, in turn.
-    fn write_cells(&mut self, now: Instant, id: ConnId, out: &mut [u8]) -> usize {
-        let Phase::Running(running) = &mut self.phase else { return 0 };
-        if !running.has_begun {
-            return 0;
-        }
-        let Some(conn) = self.conns.get_mut(id) else { return 0 };
-        if conn.side != Side::Outbound {
-            return 0; // landings only receive: their circuits are fed from the other end
-        }
-        let (slots, _) = out.as_chunks_mut::<CELL_LEN>();
-        let affordable = running.bucket.available_bytes(now) / CELL_LEN as u64;
-        let affordable = usize::try_from(affordable).unwrap_or(usize::MAX);
-        if affordable < slots.len().min(CELLS_PER_RECORD) {
-            // Not even a record's worth: better a whole one later than crumbs now.
-            if !conn.is_throttled {
-                conn.is_throttled = true;
-                self.throttled.push(id);
-            }
-            return 0;
-        }
-        let mut rest = &mut slots[..];
-        let mut written = 0;
-        for _ in 0..conn.circuits.len() {
-            let Some((circ_id, number)) = conn.circuits.take_turn() else { break };
-            let State::Up(flow) = &mut self.circuits[number as usize].state else { continue };
-            let room = flow.window.room_cells();
-            let count = rest.len().min(room as usize);
-            if count == 0 {
-                continue;
-            }
-            let (now_filled, later) = rest.split_at_mut(count);
-            for slot in now_filled {
-                flow.content.write_next(begin_fixed(slot, circ_id, Command::RELAY));
-            }
-            flow.window.handle_sent(now, u32::try_from(count).unwrap_or(u32::MAX));
-            written += count;
-            rest = later;
-            if rest.is_empty() {
-                break;
-            }
-        }
-        running.bucket.take((written * CELL_LEN) as u64);
-        written * CELL_LEN
-    }
 }
 
-impl<R: Rng> Node for Transit<R> {
-    fn handle_connected(&mut self, _now: Instant, conn: ConnId, tls: &dyn TlsSession) {
-        self.open_channel(conn, tls);
+impl<R: Rng> Node for Pump<R> {
+    fn handle_connected(&mut self, now: Instant, conn: ConnId, tls: &dyn TlsSession) {
+        self.open_channel(now, conn, tls);
     }
 
     fn handle_accepted(
@@ -284,18 +245,19 @@ impl<R: Rng> Node for Transit<R> {
         let Some(mut taken) = self.conns.take(conn) else { return };
         let outcome = self.handle_cells(now, &mut taken, plaintext);
         let has_control = taken.channel.as_ref().is_some_and(|channel| channel.queued_len() > 0);
+        let has_more = core::mem::take(&mut taken.has_room) || has_control;
         self.conns.put_back(conn, taken);
         if self.is_over() {
             self.to_close.push_back(conn);
         } else if let Err(problem) = outcome {
             self.lose_conn(conn, &problem);
-        } else if has_control {
+        } else if has_more {
             self.wake(conn);
         }
-        self.settle();
+        self.settle(now);
     }
 
-    fn handle_closed(&mut self, _now: Instant, conn: ConnId, cause: CloseCause) {
+    fn handle_closed(&mut self, now: Instant, conn: ConnId, cause: CloseCause) {
         let side = self.conns.get(conn).map(|conn| conn.side);
         let whose = match side {
             Some(Side::Outbound) => "our connection to the relay: ",
@@ -304,7 +266,7 @@ impl<R: Rng> Node for Transit<R> {
         };
         self.lose_conn(conn, &(String::from(whose) + &cause.to_string()));
         self.conns.take(conn); // the driver has forgotten it: it may not be named again
-        self.settle();
+        self.settle(now);
     }
 
     fn handle_timeout(&mut self, now: Instant) {

@@ -1,19 +1,25 @@
 //! Sockets and circuits: how they come to be, and what their loss means.
 
 use super::circuit::{Circuit, State};
-use super::conn::{Conn, Side};
-use super::{Event, Phase, Transit, TransitFailure};
+use super::config::Path;
+use super::conn::{CircuitTable, Conn, Side, Stage};
+use super::{Event, Phase, Pump, PumpFailure};
 use crate::cell::{CircId, Command};
 use crate::circuit::{NextHop, TwoHop};
+use crate::crypto::fast;
 use crate::link::{Authentication, Channel, ExpectedPeer, TlsSession};
+use crate::measure::protocol::{EXPORTER_LABEL, Proof};
 use crate::node::{ConnId, ListenerId};
-use crate::time::Instant;
+use crate::time::{Duration, Instant};
 use alloc::string::{String, ToString};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use rand_core::Rng;
 
-impl<R: Rng> Transit<R> {
+/// How much earlier than ours a target's last second may end: it hears the first of several measurers.
+const END_SLACK: Duration = Duration::from_millis(500);
+
+impl<R: Rng> Pump<R> {
     /// Lays out all sockets and circuits.
     pub(super) fn plan(&mut self) {
         for _ in 0..self.config.sockets {
@@ -36,13 +42,26 @@ impl<R: Rng> Transit<R> {
     }
 
     /// TLS to the target stands: begin the link.
-    pub(super) fn open_channel(&mut self, id: ConnId, tls: &dyn TlsSession) {
+    pub(super) fn open_channel(&mut self, now: Instant, id: ConnId, tls: &dyn TlsSession) {
         let target = self.config.target;
         let expected = ExpectedPeer { ids: target.ids, address: target.address.ip() };
-        let identities = &self.config.authenticate_as;
-        let authentication = match identities.len() {
-            0 => Authentication::Anonymous,
-            count => Authentication::AsRelay(Arc::clone(&identities[id.0 as usize % count])),
+        let (authentication, proof) = match &self.config.path {
+            Path::Transit { authenticate_as, .. } => match authenticate_as.len() {
+                0 => (Authentication::Anonymous, None),
+                count => {
+                    let identity = Arc::clone(&authenticate_as[id.0 as usize % count]);
+                    (Authentication::AsRelay(identity), None)
+                }
+            },
+            Path::Echo { nonce, key_seed } => {
+                let Some(exported) = tls.export_keying_material(EXPORTER_LABEL, &[]) else {
+                    self.lose_conn(id, "our TLS session cannot export keying material");
+                    self.settle(now);
+                    return;
+                };
+                let proof = Proof::sign(key_seed, *nonce, &target.ids, &exported);
+                (Authentication::Anonymous, Some(proof))
+            }
         };
         let mut random = [0; 24];
         self.rng.fill_bytes(&mut random);
@@ -51,12 +70,13 @@ impl<R: Rng> Transit<R> {
             Ok(channel) => {
                 if let Some(conn) = self.conns.get_mut(id) {
                     conn.channel = Some(channel);
+                    conn.proof = proof;
                     self.wake(id);
                 }
             }
             Err(error) => {
                 self.lose_conn(id, &error.to_string());
-                self.settle();
+                self.settle(now);
             }
         }
     }
@@ -66,31 +86,42 @@ impl<R: Rng> Transit<R> {
         if self.is_over() {
             return None;
         }
-        let landing = self.config.landings.get(listener.0 as usize)?;
+        let landing = self.config.path.landings().get(listener.0 as usize)?;
         let mut challenge = [0; 32];
         self.rng.fill_bytes(&mut challenge);
         let channel = Channel::responder(Arc::clone(&landing.identity), challenge);
         Some(self.conns.add(Conn::new(Side::Inbound(listener), Some(channel))))
     }
 
-    /// The link stands: begin one of its circuits.
-    pub(super) fn create_circuit(&mut self, channel: &mut Channel, number: u32) {
+    /// The link stands: begin its circuits.
+    pub(super) fn create_circuits(&mut self, channel: &mut Channel, circuits: &CircuitTable) {
+        for number in circuits.numbers() {
+            self.create_circuit(channel, number);
+        }
+    }
+
+    fn create_circuit(&mut self, channel: &mut Channel, number: u32) {
         // A circuit that set-up has given up stays dead, however late its link comes to stand.
         if !matches!(self.circuits[number as usize].state, State::Waiting) {
             return;
         }
-        let landings = &self.config.landings;
-        let Some(landing) = landings.get(number as usize % landings.len().max(1)) else {
-            self.lose_circuit(number, "the measurement has no landings");
-            return;
-        };
         let (mut x, mut ephemeral_secret) = ([0; 20], [0; 32]);
         self.rng.fill_bytes(&mut x);
         self.rng.fill_bytes(&mut ephemeral_secret);
-        let next = NextHop::to_own(&landing.identity, landing.address);
-        let circuit = &mut self.circuits[number as usize];
-        channel.send(circuit.origin_id, Command::CREATE_FAST, &x);
-        circuit.state = State::Building(TwoHop::new(circuit.origin_id, next, x, ephemeral_secret));
+        let circ_id = self.circuits[number as usize].origin_id;
+        let state = match &self.config.path {
+            Path::Transit { landings, .. } => {
+                let Some(landing) = landings.get(number as usize % landings.len().max(1)) else {
+                    self.lose_circuit(number, "the measurement has no landings");
+                    return;
+                };
+                let next = NextHop::to_own(&landing.identity, landing.address);
+                State::Building(TwoHop::new(circ_id, next, x, ephemeral_secret))
+            }
+            Path::Echo { .. } => State::Creating(fast::Client::new(x)),
+        };
+        channel.send(circ_id, Command::CREATE_FAST, &x);
+        self.circuits[number as usize].state = state;
     }
 
     /// A connection is of no more use: its circuits go with it, and it gets closed.
@@ -132,11 +163,26 @@ impl<R: Rng> Transit<R> {
     }
 
     fn last_problem(&self) -> String {
-        self.last_problem.clone().unwrap_or_else(|| "the relay does not answer".to_string())
+        if let Some(problem) = &self.last_problem {
+            return problem.clone();
+        }
+        let is_proving = |id| self.conns.get(id).is_some_and(|conn| conn.stage == Stage::Proving);
+        if self.conns.ids().any(is_proving) {
+            return "the relay does not answer our proof: does it speak FlashFlow?".to_string();
+        }
+        "the relay does not answer".to_string()
+    }
+
+    /// Whether the target may close its links since, by its clock, the last second is over: it began
+    /// with the first cell of any measurer.
+    fn may_be_closed(&self, now: Instant) -> bool {
+        let Phase::Running(running) = &self.phase else { return false };
+        let end = running.start + Duration::from_secs(u64::from(self.config.seconds));
+        self.config.path.is_echo() && now + END_SLACK >= end
     }
 
     /// Draws the consequences of circuits that came to stand or were lost.
-    pub(super) fn settle(&mut self) {
+    pub(super) fn settle(&mut self, now: Instant) {
         if !core::mem::take(&mut self.is_unsettled) {
             return;
         }
@@ -146,18 +192,19 @@ impl<R: Rng> Transit<R> {
                 let possible = self.sockets_where(|circuit| !matches!(circuit.state, State::Dead));
                 if !self.is_enough(possible) {
                     let last_problem = self.last_problem();
-                    self.fail(TransitFailure::TooFewOpen { open, wanted, last_problem });
+                    self.fail(PumpFailure::TooFewOpen { open, wanted, last_problem });
                 } else if self.circuits.iter().all(Circuit::is_settled) {
                     self.get_ready();
                 }
             }
+            Phase::Running(_) if self.may_be_closed(now) => {}
             Phase::Ready | Phase::Running(_) => {
                 let (circuits, of) = (self.circuits_up(), self.ready_circuits);
                 // A socket that has lost most of its circuits loads the relay no better than one
                 // that is closed.
                 if !self.is_enough(open) || circuits < of.div_ceil(2) {
                     let last_problem = self.last_problem();
-                    self.fail(TransitFailure::TooFewOpen { open, wanted, last_problem });
+                    self.fail(PumpFailure::TooFewOpen { open, wanted, last_problem });
                 } else if circuits < of {
                     let problem = self.last_problem();
                     self.events.push_back(Event::Lost { circuits, of, problem });
@@ -195,7 +242,7 @@ impl<R: Rng> Transit<R> {
                     self.get_ready();
                 } else {
                     let (wanted, last_problem) = (self.config.sockets, self.last_problem());
-                    self.fail(TransitFailure::SetUpTimedOut { open, wanted, last_problem });
+                    self.fail(PumpFailure::SetUpTimedOut { open, wanted, last_problem });
                 }
             }
             Phase::Running(running)
@@ -203,7 +250,7 @@ impl<R: Rng> Transit<R> {
             {
                 let silent = now - running.last_arrival;
                 let silent_ms = u64::try_from(silent.as_millis()).unwrap_or(u64::MAX);
-                self.fail(TransitFailure::Stalled { silent_ms });
+                self.fail(PumpFailure::Stalled { silent_ms });
             }
             _ => {}
         }

@@ -1,5 +1,6 @@
 use crate::cell::CircId;
 use crate::link::Channel;
+use crate::measure::protocol::Proof;
 use crate::node::{ConnId, ListenerId};
 use alloc::vec::Vec;
 
@@ -12,6 +13,17 @@ pub(super) enum Side {
     Inbound(ListenerId),
 }
 
+/// How far an outbound connection has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Stage {
+    /// Its link is being opened.
+    Opening,
+    /// We have said whose measurer we are. Only in echo.
+    Proving,
+    /// Its circuits have been begun.
+    Begun,
+}
+
 /// One connection, from dialling or accepting to its end.
 #[derive(Debug)]
 pub(super) struct Conn {
@@ -19,8 +31,11 @@ pub(super) struct Conn {
     /// Until TLS is done, there is none.
     pub(super) channel: Option<Channel>,
     pub(super) circuits: CircuitTable,
-    /// Its circuits have been begun.
-    pub(super) has_begun: bool,
+    pub(super) stage: Stage,
+    /// What will prove on it whose measurer we are. Only in echo.
+    pub(super) proof: Option<Proof>,
+    /// A circuit of its own has got room for more cells while they were handled.
+    pub(super) has_room: bool,
     /// It waits in the queue of writable connections.
     pub(super) is_queued: bool,
     /// It waits for the rate limit.
@@ -30,7 +45,16 @@ pub(super) struct Conn {
 impl Conn {
     pub(super) fn new(side: Side, channel: Option<Channel>) -> Self {
         let circuits = CircuitTable::default();
-        Self { side, channel, circuits, has_begun: false, is_queued: false, is_throttled: false }
+        Self {
+            side,
+            channel,
+            circuits,
+            stage: Stage::Opening,
+            proof: None,
+            has_room: false,
+            is_queued: false,
+            is_throttled: false,
+        }
     }
 }
 

@@ -1,10 +1,12 @@
 use crate::measure::check::Mismatch;
+use crate::measure::order::write_refusal;
+use crate::measure::protocol::ErrorCode;
 use alloc::string::String;
 use core::fmt;
 
-/// Why a transit measurement gives no number.
+/// Why a measurer gets no number.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum TransitFailure {
+pub enum PumpFailure {
     /// Too few sockets or circuits could be opened, or stayed open.
     TooFewOpen {
         /// Sockets with a circuit that works.
@@ -37,6 +39,13 @@ pub enum TransitFailure {
         /// What was found instead.
         mismatch: Mismatch,
     },
+    /// The target says that the measurement is impossible, or over before its time. Only in echo.
+    Refused {
+        /// Its code.
+        code: ErrorCode,
+        /// Its own words, if any.
+        text: String,
+    },
     /// More cells arrived on a circuit than we had sent: made up by the target.
     AnsweredEarly {
         /// The circuit, counted from zero.
@@ -46,7 +55,7 @@ pub enum TransitFailure {
     },
 }
 
-impl fmt::Display for TransitFailure {
+impl fmt::Display for PumpFailure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::TooFewOpen { open, wanted, last_problem } => {
@@ -64,6 +73,7 @@ impl fmt::Display for TransitFailure {
             Self::CheckFailed { circuit, cell, mismatch } => {
                 write!(f, "cell {cell} of circuit {circuit} fails its check: {mismatch}")
             }
+            Self::Refused { code, text } => write_refusal(f, *code, text),
             Self::AnsweredEarly { circuit, sent } => write!(
                 f,
                 "circuit {circuit} brought more than the {sent} cells sent on it: the relay makes up answers"
@@ -72,4 +82,4 @@ impl fmt::Display for TransitFailure {
     }
 }
 
-impl core::error::Error for TransitFailure {}
+impl core::error::Error for PumpFailure {}

@@ -1,14 +1,15 @@
 //! What arrives on the connections of a measurement.
 
 use super::circuit::{Flow, State};
-use super::conn::{Conn, Side};
-use super::{Phase, Transit, TransitFailure};
-use crate::cell::msg::{Create2, DestroyReason, HANDSHAKE_NTOR, encode_created2_into};
+use super::conn::{CircuitTable, Conn, Side, Stage};
+use super::{Phase, Pump, PumpFailure};
+use crate::cell::msg::{Create2, CreatedFast, DestroyReason, HANDSHAKE_NTOR, encode_created2_into};
 use crate::cell::{BODY_LEN, CELL_LEN, Cell, CircId, Command};
 use crate::circuit::{CircuitError, Step};
-use crate::crypto::ntor;
+use crate::crypto::{HopKeys, fast, ntor};
 use crate::link::Channel;
 use crate::measure::check::compare;
+use crate::measure::protocol::Message;
 use crate::node::ListenerId;
 use crate::time::Instant;
 use alloc::string::{String, ToString};
@@ -18,7 +19,7 @@ use rand_core::Rng;
 /// Answers to CREATE2 that may wait on one connection, beyond one for each of our circuits.
 const SPARE_ANSWERS: usize = 64;
 
-impl<R: Rng> Transit<R> {
+impl<R: Rng> Pump<R> {
     /// Handles all cells in a stretch of plaintext; an error is the end of the connection.
     pub(super) fn handle_cells(
         &mut self,
@@ -27,18 +28,29 @@ impl<R: Rng> Transit<R> {
         plaintext: &[u8],
     ) -> Result<(), String> {
         let Some(channel) = &mut conn.channel else { return Ok(()) };
+        let is_echo = self.config.path.is_echo();
         let mut input = plaintext;
         while !self.is_over() {
             let cell = channel.handle_bytes(&mut input).map_err(|error| error.to_string())?;
             let Some(cell) = cell else { break };
             if cell.circ_id == CircId::LINK || cell.command == Command::PADDING {
-                continue; // link padding and its negotiation
+                if is_echo && cell.command == Command::MEASURE {
+                    let message = Message::parse(cell.body).map_err(|error| error.to_string())?;
+                    self.handle_message(channel, &mut conn.stage, &conn.circuits, message)?;
+                }
+                continue; // otherwise link padding and its negotiation
             }
             let known = conn.circuits.find(cell.circ_id);
             match (conn.side, cell.command, known) {
-                // By far the most frequent, and the only one that must be fast.
+                // By far the most frequent, and the only ones that must be fast.
                 (Side::Inbound(_), Command::RELAY | Command::RELAY_EARLY, Some(circuit)) => {
-                    self.handle_arrival(now, circuit, cell.body);
+                    let has_room = self.handle_arrival(now, circuit, cell.body);
+                    if has_room {
+                        self.wake(self.circuits[circuit as usize].origin);
+                    }
+                }
+                (Side::Outbound, Command::RELAY, Some(circuit)) if is_echo => {
+                    conn.has_room |= self.handle_arrival(now, circuit, cell.body);
                 }
                 (Side::Inbound(listener), Command::CREATE2, None) => {
                     let (cell, body) = detach(cell);
@@ -60,42 +72,76 @@ impl<R: Rng> Transit<R> {
                 _ => {}
             }
         }
-        if channel.is_open() && conn.side == Side::Outbound && !conn.has_begun {
-            conn.has_begun = true;
-            let circuits: Vec<u32> = conn.circuits.numbers().collect();
-            for circuit in circuits {
-                self.create_circuit(channel, circuit);
+        if channel.is_open() && conn.side == Side::Outbound && conn.stage == Stage::Opening {
+            if let Some(proof) = conn.proof {
+                conn.stage = Stage::Proving;
+                channel.send(CircId::LINK, Command::MEASURE, &Message::Proof(proof).encode());
+            } else {
+                conn.stage = Stage::Begun;
+                self.create_circuits(channel, &conn.circuits);
             }
         }
         Ok(())
     }
 
-    /// A cell has come out at one of our landings.
+    /// The target says something about the measurement on one of our links to it.
+    fn handle_message(
+        &mut self,
+        channel: &mut Channel,
+        stage: &mut Stage,
+        circuits: &CircuitTable,
+        message: Message,
+    ) -> Result<(), String> {
+        match (message, *stage) {
+            (Message::Proven, Stage::Proving) => {
+                *stage = Stage::Begun;
+                self.create_circuits(channel, circuits);
+                Ok(())
+            }
+            (Message::Error { code, text }, _) => {
+                self.fail(PumpFailure::Refused { code, text });
+                Ok(())
+            }
+            _ => Err(String::from("the relay sends a MEASURE message that must not come here")),
+        }
+    }
+
+    /// A cell has come back; whether its circuit has got room for a batch of others.
     #[inline]
-    fn handle_arrival(&mut self, now: Instant, number: u32, body: &[u8]) {
+    fn handle_arrival(&mut self, now: Instant, number: u32, body: &[u8]) -> bool {
         let circuit = &mut self.circuits[number as usize];
-        let State::Up(flow) = &mut circuit.state else { return };
+        let State::Up(flow) = &mut circuit.state else {
+            self.handle_stray(number);
+            return false;
+        };
         let index = flow.window.delivered_cells();
         if index >= flow.window.sent_cells() {
             let sent = flow.window.sent_cells();
-            self.fail(TransitFailure::AnsweredEarly { circuit: number, sent });
-            return;
+            self.fail(PumpFailure::AnsweredEarly { circuit: number, sent });
+            return false;
         }
-        let Phase::Running(running) = &mut self.phase else { return };
+        let Phase::Running(running) = &mut self.phase else { return false };
         flow.window.handle_delivered(now);
         running.counter.add(CELL_LEN as u64);
         running.last_arrival = now;
         if self.sampler.handle_cell(&mut self.rng) {
             running.counter.add_check();
-            if let Err(mismatch) = compare(&mut flow.content, &mut flow.forward, index, body) {
+            let Flow { content, forward, cells_before, .. } = flow;
+            if let Err(mismatch) = compare(content, forward, *cells_before, index, body) {
                 let (circuit, cell) = (number, index);
-                self.fail(TransitFailure::CheckFailed { circuit, cell, mismatch });
-                return;
+                self.fail(PumpFailure::CheckFailed { circuit, cell, mismatch });
+                return false;
             }
         }
-        if flow.window.room_cells() >= flow.window.batch_cells() {
-            let origin = circuit.origin;
-            self.wake(origin);
+        flow.window.room_cells() >= flow.window.batch_cells()
+    }
+
+    /// A cell has come on a circuit that does not stand.
+    #[cold]
+    fn handle_stray(&mut self, number: u32) {
+        // In transit it may be a stranger's at a landing; on our own link nobody else can send.
+        if self.config.path.is_echo() {
+            self.lose_circuit(number, &CircuitError::Unexpected(Command::RELAY).to_string());
         }
     }
 
@@ -134,7 +180,7 @@ impl<R: Rng> Transit<R> {
         let public = ntor::client_public(create.data)?;
         let is_ours = |state: &State| matches!(state, State::Building(building) if *building.ntor_public() == public);
         let circuit = self.circuits.iter().position(|circuit| is_ours(&circuit.state))?;
-        let landing = self.config.landings.get(listener.0 as usize)?;
+        let landing = self.config.path.landings().get(listener.0 as usize)?;
         let mut ephemeral_secret = [0; 32];
         self.rng.fill_bytes(&mut ephemeral_secret);
         let identity = &landing.identity;
@@ -156,7 +202,15 @@ impl<R: Rng> Transit<R> {
     ) {
         let circuit = &mut self.circuits[number as usize];
         let result = match &mut circuit.state {
-            State::Building(building) => building.handle_cell(command, body),
+            State::Building(building) => match building.handle_cell(command, body) {
+                Ok(Step::Send { command, body }) => {
+                    channel.send(circuit.origin_id, command, &body);
+                    Ok(None)
+                }
+                Ok(Step::Built) => Ok(building.first_hop_keys().cloned()),
+                Err(error) => Err(error),
+            },
+            State::Creating(client) => finish_fast(*client, command, body).map(Some),
             State::Up(_) if command == Command::DESTROY => {
                 Err(CircuitError::Destroyed(DestroyReason::parse(body)))
             }
@@ -164,20 +218,33 @@ impl<R: Rng> Transit<R> {
             State::Waiting | State::Dead => return,
         };
         match result {
-            Ok(Step::Send { command, body }) => channel.send(circuit.origin_id, command, &body),
-            Ok(Step::Built) => {
+            Ok(None) => {}
+            Ok(Some(keys)) => {
                 let mut content_key = [0; 16];
                 self.rng.fill_bytes(&mut content_key);
-                if let State::Building(building) = &circuit.state
-                    && let Some(keys) = building.first_hop_keys()
-                {
-                    let cap_cells = self.config.window_cap_cells;
-                    circuit.state = State::Up(Flow::new(keys, &content_key, cap_cells));
-                    self.is_unsettled = true;
-                }
+                let cap_cells = self.config.window_cap_cells;
+                let cells_before = self.config.path.cells_before();
+                circuit.state = State::Up(Flow::new(&keys, &content_key, cap_cells, cells_before));
+                self.is_unsettled = true;
             }
             Err(error) => self.lose_circuit(number, &error.to_string()),
         }
+    }
+}
+
+/// The target's answer to CREATE_FAST, where the circuit ends at the target.
+fn finish_fast(
+    client: fast::Client,
+    command: Command,
+    body: &[u8],
+) -> Result<HopKeys, CircuitError> {
+    match command {
+        Command::CREATED_FAST => {
+            let created = CreatedFast::parse(body).map_err(CircuitError::Malformed)?;
+            client.finish(&created).map_err(CircuitError::Handshake)
+        }
+        Command::DESTROY => Err(CircuitError::Destroyed(DestroyReason::parse(body))),
+        other => Err(CircuitError::Unexpected(other)),
     }
 }
 

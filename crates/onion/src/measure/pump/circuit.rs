@@ -1,11 +1,11 @@
 use crate::cell::CircId;
 use crate::circuit::TwoHop;
-use crate::crypto::{HopKeys, Keystream};
+use crate::crypto::{HopKeys, Keystream, fast};
 use crate::flow::InFlightWindow;
 use crate::measure::content::Content;
 use crate::node::ConnId;
 
-/// One circuit through the target and back to us.
+/// One circuit to the target, or through it, and back to us.
 #[derive(Debug)]
 pub(super) struct Circuit {
     pub(super) origin: ConnId,
@@ -19,7 +19,10 @@ pub(super) struct Circuit {
 pub(super) enum State {
     /// Waits for its link to open.
     Waiting,
+    /// Of two hops.
     Building(TwoHop),
+    /// Of one hop.
+    Creating(fast::Client),
     Up(Flow),
     Dead,
 }
@@ -31,14 +34,22 @@ pub(super) struct Flow {
     pub(super) content: Content,
     /// Our layer with the target.
     pub(super) forward: Keystream,
+    /// Cells of it that were used before the first one that counts.
+    pub(super) cells_before: u64,
 }
 
 impl Flow {
-    pub(super) fn new(first_hop: &HopKeys, content_key: &[u8; 16], window_cap_cells: u32) -> Self {
+    pub(super) fn new(
+        first_hop: &HopKeys,
+        content_key: &[u8; 16],
+        window_cap_cells: u32,
+        cells_before: u64,
+    ) -> Self {
         Self {
             window: InFlightWindow::new(window_cap_cells),
             content: Content::new(content_key),
             forward: Keystream::new(&first_hop.key_forward),
+            cells_before,
         }
     }
 }

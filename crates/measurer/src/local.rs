@@ -1,0 +1,236 @@
+//! A measurer on this machine.
+
+mod landings;
+mod round;
+mod worker;
+
+pub(crate) use round::ends_an_accepted_one;
+
+use crate::member::{MeasurerKey, Member, MemberError, Reports, RoundOrder, RoundPath};
+use crate::plan::{Load, round_trip};
+use crate::thread::Setup;
+use landings::{Landings, Lease, address_towards, check_address};
+use link::tls::TlsConfigs;
+use link::{Clock, DriverOptions, Forge, ForgeError, unix_time_s};
+use onion::measure::pump::{Path, PumpConfig};
+use onion::{Duration, Rate};
+use rand::rngs::{StdRng, SysRng};
+use rand::{Rng, SeedableRng};
+use round::Sums;
+use std::net::IpAddr;
+use std::sync::atomic::AtomicBool;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use worker::{COALESCE, Worker};
+
+/// What the measurers of one process share: a clock, TLS keys, and landings.
+#[derive(Clone)]
+pub struct Site {
+    clock: Clock,
+    tls: TlsConfigs,
+    landings: Arc<Landings>,
+}
+
+impl Site {
+    /// Makes keys, which takes some tenths of a second.
+    ///
+    /// # Errors
+    /// Where there are no keys or no random bytes to be had.
+    pub fn new() -> Result<Self, SiteError> {
+        let mut seed = [0; 32];
+        StdRng::try_from_rng(&mut SysRng).map_err(SiteError::Random)?.fill_bytes(&mut seed);
+        let forge = Forge::new(seed, unix_time_s())?;
+        let tls = TlsConfigs::new(&forge)?;
+        Ok(Self { clock: Clock::start(), tls, landings: Arc::new(Landings::new(forge)) })
+    }
+
+    /// The clock of its threads.
+    #[must_use]
+    pub const fn clock(&self) -> Clock {
+        self.clock
+    }
+
+    /// The TLS keys of its links.
+    #[must_use]
+    pub const fn tls(&self) -> &TlsConfigs {
+        &self.tls
+    }
+}
+
+/// Why this machine cannot measure at all.
+#[derive(Debug, thiserror::Error)]
+pub enum SiteError {
+    /// No keys or certificates.
+    #[error(transparent)]
+    Forge(#[from] ForgeError),
+    /// No random bytes.
+    #[error("the operating system gives no random bytes: {0}")]
+    Random(rand::rngs::SysError),
+}
+
+/// Choices for a measurer on this machine.
+#[derive(Clone)]
+pub struct LocalOptions {
+    /// What its threads are called.
+    pub name: String,
+    /// Seed of its Ed25519 key.
+    pub key_seed: [u8; 32],
+    /// Pumps at most, each on a thread of its own; at least one is used. See [`free_cores`].
+    pub pumps: u32,
+    /// Address of its landings, where targets find them. If `None`, the address from which the target
+    /// is reached.
+    pub address: Option<IpAddr>,
+}
+
+/// Processors that may be kept busy: all but one, which is left to everything else, such as the
+/// interrupts of a fast network, or a target on this very machine.
+#[must_use]
+pub fn free_cores() -> u32 {
+    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    u32::try_from(cores.saturating_sub(1).max(1)).unwrap_or(u32::MAX)
+}
+
+/// A measurer on this machine: some pumps, each a thread with sockets of its own.
+pub struct LocalMember {
+    site: Site,
+    options: LocalOptions,
+    rng: StdRng,
+    round: Option<Round>,
+}
+
+/// A round under way.
+struct Round {
+    // First, since landings are free once their pump has ended.
+    workers: Vec<Worker>,
+    _leases: Vec<Lease>,
+    sums: Arc<Mutex<Sums>>,
+}
+
+impl Drop for Round {
+    fn drop(&mut self) {
+        // All at once, before the first one's end is waited for.
+        self.workers.iter().for_each(Worker::stop);
+    }
+}
+
+fn locked(sums: &Mutex<Sums>) -> MutexGuard<'_, Sums> {
+    sums.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl LocalMember {
+    /// A measurer that does nothing yet.
+    ///
+    /// # Errors
+    /// Where the operating system gives no random bytes.
+    pub fn new(site: Site, options: LocalOptions) -> Result<Self, SiteError> {
+        let rng = StdRng::try_from_rng(&mut SysRng).map_err(SiteError::Random)?;
+        Ok(Self { site, options, rng, round: None })
+    }
+
+    fn own_address(&self, order: &RoundOrder) -> Result<IpAddr, MemberError> {
+        match self.options.address {
+            Some(address) => Ok(address),
+            None => Ok(address_towards(order.target.address)?),
+        }
+    }
+
+    /// The way of one pump's cells, and the landings that it needs for that.
+    fn path(
+        &self,
+        order: &RoundOrder,
+        load: &Load,
+        authenticate: bool,
+    ) -> Result<(Path, Option<Lease>), MemberError> {
+        match order.path {
+            RoundPath::Transit { .. } => {
+                let address = self.own_address(order)?;
+                let count = load.sockets as usize;
+                let mut lease = self.site.landings.lease(address, count, authenticate)?;
+                let landings = std::mem::take(&mut lease.landings);
+                let authenticate_as = std::mem::take(&mut lease.authenticate_as);
+                Ok((Path::Transit { landings, authenticate_as }, Some(lease)))
+            }
+            RoundPath::Echo { nonce } => {
+                Ok((Path::Echo { nonce, key_seed: self.options.key_seed }, None))
+            }
+        }
+    }
+}
+
+impl Member for LocalMember {
+    fn key(&self) -> MeasurerKey {
+        MeasurerKey::of_seed(&self.options.key_seed)
+    }
+
+    fn anticipate(&mut self, order: &RoundOrder, cancel: &AtomicBool) -> Result<(), MemberError> {
+        if let RoundPath::Transit { .. } = order.path {
+            check_address(self.own_address(order)?)?;
+            let load = Load::plan(order, order.rtt.unwrap_or_default());
+            // Those who share the address are here, and share the landings.
+            let count = order.sockets.saturating_mul(order.sharing.max(1)) as usize;
+            self.site.landings.make(count, load.must_authenticate, cancel)?;
+        }
+        Ok(())
+    }
+
+    fn prepare(&mut self, order: RoundOrder, reports: Reports) -> Result<(), MemberError> {
+        self.stop();
+        let rtt = order.rtt.unwrap_or_else(|| round_trip(order.target.address));
+        let whole = Load::plan(&order, rtt);
+        let pumps = self.options.pumps.clamp(1, whole.sockets);
+        let sums = Sums::new(pumps as usize, reports);
+        let mut round =
+            Round { workers: Vec::new(), _leases: Vec::new(), sums: Arc::new(Mutex::new(sums)) };
+        for (number, load) in (0..).zip(whole.split(pumps)) {
+            let (path, mut lease) = self.path(&order, &load, whole.must_authenticate)?;
+            let config = PumpConfig {
+                target: order.target,
+                path,
+                sockets: load.sockets,
+                circuits_per_socket: load.circuits_per_socket,
+                pace: load.pace,
+                seconds: order.seconds,
+                rate: share_of(order.rate, number, pumps),
+                window_cap_cells: order.defences.window_cap_cells(),
+                check_one_in: order.check_one_in,
+                setup_timeout: order.setup_timeout,
+                stall_timeout: order.stall_timeout,
+                unix_time_s: unix_time_s(),
+            };
+            let listeners = lease.as_mut().map(|lease| std::mem::take(&mut lease.listeners));
+            let setup = Setup {
+                name: format!("{}-{number}", self.options.name),
+                clock: self.site.clock,
+                tls: self.site.tls.clone(),
+                listeners: listeners.unwrap_or_default(),
+                options: DriverOptions { coalesce: COALESCE, ..DriverOptions::default() },
+            };
+            let sums = Arc::clone(&round.sums);
+            let report = move |report| locked(&sums).take_in(number as usize, report);
+            let worker = Worker::spawn(config, StdRng::from_rng(&mut self.rng), setup, report);
+            round.workers.push(worker.map_err(|error| MemberError::of(&error))?);
+            round._leases.extend(lease);
+        }
+        self.round = Some(round);
+        Ok(())
+    }
+
+    fn start(&mut self, delay: Duration) {
+        let Some(round) = &self.round else { return };
+        let mut sums = locked(&round.sums);
+        if sums.is_ready() {
+            sums.start();
+            let at = self.site.clock.now() + delay;
+            round.workers.iter().for_each(|worker| worker.start(at));
+        }
+    }
+
+    fn stop(&mut self) {
+        self.round = None;
+    }
+}
+
+/// The part of `rate` that pump `number` of `pumps` has: they differ by a bit per second at most.
+fn share_of(rate: Rate, number: u32, pumps: u32) -> Rate {
+    let (bits, pumps) = (rate.as_bit_per_s(), u64::from(pumps));
+    Rate::from_bit_per_s(bits / pumps + u64::from(u64::from(number) < bits % pumps))
+}

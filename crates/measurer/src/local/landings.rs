@@ -1,0 +1,182 @@
+use crate::member::MemberError;
+use link::{Forge, ForgeError};
+use onion::identity::OwnIdentity;
+use onion::measure::pump::Landing;
+use std::collections::VecDeque;
+use std::net::{IpAddr, SocketAddr, TcpListener, UdpSocket};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// Identities and listening sockets of our second hops, made as they are needed and then kept.
+///
+/// All measurers of a process share them. The one whose last use is longest ago is used next: a
+/// target may still believe in its connections to the last round's.
+pub(super) struct Landings(Mutex<Pool>);
+
+struct Pool {
+    forge: Forge,
+    places: Vec<Place>,
+    /// Those that nobody uses, the longest unused first.
+    free: VecDeque<usize>,
+}
+
+struct Place {
+    landing: Arc<OwnIdentity>,
+    /// For a link that authenticates.
+    authenticating: Option<Arc<OwnIdentity>>,
+    listener: Option<(IpAddr, TcpListener)>,
+}
+
+/// Landings for one pump, and their sockets in the same order; they are free again when this is
+/// dropped.
+pub(super) struct Lease {
+    pub(super) landings: Vec<Landing>,
+    pub(super) listeners: Vec<TcpListener>,
+    /// Identities for links that authenticate; none of them is a landing's.
+    pub(super) authenticate_as: Vec<Arc<OwnIdentity>>,
+    places: Vec<usize>,
+    owner: Arc<Landings>,
+}
+
+impl Drop for Lease {
+    fn drop(&mut self) {
+        self.owner.pool().free.extend(self.places.drain(..));
+    }
+}
+
+/// Why there are no landings.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum LandingError {
+    #[error(transparent)]
+    Forge(#[from] ForgeError),
+    #[error("cannot listen on {address}: {source}; is it an address of this machine?")]
+    Listen { address: IpAddr, source: std::io::Error },
+    #[error("no way from this machine to {target}: {source}")]
+    NoRoute { target: IpAddr, source: std::io::Error },
+}
+
+impl From<LandingError> for MemberError {
+    fn from(error: LandingError) -> Self {
+        Self::of(&error)
+    }
+}
+
+impl Landings {
+    pub(super) const fn new(forge: Forge) -> Self {
+        Self(Mutex::new(Pool { forge, places: Vec::new(), free: VecDeque::new() }))
+    }
+
+    fn pool(&self) -> MutexGuard<'_, Pool> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Makes identities for two rounds of `count` landings, and as many for links that authenticate
+    /// if they do. That takes a while; it ends early if `cancel` is set.
+    pub(super) fn make(
+        &self,
+        count: usize,
+        authenticate: bool,
+        cancel: &AtomicBool,
+    ) -> Result<(), LandingError> {
+        let mut pool = self.pool();
+        while pool.places.len() < 2 * count && !cancel.load(Ordering::Relaxed) {
+            let place = pool.add()?;
+            pool.free.push_back(place);
+        }
+        let Pool { forge, places, .. } = &mut *pool;
+        for place in places.iter_mut().take(if authenticate { 2 * count } else { 0 }) {
+            if cancel.load(Ordering::Relaxed) {
+                break;
+            }
+            place.authenticating(forge)?;
+        }
+        Ok(())
+    }
+
+    /// `count` landings at `address`, and as many other identities if links authenticate.
+    pub(super) fn lease(
+        self: &Arc<Self>,
+        address: IpAddr,
+        count: usize,
+        authenticate: bool,
+    ) -> Result<Lease, LandingError> {
+        let mut lease = Lease {
+            landings: Vec::new(),
+            listeners: Vec::new(),
+            authenticate_as: Vec::new(),
+            places: Vec::new(),
+            owner: Arc::clone(self),
+        };
+        for _ in 0..count {
+            // One at a time, since a lease that fails half way takes the lock when it is dropped.
+            let mut pool = self.pool();
+            let number = pool.free.pop_front().map_or_else(|| pool.add(), Ok)?;
+            lease.places.push(number);
+            let Pool { forge, places, .. } = &mut *pool;
+            let place = &mut places[number];
+            let filled = place.fill(address, authenticate, forge, &mut lease);
+            drop(pool);
+            filled?;
+        }
+        Ok(lease)
+    }
+}
+
+impl Pool {
+    fn add(&mut self) -> Result<usize, LandingError> {
+        let landing = Arc::new(self.forge.identity()?);
+        self.places.push(Place { landing, authenticating: None, listener: None });
+        Ok(self.places.len() - 1)
+    }
+}
+
+impl Place {
+    fn authenticating(&mut self, forge: &mut Forge) -> Result<Arc<OwnIdentity>, LandingError> {
+        if let Some(identity) = &self.authenticating {
+            return Ok(Arc::clone(identity));
+        }
+        let identity = Arc::new(forge.identity()?);
+        Ok(Arc::clone(self.authenticating.insert(identity)))
+    }
+
+    fn fill(
+        &mut self,
+        address: IpAddr,
+        authenticate: bool,
+        forge: &mut Forge,
+        lease: &mut Lease,
+    ) -> Result<(), LandingError> {
+        let failed = |source| LandingError::Listen { address, source };
+        let listener = match self.listener.take().filter(|(bound_to, _)| *bound_to == address) {
+            Some((_, listener)) => listener,
+            None => TcpListener::bind((address, 0)).map_err(failed)?,
+        };
+        let port = listener.local_addr().map_err(failed)?.port();
+        lease.listeners.push(listener.try_clone().map_err(failed)?);
+        self.listener = Some((address, listener));
+        let identity = Arc::clone(&self.landing);
+        lease.landings.push(Landing { identity, address: SocketAddr::new(address, port) });
+        if authenticate {
+            lease.authenticate_as.push(self.authenticating(forge)?);
+        }
+        Ok(())
+    }
+}
+
+/// Whether landings can listen there.
+pub(super) fn check_address(address: IpAddr) -> Result<(), LandingError> {
+    let bound = TcpListener::bind((address, 0));
+    bound.map(drop).map_err(|source| LandingError::Listen { address, source })
+}
+
+/// The address of this machine from which packets to `target` go out. Sends nothing.
+pub(super) fn address_towards(target: SocketAddr) -> Result<IpAddr, LandingError> {
+    let unspecified: IpAddr = if target.is_ipv4() { [0, 0, 0, 0].into() } else { [0u16; 8].into() };
+    let found = UdpSocket::bind((unspecified, 0)).and_then(|socket| {
+        socket.connect(target)?;
+        socket.local_addr()
+    });
+    found
+        .map(|address| address.ip())
+        .map_err(|source| LandingError::NoRoute { target: target.ip(), source })
+}

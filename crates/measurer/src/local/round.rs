@@ -1,0 +1,151 @@
+//! What the pumps of one measurer tell in one round, as one.
+
+use super::worker::Report;
+use crate::load::WorkerLoad;
+use crate::member::{FailureKind, MemberReport, Reports};
+use onion::measure::Second;
+use onion::measure::protocol::ErrorCode;
+use onion::measure::pump::{Event, PumpFailure};
+use std::collections::BTreeMap;
+
+/// Share of its circuits that a measurer must keep to the end. What is conclusive is reckoned from
+/// the load that was assigned: with much less of it, a low number could look conclusive.
+const LOAD_KEPT_MIN: f64 = 0.75;
+
+/// The sums over a measurer's pumps.
+pub(super) struct Sums {
+    reports: Reports,
+    pumps: usize,
+    /// Sockets of the pumps that are ready.
+    ready: BTreeMap<usize, u32>,
+    /// Circuits that were there and are there, by pump that has lost some.
+    lost: BTreeMap<usize, (u32, u32)>,
+    circuits: u32,
+    /// Pumps that have reported it, and what, by second.
+    seconds: BTreeMap<u32, (usize, Second)>,
+    loads: Vec<WorkerLoad>,
+    has_started: bool,
+    is_over: bool,
+}
+
+impl Sums {
+    pub(super) fn new(pumps: usize, reports: Reports) -> Self {
+        Self {
+            reports,
+            pumps,
+            ready: BTreeMap::new(),
+            lost: BTreeMap::new(),
+            circuits: 0,
+            seconds: BTreeMap::new(),
+            loads: Vec::new(),
+            has_started: false,
+            is_over: false,
+        }
+    }
+
+    /// The coordinator has given the start.
+    pub(super) const fn start(&mut self) {
+        self.has_started = true;
+    }
+
+    /// Whether all pumps are ready.
+    pub(super) fn is_ready(&self) -> bool {
+        self.ready.len() == self.pumps && !self.is_over
+    }
+
+    /// Takes in what a pump tells, and tells what follows for the measurer as a whole.
+    pub(super) fn take_in(&mut self, pump: usize, report: Report) {
+        if self.is_over {
+            return; // one failure is enough
+        }
+        match report {
+            Report::Event(Event::Ready { sockets, circuits }) => {
+                self.ready.insert(pump, sockets);
+                self.circuits += circuits;
+                if self.is_ready() {
+                    let sockets = self.ready.values().sum();
+                    self.tell(MemberReport::Ready { sockets });
+                }
+            }
+            Report::Event(Event::Lost { circuits, of, problem }) => {
+                self.lost.insert(pump, (of, circuits));
+                self.judge_loss(&problem);
+            }
+            Report::Event(Event::Second(second)) => self.add_second(second),
+            Report::Event(Event::Finished) => {}
+            Report::Event(Event::Failed(failure)) => {
+                let kind = kind_of(&failure, self.has_started);
+                self.fail(kind, failure.to_string());
+            }
+            Report::Load(load) => {
+                self.loads.push(load);
+                if self.loads.len() == self.pumps {
+                    let load =
+                        self.loads.iter().fold(WorkerLoad::default(), |sum, it| sum.beside(it));
+                    self.tell(MemberReport::Load(load));
+                }
+            }
+            Report::Broken(detail) => self.fail(FailureKind::Broken, detail),
+        }
+    }
+
+    fn add_second(&mut self, second: Second) {
+        let empty = Second { index: second.index, ..Second::default() };
+        let (count, sum) = self.seconds.entry(second.index).or_insert((0, empty));
+        *count += 1;
+        sum.bytes += second.bytes;
+        sum.checked_cells += second.checked_cells;
+        let (count, sum) = (*count, *sum);
+        if count == self.pumps {
+            self.seconds.remove(&second.index);
+            self.tell(MemberReport::Second(sum));
+        }
+    }
+
+    fn judge_loss(&mut self, problem: &str) {
+        // Before all are ready, the pump itself judges whether it has enough.
+        if !self.is_ready() {
+            return;
+        }
+        let lost: u32 = self.lost.values().map(|(of, left)| of - left).sum();
+        let (left, of) = (self.circuits.saturating_sub(lost), self.circuits);
+        if f64::from(left) < LOAD_KEPT_MIN * f64::from(of) {
+            let detail = format!("{left} of a measurer's {of} circuits are left: {problem}");
+            self.fail(FailureKind::Closed, detail);
+        }
+    }
+
+    fn fail(&mut self, kind: FailureKind, detail: String) {
+        self.is_over = true;
+        self.tell(MemberReport::Failed { kind, detail });
+    }
+
+    fn tell(&self, report: MemberReport) {
+        (self.reports)(report);
+    }
+}
+
+fn kind_of(failure: &PumpFailure, has_started: bool) -> FailureKind {
+    match failure {
+        PumpFailure::TooFewOpen { .. } if has_started => FailureKind::Closed,
+        PumpFailure::TooFewOpen { .. } | PumpFailure::SetUpTimedOut { .. } => {
+            FailureKind::Unreachable
+        }
+        PumpFailure::Stalled { .. } => FailureKind::Stalled,
+        PumpFailure::CheckFailed { .. } | PumpFailure::AnsweredEarly { .. } => {
+            FailureKind::WrongContent
+        }
+        PumpFailure::Refused { code, .. } if ends_an_accepted_one(*code) => FailureKind::Closed,
+        PumpFailure::Refused { .. } => FailureKind::Refused,
+    }
+}
+
+/// Whether the code says that a measurement was accepted and ended before its time.
+pub(crate) fn ends_an_accepted_one(code: ErrorCode) -> bool {
+    [ErrorCode::TIMED_OUT, ErrorCode::CALLED_OFF, ErrorCode::VIOLATION, ErrorCode::OUT_OF_ORDER]
+        .contains(&code)
+}
+
+#[cfg(test)]
+#[path = "round/tests.rs"]
+mod tests;

@@ -1,0 +1,99 @@
+use super::*;
+use crate::member::Nonce;
+use onion::identity::{RelayIds, RsaId};
+use onion::measure::pump::Target;
+use proptest::prelude::*;
+
+const FAR: Duration = Duration::from_millis(200);
+const TRANSIT: RoundPath = RoundPath::Transit { always_authenticate: false };
+const ECHO: RoundPath = RoundPath::Echo { nonce: Nonce([1; 32]) };
+
+fn order(path: RoundPath, defences: Defences, sockets: u32, mbit: f64, sharing: u32) -> RoundOrder {
+    let ids = RelayIds { rsa: RsaId([1; 20]), ed25519: None };
+    RoundOrder {
+        target: Target { address: SocketAddr::from(([127, 0, 0, 1], 9001)), ids },
+        path,
+        defences,
+        sockets,
+        rate: Rate::from_mbit_per_s(mbit),
+        seconds: 30,
+        check_one_in: NonZeroU32::MIN,
+        rtt: None,
+        sharing,
+        setup_timeout: FAR,
+        stall_timeout: FAR,
+    }
+}
+
+#[test]
+fn a_relay_nearby_gets_few_sockets_and_a_far_one_as_many_as_its_path_holds() {
+    let (defences, rate) = (Defences::default(), Rate::from_mbit_per_s(3000.0));
+    assert_eq!(defences.sockets(160, rate, Duration::ZERO), SOCKETS_MIN);
+    let load = Load::plan(&order(TRANSIT, defences, SOCKETS_MIN, 3000.0, 1), Duration::ZERO);
+    assert_eq!(load.sockets * load.circuits_per_socket, CIRCUITS_FOR_QUEUE_MAX);
+    assert_eq!(defences.sockets(160, rate, TRANSIT.way(FAR)), 130);
+    assert_eq!(defences.sockets(160, rate, ECHO.way(FAR)), 65);
+    assert_eq!(defences.sockets(160, Rate::from_mbit_per_s(1.0), TRANSIT.way(FAR)), SOCKETS_MIN);
+}
+
+/// As the live consensus of July 2026 says.
+fn live(name: &str) -> Option<i32> {
+    Some(match name {
+        "circ_max_cell_queue_size" => 1750,
+        "circ_max_cell_queue_size_out" => 1500,
+        "DoSConnectionEnabled" | "DoSCircuitCreationEnabled" => 1,
+        "DoSConnectionMaxConcurrentCount" => 50,
+        "DoSCircuitCreationBurst" => 60,
+        _ => return None,
+    })
+}
+
+#[test]
+fn the_consensus_bounds_windows_and_sockets() {
+    let defences = Defences::from_consensus_params(live);
+    assert_eq!(defences.window_cap_cells(), 1349);
+    assert_eq!(defences.sockets(160, Rate::from_mbit_per_s(3000.0), TRANSIT.way(FAR)), 46);
+    assert_eq!(Defences::default().window_cap_cells(), 2249);
+    let fallback = Defences::from_consensus_params(|name| {
+        (name == "circ_max_cell_queue_size").then_some(1750)
+    });
+    assert_eq!(fallback.queue_limit_cells, 1750);
+}
+
+#[test]
+fn links_authenticate_where_clients_would_be_refused() {
+    let defences = Defences::from_consensus_params(live);
+    let modest = Load::plan(&order(TRANSIT, defences, 23, 100.0, 2), FAR);
+    assert!(!modest.must_authenticate, "{modest:?}");
+    let large = Load::plan(&order(TRANSIT, defences, 23, 3000.0, 2), FAR);
+    assert!(large.must_authenticate && large.circuits_per_socket > 1, "{large:?}");
+    let undefended = Load::plan(&order(TRANSIT, Defences::default(), 23, 3000.0, 2), FAR);
+    assert!(!undefended.must_authenticate);
+    let named = RoundPath::Transit { always_authenticate: true };
+    assert!(Load::plan(&order(named, defences, 23, 100.0, 2), FAR).must_authenticate);
+    // A relay that takes part knows its measurers by their keys.
+    assert!(!Load::plan(&order(ECHO, defences, 23, 3000.0, 2), FAR).must_authenticate);
+}
+
+proptest! {
+    #[test]
+    fn no_parameter_leads_to_nonsense(value: i32, mbit in 0.0..100_000.0, sockets in 1u32..200) {
+        let defences = Defences::from_consensus_params(|_| Some(value));
+        prop_assert!(defences.window_cap_cells() >= 1);
+        prop_assert!(defences.window_cap_cells() < defences.queue_limit_cells);
+        let planned = defences.sockets(sockets, Rate::from_mbit_per_s(mbit), TRANSIT.way(FAR));
+        prop_assert!((1..=sockets).contains(&planned));
+        let load = Load::plan(&order(TRANSIT, defences, planned, mbit, 3), FAR);
+        prop_assert!(load.circuits_per_socket >= 1 && load.pace.burst >= 1);
+    }
+
+    #[test]
+    fn pumps_share_the_sockets_evenly(sockets in 1u32..200, pumps in 0u32..20) {
+        let whole = Load::plan(&order(ECHO, Defences::default(), sockets, 100.0, 1), FAR);
+        let shares: Vec<Load> = whole.split(pumps).collect();
+        prop_assert_eq!(shares.len(), pumps.clamp(1, sockets) as usize);
+        prop_assert_eq!(shares.iter().map(|share| share.sockets).sum::<u32>(), sockets);
+        let (most, least) = (shares.iter().map(|share| share.sockets).max(), shares.iter().map(|share| share.sockets).min());
+        prop_assert!(least > Some(0) && most.unwrap_or(0) - least.unwrap_or(0) <= 1);
+    }
+}

@@ -1,0 +1,239 @@
+//! A team measures relays that take part, over real sockets: the router of `onion` on a thread.
+
+use coordinator::{Blame, Failure, Outcome, Params};
+use link::tls::TlsConfigs;
+use link::{Clock, Driver, DriverOptions, Forge, Remote, unix_time_s};
+use measurer::{Approach, Coordinator, Defences, Progress, Request, Team, TeamOptions};
+use onion::crypto::Keystream;
+use onion::identity::{Ed25519Id, RelayIds};
+use onion::measure::protocol::{ClientSecond, CoordinatorKey};
+use onion::measure::pump::Target;
+use onion::measure::target::TargetParams;
+use onion::router::{Conduct, Honest, RateLimit, Router, RouterConfig};
+use onion::{Duration, Rate};
+use rand::rngs::StdRng;
+use rand::{Rng, SeedableRng};
+use std::net::{SocketAddr, TcpListener};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
+
+const COORDINATOR: [u8; 32] = [7; 32];
+
+/// A relay's thread, ended and joined with this.
+struct Relay {
+    address: SocketAddr,
+    ids: RelayIds,
+    stop: Arc<AtomicBool>,
+    remote: Remote,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Relay {
+    fn run<C: Conduct + Send + 'static>(conduct: C, mbit: f64, params: TargetParams) -> Self {
+        let forge = Forge::new([2; 32], unix_time_s());
+        let mut forge = forge.expect("keys");
+        let identity = Arc::new(forge.identity().expect("an identity"));
+        let ids = RelayIds { rsa: identity.rsa, ed25519: Some(identity.ed25519) };
+        let rate = Rate::from_mbit_per_s(mbit);
+        let config = RouterConfig {
+            identity,
+            target: params,
+            limit: Some(RateLimit { rate, burst_bytes: 16_384 }),
+            queue_limit_cells: RouterConfig::QUEUE_LIMIT_CELLS,
+            unix_time_s: unix_time_s(),
+        };
+        let clock = Clock::start();
+        let rng = StdRng::seed_from_u64(1);
+        let router = Router::with_conduct(config, conduct, rng, clock.now());
+        let listener = TcpListener::bind("127.0.0.1:0").expect("loopback");
+        let address = listener.local_addr().expect("bound");
+        let tls = TlsConfigs::new(&forge).expect("keys");
+        let options = DriverOptions::default();
+        let mut driver =
+            Driver::new(router, clock, tls, vec![listener], options).expect("a driver");
+        let stop = Arc::new(AtomicBool::new(false));
+        let (remote, stopped) = (driver.remote(), Arc::clone(&stop));
+        let thread = std::thread::spawn(move || {
+            while !stopped.load(Ordering::Acquire) {
+                let soon = driver.now() + Duration::from_secs(1);
+                driver.turn(soon).expect("the kernel waits");
+            }
+        });
+        Self { address, ids, stop, remote, thread: Some(thread) }
+    }
+
+    /// The relay's process is gone, with all its connections.
+    fn end(&mut self) {
+        self.stop.store(true, Ordering::Release);
+        self.remote.wake();
+        if let Some(thread) = self.thread.take() {
+            assert!(thread.join().is_ok() || std::thread::panicking(), "the relay does not panic");
+        }
+    }
+
+    /// To be measured by the coordinator whom it allows.
+    fn request(&self, guess: f64) -> Request {
+        Request {
+            target: Target { address: self.address, ids: self.ids },
+            guess: Rate::from_mbit_per_s(guess),
+            defences: Defences::default(),
+            approach: Approach::Echo(Coordinator::new(COORDINATOR)),
+        }
+    }
+}
+
+impl Drop for Relay {
+    fn drop(&mut self) {
+        self.end();
+    }
+}
+
+fn allowed() -> TargetParams {
+    let coordinators = vec![CoordinatorKey::of_seed(&COORDINATOR)];
+    TargetParams { is_allowed: true, coordinators, ..TargetParams::default() }
+}
+
+/// Two measurers of two pumps each, and little time.
+fn team() -> Team {
+    let params = Params {
+        seconds: 2,
+        setup_timeout: Duration::from_secs(15),
+        ..TeamOptions::default().params
+    };
+    let capacity = Some(Rate::from_mbit_per_s(60.0));
+    let options = TeamOptions { pumps: Some(2), capacity, params, ..TeamOptions::default() };
+    Team::new(options).expect("this machine can measure")
+}
+
+fn measure(team: &mut Team, request: &Request) -> Outcome {
+    let never = AtomicBool::new(false);
+    team.measure(request, &mut |_| {}, &never).expect("this machine can measure").outcome
+}
+
+/// Why there is no number.
+#[track_caller]
+fn failure(outcome: &Outcome) -> (&Failure, String) {
+    match outcome {
+        Outcome::Failed { reason, .. } => (reason, outcome.to_string()),
+        Outcome::Measured(estimate) => panic!("a number where there must be none: {estimate}"),
+    }
+}
+
+#[test]
+fn a_relay_that_takes_part_is_measured_conclusively() {
+    let relay = Relay::run(Honest, 20.0, allowed());
+    let outcome = measure(&mut team(), &relay.request(30.0));
+    let estimate = outcome.estimate().unwrap_or_else(|| panic!("{outcome}"));
+    assert!(estimate.is_conclusive(), "{estimate}");
+    assert!(estimate.capacity > Rate::ZERO);
+    assert!(estimate.capacity < Rate::from_mbit_per_s(21.0), "{estimate}: more than it sends");
+    assert!(estimate.checked_cells > 0);
+    assert_eq!(estimate.seconds.len(), 2);
+    // It said that it has no clients.
+    assert!(estimate.seconds.iter().all(|second| second.client_reported == Some(0)));
+}
+
+#[test]
+fn each_round_is_an_order_of_its_own_and_the_relay_counts_them() {
+    let relay = Relay::run(Honest, 40.0, allowed());
+    let mut team = team();
+    // Far too low a guess; as many rounds as the relay allows.
+    let outcome = measure(&mut team, &relay.request(1.0));
+    let estimate = outcome.estimate().unwrap_or_else(|| panic!("{outcome}"));
+    assert_eq!((estimate.rounds, estimate.is_conclusive()), (2, false), "{estimate}");
+    let outcome = measure(&mut team, &relay.request(40.0));
+    let (reason, text) = failure(&outcome);
+    assert!(matches!(reason, Failure::ConsentRefused { .. }), "{text}");
+    assert!(text.contains("used up its measurements"), "{text}");
+    assert_eq!(outcome.blame(), Some(Blame::Configuration));
+}
+
+#[test]
+fn a_coordinator_that_is_not_allowed_is_told_so() {
+    let relay = Relay::run(Honest, 20.0, allowed());
+    let stranger = Coordinator::new([8; 32]);
+    let request = Request { approach: Approach::Echo(stranger), ..relay.request(20.0) };
+    let (_, text) = failure(&measure(&mut team(), &request));
+    assert!(text.contains("does not allow this coordinator (error 2)"), "{text}");
+}
+
+#[test]
+fn an_order_for_a_relay_whose_ed25519_identity_is_unknown_names_the_one_it_proves() {
+    let relay = Relay::run(Honest, 20.0, allowed());
+    let mut request = relay.request(30.0);
+    request.target.ids.ed25519 = None;
+    let outcome = measure(&mut team(), &request);
+    assert!(outcome.estimate().is_some(), "{outcome}");
+    request.target.ids.ed25519 = Some(Ed25519Id([9; 32]));
+    let (_, text) = failure(&measure(&mut team(), &request));
+    assert!(text.contains("wrong relay"), "{text}");
+}
+
+/// Sends cells back as they came.
+struct SkipsDecryption;
+
+impl Conduct for SkipsDecryption {
+    fn answer(&mut self, _: &mut impl Rng, _: &mut Keystream, _: &mut [u8; 509]) {}
+}
+
+#[test]
+fn a_relay_that_saves_itself_the_decryption_gives_no_number() {
+    let relay = Relay::run(SkipsDecryption, 20.0, allowed());
+    let outcome = measure(&mut team(), &relay.request(20.0));
+    let (reason, text) = failure(&outcome);
+    assert!(matches!(reason, Failure::ContentCheck { .. }), "{text}");
+    assert_eq!(outcome.blame(), Some(Blame::Relay));
+}
+
+/// Claims to have had clients without measure.
+struct Boasts;
+
+impl Conduct for Boasts {
+    fn report(&mut self, honest: ClientSecond, _: u64) -> ClientSecond {
+        ClientSecond { received_bytes: u64::MAX, sent_bytes: u64::MAX, ..honest }
+    }
+}
+
+#[test]
+fn a_relay_that_boasts_of_clients_gains_a_third_and_no_more() {
+    let relay = Relay::run(Boasts, 20.0, allowed());
+    let outcome = measure(&mut team(), &relay.request(30.0));
+    let estimate = outcome.estimate().unwrap_or_else(|| panic!("{outcome}"));
+    for second in &estimate.seconds {
+        assert_eq!(second.client_reported, Some(u64::MAX));
+        assert_eq!(second.client_counted, second.measured / 3);
+    }
+}
+
+#[test]
+fn a_relay_that_dies_half_way_gives_no_number() {
+    let mut relay = Relay::run(Honest, 20.0, allowed());
+    let request = relay.request(30.0);
+    let never = AtomicBool::new(false);
+    let mut on_progress = |progress: Progress| {
+        if let Progress::Second { index: 0, .. } = progress {
+            relay.end();
+        }
+    };
+    let result = team().measure(&request, &mut on_progress, &never);
+    let outcome = result.expect("this machine can measure").outcome;
+    let (_, text) = failure(&outcome);
+    assert_eq!(outcome.blame(), Some(Blame::Relay), "{text}");
+}
+
+#[test]
+fn a_measurement_that_is_cancelled_leaves_the_relay_free_for_the_next() {
+    let relay = Relay::run(Honest, 20.0, allowed());
+    let (mut team, cancel) = (team(), AtomicBool::new(false));
+    let mut on_progress = |progress| {
+        if let Progress::Started { .. } = progress {
+            cancel.store(true, Ordering::Relaxed);
+        }
+    };
+    let result = team.measure(&relay.request(30.0), &mut on_progress, &cancel);
+    let outcome = result.expect("this machine can measure").outcome;
+    assert!(matches!(failure(&outcome).0, Failure::Cancelled));
+    let outcome = measure(&mut team, &relay.request(30.0));
+    assert!(outcome.estimate().is_some(), "{outcome}");
+}

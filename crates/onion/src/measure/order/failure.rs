@@ -1,0 +1,98 @@
+use crate::measure::protocol::ErrorCode;
+use crate::node::CloseCause;
+use alloc::string::String;
+use core::fmt;
+
+/// Why an order led to nothing, or a measurement lost its target's reports.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum OrderFailure {
+    /// There is no link to the target.
+    NoLink {
+        /// Why.
+        problem: String,
+    },
+    /// The link was not open in time.
+    LinkTimedOut,
+    /// The link stands, but nobody answers the order.
+    NotAnswered,
+    /// The target says that the measurement is impossible, or over before its time.
+    Refused {
+        /// Its code.
+        code: ErrorCode,
+        /// Its own words, if any.
+        text: String,
+    },
+    /// The target said what it must not say.
+    Violation(OrderViolation),
+    /// The link is gone.
+    Closed {
+        /// Whether the order had been accepted by then.
+        was_accepted: bool,
+        /// How it went.
+        cause: CloseCause,
+    },
+}
+
+/// What a target must not say to its coordinator.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OrderViolation {
+    /// A message that cannot be read.
+    Malformed(&'static str),
+    /// A message of a kind that only others send, or that comes at another time.
+    OutOfOrder,
+    /// It accepts another order than it was given.
+    OtherNonce,
+    /// A second that is not the next one: it was reported before, or one was left out.
+    WrongSecond {
+        /// The one that is next.
+        expected: u32,
+        /// The one reported.
+        found: u32,
+    },
+}
+
+impl fmt::Display for OrderViolation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Malformed(problem) => write!(f, "sends a message that cannot be read: {problem}"),
+            Self::OutOfOrder => f.write_str("sends a message that must not come here or now"),
+            Self::OtherNonce => f.write_str("accepts another order than it was given"),
+            Self::WrongSecond { expected, found } => {
+                write!(f, "reports second {found} where second {expected} is next")
+            }
+        }
+    }
+}
+
+impl fmt::Display for OrderFailure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NoLink { problem } => write!(f, "no link to the relay: {problem}"),
+            Self::LinkTimedOut => f.write_str("no link to the relay in time"),
+            Self::NotAnswered => f.write_str(
+                "the relay does not answer the order to be measured: it does not speak FlashFlow. \
+                 Such a relay can only be measured in transit",
+            ),
+            Self::Refused { code, text } => write_refusal(f, *code, text),
+            Self::Violation(violation) => write!(f, "the relay {violation}"),
+            Self::Closed { was_accepted: false, cause } => {
+                write!(f, "the link to the relay was lost before it accepted the order: {cause}")
+            }
+            Self::Closed { was_accepted: true, cause } => {
+                write!(f, "the coordinator's link to the relay was lost: {cause}")
+            }
+        }
+    }
+}
+
+impl core::error::Error for OrderFailure {}
+
+/// What a target says when it ends a measurement.
+pub(in crate::measure) fn write_refusal(
+    f: &mut fmt::Formatter<'_>,
+    code: ErrorCode,
+    text: &str,
+) -> fmt::Result {
+    write!(f, "the relay ends the measurement: {code} (error {})", code.get())?;
+    if text.is_empty() { Ok(()) } else { write!(f, "; it says: {text}") }
+}

@@ -1,0 +1,201 @@
+use super::MESSAGE_LEN_MAX;
+use super::code::ErrorCode;
+use super::fields::{each, push};
+use super::order::{MeasurerKey, Nonce, Proof, SignedOrder};
+use crate::cell::{Malformed, Reader};
+use alloc::string::{String, ToString};
+use alloc::vec::Vec;
+
+/// Bytes of text in an error that are sent or read; more is cut.
+pub const TEXT_LEN_MAX: usize = 200;
+
+/// Client traffic of one second, as a relay reports it: cells of circuits that are not measured.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ClientSecond {
+    /// Counted from zero, from the first measurement cell that the relay saw.
+    pub second: u16,
+    /// Bytes received.
+    pub received_bytes: u64,
+    /// Bytes sent.
+    pub sent_bytes: u64,
+}
+
+/// One message of the protocol.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Message {
+    /// Coordinator to target: be measured.
+    Order(SignedOrder),
+    /// Target to coordinator: measurers may come.
+    Accepted {
+        /// Which order.
+        nonce: Nonce,
+    },
+    /// Measurer to target, first on each of its links.
+    Proof(Proof),
+    /// Target to measurer: circuits on this link are measurement circuits.
+    Proven,
+    /// Target to coordinator, once a second.
+    ClientSecond(ClientSecond),
+    /// Either way: the measurement is impossible, or over before its time. The link gets closed.
+    Error {
+        /// Which error.
+        code: ErrorCode,
+        /// More about it, for people; at most [`TEXT_LEN_MAX`] bytes.
+        text: String,
+    },
+}
+
+mod kind {
+    pub(super) const ORDER: u8 = 1;
+    pub(super) const ACCEPTED: u8 = 2;
+    pub(super) const PROOF: u8 = 3;
+    pub(super) const PROVEN: u8 = 4;
+    pub(super) const CLIENT_SECOND: u8 = 5;
+    pub(super) const ERROR: u8 = 6;
+}
+
+mod field {
+    pub(super) const ORDER_BODY: u16 = 1;
+    pub(super) const SIGNATURE: u16 = 2;
+    pub(super) const NONCE: u16 = 3;
+    pub(super) const MEASURER: u16 = 4;
+    pub(super) const SECOND: u16 = 5;
+    pub(super) const RECEIVED: u16 = 6;
+    pub(super) const SENT: u16 = 7;
+    pub(super) const CODE: u16 = 8;
+    pub(super) const TEXT: u16 = 9;
+}
+
+/// Name for errors about messages whose kind is not known yet.
+const NAME: &str = "MEASURE";
+
+impl Message {
+    /// The body of the cell that carries it.
+    #[must_use]
+    pub fn encode(&self) -> Vec<u8> {
+        let mut out = Vec::new();
+        match self {
+            Self::Order(order) => {
+                out.push(kind::ORDER);
+                push(&mut out, field::ORDER_BODY, &order.body);
+                push(&mut out, field::SIGNATURE, &order.signature);
+            }
+            Self::Accepted { nonce } => {
+                out.push(kind::ACCEPTED);
+                push(&mut out, field::NONCE, &nonce.0);
+            }
+            Self::Proof(proof) => {
+                out.push(kind::PROOF);
+                push(&mut out, field::NONCE, &proof.nonce.0);
+                push(&mut out, field::MEASURER, &proof.measurer.0);
+                push(&mut out, field::SIGNATURE, &proof.signature);
+            }
+            Self::Proven => out.push(kind::PROVEN),
+            Self::ClientSecond(second) => {
+                out.push(kind::CLIENT_SECOND);
+                push(&mut out, field::SECOND, &second.second.to_be_bytes());
+                push(&mut out, field::RECEIVED, &second.received_bytes.to_be_bytes());
+                push(&mut out, field::SENT, &second.sent_bytes.to_be_bytes());
+            }
+            Self::Error { code, text } => {
+                out.push(kind::ERROR);
+                push(&mut out, field::CODE, &code.get().to_be_bytes());
+                let len = text.floor_char_boundary(TEXT_LEN_MAX);
+                push(&mut out, field::TEXT, &text.as_bytes()[..len]);
+            }
+        }
+        out
+    }
+
+    /// Reads the body of a cell.
+    ///
+    /// # Errors
+    /// Where it is cut off, too long, of an unknown kind, or lacks a field.
+    pub fn parse(body: &[u8]) -> Result<Self, Malformed> {
+        let mut reader = Reader::new(NAME, body);
+        if body.len() > MESSAGE_LEN_MAX {
+            return Err(reader.malformed("longer than any message"));
+        }
+        let kind = reader.take_u8()?;
+        let unknown = reader.malformed("of an unknown kind");
+        let fields = Fields::parse(reader)?;
+        match kind {
+            kind::ORDER => Ok(Self::Order(SignedOrder {
+                body: Fields::need(fields.order_body)?,
+                signature: Fields::need(fields.signature)?,
+            })),
+            kind::ACCEPTED => Ok(Self::Accepted { nonce: Fields::need(fields.nonce)? }),
+            kind::PROOF => Ok(Self::Proof(Proof {
+                nonce: Fields::need(fields.nonce)?,
+                measurer: Fields::need(fields.measurer)?,
+                signature: Fields::need(fields.signature)?,
+            })),
+            kind::PROVEN => Ok(Self::Proven),
+            kind::CLIENT_SECOND => Ok(Self::ClientSecond(ClientSecond {
+                second: Fields::need(fields.second)?,
+                received_bytes: Fields::need(fields.received)?,
+                sent_bytes: Fields::need(fields.sent)?,
+            })),
+            kind::ERROR => Ok(Self::Error {
+                code: Fields::need(fields.code)?,
+                text: fields.text.unwrap_or_default(),
+            }),
+            _ => Err(unknown),
+        }
+    }
+}
+
+/// Every field that any message has.
+#[derive(Default)]
+struct Fields {
+    order_body: Option<Vec<u8>>,
+    signature: Option<[u8; 64]>,
+    nonce: Option<Nonce>,
+    measurer: Option<MeasurerKey>,
+    second: Option<u16>,
+    received: Option<u64>,
+    sent: Option<u64>,
+    code: Option<ErrorCode>,
+    text: Option<String>,
+}
+
+impl Fields {
+    fn parse(reader: Reader<'_>) -> Result<Self, Malformed> {
+        let mut fields = Self::default();
+        each(reader, |field_type, value| match field_type {
+            field::ORDER_BODY => {
+                fields.order_body = Some(value.value.to_vec());
+                Ok(())
+            }
+            field::SIGNATURE => value.set(&mut fields.signature, |bytes| bytes),
+            field::NONCE => value.set(&mut fields.nonce, Nonce),
+            field::MEASURER => value.set(&mut fields.measurer, MeasurerKey),
+            field::SECOND => value.set(&mut fields.second, u16::from_be_bytes),
+            field::RECEIVED => value.set(&mut fields.received, u64::from_be_bytes),
+            field::SENT => value.set(&mut fields.sent, u64::from_be_bytes),
+            field::CODE => {
+                value.set(&mut fields.code, |code| ErrorCode::new(u16::from_be_bytes(code)))
+            }
+            field::TEXT => {
+                fields.text = Some(readable(value.value));
+                Ok(())
+            }
+            _ => Ok(()),
+        })?;
+        Ok(fields)
+    }
+
+    fn need<T>(field: Option<T>) -> Result<T, Malformed> {
+        field.ok_or(Malformed { message: NAME, problem: "a field is missing" })
+    }
+}
+
+/// A peer's text, fit for a terminal and a log: no control characters, and not too much of it.
+fn readable(bytes: &[u8]) -> String {
+    let text = String::from_utf8_lossy(&bytes[..bytes.len().min(TEXT_LEN_MAX)]);
+    text.chars()
+        .map(|c| if c.is_control() { ' ' } else { c })
+        .collect::<String>()
+        .trim()
+        .to_string()
+}

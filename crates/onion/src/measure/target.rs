@@ -1,0 +1,299 @@
+//! The target's side of a measurement, without its cells: whom it admits, what clients may have
+//! meanwhile, what it reports (proposal 316, §3.1; paper §4.1).
+
+mod admission;
+mod client_limit;
+mod params;
+#[cfg(test)]
+mod tests;
+
+pub use client_limit::ClientLimit;
+pub use params::TargetParams;
+
+use super::protocol::{ClientSecond, ErrorCode, Nonce, Order, Proof, SignedOrder};
+use crate::identity::RelayIds;
+use crate::node::ConnId;
+use crate::time::{Duration, Instant};
+use admission::History;
+use alloc::collections::{BTreeSet, VecDeque};
+use alloc::string::String;
+
+/// Why a message is not obeyed: goes back as an error, and its link gets closed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Refusal {
+    /// The number of the reason.
+    pub code: ErrorCode,
+    /// More about it, for people.
+    pub text: String,
+}
+
+impl Refusal {
+    /// A refusal that its code explains.
+    #[must_use]
+    pub const fn new(code: ErrorCode) -> Self {
+        Self { code, text: String::new() }
+    }
+}
+
+/// What the target has to do or to tell.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum TargetEvent {
+    /// Report a second to the coordinator.
+    Report {
+        /// The coordinator's link.
+        conn: ConnId,
+        /// Client traffic of that second.
+        second: ClientSecond,
+        /// Measurement traffic that was sent back in that second, in bytes.
+        measured_bytes: u64,
+    },
+    /// The measurement is over: close the measurers' links.
+    Over {
+        /// The coordinator's link, if it is still there.
+        coordinator: Option<ConnId>,
+        /// The measurers' links.
+        measurers: BTreeSet<ConnId>,
+        /// Why it ended before its time, to be told to all.
+        refusal: Option<Refusal>,
+    },
+}
+
+/// A measurement that was accepted.
+#[derive(Debug)]
+struct Active {
+    order: Order,
+    coordinator: ConnId,
+    /// `FFMaxMeasurementDuration` after the order.
+    deadline: Instant,
+    measurers: BTreeSet<ConnId>,
+    running: Option<Running>,
+}
+
+/// From the first measurement cell on.
+#[derive(Debug)]
+struct Running {
+    start: Instant,
+    current: ClientSecond,
+    measured_bytes: u64,
+    limit: ClientLimit,
+}
+
+/// Admits measurements, one at a time, and keeps their rules.
+///
+/// - *getters*: [`is_measuring`](Self::is_measuring), [`clients_may_send`](Self::clients_may_send);
+/// - *handle*: orders, proofs, cells and bytes that passed, lost links, time;
+/// - *poll*: [`poll_event`](Self::poll_event), [`poll_timeout`](Self::poll_timeout).
+#[derive(Debug)]
+pub struct Target {
+    params: TargetParams,
+    ids: RelayIds,
+    history: History,
+    active: Option<Active>,
+    events: VecDeque<TargetEvent>,
+}
+
+impl Target {
+    /// A relay with these identities that has not been measured yet.
+    #[must_use]
+    pub const fn new(params: TargetParams, ids: RelayIds) -> Self {
+        Self { params, ids, history: History::new(), active: None, events: VecDeque::new() }
+    }
+
+    /// The parameters.
+    #[must_use]
+    pub const fn params(&self) -> &TargetParams {
+        &self.params
+    }
+
+    /// Other parameters, from the next order on: the consensus has changed.
+    pub fn set_params(&mut self, params: TargetParams) {
+        self.params = params;
+    }
+
+    /// Whether measurement traffic flows: clients are limited.
+    #[must_use]
+    pub fn is_measuring(&self) -> bool {
+        self.active.as_ref().is_some_and(|active| active.running.is_some())
+    }
+
+    /// A coordinator orders a measurement on `conn`, whose TLS session has exported `exported`.
+    ///
+    /// # Errors
+    /// [`Refusal`]: tell the coordinator, and close its link.
+    pub fn handle_order(
+        &mut self,
+        now: Instant,
+        unix_time_s: u64,
+        conn: ConnId,
+        exported: &[u8; 32],
+        signed: &SignedOrder,
+    ) -> Result<Nonce, Refusal> {
+        let order = self.admit(now, unix_time_s, exported, signed)?;
+        let nonce = order.nonce;
+        self.history.remember(now, order.coordinator, nonce);
+        self.active = Some(Active {
+            order,
+            coordinator: conn,
+            deadline: now + self.params.max_duration,
+            measurers: BTreeSet::new(),
+            running: None,
+        });
+        Ok(nonce)
+    }
+
+    /// A measurer proves itself on `conn`: if it succeeds, circuits there are measurement circuits.
+    ///
+    /// # Errors
+    /// [`Refusal`]: tell the measurer, and close its link.
+    pub fn handle_proof(
+        &mut self,
+        conn: ConnId,
+        exported: &[u8; 32],
+        proof: &Proof,
+    ) -> Result<(), Refusal> {
+        let active = self
+            .active
+            .as_mut()
+            .filter(|active| active.order.nonce == proof.nonce)
+            .ok_or(Refusal::new(ErrorCode::NO_SUCH_MEASUREMENT))?;
+        if !active.order.measurers.contains(&proof.measurer) {
+            return Err(Refusal::new(ErrorCode::UNKNOWN_MEASURER));
+        }
+        proof.verify(&self.ids, exported).map_err(|_| Refusal::new(ErrorCode::BAD_SIGNATURE))?;
+        if active.measurers.len() >= usize::from(active.order.sockets) {
+            return Err(Refusal::new(ErrorCode::TOO_MANY_SOCKETS));
+        }
+        active.measurers.insert(conn);
+        Ok(())
+    }
+
+    /// A party of the measurement broke its rules on `conn`: everything is dropped. Does nothing if
+    /// the link has no part in a measurement.
+    pub fn handle_violation(&mut self, conn: ConnId, text: String) {
+        let Some(active) = &self.active else { return };
+        if active.coordinator == conn || active.measurers.contains(&conn) {
+            self.end(Some(Refusal { code: ErrorCode::VIOLATION, text }));
+        }
+    }
+
+    /// A link is gone. Without the coordinator's the measurement ends.
+    pub fn handle_closed(&mut self, conn: ConnId) {
+        let Some(active) = &mut self.active else { return };
+        active.measurers.remove(&conn);
+        if active.coordinator == conn {
+            self.end(Some(Refusal::new(ErrorCode::CALLED_OFF)));
+        }
+    }
+
+    /// A measurement cell has arrived. The first begins the measurement.
+    #[inline]
+    pub fn handle_measurement_cell(&mut self, now: Instant) {
+        if let Some(active) = &mut self.active
+            && active.running.is_none()
+        {
+            let share = active.order.client_share.min(self.params.client_share);
+            active.running = Some(Running {
+                start: now,
+                current: ClientSecond::default(),
+                measured_bytes: 0,
+                limit: ClientLimit::new(share, now),
+            });
+        }
+    }
+
+    /// Measurement traffic has been sent back.
+    #[inline]
+    pub fn handle_measured(&mut self, bytes: u64) {
+        if let Some(running) = self.running() {
+            running.measured_bytes += bytes;
+            running.limit.handle_measured(bytes);
+        }
+    }
+
+    /// Client traffic has arrived.
+    #[inline]
+    pub fn handle_client_received(&mut self, bytes: u64) {
+        if let Some(running) = self.running() {
+            running.current.received_bytes += bytes;
+        }
+    }
+
+    /// Client traffic has been sent.
+    #[inline]
+    pub fn handle_client_sent(&mut self, bytes: u64) {
+        if let Some(running) = self.running() {
+            running.current.sent_bytes += bytes;
+            running.limit.handle_client_sent(bytes);
+        }
+    }
+
+    /// Bytes that clients may be sent now: without limit unless a measurement runs.
+    #[inline]
+    #[must_use]
+    pub fn clients_may_send(&mut self, now: Instant) -> u64 {
+        self.running().map_or(u64::MAX, |running| running.limit.available_bytes(now))
+    }
+
+    /// When clients may be sent more, if they have to wait.
+    #[must_use]
+    pub fn clients_may_send_at(&self) -> Option<Instant> {
+        let running = self.active.as_ref()?.running.as_ref()?;
+        Some(running.limit.next_round_at())
+    }
+
+    /// Time has passed: reports what is over. Does nothing before [`poll_timeout`](Self::poll_timeout).
+    pub fn handle_timeout(&mut self, now: Instant) {
+        while let Some(active) = &mut self.active {
+            if now >= active.deadline {
+                self.end(Some(Refusal::new(ErrorCode::TIMED_OUT)));
+                return;
+            }
+            let Some(running) = &mut active.running else { return };
+            if now < running.second_ends_at() {
+                return;
+            }
+            let second = running.current;
+            let measured_bytes = core::mem::take(&mut running.measured_bytes);
+            running.current = ClientSecond { second: second.second + 1, ..ClientSecond::default() };
+            let is_last = running.current.second >= active.order.seconds;
+            let conn = active.coordinator;
+            self.events.push_back(TargetEvent::Report { conn, second, measured_bytes });
+            if is_last {
+                self.end(None);
+            }
+        }
+    }
+
+    /// The next thing to do or to tell.
+    #[must_use]
+    pub fn poll_event(&mut self) -> Option<TargetEvent> {
+        self.events.pop_front()
+    }
+
+    /// When to call [`handle_timeout`](Self::handle_timeout).
+    #[must_use]
+    pub fn poll_timeout(&self) -> Option<Instant> {
+        let active = self.active.as_ref()?;
+        let second = active.running.as_ref().map(Running::second_ends_at);
+        Some(second.map_or(active.deadline, |end| end.min(active.deadline)))
+    }
+
+    #[inline]
+    fn running(&mut self) -> Option<&mut Running> {
+        self.active.as_mut()?.running.as_mut()
+    }
+
+    fn end(&mut self, refusal: Option<Refusal>) {
+        let Some(active) = self.active.take() else { return };
+        let is_gone = refusal.as_ref().is_some_and(|it| it.code == ErrorCode::CALLED_OFF);
+        let coordinator = (!is_gone).then_some(active.coordinator);
+        let measurers = active.measurers;
+        self.events.push_back(TargetEvent::Over { coordinator, measurers, refusal });
+    }
+}
+
+impl Running {
+    fn second_ends_at(&self) -> Instant {
+        self.start + Duration::from_secs(u64::from(self.current.second) + 1)
+    }
+}

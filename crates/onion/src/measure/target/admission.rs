@@ -1,0 +1,105 @@
+//! Whether an order is obeyed.
+
+use super::{Refusal, Target};
+use crate::measure::protocol::{CoordinatorKey, ErrorCode, Nonce, Order, SignedOrder};
+use crate::time::{Duration, Instant};
+use alloc::format;
+use alloc::string::ToString;
+use alloc::vec::Vec;
+
+/// An order may expire so much later than now: long enough for clocks that differ by minutes.
+const EXPIRY_AHEAD_MAX_S: u64 = 60 * 60;
+
+/// The measurements that were accepted within the last period.
+///
+/// Bounded by the number of coordinators and their quota.
+#[derive(Debug)]
+pub(super) struct History {
+    accepted: Vec<(Instant, CoordinatorKey, Nonce)>,
+}
+
+impl History {
+    pub(super) const fn new() -> Self {
+        Self { accepted: Vec::new() }
+    }
+
+    pub(super) fn remember(&mut self, now: Instant, coordinator: CoordinatorKey, nonce: Nonce) {
+        self.accepted.push((now, coordinator, nonce));
+    }
+
+    fn forget_before(&mut self, now: Instant, period: Duration) {
+        self.accepted.retain(|(at, ..)| now - *at < period);
+    }
+
+    fn knows(&self, nonce: Nonce) -> bool {
+        self.accepted.iter().any(|(.., known)| *known == nonce)
+    }
+
+    fn count(&self, coordinator: CoordinatorKey) -> usize {
+        self.accepted.iter().filter(|(_, known, _)| *known == coordinator).count()
+    }
+}
+
+impl Target {
+    /// Looks at an order from all sides; the cheap ones first, the signature before what changes
+    /// with time, so that only a coordinator learns anything about other measurements.
+    pub(super) fn admit(
+        &mut self,
+        now: Instant,
+        unix_time_s: u64,
+        exported: &[u8; 32],
+        signed: &SignedOrder,
+    ) -> Result<Order, Refusal> {
+        if !self.params.is_allowed {
+            return Err(Refusal::new(ErrorCode::NOT_ALLOWED));
+        }
+        let order = signed
+            .claims()
+            .map_err(|error| Refusal { code: ErrorCode::MALFORMED, text: error.to_string() })?;
+        if !self.params.coordinators.contains(&order.coordinator) {
+            return Err(Refusal::new(ErrorCode::UNKNOWN_COORDINATOR));
+        }
+        if signed.verify(&order, exported).is_err() {
+            return Err(Refusal::new(ErrorCode::BAD_SIGNATURE));
+        }
+        if order.target != self.ids {
+            return Err(Refusal::new(ErrorCode::WRONG_TARGET));
+        }
+        self.check_times(unix_time_s, &order)?;
+        self.history.forget_before(now, self.params.period);
+        if self.history.knows(order.nonce) {
+            return Err(Refusal::new(ErrorCode::REPLAYED));
+        }
+        if self.active.is_some() {
+            return Err(Refusal::new(ErrorCode::BUSY));
+        }
+        let quota = self.params.measurements_per_period as usize;
+        if self.history.count(order.coordinator) >= quota {
+            let hours = self.params.period.as_secs() / 3600;
+            let text = format!("{quota} in {hours} hours");
+            return Err(Refusal { code: ErrorCode::QUOTA_EXCEEDED, text });
+        }
+        Ok(order)
+    }
+
+    fn check_times(&self, unix_time_s: u64, order: &Order) -> Result<(), Refusal> {
+        if order.seconds == 0 || order.sockets == 0 || order.measurers.is_empty() {
+            return Err(Refusal::new(ErrorCode::BAD_PARAMETERS));
+        }
+        let wanted = Duration::from_secs(u64::from(order.seconds));
+        if wanted > self.params.max_duration {
+            let allowed = self.params.max_duration.as_secs();
+            let text = format!("{} s wanted, {allowed} s allowed", order.seconds);
+            return Err(Refusal { code: ErrorCode::TOO_LONG, text });
+        }
+        if unix_time_s > order.expires_unix_s {
+            let late = unix_time_s - order.expires_unix_s;
+            let text = format!("{late} s ago by the relay's clock");
+            return Err(Refusal { code: ErrorCode::EXPIRED, text });
+        }
+        if order.expires_unix_s - unix_time_s > EXPIRY_AHEAD_MAX_S {
+            return Err(Refusal::new(ErrorCode::TOO_FAR_AHEAD));
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,88 @@
+use crate::measure::protocol::ClientShare;
+use crate::rate::Rate;
+use crate::time::{Duration, Instant};
+
+/// A scheduling round: what is measured in one is what clients may have in the next.
+const ROUND: Duration = Duration::from_millis(10);
+
+/// Measurement traffic that is assumed at least, so that clients are never starved (proposal 316,
+/// §3.1.4).
+const MEASURED_MIN: Rate = Rate::from_bit_per_s(10_000_000);
+
+/// Rounds of which clients may save up what they have not used: traffic comes in lumps, on both sides.
+const ROUNDS_SAVED: u64 = 4;
+
+/// Weight of the past in the average round, over one.
+const SMOOTHING: u64 = 8;
+
+/// Bytes that a round may always be overdrawn by: less than a cell would never let one pass.
+const LEAST_GRANT: u64 = crate::cell::CELL_LEN as u64;
+
+/// Holds client traffic to *y* ≤ *x*·*r*/(1−*r*) while a relay is measured (§4.1).
+#[derive(Clone, Debug)]
+pub struct ClientLimit {
+    share: ClientShare,
+    round_began: Instant,
+    /// Measurement traffic of this round.
+    measured_bytes: u64,
+    /// What clients may still be sent.
+    credit_bytes: u64,
+    /// What a round has granted lately, on average.
+    usual_grant_bytes: u64,
+}
+
+impl ClientLimit {
+    /// A limit from now on; the first round has the least traffic that is assumed.
+    #[must_use]
+    pub fn new(share: ClientShare, now: Instant) -> Self {
+        let grant = share.beside(MEASURED_MIN.bytes_in(ROUND));
+        Self {
+            share,
+            round_began: now,
+            measured_bytes: 0,
+            credit_bytes: grant,
+            usual_grant_bytes: grant,
+        }
+    }
+
+    /// Measurement traffic has been sent.
+    #[inline]
+    pub const fn handle_measured(&mut self, bytes: u64) {
+        self.measured_bytes += bytes;
+    }
+
+    /// Client traffic has been sent.
+    #[inline]
+    pub const fn handle_client_sent(&mut self, bytes: u64) {
+        self.credit_bytes = self.credit_bytes.saturating_sub(bytes);
+    }
+
+    /// What clients may be sent now.
+    #[inline]
+    #[must_use]
+    pub fn available_bytes(&mut self, now: Instant) -> u64 {
+        if now >= self.next_round_at() {
+            self.begin_round(now);
+        }
+        self.credit_bytes
+    }
+
+    /// When the next round begins.
+    #[must_use]
+    pub fn next_round_at(&self) -> Instant {
+        self.round_began + ROUND
+    }
+
+    fn begin_round(&mut self, now: Instant) {
+        // A driver that looks late has let several rounds pass.
+        let passed = now - self.round_began;
+        let assumed = MEASURED_MIN.bytes_in(passed);
+        let measured = core::mem::take(&mut self.measured_bytes).max(assumed);
+        let grant = self.share.beside(measured);
+        let saved = self.usual_grant_bytes * (SMOOTHING - 1);
+        self.usual_grant_bytes = saved.saturating_add(grant) / SMOOTHING;
+        let most = (ROUNDS_SAVED * self.usual_grant_bytes).max(grant).max(LEAST_GRANT);
+        self.credit_bytes = self.credit_bytes.saturating_add(grant).min(most);
+        self.round_began = now;
+    }
+}

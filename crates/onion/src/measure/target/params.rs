@@ -1,0 +1,35 @@
+use crate::measure::protocol::{ClientShare, CoordinatorKey};
+use crate::time::Duration;
+use alloc::vec::Vec;
+
+/// What a relay's operator and the consensus allow (proposal 316, §3.1.1).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TargetParams {
+    /// `FFMeasurementsAllowed`: whether it may be measured at all.
+    pub is_allowed: bool,
+    /// `FFAllowedCoordinators`: by whom.
+    pub coordinators: Vec<CoordinatorKey>,
+    /// `FFMeasurementPeriod`: the time in which a coordinator has
+    /// [`measurements_per_period`](Self::measurements_per_period).
+    pub period: Duration,
+    /// Measurements that each coordinator may begin in any time of that length.
+    pub measurements_per_period: u32,
+    /// `FFBackgroundTrafficPercent`: *r*, unless the order says less.
+    pub client_share: ClientShare,
+    /// `FFMaxMeasurementDuration`: from the order to the end.
+    pub max_duration: Duration,
+}
+
+impl Default for TargetParams {
+    /// The defaults of proposal 316: nobody may measure.
+    fn default() -> Self {
+        Self {
+            is_allowed: false,
+            coordinators: Vec::new(),
+            period: Duration::from_secs(24 * 60 * 60),
+            measurements_per_period: 2,
+            client_share: ClientShare::DEFAULT,
+            max_duration: Duration::from_secs(45),
+        }
+    }
+}

@@ -1,0 +1,225 @@
+use super::*;
+use crate::cell::CELL_LEN;
+use crate::identity::{Ed25519Id, RsaId};
+use crate::measure::protocol::{ClientShare, CoordinatorKey, MeasurerKey};
+use crate::rate::Rate;
+use alloc::vec::Vec;
+use proptest::prelude::*;
+
+const COORDINATOR: [u8; 32] = [1; 32];
+const MEASURER: [u8; 32] = [2; 32];
+const SESSION: [u8; 32] = [3; 32];
+const UNIX: u64 = 1_800_000_000;
+const LINK: ConnId = ConnId(0);
+
+const fn ids() -> RelayIds {
+    RelayIds { rsa: RsaId([4; 20]), ed25519: Some(Ed25519Id([5; 32])) }
+}
+
+fn order(nonce: u8) -> Order {
+    Order {
+        coordinator: CoordinatorKey::of_seed(&COORDINATOR),
+        target: ids(),
+        measurers: Vec::from([MeasurerKey::of_seed(&MEASURER)]),
+        seconds: 3,
+        client_share: ClientShare::DEFAULT,
+        sockets: 2,
+        expires_unix_s: UNIX + 60,
+        nonce: Nonce([nonce; 32]),
+    }
+}
+
+fn target() -> Target {
+    let params = TargetParams {
+        is_allowed: true,
+        coordinators: Vec::from([CoordinatorKey::of_seed(&COORDINATOR)]),
+        ..TargetParams::default()
+    };
+    Target::new(params, ids())
+}
+
+fn at_ms(millis: u64) -> Instant {
+    Instant::from_millis(millis)
+}
+
+fn give(target: &mut Target, now: Instant, order: &Order) -> Result<Nonce, ErrorCode> {
+    let signed = order.sign(&COORDINATOR, &SESSION);
+    target.handle_order(now, UNIX, LINK, &SESSION, &signed).map_err(|refusal| refusal.code)
+}
+
+fn prove(target: &mut Target, conn: u32, seed: &[u8; 32], nonce: u8) -> Result<(), ErrorCode> {
+    let proof = Proof::sign(seed, Nonce([nonce; 32]), &ids(), &SESSION);
+    target.handle_proof(ConnId(conn), &SESSION, &proof).map_err(|refusal| refusal.code)
+}
+
+#[test]
+fn each_wrong_order_is_refused_with_its_number() {
+    let mut it = target();
+    let wrong = [
+        (
+            Order { target: RelayIds { rsa: RsaId([9; 20]), ..ids() }, ..order(1) },
+            ErrorCode::WRONG_TARGET,
+        ),
+        (
+            Order { target: RelayIds { ed25519: None, ..ids() }, ..order(1) },
+            ErrorCode::WRONG_TARGET,
+        ),
+        (Order { expires_unix_s: UNIX - 1, ..order(1) }, ErrorCode::EXPIRED),
+        (Order { expires_unix_s: UNIX + 86_400, ..order(1) }, ErrorCode::TOO_FAR_AHEAD),
+        (Order { seconds: 46, ..order(1) }, ErrorCode::TOO_LONG),
+        (Order { seconds: 0, ..order(1) }, ErrorCode::BAD_PARAMETERS),
+        (Order { sockets: 0, ..order(1) }, ErrorCode::BAD_PARAMETERS),
+        (Order { measurers: Vec::new(), ..order(1) }, ErrorCode::BAD_PARAMETERS),
+    ];
+    for (order, code) in wrong {
+        assert_eq!(give(&mut it, at_ms(0), &order), Err(code), "{order:?}");
+    }
+    // None of them counts: the right one is accepted, and once.
+    assert_eq!(give(&mut it, at_ms(0), &order(1)), Ok(Nonce([1; 32])));
+    assert_eq!(give(&mut it, at_ms(1), &order(2)), Err(ErrorCode::BUSY));
+    assert_eq!(give(&mut it, at_ms(1), &order(1)), Err(ErrorCode::REPLAYED));
+}
+
+#[test]
+fn only_the_listed_coordinators_own_signature_on_this_session_counts() {
+    let mut it = target();
+    let stranger = order(1).sign(&[9; 32], &SESSION);
+    let refused = it.handle_order(at_ms(0), UNIX, LINK, &SESSION, &stranger);
+    assert_eq!(refused.map_err(|r| r.code), Err(ErrorCode::UNKNOWN_COORDINATOR));
+    let elsewhere = order(1).sign(&COORDINATOR, &[9; 32]);
+    let refused = it.handle_order(at_ms(0), UNIX, LINK, &SESSION, &elsewhere);
+    assert_eq!(refused.map_err(|r| r.code), Err(ErrorCode::BAD_SIGNATURE));
+    let forbidden = TargetParams { is_allowed: false, ..it.params().clone() };
+    it.set_params(forbidden);
+    assert_eq!(give(&mut it, at_ms(0), &order(1)), Err(ErrorCode::NOT_ALLOWED));
+}
+
+#[test]
+fn a_coordinator_has_its_quota_in_any_period_and_no_more() {
+    let mut it = target();
+    let hour = 3_600_000;
+    for (nonce, hours) in [(1, 0), (2, 10)] {
+        assert_eq!(give(&mut it, at_ms(hours * hour), &order(nonce)), Ok(Nonce([nonce; 32])));
+        it.handle_closed(LINK);
+    }
+    assert_eq!(give(&mut it, at_ms(20 * hour), &order(3)), Err(ErrorCode::QUOTA_EXCEEDED));
+    // The first is a period ago, the second is not.
+    assert!(give(&mut it, at_ms(24 * hour), &order(4)).is_ok());
+    it.handle_closed(LINK);
+    assert_eq!(give(&mut it, at_ms(33 * hour), &order(5)), Err(ErrorCode::QUOTA_EXCEEDED));
+}
+
+#[test]
+fn measurers_prove_themselves_up_to_the_number_of_sockets() {
+    let mut it = target();
+    assert_eq!(prove(&mut it, 1, &MEASURER, 1), Err(ErrorCode::NO_SUCH_MEASUREMENT));
+    give(&mut it, at_ms(0), &order(1)).expect("accepted");
+    assert_eq!(prove(&mut it, 1, &[9; 32], 1), Err(ErrorCode::UNKNOWN_MEASURER));
+    assert_eq!(prove(&mut it, 1, &MEASURER, 2), Err(ErrorCode::NO_SUCH_MEASUREMENT));
+    let proof = Proof::sign(&MEASURER, Nonce([1; 32]), &ids(), &[9; 32]);
+    let refused = it.handle_proof(ConnId(1), &SESSION, &proof);
+    assert_eq!(refused.map_err(|r| r.code), Err(ErrorCode::BAD_SIGNATURE));
+    assert_eq!(prove(&mut it, 1, &MEASURER, 1), Ok(()));
+    assert_eq!(prove(&mut it, 2, &MEASURER, 1), Ok(()));
+    assert_eq!(prove(&mut it, 3, &MEASURER, 1), Err(ErrorCode::TOO_MANY_SOCKETS));
+    // A link that is gone makes room.
+    it.handle_closed(ConnId(2));
+    assert_eq!(prove(&mut it, 3, &MEASURER, 1), Ok(()));
+}
+
+#[test]
+fn seconds_are_reported_from_the_first_cell_on_and_the_last_ends_it() {
+    let mut it = target();
+    give(&mut it, at_ms(0), &order(1)).expect("accepted");
+    prove(&mut it, 1, &MEASURER, 1).expect("proven");
+    it.handle_client_received(999); // before it begins
+    assert!(!it.is_measuring());
+    it.handle_measurement_cell(at_ms(500));
+    assert!(it.is_measuring());
+    it.handle_client_received(514);
+    it.handle_client_sent(1028);
+    it.handle_measured(5140);
+    it.handle_timeout(at_ms(1499));
+    assert_eq!(it.poll_event(), None);
+    it.handle_timeout(at_ms(1500));
+    let second = ClientSecond { second: 0, received_bytes: 514, sent_bytes: 1028 };
+    let report = TargetEvent::Report { conn: LINK, second, measured_bytes: 5140 };
+    assert_eq!(it.poll_event(), Some(report));
+    it.handle_timeout(at_ms(3500)); // late: both seconds that are left
+    for second in [1, 2] {
+        let Some(TargetEvent::Report { second: found, .. }) = it.poll_event() else {
+            panic!("a report");
+        };
+        assert_eq!(found, ClientSecond { second, ..ClientSecond::default() });
+    }
+    let measurers = BTreeSet::from([ConnId(1)]);
+    let over = TargetEvent::Over { coordinator: Some(LINK), measurers, refusal: None };
+    assert_eq!(it.poll_event(), Some(over));
+    assert_eq!((it.poll_event(), it.poll_timeout()), (None, None));
+}
+
+#[test]
+fn violation_loss_of_the_coordinator_and_time_end_it() {
+    let started = || {
+        let mut it = target();
+        give(&mut it, at_ms(0), &order(1)).expect("accepted");
+        prove(&mut it, 1, &MEASURER, 1).expect("proven");
+        it
+    };
+    let code = |mut it: Target| match it.poll_event() {
+        Some(TargetEvent::Over { refusal: Some(refusal), .. }) => refusal.code,
+        other => panic!("not over: {other:?}"),
+    };
+    let mut violated = started();
+    violated.handle_violation(ConnId(7), String::from("a stranger's")); // has no part in it
+    assert_eq!(violated.poll_event(), None);
+    violated.handle_violation(ConnId(1), String::from("CREATE2"));
+    assert_eq!(code(violated), ErrorCode::VIOLATION);
+    let mut abandoned = started();
+    abandoned.handle_closed(LINK);
+    assert_eq!(code(abandoned), ErrorCode::CALLED_OFF);
+    let mut slow = started();
+    assert_eq!(slow.poll_timeout(), Some(at_ms(45_000)));
+    slow.handle_timeout(at_ms(45_000));
+    assert_eq!(code(slow), ErrorCode::TIMED_OUT);
+}
+
+proptest! {
+    /// Greedy clients beside a steady measurement get what the ratio gives them, hardly more or less.
+    #[test]
+    fn clients_get_their_share_and_no_more(
+        mbit in 20u64..5000, permille in 10u16..500, look_us in 100u64..9000,
+    ) {
+        let share = ClientShare::from_permille(permille).expect("under one");
+        let rate = Rate::from_bit_per_s(mbit * 1_000_000);
+        let mut limit = ClientLimit::new(share, Instant::ORIGIN);
+        let (mut measured, mut sent) = (0, 0);
+        for step in 1..=(2_000_000 / look_us) {
+            let now = Instant::from_nanos(step * look_us * 1000);
+            let bytes = rate.bytes_in(now - Instant::ORIGIN) - measured;
+            limit.handle_measured(bytes);
+            measured += bytes;
+            let granted = limit.available_bytes(now);
+            let cells = granted / CELL_LEN as u64 * CELL_LEN as u64;
+            limit.handle_client_sent(cells);
+            sent += cells;
+        }
+        let allowed = share.beside(measured);
+        let round = share.beside(rate.bytes_in(Duration::from_millis(20))) + 3 * CELL_LEN as u64;
+        prop_assert!(sent <= allowed + allowed / 50 + round, "{sent} of {allowed}");
+        prop_assert!(sent + allowed / 50 + 2 * round >= allowed, "{sent} of {allowed}");
+    }
+
+    #[test]
+    fn clients_of_a_slow_relay_are_not_starved(looks in 100u64..2000) {
+        let mut limit = ClientLimit::new(ClientShare::DEFAULT, Instant::ORIGIN);
+        let mut sent = 0;
+        for look in 1..=looks {
+            let granted = limit.available_bytes(at_ms(look));
+            limit.handle_client_sent(granted);
+            sent += granted;
+        }
+        let least = ClientShare::DEFAULT.beside(Rate::from_mbit_per_s(10.0).bytes_in(at_ms(looks - 20) - Instant::ORIGIN));
+        prop_assert!(sent >= least, "{sent} under {least}");
+    }
+}

@@ -1,0 +1,234 @@
+//! An onion router: what a relay does with cells, as one [`Node`](crate::node::Node).
+//!
+//! It accepts links, answers CREATE_FAST and CREATE2 with ntor, extends circuits over one link to each
+//! relay, and passes relay cells both ways with its layer taken off or put on. As the target of a
+//! measurement it sends the cells of measurement circuits back, decrypted, and holds its clients to
+//! their share meanwhile (see [`measure::target`](crate::measure::target)).
+//!
+//! Queues are bounded: a circuit that would exceed [`RouterConfig::queue_limit_cells`] is destroyed
+//! with reason 5, as in C tor, and a link that asks for too many circuits has them refused.
+
+mod circuit;
+mod conduct;
+mod create;
+mod extend;
+mod link;
+mod measuring;
+mod node;
+mod output;
+mod queue;
+mod relaying;
+#[cfg(test)]
+mod tests;
+
+pub use conduct::{Conduct, Honest};
+
+use crate::flow::TokenBucket;
+use crate::identity::OwnIdentity;
+use crate::measure::target::{Target, TargetEvent, TargetParams};
+use crate::node::{ConnId, Dial};
+use crate::rate::Rate;
+use crate::time::{Duration, Instant};
+use alloc::collections::VecDeque;
+use alloc::string::String;
+use alloc::sync::Arc;
+use circuit::Circuits;
+use link::Links;
+use output::Outputs;
+use rand_core::Rng;
+
+/// How much a relay sends: as `RelayBandwidthRate` and `RelayBandwidthBurst` of C tor, but of cells,
+/// without TLS and TCP around them, and on the way out only.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RateLimit {
+    /// On average.
+    pub rate: Rate,
+    /// At once, after a pause.
+    pub burst_bytes: u64,
+}
+
+impl RateLimit {
+    fn bucket(self, now: Instant) -> TokenBucket {
+        let depth = self.burst_bytes.max(output::RECORD_BYTES);
+        TokenBucket::new(self.rate, Duration::ZERO, depth, now)
+    }
+}
+
+/// Choices for a router.
+#[derive(Clone, Debug)]
+pub struct RouterConfig {
+    /// Who it is.
+    pub identity: Arc<OwnIdentity>,
+    /// Who may measure it, and how.
+    pub target: TargetParams,
+    /// How much it sends; all that it can if `None`.
+    pub limit: Option<RateLimit>,
+    /// Cells that wait on one circuit in one direction, at most (C tor: `circ_max_cell_queue_size`).
+    pub queue_limit_cells: u32,
+    /// Seconds since 1970 when the router begins, for certificates and orders.
+    pub unix_time_s: u64,
+}
+
+impl RouterConfig {
+    /// C tor's default for [`queue_limit_cells`](Self::queue_limit_cells).
+    pub const QUEUE_LIMIT_CELLS: u32 = 2500;
+}
+
+/// What a router has to tell. A shell that does not ask misses the oldest.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum RouterEvent {
+    /// A coordinator's order was accepted.
+    MeasurementAccepted,
+    /// A coordinator or measurer was refused, with this reason.
+    Refused(String),
+    /// A second of a measurement is over.
+    MeasuredSecond {
+        /// Measurement traffic that was sent back, in bytes.
+        measured_bytes: u64,
+        /// Client traffic that really was sent, in bytes.
+        client_bytes: u64,
+    },
+    /// A measurement is over; the reason if before its time.
+    MeasurementOver(Option<String>),
+}
+
+/// What has passed through a router since it began: cells of 514 bytes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct RouterTotals {
+    /// Bytes of measurement cells sent back.
+    pub measured_bytes: u64,
+    /// Bytes of clients' cells sent, either way.
+    pub client_bytes: u64,
+    /// Circuits opened.
+    pub circuits: u64,
+}
+
+/// Events that wait to be asked for, at most.
+const EVENTS_MAX: usize = 256;
+
+/// An onion router. See the [module](self).
+///
+/// - *getters*: [`totals`](Self::totals);
+/// - *commands*: [`set_target_params`](Self::set_target_params), [`set_limit`](Self::set_limit);
+/// - *handle* and *poll*: those of [`Node`](crate::node::Node), and [`poll_event`](Self::poll_event).
+///
+/// All randomness comes from the generator passed in. `C` is for tests of those who measure: a relay
+/// that is not [`Honest`].
+#[derive(Debug)]
+pub struct Router<R, C = Honest> {
+    config: RouterConfig,
+    conduct: C,
+    rng: R,
+    began: Instant,
+    links: Links,
+    circuits: Circuits,
+    outputs: Outputs,
+    bucket: Option<TokenBucket>,
+    /// The bucket is not the usual one: the conduct has asked for another rate.
+    has_changed_rate: bool,
+    target: Target,
+    to_dial: VecDeque<Dial>,
+    events: VecDeque<RouterEvent>,
+    totals: RouterTotals,
+}
+
+impl<R: Rng> Router<R> {
+    /// An honest relay, from now on.
+    pub fn new(config: RouterConfig, rng: R, now: Instant) -> Self {
+        Self::with_conduct(config, Honest, rng, now)
+    }
+}
+
+impl<R: Rng, C: Conduct> Router<R, C> {
+    /// A relay that does as `conduct` says.
+    pub fn with_conduct(config: RouterConfig, conduct: C, rng: R, now: Instant) -> Self {
+        let identity = &config.identity;
+        let target = Target::new(config.target.clone(), identity.ids());
+        let mut router = Self {
+            conduct,
+            rng,
+            began: now,
+            links: Links::default(),
+            circuits: Circuits::default(),
+            outputs: Outputs::default(),
+            bucket: None,
+            has_changed_rate: false,
+            target,
+            to_dial: VecDeque::new(),
+            events: VecDeque::new(),
+            totals: RouterTotals::default(),
+            config,
+        };
+        router.set_limit(now, router.config.limit);
+        router
+    }
+
+    /// What has passed so far.
+    #[must_use]
+    pub const fn totals(&self) -> &RouterTotals {
+        &self.totals
+    }
+
+    /// How the relay behaves.
+    #[must_use]
+    pub const fn conduct(&self) -> &C {
+        &self.conduct
+    }
+
+    /// Circuits that are open now.
+    #[must_use]
+    pub fn open_circuits(&self) -> usize {
+        self.circuits.len()
+    }
+
+    /// Who may measure it from now on: the consensus has changed.
+    pub fn set_target_params(&mut self, params: TargetParams) {
+        self.target.set_params(params);
+    }
+
+    /// Sends no more than this from now on.
+    pub fn set_limit(&mut self, now: Instant, limit: Option<RateLimit>) {
+        self.config.limit = limit;
+        self.bucket = limit.map(|limit| limit.bucket(now));
+        self.has_changed_rate = false;
+        self.outputs.wake_parked(usize::MAX);
+    }
+
+    /// The next event.
+    #[must_use]
+    pub fn poll_event(&mut self) -> Option<RouterEvent> {
+        self.events.pop_front()
+    }
+
+    fn tell(&mut self, event: RouterEvent) {
+        if self.events.len() == EVENTS_MAX {
+            self.events.pop_front();
+        }
+        self.events.push_back(event);
+    }
+
+    /// The time by the calendar.
+    fn unix_time_s(&self, now: Instant) -> u64 {
+        self.config.unix_time_s + (now - self.began).as_secs()
+    }
+
+    /// Does what the measurement asks for.
+    fn drain_target(&mut self) {
+        while let Some(event) = self.target.poll_event() {
+            match event {
+                TargetEvent::Report { conn, second, measured_bytes } => {
+                    self.report_second(conn, second, measured_bytes);
+                }
+                TargetEvent::Over { coordinator, measurers, refusal } => {
+                    self.end_measurement(coordinator, &measurers, refusal);
+                }
+            }
+        }
+    }
+
+    /// Closes a link from our side, once what is queued on it for its peer has been sent.
+    fn close(&mut self, id: ConnId) {
+        self.lose(id, crate::cell::msg::DestroyReason::CHANNEL_CLOSED);
+        self.outputs.close(id);
+    }
+}

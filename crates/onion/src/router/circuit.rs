@@ -1,0 +1,130 @@
+use super::queue::CellQueue;
+use crate::cell::CircId;
+use crate::crypto::{Keystream, RelayHop};
+use crate::node::ConnId;
+use alloc::boxed::Box;
+use alloc::vec::Vec;
+
+/// One end of a circuit's passage through the relay.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Place {
+    pub(super) conn: ConnId,
+    pub(super) circ_id: CircId,
+}
+
+/// Which way a cell goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Way {
+    /// Away from the one who built the circuit.
+    Forth,
+    /// Towards that one.
+    Back,
+}
+
+/// What the relay does with a circuit's cells.
+#[expect(clippy::large_enum_variant, reason = "the large one is the one that must be fast")]
+pub(super) enum Hop {
+    /// Its layer comes off or goes on, and the cells pass.
+    Relay(Box<RelayHop>),
+    /// A measurement circuit: its layer comes off, and the cells go back.
+    Echo(Keystream),
+}
+
+impl core::fmt::Debug for Hop {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.write_str(match self {
+            Self::Relay(_) => "Relay",
+            Self::Echo(_) => "Echo",
+        })
+    }
+}
+
+/// A circuit that passes through the relay, or ends at it.
+#[derive(Debug)]
+pub(super) struct Circuit {
+    /// Towards the one who built it.
+    pub(super) back: Place,
+    pub(super) hop: Hop,
+    /// The link that it is extended over, from EXTEND2 on.
+    pub(super) forth_conn: Option<ConnId>,
+    /// Its ID there, once CREATE2 is sent.
+    pub(super) forth_id: Option<CircId>,
+    /// CREATED2 has come: cells may pass.
+    pub(super) is_extended: bool,
+    /// RELAY_EARLY cells that have come.
+    pub(super) early_cells: u8,
+    /// Cells that wait for the link towards the one who built it.
+    pub(super) back_queue: CellQueue,
+    /// Cells that wait for the link to the next hop.
+    pub(super) forth_queue: CellQueue,
+}
+
+impl Circuit {
+    pub(super) fn new(back: Place, hop: Hop) -> Self {
+        Self {
+            back,
+            hop,
+            forth_conn: None,
+            forth_id: None,
+            is_extended: false,
+            early_cells: 0,
+            back_queue: CellQueue::default(),
+            forth_queue: CellQueue::default(),
+        }
+    }
+
+    /// Where it goes on, once it does.
+    pub(super) fn forth(&self) -> Option<Place> {
+        Some(Place { conn: self.forth_conn?, circ_id: self.forth_id? })
+    }
+
+    /// Where cells that go this way leave.
+    #[inline]
+    pub(super) fn way_out(&self, way: Way) -> Option<Place> {
+        match way {
+            Way::Back => Some(self.back),
+            Way::Forth => self.forth(),
+        }
+    }
+
+    #[inline]
+    pub(super) const fn queue_mut(&mut self, way: Way) -> &mut CellQueue {
+        match way {
+            Way::Back => &mut self.back_queue,
+            Way::Forth => &mut self.forth_queue,
+        }
+    }
+}
+
+/// All circuits by number. Numbers are used again.
+#[derive(Debug, Default)]
+pub(super) struct Circuits {
+    circuits: Vec<Option<Circuit>>,
+    free: Vec<u32>,
+}
+
+impl Circuits {
+    pub(super) fn add(&mut self, circuit: Circuit) -> u32 {
+        let number = self.free.pop().unwrap_or_else(|| {
+            self.circuits.push(None);
+            u32::try_from(self.circuits.len() - 1).unwrap_or(u32::MAX)
+        });
+        self.circuits[number as usize] = Some(circuit);
+        number
+    }
+
+    #[inline]
+    pub(super) fn get_mut(&mut self, number: u32) -> Option<&mut Circuit> {
+        self.circuits.get_mut(number as usize)?.as_mut()
+    }
+
+    pub(super) fn remove(&mut self, number: u32) -> Option<Circuit> {
+        let circuit = self.circuits.get_mut(number as usize)?.take()?;
+        self.free.push(number);
+        Some(circuit)
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.circuits.len() - self.free.len()
+    }
+}

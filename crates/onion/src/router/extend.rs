@@ -1,0 +1,107 @@
+//! How circuits get their next hop.
+
+use super::circuit::{Hop, Place, Way};
+use super::link::Link;
+use super::{Conduct, Router};
+use crate::cell::Command;
+use crate::cell::msg::{DestroyReason, Extend2, link_specifier};
+use crate::identity::{Ed25519Id, RelayIds, RsaId};
+use crate::link::ExpectedPeer;
+use crate::node::{ConnId, Dial};
+use alloc::vec::Vec;
+use core::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use rand_core::Rng;
+
+impl<R: Rng, C: Conduct> Router<R, C> {
+    /// Begins to extend a circuit: over the link to that relay, or over a new one.
+    pub(super) fn extend(&mut self, number: u32, data: &[u8]) -> Result<(), DestroyReason> {
+        let extend = Extend2::parse(data).map_err(|_| DestroyReason::PROTOCOL)?;
+        let (address, ids) = destination(&extend).ok_or(DestroyReason::PROTOCOL)?;
+        if ids.rsa == self.config.identity.rsa {
+            return Err(DestroyReason::PROTOCOL); // a loop through ourselves
+        }
+        let circuit = self.circuits.get_mut(number).ok_or(DestroyReason::PROTOCOL)?;
+        if circuit.forth_conn.is_some() || matches!(circuit.hop, Hop::Echo(_)) {
+            return Err(DestroyReason::PROTOCOL);
+        }
+        let id = self.links.to_relay(&ids, address).unwrap_or_else(|| {
+            let expected = ExpectedPeer { ids, address: address.ip() };
+            let dialled = Some(address);
+            let conn = self.links.add(Link { dialled, ..Link::new(None, Some(expected)) });
+            self.outputs.open(conn);
+            self.to_dial.push_back(Dial { conn, to: address });
+            conn
+        });
+        let link = self.links.get_mut(id).ok_or(DestroyReason::CONNECT_FAILED)?;
+        circuit.forth_conn = Some(id);
+        let mut create = Vec::new();
+        extend.create.encode_into(&mut create);
+        // The number of circuits bounds the number of those that wait.
+        link.waiting.push((number, create));
+        if link.is_open {
+            self.create_waiting(id);
+        }
+        Ok(())
+    }
+
+    /// The link to the next hop is open: sends the CREATE2 cells that wait for it.
+    pub(super) fn create_waiting(&mut self, id: ConnId) {
+        let Some(link) = self.links.get_mut(id) else { return };
+        for (number, create) in core::mem::take(&mut link.waiting) {
+            let Some(link) = self.links.get_mut(id) else { return };
+            // It may have been destroyed while it waited, and its number used again.
+            let Some(circuit) = self.circuits.get_mut(number) else { continue };
+            if circuit.forth_conn != Some(id) || circuit.forth_id.is_some() {
+                continue;
+            }
+            let circ_id = link.next_circ_id();
+            circuit.forth_id = Some(circ_id);
+            link.circuits.add(circ_id, number, Way::Back);
+            if !self.outputs.control(id, circ_id, Command::CREATE2, &create) {
+                self.destroy(number, DestroyReason::RESOURCE_LIMIT, None);
+            }
+        }
+    }
+
+    /// The next hop has answered: the circuit is extended.
+    pub(super) fn handle_created(&mut self, number: u32, from: Place, body: &[u8]) {
+        use crate::cell::msg::{encode_created2_into, parse_created2};
+        use crate::cell::relay::RelayCommand;
+        let Some(circuit) = self.circuits.get_mut(number) else { return };
+        let answer = parse_created2(body);
+        match answer {
+            Ok(answer) if !circuit.is_extended && circuit.forth() == Some(from) => {
+                circuit.is_extended = true;
+                let mut data = Vec::new();
+                encode_created2_into(answer, &mut data);
+                self.originate(number, RelayCommand::EXTENDED2, 0, &data);
+            }
+            _ => self.destroy(number, DestroyReason::PROTOCOL, None),
+        }
+    }
+}
+
+/// Address and identities of the relay that an EXTEND2 names.
+fn destination(extend: &Extend2<'_>) -> Option<(SocketAddr, RelayIds)> {
+    let (mut v4, mut v6, mut rsa, mut ed25519) = (None, None, None, None);
+    for (specifier_type, content) in &extend.link_specifiers {
+        match *specifier_type {
+            link_specifier::IPV4 => {
+                let [ip @ .., high, low]: [u8; 6] = (*content).try_into().ok()?;
+                let port = u16::from_be_bytes([high, low]);
+                v4 = Some(SocketAddr::new(IpAddr::V4(Ipv4Addr::from(ip)), port));
+            }
+            link_specifier::IPV6 => {
+                let [ip @ .., high, low]: [u8; 18] = (*content).try_into().ok()?;
+                let port = u16::from_be_bytes([high, low]);
+                v6 = Some(SocketAddr::new(IpAddr::V6(Ipv6Addr::from(ip)), port));
+            }
+            link_specifier::RSA_IDENTITY => rsa = Some(RsaId((*content).try_into().ok()?)),
+            link_specifier::ED25519_IDENTITY => {
+                ed25519 = Some(Ed25519Id((*content).try_into().ok()?));
+            }
+            _ => {}
+        }
+    }
+    Some((v4.or(v6)?, RelayIds { rsa: rsa?, ed25519 }))
+}

@@ -1,0 +1,211 @@
+use super::circuit::{Place, Way};
+use super::link::{Link, Role};
+use super::{Conduct, Router};
+use crate::cell::msg::DestroyReason;
+use crate::cell::{BODY_LEN, Cell, CircId, Command};
+use crate::link::{Authentication, Channel, TlsSession};
+use crate::measure::protocol::EXPORTER_LABEL;
+use crate::node::{CloseCause, ConnId, Dial, ListenerId, Node};
+use crate::time::Instant;
+use alloc::sync::Arc;
+use rand_core::Rng;
+
+/// Why a link is to be closed.
+enum Fault {
+    /// It is of no more use.
+    Broken,
+    /// A measurer breaks the rules.
+    Violation(&'static str),
+}
+
+impl<R: Rng, C: Conduct> Router<R, C> {
+    fn handle_cells(
+        &mut self,
+        now: Instant,
+        id: ConnId,
+        channel: &mut Channel,
+        plaintext: &[u8],
+    ) -> Result<(), Fault> {
+        let mut input = plaintext;
+        loop {
+            let cell = channel.handle_bytes(&mut input).map_err(|_| Fault::Broken)?;
+            let Some(cell) = cell else { return Ok(()) };
+            // By far the most frequent.
+            if cell.command == Command::RELAY || cell.command == Command::RELAY_EARLY {
+                let found = self.links.get_mut(id).and_then(|l| l.circuits.find(cell.circ_id));
+                match found {
+                    Some((number, Way::Forth)) => self
+                        .relay_forth(now, number, cell.command, cell.body)
+                        .map_err(Fault::Violation)?,
+                    Some((number, Way::Back)) if cell.command == Command::RELAY => {
+                        self.relay_back(number, cell.body);
+                    }
+                    // It would tell the client's side more than a relay may (tor-spec §5.6).
+                    Some((number, Way::Back)) => {
+                        self.destroy(number, DestroyReason::PROTOCOL, None);
+                    }
+                    None => {} // of a circuit that is gone
+                }
+                continue;
+            }
+            self.handle_rare_cell(now, id, cell)?;
+            if self.links.get_mut(id).is_none() {
+                return Ok(()); // closed meanwhile
+            }
+        }
+    }
+
+    fn handle_rare_cell(&mut self, now: Instant, id: ConnId, cell: Cell<'_>) -> Result<(), Fault> {
+        let Some(link) = self.links.get_mut(id) else { return Ok(()) };
+        let place = Place { conn: id, circ_id: cell.circ_id };
+        if cell.command == Command::MEASURE && cell.circ_id == CircId::LINK {
+            self.handle_message_cell(now, id, cell.body);
+            return Ok(());
+        }
+        let mut body = [0; BODY_LEN];
+        let Ok(fixed) = <&[u8; BODY_LEN]>::try_from(cell.body) else {
+            return Ok(()); // of variable length: none of them concerns circuits
+        };
+        body.copy_from_slice(fixed);
+        match (cell.command, link.circuits.find(cell.circ_id)) {
+            (Command::CREATE_FAST | Command::CREATE2, None) if cell.circ_id == CircId::LINK => {
+                Err(Fault::Broken)
+            }
+            (Command::CREATE_FAST, None) => {
+                self.create_fast(place, &body).map_err(Fault::Violation)
+            }
+            (Command::CREATE2, None) if link.role == Role::Measurer => {
+                Err(Fault::Violation("a circuit other than a measurement's on a measurer's link"))
+            }
+            (Command::CREATE2, None) => {
+                self.create2(place, &body);
+                Ok(())
+            }
+            (Command::CREATE_FAST | Command::CREATE2, Some((number, _))) => {
+                self.destroy(number, DestroyReason::PROTOCOL, None);
+                Ok(())
+            }
+            (Command::CREATED2, Some((number, Way::Back))) => {
+                self.handle_created(number, place, &body);
+                Ok(())
+            }
+            (Command::DESTROY, Some((number, _))) => {
+                self.handle_destroy(number, place, DestroyReason::parse(&body));
+                Ok(())
+            }
+            _ => Ok(()), // padding, its negotiation, and cells of circuits that are gone
+        }
+    }
+
+    fn exported(tls: &dyn TlsSession) -> Option<[u8; 32]> {
+        tls.export_keying_material(EXPORTER_LABEL, b"")
+    }
+}
+
+impl<R: Rng, C: Conduct> Node for Router<R, C> {
+    fn handle_connected(&mut self, now: Instant, conn: ConnId, tls: &dyn TlsSession) {
+        let unix_time_s = self.unix_time_s(now);
+        let Some(link) = self.links.get_mut(conn) else { return };
+        let Some(expected) = link.expected else { return };
+        let mut random = [0; 24];
+        self.rng.fill_bytes(&mut random);
+        let own = Authentication::AsRelay(Arc::clone(&self.config.identity));
+        match Channel::initiator(expected, own, tls, random, unix_time_s) {
+            Ok(channel) => {
+                link.channel = Some(channel);
+                self.outputs.wake(conn);
+            }
+            Err(_) => {
+                self.lose(conn, DestroyReason::CONNECT_FAILED);
+                self.outputs.close(conn);
+            }
+        }
+    }
+
+    fn handle_accepted(
+        &mut self,
+        _now: Instant,
+        _listener: ListenerId,
+        tls: &dyn TlsSession,
+    ) -> Option<ConnId> {
+        let mut challenge = [0; 32];
+        self.rng.fill_bytes(&mut challenge);
+        let channel = Channel::responder(Arc::clone(&self.config.identity), challenge);
+        let exported = Self::exported(tls);
+        let id = self.links.add(Link { exported, ..Link::new(Some(channel), None) });
+        self.outputs.open(id);
+        Some(id)
+    }
+
+    fn handle_bytes(&mut self, now: Instant, conn: ConnId, plaintext: &[u8]) {
+        // The channel leaves its link, since its cells borrow from it.
+        let Some(mut channel) = self.links.get_mut(conn).and_then(|link| link.channel.take())
+        else {
+            return;
+        };
+        let outcome = self.handle_cells(now, conn, &mut channel, plaintext);
+        if let Some(link) = self.links.get_mut(conn) {
+            let has_opened = channel.is_open() && !link.is_open;
+            link.is_open = channel.is_open();
+            let has_output = channel.queued_len() > 0;
+            link.channel = Some(channel);
+            if has_output {
+                self.outputs.wake(conn);
+            }
+            if has_opened {
+                self.create_waiting(conn);
+            }
+            match outcome {
+                Ok(()) => {}
+                Err(Fault::Violation(problem)) => {
+                    self.violate(conn, problem);
+                    self.close(conn);
+                }
+                Err(Fault::Broken) => {
+                    self.violate(conn, "what it sends is no stream of cells");
+                    self.close(conn);
+                }
+            }
+        }
+        self.drain_target();
+    }
+
+    fn handle_closed(&mut self, _now: Instant, conn: ConnId, _cause: CloseCause) {
+        let is_open = self.links.get_mut(conn).is_some_and(|link| link.is_open);
+        let reason =
+            if is_open { DestroyReason::CHANNEL_CLOSED } else { DestroyReason::CONNECT_FAILED };
+        self.lose(conn, reason);
+        self.outputs.forget(conn);
+        self.links.release(conn);
+        self.drain_target();
+    }
+
+    fn handle_timeout(&mut self, now: Instant) {
+        self.target.handle_timeout(now);
+        self.drain_target();
+        self.wake_waiting(now);
+    }
+
+    fn poll_dial(&mut self, _now: Instant) -> Option<Dial> {
+        self.to_dial.pop_front()
+    }
+
+    fn poll_writable(&mut self) -> Option<ConnId> {
+        self.outputs.poll_writable()
+    }
+
+    fn poll_transmit(&mut self, now: Instant, conn: ConnId, out: &mut [u8]) -> usize {
+        self.transmit(now, conn, out)
+    }
+
+    fn poll_close(&mut self) -> Option<ConnId> {
+        let id = self.outputs.poll_close()?;
+        self.outputs.forget(id);
+        self.links.release(id);
+        Some(id)
+    }
+
+    fn poll_timeout(&self) -> Option<Instant> {
+        [self.target.poll_timeout(), self.waiting_ends_at()].into_iter().flatten().min()
+    }
+}
