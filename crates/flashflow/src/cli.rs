@@ -1,5 +1,6 @@
 //! What the command line accepts.
 
+use crate::measure_team::MeasureTeamOptions;
 use clap::{Args, Parser, Subcommand};
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
@@ -20,6 +21,7 @@ pub(crate) struct Cli {
 pub(crate) enum Command {
     Demo(DemoOptions),
     Measure(MeasureOptions),
+    MeasureTeam(MeasureTeamOptions),
     Lab(LabOptions),
     Bench(BenchOptions),
 }
@@ -29,6 +31,7 @@ impl Command {
         match self {
             Self::Demo(options) => options.json,
             Self::Measure(options) => options.json,
+            Self::MeasureTeam(options) => options.json,
             Self::Lab(options) => options.json,
             Self::Bench(options) => options.json,
         }
