@@ -22,6 +22,7 @@ mod outcome;
 mod params;
 mod series;
 mod stats;
+mod team_capacity;
 
 pub use allocation::{Allocation, Assignment, MeasurerId, allocate};
 pub use campaign::{Campaign, Launch, RelayId, Standing, Verdict};
@@ -32,3 +33,4 @@ pub use outcome::{Bounds, Estimate, Inconclusive, Outcome};
 pub use params::{Params, ParamsError};
 pub use series::{Missing, Mode, SecondReport, SecondTotals, Series, Source, Summary};
 pub use stats::{Percentile, Spread, median};
+pub use team_capacity::{MemberTraffic, PairSecond, PairTraffic, TeamCapacity, team_capacities};

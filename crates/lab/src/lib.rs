@@ -33,6 +33,7 @@ mod children;
 mod clock;
 mod consensus;
 pub mod control;
+pub mod echo_liars;
 mod error;
 mod keeper;
 mod keys;

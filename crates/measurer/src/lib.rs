@@ -7,7 +7,9 @@
 //!   each driving an [`onion::measure::pump::Pump`] over real sockets;
 //! - [`Team`] runs a [`coordinator::Measurement`] with its members, and where the relay takes part
 //!   gives it the order.
+//! - [`capacity`] finds out what the measurers themselves can send and receive.
 
+pub mod capacity;
 mod consent;
 mod load;
 mod local;

@@ -47,6 +47,13 @@ pub struct RateLimit {
     pub burst_bytes: u64,
 }
 
+impl RateLimit {
+    fn bucket(self, now: Instant) -> TokenBucket {
+        let depth = self.burst_bytes.max(output::RECORD_BYTES);
+        TokenBucket::new(self.rate, Duration::ZERO, depth, now)
+    }
+}
+
 /// Choices for a router.
 #[derive(Clone, Debug)]
 pub struct RouterConfig {
@@ -117,6 +124,8 @@ pub struct Router<R, C = Honest> {
     circuits: Circuits,
     outputs: Outputs,
     bucket: Option<TokenBucket>,
+    /// The bucket is not the usual one: the conduct has asked for another rate.
+    has_changed_rate: bool,
     target: Target,
     to_dial: VecDeque<Dial>,
     events: VecDeque<RouterEvent>,
@@ -143,6 +152,7 @@ impl<R: Rng, C: Conduct> Router<R, C> {
             circuits: Circuits::default(),
             outputs: Outputs::default(),
             bucket: None,
+            has_changed_rate: false,
             target,
             to_dial: VecDeque::new(),
             events: VecDeque::new(),
@@ -179,10 +189,8 @@ impl<R: Rng, C: Conduct> Router<R, C> {
     /// Sends no more than this from now on.
     pub fn set_limit(&mut self, now: Instant, limit: Option<RateLimit>) {
         self.config.limit = limit;
-        self.bucket = limit.map(|limit| {
-            let depth = limit.burst_bytes.max(output::RECORD_BYTES);
-            TokenBucket::new(limit.rate, Duration::ZERO, depth, now)
-        });
+        self.bucket = limit.map(|limit| limit.bucket(now));
+        self.has_changed_rate = false;
         self.outputs.wake_parked(usize::MAX);
     }
 

@@ -22,6 +22,7 @@ pub(super) enum Way {
 }
 
 /// What the relay does with a circuit's cells.
+#[expect(clippy::large_enum_variant, reason = "the large one is the one that must be fast")]
 pub(super) enum Hop {
     /// Its layer comes off or goes on, and the cells pass.
     Relay(Box<RelayHop>),

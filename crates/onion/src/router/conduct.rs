@@ -17,6 +17,12 @@ pub trait Conduct {
         keystream.apply(cell);
     }
 
+    /// Whether it leaves a cell of a measurement circuit unanswered.
+    #[inline]
+    fn swallows(&mut self) -> bool {
+        false
+    }
+
     /// Cells that it makes up on a new measurement circuit before it has received any.
     fn answers_ahead(&self) -> u32 {
         0
@@ -34,6 +40,7 @@ pub trait Conduct {
     }
 
     /// The rate that it sends with while it is measured, where it is not the usual one.
+    #[inline]
     fn rate_while_measured(&self) -> Option<Rate> {
         None
     }

@@ -94,8 +94,9 @@ impl<R: Rng, C: Conduct> Router<R, C> {
         self.outputs.control(place.conn, place.circ_id, Command::DESTROY, &[reason.get()]);
     }
 
-    /// Ends a circuit, and tells both sides but the one that is told already.
-    pub(super) fn destroy(&mut self, number: u32, reason: DestroyReason, but: Option<ConnId>) {
+    /// Ends a circuit, and tells both sides but the one that knows, and those whose link is gone.
+    pub(super) fn destroy(&mut self, number: u32, reason: DestroyReason, but: Option<Place>) {
+        self.forget_waiting(number);
         let Some(circuit) = self.circuits.remove(number) else { return };
         let ends = [
             Some((circuit.back, circuit.back_queue.len())),
@@ -103,12 +104,21 @@ impl<R: Rng, C: Conduct> Router<R, C> {
         ];
         for (place, cells) in ends.into_iter().flatten() {
             self.outputs.handle_dropped(place.conn, cells);
-            if let Some(link) = self.links.get_mut(place.conn) {
-                link.circuits.remove(place.circ_id);
-            }
-            if but != Some(place.conn) {
+            let Some(link) = self.links.get_mut(place.conn) else { continue };
+            link.circuits.remove(place.circ_id);
+            if but != Some(place) {
                 self.refuse(place, reason);
             }
+        }
+    }
+
+    /// A circuit does not wait for a link any more: its number may be used again.
+    pub(super) fn forget_waiting(&mut self, number: u32) {
+        let Some(circuit) = self.circuits.get_mut(number) else { return };
+        if let (Some(conn), None) = (circuit.forth_conn, circuit.forth_id)
+            && let Some(link) = self.links.get_mut(conn)
+        {
+            link.waiting.retain(|(waiting, _)| *waiting != number);
         }
     }
 
@@ -122,7 +132,7 @@ impl<R: Rng, C: Conduct> Router<R, C> {
                 .get_mut(number)
                 .is_some_and(|circuit| circuit.back.conn == id || circuit.forth_conn == Some(id));
             if uses_it {
-                self.destroy(number, reason, Some(id));
+                self.destroy(number, reason, None);
             }
         }
         self.target.handle_closed(id);

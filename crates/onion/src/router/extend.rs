@@ -24,17 +24,15 @@ impl<R: Rng, C: Conduct> Router<R, C> {
         if circuit.forth_conn.is_some() || matches!(circuit.hop, Hop::Echo(_)) {
             return Err(DestroyReason::PROTOCOL);
         }
-        let id = self.links.to_relay(ids.rsa).unwrap_or_else(|| {
+        let id = self.links.to_relay(&ids, address).unwrap_or_else(|| {
             let expected = ExpectedPeer { ids, address: address.ip() };
-            let conn = self.links.add(Link::new(None, Some(expected)));
+            let dialled = Some(address);
+            let conn = self.links.add(Link { dialled, ..Link::new(None, Some(expected)) });
             self.outputs.open(conn);
             self.to_dial.push_back(Dial { conn, to: address });
             conn
         });
         let link = self.links.get_mut(id).ok_or(DestroyReason::CONNECT_FAILED)?;
-        if link.expected.is_some_and(|expected| expected.ids != ids) {
-            return Err(DestroyReason::OR_IDENTITY);
-        }
         circuit.forth_conn = Some(id);
         let mut create = Vec::new();
         extend.create.encode_into(&mut create);

@@ -1,10 +1,11 @@
 use super::circuit::Way;
 use crate::cell::CircId;
-use crate::identity::RsaId;
+use crate::identity::{RelayIds, RsaId};
 use crate::link::{Channel, ExpectedPeer};
 use crate::node::ConnId;
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
+use core::net::SocketAddr;
 
 /// What a link is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -27,6 +28,8 @@ pub(super) struct Link {
     pub(super) role: Role,
     /// Whom it leads to, if we dialled it.
     pub(super) expected: Option<ExpectedPeer>,
+    /// Where we dialled it.
+    pub(super) dialled: Option<SocketAddr>,
     /// What its TLS session has exported for signatures of the protocol.
     pub(super) exported: Option<[u8; 32]>,
     pub(super) circuits: CircuitTable,
@@ -43,6 +46,7 @@ impl Link {
             is_open: false,
             role: Role::Ordinary,
             expected,
+            dialled: None,
             exported: None,
             circuits: CircuitTable::default(),
             waiting: Vec::new(),
@@ -107,8 +111,9 @@ impl CircuitTable {
 pub(super) struct Links {
     links: Vec<Option<Link>>,
     free: Vec<ConnId>,
-    /// Links that we dialled: one to each relay.
-    dialled: BTreeMap<RsaId, ConnId>,
+    /// Links that we dialled, by whom they lead to: one to each relay, and others that were asked for
+    /// at other addresses before it was open.
+    dialled: BTreeMap<RsaId, Vec<ConnId>>,
 }
 
 impl Links {
@@ -118,7 +123,7 @@ impl Links {
             ConnId(u32::try_from(self.links.len() - 1).unwrap_or(u32::MAX))
         });
         if let Some(expected) = &link.expected {
-            self.dialled.insert(expected.ids.rsa, id);
+            self.dialled.entry(expected.ids.rsa).or_default().push(id);
         }
         self.links[id.0 as usize] = Some(link);
         id
@@ -133,9 +138,12 @@ impl Links {
     pub(super) fn remove(&mut self, id: ConnId) -> Option<Link> {
         let link = self.links.get_mut(id.0 as usize)?.take()?;
         if let Some(expected) = &link.expected
-            && self.dialled.get(&expected.ids.rsa) == Some(&id)
+            && let Some(ids) = self.dialled.get_mut(&expected.ids.rsa)
         {
-            self.dialled.remove(&expected.ids.rsa);
+            ids.retain(|known| *known != id);
+            if ids.is_empty() {
+                self.dialled.remove(&expected.ids.rsa);
+            }
         }
         Some(link)
     }
@@ -146,7 +154,17 @@ impl Links {
     }
 
     /// The link that we dialled to a relay.
-    pub(super) fn to_relay(&self, rsa: RsaId) -> Option<ConnId> {
-        self.dialled.get(&rsa).copied()
+    ///
+    /// One that is not open yet serves those who want the same address only: whoever names a wrong
+    /// one keeps nobody else from the relay.
+    pub(super) fn to_relay(&self, ids: &RelayIds, address: SocketAddr) -> Option<ConnId> {
+        let leads_there = |id: &&ConnId| {
+            let link = self.links.get(id.0 as usize).and_then(Option::as_ref);
+            link.is_some_and(|link| {
+                let is_same = link.expected.is_some_and(|expected| expected.ids == *ids);
+                is_same && (link.is_open || link.dialled == Some(address))
+            })
+        };
+        self.dialled.get(&ids.rsa)?.iter().find(leads_there).copied()
     }
 }

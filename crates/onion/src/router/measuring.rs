@@ -99,6 +99,7 @@ impl<R: Rng, C: Conduct> Router<R, C> {
     /// A party of the measurement does what it must not: everything is dropped.
     pub(super) fn violate(&mut self, id: ConnId, problem: &str) {
         self.target.handle_violation(id, problem.to_string());
+        self.drain_target(); // so that it still hears why
     }
 
     /// A cell of a measurement circuit: its layer comes off, and it goes back.
@@ -110,6 +111,9 @@ impl<R: Rng, C: Conduct> Router<R, C> {
         body: &[u8],
     ) -> Result<(), &'static str> {
         self.target.handle_measurement_cell(now);
+        if self.conduct.swallows() {
+            return Ok(());
+        }
         // The keystream leaves its circuit while the circuit's queue is filled.
         let Some(circuit) = self.circuits.get_mut(number) else { return Ok(()) };
         let Hop::Echo(keystream) = &mut circuit.hop else { return Ok(()) };
@@ -135,7 +139,7 @@ impl<R: Rng, C: Conduct> Router<R, C> {
         let mut source = [0; 16];
         for _ in 0..self.conduct.answers_ahead() {
             self.rng.fill_bytes(&mut source);
-            self.queue_cell(number, Way::Back, |body| {
+            self.queue_cell(number, Way::Back, Command::RELAY, |body| {
                 body.fill(0);
                 Keystream::new(&source).apply(body);
             });
@@ -162,7 +166,10 @@ impl<R: Rng, C: Conduct> Router<R, C> {
             self.close(*id);
         }
         if let (Some(id), Some(refusal)) = (coordinator, &refusal) {
-            self.refuse_link(id, refusal);
+            // Unless it broke the rules itself: then it has been told.
+            if self.links.get_mut(id).is_some() {
+                self.refuse_link(id, refusal);
+            }
         } else if let Some(id) = coordinator {
             // It may order another measurement on the same link.
             self.set_role(id, Role::Ordinary);

@@ -37,7 +37,13 @@ impl<R: Rng, C: Conduct> Router<R, C> {
                     Some((number, Way::Forth)) => self
                         .relay_forth(now, number, cell.command, cell.body)
                         .map_err(Fault::Violation)?,
-                    Some((number, Way::Back)) => self.relay_back(number, cell.body),
+                    Some((number, Way::Back)) if cell.command == Command::RELAY => {
+                        self.relay_back(number, cell.body);
+                    }
+                    // It would tell the client's side more than a relay may (tor-spec §5.6).
+                    Some((number, Way::Back)) => {
+                        self.destroy(number, DestroyReason::PROTOCOL, None);
+                    }
                     None => {} // of a circuit that is gone
                 }
                 continue;

@@ -1,10 +1,11 @@
 //! What waits to be written on each link, and whose turn it is.
 
 use super::circuit::{Circuits, Way};
-use super::{Conduct, Router};
+use super::{Conduct, RateLimit, Router};
 use crate::cell::{BODY_LEN, CELL_LEN, Cell, CircId, Command, begin_fixed};
 use crate::measure::pump::CELLS_PER_RECORD;
 use crate::node::ConnId;
+use crate::rate::Rate;
 use crate::time::Instant;
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
@@ -92,11 +93,15 @@ impl Outputs {
     }
 
     pub(super) fn poll_writable(&mut self) -> Option<ConnId> {
-        let id = self.writable.pop_front()?;
-        if let Some(output) = self.get_mut(id) {
-            output.is_queued = false;
+        loop {
+            let id = self.writable.pop_front()?;
+            // It may be gone since: then it is not to be named any more.
+            if let Some(output) = self.get_mut(id)
+                && core::mem::take(&mut output.is_queued)
+            {
+                return Some(id);
+            }
         }
-        Some(id)
     }
 
     /// Queues a cell that opens or closes a circuit, or a message. False if too many wait.
@@ -260,6 +265,7 @@ impl<R: Rng, C: Conduct> Router<R, C> {
         &mut self,
         number: u32,
         way: Way,
+        command: Command,
         fill: impl FnOnce(&mut [u8; BODY_LEN]),
     ) -> bool {
         let Some(circuit) = self.circuits.get_mut(number) else { return true };
@@ -269,7 +275,7 @@ impl<R: Rng, C: Conduct> Router<R, C> {
             return false;
         }
         let was_empty = queue.len() == 0;
-        let body = begin_fixed(queue.push(), out.circ_id, Command::RELAY);
+        let body = begin_fixed(queue.push(), out.circ_id, command);
         if let Ok(body) = body.try_into() {
             fill(body);
         }
@@ -295,6 +301,9 @@ impl<R: Rng, C: Conduct> Router<R, C> {
             return 0;
         }
         let is_measurers = output.is_measurers;
+        if let Some(rate) = self.conduct.rate_while_measured() {
+            self.change_rate(now, rate); // an honest relay has no such code
+        }
         let affordable = self.bucket.as_mut().map_or(u64::MAX, |b| b.available_bytes(now));
         if affordable < (wanted * CELL_LEN) as u64 {
             // Better a whole record later than crumbs now.
@@ -325,6 +334,20 @@ impl<R: Rng, C: Conduct> Router<R, C> {
             self.totals.client_bytes += bytes;
         }
         cells * CELL_LEN
+    }
+
+    /// Sends with `rate` while it is measured, and with its usual one otherwise.
+    #[cold]
+    fn change_rate(&mut self, now: Instant, rate: Rate) {
+        let is_measured = self.target.is_measuring();
+        if is_measured == self.has_changed_rate {
+            return;
+        }
+        self.has_changed_rate = is_measured;
+        let usual = self.config.limit;
+        let burst_bytes = usual.map_or(0, |limit| limit.burst_bytes);
+        let limit = if is_measured { Some(RateLimit { rate, burst_bytes }) } else { usual };
+        self.bucket = limit.map(|limit| limit.bucket(now));
     }
 
     /// Wakes links whose waiting is over.

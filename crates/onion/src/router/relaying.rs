@@ -50,7 +50,7 @@ impl<R: Rng, C: Conduct> Router<R, C> {
             self.handle_message(number, command, &plain);
         } else if !circuit.is_extended {
             self.destroy(number, DestroyReason::PROTOCOL, None);
-        } else if !self.queue_cell(number, Way::Forth, |out| *out = plain) {
+        } else if !self.queue_cell(number, Way::Forth, command, |out| *out = plain) {
             self.destroy(number, DestroyReason::RESOURCE_LIMIT, None);
         }
     }
@@ -63,7 +63,7 @@ impl<R: Rng, C: Conduct> Router<R, C> {
         let mut passed = [0; BODY_LEN];
         passed.copy_from_slice(body);
         hop.pass_back(&mut passed);
-        if !self.queue_cell(number, Way::Back, |out| *out = passed) {
+        if !self.queue_cell(number, Way::Back, Command::RELAY, |out| *out = passed) {
             self.destroy(number, DestroyReason::RESOURCE_LIMIT, None);
         }
     }
@@ -96,6 +96,7 @@ impl<R: Rng, C: Conduct> Router<R, C> {
 
     /// The one who built the circuit wants the rest of it gone.
     fn truncate(&mut self, number: u32) {
+        self.forget_waiting(number);
         let Some(circuit) = self.circuits.get_mut(number) else { return };
         let forth = circuit.forth();
         let dropped = circuit.forth_queue.len();
@@ -126,14 +127,14 @@ impl<R: Rng, C: Conduct> Router<R, C> {
         let Hop::Relay(hop) = &mut circuit.hop else { return };
         let Ok(mut body) = (RelayMessage { command, stream_id, data }).to_body() else { return };
         hop.originate(&mut body);
-        if !self.queue_cell(number, Way::Back, |out| *out = body) {
+        if !self.queue_cell(number, Way::Back, Command::RELAY, |out| *out = body) {
             self.destroy(number, DestroyReason::RESOURCE_LIMIT, None);
         }
     }
 
     /// One side has ended a circuit: the other hears of it.
     pub(super) fn handle_destroy(&mut self, number: u32, from: Place, reason: DestroyReason) {
-        self.destroy(number, reason, Some(from.conn));
+        self.destroy(number, reason, Some(from));
     }
 }
 

@@ -1,0 +1,259 @@
+//! Relays that take part in their own measurement and lie: what a [`Router`](onion::router::Router)
+//! does amiss when an echo is asked of it.
+//!
+//! A [`Liar`] is the router's [`Conduct`]. [`EchoLie::ALL`] lists what it may do, with what it gains
+//! by that; [`LiarRelay`] runs one on real sockets, for experiments.
+
+mod relay;
+
+pub use relay::{LiarError, LiarRelay, LiarSetup};
+
+use onion::Rate;
+use onion::cell::BODY_LEN;
+use onion::crypto::Keystream;
+use onion::measure::protocol::ClientSecond;
+use onion::router::Conduct;
+use rand::Rng;
+use std::num::NonZeroU64;
+
+/// Lies whose places are remembered.
+const LIES_MAX: usize = 4096;
+
+/// How a relay that takes part in its measurement betrays it.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum EchoLie {
+    /// Answers this share of the cells with random bytes, in the hope that others are checked.
+    Forges {
+        /// Chance of each cell to be forged, from 0 to 1.
+        share: f64,
+    },
+    /// Sends cells back as they came.
+    SkipsDecryption,
+    /// Answers every n-th cell with the answer to the one before.
+    Replays(NonZeroU64),
+    /// Makes up so many answers on each circuit before it has received a cell: hides a slow way in.
+    AnswersAhead(u32),
+    /// Leaves every n-th cell unanswered.
+    Drops(NonZeroU64),
+    /// Sends clients nothing while it is measured, and reports a hundred times what was measured as
+    /// theirs: the most that can be gained by reports.
+    ShedsClients,
+    /// Reports the largest numbers that there are, and is honest in all else.
+    OverReports,
+    /// Does not hold its clients to their share.
+    IgnoresShare,
+    /// Sends faster than it usually does while it is measured.
+    OnlyFastWhileMeasured {
+        /// How fast.
+        rate: Rate,
+    },
+    /// After so many cells answers no more, and keeps its links.
+    Stalls(u64),
+    /// Reports each second as the one after.
+    MiscountsSeconds,
+}
+
+const fn every(n: u64) -> NonZeroU64 {
+    match NonZeroU64::new(n) {
+        Some(n) => n,
+        None => NonZeroU64::MIN,
+    }
+}
+
+impl EchoLie {
+    /// Each lie once, as an experiment tells it.
+    pub const ALL: [Self; 11] = [
+        Self::Forges { share: 0.1 },
+        Self::SkipsDecryption,
+        Self::Replays(every(10)),
+        Self::AnswersAhead(1000),
+        Self::Drops(every(50)),
+        Self::ShedsClients,
+        Self::OverReports,
+        Self::IgnoresShare,
+        Self::OnlyFastWhileMeasured { rate: Rate::from_bit_per_s(200_000_000) },
+        Self::Stalls(1000),
+        Self::MiscountsSeconds,
+    ];
+
+    /// Its name on a command line.
+    #[must_use]
+    pub const fn name(&self) -> &'static str {
+        match self {
+            Self::Forges { .. } => "forges",
+            Self::SkipsDecryption => "skips-decryption",
+            Self::Replays(_) => "replays",
+            Self::AnswersAhead(_) => "answers-ahead",
+            Self::Drops(_) => "drops",
+            Self::ShedsClients => "sheds-clients",
+            Self::OverReports => "over-reports",
+            Self::IgnoresShare => "ignores-share",
+            Self::OnlyFastWhileMeasured { .. } => "only-fast-while-measured",
+            Self::Stalls(_) => "stalls",
+            Self::MiscountsSeconds => "miscounts-seconds",
+        }
+    }
+
+    /// What it does, and what comes of it, in one sentence.
+    #[must_use]
+    pub const fn description(&self) -> &'static str {
+        match self {
+            Self::Forges { .. } => {
+                "answers some cells with random bytes: found out by the first of them that is checked"
+            }
+            Self::SkipsDecryption => "sends cells back undecrypted: found out by the first check",
+            Self::Replays(_) => {
+                "answers with earlier answers: found out by the first of them that is checked"
+            }
+            Self::AnswersAhead(_) => {
+                "answers before it was asked: found out, since more comes back than was sent"
+            }
+            Self::Drops(_) => {
+                "leaves cells unanswered: found out, since all that follow are out of place"
+            }
+            Self::ShedsClients => {
+                "starves its clients and reports all it can as theirs: gains at most 1/(1-r), a third"
+            }
+            Self::OverReports => {
+                "reports absurd client traffic: gains at most 1/(1-r), a third, less what clients had"
+            }
+            Self::IgnoresShare => {
+                "does not limit its clients: what they have beyond their share is not counted, and it loses"
+            }
+            Self::OnlyFastWhileMeasured { .. } => {
+                "has capacity only while it is measured: believed, since nothing tells it from others; it \
+                 pays for that capacity at times it cannot choose"
+            }
+            Self::Stalls(_) => "falls silent: gives no number",
+            Self::MiscountsSeconds => "reports seconds out of their order: gives no number",
+        }
+    }
+
+    /// The lie of [`ALL`](Self::ALL) with this name.
+    #[must_use]
+    pub fn by_name(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|lie| lie.name() == name)
+    }
+}
+
+/// A router's conduct: a lie, or none.
+#[derive(Clone, Debug, Default)]
+pub struct Liar {
+    lie: Option<EchoLie>,
+    answered_cells: u64,
+    received_cells: u64,
+    last: Option<[u8; BODY_LEN]>,
+    lies: Vec<u64>,
+}
+
+impl Liar {
+    /// Tells this lie; behaves as an honest relay if there is none.
+    #[must_use]
+    pub fn new(lie: Option<EchoLie>) -> Self {
+        Self { lie, ..Self::default() }
+    }
+
+    /// Which answers were lies, over all circuits from zero: the first few thousand.
+    #[must_use]
+    pub fn lies(&self) -> &[u64] {
+        &self.lies
+    }
+
+    fn note(&mut self) {
+        if self.lies.len() < LIES_MAX {
+            self.lies.push(self.answered_cells);
+        }
+    }
+}
+
+impl Conduct for Liar {
+    fn answer(&mut self, rng: &mut impl Rng, keystream: &mut Keystream, cell: &mut [u8; BODY_LEN]) {
+        let received = *cell;
+        keystream.apply(cell);
+        let honest = *cell;
+        match self.lie {
+            Some(EchoLie::Forges { share }) if chance(rng) < share => {
+                rng.fill_bytes(cell);
+                self.note();
+            }
+            Some(EchoLie::SkipsDecryption) => {
+                *cell = received;
+                self.note();
+            }
+            Some(EchoLie::Replays(n)) if (self.answered_cells + 1).is_multiple_of(n.get()) => {
+                *cell = self.last.unwrap_or(honest);
+                self.note();
+            }
+            _ => {}
+        }
+        self.last = Some(honest);
+        self.answered_cells += 1;
+    }
+
+    fn swallows(&mut self) -> bool {
+        self.received_cells += 1;
+        match self.lie {
+            Some(EchoLie::Stalls(after)) => self.received_cells > after,
+            Some(EchoLie::Drops(n)) => self.received_cells.is_multiple_of(n.get()),
+            _ => false,
+        }
+    }
+
+    fn answers_ahead(&self) -> u32 {
+        if let Some(EchoLie::AnswersAhead(cells)) = self.lie { cells } else { 0 }
+    }
+
+    fn report(&mut self, honest: ClientSecond, measured_bytes: u64) -> ClientSecond {
+        match self.lie {
+            Some(EchoLie::ShedsClients) => {
+                let claimed = measured_bytes.saturating_mul(100);
+                ClientSecond { received_bytes: claimed, sent_bytes: claimed, ..honest }
+            }
+            Some(EchoLie::OverReports) => {
+                ClientSecond { received_bytes: u64::MAX, sent_bytes: u64::MAX, ..honest }
+            }
+            Some(EchoLie::MiscountsSeconds) => {
+                ClientSecond { second: honest.second.saturating_add(1), ..honest }
+            }
+            _ => honest,
+        }
+    }
+
+    fn clients_may_send(&self, allowed_bytes: u64) -> u64 {
+        match self.lie {
+            // All is allowed while nothing is measured.
+            Some(EchoLie::ShedsClients) if allowed_bytes < u64::MAX => 0,
+            Some(EchoLie::IgnoresShare) => u64::MAX,
+            _ => allowed_bytes,
+        }
+    }
+
+    fn rate_while_measured(&self) -> Option<Rate> {
+        match self.lie {
+            Some(EchoLie::OnlyFastWhileMeasured { rate }) => Some(rate),
+            _ => None,
+        }
+    }
+}
+
+/// A number from zero to one, one excluded.
+fn chance(rng: &mut impl Rng) -> f64 {
+    f64::from(rng.next_u32()) / (f64::from(u32::MAX) + 1.0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::BTreeSet;
+
+    #[test]
+    fn each_lie_has_a_name_of_its_own_and_says_what_comes_of_it() {
+        let names: BTreeSet<&str> = EchoLie::ALL.iter().map(EchoLie::name).collect();
+        assert_eq!(names.len(), EchoLie::ALL.len());
+        for lie in EchoLie::ALL {
+            assert_eq!(EchoLie::by_name(lie.name()), Some(lie));
+            assert!(lie.description().contains(": "), "{}", lie.description());
+        }
+        assert_eq!(EchoLie::by_name("honest"), None);
+    }
+}

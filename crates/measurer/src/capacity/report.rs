@@ -1,0 +1,93 @@
+use coordinator::{MemberTraffic, PairSecond, PairTraffic};
+use std::fmt;
+use std::net::SocketAddr;
+
+/// Another measurer of the test.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CapacityPeer {
+    /// Its index in the team.
+    pub index: u16,
+    /// Where it receives, and where its packets come from.
+    pub address: SocketAddr,
+}
+
+/// Why the exchange with a peer ended before the test did.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Lost {
+    /// It did not prove in time that it is there and knows the token: it was never flooded.
+    NeverProved,
+    /// For five seconds it did not prove that it is alive and hears us.
+    Silent {
+        /// The second in which it was given up; `None` before the first.
+        second: Option<u32>,
+    },
+    /// It said that it gives up.
+    Cancelled {
+        /// The second in which it said so; `None` before the first.
+        second: Option<u32>,
+    },
+}
+
+impl fmt::Display for Lost {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let in_second = |second: &Option<u32>| match second {
+            Some(second) => format!("in second {second}"),
+            None => "before the start".to_owned(),
+        };
+        match self {
+            Self::NeverProved => f.write_str(
+                "it never answered: does it run, is its UDP port open, and is this its address?",
+            ),
+            Self::Silent { second } => write!(
+                f,
+                "it was given up {}: for five seconds no proof came that it is alive and hears us",
+                in_second(second)
+            ),
+            Self::Cancelled { second } => write!(f, "it gave up {}", in_second(second)),
+        }
+    }
+}
+
+/// The exchange with one peer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PeerReport {
+    /// The peer.
+    pub peer: CapacityPeer,
+    /// What was sent and received in each second: bytes of UDP payload, without headers of IP.
+    pub seconds: Vec<PairSecond>,
+    /// Why it ended early, if it did.
+    pub lost: Option<Lost>,
+    /// Authentic packets that had come before, or too late to know. They are not in the seconds.
+    pub repeated_packets: u64,
+    /// What the operating system said last when it did not take a packet to this peer.
+    pub send_error: Option<String>,
+}
+
+/// One measurer's part of a capacity test.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CapacityReport {
+    /// Its index in the team.
+    pub index: u16,
+    /// The peers, in the order of the test's list.
+    pub peers: Vec<PeerReport>,
+    /// Packets that did not come from a peer, or not authentically. They changed nothing.
+    pub stranger_packets: u64,
+}
+
+impl CapacityReport {
+    /// The peers with which the exchange ended early, and why.
+    pub fn lost(&self) -> impl Iterator<Item = (&PeerReport, Lost)> {
+        self.peers.iter().filter_map(|peer| Some((peer, peer.lost?)))
+    }
+
+    /// What [`coordinator::team_capacities`] needs of it.
+    #[must_use]
+    pub fn traffic(&self) -> MemberTraffic {
+        let pair = |it: &PeerReport| PairTraffic {
+            peer: it.peer.index,
+            seconds: it.seconds.clone(),
+            is_complete: it.lost.is_none(),
+        };
+        MemberTraffic { index: self.index, pairs: self.peers.iter().map(pair).collect() }
+    }
+}
