@@ -1,7 +1,8 @@
 //! Several relays at once, within the team's capacity (§4.2, §4.3).
 
-use crate::allocation::{Allocation, allocate};
+use crate::allocation::{Allocation, MeasurerId, allocate};
 use alloc::collections::{BTreeMap, VecDeque};
+use alloc::vec;
 use alloc::vec::Vec;
 use core::cmp::Reverse;
 use onion::Rate;
@@ -58,14 +59,15 @@ const PASSED_OVER_MAX: u32 = 8;
 /// biggest of them before the others; relays that fit beside them may go before one that does not, but
 /// not for long, so that none starves.
 ///
-/// After `new`, and after each [`add`](Self::add) and [`handle_end`](Self::handle_end): call
-/// [`poll_launch`](Self::poll_launch) until `None`, and start what it says.
+/// After `new`, and after each [`add`](Self::add), [`handle_end`](Self::handle_end) and
+/// [`set_capacity`](Self::set_capacity): call [`poll_launch`](Self::poll_launch) until `None`, and start what it says.
 #[derive(Clone, Debug)]
 pub struct Campaign {
     excess_factor: f64,
     sockets: u32,
     capacities: Vec<Rate>,
-    residuals: Vec<Rate>,
+    /// What those that run have of each measurer.
+    used: Vec<Rate>,
     old: Vec<Waiting>,
     new: VecDeque<Waiting>,
     /// In the order in which they became due.
@@ -96,7 +98,7 @@ impl Campaign {
         Self {
             excess_factor,
             sockets,
-            residuals: capacities.clone(),
+            used: vec![Rate::ZERO; capacities.len()],
             capacities,
             old: Vec::new(),
             new: VecDeque::new(),
@@ -120,8 +122,8 @@ impl Campaign {
     pub fn handle_end(&mut self, relay: RelayId, verdict: Verdict) -> bool {
         let Some(Running { waiting, launch }) = self.running.remove(&relay) else { return true };
         for assignment in &launch.allocation.assignments {
-            if let Some(residual) = self.residuals.get_mut(assignment.measurer.0) {
-                *residual = *residual + assignment.rate;
+            if let Some(used) = self.used.get_mut(assignment.measurer.0) {
+                *used = *used - assignment.rate;
             }
         }
         let rounds_left = waiting.rounds_left - 1;
@@ -154,10 +156,34 @@ impl Campaign {
         Some(self.launch(chosen))
     }
 
+    /// A measurer is lost (zero), or is back, or is faster than it was. Measurements that run keep what
+    /// they have.
+    pub fn set_capacity(&mut self, measurer: MeasurerId, capacity: Rate) {
+        if let Some(known) = self.capacities.get_mut(measurer.0) {
+            *known = capacity;
+        }
+    }
+
     /// What each measurer has left now.
     #[must_use]
-    pub fn residuals(&self) -> &[Rate] {
-        &self.residuals
+    pub fn residuals(&self) -> Vec<Rate> {
+        let both = self.capacities.iter().zip(&self.used);
+        both.map(|(capacity, used)| capacity.saturating_sub(*used)).collect()
+    }
+
+    /// What the team has at all; with none, nothing is launched.
+    #[must_use]
+    pub fn capacity(&self) -> Rate {
+        self.capacities.iter().copied().sum()
+    }
+
+    /// Gives up all relays that wait.
+    pub fn clear_queue(&mut self) -> Vec<RelayId> {
+        let left = self.waiting().map(|it| it.relay).collect();
+        self.old.clear();
+        self.new.clear();
+        self.due.clear();
+        left
     }
 
     /// Relays that are being measured.
@@ -196,11 +222,12 @@ impl Campaign {
 
     /// What it takes; all that the team has, if that is less.
     fn needed(&self, waiting: &Waiting) -> Rate {
-        waiting.guess.scaled(self.excess_factor).min(self.capacities.iter().copied().sum())
+        waiting.guess.scaled(self.excess_factor).min(self.capacity())
     }
 
     fn fits(&self, waiting: &Waiting) -> bool {
-        self.needed(waiting) <= self.residuals.iter().copied().sum()
+        let needed = self.needed(waiting);
+        needed > Rate::ZERO && needed <= self.residuals().into_iter().sum()
     }
 
     fn gather_due(&mut self) {
@@ -212,13 +239,13 @@ impl Campaign {
 
     fn launch(&mut self, waiting: Waiting) -> Launch {
         let needed = self.needed(&waiting);
-        let allocation = allocate(needed, &self.residuals, self.sockets);
+        let allocation = allocate(needed, &self.residuals(), self.sockets);
         for assignment in &allocation.assignments {
-            if let Some(residual) = self.residuals.get_mut(assignment.measurer.0) {
-                *residual = *residual - assignment.rate;
+            if let Some(used) = self.used.get_mut(assignment.measurer.0) {
+                *used = *used + assignment.rate;
             }
         }
-        let is_whole_team = needed >= self.capacities.iter().copied().sum();
+        let is_whole_team = needed >= self.capacity();
         let Waiting { relay, guess, .. } = waiting;
         let launch = Launch { relay, guess, allocation, is_whole_team };
         self.running.insert(relay, Running { waiting, launch: launch.clone() });

@@ -114,10 +114,37 @@ fn a_big_relay_does_not_starve_behind_small_ones_that_keep_coming() {
     panic!("it starves");
 }
 
+#[test]
+fn a_measurer_that_is_lost_gets_no_work_until_it_is_back() {
+    let mut campaign = campaign(&[100.0, 50.0]);
+    for relay in 0..3 {
+        campaign.add(RelayId(relay), Standing::Old, mbit(50.0), 1);
+    }
+    assert_eq!(launches(&mut campaign), [0]);
+    campaign.set_capacity(MeasurerId(0), Rate::ZERO);
+    assert_eq!(campaign.residuals(), [Rate::ZERO, mbit(50.0)]);
+    let launch = campaign.poll_launch().expect("all that the team has");
+    assert!(launch.is_whole_team && launch.allocation.total() == mbit(50.0));
+    assert!(campaign.handle_end(RelayId(0), Verdict::Done));
+    assert_eq!(campaign.residuals(), [Rate::ZERO, Rate::ZERO]);
+    campaign.set_capacity(MeasurerId(0), mbit(100.0));
+    assert_eq!(launches(&mut campaign), [2]);
+}
+
+#[test]
+fn a_team_without_capacity_launches_nothing_and_its_queue_can_be_given_up() {
+    let mut campaign = campaign(&[0.0]);
+    campaign.add(RelayId(7), Standing::Old, mbit(50.0), 1);
+    assert_eq!(launches(&mut campaign), [0; 0]);
+    assert_eq!(campaign.clear_queue(), [RelayId(7)]);
+    assert!(campaign.is_over());
+}
+
 #[derive(Clone, Copy, Debug)]
 enum Step {
     Add { is_old: bool, guess: u64, rounds: u32 },
     End { which: usize, again: bool },
+    Capacity { measurer: usize, capacity: u64 },
 }
 
 fn step() -> impl Strategy<Value = Step> {
@@ -128,6 +155,8 @@ fn step() -> impl Strategy<Value = Step> {
             rounds
         }),
         (any::<usize>(), any::<bool>()).prop_map(|(which, again)| Step::End { which, again }),
+        (0usize..5, 0u64..100)
+            .prop_map(|(measurer, capacity)| Step::Capacity { measurer, capacity }),
     ]
 }
 
@@ -138,37 +167,19 @@ fn bits(rates: &[u64]) -> Vec<Rate> {
 proptest! {
     #[test]
     fn no_measurer_is_ever_over_its_capacity_and_every_relay_has_its_turn(
-        team in vec(0u64..100, 1..5), steps in vec(step(), 1..150),
+        mut team in vec(0u64..100, 1..5), steps in vec(step(), 1..150),
     ) {
         let mut campaign = Campaign::new(2.0, 160, bits(&team));
-        let whole: u64 = team.iter().sum();
         let mut running: Vec<Launch> = Vec::new();
-        let (mut added, mut launched) = (0, vec![0u32; 150]);
-        let mut rounds_max = vec![0u32; 150];
-        let check = |running: &[Launch], campaign: &Campaign| {
-            for (index, capacity) in team.iter().enumerate() {
-                let used: Rate = running
-                    .iter()
-                    .flat_map(|launch| &launch.allocation.assignments)
-                    .filter(|assignment| assignment.measurer.0 == index)
-                    .map(|assignment| assignment.rate)
-                    .sum();
-                let left = campaign.residuals()[index];
-                prop_assert_eq!(used + left, Rate::from_bit_per_s(*capacity));
-            }
-            prop_assert_eq!(campaign.running(), running.len());
-            // A team that is idle never lets a relay wait.
-            prop_assert!(campaign.running() > 0 || campaign.queued() == 0);
-            Ok(())
-        };
+        let (mut launched, mut rounds_max) = (vec![], vec![]);
         for step in steps {
             match step {
                 Step::Add { is_old, guess, rounds } => {
                     let standing = if is_old { Standing::Old } else { Standing::New };
-                    let relay = RelayId(added);
+                    let relay = RelayId(launched.len());
                     campaign.add(relay, standing, Rate::from_bit_per_s(guess), rounds);
-                    rounds_max[added] = rounds;
-                    added += 1;
+                    rounds_max.push(rounds);
+                    launched.push(0u32);
                 }
                 Step::End { which, again } if !running.is_empty() => {
                     let ended = running.swap_remove(which % running.len());
@@ -177,25 +188,47 @@ proptest! {
                     campaign.handle_end(ended.relay, verdict);
                 }
                 Step::End { .. } => {}
+                Step::Capacity { measurer, capacity } => {
+                    campaign.set_capacity(MeasurerId(measurer), Rate::from_bit_per_s(capacity));
+                    if let Some(known) = team.get_mut(measurer) {
+                        *known = capacity;
+                    }
+                }
             }
-            while let Some(launch) = campaign.poll_launch() {
-                let needed = launch.guess.scaled(2.0).min(Rate::from_bit_per_s(whole));
+            let whole = Rate::from_bit_per_s(team.iter().sum());
+            loop {
+                let left = campaign.residuals();
+                let Some(launch) = campaign.poll_launch() else { break };
+                let needed = launch.guess.scaled(2.0).min(whole);
                 prop_assert_eq!(launch.allocation.total(), needed);
-                prop_assert_eq!(launch.is_whole_team, needed == Rate::from_bit_per_s(whole));
+                prop_assert_eq!(launch.is_whole_team, needed == whole);
+                for assignment in &launch.allocation.assignments {
+                    prop_assert!(assignment.rate <= left[assignment.measurer.0]);
+                }
                 launched[launch.relay.0] += 1;
                 prop_assert!(launched[launch.relay.0] <= rounds_max[launch.relay.0]);
                 running.push(launch);
             }
-            check(&running, &campaign)?;
+            for (index, capacity) in team.iter().enumerate() {
+                let assignments = running.iter().flat_map(|it| &it.allocation.assignments);
+                let used = assignments.filter(|it| it.measurer.0 == index).map(|it| it.rate);
+                let left = Rate::from_bit_per_s(*capacity).saturating_sub(used.sum());
+                prop_assert_eq!(campaign.residuals()[index], left);
+            }
+            prop_assert_eq!(campaign.running(), running.len());
+            let is_idle = running.is_empty() && whole > Rate::ZERO;
+            prop_assert!(!is_idle || campaign.queued() == 0, "an idle team lets nobody wait");
         }
-        while let Some(ended) = running.pop() {
-            campaign.handle_end(ended.relay, Verdict::Done);
+        campaign.set_capacity(MeasurerId(0), Rate::from_bit_per_s(50));
+        loop {
             while let Some(launch) = campaign.poll_launch() {
                 launched[launch.relay.0] += 1;
                 running.push(launch);
             }
+            let Some(ended) = running.pop() else { break };
+            campaign.handle_end(ended.relay, Verdict::Done);
         }
         prop_assert!(campaign.is_over());
-        prop_assert!(launched[..added].iter().all(|count| *count > 0), "each had its turn");
+        prop_assert!(launched.iter().all(|count| *count > 0), "each had its turn");
     }
 }
