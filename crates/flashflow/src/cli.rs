@@ -1,5 +1,6 @@
 //! What the command line accepts.
 
+use crate::relay_command::RelayOptions;
 use clap::{Args, Parser, Subcommand};
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
@@ -22,6 +23,7 @@ pub(crate) enum Command {
     Measure(MeasureOptions),
     Lab(LabOptions),
     Bench(BenchOptions),
+    Relay(RelayOptions),
 }
 
 impl Command {
@@ -31,6 +33,7 @@ impl Command {
             Self::Measure(options) => options.json,
             Self::Lab(options) => options.json,
             Self::Bench(options) => options.json,
+            Self::Relay(options) => options.json,
         }
     }
 }

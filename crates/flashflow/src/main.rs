@@ -10,6 +10,7 @@ mod measure;
 mod measuring;
 mod network;
 mod output;
+mod relay_command;
 mod relay_said;
 
 use clap::Parser;
@@ -26,6 +27,7 @@ fn main() -> ExitCode {
         Command::Measure(options) => measure::run(options, &output, &interrupt),
         Command::Lab(options) => lab_command::run(&options.action, &output),
         Command::Bench(options) => bench::run(&options.what, &output, &interrupt),
+        Command::Relay(options) => relay_command::run(options, &output, &interrupt),
     });
     match result {
         Ok(exit) => exit.into(),
