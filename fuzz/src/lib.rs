@@ -11,11 +11,13 @@ mod cells;
 mod circuits;
 mod control;
 mod documents;
+mod echo;
 mod input;
 mod links;
 mod measurements;
 mod replay;
 mod seeds;
+mod target;
 mod transit;
 #[path = "../../crates/onion/tests/common/vectors.rs"]
 mod vectors;
@@ -24,6 +26,7 @@ pub use cells::{certs, framer, messages};
 pub use circuits::two_hop;
 pub use control::control_port;
 pub use documents::{bandwidth_file, consensus, descriptors};
+pub use echo::{echo, order};
 #[cfg(fuzzing)]
 pub use libfuzzer_sys;
 pub use links::{channel_initiator, channel_responder};
@@ -36,7 +39,7 @@ pub use transit::transit;
 pub type Target = fn(&[u8]);
 
 /// All targets by name.
-pub const TARGETS: [(&str, Target); 12] = [
+pub const TARGETS: [(&str, Target); 14] = [
     ("framer", framer),
     ("messages", messages),
     ("certs", certs),
@@ -44,6 +47,8 @@ pub const TARGETS: [(&str, Target); 12] = [
     ("channel_responder", channel_responder),
     ("two_hop", two_hop),
     ("transit", transit),
+    ("echo", echo),
+    ("order", order),
     ("consensus", consensus),
     ("descriptors", descriptors),
     ("bandwidth_file", bandwidth_file),

@@ -12,7 +12,7 @@ use common::{
 };
 use coordinator::{Blame, Failure, Outcome, Params};
 use lab::{Network, NetworkSpec, Node, RelaySpec};
-use measurer::{Approach, Defences, Progress, Request, Team, TeamOptions};
+use measurer::{Approach, Coordinator, Defences, Progress, Request, Team, TeamOptions};
 use netdoc::consensus::Consensus;
 use onion::identity::Ed25519Id;
 use onion::{Duration, Rate};
@@ -86,6 +86,12 @@ fn stock_relays_are_measured_right_and_whatever_breaks_gives_no_number() {
             links_authenticate_if_told(relay(&network, "named"));
         },
     );
+    claims.claim("a stock relay that is ordered to take part is named as one that cannot", || {
+        let approach = Approach::Echo(Coordinator::new([7; 32]));
+        let request = Request { approach, ..request(relay(&network, "limited"), 25.0) };
+        let text = failure(&measure(&mut hopeless(), &request, &mut |_, _| {}));
+        assert!(text.contains("does not speak FlashFlow"), "{text}");
+    });
     claims.claim("an unlimited relay relays what is measured, and no more", || {
         unlimited(relay(&network, "free"));
     });

@@ -1,0 +1,286 @@
+//! A coordinator, its measurers, and a relay that takes part, in virtual time.
+
+#![expect(clippy::unwrap_used, reason = "a helper of tests: a panic is its report")]
+
+use link::Forge;
+use onion::identity::{OwnIdentity, RelayIds};
+use onion::measure::Second;
+use onion::measure::order::{OrderConfig, OrderEvent, OrderLink};
+use onion::measure::protocol::{ClientShare, CoordinatorKey, MeasurerKey, Nonce, Order};
+use onion::measure::pump::{Event, Pace, Path, Pump, PumpConfig, PumpFailure, Target};
+use onion::measure::target::TargetParams;
+use onion::node::Node;
+use onion::router::{Conduct, RateLimit, Router, RouterConfig};
+use onion::wire::{Ended, NodeId, Wire, WireConfig};
+use onion::{Duration, Instant, Rate};
+use rand_chacha::ChaCha8Rng;
+use rand_chacha::rand_core::SeedableRng;
+use std::net::SocketAddr;
+use std::num::{NonZeroU32, NonZeroUsize};
+use std::sync::{Arc, OnceLock};
+
+/// The date of all certificates.
+pub(crate) const UNIX_TIME_S: u64 = 1_700_000_000;
+
+const COORDINATOR: [u8; 32] = [1; 32];
+pub(crate) const NONCE: Nonce = Nonce([9; 32]);
+
+type Random = ChaCha8Rng;
+pub(crate) type Measurer = Pump<Random>;
+
+/// The seed of a measurer's key.
+pub(crate) const fn measurer_seed(number: u8) -> [u8; 32] {
+    [100 + number; 32]
+}
+
+/// A relay's identity and its TLS certificate, made once per process: RSA keys take time.
+pub(crate) fn relay() -> &'static (Arc<OwnIdentity>, Vec<u8>) {
+    static RELAY: OnceLock<(Arc<OwnIdentity>, Vec<u8>)> = OnceLock::new();
+    RELAY.get_or_init(|| {
+        let mut forge = Forge::new([2; 32], UNIX_TIME_S).unwrap();
+        let identity = Arc::new(forge.identity().unwrap());
+        (identity, forge.tls_credentials().unwrap().0[0].to_vec())
+    })
+}
+
+pub(crate) fn target() -> Target {
+    let identity = &relay().0;
+    let ids = RelayIds { rsa: identity.rsa, ed25519: Some(identity.ed25519) };
+    Target { address: SocketAddr::from(([10, 0, 0, 1], 9001)), ids }
+}
+
+/// What is measured, how, and by whom.
+#[derive(Clone)]
+pub(crate) struct Scenario {
+    /// Each measurer's start, after the common one.
+    pub(crate) lags: Vec<Duration>,
+    pub(crate) sockets: u32,
+    pub(crate) circuits_per_socket: u32,
+    /// By the measurers' orders, and by that of the target.
+    pub(crate) seconds: (u32, u16),
+    pub(crate) rate: Rate,
+    pub(crate) check_one_in: u32,
+    /// What the relay sends at most.
+    pub(crate) limit: Option<Rate>,
+    pub(crate) piece_max_bytes: Option<usize>,
+    pub(crate) seed: u64,
+    /// Stops the coordinator's link when so many seconds were reported.
+    pub(crate) stop_after: Option<u16>,
+    /// The measurers named in the order.
+    pub(crate) named: u8,
+}
+
+impl Default for Scenario {
+    /// Two measurers of two sockets, two circuits each, for two seconds.
+    fn default() -> Self {
+        Self {
+            lags: vec![Duration::ZERO; 2],
+            sockets: 2,
+            circuits_per_socket: 2,
+            seconds: (2, 2),
+            rate: Rate::from_mbit_per_s(10.0),
+            check_one_in: 125,
+            limit: None,
+            piece_max_bytes: None,
+            seed: 1,
+            stop_after: None,
+            named: 2,
+        }
+    }
+}
+
+/// What one measurer has found.
+#[derive(Debug, PartialEq)]
+pub(crate) struct Found {
+    pub(crate) ready: Option<(u32, u32)>,
+    pub(crate) seconds: Vec<Second>,
+    /// None while it goes on.
+    pub(crate) result: Option<Result<(), PumpFailure>>,
+}
+
+/// What came of a scenario.
+#[derive(Debug, PartialEq)]
+pub(crate) struct Report {
+    pub(crate) order: Vec<OrderEvent>,
+    pub(crate) measurers: Vec<Found>,
+    pub(crate) fingerprint: u64,
+}
+
+impl Report {
+    #[track_caller]
+    pub(crate) fn failure(&self, measurer: usize) -> &PumpFailure {
+        match &self.measurers[measurer].result {
+            Some(Err(failure)) => failure,
+            other => panic!("no failure: {other:?}"),
+        }
+    }
+}
+
+impl Scenario {
+    pub(crate) fn pump(&self, number: u8, now: Instant) -> Measurer {
+        let config = PumpConfig {
+            target: target(),
+            path: Path::Echo { nonce: NONCE, key_seed: measurer_seed(number) },
+            sockets: self.sockets,
+            circuits_per_socket: self.circuits_per_socket,
+            pace: Pace { burst: 100, per_s: NonZeroU32::new(100).unwrap() },
+            seconds: self.seconds.0,
+            rate: self.rate,
+            window_cap_cells: 2000,
+            check_one_in: NonZeroU32::new(self.check_one_in).unwrap(),
+            setup_timeout: Duration::from_secs(8),
+            stall_timeout: Duration::from_millis(1500),
+            unix_time_s: UNIX_TIME_S,
+        };
+        Pump::new(config, Random::seed_from_u64(self.seed ^ u64::from(number)), now)
+    }
+
+    pub(crate) fn order(&self, now: Instant) -> OrderLink {
+        let sockets = self.sockets * u32::try_from(self.lags.len()).unwrap();
+        let order = Order {
+            coordinator: CoordinatorKey::of_seed(&COORDINATOR),
+            target: target().ids,
+            measurers: (0..self.named)
+                .map(|number| MeasurerKey::of_seed(&measurer_seed(number)))
+                .collect(),
+            seconds: self.seconds.1,
+            client_share: ClientShare::DEFAULT,
+            sockets: u16::try_from(sockets).unwrap(),
+            expires_unix_s: UNIX_TIME_S + 600,
+            nonce: NONCE,
+        };
+        let config = OrderConfig {
+            target: target(),
+            order,
+            key_seed: COORDINATOR,
+            accept_timeout: Duration::from_secs(5),
+            random: [3; 24],
+            unix_time_s: UNIX_TIME_S,
+        };
+        OrderLink::new(config, now)
+    }
+
+    fn wire(&self) -> Wire {
+        let piece_max_bytes = self.piece_max_bytes.and_then(NonZeroUsize::new);
+        Wire::new(WireConfig { piece_max_bytes, seed: self.seed, ..WireConfig::default() })
+    }
+
+    /// Has a router measured.
+    pub(crate) fn play<C: Conduct + 'static>(&self, conduct: C) -> Report {
+        let config = RouterConfig {
+            identity: Arc::clone(&relay().0),
+            target: TargetParams {
+                is_allowed: true,
+                coordinators: vec![CoordinatorKey::of_seed(&COORDINATOR)],
+                ..TargetParams::default()
+            },
+            limit: self.limit.map(|rate| RateLimit { rate, burst_bytes: 16_384 }),
+            queue_limit_cells: RouterConfig::QUEUE_LIMIT_CELLS,
+            unix_time_s: UNIX_TIME_S,
+        };
+        let rng = Random::seed_from_u64(!self.seed);
+        self.play_on(Router::with_conduct(config, conduct, rng, Instant::ORIGIN))
+    }
+
+    /// Has any node measured.
+    pub(crate) fn play_on(&self, node: impl Node + 'static) -> Report {
+        let mut wire = self.wire();
+        let relay_node = wire.add(node);
+        wire.listen(relay_node, target().address, &relay().1).unwrap();
+        let mut play = Play {
+            order: wire.add(self.order(Instant::ORIGIN)),
+            measurers: Vec::new(),
+            started: false,
+            scenario: self,
+            report: Report { order: Vec::new(), measurers: Vec::new(), fingerprint: 0 },
+        };
+        let end = Instant::ORIGIN + Duration::from_secs(60);
+        let ended = wire.run_until(end, |wire| play.look(wire));
+        assert_eq!(ended, Ok(Ended::Satisfied), "no end: {:?}", play.report);
+        play.report.fingerprint = wire.fingerprint();
+        // Everything gets closed, and then nothing is left to happen.
+        let order: &mut OrderLink = wire.node_mut(play.order).unwrap();
+        order.stop();
+        wire.drive_bounded(100_000).expect("comes to rest");
+        play.report
+    }
+}
+
+/// A scenario under way.
+struct Play<'s> {
+    order: NodeId,
+    measurers: Vec<NodeId>,
+    started: bool,
+    scenario: &'s Scenario,
+    report: Report,
+}
+
+impl Play<'_> {
+    /// Does what the shell of a coordinator does; true at the end.
+    fn look(&mut self, wire: &mut Wire) -> bool {
+        let now = wire.now();
+        let order: &mut OrderLink = wire.node_mut(self.order).unwrap();
+        while let Some(event) = order.poll_event() {
+            if let OrderEvent::ClientSecond(second) = &event
+                && self.scenario.stop_after == Some(second.second + 1)
+            {
+                order.stop();
+            }
+            self.report.order.push(event);
+        }
+        if self.report.order.contains(&OrderEvent::Accepted) && self.measurers.is_empty() {
+            for number in 0..self.scenario.lags.len() {
+                let number = u8::try_from(number).unwrap();
+                self.measurers.push(wire.add(self.scenario.pump(number, now)));
+                let found = Found { ready: None, seconds: Vec::new(), result: None };
+                self.report.measurers.push(found);
+            }
+        }
+        for (id, found) in self.measurers.iter().zip(&mut self.report.measurers) {
+            let pump: &mut Measurer = wire.node_mut(*id).unwrap();
+            while let Some(event) = pump.poll_event() {
+                found.gather(event);
+            }
+        }
+        let is_ready = |found: &Found| found.ready.is_some();
+        if !self.started && !self.measurers.is_empty() && self.report.measurers.iter().all(is_ready)
+        {
+            self.started = true;
+            for (id, lag) in self.measurers.iter().zip(&self.scenario.lags) {
+                let pump: &mut Measurer = wire.node_mut(*id).unwrap();
+                pump.start(now, now + Duration::from_millis(100) + *lag);
+            }
+        }
+        self.is_over()
+    }
+
+    fn is_over(&self) -> bool {
+        let Report { order, measurers, .. } = &self.report;
+        let order_is_over =
+            matches!(order.last(), Some(OrderEvent::Finished | OrderEvent::Failed(_)))
+                || self.scenario.stop_after.is_some();
+        let is_lost = matches!(order.last(), Some(OrderEvent::Failed(_)));
+        let all_over = measurers.iter().all(|found| found.result.is_some());
+        let one_failed = measurers.iter().any(|found| matches!(found.result, Some(Err(_))));
+        (order_is_over && all_over && (is_lost || !measurers.is_empty())) || one_failed && all_over
+    }
+}
+
+impl Found {
+    fn gather(&mut self, event: Event) {
+        assert_eq!(self.result, None, "{event:?} after the end");
+        match event {
+            Event::Ready { sockets, circuits } => {
+                assert_eq!(self.ready, None, "ready twice");
+                self.ready = Some((sockets, circuits));
+            }
+            Event::Second(second) => {
+                assert_eq!(second.index as usize, self.seconds.len());
+                self.seconds.push(second);
+            }
+            Event::Lost { .. } => {}
+            Event::Finished => self.result = Some(Ok(())),
+            Event::Failed(failure) => self.result = Some(Err(failure)),
+        }
+    }
+}

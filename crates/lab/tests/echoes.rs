@@ -1,0 +1,233 @@
+//! A relay that takes part in its measurement is measured, or is found out to lie.
+//!
+//! All in virtual time, with the coordinator's link, the measurers' pumps and the router of `onion`.
+
+#[path = "common/echoes.rs"]
+mod common;
+
+use common::{Scenario, UNIX_TIME_S, relay};
+use lab::peer::{Behaviour, Peer};
+use onion::cell::BODY_LEN;
+use onion::crypto::Keystream;
+use onion::measure::Mismatch;
+use onion::measure::order::{OrderEvent, OrderFailure, OrderViolation};
+use onion::measure::protocol::{ClientSecond, ErrorCode};
+use onion::measure::pump::{Path, PumpFailure};
+use onion::router::{Conduct, Honest};
+use onion::{Duration, Rate};
+use proptest::prelude::*;
+use rand_chacha::ChaCha8Rng;
+use rand_chacha::rand_core::{Rng, SeedableRng};
+use std::sync::Arc;
+
+#[test]
+fn an_honest_relay_is_measured_and_reports_every_second() {
+    let report = Scenario::default().play(Honest);
+    for found in &report.measurers {
+        assert_eq!((found.ready, &found.result), (Some((2, 4)), &Some(Ok(()))));
+        assert_eq!(found.seconds.len(), 2);
+        for second in &found.seconds {
+            assert!(second.bytes > 0 && second.checked_cells > 0, "{second:?}");
+            assert_eq!(second.bytes % 514, 0);
+        }
+    }
+    let second =
+        |second| OrderEvent::ClientSecond(ClientSecond { second, ..ClientSecond::default() });
+    assert_eq!(report.order, [OrderEvent::Accepted, second(0), second(1), OrderEvent::Finished]);
+}
+
+#[test]
+fn no_more_comes_back_than_the_relay_sends_and_hardly_less() {
+    let limit = Rate::from_mbit_per_s(8.0);
+    let scenario = Scenario { limit: Some(limit), seconds: (4, 4), ..Scenario::default() };
+    let report = scenario.play(Honest);
+    for second in 1..4 {
+        let bytes: u64 = report.measurers.iter().map(|found| found.seconds[second].bytes).sum();
+        let sent = limit.as_byte_per_s();
+        assert!(bytes <= sent + 16_384 && bytes >= sent - sent / 50, "{bytes} of {sent}");
+    }
+}
+
+#[test]
+fn measurers_that_begin_at_different_times_all_finish() {
+    let lags = vec![Duration::ZERO, Duration::from_millis(300)];
+    let report = Scenario { lags, ..Scenario::default() }.play(Honest);
+    for found in &report.measurers {
+        assert_eq!((&found.result, found.seconds.len()), (&Some(Ok(())), 2));
+    }
+}
+
+#[test]
+fn a_relay_that_ends_before_its_time_gives_no_number() {
+    let report = Scenario { seconds: (3, 2), ..Scenario::default() }.play(Honest);
+    let PumpFailure::TooFewOpen { open: 0, last_problem, .. } = report.failure(0) else {
+        panic!("another failure: {:?}", report.failure(0))
+    };
+    assert!(last_problem.contains("closed by the peer"), "{last_problem}");
+}
+
+#[test]
+fn a_measurer_that_the_order_does_not_name_is_told_so() {
+    let report = Scenario { named: 1, ..Scenario::default() }.play(Honest);
+    let failure = report.failure(1);
+    assert!(
+        matches!(failure, PumpFailure::Refused { code: ErrorCode::UNKNOWN_MEASURER, .. }),
+        "{failure}"
+    );
+    assert!(failure.to_string().contains("does not name this measurer (error 13)"), "{failure}");
+}
+
+#[test]
+fn a_coordinator_that_goes_ends_it_for_all() {
+    let scenario = Scenario { seconds: (5, 5), stop_after: Some(2), ..Scenario::default() };
+    let report = scenario.play(Honest);
+    for number in 0..2 {
+        let failure = report.failure(number);
+        assert!(
+            matches!(failure, PumpFailure::Refused { code: ErrorCode::CALLED_OFF, .. }),
+            "{failure}"
+        );
+    }
+    assert_eq!(report.order.len(), 3, "accepted, two seconds, and nothing after the stop");
+}
+
+/// The test relay of transit knows nothing of orders and proofs, as stock tor.
+#[test]
+fn a_relay_that_does_not_take_part_is_named_as_such() {
+    let rng = ChaCha8Rng::seed_from_u64(5);
+    let stock = Peer::new(Arc::clone(&relay().0), Behaviour::Honest, UNIX_TIME_S, rng);
+    let report = Scenario::default().play_on(stock);
+    assert_eq!(report.order, [OrderEvent::Failed(OrderFailure::NotAnswered)]);
+    assert!(OrderFailure::NotAnswered.to_string().contains("does not speak FlashFlow"));
+}
+
+/// Makes something else of cells than an honest relay does.
+struct Lies<F>(F);
+
+impl<F: FnMut([u8; BODY_LEN], [u8; BODY_LEN]) -> [u8; BODY_LEN]> Conduct for Lies<F> {
+    fn answer(&mut self, _: &mut impl Rng, keystream: &mut Keystream, cell: &mut [u8; BODY_LEN]) {
+        let received = *cell;
+        keystream.apply(cell);
+        *cell = (self.0)(received, *cell);
+    }
+}
+
+#[track_caller]
+fn mismatch(scenario: &Scenario, conduct: impl Conduct + 'static) -> Mismatch {
+    let report = scenario.play(conduct);
+    let failed = report.measurers.iter().find_map(|found| match &found.result {
+        Some(Err(PumpFailure::CheckFailed { mismatch, .. })) => Some(*mismatch),
+        _ => None,
+    });
+    failed.unwrap_or_else(|| panic!("not found out: {report:?}"))
+}
+
+#[test]
+fn what_a_relay_does_to_cells_is_named() {
+    let one = Scenario {
+        lags: vec![Duration::ZERO],
+        sockets: 1,
+        circuits_per_socket: 1,
+        check_one_in: 1,
+        ..Scenario::default()
+    };
+    assert_eq!(mismatch(&one, Lies(|received, _| received)), Mismatch::NotDecrypted);
+    let altered = |_, mut honest: [u8; BODY_LEN]| {
+        honest[508] ^= 1;
+        honest
+    };
+    assert_eq!(mismatch(&one, Lies(altered)), Mismatch::Forged);
+    let (mut seen, mut last) = (0, [0; BODY_LEN]);
+    let replayed = move |_, honest| {
+        seen += 1;
+        let before = std::mem::replace(&mut last, honest);
+        if seen == 100 { before } else { honest }
+    };
+    assert_eq!(mismatch(&one, Lies(replayed)), Mismatch::Displaced { found: 98 });
+}
+
+/// Makes up answers before there is anything to answer.
+struct AnswersAhead(u32);
+
+impl Conduct for AnswersAhead {
+    fn answers_ahead(&self) -> u32 {
+        self.0
+    }
+}
+
+#[test]
+fn a_relay_that_answers_ahead_of_time_is_found_out_without_a_check() {
+    let scenario = Scenario { check_one_in: u32::MAX, ..Scenario::default() };
+    let report = scenario.play(AnswersAhead(1));
+    let early = |found: &common::Found| {
+        matches!(found.result, Some(Err(PumpFailure::AnsweredEarly { sent: 0, .. })))
+    };
+    assert!(report.measurers.iter().any(early), "{report:?}");
+}
+
+/// Says what it likes about its clients.
+struct Reports<F>(F);
+
+impl<F: FnMut(ClientSecond) -> ClientSecond> Conduct for Reports<F> {
+    fn report(&mut self, honest: ClientSecond, _: u64) -> ClientSecond {
+        (self.0)(honest)
+    }
+}
+
+#[test]
+fn seconds_that_are_repeated_or_left_out_are_violations() {
+    type Told = fn(u16) -> u16;
+    let wrong: [(Told, u32, u32); 3] =
+        [(|_| 0, 1, 0), (|second| second + 1, 0, 1), (|second| second * 2, 1, 2)];
+    for (told, expected, found) in wrong {
+        let report = Scenario { seconds: (3, 3), ..Scenario::default() }.play(Reports(
+            move |honest: ClientSecond| ClientSecond { second: told(honest.second), ..honest },
+        ));
+        let violation = OrderViolation::WrongSecond { expected, found };
+        let failure = OrderEvent::Failed(OrderFailure::Violation(violation));
+        assert_eq!(report.order.last(), Some(&failure));
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(24))]
+
+    /// Honest relays are never blamed, however the stream is cut and whoever measures.
+    #[test]
+    fn honest_relays_pass(
+        seed: u64,
+        piece in proptest::option::of(50usize..5000),
+        measurers in 1u8..4,
+        sockets in 1u32..4,
+        circuits_per_socket in 1u32..5,
+        mbit in 1.0..20.0,
+        limit in proptest::option::of(1.0..20.0),
+    ) {
+        let scenario = Scenario {
+            seed,
+            piece_max_bytes: piece,
+            lags: vec![Duration::ZERO; usize::from(measurers)],
+            named: measurers,
+            sockets,
+            circuits_per_socket,
+            rate: Rate::from_mbit_per_s(mbit),
+            limit: limit.map(Rate::from_mbit_per_s),
+            check_one_in: 1,
+            ..Scenario::default()
+        };
+        let report = scenario.play(Honest);
+        for found in &report.measurers {
+            prop_assert_eq!(&found.result, &Some(Ok(())));
+            prop_assert!(found.seconds.iter().all(|second| second.bytes == 514 * second.checked_cells));
+        }
+        prop_assert_eq!(report.order.last(), Some(&OrderEvent::Finished));
+        prop_assert_eq!(&scenario.play(Honest), &report, "the same seed gives the same run");
+    }
+}
+
+#[test]
+fn the_seed_of_a_key_is_not_shown() {
+    let (nonce, key_seed) = (common::NONCE, common::measurer_seed(0));
+    let shown = format!("{:?}", Path::Echo { nonce, key_seed });
+    assert!(shown.contains("0909") && !shown.contains("100"), "{shown}");
+}
