@@ -1,6 +1,7 @@
 //! What the command line accepts.
 
 use crate::measure_team::MeasureTeamOptions;
+use crate::relay_command::RelayOptions;
 use clap::{Args, Parser, Subcommand};
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
@@ -24,6 +25,7 @@ pub(crate) enum Command {
     MeasureTeam(MeasureTeamOptions),
     Lab(LabOptions),
     Bench(BenchOptions),
+    Relay(RelayOptions),
 }
 
 impl Command {
@@ -34,6 +36,7 @@ impl Command {
             Self::MeasureTeam(options) => options.json,
             Self::Lab(options) => options.json,
             Self::Bench(options) => options.json,
+            Self::Relay(options) => options.json,
         }
     }
 }

@@ -11,6 +11,7 @@ mod measure_team;
 mod measuring;
 mod network;
 mod output;
+mod relay_command;
 mod relay_said;
 
 use clap::Parser;
@@ -28,6 +29,7 @@ fn main() -> ExitCode {
         Command::MeasureTeam(options) => measure_team::run(options, &output, &interrupt),
         Command::Lab(options) => lab_command::run(&options.action, &output),
         Command::Bench(options) => bench::run(&options.what, &output, &interrupt),
+        Command::Relay(options) => relay_command::run(options, &output, &interrupt),
     });
     match result {
         Ok(exit) => exit.into(),
