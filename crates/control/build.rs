@@ -1,0 +1,19 @@
+//! Generates the plumbing of the one service; its messages are plain Rust, in `src/messages.rs`.
+
+use tonic_build::manual::{Builder, Method, Service};
+
+fn main() {
+    let session = Method::builder()
+        .name("session")
+        .route_name("Session")
+        .input_type("crate::messages::FromCoordinator")
+        .output_type("crate::messages::FromMeasurer")
+        .codec_path("tonic_prost::ProstCodec")
+        .client_streaming()
+        .server_streaming()
+        .build();
+    let service =
+        Service::builder().name("Measurer").package("flashflow.control.v1").method(session).build();
+    Builder::new().compile(&[service]);
+    println!("cargo::rerun-if-changed=build.rs");
+}

@@ -1,0 +1,333 @@
+//! The one key of each party: an Ed25519 key in a file.
+//!
+//! The file is PEM with a PKCS #8 key (RFC 8410), as `openssl genpkey -algorithm ed25519` makes it.
+//! Public keys are written as 43 characters of base64 without padding everywhere: in configurations,
+//! in messages, and as tor writes Ed25519 identities.
+
+use base64::Engine as _;
+use base64::alphabet::STANDARD;
+use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
+use ed25519_dalek::SigningKey;
+use rand::TryRng as _;
+use rand::rngs::SysRng;
+use std::fmt;
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Read as _, Write as _};
+use std::os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _};
+use std::path::{Path, PathBuf};
+use std::str::FromStr;
+
+/// Without padding when written, with or without it when read.
+const BASE64: GeneralPurpose = GeneralPurpose::new(
+    &STANDARD,
+    GeneralPurposeConfig::new()
+        .with_encode_padding(false)
+        .with_decode_padding_mode(DecodePaddingMode::Indifferent),
+);
+
+/// What comes before the 32 bytes of a private key in PKCS #8 (RFC 8410 §7).
+const PKCS8_PREFIX: [u8; 16] =
+    [0x30, 0x2e, 2, 1, 0, 0x30, 5, 6, 3, 0x2b, 0x65, 0x70, 4, 0x22, 4, 0x20];
+
+/// What comes before the 32 bytes of a public key in a SubjectPublicKeyInfo (RFC 8410 §4).
+const SPKI_PREFIX: [u8; 12] = [0x30, 0x2a, 0x30, 5, 6, 3, 0x2b, 0x65, 0x70, 3, 0x21, 0];
+
+const PEM_BEGIN: &str = "-----BEGIN PRIVATE KEY-----";
+const PEM_END: &str = "-----END PRIVATE KEY-----";
+
+/// A key file has some 120 bytes; comments may come before the key.
+const FILE_MAX: u64 = 8192;
+
+/// A key file that cannot be made or used.
+#[derive(Debug, thiserror::Error)]
+pub enum KeyFileError {
+    /// A key is never overwritten: whoever pinned it would refuse its owner from then on.
+    #[error(
+        "{} exists, and a key is never overwritten; choose another name, or move the file away",
+        path.display()
+    )]
+    Exists {
+        /// The file.
+        path: PathBuf,
+    },
+    /// The operating system says no.
+    #[error("cannot {action} the key file {}: {source}", path.display())]
+    Io {
+        /// What was tried.
+        action: &'static str,
+        /// The file.
+        path: PathBuf,
+        /// What it says.
+        source: io::Error,
+    },
+    /// Others can read the secret.
+    #[error(
+        "the key file {} can be read by others (mode {mode:03o}); run: chmod 600 {}",
+        path.display(), path.display()
+    )]
+    Exposed {
+        /// The file.
+        path: PathBuf,
+        /// Its permission bits.
+        mode: u32,
+    },
+    /// The file holds something else.
+    #[error(
+        "{} is no Ed25519 key in PEM (\"{PEM_BEGIN}\"); make one with: flashflow keys --out FILE",
+        path.display()
+    )]
+    NotAKey {
+        /// The file.
+        path: PathBuf,
+    },
+    /// No random bytes.
+    #[error("the operating system gives no random bytes: {0}")]
+    Random(rand::rngs::SysError),
+}
+
+/// A party's secret Ed25519 key.
+#[derive(Clone)]
+pub struct SecretKey(SigningKey);
+
+/// A party's public Ed25519 key, by which all others know it.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct PublicKey(pub [u8; 32]);
+
+/// A text that is no public key.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "not a public key: {problem}; it is the text of 43 characters that `flashflow keys` prints"
+)]
+pub struct PublicKeyError {
+    problem: &'static str,
+}
+
+impl SecretKey {
+    /// A new key.
+    ///
+    /// # Errors
+    /// [`KeyFileError::Random`].
+    pub fn generate() -> Result<Self, KeyFileError> {
+        let mut seed = [0; 32];
+        SysRng.try_fill_bytes(&mut seed).map_err(KeyFileError::Random)?;
+        Ok(Self::from_seed(seed))
+    }
+
+    /// The key of this seed (RFC 8032 §5.1.5).
+    #[must_use]
+    pub fn from_seed(seed: [u8; 32]) -> Self {
+        Self(SigningKey::from_bytes(&seed))
+    }
+
+    /// The seed, which is all there is to it.
+    #[must_use]
+    pub fn seed(&self) -> [u8; 32] {
+        self.0.to_bytes()
+    }
+
+    /// The public half.
+    #[must_use]
+    pub fn public(&self) -> PublicKey {
+        PublicKey(self.0.verifying_key().to_bytes())
+    }
+
+    /// Writes the key to a new file that only its owner can read.
+    ///
+    /// # Errors
+    /// Where the file exists already, or cannot be written; then there is none.
+    pub fn write_new(&self, path: &Path) -> Result<(), KeyFileError> {
+        let io = |action| move |source| KeyFileError::Io { action, path: path.to_owned(), source };
+        let made = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path);
+        let mut file = made.map_err(|source| match source.kind() {
+            io::ErrorKind::AlreadyExists => KeyFileError::Exists { path: path.to_owned() },
+            _ => io("make")(source),
+        })?;
+        let written = file.write_all(self.to_pem().as_bytes()).and_then(|()| file.sync_all());
+        written.map_err(|source| {
+            // Half a key is worse than none: it would stand in the way of the next attempt.
+            let _ = fs::remove_file(path);
+            io("write")(source)
+        })
+    }
+
+    /// Reads a key file.
+    ///
+    /// # Errors
+    /// Where it cannot be read, can be read by others, or holds no key.
+    pub fn read(path: &Path) -> Result<Self, KeyFileError> {
+        let io = |source| KeyFileError::Io { action: "read", path: path.to_owned(), source };
+        let file = File::open(path).map_err(io)?;
+        let metadata = file.metadata().map_err(io)?;
+        let mode = metadata.permissions().mode() & 0o777;
+        if metadata.is_file() && mode & 0o077 != 0 {
+            return Err(KeyFileError::Exposed { path: path.to_owned(), mode });
+        }
+        let mut content = Vec::new();
+        file.take(FILE_MAX).read_to_end(&mut content).map_err(io)?;
+        let text = String::from_utf8_lossy(&content);
+        Self::from_pem(&text).ok_or_else(|| KeyFileError::NotAKey { path: path.to_owned() })
+    }
+
+    fn to_pem(&self) -> String {
+        let padded = base64::engine::general_purpose::STANDARD.encode(self.to_pkcs8());
+        format!("{PEM_BEGIN}\n{padded}\n{PEM_END}\n")
+    }
+
+    fn from_pem(text: &str) -> Option<Self> {
+        let (_, rest) = text.split_once(PEM_BEGIN)?;
+        let (body, _) = rest.split_once(PEM_END)?;
+        let body: String = body.split_whitespace().collect();
+        let der = BASE64.decode(body).ok()?;
+        let seed = der.strip_prefix(&PKCS8_PREFIX)?;
+        Some(Self::from_seed(seed.try_into().ok()?))
+    }
+
+    /// The key as PKCS #8, in DER.
+    pub(crate) fn to_pkcs8(&self) -> Vec<u8> {
+        [&PKCS8_PREFIX[..], &self.seed()].concat()
+    }
+}
+
+impl fmt::Debug for SecretKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "SecretKey(of {})", self.public())
+    }
+}
+
+impl PublicKey {
+    /// The key as SubjectPublicKeyInfo, in DER: what TLS carries instead of a certificate.
+    pub(crate) fn to_spki(self) -> Vec<u8> {
+        [&SPKI_PREFIX[..], &self.0].concat()
+    }
+
+    pub(crate) fn from_spki(der: &[u8]) -> Option<Self> {
+        Some(Self(der.strip_prefix(&SPKI_PREFIX)?.try_into().ok()?))
+    }
+}
+
+impl fmt::Display for PublicKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&BASE64.encode(self.0))
+    }
+}
+
+impl fmt::Debug for PublicKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "PublicKey({self})")
+    }
+}
+
+impl FromStr for PublicKey {
+    type Err = PublicKeyError;
+
+    fn from_str(text: &str) -> Result<Self, PublicKeyError> {
+        let bytes =
+            BASE64.decode(text).map_err(|_| PublicKeyError { problem: "this is not base64" })?;
+        let key: [u8; 32] = bytes
+            .try_into()
+            .map_err(|_| PublicKeyError { problem: "these are not 32 bytes in base64" })?;
+        // Else no signature could ever be right.
+        ed25519_dalek::VerifyingKey::from_bytes(&key)
+            .map_err(|_| PublicKeyError { problem: "these 32 bytes are no point on the curve" })?;
+        Ok(Self(key))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn folder() -> tempfile::TempDir {
+        tempfile::tempdir().expect("temporary folder")
+    }
+
+    #[test]
+    fn a_key_survives_its_file_which_others_cannot_read() {
+        let dir = folder();
+        let path = dir.path().join("key");
+        let key = SecretKey::generate().expect("random bytes");
+        key.write_new(&path).expect("written");
+        let mode = fs::metadata(&path).unwrap().permissions().mode() & 0o777;
+        assert_eq!(mode, 0o600);
+        assert_eq!(SecretKey::read(&path).expect("a key").seed(), key.seed());
+    }
+
+    #[test]
+    fn a_key_is_never_overwritten() {
+        let dir = folder();
+        let path = dir.path().join("key");
+        SecretKey::from_seed([1; 32]).write_new(&path).expect("written");
+        let error = SecretKey::from_seed([2; 32]).write_new(&path).expect_err("exists");
+        assert!(error.to_string().contains("never overwritten"), "{error}");
+        assert_eq!(SecretKey::read(&path).expect("the first").seed(), [1; 32]);
+    }
+
+    #[test]
+    fn a_key_that_others_can_read_is_refused_with_the_remedy() {
+        let dir = folder();
+        let path = dir.path().join("key");
+        SecretKey::from_seed([1; 32]).write_new(&path).expect("written");
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o640)).unwrap();
+        let error = SecretKey::read(&path).expect_err("exposed").to_string();
+        assert!(error.contains("mode 640") && error.contains("chmod 600"), "{error}");
+    }
+
+    #[test]
+    fn what_is_no_key_is_said_to_be_none() {
+        let dir = folder();
+        let path = dir.path().join("key");
+        let cut = SecretKey::from_seed([1; 32]).to_pem().replace("MC4CAQAw", "MC4CAQ");
+        for content in ["", "hello", "\0\u{ff}", &cut, PEM_BEGIN] {
+            let _ = fs::remove_file(&path);
+            let mut file = OpenOptions::new();
+            let mut file = file.write(true).create(true).mode(0o600).open(&path).unwrap();
+            file.write_all(content.as_bytes()).unwrap();
+            let error = SecretKey::read(&path).expect_err(content).to_string();
+            assert!(error.contains("flashflow keys --out"), "{error}");
+        }
+        let error = SecretKey::read(&dir.path().join("none")).expect_err("absent").to_string();
+        assert!(error.contains("cannot read the key file"), "{error}");
+    }
+
+    /// Made by: openssl genpkey -algorithm ed25519; openssl pkey -pubout -outform DER | tail -c 32
+    #[test]
+    fn the_file_is_what_openssl_writes() {
+        let pem = "-----BEGIN PRIVATE KEY-----\n\
+            MC4CAQAwBQYDK2VwBCIEINTuctv5E1hK1bbY8fdp+K06/nwoy/HU++CXqI9EdVhC\n\
+            -----END PRIVATE KEY-----\n";
+        let key = SecretKey::from_pem(pem).expect("a key");
+        assert_eq!(key.to_pem(), pem);
+        // RFC 8410 §10.3 has this private key, and §10.1 its public key.
+        assert_eq!(key.public().to_string(), "Gb9ECWmEzf6FQbrBZ9w7lshQhqowtrbLDFw4rXAxZuE");
+    }
+
+    #[test]
+    fn a_public_key_is_refused_with_the_reason() {
+        for (text, reason) in [
+            ("", "32 bytes"),
+            ("hello!", "not base64"),
+            ("Gb9ECWmEzf6FQbrBZ9w7lshQhqowtrbLDFw4rXAx", "32 bytes"),
+            ("AgAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA", "curve"),
+        ] {
+            let error = text.parse::<PublicKey>().expect_err(text).to_string();
+            assert!(error.contains(reason), "{text}: {error}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn text_and_der_give_a_public_key_back(seed: [u8; 32]) {
+            let key = SecretKey::from_seed(seed).public();
+            prop_assert_eq!(key.to_string().parse(), Ok(key));
+            prop_assert_eq!(format!("{key}=").parse(), Ok(key));
+            prop_assert_eq!(PublicKey::from_spki(&key.to_spki()), Some(key));
+        }
+
+        #[test]
+        fn no_text_makes_it_panic(text: String) {
+            let _ = text.parse::<PublicKey>();
+            let _ = SecretKey::from_pem(&text);
+        }
+    }
+}

@@ -1,0 +1,73 @@
+//! Why a measurer does not obey an order.
+
+use std::fmt;
+
+/// The number of a refusal, which never changes its meaning.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum RefusalCode {
+    /// 1: the order has a field that cannot be, or is of a kind that this version does not know.
+    Malformed,
+    /// 2: its capacity is in use by other rounds.
+    Busy,
+    /// 3: this measurer's own consent rule does not allow the target.
+    NoConsent,
+    /// 4: there is no such round in this session, or not any more.
+    UnknownRound,
+    /// 5: an order at the wrong time, such as a start before the round is ready.
+    OutOfOrder,
+    /// 6: the number of this round, or a higher one, has been used before.
+    Duplicate,
+    /// 7: the measurer cannot measure.
+    Unable,
+}
+
+impl RefusalCode {
+    const ALL: [Self; 7] = [
+        Self::Malformed,
+        Self::Busy,
+        Self::NoConsent,
+        Self::UnknownRound,
+        Self::OutOfOrder,
+        Self::Duplicate,
+        Self::Unable,
+    ];
+
+    /// As in messages.
+    #[must_use]
+    pub fn number(self) -> u32 {
+        (1..).zip(Self::ALL).find(|(_, code)| *code == self).map_or(0, |(number, _)| number)
+    }
+
+    /// What the number means, if this version knows.
+    #[must_use]
+    pub fn of(number: u32) -> Option<Self> {
+        (1..).zip(Self::ALL).find(|(known, _)| *known == number).map(|(_, code)| code)
+    }
+}
+
+/// A refusal with its reason.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Refusal {
+    pub(crate) code: RefusalCode,
+    pub(crate) reason: String,
+}
+
+impl Refusal {
+    pub(crate) fn new(code: RefusalCode, reason: impl fmt::Display) -> Self {
+        Self { code, reason: reason.to_string() }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_code_has_the_number_in_its_documentation() {
+        for (number, code) in (1..).zip(RefusalCode::ALL) {
+            assert_eq!((code.number(), RefusalCode::of(number)), (number, Some(code)));
+        }
+        assert_eq!(RefusalCode::Unable.number(), 7);
+        assert_eq!((RefusalCode::of(0), RefusalCode::of(8)), (None, None));
+    }
+}

@@ -1,0 +1,124 @@
+//! The coordinator's side: measurers elsewhere, as members of its team.
+
+pub(crate) mod connect;
+mod courier;
+mod member;
+
+use crate::keys::{PublicKey, SecretKey};
+use crate::messages::Hello;
+use crate::tls;
+use courier::{Command, Courier};
+use onion::Rate;
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::mpsc::sync_channel;
+use std::thread::{self, JoinHandle};
+use tokio::sync::{mpsc, oneshot};
+
+pub use connect::ConnectError;
+pub use member::RemoteMember;
+
+/// Why measurers elsewhere cannot be talked to at all: this machine is to blame.
+#[derive(Debug, thiserror::Error)]
+pub enum RemoteError {
+    /// No thread, or nothing to wait on events with.
+    #[error("cannot start a thread for the sessions with measurers: {0}")]
+    Thread(io::Error),
+    /// The key is of no use to the TLS library.
+    #[error("cannot use the key for TLS: {0}")]
+    Tls(#[from] rustls::Error),
+}
+
+/// A coordinator's sessions with its measurers, on one thread. Dropping it ends them all; what is
+/// still asked of a measurer then is reported as broken.
+pub struct Remotes {
+    key: SecretKey,
+    handle: tokio::runtime::Handle,
+    /// Its end is the command to end.
+    stop: Option<oneshot::Sender<()>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Remotes {
+    /// Starts the thread; no measurer is contacted yet.
+    ///
+    /// # Errors
+    /// [`RemoteError::Thread`].
+    pub fn start(key: SecretKey) -> Result<Self, RemoteError> {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+        let runtime = runtime.map_err(RemoteError::Thread)?;
+        let handle = runtime.handle().clone();
+        let (stop, stopped) = oneshot::channel::<()>();
+        let thread = thread::Builder::new().name("remotes".to_owned()).spawn(move || {
+            // It ends with an error: nothing is ever sent.
+            let _ = runtime.block_on(stopped);
+        });
+        let thread = Some(thread.map_err(RemoteError::Thread)?);
+        Ok(Self { key, handle, stop: Some(stop), thread })
+    }
+
+    /// A measurer of the team. It is contacted when there is something to do for it, and again after
+    /// its session was lost.
+    ///
+    /// # Errors
+    /// Where our key is of no use.
+    pub fn measurer(&self, at: SocketAddr, key: PublicKey) -> Result<RemoteMeasurer, RemoteError> {
+        let tls = Arc::new(tls::client_config(&self.key, key)?);
+        let (commands, receiver) = mpsc::unbounded_channel();
+        let courier = Courier::new(at, key, self.key.public(), tls);
+        self.handle.spawn(courier.run(receiver));
+        Ok(RemoteMeasurer { at, key, commands })
+    }
+}
+
+impl Drop for Remotes {
+    fn drop(&mut self) {
+        self.stop = None;
+        if let Some(thread) = self.thread.take() {
+            // Its panic has been printed.
+            let _ = thread.join();
+        }
+    }
+}
+
+/// A measurer elsewhere: one session, over which it takes part in several measurements at once.
+#[derive(Clone, Debug)]
+pub struct RemoteMeasurer {
+    at: SocketAddr,
+    key: PublicKey,
+    commands: mpsc::UnboundedSender<Command>,
+}
+
+impl RemoteMeasurer {
+    /// Where it listens.
+    #[must_use]
+    pub const fn address(&self) -> SocketAddr {
+        self.at
+    }
+
+    /// Its public key.
+    #[must_use]
+    pub const fn key(&self) -> PublicKey {
+        self.key
+    }
+
+    /// Makes a session, unless there is one, and says what the measurer can do. Waits for it, some
+    /// seconds at most.
+    ///
+    /// # Errors
+    /// [`ConnectError`]: who is to blame, and what to do.
+    pub fn capacity(&self) -> Result<Rate, ConnectError> {
+        let (answer, answered) = sync_channel(1);
+        // Where nobody takes the command, nobody answers either.
+        let _ = self.commands.send(Command::Greet { answer });
+        let hello: Hello = answered.recv().map_err(|_| ConnectError::Ended)??;
+        Ok(Rate::from_bit_per_s(hello.capacity_bit_per_s))
+    }
+
+    /// A part of it for one measurement.
+    #[must_use]
+    pub fn member(&self) -> RemoteMember {
+        RemoteMember::new(self.at, self.key, self.commands.clone())
+    }
+}

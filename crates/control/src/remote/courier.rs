@@ -1,0 +1,201 @@
+//! The task that talks to one measurer: it connects when there is something to say, and connects
+//! again after the session was lost.
+
+use super::connect::{ConnectError, Line, Route};
+use crate::convert::{self, Told, plain, told};
+use crate::keys::PublicKey;
+use crate::messages::{FromCoordinator, FromMeasurer, Hello, Order, Prepare, Stop};
+use measurer::member::{FailureKind, MemberReport, Reports, RoundOrder};
+use onion::Duration;
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex, PoisonError};
+use tokio::sync::mpsc;
+
+/// Where a round's reports go, until it is closed: from then on none gets through.
+#[derive(Clone)]
+pub(super) struct Desk(Arc<Mutex<Option<Reports>>>);
+
+impl Desk {
+    pub(super) fn new(reports: Reports) -> Self {
+        Self(Arc::new(Mutex::new(Some(reports))))
+    }
+
+    /// Waits for a report that is being delivered.
+    pub(super) fn close(&self) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = None;
+    }
+
+    fn deliver(&self, report: MemberReport) {
+        if let Some(reports) = &*self.0.lock().unwrap_or_else(PoisonError::into_inner) {
+            reports(report);
+        }
+    }
+
+    fn broken(&self, detail: String) {
+        self.deliver(MemberReport::Failed { kind: FailureKind::Broken, detail });
+    }
+}
+
+/// What members want.
+pub(super) enum Command {
+    /// Make a session, and say what the measurer said first.
+    Greet { answer: std::sync::mpsc::SyncSender<Result<Hello, ConnectError>> },
+    /// Begin a round, and tell its number.
+    Prepare { key: RoundKey, order: Box<RoundOrder>, desk: Desk },
+    /// Start it.
+    Start { key: RoundKey, delay: Duration },
+    /// End it.
+    Stop { key: RoundKey },
+}
+
+/// A round as its member names it. Numbers are given in the session's order, by the courier.
+#[derive(Clone)]
+pub(super) struct RoundKey(Arc<()>);
+
+impl RoundKey {
+    pub(super) fn new() -> Self {
+        Self(Arc::new(()))
+    }
+
+    fn is(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
+}
+
+struct Round {
+    key: RoundKey,
+    desk: Desk,
+}
+
+pub(super) struct Courier {
+    route: Route,
+    line: Option<Line>,
+    /// By their numbers in the session.
+    rounds: BTreeMap<u64, Round>,
+    /// Numbers go on from one session to the next.
+    newest: u64,
+}
+
+enum News {
+    Command(Option<Command>),
+    Message(Result<Option<FromMeasurer>, tonic::Status>),
+}
+
+impl Courier {
+    pub(super) const fn new(
+        at: SocketAddr,
+        pinned: PublicKey,
+        own: PublicKey,
+        tls: Arc<rustls::ClientConfig>,
+    ) -> Self {
+        let route = Route { at, pinned, own, tls };
+        Self { route, line: None, rounds: BTreeMap::new(), newest: 0 }
+    }
+
+    /// Obeys until nobody can command any more.
+    pub(super) async fn run(mut self, mut commands: mpsc::UnboundedReceiver<Command>) {
+        loop {
+            let news = match &mut self.line {
+                Some(line) => tokio::select! {
+                    command = commands.recv() => News::Command(command),
+                    message = line.from_measurer.message() => News::Message(message),
+                },
+                None => News::Command(commands.recv().await),
+            };
+            match news {
+                News::Command(Some(command)) => self.obey(command).await,
+                News::Command(None) => return,
+                News::Message(Ok(Some(message))) => self.take_in(message),
+                News::Message(Ok(None)) => self.lose("it ended the session"),
+                News::Message(Err(status)) => self.lose(&plain(status.message())),
+            }
+        }
+    }
+
+    async fn obey(&mut self, command: Command) {
+        match command {
+            Command::Greet { answer } => {
+                let hello = self.connected().await.map(|line| line.hello.clone());
+                // Whoever asked may have gone.
+                let _ = answer.send(hello);
+            }
+            Command::Prepare { key, order, desk } => {
+                if let Err(error) = self.connected().await {
+                    return desk.broken(error.to_string());
+                }
+                self.newest += 1;
+                self.rounds.insert(self.newest, Round { key, desk });
+                self.send(self.newest, Order::Prepare(Prepare::from(&*order)));
+            }
+            Command::Start { key, delay } => {
+                if let Some(number) = self.number(&key) {
+                    // All members begin together: the message's way is part of the delay.
+                    let way = self.line.as_ref().map_or(Duration::ZERO, |line| line.way);
+                    self.send(number, convert::start(delay.saturating_sub(way)));
+                }
+            }
+            Command::Stop { key } => {
+                if let Some(number) = self.number(&key) {
+                    self.rounds.remove(&number);
+                    self.send(number, Order::Stop(Stop {}));
+                }
+            }
+        }
+    }
+
+    async fn connected(&mut self) -> Result<&mut Line, ConnectError> {
+        // A session may have been lost without our having looked.
+        if self.line.as_ref().is_some_and(|line| line.to_measurer.is_closed()) {
+            self.lose("the connection is lost");
+        }
+        if self.line.is_none() {
+            self.line = Some(self.route.connect().await?);
+        }
+        self.line.as_mut().ok_or(ConnectError::Ended)
+    }
+
+    fn number(&self, key: &RoundKey) -> Option<u64> {
+        let found = self.rounds.iter().find(|(_, round)| round.key.is(key));
+        found.map(|(number, _)| *number)
+    }
+
+    fn send(&mut self, measurement: u64, order: Order) {
+        let message = FromCoordinator { measurement, order: Some(order) };
+        let sent = self.line.as_ref().map(|line| line.to_measurer.try_send(message));
+        if let Some(Err(_)) = sent {
+            self.lose("it does not read, or is gone");
+        }
+    }
+
+    fn take_in(&mut self, message: FromMeasurer) {
+        let number = message.measurement;
+        match told(message) {
+            // Of rounds that are over, too.
+            Ok(Told::Report(report)) => {
+                if let Some(round) = self.rounds.get(&number) {
+                    round.desk.deliver(report);
+                }
+            }
+            Ok(Told::Hello(_)) => self.lose("it greets twice"),
+            Err(error) => self.lose(&format!("its message makes no sense: {error}")),
+        }
+    }
+
+    fn lose(&mut self, reason: &str) {
+        self.line = None;
+        for round in std::mem::take(&mut self.rounds).into_values() {
+            round.desk.broken(format!(
+                "the session with the measurer at {} is lost: {reason}",
+                self.route.at
+            ));
+        }
+    }
+}
+
+/// A thread that ends takes its sessions along.
+impl Drop for Courier {
+    fn drop(&mut self) {
+        self.lose("the coordinator is ending");
+    }
+}

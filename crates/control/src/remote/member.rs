@@ -1,0 +1,74 @@
+use super::courier::{Command, Desk, RoundKey};
+use crate::keys::PublicKey;
+use measurer::Member;
+use measurer::member::{MeasurerKey, MemberError, Reports, RoundOrder};
+use onion::Duration;
+use std::net::{IpAddr, SocketAddr};
+use tokio::sync::mpsc;
+
+/// A measurer elsewhere in one measurement. Nothing here waits for the network.
+///
+/// A session that is lost, refused or cannot be made is reported as
+/// [`Broken`](measurer::member::FailureKind::Broken); the next round tries again. Dropping it ends its round.
+pub struct RemoteMember {
+    at: SocketAddr,
+    key: PublicKey,
+    commands: mpsc::UnboundedSender<Command>,
+    round: Option<Round>,
+}
+
+struct Round {
+    key: RoundKey,
+    desk: Desk,
+}
+
+impl RemoteMember {
+    pub(super) const fn new(
+        at: SocketAddr,
+        key: PublicKey,
+        commands: mpsc::UnboundedSender<Command>,
+    ) -> Self {
+        Self { at, key, commands, round: None }
+    }
+}
+
+impl Member for RemoteMember {
+    fn key(&self) -> MeasurerKey {
+        MeasurerKey(self.key.0)
+    }
+
+    fn address(&self) -> Option<IpAddr> {
+        (!self.at.ip().is_loopback()).then(|| self.at.ip())
+    }
+
+    fn prepare(&mut self, order: RoundOrder, reports: Reports) -> Result<(), MemberError> {
+        self.stop();
+        let (key, desk) = (RoundKey::new(), Desk::new(reports));
+        let command =
+            Command::Prepare { key: key.clone(), order: Box::new(order), desk: desk.clone() };
+        let ended = |_| MemberError("the sessions with measurers have ended".to_owned());
+        self.commands.send(command).map_err(ended)?;
+        self.round = Some(Round { key, desk });
+        Ok(())
+    }
+
+    fn start(&mut self, delay: Duration) {
+        if let Some(round) = &self.round {
+            // A courier that has ended has reported why.
+            let _ = self.commands.send(Command::Start { key: round.key.clone(), delay });
+        }
+    }
+
+    fn stop(&mut self) {
+        if let Some(Round { key, desk }) = self.round.take() {
+            desk.close();
+            let _ = self.commands.send(Command::Stop { key });
+        }
+    }
+}
+
+impl Drop for RemoteMember {
+    fn drop(&mut self) {
+        self.stop();
+    }
+}

@@ -1,0 +1,160 @@
+//! Connections that come in, from the bare socket to a peer with a known key.
+
+use crate::keys::PublicKey;
+use crate::say_once::SayOnce;
+use crate::tls;
+use std::convert::Infallible;
+use std::fmt;
+use std::io;
+use std::net::SocketAddr;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
+use tokio_rustls::TlsAcceptor;
+use tokio_rustls::server::TlsStream;
+use tokio_stream::wrappers::ReceiverStream;
+use tonic::transport::server::Connected;
+
+/// Connections at once, handshakes included; more wait in the kernel's queue.
+const CONNECTIONS_MAX: usize = 64;
+
+/// Time for the TLS handshake.
+const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// Pause after the system had no socket for us.
+const SHORTAGE_PAUSE: Duration = Duration::from_millis(200);
+
+/// A coordinator with a pinned key.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Peer {
+    pub(super) key: PublicKey,
+    pub(super) address: SocketAddr,
+}
+
+impl fmt::Display for Peer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "coordinator {} at {}", self.key, self.address)
+    }
+}
+
+/// A connection from a peer.
+pub(super) struct PeerStream {
+    stream: TlsStream<TcpStream>,
+    peer: Peer,
+    _permit: OwnedSemaphorePermit,
+}
+
+/// Accepts connections and shakes hands with several at once, so that none keeps others waiting.
+pub(super) fn incoming(
+    listener: TcpListener,
+    tls: Arc<rustls::ServerConfig>,
+) -> ReceiverStream<Result<PeerStream, Infallible>> {
+    let (sender, receiver) = mpsc::channel(1);
+    tokio::spawn(accept(listener, TlsAcceptor::from(tls), sender));
+    ReceiverStream::new(receiver)
+}
+
+async fn accept(
+    listener: TcpListener,
+    tls: TlsAcceptor,
+    accepted: mpsc::Sender<Result<PeerStream, Infallible>>,
+) {
+    let room = Arc::new(Semaphore::new(CONNECTIONS_MAX));
+    let once = Arc::new(SayOnce::default());
+    // The semaphore is never closed.
+    while let Ok(permit) = Arc::clone(&room).acquire_owned().await {
+        let (socket, address) = tokio::select! {
+            socket = listener.accept() => match socket {
+                Ok(socket) => socket,
+                Err(error) => {
+                    tracing::warn!("cannot accept a connection: {error}");
+                    tokio::time::sleep(SHORTAGE_PAUSE).await;
+                    continue;
+                }
+            },
+            () = accepted.closed() => return,
+        };
+        let (tls, accepted, once) = (tls.clone(), accepted.clone(), Arc::clone(&once));
+        tokio::spawn(async move {
+            match tokio::time::timeout(HANDSHAKE_TIMEOUT, shake_hands(socket, address, &tls)).await
+            {
+                // Nobody takes it if the measurer is ending.
+                Ok(Ok((stream, peer))) => {
+                    let _ = accepted.send(Ok(PeerStream { stream, peer, _permit: permit })).await;
+                }
+                Ok(Err(error)) => log(&once, address, &error),
+                Err(_) => {
+                    let error = io::Error::from(io::ErrorKind::TimedOut);
+                    log(&once, address, &error);
+                }
+            }
+        });
+    }
+}
+
+async fn shake_hands(
+    socket: TcpStream,
+    address: SocketAddr,
+    tls: &TlsAcceptor,
+) -> io::Result<(TlsStream<TcpStream>, Peer)> {
+    socket.set_nodelay(true)?;
+    let stream = tls.accept(socket).await?;
+    let shown = stream.get_ref().1.peer_certificates();
+    let key = tls::peer_key(shown).ok_or_else(|| io::Error::other("it showed no key"))?;
+    Ok((stream, Peer { key, address }))
+}
+
+fn log(once: &SayOnce, from: SocketAddr, error: &io::Error) {
+    let (kind, what) = if let Some(foreign) = tls::foreign_key(error) {
+        ("key", format!("{foreign}; if it is ours, add this key to `coordinators`"))
+    } else if tls::is_other_protocol(error) {
+        ("protocol", format!("it speaks something else: {error}"))
+    } else {
+        ("other", format!("no handshake: {error}"))
+    };
+    if once.is_news(from.ip(), kind) {
+        tracing::warn!("refused {from}: {what}");
+    } else {
+        tracing::debug!("refused {from} again: {what}");
+    }
+}
+
+impl Connected for PeerStream {
+    type ConnectInfo = Peer;
+
+    fn connect_info(&self) -> Peer {
+        self.peer
+    }
+}
+
+impl AsyncRead for PeerStream {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buf: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_read(cx, buf)
+    }
+}
+
+impl AsyncWrite for PeerStream {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buf: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.stream).poll_write(cx, buf)
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_flush(cx)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_shutdown(cx)
+    }
+}

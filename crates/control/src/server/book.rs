@@ -1,0 +1,242 @@
+//! Who has a session, and whose rounds use the measurer's capacity.
+
+use super::MakeMember;
+use crate::keys::PublicKey;
+use crate::refusal::{Refusal, RefusalCode};
+use measurer::Member;
+use measurer::member::MemberError;
+use onion::Rate;
+use std::collections::BTreeSet;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+/// Rounds at once: each has threads of its own.
+const ROUNDS_MAX: usize = 64;
+
+/// Ending a round means to close sockets and join threads.
+const LONGEST_END: Duration = Duration::from_secs(10);
+
+pub(super) struct Book {
+    capacity: Rate,
+    make: MakeMember,
+    pages: Mutex<Pages>,
+    /// A round has ended.
+    ended: Condvar,
+}
+
+#[derive(Default)]
+struct Pages {
+    sessions: BTreeSet<PublicKey>,
+    rounds: Vec<Entry>,
+    /// Members without a round.
+    idle: Vec<Box<dyn Member>>,
+    /// Tells entries apart.
+    next: u64,
+}
+
+struct Entry {
+    number: u64,
+    coordinator: PublicKey,
+    rate: Rate,
+    /// It has been told to stop, and will give its share back in a moment.
+    is_ending: bool,
+}
+
+/// The one session of a coordinator; dropping it makes room for the next.
+pub(super) struct Ticket {
+    book: Arc<Book>,
+    coordinator: PublicKey,
+}
+
+/// A round's share of the capacity; dropping it gives it back.
+pub(super) struct Reservation {
+    book: Arc<Book>,
+    number: u64,
+}
+
+/// Dropping it says that the round has been told to stop: its share may be promised to another one,
+/// which then waits for it.
+pub(super) struct Claim {
+    book: Arc<Book>,
+    number: u64,
+}
+
+impl Book {
+    pub(super) fn new(capacity: Rate, make: MakeMember) -> Self {
+        Self { capacity, make, pages: Mutex::default(), ended: Condvar::new() }
+    }
+
+    /// What all rounds together may send.
+    pub(super) const fn capacity(&self) -> Rate {
+        self.capacity
+    }
+
+    /// Begins a coordinator's session, unless it has one.
+    pub(super) fn enter(self: &Arc<Self>, coordinator: PublicKey) -> Option<Ticket> {
+        let is_first = self.pages().sessions.insert(coordinator);
+        is_first.then(|| Ticket { book: Arc::clone(self), coordinator })
+    }
+
+    /// Sets capacity aside for a round. What rounds that are ending still use counts as free.
+    pub(super) fn reserve(
+        self: &Arc<Self>,
+        coordinator: PublicKey,
+        rate: Rate,
+    ) -> Result<(Reservation, Claim), Refusal> {
+        let mut pages = self.pages();
+        let staying = || pages.rounds.iter().filter(|entry| !entry.is_ending);
+        let used: Rate = staying().map(|entry| entry.rate).sum();
+        if rate > self.capacity.saturating_sub(used) {
+            let others = staying().filter(|it| it.coordinator != coordinator).count();
+            let reason = format!(
+                "busy: {used} of {} are in use by {} rounds, {others} of them of other \
+                 coordinators; {rate} are too much",
+                self.capacity,
+                staying().count(),
+            );
+            return Err(Refusal::new(RefusalCode::Busy, reason));
+        }
+        if pages.rounds.len() >= ROUNDS_MAX {
+            let reason = format!("busy: {ROUNDS_MAX} rounds are on, and that is the most");
+            return Err(Refusal::new(RefusalCode::Busy, reason));
+        }
+        let number = pages.next;
+        pages.next += 1;
+        pages.rounds.push(Entry { number, coordinator, rate, is_ending: false });
+        let book = || Arc::clone(self);
+        Ok((Reservation { book: book(), number }, Claim { book: book(), number }))
+    }
+
+    /// Waits for the end of all rounds, but no longer than this.
+    pub(super) fn wait_until_idle(&self, longest: Duration) {
+        let wait = self.ended.wait_timeout_while(self.pages(), longest, |it| !it.rounds.is_empty());
+        let (mut pages, _) = wait.unwrap_or_else(PoisonError::into_inner);
+        pages.idle.clear();
+    }
+
+    fn pages(&self) -> MutexGuard<'_, Pages> {
+        // No code that holds the lock can panic half-way.
+        self.pages.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Reservation {
+    /// Waits until the rounds whose share it was promised have ended.
+    pub(super) fn wait_for_room(&self) -> Result<(), MemberError> {
+        let is_in_the_way = |it: &Entry| it.is_ending && it.number < self.number;
+        let pages = self.book.pages();
+        let wait = self
+            .book
+            .ended
+            .wait_timeout_while(pages, LONGEST_END, |pages| pages.rounds.iter().any(is_in_the_way));
+        let (_pages, timed_out) = wait.unwrap_or_else(PoisonError::into_inner);
+        if timed_out.timed_out() {
+            return Err(MemberError("an earlier round does not come to its end".to_owned()));
+        }
+        Ok(())
+    }
+
+    /// A member for the round: an idle one, or a new one, which may take a while to make.
+    pub(super) fn member(&self) -> Result<Box<dyn Member>, MemberError> {
+        let idle = self.book.pages().idle.pop();
+        idle.map_or_else(|| (self.book.make)(), Ok)
+    }
+
+    /// Ends the round, with a member that can be used again.
+    pub(super) fn give_back(self, member: Box<dyn Member>) {
+        self.book.pages().idle.push(member);
+    }
+}
+
+impl Drop for Reservation {
+    fn drop(&mut self) {
+        self.book.pages().rounds.retain(|entry| entry.number != self.number);
+        self.book.ended.notify_all();
+    }
+}
+
+impl Drop for Claim {
+    fn drop(&mut self) {
+        let mut pages = self.book.pages();
+        if let Some(entry) = pages.rounds.iter_mut().find(|entry| entry.number == self.number) {
+            entry.is_ending = true;
+        }
+    }
+}
+
+impl Drop for Ticket {
+    fn drop(&mut self) {
+        self.book.pages().sessions.remove(&self.coordinator);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::collection::vec;
+    use proptest::prelude::*;
+
+    fn book(capacity: u64) -> Arc<Book> {
+        let make: MakeMember = Box::new(|| Err(MemberError("none".to_owned())));
+        Arc::new(Book::new(Rate::from_bit_per_s(capacity), make))
+    }
+
+    #[test]
+    fn a_coordinator_has_one_session_at_a_time() {
+        let book = book(1);
+        let (one, other) = (PublicKey([1; 32]), PublicKey([2; 32]));
+        let ticket = book.enter(one).expect("the first");
+        assert!(book.enter(one).is_none() && book.enter(other).is_some());
+        drop(ticket);
+        assert!(book.enter(one).is_some());
+    }
+
+    #[test]
+    fn a_refusal_says_what_is_in_use() {
+        let book = book(10_000_000);
+        let reserve = |key, mbit| book.reserve(PublicKey([key; 32]), Rate::from_mbit_per_s(mbit));
+        let _held = reserve(1, 8.0).expect("room");
+        let refusal = reserve(2, 3.0).map(drop).expect_err("no room");
+        assert_eq!(refusal.code, RefusalCode::Busy);
+        let expected = "busy: 8.00 Mbit/s of 10.00 Mbit/s are in use by 1 rounds, 1 of them of \
+                        other coordinators; 3.00 Mbit/s are too much";
+        assert_eq!(refusal.reason, expected);
+    }
+
+    #[test]
+    fn a_share_can_be_promised_while_its_round_is_ending() {
+        let book = book(100);
+        let reserve = || book.reserve(PublicKey([1; 32]), Rate::from_bit_per_s(100));
+        let (old, claim) = reserve().expect("room");
+        assert!(reserve().is_err());
+        drop(claim);
+        let (new, _claim) = reserve().expect("promised");
+        assert!(reserve().is_err(), "but only once");
+        let waits = std::thread::spawn(move || new.wait_for_room());
+        drop(old);
+        assert_eq!(waits.join().expect("no panic"), Ok(()));
+    }
+
+    proptest! {
+        #[test]
+        fn rounds_never_exceed_the_capacity_and_give_it_back(
+            steps in vec((any::<bool>(), 1u64..60), 0..200),
+        ) {
+            let book = book(100);
+            let mut held: Vec<(_, u64)> = Vec::new();
+            for (takes, rate) in steps {
+                let used: u64 = held.iter().map(|(_, rate)| rate).sum();
+                if takes {
+                    let taken = book.reserve(PublicKey([0; 32]), Rate::from_bit_per_s(rate));
+                    let fits = used + rate <= 100 && held.len() < ROUNDS_MAX;
+                    prop_assert_eq!(taken.is_ok(), fits);
+                    held.extend(taken.ok().map(|it| (it, rate)));
+                } else if !held.is_empty() {
+                    held.swap_remove(usize::try_from(rate).unwrap() % held.len());
+                }
+            }
+            drop(held);
+            prop_assert!(book.reserve(PublicKey([0; 32]), Rate::from_bit_per_s(100)).is_ok());
+        }
+    }
+}

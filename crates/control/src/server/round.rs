@@ -1,0 +1,71 @@
+//! One round: a thread on which a member may take its time.
+
+use super::book::{Claim, Reservation};
+use measurer::member::{FailureKind, MemberReport, Reports, RoundOrder};
+use onion::Duration;
+use std::io;
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::thread;
+
+/// A round; dropping it ends the round, without waiting for that.
+pub(super) struct Round {
+    /// Its end is the command to stop.
+    starts: Sender<Duration>,
+    _claim: Claim,
+}
+
+impl Round {
+    /// Prepares at once, on a thread of its own.
+    pub(super) fn begin(
+        (reservation, claim): (Reservation, Claim),
+        order: RoundOrder,
+        reports: Reports,
+    ) -> io::Result<Self> {
+        let (starts, receiver) = channel();
+        thread::Builder::new()
+            .name("round".to_owned())
+            .spawn(move || run(reservation, order, &reports, &receiver))?;
+        Ok(Self { starts, _claim: claim })
+    }
+
+    /// Sends from `delay` from now on.
+    pub(super) fn start(&self, delay: Duration) {
+        // A thread that has ended has said why.
+        let _ = self.starts.send(delay);
+    }
+}
+
+fn run(
+    reservation: Reservation,
+    order: RoundOrder,
+    reports: &Reports,
+    starts: &Receiver<Duration>,
+) {
+    let broken = |detail: String| {
+        reports(MemberReport::Failed { kind: FailureKind::Broken, detail });
+    };
+    let _guard = TellPanic(&broken);
+    let mut member = match reservation.wait_for_room().and_then(|()| reservation.member()) {
+        Ok(member) => member,
+        Err(error) => return broken(error.to_string()),
+    };
+    if let Err(error) = member.prepare(order, reports.clone()) {
+        broken(error.to_string());
+    }
+    for delay in starts {
+        member.start(delay);
+    }
+    member.stop();
+    reservation.give_back(member);
+}
+
+/// Says so if the round's thread breaks down.
+struct TellPanic<'a>(&'a dyn Fn(String));
+
+impl Drop for TellPanic<'_> {
+    fn drop(&mut self) {
+        if thread::panicking() {
+            (self.0)("the measurer's round broke down, which is a mistake in it".to_owned());
+        }
+    }
+}

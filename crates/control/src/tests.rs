@@ -1,0 +1,7 @@
+//! Both sides over real sockets on loopback, with members that do as the test says.
+
+mod intruders;
+mod losses;
+mod orders;
+mod sessions;
+mod world;

@@ -1,0 +1,136 @@
+//! Sessions that are cut, and parties that die.
+
+use super::world::*;
+use crate::messages::{FromCoordinator, Order, Prepare};
+use crate::testing::order;
+use measurer::Member as _;
+use measurer::member::{FailureKind, MemberReport, RoundOrder};
+use onion::Rate;
+use std::io::{Read as _, Write as _};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+
+#[test]
+fn a_session_that_is_cut_stops_its_round_and_frees_its_share() {
+    let daemon = Daemon::start();
+    run(async {
+        let line = route(COORDINATOR, daemon.address()).connect().await.expect("a session");
+        let all = RoundOrder { rate: Rate::from_mbit_per_s(1000.0), ..order() };
+        let prepare = Some(Order::Prepare(Prepare::from(&all)));
+        let message = FromCoordinator { measurement: 1, order: prepare };
+        line.to_measurer.send(message).await.expect("a session");
+        let _ = daemon.prepared();
+    });
+    // The coordinator is gone, with all its sockets.
+    daemon.stopped();
+    let remotes = remotes(COORDINATOR);
+    let measurer = remotes.measurer(daemon.address(), public(MEASURER)).expect("a good key");
+    assert_measures(&daemon, &mut measurer.member());
+}
+
+#[test]
+fn a_coordinator_that_ends_stops_its_rounds_and_is_told_of_them() {
+    let daemon = Daemon::start();
+    let remotes = remotes(COORDINATOR);
+    let measurer = remotes.measurer(daemon.address(), public(MEASURER)).expect("a good key");
+    let mut member = measurer.member();
+    let (reporter, told) = reports();
+    member.prepare(order(), reporter).expect("a thread");
+    let _ = daemon.prepared();
+    drop(remotes);
+    assert_broken(&told, "the coordinator is ending");
+    daemon.stopped();
+    let (reporter, _) = reports();
+    let error = member.prepare(order(), reporter).expect_err("no thread any more").to_string();
+    assert!(error.contains("have ended"), "{error}");
+}
+
+#[test]
+fn a_daemon_that_ends_breaks_the_round_and_its_successor_gets_the_next() {
+    let daemon = Daemon::start();
+    let address = daemon.address();
+    let remotes = remotes(COORDINATOR);
+    let mut member = remotes.measurer(address, public(MEASURER)).expect("a good key").member();
+    let (reporter, told) = reports();
+    member.prepare(order(), reporter).expect("a thread");
+    let _ = daemon.prepared();
+    drop(daemon);
+    assert_broken(&told, "the measurer is ending");
+
+    let (reporter, told) = reports();
+    member.prepare(order(), reporter).expect("a thread");
+    assert_broken(&told, "cannot be reached");
+
+    let daemon = Daemon::start_at(address);
+    assert_measures(&daemon, &mut member);
+}
+
+#[test]
+fn a_round_that_breaks_down_inside_the_measurer_is_reported() {
+    let daemon = Daemon::start();
+    let remotes = remotes(COORDINATOR);
+    let mut member =
+        remotes.measurer(daemon.address(), public(MEASURER)).expect("a good key").member();
+    let (reporter, told) = reports();
+    member.prepare(order(), reporter).expect("a thread");
+    let (_, tell) = daemon.prepared();
+    let detail = "out of sockets\nand of luck".to_owned();
+    tell(MemberReport::Failed { kind: FailureKind::Broken, detail });
+    assert_broken(&told, "out of sockets and of luck");
+    daemon.stopped();
+    assert_measures(&daemon, &mut member);
+}
+
+/// Passes bytes on, until it is frozen: then its connections stay open, and nothing moves.
+struct Wire {
+    address: SocketAddr,
+    frozen: Arc<AtomicBool>,
+}
+
+impl Wire {
+    fn to(target: SocketAddr) -> Self {
+        let listener = TcpListener::bind(("127.0.0.1", 0)).expect("a free port");
+        let address = listener.local_addr().unwrap();
+        let frozen = Arc::new(AtomicBool::new(false));
+        let is_frozen = Arc::clone(&frozen);
+        // Both end with the test's process.
+        thread::spawn(move || {
+            let (near, _) = listener.accept().expect("a connection");
+            let far = TcpStream::connect(target).expect("the daemon");
+            let back = (far.try_clone().unwrap(), near.try_clone().unwrap());
+            for (from, to) in [(near, far), back] {
+                let is_frozen = Arc::clone(&is_frozen);
+                thread::spawn(move || pass_on(from, to, &is_frozen));
+            }
+        });
+        Self { address, frozen }
+    }
+}
+
+fn pass_on(mut from: TcpStream, mut to: TcpStream, is_frozen: &AtomicBool) {
+    let mut buffer = [0; 4096];
+    while let Ok(count @ 1..) = from.read(&mut buffer) {
+        if !is_frozen.load(Ordering::Relaxed) && to.write_all(&buffer[..count]).is_err() {
+            break;
+        }
+    }
+    let _ = to.shutdown(std::net::Shutdown::Both);
+}
+
+#[test]
+fn both_sides_notice_when_the_other_falls_silent() {
+    let daemon = Daemon::start();
+    let wire = Wire::to(daemon.address());
+    let remotes = remotes(COORDINATOR);
+    let mut member = remotes.measurer(wire.address, public(MEASURER)).expect("a good key").member();
+    let (reporter, told) = reports();
+    member.prepare(order(), reporter).expect("a thread");
+    let (_, tell) = daemon.prepared();
+    tell(MemberReport::Ready { sockets: 8 });
+    assert_eq!(told.recv_timeout(PATIENCE), Ok(MemberReport::Ready { sockets: 8 }));
+    wire.frozen.store(true, Ordering::Relaxed);
+    assert_broken(&told, "is lost");
+    daemon.stopped();
+}

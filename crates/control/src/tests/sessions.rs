@@ -1,0 +1,136 @@
+//! Sessions as they should be.
+
+use super::world::*;
+use crate::testing::order;
+use measurer::Member as _;
+use measurer::member::{FailureKind, MemberReport, RoundOrder};
+use onion::Rate;
+use std::net::SocketAddr;
+
+#[test]
+fn a_round_goes_from_its_order_to_its_last_second_and_so_does_the_next() {
+    let daemon = Daemon::start();
+    let remotes = remotes(COORDINATOR);
+    let measurer = remotes.measurer(daemon.address(), public(MEASURER)).expect("a good key");
+    assert_eq!(measurer.capacity().expect("a session"), Rate::from_mbit_per_s(1000.0));
+    let mut member = measurer.member();
+    assert_eq!(member.key().0, public(MEASURER).0);
+    assert_measures(&daemon, &mut member);
+    assert_measures(&daemon, &mut member);
+    assert!(daemon.is_quiet());
+}
+
+#[test]
+fn several_rounds_at_once_share_a_session_within_the_capacity() {
+    let daemon = Daemon::start();
+    let remotes = remotes(COORDINATOR);
+    let measurer = remotes.measurer(daemon.address(), public(MEASURER)).expect("a good key");
+    let (mut first, mut second_member, mut third) =
+        (measurer.member(), measurer.member(), measurer.member());
+    let with_rate = |mbit| RoundOrder { rate: Rate::from_mbit_per_s(mbit), ..order() };
+    let (reporter, first_told) = reports();
+    first.prepare(with_rate(600.0), reporter).expect("a thread");
+    let (_, tell_first) = daemon.prepared();
+    let (reporter, second_told) = reports();
+    second_member.prepare(with_rate(400.0), reporter).expect("a thread");
+    let (_, tell_second) = daemon.prepared();
+
+    let (reporter, third_told) = reports();
+    third.prepare(with_rate(0.001), reporter).expect("a thread");
+    assert_broken(&third_told, "busy: 1000.00 Mbit/s of 1000.00 Mbit/s are in use by 2 rounds");
+
+    // Each report goes to its own round.
+    tell_second(MemberReport::Ready { sockets: 2 });
+    tell_first(MemberReport::Ready { sockets: 1 });
+    let ready = |sockets| Ok(MemberReport::Ready { sockets });
+    assert_eq!(first_told.recv_timeout(PATIENCE), ready(1));
+    assert_eq!(second_told.recv_timeout(PATIENCE), ready(2));
+
+    // A round that ends gives its share back.
+    first.stop();
+    daemon.stopped();
+    assert_measures(&daemon, &mut third);
+    assert!(second_told.try_recv().is_err());
+}
+
+#[test]
+fn a_round_that_is_replaced_reports_no_more_and_gives_its_share_to_its_successor() {
+    let daemon = Daemon::start();
+    let remotes = remotes(COORDINATOR);
+    let mut member =
+        remotes.measurer(daemon.address(), public(MEASURER)).expect("a good key").member();
+    let all = RoundOrder { rate: Rate::from_mbit_per_s(1000.0), ..order() };
+    let (reporter, old) = reports();
+    member.prepare(all, reporter).expect("a thread");
+    let (_, tell_old) = daemon.prepared();
+    for _ in 0..20 {
+        let (reporter, new) = reports();
+        member.prepare(all, reporter).expect("a thread");
+        tell_old(MemberReport::Ready { sockets: 1 });
+        daemon.stopped();
+        let (_, tell) = daemon.prepared();
+        tell(MemberReport::Ready { sockets: 2 });
+        assert_eq!(new.recv_timeout(PATIENCE), Ok(MemberReport::Ready { sockets: 2 }));
+    }
+    assert!(old.recv_timeout(PATIENCE).is_err(), "the sender is dropped without a report");
+}
+
+#[test]
+fn a_second_coordinator_is_told_that_the_measurer_is_busy_and_disturbs_nothing() {
+    let daemon = Daemon::start();
+    let (ours, theirs) = (remotes(COORDINATOR), remotes(OTHER_COORDINATOR));
+    let all = RoundOrder { rate: Rate::from_mbit_per_s(1000.0), ..order() };
+    let mut first = ours.measurer(daemon.address(), public(MEASURER)).expect("a key").member();
+    let (reporter, first_told) = reports();
+    first.prepare(all, reporter).expect("a thread");
+    let (_, tell) = daemon.prepared();
+
+    let mut other = theirs.measurer(daemon.address(), public(MEASURER)).expect("a key").member();
+    let (reporter, other_told) = reports();
+    other.prepare(order(), reporter).expect("a thread");
+    assert_broken(&other_told, "1 of them of other coordinators");
+
+    tell(MemberReport::Ready { sockets: 8 });
+    let ready = first_told.recv_timeout(PATIENCE);
+    assert_eq!(ready, Ok(MemberReport::Ready { sockets: 8 }));
+    first.stop();
+    daemon.stopped();
+    assert_measures(&daemon, &mut other);
+}
+
+#[test]
+fn the_same_key_has_one_session_and_the_second_is_told_so() {
+    let daemon = Daemon::start();
+    let (ours, intruders) = (remotes(COORDINATOR), remotes(COORDINATOR));
+    let first = ours.measurer(daemon.address(), public(MEASURER)).expect("a good key");
+    first.capacity().expect("a session");
+    let second = intruders.measurer(daemon.address(), public(MEASURER)).expect("a good key");
+    let error = second.capacity().expect_err("a second session").to_string();
+    assert!(error.contains("a session with this coordinator's key already"), "{error}");
+    assert_measures(&daemon, &mut first.member());
+
+    // Once the first is over, the second gets in.
+    drop(ours);
+    second.capacity().expect("a session");
+    assert_measures(&daemon, &mut second.member());
+}
+
+#[test]
+fn the_measurers_own_consent_rule_stands_above_any_order() {
+    let daemon = Daemon::start();
+    let remotes = remotes(COORDINATOR);
+    let measurer = remotes.measurer(daemon.address(), public(MEASURER)).expect("a good key");
+    let mut member = measurer.member();
+    let mut public_relay = order();
+    public_relay.target.address = SocketAddr::from(([198, 51, 100, 7], 9001));
+    let (reporter, told) = reports();
+    member.prepare(public_relay, reporter).expect("a thread");
+    match told.recv_timeout(PATIENCE) {
+        Ok(MemberReport::Failed { kind: FailureKind::Refused, detail }) => {
+            assert!(detail.contains("has not opted in"), "{detail}");
+        }
+        other => panic!("{other:?} instead of a refusal"),
+    }
+    assert!(daemon.is_quiet(), "the member has never heard of it");
+    assert_measures(&daemon, &mut member);
+}

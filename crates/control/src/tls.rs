@@ -1,0 +1,121 @@
+//! TLS 1.3 between coordinators and measurers: both sides show a raw public key (RFC 7250) and accept
+//! only keys that they know.
+//!
+//! There are no certificates, so nothing depends on names, authorities or the time of day.
+
+mod verifier;
+
+use crate::keys::{PublicKey, SecretKey};
+use rustls::client::AlwaysResolvesClientRawPublicKeys;
+use rustls::crypto::{CryptoProvider, aws_lc_rs};
+use rustls::pki_types::{CertificateDer, PrivatePkcs8KeyDer};
+use rustls::server::AlwaysResolvesServerRawPublicKeys;
+use rustls::sign::CertifiedKey;
+use rustls::version::TLS13;
+use rustls::{AlertDescription, CertificateError, ClientConfig, OtherError, ServerConfig};
+use std::io;
+use std::sync::Arc;
+use verifier::{Pinned, Verifier};
+
+/// The one protocol inside, so that nothing else that speaks TLS is taken for it.
+const ALPN: &[u8] = b"h2";
+
+/// A key that is not pinned.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("it has the key of another team, {0}")]
+pub(crate) struct ForeignKey(pub(crate) PublicKey);
+
+/// For a measurer, which obeys only these coordinators.
+pub(crate) fn server_config(
+    own: &SecretKey,
+    coordinators: impl IntoIterator<Item = PublicKey>,
+) -> Result<ServerConfig, rustls::Error> {
+    let provider = Arc::new(aws_lc_rs::default_provider());
+    let verifier = Verifier::new(&provider, Pinned::any_of(coordinators));
+    let certified = certified(own, &provider)?;
+    let mut config = ServerConfig::builder_with_provider(provider)
+        .with_protocol_versions(&[&TLS13])?
+        .with_client_cert_verifier(Arc::new(verifier))
+        .with_cert_resolver(Arc::new(AlwaysResolvesServerRawPublicKeys::new(certified)));
+    config.alpn_protocols = vec![ALPN.to_vec()];
+    // Each session begins with both keys: nothing is resumed.
+    config.send_tls13_tickets = 0;
+    Ok(config)
+}
+
+/// For a coordinator that talks to this measurer.
+pub(crate) fn client_config(
+    own: &SecretKey,
+    measurer: PublicKey,
+) -> Result<ClientConfig, rustls::Error> {
+    let provider = Arc::new(aws_lc_rs::default_provider());
+    let verifier = Verifier::new(&provider, Pinned::any_of([measurer]));
+    let certified = certified(own, &provider)?;
+    let mut config = ClientConfig::builder_with_provider(provider)
+        .with_protocol_versions(&[&TLS13])?
+        .dangerous()
+        .with_custom_certificate_verifier(Arc::new(verifier))
+        .with_client_cert_resolver(Arc::new(AlwaysResolvesClientRawPublicKeys::new(certified)));
+    config.alpn_protocols = vec![ALPN.to_vec()];
+    config.resumption = rustls::client::Resumption::disabled();
+    config.enable_sni = false;
+    Ok(config)
+}
+
+fn certified(
+    own: &SecretKey,
+    provider: &CryptoProvider,
+) -> Result<Arc<CertifiedKey>, rustls::Error> {
+    let der = PrivatePkcs8KeyDer::from(own.to_pkcs8());
+    let signer = provider.key_provider.load_private_key(der.into())?;
+    let shown = CertificateDer::from(own.public().to_spki());
+    Ok(Arc::new(CertifiedKey::new(vec![shown], signer)))
+}
+
+/// Whose key the other side of an established session has shown.
+pub(crate) fn peer_key(shown: Option<&[CertificateDer<'_>]>) -> Option<PublicKey> {
+    PublicKey::from_spki(shown?.first()?)
+}
+
+/// What TLS has to say about an error that came from one of its streams.
+fn tls_error(error: &io::Error) -> Option<&rustls::Error> {
+    error.get_ref()?.downcast_ref()
+}
+
+/// The key that made us refuse the other side, if that is what happened.
+pub(crate) fn foreign_key(error: &io::Error) -> Option<ForeignKey> {
+    match tls_error(error)? {
+        rustls::Error::InvalidCertificate(CertificateError::Other(OtherError(other))) => {
+            other.downcast_ref::<ForeignKey>().copied()
+        }
+        _ => None,
+    }
+}
+
+/// Whether the other side refused us for our key.
+pub(crate) fn refuses_our_key(error: &io::Error) -> bool {
+    // RFC 8446 §6.2; rustls says `certificate_unknown` if a verifier's own error is the reason.
+    let refusals = [AlertDescription::CertificateUnknown, AlertDescription::AccessDenied];
+    match tls_error(error) {
+        Some(rustls::Error::AlertReceived(alert)) => refusals.contains(alert),
+        _ => false,
+    }
+}
+
+/// Whether the other side speaks something else than TLS with raw public keys.
+pub(crate) fn is_other_protocol(error: &io::Error) -> bool {
+    matches!(
+        tls_error(error),
+        Some(
+            rustls::Error::InvalidMessage(_)
+                | rustls::Error::InappropriateMessage { .. }
+                | rustls::Error::PeerIncompatible(_)
+                | rustls::Error::AlertReceived(
+                    AlertDescription::HandshakeFailure
+                        | AlertDescription::ProtocolVersion
+                        | AlertDescription::UnsupportedCertificate
+                        | AlertDescription::NoApplicationProtocol
+                )
+        )
+    )
+}
