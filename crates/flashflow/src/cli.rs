@@ -61,6 +61,11 @@ pub(crate) struct DemoOptions {
     /// Rate limits of the relays in Mbit/s, taken in turn; 0 for no limit.
     #[arg(long, value_delimiter = ',', default_value = "10,50,100,250", value_name = "MBIT,…")]
     pub(crate) limits: Vec<f64>,
+    /// Rate limits in Mbit/s of relays of our own beside them, which take part in their measurement
+    /// (echo); 0 for no limit, `none` for no such relays.
+    #[arg(long, value_delimiter = ',', default_value = "50,200", value_name = "MBIT,…",
+        value_parser = echo_limit)]
+    pub(crate) echo_limits: Vec<Option<f64>>,
     /// Keep the network's folder with all logs, and say where it is.
     #[arg(long)]
     pub(crate) keep: bool,
@@ -110,6 +115,14 @@ pub(crate) struct MeasureOptions {
     /// Print results as JSON, one value a line: each second, then a summary.
     #[arg(long)]
     pub(crate) json: bool,
+}
+
+/// A limit in Mbit/s, or `none`.
+fn echo_limit(text: &str) -> Result<Option<f64>, String> {
+    match text {
+        "none" | "" => Ok(None),
+        _ => text.parse().map(Some).map_err(|error| format!("{text:?} is no rate: {error}")),
+    }
 }
 
 /// How to measure.

@@ -11,6 +11,8 @@ mod measure_team;
 mod measuring;
 mod network;
 mod output;
+mod own_process;
+mod own_relay;
 mod relay_command;
 mod relay_said;
 
