@@ -1,5 +1,7 @@
 //! What the command line accepts.
 
+use crate::measure_team::MeasureTeamOptions;
+use crate::relay_command::RelayOptions;
 use clap::{Args, Parser, Subcommand};
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
@@ -20,8 +22,10 @@ pub(crate) struct Cli {
 pub(crate) enum Command {
     Demo(DemoOptions),
     Measure(MeasureOptions),
+    MeasureTeam(MeasureTeamOptions),
     Lab(LabOptions),
     Bench(BenchOptions),
+    Relay(RelayOptions),
 }
 
 impl Command {
@@ -29,8 +33,10 @@ impl Command {
         match self {
             Self::Demo(options) => options.json,
             Self::Measure(options) => options.json,
+            Self::MeasureTeam(options) => options.json,
             Self::Lab(options) => options.json,
             Self::Bench(options) => options.json,
+            Self::Relay(options) => options.json,
         }
     }
 }

@@ -34,6 +34,8 @@ pub(crate) enum Error {
     #[error(transparent)]
     Team(#[from] measurer::TeamError),
     #[error(transparent)]
+    Capacity(#[from] measurer::capacity::CapacityError),
+    #[error(transparent)]
     Consent(#[from] measurer::ConsentError),
     #[error(transparent)]
     Fetch(#[from] netdoc::fetch::FetchError),
@@ -55,6 +57,12 @@ pub(crate) enum Error {
     Forge(#[from] link::ForgeError),
     #[error("the TLS pump broke down: {0}")]
     Pump(#[from] link::pump::PumpError),
+    #[error(transparent)]
+    RelayConfig(#[from] relay::ConfigError),
+    #[error(transparent)]
+    Relay(#[from] relay::RelayError),
+    #[error("the relay has ended: {0}")]
+    RelayEnded(String),
     #[error("{0}")]
     Usage(String),
 }

@@ -7,9 +7,11 @@ mod error;
 mod interrupt;
 mod lab_command;
 mod measure;
+mod measure_team;
 mod measuring;
 mod network;
 mod output;
+mod relay_command;
 mod relay_said;
 
 use clap::Parser;
@@ -24,8 +26,10 @@ fn main() -> ExitCode {
     let result = interrupt::Interrupt::install().and_then(|interrupt| match &cli.command {
         Command::Demo(options) => demo::run(options, &output, &interrupt),
         Command::Measure(options) => measure::run(options, &output, &interrupt),
+        Command::MeasureTeam(options) => measure_team::run(options, &output, &interrupt),
         Command::Lab(options) => lab_command::run(&options.action, &output),
         Command::Bench(options) => bench::run(&options.what, &output, &interrupt),
+        Command::Relay(options) => relay_command::run(options, &output, &interrupt),
     });
     match result {
         Ok(exit) => exit.into(),
