@@ -1,0 +1,29 @@
+//! A relay that takes part in its measurement: what an honest one gets, what lies gain, and what
+//! strangers can do.
+//!
+//! Each scenario is played in virtual time and on real sockets, by the same body.
+
+#[path = "common/echo_worlds.rs"]
+mod echo_worlds;
+#[path = "common/party.rs"]
+mod party;
+#[path = "common/stage.rs"]
+mod stage;
+
+#[path = "echo/honest.rs"]
+mod honest;
+
+/// Plays each body in both worlds.
+macro_rules! in_both_worlds {
+    ($($claim:ident)*) => {
+        mod in_virtual_time {
+            use crate::stage::VirtualTime;
+            $(#[test] fn $claim() { super::$claim(VirtualTime::new(1, Some(3000))); })*
+        }
+        mod on_real_sockets {
+            use crate::stage::RealSockets;
+            $(#[test] fn $claim() { super::$claim(RealSockets::new()); })*
+        }
+    };
+}
+use in_both_worlds;
