@@ -10,8 +10,12 @@ mod party;
 #[path = "common/stage.rs"]
 mod stage;
 
+#[path = "echo/circuits.rs"]
+mod circuits;
 #[path = "echo/honest.rs"]
 mod honest;
+#[path = "echo/relays.rs"]
+mod relays;
 
 /// Plays each body in both worlds.
 macro_rules! in_both_worlds {

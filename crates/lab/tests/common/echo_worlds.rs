@@ -2,6 +2,7 @@
 
 #![expect(clippy::unwrap_used, reason = "a helper of tests: a panic is its report")]
 
+use crate::party::Party;
 use crate::stage::{Actor, Stage};
 use coordinator::{MeasurerId, Mode, SecondReport, Series, Summary};
 use lab::echo_liars::{EchoLie, Liar};
@@ -348,6 +349,11 @@ impl<'a, S: Stage> Play<'a, S> {
         assert!(clients.seconds.iter().all(|second| second.bytes > 0), "{:?}", clients.seconds);
     }
 
+    /// How the clients' traffic ended, if it has.
+    pub(crate) fn client_failure(&self) -> Option<&PumpFailure> {
+        self.clients.as_ref().expect("there are some").ended.as_ref()
+    }
+
     pub(crate) fn order_config(&mut self, order: Order) -> OrderConfig {
         OrderConfig {
             target: self.target,
@@ -393,6 +399,26 @@ impl<'a, S: Stage> Play<'a, S> {
         let pump = Pump::new(config, self.scenario.rng(of), self.stage.now());
         let actor = self.stage.add(pump, &cast().others, &[]);
         Part { actor, ready: None, seconds: Vec::new(), result: None }
+    }
+
+    /// Somebody whose link to the relay is open.
+    #[track_caller]
+    pub(crate) fn add_party(&mut self) -> Actor {
+        let party = Party::dialling(self.target, UNIX_TIME_S);
+        let actor = self.stage.add(party, &cast().others, &[]);
+        self.stage.until(SOON, |stage| stage.node::<Party>(actor).is_open());
+        actor
+    }
+
+    pub(crate) fn party(&mut self, actor: Actor) -> &mut Party {
+        self.stage.node(actor)
+    }
+
+    /// Goes on until `is_done` of what a party has heard.
+    #[track_caller]
+    pub(crate) fn until_party(&mut self, actor: Actor, is_done: impl Fn(&Party) -> bool) {
+        self.stage.until(SOON, |stage| is_done(stage.node(actor)));
+        self.listen();
     }
 
     /// Takes what a measurer tells.

@@ -32,6 +32,9 @@ pub(crate) struct Party {
     raw: VecDeque<u8>,
     is_writable: bool,
     must_close: bool,
+    is_mute: bool,
+    /// Says nothing for now.
+    pub(crate) is_held: bool,
     pub(crate) exported: [u8; 32],
     pub(crate) came: Vec<Came>,
     pub(crate) closed: Option<CloseCause>,
@@ -50,6 +53,8 @@ impl Party {
             raw: VecDeque::new(),
             is_writable: false,
             must_close: false,
+            is_mute: false,
+            is_held: false,
             exported: [0; 32],
             came: Vec::new(),
             closed: None,
@@ -66,6 +71,21 @@ impl Party {
         Self { identity: Some(identity), ..Self::new(unix_time_s) }
     }
 
+
+    /// Accepts connections, and says nothing.
+    pub(crate) fn mute(unix_time_s: u64) -> Self {
+        Self { is_mute: true, ..Self::new(unix_time_s) }
+    }
+
+    /// Says what it held back.
+    pub(crate) const fn release(&mut self) {
+        self.is_held = false;
+        self.is_writable = true;
+    }
+
+    pub(crate) const fn is_accepted(&self) -> bool {
+        self.conn.is_some()
+    }
 
     pub(crate) fn is_open(&self) -> bool {
         self.channel.as_ref().is_some_and(Channel::is_open)
@@ -161,6 +181,11 @@ impl Node for Party {
         _: ListenerId,
         _: &dyn TlsSession,
     ) -> Option<ConnId> {
+        if self.is_mute {
+            self.next += 1;
+            self.conn = Some(ConnId(self.next));
+            return self.conn;
+        }
         let identity = self.identity.as_ref()?;
         let channel = Channel::responder(Arc::clone(identity), [8; 32]);
         self.next += 1;
@@ -186,7 +211,11 @@ impl Node for Party {
 
     fn poll_dial(&mut self, _: Instant) -> Option<Dial> {
         let target = self.target?;
-        std::mem::take(&mut self.must_dial).then_some(Dial { conn: ConnId(0), to: target.address })
+        if !std::mem::take(&mut self.must_dial) {
+            return None;
+        }
+        self.conn = Some(ConnId(0));
+        Some(Dial { conn: ConnId(0), to: target.address })
     }
 
     fn poll_writable(&mut self) -> Option<ConnId> {
@@ -195,6 +224,9 @@ impl Node for Party {
     }
 
     fn poll_transmit(&mut self, _: Instant, _: ConnId, out: &mut [u8]) -> usize {
+        if self.is_held {
+            return 0;
+        }
         let said = self.channel.as_mut().map_or(0, |channel| channel.poll_transmit(out));
         if said > 0 {
             return said;

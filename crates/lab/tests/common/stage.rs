@@ -25,6 +25,9 @@ pub(crate) trait Stage {
     /// An address to listen at.
     fn reserve(&mut self) -> SocketAddr;
 
+    /// An address where nobody listens.
+    fn nowhere(&mut self) -> SocketAddr;
+
     /// Adds a node that listens at addresses reserved before.
     fn add(&mut self, node: impl Node + 'static, forge: &Forge, at: &[SocketAddr]) -> Actor;
 
@@ -135,6 +138,10 @@ impl Stage for VirtualTime {
         SocketAddr::from(([10, 0, 0, 1], self.next_port))
     }
 
+    fn nowhere(&mut self) -> SocketAddr {
+        self.reserve()
+    }
+
     fn add(&mut self, node: impl Node + 'static, forge: &Forge, at: &[SocketAddr]) -> Actor {
         if self.nodes.is_empty() {
             self.wire.add(Ticker(Instant::ORIGIN));
@@ -196,6 +203,12 @@ impl Stage for RealSockets {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
         self.listeners.push(listener);
+        address
+    }
+
+    fn nowhere(&mut self) -> SocketAddr {
+        let address = self.reserve();
+        self.listeners.pop();
         address
     }
 
