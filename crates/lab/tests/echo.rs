@@ -3,6 +3,8 @@
 //!
 //! Each scenario is played in virtual time and on real sockets, by the same body.
 
+#[path = "common/echo_scene.rs"]
+mod echo_scene;
 #[path = "common/echo_worlds.rs"]
 mod echo_worlds;
 #[path = "common/party.rs"]
@@ -14,6 +16,10 @@ mod stage;
 mod circuits;
 #[path = "echo/honest.rs"]
 mod honest;
+#[path = "echo/measurers.rs"]
+mod measurers;
+#[path = "echo/orders.rs"]
+mod orders;
 #[path = "echo/relays.rs"]
 mod relays;
 

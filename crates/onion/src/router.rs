@@ -20,6 +20,7 @@ mod queue;
 mod relaying;
 #[cfg(test)]
 mod tests;
+mod waiting;
 
 pub use conduct::{Conduct, Honest};
 

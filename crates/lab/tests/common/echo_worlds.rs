@@ -287,7 +287,7 @@ impl<'a, S: Stage> Play<'a, S> {
         self.stage.add(pump, &cast().others, &addresses)
     }
 
-    fn begin_clients(&mut self, rate: Rate) {
+    pub(crate) fn begin_clients(&mut self, rate: Rate) {
         let actor = self.add_transit(300, rate);
         self.stage.until(SOON, |stage| {
             let now = stage.now();
@@ -354,7 +354,7 @@ impl<'a, S: Stage> Play<'a, S> {
         self.clients.as_ref().expect("there are some").ended.as_ref()
     }
 
-    pub(crate) fn order_config(&mut self, order: Order) -> OrderConfig {
+    pub(crate) fn order_config(&self, order: Order) -> OrderConfig {
         OrderConfig {
             target: self.target,
             order,

@@ -71,7 +71,6 @@ impl Party {
         Self { identity: Some(identity), ..Self::new(unix_time_s) }
     }
 
-
     /// Accepts connections, and says nothing.
     pub(crate) fn mute(unix_time_s: u64) -> Self {
         Self { is_mute: true, ..Self::new(unix_time_s) }
@@ -175,12 +174,7 @@ impl Node for Party {
         self.begin(conn, channel.expect("usable"));
     }
 
-    fn handle_accepted(
-        &mut self,
-        _: Instant,
-        _: ListenerId,
-        _: &dyn TlsSession,
-    ) -> Option<ConnId> {
+    fn handle_accepted(&mut self, _: Instant, _: ListenerId, _: &dyn TlsSession) -> Option<ConnId> {
         if self.is_mute {
             self.next += 1;
             self.conn = Some(ConnId(self.next));

@@ -50,15 +50,6 @@ pub(crate) trait Stage {
             assert!(self.now() < deadline && self.step(), "it does not come to that");
         }
     }
-
-    /// Lets time pass.
-    fn pass(&mut self, time: Duration)
-    where
-        Self: Sized,
-    {
-        let deadline = self.now() + time;
-        while self.now() < deadline && self.step() {}
-    }
 }
 
 /// `onion::wire`.
@@ -99,13 +90,7 @@ impl Node for Ticker {
         None
     }
     fn handle_bytes(&mut self, _: Instant, _: onion::node::ConnId, _: &[u8]) {}
-    fn handle_closed(
-        &mut self,
-        _: Instant,
-        _: onion::node::ConnId,
-        _: onion::node::CloseCause,
-    ) {
-    }
+    fn handle_closed(&mut self, _: Instant, _: onion::node::ConnId, _: onion::node::CloseCause) {}
     fn handle_timeout(&mut self, now: Instant) {
         self.0 = now + TICK;
     }

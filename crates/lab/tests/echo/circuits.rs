@@ -62,9 +62,8 @@ impl Built {
         let (circ_id, seen) = (self.circ_id, self.seen);
         self.seen += 1;
         let nth = move |party: &Party| {
-            let is_it = |came: &&(CircId, Command, Vec<u8>)| {
-                came.0 == circ_id && came.1 == Command::RELAY
-            };
+            let is_it =
+                |came: &&(CircId, Command, Vec<u8>)| came.0 == circ_id && came.1 == Command::RELAY;
             party.came.iter().filter(is_it).nth(seen).map(|it| it.2.clone())
         };
         play.until_party(self.client, |party| nth(party).is_some());

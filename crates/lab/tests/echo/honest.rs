@@ -1,6 +1,8 @@
 //! An honest relay, whoever is around it.
 
-use crate::echo_worlds::{ALONE_S, COORDINATOR, MEASURERS, Part, Play, Report, Scenario, UNIX_TIME_S};
+use crate::echo_worlds::{
+    ALONE_S, COORDINATOR, MEASURERS, Part, Play, Report, Scenario, UNIX_TIME_S,
+};
 use crate::party::Party;
 use crate::stage::{Actor, Stage};
 use onion::cell::{CircId, Command};
@@ -34,7 +36,7 @@ fn an_honest_relay_is_measured<S: Stage>(stage: S) {
     let mut play = Play::begin(stage, &scenario);
     let report = play.measure();
     assert!(report.parts.iter().all(|part| part.ready == Some((2, 4))));
-    let share = report.estimate_over(scenario.limit.unwrap());
+    let share = report.estimate_over(scenario.limit.expect("there is one"));
     if S::IS_EXACT {
         assert!((0.9..1.05).contains(&share), "{share}");
     }
@@ -63,7 +65,7 @@ fn clients_are_held_to_their_share_and_have_all_back_after<S: Stage>(stage: S) {
     let real: Vec<u64> = play.measured.iter().map(|(_, client)| *client).collect();
     assert_eq!(reported, real);
     if S::IS_EXACT {
-        let share = report.estimate_over(scenario.limit.unwrap());
+        let share = report.estimate_over(scenario.limit.expect("there is one"));
         assert!((0.9..1.05).contains(&share), "{share}");
         assert!((28.5..31.5).contains(&median(before)), "all that they want");
         // The clients' own count, a latency later.
@@ -239,7 +241,7 @@ fn strangers_disturb_neither_a_measurement_nor_clients<S: Stage>(stage: S) {
     assert!(report.summary().median > 0);
     play.assert_clients_live();
     if S::IS_EXACT {
-        let share = report.estimate_over(scenario.limit.unwrap());
+        let share = report.estimate_over(scenario.limit.expect("there is one"));
         assert!((0.9..1.05).contains(&share), "{share}");
         let clients = median(play.client_bytes(Instant::ORIGIN, play.stage.now()));
         assert!(clients > 4.7, "they want less than their share: {clients}");

@@ -122,7 +122,10 @@ fn a_relay_that_over_reports_gains_no_more_than_a_third<S: Stage>(stage: S) {
 fn a_relay_that_does_not_hold_its_clients_gains_nothing<S: Stage>(stage: S) {
     let gain = gain(stage, EchoLie::IgnoresShare);
     assert!(gain <= 1.05, "{gain}");
-    assert!(!S::IS_EXACT || gain < 0.8, "20 of 40 Mbit/s are clients', a third of 20 counts: {gain}");
+    assert!(
+        !S::IS_EXACT || gain < 0.8,
+        "20 of 40 Mbit/s are clients', a third of 20 counts: {gain}"
+    );
 }
 
 /// Not to be prevented: nothing that is measured tells it from a relay that always has as much
