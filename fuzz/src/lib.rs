@@ -15,6 +15,7 @@ mod input;
 mod links;
 mod measurements;
 mod replay;
+mod router;
 mod seeds;
 mod transit;
 #[path = "../../crates/onion/tests/common/vectors.rs"]
@@ -29,6 +30,7 @@ pub use libfuzzer_sys;
 pub use links::{channel_initiator, channel_responder};
 pub use measurements::measurement;
 pub use replay::{Mutator, replay_files};
+pub use router::router;
 pub use seeds::{Seed, seeds};
 pub use transit::transit;
 
@@ -36,7 +38,7 @@ pub use transit::transit;
 pub type Target = fn(&[u8]);
 
 /// All targets by name.
-pub const TARGETS: [(&str, Target); 12] = [
+pub const TARGETS: [(&str, Target); 13] = [
     ("framer", framer),
     ("messages", messages),
     ("certs", certs),
@@ -49,6 +51,7 @@ pub const TARGETS: [(&str, Target); 12] = [
     ("bandwidth_file", bandwidth_file),
     ("control_port", control_port),
     ("measurement", measurement),
+    ("router", router),
 ];
 
 /// The body of a fuzz target's program: libFuzzer's, or one that replays files.

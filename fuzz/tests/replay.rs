@@ -74,6 +74,7 @@ replays! {
     bandwidth_file: 10_000,
     control_port: 10_000,
     measurement: 10_000,
+    router: 2_000,
 }
 
 #[test]

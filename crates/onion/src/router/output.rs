@@ -164,7 +164,16 @@ impl Outputs {
     /// The peer has closed it; true if we were about to.
     pub(super) fn forget(&mut self, id: ConnId) -> bool {
         if let Some(output) = self.get_mut(id) {
-            *output = Output::default();
+            let gone = core::mem::take(output);
+            // Its number may be given to another link.
+            if gone.parked != Parked::No {
+                let lists = [
+                    &mut self.parked_clients,
+                    &mut self.parked_measurers,
+                    &mut self.held_clients,
+                ];
+                lists.into_iter().for_each(|list| list.retain(|waiting| *waiting != id));
+            }
         }
         let before = self.to_close.len();
         self.to_close.retain(|closing| *closing != id);
@@ -193,7 +202,6 @@ impl Outputs {
     }
 
     fn unpark(&mut self, id: ConnId, from: Parked) {
-        // Its number may have been given to another link since.
         if let Some(output) = self.get_mut(id)
             && output.parked == from
         {
