@@ -34,7 +34,7 @@ pub(crate) const MEASURERS: [[u8; 32]; 2] = [[0xa0; 32], [0xa1; 32]];
 const SOON: Duration = Duration::from_secs(20);
 
 /// Seconds that clients have the relay for themselves, before and after.
-pub(crate) const ALONE_S: u32 = 4;
+pub(crate) const ALONE_S: u32 = 2;
 
 /// Identities, made once per process: their RSA keys take time.
 pub(crate) struct Cast {
@@ -96,7 +96,7 @@ impl Default for Scenario {
             rate: limit.scaled(2.953),
             sockets: 2,
             circuits_per_socket: 2,
-            seconds: 5,
+            seconds: 3,
             check_one_in: 125,
             clients: None,
             window_cap_cells: 1000,

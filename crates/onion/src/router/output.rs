@@ -167,11 +167,8 @@ impl Outputs {
             let gone = core::mem::take(output);
             // Its number may be given to another link.
             if gone.parked != Parked::No {
-                let lists = [
-                    &mut self.parked_clients,
-                    &mut self.parked_measurers,
-                    &mut self.held_clients,
-                ];
+                let lists =
+                    [&mut self.parked_clients, &mut self.parked_measurers, &mut self.held_clients];
                 lists.into_iter().for_each(|list| list.retain(|waiting| *waiting != id));
             }
         }
