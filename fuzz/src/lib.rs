@@ -17,6 +17,7 @@ mod input;
 mod links;
 mod measurements;
 mod replay;
+mod router;
 mod seeds;
 mod target;
 mod transit;
@@ -34,6 +35,7 @@ pub use libfuzzer_sys;
 pub use links::{channel_initiator, channel_responder};
 pub use measurements::measurement;
 pub use replay::{Mutator, replay_files};
+pub use router::router;
 pub use seeds::{Seed, seeds};
 pub use transit::transit;
 
@@ -41,7 +43,7 @@ pub use transit::transit;
 pub type Target = fn(&[u8]);
 
 /// All targets by name.
-pub const TARGETS: [(&str, Target); 15] = [
+pub const TARGETS: [(&str, Target); 16] = [
     ("framer", framer),
     ("messages", messages),
     ("certs", certs),
@@ -57,6 +59,7 @@ pub const TARGETS: [(&str, Target); 15] = [
     ("control_port", control_port),
     ("measurement", measurement),
     ("capacity", capacity),
+    ("router", router),
 ];
 
 /// The body of a fuzz target's program: libFuzzer's, or one that replays files.
