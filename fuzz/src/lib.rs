@@ -12,11 +12,13 @@ mod cells;
 mod circuits;
 mod control;
 mod documents;
+mod echo;
 mod input;
 mod links;
 mod measurements;
 mod replay;
 mod seeds;
+mod target;
 mod transit;
 #[path = "../../crates/onion/tests/common/vectors.rs"]
 mod vectors;
@@ -26,6 +28,7 @@ pub use cells::{certs, framer, messages};
 pub use circuits::two_hop;
 pub use control::control_port;
 pub use documents::{bandwidth_file, consensus, descriptors};
+pub use echo::{echo, order};
 #[cfg(fuzzing)]
 pub use libfuzzer_sys;
 pub use links::{channel_initiator, channel_responder};
@@ -38,7 +41,7 @@ pub use transit::transit;
 pub type Target = fn(&[u8]);
 
 /// All targets by name.
-pub const TARGETS: [(&str, Target); 13] = [
+pub const TARGETS: [(&str, Target); 15] = [
     ("framer", framer),
     ("messages", messages),
     ("certs", certs),
@@ -46,6 +49,8 @@ pub const TARGETS: [(&str, Target); 13] = [
     ("channel_responder", channel_responder),
     ("two_hop", two_hop),
     ("transit", transit),
+    ("echo", echo),
+    ("order", order),
     ("consensus", consensus),
     ("descriptors", descriptors),
     ("bandwidth_file", bandwidth_file),

@@ -14,6 +14,8 @@ pub fn seeds() -> Vec<Seed> {
     seeds.extend(circuits());
     seeds.extend(documents());
     seeds.extend(courses());
+    seeds.extend(echoes());
+    seeds.extend(orders());
     seeds
 }
 
@@ -161,5 +163,62 @@ fn courses() -> Vec<Seed> {
         ("capacity", "cancelled", join(&[&pair, &begin_pair, &[11, 77, 1], &two_seconds])),
         ("capacity", "silent", join(&[&pair, &[10, 0, 0x10, 10, 0, 1]])),
         ("measurement", "no-such-second", join(&[&team(1), &ready, &[0, 8, 200, 0, 0, 0]])),
+    ]
+}
+
+/// A step of the honest course, 32 times, with all that is on the way.
+const GO_ON: [u8; 3] = [0, 0, 31];
+/// A second passes.
+const WAIT: [u8; 4] = [12, 0, 0xe8, 3];
+
+/// Measurements of a relay that takes part, as `echo` reads them.
+fn echoes() -> Vec<Seed> {
+    // Flags; sockets, circuits, burst, seconds, rate, window, checks; two timeouts; randomness.
+    let head = |flags: u8, seconds: u8, rate: u8| -> Vec<u8> {
+        vec![flags, 1, 1, 2, seconds, rate, 0, 1, 0x40, 0x1f, 0xd0, 0x07, 3]
+    };
+    let start = [13, 0, 5];
+    let set_up = GO_ON.repeat(2);
+    let run = [start.as_slice(), &GO_ON.repeat(4), &WAIT, &GO_ON, &WAIT, &GO_ON, &WAIT].concat();
+    let all = [14, 0, 0xff, 0xff];
+    let begin = [start.as_slice(), &[12, 0, 10, 0], &all, &[15, 0, 63]].concat();
+    let good = [set_up.as_slice(), &run].concat();
+    let altered = [set_up.as_slice(), &begin, &[9, 0, 0x10, 0x27, 4], &all].concat();
+    let repeated = [set_up.as_slice(), &begin, &[10, 0, 1, 1], &all].concat();
+    let ahead = [set_up.as_slice(), &[7, 0, 1, 0, 9], &all].concat();
+    let refused = [set_up.as_slice(), &[5, 0, 6, 13, 0, 4], b"why?", &GO_ON].concat();
+    let closes = [set_up.as_slice(), &start, &GO_ON, &[11, 0], &GO_ON, &[11, 1], &WAIT].concat();
+    vec![
+        ("echo", "good", join(&[&head(0, 2, 0), &good])),
+        ("echo", "fast", join(&[&head(0, 2, 3), &good])),
+        ("echo", "no-rate", join(&[&head(0, 2, 2), &good])),
+        ("echo", "altered", join(&[&head(0, 2, 0), &altered])),
+        ("echo", "repeated", join(&[&head(0, 2, 0), &repeated])),
+        ("echo", "ahead", join(&[&head(0, 2, 0), &ahead])),
+        ("echo", "refused", join(&[&head(0, 2, 0), &refused])),
+        ("echo", "closes", join(&[&head(0, 9, 0), &closes])),
+        ("echo", "stopped", join(&[&head(0, 2, 0), &set_up, &start, &[15, 77]])),
+        ("echo", "not-proven", join(&[&head(1, 2, 0), &set_up])),
+        ("echo", "silent", head(0, 2, 0)),
+    ]
+}
+
+/// Orders, as `order` reads them.
+fn orders() -> Vec<Seed> {
+    // Flags, seconds, timeout; the link is open and the order has come.
+    let head = [&[0, 1, 0xff, 0x7f], &GO_ON[..]].concat();
+    let accepted = [5, 0, 1];
+    let second = [&[5, 0, 3], &[1; 16][..]].concat();
+    let good = [&accepted, &GO_ON, second.as_slice(), &GO_ON, &second, &GO_ON].concat();
+    vec![
+        ("order", "good", join(&[&head, &good])),
+        ("order", "closed-after", join(&[&head, &good, &[11, 0]])),
+        ("order", "other-nonce", join(&[&head, &[5, 0, 2, 3], &GO_ON])),
+        ("order", "twice", join(&[&head, &accepted, &second, &[5, 0, 5, 0, 0], &GO_ON])),
+        ("order", "early", join(&[&head, &second, &GO_ON])),
+        ("order", "refused", join(&[&head, &[5, 0, 6, 8, 0, 5], b"never", &GO_ON])),
+        ("order", "unreadable", join(&[&head, &[6, 0, 3, 2, 0, 3], &GO_ON])),
+        ("order", "lost", join(&[&head, &accepted, &GO_ON, &[11, 0]])),
+        ("order", "silent", head.clone()),
     ]
 }

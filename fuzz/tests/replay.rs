@@ -69,6 +69,8 @@ replays! {
     channel_responder: 2_000,
     two_hop: 5_000,
     transit: 1_000,
+    echo: 1_000,
+    order: 3_000,
     consensus: 3_000,
     descriptors: 3_000,
     bandwidth_file: 10_000,

@@ -199,6 +199,7 @@ pub(crate) fn report_message(measurement: u64, report: MemberReport) -> FromMeas
         MemberReport::Load(load) => Word::Load(Load {
             cpu_ns: nanos(load.cpu),
             waited_ns: nanos(load.waited),
+            busiest_ns: nanos(load.busiest),
             wall_ns: nanos(load.wall),
             sent_bytes: load.traffic.sent_bytes,
             sent_records: load.traffic.sent_records,
@@ -244,6 +245,7 @@ pub fn told(message: FromMeasurer) -> Result<Told, MessageError> {
         Word::Load(load) => MemberReport::Load(WorkerLoad {
             cpu: Duration::from_nanos(load.cpu_ns),
             waited: Duration::from_nanos(load.waited_ns),
+            busiest: Duration::from_nanos(load.busiest_ns),
             wall: Duration::from_nanos(load.wall_ns),
             traffic: Traffic {
                 sent_bytes: load.sent_bytes,

@@ -18,7 +18,7 @@ pub fn from_coordinator(bytes: &[u8]) -> bool {
     let Ok(order) = RoundOrder::try_from(prepare) else { return false };
     assert_eq!(RoundOrder::try_from(Prepare::from(&order)), Ok(order), "it says what it said");
     let rtt = order.rtt.unwrap_or(Duration::ZERO);
-    let load = Load::plan(&order.defences, order.sockets, order.rate, rtt, order.sharing);
+    let load = Load::plan(&order, rtt);
     assert_eq!(load.sockets, order.sockets);
     assert!(load.circuits_per_socket > 0 && load.pace.burst > 0);
     assert!(order.defences.window_cap_cells() < order.defences.queue_limit_cells);

@@ -234,6 +234,9 @@ pub struct Load {
     /// TLS records received.
     #[prost(uint64, tag = "7")]
     pub received_records: u64,
+    /// Processor time and waiting of its busiest thread.
+    #[prost(uint64, tag = "8")]
+    pub busiest_ns: u64,
 }
 
 /// The end of a round without a result.

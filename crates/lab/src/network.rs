@@ -1,5 +1,6 @@
 //! A running network, and waiting for its consensuses.
 
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -107,6 +108,13 @@ impl Network {
         self.nodes.get(..AUTHORITIES.len()).unwrap_or_default()
     }
 
+    /// Where the authorities' directories are: relays that are not of [`relays`](Self::relays) join
+    /// the network by publishing their descriptors there, and are listed after the next vote.
+    #[must_use]
+    pub fn directory_addrs(&self) -> Vec<SocketAddr> {
+        self.authorities().iter().filter_map(Node::dir_addr).collect()
+    }
+
     /// The relays, in the order of their description.
     #[must_use]
     pub fn relays(&self) -> &[Node] {
@@ -150,6 +158,20 @@ impl Network {
         patience: Duration,
     ) -> Result<String, LabError> {
         self.wait_by(after_unix, accept, Deadline::after(patience))
+    }
+
+    /// Waits for a consensus that gives the Running flag to all of these relays, given by their RSA
+    /// fingerprints, whether the network has started them or not; returns its text.
+    ///
+    /// # Errors
+    /// As [`wait_for_consensus`](Self::wait_for_consensus).
+    pub fn wait_until_running(
+        &self,
+        relays: &[[u8; 20]],
+        patience: Duration,
+    ) -> Result<String, LabError> {
+        let mut all_run = |text: &str| consensus::running(text, relays.iter()) == relays.len();
+        self.wait_for_consensus(None, &mut all_run, patience)
     }
 
     /// Whether a consensus gives the Running flag to all nodes.

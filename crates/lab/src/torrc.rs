@@ -6,7 +6,9 @@
 //!   to 1 s each; where a loaded machine misses one vote, the next comes 5 s later.
 //! - A consensus stays valid for 20 intervals, so that missed votes do not cut relays off.
 //! - `AuthDirTestReachability 0`: every relay with a descriptor is voted Running at once (and stays
-//!   so when killed).
+//!   so when killed). Whoever wants real tests sets it to 1 in an extra line.
+//! - `AuthDirFastGuarantee`: everybody is voted Fast. Else a relay that has not carried anything yet
+//!   would not be, and no client would choose it.
 //! - Statistics per cell make a loaded relay slow and large, so they are off.
 //! - No name server but loopback, no GeoIP files (parsing them takes a tenth of a second each).
 //! - All ports but the authorities' are `auto`: nobody else can take them between choice and use.
@@ -71,6 +73,7 @@ impl Torrc<'_> {
         lines.line("AuthoritativeDirectory", 1);
         lines.line("V3AuthoritativeDirectory", 1);
         lines.line("AuthDirTestReachability", 0);
+        lines.line("AuthDirFastGuarantee", "1 byte");
         lines.line("V3AuthVotingInterval", interval);
         lines.line("V3AuthVoteDelay", delay);
         lines.line("V3AuthDistDelay", delay);

@@ -1,3 +1,4 @@
+use crate::long_term::LongTermKeys;
 use onion::identity::{Ed25519Id, OwnIdentity, RsaId};
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
@@ -7,9 +8,9 @@ use std::time::{Duration, SystemTime};
 use tor_cert::rsa::EncodedRsaCrosscert;
 use tor_cert::x509::{TlsKeyAndCert, create_legacy_rsa_id_cert};
 use tor_cert::{CertType, CertifiedKey, Ed25519Cert, EncodedCert};
-use tor_llcrypto::pk::{ed25519, rsa};
+use tor_llcrypto::pk::ed25519;
 
-/// How long what the forge makes is valid: longer than any command runs.
+/// How long what the forge makes is valid unless told otherwise: longer than any measurement runs.
 const LIFETIME: Duration = Duration::from_secs(2 * 24 * 3600);
 
 /// Keys or certificates could not be made.
@@ -27,17 +28,29 @@ impl ForgeError {
     }
 }
 
-fn failed<E: std::fmt::Display>(what: &'static str) -> impl FnOnce(E) -> ForgeError {
+pub(crate) fn failed<E: std::fmt::Display>(what: &'static str) -> impl FnOnce(E) -> ForgeError {
     move |problem| ForgeError { what, problem: problem.to_string() }
 }
 
-/// Makes throw-away relay identities.
+/// An identity with fresh certificates, and the key that signed them.
+pub struct Certified {
+    /// What the engine presents.
+    pub identity: OwnIdentity,
+    /// The medium-term signing key: certified by the Ed25519 identity, it signs for it.
+    pub signing_key: ed25519::Keypair,
+    /// When the certificates expire.
+    pub expires: SystemTime,
+}
+
+/// Makes the certificates of relay identities: of throw-away ones, whose keys it makes as well, and
+/// of those whose keys outlive the process.
 ///
 /// All share one TLS key and certificate, which the driver shows on every listener: what proves an
 /// identity is the certificate that each signs for it.
 pub struct Forge {
     rng: StdRng,
     now: SystemTime,
+    lifetime: Duration,
     tls: TlsKeyAndCert,
 }
 
@@ -52,7 +65,18 @@ impl Forge {
         let (issuer, subject) = (hostname(&mut rng), hostname(&mut rng));
         let tls = TlsKeyAndCert::create(&mut rng, now, &issuer, &subject)
             .map_err(failed("TLS certificate"))?;
-        Ok(Self { rng, now, tls })
+        Ok(Self { rng, now, lifetime: LIFETIME, tls })
+    }
+
+    /// Makes certificates that are valid for so long; tor counts in hours.
+    #[must_use]
+    pub fn lasting(self, lifetime: Duration) -> Self {
+        Self { lifetime, ..self }
+    }
+
+    /// Counts from another time on: certificates made from here on begin then.
+    pub fn set_unix_time_s(&mut self, unix_time_s: u64) {
+        self.now = SystemTime::UNIX_EPOCH + Duration::from_secs(unix_time_s);
     }
 
     /// The certificate and key for TLS.
@@ -69,28 +93,35 @@ impl Forge {
         Ok((certificates, PrivatePkcs8KeyDer::from(key.to_vec()).into()))
     }
 
-    /// Makes an identity. Takes about a tenth of a second, for its RSA key.
+    /// Makes a throw-away identity. Takes about a tenth of a second, for its RSA key.
     ///
     /// # Errors
     /// Where a key or certificate cannot be made.
     pub fn identity(&mut self) -> Result<OwnIdentity, ForgeError> {
-        let expiry = self.now + LIFETIME;
-        let rsa_key = rsa::KeyPair::generate(&mut self.rng).map_err(failed("RSA key"))?;
-        let identity = ed25519::Keypair::generate(&mut self.rng);
+        let keys = LongTermKeys::generate(&mut self.rng)?;
+        self.certify(&keys).map(|certified| certified.identity)
+    }
+
+    /// Makes what an identity needs besides its long-term keys: a signing key, a link
+    /// authentication key, and all certificates.
+    ///
+    /// # Errors
+    /// Where a key or certificate cannot be made.
+    pub fn certify(&mut self, keys: &LongTermKeys) -> Result<Certified, ForgeError> {
+        let expiry = self.now + self.lifetime;
+        let LongTermKeys { rsa: rsa_key, ed25519: identity, onion_secret } = keys;
         let signing = ed25519::Keypair::generate(&mut self.rng);
         let authenticating = ed25519::Keypair::generate(&mut self.rng);
-        let mut onion_secret = [0; 32];
-        self.rng.fill_bytes(&mut onion_secret);
 
         let rsa_public = rsa_key.to_public_key();
         let hostname = hostname(&mut self.rng);
         let rsa_identity_cert =
-            create_legacy_rsa_id_cert(&mut self.rng, self.now, &hostname, &rsa_key)
+            create_legacy_rsa_id_cert(&mut self.rng, self.now, &hostname, rsa_key)
                 .map_err(failed("RSA identity certificate"))?;
         let signing_cert = certify(
             CertType::IDENTITY_V_SIGNING,
             CertifiedKey::Ed25519(signing.verifying_key().into()),
-            &identity,
+            identity,
             expiry,
         )?;
         let tls_link_cert = certify(
@@ -105,36 +136,37 @@ impl Forge {
             &signing,
             expiry,
         )?;
-        let ed25519 = ed25519::Ed25519Identity::from(identity.verifying_key());
-        let rsa_cross_cert = EncodedRsaCrosscert::encode_and_sign(&rsa_key, &ed25519, expiry)
+        let ed25519 = ed25519::Ed25519Identity::from(*identity.public());
+        let rsa_cross_cert = EncodedRsaCrosscert::encode_and_sign(rsa_key, &ed25519, expiry)
             .map_err(failed("cross-certificate"))?;
-        Ok(OwnIdentity {
+        let identity = OwnIdentity {
             rsa: RsaId(rsa_public.to_rsa_identity().to_bytes()),
             rsa_sha256: Sha256::digest(rsa_public.to_der()).into(),
-            ed25519: Ed25519Id(identity.verifying_key().to_bytes()),
+            ed25519: Ed25519Id(identity.public().to_bytes()),
             rsa_identity_cert,
             signing_cert,
             tls_link_cert,
             authenticate_cert,
             rsa_cross_cert: rsa_cross_cert.encoded().to_vec(),
             authenticate_seed: authenticating.to_bytes(),
-            onion_secret,
-        })
+            onion_secret: *onion_secret,
+        };
+        Ok(Certified { identity, signing_key: signing, expires: expiry })
     }
 }
 
 /// An Ed25519 certificate that names its signer.
-fn certify(
+fn certify<S: ed25519::Ed25519PublicKey + ed25519::Ed25519SigningKey>(
     cert_type: CertType,
     key: CertifiedKey,
-    signer: &ed25519::Keypair,
+    signer: &S,
     expiry: SystemTime,
 ) -> Result<Vec<u8>, ForgeError> {
     let cert = Ed25519Cert::builder()
         .cert_type(cert_type)
         .expiration(expiry)
         .cert_key(key)
-        .signing_key(signer.verifying_key().into())
+        .signing_key(signer.public_key().into())
         .encode_and_sign(signer)
         .map_err(failed("Ed25519 certificate"))?;
     Ok(cert.encoded().to_vec())
@@ -169,6 +201,34 @@ mod tests {
         let mut body = Vec::new();
         Certs::encode_into(&certs, &mut body);
         verify_responder_certs(&Certs::parse(&body).expect("well-formed"), tls, time_s)
+    }
+
+    #[test]
+    fn the_same_keys_make_the_same_identity_with_other_certificates() {
+        let keys = LongTermKeys::generate(&mut StdRng::from_seed([7; 32])).expect("keys");
+        let week = Duration::from_secs(7 * 24 * 3600);
+        let mut forge = Forge::new([1; 32], NOW).expect("keys").lasting(week);
+        let first = forge.certify(&keys).expect("certificates");
+        forge.set_unix_time_s(NOW + 24 * 3600);
+        let second = forge.certify(&keys).expect("certificates");
+        assert_eq!(first.identity.rsa, second.identity.rsa);
+        assert_eq!(first.identity.ed25519, second.identity.ed25519);
+        assert_eq!(first.identity.onion_key(), second.identity.onion_key());
+        assert_ne!(first.signing_key.to_bytes(), second.signing_key.to_bytes());
+        let (certificates, _) = forge.tls_credentials().expect("key");
+        let digest = Sha256::digest(&certificates[0]).into();
+        let at = |own: &OwnIdentity, hours: u64| {
+            let certs: [(u8, &[u8]); 4] = [
+                (cert_type::RSA_IDENTITY, &own.rsa_identity_cert),
+                (cert_type::ED25519_SIGNING, &own.signing_cert),
+                (cert_type::ED25519_TLS_LINK, &own.tls_link_cert),
+                (cert_type::RSA_CROSS, &own.rsa_cross_cert),
+            ];
+            verify(certs, &digest, NOW + hours * 3600)
+        };
+        let (day, soon, late) = (24, 7 * 24 - 1, 7 * 24 + 2);
+        assert!(at(&first.identity, soon).is_ok() && at(&first.identity, late).is_err());
+        assert!(at(&second.identity, late).is_ok() && at(&second.identity, late + day).is_err());
     }
 
     #[test]

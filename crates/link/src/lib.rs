@@ -3,16 +3,19 @@
 //! - [`Driver`] runs one node on one thread: epoll, TLS, timers. It decides nothing.
 //! - [`tls`] wraps rustls so that whole records are encrypted from, and decrypted into, buffers that
 //!   are used over and over.
-//! - [`Forge`] makes throw-away relay identities with the certificates that Tor expects.
+//! - [`Forge`] makes the certificates that Tor expects of a relay, and throw-away identities;
+//!   [`LongTermKeys`] are those that outlive a process.
 //! - [`Clock`] is the one place where a clock is read.
 //! - [`pump`] is the yardstick: TLS over loopback with nothing in it.
 
 mod clock;
 mod driver;
 mod forge;
+mod long_term;
 pub mod pump;
 pub mod tls;
 
 pub use clock::{Clock, thread_cpu_time, thread_wait_time, unix_time_s};
 pub use driver::{Driver, DriverError, DriverOptions, Remote, Traffic};
-pub use forge::{Forge, ForgeError};
+pub use forge::{Certified, Forge, ForgeError};
+pub use long_term::LongTermKeys;

@@ -52,11 +52,11 @@ fn report() -> impl Strategy<Value = MemberReport> {
     let second = (any::<u32>(), any::<u64>(), any::<u64>()).prop_map(|(index, bytes, checked)| {
         MemberReport::Second(Second { index, bytes, checked_cells: checked })
     });
-    let load = (any::<[u64; 7]>()).prop_map(|[a, b, c, d, e, f, g]| {
-        let [cpu, waited, wall] = [a, b, c].map(Duration::from_nanos);
+    let load = (any::<[u64; 8]>()).prop_map(|[a, b, c, d, e, f, g, h]| {
+        let [cpu, waited, wall, busiest] = [a, b, c, h].map(Duration::from_nanos);
         let (sent_bytes, sent_records, received_bytes, received_records) = (d, e, f, g);
         let traffic = Traffic { sent_bytes, sent_records, received_bytes, received_records };
-        MemberReport::Load(WorkerLoad { cpu, waited, wall, traffic })
+        MemberReport::Load(WorkerLoad { cpu, waited, busiest, wall, traffic })
     });
     let failed = (0..KINDS.len(), "[ -~]{0,300}")
         .prop_map(|(place, detail)| MemberReport::Failed { kind: KINDS[place], detail });

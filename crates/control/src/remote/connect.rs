@@ -111,6 +111,8 @@ pub enum ConnectError {
 /// A session that stands.
 pub(crate) struct Line {
     pub(crate) hello: Hello,
+    /// How long a message is under way, about: half of what opening the connection took.
+    pub(crate) way: Duration,
     pub(crate) to_measurer: mpsc::Sender<FromCoordinator>,
     pub(crate) from_measurer: Streaming<FromMeasurer>,
 }
@@ -147,7 +149,8 @@ impl Route {
     async fn attempt(&self) -> Result<Line, (ConnectError, bool)> {
         let lasting = |error| (error, false);
         let at = self.at;
-        let mut client = MeasurerClient::new(self.channel().await.map_err(lasting)?)
+        let (channel, way) = self.channel().await.map_err(lasting)?;
+        let mut client = MeasurerClient::new(channel)
             .max_decoding_message_size(MESSAGE_MAX_BYTES)
             .max_encoding_message_size(MESSAGE_MAX_BYTES);
         let (to_measurer, orders) = mpsc::channel(UNREAD_MAX);
@@ -158,7 +161,7 @@ impl Route {
             || ConnectError::Broke { at, problem: "it ended before its first word".to_owned() };
         let first = first.ok_or_else(|| lasting(nothing()))?;
         match told(first) {
-            Ok(Told::Hello(hello)) => Ok(Line { hello, to_measurer, from_measurer }),
+            Ok(Told::Hello(hello)) => Ok(Line { hello, way, to_measurer, from_measurer }),
             Ok(Told::Report(_)) => {
                 let problem = "its first word is about a round".to_owned();
                 Err(lasting(ConnectError::Broke { at, problem }))
@@ -167,10 +170,11 @@ impl Route {
         }
     }
 
-    /// A connection whose keys have been checked.
-    pub(crate) async fn channel(&self) -> Result<Channel, ConnectError> {
+    /// A connection whose keys have been checked, and how long its way is.
+    pub(crate) async fn channel(&self) -> Result<(Channel, Duration), ConnectError> {
+        let (stream, way) = self.shake_hands().await?;
         // The one connection there is. Lost, it is not replaced behind our back.
-        let mut stream = Some(TokioIo::new(self.shake_hands().await?));
+        let mut stream = Some(TokioIo::new(stream));
         let connector = tower::service_fn(move |_: Uri| {
             let stream = stream.take().ok_or_else(|| io::Error::other("the connection is lost"));
             std::future::ready(stream)
@@ -181,6 +185,7 @@ impl Route {
             .keep_alive_while_idle(true)
             .connect_with_connector(connector)
             .await
+            .map(|channel| (channel, way))
             .map_err(|error| ConnectError::Broke { at: self.at, problem: chain(&error) })
     }
 
@@ -191,10 +196,12 @@ impl Route {
     }
 
     /// Connects, and waits until the measurer has accepted our key.
-    async fn shake_hands(&self) -> Result<TlsStream<TcpStream>, ConnectError> {
+    async fn shake_hands(&self) -> Result<(TlsStream<TcpStream>, Duration), ConnectError> {
         let at = self.at;
         let unreachable = |source| ConnectError::Unreachable { at, source: Arc::new(source) };
+        let before = tokio::time::Instant::now();
         let socket = TcpStream::connect(at).await.map_err(unreachable)?;
+        let way = before.elapsed() / 2;
         socket.set_nodelay(true).map_err(unreachable)?;
         // A name is never sent nor checked.
         let name = ServerName::from(at.ip());
@@ -205,7 +212,7 @@ impl Route {
         // bytes, which it sends unasked, or its alert, say whether the key was accepted.
         match stream.fill_buf().await {
             Ok([]) => Err(ConnectError::Broke { at, problem: "it was closed".to_owned() }),
-            Ok(_) => Ok(stream),
+            Ok(_) => Ok((stream, way)),
             Err(error) => Err(self.tls_failed(error)),
         }
     }

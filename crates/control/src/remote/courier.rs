@@ -130,7 +130,9 @@ impl Courier {
             }
             Command::Start { key, delay } => {
                 if let Some(number) = self.number(&key) {
-                    self.send(number, convert::start(delay));
+                    // All members begin together: the message's way is part of the delay.
+                    let way = self.line.as_ref().map_or(Duration::ZERO, |line| line.way);
+                    self.send(number, convert::start(delay.saturating_sub(way)));
                 }
             }
             Command::Stop { key } => {

@@ -22,7 +22,7 @@ struct Rude {
 
 impl Rude {
     async fn connect(own: u8, daemon: &Daemon) -> Self {
-        let channel = route(own, daemon.address()).channel().await.expect("a known key");
+        let (channel, _) = route(own, daemon.address()).channel().await.expect("a known key");
         let (orders, receiver) = mpsc::channel(64);
         let mut client = MeasurerClient::new(channel);
         let answer = client.session(ReceiverStream::new(receiver)).await.expect("a session");
@@ -173,7 +173,8 @@ struct Alien {
 fn what_cannot_be_decoded_ends_the_session_with_a_reason() {
     let daemon = Daemon::start();
     run(async {
-        let channel = route(COORDINATOR, daemon.address()).channel().await.expect("a known key");
+        let (channel, _) =
+            route(COORDINATOR, daemon.address()).channel().await.expect("a known key");
         let mut client = tonic::client::Grpc::new(channel);
         client.ready().await.expect("a connection");
         let alien = Alien { measurement: "one".to_owned(), order: 0.5 };

@@ -156,8 +156,9 @@ pub(super) fn assert_measures(daemon: &Daemon, member: &mut dyn Member) {
     let next = || received.recv_timeout(PATIENCE).expect("a report");
     tell(MemberReport::Ready { sockets: 8 });
     assert_eq!(next(), MemberReport::Ready { sockets: 8 });
-    member.start(Duration::from_millis(70));
-    assert_eq!(daemon.started(), Duration::from_millis(70));
+    member.start(Duration::from_secs(50));
+    let delay = daemon.started();
+    assert!(!delay.is_zero() && delay <= Duration::from_secs(50), "less the message's way");
     for report in [second(0), load(), second(1)] {
         tell(report.clone());
         assert_eq!(next(), report);
@@ -174,7 +175,8 @@ pub(super) fn route(own: u8, at: SocketAddr) -> Route {
 
 /// Runs a raw coordinator.
 pub(super) fn run<T>(work: impl Future<Output = T>) -> T {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    // Of several threads, so that a test may wait for the daemon.
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
     runtime
         .expect("a runtime")
         .block_on(async { tokio::time::timeout(PATIENCE, work).await.expect("in time") })

@@ -1,0 +1,27 @@
+use crate::forge::{ForgeError, failed};
+use rand::CryptoRng;
+use tor_llcrypto::pk::{ed25519, rsa};
+
+/// The keys that make a relay the same relay after a restart.
+pub struct LongTermKeys {
+    /// The RSA identity, of 1024 bits; its SHA-1 is the fingerprint.
+    pub rsa: rsa::KeyPair,
+    /// The Ed25519 identity, expanded as tor keeps it.
+    pub ed25519: ed25519::ExpandedKeypair,
+    /// The secret half of the ntor onion key.
+    pub onion_secret: [u8; 32],
+}
+
+impl LongTermKeys {
+    /// Makes new keys. Takes about a tenth of a second, for the RSA key.
+    ///
+    /// # Errors
+    /// Where the RSA key cannot be made; a bug or a broken random source.
+    pub fn generate(rng: &mut impl CryptoRng) -> Result<Self, ForgeError> {
+        let rsa = rsa::KeyPair::generate(rng).map_err(failed("RSA key"))?;
+        let ed25519 = ed25519::ExpandedKeypair::from(&ed25519::Keypair::generate(rng));
+        let mut onion_secret = [0; 32];
+        rng.fill_bytes(&mut onion_secret);
+        Ok(Self { rsa, ed25519, onion_secret })
+    }
+}

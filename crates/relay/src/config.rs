@@ -1,0 +1,291 @@
+//! The configuration of a relay: a TOML file, command-line flags, or both.
+
+#[cfg(test)]
+pub(crate) mod tests;
+
+use crate::policy;
+use netdoc::Nickname;
+use onion::Rate;
+use onion::measure::protocol::CoordinatorKey;
+use onion::router::RateLimit;
+use serde::{Deserialize, Deserializer};
+use std::fmt;
+use std::fs;
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::path::{Path, PathBuf};
+use tor_llcrypto::pk::ed25519;
+
+/// The least rate that tor accepts for a relay: 75 KiB/s.
+const LEAST_RATE: Rate = Rate::from_byte_per_s(75 * 1024);
+/// What a relay without a limit announces, as tor's default `BandwidthRate`: 1 GiB/s.
+const UNLIMITED: Rate = Rate::from_byte_per_s(1 << 30);
+/// Longest contact, in bytes; descriptors are to stay small.
+const CONTACT_MAX: usize = 1_000;
+
+/// Why a relay can't run with a configuration.
+#[derive(Debug, thiserror::Error)]
+pub enum ConfigError {
+    /// The file can't be read.
+    #[error("configuration: cannot read `{}`: {source}", .path.display())]
+    Read {
+        /// The file.
+        path: PathBuf,
+        /// The system's answer.
+        source: io::Error,
+    },
+    /// The file is no TOML, or has a key that doesn't exist, or a value of another type.
+    #[error("configuration: {what}: {reason}")]
+    Syntax {
+        /// Which file.
+        what: String,
+        /// What is wrong, and where.
+        reason: String,
+    },
+    /// Something that has no default is missing.
+    #[error("configuration: `{key}` is missing; set it in the file, or give --{flag}")]
+    Missing {
+        /// Its name in the file.
+        key: &'static str,
+        /// Its name on the command line.
+        flag: &'static str,
+    },
+    /// A value makes no sense.
+    #[error("configuration: `{key}`: {reason}")]
+    Invalid {
+        /// Its name in the file.
+        key: String,
+        /// What is wrong with it.
+        reason: String,
+    },
+}
+
+fn invalid(key: &str, reason: impl fmt::Display) -> ConfigError {
+    ConfigError::Invalid { key: key.to_owned(), reason: reason.to_string() }
+}
+
+/// Reads a coordinator's public key: 64 hexadecimal digits.
+///
+/// # Errors
+/// What is wrong with it, for people.
+pub fn coordinator_key(text: &str) -> Result<CoordinatorKey, String> {
+    let mut bytes = [0; 32];
+    hex::decode_to_slice(text, &mut bytes)
+        .map_err(|_| format!("{text:?} is no public key: expected 64 hex digits"))?;
+    // About every second mistyped key is noticed by this.
+    ed25519::PublicKey::from_bytes(&bytes)
+        .map_err(|_| format!("{text:?} is no public key of Ed25519: is a digit wrong?"))?;
+    Ok(CoordinatorKey(bytes))
+}
+
+fn coordinator_keys<'de, D: Deserializer<'de>>(
+    from: D,
+) -> Result<Option<Vec<CoordinatorKey>>, D::Error> {
+    let texts = Vec::<String>::deserialize(from)?;
+    let keys: Result<_, _> = texts.iter().map(|text| coordinator_key(text)).collect();
+    keys.map(Some).map_err(serde::de::Error::custom)
+}
+
+/// What a file or the command line says; what neither says is `None`. `docs/relay.toml` is a
+/// commented example with everything in it.
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct RelayConfig {
+    /// The relay's name: 1 to 19 letters and digits.
+    pub nickname: Option<Nickname>,
+    /// The IPv4 address at which others reach the relay.
+    pub address: Option<Ipv4Addr>,
+    /// The port there; 0, the default, for any that is free.
+    pub or_port: Option<u16>,
+    /// The address to listen on; by default `address`. Behind NAT it is another one.
+    pub listen: Option<IpAddr>,
+    /// Folder of the long-term keys. In a file, relative to the file's folder.
+    pub keys: Option<PathBuf>,
+    /// `RelayBandwidthRate`, in Mbit/s; unlimited by default.
+    pub rate_mbit_per_s: Option<f64>,
+    /// `RelayBandwidthBurst`: as much as may pass at once after a pause, in Mbit. By default, what
+    /// the rate lets through in a second.
+    pub burst_mbit: Option<f64>,
+    /// How to reach the operator.
+    pub contact: Option<String>,
+    /// Directory authorities to publish to: IP addresses with directory ports. None by default.
+    pub authorities: Option<Vec<SocketAddr>>,
+    /// Who may measure the relay.
+    #[serde(default)]
+    pub flashflow: FlashFlowConfig,
+}
+
+/// The section `[flashflow]`: proposal 316's options, by their own names or by ours. What is not
+/// set is left to the consensus, and else to the proposal's defaults: see
+/// [`target_params`](crate::target_params).
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct FlashFlowConfig {
+    /// Whether the relay may be measured at all.
+    #[serde(alias = "FFMeasurementsAllowed")]
+    pub measurements_allowed: Option<bool>,
+    /// Public keys of the coordinators that may measure it.
+    #[serde(default, alias = "FFAllowedCoordinators", deserialize_with = "coordinator_keys")]
+    pub allowed_coordinators: Option<Vec<CoordinatorKey>>,
+    /// In a window of this length each coordinator may have two measurements; in seconds.
+    #[serde(alias = "FFMeasurementPeriod")]
+    pub measurement_period_s: Option<u32>,
+    /// The most client traffic while being measured, in percent of all traffic.
+    #[serde(alias = "FFBackgroundTrafficPercent")]
+    pub background_traffic_percent: Option<u32>,
+    /// From the announcement of a measurement to its end, at most; in seconds.
+    #[serde(alias = "FFMaxMeasurementDuration")]
+    pub max_measurement_duration_s: Option<u32>,
+}
+
+impl RelayConfig {
+    /// Reads a file.
+    ///
+    /// # Errors
+    /// [`ConfigError::Read`] and [`ConfigError::Syntax`].
+    pub fn read(path: &Path) -> Result<Self, ConfigError> {
+        let text = fs::read_to_string(path)
+            .map_err(|source| ConfigError::Read { path: path.to_owned(), source })?;
+        let mut config = Self::parse(&text, &path.display().to_string())?;
+        let folder = path.parent().unwrap_or(Path::new(""));
+        config.keys = config.keys.map(|keys| folder.join(keys));
+        Ok(config)
+    }
+
+    /// Reads the text of a file; `what` names it in errors.
+    ///
+    /// # Errors
+    /// [`ConfigError::Syntax`].
+    pub fn parse(text: &str, what: &str) -> Result<Self, ConfigError> {
+        toml::from_str(text).map_err(|error| ConfigError::Syntax {
+            what: what.to_owned(),
+            reason: error.to_string().trim_end().to_owned(),
+        })
+    }
+
+    /// This configuration where `over` says nothing: flags go over a file.
+    #[must_use]
+    pub fn overridden_by(self, over: Self) -> Self {
+        let FlashFlowConfig {
+            measurements_allowed,
+            allowed_coordinators,
+            measurement_period_s,
+            background_traffic_percent,
+            max_measurement_duration_s,
+        } = over.flashflow;
+        let own = self.flashflow;
+        Self {
+            nickname: over.nickname.or(self.nickname),
+            address: over.address.or(self.address),
+            or_port: over.or_port.or(self.or_port),
+            listen: over.listen.or(self.listen),
+            keys: over.keys.or(self.keys),
+            rate_mbit_per_s: over.rate_mbit_per_s.or(self.rate_mbit_per_s),
+            burst_mbit: over.burst_mbit.or(self.burst_mbit),
+            contact: over.contact.or(self.contact),
+            authorities: over.authorities.or(self.authorities),
+            flashflow: FlashFlowConfig {
+                measurements_allowed: measurements_allowed.or(own.measurements_allowed),
+                allowed_coordinators: allowed_coordinators.or(own.allowed_coordinators),
+                measurement_period_s: measurement_period_s.or(own.measurement_period_s),
+                background_traffic_percent: background_traffic_percent
+                    .or(own.background_traffic_percent),
+                max_measurement_duration_s: max_measurement_duration_s
+                    .or(own.max_measurement_duration_s),
+            },
+        }
+    }
+
+    /// Checks everything, and fills in what has a default.
+    ///
+    /// # Errors
+    /// [`ConfigError::Missing`] and [`ConfigError::Invalid`], which name the key.
+    pub fn check(self) -> Result<Settings, ConfigError> {
+        let missing = |key, flag| ConfigError::Missing { key, flag };
+        let nickname = self.nickname.ok_or_else(|| missing("nickname", "nickname"))?;
+        let address = self.address.ok_or_else(|| missing("address", "address"))?;
+        let keys = self.keys.ok_or_else(|| missing("keys", "keys"))?;
+        if address.is_unspecified() || address.is_multicast() || address.is_broadcast() {
+            return Err(invalid("address", format_args!("nobody can reach a relay at {address}")));
+        }
+        let rate = match self.rate_mbit_per_s {
+            None => None,
+            Some(mbit) => Some(amount("rate_mbit_per_s", mbit)?),
+        };
+        if rate.is_some_and(|rate| rate < LEAST_RATE) {
+            let reason = format!("tor accepts no relay that is slower than {LEAST_RATE}");
+            return Err(invalid("rate_mbit_per_s", reason));
+        }
+        let burst = match (self.burst_mbit, rate) {
+            (None, rate) => rate,
+            (Some(_), None) => return Err(invalid("burst_mbit", "there is no rate_mbit_per_s")),
+            (Some(mbit), Some(rate)) => Some(amount("burst_mbit", mbit)?).filter(|b| *b >= rate),
+        };
+        if rate.is_some() && burst.is_none() {
+            let reason = "less than the rate lets through in a second";
+            return Err(invalid("burst_mbit", reason));
+        }
+        if let Some(contact) = &self.contact {
+            if contact.chars().any(char::is_control) || contact.trim() != contact {
+                let reason = "it is not one line of text, without blanks around it";
+                return Err(invalid("contact", reason));
+            }
+            if contact.is_empty() || contact.len() > CONTACT_MAX {
+                let reason = format!("it has not 1 to {CONTACT_MAX} bytes; leave it out for none");
+                return Err(invalid("contact", reason));
+            }
+        }
+        policy::check(&self.flashflow)?;
+        Ok(Settings {
+            nickname,
+            address,
+            listen: SocketAddr::new(
+                self.listen.unwrap_or(IpAddr::V4(address)),
+                self.or_port.unwrap_or(0),
+            ),
+            keys,
+            limit: rate
+                .zip(burst)
+                .map(|(rate, burst)| RateLimit { rate, burst_bytes: burst.as_byte_per_s() }),
+            contact: self.contact,
+            authorities: self.authorities.unwrap_or_default(),
+            flashflow: self.flashflow,
+        })
+    }
+}
+
+fn amount(key: &str, mbit: f64) -> Result<Rate, ConfigError> {
+    if mbit.is_finite() && mbit > 0.0 {
+        return Ok(Rate::from_mbit_per_s(mbit));
+    }
+    Err(invalid(key, format_args!("{mbit} is no amount")))
+}
+
+/// The limit that a relay announces.
+pub(crate) const fn announced(limit: Option<RateLimit>) -> RateLimit {
+    match limit {
+        Some(limit) => limit,
+        None => RateLimit { rate: UNLIMITED, burst_bytes: UNLIMITED.as_byte_per_s() },
+    }
+}
+
+/// A checked configuration.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Settings {
+    /// The relay's name.
+    pub nickname: Nickname,
+    /// Where others reach it.
+    pub address: Ipv4Addr,
+    /// Where it listens; port 0 for any that is free.
+    pub listen: SocketAddr,
+    /// Folder of the long-term keys.
+    pub keys: PathBuf,
+    /// Its rate limit, if any.
+    pub limit: Option<RateLimit>,
+    /// How to reach the operator.
+    pub contact: Option<String>,
+    /// Whom to publish to.
+    pub authorities: Vec<SocketAddr>,
+    /// Who may measure it: goes into [`target_params`](crate::target_params).
+    pub flashflow: FlashFlowConfig,
+}

@@ -1,0 +1,195 @@
+use super::*;
+use proptest::prelude::*;
+
+/// A public key (RFC 8032, §7.1, test 1).
+pub(crate) const KEY: &str = "d75a980182b10ab7d54bfed3c964073a0ee172f3daa62325af021a68f707511a";
+
+const SAMPLE: &str = include_str!("../../../../docs/relay.toml");
+const LEAST: &str = "nickname = \"a\"\naddress = \"127.0.0.1\"\nkeys = \"k\"\n";
+
+fn settings(text: &str) -> Result<Settings, ConfigError> {
+    RelayConfig::parse(text, "test").and_then(RelayConfig::check)
+}
+
+fn refusal(text: &str) -> String {
+    settings(text).expect_err("must be refused").to_string()
+}
+
+/// With the lines that are commented out.
+fn whole_sample() -> String {
+    let uncommented = SAMPLE.lines().map(|line| {
+        let setting = line.strip_prefix("# ").filter(|rest| {
+            rest.split_once(" = ").is_some_and(|(key, _)| {
+                key.bytes().all(|byte| byte.is_ascii_lowercase() || byte == b'_')
+            })
+        });
+        setting.unwrap_or(line)
+    });
+    uncommented.collect::<Vec<_>>().join("\n")
+}
+
+#[test]
+fn the_sample_file_is_accepted_as_it_is_and_has_every_setting_in_it() {
+    settings(SAMPLE).expect("sound");
+    settings(&whole_sample()).expect("sound");
+    let whole = RelayConfig::parse(&whole_sample(), "sample").expect("TOML");
+    // A setting that is new has to be named here, and is then missed in the sample.
+    let RelayConfig {
+        nickname,
+        address,
+        or_port,
+        listen,
+        keys,
+        rate_mbit_per_s,
+        burst_mbit,
+        contact,
+        authorities,
+        flashflow,
+    } = whole;
+    let FlashFlowConfig {
+        measurements_allowed,
+        allowed_coordinators,
+        measurement_period_s,
+        background_traffic_percent,
+        max_measurement_duration_s,
+    } = flashflow;
+    let is_there = [
+        ("nickname", nickname.is_some()),
+        ("address", address.is_some()),
+        ("or_port", or_port.is_some()),
+        ("listen", listen.is_some()),
+        ("keys", keys.is_some()),
+        ("rate_mbit_per_s", rate_mbit_per_s.is_some()),
+        ("burst_mbit", burst_mbit.is_some()),
+        ("contact", contact.is_some()),
+        ("authorities", authorities.is_some()),
+        ("measurements_allowed", measurements_allowed.is_some()),
+        ("allowed_coordinators", allowed_coordinators.is_some()),
+        ("measurement_period_s", measurement_period_s.is_some()),
+        ("background_traffic_percent", background_traffic_percent.is_some()),
+        ("max_measurement_duration_s", max_measurement_duration_s.is_some()),
+    ];
+    for (key, is_there) in is_there {
+        assert!(is_there, "docs/relay.toml lacks {key}");
+    }
+    // The numbers that it shows as defaults are the defaults.
+    let shown = FlashFlowConfig {
+        measurements_allowed,
+        allowed_coordinators: None,
+        measurement_period_s,
+        background_traffic_percent,
+        max_measurement_duration_s,
+    };
+    let resolve = |config| crate::target_params(config, &|_| None);
+    assert_eq!(resolve(&shown), resolve(&FlashFlowConfig::default()));
+}
+
+#[test]
+fn what_is_not_set_has_a_default() {
+    let settings = settings(LEAST).expect("sound");
+    assert_eq!(settings.listen, "127.0.0.1:0".parse().expect("an address"));
+    assert_eq!((settings.limit, settings.contact), (None, None));
+    assert_eq!((settings.authorities, settings.flashflow), (vec![], FlashFlowConfig::default()));
+    let announced = announced(None);
+    assert_eq!((announced.rate.as_byte_per_s(), announced.burst_bytes), (1 << 30, 1 << 30));
+}
+
+#[test]
+fn rates_are_read_with_their_units() {
+    let limit = |text: &str| settings(&format!("{LEAST}{text}")).expect("sound").limit;
+    let rate = Rate::from_mbit_per_s(10.0);
+    assert_eq!(limit("rate_mbit_per_s = 10"), Some(RateLimit { rate, burst_bytes: 1_250_000 }));
+    let both = "rate_mbit_per_s = 10.0\nburst_mbit = 20.0";
+    assert_eq!(limit(both), Some(RateLimit { rate, burst_bytes: 2_500_000 }));
+}
+
+#[test]
+fn the_proposals_own_names_do_as_well() {
+    let text = format!(
+        "{LEAST}[flashflow]\nFFMeasurementsAllowed = true\nFFAllowedCoordinators = [\"{KEY}\"]\n\
+         FFMeasurementPeriod = 7200\nFFBackgroundTrafficPercent = 10\nFFMaxMeasurementDuration = 60"
+    );
+    let params = crate::target_params(&settings(&text).expect("sound").flashflow, &|_| None);
+    assert!(params.is_allowed);
+    assert_eq!(params.coordinators, [coordinator_key(KEY).expect("a key")]);
+    assert_eq!((params.period.as_secs(), params.max_duration.as_secs()), (7_200, 60));
+    assert_eq!(params.client_share.as_permille(), 100);
+    let twice =
+        format!("{LEAST}[flashflow]\nFFMeasurementPeriod = 7200\nmeasurement_period_s = 7200");
+    assert!(refusal(&twice).contains("duplicate"), "{}", refusal(&twice));
+}
+
+#[test]
+fn mistakes_are_refused_with_their_place_and_reason() {
+    let cases = [
+        ("", "`nickname` is missing; set it in the file, or give --nickname"),
+        ("nickname = \"a\"", "`address` is missing"),
+        ("nickname = \"a\"\naddress = \"127.0.0.1\"", "`keys` is missing"),
+        ("nickname = \"a b\"", "isn't a nickname"),
+        ("nickname = \"a\"\nnonsense = 1", "line 2"),
+        ("nickname = \"a\"\nnonsense = 1", "unknown field `nonsense`"),
+        ("nickname = ", "line 1"),
+        ("address = \"::1\"", "invalid IPv4 address"),
+        ("address = \"127.0.0.1\"\nor_port = 65536", "65536"),
+        ("authorities = [\"localhost:1\"]", "socket address"),
+        ("[flashflow]\nallowed_coordinators = [\"12\"]", "expected 64 hex digits"),
+        ("[flashflow]\nFFNonsense = 1", "unknown field `FFNonsense`"),
+        ("[flashflow]\nmeasurements_allowed = 1", "boolean"),
+    ];
+    for (text, expected) in cases {
+        assert!(refusal(text).contains(expected), "{text}: {}", refusal(text));
+    }
+    let cases = [
+        ("rate_mbit_per_s = 0.1", "slower than"),
+        ("rate_mbit_per_s = -1.0", "no amount"),
+        ("rate_mbit_per_s = nan", "no amount"),
+        ("rate_mbit_per_s = inf", "no amount"),
+        ("burst_mbit = 10", "there is no rate_mbit_per_s"),
+        ("rate_mbit_per_s = 10\nburst_mbit = 9.9", "less than the rate"),
+        ("rate_mbit_per_s = 10\nburst_mbit = 0", "no amount"),
+        ("contact = \"a\\nb\"", "one line"),
+        ("contact = \" a\"", "one line"),
+        ("contact = \"\"", "1 to 1000"),
+        ("[flashflow]\nFFMaxMeasurementDuration = 121", "121 is not from 10 to 120"),
+    ];
+    for (text, expected) in cases {
+        let text = format!("{LEAST}{text}");
+        assert!(refusal(&text).contains(expected), "{text}: {}", refusal(&text));
+    }
+    let anywhere = LEAST.replace("127.0.0.1", "0.0.0.0");
+    assert!(refusal(&anywhere).contains("nobody can reach"), "{}", refusal(&anywhere));
+    // One digit off the key above.
+    let wrong = coordinator_key(&KEY.replacen("d75a98", "d75a99", 1));
+    assert!(wrong.expect_err("no point of the curve").contains("digit"));
+}
+
+#[test]
+fn flags_go_over_a_file_and_paths_in_it_are_relative_to_it() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("relay.toml");
+    fs::write(&path, whole_sample()).expect("written");
+    let file = RelayConfig::read(&path).expect("read");
+    assert_eq!(file.keys, Some(folder.path().join("keys")));
+    assert_eq!(file.clone().overridden_by(RelayConfig::default()), file);
+    assert_eq!(RelayConfig::default().overridden_by(file.clone()), file);
+
+    let flashflow =
+        FlashFlowConfig { background_traffic_percent: Some(7), ..FlashFlowConfig::default() };
+    let keys = Some(PathBuf::from("elsewhere"));
+    let flags = RelayConfig { or_port: Some(0), keys, flashflow, ..RelayConfig::default() };
+    let merged = file.overridden_by(flags).check().expect("sound");
+    assert_eq!((merged.listen.port(), merged.keys), (0, PathBuf::from("elsewhere")));
+    assert_eq!(merged.nickname.as_str(), "example");
+    assert_eq!(merged.flashflow.background_traffic_percent, Some(7));
+    assert_eq!(merged.flashflow.max_measurement_duration_s, Some(45));
+
+    let missing = RelayConfig::read(&folder.path().join("none")).expect_err("no file").to_string();
+    assert!(missing.contains("none"), "{missing}");
+}
+
+proptest! {
+    #[test]
+    fn no_text_makes_the_reader_panic(text in "(\\PC|\n|nickname = |\\[flashflow\\]|[0-9\"=.])*") {
+        let _ = settings(&text);
+    }
+}

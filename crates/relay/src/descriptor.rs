@@ -1,0 +1,219 @@
+//! Server descriptors of our own (dir-spec.txt, section 2.1.1).
+//!
+//! They say what this relay does, and nothing else. `platform` names FlashFlow, not tor: authorities
+//! judge the versions of tor only. `proto`, which they insist on, lists what the engine speaks. There
+//! is neither `hidden-service-dir` nor `tunnelled-dir-server`: we serve no directory. `onion-key` and
+//! its cross-certificate belong to a handshake that nobody uses any more (TAP), but without them tor
+//! 0.4.9 refuses a descriptor ("Missing TAP key"); the key is made for show, its secret half is
+//! forgotten at once, and nobody could use it with us.
+
+#[cfg(test)]
+mod tests;
+
+use base64::Engine;
+use base64::engine::general_purpose::{STANDARD, STANDARD_NO_PAD};
+use jiff::Timestamp;
+use link::{Certified, LongTermKeys};
+use netdoc::Nickname;
+use rand::CryptoRng;
+use sha1::Sha1;
+use sha2::{Digest, Sha256};
+use std::fmt::{self, Write};
+use std::net::Ipv4Addr;
+use std::time::SystemTime;
+use tor_cert::{CertType, CertifiedKey, Ed25519Cert, EncodedCert};
+use tor_llcrypto::pk::{curve25519, ed25519, keymanip, rsa};
+
+/// The protocols that the engine speaks (tor-spec.txt, section 9), in tor's order.
+///
+/// `Relay=2` is CREATE2 and EXTEND2 with ntor: without it no client builds circuits through us.
+/// `LinkAuth=3` makes clients and authorities ask for our Ed25519 identity, too. Everything else that
+/// tor lists there is about directories, onion services, exits and later handshakes.
+pub const PROTOCOLS: &str = "Link=4-5 LinkAuth=3 Relay=2";
+
+/// The largest bandwidth that a descriptor can hold, in bytes/s: tor keeps them in an `int`.
+const BANDWIDTH_MAX: u64 = i32::MAX as u64;
+/// What is signed with Ed25519 begins with this.
+const SIGNATURE_PREFIX: &[u8] = b"Tor router descriptor signature v1";
+
+/// What the relay says of itself.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Announcement {
+    /// Its name.
+    pub nickname: Nickname,
+    /// Where it is reached.
+    pub address: Ipv4Addr,
+    /// The port there.
+    pub or_port: u16,
+    /// What it carries for long, in bytes/s.
+    pub rate_bytes_s: u64,
+    /// What it carries for a short while, in bytes/s.
+    pub burst_bytes_s: u64,
+    /// The most it has carried for ten seconds, in bytes/s.
+    pub observed_bytes_s: u64,
+    /// When the descriptor is made, in Unix seconds.
+    pub published: u64,
+    /// How long the relay has run, in seconds.
+    pub uptime_s: u64,
+    /// How to reach its operator: one line of text.
+    pub contact: Option<String>,
+}
+
+/// A descriptor could not be made: our own mistake, since what goes into it has been checked.
+#[derive(Debug, thiserror::Error)]
+#[error("cannot make a server descriptor ({what}): {problem}; this is a mistake of ours")]
+pub struct DescriptorError {
+    what: &'static str,
+    problem: String,
+}
+
+fn failed<E: fmt::Display>(what: &'static str) -> impl FnOnce(E) -> DescriptorError {
+    move |problem| DescriptorError { what, problem: problem.to_string() }
+}
+
+impl From<fmt::Error> for DescriptorError {
+    fn from(error: fmt::Error) -> Self {
+        failed("text")(error)
+    }
+}
+
+/// The public half of a TAP onion key, and its signature of both identities.
+#[derive(Clone, Debug)]
+pub struct TapKey {
+    public_der: Vec<u8>,
+    cross_cert: Vec<u8>,
+}
+
+impl TapKey {
+    /// Makes a key for show. Takes about a tenth of a second.
+    ///
+    /// # Errors
+    /// Where the key cannot be made or does not sign.
+    pub fn generate(
+        keys: &LongTermKeys,
+        rng: &mut impl CryptoRng,
+    ) -> Result<Self, DescriptorError> {
+        let key = rsa::KeyPair::generate(rng).map_err(failed("TAP key"))?;
+        let mut identities = Sha1::digest(keys.rsa.to_public_key().to_der()).to_vec();
+        identities.extend_from_slice(keys.ed25519.public().as_bytes());
+        let cross_cert = key.sign(&identities).map_err(failed("TAP cross-certificate"))?;
+        Ok(Self { public_der: key.to_public_key().to_der(), cross_cert })
+    }
+}
+
+/// Writes and signs a descriptor.
+///
+/// # Errors
+/// [`DescriptorError`] where something can't be signed.
+pub fn write(
+    announcement: &Announcement,
+    keys: &LongTermKeys,
+    certified: &Certified,
+    tap: &TapKey,
+) -> Result<String, DescriptorError> {
+    let mut text = String::new();
+    push_items(&mut text, announcement, keys, certified, tap)?;
+
+    text.push_str("router-sig-ed25519 ");
+    let digest = Sha256::new().chain_update(SIGNATURE_PREFIX).chain_update(&text).finalize();
+    let signature = certified.signing_key.sign(&digest);
+    text.push_str(&STANDARD_NO_PAD.encode(signature.to_bytes()));
+    text.push_str("\nrouter-signature\n");
+    let signature = keys.rsa.sign(&Sha1::digest(&text)).map_err(failed("RSA signature"))?;
+    push_object(&mut text, "SIGNATURE", &signature);
+    Ok(text)
+}
+
+/// Everything but the signatures.
+fn push_items(
+    text: &mut String,
+    announcement: &Announcement,
+    keys: &LongTermKeys,
+    certified: &Certified,
+    tap: &TapKey,
+) -> Result<(), DescriptorError> {
+    let Announcement { nickname, address, or_port, published, uptime_s, .. } = announcement;
+    writeln!(text, "router {nickname} {address} {or_port} 0 0")?;
+    text.push_str("identity-ed25519\n");
+    push_object(text, "ED25519 CERT", &certified.identity.signing_cert);
+    let master_key = STANDARD_NO_PAD.encode(keys.ed25519.public().as_bytes());
+    writeln!(text, "master-key-ed25519 {master_key}")?;
+    let os = std::env::consts::OS;
+    writeln!(text, "platform FlashFlow {} on {os}", env!("CARGO_PKG_VERSION"))?;
+    writeln!(text, "proto {PROTOCOLS}")?;
+    writeln!(text, "published {}", date_time(*published))?;
+    writeln!(text, "fingerprint {}", spaced(&certified.identity.rsa.to_string()))?;
+    writeln!(text, "uptime {uptime_s}")?;
+    writeln!(
+        text,
+        "bandwidth {} {} {}",
+        // Tor refuses a rate of zero.
+        announcement.rate_bytes_s.clamp(1, BANDWIDTH_MAX),
+        announcement.burst_bytes_s.clamp(1, BANDWIDTH_MAX),
+        announcement.observed_bytes_s.min(BANDWIDTH_MAX),
+    )?;
+    text.push_str("onion-key\n");
+    push_object(text, "RSA PUBLIC KEY", &tap.public_der);
+    text.push_str("signing-key\n");
+    push_object(text, "RSA PUBLIC KEY", &keys.rsa.to_public_key().to_der());
+    text.push_str("onion-key-crosscert\n");
+    push_object(text, "CROSSCERT", &tap.cross_cert);
+    let (sign, ntor_cross_cert) = ntor_cross_cert(keys, certified.expires)?;
+    writeln!(text, "ntor-onion-key-crosscert {sign}")?;
+    push_object(text, "ED25519 CERT", &ntor_cross_cert);
+    if let Some(contact) = &announcement.contact {
+        writeln!(text, "contact {contact}")?;
+    }
+    writeln!(text, "ntor-onion-key {}", STANDARD.encode(certified.identity.onion_key()))?;
+    text.push_str("reject *:*\n");
+    Ok(())
+}
+
+/// The Ed25519 identity, certified by the onion key turned into an Ed25519 key with this sign.
+fn ntor_cross_cert(
+    keys: &LongTermKeys,
+    expiry: SystemTime,
+) -> Result<(u8, Vec<u8>), DescriptorError> {
+    let onion = curve25519::StaticSecret::from(keys.onion_secret);
+    let (signer, sign) = keymanip::convert_curve25519_to_ed25519_private(&onion)
+        .ok_or("the onion key has no Ed25519 counterpart")
+        .map_err(failed("ntor cross-certificate"))?;
+    let identity = ed25519::Ed25519Identity::from(*keys.ed25519.public());
+    let cert = Ed25519Cert::builder()
+        .cert_type(CertType::NTOR_CC_IDENTITY)
+        .expiration(expiry)
+        .cert_key(CertifiedKey::Ed25519(identity))
+        .encode_and_sign(&signer)
+        .map_err(failed("ntor cross-certificate"))?;
+    Ok((sign, cert.encoded().to_vec()))
+}
+
+/// `YYYY-MM-DD HH:MM:SS` in UTC.
+fn date_time(unix: u64) -> String {
+    let time = i64::try_from(unix).ok().and_then(|s| Timestamp::from_second(s).ok());
+    time.unwrap_or(Timestamp::UNIX_EPOCH).strftime("%Y-%m-%d %H:%M:%S").to_string()
+}
+
+/// A fingerprint in ten groups of four digits.
+fn spaced(fingerprint: &str) -> String {
+    let groups: Vec<_> = fingerprint.as_bytes().chunks(4).map(String::from_utf8_lossy).collect();
+    groups.join(" ")
+}
+
+fn push_object(text: &mut String, kind: &str, bytes: &[u8]) {
+    text.push_str("-----BEGIN ");
+    text.push_str(kind);
+    text.push_str("-----\n");
+    push_base64_lines(text, bytes);
+    text.push_str("-----END ");
+    text.push_str(kind);
+    text.push_str("-----\n");
+}
+
+/// Base64 in lines of 64 characters.
+pub(crate) fn push_base64_lines(text: &mut String, bytes: &[u8]) {
+    for line in bytes.chunks(48) {
+        STANDARD.encode_string(line, text);
+        text.push('\n');
+    }
+}

@@ -1,0 +1,83 @@
+use crate::publish::Answer;
+use netdoc::consensus::Flags;
+use onion::measure::target::TargetParams;
+use onion::router::RouterEvent;
+use std::fmt;
+use std::net::SocketAddr;
+
+/// What a running relay has to tell.
+#[derive(Clone, Debug, PartialEq)]
+pub enum RelayEvent {
+    /// An authority answered to our descriptor.
+    Answered {
+        /// Its directory address.
+        authority: SocketAddr,
+        /// What it said.
+        answer: Answer,
+    },
+    /// An authority did not answer; it will be tried again.
+    Unanswered {
+        /// Its directory address.
+        authority: SocketAddr,
+        /// What was wrong.
+        problem: String,
+    },
+    /// The consensus lists the relay with other flags than before; `None` if it no longer does.
+    Listed(Option<Flags>),
+    /// The consensus, or its absence, says otherwise than before who may measure.
+    TargetParams(TargetParams),
+    /// No authority gives a consensus; told once, until one does again.
+    NoConsensus(String),
+    /// From the engine.
+    Router(RouterEvent),
+    /// The relay has ended by itself: the operating system fails it, or there is a mistake of ours.
+    Ended(String),
+}
+
+impl fmt::Display for RelayEvent {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Answered { authority, answer } => write!(f, "authority {authority}: {answer}"),
+            Self::Unanswered { authority, problem } => {
+                write!(f, "authority {authority}: {problem}")
+            }
+            Self::Listed(Some(flags)) => write!(f, "listed in the consensus: {flags}"),
+            Self::Listed(None) => f.write_str("not listed in the consensus any more"),
+            Self::TargetParams(params) => {
+                let verdict = match (params.is_allowed, params.coordinators.len()) {
+                    (false, _) => return f.write_str("may not be measured"),
+                    (true, 0) => {
+                        return f.write_str("may not be measured: no coordinator is allowed");
+                    }
+                    (true, 1) => "one coordinator",
+                    (true, _) => "several coordinators",
+                };
+                write!(
+                    f,
+                    "may be measured by {verdict}, {} times in {} s, for {} s at most, with {} ‰ of \
+                     client traffic",
+                    params.measurements_per_period,
+                    params.period.as_secs(),
+                    params.max_duration.as_secs(),
+                    params.client_share.as_permille()
+                )
+            }
+            Self::NoConsensus(problem) => write!(f, "no consensus: {problem}"),
+            Self::Router(RouterEvent::MeasurementAccepted) => f.write_str("measurement accepted"),
+            Self::Router(RouterEvent::Refused(reason)) => {
+                write!(f, "measurement refused: {reason}")
+            }
+            Self::Router(RouterEvent::MeasuredSecond { measured_bytes, client_bytes }) => {
+                write!(
+                    f,
+                    "measured second: {measured_bytes} B sent back, {client_bytes} B for clients"
+                )
+            }
+            Self::Router(RouterEvent::MeasurementOver(None)) => f.write_str("measurement over"),
+            Self::Router(RouterEvent::MeasurementOver(Some(reason))) => {
+                write!(f, "measurement broken off: {reason}")
+            }
+            Self::Ended(reason) => write!(f, "the relay has ended: {reason}"),
+        }
+    }
+}

@@ -1,0 +1,182 @@
+//! A relay's long-term keys on disk.
+//!
+//! Names and formats are tor's, so that a relay can change from tor to this one and back with its
+//! identity: a tor relay's folder `keys` will do. Tor's other keys in it are left alone. Two
+//! programs must not run with the same keys at the same time.
+
+mod format;
+#[cfg(test)]
+mod tests;
+
+use link::{ForgeError, LongTermKeys};
+use rand::CryptoRng;
+use std::fs::{self, DirBuilder};
+use std::io::{self, Read, Write};
+use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+
+/// The RSA identity key.
+const RSA: &str = "secret_id_key";
+/// The Ed25519 identity key.
+const ED25519: &str = "ed25519_master_id_secret_key";
+/// Its public half, by which damage to the other is noticed.
+const ED25519_PUBLIC: &str = "ed25519_master_id_public_key";
+/// The ntor onion key.
+const ONION: &str = "secret_onion_key_ntor";
+/// No file of a key is longer.
+const LEN_MAX: u64 = 4096;
+
+/// Why a relay has no keys to run with.
+#[derive(Debug, thiserror::Error)]
+pub enum KeyError {
+    /// The operating system refused something.
+    #[error("machine: cannot {action} `{}`: {source}", .path.display())]
+    Io {
+        /// What was tried, a verb.
+        action: &'static str,
+        /// The file or folder.
+        path: PathBuf,
+        /// The system's answer.
+        source: io::Error,
+    },
+    /// Others can read a secret.
+    #[error(
+        "configuration: the secret key `{}` is open to others (mode {mode:03o}). If nobody has \
+         copied it, close it with `chmod 600`", .path.display()
+    )]
+    OpenToOthers {
+        /// The file.
+        path: PathBuf,
+        /// Its permissions.
+        mode: u32,
+    },
+    /// A file is no key of the expected kind.
+    #[error(
+        "configuration: the key file `{}` is damaged: {reason}. Restore it from a copy; without \
+         one, remove all keys in the folder, and the relay begins anew with another identity",
+        .path.display()
+    )]
+    Damaged {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        reason: &'static str,
+    },
+    /// One identity key is there and the other isn't. Authorities pin them to each other.
+    #[error(
+        "configuration: `{}` is there, but `{missing}` beside it is not. Authorities refuse an \
+         identity of which one half has changed: restore the file from a copy, or remove all keys \
+         in the folder for a new identity", .present.display()
+    )]
+    Incomplete {
+        /// The key that is there.
+        present: PathBuf,
+        /// The name of the one that isn't.
+        missing: &'static str,
+    },
+    /// Keys could not be made.
+    #[error(transparent)]
+    Forge(#[from] ForgeError),
+}
+
+impl KeyError {
+    fn io(action: &'static str, path: &Path) -> impl FnOnce(io::Error) -> Self {
+        let path = path.to_owned();
+        move |source| Self::Io { action, path, source }
+    }
+}
+
+/// Reads the keys in a folder. Where there are none, makes and stores them, and the folder as well.
+///
+/// An onion key that is missing beside an identity is made anew: tor changes it now and then, too.
+///
+/// # Errors
+/// [`KeyError`]: keys are unreadable, damaged, incomplete or open to others, or can't be written.
+pub fn open(folder: &Path, rng: &mut impl CryptoRng) -> Result<LongTermKeys, KeyError> {
+    make_folder(folder)?;
+    let path = |name: &str| folder.join(name);
+    let secret = |name: &str| read(&path(name), true);
+    let damaged = |name: &str| {
+        let path = path(name);
+        move |reason| KeyError::Damaged { path, reason }
+    };
+
+    let mut made = LongTermKeys::generate(rng)?;
+    let (rsa, ed25519) = match (secret(RSA)?, secret(ED25519)?) {
+        (Some(rsa), Some(ed25519)) => {
+            let rsa = format::read_rsa(&rsa).map_err(damaged(RSA))?;
+            let ed25519 = format::read_ed25519(&ed25519).map_err(damaged(ED25519))?;
+            if let Some(public) = read(&path(ED25519_PUBLIC), false)? {
+                let public =
+                    format::read_ed25519_public(&public).map_err(damaged(ED25519_PUBLIC))?;
+                if public != ed25519.public().to_bytes() {
+                    return Err(damaged(ED25519)("its public key is another one"));
+                }
+            }
+            (rsa, ed25519)
+        }
+        (None, None) => {
+            let ed25519 = &made.ed25519;
+            // RSA last: whoever is interrupted before finds the folder incomplete, not different.
+            write(&path(ED25519), &format::ed25519(ed25519))?;
+            write(&path(ED25519_PUBLIC), &format::ed25519_public(ed25519))?;
+            let rsa = format::rsa(&made.rsa).map_err(|problem| KeyError::Io {
+                action: "encode",
+                path: path(RSA),
+                source: io::Error::other(problem),
+            })?;
+            write(&path(RSA), rsa.as_bytes())?;
+            (made.rsa, made.ed25519)
+        }
+        (Some(_), None) => {
+            return Err(KeyError::Incomplete { present: path(RSA), missing: ED25519 });
+        }
+        (None, Some(_)) => {
+            return Err(KeyError::Incomplete { present: path(ED25519), missing: RSA });
+        }
+    };
+    match secret(ONION)? {
+        Some(onion) => made.onion_secret = format::read_onion(&onion).map_err(damaged(ONION))?,
+        None => write(&path(ONION), &format::onion(&made.onion_secret))?,
+    }
+    Ok(LongTermKeys { rsa, ed25519, onion_secret: made.onion_secret })
+}
+
+fn make_folder(folder: &Path) -> Result<(), KeyError> {
+    if folder.is_dir() {
+        return Ok(());
+    }
+    DirBuilder::new()
+        .recursive(true)
+        .mode(0o700)
+        .create(folder)
+        .map_err(KeyError::io("create the folder of keys", folder))
+}
+
+/// A file's content, if there is one.
+fn read(path: &Path, is_secret: bool) -> Result<Option<Vec<u8>>, KeyError> {
+    let file = match fs::File::open(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        other => other.map_err(KeyError::io("read the key", path))?,
+    };
+    let metadata = file.metadata().map_err(KeyError::io("look at the key", path))?;
+    let mode = metadata.permissions().mode() & 0o777;
+    if is_secret && mode & 0o077 != 0 {
+        return Err(KeyError::OpenToOthers { path: path.to_owned(), mode });
+    }
+    let mut content = Vec::new();
+    file.take(LEN_MAX).read_to_end(&mut content).map_err(KeyError::io("read the key", path))?;
+    Ok(Some(content))
+}
+
+/// Writes a file, whole or not at all, readable by us alone.
+fn write(path: &Path, content: &[u8]) -> Result<(), KeyError> {
+    let fail = || KeyError::io("write the key", path);
+    let folder = path.parent().unwrap_or(Path::new("."));
+    // Made with mode 0600.
+    let mut file = tempfile::NamedTempFile::new_in(folder).map_err(fail())?;
+    file.write_all(content).map_err(fail())?;
+    file.as_file().sync_all().map_err(fail())?;
+    file.persist(path).map_err(|error| fail()(error.error))?;
+    Ok(())
+}

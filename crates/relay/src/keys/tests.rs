@@ -1,0 +1,177 @@
+use super::*;
+use proptest::prelude::*;
+use rand::SeedableRng;
+use rand::rngs::StdRng;
+use std::sync::OnceLock;
+
+fn keys() -> &'static LongTermKeys {
+    static KEYS: OnceLock<LongTermKeys> = OnceLock::new();
+    KEYS.get_or_init(|| LongTermKeys::generate(&mut StdRng::from_seed([3; 32])).expect("keys"))
+}
+
+fn open_at(folder: &Path, seed: u8) -> Result<LongTermKeys, KeyError> {
+    open(folder, &mut StdRng::from_seed([seed; 32]))
+}
+
+/// What others know the keys by.
+fn publics(keys: &LongTermKeys) -> (Vec<u8>, [u8; 32], [u8; 32]) {
+    (keys.rsa.to_public_key().to_der(), keys.ed25519.public().to_bytes(), keys.onion_secret)
+}
+
+fn refusal(folder: &Path) -> String {
+    match open_at(folder, 9) {
+        Ok(_) => panic!("accepted"),
+        Err(error) => error.to_string(),
+    }
+}
+
+#[test]
+fn keys_are_made_once_and_found_again() {
+    let parent = tempfile::tempdir().expect("a folder");
+    let folder = parent.path().join("relay/keys");
+    let made = open_at(&folder, 1).expect("made");
+    let found = open_at(&folder, 2).expect("found");
+    assert_eq!(publics(&made), publics(&found));
+    let message = b"either signs like the other";
+    assert_eq!(
+        made.ed25519.sign(message).to_bytes(),
+        found.ed25519.sign(message).to_bytes(),
+        "expanded keys sign deterministically"
+    );
+    let mode = |path: &Path| fs::metadata(path).expect("there").permissions().mode() & 0o777;
+    assert_eq!(mode(&folder), 0o700);
+    for name in [RSA, ED25519, ED25519_PUBLIC, ONION] {
+        assert_eq!(mode(&folder.join(name)), 0o600, "{name}");
+    }
+    assert_eq!(fs::read_dir(&folder).expect("a folder").count(), 4, "no temporary files");
+
+    let others = open_at(&parent.path().join("others"), 2).expect("made");
+    assert_ne!(publics(&made), publics(&others));
+}
+
+#[test]
+fn a_lost_onion_key_is_replaced_and_a_lost_identity_is_not() {
+    let parent = tempfile::tempdir().expect("a folder");
+    let folder = parent.path();
+    let made = open_at(folder, 1).expect("made");
+    fs::remove_file(folder.join(ONION)).expect("removed");
+    let found = open_at(folder, 2).expect("found");
+    assert_eq!(made.ed25519.public(), found.ed25519.public());
+    assert_ne!(made.onion_secret, found.onion_secret);
+    assert_eq!(open_at(folder, 3).expect("found").onion_secret, found.onion_secret);
+
+    for (lost, left) in [(RSA, ED25519), (ED25519, RSA)] {
+        let aside = folder.join("aside");
+        fs::rename(folder.join(lost), &aside).expect("moved");
+        let refused = refusal(folder);
+        assert!(refused.contains(&format!("`{lost}` beside it is not")), "{refused}");
+        assert!(refused.contains(left) && !folder.join(lost).exists(), "{refused}");
+        fs::rename(&aside, folder.join(lost)).expect("moved back");
+    }
+    open_at(folder, 4).expect("whole again");
+}
+
+type Damage = fn(&mut Vec<u8>);
+
+#[test]
+fn damaged_keys_are_named_and_left_as_they_are() {
+    let parent = tempfile::tempdir().expect("a folder");
+    let folder = parent.path();
+    open_at(folder, 1).expect("made");
+    let cases: [(&str, Damage, &str); 9] = [
+        (RSA, |file| file.truncate(400), "does not end"),
+        (RSA, Vec::clear, "does not begin"),
+        (RSA, |file| file[100] = b'!', "not base64"),
+        (RSA, |file| file[200] = if file[200] == b'A' { b'B' } else { b'A' }, "damaged"),
+        (ED25519, |file| file.truncate(95), "length of a key"),
+        (ED25519, |file| file[40] ^= 1, "another one"),
+        (ED25519, |file| file[3] = b'x', "does not begin"),
+        (ONION, |file| file[40] ^= 1, "does not belong"),
+        (ONION, |file| file.truncate(31), "too short"),
+    ];
+    for (name, damage, expected) in cases {
+        let path = folder.join(name);
+        let whole = fs::read(&path).expect("there");
+        let mut damaged = whole.clone();
+        damage(&mut damaged);
+        fs::write(&path, &damaged).expect("written");
+        let refused = refusal(folder);
+        assert!(refused.contains(name) && refused.contains(expected), "{name}: {refused}");
+        assert_eq!(fs::read(&path).expect("there"), damaged);
+        fs::write(&path, &whole).expect("written");
+    }
+    open_at(folder, 2).expect("whole again");
+}
+
+#[test]
+fn secrets_that_others_can_read_and_places_that_are_no_folder_are_refused() {
+    let parent = tempfile::tempdir().expect("a folder");
+    let folder = parent.path().join("keys");
+    open_at(&folder, 1).expect("made");
+    let path = folder.join(ONION);
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o640)).expect("opened");
+    let refused = refusal(&folder);
+    assert!(refused.contains("mode 640") && refused.contains("chmod 600"), "{refused}");
+
+    let file = parent.path().join("file");
+    fs::write(&file, "").expect("written");
+    let refused = refusal(&file);
+    assert!(refused.contains("cannot create the folder of keys"), "{refused}");
+    fs::remove_file(&path).expect("removed");
+    fs::create_dir(&path).expect("made");
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o700)).expect("closed");
+    let refused = refusal(&folder);
+    assert!(refused.contains("cannot read the key"), "{refused}");
+}
+
+#[test]
+fn an_rsa_key_of_another_length_is_refused() {
+    let long =
+        rsa::RsaPrivateKey::new(&mut OldRng(StdRng::from_seed([4; 32])), 512).expect("a key");
+    let text = format::rsa(&long.into()).expect("encoded");
+    let refused = format::read_rsa(text.as_bytes()).err();
+    assert_eq!(refused, Some("it is no RSA key of 1024 bits and exponent 65537"));
+}
+
+/// The interface of random generators that the crate `rsa` still has.
+struct OldRng(StdRng);
+
+impl rsa::rand_core::CryptoRng for OldRng {}
+
+impl rsa::rand_core::RngCore for OldRng {
+    fn next_u32(&mut self) -> u32 {
+        Rng::next_u32(&mut self.0)
+    }
+    fn next_u64(&mut self) -> u64 {
+        Rng::next_u64(&mut self.0)
+    }
+    fn fill_bytes(&mut self, bytes: &mut [u8]) {
+        Rng::fill_bytes(&mut self.0, bytes);
+    }
+    fn try_fill_bytes(&mut self, bytes: &mut [u8]) -> Result<(), rsa::rand_core::Error> {
+        Rng::fill_bytes(&mut self.0, bytes);
+        Ok(())
+    }
+}
+
+proptest! {
+    #[test]
+    fn no_bytes_make_a_reader_panic(bytes: Vec<u8>, at in 0..900_usize, with: u8) {
+        let rsa = format::rsa(&keys().rsa).expect("encoded").into_bytes();
+        let files = [rsa, format::ed25519(&keys().ed25519), format::onion(&keys().onion_secret)];
+        for mut file in files.into_iter().chain([bytes]) {
+            if let Some(byte) = file.get_mut(at) {
+                *byte = with;
+            }
+            let _ = format::read_rsa(&file);
+            let _ = format::read_ed25519(&file);
+            let _ = format::read_ed25519_public(&file);
+            let _ = format::read_onion(&file);
+        }
+    }
+
+    #[test]
+    fn onion_keys_survive_a_round_trip(secret: [u8; 32]) {
+        prop_assert_eq!(format::read_onion(&format::onion(&secret)), Ok(secret));
+    }
+}

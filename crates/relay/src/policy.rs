@@ -1,0 +1,207 @@
+//! Who may measure this relay, and how: configuration over consensus parameters over defaults
+//! (proposal 316, §3.1.1).
+
+use crate::config::{ConfigError, FlashFlowConfig};
+use onion::Duration;
+use onion::measure::protocol::ClientShare;
+use onion::measure::target::TargetParams;
+use std::ops::RangeInclusive;
+
+/// One parameter of proposal 316.
+#[derive(Clone, Copy, Debug)]
+struct Parameter {
+    /// Its name in the proposal, and in a consensus.
+    name: &'static str,
+    /// Its name in our configuration.
+    key: &'static str,
+    default: i32,
+    least: i32,
+    most: i32,
+}
+
+const MEASUREMENTS_ALLOWED: Parameter = Parameter {
+    name: "FFMeasurementsAllowed",
+    key: "measurements_allowed",
+    default: 0,
+    least: 0,
+    most: 1,
+};
+/// In seconds. The proposal's "1 month" is what tor takes a month for.
+const MEASUREMENT_PERIOD: Parameter = Parameter {
+    name: "FFMeasurementPeriod",
+    key: "measurement_period_s",
+    default: 86_400,
+    least: 3_600,
+    most: 2_629_728,
+};
+const BACKGROUND_TRAFFIC_PERCENT: Parameter = Parameter {
+    name: "FFBackgroundTrafficPercent",
+    key: "background_traffic_percent",
+    default: 25,
+    least: 0,
+    most: 99,
+};
+/// In seconds.
+const MAX_MEASUREMENT_DURATION: Parameter = Parameter {
+    name: "FFMaxMeasurementDuration",
+    key: "max_measurement_duration_s",
+    default: 45,
+    least: 10,
+    most: 120,
+};
+
+impl Parameter {
+    const fn range(&self) -> RangeInclusive<i32> {
+        self.least..=self.most
+    }
+
+    /// The value that holds. What the configuration says has been checked; what the consensus says
+    /// is brought into the range, as tor does with its own parameters.
+    fn resolve(&self, configured: Option<u32>, consensus: &dyn Fn(&str) -> Option<i32>) -> u32 {
+        let otherwise = || consensus(self.name).unwrap_or(self.default);
+        let value =
+            configured.map_or_else(otherwise, |value| i32::try_from(value).unwrap_or(i32::MAX));
+        // No range reaches below zero.
+        value.clamp(self.least, self.most).unsigned_abs()
+    }
+
+    fn check(&self, configured: Option<u32>) -> Result<(), ConfigError> {
+        let is_within = |value| i32::try_from(value).is_ok_and(|v| self.range().contains(&v));
+        match configured {
+            Some(value) if !is_within(value) => Err(ConfigError::Invalid {
+                key: format!("flashflow.{}", self.key),
+                reason: format!(
+                    "{value} is not from {} to {} (proposal 316, {})",
+                    self.least, self.most, self.name
+                ),
+            }),
+            _ => Ok(()),
+        }
+    }
+}
+
+/// Who may measure the relay, under this configuration and these consensus parameters.
+///
+/// Consensus parameters are numbers, so that only the configuration can name coordinators.
+///
+/// ```
+/// use relay::{FlashFlowConfig, target_params};
+///
+/// let consensus = |name: &str| (name == "FFMaxMeasurementDuration").then_some(60);
+/// let params = target_params(&FlashFlowConfig::default(), &consensus);
+/// assert_eq!(params.max_duration.as_secs(), 60);
+/// assert!(!params.is_allowed);
+/// ```
+#[must_use]
+pub fn target_params(
+    config: &FlashFlowConfig,
+    consensus: &dyn Fn(&str) -> Option<i32>,
+) -> TargetParams {
+    let seconds = |parameter: Parameter, configured| {
+        Duration::from_secs(parameter.resolve(configured, consensus).into())
+    };
+    let allowed = config.measurements_allowed.map(u32::from);
+    let percent = BACKGROUND_TRAFFIC_PERCENT.resolve(config.background_traffic_percent, consensus);
+    let share = u16::try_from(percent * 10).ok().and_then(ClientShare::from_permille);
+    TargetParams {
+        is_allowed: MEASUREMENTS_ALLOWED.resolve(allowed, consensus) == 1,
+        coordinators: config.allowed_coordinators.clone().unwrap_or_default(),
+        period: seconds(MEASUREMENT_PERIOD, config.measurement_period_s),
+        // At most 99 %, so there is always such a share.
+        client_share: share.unwrap_or(ClientShare::DEFAULT),
+        max_duration: seconds(MAX_MEASUREMENT_DURATION, config.max_measurement_duration_s),
+        ..TargetParams::default()
+    }
+}
+
+/// Refuses numbers that the proposal doesn't allow.
+pub(crate) fn check(config: &FlashFlowConfig) -> Result<(), ConfigError> {
+    MEASUREMENT_PERIOD.check(config.measurement_period_s)?;
+    BACKGROUND_TRAFFIC_PERCENT.check(config.background_traffic_percent)?;
+    MAX_MEASUREMENT_DURATION.check(config.max_measurement_duration_s)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::coordinator_key;
+    use proptest::prelude::*;
+
+    const NOTHING: &dyn Fn(&str) -> Option<i32> = &|_| None;
+
+    #[test]
+    fn the_defaults_are_those_of_the_proposal() {
+        let params = target_params(&FlashFlowConfig::default(), NOTHING);
+        assert_eq!(params, TargetParams::default());
+        assert!(!params.is_allowed && params.coordinators.is_empty());
+        assert_eq!((params.period.as_secs(), params.max_duration.as_secs()), (86_400, 45));
+        assert_eq!((params.client_share.as_permille(), params.measurements_per_period), (250, 2));
+    }
+
+    #[test]
+    fn the_consensus_overrides_defaults_and_the_configuration_overrides_the_consensus() {
+        let consensus = |name: &str| match name {
+            "FFMeasurementsAllowed" => Some(1),
+            "FFMeasurementPeriod" => Some(7_200),
+            "FFBackgroundTrafficPercent" => Some(10),
+            "FFMaxMeasurementDuration" => Some(60),
+            _ => None,
+        };
+        let params = target_params(&FlashFlowConfig::default(), &consensus);
+        assert!(params.is_allowed && params.coordinators.is_empty());
+        assert_eq!((params.period.as_secs(), params.max_duration.as_secs()), (7_200, 60));
+        assert_eq!(params.client_share.as_permille(), 100);
+
+        let key = coordinator_key(crate::config::tests::KEY).expect("a key");
+        let config = FlashFlowConfig {
+            measurements_allowed: Some(false),
+            allowed_coordinators: Some(vec![key]),
+            measurement_period_s: Some(3_600),
+            background_traffic_percent: Some(0),
+            max_measurement_duration_s: Some(120),
+        };
+        check(&config).expect("sound");
+        let params = target_params(&config, &consensus);
+        assert_eq!((params.is_allowed, params.coordinators), (false, vec![key]));
+        assert_eq!((params.period.as_secs(), params.max_duration.as_secs()), (3_600, 120));
+        assert_eq!(params.client_share.as_permille(), 0);
+        let config = FlashFlowConfig { measurements_allowed: None, ..config };
+        assert!(target_params(&config, &consensus).is_allowed);
+    }
+
+    #[test]
+    fn a_number_out_of_range_is_an_error_in_the_configuration() {
+        type Change = fn(&mut FlashFlowConfig, u32);
+        let cases: [(&str, u32, u32, Change); 3] = [
+            ("measurement_period_s", 3_600, 2_629_728, |c, v| c.measurement_period_s = Some(v)),
+            ("background_traffic_percent", 0, 99, |c, v| c.background_traffic_percent = Some(v)),
+            ("max_measurement_duration_s", 10, 120, |c, v| c.max_measurement_duration_s = Some(v)),
+        ];
+        for (key, least, most, change) in cases {
+            let mut config = FlashFlowConfig::default();
+            for good in [least, most] {
+                change(&mut config, good);
+                check(&config).expect("within");
+            }
+            for bad in [least.wrapping_sub(1), most + 1, u32::MAX] {
+                change(&mut config, bad);
+                let refused = check(&config).expect_err("out of range").to_string();
+                assert!(refused.contains(key) && refused.contains(&bad.to_string()), "{refused}");
+            }
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn whatever_the_consensus_says_comes_into_range(value: i32) {
+            let params = target_params(&FlashFlowConfig::default(), &|_| Some(value));
+            prop_assert_eq!(params.is_allowed, value >= 1);
+            prop_assert!((3_600..=2_629_728).contains(&params.period.as_secs()));
+            prop_assert!((10..=120).contains(&params.max_duration.as_secs()));
+            prop_assert_eq!(i32::from(params.client_share.as_permille()), value.clamp(0, 99) * 10);
+            if (3_600..=2_629_728).contains(&value) {
+                prop_assert_eq!(i64::from(value), i64::try_from(params.period.as_secs()).unwrap());
+            }
+        }
+    }
+}

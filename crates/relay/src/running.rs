@@ -1,0 +1,306 @@
+use crate::config::Settings;
+use crate::descriptor::{DescriptorError, TapKey};
+use crate::directory::{Directory, Own};
+use crate::event::RelayEvent;
+use crate::keys::{self, KeyError};
+use crate::observed::Observed;
+use crate::policy::target_params;
+use link::tls::TlsConfigs;
+use link::{
+    Clock, Driver, DriverError, DriverOptions, Forge, ForgeError, Remote, Traffic, unix_time_s,
+};
+use onion::identity::{Ed25519Id, RsaId};
+use onion::measure::target::TargetParams;
+use onion::router::{RateLimit, Router, RouterConfig};
+use onion::{Duration, Instant};
+use rand::Rng;
+use rand::SeedableRng;
+use rand::rngs::{StdRng, SysRng};
+use std::net::{SocketAddr, TcpListener};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::{self, Receiver, Sender, TryRecvError};
+use std::sync::{Arc, Mutex};
+use std::thread::{self, JoinHandle};
+
+/// How long certificates last. They are made at the start and not renewed: a relay that runs for a
+/// year has to be started again within it. The signing key lives in memory only, like the keys that
+/// it stands for, so that a shorter life would protect nothing.
+const LIFETIME: Duration = Duration::from_secs(365 * 24 * 3600);
+/// How often passing bytes are counted.
+const SECOND: Duration = Duration::from_secs(1);
+/// Seconds that are counted one by one after a pause, at most.
+const SECONDS_MAX: u64 = 100;
+
+/// Why a relay could not start.
+#[derive(Debug, thiserror::Error)]
+pub enum RelayError {
+    /// Its keys.
+    #[error(transparent)]
+    Keys(#[from] KeyError),
+    /// Its certificates.
+    #[error(transparent)]
+    Forge(#[from] ForgeError),
+    /// Its descriptor.
+    #[error(transparent)]
+    Descriptor(#[from] DescriptorError),
+    /// Its port.
+    #[error(
+        "machine: cannot listen on {address}: {source}. Is another relay running there? Choose \
+         another `or_port` (0 for any), or set `listen` to an address of this machine"
+    )]
+    Listen {
+        /// Where it should listen.
+        address: SocketAddr,
+        /// The system's answer.
+        source: std::io::Error,
+    },
+    /// Its driver, or a thread.
+    #[error("machine: {0}")]
+    Driver(#[from] DriverError),
+    /// The operating system gives no thread or no random bytes.
+    #[error("machine: {0}")]
+    System(String),
+}
+
+/// What the threads of a relay have in common.
+#[derive(Debug)]
+pub(crate) struct Shared {
+    pub(crate) limit: Mutex<Option<RateLimit>>,
+    /// The observed bandwidth, in bytes/s.
+    pub(crate) observed_bytes_s: AtomicU64,
+}
+
+impl Shared {
+    pub(crate) fn limit(&self) -> Option<RateLimit> {
+        // Nobody panics while holding it.
+        *self.limit.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+    }
+}
+
+/// What the driver's thread is told.
+#[derive(Debug)]
+pub(crate) enum Command {
+    Limit(Option<RateLimit>),
+    Target(TargetParams),
+    Stop,
+}
+
+/// Tells the driver's thread something, now.
+#[derive(Clone, Debug)]
+pub(crate) struct Teller {
+    commands: Sender<Command>,
+    remote: Remote,
+}
+
+impl Teller {
+    pub(crate) fn tell(&self, command: Command) {
+        // If the thread has ended, it has told so.
+        let _ = self.commands.send(command);
+        self.remote.wake();
+    }
+}
+
+/// A relay that runs on threads of its own: one that drives the engine, one that publishes.
+///
+/// Dropping it closes its port and all links. A request to an authority that is under way is left to
+/// end by itself, within its own deadline.
+#[derive(Debug)]
+pub struct Relay {
+    address: SocketAddr,
+    rsa: RsaId,
+    ed25519: Ed25519Id,
+    shared: Arc<Shared>,
+    teller: Teller,
+    /// Wakes the publishing thread; its end ends that.
+    wake_directory: Sender<()>,
+    driver: Option<JoinHandle<()>>,
+}
+
+impl Relay {
+    /// Reads or makes the keys, listens, and begins to publish. Takes some tenths of a second.
+    ///
+    /// `events` gets all that there is to tell; nothing happens if nobody listens to it.
+    ///
+    /// # Errors
+    /// [`RelayError`].
+    pub fn start(settings: &Settings, events: Sender<RelayEvent>) -> Result<Self, RelayError> {
+        let random = |error| RelayError::System(format!("no random bytes: {error}"));
+        let mut rng = StdRng::try_from_rng(&mut SysRng).map_err(random)?;
+        let unix_time_s = unix_time_s();
+        let keys = keys::open(&settings.keys, &mut rng)?;
+        let mut seed = [0; 32];
+        rng.fill_bytes(&mut seed);
+        let mut forge = Forge::new(seed, unix_time_s)?.lasting(LIFETIME);
+        let certified = forge.certify(&keys)?;
+        let tap = TapKey::generate(&keys, &mut rng)?;
+        let (rsa, ed25519) = (certified.identity.rsa, certified.identity.ed25519);
+
+        let listen_error = |source| RelayError::Listen { address: settings.listen, source };
+        let listener = TcpListener::bind(settings.listen).map_err(listen_error)?;
+        let port = listener.local_addr().map_err(listen_error)?.port();
+        let address = SocketAddr::new(settings.address.into(), port);
+
+        let clock = Clock::start();
+        let target = target_params(&settings.flashflow, &|_| None);
+        let config = RouterConfig {
+            identity: Arc::new(certified.identity.clone()),
+            target: target.clone(),
+            limit: settings.limit,
+            queue_limit_cells: RouterConfig::QUEUE_LIMIT_CELLS,
+            unix_time_s,
+        };
+        let router = Router::new(config, rng, clock.now());
+        let tls = TlsConfigs::new(&forge)?;
+        let driver = Driver::new(router, clock, tls, vec![listener], DriverOptions::default())?;
+
+        let (commands, orders) = mpsc::channel();
+        let teller = Teller { commands, remote: driver.remote() };
+        let shared = Arc::new(Shared {
+            limit: Mutex::new(settings.limit),
+            observed_bytes_s: AtomicU64::new(0),
+        });
+        let _nobody_listens = events.send(RelayEvent::TargetParams(target.clone()));
+        let (wake_directory, wakes) = mpsc::channel();
+        if !settings.authorities.is_empty() {
+            let own = Own { keys, certified, tap, address };
+            let directory = Directory::new(
+                settings.clone(),
+                own,
+                target,
+                clock,
+                Arc::clone(&shared),
+                teller.clone(),
+                events.clone(),
+            );
+            spawn("directory", move || directory.run(&wakes))?;
+        }
+        let of_driver = Arc::clone(&shared);
+        let driver = spawn("relay", move || drive(driver, &orders, &of_driver, &events))?;
+        Ok(Self { address, rsa, ed25519, shared, teller, wake_directory, driver: Some(driver) })
+    }
+
+    /// Where others reach it: the configured address with the port that it really has.
+    #[must_use]
+    pub const fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Its fingerprint.
+    #[must_use]
+    pub const fn rsa(&self) -> RsaId {
+        self.rsa
+    }
+
+    /// Its Ed25519 identity.
+    #[must_use]
+    pub const fn ed25519(&self) -> Ed25519Id {
+        self.ed25519
+    }
+
+    /// Sends no more than this from now on, and tells the authorities.
+    pub fn set_limit(&self, limit: Option<RateLimit>) {
+        *self.shared.limit.lock().unwrap_or_else(std::sync::PoisonError::into_inner) = limit;
+        self.teller.tell(Command::Limit(limit));
+        // Without authorities nobody waits for it.
+        let _ = self.wake_directory.send(());
+    }
+}
+
+impl Drop for Relay {
+    fn drop(&mut self) {
+        self.teller.tell(Command::Stop);
+        if let Some(driver) = self.driver.take() {
+            // A panic there has been told as an event.
+            let _ = driver.join();
+        }
+    }
+}
+
+fn spawn(name: &str, body: impl FnOnce() + Send + 'static) -> Result<JoinHandle<()>, RelayError> {
+    let spawned = thread::Builder::new().name(name.to_owned()).spawn(body);
+    spawned.map_err(|error| RelayError::System(format!("no thread: {error}")))
+}
+
+/// Drives the engine until it is told to stop, or nobody is left who could.
+fn drive(
+    mut driver: Driver<Router<StdRng>>,
+    orders: &Receiver<Command>,
+    shared: &Shared,
+    events: &Sender<RelayEvent>,
+) {
+    let mut meter = Meter::new(driver.now());
+    loop {
+        loop {
+            let now = driver.now();
+            match orders.try_recv() {
+                Ok(Command::Limit(limit)) => driver.node_mut().set_limit(now, limit),
+                Ok(Command::Target(params)) => driver.node_mut().set_target_params(params),
+                Ok(Command::Stop) | Err(TryRecvError::Disconnected) => return,
+                Err(TryRecvError::Empty) => break,
+            }
+        }
+        if let Err(error) = driver.turn(meter.next) {
+            let _nobody_listens = events.send(RelayEvent::Ended(error.to_string()));
+            return;
+        }
+        while let Some(event) = driver.node_mut().poll_event() {
+            let _nobody_listens = events.send(RelayEvent::Router(event));
+        }
+        if let Some(bytes_s) = meter.look(driver.now(), *driver.traffic()) {
+            shared.observed_bytes_s.store(bytes_s, Ordering::Relaxed);
+        }
+    }
+}
+
+/// Counts what passes in each second.
+struct Meter {
+    observed: Observed,
+    before: Traffic,
+    next: Instant,
+}
+
+impl Meter {
+    fn new(now: Instant) -> Self {
+        Self { observed: Observed::default(), before: Traffic::default(), next: now + SECOND }
+    }
+
+    /// The observed bandwidth, once a second.
+    fn look(&mut self, now: Instant, traffic: Traffic) -> Option<u64> {
+        if now < self.next {
+            return None;
+        }
+        // A thread that got no processor for seconds counts their bytes as evenly spread: taken for
+        // one second's, they would look like a speed that never was.
+        let seconds = 1 + (now - self.next).as_secs();
+        let received = (traffic.received_bytes - self.before.received_bytes) / seconds;
+        let sent = (traffic.sent_bytes - self.before.sent_bytes) / seconds;
+        (0..seconds.min(SECONDS_MAX)).for_each(|_| self.observed.note_second(received, sent));
+        self.before = traffic;
+        self.next += Duration::from_secs(seconds);
+        Some(self.observed.bytes_s())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn seconds_that_were_slept_through_do_not_look_like_a_burst() {
+        let at = |millis| Instant::from_millis(millis);
+        let traffic =
+            |bytes| Traffic { received_bytes: bytes, sent_bytes: bytes, ..Traffic::default() };
+        let mut meter = Meter::new(at(0));
+        assert_eq!(meter.look(at(999), traffic(10)), None);
+        for second in 1..=9 {
+            assert_eq!(meter.look(at(second * 1000), traffic(second * 100)), Some(0));
+        }
+        // Five seconds, of which four were not looked at.
+        assert_eq!(meter.look(at(14_500), traffic(1_400)), Some(100));
+        assert_eq!(meter.next, at(15_000));
+        assert_eq!(meter.look(at(15_000), traffic(2_500)), Some(200));
+        // A machine that slept for a month is not counted second by second.
+        assert_eq!(meter.look(at(2_600_000_000), traffic(2_500)), Some(200));
+        assert_eq!(meter.next, at(2_600_001_000));
+    }
+}

@@ -1,0 +1,263 @@
+use crate::input::Input;
+use crate::links::Recorded;
+use crate::target::{Links, Subject};
+use onion::cell::CELL_LEN;
+use onion::identity::RelayIds;
+use onion::measure::order::{OrderConfig, OrderEvent, OrderLink};
+use onion::measure::protocol::{ClientShare, CoordinatorKey, MeasurerKey, Nonce, Order};
+use onion::measure::pump::{Event, Pace, Path, Pump, PumpConfig, Target};
+use onion::{Duration, Instant, Rate};
+use rand_chacha::ChaCha8Rng;
+use rand_chacha::rand_core::SeedableRng;
+use std::net::SocketAddr;
+use std::num::NonZeroU32;
+
+/// More than any honest reaction takes.
+const POLLS_MAX: u32 = 50_000;
+
+const NONCE: Nonce = Nonce([9; 32]);
+const SEED: [u8; 32] = [7; 32];
+
+fn target() -> Target {
+    let own = &Recorded::get().own;
+    let ids = RelayIds { rsa: own.rsa, ed25519: Some(own.ed25519) };
+    Target { address: SocketAddr::from(([10, 0, 0, 1], 9001)), ids }
+}
+
+/// Whatever a relay says and does that is to send cells back, the pump never panics, keeps to the
+/// contract of nodes, ends or waits for something, and never counts more cells than came.
+pub fn echo(data: &[u8]) {
+    play(Input::new(data), pump);
+}
+
+/// Whatever a relay says and does that was ordered to be measured, its coordinator's link never
+/// panics, keeps to the contract of nodes, and tells a course of events that makes sense.
+pub fn order(data: &[u8]) {
+    play(Input::new(data), order_link);
+}
+
+fn pump(input: &mut Input<'_>) -> (Measuring, Instant) {
+    let rates = [Rate::from_mbit_per_s(50.0), Rate::from_bit_per_s(9), Rate::ZERO, Rate::MAX];
+    let config = PumpConfig {
+        target: target(),
+        path: Path::Echo { nonce: NONCE, key_seed: SEED },
+        sockets: 1 + u32::from(input.u8() % 3),
+        circuits_per_socket: 1 + u32::from(input.u8() % 3),
+        pace: Pace { burst: u32::from(input.u8() % 3), per_s: NonZeroU32::MIN },
+        seconds: u32::from(input.u8() % 12),
+        rate: input.choose(&rates),
+        window_cap_cells: input.choose(&[40, 20, 1, 0]),
+        check_one_in: NonZeroU32::new(u32::from(input.u8() % 4)).unwrap_or(NonZeroU32::MIN),
+        setup_timeout: Duration::from_millis(u64::from(input.u16())),
+        stall_timeout: Duration::from_millis(u64::from(input.u16())),
+        unix_time_s: Recorded::get().now_s,
+    };
+    let now = Instant::ORIGIN;
+    let node = Pump::new(config, ChaCha8Rng::from_seed([input.u8(); 32]), now);
+    (Measuring { node, told: Told::default() }, now)
+}
+
+fn order_link(input: &mut Input<'_>) -> (Ordering, Instant) {
+    let seconds = u16::from(input.u8() % 5) + 1;
+    let order = Order {
+        coordinator: CoordinatorKey::of_seed(&SEED),
+        target: target().ids,
+        measurers: vec![MeasurerKey::of_seed(&SEED)],
+        seconds,
+        client_share: ClientShare::DEFAULT,
+        sockets: 1,
+        expires_unix_s: Recorded::get().now_s,
+        nonce: NONCE,
+    };
+    let config = OrderConfig {
+        target: target(),
+        order,
+        key_seed: SEED,
+        accept_timeout: Duration::from_millis(u64::from(input.u16())),
+        random: [4; 24],
+        unix_time_s: Recorded::get().now_s,
+    };
+    let node = OrderLink::new(config, Instant::ORIGIN);
+    (Ordering { node, seconds, is_accepted: false, told: 0, is_over: false }, Instant::ORIGIN)
+}
+
+fn play<S: Subject>(mut input: Input<'_>, begin: impl Fn(&mut Input<'_>) -> (S, Instant)) -> S {
+    let proves = !input.bool();
+    let (subject, now) = begin(&mut input);
+    let mut links = Links::new(subject, now, NONCE, proves);
+    links.settle(POLLS_MAX);
+    while !input.is_empty() {
+        links.apply(&mut input);
+        links.settle(POLLS_MAX);
+    }
+    links.fall_silent(POLLS_MAX);
+    links.into_subject()
+}
+
+/// A pump, and what it has told.
+struct Measuring {
+    node: Pump<ChaCha8Rng>,
+    told: Told,
+}
+
+#[derive(Debug, Default)]
+struct Told {
+    is_ready: bool,
+    is_started: bool,
+    seconds: u32,
+    bytes: u64,
+    is_over: bool,
+    is_finished: bool,
+}
+
+impl Subject for Measuring {
+    type Node = Pump<ChaCha8Rng>;
+
+    fn node(&mut self) -> &mut Self::Node {
+        &mut self.node
+    }
+
+    fn start(&mut self, now: Instant, at: Instant) {
+        self.node.start(now, at);
+        self.told.is_started |= self.told.is_ready;
+    }
+
+    fn stop(&mut self) {
+        self.node.stop();
+        self.told.is_over = true;
+    }
+
+    fn settle(&mut self, fed_cells: u64) {
+        while let Some(event) = self.node.poll_event() {
+            let told = &mut self.told;
+            assert!(!told.is_over, "an event after the end: {event:?}");
+            match event {
+                Event::Ready { sockets, circuits } => {
+                    assert!(!told.is_ready && sockets > 0 && circuits >= sockets);
+                    told.is_ready = true;
+                }
+                Event::Lost { circuits, of, .. } => assert!(circuits < of),
+                Event::Second(second) => {
+                    assert!(told.is_started && second.index == told.seconds);
+                    assert_eq!(second.bytes % CELL_LEN as u64, 0);
+                    assert!(second.checked_cells <= second.bytes / CELL_LEN as u64);
+                    told.seconds += 1;
+                    told.bytes += second.bytes;
+                }
+                Event::Finished => {
+                    assert!(told.is_started);
+                    (told.is_over, told.is_finished) = (true, true);
+                }
+                Event::Failed(failure) => {
+                    assert!(!failure.to_string().is_empty());
+                    told.is_over = true;
+                }
+            }
+        }
+        assert_eq!(self.node.is_over(), self.told.is_over);
+        assert!(self.told.bytes <= fed_cells * CELL_LEN as u64, "more than came");
+    }
+
+    fn is_over(&self) -> bool {
+        self.told.is_over
+    }
+
+    fn waits_for_others(&self) -> bool {
+        self.told.is_ready && !self.told.is_started
+    }
+}
+
+/// A coordinator's link, and what it has told.
+struct Ordering {
+    node: OrderLink,
+    seconds: u16,
+    is_accepted: bool,
+    /// Seconds.
+    told: u16,
+    is_over: bool,
+}
+
+impl Subject for Ordering {
+    type Node = OrderLink;
+
+    fn node(&mut self) -> &mut Self::Node {
+        &mut self.node
+    }
+
+    fn start(&mut self, _now: Instant, _at: Instant) {}
+
+    fn stop(&mut self) {
+        self.node.stop();
+        self.is_over = true;
+    }
+
+    fn settle(&mut self, _fed_cells: u64) {
+        while let Some(event) = self.node.poll_event() {
+            assert!(!self.is_over && self.told < self.seconds || event == OrderEvent::Finished);
+            match event {
+                OrderEvent::Accepted => {
+                    assert!(!self.is_accepted);
+                    self.is_accepted = true;
+                }
+                OrderEvent::ClientSecond(second) => {
+                    assert!(self.is_accepted && second.second == self.told);
+                    self.told += 1;
+                }
+                OrderEvent::Finished => assert_eq!(self.told, self.seconds),
+                OrderEvent::Failed(failure) => {
+                    assert!(!failure.to_string().is_empty());
+                    self.is_over = true;
+                }
+            }
+        }
+        // A target may close the link once all is said.
+        self.is_over |= self.told == self.seconds && self.node.is_over();
+        assert_eq!(self.node.is_over(), self.is_over);
+    }
+
+    fn is_over(&self) -> bool {
+        self.is_over
+    }
+
+    fn waits_for_others(&self) -> bool {
+        self.is_accepted
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn seed(target: &str, wanted: &str) -> Vec<u8> {
+        let seeds = crate::seeds().into_iter();
+        let mut seed = seeds.filter(|(known, name, _)| *known == target && *name == wanted);
+        seed.next().expect("a seed").2
+    }
+
+    #[test]
+    fn the_seeds_reach_the_end_of_a_measurement() {
+        for name in ["good", "fast"] {
+            let content = seed("echo", name);
+            let told = play(Input::new(&content), pump).told;
+            assert!(told.is_finished && told.bytes > 0, "{name}: {told:?}");
+        }
+        for name in ["altered", "ahead", "refused", "not-proven"] {
+            let content = seed("echo", name);
+            let told = play(Input::new(&content), pump).told;
+            assert!(told.is_over && !told.is_finished, "{name}: {told:?}");
+        }
+    }
+
+    #[test]
+    fn the_seeds_of_orders_reach_their_last_second() {
+        let told = |name: &str| {
+            let content = seed("order", name);
+            let it = play(Input::new(&content), order_link);
+            (it.is_accepted, it.told)
+        };
+        assert_eq!(told("good"), (true, 2));
+        assert_eq!(told("other-nonce"), (false, 0));
+        assert_eq!(told("twice"), (true, 1));
+        assert_eq!(told("refused"), (false, 0));
+    }
+}

@@ -1,0 +1,416 @@
+//! A relay that takes part in its measurement and may say and do anything, for `echo` and `order`.
+
+use crate::input::Input;
+use crate::links::Recorded;
+use onion::cell::msg::{CreatedFast, DestroyReason};
+use onion::cell::{BODY_LEN, CELL_LEN, CircId, Command};
+use onion::crypto::{Keystream, fast};
+use onion::link::{Channel, TlsSession};
+use onion::measure::protocol::{ClientSecond, EXPORTER_LABEL, ErrorCode, Message, Nonce};
+use onion::node::{CloseCause, ConnId, Node};
+use onion::{Duration, Instant};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::sync::Arc;
+
+/// What waits on one link for the relay, at most; then it is a socket whose buffer is full.
+const BUFFER_LEN: usize = 100_000;
+
+const EXPORTED: [u8; 32] = [5; 32];
+
+/// The node that is tried, and what is known of it.
+pub(crate) trait Subject {
+    type Node: Node;
+
+    fn node(&mut self) -> &mut Self::Node;
+    fn start(&mut self, now: Instant, at: Instant);
+    fn stop(&mut self);
+    /// Takes its events, and checks them; so many relay cells have come to it.
+    fn settle(&mut self, fed_cells: u64);
+    fn is_over(&self) -> bool;
+    /// It may wait for ever for a command or for the relay.
+    fn waits_for_others(&self) -> bool;
+}
+
+struct Tls;
+
+impl TlsSession for Tls {
+    fn peer_certificate(&self) -> Option<&[u8]> {
+        Recorded::get().own_tls.peer_certificate()
+    }
+
+    fn export_keying_material(&self, label: &[u8], context: &[u8]) -> Option<[u8; 32]> {
+        assert_eq!((label, context), (EXPORTER_LABEL, &[][..]));
+        Some(EXPORTED)
+    }
+}
+
+/// A link, with the relay's end of it.
+struct Link {
+    ours: Option<ConnId>,
+    is_connected: bool,
+    channel: Channel,
+    circuits: BTreeMap<u32, Keystream>,
+    /// What came on circuits and was not answered yet.
+    to_answer: VecDeque<(CircId, Command, [u8; BODY_LEN])>,
+    to_us: Vec<u8>,
+    to_them: Vec<u8>,
+}
+
+/// The node, the relay's links with it, and the time.
+pub(crate) struct Links<S> {
+    subject: S,
+    now: Instant,
+    nonce: Nonce,
+    /// Measurers' proofs are answered.
+    proves: bool,
+    links: Vec<Link>,
+    known: BTreeMap<ConnId, usize>,
+    forgotten: BTreeSet<ConnId>,
+    fed_cells: u64,
+    /// The next second to be reported.
+    second: u16,
+}
+
+impl<S: Subject> Links<S> {
+    pub(crate) const fn new(subject: S, now: Instant, nonce: Nonce, proves: bool) -> Self {
+        Self {
+            subject,
+            now,
+            nonce,
+            proves,
+            links: Vec::new(),
+            known: BTreeMap::new(),
+            forgotten: BTreeSet::new(),
+            fed_cells: 0,
+            second: 0,
+        }
+    }
+
+    pub(crate) fn into_subject(self) -> S {
+        self.subject
+    }
+
+    pub(crate) fn apply(&mut self, input: &mut Input<'_>) {
+        let op = input.u8() % 16;
+        let place = usize::from(input.u8());
+        match op {
+            // The honest course of things, for a while.
+            0..=3 => {
+                for _ in 0..=input.u8() % 32 {
+                    self.go_on();
+                }
+            }
+            4 => self.connect(place),
+            5 => {
+                let message = self.message(input);
+                self.say(place, CircId::LINK, Command::MEASURE, &message);
+            }
+            6 => {
+                let body = input.u8();
+                let body = input.take(usize::from(body)).to_vec();
+                self.say(place, CircId::LINK, Command::MEASURE, &body);
+            }
+            // Any cell on any circuit.
+            7 => {
+                let circ_id = CircId::of_initiator(u32::from(input.u8() % 4));
+                let commands = [
+                    Command::RELAY,
+                    Command::DESTROY,
+                    Command::CREATED_FAST,
+                    Command::RELAY_EARLY,
+                    Command::CREATED2,
+                    Command::PADDING,
+                ];
+                let (command, byte) = (input.choose(&commands), input.u8());
+                self.say(place, circ_id, command, &[byte; BODY_LEN]);
+            }
+            8 => {
+                let len = input.u8();
+                let bytes = input.take(usize::from(len)).to_vec();
+                if let Some(link) = self.link(place) {
+                    link.to_us.extend_from_slice(&bytes);
+                }
+            }
+            // What is under way to us is changed, repeated or lost.
+            9 => {
+                let (at, mask) = (usize::from(input.u16()), input.u8());
+                if let Some(link) = self.link(place)
+                    && !link.to_us.is_empty()
+                {
+                    let at = at % link.to_us.len();
+                    link.to_us[at] ^= mask;
+                }
+            }
+            10 => {
+                let (cells, is_copy) = (usize::from(input.u8() % 4), input.bool());
+                if let Some(link) = self.link(place) {
+                    let until = (cells * CELL_LEN).min(link.to_us.len());
+                    if is_copy {
+                        link.to_us.extend_from_within(..until);
+                    } else {
+                        link.to_us.drain(..until);
+                    }
+                }
+            }
+            11 => self.close(place, CloseCause::Reset),
+            12 => {
+                self.now += Duration::from_millis(u64::from(input.u16()));
+                self.handle_timeout_if_due();
+            }
+            13 => {
+                let at = self.now + Duration::from_millis(u64::from(input.u8()));
+                self.subject.start(self.now, at);
+            }
+            14 => self.deliver(place, usize::from(input.u16())),
+            _ => {
+                if place == 77 {
+                    self.subject.stop();
+                } else {
+                    self.answer(place, usize::from(input.u8() % 64));
+                }
+            }
+        }
+    }
+
+    fn message(&mut self, input: &mut Input<'_>) -> Vec<u8> {
+        let message = match input.u8() % 8 {
+            0 => Message::Proven,
+            1 => Message::Accepted { nonce: self.nonce },
+            2 => Message::Accepted { nonce: Nonce([input.u8(); 32]) },
+            3 | 4 => {
+                let second = self.second;
+                self.second += 1;
+                let (received_bytes, sent_bytes) = (input.u64(), input.u64());
+                Message::ClientSecond(ClientSecond { second, received_bytes, sent_bytes })
+            }
+            5 => {
+                let second = input.u16();
+                Message::ClientSecond(ClientSecond { second, received_bytes: 1, sent_bytes: 1 })
+            }
+            _ => {
+                let code = ErrorCode::new(input.u16());
+                let text = input.u8();
+                let text = String::from_utf8_lossy(input.take(usize::from(text))).into_owned();
+                Message::Error { code, text }
+            }
+        };
+        message.encode()
+    }
+
+    fn link(&mut self, place: usize) -> Option<&mut Link> {
+        let len = self.links.len().max(1);
+        self.links.get_mut(place % len)
+    }
+
+    fn connect(&mut self, place: usize) {
+        let now = self.now;
+        let Some(link) = self.link(place) else { return };
+        let Some(conn) = link.ours.filter(|_| !link.is_connected) else { return };
+        link.is_connected = true;
+        self.subject.node().handle_connected(now, conn, &Tls);
+    }
+
+    /// The relay says something, once its link is open.
+    fn say(&mut self, place: usize, circ_id: CircId, command: Command, body: &[u8]) {
+        let Some(link) = self.link(place).filter(|link| link.channel.is_open()) else { return };
+        link.channel.send(circ_id, command, body);
+        link.pull();
+    }
+
+    /// The relay answers as an honest one would what came on a link.
+    fn answer(&mut self, place: usize, cells: usize) {
+        let Some(link) = self.link(place) else { return };
+        for _ in 0..cells {
+            let Some((circ_id, command, mut body)) = link.to_answer.pop_front() else { break };
+            if command == Command::CREATE_FAST {
+                let mut x = [0; 20];
+                x.copy_from_slice(&body[..20]);
+                let (CreatedFast { y, key_hash }, keys) = fast::respond(&x, [8; 20]);
+                link.circuits.insert(circ_id.get(), Keystream::new(&keys.key_forward));
+                let created = [y, key_hash].concat();
+                link.channel.send(circ_id, Command::CREATED_FAST, &created);
+            } else if let Some(keystream) = link.circuits.get_mut(&circ_id.get()) {
+                keystream.apply(&mut body);
+                link.channel.send(circ_id, Command::RELAY, &body);
+            } else {
+                let reason = [DestroyReason::PROTOCOL.get()];
+                link.channel.send(circ_id, Command::DESTROY, &reason);
+            }
+        }
+        link.pull();
+    }
+
+    /// Moves what is under way on a link, up to `len` bytes each way.
+    fn deliver(&mut self, place: usize, len: usize) {
+        let (now, nonce, proves) = (self.now, self.nonce, self.proves);
+        let Some(link) = self.link(place).filter(|link| link.is_connected) else { return };
+        let to_us: Vec<u8> = link.to_us.drain(..len.min(link.to_us.len())).collect();
+        let to_them: Vec<u8> = link.to_them.drain(..len.min(link.to_them.len())).collect();
+        link.hear(&to_them, nonce, proves);
+        let conn = link.ours.filter(|_| !to_us.is_empty());
+        if let Some(conn) = conn {
+            // Cells may straddle: so many at most.
+            self.fed_cells += (to_us.len() / CELL_LEN) as u64 + 1;
+            self.subject.node().handle_bytes(now, conn, &to_us);
+        }
+        self.flush(place);
+    }
+
+    /// Takes what the node has for a link, as long as there is room.
+    fn flush(&mut self, place: usize) {
+        let Some(place) = place.checked_rem(self.links.len()) else { return };
+        let link = &mut self.links[place];
+        let Some(conn) = link.ours.filter(|_| link.is_connected) else { return };
+        let mut buffer = [0; 16_384];
+        while link.to_them.len() < BUFFER_LEN {
+            let len = self.subject.node().poll_transmit(self.now, conn, &mut buffer);
+            link.to_them.extend_from_slice(&buffer[..len]);
+            if len == 0 {
+                return;
+            }
+        }
+    }
+
+    /// One step of the honest course: everything is connected, delivered and answered.
+    fn go_on(&mut self) {
+        for place in 0..self.links.len() {
+            self.connect(place);
+            self.settle(1000);
+            self.deliver(place, BUFFER_LEN);
+            self.settle(1000);
+            self.answer(place, usize::MAX);
+        }
+        self.now += Duration::from_millis(1);
+        self.handle_timeout_if_due();
+    }
+
+    fn close(&mut self, place: usize, cause: CloseCause) {
+        let now = self.now;
+        let Some(conn) = self.link(place).and_then(|link| link.ours.take()) else { return };
+        self.known.remove(&conn);
+        self.forgotten.insert(conn);
+        self.subject.node().handle_closed(now, conn, cause);
+    }
+
+    fn handle_timeout_if_due(&mut self) {
+        let now = self.now;
+        if self.subject.node().poll_timeout().is_some_and(|at| at <= now) {
+            self.subject.node().handle_timeout(now);
+        }
+    }
+
+    /// Does all that the node wants, until it is quiet.
+    pub(crate) fn settle(&mut self, polls_max: u32) {
+        let mut polls = 0;
+        while self.poll() {
+            polls += 1;
+            assert!(polls < polls_max, "it never comes to rest");
+        }
+        self.subject.settle(self.fed_cells);
+        let waits = self.subject.node().poll_timeout().is_some();
+        let may_rest = self.subject.is_over() || self.subject.waits_for_others();
+        assert!(may_rest || waits, "it waits for nothing");
+        assert!(!self.subject.is_over() || self.known.is_empty(), "connections are left");
+    }
+
+    /// One thing that the node wants; false if there is none.
+    fn poll(&mut self) -> bool {
+        let now = self.now;
+        if let Some(dial) = self.subject.node().poll_dial(now) {
+            assert!(!self.forgotten.contains(&dial.conn), "{:?} was forgotten", dial.conn);
+            assert!(self.known.insert(dial.conn, self.links.len()).is_none());
+            self.links.push(Link::new(dial.conn));
+            return true;
+        }
+        if let Some(conn) = self.subject.node().poll_close() {
+            assert!(self.forgotten.insert(conn), "{conn:?} was forgotten, now it is closed");
+            if let Some(place) = self.known.remove(&conn) {
+                self.links[place].ours = None;
+            }
+            return true;
+        }
+        let Some(conn) = self.subject.node().poll_writable() else { return false };
+        assert!(!self.forgotten.contains(&conn), "{conn:?} was forgotten, now it is written");
+        if let Some(place) = self.known.get(&conn).copied() {
+            self.flush(place);
+        }
+        true
+    }
+
+    /// Nothing comes any more: the node must end by itself, if it does not wait for others.
+    pub(crate) fn fall_silent(&mut self, polls_max: u32) {
+        for _ in 0..polls_max {
+            if self.subject.is_over() {
+                return;
+            }
+            self.subject.start(self.now, self.now);
+            let Some(at) = self.subject.node().poll_timeout() else {
+                assert!(self.subject.waits_for_others(), "it waits for nothing");
+                self.subject.stop();
+                return self.settle(polls_max);
+            };
+            self.now = self.now.max(at);
+            let now = self.now;
+            self.subject.node().handle_timeout(now);
+            self.settle(polls_max);
+        }
+        panic!("it never ends");
+    }
+}
+
+impl Link {
+    fn new(conn: ConnId) -> Self {
+        Self {
+            ours: Some(conn),
+            is_connected: false,
+            channel: Channel::responder(Arc::clone(&Recorded::get().own), [6; 32]),
+            circuits: BTreeMap::new(),
+            to_answer: VecDeque::new(),
+            to_us: Vec::new(),
+            to_them: Vec::new(),
+        }
+    }
+
+    /// What the relay's end has to write goes on its way.
+    fn pull(&mut self) {
+        let mut buffer = [0; 4096];
+        loop {
+            let len = self.channel.poll_transmit(&mut buffer);
+            self.to_us.extend_from_slice(&buffer[..len]);
+            if len == 0 {
+                break;
+            }
+        }
+    }
+
+    /// The relay hears something. Signatures must be valid: the node is honest.
+    fn hear(&mut self, mut bytes: &[u8], nonce: Nonce, proves: bool) {
+        let mut answers = Vec::new();
+        while let Some(cell) = self.channel.handle_bytes(&mut bytes).expect("the node is honest") {
+            if cell.command == Command::MEASURE {
+                match Message::parse(cell.body).expect("the node is honest") {
+                    Message::Proof(proof) => {
+                        let own = &Recorded::get().own;
+                        proof.verify(&own.ids(), &EXPORTED).expect("a good signature");
+                        assert_eq!(proof.nonce, nonce);
+                        answers.extend(proves.then_some(Message::Proven));
+                    }
+                    Message::Order(signed) => {
+                        let order = signed.claims().expect("readable");
+                        signed.verify(&order, &EXPORTED).expect("a good signature");
+                        assert_eq!(order.nonce, nonce);
+                    }
+                    other => panic!("not a message of a measurer or coordinator: {other:?}"),
+                }
+            } else if cell.circ_id != CircId::LINK {
+                let mut body = [0; BODY_LEN];
+                body.copy_from_slice(cell.body);
+                self.to_answer.push_back((cell.circ_id, cell.command, body));
+            }
+        }
+        for answer in answers {
+            self.channel.send(CircId::LINK, Command::MEASURE, &answer.encode());
+        }
+        self.pull();
+    }
+}
