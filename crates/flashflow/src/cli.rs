@@ -1,5 +1,8 @@
 //! What the command line accepts.
 
+use crate::coordinator_command::CoordinatorOptions;
+use crate::keys::KeysOptions;
+use crate::measurer_command::MeasurerOptions;
 use clap::{Args, Parser, Subcommand};
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
@@ -22,6 +25,9 @@ pub(crate) enum Command {
     Measure(MeasureOptions),
     Lab(LabOptions),
     Bench(BenchOptions),
+    Keys(KeysOptions),
+    Measurer(MeasurerOptions),
+    Coordinator(CoordinatorOptions),
 }
 
 impl Command {
@@ -31,6 +37,9 @@ impl Command {
             Self::Measure(options) => options.json,
             Self::Lab(options) => options.json,
             Self::Bench(options) => options.json,
+            Self::Keys(options) => options.json,
+            Self::Measurer(options) => options.json,
+            Self::Coordinator(options) => options.json,
         }
     }
 }
@@ -101,6 +110,9 @@ pub(crate) struct MeasureOptions {
     pub(crate) opt_in: Option<PathBuf>,
     #[command(flatten)]
     pub(crate) team: TeamArguments,
+    /// Measure with the measurers of a coordinator's configuration, instead of threads of this process.
+    #[arg(long = "team", value_name = "FILE")]
+    pub(crate) coordinator: Option<PathBuf>,
     /// Print results as JSON, one value a line: each second, then a summary.
     #[arg(long)]
     pub(crate) json: bool,

@@ -55,6 +55,14 @@ pub(crate) enum Error {
     Forge(#[from] link::ForgeError),
     #[error("the TLS pump broke down: {0}")]
     Pump(#[from] link::pump::PumpError),
+    #[error(transparent)]
+    Key(#[from] control::keys::KeyFileError),
+    #[error("{}: {problem}", path.display())]
+    Config { path: PathBuf, problem: String },
+    #[error(transparent)]
+    Server(#[from] control::ServerError),
+    #[error(transparent)]
+    Remote(#[from] control::RemoteError),
     #[error("{0}")]
     Usage(String),
 }
