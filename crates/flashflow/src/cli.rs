@@ -2,7 +2,9 @@
 
 use crate::coordinator_command::CoordinatorOptions;
 use crate::keys::KeysOptions;
+use crate::measure_team::MeasureTeamOptions;
 use crate::measurer_command::MeasurerOptions;
+use crate::relay_command::RelayOptions;
 use clap::{Args, Parser, Subcommand};
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
@@ -23,11 +25,13 @@ pub(crate) struct Cli {
 pub(crate) enum Command {
     Demo(DemoOptions),
     Measure(MeasureOptions),
+    MeasureTeam(MeasureTeamOptions),
     Lab(LabOptions),
     Bench(BenchOptions),
     Keys(KeysOptions),
     Measurer(MeasurerOptions),
     Coordinator(CoordinatorOptions),
+    Relay(RelayOptions),
 }
 
 impl Command {
@@ -35,11 +39,13 @@ impl Command {
         match self {
             Self::Demo(options) => options.json,
             Self::Measure(options) => options.json,
+            Self::MeasureTeam(options) => options.json,
             Self::Lab(options) => options.json,
             Self::Bench(options) => options.json,
             Self::Keys(options) => options.json,
             Self::Measurer(options) => options.json,
             Self::Coordinator(options) => options.json,
+            Self::Relay(options) => options.json,
         }
     }
 }

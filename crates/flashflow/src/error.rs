@@ -34,6 +34,8 @@ pub(crate) enum Error {
     #[error(transparent)]
     Team(#[from] measurer::TeamError),
     #[error(transparent)]
+    Capacity(#[from] measurer::capacity::CapacityError),
+    #[error(transparent)]
     Consent(#[from] measurer::ConsentError),
     #[error(transparent)]
     Fetch(#[from] netdoc::fetch::FetchError),
@@ -63,6 +65,12 @@ pub(crate) enum Error {
     Server(#[from] control::ServerError),
     #[error(transparent)]
     Remote(#[from] control::RemoteError),
+    #[error(transparent)]
+    RelayConfig(#[from] relay::ConfigError),
+    #[error(transparent)]
+    Relay(#[from] relay::RelayError),
+    #[error("the relay has ended: {0}")]
+    RelayEnded(String),
     #[error("{0}")]
     Usage(String),
 }

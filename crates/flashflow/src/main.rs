@@ -10,10 +10,12 @@ mod interrupt;
 mod keys;
 mod lab_command;
 mod measure;
+mod measure_team;
 mod measurer_command;
 mod measuring;
 mod network;
 mod output;
+mod relay_command;
 mod relay_said;
 
 use clap::Parser;
@@ -28,11 +30,13 @@ fn main() -> ExitCode {
     let result = interrupt::Interrupt::install().and_then(|interrupt| match &cli.command {
         Command::Demo(options) => demo::run(options, &output, &interrupt),
         Command::Measure(options) => measure::run(options, &output, &interrupt),
+        Command::MeasureTeam(options) => measure_team::run(options, &output, &interrupt),
         Command::Lab(options) => lab_command::run(&options.action, &output),
         Command::Bench(options) => bench::run(&options.what, &output, &interrupt),
         Command::Keys(options) => keys::run(options, &output),
         Command::Measurer(options) => measurer_command::run(options, &output, &interrupt),
         Command::Coordinator(options) => coordinator_command::run(options, &output, &interrupt),
+        Command::Relay(options) => relay_command::run(options, &output, &interrupt),
     });
     match result {
         Ok(exit) => exit.into(),
