@@ -45,6 +45,8 @@ pub enum Verdict {
         /// *z₀* of the next round, max(*z*, 2·*z₀*).
         guess: Rate,
     },
+    /// A measurer failed it: once more, as often as its rounds allow.
+    Repeat,
 }
 
 /// A relay is passed over at most so often by others that come after it but need less. Then it is due:
@@ -127,14 +129,15 @@ impl Campaign {
             }
         }
         let rounds_left = waiting.rounds_left - 1;
-        match verdict {
-            Verdict::Again { guess } if !launch.is_whole_team && rounds_left > 0 => {
-                // Half a measurement should not wait for others: it keeps its place in the order.
-                self.queue(Waiting { guess: guess.max(waiting.guess), rounds_left, ..waiting });
-                false
-            }
-            Verdict::Done | Verdict::Again { .. } => true,
+        let guess = match verdict {
+            Verdict::Again { guess } if !launch.is_whole_team => guess.max(waiting.guess),
+            Verdict::Repeat => waiting.guess,
+            Verdict::Done | Verdict::Again { .. } => return true,
+        };
+        if rounds_left > 0 {
+            self.queue(Waiting { guess, rounds_left, ..waiting });
         }
+        rounds_left == 0
     }
 
     /// The next measurement to start now; call until `None`.

@@ -58,6 +58,14 @@ pub(crate) enum Error {
     #[error("the TLS pump broke down: {0}")]
     Pump(#[from] link::pump::PumpError),
     #[error(transparent)]
+    Key(#[from] control::keys::KeyFileError),
+    #[error("{}: {problem}", path.display())]
+    Config { path: PathBuf, problem: String },
+    #[error(transparent)]
+    Server(#[from] control::ServerError),
+    #[error(transparent)]
+    Remote(#[from] control::RemoteError),
+    #[error(transparent)]
     RelayConfig(#[from] relay::ConfigError),
     #[error(transparent)]
     Relay(#[from] relay::RelayError),

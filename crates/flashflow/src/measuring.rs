@@ -14,7 +14,7 @@ use report::{Mode, RelayReport, SecondPoint, Spread};
 use serde_json::json;
 
 /// What a measurement's parameters are to be.
-fn params(arguments: &TeamArguments) -> Params {
+pub(crate) fn params(arguments: &TeamArguments) -> Params {
     Params {
         seconds: arguments.seconds,
         sockets: arguments.sockets,

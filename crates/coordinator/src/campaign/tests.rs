@@ -82,6 +82,16 @@ fn a_relay_that_allows_two_rounds_gets_two() {
 }
 
 #[test]
+fn a_relay_that_a_measurer_has_failed_comes_again_even_with_the_whole_team() {
+    let mut campaign = campaign(&[10.0]);
+    campaign.add(RelayId(1), Standing::New, mbit(50.0), 2);
+    assert!(campaign.poll_launch().expect("room").is_whole_team);
+    assert!(!campaign.handle_end(RelayId(1), Verdict::Repeat));
+    assert_eq!(campaign.poll_launch().expect("room").guess, mbit(50.0));
+    assert!(campaign.handle_end(RelayId(1), Verdict::Repeat), "but not for ever");
+}
+
+#[test]
 fn a_relay_is_in_the_campaign_once() {
     let mut campaign = campaign(&[100.0]);
     campaign.add(RelayId(1), Standing::Old, mbit(40.0), 1);
