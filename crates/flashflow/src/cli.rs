@@ -1,6 +1,7 @@
 //! What the command line accepts.
 
 use crate::coordinator_command::CoordinatorOptions;
+use crate::experiment::ExperimentOptions;
 use crate::keys::KeysOptions;
 use crate::measure_team::MeasureTeamOptions;
 use crate::measurer_command::MeasurerOptions;
@@ -19,6 +20,9 @@ use std::path::PathBuf;
 pub(crate) struct Cli {
     #[command(subcommand)]
     pub(crate) command: Command,
+    /// End when standard input ends: for those who start a process and may be killed.
+    #[arg(long, global = true, hide = true)]
+    pub(crate) tied: bool,
 }
 
 #[derive(Debug, Subcommand)]
@@ -28,6 +32,7 @@ pub(crate) enum Command {
     MeasureTeam(MeasureTeamOptions),
     Lab(LabOptions),
     Bench(BenchOptions),
+    Experiment(ExperimentOptions),
     Keys(KeysOptions),
     Measurer(MeasurerOptions),
     Coordinator(CoordinatorOptions),
@@ -42,6 +47,7 @@ impl Command {
             Self::MeasureTeam(options) => options.json,
             Self::Lab(options) => options.json,
             Self::Bench(options) => options.json,
+            Self::Experiment(options) => options.common.json,
             Self::Keys(options) => options.json,
             Self::Measurer(options) => options.json,
             Self::Coordinator(options) => options.json,

@@ -64,7 +64,7 @@ impl Interrupt {
         let clock = Clock::start();
         let end = clock.now() + longest;
         while !self.is_requested() && clock.now() < end {
-            std::thread::park_timeout(LATENCY.min(end - clock.now()));
+            thread::park_timeout(LATENCY.min(end - clock.now()));
         }
         self.is_requested()
     }

@@ -72,9 +72,6 @@ pub(crate) struct RelayOptions {
     /// Print what happens as JSON, one value a line.
     #[arg(long)]
     pub(crate) json: bool,
-    /// End when standard input ends: for those who start it and may be killed.
-    #[arg(long, hide = true)]
-    tied: bool,
 }
 
 impl RelayOptions {
@@ -114,9 +111,6 @@ pub(crate) fn run(
     interrupt: &Interrupt,
 ) -> Result<Exit, Error> {
     let settings = options.configuration()?.check()?;
-    if options.tied {
-        interrupt.end_with_stdin();
-    }
     let (sender, events) = mpsc::channel();
     let relay = Relay::start(&settings, sender)?;
     interrupt.wind_up_in_order();
