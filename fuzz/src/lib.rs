@@ -11,6 +11,7 @@ mod capacity;
 mod cells;
 mod circuits;
 mod control;
+mod control_plane;
 mod documents;
 mod echo;
 mod input;
@@ -28,6 +29,7 @@ pub use capacity::capacity;
 pub use cells::{certs, framer, messages};
 pub use circuits::two_hop;
 pub use control::control_port;
+pub use control_plane::control_plane;
 pub use documents::{bandwidth_file, consensus, descriptors};
 pub use echo::{echo, order};
 #[cfg(fuzzing)]
@@ -43,7 +45,7 @@ pub use transit::transit;
 pub type Target = fn(&[u8]);
 
 /// All targets by name.
-pub const TARGETS: [(&str, Target); 16] = [
+pub const TARGETS: [(&str, Target); 17] = [
     ("framer", framer),
     ("messages", messages),
     ("certs", certs),
@@ -60,6 +62,7 @@ pub const TARGETS: [(&str, Target); 16] = [
     ("measurement", measurement),
     ("capacity", capacity),
     ("router", router),
+    ("control_plane", control_plane),
 ];
 
 /// The body of a fuzz target's program: libFuzzer's, or one that replays files.

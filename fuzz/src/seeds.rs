@@ -14,6 +14,7 @@ pub fn seeds() -> Vec<Seed> {
     seeds.extend(circuits());
     seeds.extend(documents());
     seeds.extend(courses());
+    seeds.extend(crate::control_plane::control_plane_seeds());
     seeds.extend(echoes());
     seeds.extend(orders());
     seeds.extend(routers());

@@ -1,7 +1,10 @@
 //! What comes in over a session, for the fuzz targets.
 
 use crate::convert::told;
-use crate::messages::{FromCoordinator, FromMeasurer, Order, Prepare};
+use crate::messages::{
+    Echo, Failed, FromCoordinator, FromMeasurer, Order, Path, Prepare, Refused, Second, Start,
+    Transit, Word,
+};
 use measurer::Load;
 use measurer::member::RoundOrder;
 use onion::Duration;
@@ -29,4 +32,43 @@ pub fn from_coordinator(bytes: &[u8]) -> bool {
 #[must_use]
 pub fn from_measurer(bytes: &[u8]) -> bool {
     FromMeasurer::decode(bytes).is_ok_and(|message| told(message).is_ok())
+}
+
+/// Good messages of either side, named: what a fuzzer begins with.
+#[must_use]
+pub fn samples() -> (Vec<(&'static str, Vec<u8>)>, Vec<(&'static str, Vec<u8>)>) {
+    let order = |order| FromCoordinator { measurement: 3, order: Some(order) }.encode_to_vec();
+    let transit = Prepare {
+        address: vec![127, 0, 0, 1],
+        port: 9001,
+        rsa_id: vec![7; 20],
+        ed25519_id: Some(vec![8; 32]),
+        path: Some(Path::Transit(Transit { always_authenticate: true })),
+        defences: Some(measurer::Defences::default().into()),
+        sockets: 160,
+        rate_bit_per_s: 1_000_000_000,
+        seconds: 30,
+        check_one_in: 125,
+        rtt_ns: Some(20_000_000),
+        sharing: 2,
+        setup_timeout_ns: 22_500_000_000,
+        stall_timeout_ns: 5_000_000_000,
+    };
+    let path = Some(Path::Echo(Echo { nonce: vec![9; 32] }));
+    let echo = Prepare { address: vec![0xfd; 16], path, rtt_ns: None, ..transit.clone() };
+    let from_coordinator = vec![
+        ("transit", order(Order::Prepare(transit))),
+        ("echo", order(Order::Prepare(echo))),
+        ("start", order(Order::Start(Start { delay_ns: 50_000_000 }))),
+    ];
+    let word = |word| FromMeasurer { measurement: 3, word: Some(word) }.encode_to_vec();
+    let second = Second { index: 1, bytes: 514_000, checked_cells: 8 };
+    let failed = Failed { kind: 4, detail: "wrong content".to_owned() };
+    let refused = Refused { code: 2, reason: "busy".to_owned() };
+    let from_measurer = vec![
+        ("second", word(Word::Second(second))),
+        ("failed", word(Word::Failed(failed))),
+        ("refused", word(Word::Refused(refused))),
+    ];
+    (from_coordinator, from_measurer)
 }

@@ -1,12 +1,11 @@
 //! The one key of each party: an Ed25519 key in a file.
 //!
 //! The file is PEM with a PKCS #8 key (RFC 8410), as `openssl genpkey -algorithm ed25519` makes it.
-//! Public keys are written as 43 characters of base64 without padding everywhere: in configurations,
-//! in messages, and as tor writes Ed25519 identities.
+//! Public keys are written as 64 hexadecimal digits everywhere: in configurations, in messages, and in
+//! a relay's list of the coordinators that it allows.
 
 use base64::Engine as _;
-use base64::alphabet::STANDARD;
-use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
+use base64::engine::general_purpose::STANDARD as BASE64;
 use ed25519_dalek::SigningKey;
 use rand::TryRng as _;
 use rand::rngs::SysRng;
@@ -16,14 +15,6 @@ use std::io::{self, Read as _, Write as _};
 use std::os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
-
-/// Without padding when written, with or without it when read.
-const BASE64: GeneralPurpose = GeneralPurpose::new(
-    &STANDARD,
-    GeneralPurposeConfig::new()
-        .with_encode_padding(false)
-        .with_decode_padding_mode(DecodePaddingMode::Indifferent),
-);
 
 /// What comes before the 32 bytes of a private key in PKCS #8 (RFC 8410 §7).
 const PKCS8_PREFIX: [u8; 16] =
@@ -95,9 +86,7 @@ pub struct PublicKey(pub [u8; 32]);
 
 /// A text that is no public key.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error(
-    "not a public key: {problem}; it is the text of 43 characters that `flashflow keys` prints"
-)]
+#[error("not a public key: {problem}; it is the text of 64 digits that `flashflow keys` prints")]
 pub struct PublicKeyError {
     problem: &'static str,
 }
@@ -169,8 +158,8 @@ impl SecretKey {
     }
 
     fn to_pem(&self) -> String {
-        let padded = base64::engine::general_purpose::STANDARD.encode(self.to_pkcs8());
-        format!("{PEM_BEGIN}\n{padded}\n{PEM_END}\n")
+        let body = BASE64.encode(self.to_pkcs8());
+        format!("{PEM_BEGIN}\n{body}\n{PEM_END}\n")
     }
 
     fn from_pem(text: &str) -> Option<Self> {
@@ -207,7 +196,7 @@ impl PublicKey {
 
 impl fmt::Display for PublicKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&BASE64.encode(self.0))
+        f.write_str(&hex::encode(self.0))
     }
 }
 
@@ -221,11 +210,9 @@ impl FromStr for PublicKey {
     type Err = PublicKeyError;
 
     fn from_str(text: &str) -> Result<Self, PublicKeyError> {
-        let bytes =
-            BASE64.decode(text).map_err(|_| PublicKeyError { problem: "this is not base64" })?;
-        let key: [u8; 32] = bytes
-            .try_into()
-            .map_err(|_| PublicKeyError { problem: "these are not 32 bytes in base64" })?;
+        let mut key = [0; 32];
+        hex::decode_to_slice(text, &mut key)
+            .map_err(|_| PublicKeyError { problem: "these are not 64 hexadecimal digits" })?;
         // Else no signature could ever be right.
         ed25519_dalek::VerifyingKey::from_bytes(&key)
             .map_err(|_| PublicKeyError { problem: "these 32 bytes are no point on the curve" })?;
@@ -299,16 +286,21 @@ mod tests {
         let key = SecretKey::from_pem(pem).expect("a key");
         assert_eq!(key.to_pem(), pem);
         // RFC 8410 §10.3 has this private key, and §10.1 its public key.
-        assert_eq!(key.public().to_string(), "Gb9ECWmEzf6FQbrBZ9w7lshQhqowtrbLDFw4rXAxZuE");
+        assert_eq!(
+            key.public().to_string(),
+            "19bf44096984cdfe8541bac167dc3b96c85086aa30b6b6cb0c5c38ad703166e1"
+        );
     }
 
     #[test]
     fn a_public_key_is_refused_with_the_reason() {
         for (text, reason) in [
-            ("", "32 bytes"),
-            ("hello!", "not base64"),
-            ("Gb9ECWmEzf6FQbrBZ9w7lshQhqowtrbLDFw4rXAx", "32 bytes"),
-            ("AgAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA", "curve"),
+            ("", "not 64"),
+            ("hello!", "not 64"),
+            (&"é".repeat(32), "not 64"),
+            (&"0".repeat(63), "not 64"),
+            (&"g".repeat(64), "not 64"),
+            (&format!("02{}", "0".repeat(62)), "curve"),
         ] {
             let error = text.parse::<PublicKey>().expect_err(text).to_string();
             assert!(error.contains(reason), "{text}: {error}");
@@ -320,7 +312,7 @@ mod tests {
         fn text_and_der_give_a_public_key_back(seed: [u8; 32]) {
             let key = SecretKey::from_seed(seed).public();
             prop_assert_eq!(key.to_string().parse(), Ok(key));
-            prop_assert_eq!(format!("{key}=").parse(), Ok(key));
+            prop_assert_eq!(key.to_string().to_uppercase().parse(), Ok(key));
             prop_assert_eq!(PublicKey::from_spki(&key.to_spki()), Some(key));
         }
 

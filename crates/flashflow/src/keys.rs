@@ -10,7 +10,7 @@ use std::path::PathBuf;
 /// Make the key of a coordinator or a measurer, or show the public half of one.
 ///
 /// Each party has one Ed25519 key, in a file that only its owner can read. All others know it by its
-/// public half, 43 characters that this command prints: coordinators and measurers put each other's into
+/// public half, 64 hexadecimal digits that this command prints: coordinators and measurers put each other's into
 /// their configurations.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:

@@ -129,7 +129,7 @@ fn own_capacity(pumps: u32) -> Result<Rate, Error> {
 mod tests {
     use super::*;
 
-    const KEY: &str = "Gb9ECWmEzf6FQbrBZ9w7lshQhqowtrbLDFw4rXAxZuE";
+    const KEY: &str = "19bf44096984cdfe8541bac167dc3b96c85086aa30b6b6cb0c5c38ad703166e1";
 
     fn parse(text: &str) -> Result<Config, Error> {
         let dir = tempfile::tempdir().expect("temporary folder");

@@ -175,10 +175,10 @@ mod tests {
             ("authority =", "secnds = 3\nauthority =", "`secnds`"),
             ("authority =", "seconds = 0\nauthority =", "seconds is 0, but must lie in 1 to 600"),
             ("authority =", "opt_in = \"none\"\nauthority =", "opt-in list"),
-            ("coordinator.key", "another.key", "another.key"),
+            ("= \"coordinator.key\"", "= \"another.key\"", "another.key"),
             (
-                "J9hI4WtpTvETFLnjKZ+29apvxbodefNwkFHzrQqnV1A",
-                "Gb9ECWmEzf6FQbrBZ9w7lshQhqowtrbLDFw4rXAxZuE",
+                "27d848e16b694ef11314b9e3299fb6f5aa6fc5ba1d79f3709051f3ad0aa75750",
+                "19bf44096984cdfe8541bac167dc3b96c85086aa30b6b6cb0c5c38ad703166e1",
                 "two measurers",
             ),
         ] {
