@@ -4,7 +4,7 @@
 pub(crate) mod tests;
 
 use crate::policy;
-use netdoc::Nickname;
+use netdoc::{Ed25519Identity, Nickname};
 use onion::Rate;
 use onion::measure::protocol::CoordinatorKey;
 use onion::router::RateLimit;
@@ -64,17 +64,22 @@ fn invalid(key: &str, reason: impl fmt::Display) -> ConfigError {
     ConfigError::Invalid { key: key.to_owned(), reason: reason.to_string() }
 }
 
-/// Reads a coordinator's public key: 64 hexadecimal digits.
+/// Reads a coordinator's public key: 64 hexadecimal digits, or 43 characters of base64.
 ///
 /// # Errors
 /// What is wrong with it, for people.
 pub fn coordinator_key(text: &str) -> Result<CoordinatorKey, String> {
     let mut bytes = [0; 32];
-    hex::decode_to_slice(text, &mut bytes)
-        .map_err(|_| format!("{text:?} is no public key: expected 64 hex digits"))?;
+    // No text is both: their lengths differ.
+    if hex::decode_to_slice(text, &mut bytes).is_err() {
+        let key = text.parse::<Ed25519Identity>().map_err(|_| {
+            format!("{text:?} is no public key: expected 64 hex digits or 43 characters of base64")
+        })?;
+        bytes = *key.as_bytes();
+    }
     // About every second mistyped key is noticed by this.
     ed25519::PublicKey::from_bytes(&bytes)
-        .map_err(|_| format!("{text:?} is no public key of Ed25519: is a digit wrong?"))?;
+        .map_err(|_| format!("{text:?} is no public key of Ed25519: is a character wrong?"))?;
     Ok(CoordinatorKey(bytes))
 }
 

@@ -160,7 +160,19 @@ fn mistakes_are_refused_with_their_place_and_reason() {
     assert!(refusal(&anywhere).contains("nobody can reach"), "{}", refusal(&anywhere));
     // One digit off the key above.
     let wrong = coordinator_key(&KEY.replacen("d75a98", "d75a99", 1));
-    assert!(wrong.expect_err("no point of the curve").contains("digit"));
+    assert!(wrong.expect_err("no point of the curve").contains("wrong?"));
+}
+
+#[test]
+fn a_key_may_be_given_in_base64_too() {
+    let key = coordinator_key(KEY).expect("a key");
+    let base64 = Ed25519Identity::from_bytes(key.0).to_string();
+    assert_eq!(base64.len(), 43);
+    assert_eq!(coordinator_key(&base64), Ok(key));
+    assert_eq!(coordinator_key(&format!("{base64}=")), Ok(key));
+    for bad in ["", &base64[1..], &KEY[2..], &format!("{KEY}00")] {
+        assert!(coordinator_key(bad).is_err_and(|why| why.contains("no public key")), "{bad}");
+    }
 }
 
 #[test]
