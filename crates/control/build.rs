@@ -1,4 +1,5 @@
-//! Generates the plumbing of the one service; its messages are plain Rust, in `src/messages.rs`.
+//! Generates the plumbing of the one service; its messages are plain Rust, in `src/messages.rs`
+//! and `src/capacity.rs`.
 
 use tonic_build::manual::{Builder, Method, Service};
 
@@ -12,8 +13,19 @@ fn main() {
         .client_streaming()
         .server_streaming()
         .build();
-    let service =
-        Service::builder().name("Measurer").package("flashflow.control.v1").method(session).build();
+    let capacity = Method::builder()
+        .name("capacity")
+        .route_name("Capacity")
+        .input_type("crate::capacity::CapacityOrder")
+        .output_type("crate::capacity::CapacityAnswer")
+        .codec_path("tonic_prost::ProstCodec")
+        .build();
+    let service = Service::builder()
+        .name("Measurer")
+        .package("flashflow.control.v1")
+        .method(session)
+        .method(capacity)
+        .build();
     Builder::new().compile(&[service]);
     println!("cargo::rerun-if-changed=build.rs");
 }

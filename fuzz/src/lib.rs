@@ -7,6 +7,7 @@
 //! - `cargo run -p fuzz --example seed` writes the corpus' first files anew, from the golden vectors
 //!   of `onion` and the sample documents of `netdoc`.
 
+mod capacity;
 mod cells;
 mod circuits;
 mod control;
@@ -22,6 +23,7 @@ mod transit;
 #[path = "../../crates/onion/tests/common/vectors.rs"]
 mod vectors;
 
+pub use capacity::capacity;
 pub use cells::{certs, framer, messages};
 pub use circuits::two_hop;
 pub use control::control_port;
@@ -39,7 +41,7 @@ pub use transit::transit;
 pub type Target = fn(&[u8]);
 
 /// All targets by name.
-pub const TARGETS: [(&str, Target); 14] = [
+pub const TARGETS: [(&str, Target); 15] = [
     ("framer", framer),
     ("messages", messages),
     ("certs", certs),
@@ -54,6 +56,7 @@ pub const TARGETS: [(&str, Target); 14] = [
     ("bandwidth_file", bandwidth_file),
     ("control_port", control_port),
     ("measurement", measurement),
+    ("capacity", capacity),
 ];
 
 /// The body of a fuzz target's program: libFuzzer's, or one that replays files.

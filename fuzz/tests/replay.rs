@@ -76,6 +76,7 @@ replays! {
     bandwidth_file: 10_000,
     control_port: 10_000,
     measurement: 10_000,
+    capacity: 2_000,
 }
 
 #[test]

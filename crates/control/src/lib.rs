@@ -12,6 +12,7 @@
 //! If it is lost, whatever the cause, its rounds stop at the measurer, and are reported as broken at
 //! the coordinator. All times are relative: clocks need not agree.
 
+mod capacity;
 mod convert;
 pub mod fuzzing;
 pub mod keys;
@@ -32,7 +33,7 @@ mod tls;
     unreachable_pub,
     unused_qualifications,
     clippy::all,
-    clippy::pedantic,
+    clippy::allow_attributes_without_reason,
     reason = "generated code"
 )]
 mod rpc {
@@ -41,5 +42,8 @@ mod rpc {
 
 pub use convert::{MessageError, Told, told};
 pub use refusal::RefusalCode;
-pub use remote::{ConnectError, RemoteError, RemoteMeasurer, RemoteMember, Remotes};
+pub use remote::{
+    CapacityPlan, CapacityResult, CapacityTestError, ConnectError, RemoteError, RemoteMeasurer,
+    RemoteMember, Remotes,
+};
 pub use server::{MakeMember, MeasurerServer, ServerError, ServerOptions};

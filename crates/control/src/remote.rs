@@ -1,5 +1,6 @@
 //! The coordinator's side: measurers elsewhere, as members of its team.
 
+mod capacity;
 pub(crate) mod connect;
 mod courier;
 mod member;
@@ -16,6 +17,7 @@ use std::sync::mpsc::sync_channel;
 use std::thread::{self, JoinHandle};
 use tokio::sync::{mpsc, oneshot};
 
+pub use capacity::{CapacityPlan, CapacityResult, CapacityTestError};
 pub use connect::ConnectError;
 pub use member::RemoteMember;
 

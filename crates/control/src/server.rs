@@ -2,9 +2,11 @@
 
 mod accept;
 mod book;
+mod capacity;
 mod round;
 mod session;
 
+use crate::capacity::{ANSWER_MAX_BYTES, CapacityAnswer, CapacityOrder};
 use crate::keys::{PublicKey, SecretKey};
 use crate::messages::{FromCoordinator, FromMeasurer, MESSAGE_MAX_BYTES};
 use crate::rpc::measurer_server;
@@ -15,8 +17,9 @@ use measurer::member::MemberError;
 use measurer::{Consent, Member};
 use onion::Rate;
 use session::Session;
+use std::collections::BTreeSet;
 use std::io;
-use std::net::{SocketAddr, TcpListener};
+use std::net::{IpAddr, SocketAddr, TcpListener};
 use std::sync::Arc;
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
@@ -89,11 +92,24 @@ pub struct MeasurerServer {
 }
 
 impl MeasurerServer {
-    /// Listens, and obeys from now on.
+    /// Listens, and obeys from now on. In capacity tests it floods measurers on loopback and private
+    /// addresses only.
     ///
     /// # Errors
     /// [`ServerError`]: it cannot listen.
     pub fn start(options: ServerOptions) -> Result<Self, ServerError> {
+        Self::start_with_peers(options, BTreeSet::new())
+    }
+
+    /// Listens, and obeys from now on. In capacity tests it may also flood measurers at `peers`,
+    /// public addresses whose operators agreed.
+    ///
+    /// # Errors
+    /// [`ServerError`]: it cannot listen.
+    pub fn start_with_peers(
+        options: ServerOptions,
+        peers: BTreeSet<IpAddr>,
+    ) -> Result<Self, ServerError> {
         let ServerOptions { listen, key, coordinators, capacity, consent, members } = options;
         let listen_error = |source| ServerError::Listen { address: listen, source };
         let listener = TcpListener::bind(listen).map_err(listen_error)?;
@@ -104,7 +120,13 @@ impl MeasurerServer {
         let runtime = runtime.map_err(ServerError::Thread)?;
         let (stop, stopped) = watch::channel(false);
         let book = Arc::new(Book::new(capacity, members));
-        let service = Service { book, consent: Arc::new(consent), stopped: stopped.clone() };
+        let service = Service {
+            book,
+            consent: Arc::new(consent),
+            stopped: stopped.clone(),
+            address,
+            peers: Arc::new(peers),
+        };
         let thread = thread::Builder::new().name("measurer".to_owned()).spawn(move || {
             let book = Arc::clone(&service.book);
             let served = runtime.block_on(serve(listener, tls, service, stopped));
@@ -153,7 +175,7 @@ async fn serve(
     let mut signal = stopped.clone();
     let service = measurer_server::MeasurerServer::new(service)
         .max_decoding_message_size(MESSAGE_MAX_BYTES)
-        .max_encoding_message_size(MESSAGE_MAX_BYTES);
+        .max_encoding_message_size(ANSWER_MAX_BYTES);
     let served = tonic::transport::Server::builder()
         .max_concurrent_streams(STREAMS_MAX)
         .http2_keepalive_interval(Some(KEEPALIVE_INTERVAL))
@@ -177,6 +199,10 @@ struct Service {
     book: Arc<Book>,
     consent: Arc<Consent>,
     stopped: watch::Receiver<bool>,
+    /// Where it listens: capacity tests use UDP at the same address and port.
+    address: SocketAddr,
+    /// Public addresses that capacity tests may flood.
+    peers: Arc<BTreeSet<IpAddr>>,
 }
 
 #[tonic::async_trait]
@@ -200,5 +226,17 @@ impl measurer_server::Measurer for Service {
             Session::new(peer, ticket, Arc::clone(&self.book), Arc::clone(&self.consent), sender);
         tokio::spawn(session.run(request.into_inner(), self.stopped.clone()));
         Ok(Response::new(ReceiverStream::new(receiver)))
+    }
+    async fn capacity(
+        &self,
+        request: Request<CapacityOrder>,
+    ) -> Result<Response<CapacityAnswer>, Status> {
+        let peer = request.extensions().get::<Peer>().copied();
+        let peer = peer.ok_or_else(|| Status::unauthenticated("no key was shown"))?;
+        let stopped = self.stopped.clone();
+        let order = request.into_inner();
+        capacity::serve(peer, &order, self.address, &self.book, &self.peers, stopped)
+            .await
+            .map(Response::new)
     }
 }

@@ -1,5 +1,6 @@
 //! What the command line accepts.
 
+use crate::measure_team::MeasureTeamOptions;
 use crate::relay_command::RelayOptions;
 use clap::{Args, Parser, Subcommand};
 use std::net::{IpAddr, SocketAddr};
@@ -21,6 +22,7 @@ pub(crate) struct Cli {
 pub(crate) enum Command {
     Demo(DemoOptions),
     Measure(MeasureOptions),
+    MeasureTeam(MeasureTeamOptions),
     Lab(LabOptions),
     Bench(BenchOptions),
     Relay(RelayOptions),
@@ -31,6 +33,7 @@ impl Command {
         match self {
             Self::Demo(options) => options.json,
             Self::Measure(options) => options.json,
+            Self::MeasureTeam(options) => options.json,
             Self::Lab(options) => options.json,
             Self::Bench(options) => options.json,
             Self::Relay(options) => options.json,

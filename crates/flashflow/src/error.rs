@@ -34,6 +34,8 @@ pub(crate) enum Error {
     #[error(transparent)]
     Team(#[from] measurer::TeamError),
     #[error(transparent)]
+    Capacity(#[from] measurer::capacity::CapacityError),
+    #[error(transparent)]
     Consent(#[from] measurer::ConsentError),
     #[error(transparent)]
     Fetch(#[from] netdoc::fetch::FetchError),

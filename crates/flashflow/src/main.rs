@@ -7,6 +7,7 @@ mod error;
 mod interrupt;
 mod lab_command;
 mod measure;
+mod measure_team;
 mod measuring;
 mod network;
 mod output;
@@ -25,6 +26,7 @@ fn main() -> ExitCode {
     let result = interrupt::Interrupt::install().and_then(|interrupt| match &cli.command {
         Command::Demo(options) => demo::run(options, &output, &interrupt),
         Command::Measure(options) => measure::run(options, &output, &interrupt),
+        Command::MeasureTeam(options) => measure_team::run(options, &output, &interrupt),
         Command::Lab(options) => lab_command::run(&options.action, &output),
         Command::Bench(options) => bench::run(&options.what, &output, &interrupt),
         Command::Relay(options) => relay_command::run(options, &output, &interrupt),

@@ -1,6 +1,6 @@
 use super::keys::Token;
 use super::packet::{FRAME_LEN_MAX, FrameKind, Packet};
-use super::peer::{End, Peer, Ticks, Verdict};
+use super::peer::{End, Peer, Phase, Ticks, Verdict};
 use super::report::{CapacityPeer, CapacityReport, PeerReport};
 use onion::{Duration, Instant, Rate};
 use rand::Rng;
@@ -165,15 +165,16 @@ impl Exchange {
         if self.over.is_some() {
             return;
         }
-        let (has_started, second) = (now >= self.start, self.second(now));
-        if now >= self.end() {
-            self.over = Some(FrameKind::Done);
-            return;
-        }
+        let phase = match self.second(now) {
+            _ if now >= self.end() => Phase::Over { last: self.seconds.saturating_sub(1) },
+            Some(second) => Phase::Flood { second },
+            None => Phase::Before,
+        };
         for peer in &mut self.peers {
-            peer.handle_timeout(now, has_started, second);
+            peer.handle_timeout(now, phase);
         }
-        if self.peers.iter().all(|peer| peer.end.is_some()) {
+        let is_over = matches!(phase, Phase::Over { .. });
+        if is_over || self.peers.iter().all(|peer| peer.end.is_some()) {
             self.over = Some(FrameKind::Done);
         }
     }

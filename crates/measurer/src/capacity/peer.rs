@@ -53,6 +53,14 @@ impl Ticks {
     }
 }
 
+/// How far the test is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Phase {
+    Before,
+    Flood { second: u32 },
+    Over { last: u32 },
+}
+
 /// What a packet turned out to be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Verdict {
@@ -224,14 +232,24 @@ impl Peer {
         Verdict::Authentic
     }
 
-    /// Gives the peer up if it is time.
-    pub(super) fn handle_timeout(&mut self, now: Instant, has_started: bool, second: Option<u32>) {
+    /// Gives the peer up if it is time. At the end it must be alive, or have said that it is done: what
+    /// broke off is no low number.
+    pub(super) fn handle_timeout(&mut self, now: Instant, phase: Phase) {
         if self.end.is_some() {
             return;
         }
-        let lost = match self.proven_at.max(self.proof_at) {
-            None if has_started => Lost::NeverProved,
-            Some(proof) if now - proof >= SILENCE_MAX => Lost::Silent { second },
+        let silence = self.proven_at.max(self.proof_at).map(|proof| now - proof);
+        let lost = match (silence, phase) {
+            (None, Phase::Flood { .. } | Phase::Over { .. }) => Lost::NeverProved,
+            (Some(silence), Phase::Over { last }) if silence >= PROOF_LASTS => {
+                Lost::Silent { second: Some(last) }
+            }
+            (Some(silence), Phase::Flood { second }) if silence >= SILENCE_MAX => {
+                Lost::Silent { second: Some(second) }
+            }
+            (Some(silence), Phase::Before) if silence >= SILENCE_MAX => {
+                Lost::Silent { second: None }
+            }
             _ => return,
         };
         self.end = Some(End::Lost(lost));

@@ -16,7 +16,7 @@ pub struct CapacityPeer {
 pub enum Lost {
     /// It did not prove in time that it is there and knows the token: it was never flooded.
     NeverProved,
-    /// For five seconds it did not prove that it is alive and hears us.
+    /// For five seconds, or in the last second, it did not prove that it is alive and hears us.
     Silent {
         /// The second in which it was given up; `None` before the first.
         second: Option<u32>,
@@ -40,7 +40,7 @@ impl fmt::Display for Lost {
             ),
             Self::Silent { second } => write!(
                 f,
-                "it was given up {}: for five seconds no proof came that it is alive and hears us",
+                "it was given up {}: no proof came any more that it is alive and hears us",
                 in_second(second)
             ),
             Self::Cancelled { second } => write!(f, "it gave up {}", in_second(second)),

@@ -298,8 +298,12 @@ fn a_peer_that_dies_is_not_flooded_further() {
         let other = 2 - survivor;
         assert!(world.flood(survivor, other).any(|it| it.sent_at > at(4900)), "the others go on");
     }
-    // The test is shorter than the time after which it would be given up.
-    assert_eq!(world.reports()[0].lost().count(), 0);
+    // The test is shorter than the time after which it is given up; but it did not see the end.
+    let silent = Lost::Silent { second: Some(SECONDS - 1) };
+    for report in world.reports() {
+        let lost: Vec<_> = report.lost().map(|(peer, why)| (peer.peer.index, why)).collect();
+        assert_eq!(lost, [(1, silent)]);
+    }
 }
 
 #[test]
@@ -365,6 +369,15 @@ fn packets_of_an_earlier_run_with_the_same_token_are_refused() {
 }
 
 #[test]
+fn one_who_slept_through_the_test_does_not_call_it_whole() {
+    let mut exchange = exchange(0, 2, 1);
+    exchange.handle_timeout(at(60_000));
+    let report = exchange.report();
+    assert_eq!(report.lost().map(|(_, why)| why).collect::<Vec<_>>(), [Lost::NeverProved]);
+    assert!(exchange.is_over());
+}
+
+#[test]
 fn a_refused_packet_was_not_sent() {
     let mut world = World::new(2);
     world.run_until(at(1500));
@@ -391,7 +404,7 @@ fn a_test_that_makes_no_sense_is_refused() {
     assert!(matches!(refused(&twins), ExchangeError::SameAddress(_)));
     assert_eq!(refused(&ExchangeConfig { index: 2, ..good.clone() }), ExchangeError::SameIndex(2));
     assert_eq!(refused(&ExchangeConfig { seconds: 0, ..good.clone() }), ExchangeError::Seconds(0));
-    let nobody = ExchangeConfig { peers: vec![], ..good.clone() };
+    let nobody = ExchangeConfig { peers: vec![], ..config(0, 3) };
     assert_eq!(refused(&nobody), ExchangeError::PeerCount(0));
     let late = ExchangeConfig { start: at(61_000), ..good.clone() };
     assert!(refused(&late).to_string().contains("within 60 seconds, not after 61"));

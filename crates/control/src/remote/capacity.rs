@@ -1,0 +1,172 @@
+//! A capacity test among measurers elsewhere.
+
+use super::connect::{ConnectError, Route};
+use super::{RemoteError, RemoteMeasurer, Remotes};
+use crate::capacity::{ANSWER_MAX_BYTES, CapacityAnswer, CapacityOrder};
+use crate::convert::plain;
+use crate::messages::MESSAGE_MAX_BYTES;
+use crate::rpc::measurer_client::MeasurerClient;
+use crate::tls;
+use measurer::capacity::{CapacityPeer, CapacityReport, Token};
+use onion::{Duration, Rate};
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{RecvTimeoutError, channel};
+use tokio::task::JoinSet;
+use tonic::transport::Channel;
+
+/// How long it takes at most to notice that the test is cancelled.
+const LOOK_EVERY: Duration = Duration::from_millis(50);
+/// Time from the first packet to the end of the TLS handshake.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(8);
+/// Longest time that a report may take after the end of the test.
+const REPORT_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// A capacity test of a whole team.
+#[derive(Clone, Copy, Debug)]
+pub struct CapacityPlan {
+    /// Length of the flood, 1 to 600 seconds; the paper's is 60 (§4.2).
+    pub seconds: u32,
+    /// From the order to the flood, a minute at most: some round trips and a second do.
+    pub start_delay: Duration,
+    /// What each sends at most. If `None`, what its own configuration says of its link.
+    pub rate: Option<Rate>,
+}
+
+/// Why a measurer gave no report.
+#[derive(Debug, thiserror::Error)]
+pub enum CapacityTestError {
+    /// It cannot be talked to.
+    #[error(transparent)]
+    Connect(#[from] ConnectError),
+    /// It refuses, or cannot.
+    #[error("the measurer at {at} gave no report: {reason}")]
+    NoReport {
+        /// Where.
+        at: SocketAddr,
+        /// What it says, or what broke.
+        reason: String,
+    },
+    /// The report cannot be.
+    #[error("the report of the measurer at {at} makes no sense: {problem}")]
+    Nonsense {
+        /// Where.
+        at: SocketAddr,
+        /// What is wrong with it.
+        problem: String,
+    },
+    /// The caller ended it.
+    #[error("the capacity test was cancelled")]
+    Cancelled,
+}
+
+/// What a measurer reported, or why it did not.
+pub type CapacityResult = Result<CapacityReport, CapacityTestError>;
+
+impl Remotes {
+    /// Lets all of `team` exchange UDP with each other, in both directions at once (§4.2). Waits for
+    /// the reports, which come in the order of the team, by which the members are numbered.
+    ///
+    /// UDP goes to the addresses and ports of the measurers' control planes, as we know them.
+    /// A measurer that cannot be reached takes no part; the others name it as lost. `rng` draws the
+    /// test's token.
+    ///
+    /// # Errors
+    /// Where our key is of no use.
+    pub fn test_capacities(
+        &self,
+        team: &[RemoteMeasurer],
+        plan: CapacityPlan,
+        rng: &mut impl rand::Rng,
+        cancel: &AtomicBool,
+    ) -> Result<Vec<CapacityResult>, RemoteError> {
+        let token = Token::generate(rng);
+        let peer = |(index, it): (u16, &RemoteMeasurer)| CapacityPeer { index, address: it.at };
+        let peers: Arc<[CapacityPeer]> = (0..).zip(team).map(peer).collect();
+        let mut routes = Vec::new();
+        for measurer in team {
+            let tls = Arc::new(tls::client_config(&self.key, measurer.key)?);
+            let own = self.key.public();
+            routes.push(Route { at: measurer.at, pinned: measurer.key, own, tls });
+        }
+        let (sender, results) = channel();
+        let work = self.handle.spawn(async move {
+            // Dropped before its end, it takes the calls along, and with them the tests.
+            let mut calls = JoinSet::new();
+            for (index, line) in connect_all(routes).await {
+                let peers = Arc::clone(&peers);
+                calls.spawn(async move { (index, call(index, line, token, &peers, plan).await) });
+            }
+            while let Some(Ok(result)) = calls.join_next().await {
+                // Whoever waited may have given up.
+                let _ = sender.send(result);
+            }
+        });
+        let mut found: Vec<Option<CapacityResult>> = team.iter().map(|_| None).collect();
+        loop {
+            match results.recv_timeout(LOOK_EVERY) {
+                Ok((index, result)) => {
+                    if let Some(place) = found.get_mut(usize::from(index)) {
+                        *place = Some(result);
+                    }
+                }
+                Err(RecvTimeoutError::Timeout) if !cancel.load(Ordering::Relaxed) => {}
+                Err(_) => break,
+            }
+        }
+        work.abort();
+        let none = |it: Option<CapacityResult>| it.unwrap_or(Err(CapacityTestError::Cancelled));
+        Ok(found.into_iter().map(none).collect())
+    }
+}
+
+struct Line {
+    at: SocketAddr,
+    connected: Result<(Channel, Duration), ConnectError>,
+}
+
+/// The test starts when all are connected, or known not to be.
+async fn connect_all(routes: Vec<Route>) -> BTreeMap<u16, Line> {
+    let mut connecting = JoinSet::new();
+    for (index, route) in (0..).zip(routes) {
+        connecting.spawn(async move {
+            let at = route.at;
+            let connected = tokio::time::timeout(CONNECT_TIMEOUT, route.channel()).await;
+            let connected = connected.unwrap_or(Err(ConnectError::TimedOut { at }));
+            (index, Line { at, connected })
+        });
+    }
+    connecting.join_all().await.into_iter().collect()
+}
+
+async fn call(
+    index: u16,
+    line: Line,
+    token: Token,
+    team: &[CapacityPeer],
+    plan: CapacityPlan,
+) -> CapacityResult {
+    let at = line.at;
+    let (channel, way) = line.connected?;
+    let mut client = MeasurerClient::new(channel)
+        .max_encoding_message_size(MESSAGE_MAX_BYTES)
+        .max_decoding_message_size(ANSWER_MAX_BYTES);
+    // It counts from the arrival of the order.
+    let delay = plan.start_delay.saturating_sub(way);
+    let order = CapacityOrder::new(token, index, team, plan.seconds, delay, plan.rate);
+    let length = Duration::from_secs(u64::from(plan.seconds));
+    let longest = plan.start_delay + length + REPORT_TIMEOUT;
+    let answer = tokio::time::timeout(longest, client.capacity(order)).await;
+    let no_report = |reason: String| CapacityTestError::NoReport { at, reason };
+    let answer: CapacityAnswer = match answer {
+        Ok(Ok(answer)) => answer.into_inner(),
+        Ok(Err(status)) => return Err(no_report(plain(status.message()))),
+        Err(_) => return Err(no_report("it takes too long".to_owned())),
+    };
+    let peers: Vec<_> = team.iter().filter(|it| it.index != index).copied().collect();
+    answer
+        .report(index, plan.seconds, &peers)
+        .map_err(|problem| CapacityTestError::Nonsense { at, problem })
+}

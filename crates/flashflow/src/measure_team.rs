@@ -1,0 +1,231 @@
+//! `flashflow measure-team`: what can the measurers themselves send and receive?
+
+use crate::error::{Error, Exit};
+use crate::interrupt::Interrupt;
+use crate::output::Output;
+use clap::Args;
+use coordinator::{MemberTraffic, TeamCapacity, team_capacities};
+use measurer::capacity::{
+    CapacityError, CapacityPeer, CapacityReport, CapacitySocket, CapacityTest, PeerReport, Token,
+};
+use onion::{Duration, Rate};
+use rand::SeedableRng;
+use rand::rngs::{StdRng, SysRng};
+use serde_json::{Value, json};
+use std::collections::BTreeSet;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::sync::atomic::AtomicBool;
+use std::thread;
+
+/// From the order to the flood: time for all to find each other.
+const START_DELAY: Duration = Duration::from_secs(2);
+
+/// Measure the measurers: what can each send and receive at once?
+///
+/// All measurers of a team exchange UDP with each other, in both directions at once. The capacity of
+/// each is the median second of what went both ways. What the measurers of a coordinator have to
+/// allocate is found out in this way, when they are new or have changed.
+#[derive(Debug, Args)]
+#[command(after_help = "Example:
+  flashflow measure-team --local 3 --seconds 10 --rate 200
+
+Exit status: 0 all measured; 1 something failed, or a measurer was lost; 2 wrong arguments;
+130 interrupted.")]
+pub(crate) struct MeasureTeamOptions {
+    /// Run this many measurers in this process, over loopback: 2 to 16. Shows how it works; what it
+    /// finds is what this machine's processors can do.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(2..=16))]
+    pub(crate) local: u16,
+    /// Length of the exchange in seconds, 1 to 600.
+    #[arg(long, default_value_t = 60, value_parser = clap::value_parser!(u32).range(1..=600))]
+    pub(crate) seconds: u32,
+    /// What each measurer sends at most, in Mbit/s: what its link carries.
+    #[arg(long, default_value_t = 1000.0, value_name = "MBIT")]
+    pub(crate) rate: f64,
+    /// Print results as JSON, one value a line: each measurer, then a summary.
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+pub(crate) fn run(
+    options: &MeasureTeamOptions,
+    output: &Output,
+    interrupt: &Interrupt,
+) -> Result<Exit, Error> {
+    let rate = Rate::from_mbit_per_s(options.rate);
+    if rate == Rate::ZERO {
+        return Err(Error::Usage(format!("--rate {}: not a rate in Mbit/s", options.rate)));
+    }
+    interrupt.wind_up_in_order();
+    let (count, seconds) = (options.local, options.seconds);
+    output.doing(format!("{count} measurers exchange UDP over loopback for {seconds} s"));
+    let reports = match local(options, rate, interrupt.requested()) {
+        Ok(reports) => reports,
+        Err(Error::Capacity(CapacityError::Cancelled)) => {
+            output.quiet();
+            output.step("interrupted");
+            output.record(|| json!({"type": "interrupted"}));
+            return Ok(Exit::Interrupted);
+        }
+        Err(error) => return Err(error),
+    };
+    output.quiet();
+    Ok(tell(seconds, &reports, output))
+}
+
+/// All members as threads of this process.
+fn local(
+    options: &MeasureTeamOptions,
+    rate: Rate,
+    cancel: &AtomicBool,
+) -> Result<Vec<CapacityReport>, Error> {
+    let listen = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
+    let bind = |_| {
+        CapacitySocket::bind(listen)
+            .map_err(|source| CapacityError::Bind { address: listen, source })
+    };
+    let sockets = (0..options.local).map(bind).collect::<Result<Vec<_>, _>>()?;
+    let member = |(index, socket): (u16, &CapacitySocket)| CapacityPeer {
+        index,
+        address: socket.local_addr(),
+    };
+    let members: Vec<CapacityPeer> = (0..).zip(&sockets).map(member).collect();
+    let mut rng = StdRng::try_from_rng(&mut SysRng).map_err(CapacityError::Random)?;
+    let token = Token::generate(&mut rng);
+    thread::scope(|scope| {
+        let threads: Vec<_> = members
+            .iter()
+            .zip(&sockets)
+            .map(|(own, socket)| {
+                let test = CapacityTest {
+                    listen: own.address,
+                    index: own.index,
+                    peers: members.iter().filter(|it| it.index != own.index).copied().collect(),
+                    token,
+                    seconds: options.seconds,
+                    start_delay: START_DELAY,
+                    rate,
+                    allowed: BTreeSet::new(),
+                };
+                thread::Builder::new()
+                    .name(format!("measurer-{}", own.index))
+                    .spawn_scoped(scope, move || test.run_on(socket, cancel))
+                    .map_err(CapacityError::Thread)
+            })
+            .collect();
+        let join = |thread: Result<thread::ScopedJoinHandle<'_, _>, CapacityError>| {
+            thread?.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+        };
+        Ok(threads.into_iter().map(join).collect::<Result<Vec<_>, CapacityError>>()?)
+    })
+}
+
+/// Prints what was found; whether all was.
+fn tell(seconds: u32, reports: &[CapacityReport], output: &Output) -> Exit {
+    let traffic: Vec<MemberTraffic> = reports.iter().map(CapacityReport::traffic).collect();
+    let capacities = team_capacities(seconds, &traffic);
+    output.text(format!(
+        "{:<10}{:>15}{:>15}{:>15}{:>10}",
+        "Measurer", "Capacity", "Sent", "Received", "Lost"
+    ));
+    output.text(format!(
+        "{:<10}{:>15}{:>15}{:>15}{:>10}",
+        "", "Mbit/s", "Mbit/s", "Mbit/s", "packets"
+    ));
+    for (report, found) in reports.iter().zip(&capacities) {
+        let row = Row::new(seconds, report, reports);
+        output.result(row.text(found), || row.value(found, report));
+        for (peer, why) in report.lost() {
+            let CapacityPeer { index, address } = peer.peer;
+            output.text(format!("    without measurer {index} at {address}: {why}"));
+        }
+        for (peer, error) in
+            report.peers.iter().filter_map(|it| Some((it, it.send_error.as_ref()?)))
+        {
+            output.text(format!("    could not always send to {}: {error}", peer.peer.address));
+        }
+        if report.stranger_packets > 0 {
+            output.text(format!("    ignored {} packets of strangers", report.stranger_packets));
+        }
+    }
+    let total: Rate = capacities.iter().filter_map(|it| it.capacity).sum();
+    let is_whole = capacities.iter().all(|it| it.capacity.is_some() && it.missing.is_empty());
+    output.result(format!("The team together: {total}"), || {
+        json!({
+            "type": "summary", "measurers": capacities.len(), "seconds": seconds,
+            "complete": is_whole, "capacity_mbit_per_s": total.as_mbit_per_s(),
+            "capacities_mbit_per_s":
+                capacities.iter().map(|it| it.capacity.map(Rate::as_mbit_per_s)).collect::<Vec<_>>(),
+        })
+    });
+    if is_whole { Exit::Done } else { Exit::Failed }
+}
+
+/// The means of a member's traffic.
+struct Row {
+    sent: Rate,
+    received: Rate,
+    /// Of what it sent, from zero to one.
+    lost_share: f64,
+}
+
+impl Row {
+    fn new(seconds: u32, report: &CapacityReport, all: &[CapacityReport]) -> Self {
+        let sum = |peers: &mut dyn Iterator<Item = &PeerReport>, is_sent: bool| -> u64 {
+            peers
+                .flat_map(|peer| &peer.seconds)
+                .map(|second| if is_sent { second.sent_bytes } else { second.received_bytes })
+                .sum()
+        };
+        let sent = sum(&mut report.peers.iter(), true);
+        let received = sum(&mut report.peers.iter(), false);
+        let elsewhere = all.iter().flat_map(|other| &other.peers);
+        let arrived = sum(&mut elsewhere.filter(|it| it.peer.index == report.index), false);
+        let time = Duration::from_secs(u64::from(seconds));
+        let lost_share = if sent == 0 {
+            0.0
+        } else {
+            let lost = Rate::from_bytes_over(sent.saturating_sub(arrived), time);
+            lost.as_mbit_per_s() / Rate::from_bytes_over(sent, time).as_mbit_per_s()
+        };
+        Self {
+            sent: Rate::from_bytes_over(sent, time),
+            received: Rate::from_bytes_over(received, time),
+            lost_share,
+        }
+    }
+
+    fn text(&self, found: &TeamCapacity) -> String {
+        let capacity = found
+            .capacity
+            .map_or_else(|| "–".to_owned(), |it| format!("{:.1}", it.as_mbit_per_s()));
+        format!(
+            "{:<10}{capacity:>15}{:>15.1}{:>15.1}{:>8.1} %",
+            found.index,
+            self.sent.as_mbit_per_s(),
+            self.received.as_mbit_per_s(),
+            self.lost_share * 100.0,
+        )
+    }
+
+    fn value(&self, found: &TeamCapacity, report: &CapacityReport) -> Value {
+        let peer = |it: &PeerReport| {
+            json!({
+                "index": it.peer.index, "address": it.peer.address.to_string(),
+                "sent_bytes": it.seconds.iter().map(|second| second.sent_bytes).collect::<Vec<_>>(),
+                "received_bytes":
+                    it.seconds.iter().map(|second| second.received_bytes).collect::<Vec<_>>(),
+                "repeated_packets": it.repeated_packets,
+                "lost": it.lost.map(|why| why.to_string()), "send_error": it.send_error,
+            })
+        };
+        json!({
+            "type": "measurer", "index": found.index,
+            "capacity_mbit_per_s": found.capacity.map(Rate::as_mbit_per_s),
+            "missing": found.missing, "sent_mbit_per_s": self.sent.as_mbit_per_s(),
+            "received_mbit_per_s": self.received.as_mbit_per_s(),
+            "lost_share": self.lost_share, "stranger_packets": report.stranger_packets,
+            "peers": report.peers.iter().map(peer).collect::<Vec<_>>(),
+        })
+    }
+}
