@@ -4,8 +4,6 @@
 pub(crate) mod tests;
 
 use crate::policy;
-use base64::Engine as _;
-use base64::engine::general_purpose::STANDARD_NO_PAD;
 use netdoc::Nickname;
 use onion::Rate;
 use onion::measure::protocol::CoordinatorKey;
@@ -66,20 +64,14 @@ fn invalid(key: &str, reason: impl fmt::Display) -> ConfigError {
     ConfigError::Invalid { key: key.to_owned(), reason: reason.to_string() }
 }
 
-/// Reads a coordinator's public key: the 43 characters of base64 that `flashflow keys` prints, or 64
-/// hexadecimal digits.
+/// Reads a coordinator's public key: 64 hexadecimal digits.
 ///
 /// # Errors
 /// What is wrong with it, for people.
 pub fn coordinator_key(text: &str) -> Result<CoordinatorKey, String> {
-    let bytes = hex::decode(text).or_else(|_| STANDARD_NO_PAD.decode(text));
-    let bytes: Option<[u8; 32]> = bytes.ok().and_then(|bytes| bytes.try_into().ok());
-    let bytes = bytes.ok_or_else(|| {
-        format!(
-            "{text:?} is no public key: expected the 43 characters that `flashflow keys` prints, or 64 \
-             hex digits"
-        )
-    })?;
+    let mut bytes = [0; 32];
+    hex::decode_to_slice(text, &mut bytes)
+        .map_err(|_| format!("{text:?} is no public key: expected 64 hex digits"))?;
     // About every second mistyped key is noticed by this.
     ed25519::PublicKey::from_bytes(&bytes)
         .map_err(|_| format!("{text:?} is no public key of Ed25519: is a digit wrong?"))?;
