@@ -3,7 +3,9 @@
 use crate::error::{Error, Exit};
 use crate::interrupt::Interrupt;
 use crate::output::Output;
-use clap::Args;
+use clap::{ArgGroup, Args};
+use control::keys::{PublicKey, PublicKeyError, SecretKey};
+use control::{CapacityPlan, Remotes};
 use coordinator::{MemberTraffic, TeamCapacity, team_capacities};
 use measurer::capacity::{
     CapacityError, CapacityPeer, CapacityReport, CapacitySocket, CapacityTest, PeerReport, Token,
@@ -14,6 +16,8 @@ use rand::rngs::{StdRng, SysRng};
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
 use std::net::{Ipv4Addr, SocketAddr};
+use std::path::{Path, PathBuf};
+use std::str::FromStr;
 use std::sync::atomic::AtomicBool;
 use std::thread;
 
@@ -26,8 +30,12 @@ const START_DELAY: Duration = Duration::from_secs(2);
 /// each is the median second of what went both ways. What the measurers of a coordinator have to
 /// allocate is found out in this way, when they are new or have changed.
 #[derive(Debug, Args)]
-#[command(after_help = "Example:
+#[command(group = ArgGroup::new("team").required(true).args(["local", "measurer"]))]
+#[command(after_help = "Examples:
   flashflow measure-team --local 3 --seconds 10 --rate 200
+  flashflow measure-team --key coordinator.key --measurer KEY@10.0.0.7:7100 --measurer KEY@10.0.0.8:7100
+
+Measurers elsewhere need their port open for UDP as well as for TCP.
 
 Exit status: 0 all measured; 1 something failed, or a measurer was lost; 2 wrong arguments;
 130 interrupted.")]
@@ -35,16 +43,41 @@ pub(crate) struct MeasureTeamOptions {
     /// Run this many measurers in this process, over loopback: 2 to 16. Shows how it works; what it
     /// finds is what this machine's processors can do.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(2..=16))]
-    pub(crate) local: u16,
+    pub(crate) local: Option<u16>,
+    /// A measurer elsewhere: its public key, and where its daemon listens. Twice or more.
+    #[arg(long, value_name = "KEY@ADDRESS:PORT", requires = "key")]
+    pub(crate) measurer: Vec<Named>,
+    /// File with the coordinator's secret key, which the measurers must know.
+    #[arg(long, value_name = "FILE", requires = "measurer")]
+    pub(crate) key: Option<PathBuf>,
     /// Length of the exchange in seconds, 1 to 600.
     #[arg(long, default_value_t = 60, value_parser = clap::value_parser!(u32).range(1..=600))]
     pub(crate) seconds: u32,
-    /// What each measurer sends at most, in Mbit/s: what its link carries.
-    #[arg(long, default_value_t = 1000.0, value_name = "MBIT")]
-    pub(crate) rate: f64,
+    /// What each measurer sends at most, in Mbit/s: what its link carries. By default 1000 with
+    /// --local, and elsewhere what each measurer's configuration says.
+    #[arg(long, value_name = "MBIT")]
+    pub(crate) rate: Option<f64>,
     /// Print results as JSON, one value a line: each measurer, then a summary.
     #[arg(long)]
     pub(crate) json: bool,
+}
+
+/// A measurer as the command line names it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Named {
+    key: PublicKey,
+    at: SocketAddr,
+}
+
+impl FromStr for Named {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let (key, at) = text.split_once('@').ok_or("it has the form KEY@ADDRESS:PORT")?;
+        let key = key.parse().map_err(|error: PublicKeyError| error.to_string())?;
+        let at = at.parse().map_err(|_| format!("{at} is no IP address with a port"))?;
+        Ok(Self { key, at })
+    }
 }
 
 pub(crate) fn run(
@@ -52,30 +85,74 @@ pub(crate) fn run(
     output: &Output,
     interrupt: &Interrupt,
 ) -> Result<Exit, Error> {
-    let rate = Rate::from_mbit_per_s(options.rate);
-    if rate == Rate::ZERO {
-        return Err(Error::Usage(format!("--rate {}: not a rate in Mbit/s", options.rate)));
-    }
+    let rate = options.rate.map(|mbit| match Rate::from_mbit_per_s(mbit) {
+        Rate::ZERO => Err(Error::Usage(format!("--rate {mbit}: not a rate in Mbit/s"))),
+        rate => Ok(rate),
+    });
+    let rate = rate.transpose()?;
     interrupt.wind_up_in_order();
-    let (count, seconds) = (options.local, options.seconds);
-    output.doing(format!("{count} measurers exchange UDP over loopback for {seconds} s"));
-    let reports = match local(options, rate, interrupt.requested()) {
-        Ok(reports) => reports,
-        Err(Error::Capacity(CapacityError::Cancelled)) => {
-            output.quiet();
-            output.step("interrupted");
-            output.record(|| json!({"type": "interrupted"}));
-            return Ok(Exit::Interrupted);
+    let seconds = options.seconds;
+    let reports = match (options.local, &options.key) {
+        (Some(count), _) => {
+            output.doing(format!("{count} measurers exchange UDP over loopback for {seconds} s"));
+            let rate = rate.unwrap_or(Rate::from_bit_per_s(1_000_000_000));
+            local(count, seconds, rate, interrupt.requested())
         }
-        Err(error) => return Err(error),
+        (None, key) => {
+            let count = options.measurer.len();
+            output.doing(format!("{count} measurers exchange UDP for {seconds} s"));
+            remote(options, key.as_deref(), rate, output, interrupt.requested())
+        }
     };
     output.quiet();
-    Ok(tell(seconds, &reports, output))
+    if interrupt.is_requested() {
+        output.step("interrupted");
+        output.record(|| json!({"type": "interrupted"}));
+        return Ok(Exit::Interrupted);
+    }
+    Ok(tell(seconds, &reports?, output))
+}
+
+/// The members that gave a report; what the others said is told.
+fn remote(
+    options: &MeasureTeamOptions,
+    key: Option<&Path>,
+    rate: Option<Rate>,
+    output: &Output,
+    cancel: &AtomicBool,
+) -> Result<Vec<CapacityReport>, Error> {
+    let Some(key) = key.filter(|_| options.measurer.len() >= 2) else {
+        let message = "a capacity test needs two measurers: give --measurer twice or more";
+        return Err(Error::Usage(message.to_owned()));
+    };
+    let usage = |error: &dyn std::error::Error| Error::Usage(error.to_string());
+    let key = SecretKey::read(key).map_err(|error| usage(&error))?;
+    let remotes = Remotes::start(key).map_err(|error| usage(&error))?;
+    let team = options.measurer.iter().map(|it| remotes.measurer(it.at, it.key));
+    let team = team.collect::<Result<Vec<_>, _>>().map_err(|error| usage(&error))?;
+    let plan = CapacityPlan { seconds: options.seconds, start_delay: START_DELAY, rate };
+    let mut rng = StdRng::try_from_rng(&mut SysRng).map_err(CapacityError::Random)?;
+    let results = remotes.test_capacities(&team, plan, &mut rng, cancel);
+    let results = results.map_err(|error| usage(&error))?;
+    let mut reports = Vec::new();
+    for (index, result) in results.into_iter().enumerate() {
+        match result {
+            Ok(report) => reports.push(report),
+            Err(error) => {
+                output.step(format!("measurer {index}: {error}"));
+                output.record(
+                    || json!({"type": "failed", "index": index, "error": error.to_string()}),
+                );
+            }
+        }
+    }
+    Ok(reports)
 }
 
 /// All members as threads of this process.
 fn local(
-    options: &MeasureTeamOptions,
+    count: u16,
+    seconds: u32,
     rate: Rate,
     cancel: &AtomicBool,
 ) -> Result<Vec<CapacityReport>, Error> {
@@ -84,7 +161,7 @@ fn local(
         CapacitySocket::bind(listen)
             .map_err(|source| CapacityError::Bind { address: listen, source })
     };
-    let sockets = (0..options.local).map(bind).collect::<Result<Vec<_>, _>>()?;
+    let sockets = (0..count).map(bind).collect::<Result<Vec<_>, _>>()?;
     let member = |(index, socket): (u16, &CapacitySocket)| CapacityPeer {
         index,
         address: socket.local_addr(),
@@ -102,7 +179,7 @@ fn local(
                     index: own.index,
                     peers: members.iter().filter(|it| it.index != own.index).copied().collect(),
                     token,
-                    seconds: options.seconds,
+                    seconds,
                     start_delay: START_DELAY,
                     rate,
                     allowed: BTreeSet::new(),
@@ -149,7 +226,8 @@ fn tell(seconds: u32, reports: &[CapacityReport], output: &Output) -> Exit {
         }
     }
     let total: Rate = capacities.iter().filter_map(|it| it.capacity).sum();
-    let is_whole = capacities.iter().all(|it| it.capacity.is_some() && it.missing.is_empty());
+    let is_whole = !capacities.is_empty()
+        && capacities.iter().all(|it| it.capacity.is_some() && it.missing.is_empty());
     output.result(format!("The team together: {total}"), || {
         json!({
             "type": "summary", "measurers": capacities.len(), "seconds": seconds,
