@@ -33,7 +33,7 @@ mod tls;
     unreachable_pub,
     unused_qualifications,
     clippy::all,
-    clippy::pedantic,
+    clippy::allow_attributes_without_reason,
     reason = "generated code"
 )]
 mod rpc {

@@ -7,12 +7,14 @@
 //! 2. [`allocate`] gives each measurer its share of the load for such a guess.
 //! 3. [`Series`] adds up what the measurers report each second.
 //! 4. [`Measurement`] runs rounds of 2 and 3 until the answer is conclusive, or says why it can't be.
+//! 5. [`Campaign`] measures many relays, several at once, within the team's capacity.
 #![no_std]
 extern crate alloc;
 #[cfg(test)]
 extern crate std;
 
 mod allocation;
+mod campaign;
 mod failure;
 mod guess;
 mod measurement;
@@ -23,6 +25,7 @@ mod stats;
 mod team_capacity;
 
 pub use allocation::{Allocation, Assignment, MeasurerId, allocate};
+pub use campaign::{Campaign, Launch, RelayId, Standing, Verdict};
 pub use failure::{Blame, Failure, Violation};
 pub use guess::{Guess, GuessPolicy, GuessSource, PastEstimate, first_guess};
 pub use measurement::{Action, Measurement, SetupError};

@@ -1,6 +1,10 @@
 //! What the command line accepts.
 
+use crate::coordinator_command::CoordinatorOptions;
+use crate::keys::KeysOptions;
 use crate::measure_team::MeasureTeamOptions;
+use crate::measurer_command::MeasurerOptions;
+use crate::relay_command::RelayOptions;
 use clap::{Args, Parser, Subcommand};
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
@@ -24,6 +28,10 @@ pub(crate) enum Command {
     MeasureTeam(MeasureTeamOptions),
     Lab(LabOptions),
     Bench(BenchOptions),
+    Keys(KeysOptions),
+    Measurer(MeasurerOptions),
+    Coordinator(CoordinatorOptions),
+    Relay(RelayOptions),
 }
 
 impl Command {
@@ -34,6 +42,10 @@ impl Command {
             Self::MeasureTeam(options) => options.json,
             Self::Lab(options) => options.json,
             Self::Bench(options) => options.json,
+            Self::Keys(options) => options.json,
+            Self::Measurer(options) => options.json,
+            Self::Coordinator(options) => options.json,
+            Self::Relay(options) => options.json,
         }
     }
 }
@@ -104,6 +116,9 @@ pub(crate) struct MeasureOptions {
     pub(crate) opt_in: Option<PathBuf>,
     #[command(flatten)]
     pub(crate) team: TeamArguments,
+    /// Measure with the measurers of a coordinator's configuration, instead of threads of this process.
+    #[arg(long = "team", value_name = "FILE")]
+    pub(crate) coordinator: Option<PathBuf>,
     /// Print results as JSON, one value a line: each second, then a summary.
     #[arg(long)]
     pub(crate) json: bool,

@@ -57,6 +57,20 @@ pub(crate) enum Error {
     Forge(#[from] link::ForgeError),
     #[error("the TLS pump broke down: {0}")]
     Pump(#[from] link::pump::PumpError),
+    #[error(transparent)]
+    Key(#[from] control::keys::KeyFileError),
+    #[error("{}: {problem}", path.display())]
+    Config { path: PathBuf, problem: String },
+    #[error(transparent)]
+    Server(#[from] control::ServerError),
+    #[error(transparent)]
+    Remote(#[from] control::RemoteError),
+    #[error(transparent)]
+    RelayConfig(#[from] relay::ConfigError),
+    #[error(transparent)]
+    Relay(#[from] relay::RelayError),
+    #[error("the relay has ended: {0}")]
+    RelayEnded(String),
     #[error("{0}")]
     Usage(String),
 }

@@ -1,4 +1,6 @@
 use crate::error::Error;
+use link::Clock;
+use onion::Duration;
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::flag;
 use std::sync::Arc;
@@ -40,6 +42,18 @@ impl Interrupt {
     /// Set when the user has asked for the end.
     pub(crate) fn requested(&self) -> &AtomicBool {
         &self.requested
+    }
+
+    /// Waits so long, or until the user has asked for the end; says whether that is so.
+    pub(crate) fn wait(&self, longest: Duration) -> bool {
+        /// How late a signal may be noticed.
+        const LATENCY: Duration = Duration::from_millis(100);
+        let clock = Clock::start();
+        let end = clock.now() + longest;
+        while !self.is_requested() && clock.now() < end {
+            std::thread::park_timeout(LATENCY.min(end - clock.now()));
+        }
+        self.is_requested()
     }
 
     /// Whether the user has asked for the end.

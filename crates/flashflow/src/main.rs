@@ -2,15 +2,20 @@
 
 mod bench;
 mod cli;
+mod config;
+mod coordinator_command;
 mod demo;
 mod error;
 mod interrupt;
+mod keys;
 mod lab_command;
 mod measure;
 mod measure_team;
+mod measurer_command;
 mod measuring;
 mod network;
 mod output;
+mod relay_command;
 mod relay_said;
 
 use clap::Parser;
@@ -28,6 +33,10 @@ fn main() -> ExitCode {
         Command::MeasureTeam(options) => measure_team::run(options, &output, &interrupt),
         Command::Lab(options) => lab_command::run(&options.action, &output),
         Command::Bench(options) => bench::run(&options.what, &output, &interrupt),
+        Command::Keys(options) => keys::run(options, &output),
+        Command::Measurer(options) => measurer_command::run(options, &output, &interrupt),
+        Command::Coordinator(options) => coordinator_command::run(options, &output, &interrupt),
+        Command::Relay(options) => relay_command::run(options, &output, &interrupt),
     });
     match result {
         Ok(exit) => exit.into(),

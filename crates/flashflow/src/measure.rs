@@ -1,12 +1,13 @@
 //! `flashflow measure`: how fast is this relay?
 
 use crate::cli::MeasureOptions;
+use crate::coordinator_command::{Config, RemoteTeam};
 use crate::demo::relay_value;
 use crate::error::{Error, Exit};
 use crate::interrupt::Interrupt;
 use crate::measuring::{self, Subject};
 use crate::output::Output;
-use measurer::{Approach, Consent, Defences, Request};
+use measurer::{Approach, Consent, Coordinator, Defences, Request, Team, TeamOptions};
 use netdoc::consensus::Consensus;
 use netdoc::fetch::{Fetcher, Resource};
 use netdoc::{Ed25519Identity, Fingerprint};
@@ -20,13 +21,26 @@ pub(crate) fn run(
     output: &Output,
     interrupt: &Interrupt,
 ) -> Result<Exit, Error> {
-    let subject = subject(options, output)?;
+    let mut subject = subject(options, output)?;
     let consent = match &options.opt_in {
         Some(list) => Consent::local_only().with_list(list)?,
         None => Consent::local_only(),
     };
     consent.check(subject.target().ids.rsa, subject.target().address.ip())?;
-    let mut team = measuring::team(&options.team, output)?;
+    // A remote team's sessions last as long as it does.
+    let (mut team, _remote) = match &options.coordinator {
+        None => (measuring::team(&options.team, output)?, None),
+        Some(path) => {
+            let config = Config::read(path)?;
+            if config.takes_part(&subject) {
+                let coordinator =
+                    Coordinator { key_seed: config.secret.seed(), rounds_max: config.echo_rounds };
+                subject.request.approach = Approach::Echo(coordinator);
+            }
+            let (team, remote) = remote_team(options, &config, output)?;
+            (team, Some(remote))
+        }
+    };
     interrupt.wind_up_in_order();
     let (_, report) = measuring::measure(&mut team, &subject, None, output, interrupt)?;
     output.quiet();
@@ -41,6 +55,23 @@ pub(crate) fn run(
         (Some(_), false) => Exit::Inconclusive,
         (None, _) => Exit::Failed,
     })
+}
+
+/// The measurers of a coordinator's configuration, with the arguments' parameters.
+fn remote_team(
+    options: &MeasureOptions,
+    config: &Config,
+    output: &Output,
+) -> Result<(Team, RemoteTeam), Error> {
+    measuring::check(&options.team)?;
+    let remote = RemoteTeam::new(config)?;
+    let mates = remote.mates(&remote.greet(output)?);
+    let choices = TeamOptions {
+        params: measuring::params(&options.team),
+        always_authenticate: options.team.authenticate,
+        ..TeamOptions::default()
+    };
+    Ok((Team::of(mates, choices)?, remote))
 }
 
 /// Finds the relay that the arguments name.

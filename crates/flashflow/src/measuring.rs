@@ -6,7 +6,7 @@ use crate::interrupt::Interrupt;
 use crate::output::Output;
 use crate::relay_said::{CpuReading, RelaySaid, median};
 use coordinator::{Estimate, Outcome, Params};
-use measurer::{Progress, Request, Team, TeamOptions, TeamResult};
+use measurer::{Approach, Progress, Request, Team, TeamOptions, TeamResult};
 use netdoc::Fingerprint;
 use onion::measure::pump::Target;
 use onion::{Duration, Instant, Rate};
@@ -14,7 +14,7 @@ use report::{Mode, RelayReport, SecondPoint, Spread};
 use serde_json::json;
 
 /// What a measurement's parameters are to be.
-fn params(arguments: &TeamArguments) -> Params {
+pub(crate) fn params(arguments: &TeamArguments) -> Params {
     Params {
         seconds: arguments.seconds,
         sockets: arguments.sockets,
@@ -193,7 +193,10 @@ fn report_of(
     let base = RelayReport {
         nickname: subject.nickname.clone(),
         fingerprint: subject.fingerprint.to_string(),
-        mode: Mode::Transit,
+        mode: match subject.request.approach {
+            Approach::Transit => Mode::Transit,
+            Approach::Echo(_) => Mode::Echo,
+        },
         limit_mbit_per_s: subject.limit.map(Rate::as_mbit_per_s),
         seconds,
         series: series.iter().map(|(point, _)| *point).collect(),

@@ -415,12 +415,21 @@ fn windows_stay_below_the_queue_limit_that_the_consensus_sets() {
     });
     claims.claim("the limit is in force: larger windows get circuits killed", || {
         let node = relay(&network, "killer");
-        let before = log(node).len();
         let careless = Request { defences: Defences::default(), ..request(node, 25.0) };
-        let result = measure(&mut team, &careless, &mut |_, _| {});
-        eprintln!("  {}; {:?}", result.outcome, warnings_since(node, before));
-        let after = heartbeat(node).defences;
-        eprintln!("  {after}");
+        let mut last = None;
+        // Where measurer and relay wait for a processor, a queue may not fill at once.
+        for _ in 0..5 {
+            let before = log(node).len();
+            let result = measure(&mut team, &careless, &mut |_, _| {});
+            let after = heartbeat(node).defences;
+            eprintln!("  {}; {:?}\n  {after}", result.outcome, warnings_since(node, before));
+            let is_calm = is_calm(&after);
+            last = Some((result, after));
+            if !is_calm {
+                break;
+            }
+        }
+        let (result, after) = last.expect("measured");
         assert!(!is_calm(&after), "{after}");
         assert!(result.outcome.estimate().is_none(), "{}", result.outcome);
     });

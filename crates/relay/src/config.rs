@@ -127,9 +127,12 @@ pub struct FlashFlowConfig {
     /// Public keys of the coordinators that may measure it.
     #[serde(default, alias = "FFAllowedCoordinators", deserialize_with = "coordinator_keys")]
     pub allowed_coordinators: Option<Vec<CoordinatorKey>>,
-    /// In a window of this length each coordinator may have two measurements; in seconds.
+    /// In a window of this length each coordinator may have
+    /// [`measurements_per_period`](Self::measurements_per_period); in seconds.
     #[serde(alias = "FFMeasurementPeriod")]
     pub measurement_period_s: Option<u32>,
+    /// How many that is; two by default, as in the proposal. Each round of a repeated measurement counts.
+    pub measurements_per_period: Option<u32>,
     /// The most client traffic while being measured, in percent of all traffic.
     #[serde(alias = "FFBackgroundTrafficPercent")]
     pub background_traffic_percent: Option<u32>,
@@ -170,6 +173,7 @@ impl RelayConfig {
             measurements_allowed,
             allowed_coordinators,
             measurement_period_s,
+            measurements_per_period,
             background_traffic_percent,
             max_measurement_duration_s,
         } = over.flashflow;
@@ -188,6 +192,7 @@ impl RelayConfig {
                 measurements_allowed: measurements_allowed.or(own.measurements_allowed),
                 allowed_coordinators: allowed_coordinators.or(own.allowed_coordinators),
                 measurement_period_s: measurement_period_s.or(own.measurement_period_s),
+                measurements_per_period: measurements_per_period.or(own.measurements_per_period),
                 background_traffic_percent: background_traffic_percent
                     .or(own.background_traffic_percent),
                 max_measurement_duration_s: max_measurement_duration_s

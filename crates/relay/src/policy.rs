@@ -110,7 +110,9 @@ pub fn target_params(
         // At most 99 %, so there is always such a share.
         client_share: share.unwrap_or(ClientShare::DEFAULT),
         max_duration: seconds(MAX_MEASUREMENT_DURATION, config.max_measurement_duration_s),
-        ..TargetParams::default()
+        measurements_per_period: config
+            .measurements_per_period
+            .unwrap_or(TargetParams::default().measurements_per_period),
     }
 }
 
@@ -157,6 +159,7 @@ mod tests {
             measurements_allowed: Some(false),
             allowed_coordinators: Some(vec![key]),
             measurement_period_s: Some(3_600),
+            measurements_per_period: Some(5),
             background_traffic_percent: Some(0),
             max_measurement_duration_s: Some(120),
         };

@@ -4,6 +4,8 @@
 //! Nicknames, errors and notes come from relays and other strangers: the page escapes them, the
 //! table strips what a terminal would obey.
 
+pub mod experiment;
+mod figure;
 mod html;
 mod model;
 mod plots;

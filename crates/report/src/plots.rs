@@ -1,14 +1,13 @@
 //! The plots, as data for plotly's script. Colours that depend on the reader's light or dark mode
 //! are left to `page.js`.
 
+use crate::figure::{Axis, ExperimentFigure, On, Role, Series, cumulative};
 use crate::model::finite;
 use crate::text::{Escaped, mbit, quotient, range};
 use crate::{RelayReport, SecondPoint, Verdict};
-use plotly::common::{DashType, ErrorData, ErrorType, HoverInfo, Line, LineShape};
+use plotly::common::{DashType, ErrorData, ErrorType, HoverInfo, Line};
 use plotly::common::{Marker, MarkerSymbol, Mode};
-use plotly::layout::{
-    Axis, AxisRange, AxisType, RangeMode, Shape, ShapeLayer, ShapeLine, ShapeType,
-};
+use plotly::layout::{self, AxisRange, AxisType, RangeMode};
 use plotly::{Layout, Plot, Scatter};
 
 /// The relays that the overview has room for.
@@ -16,11 +15,11 @@ pub(crate) const MOST_IN_OVERVIEW: usize = 100;
 /// The paper's bounds of the error of an estimate: *ε₁* = 0.20 below, *ε₂* = 0.05 above.
 pub(crate) const ACCURATE: [f64; 2] = [0.80, 1.05];
 
-const MEASURED: &str = "#3b82f6";
-const RELAY_SAID: &str = "#f59e0b";
-const LIMIT: &str = "#10b981";
-const CONCLUSIVE_LIMIT: &str = "#ef4444";
-const EARLIER: &str = "#94a3b8";
+const MEASURED: &str = Role::Measurement.colour();
+const RELAY_SAID: &str = Role::Client.colour();
+const LIMIT: &str = Role::Truth.colour();
+const CONCLUSIVE_LIMIT: &str = Role::Problem.colour();
+const EARLIER: &str = Role::Muted.colour();
 
 /// A plot, ready to go into the page.
 pub(crate) struct Figure {
@@ -31,7 +30,7 @@ pub(crate) struct Figure {
 }
 
 impl Figure {
-    fn new(plot: &Plot, height_px: usize) -> Self {
+    pub(crate) fn new(plot: &Plot, height_px: usize) -> Self {
         // “</script>” in a string would end the element; JSON has no other use for “<”.
         Self { json: plot.to_json().replace('<', "\\u003c"), height_px }
     }
@@ -94,7 +93,7 @@ pub(crate) fn overview(relays: &[RelayReport]) -> Option<Figure> {
 
     #[expect(clippy::cast_precision_loss, reason = "there are at most a hundred rows")]
     let (ticks, bottom) = (rows.iter().map(|row| *row as f64).collect(), rows.len() as f64 - 0.5);
-    let y_axis = Axis::new()
+    let y_axis = layout::Axis::new()
         .tick_values(ticks)
         .tick_text(relays.iter().map(label).collect())
         .range(AxisRange::new(bottom, -0.5))
@@ -117,49 +116,19 @@ pub(crate) fn accuracy(relays: &[RelayReport]) -> Option<Figure> {
         return None;
     }
     ratios.sort_by(|(one, _), (other, _)| one.total_cmp(other));
-    #[expect(clippy::cast_precision_loss, reason = "nobody counts relays beyond 2^53")]
-    let shares: Vec<f64> = (1..=ratios.len()).map(|n| n as f64 / ratios.len() as f64).collect();
     let names = ratios.iter().map(|(ratio, relay)| {
-        format!("{}: {} of its limit", Escaped(&relay.nickname), quotient(Some(*ratio)))
+        format!("{}: {} of its limit", relay.nickname, quotient(Some(*ratio)))
     });
-    let trace = Scatter::new(ratios.iter().map(|(ratio, _)| *ratio).collect(), shares)
-        .name("estimate ÷ limit")
-        .mode(Mode::LinesMarkers)
-        .line(Line::new().shape(LineShape::Hv).color(MEASURED).width(2.0))
-        .marker(Marker::new().color(MEASURED).size(8))
-        .hover_info(HoverInfo::Text)
-        .hover_text_array(names.collect());
-    let vertical = |from: f64, to: f64| {
-        Shape::new().y_ref("paper").y0(0).y1(1).x0(from).x1(to).layer(ShapeLayer::Below)
-    };
-    let band = vertical(ACCURATE[0], ACCURATE[1])
-        .shape_type(ShapeType::Rect)
-        .fill_color(LIMIT)
-        .opacity(0.14)
-        .line(ShapeLine::new().width(0.0));
-    let exact = vertical(1.0, 1.0)
-        .shape_type(ShapeType::Line)
-        .line(ShapeLine::new().color(LIMIT).width(1.5).dash(DashType::Dot));
-    let lowest = ratios.first().map_or(1.0, |(ratio, _)| *ratio);
-    let highest = ratios.last().map_or(1.0, |(ratio, _)| *ratio);
-    let x_range = AxisRange::new(lowest.min(0.75) - 0.02, highest.max(1.1) + 0.02);
-    let mut plot = Plot::new();
-    plot.add_trace(trace);
-    plot.set_layout(
-        Layout::new()
-            .show_legend(false)
-            .shapes(vec![band, exact])
-            .x_axis(
-                Axis::new().title("estimate ÷ configured limit").range(x_range).zero_line(false),
-            )
-            .y_axis(
-                Axis::new()
-                    .title("share of relays")
-                    .range(AxisRange::new(0.0, 1.04))
-                    .tick_format(".0%"),
-            ),
-    );
-    Some(Figure::new(&plot, 320))
+    let names = names.collect();
+    let ratios: Vec<f64> = ratios.iter().map(|(ratio, _)| *ratio).collect();
+    let line = Series::steps("estimate ÷ limit", Role::Measurement, cumulative(&ratios));
+    let y = Axis { is_percent: true, ..Axis::new("share of relays").showing(0.0, 1.04) };
+    let x = Axis::new("estimate ÷ configured limit").showing(0.73, 1.12);
+    let figure = ExperimentFigure::new("accuracy", "Accuracy", x, y)
+        .band(On::X, ACCURATE[0], ACCURATE[1], "", Role::Truth)
+        .mark(On::X, 1.0, "", Role::Truth)
+        .with(line.labels(names));
+    Some(figure.to_plot())
 }
 
 /// One relay, second by second.
@@ -219,9 +188,18 @@ pub(crate) fn seconds(relay: &RelayReport) -> Option<Figure> {
     }
     plot.set_layout(
         Layout::new()
-            .hover_mode(plotly::layout::HoverMode::XUnified)
-            .x_axis(Axis::new().title("second").range(AxisRange::new(0.5, f64::from(end) + 0.5)))
-            .y_axis(Axis::new().title("Mbit/s").range_mode(RangeMode::ToZero).hover_format(".1f")),
+            .hover_mode(layout::HoverMode::XUnified)
+            .x_axis(
+                layout::Axis::new()
+                    .title("second")
+                    .range(AxisRange::new(0.5, f64::from(end) + 0.5)),
+            )
+            .y_axis(
+                layout::Axis::new()
+                    .title("Mbit/s")
+                    .range_mode(RangeMode::ToZero)
+                    .hover_format(".1f"),
+            ),
     );
     Some(Figure::new(&plot, 360))
 }
@@ -248,13 +226,13 @@ fn open(symbol: MarkerSymbol, size: usize, color: &'static str) -> Marker {
 }
 
 /// From zero, unless small rates would then vanish beside large ones.
-fn rate_axis(rates: &[f64]) -> Axis {
+fn rate_axis(rates: &[f64]) -> layout::Axis {
     let smallest = rates.iter().copied().fold(f64::INFINITY, f64::min);
     let largest = rates.iter().copied().fold(0.0, f64::max);
     if smallest > 0.0 && largest / smallest > 30.0 {
-        Axis::new().type_(AxisType::Log).dtick(1.0).title("Mbit/s, logarithmic")
+        layout::Axis::new().type_(AxisType::Log).dtick(1.0).title("Mbit/s, logarithmic")
     } else {
-        Axis::new().range_mode(RangeMode::ToZero).zero_line(false).title("Mbit/s")
+        layout::Axis::new().range_mode(RangeMode::ToZero).zero_line(false).title("Mbit/s")
     }
 }
 

@@ -1,4 +1,4 @@
-//! Putting the page into a file.
+//! Putting pages and data into files.
 
 use crate::Report;
 use std::io::{self, ErrorKind, Write};
@@ -15,6 +15,16 @@ pub enum ReportError {
         /// What the operating system said.
         source: io::Error,
     },
+    /// A figure could not be drawn.
+    #[error(
+        "cannot draw the figure `{figure}`: {reason}. This is a defect of FlashFlow: please report it"
+    )]
+    Draw {
+        /// The figure's title.
+        figure: String,
+        /// What `plotters` said.
+        reason: String,
+    },
 }
 
 impl Report {
@@ -25,10 +35,13 @@ impl Report {
     ///
     /// If the file can't be made there; the message names it and says what to do.
     pub fn write_html(&self, path: impl AsRef<Path>) -> Result<(), ReportError> {
-        let path = path.as_ref();
-        replace(path, self.to_html().as_bytes())
-            .map_err(|source| ReportError::Write { path: path.to_owned(), source })
+        write(path.as_ref(), self.to_html().as_bytes())
     }
+}
+
+/// Puts `content` where a file was or is to be, whole.
+pub(crate) fn write(path: &Path, content: &[u8]) -> Result<(), ReportError> {
+    replace(path, content).map_err(|source| ReportError::Write { path: path.to_owned(), source })
 }
 
 fn replace(path: &Path, content: &[u8]) -> io::Result<()> {
@@ -56,7 +69,9 @@ fn advice(error: &io::Error) -> &'static str {
         ErrorKind::NotFound => "Create its folder first (`mkdir -p`), or name another file",
         ErrorKind::PermissionDenied => "Name a file in a folder that you may write to",
         ErrorKind::IsADirectory => "Name a file in that folder, such as `report.html` in it",
-        ErrorKind::NotADirectory => "A part of its path is a file: name another one",
+        ErrorKind::NotADirectory | ErrorKind::AlreadyExists => {
+            "A part of its path is a file: name another one"
+        }
         ErrorKind::StorageFull | ErrorKind::QuotaExceeded => {
             "Free some space (a report takes about 5 MB), or name a file on another disk"
         }

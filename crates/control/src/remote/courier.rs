@@ -162,8 +162,8 @@ impl Courier {
 
     fn send(&mut self, measurement: u64, order: Order) {
         let message = FromCoordinator { measurement, order: Some(order) };
-        let sent = self.line.as_ref().map(|line| line.to_measurer.try_send(message));
-        if let Some(Err(_)) = sent {
+        let Some(line) = &self.line else { return };
+        if line.to_measurer.try_send(message).is_err() {
             self.lose("it does not read, or is gone");
         }
     }

@@ -31,7 +31,7 @@ pub(super) fn public(number: u8) -> PublicKey {
 
 /// What a scripted member is told.
 pub(super) enum Told {
-    Prepared(RoundOrder, Reports),
+    Prepared(Box<RoundOrder>, Reports),
     Started(Duration),
     Stopped,
 }
@@ -44,7 +44,9 @@ impl Member for ScriptedMember {
     }
 
     fn prepare(&mut self, order: RoundOrder, reports: Reports) -> Result<(), MemberError> {
-        self.0.send(Told::Prepared(order, reports)).map_err(|_| MemberError("over".to_owned()))
+        self.0
+            .send(Told::Prepared(Box::new(order), reports))
+            .map_err(|_| MemberError("over".to_owned()))
     }
 
     fn start(&mut self, delay: Duration) {
@@ -89,7 +91,7 @@ impl Daemon {
 
     pub(super) fn prepared(&self) -> (RoundOrder, Reports) {
         match self.told.recv_timeout(PATIENCE) {
-            Ok(Told::Prepared(order, reports)) => (order, reports),
+            Ok(Told::Prepared(order, reports)) => (*order, reports),
             Ok(_) => panic!("the member is told something else"),
             Err(_) => panic!("the member is told nothing"),
         }

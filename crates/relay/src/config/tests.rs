@@ -50,6 +50,7 @@ fn the_sample_file_is_accepted_as_it_is_and_has_every_setting_in_it() {
         measurements_allowed,
         allowed_coordinators,
         measurement_period_s,
+        measurements_per_period,
         background_traffic_percent,
         max_measurement_duration_s,
     } = flashflow;
@@ -66,6 +67,7 @@ fn the_sample_file_is_accepted_as_it_is_and_has_every_setting_in_it() {
         ("measurements_allowed", measurements_allowed.is_some()),
         ("allowed_coordinators", allowed_coordinators.is_some()),
         ("measurement_period_s", measurement_period_s.is_some()),
+        ("measurements_per_period", measurements_per_period.is_some()),
         ("background_traffic_percent", background_traffic_percent.is_some()),
         ("max_measurement_duration_s", max_measurement_duration_s.is_some()),
     ];
@@ -77,6 +79,7 @@ fn the_sample_file_is_accepted_as_it_is_and_has_every_setting_in_it() {
         measurements_allowed,
         allowed_coordinators: None,
         measurement_period_s,
+        measurements_per_period,
         background_traffic_percent,
         max_measurement_duration_s,
     };

@@ -1,6 +1,6 @@
 //! What the page says of relays.
 
-use super::figure;
+use super::frame::{Badge, figure, numbers};
 use crate::plots::Figure;
 use crate::text::{Escaped, NOTHING, count, mbit, plural, quotient, range};
 use crate::{Mode, RelayReport, Report, Verdict};
@@ -46,7 +46,7 @@ pub(super) fn details(
             "<section class=\"card\" id=\"relay-{index}\"><div class=\"head\"><h3>{}</h3>{}\
              <code class=\"muted\">{}</code></div>",
             Escaped(&relay.nickname),
-            Badge(relay.verdict()),
+            Badge(relay.verdict().word()),
             Escaped(&relay.fingerprint),
         )?;
         writeln!(f, "<p>{}</p>", Escaped(&in_words(relay)))?;
@@ -105,7 +105,7 @@ fn result(f: &mut fmt::Formatter<'_>, index: usize, relay: &RelayReport) -> fmt:
             Mode::Transit => "transit",
             Mode::Echo => "echo",
         },
-        Badge(verdict)
+        Badge(verdict.word())
     )?;
     if let Some(reason) = verdict.reason() {
         write!(f, "<br><span class=\"muted\">{}</span>", Escaped(reason))?;
@@ -133,19 +133,6 @@ fn result(f: &mut fmt::Formatter<'_>, index: usize, relay: &RelayReport) -> fmt:
         ],
     )?;
     f.write_str("</tr>\n")
-}
-
-/// Cells of a row. Formatted numbers alone: they are not escaped.
-fn numbers(f: &mut fmt::Formatter<'_>, cells: &[String]) -> fmt::Result {
-    cells.iter().try_for_each(|cell| write!(f, "<td class=\"number\">{cell}</td>"))
-}
-
-struct Badge<'a>(Verdict<'a>);
-
-impl fmt::Display for Badge<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "<span class=\"badge {0}\">{0}</span>", self.0.word())
-    }
 }
 
 /// The result in a sentence or two, not yet escaped.

@@ -1,0 +1,264 @@
+//! Several relays at once, within the team's capacity (§4.2, §4.3).
+
+use crate::allocation::{Allocation, MeasurerId, allocate};
+use alloc::collections::{BTreeMap, VecDeque};
+use alloc::vec;
+use alloc::vec::Vec;
+use core::cmp::Reverse;
+use onion::Rate;
+
+/// A relay of a campaign, by a number of the shell's choice.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct RelayId(pub usize);
+
+/// How a relay gets into the queue.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Standing {
+    /// Measured before: the biggest come first.
+    Old,
+    /// Not measured for long: first come, first served, after the old ones.
+    New,
+}
+
+/// A measurement to be started now.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Launch {
+    /// Of which relay.
+    pub relay: RelayId,
+    /// *z₀*: what to expect of it.
+    pub guess: Rate,
+    /// Which measurers take part, with how much of their capacity, until
+    /// [`handle_end`](Campaign::handle_end).
+    pub allocation: Allocation,
+    /// The whole team takes part, so that another round could not have more.
+    pub is_whole_team: bool,
+}
+
+/// How a measurement ended, as far as the campaign is concerned.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// No more is to be done about this relay.
+    Done,
+    /// It takes more than it had: once more, with this guess. Launched with the whole team, or as
+    /// often as its rounds allow, it is done all the same.
+    Again {
+        /// *z₀* of the next round, max(*z*, 2·*z₀*).
+        guess: Rate,
+    },
+    /// A measurer failed it: once more, as often as its rounds allow.
+    Repeat,
+}
+
+/// A relay is passed over at most so often by others that come after it but need less. Then it is due:
+/// nothing starts before it.
+const PASSED_OVER_MAX: u32 = 8;
+
+/// The measurements of many relays by one team, several at once.
+///
+/// A state machine without clock. A relay starts when the team has *f·z₀* left for it, or all that
+/// the team has at all. Its share is its own until it ends, and is never more than what each measurer
+/// has left, so that no measurer is ever asked for more than its capacity. Old relays come first, the
+/// biggest of them before the others; relays that fit beside them may go before one that does not, but
+/// not for long, so that none starves.
+///
+/// After `new`, and after each [`add`](Self::add), [`handle_end`](Self::handle_end) and
+/// [`set_capacity`](Self::set_capacity): call [`poll_launch`](Self::poll_launch) until `None`, and start what it says.
+#[derive(Clone, Debug)]
+pub struct Campaign {
+    excess_factor: f64,
+    sockets: u32,
+    capacities: Vec<Rate>,
+    /// What those that run have of each measurer.
+    used: Vec<Rate>,
+    old: Vec<Waiting>,
+    new: VecDeque<Waiting>,
+    /// In the order in which they became due.
+    due: VecDeque<Waiting>,
+    running: BTreeMap<RelayId, Running>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Waiting {
+    relay: RelayId,
+    guess: Rate,
+    standing: Standing,
+    rounds_left: u32,
+    passed_over: u32,
+}
+
+#[derive(Clone, Debug)]
+struct Running {
+    waiting: Waiting,
+    launch: Launch,
+}
+
+impl Campaign {
+    /// A campaign without relays. `capacities` holds what each measurer of the team has,
+    /// `excess_factor` is *f* and `sockets` *s* (see [`Params`](crate::Params)).
+    #[must_use]
+    pub fn new(excess_factor: f64, sockets: u32, capacities: Vec<Rate>) -> Self {
+        Self {
+            excess_factor,
+            sockets,
+            used: vec![Rate::ZERO; capacities.len()],
+            capacities,
+            old: Vec::new(),
+            new: VecDeque::new(),
+            due: VecDeque::new(),
+            running: BTreeMap::new(),
+        }
+    }
+
+    /// Adds a relay, to be measured in `rounds_max` rounds at most, at least one. It must not be waiting
+    /// or running already; if it is, nothing happens.
+    pub fn add(&mut self, relay: RelayId, standing: Standing, guess: Rate, rounds_max: u32) {
+        let rounds_left = rounds_max.max(1);
+        let is_known = self.waiting().any(|it| it.relay == relay);
+        if !is_known && !self.running.contains_key(&relay) {
+            self.queue(Waiting { relay, guess, standing, rounds_left, passed_over: 0 });
+        }
+    }
+
+    /// A measurement has ended: its share is free again. Says whether that was all about this relay; if
+    /// not, it will be launched again.
+    pub fn handle_end(&mut self, relay: RelayId, verdict: Verdict) -> bool {
+        let Some(Running { waiting, launch }) = self.running.remove(&relay) else { return true };
+        for assignment in &launch.allocation.assignments {
+            if let Some(used) = self.used.get_mut(assignment.measurer.0) {
+                *used = *used - assignment.rate;
+            }
+        }
+        let rounds_left = waiting.rounds_left - 1;
+        let guess = match verdict {
+            Verdict::Again { guess } if !launch.is_whole_team => guess.max(waiting.guess),
+            Verdict::Repeat => waiting.guess,
+            Verdict::Done | Verdict::Again { .. } => return true,
+        };
+        if rounds_left > 0 {
+            self.queue(Waiting { guess, rounds_left, ..waiting });
+        }
+        rounds_left == 0
+    }
+
+    /// The next measurement to start now; call until `None`.
+    pub fn poll_launch(&mut self) -> Option<Launch> {
+        if let Some(first) = self.due.front() {
+            let fits = self.fits(first);
+            return if fits { self.due.pop_front().map(|it| self.launch(it)) } else { None };
+        }
+        if let Some(place) = self.old.iter().position(|it| self.fits(it)) {
+            let chosen = self.old.remove(place);
+            pass_over(self.old.iter_mut().take(place));
+            self.gather_due();
+            return Some(self.launch(chosen));
+        }
+        let place = self.new.iter().position(|it| self.fits(it))?;
+        let chosen = self.new.remove(place)?;
+        pass_over(self.old.iter_mut().chain(self.new.iter_mut().take(place)));
+        self.gather_due();
+        Some(self.launch(chosen))
+    }
+
+    /// A measurer is lost (zero), or is back, or is faster than it was. Measurements that run keep what
+    /// they have.
+    pub fn set_capacity(&mut self, measurer: MeasurerId, capacity: Rate) {
+        if let Some(known) = self.capacities.get_mut(measurer.0) {
+            *known = capacity;
+        }
+    }
+
+    /// What each measurer has left now.
+    #[must_use]
+    pub fn residuals(&self) -> Vec<Rate> {
+        let both = self.capacities.iter().zip(&self.used);
+        both.map(|(capacity, used)| capacity.saturating_sub(*used)).collect()
+    }
+
+    /// What the team has at all; with none, nothing is launched.
+    #[must_use]
+    pub fn capacity(&self) -> Rate {
+        self.capacities.iter().copied().sum()
+    }
+
+    /// Gives up all relays that wait.
+    pub fn clear_queue(&mut self) -> Vec<RelayId> {
+        let left = self.waiting().map(|it| it.relay).collect();
+        self.old.clear();
+        self.new.clear();
+        self.due.clear();
+        left
+    }
+
+    /// Relays that are being measured.
+    #[must_use]
+    pub fn running(&self) -> usize {
+        self.running.len()
+    }
+
+    /// Relays that wait.
+    #[must_use]
+    pub fn queued(&self) -> usize {
+        self.waiting().count()
+    }
+
+    /// Whether no relay waits or is being measured.
+    #[must_use]
+    pub fn is_over(&self) -> bool {
+        self.running.is_empty() && self.queued() == 0
+    }
+
+    fn waiting(&self) -> impl Iterator<Item = &Waiting> {
+        self.due.iter().chain(&self.old).chain(&self.new)
+    }
+
+    fn queue(&mut self, waiting: Waiting) {
+        match waiting.standing {
+            Standing::Old => {
+                // Behind its equals.
+                let place =
+                    self.old.partition_point(|it| Reverse(it.guess) <= Reverse(waiting.guess));
+                self.old.insert(place, waiting);
+            }
+            Standing::New => self.new.push_back(waiting),
+        }
+    }
+
+    /// What it takes; all that the team has, if that is less.
+    fn needed(&self, waiting: &Waiting) -> Rate {
+        waiting.guess.scaled(self.excess_factor).min(self.capacity())
+    }
+
+    fn fits(&self, waiting: &Waiting) -> bool {
+        let needed = self.needed(waiting);
+        needed > Rate::ZERO && needed <= self.residuals().into_iter().sum()
+    }
+
+    fn gather_due(&mut self) {
+        let is_due = |it: &Waiting| it.passed_over >= PASSED_OVER_MAX;
+        self.due.extend(self.old.extract_if(.., |it| is_due(it)));
+        self.due.extend(self.new.iter().filter(|it| is_due(it)));
+        self.new.retain(|it| !is_due(it));
+    }
+
+    fn launch(&mut self, waiting: Waiting) -> Launch {
+        let needed = self.needed(&waiting);
+        let allocation = allocate(needed, &self.residuals(), self.sockets);
+        for assignment in &allocation.assignments {
+            if let Some(used) = self.used.get_mut(assignment.measurer.0) {
+                *used = *used + assignment.rate;
+            }
+        }
+        let is_whole_team = needed >= self.capacity();
+        let Waiting { relay, guess, .. } = waiting;
+        let launch = Launch { relay, guess, allocation, is_whole_team };
+        self.running.insert(relay, Running { waiting, launch: launch.clone() });
+        launch
+    }
+}
+
+fn pass_over<'a>(those: impl Iterator<Item = &'a mut Waiting>) {
+    those.for_each(|it| it.passed_over += 1);
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,244 @@
+use super::*;
+use crate::Params;
+use proptest::collection::vec;
+use proptest::prelude::*;
+use std::vec;
+
+fn mbit(rate: f64) -> Rate {
+    Rate::from_mbit_per_s(rate)
+}
+
+fn launches(campaign: &mut Campaign) -> Vec<usize> {
+    core::iter::from_fn(|| campaign.poll_launch()).map(|launch| launch.relay.0).collect()
+}
+
+/// With f = 2, so that numbers are easy.
+fn campaign(capacities: &[f64]) -> Campaign {
+    Campaign::new(2.0, 160, capacities.iter().copied().map(mbit).collect())
+}
+
+/// Appendix F: eight relays of 100 Mbit/s take as much as four of 200, or two of 400.
+#[test]
+fn as_many_relays_run_at_once_as_the_team_has_room_for() {
+    for (count, capacity) in [(8, 100.0), (4, 200.0), (2, 400.0)] {
+        let factor = Params::default().excess_factor();
+        let team = vec![mbit(1000.0), mbit(1000.0), mbit(363.0)];
+        let mut campaign = Campaign::new(factor, 160, team);
+        for relay in 0..20 {
+            campaign.add(RelayId(relay), Standing::Old, mbit(capacity), 12);
+        }
+        assert_eq!(launches(&mut campaign).len(), count);
+        assert_eq!((campaign.running(), campaign.queued()), (count, 20 - count));
+    }
+}
+
+#[test]
+fn old_relays_come_first_and_the_biggest_of_them_before_the_others() {
+    let mut campaign = campaign(&[1000.0]);
+    campaign.add(RelayId(1), Standing::New, mbit(1.0), 1);
+    campaign.add(RelayId(2), Standing::Old, mbit(10.0), 1);
+    campaign.add(RelayId(3), Standing::New, mbit(50.0), 1);
+    campaign.add(RelayId(4), Standing::Old, mbit(100.0), 1);
+    campaign.add(RelayId(5), Standing::Old, mbit(10.0), 1);
+    assert_eq!(launches(&mut campaign), [4, 2, 5, 1, 3]);
+}
+
+#[test]
+fn a_share_returns_when_its_measurement_ends() {
+    let mut campaign = campaign(&[60.0, 40.0]);
+    campaign.add(RelayId(1), Standing::Old, mbit(45.0), 1);
+    campaign.add(RelayId(2), Standing::Old, mbit(40.0), 1);
+    assert_eq!(launches(&mut campaign), [1]);
+    assert_eq!(campaign.residuals(), [Rate::ZERO, mbit(10.0)]);
+    assert!(campaign.handle_end(RelayId(1), Verdict::Done));
+    assert_eq!(campaign.residuals(), [mbit(60.0), mbit(40.0)]);
+    assert_eq!(launches(&mut campaign), [2]);
+    assert!(campaign.handle_end(RelayId(2), Verdict::Done) && campaign.is_over());
+}
+
+#[test]
+fn a_relay_that_takes_more_comes_again_until_it_has_had_the_whole_team() {
+    let mut campaign = campaign(&[100.0]);
+    campaign.add(RelayId(1), Standing::New, mbit(20.0), 12);
+    let launch = campaign.poll_launch().expect("room");
+    assert_eq!((launch.allocation.total(), launch.is_whole_team), (mbit(40.0), false));
+    assert!(!campaign.handle_end(RelayId(1), Verdict::Again { guess: mbit(40.0) }));
+    assert_eq!(campaign.poll_launch().expect("room").allocation.total(), mbit(80.0));
+    assert!(!campaign.handle_end(RelayId(1), Verdict::Again { guess: mbit(80.0) }));
+    let launch = campaign.poll_launch().expect("room");
+    assert_eq!((launch.allocation.total(), launch.is_whole_team), (mbit(100.0), true));
+    assert!(campaign.handle_end(RelayId(1), Verdict::Again { guess: mbit(160.0) }));
+    assert!(campaign.is_over());
+}
+
+#[test]
+fn a_relay_that_allows_two_rounds_gets_two() {
+    let mut campaign = campaign(&[1000.0]);
+    campaign.add(RelayId(1), Standing::New, mbit(1.0), 2);
+    assert!(campaign.poll_launch().is_some());
+    assert!(!campaign.handle_end(RelayId(1), Verdict::Again { guess: mbit(2.0) }));
+    assert!(campaign.poll_launch().is_some());
+    assert!(campaign.handle_end(RelayId(1), Verdict::Again { guess: mbit(4.0) }));
+}
+
+#[test]
+fn a_relay_that_a_measurer_has_failed_comes_again_even_with_the_whole_team() {
+    let mut campaign = campaign(&[10.0]);
+    campaign.add(RelayId(1), Standing::New, mbit(50.0), 2);
+    assert!(campaign.poll_launch().expect("room").is_whole_team);
+    assert!(!campaign.handle_end(RelayId(1), Verdict::Repeat));
+    assert_eq!(campaign.poll_launch().expect("room").guess, mbit(50.0));
+    assert!(campaign.handle_end(RelayId(1), Verdict::Repeat), "but not for ever");
+}
+
+#[test]
+fn a_relay_is_in_the_campaign_once() {
+    let mut campaign = campaign(&[100.0]);
+    campaign.add(RelayId(1), Standing::Old, mbit(40.0), 1);
+    campaign.add(RelayId(1), Standing::New, mbit(1.0), 1);
+    assert_eq!(launches(&mut campaign), [1]);
+    campaign.add(RelayId(1), Standing::New, mbit(1.0), 1);
+    assert_eq!(launches(&mut campaign), [0; 0]);
+    assert!(campaign.handle_end(RelayId(2), Verdict::Done), "one that nobody has heard of");
+}
+
+/// A stream of small relays that never ends, in the way of one that needs the whole team.
+#[test]
+fn a_big_relay_does_not_starve_behind_small_ones_that_keep_coming() {
+    let mut campaign = campaign(&[100.0]);
+    for relay in 0..10 {
+        campaign.add(RelayId(relay), Standing::New, mbit(5.0), 1);
+    }
+    let mut running: VecDeque<usize> = launches(&mut campaign).into();
+    campaign.add(RelayId(1000), Standing::Old, mbit(500.0), 1);
+    for relay in 10..200 {
+        campaign.add(RelayId(relay), Standing::New, mbit(5.0), 1);
+        let ended = running.pop_front().expect("always one");
+        campaign.handle_end(RelayId(ended), Verdict::Done);
+        running.extend(launches(&mut campaign));
+        if running.contains(&1000) {
+            assert!(relay < 40, "it took until {relay}");
+            return;
+        }
+    }
+    panic!("it starves");
+}
+
+#[test]
+fn a_measurer_that_is_lost_gets_no_work_until_it_is_back() {
+    let mut campaign = campaign(&[100.0, 50.0]);
+    for relay in 0..3 {
+        campaign.add(RelayId(relay), Standing::Old, mbit(50.0), 1);
+    }
+    assert_eq!(launches(&mut campaign), [0]);
+    campaign.set_capacity(MeasurerId(0), Rate::ZERO);
+    assert_eq!(campaign.residuals(), [Rate::ZERO, mbit(50.0)]);
+    let launch = campaign.poll_launch().expect("all that the team has");
+    assert!(launch.is_whole_team && launch.allocation.total() == mbit(50.0));
+    assert!(campaign.handle_end(RelayId(0), Verdict::Done));
+    assert_eq!(campaign.residuals(), [Rate::ZERO, Rate::ZERO]);
+    campaign.set_capacity(MeasurerId(0), mbit(100.0));
+    assert_eq!(launches(&mut campaign), [2]);
+}
+
+#[test]
+fn a_team_without_capacity_launches_nothing_and_its_queue_can_be_given_up() {
+    let mut campaign = campaign(&[0.0]);
+    campaign.add(RelayId(7), Standing::Old, mbit(50.0), 1);
+    assert_eq!(launches(&mut campaign), [0; 0]);
+    assert_eq!(campaign.clear_queue(), [RelayId(7)]);
+    assert!(campaign.is_over());
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Step {
+    Add { is_old: bool, guess: u64, rounds: u32 },
+    End { which: usize, again: bool },
+    Capacity { measurer: usize, capacity: u64 },
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    prop_oneof![
+        (any::<bool>(), 1u64..150, 1u32..5).prop_map(|(is_old, guess, rounds)| Step::Add {
+            is_old,
+            guess,
+            rounds
+        }),
+        (any::<usize>(), any::<bool>()).prop_map(|(which, again)| Step::End { which, again }),
+        (0usize..5, 0u64..100)
+            .prop_map(|(measurer, capacity)| Step::Capacity { measurer, capacity }),
+    ]
+}
+
+fn bits(rates: &[u64]) -> Vec<Rate> {
+    rates.iter().copied().map(Rate::from_bit_per_s).collect()
+}
+
+proptest! {
+    #[test]
+    fn no_measurer_is_ever_over_its_capacity_and_every_relay_has_its_turn(
+        mut team in vec(0u64..100, 1..5), steps in vec(step(), 1..150),
+    ) {
+        let mut campaign = Campaign::new(2.0, 160, bits(&team));
+        let mut running: Vec<Launch> = Vec::new();
+        let (mut launched, mut rounds_max) = (vec![], vec![]);
+        for step in steps {
+            match step {
+                Step::Add { is_old, guess, rounds } => {
+                    let standing = if is_old { Standing::Old } else { Standing::New };
+                    let relay = RelayId(launched.len());
+                    campaign.add(relay, standing, Rate::from_bit_per_s(guess), rounds);
+                    rounds_max.push(rounds);
+                    launched.push(0u32);
+                }
+                Step::End { which, again } if !running.is_empty() => {
+                    let ended = running.swap_remove(which % running.len());
+                    let guess = ended.guess + ended.guess;
+                    let verdict = if again { Verdict::Again { guess } } else { Verdict::Done };
+                    campaign.handle_end(ended.relay, verdict);
+                }
+                Step::End { .. } => {}
+                Step::Capacity { measurer, capacity } => {
+                    campaign.set_capacity(MeasurerId(measurer), Rate::from_bit_per_s(capacity));
+                    if let Some(known) = team.get_mut(measurer) {
+                        *known = capacity;
+                    }
+                }
+            }
+            let whole = Rate::from_bit_per_s(team.iter().sum());
+            loop {
+                let left = campaign.residuals();
+                let Some(launch) = campaign.poll_launch() else { break };
+                let needed = launch.guess.scaled(2.0).min(whole);
+                prop_assert_eq!(launch.allocation.total(), needed);
+                prop_assert_eq!(launch.is_whole_team, needed == whole);
+                for assignment in &launch.allocation.assignments {
+                    prop_assert!(assignment.rate <= left[assignment.measurer.0]);
+                }
+                launched[launch.relay.0] += 1;
+                prop_assert!(launched[launch.relay.0] <= rounds_max[launch.relay.0]);
+                running.push(launch);
+            }
+            for (index, capacity) in team.iter().enumerate() {
+                let assignments = running.iter().flat_map(|it| &it.allocation.assignments);
+                let used = assignments.filter(|it| it.measurer.0 == index).map(|it| it.rate);
+                let left = Rate::from_bit_per_s(*capacity).saturating_sub(used.sum());
+                prop_assert_eq!(campaign.residuals()[index], left);
+            }
+            prop_assert_eq!(campaign.running(), running.len());
+            let is_idle = running.is_empty() && whole > Rate::ZERO;
+            prop_assert!(!is_idle || campaign.queued() == 0, "an idle team lets nobody wait");
+        }
+        campaign.set_capacity(MeasurerId(0), Rate::from_bit_per_s(50));
+        loop {
+            while let Some(launch) = campaign.poll_launch() {
+                launched[launch.relay.0] += 1;
+                running.push(launch);
+            }
+            let Some(ended) = running.pop() else { break };
+            campaign.handle_end(ended.relay, Verdict::Done);
+        }
+        prop_assert!(campaign.is_over());
+        prop_assert!(launched.iter().all(|count| *count > 0), "each had its turn");
+    }
+}

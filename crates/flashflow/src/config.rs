@@ -1,0 +1,64 @@
+//! What the daemons' configuration files have in common.
+
+use crate::error::Error;
+use control::keys::PublicKey;
+use onion::Rate;
+use serde::de::{DeserializeOwned, Error as _};
+use serde::{Deserialize, Deserializer};
+use std::path::{Path, PathBuf};
+
+/// Reads a configuration file. What it does not know is an error, which names it.
+pub(crate) fn read<T: DeserializeOwned>(path: &Path) -> Result<T, Error> {
+    let text = std::fs::read_to_string(path).map_err(|source| Error::File {
+        what: "read the configuration",
+        path: path.to_owned(),
+        source,
+    })?;
+    toml::from_str(&text).map_err(|error| Error::Config {
+        path: path.to_owned(),
+        problem: error.to_string().trim_end().to_owned(),
+    })
+}
+
+/// A file named in a configuration: beside the configuration, unless its path is absolute.
+pub(crate) fn beside(config: &Path, file: &Path) -> PathBuf {
+    config.parent().unwrap_or(Path::new("")).join(file)
+}
+
+/// A public key as `flashflow keys` prints it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Key(pub(crate) PublicKey);
+
+impl<'de> Deserialize<'de> for Key {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        String::deserialize(from)?.parse().map(Self).map_err(D::Error::custom)
+    }
+}
+
+/// A rate in Mbit/s, above zero.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Mbit(pub(crate) Rate);
+
+impl<'de> Deserialize<'de> for Mbit {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        let mbit = f64::deserialize(from)?;
+        if mbit.is_finite() && mbit > 0.0 {
+            return Ok(Self(Rate::from_mbit_per_s(mbit)));
+        }
+        Err(D::Error::custom(format!("{mbit} is no rate in Mbit/s above zero")))
+    }
+}
+
+/// Says on stderr what happens, as much as `RUST_LOG` asks for.
+pub(crate) fn log_to_stderr() {
+    let filter = tracing_subscriber::EnvFilter::builder()
+        .with_default_directive(tracing_subscriber::filter::LevelFilter::INFO.into())
+        .from_env_lossy();
+    // There is one already in tests that run a command twice.
+    let _ = tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_writer(std::io::stderr)
+        .with_ansi(false)
+        .with_target(false)
+        .try_init();
+}

@@ -1,0 +1,134 @@
+//! `flashflow coordinator`: measures all relays with a team of measurers, and writes bandwidth files.
+
+mod campaign;
+mod config;
+mod relays;
+mod team;
+
+pub(crate) use config::Config;
+pub(crate) use team::RemoteTeam;
+
+use crate::config::log_to_stderr;
+use crate::demo::relay_value;
+use crate::error::{Error, Exit};
+use crate::interrupt::Interrupt;
+use crate::output::Output;
+use clap::Args;
+use link::unix_time_s;
+use netdoc::bwfile::{self, BandwidthFile, Eligibility, NodeIdStyle, Settings, Written};
+use onion::Duration;
+use relays::Documents;
+use serde_json::{Value, json};
+use std::path::PathBuf;
+
+/// Be a coordinator: measure relays with a team of measurers, and write bandwidth files.
+///
+/// The measurers are `flashflow measurer` processes, on this machine or others. Several relays are
+/// measured at once, as far as the team's capacity allows. Relays that take part are measured as an echo,
+/// all others in transit.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  flashflow coordinator --config coordinator.toml --once
+  flashflow coordinator --config coordinator.toml
+
+See docs/coordinator.toml for what the configuration may hold. Without --once, all relays are measured
+again each period. What happens is logged on stderr; RUST_LOG=debug says more.
+
+Exit status: 0 each relay has an estimate; 1 something failed; 2 wrong arguments; 130 interrupted.")]
+pub(crate) struct CoordinatorOptions {
+    /// Configuration file.
+    #[arg(long, value_name = "FILE")]
+    config: PathBuf,
+    /// Measure all relays once, and end.
+    #[arg(long)]
+    once: bool,
+    /// Print results as JSON, one value a line; the last one of each period is its summary.
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+pub(crate) fn run(
+    options: &CoordinatorOptions,
+    output: &Output,
+    interrupt: &Interrupt,
+) -> Result<Exit, Error> {
+    log_to_stderr();
+    let started = unix_time_s();
+    let config = Config::read(&options.config)?;
+    let team = RemoteTeam::new(&config)?;
+    tracing::info!("coordinator {} with {} measurers", config.secret.public(), team.len());
+    interrupt.wind_up_in_order();
+    loop {
+        let begun = unix_time_s();
+        let done = period(&config, &team, started, output, interrupt);
+        if interrupt.is_requested() {
+            output.quiet();
+            output.step("interrupted");
+            output.record(|| json!({"type": "interrupted"}));
+            return Ok(Exit::Interrupted);
+        }
+        if options.once {
+            return done;
+        }
+        if let Err(error) = &done {
+            // What is wrong now may be right in an hour.
+            output.error(error);
+        }
+        let passed = Duration::from_secs(unix_time_s().saturating_sub(begun));
+        interrupt.wait(config.period.saturating_sub(passed));
+    }
+}
+
+/// Measures each relay, and writes the bandwidth file.
+fn period(
+    config: &Config,
+    team: &RemoteTeam,
+    generator_started: u64,
+    output: &Output,
+    interrupt: &Interrupt,
+) -> Result<Exit, Error> {
+    output.doing("asking the measurers, and fetching the consensus");
+    let documents = Documents::fetch(config)?;
+    let relays = documents.relays(config)?;
+    let capacities = team.greet(output)?;
+    output.step(format!("{} relays to be measured", relays.len()));
+    let results = campaign::run(config, team, capacities, &relays, output, interrupt)?;
+    let reports: Vec<Value> =
+        results.iter().map(|result| relay_value(&result.report, "relay")).collect();
+    if interrupt.is_requested() {
+        return Ok(Exit::Interrupted);
+    }
+    let estimates: Vec<bwfile::Estimate> = results
+        .iter()
+        .filter_map(|result| Some(documents.estimate(relays.get(result.relay)?, result)))
+        .collect();
+    let counts = Eligibility::count(&documents.consensus, &estimates);
+    let settings = Settings::new(env!("CARGO_PKG_VERSION"), generator_started, unix_time_s());
+    let written = match BandwidthFile::generate(&estimates, counts, &settings) {
+        Ok(file) => Some(write(config, &file)?),
+        Err(error @ bwfile::GenerateError::NoResults { .. }) => {
+            output.step(format!("no bandwidth file: {error}"));
+            None
+        }
+        Err(error) => return Err(error.into()),
+    };
+    output.quiet();
+    let rows: Vec<_> = results.into_iter().map(|result| result.report).collect();
+    output.text(report::table(&rows));
+    if let Some(written) = &written {
+        output.text(format!("bandwidth file: {}", written.path.display()));
+    }
+    let path = written.as_ref().map(|written| &written.path);
+    output.record(|| json!({"type": "summary", "relays": reports, "bandwidth_file": path}));
+    let all = rows.iter().all(|row| row.estimate_mbit_per_s.is_some());
+    Ok(if all { Exit::Done } else { Exit::Failed })
+}
+
+fn write(config: &Config, file: &BandwidthFile) -> Result<Written, Error> {
+    let out = &config.out;
+    let failed = |source| Error::File { what: "make the folder", path: out.clone(), source };
+    std::fs::create_dir_all(out).map_err(failed)?;
+    let written = file.write_atomically(out, NodeIdStyle::default())?;
+    bwfile::remove_old(out, config.keep_files)?;
+    Ok(written)
+}

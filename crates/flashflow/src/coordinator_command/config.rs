@@ -1,0 +1,190 @@
+//! `coordinator.toml`.
+
+use crate::config::{self, Key, Mbit};
+use crate::error::Error;
+use crate::measuring::Subject;
+use control::keys::{PublicKey, SecretKey};
+use coordinator::Params;
+use measurer::{Consent, Coordinator, TeamOptions};
+use netdoc::Fingerprint;
+use onion::{Duration, Rate};
+use serde::Deserialize;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+
+/// As in the file.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct File {
+    key: PathBuf,
+    out: PathBuf,
+    authority: Option<SocketAddr>,
+    consensus: Option<PathBuf>,
+    relays: Option<Vec<String>>,
+    #[serde(default)]
+    echo: Vec<String>,
+    echo_rounds: Option<u32>,
+    opt_in: Option<PathBuf>,
+    keep_files: Option<usize>,
+    period_s: Option<u64>,
+    seconds: Option<u32>,
+    sockets: Option<u32>,
+    check_share: Option<f64>,
+    guess_mbit_per_s: Option<Mbit>,
+    measurers: Vec<Measurer>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Measurer {
+    address: SocketAddr,
+    key: Key,
+    capacity_mbit_per_s: Option<Mbit>,
+}
+
+/// Where the consensus comes from.
+pub(crate) enum Source {
+    Authority(SocketAddr),
+    File(PathBuf),
+}
+
+/// A measurer of the team.
+pub(crate) struct Mate {
+    pub(crate) address: SocketAddr,
+    pub(crate) key: PublicKey,
+    /// Less than what it says itself, if wanted.
+    pub(crate) capacity: Option<Rate>,
+}
+
+/// What a coordinator is to do, checked.
+pub(crate) struct Config {
+    pub(crate) secret: SecretKey,
+    pub(crate) out: PathBuf,
+    pub(crate) source: Source,
+    /// By fingerprint or nickname; all that may be measured if `None`.
+    pub(crate) relays: Option<Vec<String>>,
+    /// Those that take part, by fingerprint or nickname.
+    pub(crate) echo: Vec<String>,
+    /// Rounds that those allow in a period.
+    pub(crate) echo_rounds: u32,
+    pub(crate) consent: Consent,
+    pub(crate) keep_files: usize,
+    pub(crate) period: Duration,
+    pub(crate) params: Params,
+    pub(crate) guess: Option<Rate>,
+    pub(crate) measurers: Vec<Mate>,
+}
+
+impl Config {
+    pub(crate) fn read(path: &Path) -> Result<Self, Error> {
+        let file: File = config::read(path)?;
+        let bad = |problem: String| Error::Config { path: path.to_owned(), problem };
+        let beside = |file: &Path| config::beside(path, file);
+        let source = match (file.authority, &file.consensus) {
+            (Some(authority), None) => Source::Authority(authority),
+            (None, Some(consensus)) => Source::File(beside(consensus)),
+            _ => return Err(bad("give either `authority` or `consensus`".to_owned())),
+        };
+        if file.measurers.is_empty() {
+            return Err(bad("there are no `[[measurers]]`".to_owned()));
+        }
+        let mut measurers = Vec::new();
+        for Measurer { address, key: Key(key), capacity_mbit_per_s: capacity } in file.measurers {
+            if measurers.iter().any(|mate: &Mate| mate.key == key) {
+                return Err(bad(format!("two measurers have the key {key}")));
+            }
+            measurers.push(Mate { address, key, capacity: capacity.map(|mbit| mbit.0) });
+        }
+        let defaults = TeamOptions::default().params;
+        let params = Params {
+            seconds: file.seconds.unwrap_or(defaults.seconds),
+            sockets: file.sockets.unwrap_or(defaults.sockets),
+            check_share: file.check_share.unwrap_or(defaults.check_share),
+            ..defaults
+        };
+        params.validate().map_err(|error| bad(error.to_string()))?;
+        let consent = match &file.opt_in {
+            Some(list) => Consent::local_only().with_list(&beside(list))?,
+            None => Consent::local_only(),
+        };
+        Ok(Self {
+            secret: SecretKey::read(&beside(&file.key))?,
+            out: beside(&file.out),
+            source,
+            relays: file.relays,
+            echo: file.echo,
+            echo_rounds: file.echo_rounds.unwrap_or(Coordinator::ROUNDS_ALLOWED).max(1),
+            consent,
+            keep_files: file.keep_files.unwrap_or(30),
+            period: Duration::from_secs(file.period_s.unwrap_or(24 * 3600)),
+            params,
+            guess: file.guess_mbit_per_s.map(|mbit| mbit.0),
+            measurers,
+        })
+    }
+}
+
+impl Config {
+    /// Whether a relay takes part in measurements.
+    pub(crate) fn takes_part(&self, relay: &Subject) -> bool {
+        let is_named = |name: &String| {
+            let fingerprint = name.parse::<Fingerprint>();
+            fingerprint.is_ok_and(|it| it == relay.fingerprint) || *name == relay.nickname
+        };
+        self.echo.iter().any(is_named)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(text: &str) -> Result<Config, Error> {
+        let dir = tempfile::tempdir().expect("temporary folder");
+        SecretKey::from_seed([1; 32])
+            .write_new(&dir.path().join("coordinator.key"))
+            .expect("space");
+        std::fs::write(dir.path().join("opt-in.txt"), "").expect("space");
+        let path = dir.path().join("coordinator.toml");
+        std::fs::write(&path, text).expect("space");
+        Config::read(&path)
+    }
+
+    const SAMPLE: &str = include_str!("../../../../docs/coordinator.toml");
+
+    #[test]
+    fn the_sample_is_a_configuration() {
+        let config = read(SAMPLE).expect("valid");
+        assert_eq!((config.measurers.len(), config.keep_files), (2, 30));
+        assert!(config.out.is_absolute() && config.out.ends_with("bandwidth"));
+        // What is commented out is valid, too, and says what holds without it.
+        let all: String = SAMPLE
+            .lines()
+            .map(|line| line.strip_prefix("#: ").unwrap_or(line).to_owned() + "\n")
+            .collect();
+        let config = read(&all).expect("valid");
+        assert_eq!(config.params, TeamOptions::default().params);
+        assert!(config.relays.is_some() && config.echo.len() == 1 && config.guess.is_some());
+    }
+
+    #[test]
+    fn what_is_wrong_is_named() {
+        for (from, to, word) in [
+            ("authority =", "#", "either `authority` or `consensus`"),
+            ("authority =", "consensus = \"c\"\nauthority =", "either `authority` or `consensus`"),
+            ("authority =", "secnds = 3\nauthority =", "`secnds`"),
+            ("authority =", "seconds = 0\nauthority =", "seconds is 0, but must lie in 1 to 600"),
+            ("authority =", "opt_in = \"none\"\nauthority =", "opt-in list"),
+            ("coordinator.key", "another.key", "another.key"),
+            (
+                "J9hI4WtpTvETFLnjKZ+29apvxbodefNwkFHzrQqnV1A",
+                "Gb9ECWmEzf6FQbrBZ9w7lshQhqowtrbLDFw4rXAxZuE",
+                "two measurers",
+            ),
+        ] {
+            assert!(SAMPLE.contains(from), "{from}");
+            let error = read(&SAMPLE.replacen(from, to, 1)).map(|_| ()).expect_err(to).to_string();
+            assert!(error.contains(word), "{error}");
+        }
+    }
+}

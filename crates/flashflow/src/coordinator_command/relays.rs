@@ -1,0 +1,186 @@
+//! Which relays are measured, and what is known of them.
+
+use super::campaign::Measured;
+use super::config::{Config, Source};
+use crate::error::Error;
+use crate::measuring::Subject;
+use coordinator::{GuessPolicy, PastEstimate, Standing, first_guess};
+use link::unix_time_s;
+use measurer::{Approach, Coordinator, Defences, Request};
+use netdoc::bwfile::{self, BandwidthFile};
+use netdoc::consensus::{Consensus, Flag, Router};
+use netdoc::fetch::{Fetcher, Resource};
+use netdoc::{Ed25519Identity, Fingerprint, Nickname};
+use onion::measure::pump::Target;
+use onion::{Duration, Rate};
+use std::fs;
+use std::net::SocketAddr;
+
+/// What the authorities say.
+pub(super) struct Documents {
+    what: String,
+    pub(super) consensus: Consensus,
+    /// The limit that each relay's operator sets, in bytes per second.
+    averages: Vec<(Fingerprint, u64)>,
+}
+
+/// A relay to be measured.
+pub(super) struct Relay {
+    pub(super) subject: Subject,
+    pub(super) nickname: Nickname,
+    pub(super) ed25519: Option<Ed25519Identity>,
+    pub(super) standing: Standing,
+    pub(super) rounds_max: u32,
+}
+
+impl Documents {
+    pub(super) fn fetch(config: &Config) -> Result<Self, Error> {
+        let fetcher = Fetcher::default();
+        let (what, text) = match &config.source {
+            Source::Authority(authority) => {
+                let text = fetcher.get(*authority, &Resource::Consensus)?;
+                (format!("the consensus from {authority}"), text)
+            }
+            Source::File(path) => {
+                let failed =
+                    |source| Error::File { what: "read the consensus", path: path.clone(), source };
+                let text = fs::read(path).map_err(failed)?;
+                (format!("the consensus in {}", path.display()), text)
+            }
+        };
+        let parsed = Consensus::parse(&text);
+        let consensus = parsed.map_err(|source| Error::Consensus { what: what.clone(), source })?;
+        let averages = match &config.source {
+            Source::Authority(authority) => {
+                let text = fetcher.get(*authority, &Resource::AllDescriptors)?;
+                // A descriptor that does not parse leaves its relay without the cap that it sets.
+                let (descriptors, _bad) = netdoc::descriptor::parse_all(&text);
+                descriptors.iter().map(|it| (it.fingerprint, it.bandwidth_avg_bytes_s)).collect()
+            }
+            Source::File(_) => Vec::new(),
+        };
+        Ok(Self { what, consensus, averages })
+    }
+
+    /// The relays that are to be measured. Those that the configuration names must allow it; of all
+    /// others, those that do not are left out.
+    pub(super) fn relays(&self, config: &Config) -> Result<Vec<Relay>, Error> {
+        let lookup = |name: &String| {
+            let found = self.consensus.find(name);
+            found.map_err(|source| Error::Lookup { what: self.what.clone(), source })
+        };
+        let echo = config.echo.iter().map(lookup).collect::<Result<Vec<&Router>, Error>>()?;
+        let consent = |router: &Router| config.consent.check(rsa(router), router.address.into());
+        let routers: Vec<&Router> = match &config.relays {
+            Some(names) => {
+                let named = names.iter().map(lookup).collect::<Result<Vec<&Router>, Error>>()?;
+                named.iter().try_for_each(|router| consent(router))?;
+                named
+            }
+            None => {
+                let is_up = |router: &&Router| {
+                    router.flags.contains(Flag::Running) && !router.flags.contains(Flag::Authority)
+                };
+                let up = self.consensus.routers().iter().filter(is_up);
+                up.filter(|router| consent(router).is_ok()).collect()
+            }
+        };
+        if routers.is_empty() {
+            let problem = "no relay may be measured: none is on a private address or has opted in";
+            return Err(Error::Usage(format!("{}: {problem}", self.what)));
+        }
+        let past = past_estimates(config);
+        let defences = Defences::from_consensus_params(|name| self.consensus.params.get(name));
+        let relay = |router: &&Router| {
+            let takes_part = echo.iter().any(|it| it.fingerprint == router.fingerprint);
+            relay(router, config, takes_part, &past, defences)
+        };
+        Ok(routers.iter().map(relay).collect())
+    }
+
+    /// What goes into the bandwidth file.
+    pub(super) fn estimate(&self, relay: &Relay, measured: &Measured) -> bwfile::Estimate {
+        let fingerprint = relay.subject.fingerprint;
+        let mode = match relay.subject.request.approach {
+            Approach::Transit => "transit",
+            Approach::Echo(_) => "echo",
+        };
+        let mut extra = vec![("flashflow_mode".to_owned(), mode.to_owned())];
+        let average = self.averages.iter().find(|(known, _)| *known == fingerprint);
+        let outcome = match &measured.outcome {
+            coordinator::Outcome::Measured(estimate) => {
+                let conclusive = u8::from(measured.report.conclusive).to_string();
+                extra.push(("flashflow_conclusive".to_owned(), conclusive));
+                bwfile::Outcome::Measured {
+                    capacity_bytes_s: estimate.capacity.as_byte_per_s(),
+                    measured_at: measured.at_unix_s,
+                    descriptor_avg_bytes_s: average.map(|(_, average)| *average),
+                }
+            }
+            failed @ coordinator::Outcome::Failed { .. } => bwfile::Outcome::Failed {
+                reason: failed.to_string(),
+                tried_at: Some(measured.at_unix_s),
+            },
+        };
+        let Relay { nickname, ed25519, .. } = *relay;
+        bwfile::Estimate { fingerprint, ed25519, nickname, outcome, extra }
+    }
+}
+
+const fn rsa(router: &Router) -> onion::identity::RsaId {
+    onion::identity::RsaId(*router.fingerprint.as_bytes())
+}
+
+fn relay(
+    router: &Router,
+    config: &Config,
+    takes_part: bool,
+    past: &[(Fingerprint, PastEstimate)],
+    defences: Defences,
+) -> Relay {
+    let address = SocketAddr::new(router.address.into(), router.or_port);
+    let ids = Subject::ids(router.fingerprint, router.ed25519.map(|id| *id.as_bytes()));
+    let default = GuessPolicy::default();
+    let policy = GuessPolicy { default: config.guess.unwrap_or(default.default), ..default };
+    let last = past.iter().find(|(known, _)| *known == router.fingerprint).map(|(_, past)| *past);
+    let month = past.iter().filter(|(_, past)| past.age < policy.valid_for);
+    let guess = first_guess(&policy, last, month.map(|(_, past)| past.capacity));
+    let standing = match guess.source {
+        coordinator::GuessSource::LastEstimate => Standing::Old,
+        coordinator::GuessSource::Distribution | coordinator::GuessSource::Default => Standing::New,
+    };
+    // The campaign goes from round to round: each measurement has but one.
+    let (approach, rounds_max) = if takes_part {
+        let coordinator = Coordinator { key_seed: config.secret.seed(), rounds_max: 1 };
+        (Approach::Echo(coordinator), config.echo_rounds)
+    } else {
+        (Approach::Transit, config.params.max_rounds)
+    };
+    let request =
+        Request { target: Target { address, ids }, guess: guess.capacity, defences, approach };
+    let (nickname, fingerprint) = (router.nickname.to_string(), router.fingerprint);
+    Relay {
+        subject: Subject { nickname, fingerprint, limit: None, request },
+        nickname: router.nickname,
+        ed25519: router.ed25519,
+        standing,
+        rounds_max,
+    }
+}
+
+/// What our last bandwidth file says, if there is one.
+fn past_estimates(config: &Config) -> Vec<(Fingerprint, PastEstimate)> {
+    let Ok(text) = fs::read(config.out.join(bwfile::LATEST)) else { return Vec::new() };
+    let Ok(parsed) = BandwidthFile::parse(&text) else {
+        tracing::warn!("the last bandwidth file cannot be read: all relays count as new");
+        return Vec::new();
+    };
+    let now = unix_time_s();
+    let measured = parsed.file.relays.iter().filter(|line| !line.unmeasured);
+    let past = measured.filter_map(|line| {
+        let age = Duration::from_secs(now.saturating_sub(line.time?));
+        let capacity = Rate::from_byte_per_s(line.bw_kb_s.saturating_mul(1000));
+        Some((line.node_id, PastEstimate { capacity, age }))
+    });
+    past.collect()
+}

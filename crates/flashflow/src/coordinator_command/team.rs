@@ -1,0 +1,83 @@
+//! Measurers elsewhere.
+
+use super::config::{Config, Mate};
+use crate::error::Error;
+use crate::output::Output;
+use control::{ConnectError, RemoteMeasurer, Remotes};
+use coordinator::{Allocation, MeasurerId};
+use measurer::Teammate;
+use onion::Rate;
+use std::thread;
+
+/// The measurers of a configuration, and the sessions with them.
+pub(crate) struct RemoteTeam {
+    measurers: Vec<(RemoteMeasurer, Option<Rate>)>,
+    // Last, since the sessions end with it.
+    _remotes: Remotes,
+}
+
+impl RemoteTeam {
+    pub(crate) fn new(config: &Config) -> Result<Self, Error> {
+        let remotes = Remotes::start(config.secret.clone())?;
+        let mut measurers = Vec::new();
+        for Mate { address, key, capacity } in &config.measurers {
+            measurers.push((remotes.measurer(*address, *key)?, *capacity));
+        }
+        Ok(Self { measurers, _remotes: remotes })
+    }
+
+    pub(crate) const fn len(&self) -> usize {
+        self.measurers.len()
+    }
+
+    /// What a measurer has to give: what it says, or what the configuration says if that is less.
+    pub(crate) fn ask(&self, measurer: MeasurerId) -> Result<Rate, ConnectError> {
+        let Some((remote, limit)) = self.measurers.get(measurer.0) else { return Ok(Rate::ZERO) };
+        let told = remote.capacity()?;
+        Ok(limit.map_or(told, |limit| limit.min(told)))
+    }
+
+    /// Asks all measurers at once. One that does not answer has no capacity.
+    ///
+    /// # Errors
+    /// Where none has any.
+    pub(crate) fn greet(&self, output: &Output) -> Result<Vec<Rate>, Error> {
+        let ids = (0..self.measurers.len()).map(MeasurerId);
+        let answers: Vec<Result<Rate, ConnectError>> = thread::scope(|scope| {
+            let asked: Vec<_> = ids.map(|id| scope.spawn(move || self.ask(id))).collect();
+            let answers = asked.into_iter().map(|it| it.join().unwrap_or(Err(ConnectError::Ended)));
+            answers.collect()
+        });
+        let mut capacities = Vec::new();
+        for (answer, (remote, _)) in answers.into_iter().zip(&self.measurers) {
+            match &answer {
+                Ok(capacity) => output.step(format!("measurer {}: {capacity}", remote.address())),
+                Err(error) => output.step(format!("without a measurer: {error}")),
+            }
+            capacities.push(answer.unwrap_or_default());
+        }
+        if capacities.iter().all(|capacity| *capacity == Rate::ZERO) {
+            return Err(Error::Usage("no measurer of the team can be used".to_owned()));
+        }
+        Ok(capacities)
+    }
+
+    /// Measurers with these capacities, for one measurement.
+    pub(crate) fn mates(&self, capacities: &[Rate]) -> Vec<Teammate> {
+        let able = self.measurers.iter().zip(capacities).filter(|(_, it)| **it > Rate::ZERO);
+        let mate = |remote: &RemoteMeasurer, capacity| Teammate {
+            member: Box::new(remote.member()),
+            capacity,
+        };
+        able.map(|((remote, _), capacity)| mate(remote, *capacity)).collect()
+    }
+
+    /// Measurers with their shares, for one measurement, in the allocation's order.
+    pub(crate) fn mates_of(&self, allocation: &Allocation) -> Vec<Teammate> {
+        let found = allocation.assignments.iter().filter_map(|assignment| {
+            let (remote, _) = self.measurers.get(assignment.measurer.0)?;
+            Some(Teammate { member: Box::new(remote.member()), capacity: assignment.rate })
+        });
+        found.collect()
+    }
+}

@@ -1,0 +1,46 @@
+//! `flashflow keys`: the key of a coordinator or a measurer.
+
+use crate::error::{Error, Exit};
+use crate::output::Output;
+use clap::Args;
+use control::keys::SecretKey;
+use serde_json::json;
+use std::path::PathBuf;
+
+/// Make the key of a coordinator or a measurer, or show the public half of one.
+///
+/// Each party has one Ed25519 key, in a file that only its owner can read. All others know it by its
+/// public half, 43 characters that this command prints: coordinators and measurers put each other's into
+/// their configurations.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  flashflow keys --out measurer.key
+  flashflow keys --show measurer.key
+
+Exit status: 0 done; 1 failed, for instance because the file exists; 2 wrong arguments.")]
+pub(crate) struct KeysOptions {
+    /// Make a key and write it to this file, which must not exist.
+    #[arg(long, value_name = "FILE", required_unless_present = "show", conflicts_with = "show")]
+    out: Option<PathBuf>,
+    /// Show the public half of the key in this file.
+    #[arg(long, value_name = "FILE")]
+    show: Option<PathBuf>,
+    /// Print the result as JSON.
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+pub(crate) fn run(options: &KeysOptions, output: &Output) -> Result<Exit, Error> {
+    let key = match (&options.out, &options.show) {
+        (Some(path), _) => {
+            let key = SecretKey::generate()?;
+            key.write_new(path)?;
+            key
+        }
+        (None, Some(path)) => SecretKey::read(path)?,
+        (None, None) => return Err(Error::Usage("give --out or --show".to_owned())),
+    };
+    let public = key.public().to_string();
+    output.result(&public, || json!({"type": "key", "public_key": public}));
+    Ok(Exit::Done)
+}

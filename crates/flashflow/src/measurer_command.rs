@@ -1,0 +1,176 @@
+//! `flashflow measurer`: does what coordinators order.
+
+use crate::config::{self, Key, Mbit};
+use crate::error::{Error, Exit};
+use crate::interrupt::Interrupt;
+use crate::output::Output;
+use clap::Args;
+use control::keys::SecretKey;
+use control::{MeasurerServer, ServerOptions};
+use measurer::member::MemberError;
+use measurer::{Consent, LocalMember, LocalOptions, Site, Team, TeamOptions, free_cores};
+use onion::{Duration, Rate};
+use serde::Deserialize;
+use serde_json::json;
+use std::net::{IpAddr, SocketAddr};
+use std::num::NonZeroU32;
+use std::path::{Path, PathBuf};
+
+/// Be a measurer: do what coordinators order.
+///
+/// Listens for the coordinators whose keys the configuration names, and loads the relays that they
+/// order to be measured: only those on loopback or private addresses, and those on this measurer's own
+/// opt-in list. Prints `listening on ADDRESS:PORT` once it is ready.
+#[derive(Debug, Args)]
+#[command(after_help = "Example:
+  flashflow measurer --config measurer.toml
+
+See docs/measurer.toml for what the configuration may hold. SIGTERM or Ctrl-C ends it, and what it
+does. What happens is logged on stderr; RUST_LOG=debug says more.
+
+Exit status: 0 ended by a signal; 1 failed; 2 wrong arguments.")]
+pub(crate) struct MeasurerOptions {
+    /// Configuration file.
+    #[arg(long, value_name = "FILE")]
+    config: PathBuf,
+    /// Print the address as JSON.
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// `measurer.toml`.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Config {
+    /// Where to listen; port 0 for any.
+    listen: SocketAddr,
+    /// File with our key.
+    key: PathBuf,
+    /// Public keys of the coordinators that we obey.
+    coordinators: Vec<Key>,
+    /// What we can send and receive; found out if absent.
+    capacity_mbit_per_s: Option<Mbit>,
+    /// Pumps; one for each free core if absent.
+    pumps: Option<NonZeroU32>,
+    /// File with fingerprints of relays whose operators agreed to be measured.
+    opt_in: Option<PathBuf>,
+    /// Where targets find our landings; the address towards them if absent.
+    own_address: Option<IpAddr>,
+}
+
+pub(crate) fn run(
+    options: &MeasurerOptions,
+    output: &Output,
+    interrupt: &Interrupt,
+) -> Result<Exit, Error> {
+    config::log_to_stderr();
+    let server = MeasurerServer::start(server_options(&options.config)?)?;
+    interrupt.wind_up_in_order();
+    let address = server.address();
+    output.result(
+        format!("listening on {address}"),
+        || json!({"type": "listening", "address": address}),
+    );
+    // It ends by itself only if something is very wrong, which then is in the log.
+    while !server.has_ended() {
+        if interrupt.wait(Duration::from_secs(1)) {
+            tracing::info!("ending");
+            drop(server);
+            return Ok(Exit::Done);
+        }
+    }
+    Ok(Exit::Failed)
+}
+
+fn server_options(path: &Path) -> Result<ServerOptions, Error> {
+    let config: Config = config::read(path)?;
+    let bad = |problem: &str| Error::Config { path: path.to_owned(), problem: problem.to_owned() };
+    if config.coordinators.is_empty() {
+        return Err(bad("`coordinators` is empty: nobody could order anything"));
+    }
+    let key = SecretKey::read(&config::beside(path, &config.key))?;
+    let consent = match &config.opt_in {
+        Some(list) => Consent::local_only().with_list(&config::beside(path, list))?,
+        None => Consent::local_only(),
+    };
+    let pumps = config.pumps.map_or_else(free_cores, NonZeroU32::get);
+    let capacity = match config.capacity_mbit_per_s {
+        Some(Mbit(capacity)) => capacity,
+        None => own_capacity(pumps)?,
+    };
+    tracing::info!("measurer {}: {capacity}, {pumps} pumps", key.public());
+    let site = Site::new().map_err(measurer::TeamError::from)?;
+    let local = LocalOptions {
+        name: "pump".to_owned(),
+        key_seed: key.seed(),
+        pumps,
+        address: config.own_address,
+    };
+    Ok(ServerOptions {
+        listen: config.listen,
+        key,
+        coordinators: config.coordinators.iter().map(|key| key.0).collect(),
+        capacity,
+        consent,
+        members: Box::new(move || {
+            let member = LocalMember::new(site.clone(), local.clone());
+            member.map(|it| Box::new(it) as _).map_err(|error| MemberError::of(&error))
+        }),
+    })
+}
+
+/// What this machine can pump.
+fn own_capacity(pumps: u32) -> Result<Rate, Error> {
+    let options = TeamOptions { measurers: 1, pumps: Some(pumps), ..TeamOptions::default() };
+    Ok(Team::new(options)?.capacity())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const KEY: &str = "Gb9ECWmEzf6FQbrBZ9w7lshQhqowtrbLDFw4rXAxZuE";
+
+    fn parse(text: &str) -> Result<Config, Error> {
+        let dir = tempfile::tempdir().expect("temporary folder");
+        let path = dir.path().join("measurer.toml");
+        std::fs::write(&path, text).expect("space");
+        config::read(&path)
+    }
+
+    #[test]
+    fn the_sample_is_a_configuration() {
+        let sample = include_str!("../../../docs/measurer.toml");
+        let config = parse(sample).expect("valid");
+        assert_eq!(config.coordinators.len(), 1);
+        // What is commented out is valid, too.
+        let all: String = sample
+            .lines()
+            .map(|line| line.strip_prefix("#: ").unwrap_or(line).to_owned() + "\n")
+            .collect();
+        let config = parse(&all).expect("valid");
+        assert!(config.pumps.is_some() && config.opt_in.is_some() && config.own_address.is_some());
+    }
+
+    #[test]
+    fn what_is_wrong_is_named() {
+        let good = format!("listen = \"127.0.0.1:0\"\nkey = \"k\"\ncoordinators = [\"{KEY}\"]\n");
+        parse(&good).expect("valid");
+        for (more, word) in [
+            ("capacity = 5", "`capacity`"),
+            ("pumps = 0", "nonzero"),
+            ("pumps = \"two\"", "pumps = \"two\""),
+            ("capacity_mbit_per_s = -3", "above zero"),
+            ("capacity_mbit_per_s = nan", "above zero"),
+        ] {
+            let error = parse(&format!("{good}{more}\n")).expect_err(more).to_string();
+            assert!(error.contains(word) && error.contains("measurer.toml"), "{error}");
+        }
+        let error = parse("listen = \"here\"").expect_err("no address").to_string();
+        assert!(error.contains("listen = \"here\""), "{error}");
+        let error = parse(&good.replace(KEY, "AAAA")).expect_err("no key").to_string();
+        assert!(error.contains("flashflow keys"), "{error}");
+        let error = parse(&good.replace("key = \"k\"", "")).expect_err("no key").to_string();
+        assert!(error.contains("missing field `key`"), "{error}");
+    }
+}

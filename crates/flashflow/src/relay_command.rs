@@ -1,0 +1,191 @@
+//! `flashflow relay`: a relay that can be measured by the echo protocol.
+
+use crate::error::{Error, Exit};
+use crate::interrupt::Interrupt;
+use crate::output::Output;
+use clap::Args;
+use onion::measure::protocol::CoordinatorKey;
+use onion::router::RouterEvent;
+use relay::publish::Answer;
+use relay::{FlashFlowConfig, Relay, RelayConfig, RelayEvent, coordinator_key};
+use serde_json::{Value, json};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::path::PathBuf;
+use std::sync::mpsc::{self, RecvTimeoutError};
+use std::time::Duration;
+
+/// How soon an interrupt is noticed.
+const STEP: Duration = Duration::from_millis(100);
+
+/// Run a Tor relay that takes part in measurements by the echo protocol.
+///
+/// It relays circuits as any middle relay does, publishes its descriptor, and lets the coordinators
+/// measure it that its operator has named. It is no exit and serves no directory. Settings come from
+/// a file (docs/relay.toml is a commented example), from flags, or both; flags win.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  flashflow relay --config relay.toml
+  flashflow relay --nickname mine --address 127.0.0.1 --keys keys --rate 100 \\
+    --authority 127.0.0.1:7001 --coordinator d75a…511a
+
+Once it listens, it says so on stdout: `listening on ADDRESS fingerprint FP ed25519 HEX`. What follows
+goes to stderr; with --json, to stdout as well. It runs until it is interrupted or terminated.
+
+Exit status: 0 ended as asked; 1 failed; 2 wrong arguments.")]
+pub(crate) struct RelayOptions {
+    /// Configuration file.
+    #[arg(long, value_name = "FILE")]
+    config: Option<PathBuf>,
+    /// The relay's name: 1 to 19 letters and digits.
+    #[arg(long, value_name = "NAME")]
+    nickname: Option<netdoc::Nickname>,
+    /// The IPv4 address at which others reach it.
+    #[arg(long, value_name = "ADDRESS")]
+    address: Option<Ipv4Addr>,
+    /// The port there; 0 for any that is free.
+    #[arg(long, value_name = "PORT")]
+    or_port: Option<u16>,
+    /// The address to listen on, where it is another one than --address.
+    #[arg(long, value_name = "ADDRESS")]
+    listen: Option<IpAddr>,
+    /// Folder of the long-term keys; made, with the keys, if it isn't there.
+    #[arg(long, value_name = "DIR")]
+    keys: Option<PathBuf>,
+    /// What it carries for long, in Mbit/s; no limit by default.
+    #[arg(long, value_name = "MBIT")]
+    rate: Option<f64>,
+    /// As much as may pass at once after a pause, in Mbit; by default what --rate lets through in a
+    /// second.
+    #[arg(long, value_name = "MBIT")]
+    burst: Option<f64>,
+    /// How to reach the operator; published.
+    #[arg(long, value_name = "TEXT")]
+    contact: Option<String>,
+    /// Directory authority to publish to, by address and directory port; may be repeated.
+    #[arg(long = "authority", value_name = "ADDRESS:PORT", value_delimiter = ',')]
+    authorities: Vec<SocketAddr>,
+    /// Public key of a coordinator that may measure the relay, 64 hex digits; may be repeated.
+    /// Allows measurements, unless the file says otherwise.
+    #[arg(long = "coordinator", value_name = "KEY", value_delimiter = ',',
+        value_parser = coordinator_key)]
+    coordinators: Vec<CoordinatorKey>,
+    /// Print what happens as JSON, one value a line.
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+impl RelayOptions {
+    /// The file's settings, with the flags over them.
+    fn configuration(&self) -> Result<RelayConfig, Error> {
+        let file = match &self.config {
+            Some(path) => RelayConfig::read(path)?,
+            None => RelayConfig::default(),
+        };
+        let some = |is_given: bool| is_given.then_some(());
+        let flashflow = FlashFlowConfig {
+            measurements_allowed: some(!self.coordinators.is_empty())
+                .and(file.flashflow.measurements_allowed.or(Some(true))),
+            allowed_coordinators: some(!self.coordinators.is_empty())
+                .map(|()| self.coordinators.clone()),
+            ..FlashFlowConfig::default()
+        };
+        let flags = RelayConfig {
+            nickname: self.nickname,
+            address: self.address,
+            or_port: self.or_port,
+            listen: self.listen,
+            keys: self.keys.clone(),
+            rate_mbit_per_s: self.rate,
+            burst_mbit: self.burst,
+            contact: self.contact.clone(),
+            authorities: some(!self.authorities.is_empty()).map(|()| self.authorities.clone()),
+            flashflow,
+        };
+        Ok(file.overridden_by(flags))
+    }
+}
+
+pub(crate) fn run(
+    options: &RelayOptions,
+    output: &Output,
+    interrupt: &Interrupt,
+) -> Result<Exit, Error> {
+    let settings = options.configuration()?.check()?;
+    let (sender, events) = mpsc::channel();
+    let relay = Relay::start(&settings, sender)?;
+    interrupt.wind_up_in_order();
+    let (address, fingerprint, ed25519) = (relay.address(), relay.rsa(), relay.ed25519());
+    output.result(
+        format!("listening on {address} fingerprint {fingerprint} ed25519 {ed25519}"),
+        || {
+            json!({
+                "type": "listening",
+                "address": address,
+                "fingerprint": fingerprint.to_string(),
+                "ed25519": ed25519.to_string(),
+            })
+        },
+    );
+    while !interrupt.is_requested() {
+        match events.recv_timeout(STEP) {
+            Ok(RelayEvent::Ended(reason)) => return Err(Error::RelayEnded(reason)),
+            Ok(event) => {
+                output.step(&event);
+                output.record(|| value(&event));
+            }
+            Err(RecvTimeoutError::Timeout) => {}
+            Err(RecvTimeoutError::Disconnected) => {
+                return Err(Error::RelayEnded(
+                    "its threads are gone; a mistake of ours".to_owned(),
+                ));
+            }
+        }
+    }
+    drop(relay);
+    output.step("ended");
+    output.record(|| json!({"type": "ended"}));
+    Ok(Exit::Done)
+}
+
+/// An event for programs.
+fn value(event: &RelayEvent) -> Value {
+    match event {
+        RelayEvent::Answered { authority, answer } => {
+            let (answer, status, reason) = match answer {
+                Answer::Accepted => ("accepted", None, None),
+                Answer::NotNew => ("not_new", None, None),
+                Answer::Refused { status, reason } => ("refused", Some(status), Some(reason)),
+            };
+            json!({"type": "published", "authority": authority, "answer": answer,
+                "status": status, "reason": reason})
+        }
+        RelayEvent::Unanswered { authority, problem } => {
+            json!({"type": "published", "authority": authority, "answer": null, "reason": problem})
+        }
+        RelayEvent::Listed(flags) => {
+            let flags = flags.map(|flags| flags.iter().map(|flag| flag.name()).collect::<Vec<_>>());
+            json!({"type": "listed", "flags": flags})
+        }
+        RelayEvent::TargetParams(params) => json!({
+            "type": "measurements",
+            "allowed": params.is_allowed,
+            "coordinators": params.coordinators.iter().map(ToString::to_string).collect::<Vec<_>>(),
+            "period_s": params.period.as_secs(),
+            "per_period": params.measurements_per_period,
+            "client_share_permille": params.client_share.as_permille(),
+            "max_duration_s": params.max_duration.as_secs(),
+        }),
+        RelayEvent::NoConsensus(problem) => json!({"type": "no_consensus", "reason": problem}),
+        RelayEvent::Router(RouterEvent::MeasurementAccepted) => json!({"type": "accepted"}),
+        RelayEvent::Router(RouterEvent::Refused(reason)) => {
+            json!({"type": "refused", "reason": reason})
+        }
+        RelayEvent::Router(RouterEvent::MeasuredSecond { measured_bytes, client_bytes }) => json!({
+            "type": "second", "measured_bytes": measured_bytes, "client_bytes": client_bytes,
+        }),
+        RelayEvent::Router(RouterEvent::MeasurementOver(reason)) => {
+            json!({"type": "over", "reason": reason})
+        }
+        RelayEvent::Ended(reason) => json!({"type": "error", "error": reason}),
+    }
+}

@@ -1,0 +1,48 @@
+//! What experiments found: as a page, as tables and as data, in a folder.
+//!
+//! An experiment asks one question of FlashFlow, such as how accurate its estimates are, and
+//! answers it with cases that each held or did not.
+//!
+//! ```
+//! use report::experiment::{Axis, Case, ExperimentFigure, ExperimentReport, On, Promise, Role};
+//!
+//! let mut report = ExperimentReport {
+//!     name: "accuracy".into(),
+//!     title: "How accurate are the estimates?".into(),
+//!     promise: Promise::Share(0.99),
+//!     ..ExperimentReport::default()
+//! };
+//! let case = Case::judged("echo 250 Mbit/s, run 1", 250.0, Some(243.0), 0.90..=1.05);
+//! report.cases.push(case.column("mode", "echo").column("measurers", 2));
+//! let ratios: Vec<f64> = report.cases.iter().filter_map(|case| case.ratio).collect();
+//! report.figures.push(
+//!     ExperimentFigure::distributions(
+//!         "figure-6",
+//!         "Estimate over limit",
+//!         "estimate ÷ limit",
+//!         [("250 Mbit/s", ratios.as_slice())],
+//!     )
+//!     .band(On::X, 0.90, 1.05, "−10 % to +5 %", Role::Truth),
+//! );
+//! let folder = tempfile::tempdir()?;
+//! let written = report.write(folder.path())?;
+//! assert!(written.html.ends_with("accuracy.html"));
+//! assert!(report.summary_line().starts_with(r#"{"type":"summary","experiment":"accuracy""#));
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+
+mod files;
+mod model;
+mod page;
+mod summary;
+mod tables;
+#[cfg(test)]
+mod tests;
+
+pub use crate::figure::{
+    Axis, Band, ExperimentFigure, Mark, On, Role, Scale, Series, Style, TrafficSecond, cumulative,
+};
+pub use files::{Written, WrittenFigure};
+pub use model::{Case, CaseVerdict, ExperimentReport, Miss, Promise};
+/// What a column of a case holds: text, a number, a truth value, or null for nothing.
+pub use serde_json::Value;

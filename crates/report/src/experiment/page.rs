@@ -1,0 +1,232 @@
+//! The page of an experiment.
+
+use super::{Case, CaseVerdict, ExperimentReport, Value};
+use crate::html::frame::{self, Badge, Frame};
+use crate::plots::Figure;
+use crate::text::{Escaped, NOTHING, count, mbit, quotient};
+use std::fmt::{self, Formatter};
+
+impl ExperimentReport {
+    /// The report as a page that needs no other file and no network: about 5 MB, most of which is
+    /// the script that draws the figures; without figures a few kB.
+    #[must_use]
+    pub fn to_html(&self) -> String {
+        let figures = self.figures.iter().map(super::ExperimentFigure::to_plot).collect();
+        Page { report: self, figures }.to_string()
+    }
+}
+
+struct Page<'a> {
+    report: &'a ExperimentReport,
+    figures: Vec<Figure>,
+}
+
+impl fmt::Display for Page<'_> {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        let report = self.report;
+        let mut facts = vec![format!("FlashFlow {}", report.software_version)];
+        facts.extend((!report.machine.is_empty()).then(|| report.machine.clone()));
+        let frame = Frame {
+            title: &report.title,
+            generated_unix_s: report.generated_unix_s,
+            facts: &facts,
+            has_plots: !self.figures.is_empty(),
+        };
+        frame.around(f, |f| {
+            self.answer(f)?;
+            self.tiles(f)?;
+            self.figures(f)?;
+            self.misses(f)?;
+            self.cases(f)?;
+            frame::parameters(f, &report.parameters)?;
+            frame::notes(f, &report.notes)?;
+            self.sources(f)
+        })
+    }
+}
+
+impl Page<'_> {
+    fn answer(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        let ExperimentReport { question, answer, promise, .. } = self.report;
+        let badge = Badge(if self.report.held() { "held" } else { "missed" });
+        writeln!(
+            f,
+            "<div class=\"card\"><p>{}</p>\n<p class=\"answer\">{badge} {}</p>\n\
+             <p class=\"muted\">{}</p></div>",
+            Escaped(question),
+            Escaped(answer),
+            Escaped(&promise.in_words())
+        )
+    }
+
+    fn tiles(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        let number = |number: usize| count(u64::try_from(number).unwrap_or(u64::MAX));
+        let ended = CaseVerdict::ALL.map(|verdict| (self.report.count(verdict), verdict));
+        let shown = |(number, verdict): &(usize, CaseVerdict)| {
+            *number > 0 || matches!(verdict, CaseVerdict::Held | CaseVerdict::Missed)
+        };
+        let mut tiles = vec![(number(self.report.cases.len()), "cases")];
+        let ended = ended.into_iter().filter(shown);
+        tiles.extend(ended.map(|(cases, verdict)| (number(cases), verdict.word())));
+        frame::tiles(f, &tiles)
+    }
+
+    fn figures(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        for (figure, plot) in self.report.figures.iter().zip(&self.figures) {
+            writeln!(f, "<h2>{}</h2>\n<div class=\"card\">", Escaped(&figure.title))?;
+            frame::figure(f, plot, &figure.caption)?;
+            f.write_str("</div>\n")?;
+        }
+        Ok(())
+    }
+
+    fn misses(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        let unexplained: Vec<&Case> = self.report.unexplained().collect();
+        if self.report.misses.is_empty() && unexplained.is_empty() {
+            return Ok(());
+        }
+        f.write_str("<h2>What did not hold</h2>\n<div class=\"card scroll\"><table><tbody>\n")?;
+        for miss in &self.report.misses {
+            let (case, why) = (Escaped(&miss.case), Escaped(&miss.explanation));
+            writeln!(f, "<tr><th>{case}</th><td class=\"why\">{why}</td></tr>")?;
+        }
+        for case in unexplained {
+            writeln!(
+                f,
+                "<tr><th>{}</th><td class=\"why\"><i>Not explained.</i> {}</td></tr>",
+                Escaped(&case.name),
+                Escaped(&case.detail)
+            )?;
+        }
+        f.write_str("</tbody></table></div>\n")
+    }
+
+    fn cases(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        f.write_str("<h2>Cases</h2>\n")?;
+        let cases = &self.report.cases;
+        if cases.is_empty() {
+            return f.write_str("<p class=\"card\">Nothing was tried.</p>\n");
+        }
+        // A column of nothing but dashes would say nothing.
+        let mut rates = vec![
+            Rate("Truth<small>Mbit/s</small>", |case| case.truth_mbit_per_s, mbit),
+            Rate("Estimate<small>Mbit/s</small>", |case| case.estimate_mbit_per_s, mbit),
+            Rate("Ratio", |case| case.ratio, quotient),
+        ];
+        rates.retain(|Rate(_, of, _)| cases.iter().any(|case| of(case).is_some()));
+        let columns = Column::of(self.report);
+        f.write_str("<div class=\"card scroll\"><table><thead><tr><th>Case</th><th>Verdict</th>")?;
+        for Rate(heading, ..) in &rates {
+            write!(f, "<th class=\"number\">{heading}</th>")?;
+        }
+        columns.iter().try_for_each(|column| column.heading(f))?;
+        f.write_str("</tr></thead><tbody>\n")?;
+        for case in cases {
+            write!(f, "<tr><th>{}</th><td class=\"why\">", Escaped(&case.name))?;
+            write!(f, "{}", Badge(case.verdict.word()))?;
+            if !case.detail.is_empty() {
+                write!(f, "<br><span class=\"muted\">{}</span>", Escaped(&case.detail))?;
+            }
+            f.write_str("</td>")?;
+            let numbers: Vec<_> = rates.iter().map(|Rate(_, of, show)| show(of(case))).collect();
+            frame::numbers(f, &numbers)?;
+            columns.iter().try_for_each(|column| column.cell(f, case))?;
+            f.write_str("</tr>\n")?;
+        }
+        f.write_str("</tbody></table></div>\n")
+    }
+
+    /// How to make it again, and where the data are.
+    fn sources(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        f.write_str("<h2>Data</h2>\n<div class=\"card\">")?;
+        if !self.report.command.is_empty() {
+            writeln!(f, "<p>Made by <code>{}</code></p>", Escaped(&self.report.command))?;
+        }
+        let names = self.report.file_names();
+        let link = |name: &std::path::Path| {
+            // Of harmless characters alone: see `file_names`.
+            let name = name.display();
+            format!("<a href=\"{name}\">{name}</a>")
+        };
+        write!(
+            f,
+            "<p>Beside this page: the cases in {}, everything in {}",
+            link(&names.csv),
+            link(&names.json)
+        )?;
+        for (figure, names) in self.report.figures.iter().zip(&names.figures) {
+            let title = Escaped(&figure.title);
+            write!(f, "; “{title}” in {} and {}", link(&names.csv), link(&names.svg))?;
+        }
+        f.write_str(".</p></div>\n")
+    }
+}
+
+/// A column that all experiments have: its heading, its number of a case, and how to write that.
+struct Rate(&'static str, fn(&Case) -> Option<f64>, fn(Option<f64>) -> String);
+
+/// A column that only this experiment has.
+struct Column<'a> {
+    name: &'a str,
+    is_number: bool,
+}
+
+impl<'a> Column<'a> {
+    fn of(report: &'a ExperimentReport) -> Vec<Self> {
+        let column = |name| {
+            let values = report.cases.iter().filter_map(|case| case.value(name));
+            let is_number = values.filter(|value| !value.is_null()).all(Value::is_number);
+            Self { name, is_number }
+        };
+        report.columns().into_iter().map(column).collect()
+    }
+
+    fn heading(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        const UNITS: [(&str, &str); 5] = [
+            ("_mbit_per_s", "Mbit/s"),
+            ("_gbit_per_s", "Gbit/s"),
+            ("_percent", "%"),
+            ("_ms", "ms"),
+            ("_s", "s"),
+        ];
+        let with_unit =
+            UNITS.iter().find_map(|(end, unit)| Some((self.name.strip_suffix(end)?, *unit)));
+        let (name, unit) = with_unit.unwrap_or((self.name, ""));
+        let words = name.replace('_', " ");
+        let mut chars = words.chars();
+        let first = chars.next().map(|char| char.to_uppercase().to_string()).unwrap_or_default();
+        let class = if self.is_number { " class=\"number\"" } else { "" };
+        write!(f, "<th{class}>{}{}", Escaped(&first), Escaped(chars.as_str()))?;
+        if !unit.is_empty() {
+            write!(f, "<small>{unit}</small>")?;
+        }
+        f.write_str("</th>")
+    }
+
+    fn cell(&self, f: &mut Formatter<'_>, case: &Case) -> fmt::Result {
+        let text = match case.value(self.name) {
+            None | Some(Value::Null) => NOTHING.to_owned(),
+            Some(Value::Bool(value)) => if *value { "yes" } else { "no" }.to_owned(),
+            Some(Value::String(text)) => text.clone(),
+            Some(Value::Number(number)) => match (number.as_u64(), number.as_f64()) {
+                (Some(number), _) => count(number),
+                (None, Some(number)) => readable(number),
+                (None, None) => number.to_string(),
+            },
+            Some(value) => value.to_string(),
+        };
+        let class = if self.is_number { " class=\"number\"" } else { "" };
+        write!(f, "<td{class}>{}</td>", Escaped(&text))
+    }
+}
+
+/// A number of any kind, to about four digits.
+fn readable(number: f64) -> String {
+    match number.abs() {
+        0.0 => "0".into(),
+        size if size < 0.001 => format!("{number:.1e}"),
+        size if size < 10.0 => format!("{number:.3}"),
+        size if size < 100.0 => format!("{number:.2}"),
+        _ => format!("{number:.1}"),
+    }
+}

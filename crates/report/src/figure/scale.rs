@@ -1,0 +1,66 @@
+//! What part of an axis is shown: the same on the page and in a file.
+
+use super::{Axis, ExperimentFigure, Mark, On, Scale, Style};
+
+/// What lies farther out is not shown: no rate or ratio does.
+const FARTHEST: f64 = 1e15;
+/// Beyond the outermost points, as a share of what is between them, so that no frame cuts them.
+const ROOM: f64 = 0.04;
+
+impl ExperimentFigure {
+    pub(super) const fn axis(&self, on: On) -> &Axis {
+        match on {
+            On::X => &self.x,
+            On::Y => &self.y,
+        }
+    }
+
+    /// From and to of an axis, as [`Axis::place`] counts.
+    pub(super) fn span(&self, on: On) -> (f64, f64) {
+        let axis = self.axis(on);
+        let points = self.series.iter().flat_map(|series| &series.points);
+        let points = points.map(|(x, y)| if on == On::X { *x } else { *y });
+        let bands = self.bands.iter().filter(|band| band.on == on);
+        let marks = self.marks.iter().filter(|mark| mark.on == on).map(|mark| mark.at);
+        let has_bars = self.series.iter().any(|series| series.style == Style::Bars);
+        let zero = (on == On::Y && (has_bars || axis.range.is_none())).then_some(0.0);
+        let shown = points.chain(bands.flat_map(|band| [band.from, band.to])).chain(marks);
+        let places = shown.chain(zero).filter_map(|value| axis.place(value));
+        let (low, high) = places.fold((f64::INFINITY, f64::NEG_INFINITY), |(low, high), place| {
+            (low.min(place), high.max(place))
+        });
+        let asked = axis.range.and_then(|(from, to)| axis.place(from).zip(axis.place(to)));
+        let (from, to) = match asked {
+            Some((from, to)) if from > to => (from.max(high), to.min(low)),
+            Some((from, to)) => (from.min(low), to.max(high)),
+            None if low > high => (0.0, 1.0),
+            None => {
+                let below = if on == On::Y && low == 0.0 { 0.0 } else { ROOM };
+                // The labels of vertical lines stand at the top.
+                let is_labelled = |mark: &Mark| mark.on == On::X && !mark.label.is_empty();
+                let is_below_labels = on == On::Y && self.marks.iter().any(is_labelled);
+                let above = if is_below_labels { 4.0 * ROOM } else { ROOM };
+                (low - (high - low) * below, high + (high - low) * above)
+            }
+        };
+        // So narrow a span could hold no ticks that differ.
+        let size = from.abs().max(to.abs());
+        if (to - from).abs() > size * 1e-9 {
+            (from, to)
+        } else {
+            let room = (size * 0.05).max(0.5);
+            (from - room, to + room)
+        }
+    }
+}
+
+impl Axis {
+    /// Where a number lies, in units of equal room; `None` if nowhere.
+    pub(super) fn place(&self, value: f64) -> Option<f64> {
+        let place = match self.scale {
+            Scale::Linear => value,
+            Scale::Log => value.log10(),
+        };
+        (place.abs() < FARTHEST).then_some(place)
+    }
+}

@@ -1,0 +1,108 @@
+//! What pages of all kinds have in common. Words that come from elsewhere are escaped here.
+
+use crate::plots::{self, Figure};
+use crate::text::Escaped;
+use std::fmt::{self, Formatter};
+
+const STYLE: &str = include_str!("../style.css");
+const SCRIPT: &str = include_str!("../page.js");
+/// Nothing may be fetched: the page works, and keeps its secrets, without a network.
+const POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; \
+                      img-src data: blob:";
+
+/// A page without its content.
+pub(crate) struct Frame<'a> {
+    pub(crate) title: &'a str,
+    pub(crate) generated_unix_s: i64,
+    /// What stands beside the time, such as versions.
+    pub(crate) facts: &'a [String],
+    /// Whether the script that draws plots is needed.
+    pub(crate) has_plots: bool,
+}
+
+impl Frame<'_> {
+    pub(crate) fn around(
+        &self,
+        f: &mut Formatter<'_>,
+        content: impl FnOnce(&mut Formatter<'_>) -> fmt::Result,
+    ) -> fmt::Result {
+        write!(
+            f,
+            "<!DOCTYPE html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">\n\
+             <meta http-equiv=\"Content-Security-Policy\" content=\"{POLICY}\">\n\
+             <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
+             <meta name=\"referrer\" content=\"no-referrer\">\n\
+             <title>{0}</title>\n<style>\n{STYLE}</style></head>\n<body><main>\n\
+             <header><h1>{0}</h1>\n<p class=\"muted\">",
+            Escaped(self.title)
+        )?;
+        match jiff::Timestamp::from_second(self.generated_unix_s) {
+            Ok(time) => write!(f, "{} UTC", time.strftime("%Y-%m-%d %H:%M:%S"))?,
+            Err(_) => write!(f, "Unix time {}", self.generated_unix_s)?,
+        }
+        self.facts.iter().try_for_each(|fact| write!(f, " · {}", Escaped(fact)))?;
+        f.write_str("</p></header>\n")?;
+        content(f)?;
+        f.write_str("</main>\n")?;
+        if self.has_plots {
+            write!(f, "{}\n<script>\n{SCRIPT}</script>\n", plots::script())?;
+        }
+        f.write_str("</body></html>\n")
+    }
+}
+
+/// Numbers in large type, each with a word: numbers and words of our own, not escaped.
+pub(crate) fn tiles(f: &mut Formatter<'_>, tiles: &[(String, &str)]) -> fmt::Result {
+    f.write_str("<ul class=\"tiles\">")?;
+    tiles.iter().try_for_each(|(number, word)| write!(f, "<li><b>{number}</b>{word}</li>"))?;
+    f.write_str("</ul>\n")
+}
+
+/// A table of names and values, if there are any.
+pub(crate) fn parameters(f: &mut Formatter<'_>, parameters: &[(String, String)]) -> fmt::Result {
+    if parameters.is_empty() {
+        return Ok(());
+    }
+    f.write_str("<h2>Parameters</h2>\n<div class=\"card scroll\"><table><tbody>\n")?;
+    for (name, value) in parameters {
+        writeln!(f, "<tr><th>{}</th><td>{}</td></tr>", Escaped(name), Escaped(value))?;
+    }
+    f.write_str("</tbody></table></div>\n")
+}
+
+/// A paragraph each, if there are any.
+pub(crate) fn notes(f: &mut Formatter<'_>, notes: &[String]) -> fmt::Result {
+    if notes.is_empty() {
+        return Ok(());
+    }
+    f.write_str("<h2>Notes</h2>\n<div class=\"card\">\n")?;
+    notes.iter().try_for_each(|note| writeln!(f, "<p>{}</p>", Escaped(note)))?;
+    f.write_str("</div>\n")
+}
+
+/// A place for `page.js` to draw in.
+pub(crate) fn figure(f: &mut Formatter<'_>, figure: &Figure, caption: &str) -> fmt::Result {
+    let Figure { json, height_px } = figure;
+    writeln!(
+        f,
+        "<figure class=\"plot\"><div style=\"height:{height_px}px\"></div>\
+         <script type=\"application/json\">{json}</script>\
+         <noscript><p class=\"muted\">Plots need JavaScript.</p></noscript>\
+         <figcaption>{}</figcaption></figure>",
+        Escaped(caption)
+    )
+}
+
+/// A word on a coloured ground, named as its class in the style sheet: a word of our own.
+pub(crate) struct Badge(pub(crate) &'static str);
+
+impl fmt::Display for Badge {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        write!(f, "<span class=\"badge {0}\">{0}</span>", self.0)
+    }
+}
+
+/// Cells of a row. Formatted numbers alone: they are not escaped.
+pub(crate) fn numbers(f: &mut Formatter<'_>, cells: &[String]) -> fmt::Result {
+    cells.iter().try_for_each(|cell| write!(f, "<td class=\"number\">{cell}</td>"))
+}
