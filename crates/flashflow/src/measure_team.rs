@@ -1,10 +1,10 @@
 //! `flashflow measure-team`: what can the measurers themselves send and receive?
 
+use crate::coordinator_command::Config;
 use crate::error::{Error, Exit};
 use crate::interrupt::Interrupt;
 use crate::output::Output;
 use clap::{ArgGroup, Args};
-use control::keys::{PublicKey, PublicKeyError, SecretKey};
 use control::{CapacityPlan, Remotes};
 use coordinator::{MemberTraffic, TeamCapacity, team_capacities};
 use measurer::capacity::{
@@ -16,13 +16,15 @@ use rand::rngs::{StdRng, SysRng};
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
 use std::net::{Ipv4Addr, SocketAddr};
-use std::path::{Path, PathBuf};
-use std::str::FromStr;
+use std::path::PathBuf;
 use std::sync::atomic::AtomicBool;
 use std::thread;
 
 /// From the order to the flood: time for all to find each other.
 const START_DELAY: Duration = Duration::from_secs(2);
+
+/// What a local measurer sends at most, if nothing is said.
+const LOCAL_RATE: Rate = Rate::from_bit_per_s(1_000_000_000);
 
 /// Measure the measurers: what can each send and receive at once?
 ///
@@ -30,12 +32,13 @@ const START_DELAY: Duration = Duration::from_secs(2);
 /// each is the median second of what went both ways. What the measurers of a coordinator have to
 /// allocate is found out in this way, when they are new or have changed.
 #[derive(Debug, Args)]
-#[command(group = ArgGroup::new("team").required(true).args(["local", "measurer"]))]
+#[command(group = ArgGroup::new("who").required(true).args(["local", "coordinator"]))]
 #[command(after_help = "Examples:
   flashflow measure-team --local 3 --seconds 10 --rate 200
-  flashflow measure-team --key coordinator.key --measurer KEY@10.0.0.7:7100 --measurer KEY@10.0.0.8:7100
+  flashflow measure-team --team coordinator.toml
 
-Measurers elsewhere need their port open for UDP as well as for TCP.
+Measurers elsewhere need their port open for UDP as well as for TCP. Those on public addresses must
+have each other's among the `peers` of their configurations.
 
 Exit status: 0 all measured; 1 something failed, or a measurer was lost; 2 wrong arguments;
 130 interrupted.")]
@@ -44,40 +47,19 @@ pub(crate) struct MeasureTeamOptions {
     /// finds is what this machine's processors can do.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(2..=16))]
     pub(crate) local: Option<u16>,
-    /// A measurer elsewhere: its public key, and where its daemon listens. Twice or more.
-    #[arg(long, value_name = "KEY@ADDRESS:PORT", requires = "key")]
-    pub(crate) measurer: Vec<Named>,
-    /// File with the coordinator's secret key, which the measurers must know.
-    #[arg(long, value_name = "FILE", requires = "measurer")]
-    pub(crate) key: Option<PathBuf>,
+    /// Measure the measurers of a coordinator's configuration.
+    #[arg(long = "team", value_name = "FILE")]
+    pub(crate) coordinator: Option<PathBuf>,
     /// Length of the exchange in seconds, 1 to 600.
     #[arg(long, default_value_t = 60, value_parser = clap::value_parser!(u32).range(1..=600))]
     pub(crate) seconds: u32,
     /// What each measurer sends at most, in Mbit/s: what its link carries. By default 1000 with
-    /// --local, and elsewhere what each measurer's configuration says.
+    /// --local; with --team what that says of each, or what each one's own configuration says.
     #[arg(long, value_name = "MBIT")]
     pub(crate) rate: Option<f64>,
     /// Print results as JSON, one value a line: each measurer, then a summary.
     #[arg(long)]
     pub(crate) json: bool,
-}
-
-/// A measurer as the command line names it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Named {
-    key: PublicKey,
-    at: SocketAddr,
-}
-
-impl FromStr for Named {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        let (key, at) = text.split_once('@').ok_or("it has the form KEY@ADDRESS:PORT")?;
-        let key = key.parse().map_err(|error: PublicKeyError| error.to_string())?;
-        let at = at.parse().map_err(|_| format!("{at} is no IP address with a port"))?;
-        Ok(Self { key, at })
-    }
 }
 
 pub(crate) fn run(
@@ -92,17 +74,19 @@ pub(crate) fn run(
     let rate = rate.transpose()?;
     interrupt.wind_up_in_order();
     let seconds = options.seconds;
-    let reports = match (options.local, &options.key) {
+    let cancel = interrupt.requested();
+    let reports = match (options.local, &options.coordinator) {
         (Some(count), _) => {
             output.doing(format!("{count} measurers exchange UDP over loopback for {seconds} s"));
-            let rate = rate.unwrap_or(Rate::from_bit_per_s(1_000_000_000));
-            local(count, seconds, rate, interrupt.requested())
+            local(count, seconds, rate.unwrap_or(LOCAL_RATE), cancel)
         }
-        (None, key) => {
-            let count = options.measurer.len();
+        (None, Some(path)) => {
+            let config = Config::read(path)?;
+            let count = config.measurers.len();
             output.doing(format!("{count} measurers exchange UDP for {seconds} s"));
-            remote(options, key.as_deref(), rate, output, interrupt.requested())
+            remote(&config, seconds, rate, output, cancel)
         }
+        (None, None) => Err(Error::Usage("whom? Give --local or --team".to_owned())),
     };
     output.quiet();
     if interrupt.is_requested() {
@@ -115,25 +99,24 @@ pub(crate) fn run(
 
 /// The members that gave a report; what the others said is told.
 fn remote(
-    options: &MeasureTeamOptions,
-    key: Option<&Path>,
+    config: &Config,
+    seconds: u32,
     rate: Option<Rate>,
     output: &Output,
     cancel: &AtomicBool,
 ) -> Result<Vec<CapacityReport>, Error> {
-    let Some(key) = key.filter(|_| options.measurer.len() >= 2) else {
-        let message = "a capacity test needs two measurers: give --measurer twice or more";
+    if config.measurers.len() < 2 {
+        let message = "a capacity test needs two measurers or more; the team has one";
         return Err(Error::Usage(message.to_owned()));
-    };
-    let usage = |error: &dyn std::error::Error| Error::Usage(error.to_string());
-    let key = SecretKey::read(key).map_err(|error| usage(&error))?;
-    let remotes = Remotes::start(key).map_err(|error| usage(&error))?;
-    let team = options.measurer.iter().map(|it| remotes.measurer(it.at, it.key));
-    let team = team.collect::<Result<Vec<_>, _>>().map_err(|error| usage(&error))?;
-    let plan = CapacityPlan { seconds: options.seconds, start_delay: START_DELAY, rate };
+    }
+    let remotes = Remotes::start(config.secret.clone())?;
+    let mut team = Vec::new();
+    for mate in &config.measurers {
+        team.push((remotes.measurer(mate.address, mate.key)?, rate.or(mate.capacity)));
+    }
+    let plan = CapacityPlan { seconds, start_delay: START_DELAY };
     let mut rng = StdRng::try_from_rng(&mut SysRng).map_err(CapacityError::Random)?;
-    let results = remotes.test_capacities(&team, plan, &mut rng, cancel);
-    let results = results.map_err(|error| usage(&error))?;
+    let results = remotes.test_capacities(&team, plan, &mut rng, cancel)?;
     let mut reports = Vec::new();
     for (index, result) in results.into_iter().enumerate() {
         match result {

@@ -582,8 +582,7 @@ fn wrong_arguments_of_measure_team_are_refused() {
         &["measure-team"][..],
         &["measure-team", "--local", "1"],
         &["measure-team", "--local", "2", "--seconds", "0"],
-        &["measure-team", "--key", "k", "--measurer", "10.0.0.1:7100"],
-        &["measure-team", "--measurer", "AAAA@10.0.0.1:7100"],
+        &["measure-team", "--local", "2", "--team", "coordinator.toml"],
     ] {
         place.run(arguments).assert_code(2);
     }
