@@ -4,8 +4,11 @@ mod accuracy;
 mod adversary;
 mod concurrent;
 mod kill;
+mod load;
 mod ratio;
 mod stage;
+mod telling;
+mod trial;
 
 use crate::error::{Error, Exit};
 use crate::interrupt::Interrupt;
