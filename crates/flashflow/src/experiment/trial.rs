@@ -8,6 +8,7 @@ use crate::relay_said::{RelaySaid, median};
 use coordinator::{Estimate, Outcome};
 use measurer::{Progress, Request, Team, WorkerLoad};
 use onion::{Duration, Instant, Rate};
+use report::experiment::{Case, Value};
 use std::ops::RangeInclusive;
 
 /// Estimate over truth: what the experiments promise (paper: 0.80 to 1.05).
@@ -161,10 +162,24 @@ impl Tried {
         })
     }
 
+    /// The case with columns about who had the processors.
+    pub(super) fn with_loads(&self, case: Case) -> Case {
+        let percent = |share: f64| Value::from((share * 1000.0).round() / 10.0);
+        case.column("relay_core_percent", percent(self.load.used))
+            .column("relay_waited_percent", percent(self.load.waited))
+            .column("measurer_busy_percent", self.busiest().map_or(Value::Null, percent))
+            .column("machine_busy_percent", percent(self.load.machine))
+    }
+
+    /// How busy the busiest thread of the measurers was, from zero to one.
+    fn busiest(&self) -> Option<f64> {
+        self.measurers.iter().map(WorkerLoad::busy).reduce(f64::max)
+    }
+
     /// What this machine has to do with an estimate that is too low, or with none at all.
     pub(super) fn starvation(&self) -> Option<String> {
         let Load { waited, wanted, machine, stolen, .. } = self.load;
-        let busiest = self.measurers.iter().map(WorkerLoad::busy).fold(0.0, f64::max);
+        let busiest = self.busiest().unwrap_or_default();
         let percent = |share: f64| format!("{:.0} %", share * 100.0);
         let mut reasons = Vec::new();
         if waited > MUCH_WAITING {

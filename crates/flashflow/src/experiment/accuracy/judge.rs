@@ -4,9 +4,8 @@ use super::Mode;
 use super::plan::Setting;
 use crate::error::Error;
 use crate::experiment::trial::{BOUNDS, Tried};
-use measurer::WorkerLoad;
 use onion::Rate;
-use report::experiment::{Case, CaseVerdict, Value};
+use report::experiment::{Case, CaseVerdict};
 
 /// Stock tor passes some 92 % of its limit. With less than this share of its limit it was not
 /// loaded, whatever its own word on it is.
@@ -45,17 +44,11 @@ pub(super) fn case(
         }
         (None, _) => case,
     };
-    let percent = |share: f64| Value::from((share * 1000.0).round() / 10.0);
-    let busiest = tried.measurers.iter().map(WorkerLoad::busy).reduce(f64::max);
     let case = with_setting(case, setting, guess)
         .column("rounds", tried.estimate().map(|estimate| estimate.rounds))
         .column("conclusive", doubt.is_none() && tried.estimate().is_some())
-        .column("relay_said_mbit_per_s", said)
-        .column("relay_core_percent", percent(tried.load.used))
-        .column("relay_waited_percent", percent(tried.load.waited))
-        .column("measurer_busy_percent", busiest.map_or(Value::Null, percent))
-        .column("machine_busy_percent", percent(tried.load.machine));
-    (case, tried.starvation())
+        .column("relay_said_mbit_per_s", said);
+    (tried.with_loads(case), tried.starvation())
 }
 
 /// What a run found, in Mbit/s.
