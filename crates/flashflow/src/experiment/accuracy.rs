@@ -36,7 +36,7 @@ const PAUSE: Duration = Duration::from_millis(1200);
   flashflow experiment accuracy --quick --out results
   flashflow experiment accuracy --modes echo --limits 10,100,none --teams 1,3 --runs 3 --seconds 10")]
 pub(super) struct Options {
-    /// Length of a measurement in seconds, 3 to 120; 30 by default, 6 if --quick. The first second
+    /// Length of a measurement in seconds, 3 to 120; 30 by default, 8 if --quick. The first second
     /// holds the relay's burst: with fewer than 6 it weighs much.
     #[arg(long, value_parser = clap::value_parser!(u32).range(3..=120))]
     seconds: Option<u32>,

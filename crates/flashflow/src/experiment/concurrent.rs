@@ -108,6 +108,11 @@ pub(super) fn run(
     for capacity in plan.capacities() {
         stage.add_measurer(capacity, 1)?;
     }
+    output.step(format!(
+        "{} relays at once, {} s each, with two measurers",
+        plan.relays.iter().map(u32::to_string).collect::<Vec<_>>().join(", then "),
+        plan.seconds
+    ));
     let mut results = Results::default();
     for count in plan.relays.iter().copied() {
         if interrupt.is_requested() {

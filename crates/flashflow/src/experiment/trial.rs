@@ -5,7 +5,7 @@ use crate::error::Error;
 use crate::interrupt::Interrupt;
 use crate::output::Output;
 use crate::relay_said::{RelaySaid, median};
-use coordinator::{Estimate, Outcome};
+use coordinator::{Estimate, Outcome, Percentile};
 use measurer::{Progress, Request, Team, WorkerLoad};
 use onion::{Duration, Instant, Rate};
 use report::experiment::{Case, Value};
@@ -174,6 +174,22 @@ impl Tried {
     /// How busy the busiest thread of the measurers was, from zero to one.
     fn busiest(&self) -> Option<f64> {
         self.measurers.iter().map(WorkerLoad::busy).reduce(f64::max)
+    }
+
+    /// Why its own word, where that is the truth, and the estimate may differ by chance: both are medians
+    /// of the same few seconds, cut by two clocks.
+    pub(super) fn scatter(&self) -> Option<String> {
+        let mut said: Vec<Rate> = self.seconds.iter().filter_map(|second| second.said).collect();
+        said.sort_unstable();
+        let (low, high) = (Percentile::P25.of(&said)?, Percentile::P75.of(&said)?);
+        let estimate = self.estimate()?.capacity;
+        (low..=high).contains(&estimate).then(|| {
+            format!(
+                "by its own word the relay carried {low} to {high} in the middle half of {} seconds, \
+                 which the estimate lies within: that few seconds have no steadier median",
+                said.len()
+            )
+        })
     }
 
     /// What this machine has to do with an estimate that is too low, or with none at all.

@@ -48,7 +48,12 @@ pub(super) fn case(
         .column("rounds", tried.estimate().map(|estimate| estimate.rounds))
         .column("conclusive", doubt.is_none() && tried.estimate().is_some())
         .column("relay_said_mbit_per_s", said);
-    (tried.with_loads(case), tried.starvation())
+    // A busy machine makes for too little, never for too much.
+    let is_high = case.ratio.is_some_and(|ratio| ratio > *BOUNDS.end());
+    let starvation = tried.starvation().filter(|_| !is_high);
+    let scatter = tried.scatter().filter(|_| truth == said);
+    let why: Vec<String> = starvation.into_iter().chain(scatter).collect();
+    (tried.with_loads(case), (!why.is_empty()).then(|| why.join("; ")))
 }
 
 /// What a run found, in Mbit/s.

@@ -53,7 +53,7 @@ impl Plan {
             given => sorted(given.to_vec()),
         };
         Self {
-            seconds: options.seconds.unwrap_or(if is_quick { 6 } else { 30 }),
+            seconds: options.seconds.unwrap_or(if is_quick { 8 } else { 30 }),
             runs: options.runs.unwrap_or(if is_quick { 2 } else { 7 }),
             limits: limits.iter().map(|limit| limit.0.map(Rate::from_mbit_per_s)).collect(),
             teams: or(&options.teams, &[1, 3], &[1, 2, 3]),
