@@ -1,5 +1,6 @@
 //! The experiments `accuracy` and `concurrent`, as small as they can be.
 
+#[expect(dead_code, reason = "each test uses what it needs")]
 mod common;
 
 use common::{Ended, Place, number, text};

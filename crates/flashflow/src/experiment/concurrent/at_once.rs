@@ -94,12 +94,12 @@ impl Set {
     }
 
     /// Gives each relay its share of the team, as a coordinator does.
-    fn ready<'s>(
-        &'s mut self,
+    fn ready(
+        &mut self,
         places: &[usize],
         plan: &Plan,
         stage: &Stage,
-    ) -> Result<Vec<Ready<'s>>, Error> {
+    ) -> Result<Vec<Ready<'_>>, Error> {
         let (params, limit) = (plan.params(), self.limit);
         let mut campaign = Campaign::new(params.excess_factor(), params.sockets, plan.capacities());
         for place in places {
@@ -120,11 +120,12 @@ impl Set {
             return Err(Error::Usage(problem));
         }
         let clock = stage.clock();
-        let ready = |(place, (relay, team)): (usize, (&'s mut OwnRelay, Option<(usize, Team)>))| {
-            let (measurers, team) = team?;
+        let mut ready = Vec::new();
+        for (place, (relay, team)) in self.relays.iter_mut().zip(teams).enumerate() {
+            let Some((measurers, team)) = team else { continue };
             let request = stage.echo_request(relay.target, limit);
-            Some(Ready { place, relay, measurers, team, request, clock })
-        };
-        Ok(self.relays.iter_mut().zip(teams).enumerate().filter_map(ready).collect())
+            ready.push(Ready { place, relay, measurers, team, request, clock });
+        }
+        Ok(ready)
     }
 }
