@@ -18,6 +18,7 @@ mod input;
 mod links;
 mod measurements;
 mod replay;
+mod router;
 mod seeds;
 mod target;
 mod transit;
@@ -36,6 +37,7 @@ pub use libfuzzer_sys;
 pub use links::{channel_initiator, channel_responder};
 pub use measurements::measurement;
 pub use replay::{Mutator, replay_files};
+pub use router::router;
 pub use seeds::{Seed, seeds};
 pub use transit::transit;
 
@@ -43,7 +45,7 @@ pub use transit::transit;
 pub type Target = fn(&[u8]);
 
 /// All targets by name.
-pub const TARGETS: [(&str, Target); 16] = [
+pub const TARGETS: [(&str, Target); 17] = [
     ("framer", framer),
     ("messages", messages),
     ("certs", certs),
@@ -59,6 +61,7 @@ pub const TARGETS: [(&str, Target); 16] = [
     ("control_port", control_port),
     ("measurement", measurement),
     ("capacity", capacity),
+    ("router", router),
     ("control_plane", control_plane),
 ];
 

@@ -17,6 +17,7 @@ pub fn seeds() -> Vec<Seed> {
     seeds.extend(crate::control_plane::control_plane_seeds());
     seeds.extend(echoes());
     seeds.extend(orders());
+    seeds.extend(routers());
     seeds
 }
 
@@ -100,6 +101,60 @@ fn documents() -> Vec<Seed> {
         ("bandwidth_file", "1.0.0", join(&[&[0, 0], b"1\nnode_id=$", &[b'A'; 40], b" bw=7\n"])),
         ("control_port", "replies", join(&[&[2, 1, 4], control])),
         ("control_port", "http", join(&[&[0], b"HTTP/1.0 400 Bad request\r\n"])),
+    ]
+}
+
+/// Courses of a router's life, as its target reads them.
+fn routers() -> Vec<Seed> {
+    let (new, wait) = ([0, 0], [10, 0, 0x4c, 4]);
+    // Place; seconds, sockets, expiry, nonce, key.
+    let order = [1, 0, 2, 3, 9, 1, 0];
+    let prove = |place: u8, who: u8| [2, place, 1, who];
+    let create = |place: u8, circuit: u8| [3, place, circuit];
+    // Place, circuit, cells, not early.
+    let relay = |place: u8, circuit: u8, cells: u8| [5, place, circuit, cells, 0];
+    let extend = |place: u8, port: u8| [6, place, 0, 0, 0, port];
+    let (there, answer) = ([12, 1, 1], [13, 1, 3]);
+    let (full, reads) = ([14, 0, 1], [14, 0, 0]);
+    let measurers = join(&[&new, &new, &new, &order, &prove(1, 0), &prove(2, 1)]);
+    let circuits = join(&[&create(1, 0), &create(1, 1), &create(2, 0)]);
+    let cells = join(&[&relay(1, 0, 20), &relay(1, 1, 20), &relay(2, 0, 22)]);
+    let transit = join(&[&new, &create(0, 0), &extend(0, 0), &there, &answer]);
+    let both_ways = join(&[&relay(0, 0, 20), &answer, &[6, 0, 0, 0, 2, 0], &[7, 0, 0, 9]]);
+    vec![
+        ("router", "echo", join(&[&[0], &measurers, &circuits, &cells, &wait, &wait])),
+        ("router", "limited-echo", join(&[&[1], &measurers, &circuits, &cells, &wait, &wait])),
+        ("router", "violation", join(&[&[0], &measurers, &circuits, &[4, 1], &[1; 84], &[5]])),
+        (
+            "router",
+            "refused",
+            join(&[
+                &[0],
+                &new,
+                &prove(0, 0),
+                &new,
+                &[1, 1, 2, 3, 0, 1, 7],
+                &new,
+                &[1, 2, 0, 0, 1, 1, 0],
+            ]),
+        ),
+        ("router", "transit", join(&[&[0], &transit, &both_ways])),
+        ("router", "full", join(&[&[1], &transit, &full, &answer, &answer, &both_ways, &reads])),
+        (
+            "router",
+            "waiting",
+            join(&[
+                &[2],
+                &new,
+                &create(0, 0),
+                &extend(0, 1),
+                &create(0, 1),
+                &[6, 0, 1, 0, 0, 2],
+                &[7, 0, 0, 0],
+                &[12, 2, 1],
+                &[12, 1, 0],
+            ]),
+        ),
     ]
 }
 

@@ -77,6 +77,7 @@ replays! {
     control_port: 10_000,
     measurement: 10_000,
     capacity: 2_000,
+    router: 2_000,
     control_plane: 20_000,
 }
 

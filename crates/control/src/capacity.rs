@@ -18,7 +18,7 @@ pub(crate) const ANSWER_MAX_BYTES: usize = 2 << 20;
 
 /// Take part in a test.
 #[derive(Clone, PartialEq, prost::Message)]
-pub struct CapacityOrder {
+pub(crate) struct CapacityOrder {
     /// What all members share: 32 bytes, drawn anew for each test.
     #[prost(bytes = "vec", tag = "1")]
     pub token: Vec<u8>,
@@ -41,7 +41,7 @@ pub struct CapacityOrder {
 
 /// A peer. UDP goes to the port of its control plane.
 #[derive(Clone, PartialEq, prost::Message)]
-pub struct OrderedPeer {
+pub(crate) struct OrderedPeer {
     /// Its index in the team.
     #[prost(uint32, tag = "1")]
     pub index: u32,
@@ -55,7 +55,7 @@ pub struct OrderedPeer {
 
 /// A report. Its peers are those of the order, in the same order.
 #[derive(Clone, PartialEq, prost::Message)]
-pub struct CapacityAnswer {
+pub(crate) struct CapacityAnswer {
     /// What was exchanged with each.
     #[prost(message, repeated, tag = "1")]
     pub peers: Vec<AnsweredPeer>,
@@ -66,7 +66,7 @@ pub struct CapacityAnswer {
 
 /// What was exchanged with a peer.
 #[derive(Clone, PartialEq, prost::Message)]
-pub struct AnsweredPeer {
+pub(crate) struct AnsweredPeer {
     /// Bytes sent in each second.
     #[prost(uint64, repeated, tag = "1")]
     pub sent_bytes: Vec<u64>,

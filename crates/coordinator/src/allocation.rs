@@ -3,7 +3,7 @@
 use alloc::vec::Vec;
 use core::cmp::Reverse;
 use core::fmt;
-use onion::Rate;
+use onion::{Duration, Rate};
 
 /// A measurer, by its place in the team, counted from zero.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -15,6 +15,12 @@ impl fmt::Display for MeasurerId {
     }
 }
 
+/// What a measurer's clock and its rate limit may be off: share of its rate.
+const SLACK: Duration = Duration::from_millis(100);
+
+/// What each of its sockets may send beyond its rate: a TLS record.
+const SLACK_PER_SOCKET_BYTES: u64 = 16_384;
+
 /// What one measurer has to do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Assignment {
@@ -24,6 +30,20 @@ pub struct Assignment {
     pub rate: Rate,
     /// How many sockets it opens, over all its processes; never zero.
     pub sockets: u32,
+}
+
+impl Assignment {
+    /// What can have come back to it by the end of a second, counted from zero, if it keeps to its
+    /// assignment: no more than it has sent.
+    ///
+    /// It is a bound on the sum over all seconds so far. Of a single second there is none: what the
+    /// relay has held back for a while comes back all at once.
+    #[must_use]
+    pub fn most_returned(&self, second: u32) -> u64 {
+        let time = Duration::from_secs(u64::from(second) + 1) + SLACK;
+        let records = u64::from(self.sockets).saturating_mul(SLACK_PER_SOCKET_BYTES);
+        self.rate.bytes_in(time).saturating_add(records)
+    }
 }
 
 /// Shares of a team's capacity, for one round.

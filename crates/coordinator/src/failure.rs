@@ -208,6 +208,18 @@ pub enum Violation {
     /// Ready again in the same round.
     #[error("said twice that it is ready")]
     ReadyTwice,
+    /// More came back than it was assigned to send.
+    #[error(
+        "got {bytes} bytes back by the end of second {second}, of {allowed} that it may have sent"
+    )]
+    TooMuch {
+        /// The latest second that it has reported.
+        second: u32,
+        /// What it got in all seconds reported so far.
+        bytes: u64,
+        /// What it may have sent by then.
+        allowed: u64,
+    },
     /// More sockets than it was assigned.
     #[error("opened {open} sockets where {assigned} were assigned")]
     TooManySockets {

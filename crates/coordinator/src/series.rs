@@ -1,6 +1,6 @@
 //! From the measurers' per-second reports to an estimate (§4.1).
 
-use crate::allocation::MeasurerId;
+use crate::allocation::{Assignment, MeasurerId};
 use crate::failure::Violation;
 use crate::stats::{Spread, median};
 use alloc::vec;
@@ -102,6 +102,8 @@ struct Reported {
     measurer: MeasurerId,
     seconds: Vec<bool>,
     bytes: u64,
+    /// The latest second of those reported.
+    latest: u32,
 }
 
 impl Series {
@@ -115,7 +117,8 @@ impl Series {
         measurers: impl IntoIterator<Item = MeasurerId>,
     ) -> Self {
         let count = seconds as usize;
-        let reported = |measurer| Reported { measurer, seconds: vec![false; count], bytes: 0 };
+        let reported =
+            |measurer| Reported { measurer, seconds: vec![false; count], bytes: 0, latest: 0 };
         Self {
             ratio,
             sums: vec![0; count],
@@ -142,8 +145,24 @@ impl Series {
         }
         *sum = sum.saturating_add(report.bytes);
         reported.bytes = reported.bytes.saturating_add(report.bytes);
+        reported.latest = reported.latest.max(second);
         self.checked_cells = self.checked_cells.saturating_add(report.checked_cells);
         Ok(())
+    }
+
+    /// Whether what a measurer says that it got back is no more than it may have sent.
+    ///
+    /// That is all that can be known of it: the relay does not tell what it sent to whom, and which
+    /// of its seconds it came in only the measurer knows. Measurers are trusted that far (§5).
+    ///
+    /// # Errors
+    /// [`Violation::TooMuch`].
+    pub fn check(&self, assignment: &Assignment) -> Result<(), Violation> {
+        let is_it = |reported: &&Reported| reported.measurer == assignment.measurer;
+        let Some(reported) = self.measurers.iter().find(is_it) else { return Ok(()) };
+        let (second, bytes) = (reported.latest, reported.bytes);
+        let allowed = assignment.most_returned(second);
+        if bytes <= allowed { Ok(()) } else { Err(Violation::TooMuch { second, bytes, allowed }) }
     }
 
     /// Adds the relay's report of *yⱼ*, in bytes.

@@ -1,6 +1,7 @@
 //! What the command line accepts.
 
 use crate::coordinator_command::CoordinatorOptions;
+use crate::experiment::ExperimentOptions;
 use crate::keys::KeysOptions;
 use crate::measure_team::MeasureTeamOptions;
 use crate::measurer_command::MeasurerOptions;
@@ -19,6 +20,9 @@ use std::path::PathBuf;
 pub(crate) struct Cli {
     #[command(subcommand)]
     pub(crate) command: Command,
+    /// End when standard input ends: for those who start a process and may be killed.
+    #[arg(long, global = true, hide = true)]
+    pub(crate) tied: bool,
 }
 
 #[derive(Debug, Subcommand)]
@@ -28,6 +32,7 @@ pub(crate) enum Command {
     MeasureTeam(MeasureTeamOptions),
     Lab(LabOptions),
     Bench(BenchOptions),
+    Experiment(ExperimentOptions),
     Keys(KeysOptions),
     Measurer(MeasurerOptions),
     Coordinator(CoordinatorOptions),
@@ -42,6 +47,7 @@ impl Command {
             Self::MeasureTeam(options) => options.json,
             Self::Lab(options) => options.json,
             Self::Bench(options) => options.json,
+            Self::Experiment(options) => options.common.json,
             Self::Keys(options) => options.json,
             Self::Measurer(options) => options.json,
             Self::Coordinator(options) => options.json,
@@ -70,6 +76,11 @@ pub(crate) struct DemoOptions {
     /// Rate limits of the relays in Mbit/s, taken in turn; 0 for no limit.
     #[arg(long, value_delimiter = ',', default_value = "10,50,100,250", value_name = "MBIT,…")]
     pub(crate) limits: Vec<f64>,
+    /// Rate limits in Mbit/s of relays of our own beside them, which take part in their measurement
+    /// (echo); 0 for no limit, `none` for no such relays.
+    #[arg(long, value_delimiter = ',', default_value = "50,200", value_name = "MBIT,…",
+        value_parser = echo_limit)]
+    pub(crate) echo_limits: Vec<Option<f64>>,
     /// Keep the network's folder with all logs, and say where it is.
     #[arg(long)]
     pub(crate) keep: bool,
@@ -122,6 +133,14 @@ pub(crate) struct MeasureOptions {
     /// Print results as JSON, one value a line: each second, then a summary.
     #[arg(long)]
     pub(crate) json: bool,
+}
+
+/// A limit in Mbit/s, or `none`.
+fn echo_limit(text: &str) -> Result<Option<f64>, String> {
+    match text {
+        "none" | "" => Ok(None),
+        _ => text.parse().map(Some).map_err(|error| format!("{text:?} is no rate: {error}")),
+    }
 }
 
 /// How to measure.

@@ -1,27 +1,37 @@
 //! `flashflow demo`: a private network, measured end to end.
 
+mod documents;
+
 use crate::cli::DemoOptions;
 use crate::error::{Error, Exit};
 use crate::interrupt::Interrupt;
 use crate::measuring::{self, Subject};
 use crate::network;
 use crate::output::Output;
+use crate::own_relay::{OwnRelay, OwnRelaySpec};
 use crate::relay_said::RelaySaid;
+use documents::{Documents, own_subject, subject};
 use lab::{Network, NetworkSpec};
-use link::unix_time_s;
-use measurer::{Approach, Consent, Defences, Request};
+use link::{Clock, unix_time_s};
+use measurer::{Consent, Coordinator};
+use netdoc::Fingerprint;
 use netdoc::bwfile::{self, BandwidthFile, Eligibility, NodeIdStyle, Settings};
 use netdoc::consensus::Consensus;
-use netdoc::fetch::{Fetcher, Resource};
-use netdoc::{Fingerprint, Nickname};
 use onion::Rate;
-use onion::measure::pump::Target;
+use onion::measure::protocol::CoordinatorKey;
+use rand::TryRng;
+use rand::rngs::SysRng;
 use report::{RelayReport, Report};
 use serde_json::{Value, json};
 use std::fs;
-use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
+
+/// Rounds that a relay of ours may be measured in; it is told to allow any number.
+const ROUNDS_MAX: u32 = 20;
+
+/// Time for the authorities to list a relay that has published.
+const LISTING_PATIENCE: Duration = Duration::from_secs(120);
 
 /// Votings to wait for until the weights must be there.
 const VOTINGS: u32 = 6;
@@ -45,16 +55,27 @@ pub(crate) fn run(
     if options.keep {
         output.step(format!("network: its folder stays: {}", network.dir().display()));
     }
+    let clock = Clock::start();
+    let folder = tempfile::tempdir().map_err(file_error("make a folder for relays beside"))?;
+    let coordinator = Coordinator { key_seed: own_key()?, rounds_max: ROUNDS_MAX };
+    let echoes = echo_relays(options, &network, &coordinator, folder.path(), clock, output)?;
     let documents = Documents::fetch(&network)?;
+    let guess = Rate::from_mbit_per_s(options.team.guess);
+    let mut subjects: Vec<(Subject, RelaySaid<'_>)> = Vec::new();
+    for node in network.relays() {
+        subjects.push((subject(node, &documents.consensus, guess)?, RelaySaid::watch(node)?));
+    }
+    for echo in &echoes {
+        let subject = own_subject(echo, &documents.consensus, guess, coordinator)?;
+        subjects.push((subject, RelaySaid::watch_own(echo, clock)));
+    }
 
     let mut reports = Vec::new();
     let mut estimates = Vec::new();
-    for node in network.relays() {
-        let subject = subject(node, &documents.consensus, options.team.guess)?;
+    for (subject, said) in &mut subjects {
         Consent::local_only().check(subject.target().ids.rsa, subject.target().address.ip())?;
-        let mut said = RelaySaid::watch(node)?;
         let (result, report) =
-            measuring::measure(&mut team, &subject, Some(&mut said), output, interrupt)?;
+            measuring::measure(&mut team, subject, Some(said), output, interrupt)?;
         if interrupt.is_requested() {
             output.quiet();
             output.step("interrupted: taking the network down");
@@ -64,7 +85,7 @@ pub(crate) fn run(
         }
         output.step(measuring::line(&report));
         output.record(|| relay_value(&report, "relay"));
-        estimates.push(documents.estimate(node, &report, &result.outcome)?);
+        estimates.push(documents.estimate(subject, &report, &result.outcome)?);
         reports.push(report);
     }
 
@@ -90,6 +111,48 @@ pub(crate) fn run(
     output.quiet();
     network.stop()?;
     Ok(conclude(&report, &report_path, output, interrupt))
+}
+
+/// Starts the relays of our own, and waits until the network's consensus lists them.
+fn echo_relays(
+    options: &DemoOptions,
+    network: &Network,
+    coordinator: &Coordinator,
+    folder: &Path,
+    clock: Clock,
+    output: &Output,
+) -> Result<Vec<OwnRelay>, Error> {
+    let limits: Vec<f64> = options.echo_limits.iter().copied().flatten().collect();
+    if let Some(bad) = limits.iter().find(|limit| !limit.is_finite() || **limit < 0.0) {
+        return Err(Error::Usage(format!("--echo-limits {bad}: not a rate in Mbit/s")));
+    }
+    let mut relays = Vec::new();
+    for (number, mbit) in (1..).zip(limits) {
+        let nickname = format!("echo{number}");
+        output.doing(format!("starting {nickname}"));
+        let spec = OwnRelaySpec {
+            nickname,
+            limit: (mbit > 0.0).then(|| Rate::from_mbit_per_s(mbit)),
+            coordinator: CoordinatorKey::of_seed(&coordinator.key_seed).to_string(),
+            authorities: network.directory_addrs(),
+            client_percent: None,
+        };
+        relays.push(OwnRelay::start(spec, folder, clock)?);
+    }
+    if !relays.is_empty() {
+        output.doing("waiting until the authorities list our own relays");
+        let all: Vec<[u8; 20]> = relays.iter().map(OwnRelay::rsa).collect();
+        network.wait_until_running(&all, LISTING_PATIENCE)?;
+        output.step(format!("network: {} relays of our own are listed", relays.len()));
+    }
+    Ok(relays)
+}
+
+/// A key for the demo alone.
+fn own_key() -> Result<[u8; 32], Error> {
+    let mut seed = [0; 32];
+    SysRng.try_fill_bytes(&mut seed).map_err(|error| Error::Random(error.to_string()))?;
+    Ok(seed)
 }
 
 /// Prints the results.
@@ -130,99 +193,6 @@ pub(crate) fn relay_value(report: &RelayReport, kind: &str) -> Value {
         fields.insert("type".to_owned(), json!(kind));
     }
     value
-}
-
-/// What the network's authorities publish.
-struct Documents {
-    consensus: Consensus,
-    /// The limit that each relay's operator sets, in bytes per second.
-    averages: Vec<(Fingerprint, u64)>,
-}
-
-impl Documents {
-    fn fetch(network: &Network) -> Result<Self, Error> {
-        let authority = authority(network)?;
-        let fetcher = Fetcher::default();
-        let text = fetcher.get(authority, &Resource::Consensus)?;
-        let what = || format!("the consensus from {authority}");
-        let consensus =
-            Consensus::parse(&text).map_err(|source| Error::Consensus { what: what(), source })?;
-        let text = fetcher.get(authority, &Resource::AllDescriptors)?;
-        // A descriptor that does not parse leaves its relay without the cap that it would set.
-        let (descriptors, _bad) = netdoc::descriptor::parse_all(&text);
-        let averages = descriptors
-            .iter()
-            .map(|descriptor| (descriptor.fingerprint, descriptor.bandwidth_avg_bytes_s))
-            .collect();
-        Ok(Self { consensus, averages })
-    }
-
-    fn average(&self, fingerprint: &Fingerprint) -> Option<u64> {
-        let found = self.averages.iter().find(|(known, _)| known == fingerprint);
-        found.map(|(_, average)| *average)
-    }
-
-    fn tor_version(&self) -> Option<String> {
-        let router = self.consensus.routers().first()?;
-        router.tor_version().map(ToOwned::to_owned)
-    }
-
-    /// What goes into the bandwidth file.
-    fn estimate(
-        &self,
-        node: &lab::Node,
-        report: &RelayReport,
-        outcome: &coordinator::Outcome,
-    ) -> Result<bwfile::Estimate, Error> {
-        let fingerprint = Fingerprint::from_bytes(node.rsa());
-        let nickname: Nickname = node
-            .nickname()
-            .parse()
-            .map_err(|_| Error::Usage(format!("{} is no nickname", node.nickname())))?;
-        let mut extra = vec![("flashflow_mode".to_owned(), "transit".to_owned())];
-        let outcome = match outcome {
-            coordinator::Outcome::Measured(estimate) => {
-                // A lower bound is still nearer to the truth than what the relay claims.
-                let conclusive = u8::from(report.conclusive).to_string();
-                extra.push(("flashflow_conclusive".to_owned(), conclusive));
-                bwfile::Outcome::Measured {
-                    capacity_bytes_s: estimate.capacity.as_byte_per_s(),
-                    measured_at: unix_time_s(),
-                    descriptor_avg_bytes_s: self.average(&fingerprint),
-                }
-            }
-            failed @ coordinator::Outcome::Failed { .. } => bwfile::Outcome::Failed {
-                reason: failed.to_string(),
-                tried_at: Some(unix_time_s()),
-            },
-        };
-        let ed25519 = Some(netdoc::Ed25519Identity::from_bytes(node.ed25519()));
-        Ok(bwfile::Estimate { fingerprint, ed25519, nickname, outcome, extra })
-    }
-}
-
-fn authority(network: &Network) -> Result<SocketAddr, Error> {
-    let found = network.authorities().iter().find_map(lab::Node::dir_addr);
-    found.ok_or_else(|| Error::Usage("the network has no authority that answers".to_owned()))
-}
-
-fn subject(node: &lab::Node, consensus: &Consensus, guess_mbit: f64) -> Result<Subject, Error> {
-    let fingerprint = Fingerprint::from_bytes(node.rsa());
-    let Some(router) = consensus.by_fingerprint(&fingerprint) else {
-        return Err(Error::Usage(format!("{} is not in the consensus", node.nickname())));
-    };
-    let target = Target {
-        address: SocketAddr::new(router.address.into(), router.or_port),
-        ids: Subject::ids(fingerprint, Some(node.ed25519())),
-    };
-    let defences = Defences::from_consensus_params(|name| consensus.params.get(name));
-    let request = Request {
-        target,
-        guess: Rate::from_mbit_per_s(guess_mbit),
-        defences,
-        approach: Approach::Transit,
-    };
-    Ok(Subject { nickname: node.nickname().to_owned(), fingerprint, limit: node.limit(), request })
 }
 
 /// A bandwidth file that the authorities can read.
@@ -324,9 +294,12 @@ fn parameters(team: &measurer::Team) -> Vec<(String, String)> {
 
 fn notes() -> Vec<String> {
     vec![
-        "Relays were loaded in transit: cells went from the measurers through the relay and back to \
-         the measurers over circuits of two hops. Client traffic is not counted that way, so the \
-         estimates are lower bounds on a network that has clients; this one has none."
+        "Stock relays were loaded in transit: cells went from the measurers through the relay and \
+         back to the measurers over circuits of two hops. Client traffic is not counted that way, so \
+         the estimates are lower bounds on a network that has clients; this one has none."
+            .to_owned(),
+        "Relays of our own (echo) took part: they returned each cell decrypted, and reported their \
+         clients' traffic, which counts up to the share r."
             .to_owned(),
         "Stock tor passes less than the configured rate, about 92 %, by the way it refills its token \
          buckets; what the relay itself said shows it."

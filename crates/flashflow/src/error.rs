@@ -71,6 +71,12 @@ pub(crate) enum Error {
     Relay(#[from] relay::RelayError),
     #[error("the relay has ended: {0}")]
     RelayEnded(String),
+    #[error("the operating system gives no random bytes: {0}")]
+    Random(String),
+    #[error("cannot start our own process {name}: {source}")]
+    OwnProcess { name: String, source: std::io::Error },
+    #[error("our own process {name} fails: {problem}")]
+    OwnProcessSilent { name: String, problem: String },
     #[error("{0}")]
     Usage(String),
 }

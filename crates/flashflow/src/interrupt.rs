@@ -5,6 +5,7 @@ use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::flag;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::{io, thread};
 
 /// Ctrl-C and termination: asked for once, the command winds up; asked for twice, it ends at once.
 ///
@@ -39,6 +40,18 @@ impl Interrupt {
         self.at_once.store(false, Ordering::Relaxed);
     }
 
+    /// The end of standard input asks for the end, too: for a process that must not outlive the one
+    /// that started it and holds the other end.
+    pub(crate) fn end_with_stdin(&self) {
+        let requested = Arc::clone(&self.requested);
+        // It is never joined: it ends with its input, or with the process.
+        thread::spawn(move || {
+            // What is said there means nothing; a broken input is one that has ended.
+            let _ = io::copy(&mut io::stdin().lock(), &mut io::sink());
+            requested.store(true, Ordering::Relaxed);
+        });
+    }
+
     /// Set when the user has asked for the end.
     pub(crate) fn requested(&self) -> &AtomicBool {
         &self.requested
@@ -51,7 +64,7 @@ impl Interrupt {
         let clock = Clock::start();
         let end = clock.now() + longest;
         while !self.is_requested() && clock.now() < end {
-            std::thread::park_timeout(LATENCY.min(end - clock.now()));
+            thread::park_timeout(LATENCY.min(end - clock.now()));
         }
         self.is_requested()
     }

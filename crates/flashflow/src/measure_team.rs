@@ -1,9 +1,11 @@
 //! `flashflow measure-team`: what can the measurers themselves send and receive?
 
+use crate::coordinator_command::Config;
 use crate::error::{Error, Exit};
 use crate::interrupt::Interrupt;
 use crate::output::Output;
-use clap::Args;
+use clap::{ArgGroup, Args};
+use control::{CapacityPlan, Remotes};
 use coordinator::{MemberTraffic, TeamCapacity, team_capacities};
 use measurer::capacity::{
     CapacityError, CapacityPeer, CapacityReport, CapacitySocket, CapacityTest, PeerReport, Token,
@@ -14,11 +16,15 @@ use rand::rngs::{StdRng, SysRng};
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
 use std::net::{Ipv4Addr, SocketAddr};
+use std::path::PathBuf;
 use std::sync::atomic::AtomicBool;
 use std::thread;
 
 /// From the order to the flood: time for all to find each other.
 const START_DELAY: Duration = Duration::from_secs(2);
+
+/// What a local measurer sends at most, if nothing is said.
+const LOCAL_RATE: Rate = Rate::from_bit_per_s(1_000_000_000);
 
 /// Measure the measurers: what can each send and receive at once?
 ///
@@ -26,8 +32,13 @@ const START_DELAY: Duration = Duration::from_secs(2);
 /// each is the median second of what went both ways. What the measurers of a coordinator have to
 /// allocate is found out in this way, when they are new or have changed.
 #[derive(Debug, Args)]
-#[command(after_help = "Example:
+#[command(group = ArgGroup::new("who").required(true).args(["local", "coordinator"]))]
+#[command(after_help = "Examples:
   flashflow measure-team --local 3 --seconds 10 --rate 200
+  flashflow measure-team --team coordinator.toml
+
+Measurers elsewhere need their port open for UDP as well as for TCP. Those on public addresses must
+have each other's among the `peers` of their configurations.
 
 Exit status: 0 all measured; 1 something failed, or a measurer was lost; 2 wrong arguments;
 130 interrupted.")]
@@ -35,13 +46,17 @@ pub(crate) struct MeasureTeamOptions {
     /// Run this many measurers in this process, over loopback: 2 to 16. Shows how it works; what it
     /// finds is what this machine's processors can do.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(2..=16))]
-    pub(crate) local: u16,
+    pub(crate) local: Option<u16>,
+    /// Measure the measurers of a coordinator's configuration.
+    #[arg(long = "team", value_name = "FILE")]
+    pub(crate) coordinator: Option<PathBuf>,
     /// Length of the exchange in seconds, 1 to 600.
     #[arg(long, default_value_t = 60, value_parser = clap::value_parser!(u32).range(1..=600))]
     pub(crate) seconds: u32,
-    /// What each measurer sends at most, in Mbit/s: what its link carries.
-    #[arg(long, default_value_t = 1000.0, value_name = "MBIT")]
-    pub(crate) rate: f64,
+    /// What each measurer sends at most, in Mbit/s: what its link carries. By default 1000 with
+    /// --local; with --team what that says of each, or what each one's own configuration says.
+    #[arg(long, value_name = "MBIT")]
+    pub(crate) rate: Option<f64>,
     /// Print results as JSON, one value a line: each measurer, then a summary.
     #[arg(long)]
     pub(crate) json: bool,
@@ -52,30 +67,75 @@ pub(crate) fn run(
     output: &Output,
     interrupt: &Interrupt,
 ) -> Result<Exit, Error> {
-    let rate = Rate::from_mbit_per_s(options.rate);
-    if rate == Rate::ZERO {
-        return Err(Error::Usage(format!("--rate {}: not a rate in Mbit/s", options.rate)));
-    }
+    let rate = options.rate.map(|mbit| match Rate::from_mbit_per_s(mbit) {
+        Rate::ZERO => Err(Error::Usage(format!("--rate {mbit}: not a rate in Mbit/s"))),
+        rate => Ok(rate),
+    });
+    let rate = rate.transpose()?;
     interrupt.wind_up_in_order();
-    let (count, seconds) = (options.local, options.seconds);
-    output.doing(format!("{count} measurers exchange UDP over loopback for {seconds} s"));
-    let reports = match local(options, rate, interrupt.requested()) {
-        Ok(reports) => reports,
-        Err(Error::Capacity(CapacityError::Cancelled)) => {
-            output.quiet();
-            output.step("interrupted");
-            output.record(|| json!({"type": "interrupted"}));
-            return Ok(Exit::Interrupted);
+    let seconds = options.seconds;
+    let cancel = interrupt.requested();
+    let reports = match (options.local, &options.coordinator) {
+        (Some(count), _) => {
+            output.doing(format!("{count} measurers exchange UDP over loopback for {seconds} s"));
+            local(count, seconds, rate.unwrap_or(LOCAL_RATE), cancel)
         }
-        Err(error) => return Err(error),
+        (None, Some(path)) => {
+            let config = Config::read(path)?;
+            let count = config.measurers.len();
+            output.doing(format!("{count} measurers exchange UDP for {seconds} s"));
+            remote(&config, seconds, rate, output, cancel)
+        }
+        (None, None) => Err(Error::Usage("whom? Give --local or --team".to_owned())),
     };
     output.quiet();
-    Ok(tell(seconds, &reports, output))
+    if interrupt.is_requested() {
+        output.step("interrupted");
+        output.record(|| json!({"type": "interrupted"}));
+        return Ok(Exit::Interrupted);
+    }
+    Ok(tell(seconds, &reports?, output))
+}
+
+/// The members that gave a report; what the others said is told.
+fn remote(
+    config: &Config,
+    seconds: u32,
+    rate: Option<Rate>,
+    output: &Output,
+    cancel: &AtomicBool,
+) -> Result<Vec<CapacityReport>, Error> {
+    if config.measurers.len() < 2 {
+        let message = "a capacity test needs two measurers or more; the team has one";
+        return Err(Error::Usage(message.to_owned()));
+    }
+    let remotes = Remotes::start(config.secret.clone())?;
+    let mut team = Vec::new();
+    for mate in &config.measurers {
+        team.push((remotes.measurer(mate.address, mate.key)?, rate.or(mate.capacity)));
+    }
+    let plan = CapacityPlan { seconds, start_delay: START_DELAY };
+    let mut rng = StdRng::try_from_rng(&mut SysRng).map_err(CapacityError::Random)?;
+    let results = remotes.test_capacities(&team, plan, &mut rng, cancel)?;
+    let mut reports = Vec::new();
+    for (index, result) in results.into_iter().enumerate() {
+        match result {
+            Ok(report) => reports.push(report),
+            Err(error) => {
+                output.step(format!("measurer {index}: {error}"));
+                output.record(
+                    || json!({"type": "failed", "index": index, "error": error.to_string()}),
+                );
+            }
+        }
+    }
+    Ok(reports)
 }
 
 /// All members as threads of this process.
 fn local(
-    options: &MeasureTeamOptions,
+    count: u16,
+    seconds: u32,
     rate: Rate,
     cancel: &AtomicBool,
 ) -> Result<Vec<CapacityReport>, Error> {
@@ -84,7 +144,7 @@ fn local(
         CapacitySocket::bind(listen)
             .map_err(|source| CapacityError::Bind { address: listen, source })
     };
-    let sockets = (0..options.local).map(bind).collect::<Result<Vec<_>, _>>()?;
+    let sockets = (0..count).map(bind).collect::<Result<Vec<_>, _>>()?;
     let member = |(index, socket): (u16, &CapacitySocket)| CapacityPeer {
         index,
         address: socket.local_addr(),
@@ -102,7 +162,7 @@ fn local(
                     index: own.index,
                     peers: members.iter().filter(|it| it.index != own.index).copied().collect(),
                     token,
-                    seconds: options.seconds,
+                    seconds,
                     start_delay: START_DELAY,
                     rate,
                     allowed: BTreeSet::new(),
@@ -149,7 +209,8 @@ fn tell(seconds: u32, reports: &[CapacityReport], output: &Output) -> Exit {
         }
     }
     let total: Rate = capacities.iter().filter_map(|it| it.capacity).sum();
-    let is_whole = capacities.iter().all(|it| it.capacity.is_some() && it.missing.is_empty());
+    let is_whole = !capacities.is_empty()
+        && capacities.iter().all(|it| it.capacity.is_some() && it.missing.is_empty());
     output.result(format!("The team together: {total}"), || {
         json!({
             "type": "summary", "measurers": capacities.len(), "seconds": seconds,

@@ -54,6 +54,8 @@ struct Config {
     pumps: Option<NonZeroU32>,
     /// File with fingerprints of relays whose operators agreed to be measured.
     opt_in: Option<PathBuf>,
+    /// Measurers on public addresses whose operators agreed to capacity tests with us.
+    peers: Option<Vec<IpAddr>>,
     /// Where targets find our landings; the address towards them if absent.
     own_address: Option<IpAddr>,
 }
@@ -64,7 +66,10 @@ pub(crate) fn run(
     interrupt: &Interrupt,
 ) -> Result<Exit, Error> {
     config::log_to_stderr();
-    let server = MeasurerServer::start(server_options(&options.config)?)?;
+    let config: Config = config::read(&options.config)?;
+    let peers = config.peers.iter().flatten().copied().collect();
+    let server =
+        MeasurerServer::start_with_peers(server_options(&options.config, &config)?, peers)?;
     interrupt.wind_up_in_order();
     let address = server.address();
     output.result(
@@ -82,8 +87,7 @@ pub(crate) fn run(
     Ok(Exit::Failed)
 }
 
-fn server_options(path: &Path) -> Result<ServerOptions, Error> {
-    let config: Config = config::read(path)?;
+fn server_options(path: &Path, config: &Config) -> Result<ServerOptions, Error> {
     let bad = |problem: &str| Error::Config { path: path.to_owned(), problem: problem.to_owned() };
     if config.coordinators.is_empty() {
         return Err(bad("`coordinators` is empty: nobody could order anything"));
@@ -150,6 +154,7 @@ mod tests {
             .collect();
         let config = parse(&all).expect("valid");
         assert!(config.pumps.is_some() && config.opt_in.is_some() && config.own_address.is_some());
+        assert_eq!(config.peers.map(|peers| peers.len()), Some(2));
     }
 
     #[test]

@@ -93,7 +93,7 @@ struct Told {
 pub(crate) fn measure(
     team: &mut Team,
     subject: &Subject,
-    mut said: Option<&mut RelaySaid>,
+    mut said: Option<&mut RelaySaid<'_>>,
     output: &Output,
     interrupt: &Interrupt,
 ) -> Result<(TeamResult, RelayReport), Error> {

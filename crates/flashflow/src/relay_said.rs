@@ -2,16 +2,23 @@
 //! allows.
 
 use crate::error::Error;
+use crate::own_relay::OwnRelay;
 use lab::control::BwWatch;
 use link::Clock;
 use onion::{Duration, Instant, Rate};
 
-/// Gathers a relay's `BW` events.
-pub(crate) struct RelaySaid {
-    node: lab::Node,
-    watch: BwWatch,
+/// Gathers what a relay says that it has relayed, second by second.
+pub(crate) struct RelaySaid<'r> {
+    source: Source<'r>,
     clock: Clock,
     samples: Vec<Sample>,
+}
+
+enum Source<'r> {
+    /// The `BW` events of a stock relay.
+    Stock { node: lab::Node, watch: BwWatch },
+    /// What a relay of ours counts while it is measured: measurement and clients.
+    Own(&'r OwnRelay),
 }
 
 /// What it relayed in about one second: the second before `at`.
@@ -21,15 +28,24 @@ struct Sample {
     written: Rate,
 }
 
-impl RelaySaid {
+impl<'r> RelaySaid<'r> {
     pub(crate) fn watch(node: &lab::Node) -> Result<Self, Error> {
-        let watch = node.watch_bandwidth()?;
-        Ok(Self { node: node.clone(), watch, clock: Clock::start(), samples: Vec::new() })
+        let source = Source::Stock { node: node.clone(), watch: node.watch_bandwidth()? };
+        Ok(Self { source, clock: Clock::start(), samples: Vec::new() })
+    }
+
+    /// Of a relay of ours, whose process was started with this clock.
+    pub(crate) const fn watch_own(relay: &'r OwnRelay, clock: Clock) -> Self {
+        Self { source: Source::Own(relay), clock, samples: Vec::new() }
     }
 
     /// What its process has used of the processors so far, and the time by [`now`](Self::now).
     pub(crate) fn cpu(&self) -> Option<CpuReading> {
-        self.node.cpu_time().map(|used| CpuReading { at: self.now(), used })
+        let used = match &self.source {
+            Source::Stock { node, .. } => node.cpu_time(),
+            Source::Own(relay) => lab::cpu_time(relay.process.pid()),
+        };
+        used.map(|used| CpuReading { at: self.now(), used })
     }
 
     /// The time by which the samples are dated.
@@ -40,12 +56,28 @@ impl RelaySaid {
     /// Takes in what arrives until `deadline`, or what has arrived if that has passed. A relay that is
     /// gone has said all it will.
     pub(crate) fn gather_until(&mut self, deadline: Instant) {
-        while let Ok(Some(sample)) = self.watch.recv_timeout(deadline - self.clock.now()) {
-            let age_ns = u64::try_from(sample.at.elapsed().as_nanos()).unwrap_or(u64::MAX);
-            let at = Instant::from_nanos(self.clock.now().as_nanos().saturating_sub(age_ns));
-            // Tor writes one event a second.
-            let written = Rate::from_byte_per_s(sample.event.written_bytes);
-            self.samples.push(Sample { at, written });
+        match &self.source {
+            Source::Stock { watch, .. } => {
+                while let Ok(Some(sample)) = watch.recv_timeout(deadline - self.clock.now()) {
+                    let age_ns = u64::try_from(sample.at.elapsed().as_nanos()).unwrap_or(u64::MAX);
+                    let now_ns = self.clock.now().as_nanos();
+                    let at = Instant::from_nanos(now_ns.saturating_sub(age_ns));
+                    // Tor writes one event a second.
+                    let written = Rate::from_byte_per_s(sample.event.written_bytes);
+                    self.samples.push(Sample { at, written });
+                }
+            }
+            Source::Own(relay) => {
+                while let Some((at, value)) = relay.process.hear(deadline) {
+                    let bytes = |name: &str| value[name].as_u64();
+                    if let (Some(measured), Some(clients)) =
+                        (bytes("measured_bytes"), bytes("client_bytes"))
+                    {
+                        let written = Rate::from_byte_per_s(measured + clients);
+                        self.samples.push(Sample { at, written });
+                    }
+                }
+            }
         }
     }
 

@@ -557,3 +557,36 @@ fn help_that_nobody_reads_to_its_end_is_no_panic() {
     assert!(!error.contains("panicked"), "{error}");
     assert_eq!(output.status.code(), Some(0), "{error}");
 }
+
+#[test]
+fn measurers_on_loopback_are_measured() {
+    let place = Place::new();
+    let arguments = ["measure-team", "--local", "3", "--seconds", "2", "--rate", "40", "--json"];
+    let ended = place.run(&arguments);
+    ended.assert_code(0);
+    let values = ended.values();
+    let (summary, members) = values.split_last().expect("output");
+    assert_eq!((&summary["type"], &summary["complete"]), (&"summary".into(), &true.into()));
+    assert_eq!(members.len(), 3);
+    for member in members {
+        assert_eq!(member["type"], "measurer");
+        assert!(number(member, "capacity_mbit_per_s") > 0.0);
+        assert_eq!(member["stranger_packets"], 0);
+        let peers = member["peers"].as_array().expect("a list");
+        let counts = peers.iter().map(|it| it["received_bytes"].as_array().map(Vec::len));
+        assert_eq!(counts.collect::<Vec<_>>(), [Some(2), Some(2)]);
+    }
+}
+
+#[test]
+fn wrong_arguments_of_measure_team_are_refused() {
+    let place = Place::new();
+    for arguments in [
+        &["measure-team"][..],
+        &["measure-team", "--local", "1"],
+        &["measure-team", "--local", "2", "--seconds", "0"],
+        &["measure-team", "--local", "2", "--team", "coordinator.toml"],
+    ] {
+        place.run(arguments).assert_code(2);
+    }
+}

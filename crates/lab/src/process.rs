@@ -78,7 +78,7 @@ fn readable(handle: &OwnedFd, timeout: Duration) -> bool {
 }
 
 /// Processor time that a process has used, in user and kernel mode.
-pub(crate) fn cpu_time(pid: u32) -> Option<Duration> {
+pub fn cpu_time(pid: u32) -> Option<Duration> {
     let text = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
     parse_cpu_time(&text, rustix::param::clock_ticks_per_second())
 }

@@ -1,6 +1,7 @@
 //! A team of measurers, and the measurements that it does.
 
 mod ordering;
+mod round;
 mod run;
 
 use crate::load::WorkerLoad;

@@ -20,6 +20,7 @@ mod queue;
 mod relaying;
 #[cfg(test)]
 mod tests;
+mod waiting;
 
 pub use conduct::{Conduct, Honest};
 
@@ -43,14 +44,14 @@ use rand_core::Rng;
 pub struct RateLimit {
     /// On average.
     pub rate: Rate,
-    /// At once, after a pause.
+    /// At once, after a pause: at least ten milliseconds' worth, and a TLS record's.
     pub burst_bytes: u64,
 }
 
 impl RateLimit {
     fn bucket(self, now: Instant) -> TokenBucket {
         let depth = self.burst_bytes.max(output::RECORD_BYTES);
-        TokenBucket::new(self.rate, Duration::ZERO, depth, now)
+        TokenBucket::new(self.rate, TIMER_SLACK, depth, now)
     }
 }
 
@@ -102,6 +103,9 @@ pub struct RouterTotals {
     /// Circuits opened.
     pub circuits: u64,
 }
+
+/// How late a driver may look without the rate suffering: its timers are good to a millisecond or so.
+const TIMER_SLACK: Duration = Duration::from_millis(10);
 
 /// Events that wait to be asked for, at most.
 const EVENTS_MAX: usize = 256;

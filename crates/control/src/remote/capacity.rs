@@ -31,8 +31,6 @@ pub struct CapacityPlan {
     pub seconds: u32,
     /// From the order to the flood, a minute at most: some round trips and a second do.
     pub start_delay: Duration,
-    /// What each sends at most. If `None`, what its own configuration says of its link.
-    pub rate: Option<Rate>,
 }
 
 /// Why a measurer gave no report.
@@ -69,6 +67,8 @@ impl Remotes {
     /// Lets all of `team` exchange UDP with each other, in both directions at once (§4.2). Waits for
     /// the reports, which come in the order of the team, by which the members are numbered.
     ///
+    /// With each comes what it sends at most; if `None`, what its own configuration says of its link.
+    ///
     /// UDP goes to the addresses and ports of the measurers' control planes, as we know them.
     /// A measurer that cannot be reached takes no part; the others name it as lost. `rng` draws the
     /// test's token.
@@ -77,19 +77,19 @@ impl Remotes {
     /// Where our key is of no use.
     pub fn test_capacities(
         &self,
-        team: &[RemoteMeasurer],
+        team: &[(RemoteMeasurer, Option<Rate>)],
         plan: CapacityPlan,
         rng: &mut impl rand::Rng,
         cancel: &AtomicBool,
     ) -> Result<Vec<CapacityResult>, RemoteError> {
         let token = Token::generate(rng);
-        let peer = |(index, it): (u16, &RemoteMeasurer)| CapacityPeer { index, address: it.at };
-        let peers: Arc<[CapacityPeer]> = (0..).zip(team).map(peer).collect();
+        let peers = (0..).zip(team).map(|(index, (it, _))| CapacityPeer { index, address: it.at });
+        let peers: Arc<[CapacityPeer]> = peers.collect();
         let mut routes = Vec::new();
-        for measurer in team {
+        for (measurer, rate) in team {
             let tls = Arc::new(tls::client_config(&self.key, measurer.key)?);
             let own = self.key.public();
-            routes.push(Route { at: measurer.at, pinned: measurer.key, own, tls });
+            routes.push((Route { at: measurer.at, pinned: measurer.key, own, tls }, *rate));
         }
         let (sender, results) = channel();
         let work = self.handle.spawn(async move {
@@ -125,17 +125,19 @@ impl Remotes {
 struct Line {
     at: SocketAddr,
     connected: Result<(Channel, Duration), ConnectError>,
+    /// What the measurer sends at most.
+    rate: Option<Rate>,
 }
 
 /// The test starts when all are connected, or known not to be.
-async fn connect_all(routes: Vec<Route>) -> BTreeMap<u16, Line> {
+async fn connect_all(routes: Vec<(Route, Option<Rate>)>) -> BTreeMap<u16, Line> {
     let mut connecting = JoinSet::new();
-    for (index, route) in (0..).zip(routes) {
+    for (index, (route, rate)) in (0..).zip(routes) {
         connecting.spawn(async move {
             let at = route.at;
             let connected = tokio::time::timeout(CONNECT_TIMEOUT, route.channel()).await;
             let connected = connected.unwrap_or(Err(ConnectError::TimedOut { at }));
-            (index, Line { at, connected })
+            (index, Line { at, connected, rate })
         });
     }
     connecting.join_all().await.into_iter().collect()
@@ -148,14 +150,14 @@ async fn call(
     team: &[CapacityPeer],
     plan: CapacityPlan,
 ) -> CapacityResult {
-    let at = line.at;
+    let (at, rate) = (line.at, line.rate);
     let (channel, way) = line.connected?;
     let mut client = MeasurerClient::new(channel)
         .max_encoding_message_size(MESSAGE_MAX_BYTES)
         .max_decoding_message_size(ANSWER_MAX_BYTES);
     // It counts from the arrival of the order.
     let delay = plan.start_delay.saturating_sub(way);
-    let order = CapacityOrder::new(token, index, team, plan.seconds, delay, plan.rate);
+    let order = CapacityOrder::new(token, index, team, plan.seconds, delay, rate);
     let length = Duration::from_secs(u64::from(plan.seconds));
     let longest = plan.start_delay + length + REPORT_TIMEOUT;
     let answer = tokio::time::timeout(longest, client.capacity(order)).await;

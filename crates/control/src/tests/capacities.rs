@@ -2,7 +2,7 @@
 
 use super::world::*;
 use crate::remote::connect::Route;
-use crate::{CapacityPlan, CapacityTestError, RemoteMeasurer, Remotes};
+use crate::{CapacityPlan, CapacityTestError};
 use coordinator::team_capacities;
 use measurer::capacity::Lost;
 use onion::{Duration, Rate};
@@ -11,28 +11,28 @@ use rand::rngs::StdRng;
 use std::net::{SocketAddr, TcpListener};
 use std::sync::atomic::AtomicBool;
 
-const PLAN: CapacityPlan = CapacityPlan {
-    seconds: 2,
-    start_delay: Duration::from_secs(2),
-    rate: Some(Rate::from_bit_per_s(20_000_000)),
-};
+const PLAN: CapacityPlan = CapacityPlan { seconds: 2, start_delay: Duration::from_secs(2) };
+const RATE: Rate = Rate::from_bit_per_s(20_000_000);
 
-fn team(remotes: &Remotes, at: &[SocketAddr]) -> Vec<RemoteMeasurer> {
-    at.iter().map(|at| remotes.measurer(*at, public(MEASURER)).expect("a good key")).collect()
-}
-
-fn test(number: u8, at: &[SocketAddr], plan: CapacityPlan) -> Vec<crate::CapacityResult> {
+fn test(
+    number: u8,
+    at: &[SocketAddr],
+    plan: CapacityPlan,
+    rate: Rate,
+) -> Vec<crate::CapacityResult> {
     let remotes = remotes(number);
+    let measurer = |at| remotes.measurer(at, public(MEASURER)).expect("a good key");
+    let team: Vec<_> = at.iter().map(|at| (measurer(*at), Some(rate))).collect();
     let mut rng = StdRng::seed_from_u64(1);
     let cancel = AtomicBool::new(false);
-    remotes.test_capacities(&team(&remotes, at), plan, &mut rng, &cancel).expect("a good key")
+    remotes.test_capacities(&team, plan, &mut rng, &cancel).expect("a good key")
 }
 
 #[test]
 fn daemons_find_each_others_capacities() {
     let daemons = [Daemon::start(), Daemon::start(), Daemon::start()];
     let at = daemons.each_ref().map(Daemon::address);
-    let reports = test(COORDINATOR, &at, PLAN);
+    let reports = test(COORDINATOR, &at, PLAN, RATE);
     let reports: Vec<_> = reports.into_iter().map(|it| it.expect("a report")).collect();
     let traffic: Vec<_> = reports.iter().map(|it| it.traffic()).collect();
     for found in team_capacities(PLAN.seconds, &traffic) {
@@ -48,7 +48,7 @@ fn a_daemon_that_is_not_there_is_named_by_all() {
     // Bound and closed: nobody listens there.
     let nowhere = TcpListener::bind("127.0.0.1:0").and_then(|it| it.local_addr()).expect("a port");
     let at = [daemons[0].address(), nowhere, daemons[1].address()];
-    let reports = test(COORDINATOR, &at, PLAN);
+    let reports = test(COORDINATOR, &at, PLAN, RATE);
     assert!(matches!(reports[1], Err(CapacityTestError::Connect(_))), "{:?}", reports[1]);
     for place in [0, 2] {
         let report = reports[place].as_ref().expect("a report");
@@ -61,18 +61,18 @@ fn a_daemon_that_is_not_there_is_named_by_all() {
 fn what_a_measurer_cannot_or_may_not_do_is_refused_in_words() {
     let daemons = [Daemon::start(), Daemon::start()];
     let at = daemons.each_ref().map(Daemon::address);
-    let refused = |number, at: &[SocketAddr], plan| match &test(number, at, plan)[0] {
+    let refused = |number, plan, rate| match &test(number, &at, plan, rate)[0] {
         Err(error) => error.to_string(),
         Ok(report) => panic!("{report:?}"),
     };
-    let much = CapacityPlan { rate: Some(Rate::from_mbit_per_s(2000.0)), ..PLAN };
-    assert!(refused(COORDINATOR, &at, much).contains("too much"));
+    let much = Rate::from_mbit_per_s(2000.0);
+    assert!(refused(COORDINATOR, PLAN, much).contains("too much"));
     let long = CapacityPlan { seconds: 601, ..PLAN };
-    assert!(refused(COORDINATOR, &at, long).contains("1 to 600 seconds"));
+    assert!(refused(COORDINATOR, long, RATE).contains("1 to 600 seconds"));
     let public = SocketAddr::from(([198, 51, 100, 7], 9));
     let text = run(refuse_public(at[0], public));
     assert!(text.contains("198.51.100.7 of member 1 is public"), "{text}");
-    assert!(refused(STRANGER, &at, PLAN).contains("key of another team"));
+    assert!(refused(STRANGER, PLAN, RATE).contains("key of another team"));
 }
 
 /// What the daemon says to an order to flood a public address.
@@ -84,7 +84,7 @@ async fn refuse_public(at: SocketAddr, public: SocketAddr) -> String {
     let mut client = crate::rpc::measurer_client::MeasurerClient::new(channel);
     let team = [(0, at), (1, public)].map(|(index, address)| CapacityPeer { index, address });
     let token = Token::from_bytes([1; 32]);
-    let order = CapacityOrder::new(token, 0, &team, 1, Duration::from_secs(1), PLAN.rate);
+    let order = CapacityOrder::new(token, 0, &team, 1, Duration::from_secs(1), Some(RATE));
     let status = client.capacity(order).await.expect_err("refused");
     status.message().to_owned()
 }

@@ -54,9 +54,12 @@ impl Measurement {
         measurer: MeasurerId,
         report: SecondReport,
     ) -> Result<(), Failure> {
-        self.place(measurer, report.round)?;
+        let place = self.place(measurer, report.round)?;
+        let assignment = self.allocation.assignments.get(place).copied();
         let series = self.series_at(now, report.second).map_err(Failure::MeasurerViolation)?;
-        series.record(measurer, report).map_err(Failure::MeasurerViolation)
+        let recorded = series.record(measurer, report);
+        let checked = recorded.and_then(|()| assignment.map_or(Ok(()), |it| series.check(&it)));
+        checked.map_err(Failure::MeasurerViolation)
     }
 
     pub(super) fn client_second(

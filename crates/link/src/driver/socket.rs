@@ -159,7 +159,8 @@ impl Socket {
                     Err(error) => return Err(cause(&error)),
                 }
             }
-            if !self.wants_flush {
+            // A node may name a connection before it stands: it is asked once TLS does.
+            if !self.wants_flush || !self.session.is_established() {
                 return Ok(Flushed::Empty);
             }
         }

@@ -1,21 +1,17 @@
 //! One measurement, from its first round to its outcome.
 
-use super::ordering::{OrderReport, OrderThread, client_share, in_coordinators_terms};
-use super::{Approach, Coordinator, Progress, Request, Team, TeamError, TeamResult};
+use super::ordering::{OrderReport, OrderThread, in_coordinators_terms};
+use super::round::{Plan, round_order};
+use super::{Approach, Progress, Request, Team, TeamError, TeamResult};
 use crate::load::WorkerLoad;
-use crate::member::{MemberError, MemberReport, Nonce, RoundOrder, RoundPath};
-use crate::plan::{Defences, Load, round_trip};
-use crate::thread::Setup;
+use crate::member::{MemberReport, Nonce, RoundPath};
+use crate::plan::{Defences, round_trip};
 use coordinator::{
-    Action, Assignment, Failure, Measurement, MeasurerId, Mode, Outcome, SecondReport, allocate,
+    Action, Failure, Measurement, MeasurerId, Mode, Outcome, SecondReport, allocate,
 };
-use link::{DriverOptions, unix_time_s};
-use onion::measure::order::{OrderConfig, OrderEvent};
-use onion::measure::protocol::{CoordinatorKey, Order};
+use link::unix_time_s;
+use onion::measure::order::OrderEvent;
 use onion::{Duration, Instant, Rate};
-use rand::Rng;
-use std::num::NonZeroU32;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 
@@ -31,41 +27,26 @@ const CANCEL_LATENCY: Duration = Duration::from_millis(100);
 /// A measurer that is busier than this has nothing left.
 const BUSY_MAX: f64 = 0.95;
 
-/// How long a relay may accept an order: clocks may differ by minutes.
-const ORDER_LIFETIME_S: u64 = 600;
-
 /// What is told in a round.
-enum News {
+pub(super) enum News {
     Member(MeasurerId, MemberReport),
     Order(OrderReport),
 }
 
-/// What a round is to be like.
-#[derive(Clone)]
-struct Plan {
-    round: u32,
-    assignments: Vec<Assignment>,
-    seconds: u32,
-    check_share: f64,
-    path: RoundPath,
-    /// When the measurers must be ready.
-    deadline: Instant,
-}
-
 pub(super) struct Run<'t> {
-    team: &'t mut Team,
-    request: Request,
-    rtt: Duration,
-    measurement: Measurement,
+    pub(super) team: &'t mut Team,
+    pub(super) request: Request,
+    pub(super) rtt: Duration,
+    pub(super) measurement: Measurement,
     /// The coordinator's link, in an echo.
-    order: Option<OrderThread>,
+    pub(super) order: Option<OrderThread>,
     /// The round that waits for the target to accept it.
-    ordered: Option<Plan>,
+    pub(super) ordered: Option<Plan>,
     /// Each measurer's load in the current round, once it has finished it.
-    loads: Vec<Option<WorkerLoad>>,
-    news: Receiver<(u32, News)>,
-    sender: Sender<(u32, News)>,
-    seconds_told: u32,
+    pub(super) loads: Vec<Option<WorkerLoad>>,
+    pub(super) news: Receiver<(u32, News)>,
+    pub(super) sender: Sender<(u32, News)>,
+    pub(super) seconds_told: u32,
 }
 
 impl Drop for Run<'_> {
@@ -130,7 +111,7 @@ impl<'t> Run<'t> {
         })
     }
 
-    fn now(&self) -> Instant {
+    pub(super) fn now(&self) -> Instant {
         self.team.site.clock().now()
     }
 
@@ -218,81 +199,7 @@ impl<'t> Run<'t> {
         Ok(None)
     }
 
-    /// In an echo, the target must accept the round before the measurers come.
-    fn give_order(&mut self, mut plan: Plan, coordinator: &Coordinator) {
-        let (mut nonce, mut random) = ([0; 32], [0; 24]);
-        self.team.rng.fill_bytes(&mut nonce);
-        self.team.rng.fill_bytes(&mut random);
-        let nonce = Nonce(nonce);
-        plan.path = RoundPath::Echo { nonce };
-        let short = |number: u32| u16::try_from(number).unwrap_or(u16::MAX);
-        let members = plan.assignments.iter().map(|it| &self.team.mates[it.measurer.0].member);
-        let params = self.measurement.params();
-        let order = Order {
-            coordinator: CoordinatorKey::of_seed(&coordinator.key_seed),
-            target: self.request.target.ids,
-            measurers: members.map(|member| member.key()).collect(),
-            seconds: short(plan.seconds),
-            client_share: client_share(params.ratio),
-            sockets: short(plan.assignments.iter().map(|it| it.sockets).sum()),
-            expires_unix_s: unix_time_s() + ORDER_LIFETIME_S,
-            nonce,
-        };
-        let config = OrderConfig {
-            target: self.request.target,
-            order,
-            key_seed: coordinator.key_seed,
-            accept_timeout: params.setup_timeout / 3,
-            random,
-            unix_time_s: unix_time_s(),
-        };
-        let setup = Setup {
-            name: "coordinator".to_owned(),
-            clock: self.team.site.clock(),
-            tls: self.team.site.tls().clone(),
-            listeners: Vec::new(),
-            options: DriverOptions::default(),
-        };
-        let (sender, round) = (self.sender.clone(), plan.round);
-        let report = move |report| {
-            // Nobody listens any more once the measurement is over.
-            let _ = sender.send((round, News::Order(report)));
-        };
-        match OrderThread::spawn(config, setup, report) {
-            Ok(thread) => {
-                self.order = Some(thread);
-                self.ordered = Some(plan);
-            }
-            Err(error) => self.coordinator_broken(error.to_string()),
-        }
-    }
-
-    /// Has the measurers open their sockets and circuits.
-    fn prepare(&mut self, plan: &Plan, progress: &mut dyn FnMut(Progress)) {
-        let mut circuits = 0;
-        for assignment in &plan.assignments {
-            let setup_timeout = plan.deadline.saturating_since(self.now());
-            let order =
-                round_order(self.team, &self.request, self.rtt, plan, assignment, setup_timeout);
-            let load = Load::plan(&order, self.rtt);
-            circuits += load.sockets * load.circuits_per_socket;
-            let (sender, round, measurer) = (self.sender.clone(), plan.round, assignment.measurer);
-            let reports = Arc::new(move |report| {
-                // Nobody listens any more once the measurement is over.
-                let _ = sender.send((round, News::Member(measurer, report)));
-            });
-            let member = &mut self.team.mates[measurer.0].member;
-            if let Err(MemberError(detail)) = member.prepare(order, reports) {
-                let failure = Failure::MeasurerLost { detail };
-                self.measurement.handle_failure(self.now(), Some(measurer), failure);
-            }
-        }
-        let allocated: Rate = plan.assignments.iter().map(|assignment| assignment.rate).sum();
-        let sockets = plan.assignments.iter().map(|assignment| assignment.sockets).sum();
-        progress(Progress::Preparing { round: plan.round, allocated, sockets, circuits });
-    }
-
-    fn coordinator_broken(&mut self, detail: String) {
+    pub(super) fn coordinator_broken(&mut self, detail: String) {
         let failure = Failure::CoordinatorBroken { detail };
         self.measurement.handle_failure(self.now(), None, failure);
     }
@@ -367,42 +274,6 @@ impl<'t> Run<'t> {
     }
 }
 
-/// How many cells there are to each that is checked.
-fn one_in(share: f64) -> NonZeroU32 {
-    #[expect(clippy::cast_possible_truncation, reason = "a cast from floating point saturates")]
-    #[expect(clippy::cast_sign_loss, reason = "a cast from floating point saturates")]
-    let cells = (1.0 / share).round() as u32;
-    NonZeroU32::new(cells).unwrap_or(NonZeroU32::MIN)
-}
-
 const fn transit(team: &Team) -> RoundPath {
     RoundPath::Transit { always_authenticate: team.options.always_authenticate }
-}
-
-/// What one measurer of a round has to do.
-fn round_order(
-    team: &Team,
-    request: &Request,
-    rtt: Duration,
-    plan: &Plan,
-    assignment: &Assignment,
-    setup_timeout: Duration,
-) -> RoundOrder {
-    let address = |assignment: &Assignment| team.mates[assignment.measurer.0].member.address();
-    let own = address(assignment);
-    let sharing = plan.assignments.iter().filter(|other| address(other) == own).count();
-    RoundOrder {
-        target: request.target,
-        path: plan.path,
-        defences: request.defences,
-        sockets: assignment.sockets,
-        rate: assignment.rate,
-        seconds: plan.seconds,
-        check_one_in: one_in(plan.check_share),
-        // We have timed our own way, not that of measurers elsewhere.
-        rtt: own.is_none().then_some(rtt),
-        sharing: u32::try_from(sharing).unwrap_or(u32::MAX),
-        setup_timeout,
-        stall_timeout: team.options.params.report_grace,
-    }
 }

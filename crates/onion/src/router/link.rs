@@ -158,13 +158,12 @@ impl Links {
     /// One that is not open yet serves those who want the same address only: whoever names a wrong
     /// one keeps nobody else from the relay.
     pub(super) fn to_relay(&self, ids: &RelayIds, address: SocketAddr) -> Option<ConnId> {
-        let leads_there = |id: &&ConnId| {
-            let link = self.links.get(id.0 as usize).and_then(Option::as_ref);
-            link.is_some_and(|link| {
-                let is_same = link.expected.is_some_and(|expected| expected.ids == *ids);
-                is_same && (link.is_open || link.dialled == Some(address))
-            })
+        let link = |id: &ConnId| self.links.get(id.0 as usize).and_then(Option::as_ref);
+        let is_theirs = |link: &Link| link.expected.is_some_and(|expected| expected.ids == *ids);
+        let known = self.dialled.get(&ids.rsa)?;
+        let find = |is_it: &dyn Fn(&Link) -> bool| {
+            known.iter().find(|id| link(id).is_some_and(|it| is_theirs(it) && is_it(it))).copied()
         };
-        self.dialled.get(&ids.rsa)?.iter().find(leads_there).copied()
+        find(&|link| link.is_open).or_else(|| find(&|link| link.dialled == Some(address)))
     }
 }

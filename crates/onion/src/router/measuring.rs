@@ -111,12 +111,12 @@ impl<R: Rng, C: Conduct> Router<R, C> {
         body: &[u8],
     ) -> Result<(), &'static str> {
         self.target.handle_measurement_cell(now);
-        if self.conduct.swallows() {
-            return Ok(());
-        }
-        // The keystream leaves its circuit while the circuit's queue is filled.
         let Some(circuit) = self.circuits.get_mut(number) else { return Ok(()) };
         let Hop::Echo(keystream) = &mut circuit.hop else { return Ok(()) };
+        if self.conduct.swallows() {
+            keystream.apply(&mut [0; crate::cell::BODY_LEN]);
+            return Ok(());
+        }
         let queue = &mut circuit.back_queue;
         if queue.len() >= self.config.queue_limit_cells as usize {
             self.destroy(number, DestroyReason::RESOURCE_LIMIT, None);

@@ -1,11 +1,10 @@
 //! What waits to be written on each link, and whose turn it is.
 
 use super::circuit::{Circuits, Way};
-use super::{Conduct, RateLimit, Router};
+use super::{Conduct, Router};
 use crate::cell::{BODY_LEN, CELL_LEN, Cell, CircId, Command, begin_fixed};
 use crate::measure::pump::CELLS_PER_RECORD;
 use crate::node::ConnId;
-use crate::rate::Rate;
 use crate::time::Instant;
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
@@ -165,7 +164,13 @@ impl Outputs {
     /// The peer has closed it; true if we were about to.
     pub(super) fn forget(&mut self, id: ConnId) -> bool {
         if let Some(output) = self.get_mut(id) {
-            *output = Output::default();
+            let gone = core::mem::take(output);
+            // Its number may be given to another link.
+            if gone.parked != Parked::No {
+                let lists =
+                    [&mut self.parked_clients, &mut self.parked_measurers, &mut self.held_clients];
+                lists.into_iter().for_each(|list| list.retain(|waiting| *waiting != id));
+            }
         }
         let before = self.to_close.len();
         self.to_close.retain(|closing| *closing != id);
@@ -194,7 +199,6 @@ impl Outputs {
     }
 
     fn unpark(&mut self, id: ConnId, from: Parked) {
-        // Its number may have been given to another link since.
         if let Some(output) = self.get_mut(id)
             && output.parked == from
         {
@@ -334,44 +338,5 @@ impl<R: Rng, C: Conduct> Router<R, C> {
             self.totals.client_bytes += bytes;
         }
         cells * CELL_LEN
-    }
-
-    /// Sends with `rate` while it is measured, and with its usual one otherwise.
-    #[cold]
-    fn change_rate(&mut self, now: Instant, rate: Rate) {
-        let is_measured = self.target.is_measuring();
-        if is_measured == self.has_changed_rate {
-            return;
-        }
-        self.has_changed_rate = is_measured;
-        let usual = self.config.limit;
-        let burst_bytes = usual.map_or(0, |limit| limit.burst_bytes);
-        let limit = if is_measured { Some(RateLimit { rate, burst_bytes }) } else { usual };
-        self.bucket = limit.map(|limit| limit.bucket(now));
-    }
-
-    /// Wakes links whose waiting is over.
-    pub(super) fn wake_waiting(&mut self, now: Instant) {
-        if self.outputs.has_parked() {
-            let bytes = self.bucket.as_mut().map_or(u64::MAX, |b| b.available_bytes(now));
-            // At least one: links that want less than a record may be able to go on.
-            let count = usize::try_from(bytes / RECORD_BYTES).unwrap_or(usize::MAX);
-            self.outputs.wake_parked(count.max(1));
-        }
-        if self.outputs.has_held() {
-            let bytes = self.conduct.clients_may_send(self.target.clients_may_send(now));
-            let count = usize::try_from(bytes.div_ceil(RECORD_BYTES)).unwrap_or(usize::MAX);
-            self.outputs.wake_held(count);
-        }
-    }
-
-    /// When links that wait may go on.
-    pub(super) fn waiting_ends_at(&self) -> Option<Instant> {
-        let by_rate = self.bucket.as_ref().filter(|_| self.outputs.has_parked());
-        let by_rate = by_rate.map(|bucket| bucket.available_at(RECORD_BYTES));
-        let by_share = self.outputs.has_held().then(|| self.target.clients_may_send_at());
-        // Held although nothing is measured any more: at once.
-        let by_share = by_share.map(|at| at.unwrap_or(Instant::ORIGIN));
-        [by_rate, by_share].into_iter().flatten().min()
     }
 }

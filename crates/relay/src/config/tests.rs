@@ -163,7 +163,14 @@ fn mistakes_are_refused_with_their_place_and_reason() {
     assert!(refusal(&anywhere).contains("nobody can reach"), "{}", refusal(&anywhere));
     // One digit off the key above.
     let wrong = coordinator_key(&KEY.replacen("d75a98", "d75a99", 1));
-    assert!(wrong.expect_err("no point of the curve").contains("digit"));
+    assert!(wrong.expect_err("no point of the curve").contains("wrong?"));
+}
+
+#[test]
+fn what_is_no_key_is_refused() {
+    for bad in ["", &KEY[2..], &format!("{KEY}00")] {
+        assert!(coordinator_key(bad).is_err_and(|why| why.contains("no public key")), "{bad}");
+    }
 }
 
 #[test]

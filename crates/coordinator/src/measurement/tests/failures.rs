@@ -202,6 +202,44 @@ fn whoever_says_what_must_not_be_said_is_named() {
     }
 }
 
+/// Measurers of 25,000,000 bytes per second each, with 80 sockets.
+#[test]
+fn a_measurer_that_got_more_than_it_was_to_send_is_named() {
+    let tell = |measurement: &mut Measurement, second: u32, bytes: u64| {
+        let now = Instant::from_millis(1000 * u64::from(second + 1));
+        let report = SecondReport { round: 1, second, bytes, checked_cells: 0 };
+        measurement.handle_second(now, MeasurerId(1), report);
+    };
+    let mut wild = running();
+    tell(&mut wild, 0, u64::MAX);
+    let (told, blame) = ended(&mut wild);
+    assert!(
+        told.contains("measurer 1: the measurer got 18446744073709551615 bytes back"),
+        "{told}"
+    );
+    assert_eq!(blame, Some(Blame::Measurer));
+
+    let assigned = running().allocation().assignments[1];
+    let rate = assigned.rate.as_byte_per_s();
+    let mut careful = running();
+    let mut second = 0;
+    // A tenth more than it was to send, each second.
+    while !careful.is_done() && second < 29 {
+        tell(&mut careful, second, rate + rate / 10);
+        second += 1;
+    }
+    assert!(ended(&mut careful).0.contains("that it may have sent"));
+    assert!(second < 10, "found out after {second} seconds");
+
+    // What a relay held back comes all at once: nobody is to blame.
+    let mut held = running();
+    (0..9).for_each(|second| tell(&mut held, second, 0));
+    tell(&mut held, 9, 10 * rate);
+    assert!(!held.is_done());
+    tell(&mut held, 10, 2 * rate);
+    assert!(held.is_done());
+}
+
 #[test]
 fn a_report_before_the_start_is_premature() {
     let mut measurement = measurement(Mode::Transit, 100.0, &[1000.0]);

@@ -1,4 +1,5 @@
-//! A team measures relays that take part, over real sockets: the router of `onion` on a thread.
+//! A team of several pumps measures the router of `onion` on a thread, over real sockets: as an echo,
+//! in which the relay takes part, and in transit.
 
 use coordinator::{Blame, Failure, Outcome, Params};
 use link::tls::TlsConfigs;
@@ -132,6 +133,30 @@ fn a_relay_that_takes_part_is_measured_conclusively() {
     assert_eq!(estimate.seconds.len(), 2);
     // It said that it has no clients.
     assert!(estimate.seconds.iter().all(|second| second.client_reported == Some(0)));
+}
+
+#[test]
+fn the_same_relay_is_measured_in_transit_and_has_not_been_asked() {
+    let relay = Relay::run(Honest, 20.0, TargetParams::default());
+    let request = Request { approach: Approach::Transit, ..relay.request(8.0) };
+    let never = AtomicBool::new(false);
+    let mut rounds = 0;
+    let mut on_progress = |progress| {
+        if let Progress::Preparing { sockets, circuits, .. } = progress {
+            assert!(sockets >= 8 && circuits >= sockets, "{circuits} on {sockets}");
+            rounds += 1;
+        }
+    };
+    let result = team().measure(&request, &mut on_progress, &never);
+    let outcome = result.expect("this machine can measure").outcome;
+    let estimate = outcome.estimate().unwrap_or_else(|| panic!("{outcome}"));
+    assert!(estimate.capacity > Rate::ZERO && estimate.checked_cells > 0);
+    assert!(estimate.capacity < Rate::from_mbit_per_s(21.0), "{estimate}: more than it sends");
+    assert_eq!(rounds, estimate.rounds);
+    // In an echo it would have had to be allowed.
+    let outcome = measure(&mut team(), &relay.request(8.0));
+    let (_, text) = failure(&outcome);
+    assert!(text.contains("allows no measurements (error 1)"), "{text}");
 }
 
 #[test]

@@ -1,0 +1,96 @@
+//! Relays of our own, as processes: what private networks and experiments measure by the echo
+//! protocol.
+
+use crate::error::Error;
+use crate::own_process::OwnProcess;
+use link::Clock;
+use onion::identity::{Ed25519Id, RelayIds, RsaId};
+use onion::measure::pump::Target;
+use onion::{Duration, Rate};
+use serde_json::Value;
+use std::fmt::Write;
+use std::fs;
+use std::net::SocketAddr;
+use std::path::Path;
+
+/// Far more than a relay needs to make its keys.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// What a relay is to be.
+#[derive(Clone, Debug)]
+pub(crate) struct OwnRelaySpec {
+    pub(crate) nickname: String,
+    pub(crate) limit: Option<Rate>,
+    /// Public key of the coordinator that may measure it, in hex.
+    pub(crate) coordinator: String,
+    /// Directory addresses of the authorities to publish to.
+    pub(crate) authorities: Vec<SocketAddr>,
+    /// `FFBackgroundTrafficPercent`, if not the default.
+    pub(crate) client_percent: Option<u32>,
+}
+
+/// A `flashflow relay` that runs.
+pub(crate) struct OwnRelay {
+    pub(crate) spec: OwnRelaySpec,
+    pub(crate) target: Target,
+    pub(crate) process: OwnProcess,
+}
+
+impl OwnRelay {
+    /// Measurements that it allows: experiments repeat them.
+    const MEASUREMENTS: u32 = 100_000;
+
+    /// Starts it, with its keys and configuration under `folder`, and waits until it listens.
+    pub(crate) fn start(spec: OwnRelaySpec, folder: &Path, clock: Clock) -> Result<Self, Error> {
+        let folder = folder.join(&spec.nickname);
+        let file = folder.join("relay.toml");
+        let failed = |source| Error::File { what: "write", path: file.clone(), source };
+        fs::create_dir_all(&folder).map_err(failed)?;
+        fs::write(&file, Self::configuration(&spec)).map_err(failed)?;
+        let arguments = ["relay".as_ref(), "--config".as_ref(), file.as_os_str()];
+        let process = OwnProcess::start(&spec.nickname, arguments, clock)?;
+        let listening = process.wait_for("listening", PATIENCE)?;
+        let target = target(&listening).ok_or_else(|| Error::OwnProcessSilent {
+            name: spec.nickname.clone(),
+            problem: format!("it says something else than where it listens: {listening}"),
+        })?;
+        Ok(Self { spec, target, process })
+    }
+
+    fn configuration(spec: &OwnRelaySpec) -> String {
+        let mut text = format!(
+            "nickname = {:?}\naddress = \"127.0.0.1\"\nkeys = \"keys\"\nauthorities = {:?}\n",
+            spec.nickname,
+            spec.authorities.iter().map(ToString::to_string).collect::<Vec<_>>(),
+        );
+        // Writing to a string cannot fail.
+        if let Some(limit) = spec.limit {
+            let _ = writeln!(text, "rate_mbit_per_s = {:?}", limit.as_mbit_per_s());
+        }
+        let _ = write!(
+            text,
+            "[flashflow]\nmeasurements_allowed = true\nallowed_coordinators = [{:?}]\n\
+             measurements_per_period = {}\nmax_measurement_duration_s = 120\n",
+            spec.coordinator,
+            Self::MEASUREMENTS,
+        );
+        if let Some(percent) = spec.client_percent {
+            let _ = writeln!(text, "background_traffic_percent = {percent}");
+        }
+        text
+    }
+
+    /// Its fingerprint.
+    pub(crate) const fn rsa(&self) -> [u8; 20] {
+        self.target.ids.rsa.0
+    }
+}
+
+/// Where a relay listens, and who it is, by its first word.
+fn target(listening: &Value) -> Option<Target> {
+    let (mut rsa, mut ed25519) = ([0; 20], [0; 32]);
+    hex::decode_to_slice(listening["fingerprint"].as_str()?, &mut rsa).ok()?;
+    hex::decode_to_slice(listening["ed25519"].as_str()?, &mut ed25519).ok()?;
+    let ids = RelayIds { rsa: RsaId(rsa), ed25519: Some(Ed25519Id(ed25519)) };
+    Some(Target { address: listening["address"].as_str()?.parse().ok()?, ids })
+}

@@ -1,0 +1,537 @@
+//! One measurement of a router that takes part, with clients beside it, on either stage.
+
+#![expect(clippy::unwrap_used, reason = "a helper of tests: a panic is its report")]
+
+use crate::party::Party;
+use crate::stage::{Actor, Stage};
+use coordinator::{MeasurerId, Mode, SecondReport, Series, Summary};
+use lab::echo_liars::{EchoLie, Liar};
+use link::Forge;
+use onion::identity::OwnIdentity;
+use onion::measure::Second;
+use onion::measure::order::{OrderConfig, OrderEvent, OrderFailure, OrderLink};
+use onion::measure::protocol::{
+    ClientSecond, ClientShare, CoordinatorKey, MeasurerKey, Nonce, Order,
+};
+use onion::measure::pump::{Event, Landing, Pace, Path, Pump, PumpConfig, PumpFailure, Target};
+use onion::measure::target::TargetParams;
+use onion::router::{RateLimit, Router, RouterConfig, RouterEvent, RouterTotals};
+use onion::{Duration, Instant, Rate};
+use rand_chacha::ChaCha8Rng;
+use rand_chacha::rand_core::SeedableRng;
+use std::net::SocketAddr;
+use std::num::NonZeroU32;
+use std::sync::{Arc, OnceLock};
+
+/// The date of all certificates and orders.
+pub(crate) const UNIX_TIME_S: u64 = 1_700_000_000;
+
+/// The seeds of the coordinator's and the measurers' keys.
+pub(crate) const COORDINATOR: [u8; 32] = [0xc0; 32];
+pub(crate) const MEASURERS: [[u8; 32]; 2] = [[0xa0; 32], [0xa1; 32]];
+
+/// More than any set-up takes.
+const SOON: Duration = Duration::from_secs(20);
+
+/// Seconds that clients have the relay for themselves, before and after.
+pub(crate) const ALONE_S: u32 = 2;
+
+/// Identities, made once per process: their RSA keys take time.
+pub(crate) struct Cast {
+    pub(crate) others: Forge,
+    pub(crate) relays: Forge,
+    pub(crate) landings: Vec<Arc<OwnIdentity>>,
+    pub(crate) relay: Arc<OwnIdentity>,
+    pub(crate) next: Arc<OwnIdentity>,
+}
+
+pub(crate) fn cast() -> &'static Cast {
+    static CAST: OnceLock<Cast> = OnceLock::new();
+    CAST.get_or_init(|| {
+        let mut others = Forge::new([1; 32], UNIX_TIME_S).unwrap();
+        let mut relays = Forge::new([2; 32], UNIX_TIME_S).unwrap();
+        let landings = (0..2).map(|_| Arc::new(others.identity().unwrap())).collect();
+        let relay = Arc::new(relays.identity().unwrap());
+        let next = Arc::new(others.identity().unwrap());
+        Cast { others, relays, landings, relay, next }
+    })
+}
+
+/// A router on the stage, and where it is.
+pub(crate) type Relay = Router<ChaCha8Rng, Liar>;
+pub(crate) type Measurer = Pump<ChaCha8Rng>;
+
+/// A measurement to be made.
+#[derive(Clone)]
+pub(crate) struct Scenario {
+    pub(crate) lie: Option<EchoLie>,
+    /// What the relay sends at most.
+    pub(crate) limit: Option<Rate>,
+    pub(crate) measurers: usize,
+    /// What all measurers send together.
+    pub(crate) rate: Rate,
+    /// Of each measurer.
+    pub(crate) sockets: u32,
+    pub(crate) circuits_per_socket: u32,
+    pub(crate) seconds: u16,
+    pub(crate) check_one_in: u32,
+    /// What clients want to send through the relay.
+    pub(crate) clients: Option<Rate>,
+    pub(crate) window_cap_cells: u32,
+    pub(crate) queue_limit_cells: u32,
+    pub(crate) max_duration: Duration,
+    pub(crate) measurements_per_period: u32,
+    /// Decides all random choices in virtual time.
+    pub(crate) seed: u64,
+}
+
+impl Default for Scenario {
+    /// Two measurers with two sockets of two circuits each, at 2.95 times what the relay has.
+    fn default() -> Self {
+        let limit = Rate::from_mbit_per_s(40.0);
+        Self {
+            lie: None,
+            limit: Some(limit),
+            measurers: 2,
+            rate: limit.scaled(2.953),
+            sockets: 2,
+            circuits_per_socket: 2,
+            seconds: 3,
+            check_one_in: 125,
+            clients: None,
+            window_cap_cells: 1000,
+            queue_limit_cells: RouterConfig::QUEUE_LIMIT_CELLS,
+            max_duration: Duration::from_secs(45),
+            measurements_per_period: 2,
+            seed: 1,
+        }
+    }
+}
+
+impl Scenario {
+    pub(crate) fn of(lie: EchoLie) -> Self {
+        Self { lie: Some(lie), ..Self::default() }
+    }
+
+    /// With one circuit, where the relay's answers are in the order of the cells.
+    pub(crate) fn on_one_circuit(lie: EchoLie) -> Self {
+        Self { measurers: 1, sockets: 1, circuits_per_socket: 1, ..Self::of(lie) }
+    }
+
+    pub(crate) fn with_clients(mbit: f64) -> Self {
+        Self { clients: Some(Rate::from_mbit_per_s(mbit)), ..Self::default() }
+    }
+
+    pub(crate) fn target_params(&self) -> TargetParams {
+        TargetParams {
+            is_allowed: true,
+            coordinators: vec![CoordinatorKey::of_seed(&COORDINATOR)],
+            measurements_per_period: self.measurements_per_period,
+            max_duration: self.max_duration,
+            ..TargetParams::default()
+        }
+    }
+
+    pub(crate) fn order(&self, nonce: u8) -> Order {
+        let measurers = MEASURERS.iter().take(self.measurers).map(MeasurerKey::of_seed);
+        Order {
+            coordinator: CoordinatorKey::of_seed(&COORDINATOR),
+            target: cast().relay.ids(),
+            measurers: measurers.collect(),
+            seconds: self.seconds,
+            client_share: ClientShare::DEFAULT,
+            sockets: u16::try_from(self.measurers).unwrap() * u16::try_from(self.sockets).unwrap(),
+            expires_unix_s: UNIX_TIME_S + 600,
+            nonce: Nonce([nonce; 32]),
+        }
+    }
+
+    fn rng(&self, of: u64) -> ChaCha8Rng {
+        ChaCha8Rng::seed_from_u64(self.seed * 1000 + of)
+    }
+}
+
+/// A relay that may be measured, and all that happens around it.
+pub(crate) struct Play<'a, S> {
+    pub(crate) stage: S,
+    pub(crate) scenario: &'a Scenario,
+    pub(crate) relay: Actor,
+    pub(crate) target: Target,
+    clients: Option<Clients>,
+    /// What the relay really did in each measured second.
+    pub(crate) measured: Vec<(u64, u64)>,
+    /// What else it told.
+    pub(crate) told: Vec<RouterEvent>,
+    nonces: u8,
+}
+
+struct Clients {
+    actor: Actor,
+    began: Instant,
+    seconds: Vec<Second>,
+    ended: Option<PumpFailure>,
+}
+
+/// One measurer's part.
+#[derive(Debug)]
+pub(crate) struct Part {
+    actor: Actor,
+    pub(crate) ready: Option<(u32, u32)>,
+    pub(crate) seconds: Vec<Second>,
+    pub(crate) result: Option<Result<(), PumpFailure>>,
+}
+
+/// What came of a measurement.
+#[derive(Debug)]
+pub(crate) struct Report {
+    /// The coordinator's part; `None` if it never heard of an end.
+    pub(crate) order: Option<Result<(), OrderFailure>>,
+    pub(crate) parts: Vec<Part>,
+    /// What the relay said.
+    pub(crate) client_seconds: Vec<ClientSecond>,
+    /// When the measurers began.
+    pub(crate) began: Instant,
+}
+
+impl Report {
+    /// Measured without any failure.
+    #[track_caller]
+    pub(crate) fn summary(&self) -> Summary {
+        assert_eq!(self.order, Some(Ok(())));
+        let seconds = u32::try_from(self.client_seconds.len()).unwrap();
+        let ids = (0..self.parts.len()).map(MeasurerId);
+        let mut series = Series::new(Mode::Echo, 0.25, seconds, ids);
+        for (place, part) in self.parts.iter().enumerate() {
+            assert_eq!(part.result, Some(Ok(())), "measurer {place}");
+            for Second { index, bytes, checked_cells } in part.seconds.iter().copied() {
+                let report = SecondReport { round: 1, second: index, bytes, checked_cells };
+                series.record(MeasurerId(place), report).unwrap();
+            }
+        }
+        for second in &self.client_seconds {
+            series.record_client(second.second.into(), second.sent_bytes).unwrap();
+        }
+        series.summary().expect("complete")
+    }
+
+    /// The estimate, over what the relay really has.
+    #[track_caller]
+    pub(crate) fn estimate_over(&self, truth: Rate) -> f64 {
+        Rate::from_byte_per_s(self.summary().median).as_mbit_per_s() / truth.as_mbit_per_s()
+    }
+
+    /// The first measurer's failure, of which there must be one.
+    #[track_caller]
+    pub(crate) fn failure(&self) -> &PumpFailure {
+        let failures = self.parts.iter().filter_map(|part| part.result.as_ref()?.as_ref().err());
+        failures.into_iter().next().expect("it is found out")
+    }
+}
+
+impl<'a, S: Stage> Play<'a, S> {
+    /// A relay, and its clients at full speed, if there are any.
+    pub(crate) fn begin(mut stage: S, scenario: &'a Scenario) -> Self {
+        let address = stage.reserve();
+        let config = RouterConfig {
+            identity: Arc::clone(&cast().relay),
+            target: scenario.target_params(),
+            limit: scenario.limit.map(|rate| RateLimit { rate, burst_bytes: 0 }),
+            queue_limit_cells: scenario.queue_limit_cells,
+            unix_time_s: UNIX_TIME_S,
+        };
+        let conduct = Liar::new(scenario.lie);
+        let router = Router::with_conduct(config, conduct, scenario.rng(0), stage.now());
+        let relay = stage.add(router, &cast().relays, &[address]);
+        let target = Target { address, ids: cast().relay.ids() };
+        let (measured, told) = (Vec::new(), Vec::new());
+        let mut play =
+            Self { stage, scenario, relay, target, clients: None, measured, told, nonces: 0 };
+        if let Some(rate) = scenario.clients {
+            play.begin_clients(rate);
+            play.pass(Duration::from_secs(u64::from(ALONE_S)));
+        }
+        play
+    }
+
+    pub(crate) fn pump_config(&self, path: Path) -> PumpConfig {
+        let scenario = self.scenario;
+        PumpConfig {
+            target: self.target,
+            path,
+            sockets: scenario.sockets,
+            circuits_per_socket: scenario.circuits_per_socket,
+            pace: Pace { burst: 10, per_s: NonZeroU32::new(100).unwrap() },
+            seconds: u32::from(scenario.seconds),
+            rate: scenario.rate.scaled(1.0 / scenario.measurers as f64),
+            window_cap_cells: scenario.window_cap_cells,
+            check_one_in: NonZeroU32::new(scenario.check_one_in).unwrap(),
+            setup_timeout: Duration::from_secs(8),
+            stall_timeout: Duration::from_millis(1500),
+            unix_time_s: UNIX_TIME_S,
+        }
+    }
+
+    /// Adds a pump that sends through the relay to itself, as clients do.
+    pub(crate) fn add_transit(&mut self, seconds: u32, rate: Rate) -> Actor {
+        let addresses: Vec<SocketAddr> =
+            cast().landings.iter().map(|_| self.stage.reserve()).collect();
+        let landings = cast().landings.iter().zip(&addresses).map(|(identity, address)| Landing {
+            identity: Arc::clone(identity),
+            address: *address,
+        });
+        let path = Path::Transit { landings: landings.collect(), authenticate_as: Vec::new() };
+        let config = self.pump_config(path);
+        let stall_timeout = Duration::from_secs(60);
+        let config = PumpConfig { seconds, rate, stall_timeout, ..config };
+        let pump = Pump::new(config, self.scenario.rng(7), self.stage.now());
+        self.stage.add(pump, &cast().others, &addresses)
+    }
+
+    pub(crate) fn begin_clients(&mut self, rate: Rate) {
+        let actor = self.add_transit(300, rate);
+        self.stage.until(SOON, |stage| {
+            let now = stage.now();
+            let pump: &mut Measurer = stage.node(actor);
+            let is_ready = matches!(pump.poll_event(), Some(Event::Ready { .. }));
+            pump.start(now, now);
+            is_ready
+        });
+        let began = self.stage.now();
+        self.clients = Some(Clients { actor, began, seconds: Vec::new(), ended: None });
+    }
+
+    /// Lets time pass, and listens.
+    pub(crate) fn pass(&mut self, time: Duration) {
+        let deadline = self.stage.now() + time;
+        while self.stage.now() < deadline && self.stage.step() {
+            self.listen();
+        }
+    }
+
+    /// Notes what relay and clients tell.
+    pub(crate) fn listen(&mut self) {
+        while let Some(event) = self.stage.node::<Relay>(self.relay).poll_event() {
+            match event {
+                RouterEvent::MeasuredSecond { measured_bytes, client_bytes } => {
+                    self.measured.push((measured_bytes, client_bytes));
+                }
+                other => self.told.push(other),
+            }
+        }
+        let Some(clients) = &mut self.clients else { return };
+        while let Some(event) = self.stage.node::<Measurer>(clients.actor).poll_event() {
+            match event {
+                Event::Second(second) => clients.seconds.push(second),
+                Event::Failed(failure) => clients.ended = Some(failure),
+                Event::Ready { .. } | Event::Lost { .. } | Event::Finished => {}
+            }
+        }
+    }
+
+    pub(crate) fn totals(&mut self) -> RouterTotals {
+        *self.stage.node::<Relay>(self.relay).totals()
+    }
+
+    /// What clients got in each of their seconds that began from then on and ended by then.
+    pub(crate) fn client_bytes(&self, from: Instant, until: Instant) -> Vec<u64> {
+        let clients = self.clients.as_ref().expect("there are some");
+        let start = |second: &Second| clients.began + Duration::from_secs(second.index.into());
+        let is_within = |second: &&Second| {
+            start(second) >= from && start(second) + Duration::from_secs(1) <= until
+        };
+        clients.seconds.iter().filter(is_within).map(|second| second.bytes).collect()
+    }
+
+    #[track_caller]
+    pub(crate) fn assert_clients_live(&self) {
+        let clients = self.clients.as_ref().expect("there are some");
+        assert_eq!(clients.ended, None, "clients are disturbed");
+        assert!(clients.seconds.iter().all(|second| second.bytes > 0), "{:?}", clients.seconds);
+    }
+
+    /// How the clients' traffic ended, if it has.
+    pub(crate) fn client_failure(&self) -> Option<&PumpFailure> {
+        self.clients.as_ref().expect("there are some").ended.as_ref()
+    }
+
+    pub(crate) fn order_config(&self, order: Order) -> OrderConfig {
+        OrderConfig {
+            target: self.target,
+            order,
+            key_seed: COORDINATOR,
+            accept_timeout: Duration::from_secs(8),
+            random: [7; 24],
+            unix_time_s: UNIX_TIME_S,
+        }
+    }
+
+    /// The next order of the scenario.
+    pub(crate) fn next_order(&mut self) -> Order {
+        self.nonces += 1;
+        self.scenario.order(self.nonces)
+    }
+
+    pub(crate) fn add_order(&mut self, order: Order) -> Actor {
+        let config = self.order_config(order);
+        let link = OrderLink::new(config, self.stage.now());
+        self.stage.add(link, &cast().others, &[])
+    }
+
+    /// The first thing that comes of an order.
+    #[track_caller]
+    pub(crate) fn answer(&mut self, link: Actor) -> OrderEvent {
+        let mut answer = None;
+        self.stage.until(SOON, |stage| {
+            answer = stage.node::<OrderLink>(link).poll_event();
+            answer.is_some()
+        });
+        self.listen();
+        answer.unwrap()
+    }
+
+    pub(crate) fn add_measurer(&mut self, number: usize, nonce: Nonce) -> Part {
+        let path = Path::Echo { nonce, key_seed: MEASURERS[number] };
+        self.add_pump(10 + u64::try_from(number).unwrap(), path)
+    }
+
+    pub(crate) fn add_pump(&mut self, of: u64, path: Path) -> Part {
+        let config = self.pump_config(path);
+        let pump = Pump::new(config, self.scenario.rng(of), self.stage.now());
+        let actor = self.stage.add(pump, &cast().others, &[]);
+        Part { actor, ready: None, seconds: Vec::new(), result: None }
+    }
+
+    /// Somebody whose link to the relay is open.
+    #[track_caller]
+    pub(crate) fn add_party(&mut self) -> Actor {
+        let party = Party::dialling(self.target, UNIX_TIME_S);
+        let actor = self.stage.add(party, &cast().others, &[]);
+        self.stage.until(SOON, |stage| stage.node::<Party>(actor).is_open());
+        actor
+    }
+
+    pub(crate) fn party(&mut self, actor: Actor) -> &mut Party {
+        self.stage.node(actor)
+    }
+
+    /// Goes on until `is_done` of what a party has heard.
+    #[track_caller]
+    pub(crate) fn until_party(&mut self, actor: Actor, is_done: impl Fn(&Party) -> bool) {
+        self.stage.until(SOON, |stage| is_done(stage.node(actor)));
+        self.listen();
+    }
+
+    /// Takes what a measurer tells.
+    pub(crate) fn hear(&mut self, part: &mut Part) {
+        while let Some(event) = self.stage.node::<Measurer>(part.actor).poll_event() {
+            match event {
+                Event::Ready { sockets, circuits } => part.ready = Some((sockets, circuits)),
+                Event::Second(second) => part.seconds.push(second),
+                Event::Lost { .. } => {}
+                Event::Finished => part.result = Some(Ok(())),
+                Event::Failed(failure) => part.result = Some(Err(failure)),
+            }
+        }
+    }
+
+    /// Goes on until `is_done` of all that measurers have told.
+    #[track_caller]
+    pub(crate) fn until(
+        &mut self,
+        parts: &mut [Part],
+        mut is_done: impl FnMut(&mut Self, &[Part]) -> bool,
+    ) {
+        let deadline = self.stage.now() + SOON + Duration::from_secs(self.scenario.seconds.into());
+        loop {
+            self.listen();
+            parts.iter_mut().for_each(|part| self.hear(part));
+            if is_done(self, parts) {
+                return;
+            }
+            assert!(self.stage.now() < deadline && self.stage.step(), "no end: {parts:?}");
+        }
+    }
+
+    pub(crate) fn start(&mut self, parts: &[Part]) -> Instant {
+        let now = self.stage.now();
+        let at = now + Duration::from_millis(50);
+        for part in parts {
+            self.stage.node::<Measurer>(part.actor).start(now, at);
+        }
+        at
+    }
+
+    pub(crate) fn stop(&mut self, part: &Part) {
+        self.stage.node::<Measurer>(part.actor).stop();
+    }
+
+    /// An accepted order, and measurers that are ready or have failed.
+    #[track_caller]
+    pub(crate) fn prepare(&mut self) -> (Actor, Vec<Part>) {
+        let order = self.next_order();
+        let nonce = order.nonce;
+        let link = self.add_order(order);
+        assert_eq!(self.answer(link), OrderEvent::Accepted);
+        let mut parts: Vec<Part> =
+            (0..self.scenario.measurers).map(|number| self.add_measurer(number, nonce)).collect();
+        self.until(&mut parts, |_, parts| {
+            parts.iter().all(|part| part.ready.is_some() || part.result.is_some())
+        });
+        (link, parts)
+    }
+
+    /// One measurement from the order to its end.
+    #[track_caller]
+    pub(crate) fn measure(&mut self) -> Report {
+        let (link, parts) = self.prepare();
+        self.run(link, parts)
+    }
+
+    /// Starts the measurers, and goes on to the end, whatever it is.
+    #[track_caller]
+    pub(crate) fn run(&mut self, link: Actor, mut parts: Vec<Part>) -> Report {
+        let began = self.start(&parts);
+        let mut report = Report { order: None, parts: Vec::new(), client_seconds: vec![], began };
+        self.until(&mut parts, |play, parts| {
+            play.hear_order(link, &mut report);
+            let has_failed = |part: &Part| matches!(part.result, Some(Err(_)));
+            // A coordinator ends it all when a measurer fails.
+            if parts.iter().any(has_failed) {
+                play.stage.node::<OrderLink>(link).stop();
+                return true;
+            }
+            matches!(report.order, Some(Err(_)))
+                || report.order.is_some() && parts.iter().all(|part| part.result.is_some())
+        });
+        for part in &parts {
+            self.stop(part);
+        }
+        report.parts = parts;
+        report
+    }
+
+    /// Takes what the coordinator's link tells.
+    pub(crate) fn hear_order(&mut self, link: Actor, report: &mut Report) {
+        while let Some(event) = self.stage.node::<OrderLink>(link).poll_event() {
+            match event {
+                OrderEvent::Accepted => {}
+                OrderEvent::ClientSecond(second) => report.client_seconds.push(second),
+                OrderEvent::Finished => report.order = Some(Ok(())),
+                OrderEvent::Failed(failure) => report.order = Some(Err(failure)),
+            }
+        }
+    }
+
+    /// The coordinator closes its link.
+    pub(crate) fn stop_order(&mut self, link: Actor) {
+        self.stage.node::<OrderLink>(link).stop();
+    }
+
+    pub(crate) fn conduct(&mut self) -> &Liar {
+        self.stage.node::<Relay>(self.relay).conduct()
+    }
+
+    pub(crate) fn open_circuits(&mut self) -> usize {
+        self.stage.node::<Relay>(self.relay).open_circuits()
+    }
+}

@@ -1,0 +1,232 @@
+//! Nodes that play together, in virtual time or on real sockets, by the same calls.
+
+#![expect(clippy::unwrap_used, reason = "a helper of tests: a panic is its report")]
+
+use link::tls::TlsConfigs;
+use link::{Clock, Driver, DriverOptions, Forge};
+use onion::node::Node;
+use onion::wire::{NodeId, Wire, WireConfig};
+use onion::{Duration, Instant};
+use std::any::Any;
+use std::net::{SocketAddr, TcpListener};
+use std::num::NonZeroUsize;
+
+/// A node on the stage, by the order in which they came.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Actor(usize);
+
+/// Where nodes play.
+pub(crate) trait Stage {
+    /// Whether time passes only where it must, so that figures are exact.
+    const IS_EXACT: bool;
+
+    fn now(&self) -> Instant;
+
+    /// An address to listen at.
+    fn reserve(&mut self) -> SocketAddr;
+
+    /// An address where nobody listens.
+    fn nowhere(&mut self) -> SocketAddr;
+
+    /// Adds a node that listens at addresses reserved before.
+    fn add(&mut self, node: impl Node + 'static, forge: &Forge, at: &[SocketAddr]) -> Actor;
+
+    fn node<N: Node + 'static>(&mut self, actor: Actor) -> &mut N;
+
+    /// Lets something happen; false if nothing can.
+    fn step(&mut self) -> bool;
+
+    /// Connections that are open; in virtual time only.
+    fn conns(&self) -> Option<usize>;
+
+    /// Steps until it is done, which must be before `longest` has passed.
+    #[track_caller]
+    fn until(&mut self, longest: Duration, mut is_done: impl FnMut(&mut Self) -> bool)
+    where
+        Self: Sized,
+    {
+        let deadline = self.now() + longest;
+        while !is_done(self) {
+            assert!(self.now() < deadline && self.step(), "it does not come to that");
+        }
+    }
+}
+
+/// `onion::wire`.
+pub(crate) struct VirtualTime {
+    pub(crate) wire: Wire,
+    nodes: Vec<NodeId>,
+    next_port: u16,
+}
+
+impl VirtualTime {
+    pub(crate) fn new(seed: u64, piece_max_bytes: Option<usize>) -> Self {
+        let piece_max_bytes = piece_max_bytes.and_then(NonZeroUsize::new);
+        let config = WireConfig { seed, piece_max_bytes, ..WireConfig::default() };
+        Self { wire: Wire::new(config), nodes: Vec::new(), next_port: 1 }
+    }
+}
+
+/// Time goes by in steps no longer than this, where nodes have nothing to do.
+const TICK: Duration = Duration::from_millis(100);
+
+/// A node that does nothing but let time pass.
+struct Ticker(Instant);
+
+impl Node for Ticker {
+    fn handle_connected(
+        &mut self,
+        _: Instant,
+        _: onion::node::ConnId,
+        _: &dyn onion::link::TlsSession,
+    ) {
+    }
+    fn handle_accepted(
+        &mut self,
+        _: Instant,
+        _: onion::node::ListenerId,
+        _: &dyn onion::link::TlsSession,
+    ) -> Option<onion::node::ConnId> {
+        None
+    }
+    fn handle_bytes(&mut self, _: Instant, _: onion::node::ConnId, _: &[u8]) {}
+    fn handle_closed(&mut self, _: Instant, _: onion::node::ConnId, _: onion::node::CloseCause) {}
+    fn handle_timeout(&mut self, now: Instant) {
+        self.0 = now + TICK;
+    }
+    fn poll_dial(&mut self, _: Instant) -> Option<onion::node::Dial> {
+        None
+    }
+    fn poll_writable(&mut self) -> Option<onion::node::ConnId> {
+        None
+    }
+    fn poll_transmit(&mut self, _: Instant, _: onion::node::ConnId, _: &mut [u8]) -> usize {
+        0
+    }
+    fn poll_close(&mut self) -> Option<onion::node::ConnId> {
+        None
+    }
+    fn poll_timeout(&self) -> Option<Instant> {
+        Some(self.0)
+    }
+}
+
+impl Stage for VirtualTime {
+    const IS_EXACT: bool = true;
+
+    fn now(&self) -> Instant {
+        self.wire.now()
+    }
+
+    fn reserve(&mut self) -> SocketAddr {
+        self.next_port += 1;
+        SocketAddr::from(([10, 0, 0, 1], self.next_port))
+    }
+
+    fn nowhere(&mut self) -> SocketAddr {
+        self.reserve()
+    }
+
+    fn add(&mut self, node: impl Node + 'static, forge: &Forge, at: &[SocketAddr]) -> Actor {
+        if self.nodes.is_empty() {
+            self.wire.add(Ticker(Instant::ORIGIN));
+        }
+        let id = self.wire.add(node);
+        let certificate = forge.tls_credentials().unwrap().0[0].to_vec();
+        for address in at {
+            self.wire.listen(id, *address, &certificate).unwrap();
+        }
+        self.nodes.push(id);
+        Actor(self.nodes.len() - 1)
+    }
+
+    fn node<N: Node + 'static>(&mut self, actor: Actor) -> &mut N {
+        self.wire.node_mut(self.nodes[actor.0]).unwrap()
+    }
+
+    fn step(&mut self) -> bool {
+        self.wire.step().unwrap()
+    }
+
+    fn conns(&self) -> Option<usize> {
+        Some(self.wire.conns_len())
+    }
+}
+
+/// A driver whose node's type can be told again.
+trait Body: Any {
+    fn turn(&mut self, deadline: Instant);
+}
+
+impl<N: Node + 'static> Body for Driver<N> {
+    fn turn(&mut self, deadline: Instant) {
+        Self::turn(self, deadline).unwrap();
+    }
+}
+
+/// `link::Driver`s on the loopback interface, all on this thread, in turn.
+pub(crate) struct RealSockets {
+    clock: Clock,
+    listeners: Vec<TcpListener>,
+    drivers: Vec<Box<dyn Body>>,
+}
+
+impl RealSockets {
+    pub(crate) fn new() -> Self {
+        Self { clock: Clock::start(), listeners: Vec::new(), drivers: Vec::new() }
+    }
+}
+
+impl Stage for RealSockets {
+    const IS_EXACT: bool = false;
+
+    fn now(&self) -> Instant {
+        self.clock.now()
+    }
+
+    fn reserve(&mut self) -> SocketAddr {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap();
+        self.listeners.push(listener);
+        address
+    }
+
+    fn nowhere(&mut self) -> SocketAddr {
+        let address = self.reserve();
+        self.listeners.pop();
+        address
+    }
+
+    fn add(&mut self, node: impl Node + 'static, forge: &Forge, at: &[SocketAddr]) -> Actor {
+        let listeners = at.iter().map(|address| {
+            let is_it = |listener: &TcpListener| listener.local_addr().unwrap() == *address;
+            let place = self.listeners.iter().position(is_it).unwrap();
+            self.listeners.swap_remove(place)
+        });
+        let listeners = listeners.collect();
+        let tls = TlsConfigs::new(forge).unwrap();
+        let options = DriverOptions::default();
+        let driver = Driver::new(node, self.clock, tls, listeners, options).unwrap();
+        self.drivers.push(Box::new(driver));
+        Actor(self.drivers.len() - 1)
+    }
+
+    fn node<N: Node + 'static>(&mut self, actor: Actor) -> &mut N {
+        let driver: &mut dyn Any = &mut *self.drivers[actor.0];
+        driver.downcast_mut::<Driver<N>>().unwrap().node_mut()
+    }
+
+    fn step(&mut self) -> bool {
+        // Only the first waits for something to happen: the relay, which is in most of it.
+        let mut wait = Duration::from_millis(1);
+        for driver in &mut self.drivers {
+            let deadline = self.clock.now() + std::mem::take(&mut wait);
+            driver.turn(deadline);
+        }
+        true
+    }
+
+    fn conns(&self) -> Option<usize> {
+        None
+    }
+}

@@ -1,0 +1,277 @@
+//! An honest relay, whoever is around it.
+
+use crate::echo_worlds::{
+    ALONE_S, COORDINATOR, MEASURERS, Part, Play, Report, Scenario, UNIX_TIME_S,
+};
+use crate::party::Party;
+use crate::stage::{Actor, Stage};
+use onion::cell::{CircId, Command};
+use onion::measure::order::{OrderEvent, OrderFailure};
+use onion::measure::protocol::{ErrorCode, Message, Nonce, Proof};
+use onion::measure::pump::{Event, Pump, PumpFailure};
+use onion::router::RouterEvent;
+use onion::{Duration, Instant, Rate};
+use rand_chacha::ChaCha8Rng;
+
+crate::in_both_worlds! {
+    an_honest_relay_is_measured
+    clients_are_held_to_their_share_and_have_all_back_after
+    a_relay_that_takes_part_can_also_be_measured_in_transit
+    a_relay_is_measured_again_until_the_quota_is_used_up
+    a_coordinator_that_goes_ends_it_for_all
+    the_target_closes_the_measurers_links_at_the_end
+    a_measurer_that_never_comes_holds_nothing_up_for_long
+    one_measurer_of_two_is_enough_for_the_target
+    strangers_disturb_neither_a_measurement_nor_clients
+    connections_cut_in_any_handshake_leave_nothing
+}
+
+fn median(mut values: Vec<u64>) -> f64 {
+    values.sort_unstable();
+    Rate::from_byte_per_s(values[values.len() / 2]).as_mbit_per_s()
+}
+
+fn an_honest_relay_is_measured<S: Stage>(stage: S) {
+    let scenario = Scenario::default();
+    let mut play = Play::begin(stage, &scenario);
+    let report = play.measure();
+    assert!(report.parts.iter().all(|part| part.ready == Some((2, 4))));
+    let share = report.estimate_over(scenario.limit.expect("there is one"));
+    if S::IS_EXACT {
+        assert!((0.9..1.05).contains(&share), "{share}");
+    }
+    play.pass(Duration::from_secs(1));
+    assert!(play.told.contains(&RouterEvent::MeasurementOver(None)), "{:?}", play.told);
+    assert_eq!(play.open_circuits(), 0);
+    if let Some(conns) = play.stage.conns() {
+        assert_eq!(conns, 1, "the coordinator's, which may order again");
+    }
+}
+
+fn clients_are_held_to_their_share_and_have_all_back_after<S: Stage>(stage: S) {
+    let scenario = Scenario::with_clients(30.0);
+    let mut play = Play::begin(stage, &scenario);
+    let before = play.client_bytes(Instant::ORIGIN, play.stage.now());
+    let report = play.measure();
+    let ended = play.stage.now();
+    play.pass(Duration::from_secs(u64::from(ALONE_S) + 2));
+    play.assert_clients_live();
+    for (place, (measured, client)) in play.measured.iter().enumerate() {
+        // What is assumed at least, and what was saved up before.
+        let most = (*measured).max(1_250_000) / 3;
+        assert!(*client <= most + most / 10, "second {place}: {client} beside {measured}");
+    }
+    let reported: Vec<u64> = report.client_seconds.iter().map(|it| it.sent_bytes).collect();
+    let real: Vec<u64> = play.measured.iter().map(|(_, client)| *client).collect();
+    assert_eq!(reported, real);
+    if S::IS_EXACT {
+        let share = report.estimate_over(scenario.limit.expect("there is one"));
+        assert!((0.9..1.05).contains(&share), "{share}");
+        assert!((28.5..31.5).contains(&median(before)), "all that they want");
+        // The clients' own count, a latency later.
+        let during = median(play.client_bytes(report.began, ended));
+        assert!((during / 10.0 - 1.0).abs() < 0.05, "a quarter of 40 Mbit/s: {during}");
+        assert!((during / median(reported) - 1.0).abs() < 0.05);
+        let after = play.client_bytes(ended + Duration::from_secs(1), play.stage.now());
+        assert!(after.len() >= 2 && (28.5..31.5).contains(&median(after)), "all again");
+    }
+}
+
+fn a_relay_that_takes_part_can_also_be_measured_in_transit<S: Stage>(stage: S) {
+    let scenario = Scenario { seconds: 3, ..Scenario::default() };
+    let mut play = Play::begin(stage, &scenario);
+    let pump = play.add_transit(3, scenario.rate);
+    let (mut bytes, mut is_over) = (Vec::new(), false);
+    play.stage.until(Duration::from_secs(20), |stage| {
+        let now = stage.now();
+        let pump: &mut Pump<ChaCha8Rng> = stage.node(pump);
+        match pump.poll_event() {
+            Some(Event::Ready { sockets: 2, circuits: 4 }) => pump.start(now, now),
+            Some(Event::Second(second)) => bytes.push(second.bytes),
+            Some(Event::Finished) => is_over = true,
+            Some(other) => panic!("{other:?}"),
+            None => {}
+        }
+        is_over
+    });
+    assert_eq!(bytes.len(), 3);
+    let median = median(bytes);
+    assert!(median > 0.0);
+    if S::IS_EXACT {
+        assert!((36.0..42.0).contains(&median), "{median}");
+    }
+}
+
+fn a_relay_is_measured_again_until_the_quota_is_used_up<S: Stage>(stage: S) {
+    let scenario = Scenario { seconds: 1, ..Scenario::default() };
+    let mut play = Play::begin(stage, &scenario);
+    for _ in 0..2 {
+        assert!(play.measure().summary().median > 0);
+    }
+    let order = play.next_order();
+    let link = play.add_order(order);
+    assert_eq!(refusal(&play.answer(link)), ErrorCode::QUOTA_EXCEEDED);
+}
+
+#[track_caller]
+fn refusal(event: &OrderEvent) -> ErrorCode {
+    match event {
+        OrderEvent::Failed(OrderFailure::Refused { code, .. }) => *code,
+        other => panic!("{other:?}"),
+    }
+}
+
+fn a_coordinator_that_goes_ends_it_for_all<S: Stage>(stage: S) {
+    let scenario = Scenario { seconds: 20, ..Scenario::with_clients(30.0) };
+    let mut play = Play::begin(stage, &scenario);
+    let (link, mut parts) = play.prepare();
+    play.start(&parts);
+    play.until(&mut parts, |_, parts| parts.iter().all(|part| part.seconds.len() == 2));
+    play.stop_order(link);
+    play.until(&mut parts, |_, parts| parts.iter().all(|part| part.result.is_some()));
+    for part in &parts {
+        let called_off = ErrorCode::CALLED_OFF;
+        assert!(
+            matches!(&part.result, Some(Err(PumpFailure::Refused { code, .. })) if *code == called_off),
+            "{part:?}"
+        );
+    }
+    let ended = play.stage.now();
+    play.pass(Duration::from_secs(3));
+    play.assert_clients_live();
+    let after = play.client_bytes(ended + Duration::from_millis(300), play.stage.now());
+    assert!(!S::IS_EXACT || median(after) > 28.5, "clients have it all again");
+    assert_eq!(play.open_circuits(), 4, "the clients'");
+}
+
+/// A party that has proved to be the first measurer.
+#[track_caller]
+pub(crate) fn proven<S: Stage>(play: &mut Play<'_, S>, nonce: Nonce) -> Actor {
+    let party = play.add_party();
+    let target = play.target.ids;
+    let said = play.party(party);
+    let proof = Proof::sign(&MEASURERS[0], nonce, &target, &said.exported);
+    said.say(&Message::Proof(proof));
+    play.until_party(party, |party| party.messages() == [Message::Proven]);
+    party
+}
+
+/// An order that was accepted, and a party that has proved to be the first measurer.
+#[track_caller]
+pub(crate) fn ordered<S: Stage>(play: &mut Play<'_, S>) -> (Actor, Nonce, Actor) {
+    let order = play.next_order();
+    let nonce = order.nonce;
+    let link = play.add_order(order);
+    assert_eq!(play.answer(link), OrderEvent::Accepted);
+    let party = proven(play, nonce);
+    (link, nonce, party)
+}
+
+fn the_target_closes_the_measurers_links_at_the_end<S: Stage>(stage: S) {
+    let scenario = Scenario { seconds: 1, ..Scenario::default() };
+    let mut play = Play::begin(stage, &scenario);
+    let (link, nonce, party) = ordered(&mut play);
+    let idle = proven(&mut play, nonce);
+    let circ_id = CircId::of_initiator(1);
+    play.party(party).send(circ_id, Command::CREATE_FAST, &[5; 20]);
+    play.until_party(party, |party| party.cell(circ_id, Command::CREATED_FAST).is_some());
+    play.party(party).send(circ_id, Command::RELAY, &[6; 509]);
+    play.until_party(party, |party| party.closed.is_some());
+    play.until_party(idle, |party| party.closed.is_some());
+    assert!(play.party(party).cell(circ_id, Command::RELAY).is_some());
+    assert_eq!(play.party(party).messages(), [Message::Proven], "in good order");
+    assert!(matches!(play.answer(link), OrderEvent::ClientSecond(_)));
+    assert_eq!(play.answer(link), OrderEvent::Finished);
+    assert_eq!(play.measured, [(514, 0)]);
+}
+
+fn a_measurer_that_never_comes_holds_nothing_up_for_long<S: Stage>(stage: S) {
+    let max_duration = Duration::from_secs(2);
+    let scenario = Scenario { seconds: 1, max_duration, ..Scenario::default() };
+    let mut play = Play::begin(stage, &scenario);
+    let order = play.next_order();
+    let link = play.add_order(order);
+    assert_eq!(play.answer(link), OrderEvent::Accepted);
+    assert_eq!(refusal(&play.answer(link)), ErrorCode::TIMED_OUT);
+    assert!(play.measure().summary().median > 0, "the next may come");
+}
+
+fn one_measurer_of_two_is_enough_for_the_target<S: Stage>(stage: S) {
+    let scenario = Scenario { seconds: 2, ..Scenario::default() };
+    let mut play = Play::begin(stage, &scenario);
+    let order = play.next_order();
+    let nonce = order.nonce;
+    let link = play.add_order(order);
+    assert_eq!(play.answer(link), OrderEvent::Accepted);
+    let mut parts = vec![play.add_measurer(1, nonce)];
+    play.until(&mut parts, |_, parts| parts[0].ready.is_some());
+    let report = play.run(link, parts);
+    assert!(report.summary().median > 0);
+}
+
+/// Says something that is not its business, and is told so.
+fn strange<S: Stage>(play: &mut Play<'_, S>, message: impl Fn(&Party) -> Message) {
+    let party = play.add_party();
+    let message = message(play.party(party));
+    play.party(party).say(&message);
+    play.until_party(party, |party| party.closed.is_some());
+    assert!(matches!(play.party(party).messages()[..], [Message::Error { .. }]));
+}
+
+fn strangers_disturb_neither_a_measurement_nor_clients<S: Stage>(stage: S) {
+    let scenario = Scenario { seconds: 3, ..Scenario::with_clients(5.0) };
+    let mut play = Play::begin(stage, &scenario);
+    let (link, parts) = play.prepare();
+    let began = play.start(&parts);
+    let nonce = Nonce([1; 32]);
+    let target = play.target.ids;
+    let order = scenario.order(77);
+    for _ in 0..5 {
+        strange(&mut play, |_| Message::Proof(Proof::sign(&[0x66; 32], nonce, &target, &[0; 32])));
+        strange(&mut play, |it| {
+            Message::Proof(Proof::sign(&MEASURERS[0], Nonce([9; 32]), &target, &it.exported))
+        });
+        strange(&mut play, |it| Message::Order(order.sign(&[0x66; 32], &it.exported)));
+        strange(&mut play, |_| Message::Order(order.sign(&COORDINATOR, &[0; 32])));
+        strange(&mut play, |_| Message::Proven);
+        strange(&mut play, |_| Message::Accepted { nonce });
+    }
+    let report = finish(&mut play, link, parts, began);
+    assert_eq!(report.client_seconds.len(), 3);
+    assert!(report.summary().median > 0);
+    play.assert_clients_live();
+    if S::IS_EXACT {
+        let share = report.estimate_over(scenario.limit.expect("there is one"));
+        assert!((0.9..1.05).contains(&share), "{share}");
+        let clients = median(play.client_bytes(Instant::ORIGIN, play.stage.now()));
+        assert!(clients > 4.7, "they want less than their share: {clients}");
+    }
+}
+
+/// What comes of a measurement that has been started already.
+fn finish<S: Stage>(
+    play: &mut Play<'_, S>,
+    link: Actor,
+    parts: Vec<Part>,
+    began: Instant,
+) -> Report {
+    let report = play.run(link, parts);
+    Report { began, ..report }
+}
+
+fn connections_cut_in_any_handshake_leave_nothing<S: Stage>(stage: S) {
+    let scenario = Scenario { seconds: 1, ..Scenario::default() };
+    let mut play = Play::begin(stage, &scenario);
+    for steps in 0..25 {
+        let party = Party::dialling(play.target, UNIX_TIME_S);
+        let party = play.stage.add(party, &crate::echo_worlds::cast().others, &[]);
+        for _ in 0..steps {
+            play.stage.step();
+        }
+        play.party(party).send_raw(&[0; 3]);
+        play.party(party).close();
+    }
+    play.pass(Duration::from_secs(1));
+    assert!(play.stage.conns().is_none_or(|conns| conns == 0));
+    assert!(play.measure().summary().median > 0);
+}

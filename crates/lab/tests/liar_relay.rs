@@ -1,0 +1,120 @@
+//! A lying relay on a thread of its own, as an experiment runs it.
+
+use lab::echo_liars::{EchoLie, LiarRelay, LiarSetup};
+use link::tls::TlsConfigs;
+use link::{Clock, Driver, DriverOptions, Forge};
+use onion::measure::order::{OrderConfig, OrderEvent, OrderLink};
+use onion::measure::protocol::{ClientShare, CoordinatorKey, MeasurerKey, Nonce, Order};
+use onion::measure::pump::{Event, Pace, Path, Pump, PumpConfig, PumpFailure};
+use onion::measure::target::TargetParams;
+use onion::node::Node;
+use onion::router::RouterEvent;
+use onion::{Duration, Rate};
+use rand_chacha::ChaCha8Rng;
+use rand_chacha::rand_core::SeedableRng;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::num::NonZeroU32;
+
+const UNIX_TIME_S: u64 = 1_700_000_000;
+const COORDINATOR: [u8; 32] = [1; 32];
+const MEASURER: [u8; 32] = [2; 32];
+
+fn relay(lie: Option<EchoLie>) -> LiarRelay {
+    let target = TargetParams {
+        is_allowed: true,
+        coordinators: vec![CoordinatorKey::of_seed(&COORDINATOR)],
+        ..TargetParams::default()
+    };
+    let listen = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
+    let (limit, seed, unix_time_s) = (None, [3; 32], UNIX_TIME_S);
+    LiarRelay::start(LiarSetup { lie, listen, target, limit, seed, unix_time_s }).expect("it runs")
+}
+
+/// Turns a driver until its node has told what is waited for.
+fn until<N: Node, T>(driver: &mut Driver<N>, mut told: impl FnMut(&mut N) -> Option<T>) -> T {
+    let deadline = driver.now() + Duration::from_secs(20);
+    loop {
+        if let Some(told) = told(driver.node_mut()) {
+            return told;
+        }
+        assert!(driver.now() < deadline, "it does not come to that");
+        driver.turn(deadline).expect("the kernel waits");
+    }
+}
+
+/// How a measurement of one second ends for its measurer.
+fn measure(relay: &LiarRelay) -> Result<u64, PumpFailure> {
+    let forge = Forge::new([4; 32], UNIX_TIME_S).expect("keys");
+    let clock = Clock::start();
+    let order = Order {
+        coordinator: CoordinatorKey::of_seed(&COORDINATOR),
+        target: relay.ids(),
+        measurers: vec![MeasurerKey::of_seed(&MEASURER)],
+        seconds: 1,
+        client_share: ClientShare::DEFAULT,
+        sockets: 1,
+        expires_unix_s: UNIX_TIME_S + 60,
+        nonce: Nonce([5; 32]),
+    };
+    let config = OrderConfig {
+        target: relay.target(),
+        order,
+        key_seed: COORDINATOR,
+        accept_timeout: Duration::from_secs(10),
+        random: [6; 24],
+        unix_time_s: UNIX_TIME_S,
+    };
+    let tls = || TlsConfigs::new(&forge).expect("usable");
+    let options = DriverOptions::default();
+    let link = OrderLink::new(config, clock.now());
+    let mut link = Driver::new(link, clock, tls(), Vec::new(), options).expect("it runs");
+    assert_eq!(until(&mut link, OrderLink::poll_event), OrderEvent::Accepted);
+    let config = PumpConfig {
+        target: relay.target(),
+        path: Path::Echo { nonce: Nonce([5; 32]), key_seed: MEASURER },
+        sockets: 1,
+        circuits_per_socket: 1,
+        pace: Pace { burst: 1, per_s: NonZeroU32::MIN },
+        seconds: 1,
+        rate: Rate::from_mbit_per_s(20.0),
+        window_cap_cells: 1000,
+        check_one_in: NonZeroU32::new(125).expect("not zero"),
+        setup_timeout: Duration::from_secs(10),
+        stall_timeout: Duration::from_secs(10),
+        unix_time_s: UNIX_TIME_S,
+    };
+    let pump = Pump::new(config, ChaCha8Rng::seed_from_u64(7), clock.now());
+    let mut pump = Driver::new(pump, clock, tls(), Vec::new(), options).expect("it runs");
+    let mut bytes = 0;
+    until(&mut pump, |pump| match pump.poll_event()? {
+        Event::Ready { .. } => {
+            pump.start(clock.now(), clock.now());
+            None
+        }
+        Event::Second(second) => {
+            bytes = second.bytes;
+            None
+        }
+        Event::Lost { .. } => None,
+        Event::Finished => Some(Ok(bytes)),
+        Event::Failed(failure) => Some(Err(failure)),
+    })
+}
+
+#[test]
+fn a_lying_relay_runs_on_its_own_and_is_found_out() {
+    let liar = relay(Some(EchoLie::SkipsDecryption));
+    assert!(matches!(measure(&liar), Err(PumpFailure::CheckFailed { .. })));
+    assert!(liar.totals().measured_bytes > 0);
+    assert!(liar.take_events().contains(&RouterEvent::MeasurementAccepted));
+    let address = liar.address();
+    liar.stop().expect("it ran");
+    assert!(std::net::TcpStream::connect(address).is_err(), "nobody listens any more");
+}
+
+#[test]
+fn an_honest_relay_to_compare_with_is_measured() {
+    let honest = relay(None);
+    assert!(measure(&honest).expect("it is honest") > 0);
+    honest.stop().expect("it ran");
+}
