@@ -235,6 +235,9 @@ fn the_help_of_every_command_has_an_example_of_it() {
         &["lab", "down"],
         &["bench"],
         &["bench", "measurer"],
+        &["keys"],
+        &["measurer"],
+        &["coordinator"],
     ];
     for command in commands {
         let ended = place.run(&[command, &["--help"][..]].concat());

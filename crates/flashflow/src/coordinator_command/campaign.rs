@@ -90,12 +90,12 @@ pub(super) fn run(
                         scope.spawn(move || check_up(team, measurer, interrupt, &sender));
                     }
                     let is_over = campaign.handle_end(RelayId(measured.relay), verdict);
-                    if is_over && !interrupt.is_requested() {
-                        output.step(measuring::line(&measured.report));
-                        output.record(|| crate::demo::relay_value(&measured.report, "relay"));
-                    }
                     let rounds = results.get(&measured.relay).map_or(0, |it| it.report.rounds);
                     let report = RelayReport { rounds: rounds + 1, ..measured.report };
+                    if is_over && !interrupt.is_requested() {
+                        output.step(measuring::line(&report));
+                        output.record(|| crate::demo::relay_value(&report, "relay"));
+                    }
                     results.insert(measured.relay, Measured { report, ..measured });
                 }
                 Ok(Event::Ended { result: Err((relay, error)), .. }) => {
