@@ -590,3 +590,41 @@ fn wrong_arguments_of_measure_team_are_refused() {
         place.run(arguments).assert_code(2);
     }
 }
+
+#[test]
+fn measurers_elsewhere_are_measured_and_one_that_is_gone_is_named() {
+    let place = Place::new();
+    let key = |name: &str| {
+        let ended = place.run(&["keys", "--json", "--out", &format!("{name}.key")]);
+        text(&ended.summary(), "public_key").to_owned()
+    };
+    let mut team = "key = \"own.key\"\nout = \"out\"\nauthority = \"127.0.0.1:7001\"\n".to_owned();
+    let own = key("own");
+    let mut daemons = Vec::new();
+    for name in ["one", "other"] {
+        let public = key(name);
+        let config = format!(
+            "listen = \"127.0.0.1:0\"\nkey = \"{name}.key\"\ncoordinators = [\"{own}\"]\n\
+             capacity_mbit_per_s = 30\n"
+        );
+        let file = format!("{name}.toml");
+        fs::write(place.path(&file), config).expect("space");
+        let mut daemon = place.start(&["measurer", "--json", "--config", &file]);
+        let address = daemon.wait_for_value()["address"].clone();
+        team += &format!("[[measurers]]\naddress = {address}\nkey = \"{public}\"\n");
+        daemons.push(daemon);
+    }
+    fs::write(place.path("team.toml"), team).expect("space");
+    let arguments = ["measure-team", "--team", "team.toml", "--seconds", "2", "--json"];
+    let ended = place.run(&arguments);
+    ended.assert_code(0);
+    let summary = ended.summary();
+    assert_eq!((&summary["complete"], &summary["measurers"]), (&true.into(), &2.into()));
+    assert!(number(&summary, "capacity_mbit_per_s") > 0.0);
+
+    drop(daemons.pop());
+    let ended = place.run(&arguments);
+    ended.assert_code(1);
+    assert_eq!(ended.summary()["capacity_mbit_per_s"], Value::Null, "no low number");
+    assert!(ended.error.contains("is `flashflow measurer` running?"), "{}", ended.error);
+}
