@@ -90,7 +90,10 @@ impl Session {
                 if left == 0 {
                     tracing::info!("session with {} is over: {reason}", self.peer);
                 } else {
-                    tracing::warn!("session with {} is lost: {reason}; {left} rounds stop", self.peer);
+                    tracing::warn!(
+                        "session with {} is lost: {reason}; {left} rounds stop",
+                        self.peer
+                    );
                 }
                 // If the coordinator is still there, it gets to know why.
                 let _ = self.to_coordinator.try_send(Err(status));
