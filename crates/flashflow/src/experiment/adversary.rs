@@ -156,9 +156,8 @@ fn begin(plan: &Plan) -> ExperimentReport {
 }
 
 fn answer(relays: &[Case], parties: &[Case], evasion: Option<&evasion::Evasion>) -> String {
-    let refused = |cases: &[Case]| {
-        cases.iter().filter(|case| case.verdict == CaseVerdict::Refused).count()
-    };
+    let refused =
+        |cases: &[Case]| cases.iter().filter(|case| case.verdict == CaseVerdict::Refused).count();
     let most = relays.iter().filter_map(|case| case.ratio).fold(0.0, f64::max);
     let mut answer = format!(
         "{} of {} relays were found out, and no other gained more than {most:.3} times what it has \

@@ -64,8 +64,8 @@ impl ClientLoad {
     /// Returns once it flows.
     pub(super) fn start(target: Target, rate: Rate, clock: Clock) -> Result<Self, Error> {
         let mut seed = [0; 32];
-        let mut rng = StdRng::try_from_rng(&mut SysRng)
-            .map_err(|error| Error::Random(error.to_string()))?;
+        let mut rng =
+            StdRng::try_from_rng(&mut SysRng).map_err(|error| Error::Random(error.to_string()))?;
         rng.fill_bytes(&mut seed);
         let mut forge = Forge::new(seed, unix_time_s())?;
         let (mut landings, mut listeners) = (Vec::new(), Vec::new());

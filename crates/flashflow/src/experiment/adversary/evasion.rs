@@ -68,7 +68,13 @@ impl Evasion {
             let evaded = count(&|run| run.evaded >= *forged as usize);
             let (evasions, of) = (f64::from(evaded), f64::from(runs));
             let interval = interval(evasions, of);
-            Point { forged: *forged, evaded, share: evasions / of, predicted: predicted(*forged), interval }
+            Point {
+                forged: *forged,
+                evaded,
+                share: evasions / of,
+                predicted: predicted(*forged),
+                interval,
+            }
         });
         Self {
             runs,
@@ -81,7 +87,8 @@ impl Evasion {
     pub(super) fn cases(&self) -> Vec<Case> {
         let mut cases: Vec<Case> = self.points.iter().map(|point| self.case(point)).collect();
         let is_right = self.wrongly_accused == 0;
-        let accused = format!("{} of {} accused rightly", self.runs - self.wrongly_accused, self.runs);
+        let accused =
+            format!("{} of {} accused rightly", self.runs - self.wrongly_accused, self.runs);
         let case = Case::new("forgers: nobody is accused of an honest answer", None, None);
         let verdict = if is_right { CaseVerdict::Held } else { CaseVerdict::Missed };
         cases.push(case.ended(verdict, accused).column("kind", "evasion"));

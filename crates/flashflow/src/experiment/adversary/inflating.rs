@@ -1,5 +1,5 @@
-use measurer::member::{MeasurerKey, MemberError, MemberReport, Reports, RoundOrder};
 use measurer::Member;
+use measurer::member::{MeasurerKey, MemberError, MemberReport, Reports, RoundOrder};
 use onion::Duration;
 use onion::measure::Second;
 use std::net::IpAddr;

@@ -2,7 +2,9 @@
 
 use super::seen::{BACK, MeasuredSecond, Window};
 use crate::experiment::telling::median;
-use report::experiment::{Axis, Case, CaseVerdict, ExperimentFigure, On, Role, Series, TrafficSecond};
+use report::experiment::{
+    Axis, Case, CaseVerdict, ExperimentFigure, On, Role, Series, TrafficSecond,
+};
 
 /// How cases' names end.
 pub(super) const SUM: &str = "sum as forwarded";
@@ -94,7 +96,9 @@ impl Window {
         let is_back = self.back_after_s.is_some_and(|after| after <= BACK_WITHIN_S)
             && later.is_some_and(|later| later >= BACK * level);
         let detail = match self.back_after_s {
-            Some(after) => format!("a second at {BACK} of it has passed {after:.2} s after the end"),
+            Some(after) => {
+                format!("a second at {BACK} of it has passed {after:.2} s after the end")
+            }
             None => format!("never a second at {BACK} of it"),
         };
         Case::new(self.name(BACK_SOON), Some(level), later)

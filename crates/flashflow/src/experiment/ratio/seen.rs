@@ -95,11 +95,12 @@ impl Seen<'_> {
         let received = self.clients.seconds_from(self.began, length);
         #[expect(clippy::cast_precision_loss, reason = "nothing here moves 2^53 bytes in a second")]
         let rate = |bytes: u64| mbit(bytes as f64);
-        let during = estimate.seconds.iter().zip(received).map(|(second, received)| MeasuredSecond {
-            measured: rate(second.measured),
-            reported: rate(second.client_reported.unwrap_or_default()),
-            received,
-        });
+        let during =
+            estimate.seconds.iter().zip(received).map(|(second, received)| MeasuredSecond {
+                measured: rate(second.measured),
+                reported: rate(second.client_reported.unwrap_or_default()),
+                received,
+            });
         let mut window = Window {
             ratio,
             limit: limit.as_mbit_per_s(),
