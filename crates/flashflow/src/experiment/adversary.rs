@@ -46,6 +46,10 @@ pub(super) struct Options {
     /// What relays can carry, in Mbit/s, 20 or more.
     #[arg(long, default_value_t = 100.0, value_name = "MBIT")]
     limit: f64,
+    /// Only these relays, by name.
+    #[arg(long, value_delimiter = ',', value_name = "RELAY,…",
+        value_parser = clap::builder::PossibleValuesParser::new(relays::names()))]
+    only: Vec<String>,
     /// Relays that forge answers, in virtual time; 2000 by default, 300 if --quick.
     #[arg(long, value_parser = clap::value_parser!(u32).range(10..=1_000_000))]
     forgers: Option<u32>,
@@ -54,6 +58,8 @@ pub(super) struct Options {
 struct Plan {
     seconds: u32,
     limit: Rate,
+    /// Relays to be measured; all if empty.
+    only: Vec<String>,
     forgers: u32,
 }
 
@@ -78,6 +84,7 @@ pub(super) fn run(
     let plan = Plan {
         seconds: options.seconds.unwrap_or(if common.quick { 6 } else { 15 }),
         limit: Rate::from_mbit_per_s(options.limit),
+        only: options.only.clone(),
         forgers: options.forgers.unwrap_or(if common.quick { 300 } else { 2000 }),
     };
     let mut stage = Stage::new()?;
@@ -85,13 +92,14 @@ pub(super) fn run(
         output.doing(format!("starting measurer {number}"));
         stage.add_measurer(plan.limit.scaled(CAPACITY), 1)?;
     }
+    output.step(format!("{MEASURERS} measurers of {} each", plan.limit.scaled(CAPACITY)));
     let scene = Scene { stage: &stage, plan, output, interrupt };
-    let relays = relays::cases(&scene)?;
+    let relays = relays::cases(&scene);
     let parties = parties::cases(&scene)?;
     let evasion = evasion::Evasion::play(&scene)?;
 
     let mut report = begin(&scene.plan);
-    report.figures.extend((!relays.is_empty()).then(|| figures::gains(&relays)));
+    report.figures.extend(figures::gains(&relays));
     report.figures.extend(evasion.as_ref().map(evasion::Evasion::figure));
     report.answer = answer(&relays, &parties, evasion.as_ref());
     report.cases.extend(relays);
@@ -101,25 +109,28 @@ pub(super) fn run(
 }
 
 impl Scene<'_> {
-    /// Plays cases one after another until the user has had enough, telling each as it ends.
-    fn each<T>(
+    /// Plays cases one after another until the user has had enough, telling each as it ends. What
+    /// cannot be played is a case that failed, too.
+    fn each<N: Into<String>, T>(
         &self,
-        parts: impl IntoIterator<Item = T>,
+        parts: impl IntoIterator<Item = (N, T)>,
         mut play: impl FnMut(T) -> Result<Case, Error>,
-    ) -> Result<Vec<Case>, Error> {
+    ) -> Vec<Case> {
         let mut cases = Vec::new();
-        for part in parts {
+        for (name, part) in parts {
             if self.interrupt.is_requested() {
                 break;
             }
-            let case = play(part)?;
+            let case = play(part).unwrap_or_else(|error| {
+                Case::new(name, None, None).ended(CaseVerdict::Failed, error.to_string())
+            });
             if self.interrupt.is_requested() {
                 break; // it was cut short
             }
             tell(&case, self.output);
             cases.push(case);
         }
-        Ok(cases)
+        cases
     }
 }
 

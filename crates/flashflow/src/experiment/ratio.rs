@@ -46,7 +46,7 @@ pub(super) struct Options {
     seconds: Option<u32>,
     /// Seconds in which clients have the relay for themselves, before and after; 10 by default, 6 if
     /// --quick.
-    #[arg(long, value_parser = clap::value_parser!(u32).range(4..=120), value_name = "SECONDS")]
+    #[arg(long, value_parser = clap::value_parser!(u32).range(3..=120), value_name = "SECONDS")]
     around: Option<u32>,
     /// What the relay can carry, in Mbit/s, 20 or more.
     #[arg(long, default_value_t = 200.0, value_name = "MBIT")]
@@ -80,12 +80,15 @@ pub(super) fn run(
         output.doing(format!("starting measurer {number}"));
         stage.add_measurer(plan.limit.scaled(CAPACITY), 1)?;
     }
+    output.step(format!("{MEASURERS} measurers of {} each", plan.limit.scaled(CAPACITY)));
     let mut report = begin(&plan);
     for percent in SHARES_PERCENT {
         if interrupt.is_requested() {
             break;
         }
-        let window = play(&stage, &plan, percent, output, interrupt)?;
+        // What cannot be played is a case that failed; the others are played all the same.
+        let window = play(&stage, &plan, percent, output, interrupt)
+            .unwrap_or_else(|error| Err(error.to_string()));
         if interrupt.is_requested() {
             break;
         }
@@ -154,13 +157,17 @@ fn play(
     let mut team = stage.team(MEASURERS, params)?;
     output.doing(format!("r = {r}: clients have the relay for themselves"));
     interrupt.wait(Duration::from_secs(u64::from(plan.around)));
-    let mut progress = |progress: Progress| {
-        if let Progress::Second { round, index, measured } = progress {
-            let mbit = measured.as_mbit_per_s();
+    let reading = || lab::cpu_time(relay.process.pid()).map(|used| (clock.now(), used));
+    let mut cpu = (None, None);
+    let mut progress = |progress: Progress| match progress {
+        Progress::Preparing { .. } => {}
+        Progress::Started { .. } => cpu = (reading(), None),
+        Progress::Second { round, index, measured } => {
+            cpu.1 = reading();
+            let (mbit, second) = (measured.as_mbit_per_s(), index + 1);
+            let of = plan.seconds;
             output.doing(format!(
-                "r = {r}: round {round}, second {} of {}: {mbit:.1} Mbit/s",
-                index + 1,
-                plan.seconds
+                "r = {r}: round {round}, second {second} of {of}: {mbit:.1} Mbit/s"
             ));
         }
     };
@@ -178,7 +185,10 @@ fn play(
     let Some(began) = seen::beginning(&relay, clock, plan.seconds) else {
         return Ok(Err("the relay has not told each of its seconds".to_owned()));
     };
-    let seen = Seen { clients: &clients, ordered, began, around: plan.around };
+    let cpu_share = cpu.0.zip(cpu.1).map(|((from, before), (to, after))| {
+        after.saturating_sub(before).as_secs_f64() / (to - from).as_secs_f64()
+    });
+    let seen = Seen { clients: &clients, ordered, began, around: plan.around, cpu_share };
     Ok(seen.window(r, plan.limit, estimate))
 }
 

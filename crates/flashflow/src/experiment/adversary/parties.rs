@@ -1,8 +1,8 @@
 //! Coordinators and measurers that break the rules.
 
+use super::Scene;
 use super::inflating::Inflating;
 use super::relays::{params, random, start};
-use super::{RATIO, Scene};
 use crate::error::Error;
 use coordinator::{Failure, Outcome, Violation};
 use lab::echo_liars::{Caller, LiarRelay};
@@ -28,6 +28,9 @@ const QUOTA: u32 = 2;
 
 /// By how much a measurer inflates its counts: beyond what it may have sent.
 const INFLATION: u64 = 10;
+
+/// What the case is called in which it does.
+const INFLATES: &str = "measurer: inflates its counts";
 
 /// How the rules can be broken, but for the inflated counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -115,13 +118,14 @@ pub(super) fn cases(scene: &Scene<'_>) -> Result<Vec<Case>, Error> {
     };
     scene.output.doing("coordinators and measurers that break the rules");
     let (patient, strict) = (subject(u32::MAX)?, subject(QUOTA)?);
-    let mut cases = scene.each(Breach::ALL, |breach| {
+    let breaches = Breach::ALL.map(|breach| (breach.told().0, breach));
+    let mut cases = scene.each(breaches, |breach| {
         let (name, expected) = breach.told();
         scene.output.doing(name);
         let subject = if breach == Breach::QuotaExceeded { &strict } else { &patient };
         Ok(judge(name, expected, subject.play(breach)?))
-    })?;
-    cases.extend(scene.each([()], |()| inflated(scene, &patient.relay))?);
+    });
+    cases.extend(scene.each([(INFLATES, ())], |()| inflated(scene, &patient.relay)));
     patient.relay.stop()?;
     strict.relay.stop()?;
     Ok(cases)
@@ -273,8 +277,7 @@ impl Subject {
 
 /// A measurement with a measurer that inflates its counts.
 fn inflated(scene: &Scene<'_>, relay: &LiarRelay) -> Result<Case, Error> {
-    let name = "measurer: inflates its counts";
-    scene.output.doing(name);
+    scene.output.doing(INFLATES);
     let mut mates = Vec::new();
     for (place, measurer) in scene.stage.measurers().iter().enumerate() {
         let honest = measurer.remote.member();
@@ -290,7 +293,7 @@ fn inflated(scene: &Scene<'_>, relay: &LiarRelay) -> Result<Case, Error> {
     let guess = scene.plan.limit.scaled(1.5);
     let request = scene.stage.echo_request(relay.target(), guess);
     let outcome = team.measure(&request, &mut |_| {}, scene.interrupt.requested())?.outcome;
-    let case = Case::new(name, None, None).column("kind", "party").column("client_share", RATIO);
+    let case = Case::new(INFLATES, None, None).column("kind", "party");
     let verdict = match &outcome {
         Outcome::Failed {
             reason: Failure::MeasurerViolation(Violation::TooMuch { .. }), ..

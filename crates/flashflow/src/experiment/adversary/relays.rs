@@ -79,7 +79,7 @@ impl Part {
             parts.push(Self { name, lie: Some(lie), has_clients: true, expected });
         }
         // Without clients a report is all gain.
-        let name = "over-reports-without-clients".to_owned();
+        let name = "over-reports-alone".to_owned();
         let (lie, expected) = (Some(EchoLie::OverReports), Expected::Bounded);
         parts.push(Self { name, lie, has_clients: false, expected });
         parts
@@ -136,9 +136,17 @@ pub(super) fn params(scene: &Scene<'_>) -> Params {
     Params { seconds: scene.plan.seconds, ratio: RATIO, ..TeamOptions::default().params }
 }
 
+/// What the relays are called.
+pub(super) fn names() -> Vec<String> {
+    Part::all(Rate::ZERO).into_iter().map(|part| part.name).collect()
+}
+
 /// Each relay, measured once.
-pub(super) fn cases(scene: &Scene<'_>) -> Result<Vec<Case>, Error> {
-    scene.each(Part::all(scene.plan.limit), |part| play(scene, &part))
+pub(super) fn cases(scene: &Scene<'_>) -> Vec<Case> {
+    let only = &scene.plan.only;
+    let parts = Part::all(scene.plan.limit).into_iter();
+    let parts = parts.filter(|part| only.is_empty() || only.contains(&part.name));
+    scene.each(parts.map(|part| (part.name.clone(), part)), |part| play(scene, &part))
 }
 
 fn play(scene: &Scene<'_>, part: &Part) -> Result<Case, Error> {

@@ -108,6 +108,7 @@ impl Window {
 
     fn estimated(&self) -> Case {
         Case::judged(self.name(ESTIMATE), self.limit, Some(self.estimate), 0.9..=1.05)
+            .column("relay_cpu_share", self.cpu_share)
     }
 
     /// Figure 7 of the paper.
@@ -155,7 +156,8 @@ impl Window {
             .mark(On::Y, self.limit, "limit of the relay", Role::Truth)
             .caption(
                 "What measurers got back and what clients received, second by second; dots are what \
-                 the relay reported of its clients.",
+                 the relay reported of its clients. In the first second the relay spends what its rate \
+                 limit lets it save up.",
             );
         let x = Axis::new("seconds from the beginning of the measurement");
         ExperimentFigure { x, ..figure }
@@ -194,6 +196,7 @@ mod tests {
             before: vec![40.0; 6],
             during: vec![second; 10],
             after: vec![40.0; 5],
+            cpu_share: Some(0.3),
             back_after_s: Some(1.0),
         }
     }

@@ -9,17 +9,15 @@ use onion::{Duration, Instant, Rate};
 /// Seconds after the relay's first that clients' arrivals are left out of: queues fill.
 const SETTLING: Duration = Duration::from_secs(1);
 
-/// When the last measurement of a relay began, by what it told of its seconds: each comes when it is
-/// over, and some a little late.
+/// When the last measurement of a relay began, by what it has told of its seconds until now: each comes
+/// when it is over, and some a little late.
 pub(super) fn beginning(relay: &OwnRelay, clock: Clock, seconds: u32) -> Option<Instant> {
-    let soon = clock.now() + Duration::from_secs(1);
+    let now = clock.now();
     let mut ends: Vec<Instant> = Vec::new();
-    // An end that never comes costs a second.
-    while let Some((at, value)) = relay.process.hear(soon) {
+    while let Some((at, value)) = relay.process.hear(now) {
         match value["type"].as_str() {
             Some("accepted") => ends.clear(),
             Some("second") => ends.push(at),
-            Some("over") => break,
             _ => {}
         }
     }
@@ -40,6 +38,8 @@ pub(super) struct Seen<'c> {
     pub(super) began: Instant,
     /// Seconds before and after.
     pub(super) around: u32,
+    /// What the relay's process used meanwhile, of one core.
+    pub(super) cpu_share: Option<f64>,
 }
 
 /// One second of a measurement, in Mbit/s.
@@ -65,6 +65,8 @@ pub(super) struct Window {
     pub(super) before: Vec<f64>,
     pub(super) during: Vec<MeasuredSecond>,
     pub(super) after: Vec<f64>,
+    /// What the relay's process used meanwhile, of one core, if that is known.
+    pub(super) cpu_share: Option<f64>,
     /// When clients first had a second at their level again, counted to its end; `None` if never.
     pub(super) back_after_s: Option<f64>,
 }
@@ -109,6 +111,7 @@ impl Seen<'_> {
             before: self.clients.seconds_from(Instant::ORIGIN + begin, before),
             during: during.collect(),
             after: self.clients.seconds_from(end, self.around),
+            cpu_share: self.cpu_share,
             back_after_s: None,
         };
         window.back_after_s = self.back_after(end, BACK * window.level());
