@@ -40,7 +40,7 @@ enum Expected {
 
 /// A relay to be measured.
 struct Part {
-    name: String,
+    name: &'static str,
     lie: Option<EchoLie>,
     has_clients: bool,
     expected: Expected,
@@ -48,12 +48,8 @@ struct Part {
 
 impl Part {
     fn all(limit: Rate) -> Vec<Self> {
-        let honest = Self {
-            name: "honest".to_owned(),
-            lie: None,
-            has_clients: true,
-            expected: Expected::Truth,
-        };
+        let honest =
+            Self { name: "honest", lie: None, has_clients: true, expected: Expected::Truth };
         let mut parts = vec![honest];
         for lie in EchoLie::ALL {
             let expected = match lie {
@@ -69,7 +65,7 @@ impl Part {
                 | EchoLie::IgnoresShare
                 | EchoLie::OnlyFastWhileMeasured { .. } => Expected::Bounded,
             };
-            let name = lie.name().to_owned();
+            let name = lie.name();
             let lie = match lie {
                 EchoLie::OnlyFastWhileMeasured { .. } => {
                     EchoLie::OnlyFastWhileMeasured { rate: limit.scaled(FAST) }
@@ -79,7 +75,7 @@ impl Part {
             parts.push(Self { name, lie: Some(lie), has_clients: true, expected });
         }
         // Without clients a report is all gain.
-        let name = "over-reports-alone".to_owned();
+        let name = "over-reports-alone";
         let (lie, expected) = (Some(EchoLie::OverReports), Expected::Bounded);
         parts.push(Self { name, lie, has_clients: false, expected });
         parts
@@ -137,7 +133,7 @@ pub(super) fn params(scene: &Scene<'_>) -> Params {
 }
 
 /// What the relays are called.
-pub(super) fn names() -> Vec<String> {
+pub(super) fn names() -> Vec<&'static str> {
     Part::all(Rate::ZERO).into_iter().map(|part| part.name).collect()
 }
 
@@ -145,12 +141,12 @@ pub(super) fn names() -> Vec<String> {
 pub(super) fn cases(scene: &Scene<'_>) -> Vec<Case> {
     let only = &scene.plan.only;
     let parts = Part::all(scene.plan.limit).into_iter();
-    let parts = parts.filter(|part| only.is_empty() || only.contains(&part.name));
-    scene.each(parts.map(|part| (part.name.clone(), part)), |part| play(scene, &part))
+    let parts = parts.filter(|part| only.is_empty() || only.iter().any(|name| name == part.name));
+    scene.each(parts.map(|part| (part.name, part)), |part| play(scene, &part))
 }
 
 fn play(scene: &Scene<'_>, part: &Part) -> Result<Case, Error> {
-    let (name, limit) = (&part.name, scene.plan.limit);
+    let (name, limit) = (part.name, scene.plan.limit);
     scene.output.doing(format!("{name}: starting the relay"));
     let relay = start(scene, part.lie, u32::MAX)?;
     let clients = match part.has_clients {
@@ -213,7 +209,7 @@ fn judge(part: &Part, truth: Rate, outcome: &Outcome) -> Case {
         Expected::Truth => 0.9..=1.0 + TOLERANCE,
         Expected::FoundOut | Expected::Bounded => 0.0..=GAIN * (1.0 + TOLERANCE),
     };
-    let case = Case::judged(&part.name, truth, estimate, bounds);
+    let case = Case::judged(part.name, truth, estimate, bounds);
     match (outcome, part.expected) {
         (Outcome::Measured(_), Expected::FoundOut) => {
             case.ended(CaseVerdict::Missed, "it was believed")
