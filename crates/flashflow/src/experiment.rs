@@ -2,10 +2,12 @@
 
 mod accuracy;
 mod adversary;
+mod client_load;
 mod concurrent;
 mod kill;
 mod ratio;
 mod stage;
+mod telling;
 
 use crate::error::{Error, Exit};
 use crate::interrupt::Interrupt;
