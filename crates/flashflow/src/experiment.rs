@@ -6,6 +6,7 @@ mod concurrent;
 mod kill;
 mod ratio;
 mod stage;
+mod telling;
 
 use crate::error::{Error, Exit};
 use crate::interrupt::Interrupt;
