@@ -34,9 +34,12 @@ pub fn from_measurer(bytes: &[u8]) -> bool {
     FromMeasurer::decode(bytes).is_ok_and(|message| told(message).is_ok())
 }
 
-/// Good messages of either side, named: what a fuzzer begins with.
+/// A message with its name.
+pub type Sample = (&'static str, Vec<u8>);
+
+/// Good messages of a coordinator and of a measurer: what a fuzzer begins with.
 #[must_use]
-pub fn samples() -> (Vec<(&'static str, Vec<u8>)>, Vec<(&'static str, Vec<u8>)>) {
+pub fn samples() -> (Vec<Sample>, Vec<Sample>) {
     let order = |order| FromCoordinator { measurement: 3, order: Some(order) }.encode_to_vec();
     let transit = Prepare {
         address: vec![127, 0, 0, 1],

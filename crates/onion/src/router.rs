@@ -18,8 +18,6 @@ mod node;
 mod output;
 mod queue;
 mod relaying;
-#[cfg(test)]
-mod tests;
 mod waiting;
 
 pub use conduct::{Conduct, Honest};
