@@ -42,13 +42,23 @@ impl OwnRelay {
 
     /// Starts it, with its keys and configuration under `folder`, and waits until it listens.
     pub(crate) fn start(spec: OwnRelaySpec, folder: &Path, clock: Clock) -> Result<Self, Error> {
+        Self::start_in(spec, folder, None, clock)
+    }
+
+    /// The same, with a folder of its own for temporary files.
+    pub(crate) fn start_in(
+        spec: OwnRelaySpec,
+        folder: &Path,
+        temporary: Option<&Path>,
+        clock: Clock,
+    ) -> Result<Self, Error> {
         let folder = folder.join(&spec.nickname);
         let file = folder.join("relay.toml");
         let failed = |source| Error::File { what: "write", path: file.clone(), source };
         fs::create_dir_all(&folder).map_err(failed)?;
         fs::write(&file, Self::configuration(&spec)).map_err(failed)?;
         let arguments = ["relay".as_ref(), "--config".as_ref(), file.as_os_str()];
-        let process = OwnProcess::start(&spec.nickname, arguments, clock)?;
+        let process = OwnProcess::start_in(&spec.nickname, arguments, temporary, clock)?;
         let listening = process.wait_for("listening", PATIENCE)?;
         let target = target(&listening).ok_or_else(|| Error::OwnProcessSilent {
             name: spec.nickname.clone(),

@@ -1,0 +1,272 @@
+//! One round: a measurement in which somebody may be killed.
+
+use super::cast::Cast;
+use super::plan::{Fate, Victim};
+use super::traces::Sockets;
+use crate::error::Error;
+use crate::interrupt::Interrupt;
+use crate::own_process::OwnProcess;
+use coordinator::Params;
+use link::Clock;
+use onion::{Duration, Instant};
+use serde_json::Value;
+use std::collections::BTreeMap;
+use std::process::ExitStatus;
+
+/// How often we look.
+const STEP: Duration = Duration::from_millis(10);
+
+/// What survivors may be late by.
+pub(super) const TOLERANCE: Duration = Duration::from_secs(1);
+
+/// Who is later than that is watched for so long, to know how late.
+const PATIENCE: Duration = Duration::from_secs(15);
+
+/// A process and its keys take so long to come to be, at most, before its first deadline runs.
+const START_UP: Duration = Duration::from_secs(3);
+
+/// What it takes the coordinator to reach its measurers, at most (`control`'s limit).
+const CONNECTING: Duration = Duration::from_secs(8);
+
+/// From the order to start to the start.
+const START_DELAY: Duration = Duration::from_millis(500);
+
+/// What happened in a round. Times count from its beginning.
+#[derive(Debug)]
+pub(super) struct Played {
+    pub(super) fate: Fate,
+    /// When the victim was killed, and in which phase; `None` if nobody was.
+    pub(super) kill: Option<(Duration, Phase)>,
+    /// The round's deadline, by what was known when the victim was killed or the coordinator ended.
+    pub(super) deadline: Duration,
+    /// When each survivor had ended its part; `None` if it had not when we lost patience.
+    pub(super) ends: BTreeMap<Victim, Option<Duration>>,
+    /// What the coordinator left, if it ended by itself.
+    pub(super) verdict: Option<Verdict>,
+    /// Orders and proofs that the relay refused.
+    pub(super) refusals: Vec<String>,
+    /// What is left of the round.
+    pub(super) remains: Vec<String>,
+    /// Where the victim listened.
+    pub(super) address: Option<std::net::SocketAddr>,
+}
+
+/// How far a round had come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Phase {
+    /// The relay had not accepted it yet.
+    Beginning,
+    /// It had, and less than a second was measured.
+    Opening,
+    /// So many seconds were over.
+    Measuring(u32),
+    /// The coordinator had ended.
+    Over,
+}
+
+/// The coordinator's result.
+#[derive(Clone, Debug)]
+pub(super) struct Verdict {
+    pub(super) status: ExitStatus,
+    pub(super) estimate_mbit_per_s: Option<f64>,
+    pub(super) is_conclusive: bool,
+    pub(super) error: Option<String>,
+}
+
+/// What is seen of a round that is on.
+struct Watch<'c> {
+    cast: &'c mut Cast,
+    coordinator: OwnProcess,
+    clock: Clock,
+    params: Params,
+    begun: Instant,
+    /// When the relay accepted it, and reported its first second.
+    accepted: Option<Instant>,
+    first_second: Option<Instant>,
+    seconds: u32,
+    is_measured: bool,
+    refusals: Vec<String>,
+    /// The coordinator's last word, and how it ended.
+    last: Value,
+    ended: Option<ExitStatus>,
+}
+
+/// Plays a round of which `length` is expected. `None` if it was interrupted.
+pub(super) fn play(
+    cast: &mut Cast,
+    fate: Fate,
+    params: Params,
+    length: Duration,
+    clock: Clock,
+    interrupt: &Interrupt,
+) -> Result<Option<Played>, Error> {
+    let address = cast.address(fate.victim);
+    let begun = clock.now();
+    let coordinator = cast.coordinator(params.seconds)?;
+    let mut watch = Watch {
+        cast,
+        coordinator,
+        clock,
+        params,
+        begun,
+        accepted: None,
+        first_second: None,
+        seconds: 0,
+        is_measured: false,
+        refusals: Vec::new(),
+        last: Value::Null,
+        ended: None,
+    };
+    let mut kill = None;
+    if fate.victim != Victim::Nobody {
+        let at = begun + length.mul_f64(fate.at);
+        while clock.now() < at {
+            if interrupt.wait(STEP.min(at - clock.now())) {
+                return Ok(None);
+            }
+            watch.look();
+        }
+        watch.look();
+        let phase = watch.phase();
+        if !(fate.victim == Victim::Coordinator && phase == Phase::Over) {
+            watch.kill(fate.victim);
+            kill = Some((clock.now() - begun, phase));
+        }
+    }
+    let Some((ends, deadline)) = watch.until_over(fate.victim, interrupt) else { return Ok(None) };
+    let verdict = watch.verdict(fate.victim, kill.is_some());
+    let Watch { refusals, coordinator, .. } = watch;
+    // Also one that hangs.
+    drop(coordinator);
+    let ends = ends.into_iter().map(|(who, at)| (who, at.map(|at| at - begun))).collect();
+    let remains = cast.remains(if kill.is_some() { fate.victim } else { Victim::Nobody });
+    let deadline = deadline - begun;
+    Ok(Some(Played { fate, kill, deadline, ends, verdict, refusals, remains, address }))
+}
+
+impl Watch<'_> {
+    /// Takes in what has been said.
+    fn look(&mut self) {
+        let now = self.clock.now();
+        while let Some((_, value)) = self.coordinator.hear(now) {
+            self.last = value;
+        }
+        if self.ended.is_none() {
+            self.ended = self.coordinator.end();
+        }
+        while let Some((at, value)) = self.cast.relay().process.hear(now) {
+            match value["type"].as_str() {
+                Some("accepted") => {
+                    self.accepted.get_or_insert(at);
+                    self.is_measured = true;
+                }
+                Some("second") => {
+                    self.first_second.get_or_insert(at);
+                    self.seconds += 1;
+                }
+                Some("over") => self.is_measured = false,
+                Some("refused") => {
+                    let reason = value["reason"].as_str().unwrap_or("no reason").to_owned();
+                    self.refusals.push(reason);
+                }
+                _ => {}
+            }
+        }
+    }
+
+    fn phase(&self) -> Phase {
+        match (self.ended, self.accepted, self.first_second) {
+            (Some(_), ..) => Phase::Over,
+            (None, _, Some(_)) => Phase::Measuring(self.seconds),
+            (None, Some(_), None) => Phase::Opening,
+            (None, None, None) => Phase::Beginning,
+        }
+    }
+
+    fn kill(&mut self, victim: Victim) {
+        if victim == Victim::Coordinator {
+            self.coordinator.kill();
+            self.ended = self.coordinator.end();
+        }
+        self.cast.kill(victim);
+    }
+
+    /// When all must be over, by what is known: each phase has its time.
+    fn deadline(&self) -> Instant {
+        let Params { seconds, setup_timeout, report_grace, .. } = self.params;
+        let measuring = Duration::from_secs(u64::from(seconds)) + report_grace;
+        match (self.accepted, self.first_second) {
+            (_, Some(at)) => at + measuring.saturating_sub(Duration::from_secs(1)),
+            (Some(at), None) => at + setup_timeout + START_DELAY + measuring,
+            (None, None) => {
+                self.begun + START_UP + CONNECTING + setup_timeout + START_DELAY + measuring
+            }
+        }
+    }
+
+    /// Whether it has a part in the round still.
+    fn is_busy(&self, who: Victim) -> bool {
+        match who {
+            Victim::Coordinator => self.ended.is_none(),
+            Victim::Target => {
+                self.is_measured
+                    || self.cast.sockets(who) != Sockets { listening: 1, connections: 0 }
+            }
+            Victim::Measurer(_) => {
+                self.cast.sockets(who) != Sockets { listening: 1, connections: 0 }
+            }
+            Victim::Nobody => false,
+        }
+    }
+
+    /// Waits for the end of all survivors' parts; says when each came, and the deadline.
+    fn until_over(
+        &mut self,
+        dead: Victim,
+        interrupt: &Interrupt,
+    ) -> Option<(BTreeMap<Victim, Option<Instant>>, Instant)> {
+        let survivors = || Cast::lasting().chain([Victim::Coordinator]).filter(|who| *who != dead);
+        let mut ends: BTreeMap<Victim, Option<Instant>> =
+            survivors().map(|who| (who, None)).collect();
+        loop {
+            self.look();
+            let mut is_over = true;
+            for who in survivors() {
+                // The clock is read first: it was idle then, or a moment later.
+                let now = self.clock.now();
+                let end = (!self.is_busy(who)).then_some(now);
+                let known = ends.entry(who).or_default();
+                // Over only if it was already when we looked last: nobody is between two sockets then.
+                is_over &= known.is_some() && end.is_some();
+                *known = end.and(known.or(end));
+            }
+            let deadline = self.deadline();
+            // A survivor that is idle may have its part before it, as long as there is a coordinator.
+            let is_ended = self.ended.is_some();
+            if (is_over && is_ended) || self.clock.now() > deadline + TOLERANCE + PATIENCE {
+                return Some((ends, deadline));
+            }
+            if interrupt.wait(STEP) {
+                return None;
+            }
+        }
+    }
+
+    /// What the coordinator came to by itself.
+    fn verdict(&mut self, victim: Victim, was_killed: bool) -> Option<Verdict> {
+        if victim == Victim::Coordinator && was_killed {
+            return None;
+        }
+        let status = self.ended?;
+        // What it said last may still be under way to us; its output ends with it.
+        while let Some((_, value)) = self.coordinator.hear(self.clock.now() + TOLERANCE) {
+            self.last = value;
+        }
+        Some(Verdict {
+            status,
+            estimate_mbit_per_s: self.last["estimate_mbit_per_s"].as_f64(),
+            is_conclusive: self.last["conclusive"] == true,
+            error: self.last["error"].as_str().map(str::to_owned),
+        })
+    }
+}
