@@ -76,11 +76,15 @@ impl Played {
     fn problems(&self, ratio: Option<f64>) -> Vec<String> {
         let mut problems = Vec::new();
         for (who, end) in &self.ends {
+            let deadline = match who {
+                Victim::Target => self.target_deadline,
+                _ => self.deadline,
+            };
             match end {
                 None => problems.push(format!("{who} did not end")),
-                Some(at) if *at > self.deadline + TOLERANCE => problems.push(format!(
+                Some(at) if *at > deadline + TOLERANCE => problems.push(format!(
                     "{who} ended {:.2} s after the deadline",
-                    at.saturating_sub(self.deadline).as_secs_f64()
+                    at.saturating_sub(deadline).as_secs_f64()
                 )),
                 Some(_) => {}
             }

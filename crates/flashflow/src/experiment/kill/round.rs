@@ -1,11 +1,12 @@
 //! One round: a measurement in which somebody may be killed.
 
 use super::cast::Cast;
-use super::plan::{Fate, Victim};
+use super::plan::{Blow, Fate, Victim};
 use super::traces::Sockets;
 use crate::error::Error;
 use crate::interrupt::Interrupt;
 use crate::own_process::OwnProcess;
+use crate::own_relay::OwnRelay;
 use coordinator::Params;
 use link::Clock;
 use onion::{Duration, Instant};
@@ -39,6 +40,8 @@ pub(super) struct Played {
     pub(super) kill: Option<(Duration, Phase)>,
     /// The round's deadline, by what was known when the victim was killed or the coordinator ended.
     pub(super) deadline: Duration,
+    /// The same for the relay, which has limits of its own.
+    pub(super) target_deadline: Duration,
     /// When each survivor had ended its part; `None` if it had not when we lost patience.
     pub(super) ends: BTreeMap<Victim, Option<Duration>>,
     /// What the coordinator left, if it ended by itself.
@@ -89,12 +92,13 @@ struct Watch<'c> {
     /// The coordinator's last word, and how it ended.
     last: Value,
     ended: Option<ExitStatus>,
+    is_coordinator_lost: bool,
 }
 
 /// Plays a round of which `length` is expected. `None` if it was interrupted.
 pub(super) fn play(
     cast: &mut Cast,
-    fate: Fate,
+    (fate, blow): (Fate, Blow),
     params: Params,
     length: Duration,
     clock: Clock,
@@ -116,6 +120,7 @@ pub(super) fn play(
         refusals: Vec::new(),
         last: Value::Null,
         ended: None,
+        is_coordinator_lost: false,
     };
     let mut kill = None;
     if fate.victim != Victim::Nobody {
@@ -129,11 +134,18 @@ pub(super) fn play(
         watch.look();
         let phase = watch.phase();
         if !(fate.victim == Victim::Coordinator && phase == Phase::Over) {
-            watch.kill(fate.victim);
+            watch.strike(fate.victim, blow);
             kill = Some((clock.now() - begun, phase));
         }
     }
-    let Some((ends, deadline)) = watch.until_over(fate.victim, interrupt) else { return Ok(None) };
+    let Some((ends, deadline)) = watch.until_over(fate.victim, blow, interrupt) else {
+        return Ok(None);
+    };
+    let target_deadline = watch.target_deadline(fate.victim, blow) - begun;
+    if kill.is_some() {
+        // What was frozen is not to be left.
+        watch.strike(fate.victim, Blow::Kill);
+    }
     let verdict = watch.verdict(fate.victim, kill.is_some());
     let Watch { refusals, coordinator, .. } = watch;
     // Also one that hangs.
@@ -141,7 +153,17 @@ pub(super) fn play(
     let ends = ends.into_iter().map(|(who, at)| (who, at.map(|at| at - begun))).collect();
     let remains = cast.remains(if kill.is_some() { fate.victim } else { Victim::Nobody });
     let deadline = deadline - begun;
-    Ok(Some(Played { fate, kill, deadline, ends, verdict, refusals, remains, address }))
+    Ok(Some(Played {
+        fate,
+        kill,
+        deadline,
+        target_deadline,
+        ends,
+        verdict,
+        refusals,
+        remains,
+        address,
+    }))
 }
 
 impl Watch<'_> {
@@ -183,12 +205,23 @@ impl Watch<'_> {
         }
     }
 
-    fn kill(&mut self, victim: Victim) {
-        if victim == Victim::Coordinator {
-            self.coordinator.kill();
-            self.ended = self.coordinator.end();
+    fn strike(&mut self, victim: Victim, blow: Blow) {
+        match (victim, blow) {
+            (Victim::Coordinator, Blow::Kill) => self.coordinator.kill(),
+            (Victim::Coordinator, Blow::Freeze) => self.coordinator.freeze(),
+            (_, Blow::Kill) => self.cast.kill(victim),
+            (_, Blow::Freeze) => self.cast.freeze(victim),
         }
-        self.cast.kill(victim);
+        self.is_coordinator_lost |= victim == Victim::Coordinator;
+    }
+
+    /// When the relay must be free again. Without a coordinator that answers, and without a cell, that
+    /// is when its operator has had enough (`FFMaxMeasurementDuration`).
+    fn target_deadline(&self, victim: Victim, blow: Blow) -> Instant {
+        match (victim, blow, self.accepted, self.first_second) {
+            (Victim::Coordinator, Blow::Freeze, Some(at), None) => at + OwnRelay::MEASUREMENT_MAX,
+            _ => self.deadline(),
+        }
     }
 
     /// When all must be over, by what is known: each phase has its time.
@@ -207,7 +240,7 @@ impl Watch<'_> {
     /// Whether it has a part in the round still.
     fn is_busy(&self, who: Victim) -> bool {
         match who {
-            Victim::Coordinator => self.ended.is_none(),
+            Victim::Coordinator => self.ended.is_none() && !self.is_coordinator_lost,
             Victim::Target => {
                 self.is_measured
                     || self.cast.sockets(who) != Sockets { listening: 1, connections: 0 }
@@ -223,6 +256,7 @@ impl Watch<'_> {
     fn until_over(
         &mut self,
         dead: Victim,
+        blow: Blow,
         interrupt: &Interrupt,
     ) -> Option<(BTreeMap<Victim, Option<Instant>>, Instant)> {
         let survivors = || Cast::lasting().chain([Victim::Coordinator]).filter(|who| *who != dead);
@@ -242,8 +276,9 @@ impl Watch<'_> {
             }
             let deadline = self.deadline();
             // A survivor that is idle may have its part before it, as long as there is a coordinator.
-            let is_ended = self.ended.is_some();
-            if (is_over && is_ended) || self.clock.now() > deadline + TOLERANCE + PATIENCE {
+            let is_ended = self.ended.is_some() || self.is_coordinator_lost;
+            let last = deadline.max(self.target_deadline(dead, blow));
+            if (is_over && is_ended) || self.clock.now() > last + TOLERANCE + PATIENCE {
                 return Some((ends, deadline));
             }
             if interrupt.wait(STEP) {

@@ -28,6 +28,7 @@ fn round(victim: Victim, verdict: Option<Verdict>) -> Played {
         fate: Fate { number: 5, victim, at: 0.5 },
         kill: (victim != Victim::Nobody).then(|| (secs(2.0), Phase::Measuring(1))),
         deadline: secs(9.0),
+        target_deadline: secs(9.0),
         ends: BTreeMap::from_iter(ends),
         verdict,
         refusals: Vec::new(),
