@@ -91,6 +91,11 @@ impl Stage {
         Ok(())
     }
 
+    /// The measurers, to look at.
+    pub(crate) fn measurers(&self) -> &[StageMeasurer] {
+        &self.measurers
+    }
+
     /// The measurers.
     pub(crate) fn measurers_mut(&mut self) -> &mut [StageMeasurer] {
         &mut self.measurers
