@@ -9,7 +9,7 @@ use crate::own_process::OwnProcess;
 use crate::own_relay::OwnRelay;
 use coordinator::Params;
 use link::Clock;
-use onion::{Duration, Instant};
+use onion::{Duration, Instant, Rate};
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::process::ExitStatus;
@@ -29,6 +29,9 @@ const START_UP: Duration = Duration::from_secs(3);
 /// What it takes the coordinator to reach its measurers, at most (`control`'s limit).
 const CONNECTING: Duration = Duration::from_secs(8);
 
+/// A session whose other end does not answer is lost after so long, at most (`control`'s limits).
+const SESSION_LOST: Duration = Duration::from_secs(6);
+
 /// From the order to start to the start.
 const START_DELAY: Duration = Duration::from_millis(500);
 
@@ -46,6 +49,8 @@ pub(super) struct Played {
     pub(super) ends: BTreeMap<Victim, Option<Duration>>,
     /// What the coordinator left, if it ended by itself.
     pub(super) verdict: Option<Verdict>,
+    /// What the relay sent in each second, by its own count.
+    pub(super) sent: Vec<Rate>,
     /// Orders and proofs that the relay refused.
     pub(super) refusals: Vec<String>,
     /// What is left of the round.
@@ -62,7 +67,7 @@ pub(super) enum Phase {
     /// It had, and less than a second was measured.
     Opening,
     /// So many seconds were over.
-    Measuring(u32),
+    Measuring(usize),
     /// The coordinator had ended.
     Over,
 }
@@ -86,13 +91,15 @@ struct Watch<'c> {
     /// When the relay accepted it, and reported its first second.
     accepted: Option<Instant>,
     first_second: Option<Instant>,
-    seconds: u32,
+    sent: Vec<Rate>,
     is_measured: bool,
     refusals: Vec<String>,
     /// The coordinator's last word, and how it ended.
     last: Value,
     ended: Option<ExitStatus>,
     is_coordinator_lost: bool,
+    /// When somebody was frozen.
+    frozen: Option<Instant>,
 }
 
 /// Plays a round of which `length` is expected. `None` if it was interrupted.
@@ -115,12 +122,13 @@ pub(super) fn play(
         begun,
         accepted: None,
         first_second: None,
-        seconds: 0,
+        sent: Vec::new(),
         is_measured: false,
         refusals: Vec::new(),
         last: Value::Null,
         ended: None,
         is_coordinator_lost: false,
+        frozen: None,
     };
     let mut kill = None;
     if fate.victim != Victim::Nobody {
@@ -147,11 +155,17 @@ pub(super) fn play(
         watch.strike(fate.victim, Blow::Kill);
     }
     let verdict = watch.verdict(fate.victim, kill.is_some());
-    let Watch { refusals, coordinator, .. } = watch;
+    let Watch { sent, refusals, coordinator, .. } = watch;
     // Also one that hangs.
     drop(coordinator);
     let ends = ends.into_iter().map(|(who, at)| (who, at.map(|at| at - begun))).collect();
-    let remains = cast.remains(if kill.is_some() { fate.victim } else { Victim::Nobody });
+    let dead = if kill.is_some() { fate.victim } else { Victim::Nobody };
+    let mut remains = cast.remains(dead);
+    // The others may just be hearing of the end.
+    let patience = clock.now() + TOLERANCE;
+    while !remains.is_empty() && clock.now() < patience && !interrupt.wait(STEP) {
+        remains = cast.remains(dead);
+    }
     let deadline = deadline - begun;
     Ok(Some(Played {
         fate,
@@ -160,6 +174,7 @@ pub(super) fn play(
         target_deadline,
         ends,
         verdict,
+        sent,
         refusals,
         remains,
         address,
@@ -184,7 +199,9 @@ impl Watch<'_> {
                 }
                 Some("second") => {
                     self.first_second.get_or_insert(at);
-                    self.seconds += 1;
+                    let bytes = ["measured_bytes", "client_bytes"].map(|it| value[it].as_u64());
+                    let sum = bytes.into_iter().flatten().sum();
+                    self.sent.push(Rate::from_byte_per_s(sum));
                 }
                 Some("over") => self.is_measured = false,
                 Some("refused") => {
@@ -199,7 +216,7 @@ impl Watch<'_> {
     fn phase(&self) -> Phase {
         match (self.ended, self.accepted, self.first_second) {
             (Some(_), ..) => Phase::Over,
-            (None, _, Some(_)) => Phase::Measuring(self.seconds),
+            (None, _, Some(_)) => Phase::Measuring(self.sent.len()),
             (None, Some(_), None) => Phase::Opening,
             (None, None, None) => Phase::Beginning,
         }
@@ -211,6 +228,9 @@ impl Watch<'_> {
             (Victim::Coordinator, Blow::Freeze) => self.coordinator.freeze(),
             (_, Blow::Kill) => self.cast.kill(victim),
             (_, Blow::Freeze) => self.cast.freeze(victim),
+        }
+        if blow == Blow::Freeze {
+            self.frozen = Some(self.clock.now());
         }
         self.is_coordinator_lost |= victim == Victim::Coordinator;
     }
@@ -228,19 +248,23 @@ impl Watch<'_> {
     fn deadline(&self) -> Instant {
         let Params { seconds, setup_timeout, report_grace, .. } = self.params;
         let measuring = Duration::from_secs(u64::from(seconds)) + report_grace;
-        match (self.accepted, self.first_second) {
+        let noticed = self.frozen.map_or(Instant::ORIGIN, |at| at + SESSION_LOST);
+        let deadline = match (self.accepted, self.first_second) {
             (_, Some(at)) => at + measuring.saturating_sub(Duration::from_secs(1)),
             (Some(at), None) => at + setup_timeout + START_DELAY + measuring,
             (None, None) => {
                 self.begun + START_UP + CONNECTING + setup_timeout + START_DELAY + measuring
             }
-        }
+        };
+        deadline.max(noticed)
     }
 
     /// Whether it has a part in the round still.
     fn is_busy(&self, who: Victim) -> bool {
         match who {
             Victim::Coordinator => self.ended.is_none() && !self.is_coordinator_lost,
+            // The link to a coordinator that is frozen is closed as any that nobody uses: after minutes.
+            Victim::Target if self.is_coordinator_lost && self.frozen.is_some() => self.is_measured,
             Victim::Target => {
                 self.is_measured
                     || self.cast.sockets(who) != Sockets { listening: 1, connections: 0 }
