@@ -3,6 +3,7 @@
 use crate::error::Error;
 use link::Clock;
 use onion::{Duration, Instant};
+use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 use std::env;
 use std::ffi::OsStr;
@@ -103,6 +104,12 @@ impl OwnProcess {
     pub(crate) fn end(&mut self) -> Option<ExitStatus> {
         // An error says that it is not our child any more, which cannot be.
         self.child.try_wait().ok().flatten()
+    }
+
+    /// Freezes it as `kill -STOP` does: its connections stay, and nobody answers. It can only be killed.
+    pub(crate) fn freeze(&self) {
+        // It may have ended already.
+        let _ = kill_process(Pid::from_child(&self.child), Signal::STOP);
     }
 
     /// Kills it as `kill -9` does.

@@ -40,6 +40,9 @@ impl OwnRelay {
     /// Measurements that it allows: experiments repeat them.
     const MEASUREMENTS: u32 = 100_000;
 
+    /// How long it lets a measurement last, whatever comes of it.
+    pub(crate) const MEASUREMENT_MAX: Duration = Duration::from_secs(120);
+
     /// Starts it, with its keys and configuration under `folder`, and waits until it listens.
     pub(crate) fn start(spec: OwnRelaySpec, folder: &Path, clock: Clock) -> Result<Self, Error> {
         Self::start_in(spec, folder, None, clock)
@@ -80,9 +83,10 @@ impl OwnRelay {
         let _ = write!(
             text,
             "[flashflow]\nmeasurements_allowed = true\nallowed_coordinators = [{:?}]\n\
-             measurements_per_period = {}\nmax_measurement_duration_s = 120\n",
+             measurements_per_period = {}\nmax_measurement_duration_s = {}\n",
             spec.coordinator,
             Self::MEASUREMENTS,
+            Self::MEASUREMENT_MAX.as_secs(),
         );
         if let Some(percent) = spec.client_percent {
             let _ = writeln!(text, "background_traffic_percent = {percent}");

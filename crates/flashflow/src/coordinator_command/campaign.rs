@@ -35,7 +35,6 @@ pub(super) struct Measured {
     pub(super) at_unix_s: u64,
 }
 
-#[expect(clippy::large_enum_variant, reason = "there are as many as measurements, not more")]
 enum Event {
     Ended { allocation: Allocation, guess: Rate, result: Box<Result<Measured, (usize, Error)>> },
     CheckedUp { measurer: MeasurerId, capacity: Option<Rate> },

@@ -17,7 +17,7 @@ use coordinator::Params;
 use link::Clock;
 use measurer::TeamOptions;
 use onion::{Duration, Rate};
-use plan::{UNHARMED, Victim, fates};
+use plan::{Blow, UNHARMED, Victim, fates};
 use report::experiment::{Case, ExperimentReport};
 use round::{Played, play};
 
@@ -35,6 +35,9 @@ pub(super) struct Options {
     /// Seconds of each.
     #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u32).range(3..=60))]
     seconds: u32,
+    /// Freeze the victims instead (SIGSTOP): their connections stay, but nobody answers.
+    #[arg(long)]
+    freeze: bool,
     /// Decides who is killed, and when.
     #[arg(long, default_value_t = 1, value_name = "NUMBER")]
     seed: u64,
@@ -60,11 +63,14 @@ pub(super) fn run(
     output.doing("starting a relay and measurers");
     let mut cast = Cast::new(limit, clock)?;
     let (mut rounds, mut cases): (Vec<Played>, Vec<Case>) = (Vec::new(), Vec::new());
+    let blow = if options.freeze { Blow::Freeze } else { Blow::Kill };
     // What a round takes is known from the first one, in which nobody is killed.
     let mut length = Duration::ZERO;
     for fate in std::iter::once(UNHARMED).chain(fates(count, options.seed)) {
         output.doing(format!("round {} of {count}: {} to be killed", fate.number, fate.victim));
-        let Some(played) = play(&mut cast, fate, params, length, clock, interrupt)? else { break };
+        let fate_and_blow = (fate, blow);
+        let played = play(&mut cast, fate_and_blow, params, length, clock, interrupt)?;
+        let Some(played) = played else { break };
         if fate.number == 0 {
             length = played.took().unwrap_or(played.deadline);
         }

@@ -174,6 +174,19 @@ impl Cast {
         }
     }
 
+    /// Freezes one of the lasting ones.
+    pub(super) fn freeze(&self, who: Victim) {
+        match who {
+            Victim::Measurer(place) => {
+                if let Some(actor) = self.measurers.get(place) {
+                    actor.process.freeze();
+                }
+            }
+            Victim::Target => self.relay.process.freeze(),
+            Victim::Coordinator | Victim::Nobody => {}
+        }
+    }
+
     /// Kills one of the lasting ones.
     pub(super) fn kill(&mut self, who: Victim) {
         match who {

@@ -29,6 +29,15 @@ impl fmt::Display for Victim {
     }
 }
 
+/// What happens to the victim.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Blow {
+    /// It is gone at once, and the system closes its connections.
+    Kill,
+    /// Its connections stay, but nobody answers.
+    Freeze,
+}
+
 /// What a round has in store.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Fate {

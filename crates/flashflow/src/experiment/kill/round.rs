@@ -1,14 +1,15 @@
 //! One round: a measurement in which somebody may be killed.
 
 use super::cast::Cast;
-use super::plan::{Fate, Victim};
+use super::plan::{Blow, Fate, Victim};
 use super::traces::Sockets;
 use crate::error::Error;
 use crate::interrupt::Interrupt;
 use crate::own_process::OwnProcess;
+use crate::own_relay::OwnRelay;
 use coordinator::Params;
 use link::Clock;
-use onion::{Duration, Instant};
+use onion::{Duration, Instant, Rate};
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::process::ExitStatus;
@@ -28,6 +29,9 @@ const START_UP: Duration = Duration::from_secs(3);
 /// What it takes the coordinator to reach its measurers, at most (`control`'s limit).
 const CONNECTING: Duration = Duration::from_secs(8);
 
+/// A session whose other end does not answer is lost after so long, at most (`control`'s limits).
+const SESSION_LOST: Duration = Duration::from_secs(6);
+
 /// From the order to start to the start.
 const START_DELAY: Duration = Duration::from_millis(500);
 
@@ -39,10 +43,14 @@ pub(super) struct Played {
     pub(super) kill: Option<(Duration, Phase)>,
     /// The round's deadline, by what was known when the victim was killed or the coordinator ended.
     pub(super) deadline: Duration,
+    /// The same for the relay, which has limits of its own.
+    pub(super) target_deadline: Duration,
     /// When each survivor had ended its part; `None` if it had not when we lost patience.
     pub(super) ends: BTreeMap<Victim, Option<Duration>>,
     /// What the coordinator left, if it ended by itself.
     pub(super) verdict: Option<Verdict>,
+    /// What the relay sent in each second, by its own count.
+    pub(super) sent: Vec<Rate>,
     /// Orders and proofs that the relay refused.
     pub(super) refusals: Vec<String>,
     /// What is left of the round.
@@ -59,7 +67,7 @@ pub(super) enum Phase {
     /// It had, and less than a second was measured.
     Opening,
     /// So many seconds were over.
-    Measuring(u32),
+    Measuring(usize),
     /// The coordinator had ended.
     Over,
 }
@@ -83,18 +91,21 @@ struct Watch<'c> {
     /// When the relay accepted it, and reported its first second.
     accepted: Option<Instant>,
     first_second: Option<Instant>,
-    seconds: u32,
+    sent: Vec<Rate>,
     is_measured: bool,
     refusals: Vec<String>,
     /// The coordinator's last word, and how it ended.
     last: Value,
     ended: Option<ExitStatus>,
+    is_coordinator_lost: bool,
+    /// When somebody was frozen.
+    frozen: Option<Instant>,
 }
 
 /// Plays a round of which `length` is expected. `None` if it was interrupted.
 pub(super) fn play(
     cast: &mut Cast,
-    fate: Fate,
+    (fate, blow): (Fate, Blow),
     params: Params,
     length: Duration,
     clock: Clock,
@@ -111,11 +122,13 @@ pub(super) fn play(
         begun,
         accepted: None,
         first_second: None,
-        seconds: 0,
+        sent: Vec::new(),
         is_measured: false,
         refusals: Vec::new(),
         last: Value::Null,
         ended: None,
+        is_coordinator_lost: false,
+        frozen: None,
     };
     let mut kill = None;
     if fate.victim != Victim::Nobody {
@@ -129,19 +142,43 @@ pub(super) fn play(
         watch.look();
         let phase = watch.phase();
         if !(fate.victim == Victim::Coordinator && phase == Phase::Over) {
-            watch.kill(fate.victim);
+            watch.strike(fate.victim, blow);
             kill = Some((clock.now() - begun, phase));
         }
     }
-    let Some((ends, deadline)) = watch.until_over(fate.victim, interrupt) else { return Ok(None) };
+    let Some((ends, deadline)) = watch.until_over(fate.victim, blow, interrupt) else {
+        return Ok(None);
+    };
+    let target_deadline = watch.target_deadline(fate.victim, blow) - begun;
+    if kill.is_some() {
+        // What was frozen is not to be left.
+        watch.strike(fate.victim, Blow::Kill);
+    }
     let verdict = watch.verdict(fate.victim, kill.is_some());
-    let Watch { refusals, coordinator, .. } = watch;
+    let Watch { sent, refusals, coordinator, .. } = watch;
     // Also one that hangs.
     drop(coordinator);
     let ends = ends.into_iter().map(|(who, at)| (who, at.map(|at| at - begun))).collect();
-    let remains = cast.remains(if kill.is_some() { fate.victim } else { Victim::Nobody });
+    let dead = if kill.is_some() { fate.victim } else { Victim::Nobody };
+    let mut remains = cast.remains(dead);
+    // The others may just be hearing of the end.
+    let patience = clock.now() + TOLERANCE;
+    while !remains.is_empty() && clock.now() < patience && !interrupt.wait(STEP) {
+        remains = cast.remains(dead);
+    }
     let deadline = deadline - begun;
-    Ok(Some(Played { fate, kill, deadline, ends, verdict, refusals, remains, address }))
+    Ok(Some(Played {
+        fate,
+        kill,
+        deadline,
+        target_deadline,
+        ends,
+        verdict,
+        sent,
+        refusals,
+        remains,
+        address,
+    }))
 }
 
 impl Watch<'_> {
@@ -162,7 +199,9 @@ impl Watch<'_> {
                 }
                 Some("second") => {
                     self.first_second.get_or_insert(at);
-                    self.seconds += 1;
+                    let bytes = ["measured_bytes", "client_bytes"].map(|it| value[it].as_u64());
+                    let sum = bytes.into_iter().flatten().sum();
+                    self.sent.push(Rate::from_byte_per_s(sum));
                 }
                 Some("over") => self.is_measured = false,
                 Some("refused") => {
@@ -177,37 +216,55 @@ impl Watch<'_> {
     fn phase(&self) -> Phase {
         match (self.ended, self.accepted, self.first_second) {
             (Some(_), ..) => Phase::Over,
-            (None, _, Some(_)) => Phase::Measuring(self.seconds),
+            (None, _, Some(_)) => Phase::Measuring(self.sent.len()),
             (None, Some(_), None) => Phase::Opening,
             (None, None, None) => Phase::Beginning,
         }
     }
 
-    fn kill(&mut self, victim: Victim) {
-        if victim == Victim::Coordinator {
-            self.coordinator.kill();
-            self.ended = self.coordinator.end();
+    fn strike(&mut self, victim: Victim, blow: Blow) {
+        match (victim, blow) {
+            (Victim::Coordinator, Blow::Kill) => self.coordinator.kill(),
+            (Victim::Coordinator, Blow::Freeze) => self.coordinator.freeze(),
+            (_, Blow::Kill) => self.cast.kill(victim),
+            (_, Blow::Freeze) => self.cast.freeze(victim),
         }
-        self.cast.kill(victim);
+        if blow == Blow::Freeze {
+            self.frozen = Some(self.clock.now());
+        }
+        self.is_coordinator_lost |= victim == Victim::Coordinator;
+    }
+
+    /// When the relay must be free again. Without a coordinator that answers, and without a cell, that
+    /// is when its operator has had enough (`FFMaxMeasurementDuration`).
+    fn target_deadline(&self, victim: Victim, blow: Blow) -> Instant {
+        match (victim, blow, self.accepted, self.first_second) {
+            (Victim::Coordinator, Blow::Freeze, Some(at), None) => at + OwnRelay::MEASUREMENT_MAX,
+            _ => self.deadline(),
+        }
     }
 
     /// When all must be over, by what is known: each phase has its time.
     fn deadline(&self) -> Instant {
         let Params { seconds, setup_timeout, report_grace, .. } = self.params;
         let measuring = Duration::from_secs(u64::from(seconds)) + report_grace;
-        match (self.accepted, self.first_second) {
+        let noticed = self.frozen.map_or(Instant::ORIGIN, |at| at + SESSION_LOST);
+        let deadline = match (self.accepted, self.first_second) {
             (_, Some(at)) => at + measuring.saturating_sub(Duration::from_secs(1)),
             (Some(at), None) => at + setup_timeout + START_DELAY + measuring,
             (None, None) => {
                 self.begun + START_UP + CONNECTING + setup_timeout + START_DELAY + measuring
             }
-        }
+        };
+        deadline.max(noticed)
     }
 
     /// Whether it has a part in the round still.
     fn is_busy(&self, who: Victim) -> bool {
         match who {
-            Victim::Coordinator => self.ended.is_none(),
+            Victim::Coordinator => self.ended.is_none() && !self.is_coordinator_lost,
+            // The link to a coordinator that is frozen is closed as any that nobody uses: after minutes.
+            Victim::Target if self.is_coordinator_lost && self.frozen.is_some() => self.is_measured,
             Victim::Target => {
                 self.is_measured
                     || self.cast.sockets(who) != Sockets { listening: 1, connections: 0 }
@@ -223,6 +280,7 @@ impl Watch<'_> {
     fn until_over(
         &mut self,
         dead: Victim,
+        blow: Blow,
         interrupt: &Interrupt,
     ) -> Option<(BTreeMap<Victim, Option<Instant>>, Instant)> {
         let survivors = || Cast::lasting().chain([Victim::Coordinator]).filter(|who| *who != dead);
@@ -242,8 +300,9 @@ impl Watch<'_> {
             }
             let deadline = self.deadline();
             // A survivor that is idle may have its part before it, as long as there is a coordinator.
-            let is_ended = self.ended.is_some();
-            if (is_over && is_ended) || self.clock.now() > deadline + TOLERANCE + PATIENCE {
+            let is_ended = self.ended.is_some() || self.is_coordinator_lost;
+            let last = deadline.max(self.target_deadline(dead, blow));
+            if (is_over && is_ended) || self.clock.now() > last + TOLERANCE + PATIENCE {
                 return Some((ends, deadline));
             }
             if interrupt.wait(STEP) {

@@ -71,6 +71,10 @@ pub(super) fn report(
          the relay and the measurers themselves. Who was killed is started again with the same keys; \
          the next order comes at once, and the relay must not call itself busy."
             .to_owned(),
+        "Rounds are short, and the relay rests between them: it may then send as much at once as its \
+         limit lets through in a second. Mostly that is over with the first second. Where it reaches \
+         into the median, the estimate is compared with what the relay itself counted."
+            .to_owned(),
     ];
     report
 }

@@ -28,8 +28,10 @@ fn round(victim: Victim, verdict: Option<Verdict>) -> Played {
         fate: Fate { number: 5, victim, at: 0.5 },
         kill: (victim != Victim::Nobody).then(|| (secs(2.0), Phase::Measuring(1))),
         deadline: secs(9.0),
+        target_deadline: secs(9.0),
         ends: BTreeMap::from_iter(ends),
         verdict,
+        sent: Vec::new(),
         refusals: Vec::new(),
         remains: Vec::new(),
         address: Some(([127, 0, 0, 1], 7100).into()),
@@ -79,6 +81,13 @@ fn a_number_must_be_right_unless_it_says_that_it_is_a_lower_bound() {
         let played = round(Victim::Nobody, Some(verdict(code, Some(estimate), None)));
         assert_eq!(judged(&played).0, expected, "{code} {estimate}");
     }
+    // What the relay really sent is right, too: a burst after its pause.
+    let sent = |mbit: [f64; 3]| mbit.map(Rate::from_mbit_per_s).to_vec();
+    let burst = |sent| Played { sent, ..round(Victim::Nobody, Some(verdict(3, Some(40.0), None))) };
+    let (verdict_of_burst, detail) = judged(&burst(sent([40.5, 40.5, 30.0])));
+    assert_eq!(verdict_of_burst, CaseVerdict::Held);
+    assert!(detail.contains("burst"), "{detail}");
+    assert_eq!(judged(&burst(sent([60.0, 30.0, 30.0]))).0, CaseVerdict::Missed);
     // Nobody was killed, so nothing may fail.
     let (verdict, detail) = judged(&round(Victim::Nobody, Some(verdict(1, None, Some(LOST)))));
     assert_eq!(verdict, CaseVerdict::Missed);
