@@ -110,6 +110,20 @@ impl Stage {
         Ok(Team::of(mates.collect(), TeamOptions { params, ..TeamOptions::default() })?)
     }
 
+    /// A team in which each of these measurers, by its place, has so much of its capacity.
+    pub(crate) fn team_of(
+        &self,
+        shares: impl IntoIterator<Item = (usize, Rate)>,
+        params: Params,
+    ) -> Result<Team, Error> {
+        let mate = |(place, capacity): (usize, Rate)| {
+            let member = Box::new(self.measurers.get(place)?.remote.member());
+            Some(Teammate { member, capacity })
+        };
+        let mates = shares.into_iter().filter_map(mate).collect();
+        Ok(Team::of(mates, TeamOptions { params, ..TeamOptions::default() })?)
+    }
+
     /// Starts a relay of our own that this stage's coordinator may measure.
     pub(crate) fn relay(
         &self,
