@@ -86,7 +86,7 @@ impl Stage {
         Ok(())
     }
 
-    /// The measurers, to look at.
+    /// The measurers.
     pub(crate) fn measurers(&self) -> &[StageMeasurer] {
         &self.measurers
     }
