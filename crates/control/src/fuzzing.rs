@@ -22,7 +22,7 @@ pub fn from_coordinator(bytes: &[u8]) -> bool {
     assert_eq!(RoundOrder::try_from(Prepare::from(&order)), Ok(order), "it says what it said");
     let rtt = order.rtt.unwrap_or(Duration::ZERO);
     let load = Load::plan(&order, rtt);
-    assert_eq!(load.sockets, order.sockets);
+    assert!((1..=order.sockets).contains(&load.sockets), "{} sockets", load.sockets);
     assert!(load.circuits_per_socket > 0 && load.pace.burst > 0);
     assert!(order.defences.window_cap_cells() < order.defences.queue_limit_cells);
     true

@@ -5,9 +5,11 @@ mod adversary;
 mod client_load;
 mod concurrent;
 mod kill;
+mod load;
 mod ratio;
 mod stage;
 mod telling;
+mod trial;
 
 use crate::error::{Error, Exit};
 use crate::interrupt::Interrupt;

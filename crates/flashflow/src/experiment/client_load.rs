@@ -14,11 +14,11 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
 
 /// Links of the clients to the relay, with a circuit on each.
-const SOCKETS: u32 = 4;
+const SOCKETS: u32 = 2;
 
 /// Cells of a circuit that may be under way: what piles up while clients are held, and so comes at
 /// once when they no longer are. A tenth of a second's worth at 80 Mbit/s, over all circuits.
-const WINDOW_CELLS: u32 = 500;
+const WINDOW_CELLS: u32 = 1000;
 
 /// Time for links and circuits to stand.
 const SETUP: Duration = Duration::from_secs(30);

@@ -153,10 +153,12 @@ fn play(
     output.doing(format!("r = {r}: starting a relay and its clients"));
     let relay = stage.relay(&format!("ratio{percent}"), Some(plan.limit), Some(percent))?;
     let clients = ClientLoad::start(relay.target, plan.limit.scaled(CLIENTS), clock)?;
+    output.doing(format!("r = {r}: clients have the relay for themselves"));
+    if interrupt.wait(Duration::from_secs(u64::from(plan.around))) {
+        return Ok(Err("interrupted".to_owned()));
+    }
     let params = Params { seconds: plan.seconds, ratio: r, ..TeamOptions::default().params };
     let mut team = stage.team(MEASURERS, params)?;
-    output.doing(format!("r = {r}: clients have the relay for themselves"));
-    interrupt.wait(Duration::from_secs(u64::from(plan.around)));
     let reading = || lab::cpu_time(relay.process.pid()).map(|used| (clock.now(), used));
     let mut cpu = (None, None);
     let mut progress = |progress: Progress| match progress {
