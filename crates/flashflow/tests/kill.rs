@@ -11,7 +11,6 @@ use std::fs;
 #[test]
 fn whoever_is_killed_the_others_end_and_nothing_is_left() {
     let place = Place::new();
-    // By this seed, all are killed while cells flow or circuits are made.
     let ended = place.run(&[
         "experiment",
         "kill",
@@ -56,8 +55,8 @@ fn whoever_is_killed_the_others_end_and_nothing_is_left() {
     let names: Vec<String> = files
         .map(|file| file.expect("listed").file_name().to_string_lossy().into_owned())
         .collect();
-    for figure in ["kill-to-end", "kill-moments"] {
-        assert!(names.iter().any(|name| name.contains(figure)), "{names:?}");
+    for figure in ["kill-to-end.svg", "kill-moments.svg"] {
+        assert!(names.iter().any(|name| name == figure), "{names:?}");
     }
     place.assert_clean();
 }

@@ -22,19 +22,20 @@ impl Played {
     /// The round as a case of the report.
     pub(super) fn case(&self, limit: Rate) -> Case {
         let Self { fate, .. } = self;
+        let done = self.blow.done();
         let name = match self.kill {
             Some((at, phase)) => format!(
-                "round {}: {} killed {}, after {:.2} s",
+                "round {}: {} {done} {}, after {:.2} s",
                 fate.number,
                 fate.victim,
                 phase.in_words(),
                 at.as_secs_f64()
             ),
             None if fate.victim == Victim::Nobody => {
-                format!("round {}: nobody killed", fate.number)
+                format!("round {}: nobody {done}", fate.number)
             }
             None => {
-                format!("round {}: {} was to be killed, but had ended", fate.number, fate.victim)
+                format!("round {}: {} was to be {done}, but had ended", fate.number, fate.victim)
             }
         };
         let estimate = self.verdict.as_ref().and_then(|verdict| verdict.estimate_mbit_per_s);
@@ -127,7 +128,7 @@ impl Played {
                 (!is_right).then(|| format!("a wrong number: {ratio:.3} of the truth"))
             }
             (None, Some(error), Some(1)) if victim == Victim::Nobody => {
-                Some(format!("failed, though nobody was killed: {error}"))
+                Some(format!("failed, though nobody was {}: {error}", self.blow.done()))
             }
             (None, Some(error), Some(1)) if !self.names(victim, error) => {
                 Some(format!("does not say that the {victim} was lost: {error}"))

@@ -38,6 +38,16 @@ pub(super) enum Blow {
     Freeze,
 }
 
+impl Blow {
+    /// What is done to the victim.
+    pub(super) const fn done(self) -> &'static str {
+        match self {
+            Self::Kill => "killed",
+            Self::Freeze => "frozen",
+        }
+    }
+}
+
 /// What a round has in store.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Fate {

@@ -39,6 +39,7 @@ const START_DELAY: Duration = Duration::from_millis(500);
 #[derive(Debug)]
 pub(super) struct Played {
     pub(super) fate: Fate,
+    pub(super) blow: Blow,
     /// When the victim was killed, and in which phase; `None` if nobody was.
     pub(super) kill: Option<(Duration, Phase)>,
     /// The round's deadline, by what was known when the victim was killed or the coordinator ended.
@@ -169,6 +170,7 @@ pub(super) fn play(
     let deadline = deadline - begun;
     Ok(Some(Played {
         fate,
+        blow,
         kill,
         deadline,
         target_deadline,

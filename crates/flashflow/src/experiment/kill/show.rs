@@ -1,7 +1,7 @@
 //! What the rounds come to, as a report.
 
 use super::Options;
-use super::plan::Victim;
+use super::plan::{Blow, Victim};
 use super::round::{Played, TOLERANCE};
 use crate::experiment::telling;
 use coordinator::Params;
@@ -15,9 +15,9 @@ const LEAST_S: f64 = 0.01;
 
 /// The kinds of victims, with their names and how they are drawn.
 const KINDS: [(Victim, &str, Role); 3] = [
-    (Victim::Measurer(0), "measurer killed", Role::Nth(0)),
-    (Victim::Coordinator, "coordinator killed", Role::Nth(1)),
-    (Victim::Target, "target killed", Role::Nth(2)),
+    (Victim::Measurer(0), "measurer", Role::Nth(0)),
+    (Victim::Coordinator, "coordinator", Role::Nth(1)),
+    (Victim::Target, "target", Role::Nth(2)),
 ];
 
 fn is_kind(played: &Played, kind: Victim) -> bool {
@@ -34,12 +34,13 @@ pub(super) fn report(
     params: &Params,
     limit: Rate,
 ) -> ExperimentReport {
-    let answer = answer(rounds, &cases);
+    let blow = if options.freeze { Blow::Freeze } else { Blow::Kill };
+    let answer = answer(rounds, &cases, blow);
     let setup_s = params.setup_timeout.as_secs();
     let grace_s = params.report_grace.as_secs();
     let mut report = telling::report(
         "kill",
-        "Killed at any moment",
+        if options.freeze { "Frozen at any moment" } else { "Killed at any moment" },
         "What if a measurer, the coordinator or the target is killed at a random moment of a \
          measurement?",
     );
@@ -60,11 +61,15 @@ pub(super) fn report(
     report.notes = vec![
         format!(
             "A relay, two measurers and in each round a coordinator are processes of their own. One \
-             of them is killed with SIGKILL at a moment drawn from the whole length of a round; in \
+             of them is {} at a moment drawn from the whole length of a round; in \
              every fourth round nobody is. A survivor's part has ended when it has no connection \
              left by the kernel's tables, a coordinator's when its process has. The deadline is what \
              the parameters say from the last sign of progress on: {} s and {grace_s} s of grace from \
              the first cell on, before that the {setup_s} s of the set-up as well.",
+            match blow {
+                Blow::Kill => "killed with SIGKILL",
+                Blow::Freeze => "frozen with SIGSTOP, so that its connections stay but nobody answers,",
+            },
             params.seconds
         ),
         "After each round there must be no process, port, connection or temporary file but those of \
@@ -80,7 +85,8 @@ pub(super) fn report(
 }
 
 /// In one sentence, with the figures.
-fn answer(rounds: &[Played], cases: &[Case]) -> String {
+fn answer(rounds: &[Played], cases: &[Case], blow: Blow) -> String {
+    let done = blow.done();
     let killed = |kind| rounds.iter().filter(|played| is_kind(played, kind)).count();
     let [measurers, coordinators, targets] = KINDS.map(|(kind, ..)| killed(kind));
     let kills = rounds.iter().filter(|played| played.kill.is_some());
@@ -104,8 +110,8 @@ fn answer(rounds: &[Played], cases: &[Case]) -> String {
         format!("{} rounds were not as they should be", missed.len())
     };
     format!(
-        "In {} rounds a measurer was killed {measurers} times, the coordinator {coordinators} and \
-         the target {targets}: {so}. Survivors ended {middle:.2} s after the kill in the median, \
+        "In {} rounds a measurer was {done} {measurers} times, the coordinator {coordinators} and \
+         the target {targets}: {so}. Survivors ended {middle:.2} s after that in the median, \
          {slowest:.2} s at most; {failures} named failures, {numbers}.",
         rounds.len(),
     )
@@ -121,7 +127,7 @@ fn distribution(rounds: &[Played], params: &Params) -> ExperimentFigure {
     let groups = times.iter().map(|(name, times)| (*name, times.as_slice()));
     let deadline = Duration::from_secs(u64::from(params.seconds)) + params.report_grace;
     let mut figure = ExperimentFigure::distributions(
-        "kill-to-end",
+        "to-end",
         "From the kill to the end of the last survivor",
         "seconds",
         groups,
@@ -139,7 +145,7 @@ fn distribution(rounds: &[Played], params: &Params) -> ExperimentFigure {
 /// The same over the moment of the kill.
 fn moments(rounds: &[Played]) -> ExperimentFigure {
     let mut figure = ExperimentFigure::new(
-        "kill-moments",
+        "moments",
         "Time to end by the moment of the kill",
         Axis::new("second of the round in which somebody was killed"),
         Axis::new("seconds from the kill to the end").log(),

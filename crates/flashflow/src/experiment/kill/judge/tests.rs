@@ -1,4 +1,4 @@
-use super::super::plan::Fate;
+use super::super::plan::{Blow, Fate};
 use super::*;
 use std::collections::BTreeMap;
 use std::os::unix::process::ExitStatusExt;
@@ -26,6 +26,7 @@ fn round(victim: Victim, verdict: Option<Verdict>) -> Played {
     let ends = all.into_iter().filter(|who| *who != victim).map(|who| (who, Some(secs(2.1))));
     Played {
         fate: Fate { number: 5, victim, at: 0.5 },
+        blow: Blow::Kill,
         kill: (victim != Victim::Nobody).then(|| (secs(2.0), Phase::Measuring(1))),
         deadline: secs(9.0),
         target_deadline: secs(9.0),
