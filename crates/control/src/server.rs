@@ -3,6 +3,7 @@
 mod accept;
 mod book;
 mod capacity;
+mod handshakes;
 mod round;
 mod session;
 

@@ -128,6 +128,14 @@ pub enum Failure {
         detail: String,
     },
 
+    /// The relay consents, but not now: we have had our measurements of its period, or another one is
+    /// on. It says nothing about the relay, whose last estimate still holds.
+    #[error("the relay is not to be measured now: {detail}")]
+    RelayNotNow {
+        /// What it said.
+        detail: String,
+    },
+
     /// The coordinator was told to stop.
     #[error("the measurement was cancelled")]
     Cancelled,
@@ -165,7 +173,7 @@ impl Failure {
             | Self::SecondMissing { .. }
             | Self::GotNothing
             | Self::MeasurerViolation(_) => Blame::Measurer,
-            Self::ConsentRefused { .. } => Blame::Configuration,
+            Self::ConsentRefused { .. } | Self::RelayNotNow { .. } => Blame::Configuration,
             Self::Cancelled | Self::CoordinatorBroken { .. } | Self::Internal { .. } => Blame::Us,
         }
     }

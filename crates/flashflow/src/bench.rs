@@ -1,5 +1,7 @@
 //! `flashflow bench`: what our own work costs.
 
+mod echo;
+
 use crate::cli::{BenchWhat, TeamArguments};
 use crate::error::{Error, Exit};
 use crate::interrupt::Interrupt;
@@ -16,8 +18,14 @@ use onion::{Duration, Rate};
 use serde_json::json;
 
 pub(crate) fn run(what: &BenchWhat, output: &Output, interrupt: &Interrupt) -> Result<Exit, Error> {
-    let BenchWhat::Measurer { seconds, runs, limit } = what;
-    measurer(*seconds, *runs, *limit, output, interrupt)
+    match what {
+        BenchWhat::Measurer { seconds, runs, limit } => {
+            measurer(*seconds, *runs, *limit, output, interrupt)
+        }
+        BenchWhat::Echo { seconds, runs, capacity } => {
+            echo::run(*seconds, *runs, Some(*capacity), output, interrupt)
+        }
+    }
 }
 
 /// One run: processor seconds for 10⁹ bytes sent, received and checked, and pumped.

@@ -247,4 +247,20 @@ pub(crate) enum BenchWhat {
         #[arg(long, default_value_t = 0.0, value_name = "MBIT")]
         limit: f64,
     },
+    /// What echoing costs a relay, beside stock tor that relays the same cells.
+    ///
+    /// A stock relay without a limit is measured in transit, a relay of ours as an echo and in transit,
+    /// in turn; what each uses of the processors comes from /proc.
+    #[command(after_help = "Example:\n  flashflow bench echo --seconds 10 --json")]
+    Echo {
+        /// Length of each measurement in seconds, 3 to 120. The first and the last do not count.
+        #[arg(long, default_value_t = 10, value_parser = clap::value_parser!(u32).range(3..=120))]
+        seconds: u32,
+        /// Measurements of each relay.
+        #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=50))]
+        runs: u32,
+        /// What the measurer sends at most, in Mbit/s.
+        #[arg(long, default_value_t = 100_000.0, value_name = "MBIT")]
+        capacity: f64,
+    },
 }

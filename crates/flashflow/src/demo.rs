@@ -56,9 +56,8 @@ pub(crate) fn run(
         output.step(format!("network: its folder stays: {}", network.dir().display()));
     }
     let clock = Clock::start();
-    let folder = tempfile::tempdir().map_err(file_error("make a folder for relays beside"))?;
     let coordinator = Coordinator { key_seed: own_key()?, rounds_max: ROUNDS_MAX };
-    let echoes = echo_relays(options, &network, &coordinator, folder.path(), clock, output)?;
+    let echoes = echo_relays(options, &network, &coordinator, clock, output)?;
     let documents = Documents::fetch(&network)?;
     let guess = Rate::from_mbit_per_s(options.team.guess);
     let mut subjects: Vec<(Subject, RelaySaid<'_>)> = Vec::new();
@@ -118,10 +117,11 @@ fn echo_relays(
     options: &DemoOptions,
     network: &Network,
     coordinator: &Coordinator,
-    folder: &Path,
     clock: Clock,
     output: &Output,
 ) -> Result<Vec<OwnRelay>, Error> {
+    // In the network's folder, which its keeper removes, however we end.
+    let folder = network.dir().join("own");
     let limits: Vec<f64> = options.echo_limits.iter().copied().flatten().collect();
     if let Some(bad) = limits.iter().find(|limit| !limit.is_finite() || **limit < 0.0) {
         return Err(Error::Usage(format!("--echo-limits {bad}: not a rate in Mbit/s")));
@@ -137,7 +137,7 @@ fn echo_relays(
             authorities: network.directory_addrs(),
             client_percent: None,
         };
-        relays.push(OwnRelay::start(spec, folder, clock)?);
+        relays.push(OwnRelay::start(spec, &folder, clock)?);
     }
     if !relays.is_empty() {
         output.doing("waiting until the authorities list our own relays");

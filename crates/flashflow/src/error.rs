@@ -77,6 +77,10 @@ pub(crate) enum Error {
     OwnProcess { name: String, source: std::io::Error },
     #[error("our own process {name} fails: {problem}")]
     OwnProcessSilent { name: String, problem: String },
+    #[error("cannot play a relay's clients: {0}")]
+    Clients(String),
+    #[error(transparent)]
+    Liar(#[from] lab::echo_liars::LiarError),
     #[error("{0}")]
     Usage(String),
 }

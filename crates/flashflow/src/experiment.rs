@@ -2,6 +2,7 @@
 
 mod accuracy;
 mod adversary;
+mod client_load;
 mod concurrent;
 mod kill;
 mod load;

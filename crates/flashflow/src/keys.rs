@@ -2,7 +2,7 @@
 
 use crate::error::{Error, Exit};
 use crate::output::Output;
-use clap::Args;
+use clap::{ArgGroup, Args};
 use control::keys::SecretKey;
 use serde_json::json;
 use std::path::PathBuf;
@@ -13,6 +13,7 @@ use std::path::PathBuf;
 /// public half, 64 hexadecimal digits that this command prints: coordinators and measurers put each other's into
 /// their configurations.
 #[derive(Debug, Args)]
+#[command(group = ArgGroup::new("what").required(true).args(["out", "show"]))]
 #[command(after_help = "Examples:
   flashflow keys --out measurer.key
   flashflow keys --show measurer.key
@@ -20,7 +21,7 @@ use std::path::PathBuf;
 Exit status: 0 done; 1 failed, for instance because the file exists; 2 wrong arguments.")]
 pub(crate) struct KeysOptions {
     /// Make a key and write it to this file, which must not exist.
-    #[arg(long, value_name = "FILE", required_unless_present = "show", conflicts_with = "show")]
+    #[arg(long, value_name = "FILE")]
     out: Option<PathBuf>,
     /// Show the public half of the key in this file.
     #[arg(long, value_name = "FILE")]

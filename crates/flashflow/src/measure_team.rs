@@ -208,13 +208,19 @@ fn tell(seconds: u32, reports: &[CapacityReport], output: &Output) -> Exit {
             output.text(format!("    ignored {} packets of strangers", report.stranger_packets));
         }
     }
-    let total: Rate = capacities.iter().filter_map(|it| it.capacity).sum();
+    let measured = capacities.iter().any(|it| it.capacity.is_some());
+    let total: Option<Rate> =
+        measured.then(|| capacities.iter().filter_map(|it| it.capacity).sum());
     let is_whole = !capacities.is_empty()
         && capacities.iter().all(|it| it.capacity.is_some() && it.missing.is_empty());
-    output.result(format!("The team together: {total}"), || {
+    let text = total.map_or_else(
+        || "No measurer's capacity was found out.".to_owned(),
+        |total| format!("The team together: {total}"),
+    );
+    output.result(text, || {
         json!({
             "type": "summary", "measurers": capacities.len(), "seconds": seconds,
-            "complete": is_whole, "capacity_mbit_per_s": total.as_mbit_per_s(),
+            "complete": is_whole, "capacity_mbit_per_s": total.map(Rate::as_mbit_per_s),
             "capacities_mbit_per_s":
                 capacities.iter().map(|it| it.capacity.map(Rate::as_mbit_per_s)).collect::<Vec<_>>(),
         })

@@ -3,11 +3,13 @@
 use crate::error::Error;
 use link::Clock;
 use onion::{Duration, Instant};
+use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 use std::env;
 use std::ffi::OsStr;
 use std::io::{BufRead, BufReader};
-use std::process::{Child, ChildStdin, Command, Stdio};
+use std::path::Path;
+use std::process::{Child, ChildStdin, Command, ExitStatus, Stdio};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::thread;
 
@@ -30,11 +32,22 @@ impl OwnProcess {
         arguments: impl IntoIterator<Item = I>,
         clock: Clock,
     ) -> Result<Self, Error> {
+        Self::start_in(name, arguments, None, clock)
+    }
+
+    /// The same, with a folder of its own for temporary files.
+    pub(crate) fn start_in<I: AsRef<OsStr>>(
+        name: &str,
+        arguments: impl IntoIterator<Item = I>,
+        temporary: Option<&Path>,
+        clock: Clock,
+    ) -> Result<Self, Error> {
         let failed = |source| Error::OwnProcess { name: name.to_owned(), source };
         let program = env::current_exe().map_err(failed)?;
         let mut child = Command::new(program)
             .args(arguments)
             .args(["--json", "--tied"])
+            .envs(temporary.map(|folder| ("TMPDIR", folder)))
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             // Its progress is not ours; what matters it says as JSON.
@@ -85,6 +98,18 @@ impl OwnProcess {
                 }
             }
         }
+    }
+
+    /// How it ended, if it has.
+    pub(crate) fn end(&mut self) -> Option<ExitStatus> {
+        // An error says that it is not our child any more, which cannot be.
+        self.child.try_wait().ok().flatten()
+    }
+
+    /// Freezes it as `kill -STOP` does: its connections stay, and nobody answers. It can only be killed.
+    pub(crate) fn freeze(&self) {
+        // It may have ended already.
+        let _ = kill_process(Pid::from_child(&self.child), Signal::STOP);
     }
 
     /// Kills it as `kill -9` does.

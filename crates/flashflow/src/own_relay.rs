@@ -40,15 +40,28 @@ impl OwnRelay {
     /// Measurements that it allows: experiments repeat them.
     const MEASUREMENTS: u32 = 100_000;
 
+    /// How long it lets a measurement last, whatever comes of it.
+    pub(crate) const MEASUREMENT_MAX: Duration = Duration::from_secs(120);
+
     /// Starts it, with its keys and configuration under `folder`, and waits until it listens.
     pub(crate) fn start(spec: OwnRelaySpec, folder: &Path, clock: Clock) -> Result<Self, Error> {
+        Self::start_in(spec, folder, None, clock)
+    }
+
+    /// The same, with a folder of its own for temporary files.
+    pub(crate) fn start_in(
+        spec: OwnRelaySpec,
+        folder: &Path,
+        temporary: Option<&Path>,
+        clock: Clock,
+    ) -> Result<Self, Error> {
         let folder = folder.join(&spec.nickname);
         let file = folder.join("relay.toml");
         let failed = |source| Error::File { what: "write", path: file.clone(), source };
         fs::create_dir_all(&folder).map_err(failed)?;
         fs::write(&file, Self::configuration(&spec)).map_err(failed)?;
         let arguments = ["relay".as_ref(), "--config".as_ref(), file.as_os_str()];
-        let process = OwnProcess::start(&spec.nickname, arguments, clock)?;
+        let process = OwnProcess::start_in(&spec.nickname, arguments, temporary, clock)?;
         let listening = process.wait_for("listening", PATIENCE)?;
         let target = target(&listening).ok_or_else(|| Error::OwnProcessSilent {
             name: spec.nickname.clone(),
@@ -70,9 +83,10 @@ impl OwnRelay {
         let _ = write!(
             text,
             "[flashflow]\nmeasurements_allowed = true\nallowed_coordinators = [{:?}]\n\
-             measurements_per_period = {}\nmax_measurement_duration_s = 120\n",
+             measurements_per_period = {}\nmax_measurement_duration_s = {}\n",
             spec.coordinator,
             Self::MEASUREMENTS,
+            Self::MEASUREMENT_MAX.as_secs(),
         );
         if let Some(percent) = spec.client_percent {
             let _ = writeln!(text, "background_traffic_percent = {percent}");

@@ -64,7 +64,7 @@ pub(crate) struct RelayOptions {
     /// Directory authority to publish to, by address and directory port; may be repeated.
     #[arg(long = "authority", value_name = "ADDRESS:PORT", value_delimiter = ',')]
     authorities: Vec<SocketAddr>,
-    /// Public key of a coordinator that may measure the relay, in hex or base64; may be repeated.
+    /// Public key of a coordinator that may measure the relay, 64 hex digits; may be repeated.
     /// Allows measurements, unless the file says otherwise.
     #[arg(long = "coordinator", value_name = "KEY", value_delimiter = ',',
         value_parser = coordinator_key)]

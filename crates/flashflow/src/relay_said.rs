@@ -16,7 +16,7 @@ pub(crate) struct RelaySaid<'r> {
 
 enum Source<'r> {
     /// The `BW` events of a stock relay.
-    Stock { node: lab::Node, watch: BwWatch },
+    Stock { node: Box<lab::Node>, watch: BwWatch },
     /// What a relay of ours counts while it is measured: measurement and clients.
     Own(&'r OwnRelay),
 }
@@ -30,7 +30,7 @@ struct Sample {
 
 impl<'r> RelaySaid<'r> {
     pub(crate) fn watch(node: &lab::Node) -> Result<Self, Error> {
-        let source = Source::Stock { node: node.clone(), watch: node.watch_bandwidth()? };
+        let source = Source::Stock { node: Box::new(node.clone()), watch: node.watch_bandwidth()? };
         Ok(Self { source, clock: Clock::start(), samples: Vec::new() })
     }
 

@@ -45,7 +45,8 @@ fn assert_close(relay: &Value) {
 fn the_demo_measures_votes_reports_and_leaves_nothing() {
     let place = Place::new();
     let out = place.path("out");
-    let arguments = ["demo", "--json", "--limits", "10,50", "--seconds", "5", "--out", "out"];
+    let limits = ["--limits", "10,50", "--echo-limits", "20"];
+    let arguments = [&["demo", "--json", "--seconds", "5", "--out", "out"][..], &limits].concat();
     let ended = place.run(&arguments);
     eprintln!("the demo took {:?}", ended.took);
     place.assert_clean();
@@ -56,17 +57,18 @@ fn the_demo_measures_votes_reports_and_leaves_nothing() {
     assert!(before.iter().all(|value| value["type"] == "second" || value["type"] == "relay"));
     assert_eq!(summary["type"], "summary");
     let relays = summary["relays"].as_array().expect("a list");
-    assert_eq!(relays.len(), 2);
-    for (relay, limit) in relays.iter().zip([10.0, 50.0]) {
+    assert_eq!(relays.len(), 3);
+    let expected = [(10.0, "transit"), (50.0, "transit"), (20.0, "echo")];
+    for (relay, (limit, mode)) in relays.iter().zip(expected) {
         for field in RELAY_FIELDS {
             assert!(relay.get(field).is_some(), "no {field} in {relay}");
         }
         assert_close(relay);
         assert_eq!(number(relay, "limit_mbit_per_s"), limit);
-        assert_eq!((&relay["mode"], &relay["error"]), (&Value::from("transit"), &Value::Null));
+        assert_eq!((&relay["mode"], &relay["error"]), (&Value::from(mode), &Value::Null));
         assert_eq!(relay["seconds"], 5);
         assert!(number(relay, "cells_checked") > 0.0 && number(relay, "rounds") >= 1.0);
-        assert!(number(relay, "estimate_mbit_per_s") < limit);
+        assert!(number(relay, "estimate_mbit_per_s") < limit * 1.05);
         let of_it = |value: &&Value| value["fingerprint"] == relay["fingerprint"];
         let seconds = before.iter().filter(|value| value["type"] == "second").filter(of_it);
         assert_eq!(seconds.count() as f64, 5.0 * number(relay, "rounds"));
@@ -79,10 +81,12 @@ fn the_demo_measures_votes_reports_and_leaves_nothing() {
     assert_eq!(fs::read(out.join("latest.v3bw")).expect("the link"), bytes);
     let judged = check_as_tor(&bytes, link::unix_time_s());
     assert!(judged.is_clean() && judged.has_terminator, "{judged:#?}");
-    assert_eq!(judged.relays.len(), 2);
+    assert_eq!(judged.relays.len(), 3);
     for relay in relays {
         let fingerprint = text(relay, "fingerprint").parse().expect("a fingerprint");
-        let expected = (number(relay, "estimate_mbit_per_s") * 1e6 / 8.0 / 1000.0).round();
+        // No more than its operator lets it carry.
+        let capped = number(relay, "estimate_mbit_per_s").min(number(relay, "limit_mbit_per_s"));
+        let expected = (capped * 1e6 / 8.0 / 1000.0).round();
         assert_eq!(f64::from(judged.relays[&fingerprint]), expected, "{relay}");
         assert_eq!(number(relay, "weight_kb_s"), expected);
         assert_eq!(number(relay, "consensus_weight_kb_s"), expected);
@@ -97,7 +101,8 @@ fn the_demo_measures_votes_reports_and_leaves_nothing() {
 #[test]
 fn a_network_that_is_kept_is_named_and_stays_but_does_not_run() {
     let place = Place::new();
-    let ended = place.run(&["demo", "--keep", "--limits", "10", "--seconds", "3"]);
+    let ended =
+        place.run(&["demo", "--keep", "--limits", "10", "--echo-limits", "none", "--seconds", "3"]);
     ended.assert_code(0);
     assert_eq!(place.processes(), []);
     let networks = place.networks();
@@ -113,7 +118,9 @@ fn a_network_that_is_kept_is_named_and_stays_but_does_not_run() {
 
 /// Starts a demo and stops it once it has come to some point; returns what it came to.
 fn stopped_demo(place: &Place, when: When, signal: Signal) -> Ended {
-    let arguments = ["demo", "--json", "--limits", "10", "--seconds", "30"];
+    // The relay of ours runs from before the first second on, and has to end as well.
+    let limits = ["--limits", "10", "--echo-limits", "10"];
+    let arguments = [&["demo", "--json", "--seconds", "30"][..], &limits].concat();
     let mut demo = place.start(&arguments);
     match when {
         When::BringUp => wait_for("a tor", || (place.tors() > 0).then_some(())),
@@ -178,6 +185,8 @@ fn nonsense_is_refused_with_a_clear_message_before_a_network_starts() {
         (&["demo", "--limits", "NaN"], &["--limits", "NaN"]),
         (&["demo", "--limits", "inf"], &["--limits", "inf"]),
         (&["demo", "--limits", "0.1"], &["0.61 Mbit/s"]),
+        (&["demo", "--echo-limits", "-5"], &["-5"]),
+        (&["demo", "--echo-limits", "nonsense"], &["nonsense", "rate"]),
         (&["demo", "--relays", "0"], &["--relays", "0"]),
         (&["demo", "--relays", "1000"], &["--relays", "1000"]),
         (&["demo", "--seconds", "0"], &["--seconds", "0"]),
@@ -235,6 +244,9 @@ fn the_help_of_every_command_has_an_example_of_it() {
         &["lab", "down"],
         &["bench"],
         &["bench", "measurer"],
+        &["keys"],
+        &["measurer"],
+        &["coordinator"],
     ];
     for command in commands {
         let ended = place.run(&[command, &["--help"][..]].concat());
@@ -586,4 +598,42 @@ fn wrong_arguments_of_measure_team_are_refused() {
     ] {
         place.run(arguments).assert_code(2);
     }
+}
+
+#[test]
+fn measurers_elsewhere_are_measured_and_one_that_is_gone_is_named() {
+    let place = Place::new();
+    let key = |name: &str| {
+        let ended = place.run(&["keys", "--json", "--out", &format!("{name}.key")]);
+        text(&ended.summary(), "public_key").to_owned()
+    };
+    let mut team = "key = \"own.key\"\nout = \"out\"\nauthority = \"127.0.0.1:7001\"\n".to_owned();
+    let own = key("own");
+    let mut daemons = Vec::new();
+    for name in ["one", "other"] {
+        let public = key(name);
+        let config = format!(
+            "listen = \"127.0.0.1:0\"\nkey = \"{name}.key\"\ncoordinators = [\"{own}\"]\n\
+             capacity_mbit_per_s = 30\n"
+        );
+        let file = format!("{name}.toml");
+        fs::write(place.path(&file), config).expect("space");
+        let mut daemon = place.start(&["measurer", "--json", "--config", &file]);
+        let address = daemon.wait_for_value()["address"].clone();
+        team += &format!("[[measurers]]\naddress = {address}\nkey = \"{public}\"\n");
+        daemons.push(daemon);
+    }
+    fs::write(place.path("team.toml"), team).expect("space");
+    let arguments = ["measure-team", "--team", "team.toml", "--seconds", "2", "--json"];
+    let ended = place.run(&arguments);
+    ended.assert_code(0);
+    let summary = ended.summary();
+    assert_eq!((&summary["complete"], &summary["measurers"]), (&true.into(), &2.into()));
+    assert!(number(&summary, "capacity_mbit_per_s") > 0.0);
+
+    drop(daemons.pop());
+    let ended = place.run(&arguments);
+    ended.assert_code(1);
+    assert_eq!(ended.summary()["capacity_mbit_per_s"], Value::Null, "no low number");
+    assert!(ended.error.contains("is `flashflow measurer` running?"), "{}", ended.error);
 }

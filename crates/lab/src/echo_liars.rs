@@ -2,10 +2,15 @@
 //! does amiss when an echo is asked of it.
 //!
 //! A [`Liar`] is the router's [`Conduct`]. [`EchoLie::ALL`] lists what it may do, with what it gains
-//! by that; [`LiarRelay`] runs one on real sockets, for experiments.
+//! by that; [`LiarRelay`] runs one on real sockets, for experiments, and [`Forgers`] many in virtual
+//! time. [`Caller`] is a coordinator or measurer that says what it must not.
 
+mod caller;
+mod forgers;
 mod relay;
 
+pub use caller::Caller;
+pub use forgers::{ForgerRun, Forgers};
 pub use relay::{LiarError, LiarRelay, LiarSetup};
 
 use onion::Rate;

@@ -1,5 +1,5 @@
 use onion::identity::RsaId;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, Ipv6Addr};
 use std::path::{Path, PathBuf};
 
@@ -17,6 +17,19 @@ pub enum ConsentError {
         /// Its address.
         address: IpAddr,
     },
+    /// On the list, but with another address.
+    #[error(
+        "relay {relay} has opted in at {}, not at {address}; if it has moved, correct the opt-in list",
+        listed.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
+    )]
+    OtherAddress {
+        /// The relay's fingerprint.
+        relay: RsaId,
+        /// Where it is said to be.
+        address: IpAddr,
+        /// Where the list says that it is.
+        listed: BTreeSet<IpAddr>,
+    },
     /// The list cannot be read.
     #[error("cannot read the opt-in list {}: {source}", path.display())]
     Unreadable {
@@ -26,7 +39,10 @@ pub enum ConsentError {
         source: std::io::Error,
     },
     /// A line of the list is no fingerprint.
-    #[error("line {line} of the opt-in list {} is no fingerprint of 40 hex digits", path.display())]
+    #[error(
+        "line {line} of the opt-in list {} is no fingerprint of 40 hex digits, alone or with an address",
+        path.display()
+    )]
     BadLine {
         /// The list.
         path: PathBuf,
@@ -38,7 +54,8 @@ pub enum ConsentError {
 /// Which relays may be measured: those on loopback and private addresses, and those that opted in.
 #[derive(Clone, Debug, Default)]
 pub struct Consent {
-    opted_in: BTreeSet<RsaId>,
+    /// With the addresses that the list names; with none, any will do.
+    opted_in: BTreeMap<RsaId, BTreeSet<IpAddr>>,
 }
 
 impl Consent {
@@ -48,7 +65,9 @@ impl Consent {
         Self::default()
     }
 
-    /// Adds the relays of an opt-in list: a fingerprint a line, `#` begins a comment.
+    /// Adds the relays of an opt-in list: a fingerprint a line, `#` begins a comment. An address after
+    /// the fingerprint says where the relay is; then it may be measured nowhere else. Several lines name
+    /// several addresses.
     ///
     /// # Errors
     /// Where the list cannot be read, or a line is no fingerprint.
@@ -56,13 +75,19 @@ impl Consent {
         let text = std::fs::read_to_string(path)
             .map_err(|source| ConsentError::Unreadable { path: path.to_owned(), source })?;
         for (line, content) in (1..).zip(text.lines()) {
-            let fingerprint = content.split('#').next().unwrap_or_default();
-            let fingerprint = fingerprint.split_whitespace().collect::<String>();
-            if fingerprint.is_empty() {
+            let content = content.split('#').next().unwrap_or_default();
+            let mut words: Vec<&str> = content.split_whitespace().collect();
+            // No group of hex digits is an address, which has dots or colons.
+            let address = words.last().and_then(|word| word.parse::<IpAddr>().ok());
+            if address.is_some() {
+                words.pop();
+            } else if words.is_empty() {
                 continue;
             }
             let bad_line = ConsentError::BadLine { path: path.to_owned(), line };
-            self.opted_in.insert(parse_fingerprint(&fingerprint).ok_or(bad_line)?);
+            let relay = parse_fingerprint(&words.concat()).ok_or(bad_line)?;
+            let addresses = self.opted_in.entry(relay).or_default();
+            addresses.extend(address.map(|address| address.to_canonical()));
         }
         Ok(self)
     }
@@ -70,12 +95,18 @@ impl Consent {
     /// Whether `relay` at `address` may be measured.
     ///
     /// # Errors
-    /// [`ConsentError::NotGiven`], which says how to opt in.
+    /// [`ConsentError::NotGiven`], which says how to opt in; [`ConsentError::OtherAddress`].
     pub fn check(&self, relay: RsaId, address: IpAddr) -> Result<(), ConsentError> {
-        if is_local(address) || self.opted_in.contains(&relay) {
+        if is_local(address) {
             return Ok(());
         }
-        Err(ConsentError::NotGiven { relay, address })
+        match self.opted_in.get(&relay) {
+            None => Err(ConsentError::NotGiven { relay, address }),
+            Some(listed) if listed.is_empty() || listed.contains(&address.to_canonical()) => Ok(()),
+            Some(listed) => {
+                Err(ConsentError::OtherAddress { relay, address, listed: listed.clone() })
+            }
+        }
     }
 }
 
@@ -95,7 +126,7 @@ fn parse_fingerprint(text: &str) -> Option<RsaId> {
 }
 
 /// Whether packets to `address` stay on this machine or this site.
-fn is_local(address: IpAddr) -> bool {
+pub(crate) fn is_local(address: IpAddr) -> bool {
     match address.to_canonical() {
         IpAddr::V4(v4) => v4.is_loopback() || v4.is_private() || v4.is_link_local(),
         IpAddr::V6(v6) => {
@@ -145,8 +176,22 @@ mod tests {
     }
 
     #[test]
+    fn a_relay_with_an_address_may_be_measured_there_only() {
+        let relay = "AB".repeat(20);
+        let consent = list(&format!("{relay} 198.51.100.7 # at home\n{relay} 2001:db8::1\n"));
+        let consent = consent.expect("well-formed");
+        for listed in ["198.51.100.7", "::ffff:198.51.100.7", "2001:db8::1", "127.0.0.1"] {
+            consent.check(RELAY, listed.parse().expect("an address")).expect(listed);
+        }
+        let error = consent.check(RELAY, [198, 51, 100, 8].into()).expect_err("a third party");
+        assert!(matches!(error, ConsentError::OtherAddress { .. }));
+        let text = error.to_string();
+        assert!(text.contains("198.51.100.7, 2001:db8::1, not at 198.51.100.8"), "{text}");
+    }
+
+    #[test]
     fn a_line_that_is_no_fingerprint_is_an_error_and_not_skipped() {
-        for bad in ["AB", "zz", &"AB".repeat(21), "é"] {
+        for bad in ["AB", "zz", &"AB".repeat(21), "é", "198.51.100.7"] {
             let text = list(&format!("{}\n{bad}", "AB".repeat(20))).expect_err(bad).to_string();
             assert!(text.contains("line 2"), "{text}");
         }

@@ -166,7 +166,7 @@ impl Member for LocalMember {
             check_address(self.own_address(order)?)?;
             let load = Load::plan(order, order.rtt.unwrap_or_default());
             // Those who share the address are here, and share the landings.
-            let count = order.sockets.saturating_mul(order.sharing.max(1)) as usize;
+            let count = load.sockets.saturating_mul(order.sharing.max(1)) as usize;
             self.site.landings.make(count, load.must_authenticate, cancel)?;
         }
         Ok(())
@@ -176,7 +176,7 @@ impl Member for LocalMember {
         self.stop();
         let rtt = order.rtt.unwrap_or_else(|| round_trip(order.target.address));
         let whole = Load::plan(&order, rtt);
-        let pumps = self.options.pumps.clamp(1, whole.sockets);
+        let pumps = whole.pumps(self.options.pumps, order.target.address);
         let sums = Sums::new(pumps as usize, reports);
         let mut round =
             Round { workers: Vec::new(), _leases: Vec::new(), sums: Arc::new(Mutex::new(sums)) };

@@ -1,3 +1,4 @@
+use crate::consent::is_local;
 use crate::member::{RoundOrder, RoundPath};
 use link::Clock;
 use onion::cell::CELL_LEN;
@@ -27,6 +28,15 @@ const RESERVE: u32 = 4;
 
 /// Most circuits on one socket.
 const CIRCUITS_PER_SOCKET_MAX: u32 = 16;
+
+/// Most sockets to a target that is neither on this machine nor on this site, whatever an order says: as
+/// many as the paper's measurers have. The list of who may be measured knows relays by their identities,
+/// which a target proves only on a connection; so until then it may be a third party that a coordinator
+/// has named.
+const PUBLIC_SOCKETS_MAX: u32 = 160;
+
+/// How fast those are opened at most: a pace that tor's defences permit by default.
+const PUBLIC_PACE: Pace = Pace { burst: 20, per_s: NonZeroU32::new(15).unwrap() };
 
 /// What a stock relay lets one address do, by the consensus that it follows.
 ///
@@ -125,11 +135,15 @@ pub struct Load {
 }
 
 impl Load {
-    /// Plans what a measurer does about an order, with `rtt` to the target.
+    /// Plans what a measurer does about an order, with `rtt` to the target. Towards public addresses it
+    /// opens no flood of connections, whatever the order says.
     #[must_use]
     pub fn plan(order: &RoundOrder, rtt: Duration) -> Self {
         let defences = &order.defences;
-        let sockets = order.sockets.max(1);
+        let is_public = !is_local(order.target.address.ip());
+        let most = if is_public { PUBLIC_SOCKETS_MAX } else { u32::MAX };
+        let sockets = order.sockets.clamp(1, most);
+        let bounded = |pace: Pace| if is_public { pace.at_most(PUBLIC_PACE) } else { pace };
         let circuits = defences.circuits_for(order.rate, order.path.way(rtt)).max(sockets);
         let circuits_per_socket = circuits.div_ceil(sockets).min(CIRCUITS_PER_SOCKET_MAX);
         let share = order.sharing.max(1);
@@ -140,16 +154,27 @@ impl Load {
                     .max_client_circuits
                     .is_some_and(|allowed| in_all > allowed.saturating_sub(RESERVE));
                 let must_authenticate = must_authenticate || always_authenticate;
-                let pace = defences.connect.divided(share);
+                let pace = bounded(defences.connect.divided(share));
                 Self { sockets, circuits_per_socket, must_authenticate, pace }
             }
             RoundPath::Echo { .. } => {
                 // The relay has agreed to as many sockets.
                 let per_s = NonZeroU32::new(sockets).unwrap_or(NonZeroU32::MIN);
-                let pace = Pace { burst: sockets, per_s };
+                let pace = bounded(Pace { burst: sockets, per_s });
                 Self { sockets, circuits_per_socket, must_authenticate: false, pace }
             }
         }
+    }
+
+    /// How many pumps share the work: each opens at least a socket, and one a second, so that more of
+    /// them would be faster than the pace towards a public address.
+    pub(crate) fn pumps(&self, wanted: u32, target: SocketAddr) -> u32 {
+        let most = if is_local(target.ip()) {
+            self.sockets
+        } else {
+            self.sockets.min(self.pace.per_s.get()).min(self.pace.burst)
+        };
+        wanted.clamp(1, most.max(1))
     }
 
     /// An even share for each of so many pumps, which are no more than the sockets.
@@ -166,16 +191,22 @@ impl Load {
 }
 
 /// A pace that several share.
-trait Divided {
+trait Shared {
     fn divided(self, by: u32) -> Self;
+
+    fn at_most(self, most: Self) -> Self;
 }
 
-impl Divided for Pace {
+impl Shared for Pace {
     fn divided(self, by: u32) -> Self {
         Self {
             burst: (self.burst / by).max(1),
             per_s: NonZeroU32::new(self.per_s.get() / by).unwrap_or(NonZeroU32::MIN),
         }
+    }
+
+    fn at_most(self, most: Self) -> Self {
+        Self { burst: self.burst.min(most.burst), per_s: self.per_s.min(most.per_s) }
     }
 }
 

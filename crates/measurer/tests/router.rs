@@ -169,9 +169,36 @@ fn each_round_is_an_order_of_its_own_and_the_relay_counts_them() {
     assert_eq!((estimate.rounds, estimate.is_conclusive()), (2, false), "{estimate}");
     let outcome = measure(&mut team, &relay.request(40.0));
     let (reason, text) = failure(&outcome);
-    assert!(matches!(reason, Failure::ConsentRefused { .. }), "{text}");
+    assert!(matches!(reason, Failure::RelayNotNow { .. }), "{text}");
     assert!(text.contains("used up its measurements"), "{text}");
     assert_eq!(outcome.blame(), Some(Blame::Configuration));
+}
+
+#[test]
+fn a_relay_that_others_measure_is_asked_again_until_they_are_done() {
+    let theirs = [9; 32];
+    let coordinators = [COORDINATOR, theirs].map(|seed| CoordinatorKey::of_seed(&seed));
+    let params = TargetParams { coordinators: coordinators.to_vec(), ..allowed() };
+    let relay = Relay::run(Honest, 20.0, params);
+    let other = Approach::Echo(Coordinator { rounds_max: 1, ..Coordinator::new(theirs) });
+    let other = Request { approach: other, ..relay.request(30.0) };
+    let (sender, started) = std::sync::mpsc::channel();
+    std::thread::scope(|scope| {
+        scope.spawn(move || {
+            let mut on_progress = |progress| {
+                if let Progress::Started { .. } = progress {
+                    sender.send(()).expect("somebody waits");
+                }
+            };
+            let result = team().measure(&other, &mut on_progress, &AtomicBool::new(false));
+            let outcome = result.expect("this machine can measure").outcome;
+            assert!(outcome.estimate().is_some(), "{outcome}");
+        });
+        started.recv().expect("it starts");
+        // Its two seconds are on; ours wait, and do not give up.
+        let outcome = measure(&mut team(), &relay.request(30.0));
+        assert!(outcome.estimate().is_some(), "{outcome}");
+    });
 }
 
 #[test]

@@ -279,7 +279,9 @@ fn cancelled(node: &Node) {
     assert_eq!(*reason, Failure::Cancelled);
     assert_eq!(own_connections_to(node.or_addr()), 0);
     drop(team);
-    assert_eq!(threads_and_files(), before, "threads, files");
+    // Threads of the tests beside this one may have ended meanwhile.
+    let (threads, files) = threads_and_files();
+    assert!(threads <= before.0 && files <= before.1, "{threads}, {files}; before {before:?}");
 }
 
 #[test]

@@ -87,6 +87,7 @@ pub struct Command(u8);
 #[allow(missing_docs, reason = "each is the command of that name in tor-spec §3")]
 impl Command {
     pub const PADDING: Self = Self(0);
+    pub const CREATE: Self = Self(1);
     pub const RELAY: Self = Self(3);
     pub const DESTROY: Self = Self(4);
     pub const CREATE_FAST: Self = Self(5);
@@ -128,6 +129,7 @@ impl fmt::Display for Command {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let name = match *self {
             Self::PADDING => "PADDING",
+            Self::CREATE => "CREATE",
             Self::RELAY => "RELAY",
             Self::DESTROY => "DESTROY",
             Self::CREATE_FAST => "CREATE_FAST",

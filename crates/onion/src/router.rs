@@ -18,8 +18,7 @@ mod node;
 mod output;
 mod queue;
 mod relaying;
-#[cfg(test)]
-mod tests;
+mod upkeep;
 mod waiting;
 
 pub use conduct::{Conduct, Honest};
@@ -107,6 +106,12 @@ pub struct RouterTotals {
 /// How late a driver may look without the rate suffering: its timers are good to a millisecond or so.
 const TIMER_SLACK: Duration = Duration::from_millis(10);
 
+/// Refusals that are told, on average.
+const REFUSALS_PER_S: Rate = Rate::from_byte_per_s(1);
+
+/// Refusals that are told at once.
+const REFUSALS_BURST: u64 = 20;
+
 /// Events that wait to be asked for, at most.
 const EVENTS_MAX: usize = 256;
 
@@ -134,6 +139,12 @@ pub struct Router<R, C = Honest> {
     to_dial: VecDeque<Dial>,
     events: VecDeque<RouterEvent>,
     totals: RouterTotals,
+    /// The time of what is being handled.
+    now: Instant,
+    /// When links were last looked through.
+    upkept_at: Instant,
+    /// Lets refusals be told, one a second on average. One byte of it is one refusal.
+    refusals_told: TokenBucket,
 }
 
 impl<R: Rng> Router<R> {
@@ -161,6 +172,9 @@ impl<R: Rng, C: Conduct> Router<R, C> {
             to_dial: VecDeque::new(),
             events: VecDeque::new(),
             totals: RouterTotals::default(),
+            now,
+            upkept_at: now,
+            refusals_told: TokenBucket::new(REFUSALS_PER_S, Duration::ZERO, REFUSALS_BURST, now),
             config,
         };
         router.set_limit(now, router.config.limit);
@@ -209,6 +223,12 @@ impl<R: Rng, C: Conduct> Router<R, C> {
             self.events.pop_front();
         }
         self.events.push_back(event);
+    }
+
+    /// The calendar says this now: clocks get set, and a machine that slept has lost time.
+    pub const fn set_unix_time(&mut self, now: Instant, unix_time_s: u64) {
+        self.began = now;
+        self.config.unix_time_s = unix_time_s;
     }
 
     /// The time by the calendar.

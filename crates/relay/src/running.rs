@@ -248,6 +248,8 @@ fn drive(
         }
         if let Some(bytes_s) = meter.look(driver.now(), *driver.traffic()) {
             shared.observed_bytes_s.store(bytes_s, Ordering::Relaxed);
+            let now = driver.now();
+            driver.node_mut().set_unix_time(now, unix_time_s());
         }
     }
 }

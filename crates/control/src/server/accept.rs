@@ -1,5 +1,6 @@
 //! Connections that come in, from the bare socket to a peer with a known key.
 
+use super::handshakes::Handshakes;
 use crate::keys::PublicKey;
 use crate::say_once::SayOnce;
 use crate::tls;
@@ -19,7 +20,7 @@ use tokio_rustls::server::TlsStream;
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::transport::server::Connected;
 
-/// Connections at once, handshakes included; more wait in the kernel's queue.
+/// Connections at once of coordinators, which have shown their keys; more are refused.
 const CONNECTIONS_MAX: usize = 64;
 
 /// Time for the TLS handshake.
@@ -65,8 +66,8 @@ async fn accept(
 ) {
     let room = Arc::new(Semaphore::new(CONNECTIONS_MAX));
     let once = Arc::new(SayOnce::default());
-    // The semaphore is never closed.
-    while let Ok(permit) = Arc::clone(&room).acquire_owned().await {
+    let mut handshakes = Handshakes::default();
+    loop {
         let (socket, address) = tokio::select! {
             socket = listener.accept() => match socket {
                 Ok(socket) => socket,
@@ -79,13 +80,11 @@ async fn accept(
             () = accepted.closed() => return,
         };
         let (tls, accepted, once) = (tls.clone(), accepted.clone(), Arc::clone(&once));
-        tokio::spawn(async move {
+        let room = Arc::clone(&room);
+        let handshake = tokio::spawn(async move {
             match tokio::time::timeout(HANDSHAKE_TIMEOUT, shake_hands(socket, address, &tls)).await
             {
-                // Nobody takes it if the measurer is ending.
-                Ok(Ok((stream, peer))) => {
-                    let _ = accepted.send(Ok(PeerStream { stream, peer, _permit: permit })).await;
-                }
+                Ok(Ok((stream, peer))) => admit(stream, peer, room, accepted),
                 Ok(Err(error)) => log(&once, address, &error),
                 Err(_) => {
                     let error = io::Error::from(io::ErrorKind::TimedOut);
@@ -93,7 +92,26 @@ async fn accept(
                 }
             }
         });
+        handshakes.begin(address.ip(), handshake.abort_handle());
     }
+}
+
+/// Passes on who has shown a key that we obey: only now it takes a place that strangers cannot take.
+fn admit(
+    stream: TlsStream<TcpStream>,
+    peer: Peer,
+    room: Arc<Semaphore>,
+    accepted: mpsc::Sender<Result<PeerStream, Infallible>>,
+) {
+    let Ok(permit) = room.try_acquire_owned() else {
+        tracing::warn!("refused {peer}: there are {CONNECTIONS_MAX} connections already");
+        return;
+    };
+    // On a task of its own, since the handshake's may be ended to make room for others.
+    tokio::spawn(async move {
+        // Nobody takes it if the measurer is ending.
+        let _ = accepted.send(Ok(PeerStream { stream, peer, _permit: permit })).await;
+    });
 }
 
 async fn shake_hands(

@@ -86,8 +86,15 @@ impl Session {
         match end {
             Ok(()) => tracing::info!("session with {} ends; {left} rounds stop", self.peer),
             Err(status) => {
-                let reason = status.message().to_owned();
-                tracing::warn!("session with {} is lost: {reason}; {left} rounds stop", self.peer);
+                let reason = status.message();
+                if left == 0 {
+                    tracing::info!("session with {} is over: {reason}", self.peer);
+                } else {
+                    tracing::warn!(
+                        "session with {} is lost: {reason}; {left} rounds stop",
+                        self.peer
+                    );
+                }
                 // If the coordinator is still there, it gets to know why.
                 let _ = self.to_coordinator.try_send(Err(status));
             }
@@ -138,8 +145,8 @@ impl Session {
         };
         let Err(refusal) = obeyed else { return Ok(()) };
         let Refusal { code, reason } = &refusal;
-        tracing::warn!("order for round {measurement} of {} refused: {reason}", self.peer);
-        tracing::debug!("refusal of round {measurement} is number {}", code.number());
+        let (peer, code) = (&self.peer, code.number());
+        tracing::warn!("order for round {measurement} of {peer} refused (code {code}): {reason}");
         self.refusals += 1;
         if self.refusals > REFUSALS_MAX {
             return Err(Status::resource_exhausted("too many orders had to be refused"));

@@ -64,6 +64,18 @@ fn garbage_on_the_port_disturbs_nobody() {
 }
 
 #[test]
+fn silent_strangers_do_not_lock_coordinators_out() {
+    let daemon = Daemon::start();
+    // More than all coordinators' places, and than one address may have of the strangers'.
+    let silent: Vec<TcpStream> =
+        (0..200).map(|_| TcpStream::connect(daemon.address()).expect("a connection")).collect();
+    let remotes = remotes(COORDINATOR);
+    let measurer = remotes.measurer(daemon.address(), public(MEASURER)).expect("a good key");
+    assert_measures(&daemon, &mut measurer.member());
+    drop(silent);
+}
+
+#[test]
 fn what_is_no_measurer_is_said_to_be_none() {
     let listener = TcpListener::bind(("127.0.0.1", 0)).expect("a free port");
     let address = listener.local_addr().unwrap();

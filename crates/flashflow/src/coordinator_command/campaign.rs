@@ -36,7 +36,7 @@ pub(super) struct Measured {
 }
 
 enum Event {
-    Ended { allocation: Allocation, guess: Rate, result: Result<Measured, (usize, Error)> },
+    Ended { allocation: Allocation, guess: Rate, result: Box<Result<Measured, (usize, Error)>> },
     CheckedUp { measurer: MeasurerId, capacity: Option<Rate> },
 }
 
@@ -77,7 +77,15 @@ pub(super) fn run(
                 break;
             }
             match events.recv_timeout(LATENCY) {
-                Ok(Event::Ended { allocation, guess, result: Ok(measured) }) => {
+                Ok(Event::Ended { allocation, guess, result }) => {
+                    let measured = match *result {
+                        Ok(measured) => measured,
+                        Err((relay, error)) => {
+                            campaign.handle_end(RelayId(relay), Verdict::Done);
+                            broken.get_or_insert(error);
+                            continue;
+                        }
+                    };
                     let (verdict, lost) = judge(&measured.outcome, &allocation, guess);
                     if let Some(measurer) = lost {
                         output.step(format!(
@@ -90,17 +98,13 @@ pub(super) fn run(
                         scope.spawn(move || check_up(team, measurer, interrupt, &sender));
                     }
                     let is_over = campaign.handle_end(RelayId(measured.relay), verdict);
-                    if is_over && !interrupt.is_requested() {
-                        output.step(measuring::line(&measured.report));
-                        output.record(|| crate::demo::relay_value(&measured.report, "relay"));
-                    }
                     let rounds = results.get(&measured.relay).map_or(0, |it| it.report.rounds);
                     let report = RelayReport { rounds: rounds + 1, ..measured.report };
+                    if is_over && !interrupt.is_requested() {
+                        output.step(measuring::line(&report));
+                        output.record(|| crate::demo::relay_value(&report, "relay"));
+                    }
                     results.insert(measured.relay, Measured { report, ..measured });
-                }
-                Ok(Event::Ended { result: Err((relay, error)), .. }) => {
-                    campaign.handle_end(RelayId(relay), Verdict::Done);
-                    broken.get_or_insert(error);
                 }
                 Ok(Event::CheckedUp { measurer, capacity }) => {
                     check_ups -= 1;
@@ -151,6 +155,7 @@ fn measure(
         Err(error) => Err((place, error)),
     };
     // The receiver outlives all threads of its scope.
+    let result = Box::new(result);
     let _ = events.send(Event::Ended { allocation, guess, result });
 }
 

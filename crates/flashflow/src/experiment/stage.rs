@@ -11,7 +11,6 @@ use measurer::{Approach, Coordinator, Defences, Request, Team, TeamOptions, Team
 use onion::measure::pump::Target;
 use onion::{Duration, Rate};
 use std::fs;
-use std::path::Path;
 use tempfile::TempDir;
 
 /// Far more than a measurer needs to start.
@@ -29,7 +28,8 @@ pub(crate) struct Stage {
 
 /// A `flashflow measurer` that runs.
 pub(crate) struct StageMeasurer {
-    pub(crate) process: OwnProcess,
+    /// It ends with this.
+    _process: OwnProcess,
     pub(crate) remote: RemoteMeasurer,
     pub(crate) capacity: Rate,
 }
@@ -50,11 +50,6 @@ impl Stage {
     /// Dates what happens on this stage.
     pub(crate) const fn clock(&self) -> Clock {
         self.clock
-    }
-
-    /// Where its files are; they go with it.
-    pub(crate) fn folder(&self) -> &Path {
-        self.folder.path()
     }
 
     /// The coordinator's key.
@@ -87,13 +82,13 @@ impl Stage {
             problem: format!("it says something else than where it listens: {listening}"),
         })?;
         let remote = self.remotes.measurer(address, key.public())?;
-        self.measurers.push(StageMeasurer { process, remote, capacity });
+        self.measurers.push(StageMeasurer { _process: process, remote, capacity });
         Ok(())
     }
 
     /// The measurers.
-    pub(crate) fn measurers_mut(&mut self) -> &mut [StageMeasurer] {
-        &mut self.measurers
+    pub(crate) fn measurers(&self) -> &[StageMeasurer] {
+        &self.measurers
     }
 
     /// A team of the first `count` measurers.

@@ -3,6 +3,7 @@
 use crate::output::Output;
 use link::unix_time_s;
 use report::experiment::{Case, ExperimentReport, Value};
+use std::fmt::Write;
 use std::{env, fs, thread};
 
 /// A report with what is known of any.
@@ -21,25 +22,22 @@ pub(super) fn report(name: &str, title: &str, question: &str) -> ExperimentRepor
 
 /// Tells of a case that has ended.
 pub(super) fn tell(case: &Case, output: &Output) {
-    let number = |rate: Option<f64>| rate.map_or_else(|| "-".to_owned(), |it| format!("{it:.2}"));
-    let detail = if case.detail.is_empty() { String::new() } else { format!(" ({})", case.detail) };
-    output.result(
-        format!(
-            "{}: {}; {} of {} Mbit/s, ratio {}{detail}",
-            case.name,
-            case.verdict.word(),
-            number(case.estimate_mbit_per_s),
-            number(case.truth_mbit_per_s),
-            case.ratio.map_or_else(|| "-".to_owned(), |ratio| format!("{ratio:.3}")),
-        ),
-        || {
-            let mut value = serde_json::to_value(case).unwrap_or_default();
-            if let Value::Object(fields) = &mut value {
-                fields.insert("type".to_owned(), "case".into());
-            }
-            value
-        },
-    );
+    let mut text = format!("{}: {}", case.name, case.verdict.word());
+    // Writing to a string cannot fail.
+    if let Some((truth, estimate)) = case.truth_mbit_per_s.zip(case.estimate_mbit_per_s) {
+        let ratio = case.ratio.unwrap_or(estimate / truth);
+        let _ = write!(text, ", {estimate:.2} of {truth:.2} Mbit/s, ratio {ratio:.3}");
+    }
+    if !case.detail.is_empty() {
+        let _ = write!(text, "; {}", case.detail);
+    }
+    output.result(text, || {
+        let mut value = serde_json::to_value(case).unwrap_or_default();
+        if let Value::Object(fields) = &mut value {
+            fields.insert("type".to_owned(), "case".into());
+        }
+        value
+    });
 }
 
 /// The middle value; the mean of the middle two if their number is even.

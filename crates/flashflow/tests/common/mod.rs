@@ -188,6 +188,12 @@ impl Running {
         }
     }
 
+    /// Waits for the first line of stdout, which must be JSON.
+    pub(crate) fn wait_for_value(&mut self) -> Value {
+        self.wait_for_out("a value", |_| true);
+        serde_json::from_str(&self.out[0]).unwrap_or_else(|error| panic!("{error}: {:?}", self.out))
+    }
+
     /// Waits until stderr has a line of which `holds`.
     pub(crate) fn wait_for_error(&mut self, what: &str, holds: impl Fn(&str) -> bool) {
         while !self.error.iter().any(|line| holds(line)) {

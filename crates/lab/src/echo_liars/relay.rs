@@ -18,7 +18,7 @@ use std::thread::JoinHandle;
 /// Events that wait to be asked for, at most; then the oldest is forgotten.
 const EVENTS_MAX: usize = 4096;
 
-/// A lying relay could not be started, or has broken down.
+/// Somebody who lies could not be started, or has broken down.
 #[derive(Debug, thiserror::Error)]
 pub enum LiarError {
     /// Its identity could not be made.
@@ -27,6 +27,12 @@ pub enum LiarError {
     /// The operating system fails its driver.
     #[error(transparent)]
     Driver(#[from] DriverError),
+    /// There is no link to a relay.
+    #[error("no link to the relay: {0}")]
+    NoLink(String),
+    /// A measurement in virtual time came to nothing.
+    #[error("cannot play a forger: {0}")]
+    World(String),
     /// The operating system gives no socket or thread.
     #[error("cannot run a relay: {0}")]
     Io(#[from] io::Error),

@@ -325,3 +325,22 @@ fn only_the_circuit_dies_whose_queue_overruns<S: Stage>(stage: S) {
     }
     assert_eq!(play.open_circuits(), 2);
 }
+
+/// What takes minutes: in virtual time only.
+mod upkeep {
+    use super::*;
+    use crate::stage::VirtualTime;
+    use onion::Duration;
+
+    #[test]
+    fn a_link_that_nobody_uses_is_closed_and_one_with_a_circuit_is_not() {
+        let mut play = scene(VirtualTime::new(1, None));
+        let (idle, user) = (play.add_party(), play.add_party());
+        let _circuit = Built::new(&mut play, user, id(1));
+        assert!(play.party(idle).is_open());
+        play.pass(Duration::from_secs(400));
+        assert_eq!(play.stage.conns(), Some(1));
+        assert_eq!(play.open_circuits(), 1);
+        assert!(play.party(user).cell(id(1), Command::DESTROY).is_none());
+    }
+}

@@ -56,10 +56,17 @@ fn clients_are_held_to_their_share_and_have_all_back_after<S: Stage>(stage: S) {
     let ended = play.stage.now();
     play.pass(Duration::from_secs(u64::from(ALONE_S) + 2));
     play.assert_clients_live();
-    for (place, (measured, client)) in play.measured.iter().enumerate() {
-        // What is assumed at least, and what was saved up before.
-        let most = (*measured).max(1_250_000) / 3;
-        assert!(*client <= most + most / 10, "second {place}: {client} beside {measured}");
+    // What is assumed at least, and a tenth for what was saved up before.
+    let most = |measured: u64| measured.max(1_250_000) / 3 * 11 / 10;
+    if S::IS_EXACT {
+        for (place, (measured, client)) in play.measured.iter().enumerate() {
+            assert!(*client <= most(*measured), "second {place}: {client} beside {measured}");
+        }
+    } else {
+        // On a busy machine a second's clients may be those of the second before.
+        let most: u64 = play.measured.iter().map(|(measured, _)| most(*measured)).sum();
+        let clients: u64 = play.measured.iter().map(|(_, client)| *client).sum();
+        assert!(clients <= most, "{clients}, where {most} are allowed");
     }
     let reported: Vec<u64> = report.client_seconds.iter().map(|it| it.sent_bytes).collect();
     let real: Vec<u64> = play.measured.iter().map(|(_, client)| *client).collect();

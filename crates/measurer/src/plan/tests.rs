@@ -75,6 +75,32 @@ fn links_authenticate_where_clients_would_be_refused() {
     assert!(!Load::plan(&order(ECHO, defences, 23, 3000.0, 2), FAR).must_authenticate);
 }
 
+#[test]
+fn towards_public_addresses_no_order_makes_a_flood_of_connections() {
+    let mut greedy = order(ECHO, Defences::default(), 10_000, 3000.0, 1);
+    let here = Load::plan(&greedy, FAR);
+    assert_eq!((here.sockets, here.pace.burst), (10_000, 10_000), "a relay of our own");
+    greedy.defences.connect = Pace { burst: 10_000, per_s: NonZeroU32::MAX };
+    for public in ["198.51.100.7:9001", "[2001:db8::1]:9001", "[::ffff:198.51.100.7]:9001"] {
+        greedy.target.address = public.parse().expect("an address");
+        for path in [ECHO, TRANSIT] {
+            greedy.path = path;
+            let load = Load::plan(&greedy, FAR);
+            assert_eq!((load.sockets, load.pace), (PUBLIC_SOCKETS_MAX, PUBLIC_PACE));
+            // Not even with many pumps, each with a pace of its own.
+            let pumps = load.pumps(64, greedy.target.address);
+            let shares: Vec<Load> = load.split(pumps).collect();
+            assert!(shares.iter().map(|it| it.pace.burst).sum::<u32>() <= PUBLIC_PACE.burst);
+            let per_s = shares.iter().map(|it| it.pace.per_s.get()).sum::<u32>();
+            assert!(per_s <= PUBLIC_PACE.per_s.get(), "{per_s} a second");
+        }
+    }
+    // What an honest relay permits is kept to where it is less.
+    greedy.path = TRANSIT;
+    greedy.defences.connect = Pace { burst: 3, per_s: NonZeroU32::MIN };
+    assert_eq!(Load::plan(&greedy, FAR).pace, greedy.defences.connect);
+}
+
 proptest! {
     #[test]
     fn no_parameter_leads_to_nonsense(value: i32, mbit in 0.0..100_000.0, sockets in 1u32..200) {

@@ -31,8 +31,11 @@ pub(super) struct Plan {
 }
 
 impl Run<'_> {
-    /// In an echo, the target must accept the round before the measurers come.
+    /// In an echo, the target must accept the round before the measurers come, in the time that
+    /// `self.retries` has left.
     pub(super) fn give_order(&mut self, mut plan: Plan, coordinator: &Coordinator) {
+        // An earlier attempt's link closes first.
+        self.order = None;
         let (mut nonce, mut random) = ([0; 32], [0; 24]);
         self.team.rng.fill_bytes(&mut nonce);
         self.team.rng.fill_bytes(&mut random);
@@ -55,7 +58,7 @@ impl Run<'_> {
             target: self.request.target,
             order,
             key_seed: coordinator.key_seed,
-            accept_timeout: params.setup_timeout / 3,
+            accept_timeout: self.retries.deadline.saturating_since(self.now()),
             random,
             unix_time_s: unix_time_s(),
         };

@@ -1,6 +1,6 @@
 //! One measurement, from its first round to its outcome.
 
-use super::ordering::{OrderReport, OrderThread, in_coordinators_terms};
+use super::ordering::{OrderReport, OrderThread, Retries, in_coordinators_terms};
 use super::round::{Plan, round_order};
 use super::{Approach, Progress, Request, Team, TeamError, TeamResult};
 use crate::load::WorkerLoad;
@@ -42,6 +42,8 @@ pub(super) struct Run<'t> {
     pub(super) order: Option<OrderThread>,
     /// The round that waits for the target to accept it.
     pub(super) ordered: Option<Plan>,
+    /// How long and how often it is asked.
+    pub(super) retries: Retries,
     /// Each measurer's load in the current round, once it has finished it.
     pub(super) loads: Vec<Option<WorkerLoad>>,
     pub(super) news: Receiver<(u32, News)>,
@@ -104,6 +106,7 @@ impl<'t> Run<'t> {
             measurement,
             order: None,
             ordered: None,
+            retries: Retries::until(Instant::ORIGIN),
             loads,
             news,
             sender,
@@ -139,7 +142,15 @@ impl<'t> Run<'t> {
                 }
             }
             let now = self.now();
-            let timeout = self.measurement.poll_timeout().map_or(CANCEL_LATENCY, |at| at - now);
+            if self.retries.poll(now)
+                && let Approach::Echo(coordinator) = self.request.approach
+                && let Some(plan) = self.ordered.take()
+            {
+                self.give_order(plan, &coordinator);
+            }
+            let ends = [self.measurement.poll_timeout(), self.retries.poll_timeout()];
+            let next = ends.into_iter().flatten().min();
+            let timeout = next.map_or(CANCEL_LATENCY, |at| at.saturating_since(now));
             match self.news.recv_timeout(timeout.min(CANCEL_LATENCY)) {
                 Ok((round, news)) if round == self.measurement.round() => {
                     self.take_in(round, news, progress);
@@ -170,7 +181,10 @@ impl<'t> Run<'t> {
                 let plan = Plan { round, assignments, seconds, check_share, path, deadline };
                 match self.request.approach {
                     Approach::Transit => self.prepare(&plan, progress),
-                    Approach::Echo(coordinator) => self.give_order(plan, &coordinator),
+                    Approach::Echo(coordinator) => {
+                        self.retries = Retries::until(self.now() + setup_timeout / 3);
+                        self.give_order(plan, &coordinator);
+                    }
                 }
             }
             Action::Start { round } => {
@@ -257,6 +271,10 @@ impl<'t> Run<'t> {
             }
             OrderEvent::Finished => {}
             OrderEvent::Failed(failure) => {
+                let now = self.now();
+                if self.ordered.is_some() && self.retries.handle_failure(now, &failure) {
+                    return;
+                }
                 let failure = in_coordinators_terms(&failure);
                 self.measurement.handle_failure(self.now(), None, failure);
             }

@@ -27,7 +27,10 @@ impl TokenBucket {
             self.filled_at = if self.level_bytes.saturating_add(earned) >= self.depth_bytes {
                 now
             } else {
-                self.filled_at + self.rate.time_for(earned)
+                let time = self.rate.time_for(earned);
+                // Rounded up: what is rounded off would be earned again.
+                let is_short = self.rate.bytes_in(time) < earned;
+                self.filled_at + time + Duration::from_nanos(u64::from(is_short))
             };
             self.level_bytes = self.level_bytes.saturating_add(earned).min(self.depth_bytes);
         }

@@ -127,4 +127,12 @@ impl Circuits {
     pub(super) fn len(&self) -> usize {
         self.circuits.len() - self.free.len()
     }
+
+    /// The one with most cells in its queues.
+    pub(super) fn longest(&self) -> Option<u32> {
+        let cells = |circuit: &Circuit| circuit.back_queue.len() + circuit.forth_queue.len();
+        let all = (0..).zip(&self.circuits);
+        let all = all.filter_map(|(number, circuit)| Some((number, cells(circuit.as_ref()?))));
+        all.max_by_key(|(_, cells)| *cells).map(|(number, _)| number)
+    }
 }

@@ -2,9 +2,13 @@
 
 use super::circuit::{Hop, Place, Way};
 use super::link::Link;
+use super::upkeep::DIALS_MAX;
 use super::{Conduct, Router};
 use crate::cell::Command;
-use crate::cell::msg::{DestroyReason, Extend2, link_specifier};
+use crate::cell::msg::{
+    DestroyReason, Extend2, encode_created2_into, link_specifier, parse_created2,
+};
+use crate::cell::relay::RelayCommand;
 use crate::identity::{Ed25519Id, RelayIds, RsaId};
 use crate::link::ExpectedPeer;
 use crate::node::{ConnId, Dial};
@@ -24,14 +28,18 @@ impl<R: Rng, C: Conduct> Router<R, C> {
         if circuit.forth_conn.is_some() || matches!(circuit.hop, Hop::Echo(_)) {
             return Err(DestroyReason::PROTOCOL);
         }
-        let id = self.links.to_relay(&ids, address).unwrap_or_else(|| {
-            let expected = ExpectedPeer { ids, address: address.ip() };
-            let dialled = Some(address);
-            let conn = self.links.add(Link { dialled, ..Link::new(None, Some(expected)) });
-            self.outputs.open(conn);
-            self.to_dial.push_back(Dial { conn, to: address });
-            conn
-        });
+        let id = match self.links.to_relay(&ids, address) {
+            Some(id) => id,
+            None if self.links.dials() >= DIALS_MAX => return Err(DestroyReason::RESOURCE_LIMIT),
+            None => {
+                let expected = ExpectedPeer { ids, address: address.ip() };
+                let link = Link::new(self.now, None, Some(expected));
+                let conn = self.links.add(Link { dialled: Some(address), ..link });
+                self.outputs.open(conn);
+                self.to_dial.push_back(Dial { conn, to: address });
+                conn
+            }
+        };
         let link = self.links.get_mut(id).ok_or(DestroyReason::CONNECT_FAILED)?;
         circuit.forth_conn = Some(id);
         let mut create = Vec::new();
@@ -65,8 +73,6 @@ impl<R: Rng, C: Conduct> Router<R, C> {
 
     /// The next hop has answered: the circuit is extended.
     pub(super) fn handle_created(&mut self, number: u32, from: Place, body: &[u8]) {
-        use crate::cell::msg::{encode_created2_into, parse_created2};
-        use crate::cell::relay::RelayCommand;
         let Some(circuit) = self.circuits.get_mut(number) else { return };
         let answer = parse_created2(body);
         match answer {

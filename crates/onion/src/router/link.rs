@@ -3,6 +3,7 @@ use crate::cell::CircId;
 use crate::identity::{RelayIds, RsaId};
 use crate::link::{Channel, ExpectedPeer};
 use crate::node::ConnId;
+use crate::time::Instant;
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 use core::net::SocketAddr;
@@ -37,10 +38,16 @@ pub(super) struct Link {
     pub(super) waiting: Vec<(u32, Vec<u8>)>,
     /// Circuits opened on it by us.
     pub(super) opened: u32,
+    /// When it began, or was last seen with something on it.
+    pub(super) used_at: Instant,
 }
 
 impl Link {
-    pub(super) fn new(channel: Option<Channel>, expected: Option<ExpectedPeer>) -> Self {
+    pub(super) fn new(
+        now: Instant,
+        channel: Option<Channel>,
+        expected: Option<ExpectedPeer>,
+    ) -> Self {
         Self {
             channel,
             is_open: false,
@@ -51,6 +58,7 @@ impl Link {
             circuits: CircuitTable::default(),
             waiting: Vec::new(),
             opened: 0,
+            used_at: now,
         }
     }
 
@@ -127,6 +135,24 @@ impl Links {
         }
         self.links[id.0 as usize] = Some(link);
         id
+    }
+
+    /// How many there are.
+    pub(super) fn len(&self) -> usize {
+        self.links.len() - self.free.len()
+    }
+
+    /// All of them.
+    pub(super) fn iter_mut(&mut self) -> impl Iterator<Item = (ConnId, &mut Link)> {
+        let links = (0..).zip(&mut self.links);
+        links.filter_map(|(number, link)| Some((ConnId(number), link.as_mut()?)))
+    }
+
+    /// Those that we dial and that are not open yet.
+    pub(super) fn dials(&self) -> usize {
+        let dialled = self.dialled.values().flatten();
+        let links = dialled.filter_map(|id| self.links.get(id.0 as usize)?.as_ref());
+        links.filter(|link| !link.is_open).count()
     }
 
     #[inline]

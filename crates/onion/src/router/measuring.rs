@@ -91,7 +91,7 @@ impl<R: Rng, C: Conduct> Router<R, C> {
     fn refuse_link(&mut self, id: ConnId, refusal: &Refusal) {
         let Refusal { code, text } = refusal.clone();
         let detail = if text.is_empty() { String::new() } else { format!(" ({text})") };
-        self.tell(RouterEvent::Refused(format!("{code}{detail}")));
+        self.tell_refused(format!("{code}{detail}"));
         self.send_message(id, &Message::Error { code, text });
         self.close(id);
     }

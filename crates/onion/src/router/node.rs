@@ -1,5 +1,6 @@
 use super::circuit::{Place, Way};
 use super::link::{Link, Role};
+use super::upkeep::QUEUED_CELLS_MAX;
 use super::{Conduct, Router};
 use crate::cell::msg::DestroyReason;
 use crate::cell::{BODY_LEN, Cell, CircId, Command};
@@ -74,7 +75,7 @@ impl<R: Rng, C: Conduct> Router<R, C> {
             (Command::CREATE_FAST, None) => {
                 self.create_fast(place, &body).map_err(Fault::Violation)
             }
-            (Command::CREATE2, None) if link.role == Role::Measurer => {
+            (Command::CREATE | Command::CREATE2, None) if link.role == Role::Measurer => {
                 Err(Fault::Violation("a circuit other than a measurement's on a measurer's link"))
             }
             (Command::CREATE2, None) => {
@@ -104,6 +105,7 @@ impl<R: Rng, C: Conduct> Router<R, C> {
 
 impl<R: Rng, C: Conduct> Node for Router<R, C> {
     fn handle_connected(&mut self, now: Instant, conn: ConnId, tls: &dyn TlsSession) {
+        self.now = now;
         let unix_time_s = self.unix_time_s(now);
         let Some(link) = self.links.get_mut(conn) else { return };
         let Some(expected) = link.expected else { return };
@@ -124,20 +126,22 @@ impl<R: Rng, C: Conduct> Node for Router<R, C> {
 
     fn handle_accepted(
         &mut self,
-        _now: Instant,
+        now: Instant,
         _listener: ListenerId,
         tls: &dyn TlsSession,
     ) -> Option<ConnId> {
+        self.now = now;
         let mut challenge = [0; 32];
         self.rng.fill_bytes(&mut challenge);
         let channel = Channel::responder(Arc::clone(&self.config.identity), challenge);
         let exported = Self::exported(tls);
-        let id = self.links.add(Link { exported, ..Link::new(Some(channel), None) });
+        let id = self.links.add(Link { exported, ..Link::new(now, Some(channel), None) });
         self.outputs.open(id);
         Some(id)
     }
 
     fn handle_bytes(&mut self, now: Instant, conn: ConnId, plaintext: &[u8]) {
+        self.now = now;
         // The channel leaves its link, since its cells borrow from it.
         let Some(mut channel) = self.links.get_mut(conn).and_then(|link| link.channel.take())
         else {
@@ -167,6 +171,9 @@ impl<R: Rng, C: Conduct> Node for Router<R, C> {
                 }
             }
         }
+        while self.outputs.queued_cells() > QUEUED_CELLS_MAX {
+            self.shed();
+        }
         self.drain_target();
     }
 
@@ -181,8 +188,10 @@ impl<R: Rng, C: Conduct> Node for Router<R, C> {
     }
 
     fn handle_timeout(&mut self, now: Instant) {
+        self.now = now;
         self.target.handle_timeout(now);
         self.drain_target();
+        self.keep_up(now);
         self.wake_waiting(now);
     }
 
@@ -206,6 +215,7 @@ impl<R: Rng, C: Conduct> Node for Router<R, C> {
     }
 
     fn poll_timeout(&self) -> Option<Instant> {
-        [self.target.poll_timeout(), self.waiting_ends_at()].into_iter().flatten().min()
+        let upkeep = self.upkeep_at();
+        [self.target.poll_timeout(), self.waiting_ends_at(), upkeep].into_iter().flatten().min()
     }
 }

@@ -56,6 +56,7 @@ pub(super) struct Outputs {
     parked_measurers: VecDeque<ConnId>,
     held_clients: VecDeque<ConnId>,
     to_close: VecDeque<ConnId>,
+    queued_cells: usize,
 }
 
 impl Outputs {
@@ -118,6 +119,11 @@ impl Outputs {
         if output.control.len() - output.control_start > CONTROL_MAX {
             return false;
         }
+        // A queue that never runs empty would keep all that it ever sent.
+        if output.control_start > output.control.len() / 2 {
+            output.control.drain(..output.control_start);
+            output.control_start = 0;
+        }
         Cell { circ_id, command, body }.encode_into(&mut output.control);
         self.wake(id);
         true
@@ -128,6 +134,8 @@ impl Outputs {
     pub(super) fn handle_queued(&mut self, id: ConnId, number: u32, way: Way, was_empty: bool) {
         let Some(output) = self.get_mut(id) else { return };
         output.pending_cells += 1;
+        self.queued_cells += 1;
+        let Some(output) = self.get_mut(id) else { return };
         if was_empty {
             output.turns.push_back((number, way));
         }
@@ -141,6 +149,18 @@ impl Outputs {
         if let Some(output) = self.get_mut(id) {
             output.pending_cells = output.pending_cells.saturating_sub(cells);
         }
+        self.queued_cells = self.queued_cells.saturating_sub(cells);
+    }
+
+    /// So many have left their queues.
+    #[inline]
+    const fn handle_sent(&mut self, cells: usize) {
+        self.queued_cells = self.queued_cells.saturating_sub(cells);
+    }
+
+    /// Cells in the queues of all circuits.
+    pub(super) const fn queued_cells(&self) -> usize {
+        self.queued_cells
     }
 
     /// Closes the link once its control cells are written.
@@ -326,6 +346,7 @@ impl<R: Rng, C: Conduct> Router<R, C> {
         }
         let Some(output) = self.outputs.get_mut(id) else { return 0 };
         let cells = output.take_cells(&mut self.circuits, &mut slots[..allowed]);
+        self.outputs.handle_sent(cells);
         let bytes = (cells * CELL_LEN) as u64;
         if let Some(bucket) = &mut self.bucket {
             bucket.take(bytes);

@@ -152,6 +152,15 @@ fn refused_consent_is_a_matter_of_configuration() {
 }
 
 #[test]
+fn not_now_is_neither_a_missing_consent_nor_the_relays_fault() {
+    let mut measurement = measurement(Mode::Echo, 100.0, &[1000.0]);
+    let failure = Failure::RelayNotNow { detail: "2 in 24 hours".to_string() };
+    measurement.handle_failure(Instant::ORIGIN, None, failure);
+    let text = "failed in round 1: the relay is not to be measured now: 2 in 24 hours";
+    assert_eq!(ended(&mut measurement), (text.to_string(), Some(Blame::Configuration)));
+}
+
+#[test]
 fn a_measurer_lost_while_idle_is_only_not_counted_on_later() {
     let lost = || Failure::MeasurerLost { detail: "connection reset".to_string() };
     let mut small = measurement(Mode::Echo, 10.0, &[100.0, 60.0, 50.0]);

@@ -42,7 +42,16 @@ impl Field<'_> {
         let Ok(array) = <[u8; N]>::try_from(self.value) else {
             return Err(self.reader.malformed("a field has the wrong length"));
         };
-        if place.replace(from(array)).is_some() {
+        self.set_bytes(place, |_| from(array))
+    }
+
+    /// Puts a value of any length into its place, once.
+    pub(super) fn set_bytes<T>(
+        &self,
+        place: &mut Option<T>,
+        from: impl FnOnce(&[u8]) -> T,
+    ) -> Result<(), Malformed> {
+        if place.replace(from(self.value)).is_some() {
             return Err(self.reader.malformed("a field appears twice"));
         }
         Ok(())

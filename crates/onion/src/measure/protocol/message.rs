@@ -163,10 +163,7 @@ impl Fields {
     fn parse(reader: Reader<'_>) -> Result<Self, Malformed> {
         let mut fields = Self::default();
         each(reader, |field_type, value| match field_type {
-            field::ORDER_BODY => {
-                fields.order_body = Some(value.value.to_vec());
-                Ok(())
-            }
+            field::ORDER_BODY => value.set_bytes(&mut fields.order_body, <[u8]>::to_vec),
             field::SIGNATURE => value.set(&mut fields.signature, |bytes| bytes),
             field::NONCE => value.set(&mut fields.nonce, Nonce),
             field::MEASURER => value.set(&mut fields.measurer, MeasurerKey),
@@ -176,10 +173,7 @@ impl Fields {
             field::CODE => {
                 value.set(&mut fields.code, |code| ErrorCode::new(u16::from_be_bytes(code)))
             }
-            field::TEXT => {
-                fields.text = Some(readable(value.value));
-                Ok(())
-            }
+            field::TEXT => value.set_bytes(&mut fields.text, readable),
             _ => Ok(()),
         })?;
         Ok(fields)

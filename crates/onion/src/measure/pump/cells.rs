@@ -222,7 +222,7 @@ impl<R: Rng> Pump<R> {
             Ok(Some(keys)) => {
                 let mut content_key = [0; 16];
                 self.rng.fill_bytes(&mut content_key);
-                let cap_cells = self.config.window_cap_cells;
+                let cap_cells = self.config.window_cells();
                 let cells_before = self.config.path.cells_before();
                 circuit.state = State::Up(Flow::new(&keys, &content_key, cap_cells, cells_before));
                 self.is_unsettled = true;

@@ -74,15 +74,22 @@ impl ClientLimit {
     }
 
     fn begin_round(&mut self, now: Instant) {
-        // A driver that looks late has let several rounds pass.
+        // Who looks late has let several rounds pass; no more of them count than can be saved up.
         let passed = now - self.round_began;
-        let assumed = MEASURED_MIN.bytes_in(passed);
-        let measured = core::mem::take(&mut self.measured_bytes).max(assumed);
-        let grant = self.share.beside(measured);
+        let measured = core::mem::take(&mut self.measured_bytes).max(MEASURED_MIN.bytes_in(passed));
+        let granted = self.share.beside(measured);
+        let round = part(granted, ROUND, passed);
         let saved = self.usual_grant_bytes * (SMOOTHING - 1);
-        self.usual_grant_bytes = saved.saturating_add(grant) / SMOOTHING;
-        let most = (ROUNDS_SAVED * self.usual_grant_bytes).max(grant).max(LEAST_GRANT);
-        self.credit_bytes = self.credit_bytes.saturating_add(grant).min(most);
+        self.usual_grant_bytes = saved.saturating_add(round) / SMOOTHING;
+        let most = (ROUNDS_SAVED * self.usual_grant_bytes).max(round).max(LEAST_GRANT);
+        let counts = granted.min(ROUNDS_SAVED.saturating_mul(round));
+        self.credit_bytes = self.credit_bytes.saturating_add(counts).min(most);
         self.round_began = now;
     }
+}
+
+/// What `time` has of the `bytes` of `whole`.
+fn part(bytes: u64, time: Duration, whole: Duration) -> u64 {
+    let scaled = u128::from(bytes) * time.as_nanos() / whole.as_nanos().max(1);
+    u64::try_from(scaled).unwrap_or(u64::MAX)
 }

@@ -210,6 +210,18 @@ proptest! {
         prop_assert!(sent + allowed / 50 + 2 * round >= allowed, "{sent} of {allowed}");
     }
 
+    /// Who asked for nothing for a while has saved up four rounds, and no more.
+    #[test]
+    fn clients_do_not_save_up_what_they_have_not_used(mbit in 20u64..5000, idle_ms in 100u64..5000) {
+        let rate = Rate::from_bit_per_s(mbit * 1_000_000);
+        let mut limit = ClientLimit::new(ClientShare::DEFAULT, Instant::ORIGIN);
+        limit.handle_measured(rate.bytes_in(Duration::from_millis(idle_ms)));
+        let credit = limit.available_bytes(at_ms(idle_ms));
+        let round = ClientShare::DEFAULT.beside(rate.bytes_in(Duration::from_millis(10)));
+        prop_assert!(credit <= 4 * round + 4 * CELL_LEN as u64, "{credit}, a round has {round}");
+        prop_assert!(credit > 0);
+    }
+
     #[test]
     fn clients_of_a_slow_relay_are_not_starved(looks in 100u64..2000) {
         let mut limit = ClientLimit::new(ClientShare::DEFAULT, Instant::ORIGIN);

@@ -1,0 +1,28 @@
+use super::GAIN;
+use report::experiment::{Axis, Case, ExperimentFigure, On, Role, Series};
+
+/// What relays gained; none if all were found out.
+pub(super) fn gains(relays: &[Case]) -> Option<ExperimentFigure> {
+    let (measured, others): (Vec<&Case>, Vec<&Case>) =
+        relays.iter().partition(|case| case.ratio.is_some());
+    if measured.is_empty() {
+        return None;
+    }
+    let name = |case: &&Case| case.name.clone();
+    let x = Axis::columns(measured.iter().map(name));
+    let y = Axis::new("estimate ÷ truth").showing(0.0, 1.5);
+    let places = (0..u32::MAX).map(f64::from);
+    let ratios = measured.iter().filter_map(|case| case.ratio);
+    let bars = Series::bars("relay", Role::Measurement, places.zip(ratios).collect());
+    let labels = measured.iter().map(|case| format!("{} {}", case.verdict.word(), case.detail));
+    let others = match others.iter().map(name).collect::<Vec<_>>().join(", ") {
+        names if names.is_empty() => names,
+        names => format!(" Without an estimate: {names}."),
+    };
+    let figure = ExperimentFigure::new("gains", "What relays gain that lie", x, y)
+        .with(bars.labels(labels.collect()))
+        .mark(On::Y, GAIN, "1/(1−r)", Role::Problem)
+        .mark(On::Y, 1.0, "truth", Role::Truth)
+        .caption(format!("Estimate over what the relay has.{others}"));
+    Some(figure)
+}

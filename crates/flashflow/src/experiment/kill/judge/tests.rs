@@ -1,0 +1,123 @@
+use super::super::plan::{Blow, Fate};
+use super::*;
+use std::collections::BTreeMap;
+use std::os::unix::process::ExitStatusExt;
+use std::process::ExitStatus;
+
+const LIMIT: f64 = 30.0;
+
+fn secs(secs: f64) -> Duration {
+    Duration::from_secs_f64(secs)
+}
+
+fn verdict(code: i32, estimate: Option<f64>, error: Option<&str>) -> Verdict {
+    Verdict {
+        status: ExitStatus::from_raw(code << 8),
+        estimate_mbit_per_s: estimate,
+        is_conclusive: code == 0,
+        error: error.map(str::to_owned),
+    }
+}
+
+/// A round in which `victim` was killed after 2 s, and all others ended at 2.1 s, before a deadline
+/// at 9 s.
+fn round(victim: Victim, verdict: Option<Verdict>) -> Played {
+    let all = [Victim::Measurer(0), Victim::Measurer(1), Victim::Coordinator, Victim::Target];
+    let ends = all.into_iter().filter(|who| *who != victim).map(|who| (who, Some(secs(2.1))));
+    Played {
+        fate: Fate { number: 5, victim, at: 0.5 },
+        blow: Blow::Kill,
+        kill: (victim != Victim::Nobody).then(|| (secs(2.0), Phase::Measuring(1))),
+        deadline: secs(9.0),
+        target_deadline: secs(9.0),
+        ends: BTreeMap::from_iter(ends),
+        verdict,
+        sent: Vec::new(),
+        refusals: Vec::new(),
+        remains: Vec::new(),
+        address: Some(([127, 0, 0, 1], 7100).into()),
+    }
+}
+
+fn judged(played: &Played) -> (CaseVerdict, String) {
+    let case = played.case(Rate::from_mbit_per_s(LIMIT));
+    (case.verdict, case.detail)
+}
+
+const LOST: &str = "failed in round 1, second 1, measurer 0: the measurer was lost: the session with \
+                    the measurer at 127.0.0.1:7100 is lost: it ended the session";
+
+#[test]
+fn a_failure_that_names_the_victim_is_as_it_should_be() {
+    let measurer = Victim::Measurer(0);
+    let played = round(measurer, Some(verdict(1, None, Some(LOST))));
+    assert_eq!(judged(&played).0, CaseVerdict::Refused);
+    assert_eq!(played.took().map(|took| took.as_millis()), Some(100));
+    for blamed in [
+        "failed in round 1, measurer 1: the measurer was lost: 127.0.0.1:7101",
+        "failed in round 1: the relay closed the connection: gone",
+    ] {
+        let (verdict, detail) = judged(&round(measurer, Some(verdict(1, None, Some(blamed)))));
+        assert_eq!(verdict, CaseVerdict::Missed);
+        assert!(detail.contains("does not say that the measurer 0 was lost"), "{detail}");
+    }
+    let closed = "failed in round 1, measurer 1: the relay closed the connection: gone";
+    let played = round(Victim::Target, Some(verdict(1, None, Some(closed))));
+    assert_eq!(judged(&played).0, CaseVerdict::Refused);
+    let played = round(Victim::Target, Some(verdict(1, None, Some(LOST))));
+    assert_eq!(judged(&played).0, CaseVerdict::Missed);
+    assert_eq!(judged(&round(Victim::Coordinator, None)).0, CaseVerdict::Held);
+}
+
+#[test]
+fn a_number_must_be_right_unless_it_says_that_it_is_a_lower_bound() {
+    for (code, estimate, expected) in [
+        (0, 29.0, CaseVerdict::Held),
+        (0, 26.0, CaseVerdict::Missed),
+        (0, 32.0, CaseVerdict::Missed),
+        (3, 26.0, CaseVerdict::Held),
+        (3, 32.0, CaseVerdict::Missed),
+        (1, 29.0, CaseVerdict::Missed),
+    ] {
+        let played = round(Victim::Nobody, Some(verdict(code, Some(estimate), None)));
+        assert_eq!(judged(&played).0, expected, "{code} {estimate}");
+    }
+    // What the relay really sent is right, too: a burst after its pause.
+    let sent = |mbit: [f64; 3]| mbit.map(Rate::from_mbit_per_s).to_vec();
+    let burst = |sent| Played { sent, ..round(Victim::Nobody, Some(verdict(3, Some(40.0), None))) };
+    let (verdict_of_burst, detail) = judged(&burst(sent([40.5, 40.5, 30.0])));
+    assert_eq!(verdict_of_burst, CaseVerdict::Held);
+    assert!(detail.contains("burst"), "{detail}");
+    assert_eq!(judged(&burst(sent([60.0, 30.0, 30.0]))).0, CaseVerdict::Missed);
+    // Nobody was killed, so nothing may fail.
+    let (verdict, detail) = judged(&round(Victim::Nobody, Some(verdict(1, None, Some(LOST)))));
+    assert_eq!(verdict, CaseVerdict::Missed);
+    assert!(detail.starts_with("failed, though nobody was killed"), "{detail}");
+}
+
+#[test]
+fn who_hangs_is_late_or_leaves_something_is_named() {
+    let well = || round(Victim::Coordinator, None);
+    let hangs = Played { ends: BTreeMap::from([(Victim::Target, None)]), ..well() };
+    assert_eq!(judged(&hangs), (CaseVerdict::Missed, "target did not end".to_owned()));
+    assert_eq!(hangs.took(), None);
+    let at =
+        |at| Played { ends: BTreeMap::from([(Victim::Measurer(1), Some(secs(at)))]), ..well() };
+    assert_eq!(judged(&at(10.0)).0, CaseVerdict::Held);
+    let late = "measurer 1 ended 1.50 s after the deadline".to_owned();
+    assert_eq!(judged(&at(10.5)), (CaseVerdict::Missed, late));
+    let remains = Played { remains: vec!["process 7 is left".to_owned()], ..well() };
+    assert_eq!(judged(&remains), (CaseVerdict::Missed, "process 7 is left".to_owned()));
+    let refuses = Played { refusals: vec!["busy".to_owned()], ..well() };
+    assert_eq!(judged(&refuses), (CaseVerdict::Missed, "the relay refused: busy".to_owned()));
+}
+
+#[test]
+fn a_coordinator_that_breaks_down_has_no_excuse() {
+    let panicked = Verdict { status: ExitStatus::from_raw(101 << 8), ..verdict(1, None, None) };
+    for victim in [Victim::Target, Victim::Nobody] {
+        let (verdict, detail) = judged(&round(victim, Some(panicked.clone())));
+        assert_eq!(verdict, CaseVerdict::Missed);
+        assert!(detail.contains("101") && detail.contains("without a result"), "{detail}");
+    }
+}

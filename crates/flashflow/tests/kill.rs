@@ -1,0 +1,73 @@
+//! `flashflow experiment kill`, with a victim of each kind.
+
+#[expect(dead_code, reason = "what the other test files need")]
+mod common;
+
+use common::{Place, number, text};
+use rustix::process::Signal;
+use std::collections::BTreeSet;
+use std::fs;
+
+#[test]
+fn whoever_is_killed_the_others_end_and_nothing_is_left() {
+    let place = Place::new();
+    let ended = place.run(&[
+        "experiment",
+        "kill",
+        "--rounds",
+        "4",
+        "--seconds",
+        "3",
+        "--seed",
+        "1",
+        "--out",
+        "results",
+        "--json",
+    ]);
+    ended.assert_code(0);
+    let summary = ended.summary();
+    assert_eq!((text(&summary, "experiment"), &summary["held"]), ("kill", &true.into()));
+    let cases = summary["cases"].as_array().expect("cases");
+    // The first round, in which nobody is killed, says how long they take.
+    assert_eq!(cases.len(), 5, "{summary}");
+    let victims: BTreeSet<&str> = cases.iter().map(|case| text(case, "victim")).collect();
+    for victim in ["coordinator", "target", "nobody"] {
+        assert!(victims.contains(victim), "{victims:?}");
+    }
+    assert!(victims.iter().any(|victim| victim.starts_with("measurer ")), "{victims:?}");
+    for case in cases {
+        match text(case, "verdict") {
+            "held" if text(case, "victim") == "nobody" => {
+                assert!(number(case, "estimate_mbit_per_s") > 20.0, "{case}");
+            }
+            "held" => {}
+            "refused" => assert!(!text(case, "error").is_empty(), "{case}"),
+            other => panic!("{other}: {case}"),
+        }
+    }
+    // Each case was told when it ended.
+    let told = ended.values().iter().filter(|value| value["type"] == "case").count();
+    assert_eq!(told, cases.len());
+    for file in ["kill.html", "kill.json"] {
+        assert!(place.path("results").join(file).is_file(), "{file}");
+    }
+    let files = fs::read_dir(place.path("results")).expect("a folder");
+    let names: Vec<String> = files
+        .map(|file| file.expect("listed").file_name().to_string_lossy().into_owned())
+        .collect();
+    for figure in ["kill-to-end.svg", "kill-moments.svg"] {
+        assert!(names.iter().any(|name| name == figure), "{names:?}");
+    }
+    place.assert_clean();
+}
+
+#[test]
+fn an_experiment_that_is_ended_leaves_nothing() {
+    let place = Place::new();
+    let mut running = place.start(&["experiment", "kill", "--quick", "--out", "results", "--json"]);
+    running.wait_for_out("the first round", |line| line.contains(r#""type":"case""#));
+    running.signal(Signal::INT);
+    let ended = running.end();
+    ended.assert_code(130);
+    place.wait_until_clean();
+}

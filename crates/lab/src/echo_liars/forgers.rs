@@ -1,0 +1,195 @@
+use super::{EchoLie, Liar, LiarError};
+use link::Forge;
+use onion::identity::OwnIdentity;
+use onion::measure::order::{OrderConfig, OrderEvent, OrderLink};
+use onion::measure::protocol::{ClientShare, CoordinatorKey, MeasurerKey, Nonce, Order};
+use onion::measure::pump::{Event, Pace, Path, Pump, PumpConfig, PumpFailure, Target};
+use onion::measure::target::TargetParams;
+use onion::node::Node;
+use onion::router::{Router, RouterConfig};
+use onion::wire::{NodeId, Wire, WireConfig, WireError};
+use onion::{Duration, Rate};
+use rand::SeedableRng;
+use rand::rngs::StdRng;
+use std::net::SocketAddr;
+use std::num::NonZeroU32;
+use std::sync::Arc;
+
+const UNIX_TIME_S: u64 = 1_700_000_000;
+const COORDINATOR: [u8; 32] = [0xc0; 32];
+const MEASURER: [u8; 32] = [0xa0; 32];
+
+/// Long enough that hardly any forger is never checked.
+const SECONDS: u16 = 20;
+
+/// Rate of the measurer: a run's length in cells, with the seconds.
+const RATE: Rate = Rate::from_bit_per_s(10_000_000);
+
+/// Relays that forge answers, each measured once, in virtual time: the chance to get away with it.
+///
+/// Nothing is random but by the seeds, so the same call gives the same result.
+pub struct Forgers {
+    identity: Arc<OwnIdentity>,
+    certificate: Vec<u8>,
+    share: f64,
+    check_one_in: NonZeroU32,
+}
+
+/// What came of one forger.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ForgerRun {
+    /// Answers that it had forged and that had come back before one of them was checked: it got away
+    /// with so many.
+    pub evaded: usize,
+    /// The cell whose check failed; `None` if the measurement ended without.
+    pub caught_at: Option<u64>,
+    /// Whether that cell was forged: an honest answer must never be accused.
+    pub is_rightly_accused: bool,
+}
+
+impl Forgers {
+    /// Those who forge this share of their answers, where one cell in so many is checked. Makes keys,
+    /// which takes some tenths of a second.
+    ///
+    /// # Errors
+    /// [`LiarError`]: keys cannot be made.
+    pub fn new(share: f64, check_one_in: NonZeroU32) -> Result<Self, LiarError> {
+        let mut forge = Forge::new([5; 32], UNIX_TIME_S)?;
+        let identity = Arc::new(forge.identity()?);
+        let (certificates, _) = forge.tls_credentials()?;
+        let certificate = certificates.first().map(|it| it.to_vec()).unwrap_or_default();
+        Ok(Self { identity, certificate, share, check_one_in })
+    }
+
+    /// Measures the forger with this seed until it is found out.
+    ///
+    /// # Errors
+    /// [`LiarError::World`]: the measurement could not begin.
+    pub fn run(&self, seed: u64) -> Result<ForgerRun, LiarError> {
+        let mut play = Play::begin(self, seed)?;
+        let failure = play.measure(self, seed)?;
+        let router: &mut Router<StdRng, Liar> = play.node(play.relay)?;
+        let lies = router.conduct().lies();
+        Ok(match failure {
+            Some(PumpFailure::CheckFailed { cell, .. }) => ForgerRun {
+                evaded: lies.iter().filter(|lie| **lie < cell).count(),
+                caught_at: Some(cell),
+                is_rightly_accused: lies.contains(&cell),
+            },
+            None => ForgerRun { evaded: lies.len(), caught_at: None, is_rightly_accused: false },
+            Some(other) => return Err(LiarError::World(other.to_string())),
+        })
+    }
+}
+
+/// A relay, its coordinator and one measurer with one circuit.
+struct Play {
+    wire: Wire,
+    relay: NodeId,
+    target: Target,
+}
+
+fn world(error: WireError) -> LiarError {
+    LiarError::World(error.to_string())
+}
+
+impl Play {
+    fn begin(forgers: &Forgers, seed: u64) -> Result<Self, LiarError> {
+        let mut wire = Wire::new(WireConfig { seed, ..WireConfig::default() });
+        let target = TargetParams {
+            is_allowed: true,
+            coordinators: vec![CoordinatorKey::of_seed(&COORDINATOR)],
+            ..TargetParams::default()
+        };
+        let config = RouterConfig {
+            identity: Arc::clone(&forgers.identity),
+            target,
+            limit: None,
+            queue_limit_cells: RouterConfig::QUEUE_LIMIT_CELLS,
+            unix_time_s: UNIX_TIME_S,
+        };
+        let liar = Liar::new(Some(EchoLie::Forges { share: forgers.share }));
+        let rng = StdRng::seed_from_u64(2 * seed);
+        let relay = wire.add(Router::with_conduct(config, liar, rng, wire.now()));
+        let address = SocketAddr::from(([10, 0, 0, 1], 9001));
+        wire.listen(relay, address, &forgers.certificate).map_err(world)?;
+        Ok(Self { wire, relay, target: Target { address, ids: forgers.identity.ids() } })
+    }
+
+    fn node<N: Node + 'static>(&mut self, id: NodeId) -> Result<&mut N, LiarError> {
+        self.wire.node_mut(id).ok_or_else(|| LiarError::World("a node is gone".to_owned()))
+    }
+
+    /// Lets things happen until `told` is there.
+    fn until<T>(
+        &mut self,
+        mut told: impl FnMut(&mut Self) -> Result<Option<T>, LiarError>,
+    ) -> Result<T, LiarError> {
+        loop {
+            if let Some(told) = told(self)? {
+                return Ok(told);
+            }
+            if !self.wire.step().map_err(world)? {
+                return Err(LiarError::World("nothing happens any more".to_owned()));
+            }
+        }
+    }
+
+    /// How a measurement fails, if it does.
+    fn measure(&mut self, forgers: &Forgers, seed: u64) -> Result<Option<PumpFailure>, LiarError> {
+        let nonce = Nonce([1; 32]);
+        let order = Order {
+            coordinator: CoordinatorKey::of_seed(&COORDINATOR),
+            target: self.target.ids,
+            measurers: vec![MeasurerKey::of_seed(&MEASURER)],
+            seconds: SECONDS,
+            client_share: ClientShare::DEFAULT,
+            sockets: 1,
+            expires_unix_s: UNIX_TIME_S + 600,
+            nonce,
+        };
+        let config = OrderConfig {
+            target: self.target,
+            order,
+            key_seed: COORDINATOR,
+            accept_timeout: Duration::from_secs(8),
+            random: [7; 24],
+            unix_time_s: UNIX_TIME_S,
+        };
+        let link = self.wire.add(OrderLink::new(config, self.wire.now()));
+        self.until(|play| match play.node::<OrderLink>(link)?.poll_event() {
+            Some(OrderEvent::Accepted) => Ok(Some(())),
+            Some(other) => Err(LiarError::World(format!("the order: {other:?}"))),
+            None => Ok(None),
+        })?;
+        let config = PumpConfig {
+            target: self.target,
+            path: Path::Echo { nonce, key_seed: MEASURER },
+            sockets: 1,
+            circuits_per_socket: 1,
+            pace: Pace { burst: 1, per_s: NonZeroU32::MIN },
+            seconds: u32::from(SECONDS),
+            rate: RATE,
+            window_cap_cells: 1000,
+            check_one_in: forgers.check_one_in,
+            setup_timeout: Duration::from_secs(8),
+            stall_timeout: Duration::from_secs(2),
+            unix_time_s: UNIX_TIME_S,
+        };
+        let rng = StdRng::seed_from_u64(2 * seed + 1);
+        let pump = self.wire.add(Pump::new(config, rng, self.wire.now()));
+        self.until(|play| {
+            let now = play.wire.now();
+            let node: &mut Pump<StdRng> = play.node(pump)?;
+            match node.poll_event() {
+                Some(Event::Ready { .. }) => {
+                    node.start(now, now);
+                    Ok(None)
+                }
+                Some(Event::Failed(failure)) => Ok(Some(Some(failure))),
+                Some(Event::Finished) => Ok(Some(None)),
+                Some(Event::Second(_) | Event::Lost { .. }) | None => Ok(None),
+            }
+        })
+    }
+}

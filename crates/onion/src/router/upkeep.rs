@@ -1,0 +1,74 @@
+//! What is looked after from time to time: links that nobody needs, and queues that hold too much.
+
+use super::link::Role;
+use super::{Conduct, Router, RouterEvent};
+use crate::cell::msg::DestroyReason;
+use crate::node::ConnId;
+use crate::time::{Duration, Instant};
+use alloc::string::String;
+use alloc::vec::Vec;
+use rand_core::Rng;
+
+/// How often links are looked through.
+const PERIOD: Duration = Duration::from_secs(10);
+
+/// Time for the link handshake after TLS, or for dialling and both. Strangers who say nothing would
+/// otherwise hold their places for ever.
+const HANDSHAKE_MAX: Duration = Duration::from_secs(30);
+
+/// A link without circuits is closed after so long: clients and relays come back when they need one.
+const IDLE_MAX: Duration = Duration::from_secs(300);
+
+/// Links that are being dialled at once; circuits that want more of them are refused.
+pub(super) const DIALS_MAX: usize = 128;
+
+/// Cells in all queues together, 512 MiB of them: beyond it the circuit that holds most is destroyed.
+pub(super) const QUEUED_CELLS_MAX: usize = 1 << 20;
+
+impl<R: Rng, C: Conduct> Router<R, C> {
+    /// When links are to be looked through; never, without links.
+    pub(super) fn upkeep_at(&self) -> Option<Instant> {
+        (self.links.len() > 0).then(|| self.upkept_at + PERIOD)
+    }
+
+    /// Closes links that have never opened, or that nobody has used for long.
+    pub(super) fn keep_up(&mut self, now: Instant) {
+        if now < self.upkept_at + PERIOD {
+            return;
+        }
+        self.upkept_at = now;
+        let mut stale: Vec<ConnId> = Vec::new();
+        for (id, link) in self.links.iter_mut() {
+            let is_used = link.role != Role::Ordinary || link.circuits.len() > 0;
+            if link.is_open && is_used {
+                link.used_at = now;
+            }
+            let most = if link.is_open { IDLE_MAX } else { HANDSHAKE_MAX };
+            if now - link.used_at >= most {
+                stale.push(id);
+            }
+        }
+        for id in stale {
+            self.close(id);
+        }
+        self.drain_target();
+    }
+
+    /// Destroys the circuit that holds most, if all together hold too much. It is the one that an
+    /// attacker fills, or one that is as good as dead.
+    #[cold]
+    pub(super) fn shed(&mut self) {
+        if let Some(longest) = self.circuits.longest() {
+            self.destroy(longest, DestroyReason::RESOURCE_LIMIT, None);
+        }
+    }
+
+    /// Tells that somebody was refused; not of each, where there are many: whoever listens writes it
+    /// down.
+    pub(super) fn tell_refused(&mut self, reason: String) {
+        if self.refusals_told.available_bytes(self.now) > 0 {
+            self.refusals_told.take(1);
+            self.tell(RouterEvent::Refused(reason));
+        }
+    }
+}
