@@ -5,7 +5,7 @@ mod config;
 mod relays;
 mod team;
 
-pub(crate) use config::Config;
+pub(crate) use config::{Config, Mate};
 pub(crate) use team::RemoteTeam;
 
 use crate::config::log_to_stderr;

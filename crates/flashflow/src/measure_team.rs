@@ -1,6 +1,6 @@
 //! `flashflow measure-team`: what can the measurers themselves send and receive?
 
-use crate::coordinator_command::Config;
+use crate::coordinator_command::{Config, Mate};
 use crate::error::{Error, Exit};
 use crate::interrupt::Interrupt;
 use crate::output::Output;
@@ -30,7 +30,8 @@ const LOCAL_RATE: Rate = Rate::from_bit_per_s(1_000_000_000);
 ///
 /// All measurers of a team exchange UDP with each other, in both directions at once. The capacity of
 /// each is the median second of what went both ways. What the measurers of a coordinator have to
-/// allocate is found out in this way, when they are new or have changed.
+/// allocate is found out in this way, when they are new or have changed: with --team it prints the lines
+/// for the coordinator's configuration, which does not believe a measurer to have more.
 #[derive(Debug, Args)]
 #[command(group = ArgGroup::new("who").required(true).args(["local", "coordinator"]))]
 #[command(after_help = "Examples:
@@ -75,6 +76,7 @@ pub(crate) fn run(
     interrupt.wind_up_in_order();
     let seconds = options.seconds;
     let cancel = interrupt.requested();
+    let mut team = Vec::new();
     let reports = match (options.local, &options.coordinator) {
         (Some(count), _) => {
             output.doing(format!("{count} measurers exchange UDP over loopback for {seconds} s"));
@@ -84,7 +86,9 @@ pub(crate) fn run(
             let config = Config::read(path)?;
             let count = config.measurers.len();
             output.doing(format!("{count} measurers exchange UDP for {seconds} s"));
-            remote(&config, seconds, rate, output, cancel)
+            let reports = remote(&config, seconds, rate, output, cancel);
+            team = config.measurers;
+            reports
         }
         (None, None) => Err(Error::Usage("whom? Give --local or --team".to_owned())),
     };
@@ -94,7 +98,28 @@ pub(crate) fn run(
         output.record(|| json!({"type": "interrupted"}));
         return Ok(Exit::Interrupted);
     }
-    Ok(tell(seconds, &reports?, output))
+    let reports = reports?;
+    let exit = tell(seconds, &reports, output);
+    if let Some(lines) = lines(seconds, &reports, &team) {
+        output.text(format!("\nFor the coordinator's configuration:\n{lines}"));
+    }
+    Ok(exit)
+}
+
+/// What a coordinator's configuration is to say of the measurers whose capacity was found out.
+fn lines(seconds: u32, reports: &[CapacityReport], team: &[Mate]) -> Option<String> {
+    let traffic: Vec<MemberTraffic> = reports.iter().map(CapacityReport::traffic).collect();
+    let found = team_capacities(seconds, &traffic).into_iter();
+    let lines = found.filter_map(|found| {
+        let Mate { address, key, .. } = team.get(usize::from(found.index))?;
+        // Cut, not rounded: it is a bound.
+        let mbit = (found.capacity?.as_mbit_per_s() * 10.0).floor() / 10.0;
+        Some(format!(
+            "\n[[measurers]]\naddress = \"{address}\"\nkey = \"{key}\"\ncapacity_mbit_per_s = {mbit}\n"
+        ))
+    });
+    let lines: String = lines.collect();
+    (!lines.is_empty()).then_some(lines)
 }
 
 /// The members that gave a report; what the others said is told.

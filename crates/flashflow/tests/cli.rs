@@ -609,7 +609,7 @@ fn measurers_elsewhere_are_measured_and_one_that_is_gone_is_named() {
     };
     let mut team = "key = \"own.key\"\nout = \"out\"\nauthority = \"127.0.0.1:7001\"\n".to_owned();
     let own = key("own");
-    let mut daemons = Vec::new();
+    let (mut daemons, mut public_keys) = (Vec::new(), Vec::new());
     for name in ["one", "other"] {
         let public = key(name);
         let config = format!(
@@ -622,6 +622,7 @@ fn measurers_elsewhere_are_measured_and_one_that_is_gone_is_named() {
         let address = daemon.wait_for_value()["address"].clone();
         team += &format!("[[measurers]]\naddress = {address}\nkey = \"{public}\"\n");
         daemons.push(daemon);
+        public_keys.push(public);
     }
     fs::write(place.path("team.toml"), team).expect("space");
     let arguments = ["measure-team", "--team", "team.toml", "--seconds", "2", "--json"];
@@ -630,6 +631,15 @@ fn measurers_elsewhere_are_measured_and_one_that_is_gone_is_named() {
     let summary = ended.summary();
     assert_eq!((&summary["complete"], &summary["measurers"]), (&true.into(), &2.into()));
     assert!(number(&summary, "capacity_mbit_per_s") > 0.0);
+
+    // What it prints is what a coordinator's configuration needs.
+    let ended = place.run(&arguments[..5]);
+    ended.assert_code(0);
+    let lines = ended.out.join("\n");
+    for part in ["[[measurers]]\naddress = \"127.0.0.1:", &public_keys[0], &public_keys[1]] {
+        assert!(lines.contains(part), "{lines}");
+    }
+    assert_eq!(lines.matches("\ncapacity_mbit_per_s = ").count(), 2, "{lines}");
 
     drop(daemons.pop());
     let ended = place.run(&arguments);

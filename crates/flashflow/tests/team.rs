@@ -40,7 +40,7 @@ fn write_measurer(place: &Place, name: &str, listen: &str, coordinator: &str) {
 }
 
 fn measurer_of(address: &str, key: &str) -> String {
-    format!("[[measurers]]\naddress = \"{address}\"\nkey = \"{key}\"\n")
+    format!("[[measurers]]\naddress = \"{address}\"\nkey = \"{key}\"\ncapacity_mbit_per_s = 200\n")
 }
 
 #[test]
@@ -95,6 +95,17 @@ fn a_configuration_that_is_wrong_is_refused_with_the_field() {
     place.run(&["measurer", "--config", "m.toml"]).assert_refused(&["m.toml", "`kye`"]);
     place.run(&["measurer", "--config", "none.toml"]).assert_refused(&["none.toml"]);
     place.run(&["measurer"]).assert_refused(&["--config"]);
+    make_key(&place, "c.key");
+    let measurer = make_key(&place, "m.key");
+    let config = "key = \"c.key\"\nout = \"out\"\nauthority = \"127.0.0.1:1\"\n";
+    let bounded = measurer_of("127.0.0.1:1", &measurer);
+    let boundless = bounded.lines().take(3).collect::<Vec<_>>().join("\n");
+    fs::write(place.path("c.toml"), format!("{config}{boundless}\n")).expect("written");
+    place.run(&["coordinator", "--config", "c.toml", "--once"]).assert_refused(&[
+        "127.0.0.1:1",
+        "capacity_mbit_per_s",
+        "measure-team --team",
+    ]);
     fs::write(place.path("c.toml"), "key = 5\n").expect("written");
     place.run(&["coordinator", "--config", "c.toml"]).assert_refused(&["c.toml", "key = 5"]);
 }

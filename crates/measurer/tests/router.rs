@@ -97,11 +97,11 @@ fn allowed() -> TargetParams {
 
 /// Two measurers of two pumps each, and little time.
 fn team() -> Team {
-    let params = Params {
-        seconds: 2,
-        setup_timeout: Duration::from_secs(15),
-        ..TeamOptions::default().params
-    };
+    team_with_patience(Duration::from_secs(15))
+}
+
+fn team_with_patience(setup_timeout: Duration) -> Team {
+    let params = Params { seconds: 2, setup_timeout, ..TeamOptions::default().params };
     let capacity = Some(Rate::from_mbit_per_s(60.0));
     let options = TeamOptions { pumps: Some(2), capacity, params, ..TeamOptions::default() };
     Team::new(options).expect("this machine can measure")
@@ -196,7 +196,8 @@ fn a_relay_that_others_measure_is_asked_again_until_they_are_done() {
         });
         started.recv().expect("it starts");
         // Its two seconds are on; ours wait, and do not give up.
-        let outcome = measure(&mut team(), &relay.request(30.0));
+        let mut team = team_with_patience(Duration::from_secs(60));
+        let outcome = measure(&mut team, &relay.request(30.0));
         assert!(outcome.estimate().is_some(), "{outcome}");
     });
 }

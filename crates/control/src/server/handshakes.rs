@@ -57,7 +57,7 @@ mod tests {
     use super::*;
 
     fn address(number: usize) -> IpAddr {
-        IpAddr::from([10, 0, u8::try_from(number / 256).unwrap(), (number % 256) as u8])
+        IpAddr::from((0x0a00_0000 + u32::try_from(number).unwrap()).to_be_bytes())
     }
 
     #[test]

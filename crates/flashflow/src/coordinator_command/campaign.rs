@@ -1,7 +1,7 @@
 //! Several relays at once, each measurement on a thread of its own.
 
 use super::config::Config;
-use super::relays::Relay;
+use super::relays::{Relay, is_not_now};
 use super::team::RemoteTeam;
 use crate::error::Error;
 use crate::interrupt::Interrupt;
@@ -98,7 +98,12 @@ pub(super) fn run(
                         scope.spawn(move || check_up(team, measurer, interrupt, &sender));
                     }
                     let is_over = campaign.handle_end(RelayId(measured.relay), verdict);
-                    let rounds = results.get(&measured.relay).map_or(0, |it| it.report.rounds);
+                    let earlier = results.remove(&measured.relay);
+                    let rounds = earlier.as_ref().map_or(0, |it| it.report.rounds);
+                    let measured = match earlier {
+                        Some(earlier) if stands(&earlier.outcome, &measured.outcome) => earlier,
+                        _ => measured,
+                    };
                     let report = RelayReport { rounds: rounds + 1, ..measured.report };
                     if is_over && !interrupt.is_requested() {
                         output.step(measuring::line(&report));
@@ -177,6 +182,12 @@ fn judge(outcome: &Outcome, allocation: &Allocation, guess: Rate) -> (Verdict, O
         }
         Outcome::Failed { .. } => (Verdict::Done, None),
     }
+}
+
+/// Whether the estimate of an earlier round stands after another one: if the relay did not want that.
+fn stands(earlier: &Outcome, later: &Outcome) -> bool {
+    let is_refused = matches!(later, Outcome::Failed { reason, .. } if is_not_now(reason));
+    is_refused && earlier.estimate().is_some()
 }
 
 /// Asks a measurer that has failed until it answers.

@@ -52,7 +52,7 @@ pub(crate) enum Source {
 pub(crate) struct Mate {
     pub(crate) address: SocketAddr,
     pub(crate) key: PublicKey,
-    /// Less than what it says itself, if wanted.
+    /// The most that it is believed to have; `None` until it has been found out.
     pub(crate) capacity: Option<Rate>,
 }
 
@@ -124,6 +124,21 @@ impl Config {
     }
 }
 
+impl Mate {
+    /// The most that it is believed to have. Its own word would let a single measurer have nearly the
+    /// whole load of a relay, and with it the result.
+    pub(crate) fn bound(&self) -> Result<Rate, Error> {
+        let Self { address, key, .. } = self;
+        self.capacity.ok_or_else(|| {
+            Error::Usage(format!(
+                "measurer {key} at {address} has no `capacity_mbit_per_s` in the configuration. To find it \
+                 out, run `flashflow measure-team --team FILE` with this file, and put the lines that it \
+                 prints there"
+            ))
+        })
+    }
+}
+
 impl Config {
     /// Whether a relay takes part in measurements.
     pub(crate) fn takes_part(&self, relay: &Subject) -> bool {
@@ -165,6 +180,23 @@ mod tests {
         let config = read(&all).expect("valid");
         assert_eq!(config.params, TeamOptions::default().params);
         assert!(config.relays.is_some() && config.echo.len() == 1 && config.guess.is_some());
+    }
+
+    #[test]
+    fn no_measurer_is_believed_without_a_bound() {
+        let config = read(SAMPLE).expect("valid");
+        let bounds = config.measurers.iter().map(Mate::bound);
+        let bounds = bounds.collect::<Result<Vec<_>, _>>().expect("bounds");
+        assert_eq!(bounds, [Rate::from_mbit_per_s(1000.0); 2]);
+        // Still good for finding it out.
+        let without = SAMPLE.replacen("capacity_mbit_per_s = 1000", "", 1);
+        let config = read(&without).expect("valid");
+        let error = config.measurers[0].bound().expect_err("no bound").to_string();
+        assert!(
+            error.contains("measure-team --team") && error.contains("127.0.0.1:7100"),
+            "{error}"
+        );
+        assert!(super::super::RemoteTeam::new(&config).is_err());
     }
 
     #[test]

@@ -11,17 +11,22 @@ use std::thread;
 
 /// The measurers of a configuration, and the sessions with them.
 pub(crate) struct RemoteTeam {
-    measurers: Vec<(RemoteMeasurer, Option<Rate>)>,
+    measurers: Vec<(RemoteMeasurer, Rate)>,
     // Last, since the sessions end with it.
     _remotes: Remotes,
 }
 
 impl RemoteTeam {
+    /// The measurers, each with the most that it is believed to have.
+    ///
+    /// # Errors
+    /// Where the configuration does not say how much that is.
     pub(crate) fn new(config: &Config) -> Result<Self, Error> {
+        let bounds = config.measurers.iter().map(Mate::bound).collect::<Result<Vec<_>, _>>()?;
         let remotes = Remotes::start(config.secret.clone())?;
         let mut measurers = Vec::new();
-        for Mate { address, key, capacity } in &config.measurers {
-            measurers.push((remotes.measurer(*address, *key)?, *capacity));
+        for (mate, bound) in config.measurers.iter().zip(bounds) {
+            measurers.push((remotes.measurer(mate.address, mate.key)?, bound));
         }
         Ok(Self { measurers, _remotes: remotes })
     }
@@ -30,11 +35,11 @@ impl RemoteTeam {
         self.measurers.len()
     }
 
-    /// What a measurer has to give: what it says, or what the configuration says if that is less.
+    /// What a measurer has to give: what it says, but no more than what the configuration says.
     pub(crate) fn ask(&self, measurer: MeasurerId) -> Result<Rate, ConnectError> {
         let Some((remote, limit)) = self.measurers.get(measurer.0) else { return Ok(Rate::ZERO) };
         let told = remote.capacity()?;
-        Ok(limit.map_or(told, |limit| limit.min(told)))
+        Ok(told.min(*limit))
     }
 
     /// Asks all measurers at once. One that does not answer has no capacity.
