@@ -132,9 +132,14 @@ impl Cast {
             "key = \"coordinator.key\"\nout = \"bandwidth\"\nconsensus = \"none\"\n\
              echo = [\"{fingerprint}\"]\necho_rounds = 1\n"
         );
+        let capacity = self.limit.scaled(CAPACITY).as_mbit_per_s();
         for Actor { address, key, .. } in &self.measurers {
             // Writing to a string cannot fail.
-            let _ = write!(text, "[[measurers]]\naddress = \"{address}\"\nkey = \"{key}\"\n");
+            let _ = write!(
+                text,
+                "[[measurers]]\naddress = \"{address}\"\nkey = \"{key}\"\n\
+                 capacity_mbit_per_s = {capacity:?}\n"
+            );
         }
         write(&file, &text)?;
         let ed25519 = target.ids.ed25519.map(|id| Ed25519Identity::from_bytes(id.0).to_string());
