@@ -87,7 +87,7 @@ impl Results {
             let by_limit = plan.limits.iter().copied().map(of_limit).collect();
             let by_team = plan.teams.iter().copied().map(of_team).collect();
             let (by, how) = match mode {
-                Mode::Echo => ("limit", "As an echo"),
+                Mode::Echo => ("limit, or what the relay without one counted", "As an echo"),
                 Mode::Transit => ("what tor says that it carried", "In transit"),
             };
             let figure = |name: &str, what: &str, groups| {

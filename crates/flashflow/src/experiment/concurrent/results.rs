@@ -138,7 +138,7 @@ impl Results {
             let together = self.together.get(count).copied().unwrap_or_default().as_secs_f64();
             Some(format!(
                 "{count} at once came to {low:.3} to {high:.3} of their limits{alone} (all of them under \
-                 way together for {together:.0} s or more)"
+                 way together for {together:.1} s or more)"
             ))
         };
         let parts: Vec<String> =
