@@ -53,6 +53,10 @@ pub(super) struct Options {
     /// Relays that forge answers, in virtual time; 2000 by default, 300 if --quick.
     #[arg(long, value_parser = clap::value_parser!(u32).range(10..=1_000_000))]
     forgers: Option<u32>,
+    /// Seed of the first forger; each next one has the next.
+    #[arg(long, default_value_t = 0, value_name = "NUMBER",
+        value_parser = clap::value_parser!(u64).range(..=u64::MAX >> 2))]
+    seed: u64,
 }
 
 struct Plan {
@@ -61,6 +65,7 @@ struct Plan {
     /// Relays to be measured; all if empty.
     only: Vec<String>,
     forgers: u32,
+    first_seed: u64,
 }
 
 /// What all parts of the experiment have at hand.
@@ -86,6 +91,7 @@ pub(super) fn run(
         limit: Rate::from_mbit_per_s(options.limit),
         only: options.only.clone(),
         forgers: options.forgers.unwrap_or(if common.quick { 300 } else { 2000 }),
+        first_seed: options.seed,
     };
     let mut stage = Stage::new()?;
     for number in 1..=MEASURERS {
@@ -149,6 +155,7 @@ fn begin(plan: &Plan) -> ExperimentReport {
             pair("length of a measurement", format!("{} s", plan.seconds)),
             pair("measurers", format!("{MEASURERS} processes")),
             pair("forgers in virtual time", plan.forgers.to_string()),
+            pair("seed of the first forger", plan.first_seed.to_string()),
         ],
         notes: vec![
             "A relay that has capacity only while it is measured is believed: nothing that can be \

@@ -73,11 +73,12 @@ impl Part {
                 other => other,
             };
             parts.push(Self { name, lie: Some(lie), has_clients: true, expected });
+            if lie == EchoLie::OverReports {
+                // Without clients a report is all gain.
+                let name = "over-reports-alone";
+                parts.push(Self { name, lie: Some(lie), has_clients: false, expected });
+            }
         }
-        // Without clients a report is all gain.
-        let name = "over-reports-alone";
-        let (lie, expected) = (Some(EchoLie::OverReports), Expected::Bounded);
-        parts.push(Self { name, lie, has_clients: false, expected });
         parts
     }
 
