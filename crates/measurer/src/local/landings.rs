@@ -1,7 +1,8 @@
 use crate::member::MemberError;
-use link::{Forge, ForgeError};
+use link::{Clock, Forge, ForgeError};
 use onion::identity::OwnIdentity;
 use onion::measure::pump::Landing;
+use onion::{Duration, Instant};
 use std::collections::VecDeque;
 use std::net::{IpAddr, SocketAddr, TcpListener, UdpSocket};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -9,16 +10,21 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// Identities and listening sockets of our second hops, made as they are needed and then kept.
 ///
-/// All measurers of a process share them. The one whose last use is longest ago is used next: a
-/// target may still believe in its connections to the last round's.
+/// All measurers of a process share them. Those of the last round have to rest: a target may still
+/// believe in its connections to them, above all one whose rate limit keeps it from reading their end.
 pub(super) struct Landings(Mutex<Pool>);
 
 struct Pool {
     forge: Forge,
     places: Vec<Place>,
-    /// Those that nobody uses, the longest unused first.
-    free: VecDeque<usize>,
+    clock: Clock,
+    /// Those that nobody uses, the longest unused first, and since when; those that were never used
+    /// before them.
+    free: VecDeque<(Option<Instant>, usize)>,
 }
+
+/// How long a landing rests between two uses. It is shorter than a round, so that two sets do.
+const REST: Duration = Duration::from_secs(5);
 
 struct Place {
     landing: Arc<OwnIdentity>,
@@ -40,7 +46,9 @@ pub(super) struct Lease {
 
 impl Drop for Lease {
     fn drop(&mut self) {
-        self.owner.pool().free.extend(self.places.drain(..));
+        let mut pool = self.owner.pool();
+        let now = Some(pool.clock.now());
+        pool.free.extend(self.places.drain(..).map(|place| (now, place)));
     }
 }
 
@@ -62,8 +70,9 @@ impl From<LandingError> for MemberError {
 }
 
 impl Landings {
-    pub(super) const fn new(forge: Forge) -> Self {
-        Self(Mutex::new(Pool { forge, places: Vec::new(), free: VecDeque::new() }))
+    pub(super) fn new(forge: Forge) -> Self {
+        let clock = Clock::start();
+        Self(Mutex::new(Pool { forge, places: Vec::new(), clock, free: VecDeque::new() }))
     }
 
     fn pool(&self) -> MutexGuard<'_, Pool> {
@@ -81,7 +90,7 @@ impl Landings {
         let mut pool = self.pool();
         while pool.places.len() < 2 * count && !cancel.load(Ordering::Relaxed) {
             let place = pool.add()?;
-            pool.free.push_back(place);
+            pool.free.push_front((None, place));
         }
         let Pool { forge, places, .. } = &mut *pool;
         for place in places.iter_mut().take(if authenticate { 2 * count } else { 0 }) {
@@ -110,7 +119,7 @@ impl Landings {
         for _ in 0..count {
             // One at a time, since a lease that fails half way takes the lock when it is dropped.
             let mut pool = self.pool();
-            let number = pool.free.pop_front().map_or_else(|| pool.add(), Ok)?;
+            let number = pool.take_rested().map_or_else(|| pool.add(), Ok)?;
             lease.places.push(number);
             let Pool { forge, places, .. } = &mut *pool;
             let place = &mut places[number];
@@ -123,6 +132,14 @@ impl Landings {
 }
 
 impl Pool {
+    /// The landing that is longest unused, if that is long enough.
+    fn take_rested(&mut self) -> Option<usize> {
+        let now = self.clock.now();
+        let (since, _) = self.free.front()?;
+        let has_rested = since.is_none_or(|since| now - since >= REST);
+        if has_rested { self.free.pop_front().map(|(_, place)| place) } else { None }
+    }
+
     fn add(&mut self) -> Result<usize, LandingError> {
         let landing = Arc::new(self.forge.identity()?);
         self.places.push(Place { landing, authenticating: None, listener: None });
