@@ -33,7 +33,7 @@ pub(super) struct Options {
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..=10_000))]
     rounds: Option<u32>,
     /// Seconds of each.
-    #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u32).range(3..=60))]
+    #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(3..=60))]
     seconds: u32,
     /// Freeze the victims instead (SIGSTOP): their connections stay, but nobody answers.
     #[arg(long)]
