@@ -6,7 +6,7 @@
 //!
 //! Times are relative, in nanoseconds: the two clocks need not agree. Fields that are unknown are
 //! skipped, so that the format can grow; a change of meaning changes the package's name,
-//! `flashflow.control.v1`. What a message may hold is checked in [`convert`](crate::convert).
+//! `flashflow.control.v1`. What a message may hold is checked in `convert`.
 
 /// No message is longer, either way. The longest honest one has some 600 bytes.
 pub(crate) const MESSAGE_MAX_BYTES: usize = 8192;
@@ -37,7 +37,7 @@ pub enum Order {
     Stop(Stop),
 }
 
-/// A [`measurer::RoundOrder`].
+/// A [`measurer::member::RoundOrder`].
 #[derive(Clone, PartialEq, prost::Message)]
 pub struct Prepare {
     /// The target's IP address: 4 or 16 bytes.
@@ -242,7 +242,7 @@ pub struct Load {
 /// The end of a round without a result.
 #[derive(Clone, PartialEq, prost::Message)]
 pub struct Failed {
-    /// A [`measurer::FailureKind`], numbered from 1 in its order.
+    /// A [`measurer::member::FailureKind`], numbered from 1 in its order.
     #[prost(uint32, tag = "1")]
     pub kind: u32,
     /// What happened.
