@@ -35,6 +35,20 @@ struct Sample {
     rate: Rate,
 }
 
+/// One measurer, for relays without limit.
+const fn arguments(seconds: u32, capacity_mbit: Option<f64>) -> TeamArguments {
+    TeamArguments {
+        seconds,
+        measurers: 1,
+        capacity: capacity_mbit,
+        sockets: 160,
+        guess: 2000.0,
+        check_share: 0.008,
+        own_address: None,
+        authenticate: false,
+    }
+}
+
 fn measurer(
     seconds: u32,
     runs: u32,
@@ -42,16 +56,7 @@ fn measurer(
     output: &Output,
     interrupt: &Interrupt,
 ) -> Result<Exit, Error> {
-    let arguments = TeamArguments {
-        seconds,
-        measurers: 1,
-        capacity: Some(100_000.0),
-        sockets: 160,
-        guess: 2000.0,
-        check_share: 0.008,
-        own_address: None,
-        authenticate: false,
-    };
+    let arguments = arguments(seconds, Some(100_000.0));
     let mut team = measuring::team(&arguments, output)?;
     let forge = Forge::new([7; 32], unix_time_s())?;
     let tls = TlsConfigs::new(&forge)?;

@@ -1,6 +1,5 @@
 //! `flashflow bench echo`: what echoing costs a relay, beside stock tor that relays the same cells.
 
-use crate::cli::TeamArguments;
 use crate::error::{Error, Exit};
 use crate::interrupt::Interrupt;
 use crate::measuring;
@@ -78,16 +77,7 @@ pub(super) fn run(
     output: &Output,
     interrupt: &Interrupt,
 ) -> Result<Exit, Error> {
-    let arguments = TeamArguments {
-        seconds,
-        measurers: 1,
-        capacity,
-        sockets: 160,
-        guess: 2000.0,
-        check_share: 0.008,
-        own_address: None,
-        authenticate: false,
-    };
+    let arguments = super::arguments(seconds, capacity);
     let mut team = measuring::team(&arguments, output)?;
     let network = network::start(&NetworkSpec::new(network::relays(Some(1), &[0.0])?), output)?;
     interrupt.wind_up_in_order();

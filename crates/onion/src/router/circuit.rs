@@ -136,3 +136,23 @@ impl Circuits {
         all.max_by_key(|(_, cells)| *cells).map(|(number, _)| number)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_longest_is_the_one_with_most_cells_either_way() {
+        let mut circuits = Circuits::default();
+        assert_eq!(circuits.longest(), None);
+        let mut add = |back: usize, forth: usize| {
+            let place = Place { conn: ConnId(0), circ_id: CircId::new(1) };
+            let mut circuit = Circuit::new(place, Hop::Echo(Keystream::new(&[0; 16])));
+            (0..back).for_each(|_| _ = circuit.back_queue.push());
+            (0..forth).for_each(|_| _ = circuit.forth_queue.push());
+            circuits.add(circuit)
+        };
+        let (_, longest, _) = (add(7, 0), add(4, 5), add(0, 8));
+        assert_eq!(circuits.longest(), Some(longest));
+    }
+}

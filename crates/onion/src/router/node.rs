@@ -171,9 +171,7 @@ impl<R: Rng, C: Conduct> Node for Router<R, C> {
                 }
             }
         }
-        while self.outputs.queued_cells() > QUEUED_CELLS_MAX {
-            self.shed();
-        }
+        while self.outputs.queued_cells() > QUEUED_CELLS_MAX && self.shed() {}
         self.drain_target();
     }
 

@@ -132,10 +132,9 @@ impl Outputs {
     /// A cell has been put into a circuit's queue, which was `was_empty`.
     #[inline]
     pub(super) fn handle_queued(&mut self, id: ConnId, number: u32, way: Way, was_empty: bool) {
-        let Some(output) = self.get_mut(id) else { return };
-        output.pending_cells += 1;
         self.queued_cells += 1;
         let Some(output) = self.get_mut(id) else { return };
+        output.pending_cells += 1;
         if was_empty {
             output.turns.push_back((number, way));
         }
@@ -181,8 +180,8 @@ impl Outputs {
         self.to_close.pop_front()
     }
 
-    /// The peer has closed it; true if we were about to.
-    pub(super) fn forget(&mut self, id: ConnId) -> bool {
+    /// It is closed, by us or by the peer.
+    pub(super) fn forget(&mut self, id: ConnId) {
         if let Some(output) = self.get_mut(id) {
             let gone = core::mem::take(output);
             // Its number may be given to another link.
@@ -192,9 +191,7 @@ impl Outputs {
                 lists.into_iter().for_each(|list| list.retain(|waiting| *waiting != id));
             }
         }
-        let before = self.to_close.len();
         self.to_close.retain(|closing| *closing != id);
-        self.to_close.len() < before
     }
 
     /// Wakes so many links that the rate limit holds, clients' first.
@@ -359,5 +356,35 @@ impl<R: Rng, C: Conduct> Router<R, C> {
             self.totals.client_bytes += bytes;
         }
         cells * CELL_LEN
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A peer that reads just fast enough never lets the queue run empty.
+    #[test]
+    fn a_queue_that_never_runs_empty_does_not_keep_what_it_has_sent() {
+        let (mut outputs, id) = (Outputs::default(), ConnId(0));
+        outputs.open(id);
+        let mut out = [0; CELL_LEN];
+        for _ in 0..10_000 {
+            assert!(outputs.control(id, CircId::new(1), Command::DESTROY, &[1]));
+            let output = outputs.get_mut(id).expect("open");
+            if output.control.len() - output.control_start > 2 * CELL_LEN {
+                assert_eq!(output.take_control(&mut out), CELL_LEN);
+            }
+            assert!(output.control.len() <= 16 * CELL_LEN, "{} bytes", output.control.len());
+        }
+    }
+
+    #[test]
+    fn a_peer_that_reads_nothing_gets_no_more_than_so_much() {
+        let (mut outputs, id) = (Outputs::default(), ConnId(0));
+        outputs.open(id);
+        while outputs.control(id, CircId::new(1), Command::DESTROY, &[1]) {}
+        let output = outputs.get_mut(id).expect("open");
+        assert!(output.control.len() <= CONTROL_MAX + CELL_LEN, "{} bytes", output.control.len());
     }
 }

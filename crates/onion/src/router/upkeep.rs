@@ -55,12 +55,14 @@ impl<R: Rng, C: Conduct> Router<R, C> {
     }
 
     /// Destroys the circuit that holds most, if all together hold too much. It is the one that an
-    /// attacker fills, or one that is as good as dead.
+    /// attacker fills, or one that is as good as dead. False if there is none.
     #[cold]
-    pub(super) fn shed(&mut self) {
-        if let Some(longest) = self.circuits.longest() {
+    pub(super) fn shed(&mut self) -> bool {
+        let longest = self.circuits.longest();
+        if let Some(longest) = longest {
             self.destroy(longest, DestroyReason::RESOURCE_LIMIT, None);
         }
+        longest.is_some()
     }
 
     /// Tells that somebody was refused; not of each, where there are many: whoever listens writes it
