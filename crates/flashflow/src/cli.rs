@@ -78,7 +78,7 @@ pub(crate) struct DemoOptions {
     pub(crate) limits: Vec<f64>,
     /// Rate limits in Mbit/s of relays of our own beside them, which take part in their measurement
     /// (echo); 0 for no limit, `none` for no such relays.
-    #[arg(long, value_delimiter = ',', default_value = "50,200", value_name = "MBIT,…",
+    #[arg(long, value_delimiter = ',', default_value = "50", value_name = "MBIT,…",
         value_parser = echo_limit)]
     pub(crate) echo_limits: Vec<Option<f64>>,
     /// Keep the network's folder with all logs, and say where it is.
