@@ -346,7 +346,7 @@ impl World {
 
     /// One thing that the measurement wants; false if there is none.
     fn poll_transit(&mut self) -> bool {
-        if let Some(Dial { conn, to }) = self.transit.poll_dial(self.now) {
+        if let Some(Dial { conn, to, .. }) = self.transit.poll_dial(self.now) {
             assert_eq!(to, self.target);
             self.add(Link { ours: Some(conn), ..Link::default() });
             return true;
@@ -379,7 +379,7 @@ impl World {
 
     /// One thing that the relay wants; false if there is none.
     fn poll_relay(&mut self) -> bool {
-        if let Some(Dial { conn, to }) = self.relay.poll_dial(self.now) {
+        if let Some(Dial { conn, to, .. }) = self.relay.poll_dial(self.now) {
             let listener = self.landings.iter().position(|landing| *landing == to);
             let listener = listener.and_then(|place| u32::try_from(place).ok()).map(ListenerId);
             let ours = listener.and_then(|id| self.transit.handle_accepted(self.now, id, self.tls));

@@ -3,8 +3,9 @@
 use crate::link::TlsSession;
 use crate::time::Instant;
 use alloc::string::String;
+use alloc::vec::Vec;
 use core::fmt;
-use core::net::SocketAddr;
+use core::net::{IpAddr, SocketAddr};
 
 /// A connection, by the number that its [`Node`] gave it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -14,6 +15,15 @@ pub struct ConnId(pub u32);
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ListenerId(pub u32);
 
+/// What protects the bytes of a connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Security {
+    /// TLS: links between relays.
+    Tls,
+    /// Nothing: an exit's connections to destinations.
+    Plain,
+}
+
 /// A connection that the node wants.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Dial {
@@ -21,6 +31,60 @@ pub struct Dial {
     pub conn: ConnId,
     /// Where it leads.
     pub to: SocketAddr,
+    /// How its bytes travel.
+    pub security: Security,
+}
+
+/// A question to the domain name system, by the number that its [`Node`] gave it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct LookupId(pub u32);
+
+/// A question to the domain name system.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Lookup {
+    /// How the node calls it.
+    pub id: LookupId,
+    /// What it asks.
+    pub question: Question,
+}
+
+/// What a [`Lookup`] asks.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Question {
+    /// The addresses of this name.
+    Addresses(String),
+    /// The name of this address.
+    Name(IpAddr),
+}
+
+/// What the domain name system says.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Answer {
+    /// Addresses of the name, and for how many seconds they hold. Not empty.
+    Addresses(Vec<IpAddr>, u32),
+    /// The name of the address, and for how many seconds it holds.
+    Name(String, u32),
+    /// There is no such name.
+    NoSuchName,
+    /// No answer now: trying later may help.
+    Failed,
+}
+
+/// What the kernel knows of a connection's way out (Linux: `TCP_INFO` and `SIOCOUTQNSD`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SocketState {
+    /// TCP's congestion window, in segments.
+    pub cwnd_segments: u32,
+    /// Segments that are sent and not acknowledged.
+    pub unacked_segments: u32,
+    /// Bytes of a segment.
+    pub mss_bytes: u32,
+    /// Bytes in the kernel's buffer that were not sent yet.
+    pub notsent_bytes: u32,
+    /// Bytes that the driver has encrypted and the kernel has not taken.
+    pub unwritten_bytes: u32,
+    /// TCP's smoothed round trip, in microseconds.
+    pub rtt_us: u32,
 }
 
 /// Why a connection is gone, or never came to be.
@@ -105,4 +169,41 @@ pub trait Node {
     /// When to call [`handle_timeout`](Self::handle_timeout), if nothing happens before.
     #[must_use]
     fn poll_timeout(&self) -> Option<Instant>;
+
+    /// A dialled connection without TLS stands.
+    fn handle_plain_connected(&mut self, _now: Instant, _conn: ConnId) {}
+
+    /// How many bytes of a connection the node takes now, at most; the driver reads no more from
+    /// it. Zero until [`poll_readable`](Self::poll_readable) names it. Only what comes without TLS
+    /// can be held back: links are never.
+    #[must_use]
+    fn receive_limit(&self, _conn: ConnId) -> usize {
+        usize::MAX
+    }
+
+    /// The next connection that takes bytes again after it took none.
+    #[must_use]
+    fn poll_readable(&mut self) -> Option<ConnId> {
+        None
+    }
+
+    /// The next question to the domain name system. A driver without one answers
+    /// [`Answer::Failed`].
+    #[must_use]
+    fn poll_lookup(&mut self) -> Option<Lookup> {
+        None
+    }
+
+    /// The answer to a question. It may come after the node has lost its interest.
+    fn handle_answer(&mut self, _now: Instant, _id: LookupId, _answer: Answer) {}
+
+    /// The next connection whose [`SocketState`] the node wants to know. The driver answers at once,
+    /// by [`handle_socket_state`](Self::handle_socket_state), before anything else is polled.
+    #[must_use]
+    fn poll_socket_query(&mut self) -> Option<ConnId> {
+        None
+    }
+
+    /// The state of a connection; `None` where the system does not tell.
+    fn handle_socket_state(&mut self, _now: Instant, _conn: ConnId, _state: Option<SocketState>) {}
 }

@@ -5,7 +5,7 @@ use onion::cell::{CircId, Command};
 use onion::link::{Authentication, Channel, ExpectedPeer, TlsSession};
 use onion::measure::protocol::{EXPORTER_LABEL, Message};
 use onion::measure::pump::Target;
-use onion::node::{CloseCause, ConnId, Dial, ListenerId, Node};
+use onion::node::{CloseCause, ConnId, Dial, ListenerId, Node, Security};
 use onion::{Duration, Instant};
 use std::collections::VecDeque;
 
@@ -164,7 +164,11 @@ impl Node for Mouth {
 
     fn poll_dial(&mut self, _: Instant) -> Option<Dial> {
         let to = self.target.address;
-        std::mem::take(&mut self.must_dial).then_some(Dial { conn: LINK, to })
+        std::mem::take(&mut self.must_dial).then_some(Dial {
+            conn: LINK,
+            to,
+            security: Security::Tls,
+        })
     }
 
     fn poll_writable(&mut self) -> Option<ConnId> {

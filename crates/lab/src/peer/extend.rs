@@ -6,7 +6,7 @@ use onion::cell::Command;
 use onion::cell::msg::{DestroyReason, Extend2, link_specifier};
 use onion::identity::{Ed25519Id, RelayIds, RsaId};
 use onion::link::ExpectedPeer;
-use onion::node::{ConnId, Dial};
+use onion::node::{ConnId, Dial, Security};
 use rand::Rng;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
@@ -30,7 +30,7 @@ impl<R: Rng> Peer<R> {
             None => {
                 let expected = ExpectedPeer { ids, address: address.ip() };
                 let conn = self.conns.add(None, Some(expected));
-                self.to_dial.push_back(Dial { conn, to: address });
+                self.to_dial.push_back(Dial { conn, to: address, security: Security::Tls });
                 conn
             }
         };

@@ -11,7 +11,7 @@ use onion::identity::{OwnIdentity, RelayIds};
 use onion::link::{Authentication, Channel, ExpectedPeer, TlsSession};
 use onion::measure::protocol::{EXPORTER_LABEL, Message};
 use onion::measure::pump::Target;
-use onion::node::{CloseCause, ConnId, Dial, ListenerId, Node};
+use onion::node::{CloseCause, ConnId, Dial, ListenerId, Node, Security};
 use std::collections::VecDeque;
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -209,7 +209,7 @@ impl Node for Party {
             return None;
         }
         self.conn = Some(ConnId(0));
-        Some(Dial { conn: ConnId(0), to: target.address })
+        Some(Dial { conn: ConnId(0), to: target.address, security: Security::Tls })
     }
 
     fn poll_writable(&mut self) -> Option<ConnId> {

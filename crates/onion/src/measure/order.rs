@@ -11,7 +11,7 @@ use super::protocol::{ClientSecond, EXPORTER_LABEL, Message, Order};
 use super::pump::Target;
 use crate::cell::{CircId, Command};
 use crate::link::{Authentication, Channel, ExpectedPeer, TlsSession};
-use crate::node::{CloseCause, ConnId, Dial, ListenerId, Node};
+use crate::node::{CloseCause, ConnId, Dial, ListenerId, Node, Security};
 use crate::time::{Duration, Instant};
 use alloc::collections::VecDeque;
 use alloc::string::{String, ToString};
@@ -269,7 +269,11 @@ impl Node for OrderLink {
 
     fn poll_dial(&mut self, _now: Instant) -> Option<Dial> {
         let to = self.config.target.address;
-        core::mem::take(&mut self.must_dial).then_some(Dial { conn: LINK, to })
+        core::mem::take(&mut self.must_dial).then_some(Dial {
+            conn: LINK,
+            to,
+            security: Security::Tls,
+        })
     }
 
     fn poll_writable(&mut self) -> Option<ConnId> {

@@ -27,7 +27,7 @@ use crate::flow::TokenBucket;
 use crate::link::TlsSession;
 use crate::measure::check::CheckSampler;
 use crate::measure::seconds::{Second, SecondCounter};
-use crate::node::{CloseCause, ConnId, Dial, ListenerId, Node};
+use crate::node::{CloseCause, ConnId, Dial, ListenerId, Node, Security};
 use crate::rate::Rate;
 use crate::time::{Duration, Instant};
 use alloc::collections::VecDeque;
@@ -293,7 +293,7 @@ impl<R: Rng> Node for Pump<R> {
         }
         self.dial_bucket.take(1);
         let conn = self.to_dial.pop_front()?;
-        Some(Dial { conn, to: self.config.target.address })
+        Some(Dial { conn, to: self.config.target.address, security: Security::Tls })
     }
 
     fn poll_writable(&mut self) -> Option<ConnId> {

@@ -11,7 +11,7 @@ use crate::cell::msg::{
 use crate::cell::relay::RelayCommand;
 use crate::identity::{Ed25519Id, RelayIds, RsaId};
 use crate::link::ExpectedPeer;
-use crate::node::{ConnId, Dial};
+use crate::node::{ConnId, Dial, Security};
 use alloc::vec::Vec;
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use rand_core::Rng;
@@ -36,7 +36,7 @@ impl<R: Rng, C: Conduct> Router<R, C> {
                 let link = Link::new(self.now, None, Some(expected));
                 let conn = self.links.add(Link { dialled: Some(address), ..link });
                 self.outputs.open(conn);
-                self.to_dial.push_back(Dial { conn, to: address });
+                self.to_dial.push_back(Dial { conn, to: address, security: Security::Tls });
                 conn
             }
         };

@@ -1,6 +1,6 @@
 use super::*;
 use crate::link::TlsSession;
-use crate::node::{CloseCause, Dial};
+use crate::node::{CloseCause, Dial, Security};
 use alloc::collections::VecDeque;
 use alloc::string::{String, ToString};
 use alloc::vec;
@@ -86,7 +86,7 @@ impl Node for Echo {
     }
 
     fn poll_dial(&mut self, _: Instant) -> Option<Dial> {
-        self.to_dial.take().map(|to| Dial { conn: ConnId(0), to })
+        self.to_dial.take().map(|to| Dial { conn: ConnId(0), to, security: Security::Tls })
     }
 
     fn poll_writable(&mut self) -> Option<ConnId> {
