@@ -55,6 +55,8 @@ pub(crate) enum Error {
     Signals(std::io::Error),
     #[error(transparent)]
     Forge(#[from] link::ForgeError),
+    #[error("machine: {0}")]
+    Driver(#[from] link::DriverError),
     #[error("the TLS pump broke down: {0}")]
     Pump(#[from] link::pump::PumpError),
     #[error(transparent)]

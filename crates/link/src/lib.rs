@@ -10,6 +10,7 @@
 
 mod clock;
 mod driver;
+mod files;
 mod forge;
 mod long_term;
 pub mod pump;
@@ -17,5 +18,6 @@ pub mod tls;
 
 pub use clock::{Clock, thread_cpu_time, thread_wait_time, unix_time_s};
 pub use driver::{Driver, DriverError, DriverOptions, Remote, Traffic};
+pub use files::raise_file_limit;
 pub use forge::{Certified, Forge, ForgeError};
 pub use long_term::LongTermKeys;

@@ -26,6 +26,8 @@ use std::thread::{self, JoinHandle};
 /// year has to be started again within it. The signing key lives in memory only, like the keys that
 /// it stands for, so that a shorter life would protect nothing.
 const LIFETIME: Duration = Duration::from_secs(365 * 24 * 3600);
+/// Open files that are not for connections of other relays and clients.
+const FILES_KEPT: u64 = 64;
 /// How often passing bytes are counted.
 const SECOND: Duration = Duration::from_secs(1);
 /// Seconds that are counted one by one after a pause, at most.
@@ -151,7 +153,11 @@ impl Relay {
         };
         let router = Router::new(config, rng, clock.now());
         let tls = TlsConfigs::new(&forge)?;
-        let driver = Driver::new(router, clock, tls, vec![listener], DriverOptions::default())?;
+        // As many connections as the system allows, but for what keys and authorities need.
+        let max_conns = usize::try_from(link::raise_file_limit().saturating_sub(FILES_KEPT));
+        let max_conns = max_conns.unwrap_or(usize::MAX);
+        let options = DriverOptions { max_conns, ..DriverOptions::default() };
+        let driver = Driver::new(router, clock, tls, vec![listener], options)?;
 
         let (commands, orders) = mpsc::channel();
         let teller = Teller { commands, remote: driver.remote() };
