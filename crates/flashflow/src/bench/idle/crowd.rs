@@ -9,7 +9,7 @@ use onion::measure::pump::Target;
 use onion::node::{CloseCause, ConnId, Dial, ListenerId, Node, Security};
 use rand::Rng;
 use rand::rngs::StdRng;
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 
 /// Connections that are being made at a time.
 const DIALS_MAX: u32 = 64;
@@ -17,7 +17,7 @@ const DIALS_MAX: u32 = 64;
 /// Circuits of one connection that come and go at a time.
 const COMING_AND_GOING: u32 = 2;
 
-/// CREATED_FAST or DESTROY came to an unknown circuit, or a proof did not hold.
+/// CREATED_FAST came to an unknown circuit, or its proof does not hold.
 const FALSE_ANSWER: &str = "the relay's answer to CREATE_FAST proves nothing";
 
 /// Opens circuits that stay, and then others that do not.
@@ -44,8 +44,8 @@ struct Link {
     channel: Option<Channel>,
     has_begun: bool,
     opened: u32,
-    /// Our halves of handshakes that wait for their answers, in order: a relay answers in order.
-    waiting: VecDeque<(CircId, fast::Client)>,
+    /// Our halves of handshakes that wait for their answers: tor need not answer in order.
+    waiting: BTreeMap<CircId, fast::Client>,
     is_queued: bool,
 }
 
@@ -120,7 +120,7 @@ impl Crowd {
         link.opened += 1;
         let circ_id = CircId::of_initiator(link.opened);
         channel.send(circ_id, Command::CREATE_FAST, &x);
-        link.waiting.push_back((circ_id, fast::Client::new(x)));
+        link.waiting.insert(circ_id, fast::Client::new(x));
         self.wake(place);
     }
 
@@ -138,9 +138,9 @@ impl Crowd {
 
     fn handle_created(&mut self, place: usize, circ_id: CircId, body: &[u8]) {
         let Some(link) = self.links.get_mut(place) else { return };
-        let first = link.waiting.pop_front().filter(|(first, _)| *first == circ_id);
+        let client = link.waiting.remove(&circ_id);
         let created = CreatedFast::parse(body).ok();
-        let keys = first.zip(created).and_then(|((_, client), it)| client.finish(&it).ok());
+        let keys = client.zip(created).and_then(|(client, it)| client.finish(&it).ok());
         if keys.is_none() {
             self.fail(FALSE_ANSWER);
             return;
