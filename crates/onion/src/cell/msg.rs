@@ -2,6 +2,10 @@
 //!
 //! Each type borrows from the cell it was parsed from and writes itself back with `encode_into`.
 
+mod flow;
+
+pub use flow::{Sendme, Xoff, Xon};
+
 use super::reader::{Malformed, Reader};
 use alloc::vec::Vec;
 use core::fmt;
