@@ -6,7 +6,7 @@ pub mod fast;
 pub mod ntor;
 mod relay_cell;
 
-pub use relay_cell::{ClientHop, CryptError, Keystream, RelayHop};
+pub use relay_cell::{ClientHop, CryptError, Keystream, Layers, RelayHop};
 
 use core::fmt;
 

@@ -1,6 +1,10 @@
 //! Layers of AES-CTR on relay cells, and the running digest that says who they are for
 //! (tor-spec §5.5, §6.1; the "tor1" scheme).
 
+mod layers;
+
+pub use layers::Layers;
+
 use super::HopKeys;
 use crate::cell::BODY_LEN;
 use crate::cell::relay::{DIGEST, RECOGNIZED};
@@ -138,6 +142,12 @@ impl ClientHop {
     #[must_use]
     pub fn received_tag(&self) -> [u8; 20] {
         self.backward.tag()
+    }
+}
+
+impl fmt::Debug for ClientHop {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("ClientHop(secret)")
     }
 }
 

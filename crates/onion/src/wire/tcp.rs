@@ -207,7 +207,8 @@ impl Sender {
             self.notice_loss(lost, false);
         }
         if is_used && chunk.start >= self.recovers_until {
-            let grown = if is_slow_start { chunk.len } else { SEGMENT_BYTES * chunk.len / self.cwnd };
+            let grown =
+                if is_slow_start { chunk.len } else { SEGMENT_BYTES * chunk.len / self.cwnd };
             self.cwnd += grown;
         }
     }

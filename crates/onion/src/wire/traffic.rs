@@ -26,9 +26,10 @@ impl Wire {
                 let at = self.now + self.config.lookup_latency;
                 self.agenda.plan(at, Event::Answered(id, lookup.id, answer));
             } else if let Some(conn) = node.poll_socket_query() {
-                let end = place.conns.get(&conn).and_then(|(link, side)| {
-                    self.links.get(link).and_then(|link| link.end(*side))
-                });
+                let end = place
+                    .conns
+                    .get(&conn)
+                    .and_then(|(link, side)| self.links.get(link).and_then(|link| link.end(*side)));
                 let tcp = end.and_then(|end| end.tcp.as_ref());
                 let state = tcp.map(|tcp| tcp.sender.state());
                 node.handle_socket_state(self.now, conn, state);
@@ -242,7 +243,8 @@ impl Wire {
             ends == (one, Some(other)) || ends == (other, Some(one))
         };
         for (id, link) in self.links.extract_if(.., |_, link| joins(link)) {
-            for (side, end) in [(Side::Dialler, Some(link.dialler)), (Side::Acceptor, link.acceptor)]
+            for (side, end) in
+                [(Side::Dialler, Some(link.dialler)), (Side::Acceptor, link.acceptor)]
             {
                 let Some(end) = end.filter(|end| !end.is_closed) else { continue };
                 self.fingerprint.add(self.now, id, side, b"reset");
