@@ -14,6 +14,7 @@
 //! | [`measure`] | content, checks, seconds, the [pump](measure::pump) that measures a relay, the relay's own side |
 //! | [`router`] | what a relay does with cells |
 //! | [`node`] | the seam to the shell |
+//! | [`client`] | a client with circuits and streams, and a destination for them |
 //! | [`wire`] | nodes joined in virtual time |
 //!
 //! # The contract
@@ -97,6 +98,7 @@ extern crate std;
 
 pub mod cell;
 pub mod circuit;
+pub mod client;
 pub mod crypto;
 pub mod flow;
 pub mod identity;
