@@ -7,13 +7,19 @@
 
 mod blocked;
 mod fixed;
+mod params;
 mod tags;
+mod vegas;
 
 pub use blocked::BlockedMark;
 pub use fixed::FixedWindow;
+pub use params::{CongestionParams, PathKind, QueueLimits};
 pub use tags::{SENDME_TAG_LEN, SendmeTags};
+pub use vegas::Vegas;
 
+use super::stream::{StreamFlow, StreamWindow, XonXoff};
 use crate::time::Instant;
+use alloc::boxed::Box;
 use core::fmt;
 
 /// What the sender of cells knows of its own way out. For [`CircuitFlow::handle_sendme`].
@@ -78,10 +84,14 @@ pub trait CircuitFlow {
 }
 
 /// The flow control that the ends of a circuit have agreed on.
+///
+/// Small, since most circuits at a relay only pass through: Vegas is on the heap.
 #[derive(Clone, Debug)]
 pub enum Flow {
     /// Windows of fixed size; streams have windows, too.
     Fixed(FixedWindow),
+    /// Congestion control; streams have XON and XOFF.
+    Vegas(Box<Vegas>),
 }
 
 impl Default for Flow {
@@ -94,8 +104,24 @@ impl Flow {
     /// Whether streams have XON and XOFF, and not windows.
     #[must_use]
     pub const fn has_congestion_control(&self) -> bool {
+        matches!(self, Self::Vegas(_))
+    }
+
+    /// The flow control of a new stream of this circuit, at the edge of a relay.
+    #[must_use]
+    pub fn exit_stream(&self) -> StreamFlow {
         match self {
-            Self::Fixed(_) => false,
+            Self::Fixed(_) => StreamFlow::Windowed(StreamWindow::default()),
+            Self::Vegas(vegas) => StreamFlow::Rated(XonXoff::new(vegas.params().exit_streams)),
+        }
+    }
+
+    /// The flow control of a new stream of this circuit, at the edge of a client.
+    #[must_use]
+    pub fn client_stream(&self) -> StreamFlow {
+        match self {
+            Self::Fixed(_) => StreamFlow::Windowed(StreamWindow::default()),
+            Self::Vegas(vegas) => StreamFlow::Rated(XonXoff::new(vegas.params().client_streams)),
         }
     }
 }
@@ -104,24 +130,28 @@ impl CircuitFlow for Flow {
     fn room_cells(&self) -> u32 {
         match self {
             Self::Fixed(window) => window.room_cells(),
+            Self::Vegas(vegas) => vegas.room_cells(),
         }
     }
 
     fn handle_sent(&mut self, now: Instant) -> bool {
         match self {
             Self::Fixed(window) => window.handle_sent(now),
+            Self::Vegas(vegas) => vegas.handle_sent(now),
         }
     }
 
     fn handle_sendme(&mut self, now: Instant, path: PathState) -> Result<(), FlowError> {
         match self {
             Self::Fixed(window) => window.handle_sendme(now, path),
+            Self::Vegas(vegas) => vegas.handle_sendme(now, path),
         }
     }
 
     fn handle_received(&mut self) -> bool {
         match self {
             Self::Fixed(window) => window.handle_received(),
+            Self::Vegas(vegas) => vegas.handle_received(),
         }
     }
 }
