@@ -24,6 +24,7 @@ mod waiting;
 pub use conduct::{Conduct, Honest};
 
 use crate::flow::TokenBucket;
+use crate::flow::control::CongestionParams;
 use crate::identity::OwnIdentity;
 use crate::measure::target::{Target, TargetEvent, TargetParams};
 use crate::node::{ConnId, Dial};
@@ -118,7 +119,8 @@ const EVENTS_MAX: usize = 256;
 /// An onion router. See the [module](self).
 ///
 /// - *getters*: [`totals`](Self::totals);
-/// - *commands*: [`set_target_params`](Self::set_target_params), [`set_limit`](Self::set_limit);
+/// - *commands*: [`set_target_params`](Self::set_target_params), [`set_limit`](Self::set_limit),
+///   [`set_congestion_params`](Self::set_congestion_params);
 /// - *handle* and *poll*: those of [`Node`](crate::node::Node), and [`poll_event`](Self::poll_event).
 ///
 /// All randomness comes from the generator passed in. `C` is for tests of those who measure: a relay
@@ -139,6 +141,8 @@ pub struct Router<R, C = Honest> {
     to_dial: VecDeque<Dial>,
     events: VecDeque<RouterEvent>,
     totals: RouterTotals,
+    /// What new circuits may agree on.
+    congestion: Arc<CongestionParams>,
     /// The time of what is being handled.
     now: Instant,
     /// When links were last looked through.
@@ -172,6 +176,7 @@ impl<R: Rng, C: Conduct> Router<R, C> {
             to_dial: VecDeque::new(),
             events: VecDeque::new(),
             totals: RouterTotals::default(),
+            congestion: Arc::default(),
             now,
             upkept_at: now,
             refusals_told: TokenBucket::new(REFUSALS_PER_S, Duration::ZERO, REFUSALS_BURST, now),
@@ -197,6 +202,12 @@ impl<R: Rng, C: Conduct> Router<R, C> {
     #[must_use]
     pub fn open_circuits(&self) -> usize {
         self.circuits.len()
+    }
+
+    /// Sets the parameters of congestion control, from a new consensus. Circuits keep those that they
+    /// began with.
+    pub fn set_congestion_params(&mut self, params: CongestionParams) {
+        self.congestion = Arc::new(params);
     }
 
     /// Who may measure it from now on: the consensus has changed.
