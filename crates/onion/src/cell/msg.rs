@@ -197,6 +197,9 @@ fn push_address(out: &mut Vec<u8>, address: IpAddr) {
 /// Handshake type of ntor in CREATE2 and EXTEND2 (§5.1).
 pub const HANDSHAKE_NTOR: u16 = 2;
 
+/// Handshake type of ntor of version 3, see [`ntor_v3`](crate::crypto::ntor_v3).
+pub const HANDSHAKE_NTOR_V3: u16 = 3;
+
 /// Opens a circuit, or carries a relay's half of its opening: type and data of a handshake.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Create2<'a> {
