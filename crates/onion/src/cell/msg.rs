@@ -2,6 +2,12 @@
 //!
 //! Each type borrows from the cell it was parsed from and writes itself back with `encode_into`.
 
+mod flow;
+mod stream;
+
+pub use flow::{Sendme, Xoff, Xon};
+pub use stream::{Begin, BeginFlags, Connected, End, EndReason, Resolved};
+
 use super::reader::{Malformed, Reader};
 use alloc::vec::Vec;
 use core::fmt;
@@ -191,6 +197,9 @@ fn push_address(out: &mut Vec<u8>, address: IpAddr) {
 /// Handshake type of ntor in CREATE2 and EXTEND2 (§5.1).
 pub const HANDSHAKE_NTOR: u16 = 2;
 
+/// Handshake type of ntor of version 3, see [`ntor_v3`](crate::crypto::ntor_v3).
+pub const HANDSHAKE_NTOR_V3: u16 = 3;
+
 /// Opens a circuit, or carries a relay's half of its opening: type and data of a handshake.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Create2<'a> {
@@ -328,6 +337,7 @@ impl DestroyReason {
     pub const CONNECT_FAILED: Self = Self(6);
     pub const OR_IDENTITY: Self = Self(7);
     pub const CHANNEL_CLOSED: Self = Self(8);
+    pub const DESTROYED: Self = Self(11);
 
     /// The reason with this number on the wire, known or not.
     #[must_use]
