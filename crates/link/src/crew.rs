@@ -15,7 +15,7 @@ use crate::driver::{Driver, DriverError, DriverOptions, Lookups, Remote, Resolve
 use crate::tls::TlsConfigs;
 use messages::{Event, IN_FLIGHT_MAX, Order, Serial, Spare};
 use onion::link::TlsSession;
-use onion::node::{CloseCause, ConnId, Dial, ListenerId, Node, Security};
+use onion::node::{ConnId, Dial, ListenerId, Node, Security};
 use onion::{Duration, Instant};
 use porter::Porter;
 use std::collections::BTreeMap;

@@ -1,5 +1,6 @@
 use super::*;
 use crate::forge::Forge;
+use onion::node::CloseCause;
 use std::collections::VecDeque;
 use std::net::Ipv4Addr;
 use std::net::SocketAddr;
