@@ -1,6 +1,7 @@
 //! The shell around the engine: it moves bytes between sockets and [`onion::node::Node`]s.
 //!
 //! - [`Driver`] runs one node on one thread: epoll, TLS, timers. It decides nothing.
+//! - [`Crew`] runs one node whose sockets several threads serve.
 //! - [`tls`] wraps rustls so that whole records are encrypted from, and decrypted into, buffers that
 //!   are used over and over.
 //! - [`Forge`] makes the certificates that Tor expects of a relay, and throw-away identities;
@@ -9,6 +10,7 @@
 //! - [`pump`] is the yardstick: TLS over loopback with nothing in it.
 
 mod clock;
+mod crew;
 mod driver;
 mod files;
 mod forge;
@@ -17,6 +19,7 @@ pub mod pump;
 pub mod tls;
 
 pub use clock::{Clock, thread_cpu_time, thread_wait_time, unix_time_s};
+pub use crew::Crew;
 pub use driver::{Driver, DriverError, DriverOptions, Remote, Reply, Resolver, Traffic};
 pub use files::raise_file_limit;
 pub use forge::{Certified, Forge, ForgeError};

@@ -1,7 +1,7 @@
 //! How connections come to be: accepted or dialled, then TLS, then the node's.
 
-use super::socket::{self, Socket, Stage, Transport};
 use super::Driver;
+use super::socket::{self, Socket, Stage, Transport};
 use crate::tls::{Outgoing, Session};
 use mio::{Interest, Token};
 use onion::Instant;
