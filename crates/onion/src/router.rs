@@ -18,6 +18,8 @@ mod node;
 mod output;
 mod queue;
 mod relaying;
+pub mod schedule;
+mod transmit;
 mod upkeep;
 mod waiting;
 
@@ -36,6 +38,7 @@ use circuit::Circuits;
 use link::Links;
 use output::Outputs;
 use rand_core::Rng;
+use schedule::SchedulerConfig;
 
 /// How much a relay sends: as `RelayBandwidthRate` and `RelayBandwidthBurst` of C tor, but of cells,
 /// without TLS and TCP around them, and on the way out only.
@@ -65,6 +68,8 @@ pub struct RouterConfig {
     pub limit: Option<RateLimit>,
     /// Cells that wait on one circuit in one direction, at most (C tor: `circ_max_cell_queue_size`).
     pub queue_limit_cells: u32,
+    /// Which cells go first, and when.
+    pub scheduler: SchedulerConfig,
     /// Seconds since 1970 when the router begins, for certificates and orders.
     pub unix_time_s: u64,
 }
@@ -118,7 +123,8 @@ const EVENTS_MAX: usize = 256;
 /// An onion router. See the [module](self).
 ///
 /// - *getters*: [`totals`](Self::totals);
-/// - *commands*: [`set_target_params`](Self::set_target_params), [`set_limit`](Self::set_limit);
+/// - *commands*: [`set_target_params`](Self::set_target_params), [`set_limit`](Self::set_limit),
+///   [`set_scheduler`](Self::set_scheduler);
 /// - *handle* and *poll*: those of [`Node`](crate::node::Node), and [`poll_event`](Self::poll_event).
 ///
 /// All randomness comes from the generator passed in. `C` is for tests of those who measure: a relay
@@ -165,7 +171,7 @@ impl<R: Rng, C: Conduct> Router<R, C> {
             began: now,
             links: Links::default(),
             circuits: Circuits::default(),
-            outputs: Outputs::default(),
+            outputs: Outputs::new(&config.scheduler, now),
             bucket: None,
             has_changed_rate: false,
             target,
@@ -193,6 +199,13 @@ impl<R: Rng, C: Conduct> Router<R, C> {
         &self.conduct
     }
 
+    /// Seconds that cells have waited in circuits' queues, all together: divided by the cells that were
+    /// sent in the same time, it is how long one waits on average.
+    #[must_use]
+    pub const fn waited_cell_s(&self) -> f64 {
+        self.outputs.waited_cell_s()
+    }
+
     /// Circuits that are open now.
     #[must_use]
     pub fn open_circuits(&self) -> usize {
@@ -202,6 +215,12 @@ impl<R: Rng, C: Conduct> Router<R, C> {
     /// Who may measure it from now on: the consensus has changed.
     pub fn set_target_params(&mut self, params: TargetParams) {
         self.target.set_params(params);
+    }
+
+    /// Schedules like this from now on: the consensus has changed.
+    pub fn set_scheduler(&mut self, config: SchedulerConfig) {
+        self.config.scheduler = config;
+        self.outputs.set_scheduler(&config);
     }
 
     /// Sends no more than this from now on.

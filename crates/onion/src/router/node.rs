@@ -6,7 +6,7 @@ use crate::cell::msg::DestroyReason;
 use crate::cell::{BODY_LEN, Cell, CircId, Command};
 use crate::link::{Authentication, Channel, TlsSession};
 use crate::measure::protocol::EXPORTER_LABEL;
-use crate::node::{CloseCause, ConnId, Dial, ListenerId, Node};
+use crate::node::{CloseCause, ConnId, Dial, ListenerId, Node, SocketState};
 use crate::time::Instant;
 use alloc::sync::Arc;
 use rand_core::Rng;
@@ -142,6 +142,7 @@ impl<R: Rng, C: Conduct> Node for Router<R, C> {
 
     fn handle_bytes(&mut self, now: Instant, conn: ConnId, plaintext: &[u8]) {
         self.now = now;
+        self.outputs.handle_time(now);
         // The channel leaves its link, since its cells borrow from it.
         let Some(mut channel) = self.links.get_mut(conn).and_then(|link| link.channel.take())
         else {
@@ -187,6 +188,7 @@ impl<R: Rng, C: Conduct> Node for Router<R, C> {
 
     fn handle_timeout(&mut self, now: Instant) {
         self.now = now;
+        self.outputs.handle_time(now);
         self.target.handle_timeout(now);
         self.drain_target();
         self.keep_up(now);
@@ -213,7 +215,17 @@ impl<R: Rng, C: Conduct> Node for Router<R, C> {
     }
 
     fn poll_timeout(&self) -> Option<Instant> {
-        let upkeep = self.upkeep_at();
-        [self.target.poll_timeout(), self.waiting_ends_at(), upkeep].into_iter().flatten().min()
+        let (upkeep, run) = (self.upkeep_at(), self.outputs.next_run_at());
+        let timeouts = [self.target.poll_timeout(), self.waiting_ends_at(), upkeep, run];
+        timeouts.into_iter().flatten().min()
+    }
+
+    fn poll_socket_query(&mut self) -> Option<ConnId> {
+        self.outputs.poll_socket_query()
+    }
+
+    fn handle_socket_state(&mut self, now: Instant, conn: ConnId, state: Option<SocketState>) {
+        self.outputs.handle_time(now);
+        self.outputs.handle_socket_state(conn, state.as_ref());
     }
 }

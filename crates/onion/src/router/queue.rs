@@ -1,3 +1,4 @@
+use super::schedule::Recent;
 use crate::cell::CELL_LEN;
 use alloc::vec::Vec;
 
@@ -16,6 +17,8 @@ pub(super) struct CellQueue {
     peak: usize,
     /// Times that it has run empty since then.
     emptied: u32,
+    /// What has left it of late.
+    pub(super) recent: Recent,
 }
 
 /// Times that a queue runs empty before its room is looked at.
