@@ -15,7 +15,7 @@ pub(super) struct Place {
 }
 
 /// Which way a cell goes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Way {
     /// Away from the one who built the circuit.
     Forth,
@@ -134,6 +134,18 @@ impl Circuits {
     #[inline]
     pub(super) fn get_mut(&mut self, number: u32) -> Option<&mut Circuit> {
         self.circuits.get_mut(number as usize)?.as_mut()
+    }
+
+    /// A circuit's queue of cells for this link; `None` if it is gone, or leads elsewhere by now.
+    #[inline]
+    pub(super) fn queue_for(
+        &mut self,
+        number: u32,
+        way: Way,
+        conn: ConnId,
+    ) -> Option<&mut CellQueue> {
+        let circuit = self.get_mut(number)?;
+        (circuit.way_out(way)?.conn == conn).then(|| circuit.queue_mut(way))
     }
 
     pub(super) fn remove(&mut self, number: u32) -> Option<Circuit> {

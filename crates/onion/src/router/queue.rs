@@ -1,3 +1,4 @@
+use super::schedule::Recent;
 use crate::cell::CELL_LEN;
 use alloc::vec::Vec;
 
@@ -18,6 +19,8 @@ pub(super) struct CellQueue {
     emptied: u32,
     /// Somebody waits for it to be as short as this.
     watched: Option<u32>,
+    /// What has left it of late.
+    pub(super) recent: Recent,
 }
 
 /// Times that a queue runs empty before its room is looked at.
