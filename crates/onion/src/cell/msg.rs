@@ -3,8 +3,10 @@
 //! Each type borrows from the cell it was parsed from and writes itself back with `encode_into`.
 
 mod flow;
+mod padding;
 
 pub use flow::{Sendme, Xoff, Xon};
+pub use padding::{CircuitPadding, CircuitPaddingAnswer, LinkPadding};
 
 use super::reader::{Malformed, Reader};
 use alloc::vec::Vec;
