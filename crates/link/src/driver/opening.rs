@@ -1,7 +1,7 @@
 //! How connections come to be: accepted or dialled, then TLS, then the node's.
 
-use super::socket::{self, Socket, Stage, Transport};
 use super::Driver;
+use super::socket::{self, Socket, Stage, Transport};
 use crate::tls::{Outgoing, Session};
 use mio::{Interest, Token};
 use onion::Instant;
@@ -13,7 +13,7 @@ impl<N: Node> Driver<N> {
         loop {
             match self.listeners[listener].accept() {
                 Ok((stream, _)) => {
-                    if self.sockets.len() - self.free.len() >= self.options.max_conns {
+                    if self.open_sockets() >= self.options.max_conns {
                         continue; // closed by being dropped
                     }
                     let Ok(session) = Session::server(&self.tls) else { continue };
