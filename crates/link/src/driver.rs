@@ -141,6 +141,12 @@ impl<N: Node> Driver<N> {
         &self.traffic
     }
 
+    /// Connections that are open, being opened or being closed.
+    #[must_use]
+    pub fn open_sockets(&self) -> usize {
+        self.sockets.len() - self.free.len()
+    }
+
     /// Lets the node's questions to the domain name system be answered. Without, they all fail.
     pub fn set_resolver(&mut self, resolver: Box<dyn Resolver>) {
         self.lookups.set_resolver(resolver);

@@ -13,7 +13,7 @@ impl<N: Node> Driver<N> {
         loop {
             match self.listeners[listener].accept() {
                 Ok((stream, _)) => {
-                    if self.sockets.len() - self.free.len() >= self.options.max_conns {
+                    if self.open_sockets() >= self.options.max_conns {
                         continue; // closed by being dropped
                     }
                     let Ok(session) = Session::server(&self.tls) else { continue };

@@ -95,7 +95,7 @@ impl Socket {
     }
 
     /// Whether TCP stands by now.
-    pub(super) fn finish_connecting(&mut self) -> io::Result<bool> {
+    pub(super) fn finish_connecting(&self) -> io::Result<bool> {
         if let Some(error) = self.stream.take_error()? {
             return Err(error);
         }
