@@ -97,6 +97,16 @@ pub struct Builder {
     onward: Vec<NextHop>,
     layers: Layers,
     first_keys: Option<HopKeys>,
+    congestion_sendme_cells: Option<u8>,
+}
+
+/// What a finished circuit consists of.
+#[derive(Debug)]
+pub struct Built {
+    /// Those of all hops.
+    pub layers: Layers,
+    /// The last hop does congestion control, with a SENDME for so many cells.
+    pub congestion_sendme_cells: Option<u8>,
 }
 
 impl Builder {
@@ -106,7 +116,14 @@ impl Builder {
     pub fn new(circ_id: CircId, first: Handshake, rest: Vec<(NextHop, Handshake)>) -> Self {
         let (onward, later): (Vec<_>, Vec<_>) = rest.into_iter().unzip();
         let handshakes = core::iter::once(first).chain(later).collect();
-        Self { circ_id, handshakes, onward, layers: Layers::default(), first_keys: None }
+        Self {
+            circ_id,
+            handshakes,
+            onward,
+            layers: Layers::default(),
+            first_keys: None,
+            congestion_sendme_cells: None,
+        }
     }
 
     /// Plans a circuit of two hops: CREATE_FAST, then ntor. `x` and `ephemeral_secret` are fresh
@@ -153,7 +170,7 @@ impl Builder {
     pub fn handle_cell(&mut self, command: Command, body: &[u8]) -> Result<Step, CircuitError> {
         let built = self.layers.len();
         let handshake = self.handshakes.get(built).ok_or(CircuitError::Unexpected(command))?;
-        let keys = match (built, command) {
+        let agreed = match (built, command) {
             (_, Command::DESTROY) => {
                 return Err(CircuitError::Destroyed(DestroyReason::parse(body)));
             }
@@ -175,8 +192,9 @@ impl Builder {
             }
             (_, other) => return Err(CircuitError::Unexpected(other)),
         };
-        self.layers.push(&keys);
-        self.first_keys.get_or_insert(keys);
+        self.layers.push(&agreed.keys);
+        self.first_keys.get_or_insert(agreed.keys);
+        self.congestion_sendme_cells = agreed.congestion_sendme_cells;
         let (Some(next), Some(handshake)) =
             (self.onward.get(built), self.handshakes.get(built + 1))
         else {
@@ -188,10 +206,11 @@ impl Builder {
         Ok(Step::Send { command: Command::RELAY_EARLY, body })
     }
 
-    /// The layers of the hops that have answered: of all, once it is built.
+    /// What it consists of, once it is built. The builder is of no more use.
     #[must_use]
-    pub fn into_layers(self) -> Layers {
-        self.layers
+    pub fn take_built(&mut self) -> Built {
+        let layers = core::mem::take(&mut self.layers);
+        Built { layers, congestion_sendme_cells: self.congestion_sendme_cells }
     }
 }
 

@@ -21,10 +21,12 @@ pub use server::Server;
 use crate::cell::msg::{BeginFlags, DestroyReason, EndReason};
 use crate::cell::{CircId, Command};
 use crate::circuit::{Builder, Handshake, NextHop};
+use crate::flow::control::CongestionParams;
 use crate::node::{ConnId, Dial, Security};
 use crate::time::Instant;
 use alloc::collections::{BTreeMap, VecDeque};
 use alloc::string::{String, ToString};
+use alloc::sync::Arc;
 use alloc::vec::Vec;
 use circuit::{Circuit, State};
 use core::fmt;
@@ -40,6 +42,8 @@ pub struct Path {
     pub hops: Vec<NextHop>,
     /// Opens the circuit with CREATE_FAST, as clients do to fetch directories; otherwise with CREATE2.
     pub is_fast: bool,
+    /// Asks the last hop for congestion control, by ntor of version 3.
+    pub has_congestion_control: bool,
     /// Gets a link of its own; otherwise it shares one with other circuits through the same relay.
     pub has_own_link: bool,
 }
@@ -48,7 +52,7 @@ impl Path {
     /// Through these relays, on a link that is shared, with CREATE2.
     #[must_use]
     pub const fn new(hops: Vec<NextHop>) -> Self {
-        Self { hops, is_fast: false, has_own_link: false }
+        Self { hops, is_fast: false, has_congestion_control: false, has_own_link: false }
     }
 }
 
@@ -94,12 +98,13 @@ pub struct Client<R> {
     to_close: VecDeque<ConnId>,
     /// When a stream that was asked to be slow may send again.
     room_at: Option<Instant>,
+    congestion: Arc<CongestionParams>,
     events: VecDeque<ClientEvent>,
 }
 
 impl<R: Rng> Client<R> {
     /// A client without circuits. All randomness comes from the generator.
-    pub const fn new(unix_time_s: u64, rng: R) -> Self {
+    pub fn new(unix_time_s: u64, rng: R) -> Self {
         Self {
             rng,
             unix_time_s,
@@ -113,6 +118,7 @@ impl<R: Rng> Client<R> {
             writable: VecDeque::new(),
             to_close: VecDeque::new(),
             room_at: None,
+            congestion: Arc::new(CongestionParams::default()),
             events: VecDeque::new(),
         }
     }
@@ -147,19 +153,27 @@ impl<R: Rng> Client<R> {
     pub fn open(&mut self, now: Instant, path: &Path) -> CircuitNumber {
         let number = CircuitNumber(self.opened);
         self.opened += 1;
-        let Some((first, rest)) = path.hops.split_first() else { return number };
+        let Some(first) = path.hops.first() else { return number };
         let shared = self.links.iter().find(|(_, link)| link.serves(first));
         let shared = shared.map(|(conn, _)| *conn).filter(|_| !path.has_own_link);
         let conn = shared.unwrap_or_else(|| self.dial(*first, path.has_own_link));
-        let opening = if path.is_fast {
-            let mut x = [0; 20];
-            self.rng.fill_bytes(&mut x);
-            Handshake::fast(x)
-        } else {
-            Handshake::ntor(first, self.secret())
-        };
-        let rest: Vec<_> =
-            rest.iter().map(|next| (*next, Handshake::ntor(next, self.secret()))).collect();
+        let mut handshakes = Vec::new();
+        for (place, hop) in path.hops.iter().enumerate() {
+            let is_last = place + 1 == path.hops.len();
+            let handshake = if place == 0 && path.is_fast {
+                let mut x = [0; 20];
+                self.rng.fill_bytes(&mut x);
+                Handshake::fast(x)
+            } else {
+                let secret = self.secret();
+                let newer = (is_last && path.has_congestion_control)
+                    .then(|| Handshake::ntor_v3(hop, secret, true).ok());
+                newer.flatten().unwrap_or_else(|| Handshake::ntor(hop, secret))
+            };
+            handshakes.push((*hop, handshake));
+        }
+        let (_, opening) = handshakes.remove(0);
+        let rest = handshakes;
         let Some(link) = self.links.get_mut(&conn) else { return number };
         let circ_id = link.add_circuit(number);
         let builder = Builder::new(circ_id, opening, rest);

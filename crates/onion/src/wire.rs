@@ -186,7 +186,7 @@ impl Wire {
     }
 
     /// Lets a node listen for plain connections at an address. It gets them by
-    /// [`Node::handle_accepted`] with a session that shows and exports nothing.
+    /// [`Node::handle_accepted`] with [`NoTls`](crate::link::NoTls).
     ///
     /// # Errors
     /// [`WireError::AddressTaken`].

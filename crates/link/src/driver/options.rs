@@ -26,6 +26,8 @@ pub struct DriverOptions {
     pub linger_timeout: Duration,
     /// Connections at most; beyond that, none is accepted. Dialling is the node's business.
     pub max_conns: usize,
+    /// What comes in is without TLS, on all listeners: for destinations of streams.
+    pub accepts_plain: bool,
     /// The local address to dial from; any if `None`.
     pub dial_from: Option<IpAddr>,
     /// Least time between two looks at the sockets. Longer means fewer and larger reads and writes,
@@ -39,6 +41,7 @@ impl Default for DriverOptions {
             handshake_timeout: Duration::from_secs(15),
             linger_timeout: Duration::from_secs(15),
             max_conns: 4096,
+            accepts_plain: false,
             dial_from: None,
             coalesce: Duration::ZERO,
         }

@@ -64,6 +64,12 @@ impl Socket {
         Self::new(stream, transport, Stage::Handshake, None, Some(listener))
     }
 
+    pub(super) fn accepted_plain(stream: TcpStream, conn: ConnId) -> Self {
+        let _ = stream.set_nodelay(true);
+        let transport = Transport::Plain(Outgoing::default());
+        Self::new(stream, transport, Stage::Open, Some(conn), None)
+    }
+
     const fn new(
         stream: TcpStream,
         transport: Transport,

@@ -5,15 +5,17 @@ use super::{Client, Destination};
 use crate::cell::msg::{Begin, DestroyReason, End, EndReason, Sendme, Xon};
 use crate::cell::relay::{MAX_DATA_LEN, RelayCommand, RelayMessage};
 use crate::cell::{BODY_LEN, CircId, Command};
-use crate::circuit::{Builder, CircuitError, Step};
+use crate::circuit::{Builder, Built, CircuitError, Step};
 use crate::crypto::Layers;
-use crate::flow::control::{CircuitFlow, Flow, PathState, SendmeTags};
+use crate::flow::control::{CircuitFlow, Flow, PathKind, PathState, SendmeTags, Vegas};
 use crate::flow::stream::StreamSignal;
 use crate::link::Channel;
 use crate::measure::pump::CELLS_PER_RECORD;
 use crate::node::ConnId;
 use crate::time::Instant;
+use alloc::boxed::Box;
 use alloc::collections::{BTreeMap, VecDeque};
+use alloc::sync::Arc;
 use alloc::vec::Vec;
 use rand_core::Rng;
 
@@ -140,7 +142,14 @@ impl<R: Rng> Client<R> {
     fn finish(&mut self, now: Instant, number: CircuitNumber) {
         let Some(circuit) = self.circuits.get_mut(&number) else { return };
         let began_at = circuit.began_at;
-        circuit.finish();
+        let State::Building(builder) = &mut circuit.state else { return };
+        let Built { layers, congestion_sendme_cells } = builder.take_built();
+        let flow = congestion_sendme_cells.map_or_else(Flow::default, |sendme_cells| {
+            let params = Arc::clone(&self.congestion);
+            Flow::Vegas(Box::new(Vegas::new(params, PathKind::Exit, sendme_cells)))
+        });
+        let last = layers.len().saturating_sub(1);
+        circuit.state = State::Up(Up { layers, last, flow, tags: SendmeTags::new() });
         self.tell(ClientEvent::Built { circuit: number, took: now - began_at });
     }
 
@@ -399,25 +408,5 @@ impl<R: Rng> Client<R> {
             }
         }
         cells
-    }
-}
-
-impl Circuit {
-    /// It is built: from now on it has layers.
-    fn finish(&mut self) {
-        let placeholder = Up {
-            layers: Layers::default(),
-            last: 0,
-            flow: Flow::default(),
-            tags: SendmeTags::new(),
-        };
-        if let State::Building(builder) =
-            core::mem::replace(&mut self.state, State::Up(placeholder))
-        {
-            let layers = builder.into_layers();
-            let last = layers.len().saturating_sub(1);
-            let (flow, tags) = (Flow::default(), SendmeTags::new());
-            self.state = State::Up(Up { layers, last, flow, tags });
-        }
     }
 }

@@ -26,6 +26,21 @@ pub trait TlsSession {
     }
 }
 
+/// The session of a connection without TLS, for nodes that listen for such ones: it shows and
+/// exports nothing.
+#[derive(Clone, Copy, Debug)]
+pub struct NoTls;
+
+impl TlsSession for NoTls {
+    fn peer_certificate(&self) -> Option<&[u8]> {
+        None
+    }
+
+    fn export_keying_material(&self, _label: &[u8], _context: &[u8]) -> Option<[u8; 32]> {
+        None
+    }
+}
+
 /// Whom an initiator wants at the other end.
 #[derive(Clone, Copy, Debug)]
 pub struct ExpectedPeer {

@@ -7,8 +7,6 @@ pub(super) struct NullTls<'a> {
     pub(super) link: LinkId,
     /// What the peer shows: the listener's certificate, to the side that dialled.
     pub(super) certificate: Option<&'a [u8]>,
-    /// There is not even the name: the connection is a plain one.
-    pub(super) is_plain: bool,
 }
 
 impl TlsSession for NullTls<'_> {
@@ -24,6 +22,6 @@ impl TlsSession for NullTls<'_> {
             .chain_update((label.len() as u64).to_be_bytes())
             .chain_update(label)
             .chain_update(context);
-        (!self.is_plain).then(|| hash.finalize().into())
+        Some(hash.finalize().into())
     }
 }

@@ -5,6 +5,7 @@ use super::config::{NodeId, WireError};
 use super::conn::{End, Link, LinkId, Side};
 use super::tls::NullTls;
 use super::{Listener, Wire};
+use crate::link::{NoTls, TlsSession};
 use crate::node::{CloseCause, ConnId, Dial, Security};
 use alloc::collections::VecDeque;
 use alloc::string::String;
@@ -123,8 +124,9 @@ impl Wire {
         let conn = if is_plain && expected == Security::Tls {
             None // what comes is no TLS
         } else {
-            let tls = NullTls { link: id, certificate: None, is_plain };
-            self.places[node.0].node.handle_accepted(self.now, listener, &tls)
+            let null_tls = NullTls { link: id, certificate: None };
+            let tls: &dyn TlsSession = if is_plain { &NoTls } else { &null_tls };
+            self.places[node.0].node.handle_accepted(self.now, listener, tls)
         };
         if let Some(conn) = conn {
             let tcp = self.tcp(node, dialler);
@@ -155,7 +157,7 @@ impl Wire {
         let body = &mut self.places[node.0].node;
         match link.security {
             Security::Tls => {
-                let tls = NullTls { link: id, certificate, is_plain: false };
+                let tls = NullTls { link: id, certificate };
                 body.handle_connected(self.now, conn, &tls);
             }
             Security::Plain => body.handle_plain_connected(self.now, conn),
