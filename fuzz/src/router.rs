@@ -14,6 +14,7 @@ use onion::measure::protocol::{
 };
 use onion::measure::target::TargetParams;
 use onion::node::{CloseCause, ConnId, Dial, ListenerId, Node};
+use onion::router::schedule::SchedulerConfig;
 use onion::router::{RateLimit, Router, RouterConfig, RouterEvent};
 use onion::{Duration, Instant, Rate};
 use rand_chacha::ChaCha8Rng;
@@ -128,6 +129,7 @@ impl World {
             target: target_params(true),
             limit: limit(input.u8()),
             queue_limit_cells: QUEUE_LIMIT_CELLS,
+            scheduler: SchedulerConfig::default(),
             unix_time_s: recorded.now_s,
         };
         let rng = ChaCha8Rng::from_seed([5; 32]);

@@ -9,6 +9,7 @@ use onion::measure::order::{OrderConfig, OrderEvent, OrderLink};
 use onion::measure::protocol::{ClientShare, CoordinatorKey, MeasurerKey, Nonce, Order};
 use onion::measure::pump::{Event, Pace, Path, Pump, PumpConfig, Target};
 use onion::measure::target::TargetParams;
+use onion::router::schedule::SchedulerConfig;
 use onion::router::{Router, RouterConfig, RouterEvent};
 use onion::{Duration, Rate};
 use rand::SeedableRng;
@@ -37,6 +38,7 @@ fn main() {
         target: params,
         limit: None,
         queue_limit_cells: RouterConfig::QUEUE_LIMIT_CELLS,
+        scheduler: SchedulerConfig::default(),
         unix_time_s: unix,
     };
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();

@@ -248,6 +248,11 @@ impl<N: Node> Driver<N> {
             let now = self.clock.now();
             if let Some(dial) = self.node.poll_dial(now) {
                 self.dial(now, dial);
+            } else if let Some(conn) = self.node.poll_socket_query() {
+                let place = self.by_conn.get(&conn);
+                let socket = place.and_then(|place| self.sockets[*place].as_ref());
+                let state = socket.and_then(Socket::state);
+                self.node.handle_socket_state(now, conn, state);
             } else if let Some(conn) = self.node.poll_writable() {
                 if let Some(place) = self.by_conn.get(&conn).copied() {
                     if let Some(socket) = &mut self.sockets[place] {

@@ -10,6 +10,7 @@ use onion::identity::{Ed25519Id, RelayIds};
 use onion::measure::protocol::{ClientSecond, CoordinatorKey};
 use onion::measure::pump::Target;
 use onion::measure::target::TargetParams;
+use onion::router::schedule::SchedulerConfig;
 use onion::router::{Conduct, Honest, RateLimit, Router, RouterConfig};
 use onion::{Duration, Rate};
 use rand::rngs::StdRng;
@@ -42,6 +43,7 @@ impl Relay {
             target: params,
             limit: Some(RateLimit { rate, burst_bytes: 16_384 }),
             queue_limit_cells: RouterConfig::QUEUE_LIMIT_CELLS,
+            scheduler: SchedulerConfig::default(),
             unix_time_s: unix_time_s(),
         };
         let clock = Clock::start();

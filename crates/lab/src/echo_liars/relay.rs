@@ -5,6 +5,7 @@ use onion::Duration;
 use onion::identity::RelayIds;
 use onion::measure::pump::Target;
 use onion::measure::target::TargetParams;
+use onion::router::schedule::SchedulerConfig;
 use onion::router::{RateLimit, Router, RouterConfig, RouterEvent, RouterTotals};
 use rand::SeedableRng;
 use rand::rngs::StdRng;
@@ -88,6 +89,7 @@ impl LiarRelay {
             target: setup.target,
             limit: setup.limit,
             queue_limit_cells: RouterConfig::QUEUE_LIMIT_CELLS,
+            scheduler: SchedulerConfig::default(),
             unix_time_s: setup.unix_time_s,
         };
         let clock = Clock::start();

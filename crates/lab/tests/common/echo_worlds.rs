@@ -15,6 +15,7 @@ use onion::measure::protocol::{
 };
 use onion::measure::pump::{Event, Landing, Pace, Path, Pump, PumpConfig, PumpFailure, Target};
 use onion::measure::target::TargetParams;
+use onion::router::schedule::SchedulerConfig;
 use onion::router::{RateLimit, Router, RouterConfig, RouterEvent, RouterTotals};
 use onion::{Duration, Instant, Rate};
 use rand_chacha::ChaCha8Rng;
@@ -237,6 +238,7 @@ impl<'a, S: Stage> Play<'a, S> {
             target: scenario.target_params(),
             limit: scenario.limit.map(|rate| RateLimit { rate, burst_bytes: 0 }),
             queue_limit_cells: scenario.queue_limit_cells,
+            scheduler: SchedulerConfig::default(),
             unix_time_s: UNIX_TIME_S,
         };
         let conduct = Liar::new(scenario.lie);

@@ -10,6 +10,7 @@ use onion::measure::protocol::{ClientShare, CoordinatorKey, MeasurerKey, Nonce, 
 use onion::measure::pump::{Event, Pace, Path, Pump, PumpConfig, PumpFailure, Target};
 use onion::measure::target::TargetParams;
 use onion::node::Node;
+use onion::router::schedule::SchedulerConfig;
 use onion::router::{Conduct, RateLimit, Router, RouterConfig};
 use onion::wire::{Ended, NodeId, Wire, WireConfig};
 use onion::{Duration, Instant, Rate};
@@ -176,6 +177,7 @@ impl Scenario {
             },
             limit: self.limit.map(|rate| RateLimit { rate, burst_bytes: 16_384 }),
             queue_limit_cells: RouterConfig::QUEUE_LIMIT_CELLS,
+            scheduler: SchedulerConfig::default(),
             unix_time_s: UNIX_TIME_S,
         };
         let rng = Random::seed_from_u64(!self.seed);
