@@ -12,10 +12,11 @@ mod thread;
 
 use crate::clock::Clock;
 use crate::driver::{Driver, DriverError, DriverOptions, Lookups, Remote, Resolver, Traffic};
+use crate::sockopt;
 use crate::tls::TlsConfigs;
 use messages::{Event, IN_FLIGHT_MAX, Order, Serial, Spare};
 use onion::link::TlsSession;
-use onion::node::{ConnId, Dial, ListenerId, Node, Security};
+use onion::node::{ConnId, Dial, ListenerId, Node, Security, SocketState};
 use onion::{Duration, Instant};
 use porter::Porter;
 use std::collections::BTreeMap;
@@ -264,6 +265,10 @@ impl<N: Node> Crew<N> {
             } else if let Some(lookup) = self.node.poll_lookup() {
                 let remote = self.remote();
                 self.lookups.ask(lookup, remote);
+            } else if let Some(id) = self.node.poll_socket_query() {
+                let conn = self.conns.get(&id);
+                let state = conn.and_then(Conn::state);
+                self.node.handle_socket_state(now, id, state);
             } else if let Some(conn) = self.node.poll_writable() {
                 self.transmit(now, conn);
             } else if let Some(id) = self.node.poll_close() {
@@ -337,6 +342,12 @@ impl Conn {
             granted: 0,
             socket: None,
         }
+    }
+
+    /// What the kernel says of its way out. What a thread has encrypted and not written is part of what
+    /// is in flight to it.
+    fn state(&self) -> Option<SocketState> {
+        sockopt::socket_state(self.socket.as_ref()?, self.in_flight)
     }
 }
 

@@ -6,6 +6,7 @@
 //!   are used over and over.
 //! - [`Forge`] makes the certificates that Tor expects of a relay, and throw-away identities;
 //!   [`LongTermKeys`] are those that outlive a process.
+//! - [`Namespace`] is a network of its own, for experiments.
 //! - [`Clock`] is the one place where a clock is read.
 //! - [`pump`] is the yardstick: TLS over loopback with nothing in it.
 
@@ -15,7 +16,9 @@ mod driver;
 mod files;
 mod forge;
 mod long_term;
+mod namespace;
 pub mod pump;
+mod sockopt;
 pub mod tls;
 
 pub use clock::{Clock, thread_cpu_time, thread_wait_time, unix_time_s};
@@ -24,3 +27,4 @@ pub use driver::{Driver, DriverError, DriverOptions, Remote, Reply, Resolver, Tr
 pub use files::raise_file_limit;
 pub use forge::{Certified, Forge, ForgeError};
 pub use long_term::LongTermKeys;
+pub use namespace::Namespace;

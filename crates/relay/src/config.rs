@@ -5,9 +5,10 @@ pub(crate) mod tests;
 
 use crate::policy;
 use netdoc::Nickname;
-use onion::Rate;
+use onion::{Duration, Rate};
 use onion::measure::protocol::CoordinatorKey;
 use onion::router::RateLimit;
+use onion::router::schedule::SchedulerConfig;
 use serde::{Deserialize, Deserializer};
 use std::fmt;
 use std::fs;
@@ -20,6 +21,8 @@ use tor_llcrypto::pk::ed25519;
 const LEAST_RATE: Rate = Rate::from_byte_per_s(75 * 1024);
 /// What a relay without a limit announces, as tor's default `BandwidthRate`: 1 GiB/s.
 const UNLIMITED: Rate = Rate::from_byte_per_s(1 << 30);
+/// Longest time from one run of a scheduler to the next, as in C tor.
+const INTERVAL_MAX_MS: u32 = 100;
 /// Longest contact, in bytes; descriptors are to stay small.
 const CONTACT_MAX: usize = 1_000;
 
@@ -106,6 +109,11 @@ pub struct RelayConfig {
     /// `RelayBandwidthBurst`: as much as may pass at once after a pause, in Mbit. By default, what
     /// the rate lets through in a second.
     pub burst_mbit: Option<f64>,
+    /// Which cells go first, and when: `kist` by default.
+    pub scheduler: Option<SchedulerName>,
+    /// `KISTSchedRunInterval`: from one run of KIST or KISTLite to the next, 1 to 100 milliseconds; 10
+    /// by default.
+    pub scheduler_interval_ms: Option<u32>,
     /// How to reach the operator.
     pub contact: Option<String>,
     /// Directory authorities to publish to: IP addresses with directory ports. None by default.
@@ -113,6 +121,19 @@ pub struct RelayConfig {
     /// Who may measure the relay.
     #[serde(default)]
     pub flashflow: FlashFlowConfig,
+}
+
+/// A scheduler, as configurations call it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum SchedulerName {
+    /// Asks the kernel how much each connection can send.
+    #[default]
+    Kist,
+    /// The same without asking.
+    KistLite,
+    /// As much as each socket takes.
+    Vanilla,
 }
 
 /// The section `[flashflow]`: proposal 316's options, by their own names or by ours. What is not
@@ -186,6 +207,8 @@ impl RelayConfig {
             keys: over.keys.or(self.keys),
             rate_mbit_per_s: over.rate_mbit_per_s.or(self.rate_mbit_per_s),
             burst_mbit: over.burst_mbit.or(self.burst_mbit),
+            scheduler: over.scheduler.or(self.scheduler),
+            scheduler_interval_ms: over.scheduler_interval_ms.or(self.scheduler_interval_ms),
             contact: over.contact.or(self.contact),
             authorities: over.authorities.or(self.authorities),
             flashflow: FlashFlowConfig {
@@ -241,6 +264,7 @@ impl RelayConfig {
             }
         }
         policy::check(&self.flashflow)?;
+        let scheduler = scheduler(self.scheduler, self.scheduler_interval_ms)?;
         Ok(Settings {
             nickname,
             address,
@@ -252,11 +276,31 @@ impl RelayConfig {
             limit: rate
                 .zip(burst)
                 .map(|(rate, burst)| RateLimit { rate, burst_bytes: burst.as_byte_per_s() }),
+            scheduler,
             contact: self.contact,
             authorities: self.authorities.unwrap_or_default(),
             flashflow: self.flashflow,
         })
     }
+}
+
+fn scheduler(
+    name: Option<SchedulerName>,
+    interval_ms: Option<u32>,
+) -> Result<SchedulerConfig, ConfigError> {
+    let interval = match interval_ms {
+        None => SchedulerConfig::INTERVAL,
+        Some(ms @ 1..=INTERVAL_MAX_MS) => Duration::from_millis(u64::from(ms)),
+        Some(ms) => {
+            let reason = format!("{ms} is not from 1 to {INTERVAL_MAX_MS}");
+            return Err(invalid("scheduler_interval_ms", reason));
+        }
+    };
+    Ok(match name.unwrap_or_default() {
+        SchedulerName::Kist => SchedulerConfig::kist(interval),
+        SchedulerName::KistLite => SchedulerConfig::kist_lite(interval),
+        SchedulerName::Vanilla => SchedulerConfig::vanilla(),
+    })
 }
 
 fn amount(key: &str, mbit: f64) -> Result<Rate, ConfigError> {
@@ -287,6 +331,8 @@ pub struct Settings {
     pub keys: PathBuf,
     /// Its rate limit, if any.
     pub limit: Option<RateLimit>,
+    /// Which cells go first, and when.
+    pub scheduler: SchedulerConfig,
     /// How to reach the operator.
     pub contact: Option<String>,
     /// Whom to publish to.

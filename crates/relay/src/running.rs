@@ -1,7 +1,7 @@
 use crate::config::Settings;
 use crate::descriptor::{DescriptorError, TapKey};
 use crate::directory::{Directory, Own};
-use crate::event::RelayEvent;
+use crate::event::{Load, RelayEvent};
 use crate::keys::{self, KeyError};
 use crate::observed::Observed;
 use crate::policy::target_params;
@@ -147,6 +147,7 @@ impl Relay {
         let config = RouterConfig {
             target: target.clone(),
             limit: settings.limit,
+            scheduler: settings.scheduler,
             ..RouterConfig::new(Arc::new(certified.identity.clone()), unix_time_s)
         };
         let router = Router::new(config, rng, clock.now());
@@ -254,6 +255,10 @@ fn drive(
             shared.observed_bytes_s.store(bytes_s, Ordering::Relaxed);
             let now = driver.now();
             driver.node_mut().set_unix_time(now, unix_time_s());
+            let router = driver.node();
+            let client_bytes = router.totals().client_bytes;
+            let load = Load { client_bytes, waited_cell_s: router.waited_cell_s() };
+            let _nobody_listens = events.send(RelayEvent::Load(load));
         }
     }
 }
