@@ -6,7 +6,6 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD_NO_PAD;
 use link::{Certified, LongTermKeys};
 use netdoc::Nickname;
-use sha1::Sha1;
 use sha2::{Digest, Sha256};
 use std::fmt::Write;
 

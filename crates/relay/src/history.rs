@@ -48,7 +48,8 @@ impl History {
         let most = rate_bytes_s.saturating_mul(INTERVAL_S);
         let end = crate::descriptor::date_time(self.ended);
         let line = |name: &str, pick: fn(&(u64, u64)) -> u64| {
-            let numbers = self.whole.iter().map(|day| (pick(day) & !ROUNDING).min(most).to_string());
+            let numbers =
+                self.whole.iter().map(|day| (pick(day) & !ROUNDING).min(most).to_string());
             let numbers: Vec<_> = numbers.collect();
             format!("{name} {end} ({INTERVAL_S} s) {}\n", numbers.join(","))
         };
@@ -73,7 +74,9 @@ mod tests {
         let expected = "write-history 2023-11-15 22:13:20 (86400 s) 1727488\n\
                         read-history 2023-11-15 22:13:20 (86400 s) 863232\n";
         assert_eq!(history.lines(1_000), expected);
-        assert!(history.lines(1).starts_with("write-history 2023-11-15 22:13:20 (86400 s) 86400\n"));
+        assert!(
+            history.lines(1).starts_with("write-history 2023-11-15 22:13:20 (86400 s) 86400\n")
+        );
         for day in 1..=6 {
             for second in 1..=INTERVAL_S {
                 history.note_second(begin + day * INTERVAL_S + second, u64::MAX / 100_000, 0);
