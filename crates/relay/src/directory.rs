@@ -12,7 +12,7 @@ use crate::extra_info::ExtraInfo;
 use crate::following::Following;
 use crate::publish::{self, Answer, Patience};
 use crate::renewal::OnionKeyLife;
-use crate::running::{Shared, Teller};
+use crate::running::{Shared, Teller, Wake};
 use crate::schedule::{Content, Schedule, Sent};
 use link::{Certified, Clock, LongTermKeys, unix_time_s};
 use netdoc::consensus::Flags;
@@ -123,7 +123,7 @@ impl Directory {
     }
 
     /// Publishes and fetches until the relay is dropped, which `wakes` tells by its end.
-    pub(crate) fn run(mut self, wakes: &Receiver<()>) {
+    pub(crate) fn run(mut self, wakes: &Receiver<Wake>) {
         loop {
             self.renew();
             if !self.settings.authorities.is_empty() {
@@ -134,7 +134,8 @@ impl Directory {
             let next = [Some(now + LOOK), self.schedule.timeout(), self.fetching.timeout()];
             let next = next.into_iter().flatten().min().unwrap_or(now);
             match wakes.recv_timeout(next - now) {
-                Ok(()) | Err(RecvTimeoutError::Timeout) => {}
+                Ok(Wake::Look) | Err(RecvTimeoutError::Timeout) => {}
+                Ok(Wake::RenewCertificates) => self.own.certified_at = 0,
                 Err(RecvTimeoutError::Disconnected) => return,
             }
         }

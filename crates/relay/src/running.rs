@@ -100,6 +100,14 @@ pub(crate) enum Command {
     Stop,
 }
 
+/// Why the directory's thread is woken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Wake {
+    /// Something has changed that a descriptor has in it.
+    Look,
+    RenewCertificates,
+}
+
 /// Tells the driver's thread something, now.
 #[derive(Clone, Debug)]
 pub(crate) struct Teller {
@@ -127,7 +135,7 @@ pub struct Relay {
     shared: Arc<Shared>,
     teller: Teller,
     /// Wakes the publishing thread; its end ends that.
-    wake_directory: Sender<()>,
+    wake_directory: Sender<Wake>,
     /// Serves the directory, if there is one.
     server: Option<Server>,
     driver: Option<JoinHandle<()>>,
@@ -253,8 +261,14 @@ impl Relay {
     pub fn set_limit(&self, limit: Option<RateLimit>) {
         *self.shared.limit.lock().unwrap_or_else(std::sync::PoisonError::into_inner) = limit;
         self.teller.tell(Command::Limit(limit));
-        // Without authorities nobody waits for it.
-        let _ = self.wake_directory.send(());
+        // If the thread has ended, it has told so.
+        let _ = self.wake_directory.send(Wake::Look);
+    }
+
+    /// Makes a new signing key and new certificates now, not only when they are due. Links that stand
+    /// are not touched. [`RelayEvent::Renewed`] tells when it is done.
+    pub fn renew_certificates(&self) {
+        let _ = self.wake_directory.send(Wake::RenewCertificates);
     }
 }
 
