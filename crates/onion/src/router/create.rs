@@ -94,8 +94,9 @@ impl<R: Rng, C: Conduct> Router<R, C> {
         let mut ephemeral = [0; 32];
         self.rng.fill_bytes(&mut ephemeral);
         let identity = &self.config.identity;
-        let (answer, keys) =
-            ntor::respond(&identity.rsa.0, &identity.onion_secret(), ephemeral, data).ok()?;
+        let (answer, keys) = identity
+            .onion_secrets()
+            .find_map(|onion| ntor::respond(&identity.rsa.0, &onion, ephemeral, data).ok())?;
         Some(Answer { data: Vec::from(answer), keys, flow: Flow::default() })
     }
 
@@ -103,8 +104,9 @@ impl<R: Rng, C: Conduct> Router<R, C> {
     /// congestion control.
     fn answer_ntor_v3(&mut self, data: &[u8]) -> Option<Answer> {
         let identity = &self.config.identity;
-        let handshake =
-            ntor_v3::Server::open(&identity.ed25519.0, &identity.onion_secret(), data).ok()?;
+        let handshake = identity
+            .onion_secrets()
+            .find_map(|onion| ntor_v3::Server::open(&identity.ed25519.0, &onion, data).ok())?;
         let request = Request::parse(handshake.message()).ok()?;
         if request.wants_protocols {
             return None;
