@@ -14,7 +14,6 @@ use onion::measure::protocol::{
 };
 use onion::measure::target::TargetParams;
 use onion::node::{CloseCause, ConnId, Dial, ListenerId, Node};
-use onion::router::schedule::SchedulerConfig;
 use onion::router::{RateLimit, Router, RouterConfig, RouterEvent};
 use onion::{Duration, Instant, Rate};
 use rand_chacha::ChaCha8Rng;

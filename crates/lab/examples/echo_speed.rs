@@ -9,7 +9,6 @@ use onion::measure::order::{OrderConfig, OrderEvent, OrderLink};
 use onion::measure::protocol::{ClientShare, CoordinatorKey, MeasurerKey, Nonce, Order};
 use onion::measure::pump::{Event, Pace, Path, Pump, PumpConfig, Target};
 use onion::measure::target::TargetParams;
-use onion::router::schedule::SchedulerConfig;
 use onion::router::{Router, RouterConfig, RouterEvent};
 use onion::{Duration, Rate};
 use rand::SeedableRng;

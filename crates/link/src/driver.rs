@@ -248,7 +248,7 @@ impl<N: Node> Driver<N> {
                 self.lookups.ask(lookup, Remote::of(&self.waker));
             } else if let Some(conn) = self.node.poll_socket_query() {
                 let place = self.by_conn.get(&conn);
-                let socket = place.and_then(|place| self.sockets[*place].as_ref());
+                let socket = place.and_then(|place| self.sockets[*place].as_mut());
                 let state = socket.and_then(Socket::state);
                 self.node.handle_socket_state(now, conn, state);
             } else if let Some(conn) = self.node.poll_writable() {

@@ -10,7 +10,6 @@ use onion::identity::{Ed25519Id, RelayIds};
 use onion::measure::protocol::{ClientSecond, CoordinatorKey};
 use onion::measure::pump::Target;
 use onion::measure::target::TargetParams;
-use onion::router::schedule::SchedulerConfig;
 use onion::router::{Conduct, Honest, RateLimit, Router, RouterConfig};
 use onion::{Duration, Rate};
 use rand::rngs::StdRng;

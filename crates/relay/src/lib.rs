@@ -43,7 +43,9 @@ mod running;
 mod schedule;
 mod server;
 
-pub use config::{ConfigError, FlashFlowConfig, RelayConfig, SchedulerName, Settings, coordinator_key};
+pub use config::{
+    ConfigError, FlashFlowConfig, RelayConfig, SchedulerName, Settings, coordinator_key,
+};
 pub use event::{Load, RelayEvent, Renewed};
 pub use policy::target_params;
 pub use running::{Relay, RelayError};

@@ -6,7 +6,6 @@ use onion::measure::protocol::{ClientShare, CoordinatorKey, MeasurerKey, Nonce, 
 use onion::measure::pump::{Event, Pace, Path, Pump, PumpConfig, PumpFailure, Target};
 use onion::measure::target::TargetParams;
 use onion::node::Node;
-use onion::router::schedule::SchedulerConfig;
 use onion::router::{Router, RouterConfig};
 use onion::wire::{NodeId, Wire, WireConfig, WireError};
 use onion::{Duration, Rate};

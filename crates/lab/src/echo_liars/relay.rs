@@ -5,7 +5,6 @@ use onion::Duration;
 use onion::identity::RelayIds;
 use onion::measure::pump::Target;
 use onion::measure::target::TargetParams;
-use onion::router::schedule::SchedulerConfig;
 use onion::router::{RateLimit, Router, RouterConfig, RouterEvent, RouterTotals};
 use rand::SeedableRng;
 use rand::rngs::StdRng;

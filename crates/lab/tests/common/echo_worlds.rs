@@ -15,7 +15,6 @@ use onion::measure::protocol::{
 };
 use onion::measure::pump::{Event, Landing, Pace, Path, Pump, PumpConfig, PumpFailure, Target};
 use onion::measure::target::TargetParams;
-use onion::router::schedule::SchedulerConfig;
 use onion::router::{RateLimit, Router, RouterConfig, RouterEvent, RouterTotals};
 use onion::{Duration, Instant, Rate};
 use rand_chacha::ChaCha8Rng;

@@ -10,7 +10,6 @@ use onion::measure::protocol::{ClientShare, CoordinatorKey, MeasurerKey, Nonce, 
 use onion::measure::pump::{Event, Pace, Path, Pump, PumpConfig, PumpFailure, Target};
 use onion::measure::target::TargetParams;
 use onion::node::Node;
-use onion::router::schedule::SchedulerConfig;
 use onion::router::{Conduct, RateLimit, Router, RouterConfig};
 use onion::wire::{Ended, NodeId, Wire, WireConfig};
 use onion::{Duration, Instant, Rate};

@@ -102,8 +102,9 @@ impl Socket {
     }
 
     /// What the kernel says of its way out.
-    pub(super) fn state(&self) -> Option<SocketState> {
-        sockopt::socket_state(&self.stream, self.outgoing().pending().len())
+    pub(super) fn state(&mut self) -> Option<SocketState> {
+        let unwritten = self.outgoing().pending().len();
+        sockopt::socket_state(&self.stream, unwritten)
     }
 
     /// Whether TCP stands by now.
