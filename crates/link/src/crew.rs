@@ -131,6 +131,14 @@ impl<N: Node> Crew<N> {
         self.lookups.set_resolver(resolver);
     }
 
+    /// Shows another certificate from now on, to connections that come in.
+    pub fn set_tls(&mut self, tls: TlsConfigs) {
+        for hand in &mut self.hands {
+            hand.tell(Order::Tls(Box::new(tls.clone())));
+            hand.wake();
+        }
+    }
+
     /// A handle that other threads wake the node's thread with.
     #[must_use]
     pub fn remote(&self) -> Remote {
@@ -344,8 +352,8 @@ impl Conn {
         }
     }
 
-    /// What the kernel says of its way out. What a thread has encrypted and not written is part of what
-    /// is in flight to it.
+    /// What the kernel says of its way out. Of what its thread has encrypted and the kernel has not
+    /// taken, nobody but the thread knows.
     fn state(&self) -> Option<SocketState> {
         sockopt::socket_state(self.socket.as_ref()?, self.in_flight)
     }

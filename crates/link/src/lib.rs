@@ -12,6 +12,7 @@
 
 mod clock;
 mod crew;
+mod drive;
 mod driver;
 mod files;
 mod forge;
@@ -23,6 +24,7 @@ pub mod tls;
 
 pub use clock::{Clock, thread_cpu_time, thread_wait_time, unix_time_s};
 pub use crew::Crew;
+pub use drive::Drive;
 pub use driver::{Driver, DriverError, DriverOptions, Remote, Reply, Resolver, Traffic};
 pub use files::raise_file_limit;
 pub use forge::{Certified, Forge, ForgeError};

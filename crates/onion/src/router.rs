@@ -313,6 +313,13 @@ impl<R: Rng, C: Conduct> Router<R, C> {
         let Parameters { circ_max_cell_queue_size, circ_max_cell_queue_size_out, .. } = parameters;
         // There is one bound for both directions: the lesser keeps both promises.
         self.config.queue_limit_cells = circ_max_cell_queue_size.min(circ_max_cell_queue_size_out);
+        let of_congestion = |name: &str| parameters.congestion_control.get(name).copied();
+        self.set_congestion_params(CongestionParams::from_consensus(of_congestion));
+        let mut scheduler = self.config.scheduler;
+        scheduler.follow(&parameters);
+        if scheduler != self.config.scheduler {
+            self.set_scheduler(scheduler);
+        }
         self.parameters = parameters;
     }
 

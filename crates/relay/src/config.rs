@@ -14,6 +14,7 @@ use std::fmt;
 use std::fs;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 use tor_llcrypto::pk::ed25519;
 
@@ -23,6 +24,8 @@ const LEAST_RATE: Rate = Rate::from_byte_per_s(75 * 1024);
 const UNLIMITED: Rate = Rate::from_byte_per_s(1 << 30);
 /// Longest time from one run of a scheduler to the next, as in C tor.
 const INTERVAL_MAX_MS: u32 = 100;
+/// Most threads for sockets: far more than one thread that decides can feed.
+const THREADS_MAX: usize = 64;
 /// Longest contact, in bytes; descriptors are to stay small.
 const CONTACT_MAX: usize = 1_000;
 
@@ -111,9 +114,12 @@ pub struct RelayConfig {
     pub burst_mbit: Option<f64>,
     /// Which cells go first, and when: `kist` by default.
     pub scheduler: Option<SchedulerName>,
-    /// `KISTSchedRunInterval`: from one run of KIST or KISTLite to the next, 1 to 100 milliseconds; 10
-    /// by default.
+    /// `KISTSchedRunInterval`: from one run of KIST or KISTLite to the next, 1 to 100 milliseconds; by
+    /// default what the consensus says, or else 10.
     pub scheduler_interval_ms: Option<u32>,
+    /// Threads that serve sockets: 1, the default, for one that does everything; more for as many
+    /// beside the one that decides.
+    pub threads: Option<usize>,
     /// How to reach the operator.
     pub contact: Option<String>,
     /// Directory authorities to publish to: IP addresses with directory ports. None by default.
@@ -220,6 +226,7 @@ impl RelayConfig {
             burst_mbit: over.burst_mbit.or(self.burst_mbit),
             scheduler: over.scheduler.or(self.scheduler),
             scheduler_interval_ms: over.scheduler_interval_ms.or(self.scheduler_interval_ms),
+            threads: over.threads.or(self.threads),
             contact: over.contact.or(self.contact),
             authorities: over.authorities.or(self.authorities),
             authority_identities: over.authority_identities.or(self.authority_identities),
@@ -292,6 +299,7 @@ impl RelayConfig {
                 .zip(burst)
                 .map(|(rate, burst)| RateLimit { rate, burst_bytes: burst.as_byte_per_s() }),
             scheduler,
+            threads: threads(self.threads)?,
             contact: self.contact,
             authorities: self.authorities.unwrap_or_default(),
             authority_identities: self.authority_identities.unwrap_or_default(),
@@ -313,11 +321,17 @@ fn scheduler(
             return Err(invalid("scheduler_interval_ms", reason));
         }
     };
-    Ok(match name.unwrap_or_default() {
+    let config = match name.unwrap_or_default() {
         SchedulerName::Kist => SchedulerConfig::kist(interval),
         SchedulerName::KistLite => SchedulerConfig::kist_lite(interval),
         SchedulerName::Vanilla => SchedulerConfig::vanilla(),
-    })
+    };
+    Ok(SchedulerConfig { is_interval_fixed: interval_ms.is_some(), ..config })
+}
+
+fn threads(count: Option<usize>) -> Result<NonZeroUsize, ConfigError> {
+    let count = NonZeroUsize::new(count.unwrap_or(1)).filter(|count| count.get() <= THREADS_MAX);
+    count.ok_or_else(|| invalid("threads", format_args!("a number from 1 to {THREADS_MAX}")))
 }
 
 fn amount(key: &str, mbit: f64) -> Result<Rate, ConfigError> {
@@ -350,6 +364,8 @@ pub struct Settings {
     pub limit: Option<RateLimit>,
     /// Which cells go first, and when.
     pub scheduler: SchedulerConfig,
+    /// Threads that serve sockets.
+    pub threads: NonZeroUsize,
     /// How to reach the operator.
     pub contact: Option<String>,
     /// Whom to publish to.

@@ -12,7 +12,8 @@ use crate::renewal::CERTIFICATES_S;
 use crate::server::Server;
 use link::tls::TlsConfigs;
 use link::{
-    Clock, Driver, DriverError, DriverOptions, Forge, ForgeError, Remote, Traffic, unix_time_s,
+    Clock, Crew, Drive, Driver, DriverError, DriverOptions, Forge, ForgeError, Remote, Traffic,
+    unix_time_s,
 };
 use onion::identity::{Ed25519Id, OwnIdentity, RsaId};
 use onion::measure::target::TargetParams;
@@ -21,6 +22,7 @@ use onion::{Duration, Instant};
 use rand::rngs::{StdRng, SysRng};
 use rand::{Rng, RngExt, SeedableRng};
 use std::net::{SocketAddr, TcpListener};
+use std::num::NonZeroUsize;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{self, Receiver, Sender, TryRecvError};
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -191,7 +193,12 @@ impl Relay {
         let max_conns = usize::try_from(link::raise_file_limit().saturating_sub(FILES_KEPT));
         let max_conns = max_conns.unwrap_or(usize::MAX);
         let options = DriverOptions { max_conns, ..DriverOptions::default() };
-        let driver = Driver::new(router, clock, tls, vec![listener], options)?;
+        let mut driver: Box<dyn Drive<Router<StdRng>> + Send> = match settings.threads {
+            NonZeroUsize::MIN => {
+                Box::new(Driver::new(router, clock, tls, vec![listener], options)?)
+            }
+            threads => Box::new(Crew::new(router, clock, &tls, &[listener], options, threads)?),
+        };
 
         let (commands, orders) = mpsc::channel();
         let teller = Teller { commands, remote: driver.remote() };
@@ -233,7 +240,7 @@ impl Relay {
         );
         spawn("directory", move || directory.run(&wakes))?;
         let of_driver = Arc::clone(&shared);
-        let driver = spawn("relay", move || drive(driver, &orders, &of_driver, &events))?;
+        let driver = spawn("relay", move || drive(&mut *driver, &orders, &of_driver, &events))?;
         let driver = Some(driver);
         Ok(Self { address, rsa, ed25519, shared, teller, wake_directory, server, driver })
     }
@@ -294,7 +301,7 @@ fn spawn(name: &str, body: impl FnOnce() + Send + 'static) -> Result<JoinHandle<
 
 /// Drives the engine until it is told to stop, or nobody is left who could.
 fn drive(
-    mut driver: Driver<Router<StdRng>>,
+    driver: &mut dyn Drive<Router<StdRng>>,
     orders: &Receiver<Command>,
     shared: &Shared,
     events: &Sender<RelayEvent>,

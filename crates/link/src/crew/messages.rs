@@ -1,5 +1,6 @@
 //! What threads tell each other: the bounds are what keeps a slow one from being flooded.
 
+use crate::tls::TlsConfigs;
 use onion::link::TlsSession;
 use onion::measure::pump::CELLS_PER_RECORD;
 use onion::node::{CloseCause, ListenerId, Security};
@@ -83,6 +84,8 @@ pub(super) enum Order {
     Grant(Serial, usize),
     /// Once what was to be sent is written.
     Close(Serial),
+    /// Another certificate for connections that come in.
+    Tls(Box<TlsConfigs>),
 }
 
 /// From a porter to the hub.

@@ -64,6 +64,7 @@ impl Porter {
                     self.readable.push_back(conn);
                 }
             }
+            Order::Tls(_) => {} // the driver's business
             Order::Close(serial) => {
                 if let Some((conn, slot)) = self.slot(serial) {
                     slot.is_closing = true;

@@ -104,6 +104,7 @@ fn work(
         let now = driver.now();
         loop {
             match orders.try_recv() {
+                Ok(Order::Tls(tls)) => driver.set_tls(*tls),
                 Ok(order) => driver.node_mut().handle_order(now, order),
                 Err(TryRecvError::Empty) => break,
                 Err(TryRecvError::Disconnected) => return,

@@ -106,7 +106,10 @@ mod tests {
         for record_len in [514, 15_934] {
             let result =
                 forward(&configs, record_len, Duration::from_millis(50)).expect("loopback");
-            assert!(result.bytes > 0 && result.bytes % record_len as u64 == 0, "{result:?}");
+            assert!(
+                result.bytes > 0 && result.bytes.is_multiple_of(record_len as u64),
+                "{result:?}"
+            );
             assert!(result.gbit_per_cpu_s() > 0.0);
         }
     }

@@ -15,6 +15,7 @@ mod runs;
 mod tests;
 mod turns;
 
+use super::Parameters;
 use crate::cell::CELL_LEN;
 use crate::node::SocketState;
 use crate::time::Duration;
@@ -169,6 +170,8 @@ pub struct SchedulerConfig {
     pub priority_halflife: Duration,
     /// How often counts are brought up to date: `CircuitPriorityTickSecs`.
     pub priority_tick: Duration,
+    /// The interval of runs is the operator's choice, not the consensus'.
+    pub is_interval_fixed: bool,
 }
 
 impl SchedulerConfig {
@@ -182,6 +185,20 @@ impl SchedulerConfig {
             scheduler,
             priority_halflife: Duration::from_secs(30),
             priority_tick: Duration::from_secs(10),
+            is_interval_fixed: false,
+        }
+    }
+
+    /// Does as the consensus asks, but for what the operator has chosen.
+    pub(super) const fn follow(&mut self, parameters: &Parameters) {
+        self.priority_halflife = parameters.circuit_priority_halflife;
+        if self.is_interval_fixed {
+            return;
+        }
+        match &mut self.scheduler {
+            AnyScheduler::Vanilla(_) => {}
+            AnyScheduler::KistLite(it) => it.interval = parameters.kist_sched_run_interval,
+            AnyScheduler::Kist(it) => it.interval = parameters.kist_sched_run_interval,
         }
     }
 

@@ -44,6 +44,7 @@ fn the_sample_file_is_accepted_as_it_is_and_has_every_setting_in_it() {
         burst_mbit,
         scheduler,
         scheduler_interval_ms,
+        threads,
         contact,
         authorities,
         authority_identities,
@@ -69,6 +70,7 @@ fn the_sample_file_is_accepted_as_it_is_and_has_every_setting_in_it() {
         ("burst_mbit", burst_mbit.is_some()),
         ("scheduler", scheduler.is_some()),
         ("scheduler_interval_ms", scheduler_interval_ms.is_some()),
+        ("threads", threads.is_some()),
         ("contact", contact.is_some()),
         ("authorities", authorities.is_some()),
         ("authority_identities", authority_identities.is_some()),
@@ -114,7 +116,8 @@ fn schedulers_are_chosen_by_name() {
     let scheduler = |text: &str| settings(&format!("{LEAST}{text}")).expect("sound").scheduler;
     let (usual, short) = (Duration::from_millis(10), Duration::from_millis(2));
     assert_eq!(scheduler(""), SchedulerConfig::kist(usual));
-    assert_eq!(scheduler("scheduler_interval_ms = 2"), SchedulerConfig::kist(short));
+    let fixed = SchedulerConfig { is_interval_fixed: true, ..SchedulerConfig::kist(short) };
+    assert_eq!(scheduler("scheduler_interval_ms = 2"), fixed);
     assert_eq!(scheduler("scheduler = \"kist-lite\""), SchedulerConfig::kist_lite(usual));
     assert_eq!(scheduler("scheduler = \"vanilla\""), SchedulerConfig::vanilla());
 }
@@ -172,6 +175,8 @@ fn mistakes_are_refused_with_their_place_and_reason() {
         ("burst_mbit = 10", "there is no rate_mbit_per_s"),
         ("rate_mbit_per_s = 10\nburst_mbit = 9.9", "less than the rate"),
         ("rate_mbit_per_s = 10\nburst_mbit = 0", "no amount"),
+        ("threads = 0", "a number from 1 to 64"),
+        ("threads = 65", "a number from 1 to 64"),
         ("scheduler_interval_ms = 101", "101 is not from 1 to 100"),
         ("scheduler = \"fifo\"", "expected one of `kist`, `kist-lite`, `vanilla`"),
         ("contact = \"a\\nb\"", "one line"),
