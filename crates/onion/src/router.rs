@@ -31,6 +31,7 @@ pub use conduct::{Conduct, Honest};
 pub use exit_policy::{Addresses, ExitConfig, ExitPolicy, ExitRule, RuleError};
 
 use crate::flow::TokenBucket;
+use crate::flow::control::CongestionParams;
 use crate::identity::OwnIdentity;
 use crate::measure::target::{Target, TargetEvent, TargetParams};
 use crate::node::{ConnId, Dial};
@@ -162,7 +163,8 @@ const EVENTS_MAX: usize = 256;
 /// - *getters*: [`totals`](Self::totals), [`open_circuits`](Self::open_circuits),
 ///   [`open_streams`](Self::open_streams), [`queued_bytes`](Self::queued_bytes);
 /// - *commands*: [`set_target_params`](Self::set_target_params), [`set_limit`](Self::set_limit),
-///   [`set_exit`](Self::set_exit), [`set_directory`](Self::set_directory);
+///   [`set_exit`](Self::set_exit), [`set_directory`](Self::set_directory),
+///   [`set_congestion_params`](Self::set_congestion_params);
 /// - *handle* and *poll*: those of [`Node`](crate::node::Node), and [`poll_event`](Self::poll_event).
 ///
 /// All randomness comes from the generator passed in. `C` is for tests of those who measure: a relay
@@ -184,6 +186,8 @@ pub struct Router<R, C = Honest> {
     to_dial: VecDeque<Dial>,
     events: VecDeque<RouterEvent>,
     totals: RouterTotals,
+    /// What new circuits may agree on.
+    congestion: Arc<CongestionParams>,
     /// The time of what is being handled.
     now: Instant,
     /// When links were last looked through.
@@ -218,6 +222,7 @@ impl<R: Rng, C: Conduct> Router<R, C> {
             to_dial: VecDeque::new(),
             events: VecDeque::new(),
             totals: RouterTotals::default(),
+            congestion: Arc::default(),
             now,
             upkept_at: now,
             refusals_told: TokenBucket::new(REFUSALS_PER_S, Duration::ZERO, REFUSALS_BURST, now),
@@ -265,6 +270,12 @@ impl<R: Rng, C: Conduct> Router<R, C> {
     /// The directory server that streams lead to from now on.
     pub const fn set_directory(&mut self, directory: Option<SocketAddr>) {
         self.config.directory = directory;
+    }
+
+    /// Sets the parameters of congestion control, from a new consensus. Circuits keep those that they
+    /// began with.
+    pub fn set_congestion_params(&mut self, params: CongestionParams) {
+        self.congestion = Arc::new(params);
     }
 
     /// Who may measure it from now on: the consensus has changed.
