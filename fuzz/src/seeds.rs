@@ -18,6 +18,7 @@ pub fn seeds() -> Vec<Seed> {
     seeds.extend(echoes());
     seeds.extend(orders());
     seeds.extend(routers());
+    seeds.extend(flows());
     seeds
 }
 
@@ -276,5 +277,35 @@ fn orders() -> Vec<Seed> {
         ("order", "unreadable", join(&[&head, &[6, 0, 3, 2, 0, 3], &GO_ON])),
         ("order", "lost", join(&[&head, &accepted, &GO_ON, &[11, 0]])),
         ("order", "silent", head.clone()),
+    ]
+}
+
+fn flows() -> Vec<Seed> {
+    let tag = [7; 20];
+    // Increment, parameters, Vegas or not; then fill, wait, SENDME, data, drain, the peer's messages.
+    let begin = |is_vegas: u8| join(&[&[2, 31], &[0; 40], &[is_vegas]]);
+    let round = [0, 255, 2, 200, 195, 0, 1, 0, 0, 0, 1, 1, 44, 1, 3, 3, 4, 255, 255];
+    let blocked = [0, 255, 2, 200, 195, 2, 1, 1, 200, 0, 1, 1, 200, 0, 1, 0, 0, 0];
+    let peer = [5, 0, 5, 1, 100, 0, 0, 0, 5, 2, 5, 2, 2, 200, 195, 3, 5, 2, 5, 0, 5, 0];
+    let (data, later) = ([3; 200], [2, 255, 255, 3]);
+    let slow = join(&[&data, &data, &data, &later, &data, &[4, 255, 255, 4, 255, 255].repeat(9)]);
+    vec![
+        ("flow_control", "sendme", join(&[&[0, 1, 0, 20], &tag])),
+        ("flow_control", "xon", vec![0, 0, 0, 0, 1, 0]),
+        ("flow_control", "link-padding", vec![0, 0, 2, 5, 220, 37, 28]),
+        ("flow_control", "circuit-padding", vec![0, 0, 2, 1, 1, 0, 0, 0, 1]),
+        ("flow_control", "request", vec![0, 3, 1, 0, 3, 2, 2, 6, 99, 1, 1]),
+        ("flow_control", "response", vec![0, 1, 2, 1, 31]),
+        ("flow_control", "handshake", join(&[&[1], &[5; 32], &[6; 32], &[0], &[1, 1, 0]])),
+        ("flow_control", "forged", join(&[&[1], &[5; 32], &[6; 32], &[1], &[9; 400], &[8; 140]])),
+        (
+            "flow_control",
+            "vegas",
+            join(&[&begin(1), &round.repeat(20), &blocked, &round.repeat(5)]),
+        ),
+        ("flow_control", "fixed", join(&[&begin(0), &round.repeat(20), &blocked])),
+        ("flow_control", "peer", join(&[&begin(1), &peer])),
+        ("flow_control", "slow-edge", join(&[&begin(1), &slow, &slow])),
+        ("flow_control", "slow-edge-with-window", join(&[&begin(0), &slow, &slow])),
     ]
 }
