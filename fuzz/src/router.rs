@@ -124,11 +124,10 @@ impl World {
     fn new(input: &mut Input<'_>) -> Self {
         let recorded = Recorded::get();
         let config = RouterConfig {
-            identity: Arc::clone(&recorded.own),
             target: target_params(true),
             limit: limit(input.u8()),
             queue_limit_cells: QUEUE_LIMIT_CELLS,
-            unix_time_s: recorded.now_s,
+            ..RouterConfig::new(Arc::clone(&recorded.own), recorded.now_s)
         };
         let rng = ChaCha8Rng::from_seed([5; 32]);
         Self {

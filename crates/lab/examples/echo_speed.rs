@@ -32,13 +32,7 @@ fn main() {
         coordinators: vec![CoordinatorKey::of_seed(&coordinator)],
         ..TargetParams::default()
     };
-    let config = RouterConfig {
-        identity: Arc::clone(&identity),
-        target: params,
-        limit: None,
-        queue_limit_cells: RouterConfig::QUEUE_LIMIT_CELLS,
-        unix_time_s: unix,
-    };
+    let config = RouterConfig { target: params, ..RouterConfig::new(Arc::clone(&identity), unix) };
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let target = Target { address: listener.local_addr().unwrap(), ids: identity.ids() };
     let tls = TlsConfigs::new(&forge).unwrap();

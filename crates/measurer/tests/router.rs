@@ -38,11 +38,9 @@ impl Relay {
         let ids = RelayIds { rsa: identity.rsa, ed25519: Some(identity.ed25519) };
         let rate = Rate::from_mbit_per_s(mbit);
         let config = RouterConfig {
-            identity,
             target: params,
             limit: Some(RateLimit { rate, burst_bytes: 16_384 }),
-            queue_limit_cells: RouterConfig::QUEUE_LIMIT_CELLS,
-            unix_time_s: unix_time_s(),
+            ..RouterConfig::new(identity, unix_time_s())
         };
         let clock = Clock::start();
         let rng = StdRng::seed_from_u64(1);

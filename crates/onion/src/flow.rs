@@ -1,6 +1,8 @@
 //! How much may be under way.
 
 mod bucket;
+pub mod control;
+pub mod stream;
 mod window;
 
 pub use bucket::TokenBucket;

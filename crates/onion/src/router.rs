@@ -1,27 +1,34 @@
 //! An onion router: what a relay does with cells, as one [`Node`](crate::node::Node).
 //!
 //! It accepts links, answers CREATE_FAST and CREATE2 with ntor, extends circuits over one link to each
-//! relay, and passes relay cells both ways with its layer taken off or put on. As the target of a
+//! relay, and passes relay cells both ways with its layer taken off or put on. Where a circuit ends it
+//! opens streams: to destinations, if it is configured as an exit, and to a directory server. As the target of a
 //! measurement it sends the cells of measurement circuits back, decrypted, and holds its clients to
 //! their share meanwhile (see [`measure::target`](crate::measure::target)).
 //!
 //! Queues are bounded: a circuit that would exceed [`RouterConfig::queue_limit_cells`] is destroyed
 //! with reason 5, as in C tor, and a link that asks for too many circuits has them refused.
 
+mod carrying;
 mod circuit;
 mod conduct;
 mod create;
+mod ending;
+mod exit_policy;
 mod extend;
 mod link;
 mod measuring;
 mod node;
+mod opening;
 mod output;
 mod queue;
 mod relaying;
+mod streams;
 mod upkeep;
 mod waiting;
 
 pub use conduct::{Conduct, Honest};
+pub use exit_policy::{Addresses, ExitConfig, ExitPolicy, ExitRule, RuleError};
 
 use crate::flow::TokenBucket;
 use crate::identity::OwnIdentity;
@@ -33,9 +40,11 @@ use alloc::collections::VecDeque;
 use alloc::string::String;
 use alloc::sync::Arc;
 use circuit::Circuits;
+use core::net::SocketAddr;
 use link::Links;
 use output::Outputs;
 use rand_core::Rng;
+use streams::Streams;
 
 /// How much a relay sends: as `RelayBandwidthRate` and `RelayBandwidthBurst` of C tor, but of cells,
 /// without TLS and TCP around them, and on the way out only.
@@ -67,11 +76,42 @@ pub struct RouterConfig {
     pub queue_limit_cells: u32,
     /// Seconds since 1970 when the router begins, for certificates and orders.
     pub unix_time_s: u64,
+    /// Streams to destinations; none go out if `None`.
+    pub exit: Option<ExitConfig>,
+    /// The directory server that BEGIN_DIR leads to, if there is one.
+    pub directory: Option<SocketAddr>,
+    /// Streams at once, of all circuits together; more are refused.
+    pub streams_max: u32,
+    /// Bytes that all queues of cells and buffers of streams may hold together. Beyond it the circuit
+    /// that holds most is destroyed (C tor: `MaxMemInQueues`).
+    pub held_bytes_max: usize,
 }
 
 impl RouterConfig {
     /// C tor's default for [`queue_limit_cells`](Self::queue_limit_cells).
     pub const QUEUE_LIMIT_CELLS: u32 = 2500;
+
+    /// A default for [`streams_max`](Self::streams_max).
+    pub const STREAMS_MAX: u32 = 16_384;
+
+    /// A default for [`held_bytes_max`](Self::held_bytes_max): 512 MiB.
+    pub const HELD_BYTES_MAX: usize = 512 << 20;
+
+    /// A relay without exits, directory, limit and measurements, with the usual bounds.
+    #[must_use]
+    pub fn new(identity: Arc<OwnIdentity>, unix_time_s: u64) -> Self {
+        Self {
+            identity,
+            target: TargetParams::default(),
+            limit: None,
+            queue_limit_cells: Self::QUEUE_LIMIT_CELLS,
+            unix_time_s,
+            exit: None,
+            directory: None,
+            streams_max: Self::STREAMS_MAX,
+            held_bytes_max: Self::HELD_BYTES_MAX,
+        }
+    }
 }
 
 /// What a router has to tell. A shell that does not ask misses the oldest.
@@ -101,6 +141,8 @@ pub struct RouterTotals {
     pub client_bytes: u64,
     /// Circuits opened.
     pub circuits: u64,
+    /// Streams opened, and names looked up, for clients.
+    pub streams: u64,
 }
 
 /// How late a driver may look without the rate suffering: its timers are good to a millisecond or so.
@@ -117,8 +159,10 @@ const EVENTS_MAX: usize = 256;
 
 /// An onion router. See the [module](self).
 ///
-/// - *getters*: [`totals`](Self::totals);
-/// - *commands*: [`set_target_params`](Self::set_target_params), [`set_limit`](Self::set_limit);
+/// - *getters*: [`totals`](Self::totals), [`open_circuits`](Self::open_circuits),
+///   [`open_streams`](Self::open_streams), [`queued_bytes`](Self::queued_bytes);
+/// - *commands*: [`set_target_params`](Self::set_target_params), [`set_limit`](Self::set_limit),
+///   [`set_exit`](Self::set_exit), [`set_directory`](Self::set_directory);
 /// - *handle* and *poll*: those of [`Node`](crate::node::Node), and [`poll_event`](Self::poll_event).
 ///
 /// All randomness comes from the generator passed in. `C` is for tests of those who measure: a relay
@@ -131,6 +175,7 @@ pub struct Router<R, C = Honest> {
     began: Instant,
     links: Links,
     circuits: Circuits,
+    streams: Streams,
     outputs: Outputs,
     bucket: Option<TokenBucket>,
     /// The bucket is not the usual one: the conduct has asked for another rate.
@@ -165,6 +210,7 @@ impl<R: Rng, C: Conduct> Router<R, C> {
             began: now,
             links: Links::default(),
             circuits: Circuits::default(),
+            streams: Streams::default(),
             outputs: Outputs::default(),
             bucket: None,
             has_changed_rate: false,
@@ -197,6 +243,28 @@ impl<R: Rng, C: Conduct> Router<R, C> {
     #[must_use]
     pub fn open_circuits(&self) -> usize {
         self.circuits.len()
+    }
+
+    /// Streams that are open now, are being opened, or are still to be written out.
+    #[must_use]
+    pub const fn open_streams(&self) -> usize {
+        self.streams.len()
+    }
+
+    /// Bytes in all queues of cells and buffers of streams.
+    #[must_use]
+    pub const fn queued_bytes(&self) -> usize {
+        self.held_bytes()
+    }
+
+    /// Where streams may lead from now on. Those that stand go on.
+    pub fn set_exit(&mut self, exit: Option<ExitConfig>) {
+        self.config.exit = exit;
+    }
+
+    /// The directory server that streams lead to from now on.
+    pub const fn set_directory(&mut self, directory: Option<SocketAddr>) {
+        self.config.directory = directory;
     }
 
     /// Who may measure it from now on: the consensus has changed.

@@ -143,11 +143,9 @@ impl Relay {
         let clock = Clock::start();
         let target = target_params(&settings.flashflow, &|_| None);
         let config = RouterConfig {
-            identity: Arc::new(certified.identity.clone()),
             target: target.clone(),
             limit: settings.limit,
-            queue_limit_cells: RouterConfig::QUEUE_LIMIT_CELLS,
-            unix_time_s,
+            ..RouterConfig::new(Arc::new(certified.identity.clone()), unix_time_s)
         };
         let router = Router::new(config, rng, clock.now());
         let tls = TlsConfigs::new(&forge)?;

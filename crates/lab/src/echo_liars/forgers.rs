@@ -102,11 +102,8 @@ impl Play {
             ..TargetParams::default()
         };
         let config = RouterConfig {
-            identity: Arc::clone(&forgers.identity),
             target,
-            limit: None,
-            queue_limit_cells: RouterConfig::QUEUE_LIMIT_CELLS,
-            unix_time_s: UNIX_TIME_S,
+            ..RouterConfig::new(Arc::clone(&forgers.identity), UNIX_TIME_S)
         };
         let liar = Liar::new(Some(EchoLie::Forges { share: forgers.share }));
         let rng = StdRng::seed_from_u64(2 * seed);

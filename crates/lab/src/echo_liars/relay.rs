@@ -84,11 +84,9 @@ impl LiarRelay {
         let listener = TcpListener::bind(setup.listen)?;
         let address = listener.local_addr()?;
         let config = RouterConfig {
-            identity,
             target: setup.target,
             limit: setup.limit,
-            queue_limit_cells: RouterConfig::QUEUE_LIMIT_CELLS,
-            unix_time_s: setup.unix_time_s,
+            ..RouterConfig::new(identity, setup.unix_time_s)
         };
         let clock = Clock::start();
         let rng = StdRng::from_seed(setup.seed);

@@ -233,11 +233,10 @@ impl<'a, S: Stage> Play<'a, S> {
     pub(crate) fn begin(mut stage: S, scenario: &'a Scenario) -> Self {
         let address = stage.reserve();
         let config = RouterConfig {
-            identity: Arc::clone(&cast().relay),
             target: scenario.target_params(),
             limit: scenario.limit.map(|rate| RateLimit { rate, burst_bytes: 0 }),
             queue_limit_cells: scenario.queue_limit_cells,
-            unix_time_s: UNIX_TIME_S,
+            ..RouterConfig::new(Arc::clone(&cast().relay), UNIX_TIME_S)
         };
         let conduct = Liar::new(scenario.lie);
         let router = Router::with_conduct(config, conduct, scenario.rng(0), stage.now());

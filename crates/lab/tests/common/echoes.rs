@@ -168,15 +168,13 @@ impl Scenario {
     /// Has a router measured.
     pub(crate) fn play<C: Conduct + 'static>(&self, conduct: C) -> Report {
         let config = RouterConfig {
-            identity: Arc::clone(&relay().0),
             target: TargetParams {
                 is_allowed: true,
                 coordinators: vec![CoordinatorKey::of_seed(&COORDINATOR)],
                 ..TargetParams::default()
             },
             limit: self.limit.map(|rate| RateLimit { rate, burst_bytes: 16_384 }),
-            queue_limit_cells: RouterConfig::QUEUE_LIMIT_CELLS,
-            unix_time_s: UNIX_TIME_S,
+            ..RouterConfig::new(Arc::clone(&relay().0), UNIX_TIME_S)
         };
         let rng = Random::seed_from_u64(!self.seed);
         self.play_on(Router::with_conduct(config, conduct, rng, Instant::ORIGIN))

@@ -2,6 +2,12 @@
 //!
 //! Each type borrows from the cell it was parsed from and writes itself back with `encode_into`.
 
+mod flow;
+mod stream;
+
+pub use flow::{Sendme, Xoff, Xon};
+pub use stream::{Begin, BeginFlags, Connected, End, EndReason, Resolved};
+
 use super::reader::{Malformed, Reader};
 use alloc::vec::Vec;
 use core::fmt;
@@ -328,6 +334,7 @@ impl DestroyReason {
     pub const CONNECT_FAILED: Self = Self(6);
     pub const OR_IDENTITY: Self = Self(7);
     pub const CHANNEL_CLOSED: Self = Self(8);
+    pub const DESTROYED: Self = Self(11);
 
     /// The reason with this number on the wire, known or not.
     #[must_use]

@@ -22,14 +22,22 @@ pub struct RelayCommand(pub u8);
 #[allow(missing_docs, reason = "each is the command of that name in tor-spec §6.1")]
 impl RelayCommand {
     pub const BEGIN: Self = Self(1);
+    pub const DATA: Self = Self(2);
     pub const END: Self = Self(3);
+    pub const CONNECTED: Self = Self(4);
+    pub const SENDME: Self = Self(5);
     pub const TRUNCATE: Self = Self(8);
     pub const TRUNCATED: Self = Self(9);
     pub const DROP: Self = Self(10);
     pub const RESOLVE: Self = Self(11);
+    pub const RESOLVED: Self = Self(12);
     pub const BEGIN_DIR: Self = Self(13);
     pub const EXTEND2: Self = Self(14);
     pub const EXTENDED2: Self = Self(15);
+    pub const PADDING_NEGOTIATE: Self = Self(41);
+    pub const PADDING_NEGOTIATED: Self = Self(42);
+    pub const XOFF: Self = Self(43);
+    pub const XON: Self = Self(44);
 }
 
 /// A relay message, seen in the body of the decrypted cell.
@@ -64,14 +72,27 @@ impl<'a> RelayMessage<'a> {
     /// Where the data exceeds [`MAX_DATA_LEN`].
     pub fn to_body(&self) -> Result<[u8; BODY_LEN], Malformed> {
         let mut body = [0; BODY_LEN];
+        self.write_into(&mut body)?;
+        Ok(body)
+    }
+
+    /// Writes such a body over what is in `body`.
+    ///
+    /// # Errors
+    /// Where the data exceeds [`MAX_DATA_LEN`].
+    pub fn write_into(&self, body: &mut [u8; BODY_LEN]) -> Result<(), Malformed> {
         if self.data.len() > MAX_DATA_LEN {
             return Err(Malformed { message: "relay cell", problem: "more data than fits" });
         }
-        body[0] = self.command.0;
-        body[3..5].copy_from_slice(&self.stream_id.to_be_bytes());
+        let (header, rest) = body.split_at_mut(HEADER_LEN);
+        header.fill(0);
+        header[0] = self.command.0;
+        header[3..5].copy_from_slice(&self.stream_id.to_be_bytes());
         let len = u16::try_from(self.data.len()).unwrap_or(u16::MAX);
-        body[9..11].copy_from_slice(&len.to_be_bytes());
-        body[HEADER_LEN..][..self.data.len()].copy_from_slice(self.data);
-        Ok(body)
+        header[9..11].copy_from_slice(&len.to_be_bytes());
+        let (data, padding) = rest.split_at_mut(self.data.len());
+        data.copy_from_slice(self.data);
+        padding.fill(0);
+        Ok(())
     }
 }

@@ -74,6 +74,11 @@ impl Direction {
         body[DIGEST].copy_from_slice(&digest[..4]);
     }
 
+    /// The whole digest up to the last cell that this direction's end originated.
+    fn tag(&self) -> [u8; 20] {
+        self.digest.clone().finalize().into()
+    }
+
     /// Whether a decrypted cell is for this end; only then does the digest move on.
     fn recognizes(&mut self, body: &mut [u8; BODY_LEN]) -> bool {
         if body[RECOGNIZED] != [0, 0] {
@@ -122,6 +127,18 @@ impl ClientHop {
         self.backward.keystream.apply(body);
         if self.backward.recognizes(body) { Ok(()) } else { Err(CryptError) }
     }
+
+    /// The tag of the cell that was encrypted last: a SENDME for it carries it (proposal 289).
+    #[must_use]
+    pub fn sent_tag(&self) -> [u8; 20] {
+        self.forward.tag()
+    }
+
+    /// The tag of the cell that was decrypted last.
+    #[must_use]
+    pub fn received_tag(&self) -> [u8; 20] {
+        self.backward.tag()
+    }
 }
 
 /// A relay's end of the layer it shares with a client.
@@ -151,6 +168,18 @@ impl RelayHop {
     pub fn originate(&mut self, body: &mut [u8; BODY_LEN]) {
         self.backward.seal(body);
         self.backward.keystream.apply(body);
+    }
+
+    /// The tag of the last cell that was originated here: a SENDME for it carries it (proposal 289).
+    #[must_use]
+    pub fn sent_tag(&self) -> [u8; 20] {
+        self.backward.tag()
+    }
+
+    /// The tag of the last cell that was for this relay.
+    #[must_use]
+    pub fn received_tag(&self) -> [u8; 20] {
+        self.forward.tag()
     }
 
     /// Puts the layer on a cell that passes from the next hop to the client.
@@ -191,10 +220,12 @@ mod tests {
                     client.forward.keystream.apply(&mut body);
                 }
                 prop_assert_eq!(relay.decrypt(&mut body), for_hop);
+                prop_assert_eq!(relay.received_tag(), client.sent_tag());
                 prop_assert_eq!(&body[11..111], &data[..]);
 
                 relay.originate(&mut body);
                 prop_assert_eq!(client.decrypt(&mut body), Ok(()));
+                prop_assert_eq!(client.received_tag(), relay.sent_tag());
             }
         }
 

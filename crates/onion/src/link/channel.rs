@@ -143,6 +143,7 @@ pub struct Channel {
     framer: Framer,
     protocol: Option<LinkProtocol>,
     peer: Option<PeerIdentity>,
+    peer_presents_itself: bool,
     /// Cells to be written; bytes before `out_start` are gone.
     out: Vec<u8>,
     out_start: usize,
@@ -199,7 +200,15 @@ impl Channel {
     }
 
     fn new(state: State, out: Vec<u8>) -> Self {
-        Self { state, framer: Framer::new(), protocol: None, peer: None, out, out_start: 0 }
+        Self {
+            state,
+            framer: Framer::new(),
+            protocol: None,
+            peer: None,
+            peer_presents_itself: false,
+            out,
+            out_start: 0,
+        }
     }
 
     /// Whether the handshake is done: circuits may be opened.
@@ -218,6 +227,13 @@ impl Channel {
     #[must_use]
     pub const fn peer(&self) -> Option<&PeerIdentity> {
         self.peer.as_ref()
+    }
+
+    /// On the responder's side: the initiator presents an identity, as relays do and clients don't.
+    /// It is not examined: whoever lies gets past what is meant for honest clients.
+    #[must_use]
+    pub const fn peer_presents_itself(&self) -> bool {
+        self.peer_presents_itself
     }
 
     /// Takes bytes off the front of `input` until a cell for the circuits turns up.
@@ -334,11 +350,13 @@ impl Channel {
                 State::AwaitingNetInfo
             }
             State::AwaitingNetInfo => match command {
-                Command::PADDING
-                | Command::VPADDING
-                | Command::CERTS
-                | Command::AUTHENTICATE
-                | Command::AUTHORIZE => State::AwaitingNetInfo,
+                Command::AUTHENTICATE => {
+                    self.peer_presents_itself = true;
+                    State::AwaitingNetInfo
+                }
+                Command::PADDING | Command::VPADDING | Command::CERTS | Command::AUTHORIZE => {
+                    State::AwaitingNetInfo
+                }
                 Command::NETINFO => {
                     NetInfo::parse(body)?;
                     State::Open

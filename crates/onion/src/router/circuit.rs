@@ -1,5 +1,6 @@
 use super::queue::CellQueue;
-use crate::cell::CircId;
+use super::streams::Edge;
+use crate::cell::{CELL_LEN, CircId};
 use crate::crypto::{Keystream, RelayHop};
 use crate::node::ConnId;
 use alloc::boxed::Box;
@@ -57,6 +58,8 @@ pub(super) struct Circuit {
     pub(super) back_queue: CellQueue,
     /// Cells that wait for the link to the next hop.
     pub(super) forth_queue: CellQueue,
+    /// Its end here, once it has had a use for it.
+    pub(super) edge: Option<Box<Edge>>,
 }
 
 impl Circuit {
@@ -70,6 +73,7 @@ impl Circuit {
             early_cells: 0,
             back_queue: CellQueue::default(),
             forth_queue: CellQueue::default(),
+            edge: None,
         }
     }
 
@@ -114,6 +118,11 @@ impl Circuits {
     }
 
     #[inline]
+    pub(super) fn get(&self, number: u32) -> Option<&Circuit> {
+        self.circuits.get(number as usize)?.as_ref()
+    }
+
+    #[inline]
     pub(super) fn get_mut(&mut self, number: u32) -> Option<&mut Circuit> {
         self.circuits.get_mut(number as usize)?.as_mut()
     }
@@ -128,12 +137,18 @@ impl Circuits {
         self.circuits.len() - self.free.len()
     }
 
-    /// The one with most cells in its queues.
-    pub(super) fn longest(&self) -> Option<u32> {
+    /// All numbers are below.
+    pub(super) fn numbers(&self) -> usize {
+        self.circuits.len()
+    }
+
+    /// The one with most bytes in its queues, and how many. `others_bytes` are what it holds elsewhere.
+    pub(super) fn longest(&self, others_bytes: impl Fn(u32) -> usize) -> Option<(u32, usize)> {
         let cells = |circuit: &Circuit| circuit.back_queue.len() + circuit.forth_queue.len();
+        let bytes = |number, circuit| cells(circuit) * CELL_LEN + others_bytes(number);
         let all = (0..).zip(&self.circuits);
-        let all = all.filter_map(|(number, circuit)| Some((number, cells(circuit.as_ref()?))));
-        all.max_by_key(|(_, cells)| *cells).map(|(number, _)| number)
+        let all = all.filter_map(|(number, it)| Some((number, bytes(number, it.as_ref()?))));
+        all.max_by_key(|(_, bytes)| *bytes)
     }
 }
 
@@ -144,7 +159,7 @@ mod tests {
     #[test]
     fn the_longest_is_the_one_with_most_cells_either_way() {
         let mut circuits = Circuits::default();
-        assert_eq!(circuits.longest(), None);
+        assert_eq!(circuits.longest(|_| 0), None);
         let mut add = |back: usize, forth: usize| {
             let place = Place { conn: ConnId(0), circ_id: CircId::new(1) };
             let mut circuit = Circuit::new(place, Hop::Echo(Keystream::new(&[0; 16])));
@@ -152,7 +167,9 @@ mod tests {
             (0..forth).for_each(|_| _ = circuit.forth_queue.push());
             circuits.add(circuit)
         };
-        let (_, longest, _) = (add(7, 0), add(4, 5), add(0, 8));
-        assert_eq!(circuits.longest(), Some(longest));
+        let (_, longest, last) = (add(7, 0), add(4, 5), add(0, 8));
+        assert_eq!(circuits.longest(|_| 0), Some((longest, 9 * CELL_LEN)));
+        let others = |number| if number == last { 2 * CELL_LEN } else { 0 };
+        assert_eq!(circuits.longest(others), Some((last, 10 * CELL_LEN)));
     }
 }

@@ -98,6 +98,9 @@ impl<R: Rng, C: Conduct> Router<R, C> {
     pub(super) fn destroy(&mut self, number: u32, reason: DestroyReason, but: Option<Place>) {
         self.forget_waiting(number);
         let Some(circuit) = self.circuits.remove(number) else { return };
+        if let Some(edge) = &circuit.edge {
+            self.end_streams(edge);
+        }
         let ends = [
             Some((circuit.back, circuit.back_queue.len())),
             circuit.forth().map(|forth| (forth, circuit.forth_queue.len())),

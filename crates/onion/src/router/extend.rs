@@ -21,8 +21,8 @@ impl<R: Rng, C: Conduct> Router<R, C> {
     pub(super) fn extend(&mut self, number: u32, data: &[u8]) -> Result<(), DestroyReason> {
         let extend = Extend2::parse(data).map_err(|_| DestroyReason::PROTOCOL)?;
         let (address, ids) = destination(&extend).ok_or(DestroyReason::PROTOCOL)?;
-        if ids.rsa == self.config.identity.rsa {
-            return Err(DestroyReason::PROTOCOL); // a loop through ourselves
+        if ids.rsa == self.config.identity.rsa || !is_somewhere(address) {
+            return Err(DestroyReason::PROTOCOL); // a loop through ourselves, or nowhere
         }
         let circuit = self.circuits.get_mut(number).ok_or(DestroyReason::PROTOCOL)?;
         if circuit.forth_conn.is_some() || matches!(circuit.hop, Hop::Echo(_)) {
@@ -85,6 +85,15 @@ impl<R: Rng, C: Conduct> Router<R, C> {
             _ => self.destroy(number, DestroyReason::PROTOCOL, None),
         }
     }
+}
+
+/// Whether a relay can be at this address.
+fn is_somewhere(address: SocketAddr) -> bool {
+    let is_one = match address.ip().to_canonical() {
+        IpAddr::V4(ip) => !ip.is_unspecified() && !ip.is_multicast() && !ip.is_broadcast(),
+        IpAddr::V6(ip) => !ip.is_unspecified() && !ip.is_multicast(),
+    };
+    is_one && address.port() > 0
 }
 
 /// Address and identities of the relay that an EXTEND2 names.

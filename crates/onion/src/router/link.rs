@@ -40,6 +40,8 @@ pub(super) struct Link {
     pub(super) opened: u32,
     /// When it began, or was last seen with something on it.
     pub(super) used_at: Instant,
+    /// We dialled it, or the other side presents itself as a relay.
+    pub(super) is_relays: bool,
 }
 
 impl Link {
@@ -59,6 +61,7 @@ impl Link {
             waiting: Vec::new(),
             opened: 0,
             used_at: now,
+            is_relays: expected.is_some(),
         }
     }
 
@@ -115,9 +118,12 @@ impl CircuitTable {
 }
 
 /// All links by number; the number of one that is closed is used again.
+///
+/// Streams have numbers from here as well.
 #[derive(Debug, Default)]
 pub(super) struct Links {
     links: Vec<Option<Link>>,
+    count: usize,
     free: Vec<ConnId>,
     /// Links that we dialled, by whom they lead to: one to each relay, and others that were asked for
     /// at other addresses before it was open.
@@ -125,11 +131,17 @@ pub(super) struct Links {
 }
 
 impl Links {
-    pub(super) fn add(&mut self, link: Link) -> ConnId {
-        let id = self.free.pop().unwrap_or_else(|| {
+    /// A number that nobody has; [`release`](Self::release) gives it back.
+    pub(super) fn reserve(&mut self) -> ConnId {
+        self.free.pop().unwrap_or_else(|| {
             self.links.push(None);
             ConnId(u32::try_from(self.links.len() - 1).unwrap_or(u32::MAX))
-        });
+        })
+    }
+
+    pub(super) fn add(&mut self, link: Link) -> ConnId {
+        let id = self.reserve();
+        self.count += 1;
         if let Some(expected) = &link.expected {
             self.dialled.entry(expected.ids.rsa).or_default().push(id);
         }
@@ -138,8 +150,8 @@ impl Links {
     }
 
     /// How many there are.
-    pub(super) fn len(&self) -> usize {
-        self.links.len() - self.free.len()
+    pub(super) const fn len(&self) -> usize {
+        self.count
     }
 
     /// All of them.
@@ -163,6 +175,7 @@ impl Links {
     /// The link is no more; its number is not free yet.
     pub(super) fn remove(&mut self, id: ConnId) -> Option<Link> {
         let link = self.links.get_mut(id.0 as usize)?.take()?;
+        self.count -= 1;
         if let Some(expected) = &link.expected
             && let Some(ids) = self.dialled.get_mut(&expected.ids.rsa)
         {
@@ -174,7 +187,7 @@ impl Links {
         Some(link)
     }
 
-    /// Nobody names the link any more.
+    /// Nobody names the connection any more.
     pub(super) fn release(&mut self, id: ConnId) {
         self.free.push(id);
     }

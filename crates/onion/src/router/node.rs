@@ -1,12 +1,11 @@
 use super::circuit::{Place, Way};
 use super::link::{Link, Role};
-use super::upkeep::QUEUED_CELLS_MAX;
 use super::{Conduct, Router};
 use crate::cell::msg::DestroyReason;
 use crate::cell::{BODY_LEN, Cell, CircId, Command};
 use crate::link::{Authentication, Channel, TlsSession};
 use crate::measure::protocol::EXPORTER_LABEL;
-use crate::node::{CloseCause, ConnId, Dial, ListenerId, Node};
+use crate::node::{Answer, CloseCause, ConnId, Dial, ListenerId, Lookup, LookupId, Node};
 use crate::time::Instant;
 use alloc::sync::Arc;
 use rand_core::Rng;
@@ -91,7 +90,7 @@ impl<R: Rng, C: Conduct> Router<R, C> {
                 Ok(())
             }
             (Command::DESTROY, Some((number, _))) => {
-                self.handle_destroy(number, place, DestroyReason::parse(&body));
+                self.handle_destroy(number, place);
                 Ok(())
             }
             _ => Ok(()), // padding, its negotiation, and cells of circuits that are gone
@@ -145,12 +144,15 @@ impl<R: Rng, C: Conduct> Node for Router<R, C> {
         // The channel leaves its link, since its cells borrow from it.
         let Some(mut channel) = self.links.get_mut(conn).and_then(|link| link.channel.take())
         else {
+            self.package(now, conn, plaintext);
+            self.shed_excess();
             return;
         };
         let outcome = self.handle_cells(now, conn, &mut channel, plaintext);
         if let Some(link) = self.links.get_mut(conn) {
             let has_opened = channel.is_open() && !link.is_open;
             link.is_open = channel.is_open();
+            link.is_relays |= channel.peer_presents_itself();
             let has_output = channel.queued_len() > 0;
             link.channel = Some(channel);
             if has_output {
@@ -171,11 +173,16 @@ impl<R: Rng, C: Conduct> Node for Router<R, C> {
                 }
             }
         }
-        while self.outputs.queued_cells() > QUEUED_CELLS_MAX && self.shed() {}
+        self.shed_excess();
         self.drain_target();
     }
 
-    fn handle_closed(&mut self, _now: Instant, conn: ConnId, _cause: CloseCause) {
+    fn handle_closed(&mut self, now: Instant, conn: ConnId, cause: CloseCause) {
+        self.now = now;
+        if self.streams.get(conn).is_some() {
+            self.handle_stream_closed(conn, &cause);
+            return;
+        }
         let is_open = self.links.get_mut(conn).is_some_and(|link| link.is_open);
         let reason =
             if is_open { DestroyReason::CHANNEL_CLOSED } else { DestroyReason::CONNECT_FAILED };
@@ -191,6 +198,7 @@ impl<R: Rng, C: Conduct> Node for Router<R, C> {
         self.drain_target();
         self.keep_up(now);
         self.wake_waiting(now);
+        self.streams.wake_rated(now);
     }
 
     fn poll_dial(&mut self, _now: Instant) -> Option<Dial> {
@@ -198,14 +206,23 @@ impl<R: Rng, C: Conduct> Node for Router<R, C> {
     }
 
     fn poll_writable(&mut self) -> Option<ConnId> {
-        self.outputs.poll_writable()
+        self.outputs.poll_writable().or_else(|| self.streams.poll_writable())
     }
 
     fn poll_transmit(&mut self, now: Instant, conn: ConnId, out: &mut [u8]) -> usize {
-        self.transmit(now, conn, out)
+        if self.streams.get(conn).is_some() {
+            return self.transmit_stream(now, conn, out);
+        }
+        let len = self.transmit(now, conn, out);
+        self.wake_unblocked();
+        len
     }
 
     fn poll_close(&mut self) -> Option<ConnId> {
+        if let Some(conn) = self.streams.poll_close() {
+            self.links.release(conn);
+            return Some(conn);
+        }
         let id = self.outputs.poll_close()?;
         self.outputs.forget(id);
         self.links.release(id);
@@ -213,7 +230,36 @@ impl<R: Rng, C: Conduct> Node for Router<R, C> {
     }
 
     fn poll_timeout(&self) -> Option<Instant> {
-        let upkeep = self.upkeep_at();
-        [self.target.poll_timeout(), self.waiting_ends_at(), upkeep].into_iter().flatten().min()
+        let (upkeep, rated) = (self.upkeep_at(), self.streams.rated_at());
+        let all = [self.target.poll_timeout(), self.waiting_ends_at(), upkeep, rated];
+        all.into_iter().flatten().min()
+    }
+
+    fn handle_plain_connected(&mut self, now: Instant, conn: ConnId) {
+        self.now = now;
+        self.handle_stream_connected(conn);
+    }
+
+    fn receive_limit(&self, conn: ConnId) -> usize {
+        self.stream_limit(conn).unwrap_or(usize::MAX)
+    }
+
+    fn poll_readable(&mut self) -> Option<ConnId> {
+        loop {
+            let conn = self.streams.poll_readable()?;
+            // The room may be used up again; then it waits for the next.
+            if self.stream_limit(conn).is_some_and(|bytes| bytes > 0) {
+                return Some(conn);
+            }
+        }
+    }
+
+    fn poll_lookup(&mut self) -> Option<Lookup> {
+        self.streams.poll_lookup()
+    }
+
+    fn handle_answer(&mut self, now: Instant, id: LookupId, answer: Answer) {
+        self.now = now;
+        self.handle_lookup(id, &answer);
     }
 }

@@ -57,6 +57,8 @@ pub(super) struct Outputs {
     held_clients: VecDeque<ConnId>,
     to_close: VecDeque<ConnId>,
     queued_cells: usize,
+    /// Circuits whose queue has become as short as their streams wait for.
+    drained: VecDeque<u32>,
 }
 
 impl Outputs {
@@ -155,6 +157,11 @@ impl Outputs {
     #[inline]
     const fn handle_sent(&mut self, cells: usize) {
         self.queued_cells = self.queued_cells.saturating_sub(cells);
+    }
+
+    /// The next circuit whose queue has become as short as its streams wait for.
+    pub(super) fn poll_drained(&mut self) -> Option<u32> {
+        self.drained.pop_front()
     }
 
     /// Cells in the queues of all circuits.
@@ -262,7 +269,12 @@ impl Output {
     }
 
     /// Fills `out` with cells, circuit by circuit in turn; returns how many.
-    fn take_cells(&mut self, circuits: &mut Circuits, out: &mut [[u8; CELL_LEN]]) -> usize {
+    fn take_cells(
+        &mut self,
+        circuits: &mut Circuits,
+        drained: &mut VecDeque<u32>,
+        out: &mut [[u8; CELL_LEN]],
+    ) -> usize {
         let mut written = 0;
         while written < out.len() {
             let Some((number, way)) = self.turns.pop_front() else { break };
@@ -270,6 +282,9 @@ impl Output {
             let quantum = QUANTUM_CELLS.min(out.len() - written);
             let queue = circuit.queue_mut(way);
             written += queue.pop_into(&mut out[written..written + quantum]);
+            if queue.has_become_short() {
+                drained.push_back(number);
+            }
             if queue.len() > 0 {
                 self.turns.push_back((number, way));
             }
@@ -341,8 +356,9 @@ impl<R: Rng, C: Conduct> Router<R, C> {
                 return 0;
             }
         }
-        let Some(output) = self.outputs.get_mut(id) else { return 0 };
-        let cells = output.take_cells(&mut self.circuits, &mut slots[..allowed]);
+        let Outputs { outputs, drained, .. } = &mut self.outputs;
+        let Some(output) = outputs.get_mut(id.0 as usize) else { return 0 };
+        let cells = output.take_cells(&mut self.circuits, drained, &mut slots[..allowed]);
         self.outputs.handle_sent(cells);
         let bytes = (cells * CELL_LEN) as u64;
         if let Some(bucket) = &mut self.bucket {

@@ -16,6 +16,8 @@ pub(super) struct CellQueue {
     peak: usize,
     /// Times that it has run empty since then.
     emptied: u32,
+    /// Somebody waits for it to be as short as this.
+    watched: Option<u32>,
 }
 
 /// Times that a queue runs empty before its room is looked at.
@@ -61,6 +63,21 @@ impl CellQueue {
         count
     }
 
+    /// Somebody waits until no more than so many cells wait.
+    pub(super) fn watch(&mut self, cells: usize) {
+        self.watched = u32::try_from(cells).ok();
+    }
+
+    /// Whether it has become as short as somebody waits for: true once.
+    #[inline]
+    pub(super) fn has_become_short(&mut self) -> bool {
+        let is_short = self.watched.is_some_and(|cells| self.len <= cells as usize);
+        if is_short {
+            self.watched = None;
+        }
+        is_short
+    }
+
     /// Halves the room of an empty queue that did not need it.
     #[cold]
     fn shrink(&mut self) {
@@ -98,6 +115,18 @@ mod tests {
             }
             assert!(queue.slots.len() <= count.max(ROOM_MIN), "{} slots", queue.slots.len());
         }
+    }
+
+    #[test]
+    fn it_tells_once_that_it_is_short() {
+        let mut queue = CellQueue::default();
+        (0..20).for_each(|_| _ = queue.push());
+        assert!(!queue.has_become_short());
+        queue.watch(10);
+        queue.pop_into(&mut [[0; CELL_LEN]; 9]);
+        assert!(!queue.has_become_short());
+        queue.pop_into(&mut [[0; CELL_LEN]; 1]);
+        assert!(queue.has_become_short() && !queue.has_become_short());
     }
 
     proptest! {

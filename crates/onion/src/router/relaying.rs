@@ -70,28 +70,58 @@ impl<R: Rng, C: Conduct> Router<R, C> {
 
     /// A relay message for us.
     fn handle_message(&mut self, number: u32, command: Command, body: &[u8; BODY_LEN]) {
-        let Ok(message) = RelayMessage::parse(body) else {
+        let Ok(RelayMessage { command: message, stream_id, data }) = RelayMessage::parse(body)
+        else {
             self.destroy(number, DestroyReason::PROTOCOL, None);
             return;
         };
-        match message.command {
-            RelayCommand::EXTEND2 if command == Command::RELAY_EARLY => {
-                if let Err(reason) = self.extend(number, message.data) {
+        match message {
+            // By far the most frequent.
+            RelayCommand::DATA => self.handle_data(number, stream_id, data),
+            RelayCommand::SENDME => self.handle_sendme(number, stream_id, data),
+            RelayCommand::XON | RelayCommand::XOFF => {
+                self.handle_xon_xoff(number, stream_id, message, data);
+            }
+            // C tor drops messages of streams without the number of one, and of circuits with one.
+            RelayCommand::BEGIN
+            | RelayCommand::BEGIN_DIR
+            | RelayCommand::END
+            | RelayCommand::RESOLVE
+                if stream_id == 0 => {}
+            RelayCommand::BEGIN => self.begin_stream(number, stream_id, data),
+            RelayCommand::BEGIN_DIR => self.begin_directory_stream(number, stream_id),
+            RelayCommand::RESOLVE => self.resolve(number, stream_id, data),
+            RelayCommand::END => self.handle_end(number, stream_id),
+            // These are for clients: on a stream that stands they are worse than senseless.
+            RelayCommand::CONNECTED | RelayCommand::RESOLVED
+                if self.is_stream_open(number, stream_id) =>
+            {
+                self.destroy(number, DestroyReason::PROTOCOL, None);
+            }
+            // Only RELAY_EARLY extends a circuit (tor-spec §5.6).
+            RelayCommand::EXTEND2 if command == Command::RELAY_EARLY && stream_id == 0 => {
+                if let Err(reason) = self.extend(number, data) {
                     self.destroy(number, reason, None);
                 }
             }
-            RelayCommand::EXTEND2 => self.destroy(number, DestroyReason::PROTOCOL, None),
             RelayCommand::TRUNCATE => self.truncate(number),
-            // We are no exit and no directory.
-            RelayCommand::BEGIN | RelayCommand::RESOLVE => {
-                self.originate(number, RelayCommand::END, message.stream_id, &[END_EXIT_POLICY]);
-            }
-            RelayCommand::BEGIN_DIR => {
-                self.originate(number, RelayCommand::END, message.stream_id, &[END_NO_DIRECTORY]);
-            }
+            RelayCommand::PADDING_NEGOTIATE => self.refuse_padding(number, data),
             // DROP is padding; what we do not know is for relays that do.
             _ => {}
         }
+    }
+
+    /// A client asks for a padding machine, and we have none (padding-spec §3; as C tor answers without
+    /// the machine).
+    fn refuse_padding(&mut self, number: u32, data: &[u8]) {
+        const VERSION: u8 = 0;
+        const START: u8 = 2;
+        const REFUSED: u8 = 2;
+        // Version, command, type of machine, echo request, counter.
+        let [VERSION, START, machine_type, 0 | 1, counter @ ..] = data else { return };
+        let Some([a, b, c, d]) = counter.first_chunk() else { return };
+        let answer = [VERSION, START, REFUSED, *machine_type, *a, *b, *c, *d];
+        self.originate(number, RelayCommand::PADDING_NEGOTIATED, 0, &answer);
     }
 
     /// The one who built the circuit wants the rest of it gone.
@@ -132,12 +162,9 @@ impl<R: Rng, C: Conduct> Router<R, C> {
         }
     }
 
-    /// One side has ended a circuit: the other hears of it.
-    pub(super) fn handle_destroy(&mut self, number: u32, from: Place, reason: DestroyReason) {
-        self.destroy(number, reason, Some(from));
+    /// One side has ended a circuit: the other hears of it, but not why. Reasons that pass through would
+    /// let both sides talk to each other past the client.
+    pub(super) fn handle_destroy(&mut self, number: u32, from: Place) {
+        self.destroy(number, DestroyReason::DESTROYED, Some(from));
     }
 }
-
-/// Reasons in END (tor-spec §6.3).
-const END_EXIT_POLICY: u8 = 4;
-const END_NO_DIRECTORY: u8 = 14;

@@ -2,7 +2,6 @@
 
 use super::link::Role;
 use super::{Conduct, Router, RouterEvent};
-use crate::cell::msg::DestroyReason;
 use crate::node::ConnId;
 use crate::time::{Duration, Instant};
 use alloc::string::String;
@@ -22,13 +21,10 @@ const IDLE_MAX: Duration = Duration::from_secs(300);
 /// Links that are being dialled at once; circuits that want more of them are refused.
 pub(super) const DIALS_MAX: usize = 128;
 
-/// Cells in all queues together, 512 MiB of them: beyond it the circuit that holds most is destroyed.
-pub(super) const QUEUED_CELLS_MAX: usize = 1 << 20;
-
 impl<R: Rng, C: Conduct> Router<R, C> {
-    /// When links are to be looked through; never, without links.
+    /// When links and streams are to be looked through; never, without any.
     pub(super) fn upkeep_at(&self) -> Option<Instant> {
-        (self.links.len() > 0).then(|| self.upkept_at + PERIOD)
+        (self.links.len() + self.streams.len() > 0).then(|| self.upkept_at + PERIOD)
     }
 
     /// Closes links that have never opened, or that nobody has used for long.
@@ -51,18 +47,8 @@ impl<R: Rng, C: Conduct> Router<R, C> {
         for id in stale {
             self.close(id);
         }
+        self.keep_streams_up(now);
         self.drain_target();
-    }
-
-    /// Destroys the circuit that holds most, if all together hold too much. It is the one that an
-    /// attacker fills, or one that is as good as dead. False if there is none.
-    #[cold]
-    pub(super) fn shed(&mut self) -> bool {
-        let longest = self.circuits.longest();
-        if let Some(longest) = longest {
-            self.destroy(longest, DestroyReason::RESOURCE_LIMIT, None);
-        }
-        longest.is_some()
     }
 
     /// Tells that somebody was refused; not of each, where there are many: whoever listens writes it

@@ -1,0 +1,93 @@
+use super::*;
+use crate::cell::msg::Sendme;
+use proptest::prelude::*;
+
+/// One end's window and tags, and a number for each cell as its tag.
+#[derive(Default)]
+struct End {
+    flow: Flow,
+    tags: SendmeTags,
+    sent: u64,
+}
+
+fn tag(cell: u64) -> [u8; SENDME_TAG_LEN] {
+    let mut tag = [0xee; SENDME_TAG_LEN];
+    tag[..8].copy_from_slice(&cell.to_be_bytes());
+    tag
+}
+
+impl End {
+    fn send(&mut self) {
+        self.sent += 1;
+        if self.flow.handle_sent(Instant::ORIGIN) {
+            self.tags.expect(tag(self.sent));
+        }
+    }
+
+    fn handle(&mut self, sendme: &Sendme<'_>) -> Result<(), FlowError> {
+        self.tags.handle_sendme(sendme, false)?;
+        self.flow.handle_sendme(Instant::ORIGIN, PathState::default())
+    }
+}
+
+proptest! {
+    #[test]
+    fn the_fixed_window_holds_and_sendmes_open_it_again(steps in prop::collection::vec(1usize..300, 1..100)) {
+        let (mut sender, mut receiver) = (End::default(), Flow::default());
+        let mut acknowledged = 0;
+        for cells in steps {
+            for _ in 0..cells.min(sender.flow.room_cells() as usize) {
+                sender.send();
+                prop_assert!(sender.sent - acknowledged <= 1000);
+                if receiver.handle_received() {
+                    acknowledged += 100;
+                    prop_assert_eq!(sender.handle(&Sendme::Tagged(&tag(sender.sent))), Ok(()));
+                    prop_assert_eq!(u64::from(sender.flow.room_cells()), 1000 - (sender.sent - acknowledged));
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn the_mark_of_a_full_queue_has_a_gap(lengths in prop::collection::vec(0u32..400, 1..100)) {
+        let mut mark = BlockedMark::default();
+        for queued in lengths {
+            let before = mark.is_blocked();
+            let after = mark.handle_queue(queued);
+            prop_assert_eq!(after, queued >= 256 || (before && queued > 10));
+        }
+    }
+}
+
+#[test]
+fn a_sendme_that_does_not_prove_its_cells_is_refused() {
+    for (sendme, refusal) in [
+        (Sendme::Tagged(&tag(99)), FlowError::WrongTag),
+        (Sendme::Tagged(&tag(100)[..16]), FlowError::WrongTag),
+        (Sendme::Tagged(&[]), FlowError::WrongTag),
+        (Sendme::Bare, FlowError::SendmeVersion(0)),
+        (Sendme::Unknown(2), FlowError::SendmeVersion(2)),
+    ] {
+        let mut sender = End::default();
+        (0..150).for_each(|_| sender.send());
+        assert_eq!(sender.handle(&sendme), Err(refusal));
+    }
+}
+
+#[test]
+fn a_sendme_before_its_cells_is_refused() {
+    let mut sender = End::default();
+    (0..99).for_each(|_| sender.send());
+    assert_eq!(sender.handle(&Sendme::Tagged(&tag(99))), Err(FlowError::UnexpectedSendme));
+    sender.send();
+    assert_eq!(sender.handle(&Sendme::Tagged(&tag(100))), Ok(()));
+    assert_eq!(sender.handle(&Sendme::Tagged(&tag(100))), Err(FlowError::UnexpectedSendme));
+}
+
+#[test]
+fn old_clients_fetch_directories_without_tags() {
+    let mut tags = SendmeTags::new();
+    tags.expect(tag(1));
+    assert_eq!(tags.handle_sendme(&Sendme::Bare, true), Ok(()));
+    assert!(tags.is_empty());
+}

@@ -1,0 +1,117 @@
+use super::*;
+use alloc::format;
+use proptest::prelude::*;
+
+fn policy(rules: &[&str]) -> ExitPolicy {
+    ExitPolicy::new(rules.iter().map(|rule| rule.parse().expect("a rule")).collect())
+}
+
+fn allows(policy: &ExitPolicy, to: &str) -> bool {
+    policy.allows(to.parse().expect("an address"))
+}
+
+#[test]
+fn the_first_rule_that_fits_decides() {
+    let policy =
+        policy(&["reject 10.0.0.0/8:*", "accept 10.1.2.3:80", "accept *:80-81", "reject *:81"]);
+    assert!(allows(&policy, "11.0.0.1:80") && allows(&policy, "11.0.0.1:81"));
+    assert!(!allows(&policy, "10.1.2.3:80"));
+    assert!(allows(&policy, "[2001:db8::1]:80"));
+    assert!(!allows(&policy, "11.0.0.1:82"), "what no rule fits");
+    assert!(!policy.is_closed() && ExitPolicy::default().is_closed());
+}
+
+#[test]
+fn families_are_told_apart() {
+    let policy =
+        policy(&["accept *4:1", "accept6 *:2", "accept *6:3", "accept *:4", "accept [::1]:5"]);
+    assert!(allows(&policy, "1.1.1.1:1") && !allows(&policy, "[2::]:1"));
+    assert!(!allows(&policy, "1.1.1.1:2") && allows(&policy, "[2::]:2"));
+    assert!(!allows(&policy, "1.1.1.1:3") && allows(&policy, "[2::]:3"));
+    assert!(allows(&policy, "1.1.1.1:4") && allows(&policy, "[2::]:4"));
+    assert!(allows(&policy, "[::1]:5") && !allows(&policy, "0.0.0.1:5"));
+}
+
+#[test]
+fn private_networks_are_refused_in_any_guise() {
+    let own: IpAddr = [203, 0, 113, 9].into();
+    let policy = ExitPolicy::accept_all().rejecting_private(&[own]);
+    for to in [
+        "127.0.0.1",
+        "10.9.8.7",
+        "192.168.0.1",
+        "172.31.0.1",
+        "169.254.1.1",
+        "0.0.0.0",
+        "203.0.113.9",
+        "100.64.0.1",
+        "224.0.0.1",
+        "255.255.255.255",
+        "[::1]",
+        "[::]",
+        "[fe80::1]",
+        "[fc00::1]",
+        "[ff02::1]",
+        "[::ffff:127.0.0.1]",
+        "[::ffff:203.0.113.9]",
+        "[::127.0.0.1]",
+        "[64:ff9b::7f00:1]",
+    ] {
+        assert!(!allows(&policy, &format!("{to}:80")), "{to}");
+    }
+    for to in ["203.0.113.8", "172.32.0.1", "8.8.8.8", "[2001:db8::1]", "[::ffff:8.8.8.8]"] {
+        assert!(allows(&policy, &format!("{to}:80")), "{to}");
+    }
+}
+
+#[test]
+fn what_is_no_rule_is_refused_with_an_example() {
+    for rule in [
+        "",
+        "accept",
+        "allow *:80",
+        "accept *",
+        "accept *:",
+        "accept *:0",
+        "accept *:80-79",
+        "accept *:+5",
+        "accept 10.0.0.0/33:80",
+        "accept 10.0.0:80",
+        "accept [::1:80",
+        "accept ::1:80",
+        "accept6 10.0.0.1:80",
+        "accept *:65536",
+        "accept [::]/129:1",
+    ] {
+        let error = rule.parse::<ExitRule>().expect_err(rule);
+        assert!(format!("{error}").contains("accept *:80"), "{error}");
+    }
+}
+
+proptest! {
+    #[test]
+    fn rules_come_back(accepts: bool, v4: u32, v6: u128, bits in 0u8..=32, kind in 0..5, a in 1u16.., b in 1u16..) {
+        let addresses = match kind {
+            0 => Addresses::Any,
+            1 => Addresses::AnyIpv4,
+            2 => Addresses::AnyIpv6,
+            3 => Addresses::Net(Ipv4Addr::from_bits(v4).into(), bits),
+            _ => Addresses::Net(Ipv6Addr::from_bits(v6).into(), bits * 4),
+        };
+        let rule = ExitRule { accepts, addresses, ports: a.min(b)..=a.max(b) };
+        prop_assert_eq!(format!("{rule}").parse(), Ok(rule));
+    }
+
+    #[test]
+    fn a_net_holds_what_begins_as_it_does(net: u32, bits in 0u8..=32, other: u32) {
+        let net_of = |address: u32| address.checked_shr(32 - u32::from(bits)).unwrap_or(0);
+        let addresses = Addresses::Net(Ipv4Addr::from_bits(net).into(), bits);
+        let is_in = bits == 0 || net_of(net) == net_of(other);
+        prop_assert_eq!(addresses.contain(Ipv4Addr::from_bits(other).into()), is_in);
+    }
+
+    #[test]
+    fn no_text_panics(text: String) {
+        let _ = text.parse::<ExitRule>();
+    }
+}

@@ -1,0 +1,104 @@
+use super::buffer::Buffer;
+use crate::cell::msg::BeginFlags;
+use crate::cell::relay::MAX_DATA_LEN;
+use crate::flow::stream::StreamFlow;
+use crate::node::LookupId;
+use crate::time::Instant;
+use core::net::SocketAddr;
+
+/// What a BEGIN has asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::router) struct Asked {
+    pub(in crate::router) port: u16,
+    pub(in crate::router) flags: BeginFlags,
+}
+
+/// Where a stream stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::router) enum State {
+    /// Its destination's address is being looked up.
+    Resolving { lookup: LookupId, asked: Asked },
+    /// It is a RESOLVE, and ends with the answer.
+    Asking { lookup: LookupId },
+    /// The shell connects to the destination. `ttl_s`: for how long the address holds; none for
+    /// directory streams, whose clients are not told an address.
+    Connecting { to: SocketAddr, ttl_s: Option<u32> },
+    /// Bytes go both ways.
+    Open,
+    /// The stream is over: what its client has sent is still to be written.
+    Draining,
+    /// Over, and the shell is to close the connection.
+    Closing,
+}
+
+impl State {
+    /// Whether the destination takes bytes.
+    pub(in crate::router) const fn is_writable(self) -> bool {
+        matches!(self, Self::Open | Self::Draining)
+    }
+
+    /// Whether the stream is its circuit's.
+    pub(in crate::router) const fn has_circuit(self) -> bool {
+        !matches!(self, Self::Draining | Self::Closing)
+    }
+
+    /// Whether the shell knows the connection.
+    pub(in crate::router) const fn is_dialled(self) -> bool {
+        !matches!(self, Self::Resolving { .. } | Self::Asking { .. })
+    }
+}
+
+/// One stream of a circuit that ends here, or its connection after its end.
+#[derive(Debug)]
+pub(in crate::router) struct Stream {
+    /// Its circuit, while the stream is not over.
+    pub(in crate::router) circuit: u32,
+    /// Its number on the circuit.
+    pub(in crate::router) stream_id: u16,
+    pub(in crate::router) state: State,
+    /// From the client to the destination.
+    pub(in crate::router) buffer: Buffer,
+    pub(in crate::router) flow: StreamFlow,
+    /// What the stream's flow control lets be read from the destination.
+    pub(in crate::router) room_bytes: u64,
+    /// It is in the list of those that may be read again at this time.
+    pub(super) rated_until: Option<Instant>,
+    /// When it began, or when its destination last took something.
+    pub(in crate::router) since: Instant,
+    pub(super) is_writable_named: bool,
+    pub(super) is_readable_named: bool,
+}
+
+impl Stream {
+    pub(in crate::router) fn new(
+        now: Instant,
+        circuit: u32,
+        stream_id: u16,
+        state: State,
+        mut flow: StreamFlow,
+    ) -> Self {
+        Self {
+            circuit,
+            stream_id,
+            state,
+            buffer: Buffer::default(),
+            room_bytes: flow.room_bytes(now),
+            flow,
+            rated_until: None,
+            since: now,
+            is_writable_named: false,
+            is_readable_named: false,
+        }
+    }
+
+    /// Looks again how much may be read. Better a whole cell later than crumbs now.
+    pub(super) fn update_room(&mut self, now: Instant) {
+        let room_bytes = self.flow.room_bytes(now);
+        self.room_bytes = if room_bytes < MAX_DATA_LEN as u64 { 0 } else { room_bytes };
+    }
+
+    /// When it may be read again, if nothing but an advised rate forbids it.
+    pub(super) fn waits_until(&self) -> Option<Instant> {
+        self.flow.has_room_at(MAX_DATA_LEN as u64)
+    }
+}
