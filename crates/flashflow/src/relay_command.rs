@@ -100,6 +100,7 @@ impl RelayOptions {
             contact: self.contact.clone(),
             authorities: some(!self.authorities.is_empty()).map(|()| self.authorities.clone()),
             flashflow,
+            ..RelayConfig::default()
         };
         Ok(file.overridden_by(flags))
     }
@@ -176,6 +177,8 @@ fn value(event: &RelayEvent) -> Value {
             "max_duration_s": params.max_duration.as_secs(),
         }),
         RelayEvent::NoConsensus(problem) => json!({"type": "no_consensus", "reason": problem}),
+        RelayEvent::Renewed(what) => json!({"type": "renewed", "what": what.to_string()}),
+        RelayEvent::Trouble(problem) => json!({"type": "trouble", "reason": problem}),
         RelayEvent::Router(RouterEvent::MeasurementAccepted) => json!({"type": "accepted"}),
         RelayEvent::Router(RouterEvent::Refused(reason)) => {
             json!({"type": "refused", "reason": reason})

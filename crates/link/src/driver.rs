@@ -137,6 +137,18 @@ impl<N: Node> Driver<N> {
         self.lookups.set_resolver(resolver);
     }
 
+    /// Shows another certificate from now on. Connections that come in and whose TLS does not stand
+    /// yet are closed: what the node says of the certificate from now on would be wrong for them.
+    pub fn set_tls(&mut self, tls: TlsConfigs) {
+        self.tls = tls;
+        for place in 0..self.sockets.len() {
+            let socket = self.sockets[place].as_ref();
+            if socket.is_some_and(|socket| socket.listener.is_some() && socket.conn.is_none()) {
+                self.drop_socket(place);
+            }
+        }
+    }
+
     /// A handle that other threads wake this worker with.
     #[must_use]
     pub fn remote(&self) -> Remote {

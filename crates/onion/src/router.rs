@@ -21,6 +21,7 @@ mod measuring;
 mod node;
 mod opening;
 mod output;
+mod parameters;
 mod queue;
 mod relaying;
 mod streams;
@@ -29,6 +30,7 @@ mod waiting;
 
 pub use conduct::{Conduct, Honest};
 pub use exit_policy::{Addresses, ExitConfig, ExitPolicy, ExitRule, RuleError};
+pub use parameters::Parameters;
 
 use crate::flow::TokenBucket;
 use crate::identity::OwnIdentity;
@@ -160,9 +162,11 @@ const EVENTS_MAX: usize = 256;
 /// An onion router. See the [module](self).
 ///
 /// - *getters*: [`totals`](Self::totals), [`open_circuits`](Self::open_circuits),
-///   [`open_streams`](Self::open_streams), [`queued_bytes`](Self::queued_bytes);
+///   [`open_streams`](Self::open_streams), [`queued_bytes`](Self::queued_bytes),
+///   [`parameters`](Self::parameters);
 /// - *commands*: [`set_target_params`](Self::set_target_params), [`set_limit`](Self::set_limit),
-///   [`set_exit`](Self::set_exit), [`set_directory`](Self::set_directory);
+///   [`set_exit`](Self::set_exit), [`set_directory`](Self::set_directory),
+///   [`set_parameters`](Self::set_parameters), [`set_identity`](Self::set_identity);
 /// - *handle* and *poll*: those of [`Node`](crate::node::Node), and [`poll_event`](Self::poll_event).
 ///
 /// All randomness comes from the generator passed in. `C` is for tests of those who measure: a relay
@@ -170,6 +174,7 @@ const EVENTS_MAX: usize = 256;
 #[derive(Debug)]
 pub struct Router<R, C = Honest> {
     config: RouterConfig,
+    parameters: Parameters,
     conduct: C,
     rng: R,
     began: Instant,
@@ -205,6 +210,7 @@ impl<R: Rng, C: Conduct> Router<R, C> {
         let identity = &config.identity;
         let target = Target::new(config.target.clone(), identity.ids());
         let mut router = Self {
+            parameters: Parameters::default(),
             conduct,
             rng,
             began: now,
@@ -270,6 +276,26 @@ impl<R: Rng, C: Conduct> Router<R, C> {
     /// Who may measure it from now on: the consensus has changed.
     pub fn set_target_params(&mut self, params: TargetParams) {
         self.target.set_params(params);
+    }
+
+    /// What the consensus asks for from now on.
+    pub fn set_parameters(&mut self, parameters: Parameters) {
+        let Parameters { circ_max_cell_queue_size, circ_max_cell_queue_size_out, .. } = parameters;
+        // There is one bound for both directions: the lesser keeps both promises.
+        self.config.queue_limit_cells = circ_max_cell_queue_size.min(circ_max_cell_queue_size_out);
+        self.parameters = parameters;
+    }
+
+    /// What the consensus asks for, by the last [`set_parameters`](Self::set_parameters).
+    #[must_use]
+    pub const fn parameters(&self) -> &Parameters {
+        &self.parameters
+    }
+
+    /// Presents these certificates on links that are made from now on, and accepts these onion keys.
+    /// Both identities must be the same as before.
+    pub fn set_identity(&mut self, identity: Arc<OwnIdentity>) {
+        self.config.identity = identity;
     }
 
     /// Sends no more than this from now on.

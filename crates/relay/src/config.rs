@@ -4,7 +4,7 @@
 pub(crate) mod tests;
 
 use crate::policy;
-use netdoc::Nickname;
+use netdoc::{Fingerprint, Nickname};
 use onion::Rate;
 use onion::measure::protocol::CoordinatorKey;
 use onion::router::RateLimit;
@@ -110,6 +110,16 @@ pub struct RelayConfig {
     pub contact: Option<String>,
     /// Directory authorities to publish to: IP addresses with directory ports. None by default.
     pub authorities: Option<Vec<SocketAddr>>,
+    /// Fingerprints of the authorities' identity keys (`v3ident` in a `DirAuthority` line of tor):
+    /// more than half of them must have signed a consensus. By default each authority is asked for its
+    /// own.
+    pub authority_identities: Option<Vec<Fingerprint>>,
+    /// Whether the relay serves consensuses and descriptors to clients; it does by default, if it
+    /// has authorities to fetch them from.
+    pub directory: Option<bool>,
+    /// Folder of documents that have been fetched; by default `cache` in the folder of keys. In a
+    /// file, relative to the file's folder.
+    pub cache: Option<PathBuf>,
     /// Who may measure the relay.
     #[serde(default)]
     pub flashflow: FlashFlowConfig,
@@ -152,6 +162,7 @@ impl RelayConfig {
         let mut config = Self::parse(&text, &path.display().to_string())?;
         let folder = path.parent().unwrap_or(Path::new(""));
         config.keys = config.keys.map(|keys| folder.join(keys));
+        config.cache = config.cache.map(|cache| folder.join(cache));
         Ok(config)
     }
 
@@ -188,6 +199,9 @@ impl RelayConfig {
             burst_mbit: over.burst_mbit.or(self.burst_mbit),
             contact: over.contact.or(self.contact),
             authorities: over.authorities.or(self.authorities),
+            authority_identities: over.authority_identities.or(self.authority_identities),
+            directory: over.directory.or(self.directory),
+            cache: over.cache.or(self.cache),
             flashflow: FlashFlowConfig {
                 measurements_allowed: measurements_allowed.or(own.measurements_allowed),
                 allowed_coordinators: allowed_coordinators.or(own.allowed_coordinators),
@@ -248,12 +262,15 @@ impl RelayConfig {
                 self.listen.unwrap_or(IpAddr::V4(address)),
                 self.or_port.unwrap_or(0),
             ),
+            cache: self.cache.unwrap_or_else(|| keys.join("cache")),
             keys,
             limit: rate
                 .zip(burst)
                 .map(|(rate, burst)| RateLimit { rate, burst_bytes: burst.as_byte_per_s() }),
             contact: self.contact,
             authorities: self.authorities.unwrap_or_default(),
+            authority_identities: self.authority_identities.unwrap_or_default(),
+            serves_directory: self.directory.unwrap_or(true),
             flashflow: self.flashflow,
         })
     }
@@ -291,6 +308,12 @@ pub struct Settings {
     pub contact: Option<String>,
     /// Whom to publish to.
     pub authorities: Vec<SocketAddr>,
+    /// Who may sign consensuses; empty if the authorities are to say who they are.
+    pub authority_identities: Vec<Fingerprint>,
+    /// Whether it is a directory.
+    pub serves_directory: bool,
+    /// Folder of documents that have been fetched.
+    pub cache: PathBuf,
     /// Who may measure it: goes into [`target_params`](crate::target_params).
     pub flashflow: FlashFlowConfig,
 }

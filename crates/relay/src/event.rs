@@ -28,10 +28,32 @@ pub enum RelayEvent {
     TargetParams(TargetParams),
     /// No authority gives a consensus; told once, until one does again.
     NoConsensus(String),
+    /// Something has been renewed, as it has to be now and then.
+    Renewed(Renewed),
+    /// Something went wrong that the relay can do without; it will be tried again.
+    Trouble(String),
     /// From the engine.
     Router(RouterEvent),
     /// The relay has ended by itself: the operating system fails it, or there is a mistake of ours.
     Ended(String),
+}
+
+/// What a relay renews by itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Renewed {
+    /// The onion key; the one before is accepted for a week more.
+    OnionKey,
+    /// The signing key, and all certificates.
+    Certificates,
+}
+
+impl fmt::Display for Renewed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::OnionKey => "onion key",
+            Self::Certificates => "certificates",
+        })
+    }
 }
 
 impl fmt::Display for RelayEvent {
@@ -63,6 +85,8 @@ impl fmt::Display for RelayEvent {
                 )
             }
             Self::NoConsensus(problem) => write!(f, "no consensus: {problem}"),
+            Self::Renewed(what) => write!(f, "renewed: {what}"),
+            Self::Trouble(problem) => f.write_str(problem),
             Self::Router(RouterEvent::MeasurementAccepted) => f.write_str("measurement accepted"),
             Self::Router(RouterEvent::Refused(reason)) => {
                 write!(f, "measurement refused: {reason}")

@@ -74,7 +74,9 @@ impl<R: Rng, C: Conduct> Router<R, C> {
         let mut ephemeral = [0; 32];
         self.rng.fill_bytes(&mut ephemeral);
         let identity = &self.config.identity;
-        ntor::respond(&identity.rsa.0, &identity.onion_secret(), ephemeral, create.data).ok()
+        identity
+            .onion_secrets()
+            .find_map(|onion| ntor::respond(&identity.rsa.0, &onion, ephemeral, create.data).ok())
     }
 
     fn begin(&mut self, place: Place, hop: Hop) {

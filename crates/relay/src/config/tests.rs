@@ -44,6 +44,9 @@ fn the_sample_file_is_accepted_as_it_is_and_has_every_setting_in_it() {
         burst_mbit,
         contact,
         authorities,
+        authority_identities,
+        directory,
+        cache,
         flashflow,
     } = whole;
     let FlashFlowConfig {
@@ -64,6 +67,9 @@ fn the_sample_file_is_accepted_as_it_is_and_has_every_setting_in_it() {
         ("burst_mbit", burst_mbit.is_some()),
         ("contact", contact.is_some()),
         ("authorities", authorities.is_some()),
+        ("authority_identities", authority_identities.is_some()),
+        ("directory", directory.is_some()),
+        ("cache", cache.is_some()),
         ("measurements_allowed", measurements_allowed.is_some()),
         ("allowed_coordinators", allowed_coordinators.is_some()),
         ("measurement_period_s", measurement_period_s.is_some()),
@@ -93,6 +99,8 @@ fn what_is_not_set_has_a_default() {
     assert_eq!(settings.listen, "127.0.0.1:0".parse().expect("an address"));
     assert_eq!((settings.limit, settings.contact), (None, None));
     assert_eq!((settings.authorities, settings.flashflow), (vec![], FlashFlowConfig::default()));
+    assert_eq!(settings.cache, settings.keys.join("cache"));
+    assert!(settings.serves_directory && settings.authority_identities.is_empty());
     let announced = announced(None);
     assert_eq!((announced.rate.as_byte_per_s(), announced.burst_bytes), (1 << 30, 1 << 30));
 }
