@@ -1,88 +1,34 @@
 //! One node on one thread: sockets, TLS, timers.
 
+mod closing;
+mod deadlines;
+mod lookup;
+mod moving;
+mod opening;
+mod options;
 mod socket;
 
+pub use lookup::{Reply, Resolver};
+pub use options::{DriverError, DriverOptions, Remote, Traffic};
+
 use crate::clock::Clock;
-use crate::tls::{Progress, Session, TlsConfigs};
+use crate::tls::{Buffers, TlsConfigs};
+use deadlines::Deadlines;
+use lookup::Lookups;
 use mio::net::TcpListener;
 use mio::{Events, Interest, Poll, Token, Waker};
-use onion::node::{CloseCause, ConnId, Dial, ListenerId, Node};
+use onion::node::{ConnId, Node};
 use onion::{Duration, Instant};
-use socket::{Flushed, Socket};
+use options::failed;
+use socket::Socket;
 use std::collections::{BTreeMap, VecDeque};
 use std::io;
-use std::net::IpAddr;
 use std::sync::Arc;
 
 /// Plaintext of one record: the cells that it holds whole.
 const RECORD_LEN: usize = onion::measure::pump::CELLS_PER_RECORD * onion::cell::CELL_LEN;
 
-/// Reads from one socket before the others get their turn.
-const READS_PER_TURN: usize = 4;
-
 const WAKER: Token = Token(usize::MAX);
-
-/// A worker could not be set up, or the operating system fails it.
-#[derive(Debug, thiserror::Error)]
-#[error("{what}: {source}")]
-pub struct DriverError {
-    what: &'static str,
-    source: io::Error,
-}
-
-fn failed(what: &'static str) -> impl FnOnce(io::Error) -> DriverError {
-    move |source| DriverError { what, source }
-}
-
-/// Choices for a driver.
-#[derive(Clone, Copy, Debug)]
-pub struct DriverOptions {
-    /// Time for TCP and TLS of a connection, dialled or accepted.
-    pub handshake_timeout: Duration,
-    /// Connections at most; beyond that, none is accepted. Dialling is the node's business.
-    pub max_conns: usize,
-    /// The local address to dial from; any if `None`.
-    pub dial_from: Option<IpAddr>,
-    /// Least time between two looks at the sockets. Longer means fewer and larger reads and writes,
-    /// and so less work for each byte, at the price of latency.
-    pub coalesce: Duration,
-}
-
-impl Default for DriverOptions {
-    fn default() -> Self {
-        Self {
-            handshake_timeout: Duration::from_secs(15),
-            max_conns: 4096,
-            dial_from: None,
-            coalesce: Duration::ZERO,
-        }
-    }
-}
-
-/// Plaintext that went through a driver, and the TLS records that carried it.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Traffic {
-    /// Bytes sent.
-    pub sent_bytes: u64,
-    /// Records sent.
-    pub sent_records: u64,
-    /// Bytes received.
-    pub received_bytes: u64,
-    /// Records received.
-    pub received_records: u64,
-}
-
-/// Wakes a driver from another thread.
-#[derive(Clone, Debug)]
-pub struct Remote(Arc<Waker>);
-
-impl Remote {
-    /// Makes [`Driver::turn`] return soon.
-    pub fn wake(&self) {
-        // Fails only where the kernel has no memory for a counter; then the next timeout wakes.
-        let _ = self.0.wake();
-    }
-}
 
 /// Runs one [`Node`] over real sockets, on the thread that calls [`turn`](Self::turn).
 ///
@@ -101,12 +47,14 @@ pub struct Driver<N> {
     by_conn: BTreeMap<ConnId, usize>,
     /// Sockets with something to read or write, each once.
     runnable: VecDeque<usize>,
-    plaintext: Box<[u8; RECORD_LEN]>,
+    /// Room for the plaintext of what is about to be sent.
+    record: Box<[u8; RECORD_LEN]>,
+    buffers: Buffers,
+    lookups: Lookups,
     traffic: Traffic,
     /// When the sockets were last looked at.
     looked_at: Instant,
-    /// Sockets whose TCP or TLS does not stand yet.
-    handshakes: usize,
+    deadlines: Deadlines,
     /// A listener failed to accept for want of something: epoll will not tell of it again.
     must_accept_again: bool,
 }
@@ -147,10 +95,12 @@ impl<N: Node> Driver<N> {
             free: Vec::new(),
             by_conn: BTreeMap::new(),
             runnable: VecDeque::new(),
-            plaintext: Box::new([0; RECORD_LEN]),
+            record: Box::new([0; RECORD_LEN]),
+            buffers: Buffers::default(),
+            lookups: Lookups::new(),
             traffic: Traffic::default(),
             looked_at: Instant::ORIGIN,
-            handshakes: 0,
+            deadlines: Deadlines::default(),
             must_accept_again: false,
         })
     }
@@ -174,6 +124,17 @@ impl<N: Node> Driver<N> {
     /// What has gone through so far.
     pub const fn traffic(&self) -> &Traffic {
         &self.traffic
+    }
+
+    /// Connections that are open, being opened or being closed.
+    #[must_use]
+    pub fn open_sockets(&self) -> usize {
+        self.sockets.len() - self.free.len()
+    }
+
+    /// Lets the node's questions to the domain name system be answered. Without, they all fail.
+    pub fn set_resolver(&mut self, resolver: Box<dyn Resolver>) {
+        self.lookups.set_resolver(resolver);
     }
 
     /// Shows another certificate from now on. Connections that come in and whose TLS does not stand
@@ -203,7 +164,7 @@ impl<N: Node> Driver<N> {
         if std::mem::take(&mut self.must_accept_again) {
             (0..self.listeners.len()).for_each(|listener| self.accept(listener));
         }
-        let next = [Some(deadline), self.node.poll_timeout(), self.next_handshake_deadline()];
+        let next = [Some(deadline), self.node.poll_timeout(), self.deadlines.next()];
         let next = next.into_iter().flatten().min().unwrap_or(deadline);
         let next_look = (self.looked_at + self.options.coalesce).min(next);
         let now = self.clock.now();
@@ -220,12 +181,15 @@ impl<N: Node> Driver<N> {
             _ => {}
         }
         self.take_events();
+        while let Some((id, answer)) = self.lookups.poll_answer() {
+            self.node.handle_answer(self.clock.now(), id, answer);
+        }
         for _ in 0..self.runnable.len() {
             let Some(place) = self.runnable.pop_front() else { break };
             self.run_socket(place);
         }
         let now = self.clock.now();
-        self.expire_handshakes(now);
+        self.expire(now);
         if self.node.poll_timeout().is_some_and(|timeout| timeout <= now) {
             self.node.handle_timeout(now);
         }
@@ -260,6 +224,10 @@ impl<N: Node> Driver<N> {
             let now = self.clock.now();
             if let Some(dial) = self.node.poll_dial(now) {
                 self.dial(now, dial);
+            } else if let Some(lookup) = self.node.poll_lookup() {
+                self.lookups.ask(lookup, Remote(Arc::clone(&self.waker)));
+            } else if let Some(conn) = self.node.poll_socket_query() {
+                self.node.handle_socket_state(now, conn, None);
             } else if let Some(conn) = self.node.poll_writable() {
                 if let Some(place) = self.by_conn.get(&conn).copied() {
                     if let Some(socket) = &mut self.sockets[place] {
@@ -268,9 +236,10 @@ impl<N: Node> Driver<N> {
                     self.flush(place);
                 }
             } else if let Some(conn) = self.node.poll_close() {
-                if let Some(place) = self.by_conn.remove(&conn) {
-                    self.say_goodbye(place);
-                    self.drop_socket(place);
+                self.close_for_node(now, conn);
+            } else if let Some(conn) = self.node.poll_readable() {
+                if let Some(place) = self.by_conn.get(&conn).copied() {
+                    self.enqueue(place);
                 }
             } else {
                 break;
@@ -278,233 +247,13 @@ impl<N: Node> Driver<N> {
         }
     }
 
-    fn accept(&mut self, listener: usize) {
-        loop {
-            match self.listeners[listener].accept() {
-                Ok((stream, _)) => {
-                    if self.sockets.len() - self.free.len() >= self.options.max_conns {
-                        continue; // closed by being dropped
-                    }
-                    let Ok(session) = Session::server(&self.tls) else { continue };
-                    let id = ListenerId(u32::try_from(listener).unwrap_or(u32::MAX));
-                    let deadline = self.clock.now() + self.options.handshake_timeout;
-                    // A socket that epoll refuses is dropped, and thereby closed.
-                    let _ = self.add(Socket::accepted(stream, session, id, deadline));
-                }
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
-                // No descriptors, no memory; or the one connection was aborted.
-                Err(_) => {
-                    self.must_accept_again = true;
-                    break;
-                }
-            }
-        }
-    }
-
-    fn dial(&mut self, now: Instant, dial: Dial) {
-        let result = socket::connect(dial.to, self.options.dial_from).and_then(|stream| {
-            let session = Session::client(&self.tls, dial.to.ip()).map_err(io::Error::other)?;
-            let deadline = now + self.options.handshake_timeout;
-            self.add(Socket::dialled(stream, session, dial.conn, deadline))
-        });
-        match result {
-            Ok(place) => {
-                self.by_conn.insert(dial.conn, place);
-            }
-            Err(error) => self.node.handle_closed(now, dial.conn, socket::cause(&error)),
-        }
-    }
-
-    fn add(&mut self, mut socket: Socket) -> io::Result<usize> {
-        let place = self.free.pop().unwrap_or_else(|| {
-            self.sockets.push(None);
-            self.sockets.len() - 1
-        });
-        let token = Token(self.listeners.len() + place);
-        let both = Interest::READABLE | Interest::WRITABLE;
-        if let Err(error) = self.poll.registry().register(&mut socket.stream, token, both) {
-            self.free.push(place);
-            return Err(error);
-        }
-        self.sockets[place] = Some(socket);
-        self.handshakes += 1;
-        Ok(place)
-    }
-
+    /// Gives a socket its turn.
     fn enqueue(&mut self, place: usize) {
         if let Some(socket) = &mut self.sockets[place]
             && !socket.is_queued
         {
             socket.is_queued = true;
             self.runnable.push_back(place);
-        }
-    }
-
-    /// Reads and writes what a socket is ready for.
-    fn run_socket(&mut self, place: usize) {
-        let Some(socket) = &mut self.sockets[place] else { return };
-        socket.is_queued = false;
-        if socket.is_connecting {
-            match socket.finish_connecting() {
-                Ok(false) => return,
-                Ok(true) => {
-                    // The first processing of a client's session makes its hello.
-                    if !self.process(place) {
-                        return;
-                    }
-                }
-                Err(error) => {
-                    self.close(place, socket::cause(&error));
-                    return;
-                }
-            }
-        }
-        self.flush(place);
-        for _ in 0..READS_PER_TURN {
-            let Some(socket) = &mut self.sockets[place] else { return };
-            if !socket.is_readable {
-                return;
-            }
-            match socket.read() {
-                Ok(0) => {
-                    self.close(place, CloseCause::ByPeer);
-                    return;
-                }
-                Ok(_) => {
-                    if !self.process(place) {
-                        return;
-                    }
-                }
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(error) => {
-                    self.close(place, socket::cause(&error));
-                    return;
-                }
-            }
-        }
-        self.enqueue(place); // more may be there: after the others' turn
-    }
-
-    /// Takes what has been received through TLS to the node; false if the socket is gone.
-    fn process(&mut self, place: usize) -> bool {
-        loop {
-            let now = self.clock.now();
-            let Some(socket) = &mut self.sockets[place] else { return false };
-            let (node, conn, traffic) = (&mut self.node, socket.conn, &mut self.traffic);
-            let progress = socket.session.process(&mut |plaintext| {
-                traffic.received_bytes += plaintext.len() as u64;
-                traffic.received_records += 1;
-                if let Some(conn) = conn {
-                    node.handle_bytes(now, conn, plaintext);
-                }
-            });
-            match progress {
-                Ok(Progress::Waiting) => break,
-                Ok(Progress::Established) => {
-                    if !self.announce(now, place) {
-                        return false;
-                    }
-                }
-                Ok(Progress::PeerClosed) => {
-                    self.close(place, CloseCause::ByPeer);
-                    return false;
-                }
-                Err(error) => {
-                    self.say_goodbye(place); // the alert
-                    self.close(place, CloseCause::Tls(error.to_string()));
-                    return false;
-                }
-            }
-        }
-        self.flush(place);
-        self.sockets[place].is_some()
-    }
-
-    /// Tells the node that TLS stands; false if it refuses.
-    fn announce(&mut self, now: Instant, place: usize) -> bool {
-        let Some(socket) = &mut self.sockets[place] else { return false };
-        socket.deadline = None;
-        self.handshakes -= 1;
-        match (socket.conn, socket.listener) {
-            (Some(conn), _) => self.node.handle_connected(now, conn, &socket.session),
-            (None, Some(listener)) => {
-                match self.node.handle_accepted(now, listener, &socket.session) {
-                    Some(conn) => {
-                        socket.conn = Some(conn);
-                        self.by_conn.insert(conn, place);
-                    }
-                    None => {
-                        self.drop_socket(place);
-                        return false;
-                    }
-                }
-            }
-            (None, None) => {}
-        }
-        true
-    }
-
-    /// Writes what is pending, and as much more as the node has and the socket takes.
-    fn flush(&mut self, place: usize) {
-        let now = self.clock.now();
-        let Some(socket) = &mut self.sockets[place] else { return };
-        let (node, traffic) = (&mut self.node, &mut self.traffic);
-        let plaintext = &mut self.plaintext[..];
-        let result = socket.flush(plaintext, |conn, out| {
-            let len = node.poll_transmit(now, conn, out);
-            traffic.sent_bytes += len as u64;
-            traffic.sent_records += u64::from(len > 0);
-            len
-        });
-        match result {
-            Ok(Flushed::Blocked | Flushed::Empty) => {}
-            Err(cause) => self.close(place, cause),
-        }
-    }
-
-    /// One attempt at the last pending bytes of a socket that is about to be closed.
-    fn say_goodbye(&mut self, place: usize) {
-        if let Some(socket) = &mut self.sockets[place] {
-            let _ = socket.flush(&mut [], |_, _| 0);
-        }
-    }
-
-    /// A socket is gone: forget it and tell the node.
-    fn close(&mut self, place: usize, cause: CloseCause) {
-        if let Some(conn) = self.drop_socket(place) {
-            self.by_conn.remove(&conn);
-            let now = self.clock.now();
-            self.node.handle_closed(now, conn, cause);
-        }
-    }
-
-    fn drop_socket(&mut self, place: usize) -> Option<ConnId> {
-        let mut socket = self.sockets[place].take()?;
-        // Closing the descriptor would do it, too; failure means that it is not watched.
-        let _ = self.poll.registry().deregister(&mut socket.stream);
-        self.free.push(place);
-        self.handshakes -= usize::from(socket.deadline.is_some());
-        socket.conn
-    }
-
-    fn next_handshake_deadline(&self) -> Option<Instant> {
-        if self.handshakes == 0 {
-            return None;
-        }
-        self.sockets.iter().flatten().filter_map(|socket| socket.deadline).min()
-    }
-
-    fn expire_handshakes(&mut self, now: Instant) {
-        if self.handshakes == 0 {
-            return;
-        }
-        for place in 0..self.sockets.len() {
-            let expired = self.sockets[place].as_ref().and_then(|socket| socket.deadline);
-            if expired.is_some_and(|deadline| deadline <= now) {
-                self.close(place, CloseCause::TimedOut);
-            }
         }
     }
 }

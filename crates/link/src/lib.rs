@@ -16,6 +16,6 @@ pub mod pump;
 pub mod tls;
 
 pub use clock::{Clock, thread_cpu_time, thread_wait_time, unix_time_s};
-pub use driver::{Driver, DriverError, DriverOptions, Remote, Traffic};
+pub use driver::{Driver, DriverError, DriverOptions, Remote, Reply, Resolver, Traffic};
 pub use forge::{Certified, Forge, ForgeError};
 pub use long_term::LongTermKeys;

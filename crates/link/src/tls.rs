@@ -1,9 +1,12 @@
 //! TLS as Tor uses it: certificates prove nothing by themselves, the link handshake inside does.
 
+mod buffers;
 mod exporter;
 mod session;
 mod verifier;
 
+pub use buffers::Buffers;
+pub(crate) use buffers::Outgoing;
 pub use session::{Progress, Session, TlsError};
 
 use crate::forge::{Forge, ForgeError};

@@ -1,4 +1,4 @@
-use crate::tls::Session;
+use crate::tls::{Buffers, Outgoing, Session};
 use mio::event::Event;
 use mio::net::TcpStream;
 use onion::Instant;
@@ -6,20 +6,41 @@ use onion::node::{CloseCause, ConnId, ListenerId};
 use std::io::{self, Read, Write};
 use std::net::{IpAddr, SocketAddr};
 
-/// Ciphertext gathered before it is written: four full records.
+/// Bytes gathered before they are written: four full records.
 const PENDING_LEN: usize = 64 * 1024;
 
-/// One socket with its TLS session and what epoll said of it (edge-triggered).
+/// What is between the node's bytes and TCP.
+pub(super) enum Transport {
+    /// TLS. Boxed: the other kind is small.
+    Tls(Box<Session>),
+    /// Nothing but a buffer.
+    Plain(Outgoing),
+}
+
+/// How far a connection has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Stage {
+    /// TCP does not stand.
+    Connecting,
+    /// TLS does not stand.
+    Handshake,
+    /// It belongs to the node.
+    Open,
+    /// The node has forgotten it; what is pending is still written.
+    Leaving,
+}
+
+/// One socket with what protects it, and what epoll said of it (edge-triggered).
 pub(super) struct Socket {
     pub(super) stream: TcpStream,
-    pub(super) session: Session,
-    /// The node's name for it; accepted ones get it when TLS stands.
+    pub(super) transport: Transport,
+    pub(super) stage: Stage,
+    /// The node's name for it; accepted ones get it when TLS stands, leaving ones have lost it.
     pub(super) conn: Option<ConnId>,
     /// Where it was accepted.
     pub(super) listener: Option<ListenerId>,
-    /// When TCP and TLS must stand; `None` once they do.
+    /// When its stage must be over; `None` while it is open.
     pub(super) deadline: Option<Instant>,
-    pub(super) is_connecting: bool,
     pub(super) is_readable: bool,
     /// The end of what can be read is near: epoll will tell of nothing more.
     is_ending: bool,
@@ -27,58 +48,42 @@ pub(super) struct Socket {
     /// The node has named it, and may have more for it.
     pub(super) wants_flush: bool,
     pub(super) is_queued: bool,
-}
-
-/// Why flushing ended.
-pub(super) enum Flushed {
-    /// The socket is full.
-    Blocked,
-    /// The node has nothing more.
-    Empty,
+    /// Nothing can be written any more, for this reason; what has come may still be read.
+    pub(super) broken: Option<CloseCause>,
 }
 
 impl Socket {
-    pub(super) fn dialled(
-        stream: TcpStream,
-        session: Session,
-        conn: ConnId,
-        deadline: Instant,
-    ) -> Self {
-        let (conn, listener) = (Some(conn), None);
-        Self::new(stream, session, conn, listener, deadline, true)
+    pub(super) fn dialled(stream: TcpStream, transport: Transport, conn: ConnId) -> Self {
+        Self::new(stream, transport, Stage::Connecting, Some(conn), None)
     }
 
-    pub(super) fn accepted(
-        stream: TcpStream,
-        session: Session,
-        listener: ListenerId,
-        deadline: Instant,
-    ) -> Self {
+    pub(super) fn accepted(stream: TcpStream, session: Session, listener: ListenerId) -> Self {
         // Without this option, small records wait for acknowledgements; it is no great loss.
         let _ = stream.set_nodelay(true);
-        Self::new(stream, session, None, Some(listener), deadline, false)
+        let transport = Transport::Tls(Box::new(session));
+        Self::new(stream, transport, Stage::Handshake, None, Some(listener))
     }
 
     const fn new(
         stream: TcpStream,
-        session: Session,
+        transport: Transport,
+        stage: Stage,
         conn: Option<ConnId>,
         listener: Option<ListenerId>,
-        deadline: Instant,
-        is_connecting: bool,
     ) -> Self {
         Self {
             stream,
-            session,
+            transport,
+            stage,
             conn,
             listener,
-            deadline: Some(deadline),
-            is_connecting,
+            deadline: None,
             is_readable: false,
             is_ending: false,
             is_writable: false,
             wants_flush: false,
             is_queued: false,
+            broken: None,
         }
     }
 
@@ -90,13 +95,12 @@ impl Socket {
     }
 
     /// Whether TCP stands by now.
-    pub(super) fn finish_connecting(&mut self) -> io::Result<bool> {
+    pub(super) fn finish_connecting(&self) -> io::Result<bool> {
         if let Some(error) = self.stream.take_error()? {
             return Err(error);
         }
         match self.stream.peer_addr() {
             Ok(_) => {
-                self.is_connecting = false;
                 let _ = self.stream.set_nodelay(true);
                 Ok(true)
             }
@@ -105,65 +109,118 @@ impl Socket {
         }
     }
 
-    /// Reads once into the session.
-    pub(super) fn read(&mut self) -> io::Result<usize> {
-        let space = self.session.read_space();
+    /// What waits to be written, and its buffer.
+    pub(super) const fn outgoing(&mut self) -> &mut Outgoing {
+        match &mut self.transport {
+            Transport::Tls(session) => session.outgoing(),
+            Transport::Plain(outgoing) => outgoing,
+        }
+    }
+
+    /// Reads once into the TLS session, which has been lent its buffer.
+    pub(super) fn read_session(&mut self) -> io::Result<usize> {
+        let Transport::Tls(session) = &mut self.transport else { return Ok(0) };
+        let space = session.read_space();
         let wanted = space.len();
         let result = self.stream.read(space);
-        match &result {
-            Ok(len) => {
-                self.session.commit(*len);
-                // A short read has emptied the socket; what comes later, epoll tells.
-                if *len > 0 && *len < wanted && !self.is_ending {
-                    self.is_readable = false;
-                }
-            }
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => self.is_readable = false,
-            Err(_) => {}
+        if let Ok(len) = result {
+            session.commit(len);
         }
+        self.note_read(&result, wanted);
         result
     }
 
-    /// Encrypts and writes until the node has nothing more or the socket takes nothing more.
+    /// Reads once into `out`.
+    pub(super) fn read(&mut self, out: &mut [u8]) -> io::Result<usize> {
+        let result = self.stream.read(out);
+        self.note_read(&result, out.len());
+        result
+    }
+
+    fn note_read(&mut self, result: &io::Result<usize>, wanted: usize) {
+        match result {
+            // A short read has emptied the socket; what comes later, epoll tells.
+            Ok(len) if *len > 0 && *len < wanted && !self.is_ending => self.is_readable = false,
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => self.is_readable = false,
+            _ => {}
+        }
+    }
+
+    /// Takes from the node and writes, until the node has nothing more or the socket takes nothing
+    /// more. `record` is room for the plaintext of one record.
     pub(super) fn flush(
         &mut self,
-        plaintext: &mut [u8],
+        buffers: &mut Buffers,
+        record: &mut [u8],
         mut poll_transmit: impl FnMut(ConnId, &mut [u8]) -> usize,
-    ) -> Result<Flushed, CloseCause> {
-        loop {
-            while self.wants_flush
-                && self.session.is_established()
-                && self.session.pending().len() < PENDING_LEN
-                && let Some(conn) = self.conn
-            {
-                let len = poll_transmit(conn, plaintext);
-                if len == 0 {
-                    self.wants_flush = false;
-                    break;
-                }
-                self.session
-                    .encrypt(&plaintext[..len])
-                    .map_err(|error| CloseCause::Tls(error.to_string()))?;
+    ) -> Result<(), CloseCause> {
+        let result = loop {
+            // Before the socket takes something the bytes are better kept by the node, which can
+            // still change their order.
+            if self.is_writable && self.stage == Stage::Open {
+                self.fill(buffers, record, &mut poll_transmit)?;
             }
-            while !self.session.pending().is_empty() {
-                if !self.is_writable || self.is_connecting {
-                    return Ok(Flushed::Blocked);
-                }
-                match self.stream.write(self.session.pending()) {
-                    Ok(0) => return Err(CloseCause::ByPeer),
-                    Ok(len) => self.session.advance(len),
-                    Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                        self.is_writable = false;
+            match self.write() {
+                // A node may name a connection before it stands: it is asked once that does.
+                Ok(true) if self.wants_flush && self.stage == Stage::Open => {}
+                Ok(_) => break Ok(()),
+                Err(cause) => break Err(cause),
+            }
+        };
+        self.outgoing().give_back(buffers);
+        result
+    }
+
+    /// Takes bytes from the node, until it has no more or they are enough.
+    fn fill(
+        &mut self,
+        buffers: &mut Buffers,
+        record: &mut [u8],
+        poll_transmit: &mut impl FnMut(ConnId, &mut [u8]) -> usize,
+    ) -> Result<(), CloseCause> {
+        let Some(conn) = self.conn else { return Ok(()) };
+        while self.wants_flush && self.outgoing().pending().len() < PENDING_LEN {
+            self.outgoing().borrow(buffers);
+            let len = match &mut self.transport {
+                Transport::Tls(session) => {
+                    let len = poll_transmit(conn, record);
+                    if len > 0 {
+                        session
+                            .encrypt(&record[..len])
+                            .map_err(|error| CloseCause::Tls(error.to_string()))?;
                     }
-                    Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                    Err(error) => return Err(cause(&error)),
+                    len
                 }
+                Transport::Plain(outgoing) => {
+                    let len = poll_transmit(conn, &mut outgoing.room(record.len())[..record.len()]);
+                    outgoing.commit(len);
+                    len
+                }
+            };
+            self.wants_flush = len > 0;
+        }
+        Ok(())
+    }
+
+    /// Writes what is pending; true if nothing is left of it.
+    fn write(&mut self) -> Result<bool, CloseCause> {
+        let outgoing = match &mut self.transport {
+            Transport::Tls(session) => session.outgoing(),
+            Transport::Plain(outgoing) => outgoing,
+        };
+        while !outgoing.pending().is_empty() {
+            if !self.is_writable || self.stage == Stage::Connecting {
+                return Ok(false);
             }
-            // A node may name a connection before it stands: it is asked once TLS does.
-            if !self.wants_flush || !self.session.is_established() {
-                return Ok(Flushed::Empty);
+            match self.stream.write(outgoing.pending()) {
+                Ok(0) => return Err(CloseCause::ByPeer),
+                Ok(len) => outgoing.advance(len),
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => self.is_writable = false,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(cause(&error)),
             }
         }
+        Ok(self.is_writable)
     }
 }
 

@@ -1,4 +1,5 @@
 use super::TlsConfigs;
+use super::buffers::{Buffers, Incoming, Outgoing};
 use super::exporter::Exporter;
 use onion::link::TlsSession;
 use rustls::KeyLog;
@@ -11,12 +12,6 @@ use rustls::unbuffered::{
 };
 use std::net::IpAddr;
 use std::sync::Arc;
-
-/// Room for received records; the longest has 16 KiB and some.
-const INCOMING_LEN: usize = 128 * 1024;
-
-/// Below this much free room, what is left moves to the front before the next read.
-const READ_SPACE_MIN: usize = 32 * 1024;
 
 /// A session that is of no more use.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
@@ -40,46 +35,18 @@ pub enum Progress {
     PeerClosed,
 }
 
-/// One TLS connection without its socket: bytes in, bytes out, buffers kept.
+/// One TLS connection without its socket: bytes in, bytes out.
+///
+/// By itself it keeps its buffers. Who has many sessions [lends](Self::borrow_incoming) them large
+/// buffers while they work, and takes these back.
 pub struct Session {
     side: Side,
     exporter: Arc<Exporter>,
-    incoming: Vec<u8>,
-    incoming_start: usize,
-    incoming_end: usize,
+    incoming: Incoming,
     outgoing: Outgoing,
     is_established: bool,
     /// Plaintext that came along with the handshake's end: it has to wait until that is reported.
     early: Vec<u8>,
-}
-
-/// Ciphertext that waits for the socket. The buffer only grows: clearing what is to be overwritten
-/// would cost as much as copying it.
-#[derive(Default)]
-struct Outgoing {
-    buffer: Vec<u8>,
-    start: usize,
-    end: usize,
-}
-
-impl Outgoing {
-    /// Room for `len` bytes behind what is pending; tell how much was used by moving `end`.
-    fn room(&mut self, len: usize) -> &mut [u8] {
-        if self.start == self.end {
-            self.start = 0;
-            self.end = 0;
-        }
-        if self.buffer.len() - self.end < len {
-            // A socket that is never quite drained must not make the buffer grow for ever.
-            self.buffer.copy_within(self.start..self.end, 0);
-            self.end -= self.start;
-            self.start = 0;
-        }
-        if self.buffer.len() - self.end < len {
-            self.buffer.resize(self.end + len, 0);
-        }
-        &mut self.buffer[self.end..]
-    }
 }
 
 enum Side {
@@ -146,9 +113,7 @@ impl Session {
         Self {
             side,
             exporter,
-            incoming: vec![0; INCOMING_LEN],
-            incoming_start: 0,
-            incoming_end: 0,
+            incoming: Incoming::default(),
             outgoing: Outgoing::default(),
             is_established: false,
             early: Vec::new(),
@@ -161,22 +126,29 @@ impl Session {
         self.is_established
     }
 
+    /// Lends it the large buffer for what it will receive.
+    pub fn borrow_incoming(&mut self, buffers: &mut Buffers) {
+        self.incoming.borrow(buffers);
+    }
+
+    /// Takes the large buffer back; a part of a record is kept.
+    pub fn give_incoming_back(&mut self, buffers: &mut Buffers) {
+        self.incoming.give_back(buffers);
+    }
+
+    /// Ciphertext that waits for the socket, and its buffer.
+    pub(crate) const fn outgoing(&mut self) -> &mut Outgoing {
+        &mut self.outgoing
+    }
+
     /// Where to put what the socket has; tell how much with [`commit`](Self::commit).
     pub fn read_space(&mut self) -> &mut [u8] {
-        if self.incoming_start == self.incoming_end {
-            self.incoming_start = 0;
-            self.incoming_end = 0;
-        } else if INCOMING_LEN - self.incoming_end < READ_SPACE_MIN {
-            self.incoming.copy_within(self.incoming_start..self.incoming_end, 0);
-            self.incoming_end -= self.incoming_start;
-            self.incoming_start = 0;
-        }
-        &mut self.incoming[self.incoming_end..]
+        self.incoming.space()
     }
 
     /// `len` bytes were put into [`read_space`](Self::read_space).
     pub fn commit(&mut self, len: usize) {
-        self.incoming_end = (self.incoming_end + len).min(INCOMING_LEN);
+        self.incoming.commit(len);
     }
 
     /// Processes what was received, or begins the handshake; plaintext goes to `on_plaintext`.
@@ -193,7 +165,7 @@ impl Session {
         let on_record = &mut |record: &[u8]| {
             if was_established { on_plaintext(record) } else { early.extend_from_slice(record) }
         };
-        let incoming = &mut self.incoming[self.incoming_start..self.incoming_end];
+        let incoming = self.incoming.filled();
         let (is_established, outgoing) = (&mut self.is_established, &mut self.outgoing);
         let (consumed, result) = match &mut self.side {
             Side::Client(conn) => {
@@ -203,7 +175,7 @@ impl Session {
                 process(&mut **conn, incoming, outgoing, is_established, on_record)
             }
         };
-        self.incoming_start += consumed;
+        self.incoming.consume(consumed);
         result
     }
 
@@ -212,7 +184,7 @@ impl Session {
     /// # Errors
     /// [`TlsError`]: close the connection.
     pub fn encrypt(&mut self, plaintext: &[u8]) -> Result<(), TlsError> {
-        let incoming = &mut self.incoming[self.incoming_start..self.incoming_end];
+        let incoming = self.incoming.filled();
         match &mut self.side {
             Side::Client(conn) => encrypt(&mut **conn, incoming, &mut self.outgoing, plaintext),
             Side::Server(conn) => encrypt(&mut **conn, incoming, &mut self.outgoing, plaintext),
@@ -222,12 +194,12 @@ impl Session {
     /// Ciphertext that waits for the socket.
     #[must_use]
     pub fn pending(&self) -> &[u8] {
-        &self.outgoing.buffer[self.outgoing.start..self.outgoing.end]
+        self.outgoing.pending()
     }
 
     /// `len` bytes of what was pending have been written.
     pub fn advance(&mut self, len: usize) {
-        self.outgoing.start = (self.outgoing.start + len).min(self.outgoing.end);
+        self.outgoing.advance(len);
     }
 }
 
@@ -306,7 +278,7 @@ fn encode(outgoing: &mut Outgoing, mut write: impl FnMut(&mut [u8]) -> Result<us
         Ok(written) => written,
         Err(_) => 0,
     };
-    outgoing.end += written;
+    outgoing.commit(written);
 }
 
 fn encrypt<Data>(
@@ -331,7 +303,7 @@ where
                 let written = traffic
                     .encrypt(plaintext, room)
                     .map_err(|error: EncryptError| TlsError::Encrypt(error.to_string()))?;
-                outgoing.end += written;
+                outgoing.commit(written);
                 return Ok(());
             }
             _ => return Err(TlsError::Encrypt("the session is not open for writing".to_string())),

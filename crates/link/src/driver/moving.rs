@@ -1,0 +1,165 @@
+//! Bytes between sockets and the node.
+
+use super::Driver;
+use super::socket::{self, Stage, Transport};
+use crate::tls::Progress;
+use onion::node::{CloseCause, Node};
+use std::io;
+
+/// Reads from one socket before the others get their turn.
+const READS_PER_TURN: usize = 4;
+
+impl<N: Node> Driver<N> {
+    /// Reads and writes what a socket is ready for.
+    pub(super) fn run_socket(&mut self, place: usize) {
+        let Some(socket) = &mut self.sockets[place] else { return };
+        socket.is_queued = false;
+        if socket.stage == Stage::Connecting && !self.go_on_connecting(place) {
+            return;
+        }
+        self.flush(place);
+        let Some(socket) = &mut self.sockets[place] else { return };
+        if !socket.is_readable || socket.stage == Stage::Leaving {
+            return;
+        }
+        match &mut socket.transport {
+            Transport::Tls(session) => {
+                session.borrow_incoming(&mut self.buffers);
+                self.read_tls(place);
+                if let Some(socket) = &mut self.sockets[place]
+                    && let Transport::Tls(session) = &mut socket.transport
+                {
+                    session.give_incoming_back(&mut self.buffers);
+                }
+            }
+            Transport::Plain(_) => self.read_plain(place),
+        }
+    }
+
+    fn read_tls(&mut self, place: usize) {
+        for _ in 0..READS_PER_TURN {
+            let Some(socket) = &mut self.sockets[place] else { return };
+            if !socket.is_readable {
+                return;
+            }
+            let result = socket.read_session();
+            match self.go_on_reading(place, result) {
+                Some(0) => {}
+                Some(_) if self.process(place) => {}
+                _ => return,
+            }
+        }
+        self.enqueue(place); // more may be there: after the others' turn
+    }
+
+    /// Reads no more than the node takes; what it does not take stays in the kernel, whose window
+    /// then holds the peer back.
+    fn read_plain(&mut self, place: usize) {
+        for _ in 0..READS_PER_TURN {
+            let Some(socket) = &mut self.sockets[place] else { return };
+            let Some(conn) = socket.conn.filter(|_| socket.is_readable) else { return };
+            let limit = self.node.receive_limit(conn);
+            if limit == 0 {
+                return; // until it names it
+            }
+            let room = self.buffers.scratch();
+            let len = limit.min(room.len());
+            let result = socket.read(&mut room[..len]);
+            match self.go_on_reading(place, result) {
+                Some(0) => {}
+                Some(len) => {
+                    self.traffic.note_received(len);
+                    let bytes = &self.buffers.scratch()[..len];
+                    self.node.handle_bytes(self.clock.now(), conn, bytes);
+                }
+                None => return,
+            }
+        }
+        self.enqueue(place);
+    }
+
+    /// What a read has brought, if anything is to be done with the socket; it closes what has ended.
+    fn go_on_reading(&mut self, place: usize, result: io::Result<usize>) -> Option<usize> {
+        match result {
+            Ok(0) => {
+                let broken = self.sockets[place].as_mut().and_then(|socket| socket.broken.take());
+                self.close(place, broken.unwrap_or(CloseCause::ByPeer));
+                None
+            }
+            Ok(len) => Some(len),
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => None,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => Some(0),
+            Err(error) => {
+                self.close(place, socket::cause(&error));
+                None
+            }
+        }
+    }
+
+    /// Takes what has been received through TLS to the node; false if the socket is gone.
+    pub(super) fn process(&mut self, place: usize) -> bool {
+        loop {
+            let now = self.clock.now();
+            let Some(socket) = &mut self.sockets[place] else { return false };
+            let Transport::Tls(session) = &mut socket.transport else { return false };
+            let (node, conn, traffic) = (&mut self.node, socket.conn, &mut self.traffic);
+            let progress = session.process(&mut |plaintext| {
+                traffic.note_received(plaintext.len());
+                if let Some(conn) = conn {
+                    node.handle_bytes(now, conn, plaintext);
+                }
+            });
+            match progress {
+                Ok(Progress::Waiting) => break,
+                Ok(Progress::Established) => {
+                    if !self.announce(now, place) {
+                        return false;
+                    }
+                }
+                Ok(Progress::PeerClosed) => {
+                    self.close(place, CloseCause::ByPeer);
+                    return false;
+                }
+                Err(error) => {
+                    self.say_goodbye(place); // the alert
+                    self.close(place, CloseCause::Tls(error.to_string()));
+                    return false;
+                }
+            }
+        }
+        self.flush(place);
+        self.sockets[place].is_some()
+    }
+
+    /// Writes what is pending, and as much more as the node has and the socket takes.
+    pub(super) fn flush(&mut self, place: usize) {
+        let now = self.clock.now();
+        let Some(socket) = &mut self.sockets[place] else { return };
+        if socket.broken.is_some() {
+            return;
+        }
+        let (node, traffic) = (&mut self.node, &mut self.traffic);
+        let result = socket.flush(&mut self.buffers, &mut self.record[..], |conn, out| {
+            let len = node.poll_transmit(now, conn, out);
+            traffic.note_sent(len);
+            len
+        });
+        let is_plain = matches!(socket.transport, Transport::Plain(_));
+        match result {
+            Ok(()) => {
+                if socket.stage == Stage::Leaving && socket.outgoing().pending().is_empty() {
+                    self.drop_socket(place);
+                }
+            }
+            // A server may answer and close without hearing the rest. Its answer may wait here.
+            Err(cause) if is_plain && socket.stage == Stage::Open => {
+                socket.outgoing().clear();
+                socket.outgoing().give_back(&mut self.buffers);
+                socket.broken = Some(cause);
+                socket.is_readable = true;
+                self.enqueue(place);
+            }
+            Err(cause) => self.close(place, cause),
+        }
+    }
+}

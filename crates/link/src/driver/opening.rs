@@ -1,0 +1,129 @@
+//! How connections come to be: accepted or dialled, then TLS, then the node's.
+
+use super::Driver;
+use super::socket::{self, Socket, Stage, Transport};
+use crate::tls::{Outgoing, Session};
+use mio::{Interest, Token};
+use onion::Instant;
+use onion::node::{Dial, ListenerId, Node, Security};
+use std::io;
+
+impl<N: Node> Driver<N> {
+    pub(super) fn accept(&mut self, listener: usize) {
+        loop {
+            match self.listeners[listener].accept() {
+                Ok((stream, _)) => {
+                    if self.open_sockets() >= self.options.max_conns {
+                        continue; // closed by being dropped
+                    }
+                    let Ok(session) = Session::server(&self.tls) else { continue };
+                    let id = ListenerId(u32::try_from(listener).unwrap_or(u32::MAX));
+                    // A socket that epoll refuses is dropped, and thereby closed.
+                    let _ = self.add(self.clock.now(), Socket::accepted(stream, session, id));
+                }
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
+                // No descriptors, no memory; or the one connection was aborted.
+                Err(_) => {
+                    self.must_accept_again = true;
+                    break;
+                }
+            }
+        }
+    }
+
+    pub(super) fn dial(&mut self, now: Instant, dial: Dial) {
+        let result = socket::connect(dial.to, self.options.dial_from).and_then(|stream| {
+            let transport = match dial.security {
+                Security::Tls => {
+                    let session = Session::client(&self.tls, dial.to.ip());
+                    Transport::Tls(Box::new(session.map_err(io::Error::other)?))
+                }
+                Security::Plain => Transport::Plain(Outgoing::default()),
+            };
+            self.add(now, Socket::dialled(stream, transport, dial.conn))
+        });
+        match result {
+            Ok(place) => {
+                self.by_conn.insert(dial.conn, place);
+            }
+            Err(error) => self.node.handle_closed(now, dial.conn, socket::cause(&error)),
+        }
+    }
+
+    /// Finds a place for a socket, watches it, and gives it its time for the handshakes.
+    fn add(&mut self, now: Instant, mut socket: Socket) -> io::Result<usize> {
+        let place = self.free.pop().unwrap_or_else(|| {
+            self.sockets.push(None);
+            self.sockets.len() - 1
+        });
+        let token = Token(self.listeners.len() + place);
+        let both = Interest::READABLE | Interest::WRITABLE;
+        if let Err(error) = self.poll.registry().register(&mut socket.stream, token, both) {
+            self.free.push(place);
+            return Err(error);
+        }
+        self.sockets[place] = Some(socket);
+        self.set_deadline(place, Some(now + self.options.handshake_timeout));
+        Ok(place)
+    }
+
+    pub(super) fn set_deadline(&mut self, place: usize, deadline: Option<Instant>) {
+        let Some(socket) = &mut self.sockets[place] else { return };
+        if let Some(old) = std::mem::replace(&mut socket.deadline, deadline) {
+            self.deadlines.remove(old, place);
+        }
+        if let Some(new) = deadline {
+            self.deadlines.insert(new, place);
+        }
+    }
+
+    /// Goes on with a socket that is connecting; false if there is nothing to do with it yet.
+    pub(super) fn go_on_connecting(&mut self, place: usize) -> bool {
+        let Some(socket) = &mut self.sockets[place] else { return false };
+        match socket.finish_connecting() {
+            Ok(false) => false,
+            Ok(true) if matches!(socket.transport, Transport::Tls(_)) => {
+                socket.stage = Stage::Handshake;
+                // The first processing of a client's session makes its hello.
+                self.process(place)
+            }
+            Ok(true) => {
+                socket.stage = Stage::Open;
+                let conn = socket.conn;
+                self.set_deadline(place, None);
+                if let Some(conn) = conn {
+                    self.node.handle_plain_connected(self.clock.now(), conn);
+                }
+                true
+            }
+            Err(error) => {
+                self.close(place, socket::cause(&error));
+                false
+            }
+        }
+    }
+
+    /// Tells the node that TLS stands; false if it refuses.
+    pub(super) fn announce(&mut self, now: Instant, place: usize) -> bool {
+        self.set_deadline(place, None);
+        let Some(socket) = &mut self.sockets[place] else { return false };
+        let Transport::Tls(session) = &socket.transport else { return false };
+        socket.stage = Stage::Open;
+        match (socket.conn, socket.listener) {
+            (Some(conn), _) => self.node.handle_connected(now, conn, &**session),
+            (None, Some(listener)) => match self.node.handle_accepted(now, listener, &**session) {
+                Some(conn) => {
+                    socket.conn = Some(conn);
+                    self.by_conn.insert(conn, place);
+                }
+                None => {
+                    self.drop_socket(place);
+                    return false;
+                }
+            },
+            (None, None) => {}
+        }
+        true
+    }
+}

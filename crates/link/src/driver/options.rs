@@ -1,0 +1,83 @@
+use mio::Waker;
+use onion::Duration;
+use std::io;
+use std::net::IpAddr;
+use std::sync::Arc;
+
+/// A worker could not be set up, or the operating system fails it.
+#[derive(Debug, thiserror::Error)]
+#[error("{what}: {source}")]
+pub struct DriverError {
+    what: &'static str,
+    source: io::Error,
+}
+
+pub(super) fn failed(what: &'static str) -> impl FnOnce(io::Error) -> DriverError {
+    move |source| DriverError { what, source }
+}
+
+/// Choices for a driver.
+#[derive(Clone, Copy, Debug)]
+pub struct DriverOptions {
+    /// Time for TCP and TLS of a connection, dialled or accepted.
+    pub handshake_timeout: Duration,
+    /// Time for the last bytes of a connection without TLS after the node has closed it.
+    pub linger_timeout: Duration,
+    /// Connections at most; beyond that, none is accepted. Dialling is the node's business.
+    pub max_conns: usize,
+    /// The local address to dial from; any if `None`.
+    pub dial_from: Option<IpAddr>,
+    /// Least time between two looks at the sockets. Longer means fewer and larger reads and writes,
+    /// and so less work for each byte, at the price of latency.
+    pub coalesce: Duration,
+}
+
+impl Default for DriverOptions {
+    fn default() -> Self {
+        Self {
+            handshake_timeout: Duration::from_secs(15),
+            linger_timeout: Duration::from_secs(15),
+            max_conns: 4096,
+            dial_from: None,
+            coalesce: Duration::ZERO,
+        }
+    }
+}
+
+/// Plaintext that went through a driver, and the pieces that carried it: TLS records, and what was
+/// read or written at once of connections without TLS.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Traffic {
+    /// Bytes sent.
+    pub sent_bytes: u64,
+    /// Records sent.
+    pub sent_records: u64,
+    /// Bytes received.
+    pub received_bytes: u64,
+    /// Records received.
+    pub received_records: u64,
+}
+
+impl Traffic {
+    pub(super) const fn note_sent(&mut self, len: usize) {
+        self.sent_bytes += len as u64;
+        self.sent_records += (len > 0) as u64;
+    }
+
+    pub(super) const fn note_received(&mut self, len: usize) {
+        self.received_bytes += len as u64;
+        self.received_records += 1;
+    }
+}
+
+/// Wakes a driver from another thread.
+#[derive(Clone, Debug)]
+pub struct Remote(pub(super) Arc<Waker>);
+
+impl Remote {
+    /// Makes [`Driver::turn`](super::Driver::turn) return soon.
+    pub fn wake(&self) {
+        // Fails only where the kernel has no memory for a counter; then the next timeout wakes.
+        let _ = self.0.wake();
+    }
+}
