@@ -2,7 +2,6 @@ use super::*;
 use crate::crypto::ntor_v3::{Client, RelayKeys};
 use crate::flow::control::{CircuitFlow, CongestionParams};
 use crate::identity::{Ed25519Id, OwnIdentity, RsaId};
-use crate::measure::target::TargetParams;
 use crate::router::RouterConfig;
 use crate::time::Instant;
 use rand_chacha::ChaCha8Rng;
@@ -21,13 +20,7 @@ fn router() -> Router<ChaCha8Rng> {
         authenticate_seed: [4; 32],
         onion_secret: [5; 32],
     };
-    let config = RouterConfig {
-        identity: Arc::new(identity),
-        target: TargetParams::default(),
-        limit: None,
-        queue_limit_cells: RouterConfig::QUEUE_LIMIT_CELLS,
-        unix_time_s: 0,
-    };
+    let config = RouterConfig::new(Arc::new(identity), 0);
     Router::new(config, ChaCha8Rng::seed_from_u64(1), Instant::ORIGIN)
 }
 
