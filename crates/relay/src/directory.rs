@@ -19,7 +19,7 @@ use netdoc::consensus::Flags;
 use netdoc::fetch::{Fetcher, Resource};
 use netdoc::{Fingerprint, ServerDescriptor, descriptor};
 use onion::measure::target::TargetParams;
-use onion::router::Parameters;
+use onion::router::{ExitConfig, Parameters};
 use onion::{Duration, Instant};
 use rand::rngs::StdRng;
 use sha1::{Digest, Sha1};
@@ -50,6 +50,8 @@ pub(crate) struct Own {
     pub(crate) address: SocketAddr,
     /// Whether the relay serves a directory.
     pub(crate) is_directory: bool,
+    /// Where it lets streams go, if anywhere.
+    pub(crate) exit: Option<ExitConfig>,
     /// For new keys.
     pub(crate) rng: StdRng,
 }
@@ -248,8 +250,7 @@ impl Directory {
             uptime_s: (now - self.began).as_secs(),
             contact: self.settings.contact.clone(),
             capabilities: Capabilities::of_engine(self.own.is_directory),
-            exit_policy: Vec::new(),
-            rejects_private: true,
+            exit: self.own.exit.clone(),
         }
     }
 }

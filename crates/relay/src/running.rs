@@ -184,8 +184,10 @@ impl Relay {
             target: target.clone(),
             limit: settings.limit,
             scheduler: settings.scheduler,
+            directory: server.as_ref().map(Server::address),
             ..RouterConfig::new(Arc::new(certified.identity.clone()), unix_time_s)
         };
+        let exit = config.exit.clone();
         let mut own_rng = StdRng::from_rng(&mut rng);
         let router = Router::new(config, rng, clock.now());
         let tls = TlsConfigs::new(&forge)?;
@@ -226,6 +228,7 @@ impl Relay {
             tap,
             address,
             is_directory,
+            exit,
             rng: own_rng,
         };
         let directory = Directory::new(
