@@ -9,6 +9,7 @@
 //! - [`pump`] is the yardstick: TLS over loopback with nothing in it.
 
 mod clock;
+mod descriptors;
 mod driver;
 mod forge;
 mod long_term;
@@ -16,6 +17,7 @@ pub mod pump;
 pub mod tls;
 
 pub use clock::{Clock, thread_cpu_time, thread_wait_time, unix_time_s};
+pub use descriptors::raise_descriptor_limit;
 pub use driver::{Driver, DriverError, DriverOptions, Remote, Reply, Resolver, Traffic};
 pub use forge::{Certified, Forge, ForgeError};
 pub use long_term::LongTermKeys;

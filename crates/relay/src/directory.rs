@@ -5,7 +5,7 @@ mod fetching;
 mod upkeep;
 
 use crate::cache;
-use crate::config::{Settings, announced};
+use crate::config::{ExitSettings, Settings, announced};
 use crate::descriptor::{Announcement, Capabilities, DescriptorError, TapKey, write};
 use crate::event::RelayEvent;
 use crate::extra_info::ExtraInfo;
@@ -237,6 +237,7 @@ impl Directory {
     }
 
     fn announcement(&self, now: Instant, content: Content) -> Announcement {
+        let exit = self.settings.exit.as_ref();
         Announcement {
             nickname: self.settings.nickname,
             address: self.settings.address,
@@ -248,8 +249,8 @@ impl Directory {
             uptime_s: (now - self.began).as_secs(),
             contact: self.settings.contact.clone(),
             capabilities: Capabilities::of_engine(self.own.is_directory),
-            exit_policy: Vec::new(),
-            rejects_private: true,
+            exit_policy: exit.map_or_else(Vec::new, ExitSettings::announced),
+            rejects_private: exit.is_none_or(|exit| exit.rejects_private),
         }
     }
 }

@@ -30,6 +30,7 @@ mod cache;
 pub mod config;
 pub mod descriptor;
 mod directory;
+pub mod dns;
 mod event;
 pub mod extra_info;
 mod following;
@@ -43,7 +44,9 @@ mod running;
 mod schedule;
 mod server;
 
-pub use config::{ConfigError, FlashFlowConfig, RelayConfig, Settings, coordinator_key};
+pub use config::{
+    ConfigError, ExitSection, ExitSettings, FlashFlowConfig, RelayConfig, Settings, coordinator_key,
+};
 pub use event::{RelayEvent, Renewed};
 pub use policy::target_params;
 pub use running::{Relay, RelayError};

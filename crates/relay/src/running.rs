@@ -2,6 +2,7 @@ use crate::cache::Cache;
 use crate::config::Settings;
 use crate::descriptor::{DescriptorError, TapKey};
 use crate::directory::{Directory, Own};
+use crate::dns::{Names, NoNames};
 use crate::event::RelayEvent;
 use crate::following::Following;
 use crate::history::History;
@@ -59,6 +60,9 @@ pub enum RelayError {
     /// Its driver, or a thread.
     #[error("machine: {0}")]
     Driver(#[from] DriverError),
+    /// Names for exits.
+    #[error(transparent)]
+    Names(#[from] NoNames),
     /// The operating system gives no thread or no random bytes.
     #[error("machine: {0}")]
     System(String),
@@ -174,17 +178,29 @@ impl Relay {
             false => None,
         };
 
+        let descriptors = link::raise_descriptor_limit();
         let clock = Clock::start();
         let target = target_params(&settings.flashflow, &|_| None);
         let config = RouterConfig {
             target: target.clone(),
             limit: settings.limit,
+            exit: settings.exit.as_ref().map(|exit| exit.engine(settings.address)),
+            directory: server.as_ref().map(Server::address),
+            extends_to_private: settings.allows_private_addresses,
+            streams_max: RouterConfig::STREAMS_MAX.min(descriptors / 2),
             ..RouterConfig::new(Arc::new(certified.identity.clone()), unix_time_s)
         };
         let mut own_rng = StdRng::from_rng(&mut rng);
         let router = Router::new(config, rng, clock.now());
         let tls = TlsConfigs::new(&forge)?;
-        let driver = Driver::new(router, clock, tls, vec![listener], DriverOptions::default())?;
+        let options = DriverOptions {
+            max_conns: usize::try_from(descriptors / 4 * 3).unwrap_or(usize::MAX),
+            ..DriverOptions::default()
+        };
+        let mut driver = Driver::new(router, clock, tls, vec![listener], options)?;
+        if let Some(exit) = &settings.exit {
+            driver.set_resolver(Box::new(Names::start(&exit.name_servers)?));
+        }
 
         let (commands, orders) = mpsc::channel();
         let teller = Teller { commands, remote: driver.remote() };
