@@ -4,6 +4,7 @@
 
 pub mod fast;
 pub mod ntor;
+pub mod ntor_v3;
 mod relay_cell;
 
 pub use relay_cell::{ClientHop, CryptError, Keystream, RelayHop};

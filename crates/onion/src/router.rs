@@ -33,6 +33,7 @@ pub use exit_policy::{Addresses, ExitConfig, ExitPolicy, ExitRule, RuleError, is
 pub use parameters::Parameters;
 
 use crate::flow::TokenBucket;
+use crate::flow::control::CongestionParams;
 use crate::identity::OwnIdentity;
 use crate::measure::target::{Target, TargetEvent, TargetParams};
 use crate::node::{ConnId, Dial};
@@ -170,7 +171,8 @@ const EVENTS_MAX: usize = 256;
 ///   [`parameters`](Self::parameters);
 /// - *commands*: [`set_target_params`](Self::set_target_params), [`set_limit`](Self::set_limit),
 ///   [`set_exit`](Self::set_exit), [`set_directory`](Self::set_directory),
-///   [`set_parameters`](Self::set_parameters), [`set_identity`](Self::set_identity);
+///   [`set_parameters`](Self::set_parameters),
+///   [`set_congestion_params`](Self::set_congestion_params), [`set_identity`](Self::set_identity);
 /// - *handle* and *poll*: those of [`Node`](crate::node::Node), and [`poll_event`](Self::poll_event).
 ///
 /// All randomness comes from the generator passed in. `C` is for tests of those who measure: a relay
@@ -193,6 +195,8 @@ pub struct Router<R, C = Honest> {
     to_dial: VecDeque<Dial>,
     events: VecDeque<RouterEvent>,
     totals: RouterTotals,
+    /// What new circuits may agree on.
+    congestion: Arc<CongestionParams>,
     /// The time of what is being handled.
     now: Instant,
     /// When links were last looked through.
@@ -228,6 +232,7 @@ impl<R: Rng, C: Conduct> Router<R, C> {
             to_dial: VecDeque::new(),
             events: VecDeque::new(),
             totals: RouterTotals::default(),
+            congestion: Arc::default(),
             now,
             upkept_at: now,
             refusals_told: TokenBucket::new(REFUSALS_PER_S, Duration::ZERO, REFUSALS_BURST, now),
@@ -277,6 +282,12 @@ impl<R: Rng, C: Conduct> Router<R, C> {
         self.config.directory = directory;
     }
 
+    /// Sets the parameters of congestion control, from a new consensus. Circuits keep those that they
+    /// began with.
+    pub fn set_congestion_params(&mut self, params: CongestionParams) {
+        self.congestion = Arc::new(params);
+    }
+
     /// Who may measure it from now on: the consensus has changed.
     pub fn set_target_params(&mut self, params: TargetParams) {
         self.target.set_params(params);
@@ -287,6 +298,8 @@ impl<R: Rng, C: Conduct> Router<R, C> {
         let Parameters { circ_max_cell_queue_size, circ_max_cell_queue_size_out, .. } = parameters;
         // There is one bound for both directions: the lesser keeps both promises.
         self.config.queue_limit_cells = circ_max_cell_queue_size.min(circ_max_cell_queue_size_out);
+        let congestion = |name: &str| parameters.congestion_control.get(name).copied();
+        self.set_congestion_params(CongestionParams::from_consensus(congestion));
         self.parameters = parameters;
     }
 

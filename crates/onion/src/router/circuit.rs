@@ -2,6 +2,7 @@ use super::queue::CellQueue;
 use super::streams::Edge;
 use crate::cell::{CELL_LEN, CircId};
 use crate::crypto::{Keystream, RelayHop};
+use crate::flow::control::Flow;
 use crate::node::ConnId;
 use alloc::boxed::Box;
 use alloc::vec::Vec;
@@ -46,6 +47,9 @@ pub(super) struct Circuit {
     /// Towards the one who built it.
     pub(super) back: Place,
     pub(super) hop: Hop,
+    /// What was agreed on how many DATA cells may be under way between the one who built it and us;
+    /// its [`Edge`] takes it over.
+    pub(super) flow: Flow,
     /// The link that it is extended over, from EXTEND2 on.
     pub(super) forth_conn: Option<ConnId>,
     /// Its ID there, once CREATE2 is sent.
@@ -67,6 +71,7 @@ impl Circuit {
         Self {
             back,
             hop,
+            flow: Flow::default(),
             forth_conn: None,
             forth_id: None,
             is_extended: false,

@@ -3,11 +3,16 @@
 use super::circuit::{Circuit, Hop, Place};
 use super::link::Role;
 use super::{Conduct, Router};
-use crate::cell::msg::{Create2, DestroyReason, HANDSHAKE_NTOR, encode_created2_into};
+use crate::cell::msg::{
+    Create2, DestroyReason, HANDSHAKE_NTOR, HANDSHAKE_NTOR_V3, encode_created2_into,
+};
 use crate::cell::{BODY_LEN, Command};
-use crate::crypto::{HopKeys, Keystream, RelayHop, fast, ntor};
+use crate::crypto::ntor_v3::extension::{Request, Response};
+use crate::crypto::{HopKeys, Keystream, RelayHop, fast, ntor, ntor_v3};
+use crate::flow::control::{Flow, PathKind, Vegas};
 use crate::node::ConnId;
 use alloc::boxed::Box;
+use alloc::sync::Arc;
 use alloc::vec::Vec;
 use rand_core::Rng;
 
@@ -16,6 +21,14 @@ const CIRCUITS_PER_LINK_MAX: usize = 10_000;
 
 /// Measurement circuits on one link.
 const MEASUREMENT_CIRCUITS_PER_LINK_MAX: usize = 16;
+
+/// Our half of a circuit's handshake.
+struct Answer {
+    /// For the CREATED2.
+    data: Vec<u8>,
+    keys: HopKeys,
+    flow: Flow,
+}
 
 impl<R: Rng, C: Conduct> Router<R, C> {
     /// Answers CREATE_FAST. An error is a violation of a measurement's rules.
@@ -44,7 +57,7 @@ impl<R: Rng, C: Conduct> Router<R, C> {
             Role::Ordinary | Role::Coordinator => Hop::Relay(Box::new(RelayHop::new(&keys))),
         };
         self.outputs.control(place.conn, place.circ_id, Command::CREATED_FAST, &answer);
-        self.begin(place, hop);
+        self.begin(Circuit::new(place, hop));
         Ok(())
     }
 
@@ -55,33 +68,67 @@ impl<R: Rng, C: Conduct> Router<R, C> {
             self.refuse(place, DestroyReason::RESOURCE_LIMIT);
             return;
         }
-        match self.answer_ntor(body) {
-            Some((answer, keys)) => {
+        match self.answer(body) {
+            Some(Answer { data, keys, flow }) => {
                 let mut created = Vec::new();
-                encode_created2_into(&answer, &mut created);
+                encode_created2_into(&data, &mut created);
                 self.outputs.control(place.conn, place.circ_id, Command::CREATED2, &created);
-                self.begin(place, Hop::Relay(Box::new(RelayHop::new(&keys))));
+                let hop = Hop::Relay(Box::new(RelayHop::new(&keys)));
+                self.begin(Circuit { flow, ..Circuit::new(place, hop) });
             }
             None => self.refuse(place, DestroyReason::PROTOCOL),
         }
     }
 
-    fn answer_ntor(&mut self, body: &[u8]) -> Option<([u8; ntor::SERVER_LEN], HopKeys)> {
+    /// Answers the handshake in a CREATE2, if that is possible.
+    fn answer(&mut self, body: &[u8]) -> Option<Answer> {
         let create = Create2::parse(body).ok()?;
-        if create.handshake_type != HANDSHAKE_NTOR {
-            return None;
+        match create.handshake_type {
+            HANDSHAKE_NTOR => self.answer_ntor(create.data),
+            HANDSHAKE_NTOR_V3 => self.answer_ntor_v3(create.data),
+            _ => None,
         }
+    }
+
+    fn answer_ntor(&mut self, data: &[u8]) -> Option<Answer> {
         let mut ephemeral = [0; 32];
         self.rng.fill_bytes(&mut ephemeral);
         let identity = &self.config.identity;
-        identity
+        let (answer, keys) = identity
             .onion_secrets()
-            .find_map(|onion| ntor::respond(&identity.rsa.0, &onion, ephemeral, create.data).ok())
+            .find_map(|onion| ntor::respond(&identity.rsa.0, &onion, ephemeral, data).ok())?;
+        Some(Answer { data: Vec::from(answer), keys, flow: Flow::default() })
     }
 
-    fn begin(&mut self, place: Place, hop: Hop) {
-        let is_measured = matches!(hop, Hop::Echo(_));
-        let number = self.circuits.add(Circuit::new(place, hop));
+    /// Stock clients take version 3 for exits that announce `FlowCtrl=2` and `Relay=4`, and ask for
+    /// congestion control.
+    fn answer_ntor_v3(&mut self, data: &[u8]) -> Option<Answer> {
+        let identity = &self.config.identity;
+        let handshake = identity
+            .onion_secrets()
+            .find_map(|onion| ntor_v3::Server::open(&identity.ed25519.0, &onion, data).ok())?;
+        let request = Request::parse(handshake.message()).ok()?;
+        if request.wants_protocols {
+            return None;
+        }
+        let params = &self.congestion;
+        let agreed =
+            (request.wants_congestion_control && params.is_enabled).then_some(params.sendme_cells);
+        let mut ephemeral = [0; 32];
+        self.rng.fill_bytes(&mut ephemeral);
+        let response = Response { congestion_sendme_cells: agreed };
+        let (data, keys) = handshake.respond(ephemeral, &response.encode()).ok()?;
+        let flow = agreed.map_or_else(Flow::default, |sendme_cells| {
+            let vegas = Vegas::new(Arc::clone(params), PathKind::Exit, sendme_cells);
+            Flow::Vegas(Box::new(vegas))
+        });
+        Some(Answer { data, keys, flow })
+    }
+
+    fn begin(&mut self, circuit: Circuit) {
+        let place = circuit.back;
+        let is_measured = matches!(circuit.hop, Hop::Echo(_));
+        let number = self.circuits.add(circuit);
         if let Some(link) = self.links.get_mut(place.conn) {
             link.circuits.add(place.circ_id, number, super::circuit::Way::Forth);
         }
@@ -143,3 +190,6 @@ impl<R: Rng, C: Conduct> Router<R, C> {
         self.target.handle_closed(id);
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,77 @@
+use super::*;
+use crate::crypto::ntor_v3::{Client, RelayKeys};
+use crate::flow::control::{CircuitFlow, CongestionParams};
+use crate::identity::{Ed25519Id, OwnIdentity, RsaId};
+use crate::router::RouterConfig;
+use crate::time::Instant;
+use rand_chacha::ChaCha8Rng;
+use rand_chacha::rand_core::SeedableRng;
+
+fn router() -> Router<ChaCha8Rng> {
+    let identity = OwnIdentity {
+        rsa: RsaId([1; 20]),
+        rsa_sha256: [2; 32],
+        ed25519: Ed25519Id([3; 32]),
+        rsa_identity_cert: Vec::new(),
+        signing_cert: Vec::new(),
+        tls_link_cert: Vec::new(),
+        authenticate_cert: Vec::new(),
+        rsa_cross_cert: Vec::new(),
+        authenticate_seed: [4; 32],
+        onion_secret: [5; 32],
+    };
+    let config = RouterConfig::new(Arc::new(identity), 0);
+    Router::new(config, ChaCha8Rng::seed_from_u64(1), Instant::ORIGIN)
+}
+
+/// Sends a message by ntor of version 3; what the relay agrees to, and its flow control.
+fn ask(router: &mut Router<ChaCha8Rng>, message: &[u8]) -> Option<(Response, Flow)> {
+    let identity = &router.config.identity;
+    let keys = RelayKeys { ed25519_id: identity.ed25519.0, onion_key: identity.onion_key() };
+    let client = Client::new(keys, [7; 32], message).expect("a good key");
+    let create = Create2 { handshake_type: HANDSHAKE_NTOR_V3, data: client.data() };
+    let mut body = Vec::new();
+    create.encode_into(&mut body);
+    body.resize(BODY_LEN, 0);
+    let answer = router.answer(&body)?;
+    let (message, keys) = client.finish(&answer.data).expect("an honest relay");
+    assert_eq!(keys.key_forward, answer.keys.key_forward);
+    Some((Response::parse(&message).expect("well formed"), answer.flow))
+}
+
+const CONGESTION: Request = Request { wants_congestion_control: true, wants_protocols: false };
+
+#[test]
+fn who_asks_for_congestion_control_gets_it() {
+    let (response, flow) = ask(&mut router(), &CONGESTION.encode()).expect("answered");
+    assert_eq!(response.congestion_sendme_cells, Some(31));
+    assert!(flow.has_congestion_control());
+    assert_eq!(flow.room_cells(), 124);
+}
+
+#[test]
+fn who_does_not_ask_has_windows() {
+    let (response, flow) = ask(&mut router(), &Request::default().encode()).expect("answered");
+    assert_eq!(response.congestion_sendme_cells, None);
+    assert!(!flow.has_congestion_control());
+}
+
+#[test]
+fn the_consensus_can_forbid_congestion_control_and_set_its_step() {
+    let mut router = router();
+    let params = CongestionParams { sendme_cells: 40, ..CongestionParams::default() };
+    router.set_congestion_params(params.clone());
+    let (response, _) = ask(&mut router, &CONGESTION.encode()).expect("answered");
+    assert_eq!(response.congestion_sendme_cells, Some(40));
+    router.set_congestion_params(CongestionParams { is_enabled: false, ..params });
+    let (response, flow) = ask(&mut router, &CONGESTION.encode()).expect("answered");
+    assert_eq!(response.congestion_sendme_cells, None);
+    assert!(!flow.has_congestion_control());
+}
+
+#[test]
+fn a_request_that_is_malformed_or_for_other_protocols_is_refused() {
+    assert!(ask(&mut router(), &[1, 1]).is_none());
+    assert!(ask(&mut router(), &[]).is_none());
+    assert!(ask(&mut router(), &[2, 1, 0, 3, 2, 2, 6]).is_none());
+}
