@@ -12,9 +12,9 @@
 
 mod clock;
 mod crew;
+mod descriptors;
 mod drive;
 mod driver;
-mod files;
 mod forge;
 mod long_term;
 mod namespace;
@@ -24,9 +24,9 @@ pub mod tls;
 
 pub use clock::{Clock, thread_cpu_time, thread_wait_time, unix_time_s};
 pub use crew::Crew;
+pub use descriptors::raise_descriptor_limit;
 pub use drive::Drive;
 pub use driver::{Driver, DriverError, DriverOptions, Remote, Reply, Resolver, Traffic};
-pub use files::raise_file_limit;
 pub use forge::{Certified, Forge, ForgeError};
 pub use long_term::LongTermKeys;
 pub use namespace::Namespace;

@@ -31,7 +31,7 @@ mod upkeep;
 mod waiting;
 
 pub use conduct::{Conduct, Honest};
-pub use exit_policy::{Addresses, ExitConfig, ExitPolicy, ExitRule, RuleError};
+pub use exit_policy::{Addresses, ExitConfig, ExitPolicy, ExitRule, RuleError, is_private};
 pub use parameters::Parameters;
 
 use crate::flow::TokenBucket;
@@ -88,6 +88,8 @@ pub struct RouterConfig {
     pub exit: Option<ExitConfig>,
     /// The directory server that BEGIN_DIR leads to, if there is one.
     pub directory: Option<SocketAddr>,
+    /// Whether circuits may be extended to private addresses (C tor: `ExtendAllowPrivateAddresses`).
+    pub extends_to_private: bool,
     /// Streams at once, of all circuits together; more are refused.
     pub streams_max: u32,
     /// Bytes that all queues of cells and buffers of streams may hold together. Beyond it the circuit
@@ -105,7 +107,8 @@ impl RouterConfig {
     /// A default for [`held_bytes_max`](Self::held_bytes_max): 512 MiB.
     pub const HELD_BYTES_MAX: usize = 512 << 20;
 
-    /// A relay without exits, directory, limit and measurements, with the usual bounds.
+    /// A relay without exits, directory, limit and measurements, with the usual bounds. Circuits may be
+    /// extended to any address.
     #[must_use]
     pub fn new(identity: Arc<OwnIdentity>, unix_time_s: u64) -> Self {
         Self {
@@ -117,6 +120,7 @@ impl RouterConfig {
             unix_time_s,
             exit: None,
             directory: None,
+            extends_to_private: true,
             streams_max: Self::STREAMS_MAX,
             held_bytes_max: Self::HELD_BYTES_MAX,
         }

@@ -1,13 +1,16 @@
 //! The configuration of a relay: a TOML file, command-line flags, or both.
 
+mod exit;
 #[cfg(test)]
 pub(crate) mod tests;
+
+pub use exit::{ExitSection, ExitSettings};
 
 use crate::policy;
 use netdoc::{Fingerprint, Nickname};
 use onion::measure::protocol::CoordinatorKey;
-use onion::router::RateLimit;
 use onion::router::schedule::SchedulerConfig;
+use onion::router::{RateLimit, is_private};
 use onion::{Duration, Rate};
 use serde::{Deserialize, Deserializer};
 use std::fmt;
@@ -134,6 +137,12 @@ pub struct RelayConfig {
     /// Folder of documents that have been fetched; by default `cache` in the folder of keys. In a
     /// file, relative to the file's folder.
     pub cache: Option<PathBuf>,
+    /// Whether circuits may be extended to relays with private addresses. By default they may if the
+    /// relay's own address is private: then it is part of a network of such relays.
+    pub allow_private_addresses: Option<bool>,
+    /// Where clients may go.
+    #[serde(default)]
+    pub exit: ExitSection,
     /// Who may measure the relay.
     #[serde(default)]
     pub flashflow: FlashFlowConfig,
@@ -232,6 +241,8 @@ impl RelayConfig {
             authority_identities: over.authority_identities.or(self.authority_identities),
             directory: over.directory.or(self.directory),
             cache: over.cache.or(self.cache),
+            allow_private_addresses: over.allow_private_addresses.or(self.allow_private_addresses),
+            exit: self.exit.overridden_by(over.exit),
             flashflow: FlashFlowConfig {
                 measurements_allowed: measurements_allowed.or(own.measurements_allowed),
                 allowed_coordinators: allowed_coordinators.or(own.allowed_coordinators),
@@ -304,6 +315,10 @@ impl RelayConfig {
             authorities: self.authorities.unwrap_or_default(),
             authority_identities: self.authority_identities.unwrap_or_default(),
             serves_directory: self.directory.unwrap_or(true),
+            allows_private_addresses: self
+                .allow_private_addresses
+                .unwrap_or_else(|| is_private(address.into())),
+            exit: self.exit.check()?,
             flashflow: self.flashflow,
         })
     }
@@ -376,6 +391,10 @@ pub struct Settings {
     pub serves_directory: bool,
     /// Folder of documents that have been fetched.
     pub cache: PathBuf,
+    /// Whether circuits may be extended to relays with private addresses.
+    pub allows_private_addresses: bool,
+    /// Where clients may go; nowhere if `None`.
+    pub exit: Option<ExitSettings>,
     /// Who may measure it: goes into [`target_params`](crate::target_params).
     pub flashflow: FlashFlowConfig,
 }

@@ -30,6 +30,7 @@ mod cache;
 pub mod config;
 pub mod descriptor;
 mod directory;
+pub mod dns;
 mod event;
 pub mod extra_info;
 mod following;
@@ -44,7 +45,8 @@ mod schedule;
 mod server;
 
 pub use config::{
-    ConfigError, FlashFlowConfig, RelayConfig, SchedulerName, Settings, coordinator_key,
+    ConfigError, ExitSection, ExitSettings, FlashFlowConfig, RelayConfig, SchedulerName, Settings,
+    coordinator_key,
 };
 pub use event::{Load, RelayEvent, Renewed};
 pub use policy::target_params;

@@ -2,6 +2,7 @@ use crate::cache::Cache;
 use crate::config::Settings;
 use crate::descriptor::{DescriptorError, TapKey};
 use crate::directory::{Directory, Own};
+use crate::dns::{Names, NoNames};
 use crate::event::{Load, RelayEvent};
 use crate::following::Following;
 use crate::history::History;
@@ -30,8 +31,6 @@ use std::thread::{self, JoinHandle};
 
 /// How long certificates last.
 const LIFETIME: Duration = Duration::from_secs(CERTIFICATES_S);
-/// Open files that are not for connections of other relays and clients.
-const FILES_KEPT: u64 = 64;
 /// How often passing bytes are counted.
 const SECOND: Duration = Duration::from_secs(1);
 /// Seconds that are counted one by one after a pause, at most.
@@ -63,6 +62,9 @@ pub enum RelayError {
     /// Its driver, or a thread.
     #[error("machine: {0}")]
     Driver(#[from] DriverError),
+    /// Names for exits.
+    #[error(transparent)]
+    Names(#[from] NoNames),
     /// The operating system gives no thread or no random bytes.
     #[error("machine: {0}")]
     System(String),
@@ -178,29 +180,36 @@ impl Relay {
             false => None,
         };
 
+        let descriptors = link::raise_descriptor_limit();
         let clock = Clock::start();
         let target = target_params(&settings.flashflow, &|_| None);
         let config = RouterConfig {
             target: target.clone(),
             limit: settings.limit,
             scheduler: settings.scheduler,
+            exit: settings.exit.as_ref().map(|exit| exit.engine(settings.address)),
             directory: server.as_ref().map(Server::address),
+            extends_to_private: settings.allows_private_addresses,
+            streams_max: RouterConfig::STREAMS_MAX.min(descriptors / 2),
             ..RouterConfig::new(Arc::new(certified.identity.clone()), unix_time_s)
         };
         let exit = config.exit.clone();
         let mut own_rng = StdRng::from_rng(&mut rng);
         let router = Router::new(config, rng, clock.now());
         let tls = TlsConfigs::new(&forge)?;
-        // As many connections as the system allows, but for what keys and authorities need.
-        let max_conns = usize::try_from(link::raise_file_limit().saturating_sub(FILES_KEPT));
-        let max_conns = max_conns.unwrap_or(usize::MAX);
-        let options = DriverOptions { max_conns, ..DriverOptions::default() };
+        let options = DriverOptions {
+            max_conns: usize::try_from(descriptors / 4 * 3).unwrap_or(usize::MAX),
+            ..DriverOptions::default()
+        };
         let mut driver: Box<dyn Drive<Router<StdRng>> + Send> = match settings.threads {
             NonZeroUsize::MIN => {
                 Box::new(Driver::new(router, clock, tls, vec![listener], options)?)
             }
             threads => Box::new(Crew::new(router, clock, &tls, &[listener], options, threads)?),
         };
+        if let Some(exit) = &settings.exit {
+            driver.set_resolver(Box::new(Names::start(&exit.name_servers)?));
+        }
 
         let (commands, orders) = mpsc::channel();
         let teller = Teller { commands, remote: driver.remote() };

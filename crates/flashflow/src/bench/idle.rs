@@ -52,7 +52,7 @@ impl Reading {
 
 pub(super) fn run(plan: &Plan, output: &Output, interrupt: &Interrupt) -> Result<Exit, Error> {
     let needed = u64::from(plan.connections) + 256;
-    let limit = link::raise_file_limit();
+    let limit = link::raise_descriptor_limit();
     if limit < needed {
         return Err(Error::Usage(format!(
             "{} connections need {needed} open files in each of two processes, and the limit is \
