@@ -65,9 +65,11 @@ fn extending_to_oneself_to_nowhere_and_to_a_stranger_fails_with_a_reason<W: Worl
     let mut net = Net::new(world);
     let quiet = net.circuit(false);
     let first = net.hops[0];
-    let nowhere = NextHop { address: net.stage.nowhere(), ..net.hops[1] };
+    // A relay that nobody has a link to.
+    let other = Arc::clone(&cast().relays[3]);
+    let nowhere = NextHop::to_own(&other, net.stage.nowhere());
     // Somebody else listens there.
-    let stranger = NextHop { address: net.hops[2].address, ..net.hops[1] };
+    let stranger = NextHop::to_own(&other, net.hops[2].address);
     for (next, reason) in [
         (first, DestroyReason::PROTOCOL),
         (nowhere, DestroyReason::CONNECT_FAILED),

@@ -1,7 +1,7 @@
 //! Paths with loss, narrow places and latencies: in virtual time only.
 
 use crate::network::Net;
-use crate::stage::VirtualTime;
+use crate::stage::{Stage, VirtualTime};
 use onion::client::{Figures, Transfer};
 use onion::node::{Answer, Question};
 use onion::wire::PathModel;
