@@ -163,8 +163,8 @@ const EVENTS_MAX: usize = 256;
 /// - *getters*: [`totals`](Self::totals), [`open_circuits`](Self::open_circuits),
 ///   [`open_streams`](Self::open_streams), [`queued_bytes`](Self::queued_bytes);
 /// - *commands*: [`set_target_params`](Self::set_target_params), [`set_limit`](Self::set_limit),
-///   [`set_congestion_params`](Self::set_congestion_params), [`set_exit`](Self::set_exit),
-///   [`set_directory`](Self::set_directory);
+///   [`set_exit`](Self::set_exit), [`set_directory`](Self::set_directory),
+///   [`set_congestion_params`](Self::set_congestion_params);
 /// - *handle* and *poll*: those of [`Node`](crate::node::Node), and [`poll_event`](Self::poll_event).
 ///
 /// All randomness comes from the generator passed in. `C` is for tests of those who measure: a relay

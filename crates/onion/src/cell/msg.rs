@@ -3,9 +3,11 @@
 //! Each type borrows from the cell it was parsed from and writes itself back with `encode_into`.
 
 mod flow;
+mod padding;
 mod stream;
 
 pub use flow::{Sendme, Xoff, Xon};
+pub use padding::{CircuitPadding, CircuitPaddingAnswer, LinkPadding};
 pub use stream::{Begin, BeginFlags, Connected, End, EndReason, Resolved};
 
 use super::reader::{Malformed, Reader};

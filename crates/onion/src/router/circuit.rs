@@ -47,12 +47,9 @@ pub(super) struct Circuit {
     /// Towards the one who built it.
     pub(super) back: Place,
     pub(super) hop: Hop,
-    /// How many DATA cells may be under way between the one who built it and us.
-    #[allow(dead_code, reason = "until circuits have streams")]
+    /// What was agreed on how many DATA cells may be under way between the one who built it and us;
+    /// its [`Edge`] takes it over.
     pub(super) flow: Flow,
-    /// It began with CREATE_FAST: SENDMEs need no proof on it.
-    #[allow(dead_code, reason = "until circuits have streams")]
-    pub(super) has_begun_fast: bool,
     /// The link that it is extended over, from EXTEND2 on.
     pub(super) forth_conn: Option<ConnId>,
     /// Its ID there, once CREATE2 is sent.
@@ -75,7 +72,6 @@ impl Circuit {
             back,
             hop,
             flow: Flow::default(),
-            has_begun_fast: false,
             forth_conn: None,
             forth_id: None,
             is_extended: false,

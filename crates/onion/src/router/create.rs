@@ -57,7 +57,7 @@ impl<R: Rng, C: Conduct> Router<R, C> {
             Role::Ordinary | Role::Coordinator => Hop::Relay(Box::new(RelayHop::new(&keys))),
         };
         self.outputs.control(place.conn, place.circ_id, Command::CREATED_FAST, &answer);
-        self.begin(Circuit { has_begun_fast: true, ..Circuit::new(place, hop) });
+        self.begin(Circuit::new(place, hop));
         Ok(())
     }
 

@@ -245,7 +245,13 @@ impl<R: Rng, C: Conduct> Node for Router<R, C> {
     }
 
     fn poll_readable(&mut self) -> Option<ConnId> {
-        self.streams.poll_readable()
+        loop {
+            let conn = self.streams.poll_readable()?;
+            // The room may be used up again; then it waits for the next.
+            if self.stream_limit(conn).is_some_and(|bytes| bytes > 0) {
+                return Some(conn);
+            }
+        }
     }
 
     fn poll_lookup(&mut self) -> Option<Lookup> {

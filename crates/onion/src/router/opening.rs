@@ -5,7 +5,6 @@ use super::streams::{Asked, Edge, State, Stream};
 use super::{Conduct, ExitPolicy, Router};
 use crate::cell::msg::{Begin, BeginFlags, Connected, End, EndReason, Resolved};
 use crate::cell::relay::RelayCommand;
-use crate::flow::control::Flow;
 use crate::node::{Answer, ConnId, Dial, LookupId, Question, Security};
 use alloc::boxed::Box;
 use alloc::string::String;
@@ -204,7 +203,8 @@ impl<R: Rng, C: Conduct> Router<R, C> {
             return None;
         }
         let queue_limit_cells = self.config.queue_limit_cells;
-        let new = || Box::new(Edge::new(Flow::default(), queue_limit_cells));
+        let flow = &mut circuit.flow;
+        let new = || Box::new(Edge::new(core::mem::take(flow), queue_limit_cells));
         Some(circuit.edge.get_or_insert_with(new))
     }
 

@@ -2,10 +2,11 @@
 
 use super::circuit::{Hop, Place, Way};
 use super::{Conduct, Router};
-use crate::cell::msg::DestroyReason;
+use crate::cell::msg::{CircuitPadding, DestroyReason};
 use crate::cell::relay::{RelayCommand, RelayMessage};
 use crate::cell::{BODY_LEN, CELL_LEN, Command};
 use crate::time::Instant;
+use alloc::vec::Vec;
 use rand_core::Rng;
 
 /// RELAY_EARLY cells that a circuit may bring (tor-spec §5.6).
@@ -111,17 +112,14 @@ impl<R: Rng, C: Conduct> Router<R, C> {
         }
     }
 
-    /// A client asks for a padding machine, and we have none (padding-spec §3; as C tor answers without
-    /// the machine).
+    /// A client asks for a padding machine, and we have none (padding-spec §3).
     fn refuse_padding(&mut self, number: u32, data: &[u8]) {
-        const VERSION: u8 = 0;
-        const START: u8 = 2;
-        const REFUSED: u8 = 2;
-        // Version, command, type of machine, echo request, counter.
-        let [VERSION, START, machine_type, 0 | 1, counter @ ..] = data else { return };
-        let Some([a, b, c, d]) = counter.first_chunk() else { return };
-        let answer = [VERSION, START, REFUSED, *machine_type, *a, *b, *c, *d];
-        self.originate(number, RelayCommand::PADDING_NEGOTIATED, 0, &answer);
+        let Ok(question) = CircuitPadding::parse(data) else { return };
+        if let Some(refusal) = question.refusal() {
+            let mut data = Vec::new();
+            refusal.encode_into(&mut data);
+            self.originate(number, RelayCommand::PADDING_NEGOTIATED, 0, &data);
+        }
     }
 
     /// The one who built the circuit wants the rest of it gone.

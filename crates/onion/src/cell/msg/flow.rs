@@ -96,3 +96,6 @@ impl Xon {
         out.extend_from_slice(&self.advised_kbyte_per_s.to_be_bytes());
     }
 }
+
+#[cfg(test)]
+mod tests;

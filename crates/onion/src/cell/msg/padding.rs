@@ -1,0 +1,159 @@
+//! Messages that ask for padding (padding-spec §2.2 and §3).
+
+use crate::cell::reader::{Malformed, Reader};
+use alloc::vec::Vec;
+
+/// Start or stop; the same numbers on links and circuits.
+const STOP: u8 = 1;
+const START: u8 = 2;
+
+fn take_version(reader: &mut Reader<'_>) -> Result<(), Malformed> {
+    match reader.take_u8()? {
+        0 => Ok(()),
+        _ => Err(reader.malformed("unknown version")),
+    }
+}
+
+fn take_is_start(reader: &mut Reader<'_>) -> Result<bool, Malformed> {
+    match reader.take_u8()? {
+        STOP => Ok(false),
+        START => Ok(true),
+        _ => Err(reader.malformed("neither start nor stop")),
+    }
+}
+
+const fn command(is_start: bool) -> u8 {
+    if is_start { START } else { STOP }
+}
+
+/// The body of a PADDING_NEGOTIATE cell: a client says how it wants its link padded by the relay
+/// (padding-spec §2.2). Relays do not send it.
+///
+/// C tor follows it only as a relay, and with `low_ms` not below the consensus' `nf_ito_low`. A link
+/// that is told to stop gets no more padding; one that is told to start gets a PADDING cell after
+/// each time between `low_ms` and `high_ms` without cells either way.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LinkPadding {
+    /// Whether there should be any.
+    pub is_wanted: bool,
+    /// Shortest time without cells before a PADDING cell, in milliseconds; zero: as the consensus says.
+    pub low_ms: u16,
+    /// Longest such time, in milliseconds; zero: as the consensus says.
+    pub high_ms: u16,
+}
+
+impl LinkPadding {
+    /// Reads the body of a PADDING_NEGOTIATE cell.
+    ///
+    /// # Errors
+    /// Where it is cut off, of another version than 0, or neither starts nor stops. Ignore it then.
+    pub fn parse(body: &[u8]) -> Result<Self, Malformed> {
+        let mut reader = Reader::new("PADDING_NEGOTIATE", body);
+        take_version(&mut reader)?;
+        let is_wanted = take_is_start(&mut reader)?;
+        Ok(Self { is_wanted, low_ms: reader.take_u16()?, high_ms: reader.take_u16()? })
+    }
+
+    /// Appends the body.
+    pub fn encode_into(self, out: &mut Vec<u8>) {
+        out.extend_from_slice(&[0, command(self.is_wanted)]);
+        out.extend_from_slice(&self.low_ms.to_be_bytes());
+        out.extend_from_slice(&self.high_ms.to_be_bytes());
+    }
+}
+
+/// The data of a PADDING_NEGOTIATE relay message: a client starts or stops a padding machine at a
+/// hop (padding-spec §3.1). Sent only to relays that announce `Padding=2`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CircuitPadding {
+    /// Whether the machine should start, or stop.
+    pub is_start: bool,
+    /// Which machine.
+    pub machine: u8,
+    /// Whether an answer is wanted that echoes.
+    pub wants_echo: bool,
+    /// Tells this machine on the circuit from an earlier one.
+    pub counter: u32,
+}
+
+impl CircuitPadding {
+    /// Reads the data of a PADDING_NEGOTIATE relay message.
+    ///
+    /// # Errors
+    /// Where it is cut off, or a field has no meaning. C tor drops it then, and keeps the circuit.
+    pub fn parse(data: &[u8]) -> Result<Self, Malformed> {
+        let mut reader = Reader::new("PADDING_NEGOTIATE", data);
+        take_version(&mut reader)?;
+        let is_start = take_is_start(&mut reader)?;
+        let machine = reader.take_u8()?;
+        let wants_echo = match reader.take_u8()? {
+            0 => false,
+            1 => true,
+            _ => return Err(reader.malformed("echo is neither asked for nor not")),
+        };
+        Ok(Self { is_start, machine, wants_echo, counter: reader.take_u32()? })
+    }
+
+    /// Appends the data.
+    pub fn encode_into(self, out: &mut Vec<u8>) {
+        out.extend_from_slice(&[
+            0,
+            command(self.is_start),
+            self.machine,
+            u8::from(self.wants_echo),
+        ]);
+        out.extend_from_slice(&self.counter.to_be_bytes());
+    }
+
+    /// What a relay without machines answers: that it cannot start it. Nothing to a stop, since
+    /// nobody waits for that.
+    #[must_use]
+    pub const fn refusal(self) -> Option<CircuitPaddingAnswer> {
+        if !self.is_start {
+            return None;
+        }
+        let Self { is_start, machine, counter, .. } = self;
+        Some(CircuitPaddingAnswer { is_start, is_done: false, machine, counter })
+    }
+}
+
+/// The data of a PADDING_NEGOTIATED relay message: the hop's answer to [`CircuitPadding`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CircuitPaddingAnswer {
+    /// What was asked for: to start, or to stop.
+    pub is_start: bool,
+    /// Whether it was done.
+    pub is_done: bool,
+    /// Which machine.
+    pub machine: u8,
+    /// As in the question.
+    pub counter: u32,
+}
+
+impl CircuitPaddingAnswer {
+    const DONE: u8 = 1;
+    const REFUSED: u8 = 2;
+
+    /// Reads the data of a PADDING_NEGOTIATED relay message.
+    ///
+    /// # Errors
+    /// Where it is cut off, or a field has no meaning.
+    pub fn parse(data: &[u8]) -> Result<Self, Malformed> {
+        let mut reader = Reader::new("PADDING_NEGOTIATED", data);
+        take_version(&mut reader)?;
+        let is_start = take_is_start(&mut reader)?;
+        let is_done = match reader.take_u8()? {
+            Self::DONE => true,
+            Self::REFUSED => false,
+            _ => return Err(reader.malformed("neither done nor refused")),
+        };
+        Ok(Self { is_start, is_done, machine: reader.take_u8()?, counter: reader.take_u32()? })
+    }
+
+    /// Appends the data.
+    pub fn encode_into(self, out: &mut Vec<u8>) {
+        let response = if self.is_done { Self::DONE } else { Self::REFUSED };
+        out.extend_from_slice(&[0, command(self.is_start), response, self.machine]);
+        out.extend_from_slice(&self.counter.to_be_bytes());
+    }
+}

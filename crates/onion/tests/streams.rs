@@ -1,0 +1,16 @@
+//! Streams through the router, message by message: what an exit says and does at its edge.
+
+#[path = "common/vectors.rs"]
+#[allow(dead_code, reason = "shared with other tests")]
+mod vectors;
+#[path = "streams/world.rs"]
+mod world;
+
+#[path = "streams/bounds.rs"]
+mod bounds;
+#[path = "streams/courses.rs"]
+mod courses;
+#[path = "streams/opening.rs"]
+mod opening;
+#[path = "streams/windows.rs"]
+mod windows;

@@ -1,0 +1,287 @@
+//! What floods and peers that read nothing can cost.
+
+use crate::world::{CIRCUIT, World, content, exit};
+use onion::Duration;
+use onion::cell::msg::DestroyReason;
+use onion::cell::relay::{MAX_DATA_LEN, RelayCommand, RelayMessage};
+use onion::cell::{CELL_LEN, CircId, Command};
+use onion::node::{Answer, CloseCause, ConnId, Node};
+use onion::router::RouterConfig;
+use proptest::prelude::*;
+
+const LIMIT: Option<DestroyReason> = Some(DestroyReason::RESOURCE_LIMIT);
+
+fn id(number: u32) -> CircId {
+    CircId::of_initiator(number)
+}
+
+/// So much data on a stream that is not written out.
+fn fill(world: &mut World, circ_id: CircId, stream_id: u16, cells: usize) {
+    for _ in 0..cells {
+        world.say_on(circ_id, RelayCommand::DATA, stream_id, &[1; MAX_DATA_LEN]);
+    }
+}
+
+#[test]
+fn the_circuit_that_holds_most_goes_when_all_hold_too_much() {
+    let held_bytes_max = 300_000;
+    let mut world = World::new(RouterConfig { held_bytes_max, ..exit() }, false);
+    let mut conns = Vec::new();
+    for number in 1..=4 {
+        if number > 1 {
+            world.create(id(number));
+        }
+        let conn = world.open_on(id(number), 5);
+        world.destination(conn).reads = false;
+        conns.push(conn);
+    }
+    for (number, cells) in [(1, 100), (2, 240), (3, 200)] {
+        fill(&mut world, id(number), 5, cells);
+    }
+    assert!(world.router.queued_bytes() <= held_bytes_max);
+    assert!(world.circuits.values().all(|circuit| circuit.destroyed.is_none()));
+    // The last drop is another's.
+    fill(&mut world, id(4), 5, 70);
+    assert!(world.router.queued_bytes() <= held_bytes_max);
+    assert_eq!(world.circuits[&id(2)].destroyed, LIMIT);
+    assert_eq!(world.closed, [conns[1]], "at once, and not when all is written");
+    assert_eq!(world.router.open_circuits(), 3);
+}
+
+#[test]
+fn what_is_left_of_streams_that_are_over_is_dropped_as_well() {
+    let held_bytes_max = 300_000;
+    let mut world = World::new(RouterConfig { held_bytes_max, ..exit() }, false);
+    for round in 0..20 {
+        let conn = world.open(5);
+        world.destination(conn).reads = false;
+        fill(&mut world, CIRCUIT, 5, 99);
+        world.say(RelayCommand::END, 5, &[6]);
+        world.circuits.get_mut(&CIRCUIT).expect("one").heard.clear();
+        assert!(world.router.queued_bytes() <= held_bytes_max, "round {round}");
+    }
+    assert_eq!(world.destroyed(), None, "its streams are over");
+    assert_eq!(world.router.open_streams(), 6);
+    world.pass(Duration::from_secs(30));
+    assert_eq!((world.router.open_streams(), world.router.queued_bytes()), (0, 0));
+}
+
+#[test]
+fn who_asks_and_does_not_read_the_answers_loses_the_circuit() {
+    for message in [RelayCommand::BEGIN, RelayCommand::BEGIN_DIR, RelayCommand::RESOLVE] {
+        let config = RouterConfig { directory: None, streams_max: 0, ..exit() };
+        let mut world = World::new(config, false);
+        world.reads = false;
+        for _ in 0..2501 {
+            assert!(world.router.queued_bytes() <= 2500 * CELL_LEN);
+            let data = b"192.0.2.1:80\0";
+            let message = RelayMessage { command: message, stream_id: 5, data };
+            world.queue_message(CIRCUIT, Command::RELAY, message);
+            world.exchange();
+        }
+        assert_eq!(world.router.open_circuits(), 0);
+        world.reads = true;
+        world.read_link(usize::MAX);
+        assert_eq!(world.destroyed(), LIMIT);
+    }
+}
+
+#[test]
+fn circuits_on_a_link_have_a_bound() {
+    let mut world = World::exit();
+    world.reads = false;
+    for number in 2..=10_050 {
+        world.queue(id(number), Command::CREATE_FAST, &[3; 20]);
+        if number % 31 == 0 {
+            world.exchange();
+        }
+    }
+    world.exchange();
+    assert_eq!(world.router.open_circuits(), 10_000);
+    assert_eq!((world.router.open_streams(), world.router.queued_bytes()), (0, 0));
+    world.hang_up();
+    assert_eq!(world.router.open_circuits(), 0);
+}
+
+#[test]
+fn what_is_asked_and_given_up_leaves_nothing_behind() {
+    let mut world = World::exit();
+    for _ in 0..2000 {
+        world.begin(5, "a.b", 80);
+        world.say(RelayCommand::END, 5, &[6]);
+        world.say(RelayCommand::RESOLVE, 6, b"a.b");
+        world.say(RelayCommand::END, 6, &[6]);
+        world.begin(7, "192.0.2.1", 80);
+        world.say(RelayCommand::END, 7, &[6]);
+        assert_eq!(world.router.open_streams(), 0);
+    }
+    let highest = world.closed.iter().max().expect("some");
+    assert!(highest.0 < 5, "numbers are used again: {highest:?}");
+    // Answers that come late are for nobody.
+    while !world.questions.is_empty() {
+        world.answer(Answer::Addresses(vec![[192, 0, 2, 1].into()], 60));
+    }
+    assert!(world.destinations.is_empty());
+    world.hear_nothing();
+}
+
+/// What may happen to a world.
+#[derive(Clone, Debug)]
+enum Step {
+    Begin(u16, bool),
+    Directory(u16),
+    Resolve(u16),
+    Data(u16, usize),
+    End(u16),
+    Sendme(u16),
+    Acknowledge,
+    Connect(usize),
+    Lose(usize),
+    Feed(usize, usize),
+    Read(usize, bool),
+    Answer(u8),
+    Link(bool),
+    ReadLink(usize),
+    Pass(u64),
+}
+
+fn any_step() -> impl Strategy<Value = Step> {
+    let stream = || 1u16..6;
+    prop_oneof![
+        1 => (stream(), any::<bool>()).prop_map(|(it, named)| Step::Begin(it, named)),
+        1 => stream().prop_map(Step::Directory),
+        1 => stream().prop_map(Step::Resolve),
+        4 => (stream(), 0..=MAX_DATA_LEN).prop_map(|(it, len)| Step::Data(it, len)),
+        1 => stream().prop_map(Step::End),
+        1 => stream().prop_map(Step::Sendme),
+        1 => Just(Step::Acknowledge),
+        3 => any::<usize>().prop_map(Step::Connect),
+        1 => any::<usize>().prop_map(Step::Lose),
+        4 => (any::<usize>(), 1usize..200_000).prop_map(|(it, len)| Step::Feed(it, len)),
+        1 => (any::<usize>(), any::<bool>()).prop_map(|(it, reads)| Step::Read(it, reads)),
+        2 => any::<u8>().prop_map(Step::Answer),
+        1 => any::<bool>().prop_map(Step::Link),
+        1 => (0usize..100_000).prop_map(Step::ReadLink),
+        1 => (0u64..20_000).prop_map(Step::Pass),
+    ]
+}
+
+struct Player {
+    world: World,
+    acknowledged: usize,
+}
+
+impl Player {
+    fn conn(&self, place: usize) -> Option<ConnId> {
+        let place = place.checked_rem(self.world.destinations.len())?;
+        self.world.destinations.keys().nth(place).copied()
+    }
+
+    fn play(&mut self, step: Step) {
+        let world = &mut self.world;
+        if world.destroyed().is_some() {
+            world.circuits.remove(&CIRCUIT);
+            self.acknowledged = 0;
+            let reads = core::mem::replace(&mut world.reads, true);
+            world.read_link(usize::MAX);
+            world.create(CIRCUIT);
+            world.reads = reads;
+        }
+        match step {
+            Step::Begin(stream, true) => world.begin(stream, "a.b", 80),
+            Step::Begin(stream, false) => world.begin(stream, "192.0.2.1", 80),
+            Step::Directory(stream) => world.say(RelayCommand::BEGIN_DIR, stream, &[]),
+            Step::Resolve(stream) => world.say(RelayCommand::RESOLVE, stream, b"a.b"),
+            Step::Data(stream, len) => world.say(RelayCommand::DATA, stream, &content(len)),
+            Step::End(stream) => world.say(RelayCommand::END, stream, &[6]),
+            Step::Sendme(stream) => world.say(RelayCommand::SENDME, stream, &[]),
+            Step::Acknowledge => {
+                let tags = &world.circuits[&CIRCUIT].tags;
+                if let Some(tag) = tags.get(self.acknowledged * 100 + 99).copied() {
+                    self.acknowledged += 1;
+                    world.send_sendme(&tag);
+                    assert!(world.destroyed().is_none(), "it was due");
+                }
+            }
+            Step::Connect(place) => {
+                if let Some(conn) = self.conn(place)
+                    && !self.world.destination(conn).is_connected
+                {
+                    self.world.connect(conn);
+                }
+            }
+            Step::Lose(place) => {
+                if let Some(conn) = self.conn(place) {
+                    self.world.lose(conn, CloseCause::ByPeer);
+                }
+            }
+            Step::Feed(place, len) => {
+                if let Some(conn) = self.conn(place)
+                    && self.world.destination(conn).is_connected
+                {
+                    self.world.feed(conn, &content(len));
+                }
+            }
+            Step::Read(place, reads) => {
+                if let Some(conn) = self.conn(place) {
+                    self.world.destination(conn).reads = reads;
+                    if reads && self.world.destination(conn).is_connected {
+                        self.world.release(conn);
+                    }
+                }
+            }
+            Step::Answer(how) => {
+                if !world.questions.is_empty() {
+                    let addresses = vec![[192, 0, 2, 1].into()];
+                    world.answer(match how % 4 {
+                        0 => Answer::Failed,
+                        1 => Answer::Name("a.b".into(), 60),
+                        _ => Answer::Addresses(addresses, 60),
+                    });
+                }
+            }
+            Step::Link(reads) => {
+                world.reads = reads;
+                if reads {
+                    world.read_link(usize::MAX);
+                }
+            }
+            Step::ReadLink(most) => world.read_link(most),
+            Step::Pass(time_ms) => world.pass(Duration::from_millis(time_ms)),
+        }
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+
+    /// Whatever clients, destinations and names do: bounds hold, what is to be read can be, and
+    /// nothing is left in the end.
+    #[test]
+    fn whatever_happens_bounds_hold_and_nothing_is_left(
+        steps in prop::collection::vec(any_step(), 1..200),
+    ) {
+        let config = RouterConfig { held_bytes_max: 200_000, queue_limit_cells: 300, ..exit() };
+        let mut player = Player { world: World::new(config, false), acknowledged: 0 };
+        for step in steps {
+            player.play(step);
+            let world = &player.world;
+            prop_assert!(world.router.queued_bytes() <= 200_000);
+            prop_assert!(world.circuits[&CIRCUIT].tags.len() <= 1000 + player.acknowledged * 100);
+            for (conn, destination) in &world.destinations {
+                if !destination.is_connected {
+                    prop_assert_eq!(world.router.receive_limit(*conn), 0);
+                }
+            }
+        }
+        let mut world = player.world;
+        world.hang_up();
+        prop_assert_eq!(world.router.open_circuits(), 0);
+        while let Some((conn, _)) = world.destinations.first_key_value() {
+            let conn = *conn;
+            world.lose(conn, CloseCause::Reset);
+        }
+        prop_assert_eq!((world.router.open_streams(), world.router.queued_bytes()), (0, 0));
+        prop_assert_eq!(world.router.poll_timeout(), None);
+    }
+}

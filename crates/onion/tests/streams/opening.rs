@@ -1,0 +1,310 @@
+//! How streams begin, or don't.
+
+use crate::world::{CIRCUIT, World, exit, middle};
+use onion::cell::msg::{BeginFlags, Connected, DestroyReason, End, EndReason, Resolved};
+use onion::cell::relay::RelayCommand;
+use onion::node::{Answer, CloseCause, Question};
+use onion::router::{ExitConfig, ExitPolicy, RouterConfig};
+use std::net::IpAddr;
+
+fn ip(text: &str) -> IpAddr {
+    text.parse().expect("an address")
+}
+
+fn with_policy(rules: &[&str]) -> RouterConfig {
+    let rules = rules.iter().map(|rule| rule.parse().expect("a rule")).collect();
+    let exit = exit();
+    let policy = ExitPolicy::new(rules);
+    RouterConfig { exit: Some(ExitConfig { policy, ..exit.exit.expect("one") }), ..exit }
+}
+
+#[track_caller]
+fn connected(world: &mut World) -> Option<(IpAddr, u32)> {
+    let heard = world.hear();
+    assert_eq!(heard.command, RelayCommand::CONNECTED);
+    Connected::parse(&heard.data).expect("readable").to
+}
+
+#[test]
+fn a_stream_to_an_address_is_dialled_at_once() {
+    for (host, to) in [("192.0.2.7", "192.0.2.7:443"), ("2001:db8::7", "[2001:db8::7]:443")] {
+        let mut world = World::exit();
+        world.begin(5, host, 443);
+        let conn = world.dialled();
+        assert_eq!(world.destination(conn).to.to_string(), to);
+        world.hear_nothing();
+        world.connect(conn);
+        assert_eq!(connected(&mut world), Some((ip(host), 1800)));
+        assert_eq!((world.router.open_streams(), world.router.totals().streams), (1, 1));
+    }
+}
+
+#[test]
+fn a_name_is_looked_up_first() {
+    let mut world = World::exit();
+    world.begin(5, "Www.Example.com", 80);
+    let question = Question::Addresses("www.example.com".into());
+    assert_eq!(world.questions[0].1, question);
+    assert!(world.destinations.is_empty());
+    world.answer(Answer::Addresses(vec![ip("192.0.2.9")], 77));
+    let conn = world.dialled();
+    assert_eq!(world.destination(conn).to.to_string(), "192.0.2.9:80");
+    world.connect(conn);
+    assert_eq!(connected(&mut world), Some((ip("192.0.2.9"), 77)));
+}
+
+#[test]
+fn a_client_chooses_between_the_families() {
+    let (v4, v6) = ("192.0.2.9", "2001:db8::9");
+    let (v6_ok, no_v4, prefers_v6) = (1, 2, 4);
+    for (flags, answer, to) in [
+        (0, &[v6, v4][..], Some(v4)),
+        (0, &[v6], None),
+        (v6_ok, &[v6, v4], Some(v4)),
+        (v6_ok, &[v6], Some(v6)),
+        (v6_ok | prefers_v6, &[v4, v6], Some(v6)),
+        (v6_ok | prefers_v6, &[v4], Some(v4)),
+        (v6_ok | no_v4, &[v4, v6], Some(v6)),
+        (v6_ok | no_v4, &[v4], None),
+    ] {
+        let mut world = World::exit();
+        world.begin_with(5, "a.b", 80, BeginFlags(flags));
+        world.answer(Answer::Addresses(answer.iter().map(|it| ip(it)).collect(), 60));
+        match to {
+            Some(to) => {
+                let conn = world.dialled();
+                assert_eq!(world.destination(conn).to.ip(), ip(to), "{flags} {answer:?}");
+            }
+            None => assert_eq!(world.hear_end(5), EndReason::RESOLVE_FAILED, "{flags}"),
+        }
+    }
+}
+
+#[test]
+fn the_policy_decides_after_the_lookup() {
+    let mut world = World::new(with_policy(&["reject 192.0.2.0/24:*", "accept *:80"]), false);
+    for (host, port) in [("192.0.2.1", 80), ("198.51.100.1", 81)] {
+        world.begin(5, host, port);
+        let end = End::parse(&world.hear().data);
+        assert_eq!(end, End { reason: EndReason::EXIT_POLICY, refused: Some((ip(host), 1800)) });
+    }
+    world.begin(5, "a.b", 80);
+    world.answer(Answer::Addresses(vec![ip("192.0.2.1")], 60));
+    let end = End::parse(&world.hear().data);
+    assert_eq!(end.refused, Some((ip("192.0.2.1"), 60)));
+    world.begin(5, "a.b", 80);
+    world.answer(Answer::Addresses(vec![ip("192.0.2.1"), ip("198.51.100.1")], 60));
+    let conn = world.dialled();
+    assert_eq!(world.destination(conn).to.to_string(), "198.51.100.1:80", "another of them");
+}
+
+#[test]
+fn ipv6_goes_out_only_where_it_is_offered() {
+    let mut config = exit();
+    config.exit.as_mut().expect("one").ipv6 = false;
+    let mut world = World::new(config, false);
+    world.begin(5, "2001:db8::1", 80);
+    assert_eq!(world.hear_end(5), EndReason::EXIT_POLICY);
+    world.begin_with(6, "a.b", 80, BeginFlags(5));
+    world.answer(Answer::Addresses(vec![ip("2001:db8::1"), ip("192.0.2.1")], 60));
+    let conn = world.dialled();
+    assert!(world.destination(conn).to.is_ipv4());
+}
+
+#[test]
+fn who_is_no_exit_says_so() {
+    let mut world = World::new(middle(), false);
+    world.begin(5, "192.0.2.1", 80);
+    assert_eq!(world.hear_end(5), EndReason::EXIT_POLICY);
+    world.say(RelayCommand::BEGIN_DIR, 6, &[]);
+    assert_eq!(world.hear_end(6), EndReason::NOT_DIRECTORY);
+    world.say(RelayCommand::RESOLVE, 7, b"a.b\0");
+    let heard = world.hear();
+    assert_eq!((heard.command, heard.stream_id), (RelayCommand::RESOLVED, 7));
+    assert_eq!(Resolved::parse(&heard.data).expect("readable"), [(Resolved::Error, 300)]);
+    assert!(world.questions.is_empty());
+    world.hear_nothing();
+}
+
+#[test]
+fn nobody_uses_us_as_the_only_hop_unless_we_allow_it() {
+    let mut world = World::new(exit(), true);
+    world.begin(5, "192.0.2.1", 80);
+    assert_eq!(world.hear_end(5), EndReason::TOR_PROTOCOL);
+    world.say(RelayCommand::BEGIN_DIR, 6, &[]);
+    let conn = world.dialled();
+    assert_eq!(world.destination(conn).to.port(), 9030, "directories are for everybody");
+    let mut config = exit();
+    config.exit.as_mut().expect("one").allows_single_hop = true;
+    let mut world = World::new(config, true);
+    world.open(5);
+}
+
+#[test]
+fn a_directory_stream_tells_no_address() {
+    let mut world = World::exit();
+    world.say(RelayCommand::BEGIN_DIR, 6, &[]);
+    let conn = world.dialled();
+    assert_eq!(world.destination(conn).to.to_string(), "127.0.0.1:9030");
+    world.connect(conn);
+    assert_eq!(connected(&mut world), None);
+    world.say(RelayCommand::DATA, 6, b"GET /tor/ HTTP/1.0\r\n\r\n");
+    assert_eq!(world.destination(conn).received, b"GET /tor/ HTTP/1.0\r\n\r\n");
+}
+
+#[test]
+fn what_is_no_begin_ends_the_stream_and_not_the_circuit() {
+    let mut world = World::exit();
+    for data in [&b""[..], b"192.0.2.1:80", b"192.0.2.1\0", b"192.0.2.1:0\0", b":80\0"] {
+        world.say(RelayCommand::BEGIN, 5, data);
+        assert_eq!(world.hear_end(5), EndReason::TOR_PROTOCOL, "{data:?}");
+    }
+    world.begin(5, "a b", 80);
+    assert_eq!(world.hear_end(5), EndReason::RESOLVE_FAILED);
+    world.hear_nothing();
+}
+
+#[test]
+fn a_begin_for_a_stream_that_stands_is_dropped() {
+    let mut world = World::exit();
+    world.open(5);
+    world.begin(5, "192.0.2.2", 80);
+    world.say(RelayCommand::BEGIN_DIR, 5, &[]);
+    world.say(RelayCommand::RESOLVE, 5, b"a.b\0");
+    assert!(world.questions.is_empty() && world.destinations.len() == 1);
+    world.hear_nothing();
+}
+
+#[test]
+fn messages_of_streams_need_the_number_of_one() {
+    let mut world = World::exit();
+    for command in [1, 3, 4, 11, 12, 13, 2, 43, 44].map(RelayCommand) {
+        world.say(command, 0, b"192.0.2.1:80\0");
+    }
+    assert!(world.destinations.is_empty());
+    world.hear_nothing();
+}
+
+#[test]
+fn what_goes_wrong_with_a_connection_is_told() {
+    for (cause, reason) in [
+        (CloseCause::Refused, EndReason::CONNECT_REFUSED),
+        (CloseCause::TimedOut, EndReason::TIMEOUT),
+        (CloseCause::Reset, EndReason::CONN_RESET),
+        (CloseCause::Other("no route".into()), EndReason::MISC),
+    ] {
+        let mut world = World::exit();
+        world.begin(5, "192.0.2.1", 80);
+        let conn = world.dialled();
+        world.lose(conn, cause);
+        assert_eq!(world.hear_end(5), reason);
+        assert_eq!(world.router.open_streams(), 0);
+    }
+}
+
+#[test]
+fn a_name_without_answer_ends_the_stream() {
+    for answer in [Answer::NoSuchName, Answer::Failed, Answer::Name("a.b".into(), 3)] {
+        let mut world = World::exit();
+        world.begin(5, "a.b", 80);
+        world.answer(answer);
+        assert_eq!(world.hear_end(5), EndReason::RESOLVE_FAILED);
+        assert_eq!(world.router.open_streams(), 0);
+    }
+}
+
+#[test]
+fn a_stream_that_is_ended_while_it_is_looked_up_leaves_nothing() {
+    let mut world = World::exit();
+    world.begin(5, "a.b", 80);
+    world.say(RelayCommand::END, 5, &[6]);
+    assert_eq!(world.router.open_streams(), 0);
+    // Its numbers are used again meanwhile.
+    world.begin(5, "c.d", 80);
+    world.answer(Answer::Addresses(vec![ip("192.0.2.1")], 60));
+    assert!(world.destinations.is_empty(), "an answer to nobody");
+    world.answer(Answer::Addresses(vec![ip("192.0.2.2")], 60));
+    let conn = world.dialled();
+    world.say(RelayCommand::END, 5, &[6]);
+    assert_eq!(world.closed, [conn]);
+    assert_eq!(world.router.open_streams(), 0);
+    world.hear_nothing();
+}
+
+#[track_caller]
+fn resolve(world: &mut World, name: &[u8], answer: Option<Answer>) -> Vec<(String, u32)> {
+    world.say(RelayCommand::RESOLVE, 9, name);
+    if let Some(answer) = answer {
+        world.answer(answer);
+    }
+    let heard = world.hear();
+    assert_eq!((heard.command, heard.stream_id), (RelayCommand::RESOLVED, 9));
+    assert_eq!(world.router.open_streams(), 0);
+    let answers = Resolved::parse(&heard.data).expect("readable");
+    answers.iter().map(|(it, ttl)| (format!("{it:?}"), *ttl)).collect()
+}
+
+#[test]
+fn names_and_addresses_are_resolved() {
+    let mut world = World::exit();
+    let all = ["192.0.2.1", "192.0.2.2", "2001:db8::1", "2001:db8::2"].map(ip).to_vec();
+    let found = resolve(&mut world, b"a.b\0", Some(Answer::Addresses(all, 99)));
+    let one_each = [("Address(192.0.2.1)".to_owned(), 99), ("Address(2001:db8::1)".to_owned(), 99)];
+    assert_eq!(found, one_each);
+    assert_eq!(resolve(&mut world, b"192.0.2.1", None), [("Address(192.0.2.1)".to_owned(), 1800)]);
+    world.say(RelayCommand::RESOLVE, 9, b"4.4.8.8.in-addr.arpa");
+    assert_eq!(world.questions[0].1, Question::Name(ip("8.8.4.4")));
+    world.answer(Answer::Name("dns.example".into(), 5));
+    let heard = world.hear();
+    let answers = Resolved::parse(&heard.data).expect("readable");
+    assert_eq!(answers, [(Resolved::Name("dns.example"), 5)]);
+    world.hear_nothing();
+}
+
+#[test]
+fn what_does_not_resolve_is_an_error_of_its_kind() {
+    let mut world = World::exit();
+    let error = |kind: &str| [(kind.to_owned(), 300)];
+    assert_eq!(resolve(&mut world, b"a.b", Some(Answer::NoSuchName)), error("Error"));
+    assert_eq!(resolve(&mut world, b"a.b", Some(Answer::Failed)), error("TransientError"));
+    for name in [&b"1.0.0.10.in-addr.arpa"[..], b"x.in-addr.arpa", b"", b"\0", b"a b", b"\xff"] {
+        assert_eq!(resolve(&mut world, name, None), error("Error"), "{name:?}");
+    }
+    world.hear_nothing();
+}
+
+#[test]
+fn connected_and_resolved_are_not_for_relays() {
+    for command in [RelayCommand::CONNECTED, RelayCommand::RESOLVED] {
+        let mut world = World::exit();
+        world.say(command, 5, &[]);
+        world.hear_nothing();
+        let conn = world.open(5);
+        world.say(command, 5, &[]);
+        assert_eq!(world.destroyed(), Some(DestroyReason::PROTOCOL));
+        assert_eq!(world.closed, [conn]);
+    }
+}
+
+#[test]
+fn a_padding_machine_is_refused() {
+    let mut world = World::exit();
+    world.say(RelayCommand::PADDING_NEGOTIATE, 0, &[0, 2, 9, 0, 1, 2, 3, 4]);
+    let heard = world.hear();
+    assert_eq!(heard.command, RelayCommand::PADDING_NEGOTIATED);
+    assert_eq!(heard.data, [0, 2, 2, 9, 1, 2, 3, 4]);
+    // To stop what does not run is not answered; neither is what cannot be read.
+    for data in [&[0, 1, 9, 0, 1, 2, 3, 4][..], &[1, 2, 9, 0, 1, 2, 3, 4], &[0, 2, 9], &[]] {
+        world.say(RelayCommand::PADDING_NEGOTIATE, 0, data);
+    }
+    world.say(RelayCommand::DROP, 0, &[1; 400]);
+    world.say(RelayCommand(99), 0, &[1; 400]);
+    world.queue(CIRCUIT, onion::cell::Command::PADDING, &[]);
+    world.queue(
+        onion::cell::CircId::LINK,
+        onion::cell::Command::PADDING_NEGOTIATE,
+        &[0, 2, 0, 9, 0, 9],
+    );
+    world.exchange();
+    world.hear_nothing();
+}

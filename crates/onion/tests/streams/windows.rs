@@ -1,0 +1,253 @@
+//! Flow control of both ends with fixed windows, and its forgeries.
+
+use crate::world::{CIRCUIT, World, content};
+use onion::cell::msg::{DestroyReason, Sendme};
+use onion::cell::relay::{MAX_DATA_LEN, RelayCommand};
+use onion::node::{ConnId, Node};
+
+const PROTOCOL: Option<DestroyReason> = Some(DestroyReason::PROTOCOL);
+
+/// More than any window lets pass.
+fn flood() -> Vec<u8> {
+    content(2000 * MAX_DATA_LEN)
+}
+
+fn cells(world: &World) -> usize {
+    world.circuits[&CIRCUIT].tags.len()
+}
+
+#[test]
+fn a_destination_fills_the_streams_window_and_no_more() {
+    let mut world = World::exit();
+    let conn = world.open(5);
+    let flood = flood();
+    let taken = world.feed(conn, &flood);
+    assert_eq!(cells(&world), 500);
+    assert!(taken > 499 * MAX_DATA_LEN && taken < 500 * MAX_DATA_LEN, "{taken} bytes");
+    assert!(!world.destination(conn).is_readable);
+    world.say(RelayCommand::SENDME, 5, &[]);
+    assert!(world.destination(conn).is_readable);
+    let more = world.feed(conn, &flood[taken..]);
+    assert_eq!(cells(&world), 550);
+    assert_eq!(world.hear_data(5), flood[..taken + more]);
+    world.hear_nothing();
+}
+
+#[test]
+fn all_streams_together_fill_the_circuits_window_and_no_more() {
+    let mut world = World::exit();
+    let conns = [5, 6, 7].map(|stream_id| world.open(stream_id));
+    for conn in conns {
+        world.feed(conn, &flood());
+    }
+    assert_eq!(cells(&world), 1000);
+    assert_eq!(world.readable, []);
+    world.acknowledge(0);
+    // Two have used up their own windows.
+    assert_eq!(world.readable, [conns[2]]);
+    for conn in conns {
+        world.feed(conn, &flood());
+    }
+    assert_eq!(cells(&world), 1100);
+    world.acknowledge(1);
+    world.acknowledge(2);
+    world.feed(conns[2], &flood());
+    assert_eq!((cells(&world), world.destroyed()), (1300, None));
+}
+
+#[test]
+fn each_stream_has_its_turn_when_there_is_room_again() {
+    let mut world = World::exit();
+    let conns: Vec<ConnId> = (5..9).map(|stream_id| world.open(stream_id)).collect();
+    let mut cells_of = [0; 4];
+    let mut turns = Vec::new();
+    world.readable.clone_from(&conns);
+    for round in 0..28 {
+        // The first takes all the room that there is, as a driver reads that finds one socket full.
+        turns.push(world.readable[0]);
+        for conn in core::mem::take(&mut world.readable) {
+            world.feed(conn, &flood());
+        }
+        let heard = core::mem::take(&mut world.circuits.get_mut(&CIRCUIT).expect("one").heard);
+        for cell in heard {
+            let count = &mut cells_of[usize::from(cell.stream_id) - 5];
+            *count += 1;
+            if *count % 50 == 0 {
+                world.say(RelayCommand::SENDME, cell.stream_id, &[]);
+            }
+        }
+        if cells(&world) == 1000 + round * 100 {
+            world.readable.clear();
+            world.acknowledge(round);
+        }
+        assert_eq!(world.destroyed(), None);
+    }
+    let count = |conn: &ConnId| turns.iter().filter(|turn| *turn == conn).count();
+    let counts: Vec<usize> = conns.iter().map(count).collect();
+    assert!(counts.iter().all(|count| (5..=9).contains(count)), "{counts:?}");
+}
+
+#[test]
+fn one_cell_in_some_has_bytes_that_nobody_can_know() {
+    let mut world = World::exit();
+    let conn = world.open(5);
+    world.feed(conn, &vec![0; 400 * MAX_DATA_LEN]);
+    let lens: Vec<usize> = world.circuits[&CIRCUIT].heard.iter().map(|it| it.data.len()).collect();
+    for window in lens.windows(32) {
+        assert!(window.iter().any(|len| *len <= MAX_DATA_LEN - 20), "{window:?}");
+    }
+    let short = lens.iter().filter(|len| **len < MAX_DATA_LEN).count();
+    assert!(short <= lens.len() / 31 + 1, "{short} of {}", lens.len());
+}
+
+#[test]
+fn a_sendme_that_proves_nothing_ends_the_circuit() {
+    let forgeries: [fn(&World) -> Vec<u8>; 7] = [
+        |_| Vec::new(),
+        |_| vec![0, 0, 0],
+        |_| vec![1, 0, 20],
+        |_| [&[1, 0, 20][..], &[0; 20]].concat(),
+        |world| tagged(&world.circuits[&CIRCUIT].tags[100]),
+        |world| tagged(&world.circuits[&CIRCUIT].tags[99][..19]),
+        |world| [&[2], &tagged(&world.circuits[&CIRCUIT].tags[99])[1..]].concat(),
+    ];
+    for (number, forge) in forgeries.into_iter().enumerate() {
+        let mut world = World::exit();
+        let conn = world.open(5);
+        world.feed(conn, &content(150 * MAX_DATA_LEN));
+        let forged = forge(&world);
+        world.say(RelayCommand::SENDME, 0, &forged);
+        assert_eq!(world.destroyed(), PROTOCOL, "number {number}");
+        assert_eq!(world.closed, [conn]);
+    }
+}
+
+fn tagged(tag: &[u8]) -> Vec<u8> {
+    let mut data = Vec::new();
+    Sendme::Tagged(tag).encode_into(&mut data);
+    data
+}
+
+#[test]
+fn a_sendme_that_nobody_waits_for_ends_the_circuit() {
+    // Before there is any stream, and before a hundred cells were sent.
+    let mut world = World::exit();
+    world.send_sendme(&[0; 20]);
+    assert_eq!(world.destroyed(), PROTOCOL);
+    let mut world = World::exit();
+    let conn = world.open(5);
+    world.feed(conn, &content(99 * 470));
+    let tag = *world.circuits[&CIRCUIT].tags.last().expect("some");
+    world.send_sendme(&tag);
+    assert_eq!(world.destroyed(), PROTOCOL);
+    // The same one twice.
+    let mut world = World::exit();
+    let conn = world.open(5);
+    world.feed(conn, &content(150 * MAX_DATA_LEN));
+    world.acknowledge(0);
+    assert_eq!(world.destroyed(), None);
+    world.acknowledge(0);
+    assert_eq!(world.destroyed(), PROTOCOL);
+}
+
+#[test]
+fn a_stream_sendme_must_be_due_but_not_for_streams_that_are_gone() {
+    let mut world = World::exit();
+    world.say(RelayCommand::SENDME, 9, &[]);
+    world.begin(5, "192.0.2.1", 80);
+    world.say(RelayCommand::SENDME, 5, &[]);
+    world.hear_nothing();
+    let conn = world.dialled();
+    world.connect(conn);
+    world.feed(conn, &content(48 * MAX_DATA_LEN));
+    world.say(RelayCommand::SENDME, 5, &[]);
+    assert_eq!(world.destroyed(), PROTOCOL);
+}
+
+#[test]
+fn xon_and_xoff_without_congestion_control_are_ignored() {
+    let mut world = World::exit();
+    let conn = world.open(5);
+    world.say(RelayCommand::XOFF, 5, &[0]);
+    world.say(RelayCommand::XON, 5, &[0, 0, 0, 0, 1]);
+    world.say(RelayCommand::XON, 5, &[]);
+    world.say(RelayCommand::XOFF, 9, &[0]);
+    world.feed(conn, b"on");
+    assert_eq!(world.hear_data(5), b"on");
+    world.hear_nothing();
+}
+
+#[test]
+fn each_hundred_cells_are_acknowledged_with_the_tag_of_the_last() {
+    let mut world = World::exit();
+    let conn = world.open(5);
+    for number in 1..=350u32 {
+        // Data for streams that are gone counts, too.
+        let stream_id = if number % 3 == 0 { 9 } else { 5 };
+        world.say(RelayCommand::DATA, stream_id, &number.to_be_bytes());
+        let tag = world.circuits[&CIRCUIT].hop.sent_tag();
+        if number % 100 == 0 {
+            let sendme = world.hear();
+            assert_eq!((sendme.command, sendme.stream_id), (RelayCommand::SENDME, 0));
+            assert_eq!(Sendme::parse(&sendme.data), Ok(Sendme::Tagged(&tag)));
+        }
+        let of_stream = number - number / 3;
+        if number % 3 != 0 && of_stream % 50 == 0 {
+            let sendme = world.hear();
+            assert_eq!((sendme.command, sendme.stream_id), (RelayCommand::SENDME, 5));
+            assert_eq!(sendme.data, []);
+        }
+    }
+    world.hear_nothing();
+    assert_eq!(world.destination(conn).received.len(), 234 * 4);
+}
+
+#[test]
+fn a_stream_whose_destination_takes_nothing_gets_no_sendmes() {
+    let mut world = World::exit();
+    let conn = world.open(5);
+    world.destination(conn).reads = false;
+    let sendmes = |world: &mut World| {
+        let heard = &mut world.circuits.get_mut(&CIRCUIT).expect("one").heard;
+        let count = heard.iter().filter(|it| it.stream_id == 5).count();
+        assert!(heard.iter().all(|it| it.command == RelayCommand::SENDME));
+        heard.clear();
+        count
+    };
+    for _ in 0..500 {
+        world.say(RelayCommand::DATA, 5, &[1; MAX_DATA_LEN]);
+    }
+    assert_eq!(sendmes(&mut world), 0);
+    assert_eq!(world.router.queued_bytes(), 500 * MAX_DATA_LEN);
+    world.release(conn);
+    assert_eq!(sendmes(&mut world), 10);
+    world.destination(conn).reads = false;
+    for _ in 0..500 {
+        world.say(RelayCommand::DATA, 5, &[1; MAX_DATA_LEN]);
+    }
+    assert_eq!(world.destroyed(), None);
+    world.say(RelayCommand::DATA, 5, &[1; MAX_DATA_LEN]);
+    assert_eq!(world.destroyed(), PROTOCOL, "more than the window");
+}
+
+#[test]
+fn a_client_that_reads_nothing_stops_its_destinations() {
+    let mut world = World::exit();
+    let conns = [5, 6].map(|stream_id| world.open(stream_id));
+    world.reads = false;
+    for conn in conns {
+        world.feed(conn, &flood());
+        assert_eq!(world.router.receive_limit(conn), 0);
+    }
+    assert_eq!(world.router.queued_bytes(), 256 * 514);
+    // Until ten are left nobody is woken.
+    world.read_link(245 * 514);
+    assert_eq!(world.readable, []);
+    world.read_link(514);
+    assert_eq!(world.readable, [conns[1], conns[0]], "the one that was read last comes last");
+    world.feed(conns[1], &flood());
+    assert_eq!(world.router.queued_bytes(), 256 * 514);
+    world.reads = true;
+    world.read_link(usize::MAX);
+    assert_eq!(world.destroyed(), None);
+}
