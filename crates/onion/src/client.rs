@@ -81,7 +81,7 @@ const EVENTS_MAX: usize = 1 << 16;
 ///   [`open_streams`](Self::open_streams), [`figures`](Self::figures);
 /// - *commands*: [`open`](Self::open), [`begin`](Self::begin), [`pause`](Self::pause),
 ///   [`resume`](Self::resume), [`end`](Self::end), [`destroy`](Self::destroy),
-///   [`close_idle`](Self::close_idle);
+///   [`close_idle`](Self::close_idle), [`close_all`](Self::close_all);
 /// - *handle* and *poll*: those of [`Node`](crate::node::Node), and [`poll_event`](Self::poll_event).
 pub struct Client<R> {
     rng: R,
@@ -250,6 +250,13 @@ impl<R: Rng> Client<R> {
     pub fn close_idle(&mut self) {
         self.to_close
             .extend(self.links.iter().filter_map(|(conn, it)| it.is_idle().then_some(conn)));
+    }
+
+    /// Closes all links, without a word about their circuits; there will be no events about them.
+    pub fn close_all(&mut self) {
+        let circuits: Vec<CircuitNumber> = self.circuits.keys().copied().collect();
+        circuits.into_iter().for_each(|circuit| _ = self.forget_circuit(circuit));
+        self.close_idle();
     }
 
     /// The next event.

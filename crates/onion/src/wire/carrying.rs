@@ -179,7 +179,7 @@ impl Wire {
         let other = link.end(side.other()).map(|end| end.node);
         let (Some(end), Some(other)) = (link.end_mut(side), other) else { return Ok(()) };
         let node = end.node;
-        let window_end = end.window_end(receive_buffer_bytes);
+        let Some(window_end) = end.window_end(receive_buffer_bytes) else { return Ok(()) };
         let Some(tcp) = &mut end.tcp else { return Ok(()) };
         tcp.window_end = window_end;
         let ack = tcp.receiver.ack(head, window_end);
@@ -258,7 +258,7 @@ impl Wire {
         let other = link.end(side.other()).map(|end| end.node);
         let (Some(end), Some(other)) = (link.end_mut(side), other) else { return };
         let node = end.node;
-        let until = end.window_end(receive_buffer_bytes);
+        let Some(until) = end.window_end(receive_buffer_bytes) else { return };
         let Some(tcp) = &mut end.tcp else { return };
         if until - tcp.window_end >= receive_buffer_bytes / 4 {
             tcp.window_end = until;
@@ -281,9 +281,9 @@ impl Wire {
 }
 
 impl End {
-    /// Up to which byte it takes now.
-    fn window_end(&self, receive_buffer_bytes: u64) -> u64 {
-        let next = self.tcp.as_ref().map_or(0, |tcp| tcp.receiver.next());
-        next - self.held.len() as u64 + receive_buffer_bytes
+    /// Up to which byte its TCP takes now.
+    fn window_end(&self, receive_buffer_bytes: u64) -> Option<u64> {
+        let next = self.tcp.as_ref()?.receiver.next();
+        Some(next - self.held.len() as u64 + receive_buffer_bytes)
     }
 }
