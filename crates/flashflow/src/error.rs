@@ -79,6 +79,8 @@ pub(crate) enum Error {
     OwnProcess { name: String, source: std::io::Error },
     #[error("our own process {name} fails: {problem}")]
     OwnProcessSilent { name: String, problem: String },
+    #[error("cannot lay the experiment's network: {0}")]
+    Network(String),
     #[error("cannot play a relay's clients: {0}")]
     Clients(String),
     #[error(transparent)]
