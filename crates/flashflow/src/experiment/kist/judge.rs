@@ -45,7 +45,10 @@ impl Runs {
             let (vanilla, kist) = (of(vanilla.as_ref()?)?, of(kist.as_ref()?)?);
             Some((vanilla, kist, kist / vanilla))
         };
-        let case = |name: &str, unit: &str, found: Option<(f64, f64, f64)>, holds: &dyn Fn(f64) -> bool| {
+        let case = |name: &str,
+                    unit: &str,
+                    found: Option<(f64, f64, f64)>,
+                    holds: &dyn Fn(f64) -> bool| {
             let case = Case::new(name, None, None);
             let Some((vanilla, kist, ratio)) = found else {
                 return case.ended(CaseVerdict::Failed, "there are no runs to compare");

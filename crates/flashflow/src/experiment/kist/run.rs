@@ -105,8 +105,8 @@ impl Actor {
         shared: &Shared,
         mut between: impl FnMut(&mut N, Instant) + Send + 'static,
     ) -> Result<Self, Error> {
-        let mut driver = Driver::new(node, clock, tls, listeners, DriverOptions::default())
-            .map_err(broken)?;
+        let mut driver =
+            Driver::new(node, clock, tls, listeners, DriverOptions::default()).map_err(broken)?;
         let namespace = namespace.try_clone().map_err(broken)?;
         let (remote, must_stop) = (driver.remote(), Arc::new(AtomicBool::new(false)));
         let (theirs, shared) = (Arc::clone(&must_stop), shared.clone());
@@ -176,8 +176,7 @@ pub(super) fn play(
     let _servers =
         Actor::start(&network.servers, servers, clock, tls, vec![listener], &shared, none)?;
 
-    let clients =
-        Clients::new(plan.load, target, landing, rng()?, unix_time_s(), shared.clone());
+    let clients = Clients::new(plan.load, target, landing, rng()?, unix_time_s(), shared.clone());
     let has_begun = Arc::new(AtomicBool::new(false));
     let begin = Arc::clone(&has_begun);
     let mut is_bulk = false;
@@ -259,9 +258,13 @@ fn start_relay(
         scheduler.key(),
         plan.interval.as_millis(),
     );
-    fs::write(&file, configuration)
-        .map_err(|source| Error::File { what: "write", path: file.clone(), source })?;
-    let arguments = ["relay".as_ref(), "--config".as_ref(), file.as_os_str(), "--tell-load".as_ref()];
+    fs::write(&file, configuration).map_err(|source| Error::File {
+        what: "write",
+        path: file.clone(),
+        source,
+    })?;
+    let arguments =
+        ["relay".as_ref(), "--config".as_ref(), file.as_os_str(), "--tell-load".as_ref()];
     let started = network.relay.run(|| OwnProcess::start("relay", arguments, clock));
     started.map_err(broken)?
 }

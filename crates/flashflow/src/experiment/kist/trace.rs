@@ -51,7 +51,8 @@ impl Quiet {
     /// Seconds from each request asked in this time to the first cell of its answer.
     pub(super) fn first_cells_s(&self, from: Instant, to: Instant) -> Vec<f64> {
         let asked = self.asked.iter().filter(|(at, _)| (from..to).contains(at));
-        let taken = asked.filter_map(|(at, first)| Some((*self.arrived.get(*first)? - *at).as_secs_f64()));
+        let taken =
+            asked.filter_map(|(at, first)| Some((*self.arrived.get(*first)? - *at).as_secs_f64()));
         taken.collect()
     }
 
