@@ -5,7 +5,7 @@ mod fetching;
 mod upkeep;
 
 use crate::cache;
-use crate::config::{ExitSettings, Settings, announced};
+use crate::config::{Settings, announced};
 use crate::descriptor::{Announcement, Capabilities, DescriptorError, TapKey, write};
 use crate::event::RelayEvent;
 use crate::extra_info::ExtraInfo;
@@ -239,7 +239,6 @@ impl Directory {
     }
 
     fn announcement(&self, now: Instant, content: Content) -> Announcement {
-        let exit = self.settings.exit.as_ref();
         Announcement {
             nickname: self.settings.nickname,
             address: self.settings.address,

@@ -51,8 +51,9 @@ impl Reading {
 }
 
 pub(super) fn run(plan: &Plan, output: &Output, interrupt: &Interrupt) -> Result<Exit, Error> {
-    let needed = u64::from(plan.connections) + 256;
+    let needed = plan.connections.saturating_mul(2);
     let limit = link::raise_descriptor_limit();
+    // A relay of ours keeps some for streams.
     if limit < needed {
         return Err(Error::Usage(format!(
             "{} connections need {needed} open files in each of two processes, and the limit is \

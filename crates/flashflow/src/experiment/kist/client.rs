@@ -2,7 +2,7 @@
 
 use super::trace::{Kind, Quiet, Shared};
 use onion::cell::{CircId, Command};
-use onion::circuit::{NextHop, Step, TwoHop};
+use onion::circuit::{Builder, NextHop, Step};
 use onion::link::{Authentication, Channel, ExpectedPeer, TlsSession};
 use onion::measure::pump::Target;
 use onion::node::{CloseCause, ConnId, Dial, ListenerId, Node, Security};
@@ -54,7 +54,7 @@ struct ClientLink {
 struct Circuit {
     kind: Kind,
     /// Until it stands.
-    building: Option<TwoHop>,
+    building: Option<Builder>,
     cells: u32,
 }
 
@@ -116,8 +116,9 @@ impl Clients {
             self.rng.fill_bytes(&mut x);
             self.rng.fill_bytes(&mut secret);
             let circ_id = CircId::of_initiator(place + 1);
-            let building = TwoHop::new(circ_id, self.landing, x, secret);
-            self.shared.lock().known.insert(*building.ntor_public(), kind);
+            let building = Builder::two_hops(circ_id, self.landing, x, secret);
+            let public = building.last_public().copied();
+            self.shared.lock().known.extend(public.map(|public| (public, kind)));
             channel.send(circ_id, Command::CREATE_FAST, &x);
             link.circuits.insert(circ_id, Circuit { kind, building: Some(building), cells: 0 });
         }
