@@ -122,7 +122,40 @@ fn routers() -> Vec<Seed> {
     let cells = join(&[&relay(1, 0, 20), &relay(1, 1, 20), &relay(2, 0, 22)]);
     let transit = join(&[&new, &create(0, 0), &extend(0, 0), &there, &answer]);
     let both_ways = join(&[&relay(0, 0, 20), &answer, &[6, 0, 0, 0, 2, 0], &[7, 0, 0, 9]]);
+    // Place, circuit, stream, kind.
+    let begin = |circuit: u8, stream: u8, kind: u8| [16, 0, circuit, stream, 0, kind];
+    // Place, circuit, stream, cells, length.
+    let data = |circuit: u8, stream: u8, cells: u8| [17, 0, circuit, stream, 0, cells, 0xf2, 1];
+    let sendme = |circuit: u8, how: u8| [19, 0, circuit, how];
+    let (meet, feed) = ([20, 0, 0], |len: u16| join(&[&[21, 0], &len.to_le_bytes()]));
+    let stream = join(&[&new, &create(0, 0), &begin(0, 1, 0), &meet]);
+    let streams = join(&[
+        &begin(0, 2, 9),
+        &[22, 0, 7, 20, 1, 0],
+        &begin(0, 3, 3),
+        &[20, 2, 0],
+        &begin(0, 4, 10),
+        &[22, 0, 7],
+        &begin(0, 5, 12),
+        &feed(20_000),
+        &data(0, 1, 120),
+    ]);
+    // Two streams of 300 cells each, and nobody who does not read for long.
+    let windows =
+        join(&[&begin(0, 2, 0), &[20, 1, 0], &feed(60_000).repeat(3), &[21, 1], &[0x60, 0xea]]);
+    let windows = join(&[&windows, &sendme(0, 2).repeat(3), &[21, 1, 0x60, 0xea].repeat(2)]);
+    let congestion = join(&[&new, &[24, 0, 0], &begin(0, 1, 0), &meet, &feed(60_000).repeat(2)]);
+    let congestion = join(&[&congestion, &sendme(0, 2).repeat(4), &feed(60_000), &data(0, 1, 150)]);
+    let forged = join(&[&stream, &sendme(0, 1), &feed(1000)]);
+    // Two circuits whose destinations do not read.
+    let shed = join(&[&[23, 0, 1], &create(0, 1), &begin(1, 1, 0), &[20, 1, 0], &[23, 1, 1]]);
+    let shed = join(&[&stream, &shed, &data(0, 1, 120), &data(1, 1, 120), &[10, 0, 0xff, 0xff]]);
     vec![
+        ("router", "streams", join(&[&[0], &stream, &streams])),
+        ("router", "windows", join(&[&[0], &stream, &windows])),
+        ("router", "congestion", join(&[&[0], &congestion])),
+        ("router", "forged", join(&[&[0], &forged])),
+        ("router", "shed", join(&[&[0], &shed])),
         ("router", "echo", join(&[&[0], &measurers, &circuits, &cells, &wait, &wait])),
         ("router", "limited-echo", join(&[&[1], &measurers, &circuits, &cells, &wait, &wait])),
         ("router", "violation", join(&[&[0], &measurers, &circuits, &[4, 1], &[1; 84], &[5]])),
