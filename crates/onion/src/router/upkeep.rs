@@ -51,6 +51,7 @@ impl<R: Rng, C: Conduct> Router<R, C> {
         for id in stale {
             self.close(id);
         }
+        self.circuits.rest();
         self.drain_target();
     }
 
