@@ -22,6 +22,7 @@ use base64::engine::general_purpose::{STANDARD, STANDARD_NO_PAD};
 use jiff::Timestamp;
 use link::{Certified, LongTermKeys};
 use netdoc::Nickname;
+use onion::router::ExitConfig;
 use rand::CryptoRng;
 use sha1::Sha1;
 use sha2::{Digest, Sha256};
@@ -59,10 +60,8 @@ pub struct Announcement {
     pub contact: Option<String>,
     /// What it can do: `proto`, and `tunnelled-dir-server` if it is a directory.
     pub capabilities: Capabilities,
-    /// Where it lets clients exit to: rules as in [`exit_lines`]; none for a relay that is no exit.
-    pub exit_policy: Vec<String>,
-    /// Whether private addresses are rejected before anything else.
-    pub rejects_private: bool,
+    /// Where it lets streams go; none for a relay that is no exit.
+    pub exit: Option<ExitConfig>,
 }
 
 /// A descriptor could not be made: our own mistake, since what goes into it has been checked.
@@ -187,10 +186,10 @@ fn push_items(
         writeln!(text, "contact {contact}")?;
     }
     writeln!(text, "ntor-onion-key {}", STANDARD.encode(certified.identity.onion_key()))?;
-    for line in exit_lines(&announcement.exit_policy, announcement.rejects_private) {
+    for line in exit_lines(announcement.exit.as_ref()) {
         writeln!(text, "{line}")?;
     }
-    if let Some(summary) = ipv6_summary(&announcement.exit_policy) {
+    if let Some(summary) = ipv6_summary(announcement.exit.as_ref()) {
         writeln!(text, "ipv6-policy {summary}")?;
     }
     if announcement.capabilities.directory {

@@ -5,7 +5,7 @@ mod fetching;
 mod upkeep;
 
 use crate::cache;
-use crate::config::{ExitSettings, Settings, announced};
+use crate::config::{Settings, announced};
 use crate::descriptor::{Announcement, Capabilities, DescriptorError, TapKey, write};
 use crate::event::RelayEvent;
 use crate::extra_info::ExtraInfo;
@@ -19,7 +19,7 @@ use netdoc::consensus::Flags;
 use netdoc::fetch::{Fetcher, Resource};
 use netdoc::{Fingerprint, ServerDescriptor, descriptor};
 use onion::measure::target::TargetParams;
-use onion::router::Parameters;
+use onion::router::{ExitConfig, Parameters};
 use onion::{Duration, Instant};
 use rand::rngs::StdRng;
 use sha1::{Digest, Sha1};
@@ -50,6 +50,8 @@ pub(crate) struct Own {
     pub(crate) address: SocketAddr,
     /// Whether the relay serves a directory.
     pub(crate) is_directory: bool,
+    /// Where it lets streams go, if anywhere.
+    pub(crate) exit: Option<ExitConfig>,
     /// For new keys.
     pub(crate) rng: StdRng,
 }
@@ -237,7 +239,6 @@ impl Directory {
     }
 
     fn announcement(&self, now: Instant, content: Content) -> Announcement {
-        let exit = self.settings.exit.as_ref();
         Announcement {
             nickname: self.settings.nickname,
             address: self.settings.address,
@@ -249,8 +250,7 @@ impl Directory {
             uptime_s: (now - self.began).as_secs(),
             contact: self.settings.contact.clone(),
             capabilities: Capabilities::of_engine(self.own.is_directory),
-            exit_policy: exit.map_or_else(Vec::new, ExitSettings::announced),
-            rejects_private: exit.is_none_or(|exit| exit.rejects_private),
+            exit: self.own.exit.clone(),
         }
     }
 }

@@ -190,6 +190,7 @@ impl Relay {
             streams_max: RouterConfig::STREAMS_MAX.min(descriptors / 2),
             ..RouterConfig::new(Arc::new(certified.identity.clone()), unix_time_s)
         };
+        let exit = config.exit.clone();
         let mut own_rng = StdRng::from_rng(&mut rng);
         let router = Router::new(config, rng, clock.now());
         let tls = TlsConfigs::new(&forge)?;
@@ -228,6 +229,7 @@ impl Relay {
             tap,
             address,
             is_directory,
+            exit,
             rng: own_rng,
         };
         let directory = Directory::new(

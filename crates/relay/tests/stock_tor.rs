@@ -52,8 +52,7 @@ fn publish_from_the_future(settings: &Settings, network: &Network) {
         uptime_s: 0,
         contact: None,
         capabilities: Capabilities::of_engine(false),
-        exit_policy: Vec::new(),
-        rejects_private: true,
+        exit: None,
     };
     let text = write(&announcement, None, &keys, &certified, &tap).expect("written");
     for authority in network.directory_addrs() {

@@ -1,5 +1,6 @@
 use super::*;
 use link::Forge;
+use onion::router::ExitPolicy;
 use proptest::prelude::*;
 use rand::SeedableRng;
 use rand::rngs::StdRng;
@@ -37,6 +38,12 @@ fn object(text: &str, item: &str) -> Vec<u8> {
     STANDARD.decode(body).expect("base64")
 }
 
+/// An exit to port 80.
+fn web() -> ExitConfig {
+    let policy = ExitPolicy::new(vec!["accept *:80".parse().expect("a rule")]);
+    ExitConfig { policy, ipv6: true, ..ExitConfig::default() }
+}
+
 fn announcement() -> impl Strategy<Value = Announcement> {
     let who = ("[A-Za-z0-9]{1,19}", any::<[u8; 4]>(), 1..=u16::MAX, any::<[u64; 3]>());
     let when = (0..253_402_300_800_u64, any::<u64>(), proptest::option::of("[!-~]( ?\\PC){0,60}"));
@@ -52,8 +59,7 @@ fn announcement() -> impl Strategy<Value = Announcement> {
             uptime_s,
             contact,
             capabilities: Capabilities::of_engine(true),
-            exit_policy: vec!["accept *:80".to_owned()],
-            rejects_private: true,
+            exit: Some(web()),
         },
     )
 }
@@ -101,8 +107,7 @@ fn sample() -> Announcement {
         uptime_s: 7,
         contact: None,
         capabilities: Capabilities::of_engine(false),
-        exit_policy: Vec::new(),
-        rejects_private: true,
+        exit: None,
     }
 }
 
@@ -167,8 +172,7 @@ fn what_the_relay_can_do_is_in_the_descriptor_and_nothing_else() {
         assert!(!text.contains(&format!("\n{item}")), "{item}");
     }
     let capabilities = Capabilities::of_engine(true);
-    let exit_policy = vec!["accept *:80".to_owned()];
-    let exit = Announcement { capabilities, exit_policy, rejects_private: false, ..sample() };
+    let exit = Announcement { capabilities, exit: Some(web()), ..sample() };
     let text = written(&exit);
     let lines = "\naccept *:80\nreject *:*\nipv6-policy accept 80\ntunnelled-dir-server\n";
     assert!(text.contains(lines), "{text}");
