@@ -83,11 +83,4 @@ impl ExitSettings {
         };
         ExitConfig { policy, ipv6: self.ipv6, allows_single_hop: false }
     }
-
-    /// The rules that a descriptor tells, without those about private networks.
-    #[must_use]
-    pub fn announced(&self) -> Vec<String> {
-        let no_ipv6 = (!self.ipv6).then(|| "reject6 *:*".to_owned());
-        no_ipv6.into_iter().chain(self.rules.iter().map(ToString::to_string)).collect()
-    }
 }
