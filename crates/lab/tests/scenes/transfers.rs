@@ -124,7 +124,7 @@ fn a_rate_limit_is_used_to_the_full<W: World>(world: W) {
     let figures = net.complete(stream);
     let took = figures.last_at - figures.first_byte_at.expect("there are bytes");
     let share = Rate::from_bytes_over(bytes, took).as_mbit_per_s() / rate.as_mbit_per_s();
-    let least = if W::IS_EXACT { 0.85 } else { 0.3 };
-    // A cell has 514 bytes for 498, and what is saved up may be sent at once.
+    // A cell has 514 bytes for 498, and not each is full; what is saved up may be sent at once.
+    let least = if W::IS_EXACT { 0.75 } else { 0.3 };
     assert!((least..1.05).contains(&share), "{share}");
 }

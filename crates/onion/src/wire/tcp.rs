@@ -299,3 +299,6 @@ impl Chunk {
         self.number
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,3 +1,5 @@
+mod plain;
+
 use super::*;
 use crate::link::TlsSession;
 use crate::node::{CloseCause, Dial, Security};
