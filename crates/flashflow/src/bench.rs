@@ -2,6 +2,7 @@
 
 mod echo;
 mod idle;
+mod quiet;
 mod relay;
 mod subjects;
 

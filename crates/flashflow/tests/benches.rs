@@ -29,6 +29,16 @@ fn our_relay_stock_tor_and_a_forwarder_are_set_side_by_side() {
     }
     let ratio = number(&summary, "ours_gbit_per_cpu_s") / number(&summary, "tor_gbit_per_cpu_s");
     assert!((number(&summary, "ratio") - ratio).abs() < 1e-9, "{summary}");
+    let quiet: Vec<_> = ended.values().into_iter().filter(|it| it["type"] == "quiet").collect();
+    let loads: Vec<_> = quiet.iter().map(|it| (text(it, "relay"), text(it, "load_of"))).collect();
+    assert_eq!(loads, [("tor", "tor"), ("ours", "tor"), ("ours", "ours")]);
+    for it in &quiet {
+        assert!(
+            number(it, "round_trips") >= 5.0 && number(it, "round_trip_median_ms") > 0.0,
+            "{it}"
+        );
+        assert!(number(it, "load_mbit_per_s") > 1.0, "{it}");
+    }
 }
 
 #[test]

@@ -12,7 +12,7 @@ use link::Clock;
 use measurer::{Approach, Coordinator, Defences, Progress, Request, Team};
 use onion::identity::{Ed25519Id, RelayIds, RsaId};
 use onion::measure::pump::Target;
-use onion::{Duration, Rate};
+use onion::{Duration, Instant, Rate};
 use serde_json::json;
 use std::ops::RangeInclusive;
 use tempfile::TempDir;
@@ -50,6 +50,8 @@ pub(super) struct Sample {
     cpu: Duration,
     /// The measurement's result.
     pub(super) estimate: Rate,
+    /// When the seconds that were looked at began and ended, by the stage's clock.
+    pub(super) within: (Instant, Instant),
 }
 
 impl Sample {
@@ -59,8 +61,13 @@ impl Sample {
     }
 
     /// Of one core.
-    fn cpu_share(&self) -> f64 {
+    pub(super) fn cpu_share(&self) -> f64 {
         self.cpu.as_secs_f64() / f64::from(self.seconds)
+    }
+
+    /// The load in the seconds that were looked at.
+    pub(super) fn load(&self) -> Rate {
+        Rate::from_bytes_over(self.bytes, Duration::from_secs(u64::from(self.seconds)))
     }
 
     fn tell(&self, run: u32, output: &Output) {
@@ -104,6 +111,8 @@ pub(super) struct Stage {
     pub(super) ours: OwnRelay,
     key: SecretKey,
     guess: Rate,
+    seconds: u32,
+    pub(super) clock: Clock,
     _folder: TempDir,
 }
 
@@ -133,9 +142,10 @@ impl Stage {
             authorities: Vec::new(),
             client_percent: None,
         };
-        let ours = OwnRelay::start(spec, folder.path(), Clock::start())?;
+        let clock = Clock::start();
+        let ours = OwnRelay::start(spec, folder.path(), clock)?;
         let guess = Rate::from_mbit_per_s(arguments.guess);
-        Ok(Self { team, network, ours, key, guess, _folder: folder })
+        Ok(Self { team, network, ours, key, guess, seconds, clock, _folder: folder })
     }
 
     /// Where a subject is.
@@ -157,6 +167,13 @@ impl Stage {
             Subject::Tor => self.network.relays()[0].pid(),
             Subject::OursEcho | Subject::OursTransit => self.ours.process.pid(),
         }
+    }
+
+    /// Sends no more than this from now on.
+    pub(super) fn limit(&mut self, rate: Rate, output: &Output) -> Result<(), Error> {
+        let arguments = super::arguments(self.seconds, Some(rate.as_mbit_per_s()));
+        self.team = measuring::team(&arguments, output)?;
+        Ok(())
     }
 
     /// Measures the subjects in turn, in these runs; `None` if interrupted.
@@ -190,7 +207,7 @@ impl Stage {
 
     /// Measures one relay once, and reads what it used of the processors between the end of the first
     /// and the end of the last second but one: what begins and ends a measurement is left out.
-    fn sample(
+    pub(super) fn sample(
         &mut self,
         subject: Subject,
         run: u32,
@@ -210,12 +227,13 @@ impl Stage {
         let request =
             Request { target: self.target(subject), guess: self.guess, defences, approach };
         let pid = self.pid(subject);
-        let mut readings: Vec<(Rate, Option<Duration>)> = Vec::new();
+        let clock = self.clock;
+        let mut readings: Vec<(Rate, Option<Duration>, Instant)> = Vec::new();
         let mut progress = |progress: Progress| match progress {
             Progress::Preparing { .. } => {}
             Progress::Started { .. } => readings.clear(),
             Progress::Second { index, measured, .. } => {
-                readings.push((measured, lab::cpu_time(pid)));
+                readings.push((measured, lab::cpu_time(pid), clock.now()));
                 let (second, mbit) = (index + 1, measured.as_mbit_per_s());
                 output.doing(format!("{what}: second {second} of {length}: {mbit:.0} Mbit/s"));
             }
@@ -224,13 +242,15 @@ impl Stage {
         let failed = |why: String| Error::Usage(format!("{what}: the measurement failed: {why}"));
         let estimate = outcome.estimate().ok_or_else(|| failed(outcome.to_string()))?.capacity;
         let looked_at = readings.get(1..readings.len().saturating_sub(1)).unwrap_or_default();
-        let before = readings.first().and_then(|(_, cpu)| *cpu);
-        let after = looked_at.last().and_then(|(_, cpu)| *cpu);
+        let before = readings.first().and_then(|(_, cpu, _)| *cpu);
+        let after = looked_at.last().and_then(|(_, cpu, _)| *cpu);
+        let began = readings.first().map_or(Instant::ORIGIN, |(.., at)| *at);
+        let ended = looked_at.last().map_or(began, |(.., at)| *at);
         let cpu = after.zip(before).map(|(after, before)| after.saturating_sub(before));
         let cpu = cpu.filter(|cpu| !cpu.is_zero());
         let cpu = cpu.ok_or_else(|| failed("its processor time cannot be read".to_owned()))?;
-        let bytes = looked_at.iter().map(|(measured, _)| measured.as_byte_per_s()).sum();
+        let bytes = looked_at.iter().map(|(measured, ..)| measured.as_byte_per_s()).sum();
         let seconds = u32::try_from(looked_at.len()).unwrap_or(u32::MAX);
-        Ok(Sample { subject, seconds, bytes, cpu, estimate })
+        Ok(Sample { subject, seconds, bytes, cpu, estimate, within: (began, ended) })
     }
 }
