@@ -93,11 +93,15 @@ fn losses_of_one_window_halve_it_once() {
         assert_eq!(overdue_at, Instant::from_millis(200));
     }
     let receiver = Receiver::default();
-    let ack = receiver.ack(chunks[0].head(), RECEIVE_BUFFER_BYTES);
-    sender.handle_ack(Instant::from_millis(20), ack);
-    assert_eq!(sender.state().cwnd_segments, 5);
-    // What was lost goes first, as soon as there is room: what was lost has left some.
-    let again = sender.next_chunk(Instant::from_millis(20)).expect("there is room");
+    let now = Instant::from_millis(20);
+    for chunk in chunks.iter().take(2) {
+        // Two chunks lost, one still counted: no room in half the window.
+        assert!(sender.again.is_empty() || sender.next_chunk(now).is_none());
+        sender.handle_ack(now, receiver.ack(chunk.head(), RECEIVE_BUFFER_BYTES));
+        assert_eq!(sender.state().cwnd_segments, 5);
+    }
+    // What was lost goes first.
+    let again = sender.next_chunk(now).expect("there is room");
     assert_eq!((again.start, again.sent_at), (0, None));
 }
 
