@@ -14,6 +14,7 @@ mod control;
 mod control_plane;
 mod documents;
 mod echo;
+mod flow;
 mod input;
 mod links;
 mod measurements;
@@ -32,6 +33,7 @@ pub use control::control_port;
 pub use control_plane::control_plane;
 pub use documents::{bandwidth_file, consensus, descriptors};
 pub use echo::{echo, order};
+pub use flow::flow_control;
 #[cfg(fuzzing)]
 pub use libfuzzer_sys;
 pub use links::{channel_initiator, channel_responder};
@@ -45,7 +47,7 @@ pub use transit::transit;
 pub type Target = fn(&[u8]);
 
 /// All targets by name.
-pub const TARGETS: [(&str, Target); 17] = [
+pub const TARGETS: [(&str, Target); 18] = [
     ("framer", framer),
     ("messages", messages),
     ("certs", certs),
@@ -63,6 +65,7 @@ pub const TARGETS: [(&str, Target); 17] = [
     ("capacity", capacity),
     ("router", router),
     ("control_plane", control_plane),
+    ("flow_control", flow_control),
 ];
 
 /// The body of a fuzz target's program: libFuzzer's, or one that replays files.

@@ -1,25 +1,30 @@
+mod streams;
+
 use crate::input::Input;
 use crate::links::Recorded;
 use crate::vectors::RecordedTls;
 use onion::cell::msg::{
     Create2, CreatedFast, Extend2, HANDSHAKE_NTOR, encode_created2_into, link_specifier,
+    parse_created2,
 };
 use onion::cell::relay::{RelayCommand, RelayMessage};
 use onion::cell::{BODY_LEN, CELL_LEN, CircId, Command};
-use onion::crypto::{ClientHop, fast};
+use onion::crypto::fast;
 use onion::identity::RelayIds;
 use onion::link::{Authentication, Channel, ExpectedPeer, TlsSession};
 use onion::measure::protocol::{
     ClientShare, CoordinatorKey, MeasurerKey, Message, Nonce, Order, Proof,
 };
 use onion::measure::target::TargetParams;
-use onion::node::{CloseCause, ConnId, Dial, ListenerId, Node};
+use onion::node::{CloseCause, ConnId, Dial, ListenerId, Node, Security};
 use onion::router::{RateLimit, Router, RouterConfig, RouterEvent};
 use onion::{Duration, Instant, Rate};
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::SeedableRng;
 use std::collections::BTreeMap;
+use std::net::SocketAddr;
 use std::sync::Arc;
+use streams::{Beyond, HELD_BYTES_MAX, Hop, STREAMS_MAX, StreamsHeard};
 
 /// More than any honest reaction takes.
 const POLLS_MAX: u32 = 50_000;
@@ -58,7 +63,7 @@ struct Link {
     exported: [u8; 32],
     /// The other end does not read.
     is_full: bool,
-    hops: BTreeMap<CircId, ClientHop>,
+    hops: BTreeMap<CircId, Hop>,
     /// The latest circuit that the router has begun on it.
     begun: Option<CircId>,
     heard: Heard,
@@ -72,6 +77,7 @@ struct Heard {
     echoed_cells: u64,
     seconds: u32,
     errors: u32,
+    streams: StreamsHeard,
 }
 
 struct World {
@@ -79,12 +85,14 @@ struct World {
     now: Instant,
     links: Vec<Link>,
     known: BTreeMap<ConnId, usize>,
+    beyond: Beyond,
+    delivered_bytes: u64,
     relay_cells: u64,
     told: Vec<RouterEvent>,
 }
 
-/// Cells, messages, silence and time in any order, from clients, relays, measurers and coordinators: the
-/// router never panics, never names a link that is gone, comes to rest, keeps its bounds, says
+/// Cells, messages, streams, silence and time in any order, from clients, relays, destinations, measurers and
+/// coordinators: the router never panics, never names a link that is gone, comes to rest, keeps its bounds, says
 /// only what can be read, sends back no more than it got, and keeps nothing once all are gone.
 pub fn router(data: &[u8]) {
     play(data);
@@ -127,6 +135,10 @@ impl World {
             target: target_params(true),
             limit: limit(input.u8()),
             queue_limit_cells: QUEUE_LIMIT_CELLS,
+            exit: Some(streams::exit()),
+            directory: Some(SocketAddr::from(([127, 0, 0, 1], 9030))),
+            streams_max: STREAMS_MAX,
+            held_bytes_max: HELD_BYTES_MAX,
             ..RouterConfig::new(Arc::clone(&recorded.own), recorded.now_s)
         };
         let rng = ChaCha8Rng::from_seed([5; 32]);
@@ -135,6 +147,8 @@ impl World {
             now: Instant::ORIGIN,
             links: Vec::new(),
             known: BTreeMap::new(),
+            beyond: Beyond::default(),
+            delivered_bytes: 0,
             relay_cells: 0,
             told: Vec::new(),
         }
@@ -146,7 +160,7 @@ impl World {
     }
 
     fn apply(&mut self, input: &mut Input<'_>) {
-        let op = input.u8() % 16;
+        let op = input.u8() % 25;
         let place = usize::from(input.u8());
         match op {
             0 => self.accept(place % 8 == 7),
@@ -195,6 +209,7 @@ impl World {
                     }
                 }
             }
+            16.. => self.apply_to_streams(op - 16, place, input),
             _ => {
                 self.router.set_limit(self.now, limit(input.u8()));
                 self.router.set_target_params(target_params(place % 4 != 0));
@@ -325,7 +340,7 @@ impl World {
         };
         let message = RelayMessage { command, stream_id: 1, data: &data };
         let Ok(mut body) = message.to_body() else { return };
-        hop.encrypt(&mut body);
+        hop.client.encrypt(&mut body);
         self.say(place, circ_id, Command::RELAY_EARLY, &body);
     }
 
@@ -377,19 +392,35 @@ impl World {
     /// Does all that the router wants, until it is quiet.
     fn settle(&mut self) {
         for _ in 0..POLLS_MAX {
-            if let Some(Dial { conn, .. }) = self.router.poll_dial(self.now) {
+            if let Some(Dial { conn, security, .. }) = self.router.poll_dial(self.now) {
+                if security == Security::Plain {
+                    self.add_destination(conn);
+                    continue;
+                }
                 // It may have been given up since.
                 let exported = self.tls().exported;
                 self.add(Some(conn), false, None, exported);
+            } else if let Some(lookup) = self.router.poll_lookup() {
+                self.beyond.questions.push(lookup.id);
             } else if let Some(conn) = self.router.poll_writable() {
+                if self.flush_destination(conn) {
+                    continue;
+                }
                 let place = self.known.get(&conn).copied();
                 self.flush(place.unwrap_or_else(|| panic!("{conn:?} is not known")));
             } else if let Some(conn) = self.router.poll_close() {
+                if self.close_destination(conn) {
+                    continue;
+                }
                 let place = self.known.remove(&conn);
                 let place = place.unwrap_or_else(|| panic!("{conn:?} is not known"));
                 self.links[place].conn = None;
                 self.links[place].channel = None;
+            } else if let Some(conn) = self.router.poll_readable() {
+                self.check_readable(conn);
             } else {
+                let held_bytes = self.router.queued_bytes();
+                assert!(held_bytes <= HELD_BYTES_MAX, "it holds {held_bytes} bytes");
                 while let Some(event) = self.router.poll_event() {
                     self.told.push(event);
                 }
@@ -421,18 +452,27 @@ impl World {
 
     /// The other end reads what the router says: there is nothing that it cannot read.
     fn hear(&mut self, place: usize, mut bytes: &[u8]) {
-        let link = &mut self.links[place];
-        let Some(channel) = &mut link.channel else { return };
+        // The channel leaves its link, since its cells borrow from it.
+        let Some(mut channel) = self.links[place].channel.take() else { return };
         while let Some(cell) = channel.handle_bytes(&mut bytes).expect("readable") {
+            let link = &mut self.links[place];
             match cell.command {
                 Command::CREATED_FAST => {
                     let created = CreatedFast::parse(cell.body).expect("readable");
                     if let Ok(keys) = fast::Client::new([3; 20]).finish(&created) {
-                        link.hops.insert(cell.circ_id, ClientHop::new(&keys));
+                        link.hops.insert(cell.circ_id, Hop::new(&keys, 100));
                     }
                 }
                 Command::CREATE2 => link.begun = Some(cell.circ_id),
                 Command::RELAY if link.heard.proven > 0 => link.heard.echoed_cells += 1,
+                Command::RELAY => self.hear_relay(place, cell.circ_id, cell.body),
+                Command::CREATED2 => {
+                    let answer = parse_created2(cell.body).expect("readable");
+                    self.hear_created(place, cell.circ_id, answer);
+                }
+                Command::DESTROY => {
+                    link.hops.remove(&cell.circ_id);
+                }
                 Command::MEASURE => match Message::parse(cell.body).expect("readable") {
                     Message::Accepted { .. } => link.heard.accepted += 1,
                     Message::Proven => link.heard.proven += 1,
@@ -444,9 +484,10 @@ impl World {
             }
         }
         // The link's handshake goes on.
-        if channel.queued_len() > 0 {
-            let mut buffer = vec![0; channel.queued_len()];
-            let len = channel.poll_transmit(&mut buffer);
+        let mut buffer = vec![0; channel.queued_len()];
+        let len = channel.poll_transmit(&mut buffer);
+        self.links[place].channel = Some(channel);
+        if len > 0 {
             self.feed(place, &buffer[..len]);
         }
     }
@@ -457,6 +498,7 @@ impl World {
             self.close(place, CloseCause::ByPeer);
             self.settle();
         }
+        self.end_destinations();
         self.handle_timeouts();
         assert_eq!(self.router.open_circuits(), 0);
         assert_eq!(self.router.poll_timeout(), None, "it waits for something");
@@ -470,6 +512,15 @@ impl World {
             echoed_cells: sum.echoed_cells + link.echoed_cells,
             seconds: sum.seconds + link.seconds,
             errors: sum.errors + link.errors,
+            streams: StreamsHeard {
+                connected: sum.streams.connected + link.streams.connected,
+                ended: sum.streams.ended + link.streams.ended,
+                resolved: sum.streams.resolved + link.streams.resolved,
+                sendmes: sum.streams.sendmes + link.streams.sendmes,
+                signals: sum.streams.signals + link.streams.signals,
+                data_bytes: sum.streams.data_bytes + link.streams.data_bytes,
+                delivered_bytes: self.delivered_bytes,
+            },
         })
     }
 }
@@ -510,6 +561,16 @@ mod tests {
                 "violation" => heard.proven == 2 && heard.errors == 3,
                 "refused" => heard.accepted == 0 && heard.errors == 3,
                 "transit" | "full" | "waiting" => heard.errors == 0,
+                "streams" => {
+                    let StreamsHeard { connected, ended, resolved, sendmes, .. } = heard.streams;
+                    let bytes = (heard.streams.data_bytes, heard.streams.delivered_bytes);
+                    (connected, ended, resolved, sendmes) == (3, 1, 1, 3)
+                        && bytes == (20_000, 120 * 498)
+                }
+                "windows" => heard.streams.data_bytes > 600 * 400 && heard.streams.ended == 0,
+                "congestion" => heard.streams.data_bytes > 150 * 400 && heard.streams.sendmes > 3,
+                "forged" => heard.streams.connected == 1 && heard.streams.data_bytes == 0,
+                "shed" => heard.streams.connected == 2 && heard.streams.delivered_bytes == 0,
                 other => panic!("{other}: what is it for?"),
             };
             assert!(reached, "{name}: {heard:?}");

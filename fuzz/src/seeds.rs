@@ -18,6 +18,7 @@ pub fn seeds() -> Vec<Seed> {
     seeds.extend(echoes());
     seeds.extend(orders());
     seeds.extend(routers());
+    seeds.extend(flows());
     seeds
 }
 
@@ -121,7 +122,40 @@ fn routers() -> Vec<Seed> {
     let cells = join(&[&relay(1, 0, 20), &relay(1, 1, 20), &relay(2, 0, 22)]);
     let transit = join(&[&new, &create(0, 0), &extend(0, 0), &there, &answer]);
     let both_ways = join(&[&relay(0, 0, 20), &answer, &[6, 0, 0, 0, 2, 0], &[7, 0, 0, 9]]);
+    // Place, circuit, stream, kind.
+    let begin = |circuit: u8, stream: u8, kind: u8| [16, 0, circuit, stream, 0, kind];
+    // Place, circuit, stream, cells, length.
+    let data = |circuit: u8, stream: u8, cells: u8| [17, 0, circuit, stream, 0, cells, 0xf2, 1];
+    let sendme = |circuit: u8, how: u8| [19, 0, circuit, how];
+    let (meet, feed) = ([20, 0, 0], |len: u16| join(&[&[21, 0], &len.to_le_bytes()]));
+    let stream = join(&[&new, &create(0, 0), &begin(0, 1, 0), &meet]);
+    let streams = join(&[
+        &begin(0, 2, 9),
+        &[22, 0, 7, 20, 1, 0],
+        &begin(0, 3, 3),
+        &[20, 2, 0],
+        &begin(0, 4, 10),
+        &[22, 0, 7],
+        &begin(0, 5, 12),
+        &feed(20_000),
+        &data(0, 1, 120),
+    ]);
+    // Two streams of 300 cells each, and nobody who does not read for long.
+    let windows =
+        join(&[&begin(0, 2, 0), &[20, 1, 0], &feed(60_000).repeat(3), &[21, 1], &[0x60, 0xea]]);
+    let windows = join(&[&windows, &sendme(0, 2).repeat(3), &[21, 1, 0x60, 0xea].repeat(2)]);
+    let congestion = join(&[&new, &[24, 0, 0], &begin(0, 1, 0), &meet, &feed(60_000).repeat(2)]);
+    let congestion = join(&[&congestion, &sendme(0, 2).repeat(4), &feed(60_000), &data(0, 1, 150)]);
+    let forged = join(&[&stream, &sendme(0, 1), &feed(1000)]);
+    // Two circuits whose destinations do not read.
+    let shed = join(&[&[23, 0, 1], &create(0, 1), &begin(1, 1, 0), &[20, 1, 0], &[23, 1, 1]]);
+    let shed = join(&[&stream, &shed, &data(0, 1, 120), &data(1, 1, 120), &[10, 0, 0xff, 0xff]]);
     vec![
+        ("router", "streams", join(&[&[0], &stream, &streams])),
+        ("router", "windows", join(&[&[0], &stream, &windows])),
+        ("router", "congestion", join(&[&[0], &congestion])),
+        ("router", "forged", join(&[&[0], &forged])),
+        ("router", "shed", join(&[&[0], &shed])),
         ("router", "echo", join(&[&[0], &measurers, &circuits, &cells, &wait, &wait])),
         ("router", "limited-echo", join(&[&[1], &measurers, &circuits, &cells, &wait, &wait])),
         ("router", "violation", join(&[&[0], &measurers, &circuits, &[4, 1], &[1; 84], &[5]])),
@@ -276,5 +310,35 @@ fn orders() -> Vec<Seed> {
         ("order", "unreadable", join(&[&head, &[6, 0, 3, 2, 0, 3], &GO_ON])),
         ("order", "lost", join(&[&head, &accepted, &GO_ON, &[11, 0]])),
         ("order", "silent", head.clone()),
+    ]
+}
+
+fn flows() -> Vec<Seed> {
+    let tag = [7; 20];
+    // Increment, parameters, Vegas or not; then fill, wait, SENDME, data, drain, the peer's messages.
+    let begin = |is_vegas: u8| join(&[&[2, 31], &[0; 40], &[is_vegas]]);
+    let round = [0, 255, 2, 200, 195, 0, 1, 0, 0, 0, 1, 1, 44, 1, 3, 3, 4, 255, 255];
+    let blocked = [0, 255, 2, 200, 195, 2, 1, 1, 200, 0, 1, 1, 200, 0, 1, 0, 0, 0];
+    let peer = [5, 0, 5, 1, 100, 0, 0, 0, 5, 2, 5, 2, 2, 200, 195, 3, 5, 2, 5, 0, 5, 0];
+    let (data, later) = ([3; 200], [2, 255, 255, 3]);
+    let slow = join(&[&data, &data, &data, &later, &data, &[4, 255, 255, 4, 255, 255].repeat(9)]);
+    vec![
+        ("flow_control", "sendme", join(&[&[0, 1, 0, 20], &tag])),
+        ("flow_control", "xon", vec![0, 0, 0, 0, 1, 0]),
+        ("flow_control", "link-padding", vec![0, 0, 2, 5, 220, 37, 28]),
+        ("flow_control", "circuit-padding", vec![0, 0, 2, 1, 1, 0, 0, 0, 1]),
+        ("flow_control", "request", vec![0, 3, 1, 0, 3, 2, 2, 6, 99, 1, 1]),
+        ("flow_control", "response", vec![0, 1, 2, 1, 31]),
+        ("flow_control", "handshake", join(&[&[1], &[5; 32], &[6; 32], &[0], &[1, 1, 0]])),
+        ("flow_control", "forged", join(&[&[1], &[5; 32], &[6; 32], &[1], &[9; 400], &[8; 140]])),
+        (
+            "flow_control",
+            "vegas",
+            join(&[&begin(1), &round.repeat(20), &blocked, &round.repeat(5)]),
+        ),
+        ("flow_control", "fixed", join(&[&begin(0), &round.repeat(20), &blocked])),
+        ("flow_control", "peer", join(&[&begin(1), &peer])),
+        ("flow_control", "slow-edge", join(&[&begin(1), &slow, &slow])),
+        ("flow_control", "slow-edge-with-window", join(&[&begin(0), &slow, &slow])),
     ]
 }

@@ -79,6 +79,7 @@ replays! {
     capacity: 2_000,
     router: 2_000,
     control_plane: 20_000,
+    flow_control: 5_000,
 }
 
 #[test]

@@ -5,6 +5,7 @@ mod adversary;
 mod client_load;
 mod concurrent;
 mod kill;
+mod kist;
 mod load;
 mod ratio;
 mod stage;
@@ -53,6 +54,7 @@ enum Experiment {
     Adversary(adversary::Options),
     Concurrent(concurrent::Options),
     Kill(kill::Options),
+    Kist(kist::Options),
     Ratio(ratio::Options),
 }
 
@@ -68,6 +70,7 @@ pub(crate) fn run(
         Experiment::Adversary(options) => adversary::run(options, common, output, interrupt)?,
         Experiment::Concurrent(options) => concurrent::run(options, common, output, interrupt)?,
         Experiment::Kill(options) => kill::run(options, common, output, interrupt)?,
+        Experiment::Kist(options) => kist::run(options, common, output, interrupt)?,
         Experiment::Ratio(options) => ratio::run(options, common, output, interrupt)?,
     };
     conclude(&report, &options.common, output, interrupt)

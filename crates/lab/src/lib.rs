@@ -30,6 +30,7 @@
 //! [`Network::detach`]; [`status`] and [`down`] find it by its folder.
 
 mod children;
+mod client;
 mod clock;
 mod consensus;
 pub mod control;
@@ -47,11 +48,14 @@ mod progress;
 mod spec;
 mod state;
 mod torrc;
+mod web;
 
+pub use client::{Client, Pins};
 pub use error::LabError;
 pub use network::Network;
 pub use node::{Node, Role};
-pub use process::{cpu_time, processes};
+pub use process::{cpu_time, processes, resident_bytes};
 pub use progress::Progress;
 pub use spec::{LEAST_LIMIT, LEAST_VOTING_INTERVAL_S, NetworkSpec, RelaySpec};
 pub use state::{Status, down, status};
+pub use web::{Content, ContentServer, Download, download};

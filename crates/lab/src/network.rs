@@ -32,6 +32,7 @@ const STEP: Duration = Duration::from_millis(500);
 #[derive(Debug)]
 pub struct Network {
     dir: PathBuf,
+    tor: PathBuf,
     keep: bool,
     detached: bool,
     /// The authorities first.
@@ -83,7 +84,8 @@ impl Network {
             }
         };
         let (keep, detached) = (spec.keep, spec.detached);
-        let network = Self { dir, keep, detached, nodes, children, keeper };
+        let tor = programs.tor;
+        let network = Self { dir, tor, keep, detached, nodes, children, keeper };
         state::write(&network.dir, detached, &network.nodes)?;
         network.wait_until_up(progress, deadline)?;
         progress(Progress::Ready { after: deadline.elapsed() });
@@ -94,6 +96,11 @@ impl Network {
     #[must_use]
     pub fn dir(&self) -> &Path {
         &self.dir
+    }
+
+    /// The tor that its nodes are.
+    pub(crate) fn tor(&self) -> &Path {
+        &self.tor
     }
 
     /// Authorities and relays.

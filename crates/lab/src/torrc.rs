@@ -110,7 +110,8 @@ impl Torrc<'_> {
         lines.line("ControlPort", "127.0.0.1:auto");
         lines.path("ControlPortWriteToFile", "", &dir.join(CONTROL_PORT));
         lines.line("CookieAuthentication", 1);
-        lines.line("ExitPolicy", "reject *:*");
+        // Not a policy: lines of a policy add up, and those that come later would not count.
+        lines.line("ExitRelay", 0);
         lines.line("ContactInfo", "a private network on one machine, made by FlashFlow");
         lines.line("ServerDNSDetectHijacking", 0);
         lines.path("ServerDNSResolvConfFile", "", &self.dir.join(RESOLV_CONF));

@@ -109,7 +109,7 @@ impl Forge {
     /// Where a key or certificate cannot be made.
     pub fn certify(&mut self, keys: &LongTermKeys) -> Result<Certified, ForgeError> {
         let expiry = self.now + self.lifetime;
-        let LongTermKeys { rsa: rsa_key, ed25519: identity, onion_secret } = keys;
+        let LongTermKeys { rsa: rsa_key, ed25519: identity, .. } = keys;
         let signing = ed25519::Keypair::generate(&mut self.rng);
         let authenticating = ed25519::Keypair::generate(&mut self.rng);
 
@@ -149,7 +149,8 @@ impl Forge {
             authenticate_cert,
             rsa_cross_cert: rsa_cross_cert.encoded().to_vec(),
             authenticate_seed: authenticating.to_bytes(),
-            onion_secret: *onion_secret,
+            onion_secret: keys.onion_secret,
+            previous_onion_secret: keys.previous_onion_secret,
         };
         Ok(Certified { identity, signing_key: signing, expires: expiry })
     }

@@ -1,21 +1,32 @@
 //! The shell around the engine: it moves bytes between sockets and [`onion::node::Node`]s.
 //!
 //! - [`Driver`] runs one node on one thread: epoll, TLS, timers. It decides nothing.
+//! - [`Crew`] runs one node whose sockets several threads serve.
 //! - [`tls`] wraps rustls so that whole records are encrypted from, and decrypted into, buffers that
 //!   are used over and over.
 //! - [`Forge`] makes the certificates that Tor expects of a relay, and throw-away identities;
 //!   [`LongTermKeys`] are those that outlive a process.
+//! - [`Namespace`] is a network of its own, for experiments.
 //! - [`Clock`] is the one place where a clock is read.
 //! - [`pump`] is the yardstick: TLS over loopback with nothing in it.
 
 mod clock;
+mod crew;
+mod descriptors;
+mod drive;
 mod driver;
 mod forge;
 mod long_term;
+mod namespace;
 pub mod pump;
+mod sockopt;
 pub mod tls;
 
 pub use clock::{Clock, thread_cpu_time, thread_wait_time, unix_time_s};
+pub use crew::Crew;
+pub use descriptors::raise_descriptor_limit;
+pub use drive::Drive;
 pub use driver::{Driver, DriverError, DriverOptions, Remote, Reply, Resolver, Traffic};
 pub use forge::{Certified, Forge, ForgeError};
 pub use long_term::LongTermKeys;
+pub use namespace::Namespace;

@@ -10,6 +10,8 @@ pub struct LongTermKeys {
     pub ed25519: ed25519::ExpandedKeypair,
     /// The secret half of the ntor onion key.
     pub onion_secret: [u8; 32],
+    /// The one before, as long as clients may still use it.
+    pub previous_onion_secret: Option<[u8; 32]>,
 }
 
 impl LongTermKeys {
@@ -22,6 +24,6 @@ impl LongTermKeys {
         let ed25519 = ed25519::ExpandedKeypair::from(&ed25519::Keypair::generate(rng));
         let mut onion_secret = [0; 32];
         rng.fill_bytes(&mut onion_secret);
-        Ok(Self { rsa, ed25519, onion_secret })
+        Ok(Self { rsa, ed25519, onion_secret, previous_onion_secret: None })
     }
 }

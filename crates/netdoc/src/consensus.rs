@@ -135,6 +135,8 @@ pub struct Router {
     pub measured_kb_s: Option<u32>,
     /// `w Unmeasured=1`: the weight rests on fewer than three measurements.
     pub unmeasured: bool,
+    /// SHA-1 of what its server descriptor's signature covers; not in the microdesc flavour.
+    pub descriptor_digest: Option<[u8; 20]>,
     /// SHA-256 of its microdescriptor, in the microdesc flavour and in votes.
     pub microdesc_digest: Option<[u8; 32]>,
 }

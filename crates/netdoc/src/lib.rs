@@ -28,6 +28,8 @@ pub mod consensus;
 pub mod descriptor;
 pub mod fetch;
 mod id;
+pub mod pieces;
+pub mod signed;
 mod text;
 
 pub use bwfile::{BandwidthFile, check_as_tor};

@@ -44,6 +44,11 @@ impl<'a> Lines<'a> {
         self.clone().next()
     }
 
+    /// Where the next line begins in `whole`, the bytes that these are the lines of.
+    pub(crate) fn position(&self, whole: &[u8]) -> usize {
+        whole.len() - self.rest.len()
+    }
+
     /// How many lines have been taken.
     pub(crate) fn taken(&self) -> usize {
         self.number

@@ -72,6 +72,8 @@ pub struct OwnIdentity {
     pub authenticate_seed: [u8; 32],
     /// Secret ntor onion key.
     pub onion_secret: [u8; 32],
+    /// The one before, as long as clients may not have heard of the present one.
+    pub previous_onion_secret: Option<[u8; 32]>,
 }
 
 impl OwnIdentity {
@@ -91,6 +93,12 @@ impl OwnIdentity {
     #[must_use]
     pub fn onion_secret(&self) -> StaticSecret {
         StaticSecret::from(self.onion_secret)
+    }
+
+    /// The secret halves of all ntor onion keys that clients may use, the present one first.
+    pub fn onion_secrets(&self) -> impl Iterator<Item = StaticSecret> {
+        let all = [Some(self.onion_secret), self.previous_onion_secret];
+        all.into_iter().flatten().map(StaticSecret::from)
     }
 
     /// Signs an AUTHENTICATE body with the link authentication key.

@@ -21,14 +21,18 @@ mod measuring;
 mod node;
 mod opening;
 mod output;
+mod parameters;
 mod queue;
 mod relaying;
+pub mod schedule;
 mod streams;
+mod transmit;
 mod upkeep;
 mod waiting;
 
 pub use conduct::{Conduct, Honest};
-pub use exit_policy::{Addresses, ExitConfig, ExitPolicy, ExitRule, RuleError};
+pub use exit_policy::{Addresses, ExitConfig, ExitPolicy, ExitRule, RuleError, is_private};
+pub use parameters::Parameters;
 
 use crate::flow::TokenBucket;
 use crate::flow::control::CongestionParams;
@@ -45,6 +49,7 @@ use core::net::SocketAddr;
 use link::Links;
 use output::Outputs;
 use rand_core::Rng;
+use schedule::SchedulerConfig;
 use streams::Streams;
 
 /// How much a relay sends: as `RelayBandwidthRate` and `RelayBandwidthBurst` of C tor, but of cells,
@@ -75,12 +80,16 @@ pub struct RouterConfig {
     pub limit: Option<RateLimit>,
     /// Cells that wait on one circuit in one direction, at most (C tor: `circ_max_cell_queue_size`).
     pub queue_limit_cells: u32,
+    /// Which cells go first, and when.
+    pub scheduler: SchedulerConfig,
     /// Seconds since 1970 when the router begins, for certificates and orders.
     pub unix_time_s: u64,
     /// Streams to destinations; none go out if `None`.
     pub exit: Option<ExitConfig>,
     /// The directory server that BEGIN_DIR leads to, if there is one.
     pub directory: Option<SocketAddr>,
+    /// Whether circuits may be extended to private addresses (C tor: `ExtendAllowPrivateAddresses`).
+    pub extends_to_private: bool,
     /// Streams at once, of all circuits together; more are refused.
     pub streams_max: u32,
     /// Bytes that all queues of cells and buffers of streams may hold together. Beyond it the circuit
@@ -98,7 +107,8 @@ impl RouterConfig {
     /// A default for [`held_bytes_max`](Self::held_bytes_max): 512 MiB.
     pub const HELD_BYTES_MAX: usize = 512 << 20;
 
-    /// A relay without exits, directory, limit and measurements, with the usual bounds.
+    /// A relay without exits, directory, limit and measurements, with the usual bounds. Circuits may be
+    /// extended to any address.
     #[must_use]
     pub fn new(identity: Arc<OwnIdentity>, unix_time_s: u64) -> Self {
         Self {
@@ -106,9 +116,11 @@ impl RouterConfig {
             target: TargetParams::default(),
             limit: None,
             queue_limit_cells: Self::QUEUE_LIMIT_CELLS,
+            scheduler: SchedulerConfig::default(),
             unix_time_s,
             exit: None,
             directory: None,
+            extends_to_private: true,
             streams_max: Self::STREAMS_MAX,
             held_bytes_max: Self::HELD_BYTES_MAX,
         }
@@ -161,10 +173,12 @@ const EVENTS_MAX: usize = 256;
 /// An onion router. See the [module](self).
 ///
 /// - *getters*: [`totals`](Self::totals), [`open_circuits`](Self::open_circuits),
-///   [`open_streams`](Self::open_streams), [`queued_bytes`](Self::queued_bytes);
+///   [`open_streams`](Self::open_streams), [`queued_bytes`](Self::queued_bytes),
+///   [`parameters`](Self::parameters);
 /// - *commands*: [`set_target_params`](Self::set_target_params), [`set_limit`](Self::set_limit),
-///   [`set_exit`](Self::set_exit), [`set_directory`](Self::set_directory),
-///   [`set_congestion_params`](Self::set_congestion_params);
+///   [`set_congestion_params`](Self::set_congestion_params), [`set_exit`](Self::set_exit),
+///   [`set_directory`](Self::set_directory), [`set_scheduler`](Self::set_scheduler),
+///   [`set_parameters`](Self::set_parameters), [`set_identity`](Self::set_identity);
 /// - *handle* and *poll*: those of [`Node`](crate::node::Node), and [`poll_event`](Self::poll_event).
 ///
 /// All randomness comes from the generator passed in. `C` is for tests of those who measure: a relay
@@ -172,6 +186,7 @@ const EVENTS_MAX: usize = 256;
 #[derive(Debug)]
 pub struct Router<R, C = Honest> {
     config: RouterConfig,
+    parameters: Parameters,
     conduct: C,
     rng: R,
     began: Instant,
@@ -209,13 +224,14 @@ impl<R: Rng, C: Conduct> Router<R, C> {
         let identity = &config.identity;
         let target = Target::new(config.target.clone(), identity.ids());
         let mut router = Self {
+            parameters: Parameters::default(),
             conduct,
             rng,
             began: now,
             links: Links::default(),
             circuits: Circuits::default(),
             streams: Streams::default(),
-            outputs: Outputs::default(),
+            outputs: Outputs::new(&config.scheduler, now),
             bucket: None,
             has_changed_rate: false,
             target,
@@ -242,6 +258,13 @@ impl<R: Rng, C: Conduct> Router<R, C> {
     #[must_use]
     pub const fn conduct(&self) -> &C {
         &self.conduct
+    }
+
+    /// Seconds that cells have waited in circuits' queues, all together: divided by the cells that were
+    /// sent in the same time, it is how long one waits on average.
+    #[must_use]
+    pub const fn waited_cell_s(&self) -> f64 {
+        self.outputs.waited_cell_s()
     }
 
     /// Circuits that are open now.
@@ -281,6 +304,39 @@ impl<R: Rng, C: Conduct> Router<R, C> {
     /// Who may measure it from now on: the consensus has changed.
     pub fn set_target_params(&mut self, params: TargetParams) {
         self.target.set_params(params);
+    }
+
+    /// Schedules like this from now on: the consensus has changed.
+    pub fn set_scheduler(&mut self, config: SchedulerConfig) {
+        self.config.scheduler = config;
+        self.outputs.set_scheduler(&config);
+    }
+
+    /// What the consensus asks for from now on.
+    pub fn set_parameters(&mut self, parameters: Parameters) {
+        let Parameters { circ_max_cell_queue_size, circ_max_cell_queue_size_out, .. } = parameters;
+        // There is one bound for both directions: the lesser keeps both promises.
+        self.config.queue_limit_cells = circ_max_cell_queue_size.min(circ_max_cell_queue_size_out);
+        let of_congestion = |name: &str| parameters.congestion_control.get(name).copied();
+        self.set_congestion_params(CongestionParams::from_consensus(of_congestion));
+        let mut scheduler = self.config.scheduler;
+        scheduler.follow(&parameters);
+        if scheduler != self.config.scheduler {
+            self.set_scheduler(scheduler);
+        }
+        self.parameters = parameters;
+    }
+
+    /// What the consensus asks for, by the last [`set_parameters`](Self::set_parameters).
+    #[must_use]
+    pub const fn parameters(&self) -> &Parameters {
+        &self.parameters
+    }
+
+    /// Presents these certificates on links that are made from now on, and accepts these onion keys.
+    /// Both identities must be the same as before.
+    pub fn set_identity(&mut self, identity: Arc<OwnIdentity>) {
+        self.config.identity = identity;
     }
 
     /// Sends no more than this from now on.

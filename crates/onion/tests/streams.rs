@@ -8,6 +8,8 @@ mod world;
 
 #[path = "streams/bounds.rs"]
 mod bounds;
+#[path = "streams/congestion.rs"]
+mod congestion;
 #[path = "streams/courses.rs"]
 mod courses;
 #[path = "streams/opening.rs"]

@@ -1,20 +1,28 @@
 //! Server descriptors of our own (dir-spec.txt, section 2.1.1).
 //!
 //! They say what this relay does, and nothing else. `platform` names FlashFlow, not tor: authorities
-//! judge the versions of tor only. `proto`, which they insist on, lists what the engine speaks. There
-//! is neither `hidden-service-dir` nor `tunnelled-dir-server`: we serve no directory. `onion-key` and
-//! its cross-certificate belong to a handshake that nobody uses any more (TAP), but without them tor
-//! 0.4.9 refuses a descriptor ("Missing TAP key"); the key is made for show, its secret half is
-//! forgotten at once, and nobody could use it with us.
+//! judge the versions of tor only. `proto`, which they insist on, lists what the engine speaks
+//! ([`Capabilities`]). There is no `hidden-service-dir`, and no `caches-extra-info`: our directory has
+//! nobody's extra-info document but our own. `onion-key` and its cross-certificate belong to a
+//! handshake that nobody uses any more (TAP), but without them tor 0.4.9 refuses a descriptor
+//! ("Missing TAP key"); the key is made for show, its secret half is forgotten at once, and nobody
+//! could use it with us.
 
+mod exit_lines;
+mod proto;
 #[cfg(test)]
 mod tests;
 
+pub use exit_lines::{exit_lines, ipv6_summary};
+pub use proto::Capabilities;
+
+use crate::extra_info::ExtraInfo;
 use base64::Engine;
 use base64::engine::general_purpose::{STANDARD, STANDARD_NO_PAD};
 use jiff::Timestamp;
 use link::{Certified, LongTermKeys};
 use netdoc::Nickname;
+use onion::router::ExitConfig;
 use rand::CryptoRng;
 use sha1::Sha1;
 use sha2::{Digest, Sha256};
@@ -23,13 +31,6 @@ use std::net::Ipv4Addr;
 use std::time::SystemTime;
 use tor_cert::{CertType, CertifiedKey, Ed25519Cert, EncodedCert};
 use tor_llcrypto::pk::{curve25519, ed25519, keymanip, rsa};
-
-/// The protocols that the engine speaks (tor-spec.txt, section 9), in tor's order.
-///
-/// `Relay=2` is CREATE2 and EXTEND2 with ntor: without it no client builds circuits through us.
-/// `LinkAuth=3` makes clients and authorities ask for our Ed25519 identity, too. Everything else that
-/// tor lists there is about directories, onion services, exits and later handshakes.
-pub const PROTOCOLS: &str = "Link=4-5 LinkAuth=3 Relay=2";
 
 /// The largest bandwidth that a descriptor can hold, in bytes/s: tor keeps them in an `int`.
 const BANDWIDTH_MAX: u64 = i32::MAX as u64;
@@ -57,6 +58,10 @@ pub struct Announcement {
     pub uptime_s: u64,
     /// How to reach its operator: one line of text.
     pub contact: Option<String>,
+    /// What it can do: `proto`, and `tunnelled-dir-server` if it is a directory.
+    pub capabilities: Capabilities,
+    /// Where it lets streams go; none for a relay that is no exit.
+    pub exit: Option<ExitConfig>,
 }
 
 /// A descriptor could not be made: our own mistake, since what goes into it has been checked.
@@ -101,33 +106,46 @@ impl TapKey {
     }
 }
 
-/// Writes and signs a descriptor.
+/// Writes and signs a descriptor; `extra_info` is the document that goes with it, if any.
 ///
 /// # Errors
 /// [`DescriptorError`] where something can't be signed.
 pub fn write(
     announcement: &Announcement,
+    extra_info: Option<&ExtraInfo>,
     keys: &LongTermKeys,
     certified: &Certified,
     tap: &TapKey,
 ) -> Result<String, DescriptorError> {
     let mut text = String::new();
-    push_items(&mut text, announcement, keys, certified, tap)?;
+    push_items(&mut text, announcement, extra_info, keys, certified, tap)?;
+    sign(&mut text, keys, certified)?;
+    Ok(text)
+}
 
+/// Appends both signatures, which a descriptor and an extra-info document have in common. Gives the
+/// digest that the RSA signature is of.
+pub(crate) fn sign(
+    text: &mut String,
+    keys: &LongTermKeys,
+    certified: &Certified,
+) -> Result<[u8; 20], DescriptorError> {
     text.push_str("router-sig-ed25519 ");
     let digest = Sha256::new().chain_update(SIGNATURE_PREFIX).chain_update(&text).finalize();
     let signature = certified.signing_key.sign(&digest);
     text.push_str(&STANDARD_NO_PAD.encode(signature.to_bytes()));
     text.push_str("\nrouter-signature\n");
-    let signature = keys.rsa.sign(&Sha1::digest(&text)).map_err(failed("RSA signature"))?;
-    push_object(&mut text, "SIGNATURE", &signature);
-    Ok(text)
+    let digest = Sha1::digest(&text);
+    let signature = keys.rsa.sign(&digest).map_err(failed("RSA signature"))?;
+    push_object(text, "SIGNATURE", &signature);
+    Ok(digest.into())
 }
 
 /// Everything but the signatures.
 fn push_items(
     text: &mut String,
     announcement: &Announcement,
+    extra_info: Option<&ExtraInfo>,
     keys: &LongTermKeys,
     certified: &Certified,
     tap: &TapKey,
@@ -140,7 +158,7 @@ fn push_items(
     writeln!(text, "master-key-ed25519 {master_key}")?;
     let os = std::env::consts::OS;
     writeln!(text, "platform FlashFlow {} on {os}", env!("CARGO_PKG_VERSION"))?;
-    writeln!(text, "proto {PROTOCOLS}")?;
+    writeln!(text, "proto {}", announcement.capabilities.protocols())?;
     writeln!(text, "published {}", date_time(*published))?;
     writeln!(text, "fingerprint {}", spaced(&certified.identity.rsa.to_string()))?;
     writeln!(text, "uptime {uptime_s}")?;
@@ -152,6 +170,9 @@ fn push_items(
         announcement.burst_bytes_s.clamp(1, BANDWIDTH_MAX),
         announcement.observed_bytes_s.min(BANDWIDTH_MAX),
     )?;
+    if let Some(extra_info) = extra_info {
+        writeln!(text, "extra-info-digest {}", extra_info.digests())?;
+    }
     text.push_str("onion-key\n");
     push_object(text, "RSA PUBLIC KEY", &tap.public_der);
     text.push_str("signing-key\n");
@@ -165,7 +186,15 @@ fn push_items(
         writeln!(text, "contact {contact}")?;
     }
     writeln!(text, "ntor-onion-key {}", STANDARD.encode(certified.identity.onion_key()))?;
-    text.push_str("reject *:*\n");
+    for line in exit_lines(announcement.exit.as_ref()) {
+        writeln!(text, "{line}")?;
+    }
+    if let Some(summary) = ipv6_summary(announcement.exit.as_ref()) {
+        writeln!(text, "ipv6-policy {summary}")?;
+    }
+    if announcement.capabilities.directory {
+        text.push_str("tunnelled-dir-server\n");
+    }
     Ok(())
 }
 
@@ -189,7 +218,7 @@ fn ntor_cross_cert(
 }
 
 /// `YYYY-MM-DD HH:MM:SS` in UTC.
-fn date_time(unix: u64) -> String {
+pub(crate) fn date_time(unix: u64) -> String {
     let time = i64::try_from(unix).ok().and_then(|s| Timestamp::from_second(s).ok());
     time.unwrap_or(Timestamp::UNIX_EPOCH).strftime("%Y-%m-%d %H:%M:%S").to_string()
 }
@@ -200,7 +229,7 @@ fn spaced(fingerprint: &str) -> String {
     groups.join(" ")
 }
 
-fn push_object(text: &mut String, kind: &str, bytes: &[u8]) {
+pub(crate) fn push_object(text: &mut String, kind: &str, bytes: &[u8]) {
     text.push_str("-----BEGIN ");
     text.push_str(kind);
     text.push_str("-----\n");

@@ -1,18 +1,28 @@
-//! The thread that talks to the authorities: descriptors to them, consensuses from them.
+//! The thread that talks to the authorities: descriptors to them, consensuses from them. It also
+//! renews keys and certificates.
 
+mod fetching;
+mod upkeep;
+
+use crate::cache;
 use crate::config::{Settings, announced};
-use crate::descriptor::{Announcement, TapKey, write};
+use crate::descriptor::{Announcement, Capabilities, DescriptorError, TapKey, write};
 use crate::event::RelayEvent;
-use crate::policy::target_params;
+use crate::extra_info::ExtraInfo;
+use crate::following::Following;
 use crate::publish::{self, Answer, Patience};
-use crate::running::{Command, Shared, Teller};
+use crate::renewal::OnionKeyLife;
+use crate::running::{Shared, Teller, Wake};
 use crate::schedule::{Content, Schedule, Sent};
 use link::{Certified, Clock, LongTermKeys, unix_time_s};
-use netdoc::consensus::{Consensus, Flags};
+use netdoc::consensus::Flags;
 use netdoc::fetch::{Fetcher, Resource};
 use netdoc::{Fingerprint, ServerDescriptor, descriptor};
 use onion::measure::target::TargetParams;
+use onion::router::{ExitConfig, Parameters};
 use onion::{Duration, Instant};
+use rand::rngs::StdRng;
+use sha1::{Digest, Sha1};
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -20,22 +30,30 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender};
 
 /// How often the observed bandwidth is looked at.
 const LOOK: Duration = Duration::from_secs(60);
-/// The shortest and the longest pause between two fetches of a consensus.
-const FETCH_PAUSES: (Duration, Duration) = (Duration::from_secs(5), Duration::from_secs(3600));
 
-/// Patient enough for a consensus, and not more: there is always a next attempt.
+/// For a descriptor.
 const FETCHER: Fetcher = Fetcher {
     connect_timeout: Duration::from_secs(5),
     total_timeout: Duration::from_secs(60),
-    max_bytes: 64 << 20,
+    max_bytes: 1 << 20,
 };
 
-/// What a descriptor is signed with and says that does not change.
+/// What a descriptor is signed with, and where the relay is.
 pub(crate) struct Own {
     pub(crate) keys: LongTermKeys,
     pub(crate) certified: Certified,
+    /// When the certificates were made, in Unix seconds.
+    pub(crate) certified_at: u64,
+    /// When the onion key was made, in Unix seconds.
+    pub(crate) onion_made: u64,
     pub(crate) tap: TapKey,
     pub(crate) address: SocketAddr,
+    /// Whether the relay serves a directory.
+    pub(crate) is_directory: bool,
+    /// Where it lets streams go, if anywhere.
+    pub(crate) exit: Option<ExitConfig>,
+    /// For new keys.
+    pub(crate) rng: StdRng,
 }
 
 /// The shortest time between two descriptors that are made because an authority holds on to an older
@@ -52,22 +70,29 @@ pub(crate) struct Directory {
     events: Sender<RelayEvent>,
     schedule: Schedule,
     descriptor: String,
+    /// Goes with the descriptor.
+    extra_info: String,
     began: Instant,
     /// Date of the last descriptor, in Unix seconds.
     published: u64,
     /// When one was last made because an authority held on to an older one.
     remade: Option<Instant>,
-    fetch_at: Instant,
-    fetch_pause: Duration,
+    following: Following,
+    fetching: fetching::Times,
     has_told_of_no_consensus: bool,
     listed: Option<Flags>,
     target: TargetParams,
+    parameters: Parameters,
+    life: OnionKeyLife,
+    /// When something could not be renewed: not to try it without a pause.
+    failed_to_renew: Option<Instant>,
 }
 
 impl Directory {
     pub(crate) fn new(
         settings: Settings,
         own: Own,
+        following: Following,
         target: TargetParams,
         clock: Clock,
         shared: Arc<Shared>,
@@ -84,29 +109,35 @@ impl Directory {
             teller,
             events,
             descriptor: String::new(),
+            extra_info: String::new(),
             began: now,
             published: 0,
             remade: None,
-            fetch_at: now,
-            fetch_pause: FETCH_PAUSES.0,
+            following,
+            fetching: fetching::Times::new(now),
             has_told_of_no_consensus: false,
             listed: None,
             target,
+            parameters: Parameters::default(),
+            life: OnionKeyLife::from_consensus(&|_| None),
+            failed_to_renew: None,
         }
     }
 
     /// Publishes and fetches until the relay is dropped, which `wakes` tells by its end.
-    pub(crate) fn run(mut self, wakes: &Receiver<()>) {
+    pub(crate) fn run(mut self, wakes: &Receiver<Wake>) {
         loop {
-            while self.publish() {}
-            if self.clock.now() >= self.fetch_at {
+            self.renew();
+            if !self.settings.authorities.is_empty() {
+                while self.publish() {}
                 self.fetch();
             }
             let now = self.clock.now();
-            let next = [Some(now + LOOK), self.schedule.timeout(), Some(self.fetch_at)];
+            let next = [Some(now + LOOK), self.schedule.timeout(), self.fetching.timeout()];
             let next = next.into_iter().flatten().min().unwrap_or(now);
             match wakes.recv_timeout(next - now) {
-                Ok(()) | Err(RecvTimeoutError::Timeout) => {}
+                Ok(Wake::Look) | Err(RecvTimeoutError::Timeout) => {}
+                Ok(Wake::RenewCertificates) => self.own.certified_at = 0,
                 Err(RecvTimeoutError::Disconnected) => return,
             }
         }
@@ -127,21 +158,16 @@ impl Directory {
         if self.schedule.wants_descriptor(now, content) {
             // Authorities take one for newer than another by its date.
             self.published = unix_time_s().max(self.published + 1);
-            let announcement = self.announcement(now, content);
-            let Own { keys, certified, tap, .. } = &self.own;
-            match write(&announcement, keys, certified, tap) {
-                Ok(text) => self.descriptor = text,
-                Err(error) => {
-                    self.tell(RelayEvent::Ended(error.to_string()));
-                    return false;
-                }
+            if let Err(error) = self.make_descriptor(now, content) {
+                self.tell(RelayEvent::Ended(error.to_string()));
+                return false;
             }
             self.schedule.descriptor_made(now, content);
         }
         while let Some(place) = self.schedule.due(now) {
             let Some(authority) = self.settings.authorities.get(place).copied() else { break };
-            let result =
-                publish::post(authority, &self.descriptor, self.clock, Patience::default());
+            let both = format!("{}{}", self.descriptor, self.extra_info);
+            let result = publish::post(authority, &both, self.clock, Patience::default());
             let sent = match &result {
                 Ok(Answer::Accepted) => Sent::Known,
                 Ok(Answer::NotNew) => self.look_at_what_it_has(authority),
@@ -160,6 +186,31 @@ impl Directory {
             }
         }
         false
+    }
+
+    /// Makes a descriptor and an extra-info document; our own directory has them at once.
+    fn make_descriptor(&mut self, now: Instant, content: Content) -> Result<(), DescriptorError> {
+        let announcement = self.announcement(now, content);
+        let Own { keys, certified, tap, .. } = &self.own;
+        let history = self.shared.history_lines(announcement.rate_bytes_s);
+        let Announcement { nickname, published, .. } = announcement;
+        let extra_info = ExtraInfo::new(nickname, published, &history, keys, certified)?;
+        self.descriptor = write(&announcement, Some(&extra_info), keys, certified, tap)?;
+        let digested = netdoc::pieces::server_descriptors(self.descriptor.as_bytes()).next();
+        let descriptor_digest =
+            digested.map_or([0; 20], |piece| Sha1::digest(piece.digested).into());
+        self.extra_info = extra_info.text().to_owned();
+        let cache = self.following.cache();
+        let mut documents = cache::Documents::clone(&cache.get());
+        documents.own = cache::Own {
+            descriptor: self.descriptor.clone().into(),
+            extra_info: self.extra_info.clone().into(),
+            fingerprint: Some(self.fingerprint()),
+            descriptor_digest,
+            extra_info_digest: extra_info.sha1(),
+        };
+        cache.set(documents);
+        Ok(())
     }
 
     /// An authority keeps the descriptor that it has. That is well if it says the same as ours. It
@@ -198,50 +249,8 @@ impl Directory {
             published: self.published,
             uptime_s: (now - self.began).as_secs(),
             contact: self.settings.contact.clone(),
-        }
-    }
-
-    /// Fetches a consensus from the first authority that has one.
-    fn fetch(&mut self) {
-        let mut problem = String::new();
-        let found = self.settings.authorities.iter().find_map(|authority| {
-            let consensus = FETCHER
-                .get(*authority, &Resource::Consensus)
-                .map_err(|error| error.to_string())
-                .and_then(|text| Consensus::parse(&text).map_err(|error| error.to_string()));
-            consensus.map_err(|error| problem = error).ok()
-        });
-        let (shortest, longest) = FETCH_PAUSES;
-        match found {
-            Some(consensus) => {
-                self.has_told_of_no_consensus = false;
-                self.fetch_pause = shortest;
-                self.handle_consensus(&consensus);
-                let fresh =
-                    Duration::from_secs(consensus.fresh_until.saturating_sub(unix_time_s()));
-                self.fetch_at = self.clock.now() + fresh.clamp(shortest, longest);
-            }
-            None => {
-                self.fetch_at = self.clock.now() + self.fetch_pause;
-                self.fetch_pause = (self.fetch_pause * 2).min(longest);
-                if !std::mem::replace(&mut self.has_told_of_no_consensus, true) {
-                    self.tell(RelayEvent::NoConsensus(problem));
-                }
-            }
-        }
-    }
-
-    fn handle_consensus(&mut self, consensus: &Consensus) {
-        let listed = consensus.by_fingerprint(&self.fingerprint()).map(|router| router.flags);
-        if listed != self.listed {
-            self.listed = listed;
-            self.tell(RelayEvent::Listed(listed));
-        }
-        let target = target_params(&self.settings.flashflow, &|name| consensus.params.get(name));
-        if target != self.target {
-            self.target = target.clone();
-            self.teller.tell(Command::Target(target.clone()));
-            self.tell(RelayEvent::TargetParams(target));
+            capabilities: Capabilities::of_engine(self.own.is_directory),
+            exit: self.own.exit.clone(),
         }
     }
 }

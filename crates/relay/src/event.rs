@@ -28,10 +28,43 @@ pub enum RelayEvent {
     TargetParams(TargetParams),
     /// No authority gives a consensus; told once, until one does again.
     NoConsensus(String),
+    /// Something has been renewed, as it has to be now and then.
+    Renewed(Renewed),
+    /// Something went wrong that the relay can do without; it will be tried again.
+    Trouble(String),
     /// From the engine.
     Router(RouterEvent),
+    /// Once a second: what has passed and waited since the relay began.
+    Load(Load),
     /// The relay has ended by itself: the operating system fails it, or there is a mistake of ours.
     Ended(String),
+}
+
+/// What has passed through a relay, and how long it waited there.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Load {
+    /// Bytes of clients' cells sent, either way.
+    pub client_bytes: u64,
+    /// Seconds that cells have waited in circuits' queues, all together.
+    pub waited_cell_s: f64,
+}
+
+/// What a relay renews by itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Renewed {
+    /// The onion key; the one before is accepted for a week more.
+    OnionKey,
+    /// The signing key, and all certificates.
+    Certificates,
+}
+
+impl fmt::Display for Renewed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::OnionKey => "onion key",
+            Self::Certificates => "certificates",
+        })
+    }
 }
 
 impl fmt::Display for RelayEvent {
@@ -63,6 +96,8 @@ impl fmt::Display for RelayEvent {
                 )
             }
             Self::NoConsensus(problem) => write!(f, "no consensus: {problem}"),
+            Self::Renewed(what) => write!(f, "renewed: {what}"),
+            Self::Trouble(problem) => f.write_str(problem),
             Self::Router(RouterEvent::MeasurementAccepted) => f.write_str("measurement accepted"),
             Self::Router(RouterEvent::Refused(reason)) => {
                 write!(f, "measurement refused: {reason}")
@@ -77,6 +112,11 @@ impl fmt::Display for RelayEvent {
             Self::Router(RouterEvent::MeasurementOver(Some(reason))) => {
                 write!(f, "measurement broken off: {reason}")
             }
+            Self::Load(load) => write!(
+                f,
+                "{} B for clients so far, {:.3} cell seconds waited",
+                load.client_bytes, load.waited_cell_s
+            ),
             Self::Ended(reason) => write!(f, "the relay has ended: {reason}"),
         }
     }

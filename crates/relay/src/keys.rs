@@ -14,6 +14,7 @@ use std::fs::{self, DirBuilder};
 use std::io::{self, Read, Write};
 use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
 use std::path::{Path, PathBuf};
+use std::time::SystemTime;
 
 /// The RSA identity key.
 const RSA: &str = "secret_id_key";
@@ -23,6 +24,8 @@ const ED25519: &str = "ed25519_master_id_secret_key";
 const ED25519_PUBLIC: &str = "ed25519_master_id_public_key";
 /// The ntor onion key.
 const ONION: &str = "secret_onion_key_ntor";
+/// The one before.
+const OLD_ONION: &str = "secret_onion_key_ntor.old";
 /// No file of a key is longer.
 const LEN_MAX: u64 = 4096;
 
@@ -88,7 +91,8 @@ impl KeyError {
 
 /// Reads the keys in a folder. Where there are none, makes and stores them, and the folder as well.
 ///
-/// An onion key that is missing beside an identity is made anew: tor changes it now and then, too.
+/// An onion key that is missing beside an identity is made anew: tor changes it now and then, too. The
+/// one before the present one is read as well if it is there; [`forget_old_onion_key`] removes it.
 ///
 /// # Errors
 /// [`KeyError`]: keys are unreadable, damaged, incomplete or open to others, or can't be written.
@@ -139,7 +143,59 @@ pub fn open(folder: &Path, rng: &mut impl CryptoRng) -> Result<LongTermKeys, Key
         Some(onion) => made.onion_secret = format::read_onion(&onion).map_err(damaged(ONION))?,
         None => write(&path(ONION), &format::onion(&made.onion_secret))?,
     }
-    Ok(LongTermKeys { rsa, ed25519, onion_secret: made.onion_secret })
+    let previous_onion_secret = match secret(OLD_ONION)? {
+        // An interrupted change leaves the same key in both files.
+        Some(old) => Some(format::read_onion(&old).map_err(damaged(OLD_ONION))?)
+            .filter(|old| *old != made.onion_secret),
+        None => None,
+    };
+    Ok(LongTermKeys { rsa, ed25519, previous_onion_secret, ..made })
+}
+
+/// When the present onion key was made, in Unix seconds: the date of its file. So a folder that was
+/// copied without the dates has a young key.
+///
+/// # Errors
+/// [`KeyError::Io`] where the file is not there, or has no date.
+pub fn onion_key_made(folder: &Path) -> Result<u64, KeyError> {
+    let path = folder.join(ONION);
+    let made = fs::metadata(&path).and_then(|metadata| metadata.modified());
+    let made = made.map_err(KeyError::io("look at the key", &path))?;
+    Ok(made.duration_since(SystemTime::UNIX_EPOCH).map_or(0, |since| since.as_secs()))
+}
+
+/// Makes a new onion key, and keeps the present one as the one before.
+///
+/// # Errors
+/// [`KeyError::Io`]. Then the keys are what they were, here and on disk.
+pub fn rotate_onion_key(
+    folder: &Path,
+    keys: &mut LongTermKeys,
+    rng: &mut impl CryptoRng,
+) -> Result<(), KeyError> {
+    let mut fresh = [0; 32];
+    rng.fill_bytes(&mut fresh);
+    // In this order a key that is in use is never lost.
+    write(&folder.join(OLD_ONION), &format::onion(&keys.onion_secret))?;
+    write(&folder.join(ONION), &format::onion(&fresh))?;
+    keys.previous_onion_secret = Some(std::mem::replace(&mut keys.onion_secret, fresh));
+    Ok(())
+}
+
+/// Forgets the onion key before the present one.
+///
+/// # Errors
+/// [`KeyError::Io`] where its file cannot be removed.
+pub fn forget_old_onion_key(folder: &Path, keys: &mut LongTermKeys) -> Result<(), KeyError> {
+    let path = folder.join(OLD_ONION);
+    match fs::remove_file(&path) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => {
+            return Err(KeyError::io("remove the key", &path)(error));
+        }
+        _ => {}
+    }
+    keys.previous_onion_secret = None;
+    Ok(())
 }
 
 fn make_folder(folder: &Path) -> Result<(), KeyError> {

@@ -2,7 +2,8 @@
 //!
 //! [`Relay::start`] reads or makes the long-term keys, listens, publishes a server descriptor to the
 //! directory authorities, and follows the consensus: who may measure the relay, and whether it is
-//! listed. The engine runs on one thread, the authorities are dealt with on another.
+//! listed. The engine runs on one thread, the authorities are dealt with on another, a third one serves
+//! the directory.
 //!
 //! ```no_run
 //! use relay::{Relay, RelayConfig};
@@ -20,22 +21,33 @@
 //! # }
 //! ```
 //!
-//! Consensuses are believed without a look at their signatures, as in the whole project. What a false
-//! one could do is bounded: coordinators come from the configuration only, and numbers are brought
-//! into proposal 316's ranges.
+//! It is a directory cache, too: what it fetches it serves to clients, over the streams that they begin
+//! with BEGIN_DIR. What of a consensus is verified is said in the module that fetches it: signatures of
+//! more than half of the configured authorities. What a false one could do is bounded: coordinators
+//! come from the configuration only, and numbers are brought into the specifications' ranges.
 
+mod cache;
 pub mod config;
 pub mod descriptor;
 mod directory;
+pub mod dns;
 mod event;
+pub mod extra_info;
+mod following;
+mod history;
 pub mod keys;
 mod observed;
 mod policy;
 pub mod publish;
+mod renewal;
 mod running;
 mod schedule;
+mod server;
 
-pub use config::{ConfigError, FlashFlowConfig, RelayConfig, Settings, coordinator_key};
-pub use event::RelayEvent;
+pub use config::{
+    ConfigError, ExitSection, ExitSettings, FlashFlowConfig, RelayConfig, SchedulerName, Settings,
+    coordinator_key,
+};
+pub use event::{Load, RelayEvent, Renewed};
 pub use policy::target_params;
 pub use running::{Relay, RelayError};

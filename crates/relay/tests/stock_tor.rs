@@ -1,69 +1,28 @@
 //! What stock tor makes of our relay: authorities list it, relays and clients use it, and it reads
 //! our keys.
 
-use lab::control::Control;
+mod common;
+
+use common::{
+    PATIENCE, authorities, build_circuit, client_that_knows, config, fetched, only, wait_for,
+    wait_until_known,
+};
 use lab::{Network, NetworkSpec, RelaySpec};
 use link::{Clock, Forge, unix_time_s};
+use netdoc::Fingerprint;
 use netdoc::consensus::{Consensus, Flag};
-use netdoc::fetch::{Fetcher, Resource};
-use netdoc::{Fingerprint, ServerDescriptor, descriptor};
 use onion::Rate;
 use onion::router::RateLimit;
 use rand::SeedableRng;
 use rand::rngs::StdRng;
-use relay::descriptor::{Announcement, TapKey, write};
+use relay::descriptor::{Announcement, Capabilities, TapKey, write};
 use relay::publish::{self, Answer, Patience};
 use relay::{FlashFlowConfig, Relay, RelayConfig, RelayEvent, Settings, coordinator_key, keys};
-use std::path::Path;
 use std::process::Command;
 use std::sync::mpsc::{Receiver, channel};
-use std::time::Duration;
 
-/// Far more than anything here takes, even on a busy machine.
-const PATIENCE: Duration = Duration::from_secs(100);
 /// A public key (RFC 8032, §7.1, test 1).
 const KEY: &str = "d75a980182b10ab7d54bfed3c964073a0ee172f3daa62325af021a68f707511a";
-
-fn config(nickname: &str, keys: &Path) -> RelayConfig {
-    RelayConfig {
-        nickname: Some(nickname.parse().expect("a nickname")),
-        address: Some([127, 0, 0, 1].into()),
-        keys: Some(keys.to_owned()),
-        ..RelayConfig::default()
-    }
-}
-
-/// The next event of which `pick` makes something; the others are passed over.
-fn wait_for<T>(
-    what: &str,
-    events: &Receiver<RelayEvent>,
-    mut pick: impl FnMut(RelayEvent) -> Option<T>,
-) -> T {
-    let mut heard = Vec::new();
-    loop {
-        let Ok(event) = events.recv_timeout(PATIENCE) else { panic!("no {what}: {heard:#?}") };
-        heard.push(event.to_string());
-        if let Some(found) = pick(event) {
-            return found;
-        }
-    }
-}
-
-/// Waits until all three authorities have answered that they have a descriptor of ours.
-fn wait_until_known(network: &Network, events: &Receiver<RelayEvent>) {
-    let mut left = network.directory_addrs();
-    wait_for("answers of all authorities", events, |event| {
-        match event {
-            RelayEvent::Answered { authority, answer: Answer::Accepted } => {
-                left.retain(|other| *other != authority);
-            }
-            RelayEvent::Answered { answer: Answer::Refused { .. }, .. }
-            | RelayEvent::Unanswered { .. } => panic!("{event}"),
-            _ => {}
-        }
-        left.is_empty().then_some(())
-    });
-}
 
 /// Waits until an authority serves a descriptor of ours with this rate.
 fn wait_until_served(network: &Network, relay: &Relay, events: &Receiver<RelayEvent>, rate: u64) {
@@ -73,50 +32,6 @@ fn wait_until_served(network: &Network, relay: &Relay, events: &Receiver<RelayEv
         }
         _ => None,
     });
-}
-
-/// Has stock tor build a circuit through these relays, and waits until it stands.
-fn build_circuit(control: &mut Control, path: &[&str]) {
-    let reply = control.request(&format!("EXTENDCIRCUIT 0 {}", path.join(","))).expect("accepted");
-    let id = reply.text().strip_prefix("EXTENDED ").expect("a circuit").to_owned();
-    loop {
-        let event = control.events().recv_timeout(PATIENCE).expect("an event");
-        let text = event.message.text();
-        if text.starts_with(&format!("CIRC {id} BUILT")) {
-            return;
-        }
-        let is_over =
-            ["FAILED", "CLOSED"].iter().any(|end| text.starts_with(&format!("CIRC {id} {end}")));
-        assert!(!is_over, "{text}");
-    }
-}
-
-/// The first relay of a network as a client: its control port, once it has our relay's
-/// microdescriptor, and the name by which it knows our relay.
-fn client_that_knows(network: &Network, relay: &Relay) -> (Control, String) {
-    let mut control = network.relays()[0].control().expect("answers");
-    control.set_events(&["CIRC", "NEWDESC", "NEWCONSENSUS"]).expect("known");
-    let fingerprint = relay.rsa();
-    while control.get_info(&format!("md/id/{fingerprint}")).is_err() {
-        control.events().recv_timeout(PATIENCE).expect("news");
-    }
-    (control, format!("${fingerprint}"))
-}
-
-fn authorities(network: &Network) -> [String; 3] {
-    [0, 1, 2].map(|place: usize| format!("${}", network.authorities()[place].rsa_hex()))
-}
-
-fn fetched(network: &Network, relay: &Relay) -> String {
-    let resource = Resource::Descriptors(vec![Fingerprint::from_bytes(relay.rsa().0)]);
-    let text = Fetcher::default().get(network.directory_addrs()[0], &resource).expect("served");
-    String::from_utf8(text).expect("text")
-}
-
-fn only(text: &str) -> ServerDescriptor<'_> {
-    let (good, bad) = descriptor::parse_all(text.as_bytes());
-    assert!(bad.is_empty() && good.len() == 1, "{bad:?}");
-    good[0].clone()
 }
 
 /// Publishes a descriptor of this relay that is an hour ahead of time, with a port of its own.
@@ -136,8 +51,10 @@ fn publish_from_the_future(settings: &Settings, network: &Network) {
         published: unix_time_s() + 3600,
         uptime_s: 0,
         contact: None,
+        capabilities: Capabilities::of_engine(false),
+        exit: None,
     };
-    let text = write(&announcement, &keys, &certified, &tap).expect("written");
+    let text = write(&announcement, None, &keys, &certified, &tap).expect("written");
     for authority in network.directory_addrs() {
         let answer = publish::post(authority, &text, Clock::start(), Patience::default());
         assert_eq!(answer.expect("an answer"), Answer::Accepted);
@@ -186,10 +103,9 @@ fn a_stock_network_lists_our_relay_and_builds_circuits_through_it() {
         (listed.address.into(), listed.or_port),
         (relay.address().ip(), relay.address().port())
     );
-    for flag in [Flag::Running, Flag::Valid, Flag::Fast] {
+    for flag in [Flag::Running, Flag::Valid, Flag::Fast, Flag::V2Dir, Flag::Guard] {
         assert!(listed.flags.contains(flag), "{flag:?} in {}", listed.flags);
     }
-    assert!(!listed.flags.contains(Flag::V2Dir), "we serve no directory");
     let (mut params, mut flags) = (None, None);
     wait_for("word from the consensus", &events, |event| {
         match event {

@@ -15,7 +15,7 @@ impl<N: Node> Driver<N> {
         loop {
             match self.listeners[listener].accept() {
                 Ok((stream, _)) => {
-                    if self.sockets.len() - self.free.len() >= self.options.max_conns {
+                    if self.open_sockets() >= self.options.max_conns {
                         continue; // closed by being dropped
                     }
                     let id = ListenerId(u32::try_from(listener).unwrap_or(u32::MAX));

@@ -1,8 +1,9 @@
+use crate::sockopt;
 use crate::tls::{Buffers, Outgoing, Session};
 use mio::event::Event;
 use mio::net::TcpStream;
 use onion::Instant;
-use onion::node::{CloseCause, ConnId, ListenerId};
+use onion::node::{CloseCause, ConnId, ListenerId, SocketState};
 use std::io::{self, Read, Write};
 use std::net::{IpAddr, SocketAddr};
 
@@ -100,8 +101,14 @@ impl Socket {
         self.is_writable |= event.is_writable() || event.is_write_closed() || event.is_error();
     }
 
+    /// What the kernel says of its way out.
+    pub(super) fn state(&mut self) -> Option<SocketState> {
+        let unwritten = self.outgoing().pending().len();
+        sockopt::socket_state(&self.stream, unwritten)
+    }
+
     /// Whether TCP stands by now.
-    pub(super) fn finish_connecting(&mut self) -> io::Result<bool> {
+    pub(super) fn finish_connecting(&self) -> io::Result<bool> {
         if let Some(error) = self.stream.take_error()? {
             return Err(error);
         }

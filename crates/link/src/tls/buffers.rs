@@ -170,7 +170,8 @@ mod tests {
         incoming.commit(6);
         incoming.consume(4);
         incoming.give_back(&mut buffers);
-        assert_eq!((incoming.filled(), incoming.buffer.capacity()), (&mut b"e-"[..], 2));
+        assert_eq!(incoming.filled(), b"e-");
+        assert_eq!(incoming.buffer.capacity(), 2);
         incoming.borrow(&mut buffers);
         assert!(buffers.incoming.is_empty(), "it is lent");
         incoming.space()[..4].copy_from_slice(b"part");

@@ -313,8 +313,12 @@ fn r_line(line: Line<'_>, rest: &[u8], flavour: Flavour) -> Result<Router, Conse
         let mut found = words(rest);
         let nickname = Nickname::parse(found.next()?).ok()?;
         let fingerprint = Fingerprint::from_bytes(base64_array(found.next()?)?);
-        // Then the descriptor's digest (not in the microdesc flavour), a date and a time: unused.
-        found.nth(if flavour == Flavour::Microdesc { 1 } else { 2 })?;
+        let descriptor_digest = match flavour {
+            Flavour::Ns => Some(base64_array(found.next()?)?),
+            Flavour::Microdesc => None,
+        };
+        // Then a date and a time: unused.
+        found.nth(1)?;
         let address = text::utf8(found.next()?)?.parse().ok()?;
         let or_port = decimal(found.next()?)?;
         let dir_port = decimal(found.next()?)?;
@@ -330,6 +334,7 @@ fn r_line(line: Line<'_>, rest: &[u8], flavour: Flavour) -> Result<Router, Conse
             bandwidth_kb_s: None,
             measured_kb_s: None,
             unmeasured: false,
+            descriptor_digest,
             microdesc_digest: None,
         })
     };

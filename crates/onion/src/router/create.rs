@@ -53,8 +53,8 @@ impl<R: Rng, C: Conduct> Router<R, C> {
         let mut answer = Vec::new();
         created.encode_into(&mut answer);
         let hop = match role {
-            Role::Measurer => Hop::Echo(Keystream::new(&keys.key_forward)),
-            Role::Ordinary | Role::Coordinator => Hop::Relay(Box::new(RelayHop::new(&keys))),
+            Role::Measurer => Hop::Echo(Box::new(Keystream::new(&keys.key_forward))),
+            Role::Ordinary | Role::Coordinator => Hop::Relay(RelayHop::new(&keys)),
         };
         self.outputs.control(place.conn, place.circ_id, Command::CREATED_FAST, &answer);
         self.begin(Circuit::new(place, hop));
@@ -73,7 +73,7 @@ impl<R: Rng, C: Conduct> Router<R, C> {
                 let mut created = Vec::new();
                 encode_created2_into(&data, &mut created);
                 self.outputs.control(place.conn, place.circ_id, Command::CREATED2, &created);
-                let hop = Hop::Relay(Box::new(RelayHop::new(&keys)));
+                let hop = Hop::Relay(RelayHop::new(&keys));
                 self.begin(Circuit { flow, ..Circuit::new(place, hop) });
             }
             None => self.refuse(place, DestroyReason::PROTOCOL),
@@ -94,8 +94,9 @@ impl<R: Rng, C: Conduct> Router<R, C> {
         let mut ephemeral = [0; 32];
         self.rng.fill_bytes(&mut ephemeral);
         let identity = &self.config.identity;
-        let (answer, keys) =
-            ntor::respond(&identity.rsa.0, &identity.onion_secret(), ephemeral, data).ok()?;
+        let (answer, keys) = identity
+            .onion_secrets()
+            .find_map(|onion| ntor::respond(&identity.rsa.0, &onion, ephemeral, data).ok())?;
         Some(Answer { data: Vec::from(answer), keys, flow: Flow::default() })
     }
 
@@ -103,8 +104,9 @@ impl<R: Rng, C: Conduct> Router<R, C> {
     /// congestion control.
     fn answer_ntor_v3(&mut self, data: &[u8]) -> Option<Answer> {
         let identity = &self.config.identity;
-        let handshake =
-            ntor_v3::Server::open(&identity.ed25519.0, &identity.onion_secret(), data).ok()?;
+        let handshake = identity
+            .onion_secrets()
+            .find_map(|onion| ntor_v3::Server::open(&identity.ed25519.0, &onion, data).ok())?;
         let request = Request::parse(handshake.message()).ok()?;
         if request.wants_protocols {
             return None;

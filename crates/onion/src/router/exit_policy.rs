@@ -207,6 +207,13 @@ const fn v6(first: u16) -> IpAddr {
     IpAddr::V6(Ipv6Addr::new(first, 0, 0, 0, 0, 0, 0, 0))
 }
 
+/// Whether an address is not of the public Internet, also in the guise of IPv6.
+#[must_use]
+pub fn is_private(address: IpAddr) -> bool {
+    let address = address.to_canonical();
+    PRIVATE.iter().any(|(net, bits)| Addresses::Net(*net, *bits).contain(address))
+}
+
 impl ExitPolicy {
     /// These rules, and none before them: an exit on the Internet wants
     /// [`rejecting_private`](Self::rejecting_private) as well.

@@ -1,6 +1,7 @@
 //! How circuits get their next hop.
 
 use super::circuit::{Hop, Place, Way};
+use super::exit_policy::is_private;
 use super::link::Link;
 use super::upkeep::DIALS_MAX;
 use super::{Conduct, Router};
@@ -23,6 +24,9 @@ impl<R: Rng, C: Conduct> Router<R, C> {
         let (address, ids) = destination(&extend).ok_or(DestroyReason::PROTOCOL)?;
         if ids.rsa == self.config.identity.rsa || !is_somewhere(address) {
             return Err(DestroyReason::PROTOCOL); // a loop through ourselves, or nowhere
+        }
+        if !self.config.extends_to_private && is_private(address.ip()) {
+            return Err(DestroyReason::PROTOCOL); // strangers have no business in our network
         }
         let circuit = self.circuits.get_mut(number).ok_or(DestroyReason::PROTOCOL)?;
         if circuit.forth_conn.is_some() || matches!(circuit.hop, Hop::Echo(_)) {

@@ -2,7 +2,7 @@
 
 use super::circuit::Hop;
 use super::streams::{Asked, Edge, State, Stream};
-use super::{Conduct, ExitPolicy, Router};
+use super::{Conduct, Router, is_private};
 use crate::cell::msg::{Begin, BeginFlags, Connected, End, EndReason, Resolved};
 use crate::cell::relay::RelayCommand;
 use crate::node::{Answer, ConnId, Dial, LookupId, Question, Security};
@@ -291,7 +291,7 @@ fn reverse(name: &str) -> Option<Option<IpAddr>> {
 
 /// Whether an address is of the public Internet: of others nobody is told a name.
 fn is_public(ip: IpAddr) -> bool {
-    ExitPolicy::accept_all().rejecting_private(&[]).allows(SocketAddr::new(ip, 1))
+    !is_private(ip)
 }
 
 #[cfg(test)]

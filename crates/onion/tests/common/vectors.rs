@@ -69,6 +69,7 @@ impl Scene {
             rsa_cross_cert: self.get("rsa_cross_cert").to_vec(),
             authenticate_seed: self.array("authenticate_seed"),
             onion_secret: self.array("onion_secret"),
+            previous_onion_secret: None,
         }
     }
 

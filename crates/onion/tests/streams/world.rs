@@ -1,13 +1,18 @@
 //! A router, one client's link to it, and destinations that do as a test says.
 
 use crate::vectors::{self, RecordedTls};
-use onion::cell::msg::{Begin, BeginFlags, CreatedFast, DestroyReason, End, EndReason, Sendme};
+use onion::cell::msg::{
+    Begin, BeginFlags, Create2, CreatedFast, DestroyReason, End, EndReason, HANDSHAKE_NTOR_V3,
+    Sendme, parse_created2,
+};
 use onion::cell::relay::{MAX_DATA_LEN, RelayCommand, RelayMessage};
 use onion::cell::{BODY_LEN, CircId, Command};
-use onion::crypto::{ClientHop, fast};
+use onion::crypto::ntor_v3::extension::Request;
+use onion::crypto::{ClientHop, HopKeys, fast, ntor_v3};
 use onion::identity::OwnIdentity;
 use onion::link::{Authentication, Channel, ExpectedPeer, TlsSession};
 use onion::node::{Answer, CloseCause, ConnId, ListenerId, LookupId, Node, Question, Security};
+use onion::router::schedule::SchedulerConfig;
 use onion::router::{ExitConfig, ExitPolicy, Router, RouterConfig};
 use onion::{Duration, Instant};
 use rand_chacha::ChaCha8Rng;
@@ -72,6 +77,8 @@ pub(crate) struct World {
     pub(crate) router: Router<ChaCha8Rng>,
     pub(crate) now: Instant,
     link: Option<ConnId>,
+    /// The latest CREATED2.
+    created: Option<Vec<u8>>,
     channel: Channel,
     /// The client reads what its link brings.
     pub(crate) reads: bool,
@@ -93,7 +100,9 @@ pub(crate) fn exit() -> RouterConfig {
 
 /// A relay that lets nothing out.
 pub(crate) fn middle() -> RouterConfig {
-    RouterConfig::new(Arc::clone(&OWN), unix_time_s())
+    // Cells leave at once: this is no test of scheduling.
+    let scheduler = SchedulerConfig::vanilla();
+    RouterConfig { scheduler, ..RouterConfig::new(Arc::clone(&OWN), unix_time_s()) }
 }
 
 pub(crate) const CIRCUIT: CircId = CircId::of_initiator(1);
@@ -115,6 +124,7 @@ impl World {
             router,
             now,
             link: None,
+            created: None,
             channel: channel.expect("usable"),
             reads: true,
             circuits: BTreeMap::new(),
@@ -157,6 +167,31 @@ impl World {
     pub(crate) fn create(&mut self, circ_id: CircId) {
         self.queue(circ_id, Command::CREATE_FAST, &[3; 20]);
         self.exchange();
+    }
+
+    /// A circuit by ntor of version 3, with congestion control.
+    pub(crate) fn create_with_congestion_control(&mut self, circ_id: CircId) {
+        let keys = ntor_v3::RelayKeys { ed25519_id: OWN.ed25519.0, onion_key: OWN.onion_key() };
+        let request = Request { wants_congestion_control: true, wants_protocols: false };
+        let client = ntor_v3::Client::new(keys, [8; 32], &request.encode()).expect("a good key");
+        let mut body = Vec::new();
+        let create = Create2 { handshake_type: HANDSHAKE_NTOR_V3, data: client.data() };
+        create.encode_into(&mut body);
+        self.queue(circ_id, Command::CREATE2, &body);
+        self.exchange();
+        let created = self.created.take().expect("answered");
+        let (_, keys) = client.finish(&created).expect("honest");
+        self.add_circuit(circ_id, &keys);
+    }
+
+    fn add_circuit(&mut self, circ_id: CircId, keys: &HopKeys) {
+        let circuit = Circuit {
+            hop: ClientHop::new(keys),
+            heard: VecDeque::new(),
+            tags: Vec::new(),
+            destroyed: None,
+        };
+        self.circuits.insert(circ_id, circuit);
     }
 
     /// Says something on a circuit.
@@ -364,18 +399,16 @@ impl World {
     }
 
     fn hear_bytes(&mut self, mut bytes: &[u8]) {
+        let mut begun = Vec::new();
         while let Some(cell) = self.channel.handle_bytes(&mut bytes).expect("readable") {
             match cell.command {
                 Command::CREATED_FAST => {
                     let created = CreatedFast::parse(cell.body).expect("readable");
                     let keys = fast::Client::new([3; 20]).finish(&created).expect("honest");
-                    let circuit = Circuit {
-                        hop: ClientHop::new(&keys),
-                        heard: VecDeque::new(),
-                        tags: Vec::new(),
-                        destroyed: None,
-                    };
-                    self.circuits.insert(cell.circ_id, circuit);
+                    begun.push((cell.circ_id, keys));
+                }
+                Command::CREATED2 => {
+                    self.created = Some(parse_created2(cell.body).expect("readable").to_vec());
                 }
                 Command::RELAY => {
                     let circuit = self.circuits.get_mut(&cell.circ_id).expect("a circuit");
@@ -398,6 +431,9 @@ impl World {
                 }
                 other => panic!("{other}"),
             }
+        }
+        for (circ_id, keys) in begun {
+            self.add_circuit(circ_id, &keys);
         }
     }
 

@@ -20,7 +20,8 @@ fn whole_sample() -> String {
     let uncommented = SAMPLE.lines().map(|line| {
         let setting = line.strip_prefix("# ").filter(|rest| {
             rest.split_once(" = ").is_some_and(|(key, _)| {
-                key.bytes().all(|byte| byte.is_ascii_lowercase() || byte == b'_')
+                key.bytes()
+                    .all(|byte| byte.is_ascii_lowercase() || byte == b'_' || byte.is_ascii_digit())
             })
         });
         setting.unwrap_or(line)
@@ -42,10 +43,19 @@ fn the_sample_file_is_accepted_as_it_is_and_has_every_setting_in_it() {
         keys,
         rate_mbit_per_s,
         burst_mbit,
+        scheduler,
+        scheduler_interval_ms,
+        threads,
         contact,
         authorities,
+        authority_identities,
+        directory,
+        cache,
+        allow_private_addresses,
+        exit,
         flashflow,
     } = whole;
+    let ExitSection { policy, reject_private, ipv6, name_servers } = exit;
     let FlashFlowConfig {
         measurements_allowed,
         allowed_coordinators,
@@ -62,8 +72,19 @@ fn the_sample_file_is_accepted_as_it_is_and_has_every_setting_in_it() {
         ("keys", keys.is_some()),
         ("rate_mbit_per_s", rate_mbit_per_s.is_some()),
         ("burst_mbit", burst_mbit.is_some()),
+        ("scheduler", scheduler.is_some()),
+        ("scheduler_interval_ms", scheduler_interval_ms.is_some()),
+        ("threads", threads.is_some()),
         ("contact", contact.is_some()),
         ("authorities", authorities.is_some()),
+        ("authority_identities", authority_identities.is_some()),
+        ("directory", directory.is_some()),
+        ("cache", cache.is_some()),
+        ("allow_private_addresses", allow_private_addresses.is_some()),
+        ("policy", policy.is_some()),
+        ("reject_private", reject_private.is_some()),
+        ("ipv6", ipv6.is_some()),
+        ("name_servers", name_servers.is_some()),
         ("measurements_allowed", measurements_allowed.is_some()),
         ("allowed_coordinators", allowed_coordinators.is_some()),
         ("measurement_period_s", measurement_period_s.is_some()),
@@ -93,8 +114,22 @@ fn what_is_not_set_has_a_default() {
     assert_eq!(settings.listen, "127.0.0.1:0".parse().expect("an address"));
     assert_eq!((settings.limit, settings.contact), (None, None));
     assert_eq!((settings.authorities, settings.flashflow), (vec![], FlashFlowConfig::default()));
+    assert_eq!(settings.cache, settings.keys.join("cache"));
+    assert!(settings.serves_directory && settings.authority_identities.is_empty());
+    assert_eq!(settings.exit, None);
     let announced = announced(None);
     assert_eq!((announced.rate.as_byte_per_s(), announced.burst_bytes), (1 << 30, 1 << 30));
+}
+
+#[test]
+fn schedulers_are_chosen_by_name() {
+    let scheduler = |text: &str| settings(&format!("{LEAST}{text}")).expect("sound").scheduler;
+    let (usual, short) = (Duration::from_millis(10), Duration::from_millis(2));
+    assert_eq!(scheduler(""), SchedulerConfig::kist(usual));
+    let fixed = SchedulerConfig { is_interval_fixed: true, ..SchedulerConfig::kist(short) };
+    assert_eq!(scheduler("scheduler_interval_ms = 2"), fixed);
+    assert_eq!(scheduler("scheduler = \"kist-lite\""), SchedulerConfig::kist_lite(usual));
+    assert_eq!(scheduler("scheduler = \"vanilla\""), SchedulerConfig::vanilla());
 }
 
 #[test]
@@ -150,6 +185,10 @@ fn mistakes_are_refused_with_their_place_and_reason() {
         ("burst_mbit = 10", "there is no rate_mbit_per_s"),
         ("rate_mbit_per_s = 10\nburst_mbit = 9.9", "less than the rate"),
         ("rate_mbit_per_s = 10\nburst_mbit = 0", "no amount"),
+        ("threads = 0", "a number from 1 to 64"),
+        ("threads = 65", "a number from 1 to 64"),
+        ("scheduler_interval_ms = 101", "101 is not from 1 to 100"),
+        ("scheduler = \"fifo\"", "expected one of `kist`, `kist-lite`, `vanilla`"),
         ("contact = \"a\\nb\"", "one line"),
         ("contact = \" a\"", "one line"),
         ("contact = \"\"", "1 to 1000"),
@@ -202,4 +241,30 @@ proptest! {
     fn no_text_makes_the_reader_panic(text in "(\\PC|\n|nickname = |\\[flashflow\\]|[0-9\"=.])*") {
         let _ = settings(&text);
     }
+}
+
+#[test]
+fn an_exit_lets_go_where_its_rules_say_and_nowhere_private() {
+    let exit = |text: &str| settings(&format!("{LEAST}[exit]\n{text}")).expect("sound").exit;
+    assert_eq!(exit("policy = [\"reject *:25\"]"), None, "it accepts nothing");
+    let exit = exit("policy = [\"reject *:25\", \"accept *:*\"]").expect("it accepts much");
+    assert!(exit.rejects_private && !exit.ipv6 && exit.name_servers.is_empty());
+    let policy = exit.engine([203, 0, 113, 1].into()).policy;
+    let allows = |to: &str| policy.allows(to.parse().expect("an address"));
+    assert!(allows("203.0.113.2:80") && !allows("203.0.113.2:25"));
+    assert!(!allows("10.0.0.1:80") && !allows("127.0.0.1:80") && !allows("203.0.113.1:80"));
+    let open = ExitSettings { rejects_private: false, ipv6: true, ..exit };
+    assert!(open.engine([127, 0, 0, 1].into()).policy.allows(([127, 0, 0, 1], 80).into()));
+    assert!(refusal(&format!("{LEAST}[exit]\npolicy = [\"accept\"]")).contains("exit.policy"));
+    let no_port = format!("{LEAST}[exit]\nname_servers = [\"192.0.2.1:0\"]");
+    assert!(refusal(&no_port).contains("exit.name_servers"));
+}
+
+#[test]
+fn only_a_relay_in_a_private_network_extends_into_it() {
+    let allows = |text: &str| settings(text).expect("sound").allows_private_addresses;
+    let public = LEAST.replace("127.0.0.1", "203.0.113.1");
+    assert!(allows(LEAST) && !allows(&public));
+    assert!(allows(&format!("{public}allow_private_addresses = true")));
+    assert!(!allows(&format!("{LEAST}allow_private_addresses = false")));
 }

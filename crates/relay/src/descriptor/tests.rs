@@ -1,5 +1,6 @@
 use super::*;
 use link::Forge;
+use onion::router::ExitPolicy;
 use proptest::prelude::*;
 use rand::SeedableRng;
 use rand::rngs::StdRng;
@@ -26,7 +27,7 @@ fn made() -> &'static Made {
 
 fn written(announcement: &Announcement) -> String {
     let Made { keys, certified, tap } = made();
-    write(announcement, keys, certified, tap).expect("written")
+    write(announcement, None, keys, certified, tap).expect("written")
 }
 
 /// The bytes of the object after an item.
@@ -35,6 +36,12 @@ fn object(text: &str, item: &str) -> Vec<u8> {
     let body = rest.lines().skip_while(|line| !line.starts_with("-----BEGIN")).skip(1);
     let body: String = body.take_while(|line| !line.starts_with("-----END")).collect();
     STANDARD.decode(body).expect("base64")
+}
+
+/// An exit to port 80.
+fn web() -> ExitConfig {
+    let policy = ExitPolicy::new(vec!["accept *:80".parse().expect("a rule")]);
+    ExitConfig { policy, ipv6: true, ..ExitConfig::default() }
 }
 
 fn announcement() -> impl Strategy<Value = Announcement> {
@@ -51,6 +58,8 @@ fn announcement() -> impl Strategy<Value = Announcement> {
             published,
             uptime_s,
             contact,
+            capabilities: Capabilities::of_engine(true),
+            exit: Some(web()),
         },
     )
 }
@@ -78,7 +87,7 @@ proptest! {
         prop_assert_eq!(read.bandwidth_burst_bytes_s, within(announced.burst_bytes_s, 1));
         prop_assert_eq!(read.bandwidth_observed_bytes_s, within(announced.observed_bytes_s, 0));
         prop_assert_eq!(read.contact().map(|text| text.into_owned()), announced.contact);
-        prop_assert_eq!(read.proto, Some(PROTOCOLS));
+        prop_assert_eq!(read.proto, Some(&*announced.capabilities.protocols()));
         prop_assert_eq!(read.tor_version(), None);
         prop_assert!(!read.hibernating);
         // What authorities refuse for its size (`MAX_DESCRIPTOR_UPLOAD_SIZE`) is far away.
@@ -97,6 +106,8 @@ fn sample() -> Announcement {
         published: 1_700_000_000,
         uptime_s: 7,
         contact: None,
+        capabilities: Capabilities::of_engine(false),
+        exit: None,
     }
 }
 
@@ -152,4 +163,43 @@ fn signatures_and_cross_certificates_hold() {
     let (body, signature) = cert.split_last_chunk::<64>().expect("signed");
     onion.verify(body, &signature.into()).expect("cross-certified");
     assert_eq!(&body[7..39], &certified.identity.ed25519.0);
+}
+
+#[test]
+fn what_the_relay_can_do_is_in_the_descriptor_and_nothing_else() {
+    let text = written(&sample());
+    for item in ["tunnelled-dir-server", "extra-info-digest", "ipv6-policy", "accept"] {
+        assert!(!text.contains(&format!("\n{item}")), "{item}");
+    }
+    let capabilities = Capabilities::of_engine(true);
+    let exit = Announcement { capabilities, exit: Some(web()), ..sample() };
+    let text = written(&exit);
+    let lines = "\naccept *:80\nreject *:*\nipv6-policy accept 80\ntunnelled-dir-server\n";
+    assert!(text.contains(lines), "{text}");
+}
+
+#[test]
+fn the_descriptor_names_its_extra_info_document_which_is_signed_like_it() {
+    let Made { keys, certified, tap } = made();
+    let announced = sample();
+    let history = "write-history 2023-11-14 22:00:00 (86400 s) 1024\n";
+    let (name, date) = (announced.nickname, announced.published);
+    let extra = ExtraInfo::new(name, date, history, keys, certified).expect("written");
+    let text = write(&announced, Some(&extra), keys, certified, tap).expect("written");
+    let (_, rest) = text.split_once("\nextra-info-digest ").expect("named");
+    let digests = rest.split('\n').next().expect("a line");
+    assert_eq!(digests, extra.digests());
+
+    let document = extra.text();
+    let begin = format!("extra-info sample {}\nidentity-ed25519\n", certified.identity.rsa);
+    assert!(document.starts_with(&begin), "{document}");
+    let date = "\npublished 2023-11-14 22:13:20\nwrite-history";
+    assert!(document.contains(date) && document.contains(history));
+    let (signed, _) = document.split_once("-----BEGIN SIGNATURE-----").expect("signed");
+    let sha1 = Sha1::digest(signed);
+    assert_eq!(extra.sha1(), <[u8; 20]>::from(sha1));
+    assert!(digests.starts_with(&hex::encode_upper(sha1)));
+    assert!(digests.ends_with(&STANDARD_NO_PAD.encode(Sha256::digest(document))));
+    let signature = object(document, "router-signature");
+    keys.rsa.to_public_key().verify(&sha1, &signature).expect("signed with RSA");
 }

@@ -175,3 +175,32 @@ proptest! {
         prop_assert_eq!(format::read_onion(&format::onion(&secret)), Ok(secret));
     }
 }
+
+#[test]
+fn an_onion_key_is_changed_and_the_one_before_is_kept_until_it_is_forgotten() {
+    let parent = tempfile::tempdir().expect("a folder");
+    let folder = parent.path();
+    let mut keys = open_at(folder, 1).expect("made");
+    assert_eq!(keys.previous_onion_secret, None);
+    let first = keys.onion_secret;
+    let made = SystemTime::UNIX_EPOCH + std::time::Duration::from_secs(1_700_000_000);
+    let file = fs::File::options().write(true).open(folder.join(ONION)).expect("there");
+    file.set_modified(made).expect("set");
+    assert_eq!(onion_key_made(folder).expect("there"), 1_700_000_000);
+
+    rotate_onion_key(folder, &mut keys, &mut StdRng::from_seed([7; 32])).expect("written");
+    assert_ne!(keys.onion_secret, first);
+    assert_eq!(keys.previous_onion_secret, Some(first));
+    assert!(onion_key_made(folder).expect("there") > 1_700_000_000);
+    let found = open_at(folder, 2).expect("found");
+    assert_eq!((found.onion_secret, found.previous_onion_secret), (keys.onion_secret, Some(first)));
+
+    forget_old_onion_key(folder, &mut keys).expect("removed");
+    forget_old_onion_key(folder, &mut keys).expect("nothing to remove");
+    assert_eq!(keys.previous_onion_secret, None);
+    assert_eq!(open_at(folder, 3).expect("found").previous_onion_secret, None);
+
+    // A change that was interrupted after its first half.
+    fs::copy(folder.join(ONION), folder.join(OLD_ONION)).expect("copied");
+    assert_eq!(open_at(folder, 4).expect("found").previous_onion_secret, None);
+}

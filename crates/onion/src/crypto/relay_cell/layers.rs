@@ -44,7 +44,7 @@ impl Layers {
     pub fn open(&mut self, body: &mut [u8; BODY_LEN]) -> Result<usize, CryptError> {
         for (place, hop) in self.hops.iter_mut().enumerate() {
             hop.backward.keystream.apply(body);
-            if hop.backward.recognizes(body) {
+            if hop.backward.digest.recognizes(body) {
                 return Ok(place);
             }
         }

@@ -4,9 +4,10 @@ use crate::measure::pump::CELLS_PER_RECORD;
 use crate::node::ConnId;
 use alloc::collections::BTreeMap;
 
-/// DATA cells among which one has some random bytes, so that nobody can know the tag that a SENDME must
-/// have without having received them (proposal 289).
-const RANDOM_EVERY: u8 = 31;
+/// DATA cells after which one has some random bytes, so that nobody can know the tag that a SENDME must
+/// have without having received the cells (proposal 289). One in 31, that is, or in as many as have a
+/// SENDME, if they are fewer.
+const RANDOM_AFTER: u8 = 30;
 
 /// Bytes of a zero padding and of the random one behind it (tor-spec §6.1).
 const PADDING_GAP: usize = 4;
@@ -27,7 +28,8 @@ pub(in crate::router) struct Edge {
     streams: BTreeMap<u16, ConnId>,
     /// The stream that was read last: the others come first when there is room again.
     last_read: u16,
-    /// DATA cells before one must have random bytes.
+    /// DATA cells before one must have random bytes, from one such cell on, and now.
+    random_after: u8,
     random_in: u8,
     /// The queue to the link is long: no stream is read until it is short again.
     is_blocked: bool,
@@ -61,12 +63,17 @@ impl Wake<'_> {
 impl Edge {
     /// The end of a circuit whose queue to the link holds `queue_limit_cells` at most.
     pub(in crate::router) fn new(flow: Flow, queue_limit_cells: u32) -> Self {
+        let random_after = match &flow {
+            Flow::Fixed(_) => RANDOM_AFTER,
+            Flow::Vegas(vegas) => RANDOM_AFTER.min(vegas.sendme_cells().saturating_sub(1)),
+        };
         Self {
             flow,
             tags: SendmeTags::new(),
             streams: BTreeMap::new(),
             last_read: 0,
-            random_in: RANDOM_EVERY,
+            random_after,
+            random_in: random_after,
             is_blocked: false,
             // Half is left to cells other than of data.
             high_cells: BlockedMark::HIGH_CELLS.min(queue_limit_cells / 2).max(1),
@@ -117,7 +124,9 @@ impl Edge {
         let stream_bytes = usize::try_from(stream_bytes).unwrap_or(usize::MAX);
         let stream_cells = stream_bytes.div_ceil(MAX_DATA_LEN);
         let flow_cells = self.flow.room_cells() as usize;
-        let cells = flow_cells.min(queue_cells).min(stream_cells).min(READING_CELLS);
+        // No more than one of them has random bytes.
+        let reading_cells = READING_CELLS.min(usize::from(self.random_after) + 1);
+        let cells = flow_cells.min(queue_cells).min(stream_cells).min(reading_cells);
         let has_random = usize::from(self.random_in) < cells;
         let random_len = if has_random { MAX_DATA_LEN - RANDOM_DATA_LEN_MAX } else { 0 };
         stream_bytes.min(cells * MAX_DATA_LEN - random_len)
@@ -128,7 +137,7 @@ impl Edge {
         let most = if self.random_in == 0 { RANDOM_DATA_LEN_MAX } else { MAX_DATA_LEN };
         let data_len = if available < most { available } else { most };
         if data_len <= RANDOM_DATA_LEN_MAX {
-            self.random_in = RANDOM_EVERY;
+            self.random_in = self.random_after;
             let begin = data_len + PADDING_GAP;
             Filling { data_len, random: Some((begin, begin + RANDOM_LEN)) }
         } else {
@@ -216,7 +225,7 @@ mod tests {
                         prop_assert!(begin >= filling.data_len + 4 && end <= MAX_DATA_LEN);
                         since_random = 0;
                     }
-                    prop_assert!(since_random <= usize::from(RANDOM_EVERY));
+                    prop_assert!(since_random <= usize::from(RANDOM_AFTER));
                 }
                 prop_assert!(cells <= most, "{cells} cells, {most} allowed");
             }

@@ -1,0 +1,225 @@
+//! Connections without TLS, over real sockets.
+
+mod common;
+
+use common::{Puppet, driver, listener, pattern, run, run_driver};
+use link::{DriverOptions, Reply, Resolver};
+use onion::Duration;
+use onion::node::{Answer, CloseCause, Question, Security};
+use std::io::{self, Read, Write};
+use std::net::{Shutdown, TcpStream};
+use std::thread;
+
+/// More than all buffers of loopback together.
+const MUCH: usize = 40_000_000;
+
+/// The port of somebody who sends back what comes, until nothing more comes.
+fn echo() -> std::net::SocketAddr {
+    let (listener, address) = listener();
+    thread::spawn(move || {
+        let (mut stream, _) = listener.accept().expect("a caller");
+        let mut out = stream.try_clone().expect("a descriptor");
+        io::copy(&mut stream, &mut out)
+    });
+    address
+}
+
+#[test]
+fn an_echo_comes_back_whole_and_never_more_at_once_than_is_taken() {
+    let mut driver = driver(Puppet::default(), vec![], DriverOptions::default());
+    let sent = pattern(3_000_000);
+    let node = driver.node_mut();
+    let conn = node.dial(1, echo(), Security::Plain);
+    node.limits.insert(conn, 0);
+    node.send(conn, &sent);
+    run(&mut driver, |node| !node.connected.is_empty());
+    // Held back, and let go in small and large steps.
+    for step in (1..).map(|step| 1 + step * 7_919 % 100_000) {
+        let expected = (driver.node().received(conn).len() + step).min(sent.len());
+        driver.node_mut().take(conn, step);
+        run(&mut driver, |node| node.received(conn).len() == expected);
+        if expected == sent.len() {
+            break;
+        }
+    }
+    assert!(driver.node().received(conn) == sent.as_slice());
+    assert_eq!(driver.traffic().sent_bytes, sent.len() as u64);
+    assert_eq!(driver.traffic().received_bytes, sent.len() as u64);
+}
+
+#[test]
+fn a_peer_that_is_held_back_is_held_back_by_tcp() {
+    let (listener, address) = listener();
+    let mut driver = driver(Puppet::default(), vec![], DriverOptions::default());
+    let conn = driver.node_mut().dial(1, address, Security::Plain);
+    driver.node_mut().limits.insert(conn, 0);
+    run(&mut driver, |node| !node.connected.is_empty());
+    let (mut peer, _) = listener.accept().expect("it has dialled");
+    peer.set_nonblocking(true).expect("a socket");
+    let sent = pattern(MUCH);
+    let mut written = 0;
+    // What the peer sends stays in the kernel, until that takes no more.
+    loop {
+        match peer.write(&sent[written..]) {
+            Ok(len) => written += len,
+            Err(error) => break assert_eq!(error.kind(), io::ErrorKind::WouldBlock),
+        }
+        driver.turn(driver.now() + Duration::from_millis(1)).expect("it waits");
+    }
+    assert!(written < MUCH, "nobody holds it back");
+    assert!(driver.node().received(conn).is_empty());
+    peer.set_nonblocking(false).expect("a socket");
+    let writer = thread::spawn(move || peer.write_all(&sent[written..]));
+    driver.node_mut().take(conn, usize::MAX);
+    run(&mut driver, |node| node.closed.contains_key(&conn));
+    writer.join().expect("no panic").expect("written");
+    assert_eq!(driver.node().closed[&conn], CloseCause::ByPeer);
+    assert!(driver.node().received(conn) == pattern(MUCH).as_slice());
+}
+
+#[test]
+fn a_peer_that_reads_nothing_leaves_the_bytes_with_the_node_and_disturbs_nobody() {
+    let (listener, address) = listener();
+    let options =
+        DriverOptions { linger_timeout: Duration::from_millis(50), ..DriverOptions::default() };
+    let mut driver = driver(Puppet::default(), vec![], options);
+    let deaf = driver.node_mut().dial(1, address, Security::Plain);
+    driver.node_mut().send(deaf, &vec![7; MUCH]);
+    let lively = driver.node_mut().dial(2, echo(), Security::Plain);
+    driver.node_mut().send(lively, b"anybody there?");
+    run(&mut driver, |node| node.received(lively) == b"anybody there?");
+    let (mut peer, _) = listener.accept().expect("it has dialled");
+    assert!(!driver.node().outgoing[&deaf].is_empty());
+    // It is closed, too, with bytes that cannot be written: they have their time.
+    driver.node_mut().closing.push_back(deaf);
+    run(&mut driver, |node| node.closing.is_empty());
+    assert_eq!(driver.open_sockets(), 2);
+    run_driver(&mut driver, |driver| driver.open_sockets() == 1);
+    let mut read = Vec::new();
+    let _reset = peer.read_to_end(&mut read);
+    assert!(read.len() < MUCH);
+}
+
+#[test]
+fn what_the_node_has_given_is_written_before_its_connection_closes() {
+    let (listener, address) = listener();
+    let mut driver = driver(Puppet::default(), vec![], DriverOptions::default());
+    let conn = driver.node_mut().dial(1, address, Security::Plain);
+    let sent = pattern(MUCH);
+    driver.node_mut().send(conn, &sent);
+    run(&mut driver, |node| !node.connected.is_empty());
+    let (mut peer, _) = listener.accept().expect("it has dialled");
+    let reader = thread::spawn(move || {
+        let mut read = Vec::new();
+        peer.read_to_end(&mut read).map(|_| read)
+    });
+    run(&mut driver, |node| node.outgoing[&conn].is_empty());
+    driver.node_mut().closing.push_back(conn);
+    run_driver(&mut driver, |driver| driver.open_sockets() == 0);
+    assert!(reader.join().expect("no panic").expect("no reset") == sent);
+    assert!(driver.node().closed.is_empty(), "the node has closed it, and hears no more of it");
+}
+
+#[test]
+fn the_node_hears_how_a_connection_ended() {
+    let (listener, address) = listener();
+    let mut driver = driver(Puppet::default(), vec![], DriverOptions::default());
+    let node = driver.node_mut();
+    let [reset, ended] = [1, 2].map(|conn| node.dial(conn, address, Security::Plain));
+    run(&mut driver, |node| node.connected.len() == 2);
+    let mut peers = [listener.accept().expect("one").0, listener.accept().expect("two").0];
+    if peers[0].peer_addr().is_ok() {
+        // Who is who is told by what they say.
+        driver.node_mut().send(reset, b"r");
+        driver.node_mut().send(ended, b"e");
+        run(&mut driver, |node| node.outgoing.values().all(|bytes| bytes.is_empty()));
+    }
+    for peer in &mut peers {
+        let mut word = [0];
+        peer.read_exact(&mut word).expect("a word");
+        if word == *b"r" {
+            socket2::SockRef::from(&*peer).set_linger(Some(Duration::ZERO)).expect("an option");
+        } else {
+            peer.write_all(b"bye").expect("written");
+        }
+    }
+    drop(peers);
+    drop(listener);
+    let refused = driver.node_mut().dial(3, address, Security::Plain);
+    run(&mut driver, |node| node.closed.len() == 3);
+    let node = driver.node();
+    assert_eq!(node.closed[&reset], CloseCause::Reset);
+    assert_eq!(node.closed[&ended], CloseCause::ByPeer);
+    assert_eq!(node.received(ended), b"bye");
+    assert_eq!(node.closed[&refused], CloseCause::Refused);
+    assert_eq!(driver.open_sockets(), 0);
+}
+
+#[test]
+fn the_answer_of_a_server_that_does_not_hear_us_out_is_not_lost() {
+    let (listener, address) = listener();
+    let mut driver = driver(Puppet::default(), vec![], DriverOptions::default());
+    let conn = driver.node_mut().dial(1, address, Security::Plain);
+    driver.node_mut().send(conn, &vec![1; MUCH]);
+    driver.node_mut().limits.insert(conn, 0);
+    run(&mut driver, |node| !node.connected.is_empty());
+    let (mut peer, _) = listener.accept().expect("it has dialled");
+    peer.write_all(b"too long").expect("written");
+    drop(peer); // with unread bytes: a reset
+    run(&mut driver, |node| node.outgoing[&conn].len() < MUCH);
+    driver.node_mut().take(conn, 100);
+    run(&mut driver, |node| node.closed.contains_key(&conn));
+    assert_eq!(driver.node().received(conn), b"too long");
+    assert_eq!(driver.node().closed[&conn], CloseCause::Reset);
+}
+
+#[test]
+fn half_open_connections_have_their_time() {
+    let options =
+        DriverOptions { handshake_timeout: Duration::from_millis(100), ..DriverOptions::default() };
+    // One whose listener has no room for more, and one that never begins with TLS.
+    let full = socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::STREAM, None);
+    let full = full.expect("a socket");
+    full.bind(&std::net::SocketAddr::from(([127, 0, 0, 1], 0)).into()).expect("a port");
+    full.listen(0).expect("it listens");
+    let address = full.local_addr().expect("it listens").as_socket().expect("IPv4");
+    let _fills = TcpStream::connect(address).expect("there is room for one");
+    let (own, own_address) = listener();
+    let mut driver = driver(Puppet::default(), vec![own], options);
+    let conn = driver.node_mut().dial(1, address, Security::Plain);
+    let mut silent = TcpStream::connect(own_address).expect("it listens");
+    run(&mut driver, |node| node.closed.contains_key(&conn));
+    assert_eq!(driver.node().closed[&conn], CloseCause::TimedOut);
+    run_driver(&mut driver, |driver| driver.open_sockets() == 0);
+    assert_eq!(silent.read(&mut [0]).expect("closed in good order"), 0);
+    assert_eq!(driver.node().accepted, 0);
+    let _ = silent.shutdown(Shutdown::Both);
+}
+
+/// Answers from another thread; keeps quiet about some names.
+struct OtherThread;
+
+impl Resolver for OtherThread {
+    fn ask(&mut self, question: Question, reply: Reply) {
+        thread::spawn(move || match question {
+            Question::Addresses(name) if name == "known" => {
+                reply.answer(Answer::Addresses(vec![[10, 0, 0, 1].into()], 60));
+            }
+            _ => drop(reply),
+        });
+    }
+}
+
+#[test]
+fn questions_are_answered_from_elsewhere_and_none_is_forgotten() {
+    let mut driver = driver(Puppet::default(), vec![], DriverOptions::default());
+    let nobody = driver.node_mut().ask(1, "known");
+    run(&mut driver, |node| node.answers.contains_key(&nobody));
+    assert_eq!(driver.node().answers[&nobody], Answer::Failed, "nobody is there to answer");
+    driver.set_resolver(Box::new(OtherThread));
+    let (known, lost) = (driver.node_mut().ask(2, "known"), driver.node_mut().ask(3, "lost"));
+    run(&mut driver, |node| node.answers.len() == 3);
+    let expected = Answer::Addresses(vec![[10, 0, 0, 1].into()], 60);
+    assert_eq!(driver.node().answers[&known], expected);
+    assert_eq!(driver.node().answers[&lost], Answer::Failed);
+}

@@ -1,0 +1,183 @@
+//! Who signed a consensus, and the certificates of those who may (dir-spec.txt, sections 3.1 and
+//! 3.4.1). Nothing is verified here: that takes cryptography, which this crate does not have.
+
+use crate::id::Fingerprint;
+use crate::pieces::authority_certificates;
+use crate::text::{self, Line, Lines, date_time, words};
+
+/// How a consensus is hashed before it is signed.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum DigestAlgorithm {
+    /// The ns flavour.
+    Sha1,
+    /// All other flavours.
+    Sha256,
+}
+
+/// One signature of a consensus.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct ConsensusSignature {
+    /// Of which digest it is.
+    pub algorithm: DigestAlgorithm,
+    /// The authority: the digest of its identity key.
+    pub identity: Fingerprint,
+    /// The digest of its signing key.
+    pub signing_key: Fingerprint,
+    /// The RSA signature.
+    pub signature: Vec<u8>,
+}
+
+/// The part of a consensus that is signed, and its signatures. A signature that cannot be read, such
+/// as one of another algorithm, is left out. `None` if nothing is signed.
+#[must_use]
+pub fn consensus_signatures(bytes: &[u8]) -> Option<(&[u8], Vec<ConsensusSignature>)> {
+    const KEYWORD: &[u8] = b"directory-signature";
+    let mut lines = Lines::new(bytes);
+    while lines.peek().is_some_and(|line| line.bytes.starts_with(b"@")) {
+        lines.next();
+    }
+    let from = lines.position(bytes);
+    while lines.peek()?.keyword().0 != KEYWORD {
+        lines.next();
+    }
+    // Up to the blank after the first signature's keyword.
+    let signed = bytes.get(from..lines.position(bytes) + KEYWORD.len() + 1)?;
+    let mut signatures = Vec::new();
+    while let Some(line) = lines.next() {
+        let (keyword, rest) = line.keyword();
+        if keyword == KEYWORD
+            && let Some(head) = signature_head(rest)
+            && let Some(signature) = object(&mut lines)
+        {
+            let (algorithm, identity, signing_key) = head;
+            signatures.push(ConsensusSignature { algorithm, identity, signing_key, signature });
+        }
+    }
+    Some((signed, signatures))
+}
+
+fn signature_head(rest: &[u8]) -> Option<(DigestAlgorithm, Fingerprint, Fingerprint)> {
+    let found: Vec<&[u8]> = words(rest).collect();
+    let (algorithm, identity, signing_key) = match found[..] {
+        [identity, key] => (DigestAlgorithm::Sha1, identity, key),
+        [b"sha1", identity, key] => (DigestAlgorithm::Sha1, identity, key),
+        [b"sha256", identity, key] => (DigestAlgorithm::Sha256, identity, key),
+        _ => return None,
+    };
+    Some((algorithm, Fingerprint::parse(identity).ok()?, Fingerprint::parse(signing_key).ok()?))
+}
+
+/// The bytes of the object that begins at the next line.
+fn object(lines: &mut Lines<'_>) -> Option<Vec<u8>> {
+    /// Keys and signatures of 4096 bits have well below that in base64.
+    const TEXT_MAX: usize = 2048;
+    lines.peek().filter(|line| line.bytes.starts_with(b"-----BEGIN "))?;
+    lines.next();
+    let mut base64 = Vec::new();
+    while let Some(line) = lines.peek().filter(|line| line.complete) {
+        if line.bytes.starts_with(b"-----END ") {
+            lines.next();
+            let mut room = [0; TEXT_MAX];
+            return text::base64_into(&base64, &mut room).map(<[u8]>::to_vec);
+        }
+        if line.bytes.starts_with(b"-") || base64.len() + line.bytes.len() > TEXT_MAX {
+            return None;
+        }
+        base64.extend_from_slice(line.bytes);
+        lines.next();
+    }
+    None
+}
+
+/// A certificate by which an authority's identity key names a signing key.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct AuthorityCertificate<'a> {
+    /// The whole text.
+    pub text: &'a [u8],
+    /// What the certification signs.
+    pub signed: &'a [u8],
+    /// What it says is the digest of its identity key.
+    pub fingerprint: Fingerprint,
+    /// The identity key, in DER.
+    pub identity_key: Vec<u8>,
+    /// The signing key, in DER.
+    pub signing_key: Vec<u8>,
+    /// When it was made, in Unix seconds.
+    pub published: u64,
+    /// When it ends, in Unix seconds.
+    pub expires: u64,
+    /// The signature with the identity key.
+    pub certification: Vec<u8>,
+}
+
+/// The certificates of an answer or a file; what is no whole certificate is left out.
+pub fn certificates(bytes: &[u8]) -> impl Iterator<Item = AuthorityCertificate<'_>> {
+    authority_certificates(bytes).filter_map(|piece| certificate(piece.text, piece.digested))
+}
+
+fn certificate<'a>(text: &'a [u8], signed: &'a [u8]) -> Option<AuthorityCertificate<'a>> {
+    let mut lines = Lines::new(text);
+    let (mut fingerprint, mut published, mut expires) = (None, None, None);
+    let (mut identity_key, mut signing_key, mut certification) = (None, None, None);
+    while let Some(line) = lines.next() {
+        let (keyword, rest) = Line::keyword(&line);
+        match keyword {
+            b"dir-key-certificate-version" if rest != b"3" => return None,
+            b"fingerprint" => fingerprint = Fingerprint::parse(rest).ok(),
+            b"dir-key-published" => published = date_time(rest),
+            b"dir-key-expires" => expires = date_time(rest),
+            b"dir-identity-key" => identity_key = object(&mut lines),
+            b"dir-signing-key" => signing_key = object(&mut lines),
+            b"dir-key-certification" => certification = object(&mut lines),
+            _ => {}
+        }
+    }
+    Some(AuthorityCertificate {
+        text,
+        signed,
+        fingerprint: fingerprint?,
+        identity_key: identity_key?,
+        signing_key: signing_key?,
+        published: published?,
+        expires: expires?,
+        certification: certification?,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NS: &[u8] = include_bytes!("../tests/data/consensus-ns");
+
+    #[test]
+    fn a_real_consensus_is_signed_by_its_authorities() {
+        let (signed, signatures) = consensus_signatures(NS).expect("signed");
+        assert!(signed.starts_with(b"network-status-version 3"));
+        assert!(signed.ends_with(b"\ndirectory-signature "));
+        let consensus = crate::Consensus::parse(NS).expect("a consensus");
+        assert_eq!(signatures.len(), consensus.signatures);
+        for signature in &signatures {
+            assert_eq!(signature.algorithm, DigestAlgorithm::Sha1);
+            assert!(consensus.authorities.iter().any(|a| a.fingerprint == signature.identity));
+            assert!(signature.signature.len() >= 128);
+        }
+    }
+
+    #[test]
+    fn what_cannot_be_read_is_left_out() {
+        assert_eq!(consensus_signatures(b"network-status-version 3\n"), None);
+        let (a, b) = ("A".repeat(40), "B".repeat(40));
+        let object = "-----BEGIN SIGNATURE-----\nAAAA\n-----END SIGNATURE-----\n";
+        let text = format!(
+            "@type x\nnetwork\ndirectory-signature sha256 {a} {b}\n{object}\
+             directory-signature md5 {a} {b}\n{object}directory-signature {a}\n{object}\
+             directory-signature {b} {a}\n{object}directory-signature {a} {b}\n-----BEGIN S-----\nA"
+        );
+        let (signed, signatures) = consensus_signatures(text.as_bytes()).expect("signed");
+        assert_eq!(signed, b"network\ndirectory-signature ");
+        let found: Vec<_> = signatures.iter().map(|s| (s.algorithm, s.identity)).collect();
+        let (a, b) = (a.parse().expect("a fingerprint"), b.parse().expect("a fingerprint"));
+        assert_eq!(found, [(DigestAlgorithm::Sha256, a), (DigestAlgorithm::Sha1, b)]);
+    }
+}

@@ -1,0 +1,103 @@
+//! What the network's consensus asks of a relay's engine (param-spec.txt).
+
+use super::RouterConfig;
+use crate::time::Duration;
+use alloc::collections::BTreeMap;
+use alloc::string::String;
+
+/// Consensus parameters that the engine obeys, each within its bounds.
+///
+/// The shell makes them from each new consensus and hands them over with
+/// [`Router::set_parameters`](super::Router::set_parameters).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Parameters {
+    /// `circ_max_cell_queue_size`: cells that wait on one circuit towards its client, at most.
+    pub circ_max_cell_queue_size: u32,
+    /// `circ_max_cell_queue_size_out`: cells that wait on one circuit away from its client, at most.
+    pub circ_max_cell_queue_size_out: u32,
+    /// `KISTSchedRunInterval`: the pause between two runs of the scheduler.
+    pub kist_sched_run_interval: Duration,
+    /// `CircuitPriorityHalflifeMsec`: after so long a cell counts half in a circuit's priority.
+    pub circuit_priority_halflife: Duration,
+    /// Congestion control: all parameters that begin with `cc_`, by their names, as the consensus has
+    /// them (proposal 324, §6.5). Bounds and defaults are left to who reads them.
+    pub congestion_control: BTreeMap<String, i32>,
+}
+
+impl Default for Parameters {
+    fn default() -> Self {
+        Self::from_consensus(core::iter::empty::<(&str, i32)>())
+    }
+}
+
+impl Parameters {
+    /// From all parameters of a consensus, by name. What is missing has C tor's default, what is out
+    /// of bounds its nearest bound.
+    ///
+    /// ```
+    /// use onion::router::Parameters;
+    ///
+    /// let params = Parameters::from_consensus([("circ_max_cell_queue_size", 7), ("cc_alg", 2)]);
+    /// assert_eq!(params.circ_max_cell_queue_size, 50);
+    /// assert_eq!(params.circ_max_cell_queue_size_out, 50);
+    /// assert_eq!(params.congestion_control["cc_alg"], 2);
+    /// ```
+    #[must_use]
+    pub fn from_consensus<'a>(all: impl IntoIterator<Item = (&'a str, i32)>) -> Self {
+        let all: BTreeMap<&str, i32> = all.into_iter().collect();
+        // No bounds reach below zero.
+        let get = |name, default: u32, least: u32, most: u32| {
+            all.get(name)
+                .map_or(default, |value| u32::try_from(*value).unwrap_or(0))
+                .clamp(least, most)
+        };
+        let millis = |name, default, least, most| {
+            Duration::from_millis(get(name, default, least, most).into())
+        };
+        const MOST: u32 = i32::MAX.unsigned_abs();
+        let back = get("circ_max_cell_queue_size", RouterConfig::QUEUE_LIMIT_CELLS, 50, MOST);
+        let is_of_congestion_control = |name: &&&str| name.starts_with("cc_");
+        Self {
+            circ_max_cell_queue_size: back,
+            circ_max_cell_queue_size_out: get("circ_max_cell_queue_size_out", back, 50, MOST),
+            kist_sched_run_interval: millis("KISTSchedRunInterval", 10, 2, 100),
+            circuit_priority_halflife: millis("CircuitPriorityHalflifeMsec", 30_000, 1, MOST),
+            congestion_control: all
+                .keys()
+                .filter(is_of_congestion_control)
+                .map(|name| (String::from(*name), all[name]))
+                .collect(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_consensus_does_not_say_has_a_default_and_the_rest_comes_into_bounds() {
+        let params = Parameters::default();
+        assert_eq!(params.circ_max_cell_queue_size, 2_500);
+        assert_eq!(params.circ_max_cell_queue_size_out, 2_500);
+        assert_eq!(params.kist_sched_run_interval, Duration::from_millis(10));
+        assert_eq!(params.circuit_priority_halflife, Duration::from_secs(30));
+        assert!(params.congestion_control.is_empty());
+
+        let params = Parameters::from_consensus([
+            ("circ_max_cell_queue_size", 1_250),
+            ("circ_max_cell_queue_size_out", -7),
+            ("KISTSchedRunInterval", 1_000),
+            ("CircuitPriorityHalflifeMsec", -1),
+            ("cc_sendme_inc", 31),
+            ("cc_alg", -2),
+            ("circwindow", 9),
+        ]);
+        assert_eq!(params.circ_max_cell_queue_size, 1_250);
+        assert_eq!(params.circ_max_cell_queue_size_out, 50);
+        assert_eq!(params.kist_sched_run_interval, Duration::from_millis(100));
+        assert_eq!(params.circuit_priority_halflife, Duration::from_millis(1));
+        let names: alloc::vec::Vec<_> = params.congestion_control.into_iter().collect();
+        assert_eq!(names, [("cc_alg".into(), -2), ("cc_sendme_inc".into(), 31)]);
+    }
+}

@@ -1,0 +1,92 @@
+//! The documents on disk, so that a relay that starts again has something to serve. The names are
+//! tor's. Each file is replaced whole or not at all.
+
+use super::{Documents, Kept, Listing, Wanted};
+use netdoc::consensus::Flavour;
+use std::fs;
+use std::io::{self, Read, Write};
+use std::path::Path;
+
+const NS: &str = "cached-consensus";
+const MICRODESC: &str = "cached-microdesc-consensus";
+const MICRO: &str = "cached-microdescs";
+const DESCRIPTORS: &str = "cached-descriptors";
+const CERTIFICATES: &str = "cached-certs";
+/// No file is longer.
+const LEN_MAX: u64 = 256 << 20;
+
+/// Which files are out of date.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Changed {
+    pub(crate) listings: bool,
+    pub(crate) certificates: bool,
+    pub(crate) documents: bool,
+}
+
+/// Reads what is there. What cannot be read or used is left out: it can be fetched again. Signatures
+/// were verified before it was written.
+pub(crate) fn load(folder: &Path, now: u64) -> Documents {
+    let mut documents = Documents::default();
+    if let Some(text) = read(&folder.join(CERTIFICATES)) {
+        documents.put_certificates(now, &text);
+    }
+    if let Some(text) = read(&folder.join(MICRO)) {
+        documents.put_micro(now, &text, Wanted::All);
+    }
+    if let Some(text) = read(&folder.join(DESCRIPTORS)) {
+        documents.put_descriptors(now, &text, Wanted::All);
+    }
+    for (name, flavour) in [(NS, Flavour::Ns), (MICRODESC, Flavour::Microdesc)] {
+        let listing = read(&folder.join(name)).map(|text| Listing::read(text, flavour));
+        if let Some(Ok(listing)) = listing {
+            documents.put_listing(now, listing);
+        }
+    }
+    documents
+}
+
+fn read(path: &Path) -> Option<Vec<u8>> {
+    let mut content = Vec::new();
+    fs::File::open(path).ok()?.take(LEN_MAX).read_to_end(&mut content).ok()?;
+    Some(content)
+}
+
+/// Writes what has changed; makes the folder if it is not there.
+///
+/// # Errors
+/// The system's answer to what could not be written.
+pub(crate) fn save(folder: &Path, documents: &Documents, changed: Changed) -> io::Result<()> {
+    if changed == Changed::default() {
+        return Ok(());
+    }
+    fs::create_dir_all(folder)?;
+    let texts = |kept: &mut dyn Iterator<Item = &Kept>| {
+        kept.fold(Vec::new(), |mut all, kept| {
+            all.extend_from_slice(&kept.text);
+            all
+        })
+    };
+    if changed.certificates {
+        let all: Vec<_> = documents.certificates.values().map(|cert| &cert.text[..]).collect();
+        write(&folder.join(CERTIFICATES), &all.concat())?;
+    }
+    if changed.documents {
+        write(&folder.join(MICRO), &texts(&mut documents.micro.values()))?;
+        write(&folder.join(DESCRIPTORS), &texts(&mut documents.descriptors.values()))?;
+    }
+    if changed.listings {
+        for (name, listing) in [(NS, &documents.ns), (MICRODESC, &documents.microdesc)] {
+            if let Some(listing) = listing {
+                write(&folder.join(name), &listing.text)?;
+            }
+        }
+    }
+    Ok(())
+}
+
+fn write(path: &Path, content: &[u8]) -> io::Result<()> {
+    let mut file = tempfile::NamedTempFile::new_in(path.parent().unwrap_or(Path::new(".")))?;
+    file.write_all(content)?;
+    file.persist(path).map_err(|error| error.error)?;
+    Ok(())
+}

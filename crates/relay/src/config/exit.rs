@@ -1,0 +1,86 @@
+//! The section `[exit]`: where clients may go.
+
+use super::{ConfigError, invalid};
+use onion::router::{ExitConfig, ExitPolicy, ExitRule};
+use serde::Deserialize;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+
+/// Rules at most: descriptors are to stay small.
+const RULES_MAX: usize = 400;
+
+/// The section `[exit]` of a configuration.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ExitSection {
+    /// Rules, as in a torrc: `accept *:80`, `reject 10.0.0.0/8:*`. The first that fits decides; what
+    /// none fits is refused. Without rules the relay is no exit.
+    #[serde(default)]
+    pub policy: Option<Vec<String>>,
+    /// Whether private networks and the relay's own address are refused before anything else; they
+    /// are by default.
+    pub reject_private: Option<bool>,
+    /// Whether IPv6 destinations are allowed; by default they are not.
+    pub ipv6: Option<bool>,
+    /// Name servers to ask, by address and port; by default the system's.
+    pub name_servers: Option<Vec<SocketAddr>>,
+}
+
+impl ExitSection {
+    pub(super) fn overridden_by(self, over: Self) -> Self {
+        Self {
+            policy: over.policy.or(self.policy),
+            reject_private: over.reject_private.or(self.reject_private),
+            ipv6: over.ipv6.or(self.ipv6),
+            name_servers: over.name_servers.or(self.name_servers),
+        }
+    }
+
+    /// Checks the rules; `None` if they let nobody go anywhere.
+    pub(super) fn check(self) -> Result<Option<ExitSettings>, ConfigError> {
+        let texts = self.policy.unwrap_or_default();
+        if texts.len() > RULES_MAX {
+            return Err(invalid("exit.policy", format_args!("more than {RULES_MAX} rules")));
+        }
+        let rules: Result<Vec<ExitRule>, _> = texts.iter().map(|text| text.parse()).collect();
+        let rules = rules.map_err(|error| invalid("exit.policy", error))?;
+        let name_servers = self.name_servers.unwrap_or_default();
+        if let Some(server) = name_servers.iter().find(|server| server.port() == 0) {
+            return Err(invalid("exit.name_servers", format_args!("{server} has no port")));
+        }
+        if ExitPolicy::new(rules.clone()).is_closed() {
+            return Ok(None);
+        }
+        Ok(Some(ExitSettings {
+            rules,
+            rejects_private: self.reject_private.unwrap_or(true),
+            ipv6: self.ipv6.unwrap_or(false),
+            name_servers,
+        }))
+    }
+}
+
+/// Where clients may go, checked.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ExitSettings {
+    /// The operator's rules, of which one accepts something.
+    pub rules: Vec<ExitRule>,
+    /// Whether private networks are refused first.
+    pub rejects_private: bool,
+    /// Whether IPv6 destinations are allowed.
+    pub ipv6: bool,
+    /// Whom to ask for names; empty for the system's name servers.
+    pub name_servers: Vec<SocketAddr>,
+}
+
+impl ExitSettings {
+    /// What the engine is to do, for a relay at this address.
+    #[must_use]
+    pub fn engine(&self, own: Ipv4Addr) -> ExitConfig {
+        let policy = ExitPolicy::new(self.rules.clone());
+        let policy = match self.rejects_private {
+            true => policy.rejecting_private(&[IpAddr::V4(own)]),
+            false => policy,
+        };
+        ExitConfig { policy, ipv6: self.ipv6, allows_single_hop: false }
+    }
+}

@@ -1,0 +1,90 @@
+//! The line `proto`: what others may rely on (tor-spec.txt, section 9).
+
+/// What the relay can do beyond relaying cells.
+///
+/// Everything here is a promise to strangers: a client that reads `FlowCtrl=2`, say, negotiates
+/// congestion control with us as an exit, and waits in vain if we can't.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Capabilities {
+    /// Serves directory documents over BEGIN_DIR: `tunnelled-dir-server`, `DirCache=1`. Version 2
+    /// would promise differences between consensuses.
+    pub directory: bool,
+    /// SENDME cells of version 1, with the digest of the cell that they acknowledge: `FlowCtrl=1`
+    /// (proposal 289).
+    pub authenticated_sendmes: bool,
+    /// The ntor-v3 handshake: `Relay=4` (proposal 332).
+    pub ntor_v3: bool,
+    /// Congestion control: `FlowCtrl=2` (proposal 324). Without the two before it is not announced,
+    /// since clients ask for it in an ntor-v3 handshake.
+    pub congestion_control: bool,
+}
+
+impl Capabilities {
+    /// What the engine of this version can do, and a directory if there is one.
+    #[must_use]
+    pub const fn of_engine(directory: bool) -> Self {
+        Self { directory, authenticated_sendmes: false, ntor_v3: false, congestion_control: false }
+    }
+
+    /// The value of the line, in tor's order.
+    ///
+    /// - `Cons`, `Desc`, `Microdesc`: the documents that we read and hand on, and our descriptor with
+    ///   its Ed25519 identity and cross-certificates. Without a directory only the latter matters.
+    /// - `LinkAuth=3` makes clients and authorities ask for our Ed25519 identity, too.
+    /// - `Relay=2` is CREATE2 and EXTEND2 with ntor: without it no client builds circuits through us.
+    ///   Version 3 is EXTEND2 to an IPv6 address; it says nothing of an IPv6 port of our own.
+    ///   Version 1, TAP, we do not speak.
+    /// - Not `Conflux`, nor what onion services want: `HSDir`, `HSIntro`, `HSRend`, `Padding`.
+    #[must_use]
+    pub fn protocols(self) -> String {
+        let mut all = Vec::new();
+        if self.directory {
+            all.extend(["Cons=1-2", "Desc=1-2", "DirCache=1"]);
+        } else {
+            all.push("Desc=1-2");
+        }
+        let has_vegas = self.congestion_control && self.authenticated_sendmes && self.ntor_v3;
+        match (self.authenticated_sendmes, has_vegas) {
+            (true, true) => all.push("FlowCtrl=1-2"),
+            (true, false) => all.push("FlowCtrl=1"),
+            (false, _) => {}
+        }
+        all.extend(["Link=4-5", "LinkAuth=3"]);
+        if self.directory {
+            all.push("Microdesc=1-2");
+        }
+        all.push(if self.ntor_v3 { "Relay=2-4" } else { "Relay=2-3" });
+        all.join(" ")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nothing_is_announced_that_the_relay_cannot_do() {
+        let least = Capabilities::default();
+        assert_eq!(least.protocols(), "Desc=1-2 Link=4-5 LinkAuth=3 Relay=2-3");
+        let directory = Capabilities { directory: true, ..least };
+        assert_eq!(
+            directory.protocols(),
+            "Cons=1-2 Desc=1-2 DirCache=1 Link=4-5 LinkAuth=3 Microdesc=1-2 Relay=2-3"
+        );
+        let all = Capabilities {
+            directory: true,
+            authenticated_sendmes: true,
+            ntor_v3: true,
+            congestion_control: true,
+        };
+        assert_eq!(
+            all.protocols(),
+            "Cons=1-2 Desc=1-2 DirCache=1 FlowCtrl=1-2 Link=4-5 LinkAuth=3 Microdesc=1-2 Relay=2-4"
+        );
+        // A client could not negotiate it.
+        let without_ntor_v3 = Capabilities { ntor_v3: false, ..all }.protocols();
+        assert!(without_ntor_v3.contains("FlowCtrl=1 ") && without_ntor_v3.ends_with("Relay=2-3"));
+        let without_sendmes = Capabilities { authenticated_sendmes: false, ..all }.protocols();
+        assert!(!without_sendmes.contains("FlowCtrl"), "{without_sendmes}");
+    }
+}

@@ -1,0 +1,132 @@
+use super::Directory;
+use crate::cache::times;
+use crate::event::RelayEvent;
+use crate::following::Found;
+use crate::policy::target_params;
+use crate::renewal::OnionKeyLife;
+use crate::running::Command;
+use link::unix_time_s;
+use netdoc::Consensus;
+use onion::router::Parameters;
+use onion::{Duration, Instant};
+use rand::RngExt;
+
+/// The first and the longest pause after a fetch that brought nothing; each is twice as long as the one
+/// before.
+const PAUSES: (Duration, Duration) = (Duration::from_secs(5), Duration::from_secs(600));
+/// The shortest pause between two fetches.
+const LEAST_PAUSE: Duration = Duration::from_secs(1);
+
+/// When to look at the authorities.
+#[derive(Debug)]
+pub(super) struct Times {
+    /// For consensuses.
+    listings_at: Instant,
+    /// For documents that no authority had the last time.
+    documents_at: Option<Instant>,
+    pause: Duration,
+}
+
+impl Times {
+    pub(super) const fn new(now: Instant) -> Self {
+        Self { listings_at: now, documents_at: None, pause: PAUSES.0 }
+    }
+
+    pub(super) fn timeout(&self) -> Option<Instant> {
+        [Some(self.listings_at), self.documents_at].into_iter().flatten().min()
+    }
+
+    /// The pause until the next attempt, after one that brought nothing.
+    fn back_off(&mut self) -> Duration {
+        let pause = self.pause;
+        self.pause = (self.pause * 2).min(PAUSES.1);
+        pause
+    }
+}
+
+impl Directory {
+    /// Fetches what is due.
+    pub(super) fn fetch(&mut self) {
+        let now = self.clock.now();
+        if now >= self.fetching.listings_at {
+            self.fetch_listings();
+        } else if self.fetching.documents_at.is_some_and(|at| now >= at) {
+            let problem = self.following.fetch_documents(unix_time_s());
+            self.tell_trouble(problem);
+            self.plan_documents();
+        }
+    }
+
+    fn fetch_listings(&mut self) {
+        let unix = unix_time_s();
+        let (found, unstored) = self.following.fetch(unix);
+        self.tell_trouble(unstored);
+        let documents = self.following.cache().get();
+        let known = documents.ns.as_ref().or(documents.microdesc.as_ref());
+        let consensus = known.map(|listing| &listing.content);
+        let live = consensus.filter(|consensus| times::is_reasonably_live(consensus, unix));
+        if let Some(consensus) = live {
+            self.handle_consensus(consensus);
+        }
+        let chance: f64 = self.own.rng.random();
+        let planned = live.map_or(Duration::ZERO, |live| times::pause(live, unix, chance));
+        let pause = match found {
+            Found::New => {
+                self.has_told_of_no_consensus = false;
+                self.fetching.pause = PAUSES.0;
+                planned.max(LEAST_PAUSE)
+            }
+            Found::Nothing => {
+                self.has_told_of_no_consensus = false;
+                planned.max(self.fetching.back_off())
+            }
+            Found::Problem(problem) => {
+                if !std::mem::replace(&mut self.has_told_of_no_consensus, true) {
+                    self.tell(RelayEvent::NoConsensus(problem));
+                }
+                self.fetching.back_off()
+            }
+        };
+        self.fetching.listings_at = self.clock.now() + pause;
+        self.plan_documents();
+    }
+
+    /// What is missing is asked for again soon, but not for ever: the next consensus begins anew.
+    fn plan_documents(&mut self) {
+        let documents = self.following.cache().get();
+        let is_complete =
+            documents.missing_micro().is_empty() && documents.missing_descriptors().is_empty();
+        let pause = self.fetching.back_off();
+        self.fetching.documents_at = (!is_complete).then(|| self.clock.now() + pause);
+        if is_complete {
+            self.fetching.pause = PAUSES.0;
+        }
+    }
+
+    fn tell_trouble(&self, problem: Option<String>) {
+        if let Some(problem) = problem {
+            self.tell(RelayEvent::Trouble(problem));
+        }
+    }
+
+    fn handle_consensus(&mut self, consensus: &Consensus) {
+        let listed = consensus.by_fingerprint(&self.fingerprint()).map(|router| router.flags);
+        if listed != self.listed {
+            self.listed = listed;
+            self.tell(RelayEvent::Listed(listed));
+        }
+        let get = |name: &str| consensus.params.get(name);
+        self.life = OnionKeyLife::from_consensus(&get);
+        let parameters = Parameters::from_consensus(consensus.params.iter());
+        if parameters != self.parameters {
+            self.parameters = parameters.clone();
+            self.teller.tell(Command::Parameters(parameters));
+        }
+        let target = target_params(&self.settings.flashflow, &get);
+        if target != self.target {
+            self.target = target.clone();
+            self.teller.tell(Command::Target(target.clone()));
+            self.tell(RelayEvent::TargetParams(target));
+        }
+    }
+}

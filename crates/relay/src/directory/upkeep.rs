@@ -1,0 +1,85 @@
+use super::Directory;
+use crate::event::{RelayEvent, Renewed};
+use crate::keys;
+use crate::renewal::{CERTIFICATES_S, Due, Renewal};
+use crate::running::Command;
+use link::tls::TlsConfigs;
+use link::{Forge, ForgeError, unix_time_s};
+use onion::Duration;
+use rand::Rng;
+use std::sync::Arc;
+
+/// The pause after something could not be renewed: a full disk needs time.
+const FAILED_PAUSE: Duration = Duration::from_secs(600);
+
+impl Directory {
+    /// Renews keys and certificates that are due. A relay that cannot goes on with what it has.
+    pub(super) fn renew(&mut self) {
+        let now = self.clock.now();
+        if self.failed_to_renew.is_some_and(|at| now - at < FAILED_PAUSE) {
+            return;
+        }
+        self.failed_to_renew = None;
+        while let Some(due) = self.renewal().due(unix_time_s(), self.life) {
+            let done = match due {
+                Due::NewOnionKey => self.change_onion_key().map_err(|error| error.to_string()),
+                Due::ForgetOldOnionKey => self.forget_old_onion_key().map_err(|e| e.to_string()),
+                Due::Certificates => self.renew_certificates().map_err(|error| error.to_string()),
+            };
+            if let Err(problem) = done {
+                self.failed_to_renew = Some(now);
+                self.tell(RelayEvent::Trouble(problem));
+                return;
+            }
+        }
+    }
+
+    fn renewal(&self) -> Renewal {
+        Renewal {
+            onion_made: self.own.onion_made,
+            has_old_onion: self.own.keys.previous_onion_secret.is_some(),
+            certified: self.own.certified_at,
+        }
+    }
+
+    fn change_onion_key(&mut self) -> Result<(), keys::KeyError> {
+        keys::rotate_onion_key(&self.settings.keys, &mut self.own.keys, &mut self.own.rng)?;
+        self.own.onion_made = unix_time_s();
+        self.hand_over_onion_keys();
+        // Clients learn of it by the next consensus.
+        self.schedule.discard_descriptor();
+        self.tell(RelayEvent::Renewed(Renewed::OnionKey));
+        Ok(())
+    }
+
+    fn forget_old_onion_key(&mut self) -> Result<(), keys::KeyError> {
+        keys::forget_old_onion_key(&self.settings.keys, &mut self.own.keys)?;
+        self.hand_over_onion_keys();
+        Ok(())
+    }
+
+    fn hand_over_onion_keys(&mut self) {
+        let identity = &mut self.own.certified.identity;
+        identity.onion_secret = self.own.keys.onion_secret;
+        identity.previous_onion_secret = self.own.keys.previous_onion_secret;
+        self.teller.tell(Command::Identity(Arc::new(identity.clone()), None));
+    }
+
+    /// A new signing key, a new TLS certificate, and all certificates around them.
+    fn renew_certificates(&mut self) -> Result<(), ForgeError> {
+        let mut seed = [0; 32];
+        self.own.rng.fill_bytes(&mut seed);
+        let unix = unix_time_s();
+        let mut forge = Forge::new(seed, unix)?.lasting(Duration::from_secs(CERTIFICATES_S));
+        let certified = forge.certify(&self.own.keys)?;
+        let tls = TlsConfigs::new(&forge)?;
+        let identity = Arc::new(certified.identity.clone());
+        self.own.certified = certified;
+        self.own.certified_at = unix;
+        self.teller.tell(Command::Identity(identity, Some(tls)));
+        // The one that authorities have is signed with the former key, and good for ten days more.
+        self.schedule.discard_descriptor();
+        self.tell(RelayEvent::Renewed(Renewed::Certificates));
+        Ok(())
+    }
+}

@@ -1,0 +1,183 @@
+//! Names for exits, looked up on a thread of its own.
+//!
+//! The name servers are the system's (`/etc/resolv.conf`) or those of the configuration. The system's
+//! hosts file and search domains are not looked at: what a machine knows of its own network is not for
+//! strangers. Answers are cached by the library, up to a fixed number; questions that are under way are
+//! bounded as well, and those beyond fail at once.
+
+#[cfg(test)]
+mod tests;
+
+use hickory_resolver::TokioResolver;
+use hickory_resolver::config::{
+    ConnectionConfig, LookupIpStrategy, NameServerConfig, ResolveHosts, ResolverConfig,
+};
+use hickory_resolver::net::runtime::TokioRuntimeProvider;
+use hickory_resolver::net::{DnsError, NetError};
+use hickory_resolver::proto::op::ResponseCode;
+use hickory_resolver::proto::rr::{Name, RData, RecordType};
+use hickory_resolver::system_conf::read_system_conf;
+use link::{Reply, Resolver};
+use onion::node::{Answer, Question};
+use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
+use std::thread;
+use std::time::Duration;
+use tokio::sync::{Semaphore, mpsc};
+
+/// How long answers hold, in seconds: at least, and at most.
+const TTL_S: std::ops::RangeInclusive<u32> = 60..=3_600;
+/// Questions under way.
+const QUESTIONS_MAX: usize = 1_024;
+/// Answers in the cache.
+const CACHED_MAX: u64 = 16_384;
+/// Addresses of one name that are passed on.
+const ADDRESSES_MAX: usize = 16;
+/// For one attempt at one server.
+const ATTEMPT: Duration = Duration::from_secs(5);
+
+/// No names can be looked up.
+#[derive(Debug, thiserror::Error)]
+#[error(
+    "machine: no names for exits: {0}. Does /etc/resolv.conf name servers? Else set `name_servers` in \
+     the section [exit]"
+)]
+pub struct NoNames(String);
+
+/// Looks up names for a driver.
+#[derive(Debug)]
+pub struct Names {
+    questions: mpsc::Sender<(Question, Reply)>,
+}
+
+impl Names {
+    /// Starts the thread. It asks these servers, or the system's if there are none; it ends when
+    /// this is dropped.
+    ///
+    /// # Errors
+    /// Where the system names no servers, or gives no thread.
+    pub fn start(servers: &[SocketAddr]) -> Result<Self, NoNames> {
+        let no_names = |problem: &dyn std::fmt::Display| NoNames(problem.to_string());
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()
+            .map_err(|error| no_names(&error))?;
+        let resolver = {
+            let _inside = runtime.enter();
+            resolver(servers).map_err(|error| no_names(&error))?
+        };
+        let (questions, asked) = mpsc::channel(QUESTIONS_MAX);
+        thread::Builder::new()
+            .name("dns".to_owned())
+            .spawn(move || runtime.block_on(serve(resolver, asked)))
+            .map_err(|error| no_names(&error))?;
+        Ok(Self { questions })
+    }
+}
+
+impl Resolver for Names {
+    fn ask(&mut self, question: Question, reply: Reply) {
+        // Beyond the bound the reply is dropped, and thereby says that it failed.
+        let _ = self.questions.try_send((question, reply));
+    }
+}
+
+fn resolver(servers: &[SocketAddr]) -> Result<TokioResolver, NetError> {
+    let mut config = match servers {
+        [] => ResolverConfig::from_name_servers(read_system_conf()?.0.into_parts().2),
+        _ => ResolverConfig::from_name_servers(servers.iter().map(name_server).collect()),
+    };
+    for server in &mut config.name_servers {
+        // One server's word that there is no such name is enough, as for any program.
+        server.trust_negative_responses = true;
+    }
+    let provider = TokioRuntimeProvider::default();
+    let mut builder = TokioResolver::builder_with_config(config, provider);
+    let options = builder.options_mut();
+    let [least, most] = [*TTL_S.start(), *TTL_S.end()].map(|ttl| Duration::from_secs(ttl.into()));
+    options.positive_min_ttl = Some(least);
+    options.positive_max_ttl = Some(most);
+    options.negative_min_ttl = Some(least);
+    options.negative_max_ttl = Some(most);
+    options.cache_size = CACHED_MAX;
+    options.use_hosts_file = ResolveHosts::Never;
+    options.ip_strategy = LookupIpStrategy::Ipv4AndIpv6;
+    options.timeout = ATTEMPT;
+    options.max_active_requests = QUESTIONS_MAX;
+    // A forger has to guess the case of each letter, too.
+    options.case_randomization = true;
+    builder.build()
+}
+
+fn name_server(address: &SocketAddr) -> NameServerConfig {
+    let connections = [ConnectionConfig::udp(), ConnectionConfig::tcp()].map(|mut connection| {
+        connection.port = address.port();
+        connection
+    });
+    NameServerConfig::new(address.ip(), true, connections.into())
+}
+
+/// Answers until nobody can ask any more.
+async fn serve(resolver: TokioResolver, mut asked: mpsc::Receiver<(Question, Reply)>) {
+    let places = Arc::new(Semaphore::new(QUESTIONS_MAX));
+    while let Some((question, reply)) = asked.recv().await {
+        let Ok(place) = Arc::clone(&places).try_acquire_owned() else { continue };
+        let resolver = resolver.clone();
+        tokio::spawn(async move {
+            reply.answer(look_up(&resolver, question).await);
+            drop(place);
+        });
+    }
+}
+
+async fn look_up(resolver: &TokioResolver, question: Question) -> Answer {
+    let result = match question {
+        Question::Addresses(name) => addresses(resolver, &name).await,
+        Question::Name(address) => name_of(resolver, address).await,
+    };
+    result.unwrap_or_else(|error| failure(&error))
+}
+
+async fn addresses(resolver: &TokioResolver, name: &str) -> Result<Answer, NetError> {
+    let mut name = Name::from_utf8(name)?;
+    // Not below any of our own domains.
+    name.set_fqdn(true);
+    let found = resolver.lookup_ip(name).await?;
+    let records = found.as_lookup().answers();
+    let addresses: Vec<IpAddr> = found.iter().take(ADDRESSES_MAX).collect();
+    Ok(match addresses.is_empty() {
+        true => Answer::NoSuchName,
+        false => Answer::Addresses(addresses, ttl(records.iter().map(|record| record.ttl))),
+    })
+}
+
+async fn name_of(resolver: &TokioResolver, address: IpAddr) -> Result<Answer, NetError> {
+    let found = resolver.lookup(Name::from(address), RecordType::PTR).await?;
+    let names = found.answers().iter().filter_map(|record| match &record.data {
+        RData::PTR(name) => Some((name.0.to_ascii(), record.ttl)),
+        _ => None,
+    });
+    Ok(match names.into_iter().next() {
+        Some((name, ttl_s)) => {
+            Answer::Name(name.trim_end_matches('.').to_owned(), ttl(std::iter::once(ttl_s)))
+        }
+        None => Answer::NoSuchName,
+    })
+}
+
+/// The least of these, within bounds.
+fn ttl(all: impl Iterator<Item = u32>) -> u32 {
+    all.min().unwrap_or(0).clamp(*TTL_S.start(), *TTL_S.end())
+}
+
+/// What an error says of the name.
+fn failure(error: &NetError) -> Answer {
+    match error {
+        // There is no such name, or it has no address.
+        NetError::Dns(DnsError::NoRecordsFound(_)) => Answer::NoSuchName,
+        NetError::Dns(DnsError::ResponseCode(ResponseCode::NXDomain)) => Answer::NoSuchName,
+        // It is none.
+        NetError::Proto(_) => Answer::NoSuchName,
+        _ => Answer::Failed,
+    }
+}

@@ -1,0 +1,170 @@
+use super::*;
+use hickory_proto::op::{Message, MessageType};
+use hickory_proto::rr::Record;
+use hickory_proto::rr::rdata::{A, AAAA, PTR};
+use link::tls::TlsConfigs;
+use link::{Clock, Driver, DriverOptions, Forge};
+use onion::link::TlsSession;
+use onion::node::{CloseCause, ConnId, Dial, ListenerId, Lookup, LookupId, Node};
+use onion::{Duration, Instant};
+use std::collections::VecDeque;
+use std::net::UdpSocket;
+use std::sync::mpsc;
+
+/// A name server on loopback: its address, and each name that it is asked for.
+fn server() -> (SocketAddr, mpsc::Receiver<String>) {
+    let socket = UdpSocket::bind(("127.0.0.1", 0)).expect("a port");
+    let address = socket.local_addr().expect("bound");
+    let (asked, names) = mpsc::channel();
+    thread::spawn(move || {
+        let mut buffer = [0; 1500];
+        while let Ok((len, from)) = socket.recv_from(&mut buffer) {
+            let mut message = Message::from_vec(&buffer[..len]).expect("a question");
+            let query = message.queries[0].clone();
+            let name = query.name.to_ascii().to_lowercase();
+            if asked.send(name.clone()).is_err() {
+                return;
+            }
+            let of = |ttl, data| Record::from_rdata(query.name.clone(), ttl, data);
+            let a = |ttl, last| of(ttl, RData::A(A::new(192, 0, 2, last)));
+            message.metadata.message_type = MessageType::Response;
+            message.metadata.recursion_available = true;
+            let is_v6 = query.query_type == RecordType::AAAA;
+            message.answers = match (name.as_str(), is_v6) {
+                ("short.test.", false) => vec![a(1, 1), a(70, 2)],
+                ("both.test.", false) => vec![a(1_000_000, 3)],
+                ("both.test.", true) => {
+                    vec![of(1_000_000, RData::AAAA(AAAA::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 1)))]
+                }
+                ("7.2.0.192.in-addr.arpa.", _) => {
+                    let name = Name::from_ascii("seven.test.").expect("a name");
+                    vec![of(600, RData::PTR(PTR(name)))]
+                }
+                ("broken.test.", _) => {
+                    message.metadata.response_code = ResponseCode::ServFail;
+                    vec![]
+                }
+                ("short.test.", true) => vec![],
+                _ => {
+                    message.metadata.response_code = ResponseCode::NXDomain;
+                    vec![]
+                }
+            };
+            let bytes = message.to_vec().expect("encoded");
+            socket.send_to(&bytes, from).expect("sent");
+        }
+    });
+    (address, names)
+}
+
+/// A node that asks.
+#[derive(Default)]
+struct Asker {
+    questions: VecDeque<Lookup>,
+    answer: Option<Answer>,
+}
+
+impl Node for Asker {
+    fn handle_connected(&mut self, _: Instant, _: ConnId, _: &dyn TlsSession) {}
+    fn handle_accepted(&mut self, _: Instant, _: ListenerId, _: &dyn TlsSession) -> Option<ConnId> {
+        None
+    }
+    fn handle_bytes(&mut self, _: Instant, _: ConnId, _: &[u8]) {}
+    fn handle_closed(&mut self, _: Instant, _: ConnId, _: CloseCause) {}
+    fn handle_timeout(&mut self, _: Instant) {}
+    fn poll_dial(&mut self, _: Instant) -> Option<Dial> {
+        None
+    }
+    fn poll_writable(&mut self) -> Option<ConnId> {
+        None
+    }
+    fn poll_transmit(&mut self, _: Instant, _: ConnId, _: &mut [u8]) -> usize {
+        0
+    }
+    fn poll_close(&mut self) -> Option<ConnId> {
+        None
+    }
+    fn poll_timeout(&self) -> Option<Instant> {
+        None
+    }
+    fn poll_lookup(&mut self) -> Option<Lookup> {
+        self.questions.pop_front()
+    }
+    fn handle_answer(&mut self, _: Instant, _: LookupId, answer: Answer) {
+        self.answer = Some(answer);
+    }
+}
+
+struct World {
+    driver: Driver<Asker>,
+}
+
+impl World {
+    fn new(servers: &[SocketAddr]) -> Self {
+        let forge = Forge::new([1; 32], link::unix_time_s()).expect("keys");
+        let tls = TlsConfigs::new(&forge).expect("usable");
+        let options = DriverOptions::default();
+        let driver = Driver::new(Asker::default(), Clock::start(), tls, vec![], options);
+        let mut driver = driver.expect("a driver");
+        driver.set_resolver(Box::new(Names::start(servers).expect("started")));
+        Self { driver }
+    }
+
+    fn ask(&mut self, question: Question) -> Answer {
+        let lookup = Lookup { id: LookupId(1), question };
+        self.driver.node_mut().questions.push_back(lookup);
+        let end = self.driver.now() + Duration::from_secs(60);
+        loop {
+            self.driver.turn(end).expect("it waits");
+            assert!(self.driver.now() < end, "no answer");
+            if let Some(answer) = self.driver.node_mut().answer.take() {
+                return answer;
+            }
+        }
+    }
+
+    fn addresses(&mut self, name: &str) -> Answer {
+        self.ask(Question::Addresses(name.to_owned()))
+    }
+}
+
+fn ip(text: &str) -> IpAddr {
+    text.parse().expect("an address")
+}
+
+#[test]
+fn names_have_addresses_and_addresses_names_for_a_bounded_time() {
+    let (address, asked) = server();
+    let mut world = World::new(&[address]);
+    let Answer::Addresses(mut found, ttl_s) = world.addresses("short.test") else { panic!() };
+    found.sort();
+    assert_eq!((found, ttl_s), (vec![ip("192.0.2.1"), ip("192.0.2.2")], 60));
+    let expected = Answer::Addresses(vec![ip("192.0.2.3"), ip("2001:db8::1")], 3_600);
+    assert_eq!(world.addresses("Both.Test."), expected);
+    let of_seven = world.ask(Question::Name(ip("192.0.2.7")));
+    assert_eq!(of_seven, Answer::Name("seven.test".to_owned(), 600));
+    // What is known is not asked again.
+    let before = asked.try_iter().count();
+    assert!(before >= 5, "{before}");
+    assert_eq!(world.addresses("both.test"), expected);
+    assert_eq!(asked.try_iter().count(), 0);
+}
+
+#[test]
+fn names_that_do_not_exist_are_told_from_failures() {
+    let (address, asked) = server();
+    let mut world = World::new(&[address]);
+    assert_eq!(world.addresses("nowhere.test"), Answer::NoSuchName);
+    assert_eq!(world.ask(Question::Name(ip("192.0.2.8"))), Answer::NoSuchName);
+    let long = "a".repeat(64) + ".test";
+    for no_name in ["", "a..b", long.as_str()] {
+        assert_ne!(world.addresses(no_name), Answer::Failed, "{no_name:?}");
+    }
+    assert_eq!(world.addresses("broken.test"), Answer::Failed);
+    // Only as they are, without the domains of this machine.
+    assert!(
+        asked
+            .try_iter()
+            .all(|name| name.ends_with(".test.") || name.ends_with(".arpa.") || name == ".")
+    );
+}

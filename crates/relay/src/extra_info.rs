@@ -1,0 +1,61 @@
+//! Extra-info documents of our own (dir-spec.txt, section 2.1.2): what a relay publishes besides its
+//! descriptor, and clients do not fetch.
+
+use crate::descriptor::{DescriptorError, push_object, sign};
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD_NO_PAD;
+use link::{Certified, LongTermKeys};
+use netdoc::Nickname;
+use sha2::{Digest, Sha256};
+use std::fmt::Write;
+
+/// An extra-info document and what the descriptor says of it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ExtraInfo {
+    text: String,
+    /// SHA-1 of what its RSA signature covers.
+    sha1: [u8; 20],
+}
+
+impl ExtraInfo {
+    /// Writes and signs a document. `history` has the lines `write-history` and `read-history`, or
+    /// nothing; `published`, in Unix seconds, must be the descriptor's date.
+    ///
+    /// # Errors
+    /// [`DescriptorError`] where something can't be signed.
+    pub fn new(
+        nickname: Nickname,
+        published: u64,
+        history: &str,
+        keys: &LongTermKeys,
+        certified: &Certified,
+    ) -> Result<Self, DescriptorError> {
+        let mut text = String::new();
+        writeln!(text, "extra-info {nickname} {}", certified.identity.rsa)?;
+        text.push_str("identity-ed25519\n");
+        push_object(&mut text, "ED25519 CERT", &certified.identity.signing_cert);
+        writeln!(text, "published {}", crate::descriptor::date_time(published))?;
+        text.push_str(history);
+        let sha1 = sign(&mut text, keys, certified)?;
+        Ok(Self { text, sha1 })
+    }
+
+    /// The document.
+    #[must_use]
+    pub fn text(&self) -> &str {
+        &self.text
+    }
+
+    /// The value of the descriptor's line `extra-info-digest`.
+    #[must_use]
+    pub fn digests(&self) -> String {
+        let sha256 = STANDARD_NO_PAD.encode(Sha256::digest(&self.text));
+        format!("{} {sha256}", hex::encode_upper(self.sha1))
+    }
+
+    /// SHA-1 of what is signed, by which directories name it.
+    #[must_use]
+    pub const fn sha1(&self) -> [u8; 20] {
+        self.sha1
+    }
+}

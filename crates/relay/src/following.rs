@@ -1,0 +1,270 @@
+//! Following the consensus as a directory cache does (dir-spec.txt, section 4.5): consensuses of both
+//! flavours, the certificates that their signatures need, microdescriptors and server descriptors.
+//!
+//! # What is verified
+//! - **Consensuses**: RSA signatures of more than half of the configured authorities, over the whole
+//!   text. Whose keys those are: the identities that the operator has set
+//!   (`authority_identities`), or else those that each authority states itself, at
+//!   `/tor/keys/authority`. The latter is no more than that no minority of the authorities can make a
+//!   consensus; who controls the path to most of them can.
+//! - **Certificates**: that the identity key has the fingerprint, signed the certificate, and that it
+//!   has not ended.
+//! - **Microdescriptors and server descriptors**: that their digests are those in the consensus.
+//!   Authorities have verified their signatures.
+
+use crate::cache::disk::{self, Changed};
+use crate::cache::{Cache, Documents, Listing, Wanted, times, verify};
+use netdoc::Fingerprint;
+use netdoc::consensus::Flavour;
+use netdoc::fetch::{Fetcher, Resource};
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Write;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// Patient enough for a consensus, and not more: there is always a next attempt.
+const FETCHER: Fetcher = Fetcher {
+    connect_timeout: Duration::from_secs(5),
+    total_timeout: Duration::from_secs(60),
+    max_bytes: 32 << 20,
+};
+/// For documents of a few kilobytes each.
+const SMALL_FETCHER: Fetcher = Fetcher { max_bytes: 4 << 20, ..FETCHER };
+/// Documents that are asked for at once: as tor does, so that a path has less than 4 KiB.
+const BATCH: usize = 90;
+
+/// Follows the consensus for one relay.
+pub(crate) struct Following {
+    authorities: Vec<SocketAddr>,
+    /// The identities that the operator has set; none means that the authorities are asked.
+    pinned: BTreeSet<Fingerprint>,
+    /// What the authorities say of themselves.
+    stated: BTreeMap<SocketAddr, Fingerprint>,
+    folder: PathBuf,
+    cache: Cache,
+    /// With whom to begin: another one each time, so that they share the load.
+    first: usize,
+    changed: Changed,
+}
+
+/// What a look at the authorities has brought.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Found {
+    /// A consensus that is later than the one before.
+    New,
+    /// Nothing later.
+    Nothing,
+    /// No authority gives a usable consensus, and why the last one that was asked doesn't.
+    Problem(String),
+}
+
+impl Following {
+    /// Begins with what is on disk. `first` is any number.
+    pub(crate) fn new(
+        authorities: Vec<SocketAddr>,
+        pinned: BTreeSet<Fingerprint>,
+        folder: PathBuf,
+        cache: Cache,
+        now: u64,
+        first: usize,
+    ) -> Self {
+        let mut documents = disk::load(&folder, now);
+        documents.own.clone_from(&cache.get().own);
+        cache.set(documents);
+        let stated = BTreeMap::new();
+        let changed = Changed::default();
+        Self { authorities, pinned, stated, folder, cache, first, changed }
+    }
+
+    pub(crate) const fn cache(&self) -> &Cache {
+        &self.cache
+    }
+
+    /// Fetches the latest consensuses, and what belongs to them. The worst problem with storing them
+    /// is given, too.
+    pub(crate) fn fetch(&mut self, now: u64) -> (Found, Option<String>) {
+        self.first = self.first.wrapping_add(1);
+        self.learn_identities();
+        let mut documents = Documents::clone(&self.cache.get());
+        let ns = self.fetch_listing(&mut documents, Flavour::Ns, now);
+        // As soon as it is there: what is missing may take long.
+        self.cache.set(documents.clone());
+        let microdesc = self.fetch_listing(&mut documents, Flavour::Microdesc, now);
+        self.fetch_missing(&mut documents, now);
+        let unstored = self.keep(documents);
+        let found = match (ns, microdesc) {
+            (Err(problem), _) | (_, Err(problem)) => Found::Problem(problem),
+            (Ok(true), _) | (_, Ok(true)) => Found::New,
+            (Ok(false), Ok(false)) => Found::Nothing,
+        };
+        (found, unstored)
+    }
+
+    /// Fetches only what the consensuses name and is not here. A problem with storing it is given.
+    pub(crate) fn fetch_documents(&mut self, now: u64) -> Option<String> {
+        self.first = self.first.wrapping_add(1);
+        let mut documents = Documents::clone(&self.cache.get());
+        self.fetch_missing(&mut documents, now);
+        self.keep(documents)
+    }
+
+    /// Stores and serves these documents.
+    fn keep(&mut self, documents: Documents) -> Option<String> {
+        let changed = std::mem::take(&mut self.changed);
+        let stored = disk::save(&self.folder, &documents, changed);
+        self.cache.set(documents);
+        stored.err().map(|error| {
+            format!("machine: cannot write documents to `{}`: {error}", self.folder.display())
+        })
+    }
+
+    /// The authorities, in this round's order.
+    fn in_turn(&self) -> impl Iterator<Item = SocketAddr> + use<> {
+        let mut authorities = self.authorities.clone();
+        if !authorities.is_empty() {
+            let first = self.first % authorities.len();
+            authorities.rotate_left(first);
+        }
+        authorities.into_iter()
+    }
+
+    /// Asks those authorities for their certificates that have not told yet.
+    fn learn_identities(&mut self) {
+        if !self.pinned.is_empty() {
+            return;
+        }
+        for authority in self.in_turn() {
+            if self.stated.contains_key(&authority) {
+                continue;
+            }
+            let own = Resource::Path("/tor/keys/authority".to_owned());
+            let Ok(text) = SMALL_FETCHER.get(authority, &own) else { continue };
+            // Its certification is verified where it is used.
+            let identity = netdoc::signed::certificates(&text).next().map(|cert| cert.fingerprint);
+            self.stated.extend(identity.map(|identity| (authority, identity)));
+        }
+    }
+
+    fn trusted(&self) -> BTreeSet<Fingerprint> {
+        if self.pinned.is_empty() {
+            self.stated.values().copied().collect()
+        } else {
+            self.pinned.clone()
+        }
+    }
+
+    /// Signatures that a consensus needs: more than half.
+    fn quorum(&self) -> usize {
+        let all = if self.pinned.is_empty() { self.authorities.len() } else { self.pinned.len() };
+        all / 2 + 1
+    }
+
+    /// Fetches a consensus from the first authority that has a later one. Whether there was one; an
+    /// error if there was none that is of any use.
+    fn fetch_listing(
+        &mut self,
+        documents: &mut Documents,
+        flavour: Flavour,
+        now: u64,
+    ) -> Result<bool, String> {
+        let resource = match flavour {
+            Flavour::Ns => Resource::Consensus,
+            Flavour::Microdesc => Resource::ConsensusMicrodesc,
+        };
+        let mut problem = None;
+        for authority in self.in_turn() {
+            let listing = FETCHER
+                .get(authority, &resource)
+                .map_err(|error| error.to_string())
+                .and_then(|text| Listing::read(text, flavour))
+                .and_then(|listing| self.verified(authority, documents, listing, now));
+            match listing {
+                Ok(listing) => {
+                    let before = documents.listing(flavour);
+                    let before = before.map_or(0, |before| before.content.valid_after);
+                    // No other authority has a later one, or soon all have.
+                    let is_later = listing.content.valid_after > before;
+                    if is_later {
+                        documents.put_listing(now, listing);
+                        self.changed.listings = true;
+                    }
+                    return Ok(is_later);
+                }
+                Err(error) => problem = Some(error),
+            }
+        }
+        problem.map_or(Ok(false), Err)
+    }
+
+    /// The consensus, if it holds now and enough authorities have signed it.
+    fn verified(
+        &mut self,
+        authority: SocketAddr,
+        documents: &mut Documents,
+        mut listing: Listing,
+        now: u64,
+    ) -> Result<Listing, String> {
+        if !times::is_reasonably_live(&listing.content, now) {
+            return Err(format!(
+                "the consensus of {authority} is of another time; is a clock wrong?"
+            ));
+        }
+        let trusted = self.trusted();
+        if verify::lacks_certificates(&listing.text, &trusted, &documents.certificates) {
+            let all = Resource::Path("/tor/keys/all".to_owned());
+            if let Ok(text) = SMALL_FETCHER.get(authority, &all) {
+                documents.put_certificates(now, &text);
+                self.changed.certificates = true;
+            }
+        }
+        let signers = verify::signers(&listing.text, &trusted, &documents.certificates);
+        let quorum = self.quorum();
+        if signers.len() < quorum {
+            return Err(format!(
+                "the consensus of {authority} is signed by {} of the authorities that are known \
+                 here; {quorum} are needed",
+                signers.len()
+            ));
+        }
+        listing.signers.extend(signers);
+        Ok(listing)
+    }
+
+    /// Fetches the documents that the consensuses name and that are not here. One authority may lack
+    /// what another has; what none has is asked for again next time.
+    fn fetch_missing(&mut self, documents: &mut Documents, now: u64) {
+        for authority in self.in_turn() {
+            let (micro, descriptors) = (documents.missing_micro(), documents.missing_descriptors());
+            if micro.is_empty() && descriptors.is_empty() {
+                return;
+            }
+            for batch in micro.chunks(BATCH) {
+                let names = batch.iter().map(|digest| netdoc_base64(digest)).collect::<Vec<_>>();
+                let path = Resource::Path(format!("/tor/micro/d/{}", names.join("-")));
+                let Ok(text) = SMALL_FETCHER.get(authority, &path) else { break };
+                let wanted = batch.iter().copied().collect();
+                let new = documents.put_micro(now, &text, Wanted::These(&wanted));
+                self.changed.documents |= new > 0;
+            }
+            for batch in descriptors.chunks(BATCH) {
+                let mut path = "/tor/server/d/".to_owned();
+                for (place, digest) in batch.iter().enumerate() {
+                    let plus = if place == 0 { "" } else { "+" };
+                    // Writing to a string does not fail.
+                    let _ = write!(path, "{plus}{}", hex::encode_upper(digest));
+                }
+                let Ok(text) = SMALL_FETCHER.get(authority, &Resource::Path(path)) else { break };
+                let wanted = batch.iter().copied().collect();
+                let new = documents.put_descriptors(now, &text, Wanted::These(&wanted));
+                self.changed.documents |= new > 0;
+            }
+        }
+    }
+}
+
+/// Base64 as in `/tor/micro/d/`: without padding.
+fn netdoc_base64(digest: &[u8]) -> String {
+    use base64::Engine;
+    base64::engine::general_purpose::STANDARD_NO_PAD.encode(digest)
+}

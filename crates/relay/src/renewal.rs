@@ -1,0 +1,137 @@
+//! When keys and certificates are renewed. Pure: the time is an argument, in Unix seconds.
+
+use std::ops::RangeInclusive;
+
+/// How long certificates last. Tor's own signing keys last as long.
+pub(crate) const CERTIFICATES_S: u64 = 30 * DAY_S;
+/// So long before their end they are replaced: a descriptor lives a day, and a link perhaps a week.
+const BEFORE_END_S: u64 = 10 * DAY_S;
+const DAY_S: u64 = 24 * 3600;
+
+/// A consensus parameter in days.
+struct Days {
+    name: &'static str,
+    default: i32,
+    range: RangeInclusive<i32>,
+}
+
+impl Days {
+    fn seconds(&self, consensus: &dyn Fn(&str) -> Option<i32>) -> u64 {
+        let days = consensus(self.name).unwrap_or(self.default);
+        u64::from(days.clamp(*self.range.start(), *self.range.end()).unsigned_abs()) * DAY_S
+    }
+}
+
+/// How long an onion key lives (dir-spec.txt, section 3.3; param-spec.txt).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct OnionKeyLife {
+    /// After so long there is a new one.
+    rotation_s: u64,
+    /// For so long the one before is accepted, too: until every client has a newer consensus.
+    grace_s: u64,
+}
+
+impl OnionKeyLife {
+    /// As the consensus has it.
+    pub(crate) fn from_consensus(consensus: &dyn Fn(&str) -> Option<i32>) -> Self {
+        let rotation = Days { name: "onion-key-rotation-days", default: 28, range: 1..=90 };
+        let grace = Days { name: "onion-key-grace-period-days", default: 7, range: 1..=90 };
+        let rotation_s = rotation.seconds(consensus);
+        // Two keys at most: the grace is over before the next change.
+        Self { rotation_s, grace_s: grace.seconds(consensus).min(rotation_s) }
+    }
+}
+
+/// What is due.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Due {
+    /// A new onion key.
+    NewOnionKey,
+    /// To forget the onion key before the present one.
+    ForgetOldOnionKey,
+    /// New certificates.
+    Certificates,
+}
+
+/// The ages of what a relay has.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Renewal {
+    /// When the onion key was made.
+    pub(crate) onion_made: u64,
+    /// Whether the one before is still accepted.
+    pub(crate) has_old_onion: bool,
+    /// When the certificates were made.
+    pub(crate) certified: u64,
+}
+
+impl Renewal {
+    /// The first thing that is due now.
+    pub(crate) fn due(&self, now: u64, life: OnionKeyLife) -> Option<Due> {
+        let onion_age = now.saturating_sub(self.onion_made);
+        if onion_age >= life.rotation_s {
+            return Some(Due::NewOnionKey);
+        }
+        if self.has_old_onion && onion_age >= life.grace_s {
+            return Some(Due::ForgetOldOnionKey);
+        }
+        // A clock that was set back makes them look as if they were of the future.
+        let is_old = now.abs_diff(self.certified) >= CERTIFICATES_S - BEFORE_END_S;
+        is_old.then_some(Due::Certificates)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NOW: u64 = 1_700_000_000;
+
+    fn life() -> OnionKeyLife {
+        OnionKeyLife::from_consensus(&|_| None)
+    }
+
+    #[test]
+    fn an_onion_key_lives_28_days_and_is_accepted_for_seven_more() {
+        let mut own = Renewal { onion_made: NOW, has_old_onion: false, certified: NOW };
+        assert_eq!(own.due(NOW, life()), None);
+        let change = NOW + 28 * DAY_S;
+        own.certified = change;
+        assert_eq!(own.due(change - 1, life()), None);
+        assert_eq!(own.due(change, life()), Some(Due::NewOnionKey));
+        own = Renewal { onion_made: change, has_old_onion: true, certified: change };
+        assert_eq!(own.due(change + 7 * DAY_S - 1, life()), None);
+        assert_eq!(own.due(change + 7 * DAY_S, life()), Some(Due::ForgetOldOnionKey));
+        own.has_old_onion = false;
+        assert_eq!(own.due(change + 7 * DAY_S, life()), None);
+        // A key with a date in the future, after a clock was set back, is as good as a new one.
+        assert_eq!(own.due(change - 5 * DAY_S, life()), None);
+    }
+
+    #[test]
+    fn the_consensus_changes_these_days_within_bounds() {
+        let says = |rotation, grace| {
+            OnionKeyLife::from_consensus(&move |name| match name {
+                "onion-key-rotation-days" => Some(rotation),
+                "onion-key-grace-period-days" => Some(grace),
+                _ => None,
+            })
+        };
+        let days = |rotation: u64, grace: u64| OnionKeyLife {
+            rotation_s: rotation * DAY_S,
+            grace_s: grace * DAY_S,
+        };
+        assert_eq!(life(), days(28, 7));
+        assert_eq!(says(14, 3), days(14, 3));
+        assert_eq!(says(-1, 0), days(1, 1));
+        assert_eq!(says(1_000, 1_000), days(90, 90));
+        assert_eq!(says(5, 30), days(5, 5));
+    }
+
+    #[test]
+    fn certificates_are_renewed_ten_days_before_their_end() {
+        let own = Renewal { onion_made: NOW + 15 * DAY_S, has_old_onion: false, certified: NOW };
+        assert_eq!(own.due(NOW + 20 * DAY_S - 1, life()), None);
+        assert_eq!(own.due(NOW + 20 * DAY_S, life()), Some(Due::Certificates));
+        assert_eq!(own.due(NOW - 20 * DAY_S, life()), Some(Due::Certificates));
+    }
+}

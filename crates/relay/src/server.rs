@@ -1,0 +1,173 @@
+//! The directory server: HTTP on a loopback port, where the engine connects the streams of clients
+//! that ask for a directory (BEGIN_DIR).
+//!
+//! It has one thread. What strangers can make it do is bounded: connections, their age, the length of
+//! a request. Who comes while it is busy is told to come again (503).
+
+mod answer;
+
+use crate::cache::Cache;
+use answer::{Answer, Request, answer};
+use bytes::Bytes;
+use http_body_util::Full;
+use hyper::body::Incoming;
+use hyper::header::{
+    ACCEPT_ENCODING, CONTENT_ENCODING, CONTENT_TYPE, DATE, EXPIRES, HeaderMap, HeaderName,
+    HeaderValue, IF_MODIFIED_SINCE, PRAGMA, VARY,
+};
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper::{Method, Response, StatusCode};
+use hyper_util::rt::{TokioIo, TokioTimer};
+use jiff::Timestamp;
+use link::unix_time_s;
+use std::convert::Infallible;
+use std::io;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::sync::Arc;
+use std::thread;
+use std::time::Duration;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::{Semaphore, oneshot};
+
+/// Connections at once. Beyond [`BUSY`] they are told that we are busy, beyond this they wait.
+const CONNECTIONS_MAX: usize = 1_200;
+/// Connections that are served at once.
+const BUSY: usize = 1_000;
+/// How long a request may take to come.
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(30);
+/// How long a connection may last: slow clients take minutes for a consensus.
+const CONNECTION_TIMEOUT: Duration = Duration::from_secs(1_200);
+/// The longest request: the paths that tor makes have less than 4 KiB.
+const REQUEST_MAX: usize = 32 << 10;
+/// The pause after a connection could not be accepted, for want of descriptors.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+const HTTP_DATE: &str = "%a, %d %b %Y %H:%M:%S GMT";
+
+/// A running server; it ends when this is dropped.
+#[derive(Debug)]
+pub(crate) struct Server {
+    address: SocketAddr,
+    /// Its end ends the server.
+    _stop: oneshot::Sender<Infallible>,
+}
+
+impl Server {
+    /// Listens on a loopback port that is free, and serves what the cache has.
+    pub(crate) fn start(cache: Cache) -> io::Result<Self> {
+        let listener = std::net::TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
+        listener.set_nonblocking(true)?;
+        let address = listener.local_addr()?;
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+        let (stop, stopped) = oneshot::channel();
+        thread::Builder::new().name("dirserver".to_owned()).spawn(move || {
+            runtime.block_on(async move {
+                tokio::select! {
+                    () = serve(listener, cache) => {}
+                    _ = stopped => {}
+                }
+            });
+        })?;
+        Ok(Self { address, _stop: stop })
+    }
+
+    /// Where it listens.
+    pub(crate) const fn address(&self) -> SocketAddr {
+        self.address
+    }
+}
+
+async fn serve(listener: std::net::TcpListener, cache: Cache) {
+    // It is non-blocking, so there is nothing that could fail.
+    let Ok(listener) = TcpListener::from_std(listener) else { return };
+    let places = Arc::new(Semaphore::new(CONNECTIONS_MAX));
+    loop {
+        // It is never closed.
+        let Ok(place) = Arc::clone(&places).acquire_owned().await else { return };
+        let Ok((stream, _)) = listener.accept().await else {
+            tokio::time::sleep(ACCEPT_PAUSE).await;
+            continue;
+        };
+        let is_busy = places.available_permits() < CONNECTIONS_MAX - BUSY;
+        let cache = cache.clone();
+        tokio::spawn(async move {
+            let _place = place;
+            // A client that goes away, or is too slow, is nothing to tell of.
+            let _ = tokio::time::timeout(CONNECTION_TIMEOUT, talk(stream, &cache, is_busy)).await;
+        });
+    }
+}
+
+async fn talk(stream: TcpStream, cache: &Cache, is_busy: bool) -> hyper::Result<()> {
+    let service = service_fn(async |request: hyper::Request<Incoming>| {
+        let now = unix_time_s();
+        let answer = if is_busy {
+            Answer::short(503, "Directory busy, try again later")
+        } else if request.method() == Method::GET {
+            let request = Request {
+                path: request.uri().path(),
+                accept_encoding: text(request.headers(), &ACCEPT_ENCODING).unwrap_or_default(),
+                if_modified_since: text(request.headers(), &IF_MODIFIED_SINCE).and_then(unix_time),
+            };
+            answer(&cache.get(), request, now)
+        } else {
+            Answer::short(400, "Bad request")
+        };
+        Ok::<_, Infallible>(response(answer, now))
+    });
+    http1::Builder::new()
+        // Tor knows them in this spelling only.
+        .title_case_headers(true)
+        .keep_alive(false)
+        .half_close(true)
+        .auto_date_header(false)
+        .timer(TokioTimer::new())
+        .header_read_timeout(REQUEST_TIMEOUT)
+        .max_buf_size(REQUEST_MAX)
+        .serve_connection(TokioIo::new(stream), service)
+        .await
+}
+
+fn text<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Option<&'a str> {
+    headers.get(name)?.to_str().ok()
+}
+
+/// A date of HTTP, in Unix seconds.
+fn unix_time(text: &str) -> Option<u64> {
+    let time = jiff::fmt::strtime::parse(HTTP_DATE, text).ok()?.to_datetime().ok()?;
+    let time = jiff::tz::Offset::UTC.to_timestamp(time).ok()?;
+    u64::try_from(time.as_second()).ok()
+}
+
+fn http_date(unix_time_s: u64) -> Option<HeaderValue> {
+    let time = Timestamp::from_second(i64::try_from(unix_time_s).ok()?).ok()?;
+    HeaderValue::from_str(&time.strftime(HTTP_DATE).to_string()).ok()
+}
+
+fn response(answer: Answer, now: u64) -> Response<Full<Bytes>> {
+    let Answer { status, reason, body, is_deflated, lifetime_s, is_consensus } = answer;
+    let mut response = Response::new(Full::new(body));
+    *response.status_mut() = StatusCode::from_u16(status).unwrap_or(StatusCode::NOT_FOUND);
+    response.extensions_mut().insert(hyper::ext::ReasonPhrase::from_static(reason.as_bytes()));
+    let headers = response.headers_mut();
+    // Tor reads a clock's difference from it.
+    headers.extend(http_date(now).map(|date| (DATE, date)));
+    if status != 200 {
+        return response;
+    }
+    headers.insert(CONTENT_TYPE, HeaderValue::from_static("text/plain"));
+    let encoding = if is_deflated { "deflate" } else { "identity" };
+    headers.insert(CONTENT_ENCODING, HeaderValue::from_static(encoding));
+    if lifetime_s > 0 {
+        headers.extend(http_date(now.saturating_add(lifetime_s)).map(|date| (EXPIRES, date)));
+    } else {
+        headers.insert(PRAGMA, HeaderValue::from_static("no-cache"));
+    }
+    if is_consensus {
+        headers.insert(VARY, HeaderValue::from_static("X-Or-Diff-From-Consensus"));
+    }
+    response
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,283 @@
+//! What a directory answers to a GET request (dir-spec.txt, sections 4 and 5). Pure: no sockets, no
+//! clock.
+
+use crate::cache::{Documents, Kept, deflate, times};
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD_NO_PAD;
+use bytes::Bytes;
+use netdoc::Fingerprint;
+use netdoc::consensus::Flavour;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Documents in one request, at most; tor asks for less than a hundred.
+const NAMES_MAX: usize = 500;
+/// How long certificates may be kept by those who fetch them, in seconds.
+const CERTIFICATES_S: u64 = 3600;
+/// The same for microdescriptors and descriptors by digest, which never change.
+const BY_DIGEST_S: u64 = 48 * 3600;
+
+/// What of a request matters.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Request<'a> {
+    /// The path, with `.z` at its end or without.
+    pub(crate) path: &'a str,
+    /// `Accept-Encoding`, or nothing.
+    pub(crate) accept_encoding: &'a str,
+    /// `If-Modified-Since`, in Unix seconds.
+    pub(crate) if_modified_since: Option<u64>,
+}
+
+/// An answer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Answer {
+    pub(crate) status: u16,
+    /// What is wrong, where something is.
+    pub(crate) reason: &'static str,
+    pub(crate) body: Bytes,
+    /// Whether the body is compressed.
+    pub(crate) is_deflated: bool,
+    /// For how many seconds it may be kept.
+    pub(crate) lifetime_s: u64,
+    /// It depends on `X-Or-Diff-From-Consensus`: tor says so of consensuses.
+    pub(crate) is_consensus: bool,
+}
+
+impl Answer {
+    pub(crate) const fn short(status: u16, reason: &'static str) -> Self {
+        Self {
+            status,
+            reason,
+            body: Bytes::new(),
+            is_deflated: false,
+            lifetime_s: 0,
+            is_consensus: false,
+        }
+    }
+
+    const NOT_FOUND: Self = Self::short(404, "Not found");
+    const NOT_MODIFIED: Self = Self::short(304, "Not modified");
+
+    fn found(body: Bytes, is_deflated: bool, lifetime_s: u64) -> Self {
+        Self { status: 200, reason: "OK", body, is_deflated, lifetime_s, is_consensus: false }
+    }
+
+    /// Documents, one after another.
+    fn of(texts: &[&[u8]], is_deflated: bool, lifetime_s: u64) -> Self {
+        if texts.is_empty() {
+            return Self::NOT_FOUND;
+        }
+        let all = texts.concat();
+        Self::found(if is_deflated { deflate(&all) } else { all.into() }, is_deflated, lifetime_s)
+    }
+}
+
+/// Answers from these documents, at this time in Unix seconds.
+pub(crate) fn answer(documents: &Documents, request: Request<'_>, now: u64) -> Answer {
+    let (path, has_z) = match request.path.strip_suffix(".z") {
+        Some(path) => (path, true),
+        None => (request.path, false),
+    };
+    let accepts = |name: &str| {
+        let mut all = request.accept_encoding.split(',').map(|one| one.split(';').next());
+        all.any(|one| one.is_some_and(|one| one.trim() == name))
+    };
+    let is_deflated = has_z || accepts("deflate");
+    let directory = Directory { documents, now, is_deflated, since: request.if_modified_since };
+    if let Some(rest) = path.strip_prefix("/tor/status-vote/current/consensus") {
+        return directory.consensus(rest);
+    }
+    if let Some(names) = path.strip_prefix("/tor/micro/d/") {
+        return directory.micro(names);
+    }
+    if let Some(rest) = path.strip_prefix("/tor/keys/") {
+        return directory.keys(rest);
+    }
+    if let Some(rest) = path.strip_prefix("/tor/server/") {
+        return directory.server(rest);
+    }
+    if let Some(rest) = path.strip_prefix("/tor/extra/") {
+        return directory.extra(rest);
+    }
+    if path == "/tor/robots.txt" {
+        return Answer::found(
+            Bytes::from_static(b"User-agent: *\r\nDisallow: /\r\n"),
+            false,
+            86_400,
+        );
+    }
+    Answer::NOT_FOUND
+}
+
+struct Directory<'a> {
+    documents: &'a Documents,
+    now: u64,
+    is_deflated: bool,
+    since: Option<u64>,
+}
+
+impl Directory<'_> {
+    /// `rest` is what follows the word `consensus`: a flavour, and whose signatures are wanted. Who
+    /// would take a difference to an older one gets it whole, as the protocol allows; who takes
+    /// nothing else (`/diff/`) does not find it.
+    fn consensus(&self, rest: &str) -> Answer {
+        let (flavour, wanted) = match rest.split_once('/') {
+            Some((flavour, wanted)) => (flavour, Some(wanted)),
+            None => (rest, None),
+        };
+        let flavour = match flavour {
+            "" | "-ns" => Flavour::Ns,
+            "-microdesc" => Flavour::Microdesc,
+            _ => return Answer::NOT_FOUND,
+        };
+        if wanted.is_some_and(|wanted| wanted.starts_with("diff/")) {
+            return Answer::short(404, "No such diff available");
+        }
+        let Some(listing) = self.documents.listing(flavour) else { return Answer::NOT_FOUND };
+        if !times::is_reasonably_live(&listing.content, self.now) {
+            return Answer::short(404, "Consensus is too old");
+        }
+        if let Some(wanted) = wanted {
+            // As tor takes them: the beginnings of identities.
+            let wanted: Vec<_> =
+                wanted.split('+').filter(|one| !one.is_empty()).map(str::to_uppercase).collect();
+            let has_signed = |one: &&String| {
+                listing.signers.iter().any(|signer| signer.to_string().starts_with(one.as_str()))
+            };
+            if wanted.len() > NAMES_MAX
+                || wanted.iter().filter(has_signed).count() < wanted.len() / 2 + 1
+            {
+                let reason = "Consensus not signed by sufficient number of requested authorities";
+                return Answer::short(404, reason);
+            }
+        }
+        if self.since.is_some_and(|since| listing.content.valid_after <= since) {
+            return Answer::NOT_MODIFIED;
+        }
+        let body = if self.is_deflated { &listing.deflated } else { &listing.text };
+        let lifetime_s = listing.content.fresh_until.saturating_sub(self.now);
+        let found = Answer::found(body.clone(), self.is_deflated, lifetime_s);
+        Answer { is_consensus: true, ..found }
+    }
+
+    fn micro(&self, names: &str) -> Answer {
+        let digest =
+            |name: &str| STANDARD_NO_PAD.decode(name.trim_end_matches('=')).ok()?.try_into().ok();
+        self.by_digest(&self.documents.micro, names.split('-').map(digest), &[])
+    }
+
+    fn by_digest<K: Ord>(
+        &self,
+        kept: &BTreeMap<K, Kept>,
+        names: impl Iterator<Item = Option<K>>,
+        own: &[(K, &Bytes)],
+    ) -> Answer {
+        let names: BTreeSet<K> = names.take(NAMES_MAX).flatten().collect();
+        let find = |name: &K| {
+            let own = own.iter().find(|(digest, text)| digest == name && !text.is_empty());
+            own.map(|(_, text)| &text[..]).or_else(|| kept.get(name).map(|kept| &kept.text[..]))
+        };
+        let texts: Vec<_> = names.iter().filter_map(find).collect();
+        Answer::of(&texts, self.is_deflated, BY_DIGEST_S)
+    }
+
+    fn keys(&self, rest: &str) -> Answer {
+        let all = || self.documents.certificates.values();
+        let chosen: Vec<_> = if rest == "all" {
+            all().collect()
+        } else if let Some(names) = rest.strip_prefix("fp/") {
+            let latest = fingerprints(names).into_iter().filter_map(|identity| {
+                all().filter(|cert| cert.identity == identity).max_by_key(|cert| cert.published)
+            });
+            latest.collect()
+        } else if let Some(names) = rest.strip_prefix("sk/") {
+            let keys = fingerprints(names);
+            all().filter(|cert| keys.contains(&cert.signing_key)).collect()
+        } else if let Some(pairs) = rest.strip_prefix("fp-sk/") {
+            let pair = |pair: &str| {
+                let (identity, key) = pair.split_once('-')?;
+                Some((fingerprint(identity)?, fingerprint(key)?))
+            };
+            let pairs: BTreeSet<_> = pairs.split('+').take(NAMES_MAX).filter_map(pair).collect();
+            pairs.iter().filter_map(|pair| self.documents.certificates.get(pair)).collect()
+        } else {
+            return Answer::short(400, "Bad request");
+        };
+        let is_new = |published: u64| self.since.is_none_or(|since| published >= since);
+        let texts: Vec<_> = chosen
+            .iter()
+            .filter(|cert| is_new(cert.published))
+            .map(|cert| &cert.text[..])
+            .collect();
+        if texts.is_empty() && !chosen.is_empty() {
+            return Answer::NOT_MODIFIED;
+        }
+        Answer::of(&texts, self.is_deflated, CERTIFICATES_S)
+    }
+
+    fn server(&self, rest: &str) -> Answer {
+        let Documents { descriptors, by_relay, own, .. } = self.documents;
+        if rest == "authority" {
+            return self.own(&own.descriptor);
+        }
+        if let Some(names) = rest.strip_prefix("d/") {
+            let own = [(own.descriptor_digest, &own.descriptor)];
+            return self.by_digest(descriptors, digests(names), &own);
+        }
+        let text = |relay: &Fingerprint| {
+            if own.fingerprint == Some(*relay) {
+                return Some(&own.descriptor[..]);
+            }
+            Some(&descriptors.get(by_relay.get(relay)?)?.text[..])
+        };
+        let texts: Vec<_> = if rest == "all" {
+            let relays: BTreeSet<_> = by_relay.keys().chain(&own.fingerprint).collect();
+            relays.into_iter().filter_map(text).collect()
+        } else if let Some(names) = rest.strip_prefix("fp/") {
+            fingerprints(names).iter().filter_map(text).collect()
+        } else {
+            return Answer::NOT_FOUND;
+        };
+        Answer::of(&texts, self.is_deflated, 0)
+    }
+
+    /// Nobody's extra-info documents but our own are here.
+    fn extra(&self, rest: &str) -> Answer {
+        let own = &self.documents.own;
+        let is_asked_for = match rest.split_once('/') {
+            None => rest == "authority",
+            Some(("fp", names)) => {
+                own.fingerprint.is_some_and(|own| fingerprints(names).contains(&own))
+            }
+            Some(("d", names)) => {
+                digests(names).flatten().any(|name| name == own.extra_info_digest)
+            }
+            Some(_) => false,
+        };
+        if is_asked_for { self.own(&own.extra_info) } else { Answer::NOT_FOUND }
+    }
+
+    fn own(&self, text: &Bytes) -> Answer {
+        let texts = [&text[..]];
+        let texts = if text.is_empty() { &[] } else { &texts[..] };
+        Answer::of(texts, self.is_deflated, 0)
+    }
+}
+
+fn fingerprint(text: &str) -> Option<Fingerprint> {
+    Fingerprint::parse(text.as_bytes()).ok()
+}
+
+fn fingerprints(names: &str) -> BTreeSet<Fingerprint> {
+    names.split('+').take(NAMES_MAX).filter_map(fingerprint).collect()
+}
+
+fn digests(names: &str) -> impl Iterator<Item = Option<[u8; 20]>> {
+    names.split('+').map(|name| {
+        let mut digest = [0; 20];
+        hex::decode_to_slice(name, &mut digest).ok()?;
+        Some(digest)
+    })
+}
+
+#[cfg(test)]
+mod tests;

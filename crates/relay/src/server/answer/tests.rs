@@ -1,0 +1,190 @@
+use super::*;
+use crate::cache::tests::{NOW, authorities, documents};
+use crate::cache::{Listing, Own};
+use flate2::read::ZlibDecoder;
+use netdoc::descriptor;
+use proptest::prelude::*;
+use std::io::Read;
+
+const NOBODY: &str = "0123456789ABCDEF0123456789ABCDEF01234567";
+
+/// Documents whose consensuses hold now.
+fn served() -> Documents {
+    let (mut documents, _) = documents();
+    let live = |listing: &Listing| {
+        let mut content = (*listing.content).clone();
+        (content.valid_after, content.fresh_until) = (NOW, NOW + 3_600);
+        content.valid_until = NOW + 3 * 3_600;
+        Some(Listing { content: content.into(), ..listing.clone() }.into())
+    };
+    documents.ns = documents.ns.as_deref().and_then(live);
+    documents.microdesc = documents.microdesc.as_deref().and_then(live);
+    documents.own = Own {
+        descriptor: Bytes::from_static(b"router own\n"),
+        extra_info: Bytes::from_static(b"extra-info own\n"),
+        fingerprint: Some(NOBODY.parse().expect("a fingerprint")),
+        descriptor_digest: [1; 20],
+        extra_info_digest: [2; 20],
+    };
+    documents
+}
+
+fn get(documents: &Documents, path: &str) -> Answer {
+    answer(documents, Request { path, accept_encoding: "", if_modified_since: None }, NOW)
+}
+
+fn body(documents: &Documents, path: &str) -> String {
+    let plain = get(documents, path);
+    assert_eq!((plain.status, plain.is_deflated), (200, false), "{path}: {}", plain.reason);
+    let deflated = get(documents, &format!("{path}.z"));
+    assert_eq!((deflated.status, deflated.is_deflated), (200, true), "{path}");
+    let mut inflated = Vec::new();
+    ZlibDecoder::new(&deflated.body[..]).read_to_end(&mut inflated).expect("deflated");
+    assert_eq!(plain.body, inflated, "{path}");
+    String::from_utf8(inflated).expect("text")
+}
+
+fn missing(documents: &Documents, path: &str) {
+    let Answer { status, .. } = get(documents, path);
+    assert_eq!(status, 404, "{path}");
+}
+
+#[test]
+fn a_consensus_is_served_in_both_flavours_to_whom_its_signatures_suffice() {
+    let documents = served();
+    let base = "/tor/status-vote/current/consensus";
+    let ns = body(&documents, base);
+    assert!(ns.contains("network-status-version 3\n"), "{ns}");
+    assert_eq!(body(&documents, &format!("{base}-ns")), ns);
+    let micro = body(&documents, &format!("{base}-microdesc"));
+    assert!(micro.starts_with("network-status-version 3 microdesc\n"));
+
+    let [a, b, c] = authorities().each_ref().map(|authority| authority.name().0.to_string());
+    // Two of three have signed; beginnings of their names will do.
+    let (short_a, short_b) = (&a[..6], b[..6].to_lowercase());
+    for enough in [format!("{a}+{b}+{c}"), format!("{short_a}+{short_b}"), a.clone()] {
+        assert_eq!(body(&documents, &format!("{base}-microdesc/{enough}")), micro);
+    }
+    for too_few in [format!("{a}+{c}"), c.clone(), NOBODY.to_owned(), String::new()] {
+        missing(&documents, &format!("{base}-microdesc/{too_few}"));
+    }
+    missing(&documents, &format!("{base}-microdesc/diff/{}/{a}", "0".repeat(64)));
+    missing(&documents, &format!("{base}-other"));
+    missing(&Documents::default(), base);
+}
+
+#[test]
+fn a_consensus_that_the_client_has_is_not_sent_again_and_an_old_one_not_at_all() {
+    let documents = served();
+    let path = "/tor/status-vote/current/consensus-microdesc.z";
+    let at = |now, if_modified_since| {
+        let request = Request { path, accept_encoding: "", if_modified_since };
+        answer(&documents, request, now)
+    };
+    assert_eq!(at(NOW, Some(NOW - 1)).status, 200);
+    assert_eq!(at(NOW, Some(NOW)), Answer::NOT_MODIFIED);
+    assert_eq!(at(NOW + 1_000, None).lifetime_s, 2_600);
+    assert_eq!(at(NOW + 4_000, None).lifetime_s, 0);
+    assert!(at(NOW, None).is_consensus);
+    assert_eq!(at(NOW + 27 * 3_600, None).status, 200);
+    assert_eq!(at(NOW + 27 * 3_600 + 1, None).reason, "Consensus is too old");
+}
+
+#[test]
+fn encodings_are_what_the_client_accepts() {
+    let documents = served();
+    let deflated = |path, accept_encoding| {
+        let request = Request { path, accept_encoding, if_modified_since: None };
+        answer(&documents, request, NOW).is_deflated
+    };
+    let path = "/tor/keys/all";
+    assert!(deflated(path, "deflate, gzip, x-zstd, x-tor-lzma"));
+    assert!(deflated(path, "identity,deflate;q=1"));
+    assert!(!deflated(path, "identity") && !deflated(path, "") && !deflated(path, "x-deflate"));
+    assert!(deflated("/tor/keys/all.z", "identity"));
+}
+
+#[test]
+fn microdescriptors_are_found_by_their_digests() {
+    let documents = served();
+    let names: Vec<_> =
+        documents.micro.keys().map(|digest| STANDARD_NO_PAD.encode(digest)).collect();
+    let all: Vec<_> = documents.micro.values().map(|kept| kept.text.clone()).collect();
+    let found = body(&documents, &format!("/tor/micro/d/{}", names.join("-")));
+    assert_eq!(found.as_bytes(), all.concat());
+    let one = format!("/tor/micro/d/{}=-{}-rubbish", names[0], STANDARD_NO_PAD.encode([0; 32]));
+    assert_eq!(body(&documents, &one).as_bytes(), all[0]);
+    missing(&documents, "/tor/micro/d/");
+    missing(&documents, &format!("/tor/micro/d/{}", STANDARD_NO_PAD.encode([0; 32])));
+}
+
+#[test]
+fn certificates_are_found_by_identity_by_signing_key_and_by_both() {
+    let documents = served();
+    let [a, b, c] = authorities();
+    let all = body(&documents, "/tor/keys/all");
+    for authority in [a, b, c] {
+        assert!(all.contains(&authority.certificate));
+        let (identity, key) = authority.name();
+        for path in
+            [format!("fp/{identity}"), format!("sk/{key}"), format!("fp-sk/{identity}-{key}")]
+        {
+            assert_eq!(body(&documents, &format!("/tor/keys/{path}")), authority.certificate);
+        }
+    }
+    let ((a, key_a), (b, key_b)) = (a.name(), b.name());
+    let two = body(&documents, &format!("/tor/keys/fp-sk/{a}-{key_a}+{b}-{key_b}"));
+    assert_eq!(two.matches("dir-key-certificate-version").count(), 2);
+    missing(&documents, &format!("/tor/keys/fp-sk/{a}-{key_b}"));
+    missing(&documents, &format!("/tor/keys/fp/{NOBODY}"));
+    assert_eq!(get(&documents, "/tor/keys/nonsense").status, 400);
+    let since = |unix| {
+        let request =
+            Request { path: "/tor/keys/all", accept_encoding: "", if_modified_since: Some(unix) };
+        answer(&documents, request, NOW).status
+    };
+    // 2023-01-01 00:00:00
+    assert_eq!((since(1_672_531_200), since(1_672_531_201)), (200, 304));
+}
+
+#[test]
+fn descriptors_are_found_by_relay_and_by_digest_and_our_own_by_its_role() {
+    let documents = served();
+    let (relay, digest) = documents.by_relay.iter().next().expect("descriptors");
+    let text = body(&documents, &format!("/tor/server/fp/{relay}"));
+    let read = descriptor::iter(text.as_bytes()).next().expect("one").expect("sound");
+    assert_eq!(read.fingerprint, *relay);
+    let by_digest = format!("/tor/server/d/{}+{}", hex::encode(digest), hex::encode([9; 20]));
+    assert_eq!(body(&documents, &by_digest), text);
+    let own = "router own\n";
+    for path in ["authority", &format!("fp/{NOBODY}"), &format!("d/{}", hex::encode([1; 20]))] {
+        assert_eq!(body(&documents, &format!("/tor/server/{path}")), own, "{path}");
+    }
+    let all = body(&documents, "/tor/server/all");
+    assert!(all.contains(own) && all.contains(&text));
+
+    let extra = "extra-info own\n";
+    for path in ["authority", &format!("fp/{NOBODY}"), &format!("d/{}", hex::encode([2; 20]))] {
+        assert_eq!(body(&documents, &format!("/tor/extra/{path}")), extra, "{path}");
+    }
+    missing(&documents, &format!("/tor/extra/fp/{relay}"));
+    missing(&documents, "/tor/extra/all");
+    missing(&documents, "/tor/server/nonsense");
+    // Before anything is there.
+    for path in ["/tor/server/authority", "/tor/server/all", "/tor/extra/authority"] {
+        missing(&Documents::default(), path);
+    }
+}
+
+proptest! {
+    #[test]
+    fn whatever_is_asked_is_answered(
+        path in "/tor/(status-vote/current/consensus|micro/d/|keys/|server/|extra/)\
+                 (-microdesc|fp/|d/|sk/|fp-sk/|all|diff/|[0-9A-F]{40}|[-+/.z]|\\PC){0,8}",
+    ) {
+        let documents = served();
+        let Answer { status, body, .. } = get(&documents, &path);
+        prop_assert!([200, 304, 400, 404].contains(&status));
+        prop_assert_eq!(status == 200, !body.is_empty());
+    }
+}

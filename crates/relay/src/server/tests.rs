@@ -1,0 +1,78 @@
+use super::*;
+use crate::cache::tests::documents;
+use std::io::{Read, Write};
+use std::net::TcpStream as StdStream;
+
+/// What the server says to these bytes, until it closes.
+fn ask(server: &Server, request: &str) -> String {
+    let mut stream = StdStream::connect(server.address()).expect("connected");
+    stream.write_all(request.as_bytes()).expect("sent");
+    let mut answer = Vec::new();
+    stream.read_to_end(&mut answer).expect("answered");
+    String::from_utf8_lossy(&answer).into_owned()
+}
+
+fn started() -> Server {
+    let cache = Cache::default();
+    cache.set(documents().0);
+    Server::start(cache).expect("started")
+}
+
+#[test]
+fn tors_requests_get_answers_in_the_spelling_that_tor_knows() {
+    let server = started();
+    assert!(server.address().ip().is_loopback());
+    // As tor sends them.
+    let found = ask(
+        &server,
+        "GET /tor/keys/all.z HTTP/1.0\r\nHost: 127.0.0.1\r\nAccept-Encoding: identity\r\n\r\n",
+    );
+    let (header, _) = found.split_once("\r\n\r\n").expect("a header");
+    assert!(header.starts_with("HTTP/1.0 200 OK\r\n"), "{header}");
+    for line in [
+        "\r\nDate: ",
+        "\r\nContent-Encoding: deflate",
+        "\r\nContent-Length: ",
+        "\r\nContent-Type: text/plain",
+        "\r\nExpires: ",
+    ] {
+        assert!(header.contains(line), "{line} in {header}");
+    }
+    let later = "Fri, 15 Dec 2090 12:00:00 GMT";
+    let request = format!("GET /tor/keys/all HTTP/1.0\r\nIf-Modified-Since: {later}\r\n\r\n");
+    assert!(ask(&server, &request).starts_with("HTTP/1.0 304 Not modified\r\n"));
+    let nothing = ask(&server, "GET /tor/nothing HTTP/1.0\r\n\r\n");
+    assert!(nothing.starts_with("HTTP/1.0 404 Not found\r\n") && nothing.contains("\r\nDate: "));
+    let post = "POST /tor/ HTTP/1.0\r\nContent-Length: 1\r\n\r\nx";
+    assert!(ask(&server, post).starts_with("HTTP/1.0 400 Bad request\r\n"));
+    assert!(ask(&server, "nonsense\r\n\r\n").starts_with("HTTP/1.1 400"));
+    let endless = format!("GET /{} HTTP/1.0\r\n\r\n", "x".repeat(2 * REQUEST_MAX));
+    let mut stream = StdStream::connect(server.address()).expect("connected");
+    // It may be cut off while it is sent.
+    let _ = stream.write_all(endless.as_bytes());
+    let mut answer = Vec::new();
+    let _ = stream.read_to_end(&mut answer);
+    assert!(!answer.starts_with(b"HTTP/1.0 200"));
+}
+
+#[test]
+fn a_server_ends_when_it_is_dropped() {
+    let server = started();
+    let mut stream = StdStream::connect(server.address()).expect("connected");
+    drop(server);
+    // Closed or reset: there is no answer.
+    let mut answer = Vec::new();
+    let _ = stream.read_to_end(&mut answer);
+    assert!(answer.is_empty());
+}
+
+#[test]
+fn dates_are_those_of_http() {
+    assert_eq!(http_date(784_111_777).expect("a date"), "Sun, 06 Nov 1994 08:49:37 GMT");
+    assert_eq!(unix_time("Sun, 06 Nov 1994 08:49:37 GMT"), Some(784_111_777));
+    for bad in ["", "yesterday", "Sun, 06 Nov 1994 08:49:37 +0100", "Sun, 66 Nov 1994 08:49:37 GMT"]
+    {
+        assert_eq!(unix_time(bad), None, "{bad}");
+    }
+    assert_eq!(http_date(u64::MAX), None);
+}

@@ -1,0 +1,107 @@
+//! What tests with stock tor have in common.
+
+#![allow(dead_code, reason = "no test needs all of it")]
+
+use lab::Network;
+use lab::control::Control;
+use netdoc::fetch::{Fetcher, Resource};
+use netdoc::{Fingerprint, ServerDescriptor, descriptor};
+use relay::publish::Answer;
+use relay::{Relay, RelayConfig, RelayEvent};
+use std::net::SocketAddr;
+use std::path::Path;
+use std::sync::mpsc::Receiver;
+use std::time::Duration;
+
+/// Far more than anything here takes, even on a busy machine.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(100);
+
+pub(crate) fn config(nickname: &str, keys: &Path) -> RelayConfig {
+    RelayConfig {
+        nickname: Some(nickname.parse().expect("a nickname")),
+        address: Some([127, 0, 0, 1].into()),
+        keys: Some(keys.to_owned()),
+        ..RelayConfig::default()
+    }
+}
+
+/// The next event of which `pick` makes something; the others are passed over.
+pub(crate) fn wait_for<T>(
+    what: &str,
+    events: &Receiver<RelayEvent>,
+    mut pick: impl FnMut(RelayEvent) -> Option<T>,
+) -> T {
+    let mut heard = Vec::new();
+    loop {
+        let Ok(event) = events.recv_timeout(PATIENCE) else { panic!("no {what}: {heard:#?}") };
+        heard.push(event.to_string());
+        if let Some(found) = pick(event) {
+            return found;
+        }
+    }
+}
+
+/// Waits until all three authorities have answered that they have a descriptor of ours.
+pub(crate) fn wait_until_known(network: &Network, events: &Receiver<RelayEvent>) {
+    let mut left = network.directory_addrs();
+    wait_for("answers of all authorities", events, |event| {
+        match event {
+            RelayEvent::Answered { authority, answer: Answer::Accepted } => {
+                left.retain(|other| *other != authority);
+            }
+            RelayEvent::Answered { answer: Answer::Refused { .. }, .. }
+            | RelayEvent::Unanswered { .. } => panic!("{event}"),
+            _ => {}
+        }
+        left.is_empty().then_some(())
+    });
+}
+
+/// Has stock tor build a circuit through these relays, and waits until it stands.
+pub(crate) fn build_circuit(control: &mut Control, path: &[&str]) {
+    let reply = control.request(&format!("EXTENDCIRCUIT 0 {}", path.join(","))).expect("accepted");
+    let id = reply.text().strip_prefix("EXTENDED ").expect("a circuit").to_owned();
+    loop {
+        let event = control.events().recv_timeout(PATIENCE).expect("an event");
+        let text = event.message.text();
+        if text.starts_with(&format!("CIRC {id} BUILT")) {
+            return;
+        }
+        let is_over =
+            ["FAILED", "CLOSED"].iter().any(|end| text.starts_with(&format!("CIRC {id} {end}")));
+        assert!(!is_over, "{text}");
+    }
+}
+
+/// The first relay of a network as a client: its control port, once it has our relay's
+/// microdescriptor, and the name by which it knows our relay.
+pub(crate) fn client_that_knows(network: &Network, relay: &Relay) -> (Control, String) {
+    let mut control = network.relays()[0].control().expect("answers");
+    control.set_events(&["CIRC", "NEWDESC", "NEWCONSENSUS"]).expect("known");
+    let fingerprint = relay.rsa();
+    while control.get_info(&format!("md/id/{fingerprint}")).is_err() {
+        control.events().recv_timeout(PATIENCE).expect("news");
+    }
+    (control, format!("${fingerprint}"))
+}
+
+pub(crate) fn authorities(network: &Network) -> [String; 3] {
+    [0, 1, 2].map(|place: usize| format!("${}", network.authorities()[place].rsa_hex()))
+}
+
+pub(crate) fn fetched(network: &Network, relay: &Relay) -> String {
+    let resource = Resource::Descriptors(vec![Fingerprint::from_bytes(relay.rsa().0)]);
+    text(network.directory_addrs()[0], &resource)
+}
+
+/// A document that a directory has.
+pub(crate) fn text(directory: SocketAddr, resource: &Resource) -> String {
+    let text = Fetcher::default().get(directory, resource).expect("served");
+    String::from_utf8(text).expect("text")
+}
+
+pub(crate) fn only(text: &str) -> ServerDescriptor<'_> {
+    let (good, bad) = descriptor::parse_all(text.as_bytes());
+    assert!(bad.is_empty() && good.len() == 1, "{bad:?}");
+    good[0].clone()
+}

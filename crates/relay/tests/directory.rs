@@ -1,0 +1,205 @@
+//! Our relay as a directory beside stock tor's, and what it changes while it runs: its onion key, its
+//! certificates.
+
+mod common;
+
+use common::{
+    PATIENCE, authorities, build_circuit, client_that_knows, config, fetched, only, text, wait_for,
+    wait_until_known,
+};
+use lab::{Network, NetworkSpec, RelaySpec};
+use netdoc::consensus::{Consensus, Flag};
+use netdoc::fetch::Resource;
+use netdoc::{Fingerprint, Router, pieces};
+use relay::{Relay, RelayConfig, RelayEvent, Renewed};
+use std::fs::File;
+use std::net::SocketAddr;
+use std::path::Path;
+use std::sync::mpsc::{Receiver, channel};
+use std::time::Duration;
+
+fn consensus(directory: SocketAddr, resource: &Resource) -> Consensus {
+    Consensus::parse(text(directory, resource).as_bytes()).expect("a consensus")
+}
+
+fn path(path: &str) -> Resource {
+    Resource::Path(path.to_owned())
+}
+
+/// Waits until the relay has a consensus that lists it.
+fn wait_until_listed(events: &Receiver<RelayEvent>) {
+    wait_for("consensus that lists us", events, |event| match event {
+        RelayEvent::Listed(Some(flags)) => {
+            for flag in [Flag::V2Dir, Flag::Guard, Flag::Running] {
+                assert!(flags.contains(flag), "{flag:?} in {flags}");
+            }
+            Some(())
+        }
+        RelayEvent::Trouble(problem) => panic!("{problem}"),
+        _ => None,
+    });
+}
+
+/// Makes the onion key look as if it had been made so many days ago.
+fn age_onion_key(keys: &Path, days: u32) {
+    let file = File::options().write(true).open(keys.join("secret_onion_key_ntor"));
+    let file = file.expect("an onion key");
+    let made = file.metadata().and_then(|metadata| metadata.modified()).expect("a date");
+    file.set_modified(made - Duration::from_secs(86_400) * days).expect("dated");
+}
+
+/// Our own microdescriptor has this name in the consensus.
+fn micro_name(router: &Router) -> String {
+    use base64::Engine;
+    let digest = router.microdesc_digest.expect("a microdescriptor");
+    base64::engine::general_purpose::STANDARD_NO_PAD.encode(digest)
+}
+
+#[test]
+fn our_directory_has_what_authorities_have_and_they_have_our_extra_info() {
+    let network =
+        Network::start(&NetworkSpec::new(vec![RelaySpec::new("stock")]), &mut |_| {}).expect("up");
+    let folder = tempfile::tempdir().expect("a folder");
+    let settings = RelayConfig {
+        authorities: Some(network.directory_addrs()),
+        ..config("ours", &folder.path().join("keys"))
+    };
+    let settings = settings.check().expect("sound");
+    let (sender, events) = channel();
+    let relay = Relay::start(&settings, sender).expect("started");
+    wait_until_known(&network, &events);
+    wait_until_listed(&events);
+
+    // Both consensuses, and all that they name.
+    let ours = relay.directory().expect("a directory");
+    let theirs = network.directory_addrs()[0];
+    let fingerprint = Fingerprint::from_bytes(relay.rsa().0);
+    let ns = consensus(ours, &Resource::Consensus);
+    let microdesc = consensus(ours, &Resource::ConsensusMicrodesc);
+    assert!(ns.by_fingerprint(&fingerprint).is_some(), "listed there, too");
+    let names: Vec<_> = microdesc.routers().iter().map(micro_name).collect();
+    assert_eq!(names.len(), 5, "three authorities, a stock relay, and ours");
+    let micro = text(ours, &path(&format!("/tor/micro/d/{}", names.join("-"))));
+    assert_eq!(pieces::microdescs(micro.as_bytes()).count(), 5);
+    for router in ns.routers() {
+        let digest = hex::encode_upper(router.descriptor_digest.expect("a digest"));
+        let path = path(&format!("/tor/server/d/{digest}"));
+        assert_eq!(text(ours, &path), text(theirs, &path), "{}", router.nickname);
+    }
+    let certificates = text(ours, &path("/tor/keys/all"));
+    assert_eq!(pieces::authority_certificates(certificates.as_bytes()).count(), 3);
+    let signers = ns.authorities.iter().map(|authority| authority.fingerprint.to_string());
+    let signers: Vec<_> = signers.collect();
+    let wanted = format!("/tor/status-vote/current/consensus/{}", signers.join("+"));
+    assert_eq!(consensus(ours, &path(&wanted)).valid_after, ns.valid_after);
+
+    // The authorities have stored what belongs to our descriptor.
+    let own = text(ours, &path("/tor/extra/authority"));
+    let at_authority = text(theirs, &path(&format!("/tor/extra/fp/{fingerprint}")));
+    assert_eq!(own, at_authority);
+    assert!(own.starts_with(&format!("extra-info ours {fingerprint}\n")), "{own}");
+    assert_eq!(text(ours, &path("/tor/server/authority")), fetched(&network, &relay));
+    drop(relay);
+
+    // It begins again with what it had, also where nobody can be asked.
+    let alone = RelayConfig {
+        authorities: Some(vec![SocketAddr::from(([127, 0, 0, 1], 1))]),
+        ..config("ours", &settings.keys)
+    };
+    let relay = Relay::start(&alone.check().expect("sound"), channel().0).expect("started");
+    let found = consensus(relay.directory().expect("a directory"), &Resource::ConsensusMicrodesc);
+    assert!(found.valid_after >= microdesc.valid_after);
+}
+
+#[test]
+fn a_consensus_without_the_signatures_that_the_operator_wants_is_not_used() {
+    let network = Network::start(&NetworkSpec::default(), &mut |_| {}).expect("up");
+    let folder = tempfile::tempdir().expect("a folder");
+    let ns = consensus(network.directory_addrs()[0], &Resource::Consensus);
+    let real = ns.authorities.iter().map(|authority| authority.fingerprint);
+    let unknown = "0123456789ABCDEF0123456789ABCDEF01234567".parse().expect("a fingerprint");
+    let other = "1123456789ABCDEF0123456789ABCDEF01234567".parse().expect("a fingerprint");
+    for (wanted, is_enough) in [
+        (real.clone().collect::<Vec<_>>(), true),
+        (real.clone().take(2).chain([unknown]).collect(), true),
+        (real.take(1).chain([unknown, other]).collect(), false),
+    ] {
+        let settings = RelayConfig {
+            authorities: Some(network.directory_addrs()),
+            authority_identities: Some(wanted),
+            ..config("ours", &folder.path().join(if is_enough { "good" } else { "bad" }))
+        };
+        let (sender, events) = channel();
+        let relay = Relay::start(&settings.check().expect("sound"), sender).expect("started");
+        let problem = wait_for("verdict", &events, |event| match event {
+            RelayEvent::NoConsensus(problem) => Some(Some(problem)),
+            RelayEvent::Listed(Some(_)) => Some(None),
+            _ => None,
+        });
+        match problem {
+            None => assert!(is_enough),
+            Some(problem) => {
+                assert!(!is_enough && problem.contains("signed by 1 of"), "{problem}");
+            }
+        }
+        drop(relay);
+    }
+}
+
+#[test]
+fn clients_are_served_with_a_changed_onion_key_and_with_new_certificates() {
+    let relays = ["client", "late"].map(RelaySpec::new).to_vec();
+    let network = Network::start(&NetworkSpec::new(relays), &mut |_| {}).expect("up");
+    let folder = tempfile::tempdir().expect("a folder");
+    let config = |port| RelayConfig {
+        authorities: Some(network.directory_addrs()),
+        or_port: Some(port),
+        ..config("ours", &folder.path().join("keys"))
+    };
+    let settings = config(0).check().expect("sound");
+    let (sender, events) = channel();
+    let relay = Relay::start(&settings, sender).expect("started");
+    wait_until_known(&network, &events);
+    network.wait_until_running(&[relay.rsa().0], PATIENCE).expect("listed");
+    let (mut control, ours) = client_that_knows(&network, &relay);
+    let [a, b, _] = authorities(&network);
+    let before = only(&fetched(&network, &relay)).ntor_onion_key;
+    let port = relay.address().port();
+    drop(relay);
+
+    // Four weeks later. The client has not heard of the new key, and uses the one before.
+    age_onion_key(&settings.keys, 28);
+    let (sender, events) = channel();
+    let relay = Relay::start(&config(port).check().expect("sound"), sender).expect("started");
+    wait_for("new onion key", &events, |event| {
+        (event == RelayEvent::Renewed(Renewed::OnionKey)).then_some(())
+    });
+    build_circuit(&mut control, &[&a, &ours, &b]);
+    wait_until_known(&network, &events);
+    assert_ne!(only(&fetched(&network, &relay)).ntor_onion_key, before);
+    // Then it hears of it.
+    let key = |microdesc: &str| {
+        let line = microdesc.lines().find_map(|line| line.strip_prefix("ntor-onion-key "));
+        line.map(str::to_owned)
+    };
+    let md = format!("md/id/{}", relay.rsa());
+    let old = key(&control.get_info(&md).expect("known"));
+    // In between it knows none.
+    while control.get_info(&md).ok().is_none_or(|text| key(&text) == old) {
+        control.events().recv_timeout(PATIENCE).expect("news");
+    }
+    build_circuit(&mut control, &[&a, &ours, &b]);
+
+    // A client that connects after certificates have changed must find that they fit together.
+    relay.renew_certificates();
+    wait_for("new certificates", &events, |event| {
+        (event == RelayEvent::Renewed(Renewed::Certificates)).then_some(())
+    });
+    let mut late = network.relays()[1].control().expect("answers");
+    late.set_events(&["CIRC", "NEWDESC", "NEWCONSENSUS"]).expect("known");
+    while late.get_info(&md).is_err() {
+        late.events().recv_timeout(PATIENCE).expect("news");
+    }
+    build_circuit(&mut late, &[&ours, &a, &b]);
+    build_circuit(&mut control, &[&ours, &a, &b]);
+}
