@@ -37,7 +37,6 @@ pub(super) struct Circuit {
 
 /// How far a circuit is.
 #[derive(Debug)]
-#[expect(clippy::large_enum_variant, reason = "the large one is the one that lasts")]
 pub(super) enum State {
     Building(Builder),
     Up(Up),

@@ -9,7 +9,10 @@ use alloc::collections::{BTreeMap, VecDeque};
 use alloc::vec::Vec;
 
 /// Bytes of a segment: those of a packet of 1500 bytes.
-pub(super) const SEGMENT_BYTES: u64 = 1448;
+pub(super) const SEGMENT_BYTES: u64 = MSS_BYTES as u64;
+
+/// The same as the kernel tells it.
+const MSS_BYTES: u32 = 1448;
 
 /// Bytes of a chunk, at most: near those of a TLS record.
 const CHUNK_MAX_BYTES: u64 = 11 * SEGMENT_BYTES;
@@ -245,7 +248,7 @@ impl Sender {
         SocketState {
             cwnd_segments: segments(self.cwnd),
             unacked_segments: segments(self.next - self.acked),
-            mss_bytes: SEGMENT_BYTES as u32,
+            mss_bytes: MSS_BYTES,
             notsent_bytes: u32::try_from(self.unsent_bytes()).unwrap_or(u32::MAX),
             unwritten_bytes: 0,
             rtt_us: u32::try_from(rtt_us).unwrap_or(u32::MAX),
