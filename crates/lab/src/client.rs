@@ -101,7 +101,8 @@ impl Client {
     /// [`LabError::Control`] if tor refuses.
     pub fn pin(&mut self, pins: &Pins) -> Result<(), LabError> {
         let list = |relays: &[[u8; 20]]| {
-            let all: Vec<_> = relays.iter().map(|rsa| format!("${}", hex::encode_upper(rsa))).collect();
+            let all: Vec<_> =
+                relays.iter().map(|rsa| format!("${}", hex::encode_upper(rsa))).collect();
             all.join(",")
         };
         let command = format!(
@@ -137,7 +138,10 @@ impl Client {
         let known: Vec<&str> = status.lines().chain(closed).collect();
         let path = |id: &&str| {
             let prefix = format!("{id} ");
-            known.iter().filter_map(|line| path_of(line.strip_prefix(&prefix)?)).max_by_key(Vec::len)
+            known
+                .iter()
+                .filter_map(|line| path_of(line.strip_prefix(&prefix)?))
+                .max_by_key(Vec::len)
         };
         Ok(used.iter().filter_map(path).collect())
     }
@@ -192,8 +196,7 @@ fn path_of(status: &str) -> Option<Vec<[u8; 20]>> {
 fn torrc(network: &Network, dir: &Path, extra: &[String]) -> Result<String, LabError> {
     let authority = network.authorities().first().map(|node| node.dir().join("torrc"));
     let authority = authority.unwrap_or_default();
-    let theirs =
-        std::fs::read_to_string(&authority).map_err(LabError::io("read", &authority))?;
+    let theirs = std::fs::read_to_string(&authority).map_err(LabError::io("read", &authority))?;
     let shared = ["DirAuthority ", "GeoIPFile ", "GeoIPv6File ", "TestingTorNetwork "];
     let shared = theirs.lines().filter(|line| shared.iter().any(|key| line.starts_with(key)));
     let quoted = |name: &str| {
