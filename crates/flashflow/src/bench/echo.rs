@@ -94,6 +94,7 @@ pub(super) fn run(
         coordinator: key.public().to_string(),
         authorities: Vec::new(),
         client_percent: None,
+        is_open_exit: false,
     };
     let ours = OwnRelay::start(spec, folder.path(), Clock::start())?;
     let tor = &network.relays()[0];
