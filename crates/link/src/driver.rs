@@ -227,7 +227,10 @@ impl<N: Node> Driver<N> {
             } else if let Some(lookup) = self.node.poll_lookup() {
                 self.lookups.ask(lookup, Remote(Arc::clone(&self.waker)));
             } else if let Some(conn) = self.node.poll_socket_query() {
-                self.node.handle_socket_state(now, conn, None);
+                let place = self.by_conn.get(&conn);
+                let socket = place.and_then(|place| self.sockets[*place].as_ref());
+                let state = socket.and_then(Socket::state);
+                self.node.handle_socket_state(now, conn, state);
             } else if let Some(conn) = self.node.poll_writable() {
                 if let Some(place) = self.by_conn.get(&conn).copied() {
                     if let Some(socket) = &mut self.sockets[place] {

@@ -5,6 +5,7 @@
 //!   are used over and over.
 //! - [`Forge`] makes the certificates that Tor expects of a relay, and throw-away identities;
 //!   [`LongTermKeys`] are those that outlive a process.
+//! - [`Namespace`] is a network of its own, for experiments.
 //! - [`Clock`] is the one place where a clock is read.
 //! - [`pump`] is the yardstick: TLS over loopback with nothing in it.
 
@@ -13,7 +14,9 @@ mod descriptors;
 mod driver;
 mod forge;
 mod long_term;
+mod namespace;
 pub mod pump;
+mod sockopt;
 pub mod tls;
 
 pub use clock::{Clock, thread_cpu_time, thread_wait_time, unix_time_s};
@@ -21,3 +24,4 @@ pub use descriptors::raise_descriptor_limit;
 pub use driver::{Driver, DriverError, DriverOptions, Remote, Reply, Resolver, Traffic};
 pub use forge::{Certified, Forge, ForgeError};
 pub use long_term::LongTermKeys;
+pub use namespace::Namespace;

@@ -1,8 +1,9 @@
+use crate::sockopt;
 use crate::tls::{Buffers, Outgoing, Session};
 use mio::event::Event;
 use mio::net::TcpStream;
 use onion::Instant;
-use onion::node::{CloseCause, ConnId, ListenerId};
+use onion::node::{CloseCause, ConnId, ListenerId, SocketState};
 use std::io::{self, Read, Write};
 use std::net::{IpAddr, SocketAddr};
 
@@ -92,6 +93,15 @@ impl Socket {
         self.is_ending |= event.is_read_closed() || event.is_error();
         self.is_readable |= event.is_readable() || self.is_ending;
         self.is_writable |= event.is_writable() || event.is_write_closed() || event.is_error();
+    }
+
+    /// What the kernel says of its way out.
+    pub(super) fn state(&self) -> Option<SocketState> {
+        let pending = match &self.transport {
+            Transport::Tls(session) => session.pending(),
+            Transport::Plain(outgoing) => outgoing.pending(),
+        };
+        sockopt::socket_state(&self.stream, pending.len())
     }
 
     /// Whether TCP stands by now.

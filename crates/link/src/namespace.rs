@@ -1,0 +1,90 @@
+//! Networks of our own, for experiments: the kernel's network namespaces.
+
+use rustix::thread::{LinkNameSpaceType, UnshareFlags, move_into_link_name_space, unshare_unsafe};
+use std::fs::File;
+use std::io;
+use std::os::fd::{AsFd, AsRawFd};
+use std::thread;
+
+/// A network of its own: interfaces, addresses, routes, queues. At first it has none that is up.
+///
+/// It has no name and ends with the last that is in it or holds it: nothing of it remains, however
+/// this process ends.
+#[derive(Debug)]
+pub struct Namespace(File);
+
+impl Namespace {
+    /// Makes one.
+    ///
+    /// # Errors
+    /// What the system says: without the capability `CAP_SYS_ADMIN`, that it is not permitted.
+    pub fn new() -> io::Result<Self> {
+        // A thread of its own goes there, and leaves a descriptor behind.
+        let made = thread::spawn(|| {
+            // SAFETY: of the flags that the function takes, those are unsafe that part a thread's
+            // descriptors from others'. NEWNET changes only which network its sockets will be in.
+            #[expect(unsafe_code, reason = "the one way to make a namespace")]
+            unsafe { unshare_unsafe(UnshareFlags::NEWNET) }?;
+            File::open("/proc/thread-self/ns/net")
+        });
+        made.join().unwrap_or_else(|_| Err(io::Error::other("a thread panicked"))).map(Self)
+    }
+
+    /// Runs something in it, on a thread of its own: sockets that it opens and processes that it starts
+    /// are in this network, and stay there.
+    ///
+    /// # Errors
+    /// Where the system does not let us in.
+    pub fn run<T: Send>(&self, body: impl FnOnce() -> T + Send) -> io::Result<T> {
+        thread::scope(|scope| {
+            let thread = scope.spawn(|| self.enter().map(|()| body()));
+            thread.join().unwrap_or_else(|_| Err(io::Error::other("a thread panicked")))
+        })
+    }
+
+    /// Moves the calling thread into it, for good.
+    ///
+    /// # Errors
+    /// Where the system does not let us in.
+    pub fn enter(&self) -> io::Result<()> {
+        Ok(move_into_link_name_space(self.0.as_fd(), Some(LinkNameSpaceType::Network))?)
+    }
+
+    /// A path that leads to it as long as this value lives: what `ip link … netns` takes.
+    #[must_use]
+    pub fn path(&self) -> String {
+        format!("/proc/{}/fd/{}", std::process::id(), self.0.as_raw_fd())
+    }
+
+    /// Another handle to the same.
+    ///
+    /// # Errors
+    /// Where the process has no descriptors left.
+    pub fn try_clone(&self) -> io::Result<Self> {
+        self.0.try_clone().map(Self)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::net::{Ipv4Addr, TcpListener};
+
+    #[test]
+    fn what_runs_in_it_is_in_another_network() {
+        let namespace = match Namespace::new() {
+            Ok(namespace) => namespace,
+            Err(error) => {
+                assert_eq!(error.kind(), io::ErrorKind::PermissionDenied);
+                println!("skipped: network namespaces: {error}");
+                return;
+            }
+        };
+        let ours = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a port");
+        let address = ours.local_addr().expect("an address");
+        // Even the loopback interface is down there.
+        let result = namespace.run(move || std::net::TcpStream::connect(address).map(|_| ()));
+        assert!(result.expect("root may enter").is_err());
+        assert!(std::net::TcpStream::connect(address).is_ok());
+    }
+}
