@@ -1,6 +1,7 @@
 //! The shell around the engine: it moves bytes between sockets and [`onion::node::Node`]s.
 //!
-//! - [`Driver`] runs one node on one thread: epoll, TLS, timers. It decides nothing.
+//! - [`Driver`] runs one node on one thread: epoll, TLS, timers. It decides nothing. Names it has
+//!   looked up by a [`Resolver`].
 //! - [`tls`] wraps rustls so that whole records are encrypted from, and decrypted into, buffers that
 //!   are used over and over.
 //! - [`Forge`] makes the certificates that Tor expects of a relay, and throw-away identities;
