@@ -116,7 +116,9 @@ impl fmt::Display for CloseCause {
             Self::ByPeer => f.write_str("closed by the peer"),
             Self::Reset => f.write_str("reset by the peer"),
             Self::NoRoute => f.write_str("no route leads there"),
-            Self::NoResources => f.write_str("this machine has no descriptors, ports or memory left"),
+            Self::NoResources => {
+                f.write_str("this machine has no descriptors, ports or memory left")
+            }
             Self::Tls(problem) => write!(f, "TLS failed: {problem}"),
             Self::Other(problem) => f.write_str(problem),
         }
