@@ -2,7 +2,7 @@ use crate::input::Input;
 use crate::vectors::{self, Scene};
 use onion::cell::relay::{RelayCommand, RelayMessage};
 use onion::cell::{BODY_LEN, CircId, Command};
-use onion::circuit::{NextHop, Step, TwoHop};
+use onion::circuit::{Builder, NextHop, Step};
 use onion::crypto::RelayHop;
 use onion::identity::{Ed25519Id, RelayIds, RsaId};
 use std::sync::OnceLock;
@@ -19,7 +19,8 @@ pub fn two_hop(data: &[u8]) {
     let address = scene.address("next_address");
     let next = NextHop { address, ids, onion_key: scene.array("next_onion_key") };
     let circ_id = CircId::of_initiator(1);
-    let mut two_hop = TwoHop::new(circ_id, next, scene.array("x"), scene.array("ephemeral_secret"));
+    let mut two_hop =
+        Builder::two_hops(circ_id, next, scene.array("x"), scene.array("ephemeral_secret"));
     let answer = &scene.bodies("created2")[0][2..66];
 
     let mut input = Input::new(data);
@@ -79,6 +80,6 @@ pub fn two_hop(data: &[u8]) {
                 return; // whoever owns it gives it up
             }
         }
-        assert_eq!(two_hop.create_body().is_some(), two_hop.first_hop_keys().is_none());
+        assert_eq!(two_hop.create().is_some(), two_hop.first_hop_keys().is_none());
     }
 }

@@ -1,6 +1,9 @@
 //! `flashflow bench`: what our own work costs.
 
 mod echo;
+mod idle;
+mod relay;
+mod subjects;
 
 use crate::cli::{BenchWhat, TeamArguments};
 use crate::error::{Error, Exit};
@@ -24,6 +27,18 @@ pub(crate) fn run(what: &BenchWhat, output: &Output, interrupt: &Interrupt) -> R
         }
         BenchWhat::Echo { seconds, runs, capacity } => {
             echo::run(*seconds, *runs, Some(*capacity), output, interrupt)
+        }
+        BenchWhat::Relay { seconds, runs, capacity } => {
+            relay::run(*seconds, *runs, *capacity, output, interrupt)
+        }
+        BenchWhat::Idle { connections, circuits, soak, beside_tor } => {
+            let plan = idle::Plan {
+                connections: *connections,
+                circuits: *circuits,
+                soak: *soak,
+                is_beside_tor: *beside_tor,
+            };
+            idle::run(&plan, output, interrupt)
         }
     }
 }

@@ -263,4 +263,42 @@ pub(crate) enum BenchWhat {
         #[arg(long, default_value_t = 100_000.0, value_name = "MBIT")]
         capacity: f64,
     },
+    /// What relaying costs our relay, beside stock tor and beside bare TLS.
+    ///
+    /// A stock relay and one of ours, both without limit, are measured in transit in turn: the same
+    /// generator, the same cells, as a middle hop. What each uses of the processors comes from /proc.
+    /// In each run a TLS forwarder (receive, decrypt, encrypt, send) shows what no relay can beat.
+    #[command(after_help = "Example:\n  flashflow bench relay --seconds 10 --json")]
+    Relay {
+        /// Length of each measurement in seconds, 3 to 120. The first and the last do not count.
+        #[arg(long, default_value_t = 10, value_parser = clap::value_parser!(u32).range(3..=120))]
+        seconds: u32,
+        /// Measurements of each relay.
+        #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=50))]
+        runs: u32,
+        /// What the measurer sends at most, in Mbit/s.
+        #[arg(long, default_value_t = 100_000.0, value_name = "MBIT")]
+        capacity: f64,
+    },
+    /// What idle connections and circuits cost our relay, and whether it forgets those that end.
+    ///
+    /// Opens connections and circuits of one hop to a relay of ours, and reads its memory and its
+    /// processor time while nothing happens on them. Then builds and tears down circuits one after
+    /// another on the same connections, and reads the memory again and again.
+    #[command(after_help = "Examples:\n  flashflow bench idle --json\n  \
+        flashflow bench idle --connections 500 --circuits 5000 --soak 100000 --beside-tor")]
+    Idle {
+        /// Connections.
+        #[arg(long, default_value_t = 5_000, value_parser = clap::value_parser!(u32).range(1..=20_000))]
+        connections: u32,
+        /// Circuits that stay open, on all connections together.
+        #[arg(long, default_value_t = 50_000, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+        circuits: u32,
+        /// Circuits that are built and torn down afterwards.
+        #[arg(long, default_value_t = 2_000_000, value_name = "CIRCUITS")]
+        soak: u64,
+        /// Do the same to a stock tor, for comparison.
+        #[arg(long)]
+        beside_tor: bool,
+    },
 }

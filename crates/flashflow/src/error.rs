@@ -55,6 +55,8 @@ pub(crate) enum Error {
     Signals(std::io::Error),
     #[error(transparent)]
     Forge(#[from] link::ForgeError),
+    #[error("machine: {0}")]
+    Driver(#[from] link::DriverError),
     #[error("the TLS pump broke down: {0}")]
     Pump(#[from] link::pump::PumpError),
     #[error(transparent)]
@@ -77,6 +79,8 @@ pub(crate) enum Error {
     OwnProcess { name: String, source: std::io::Error },
     #[error("our own process {name} fails: {problem}")]
     OwnProcessSilent { name: String, problem: String },
+    #[error("cannot lay the experiment's network: {0}")]
+    Network(String),
     #[error("cannot play a relay's clients: {0}")]
     Clients(String),
     #[error(transparent)]

@@ -6,6 +6,7 @@ mod client_load;
 mod concurrent;
 mod downloads;
 mod kill;
+mod kist;
 mod load;
 mod ratio;
 mod stage;
@@ -55,6 +56,7 @@ enum Experiment {
     Concurrent(concurrent::Options),
     Downloads(downloads::Options),
     Kill(kill::Options),
+    Kist(kist::Options),
     Ratio(ratio::Options),
 }
 
@@ -71,6 +73,7 @@ pub(crate) fn run(
         Experiment::Concurrent(options) => concurrent::run(options, common, output, interrupt)?,
         Experiment::Downloads(options) => downloads::run(options, common, output, interrupt)?,
         Experiment::Kill(options) => kill::run(options, common, output, interrupt)?,
+        Experiment::Kist(options) => kist::run(options, common, output, interrupt)?,
         Experiment::Ratio(options) => ratio::run(options, common, output, interrupt)?,
     };
     conclude(&report, &options.common, output, interrupt)

@@ -106,7 +106,7 @@ impl OwnRelay {
 }
 
 /// Where a relay listens, and who it is, by its first word.
-fn target(listening: &Value) -> Option<Target> {
+pub(crate) fn target(listening: &Value) -> Option<Target> {
     let (mut rsa, mut ed25519) = ([0; 20], [0; 32]);
     hex::decode_to_slice(listening["fingerprint"].as_str()?, &mut rsa).ok()?;
     hex::decode_to_slice(listening["ed25519"].as_str()?, &mut ed25519).ok()?;

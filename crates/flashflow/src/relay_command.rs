@@ -72,6 +72,9 @@ pub(crate) struct RelayOptions {
     /// Print what happens as JSON, one value a line.
     #[arg(long)]
     pub(crate) json: bool,
+    /// Tell once a second what has passed and waited: for experiments.
+    #[arg(long, hide = true)]
+    tell_load: bool,
 }
 
 impl RelayOptions {
@@ -97,6 +100,8 @@ impl RelayOptions {
             keys: self.keys.clone(),
             rate_mbit_per_s: self.rate,
             burst_mbit: self.burst,
+            scheduler: None, // for a file: few will want another
+            scheduler_interval_ms: None,
             contact: self.contact.clone(),
             authorities: some(!self.authorities.is_empty()).map(|()| self.authorities.clone()),
             flashflow,
@@ -130,6 +135,7 @@ pub(crate) fn run(
     while !interrupt.is_requested() {
         match events.recv_timeout(STEP) {
             Ok(RelayEvent::Ended(reason)) => return Err(Error::RelayEnded(reason)),
+            Ok(RelayEvent::Load(_)) if !options.tell_load => {}
             Ok(event) => {
                 output.step(&event);
                 output.record(|| value(&event));
@@ -189,6 +195,9 @@ fn value(event: &RelayEvent) -> Value {
         RelayEvent::Router(RouterEvent::MeasurementOver(reason)) => {
             json!({"type": "over", "reason": reason})
         }
+        RelayEvent::Load(load) => json!({
+            "type": "load", "client_bytes": load.client_bytes, "waited_cell_s": load.waited_cell_s,
+        }),
         RelayEvent::Ended(reason) => json!({"type": "error", "error": reason}),
     }
 }

@@ -9,7 +9,7 @@ use link::tls::{Progress, Session, TlsConfigs, TlsError};
 use link::{Forge, ForgeError, unix_time_s};
 use onion::cell::msg::{Create2, DestroyReason, encode_created2_into};
 use onion::cell::{BODY_LEN, Cell, CircId, Command};
-use onion::circuit::{CircuitError, NextHop, Step, TwoHop};
+use onion::circuit::{Builder, CircuitError, NextHop, Step};
 use onion::crypto::{HandshakeFailed, ntor};
 use onion::identity::{Ed25519Id, OwnIdentity, RelayIds, RsaId};
 use onion::link::{Authentication, Channel, ChannelError, ExpectedPeer, TlsSession};
@@ -214,7 +214,7 @@ fn read(stream: &mut TcpStream, session: &mut Session) -> Result<()> {
 
 /// A circuit that the relay was asked for, up to our EXTEND2.
 struct Asked {
-    two_hop: TwoHop,
+    two_hop: Builder,
     circ_id: CircId,
 }
 
@@ -226,7 +226,7 @@ fn ask(
     next: NextHop,
     (x, ephemeral_secret): ([u8; 20], [u8; 32]),
 ) -> Result<Asked> {
-    let mut two_hop = TwoHop::new(circ_id, next, x, ephemeral_secret);
+    let mut two_hop = Builder::two_hops(circ_id, next, x, ephemeral_secret);
     scene.add("circ_id", "The circuit's number on our link to the relay.", &id_bytes(circ_id));
     scene.add("x", "Our half of CREATE_FAST.", &x);
     scene.add("ephemeral_secret", "Our secret of the ntor handshake.", &ephemeral_secret);

@@ -57,7 +57,7 @@ pub use client::{Client, Pins};
 pub use error::LabError;
 pub use network::Network;
 pub use node::{Node, Role};
-pub use process::{cpu_time, processes};
+pub use process::{cpu_time, processes, resident_bytes};
 pub use progress::Progress;
 pub use spec::{LEAST_LIMIT, LEAST_VOTING_INTERVAL_S, NetworkSpec, RelaySpec};
 pub use state::{Status, down, status};

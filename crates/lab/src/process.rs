@@ -83,6 +83,15 @@ pub fn cpu_time(pid: u32) -> Option<Duration> {
     parse_cpu_time(&text, rustix::param::clock_ticks_per_second())
 }
 
+/// Memory of a process that is in RAM, in bytes; `None` if it cannot be read.
+#[must_use]
+pub fn resident_bytes(pid: u32) -> Option<u64> {
+    let text = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
+    let line = text.lines().find_map(|line| line.strip_prefix("VmRSS:"))?;
+    let kib: u64 = line.split_ascii_whitespace().next()?.parse().ok()?;
+    kib.checked_mul(1024)
+}
+
 fn parse_cpu_time(stat: &str, ticks_per_s: u64) -> Option<Duration> {
     // The program's name, in parentheses, may hold blanks and parentheses.
     let (_, after_name) = stat.rsplit_once(')')?;

@@ -14,7 +14,7 @@ pub use options::{DriverError, DriverOptions, Remote, Traffic};
 use crate::clock::Clock;
 use crate::tls::{Buffers, TlsConfigs};
 use deadlines::Deadlines;
-use lookup::Lookups;
+pub(crate) use lookup::Lookups;
 use mio::net::TcpListener;
 use mio::{Events, Interest, Poll, Token, Waker};
 use onion::node::{ConnId, Node};
@@ -23,6 +23,7 @@ use options::failed;
 use socket::Socket;
 use std::collections::{BTreeMap, VecDeque};
 use std::io;
+use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
 /// Plaintext of one record: the cells that it holds whole.
@@ -57,6 +58,20 @@ pub struct Driver<N> {
     deadlines: Deadlines,
     /// A listener failed to accept for want of something: epoll will not tell of it again.
     must_accept_again: bool,
+}
+
+/// Duplicates sockets, so that another thread can ask the kernel about them.
+pub(crate) struct Duplicator<'a> {
+    sockets: &'a [Option<Socket>],
+    by_conn: &'a BTreeMap<ConnId, usize>,
+}
+
+impl Duplicator<'_> {
+    /// `None` where the connection is gone, or the process may open no more files.
+    pub(crate) fn duplicate(&self, conn: ConnId) -> Option<OwnedFd> {
+        let socket = self.sockets.get(*self.by_conn.get(&conn)?)?.as_ref()?;
+        rustix::io::dup(&socket.stream).ok()
+    }
 }
 
 impl<N: Node> Driver<N> {
@@ -152,7 +167,12 @@ impl<N: Node> Driver<N> {
     /// A handle that other threads wake this worker with.
     #[must_use]
     pub fn remote(&self) -> Remote {
-        Remote(Arc::clone(&self.waker))
+        Remote::of(&self.waker)
+    }
+
+    /// The node, and a way to duplicate the sockets of its connections.
+    pub(crate) fn node_and_sockets(&mut self) -> (&mut N, Duplicator<'_>) {
+        (&mut self.node, Duplicator { sockets: &self.sockets, by_conn: &self.by_conn })
     }
 
     /// Waits for something to happen, at most until `deadline`, and handles it.
@@ -225,10 +245,10 @@ impl<N: Node> Driver<N> {
             if let Some(dial) = self.node.poll_dial(now) {
                 self.dial(now, dial);
             } else if let Some(lookup) = self.node.poll_lookup() {
-                self.lookups.ask(lookup, Remote(Arc::clone(&self.waker)));
+                self.lookups.ask(lookup, Remote::of(&self.waker));
             } else if let Some(conn) = self.node.poll_socket_query() {
                 let place = self.by_conn.get(&conn);
-                let socket = place.and_then(|place| self.sockets[*place].as_ref());
+                let socket = place.and_then(|place| self.sockets[*place].as_mut());
                 let state = socket.and_then(Socket::state);
                 self.node.handle_socket_state(now, conn, state);
             } else if let Some(conn) = self.node.poll_writable() {

@@ -2,6 +2,7 @@
 //!
 //! - [`Driver`] runs one node on one thread: epoll, TLS, timers. It decides nothing. Names it has
 //!   looked up by a [`Resolver`].
+//! - [`Crew`] runs one node whose sockets several threads serve.
 //! - [`tls`] wraps rustls so that whole records are encrypted from, and decrypted into, buffers that
 //!   are used over and over.
 //! - [`Forge`] makes the certificates that Tor expects of a relay, and throw-away identities;
@@ -11,7 +12,9 @@
 //! - [`pump`] is the yardstick: TLS over loopback with nothing in it.
 
 mod clock;
+mod crew;
 mod descriptors;
+mod drive;
 mod driver;
 mod forge;
 mod long_term;
@@ -21,7 +24,9 @@ mod sockopt;
 pub mod tls;
 
 pub use clock::{Clock, thread_cpu_time, thread_wait_time, unix_time_s};
+pub use crew::Crew;
 pub use descriptors::raise_descriptor_limit;
+pub use drive::Drive;
 pub use driver::{Driver, DriverError, DriverOptions, Remote, Reply, Resolver, Traffic};
 pub use forge::{Certified, Forge, ForgeError};
 pub use long_term::LongTermKeys;

@@ -2,6 +2,11 @@
 //!
 //! One thread encrypts and writes, one reads and decrypts, as fast as they can, through the same
 //! [`Session`]s as the [`Driver`](crate::Driver) uses. What a measurer costs beyond that is Tor's.
+//! [`forward`] puts a third between them, who decrypts and encrypts again: a relay that does nothing.
+
+mod forward;
+
+pub use forward::{ForwardResult, forward};
 
 use crate::clock::{Clock, thread_cpu_time};
 use crate::tls::{Progress, Session, TlsConfigs, TlsError};

@@ -1,16 +1,17 @@
-//! Building a circuit of two hops as its origin (tor-spec §5.3).
+//! Building a circuit hop by hop as its origin (tor-spec §5.3).
 //!
-//! CREATE_FAST to the first relay over its link, then EXTEND2 with ntor to the second. What passes
+//! CREATE_FAST or CREATE2 to the first relay over its link, then EXTEND2 to the others. What passes
 //! over the finished circuit is the business of whoever asked for it.
 
-use crate::cell::msg::{
-    Create2, CreatedFast, DestroyReason, Extend2, HANDSHAKE_NTOR, link_specifier, parse_created2,
-};
+mod handshake;
+
+pub use handshake::Handshake;
+
+use crate::cell::msg::{DestroyReason, Extend2, link_specifier};
 use crate::cell::relay::{RelayCommand, RelayMessage};
 use crate::cell::{BODY_LEN, CircId, Command, Malformed};
-use crate::crypto::{ClientHop, CryptError, HandshakeFailed, HopKeys, fast, ntor};
+use crate::crypto::{CryptError, HandshakeFailed, HopKeys, Layers};
 use crate::identity::{OwnIdentity, RelayIds};
-use alloc::boxed::Box;
 use alloc::vec::Vec;
 use core::fmt;
 use core::net::SocketAddr;
@@ -18,9 +19,9 @@ use core::net::SocketAddr;
 /// The relay that a circuit is extended to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NextHop {
-    /// Where the first hop finds it.
+    /// Where the hop before it finds it.
     pub address: SocketAddr,
-    /// Its identities, which the first hop checks.
+    /// Its identities, which the hop before it checks.
     pub ids: RelayIds,
     /// Its ntor onion key.
     pub onion_key: [u8; 32],
@@ -40,7 +41,7 @@ impl NextHop {
 pub enum CircuitError {
     /// The relay closed it.
     Destroyed(DestroyReason),
-    /// The first hop says that the second is gone.
+    /// A hop says that the one after it is gone.
     Truncated(DestroyReason),
     /// A handshake does not prove what it has to.
     Handshake(HandshakeFailed),
@@ -87,28 +88,55 @@ pub enum Step {
     Built,
 }
 
-/// A circuit of two hops under construction.
-pub struct TwoHop {
+/// A circuit under construction.
+pub struct Builder {
     circ_id: CircId,
-    next: NextHop,
-    second: ntor::Client,
-    state: State,
+    /// With each hop.
+    handshakes: Vec<Handshake>,
+    /// The hops after the first.
+    onward: Vec<NextHop>,
+    layers: Layers,
+    first_keys: Option<HopKeys>,
+    congestion_sendme_cells: Option<u8>,
 }
 
-enum State {
-    /// Waiting for CREATED_FAST.
-    Creating(fast::Client),
-    /// Waiting for EXTENDED2, or built.
-    Extending { first: Box<ClientHop>, keys: HopKeys },
+/// What a finished circuit consists of.
+#[derive(Debug)]
+pub struct Built {
+    /// Those of all hops.
+    pub layers: Layers,
+    /// The last hop does congestion control, with a SENDME for so many cells.
+    pub congestion_sendme_cells: Option<u8>,
 }
 
-impl TwoHop {
-    /// Plans the circuit. `x` and `ephemeral_secret` are fresh random bytes.
+impl Builder {
+    /// Plans a circuit: `first` is the handshake with the relay at the other end of the link, then
+    /// come the hops after it.
     #[must_use]
-    pub fn new(circ_id: CircId, next: NextHop, x: [u8; 20], ephemeral_secret: [u8; 32]) -> Self {
-        let relay = ntor::RelayKeys { rsa_id: next.ids.rsa.0, onion_key: next.onion_key };
-        let second = ntor::Client::new(relay, ephemeral_secret);
-        Self { circ_id, next, second, state: State::Creating(fast::Client::new(x)) }
+    pub fn new(circ_id: CircId, first: Handshake, rest: Vec<(NextHop, Handshake)>) -> Self {
+        let (onward, later): (Vec<_>, Vec<_>) = rest.into_iter().unzip();
+        let handshakes = core::iter::once(first).chain(later).collect();
+        Self {
+            circ_id,
+            handshakes,
+            onward,
+            layers: Layers::default(),
+            first_keys: None,
+            congestion_sendme_cells: None,
+        }
+    }
+
+    /// Plans a circuit of two hops: CREATE_FAST, then ntor. `x` and `ephemeral_secret` are fresh
+    /// random bytes.
+    #[must_use]
+    pub fn two_hops(
+        circ_id: CircId,
+        next: NextHop,
+        x: [u8; 20],
+        ephemeral_secret: [u8; 32],
+    ) -> Self {
+        let second = Handshake::ntor(&next, ephemeral_secret);
+        Self::new(circ_id, Handshake::fast(x), Vec::from([(next, second)]))
     }
 
     /// Its number on our link to the first hop.
@@ -117,28 +145,22 @@ impl TwoHop {
         self.circ_id
     }
 
-    /// The public key by which the second hop will know the circuit.
+    /// The public key by which the last hop will know the circuit, if its handshake has one.
     #[must_use]
-    pub fn ntor_public(&self) -> &[u8; 32] {
-        self.second.public()
+    pub fn last_public(&self) -> Option<&[u8; 32]> {
+        self.handshakes.last().and_then(Handshake::public)
     }
 
     /// The keys of the first hop, once it has answered.
     #[must_use]
     pub const fn first_hop_keys(&self) -> Option<&HopKeys> {
-        match &self.state {
-            State::Creating(_) => None,
-            State::Extending { keys, .. } => Some(keys),
-        }
+        self.first_keys.as_ref()
     }
 
-    /// The body of the CREATE_FAST that begins it.
+    /// The cell that begins it, until the first hop has answered: command and body.
     #[must_use]
-    pub const fn create_body(&self) -> Option<[u8; 20]> {
-        match &self.state {
-            State::Creating(client) => Some(client.x),
-            State::Extending { .. } => None,
-        }
+    pub fn create(&self) -> Option<(Command, Vec<u8>)> {
+        self.handshakes.first().filter(|_| self.layers.is_empty()).map(Handshake::create_cell)
     }
 
     /// Handles a cell that arrived on the circuit, until [`Step::Built`].
@@ -146,49 +168,61 @@ impl TwoHop {
     /// # Errors
     /// [`CircuitError`]: give the circuit up.
     pub fn handle_cell(&mut self, command: Command, body: &[u8]) -> Result<Step, CircuitError> {
-        match (&mut self.state, command) {
-            (_, Command::DESTROY) => Err(CircuitError::Destroyed(DestroyReason::parse(body))),
-            (State::Creating(client), Command::CREATED_FAST) => {
-                let created = CreatedFast::parse(body).map_err(CircuitError::Malformed)?;
-                let keys = client.finish(&created).map_err(CircuitError::Handshake)?;
-                let mut first = Box::new(ClientHop::new(&keys));
-                let mut body = extend_body(&self.next, &self.second)?;
-                first.encrypt(&mut body);
-                self.state = State::Extending { first, keys };
-                // Only RELAY_EARLY may extend a circuit (§5.6).
-                Ok(Step::Send { command: Command::RELAY_EARLY, body })
+        let built = self.layers.len();
+        let handshake = self.handshakes.get(built).ok_or(CircuitError::Unexpected(command))?;
+        let agreed = match (built, command) {
+            (_, Command::DESTROY) => {
+                return Err(CircuitError::Destroyed(DestroyReason::parse(body)));
             }
-            (State::Extending { first, .. }, Command::RELAY) => {
+            (0, command) => handshake.finish_created(command, body)?,
+            (_, Command::RELAY) => {
                 let mut body: [u8; BODY_LEN] =
                     body.try_into().map_err(|_| CircuitError::Unexpected(command))?;
-                first.decrypt(&mut body).map_err(CircuitError::Crypt)?;
+                let from = self.layers.open(&mut body).map_err(CircuitError::Crypt)?;
                 let message = RelayMessage::parse(&body).map_err(CircuitError::Malformed)?;
                 match message.command {
-                    RelayCommand::EXTENDED2 => {
-                        let answer =
-                            parse_created2(message.data).map_err(CircuitError::Malformed)?;
-                        self.second.finish(answer).map_err(CircuitError::Handshake)?;
-                        Ok(Step::Built)
+                    RelayCommand::EXTENDED2 if from + 1 == built => {
+                        handshake.finish_extended(message.data)?
                     }
                     RelayCommand::TRUNCATED => {
-                        Err(CircuitError::Truncated(DestroyReason::parse(message.data)))
+                        return Err(CircuitError::Truncated(DestroyReason::parse(message.data)));
                     }
-                    other => Err(CircuitError::UnexpectedMessage(other)),
+                    other => return Err(CircuitError::UnexpectedMessage(other)),
                 }
             }
-            (_, other) => Err(CircuitError::Unexpected(other)),
-        }
+            (_, other) => return Err(CircuitError::Unexpected(other)),
+        };
+        self.layers.push(&agreed.keys);
+        self.first_keys.get_or_insert(agreed.keys);
+        self.congestion_sendme_cells = agreed.congestion_sendme_cells;
+        let (Some(next), Some(handshake)) =
+            (self.onward.get(built), self.handshakes.get(built + 1))
+        else {
+            return Ok(Step::Built);
+        };
+        let mut body = extend_body(next, handshake)?;
+        self.layers.seal(built, &mut body);
+        // Only RELAY_EARLY may extend a circuit (§5.6).
+        Ok(Step::Send { command: Command::RELAY_EARLY, body })
+    }
+
+    /// What it consists of, once it is built. The builder is of no more use.
+    #[must_use]
+    pub fn take_built(&mut self) -> Built {
+        let layers = core::mem::take(&mut self.layers);
+        Built { layers, congestion_sendme_cells: self.congestion_sendme_cells }
     }
 }
 
-impl fmt::Debug for TwoHop {
+impl fmt::Debug for Builder {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "TwoHop({} to {})", self.circ_id, self.next.address)
+        let (circ_id, built, hops) = (self.circ_id, self.layers.len(), self.handshakes.len());
+        write!(f, "Builder({circ_id}, {built} of {hops} hops)")
     }
 }
 
 /// The relay cell body with EXTEND2, not encrypted yet.
-fn extend_body(next: &NextHop, second: &ntor::Client) -> Result<[u8; BODY_LEN], CircuitError> {
+fn extend_body(next: &NextHop, handshake: &Handshake) -> Result<[u8; BODY_LEN], CircuitError> {
     let mut address = Vec::new();
     let address_type = match next.address {
         SocketAddr::V4(v4) => {
@@ -201,15 +235,14 @@ fn extend_body(next: &NextHop, second: &ntor::Client) -> Result<[u8; BODY_LEN], 
         }
     };
     address.extend_from_slice(&next.address.port().to_be_bytes());
-    let handshake = second.message();
     let mut link_specifiers: Vec<(u8, &[u8])> =
         Vec::from([(address_type, &address[..]), (link_specifier::RSA_IDENTITY, &next.ids.rsa.0)]);
     if let Some(ed25519) = &next.ids.ed25519 {
         link_specifiers.push((link_specifier::ED25519_IDENTITY, &ed25519.0));
     }
-    let create = Create2 { handshake_type: HANDSHAKE_NTOR, data: &handshake };
+    let message = handshake.message();
     let mut data = Vec::new();
-    Extend2 { link_specifiers, create }.encode_into(&mut data);
+    Extend2 { link_specifiers, create: handshake.create2(&message) }.encode_into(&mut data);
     RelayMessage { command: RelayCommand::EXTEND2, stream_id: 0, data: &data }
         .to_body()
         .map_err(CircuitError::Malformed)

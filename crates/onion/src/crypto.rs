@@ -7,7 +7,7 @@ pub mod ntor;
 pub mod ntor_v3;
 mod relay_cell;
 
-pub use relay_cell::{ClientHop, CryptError, Keystream, RelayHop};
+pub use relay_cell::{ClientHop, CryptError, Keystream, Layers, RelayHop};
 
 use core::fmt;
 

@@ -9,11 +9,12 @@
 //! | [`cell`] | cells of link protocols 4 and 5 as views over bytes, and the messages in them |
 //! | [`link`] | the link handshake as initiator and responder, certificates |
 //! | [`crypto`] | CREATE_FAST, ntor, the layers of relay cells |
-//! | [`circuit`] | building a circuit of two hops |
+//! | [`circuit`] | building a circuit hop by hop |
 //! | [`flow`] | windows of cells under way, token buckets |
 //! | [`measure`] | content, checks, seconds, the [pump](measure::pump) that measures a relay, the relay's own side |
 //! | [`router`] | what a relay does with cells |
 //! | [`node`] | the seam to the shell |
+//! | [`client`] | a client with circuits and streams, and a destination for them |
 //! | [`wire`] | nodes joined in virtual time |
 //!
 //! # The contract
@@ -97,6 +98,7 @@ extern crate std;
 
 pub mod cell;
 pub mod circuit;
+pub mod client;
 pub mod crypto;
 pub mod flow;
 pub mod identity;

@@ -5,4 +5,4 @@ mod certs;
 mod channel;
 
 pub use certs::{CertError, PeerIdentity, verify_responder_certs};
-pub use channel::{Authentication, Channel, ChannelError, ExpectedPeer, TlsSession};
+pub use channel::{Authentication, Channel, ChannelError, ExpectedPeer, NoTls, TlsSession};

@@ -142,6 +142,9 @@ pub trait Node {
     fn handle_connected(&mut self, now: Instant, conn: ConnId, tls: &dyn TlsSession);
 
     /// A connection has come in and has finished its TLS handshake. `None` refuses it.
+    ///
+    /// Where the driver was told to listen for plain connections the session is
+    /// [`NoTls`](crate::link::NoTls).
     fn handle_accepted(
         &mut self,
         now: Instant,

@@ -24,7 +24,9 @@ mod output;
 mod parameters;
 mod queue;
 mod relaying;
+pub mod schedule;
 mod streams;
+mod transmit;
 mod upkeep;
 mod waiting;
 
@@ -47,6 +49,7 @@ use core::net::SocketAddr;
 use link::Links;
 use output::Outputs;
 use rand_core::Rng;
+use schedule::SchedulerConfig;
 use streams::Streams;
 
 /// How much a relay sends: as `RelayBandwidthRate` and `RelayBandwidthBurst` of C tor, but of cells,
@@ -77,6 +80,8 @@ pub struct RouterConfig {
     pub limit: Option<RateLimit>,
     /// Cells that wait on one circuit in one direction, at most (C tor: `circ_max_cell_queue_size`).
     pub queue_limit_cells: u32,
+    /// Which cells go first, and when.
+    pub scheduler: SchedulerConfig,
     /// Seconds since 1970 when the router begins, for certificates and orders.
     pub unix_time_s: u64,
     /// Streams to destinations; none go out if `None`.
@@ -111,6 +116,7 @@ impl RouterConfig {
             target: TargetParams::default(),
             limit: None,
             queue_limit_cells: Self::QUEUE_LIMIT_CELLS,
+            scheduler: SchedulerConfig::default(),
             unix_time_s,
             exit: None,
             directory: None,
@@ -170,9 +176,9 @@ const EVENTS_MAX: usize = 256;
 ///   [`open_streams`](Self::open_streams), [`queued_bytes`](Self::queued_bytes),
 ///   [`parameters`](Self::parameters);
 /// - *commands*: [`set_target_params`](Self::set_target_params), [`set_limit`](Self::set_limit),
-///   [`set_exit`](Self::set_exit), [`set_directory`](Self::set_directory),
-///   [`set_parameters`](Self::set_parameters),
-///   [`set_congestion_params`](Self::set_congestion_params), [`set_identity`](Self::set_identity);
+///   [`set_congestion_params`](Self::set_congestion_params), [`set_exit`](Self::set_exit),
+///   [`set_directory`](Self::set_directory), [`set_scheduler`](Self::set_scheduler),
+///   [`set_parameters`](Self::set_parameters), [`set_identity`](Self::set_identity);
 /// - *handle* and *poll*: those of [`Node`](crate::node::Node), and [`poll_event`](Self::poll_event).
 ///
 /// All randomness comes from the generator passed in. `C` is for tests of those who measure: a relay
@@ -225,7 +231,7 @@ impl<R: Rng, C: Conduct> Router<R, C> {
             links: Links::default(),
             circuits: Circuits::default(),
             streams: Streams::default(),
-            outputs: Outputs::default(),
+            outputs: Outputs::new(&config.scheduler, now),
             bucket: None,
             has_changed_rate: false,
             target,
@@ -252,6 +258,13 @@ impl<R: Rng, C: Conduct> Router<R, C> {
     #[must_use]
     pub const fn conduct(&self) -> &C {
         &self.conduct
+    }
+
+    /// Seconds that cells have waited in circuits' queues, all together: divided by the cells that were
+    /// sent in the same time, it is how long one waits on average.
+    #[must_use]
+    pub const fn waited_cell_s(&self) -> f64 {
+        self.outputs.waited_cell_s()
     }
 
     /// Circuits that are open now.
@@ -293,13 +306,24 @@ impl<R: Rng, C: Conduct> Router<R, C> {
         self.target.set_params(params);
     }
 
+    /// Schedules like this from now on: the consensus has changed.
+    pub fn set_scheduler(&mut self, config: SchedulerConfig) {
+        self.config.scheduler = config;
+        self.outputs.set_scheduler(&config);
+    }
+
     /// What the consensus asks for from now on.
     pub fn set_parameters(&mut self, parameters: Parameters) {
         let Parameters { circ_max_cell_queue_size, circ_max_cell_queue_size_out, .. } = parameters;
         // There is one bound for both directions: the lesser keeps both promises.
         self.config.queue_limit_cells = circ_max_cell_queue_size.min(circ_max_cell_queue_size_out);
-        let congestion = |name: &str| parameters.congestion_control.get(name).copied();
-        self.set_congestion_params(CongestionParams::from_consensus(congestion));
+        let of_congestion = |name: &str| parameters.congestion_control.get(name).copied();
+        self.set_congestion_params(CongestionParams::from_consensus(of_congestion));
+        let mut scheduler = self.config.scheduler;
+        scheduler.follow(&parameters);
+        if scheduler != self.config.scheduler {
+            self.set_scheduler(scheduler);
+        }
         self.parameters = parameters;
     }
 

@@ -6,19 +6,36 @@
 //!
 //! # What is modelled
 //! - Dialling (one round trip to connect), refusal where nobody listens, closing in good order after
-//!   the bytes that were sent before.
+//!   the bytes that were sent before; plain connections, which a node may hold back; a table of names.
 //! - A latency for all pairs of nodes, or for each pair its own; bytes of a connection stay in order.
 //! - A bounded send buffer for each direction of a connection: a node is not asked for more while it
 //!   is full, as a driver does whose socket is full.
-//! - A rate at which a node sends over all its connections together, if it has one: a relay's
-//!   capacity. Connections are served in the order in which they gave their bytes.
+//! - Rates at which a node sends and receives over all its connections together, if it has them: a
+//!   relay's capacity. Connections are served in the order in which they gave their bytes.
 //! - The byte stream cut into pieces at random, if asked for: no node may rely on record boundaries.
 //! - TLS in name only: the certificate of the listener is shown, keying material is derived from the
 //!   connection's number. Nothing is encrypted.
 //!
+//! # Paths with a model
+//! Where a [`PathModel`] is set, each connection has a TCP of its own in each direction:
+//! - Bytes travel in chunks of up to eleven segments of 1448 bytes. A chunk passes the sender's
+//!   egress, the narrowest place of its path (one for each pair of nodes and direction), and the
+//!   receiver's ingress, each one after the other. Where it would wait longer than the queue there
+//!   allows it is dropped; besides, each of its segments may be lost by chance, decided by the seed.
+//! - The congestion window begins with ten segments, doubles in a round trip until the first loss,
+//!   is halved once in a window with losses, and grows by a segment in a round trip after that. What
+//!   is lost is sent again when a later chunk is acknowledged, a round trip after it was sent; or,
+//!   if none is, after twice the round trip and at least 200 ms, from a window of two segments.
+//! - The receiver takes no more than its buffer holds; what comes early waits for what is missing.
+//! - Acknowledgements take the way's latency, cost nothing, and are never lost. There is no delay for
+//!   their sake, no pacing, no packet overhead.
+//! - So queues build up where they do on real machines, and [`SocketState`](crate::node::SocketState)
+//!   says what Linux would: window, what is under way, what was not sent yet. Over paths without a
+//!   model there is no such state, as on systems that do not tell.
+//!
 //! # What is not
-//! Loss, congestion control, jitter, a sharing of bottlenecks inside the network, the receiver's
-//! rate, resets, time for computing: a node answers at the instant it is asked.
+//! Jitter, a sharing of bottlenecks between different pairs of nodes inside the network, time for
+//! computing: a node answers at the instant it is asked.
 //!
 //! ```
 //! use onion::wire::{Wire, WireConfig};
@@ -27,105 +44,40 @@
 //! ```
 
 mod agenda;
+mod carrying;
+mod config;
 mod conn;
+mod fingerprint;
+mod names;
+mod path;
+mod tcp;
+mod timers;
 mod tls;
 mod traffic;
 
-use crate::node::{ConnId, ListenerId, Node};
+pub use config::{Ended, NodeId, WireConfig, WireError};
+pub use path::PathModel;
+
+use crate::node::{Answer, ConnId, ListenerId, Node, Question, Security};
 use crate::rate::Rate;
 use crate::time::{Duration, Instant};
 use agenda::Agenda;
 use alloc::boxed::Box;
-use alloc::collections::BTreeMap;
+use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use alloc::vec::Vec;
-use conn::{Egress, Link, LinkId, Side};
+use conn::{Link, LinkId, Side};
 use core::any::Any;
-use core::fmt;
 use core::net::SocketAddr;
-use core::num::NonZeroUsize;
-use traffic::{Fingerprint, SplitMix};
-
-/// Polls of one node after one event before it counts as never idle.
-const DRAIN_POLLS_MAX: u32 = 1 << 20;
+use fingerprint::{Fingerprint, SplitMix};
+use names::Names;
+use path::{Narrow, Path};
+use timers::Timers;
 
 /// Timeouts of one node at one instant before it counts as never idle.
 const TIMEOUTS_AT_ONCE_MAX: u32 = 1000;
 
-/// Choices for a world.
-#[derive(Clone, Copy, Debug)]
-pub struct WireConfig {
-    /// Time from one node to another, one way, where no other is set for the pair.
-    pub latency: Duration,
-    /// Longest piece in which bytes are delivered; whole, as they were sent, if `None`.
-    pub piece_max_bytes: Option<NonZeroUsize>,
-    /// Decides where the stream is cut into pieces.
-    pub seed: u64,
-    /// Bytes under way in one direction of one connection.
-    pub send_buffer_bytes: usize,
-    /// Connections at a time; more are refused.
-    pub conns_max: usize,
-}
-
-impl Default for WireConfig {
-    /// Ten milliseconds one way, whole pieces, a megabyte of send buffer.
-    fn default() -> Self {
-        Self {
-            latency: Duration::from_millis(10),
-            piece_max_bytes: None,
-            seed: 0,
-            send_buffer_bytes: 1 << 20,
-            conns_max: 65_536,
-        }
-    }
-}
-
-/// A node of a [`Wire`], by the order in which they were added.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct NodeId(usize);
-
-/// Why a world cannot go on.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum WireError {
-    /// A node wants something again and again, and time does not pass.
-    NeverIdle {
-        /// Which node.
-        node: NodeId,
-        /// When.
-        at: Instant,
-    },
-    /// Something could still happen after all the steps that were allowed.
-    TooManySteps {
-        /// How many were allowed.
-        allowed: u64,
-    },
-    /// Two listeners at one address.
-    AddressTaken(SocketAddr),
-}
-
-impl fmt::Display for WireError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::NeverIdle { node: NodeId(node), at } => {
-                write!(f, "node {node} is never idle at {at}")
-            }
-            Self::TooManySteps { allowed } => write!(f, "not idle after {allowed} steps"),
-            Self::AddressTaken(address) => write!(f, "two listeners at {address}"),
-        }
-    }
-}
-
-impl core::error::Error for WireError {}
-
-/// Why [`Wire::run_until`] came back.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Ended {
-    /// The predicate holds.
-    Satisfied,
-    /// The deadline has come; it is the time now.
-    AtDeadline,
-    /// Nothing more can happen.
-    Idle,
-}
+/// How long bytes wait that a node sends or receives over paths with a model; then they are dropped.
+const NODE_QUEUE: Duration = Duration::from_millis(100);
 
 /// A node whose type can be told again.
 trait Body: Node + Any {}
@@ -136,16 +88,17 @@ struct Place {
     node: Box<dyn Body>,
     conns: BTreeMap<ConnId, (LinkId, Side)>,
     listeners: u32,
-    egress: Option<Egress>,
-    /// A command may have been given since its last polls.
-    is_stale: bool,
-    timeouts_at_once: u32,
+    egress: Option<Narrow>,
+    ingress: Option<Narrow>,
+    /// When it was last woken, and how often then.
+    woken: (Instant, u32),
 }
 
 /// Where a node listens.
 struct Listener {
     node: NodeId,
     id: ListenerId,
+    security: Security,
     certificate: Vec<u8>,
 }
 
@@ -156,9 +109,20 @@ pub struct Wire {
     places: Vec<Place>,
     listeners: BTreeMap<SocketAddr, Listener>,
     latencies: BTreeMap<(NodeId, NodeId), Duration>,
+    paths: BTreeMap<(NodeId, NodeId), Path>,
+    /// The model of all paths that have none of their own.
+    all_paths: Option<PathModel>,
+    names: Names,
     links: BTreeMap<LinkId, Link>,
     next_link: u64,
     agenda: Agenda,
+    timers: Timers,
+    /// Nodes that may have been given a command since their last polls.
+    stale: BTreeSet<NodeId>,
+    /// Sides that may send more since their bytes have been taken.
+    refilled: VecDeque<(LinkId, Side)>,
+    steps: u64,
+    losses: SplitMix,
     cuts: SplitMix,
     fingerprint: Fingerprint,
     scratch: Vec<u8>,
@@ -174,12 +138,20 @@ impl Wire {
             places: Vec::new(),
             listeners: BTreeMap::new(),
             latencies: BTreeMap::new(),
+            paths: BTreeMap::new(),
+            all_paths: None,
+            names: Names::default(),
             links: BTreeMap::new(),
             next_link: 0,
             agenda: Agenda::default(),
+            timers: Timers::default(),
+            stale: BTreeSet::new(),
+            refilled: VecDeque::new(),
+            steps: 0,
+            losses: SplitMix::new(!config.seed),
             cuts: SplitMix::new(config.seed),
             fingerprint: Fingerprint::default(),
-            scratch: traffic::scratch(),
+            scratch: carrying::scratch(),
         }
     }
 
@@ -190,10 +162,12 @@ impl Wire {
             conns: BTreeMap::new(),
             listeners: 0,
             egress: None,
-            is_stale: true,
-            timeouts_at_once: 0,
+            ingress: None,
+            woken: (Instant::ORIGIN, 0),
         });
-        NodeId(self.places.len() - 1)
+        let id = NodeId(self.places.len() - 1);
+        self.stale.insert(id);
+        id
     }
 
     /// Lets a node listen at an address, and show a certificate there.
@@ -208,13 +182,37 @@ impl Wire {
         address: SocketAddr,
         certificate: &[u8],
     ) -> Result<ListenerId, WireError> {
+        self.add_listener(node, address, Security::Tls, certificate)
+    }
+
+    /// Lets a node listen for plain connections at an address. It gets them by
+    /// [`Node::handle_accepted`] with [`NoTls`](crate::link::NoTls).
+    ///
+    /// # Errors
+    /// [`WireError::AddressTaken`].
+    pub fn listen_plain(
+        &mut self,
+        node: NodeId,
+        address: SocketAddr,
+    ) -> Result<ListenerId, WireError> {
+        self.add_listener(node, address, Security::Plain, &[])
+    }
+
+    fn add_listener(
+        &mut self,
+        node: NodeId,
+        address: SocketAddr,
+        security: Security,
+        certificate: &[u8],
+    ) -> Result<ListenerId, WireError> {
         if self.listeners.contains_key(&address) {
             return Err(WireError::AddressTaken(address));
         }
         let place = &mut self.places[node.0];
         let id = ListenerId(place.listeners);
         place.listeners += 1;
-        self.listeners.insert(address, Listener { node, id, certificate: certificate.to_vec() });
+        let certificate = certificate.to_vec();
+        self.listeners.insert(address, Listener { node, id, security, certificate });
         Ok(id)
     }
 
@@ -223,9 +221,34 @@ impl Wire {
         self.latencies.insert((one.min(other), one.max(other)), latency);
     }
 
-    /// Limits what a node sends over all its connections together.
+    /// Sets what lies between two nodes, in each direction, for connections dialled from now on.
+    pub fn set_path(&mut self, one: NodeId, other: NodeId, model: PathModel) {
+        self.latencies.remove(&(one.min(other), one.max(other)));
+        for pair in [(one, other), (other, one)] {
+            self.paths.insert(pair, Path::new(model, self.now));
+        }
+    }
+
+    /// Sets what lies between all pairs of nodes that no [`set_path`](Self::set_path) names, for
+    /// connections dialled from now on.
+    pub fn set_all_paths(&mut self, model: PathModel) {
+        self.all_paths = Some(model);
+    }
+
+    /// Limits what a node sends over all its connections together. Over paths with a model, what
+    /// would wait for more than 100 ms is dropped.
     pub fn set_egress(&mut self, node: NodeId, rate: Rate) {
-        self.places[node.0].egress = Some(Egress { rate, free_at: self.now });
+        self.places[node.0].egress = Some(Narrow::new(rate, NODE_QUEUE, self.now));
+    }
+
+    /// Limits what a node receives over all its connections together, in the same way.
+    pub fn set_ingress(&mut self, node: NodeId, rate: Rate) {
+        self.places[node.0].ingress = Some(Narrow::new(rate, NODE_QUEUE, self.now));
+    }
+
+    /// Sets what the domain name system says to a question. It knows nothing else.
+    pub fn set_answer(&mut self, question: Question, answer: Answer) {
+        self.names.set(question, answer);
     }
 
     /// The time.
@@ -245,7 +268,7 @@ impl Wire {
     #[must_use]
     pub fn node_mut<T: Node + 'static>(&mut self, id: NodeId) -> Option<&mut T> {
         let place = self.places.get_mut(id.0)?;
-        place.is_stale = true;
+        self.stale.insert(id);
         let node: &mut dyn Any = &mut *place.node;
         node.downcast_mut()
     }
@@ -262,14 +285,20 @@ impl Wire {
         self.fingerprint.get()
     }
 
+    /// Events and timeouts so far: what a run costs.
+    #[must_use]
+    pub const fn steps(&self) -> u64 {
+        self.steps
+    }
+
     /// When something will happen next; `None` if nothing can.
     #[must_use]
     pub fn next_at(&self) -> Option<Instant> {
-        if self.places.iter().any(|place| place.is_stale) {
+        if !self.stale.is_empty() {
             return Some(self.now);
         }
-        let timeouts = self.places.iter().filter_map(|place| place.node.poll_timeout());
-        let next = timeouts.chain(self.agenda.next_at()).min()?;
+        let timeout = self.timers.next().map(|(at, _)| at);
+        let next = timeout.into_iter().chain(self.agenda.next_at()).min()?;
         Some(next.max(self.now))
     }
 
@@ -280,24 +309,24 @@ impl Wire {
     pub fn step(&mut self) -> Result<bool, WireError> {
         self.poll_stale()?;
         let Some(at) = self.next_at() else { return Ok(false) };
-        if at > self.now {
-            self.places.iter_mut().for_each(|place| place.timeouts_at_once = 0);
-        }
         self.now = at;
+        self.steps += 1;
         if let Some(event) = self.agenda.pop(at) {
             self.handle(event)?;
-            return Ok(true);
-        }
-        let is_due = |place: &Place| place.node.poll_timeout().is_some_and(|due| due <= at);
-        if let Some(number) = self.places.iter().position(is_due) {
-            let place = &mut self.places[number];
-            place.timeouts_at_once += 1;
-            if place.timeouts_at_once > TIMEOUTS_AT_ONCE_MAX {
-                return Err(WireError::NeverIdle { node: NodeId(number), at });
+        } else if let Some((due, node)) = self.timers.next()
+            && due <= at
+        {
+            self.timers.take(node);
+            let place = &mut self.places[node.0];
+            let again = if place.woken.0 == at { place.woken.1 + 1 } else { 1 };
+            place.woken = (at, again);
+            if again > TIMEOUTS_AT_ONCE_MAX {
+                return Err(WireError::NeverIdle { node, at });
             }
             place.node.handle_timeout(at);
-            self.drain(NodeId(number))?;
+            self.drain(node)?;
         }
+        self.settle()?;
         Ok(true)
     }
 
@@ -341,12 +370,10 @@ impl Wire {
 
     /// Polls the nodes that were added or commanded.
     fn poll_stale(&mut self) -> Result<(), WireError> {
-        for number in 0..self.places.len() {
-            if core::mem::take(&mut self.places[number].is_stale) {
-                self.drain(NodeId(number))?;
-            }
+        while let Some(node) = self.stale.pop_first() {
+            self.drain(node)?;
         }
-        Ok(())
+        self.settle()
     }
 }
 

@@ -8,14 +8,16 @@ pub use exit::{ExitSection, ExitSettings};
 
 use crate::policy;
 use netdoc::{Fingerprint, Nickname};
-use onion::Rate;
 use onion::measure::protocol::CoordinatorKey;
+use onion::router::schedule::SchedulerConfig;
 use onion::router::{RateLimit, is_private};
+use onion::{Duration, Rate};
 use serde::{Deserialize, Deserializer};
 use std::fmt;
 use std::fs;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 use tor_llcrypto::pk::ed25519;
 
@@ -23,6 +25,10 @@ use tor_llcrypto::pk::ed25519;
 const LEAST_RATE: Rate = Rate::from_byte_per_s(75 * 1024);
 /// What a relay without a limit announces, as tor's default `BandwidthRate`: 1 GiB/s.
 const UNLIMITED: Rate = Rate::from_byte_per_s(1 << 30);
+/// Longest time from one run of a scheduler to the next, as in C tor.
+const INTERVAL_MAX_MS: u32 = 100;
+/// Most threads for sockets: far more than one thread that decides can feed.
+const THREADS_MAX: usize = 64;
 /// Longest contact, in bytes; descriptors are to stay small.
 const CONTACT_MAX: usize = 1_000;
 
@@ -109,6 +115,14 @@ pub struct RelayConfig {
     /// `RelayBandwidthBurst`: as much as may pass at once after a pause, in Mbit. By default, what
     /// the rate lets through in a second.
     pub burst_mbit: Option<f64>,
+    /// Which cells go first, and when: `kist` by default.
+    pub scheduler: Option<SchedulerName>,
+    /// `KISTSchedRunInterval`: from one run of KIST or KISTLite to the next, 1 to 100 milliseconds; by
+    /// default what the consensus says, or else 10.
+    pub scheduler_interval_ms: Option<u32>,
+    /// Threads that serve sockets: 1, the default, for one that does everything; more for as many
+    /// beside the one that decides.
+    pub threads: Option<usize>,
     /// How to reach the operator.
     pub contact: Option<String>,
     /// Directory authorities to publish to: IP addresses with directory ports. None by default.
@@ -132,6 +146,19 @@ pub struct RelayConfig {
     /// Who may measure the relay.
     #[serde(default)]
     pub flashflow: FlashFlowConfig,
+}
+
+/// A scheduler, as configurations call it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum SchedulerName {
+    /// Asks the kernel how much each connection can send.
+    #[default]
+    Kist,
+    /// The same without asking.
+    KistLite,
+    /// As much as each socket takes.
+    Vanilla,
 }
 
 /// The section `[flashflow]`: proposal 316's options, by their own names or by ours. What is not
@@ -206,6 +233,9 @@ impl RelayConfig {
             keys: over.keys.or(self.keys),
             rate_mbit_per_s: over.rate_mbit_per_s.or(self.rate_mbit_per_s),
             burst_mbit: over.burst_mbit.or(self.burst_mbit),
+            scheduler: over.scheduler.or(self.scheduler),
+            scheduler_interval_ms: over.scheduler_interval_ms.or(self.scheduler_interval_ms),
+            threads: over.threads.or(self.threads),
             contact: over.contact.or(self.contact),
             authorities: over.authorities.or(self.authorities),
             authority_identities: over.authority_identities.or(self.authority_identities),
@@ -266,6 +296,7 @@ impl RelayConfig {
             }
         }
         policy::check(&self.flashflow)?;
+        let scheduler = scheduler(self.scheduler, self.scheduler_interval_ms)?;
         Ok(Settings {
             nickname,
             address,
@@ -278,6 +309,8 @@ impl RelayConfig {
             limit: rate
                 .zip(burst)
                 .map(|(rate, burst)| RateLimit { rate, burst_bytes: burst.as_byte_per_s() }),
+            scheduler,
+            threads: threads(self.threads)?,
             contact: self.contact,
             authorities: self.authorities.unwrap_or_default(),
             authority_identities: self.authority_identities.unwrap_or_default(),
@@ -289,6 +322,31 @@ impl RelayConfig {
             flashflow: self.flashflow,
         })
     }
+}
+
+fn scheduler(
+    name: Option<SchedulerName>,
+    interval_ms: Option<u32>,
+) -> Result<SchedulerConfig, ConfigError> {
+    let interval = match interval_ms {
+        None => SchedulerConfig::INTERVAL,
+        Some(ms @ 1..=INTERVAL_MAX_MS) => Duration::from_millis(u64::from(ms)),
+        Some(ms) => {
+            let reason = format!("{ms} is not from 1 to {INTERVAL_MAX_MS}");
+            return Err(invalid("scheduler_interval_ms", reason));
+        }
+    };
+    let config = match name.unwrap_or_default() {
+        SchedulerName::Kist => SchedulerConfig::kist(interval),
+        SchedulerName::KistLite => SchedulerConfig::kist_lite(interval),
+        SchedulerName::Vanilla => SchedulerConfig::vanilla(),
+    };
+    Ok(SchedulerConfig { is_interval_fixed: interval_ms.is_some(), ..config })
+}
+
+fn threads(count: Option<usize>) -> Result<NonZeroUsize, ConfigError> {
+    let count = NonZeroUsize::new(count.unwrap_or(1)).filter(|count| count.get() <= THREADS_MAX);
+    count.ok_or_else(|| invalid("threads", format_args!("a number from 1 to {THREADS_MAX}")))
 }
 
 fn amount(key: &str, mbit: f64) -> Result<Rate, ConfigError> {
@@ -319,6 +377,10 @@ pub struct Settings {
     pub keys: PathBuf,
     /// Its rate limit, if any.
     pub limit: Option<RateLimit>,
+    /// Which cells go first, and when.
+    pub scheduler: SchedulerConfig,
+    /// Threads that serve sockets.
+    pub threads: NonZeroUsize,
     /// How to reach the operator.
     pub contact: Option<String>,
     /// Whom to publish to.

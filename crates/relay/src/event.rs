@@ -34,8 +34,19 @@ pub enum RelayEvent {
     Trouble(String),
     /// From the engine.
     Router(RouterEvent),
+    /// Once a second: what has passed and waited since the relay began.
+    Load(Load),
     /// The relay has ended by itself: the operating system fails it, or there is a mistake of ours.
     Ended(String),
+}
+
+/// What has passed through a relay, and how long it waited there.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Load {
+    /// Bytes of clients' cells sent, either way.
+    pub client_bytes: u64,
+    /// Seconds that cells have waited in circuits' queues, all together.
+    pub waited_cell_s: f64,
 }
 
 /// What a relay renews by itself.
@@ -101,6 +112,11 @@ impl fmt::Display for RelayEvent {
             Self::Router(RouterEvent::MeasurementOver(Some(reason))) => {
                 write!(f, "measurement broken off: {reason}")
             }
+            Self::Load(load) => write!(
+                f,
+                "{} B for clients so far, {:.3} cell seconds waited",
+                load.client_bytes, load.waited_cell_s
+            ),
             Self::Ended(reason) => write!(f, "the relay has ended: {reason}"),
         }
     }

@@ -45,8 +45,9 @@ mod schedule;
 mod server;
 
 pub use config::{
-    ConfigError, ExitSection, ExitSettings, FlashFlowConfig, RelayConfig, Settings, coordinator_key,
+    ConfigError, ExitSection, ExitSettings, FlashFlowConfig, RelayConfig, SchedulerName, Settings,
+    coordinator_key,
 };
-pub use event::{RelayEvent, Renewed};
+pub use event::{Load, RelayEvent, Renewed};
 pub use policy::target_params;
 pub use running::{Relay, RelayError};

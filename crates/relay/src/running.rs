@@ -3,7 +3,7 @@ use crate::config::Settings;
 use crate::descriptor::{DescriptorError, TapKey};
 use crate::directory::{Directory, Own};
 use crate::dns::{Names, NoNames};
-use crate::event::RelayEvent;
+use crate::event::{Load, RelayEvent};
 use crate::following::Following;
 use crate::history::History;
 use crate::keys::{self, KeyError};
@@ -13,7 +13,8 @@ use crate::renewal::CERTIFICATES_S;
 use crate::server::Server;
 use link::tls::TlsConfigs;
 use link::{
-    Clock, Driver, DriverError, DriverOptions, Forge, ForgeError, Remote, Traffic, unix_time_s,
+    Clock, Crew, Drive, Driver, DriverError, DriverOptions, Forge, ForgeError, Remote, Traffic,
+    unix_time_s,
 };
 use onion::identity::{Ed25519Id, OwnIdentity, RsaId};
 use onion::measure::target::TargetParams;
@@ -22,6 +23,7 @@ use onion::{Duration, Instant};
 use rand::rngs::{StdRng, SysRng};
 use rand::{Rng, RngExt, SeedableRng};
 use std::net::{SocketAddr, TcpListener};
+use std::num::NonZeroUsize;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{self, Receiver, Sender, TryRecvError};
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -184,6 +186,7 @@ impl Relay {
         let config = RouterConfig {
             target: target.clone(),
             limit: settings.limit,
+            scheduler: settings.scheduler,
             exit: settings.exit.as_ref().map(|exit| exit.engine(settings.address)),
             directory: server.as_ref().map(Server::address),
             extends_to_private: settings.allows_private_addresses,
@@ -198,7 +201,12 @@ impl Relay {
             max_conns: usize::try_from(descriptors / 4 * 3).unwrap_or(usize::MAX),
             ..DriverOptions::default()
         };
-        let mut driver = Driver::new(router, clock, tls, vec![listener], options)?;
+        let mut driver: Box<dyn Drive<Router<StdRng>> + Send> = match settings.threads {
+            NonZeroUsize::MIN => {
+                Box::new(Driver::new(router, clock, tls, vec![listener], options)?)
+            }
+            threads => Box::new(Crew::new(router, clock, &tls, &[listener], options, threads)?),
+        };
         if let Some(exit) = &settings.exit {
             driver.set_resolver(Box::new(Names::start(&exit.name_servers)?));
         }
@@ -244,7 +252,7 @@ impl Relay {
         );
         spawn("directory", move || directory.run(&wakes))?;
         let of_driver = Arc::clone(&shared);
-        let driver = spawn("relay", move || drive(driver, &orders, &of_driver, &events))?;
+        let driver = spawn("relay", move || drive(&mut *driver, &orders, &of_driver, &events))?;
         let driver = Some(driver);
         Ok(Self { address, rsa, ed25519, shared, teller, wake_directory, server, driver })
     }
@@ -305,7 +313,7 @@ fn spawn(name: &str, body: impl FnOnce() + Send + 'static) -> Result<JoinHandle<
 
 /// Drives the engine until it is told to stop, or nobody is left who could.
 fn drive(
-    mut driver: Driver<Router<StdRng>>,
+    driver: &mut dyn Drive<Router<StdRng>>,
     orders: &Receiver<Command>,
     shared: &Shared,
     events: &Sender<RelayEvent>,
@@ -342,6 +350,10 @@ fn drive(
             shared.observed_bytes_s.store(bytes_s, Ordering::Relaxed);
             let now = driver.now();
             driver.node_mut().set_unix_time(now, unix_time_s());
+            let router = driver.node();
+            let client_bytes = router.totals().client_bytes;
+            let load = Load { client_bytes, waited_cell_s: router.waited_cell_s() };
+            let _nobody_listens = events.send(RelayEvent::Load(load));
         }
     }
 }

@@ -13,7 +13,7 @@ use std::num::NonZeroUsize;
 
 /// A node on the stage, by the order in which they came.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Actor(usize);
+pub(crate) struct Actor(pub(crate) usize);
 
 /// Where nodes play.
 pub(crate) trait Stage {
@@ -55,7 +55,7 @@ pub(crate) trait Stage {
 /// `onion::wire`.
 pub(crate) struct VirtualTime {
     pub(crate) wire: Wire,
-    nodes: Vec<NodeId>,
+    pub(crate) nodes: Vec<NodeId>,
     next_port: u16,
 }
 
@@ -175,6 +175,26 @@ impl RealSockets {
     pub(crate) fn new() -> Self {
         Self { clock: Clock::start(), listeners: Vec::new(), drivers: Vec::new() }
     }
+
+    /// Adds a node that listens at addresses reserved before.
+    pub(crate) fn add_with(
+        &mut self,
+        node: impl Node + 'static,
+        forge: &Forge,
+        at: &[SocketAddr],
+        options: DriverOptions,
+    ) -> Actor {
+        let listeners = at.iter().map(|address| {
+            let is_it = |listener: &TcpListener| listener.local_addr().unwrap() == *address;
+            let place = self.listeners.iter().position(is_it).unwrap();
+            self.listeners.swap_remove(place)
+        });
+        let listeners = listeners.collect();
+        let tls = TlsConfigs::new(forge).unwrap();
+        let driver = Driver::new(node, self.clock, tls, listeners, options).unwrap();
+        self.drivers.push(Box::new(driver));
+        Actor(self.drivers.len() - 1)
+    }
 }
 
 impl Stage for RealSockets {
@@ -198,17 +218,7 @@ impl Stage for RealSockets {
     }
 
     fn add(&mut self, node: impl Node + 'static, forge: &Forge, at: &[SocketAddr]) -> Actor {
-        let listeners = at.iter().map(|address| {
-            let is_it = |listener: &TcpListener| listener.local_addr().unwrap() == *address;
-            let place = self.listeners.iter().position(is_it).unwrap();
-            self.listeners.swap_remove(place)
-        });
-        let listeners = listeners.collect();
-        let tls = TlsConfigs::new(forge).unwrap();
-        let options = DriverOptions::default();
-        let driver = Driver::new(node, self.clock, tls, listeners, options).unwrap();
-        self.drivers.push(Box::new(driver));
-        Actor(self.drivers.len() - 1)
+        self.add_with(node, forge, at, DriverOptions::default())
     }
 
     fn node<N: Node + 'static>(&mut self, actor: Actor) -> &mut N {

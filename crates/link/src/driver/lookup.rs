@@ -41,7 +41,7 @@ impl Drop for Reply {
 }
 
 /// A driver's questions and answers.
-pub(super) struct Lookups {
+pub(crate) struct Lookups {
     resolver: Option<Box<dyn Resolver>>,
     answers: Receiver<(LookupId, Answer)>,
     sender: Sender<(LookupId, Answer)>,
@@ -49,17 +49,17 @@ pub(super) struct Lookups {
 
 impl Lookups {
     /// Without anybody to ask.
-    pub(super) fn new() -> Self {
+    pub(crate) fn new() -> Self {
         let (sender, answers) = mpsc::channel();
         Self { resolver: None, answers, sender }
     }
 
-    pub(super) fn set_resolver(&mut self, resolver: Box<dyn Resolver>) {
+    pub(crate) fn set_resolver(&mut self, resolver: Box<dyn Resolver>) {
         self.resolver = Some(resolver);
     }
 
     /// Asks. Without a resolver the answer is that there is none.
-    pub(super) fn ask(&mut self, lookup: Lookup, remote: Remote) {
+    pub(crate) fn ask(&mut self, lookup: Lookup, remote: Remote) {
         let reply = Reply { id: lookup.id, to: Some((self.sender.clone(), remote)) };
         if let Some(resolver) = &mut self.resolver {
             resolver.ask(lookup.question, reply);
@@ -67,7 +67,7 @@ impl Lookups {
     }
 
     /// The next answer that has come.
-    pub(super) fn poll_answer(&self) -> Option<(LookupId, Answer)> {
+    pub(crate) fn poll_answer(&self) -> Option<(LookupId, Answer)> {
         self.answers.try_recv().ok()
     }
 }

@@ -3,8 +3,10 @@
 use super::Driver;
 use super::socket::{self, Socket, Stage, Transport};
 use crate::tls::{Outgoing, Session};
+use mio::net::TcpStream;
 use mio::{Interest, Token};
 use onion::Instant;
+use onion::link::NoTls;
 use onion::node::{Dial, ListenerId, Node, Security};
 use std::io;
 
@@ -16,8 +18,12 @@ impl<N: Node> Driver<N> {
                     if self.open_sockets() >= self.options.max_conns {
                         continue; // closed by being dropped
                     }
-                    let Ok(session) = Session::server(&self.tls) else { continue };
                     let id = ListenerId(u32::try_from(listener).unwrap_or(u32::MAX));
+                    if self.options.accepts_plain {
+                        self.accept_plain(stream, id);
+                        continue;
+                    }
+                    let Ok(session) = Session::server(&self.tls) else { continue };
                     // A socket that epoll refuses is dropped, and thereby closed.
                     let _ = self.add(self.clock.now(), Socket::accepted(stream, session, id));
                 }
@@ -29,6 +35,18 @@ impl<N: Node> Driver<N> {
                     break;
                 }
             }
+        }
+    }
+
+    fn accept_plain(&mut self, stream: TcpStream, listener: ListenerId) {
+        let now = self.clock.now();
+        let Some(conn) = self.node.handle_accepted(now, listener, &NoTls) else { return };
+        match self.add(now, Socket::accepted_plain(stream, conn)) {
+            Ok(place) => {
+                self.by_conn.insert(conn, place);
+                self.set_deadline(place, None);
+            }
+            Err(error) => self.node.handle_closed(now, conn, socket::cause(&error)),
         }
     }
 

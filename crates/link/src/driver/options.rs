@@ -1,5 +1,6 @@
 use mio::Waker;
 use onion::Duration;
+use std::fmt;
 use std::io;
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -8,8 +9,8 @@ use std::sync::Arc;
 #[derive(Debug, thiserror::Error)]
 #[error("{what}: {source}")]
 pub struct DriverError {
-    what: &'static str,
-    source: io::Error,
+    pub(crate) what: &'static str,
+    pub(crate) source: io::Error,
 }
 
 pub(super) fn failed(what: &'static str) -> impl FnOnce(io::Error) -> DriverError {
@@ -25,6 +26,8 @@ pub struct DriverOptions {
     pub linger_timeout: Duration,
     /// Connections at most; beyond that, none is accepted. Dialling is the node's business.
     pub max_conns: usize,
+    /// What comes in is without TLS, on all listeners: for destinations of streams.
+    pub accepts_plain: bool,
     /// The local address to dial from; any if `None`.
     pub dial_from: Option<IpAddr>,
     /// Least time between two looks at the sockets. Longer means fewer and larger reads and writes,
@@ -38,6 +41,7 @@ impl Default for DriverOptions {
             handshake_timeout: Duration::from_secs(15),
             linger_timeout: Duration::from_secs(15),
             max_conns: 4096,
+            accepts_plain: false,
             dial_from: None,
             coalesce: Duration::ZERO,
         }
@@ -71,13 +75,28 @@ impl Traffic {
 }
 
 /// Wakes a driver from another thread.
-#[derive(Clone, Debug)]
-pub struct Remote(pub(super) Arc<Waker>);
+#[derive(Clone)]
+pub struct Remote(Arc<dyn Fn() + Send + Sync>);
 
 impl Remote {
-    /// Makes [`Driver::turn`](super::Driver::turn) return soon.
-    pub fn wake(&self) {
+    pub(crate) fn by(wake: impl Fn() + Send + Sync + 'static) -> Self {
+        Self(Arc::new(wake))
+    }
+
+    pub(super) fn of(waker: &Arc<Waker>) -> Self {
+        let waker = Arc::clone(waker);
         // Fails only where the kernel has no memory for a counter; then the next timeout wakes.
-        let _ = self.0.wake();
+        Self::by(move || _ = waker.wake())
+    }
+
+    /// Makes [`Driver::turn`](super::Driver::turn) or [`Crew::turn`](crate::Crew::turn) return soon.
+    pub fn wake(&self) {
+        (self.0)();
+    }
+}
+
+impl fmt::Debug for Remote {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Remote")
     }
 }

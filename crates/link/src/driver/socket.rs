@@ -65,6 +65,12 @@ impl Socket {
         Self::new(stream, transport, Stage::Handshake, None, Some(listener))
     }
 
+    pub(super) fn accepted_plain(stream: TcpStream, conn: ConnId) -> Self {
+        let _ = stream.set_nodelay(true);
+        let transport = Transport::Plain(Outgoing::default());
+        Self::new(stream, transport, Stage::Open, Some(conn), None)
+    }
+
     const fn new(
         stream: TcpStream,
         transport: Transport,
@@ -96,12 +102,9 @@ impl Socket {
     }
 
     /// What the kernel says of its way out.
-    pub(super) fn state(&self) -> Option<SocketState> {
-        let pending = match &self.transport {
-            Transport::Tls(session) => session.pending(),
-            Transport::Plain(outgoing) => outgoing.pending(),
-        };
-        sockopt::socket_state(&self.stream, pending.len())
+    pub(super) fn state(&mut self) -> Option<SocketState> {
+        let unwritten = self.outgoing().pending().len();
+        sockopt::socket_state(&self.stream, unwritten)
     }
 
     /// Whether TCP stands by now.

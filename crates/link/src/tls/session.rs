@@ -215,6 +215,27 @@ impl TlsSession for Session {
     fn export_keying_material(&self, label: &[u8], context: &[u8]) -> Option<[u8; 32]> {
         self.exporter.export(label, context)
     }
+
+    fn detached(&self) -> Option<Box<dyn TlsSession + Send>> {
+        let certificate = self.peer_certificate().map(<[u8]>::to_vec);
+        Some(Box::new(Detached { certificate, exporter: Arc::clone(&self.exporter) }))
+    }
+}
+
+/// What is to be known of a session, without it.
+struct Detached {
+    certificate: Option<Vec<u8>>,
+    exporter: Arc<Exporter>,
+}
+
+impl TlsSession for Detached {
+    fn peer_certificate(&self) -> Option<&[u8]> {
+        self.certificate.as_deref()
+    }
+
+    fn export_keying_material(&self, label: &[u8], context: &[u8]) -> Option<[u8; 32]> {
+        self.exporter.export(label, context)
+    }
 }
 
 /// Works through `incoming`; returns how much of it is used up.

@@ -208,8 +208,9 @@ impl<R: Rng, C: Conduct> Router<R, C> {
             let (data, rest) = bytes.split_at(filling.data_len);
             bytes = rest;
 
-            let was_empty = circuit.back_queue.len() == 0;
-            let slot = begin_fixed(circuit.back_queue.push(), circuit.back.circ_id, Command::RELAY);
+            let queue = &mut circuit.back_queue;
+            let was_empty = (queue.len() == 0).then_some(queue.recent);
+            let slot = begin_fixed(queue.push(), circuit.back.circ_id, Command::RELAY);
             let Ok(body) = <&mut [u8; BODY_LEN]>::try_from(slot) else { return };
             let message = RelayMessage { command: RelayCommand::DATA, stream_id, data };
             message.write_into(body).unwrap_or_default();

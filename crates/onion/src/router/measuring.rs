@@ -122,7 +122,7 @@ impl<R: Rng, C: Conduct> Router<R, C> {
             self.destroy(number, DestroyReason::RESOURCE_LIMIT, None);
             return Ok(());
         }
-        let was_empty = queue.len() == 0;
+        let was_empty = (queue.len() == 0).then_some(queue.recent);
         let (conn, circ_id) = (circuit.back.conn, circuit.back.circ_id);
         let slot = crate::cell::begin_fixed(queue.push(), circ_id, Command::RELAY);
         if let Ok(slot) = slot.try_into() {

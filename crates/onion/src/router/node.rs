@@ -5,7 +5,9 @@ use crate::cell::msg::DestroyReason;
 use crate::cell::{BODY_LEN, Cell, CircId, Command};
 use crate::link::{Authentication, Channel, TlsSession};
 use crate::measure::protocol::EXPORTER_LABEL;
-use crate::node::{Answer, CloseCause, ConnId, Dial, ListenerId, Lookup, LookupId, Node};
+use crate::node::{
+    Answer, CloseCause, ConnId, Dial, ListenerId, Lookup, LookupId, Node, SocketState,
+};
 use crate::time::Instant;
 use alloc::sync::Arc;
 use rand_core::Rng;
@@ -141,6 +143,7 @@ impl<R: Rng, C: Conduct> Node for Router<R, C> {
 
     fn handle_bytes(&mut self, now: Instant, conn: ConnId, plaintext: &[u8]) {
         self.now = now;
+        self.outputs.handle_time(now);
         // The channel leaves its link, since its cells borrow from it.
         let Some(mut channel) = self.links.get_mut(conn).and_then(|link| link.channel.take())
         else {
@@ -194,6 +197,7 @@ impl<R: Rng, C: Conduct> Node for Router<R, C> {
 
     fn handle_timeout(&mut self, now: Instant) {
         self.now = now;
+        self.outputs.handle_time(now);
         self.target.handle_timeout(now);
         self.drain_target();
         self.keep_up(now);
@@ -230,8 +234,13 @@ impl<R: Rng, C: Conduct> Node for Router<R, C> {
     }
 
     fn poll_timeout(&self) -> Option<Instant> {
-        let (upkeep, rated) = (self.upkeep_at(), self.streams.rated_at());
-        let all = [self.target.poll_timeout(), self.waiting_ends_at(), upkeep, rated];
+        let all = [
+            self.target.poll_timeout(),
+            self.waiting_ends_at(),
+            self.upkeep_at(),
+            self.streams.rated_at(),
+            self.outputs.next_run_at(),
+        ];
         all.into_iter().flatten().min()
     }
 
@@ -261,5 +270,14 @@ impl<R: Rng, C: Conduct> Node for Router<R, C> {
     fn handle_answer(&mut self, now: Instant, id: LookupId, answer: Answer) {
         self.now = now;
         self.handle_lookup(id, &answer);
+    }
+
+    fn poll_socket_query(&mut self) -> Option<ConnId> {
+        self.outputs.poll_socket_query()
+    }
+
+    fn handle_socket_state(&mut self, now: Instant, conn: ConnId, state: Option<SocketState>) {
+        self.outputs.handle_time(now);
+        self.outputs.handle_socket_state(conn, state.as_ref());
     }
 }

@@ -1,7 +1,9 @@
-use super::NodeId;
-use crate::node::ConnId;
-use crate::rate::Rate;
+use super::config::NodeId;
+use super::tcp::{Receiver, Sender};
+use crate::node::{CloseCause, ConnId, Security};
 use crate::time::Instant;
+use alloc::boxed::Box;
+use alloc::vec::Vec;
 use core::net::SocketAddr;
 
 /// A connection between two nodes.
@@ -35,14 +37,58 @@ pub(super) struct End {
     pub(super) is_closed: bool,
     /// The node may have more to transmit than was asked for.
     pub(super) wants_flush: bool,
-    /// Bytes that it sent and that have not arrived.
+    /// Bytes that it sent and that the other side's node has not got.
     pub(super) under_way_bytes: usize,
     /// When the last of what it sent arrives: nothing overtakes.
     pub(super) last_arrival: Instant,
+    /// What has arrived and the node does not take yet.
+    pub(super) held: Held,
+    /// The other side has ended it: the node hears of it when it has taken all.
+    pub(super) ended: Option<CloseCause>,
+    /// Its TCP, over a path with a model.
+    pub(super) tcp: Option<Box<Tcp>>,
+}
+
+/// One side's TCP.
+#[derive(Debug)]
+pub(super) struct Tcp {
+    pub(super) sender: Sender,
+    pub(super) receiver: Receiver,
+    /// The last byte that the other side was told to be taken.
+    pub(super) window_end: u64,
+}
+
+/// Bytes that wait until a node takes them.
+#[derive(Debug, Default)]
+pub(super) struct Held {
+    bytes: Vec<u8>,
+    start: usize,
+}
+
+impl Held {
+    pub(super) const fn len(&self) -> usize {
+        self.bytes.len() - self.start
+    }
+
+    pub(super) fn push(&mut self, bytes: &[u8]) {
+        self.bytes.extend_from_slice(bytes);
+    }
+
+    /// The first of them, at most so many.
+    pub(super) fn take(&mut self, len_max: usize) -> Vec<u8> {
+        let until = self.start + len_max.min(self.len());
+        let taken = self.bytes[self.start..until].to_vec();
+        self.start = until;
+        if self.start > self.bytes.len() / 2 {
+            self.bytes.drain(..self.start);
+            self.start = 0;
+        }
+        taken
+    }
 }
 
 impl End {
-    pub(super) const fn new(node: NodeId, conn: ConnId, now: Instant) -> Self {
+    pub(super) fn new(node: NodeId, conn: ConnId, now: Instant, tcp: Option<Box<Tcp>>) -> Self {
         Self {
             node,
             conn,
@@ -51,6 +97,17 @@ impl End {
             wants_flush: false,
             under_way_bytes: 0,
             last_arrival: now,
+            held: Held::default(),
+            ended: None,
+            tcp,
+        }
+    }
+
+    /// Whether it has sent as much as may be under way.
+    pub(super) fn is_full(&self, send_buffer_bytes: usize) -> bool {
+        match &self.tcp {
+            Some(tcp) => tcp.sender.buffered_bytes() >= send_buffer_bytes as u64,
+            None => self.under_way_bytes >= send_buffer_bytes,
         }
     }
 }
@@ -59,6 +116,7 @@ impl End {
 #[derive(Debug)]
 pub(super) struct Link {
     pub(super) to: SocketAddr,
+    pub(super) security: Security,
     pub(super) dialler: End,
     /// Once the dial has reached it.
     pub(super) acceptor: Option<End>,
@@ -77,21 +135,5 @@ impl Link {
             Side::Dialler => Some(&mut self.dialler),
             Side::Acceptor => self.acceptor.as_mut(),
         }
-    }
-}
-
-/// A node's limit on what it sends.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Egress {
-    pub(super) rate: Rate,
-    /// When what it has sent so far has left.
-    pub(super) free_at: Instant,
-}
-
-impl Egress {
-    /// When `bytes` more will have left.
-    pub(super) fn send(&mut self, now: Instant, bytes: usize) -> Instant {
-        self.free_at = self.free_at.max(now) + self.rate.time_for(bytes as u64);
-        self.free_at
     }
 }

@@ -9,12 +9,12 @@ use onion::cell::msg::{
 };
 use onion::cell::relay::{RelayCommand, RelayMessage};
 use onion::cell::{BODY_LEN, CircId, Command};
-use onion::circuit::{CircuitError, NextHop, Step, TwoHop};
+use onion::circuit::{Builder, CircuitError, NextHop, Step};
 use onion::crypto::{ClientHop, HopKeys, Keystream, RelayHop, fast, ntor};
 use onion::identity::{Ed25519Id, RelayIds, RsaId};
 use onion::measure::{Content, Mismatch, compare};
 
-fn two_hop(scene: &Scene) -> TwoHop {
+fn two_hop(scene: &Scene) -> Builder {
     let ids = RelayIds {
         rsa: RsaId(scene.array("next_rsa")),
         ed25519: Some(Ed25519Id(scene.array("next_ed25519"))),
@@ -22,11 +22,11 @@ fn two_hop(scene: &Scene) -> TwoHop {
     let address = scene.address("next_address");
     let next = NextHop { address, ids, onion_key: scene.array("next_onion_key") };
     let circ_id = CircId::new(u32::from_be_bytes(scene.array("circ_id")));
-    TwoHop::new(circ_id, next, scene.array("x"), scene.array("ephemeral_secret"))
+    Builder::two_hops(circ_id, next, scene.array("x"), scene.array("ephemeral_secret"))
 }
 
 /// The circuit after EXTEND2 has been sent.
-fn extending(scene: &Scene) -> TwoHop {
+fn extending(scene: &Scene) -> Builder {
     let mut two_hop = two_hop(scene);
     let step = two_hop.handle_cell(Command::CREATED_FAST, scene.bodies("created_fast")[0]);
     let Ok(Step::Send { command, body }) = step else { panic!("{step:?}") };
@@ -135,7 +135,7 @@ fn the_second_hop_answers_as_it_did() {
     let scene = circuit();
     let own = identity_landing();
     let create = Create2::parse(scene.bodies("create2")[0]).expect("well-formed");
-    assert_eq!(ntor::client_public(create.data), Some(*two_hop(&scene).ntor_public()));
+    assert_eq!(ntor::client_public(create.data), two_hop(&scene).last_public().copied());
     let secret = scene.array("responder_secret");
     let (answer, keys) =
         ntor::respond(&own.rsa.0, &own.onion_secret(), secret, create.data).expect("for us");

@@ -12,6 +12,7 @@ use onion::crypto::{ClientHop, HopKeys, fast, ntor_v3};
 use onion::identity::OwnIdentity;
 use onion::link::{Authentication, Channel, ExpectedPeer, TlsSession};
 use onion::node::{Answer, CloseCause, ConnId, ListenerId, LookupId, Node, Question, Security};
+use onion::router::schedule::SchedulerConfig;
 use onion::router::{ExitConfig, ExitPolicy, Router, RouterConfig};
 use onion::{Duration, Instant};
 use rand_chacha::ChaCha8Rng;
@@ -99,7 +100,9 @@ pub(crate) fn exit() -> RouterConfig {
 
 /// A relay that lets nothing out.
 pub(crate) fn middle() -> RouterConfig {
-    RouterConfig::new(Arc::clone(&OWN), unix_time_s())
+    // Cells leave at once: this is no test of scheduling.
+    let scheduler = SchedulerConfig::vanilla();
+    RouterConfig { scheduler, ..RouterConfig::new(Arc::clone(&OWN), unix_time_s()) }
 }
 
 pub(crate) const CIRCUIT: CircId = CircId::of_initiator(1);

@@ -43,6 +43,9 @@ fn the_sample_file_is_accepted_as_it_is_and_has_every_setting_in_it() {
         keys,
         rate_mbit_per_s,
         burst_mbit,
+        scheduler,
+        scheduler_interval_ms,
+        threads,
         contact,
         authorities,
         authority_identities,
@@ -69,6 +72,9 @@ fn the_sample_file_is_accepted_as_it_is_and_has_every_setting_in_it() {
         ("keys", keys.is_some()),
         ("rate_mbit_per_s", rate_mbit_per_s.is_some()),
         ("burst_mbit", burst_mbit.is_some()),
+        ("scheduler", scheduler.is_some()),
+        ("scheduler_interval_ms", scheduler_interval_ms.is_some()),
+        ("threads", threads.is_some()),
         ("contact", contact.is_some()),
         ("authorities", authorities.is_some()),
         ("authority_identities", authority_identities.is_some()),
@@ -113,6 +119,17 @@ fn what_is_not_set_has_a_default() {
     assert_eq!(settings.exit, None);
     let announced = announced(None);
     assert_eq!((announced.rate.as_byte_per_s(), announced.burst_bytes), (1 << 30, 1 << 30));
+}
+
+#[test]
+fn schedulers_are_chosen_by_name() {
+    let scheduler = |text: &str| settings(&format!("{LEAST}{text}")).expect("sound").scheduler;
+    let (usual, short) = (Duration::from_millis(10), Duration::from_millis(2));
+    assert_eq!(scheduler(""), SchedulerConfig::kist(usual));
+    let fixed = SchedulerConfig { is_interval_fixed: true, ..SchedulerConfig::kist(short) };
+    assert_eq!(scheduler("scheduler_interval_ms = 2"), fixed);
+    assert_eq!(scheduler("scheduler = \"kist-lite\""), SchedulerConfig::kist_lite(usual));
+    assert_eq!(scheduler("scheduler = \"vanilla\""), SchedulerConfig::vanilla());
 }
 
 #[test]
@@ -168,6 +185,10 @@ fn mistakes_are_refused_with_their_place_and_reason() {
         ("burst_mbit = 10", "there is no rate_mbit_per_s"),
         ("rate_mbit_per_s = 10\nburst_mbit = 9.9", "less than the rate"),
         ("rate_mbit_per_s = 10\nburst_mbit = 0", "no amount"),
+        ("threads = 0", "a number from 1 to 64"),
+        ("threads = 65", "a number from 1 to 64"),
+        ("scheduler_interval_ms = 101", "101 is not from 1 to 100"),
+        ("scheduler = \"fifo\"", "expected one of `kist`, `kist-lite`, `vanilla`"),
         ("contact = \"a\\nb\"", "one line"),
         ("contact = \" a\"", "one line"),
         ("contact = \"\"", "1 to 1000"),

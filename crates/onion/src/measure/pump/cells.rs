@@ -178,7 +178,7 @@ impl<R: Rng> Pump<R> {
             return None;
         }
         let public = ntor::client_public(create.data)?;
-        let is_ours = |state: &State| matches!(state, State::Building(building) if *building.ntor_public() == public);
+        let is_ours = |state: &State| matches!(state, State::Building(building) if building.last_public() == Some(&public));
         let circuit = self.circuits.iter().position(|circuit| is_ours(&circuit.state))?;
         let landing = self.config.path.landings().get(listener.0 as usize)?;
         let mut ephemeral_secret = [0; 32];

@@ -1,5 +1,5 @@
 use crate::cell::CircId;
-use crate::circuit::TwoHop;
+use crate::circuit::Builder;
 use crate::crypto::{HopKeys, Keystream, fast};
 use crate::flow::InFlightWindow;
 use crate::measure::content::Content;
@@ -20,7 +20,7 @@ pub(super) enum State {
     /// Waits for its link to open.
     Waiting,
     /// Of two hops.
-    Building(TwoHop),
+    Building(Builder),
     /// Of one hop.
     Creating(fast::Client),
     Up(Flow),

@@ -5,7 +5,7 @@ use super::config::Path;
 use super::conn::{CircuitTable, Conn, Side, Stage};
 use super::{Event, Phase, Pump, PumpFailure};
 use crate::cell::{CircId, Command};
-use crate::circuit::{NextHop, TwoHop};
+use crate::circuit::{Builder, NextHop};
 use crate::crypto::fast;
 use crate::link::{Authentication, Channel, ExpectedPeer, TlsSession};
 use crate::measure::protocol::{EXPORTER_LABEL, Proof};
@@ -116,7 +116,7 @@ impl<R: Rng> Pump<R> {
                     return;
                 };
                 let next = NextHop::to_own(&landing.identity, landing.address);
-                State::Building(TwoHop::new(circ_id, next, x, ephemeral_secret))
+                State::Building(Builder::two_hops(circ_id, next, x, ephemeral_secret))
             }
             Path::Echo { .. } => State::Creating(fast::Client::new(x)),
         };

@@ -19,6 +19,7 @@ fn router() -> Router<ChaCha8Rng> {
         rsa_cross_cert: Vec::new(),
         authenticate_seed: [4; 32],
         onion_secret: [5; 32],
+        previous_onion_secret: None,
     };
     let config = RouterConfig::new(Arc::new(identity), 0);
     Router::new(config, ChaCha8Rng::seed_from_u64(1), Instant::ORIGIN)

@@ -1,0 +1,257 @@
+//! Many connections to one relay, and circuits of one hop on them.
+
+use onion::Instant;
+use onion::cell::msg::CreatedFast;
+use onion::cell::{CircId, Command};
+use onion::crypto::fast;
+use onion::link::{Authentication, Channel, ChannelError, ExpectedPeer, TlsSession};
+use onion::measure::pump::Target;
+use onion::node::{CloseCause, ConnId, Dial, ListenerId, Node, Security};
+use rand::Rng;
+use rand::rngs::StdRng;
+use std::collections::{BTreeMap, VecDeque};
+
+/// Connections that are being made at a time.
+const DIALS_MAX: u32 = 64;
+
+/// Circuits of one connection that come and go at a time.
+const COMING_AND_GOING: u32 = 2;
+
+/// CREATED_FAST came to an unknown circuit, or its proof does not hold.
+const FALSE_ANSWER: &str = "the relay's answer to CREATE_FAST proves nothing";
+
+/// Opens circuits that stay, and then others that do not.
+pub(super) struct Crowd {
+    target: Target,
+    unix_time_s: u64,
+    rng: StdRng,
+    connections: u32,
+    /// Circuits that stay, on each connection.
+    staying: u32,
+    dialled: u32,
+    connecting: u32,
+    links: Vec<Link>,
+    writable: VecDeque<ConnId>,
+    standing: u64,
+    /// Circuits that may still begin, of those that do not stay.
+    to_begin: u64,
+    gone: u64,
+    failure: Option<String>,
+}
+
+#[derive(Default)]
+struct Link {
+    channel: Option<Channel>,
+    has_begun: bool,
+    opened: u32,
+    /// Our halves of handshakes that wait for their answers: tor need not answer in order.
+    waiting: BTreeMap<CircId, fast::Client>,
+    is_queued: bool,
+}
+
+impl Crowd {
+    pub(super) fn new(
+        target: Target,
+        connections: u32,
+        circuits: u32,
+        unix_time_s: u64,
+        rng: StdRng,
+    ) -> Self {
+        Self {
+            target,
+            unix_time_s,
+            rng,
+            connections,
+            staying: circuits.div_ceil(connections),
+            dialled: 0,
+            connecting: 0,
+            links: Vec::new(),
+            writable: VecDeque::new(),
+            standing: 0,
+            to_begin: 0,
+            gone: 0,
+            failure: None,
+        }
+    }
+
+    /// Circuits that stay and stand.
+    pub(super) const fn standing(&self) -> u64 {
+        self.standing
+    }
+
+    /// How many there are to be.
+    pub(super) fn wanted(&self) -> u64 {
+        u64::from(self.staying) * u64::from(self.connections)
+    }
+
+    /// Circuits that were built and torn down.
+    pub(super) const fn gone(&self) -> u64 {
+        self.gone
+    }
+
+    /// Why it can't go on.
+    pub(super) fn failure(&self) -> Option<&str> {
+        self.failure.as_deref()
+    }
+
+    /// Builds so many more circuits, and tears each down once it stands.
+    pub(super) fn come_and_go(&mut self, circuits: u64) {
+        self.to_begin = circuits;
+        for _ in 0..COMING_AND_GOING {
+            for place in 0..self.links.len() {
+                self.begin_passing(place);
+            }
+        }
+    }
+
+    fn begin_passing(&mut self, place: usize) {
+        if self.to_begin > 0 {
+            self.to_begin -= 1;
+            self.begin(place);
+        }
+    }
+
+    /// One more circuit on this connection.
+    fn begin(&mut self, place: usize) {
+        let mut x = [0; 20];
+        self.rng.fill_bytes(&mut x);
+        let Some(link) = self.links.get_mut(place) else { return };
+        let Some(channel) = &mut link.channel else { return };
+        link.opened += 1;
+        let circ_id = CircId::of_initiator(link.opened);
+        channel.send(circ_id, Command::CREATE_FAST, &x);
+        link.waiting.insert(circ_id, fast::Client::new(x));
+        self.wake(place);
+    }
+
+    fn wake(&mut self, place: usize) {
+        let Some(link) = self.links.get_mut(place) else { return };
+        if !link.is_queued {
+            link.is_queued = true;
+            self.writable.push_back(conn(place));
+        }
+    }
+
+    fn fail(&mut self, problem: impl ToString) {
+        self.failure.get_or_insert(problem.to_string());
+    }
+
+    fn handle_created(&mut self, place: usize, circ_id: CircId, body: &[u8]) {
+        let Some(link) = self.links.get_mut(place) else { return };
+        let client = link.waiting.remove(&circ_id);
+        let created = CreatedFast::parse(body).ok();
+        let keys = client.zip(created).and_then(|(client, it)| client.finish(&it).ok());
+        if keys.is_none() {
+            self.fail(FALSE_ANSWER);
+            return;
+        }
+        if circ_id.get() <= CircId::of_initiator(self.staying).get() {
+            self.standing += 1;
+            return;
+        }
+        if let Some(channel) = &mut link.channel {
+            channel.send(circ_id, Command::DESTROY, &[0]);
+        }
+        self.gone += 1;
+        self.wake(place);
+        self.begin_passing(place);
+    }
+
+    fn handle_cells(&mut self, place: usize, mut plaintext: &[u8]) -> Result<(), ChannelError> {
+        // The channel leaves its link, since its cells borrow from it.
+        let channel = self.links.get_mut(place).and_then(|link| link.channel.take());
+        let Some(mut channel) = channel else { return Ok(()) };
+        let mut answers = Vec::new();
+        while let Some(cell) = channel.handle_bytes(&mut plaintext)? {
+            match cell.command {
+                Command::CREATED_FAST => answers.push((cell.circ_id, cell.body.to_vec())),
+                Command::DESTROY => {
+                    self.fail(format!(
+                        "the relay has destroyed a circuit: reason {}",
+                        cell.body[0]
+                    ));
+                }
+                _ => {}
+            }
+        }
+        let has_opened = channel.is_open() && !self.links[place].has_begun;
+        self.links[place].channel = Some(channel);
+        if has_opened {
+            self.links[place].has_begun = true;
+            (0..self.staying).for_each(|_| self.begin(place));
+        }
+        self.wake(place);
+        for (circ_id, body) in answers {
+            self.handle_created(place, circ_id, &body);
+        }
+        Ok(())
+    }
+}
+
+fn conn(place: usize) -> ConnId {
+    ConnId(u32::try_from(place).unwrap_or(u32::MAX))
+}
+
+impl Node for Crowd {
+    fn handle_connected(&mut self, _: Instant, conn: ConnId, tls: &dyn TlsSession) {
+        self.connecting -= 1;
+        let expected = ExpectedPeer { ids: self.target.ids, address: self.target.address.ip() };
+        let mut random = [0; 24];
+        self.rng.fill_bytes(&mut random);
+        let begun =
+            Channel::initiator(expected, Authentication::Anonymous, tls, random, self.unix_time_s);
+        match begun {
+            Ok(channel) => {
+                self.links[conn.0 as usize].channel = Some(channel);
+                self.wake(conn.0 as usize);
+            }
+            Err(error) => self.fail(error),
+        }
+    }
+
+    fn handle_accepted(&mut self, _: Instant, _: ListenerId, _: &dyn TlsSession) -> Option<ConnId> {
+        None
+    }
+
+    fn handle_bytes(&mut self, _: Instant, conn: ConnId, plaintext: &[u8]) {
+        if let Err(error) = self.handle_cells(conn.0 as usize, plaintext) {
+            self.fail(error);
+        }
+    }
+
+    fn handle_closed(&mut self, _: Instant, _: ConnId, cause: CloseCause) {
+        self.fail(format!("the relay is lost on a connection: {cause}"));
+    }
+
+    fn handle_timeout(&mut self, _: Instant) {}
+
+    fn poll_dial(&mut self, _: Instant) -> Option<Dial> {
+        if self.dialled == self.connections || self.connecting == DIALS_MAX {
+            return None;
+        }
+        let conn = ConnId(self.dialled);
+        self.dialled += 1;
+        self.connecting += 1;
+        self.links.push(Link::default());
+        Some(Dial { conn, to: self.target.address, security: Security::Tls })
+    }
+
+    fn poll_writable(&mut self) -> Option<ConnId> {
+        let conn = self.writable.pop_front()?;
+        self.links[conn.0 as usize].is_queued = false;
+        Some(conn)
+    }
+
+    fn poll_transmit(&mut self, _: Instant, conn: ConnId, out: &mut [u8]) -> usize {
+        let channel = self.links.get_mut(conn.0 as usize).and_then(|link| link.channel.as_mut());
+        channel.map_or(0, |channel| channel.poll_transmit(out))
+    }
+
+    fn poll_close(&mut self) -> Option<ConnId> {
+        None
+    }
+
+    fn poll_timeout(&self) -> Option<Instant> {
+        None
+    }
+}

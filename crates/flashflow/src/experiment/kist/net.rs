@@ -1,0 +1,203 @@
+//! The network of the experiment: namespaces of our own, joined by virtual cables.
+//!
+//! ```text
+//! clients --- narrow place --- relay --- servers
+//! ```
+
+use crate::error::Error;
+use link::Namespace;
+use onion::Rate;
+use std::fs;
+use std::io::Write;
+use std::net::{IpAddr, Ipv4Addr};
+use std::process::{Command, Stdio};
+
+/// Where the relay's clients have their link: towards the narrow place.
+pub(super) const RELAY: Ipv4Addr = Ipv4Addr::new(10, 77, 1, 1);
+const NARROW_TO_RELAY: Ipv4Addr = Ipv4Addr::new(10, 77, 1, 2);
+const NARROW_TO_CLIENTS: Ipv4Addr = Ipv4Addr::new(10, 77, 2, 1);
+const CLIENTS: Ipv4Addr = Ipv4Addr::new(10, 77, 2, 2);
+const RELAY_TO_SERVERS: Ipv4Addr = Ipv4Addr::new(10, 77, 3, 1);
+pub(super) const SERVERS: Ipv4Addr = Ipv4Addr::new(10, 77, 3, 2);
+
+/// What the token bucket lets through at once: ten full packets.
+const BURST_BYTES: u32 = 15_400;
+
+/// Where the narrow place is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub(super) enum Place {
+    /// One hop away from the relay, as a provider's shaper is: the relay's kernel learns of it by TCP
+    /// alone.
+    Beyond,
+    /// The relay's own interface: its kernel sees that queue, too.
+    Own,
+}
+
+/// The narrow place.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Narrow {
+    pub(super) place: Place,
+    pub(super) rate: Rate,
+    /// What may wait there.
+    pub(super) queue_bytes: u32,
+}
+
+/// Four networks that see nothing but each other. They end with this process.
+pub(super) struct Network {
+    pub(super) clients: Namespace,
+    pub(super) relay: Namespace,
+    pub(super) servers: Namespace,
+    narrow: Namespace,
+    place: Place,
+}
+
+impl Network {
+    pub(super) fn new(narrow: Narrow) -> Result<Self, Error> {
+        let make = || {
+            Namespace::new().map_err(|error| {
+                Error::Network(format!(
+                    "this experiment needs network namespaces of its own, and so root \
+                     (CAP_SYS_ADMIN and CAP_NET_ADMIN): unshare: {error}"
+                ))
+            })
+        };
+        let network = Self {
+            clients: make()?,
+            relay: make()?,
+            servers: make()?,
+            narrow: make()?,
+            place: narrow.place,
+        };
+        network.lay(narrow)?;
+        Ok(network)
+    }
+
+    fn lay(&self, narrow: Narrow) -> Result<(), Error> {
+        let cable = |name: &str, peer: &str, to: &Namespace| {
+            format!("link add {name} type veth peer name {peer} netns {}\n", to.path())
+        };
+        let up = |name: &str, address: Ipv4Addr| {
+            format!("addr add {address}/24 dev {name}\nlink set {name} up\n")
+        };
+        let route = |to: &str, via: Ipv4Addr| format!("route add {to} via {via}\n");
+        let lines = cable("narrow", "relay", &self.narrow)
+            + &cable("servers", "relay", &self.servers)
+            + &up("narrow", RELAY)
+            + &up("servers", RELAY_TO_SERVERS)
+            + "link set lo up\n";
+        ip(&self.relay, &lines)?;
+        ip(&self.servers, &up("relay", SERVERS))?;
+        let lines = cable("clients", "relay", &self.clients)
+            + &up("relay", NARROW_TO_RELAY)
+            + &up("clients", NARROW_TO_CLIENTS);
+        ip(&self.narrow, &lines)?;
+        ip(&self.clients, &(up("relay", CLIENTS) + &route("10.77.1.0/24", NARROW_TO_CLIENTS)))?;
+        ip(&self.relay, &route("10.77.2.0/24", NARROW_TO_RELAY))?;
+        write(&self.narrow, "net/ipv4/ip_forward", "1")?;
+        for namespace in [&self.clients, &self.relay, &self.servers] {
+            // The default of Linux; this machine's own may be another.
+            write(namespace, "net/ipv4/tcp_congestion_control", "cubic")?;
+        }
+        let (namespace, device) = self.narrow_device();
+        let rate = narrow.rate.as_byte_per_s() * 8;
+        let queue = narrow.queue_bytes;
+        let shaper = format!(
+            "qdisc add dev {device} root tbf rate {rate} burst {BURST_BYTES} limit {queue}"
+        );
+        command(namespace, "tc", shaper.split(' '), "").map(drop)
+    }
+
+    const fn narrow_device(&self) -> (&Namespace, &'static str) {
+        match self.place {
+            Place::Own => (&self.relay, "narrow"),
+            Place::Beyond => (&self.narrow, "clients"),
+        }
+    }
+
+    /// Bytes that wait in the narrow place now, and packets that found it full so far.
+    pub(super) fn narrow_queue(&self) -> Option<(u64, u64)> {
+        let (namespace, device) = self.narrow_device();
+        let arguments = ["-s", "-j", "qdisc", "show", "dev", device];
+        let text = command(namespace, "tc", arguments, "").ok()?;
+        let told: serde_json::Value = serde_json::from_str(&text).ok()?;
+        Some((told[0]["backlog"].as_u64()?, told[0]["drops"].as_u64()?))
+    }
+
+    /// Bytes in the relay's kernel that its clients have not acknowledged: not sent yet, or on their
+    /// way.
+    pub(super) fn kernel_queue(&self, port: u16) -> Option<u64> {
+        let read = || fs::read_to_string("/proc/thread-self/net/tcp");
+        let table = self.relay.run(read).ok()?.ok()?;
+        Some(unacknowledged(&table, IpAddr::V4(RELAY), port))
+    }
+}
+
+/// The sum over the connections from this place, of a table as `/proc/net/tcp` has it.
+fn unacknowledged(table: &str, address: IpAddr, port: u16) -> u64 {
+    let IpAddr::V4(address) = address else { return 0 };
+    let local = format!("{:08X}:{port:04X}", u32::from_le_bytes(address.octets()));
+    let rows = table.lines().skip(1).filter_map(|line| {
+        // Number, local address, peer, state, bytes to be sent and to be read.
+        let mut fields = line.split_whitespace().skip(1);
+        let is_ours = fields.next()? == local;
+        let is_established = fields.nth(1)? == "01";
+        let (to_send, _) = fields.next()?.split_once(':')?;
+        (is_ours && is_established).then(|| u64::from_str_radix(to_send, 16).ok())?
+    });
+    rows.sum()
+}
+
+/// Runs `ip` with these lines.
+fn ip(namespace: &Namespace, lines: &str) -> Result<(), Error> {
+    command(namespace, "ip", ["-batch", "-"], lines).map(drop)
+}
+
+/// Runs a tool in a network, and gives what it prints.
+fn command<'a>(
+    namespace: &Namespace,
+    tool: &str,
+    arguments: impl IntoIterator<Item = &'a str> + Send,
+    input: &str,
+) -> Result<String, Error> {
+    let failed = |problem: String| Error::Network(format!("{tool}: {problem}"));
+    let run = || -> std::io::Result<std::process::Output> {
+        let mut child = Command::new(tool)
+            .args(arguments)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()?;
+        if let Some(mut stdin) = child.stdin.take() {
+            stdin.write_all(input.as_bytes())?;
+        }
+        child.wait_with_output()
+    };
+    let output = namespace.run(run).and_then(|output| output).map_err(|e| failed(e.to_string()))?;
+    if !output.status.success() {
+        return Err(failed(String::from_utf8_lossy(&output.stderr).trim().to_owned()));
+    }
+    Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+}
+
+/// Sets one of a network's own parameters.
+fn write(namespace: &Namespace, name: &str, value: &str) -> Result<(), Error> {
+    let result = namespace.run(|| fs::write(format!("/proc/sys/{name}"), value));
+    let result = result.and_then(|result| result);
+    result.map_err(|error| Error::Network(format!("cannot set {name}: {error}")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_not_acknowledged_is_added_up_over_the_relays_connections() {
+        let table = "  sl  local_address rem_address   st tx_queue rx_queue tr tm->when
+   0: 01014D0A:2329 00000000:0000 0A 00000005:00000000 00:00000000 00000000     0
+   1: 01014D0A:2329 02024D0A:9C40 01 00000100:00000000 01:00000014 00000000     0
+   2: 01014D0A:2329 02024D0A:9C42 01 0000000A:00000003 01:00000014 00000000     0
+   3: 01034D0A:9C44 02034D0A:0050 01 00000FFF:00000000 01:00000014 00000000     0
+";
+        assert_eq!(unacknowledged(table, IpAddr::V4(RELAY), 9001), 0x10A);
+    }
+}

@@ -1,0 +1,56 @@
+//! `flashflow bench relay` and `bench idle`: that they compare what they say. How fast anything is, no
+//! test says.
+
+#[expect(dead_code, reason = "what the other test files need")]
+mod common;
+
+use common::{Place, number, text};
+
+#[test]
+fn our_relay_stock_tor_and_a_forwarder_are_set_side_by_side() {
+    let place = Place::new();
+    let ended = place.run(&["bench", "relay", "--seconds", "4", "--runs", "1", "--json"]);
+    ended.assert_code(0);
+    let runs: Vec<_> = ended.values().into_iter().filter(|it| it["type"] == "run").collect();
+    let relays: Vec<&str> = runs.iter().map(|run| text(run, "relay")).collect();
+    assert_eq!(relays, ["tor", "ours", "tls_forwarder"]);
+    let summary = ended.summary();
+    for (name, run) in ["tor_gbit_per_cpu_s", "ours_gbit_per_cpu_s", "tls_forwarder_gbit_per_cpu_s"]
+        .iter()
+        .zip(&runs)
+    {
+        assert!(number(run, "bytes") > 1e6, "{run}");
+        let of_run = number(run, "gbit_per_cpu_s");
+        assert!((number(&summary, name) - of_run).abs() < 1e-9, "{summary}");
+        assert!(
+            (number(run, "bytes") * 8e-9 / number(run, "cpu_s") - of_run).abs() < 1e-6,
+            "{run}"
+        );
+    }
+    let ratio = number(&summary, "ours_gbit_per_cpu_s") / number(&summary, "tor_gbit_per_cpu_s");
+    assert!((number(&summary, "ratio") - ratio).abs() < 1e-9, "{summary}");
+}
+
+#[test]
+fn circuits_that_come_and_go_leave_nothing_behind() {
+    let place = Place::new();
+    let ended = place.run(&[
+        "bench",
+        "idle",
+        "--connections",
+        "20",
+        "--circuits",
+        "400",
+        "--soak",
+        "40000",
+        "--json",
+    ]);
+    ended.assert_code(0);
+    let ours = &ended.summary()["ours"];
+    assert_eq!((number(ours, "connections"), number(ours, "circuits")), (20.0, 400.0), "{ours}");
+    // A circuit takes some kilobytes: were each one kept, a hundred megabytes would come to it.
+    let memory = ours["soak_memory_mb"].as_array().expect("readings");
+    assert_eq!(memory.len(), 11, "{ours}");
+    let (first, last) = (memory[1].as_f64().expect("MB"), memory[10].as_f64().expect("MB"));
+    assert!(last < first + 10.0, "{ours}");
+}

@@ -1,0 +1,275 @@
+//! Some relays, a client and a destination, on either stage.
+
+#![expect(clippy::unwrap_used, reason = "a helper of tests: a panic is its report")]
+
+use crate::party::Party;
+use crate::stage::{Actor, RealSockets, Stage, VirtualTime};
+use link::{DriverOptions, Forge};
+use onion::circuit::NextHop;
+use onion::client::{
+    CircuitNumber, Client, ClientEvent, Destination, Figures, Loss, Outcome, Path, Server,
+    StreamNumber, Transfer,
+};
+use onion::identity::OwnIdentity;
+use onion::measure::pump::Target;
+use onion::node::Node;
+use onion::router::{ExitConfig, ExitPolicy, Router, RouterConfig};
+use onion::{Duration, Instant};
+use rand_chacha::ChaCha8Rng;
+use rand_chacha::rand_core::SeedableRng;
+use std::collections::VecDeque;
+use std::net::SocketAddr;
+use std::sync::{Arc, OnceLock};
+
+/// The date of all certificates.
+pub(crate) const UNIX_TIME_S: u64 = 1_700_000_000;
+
+/// More than anything takes that is not slow on purpose.
+pub(crate) const SOON: Duration = Duration::from_secs(60);
+
+/// Identities, made once per process: their RSA keys take time.
+pub(crate) struct Cast {
+    pub(crate) forge: Forge,
+    pub(crate) relays: Vec<Arc<OwnIdentity>>,
+}
+
+pub(crate) fn cast() -> &'static Cast {
+    static CAST: OnceLock<Cast> = OnceLock::new();
+    CAST.get_or_init(|| {
+        let mut forge = Forge::new([3; 32], UNIX_TIME_S).unwrap();
+        let relays = (0..4).map(|_| Arc::new(forge.identity().unwrap())).collect();
+        Cast { forge, relays }
+    })
+}
+
+pub(crate) type Relay = Router<ChaCha8Rng>;
+pub(crate) type Stock = Client<ChaCha8Rng>;
+
+/// A stage with destinations.
+pub(crate) trait World: Stage {
+    /// Adds a node that listens without TLS.
+    fn add_plain(&mut self, node: impl Node + 'static, at: SocketAddr) -> Actor;
+}
+
+impl World for VirtualTime {
+    fn add_plain(&mut self, node: impl Node + 'static, at: SocketAddr) -> Actor {
+        let id = self.wire.add(node);
+        self.wire.listen_plain(id, at).unwrap();
+        self.nodes.push(id);
+        Actor(self.nodes.len() - 1)
+    }
+}
+
+impl World for RealSockets {
+    fn add_plain(&mut self, node: impl Node + 'static, at: SocketAddr) -> Actor {
+        let options = DriverOptions { accepts_plain: true, ..DriverOptions::default() };
+        self.add_with(node, &cast().forge, &[at], options)
+    }
+}
+
+/// Three relays that are exits and directories, a client, and a destination.
+pub(crate) struct Net<S> {
+    pub(crate) stage: S,
+    pub(crate) relays: Vec<Actor>,
+    pub(crate) hops: Vec<NextHop>,
+    pub(crate) client: Actor,
+    pub(crate) server: Actor,
+    pub(crate) server_at: SocketAddr,
+    events: VecDeque<ClientEvent>,
+    seed: u64,
+}
+
+impl<S: World> Net<S> {
+    pub(crate) fn new(stage: S) -> Self {
+        Self::with(stage, |_, _| ())
+    }
+
+    /// With other choices for the relays, by their places.
+    pub(crate) fn with(mut stage: S, change: impl Fn(usize, &mut RouterConfig)) -> Self {
+        let server_at = stage.reserve();
+        let (mut relays, mut hops) = (Vec::new(), Vec::new());
+        for place in 0..3 {
+            let identity = Arc::clone(&cast().relays[place]);
+            let at = stage.reserve();
+            hops.push(NextHop::to_own(&identity, at));
+            let mut config = RouterConfig::new(identity, UNIX_TIME_S);
+            let policy = ["reject *:1", "accept *:*"].map(|rule| rule.parse().unwrap());
+            config.exit = Some(ExitConfig {
+                policy: ExitPolicy::new(policy.into()),
+                ..ExitConfig::default()
+            });
+            config.directory = Some(server_at);
+            change(place, &mut config);
+            let router = Router::new(config, ChaCha8Rng::seed_from_u64(place as u64), stage.now());
+            relays.push(stage.add(router, &cast().forge, &[at]));
+        }
+        let server = stage.add_plain(Server::new(), server_at);
+        let client = Client::new(UNIX_TIME_S, ChaCha8Rng::seed_from_u64(100));
+        let client = stage.add(client, &cast().forge, &[]);
+        Self { stage, relays, hops, client, server, server_at, events: VecDeque::new(), seed: 0 }
+    }
+
+    /// Another client, whose events nobody hears.
+    pub(crate) fn add_client(&mut self) -> Actor {
+        self.seed += 1;
+        let rng = ChaCha8Rng::seed_from_u64(100 + self.seed);
+        self.stage.add(Client::new(UNIX_TIME_S, rng), &cast().forge, &[])
+    }
+
+    /// One who says to a relay what a test tells it to.
+    pub(crate) fn add_party(&mut self, relay: usize) -> Actor {
+        let NextHop { address, ids, .. } = self.hops[relay];
+        let party = Party::dialling(Target { address, ids }, UNIX_TIME_S);
+        let party = self.stage.add(party, &cast().forge, &[]);
+        self.stage.until(SOON, |stage| stage.node::<Party>(party).is_open());
+        party
+    }
+
+    pub(crate) fn client(&mut self) -> &mut Stock {
+        self.stage.node(self.client)
+    }
+
+    pub(crate) fn relay(&mut self, place: usize) -> &mut Relay {
+        self.stage.node(self.relays[place])
+    }
+
+    pub(crate) fn server(&mut self) -> &mut Server {
+        self.stage.node(self.server)
+    }
+
+    /// Through so many relays.
+    pub(crate) fn path(&self, hops: usize) -> Path {
+        Path::new(self.hops[..hops].to_vec())
+    }
+
+    pub(crate) fn open(&mut self, path: &Path) -> CircuitNumber {
+        let now = self.stage.now();
+        self.client().open(now, path)
+    }
+
+    /// A circuit that stands.
+    #[track_caller]
+    pub(crate) fn built(&mut self, path: &Path) -> CircuitNumber {
+        let circuit = self.open(path);
+        let event = self.event(|event| {
+            matches!(event, ClientEvent::Built { circuit: it, .. } | ClientEvent::Lost { circuit: it, .. } if *it == circuit)
+        });
+        assert!(matches!(event, ClientEvent::Built { .. }), "{event:?}");
+        circuit
+    }
+
+    /// A circuit through all three, with or without congestion control.
+    #[track_caller]
+    pub(crate) fn circuit(&mut self, has_congestion_control: bool) -> CircuitNumber {
+        let path = Path { has_congestion_control, ..self.path(3) };
+        self.built(&path)
+    }
+
+    /// Begins a transfer with the destination.
+    pub(crate) fn begin(&mut self, circuit: CircuitNumber, transfer: Transfer) -> StreamNumber {
+        let to = Destination::from(self.server_at);
+        self.begin_to(circuit, to, transfer)
+    }
+
+    pub(crate) fn begin_to(
+        &mut self,
+        circuit: CircuitNumber,
+        to: Destination,
+        transfer: Transfer,
+    ) -> StreamNumber {
+        let now = self.stage.now();
+        self.client().begin(now, circuit, to, transfer)
+    }
+
+    /// How a stream ended.
+    #[track_caller]
+    pub(crate) fn over(&mut self, stream: StreamNumber) -> (Outcome, Figures) {
+        let is_it = |event: &ClientEvent| match event {
+            ClientEvent::Over { stream: it, .. } => *it == stream,
+            ClientEvent::Lost { .. } => true,
+            ClientEvent::Built { .. } => false,
+        };
+        match self.event(is_it) {
+            ClientEvent::Over { outcome, figures, .. } => (outcome, figures),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    /// Waits for the end of a transfer that must be complete.
+    #[track_caller]
+    pub(crate) fn complete(&mut self, stream: StreamNumber) -> Figures {
+        let (outcome, figures) = self.over(stream);
+        assert_eq!(outcome, Outcome::Complete, "{figures:?}");
+        figures
+    }
+
+    /// Why a circuit is lost.
+    #[track_caller]
+    pub(crate) fn lost(&mut self, circuit: CircuitNumber) -> Loss {
+        let is_it = |event: &ClientEvent| match event {
+            ClientEvent::Lost { circuit: it, .. } => *it == circuit,
+            ClientEvent::Built { circuit: it, .. } => *it == circuit,
+            ClientEvent::Over { .. } => false,
+        };
+        match self.event(is_it) {
+            ClientEvent::Lost { cause, .. } => cause,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    /// The next event of which this holds.
+    #[track_caller]
+    fn event(&mut self, is_it: impl Fn(&ClientEvent) -> bool) -> ClientEvent {
+        let deadline = self.stage.now() + SOON;
+        loop {
+            while let Some(event) = self.client().poll_event() {
+                self.events.push_back(event);
+            }
+            if let Some(place) = self.events.iter().position(&is_it) {
+                return self.events.remove(place).unwrap();
+            }
+            assert!(self.stage.now() < deadline && self.stage.step(), "{:?}", self.events);
+        }
+    }
+
+    /// The round trip of a circuit, by a BEGIN that its exit refuses.
+    #[track_caller]
+    pub(crate) fn round_trip(&mut self, circuit: CircuitNumber) -> Duration {
+        let refused = SocketAddr::from(([10, 0, 0, 1], 1));
+        let stream = self.begin_to(circuit, refused.into(), Transfer::download(0, 0));
+        let (outcome, figures) = self.over(stream);
+        assert_eq!(outcome, Outcome::Ended(onion::cell::msg::EndReason::EXIT_POLICY));
+        figures.to_last()
+    }
+
+    #[track_caller]
+    pub(crate) fn until(&mut self, mut is_done: impl FnMut(&mut Self) -> bool) {
+        let deadline = self.stage.now() + SOON;
+        while !is_done(self) {
+            assert!(self.stage.now() < deadline && self.stage.step(), "it does not come to that");
+        }
+    }
+
+    /// Lets time pass.
+    pub(crate) fn pass(&mut self, time: Duration) {
+        let until: Instant = self.stage.now() + time;
+        while self.stage.now() < until && self.stage.step() {}
+    }
+
+    /// Nobody holds anything any more: of circuits, streams, and bytes.
+    #[track_caller]
+    pub(crate) fn assert_empty(&mut self) {
+        self.until(|net| {
+            (0..3).all(|place| {
+                let relay = net.relay(place);
+                (relay.open_circuits(), relay.open_streams(), relay.queued_bytes()) == (0, 0, 0)
+            }) && net.server().open_conns() == 0
+                && net.client().open_circuits() == 0
+                && net.client().open_streams() == 0
+        });
+        if let Some(conns) = self.stage.conns() {
+            let links = conns; // those between relays stay, and the client's
+            assert!(links <= 3 + self.seed as usize, "{links} connections");
+        }
+    }
+}

@@ -1,0 +1,135 @@
+//! Circuits that end, or never come to stand.
+
+use crate::network::{Net, SOON, World, cast};
+use crate::party::Party;
+use onion::Duration;
+use onion::cell::msg::DestroyReason;
+use onion::circuit::{CircuitError, NextHop};
+use onion::client::{Loss, Path, Transfer};
+use std::sync::Arc;
+
+crate::in_both_worlds! {
+    a_destroyed_circuit_leaves_nothing
+    an_ended_stream_leaves_nothing
+    a_client_that_vanishes_leaves_nothing
+    extending_to_oneself_to_nowhere_and_to_a_stranger_fails_with_a_reason
+    a_next_hop_that_never_answers_holds_up_nobody_else
+    a_circuit_goes_on_when_the_calendar_jumps
+}
+
+fn a_destroyed_circuit_leaves_nothing<W: World>(world: W) {
+    let mut net = Net::new(world);
+    for has_congestion_control in [false, true] {
+        let circuit = net.circuit(has_congestion_control);
+        let down = net.begin(circuit, Transfer::download(1, 5_000_000));
+        let up = net.begin(circuit, Transfer::upload(2, 5_000_000));
+        net.until(|net| {
+            let client = net.client();
+            client.figures(down).is_some_and(|it| it.received_bytes > 100_000)
+                && client.figures(up).is_some_and(|it| it.sent_bytes > 100_000)
+        });
+        net.client().destroy(circuit);
+        net.assert_empty();
+    }
+}
+
+fn an_ended_stream_leaves_nothing<W: World>(world: W) {
+    let mut net = Net::new(world);
+    let circuit = net.circuit(false);
+    let stream = net.begin(circuit, Transfer::download(1, 5_000_000));
+    net.until(|net| net.client().figures(stream).is_some_and(|it| it.received_bytes > 100_000));
+    net.client().end(stream);
+    net.until(|net| net.relay(2).open_streams() == 0 && net.server().open_conns() == 0);
+    // What was under way has used up some of the circuit's window; it is given back.
+    let stream = net.begin(circuit, Transfer::download(2, 1_000_000));
+    net.complete(stream);
+    net.client().destroy(circuit);
+    net.assert_empty();
+}
+
+fn a_client_that_vanishes_leaves_nothing<W: World>(world: W) {
+    let mut net = Net::new(world);
+    let other = net.add_client();
+    let (now, path, to) = (net.stage.now(), net.path(3), net.server_at);
+    let client: &mut crate::network::Stock = net.stage.node(other);
+    let circuit = client.open(now, &path);
+    client.begin(now, circuit, to.into(), Transfer::download(1, 50_000_000));
+    net.until(|net| net.server().open_conns() == 1 && net.relay(2).open_streams() == 1);
+    // Its links close without a DESTROY.
+    let client: &mut crate::network::Stock = net.stage.node(other);
+    client.close_all();
+    net.assert_empty();
+}
+
+fn extending_to_oneself_to_nowhere_and_to_a_stranger_fails_with_a_reason<W: World>(world: W) {
+    let mut net = Net::new(world);
+    let quiet = net.circuit(false);
+    let first = net.hops[0];
+    // A relay that nobody has a link to.
+    let other = Arc::clone(&cast().relays[3]);
+    let nowhere = NextHop::to_own(&other, net.stage.nowhere());
+    // Somebody else listens there.
+    let stranger = NextHop::to_own(&other, net.hops[2].address);
+    for (next, reason) in [
+        (first, DestroyReason::PROTOCOL),
+        (nowhere, DestroyReason::CONNECT_FAILED),
+        (stranger, DestroyReason::CHANNEL_CLOSED),
+    ] {
+        let circuit = net.open(&Path { has_own_link: true, ..Path::new(vec![first, next]) });
+        let Loss::Circuit(CircuitError::Destroyed(found)) = net.lost(circuit) else {
+            panic!("not destroyed")
+        };
+        let is_as_expected =
+            found == reason || next == stranger && found == DestroyReason::CONNECT_FAILED;
+        assert!(is_as_expected, "{found} for {reason}");
+        net.round_trip(quiet);
+    }
+    net.client().destroy(quiet);
+    net.client().close_idle();
+    net.until(|net| (0..3).all(|place| net.relay(place).open_circuits() == 0));
+}
+
+fn a_next_hop_that_never_answers_holds_up_nobody_else<W: World>(world: W) {
+    let mut net = Net::new(world);
+    let mute_at = net.stage.reserve();
+    let mute = Party::mute(crate::network::UNIX_TIME_S);
+    let mute = net.stage.add(mute, &cast().forge, &[mute_at]);
+    let hop = NextHop::to_own(&Arc::clone(&cast().relays[3]), mute_at);
+    let path = Path::new(vec![net.hops[0], hop]);
+    let waiting = net.open(&path);
+    net.stage.until(SOON, |stage| stage.node::<Party>(mute).is_accepted());
+    let circuit = net.circuit(false);
+    let stream = net.begin(circuit, Transfer::download(1, 100_000));
+    net.complete(stream);
+    assert!(!net.client().is_built(waiting));
+    if W::IS_EXACT {
+        // The link is given up after half a minute.
+        let Loss::Circuit(CircuitError::Destroyed(_)) = net.lost(waiting) else {
+            panic!("not destroyed")
+        };
+    } else {
+        net.client().destroy(waiting);
+    }
+    net.client().destroy(circuit);
+    net.until(|net| (0..3).all(|place| net.relay(place).open_circuits() == 0));
+}
+
+fn a_circuit_goes_on_when_the_calendar_jumps<W: World>(world: W) {
+    let mut net = Net::new(world);
+    let circuit = net.circuit(true);
+    let year = 366 * 86_400;
+    for unix_time_s in [20 * year, 80 * year, crate::network::UNIX_TIME_S] {
+        let now = net.stage.now();
+        (0..3).for_each(|place| net.relay(place).set_unix_time(now, unix_time_s));
+        let stream = net.begin(circuit, Transfer::download(unix_time_s, 200_000));
+        net.complete(stream);
+    }
+    if W::IS_EXACT {
+        // A machine that slept: hours have passed at once.
+        net.pass(Duration::from_secs(7 * 3600));
+        let stream = net.begin(circuit, Transfer::download(7, 200_000));
+        net.complete(stream);
+    }
+    net.client().destroy(circuit);
+    net.assert_empty();
+}

@@ -1,0 +1,130 @@
+//! Streams that do what they should.
+
+use crate::network::{Net, World};
+use onion::cell::msg::EndReason;
+use onion::client::{Destination, Outcome, Path, Transfer};
+use onion::router::RateLimit;
+use onion::{Duration, Rate};
+
+crate::in_both_worlds! {
+    downloads_through_three_relays_are_intact_at_all_sizes
+    uploads_through_three_relays_are_intact_at_all_sizes
+    both_ways_at_once_is_intact_with_either_flow_control
+    directory_streams_lead_to_the_relays_own_directory
+    many_streams_share_a_circuit
+    a_refused_begin_says_why
+    a_rate_limit_is_used_to_the_full
+}
+
+/// Around the bytes of a cell, of a stream's window, of a circuit's.
+const SIZES: [u64; 10] =
+    [0, 1, 489, 490, 491, 498, 5_000, 490 * 498, 500 * 498 + 1, 1_200 * 498 + 7];
+
+fn downloads_through_three_relays_are_intact_at_all_sizes<W: World>(world: W) {
+    let mut net = Net::new(world);
+    for has_congestion_control in [false, true] {
+        let circuit = net.circuit(has_congestion_control);
+        for (seed, size) in (1..).zip(SIZES) {
+            let stream = net.begin(circuit, Transfer::download(seed, size));
+            let figures = net.complete(stream);
+            assert_eq!(figures.received_bytes, size + 8);
+            assert!(figures.to_first_byte() <= Some(figures.to_last()));
+        }
+        net.client().destroy(circuit);
+    }
+    net.assert_empty();
+}
+
+fn uploads_through_three_relays_are_intact_at_all_sizes<W: World>(world: W) {
+    let mut net = Net::new(world);
+    for has_congestion_control in [false, true] {
+        let circuit = net.circuit(has_congestion_control);
+        for (seed, size) in (1..).zip(SIZES) {
+            let stream = net.begin(circuit, Transfer::upload(seed, size));
+            let figures = net.complete(stream);
+            assert_eq!(figures.sent_bytes, size + 24);
+        }
+        net.client().destroy(circuit);
+    }
+    net.assert_empty();
+}
+
+fn both_ways_at_once_is_intact_with_either_flow_control<W: World>(world: W) {
+    let mut net = Net::new(world);
+    for has_congestion_control in [false, true] {
+        let circuit = net.circuit(has_congestion_control);
+        let transfer = Transfer { seed: 5, download_bytes: 400_000, upload_bytes: 400_000 };
+        let stream = net.begin(circuit, transfer);
+        net.complete(stream);
+        net.client().destroy(circuit);
+    }
+    net.assert_empty();
+}
+
+fn directory_streams_lead_to_the_relays_own_directory<W: World>(world: W) {
+    let mut net = Net::new(world);
+    for hops in [1, 3] {
+        let path = Path { is_fast: hops == 1, ..net.path(hops) };
+        let circuit = net.built(&path);
+        let transfer = Transfer::download(9, 100_000);
+        let stream = net.begin_to(circuit, Destination::Directory, transfer);
+        net.complete(stream);
+        net.client().destroy(circuit);
+    }
+    net.assert_empty();
+}
+
+fn many_streams_share_a_circuit<W: World>(world: W) {
+    let mut net = Net::new(world);
+    let circuit = net.circuit(false);
+    let streams: Vec<_> =
+        (0..40).map(|seed| net.begin(circuit, Transfer::download(seed, 20_000))).collect();
+    for stream in streams {
+        net.complete(stream);
+    }
+    net.client().destroy(circuit);
+    net.assert_empty();
+}
+
+fn a_refused_begin_says_why<W: World>(world: W) {
+    let mut net = Net::new(world);
+    let circuit = net.circuit(false);
+    let round_trip = net.round_trip(circuit);
+    if W::IS_EXACT {
+        // Client, three relays, and back: ten milliseconds for each step.
+        assert_eq!(round_trip, Duration::from_millis(60));
+    }
+    let nowhere = net.stage.nowhere();
+    let stream = net.begin_to(circuit, nowhere.into(), Transfer::download(0, 0));
+    assert_eq!(net.over(stream).0, Outcome::Ended(EndReason::CONNECT_REFUSED));
+    let name = Destination::Host("no.such.name".into(), 80, Default::default());
+    let stream = net.begin_to(circuit, name, Transfer::download(0, 0));
+    assert_eq!(net.over(stream).0, Outcome::Ended(EndReason::RESOLVE_FAILED));
+    net.client().destroy(circuit);
+    // The exit does not serve a lone hop.
+    let path = net.path(1);
+    let circuit = net.built(&path);
+    let stream = net.begin(circuit, Transfer::download(0, 0));
+    assert_eq!(net.over(stream).0, Outcome::Ended(EndReason::TOR_PROTOCOL));
+    net.client().destroy(circuit);
+    net.assert_empty();
+}
+
+fn a_rate_limit_is_used_to_the_full<W: World>(world: W) {
+    let rate = Rate::from_mbit_per_s(16.0);
+    let limit = Some(RateLimit { rate, burst_bytes: 20_000 });
+    let mut net = Net::with(world, |place, config| {
+        if place == 1 {
+            config.limit = limit;
+        }
+    });
+    let circuit = net.circuit(false);
+    let bytes = 1_000_000;
+    let stream = net.begin(circuit, Transfer::download(3, bytes));
+    let figures = net.complete(stream);
+    let took = figures.last_at - figures.first_byte_at.expect("there are bytes");
+    let share = Rate::from_bytes_over(bytes, took).as_mbit_per_s() / rate.as_mbit_per_s();
+    // A cell has 514 bytes for 498, and not each is full; what is saved up may be sent at once.
+    let least = if W::IS_EXACT { 0.75 } else { 0.3 };
+    assert!((least..1.05).contains(&share), "{share}");
+}

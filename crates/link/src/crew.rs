@@ -1,0 +1,371 @@
+//! One node, whose sockets several threads serve.
+//!
+//! The node stays on the thread that calls [`Crew::turn`]: nothing in it is shared, and all its
+//! decisions are taken with everything in view: one link to each relay, one rate limit, one look at
+//! all sockets. What costs most of a relay's processor time is below it: TLS and the kernel. That
+//! is what the threads do, each with its own connections, by the same [`Driver`] that drives a
+//! node alone. Plaintext crosses in chunks of a TLS record, by bounded queues; chunks are used over and over.
+
+mod messages;
+mod porter;
+mod thread;
+
+use crate::clock::Clock;
+use crate::driver::{Driver, DriverError, DriverOptions, Lookups, Remote, Resolver, Traffic};
+use crate::sockopt;
+use crate::tls::TlsConfigs;
+use messages::{Event, IN_FLIGHT_MAX, Order, Serial, Spare};
+use onion::link::TlsSession;
+use onion::node::{ConnId, Dial, ListenerId, Node, Security, SocketState};
+use onion::{Duration, Instant};
+use porter::Porter;
+use std::collections::BTreeMap;
+use std::net::TcpListener;
+use std::num::NonZeroUsize;
+use std::os::fd::OwnedFd;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
+use thread::Hand;
+
+/// Events that wait for the node; a thread that has more stops reading.
+const EVENTS_MAX: usize = 1024;
+
+/// Events before the node is polled again.
+const EVENTS_PER_TURN: usize = 256;
+
+/// One connection.
+struct Conn {
+    hand: usize,
+    serial: Serial,
+    security: Security,
+    is_connected: bool,
+    /// Bytes that were given to the thread, and of which it has not said that they are encrypted.
+    in_flight: usize,
+    /// The node may have more to send.
+    wants_flush: bool,
+    /// Bytes that the thread may still read, without TLS.
+    granted: usize,
+    /// The same socket, to ask the kernel of its state.
+    socket: Option<OwnedFd>,
+}
+
+/// Runs one [`Node`] with its sockets on several threads. See the [module](self).
+///
+/// It is used like a [`Driver`], and ends its threads when it is dropped.
+pub struct Crew<N> {
+    node: N,
+    clock: Clock,
+    hands: Vec<Hand>,
+    /// `None` only while it is dropped.
+    events: Option<Receiver<(usize, Event)>>,
+    to_us: SyncSender<(usize, Event)>,
+    conns: BTreeMap<ConnId, Conn>,
+    by_serial: BTreeMap<(usize, Serial), ConnId>,
+    dialled: u64,
+    lookups: Lookups,
+    spare: Spare,
+    traffic: Traffic,
+}
+
+impl<N: Node> Crew<N> {
+    /// Sets up `threads` threads; the place of a listener in the list is its [`ListenerId`]. All
+    /// threads accept connections, whoever comes first.
+    ///
+    /// # Errors
+    /// Where the operating system gives no epoll set or thread, or refuses a listener.
+    pub fn new(
+        node: N,
+        clock: Clock,
+        tls: &TlsConfigs,
+        listeners: &[TcpListener],
+        options: DriverOptions,
+        threads: NonZeroUsize,
+    ) -> Result<Self, DriverError> {
+        let (to_us, events) = sync_channel(EVENTS_MAX);
+        let mut hands = Vec::new();
+        let max_conns = options.max_conns.div_ceil(threads.get());
+        for place in 0..threads.get() {
+            let cloned: Result<Vec<_>, _> = listeners.iter().map(TcpListener::try_clone).collect();
+            let cloned = cloned.map_err(DriverError::of("cannot share a listener"))?;
+            let options = DriverOptions { max_conns, ..options };
+            let driver = Driver::new(Porter::default(), clock, tls.clone(), cloned, options)?;
+            hands.push(Hand::start(place, driver, to_us.clone())?);
+        }
+        Ok(Self {
+            node,
+            clock,
+            hands,
+            events: Some(events),
+            to_us,
+            conns: BTreeMap::new(),
+            by_serial: BTreeMap::new(),
+            dialled: 0,
+            lookups: Lookups::new(),
+            spare: Spare::default(),
+            traffic: Traffic::default(),
+        })
+    }
+
+    /// The node.
+    pub const fn node(&self) -> &N {
+        &self.node
+    }
+
+    /// The node, for its commands. The next [`turn`](Self::turn) carries them out.
+    pub const fn node_mut(&mut self) -> &mut N {
+        &mut self.node
+    }
+
+    /// The time, as the node gets it.
+    #[must_use]
+    pub fn now(&self) -> Instant {
+        self.clock.now()
+    }
+
+    /// What has gone through so far.
+    pub const fn traffic(&self) -> &Traffic {
+        &self.traffic
+    }
+
+    /// Lets the node's questions to the domain name system be answered. Without, they all fail.
+    pub fn set_resolver(&mut self, resolver: Box<dyn Resolver>) {
+        self.lookups.set_resolver(resolver);
+    }
+
+    /// Shows another certificate from now on, to connections that come in.
+    pub fn set_tls(&mut self, tls: TlsConfigs) {
+        for hand in &mut self.hands {
+            hand.tell(Order::Tls(Box::new(tls.clone())));
+            hand.wake();
+        }
+    }
+
+    /// A handle that other threads wake the node's thread with.
+    #[must_use]
+    pub fn remote(&self) -> Remote {
+        let to_us = self.to_us.clone();
+        // A queue that is full wakes it as well.
+        Remote::by(move || _ = to_us.try_send((0, Event::Wake)))
+    }
+
+    /// Waits for something to happen, at most until `deadline`, and handles it.
+    ///
+    /// # Errors
+    /// Where one of the threads can't go on.
+    pub fn turn(&mut self, deadline: Instant) -> Result<(), DriverError> {
+        self.drain();
+        let next = self.node.poll_timeout().map_or(deadline, |timeout| timeout.min(deadline));
+        let wait = next - self.clock.now();
+        let mut event = self.events.as_ref().map(|events| events.recv_timeout(wait));
+        for _ in 0..EVENTS_PER_TURN {
+            match event {
+                Some(Ok((hand, event))) => self.handle(hand, event)?,
+                Some(Err(RecvTimeoutError::Timeout)) | None => break,
+                // We hold a sender ourselves.
+                Some(Err(RecvTimeoutError::Disconnected)) => break,
+            }
+            event = self.events.as_ref().map(|events| events.recv_timeout(Duration::ZERO));
+        }
+        while let Some((id, answer)) = self.lookups.poll_answer() {
+            self.node.handle_answer(self.clock.now(), id, answer);
+        }
+        let now = self.clock.now();
+        if self.node.poll_timeout().is_some_and(|timeout| timeout <= now) {
+            self.node.handle_timeout(now);
+        }
+        self.drain();
+        Ok(())
+    }
+
+    /// Something that a thread tells.
+    fn handle(&mut self, hand: usize, event: Event) -> Result<(), DriverError> {
+        let now = self.clock.now();
+        match event {
+            Event::Connected { serial, tls, socket } => {
+                self.handle_connected(now, hand, serial, tls, socket);
+            }
+            Event::Accepted { serial, listener, tls, socket } => {
+                self.handle_accepted(now, hand, serial, listener, &*tls, socket);
+            }
+            Event::Bytes(serial, chunk) => {
+                // A connection that the node has closed may still have had something to say.
+                if let Some(conn) = self.by_serial.get(&(hand, serial)).copied() {
+                    let plaintext = chunk.bytes();
+                    self.traffic.received_bytes += plaintext.len() as u64;
+                    self.traffic.received_records += 1;
+                    self.node.handle_bytes(now, conn, plaintext);
+                    self.grant(conn, plaintext.len());
+                }
+                self.spare.give(chunk);
+            }
+            Event::Room(serial, bytes) => {
+                if let Some(id) = self.by_serial.get(&(hand, serial)).copied()
+                    && let Some(conn) = self.conns.get_mut(&id)
+                {
+                    conn.in_flight = conn.in_flight.saturating_sub(bytes);
+                    if conn.wants_flush {
+                        self.transmit(now, id);
+                    }
+                }
+            }
+            Event::Closed(serial, cause) => {
+                if let Some(conn) = self.by_serial.remove(&(hand, serial)) {
+                    self.conns.remove(&conn);
+                    self.node.handle_closed(now, conn, cause);
+                }
+            }
+            Event::Failed(problem) => return Err(DriverError::of_thread(problem)),
+            Event::Wake => {}
+        }
+        Ok(())
+    }
+
+    fn handle_connected(
+        &mut self,
+        now: Instant,
+        hand: usize,
+        serial: Serial,
+        tls: Option<Box<dyn TlsSession + Send>>,
+        socket: Option<OwnedFd>,
+    ) {
+        let Some(id) = self.by_serial.get(&(hand, serial)).copied() else { return };
+        let Some(conn) = self.conns.get_mut(&id) else { return };
+        conn.is_connected = true;
+        conn.socket = socket;
+        match tls {
+            Some(tls) => self.node.handle_connected(now, id, &*tls),
+            None => self.node.handle_plain_connected(now, id),
+        }
+        self.grant(id, 0);
+        self.transmit(now, id);
+    }
+
+    fn handle_accepted(
+        &mut self,
+        now: Instant,
+        hand: usize,
+        serial: Serial,
+        listener: ListenerId,
+        tls: &dyn TlsSession,
+        socket: Option<OwnedFd>,
+    ) {
+        match self.node.handle_accepted(now, listener, tls) {
+            Some(id) => {
+                let conn =
+                    Conn { is_connected: true, socket, ..Conn::new(hand, serial, Security::Tls) };
+                self.add(id, conn);
+                self.transmit(now, id);
+            }
+            None => self.hands[hand].tell(Order::Close(serial)),
+        }
+    }
+
+    fn add(&mut self, id: ConnId, conn: Conn) {
+        self.by_serial.insert((conn.hand, conn.serial), id);
+        self.conns.insert(id, conn);
+    }
+
+    /// Does all that the node wants.
+    fn drain(&mut self) {
+        loop {
+            let now = self.clock.now();
+            if let Some(dial) = self.node.poll_dial(now) {
+                self.dial(dial);
+            } else if let Some(lookup) = self.node.poll_lookup() {
+                let remote = self.remote();
+                self.lookups.ask(lookup, remote);
+            } else if let Some(id) = self.node.poll_socket_query() {
+                let conn = self.conns.get(&id);
+                let state = conn.and_then(Conn::state);
+                self.node.handle_socket_state(now, id, state);
+            } else if let Some(conn) = self.node.poll_writable() {
+                self.transmit(now, conn);
+            } else if let Some(id) = self.node.poll_close() {
+                if let Some(conn) = self.conns.remove(&id) {
+                    self.by_serial.remove(&(conn.hand, conn.serial));
+                    self.hands[conn.hand].tell(Order::Close(conn.serial));
+                }
+            } else if let Some(conn) = self.node.poll_readable() {
+                self.grant(conn, 0);
+            } else {
+                break;
+            }
+        }
+        self.hands.iter_mut().for_each(Hand::wake);
+    }
+
+    fn dial(&mut self, Dial { conn, to, security }: Dial) {
+        let serial = Serial(2 * self.dialled);
+        // In turn: each then has as many as the others.
+        let hand = usize::try_from(self.dialled).unwrap_or(0) % self.hands.len();
+        self.dialled += 1;
+        self.add(conn, Conn::new(hand, serial, security));
+        self.hands[hand].tell(Order::Dial { serial, to, security });
+    }
+
+    /// Gives a thread what the node has for a connection, up to a bound.
+    fn transmit(&mut self, now: Instant, id: ConnId) {
+        let Some(conn) = self.conns.get_mut(&id) else { return };
+        conn.wants_flush = true;
+        // A node may name a connection before it stands: it is asked once it does.
+        while conn.is_connected && conn.in_flight < IN_FLIGHT_MAX {
+            let mut chunk = self.spare.take();
+            let len = chunk.fill(|out| self.node.poll_transmit(now, id, out));
+            if len == 0 {
+                conn.wants_flush = false;
+                self.spare.give(chunk);
+                return;
+            }
+            conn.in_flight += len;
+            self.traffic.sent_bytes += len as u64;
+            self.traffic.sent_records += 1;
+            self.hands[conn.hand].tell(Order::Send(conn.serial, chunk));
+        }
+    }
+
+    /// Lets a thread read as much of a connection without TLS as the node takes, after it has got
+    /// so many bytes of it.
+    fn grant(&mut self, id: ConnId, received: usize) {
+        let Some(conn) = self.conns.get_mut(&id) else { return };
+        if conn.security == Security::Tls || !conn.is_connected {
+            return;
+        }
+        conn.granted = conn.granted.saturating_sub(received);
+        let more = self.node.receive_limit(id).saturating_sub(conn.granted);
+        if more > 0 {
+            conn.granted += more;
+            self.hands[conn.hand].tell(Order::Grant(conn.serial, more));
+        }
+    }
+}
+
+impl Conn {
+    const fn new(hand: usize, serial: Serial, security: Security) -> Self {
+        Self {
+            hand,
+            serial,
+            security,
+            is_connected: false,
+            in_flight: 0,
+            wants_flush: false,
+            granted: 0,
+            socket: None,
+        }
+    }
+
+    /// What the kernel says of its way out. Of what its thread has encrypted and the kernel has not
+    /// taken, nobody but the thread knows.
+    fn state(&self) -> Option<SocketState> {
+        sockopt::socket_state(self.socket.as_ref()?, self.in_flight)
+    }
+}
+
+impl<N> Drop for Crew<N> {
+    fn drop(&mut self) {
+        // A thread that waits for room among the events must not wait for ever.
+        self.events = None;
+        self.hands.iter_mut().for_each(Hand::stop);
+    }
+}
+
+#[cfg(test)]
+mod tests;

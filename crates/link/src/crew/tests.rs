@@ -1,0 +1,209 @@
+use super::*;
+use crate::forge::Forge;
+use onion::node::CloseCause;
+use std::collections::VecDeque;
+use std::net::Ipv4Addr;
+use std::net::SocketAddr;
+
+const CONNS: u32 = 12;
+/// More than queues, chunks and bounds hold.
+const LEN: usize = 3_000_000;
+
+/// Byte `at` of what goes over connection `conn`.
+fn byte(conn: ConnId, at: usize) -> u8 {
+    u8::try_from((at * 7 + at / 251 + conn.0 as usize) % 256).expect("below 256")
+}
+
+/// Dials, sends, and checks that it comes back; or sends back what comes.
+#[derive(Default)]
+struct Party {
+    /// Whom it dials; nobody if it mirrors.
+    to: Option<(SocketAddr, Security)>,
+    dialled: u32,
+    conns: BTreeMap<ConnId, Ends>,
+    writable: VecDeque<ConnId>,
+    to_close: VecDeque<ConnId>,
+    accepted: u32,
+    done: u32,
+    closed: Vec<CloseCause>,
+    exported: Vec<[u8; 32]>,
+}
+
+#[derive(Default)]
+struct Ends {
+    sent: usize,
+    received: usize,
+    to_mirror: VecDeque<u8>,
+}
+
+impl Node for Party {
+    fn handle_connected(&mut self, _: Instant, conn: ConnId, tls: &dyn TlsSession) {
+        assert!(tls.peer_certificate().is_some());
+        self.exported.extend(tls.export_keying_material(b"EXPORTER FOR TESTS", b""));
+        self.writable.push_back(conn);
+    }
+
+    fn handle_plain_connected(&mut self, _: Instant, conn: ConnId) {
+        self.writable.push_back(conn);
+    }
+
+    fn handle_accepted(
+        &mut self,
+        _: Instant,
+        listener: ListenerId,
+        tls: &dyn TlsSession,
+    ) -> Option<ConnId> {
+        assert_eq!(listener, ListenerId(0));
+        self.exported.extend(tls.export_keying_material(b"EXPORTER FOR TESTS", b""));
+        let conn = ConnId(self.accepted);
+        self.accepted += 1;
+        self.conns.insert(conn, Ends::default());
+        Some(conn)
+    }
+
+    fn handle_bytes(&mut self, _: Instant, conn: ConnId, plaintext: &[u8]) {
+        let ends = self.conns.get_mut(&conn).expect("known");
+        if self.to.is_none() {
+            ends.to_mirror.extend(plaintext);
+            self.writable.push_back(conn);
+            return;
+        }
+        for found in plaintext {
+            assert_eq!(*found, byte(conn, ends.received), "byte {} of {conn:?}", ends.received);
+            ends.received += 1;
+        }
+        if ends.received == LEN {
+            self.done += 1;
+            self.conns.remove(&conn);
+            self.to_close.push_back(conn);
+        }
+    }
+
+    fn handle_closed(&mut self, _: Instant, conn: ConnId, cause: CloseCause) {
+        assert!(self.conns.remove(&conn).is_some(), "{conn:?} was closed before");
+        self.closed.push(cause);
+    }
+
+    fn handle_timeout(&mut self, _: Instant) {}
+
+    fn poll_dial(&mut self, _: Instant) -> Option<Dial> {
+        let (to, security) = self.to.filter(|_| self.dialled < CONNS)?;
+        let conn = ConnId(self.dialled);
+        self.dialled += 1;
+        self.conns.insert(conn, Ends::default());
+        Some(Dial { conn, to, security })
+    }
+
+    fn poll_writable(&mut self) -> Option<ConnId> {
+        self.writable.pop_front()
+    }
+
+    fn poll_transmit(&mut self, _: Instant, conn: ConnId, out: &mut [u8]) -> usize {
+        let Some(ends) = self.conns.get_mut(&conn) else { return 0 };
+        if self.to.is_none() {
+            let len = out.len().min(ends.to_mirror.len());
+            out.iter_mut().zip(ends.to_mirror.drain(..len)).for_each(|(slot, byte)| *slot = byte);
+            return len;
+        }
+        let len = out.len().min(LEN - ends.sent);
+        for slot in &mut out[..len] {
+            *slot = byte(conn, ends.sent);
+            ends.sent += 1;
+        }
+        len
+    }
+
+    fn poll_close(&mut self) -> Option<ConnId> {
+        self.to_close.pop_front()
+    }
+
+    fn poll_timeout(&self) -> Option<Instant> {
+        None
+    }
+}
+
+fn tls() -> TlsConfigs {
+    TlsConfigs::new(&Forge::new([8; 32], 1_700_000_000).expect("keys")).expect("usable")
+}
+
+fn listener() -> (TcpListener, SocketAddr) {
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("loopback");
+    let address = listener.local_addr().expect("bound");
+    (listener, address)
+}
+
+fn crew(party: Party, listeners: &[TcpListener], threads: usize) -> Crew<Party> {
+    let threads = NonZeroUsize::new(threads).expect("some");
+    let options = DriverOptions::default();
+    Crew::new(party, Clock::start(), &tls(), listeners, options, threads).expect("threads")
+}
+
+/// Turns both until `is_done` of the dialler and the other.
+fn turn(
+    dialler: &mut Crew<Party>,
+    mirror: &mut Crew<Party>,
+    is_done: impl Fn(&Party, &Party) -> bool,
+) {
+    let deadline = dialler.now() + Duration::from_secs(60);
+    while !is_done(dialler.node(), mirror.node()) {
+        assert!(dialler.now() < deadline, "not done in a minute");
+        for crew in [&mut *dialler, &mut *mirror] {
+            let soon = crew.now() + Duration::from_millis(1);
+            crew.turn(soon).expect("alive");
+        }
+    }
+}
+
+#[test]
+fn what_many_threads_carry_arrives_whole_and_in_order() {
+    for (dialling, mirroring) in [(1, 1), (3, 2)] {
+        let (listener, address) = listener();
+        let mut mirror = crew(Party::default(), &[listener], mirroring);
+        let to = Some((address, Security::Tls));
+        let mut dialler = crew(Party { to, ..Party::default() }, &[], dialling);
+        turn(&mut dialler, &mut mirror, |dialler, mirror| {
+            dialler.done == CONNS && mirror.closed.len() == CONNS as usize
+        });
+        let (mut ours, mut theirs) =
+            (dialler.node().exported.clone(), mirror.node().exported.clone());
+        ours.sort_unstable();
+        theirs.sort_unstable();
+        assert_eq!(ours.len(), CONNS as usize);
+        assert_eq!(ours, theirs, "both ends export the same");
+        assert!(dialler.node().closed.is_empty(), "{:?}", dialler.node().closed);
+        assert_eq!(dialler.traffic().sent_bytes, u64::from(CONNS) * LEN as u64);
+        assert_eq!(mirror.traffic().received_bytes, dialler.traffic().sent_bytes);
+        assert!(dialler.conns.is_empty() && dialler.by_serial.is_empty());
+        assert!(mirror.conns.is_empty() && mirror.by_serial.is_empty());
+    }
+}
+
+#[test]
+fn what_cannot_be_reached_is_told_with_its_cause() {
+    let (listener, address) = listener();
+    drop(listener);
+    let mut mirror = crew(Party::default(), &[], 1);
+    for security in [Security::Tls, Security::Plain] {
+        let mut dialler = crew(Party { to: Some((address, security)), ..Party::default() }, &[], 2);
+        turn(&mut dialler, &mut mirror, |dialler, _| dialler.closed.len() == CONNS as usize);
+        assert!(dialler.node().closed.iter().all(|cause| *cause == CloseCause::Refused));
+        assert!(dialler.conns.is_empty() && dialler.by_serial.is_empty());
+    }
+}
+
+#[test]
+fn a_crew_that_is_dropped_in_the_middle_ends_its_threads() {
+    let (listener, address) = listener();
+    let mut mirror = crew(Party::default(), &[listener], 2);
+    let to = Some((address, Security::Tls));
+    let mut dialler = crew(Party { to, ..Party::default() }, &[], 2);
+    turn(&mut dialler, &mut mirror, |_, mirror| mirror.accepted == CONNS);
+    // Joins them: were one left behind, this would not come back.
+    drop(mirror);
+    let deadline = dialler.now() + Duration::from_secs(60);
+    while dialler.node().closed.len() < CONNS as usize {
+        assert!(dialler.now() < deadline, "the other end is not noticed to be gone");
+        let soon = dialler.now() + Duration::from_millis(10);
+        dialler.turn(soon).expect("alive");
+    }
+}

@@ -1,0 +1,140 @@
+//! A thread that carries, as the hub holds it.
+
+use super::messages::{Event, Order};
+use super::porter::Porter;
+use crate::driver::{Driver, DriverError, Remote};
+use onion::Duration;
+use std::collections::VecDeque;
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, SyncSender, TryRecvError, TrySendError, sync_channel};
+use std::thread::{Builder, JoinHandle};
+
+/// Orders in a queue between two threads; more wait with the hub.
+const ORDERS_MAX: usize = 1024;
+
+/// A thread looks for orders at least so often, though it is woken for them.
+const LOOK: Duration = Duration::from_secs(1);
+
+/// One thread, from outside.
+pub(super) struct Hand {
+    /// `None` once it is to end.
+    orders: Option<SyncSender<Order>>,
+    /// Orders that the queue had no room for. The bounds on what may be under way bound them.
+    waiting: VecDeque<Order>,
+    has_news: bool,
+    remote: Remote,
+    /// It will look for orders before it waits for its sockets.
+    is_awake: Arc<AtomicBool>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Hand {
+    pub(super) fn start(
+        place: usize,
+        driver: Driver<Porter>,
+        events: SyncSender<(usize, Event)>,
+    ) -> Result<Self, DriverError> {
+        let (sender, orders) = sync_channel(ORDERS_MAX);
+        let remote = driver.remote();
+        let is_awake = Arc::new(AtomicBool::new(true));
+        let theirs = Arc::clone(&is_awake);
+        let thread = Builder::new()
+            .name(format!("sockets {place}"))
+            .spawn(move || work(place, driver, &orders, &events, &theirs))
+            .map_err(DriverError::of("cannot make a thread"))?;
+        let (waiting, has_news) = (VecDeque::new(), false);
+        Ok(Self { orders: Some(sender), waiting, has_news, remote, is_awake, thread: Some(thread) })
+    }
+
+    /// Gives an order; [`wake`](Self::wake) sees to it that it is heard.
+    pub(super) fn tell(&mut self, order: Order) {
+        self.has_news = true;
+        self.waiting.push_back(order);
+        self.pass_on();
+    }
+
+    fn pass_on(&mut self) {
+        let Some(orders) = &self.orders else { return };
+        while let Some(order) = self.waiting.pop_front() {
+            match orders.try_send(order) {
+                Ok(()) => {}
+                Err(TrySendError::Full(order)) => {
+                    self.waiting.push_front(order);
+                    return;
+                }
+                // It has ended, and has said why.
+                Err(TrySendError::Disconnected(_)) => self.waiting.clear(),
+            }
+        }
+    }
+
+    /// Wakes the thread if there is something new and it sleeps.
+    pub(super) fn wake(&mut self) {
+        self.pass_on();
+        if std::mem::take(&mut self.has_news) && !self.is_awake.swap(true, Ordering::SeqCst) {
+            self.remote.wake();
+        }
+        // What has no room yet must not be forgotten while the node waits.
+        self.has_news = !self.waiting.is_empty();
+    }
+
+    /// Ends it, and waits for that.
+    pub(super) fn stop(&mut self) {
+        self.orders = None;
+        self.remote.wake();
+        if let Some(thread) = self.thread.take() {
+            // Its panic has been printed.
+            let _ = thread.join();
+        }
+    }
+}
+
+fn work(
+    place: usize,
+    mut driver: Driver<Porter>,
+    orders: &Receiver<Order>,
+    events: &SyncSender<(usize, Event)>,
+    is_awake: &AtomicBool,
+) {
+    loop {
+        // First the word, then the look: an order that comes after the look finds us asleep and wakes us.
+        is_awake.store(false, Ordering::SeqCst);
+        let now = driver.now();
+        loop {
+            match orders.try_recv() {
+                Ok(Order::Tls(tls)) => driver.set_tls(*tls),
+                Ok(order) => driver.node_mut().handle_order(now, order),
+                Err(TryRecvError::Empty) => break,
+                Err(TryRecvError::Disconnected) => return,
+            }
+        }
+        if let Err(error) = driver.turn(now + LOOK) {
+            // Nobody listens if all ends.
+            let _ = events.send((place, Event::Failed(error.to_string())));
+            return;
+        }
+        is_awake.store(true, Ordering::SeqCst);
+        while let Some(event) = poll_event(&mut driver) {
+            if events.send((place, event)).is_err() {
+                return;
+            }
+        }
+    }
+}
+
+fn poll_event(driver: &mut Driver<Porter>) -> Option<Event> {
+    let (porter, sockets) = driver.node_and_sockets();
+    porter.poll_event(|conn| sockets.duplicate(conn))
+}
+
+impl DriverError {
+    pub(super) fn of(what: &'static str) -> impl FnOnce(io::Error) -> Self {
+        move |source| Self { what, source }
+    }
+
+    pub(super) fn of_thread(problem: String) -> Self {
+        Self { what: "a thread that serves sockets has ended", source: io::Error::other(problem) }
+    }
+}

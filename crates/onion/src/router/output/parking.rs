@@ -1,0 +1,81 @@
+//! Links that have cells and may not send them now.
+
+use super::{Output, Outputs};
+use crate::node::ConnId;
+
+/// Why a link that has cells does not send them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(in crate::router) enum Parked {
+    #[default]
+    No,
+    /// The relay's rate limit.
+    ByRate,
+    /// The clients' share while the relay is measured.
+    ByShare,
+}
+
+impl Outputs {
+    /// Wakes so many links that the rate limit holds, clients' first.
+    pub(in crate::router) fn wake_parked(&mut self, mut count: usize) {
+        while count > 0
+            && let Some(id) =
+                self.parked_clients.pop_front().or_else(|| self.parked_measurers.pop_front())
+        {
+            self.unpark(id, Parked::ByRate);
+            count -= 1;
+        }
+    }
+
+    /// Wakes so many links that the clients' share holds.
+    pub(in crate::router) fn wake_held(&mut self, mut count: usize) {
+        while count > 0
+            && let Some(id) = self.held_clients.pop_front()
+        {
+            self.unpark(id, Parked::ByShare);
+            count -= 1;
+        }
+    }
+
+    fn unpark(&mut self, id: ConnId, from: Parked) {
+        if let Some(output) = self.get_mut(id)
+            && output.parked == from
+        {
+            output.parked = Parked::No;
+            // It goes on with what it was allotted when it was stopped.
+            if output.has_allotment() {
+                self.wake(id);
+            } else {
+                self.want(id);
+            }
+        }
+    }
+
+    pub(in crate::router) fn park(&mut self, id: ConnId, why: Parked) {
+        let Some(output) = self.outputs.get_mut(id.0 as usize) else { return };
+        if output.parked != Parked::No {
+            return;
+        }
+        output.parked = why;
+        let list = match (why, output.is_measurers) {
+            (Parked::No, _) => return,
+            (Parked::ByShare, _) => &mut self.held_clients,
+            (Parked::ByRate, true) => &mut self.parked_measurers,
+            (Parked::ByRate, false) => &mut self.parked_clients,
+        };
+        list.push_back(id);
+    }
+
+    pub(in crate::router) fn has_parked(&self) -> bool {
+        !self.parked_clients.is_empty() || !self.parked_measurers.is_empty()
+    }
+
+    pub(in crate::router) fn has_held(&self) -> bool {
+        !self.held_clients.is_empty()
+    }
+}
+
+impl Output {
+    pub(super) fn is_parked(&self) -> bool {
+        self.parked != Parked::No
+    }
+}

@@ -1,0 +1,105 @@
+use super::*;
+use alloc::collections::BinaryHeap;
+use alloc::vec;
+use core::cmp::Reverse;
+use proptest::prelude::*;
+
+const LATENCY: Duration = Duration::from_millis(10);
+const RECEIVE_BUFFER_BYTES: u64 = 1 << 20;
+
+/// What is to happen: chunks that come, acknowledgements that come, chunks that are overdue.
+enum What {
+    Chunk(Chunk),
+    Ack(Ack),
+    Overdue(u64),
+}
+
+/// One direction over a path that loses what `falls` says; when all had come, and the bytes.
+fn carry(bytes: &[u8], mut falls: impl FnMut() -> bool) -> (Instant, Vec<u8>, Sender) {
+    let mut sender = Sender::new(RECEIVE_BUFFER_BYTES);
+    let mut receiver = Receiver::default();
+    let (mut got, mut now, mut planned) = (vec![], Instant::ORIGIN, 0u64);
+    let (mut times, mut whats) = (BinaryHeap::new(), BTreeMap::new());
+    sender.write(bytes);
+    loop {
+        let mut plan = |at: Instant, what: What| {
+            planned += 1;
+            times.push(Reverse((at, planned)));
+            whats.insert(planned, what);
+        };
+        while let Some(chunk) = sender.next_chunk(now) {
+            if falls() {
+                let number = chunk.number();
+                plan(sender.lose(now, chunk), What::Overdue(number));
+            } else {
+                plan(now + LATENCY, What::Chunk(chunk));
+            }
+        }
+        if got.len() == bytes.len() && sender.buffered_bytes() == 0 {
+            return (now, got, sender);
+        }
+        let Reverse((at, number)) = times.pop().expect("it goes on until all has come");
+        now = at;
+        match whats.remove(&number).expect("planned") {
+            What::Chunk(chunk) => {
+                let head = chunk.head();
+                receiver.receive(chunk, |bytes| got.extend(bytes));
+                let window_end = receiver.next() + RECEIVE_BUFFER_BYTES;
+                times.push(Reverse((now + LATENCY, number)));
+                whats.insert(number, What::Ack(receiver.ack(head, window_end)));
+            }
+            What::Ack(ack) => sender.handle_ack(now, ack),
+            What::Overdue(number) => sender.handle_overdue(number),
+        }
+    }
+}
+
+proptest! {
+    #[test]
+    fn all_comes_in_order_whatever_gets_lost(
+        len in 0usize..400_000, losses in prop::collection::vec(prop::bool::weighted(0.2), 1..400),
+    ) {
+        let bytes: Vec<u8> = (0..len).map(|place| (place % 251) as u8).collect();
+        // All that are not named come: else it might never end.
+        let mut losses = losses.into_iter();
+        let (_, got, sender) = carry(&bytes, || losses.next().unwrap_or(false));
+        prop_assert!(got == bytes);
+        prop_assert_eq!(sender.in_flight, 0);
+        prop_assert_eq!(sender.unsent_bytes(), 0);
+    }
+}
+
+#[test]
+fn the_window_doubles_in_a_round_trip_until_the_first_loss() {
+    // 10, 20, 40 … segments: a million bytes take seven round trips of 20 ms.
+    let (took, _, sender) = carry(&vec![0; 1_000_000], || false);
+    assert_eq!(took, Instant::from_millis(7 * 20));
+    let window = sender.state().cwnd_segments;
+    assert!((400..1300).contains(&window), "{window}");
+    assert_eq!(sender.state().rtt_us, 20_000);
+}
+
+#[test]
+fn a_loss_halves_the_window_once() {
+    let mut sent = 0;
+    let falls = || {
+        sent += 1;
+        (20..24).contains(&sent)
+    };
+    let (_, _, sender) = carry(&vec![0; 600_000], falls);
+    let (_, _, unhurt) = carry(&vec![0; 600_000], || false);
+    let ratio = f64::from(sender.state().cwnd_segments) / f64::from(unhurt.state().cwnd_segments);
+    assert!((0.2..0.8).contains(&ratio), "{ratio}");
+}
+
+#[test]
+fn the_state_tells_what_was_not_sent_and_what_is_under_way() {
+    let mut sender = Sender::new(RECEIVE_BUFFER_BYTES);
+    sender.write(&[0; 100_000]);
+    while sender.next_chunk(Instant::ORIGIN).is_some() {}
+    let state = sender.state();
+    assert_eq!(
+        (state.cwnd_segments, state.unacked_segments, state.notsent_bytes),
+        (10, 10, 100_000 - 14_480)
+    );
+}
