@@ -285,7 +285,7 @@ fn a_stock_client_bootstraps_with_our_directory_alone() {
         format!(
             "DirAuthority {} orport={port} no-v2 v3ident={} 127.0.0.1:{port} {}\n",
             authority.nickname(),
-            authority.v3_identity().expect("an authority"),
+            hex::encode_upper(authority.v3_identity().expect("an authority")),
             authority.rsa_hex()
         )
     });
