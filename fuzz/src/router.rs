@@ -504,6 +504,7 @@ impl World {
         assert_eq!(self.router.poll_timeout(), None, "it waits for something");
         let totals = *self.router.totals();
         assert!(totals.measured_bytes <= self.relay_cells * CELL_LEN as u64, "made up");
+        assert!(self.delivered_bytes <= self.relay_cells * BODY_LEN as u64, "made up");
         assert!(self.known.is_empty());
         let heard = self.links.iter().map(|link| link.heard);
         heard.fold(Heard::default(), |sum, link| Heard {
@@ -519,7 +520,7 @@ impl World {
                 sendmes: sum.streams.sendmes + link.streams.sendmes,
                 signals: sum.streams.signals + link.streams.signals,
                 data_bytes: sum.streams.data_bytes + link.streams.data_bytes,
-                delivered_bytes: self.delivered_bytes,
+                delivered_bytes: sum.streams.delivered_bytes.max(self.delivered_bytes),
             },
         })
     }

@@ -136,6 +136,7 @@ fn echo_relays(
             coordinator: CoordinatorKey::of_seed(&coordinator.key_seed).to_string(),
             authorities: network.directory_addrs(),
             client_percent: None,
+            is_open_exit: false,
         };
         relays.push(OwnRelay::start(spec, &folder, clock)?);
     }

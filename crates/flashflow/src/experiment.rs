@@ -4,6 +4,7 @@ mod accuracy;
 mod adversary;
 mod client_load;
 mod concurrent;
+mod downloads;
 mod kill;
 mod kist;
 mod load;
@@ -53,6 +54,7 @@ enum Experiment {
     Accuracy(accuracy::Options),
     Adversary(adversary::Options),
     Concurrent(concurrent::Options),
+    Downloads(downloads::Options),
     Kill(kill::Options),
     Kist(kist::Options),
     Ratio(ratio::Options),
@@ -69,6 +71,7 @@ pub(crate) fn run(
         Experiment::Accuracy(options) => accuracy::run(options, common, output, interrupt)?,
         Experiment::Adversary(options) => adversary::run(options, common, output, interrupt)?,
         Experiment::Concurrent(options) => concurrent::run(options, common, output, interrupt)?,
+        Experiment::Downloads(options) => downloads::run(options, common, output, interrupt)?,
         Experiment::Kill(options) => kill::run(options, common, output, interrupt)?,
         Experiment::Kist(options) => kist::run(options, common, output, interrupt)?,
         Experiment::Ratio(options) => ratio::run(options, common, output, interrupt)?,

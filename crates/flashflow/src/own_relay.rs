@@ -27,6 +27,8 @@ pub(crate) struct OwnRelaySpec {
     pub(crate) authorities: Vec<SocketAddr>,
     /// `FFBackgroundTrafficPercent`, if not the default.
     pub(crate) client_percent: Option<u32>,
+    /// Whether it lets clients go anywhere, also on this machine.
+    pub(crate) is_open_exit: bool,
 }
 
 /// A `flashflow relay` that runs.
@@ -90,6 +92,9 @@ impl OwnRelay {
         );
         if let Some(percent) = spec.client_percent {
             let _ = writeln!(text, "background_traffic_percent = {percent}");
+        }
+        if spec.is_open_exit {
+            text.push_str("[exit]\npolicy = [\"accept *:*\"]\nreject_private = false\n");
         }
         text
     }

@@ -19,9 +19,9 @@ const STEP: Duration = Duration::from_millis(100);
 
 /// Run a Tor relay that takes part in measurements by the echo protocol.
 ///
-/// It relays circuits as any middle relay does, publishes its descriptor, and lets the coordinators
-/// measure it that its operator has named. It is no exit and serves no directory. Settings come from
-/// a file (docs/relay.toml is a commented example), from flags, or both; flags win.
+/// It serves clients as guard, middle and, if its configuration says so, exit, publishes its descriptor,
+/// and lets the coordinators measure it that its operator has named. Settings come from a file
+/// (docs/relay.toml is a commented example), from flags, or both; flags win.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   flashflow relay --config relay.toml

@@ -17,6 +17,9 @@
 //! # Ok::<(), lab::LabError>(())
 //! ```
 //!
+//! A [`Client`] is a stock tor that uses a network, along [paths](Pins) of choice, and [`download`] gets
+//! through it what a [`ContentServer`] has.
+//!
 //! # No remains
 //! However the process ends that has started a network, no process, port or file of the network is
 //! left:

@@ -1,6 +1,7 @@
 //! The shell around the engine: it moves bytes between sockets and [`onion::node::Node`]s.
 //!
-//! - [`Driver`] runs one node on one thread: epoll, TLS, timers. It decides nothing.
+//! - [`Driver`] runs one node on one thread: epoll, TLS, timers. It decides nothing. Names it has
+//!   looked up by a [`Resolver`].
 //! - [`Crew`] runs one node whose sockets several threads serve.
 //! - [`tls`] wraps rustls so that whole records are encrypted from, and decrypted into, buffers that
 //!   are used over and over.

@@ -98,6 +98,10 @@ pub enum CloseCause {
     ByPeer,
     /// The peer reset it.
     Reset,
+    /// No way leads there.
+    NoRoute,
+    /// The machine has no descriptors, ports or memory left.
+    NoResources,
     /// TLS failed: what the library says.
     Tls(String),
     /// The operating system's word on anything else.
@@ -111,6 +115,10 @@ impl fmt::Display for CloseCause {
             Self::TimedOut => f.write_str("no answer in time"),
             Self::ByPeer => f.write_str("closed by the peer"),
             Self::Reset => f.write_str("reset by the peer"),
+            Self::NoRoute => f.write_str("no route leads there"),
+            Self::NoResources => {
+                f.write_str("this machine has no descriptors, ports or memory left")
+            }
             Self::Tls(problem) => write!(f, "TLS failed: {problem}"),
             Self::Other(problem) => f.write_str(problem),
         }

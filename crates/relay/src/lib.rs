@@ -3,7 +3,7 @@
 //! [`Relay::start`] reads or makes the long-term keys, listens, publishes a server descriptor to the
 //! directory authorities, and follows the consensus: who may measure the relay, and whether it is
 //! listed. The engine runs on one thread, the authorities are dealt with on another, a third one serves
-//! the directory.
+//! the directory, and an exit looks names up on a fourth ([`dns`]).
 //!
 //! ```no_run
 //! use relay::{Relay, RelayConfig};

@@ -13,8 +13,10 @@ use netdoc::fetch::Resource;
 use netdoc::{Fingerprint, Router, pieces};
 use relay::{Relay, RelayConfig, RelayEvent, Renewed};
 use std::fs::File;
+use std::io::{BufRead, BufReader};
 use std::net::SocketAddr;
 use std::path::Path;
+use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::{Receiver, channel};
 use std::time::Duration;
 
@@ -202,4 +204,97 @@ fn clients_are_served_with_a_changed_onion_key_and_with_new_certificates() {
     }
     build_circuit(&mut late, &[&ours, &a, &b]);
     build_circuit(&mut control, &[&ours, &a, &b]);
+}
+
+/// A stock tor as a client, ended when dropped.
+struct Client {
+    process: Child,
+    said: Receiver<String>,
+}
+
+impl Client {
+    /// A client to whom no authority answers, and which may enter the network by our relay only.
+    fn start(folder: &Path, authorities: &[String], relay: &Relay) -> Self {
+        let (fingerprint, address) = (relay.rsa(), relay.address());
+        let port = address.port();
+        let mut torrc = format!(
+            "DataDirectory {}\nTestingTorNetwork 1\nSocksPort auto\nLog notice stdout\n\
+             FallbackDir {address} orport={port} id={fingerprint}\n\
+             UseEntryGuards 0\nReachableAddresses {address}\n__OwningControllerProcess {}\n",
+            folder.display(),
+            std::process::id()
+        );
+        authorities.iter().for_each(|line| torrc.push_str(line));
+        let file = folder.join("torrc");
+        std::fs::write(&file, torrc).expect("written");
+        let defaults = folder.join("defaults");
+        std::fs::write(&defaults, "").expect("written");
+        let mut command = Command::new("tor");
+        command.env("PATH", format!("{}:/usr/sbin", std::env::var("PATH").unwrap_or_default()));
+        command.arg("--defaults-torrc").arg(&defaults).arg("-f").arg(&file);
+        let mut process = command.stdout(Stdio::piped()).spawn().expect("a tor");
+        let output = process.stdout.take().expect("piped");
+        let (sender, said) = channel();
+        std::thread::spawn(move || {
+            for line in BufReader::new(output).lines().map_while(Result::ok) {
+                if sender.send(line).is_err() {
+                    return;
+                }
+            }
+        });
+        Self { process, said }
+    }
+
+    fn wait_until_it_says(&self, what: &str) {
+        // Where something is wrong it may go on for ever.
+        const LINES_MAX: usize = 200;
+        let mut heard = Vec::new();
+        while heard.last().is_none_or(|line: &String| !line.contains(what)) {
+            match self.said.recv_timeout(PATIENCE) {
+                Ok(line) if heard.len() < LINES_MAX => heard.push(line),
+                _ => panic!("no {what:?} in {heard:#?}"),
+            }
+        }
+    }
+}
+
+impl Drop for Client {
+    fn drop(&mut self) {
+        // It may have ended already.
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
+
+#[test]
+fn a_stock_client_bootstraps_with_our_directory_alone() {
+    let network =
+        Network::start(&NetworkSpec::new(vec![RelaySpec::new("stock")]), &mut |_| {}).expect("up");
+    let folder = tempfile::tempdir().expect("a folder");
+    let settings = RelayConfig {
+        authorities: Some(network.directory_addrs()),
+        ..config("ours", &folder.path().join("keys"))
+    };
+    let (sender, events) = channel();
+    let relay = Relay::start(&settings.check().expect("sound"), sender).expect("started");
+    wait_until_known(&network, &events);
+    wait_until_listed(&events);
+
+    // The authorities' names and keys are right; at these ports nobody listens.
+    let lines = network.authorities().iter().zip(1..).map(|(authority, port)| {
+        format!(
+            "DirAuthority {} orport={port} no-v2 v3ident={} 127.0.0.1:{port} {}\n",
+            authority.nickname(),
+            hex::encode_upper(authority.v3_identity().expect("an authority")),
+            authority.rsa_hex()
+        )
+    });
+    let data = folder.path().join("client");
+    std::fs::create_dir(&data).expect("made");
+    let client = Client::start(&data, &lines.collect::<Vec<_>>(), &relay);
+    client.wait_until_it_says("Bootstrapped 100%");
+    // What it has came from us.
+    let stored = std::fs::read_to_string(data.join("cached-microdesc-consensus")).expect("stored");
+    assert!(Consensus::parse(stored.as_bytes()).is_ok());
+    drop(client);
 }

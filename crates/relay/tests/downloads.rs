@@ -1,16 +1,41 @@
 //! A stock client downloads through relays of ours, as guard, middle and exit.
 
+use hickory_proto::op::{Message, MessageType};
+use hickory_proto::rr::rdata::A;
+use hickory_proto::rr::{RData, Record, RecordType};
 use lab::{Client, Content, ContentServer, Network, NetworkSpec, Pins, RelaySpec, download};
 use relay::{ExitSection, Relay, RelayConfig};
+use std::net::{SocketAddr, UdpSocket};
 use std::path::Path;
 use std::sync::mpsc::channel;
+use std::thread;
 use std::time::Duration;
 
 /// Far more than anything here takes, even on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(100);
 
+/// A name server for which all names are names of loopback.
+fn name_server() -> SocketAddr {
+    let socket = UdpSocket::bind(("127.0.0.1", 0)).expect("a port");
+    let address = socket.local_addr().expect("bound");
+    thread::spawn(move || {
+        let mut buffer = [0; 1500];
+        while let Ok((len, from)) = socket.recv_from(&mut buffer) {
+            let mut message = Message::from_vec(&buffer[..len]).expect("a question");
+            let query = message.queries[0].clone();
+            message.metadata.message_type = MessageType::Response;
+            if query.query_type == RecordType::A {
+                let data = RData::A(A::new(127, 0, 0, 1));
+                message.answers = vec![Record::from_rdata(query.name, 600, data)];
+            }
+            socket.send_to(&message.to_vec().expect("encoded"), from).expect("sent");
+        }
+    });
+    address
+}
+
 /// A relay of ours that is published in this network, and lets clients go anywhere.
-fn ours(network: &Network, nickname: &str, folder: &Path) -> Relay {
+fn ours(network: &Network, nickname: &str, names: SocketAddr, folder: &Path) -> Relay {
     let config = RelayConfig {
         nickname: Some(nickname.parse().expect("a nickname")),
         address: Some([127, 0, 0, 1].into()),
@@ -19,6 +44,7 @@ fn ours(network: &Network, nickname: &str, folder: &Path) -> Relay {
         exit: ExitSection {
             policy: Some(vec!["accept *:*".to_owned()]),
             reject_private: Some(false),
+            name_servers: Some(vec![names]),
             ..ExitSection::default()
         },
         ..RelayConfig::default()
@@ -34,9 +60,17 @@ fn a_stock_client_downloads_through_ours_as_guard_middle_exit_and_all_three() {
             .to_vec(),
         ..RelaySpec::new(nickname)
     };
-    let network = Network::start(&NetworkSpec::new(vec![exit("stock")]), &mut |_| {}).expect("up");
+    let spec = NetworkSpec {
+        // A client takes no guard that is not stable, and ours have just begun.
+        extra_torrc_authorities: ["MinUptime", "MTBF"]
+            .map(|what| format!("AuthDirVoteStableGuarantee{what} 1 second"))
+            .to_vec(),
+        ..NetworkSpec::new(vec![exit("stock")])
+    };
+    let network = Network::start(&spec, &mut |_| {}).expect("up");
     let folder = tempfile::tempdir().expect("a folder");
-    let relays = ["oursA", "oursB", "oursC"].map(|name| ours(&network, name, folder.path()));
+    let names = name_server();
+    let relays = ["oursA", "oursB", "oursC"].map(|name| ours(&network, name, names, folder.path()));
     let [a, b, c] = [0, 1, 2].map(|place: usize| relays[place].rsa().0);
     network.wait_until_running(&[a, b, c], PATIENCE).expect("listed");
     let extra = ["ConfluxEnabled 0".to_owned()];
@@ -65,4 +99,14 @@ fn a_stock_client_downloads_through_ours_as_guard_middle_exit_and_all_three() {
         assert_eq!(paths.len(), 3, "{what}: a circuit for each");
         assert!(paths.iter().all(|used| *used == path), "{what}: {paths:x?}");
     }
+
+    // Our exit, the last one, looks names up, and says why a destination cannot be reached.
+    let content = Content { len: 50_000, seed: 99 };
+    let port = server.address().port();
+    let done = download(client.socks(), ("files.test", port), content, "name", PATIENCE);
+    assert!(done.expect("found").is_right);
+    drop(server);
+    let refused = download(client.socks(), ("127.0.0.1", port), content, "refused", PATIENCE);
+    let problem = refused.expect_err("nobody listens").to_string();
+    assert!(problem.contains("code 5"), "{problem}");
 }

@@ -141,6 +141,7 @@ impl Stage {
             coordinator: key.public().to_string(),
             authorities: Vec::new(),
             client_percent: None,
+            is_open_exit: false,
         };
         let clock = Clock::start();
         let ours = OwnRelay::start(spec, folder.path(), clock)?;

@@ -127,6 +127,7 @@ impl Stage {
             coordinator: self.key.public().to_string(),
             authorities: Vec::new(),
             client_percent,
+            is_open_exit: false,
         };
         OwnRelay::start(spec, self.folder.path(), self.clock)
     }

@@ -261,6 +261,16 @@ pub(super) fn cause(error: &io::Error) -> CloseCause {
         io::ErrorKind::ConnectionReset | io::ErrorKind::BrokenPipe => CloseCause::Reset,
         io::ErrorKind::TimedOut => CloseCause::TimedOut,
         io::ErrorKind::UnexpectedEof => CloseCause::ByPeer,
+        io::ErrorKind::HostUnreachable | io::ErrorKind::NetworkUnreachable => CloseCause::NoRoute,
+        io::ErrorKind::OutOfMemory | io::ErrorKind::AddrNotAvailable => CloseCause::NoResources,
+        _ if is_scarce(error) => CloseCause::NoResources,
         _ => CloseCause::Other(error.to_string()),
     }
+}
+
+/// Whether the machine or this process has come to a limit.
+fn is_scarce(error: &io::Error) -> bool {
+    use rustix::io::Errno;
+    let limits = [Errno::MFILE, Errno::NFILE, Errno::NOBUFS];
+    limits.iter().any(|limit| error.raw_os_error() == Some(limit.raw_os_error()))
 }

@@ -68,6 +68,8 @@ impl<R: Rng, C: Conduct> Router<R, C> {
                 CloseCause::ByPeer | CloseCause::Refused => EndReason::CONNECT_REFUSED,
                 CloseCause::TimedOut => EndReason::TIMEOUT,
                 CloseCause::Reset => EndReason::CONN_RESET,
+                CloseCause::NoRoute => EndReason::NO_ROUTE,
+                CloseCause::NoResources => EndReason::RESOURCE_LIMIT,
                 CloseCause::Tls(_) | CloseCause::Other(_) => EndReason::MISC,
             };
             self.end_stream(conn, End { reason, refused: None });

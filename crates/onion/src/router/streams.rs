@@ -306,3 +306,6 @@ impl Streams {
         draining.map(|(conn, stream)| (conn, stream.buffer.len())).max_by_key(|(_, bytes)| *bytes)
     }
 }
+
+#[cfg(test)]
+mod tests;

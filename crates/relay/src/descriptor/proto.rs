@@ -23,7 +23,7 @@ impl Capabilities {
     /// What the engine of this version can do, and a directory if there is one.
     #[must_use]
     pub const fn of_engine(directory: bool) -> Self {
-        Self { directory, authenticated_sendmes: false, ntor_v3: false, congestion_control: false }
+        Self { directory, authenticated_sendmes: true, ntor_v3: true, congestion_control: true }
     }
 
     /// The value of the line, in tor's order.

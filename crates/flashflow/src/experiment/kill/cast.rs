@@ -83,6 +83,7 @@ impl Cast {
             coordinator: key.public().to_string(),
             authorities: Vec::new(),
             client_percent: None,
+            is_open_exit: false,
         };
         let relay = OwnRelay::start_in(spec, folder.path(), Some(&temporary), clock)?;
         let mut cast = Self { relay, measurers: Vec::new(), limit, key, clock, folder };

@@ -1,0 +1,96 @@
+//! What is downloaded, and through whom.
+
+use std::fmt;
+
+/// The smallest download.
+const SMALLEST: u64 = 1024;
+
+/// Where on a client's circuits relays of ours are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Placement {
+    Stock,
+    Guard,
+    Middle,
+    Exit,
+    AllThree,
+}
+
+impl Placement {
+    pub(super) const ALL: [Self; 5] =
+        [Self::Stock, Self::Guard, Self::Middle, Self::Exit, Self::AllThree];
+
+    /// Whether a relay of ours is guard, middle, and exit.
+    pub(super) const fn ours(self) -> [bool; 3] {
+        match self {
+            Self::Stock => [false; 3],
+            Self::Guard => [true, false, false],
+            Self::Middle => [false, true, false],
+            Self::Exit => [false, false, true],
+            Self::AllThree => [true; 3],
+        }
+    }
+
+    /// How many of all downloads through ours it has; stock relays have as many as the last.
+    pub(super) const fn share_of(self, count: u32) -> u32 {
+        let more = match self {
+            Self::Guard => 3,
+            Self::Middle => 2,
+            Self::Exit => 1,
+            Self::AllThree | Self::Stock => 0,
+        };
+        (count + more) / 4
+    }
+
+    pub(super) const fn word(self) -> &'static str {
+        match self {
+            Self::Stock => "stock relays",
+            Self::Guard => "our guard",
+            Self::Middle => "our middle",
+            Self::Exit => "our exit",
+            Self::AllThree => "all three ours",
+        }
+    }
+}
+
+impl fmt::Display for Placement {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.word())
+    }
+}
+
+/// So many lengths in bytes, from the smallest to the largest, each by the same factor longer.
+#[expect(
+    clippy::cast_precision_loss,
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "lengths are positive, and need not be exact"
+)]
+pub(super) fn sizes(count: u32, largest: u64) -> Vec<u64> {
+    let steps = f64::from(count.saturating_sub(1).max(1));
+    let factor = largest as f64 / SMALLEST as f64;
+    (0..count)
+        .map(|step| SMALLEST as f64 * factor.powf(f64::from(step) / steps))
+        .map(|len| (len.round() as u64).min(largest))
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lengths_go_from_the_smallest_to_the_largest() {
+        assert_eq!(sizes(3, 1 << 20), [1 << 10, 1 << 15, 1 << 20]);
+        assert_eq!(sizes(1, 1 << 20), [1 << 10]);
+        let many = sizes(25, 100 << 20);
+        assert!(many.is_sorted() && many.last() == Some(&(100 << 20)));
+    }
+
+    #[test]
+    fn all_placements_of_ours_share_the_downloads() {
+        for count in 4..110 {
+            let ours = Placement::ALL.iter().filter(|placement| **placement != Placement::Stock);
+            assert_eq!(ours.map(|placement| placement.share_of(count)).sum::<u32>(), count);
+        }
+    }
+}

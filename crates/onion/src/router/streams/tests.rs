@@ -1,0 +1,226 @@
+use super::*;
+use crate::cell::msg::BeginFlags;
+use crate::flow::stream::{StreamFlow, StreamWindow};
+use alloc::{format, vec};
+use core::net::SocketAddr;
+use proptest::prelude::*;
+
+fn stream(now: Instant, state: State) -> Stream {
+    Stream::new(now, 0, 1, state, StreamFlow::Windowed(StreamWindow::default()))
+}
+
+fn asked() -> Asked {
+    Asked { port: 80, flags: BeginFlags::default() }
+}
+
+fn to() -> SocketAddr {
+    SocketAddr::from(([192, 0, 2, 1], 80))
+}
+
+/// What may happen to a table.
+#[derive(Clone, Copy, Debug)]
+enum Step {
+    Resolve,
+    Connect,
+    Open(u32),
+    Buffer(u32, usize),
+    Unbuffer(u32, usize),
+    Finish(u32),
+    Close(u32),
+    Lose(u32),
+    Answer(u32),
+    PollClose,
+    PollWritable,
+    WakeReading(u32),
+    PollReadable,
+    KeepUp(u64),
+}
+
+fn any_step() -> impl Strategy<Value = Step> {
+    let conn = || 0u32..12;
+    prop_oneof![
+        Just(Step::Resolve),
+        Just(Step::Connect),
+        conn().prop_map(Step::Open),
+        (conn(), 0usize..500).prop_map(|(conn, len)| Step::Buffer(conn, len)),
+        (conn(), 0usize..900).prop_map(|(conn, len)| Step::Unbuffer(conn, len)),
+        conn().prop_map(Step::Finish),
+        conn().prop_map(Step::Close),
+        conn().prop_map(Step::Lose),
+        conn().prop_map(Step::Answer),
+        Just(Step::PollClose),
+        Just(Step::PollWritable),
+        conn().prop_map(Step::WakeReading),
+        Just(Step::PollReadable),
+        (0u64..20).prop_map(Step::KeepUp),
+    ]
+}
+
+/// A table, and what must be in it.
+#[derive(Default)]
+struct Model {
+    streams: Streams,
+    free: Vec<ConnId>,
+    numbers: u32,
+    /// State by name, and bytes buffered.
+    known: BTreeMap<ConnId, (&'static str, usize)>,
+    now: Instant,
+}
+
+impl Model {
+    fn add(&mut self, is_resolving: bool) {
+        let conn = self.free.pop().unwrap_or_else(|| {
+            self.numbers += 1;
+            ConnId(self.numbers - 1)
+        });
+        let state = if is_resolving {
+            let lookup = self.streams.ask(conn, Question::Addresses(format!("{conn:?}")));
+            State::Resolving { lookup, asked: asked() }
+        } else {
+            State::Connecting { to: to(), ttl_s: None }
+        };
+        self.streams.add(conn, stream(self.now, state));
+        let name = if is_resolving { "resolving" } else { "connecting" };
+        assert!(self.known.insert(conn, (name, 0)).is_none());
+    }
+
+    fn play(&mut self, step: Step) {
+        let now = self.now;
+        match step {
+            Step::Resolve => self.add(true),
+            Step::Connect => self.add(false),
+            Step::Open(conn) => {
+                if let Some((name @ "connecting", _)) = self.known.get_mut(&ConnId(conn)) {
+                    *name = "open";
+                    self.streams.get_mut(ConnId(conn)).expect("known").state = State::Open;
+                    self.streams.wake(ConnId(conn));
+                }
+            }
+            Step::Buffer(conn, len) => {
+                if let Some(("resolving" | "connecting" | "open", buffered)) =
+                    self.known.get_mut(&ConnId(conn))
+                {
+                    *buffered += len;
+                    self.streams.buffer(ConnId(conn), &[1; 500][..len]);
+                }
+            }
+            Step::Unbuffer(conn, len) => {
+                let mut out = [0; 900];
+                let (taken, left) = self.streams.unbuffer(now, ConnId(conn), &mut out[..len]);
+                if let Some(("open" | "draining", buffered)) = self.known.get_mut(&ConnId(conn)) {
+                    assert_eq!(taken, len.min(*buffered));
+                    *buffered -= taken;
+                    assert_eq!(left, *buffered);
+                } else {
+                    assert_eq!((taken, left), (0, 0));
+                }
+            }
+            Step::Finish(conn) => {
+                let conn = ConnId(conn);
+                let is_free = self.streams.finish(now, conn);
+                match self.known.get_mut(&conn) {
+                    Some(("resolving", _)) => {
+                        assert!(is_free);
+                        self.known.remove(&conn);
+                        self.free.push(conn);
+                    }
+                    Some(it @ ("open", 1..)) => it.0 = "draining",
+                    Some(it @ ("open" | "connecting", _)) => *it = ("closing", 0),
+                    _ => assert!(!is_free),
+                }
+            }
+            // Only what the shell knows can be closed, or be lost.
+            Step::Close(conn) => {
+                if let Some(it @ ("connecting" | "open" | "draining", _)) =
+                    self.known.get_mut(&ConnId(conn))
+                {
+                    *it = ("closing", 0);
+                    self.streams.close(ConnId(conn));
+                }
+            }
+            Step::Lose(conn) => {
+                if self.known.get(&ConnId(conn)).is_some_and(|(name, _)| *name != "resolving") {
+                    self.known.remove(&ConnId(conn));
+                    assert!(self.streams.remove(ConnId(conn)).is_some());
+                    self.free.push(ConnId(conn));
+                }
+            }
+            Step::Answer(id) => {
+                let asker = self.streams.take_asker(LookupId(id));
+                if let Some(conn) = asker {
+                    assert_eq!(self.known[&conn].0, "resolving");
+                    self.known.get_mut(&conn).expect("known").0 = "connecting";
+                    let stream = self.streams.get_mut(conn).expect("known");
+                    stream.state = State::Connecting { to: to(), ttl_s: None };
+                }
+            }
+            Step::PollClose => {
+                let closing = self.known.values().any(|(name, _)| *name == "closing");
+                let closed = self.streams.poll_close();
+                assert_eq!(closed.is_some(), closing);
+                if let Some(conn) = closed {
+                    assert_eq!(self.known.remove(&conn).map(|it| it.0), Some("closing"));
+                    self.free.push(conn);
+                }
+            }
+            Step::PollWritable => {
+                if let Some(conn) = self.streams.poll_writable() {
+                    assert!(matches!(self.known[&conn].0, "open" | "draining"));
+                }
+            }
+            Step::WakeReading(conn) => self.streams.wake_reading(ConnId(conn)),
+            Step::PollReadable => {
+                if let Some(conn) = self.streams.poll_readable() {
+                    assert_eq!(self.known[&conn].0, "open");
+                }
+            }
+            Step::KeepUp(time_s) => {
+                self.now += Duration::from_secs(time_s);
+                for conn in self.streams.keep_up(self.now) {
+                    assert_eq!(self.known[&conn].0, "resolving");
+                }
+                let streams = &self.streams;
+                for (conn, it) in &mut self.known {
+                    if streams.get(*conn).expect("known").state == State::Closing {
+                        *it = ("closing", 0);
+                    }
+                }
+            }
+        }
+    }
+
+    fn check(&self) {
+        assert_eq!(self.streams.len(), self.known.len());
+        let buffered: usize = self.known.values().map(|(_, bytes)| *bytes).sum();
+        assert_eq!(self.streams.buffered_bytes(), buffered);
+        let conns: Vec<ConnId> = self.streams.iter().map(|(conn, _)| conn).collect();
+        assert_eq!(conns, self.known.keys().copied().collect::<Vec<_>>());
+        for (conn, (_, bytes)) in &self.known {
+            assert_eq!(self.streams.get(*conn).expect("known").buffer.len(), *bytes);
+        }
+        assert!(self.streams.lookups.len() <= self.known.len());
+    }
+}
+
+proptest! {
+    #[test]
+    fn the_table_holds_what_was_put_into_it(
+        steps in prop::collection::vec(any_step(), 0..300),
+    ) {
+        let mut model = Model::default();
+        for step in steps {
+            model.play(step);
+            model.check();
+        }
+        for conn in 0..model.numbers {
+            model.streams.remove(ConnId(conn));
+        }
+        let streams = &mut model.streams;
+        prop_assert_eq!((streams.len(), streams.buffered_bytes()), (0, 0));
+        prop_assert!(streams.lookups.is_empty() && streams.rated.is_empty());
+        prop_assert_eq!(streams.poll_close(), None);
+        prop_assert_eq!(streams.poll_writable(), None);
+        prop_assert_eq!(streams.poll_readable(), None);
+        prop_assert!(streams.poll_lookup().is_none());
+    }
+}
