@@ -1,20 +1,14 @@
+mod parties;
 mod streams;
 
 use crate::input::Input;
 use crate::links::Recorded;
 use crate::vectors::RecordedTls;
-use onion::cell::msg::{
-    Create2, CreatedFast, Extend2, HANDSHAKE_NTOR, encode_created2_into, link_specifier,
-    parse_created2,
-};
-use onion::cell::relay::{RelayCommand, RelayMessage};
+use onion::cell::msg::{Create2, CreatedFast, HANDSHAKE_NTOR, parse_created2};
 use onion::cell::{BODY_LEN, CELL_LEN, CircId, Command};
 use onion::crypto::fast;
-use onion::identity::RelayIds;
 use onion::link::{Authentication, Channel, ExpectedPeer, TlsSession};
-use onion::measure::protocol::{
-    ClientShare, CoordinatorKey, MeasurerKey, Message, Nonce, Order, Proof,
-};
+use onion::measure::protocol::{CoordinatorKey, Message};
 use onion::measure::target::TargetParams;
 use onion::node::{CloseCause, ConnId, Dial, ListenerId, Node, Security};
 use onion::router::{RateLimit, Router, RouterConfig, RouterEvent};
@@ -293,83 +287,6 @@ impl World {
         self.exchange(place);
     }
 
-    fn order(&mut self, place: usize, input: &mut Input<'_>) {
-        let recorded = Recorded::get();
-        let order = Order {
-            coordinator: CoordinatorKey::of_seed(&COORDINATOR),
-            target: recorded.own.ids(),
-            measurers: MEASURERS.iter().map(MeasurerKey::of_seed).collect(),
-            seconds: u16::from(input.u8() % 12),
-            client_share: ClientShare::DEFAULT,
-            sockets: u16::from(input.u8() % 4),
-            expires_unix_s: recorded.now_s + u64::from(input.u8()) * 20,
-            nonce: Nonce([input.u8() % 4; 32]),
-        };
-        let seed = if input.u8() % 8 == 7 { [0x66; 32] } else { COORDINATOR };
-        let Some(link) = self.link(place) else { return };
-        let message = Message::Order(order.sign(&seed, &link.exported));
-        self.say(place, CircId::LINK, Command::MEASURE, &message.encode());
-    }
-
-    fn prove(&mut self, place: usize, input: &mut Input<'_>) {
-        let seeds = [MEASURERS[0], MEASURERS[1], MEASURERS[0], [0x66; 32]];
-        let (nonce, seed) = (Nonce([input.u8() % 4; 32]), input.choose(&seeds));
-        let Some(link) = self.link(place) else { return };
-        let proof = Proof::sign(&seed, nonce, &Recorded::get().own.ids(), &link.exported);
-        self.say(place, CircId::LINK, Command::MEASURE, &Message::Proof(proof).encode());
-    }
-
-    /// A message for the router on a circuit.
-    fn message(&mut self, place: usize, input: &mut Input<'_>) {
-        let circ_id = circ_id(input);
-        let commands = [
-            RelayCommand::EXTEND2,
-            RelayCommand::EXTEND2,
-            RelayCommand::TRUNCATE,
-            RelayCommand::BEGIN,
-            RelayCommand::BEGIN_DIR,
-            RelayCommand::RESOLVE,
-            RelayCommand::DROP,
-            RelayCommand(input.u8()),
-        ];
-        let command = input.choose(&commands);
-        let port = input.u8() % 3;
-        let data = extend_data(&Recorded::get().landing.ids(), port);
-        let Some(hop) = self.link(place).and_then(|link| link.hops.get_mut(&circ_id)) else {
-            return;
-        };
-        let message = RelayMessage { command, stream_id: 1, data: &data };
-        let Ok(mut body) = message.to_body() else { return };
-        hop.client.encrypt(&mut body);
-        self.say(place, circ_id, Command::RELAY_EARLY, &body);
-    }
-
-    /// What the router has dialled is there, or not.
-    fn answer_dial(&mut self, place: usize, is_there: bool) {
-        let Some(link) = self.link(place) else { return };
-        let Some(conn) = link.conn.filter(|_| !link.is_connected) else { return };
-        if !is_there {
-            self.close(place, CloseCause::Refused);
-            return;
-        }
-        link.is_connected = true;
-        link.channel = Some(Channel::responder(Arc::clone(&Recorded::get().landing), [2; 32]));
-        let tls = Tls { recorded: &Recorded::get().own_tls, exported: link.exported };
-        self.router.handle_connected(self.now, conn, &tls);
-    }
-
-    /// A next hop answers the latest CREATE2.
-    fn answer_create(&mut self, place: usize, how: u8) {
-        let Some(circ_id) = self.link(place).and_then(|link| link.begun) else { return };
-        let mut body = Vec::new();
-        encode_created2_into(&[how; 64], &mut body);
-        let body = if how == 255 { vec![0xff; 8] } else { body };
-        self.say(place, circ_id, Command::CREATED2, &body);
-        for _ in 0..how % 4 {
-            self.say(place, circ_id, Command::RELAY, &[how; BODY_LEN]);
-        }
-    }
-
     fn close(&mut self, place: usize, cause: CloseCause) {
         let Some(link) = self.link(place) else { return };
         link.channel = None;
@@ -533,16 +450,6 @@ fn circ_id(input: &mut Input<'_>) -> CircId {
         number @ 12..15 => CircId::new(number.into()),
         number => CircId::of_initiator(u32::from(number) + 1),
     }
-}
-
-fn extend_data(ids: &RelayIds, port: u8) -> Vec<u8> {
-    let address = [10, 0, 0, 9, 0, port];
-    let link_specifiers: Vec<(u8, &[u8])> =
-        vec![(link_specifier::IPV4, &address), (link_specifier::RSA_IDENTITY, &ids.rsa.0)];
-    let create = Create2 { handshake_type: HANDSHAKE_NTOR, data: &[7; 84] };
-    let mut data = Vec::new();
-    Extend2 { link_specifiers, create }.encode_into(&mut data);
-    data
 }
 
 #[cfg(test)]

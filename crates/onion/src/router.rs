@@ -2,12 +2,33 @@
 //!
 //! It accepts links, answers CREATE_FAST and CREATE2 with ntor, extends circuits over one link to each
 //! relay, and passes relay cells both ways with its layer taken off or put on. Where a circuit ends it
-//! opens streams: to destinations, if it is configured as an exit, and to a directory server. As the target of a
-//! measurement it sends the cells of measurement circuits back, decrypted, and holds its clients to
-//! their share meanwhile (see [`measure::target`](crate::measure::target)).
+//! opens streams: to destinations, if it is configured as an exit, and to a directory server. As the
+//! target of a measurement it sends the cells of measurement circuits back, decrypted, and holds its
+//! clients to their share meanwhile (see [`measure::target`](crate::measure::target)).
 //!
-//! Queues are bounded: a circuit that would exceed [`RouterConfig::queue_limit_cells`] is destroyed
-//! with reason 5, as in C tor, and a link that asks for too many circuits has them refused.
+//! # Streams
+//!
+//! A stream is a connection without TLS; its [`ConnId`] is from the same numbers as those of links. What a
+//! destination sends becomes DATA cells at once, in the queue of its circuit. So nothing is read that
+//! cannot be sent: [`receive_limit`](crate::node::Node::receive_limit) is the least of the circuit's window, the
+//! stream's, and the queue's room, and [`poll_readable`](crate::node::Node::poll_readable) names the streams of a
+//! circuit in turn when there is room again. The other way each stream has a buffer. How far it may
+//! grow the client is told: by SENDMEs that stay out, or by XOFF
+//! (see [`flow`](crate::flow)). What tor leaves open is done as C tor does it.
+//!
+//! # Bounds
+//!
+//! | what | bound | beyond it |
+//! |---|---|---|
+//! | cells of a circuit that wait, each way | [`RouterConfig::queue_limit_cells`] | the circuit is destroyed, reason 5 |
+//! | data among them that destinations have sent | 256 cells | destinations are not read until 10 are left |
+//! | bytes for one destination | 500 cells; with congestion control 16 MiB | the circuit is destroyed; the stream ends |
+//! | queues and buffers together | [`RouterConfig::held_bytes_max`] | the circuit that holds most is destroyed |
+//! | streams of a circuit | 1,024 | refused, "misc" |
+//! | streams of all circuits, and connections that are still to be written out | [`RouterConfig::streams_max`] | refused, "resource limit" |
+//! | circuits of a link | 10,000 | refused, reason 5 |
+//! | time for what is left of a stream that is over | 15 s without progress | dropped |
+//! | time for a lookup | 300 s | the stream ends, "timeout" |
 
 mod carrying;
 mod circuit;
