@@ -1,8 +1,6 @@
 //! Networks of our own, for experiments: the kernel's network namespaces.
 
-use rustix::thread::{
-    LinkNameSpaceType, UnshareFlags, move_into_link_name_space, unshare_unsafe,
-};
+use rustix::thread::{LinkNameSpaceType, UnshareFlags, move_into_link_name_space, unshare_unsafe};
 use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd};

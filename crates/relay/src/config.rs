@@ -5,10 +5,10 @@ pub(crate) mod tests;
 
 use crate::policy;
 use netdoc::Nickname;
-use onion::{Duration, Rate};
 use onion::measure::protocol::CoordinatorKey;
 use onion::router::RateLimit;
 use onion::router::schedule::SchedulerConfig;
+use onion::{Duration, Rate};
 use serde::{Deserialize, Deserializer};
 use std::fmt;
 use std::fs;

@@ -35,7 +35,9 @@ pub mod publish;
 mod running;
 mod schedule;
 
-pub use config::{ConfigError, FlashFlowConfig, RelayConfig, SchedulerName, Settings, coordinator_key};
+pub use config::{
+    ConfigError, FlashFlowConfig, RelayConfig, SchedulerName, Settings, coordinator_key,
+};
 pub use event::{Load, RelayEvent};
 pub use policy::target_params;
 pub use running::{Relay, RelayError};

@@ -2,13 +2,13 @@
 
 use super::client::{ANSWER_CELLS, SENDME_CELLS};
 use super::trace::{Kind, Shared};
+use onion::Instant;
 use onion::cell::msg::{Create2, encode_created2_into};
 use onion::cell::{BODY_LEN, CELL_LEN, Cell, CircId, Command};
 use onion::crypto::ntor;
 use onion::identity::OwnIdentity;
 use onion::link::{Channel, TlsSession};
 use onion::node::{CloseCause, ConnId, Dial, ListenerId, Node};
-use onion::Instant;
 use rand::Rng;
 use rand::rngs::StdRng;
 use std::collections::{BTreeMap, VecDeque};
