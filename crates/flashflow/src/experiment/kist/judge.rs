@@ -103,7 +103,7 @@ impl Runs {
         };
         vec![
             figure(
-                "kist-queue-time",
+                "queue-time",
                 "Queue time of quiet circuits' cells",
                 "queue time in ms",
                 &|pooled| &pooled.queued_s,
@@ -113,7 +113,7 @@ impl Runs {
                  takes: queues of the relay, of its kernel, and of the narrow place.",
             ),
             figure(
-                "kist-first-byte",
+                "first-byte",
                 "Time to first byte of quiet circuits' requests",
                 "time to first byte in ms",
                 &|pooled| &pooled.first_s,
