@@ -38,7 +38,7 @@ pub(super) struct Clients {
     to_dial: VecDeque<Dial>,
     writable: VecDeque<ConnId>,
     built: usize,
-    bulk_cells: u64,
+    cells: u64,
     noted: u64,
     shared: Shared,
 }
@@ -79,7 +79,7 @@ impl Clients {
             to_dial: (0..load.links).map(dial).collect(),
             writable: VecDeque::new(),
             built: 0,
-            bulk_cells: 0,
+            cells: 0,
             noted: 0,
             shared,
         }
@@ -100,9 +100,9 @@ impl Clients {
 
     /// Notes what has arrived.
     pub(super) fn note(&mut self, now: Instant) {
-        if self.bulk_cells > self.noted {
-            self.noted = self.bulk_cells;
-            self.shared.lock().bulk_cells.push((now, self.bulk_cells));
+        if self.cells > self.noted {
+            self.noted = self.cells;
+            self.shared.lock().cells.push((now, self.cells));
         }
     }
 
@@ -155,9 +155,9 @@ impl Clients {
             return Err(format!("{command} on a circuit"));
         }
         circuit.cells += 1;
+        self.cells += 1;
         match circuit.kind {
             Kind::Bulk => {
-                self.bulk_cells += 1;
                 if circuit.cells.is_multiple_of(SENDME_CELLS) {
                     channel.send(circ_id, Command::RELAY, &[]);
                 }

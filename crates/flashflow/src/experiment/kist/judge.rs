@@ -9,7 +9,7 @@ const QUEUED_MOST: f64 = 0.70;
 /// The same of the time to first byte: "18 %".
 const FIRST_MOST: f64 = 0.82;
 /// KIST's throughput over Vanilla's, at least.
-const BULK_LEAST: f64 = 0.97;
+const CARRIED_LEAST: f64 = 0.97;
 
 /// All runs, in the order in which they were played.
 #[derive(Clone, Debug, Default)]
@@ -20,7 +20,7 @@ pub(super) struct Runs(pub(super) Vec<(Scheduler, Seen)>);
 pub(super) struct Pooled {
     pub(super) queued_s: Vec<f64>,
     pub(super) first_s: Vec<f64>,
-    pub(super) bulk_mbit_per_s: f64,
+    pub(super) mbit_per_s: f64,
 }
 
 impl Runs {
@@ -28,13 +28,20 @@ impl Runs {
         self.0.iter().filter(move |(of, _)| *of == scheduler).map(|(_, seen)| seen)
     }
 
+    /// What a cell takes from server to client where it waits nowhere: the same for all schedulers. With
+    /// some it waits for their next run even in a relay without load, and that is queue time, too.
+    pub(super) fn path_s(&self) -> f64 {
+        self.0.iter().map(|(_, seen)| seen.unloaded_passage_s).fold(f64::INFINITY, f64::min)
+    }
+
     /// All samples together; `None` without a run.
     pub(super) fn pooled(&self, scheduler: Scheduler) -> Option<Pooled> {
-        let bulk_mbit_per_s = median(self.of(scheduler).map(|seen| seen.bulk_mbit_per_s))?;
+        let mbit_per_s = median(self.of(scheduler).map(|seen| seen.mbit_per_s))?;
+        let path_s = self.path_s();
         Some(Pooled {
-            queued_s: self.of(scheduler).flat_map(|seen| seen.queued_s.clone()).collect(),
+            queued_s: self.of(scheduler).flat_map(|seen| seen.queued_s(path_s)).collect(),
             first_s: self.of(scheduler).flat_map(|seen| seen.first_cell_s.clone()).collect(),
-            bulk_mbit_per_s,
+            mbit_per_s,
         })
     }
 
@@ -60,21 +67,22 @@ impl Runs {
         };
         let queued = ratio(&|pooled| median(pooled.queued_s.iter().map(|s| s * 1e3)));
         let first = ratio(&|pooled| median(pooled.first_s.iter().map(|s| s * 1e3)));
-        let bulk = ratio(&|pooled| Some(pooled.bulk_mbit_per_s));
+        let carried = ratio(&|pooled| Some(pooled.mbit_per_s));
         vec![
             case("KIST: queue time 30 % lower", "ms", queued, &|ratio| ratio <= QUEUED_MOST),
             case("KIST: time to first byte 18 % lower", "ms", first, &|ratio| ratio <= FIRST_MOST),
-            case("KIST: throughput not lower", "Mbit/s", bulk, &|ratio| ratio >= BULK_LEAST),
+            case("KIST: throughput not lower", "Mbit/s", carried, &|ratio| ratio >= CARRIED_LEAST),
         ]
     }
 
     /// Each run, as a case that is judged by nothing but that it came off.
     pub(super) fn run_cases(&self) -> Vec<Case> {
+        let path_s = self.path_s();
         let mut counts = [0; Scheduler::ALL.len()];
         let of = |(scheduler, seen): &(Scheduler, Seen)| {
             let count = &mut counts[*scheduler as usize];
             *count += 1;
-            run_case(*scheduler, *count, seen)
+            run_case(*scheduler, *count, seen, path_s)
         };
         self.0.iter().map(of).collect()
     }
@@ -95,17 +103,17 @@ impl Runs {
         };
         vec![
             figure(
-                "kist-queue-time",
+                "queue-time",
                 "Queue time of quiet circuits' cells",
                 "queue time in ms",
                 &|pooled| &pooled.queued_s,
             )
             .caption(
-                "From a cell's leaving the server to its arrival at the client, less what that takes \
-                 without load: queues of the relay, of its kernel, and of the narrow place.",
+                "From a cell's leaving the server to its arrival at the client, less what the path alone \
+                 takes: queues of the relay, of its kernel, and of the narrow place.",
             ),
             figure(
-                "kist-first-byte",
+                "first-byte",
                 "Time to first byte of quiet circuits' requests",
                 "time to first byte in ms",
                 &|pooled| &pooled.first_s,
@@ -115,21 +123,29 @@ impl Runs {
     }
 }
 
-fn run_case(scheduler: Scheduler, number: u32, seen: &Seen) -> Case {
+impl Seen {
+    /// How long each cell waited, if the path alone takes so long.
+    fn queued_s(&self, path_s: f64) -> Vec<f64> {
+        self.passage_s.iter().map(|passage| (passage - path_s).max(0.0)).collect()
+    }
+}
+
+fn run_case(scheduler: Scheduler, number: u32, seen: &Seen, path_s: f64) -> Case {
     let ms = |values: &[f64]| median(values.iter().map(|s| s * 1e3)).unwrap_or_default();
-    let rate_byte_per_s = seen.bulk_mbit_per_s * 125_000.0;
-    let (queued, first) = (ms(&seen.queued_s), ms(&seen.first_cell_s));
+    let rate_byte_per_s = seen.mbit_per_s * 125_000.0;
+    let (queued, first) = (ms(&seen.queued_s(path_s)), ms(&seen.first_cell_s));
     let detail = format!(
-        "queue time {queued:.1} ms, first byte {first:.1} ms, bulk {:.2} Mbit/s",
-        seen.bulk_mbit_per_s
+        "queue time {queued:.1} ms, first byte {first:.1} ms, {:.2} Mbit/s",
+        seen.mbit_per_s
     );
     Case::new(format!("{} {number}", scheduler.name()), None, None)
         .ended(CaseVerdict::Held, detail)
         .column("scheduler", scheduler.name())
         .column("queue_ms", queued)
+        .column("unloaded_queue_ms", (seen.unloaded_passage_s - path_s) * 1e3)
         .column("first_byte_ms", first)
         .column("unloaded_first_byte_ms", seen.unloaded_first_cell_s * 1e3)
-        .column("bulk_mbit_per_s", seen.bulk_mbit_per_s)
+        .column("mbit_per_s", seen.mbit_per_s)
         .column("circuit_queue_ms", seen.circuit_queue_s.map_or(f64::NAN, |s| s * 1e3))
         .column("kernel_queue_ms", seen.kernel_bytes / rate_byte_per_s * 1e3)
         .column("kernel_kib", seen.kernel_bytes / 1024.0)
@@ -141,11 +157,12 @@ fn run_case(scheduler: Scheduler, number: u32, seen: &Seen) -> Case {
 mod tests {
     use super::*;
 
-    fn runs(queued_ms: [f64; 2], first_ms: [f64; 2], bulk: [f64; 2]) -> Runs {
+    fn runs(queued_ms: [f64; 2], first_ms: [f64; 2], carried: [f64; 2]) -> Runs {
         let seen = |at: usize| Seen {
-            queued_s: vec![queued_ms[at] * 1e-3; 5],
+            passage_s: vec![(queued_ms[at] + 2.0) * 1e-3; 5],
+            unloaded_passage_s: [0.002, 0.012][at],
             first_cell_s: vec![first_ms[at] * 1e-3; 3],
-            bulk_mbit_per_s: bulk[at],
+            mbit_per_s: carried[at],
             ..Seen::default()
         };
         Runs(vec![(Scheduler::Vanilla, seen(0)), (Scheduler::Kist, seen(1))])

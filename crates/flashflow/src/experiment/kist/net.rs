@@ -23,6 +23,38 @@ pub(super) const SERVERS: Ipv4Addr = Ipv4Addr::new(10, 77, 3, 2);
 /// What the token bucket lets through at once: ten full packets.
 const BURST_BYTES: u32 = 15_400;
 
+/// Where the kernel keeps which of TCP's congestion controls a network uses.
+const CONGESTION_CONTROL: &str = "net/ipv4/tcp_congestion_control";
+
+/// TCP's congestion control.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub(super) enum Congestion {
+    Cubic,
+    Reno,
+    Bbr,
+}
+
+impl Congestion {
+    pub(super) const fn name(self) -> &'static str {
+        match self {
+            Self::Cubic => "cubic",
+            Self::Reno => "reno",
+            Self::Bbr => "bbr",
+        }
+    }
+
+    /// The default of Linux, where networks of our own may have it; else the next older.
+    pub(super) fn usual() -> Self {
+        let may = |congestion: &Self| {
+            let tried = Namespace::new()
+                .map_err(drop)
+                .and_then(|it| write(&it, CONGESTION_CONTROL, congestion.name()).map_err(drop));
+            tried.is_ok()
+        };
+        [Self::Cubic].into_iter().find(may).unwrap_or(Self::Reno)
+    }
+}
+
 /// Where the narrow place is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub(super) enum Place {
@@ -40,6 +72,8 @@ pub(super) struct Narrow {
     pub(super) rate: Rate,
     /// What may wait there.
     pub(super) queue_bytes: u32,
+    /// How TCP finds its pace through it.
+    pub(super) congestion: Congestion,
 }
 
 /// Four networks that see nothing but each other. They end with this process.
@@ -95,8 +129,7 @@ impl Network {
         ip(&self.relay, &route("10.77.2.0/24", NARROW_TO_RELAY))?;
         write(&self.narrow, "net/ipv4/ip_forward", "1")?;
         for namespace in [&self.clients, &self.relay, &self.servers] {
-            // The default of Linux; this machine's own may be another.
-            write(namespace, "net/ipv4/tcp_congestion_control", "cubic")?;
+            write(namespace, CONGESTION_CONTROL, narrow.congestion.name())?;
         }
         let (namespace, device) = self.narrow_device();
         let rate = narrow.rate.as_byte_per_s() * 8;

@@ -69,15 +69,16 @@ impl Scheduler {
 /// What one run has shown.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Seen {
-    /// Each cell of the quiet circuits under load: from server to client, less what that takes without
-    /// load.
-    pub(super) queued_s: Vec<f64>,
+    /// Each cell of the quiet circuits under load: from server to client.
+    pub(super) passage_s: Vec<f64>,
+    /// The same without load: its median.
+    pub(super) unloaded_passage_s: f64,
     /// From each request of theirs to the first cell of the answer.
     pub(super) first_cell_s: Vec<f64>,
     /// The same without load: its median.
     pub(super) unloaded_first_cell_s: f64,
-    /// What bulk circuits received.
-    pub(super) bulk_mbit_per_s: f64,
+    /// What all circuits together received.
+    pub(super) mbit_per_s: f64,
     /// How long a cell of any circuit waited in the relay's own queues, on average.
     pub(super) circuit_queue_s: Option<f64>,
     /// What waited in the relay's kernel or was under way, on average, in bytes.
@@ -286,19 +287,20 @@ fn waited(relay: &OwnProcess, clock: Clock, from: Instant, to: Instant) -> Optio
 fn seen(trace: &Trace, alone: (Instant, Instant), loaded: (Instant, Instant)) -> Option<Seen> {
     let quiet = || trace.quiet.iter();
     let passages = quiet().flat_map(|quiet| quiet.passages_s(alone.0, alone.1));
-    let unloaded_s = median(passages)?;
+    let unloaded_passage_s = median(passages)?;
     let passages = quiet().flat_map(|quiet| quiet.passages_s(loaded.0, loaded.1));
     let first = quiet().flat_map(|quiet| quiet.first_cells_s(alone.0, alone.1));
     #[expect(clippy::cast_precision_loss, reason = "514")]
     let bits = (CELL_LEN * 8) as f64;
     let seen = Seen {
-        queued_s: passages.map(|passage| (passage - unloaded_s).max(0.0)).collect(),
+        passage_s: passages.collect(),
+        unloaded_passage_s,
         first_cell_s: quiet().flat_map(|quiet| quiet.first_cells_s(loaded.0, loaded.1)).collect(),
         unloaded_first_cell_s: median(first)?,
-        bulk_mbit_per_s: trace.bulk_cells_per_s(loaded.0, loaded.1) * bits * 1e-6,
+        mbit_per_s: trace.cells_per_s(loaded.0, loaded.1) * bits * 1e-6,
         ..Seen::default()
     };
-    (!seen.queued_s.is_empty() && !seen.first_cell_s.is_empty()).then_some(seen)
+    (!seen.passage_s.is_empty() && !seen.first_cell_s.is_empty()).then_some(seen)
 }
 
 #[expect(clippy::cast_precision_loss, reason = "queues are bounded")]

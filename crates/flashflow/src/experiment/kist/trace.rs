@@ -22,8 +22,8 @@ pub(super) struct Trace {
     /// Circuits by the key under which the server gets to know them.
     pub(super) known: BTreeMap<[u8; 32], Kind>,
     pub(super) quiet: Vec<Quiet>,
-    /// Cells that had arrived on bulk circuits by then.
-    pub(super) bulk_cells: Vec<(Instant, u64)>,
+    /// Cells that had arrived on all circuits by then.
+    pub(super) cells: Vec<(Instant, u64)>,
     pub(super) is_ready: bool,
     pub(super) failure: Option<String>,
 }
@@ -65,11 +65,11 @@ impl Quiet {
 }
 
 impl Trace {
-    /// Cells per second that arrived on bulk circuits in this time.
-    pub(super) fn bulk_cells_per_s(&self, from: Instant, to: Instant) -> f64 {
+    /// Cells per second that arrived in this time.
+    pub(super) fn cells_per_s(&self, from: Instant, to: Instant) -> f64 {
         let by = |at: Instant| {
-            let next = self.bulk_cells.partition_point(|(noted, _)| *noted <= at);
-            next.checked_sub(1).map_or(0, |place| self.bulk_cells[place].1)
+            let next = self.cells.partition_point(|(noted, _)| *noted <= at);
+            next.checked_sub(1).map_or(0, |place| self.cells[place].1)
         };
         #[expect(clippy::cast_precision_loss, reason = "no run moves 2^53 cells")]
         let cells = (by(to) - by(from)) as f64;
@@ -99,11 +99,11 @@ mod tests {
     }
 
     #[test]
-    fn bulk_is_counted_between_two_instants() {
+    fn cells_are_counted_between_two_instants() {
         let at = |ms| Instant::from_millis(ms);
-        let bulk_cells = vec![(at(1000), 10), (at(2000), 30), (at(4000), 100)];
-        let trace = Trace { bulk_cells, ..Trace::default() };
-        assert!((trace.bulk_cells_per_s(at(1000), at(4000)) - 30.0).abs() < 1e-9);
-        assert!((trace.bulk_cells_per_s(at(0), at(1500)) - 10.0 / 1.5).abs() < 1e-9);
+        let cells = vec![(at(1000), 10), (at(2000), 30), (at(4000), 100)];
+        let trace = Trace { cells, ..Trace::default() };
+        assert!((trace.cells_per_s(at(1000), at(4000)) - 30.0).abs() < 1e-9);
+        assert!((trace.cells_per_s(at(0), at(1500)) - 10.0 / 1.5).abs() < 1e-9);
     }
 }

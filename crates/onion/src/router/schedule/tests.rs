@@ -1,1 +1,460 @@
+//! The schedulers without sockets: queues, links and a kernel that is a number.
 
+use super::*;
+use crate::cell::{CircId, Command};
+use crate::crypto::Keystream;
+use crate::node::ConnId;
+use crate::router::circuit::{Circuit, Circuits, Hop, Place, Way};
+use crate::router::output::Outputs;
+use crate::time::Instant;
+use alloc::collections::BTreeMap;
+use alloc::vec;
+use alloc::vec::Vec;
+use proptest::prelude::*;
+
+const fn state(cwnd: u32, unacked: u32, mss: u32, notsent: u32, unwritten: u32) -> SocketState {
+    SocketState {
+        cwnd_segments: cwnd,
+        unacked_segments: unacked,
+        mss_bytes: mss,
+        notsent_bytes: notsent,
+        unwritten_bytes: unwritten,
+        rtt_us: 1000,
+    }
+}
+
+/// A socket that takes everything at once.
+const IDLE: SocketState = state(10_000, 0, 1448, 0, 0);
+
+/// Links, and circuits that send back over them.
+struct Stage {
+    outputs: Outputs,
+    circuits: Circuits,
+    now: Instant,
+    /// What the kernel says of each link.
+    states: BTreeMap<ConnId, Option<SocketState>>,
+    asked: Vec<ConnId>,
+    /// Cells by link and circuit, in the order in which they left, and when.
+    left: Vec<(Instant, ConnId, u32)>,
+}
+
+impl Stage {
+    fn new(config: SchedulerConfig, links: u32) -> Self {
+        let mut outputs = Outputs::new(&config, Instant::ORIGIN);
+        let states = (0..links).map(|number| (ConnId(number), Some(IDLE))).collect();
+        (0..links).for_each(|number| outputs.open(ConnId(number)));
+        let (circuits, asked, left) = (Circuits::default(), Vec::new(), Vec::new());
+        Self { outputs, circuits, now: Instant::ORIGIN, states, asked, left }
+    }
+
+    fn circuit(&mut self, link: u32) -> u32 {
+        let circ_id = CircId::new(u32::try_from(self.circuits.len()).expect("few") + 1);
+        let back = Place { conn: ConnId(link), circ_id };
+        self.circuits.add(Circuit::new(back, Hop::Echo(Keystream::new(&[0; 16]))))
+    }
+
+    fn queue(&mut self, circuit: u32, cells: usize) {
+        for _ in 0..cells {
+            let it = self.circuits.get_mut(circuit).expect("is there");
+            let (conn, queue) = (it.back.conn, &mut it.back_queue);
+            let was_empty = (queue.len() == 0).then_some(queue.recent);
+            let slot = queue.push();
+            slot.fill(0);
+            slot[..4].copy_from_slice(&circuit.to_be_bytes());
+            self.outputs.handle_queued(conn, circuit, Way::Back, was_empty);
+        }
+    }
+
+    /// Lets time pass, and does all that is wanted then, as a driver does.
+    fn drain_at(&mut self, ms: u64) {
+        self.now = Instant::from_millis(ms);
+        self.outputs.handle_time(self.now);
+        loop {
+            if let Some(id) = self.outputs.poll_socket_query() {
+                self.asked.push(id);
+                let state = self.states[&id];
+                self.outputs.handle_socket_state(id, state.as_ref());
+            } else if let Some(id) = self.outputs.poll_writable() {
+                while self.transmit(id) > 0 {}
+            } else {
+                return;
+            }
+        }
+    }
+
+    /// One record.
+    fn transmit(&mut self, id: ConnId) -> usize {
+        let wanted = self.outputs.wanted_cells(id);
+        let mut cells = vec![[0; CELL_LEN]; wanted];
+        let count = self.outputs.take_cells(id, &mut self.circuits, &mut cells);
+        assert_eq!(count, wanted, "what is pending is there");
+        for cell in &cells {
+            let circuit = u32::from_be_bytes(*cell.first_chunk().expect("long enough"));
+            self.left.push((self.now, id, circuit));
+        }
+        count
+    }
+
+    fn order(&self) -> Vec<u32> {
+        self.left.iter().map(|(_, _, circuit)| *circuit).collect()
+    }
+
+    fn count(&self, link: u32) -> usize {
+        self.left.iter().filter(|(_, id, _)| id.0 == link).count()
+    }
+}
+
+fn kist() -> SchedulerConfig {
+    SchedulerConfig::kist(Duration::from_millis(10))
+}
+
+#[test]
+fn a_quiet_circuits_cell_overtakes_those_of_bulk_ones() {
+    for config in [kist(), SchedulerConfig::vanilla()] {
+        let mut stage = Stage::new(config, 1);
+        let bulk = [stage.circuit(0), stage.circuit(0)];
+        let quiet = stage.circuit(0);
+        for circuit in bulk {
+            stage.queue(circuit, 100);
+        }
+        stage.drain_at(0);
+        assert_eq!(stage.left.len(), 200, "{config:?}");
+        stage.left.clear();
+        for circuit in bulk {
+            stage.queue(circuit, 500);
+        }
+        stage.queue(quiet, 1);
+        stage.drain_at(20);
+        assert_eq!(stage.order()[0], quiet, "{config:?}");
+        // Bulk circuits have equal parts.
+        let first = stage.order()[..500].iter().filter(|circuit| **circuit == bulk[0]).count();
+        assert!((240..=260).contains(&first), "{first}");
+    }
+}
+
+#[test]
+fn the_link_of_the_quietest_circuit_goes_first() {
+    let mut stage = Stage::new(kist(), 3);
+    let circuits = [stage.circuit(0), stage.circuit(1), stage.circuit(2)];
+    for (circuit, cells) in circuits.into_iter().zip([500, 100, 300]) {
+        stage.queue(circuit, cells);
+    }
+    stage.drain_at(0);
+    stage.left.clear();
+    for circuit in circuits {
+        stage.queue(circuit, 10);
+    }
+    stage.drain_at(10);
+    let mut order = stage.order();
+    order.dedup();
+    assert_eq!(order, [circuits[1], circuits[2], circuits[0]]);
+}
+
+#[test]
+fn what_was_sent_long_ago_counts_no_more() {
+    let mut stage = Stage::new(kist(), 1);
+    let (once, lately) = (stage.circuit(0), stage.circuit(0));
+    stage.queue(once, 1000);
+    stage.drain_at(0);
+    // Five halflives later: 1000 / 32 is less than 40.
+    stage.queue(lately, 40);
+    stage.drain_at(150_000);
+    stage.left.clear();
+    stage.queue(lately, 1);
+    stage.queue(once, 1);
+    stage.drain_at(150_020);
+    assert_eq!(stage.order(), [once, lately]);
+}
+
+#[test]
+fn links_take_turns_record_by_record() {
+    let mut stage = Stage::new(kist(), 2);
+    let circuits = [stage.circuit(0), stage.circuit(1)];
+    for circuit in circuits {
+        stage.queue(circuit, 310);
+    }
+    stage.drain_at(0);
+    let links: Vec<u32> = stage.left.iter().step_by(31).map(|(_, id, _)| id.0).collect();
+    assert_eq!(links.len(), 20);
+    // Neither is ever more than a record ahead, but for the one that is begun with.
+    for seen in 1..links.len() {
+        let ahead = links[..seen].iter().filter(|link| **link == 0).count().abs_diff(seen / 2);
+        assert!(ahead <= 1, "{links:?}");
+    }
+}
+
+#[test]
+fn a_run_is_at_once_if_there_was_none_for_long_and_later_cells_wait_for_the_next() {
+    let mut stage = Stage::new(kist(), 1);
+    let circuit = stage.circuit(0);
+    assert_eq!(stage.outputs.next_run_at(), None);
+    for (queued_ms, expected_ms) in [(5, 5), (7, 15), (14, 25), (40, 40), (41, 50)] {
+        stage.drain_at(queued_ms);
+        stage.queue(circuit, 1);
+        stage.drain_at(queued_ms);
+        let due = stage.outputs.next_run_at();
+        if expected_ms == queued_ms {
+            assert_eq!(due, None);
+        } else {
+            assert_eq!(due, Some(Instant::from_millis(expected_ms)));
+            stage.drain_at(expected_ms - 1);
+            let (last, ..) = stage.left.last().expect("some have left");
+            assert!(*last < Instant::from_millis(queued_ms), "too soon");
+            stage.drain_at(expected_ms);
+        }
+        assert_eq!(stage.left.pop().expect("left").0, Instant::from_millis(expected_ms));
+        stage.left.push((Instant::ORIGIN, ConnId(0), circuit));
+    }
+}
+
+#[test]
+fn vanilla_waits_for_nothing_and_asks_nobody() {
+    let mut stage = Stage::new(SchedulerConfig::vanilla(), 1);
+    let circuit = stage.circuit(0);
+    for _ in 0..10 {
+        stage.queue(circuit, 7);
+        stage.drain_at(1);
+    }
+    assert_eq!(stage.left.len(), 70);
+    assert!(stage.asked.is_empty());
+    assert_eq!(stage.outputs.next_run_at(), None);
+}
+
+#[test]
+fn kist_lite_gives_each_link_the_same_without_asking() {
+    let mut stage = Stage::new(SchedulerConfig::kist_lite(Duration::from_millis(10)), 2);
+    for link in [0, 1] {
+        let circuit = stage.circuit(link);
+        stage.queue(circuit, 1000);
+    }
+    stage.drain_at(0);
+    // 32 KiB are 63 cells and their records.
+    assert_eq!((stage.count(0), stage.count(1)), (63, 63));
+    stage.drain_at(10);
+    assert_eq!((stage.count(0), stage.count(1)), (126, 126));
+    assert!(stage.asked.is_empty());
+}
+
+#[test]
+fn all_links_with_cells_are_asked_once_in_a_run_and_no_others() {
+    let mut stage = Stage::new(kist(), 5);
+    for link in [1, 2, 4] {
+        let circuit = stage.circuit(link);
+        stage.queue(circuit, 3);
+    }
+    stage.drain_at(0);
+    stage.asked.sort_unstable();
+    assert_eq!(stage.asked, [ConnId(1), ConnId(2), ConnId(4)]);
+}
+
+#[test]
+fn measurers_are_served_at_once_and_in_turn_beside_runs() {
+    let mut stage = Stage::new(kist(), 2);
+    stage.outputs.set_measurers(ConnId(0));
+    let circuits = [stage.circuit(0), stage.circuit(0)];
+    let client = stage.circuit(1);
+    stage.queue(client, 1);
+    stage.drain_at(0);
+    for circuit in circuits {
+        stage.queue(circuit, 20);
+    }
+    stage.queue(client, 1);
+    stage.drain_at(1);
+    assert_eq!((stage.count(0), stage.count(1)), (40, 1), "the client waits for a run");
+    let order: Vec<u32> = stage.order()[1..].to_vec();
+    assert_eq!(order[..16], [[circuits[0]; 8], [circuits[1]; 8]].concat());
+    assert_eq!(stage.asked, [ConnId(1)]);
+}
+
+#[test]
+fn a_driver_that_tells_nothing_gets_as_much_as_kist_lite_gives() {
+    let mut stage = Stage::new(kist(), 2);
+    stage.states.insert(ConnId(0), None);
+    for link in [0, 1] {
+        let circuit = stage.circuit(link);
+        stage.queue(circuit, 1000);
+    }
+    stage.outputs.handle_time(Instant::from_millis(1));
+    // A driver that does not even ask what to ask for.
+    let id = stage.outputs.poll_writable().expect("a run has begun");
+    while stage.transmit(id) > 0 {}
+    assert_eq!(stage.left.len(), 31, "another link has its turn");
+    stage.drain_at(1);
+    assert_eq!((stage.count(0), stage.count(1)), (63, 63));
+    stage.drain_at(11);
+    assert_eq!((stage.count(0), stage.count(1)), (126, 1000));
+}
+
+#[test]
+fn a_window_smaller_than_a_cell_silences_nobody_for_ever() {
+    let kist = Kist { interval: Duration::from_millis(10), sock_buf_size_factor: 1.0 };
+    let cell = CELL_LEN as u64 + RECORD_OVERHEAD_BYTES;
+    assert_eq!(kist.limit_bytes(Some(&state(1, 0, 48, 0, 0))), cell);
+    assert_eq!(kist.limit_bytes(Some(&state(0, 0, 0, 0, 0))), cell);
+    assert_eq!(kist.limit_bytes(Some(&state(1, 1, 48, 0, 0))), 48);
+}
+
+#[test]
+fn another_scheduler_takes_over_what_waits() {
+    let mut stage = Stage::new(kist(), 1);
+    let circuit = stage.circuit(0);
+    stage.queue(circuit, 5);
+    stage.drain_at(0);
+    stage.queue(circuit, 5);
+    stage.drain_at(1);
+    assert_eq!(stage.left.len(), 5);
+    stage.outputs.set_scheduler(&SchedulerConfig::vanilla());
+    stage.drain_at(1);
+    assert_eq!(stage.left.len(), 10);
+    stage.queue(circuit, 1);
+    stage.outputs.set_scheduler(&kist());
+    stage.drain_at(2);
+    assert_eq!(stage.left.len(), 11);
+}
+
+#[test]
+fn a_link_that_is_gone_takes_part_in_nothing() {
+    let mut stage = Stage::new(kist(), 2);
+    for link in [0, 1] {
+        let circuit = stage.circuit(link);
+        stage.queue(circuit, 5);
+    }
+    stage.drain_at(0);
+    for circuit in [0, 1] {
+        stage.queue(circuit, 5);
+    }
+    stage.drain_at(1);
+    stage.outputs.forget(ConnId(0));
+    stage.circuits.remove(0);
+    stage.drain_at(10);
+    assert_eq!((stage.count(0), stage.count(1)), (5, 10));
+    assert_eq!(stage.asked.len(), 3);
+}
+
+/// Its number is used again, by a circuit over another link, while an entry of the old one is left.
+#[test]
+fn cells_never_leave_over_a_link_that_their_circuit_does_not_use() {
+    let mut stage = Stage::new(kist(), 2);
+    let old = stage.circuit(0);
+    stage.queue(old, 5);
+    let gone = stage.circuits.remove(old).expect("was there");
+    stage.outputs.handle_dropped(gone.back.conn, 5);
+    let new = stage.circuit(1);
+    assert_eq!(new, old);
+    stage.queue(new, 3);
+    let other = stage.circuit(0);
+    stage.queue(other, 2);
+    stage.drain_at(0);
+    assert_eq!((stage.count(0), stage.count(1)), (2, 3));
+}
+
+proptest! {
+    /// The formula of C tor's `update_socket_info_impl`, computed another way.
+    #[test]
+    fn the_limit_is_what_tcp_can_send_and_one_window_more(
+        cwnd in 0u32..100_000, unacked in 0u32..100_000, mss in 1u32..65_536,
+        notsent in 0u32..50_000_000, unwritten in 0u32..100_000, percent in 0u32..400,
+    ) {
+        let factor = f64::from(percent) / 100.0;
+        let kist = Kist { interval: Duration::from_millis(10), sock_buf_size_factor: factor };
+        let limit = kist.limit_bytes(Some(&state(cwnd, unacked, mss, notsent, unwritten)));
+        let space = i128::from(cwnd.saturating_sub(unacked)) * i128::from(mss);
+        let extra = i128::from(cwnd) * i128::from(mss) * i128::from(percent) / 100;
+        let expected = (space + extra - i128::from(notsent) - i128::from(unwritten)).max(0);
+        if unacked > 0 || notsent > 0 || unwritten > 0 {
+            prop_assert!((i128::from(limit) - expected).abs() <= 1, "{limit} {expected}");
+        } else {
+            prop_assert!(i128::from(limit) >= expected - 1);
+        }
+    }
+
+    /// Whatever comes, and whatever the kernel says: no link exceeds its limit in a run, runs keep their
+    /// distance, and all that came has left in the end.
+    #[test]
+    fn limits_hold_runs_keep_their_distance_and_nothing_starves(
+        steps in prop::collection::vec((0u64..8, 0u32..4, 0u32..3, 1usize..200, 0u32..60), 1..150),
+    ) {
+        let mut stage = Stage::new(kist(), 4);
+        let circuits: Vec<u32> = (0..12).map(|number| stage.circuit(number / 3)).collect();
+        let (mut ms, mut queued) = (0, 0);
+        let mut runs: Vec<Instant> = Vec::new();
+        let mut check = |stage: &mut Stage, ms: u64| -> Result<(), TestCaseError> {
+            let (left, asked) = (stage.left.len(), stage.asked.len());
+            stage.drain_at(ms);
+            if stage.asked.len() > asked {
+                let distance = runs.last().is_none_or(|last| {
+                    stage.now >= *last + Duration::from_millis(10)
+                });
+                prop_assert!(distance, "a run too early");
+                runs.push(stage.now);
+            } else {
+                prop_assert_eq!(stage.left.len(), left, "cells left without a run");
+            }
+            let kist = Kist { interval: Duration::from_millis(10), sock_buf_size_factor: 1.0 };
+            for (id, state) in &stage.states {
+                let cells = stage.left[left..].iter().filter(|(_, link, _)| link == id).count();
+                let bytes = (cells * CELL_LEN) as u64;
+                prop_assert!(bytes <= kist.limit_bytes(state.as_ref()), "{cells} cells on {id:?}");
+            }
+            Ok(())
+        };
+        for (pause, link, circuit, cells, cwnd) in steps {
+            ms += pause;
+            stage.states.insert(ConnId(link), Some(state(cwnd, cwnd / 2, 1448, cwnd * 700, 500)));
+            stage.queue(circuits[(link * 3 + circuit) as usize], cells);
+            queued += cells;
+            check(&mut stage, ms)?;
+        }
+        // The slowest path there is: one cell in a run.
+        for link in 0..4 {
+            stage.states.insert(ConnId(link), Some(state(1, 0, 48, 0, 0)));
+        }
+        for _ in 0..queued + 1 {
+            ms += 10;
+            check(&mut stage, ms)?;
+        }
+        prop_assert_eq!(stage.left.len(), queued);
+        prop_assert_eq!(stage.outputs.queued_cells(), 0);
+        prop_assert_eq!(stage.outputs.next_run_at(), None);
+    }
+
+    /// Cells of one circuit stay in order, and each circuit's cells all leave, with any scheduler.
+    #[test]
+    fn no_cell_is_lost_with_any_scheduler(
+        which in 0usize..3, steps in prop::collection::vec((0u64..15, 0u32..6, 1usize..60), 1..80),
+    ) {
+        let interval = Duration::from_millis(10);
+        let config = [SchedulerConfig::vanilla(), SchedulerConfig::kist_lite(interval), kist()][which];
+        let mut stage = Stage::new(config, 3);
+        let circuits: Vec<u32> = (0..6).map(|number| stage.circuit(number / 2)).collect();
+        let (mut ms, mut queued) = (0, [0; 6]);
+        for (pause, circuit, cells) in steps {
+            ms += pause;
+            stage.queue(circuits[circuit as usize], cells);
+            queued[circuit as usize] += cells;
+            stage.drain_at(ms);
+        }
+        for _ in 0..100 {
+            ms += 10;
+            stage.drain_at(ms);
+        }
+        for (circuit, queued) in circuits.iter().zip(queued) {
+            let left = stage.order().iter().filter(|left| *left == circuit).count();
+            prop_assert_eq!(left, queued);
+        }
+    }
+}
+
+/// A link's control cells wait for no run.
+#[test]
+fn control_cells_go_at_once() {
+    let mut stage = Stage::new(kist(), 1);
+    let circuit = stage.circuit(0);
+    stage.queue(circuit, 1);
+    stage.drain_at(0);
+    stage.queue(circuit, 1);
+    stage.outputs.handle_time(Instant::from_millis(1));
+    assert!(stage.outputs.control(ConnId(0), CircId::new(1), Command::DESTROY, &[1]));
+    assert_eq!(stage.outputs.poll_writable(), Some(ConnId(0)));
+    assert_eq!(stage.transmit(ConnId(0)), 0, "the relay cell still waits");
+}

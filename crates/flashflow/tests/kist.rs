@@ -1,0 +1,66 @@
+//! `flashflow experiment kist`, in networks of its own.
+
+#[expect(dead_code, reason = "what the other test files need")]
+mod common;
+
+use common::{Place, number, text};
+use rustix::process::Signal;
+
+/// Which scheduler is better is for the experiment to find out, on a machine that has time for it.
+#[test]
+fn each_scheduler_is_played_and_compared() {
+    if let Err(error) = link::Namespace::new() {
+        println!("skipped: it needs network namespaces: {error}");
+        return;
+    }
+    let place = Place::new();
+    let ended = place.run(&[
+        "experiment",
+        "kist",
+        "--quick",
+        "--runs",
+        "1",
+        "--seconds",
+        "2",
+        "--out",
+        "results",
+        "--json",
+    ]);
+    ended.assert_no_panic();
+    let summary = ended.summary();
+    assert_eq!(text(&summary, "experiment"), "kist");
+    let cases = summary["cases"].as_array().expect("cases");
+    assert_eq!(cases.len(), 6, "{summary}");
+    for claim in &cases[..3] {
+        assert!(text(claim, "name").starts_with("KIST: "), "{claim}");
+        assert!(number(claim, "ratio") > 0.0, "{claim}");
+    }
+    for (run, scheduler) in cases[3..].iter().zip(["Vanilla", "KISTLite", "KIST"]) {
+        assert_eq!((text(run, "scheduler"), text(run, "verdict")), (scheduler, "held"), "{run}");
+        // No more than the narrow place lets through, and something.
+        let carried = number(run, "mbit_per_s");
+        assert!(carried > 0.0 && carried < 21.0, "{run}");
+        assert!(number(run, "first_byte_ms") > 0.0, "{run}");
+        assert!(number(run, "kernel_kib") > 0.0, "{run}");
+    }
+    for file in ["kist.html", "kist.json", "kist.csv", "kist-queue-time.svg", "kist-first-byte.svg"]
+    {
+        assert!(place.path("results").join(file).is_file(), "{file}");
+    }
+    place.assert_clean();
+}
+
+#[test]
+fn an_experiment_that_is_ended_leaves_nothing() {
+    if let Err(error) = link::Namespace::new() {
+        println!("skipped: it needs network namespaces: {error}");
+        return;
+    }
+    let place = Place::new();
+    let running = place.start(&["experiment", "kist", "--out", "results", "--json"]);
+    common::wait_for("a relay", || (!place.processes().is_empty()).then_some(()));
+    running.signal(Signal::INT);
+    let ended = running.end();
+    ended.assert_code(130);
+    place.wait_until_clean();
+}
