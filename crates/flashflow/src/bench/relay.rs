@@ -65,9 +65,8 @@ struct Quiet {
     /// Whose nine tenths the load was.
     of: Subject,
     load: Rate,
-    /// In milliseconds: half of the round trips took no longer, nineteen of twenty.
+    /// In milliseconds.
     median_ms: f64,
-    most_ms: f64,
 }
 
 /// Loads each relay with nine tenths of what stock tor can carry here, and ours with nine tenths of
@@ -101,7 +100,7 @@ fn quiet_circuits(
         let most_ms = trips.get(trips.len() * 19 / 20).copied().unwrap_or(f64::NAN);
         let trips_len = trips.len();
         let median_ms = median(trips);
-        let quiet = Quiet { subject, of, load: sample.load(), median_ms, most_ms };
+        let quiet = Quiet { subject, of, load: sample.load(), median_ms };
         let (relay, load) = (subject.relay(), quiet.load.as_mbit_per_s());
         output.result(
             format!(

@@ -269,7 +269,8 @@ impl<S: World> Net<S> {
         });
         if let Some(conns) = self.stage.conns() {
             let links = conns; // those between relays stay, and the client's
-            assert!(links <= 3 + self.seed as usize, "{links} connections");
+            let most = 3 + usize::try_from(self.seed).expect("a small number");
+            assert!(links <= most, "{links} connections");
         }
     }
 }

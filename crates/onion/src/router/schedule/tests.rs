@@ -7,6 +7,7 @@ use crate::node::ConnId;
 use crate::router::circuit::{Circuit, Circuits, Hop, Place, Way};
 use crate::router::output::Outputs;
 use crate::time::Instant;
+use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
 use alloc::vec;
 use alloc::vec::Vec;
@@ -50,7 +51,7 @@ impl Stage {
     fn circuit(&mut self, link: u32) -> u32 {
         let circ_id = CircId::new(u32::try_from(self.circuits.len()).expect("few") + 1);
         let back = Place { conn: ConnId(link), circ_id };
-        self.circuits.add(Circuit::new(back, Hop::Echo(Keystream::new(&[0; 16]))))
+        self.circuits.add(Circuit::new(back, Hop::Echo(Box::new(Keystream::new(&[0; 16])))))
     }
 
     fn queue(&mut self, circuit: u32, cells: usize) {
