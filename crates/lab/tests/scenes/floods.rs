@@ -29,13 +29,13 @@ fn a_flood_of_creates_is_refused_beyond_a_bound_and_disturbs_nobody<W: World>(wo
     if W::IS_EXACT {
         assert_eq!(before, during);
     }
-    net.until(|net| net.stage.node::<Party>(flooder).came.len() as u32 == bound + over);
-    assert_eq!(net.relay(0).open_circuits() as u32, bound + 1);
+    net.until(|net| net.stage.node::<Party>(flooder).came.len() == (bound + over) as usize);
+    assert_eq!(net.relay(0).open_circuits(), (bound + 1) as usize);
     let came = &net.stage.node::<Party>(flooder).came;
     let refused = came.iter().filter(|(_, command, body)| {
         *command == Command::DESTROY && DestroyReason::parse(body) == DestroyReason::RESOURCE_LIMIT
     });
-    assert_eq!(refused.count() as u32, over);
+    assert_eq!(refused.count(), over as usize);
     net.stage.node::<Party>(flooder).close();
     net.until(|net| net.relay(0).open_circuits() == 1);
     net.round_trip(quiet);
