@@ -138,7 +138,7 @@ fn course(mut input: Input<'_>) {
                 } else {
                     assert!(flow.handle_sendme(now, path).is_err());
                 }
-                assert_eq!(tags.len() as u32, in_flight / increment);
+                assert_eq!(u32::try_from(tags.len()), Ok(in_flight / increment));
             }
             2 => now += Duration::from_micros(u64::from(input.u16()) << (input.u8() % 20)),
             3 => {

@@ -4,7 +4,8 @@
 use super::HopKeys;
 use crate::cell::BODY_LEN;
 use crate::cell::relay::{DIGEST, RECOGNIZED};
-use aes::Aes128;
+use aes::Aes128Enc;
+use alloc::boxed::Box;
 use core::fmt;
 use ctr::Ctr128BE;
 use ctr::cipher::{KeyIvInit, StreamCipher, StreamCipherSeek};
@@ -14,7 +15,7 @@ use sha1::{Digest, Sha1};
 ///
 /// It can be sought: what was done to cell `n` can be redone without the cells before.
 #[derive(Clone)]
-pub struct Keystream(Ctr128BE<Aes128>);
+pub struct Keystream(Ctr128BE<Aes128Enc>);
 
 impl Keystream {
     /// The keystream of `key`, at its start.
@@ -27,6 +28,11 @@ impl Keystream {
     #[inline]
     pub fn apply(&mut self, bytes: &mut [u8]) {
         self.0.apply_keystream(bytes);
+    }
+
+    /// Bytes that it has passed.
+    fn position(&self) -> u64 {
+        self.0.current_pos()
     }
 
     /// Goes to the byte at `offset` from the start.
@@ -53,47 +59,59 @@ impl fmt::Display for CryptError {
 
 impl core::error::Error for CryptError {}
 
-/// Keystream and digest of one direction.
+/// The running digest of one direction.
 #[derive(Clone)]
-struct Direction {
-    keystream: Keystream,
-    digest: Sha1,
-}
+struct RunningDigest(Sha1);
 
-impl Direction {
-    fn new(key: &[u8; 16], digest_seed: &[u8; 20]) -> Self {
-        Self { keystream: Keystream::new(key), digest: Sha1::new_with_prefix(digest_seed) }
+impl RunningDigest {
+    fn new(seed: &[u8; 20]) -> Self {
+        Self(Sha1::new_with_prefix(seed))
     }
 
     /// Puts the digest into a cell that this end originates.
     fn seal(&mut self, body: &mut [u8; BODY_LEN]) {
         body[RECOGNIZED].fill(0);
         body[DIGEST].fill(0);
-        self.digest.update(&body[..]);
-        let digest = self.digest.clone().finalize();
+        self.0.update(&body[..]);
+        let digest = self.0.clone().finalize();
         body[DIGEST].copy_from_slice(&digest[..4]);
     }
 
-    /// The whole digest up to the last cell that this direction's end originated.
+    /// The whole digest up to the last cell.
     fn tag(&self) -> [u8; 20] {
-        self.digest.clone().finalize().into()
+        self.0.clone().finalize().into()
     }
 
     /// Whether a decrypted cell is for this end; only then does the digest move on.
+    #[inline]
     fn recognizes(&mut self, body: &mut [u8; BODY_LEN]) -> bool {
-        if body[RECOGNIZED] != [0, 0] {
-            return false;
-        }
+        body[RECOGNIZED] == [0, 0] && self.matches(body)
+    }
+
+    fn matches(&mut self, body: &mut [u8; BODY_LEN]) -> bool {
         let mut claimed = [0; 4];
         claimed.copy_from_slice(&body[DIGEST]);
         body[DIGEST].fill(0);
-        let advanced = self.digest.clone().chain_update(&body[..]);
+        let advanced = self.0.clone().chain_update(&body[..]);
         body[DIGEST].copy_from_slice(&claimed);
         if advanced.clone().finalize()[..4] != claimed {
             return false;
         }
-        self.digest = advanced;
+        self.0 = advanced;
         true
+    }
+}
+
+/// Keystream and digest of one direction.
+#[derive(Clone)]
+struct Direction {
+    keystream: Keystream,
+    digest: RunningDigest,
+}
+
+impl Direction {
+    fn new(key: &[u8; 16], digest_seed: &[u8; 20]) -> Self {
+        Self { keystream: Keystream::new(key), digest: RunningDigest::new(digest_seed) }
     }
 }
 
@@ -115,7 +133,7 @@ impl ClientHop {
 
     /// Seals a cell for this hop and puts on its layer.
     pub fn encrypt(&mut self, body: &mut [u8; BODY_LEN]) {
-        self.forward.seal(body);
+        self.forward.digest.seal(body);
         self.forward.keystream.apply(body);
     }
 
@@ -125,26 +143,59 @@ impl ClientHop {
     /// Where the cell is not from this hop.
     pub fn decrypt(&mut self, body: &mut [u8; BODY_LEN]) -> Result<(), CryptError> {
         self.backward.keystream.apply(body);
-        if self.backward.recognizes(body) { Ok(()) } else { Err(CryptError) }
+        if self.backward.digest.recognizes(body) { Ok(()) } else { Err(CryptError) }
     }
 
     /// The tag of the cell that was encrypted last: a SENDME for it carries it (proposal 289).
     #[must_use]
     pub fn sent_tag(&self) -> [u8; 20] {
-        self.forward.tag()
+        self.forward.digest.tag()
     }
 
     /// The tag of the cell that was decrypted last.
     #[must_use]
     pub fn received_tag(&self) -> [u8; 20] {
-        self.backward.tag()
+        self.backward.digest.tag()
     }
 }
 
 /// A relay's end of the layer it shares with a client.
+///
+/// The expanded keys of the ciphers are most of it, and most circuits have nothing to say at any one
+/// time: they are given back meanwhile, see [`rest`](Self::rest).
 pub struct RelayHop {
-    forward: Direction,
-    backward: Direction,
+    forward: RunningDigest,
+    backward: RunningDigest,
+    asleep: Asleep,
+    /// None while it rests.
+    awake: Option<Box<Awake>>,
+}
+
+/// What it takes to expand the ciphers again: keys, and how many bytes they had passed.
+struct Asleep {
+    key_forward: [u8; 16],
+    key_backward: [u8; 16],
+    passed_forward: u64,
+    passed_backward: u64,
+}
+
+/// The ciphers, ready for cells.
+struct Awake {
+    forward: Keystream,
+    backward: Keystream,
+    /// A cell has passed since the last [`RelayHop::rest`].
+    is_used: bool,
+}
+
+impl Asleep {
+    #[cold]
+    fn wake(&self) -> Box<Awake> {
+        let mut forward = Keystream::new(&self.key_forward);
+        let mut backward = Keystream::new(&self.key_backward);
+        forward.seek(self.passed_forward);
+        backward.seek(self.passed_backward);
+        Box::new(Awake { forward, backward, is_used: true })
+    }
 }
 
 impl RelayHop {
@@ -152,22 +203,37 @@ impl RelayHop {
     #[must_use]
     pub fn new(keys: &HopKeys) -> Self {
         Self {
-            forward: Direction::new(&keys.key_forward, &keys.digest_forward),
-            backward: Direction::new(&keys.key_backward, &keys.digest_backward),
+            forward: RunningDigest::new(&keys.digest_forward),
+            backward: RunningDigest::new(&keys.digest_backward),
+            asleep: Asleep {
+                key_forward: keys.key_forward,
+                key_backward: keys.key_backward,
+                passed_forward: 0,
+                passed_backward: 0,
+            },
+            awake: None,
         }
+    }
+
+    #[inline]
+    fn awake(&mut self) -> &mut Awake {
+        let asleep = &self.asleep;
+        let awake = self.awake.get_or_insert_with(|| asleep.wake());
+        awake.is_used = true;
+        awake
     }
 
     /// Takes the layer off a cell from the client; true if the cell is for this relay, else it
     /// goes on to the next hop.
     pub fn decrypt(&mut self, body: &mut [u8; BODY_LEN]) -> bool {
-        self.forward.keystream.apply(body);
+        self.awake().forward.apply(body);
         self.forward.recognizes(body)
     }
 
     /// Seals a cell from this relay to the client and puts the layer on.
     pub fn originate(&mut self, body: &mut [u8; BODY_LEN]) {
         self.backward.seal(body);
-        self.backward.keystream.apply(body);
+        self.awake().backward.apply(body);
     }
 
     /// The tag of the last cell that was originated here: a SENDME for it carries it (proposal 289).
@@ -184,7 +250,19 @@ impl RelayHop {
 
     /// Puts the layer on a cell that passes from the next hop to the client.
     pub fn pass_back(&mut self, body: &mut [u8; BODY_LEN]) {
-        self.backward.keystream.apply(body);
+        self.awake().backward.apply(body);
+    }
+
+    /// Call it from time to time: where no cell has passed since the last time, the expanded keys,
+    /// 1.5 KB of them, are given back. The next cell expands them again.
+    pub fn rest(&mut self) {
+        let Some(awake) = &mut self.awake else { return };
+        if core::mem::take(&mut awake.is_used) {
+            return;
+        }
+        self.asleep.passed_forward = awake.forward.position();
+        self.asleep.passed_backward = awake.backward.position();
+        self.awake = None;
     }
 }
 
@@ -196,6 +274,13 @@ mod tests {
     use alloc::vec;
     use proptest::prelude::*;
 
+    impl RelayHop {
+        fn backward_passed(&self) -> u64 {
+            let resting = self.asleep.passed_backward;
+            self.awake.as_ref().map_or(resting, |awake| awake.backward.position())
+        }
+    }
+
     fn pair() -> (ClientHop, RelayHop) {
         let (created, relay_keys) = fast::respond(&[1; 20], [2; 20]);
         let client_keys = fast::Client::new([1; 20]).finish(&created).expect("honest");
@@ -205,10 +290,13 @@ mod tests {
     proptest! {
         #[test]
         fn cells_for_the_hop_are_recognized_and_others_pass(
-            cells in prop::collection::vec(any::<bool>(), 1..30),
+            cells in prop::collection::vec((any::<bool>(), 0..4), 1..30),
         ) {
             let (mut client, mut relay) = pair();
-            for for_hop in cells {
+            for (for_hop, rests) in cells {
+                // However often it rests, and whatever is left of a block.
+                (0..rests).for_each(|_| relay.rest());
+                prop_assert_eq!(relay.awake.is_some(), rests < 2 && relay.backward_passed() > 0);
                 let data = vec![7; 100];
                 let command = RelayCommand::DROP;
                 let plain = RelayMessage { command, stream_id: 3, data: &data };

@@ -24,12 +24,12 @@ pub(super) enum Way {
 }
 
 /// What the relay does with a circuit's cells.
-#[expect(clippy::large_enum_variant, reason = "the large one is the one that must be fast")]
+#[expect(clippy::large_enum_variant, reason = "of the small one there are a few hundred at most")]
 pub(super) enum Hop {
     /// Its layer comes off or goes on, and the cells pass.
-    Relay(Box<RelayHop>),
+    Relay(RelayHop),
     /// A measurement circuit: its layer comes off, and the cells go back.
-    Echo(Keystream),
+    Echo(Box<Keystream>),
 }
 
 impl core::fmt::Debug for Hop {
@@ -80,6 +80,16 @@ impl Circuit {
             forth_queue: CellQueue::default(),
             edge: None,
         }
+    }
+
+    /// Gives back what takes room and is not used: keys and slots, where no cell has passed since the
+    /// last call.
+    pub(super) fn rest(&mut self) {
+        if let Hop::Relay(hop) = &mut self.hop {
+            hop.rest();
+        }
+        self.back_queue.rest();
+        self.forth_queue.rest();
     }
 
     /// Where it goes on, once it does.
@@ -138,6 +148,11 @@ impl Circuits {
         Some(circuit)
     }
 
+    /// All of them give back what they do not use.
+    pub(super) fn rest(&mut self) {
+        self.circuits.iter_mut().flatten().for_each(Circuit::rest);
+    }
+
     pub(super) fn len(&self) -> usize {
         self.circuits.len() - self.free.len()
     }
@@ -162,12 +177,19 @@ mod tests {
     use super::*;
 
     #[test]
+    fn a_circuit_that_rests_is_small() {
+        // All that it takes but for its entries in the tables of its two links.
+        assert!(size_of::<Circuit>() <= 512, "{} bytes", size_of::<Circuit>());
+        assert!(size_of::<Flow>() <= 16, "{} bytes", size_of::<Flow>());
+    }
+
+    #[test]
     fn the_longest_is_the_one_with_most_cells_either_way() {
         let mut circuits = Circuits::default();
         assert_eq!(circuits.longest(|_| 0), None);
         let mut add = |back: usize, forth: usize| {
             let place = Place { conn: ConnId(0), circ_id: CircId::new(1) };
-            let mut circuit = Circuit::new(place, Hop::Echo(Keystream::new(&[0; 16])));
+            let mut circuit = Circuit::new(place, Hop::Echo(Box::new(Keystream::new(&[0; 16]))));
             (0..back).for_each(|_| _ = circuit.back_queue.push());
             (0..forth).for_each(|_| _ = circuit.forth_queue.push());
             circuits.add(circuit)

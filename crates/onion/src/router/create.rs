@@ -53,8 +53,8 @@ impl<R: Rng, C: Conduct> Router<R, C> {
         let mut answer = Vec::new();
         created.encode_into(&mut answer);
         let hop = match role {
-            Role::Measurer => Hop::Echo(Keystream::new(&keys.key_forward)),
-            Role::Ordinary | Role::Coordinator => Hop::Relay(Box::new(RelayHop::new(&keys))),
+            Role::Measurer => Hop::Echo(Box::new(Keystream::new(&keys.key_forward))),
+            Role::Ordinary | Role::Coordinator => Hop::Relay(RelayHop::new(&keys)),
         };
         self.outputs.control(place.conn, place.circ_id, Command::CREATED_FAST, &answer);
         self.begin(Circuit::new(place, hop));
@@ -73,7 +73,7 @@ impl<R: Rng, C: Conduct> Router<R, C> {
                 let mut created = Vec::new();
                 encode_created2_into(&data, &mut created);
                 self.outputs.control(place.conn, place.circ_id, Command::CREATED2, &created);
-                let hop = Hop::Relay(Box::new(RelayHop::new(&keys)));
+                let hop = Hop::Relay(RelayHop::new(&keys));
                 self.begin(Circuit { flow, ..Circuit::new(place, hop) });
             }
             None => self.refuse(place, DestroyReason::PROTOCOL),

@@ -78,6 +78,13 @@ impl CellQueue {
         is_short
     }
 
+    /// Gives all room back, if no cell has come since the last call or look.
+    pub(super) fn rest(&mut self) {
+        if self.len == 0 && core::mem::take(&mut self.peak) == 0 {
+            self.slots = Vec::new();
+        }
+    }
+
     /// Halves the room of an empty queue that did not need it.
     #[cold]
     fn shrink(&mut self) {
@@ -129,12 +136,29 @@ mod tests {
         assert!(queue.has_become_short() && !queue.has_become_short());
     }
 
+    #[test]
+    fn a_queue_that_rests_takes_no_room() {
+        let mut queue = CellQueue::default();
+        queue.push()[0] = 1;
+        queue.rest();
+        assert_eq!(queue.len(), 1);
+        queue.pop_into(&mut [[0; CELL_LEN]; 9]);
+        queue.rest();
+        queue.rest();
+        assert_eq!(queue.slots.capacity(), 0);
+    }
+
     proptest! {
         #[test]
-        fn it_is_a_queue(steps in prop::collection::vec((0usize..40, 0usize..45), 0..3000)) {
+        fn it_is_a_queue(
+            steps in prop::collection::vec((0usize..40, 0usize..45, any::<bool>()), 0..3000),
+        ) {
             let (mut queue, mut model) = (CellQueue::default(), VecDeque::new());
             let mut next = 0u64;
-            for (pushes, pops) in steps {
+            for (pushes, pops, rests) in steps {
+                if rests {
+                    queue.rest();
+                }
                 for _ in 0..pushes {
                     queue.push()[..8].copy_from_slice(&next.to_be_bytes());
                     model.push_back(next);

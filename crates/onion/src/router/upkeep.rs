@@ -48,6 +48,7 @@ impl<R: Rng, C: Conduct> Router<R, C> {
             self.close(id);
         }
         self.keep_streams_up(now);
+        self.circuits.rest();
         self.drain_target();
     }
 
