@@ -8,9 +8,9 @@
 //! |---|---|
 //! | [`cell`] | cells of link protocols 4 and 5 as views over bytes, and the messages in them |
 //! | [`link`] | the link handshake as initiator and responder, certificates |
-//! | [`crypto`] | CREATE_FAST, ntor, the layers of relay cells |
+//! | [`crypto`] | CREATE_FAST, ntor of both versions, the layers of relay cells |
 //! | [`circuit`] | building a circuit hop by hop |
-//! | [`flow`] | windows of cells under way, token buckets |
+//! | [`flow`] | flow control of [circuits](flow::control) and [streams](flow::stream), token buckets |
 //! | [`measure`] | content, checks, seconds, the [pump](measure::pump) that measures a relay, the relay's own side |
 //! | [`router`] | what a relay does with cells |
 //! | [`node`] | the seam to the shell |
