@@ -112,7 +112,8 @@ fn a_refused_begin_says_why<W: World>(world: W) {
 
 fn a_rate_limit_is_used_to_the_full<W: World>(world: W) {
     let rate = Rate::from_mbit_per_s(16.0);
-    let limit = Some(RateLimit { rate, burst_bytes: 20_000 });
+    // KIST sends every ten milliseconds, whole records: less of a burst would be lost between them.
+    let limit = Some(RateLimit { rate, burst_bytes: 60_000 });
     let mut net = Net::with(world, |place, config| {
         if place == 1 {
             config.limit = limit;
