@@ -95,7 +95,7 @@ impl Client {
         &mut self.control
     }
 
-    /// Uses only these relays from now on, and new circuits.
+    /// Uses only these relays from now on, and closes all circuits.
     ///
     /// # Errors
     /// [`LabError::Control`] if tor refuses.
@@ -112,7 +112,13 @@ impl Client {
             list(&pins.exit)
         );
         self.request(&command)?;
-        self.request("SIGNAL NEWNYM")
+        // A circuit that is being built now would still be used, along its old path.
+        for line in self.get_info("circuit-status")?.lines() {
+            let id = line.split(' ').next().unwrap_or_default();
+            // It may have ended meanwhile.
+            let _ended = self.control.request(&format!("CLOSECIRCUIT {id}"));
+        }
+        Ok(())
     }
 
     /// The paths of the circuits that have carried streams since this was last asked, each by the
