@@ -56,6 +56,13 @@ pub(crate) struct Own {
     pub(crate) rng: StdRng,
 }
 
+/// What connects it to the other threads.
+pub(crate) struct Ties {
+    pub(crate) shared: Arc<Shared>,
+    pub(crate) teller: Teller,
+    pub(crate) events: Sender<RelayEvent>,
+}
+
 /// The shortest time between two descriptors that are made because an authority holds on to an older
 /// one: a strange authority must not keep us busy.
 const REMAKE_PAUSE: Duration = Duration::from_secs(60);
@@ -96,10 +103,9 @@ impl Directory {
         following: Following,
         target: TargetParams,
         clock: Clock,
-        shared: Arc<Shared>,
-        teller: Teller,
-        events: Sender<RelayEvent>,
+        ties: Ties,
     ) -> Self {
+        let Ties { shared, teller, events } = ties;
         let now = clock.now();
         Self {
             schedule: Schedule::new(settings.authorities.len()),
@@ -134,7 +140,9 @@ impl Directory {
                 self.fetch();
             }
             let now = self.clock.now();
-            let next = [Some(now + LOOK), self.schedule.timeout(), self.fetching.timeout()];
+            let fetch_at =
+                self.fetching.timeout().filter(|_| !self.settings.authorities.is_empty());
+            let next = [Some(now + LOOK), self.schedule.timeout(), fetch_at];
             let next = next.into_iter().flatten().min().unwrap_or(now);
             match wakes.recv_timeout(next - now) {
                 Ok(Wake::Look) | Err(RecvTimeoutError::Timeout) => {}

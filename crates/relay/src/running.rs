@@ -1,7 +1,7 @@
 use crate::cache::Cache;
 use crate::config::Settings;
 use crate::descriptor::{DescriptorError, TapKey};
-use crate::directory::{Directory, Own};
+use crate::directory::{Directory, Own, Ties};
 use crate::dns::{Names, NoNames};
 use crate::event::{Load, RelayEvent};
 use crate::following::Following;
@@ -240,16 +240,9 @@ impl Relay {
             exit,
             rng: own_rng,
         };
-        let directory = Directory::new(
-            settings.clone(),
-            own,
-            following,
-            target,
-            clock,
-            Arc::clone(&shared),
-            teller.clone(),
-            events.clone(),
-        );
+        let ties =
+            Ties { shared: Arc::clone(&shared), teller: teller.clone(), events: events.clone() };
+        let directory = Directory::new(settings.clone(), own, following, target, clock, ties);
         spawn("directory", move || directory.run(&wakes))?;
         let of_driver = Arc::clone(&shared);
         let driver = spawn("relay", move || drive(&mut *driver, &orders, &of_driver, &events))?;

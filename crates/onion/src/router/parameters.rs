@@ -60,7 +60,7 @@ impl Parameters {
         Self {
             circ_max_cell_queue_size: back,
             circ_max_cell_queue_size_out: get("circ_max_cell_queue_size_out", back, 50, MOST),
-            kist_sched_run_interval: millis("KISTSchedRunInterval", 10, 2, 100),
+            kist_sched_run_interval: millis("KISTSchedRunInterval", 2, 2, 100),
             circuit_priority_halflife: millis("CircuitPriorityHalflifeMsec", 30_000, 1, MOST),
             congestion_control: all
                 .keys()
@@ -80,7 +80,7 @@ mod tests {
         let params = Parameters::default();
         assert_eq!(params.circ_max_cell_queue_size, 2_500);
         assert_eq!(params.circ_max_cell_queue_size_out, 2_500);
-        assert_eq!(params.kist_sched_run_interval, Duration::from_millis(10));
+        assert_eq!(params.kist_sched_run_interval, Duration::from_millis(2));
         assert_eq!(params.circuit_priority_halflife, Duration::from_secs(30));
         assert!(params.congestion_control.is_empty());
 

@@ -176,7 +176,7 @@ pub struct SchedulerConfig {
 
 impl SchedulerConfig {
     /// The default of [`Kist::interval`].
-    pub const INTERVAL: Duration = Duration::from_millis(10);
+    pub const INTERVAL: Duration = Duration::from_millis(2);
 
     /// This scheduler, with C tor's priority.
     #[must_use]

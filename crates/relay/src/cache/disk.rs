@@ -51,7 +51,7 @@ fn read(path: &Path) -> Option<Vec<u8>> {
     Some(content)
 }
 
-/// Writes what has changed; makes the folder if it is not there.
+/// Writes what has changed; makes the folder if it is not there, in one that is.
 ///
 /// # Errors
 /// The system's answer to what could not be written.
@@ -59,7 +59,10 @@ pub(crate) fn save(folder: &Path, documents: &Documents, changed: Changed) -> io
     if changed == Changed::default() {
         return Ok(());
     }
-    fs::create_dir_all(folder)?;
+    // Not those above it: who has removed the relay's folder does not want it back.
+    if !folder.is_dir() {
+        fs::create_dir(folder)?;
+    }
     let texts = |kept: &mut dyn Iterator<Item = &Kept>| {
         kept.fold(Vec::new(), |mut all, kept| {
             all.extend_from_slice(&kept.text);
