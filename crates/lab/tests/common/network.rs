@@ -269,7 +269,7 @@ impl<S: World> Net<S> {
         });
         if let Some(conns) = self.stage.conns() {
             let links = conns; // those between relays stay, and the client's
-            assert!(links <= 3 + self.seed as usize, "{links} connections");
+            assert!(links as u64 <= 3 + self.seed, "{links} connections");
         }
     }
 }
