@@ -21,7 +21,7 @@ const UNIX_TIME_S: u64 = 1_700_000_000;
 fn main() -> Result<(), Box<dyn Error>> {
     let mut numbers = std::env::args().skip(1).map(|arg| arg.parse::<u64>());
     let mut number = |usual| numbers.next().unwrap_or(Ok(usual));
-    let (relays, clients, seconds) = (number(100)?, number(200)?, number(10)?);
+    let (relays, clients, seconds): (u64, u64, u64) = (number(100)?, number(200)?, number(10)?);
     let mut forge = Forge::new([3; 32], UNIX_TIME_S)?;
     let (certificates, _) = forge.tls_credentials()?;
     let mut wire = Wire::new(WireConfig::default());
@@ -49,8 +49,10 @@ fn main() -> Result<(), Box<dyn Error>> {
     }
     for place in 0..clients {
         let mut client = Client::new(UNIX_TIME_S, ChaCha8Rng::seed_from_u64(1_000_000 + place));
-        let at = |step: u64| (place * 7 + step * (relays / 3)) % relays;
-        let hop = |step| hops[usize::try_from(at(step)).expect("a small number")];
+        let hop = |step: u64| {
+            let number = (place * 7 + step * (relays / 3)) % relays;
+            hops[usize::try_from(number).unwrap_or(0)]
+        };
         let path = Path { has_congestion_control: true, ..Path::new(vec![hop(0), hop(1), hop(2)]) };
         let circuit = client.open(Instant::ORIGIN, &path);
         let transfer = Transfer::download(place, u64::MAX / 2);
