@@ -96,7 +96,6 @@ pub(crate) struct Directory {
 }
 
 impl Directory {
-    #[expect(clippy::too_many_arguments, reason = "what it shares with the relay's other threads")]
     pub(crate) fn new(
         settings: Settings,
         own: Own,
