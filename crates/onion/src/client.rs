@@ -10,6 +10,7 @@ mod circuit;
 mod event;
 mod link;
 mod node;
+mod packaging;
 mod pattern;
 mod server;
 mod stream;

@@ -3,14 +3,13 @@
 use super::event::{CircuitNumber, ClientEvent, Loss, Outcome, StreamNumber};
 use super::{Client, Destination};
 use crate::cell::msg::{Begin, DestroyReason, End, EndReason, Sendme, Xon};
-use crate::cell::relay::{MAX_DATA_LEN, RelayCommand, RelayMessage};
+use crate::cell::relay::{RelayCommand, RelayMessage};
 use crate::cell::{BODY_LEN, CircId, Command};
 use crate::circuit::{Builder, Built, CircuitError, Step};
 use crate::crypto::Layers;
 use crate::flow::control::{CircuitFlow, Flow, PathKind, PathState, SendmeTags, Vegas};
 use crate::flow::stream::StreamSignal;
 use crate::link::Channel;
-use crate::measure::pump::CELLS_PER_RECORD;
 use crate::node::ConnId;
 use crate::time::Instant;
 use alloc::boxed::Box;
@@ -32,7 +31,7 @@ pub(super) struct Circuit {
     pub(super) streams: BTreeMap<u16, StreamNumber>,
     last_stream_id: u16,
     /// Streams that have something to send, each once.
-    sending: VecDeque<StreamNumber>,
+    pub(super) sending: VecDeque<StreamNumber>,
 }
 
 /// How far a circuit is.
@@ -45,16 +44,16 @@ pub(super) enum State {
 /// A finished circuit.
 #[derive(Debug)]
 pub(super) struct Up {
-    layers: Layers,
+    pub(super) layers: Layers,
     /// The place of the last hop.
-    last: usize,
-    flow: Flow,
-    tags: SendmeTags,
+    pub(super) last: usize,
+    pub(super) flow: Flow,
+    pub(super) tags: SendmeTags,
 }
 
 impl Up {
     /// Sends a message to the last hop.
-    fn send(
+    pub(super) fn send(
         &mut self,
         channel: &mut Channel,
         circ_id: CircId,
@@ -347,65 +346,5 @@ impl<R: Rng> Client<R> {
                 up.send(channel, circuit.circ_id, RelayCommand::END, stream.id, &reason);
             }
         });
-    }
-
-    /// Packages a record's worth of DATA cells on a link; false if nothing may be sent now.
-    pub(super) fn package(&mut self, now: Instant, conn: ConnId) -> bool {
-        let mut cells = 0;
-        let turns = self.links.get(&conn).map_or(0, |link| link.circuits.len());
-        for _ in 0..turns {
-            let number = self.links.get_mut(&conn).and_then(super::link::Link::take_turn);
-            let Some(number) = number else { break };
-            self.with_links_channel(conn, |client, channel| {
-                cells += client.package_circuit(now, channel, number, CELLS_PER_RECORD - cells);
-            });
-            if cells >= CELLS_PER_RECORD {
-                break;
-            }
-        }
-        cells > 0
-    }
-
-    fn with_links_channel(&mut self, conn: ConnId, act: impl FnOnce(&mut Self, &mut Channel)) {
-        let channel = self.links.get_mut(&conn).and_then(|link| link.channel.take());
-        let Some(mut channel) = channel else { return };
-        act(self, &mut channel);
-        if let Some(link) = self.links.get_mut(&conn) {
-            link.channel = Some(channel);
-        }
-    }
-
-    fn package_circuit(
-        &mut self,
-        now: Instant,
-        channel: &mut Channel,
-        number: CircuitNumber,
-        cells_max: usize,
-    ) -> usize {
-        let Some(circuit) = self.circuits.get_mut(&number) else { return 0 };
-        let State::Up(up) = &mut circuit.state else { return 0 };
-        let (mut cells, mut blocked) = (0, 0);
-        let mut data = [0; MAX_DATA_LEN];
-        while cells < cells_max && blocked < circuit.sending.len() && up.flow.room_cells() > 0 {
-            let Some(stream) = circuit.sending.pop_front() else { break };
-            let Some(it) = self.streams.get_mut(&stream).filter(|it| it.has_more_to_send()) else {
-                continue;
-            };
-            circuit.sending.push_back(stream);
-            let len = it.package(now, &mut data);
-            if len == 0 {
-                blocked += 1;
-                let room_at = it.room_at();
-                self.room_at = self.room_at.into_iter().chain(room_at).min();
-                continue;
-            }
-            blocked = 0;
-            up.send(channel, circuit.circ_id, RelayCommand::DATA, it.id, &data[..len]);
-            cells += 1;
-            if up.flow.handle_sent(now) {
-                up.tags.expect(up.layers.sent_tag(up.last));
-            }
-        }
-        cells
     }
 }
