@@ -11,7 +11,7 @@ help:
 	@echo 'make demo   measure a private Tor network on this machine; options: make demo ARGS="--limits 10,50"'
 	@echo 'make test   format, lints, house rules, all tests, documentation'
 	@echo 'make lint   format, lints and house rules only'
-	@echo 'make bench  what a measurer and an echo target cost; how fast documents are parsed, with DATA=FOLDER'
+	@echo 'make bench  what a measurer, an echo target and a relay cost; how fast documents are parsed, with DATA=FOLDER'
 	@echo 'make deps   install the Debian packages that are missing (tor, a C compiler); done by the others, too'
 
 deps: cargo
@@ -35,6 +35,7 @@ lint: deps
 bench: deps
 	cargo run --release --locked -- bench measurer $(ARGS)
 	cargo run --release --locked -- bench echo $(ARGS)
+	cargo run --release --locked -- bench relay $(ARGS)
 	@files=$$(ls $(DATA)/consensus/*-consensus $(DATA)/descriptors/*-server-descriptors 2>/dev/null); \
 	if [ -n "$$files" ]; then \
 	  cargo run --release --locked -p netdoc --example parse_speed -- $$files; \
