@@ -35,11 +35,18 @@ fn name_server() -> SocketAddr {
 }
 
 /// A relay of ours that is published in this network, and lets clients go anywhere.
-fn ours(network: &Network, nickname: &str, names: SocketAddr, folder: &Path) -> Relay {
+fn ours(
+    network: &Network,
+    nickname: &str,
+    threads: usize,
+    names: SocketAddr,
+    folder: &Path,
+) -> Relay {
     let config = RelayConfig {
         nickname: Some(nickname.parse().expect("a nickname")),
         address: Some([127, 0, 0, 1].into()),
         keys: Some(folder.join(nickname)),
+        threads: Some(threads),
         authorities: Some(network.directory_addrs()),
         exit: ExitSection {
             policy: Some(vec!["accept *:*".to_owned()]),
@@ -70,7 +77,9 @@ fn a_stock_client_downloads_through_ours_as_guard_middle_exit_and_all_three() {
     let network = Network::start(&spec, &mut |_| {}).expect("up");
     let folder = tempfile::tempdir().expect("a folder");
     let names = name_server();
-    let relays = ["oursA", "oursB", "oursC"].map(|name| ours(&network, name, names, folder.path()));
+    // Alone, and with threads that serve the sockets: nobody is to notice.
+    let relays = [("oursA", 1), ("oursB", 3), ("oursC", 2)]
+        .map(|(name, threads)| ours(&network, name, threads, names, folder.path()));
     let [a, b, c] = [0, 1, 2].map(|place: usize| relays[place].rsa().0);
     network.wait_until_running(&[a, b, c], PATIENCE).expect("listed");
     let extra = ["ConfluxEnabled 0".to_owned()];
