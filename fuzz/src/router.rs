@@ -11,6 +11,7 @@ use onion::link::{Authentication, Channel, ExpectedPeer, TlsSession};
 use onion::measure::protocol::{CoordinatorKey, Message};
 use onion::measure::target::TargetParams;
 use onion::node::{CloseCause, ConnId, Dial, ListenerId, Node, Security};
+use onion::router::schedule::SchedulerConfig;
 use onion::router::{RateLimit, Router, RouterConfig, RouterEvent};
 use onion::{Duration, Instant, Rate};
 use rand_chacha::ChaCha8Rng;
@@ -129,6 +130,8 @@ impl World {
             target: target_params(true),
             limit: limit(input.u8()),
             queue_limit_cells: QUEUE_LIMIT_CELLS,
+            // Cells leave at once: the harness does not wait for runs.
+            scheduler: SchedulerConfig::vanilla(),
             exit: Some(streams::exit()),
             directory: Some(SocketAddr::from(([127, 0, 0, 1], 9030))),
             streams_max: STREAMS_MAX,

@@ -197,7 +197,7 @@ impl Report {
     /// Measured without any failure.
     #[track_caller]
     pub(crate) fn summary(&self) -> Summary {
-        assert_eq!(self.order, Some(Ok(())));
+        assert_eq!(self.order, Some(Ok(())), "{:?}", self.parts);
         let seconds = u32::try_from(self.client_seconds.len()).unwrap();
         let ids = (0..self.parts.len()).map(MeasurerId);
         let mut series = Series::new(Mode::Echo, 0.25, seconds, ids);

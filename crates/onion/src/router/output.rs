@@ -38,6 +38,8 @@ pub(super) struct Output {
     /// Bytes that it may give to its socket before the next run; no limit without runs.
     allotment: Option<u64>,
     parked: Parked,
+    /// It was woken, and has sent nothing since: its turn is still to come.
+    awaits_turn: bool,
     /// It gets closed when its control cells are written.
     is_closing: bool,
 }

@@ -124,10 +124,10 @@ fn what_is_not_set_has_a_default() {
 #[test]
 fn schedulers_are_chosen_by_name() {
     let scheduler = |text: &str| settings(&format!("{LEAST}{text}")).expect("sound").scheduler;
-    let (usual, short) = (Duration::from_millis(10), Duration::from_millis(2));
+    let (usual, other) = (SchedulerConfig::INTERVAL, Duration::from_millis(5));
     assert_eq!(scheduler(""), SchedulerConfig::kist(usual));
-    let fixed = SchedulerConfig { is_interval_fixed: true, ..SchedulerConfig::kist(short) };
-    assert_eq!(scheduler("scheduler_interval_ms = 2"), fixed);
+    let fixed = SchedulerConfig { is_interval_fixed: true, ..SchedulerConfig::kist(other) };
+    assert_eq!(scheduler("scheduler_interval_ms = 5"), fixed);
     assert_eq!(scheduler("scheduler = \"kist-lite\""), SchedulerConfig::kist_lite(usual));
     assert_eq!(scheduler("scheduler = \"vanilla\""), SchedulerConfig::vanilla());
 }

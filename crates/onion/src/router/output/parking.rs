@@ -41,6 +41,7 @@ impl Outputs {
             && output.parked == from
         {
             output.parked = Parked::No;
+            output.awaits_turn = true;
             // It goes on with what it was allotted when it was stopped.
             if output.has_allotment() {
                 self.wake(id);
@@ -62,7 +63,12 @@ impl Outputs {
             (Parked::ByRate, true) => &mut self.parked_measurers,
             (Parked::ByRate, false) => &mut self.parked_clients,
         };
-        list.push_back(id);
+        // Somebody else was faster: it does not have to queue up again.
+        if output.awaits_turn {
+            list.push_front(id);
+        } else {
+            list.push_back(id);
+        }
     }
 
     pub(in crate::router) fn has_parked(&self) -> bool {

@@ -161,6 +161,7 @@ impl Outputs {
         let Some(output) = self.outputs.get_mut(id.0 as usize) else { return 0 };
         let cells = output.turns.take(id, &self.moment, circuits, &mut self.drained, out);
         output.pending_cells = output.pending_cells.saturating_sub(cells);
+        output.awaits_turn &= cells == 0;
         self.queued_cells = self.queued_cells.saturating_sub(cells);
         if let Some(allotment) = &mut output.allotment {
             let bytes = (cells * CELL_LEN) as u64 + RECORD_OVERHEAD_BYTES;
