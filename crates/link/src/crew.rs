@@ -48,9 +48,11 @@ struct Conn {
     socket: Option<OwnedFd>,
 }
 
-/// Runs one [`Node`] with its sockets on several threads. See the [module](self).
+/// Runs one [`Node`] with its sockets on several threads.
 ///
-/// It is used like a [`Driver`], and ends its threads when it is dropped.
+/// The node stays on the thread that calls [`turn`](Self::turn): all its decisions are taken with
+/// everything in view. The threads do what costs most, TLS and the kernel. A crew is used like a
+/// [`Driver`], and ends its threads when it is dropped.
 pub struct Crew<N> {
     node: N,
     clock: Clock,

@@ -75,7 +75,8 @@ impl Duplicator<'_> {
 }
 
 impl<N: Node> Driver<N> {
-    /// Sets up a worker; the place of a listener in the list is its [`ListenerId`].
+    /// Sets up a worker; the place of a listener in the list is its
+    /// [`ListenerId`](onion::node::ListenerId).
     ///
     /// # Errors
     /// Where the operating system gives no epoll set, or refuses a listener.

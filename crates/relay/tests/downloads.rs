@@ -83,11 +83,11 @@ fn a_stock_client_downloads_through_ours_as_guard_middle_exit_and_all_three() {
     let [a, b, c] = [0, 1, 2].map(|place: usize| relays[place].rsa().0);
     network.wait_until_running(&[a, b, c], PATIENCE).expect("listed");
     let extra = ["ConfluxEnabled 0".to_owned()];
-    let mut client =
-        Client::start(&network, "client", &extra, &[a, b, c], PATIENCE).expect("a client");
-    let server = ContentServer::start().expect("a server");
     let [x, y] = [0, 1].map(|place: usize| network.authorities()[place].rsa());
     let z = network.relays()[0].rsa();
+    let all = [a, b, c, x, y, z];
+    let mut client = Client::start(&network, "client", &extra, &all, PATIENCE).expect("a client");
+    let server = ContentServer::start().expect("a server");
     let mut number = 0;
     for (what, path) in
         [("middle", [x, b, z]), ("exit", [x, y, c]), ("guard", [a, y, z]), ("all three", [a, b, c])]

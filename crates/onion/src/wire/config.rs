@@ -42,7 +42,7 @@ impl Default for WireConfig {
     }
 }
 
-/// A node of a [`Wire`], by the order in which they were added.
+/// A node of a [`Wire`](super::Wire), by the order in which they were added.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct NodeId(pub(super) usize);
 
@@ -79,7 +79,7 @@ impl fmt::Display for WireError {
 
 impl core::error::Error for WireError {}
 
-/// Why [`Wire::run_until`] came back.
+/// Why [`Wire::run_until`](super::Wire::run_until) came back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ended {
     /// The predicate holds.

@@ -77,9 +77,11 @@ impl Stage {
         output.doing("waiting for the consensus that lists them");
         network.wait_until_running(&fingerprints, PATIENCE)?;
         output.doing("starting the client");
+        let stock = network.authorities().iter().chain(network.relays()).map(lab::Node::rsa);
+        let known: Vec<[u8; 20]> = fingerprints.iter().copied().chain(stock).collect();
         // Whoever uses two circuits for a stream has two guards.
         let extra = ["ConfluxEnabled 0".to_owned()];
-        let client = Client::start(&network, "client", &extra, &fingerprints, PATIENCE)?;
+        let client = Client::start(&network, "client", &extra, &known, PATIENCE)?;
         let server = ContentServer::start().map_err(|source| Error::File {
             what: "listen on",
             path: "127.0.0.1".into(),
