@@ -14,12 +14,12 @@ use crate::clock::Clock;
 use crate::driver::{Driver, DriverError, DriverOptions, Lookups, Remote, Resolver, Traffic};
 use crate::sockopt;
 use crate::tls::TlsConfigs;
-use messages::{Event, IN_FLIGHT_MAX, Order, Serial, Spare};
+use messages::{Chunk, Event, IN_FLIGHT_MAX, Order, Serial, Spare};
 use onion::link::TlsSession;
-use onion::node::{ConnId, Dial, ListenerId, Node, Security, SocketState};
+use onion::node::{CloseCause, ConnId, Dial, ListenerId, Node, Security, SocketState};
 use onion::{Duration, Instant};
 use porter::Porter;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::net::TcpListener;
 use std::num::NonZeroUsize;
 use std::os::fd::OwnedFd;
@@ -44,6 +44,13 @@ struct Conn {
     wants_flush: bool,
     /// Bytes that the thread may still read, without TLS.
     granted: usize,
+    /// What came without TLS and the node does not take yet: it may take less than it did when they
+    /// were granted.
+    held: VecDeque<Chunk>,
+    /// Bytes of the first of these that the node has.
+    taken: usize,
+    /// It is closed, which the node hears once it has what came before.
+    closed: Option<CloseCause>,
     /// The same socket, to ask the kernel of its state.
     socket: Option<OwnedFd>,
 }
@@ -191,13 +198,12 @@ impl<N: Node> Crew<N> {
             Event::Bytes(serial, chunk) => {
                 // A connection that the node has closed may still have had something to say.
                 if let Some(conn) = self.by_serial.get(&(hand, serial)).copied() {
-                    let plaintext = chunk.bytes();
-                    self.traffic.received_bytes += plaintext.len() as u64;
+                    self.traffic.received_bytes += chunk.bytes().len() as u64;
                     self.traffic.received_records += 1;
-                    self.node.handle_bytes(now, conn, plaintext);
-                    self.grant(conn, plaintext.len());
+                    self.handle_chunk(now, conn, chunk);
+                } else {
+                    self.spare.give(chunk);
                 }
-                self.spare.give(chunk);
             }
             Event::Room(serial, bytes) => {
                 if let Some(id) = self.by_serial.get(&(hand, serial)).copied()
@@ -210,9 +216,11 @@ impl<N: Node> Crew<N> {
                 }
             }
             Event::Closed(serial, cause) => {
-                if let Some(conn) = self.by_serial.remove(&(hand, serial)) {
-                    self.conns.remove(&conn);
-                    self.node.handle_closed(now, conn, cause);
+                if let Some(id) = self.by_serial.remove(&(hand, serial))
+                    && let Some(conn) = self.conns.get_mut(&id)
+                {
+                    conn.closed = Some(cause);
+                    self.deliver(now, id);
                 }
             }
             Event::Failed(problem) => return Err(DriverError::of_thread(problem)),
@@ -237,7 +245,7 @@ impl<N: Node> Crew<N> {
             Some(tls) => self.node.handle_connected(now, id, &*tls),
             None => self.node.handle_plain_connected(now, id),
         }
-        self.grant(id, 0);
+        self.deliver(now, id);
         self.transmit(now, id);
     }
 
@@ -287,7 +295,7 @@ impl<N: Node> Crew<N> {
                     self.hands[conn.hand].tell(Order::Close(conn.serial));
                 }
             } else if let Some(conn) = self.node.poll_readable() {
-                self.grant(conn, 0);
+                self.deliver(now, conn);
             } else {
                 break;
             }
@@ -324,24 +332,56 @@ impl<N: Node> Crew<N> {
         }
     }
 
-    /// Lets a thread read as much of a connection without TLS as the node takes, after it has got
-    /// so many bytes of it.
-    fn grant(&mut self, id: ConnId, received: usize) {
+    /// Gives the node what has come.
+    fn handle_chunk(&mut self, now: Instant, id: ConnId, chunk: Chunk) {
         let Some(conn) = self.conns.get_mut(&id) else { return };
-        if conn.security == Security::Tls || !conn.is_connected {
-            return;
+        match conn.security {
+            Security::Tls => {
+                self.node.handle_bytes(now, id, chunk.bytes());
+                self.spare.give(chunk);
+            }
+            Security::Plain => {
+                conn.granted = conn.granted.saturating_sub(chunk.bytes().len());
+                conn.held.push_back(chunk);
+                self.deliver(now, id);
+            }
         }
-        conn.granted = conn.granted.saturating_sub(received);
-        let more = self.node.receive_limit(id).saturating_sub(conn.granted);
-        if more > 0 {
-            conn.granted += more;
-            self.hands[conn.hand].tell(Order::Grant(conn.serial, more));
+    }
+
+    /// Gives the node as much of a connection without TLS as it takes, and its end if that was all;
+    /// else lets the thread read as much more.
+    fn deliver(&mut self, now: Instant, id: ConnId) {
+        loop {
+            let Some(conn) = self.conns.get_mut(&id) else { return };
+            let Some(chunk) = conn.held.front() else { break };
+            let rest = &chunk.bytes()[conn.taken..];
+            let len = rest.len().min(self.node.receive_limit(id));
+            if len == 0 {
+                return; // until the node says that it takes more
+            }
+            self.node.handle_bytes(now, id, &rest[..len]);
+            conn.taken += len;
+            if conn.taken == chunk.bytes().len() {
+                conn.taken = 0;
+                conn.held.pop_front().into_iter().for_each(|chunk| self.spare.give(chunk));
+            }
+        }
+        let Some(conn) = self.conns.get_mut(&id) else { return };
+        if let Some(cause) = conn.closed.take() {
+            self.conns.remove(&id);
+            self.node.handle_closed(now, id, cause);
+        } else if conn.security == Security::Plain && conn.is_connected {
+            let more = self.node.receive_limit(id).saturating_sub(conn.granted);
+            if more > 0 {
+                conn.granted += more;
+                self.hands[conn.hand].tell(Order::Grant(conn.serial, more));
+            }
         }
     }
 }
 
 impl Conn {
-    const fn new(hand: usize, serial: Serial, security: Security) -> Self {
+    fn new(hand: usize, serial: Serial, security: Security) -> Self {
         Self {
             hand,
             serial,
@@ -350,6 +390,9 @@ impl Conn {
             in_flight: 0,
             wants_flush: false,
             granted: 0,
+            held: VecDeque::new(),
+            taken: 0,
+            closed: None,
             socket: None,
         }
     }

@@ -1,9 +1,10 @@
 use super::*;
 use crate::forge::Forge;
-use onion::node::CloseCause;
-use std::collections::VecDeque;
+use std::collections::BTreeSet;
+use std::io::{Read, Write};
 use std::net::Ipv4Addr;
 use std::net::SocketAddr;
+use std::thread;
 
 const CONNS: u32 = 12;
 /// More than queues, chunks and bounds hold.
@@ -27,6 +28,12 @@ struct Party {
     done: u32,
     closed: Vec<CloseCause>,
     exported: Vec<[u8; 32]>,
+    /// Bytes that it sends on each connection, if not all.
+    sends: Option<usize>,
+    /// Bytes that it takes at once, if it takes its time; then none until it is asked again.
+    slowly: Option<usize>,
+    takes_none: BTreeSet<ConnId>,
+    readable: VecDeque<ConnId>,
 }
 
 #[derive(Default)]
@@ -62,6 +69,11 @@ impl Node for Party {
     }
 
     fn handle_bytes(&mut self, _: Instant, conn: ConnId, plaintext: &[u8]) {
+        assert!(plaintext.len() <= self.receive_limit(conn), "more than it takes");
+        if self.slowly.is_some() {
+            self.takes_none.insert(conn);
+            self.readable.push_back(conn);
+        }
         let ends = self.conns.get_mut(&conn).expect("known");
         if self.to.is_none() {
             ends.to_mirror.extend(plaintext);
@@ -105,7 +117,7 @@ impl Node for Party {
             out.iter_mut().zip(ends.to_mirror.drain(..len)).for_each(|(slot, byte)| *slot = byte);
             return len;
         }
-        let len = out.len().min(LEN - ends.sent);
+        let len = out.len().min(self.sends.unwrap_or(LEN) - ends.sent);
         for slot in &mut out[..len] {
             *slot = byte(conn, ends.sent);
             ends.sent += 1;
@@ -119,6 +131,17 @@ impl Node for Party {
 
     fn poll_timeout(&self) -> Option<Instant> {
         None
+    }
+
+    fn receive_limit(&self, conn: ConnId) -> usize {
+        let limit = self.slowly.unwrap_or(usize::MAX);
+        if self.takes_none.contains(&conn) { 0 } else { limit }
+    }
+
+    fn poll_readable(&mut self) -> Option<ConnId> {
+        let conn = self.readable.pop_front()?;
+        self.takes_none.remove(&conn);
+        Some(conn)
     }
 }
 
@@ -176,6 +199,35 @@ fn what_many_threads_carry_arrives_whole_and_in_order() {
         assert!(dialler.conns.is_empty() && dialler.by_serial.is_empty());
         assert!(mirror.conns.is_empty() && mirror.by_serial.is_empty());
     }
+}
+
+/// Sends its bytes to whoever connects and says by the first byte who it is; then it closes.
+fn destination() -> SocketAddr {
+    let (listener, address) = listener();
+    thread::spawn(move || {
+        for stream in listener.incoming().take(CONNS as usize) {
+            let mut stream = stream.expect("accepted");
+            thread::spawn(move || {
+                let mut first = [0];
+                stream.read_exact(&mut first).expect("a byte");
+                let bytes: Vec<u8> =
+                    (0..LEN).map(|at| byte(ConnId(u32::from(first[0])), at)).collect();
+                stream.write_all(&bytes).expect("all is taken");
+            });
+        }
+    });
+    address
+}
+
+#[test]
+fn a_node_never_gets_more_than_it_takes_and_all_before_the_end() {
+    let to = Some((destination(), Security::Plain));
+    let party = Party { to, slowly: Some(20_000), ..Party::default() };
+    let mut dialler = crew(Party { sends: Some(1), ..party }, &[], 2);
+    let mut nobody = crew(Party::default(), &[], 1);
+    turn(&mut dialler, &mut nobody, |dialler, _| dialler.done == CONNS);
+    assert!(dialler.node().closed.is_empty(), "{:?}", dialler.node().closed);
+    assert!(dialler.conns.is_empty() && dialler.by_serial.is_empty());
 }
 
 #[test]
