@@ -1,6 +1,6 @@
 //! One node, whose sockets several threads serve.
 //!
-//! The node stays on the thread that calls [`Crew::turn`]: nothing in it is shared, and all its
+//! The node stays on the thread that calls [`Drive::turn`]: nothing in it is shared, and all its
 //! decisions are taken with everything in view: one link to each relay, one rate limit, one look at
 //! all sockets. What costs most of a relay's processor time is below it: TLS and the kernel. That
 //! is what the threads do, each with its own connections, by the same [`Driver`] that drives a
@@ -11,6 +11,7 @@ mod porter;
 mod thread;
 
 use crate::clock::Clock;
+use crate::drive::Drive;
 use crate::driver::{Driver, DriverError, DriverOptions, Lookups, Remote, Resolver, Traffic};
 use crate::sockopt;
 use crate::tls::TlsConfigs;
@@ -57,7 +58,7 @@ struct Conn {
 
 /// Runs one [`Node`] with its sockets on several threads.
 ///
-/// The node stays on the thread that calls [`turn`](Self::turn): all its decisions are taken with
+/// The node stays on the thread that calls [`turn`](Drive::turn): all its decisions are taken with
 /// everything in view. The threads do what costs most, TLS and the kernel. A crew is used like a
 /// [`Driver`], and ends its threads when it is dropped.
 pub struct Crew<N> {
@@ -112,77 +113,6 @@ impl<N: Node> Crew<N> {
             spare: Spare::default(),
             traffic: Traffic::default(),
         })
-    }
-
-    /// The node.
-    pub const fn node(&self) -> &N {
-        &self.node
-    }
-
-    /// The node, for its commands. The next [`turn`](Self::turn) carries them out.
-    pub const fn node_mut(&mut self) -> &mut N {
-        &mut self.node
-    }
-
-    /// The time, as the node gets it.
-    #[must_use]
-    pub fn now(&self) -> Instant {
-        self.clock.now()
-    }
-
-    /// What has gone through so far.
-    pub const fn traffic(&self) -> &Traffic {
-        &self.traffic
-    }
-
-    /// Lets the node's questions to the domain name system be answered. Without, they all fail.
-    pub fn set_resolver(&mut self, resolver: Box<dyn Resolver>) {
-        self.lookups.set_resolver(resolver);
-    }
-
-    /// Shows another certificate from now on, to connections that come in.
-    pub fn set_tls(&mut self, tls: TlsConfigs) {
-        for hand in &mut self.hands {
-            hand.tell(Order::Tls(Box::new(tls.clone())));
-            hand.wake();
-        }
-    }
-
-    /// A handle that other threads wake the node's thread with.
-    #[must_use]
-    pub fn remote(&self) -> Remote {
-        let to_us = self.to_us.clone();
-        // A queue that is full wakes it as well.
-        Remote::by(move || _ = to_us.try_send((0, Event::Wake)))
-    }
-
-    /// Waits for something to happen, at most until `deadline`, and handles it.
-    ///
-    /// # Errors
-    /// Where one of the threads can't go on.
-    pub fn turn(&mut self, deadline: Instant) -> Result<(), DriverError> {
-        self.drain();
-        let next = self.node.poll_timeout().map_or(deadline, |timeout| timeout.min(deadline));
-        let wait = next - self.clock.now();
-        let mut event = self.events.as_ref().map(|events| events.recv_timeout(wait));
-        for _ in 0..EVENTS_PER_TURN {
-            match event {
-                Some(Ok((hand, event))) => self.handle(hand, event)?,
-                Some(Err(RecvTimeoutError::Timeout)) | None => break,
-                // We hold a sender ourselves.
-                Some(Err(RecvTimeoutError::Disconnected)) => break,
-            }
-            event = self.events.as_ref().map(|events| events.recv_timeout(Duration::ZERO));
-        }
-        while let Some((id, answer)) = self.lookups.poll_answer() {
-            self.node.handle_answer(self.clock.now(), id, answer);
-        }
-        let now = self.clock.now();
-        if self.node.poll_timeout().is_some_and(|timeout| timeout <= now) {
-            self.node.handle_timeout(now);
-        }
-        self.drain();
-        Ok(())
     }
 
     /// Something that a thread tells.
@@ -377,6 +307,66 @@ impl<N: Node> Crew<N> {
                 self.hands[conn.hand].tell(Order::Grant(conn.serial, more));
             }
         }
+    }
+}
+
+impl<N: Node> Drive<N> for Crew<N> {
+    fn node(&self) -> &N {
+        &self.node
+    }
+
+    fn node_mut(&mut self) -> &mut N {
+        &mut self.node
+    }
+
+    fn now(&self) -> Instant {
+        self.clock.now()
+    }
+
+    fn traffic(&self) -> &Traffic {
+        &self.traffic
+    }
+
+    fn set_resolver(&mut self, resolver: Box<dyn Resolver>) {
+        self.lookups.set_resolver(resolver);
+    }
+
+    fn set_tls(&mut self, tls: TlsConfigs) {
+        for hand in &mut self.hands {
+            hand.tell(Order::Tls(Box::new(tls.clone())));
+            hand.wake();
+        }
+    }
+
+    fn remote(&self) -> Remote {
+        let to_us = self.to_us.clone();
+        // A queue that is full wakes it as well.
+        Remote::by(move || _ = to_us.try_send((0, Event::Wake)))
+    }
+
+    fn turn(&mut self, deadline: Instant) -> Result<(), DriverError> {
+        self.drain();
+        let next = self.node.poll_timeout().map_or(deadline, |timeout| timeout.min(deadline));
+        let wait = next - self.clock.now();
+        let mut event = self.events.as_ref().map(|events| events.recv_timeout(wait));
+        for _ in 0..EVENTS_PER_TURN {
+            match event {
+                Some(Ok((hand, event))) => self.handle(hand, event)?,
+                Some(Err(RecvTimeoutError::Timeout)) | None => break,
+                // We hold a sender ourselves.
+                Some(Err(RecvTimeoutError::Disconnected)) => break,
+            }
+            event = self.events.as_ref().map(|events| events.recv_timeout(Duration::ZERO));
+        }
+        while let Some((id, answer)) = self.lookups.poll_answer() {
+            self.node.handle_answer(self.clock.now(), id, answer);
+        }
+        let now = self.clock.now();
+        if self.node.poll_timeout().is_some_and(|timeout| timeout <= now) {
+            self.node.handle_timeout(now);
+        }
+        self.drain();
+        Ok(())
     }
 }
 

@@ -1,11 +1,10 @@
-use crate::crew::Crew;
 use crate::driver::{Driver, DriverError, Remote, Resolver, Traffic};
 use crate::tls::TlsConfigs;
 use onion::Instant;
 use onion::node::Node;
 
-/// What runs a node over real sockets: a [`Driver`], which serves them itself, or a [`Crew`], which has
-/// threads for that.
+/// What runs a node over real sockets: a [`Driver`], which serves them itself, or a
+/// [`Crew`](crate::Crew), which has threads for that.
 pub trait Drive<N> {
     /// The node.
     fn node(&self) -> &N;
@@ -35,43 +34,36 @@ pub trait Drive<N> {
     fn turn(&mut self, deadline: Instant) -> Result<(), DriverError>;
 }
 
-macro_rules! forward {
-    ($shell:ident) => {
-        impl<N: Node> Drive<N> for $shell<N> {
-            fn node(&self) -> &N {
-                self.node()
-            }
+impl<N: Node> Drive<N> for Driver<N> {
+    fn node(&self) -> &N {
+        self.node()
+    }
 
-            fn node_mut(&mut self) -> &mut N {
-                self.node_mut()
-            }
+    fn node_mut(&mut self) -> &mut N {
+        self.node_mut()
+    }
 
-            fn now(&self) -> Instant {
-                self.now()
-            }
+    fn now(&self) -> Instant {
+        self.now()
+    }
 
-            fn traffic(&self) -> &Traffic {
-                self.traffic()
-            }
+    fn traffic(&self) -> &Traffic {
+        self.traffic()
+    }
 
-            fn remote(&self) -> Remote {
-                self.remote()
-            }
+    fn remote(&self) -> Remote {
+        self.remote()
+    }
 
-            fn set_resolver(&mut self, resolver: Box<dyn Resolver>) {
-                self.set_resolver(resolver);
-            }
+    fn set_resolver(&mut self, resolver: Box<dyn Resolver>) {
+        self.set_resolver(resolver);
+    }
 
-            fn set_tls(&mut self, tls: TlsConfigs) {
-                self.set_tls(tls);
-            }
+    fn set_tls(&mut self, tls: TlsConfigs) {
+        self.set_tls(tls);
+    }
 
-            fn turn(&mut self, deadline: Instant) -> Result<(), DriverError> {
-                self.turn(deadline)
-            }
-        }
-    };
+    fn turn(&mut self, deadline: Instant) -> Result<(), DriverError> {
+        self.turn(deadline)
+    }
 }
-
-forward!(Driver);
-forward!(Crew);

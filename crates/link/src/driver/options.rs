@@ -89,7 +89,7 @@ impl Remote {
         Self::by(move || _ = waker.wake())
     }
 
-    /// Makes [`Driver::turn`](super::Driver::turn) or [`Crew::turn`](crate::Crew::turn) return soon.
+    /// Makes [`Driver::turn`](super::Driver::turn) or [`Drive::turn`](crate::Drive::turn) return soon.
     pub fn wake(&self) {
         (self.0)();
     }
