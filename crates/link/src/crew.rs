@@ -358,6 +358,10 @@ impl<N: Node> Drive<N> for Crew<N> {
             }
             event = self.events.as_ref().map(|events| events.recv_timeout(Duration::ZERO));
         }
+        // One that panics says nothing, and its connections would hang.
+        if self.hands.iter().any(Hand::has_ended) {
+            return Err(DriverError::of_thread("it has panicked".to_owned()));
+        }
         while let Some((id, answer)) = self.lookups.poll_answer() {
             self.node.handle_answer(self.clock.now(), id, answer);
         }

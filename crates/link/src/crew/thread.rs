@@ -80,6 +80,11 @@ impl Hand {
         self.has_news = !self.waiting.is_empty();
     }
 
+    /// Whether it has ended, though nobody has told it to.
+    pub(super) fn has_ended(&self) -> bool {
+        self.thread.as_ref().is_some_and(JoinHandle::is_finished)
+    }
+
     /// Ends it, and waits for that.
     pub(super) fn stop(&mut self) {
         self.orders = None;
