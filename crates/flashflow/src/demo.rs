@@ -58,7 +58,8 @@ pub(crate) fn run(
     let clock = Clock::start();
     let coordinator = Coordinator { key_seed: own_key()?, rounds_max: ROUNDS_MAX };
     let echoes = echo_relays(options, &network, &coordinator, clock, output)?;
-    let documents = Documents::fetch(&network)?;
+    let consensus = wait_until_listed(&network, &echoes, output)?;
+    let documents = Documents::fetch(&network, &consensus)?;
     let guess = Rate::from_mbit_per_s(options.team.guess);
     let mut subjects: Vec<(Subject, RelaySaid<'_>)> = Vec::new();
     for node in network.relays() {
@@ -112,7 +113,7 @@ pub(crate) fn run(
     Ok(conclude(&report, &report_path, output, interrupt))
 }
 
-/// Starts the relays of our own, and waits until the network's consensus lists them.
+/// Starts the relays of our own.
 fn echo_relays(
     options: &DemoOptions,
     network: &Network,
@@ -140,13 +141,24 @@ fn echo_relays(
         };
         relays.push(OwnRelay::start(spec, &folder, clock)?);
     }
-    if !relays.is_empty() {
-        output.doing("waiting until the authorities list our own relays");
-        let all: Vec<[u8; 20]> = relays.iter().map(OwnRelay::rsa).collect();
-        network.wait_until_running(&all, LISTING_PATIENCE)?;
-        output.step(format!("network: {} relays of our own are listed", relays.len()));
-    }
     Ok(relays)
+}
+
+/// Waits until the network's consensus lists all relays, ours as well; returns it.
+fn wait_until_listed(
+    network: &Network,
+    echoes: &[OwnRelay],
+    output: &Output,
+) -> Result<String, Error> {
+    output.doing("waiting until the authorities list our own relays");
+    let ours = echoes.iter().map(OwnRelay::rsa);
+    let all: Vec<[u8; 20]> = network.relays().iter().map(lab::Node::rsa).chain(ours).collect();
+    // A later one may lack a relay again for a while, where a vote came late.
+    let consensus = network.wait_until_running(&all, LISTING_PATIENCE)?;
+    if !echoes.is_empty() {
+        output.step(format!("network: {} relays of our own are listed", echoes.len()));
+    }
+    Ok(consensus)
 }
 
 /// A key for the demo alone.

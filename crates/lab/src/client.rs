@@ -127,10 +127,7 @@ impl Client {
     /// # Errors
     /// [`LabError::Control`] if tor does not answer.
     pub fn used_paths(&mut self) -> Result<Vec<Vec<[u8; 20]>>, LabError> {
-        // An answer to a request comes after the events before it.
-        self.request("GETINFO version")?;
-        let events: Vec<String> =
-            self.control.events().try_iter().map(|event| event.message.text().to_owned()).collect();
+        let events = self.events()?;
         // "STREAM 12 SUCCEEDED 7 127.0.0.1:80", "CIRC 7 BUILT $FP~name,$FP~name,$FP~name …"
         let mut used: Vec<&str> = events
             .iter()
@@ -150,6 +147,18 @@ impl Client {
                 .max_by_key(Vec::len)
         };
         Ok(used.iter().filter_map(path).collect())
+    }
+
+    /// What has become of its streams and circuits since this or [`used_paths`](Self::used_paths) was
+    /// last asked, as the control port words it.
+    ///
+    /// # Errors
+    /// [`LabError::Control`] if tor does not answer.
+    pub fn events(&mut self) -> Result<Vec<String>, LabError> {
+        // An answer to a request comes after the events before it.
+        self.request("GETINFO version")?;
+        let events = self.control.events().try_iter();
+        Ok(events.map(|event| event.message.text().to_owned()).collect())
     }
 
     fn request(&mut self, command: &str) -> Result<(), LabError> {

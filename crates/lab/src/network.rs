@@ -181,6 +181,35 @@ impl Network {
         self.wait_for_consensus(None, &mut all_run, patience)
     }
 
+    /// Waits until every node has a consensus that lists these relays, given by their RSA
+    /// fingerprints. A stock exit refuses the streams of circuits that come from a relay which it does
+    /// not know, so wait for this before others than the network's own relays carry streams.
+    ///
+    /// # Errors
+    /// [`LabError`] if a tor ends or does not answer, or time runs out.
+    pub fn wait_until_known(
+        &self,
+        relays: &[[u8; 20]],
+        patience: Duration,
+    ) -> Result<(), LabError> {
+        let deadline = Deadline::after(patience);
+        for node in &self.nodes {
+            let mut control = node.control()?;
+            listen(node, &mut control)?;
+            for rsa in relays {
+                let key = format!("ns/id/{}", hex::encode_upper(rsa));
+                while get_if_any(node, &mut control, &key)?.is_none() {
+                    if deadline.passed() {
+                        let what = format!("`{}` to know {key}", node.nickname);
+                        return Err(launch::timeout(what, deadline, Some(node)));
+                    }
+                    wait_for_news(node, &control, deadline)?;
+                }
+            }
+        }
+        Ok(())
+    }
+
     /// Whether a consensus gives the Running flag to all nodes.
     #[must_use]
     pub fn lists_all_running(&self, consensus: &str) -> bool {

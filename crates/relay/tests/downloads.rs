@@ -82,6 +82,7 @@ fn a_stock_client_downloads_through_ours_as_guard_middle_exit_and_all_three() {
         .map(|(name, threads)| ours(&network, name, threads, names, folder.path()));
     let [a, b, c] = [0, 1, 2].map(|place: usize| relays[place].rsa().0);
     network.wait_until_running(&[a, b, c], PATIENCE).expect("listed");
+    network.wait_until_known(&[a, b, c], PATIENCE).expect("known");
     let extra = ["ConfluxEnabled 0".to_owned()];
     let [x, y] = [0, 1].map(|place: usize| network.authorities()[place].rsa());
     let z = network.relays()[0].rsa();
@@ -101,7 +102,9 @@ fn a_stock_client_downloads_through_ours_as_guard_middle_exit_and_all_three() {
             let from = ("127.0.0.1", server.address().port());
             let isolation = number.to_string();
             let done = download(client.socks(), from, content, &isolation, PATIENCE);
-            let done = done.unwrap_or_else(|error| panic!("{what}, {len} bytes: {error}"));
+            let done = done.unwrap_or_else(|error| {
+                panic!("{what}, {len} bytes: {error}: {:#?}", client.events())
+            });
             assert!(done.is_right, "{what}, {len} bytes: {done:?}");
         }
         let paths = client.used_paths().expect("an answer");

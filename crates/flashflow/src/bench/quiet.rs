@@ -6,9 +6,7 @@ use link::tls::TlsConfigs;
 use link::{Clock, Driver, DriverError, DriverOptions, Forge, Remote, unix_time_s};
 use onion::cell::msg::BeginFlags;
 use onion::circuit::NextHop;
-use onion::client::{
-    CircuitNumber, Client, ClientEvent, Destination, Loss, Outcome, Path, Transfer,
-};
+use onion::client::{Client, ClientEvent, Destination, Loss, Outcome, Path, Transfer};
 use onion::measure::pump::Target;
 use onion::router::schedule::SchedulerConfig;
 use onion::router::{Router, RouterConfig};
@@ -25,6 +23,11 @@ const PAUSE: Duration = Duration::from_millis(20);
 
 /// Time for the circuit to stand.
 const SETUP: Duration = Duration::from_secs(30);
+
+/// How often it is tried. Stock tor looks at its circuits every second and ends each that goes no
+/// further on a client's connection on which nothing was sent for a minute; to it, a connection whose
+/// first answer is still queued is one of these.
+const TRIES: u32 = 5;
 
 /// A quiet circuit of two hops, for as long as this lives: through a relay, to one of ours that
 /// refuses its streams.
@@ -83,8 +86,7 @@ impl QuietCircuit {
         // By CREATE_FAST the first hop's onion key is not needed.
         let first = NextHop { address: target.address, ids: target.ids, onion_key: [0; 32] };
         let path = Path { is_fast: true, ..Path::new(vec![first, landing]) };
-        let mut client = Client::new(unix_time_s(), rng);
-        let circuit = client.open(clock.now(), &path);
+        let client = Client::new(unix_time_s(), rng);
         let client = Driver::new(client, clock, tls, Vec::new(), options)?;
 
         let shared = Arc::new(Shared::default());
@@ -92,7 +94,7 @@ impl QuietCircuit {
         let (of_router, of_client) = (Arc::clone(&shared), Arc::clone(&shared));
         let threads = vec![
             spawn("landing", &shared, move || serve(router, &of_router))?,
-            spawn("quiet", &shared, move || ask(client, circuit, &of_client))?,
+            spawn("quiet", &shared, move || ask(client, &path, &of_client))?,
         ];
         let quiet = Self { shared, remotes, threads };
         let deadline = clock.now() + SETUP;
@@ -153,10 +155,12 @@ fn serve(mut router: Driver<Router<StdRng>>, shared: &Shared) -> Result<(), Driv
 
 fn ask(
     mut driver: Driver<Client<StdRng>>,
-    circuit: CircuitNumber,
+    path: &Path,
     shared: &Shared,
 ) -> Result<(), DriverError> {
-    let mut next = None;
+    let now = driver.now();
+    let mut circuit = driver.node_mut().open(now, path);
+    let (mut next, mut tries) = (None, 1);
     while !shared.must_stop.load(Ordering::Acquire) {
         let now = driver.now();
         if next.is_some_and(|next| next <= now) {
@@ -178,6 +182,12 @@ fn ask(
                 }
                 ClientEvent::Over { outcome, .. } => {
                     shared.fail(format!("a stream was not refused: {outcome:?}"));
+                }
+                ClientEvent::Lost { cause: Loss::Circuit(_), .. }
+                    if tries < TRIES && !shared.with(|told| told.is_built) =>
+                {
+                    tries += 1;
+                    circuit = driver.node_mut().open(now, path);
                 }
                 ClientEvent::Lost { cause, .. } => shared.fail(lost(&cause)),
             }

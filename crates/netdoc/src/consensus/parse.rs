@@ -13,6 +13,10 @@ const BYTES_PER_ROUTER: usize = 350;
 pub(super) fn parse(bytes: &[u8]) -> Result<Consensus, ConsensusError> {
     let mut lines = Lines::new(bytes);
     let flavour = first_line(&mut lines)?;
+    // Also where we would pass over a line: what is no text has not come as it was signed.
+    if let Err(error) = std::str::from_utf8(bytes) {
+        return Err(not_text(bytes, error.valid_up_to()));
+    }
     let mut reader = Reader::new(flavour, bytes.len());
     while let Some(line) = lines.next() {
         if !line.complete {
@@ -43,6 +47,19 @@ fn first_line(lines: &mut Lines<'_>) -> Result<Flavour, ConsensusError> {
             line: line.number,
             found: text::excerpt(line.bytes),
         }),
+    }
+}
+
+/// The error for a document that is not UTF-8 at this place.
+#[cold]
+fn not_text(bytes: &[u8], place: usize) -> ConsensusError {
+    let (before, from) = bytes.split_at(place);
+    let begin = before.iter().rposition(|byte| *byte == b'\n').map_or(0, |end| end + 1);
+    let len = from.iter().position(|byte| *byte == b'\n').unwrap_or(from.len());
+    ConsensusError::Malformed {
+        line: before.iter().filter(|byte| **byte == b'\n').count() + 1,
+        what: "expected UTF-8 text",
+        found: text::excerpt(&bytes[begin..place + len]),
     }
 }
 

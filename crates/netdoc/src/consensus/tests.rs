@@ -122,6 +122,18 @@ fn an_error_names_the_line_and_what_was_expected() {
 }
 
 #[test]
+fn what_is_no_text_is_refused_with_its_line_wherever_it_is() {
+    for (number, line) in NS.lines().enumerate().skip(2) {
+        let begin = line.as_ptr() as usize - NS.as_ptr() as usize;
+        let mut bytes = NS.as_bytes().to_vec();
+        bytes[begin + line.len() / 2] = 0xff;
+        let error = Consensus::parse(&bytes).unwrap_err();
+        let ConsensusError::Malformed { line, what, .. } = error else { panic!("{error}") };
+        assert_eq!((line, what), (number + 1, "expected UTF-8 text"));
+    }
+}
+
+#[test]
 fn a_relay_listed_twice_or_out_of_order_is_refused() {
     let start = NS.find("r comeandgo").unwrap();
     let end = NS.find("r Quintex13").unwrap();

@@ -3,7 +3,7 @@
 #![allow(dead_code, reason = "no test needs all of it")]
 
 use lab::Network;
-use lab::control::Control;
+use lab::control::{Control, ControlError};
 use netdoc::fetch::{Fetcher, Resource};
 use netdoc::{Fingerprint, ServerDescriptor, descriptor};
 use relay::publish::Answer;
@@ -49,17 +49,28 @@ pub(crate) fn wait_until_known(network: &Network, events: &Receiver<RelayEvent>)
             RelayEvent::Answered { authority, answer: Answer::Accepted } => {
                 left.retain(|other| *other != authority);
             }
-            RelayEvent::Answered { answer: Answer::Refused { .. }, .. }
-            | RelayEvent::Unanswered { .. } => panic!("{event}"),
+            // One that was too busy to answer is asked again.
+            RelayEvent::Answered { answer: Answer::Refused { .. }, .. } => panic!("{event}"),
             _ => {}
         }
         left.is_empty().then_some(())
     });
 }
 
-/// Has stock tor build a circuit through these relays, and waits until it stands.
+/// Has stock tor build a circuit through these relays as soon as it knows them all, and waits until
+/// it stands.
 pub(crate) fn build_circuit(control: &mut Control, path: &[&str]) {
-    let reply = control.request(&format!("EXTENDCIRCUIT 0 {}", path.join(","))).expect("accepted");
+    let command = format!("EXTENDCIRCUIT 0 {}", path.join(","));
+    let reply = loop {
+        match control.request(&command) {
+            Ok(reply) => break reply,
+            // Between a consensus and the descriptors that it names, tor knows less than before.
+            Err(ControlError::Refused { code: 552, .. }) => {
+                control.events().recv_timeout(PATIENCE).expect("news");
+            }
+            Err(error) => panic!("{error}"),
+        }
+    };
     let id = reply.text().strip_prefix("EXTENDED ").expect("a circuit").to_owned();
     loop {
         let event = control.events().recv_timeout(PATIENCE).expect("an event");

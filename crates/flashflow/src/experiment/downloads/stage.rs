@@ -76,6 +76,7 @@ impl Stage {
         let fingerprints: Vec<[u8; 20]> = ours.iter().map(OwnRelay::rsa).collect();
         output.doing("waiting for the consensus that lists them");
         network.wait_until_running(&fingerprints, PATIENCE)?;
+        network.wait_until_known(&fingerprints, PATIENCE)?;
         output.doing("starting the client");
         let stock = network.authorities().iter().chain(network.relays()).map(lab::Node::rsa);
         let known: Vec<[u8; 20]> = fingerprints.iter().copied().chain(stock).collect();
