@@ -28,6 +28,7 @@
 //! | streams of all circuits, and connections that are still to be written out | [`RouterConfig::streams_max`] | refused, "resource limit" |
 //! | circuits of a link | 10,000 | refused, reason 5 |
 //! | time for what is left of a stream that is over | 15 s without progress | dropped |
+//! | time of a link without circuits | 3 to 4.5 minutes; to a relay, about `nf_conntimeout_relays` | closed |
 //! | time for a lookup | 300 s | the stream ends, "timeout" |
 
 mod carrying;

@@ -1,8 +1,9 @@
 //! Padding of links, against records of who was idle when (padding-spec §2).
 //!
-//! Routers on the way write down each pause of a connection that is longer than some ten seconds. So a
-//! client's link that carries circuits gets a PADDING cell whenever nothing has passed on it, either way, for a
-//! time drawn by lot; the client does the same from its end. This is what C tor 0.4.9 does as a relay:
+//! Those who record connections on the way close a record when nothing passes for some ten seconds; many records
+//! tell who was busy when. So a client's link that carries circuits gets a PADDING cell whenever nothing has passed
+//! on it, either way, for a time drawn by lot; the client does the same from its end. As a relay, C tor 0.4.9
+//! pads these:
 //!
 //! | | padded |
 //! |---|---|
@@ -31,8 +32,12 @@ use crate::time::{Duration, Instant};
 use alloc::collections::BTreeSet;
 use rand_core::Rng;
 
+mod state;
 #[cfg(test)]
 mod tests;
+
+pub(super) use state::Padding;
+use state::{Entry, Use};
 
 /// No link is looked at sooner than this after the last time, whatever the limits are (C tor looks at
 /// all once a second).
@@ -41,57 +46,6 @@ const LOOK_MIN: Duration = Duration::from_secs(1);
 /// Links are looked at together that want it within this time, so that thousands of them do not wake us
 /// thousands of times a second. Cells are not sent together: that would tell them from others.
 const LOOK_GRAIN_NS: u64 = 100_000_000;
-
-/// What a client's link has been used for so far.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Use {
-    /// At most for circuits that end here: for directory requests.
-    Nothing,
-    /// For circuits that go on from here.
-    Circuits,
-    /// They have carried something.
-    Traffic,
-}
-
-/// When a link is in the set of all.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Entry {
-    None,
-    /// Then it is looked at whether it is idle.
-    Look(Instant),
-    /// It has been idle; then a cell is sent.
-    Due(Instant),
-}
-
-/// What a link keeps for its padding.
-#[derive(Debug)]
-pub(super) struct Padding {
-    /// When something has passed on it, either way.
-    active_at: Instant,
-    entry: Entry,
-    used_for: Use,
-    /// Its protocol has padding.
-    is_possible: bool,
-    /// The peer has not stopped it.
-    is_wanted: bool,
-    /// Limits that the peer has asked for; zero if none.
-    low_ms: u16,
-    high_ms: u16,
-}
-
-impl Padding {
-    pub(super) const fn new(now: Instant) -> Self {
-        Self {
-            active_at: now,
-            entry: Entry::None,
-            used_for: Use::Nothing,
-            is_possible: true,
-            is_wanted: true,
-            low_ms: 0,
-            high_ms: 0,
-        }
-    }
-}
 
 /// Decides which links are padded, and when.
 #[derive(Debug)]

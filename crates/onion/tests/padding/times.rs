@@ -34,7 +34,7 @@ fn an_idle_links_pauses_are_the_greater_of_two_drawn_between_the_limits() {
         let part = part_below(&pauses, millis(bound_ms));
         assert!((part - expected).abs() < 0.02, "{part} below {bound_ms} ms");
     }
-    // No two links are in step, and no grid shows which cells are padding.
+    // No grid shows which cells are padding.
     let off_grid = pauses.iter().filter(|pause| pause.as_millis() % 100 != 0).count();
     assert!(off_grid > pauses.len() / 2);
 }
@@ -63,19 +63,15 @@ fn between_cells_at_any_times_pauses_stay_between_the_limits() {
     let mut rng = ChaCha8Rng::seed_from_u64(5);
     for _ in 0..5000 {
         world.pass(millis(u64::from(rng.next_u32() % 12_000)));
+        // Nobody who writes down pauses of ten seconds has seen one.
+        assert!(world.now - world.ends[client].active_at < millis(9500));
         world.say(client, CIRCUIT, Command::RELAY, &[1; BODY_LEN]);
     }
     let pauses = world.ends[client].pauses();
     assert!(pauses.len() > 1000);
     assert!(pauses.iter().all(|pause| (millis(1500)..millis(9500)).contains(pause)));
-    // Whoever is seldom idle for long is more often padded after a short pause than after a long one.
-    assert!(mean(&pauses) < millis(6000));
-    let (mut longest, mut last) = (Duration::ZERO, world.ends[client].padded[0].0);
-    for (at, pause) in &world.ends[client].padded {
-        longest = longest.max((*at - last).min(*pause));
-        last = *at;
-    }
-    assert!(longest < millis(9500), "never as long as a router's records need");
+    // Long pauses are interrupted more often than short ones.
+    assert!(mean(&pauses) < millis(6700));
 }
 
 #[test]
