@@ -27,6 +27,9 @@ const POLLS_MAX: u32 = 50_000;
 /// Cells that may wait on a circuit in one direction.
 const QUEUE_LIMIT_CELLS: u32 = 20;
 
+/// The same with another consensus: its least bound.
+const QUEUE_LIMIT_CELLS_MOST: u32 = 50;
+
 /// What control cells of one link may wait, and what is still let in beyond that.
 const CONTROL_MAX: usize = (1 << 20) + 8192;
 
@@ -72,6 +75,7 @@ struct Heard {
     echoed_cells: u64,
     seconds: u32,
     errors: u32,
+    padding_cells: u32,
     streams: StreamsHeard,
 }
 
@@ -157,7 +161,7 @@ impl World {
     }
 
     fn apply(&mut self, input: &mut Input<'_>) {
-        let op = input.u8() % 25;
+        let op = input.u8() % 26;
         let place = usize::from(input.u8());
         match op {
             0 => self.accept(place % 8 == 7),
@@ -206,7 +210,8 @@ impl World {
                     }
                 }
             }
-            16.. => self.apply_to_streams(op - 16, place, input),
+            16..25 => self.apply_to_streams(op - 16, place, input),
+            25 => self.ask_for_padding(place, input),
             _ => {
                 self.router.set_limit(self.now, limit(input.u8()));
                 self.router.set_target_params(target_params(place % 4 != 0));
@@ -366,7 +371,7 @@ impl World {
             self.hear(place, &buffer[..len]);
         }
         let circuits = self.router.open_circuits();
-        let most = circuits * QUEUE_LIMIT_CELLS as usize * CELL_LEN + CONTROL_MAX;
+        let most = circuits * QUEUE_LIMIT_CELLS_MOST as usize * CELL_LEN + CONTROL_MAX;
         assert!(taken <= most, "{taken} bytes waited for {circuits} circuits");
     }
 
@@ -384,6 +389,10 @@ impl World {
                     }
                 }
                 Command::CREATE2 => link.begun = Some(cell.circ_id),
+                Command::PADDING => {
+                    assert_eq!((cell.circ_id, link.heard.proven), (CircId::LINK, 0));
+                    link.heard.padding_cells += 1;
+                }
                 Command::RELAY if link.heard.proven > 0 => link.heard.echoed_cells += 1,
                 Command::RELAY => self.hear_relay(place, cell.circ_id, cell.body),
                 Command::CREATED2 => {
@@ -433,6 +442,7 @@ impl World {
             echoed_cells: sum.echoed_cells + link.echoed_cells,
             seconds: sum.seconds + link.seconds,
             errors: sum.errors + link.errors,
+            padding_cells: sum.padding_cells + link.padding_cells,
             streams: StreamsHeard {
                 connected: sum.streams.connected + link.streams.connected,
                 ended: sum.streams.ended + link.streams.ended,
@@ -472,6 +482,7 @@ mod tests {
                 "violation" => heard.proven == 2 && heard.errors == 3,
                 "refused" => heard.accepted == 0 && heard.errors == 3,
                 "transit" | "full" | "waiting" => heard.errors == 0,
+                "padding" => heard.padding_cells == 2,
                 "streams" => {
                     let StreamsHeard { connected, ended, resolved, sendmes, .. } = heard.streams;
                     let bytes = (heard.streams.data_bytes, heard.streams.delivered_bytes);

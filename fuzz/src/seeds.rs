@@ -150,7 +150,11 @@ fn routers() -> Vec<Seed> {
     // Two circuits whose destinations do not read.
     let shed = join(&[&[23, 0, 1], &create(0, 1), &begin(1, 1, 0), &[20, 1, 0], &[23, 1, 1]]);
     let shed = join(&[&stream, &shed, &data(0, 1, 120), &data(1, 1, 120), &[10, 0, 0xff, 0xff]]);
+    // Each from 4 to 5 s on: two cells of padding until it is stopped.
+    let limits = |how: u8| join(&[&[25, 0, how], &4000_u16.to_le_bytes(), &5000_u16.to_le_bytes()]);
+    let padding = join(&[&limits(31), &limits(2), &wait.repeat(10), &limits(1), &wait.repeat(9)]);
     vec![
+        ("router", "padding", join(&[&[0], &transit, &relay(0, 0, 1), &padding])),
         ("router", "streams", join(&[&[0], &stream, &streams])),
         ("router", "windows", join(&[&[0], &stream, &windows])),
         ("router", "congestion", join(&[&[0], &congestion])),

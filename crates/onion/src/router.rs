@@ -28,6 +28,7 @@
 //! | streams of all circuits, and connections that are still to be written out | [`RouterConfig::streams_max`] | refused, "resource limit" |
 //! | circuits of a link | 10,000 | refused, reason 5 |
 //! | time for what is left of a stream that is over | 15 s without progress | dropped |
+//! | time of a link without circuits | 3 to 4.5 minutes; to a relay, about `nf_conntimeout_relays` | closed |
 //! | time for a lookup | 300 s | the stream ends, "timeout" |
 
 mod carrying;
@@ -42,6 +43,7 @@ mod measuring;
 mod node;
 mod opening;
 mod output;
+mod padding;
 mod parameters;
 mod queue;
 mod relaying;
@@ -69,6 +71,7 @@ use circuit::Circuits;
 use core::net::SocketAddr;
 use link::Links;
 use output::Outputs;
+use padding::Padder;
 use rand_core::Rng;
 use schedule::SchedulerConfig;
 use streams::Streams;
@@ -116,6 +119,9 @@ pub struct RouterConfig {
     /// Bytes that all queues of cells and buffers of streams may hold together. Beyond it the circuit
     /// that holds most is destroyed (C tor: `MaxMemInQueues`).
     pub held_bytes_max: usize,
+    /// Whether clients' links are padded as consensus and clients ask for (padding-spec §2); none is if
+    /// not. C tor's relays have no such choice.
+    pub padding: bool,
 }
 
 impl RouterConfig {
@@ -144,6 +150,7 @@ impl RouterConfig {
             extends_to_private: true,
             streams_max: Self::STREAMS_MAX,
             held_bytes_max: Self::HELD_BYTES_MAX,
+            padding: true,
         }
     }
 }
@@ -215,6 +222,7 @@ pub struct Router<R, C = Honest> {
     circuits: Circuits,
     streams: Streams,
     outputs: Outputs,
+    padder: Padder,
     bucket: Option<TokenBucket>,
     /// The bucket is not the usual one: the conduct has asked for another rate.
     has_changed_rate: bool,
@@ -253,6 +261,7 @@ impl<R: Rng, C: Conduct> Router<R, C> {
             circuits: Circuits::default(),
             streams: Streams::default(),
             outputs: Outputs::new(&config.scheduler, now),
+            padder: Padder::new(config.padding, &Parameters::default()),
             bucket: None,
             has_changed_rate: false,
             target,
@@ -345,6 +354,7 @@ impl<R: Rng, C: Conduct> Router<R, C> {
         if scheduler != self.config.scheduler {
             self.set_scheduler(scheduler);
         }
+        self.padder.follow(&parameters, &mut self.links);
         self.parameters = parameters;
     }
 

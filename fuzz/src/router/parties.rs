@@ -1,6 +1,6 @@
 //! What coordinators, measurers, clients and other relays say.
 
-use super::{COORDINATOR, MEASURERS, Tls, World, circ_id};
+use super::{COORDINATOR, MEASURERS, QUEUE_LIMIT_CELLS_MOST, Tls, World, circ_id};
 use crate::input::Input;
 use crate::links::Recorded;
 use onion::cell::msg::{Create2, Extend2, HANDSHAKE_NTOR, encode_created2_into, link_specifier};
@@ -12,6 +12,7 @@ use onion::measure::protocol::{
     ClientShare, CoordinatorKey, MeasurerKey, Message, Nonce, Order, Proof,
 };
 use onion::node::{CloseCause, Node};
+use onion::router::Parameters;
 use std::sync::Arc;
 
 impl World {
@@ -41,6 +42,27 @@ impl World {
         self.say(place, CircId::LINK, Command::MEASURE, &Message::Proof(proof).encode());
     }
 
+    /// PADDING_NEGOTIATE, good or bad; or a consensus with other limits.
+    pub(super) fn ask_for_padding(&mut self, place: usize, input: &mut Input<'_>) {
+        let (how, low_ms, high_ms) = (input.u8(), input.u16(), input.u16());
+        if how % 8 == 7 {
+            self.router.set_parameters(Parameters::from_consensus([
+                ("circ_max_cell_queue_size", QUEUE_LIMIT_CELLS_MOST.cast_signed()),
+                ("nf_ito_low", low_ms.into()),
+                ("nf_ito_high", high_ms.into()),
+                ("nf_pad_relays", i32::from(how >> 3 & 1)),
+                ("nf_pad_before_usage", i32::from(how >> 4 & 1)),
+            ]));
+            return;
+        }
+        // Version 0; stop or start, in most cases.
+        let mut body = vec![how >> 7, how % 8 % 3];
+        body.extend(low_ms.to_be_bytes());
+        body.extend(high_ms.to_be_bytes());
+        let circ_id = if how & 8 > 0 { circ_id(input) } else { CircId::LINK };
+        self.say(place, circ_id, Command::PADDING_NEGOTIATE, &body);
+    }
+
     /// A message for the router on a circuit.
     pub(super) fn message(&mut self, place: usize, input: &mut Input<'_>) {
         let circ_id = circ_id(input);
@@ -55,12 +77,14 @@ impl World {
             RelayCommand(input.u8()),
         ];
         let command = input.choose(&commands);
-        let port = input.u8() % 3;
+        // Of none there is no relay.
+        let port = input.u8().wrapping_add(1) % 4;
         let data = extend_data(&Recorded::get().landing.ids(), port);
         let Some(hop) = self.link(place).and_then(|link| link.hops.get_mut(&circ_id)) else {
             return;
         };
-        let message = RelayMessage { command, stream_id: 1, data: &data };
+        let is_circuits = [RelayCommand::EXTEND2, RelayCommand::TRUNCATE].contains(&command);
+        let message = RelayMessage { command, stream_id: u16::from(!is_circuits), data: &data };
         let Ok(mut body) = message.to_body() else { return };
         hop.client.encrypt(&mut body);
         self.say(place, circ_id, Command::RELAY_EARLY, &body);

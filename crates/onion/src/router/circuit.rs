@@ -56,6 +56,8 @@ pub(super) struct Circuit {
     pub(super) forth_id: Option<CircId>,
     /// CREATED2 has come: cells may pass.
     pub(super) is_extended: bool,
+    /// The link towards the one who built it knows all that it can do for its padding.
+    pub(super) has_told_use: bool,
     /// RELAY_EARLY cells that have come.
     pub(super) early_cells: u8,
     /// Cells that wait for the link towards the one who built it.
@@ -75,6 +77,7 @@ impl Circuit {
             forth_conn: None,
             forth_id: None,
             is_extended: false,
+            has_told_use: false,
             early_cells: 0,
             back_queue: CellQueue::default(),
             forth_queue: CellQueue::default(),

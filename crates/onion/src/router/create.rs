@@ -176,7 +176,8 @@ impl<R: Rng, C: Conduct> Router<R, C> {
 
     /// A link is gone: so are its circuits, and its part in a measurement.
     pub(super) fn lose(&mut self, id: ConnId, reason: DestroyReason) {
-        let Some(link) = self.links.remove(id) else { return };
+        let Some(mut link) = self.links.remove(id) else { return };
+        self.padder.forget(id, &mut link.padding);
         let waiting = link.waiting.iter().map(|(number, _)| *number);
         for number in link.circuits.numbers().into_iter().chain(waiting) {
             let uses_it = self

@@ -1,9 +1,10 @@
 use super::circuit::Way;
+use super::padding::Padding;
 use crate::cell::CircId;
 use crate::identity::{RelayIds, RsaId};
 use crate::link::{Channel, ExpectedPeer};
 use crate::node::ConnId;
-use crate::time::Instant;
+use crate::time::{Duration, Instant};
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 use core::net::SocketAddr;
@@ -40,8 +41,11 @@ pub(super) struct Link {
     pub(super) opened: u32,
     /// When it began, or was last seen with something on it.
     pub(super) used_at: Instant,
+    /// So long it stays open without circuits, once it is open.
+    pub(super) idle_max: Duration,
     /// We dialled it, or the other side presents itself as a relay.
     pub(super) is_relays: bool,
+    pub(super) padding: Padding,
 }
 
 impl Link {
@@ -61,7 +65,9 @@ impl Link {
             waiting: Vec::new(),
             opened: 0,
             used_at: now,
+            idle_max: Duration::ZERO,
             is_relays: expected.is_some(),
+            padding: Padding::new(now),
         }
     }
 

@@ -80,6 +80,7 @@ impl<R: Rng, C: Conduct> Router<R, C> {
     fn set_role(&mut self, id: ConnId, role: Role) {
         if let Some(link) = self.links.get_mut(id) {
             link.role = role;
+            self.padder.consider(id, link);
         }
     }
 

@@ -64,6 +64,10 @@ impl<R: Rng, C: Conduct> Router<R, C> {
             self.handle_message_cell(now, id, cell.body);
             return Ok(());
         }
+        if cell.command == Command::PADDING_NEGOTIATE {
+            self.padder.negotiate(id, link, cell.body);
+            return Ok(());
+        }
         let mut body = [0; BODY_LEN];
         let Ok(fixed) = <&[u8; BODY_LEN]>::try_from(cell.body) else {
             return Ok(()); // of variable length: none of them concerns circuits
@@ -95,7 +99,7 @@ impl<R: Rng, C: Conduct> Router<R, C> {
                 self.handle_destroy(number, place);
                 Ok(())
             }
-            _ => Ok(()), // padding, its negotiation, and cells of circuits that are gone
+            _ => Ok(()), // padding, and cells of circuits that are gone
         }
     }
 
@@ -156,12 +160,14 @@ impl<R: Rng, C: Conduct> Node for Router<R, C> {
             let has_opened = channel.is_open() && !link.is_open;
             link.is_open = channel.is_open();
             link.is_relays |= channel.peer_presents_itself();
+            self.padder.handle_transfer(now, conn, link);
             let has_output = channel.queued_len() > 0;
             link.channel = Some(channel);
             if has_output {
                 self.outputs.wake(conn);
             }
             if has_opened {
+                self.handle_opened(conn);
                 self.create_waiting(conn);
             }
             match outcome {
@@ -201,6 +207,7 @@ impl<R: Rng, C: Conduct> Node for Router<R, C> {
         self.target.handle_timeout(now);
         self.drain_target();
         self.keep_up(now);
+        self.pad_links(now);
         self.wake_waiting(now);
         self.streams.wake_rated(now);
     }
@@ -218,6 +225,11 @@ impl<R: Rng, C: Conduct> Node for Router<R, C> {
             return self.transmit_stream(now, conn, out);
         }
         let len = self.transmit(now, conn, out);
+        if len > 0
+            && let Some(link) = self.links.get_mut(conn)
+        {
+            self.padder.handle_transfer(now, conn, link);
+        }
         self.wake_unblocked();
         len
     }
@@ -238,6 +250,7 @@ impl<R: Rng, C: Conduct> Node for Router<R, C> {
             self.target.poll_timeout(),
             self.waiting_ends_at(),
             self.upkeep_at(),
+            self.padder.next_at(),
             self.streams.rated_at(),
             self.outputs.next_run_at(),
         ];

@@ -198,6 +198,12 @@ impl Outputs {
         self.queued_cells
     }
 
+    /// Whether nothing waits on a link.
+    pub(super) fn is_idle(&self, id: ConnId) -> bool {
+        let output = self.outputs.get(id.0 as usize);
+        output.is_none_or(|output| output.control.is_empty() && output.pending_cells == 0)
+    }
+
     /// Closes the link once its control cells are written.
     pub(super) fn close(&mut self, id: ConnId) {
         let Some(output) = self.get_mut(id) else { return };

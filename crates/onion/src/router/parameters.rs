@@ -19,6 +19,19 @@ pub struct Parameters {
     pub kist_sched_run_interval: Duration,
     /// `CircuitPriorityHalflifeMsec`: after so long a cell counts half in a circuit's priority.
     pub circuit_priority_halflife: Duration,
+    /// `nf_ito_low`: a link that is padded stays without cells at least so long before one is sent
+    /// (padding-spec §2.6).
+    pub nf_ito_low: Duration,
+    /// `nf_ito_high`: and at most so long. No link is padded if both are zero.
+    pub nf_ito_high: Duration,
+    /// `nf_pad_before_usage`: links are padded from the first circuit on that goes further than to us,
+    /// and not only once it has carried something.
+    pub nf_pad_before_usage: bool,
+    /// `nf_pad_relays`: links between relays are padded, too.
+    pub nf_pad_relays: bool,
+    /// `nf_conntimeout_relays`: links between relays are closed when they had no circuit for this time,
+    /// give or take a quarter.
+    pub nf_conntimeout_relays: Duration,
     /// Congestion control: all parameters that begin with `cc_`, by their names, as the consensus has
     /// them (proposal 324, §6.5). Bounds and defaults are left to who reads them.
     pub congestion_control: BTreeMap<String, i32>,
@@ -55,6 +68,11 @@ impl Parameters {
             Duration::from_millis(get(name, default, least, most).into())
         };
         const MOST: u32 = i32::MAX.unsigned_abs();
+        const IDLE_MS_MOST: u32 = 60_000;
+        const WEEK_S: u32 = 7 * 24 * 3600;
+        let low_ms = get("nf_ito_low", 1500, 0, IDLE_MS_MOST);
+        let high_ms = get("nf_ito_high", 9500, low_ms, IDLE_MS_MOST);
+        let idle_s = get("nf_conntimeout_relays", 3600, 60, WEEK_S);
         let back = get("circ_max_cell_queue_size", RouterConfig::QUEUE_LIMIT_CELLS, 50, MOST);
         let is_of_congestion_control = |name: &&&str| name.starts_with("cc_");
         Self {
@@ -62,6 +80,11 @@ impl Parameters {
             circ_max_cell_queue_size_out: get("circ_max_cell_queue_size_out", back, 50, MOST),
             kist_sched_run_interval: millis("KISTSchedRunInterval", 2, 2, 100),
             circuit_priority_halflife: millis("CircuitPriorityHalflifeMsec", 30_000, 1, MOST),
+            nf_ito_low: Duration::from_millis(low_ms.into()),
+            nf_ito_high: Duration::from_millis(high_ms.into()),
+            nf_pad_before_usage: get("nf_pad_before_usage", 1, 0, 1) == 1,
+            nf_pad_relays: get("nf_pad_relays", 0, 0, 1) == 1,
+            nf_conntimeout_relays: Duration::from_secs(idle_s.into()),
             congestion_control: all
                 .keys()
                 .filter(is_of_congestion_control)
@@ -82,6 +105,10 @@ mod tests {
         assert_eq!(params.circ_max_cell_queue_size_out, 2_500);
         assert_eq!(params.kist_sched_run_interval, Duration::from_millis(2));
         assert_eq!(params.circuit_priority_halflife, Duration::from_secs(30));
+        assert_eq!(params.nf_ito_low, Duration::from_millis(1500));
+        assert_eq!(params.nf_ito_high, Duration::from_millis(9500));
+        assert!(params.nf_pad_before_usage && !params.nf_pad_relays);
+        assert_eq!(params.nf_conntimeout_relays, Duration::from_secs(3600));
         assert!(params.congestion_control.is_empty());
 
         let params = Parameters::from_consensus([
@@ -89,6 +116,11 @@ mod tests {
             ("circ_max_cell_queue_size_out", -7),
             ("KISTSchedRunInterval", 1_000),
             ("CircuitPriorityHalflifeMsec", -1),
+            ("nf_ito_low", 12_000),
+            ("nf_ito_high", 9000),
+            ("nf_pad_before_usage", 0),
+            ("nf_pad_relays", 2),
+            ("nf_conntimeout_relays", 59),
             ("cc_sendme_inc", 31),
             ("cc_alg", -2),
             ("circwindow", 9),
@@ -97,6 +129,10 @@ mod tests {
         assert_eq!(params.circ_max_cell_queue_size_out, 50);
         assert_eq!(params.kist_sched_run_interval, Duration::from_millis(100));
         assert_eq!(params.circuit_priority_halflife, Duration::from_millis(1));
+        assert_eq!(params.nf_ito_low, Duration::from_secs(12));
+        assert_eq!(params.nf_ito_high, params.nf_ito_low, "never below");
+        assert!(!params.nf_pad_before_usage && params.nf_pad_relays);
+        assert_eq!(params.nf_conntimeout_relays, Duration::from_mins(1));
         let names: alloc::vec::Vec<_> = params.congestion_control.into_iter().collect();
         assert_eq!(names, [("cc_alg".into(), -2), ("cc_sendme_inc".into(), 31)]);
     }

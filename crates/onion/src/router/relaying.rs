@@ -27,6 +27,7 @@ impl<R: Rng, C: Conduct> Router<R, C> {
         match &mut circuit.hop {
             Hop::Echo(_) => self.echo(now, number, body),
             Hop::Relay(_) => {
+                self.padder.handle_use(&mut self.links, circuit, command);
                 self.target.handle_client_received(CELL_LEN as u64);
                 self.pass_forth(number, command, body);
                 Ok(())
@@ -60,6 +61,7 @@ impl<R: Rng, C: Conduct> Router<R, C> {
     pub(super) fn relay_back(&mut self, number: u32, body: &[u8]) {
         self.target.handle_client_received(CELL_LEN as u64);
         let Some(circuit) = self.circuits.get_mut(number) else { return };
+        self.padder.handle_use(&mut self.links, circuit, Command::RELAY);
         let Hop::Relay(hop) = &mut circuit.hop else { return };
         let mut passed = [0; BODY_LEN];
         passed.copy_from_slice(body);

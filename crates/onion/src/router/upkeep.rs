@@ -1,7 +1,8 @@
 //! What is looked after from time to time: links that nobody needs, and queues that hold too much.
 
 use super::link::Role;
-use super::{Conduct, Router, RouterEvent};
+use super::padding::lot;
+use super::{Conduct, Parameters, Router, RouterEvent};
 use crate::node::ConnId;
 use crate::time::{Duration, Instant};
 use alloc::string::String;
@@ -15,11 +16,24 @@ const PERIOD: Duration = Duration::from_secs(10);
 /// otherwise hold their places for ever.
 const HANDSHAKE_MAX: Duration = Duration::from_secs(30);
 
-/// A link without circuits is closed after so long: clients and relays come back when they need one.
-const IDLE_MAX: Duration = Duration::from_secs(300);
+/// A client's link without circuits is closed after so long, and up to half as much again.
+const CLIENT_IDLE_S: u32 = 180;
 
 /// Links that are being dialled at once; circuits that want more of them are refused.
 pub(super) const DIALS_MAX: usize = 128;
+
+/// How long a link stays open without circuits. As in C tor it is drawn by lot: a fixed time would
+/// tell when the last circuit ended (padding-spec §2.6).
+pub(super) fn idle_max(rng: &mut impl Rng, is_relays: bool, parameters: &Parameters) -> Duration {
+    let seconds = if is_relays {
+        let middle_s = parameters.nf_conntimeout_relays.as_secs();
+        let middle_s = u32::try_from(middle_s).unwrap_or(u32::MAX / 4);
+        middle_s * 3 / 4 + lot(rng, middle_s / 2)
+    } else {
+        CLIENT_IDLE_S + lot(rng, CLIENT_IDLE_S / 2)
+    };
+    Duration::from_secs(seconds.into())
+}
 
 impl<R: Rng, C: Conduct> Router<R, C> {
     /// When links and streams are to be looked through; never, without any.
@@ -39,7 +53,7 @@ impl<R: Rng, C: Conduct> Router<R, C> {
             if link.is_open && is_used {
                 link.used_at = now;
             }
-            let most = if link.is_open { IDLE_MAX } else { HANDSHAKE_MAX };
+            let most = if link.is_open { link.idle_max } else { HANDSHAKE_MAX };
             if now - link.used_at >= most {
                 stale.push(id);
             }
