@@ -1,8 +1,8 @@
 //! An honest relay, whoever is around it.
 
-use crate::echo_worlds::{
-    ALONE_S, COORDINATOR, MEASURERS, Part, Play, Report, Scenario, UNIX_TIME_S,
-};
+use crate::echo_play::{ALONE_S, Play};
+use crate::echo_report::{Part, Report};
+use crate::echo_scenario::{COORDINATOR, MEASURERS, Scenario, UNIX_TIME_S};
 use crate::party::Party;
 use crate::stage::{Actor, Stage};
 use onion::cell::{CircId, Command};
@@ -13,7 +13,7 @@ use onion::router::RouterEvent;
 use onion::{Duration, Instant, Rate};
 use rand_chacha::ChaCha8Rng;
 
-crate::in_both_worlds! {
+crate::stage::in_both_worlds! {
     an_honest_relay_is_measured
     clients_are_held_to_their_share_and_have_all_back_after
     a_relay_that_takes_part_can_also_be_measured_in_transit
@@ -271,7 +271,7 @@ fn connections_cut_in_any_handshake_leave_nothing<S: Stage>(stage: S) {
     let mut play = Play::begin(stage, &scenario);
     for steps in 0..25 {
         let party = Party::dialling(play.target, UNIX_TIME_S);
-        let party = play.stage.add(party, &crate::echo_worlds::cast().others, &[]);
+        let party = play.stage.add(party, &crate::echo_scenario::cast().others, &[]);
         for _ in 0..steps {
             play.stage.step();
         }

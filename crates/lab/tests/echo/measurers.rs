@@ -1,8 +1,9 @@
 //! Measurers and strangers that do what they must not: what becomes of them, and that nobody else
 //! suffers.
 
+use crate::echo_play::Play;
+use crate::echo_scenario::{COORDINATOR, MEASURERS};
 use crate::echo_scene::Scene;
-use crate::echo_worlds::{COORDINATOR, MEASURERS, Play};
 use crate::honest::{ordered, proven};
 use crate::stage::{Actor, Stage};
 use onion::Duration;
@@ -11,7 +12,7 @@ use onion::identity::RelayIds;
 use onion::measure::protocol::{ErrorCode, MESSAGE_LEN_MAX, Message, Nonce, Proof};
 use onion::measure::pump::{Path, PumpFailure};
 
-crate::in_both_worlds! {
+crate::stage::in_both_worlds! {
     a_measurer_with_an_unknown_key_is_refused
     a_proof_seen_on_another_session_is_worth_nothing
     a_measurer_gets_no_more_sockets_than_were_ordered
@@ -47,7 +48,7 @@ fn a_proof_seen_on_another_session_is_worth_nothing<S: Stage + 'static>(stage: S
     let seen = scene.play.party(measurer).exported;
     let proof = Proof::sign(&MEASURERS[0], nonce, &target, &seen);
     assert_eq!(scene.refused_with(|_| Message::Proof(proof)), ErrorCode::BAD_SIGNATURE);
-    let other = RelayIds { rsa: crate::echo_worlds::cast().next.rsa, ..target };
+    let other = RelayIds { rsa: crate::echo_scenario::cast().next.rsa, ..target };
     let code =
         scene.refused_with(|it| Message::Proof(Proof::sign(&MEASURERS[0], nonce, &other, it)));
     assert_eq!(code, ErrorCode::BAD_SIGNATURE, "for another relay");

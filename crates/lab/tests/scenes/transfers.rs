@@ -6,7 +6,7 @@ use onion::client::{Destination, Outcome, Path, Transfer};
 use onion::router::RateLimit;
 use onion::{Duration, Rate};
 
-crate::in_both_worlds! {
+crate::stage::in_both_worlds! {
     downloads_through_three_relays_are_intact_at_all_sizes
     uploads_through_three_relays_are_intact_at_all_sizes
     both_ways_at_once_is_intact_with_either_flow_control
