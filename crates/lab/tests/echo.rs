@@ -13,6 +13,8 @@ mod echo_scenario;
 mod echo_scene;
 #[path = "common/escapes.rs"]
 mod escapes;
+#[path = "common/found.rs"]
+mod found;
 #[path = "common/party.rs"]
 mod party;
 #[path = "common/stage.rs"]

@@ -4,6 +4,8 @@
 
 #[path = "common/escapes.rs"]
 mod escapes;
+#[path = "common/found.rs"]
+mod found;
 #[path = "common/strangers.rs"]
 mod strangers;
 #[path = "common/worlds.rs"]

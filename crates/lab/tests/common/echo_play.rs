@@ -4,6 +4,7 @@
 
 use crate::echo_report::{Part, Report};
 use crate::echo_scenario::{COORDINATOR, MEASURERS, Scenario, UNIX_TIME_S, cast};
+use crate::found::Found;
 use crate::party::Party;
 use crate::stage::{Actor, Stage};
 use lab::echo_liars::Liar;
@@ -218,7 +219,7 @@ impl<'a, S: Stage> Play<'a, S> {
         let config = self.pump_config(path);
         let pump = Pump::new(config, self.scenario.rng(of), self.stage.now());
         let actor = self.stage.add(pump, &cast().others, &[]);
-        Part { actor, ready: None, seconds: Vec::new(), result: None }
+        Part { actor, found: Found::default() }
     }
 
     /// Somebody whose link to the relay is open.
@@ -244,13 +245,7 @@ impl<'a, S: Stage> Play<'a, S> {
     /// Takes what a measurer tells.
     pub(crate) fn hear(&mut self, part: &mut Part) {
         while let Some(event) = self.stage.node::<Measurer>(part.actor).poll_event() {
-            match event {
-                Event::Ready { sockets, circuits } => part.ready = Some((sockets, circuits)),
-                Event::Second(second) => part.seconds.push(second),
-                Event::Lost { .. } => {}
-                Event::Finished => part.result = Some(Ok(())),
-                Event::Failed(failure) => part.result = Some(Err(failure)),
-            }
+            part.found.gather(event);
         }
     }
 
@@ -295,7 +290,7 @@ impl<'a, S: Stage> Play<'a, S> {
         let mut parts: Vec<Part> =
             (0..self.scenario.measurers).map(|number| self.add_measurer(number, nonce)).collect();
         self.until(&mut parts, |_, parts| {
-            parts.iter().all(|part| part.ready.is_some() || part.result.is_some())
+            parts.iter().all(|part| part.found.ready.is_some() || part.found.result.is_some())
         });
         (link, parts)
     }
@@ -314,14 +309,14 @@ impl<'a, S: Stage> Play<'a, S> {
         let mut report = Report { order: None, parts: Vec::new(), client_seconds: vec![], began };
         self.until(&mut parts, |play, parts| {
             play.hear_order(link, &mut report);
-            let has_failed = |part: &Part| matches!(part.result, Some(Err(_)));
+            let has_failed = |part: &Part| matches!(part.found.result, Some(Err(_)));
             // A coordinator ends it all when a measurer fails.
             if parts.iter().any(has_failed) {
                 play.stage.node::<OrderLink>(link).stop();
                 return true;
             }
             matches!(report.order, Some(Err(_)))
-                || report.order.is_some() && parts.iter().all(|part| part.result.is_some())
+                || report.order.is_some() && parts.iter().all(|part| part.found.result.is_some())
         });
         for part in &parts {
             self.stop(part);

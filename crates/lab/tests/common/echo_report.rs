@@ -2,6 +2,7 @@
 
 #![expect(clippy::unwrap_used, reason = "a helper of tests: a panic is its report")]
 
+use crate::found::Found;
 use crate::stage::Actor;
 use coordinator::{MeasurerId, Mode, SecondReport, Series, Summary};
 use onion::measure::Second;
@@ -14,9 +15,7 @@ use onion::{Instant, Rate};
 #[derive(Debug)]
 pub(crate) struct Part {
     pub(crate) actor: Actor,
-    pub(crate) ready: Option<(u32, u32)>,
-    pub(crate) seconds: Vec<Second>,
-    pub(crate) result: Option<Result<(), PumpFailure>>,
+    pub(crate) found: Found,
 }
 
 /// What came of a measurement.
@@ -40,8 +39,8 @@ impl Report {
         let ids = (0..self.parts.len()).map(MeasurerId);
         let mut series = Series::new(Mode::Echo, 0.25, seconds, ids);
         for (place, part) in self.parts.iter().enumerate() {
-            assert_eq!(part.result, Some(Ok(())), "measurer {place}");
-            for Second { index, bytes, checked_cells } in part.seconds.iter().copied() {
+            assert_eq!(part.found.result, Some(Ok(())), "measurer {place}");
+            for Second { index, bytes, checked_cells } in part.found.seconds.iter().copied() {
                 let report = SecondReport { round: 1, second: index, bytes, checked_cells };
                 series.record(MeasurerId(place), report).unwrap();
             }
@@ -61,7 +60,8 @@ impl Report {
     /// The first measurer's failure, of which there must be one.
     #[track_caller]
     pub(crate) fn failure(&self) -> &PumpFailure {
-        let failures = self.parts.iter().filter_map(|part| part.result.as_ref()?.as_ref().err());
+        let failures =
+            self.parts.iter().filter_map(|part| part.found.result.as_ref()?.as_ref().err());
         failures.into_iter().next().expect("it is found out")
     }
 }

@@ -35,7 +35,7 @@ fn an_honest_relay_is_measured<S: Stage>(stage: S) {
     let scenario = Scenario::default();
     let mut play = Play::begin(stage, &scenario);
     let report = play.measure();
-    assert!(report.parts.iter().all(|part| part.ready == Some((2, 4))));
+    assert!(report.parts.iter().all(|part| part.found.ready == Some((2, 4))));
     let share = report.estimate_over(scenario.limit.expect("there is one"));
     if S::IS_EXACT {
         assert!((0.9..1.05).contains(&share), "{share}");
@@ -133,13 +133,13 @@ fn a_coordinator_that_goes_ends_it_for_all<S: Stage>(stage: S) {
     let mut play = Play::begin(stage, &scenario);
     let (link, mut parts) = play.prepare();
     play.start(&parts);
-    play.until(&mut parts, |_, parts| parts.iter().all(|part| part.seconds.len() == 2));
+    play.until(&mut parts, |_, parts| parts.iter().all(|part| part.found.seconds.len() == 2));
     play.stop_order(link);
-    play.until(&mut parts, |_, parts| parts.iter().all(|part| part.result.is_some()));
+    play.until(&mut parts, |_, parts| parts.iter().all(|part| part.found.result.is_some()));
     for part in &parts {
         let called_off = ErrorCode::CALLED_OFF;
         assert!(
-            matches!(&part.result, Some(Err(PumpFailure::Refused { code, .. })) if *code == called_off),
+            matches!(&part.found.result, Some(Err(PumpFailure::Refused { code, .. })) if *code == called_off),
             "{part:?}"
         );
     }
@@ -211,7 +211,7 @@ fn one_measurer_of_two_is_enough_for_the_target<S: Stage>(stage: S) {
     let link = play.add_order(order);
     assert_eq!(play.answer(link), OrderEvent::Accepted);
     let mut parts = vec![play.add_measurer(1, nonce)];
-    play.until(&mut parts, |_, parts| parts[0].ready.is_some());
+    play.until(&mut parts, |_, parts| parts[0].found.ready.is_some());
     let report = play.run(link, parts);
     assert!(report.summary().median > 0);
 }

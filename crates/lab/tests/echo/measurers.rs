@@ -32,10 +32,10 @@ fn a_measurer_with_an_unknown_key_is_refused<S: Stage + 'static>(stage: S) {
     // As a measurer that takes itself for one of the team.
     let path = Path::Echo { nonce, key_seed: [0x66; 32] };
     let mut stranger = vec![scene.play.add_pump(66, path)];
-    scene.play.until(&mut stranger, |_, parts| parts[0].result.is_some());
+    scene.play.until(&mut stranger, |_, parts| parts[0].found.result.is_some());
     let unknown = ErrorCode::UNKNOWN_MEASURER;
     assert!(
-        matches!(&stranger[0].result, Some(Err(PumpFailure::Refused { code, .. })) if *code == unknown)
+        matches!(&stranger[0].found.result, Some(Err(PumpFailure::Refused { code, .. })) if *code == unknown)
     );
     assert!(scene.play.run(link, parts).summary().median > 0);
     scene.assert_unharmed();
