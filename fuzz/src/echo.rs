@@ -1,11 +1,12 @@
 use crate::input::Input;
 use crate::links::Recorded;
 use crate::target::{Links, Subject};
+use crate::told::Told;
 use onion::cell::CELL_LEN;
 use onion::identity::RelayIds;
 use onion::measure::order::{OrderConfig, OrderEvent, OrderLink};
 use onion::measure::protocol::{ClientShare, CoordinatorKey, MeasurerKey, Nonce, Order};
-use onion::measure::pump::{Event, Pace, Path, Pump, PumpConfig, Target};
+use onion::measure::pump::{Pace, Path, Pump, PumpConfig, Target};
 use onion::{Duration, Instant, Rate};
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::SeedableRng;
@@ -100,16 +101,6 @@ struct Measuring {
     told: Told,
 }
 
-#[derive(Debug, Default)]
-struct Told {
-    is_ready: bool,
-    is_started: bool,
-    seconds: u32,
-    bytes: u64,
-    is_over: bool,
-    is_finished: bool,
-}
-
 impl Subject for Measuring {
     type Node = Pump<ChaCha8Rng>;
 
@@ -129,30 +120,7 @@ impl Subject for Measuring {
 
     fn settle(&mut self, fed_cells: u64) {
         while let Some(event) = self.node.poll_event() {
-            let told = &mut self.told;
-            assert!(!told.is_over, "an event after the end: {event:?}");
-            match event {
-                Event::Ready { sockets, circuits } => {
-                    assert!(!told.is_ready && sockets > 0 && circuits >= sockets);
-                    told.is_ready = true;
-                }
-                Event::Lost { circuits, of, .. } => assert!(circuits < of),
-                Event::Second(second) => {
-                    assert!(told.is_started && second.index == told.seconds);
-                    assert_eq!(second.bytes % CELL_LEN as u64, 0);
-                    assert!(second.checked_cells <= second.bytes / CELL_LEN as u64);
-                    told.seconds += 1;
-                    told.bytes += second.bytes;
-                }
-                Event::Finished => {
-                    assert!(told.is_started);
-                    (told.is_over, told.is_finished) = (true, true);
-                }
-                Event::Failed(failure) => {
-                    assert!(!failure.to_string().is_empty());
-                    told.is_over = true;
-                }
-            }
+            self.told.take(&event);
         }
         assert_eq!(self.node.is_over(), self.told.is_over);
         assert!(self.told.bytes <= fed_cells * CELL_LEN as u64, "more than came");

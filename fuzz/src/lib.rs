@@ -22,6 +22,7 @@ mod replay;
 mod router;
 mod seeds;
 mod target;
+mod told;
 mod transit;
 #[path = "../../crates/onion/tests/common/vectors.rs"]
 mod vectors;

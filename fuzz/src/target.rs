@@ -1,21 +1,17 @@
 //! A relay that takes part in its measurement and may say and do anything, for `echo` and `order`.
 
+mod link;
+
 use crate::input::Input;
-use crate::links::Recorded;
-use onion::cell::msg::{CreatedFast, DestroyReason};
+use link::{Link, Tls};
 use onion::cell::{BODY_LEN, CELL_LEN, CircId, Command};
-use onion::crypto::{Keystream, fast};
-use onion::link::{Channel, TlsSession};
-use onion::measure::protocol::{ClientSecond, EXPORTER_LABEL, ErrorCode, Message, Nonce};
+use onion::measure::protocol::{ClientSecond, ErrorCode, Message, Nonce};
 use onion::node::{CloseCause, ConnId, Node};
 use onion::{Duration, Instant};
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
-use std::sync::Arc;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// What waits on one link for the relay, at most; then it is a socket whose buffer is full.
 const BUFFER_LEN: usize = 100_000;
-
-const EXPORTED: [u8; 32] = [5; 32];
 
 /// The node that is tried, and what is known of it.
 pub(crate) trait Subject {
@@ -29,31 +25,6 @@ pub(crate) trait Subject {
     fn is_over(&self) -> bool;
     /// It may wait for ever for a command or for the relay.
     fn waits_for_others(&self) -> bool;
-}
-
-struct Tls;
-
-impl TlsSession for Tls {
-    fn peer_certificate(&self) -> Option<&[u8]> {
-        Recorded::get().own_tls.peer_certificate()
-    }
-
-    fn export_keying_material(&self, label: &[u8], context: &[u8]) -> Option<[u8; 32]> {
-        assert_eq!((label, context), (EXPORTER_LABEL, &[][..]));
-        Some(EXPORTED)
-    }
-}
-
-/// A link, with the relay's end of it.
-struct Link {
-    ours: Option<ConnId>,
-    is_connected: bool,
-    channel: Channel,
-    circuits: BTreeMap<u32, Keystream>,
-    /// What came on circuits and was not answered yet.
-    to_answer: VecDeque<(CircId, Command, [u8; BODY_LEN])>,
-    to_us: Vec<u8>,
-    to_them: Vec<u8>,
 }
 
 /// The node, the relay's links with it, and the time.
@@ -210,34 +181,16 @@ impl<S: Subject> Links<S> {
         self.subject.node().handle_connected(now, conn, &Tls);
     }
 
-    /// The relay says something, once its link is open.
     fn say(&mut self, place: usize, circ_id: CircId, command: Command, body: &[u8]) {
-        let Some(link) = self.link(place).filter(|link| link.channel.is_open()) else { return };
-        link.channel.send(circ_id, command, body);
-        link.pull();
+        if let Some(link) = self.link(place) {
+            link.say(circ_id, command, body);
+        }
     }
 
-    /// The relay answers as an honest one would what came on a link.
     fn answer(&mut self, place: usize, cells: usize) {
-        let Some(link) = self.link(place) else { return };
-        for _ in 0..cells {
-            let Some((circ_id, command, mut body)) = link.to_answer.pop_front() else { break };
-            if command == Command::CREATE_FAST {
-                let mut x = [0; 20];
-                x.copy_from_slice(&body[..20]);
-                let (CreatedFast { y, key_hash }, keys) = fast::respond(&x, [8; 20]);
-                link.circuits.insert(circ_id.get(), Keystream::new(&keys.key_forward));
-                let created = [y, key_hash].concat();
-                link.channel.send(circ_id, Command::CREATED_FAST, &created);
-            } else if let Some(keystream) = link.circuits.get_mut(&circ_id.get()) {
-                keystream.apply(&mut body);
-                link.channel.send(circ_id, Command::RELAY, &body);
-            } else {
-                let reason = [DestroyReason::PROTOCOL.get()];
-                link.channel.send(circ_id, Command::DESTROY, &reason);
-            }
+        if let Some(link) = self.link(place) {
+            link.answer(cells);
         }
-        link.pull();
     }
 
     /// Moves what is under way on a link, up to `len` bytes each way.
@@ -355,62 +308,5 @@ impl<S: Subject> Links<S> {
             self.settle(polls_max);
         }
         panic!("it never ends");
-    }
-}
-
-impl Link {
-    fn new(conn: ConnId) -> Self {
-        Self {
-            ours: Some(conn),
-            is_connected: false,
-            channel: Channel::responder(Arc::clone(&Recorded::get().own), [6; 32]),
-            circuits: BTreeMap::new(),
-            to_answer: VecDeque::new(),
-            to_us: Vec::new(),
-            to_them: Vec::new(),
-        }
-    }
-
-    /// What the relay's end has to write goes on its way.
-    fn pull(&mut self) {
-        let mut buffer = [0; 4096];
-        loop {
-            let len = self.channel.poll_transmit(&mut buffer);
-            self.to_us.extend_from_slice(&buffer[..len]);
-            if len == 0 {
-                break;
-            }
-        }
-    }
-
-    /// The relay hears something. Signatures must be valid: the node is honest.
-    fn hear(&mut self, mut bytes: &[u8], nonce: Nonce, proves: bool) {
-        let mut answers = Vec::new();
-        while let Some(cell) = self.channel.handle_bytes(&mut bytes).expect("the node is honest") {
-            if cell.command == Command::MEASURE {
-                match Message::parse(cell.body).expect("the node is honest") {
-                    Message::Proof(proof) => {
-                        let own = &Recorded::get().own;
-                        proof.verify(&own.ids(), &EXPORTED).expect("a good signature");
-                        assert_eq!(proof.nonce, nonce);
-                        answers.extend(proves.then_some(Message::Proven));
-                    }
-                    Message::Order(signed) => {
-                        let order = signed.claims().expect("readable");
-                        signed.verify(&order, &EXPORTED).expect("a good signature");
-                        assert_eq!(order.nonce, nonce);
-                    }
-                    other => panic!("not a message of a measurer or coordinator: {other:?}"),
-                }
-            } else if cell.circ_id != CircId::LINK {
-                let mut body = [0; BODY_LEN];
-                body.copy_from_slice(cell.body);
-                self.to_answer.push_back((cell.circ_id, cell.command, body));
-            }
-        }
-        for answer in answers {
-            self.channel.send(CircId::LINK, Command::MEASURE, &answer.encode());
-        }
-        self.pull();
     }
 }

@@ -26,12 +26,8 @@ pub(crate) fn run(what: &BenchWhat, output: &Output, interrupt: &Interrupt) -> R
         BenchWhat::Measurer { seconds, runs, limit } => {
             measurer(*seconds, *runs, *limit, output, interrupt)
         }
-        BenchWhat::Echo { seconds, runs, capacity } => {
-            echo::run(*seconds, *runs, Some(*capacity), output, interrupt)
-        }
-        BenchWhat::Relay { seconds, runs, capacity } => {
-            relay::run(*seconds, *runs, *capacity, output, interrupt)
-        }
+        BenchWhat::Echo(options) => echo::run(*options, output, interrupt),
+        BenchWhat::Relay(options) => relay::run(*options, output, interrupt),
         BenchWhat::Idle { connections, circuits, soak, beside_tor } => {
             let plan = idle::Plan {
                 connections: *connections,

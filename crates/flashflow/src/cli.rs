@@ -252,17 +252,7 @@ pub(crate) enum BenchWhat {
     /// A stock relay without a limit is measured in transit, a relay of ours as an echo and in transit,
     /// in turn; what each uses of the processors comes from /proc.
     #[command(after_help = "Example:\n  flashflow bench echo --seconds 10 --json")]
-    Echo {
-        /// Length of each measurement in seconds, 3 to 120. The first and the last do not count.
-        #[arg(long, default_value_t = 10, value_parser = clap::value_parser!(u32).range(3..=120))]
-        seconds: u32,
-        /// Measurements of each relay.
-        #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=50))]
-        runs: u32,
-        /// What the measurer sends at most, in Mbit/s.
-        #[arg(long, default_value_t = 100_000.0, value_name = "MBIT")]
-        capacity: f64,
-    },
+    Echo(BesideTor),
     /// What relaying costs our relay, beside stock tor and beside bare TLS.
     ///
     /// A stock relay and one of ours, both without limit, are measured in transit in turn: the same
@@ -271,17 +261,7 @@ pub(crate) enum BenchWhat {
     /// each is loaded with nine tenths of what stock tor could carry, and ours with nine tenths of its
     /// own, while a circuit with next to nothing on it measures its round trip.
     #[command(after_help = "Example:\n  flashflow bench relay --seconds 10 --json")]
-    Relay {
-        /// Length of each measurement in seconds, 3 to 120. The first and the last do not count.
-        #[arg(long, default_value_t = 10, value_parser = clap::value_parser!(u32).range(3..=120))]
-        seconds: u32,
-        /// Measurements of each relay.
-        #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=50))]
-        runs: u32,
-        /// What the measurer sends at most, in Mbit/s.
-        #[arg(long, default_value_t = 100_000.0, value_name = "MBIT")]
-        capacity: f64,
-    },
+    Relay(BesideTor),
     /// What idle connections and circuits cost our relay, and whether it forgets those that end.
     ///
     /// Opens connections and circuits of one hop to a relay of ours, and reads its memory and its
@@ -303,4 +283,18 @@ pub(crate) enum BenchWhat {
         #[arg(long)]
         beside_tor: bool,
     },
+}
+
+/// How relays are measured beside each other.
+#[derive(Clone, Copy, Debug, Args)]
+pub(crate) struct BesideTor {
+    /// Length of each measurement in seconds, 3 to 120. The first and the last do not count.
+    #[arg(long, default_value_t = 10, value_parser = clap::value_parser!(u32).range(3..=120))]
+    pub(crate) seconds: u32,
+    /// Measurements of each relay.
+    #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=50))]
+    pub(crate) runs: u32,
+    /// What the measurer sends at most, in Mbit/s.
+    #[arg(long, default_value_t = 100_000.0, value_name = "MBIT")]
+    pub(crate) capacity: f64,
 }

@@ -148,7 +148,7 @@ fn a_team_measures_a_network_though_a_measurer_is_killed_meanwhile() {
     fs::write(place.path("c.toml"), config).expect("written");
 
     let mut run = place.start(&["coordinator", "--config", "c.toml", "--once", "--json"]);
-    run.wait_for_out("a second", |line| line.contains("\"type\":\"second\""));
+    run.wait_for_out("a second", common::is_second);
     second.signal(Signal::KILL);
     assert_eq!(second.end().code, None, "killed");
     write_measurer(&place, "m2", &second_at, &coordinator);

@@ -4,25 +4,27 @@
 //! opens links to and from one of its relays, builds circuits through it, and writes the plaintext of
 //! both directions, with all secrets of ours, to small text files.
 
+#[path = "capture/links.rs"]
+mod links;
+#[path = "capture/scene.rs"]
+mod scene;
+
 use lab::{LabError, Network, NetworkSpec, Node, RelaySpec};
-use link::tls::{Progress, Session, TlsConfigs, TlsError};
+use link::tls::{Session, TlsConfigs, TlsError};
 use link::{Forge, ForgeError, unix_time_s};
+use links::Link;
 use onion::cell::msg::{Create2, DestroyReason, encode_created2_into};
-use onion::cell::{BODY_LEN, Cell, CircId, Command};
+use onion::cell::{BODY_LEN, CircId, Command};
 use onion::circuit::{Builder, CircuitError, NextHop, Step};
 use onion::crypto::{HandshakeFailed, ntor};
 use onion::identity::{Ed25519Id, OwnIdentity, RelayIds, RsaId};
 use onion::link::{Authentication, Channel, ChannelError, ExpectedPeer, TlsSession};
 use onion::measure::Content;
-use std::fmt::Write as _;
-use std::io::{self, Read, Write};
+use scene::{Scene, identity_scene};
+use std::io;
 use std::net::{SocketAddr, TcpListener, TcpStream};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::Duration;
-
-/// Far more than tor takes for any answer.
-const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Label of the keying material in AUTHENTICATE.
 const LABEL: &[u8] = b"EXPORTER FOR TOR TLS CLIENT BINDING AUTH0003";
@@ -59,157 +61,6 @@ type Result<T> = std::result::Result<T, CaptureError>;
 
 fn unexpected<T>(what: impl Into<String>) -> Result<T> {
     Err(CaptureError::Unexpected(what.into()))
-}
-
-/// One file of vectors: named byte strings that belong together.
-struct Scene {
-    name: &'static str,
-    text: String,
-}
-
-impl Scene {
-    fn new(name: &'static str, what: &str, version: &str) -> Self {
-        Self { name, text: format!("# {what}\n# Captured from Tor {version}.\n") }
-    }
-
-    /// Adds one byte string.
-    fn add(&mut self, name: &str, what: &str, bytes: &[u8]) {
-        // Writing to a `String` cannot fail.
-        let _ = write!(self.text, "\n# {what}\n{name} =");
-        for line in bytes.chunks(48) {
-            let _ = write!(self.text, "\n{}", hex::encode(line));
-        }
-        self.text.push('\n');
-    }
-
-    fn write(&self, folder: &Path) -> Result<()> {
-        let path = folder.join(self.name).with_extension("hex");
-        Ok(std::fs::write(path, &self.text)?)
-    }
-}
-
-/// A cell as it came.
-struct RawCell {
-    circ_id: CircId,
-    command: Command,
-    body: Vec<u8>,
-    /// With its header.
-    raw: Vec<u8>,
-}
-
-/// One link over a blocking socket, which remembers what it heard.
-struct Link {
-    stream: TcpStream,
-    session: Session,
-    channel: Channel,
-    /// Plaintext that was not looked at yet.
-    unread: Vec<u8>,
-    /// The peer's part of the link handshake.
-    heard: Vec<u8>,
-    /// Ours.
-    said: Vec<u8>,
-}
-
-impl Link {
-    /// Does the TLS and the link handshake.
-    fn open(
-        mut stream: TcpStream,
-        mut session: Session,
-        begin: impl FnOnce(&Session) -> std::result::Result<Channel, ChannelError>,
-    ) -> Result<Self> {
-        stream.set_read_timeout(Some(PATIENCE))?;
-        stream.set_nodelay(true)?;
-        let mut unread = Vec::new();
-        loop {
-            let progress = session.process(&mut |bytes| unread.extend_from_slice(bytes))?;
-            stream.write_all(session.pending())?;
-            session.advance(session.pending().len());
-            if progress == Progress::Established {
-                break;
-            }
-            read(&mut stream, &mut session)?;
-        }
-        let channel = begin(&session)?;
-        let (heard, said) = (Vec::new(), Vec::new());
-        let mut link = Self { stream, session, channel, unread, heard, said };
-        while !link.channel.is_open() {
-            let said = link.flush()?;
-            link.said.extend(said);
-            let byte = link.next_byte()?;
-            link.heard.push(byte);
-            if link.channel.handle_bytes(&mut &[byte][..])?.is_some() {
-                return unexpected("a cell in the link handshake");
-            }
-        }
-        let said = link.flush()?;
-        link.said.extend(said);
-        Ok(link)
-    }
-
-    /// Sends what the channel has; returns it.
-    fn flush(&mut self) -> Result<Vec<u8>> {
-        let mut bytes = vec![0; self.channel.queued_len()];
-        let len = self.channel.poll_transmit(&mut bytes);
-        bytes.truncate(len);
-        if !bytes.is_empty() {
-            self.session.encrypt(&bytes)?;
-            self.stream.write_all(self.session.pending())?;
-            self.session.advance(self.session.pending().len());
-        }
-        Ok(bytes)
-    }
-
-    /// Sends a cell; returns it as it went out.
-    fn send(&mut self, circ_id: CircId, command: Command, body: &[u8]) -> Result<Vec<u8>> {
-        self.channel.send(circ_id, command, body);
-        self.flush()
-    }
-
-    fn next_byte(&mut self) -> Result<u8> {
-        while self.unread.is_empty() {
-            let unread = &mut self.unread;
-            self.session.process(&mut |bytes| unread.extend_from_slice(bytes))?;
-            if self.unread.is_empty() {
-                read(&mut self.stream, &mut self.session)?;
-            }
-        }
-        Ok(self.unread.remove(0))
-    }
-
-    /// The next cell for a circuit.
-    fn next_cell(&mut self) -> Result<RawCell> {
-        let mut raw = Vec::new();
-        loop {
-            let byte = self.next_byte()?;
-            raw.push(byte);
-            let byte = [byte];
-            let Some(cell) = self.channel.handle_bytes(&mut &byte[..])? else { continue };
-            let Cell { circ_id, command, body } = cell;
-            if circ_id == CircId::LINK || command == Command::PADDING {
-                raw.clear(); // link padding
-                continue;
-            }
-            return Ok(RawCell { circ_id, command, body: body.to_vec(), raw });
-        }
-    }
-
-    /// The next cell, which must have this command.
-    fn expect_cell(&mut self, command: Command) -> Result<RawCell> {
-        let cell = self.next_cell()?;
-        if cell.command == command {
-            return Ok(cell);
-        }
-        unexpected(format!("{} instead of {command}: {:?}", cell.command, &cell.body[..8]))
-    }
-}
-
-fn read(stream: &mut TcpStream, session: &mut Session) -> Result<()> {
-    let len = stream.read(session.read_space())?;
-    if len == 0 {
-        return unexpected("it closed the connection");
-    }
-    session.commit(len);
-    Ok(())
 }
 
 /// A circuit that the relay was asked for, up to our EXTEND2.
@@ -409,22 +260,6 @@ fn address(address: SocketAddr) -> Vec<u8> {
     };
     bytes.extend(address.port().to_be_bytes());
     bytes
-}
-
-/// An identity of ours with all its secrets: it was made for this and is used nowhere else.
-fn identity_scene(name: &'static str, own: &OwnIdentity, version: &str) -> Scene {
-    let mut scene = Scene::new(name, "An identity of ours, secrets and all.", version);
-    scene.add("rsa", "SHA-1 of the RSA key.", &own.rsa.0);
-    scene.add("rsa_sha256", "SHA-256 of the RSA key.", &own.rsa_sha256);
-    scene.add("ed25519", "Ed25519 identity.", &own.ed25519.0);
-    scene.add("rsa_identity_cert", "CERTS type 2.", &own.rsa_identity_cert);
-    scene.add("signing_cert", "CERTS type 4.", &own.signing_cert);
-    scene.add("tls_link_cert", "CERTS type 5.", &own.tls_link_cert);
-    scene.add("authenticate_cert", "CERTS type 6.", &own.authenticate_cert);
-    scene.add("rsa_cross_cert", "CERTS type 7.", &own.rsa_cross_cert);
-    scene.add("authenticate_seed", "Link authentication key.", &own.authenticate_seed);
-    scene.add("onion_secret", "Onion key.", &own.onion_secret);
-    scene
 }
 
 fn main() -> Result<()> {

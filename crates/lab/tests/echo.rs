@@ -3,10 +3,18 @@
 //!
 //! Each scenario is played in virtual time and on real sockets, by the same body.
 
+#[path = "common/echo_play.rs"]
+mod echo_play;
+#[path = "common/echo_report.rs"]
+mod echo_report;
+#[path = "common/echo_scenario.rs"]
+mod echo_scenario;
 #[path = "common/echo_scene.rs"]
 mod echo_scene;
-#[path = "common/echo_worlds.rs"]
-mod echo_worlds;
+#[path = "common/escapes.rs"]
+mod escapes;
+#[path = "common/found.rs"]
+mod found;
 #[path = "common/party.rs"]
 mod party;
 #[path = "common/stage.rs"]
@@ -22,18 +30,3 @@ mod measurers;
 mod orders;
 #[path = "echo/relays.rs"]
 mod relays;
-
-/// Plays each body in both worlds.
-macro_rules! in_both_worlds {
-    ($($claim:ident)*) => {
-        mod in_virtual_time {
-            use crate::stage::VirtualTime;
-            $(#[test] fn $claim() { super::$claim(VirtualTime::new(1, Some(3000))); })*
-        }
-        mod on_real_sockets {
-            use crate::stage::RealSockets;
-            $(#[test] fn $claim() { super::$claim(RealSockets::new()); })*
-        }
-    };
-}
-use in_both_worlds;

@@ -4,6 +4,8 @@
 
 #[path = "common/echoes.rs"]
 mod common;
+#[path = "common/found.rs"]
+mod found;
 
 use common::{Scenario, UNIX_TIME_S, relay};
 use lab::peer::{Behaviour, Peer};
@@ -159,7 +161,7 @@ impl Conduct for AnswersAhead {
 fn a_relay_that_answers_ahead_of_time_is_found_out_without_a_check() {
     let scenario = Scenario { check_one_in: u32::MAX, ..Scenario::default() };
     let report = scenario.play(AnswersAhead(1));
-    let early = |found: &common::Found| {
+    let early = |found: &found::Found| {
         matches!(found.result, Some(Err(PumpFailure::AnsweredEarly { sent: 0, .. })))
     };
     assert!(report.measurers.iter().any(early), "{report:?}");

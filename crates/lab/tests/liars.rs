@@ -2,6 +2,10 @@
 //!
 //! Each scenario is played in virtual time and on real sockets, by the same body.
 
+#[path = "common/escapes.rs"]
+mod escapes;
+#[path = "common/found.rs"]
+mod found;
 #[path = "common/strangers.rs"]
 mod strangers;
 #[path = "common/worlds.rs"]
@@ -204,6 +208,7 @@ fn a_relay_that_never_answers_gives_no_number(world: &impl World) {
 /// What can be told exactly, or needs many runs: in virtual time only.
 mod statistics {
     use super::*;
+    use escapes::assert_escapes_as_predicted;
     use worlds::VirtualTime;
 
     /// The first cell that failed its check, on the only circuit.
@@ -287,8 +292,8 @@ mod statistics {
 
     #[test]
     fn a_forger_of_k_cells_escapes_with_the_chance_that_the_share_of_checks_predicts() {
-        const RUNS: u32 = 300;
-        let escaped: Vec<usize> = (0..u64::from(RUNS))
+        const RUNS: u64 = 300;
+        let escaped: Vec<usize> = (0..RUNS)
             .map(|seed| {
                 let forger = Behaviour::Forges { share: 0.1 };
                 let scenario = Scenario { seed, seconds: 10, ..Scenario::on_one_circuit(forger) };
@@ -298,14 +303,6 @@ mod statistics {
                 report.lies.iter().filter(|lie| lie.cell < cell).count()
             })
             .collect();
-        for forged in [10_u16, 50, 125, 250, 400] {
-            let escapes = escaped.iter().filter(|count| **count >= usize::from(forged)).count();
-            let observed = escapes as f64 / f64::from(RUNS);
-            let predicted = (1.0 - 1.0 / 125.0_f64).powi(i32::from(forged));
-            // Three standard deviations; the seeds are fixed, so it holds always or never.
-            let tolerance = 3.0 * (predicted * (1.0 - predicted) / f64::from(RUNS)).sqrt();
-            let difference = (observed - predicted).abs();
-            assert!(difference <= tolerance, "{forged}: {observed} for {predicted}");
-        }
+        assert_escapes_as_predicted(&escaped);
     }
 }

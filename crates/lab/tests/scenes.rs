@@ -22,18 +22,3 @@ mod floods;
 mod modelled;
 #[path = "scenes/transfers.rs"]
 mod transfers;
-
-/// Plays each body in both worlds.
-macro_rules! in_both_worlds {
-    ($($claim:ident)*) => {
-        mod in_virtual_time {
-            use crate::stage::VirtualTime;
-            $(#[test] fn $claim() { super::$claim(VirtualTime::new(1, Some(3000))); })*
-        }
-        mod on_real_sockets {
-            use crate::stage::RealSockets;
-            $(#[test] fn $claim() { super::$claim(RealSockets::new()); })*
-        }
-    };
-}
-use in_both_worlds;

@@ -6,21 +6,23 @@
 //! is what the threads do, each with its own connections, by the same [`Driver`] that drives a
 //! node alone. Plaintext crosses in chunks of a TLS record, by bounded queues; chunks are used over and over.
 
+mod conn;
 mod messages;
+mod moving;
 mod porter;
 mod thread;
 
 use crate::clock::Clock;
 use crate::drive::Drive;
 use crate::driver::{Driver, DriverError, DriverOptions, Lookups, Remote, Resolver, Traffic};
-use crate::sockopt;
 use crate::tls::TlsConfigs;
-use messages::{Chunk, Event, IN_FLIGHT_MAX, Order, Serial, Spare};
+use conn::Conn;
+use messages::{Event, Order, Serial, Spare};
 use onion::link::TlsSession;
-use onion::node::{CloseCause, ConnId, Dial, ListenerId, Node, Security, SocketState};
+use onion::node::{ConnId, Dial, ListenerId, Node, Security};
 use onion::{Duration, Instant};
 use porter::Porter;
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::BTreeMap;
 use std::net::TcpListener;
 use std::num::NonZeroUsize;
 use std::os::fd::OwnedFd;
@@ -32,29 +34,6 @@ const EVENTS_MAX: usize = 1024;
 
 /// Events before the node is polled again.
 const EVENTS_PER_TURN: usize = 256;
-
-/// One connection.
-struct Conn {
-    hand: usize,
-    serial: Serial,
-    security: Security,
-    is_connected: bool,
-    /// Bytes that were given to the thread, and of which it has not said that they are encrypted.
-    in_flight: usize,
-    /// The node may have more to send.
-    wants_flush: bool,
-    /// Bytes that the thread may still read, without TLS.
-    granted: usize,
-    /// What came without TLS and the node does not take yet: it may take less than it did when they
-    /// were granted.
-    held: VecDeque<Chunk>,
-    /// Bytes of the first of these that the node has.
-    taken: usize,
-    /// It is closed, which the node hears once it has what came before.
-    closed: Option<CloseCause>,
-    /// The same socket, to ask the kernel of its state.
-    socket: Option<OwnedFd>,
-}
 
 /// Runs one [`Node`] with its sockets on several threads.
 ///
@@ -241,73 +220,6 @@ impl<N: Node> Crew<N> {
         self.add(conn, Conn::new(hand, serial, security));
         self.hands[hand].tell(Order::Dial { serial, to, security });
     }
-
-    /// Gives a thread what the node has for a connection, up to a bound.
-    fn transmit(&mut self, now: Instant, id: ConnId) {
-        let Some(conn) = self.conns.get_mut(&id) else { return };
-        conn.wants_flush = true;
-        // A node may name a connection before it stands: it is asked once it does.
-        while conn.is_connected && conn.in_flight < IN_FLIGHT_MAX {
-            let mut chunk = self.spare.take();
-            let len = chunk.fill(|out| self.node.poll_transmit(now, id, out));
-            if len == 0 {
-                conn.wants_flush = false;
-                self.spare.give(chunk);
-                return;
-            }
-            conn.in_flight += len;
-            self.traffic.sent_bytes += len as u64;
-            self.traffic.sent_records += 1;
-            self.hands[conn.hand].tell(Order::Send(conn.serial, chunk));
-        }
-    }
-
-    /// Gives the node what has come.
-    fn handle_chunk(&mut self, now: Instant, id: ConnId, chunk: Chunk) {
-        let Some(conn) = self.conns.get_mut(&id) else { return };
-        match conn.security {
-            Security::Tls => {
-                self.node.handle_bytes(now, id, chunk.bytes());
-                self.spare.give(chunk);
-            }
-            Security::Plain => {
-                conn.granted = conn.granted.saturating_sub(chunk.bytes().len());
-                conn.held.push_back(chunk);
-                self.deliver(now, id);
-            }
-        }
-    }
-
-    /// Gives the node as much of a connection without TLS as it takes, and its end if that was all;
-    /// else lets the thread read as much more.
-    fn deliver(&mut self, now: Instant, id: ConnId) {
-        loop {
-            let Some(conn) = self.conns.get_mut(&id) else { return };
-            let Some(chunk) = conn.held.front() else { break };
-            let rest = &chunk.bytes()[conn.taken..];
-            let len = rest.len().min(self.node.receive_limit(id));
-            if len == 0 {
-                return; // until the node says that it takes more
-            }
-            self.node.handle_bytes(now, id, &rest[..len]);
-            conn.taken += len;
-            if conn.taken == chunk.bytes().len() {
-                conn.taken = 0;
-                conn.held.pop_front().into_iter().for_each(|chunk| self.spare.give(chunk));
-            }
-        }
-        let Some(conn) = self.conns.get_mut(&id) else { return };
-        if let Some(cause) = conn.closed.take() {
-            self.conns.remove(&id);
-            self.node.handle_closed(now, id, cause);
-        } else if conn.security == Security::Plain && conn.is_connected {
-            let more = self.node.receive_limit(id).saturating_sub(conn.granted);
-            if more > 0 {
-                conn.granted += more;
-                self.hands[conn.hand].tell(Order::Grant(conn.serial, more));
-            }
-        }
-    }
 }
 
 impl<N: Node> Drive<N> for Crew<N> {
@@ -371,30 +283,6 @@ impl<N: Node> Drive<N> for Crew<N> {
         }
         self.drain();
         Ok(())
-    }
-}
-
-impl Conn {
-    fn new(hand: usize, serial: Serial, security: Security) -> Self {
-        Self {
-            hand,
-            serial,
-            security,
-            is_connected: false,
-            in_flight: 0,
-            wants_flush: false,
-            granted: 0,
-            held: VecDeque::new(),
-            taken: 0,
-            closed: None,
-            socket: None,
-        }
-    }
-
-    /// What the kernel says of its way out. Of what its thread has encrypted and the kernel has not
-    /// taken, nobody but the thread knows.
-    fn state(&self) -> Option<SocketState> {
-        sockopt::socket_state(self.socket.as_ref()?, self.in_flight)
     }
 }
 

@@ -6,19 +6,21 @@
 
 mod common;
 
+#[path = "stock_tor/defences.rs"]
+mod defences;
+
 use common::{
-    Claims, Stranger, failure, heartbeat, ids, log, measure, network, now, observe, options,
-    own_connections_to, request, team, threads_and_files, turn, wait_for, warnings_since,
+    Claims, Stranger, failure, ids, measure, network, now, observe, options, own_connections_to,
+    request, team, threads_and_files, turn,
 };
 use coordinator::{Blame, Failure, Outcome, Params};
 use lab::{Network, NetworkSpec, Node, RelaySpec};
 use measurer::{Approach, Coordinator, Defences, Progress, Request, Team, TeamOptions};
-use netdoc::consensus::Consensus;
 use onion::identity::Ed25519Id;
 use onion::{Duration, Rate};
 use rustix::process::{Pid, Signal, kill_process};
 use std::io::Write;
-use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
+use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::sync::atomic::Ordering;
 
 fn limited(nickname: &str, mbit: f64) -> RelaySpec {
@@ -28,13 +30,6 @@ fn limited(nickname: &str, mbit: f64) -> RelaySpec {
 /// The relay of that nickname.
 fn relay<'n>(network: &'n Network, nickname: &str) -> &'n Node {
     network.node(nickname).expect("a relay of the network")
-}
-
-/// As the consensus has them.
-fn defences(network: &Network) -> Defences {
-    let text = network.consensus().expect("an answer").expect("a consensus");
-    let consensus = Consensus::parse(text.as_bytes()).expect("well-formed");
-    Defences::from_consensus_params(|name| consensus.params.get(name))
 }
 
 /// One measurer and little time, for relays that cannot be measured.
@@ -282,160 +277,4 @@ fn cancelled(node: &Node) {
     // Threads of the tests beside this one may have ended meanwhile.
     let (threads, files) = threads_and_files();
     assert!(threads <= before.0 && files <= before.1, "{threads}, {files}; before {before:?}");
-}
-
-#[test]
-fn a_relay_with_the_live_networks_defences_is_measured_without_tripping_one() {
-    let _turn = turn();
-    let spec = NetworkSpec {
-        extra_torrc_authorities: vec![
-            "ConsensusParams DoSConnectionEnabled=1 DoSConnectionMaxConcurrentCount=50 \
-             DoSConnectionConnectRate=20 DoSConnectionConnectBurst=40 DoSCircuitCreationEnabled=1 \
-             DoSCircuitCreationBurst=60 circ_max_cell_queue_size=1750 \
-             circ_max_cell_queue_size_out=1500"
-                .to_owned(),
-        ],
-        ..NetworkSpec::new(vec![
-            limited("limited", 200.0),
-            RelaySpec::new("free"),
-            RelaySpec::new("flooded"),
-        ])
-    };
-    let network = network(&spec);
-    let defences = defences(&network);
-    assert_eq!(defences.max_connections, Some(50));
-    assert_eq!(defences.max_client_circuits, Some(60));
-    assert_eq!(defences.queue_limit_cells, 1500);
-    let mut claims = Claims::default();
-
-    claims.claim("as many sockets as are wanted are as many as are allowed", || {
-        let node = relay(&network, "limited");
-        let base = options(4);
-        let params = Params { sockets: 160, ..base.params };
-        let mut team = team(TeamOptions { params, ..base });
-        undisturbed(&mut team, &Request { defences, ..request(node, 220.0) }, node);
-    });
-    claims.claim("more circuits than a client may have are a relay's, and none is refused", || {
-        let node = relay(&network, "free");
-        let mut team = team(TeamOptions { measurers: 4, ..options(4) });
-        let circuits = undisturbed(&mut team, &Request { defences, ..request(node, 2500.0) }, node);
-        assert!(circuits > 60, "{circuits} circuits show nothing");
-    });
-    claims.claim("a team that ignores them is refused circuits", || {
-        let node = relay(&network, "flooded");
-        let base = options(4);
-        let params = Params { setup_timeout: Duration::from_secs(10), ..base.params };
-        let mut team = team(TeamOptions { measurers: 4, params, ..base });
-        let careless = request(node, 2500.0);
-        let mut circuits = 0;
-        let result = measure(&mut team, &careless, &mut |progress, _| {
-            if let Progress::Preparing { circuits: planned, .. } = progress {
-                circuits = planned;
-            }
-        });
-        let after = heartbeat(node).defences;
-        eprintln!("  {circuits} circuits: {}; {after}", result.outcome);
-        assert!(circuits > 60, "{circuits} circuits show nothing");
-        assert!(!is_calm(&after), "{after}");
-    });
-    claims.claim("too many connections are seen to be rejected", || {
-        let node = relay(&network, "flooded");
-        let rejected = |text: &str| !text.contains(" 0 connections rejected");
-        assert!(!rejected(&heartbeat(node).defences));
-        let open: Vec<_> = (0..80).map(|_| TcpStream::connect(node.or_addr())).collect();
-        let after = wait_for("a rejection", || {
-            Some(heartbeat(node).defences).filter(|text| rejected(text))
-        });
-        drop(open);
-        eprintln!("  {after}");
-    });
-    network.stop().expect("nothing left");
-    claims.conclude();
-}
-
-/// Whether a relay's defences have done nothing, by what its heartbeat lists: `0 circuits killed with
-/// too many cells, [DoSConnectionEnabled disabled], 0 INTRODUCE2 rejected.`
-fn is_calm(defences: &str) -> bool {
-    let counts =
-        defences.split(',').filter_map(|item| item.split_whitespace().next()?.parse().ok());
-    let counts: Vec<u64> = counts.collect();
-    assert!(!counts.is_empty(), "{defences}");
-    counts.iter().all(|count| *count == 0)
-}
-
-/// Measures, and asserts that all sockets and circuits lived to the end and the relay had nothing to
-/// object; returns the number of circuits.
-fn undisturbed(team: &mut Team, request: &Request, node: &Node) -> u32 {
-    let seconds = team.options().params.seconds;
-    let log_before = log(node).len();
-    let mut alive = None;
-    let seen = observe(team, request, node, &mut |second| {
-        if second + 2 == seconds {
-            alive = Some((own_connections_to(node.or_addr()), heartbeat(node).circuits_open));
-        }
-    });
-    let (estimate, said) = seen.estimate_and_said();
-    let (sockets, circuits) = alive.expect("the last second but one was told");
-    let after = heartbeat(node).defences;
-    let (planned, of_them) = (seen.sockets, seen.circuits);
-    eprintln!("  {sockets} of {planned} sockets, {circuits} of {of_them} circuits; {after}");
-    assert!(estimate >= 0.9 * said, "{estimate} of {said}");
-    assert!(is_calm(&after), "{after}");
-    assert_eq!(warnings_since(node, log_before), Vec::<String>::new());
-    assert_eq!(sockets, planned as usize);
-    assert!(circuits >= u64::from(of_them), "{circuits} of {of_them} circuits");
-    of_them
-}
-
-#[test]
-fn windows_stay_below_the_queue_limit_that_the_consensus_sets() {
-    let _turn = turn();
-    let spec = NetworkSpec {
-        extra_torrc_authorities: vec!["ConsensusParams circ_max_cell_queue_size=400".to_owned()],
-        ..NetworkSpec::new(vec![
-            limited("limited", 50.0),
-            RelaySpec::new("free"),
-            limited("killer", 50.0),
-        ])
-    };
-    let network = network(&spec);
-    let defences = defences(&network);
-    assert_eq!(defences.queue_limit_cells, 400);
-    let mut claims = Claims::default();
-    // One socket and less than the relay could carry twice: few circuits, whose windows fill.
-    let base = options(4);
-    let params = Params { sockets: 1, max_rounds: 1, ..base.params };
-    let mut team = team(TeamOptions { measurers: 1, params, ..base });
-
-    claims.claim("a limited relay, whose queues fill, kills no circuit", || {
-        let node = relay(&network, "limited");
-        undisturbed(&mut team, &Request { defences, ..request(node, 25.0) }, node);
-    });
-    claims.claim("an unlimited relay kills no circuit", || {
-        let node = relay(&network, "free");
-        undisturbed(&mut team, &Request { defences, ..request(node, 800.0) }, node);
-    });
-    claims.claim("the limit is in force: larger windows get circuits killed", || {
-        let node = relay(&network, "killer");
-        let careless = Request { defences: Defences::default(), ..request(node, 25.0) };
-        let mut last = None;
-        // Where measurer and relay wait for a processor, a queue may not fill at once.
-        for _ in 0..5 {
-            let before = log(node).len();
-            let result = measure(&mut team, &careless, &mut |_, _| {});
-            let after = heartbeat(node).defences;
-            eprintln!("  {}; {:?}\n  {after}", result.outcome, warnings_since(node, before));
-            let is_calm = is_calm(&after);
-            last = Some((result, after));
-            if !is_calm {
-                break;
-            }
-        }
-        let (result, after) = last.expect("measured");
-        assert!(!is_calm(&after), "{after}");
-        assert!(result.outcome.estimate().is_none(), "{}", result.outcome);
-    });
-    drop(team);
-    network.stop().expect("nothing left");
-    claims.conclude();
 }

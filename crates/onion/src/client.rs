@@ -17,7 +17,7 @@ mod stream;
 
 pub use event::{CircuitNumber, ClientEvent, Figures, Loss, Outcome, StreamNumber};
 pub use pattern::{Pattern, Transfer};
-pub use server::Server;
+pub use server::{Answer, Server};
 
 use crate::cell::msg::{BeginFlags, DestroyReason, EndReason};
 use crate::cell::{CircId, Command};
@@ -79,7 +79,8 @@ const EVENTS_MAX: usize = 1 << 16;
 /// A client. See the [module](self).
 ///
 /// - *getters*: [`is_built`](Self::is_built), [`open_circuits`](Self::open_circuits),
-///   [`open_streams`](Self::open_streams), [`figures`](Self::figures);
+///   [`open_streams`](Self::open_streams), [`figures`](Self::figures),
+///   [`received_bytes`](Self::received_bytes);
 /// - *commands*: [`open`](Self::open), [`begin`](Self::begin), [`pause`](Self::pause),
 ///   [`resume`](Self::resume), [`end`](Self::end), [`destroy`](Self::destroy),
 ///   [`close_idle`](Self::close_idle), [`close_all`](Self::close_all);
@@ -100,6 +101,7 @@ pub struct Client<R> {
     /// When a stream that was asked to be slow may send again.
     room_at: Option<Instant>,
     congestion: Arc<CongestionParams>,
+    received_bytes: u64,
     events: VecDeque<ClientEvent>,
 }
 
@@ -120,6 +122,7 @@ impl<R: Rng> Client<R> {
             to_close: VecDeque::new(),
             room_at: None,
             congestion: Arc::new(CongestionParams::default()),
+            received_bytes: 0,
             events: VecDeque::new(),
         }
     }
@@ -146,6 +149,12 @@ impl<R: Rng> Client<R> {
     #[must_use]
     pub fn figures(&self, stream: StreamNumber) -> Option<&Figures> {
         self.streams.get(&stream).map(Stream::figures)
+    }
+
+    /// Bytes that have come on all streams, those that are over included.
+    #[must_use]
+    pub const fn received_bytes(&self) -> u64 {
+        self.received_bytes
     }
 
     /// Opens a circuit. [`ClientEvent::Built`] or [`ClientEvent::Lost`] will tell.

@@ -31,6 +31,7 @@ pub mod config;
 pub mod descriptor;
 mod directory;
 pub mod dns;
+mod driving;
 mod event;
 pub mod extra_info;
 mod following;

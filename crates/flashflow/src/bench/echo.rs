@@ -1,6 +1,7 @@
 //! `flashflow bench echo`: what echoing costs a relay, beside stock tor that relays the same cells.
 
 use super::subjects::{Sample, Stage, Subject, median_gbit_per_cpu_s};
+use crate::cli::BesideTor;
 use crate::error::{Error, Exit};
 use crate::interrupt::Interrupt;
 use crate::output::Output;
@@ -10,13 +11,11 @@ use serde_json::json;
 const SUBJECTS: [Subject; 3] = [Subject::Tor, Subject::OursEcho, Subject::OursTransit];
 
 pub(super) fn run(
-    seconds: u32,
-    runs: u32,
-    capacity_mbit: Option<f64>,
+    BesideTor { seconds, runs, capacity }: BesideTor,
     output: &Output,
     interrupt: &Interrupt,
 ) -> Result<Exit, Error> {
-    let mut stage = Stage::start(seconds, capacity_mbit, output, interrupt)?;
+    let mut stage = Stage::start(seconds, Some(capacity), output, interrupt)?;
     let samples = stage.run(&SUBJECTS, 1..=runs, output, interrupt)?;
     stage.stop()?;
     let Some(samples) = samples else { return Ok(Exit::Interrupted) };

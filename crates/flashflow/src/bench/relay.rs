@@ -3,12 +3,12 @@
 
 use super::quiet::QuietCircuit;
 use super::subjects::{Sample, Stage, Subject, median, median_gbit_per_cpu_s};
+use crate::cli::BesideTor;
 use crate::error::{Error, Exit};
 use crate::interrupt::Interrupt;
 use crate::output::Output;
 use link::tls::TlsConfigs;
 use link::{Forge, pump, unix_time_s};
-
 use onion::cell::CELL_LEN;
 use onion::measure::pump::CELLS_PER_RECORD;
 use onion::{Duration, Rate};
@@ -21,15 +21,13 @@ const SUBJECTS: [Subject; 2] = [Subject::Tor, Subject::OursTransit];
 const FORWARDING: Duration = Duration::from_secs(2);
 
 pub(super) fn run(
-    seconds: u32,
-    runs: u32,
-    capacity_mbit: f64,
+    BesideTor { seconds, runs, capacity }: BesideTor,
     output: &Output,
     interrupt: &Interrupt,
 ) -> Result<Exit, Error> {
     let forge = Forge::new([7; 32], unix_time_s())?;
     let tls = TlsConfigs::new(&forge)?;
-    let mut stage = Stage::start(seconds, Some(capacity_mbit), output, interrupt)?;
+    let mut stage = Stage::start(seconds, Some(capacity), output, interrupt)?;
     let (mut samples, mut forwarder) = (Vec::new(), Vec::new());
     for run in 1..=runs {
         let Some(more) = stage.run(&SUBJECTS, run..=run, output, interrupt)? else {

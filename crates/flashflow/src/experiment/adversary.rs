@@ -7,7 +7,7 @@ mod parties;
 mod relays;
 
 use super::Common;
-use super::stage::Stage;
+use super::stage::{Stage, echo_limit};
 use super::telling::{self, tell};
 use crate::error::Error;
 use crate::interrupt::Interrupt;
@@ -82,23 +82,14 @@ pub(super) fn run(
     output: &Output,
     interrupt: &Interrupt,
 ) -> Result<ExperimentReport, Error> {
-    // Below, what proposal 316 grants clients at least would weigh too much.
-    if !options.limit.is_finite() || options.limit < 20.0 {
-        return Err(Error::Usage(format!("--limit {}: not 20 Mbit/s or more", options.limit)));
-    }
     let plan = Plan {
         seconds: options.seconds.unwrap_or(if common.quick { 6 } else { 15 }),
-        limit: Rate::from_mbit_per_s(options.limit),
+        limit: echo_limit(options.limit)?,
         only: options.only.clone(),
         forgers: options.forgers.unwrap_or(if common.quick { 300 } else { 2000 }),
         first_seed: options.seed,
     };
-    let mut stage = Stage::new()?;
-    for number in 1..=MEASURERS {
-        output.doing(format!("starting measurer {number}"));
-        stage.add_measurer(plan.limit.scaled(CAPACITY), 1)?;
-    }
-    output.step(format!("{MEASURERS} measurers of {} each", plan.limit.scaled(CAPACITY)));
+    let stage = Stage::with_measurers(MEASURERS, plan.limit.scaled(CAPACITY), output)?;
     let scene = Scene { stage: &stage, plan, output, interrupt };
     let relays = relays::cases(&scene);
     let parties = parties::cases(&scene)?;

@@ -1,5 +1,6 @@
 //! `flashflow experiment kist`: what schedulers do to quiet circuits at a narrow place.
 
+mod actor;
 mod client;
 mod judge;
 mod net;
@@ -187,8 +188,9 @@ fn notes(runs: &Runs) -> Vec<String> {
         ))
     });
     said.chain([
-        "Queue time is measured from outside: from a cell's leaving the server to its arrival at the \
-         client, less what the path alone takes, the least median without load in any run. In the table, circuit_queue_ms is how long a cell of any \
+        "Queue time is measured from outside: from an answer's leaving the server to the arrival of \
+         its first and of its last cell at the client, less what the path alone takes, the least \
+         median without load in any run. In the table, circuit_queue_ms is how long a cell of any \
          circuit waits in the relay's own queues, by the relay's count; kernel_queue_ms what its \
          kernel holds, sent or not, over the rate; narrow_kib of that is in the narrow place."
             .to_owned(),

@@ -6,7 +6,7 @@ mod seen;
 
 use super::Common;
 use super::client_load::ClientLoad;
-use super::stage::Stage;
+use super::stage::{Stage, echo_limit};
 use super::telling::{self, tell};
 use crate::error::Error;
 use crate::interrupt::Interrupt;
@@ -66,21 +66,12 @@ pub(super) fn run(
     output: &Output,
     interrupt: &Interrupt,
 ) -> Result<ExperimentReport, Error> {
-    // Below, what proposal 316 grants clients at least would be more than their share.
-    if !options.limit.is_finite() || options.limit < 20.0 {
-        return Err(Error::Usage(format!("--limit {}: not 20 Mbit/s or more", options.limit)));
-    }
     let plan = Plan {
         seconds: options.seconds.unwrap_or(if common.quick { 10 } else { 30 }),
         around: options.around.unwrap_or(if common.quick { 6 } else { 10 }),
-        limit: Rate::from_mbit_per_s(options.limit),
+        limit: echo_limit(options.limit)?,
     };
-    let mut stage = Stage::new()?;
-    for number in 1..=MEASURERS {
-        output.doing(format!("starting measurer {number}"));
-        stage.add_measurer(plan.limit.scaled(CAPACITY), 1)?;
-    }
-    output.step(format!("{MEASURERS} measurers of {} each", plan.limit.scaled(CAPACITY)));
+    let stage = Stage::with_measurers(MEASURERS, plan.limit.scaled(CAPACITY), output)?;
     let mut report = begin(&plan);
     for percent in SHARES_PERCENT {
         if interrupt.is_requested() {

@@ -1,6 +1,7 @@
 //! What experiments are played with: relays and measurers as processes, on loopback.
 
 use crate::error::Error;
+use crate::output::Output;
 use crate::own_process::OwnProcess;
 use crate::own_relay::{OwnRelay, OwnRelaySpec};
 use control::keys::SecretKey;
@@ -45,6 +46,21 @@ impl Stage {
         })?;
         let remotes = Remotes::start(key.clone())?;
         Ok(Self { remotes, measurers: Vec::new(), key, folder, clock: Clock::start() })
+    }
+
+    /// A stage with so many measurers of one pump each.
+    pub(crate) fn with_measurers(
+        count: usize,
+        capacity: Rate,
+        output: &Output,
+    ) -> Result<Self, Error> {
+        let mut stage = Self::new()?;
+        for number in 1..=count {
+            output.doing(format!("starting measurer {number}"));
+            stage.add_measurer(capacity, 1)?;
+        }
+        output.step(format!("{count} measurers of {capacity} each"));
+        Ok(stage)
     }
 
     /// Dates what happens on this stage.
@@ -138,4 +154,13 @@ impl Stage {
         let approach = Approach::Echo(coordinator);
         Request { target, guess, defences: Defences::default(), approach }
     }
+}
+
+/// A relay's limit, in Mbit/s. Below 20, what proposal 316 grants clients at least would be more than
+/// their share.
+pub(crate) fn echo_limit(mbit: f64) -> Result<Rate, Error> {
+    if !mbit.is_finite() || mbit < 20.0 {
+        return Err(Error::Usage(format!("--limit {mbit}: not 20 Mbit/s or more")));
+    }
+    Ok(Rate::from_mbit_per_s(mbit))
 }

@@ -288,3 +288,8 @@ pub(crate) fn number(value: &Value, name: &str) -> f64 {
 pub(crate) fn text<'v>(value: &'v Value, name: &str) -> &'v str {
     value[name].as_str().unwrap_or_else(|| panic!("no text {name} in {value}"))
 }
+
+/// Whether a line of stdout tells of a measured second.
+pub(crate) fn is_second(line: &str) -> bool {
+    line.contains("\"type\":\"second\"")
+}

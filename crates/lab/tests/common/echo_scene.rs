@@ -1,6 +1,7 @@
 //! A relay with clients, and somebody who says what must not be said.
 
-use crate::echo_worlds::{COORDINATOR, Play, Scenario};
+use crate::echo_play::Play;
+use crate::echo_scenario::{COORDINATOR, Scenario};
 use crate::stage::{Actor, Stage};
 use onion::Duration;
 use onion::measure::order::{OrderEvent, OrderFailure};

@@ -2,12 +2,12 @@
 
 #![expect(clippy::unwrap_used, reason = "a helper of tests: a panic is its report")]
 
+use crate::found::Found;
 use link::Forge;
 use onion::identity::{OwnIdentity, RelayIds};
-use onion::measure::Second;
 use onion::measure::order::{OrderConfig, OrderEvent, OrderLink};
 use onion::measure::protocol::{ClientShare, CoordinatorKey, MeasurerKey, Nonce, Order};
-use onion::measure::pump::{Event, Pace, Path, Pump, PumpConfig, PumpFailure, Target};
+use onion::measure::pump::{Pace, Path, Pump, PumpConfig, PumpFailure, Target};
 use onion::measure::target::TargetParams;
 use onion::node::Node;
 use onion::router::{Conduct, RateLimit, Router, RouterConfig};
@@ -87,15 +87,6 @@ impl Default for Scenario {
             named: 2,
         }
     }
-}
-
-/// What one measurer has found.
-#[derive(Debug, PartialEq)]
-pub(crate) struct Found {
-    pub(crate) ready: Option<(u32, u32)>,
-    pub(crate) seconds: Vec<Second>,
-    /// None while it goes on.
-    pub(crate) result: Option<Result<(), PumpFailure>>,
 }
 
 /// What came of a scenario.
@@ -230,8 +221,7 @@ impl Play<'_> {
             for number in 0..self.scenario.lags.len() {
                 let number = u8::try_from(number).unwrap();
                 self.measurers.push(wire.add(self.scenario.pump(number, now)));
-                let found = Found { ready: None, seconds: Vec::new(), result: None };
-                self.report.measurers.push(found);
+                self.report.measurers.push(Found::default());
             }
         }
         for (id, found) in self.measurers.iter().zip(&mut self.report.measurers) {
@@ -261,24 +251,5 @@ impl Play<'_> {
         let all_over = measurers.iter().all(|found| found.result.is_some());
         let one_failed = measurers.iter().any(|found| matches!(found.result, Some(Err(_))));
         (order_is_over && all_over && (is_lost || !measurers.is_empty())) || one_failed && all_over
-    }
-}
-
-impl Found {
-    fn gather(&mut self, event: Event) {
-        assert_eq!(self.result, None, "{event:?} after the end");
-        match event {
-            Event::Ready { sockets, circuits } => {
-                assert_eq!(self.ready, None, "ready twice");
-                self.ready = Some((sockets, circuits));
-            }
-            Event::Second(second) => {
-                assert_eq!(second.index as usize, self.seconds.len());
-                self.seconds.push(second);
-            }
-            Event::Lost { .. } => {}
-            Event::Finished => self.result = Some(Ok(())),
-            Event::Failed(failure) => self.result = Some(Err(failure)),
-        }
     }
 }

@@ -240,3 +240,18 @@ impl Stage for RealSockets {
         None
     }
 }
+
+/// Plays each body in both worlds.
+macro_rules! in_both_worlds {
+    ($($claim:ident)*) => {
+        mod in_virtual_time {
+            use crate::stage::VirtualTime;
+            $(#[test] fn $claim() { super::$claim(VirtualTime::new(1, Some(3000))); })*
+        }
+        mod on_real_sockets {
+            use crate::stage::RealSockets;
+            $(#[test] fn $claim() { super::$claim(RealSockets::new()); })*
+        }
+    };
+}
+pub(crate) use in_both_worlds;

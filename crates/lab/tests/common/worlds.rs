@@ -2,6 +2,7 @@
 
 #![expect(clippy::unwrap_used, reason = "a helper of tests: a panic is its report")]
 
+use crate::found::Found;
 use lab::peer::{Behaviour, Lie, Peer};
 use link::tls::TlsConfigs;
 use link::{Clock, Driver, DriverOptions, Forge, Remote};
@@ -139,29 +140,10 @@ impl Report {
         self.result.as_ref().expect_err("it is found out")
     }
 
-    /// Gathers one event; true at the end, which must be the last.
-    fn gather(&mut self, event: Event) -> bool {
-        match event {
-            Event::Ready { sockets, circuits } => {
-                assert_eq!(self.ready, None, "ready twice");
-                self.ready = Some((sockets, circuits));
-            }
-            Event::Second(second) => {
-                assert_eq!(second.index as usize, self.seconds.len());
-                self.seconds.push(second);
-            }
-            Event::Lost { .. } => {}
-            Event::Finished => return true,
-            Event::Failed(failure) => {
-                self.result = Err(failure);
-                return true;
-            }
-        }
-        false
-    }
-
-    const fn new() -> Self {
-        Self { ready: None, seconds: Vec::new(), result: Ok(()), lies: Vec::new(), fingerprint: 0 }
+    fn of(found: Found) -> Self {
+        let Found { ready, seconds, result } = found;
+        let result = result.expect("it is over");
+        Self { ready, seconds, result, lies: Vec::new(), fingerprint: 0 }
     }
 }
 
@@ -192,10 +174,11 @@ impl World for VirtualTime {
         for address in landings {
             wire.listen(measurer, address, &certificate(&cast().measurers)).unwrap();
         }
-        let mut report = Report::new();
+        let mut found = Found::default();
         let end = Instant::ORIGIN + Duration::from_secs(60);
-        let ended = wire.run_until(end, |wire| drain_events(wire, measurer, &mut report));
-        assert_eq!(ended, Ok(Ended::Satisfied), "no end: {report:?}");
+        let ended = wire.run_until(end, |wire| drain_events(wire, measurer, &mut found));
+        assert_eq!(ended, Ok(Ended::Satisfied), "no end: {found:?}");
+        let mut report = Report::of(found);
         report.fingerprint = wire.fingerprint();
         // All connections get closed, and then nothing is left to happen.
         wire.drive_bounded(10_000).expect("comes to rest");
@@ -209,19 +192,17 @@ impl World for VirtualTime {
 }
 
 /// Takes what the measurer has to tell, and starts it when it is ready; true at the end.
-fn drain_events(wire: &mut Wire, measurer: NodeId, report: &mut Report) -> bool {
+fn drain_events(wire: &mut Wire, measurer: NodeId, found: &mut Found) -> bool {
     let now = wire.now();
     let pump: &mut Pump<ChaCha8Rng> = wire.node_mut(measurer).unwrap();
     while let Some(event) = pump.poll_event() {
         let is_ready = matches!(event, Event::Ready { .. });
-        if report.gather(event) {
-            return true;
-        }
+        found.gather(event);
         if is_ready {
             pump.start(now, now + Duration::from_millis(100));
         }
     }
-    false
+    found.result.is_some()
 }
 
 /// `link::Driver` on the loopback interface, the relay on a thread of its own.
@@ -244,21 +225,22 @@ impl World for RealSockets {
         let pump = scenario.pump(scenario.config(target, &landings), clock.now());
         let tls = TlsConfigs::new(&cast().measurers).unwrap();
         let mut measurer = Driver::new(pump, clock, tls, listeners, options).unwrap();
-        let mut report = Report::new();
+        let mut found = Found::default();
         let longest = Duration::from_secs(20 + u64::from(scenario.seconds));
         let deadline = clock.now() + longest;
         loop {
-            assert!(clock.now() < deadline, "no end: {report:?}");
+            assert!(clock.now() < deadline, "no end: {found:?}");
             measurer.turn(deadline).unwrap();
             while let Some(event) = measurer.node_mut().poll_event() {
                 let is_ready = matches!(event, Event::Ready { .. });
-                if report.gather(event) {
-                    return report;
-                }
+                found.gather(event);
                 if is_ready {
                     let now = measurer.now();
                     measurer.node_mut().start(now, now);
                 }
+            }
+            if found.result.is_some() {
+                return Report::of(found);
             }
         }
     }

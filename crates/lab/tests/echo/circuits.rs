@@ -1,6 +1,7 @@
 //! Clients' circuits through the router, cell by cell.
 
-use crate::echo_worlds::{Play, Scenario, UNIX_TIME_S, cast};
+use crate::echo_play::Play;
+use crate::echo_scenario::{Scenario, UNIX_TIME_S, cast};
 use crate::party::{Party, created2, extend_data, sealed};
 use crate::stage::{Actor, Stage};
 use onion::Rate;
@@ -11,7 +12,7 @@ use onion::crypto::ClientHop;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-crate::in_both_worlds! {
+crate::stage::in_both_worlds! {
     a_circuit_is_extended_and_carries_cells_both_ways
     early_cells_go_on_as_such_and_do_not_come_back
     the_end_of_a_circuit_is_told_to_either_side

@@ -1,8 +1,8 @@
 //! An honest relay, whoever is around it.
 
-use crate::echo_worlds::{
-    ALONE_S, COORDINATOR, MEASURERS, Part, Play, Report, Scenario, UNIX_TIME_S,
-};
+use crate::echo_play::{ALONE_S, Play};
+use crate::echo_report::{Part, Report};
+use crate::echo_scenario::{COORDINATOR, MEASURERS, Scenario, UNIX_TIME_S};
 use crate::party::Party;
 use crate::stage::{Actor, Stage};
 use onion::cell::{CircId, Command};
@@ -13,7 +13,7 @@ use onion::router::RouterEvent;
 use onion::{Duration, Instant, Rate};
 use rand_chacha::ChaCha8Rng;
 
-crate::in_both_worlds! {
+crate::stage::in_both_worlds! {
     an_honest_relay_is_measured
     clients_are_held_to_their_share_and_have_all_back_after
     a_relay_that_takes_part_can_also_be_measured_in_transit
@@ -35,7 +35,7 @@ fn an_honest_relay_is_measured<S: Stage>(stage: S) {
     let scenario = Scenario::default();
     let mut play = Play::begin(stage, &scenario);
     let report = play.measure();
-    assert!(report.parts.iter().all(|part| part.ready == Some((2, 4))));
+    assert!(report.parts.iter().all(|part| part.found.ready == Some((2, 4))));
     let share = report.estimate_over(scenario.limit.expect("there is one"));
     if S::IS_EXACT {
         assert!((0.9..1.05).contains(&share), "{share}");
@@ -133,13 +133,13 @@ fn a_coordinator_that_goes_ends_it_for_all<S: Stage>(stage: S) {
     let mut play = Play::begin(stage, &scenario);
     let (link, mut parts) = play.prepare();
     play.start(&parts);
-    play.until(&mut parts, |_, parts| parts.iter().all(|part| part.seconds.len() == 2));
+    play.until(&mut parts, |_, parts| parts.iter().all(|part| part.found.seconds.len() == 2));
     play.stop_order(link);
-    play.until(&mut parts, |_, parts| parts.iter().all(|part| part.result.is_some()));
+    play.until(&mut parts, |_, parts| parts.iter().all(|part| part.found.result.is_some()));
     for part in &parts {
         let called_off = ErrorCode::CALLED_OFF;
         assert!(
-            matches!(&part.result, Some(Err(PumpFailure::Refused { code, .. })) if *code == called_off),
+            matches!(&part.found.result, Some(Err(PumpFailure::Refused { code, .. })) if *code == called_off),
             "{part:?}"
         );
     }
@@ -211,7 +211,7 @@ fn one_measurer_of_two_is_enough_for_the_target<S: Stage>(stage: S) {
     let link = play.add_order(order);
     assert_eq!(play.answer(link), OrderEvent::Accepted);
     let mut parts = vec![play.add_measurer(1, nonce)];
-    play.until(&mut parts, |_, parts| parts[0].ready.is_some());
+    play.until(&mut parts, |_, parts| parts[0].found.ready.is_some());
     let report = play.run(link, parts);
     assert!(report.summary().median > 0);
 }
@@ -271,7 +271,7 @@ fn connections_cut_in_any_handshake_leave_nothing<S: Stage>(stage: S) {
     let mut play = Play::begin(stage, &scenario);
     for steps in 0..25 {
         let party = Party::dialling(play.target, UNIX_TIME_S);
-        let party = play.stage.add(party, &crate::echo_worlds::cast().others, &[]);
+        let party = play.stage.add(party, &crate::echo_scenario::cast().others, &[]);
         for _ in 0..steps {
             play.stage.step();
         }

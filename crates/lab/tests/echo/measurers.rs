@@ -1,8 +1,9 @@
 //! Measurers and strangers that do what they must not: what becomes of them, and that nobody else
 //! suffers.
 
+use crate::echo_play::Play;
+use crate::echo_scenario::{COORDINATOR, MEASURERS};
 use crate::echo_scene::Scene;
-use crate::echo_worlds::{COORDINATOR, MEASURERS, Play};
 use crate::honest::{ordered, proven};
 use crate::stage::{Actor, Stage};
 use onion::Duration;
@@ -11,7 +12,7 @@ use onion::identity::RelayIds;
 use onion::measure::protocol::{ErrorCode, MESSAGE_LEN_MAX, Message, Nonce, Proof};
 use onion::measure::pump::{Path, PumpFailure};
 
-crate::in_both_worlds! {
+crate::stage::in_both_worlds! {
     a_measurer_with_an_unknown_key_is_refused
     a_proof_seen_on_another_session_is_worth_nothing
     a_measurer_gets_no_more_sockets_than_were_ordered
@@ -31,10 +32,10 @@ fn a_measurer_with_an_unknown_key_is_refused<S: Stage + 'static>(stage: S) {
     // As a measurer that takes itself for one of the team.
     let path = Path::Echo { nonce, key_seed: [0x66; 32] };
     let mut stranger = vec![scene.play.add_pump(66, path)];
-    scene.play.until(&mut stranger, |_, parts| parts[0].result.is_some());
+    scene.play.until(&mut stranger, |_, parts| parts[0].found.result.is_some());
     let unknown = ErrorCode::UNKNOWN_MEASURER;
     assert!(
-        matches!(&stranger[0].result, Some(Err(PumpFailure::Refused { code, .. })) if *code == unknown)
+        matches!(&stranger[0].found.result, Some(Err(PumpFailure::Refused { code, .. })) if *code == unknown)
     );
     assert!(scene.play.run(link, parts).summary().median > 0);
     scene.assert_unharmed();
@@ -47,7 +48,7 @@ fn a_proof_seen_on_another_session_is_worth_nothing<S: Stage + 'static>(stage: S
     let seen = scene.play.party(measurer).exported;
     let proof = Proof::sign(&MEASURERS[0], nonce, &target, &seen);
     assert_eq!(scene.refused_with(|_| Message::Proof(proof)), ErrorCode::BAD_SIGNATURE);
-    let other = RelayIds { rsa: crate::echo_worlds::cast().next.rsa, ..target };
+    let other = RelayIds { rsa: crate::echo_scenario::cast().next.rsa, ..target };
     let code =
         scene.refused_with(|it| Message::Proof(Proof::sign(&MEASURERS[0], nonce, &other, it)));
     assert_eq!(code, ErrorCode::BAD_SIGNATURE, "for another relay");

@@ -1,6 +1,9 @@
 //! Relays that lie: each is found out, or gains no more than it may.
 
-use crate::echo_worlds::{Play, Report, Scenario};
+use crate::echo_play::Play;
+use crate::echo_report::Report;
+use crate::echo_scenario::Scenario;
+use crate::escapes::assert_escapes_as_predicted;
 use crate::stage::{Stage, VirtualTime};
 use lab::echo_liars::EchoLie;
 use onion::Rate;
@@ -9,7 +12,7 @@ use onion::measure::order::{OrderFailure, OrderViolation};
 use onion::measure::pump::PumpFailure;
 use std::num::NonZeroU64;
 
-crate::in_both_worlds! {
+crate::stage::in_both_worlds! {
     a_relay_that_skips_decryption_is_found_out
     a_relay_that_forges_answers_is_found_out
     a_relay_that_replays_answers_is_found_out
@@ -218,8 +221,8 @@ mod statistics {
 
     #[test]
     fn a_forger_of_k_cells_escapes_with_the_chance_that_the_share_of_checks_predicts() {
-        const RUNS: u32 = 300;
-        let escaped: Vec<usize> = (0..u64::from(RUNS))
+        const RUNS: u64 = 300;
+        let escaped: Vec<usize> = (0..RUNS)
             .map(|seed| {
                 let forger = EchoLie::Forges { share: 0.1 };
                 let scenario = Scenario { seed, seconds: 10, ..Scenario::on_one_circuit(forger) };
@@ -230,14 +233,6 @@ mod statistics {
                 lies.iter().filter(|lie| **lie < cell).count()
             })
             .collect();
-        for forged in [10_u16, 50, 125, 250, 400] {
-            let escapes = escaped.iter().filter(|count| **count >= usize::from(forged)).count();
-            let observed = escapes as f64 / f64::from(RUNS);
-            let predicted = (1.0 - 1.0 / 125.0_f64).powi(i32::from(forged));
-            // Three standard deviations; the seeds are fixed, so it holds always or never.
-            let tolerance = 3.0 * (predicted * (1.0 - predicted) / f64::from(RUNS)).sqrt();
-            let difference = (observed - predicted).abs();
-            assert!(difference <= tolerance, "{forged}: {observed} for {predicted}");
-        }
+        assert_escapes_as_predicted(&escaped);
     }
 }

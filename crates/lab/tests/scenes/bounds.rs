@@ -5,7 +5,7 @@ use onion::Duration;
 use onion::cell::BODY_LEN;
 use onion::client::{ClientEvent, Transfer};
 
-crate::in_both_worlds! {
+crate::stage::in_both_worlds! {
     a_client_that_does_not_read_holds_the_sender_back
     a_destination_that_does_not_read_holds_the_client_back
     a_stream_that_is_not_read_does_not_stop_the_others

@@ -8,7 +8,7 @@ use onion::circuit::{CircuitError, NextHop};
 use onion::client::{Loss, Path, Transfer};
 use std::sync::Arc;
 
-crate::in_both_worlds! {
+crate::stage::in_both_worlds! {
     a_destroyed_circuit_leaves_nothing
     an_ended_stream_leaves_nothing
     a_client_that_vanishes_leaves_nothing

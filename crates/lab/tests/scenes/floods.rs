@@ -8,7 +8,7 @@ use onion::cell::{BODY_LEN, CircId, Command};
 use onion::client::Transfer;
 use onion::crypto::ClientHop;
 
-crate::in_both_worlds! {
+crate::stage::in_both_worlds! {
     a_flood_of_creates_is_refused_beyond_a_bound_and_disturbs_nobody
     a_flood_of_begins_is_refused_beyond_a_bound
     cells_that_do_not_decrypt_end_their_circuit_alone

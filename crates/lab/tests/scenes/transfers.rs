@@ -6,12 +6,13 @@ use onion::client::{Destination, Outcome, Path, Transfer};
 use onion::router::RateLimit;
 use onion::{Duration, Rate};
 
-crate::in_both_worlds! {
+crate::stage::in_both_worlds! {
     downloads_through_three_relays_are_intact_at_all_sizes
     uploads_through_three_relays_are_intact_at_all_sizes
     both_ways_at_once_is_intact_with_either_flow_control
     directory_streams_lead_to_the_relays_own_directory
     many_streams_share_a_circuit
+    both_ends_tell_what_has_passed
     a_refused_begin_says_why
     a_rate_limit_is_used_to_the_full
 }
@@ -84,6 +85,27 @@ fn many_streams_share_a_circuit<W: World>(world: W) {
     }
     net.client().destroy(circuit);
     net.assert_empty();
+}
+
+fn both_ends_tell_what_has_passed<W: World>(world: W) {
+    let mut net = Net::new(world);
+    let circuit = net.circuit(false);
+    let transfers = [
+        Transfer::download(1, 20_000),
+        Transfer { upload_bytes: 3_000, ..Transfer::download(2, 0) },
+    ];
+    for transfer in transfers {
+        let stream = net.begin(circuit, transfer);
+        let figures = net.complete(stream);
+        let answer = net.server().poll_answer().expect("the server has answered");
+        assert_eq!(answer.transfer, transfer);
+        if W::IS_EXACT {
+            assert!(figures.connected_at < Some(answer.began_at));
+            assert!(Some(answer.began_at) < figures.first_byte_at);
+        }
+    }
+    assert_eq!(net.server().poll_answer(), None);
+    assert_eq!(net.client().received_bytes(), 20_000 + 8 + 8);
 }
 
 fn a_refused_begin_says_why<W: World>(world: W) {

@@ -1,6 +1,7 @@
 use super::*;
 use crate::forge::Forge;
-use std::collections::BTreeSet;
+use onion::node::CloseCause;
+use std::collections::{BTreeSet, VecDeque};
 use std::io::{Read, Write};
 use std::net::Ipv4Addr;
 use std::net::SocketAddr;

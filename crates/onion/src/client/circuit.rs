@@ -267,7 +267,10 @@ impl<R: Rng> Client<R> {
                 }
                 None
             }
-            (RelayCommand::DATA, _) => stream.receive(now, data).map_err(Loss::Flow)?,
+            (RelayCommand::DATA, _) => {
+                self.received_bytes += data.len() as u64;
+                stream.receive(now, data).map_err(Loss::Flow)?
+            }
             (RelayCommand::END, _) => Some(Outcome::Ended(End::parse(data).reason)),
             (RelayCommand::SENDME, Some(flow)) => {
                 flow.handle_sendme().map_err(Loss::Flow)?;

@@ -1,3 +1,4 @@
+use super::EVENTS_MAX;
 use super::pattern::{Pattern, Transfer};
 use crate::link::TlsSession;
 use crate::node::{CloseCause, ConnId, Dial, ListenerId, Node};
@@ -9,7 +10,7 @@ use alloc::collections::{BTreeMap, VecDeque};
 ///
 /// - *getters*: [`open_conns`](Self::open_conns), [`received_bytes`](Self::received_bytes);
 /// - *commands*: [`pause`](Self::pause), [`resume`](Self::resume);
-/// - *handle* and *poll*: those of [`Node`].
+/// - *handle* and *poll*: those of [`Node`], and [`poll_answer`](Self::poll_answer).
 ///
 /// Its memory is the same for any length: what it sends and checks is made anew.
 #[derive(Debug, Default)]
@@ -21,6 +22,16 @@ pub struct Server {
     to_close: VecDeque<ConnId>,
     received_bytes: u64,
     is_paused: bool,
+    answers: VecDeque<Answer>,
+}
+
+/// A [`Server`]'s answer to a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Answer {
+    /// What was asked for.
+    pub transfer: Transfer,
+    /// When its first bytes were sent.
+    pub began_at: Instant,
 }
 
 #[derive(Debug)]
@@ -87,6 +98,12 @@ impl Server {
         self.is_paused = false;
         self.readable.extend(self.conns.keys().copied());
     }
+
+    /// The next answer that has begun; who does not ask misses the oldest.
+    #[must_use]
+    pub fn poll_answer(&mut self) -> Option<Answer> {
+        self.answers.pop_front()
+    }
 }
 
 impl Node for Server {
@@ -137,10 +154,16 @@ impl Node for Server {
         }
     }
 
-    fn poll_transmit(&mut self, _now: Instant, conn: ConnId, out: &mut [u8]) -> usize {
+    fn poll_transmit(&mut self, now: Instant, conn: ConnId, out: &mut [u8]) -> usize {
         let Some(it) = self.conns.get_mut(&conn).filter(|it| !it.is_closing) else { return 0 };
         let Some(transfer) = it.transfer else { return 0 };
         let len = transfer.fill_response(it.sent_bytes, it.has_upload(&transfer), out);
+        if it.sent_bytes == 0 && len > 0 {
+            if self.answers.len() == EVENTS_MAX {
+                self.answers.pop_front();
+            }
+            self.answers.push_back(Answer { transfer, began_at: now });
+        }
         it.sent_bytes += len as u64;
         if it.sent_bytes == transfer.response_bytes() {
             it.is_closing = true;

@@ -1,10 +1,10 @@
 use super::Directory;
 use crate::cache::times;
+use crate::driving::Command;
 use crate::event::RelayEvent;
 use crate::following::Found;
 use crate::policy::target_params;
 use crate::renewal::OnionKeyLife;
-use crate::running::Command;
 use link::unix_time_s;
 use netdoc::Consensus;
 use onion::router::Parameters;

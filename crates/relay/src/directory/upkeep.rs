@@ -1,8 +1,8 @@
 use super::Directory;
+use crate::driving::Command;
 use crate::event::{RelayEvent, Renewed};
 use crate::keys;
 use crate::renewal::{CERTIFICATES_S, Due, Renewal};
-use crate::running::Command;
 use link::tls::TlsConfigs;
 use link::{Forge, ForgeError, unix_time_s};
 use onion::Duration;

@@ -120,7 +120,7 @@ impl Network {
             + &up("servers", RELAY_TO_SERVERS)
             + "link set lo up\n";
         ip(&self.relay, &lines)?;
-        ip(&self.servers, &up("relay", SERVERS))?;
+        ip(&self.servers, &(up("relay", SERVERS) + "link set lo up\n"))?;
         let lines = cable("clients", "relay", &self.clients)
             + &up("relay", NARROW_TO_RELAY)
             + &up("clients", NARROW_TO_CLIENTS);

@@ -1,41 +1,29 @@
 //! One run: a relay with one scheduler, first with quiet circuits alone, then with all.
 
-use super::Plan;
-use super::client::Clients;
-use super::net::{Network, RELAY, SERVERS};
+use super::actor::{Actor, Scene, broken, rng};
+use super::net::{Network, RELAY};
 use super::server::Servers;
 use super::trace::{Shared, Trace};
+use super::{Plan, client};
 use crate::error::Error;
 use crate::experiment::telling::median;
 use crate::interrupt::Interrupt;
 use crate::own_process::OwnProcess;
 use crate::own_relay;
 use link::tls::TlsConfigs;
-use link::{Clock, Driver, DriverOptions, Forge, Namespace, Remote, unix_time_s};
+use link::{Clock, Forge, unix_time_s};
 use onion::cell::CELL_LEN;
-use onion::circuit::NextHop;
-use onion::node::Node;
+use onion::cell::relay::MAX_DATA_LEN;
 use onion::{Duration, Instant};
-use rand::rngs::{StdRng, SysRng};
-use rand::{Rng, SeedableRng};
+use rand::Rng;
 use std::fs;
-use std::net::{SocketAddr, TcpListener};
 use std::path::Path;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::thread::{self, JoinHandle};
 
 /// Far more than a relay needs to start, or circuits to stand.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// How often queues are looked at.
 const SAMPLE: Duration = Duration::from_millis(100);
-
-/// How finely arrivals of bulk are dated.
-const GRAIN: Duration = Duration::from_millis(10);
-
-/// The port of the servers, in a network where nobody else is.
-const SERVER_PORT: u16 = 5000;
 
 /// A scheduler of the experiment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -69,7 +57,8 @@ impl Scheduler {
 /// What one run has shown.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Seen {
-    /// Each cell of the quiet circuits under load: from server to client.
+    /// The first and the last cell of each of the quiet circuits' answers under load: from server to
+    /// client.
     pub(super) passage_s: Vec<f64>,
     /// The same without load: its median.
     pub(super) unloaded_passage_s: f64,
@@ -89,66 +78,6 @@ pub(super) struct Seen {
     pub(super) drops: u64,
 }
 
-/// A node on a thread of its own, in a network of its own; it ends with this.
-struct Actor {
-    must_stop: Arc<AtomicBool>,
-    remote: Remote,
-    thread: Option<JoinHandle<()>>,
-}
-
-impl Actor {
-    fn start<N: Node + Send + 'static>(
-        namespace: &Namespace,
-        node: N,
-        clock: Clock,
-        tls: TlsConfigs,
-        listeners: Vec<TcpListener>,
-        shared: &Shared,
-        mut between: impl FnMut(&mut N, Instant) + Send + 'static,
-    ) -> Result<Self, Error> {
-        let mut driver =
-            Driver::new(node, clock, tls, listeners, DriverOptions::default()).map_err(broken)?;
-        let namespace = namespace.try_clone().map_err(broken)?;
-        let (remote, must_stop) = (driver.remote(), Arc::new(AtomicBool::new(false)));
-        let (theirs, shared) = (Arc::clone(&must_stop), shared.clone());
-        let thread = thread::spawn(move || {
-            let fail = |problem: String| _ = shared.lock().failure.get_or_insert(problem);
-            if let Err(error) = namespace.enter() {
-                fail(error.to_string());
-            }
-            while !theirs.load(Ordering::Acquire) {
-                let soon = driver.now() + GRAIN;
-                if let Err(error) = driver.turn(soon) {
-                    fail(error.to_string());
-                    return;
-                }
-                let now = driver.now();
-                between(driver.node_mut(), now);
-            }
-        });
-        Ok(Self { must_stop, remote, thread: Some(thread) })
-    }
-}
-
-impl Drop for Actor {
-    fn drop(&mut self) {
-        self.must_stop.store(true, Ordering::Release);
-        self.remote.wake();
-        if let Some(thread) = self.thread.take() {
-            // Its panic has been printed.
-            let _ = thread.join();
-        }
-    }
-}
-
-fn broken(problem: impl ToString) -> Error {
-    Error::Clients(problem.to_string())
-}
-
-fn rng() -> Result<StdRng, Error> {
-    StdRng::try_from_rng(&mut SysRng).map_err(|error| Error::Random(error.to_string()))
-}
-
 /// Plays one run; `None` if interrupted.
 pub(super) fn play(
     plan: &Plan,
@@ -162,37 +91,17 @@ pub(super) fn play(
     let listening = relay.wait_for("listening", PATIENCE)?;
     let target = own_relay::target(&listening).ok_or_else(|| broken("the relay says nothing"))?;
 
-    let shared = Shared::default();
     let mut seed = [0; 32];
     rng()?.fill_bytes(&mut seed);
     let mut forge = Forge::new(seed, unix_time_s())?;
-    let identity = Arc::new(forge.identity()?);
-    let address = SocketAddr::from((SERVERS, SERVER_PORT));
-    let landing = NextHop::to_own(&identity, address);
-    let listener = network.servers.run(|| TcpListener::bind(address));
-    let listener = listener.and_then(|listener| listener).map_err(broken)?;
-    let servers = Servers::new(identity, rng()?, shared.clone());
     let tls = TlsConfigs::new(&forge)?;
-    let none = |_: &mut Servers, _: Instant| {};
-    let _servers =
-        Actor::start(&network.servers, servers, clock, tls, vec![listener], &shared, none)?;
-
-    let clients = Clients::new(plan.load, target, landing, rng()?, unix_time_s(), shared.clone());
-    let has_begun = Arc::new(AtomicBool::new(false));
-    let begin = Arc::clone(&has_begun);
-    let mut is_bulk = false;
-    let between = move |clients: &mut Clients, now: Instant| {
-        if !is_bulk && begin.load(Ordering::Acquire) {
-            is_bulk = true;
-            clients.start_bulk();
-        }
-        clients.note(now);
-    };
-    let tls = TlsConfigs::new(&forge)?;
-    let _clients =
-        Actor::start(&network.clients, clients, clock, tls, Vec::new(), &shared, between)?;
+    let scene = Scene { network, clock, tls, shared: Shared::default() };
+    let shared = &scene.shared;
+    let servers = Servers::start(&scene, forge.identity()?)?;
+    let start = |number| client::start(&scene, target, &servers, number, plan.load);
+    let clients = (0..plan.load.links).map(start).collect::<Result<Vec<Actor>, _>>()?;
     let deadline = clock.now() + PATIENCE;
-    while !shared.lock().is_ready {
+    while shared.lock().ready < plan.load.links {
         check(&shared.lock())?;
         if clock.now() >= deadline {
             return Err(broken("their circuits do not stand in time"));
@@ -207,11 +116,15 @@ pub(super) fn play(
         return Ok(None);
     }
     let loaded = clock.now();
-    has_begun.store(true, Ordering::Release);
+    // All begin at once, and none of their TCP connections has a start over the others.
+    shared.lock().is_loaded = true;
+    clients.iter().for_each(Actor::wake);
     if interrupt.wait(plan.warm_up) {
         return Ok(None);
     }
-    let (from, drops_before) = (clock.now(), network.narrow_queue().map_or(0, |(_, drops)| drops));
+    let received = || shared.lock().received_bytes.values().sum::<u64>();
+    let (from, received_before) = (clock.now(), received());
+    let drops_before = network.narrow_queue().map_or(0, |(_, drops)| drops);
     let (mut kernel, mut narrow, mut drops) = (Vec::new(), Vec::new(), drops_before);
     while clock.now() < from + plan.length {
         if interrupt.wait(SAMPLE) {
@@ -224,7 +137,7 @@ pub(super) fn play(
             drops = dropped;
         }
     }
-    let to = clock.now();
+    let (to, received) = (clock.now(), received());
     // What was sent last may still be under way, for seconds if the scheduler is bad.
     if interrupt.wait(plan.warm_up) {
         return Ok(None);
@@ -235,6 +148,7 @@ pub(super) fn play(
         kernel_bytes: mean(&kernel),
         narrow_bytes: mean(&narrow),
         drops: drops - drops_before,
+        mbit_per_s: carried_mbit_per_s(received - received_before, to - from),
         circuit_queue_s: waited(&relay, clock, from, to),
         ..seen(&trace, (alone, loaded), (from, to)).ok_or_else(|| broken("no answers came"))?
     };
@@ -284,20 +198,20 @@ fn waited(relay: &OwnProcess, clock: Clock, from: Instant, to: Instant) -> Optio
     (cells > 0.0).then(|| (waited - waited_then) / cells)
 }
 
+/// As cells on the wire, of what streams received: a little less than there was, since not all cells
+/// are full.
+#[expect(clippy::cast_precision_loss, reason = "no run moves 2^53 bytes")]
+fn carried_mbit_per_s(received_bytes: u64, time: Duration) -> f64 {
+    let cells = received_bytes as f64 / MAX_DATA_LEN as f64;
+    cells * (CELL_LEN * 8) as f64 * 1e-6 / time.as_secs_f64()
+}
+
 fn seen(trace: &Trace, alone: (Instant, Instant), loaded: (Instant, Instant)) -> Option<Seen> {
-    let quiet = || trace.quiet.iter();
-    let passages = quiet().flat_map(|quiet| quiet.passages_s(alone.0, alone.1));
-    let unloaded_passage_s = median(passages)?;
-    let passages = quiet().flat_map(|quiet| quiet.passages_s(loaded.0, loaded.1));
-    let first = quiet().flat_map(|quiet| quiet.first_cells_s(alone.0, alone.1));
-    #[expect(clippy::cast_precision_loss, reason = "514")]
-    let bits = (CELL_LEN * 8) as f64;
     let seen = Seen {
-        passage_s: passages.collect(),
-        unloaded_passage_s,
-        first_cell_s: quiet().flat_map(|quiet| quiet.first_cells_s(loaded.0, loaded.1)).collect(),
-        unloaded_first_cell_s: median(first)?,
-        mbit_per_s: trace.cells_per_s(loaded.0, loaded.1) * bits * 1e-6,
+        passage_s: trace.passages_s(loaded.0, loaded.1),
+        unloaded_passage_s: median(trace.passages_s(alone.0, alone.1))?,
+        first_cell_s: trace.first_cells_s(loaded.0, loaded.1),
+        unloaded_first_cell_s: median(trace.first_cells_s(alone.0, alone.1))?,
         ..Seen::default()
     };
     (!seen.passage_s.is_empty() && !seen.first_cell_s.is_empty()).then_some(seen)

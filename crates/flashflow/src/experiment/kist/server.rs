@@ -1,193 +1,62 @@
-//! Servers: where circuits end. They send what clients ask for, as fast as the relay takes it.
+//! Where circuits end: an exit of ours, and beside it the server that its streams lead to.
 
-use super::client::{ANSWER_CELLS, SENDME_CELLS};
-use super::trace::{Kind, Shared};
+use super::actor::{Actor, Scene, broken, rng};
+use super::net::SERVERS;
+use crate::error::Error;
+use link::{DriverOptions, unix_time_s};
 use onion::Instant;
-use onion::cell::msg::{Create2, encode_created2_into};
-use onion::cell::{BODY_LEN, CELL_LEN, Cell, CircId, Command};
-use onion::crypto::ntor;
+use onion::circuit::NextHop;
+use onion::client::Server;
 use onion::identity::OwnIdentity;
-use onion::link::{Channel, TlsSession};
-use onion::node::{CloseCause, ConnId, Dial, ListenerId, Node};
-use rand::Rng;
+use onion::router::schedule::SchedulerConfig;
+use onion::router::{ExitConfig, ExitPolicy, Router, RouterConfig};
 use rand::rngs::StdRng;
-use std::collections::{BTreeMap, VecDeque};
+use std::net::{SocketAddr, TcpListener};
 use std::sync::Arc;
 
-/// Cells that may be under way to a client: tor's circuit window.
-const WINDOW_CELLS: u32 = 1000;
+/// Ports in a network where nobody else is.
+const EXIT_PORT: u16 = 5000;
+const SERVER_PORT: u16 = 5001;
 
-/// Cells of one circuit before the next has its turn.
-const QUANTUM_CELLS: u32 = 8;
-
-/// All servers, as one node.
+/// Both, for as long as this lives.
 pub(super) struct Servers {
-    identity: Arc<OwnIdentity>,
-    rng: StdRng,
-    links: Vec<ServerLink>,
-    writable: VecDeque<ConnId>,
-    shared: Shared,
-}
-
-struct ServerLink {
-    channel: Option<Channel>,
-    circuits: BTreeMap<CircId, Circuit>,
-    /// Circuits that may send.
-    turns: VecDeque<CircId>,
-    cell: Vec<u8>,
-}
-
-struct Circuit {
-    kind: Kind,
-    has_begun: bool,
-    /// Cells that it may send.
-    credit: u32,
+    /// The last hop of clients' circuits.
+    pub(super) exit: NextHop,
+    /// Where their streams lead.
+    pub(super) at: SocketAddr,
+    _actors: [Actor; 2],
 }
 
 impl Servers {
-    pub(super) fn new(identity: Arc<OwnIdentity>, rng: StdRng, shared: Shared) -> Self {
-        Self { identity, rng, links: Vec::new(), writable: VecDeque::new(), shared }
-    }
-
-    /// The relay extends a circuit to us.
-    fn create(&mut self, circ_id: CircId, body: &[u8]) -> Option<(Vec<u8>, Circuit)> {
-        let create = Create2::parse(body).ok()?;
-        let mut secret = [0; 32];
-        self.rng.fill_bytes(&mut secret);
-        let (identity, data) = (&self.identity, create.data);
-        let (answer, _keys) =
-            ntor::respond(&identity.rsa.0, &identity.onion_secret(), secret, data).ok()?;
-        // It ends with the client's public key.
-        let public: [u8; 32] = data.last_chunk().copied()?;
-        let kind = self.shared.lock().known.get(&public).copied()?;
-        let mut created = Vec::new();
-        encode_created2_into(&answer, &mut created);
-        debug_assert!(circ_id != CircId::LINK);
-        Some((created, Circuit { kind, has_begun: false, credit: 0 }))
-    }
-}
-
-impl ServerLink {
-    /// A client asks for more.
-    fn grant(&mut self, circ_id: CircId) {
-        let Some(circuit) = self.circuits.get_mut(&circ_id) else { return };
-        let was_silent = circuit.credit == 0;
-        circuit.credit += match circuit.kind {
-            Kind::Quiet(_) => ANSWER_CELLS,
-            Kind::Bulk if circuit.has_begun => SENDME_CELLS,
-            Kind::Bulk => WINDOW_CELLS,
+    pub(super) fn start(scene: &Scene<'_>, identity: OwnIdentity) -> Result<Self, Error> {
+        let namespace = &scene.network.servers;
+        let listen = |port| -> Result<(SocketAddr, TcpListener), Error> {
+            let address = SocketAddr::from((SERVERS, port));
+            let listener = namespace.run(|| TcpListener::bind(address));
+            Ok((address, listener.and_then(|listener| listener).map_err(broken)?))
         };
-        circuit.has_begun = true;
-        if was_silent {
-            // Quiet circuits wait nowhere but in the relay.
-            match circuit.kind {
-                Kind::Quiet(_) => self.turns.push_front(circ_id),
-                Kind::Bulk => self.turns.push_back(circ_id),
+        let (exit_at, listener) = listen(EXIT_PORT)?;
+        let exit = NextHop::to_own(&identity, exit_at);
+        let config = RouterConfig {
+            // Cells are to wait nowhere but in the relay before it.
+            scheduler: SchedulerConfig::vanilla(),
+            exit: Some(ExitConfig { policy: ExitPolicy::accept_all(), ..ExitConfig::default() }),
+            ..RouterConfig::new(Arc::new(identity), unix_time_s())
+        };
+        let router = Router::new(config, rng()?, scene.clock.now());
+        let idle = |_: &mut Router<StdRng>, _: Instant| {};
+        let options = DriverOptions::default();
+        let router = scene.add(namespace, router, vec![listener], options, idle)?;
+
+        let (at, listener) = listen(SERVER_PORT)?;
+        let shared = scene.shared.clone();
+        let note = move |server: &mut Server, _: Instant| {
+            while let Some(answer) = server.poll_answer() {
+                shared.lock().sent.insert(answer.transfer.seed, answer.began_at);
             }
-        }
-    }
-
-    fn fill(&mut self, now: Instant, shared: &Shared, out: &mut [u8]) -> usize {
-        let mut written = 0;
-        while out.len() - written >= CELL_LEN
-            && let Some(circ_id) = self.turns.pop_front()
-        {
-            let Some(circuit) = self.circuits.get_mut(&circ_id) else { continue };
-            let room = u32::try_from((out.len() - written) / CELL_LEN).unwrap_or(u32::MAX);
-            let count = circuit.credit.min(QUANTUM_CELLS).min(room);
-            self.cell.clear();
-            Cell { circ_id, command: Command::RELAY, body: &[0x5a; BODY_LEN] }
-                .encode_into(&mut self.cell);
-            for _ in 0..count {
-                out[written..written + CELL_LEN].copy_from_slice(&self.cell);
-                written += CELL_LEN;
-            }
-            if let Kind::Quiet(number) = circuit.kind {
-                let sent = &mut shared.lock().quiet[number].sent;
-                sent.extend((0..count).map(|_| now));
-            }
-            circuit.credit -= count;
-            if circuit.credit > 0 {
-                match circuit.kind {
-                    Kind::Quiet(_) => self.turns.push_front(circ_id),
-                    Kind::Bulk => self.turns.push_back(circ_id),
-                }
-            }
-        }
-        written
-    }
-}
-
-impl Node for Servers {
-    fn handle_connected(&mut self, _now: Instant, _conn: ConnId, _tls: &dyn TlsSession) {}
-
-    fn handle_accepted(
-        &mut self,
-        _now: Instant,
-        _listener: ListenerId,
-        _tls: &dyn TlsSession,
-    ) -> Option<ConnId> {
-        let mut challenge = [0; 32];
-        self.rng.fill_bytes(&mut challenge);
-        let channel = Some(Channel::responder(Arc::clone(&self.identity), challenge));
-        let (circuits, turns, cell) = (BTreeMap::new(), VecDeque::new(), Vec::new());
-        self.links.push(ServerLink { channel, circuits, turns, cell });
-        Some(ConnId(u32::try_from(self.links.len() - 1).unwrap_or(u32::MAX)))
-    }
-
-    fn handle_bytes(&mut self, _now: Instant, conn: ConnId, plaintext: &[u8]) {
-        let taken = self.links.get_mut(conn.0 as usize).and_then(|link| link.channel.take());
-        let Some(mut channel) = taken else { return };
-        let mut input = plaintext;
-        while let Ok(Some(cell)) = channel.handle_bytes(&mut input) {
-            let circ_id = cell.circ_id;
-            match cell.command {
-                Command::CREATE2 => {
-                    let body = cell.body.to_vec();
-                    if let Some((created, circuit)) = self.create(circ_id, &body) {
-                        channel.send(circ_id, Command::CREATED2, &created);
-                        self.links[conn.0 as usize].circuits.insert(circ_id, circuit);
-                    }
-                }
-                Command::RELAY => self.links[conn.0 as usize].grant(circ_id),
-                _ => {}
-            }
-        }
-        self.links[conn.0 as usize].channel = Some(channel);
-        self.writable.push_back(conn);
-    }
-
-    fn handle_closed(&mut self, _now: Instant, conn: ConnId, _cause: CloseCause) {
-        if let Some(link) = self.links.get_mut(conn.0 as usize) {
-            link.channel = None;
-            link.turns.clear();
-        }
-    }
-
-    fn handle_timeout(&mut self, _now: Instant) {}
-
-    fn poll_dial(&mut self, _now: Instant) -> Option<Dial> {
-        None
-    }
-
-    fn poll_writable(&mut self) -> Option<ConnId> {
-        self.writable.pop_front()
-    }
-
-    fn poll_transmit(&mut self, now: Instant, conn: ConnId, out: &mut [u8]) -> usize {
-        let Some(link) = self.links.get_mut(conn.0 as usize) else { return 0 };
-        let Some(channel) = &mut link.channel else { return 0 };
-        match channel.poll_transmit(out) {
-            0 => link.fill(now, &self.shared, out),
-            written => written,
-        }
-    }
-
-    fn poll_close(&mut self) -> Option<ConnId> {
-        None
-    }
-
-    fn poll_timeout(&self) -> Option<Instant> {
-        None
+        };
+        let options = DriverOptions { accepts_plain: true, ..options };
+        let server = scene.add(namespace, Server::new(), vec![listener], options, note)?;
+        Ok(Self { exit, at, _actors: [router, server] })
     }
 }

@@ -1,40 +1,48 @@
-//! What clients and servers of the experiment note for each other and for the judge.
+//! What clients and server of the experiment note for each other and for the judge.
 
 use onion::Instant;
+use onion::client::Figures;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-
-/// One circuit that asks now and then, and gets some cells each time.
-#[derive(Clone, Debug, Default)]
-pub(super) struct Quiet {
-    /// When its requests were sent, and how many cells had been asked for before.
-    pub(super) asked: Vec<(Instant, usize)>,
-    /// When the server sent each cell.
-    pub(super) sent: Vec<Instant>,
-    /// When each cell arrived. Nothing is lost on a circuit, so that the *n*th that came is the *n*th
-    /// that was sent.
-    pub(super) arrived: Vec<Instant>,
-}
 
 /// What has happened in one run.
 #[derive(Debug, Default)]
 pub(super) struct Trace {
-    /// Circuits by the key under which the server gets to know them.
-    pub(super) known: BTreeMap<[u8; 32], Kind>,
-    pub(super) quiet: Vec<Quiet>,
-    /// Cells that had arrived on all circuits by then.
-    pub(super) cells: Vec<(Instant, u64)>,
-    pub(super) is_ready: bool,
+    /// Clients whose circuits stand.
+    pub(super) ready: u32,
+    /// Whether bulk is to flow.
+    pub(super) is_loaded: bool,
+    /// What each client has received so far.
+    pub(super) received_bytes: BTreeMap<u32, u64>,
+    /// When answers left the server, by the seeds of their requests.
+    pub(super) sent: BTreeMap<u64, Instant>,
+    /// The same requests, and how their answers came.
+    pub(super) came: BTreeMap<u64, Figures>,
     pub(super) failure: Option<String>,
 }
 
-/// What a circuit is for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Kind {
-    /// As many cells as its window lets pass, for ever.
-    Bulk,
-    /// Few, now and then: by its number.
-    Quiet(usize),
+impl Trace {
+    /// Seconds from each request asked in this time to the first cell of its answer.
+    pub(super) fn first_cells_s(&self, from: Instant, to: Instant) -> Vec<f64> {
+        let taken = self.came.values().filter_map(|figures| {
+            // The request goes out when the stream stands.
+            let asked_at = figures.connected_at.filter(|at| (from..to).contains(at))?;
+            Some((figures.first_byte_at? - asked_at).as_secs_f64())
+        });
+        taken.collect()
+    }
+
+    /// Seconds from server to client of the first and of the last cell of each answer that was sent in
+    /// this time.
+    pub(super) fn passages_s(&self, from: Instant, to: Instant) -> Vec<f64> {
+        let sent = self.sent.iter().filter(|(_, at)| (from..to).contains(*at));
+        let came = sent.filter_map(|(seed, at)| Some((at, self.came.get(seed)?)));
+        let passages = came.flat_map(|(sent_at, figures)| {
+            let arrived = figures.first_byte_at.into_iter().chain([figures.last_at]);
+            arrived.map(|at| (at - *sent_at).as_secs_f64())
+        });
+        passages.collect()
+    }
 }
 
 /// The trace, for all threads of a run.
@@ -45,35 +53,10 @@ impl Shared {
     pub(super) fn lock(&self) -> MutexGuard<'_, Trace> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
-}
 
-impl Quiet {
-    /// Seconds from each request asked in this time to the first cell of its answer.
-    pub(super) fn first_cells_s(&self, from: Instant, to: Instant) -> Vec<f64> {
-        let asked = self.asked.iter().filter(|(at, _)| (from..to).contains(at));
-        let taken =
-            asked.filter_map(|(at, first)| Some((*self.arrived.get(*first)? - *at).as_secs_f64()));
-        taken.collect()
-    }
-
-    /// Seconds from server to client of each cell that was sent in this time.
-    pub(super) fn passages_s(&self, from: Instant, to: Instant) -> Vec<f64> {
-        let pairs = self.sent.iter().zip(&self.arrived);
-        let pairs = pairs.filter(|(sent, _)| (from..to).contains(sent));
-        pairs.map(|(sent, arrived)| (*arrived - *sent).as_secs_f64()).collect()
-    }
-}
-
-impl Trace {
-    /// Cells per second that arrived in this time.
-    pub(super) fn cells_per_s(&self, from: Instant, to: Instant) -> f64 {
-        let by = |at: Instant| {
-            let next = self.cells.partition_point(|(noted, _)| *noted <= at);
-            next.checked_sub(1).map_or(0, |place| self.cells[place].1)
-        };
-        #[expect(clippy::cast_precision_loss, reason = "no run moves 2^53 cells")]
-        let cells = (by(to) - by(from)) as f64;
-        cells / (to - from).as_secs_f64()
+    /// The run has come to nothing; the first reason counts.
+    pub(super) fn fail(&self, problem: impl ToString) {
+        self.lock().failure.get_or_insert_with(|| problem.to_string());
     }
 }
 
@@ -81,29 +64,38 @@ impl Trace {
 mod tests {
     use super::*;
 
-    #[test]
-    fn each_cell_is_compared_with_the_one_that_was_sent() {
-        let at = |ms| Instant::from_millis(ms);
-        let quiet = Quiet {
-            asked: vec![(at(0), 0), (at(100), 2), (at(200), 4)],
-            sent: vec![at(1), at(1), at(101), at(102), at(201)],
-            arrived: vec![at(11), at(21), at(151), at(172)],
+    fn at(ms: u64) -> Instant {
+        Instant::from_millis(ms)
+    }
+
+    fn near(found: &[f64], expected: &[f64]) {
+        assert_eq!(found.len(), expected.len(), "{found:?}");
+        assert!(found.iter().zip(expected).all(|(a, b)| (a - b).abs() < 1e-9), "{found:?}");
+    }
+
+    fn trace() -> Trace {
+        let came = |asked, first, last| Figures {
+            connected_at: Some(at(asked)),
+            first_byte_at: Some(at(first)),
+            last_at: at(last),
+            ..Figures::default()
         };
-        let near = |found: Vec<f64>, expected: &[f64]| {
-            assert_eq!(found.len(), expected.len(), "{found:?}");
-            assert!(found.iter().zip(expected).all(|(a, b)| (a - b).abs() < 1e-9), "{found:?}");
-        };
-        near(quiet.first_cells_s(at(50), at(300)), &[0.051]);
-        near(quiet.first_cells_s(at(0), at(50)), &[0.011]);
-        near(quiet.passages_s(at(50), at(300)), &[0.050, 0.070]);
+        Trace {
+            sent: [(1, at(1)), (2, at(101)), (3, at(201))].into(),
+            came: [(1, came(0, 11, 21)), (2, came(100, 151, 171))].into(),
+            ..Trace::default()
+        }
     }
 
     #[test]
-    fn cells_are_counted_between_two_instants() {
-        let at = |ms| Instant::from_millis(ms);
-        let cells = vec![(at(1000), 10), (at(2000), 30), (at(4000), 100)];
-        let trace = Trace { cells, ..Trace::default() };
-        assert!((trace.cells_per_s(at(1000), at(4000)) - 30.0).abs() < 1e-9);
-        assert!((trace.cells_per_s(at(0), at(1500)) - 10.0 / 1.5).abs() < 1e-9);
+    fn each_answer_is_compared_with_when_it_was_sent() {
+        near(&trace().passages_s(at(0), at(50)), &[0.010, 0.020]);
+        near(&trace().passages_s(at(50), at(300)), &[0.050, 0.070]);
+    }
+
+    #[test]
+    fn the_first_cell_of_an_answer_is_timed_from_its_request() {
+        near(&trace().first_cells_s(at(0), at(50)), &[0.011]);
+        near(&trace().first_cells_s(at(50), at(300)), &[0.051]);
     }
 }

@@ -2,33 +2,22 @@
 
 #![expect(clippy::unwrap_used, reason = "a helper of tests: a panic is its report")]
 
+use crate::echo_report::{Part, Report};
+use crate::echo_scenario::{COORDINATOR, MEASURERS, Scenario, UNIX_TIME_S, cast};
+use crate::found::Found;
 use crate::party::Party;
 use crate::stage::{Actor, Stage};
-use coordinator::{MeasurerId, Mode, SecondReport, Series, Summary};
-use lab::echo_liars::{EchoLie, Liar};
-use link::Forge;
-use onion::identity::OwnIdentity;
+use lab::echo_liars::Liar;
 use onion::measure::Second;
-use onion::measure::order::{OrderConfig, OrderEvent, OrderFailure, OrderLink};
-use onion::measure::protocol::{
-    ClientSecond, ClientShare, CoordinatorKey, MeasurerKey, Nonce, Order,
-};
+use onion::measure::order::{OrderConfig, OrderEvent, OrderLink};
+use onion::measure::protocol::{Nonce, Order};
 use onion::measure::pump::{Event, Landing, Pace, Path, Pump, PumpConfig, PumpFailure, Target};
-use onion::measure::target::TargetParams;
 use onion::router::{RateLimit, Router, RouterConfig, RouterEvent, RouterTotals};
 use onion::{Duration, Instant, Rate};
 use rand_chacha::ChaCha8Rng;
-use rand_chacha::rand_core::SeedableRng;
 use std::net::SocketAddr;
 use std::num::NonZeroU32;
-use std::sync::{Arc, OnceLock};
-
-/// The date of all certificates and orders.
-pub(crate) const UNIX_TIME_S: u64 = 1_700_000_000;
-
-/// The seeds of the coordinator's and the measurers' keys.
-pub(crate) const COORDINATOR: [u8; 32] = [0xc0; 32];
-pub(crate) const MEASURERS: [[u8; 32]; 2] = [[0xa0; 32], [0xa1; 32]];
+use std::sync::Arc;
 
 /// More than any set-up takes.
 const SOON: Duration = Duration::from_secs(20);
@@ -36,120 +25,9 @@ const SOON: Duration = Duration::from_secs(20);
 /// Seconds that clients have the relay for themselves, before and after.
 pub(crate) const ALONE_S: u32 = 2;
 
-/// Identities, made once per process: their RSA keys take time.
-pub(crate) struct Cast {
-    pub(crate) others: Forge,
-    pub(crate) relays: Forge,
-    pub(crate) landings: Vec<Arc<OwnIdentity>>,
-    pub(crate) relay: Arc<OwnIdentity>,
-    pub(crate) next: Arc<OwnIdentity>,
-}
-
-pub(crate) fn cast() -> &'static Cast {
-    static CAST: OnceLock<Cast> = OnceLock::new();
-    CAST.get_or_init(|| {
-        let mut others = Forge::new([1; 32], UNIX_TIME_S).unwrap();
-        let mut relays = Forge::new([2; 32], UNIX_TIME_S).unwrap();
-        let landings = (0..2).map(|_| Arc::new(others.identity().unwrap())).collect();
-        let relay = Arc::new(relays.identity().unwrap());
-        let next = Arc::new(others.identity().unwrap());
-        Cast { others, relays, landings, relay, next }
-    })
-}
-
 /// A router on the stage, and where it is.
 pub(crate) type Relay = Router<ChaCha8Rng, Liar>;
 pub(crate) type Measurer = Pump<ChaCha8Rng>;
-
-/// A measurement to be made.
-#[derive(Clone)]
-pub(crate) struct Scenario {
-    pub(crate) lie: Option<EchoLie>,
-    /// What the relay sends at most.
-    pub(crate) limit: Option<Rate>,
-    pub(crate) measurers: usize,
-    /// What all measurers send together.
-    pub(crate) rate: Rate,
-    /// Of each measurer.
-    pub(crate) sockets: u32,
-    pub(crate) circuits_per_socket: u32,
-    pub(crate) seconds: u16,
-    pub(crate) check_one_in: u32,
-    /// What clients want to send through the relay.
-    pub(crate) clients: Option<Rate>,
-    pub(crate) window_cap_cells: u32,
-    pub(crate) queue_limit_cells: u32,
-    pub(crate) max_duration: Duration,
-    pub(crate) measurements_per_period: u32,
-    /// Decides all random choices in virtual time.
-    pub(crate) seed: u64,
-}
-
-impl Default for Scenario {
-    /// Two measurers with two sockets of two circuits each, at 2.95 times what the relay has.
-    fn default() -> Self {
-        let limit = Rate::from_mbit_per_s(40.0);
-        Self {
-            lie: None,
-            limit: Some(limit),
-            measurers: 2,
-            rate: limit.scaled(2.953),
-            sockets: 2,
-            circuits_per_socket: 2,
-            seconds: 3,
-            check_one_in: 125,
-            clients: None,
-            window_cap_cells: 1000,
-            queue_limit_cells: RouterConfig::QUEUE_LIMIT_CELLS,
-            max_duration: Duration::from_secs(45),
-            measurements_per_period: 2,
-            seed: 1,
-        }
-    }
-}
-
-impl Scenario {
-    pub(crate) fn of(lie: EchoLie) -> Self {
-        Self { lie: Some(lie), ..Self::default() }
-    }
-
-    /// With one circuit, where the relay's answers are in the order of the cells.
-    pub(crate) fn on_one_circuit(lie: EchoLie) -> Self {
-        Self { measurers: 1, sockets: 1, circuits_per_socket: 1, ..Self::of(lie) }
-    }
-
-    pub(crate) fn with_clients(mbit: f64) -> Self {
-        Self { clients: Some(Rate::from_mbit_per_s(mbit)), ..Self::default() }
-    }
-
-    pub(crate) fn target_params(&self) -> TargetParams {
-        TargetParams {
-            is_allowed: true,
-            coordinators: vec![CoordinatorKey::of_seed(&COORDINATOR)],
-            measurements_per_period: self.measurements_per_period,
-            max_duration: self.max_duration,
-            ..TargetParams::default()
-        }
-    }
-
-    pub(crate) fn order(&self, nonce: u8) -> Order {
-        let measurers = MEASURERS.iter().take(self.measurers).map(MeasurerKey::of_seed);
-        Order {
-            coordinator: CoordinatorKey::of_seed(&COORDINATOR),
-            target: cast().relay.ids(),
-            measurers: measurers.collect(),
-            seconds: self.seconds,
-            client_share: ClientShare::DEFAULT,
-            sockets: u16::try_from(self.measurers).unwrap() * u16::try_from(self.sockets).unwrap(),
-            expires_unix_s: UNIX_TIME_S + 600,
-            nonce: Nonce([nonce; 32]),
-        }
-    }
-
-    fn rng(&self, of: u64) -> ChaCha8Rng {
-        ChaCha8Rng::seed_from_u64(self.seed * 1000 + of)
-    }
-}
 
 /// A relay that may be measured, and all that happens around it.
 pub(crate) struct Play<'a, S> {
@@ -170,62 +48,6 @@ struct Clients {
     began: Instant,
     seconds: Vec<Second>,
     ended: Option<PumpFailure>,
-}
-
-/// One measurer's part.
-#[derive(Debug)]
-pub(crate) struct Part {
-    actor: Actor,
-    pub(crate) ready: Option<(u32, u32)>,
-    pub(crate) seconds: Vec<Second>,
-    pub(crate) result: Option<Result<(), PumpFailure>>,
-}
-
-/// What came of a measurement.
-#[derive(Debug)]
-pub(crate) struct Report {
-    /// The coordinator's part; `None` if it never heard of an end.
-    pub(crate) order: Option<Result<(), OrderFailure>>,
-    pub(crate) parts: Vec<Part>,
-    /// What the relay said.
-    pub(crate) client_seconds: Vec<ClientSecond>,
-    /// When the measurers began.
-    pub(crate) began: Instant,
-}
-
-impl Report {
-    /// Measured without any failure.
-    #[track_caller]
-    pub(crate) fn summary(&self) -> Summary {
-        assert_eq!(self.order, Some(Ok(())), "{:?}", self.parts);
-        let seconds = u32::try_from(self.client_seconds.len()).unwrap();
-        let ids = (0..self.parts.len()).map(MeasurerId);
-        let mut series = Series::new(Mode::Echo, 0.25, seconds, ids);
-        for (place, part) in self.parts.iter().enumerate() {
-            assert_eq!(part.result, Some(Ok(())), "measurer {place}");
-            for Second { index, bytes, checked_cells } in part.seconds.iter().copied() {
-                let report = SecondReport { round: 1, second: index, bytes, checked_cells };
-                series.record(MeasurerId(place), report).unwrap();
-            }
-        }
-        for second in &self.client_seconds {
-            series.record_client(second.second.into(), second.sent_bytes).unwrap();
-        }
-        series.summary().expect("complete")
-    }
-
-    /// The estimate, over what the relay really has.
-    #[track_caller]
-    pub(crate) fn estimate_over(&self, truth: Rate) -> f64 {
-        Rate::from_byte_per_s(self.summary().median).as_mbit_per_s() / truth.as_mbit_per_s()
-    }
-
-    /// The first measurer's failure, of which there must be one.
-    #[track_caller]
-    pub(crate) fn failure(&self) -> &PumpFailure {
-        let failures = self.parts.iter().filter_map(|part| part.result.as_ref()?.as_ref().err());
-        failures.into_iter().next().expect("it is found out")
-    }
 }
 
 impl<'a, S: Stage> Play<'a, S> {
@@ -397,7 +219,7 @@ impl<'a, S: Stage> Play<'a, S> {
         let config = self.pump_config(path);
         let pump = Pump::new(config, self.scenario.rng(of), self.stage.now());
         let actor = self.stage.add(pump, &cast().others, &[]);
-        Part { actor, ready: None, seconds: Vec::new(), result: None }
+        Part { actor, found: Found::default() }
     }
 
     /// Somebody whose link to the relay is open.
@@ -423,13 +245,7 @@ impl<'a, S: Stage> Play<'a, S> {
     /// Takes what a measurer tells.
     pub(crate) fn hear(&mut self, part: &mut Part) {
         while let Some(event) = self.stage.node::<Measurer>(part.actor).poll_event() {
-            match event {
-                Event::Ready { sockets, circuits } => part.ready = Some((sockets, circuits)),
-                Event::Second(second) => part.seconds.push(second),
-                Event::Lost { .. } => {}
-                Event::Finished => part.result = Some(Ok(())),
-                Event::Failed(failure) => part.result = Some(Err(failure)),
-            }
+            part.found.gather(event);
         }
     }
 
@@ -474,7 +290,7 @@ impl<'a, S: Stage> Play<'a, S> {
         let mut parts: Vec<Part> =
             (0..self.scenario.measurers).map(|number| self.add_measurer(number, nonce)).collect();
         self.until(&mut parts, |_, parts| {
-            parts.iter().all(|part| part.ready.is_some() || part.result.is_some())
+            parts.iter().all(|part| part.found.ready.is_some() || part.found.result.is_some())
         });
         (link, parts)
     }
@@ -493,14 +309,14 @@ impl<'a, S: Stage> Play<'a, S> {
         let mut report = Report { order: None, parts: Vec::new(), client_seconds: vec![], began };
         self.until(&mut parts, |play, parts| {
             play.hear_order(link, &mut report);
-            let has_failed = |part: &Part| matches!(part.result, Some(Err(_)));
+            let has_failed = |part: &Part| matches!(part.found.result, Some(Err(_)));
             // A coordinator ends it all when a measurer fails.
             if parts.iter().any(has_failed) {
                 play.stage.node::<OrderLink>(link).stop();
                 return true;
             }
             matches!(report.order, Some(Err(_)))
-                || report.order.is_some() && parts.iter().all(|part| part.result.is_some())
+                || report.order.is_some() && parts.iter().all(|part| part.found.result.is_some())
         });
         for part in &parts {
             self.stop(part);

@@ -1,0 +1,86 @@
+//! `flashflow measure-team`.
+
+use crate::common::{Place, number, text};
+use serde_json::Value;
+use std::fs;
+
+#[test]
+fn measurers_on_loopback_are_measured() {
+    let place = Place::new();
+    let arguments = ["measure-team", "--local", "3", "--seconds", "2", "--rate", "40", "--json"];
+    let ended = place.run(&arguments);
+    ended.assert_code(0);
+    let values = ended.values();
+    let (summary, members) = values.split_last().expect("output");
+    assert_eq!((&summary["type"], &summary["complete"]), (&"summary".into(), &true.into()));
+    assert_eq!(members.len(), 3);
+    for member in members {
+        assert_eq!(member["type"], "measurer");
+        assert!(number(member, "capacity_mbit_per_s") > 0.0);
+        assert_eq!(member["stranger_packets"], 0);
+        let peers = member["peers"].as_array().expect("a list");
+        let counts = peers.iter().map(|it| it["received_bytes"].as_array().map(Vec::len));
+        assert_eq!(counts.collect::<Vec<_>>(), [Some(2), Some(2)]);
+    }
+}
+
+#[test]
+fn wrong_arguments_of_measure_team_are_refused() {
+    let place = Place::new();
+    for arguments in [
+        &["measure-team"][..],
+        &["measure-team", "--local", "1"],
+        &["measure-team", "--local", "2", "--seconds", "0"],
+        &["measure-team", "--local", "2", "--team", "coordinator.toml"],
+    ] {
+        place.run(arguments).assert_code(2);
+    }
+}
+
+#[test]
+fn measurers_elsewhere_are_measured_and_one_that_is_gone_is_named() {
+    let place = Place::new();
+    let key = |name: &str| {
+        let ended = place.run(&["keys", "--json", "--out", &format!("{name}.key")]);
+        text(&ended.summary(), "public_key").to_owned()
+    };
+    let mut team = "key = \"own.key\"\nout = \"out\"\nauthority = \"127.0.0.1:7001\"\n".to_owned();
+    let own = key("own");
+    let (mut daemons, mut public_keys) = (Vec::new(), Vec::new());
+    for name in ["one", "other"] {
+        let public = key(name);
+        let config = format!(
+            "listen = \"127.0.0.1:0\"\nkey = \"{name}.key\"\ncoordinators = [\"{own}\"]\n\
+             capacity_mbit_per_s = 30\n"
+        );
+        let file = format!("{name}.toml");
+        fs::write(place.path(&file), config).expect("space");
+        let mut daemon = place.start(&["measurer", "--json", "--config", &file]);
+        let address = daemon.wait_for_value()["address"].clone();
+        team += &format!("[[measurers]]\naddress = {address}\nkey = \"{public}\"\n");
+        daemons.push(daemon);
+        public_keys.push(public);
+    }
+    fs::write(place.path("team.toml"), team).expect("space");
+    let arguments = ["measure-team", "--team", "team.toml", "--seconds", "2", "--json"];
+    let ended = place.run(&arguments);
+    ended.assert_code(0);
+    let summary = ended.summary();
+    assert_eq!((&summary["complete"], &summary["measurers"]), (&true.into(), &2.into()));
+    assert!(number(&summary, "capacity_mbit_per_s") > 0.0);
+
+    // What it prints is what a coordinator's configuration needs.
+    let ended = place.run(&arguments[..5]);
+    ended.assert_code(0);
+    let lines = ended.out.join("\n");
+    for part in ["[[measurers]]\naddress = \"127.0.0.1:", &public_keys[0], &public_keys[1]] {
+        assert!(lines.contains(part), "{lines}");
+    }
+    assert_eq!(lines.matches("\ncapacity_mbit_per_s = ").count(), 2, "{lines}");
+
+    drop(daemons.pop());
+    let ended = place.run(&arguments);
+    ended.assert_code(1);
+    assert_eq!(ended.summary()["capacity_mbit_per_s"], Value::Null, "no low number");
+    assert!(ended.error.contains("is `flashflow measurer` running?"), "{}", ended.error);
+}

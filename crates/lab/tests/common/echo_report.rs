@@ -1,0 +1,67 @@
+//! What comes of a measurement of a router that takes part.
+
+#![expect(clippy::unwrap_used, reason = "a helper of tests: a panic is its report")]
+
+use crate::found::Found;
+use crate::stage::Actor;
+use coordinator::{MeasurerId, Mode, SecondReport, Series, Summary};
+use onion::measure::Second;
+use onion::measure::order::OrderFailure;
+use onion::measure::protocol::ClientSecond;
+use onion::measure::pump::PumpFailure;
+use onion::{Instant, Rate};
+
+/// One measurer's part.
+#[derive(Debug)]
+pub(crate) struct Part {
+    pub(crate) actor: Actor,
+    pub(crate) found: Found,
+}
+
+/// What came of a measurement.
+#[derive(Debug)]
+pub(crate) struct Report {
+    /// The coordinator's part; `None` if it never heard of an end.
+    pub(crate) order: Option<Result<(), OrderFailure>>,
+    pub(crate) parts: Vec<Part>,
+    /// What the relay said.
+    pub(crate) client_seconds: Vec<ClientSecond>,
+    /// When the measurers began.
+    pub(crate) began: Instant,
+}
+
+impl Report {
+    /// Measured without any failure.
+    #[track_caller]
+    pub(crate) fn summary(&self) -> Summary {
+        assert_eq!(self.order, Some(Ok(())), "{:?}", self.parts);
+        let seconds = u32::try_from(self.client_seconds.len()).unwrap();
+        let ids = (0..self.parts.len()).map(MeasurerId);
+        let mut series = Series::new(Mode::Echo, 0.25, seconds, ids);
+        for (place, part) in self.parts.iter().enumerate() {
+            assert_eq!(part.found.result, Some(Ok(())), "measurer {place}");
+            for Second { index, bytes, checked_cells } in part.found.seconds.iter().copied() {
+                let report = SecondReport { round: 1, second: index, bytes, checked_cells };
+                series.record(MeasurerId(place), report).unwrap();
+            }
+        }
+        for second in &self.client_seconds {
+            series.record_client(second.second.into(), second.sent_bytes).unwrap();
+        }
+        series.summary().expect("complete")
+    }
+
+    /// The estimate, over what the relay really has.
+    #[track_caller]
+    pub(crate) fn estimate_over(&self, truth: Rate) -> f64 {
+        Rate::from_byte_per_s(self.summary().median).as_mbit_per_s() / truth.as_mbit_per_s()
+    }
+
+    /// The first measurer's failure, of which there must be one.
+    #[track_caller]
+    pub(crate) fn failure(&self) -> &PumpFailure {
+        let failures =
+            self.parts.iter().filter_map(|part| part.found.result.as_ref()?.as_ref().err());
+        failures.into_iter().next().expect("it is found out")
+    }
+}

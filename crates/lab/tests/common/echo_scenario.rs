@@ -1,0 +1,132 @@
+//! A measurement of a router that takes part, and by whom it is made.
+
+#![expect(clippy::unwrap_used, reason = "a helper of tests: a panic is its report")]
+
+use lab::echo_liars::EchoLie;
+use link::Forge;
+use onion::identity::OwnIdentity;
+use onion::measure::protocol::{ClientShare, CoordinatorKey, MeasurerKey, Nonce, Order};
+use onion::measure::target::TargetParams;
+use onion::router::RouterConfig;
+use onion::{Duration, Rate};
+use rand_chacha::ChaCha8Rng;
+use rand_chacha::rand_core::SeedableRng;
+use std::sync::{Arc, OnceLock};
+
+/// The date of all certificates and orders.
+pub(crate) const UNIX_TIME_S: u64 = 1_700_000_000;
+
+/// The seeds of the coordinator's and the measurers' keys.
+pub(crate) const COORDINATOR: [u8; 32] = [0xc0; 32];
+pub(crate) const MEASURERS: [[u8; 32]; 2] = [[0xa0; 32], [0xa1; 32]];
+
+/// Identities, made once per process: their RSA keys take time.
+pub(crate) struct Cast {
+    pub(crate) others: Forge,
+    pub(crate) relays: Forge,
+    pub(crate) landings: Vec<Arc<OwnIdentity>>,
+    pub(crate) relay: Arc<OwnIdentity>,
+    pub(crate) next: Arc<OwnIdentity>,
+}
+
+pub(crate) fn cast() -> &'static Cast {
+    static CAST: OnceLock<Cast> = OnceLock::new();
+    CAST.get_or_init(|| {
+        let mut others = Forge::new([1; 32], UNIX_TIME_S).unwrap();
+        let mut relays = Forge::new([2; 32], UNIX_TIME_S).unwrap();
+        let landings = (0..2).map(|_| Arc::new(others.identity().unwrap())).collect();
+        let relay = Arc::new(relays.identity().unwrap());
+        let next = Arc::new(others.identity().unwrap());
+        Cast { others, relays, landings, relay, next }
+    })
+}
+
+/// A measurement to be made.
+#[derive(Clone)]
+pub(crate) struct Scenario {
+    pub(crate) lie: Option<EchoLie>,
+    /// What the relay sends at most.
+    pub(crate) limit: Option<Rate>,
+    pub(crate) measurers: usize,
+    /// What all measurers send together.
+    pub(crate) rate: Rate,
+    /// Of each measurer.
+    pub(crate) sockets: u32,
+    pub(crate) circuits_per_socket: u32,
+    pub(crate) seconds: u16,
+    pub(crate) check_one_in: u32,
+    /// What clients want to send through the relay.
+    pub(crate) clients: Option<Rate>,
+    pub(crate) window_cap_cells: u32,
+    pub(crate) queue_limit_cells: u32,
+    pub(crate) max_duration: Duration,
+    pub(crate) measurements_per_period: u32,
+    /// Decides all random choices in virtual time.
+    pub(crate) seed: u64,
+}
+
+impl Default for Scenario {
+    /// Two measurers with two sockets of two circuits each, at 2.95 times what the relay has.
+    fn default() -> Self {
+        let limit = Rate::from_mbit_per_s(40.0);
+        Self {
+            lie: None,
+            limit: Some(limit),
+            measurers: 2,
+            rate: limit.scaled(2.953),
+            sockets: 2,
+            circuits_per_socket: 2,
+            seconds: 3,
+            check_one_in: 125,
+            clients: None,
+            window_cap_cells: 1000,
+            queue_limit_cells: RouterConfig::QUEUE_LIMIT_CELLS,
+            max_duration: Duration::from_secs(45),
+            measurements_per_period: 2,
+            seed: 1,
+        }
+    }
+}
+
+impl Scenario {
+    pub(crate) fn of(lie: EchoLie) -> Self {
+        Self { lie: Some(lie), ..Self::default() }
+    }
+
+    /// With one circuit, where the relay's answers are in the order of the cells.
+    pub(crate) fn on_one_circuit(lie: EchoLie) -> Self {
+        Self { measurers: 1, sockets: 1, circuits_per_socket: 1, ..Self::of(lie) }
+    }
+
+    pub(crate) fn with_clients(mbit: f64) -> Self {
+        Self { clients: Some(Rate::from_mbit_per_s(mbit)), ..Self::default() }
+    }
+
+    pub(crate) fn target_params(&self) -> TargetParams {
+        TargetParams {
+            is_allowed: true,
+            coordinators: vec![CoordinatorKey::of_seed(&COORDINATOR)],
+            measurements_per_period: self.measurements_per_period,
+            max_duration: self.max_duration,
+            ..TargetParams::default()
+        }
+    }
+
+    pub(crate) fn order(&self, nonce: u8) -> Order {
+        let measurers = MEASURERS.iter().take(self.measurers).map(MeasurerKey::of_seed);
+        Order {
+            coordinator: CoordinatorKey::of_seed(&COORDINATOR),
+            target: cast().relay.ids(),
+            measurers: measurers.collect(),
+            seconds: self.seconds,
+            client_share: ClientShare::DEFAULT,
+            sockets: u16::try_from(self.measurers).unwrap() * u16::try_from(self.sockets).unwrap(),
+            expires_unix_s: UNIX_TIME_S + 600,
+            nonce: Nonce([nonce; 32]),
+        }
+    }
+
+    pub(crate) fn rng(&self, of: u64) -> ChaCha8Rng {
+        ChaCha8Rng::seed_from_u64(self.seed * 1000 + of)
+    }
+}

@@ -1,0 +1,43 @@
+use onion::cell::CELL_LEN;
+use onion::measure::pump::Event;
+
+/// What a pump has told.
+#[derive(Debug, Default)]
+pub(crate) struct Told {
+    pub(crate) is_ready: bool,
+    pub(crate) is_started: bool,
+    pub(crate) seconds: u32,
+    pub(crate) bytes: u64,
+    pub(crate) is_over: bool,
+    pub(crate) is_finished: bool,
+}
+
+impl Told {
+    /// Takes an event, which must make sense after those before.
+    pub(crate) fn take(&mut self, event: &Event) {
+        assert!(!self.is_over, "an event after the end: {event:?}");
+        match *event {
+            Event::Ready { sockets, circuits } => {
+                assert!(!self.is_ready && sockets > 0 && circuits >= sockets);
+                self.is_ready = true;
+            }
+            Event::Lost { circuits, of, .. } => assert!(circuits < of),
+            Event::Second(second) => {
+                assert!(self.is_started && second.index == self.seconds);
+                assert_eq!(second.bytes % CELL_LEN as u64, 0);
+                assert!(second.checked_cells <= second.bytes / CELL_LEN as u64);
+                self.seconds += 1;
+                self.bytes += second.bytes;
+            }
+            Event::Finished => {
+                assert!(self.is_started);
+                self.is_over = true;
+                self.is_finished = true;
+            }
+            Event::Failed(ref failure) => {
+                assert!(!failure.to_string().is_empty());
+                self.is_over = true;
+            }
+        }
+    }
+}

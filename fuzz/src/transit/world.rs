@@ -1,0 +1,341 @@
+//! A measurement and a relay, and what both do by themselves.
+
+use crate::input::Input;
+use crate::links::Recorded;
+use crate::told::Told;
+use crate::vectors::RecordedTls;
+use lab::peer::{Behaviour, Peer};
+use onion::identity::RelayIds;
+use onion::measure::pump::{Event, Landing, Pace, Path, Pump, PumpConfig, Target};
+use onion::node::{CloseCause, ConnId, Dial, ListenerId, Node};
+use onion::{Duration, Instant, Rate};
+use rand_chacha::ChaCha8Rng;
+use rand_chacha::rand_core::SeedableRng;
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::SocketAddr;
+use std::num::NonZeroU32;
+use std::sync::Arc;
+
+/// What waits on one link in one direction, at most; then it is a socket whose buffer is full.
+const BUFFER_LEN: usize = 100_000;
+
+/// More than any honest reaction takes.
+const POLLS_MAX: u32 = 50_000;
+
+/// A link between the measurement and the relay, or a stranger (who is no node).
+#[derive(Debug, Default)]
+pub(super) struct Link {
+    pub(super) ours: Option<ConnId>,
+    pub(super) theirs: Option<ConnId>,
+    pub(super) is_connected: bool,
+    /// Of our landings, not of our sockets to the relay.
+    pub(super) is_inbound: bool,
+    pub(super) to_us: Vec<u8>,
+    pub(super) to_them: Vec<u8>,
+    /// We have more to say than the buffer holds.
+    pub(super) is_full: bool,
+}
+
+/// The measurement, an honest relay, and the links between them, which the fuzzer plays with.
+pub(super) struct World {
+    pub(super) transit: Pump<ChaCha8Rng>,
+    pub(super) relay: Peer<ChaCha8Rng>,
+    pub(super) tls: &'static RecordedTls,
+    pub(super) now: Instant,
+    pub(super) target: SocketAddr,
+    pub(super) landings: Vec<SocketAddr>,
+    pub(super) links: Vec<Link>,
+    /// Which link each of our connections is.
+    pub(super) known: BTreeMap<ConnId, usize>,
+    /// Connections that may not be named any more.
+    pub(super) forgotten: BTreeSet<ConnId>,
+    /// Poll for connections to be written before those to be closed.
+    pub(super) writes_first: bool,
+    pub(super) fed_bytes: u64,
+    pub(super) told: Told,
+}
+
+impl World {
+    pub(super) fn new(input: &mut Input<'_>) -> Self {
+        let recorded = Recorded::get();
+        let target = SocketAddr::from(([10, 0, 0, 1], 9001));
+        let flags = input.u8();
+        let landings: Vec<SocketAddr> = (1..=1 + u16::from(flags & 1))
+            .map(|port| SocketAddr::from(([10, 0, 0, 2], port)))
+            .collect();
+        let rng = || ChaCha8Rng::from_seed([flags; 32]);
+        let config = config(input, &landings, target);
+        let identity = Arc::clone(&recorded.own);
+        Self {
+            transit: Pump::new(config, rng(), Instant::ORIGIN),
+            relay: Peer::new(identity, Behaviour::Honest, recorded.now_s, rng()),
+            tls: &recorded.own_tls,
+            now: Instant::ORIGIN,
+            target,
+            landings,
+            links: Vec::new(),
+            known: BTreeMap::new(),
+            forgotten: BTreeSet::new(),
+            writes_first: flags & 2 != 0,
+            fed_bytes: 0,
+            told: Told::default(),
+        }
+    }
+
+    pub(super) fn link(&mut self, place: usize) -> Option<&mut Link> {
+        let len = self.links.len().max(1);
+        self.links.get_mut(place % len)
+    }
+
+    pub(super) fn add(&mut self, link: Link) {
+        if let Some(conn) = link.ours {
+            assert!(!self.forgotten.contains(&conn), "{conn:?} was forgotten");
+            assert!(self.known.insert(conn, self.links.len()).is_none(), "{conn:?} is known");
+        }
+        self.links.push(link);
+    }
+
+    /// A dialled connection is made, if it is not yet.
+    pub(super) fn connect(&mut self, place: usize) {
+        let accepted = self.relay.handle_accepted(self.now, ListenerId(0), self.tls);
+        let Some(link) = self.link(place) else { return };
+        let Some(conn) = link.ours.filter(|_| !link.is_connected) else { return };
+        link.is_connected = true;
+        link.theirs = accepted;
+        self.transit.handle_connected(self.now, conn, self.tls);
+    }
+
+    /// Bytes come to us.
+    pub(super) fn feed(&mut self, place: usize, bytes: &[u8]) {
+        let Some(link) = self.link(place) else { return };
+        let Some(conn) = link.ours.filter(|_| link.is_connected) else { return };
+        if link.is_inbound {
+            self.fed_bytes += bytes.len() as u64;
+        }
+        self.transit.handle_bytes(self.now, conn, bytes);
+    }
+
+    /// Moves what is under way on a link, up to `len` bytes each way.
+    pub(super) fn deliver(&mut self, place: usize, len: usize) {
+        let Some(link) = self.link(place) else { return };
+        let to_us: Vec<u8> = link.to_us.drain(..len.min(link.to_us.len())).collect();
+        let to_them: Vec<u8> = link.to_them.drain(..len.min(link.to_them.len())).collect();
+        let theirs = link.theirs;
+        if !to_us.is_empty() {
+            self.feed(place, &to_us);
+            self.settle();
+        }
+        if let Some(conn) = theirs
+            && !to_them.is_empty()
+        {
+            self.relay.handle_bytes(self.now, conn, &to_them);
+        }
+        self.settle();
+        self.flush(place);
+    }
+
+    /// Takes what the measurement has for a link, as long as there is room.
+    fn flush(&mut self, place: usize) {
+        let now = self.now;
+        let Some(place) = place.checked_rem(self.links.len()) else { return };
+        let link = &mut self.links[place];
+        let Some(conn) = link.ours.filter(|_| link.is_connected) else { return };
+        let mut buffer = [0; 16_384];
+        while link.to_them.len() < BUFFER_LEN {
+            let len = self.transit.poll_transmit(now, conn, &mut buffer);
+            link.to_them.extend_from_slice(&buffer[..len]);
+            if len == 0 {
+                link.is_full = false;
+                return;
+            }
+        }
+        link.is_full = true;
+    }
+
+    /// One step of the honest course: everything is connected and delivered.
+    pub(super) fn go_on(&mut self) {
+        for place in 0..self.links.len() {
+            self.connect(place);
+            self.settle();
+            self.deliver(place, BUFFER_LEN);
+        }
+        self.now += Duration::from_millis(1);
+        self.handle_timeout_if_due();
+        self.settle();
+    }
+
+    /// A link is gone; both sides hear of it.
+    pub(super) fn close(&mut self, place: usize, cause: CloseCause) {
+        let Some(link) = self.link(place) else { return };
+        let (ours, theirs) = (link.ours.take(), link.theirs.take());
+        link.to_us.clear();
+        link.to_them.clear();
+        if let Some(conn) = ours {
+            self.known.remove(&conn);
+            self.forgotten.insert(conn);
+            self.transit.handle_closed(self.now, conn, cause.clone());
+        }
+        if let Some(conn) = theirs {
+            self.relay.handle_closed(self.now, conn, cause);
+        }
+    }
+
+    pub(super) fn handle_timeout_if_due(&mut self) {
+        if self.transit.poll_timeout().is_some_and(|at| at <= self.now) {
+            self.transit.handle_timeout(self.now);
+        }
+    }
+
+    pub(super) fn wait_for_timeout(&mut self) {
+        if let Some(at) = self.transit.poll_timeout() {
+            self.now = self.now.max(at);
+            self.transit.handle_timeout(self.now);
+        }
+    }
+
+    /// Does all that both sides want, until they are quiet.
+    pub(super) fn settle(&mut self) {
+        let mut polls = 0;
+        while self.poll_transit() || self.poll_relay() {
+            polls += 1;
+            assert!(polls < POLLS_MAX, "it never comes to rest");
+        }
+        while let Some(event) = self.transit.poll_event() {
+            if let Event::Lost { circuits, of, .. } = event {
+                assert!(circuits >= of / 2, "it goes on with less than half");
+            }
+            self.told.take(&event);
+        }
+        assert_eq!(self.transit.is_over(), self.told.is_over);
+        assert!(self.told.bytes <= self.fed_bytes, "more than came");
+        let waits_for_start = self.told.is_ready && !self.told.is_started;
+        let waits = self.transit.poll_timeout().is_some();
+        assert!(self.told.is_over || waits_for_start || waits, "it waits for nothing");
+        assert!(!self.told.is_over || self.known.is_empty(), "connections are left");
+    }
+
+    /// One thing that the measurement wants; false if there is none.
+    fn poll_transit(&mut self) -> bool {
+        if let Some(Dial { conn, to, .. }) = self.transit.poll_dial(self.now) {
+            assert_eq!(to, self.target);
+            self.add(Link { ours: Some(conn), ..Link::default() });
+            return true;
+        }
+        if self.writes_first && self.poll_writable() {
+            return true;
+        }
+        if let Some(conn) = self.transit.poll_close() {
+            assert!(self.forgotten.insert(conn), "{conn:?} was forgotten, now it is closed");
+            if let Some(place) = self.known.remove(&conn) {
+                let link = &mut self.links[place];
+                link.ours = None;
+                if let Some(theirs) = link.theirs.take() {
+                    self.relay.handle_closed(self.now, theirs, CloseCause::ByPeer);
+                }
+            }
+            return true;
+        }
+        self.poll_writable()
+    }
+
+    fn poll_writable(&mut self) -> bool {
+        let Some(conn) = self.transit.poll_writable() else { return false };
+        assert!(!self.forgotten.contains(&conn), "{conn:?} was forgotten, now it is written");
+        if let Some(place) = self.known.get(&conn).copied() {
+            self.flush(place);
+        }
+        true
+    }
+
+    /// One thing that the relay wants; false if there is none.
+    fn poll_relay(&mut self) -> bool {
+        if let Some(Dial { conn, to, .. }) = self.relay.poll_dial(self.now) {
+            let listener = self.landings.iter().position(|landing| *landing == to);
+            let listener = listener.and_then(|place| u32::try_from(place).ok()).map(ListenerId);
+            let ours = listener.and_then(|id| self.transit.handle_accepted(self.now, id, self.tls));
+            if ours.is_none() {
+                self.relay.handle_closed(self.now, conn, CloseCause::Refused);
+                return true;
+            }
+            let (is_connected, is_inbound) = (true, true);
+            self.add(Link {
+                ours,
+                theirs: Some(conn),
+                is_connected,
+                is_inbound,
+                ..Link::default()
+            });
+            self.relay.handle_connected(self.now, conn, self.tls);
+            return true;
+        }
+        let theirs = |links: &[Link], conn| links.iter().position(|link| link.theirs == Some(conn));
+        if let Some(conn) = self.relay.poll_close() {
+            if let Some(place) = theirs(&self.links, conn) {
+                self.links[place].theirs = None;
+                self.close(place, CloseCause::ByPeer);
+            }
+            return true;
+        }
+        let Some(conn) = self.relay.poll_writable() else { return false };
+        let mut buffer = [0; 16_384];
+        loop {
+            let len = self.relay.poll_transmit(self.now, conn, &mut buffer);
+            let Some(place) = theirs(&self.links, conn) else { break };
+            self.links[place].to_us.extend_from_slice(&buffer[..len]);
+            if len == 0 {
+                break;
+            }
+        }
+        true
+    }
+
+    /// Nothing comes any more: the measurement must end by itself.
+    pub(super) fn fall_silent(&mut self) {
+        for _ in 0..POLLS_MAX {
+            if self.told.is_over {
+                return;
+            }
+            if self.told.is_ready && !self.told.is_started {
+                self.transit.start(self.now, self.now);
+                self.told.is_started = true;
+            }
+            self.wait_for_timeout();
+            self.settle();
+        }
+        panic!("it never ends: {:?}", self.told);
+    }
+}
+
+fn config(input: &mut Input<'_>, landings: &[SocketAddr], target: SocketAddr) -> PumpConfig {
+    let recorded = Recorded::get();
+    let own = &recorded.own;
+    let ids = RelayIds { rsa: own.rsa, ed25519: Some(own.ed25519) };
+    let landing = |address: &SocketAddr| {
+        let identity = Arc::clone(&recorded.landing);
+        Landing { identity, address: *address }
+    };
+    let rates = [
+        Rate::from_mbit_per_s(50.0),
+        Rate::from_mbit_per_s(1.0),
+        Rate::from_bit_per_s(9),
+        Rate::ZERO,
+        Rate::MAX,
+    ];
+    PumpConfig {
+        target: Target { address: target, ids },
+        path: Path::Transit {
+            landings: landings.iter().map(landing).collect(),
+            authenticate_as: Vec::new(),
+        },
+        sockets: 1 + u32::from(input.u8() % 3),
+        circuits_per_socket: 1 + u32::from(input.u8() % 3),
+        pace: Pace { burst: u32::from(input.u8() % 3), per_s: input.choose(&[NonZeroU32::MIN]) },
+        seconds: u32::from(input.u8() % 12),
+        rate: input.choose(&rates),
+        window_cap_cells: input.choose(&[40, 20, 1, 0]),
+        check_one_in: NonZeroU32::new(u32::from(input.u8() % 4)).unwrap_or(NonZeroU32::MIN),
+        setup_timeout: Duration::from_millis(u64::from(input.u16())),
+        stall_timeout: Duration::from_millis(u64::from(input.u16())),
+        unix_time_s: recorded.now_s,
+    }
+}
