@@ -1,10 +1,11 @@
 //! An onion router: what a relay does with cells, as one [`Node`](crate::node::Node).
 //!
 //! It accepts links, answers CREATE_FAST and CREATE2 with ntor, extends circuits over one link to each
-//! relay, and passes relay cells both ways with its layer taken off or put on. Where a circuit ends it
-//! opens streams: to destinations, if it is configured as an exit, and to a directory server. As the
-//! target of a measurement it sends the cells of measurement circuits back, decrypted, and holds its
-//! clients to their share meanwhile (see [`measure::target`](crate::measure::target)).
+//! relay, whoever of the two dialled it, and passes relay cells both ways with its layer taken off or
+//! put on. Where a circuit ends it opens streams: to destinations, if it is configured as an exit, and
+//! to a directory server. As the target of a measurement it sends the cells of measurement circuits
+//! back, decrypted, and holds its clients to their share meanwhile (see
+//! [`measure::target`](crate::measure::target)).
 //!
 //! # Streams
 //!
@@ -65,8 +66,9 @@ use crate::time::{Duration, Instant};
 use alloc::collections::VecDeque;
 use alloc::string::String;
 use alloc::sync::Arc;
+use alloc::vec::Vec;
 use circuit::Circuits;
-use core::net::SocketAddr;
+use core::net::{IpAddr, SocketAddr};
 use link::Links;
 use output::Outputs;
 use rand_core::Rng;
@@ -109,6 +111,9 @@ pub struct RouterConfig {
     pub exit: Option<ExitConfig>,
     /// The directory server that BEGIN_DIR leads to, if there is one.
     pub directory: Option<SocketAddr>,
+    /// Its own addresses, which it tells those it has links with: relays take a link for theirs to use
+    /// if it comes from one of them.
+    pub addresses: Vec<IpAddr>,
     /// Whether circuits may be extended to private addresses (C tor: `ExtendAllowPrivateAddresses`).
     pub extends_to_private: bool,
     /// Streams at once, of all circuits together; more are refused.
@@ -141,6 +146,7 @@ impl RouterConfig {
             unix_time_s,
             exit: None,
             directory: None,
+            addresses: Vec::new(),
             extends_to_private: true,
             streams_max: Self::STREAMS_MAX,
             held_bytes_max: Self::HELD_BYTES_MAX,

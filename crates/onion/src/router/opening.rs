@@ -229,7 +229,7 @@ impl<R: Rng, C: Conduct> Router<R, C> {
     fn comes_from_client(&mut self, number: u32) -> bool {
         let back = self.circuits.get_mut(number).map(|circuit| circuit.back.conn);
         let link = back.and_then(|conn| self.links.get_mut(conn));
-        link.is_none_or(|link| !link.is_relays)
+        link.is_none_or(|link| link.peer().is_none())
     }
 
     fn send_resolved(&mut self, number: u32, stream_id: u16, answers: &[Resolved<'_>], ttl_s: u32) {

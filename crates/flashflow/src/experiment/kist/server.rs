@@ -125,11 +125,16 @@ impl Node for Servers {
         &mut self,
         _now: Instant,
         _listener: ListenerId,
-        _tls: &dyn TlsSession,
+        tls: &dyn TlsSession,
     ) -> Option<ConnId> {
         let mut challenge = [0; 32];
         self.rng.fill_bytes(&mut challenge);
-        let channel = Some(Channel::responder(Arc::clone(&self.identity), challenge));
+        let channel = Some(Channel::responder(
+            Arc::clone(&self.identity),
+            tls,
+            challenge,
+            link::unix_time_s(),
+        ));
         let (circuits, turns, cell) = (BTreeMap::new(), VecDeque::new(), Vec::new());
         self.links.push(ServerLink { channel, circuits, turns, cell });
         Some(ConnId(u32::try_from(self.links.len() - 1).unwrap_or(u32::MAX)))
