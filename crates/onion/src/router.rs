@@ -45,6 +45,7 @@ mod opening;
 mod output;
 mod parameters;
 mod queue;
+mod reentry;
 mod relaying;
 pub mod schedule;
 mod streams;
@@ -55,6 +56,7 @@ mod waiting;
 pub use conduct::{Conduct, Honest};
 pub use exit_policy::{Addresses, ExitConfig, ExitPolicy, ExitRule, RuleError, is_private};
 pub use parameters::Parameters;
+pub use reentry::KnownRelays;
 
 use crate::flow::TokenBucket;
 use crate::flow::control::CongestionParams;
@@ -109,6 +111,8 @@ pub struct RouterConfig {
     pub unix_time_s: u64,
     /// Streams to destinations; none go out if `None`.
     pub exit: Option<ExitConfig>,
+    /// Where no streams lead.
+    pub relays: KnownRelays,
     /// The directory server that BEGIN_DIR leads to, if there is one.
     pub directory: Option<SocketAddr>,
     /// Its own addresses, which it tells those it has links with: relays take a link for theirs to use
@@ -145,6 +149,7 @@ impl RouterConfig {
             scheduler: SchedulerConfig::default(),
             unix_time_s,
             exit: None,
+            relays: KnownRelays::default(),
             directory: None,
             addresses: Vec::new(),
             extends_to_private: true,
@@ -204,6 +209,7 @@ const EVENTS_MAX: usize = 256;
 ///   [`parameters`](Self::parameters);
 /// - *commands*: [`set_target_params`](Self::set_target_params), [`set_limit`](Self::set_limit),
 ///   [`set_congestion_params`](Self::set_congestion_params), [`set_exit`](Self::set_exit),
+///   [`set_relays`](Self::set_relays),
 ///   [`set_directory`](Self::set_directory), [`set_scheduler`](Self::set_scheduler),
 ///   [`set_parameters`](Self::set_parameters), [`set_identity`](Self::set_identity);
 /// - *handle* and *poll*: those of [`Node`](crate::node::Node), and [`poll_event`](Self::poll_event).
@@ -315,6 +321,11 @@ impl<R: Rng, C: Conduct> Router<R, C> {
     /// Where streams may lead from now on. Those that stand go on.
     pub fn set_exit(&mut self, exit: Option<ExitConfig>) {
         self.config.exit = exit;
+    }
+
+    /// Where no streams may lead from now on: the consensus has changed. Those that stand go on.
+    pub fn set_relays(&mut self, relays: KnownRelays) {
+        self.config.relays = relays;
     }
 
     /// The directory server that streams lead to from now on.

@@ -18,7 +18,7 @@ use link::{
 };
 use onion::identity::{Ed25519Id, OwnIdentity, RsaId};
 use onion::measure::target::TargetParams;
-use onion::router::{Parameters, RateLimit, Router, RouterConfig};
+use onion::router::{KnownRelays, Parameters, RateLimit, Router, RouterConfig};
 use onion::{Duration, Instant};
 use rand::rngs::{StdRng, SysRng};
 use rand::{Rng, RngExt, SeedableRng};
@@ -101,6 +101,7 @@ pub(crate) enum Command {
     Limit(Option<RateLimit>),
     Target(TargetParams),
     Parameters(Parameters),
+    Relays(KnownRelays),
     /// Other keys or certificates; with another TLS certificate if it is another one.
     Identity(Arc<OwnIdentity>, Option<TlsConfigs>),
     Stop,
@@ -320,6 +321,7 @@ fn drive(
                 Ok(Command::Limit(limit)) => driver.node_mut().set_limit(now, limit),
                 Ok(Command::Target(params)) => driver.node_mut().set_target_params(params),
                 Ok(Command::Parameters(parameters)) => driver.node_mut().set_parameters(parameters),
+                Ok(Command::Relays(relays)) => driver.node_mut().set_relays(relays),
                 Ok(Command::Identity(identity, tls)) => {
                     driver.node_mut().set_identity(identity);
                     if let Some(tls) = tls {
