@@ -6,7 +6,7 @@ use onion::cell::msg::{
 };
 use onion::cell::relay::{MAX_DATA_LEN, RelayMessage};
 use onion::cell::{BODY_LEN, Cell, CircId, Command, FrameError, Framer, MAX_VARIABLE_BODY_LEN};
-use onion::link::verify_responder_certs;
+use onion::link::{verify_initiator_certs, verify_responder_certs};
 
 /// Cells, and how the stream ended.
 type Framed = (Vec<(CircId, Command, Vec<u8>)>, Result<(), FrameError>);
@@ -127,5 +127,11 @@ pub fn certs(data: &[u8]) {
     let recorded = Recorded::get();
     if let Ok(peer) = verify_responder_certs(&certs, &recorded.tls_sha256, recorded.now_s) {
         assert_eq!(peer.ids, recorded.expected.ids);
+    }
+    // Whoever is certified to authenticate a link is one whose certificates were recorded.
+    if let Ok((peer, key)) = verify_initiator_certs(&certs, recorded.now_s) {
+        let own = &recorded.own;
+        assert!(peer.ids == recorded.expected.ids || peer.ids == own.ids(), "{:?}", peer.ids);
+        assert!(peer.ids != own.ids() || own.authenticate_cert[7..39] == key);
     }
 }

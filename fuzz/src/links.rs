@@ -1,9 +1,11 @@
 use crate::input::{Input, pieces};
 use crate::vectors::{self, RecordedTls};
+use ed25519_dalek::{Signer, SigningKey};
 use onion::cell::{CircId, Command};
 use onion::identity::OwnIdentity;
 use onion::link::{Authentication, Channel, ChannelError, ExpectedPeer, TlsSession};
 use sha2::{Digest, Sha256};
+use std::net::IpAddr;
 use std::sync::{Arc, OnceLock};
 
 /// What was recorded of the links with a stock tor.
@@ -12,6 +14,8 @@ pub(crate) struct Recorded {
     pub(crate) tls: RecordedTls,
     /// With our own certificate.
     pub(crate) own_tls: RecordedTls,
+    /// Of the relay's link to us.
+    tls_from_relay: RecordedTls,
     pub(crate) tls_sha256: [u8; 32],
     pub(crate) now_s: u64,
     pub(crate) own: Arc<OwnIdentity>,
@@ -31,6 +35,7 @@ impl Recorded {
                 tls_sha256: Sha256::digest(certificate).into(),
                 tls,
                 own_tls: vectors::own_tls(),
+                tls_from_relay: vectors::tls_from_relay(),
                 now_s: scene.u64("unix_time_s"),
                 own,
                 landing: Arc::new(vectors::identity_landing()),
@@ -110,20 +115,126 @@ pub fn channel_initiator(data: &[u8]) {
     }
 }
 
-/// Whatever an initiator says, the cut of the stream does not matter.
-pub fn channel_responder(data: &[u8]) {
+/// The session of a link to us: who proves nothing needs none.
+#[derive(Clone)]
+struct Session;
+
+impl TlsSession for Session {
+    fn peer_certificate(&self) -> Option<&[u8]> {
+        Recorded::get().own_tls.peer_certificate()
+    }
+
+    /// As recorded for the relay that has dialled us; something else for all others.
+    fn export_keying_material(&self, label: &[u8], context: &[u8]) -> Option<[u8; 32]> {
+        let recorded = &Recorded::get().tls_from_relay;
+        let is_relays = recorded.is_for(context);
+        if is_relays { recorded.export_keying_material(label, context) } else { Some([7; 32]) }
+    }
+
+    fn peer_address(&self) -> Option<IpAddr> {
+        Some([127, 0, 0, 1].into())
+    }
+
+    fn detached(&self) -> Option<Box<dyn TlsSession + Send>> {
+        Some(Box::new(self.clone()))
+    }
+}
+
+fn responder() -> Channel {
     let recorded = Recorded::get();
+    let landing = Arc::clone(&recorded.landing);
+    Channel::responder(landing, &Session, [0x3d; 32], recorded.now_s)
+}
+
+/// What a relay of ours says to that responder: VERSIONS, CERTS, AUTHENTICATE, NETINFO.
+pub(crate) fn own_words() -> &'static [u8] {
+    static WORDS: OnceLock<Vec<u8>> = OnceLock::new();
+    WORDS.get_or_init(|| {
+        let Recorded { landing, own, now_s, .. } = Recorded::get();
+        let expected = ExpectedPeer { ids: landing.ids(), address: [127, 0, 0, 1].into() };
+        let own = Authentication::AsRelay(Arc::clone(own));
+        let initiator = Channel::initiator(expected, own, &Session, [0x24; 24], *now_s);
+        let (mut initiator, mut responder) = (initiator.expect("usable"), responder());
+        let mut words = vec![0; initiator.queued_len()];
+        let _ = initiator.poll_transmit(&mut words);
+        assert_eq!(responder.handle_bytes(&mut &words[..]), Ok(None));
+        let mut answer = vec![0; responder.queued_len()];
+        let _ = responder.poll_transmit(&mut answer);
+        assert_eq!(initiator.handle_bytes(&mut &answer[..]), Ok(None));
+        let mut rest = vec![0; initiator.queued_len()];
+        let _ = initiator.poll_transmit(&mut rest);
+        words.extend(rest);
+        words
+    })
+}
+
+/// Signs the proof in these words anew, if it is where it was.
+fn sign(words: &mut [u8]) {
+    let Some(place) = own_words().windows(8).position(|bytes| bytes == b"AUTH0003") else { return };
+    let Some((proof, signature)) =
+        words.get_mut(place..).and_then(|it| it.split_at_mut_checked(288))
+    else {
+        return;
+    };
+    let key = SigningKey::from_bytes(&Recorded::get().own.authenticate_seed);
+    if let Some(signature) = signature.get_mut(..64) {
+        signature.copy_from_slice(&key.sign(proof).to_bytes());
+    }
+}
+
+/// Whatever an initiator says, the cut of the stream does not matter, and nobody is taken for another:
+/// a proof that is changed is none, though it be signed with the right key.
+pub fn channel_responder(data: &[u8]) {
     let mut input = Input::new(data);
+    let how = input.u8();
     let cuts = input.cuts();
-    let stream = input.rest();
-    let channel = || Channel::responder(Arc::clone(&recorded.landing), [0x3d; 32]);
-    let whole = run(channel(), &[stream]);
-    assert_eq!(run(channel(), &pieces(stream, &cuts)), whole);
+    let stream = match how % 4 {
+        // Any bytes, and those that were recorded.
+        0 | 1 => input.rest().to_vec(),
+        // Words of ours, changed at some places.
+        how => {
+            let mut words = own_words().to_vec();
+            for _ in 0..input.u8() % 8 {
+                let (place, with) = (usize::from(input.u16()) % words.len(), input.u8());
+                words[place] ^= with;
+            }
+            if how == 3 {
+                sign(&mut words);
+            }
+            words.extend_from_slice(input.rest());
+            words
+        }
+    };
+    let whole = run(responder(), &[&stream]);
+    assert_eq!(run(responder(), &pieces(&stream, &cuts)), whole);
+    let mut channel = responder();
+    let mut rest = &stream[..];
+    while let Ok(Some(_)) = channel.handle_bytes(&mut rest) {}
+    let Some(peer) = channel.peer() else { return };
+    assert!(channel.is_open() || matches!(whole.end, Err(ChannelError::Frame(_))));
+    let Recorded { expected, own, .. } = Recorded::get();
+    assert!(peer.ids == expected.ids || peer.ids == own.ids(), "{:?}", peer.ids);
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_recorded_relay_and_our_own_words_prove_themselves() {
+        let recorded = Recorded::get();
+        let from_relay = vectors::link_from_relay();
+        for (words, ids) in
+            [(from_relay.get("heard"), recorded.expected.ids), (own_words(), recorded.own.ids())]
+        {
+            let mut channel = responder();
+            assert_eq!(channel.handle_bytes(&mut &words[..]), Ok(None));
+            assert_eq!(channel.peer().map(|peer| peer.ids), Some(ids));
+        }
+        let mut again = own_words().to_vec();
+        sign(&mut again);
+        assert_eq!(again, own_words());
+    }
 
     #[test]
     fn the_seeds_open_links() {
@@ -138,7 +249,6 @@ mod tests {
                     Channel::initiator(*expected, authentication, tls, [0; 24], *now_s)
                         .expect("usable")
                 }
-                "channel_responder" => Channel::responder(Arc::clone(&recorded.landing), [0; 32]),
                 _ => continue,
             };
             let _cuts = input.cuts();

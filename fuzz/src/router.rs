@@ -17,7 +17,7 @@ use onion::{Duration, Instant, Rate};
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::SeedableRng;
 use std::collections::BTreeMap;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use streams::{Beyond, HELD_BYTES_MAX, Hop, STREAMS_MAX, StreamsHeard};
 
@@ -37,18 +37,27 @@ const COORDINATOR: [u8; 32] = [0xc0; 32];
 const MEASURERS: [[u8; 32]; 2] = [[0xa0; 32], [0xa1; 32]];
 
 /// TLS in name only, another for each link.
+#[derive(Clone)]
 struct Tls<'a> {
     recorded: &'a RecordedTls,
     exported: [u8; 32],
 }
 
-impl TlsSession for Tls<'_> {
+impl TlsSession for Tls<'static> {
     fn peer_certificate(&self) -> Option<&[u8]> {
         self.recorded.peer_certificate()
     }
 
     fn export_keying_material(&self, _: &[u8], _: &[u8]) -> Option<[u8; 32]> {
         Some(self.exported)
+    }
+
+    fn peer_address(&self) -> Option<IpAddr> {
+        Some([10, 0, 0, 9].into())
+    }
+
+    fn detached(&self) -> Option<Box<dyn TlsSession + Send>> {
+        Some(Box::new(self.clone()))
     }
 }
 

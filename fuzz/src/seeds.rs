@@ -40,6 +40,13 @@ fn body_of(stream: &[u8], command: u8) -> Vec<u8> {
     Vec::new()
 }
 
+/// The place of a byte of the proof in our own words to the responder.
+fn own_proof(offset: usize) -> [u8; 2] {
+    let words = crate::links::own_words();
+    let proof = words.windows(8).position(|bytes| bytes == b"AUTH0003").unwrap_or_default();
+    u16::try_from(proof + offset).unwrap_or_default().to_le_bytes()
+}
+
 fn links() -> Vec<Seed> {
     let (to, from) = (vectors::link_to_relay(), vectors::link_from_relay());
     let (heard, asked) = (to.get("heard"), from.get("heard"));
@@ -59,8 +66,15 @@ fn links() -> Vec<Seed> {
         ("certs", "relay-as-initiator", body_of(asked, 129)),
         ("channel_initiator", "anonymous", join(&[&[0, 2, 1, 100], heard])),
         ("channel_initiator", "as-relay", join(&[&[1, 4, 0, 0, 0, 0], heard, create])),
-        ("channel_responder", "relay", join(&[&[3, 0, 2, 100], asked, create])),
-        ("channel_responder", "ourselves", join(&[&[0], to.get("said")])),
+        ("certs", "ourselves-as-initiator", body_of(to.get("said"), 129)),
+        ("channel_responder", "relay", join(&[&[0, 3, 0, 2, 100], asked, create])),
+        ("channel_responder", "ourselves", join(&[&[2, 1, 9, 0], create])),
+        ("channel_responder", "changed", join(&[&[2, 0, 2, 0x20, 3, 1, 0x50, 7, 9], create])),
+        // In each field of the proof; what is random may be another.
+        ("channel_responder", "signed-anew", join(&[&[3, 0, 1], &own_proof(8 + 40), &[1], create])),
+        ("channel_responder", "other-random", join(&[&[3, 0, 1], &own_proof(264), &[1], create])),
+        // The same words for another relay.
+        ("channel_responder", "to-another", join(&[&[0, 0], to.get("said")])),
     ]
 }
 

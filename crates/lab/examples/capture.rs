@@ -170,7 +170,8 @@ impl Landings {
         let challenge = [0x3d; 32];
         let identity = Arc::clone(&self.identity);
         let session = Session::server(&self.configs)?;
-        let begin = |_: &Session| Ok(Channel::responder(identity, challenge));
+        let begin =
+            |session: &Session| Ok(Channel::responder(identity, session, challenge, unix_time_s()));
         let link = Link::open(stream, session, begin)?;
         let what = "A link from the relay to us, which it authenticates.";
         let mut scene = Scene::new("link_from_relay", what, version);

@@ -24,6 +24,8 @@ mod stage;
 mod circuits;
 #[path = "echo/honest.rs"]
 mod honest;
+#[path = "echo/links.rs"]
+mod links;
 #[path = "echo/measurers.rs"]
 mod measurers;
 #[path = "echo/orders.rs"]

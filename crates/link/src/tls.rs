@@ -7,6 +7,7 @@ mod verifier;
 
 pub use buffers::Buffers;
 pub(crate) use buffers::Outgoing;
+pub(crate) use session::Placed;
 pub use session::{Progress, Session, TlsError};
 
 use crate::forge::{Forge, ForgeError};

@@ -11,7 +11,7 @@ mod parse;
 mod tests;
 
 use std::collections::BTreeMap;
-use std::net::Ipv4Addr;
+use std::net::{Ipv4Addr, SocketAddrV6};
 use std::sync::Arc;
 
 pub use self::flags::{Flag, Flags};
@@ -125,6 +125,8 @@ pub struct Router {
     pub or_port: u16,
     /// Its directory port; 0 is none.
     pub dir_port: u16,
+    /// Where else it takes links, by IPv6: the first such `a` line.
+    pub ipv6: Option<SocketAddrV6>,
     /// The flags the authorities agreed on.
     pub flags: Flags,
     /// The text of its `v` line, such as `Tor 0.4.8.12`. Relays of one version share it.

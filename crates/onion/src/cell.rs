@@ -67,6 +67,19 @@ impl CircId {
         Self((n & 0x7fff_ffff) | 0x8000_0000)
     }
 
+    /// The `n`th ID that the other side may choose: top bit clear. [`LINK`](Self::LINK) for multiples
+    /// of 2³¹.
+    #[must_use]
+    pub const fn of_responder(n: u32) -> Self {
+        Self(n & 0x7fff_ffff)
+    }
+
+    /// Whether it is one of those that the initiator of a connection may choose.
+    #[must_use]
+    pub const fn is_of_initiator(self) -> bool {
+        self.0 >= 0x8000_0000
+    }
+
     /// The number on the wire.
     #[must_use]
     pub const fn get(self) -> u32 {

@@ -83,6 +83,14 @@ impl OwnIdentity {
         RelayIds { rsa: self.rsa, ed25519: Some(self.ed25519) }
     }
 
+    /// SHA-256 of the TLS certificate that goes with [`tls_link_cert`](Self::tls_link_cert), which says
+    /// it; `None` if that is no certificate.
+    #[must_use]
+    pub fn tls_certificate_sha256(&self) -> Option<[u8; 32]> {
+        // Behind version, type, expiry and the key's type (cert-spec §2.1).
+        self.tls_link_cert.get(7..39)?.try_into().ok()
+    }
+
     /// The ntor onion key.
     #[must_use]
     pub fn onion_key(&self) -> [u8; 32] {

@@ -1,10 +1,11 @@
 //! An onion router: what a relay does with cells, as one [`Node`](crate::node::Node).
 //!
 //! It accepts links, answers CREATE_FAST and CREATE2 with ntor, extends circuits over one link to each
-//! relay, and passes relay cells both ways with its layer taken off or put on. Where a circuit ends it
-//! opens streams: to destinations, if it is configured as an exit, and to a directory server. As the
-//! target of a measurement it sends the cells of measurement circuits back, decrypted, and holds its
-//! clients to their share meanwhile (see [`measure::target`](crate::measure::target)).
+//! relay, whoever of the two dialled it, and passes relay cells both ways with its layer taken off or
+//! put on. Where a circuit ends it opens streams: to destinations, if it is configured as an exit, and
+//! to a directory server. As the target of a measurement it sends the cells of measurement circuits
+//! back, decrypted, and holds its clients to their share meanwhile (see
+//! [`measure::target`](crate::measure::target)).
 //!
 //! # Streams
 //!
@@ -46,6 +47,7 @@ mod output;
 mod padding;
 mod parameters;
 mod queue;
+mod reentry;
 mod relaying;
 pub mod schedule;
 mod streams;
@@ -56,6 +58,7 @@ mod waiting;
 pub use conduct::{Conduct, Honest};
 pub use exit_policy::{Addresses, ExitConfig, ExitPolicy, ExitRule, RuleError, is_private};
 pub use parameters::Parameters;
+pub use reentry::KnownRelays;
 
 use crate::flow::TokenBucket;
 use crate::flow::control::CongestionParams;
@@ -67,8 +70,9 @@ use crate::time::{Duration, Instant};
 use alloc::collections::VecDeque;
 use alloc::string::String;
 use alloc::sync::Arc;
+use alloc::vec::Vec;
 use circuit::Circuits;
-use core::net::SocketAddr;
+use core::net::{IpAddr, SocketAddr};
 use link::Links;
 use output::Outputs;
 use padding::Padder;
@@ -110,8 +114,13 @@ pub struct RouterConfig {
     pub unix_time_s: u64,
     /// Streams to destinations; none go out if `None`.
     pub exit: Option<ExitConfig>,
+    /// Where no streams lead.
+    pub relays: KnownRelays,
     /// The directory server that BEGIN_DIR leads to, if there is one.
     pub directory: Option<SocketAddr>,
+    /// Its own addresses, which it tells those it has links with: relays take a link for theirs to use
+    /// if it comes from one of them.
+    pub addresses: Vec<IpAddr>,
     /// Whether circuits may be extended to private addresses (C tor: `ExtendAllowPrivateAddresses`).
     pub extends_to_private: bool,
     /// Streams at once, of all circuits together; more are refused.
@@ -146,7 +155,9 @@ impl RouterConfig {
             scheduler: SchedulerConfig::default(),
             unix_time_s,
             exit: None,
+            relays: KnownRelays::default(),
             directory: None,
+            addresses: Vec::new(),
             extends_to_private: true,
             streams_max: Self::STREAMS_MAX,
             held_bytes_max: Self::HELD_BYTES_MAX,
@@ -205,6 +216,7 @@ const EVENTS_MAX: usize = 256;
 ///   [`parameters`](Self::parameters);
 /// - *commands*: [`set_target_params`](Self::set_target_params), [`set_limit`](Self::set_limit),
 ///   [`set_congestion_params`](Self::set_congestion_params), [`set_exit`](Self::set_exit),
+///   [`set_relays`](Self::set_relays),
 ///   [`set_directory`](Self::set_directory), [`set_scheduler`](Self::set_scheduler),
 ///   [`set_parameters`](Self::set_parameters), [`set_identity`](Self::set_identity);
 /// - *handle* and *poll*: those of [`Node`](crate::node::Node), and [`poll_event`](Self::poll_event).
@@ -318,6 +330,11 @@ impl<R: Rng, C: Conduct> Router<R, C> {
     /// Where streams may lead from now on. Those that stand go on.
     pub fn set_exit(&mut self, exit: Option<ExitConfig>) {
         self.config.exit = exit;
+    }
+
+    /// Where no streams may lead from now on: the consensus has changed. Those that stand go on.
+    pub fn set_relays(&mut self, relays: KnownRelays) {
+        self.config.relays = relays;
     }
 
     /// The directory server that streams lead to from now on.

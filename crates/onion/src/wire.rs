@@ -67,7 +67,7 @@ use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use alloc::vec::Vec;
 use conn::{Link, LinkId, Side};
 use core::any::Any;
-use core::net::SocketAddr;
+use core::net::{IpAddr, SocketAddr};
 use fingerprint::{Fingerprint, SplitMix};
 use names::Names;
 use path::{Narrow, Path};
@@ -88,6 +88,8 @@ struct Place {
     node: Box<dyn Body>,
     conns: BTreeMap<ConnId, (LinkId, Side)>,
     listeners: u32,
+    /// That of its first listener: connections come from there.
+    address: Option<IpAddr>,
     egress: Option<Narrow>,
     ingress: Option<Narrow>,
     /// When it was last woken, and how often then.
@@ -161,6 +163,7 @@ impl Wire {
             node: Box::new(node),
             conns: BTreeMap::new(),
             listeners: 0,
+            address: None,
             egress: None,
             ingress: None,
             woken: (Instant::ORIGIN, 0),
@@ -211,6 +214,7 @@ impl Wire {
         let place = &mut self.places[node.0];
         let id = ListenerId(place.listeners);
         place.listeners += 1;
+        place.address.get_or_insert(address.ip());
         let certificate = certificate.to_vec();
         self.listeners.insert(address, Listener { node, id, security, certificate });
         Ok(id)

@@ -9,10 +9,12 @@ mod circuits;
 mod initiator;
 #[path = "golden/messages.rs"]
 mod messages;
+#[path = "golden/proof.rs"]
+mod proof;
 #[path = "golden/responder.rs"]
 mod responder;
 
-use onion::cell::{Cell, CircId, Command, Framer};
+use onion::cell::{CELL_LEN, Cell, CircId, Command, Framer};
 use onion::link::{Channel, ChannelError};
 
 /// A cell's copy.
@@ -59,6 +61,11 @@ fn find(cells: &[OwnedCell], command: Command) -> &OwnedCell {
 
 fn commands(cells: &[OwnedCell]) -> Vec<Command> {
     cells.iter().map(|cell| cell.command).collect()
+}
+
+/// One direction of a link handshake without NETINFO, its last cell, which tells the time.
+fn but_netinfo(stream: &[u8]) -> &[u8] {
+    &stream[..stream.len() - CELL_LEN]
 }
 
 /// Feeds a channel; fails if a cell for circuits comes out.

@@ -19,7 +19,7 @@ use netdoc::consensus::Flags;
 use netdoc::fetch::{Fetcher, Resource};
 use netdoc::{Fingerprint, ServerDescriptor, descriptor};
 use onion::measure::target::TargetParams;
-use onion::router::{ExitConfig, Parameters};
+use onion::router::{ExitConfig, KnownRelays, Parameters};
 use onion::{Duration, Instant};
 use rand::rngs::StdRng;
 use sha1::{Digest, Sha1};
@@ -90,6 +90,7 @@ pub(crate) struct Directory {
     listed: Option<Flags>,
     target: TargetParams,
     parameters: Parameters,
+    relays: KnownRelays,
     life: OnionKeyLife,
     /// When something could not be renewed: not to try it without a pause.
     failed_to_renew: Option<Instant>,
@@ -125,6 +126,7 @@ impl Directory {
             listed: None,
             target,
             parameters: Parameters::default(),
+            relays: KnownRelays::default(),
             life: OnionKeyLife::from_consensus(&|_| None),
             failed_to_renew: None,
         }

@@ -7,7 +7,7 @@ use link::tls::TlsConfigs;
 use link::{Drive, Traffic, unix_time_s};
 use onion::identity::OwnIdentity;
 use onion::measure::target::TargetParams;
-use onion::router::{Parameters, RateLimit, Router};
+use onion::router::{KnownRelays, Parameters, RateLimit, Router};
 use onion::{Duration, Instant};
 use rand::rngs::StdRng;
 use std::sync::Arc;
@@ -25,6 +25,7 @@ pub(crate) enum Command {
     Limit(Option<RateLimit>),
     Target(TargetParams),
     Parameters(Parameters),
+    Relays(KnownRelays),
     /// Other keys or certificates; with another TLS certificate if it is another one.
     Identity(Arc<OwnIdentity>, Option<TlsConfigs>),
     Stop,
@@ -45,6 +46,7 @@ pub(crate) fn drive(
                 Ok(Command::Limit(limit)) => driver.node_mut().set_limit(now, limit),
                 Ok(Command::Target(params)) => driver.node_mut().set_target_params(params),
                 Ok(Command::Parameters(parameters)) => driver.node_mut().set_parameters(parameters),
+                Ok(Command::Relays(relays)) => driver.node_mut().set_relays(relays),
                 Ok(Command::Identity(identity, tls)) => {
                     driver.node_mut().set_identity(identity);
                     if let Some(tls) = tls {

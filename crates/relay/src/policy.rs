@@ -2,9 +2,12 @@
 //! (proposal 316, §3.1.1).
 
 use crate::config::{ConfigError, FlashFlowConfig};
+use netdoc::Consensus;
 use onion::Duration;
 use onion::measure::protocol::ClientShare;
 use onion::measure::target::TargetParams;
+use onion::router::KnownRelays;
+use std::net::SocketAddr;
 use std::ops::RangeInclusive;
 
 /// One parameter of proposal 316.
@@ -80,6 +83,19 @@ impl Parameter {
     }
 }
 
+/// Where the relays of a consensus take links: no stream of an exit leads there, unless the consensus
+/// says `allow-network-reentry=1`.
+pub(crate) fn known_relays(consensus: &Consensus) -> KnownRelays {
+    if consensus.params.get("allow-network-reentry").is_some_and(|value| value >= 1) {
+        return KnownRelays::default();
+    }
+    let addresses = consensus.routers().iter().flat_map(|router| {
+        let v4 = SocketAddr::from((router.address, router.or_port));
+        std::iter::once(v4).chain(router.ipv6.map(SocketAddr::V6))
+    });
+    addresses.collect()
+}
+
 /// Who may measure the relay, under this configuration and these consensus parameters.
 ///
 /// Consensus parameters are numbers, so that only the configuration can name coordinators.
@@ -130,6 +146,22 @@ mod tests {
     use proptest::prelude::*;
 
     const NOTHING: &dyn Fn(&str) -> Option<i32> = &|_| None;
+
+    #[test]
+    fn the_relays_of_a_consensus_are_known_unless_streams_may_lead_to_them() {
+        let text = include_str!("../../netdoc/tests/data/consensus-ns");
+        let known = |text: &str| known_relays(&Consensus::parse(text.as_bytes()).expect("sound"));
+        let relays = known(text);
+        for to in ["61.239.100.129:443", "[2620:7:6001::103]:80"] {
+            assert!(relays.contain(to.parse().expect("an address")), "{to}");
+        }
+        assert!(!relays.contain(([61, 239, 100, 129], 9030).into()), "a directory port is none");
+        let allowing = text.replacen("\nparams ", "\nparams allow-network-reentry=1 ", 1);
+        assert_ne!(allowing, text);
+        assert_eq!(known(&allowing), KnownRelays::default());
+        let forbidding = text.replacen("\nparams ", "\nparams allow-network-reentry=0 ", 1);
+        assert_eq!(known(&forbidding), relays);
+    }
 
     #[test]
     fn the_defaults_are_those_of_the_proposal() {

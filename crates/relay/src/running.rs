@@ -171,6 +171,7 @@ impl Relay {
             scheduler: settings.scheduler,
             exit: settings.exit.as_ref().map(|exit| exit.engine(settings.address)),
             directory: server.as_ref().map(Server::address),
+            addresses: vec![settings.address.into()],
             extends_to_private: settings.allows_private_addresses,
             streams_max: RouterConfig::STREAMS_MAX.min(descriptors / 2),
             ..RouterConfig::new(Arc::new(certified.identity.clone()), unix_time_s)

@@ -99,8 +99,10 @@ impl World {
             return;
         }
         link.is_connected = true;
-        link.channel = Some(Channel::responder(Arc::clone(&Recorded::get().landing), [2; 32]));
-        let tls = Tls { recorded: &Recorded::get().own_tls, exported: link.exported };
+        let recorded = Recorded::get();
+        let tls = Tls { recorded: &recorded.own_tls, exported: link.exported };
+        let landing = Arc::clone(&recorded.landing);
+        link.channel = Some(Channel::responder(landing, &tls, [2; 32], recorded.now_s));
         self.router.handle_connected(self.now, conn, &tls);
     }
 

@@ -43,7 +43,12 @@ impl Link {
         Self {
             ours: Some(conn),
             is_connected: false,
-            channel: Channel::responder(Arc::clone(&Recorded::get().own), [6; 32]),
+            channel: Channel::responder(
+                Arc::clone(&Recorded::get().own),
+                &Tls,
+                [6; 32],
+                Recorded::get().now_s,
+            ),
             circuits: BTreeMap::new(),
             to_answer: VecDeque::new(),
             to_us: Vec::new(),

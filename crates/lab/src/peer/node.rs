@@ -29,7 +29,7 @@ impl<R: Rng> Node for Peer<R> {
         &mut self,
         _now: Instant,
         _listener: ListenerId,
-        _tls: &dyn TlsSession,
+        tls: &dyn TlsSession,
     ) -> Option<ConnId> {
         let identity = match &self.behaviour {
             Behaviour::NeverAnswers => return Some(self.conns.add(None, None)),
@@ -38,7 +38,9 @@ impl<R: Rng> Node for Peer<R> {
         };
         let mut challenge = [0; 32];
         self.rng.fill_bytes(&mut challenge);
-        Some(self.conns.add(Some(Channel::responder(Arc::clone(identity), challenge)), None))
+        let identity = Arc::clone(identity);
+        let channel = Channel::responder(identity, tls, challenge, self.unix_time_s);
+        Some(self.conns.add(Some(channel), None))
     }
 
     fn handle_bytes(&mut self, _now: Instant, conn: ConnId, plaintext: &[u8]) {

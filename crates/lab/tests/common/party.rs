@@ -13,7 +13,7 @@ use onion::measure::protocol::{EXPORTER_LABEL, Message};
 use onion::measure::pump::Target;
 use onion::node::{CloseCause, ConnId, Dial, ListenerId, Node, Security};
 use std::collections::VecDeque;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
 /// A cell that has come.
@@ -23,6 +23,9 @@ pub(crate) type Came = (CircId, Command, Vec<u8>);
 pub(crate) struct Party {
     target: Option<Target>,
     identity: Option<Arc<OwnIdentity>>,
+    claims: Vec<IpAddr>,
+    /// Connections that have come.
+    pub(crate) accepted: u32,
     unix_time_s: u64,
     must_dial: bool,
     next: u32,
@@ -45,6 +48,8 @@ impl Party {
         Self {
             target: None,
             identity: None,
+            claims: Vec::new(),
+            accepted: 0,
             unix_time_s,
             must_dial: false,
             next: 0,
@@ -64,6 +69,17 @@ impl Party {
     /// Dials a relay, anonymously.
     pub(crate) fn dialling(target: Target, unix_time_s: u64) -> Self {
         Self { target: Some(target), must_dial: true, ..Self::new(unix_time_s) }
+    }
+
+    /// Dials a relay as another, which says that these addresses are its own.
+    #[allow(dead_code, reason = "of use to some tests")]
+    pub(crate) fn dialling_as(
+        target: Target,
+        identity: Arc<OwnIdentity>,
+        claims: Vec<IpAddr>,
+        unix_time_s: u64,
+    ) -> Self {
+        Self { identity: Some(identity), claims, ..Self::dialling(target, unix_time_s) }
     }
 
     /// Waits to be dialled.
@@ -169,19 +185,28 @@ impl Node for Party {
         let Some(target) = self.target else { return };
         self.exported = tls.export_keying_material(EXPORTER_LABEL, &[]).expect("TLS 1.3");
         let expected = ExpectedPeer { ids: target.ids, address: target.address.ip() };
-        let anonymous = Authentication::Anonymous;
-        let channel = Channel::initiator(expected, anonymous, tls, [9; 24], self.unix_time_s);
-        self.begin(conn, channel.expect("usable"));
+        let own = match &self.identity {
+            Some(identity) => Authentication::AsRelay(Arc::clone(identity)),
+            None => Authentication::Anonymous,
+        };
+        let channel = Channel::initiator(expected, own, tls, [9; 24], self.unix_time_s);
+        self.begin(conn, channel.expect("usable").at_addresses(&self.claims));
     }
 
-    fn handle_accepted(&mut self, _: Instant, _: ListenerId, _: &dyn TlsSession) -> Option<ConnId> {
+    fn handle_accepted(
+        &mut self,
+        _: Instant,
+        _: ListenerId,
+        tls: &dyn TlsSession,
+    ) -> Option<ConnId> {
+        self.accepted += 1;
         if self.is_mute {
             self.next += 1;
             self.conn = Some(ConnId(self.next));
             return self.conn;
         }
         let identity = self.identity.as_ref()?;
-        let channel = Channel::responder(Arc::clone(identity), [8; 32]);
+        let channel = Channel::responder(Arc::clone(identity), tls, [8; 32], self.unix_time_s);
         self.next += 1;
         self.begin(ConnId(self.next), channel);
         self.conn

@@ -9,6 +9,7 @@ use onion::cell::msg::DestroyReason;
 use onion::cell::relay::{RelayCommand, RelayMessage};
 use onion::cell::{BODY_LEN, CircId, Command};
 use onion::crypto::ClientHop;
+use onion::identity::RelayIds;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
@@ -21,16 +22,16 @@ crate::stage::in_both_worlds! {
     a_wrong_address_keeps_nobody_else_from_a_relay
     a_circuit_that_is_gone_leaves_no_handshake_behind
     a_link_that_goes_takes_its_circuits_along
-    a_circuit_may_come_from_where_it_leads
+    a_circuit_does_not_lead_back_where_it_comes_from
     only_the_circuit_dies_whose_queue_overruns
 }
 
-fn id(number: u32) -> CircId {
+pub(crate) fn id(number: u32) -> CircId {
     CircId::of_initiator(number)
 }
 
 /// A client's circuit of one hop.
-struct Built {
+pub(crate) struct Built {
     client: Actor,
     circ_id: CircId,
     hop: ClientHop,
@@ -40,7 +41,7 @@ struct Built {
 
 impl Built {
     #[track_caller]
-    fn new<S: Stage>(play: &mut Play<'_, S>, client: Actor, circ_id: CircId) -> Self {
+    pub(crate) fn new<S: Stage>(play: &mut Play<'_, S>, client: Actor, circ_id: CircId) -> Self {
         let x = [3; 20];
         play.party(client).send(circ_id, Command::CREATE_FAST, &x);
         play.until_party(client, |party| party.cell(circ_id, Command::CREATED_FAST).is_some());
@@ -48,7 +49,12 @@ impl Built {
         Self { client, circ_id, hop: ClientHop::new(&keys), seen: 0 }
     }
 
-    fn say<S: Stage>(&mut self, play: &mut Play<'_, S>, command: RelayCommand, data: &[u8]) {
+    pub(crate) fn say<S: Stage>(
+        &mut self,
+        play: &mut Play<'_, S>,
+        command: RelayCommand,
+        data: &[u8],
+    ) {
         let body = sealed(&mut self.hop, command, data);
         play.party(self.client).send(self.circ_id, Command::RELAY_EARLY, &body);
     }
@@ -83,7 +89,7 @@ impl Built {
 
     /// Extends it to `next`, where it arrives as the circuit with the ID returned.
     #[track_caller]
-    fn extend<S: Stage>(&mut self, play: &mut Play<'_, S>, next: Next) -> CircId {
+    pub(crate) fn extend<S: Stage>(&mut self, play: &mut Play<'_, S>, next: Next) -> CircId {
         let before = creates(play.party(next.actor));
         self.say(play, RelayCommand::EXTEND2, &extend_data(next.address, &cast().next.ids()));
         play.until_party(next.actor, |party| creates(party) > before);
@@ -95,41 +101,45 @@ impl Built {
     }
 
     #[track_caller]
-    fn until_destroyed<S: Stage>(&self, play: &mut Play<'_, S>) -> DestroyReason {
+    pub(crate) fn until_destroyed<S: Stage>(&self, play: &mut Play<'_, S>) -> DestroyReason {
         destroyed(play, self.client, self.circ_id)
     }
 }
 
 #[track_caller]
-fn destroyed<S: Stage>(play: &mut Play<'_, S>, actor: Actor, circ_id: CircId) -> DestroyReason {
+pub(crate) fn destroyed<S: Stage>(
+    play: &mut Play<'_, S>,
+    actor: Actor,
+    circ_id: CircId,
+) -> DestroyReason {
     play.until_party(actor, |party| party.cell(circ_id, Command::DESTROY).is_some());
     DestroyReason::parse(play.party(actor).cell(circ_id, Command::DESTROY).expect("it has come"))
 }
 
-fn creates(party: &Party) -> usize {
+pub(crate) fn creates(party: &Party) -> usize {
     party.came.iter().filter(|it| it.1 == Command::CREATE2).count()
 }
 
-fn last_create(party: &Party) -> CircId {
+pub(crate) fn last_create(party: &Party) -> CircId {
     party.came.iter().rfind(|it| it.1 == Command::CREATE2).expect("one").0
 }
 
 /// Another relay.
 #[derive(Clone, Copy)]
-struct Next {
-    actor: Actor,
-    address: SocketAddr,
+pub(crate) struct Next {
+    pub(crate) actor: Actor,
+    pub(crate) address: SocketAddr,
 }
 
 impl Next {
-    fn new<S: Stage>(play: &mut Play<'_, S>) -> Self {
+    pub(crate) fn new<S: Stage>(play: &mut Play<'_, S>) -> Self {
         let address = play.stage.reserve();
         let party = Party::listening(Arc::clone(&cast().next), UNIX_TIME_S);
         Self { actor: play.stage.add(party, &cast().others, &[address]), address }
     }
 }
 
-fn scene<S: Stage>(stage: S) -> Play<'static, S> {
+pub(crate) fn scene<S: Stage>(stage: S) -> Play<'static, S> {
     static SCENARIO: std::sync::OnceLock<Scenario> = std::sync::OnceLock::new();
     Play::begin(stage, SCENARIO.get_or_init(|| Scenario { limit: None, ..Scenario::default() }))
 }
@@ -208,7 +218,8 @@ fn a_circuit_leads_neither_to_the_relay_itself_nor_to_nowhere<S: Stage>(stage: S
     let mut circuit = Built::new(&mut play, client, id(1));
     let itself = extend_data(target.address, &target.ids);
     circuit.say(&mut play, RelayCommand::EXTEND2, &itself);
-    assert_eq!(circuit.until_destroyed(&mut play), DestroyReason::PROTOCOL);
+    // As C tor, which fails to dial itself.
+    assert_eq!(circuit.until_destroyed(&mut play), DestroyReason::CONNECT_FAILED);
 
     // A socket that is closed again: nobody listens there.
     let nowhere = play.stage.nowhere();
@@ -288,18 +299,25 @@ fn a_link_that_goes_takes_its_circuits_along<S: Stage>(stage: S) {
     assert_eq!(play.open_circuits(), 0);
 }
 
-/// Over one link a relay may build a circuit that leads back to itself.
-fn a_circuit_may_come_from_where_it_leads<S: Stage>(stage: S) {
+/// In circles a circuit would multiply what its client sends.
+fn a_circuit_does_not_lead_back_where_it_comes_from<S: Stage>(stage: S) {
     let mut play = scene(stage);
     let next = Next::new(&mut play);
     let client = play.add_party();
     Built::new(&mut play, client, id(1)).extend(&mut play, next);
     // The link is the relay's: the other side's numbers lack the highest bit.
     let mut circuit = Built::new(&mut play, next.actor, CircId::new(5));
-    let forth = circuit.extend(&mut play, next);
-    circuit.send(&mut play, Command::DESTROY, &[0]);
-    destroyed(&mut play, next.actor, forth);
-    assert_eq!(play.party(next.actor).cell(CircId::new(5), Command::DESTROY), None);
+    let back = extend_data(next.address, &cast().next.ids());
+    circuit.say(&mut play, RelayCommand::EXTEND2, &back);
+    assert_eq!(circuit.until_destroyed(&mut play), DestroyReason::PROTOCOL);
+    // Half of its identity is enough, whatever the other half.
+    let (own, other) = (&cast().next, &cast().landings[0]);
+    for (number, rsa, ed25519) in [(6, own, other), (7, other, own)] {
+        let ids = RelayIds { rsa: rsa.rsa, ed25519: Some(ed25519.ed25519) };
+        let mut circuit = Built::new(&mut play, next.actor, CircId::new(number));
+        circuit.say(&mut play, RelayCommand::EXTEND2, &extend_data(next.address, &ids));
+        assert_eq!(circuit.until_destroyed(&mut play), DestroyReason::PROTOCOL);
+    }
 }
 
 fn only_the_circuit_dies_whose_queue_overruns<S: Stage>(stage: S) {

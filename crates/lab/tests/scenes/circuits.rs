@@ -71,7 +71,7 @@ fn extending_to_oneself_to_nowhere_and_to_a_stranger_fails_with_a_reason<W: Worl
     // Somebody else listens there.
     let stranger = NextHop::to_own(&other, net.hops[2].address);
     for (next, reason) in [
-        (first, DestroyReason::PROTOCOL),
+        (first, DestroyReason::CONNECT_FAILED),
         (nowhere, DestroyReason::CONNECT_FAILED),
         (stranger, DestroyReason::CHANNEL_CLOSED),
     ] {

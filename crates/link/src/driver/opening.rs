@@ -2,7 +2,7 @@
 
 use super::Driver;
 use super::socket::{self, Socket, Stage, Transport};
-use crate::tls::{Outgoing, Session};
+use crate::tls::{Outgoing, Placed, Session};
 use mio::net::TcpStream;
 use mio::{Interest, Token};
 use onion::Instant;
@@ -128,9 +128,12 @@ impl<N: Node> Driver<N> {
         let Some(socket) = &mut self.sockets[place] else { return false };
         let Transport::Tls(session) = &socket.transport else { return false };
         socket.stage = Stage::Open;
+        // Who has connected by IPv4 to a listener for both is not of IPv6 for that.
+        let address = socket.stream.peer_addr().ok().map(|peer| peer.ip().to_canonical());
+        let tls = Placed { session, address };
         match (socket.conn, socket.listener) {
-            (Some(conn), _) => self.node.handle_connected(now, conn, &**session),
-            (None, Some(listener)) => match self.node.handle_accepted(now, listener, &**session) {
+            (Some(conn), _) => self.node.handle_connected(now, conn, &tls),
+            (None, Some(listener)) => match self.node.handle_accepted(now, listener, &tls) {
                 Some(conn) => {
                     socket.conn = Some(conn);
                     self.by_conn.insert(conn, place);

@@ -203,6 +203,13 @@ impl Session {
     }
 }
 
+impl Session {
+    fn detach(&self, address: Option<IpAddr>) -> Detached {
+        let certificate = self.peer_certificate().map(<[u8]>::to_vec);
+        Detached { certificate, exporter: Arc::clone(&self.exporter), address }
+    }
+}
+
 impl TlsSession for Session {
     fn peer_certificate(&self) -> Option<&[u8]> {
         let certificates = match &self.side {
@@ -217,15 +224,40 @@ impl TlsSession for Session {
     }
 
     fn detached(&self) -> Option<Box<dyn TlsSession + Send>> {
-        let certificate = self.peer_certificate().map(<[u8]>::to_vec);
-        Some(Box::new(Detached { certificate, exporter: Arc::clone(&self.exporter) }))
+        Some(Box::new(self.detach(None)))
+    }
+}
+
+/// A session whose peer's address is known.
+pub(crate) struct Placed<'a> {
+    pub(crate) session: &'a Session,
+    pub(crate) address: Option<IpAddr>,
+}
+
+impl TlsSession for Placed<'_> {
+    fn peer_certificate(&self) -> Option<&[u8]> {
+        self.session.peer_certificate()
+    }
+
+    fn export_keying_material(&self, label: &[u8], context: &[u8]) -> Option<[u8; 32]> {
+        self.session.export_keying_material(label, context)
+    }
+
+    fn peer_address(&self) -> Option<IpAddr> {
+        self.address
+    }
+
+    fn detached(&self) -> Option<Box<dyn TlsSession + Send>> {
+        Some(Box::new(self.session.detach(self.address)))
     }
 }
 
 /// What is to be known of a session, without it.
+#[derive(Clone)]
 struct Detached {
     certificate: Option<Vec<u8>>,
     exporter: Arc<Exporter>,
+    address: Option<IpAddr>,
 }
 
 impl TlsSession for Detached {
@@ -235,6 +267,13 @@ impl TlsSession for Detached {
 
     fn export_keying_material(&self, label: &[u8], context: &[u8]) -> Option<[u8; 32]> {
         self.exporter.export(label, context)
+    }
+    fn peer_address(&self) -> Option<IpAddr> {
+        self.address
+    }
+
+    fn detached(&self) -> Option<Box<dyn TlsSession + Send>> {
+        Some(Box::new(self.clone()))
     }
 }
 

@@ -200,6 +200,10 @@ impl Reader {
                     router.version = Some(version);
                 }
             }
+            // One that cannot be read is no reason to do without the rest, as in tor.
+            b"a" if router.ipv6.is_none() => {
+                router.ipv6 = text::utf8(rest).and_then(|text| text.trim().parse().ok());
+            }
             b"w" => w_line(line, rest, router)?,
             b"m" => {
                 if let Some(digest) = m_line(line, rest, self.flavour)? {
@@ -346,6 +350,7 @@ fn r_line(line: Line<'_>, rest: &[u8], flavour: Flavour) -> Result<Router, Conse
             address,
             or_port,
             dir_port,
+            ipv6: None,
             flags: super::Flags::default(),
             version: None,
             bandwidth_kb_s: None,

@@ -46,6 +46,7 @@ fn a_microdesc_consensus_is_read_and_unknown_flags_do_no_harm() {
     assert_eq!(first.microdesc_digest.unwrap()[..3], [1, 2, 3]);
     assert_eq!((second.bandwidth_kb_s, second.unmeasured), (Some(20), true));
     assert_eq!((second.or_port, second.dir_port), (5002, 5003));
+    assert_eq!((first.ipv6, second.ipv6), (None, Some("[::1]:5002".parse().unwrap())));
 }
 
 #[test]

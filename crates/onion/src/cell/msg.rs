@@ -144,14 +144,18 @@ pub struct NetInfo {
 }
 
 impl NetInfo {
-    /// Reads a NETINFO body; addresses of unknown types are skipped.
+    /// Reads a NETINFO body as C tor does: own addresses of unknown types are skipped.
     ///
     /// # Errors
-    /// Where it is cut off.
+    /// Where it is cut off, where an address has not the length of its type, and where the address of
+    /// the receiver is of an unknown type.
     pub fn parse(body: &[u8]) -> Result<Self, Malformed> {
         let mut reader = Reader::new("NETINFO", body);
         let timestamp = reader.take_u32()?;
         let other = take_address(&mut reader)?;
+        if other.is_none() {
+            return Err(reader.malformed("our address is of no known type"));
+        }
         let count = reader.take_u8()?;
         let mut mine = Vec::new();
         for _ in 0..count {
@@ -176,9 +180,10 @@ fn take_address(reader: &mut Reader<'_>) -> Result<Option<IpAddr>, Malformed> {
     let address_type = reader.take_u8()?;
     let len = usize::from(reader.take_u8()?);
     let bytes = reader.take(len)?;
-    Ok(match (address_type, bytes) {
-        (4, [a, b, c, d]) => Some(IpAddr::from([*a, *b, *c, *d])),
-        (6, v6) => <[u8; 16]>::try_from(v6).ok().map(IpAddr::from),
+    let odd = |_| reader.malformed("an address has not the length of its type");
+    Ok(match address_type {
+        4 => Some(<[u8; 4]>::try_from(bytes).map_err(odd)?.into()),
+        6 => Some(<[u8; 16]>::try_from(bytes).map_err(odd)?.into()),
         _ => None,
     })
 }

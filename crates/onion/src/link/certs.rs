@@ -4,6 +4,7 @@ use crate::identity::{Ed25519Id, RelayIds, RsaId};
 use core::fmt;
 use ed25519_dalek::{Signature, VerifyingKey};
 use rsa::pkcs1::DecodeRsaPublicKey;
+use rsa::traits::PublicKeyParts;
 use rsa::{Pkcs1v15Sign, RsaPublicKey};
 use sha1::{Digest, Sha1};
 use sha2::Sha256;
@@ -23,7 +24,7 @@ pub struct PeerIdentity {
 /// Certificates that do not prove an identity.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CertError {
-    /// One of the certificates that a responder must send is not there.
+    /// One of the certificates that must be sent is not there.
     Missing {
         /// Its type in the CERTS cell.
         cert_type: u8,
@@ -72,26 +73,57 @@ pub fn verify_responder_certs(
     tls_cert_sha256: &[u8; 32],
     unix_time_s: u64,
 ) -> Result<PeerIdentity, CertError> {
+    let (peer, certified) = verify_chain(certs, cert_type::ED25519_TLS_LINK, unix_time_s)?;
+    if certified != *tls_cert_sha256 {
+        let cert_type = cert_type::ED25519_TLS_LINK;
+        let problem = "is for another TLS certificate: someone sits in between";
+        return Err(CertError::Invalid { cert_type, problem });
+    }
+    Ok(peer)
+}
+
+/// Checks what an initiator's CERTS cell claims (tor-spec §4.2), given the time in seconds since 1970:
+/// the identities, and the key that an AUTHENTICATE of theirs is signed with.
+///
+/// Anybody can send somebody else's certificates: without that signature they prove nothing.
+///
+/// The chain: RSA identity certifies the Ed25519 identity (type 7), which certifies a signing key
+/// (type 4), which certifies the key for link authentication (type 6).
+///
+/// # Errors
+/// [`CertError`] says which certificate is missing or wrong.
+pub fn verify_initiator_certs(
+    certs: &Certs<'_>,
+    unix_time_s: u64,
+) -> Result<(PeerIdentity, [u8; 32]), CertError> {
+    verify_chain(certs, cert_type::ED25519_AUTHENTICATE, unix_time_s)
+}
+
+/// Checks the chain from the RSA identity to the certificate of type `last`. Gives the identities, and
+/// what that certificate certifies.
+fn verify_chain(
+    certs: &Certs<'_>,
+    last: u8,
+    unix_time_s: u64,
+) -> Result<(PeerIdentity, [u8; 32]), CertError> {
     let get = |cert_type| certs.get(cert_type).ok_or(CertError::Missing { cert_type });
     let rsa_cert = get(cert_type::RSA_IDENTITY)?;
     let signing_cert = get(cert_type::ED25519_SIGNING)?;
-    let link_cert = get(cert_type::ED25519_TLS_LINK)?;
+    let last_cert = get(last)?;
     let cross_cert = get(cert_type::RSA_CROSS)?;
 
     let signing = Ed25519Cert::parse(cert_type::ED25519_SIGNING, signing_cert)?;
     let identity = signing.signed_with.ok_or(signing.invalid("does not name the identity key"))?;
     signing.verify(&identity, unix_time_s)?;
-    let link = Ed25519Cert::parse(cert_type::ED25519_TLS_LINK, link_cert)?;
-    link.verify(&signing.certified_key, unix_time_s)?;
-    if link.certified_key != *tls_cert_sha256 {
-        return Err(link.invalid("is for another TLS certificate: someone sits in between"));
-    }
+    let certified = Ed25519Cert::parse(last, last_cert)?;
+    certified.verify(&signing.certified_key, unix_time_s)?;
 
     let rsa_key = rsa_identity_key(rsa_cert, unix_time_s)?;
     verify_cross_cert(cross_cert, &rsa_key.key, &identity, unix_time_s)?;
     let ed25519 = Ed25519Id(identity);
     let ids = RelayIds { rsa: rsa_key.rsa_id, ed25519: Some(ed25519) };
-    Ok(PeerIdentity { ids, rsa_sha256: rsa_key.sha256, ed25519 })
+    let peer = PeerIdentity { ids, rsa_sha256: rsa_key.sha256, ed25519 };
+    Ok((peer, certified.certified_key))
 }
 
 /// An Ed25519 certificate (cert-spec §2.1), not verified yet.
@@ -125,6 +157,9 @@ impl<'a> Ed25519Cert<'a> {
             let (extension_type, flags) = (reader.take_u8()?, reader.take_u8()?);
             let data = reader.take(len)?;
             if extension_type == SIGNED_WITH_KEY {
+                if signed_with.is_some() {
+                    return Err(invalid("names two signing keys"));
+                }
                 let key = data.try_into().map_err(|_| invalid("signing key of odd length"))?;
                 signed_with = Some(key);
             } else if flags & AFFECTS_VALIDATION != 0 {
@@ -157,6 +192,15 @@ impl<'a> Ed25519Cert<'a> {
     }
 }
 
+/// How long after its end and before its beginning an X.509 certificate passes, as in C tor: clocks of
+/// relays differ.
+const X509_PAST_SLOP_S: u64 = 2 * 86_400;
+const X509_FUTURE_SLOP_S: u64 = 30 * 86_400;
+
+/// RSA identity keys have so many bits, all of them: what a stranger sends must not cost us the time
+/// for others.
+const RSA_BITS: usize = 1024;
+
 /// A relay's RSA identity key and its digests.
 struct RsaIdentity {
     key: RsaPublicKey,
@@ -172,12 +216,19 @@ fn rsa_identity_key(cert: &[u8], unix_time_s: u64) -> Result<RsaIdentity, CertEr
     let cert =
         x509_cert::Certificate::from_der(cert).map_err(|_| invalid("is not X.509 in DER"))?;
     let fields = cert.tbs_certificate;
-    if fields.validity.not_after.to_unix_duration().as_secs() <= unix_time_s {
+    let validity = &fields.validity;
+    if validity.not_after.to_unix_duration().as_secs() + X509_PAST_SLOP_S < unix_time_s {
         return Err(invalid("has expired; is our clock right?"));
+    }
+    if validity.not_before.to_unix_duration().as_secs() > unix_time_s + X509_FUTURE_SLOP_S {
+        return Err(invalid("is not valid yet; is our clock right?"));
     }
     let der = fields.subject_public_key_info.subject_public_key;
     let der = der.as_bytes().ok_or(invalid("its key is no DER"))?;
     let key = RsaPublicKey::from_pkcs1_der(der).map_err(|_| invalid("its key is not RSA"))?;
+    if key.n().bits() != RSA_BITS {
+        return Err(invalid("its key has not 1024 bits"));
+    }
     let rsa_id = RsaId(Sha1::digest(der).into());
     Ok(RsaIdentity { key, rsa_id, sha256: Sha256::digest(der).into() })
 }

@@ -1,5 +1,6 @@
 mod error;
 mod initiator;
+mod proof;
 mod responder;
 mod session;
 
@@ -14,6 +15,7 @@ use crate::identity::OwnIdentity;
 use alloc::boxed::Box;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
+use core::net::IpAddr;
 use initiator::Initiating;
 use responder::Responding;
 
@@ -43,8 +45,9 @@ pub struct Channel {
     state: State,
     framer: Framer,
     protocol: Option<LinkProtocol>,
-    peer: Option<PeerIdentity>,
-    peer_presents_itself: bool,
+    /// Not at hand: clients prove nothing, and there are many.
+    peer: Option<Box<PeerIdentity>>,
+    is_canonical: bool,
     /// Cells to be written; bytes before `out_start` are gone.
     out: Vec<u8>,
     out_start: usize,
@@ -70,13 +73,31 @@ impl Channel {
         Ok(Self::new(State::Initiating(Box::new(initiating)), out))
     }
 
-    /// Begins a link as the side that was dialled. `challenge` must be fresh random bytes.
+    /// Begins a link as the side that was dialled.
     ///
-    /// The initiator's own proof of identity, if it sends one, is not examined.
+    /// `challenge` must be fresh random bytes; `unix_time_s` is told the peer, and checked against the
+    /// dates of its certificates if it sends some. Their proof needs [`TlsSession::detached`]; the
+    /// session is forgotten when the link is open.
     #[must_use]
-    pub fn responder(identity: Arc<OwnIdentity>, challenge: [u8; 32]) -> Self {
-        let responding = Responding::new(identity, challenge);
+    pub fn responder(
+        identity: Arc<OwnIdentity>,
+        tls: &dyn TlsSession,
+        challenge: [u8; 32],
+        unix_time_s: u64,
+    ) -> Self {
+        let responding = Responding::new(identity, tls, challenge, unix_time_s);
         Self::new(State::Responding(Box::new(responding)), Vec::new())
+    }
+
+    /// Tells the peer that these addresses are ours, as relays do. Before the first bytes come.
+    #[must_use]
+    pub fn at_addresses(mut self, addresses: &[IpAddr]) -> Self {
+        match &mut self.state {
+            State::Initiating(initiating) => initiating.claim_addresses(addresses),
+            State::Responding(responding) => responding.claim_addresses(addresses),
+            State::Open | State::Failed => {}
+        }
+        self
     }
 
     fn new(state: State, out: Vec<u8>) -> Self {
@@ -85,7 +106,7 @@ impl Channel {
             framer: Framer::new(),
             protocol: None,
             peer: None,
-            peer_presents_itself: false,
+            is_canonical: false,
             out,
             out_start: 0,
         }
@@ -103,17 +124,18 @@ impl Channel {
         self.protocol
     }
 
-    /// Who the responder has proved to be; `None` on the responder's own side.
+    /// Who the other side has proved to be, once the link is open. `None` for initiators that prove
+    /// nothing, as clients.
     #[must_use]
-    pub const fn peer(&self) -> Option<&PeerIdentity> {
-        self.peer.as_ref()
+    pub fn peer(&self) -> Option<&PeerIdentity> {
+        self.peer.as_deref()
     }
 
-    /// On the responder's side: the initiator presents an identity, as relays do and clients don't.
-    /// It is not examined: whoever lies gets past what is meant for honest clients.
+    /// Whether the peer says that the address at the other end of the connection is one of its own: what
+    /// tor calls canonical. Nobody else has redirected the connection, unless he has its keys.
     #[must_use]
-    pub const fn peer_presents_itself(&self) -> bool {
-        self.peer_presents_itself
+    pub const fn is_canonical(&self) -> bool {
+        self.is_canonical
     }
 
     /// Takes bytes off the front of `input` until a cell for the circuits turns up.
@@ -127,10 +149,8 @@ impl Channel {
         &'c mut self,
         input: &mut &'i [u8],
     ) -> Result<Option<Cell<'c>>, ChannelError> {
-        while !self.is_open() {
-            if !self.handle_handshake(input)? {
-                return Ok(None);
-            }
+        if !self.handle_until_open(input)? {
+            return Ok(None);
         }
         // In two steps: the cell borrows from the framer, the failed state does not.
         let cell = self.framer.next_cell(input);
@@ -138,6 +158,18 @@ impl Channel {
             self.state = State::Failed;
         }
         cell.map_err(ChannelError::Frame)
+    }
+
+    /// Takes only cells of the handshake off the front of `input`; true once the link is open, which
+    /// leaves the rest.
+    #[inline]
+    pub(crate) fn handle_until_open(&mut self, input: &mut &[u8]) -> Result<bool, ChannelError> {
+        while !self.is_open() {
+            if !self.handle_handshake(input)? {
+                return Ok(false);
+            }
+        }
+        Ok(true)
     }
 
     /// Queues a fixed-length cell; a short body is padded with zeros.
@@ -190,27 +222,36 @@ impl Channel {
             self.protocol = Some(protocol);
             self.framer.widen_circ_ids();
         }
-        self.state = match state {
-            State::Initiating(mut initiating) => match initiating.handle(&cell, &mut self.out)? {
-                None => State::Initiating(initiating),
-                Some(peer) => {
-                    self.peer = Some(peer);
-                    State::Open
-                }
-            },
+        let (opened, state) = match state {
+            State::Initiating(mut initiating) => {
+                (initiating.handle(&cell, &mut self.out)?, State::Initiating(initiating))
+            }
             State::Responding(mut responding) => {
-                let is_over = responding.handle(&cell, &mut self.out)?;
-                self.peer_presents_itself = responding.peer_presents_itself();
-                if is_over { State::Open } else { State::Responding(responding) }
+                (responding.handle(&cell, &mut self.out)?, State::Responding(responding))
             }
             State::Open | State::Failed => return Err(ChannelError::Unexpected(cell.command)),
+        };
+        self.state = match opened {
+            None => state,
+            Some(Opened { peer, is_canonical }) => {
+                self.peer = peer.map(Box::new);
+                self.is_canonical = is_canonical;
+                State::Open
+            }
         };
         Ok(true)
     }
 }
 
+/// What has come of a handshake.
+struct Opened {
+    peer: Option<PeerIdentity>,
+    is_canonical: bool,
+}
+
 /// A cell of the handshake, as it came.
 struct HandshakeCell {
+    circ_id: CircId,
     command: Command,
     /// All of it, header included: what is signed is made of that.
     encoded: Vec<u8>,
@@ -224,7 +265,8 @@ impl HandshakeCell {
         if cell.command == Command::VERSIONS {
             encoded.drain(..2); // its circuit ID has two bytes
         }
-        Self { command: cell.command, encoded, body_len: cell.body.len() }
+        let (circ_id, command, body_len) = (cell.circ_id, cell.command, cell.body.len());
+        Self { circ_id, command, encoded, body_len }
     }
 
     fn body(&self) -> &[u8] {
@@ -235,4 +277,9 @@ impl HandshakeCell {
 /// Appends a cell that concerns the link.
 fn push_cell(command: Command, body: &[u8], out: &mut Vec<u8>) {
     Cell { circ_id: CircId::LINK, command, body }.encode_into(out);
+}
+
+/// Seconds since 1970 as NETINFO has them.
+fn timestamp(unix_time_s: u64) -> u32 {
+    u32::try_from(unix_time_s).unwrap_or(u32::MAX)
 }

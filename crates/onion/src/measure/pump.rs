@@ -234,9 +234,9 @@ impl<R: Rng> Node for Pump<R> {
         &mut self,
         _now: Instant,
         listener: ListenerId,
-        _tls: &dyn TlsSession,
+        tls: &dyn TlsSession,
     ) -> Option<ConnId> {
-        self.answer_channel(listener)
+        self.answer_channel(listener, tls)
     }
 
     fn handle_bytes(&mut self, now: Instant, conn: ConnId, plaintext: &[u8]) {

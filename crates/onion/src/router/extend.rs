@@ -21,18 +21,25 @@ impl<R: Rng, C: Conduct> Router<R, C> {
     /// Begins to extend a circuit: over the link to that relay, or over a new one.
     pub(super) fn extend(&mut self, number: u32, data: &[u8]) -> Result<(), DestroyReason> {
         let extend = Extend2::parse(data).map_err(|_| DestroyReason::PROTOCOL)?;
-        let (address, ids) = destination(&extend).ok_or(DestroyReason::PROTOCOL)?;
-        if ids.rsa == self.config.identity.rsa || !is_somewhere(address) {
-            return Err(DestroyReason::PROTOCOL); // a loop through ourselves, or nowhere
-        }
-        if !self.config.extends_to_private && is_private(address.ip()) {
-            return Err(DestroyReason::PROTOCOL); // strangers have no business in our network
-        }
+        let (mut addresses, ids) = destination(&extend).ok_or(DestroyReason::PROTOCOL)?;
+        // Nowhere, or in our own network, where strangers have no business.
+        let allows_private = self.config.extends_to_private;
+        addresses.retain(|it| is_somewhere(*it) && (allows_private || !is_private(it.ip())));
+        let address = *addresses.first().ok_or(DestroyReason::PROTOCOL)?;
         let circuit = self.circuits.get_mut(number).ok_or(DestroyReason::PROTOCOL)?;
         if circuit.forth_conn.is_some() || matches!(circuit.hop, Hop::Echo(_)) {
             return Err(DestroyReason::PROTOCOL);
         }
-        let id = match self.links.to_relay(&ids, address) {
+        // Nobody honest sends a circuit back where it comes from; in circles it multiplies what its
+        // client sends.
+        let previous = self.links.get_mut(circuit.back.conn).and_then(|link| link.peer());
+        if previous.is_some_and(|previous| is_same(previous, &ids)) {
+            return Err(DestroyReason::PROTOCOL);
+        }
+        if is_same(&self.config.identity.ids(), &ids) {
+            return Err(DestroyReason::CONNECT_FAILED); // as C tor, which fails to dial itself
+        }
+        let id = match self.links.to_relay(&ids, &addresses) {
             Some(id) => id,
             None if self.links.dials() >= DIALS_MAX => return Err(DestroyReason::RESOURCE_LIMIT),
             None => {
@@ -91,6 +98,11 @@ impl<R: Rng, C: Conduct> Router<R, C> {
     }
 }
 
+/// Whether two relays have an identity in common.
+fn is_same(one: &RelayIds, other: &RelayIds) -> bool {
+    one.rsa == other.rsa || one.ed25519.is_some() && one.ed25519 == other.ed25519
+}
+
 /// Whether a relay can be at this address.
 fn is_somewhere(address: SocketAddr) -> bool {
     let is_one = match address.ip().to_canonical() {
@@ -100,8 +112,8 @@ fn is_somewhere(address: SocketAddr) -> bool {
     is_one && address.port() > 0
 }
 
-/// Address and identities of the relay that an EXTEND2 names.
-fn destination(extend: &Extend2<'_>) -> Option<(SocketAddr, RelayIds)> {
+/// Addresses and identities of the relay that an EXTEND2 names, IPv4 first.
+fn destination(extend: &Extend2<'_>) -> Option<(Vec<SocketAddr>, RelayIds)> {
     let (mut v4, mut v6, mut rsa, mut ed25519) = (None, None, None, None);
     for (specifier_type, content) in &extend.link_specifiers {
         match *specifier_type {
@@ -122,5 +134,7 @@ fn destination(extend: &Extend2<'_>) -> Option<(SocketAddr, RelayIds)> {
             _ => {}
         }
     }
-    Some((v4.or(v6)?, RelayIds { rsa: rsa?, ed25519 }))
+    // All zeros would be anybody.
+    let rsa = rsa.filter(|rsa| rsa.0 != [0; 20])?;
+    Some((v4.into_iter().chain(v6).collect(), RelayIds { rsa, ed25519 }))
 }

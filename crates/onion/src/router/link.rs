@@ -5,9 +5,10 @@ use crate::identity::{RelayIds, RsaId};
 use crate::link::{Channel, ExpectedPeer};
 use crate::node::ConnId;
 use crate::time::{Duration, Instant};
+use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
-use core::net::SocketAddr;
+use core::net::{IpAddr, SocketAddr};
 
 /// What a link is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -32,6 +33,13 @@ pub(super) struct Link {
     pub(super) expected: Option<ExpectedPeer>,
     /// Where we dialled it.
     pub(super) dialled: Option<SocketAddr>,
+    /// Where it comes from, if we did not dial it.
+    pub(super) from: Option<IpAddr>,
+    /// The relay at the other end, once it has proved it. Not at hand: clients prove nothing, and there
+    /// are many.
+    pub(super) peer: Option<Box<RelayIds>>,
+    /// The relay says that its end has an address of its own.
+    pub(super) is_canonical: bool,
     /// What its TLS session has exported for signatures of the protocol.
     pub(super) exported: Option<[u8; 32]>,
     pub(super) circuits: CircuitTable,
@@ -43,8 +51,6 @@ pub(super) struct Link {
     pub(super) used_at: Instant,
     /// So long it stays open without circuits, once it is open.
     pub(super) idle_max: Duration,
-    /// We dialled it, or the other side presents itself as a relay.
-    pub(super) is_relays: bool,
     pub(super) padding: Padding,
 }
 
@@ -60,13 +66,15 @@ impl Link {
             role: Role::Ordinary,
             expected,
             dialled: None,
+            from: None,
+            peer: None,
+            is_canonical: false,
             exported: None,
             circuits: CircuitTable::default(),
             waiting: Vec::new(),
             opened: 0,
             used_at: now,
             idle_max: Duration::ZERO,
-            is_relays: expected.is_some(),
             padding: Padding::new(now),
         }
     }
@@ -75,11 +83,44 @@ impl Link {
     pub(super) fn next_circ_id(&mut self) -> CircId {
         loop {
             self.opened = self.opened.wrapping_add(1);
-            let circ_id = CircId::of_initiator(self.opened);
-            if self.circuits.find(circ_id).is_none() {
+            let circ_id = match self.expected {
+                Some(_) => CircId::of_initiator(self.opened),
+                None => CircId::of_responder(self.opened),
+            };
+            if circ_id != CircId::LINK && self.circuits.find(circ_id).is_none() {
                 return circ_id;
             }
         }
+    }
+
+    /// Whether an ID is of the half that is ours to choose from (tor-spec §5.1.1).
+    pub(super) const fn is_our_choice(&self, circ_id: CircId) -> bool {
+        circ_id.is_of_initiator() == self.expected.is_some()
+    }
+
+    /// We dialled it, or the other side has proved to be a relay.
+    pub(super) const fn is_relays(&self) -> bool {
+        self.expected.is_some() || self.peer.is_some()
+    }
+
+    /// The relay at the other end, once it has proved it.
+    pub(super) fn peer(&self) -> Option<&RelayIds> {
+        self.peer.as_deref()
+    }
+
+    /// Whether circuits may be extended over it to a relay that is said to be at these addresses.
+    ///
+    /// As in C tor: where the relay says that its end has an address of its own, or where that address is
+    /// the one that is asked for. Whoever names a wrong address, and sits there to pass everything on,
+    /// would otherwise see all that anybody sends to that relay through us.
+    fn leads_to(&self, ids: &RelayIds, addresses: &[SocketAddr]) -> bool {
+        let Some(peer) = self.peer() else { return false };
+        let ip = self.dialled.map(|dialled| dialled.ip()).or(self.from);
+        let is_asked_for = || addresses.iter().any(|address| Some(address.ip()) == ip);
+        self.role == Role::Ordinary
+            && peer.rsa == ids.rsa
+            && ids.ed25519.is_none_or(|ed25519| peer.ed25519 == Some(ed25519))
+            && (self.is_canonical || is_asked_for())
     }
 }
 
@@ -131,9 +172,9 @@ pub(super) struct Links {
     links: Vec<Option<Link>>,
     count: usize,
     free: Vec<ConnId>,
-    /// Links that we dialled, by whom they lead to: one to each relay, and others that were asked for
-    /// at other addresses before it was open.
-    dialled: BTreeMap<RsaId, Vec<ConnId>>,
+    /// Links with relays, by whom they lead to: those that we dialled, and those whose other end has
+    /// proved who it is. The older ones first.
+    by_relay: BTreeMap<RsaId, Vec<ConnId>>,
 }
 
 impl Links {
@@ -149,7 +190,7 @@ impl Links {
         let id = self.reserve();
         self.count += 1;
         if let Some(expected) = &link.expected {
-            self.dialled.entry(expected.ids.rsa).or_default().push(id);
+            self.by_relay.entry(expected.ids.rsa).or_default().push(id);
         }
         self.links[id.0 as usize] = Some(link);
         id
@@ -168,8 +209,8 @@ impl Links {
 
     /// Those that we dial and that are not open yet.
     pub(super) fn dials(&self) -> usize {
-        let dialled = self.dialled.values().flatten();
-        let links = dialled.filter_map(|id| self.links.get(id.0 as usize)?.as_ref());
+        let with_relays = self.by_relay.values().flatten();
+        let links = with_relays.filter_map(|id| self.links.get(id.0 as usize)?.as_ref());
         links.filter(|link| !link.is_open).count()
     }
 
@@ -182,12 +223,13 @@ impl Links {
     pub(super) fn remove(&mut self, id: ConnId) -> Option<Link> {
         let link = self.links.get_mut(id.0 as usize)?.take()?;
         self.count -= 1;
-        if let Some(expected) = &link.expected
-            && let Some(ids) = self.dialled.get_mut(&expected.ids.rsa)
+        let rsa = link.expected.map(|expected| expected.ids.rsa).or(link.peer().map(|ids| ids.rsa));
+        if let Some(rsa) = rsa
+            && let Some(ids) = self.by_relay.get_mut(&rsa)
         {
             ids.retain(|known| *known != id);
             if ids.is_empty() {
-                self.dialled.remove(&expected.ids.rsa);
+                self.by_relay.remove(&rsa);
             }
         }
         Some(link)
@@ -198,17 +240,36 @@ impl Links {
         self.free.push(id);
     }
 
-    /// The link that we dialled to a relay.
+    /// The handshake of a link has brought this.
+    pub(super) fn handle_opened(&mut self, id: ConnId, channel: &Channel) {
+        let Some(link) = self.links.get_mut(id.0 as usize).and_then(Option::as_mut) else { return };
+        link.peer = channel.peer().map(|peer| Box::new(peer.ids));
+        link.is_canonical = channel.is_canonical();
+        if let (None, Some(peer)) = (link.expected, &link.peer) {
+            self.by_relay.entry(peer.rsa).or_default().push(id);
+        }
+    }
+
+    /// The link over which circuits are extended to a relay that is said to be at these addresses,
+    /// whoever dialled it.
     ///
-    /// One that is not open yet serves those who want the same address only: whoever names a wrong
-    /// one keeps nobody else from the relay.
-    pub(super) fn to_relay(&self, ids: &RelayIds, address: SocketAddr) -> Option<ConnId> {
-        let link = |id: &ConnId| self.links.get(id.0 as usize).and_then(Option::as_ref);
-        let is_theirs = |link: &Link| link.expected.is_some_and(|expected| expected.ids == *ids);
-        let known = self.dialled.get(&ids.rsa)?;
-        let find = |is_it: &dyn Fn(&Link) -> bool| {
-            known.iter().find(|id| link(id).is_some_and(|it| is_theirs(it) && is_it(it))).copied()
+    /// Of several, one whose relay says that the address is its own, and of these the oldest: nobody
+    /// draws circuits over to a new one. One that we dial serves those who want the same address only:
+    /// whoever names a wrong one keeps nobody else from the relay.
+    pub(super) fn to_relay(&self, ids: &RelayIds, addresses: &[SocketAddr]) -> Option<ConnId> {
+        let with_relay = self.by_relay.get(&ids.rsa)?.iter();
+        let links =
+            with_relay.filter_map(|id| Some((*id, self.links.get(id.0 as usize)?.as_ref()?)));
+        let is_open = |link: &Link| link.is_open && link.leads_to(ids, addresses);
+        let is_dialled = |link: &Link| {
+            let is_there = || link.dialled.is_some_and(|dialled| addresses.contains(&dialled));
+            !link.is_open && link.expected.is_some_and(|it| it.ids == *ids) && is_there()
         };
-        find(&|link| link.is_open).or_else(|| find(&|link| link.dialled == Some(address)))
+        let find = |is_it: &dyn Fn(&Link) -> bool| {
+            links.clone().find(|(_, link)| is_it(link)).map(|(id, _)| id)
+        };
+        find(&|link| is_open(link) && link.is_canonical)
+            .or_else(|| find(&is_open))
+            .or_else(|| find(&is_dialled))
     }
 }

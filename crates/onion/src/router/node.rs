@@ -29,6 +29,13 @@ impl<R: Rng, C: Conduct> Router<R, C> {
         plaintext: &[u8],
     ) -> Result<(), Fault> {
         let mut input = plaintext;
+        if !channel.is_open() {
+            if !channel.handle_until_open(&mut input).map_err(|_| Fault::Broken)? {
+                return Ok(());
+            }
+            // Before the first of its cells, which may come along.
+            self.links.handle_opened(id, channel);
+        }
         loop {
             let cell = channel.handle_bytes(&mut input).map_err(|_| Fault::Broken)?;
             let Some(cell) = cell else { return Ok(()) };
@@ -69,6 +76,10 @@ impl<R: Rng, C: Conduct> Router<R, C> {
             return Ok(());
         }
         let mut body = [0; BODY_LEN];
+        if matches!(cell.command, Command::CERTS | Command::AUTH_CHALLENGE | Command::AUTHENTICATE)
+        {
+            return Err(Fault::Broken); // who is who has been settled
+        }
         let Ok(fixed) = <&[u8; BODY_LEN]>::try_from(cell.body) else {
             return Ok(()); // of variable length: none of them concerns circuits
         };
@@ -76,6 +87,12 @@ impl<R: Rng, C: Conduct> Router<R, C> {
         match (cell.command, link.circuits.find(cell.circ_id)) {
             (Command::CREATE_FAST | Command::CREATE2, None) if cell.circ_id == CircId::LINK => {
                 Err(Fault::Broken)
+            }
+            (Command::CREATE_FAST | Command::CREATE2, None)
+                if link.is_our_choice(place.circ_id) =>
+            {
+                self.refuse(place, DestroyReason::PROTOCOL);
+                Ok(())
             }
             (Command::CREATE_FAST, None) => {
                 self.create_fast(place, &body).map_err(Fault::Violation)
@@ -119,7 +136,7 @@ impl<R: Rng, C: Conduct> Node for Router<R, C> {
         let own = Authentication::AsRelay(Arc::clone(&self.config.identity));
         match Channel::initiator(expected, own, tls, random, unix_time_s) {
             Ok(channel) => {
-                link.channel = Some(channel);
+                link.channel = Some(channel.at_addresses(&self.config.addresses));
                 self.outputs.wake(conn);
             }
             Err(_) => {
@@ -138,9 +155,11 @@ impl<R: Rng, C: Conduct> Node for Router<R, C> {
         self.now = now;
         let mut challenge = [0; 32];
         self.rng.fill_bytes(&mut challenge);
-        let channel = Channel::responder(Arc::clone(&self.config.identity), challenge);
-        let exported = Self::exported(tls);
-        let id = self.links.add(Link { exported, ..Link::new(now, Some(channel), None) });
+        let identity = Arc::clone(&self.config.identity);
+        let channel = Channel::responder(identity, tls, challenge, self.unix_time_s(now))
+            .at_addresses(&self.config.addresses);
+        let (exported, from) = (Self::exported(tls), tls.peer_address());
+        let id = self.links.add(Link { exported, from, ..Link::new(now, Some(channel), None) });
         self.outputs.open(id);
         Some(id)
     }
@@ -159,7 +178,6 @@ impl<R: Rng, C: Conduct> Node for Router<R, C> {
         if let Some(link) = self.links.get_mut(conn) {
             let has_opened = channel.is_open() && !link.is_open;
             link.is_open = channel.is_open();
-            link.is_relays |= channel.peer_presents_itself();
             self.padder.handle_transfer(now, conn, link);
             let has_output = channel.queued_len() > 0;
             link.channel = Some(channel);

@@ -178,7 +178,12 @@ impl<R: Rng, C: Conduct> Router<R, C> {
         let is_allowed = |to: &SocketAddr| (exit.ipv6 || to.is_ipv4()) && exit.policy.allows(*to);
         let mut all = taken.iter().map(|ip| SocketAddr::new(*ip, asked.port));
         let refused = Some((first, ttl_s));
-        all.find(is_allowed).ok_or(End { reason: EndReason::EXIT_POLICY, refused })
+        let to = all.find(is_allowed).ok_or(End { reason: EndReason::EXIT_POLICY, refused })?;
+        // As C tor: a reason after which a client does not try the next exit.
+        if self.config.relays.contain(to) {
+            return Err(end(EndReason::CONNECT_REFUSED));
+        }
+        Ok(to)
     }
 
     fn dial_stream(&mut self, number: u32, stream_id: u16, to: SocketAddr, ttl_s: Option<u32>) {
@@ -229,7 +234,7 @@ impl<R: Rng, C: Conduct> Router<R, C> {
     fn comes_from_client(&mut self, number: u32) -> bool {
         let back = self.circuits.get_mut(number).map(|circuit| circuit.back.conn);
         let link = back.and_then(|conn| self.links.get_mut(conn));
-        link.is_none_or(|link| !link.is_relays)
+        link.is_none_or(|link| link.peer().is_none())
     }
 
     fn send_resolved(&mut self, number: u32, stream_id: u16, answers: &[Resolved<'_>], ttl_s: u32) {

@@ -97,7 +97,7 @@ impl Padder {
         };
         let is_on = self.is_on && self.high_ms > 0;
         let may_be = link.is_open && link.role == Role::Ordinary && is_possible && is_wanted;
-        is_on && may_be && is_used && (self.pads_relays || !link.is_relays)
+        is_on && may_be && is_used && (self.pads_relays || !link.is_relays())
     }
 
     /// The limits of a link, in milliseconds. What its peer has asked for can only lengthen them.
@@ -172,7 +172,7 @@ impl Padder {
     fn note_use(&mut self, links: &mut Links, circuit: &mut Circuit, command: Command) {
         let id = circuit.back.conn;
         let Some(link) = links.get_mut(id) else { return };
-        if !link.is_relays && circuit.forth().is_none() {
+        if !link.is_relays() && circuit.forth().is_none() {
             return;
         }
         circuit.has_told_use = command == Command::RELAY;
@@ -253,7 +253,7 @@ impl<R: Rng, C: Conduct> Router<R, C> {
         let Some(link) = self.links.get_mut(id) else { return };
         let protocol = link.channel.as_ref().and_then(|channel| channel.protocol());
         link.padding.is_possible = protocol == Some(LinkProtocol::V5);
-        link.idle_max = idle_max(&mut self.rng, link.is_relays, &self.parameters);
+        link.idle_max = idle_max(&mut self.rng, link.is_relays(), &self.parameters);
         self.padder.consider(id, link);
     }
 

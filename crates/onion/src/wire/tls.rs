@@ -1,17 +1,31 @@
 use super::conn::LinkId;
 use crate::link::TlsSession;
+use alloc::boxed::Box;
+use alloc::vec::Vec;
+use core::net::IpAddr;
 use sha2::{Digest, Sha256};
 
 /// TLS in name only.
-pub(super) struct NullTls<'a> {
+#[derive(Clone)]
+pub(super) struct NullTls {
     pub(super) link: LinkId,
     /// What the peer shows: the listener's certificate, to the side that dialled.
-    pub(super) certificate: Option<&'a [u8]>,
+    pub(super) certificate: Option<Vec<u8>>,
+    /// The peer's address, if it has one.
+    pub(super) peer: Option<IpAddr>,
 }
 
-impl TlsSession for NullTls<'_> {
+impl TlsSession for NullTls {
     fn peer_certificate(&self) -> Option<&[u8]> {
-        self.certificate
+        self.certificate.as_deref()
+    }
+
+    fn peer_address(&self) -> Option<IpAddr> {
+        self.peer
+    }
+
+    fn detached(&self) -> Option<Box<dyn TlsSession + Send>> {
+        Some(Box::new(self.clone()))
     }
 
     /// The same on both sides of a connection, another for each connection, label and context. No

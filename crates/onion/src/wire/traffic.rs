@@ -124,7 +124,8 @@ impl Wire {
         let conn = if is_plain && expected == Security::Tls {
             None // what comes is no TLS
         } else {
-            let null_tls = NullTls { link: id, certificate: None };
+            let peer = self.places[dialler.0].address;
+            let null_tls = NullTls { link: id, certificate: None, peer };
             let tls: &dyn TlsSession = if is_plain { &NoTls } else { &null_tls };
             self.places[node.0].node.handle_accepted(self.now, listener, tls)
         };
@@ -152,12 +153,13 @@ impl Wire {
         }
         end.is_connected = true;
         let (node, conn) = (end.node, end.conn);
-        let certificate = self.listeners.get(&link.to).map(|listener| &listener.certificate[..]);
+        let certificate = self.listeners.get(&link.to).map(|listener| listener.certificate.clone());
+        let peer = Some(link.to.ip());
         self.fingerprint.add(self.now, id, Side::Dialler, &[]);
         let body = &mut self.places[node.0].node;
         match link.security {
             Security::Tls => {
-                let tls = NullTls { link: id, certificate };
+                let tls = NullTls { link: id, certificate, peer };
                 body.handle_connected(self.now, conn, &tls);
             }
             Security::Plain => body.handle_plain_connected(self.now, conn),

@@ -3,7 +3,7 @@
 use onion::identity::{Ed25519Id, OwnIdentity, RelayIds, RsaId};
 use onion::link::{ExpectedPeer, TlsSession};
 use std::collections::BTreeMap;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 
 /// One file of vectors: byte strings by name.
 pub(crate) struct Scene(BTreeMap<&'static str, Vec<u8>>);
@@ -98,10 +98,19 @@ fn hex_byte(digits: &[u8]) -> u8 {
 }
 
 /// What the engine asked of a TLS session when the vectors were recorded.
+#[derive(Clone)]
 pub(crate) struct RecordedTls {
     certificate: Vec<u8>,
     context: Vec<u8>,
     exported: [u8; 32],
+}
+
+impl RecordedTls {
+    /// Whether the engine asked with this context.
+    #[allow(dead_code, reason = "of use to fuzz targets")]
+    pub(crate) fn is_for(&self, context: &[u8]) -> bool {
+        self.context == context
+    }
 }
 
 impl TlsSession for RecordedTls {
@@ -114,11 +123,33 @@ impl TlsSession for RecordedTls {
         assert_eq!(context, self.context, "the context is the initiator's CID");
         Some(self.exported)
     }
+
+    fn peer_address(&self) -> Option<IpAddr> {
+        Some([127, 0, 0, 1].into())
+    }
+
+    fn detached(&self) -> Option<Box<dyn TlsSession + Send>> {
+        Some(Box::new(self.clone()))
+    }
 }
 
 /// Our link to the relay.
 pub(crate) fn link_to_relay() -> Scene {
     Scene::read(include_str!("../vectors/link_to_relay.hex"))
+}
+
+/// The TLS session of the relay's link to us.
+#[allow(dead_code, reason = "other tests use the rest")]
+pub(crate) fn tls_from_relay() -> RecordedTls {
+    let scene = link_from_relay();
+    let heard = scene.get("heard");
+    // Its CID comes first in its proof.
+    let proof = heard.windows(8).position(|bytes| bytes == b"AUTH0003").expect("a proof");
+    RecordedTls {
+        certificate: Vec::new(),
+        context: heard[proof + 8..][..32].to_vec(),
+        exported: scene.array("exported"),
+    }
 }
 
 /// The relay's link to us.

@@ -1,16 +1,22 @@
 //! The relay's link to us, replayed.
 
-use crate::vectors::{identity_landing, link_from_relay, link_to_relay, own_tls};
-use crate::{cells, feed, find, output};
+use crate::vectors::{identity_landing, link_from_relay, link_to_relay, own_tls, tls_from_relay};
+use crate::{but_netinfo, cells, feed, find, output};
 use ed25519_dalek::{Signature, VerifyingKey};
-use onion::cell::msg::{AUTH_ED25519_SHA256_RFC5705, Certs, cert_type};
+use onion::cell::msg::{AUTH_ED25519_SHA256_RFC5705, Certs, NetInfo, cert_type};
 use onion::cell::{Command, FrameError, LinkProtocol};
 use onion::link::{Channel, ChannelError, TlsSession, verify_responder_certs};
 use sha2::{Digest, Sha256};
 use std::sync::Arc;
 
+/// The recorded time: all was recorded within a minute.
+fn now_s() -> u64 {
+    link_to_relay().u64("unix_time_s")
+}
+
 fn channel() -> Channel {
-    Channel::responder(Arc::new(identity_landing()), link_from_relay().array("challenge"))
+    let challenge = link_from_relay().array("challenge");
+    Channel::responder(Arc::new(identity_landing()), &tls_from_relay(), challenge, now_s())
 }
 
 #[test]
@@ -25,7 +31,13 @@ fn the_link_opens_and_says_what_the_relay_accepted_however_the_stream_is_cut() {
         }
         assert!(channel.is_open(), "in pieces of {piece_len}");
         assert_eq!(channel.protocol(), Some(LinkProtocol::V5));
-        assert_eq!(output(&mut channel), scene.get("said"));
+        assert_eq!(channel.peer().map(|peer| peer.ids), Some(link_to_relay().expected_peer().ids));
+        assert!(channel.is_canonical(), "it says that it comes from its own address");
+        let said = output(&mut channel);
+        assert_eq!(but_netinfo(&said), but_netinfo(scene.get("said")));
+        let info = NetInfo::parse(&find(&cells(&said), Command::NETINFO).body).expect("ours");
+        assert_eq!(u64::from(info.timestamp), now_s());
+        assert_eq!((info.other, info.mine), (Some([127, 0, 0, 1].into()), vec![]));
     }
 }
 
@@ -69,8 +81,7 @@ fn the_certificates_that_the_relay_accepted_prove_who_we_are() {
     assert_eq!(peer.rsa_sha256, own.rsa_sha256);
 }
 
-/// The responder does not examine the proof; that it can be read at all shows that both transcripts
-/// and the exported secret are what tor takes them to be.
+/// Field by field, without the engine's own reckoning.
 #[test]
 fn the_relays_proof_is_about_what_we_saw() {
     let scene = link_from_relay();

@@ -308,3 +308,25 @@ fn a_padding_machine_is_refused() {
     world.exchange();
     world.hear_nothing();
 }
+
+#[test]
+fn no_stream_leads_to_a_relay_where_it_takes_links() {
+    let relays = ["192.0.2.7:9001", "[2001:db8::7]:9001"].map(|text| text.parse().expect("both"));
+    let config = RouterConfig { relays: relays.into_iter().collect(), ..exit() };
+    let mut world = World::new(config, false);
+    for (stream_id, host) in [(1, "192.0.2.7"), (2, "2001:db8::7"), (3, "::ffff:192.0.2.7")] {
+        world.begin(stream_id, host, 9001);
+        assert_eq!(world.hear_end(stream_id), EndReason::CONNECT_REFUSED);
+    }
+    world.begin(4, "www.example.com", 9001);
+    world.answer(Answer::Addresses(vec![ip("192.0.2.7")], 77));
+    assert_eq!(world.hear_end(4), EndReason::CONNECT_REFUSED);
+    assert!(world.destinations.is_empty() && world.router.open_streams() == 0);
+    // The same machine at another port, the same port at another machine, and a relay that is gone.
+    world.begin(5, "192.0.2.7", 80);
+    world.begin(6, "192.0.2.8", 9001);
+    assert_eq!(world.destinations.len(), 2);
+    world.router.set_relays(onion::router::KnownRelays::default());
+    world.begin(7, "192.0.2.7", 9001);
+    assert_eq!(world.destinations.len(), 3);
+}

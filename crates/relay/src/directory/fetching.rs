@@ -3,11 +3,11 @@ use crate::cache::times;
 use crate::driving::Command;
 use crate::event::RelayEvent;
 use crate::following::Found;
-use crate::policy::target_params;
+use crate::policy::{known_relays, target_params};
 use crate::renewal::OnionKeyLife;
 use link::unix_time_s;
 use netdoc::Consensus;
-use onion::router::Parameters;
+use onion::router::{KnownRelays, Parameters};
 use onion::{Duration, Instant};
 use rand::RngExt;
 
@@ -121,6 +121,15 @@ impl Directory {
         if parameters != self.parameters {
             self.parameters = parameters.clone();
             self.teller.tell(Command::Parameters(parameters));
+        }
+        // Who lets nobody out need not know where.
+        let relays = match &self.own.exit {
+            Some(_) => known_relays(consensus),
+            None => KnownRelays::default(),
+        };
+        if relays != self.relays {
+            self.relays = relays.clone();
+            self.teller.tell(Command::Relays(relays));
         }
         let target = target_params(&self.settings.flashflow, &get);
         if target != self.target {

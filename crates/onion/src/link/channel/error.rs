@@ -23,6 +23,13 @@ pub enum ChannelError {
     NoCommonVersion,
     /// A cell that must not come at this point of the handshake.
     Unexpected(Command),
+    /// It dialled us, and does not prove to be the relay whose certificates it shows.
+    NotProven {
+        /// The relay that it claims to be.
+        claimed: RelayIds,
+        /// What does not hold of its proof.
+        problem: &'static str,
+    },
     /// It offers no way to authenticate that we know.
     CannotAuthenticate,
     /// The TLS session lacks what the handshake needs: our own shell is to blame.
@@ -44,6 +51,9 @@ impl fmt::Display for ChannelError {
             }
             Self::NoCommonVersion => f.write_str("no common link protocol: we speak 4 and 5"),
             Self::Unexpected(command) => write!(f, "unexpected {command} in the link handshake"),
+            Self::NotProven { claimed, problem } => {
+                write!(f, "the relay does not prove that it is {}: {problem}", claimed.rsa)
+            }
             Self::CannotAuthenticate => {
                 f.write_str("the relay does not offer link authentication of type 3")
             }

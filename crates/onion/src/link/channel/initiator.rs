@@ -1,6 +1,7 @@
 //! The side that dialled.
 
-use super::{ChannelError, HandshakeCell, TlsSession, push_cell};
+use super::proof::Proof;
+use super::{ChannelError, HandshakeCell, Opened, TlsSession, push_cell};
 use crate::cell::msg::{
     AUTH_ED25519_SHA256_RFC5705, AuthChallenge, Certs, NetInfo, cert_type, encode_versions_cell,
 };
@@ -40,6 +41,7 @@ pub(super) struct Initiating {
     tls_secret: [u8; 32],
     random: [u8; 24],
     unix_time_s: u64,
+    own_addresses: Vec<IpAddr>,
     peer: Option<PeerIdentity>,
     challenge: Option<AuthChallenge>,
     /// All bytes from the responder up to AUTH_CHALLENGE.
@@ -63,12 +65,7 @@ impl Initiating {
         let tls_cert_sha256 = Sha256::digest(certificate).into();
         let tls_secret = match &authentication {
             Authentication::Anonymous => [0; 32],
-            Authentication::AsRelay(identity) => {
-                let label = b"EXPORTER FOR TOR TLS CLIENT BINDING AUTH0003";
-                // The context is CID, not the Ed25519 identity that older specifications name.
-                tls.export_keying_material(label, &identity.rsa_sha256)
-                    .ok_or(ChannelError::Tls("it cannot export keying material"))?
-            }
+            Authentication::AsRelay(identity) => Proof::export(tls, &identity.rsa_sha256)?,
         };
         let versions = encode_versions_cell(&LinkProtocol::SUPPORTED);
         out.extend_from_slice(&versions);
@@ -79,6 +76,7 @@ impl Initiating {
             tls_secret,
             random,
             unix_time_s,
+            own_addresses: Vec::new(),
             peer: None,
             challenge: None,
             responder_log: Sha256::new(),
@@ -86,12 +84,16 @@ impl Initiating {
         })
     }
 
-    /// Handles a cell; who the responder is, once all is said.
+    pub(super) fn claim_addresses(&mut self, addresses: &[IpAddr]) {
+        self.own_addresses = Vec::from(addresses);
+    }
+
+    /// Handles a cell; what has come of the handshake, if it was the last.
     pub(super) fn handle(
         &mut self,
         cell: &HandshakeCell,
         out: &mut Vec<u8>,
-    ) -> Result<Option<PeerIdentity>, ChannelError> {
+    ) -> Result<Option<Opened>, ChannelError> {
         if self.challenge.is_none() {
             self.responder_log.update(&cell.encoded);
         }
@@ -102,8 +104,10 @@ impl Initiating {
                 self.challenge = Some(AuthChallenge::parse(cell.body())?);
             }
             Command::NETINFO => {
-                NetInfo::parse(cell.body())?;
-                return self.finish(out).map(Some);
+                let info = NetInfo::parse(cell.body())?;
+                let is_canonical = info.mine.contains(&self.expected.address);
+                let peer = Some(self.finish(out)?);
+                return Ok(Some(Opened { peer, is_canonical }));
             }
             other => return Err(ChannelError::Unexpected(other)),
         }
@@ -127,14 +131,17 @@ impl Initiating {
     /// All is said: our certificates and proof, if any, and NETINFO.
     fn finish(&mut self, out: &mut Vec<u8>) -> Result<PeerIdentity, ChannelError> {
         let peer = self.peer.ok_or(ChannelError::Unexpected(Command::NETINFO))?;
+        let mut body = Vec::new();
+        let other = Some(self.expected.address);
+        let mut info = NetInfo { timestamp: 0, other, mine: Vec::new() };
         if let Authentication::AsRelay(identity) = &self.authentication {
             let identity = Arc::clone(identity);
             self.authenticate(&identity, &peer, out)?;
+            // Clients tell neither: both would say who they are.
+            info.timestamp = super::timestamp(self.unix_time_s);
+            info.mine = core::mem::take(&mut self.own_addresses);
         }
-        let mut body = Vec::new();
-        let other = Some(self.expected.address);
-        // As a client: no time, no address of our own.
-        NetInfo { timestamp: 0, other, mine: Vec::new() }.encode_into(&mut body);
+        info.encode_into(&mut body);
         push_cell(Command::NETINFO, &body, out);
         Ok(peer)
     }
@@ -162,16 +169,17 @@ impl Initiating {
         push_cell(Command::CERTS, &body, out);
         self.initiator_log.update(&out[before..]);
 
-        let mut proof = Vec::from(*b"AUTH0003");
-        proof.extend_from_slice(&identity.rsa_sha256);
-        proof.extend_from_slice(&peer.rsa_sha256);
-        proof.extend_from_slice(&identity.ed25519.0);
-        proof.extend_from_slice(&peer.ed25519.0);
-        proof.extend_from_slice(&self.responder_log.clone().finalize());
-        proof.extend_from_slice(&self.initiator_log.clone().finalize());
-        proof.extend_from_slice(&self.tls_cert_sha256);
-        proof.extend_from_slice(&self.tls_secret);
-        proof.extend_from_slice(&self.random);
+        let mut proof = Proof {
+            initiator_rsa_sha256: &identity.rsa_sha256,
+            responder_rsa_sha256: &peer.rsa_sha256,
+            initiator_ed25519: &identity.ed25519.0,
+            responder_ed25519: &peer.ed25519.0,
+            responder_log: &self.responder_log.clone().finalize().into(),
+            initiator_log: &self.initiator_log.clone().finalize().into(),
+            tls_cert_sha256: &self.tls_cert_sha256,
+            tls_secret: &self.tls_secret,
+        }
+        .encode(&self.random);
         let signature = identity.sign_authentication(&proof);
         proof.extend_from_slice(&signature);
 

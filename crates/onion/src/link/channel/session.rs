@@ -1,4 +1,5 @@
 use alloc::boxed::Box;
+use core::net::IpAddr;
 
 /// What the engine needs to know of the TLS session under a link.
 pub trait TlsSession {
@@ -8,7 +9,12 @@ pub trait TlsSession {
     /// Keying material of the session (RFC 5705); `None` if the session cannot export.
     fn export_keying_material(&self, label: &[u8], context: &[u8]) -> Option<[u8; 32]>;
 
-    /// The same without the connection, for another thread; `None` if that cannot be.
+    /// The address at the other end of the connection, where the shell knows it.
+    fn peer_address(&self) -> Option<IpAddr> {
+        None
+    }
+
+    /// The same without the connection, for another thread or for later; `None` if that cannot be.
     fn detached(&self) -> Option<Box<dyn TlsSession + Send>> {
         None
     }

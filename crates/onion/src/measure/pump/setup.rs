@@ -82,14 +82,19 @@ impl<R: Rng> Pump<R> {
     }
 
     /// The target has connected to one of our landings.
-    pub(super) fn answer_channel(&mut self, listener: ListenerId) -> Option<ConnId> {
+    pub(super) fn answer_channel(
+        &mut self,
+        listener: ListenerId,
+        tls: &dyn TlsSession,
+    ) -> Option<ConnId> {
         if self.is_over() {
             return None;
         }
         let landing = self.config.path.landings().get(listener.0 as usize)?;
         let mut challenge = [0; 32];
         self.rng.fill_bytes(&mut challenge);
-        let channel = Channel::responder(Arc::clone(&landing.identity), challenge);
+        let identity = Arc::clone(&landing.identity);
+        let channel = Channel::responder(identity, tls, challenge, self.config.unix_time_s);
         Some(self.conns.add(Conn::new(Side::Inbound(listener), Some(channel))))
     }
 

@@ -1,6 +1,6 @@
 //! What the router says, as the other ends of its links take it.
 
-use super::{OTHER, Place, World, tls};
+use super::{OTHER, Place, World, tls, unix_time_s};
 use onion::cell::msg::{CreatedFast, encode_created2_into};
 use onion::cell::{BODY_LEN, CircId, Command};
 use onion::crypto::{ClientHop, fast};
@@ -13,7 +13,8 @@ impl World {
     pub(super) fn settle(&mut self) {
         loop {
             if let Some(dial) = self.router.poll_dial(self.now) {
-                let channel = Channel::responder(Arc::clone(&OTHER), [2; 32]);
+                let channel =
+                    Channel::responder(Arc::clone(&OTHER), &tls(), [2; 32], unix_time_s());
                 let place = self.add(Some(dial.conn), channel);
                 self.router.handle_connected(self.now, dial.conn, &tls());
                 self.exchange(place);

@@ -1,0 +1,92 @@
+//! What an initiator signs to prove its identity: the body of AUTHENTICATE of type 3 (tor-spec §4.4.2,
+//! Ed25519-SHA256-RFC5705).
+
+use super::{ChannelError, TlsSession};
+use alloc::vec::Vec;
+use ed25519_dalek::{Signature, VerifyingKey};
+use subtle::ConstantTimeEq;
+
+/// Bytes of the signature behind the proof.
+pub(super) const SIGNATURE_LEN: usize = 64;
+
+/// Random bytes between the fields and the signature, which make each proof another.
+const RANDOM_LEN: usize = 24;
+
+const TYPE: &[u8; 8] = b"AUTH0003";
+
+/// What both sides must agree on. Each field binds the proof to something that an attacker in between
+/// would have to change.
+pub(super) struct Proof<'a> {
+    /// CID: SHA-256 of the initiator's RSA identity key.
+    pub(super) initiator_rsa_sha256: &'a [u8; 32],
+    /// SID: the same of the responder.
+    pub(super) responder_rsa_sha256: &'a [u8; 32],
+    /// CID_ED.
+    pub(super) initiator_ed25519: &'a [u8; 32],
+    /// SID_ED.
+    pub(super) responder_ed25519: &'a [u8; 32],
+    /// SLOG: SHA-256 of all that the responder has said, up to AUTH_CHALLENGE.
+    pub(super) responder_log: &'a [u8; 32],
+    /// CLOG: SHA-256 of all that the initiator has said before.
+    pub(super) initiator_log: &'a [u8; 32],
+    /// SCERT: SHA-256 of the responder's certificate in TLS.
+    pub(super) tls_cert_sha256: &'a [u8; 32],
+    /// TLSSECRETS: what the TLS session exports.
+    pub(super) tls_secret: &'a [u8; 32],
+}
+
+impl Proof<'_> {
+    /// Bytes that are signed.
+    pub(super) const LEN: usize = TYPE.len() + 8 * 32 + RANDOM_LEN;
+
+    /// Keying material of the session for a proof of the initiator with this CID.
+    pub(super) fn export(tls: &dyn TlsSession, cid: &[u8; 32]) -> Result<[u8; 32], ChannelError> {
+        let label = b"EXPORTER FOR TOR TLS CLIENT BINDING AUTH0003";
+        // The context is CID, not the Ed25519 identity that older specifications name.
+        tls.export_keying_material(label, cid)
+            .ok_or(ChannelError::Tls("it cannot export keying material"))
+    }
+
+    const fn fields(&self) -> [(&[u8; 32], &'static str); 8] {
+        [
+            (self.initiator_rsa_sha256, "it is another relay's, by its RSA identity"),
+            (self.responder_rsa_sha256, "it is for another relay, by its RSA identity"),
+            (self.initiator_ed25519, "it is another relay's, by its Ed25519 identity"),
+            (self.responder_ed25519, "it is for another relay, by its Ed25519 identity"),
+            (self.responder_log, "it has heard something else than we said"),
+            (self.initiator_log, "it has said something else than we heard"),
+            (self.tls_cert_sha256, "it has seen another TLS certificate"),
+            (self.tls_secret, "it is bound to another TLS session"),
+        ]
+    }
+
+    /// What is to be signed.
+    pub(super) fn encode(&self, random: &[u8; RANDOM_LEN]) -> Vec<u8> {
+        let mut bytes = Vec::from(*TYPE);
+        self.fields().iter().for_each(|(field, _)| bytes.extend_from_slice(*field));
+        bytes.extend_from_slice(random);
+        bytes
+    }
+
+    /// Whether `signed`, a proof with its signature, says all this and is signed with `key`; what does
+    /// not hold, if not.
+    pub(super) fn check(&self, signed: &[u8], key: &[u8; 32]) -> Result<(), &'static str> {
+        const SHORT: &str = "it is too short";
+        let (proof, signature) = signed.split_at_checked(Self::LEN).ok_or(SHORT)?;
+        let (proof_type, mut rest) = proof.split_at_checked(TYPE.len()).ok_or(SHORT)?;
+        if proof_type != TYPE {
+            return Err("it is of another type");
+        }
+        for (expected, problem) in self.fields() {
+            let (field, behind) = rest.split_at_checked(expected.len()).ok_or(SHORT)?;
+            if !bool::from(field.ct_eq(expected)) {
+                return Err(problem);
+            }
+            rest = behind;
+        }
+        let signature = Signature::from_slice(signature).map_err(|_| "its signature is cut off")?;
+        VerifyingKey::from_bytes(key)
+            .and_then(|key| key.verify_strict(proof, &signature))
+            .map_err(|_| "its signature does not verify")
+    }
+}

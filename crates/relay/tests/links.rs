@@ -1,0 +1,87 @@
+//! Links between stock relays and ours: who dials whom, and what each makes of it.
+
+mod common;
+
+use common::{PATIENCE, authorities, build_circuit, config, wait_until_known};
+use lab::control::Control;
+use lab::{Network, NetworkSpec, RelaySpec};
+use relay::{Relay, RelayConfig};
+use std::path::{Path, PathBuf};
+use std::sync::mpsc::channel;
+
+/// The control port of a stock relay, once it has our relay's microdescriptor and another's.
+fn knowing(network: &Network, place: usize, others: &[&str]) -> Control {
+    let mut control = network.relays()[place].control().expect("answers");
+    control.set_events(&["CIRC", "NEWDESC", "NEWCONSENSUS"]).expect("known");
+    for other in others {
+        while control.get_info(&format!("md/id/{other}")).is_err() {
+            control.events().recv_timeout(PATIENCE).expect("news");
+        }
+    }
+    control
+}
+
+/// Connections of a stock relay with the relay of this fingerprint, whoever dialled.
+fn conns_with(control: &mut Control, fingerprint: &str) -> Vec<String> {
+    let all = control.get_info("orconn-status").expect("told");
+    let is_with = |line: &&str| line.contains(fingerprint) && line.contains("CONNECTED");
+    all.lines().filter(is_with).map(str::to_owned).collect()
+}
+
+#[test]
+fn stock_relays_that_dial_ours_are_recognised_and_get_circuits_over_the_same_link() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let log = |name: &str| -> PathBuf { folder.path().join(name) };
+    let spec = |name: &str| RelaySpec {
+        extra_torrc: vec![format!("Log [general,or]info file {}", log(name).display())],
+        ..RelaySpec::new(name)
+    };
+    let spec = NetworkSpec {
+        extra_torrc_authorities: vec!["AuthDirTestReachability 1".to_owned()],
+        ..NetworkSpec::new(vec![spec("one"), spec("two")])
+    };
+    let network = Network::start(&spec, &mut |_| {}).expect("up");
+    let settings = RelayConfig {
+        authorities: Some(network.directory_addrs()),
+        ..config("ours", &folder.path().join("keys"))
+    };
+    let (sender, events) = channel();
+    let relay = Relay::start(&settings.check().expect("sound"), sender).expect("started");
+    wait_until_known(&network, &events);
+    let ours = relay.rsa().to_string();
+    let all: Vec<_> = [relay.rsa().0, network.relays()[0].rsa(), network.relays()[1].rsa()].into();
+    network.wait_until_running(&all, PATIENCE).expect("listed");
+    let [one, two] = [0, 1].map(|place: usize| network.relays()[place].rsa_hex());
+    let mut of_one = knowing(&network, 0, &[&ours, &two]);
+    let mut of_two = knowing(&network, 1, &[&ours, &one]);
+    let named = |id: &str| format!("${id}");
+
+    // Both dial ours, for circuits of their own: they prove who they are, as relays do.
+    let [elsewhere, ..] = authorities(&network);
+    build_circuit(&mut of_one, &[&named(&ours), &elsewhere]);
+    build_circuit(&mut of_two, &[&named(&ours), &elsewhere]);
+    assert_eq!(conns_with(&mut of_one, &ours).len(), 1);
+
+    // Circuits from one to the other through ours need no second connection.
+    build_circuit(&mut of_two, &[&named(&ours), &named(&one), &elsewhere]);
+    build_circuit(&mut of_one, &[&named(&ours), &named(&two), &elsewhere]);
+    for control in [&mut of_one, &mut of_two] {
+        let conns = conns_with(control, &ours);
+        assert_eq!(conns.len(), 1, "{conns:?}");
+    }
+
+    // What they think of our clock and addresses.
+    let read = |path: &Path| std::fs::read_to_string(path).expect("a log");
+    for name in ["one", "two"] {
+        let text = read(&log(name));
+        let about_ours: Vec<_> = text
+            .lines()
+            .filter(|line| line.contains(&format!("Its ID digest is {ours}")))
+            .collect();
+        assert_eq!(about_ours.len(), 1, "{about_ours:?}");
+        for complaint in ["skewed time", "will not consider this connection canonical"] {
+            let found: Vec<_> = text.lines().filter(|line| line.contains(complaint)).collect();
+            assert!(found.is_empty(), "{found:#?}");
+        }
+    }
+}
