@@ -15,6 +15,7 @@ use rustls::crypto::aws_lc_rs::cipher_suite::TLS13_AES_128_GCM_SHA256;
 use rustls::crypto::{CryptoProvider, aws_lc_rs};
 use rustls::version::TLS13;
 use rustls::{ClientConfig, ServerConfig};
+use sha2::{Digest, Sha256};
 use std::sync::Arc;
 use verifier::SelfSignedVerifier;
 
@@ -23,6 +24,8 @@ use verifier::SelfSignedVerifier;
 pub struct TlsConfigs {
     client: Arc<ClientConfig>,
     server: Arc<ServerConfig>,
+    /// SHA-256 of the certificate that the server shows.
+    certificate_sha256: Arc<[u8; 32]>,
 }
 
 impl TlsConfigs {
@@ -33,6 +36,8 @@ impl TlsConfigs {
     pub fn new(forge: &Forge) -> Result<Self, ForgeError> {
         let provider = Arc::new(provider());
         let (certificates, key) = forge.tls_credentials()?;
+        let certificate_sha256 =
+            certificates.first().map_or([0; 32], |certificate| Sha256::digest(certificate).into());
         let unusable = |error: rustls::Error| ForgeError::of_tls(&error);
         let mut client = ClientConfig::builder_with_provider(Arc::clone(&provider))
             .with_protocol_versions(&[&TLS13])
@@ -49,7 +54,11 @@ impl TlsConfigs {
             .with_single_cert(certificates, key)
             .map_err(unusable)?;
         server.send_tls13_tickets = 0;
-        Ok(Self { client: Arc::new(client), server: Arc::new(server) })
+        Ok(Self {
+            client: Arc::new(client),
+            server: Arc::new(server),
+            certificate_sha256: Arc::new(certificate_sha256),
+        })
     }
 }
 

@@ -155,7 +155,8 @@ pub trait Node {
     /// Plaintext has arrived.
     fn handle_bytes(&mut self, now: Instant, conn: ConnId, plaintext: &[u8]);
 
-    /// A connection is gone, or could not be made.
+    /// A connection is gone, or could not be made. This may be one that the node wants to have closed
+    /// and has not named yet; it is not to be named any more.
     fn handle_closed(&mut self, now: Instant, conn: ConnId, cause: CloseCause);
 
     /// The time of [`poll_timeout`](Self::poll_timeout) has come.

@@ -226,6 +226,8 @@ const EVENTS_MAX: usize = 256;
 #[derive(Debug)]
 pub struct Router<R, C = Honest> {
     config: RouterConfig,
+    /// The one before, for sessions that still show its TLS certificate.
+    former_identity: Option<Arc<OwnIdentity>>,
     parameters: Parameters,
     conduct: C,
     rng: R,
@@ -285,6 +287,7 @@ impl<R: Rng, C: Conduct> Router<R, C> {
             upkept_at: now,
             refusals_told: TokenBucket::new(REFUSALS_PER_S, Duration::ZERO, REFUSALS_BURST, now),
             config,
+            former_identity: None,
         };
         router.set_limit(now, router.config.limit);
         router
@@ -382,9 +385,13 @@ impl<R: Rng, C: Conduct> Router<R, C> {
     }
 
     /// Presents these certificates on links that are made from now on, and accepts these onion keys.
+    /// A link whose TLS session still shows the certificate before gets what belongs to that.
     /// Both identities must be the same as before.
     pub fn set_identity(&mut self, identity: Arc<OwnIdentity>) {
-        self.config.identity = identity;
+        let former = core::mem::replace(&mut self.config.identity, identity);
+        if former.tls_certificate_sha256() != self.config.identity.tls_certificate_sha256() {
+            self.former_identity = Some(former);
+        }
     }
 
     /// Sends no more than this from now on.

@@ -11,6 +11,8 @@ mod initiator;
 mod messages;
 #[path = "golden/proof.rs"]
 mod proof;
+#[path = "golden/renewal.rs"]
+mod renewal;
 #[path = "golden/responder.rs"]
 mod responder;
 

@@ -93,6 +93,11 @@ impl Node for Party {
     }
 
     fn handle_closed(&mut self, _: Instant, conn: ConnId, cause: CloseCause) {
+        if let Some(place) = self.to_close.iter().position(|closing| *closing == conn) {
+            // Both ends wanted that.
+            self.to_close.remove(place);
+            return;
+        }
         assert!(self.conns.remove(&conn).is_some(), "{conn:?} was closed before");
         self.closed.push(cause);
     }

@@ -42,6 +42,8 @@ pub enum Progress {
 pub struct Session {
     side: Side,
     exporter: Arc<Exporter>,
+    /// SHA-256 of the certificate that we show, as the side that was dialled.
+    own_certificate: Option<Arc<[u8; 32]>>,
     incoming: Incoming,
     outgoing: Outgoing,
     is_established: bool,
@@ -106,13 +108,15 @@ impl Session {
         let mut config = (*configs.server).clone();
         config.key_log = Arc::clone(&exporter) as Arc<dyn KeyLog>;
         let conn = UnbufferedServerConnection::new(Arc::new(config))?;
-        Ok(Self::new(Side::Server(Box::new(conn)), exporter))
+        let own_certificate = Some(Arc::clone(&configs.certificate_sha256));
+        Ok(Self { own_certificate, ..Self::new(Side::Server(Box::new(conn)), exporter) })
     }
 
     fn new(side: Side, exporter: Arc<Exporter>) -> Self {
         Self {
             side,
             exporter,
+            own_certificate: None,
             incoming: Incoming::default(),
             outgoing: Outgoing::default(),
             is_established: false,
@@ -206,7 +210,12 @@ impl Session {
 impl Session {
     fn detach(&self, address: Option<IpAddr>) -> Detached {
         let certificate = self.peer_certificate().map(<[u8]>::to_vec);
-        Detached { certificate, exporter: Arc::clone(&self.exporter), address }
+        Detached {
+            certificate,
+            own_certificate: self.own_certificate.clone(),
+            exporter: Arc::clone(&self.exporter),
+            address,
+        }
     }
 }
 
@@ -217,6 +226,10 @@ impl TlsSession for Session {
             Side::Server(conn) => conn.peer_certificates(),
         };
         certificates?.first().map(|certificate| &**certificate)
+    }
+
+    fn own_certificate_sha256(&self) -> Option<[u8; 32]> {
+        self.own_certificate.as_deref().copied()
     }
 
     fn export_keying_material(&self, label: &[u8], context: &[u8]) -> Option<[u8; 32]> {
@@ -239,6 +252,10 @@ impl TlsSession for Placed<'_> {
         self.session.peer_certificate()
     }
 
+    fn own_certificate_sha256(&self) -> Option<[u8; 32]> {
+        self.session.own_certificate_sha256()
+    }
+
     fn export_keying_material(&self, label: &[u8], context: &[u8]) -> Option<[u8; 32]> {
         self.session.export_keying_material(label, context)
     }
@@ -256,6 +273,7 @@ impl TlsSession for Placed<'_> {
 #[derive(Clone)]
 struct Detached {
     certificate: Option<Vec<u8>>,
+    own_certificate: Option<Arc<[u8; 32]>>,
     exporter: Arc<Exporter>,
     address: Option<IpAddr>,
 }
@@ -265,9 +283,14 @@ impl TlsSession for Detached {
         self.certificate.as_deref()
     }
 
+    fn own_certificate_sha256(&self) -> Option<[u8; 32]> {
+        self.own_certificate.as_deref().copied()
+    }
+
     fn export_keying_material(&self, label: &[u8], context: &[u8]) -> Option<[u8; 32]> {
         self.exporter.export(label, context)
     }
+
     fn peer_address(&self) -> Option<IpAddr> {
         self.address
     }

@@ -3,6 +3,7 @@ use super::link::{Link, Role};
 use super::{Conduct, Router};
 use crate::cell::msg::DestroyReason;
 use crate::cell::{BODY_LEN, Cell, CircId, Command};
+use crate::identity::OwnIdentity;
 use crate::link::{Authentication, Channel, TlsSession};
 use crate::measure::protocol::EXPORTER_LABEL;
 use crate::node::{
@@ -21,6 +22,16 @@ enum Fault {
 }
 
 impl<R: Rng, C: Conduct> Router<R, C> {
+    /// The identity whose certificates go with what a session shows. Its handshake may have begun before
+    /// certificates were renewed.
+    fn identity_shown(&self, tls: &dyn TlsSession) -> &Arc<OwnIdentity> {
+        let shown = tls.own_certificate_sha256();
+        let former = self.former_identity.as_ref();
+        former
+            .filter(|former| shown.is_some() && former.tls_certificate_sha256() == shown)
+            .unwrap_or(&self.config.identity)
+    }
+
     fn handle_cells(
         &mut self,
         now: Instant,
@@ -155,7 +166,7 @@ impl<R: Rng, C: Conduct> Node for Router<R, C> {
         self.now = now;
         let mut challenge = [0; 32];
         self.rng.fill_bytes(&mut challenge);
-        let identity = Arc::clone(&self.config.identity);
+        let identity = Arc::clone(self.identity_shown(tls));
         let channel = Channel::responder(identity, tls, challenge, self.unix_time_s(now))
             .at_addresses(&self.config.addresses);
         let (exported, from) = (Self::exported(tls), tls.peer_address());

@@ -1,5 +1,6 @@
 use super::*;
 use crate::forge::Forge;
+use sha2::{Digest, Sha256};
 
 fn pair() -> (Session, Session) {
     let forge = Forge::new([5; 32], 1_700_000_000).expect("keys");
@@ -59,4 +60,22 @@ fn the_end_of_the_handshake_is_reported_when_nothing_comes_along_with_it() {
     carry(&mut client, &mut server);
     let progress = server.process(&mut |_| panic!("nothing was sent"));
     assert_eq!(progress, Ok(Progress::Established));
+}
+
+#[test]
+fn both_sides_agree_on_the_certificate_that_is_shown() {
+    let (mut client, mut server) = pair();
+    process_all(&mut client);
+    carry(&mut client, &mut server);
+    process_all(&mut server);
+    carry(&mut server, &mut client);
+    process_all(&mut client);
+    let seen = Sha256::digest(client.peer_certificate().expect("shown"));
+    let mut forge = Forge::new([5; 32], 1_700_000_000).expect("keys");
+    let identity = forge.identity().expect("an identity");
+    for session in [&server as &dyn TlsSession, &*server.detached().expect("that can be")] {
+        assert_eq!(session.own_certificate_sha256(), Some(seen.into()));
+    }
+    assert_eq!(identity.tls_certificate_sha256(), Some(seen.into()));
+    assert_eq!(client.own_certificate_sha256(), None);
 }

@@ -6,6 +6,12 @@ pub trait TlsSession {
     /// The peer's certificate in DER; `None` for the responder, whose peers show none.
     fn peer_certificate(&self) -> Option<&[u8]>;
 
+    /// SHA-256 of the certificate that our own side shows; `None` where it shows none, or where only
+    /// one can be meant.
+    fn own_certificate_sha256(&self) -> Option<[u8; 32]> {
+        None
+    }
+
     /// Keying material of the session (RFC 5705); `None` if the session cannot export.
     fn export_keying_material(&self, label: &[u8], context: &[u8]) -> Option<[u8; 32]>;
 
