@@ -20,10 +20,14 @@ impl World {
 #[test]
 fn links_between_relays_are_padded_only_if_the_consensus_says_so() {
     let mut world = World::new();
+    let drop = RelayCommand::DROP;
+    let client = world.accept(Authentication::Anonymous);
+    world.build(client, CIRCUIT);
+    let dialled = client + 1;
     let relay = world.accept_relay();
-    world.build(relay, CIRCUIT);
-    world.say(relay, CIRCUIT, Command::RELAY, &[1; BODY_LEN]);
-    let dialled = relay + 1;
+    world.create(relay, CIRCUIT);
+    world.say_message(relay, CIRCUIT, Command::RELAY_EARLY, drop, &[]);
+    world.say_message(relay, CIRCUIT, Command::RELAY, drop, &[]);
     world.negotiate(relay, true, 0, 0);
     assert!(!world.is_padded(relay));
     assert_eq!(world.ends[dialled].padded, []);
@@ -38,7 +42,6 @@ fn links_between_relays_are_padded_only_if_the_consensus_says_so() {
     let theirs = CircId::new(5);
     world.create(dialled, theirs);
     assert!(!world.is_padded(dialled));
-    let drop = RelayCommand::DROP;
     world.say_message(dialled, theirs, Command::RELAY_EARLY, drop, &[]);
     assert!(world.is_padded(dialled));
     world.set(&[]);

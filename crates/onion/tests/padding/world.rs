@@ -20,6 +20,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, LazyLock};
 
 /// TLS in name only.
+#[derive(Clone)]
 struct Tls(RecordedTls);
 
 impl TlsSession for Tls {
@@ -29,6 +30,10 @@ impl TlsSession for Tls {
 
     fn export_keying_material(&self, _: &[u8], _: &[u8]) -> Option<[u8; 32]> {
         Some([7; 32])
+    }
+
+    fn detached(&self) -> Option<Box<dyn TlsSession + Send>> {
+        Some(Box::new(self.clone()))
     }
 }
 
