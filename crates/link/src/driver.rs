@@ -153,16 +153,10 @@ impl<N: Node> Driver<N> {
         self.lookups.set_resolver(resolver);
     }
 
-    /// Shows another certificate from now on. Connections that come in and whose TLS does not stand
-    /// yet are closed: what the node says of the certificate from now on would be wrong for them.
+    /// Shows another certificate from now on. Connections whose handshake has begun keep the one before:
+    /// the node sees which by [`TlsSession::own_certificate_sha256`](onion::link::TlsSession::own_certificate_sha256).
     pub fn set_tls(&mut self, tls: TlsConfigs) {
         self.tls = tls;
-        for place in 0..self.sockets.len() {
-            let socket = self.sockets[place].as_ref();
-            if socket.is_some_and(|socket| socket.listener.is_some() && socket.conn.is_none()) {
-                self.drop_socket(place);
-            }
-        }
     }
 
     /// A handle that other threads wake this worker with.

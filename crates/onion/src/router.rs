@@ -390,7 +390,9 @@ impl<R: Rng, C: Conduct> Router<R, C> {
     pub fn set_identity(&mut self, identity: Arc<OwnIdentity>) {
         let former = core::mem::replace(&mut self.config.identity, identity);
         if former.tls_certificate_sha256() != self.config.identity.tls_certificate_sha256() {
-            self.former_identity = Some(former);
+            // Its onion keys are nobody's business any more.
+            let former = OwnIdentity { previous_onion_secret: None, ..OwnIdentity::clone(&former) };
+            self.former_identity = Some(Arc::new(OwnIdentity { onion_secret: [0; 32], ..former }));
         }
     }
 

@@ -4,6 +4,7 @@ use mio::event::Event;
 use mio::net::TcpStream;
 use onion::Instant;
 use onion::node::{CloseCause, ConnId, ListenerId, SocketState};
+use socket2::{SockRef, TcpKeepalive};
 use std::io::{self, Read, Write};
 use std::net::{IpAddr, SocketAddr};
 
@@ -53,20 +54,32 @@ pub(super) struct Socket {
     pub(super) broken: Option<CloseCause>,
 }
 
+/// After so long without traffic the kernel asks whether the other end is still there, again and again
+/// after as long a pause. A peer that has lost its power would seem to be there for ever.
+const KEEPALIVE: TcpKeepalive = TcpKeepalive::new()
+    .with_time(core::time::Duration::from_secs(300))
+    .with_interval(core::time::Duration::from_secs(30));
+
+/// Sets what is no great loss where the kernel refuses it.
+fn tune(stream: &TcpStream) {
+    // Else small records wait for acknowledgements.
+    let _ = stream.set_nodelay(true);
+    let _ = SockRef::from(stream).set_tcp_keepalive(&KEEPALIVE);
+}
+
 impl Socket {
     pub(super) fn dialled(stream: TcpStream, transport: Transport, conn: ConnId) -> Self {
         Self::new(stream, transport, Stage::Connecting, Some(conn), None)
     }
 
     pub(super) fn accepted(stream: TcpStream, session: Session, listener: ListenerId) -> Self {
-        // Without this option, small records wait for acknowledgements; it is no great loss.
-        let _ = stream.set_nodelay(true);
+        tune(&stream);
         let transport = Transport::Tls(Box::new(session));
         Self::new(stream, transport, Stage::Handshake, None, Some(listener))
     }
 
     pub(super) fn accepted_plain(stream: TcpStream, conn: ConnId) -> Self {
-        let _ = stream.set_nodelay(true);
+        tune(&stream);
         let transport = Transport::Plain(Outgoing::default());
         Self::new(stream, transport, Stage::Open, Some(conn), None)
     }
@@ -114,7 +127,7 @@ impl Socket {
         }
         match self.stream.peer_addr() {
             Ok(_) => {
-                let _ = self.stream.set_nodelay(true);
+                tune(&self.stream);
                 Ok(true)
             }
             Err(error) if error.kind() == io::ErrorKind::NotConnected => Ok(false),

@@ -103,6 +103,11 @@ impl Link {
         self.expected.is_some() || self.peer.is_some()
     }
 
+    /// We dial it, and nobody has answered yet.
+    const fn is_dial(&self) -> bool {
+        self.expected.is_some() && self.peer.is_none()
+    }
+
     /// The relay at the other end, once it has proved it.
     pub(super) fn peer(&self) -> Option<&RelayIds> {
         self.peer.as_deref()
@@ -175,6 +180,8 @@ pub(super) struct Links {
     /// Links with relays, by whom they lead to: those that we dialled, and those whose other end has
     /// proved who it is. The older ones first.
     by_relay: BTreeMap<RsaId, Vec<ConnId>>,
+    /// Those that we dial and that are not open yet.
+    dials: usize,
 }
 
 impl Links {
@@ -191,6 +198,7 @@ impl Links {
         self.count += 1;
         if let Some(expected) = &link.expected {
             self.by_relay.entry(expected.ids.rsa).or_default().push(id);
+            self.dials += 1;
         }
         self.links[id.0 as usize] = Some(link);
         id
@@ -208,10 +216,8 @@ impl Links {
     }
 
     /// Those that we dial and that are not open yet.
-    pub(super) fn dials(&self) -> usize {
-        let with_relays = self.by_relay.values().flatten();
-        let links = with_relays.filter_map(|id| self.links.get(id.0 as usize)?.as_ref());
-        links.filter(|link| !link.is_open).count()
+    pub(super) const fn dials(&self) -> usize {
+        self.dials
     }
 
     #[inline]
@@ -223,6 +229,7 @@ impl Links {
     pub(super) fn remove(&mut self, id: ConnId) -> Option<Link> {
         let link = self.links.get_mut(id.0 as usize)?.take()?;
         self.count -= 1;
+        self.dials -= usize::from(link.is_dial());
         let rsa = link.expected.map(|expected| expected.ids.rsa).or(link.peer().map(|ids| ids.rsa));
         if let Some(rsa) = rsa
             && let Some(ids) = self.by_relay.get_mut(&rsa)
@@ -243,6 +250,7 @@ impl Links {
     /// The handshake of a link has brought this.
     pub(super) fn handle_opened(&mut self, id: ConnId, channel: &Channel) {
         let Some(link) = self.links.get_mut(id.0 as usize).and_then(Option::as_mut) else { return };
+        self.dials -= usize::from(link.is_dial());
         link.peer = channel.peer().map(|peer| Box::new(peer.ids));
         link.is_canonical = channel.is_canonical();
         if let (None, Some(peer)) = (link.expected, &link.peer) {

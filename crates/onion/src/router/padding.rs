@@ -253,7 +253,10 @@ impl<R: Rng, C: Conduct> Router<R, C> {
         let Some(link) = self.links.get_mut(id) else { return };
         let protocol = link.channel.as_ref().and_then(|channel| channel.protocol());
         link.padding.is_possible = protocol == Some(LinkProtocol::V5);
-        link.idle_max = idle_max(&mut self.rng, link.is_relays(), &self.parameters);
+        // As in C tor: whoever sits between us and a relay, or only says that he is one, does not make
+        // us keep links.
+        let is_relays = link.is_relays() && link.is_canonical;
+        link.idle_max = idle_max(&mut self.rng, is_relays, &self.parameters);
         self.padder.consider(id, link);
     }
 

@@ -142,6 +142,19 @@ fn relays_links_stay_as_long_as_the_consensus_says() {
 }
 
 #[test]
+fn who_does_not_say_to_be_where_we_have_dialled_keeps_no_link_for_long() {
+    let mut world = World::new();
+    world.claims.clear();
+    let client = world.accept(Authentication::Anonymous);
+    world.build(client, CIRCUIT);
+    world.hang_up(client);
+    world.pass(Duration::from_secs(170));
+    assert!(!world.ends[client + 1].is_closed());
+    world.pass(Duration::from_secs(130));
+    assert!(world.ends[client + 1].is_closed());
+}
+
+#[test]
 fn a_link_that_is_gone_leaves_no_deadline_whenever_it_goes() {
     for millis in (0..9000).step_by(500) {
         let (mut world, client) = World::with_client();

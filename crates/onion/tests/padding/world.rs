@@ -17,6 +17,7 @@ use onion::{Duration, Instant};
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::SeedableRng;
 use std::collections::BTreeMap;
+use std::net::IpAddr;
 use std::sync::{Arc, LazyLock};
 
 /// TLS in name only.
@@ -77,6 +78,8 @@ impl End {
 }
 
 pub(crate) struct World {
+    /// Where the relay that it dials says to be.
+    pub(crate) claims: Vec<IpAddr>,
     pub(crate) router: Router<ChaCha8Rng>,
     pub(crate) now: Instant,
     pub(crate) ends: Vec<End>,
@@ -100,7 +103,7 @@ impl World {
     pub(crate) fn with(config: RouterConfig) -> Self {
         let now = Instant::ORIGIN;
         let router = Router::new(config, ChaCha8Rng::from_seed([1; 32]), now);
-        Self { router, now, ends: Vec::new(), wakings: 0 }
+        Self { claims: vec![[10, 0, 0, 2].into()], router, now, ends: Vec::new(), wakings: 0 }
     }
 
     /// With a client's link, and a circuit on it that goes on from the router.

@@ -14,7 +14,8 @@ impl World {
         loop {
             if let Some(dial) = self.router.poll_dial(self.now) {
                 let channel =
-                    Channel::responder(Arc::clone(&OTHER), &tls(), [2; 32], unix_time_s());
+                    Channel::responder(Arc::clone(&OTHER), &tls(), [2; 32], unix_time_s())
+                        .at_addresses(&self.claims);
                 let place = self.add(Some(dial.conn), channel);
                 self.router.handle_connected(self.now, dial.conn, &tls());
                 self.exchange(place);
