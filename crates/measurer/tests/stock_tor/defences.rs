@@ -117,7 +117,8 @@ fn undisturbed(team: &mut Team, request: &Request, node: &Node) -> u32 {
     assert!(estimate >= 0.9 * said, "{estimate} of {said}");
     assert!(is_calm(&after), "{after}");
     assert_eq!(warnings_since(node, log_before), Vec::<String>::new());
-    assert_eq!(sockets, planned as usize);
+    // Those of the measurement before may still be about to close.
+    assert!(sockets >= planned as usize, "{sockets} of {planned} sockets");
     assert!(circuits >= u64::from(of_them), "{circuits} of {of_them} circuits");
     of_them
 }
