@@ -155,6 +155,27 @@ fn who_does_not_say_to_be_where_we_have_dialled_keeps_no_link_for_long() {
 }
 
 #[test]
+fn dials_that_come_to_nothing_leave_room_for_others() {
+    let mut world = World::new();
+    let client = world.accept(Authentication::Anonymous);
+    world.refuses = true;
+    // More than may be under way at once.
+    for number in 2..400 {
+        let circ_id = CircId::of_initiator(number);
+        world.ask_to_extend(client, circ_id);
+        world.say(client, circ_id, Command::DESTROY, &[0]);
+    }
+    world.refuses = false;
+    world.build(client, CIRCUIT);
+    // Neither do those that have stood.
+    for number in 400..800 {
+        world.hang_up(client + 1);
+        world.ends.truncate(client + 1);
+        world.build(client, CircId::of_initiator(number));
+    }
+}
+
+#[test]
 fn a_link_that_is_gone_leaves_no_deadline_whenever_it_goes() {
     for millis in (0..9000).step_by(500) {
         let (mut world, client) = World::with_client();

@@ -80,6 +80,8 @@ impl End {
 pub(crate) struct World {
     /// Where the relay that it dials says to be.
     pub(crate) claims: Vec<IpAddr>,
+    /// That relay ends each connection before the link stands.
+    pub(crate) refuses: bool,
     pub(crate) router: Router<ChaCha8Rng>,
     pub(crate) now: Instant,
     pub(crate) ends: Vec<End>,
@@ -103,7 +105,14 @@ impl World {
     pub(crate) fn with(config: RouterConfig) -> Self {
         let now = Instant::ORIGIN;
         let router = Router::new(config, ChaCha8Rng::from_seed([1; 32]), now);
-        Self { claims: vec![[10, 0, 0, 2].into()], router, now, ends: Vec::new(), wakings: 0 }
+        Self {
+            claims: vec![[10, 0, 0, 2].into()],
+            refuses: false,
+            router,
+            now,
+            ends: Vec::new(),
+            wakings: 0,
+        }
     }
 
     /// With a client's link, and a circuit on it that goes on from the router.
@@ -220,6 +229,12 @@ impl World {
 
     /// A circuit that goes on from the router to another relay.
     pub(crate) fn extend(&mut self, place: Place, circ_id: CircId) {
+        self.ask_to_extend(place, circ_id);
+        let last = self.ends[place].came.last();
+        assert_eq!(last, Some(&(circ_id, Command::RELAY)), "extended");
+    }
+
+    pub(crate) fn ask_to_extend(&mut self, place: Place, circ_id: CircId) {
         self.create(place, circ_id);
         let address = [10, 0, 0, 2, 35, 41];
         let link_specifiers: Vec<(u8, &[u8])> =
@@ -228,8 +243,6 @@ impl World {
         let mut data = Vec::new();
         Extend2 { link_specifiers, create }.encode_into(&mut data);
         self.say_message(place, circ_id, Command::RELAY_EARLY, RelayCommand::EXTEND2, &data);
-        let last = self.ends[place].came.last();
-        assert_eq!(last, Some(&(circ_id, Command::RELAY)), "extended");
     }
 
     /// The same, with a hop beyond the next: the link is used.

@@ -36,6 +36,17 @@ fn process_all(session: &mut Session) -> Vec<String> {
     }
 }
 
+/// The client has said all of its handshake; the server has not heard the end.
+fn pair_with_one_flight_to_go() -> (Session, Session) {
+    let (mut client, mut server) = pair();
+    process_all(&mut client);
+    carry(&mut client, &mut server);
+    process_all(&mut server);
+    carry(&mut server, &mut client);
+    process_all(&mut client);
+    (client, server)
+}
+
 #[test]
 fn what_comes_along_with_the_end_of_the_handshake_is_not_lost() {
     let (mut client, mut server) = pair();
@@ -51,12 +62,7 @@ fn what_comes_along_with_the_end_of_the_handshake_is_not_lost() {
 
 #[test]
 fn the_end_of_the_handshake_is_reported_when_nothing_comes_along_with_it() {
-    let (mut client, mut server) = pair();
-    process_all(&mut client);
-    carry(&mut client, &mut server);
-    process_all(&mut server);
-    carry(&mut server, &mut client);
-    process_all(&mut client);
+    let (mut client, mut server) = pair_with_one_flight_to_go();
     carry(&mut client, &mut server);
     let progress = server.process(&mut |_| panic!("nothing was sent"));
     assert_eq!(progress, Ok(Progress::Established));
@@ -64,12 +70,7 @@ fn the_end_of_the_handshake_is_reported_when_nothing_comes_along_with_it() {
 
 #[test]
 fn both_sides_agree_on_the_certificate_that_is_shown() {
-    let (mut client, mut server) = pair();
-    process_all(&mut client);
-    carry(&mut client, &mut server);
-    process_all(&mut server);
-    carry(&mut server, &mut client);
-    process_all(&mut client);
+    let (client, server) = pair_with_one_flight_to_go();
     let seen = Sha256::digest(client.peer_certificate().expect("shown"));
     let mut forge = Forge::new([5; 32], 1_700_000_000).expect("keys");
     let identity = forge.identity().expect("an identity");

@@ -5,7 +5,7 @@ use onion::cell::msg::{CreatedFast, encode_created2_into};
 use onion::cell::{BODY_LEN, CircId, Command};
 use onion::crypto::{ClientHop, fast};
 use onion::link::Channel;
-use onion::node::{ConnId, Node};
+use onion::node::{CloseCause, ConnId, Node};
 use std::sync::Arc;
 
 impl World {
@@ -13,6 +13,11 @@ impl World {
     pub(super) fn settle(&mut self) {
         loop {
             if let Some(dial) = self.router.poll_dial(self.now) {
+                if self.refuses {
+                    self.router.handle_connected(self.now, dial.conn, &tls());
+                    self.router.handle_closed(self.now, dial.conn, CloseCause::ByPeer);
+                    continue;
+                }
                 let channel =
                     Channel::responder(Arc::clone(&OTHER), &tls(), [2; 32], unix_time_s())
                         .at_addresses(&self.claims);
