@@ -4,8 +4,8 @@
 mod common;
 
 use common::{
-    PATIENCE, authorities, build_circuit, client_that_knows, config, fetched, only, text, wait_for,
-    wait_until_known,
+    PATIENCE, authorities, build_circuit, client_that_knows, config, fetched, knowing, only,
+    published, text, wait_for, wait_until_known,
 };
 use lab::{Network, NetworkSpec, RelaySpec};
 use netdoc::consensus::{Consensus, Flag};
@@ -70,14 +70,8 @@ fn our_directory_has_what_authorities_have_and_they_have_our_extra_info() {
     let network =
         Network::start(&NetworkSpec::new(vec![RelaySpec::new("stock")]), &mut |_| {}).expect("up");
     let folder = tempfile::tempdir().expect("a folder");
-    let settings = RelayConfig {
-        authorities: Some(network.directory_addrs()),
-        ..config("ours", &folder.path().join("keys"))
-    };
-    let settings = settings.check().expect("sound");
-    let (sender, events) = channel();
-    let relay = Relay::start(&settings, sender).expect("started");
-    wait_until_known(&network, &events);
+    let keys = folder.path().join("keys");
+    let (relay, events) = published(&network, &keys);
     wait_until_listed(&events);
 
     // Both consensuses, and all that they name.
@@ -114,7 +108,7 @@ fn our_directory_has_what_authorities_have_and_they_have_our_extra_info() {
     // It begins again with what it had, also where nobody can be asked.
     let alone = RelayConfig {
         authorities: Some(vec![SocketAddr::from(([127, 0, 0, 1], 1))]),
-        ..config("ours", &settings.keys)
+        ..config("ours", &keys)
     };
     let relay = Relay::start(&alone.check().expect("sound"), channel().0).expect("started");
     let found = consensus(relay.directory().expect("a directory"), &Resource::ConsensusMicrodesc);
@@ -199,11 +193,7 @@ fn clients_are_served_with_a_changed_onion_key_and_with_new_certificates() {
     wait_for("new certificates", &events, |event| {
         (event == RelayEvent::Renewed(Renewed::Certificates)).then_some(())
     });
-    let mut late = network.relays()[1].control().expect("answers");
-    late.set_events(&["CIRC", "NEWDESC", "NEWCONSENSUS"]).expect("known");
-    while late.get_info(&md).is_err() {
-        late.events().recv_timeout(PATIENCE).expect("news");
-    }
+    let mut late = knowing(&network, 1, &[&relay.rsa().to_string()]);
     build_circuit(&mut late, &[&ours, &a, &b]);
     build_circuit(&mut control, &[&ours, &a, &b]);
 }
@@ -273,13 +263,7 @@ fn a_stock_client_bootstraps_with_our_directory_alone() {
     let network =
         Network::start(&NetworkSpec::new(vec![RelaySpec::new("stock")]), &mut |_| {}).expect("up");
     let folder = tempfile::tempdir().expect("a folder");
-    let settings = RelayConfig {
-        authorities: Some(network.directory_addrs()),
-        ..config("ours", &folder.path().join("keys"))
-    };
-    let (sender, events) = channel();
-    let relay = Relay::start(&settings.check().expect("sound"), sender).expect("started");
-    wait_until_known(&network, &events);
+    let (relay, events) = published(&network, &folder.path().join("keys"));
     wait_until_listed(&events);
 
     // The authorities' names and keys are right; at these ports nobody listens.

@@ -2,24 +2,10 @@
 
 mod common;
 
-use common::{PATIENCE, authorities, build_circuit, config, wait_until_known};
+use common::{PATIENCE, authorities, build_circuit, knowing, published};
 use lab::control::Control;
 use lab::{Network, NetworkSpec, RelaySpec};
-use relay::{Relay, RelayConfig};
 use std::path::{Path, PathBuf};
-use std::sync::mpsc::channel;
-
-/// The control port of a stock relay, once it has our relay's microdescriptor and another's.
-fn knowing(network: &Network, place: usize, others: &[&str]) -> Control {
-    let mut control = network.relays()[place].control().expect("answers");
-    control.set_events(&["CIRC", "NEWDESC", "NEWCONSENSUS"]).expect("known");
-    for other in others {
-        while control.get_info(&format!("md/id/{other}")).is_err() {
-            control.events().recv_timeout(PATIENCE).expect("news");
-        }
-    }
-    control
-}
 
 /// Connections of a stock relay with the relay of this fingerprint, whoever dialled.
 fn conns_with(control: &mut Control, fingerprint: &str) -> Vec<String> {
@@ -41,13 +27,7 @@ fn stock_relays_that_dial_ours_are_recognised_and_get_circuits_over_the_same_lin
         ..NetworkSpec::new(vec![spec("one"), spec("two")])
     };
     let network = Network::start(&spec, &mut |_| {}).expect("up");
-    let settings = RelayConfig {
-        authorities: Some(network.directory_addrs()),
-        ..config("ours", &folder.path().join("keys"))
-    };
-    let (sender, events) = channel();
-    let relay = Relay::start(&settings.check().expect("sound"), sender).expect("started");
-    wait_until_known(&network, &events);
+    let (relay, _events) = published(&network, &folder.path().join("keys"));
     let ours = relay.rsa().to_string();
     let all: Vec<_> = [relay.rsa().0, network.relays()[0].rsa(), network.relays()[1].rsa()].into();
     network.wait_until_running(&all, PATIENCE).expect("listed");

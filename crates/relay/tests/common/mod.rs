@@ -10,7 +10,7 @@ use relay::publish::Answer;
 use relay::{Relay, RelayConfig, RelayEvent};
 use std::net::SocketAddr;
 use std::path::Path;
-use std::sync::mpsc::Receiver;
+use std::sync::mpsc::{Receiver, channel};
 use std::time::Duration;
 
 /// Far more than anything here takes, even on a busy machine.
@@ -39,6 +39,16 @@ pub(crate) fn wait_for<T>(
             return found;
         }
     }
+}
+
+/// A relay of ours in a network, with its keys in this folder, once its authorities have its descriptor.
+pub(crate) fn published(network: &Network, keys: &Path) -> (Relay, Receiver<RelayEvent>) {
+    let settings =
+        RelayConfig { authorities: Some(network.directory_addrs()), ..config("ours", keys) };
+    let (sender, events) = channel();
+    let relay = Relay::start(&settings.check().expect("sound"), sender).expect("started");
+    wait_until_known(network, &events);
+    (relay, events)
 }
 
 /// Waits until all three authorities have answered that they have a descriptor of ours.
@@ -84,15 +94,23 @@ pub(crate) fn build_circuit(control: &mut Control, path: &[&str]) {
     }
 }
 
+/// The control port of a stock relay, once it has the microdescriptors of these others.
+pub(crate) fn knowing(network: &Network, place: usize, others: &[&str]) -> Control {
+    let mut control = network.relays()[place].control().expect("answers");
+    control.set_events(&["CIRC", "NEWDESC", "NEWCONSENSUS"]).expect("known");
+    for other in others {
+        while control.get_info(&format!("md/id/{other}")).is_err() {
+            control.events().recv_timeout(PATIENCE).expect("news");
+        }
+    }
+    control
+}
+
 /// The first relay of a network as a client: its control port, once it has our relay's
 /// microdescriptor, and the name by which it knows our relay.
 pub(crate) fn client_that_knows(network: &Network, relay: &Relay) -> (Control, String) {
-    let mut control = network.relays()[0].control().expect("answers");
-    control.set_events(&["CIRC", "NEWDESC", "NEWCONSENSUS"]).expect("known");
-    let fingerprint = relay.rsa();
-    while control.get_info(&format!("md/id/{fingerprint}")).is_err() {
-        control.events().recv_timeout(PATIENCE).expect("news");
-    }
+    let fingerprint = relay.rsa().to_string();
+    let control = knowing(network, 0, &[&fingerprint]);
     (control, format!("${fingerprint}"))
 }
 
