@@ -27,7 +27,7 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
 /// Plaintext of one record: the cells that it holds whole.
-const RECORD_LEN: usize = onion::measure::pump::CELLS_PER_RECORD * onion::cell::CELL_LEN;
+const RECORD_LEN: usize = onion::cell::CELLS_PER_RECORD * onion::cell::CELL_LEN;
 
 const WAKER: Token = Token(usize::MAX);
 

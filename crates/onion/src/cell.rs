@@ -21,6 +21,9 @@ pub const BODY_LEN: usize = 509;
 /// Bytes of a fixed-length cell on the wire: circuit ID (4), command (1), body.
 pub const CELL_LEN: usize = 5 + BODY_LEN;
 
+/// Cells that one TLS record holds whole (16,384 bytes of plaintext at most).
+pub const CELLS_PER_RECORD: usize = 31;
+
 /// Version of the link protocol that both sides agreed on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum LinkProtocol {

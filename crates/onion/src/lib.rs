@@ -1,8 +1,8 @@
 //! The engine of FlashFlow: everything that decides, nothing that does I/O.
 //!
 //! Cells, links, circuits, windows and measurement are state machines without sockets, clocks, threads
-//! or randomness of their own. A shell drives them on real sockets; [`wire`] drives the very same code
-//! in virtual time. The crate is `no_std`, so that none of these can creep in.
+//! or randomness of their own. A shell drives them on real sockets; the crate `sim` drives the very same
+//! code in virtual time. The crate is `no_std`, so that none of these can creep in.
 //!
 //! | module | what is in it |
 //! |---|---|
@@ -15,7 +15,6 @@
 //! | [`router`] | what a relay does with cells |
 //! | [`node`] | the seam to the shell |
 //! | [`client`] | a client with circuits and streams, and a destination for them |
-//! | [`wire`] | nodes joined in virtual time |
 //!
 //! # The contract
 //!
@@ -108,7 +107,6 @@ pub mod node;
 mod rate;
 pub mod router;
 mod time;
-pub mod wire;
 
 pub use rate::Rate;
 pub use time::{Duration, Instant};

@@ -60,8 +60,8 @@ pub use exit_policy::{Addresses, ExitConfig, ExitPolicy, ExitRule, RuleError, is
 pub use parameters::Parameters;
 pub use reentry::KnownRelays;
 
-use crate::flow::TokenBucket;
 use crate::flow::control::CongestionParams;
+use crate::flow::{QUEUE_LIMIT_CELLS, TokenBucket};
 use crate::identity::OwnIdentity;
 use crate::measure::target::{Target, TargetEvent, TargetParams};
 use crate::node::{ConnId, Dial};
@@ -134,9 +134,6 @@ pub struct RouterConfig {
 }
 
 impl RouterConfig {
-    /// C tor's default for [`queue_limit_cells`](Self::queue_limit_cells).
-    pub const QUEUE_LIMIT_CELLS: u32 = 2500;
-
     /// A default for [`streams_max`](Self::streams_max).
     pub const STREAMS_MAX: u32 = 16_384;
 
@@ -151,7 +148,7 @@ impl RouterConfig {
             identity,
             target: TargetParams::default(),
             limit: None,
-            queue_limit_cells: Self::QUEUE_LIMIT_CELLS,
+            queue_limit_cells: QUEUE_LIMIT_CELLS,
             scheduler: SchedulerConfig::default(),
             unix_time_s,
             exit: None,

@@ -10,7 +10,7 @@ use crate::output::Output;
 use link::tls::TlsConfigs;
 use link::{Forge, pump, unix_time_s};
 use onion::cell::CELL_LEN;
-use onion::measure::pump::CELLS_PER_RECORD;
+use onion::cell::CELLS_PER_RECORD;
 use onion::{Duration, Rate};
 use serde_json::json;
 

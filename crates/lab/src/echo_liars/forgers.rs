@@ -7,10 +7,10 @@ use onion::measure::pump::{Event, Pace, Path, Pump, PumpConfig, PumpFailure, Tar
 use onion::measure::target::TargetParams;
 use onion::node::Node;
 use onion::router::{Router, RouterConfig};
-use onion::wire::{NodeId, Wire, WireConfig, WireError};
 use onion::{Duration, Rate};
 use rand::SeedableRng;
 use rand::rngs::StdRng;
+use sim::wire::{NodeId, Wire, WireConfig, WireError};
 use std::net::SocketAddr;
 use std::num::NonZeroU32;
 use std::sync::Arc;

@@ -7,7 +7,6 @@ use link::Forge;
 use onion::identity::OwnIdentity;
 use onion::measure::protocol::{ClientShare, CoordinatorKey, MeasurerKey, Nonce, Order};
 use onion::measure::target::TargetParams;
-use onion::router::RouterConfig;
 use onion::{Duration, Rate};
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::SeedableRng;
@@ -80,7 +79,7 @@ impl Default for Scenario {
             check_one_in: 125,
             clients: None,
             window_cap_cells: 1000,
-            queue_limit_cells: RouterConfig::QUEUE_LIMIT_CELLS,
+            queue_limit_cells: onion::flow::QUEUE_LIMIT_CELLS,
             max_duration: Duration::from_secs(45),
             measurements_per_period: 2,
             seed: 1,

@@ -5,8 +5,8 @@
 use link::tls::TlsConfigs;
 use link::{Clock, Driver, DriverOptions, Forge};
 use onion::node::Node;
-use onion::wire::{NodeId, Wire, WireConfig};
 use onion::{Duration, Instant};
+use sim::wire::{NodeId, Wire, WireConfig};
 use std::any::Any;
 use std::net::{SocketAddr, TcpListener};
 use std::num::NonZeroUsize;
@@ -52,7 +52,7 @@ pub(crate) trait Stage {
     }
 }
 
-/// `onion::wire`.
+/// `sim::wire`.
 pub(crate) struct VirtualTime {
     pub(crate) wire: Wire,
     pub(crate) nodes: Vec<NodeId>,

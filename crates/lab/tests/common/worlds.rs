@@ -9,10 +9,10 @@ use link::{Clock, Driver, DriverOptions, Forge, Remote};
 use onion::identity::{OwnIdentity, RelayIds};
 use onion::measure::Second;
 use onion::measure::pump::{Event, Landing, Pace, Path, Pump, PumpConfig, PumpFailure, Target};
-use onion::wire::{Ended, NodeId, Wire, WireConfig};
 use onion::{Duration, Instant, Rate};
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::SeedableRng;
+use sim::wire::{Ended, NodeId, Wire, WireConfig};
 use std::net::{SocketAddr, TcpListener};
 use std::num::{NonZeroU32, NonZeroUsize};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -152,7 +152,7 @@ pub(crate) trait World {
     fn play(&self, scenario: &Scenario) -> Report;
 }
 
-/// `onion::wire`.
+/// `sim::wire`.
 pub(crate) struct VirtualTime;
 
 impl World for VirtualTime {

@@ -4,8 +4,8 @@ use crate::network::Net;
 use crate::stage::{Stage, VirtualTime};
 use onion::client::{Figures, Transfer};
 use onion::node::{Answer, Question};
-use onion::wire::PathModel;
 use onion::{Duration, Rate};
+use sim::wire::PathModel;
 
 fn world(seed: u64, model: PathModel) -> Net<VirtualTime> {
     let mut stage = VirtualTime::new(seed, Some(3000));

@@ -1,8 +1,8 @@
 //! What threads tell each other: the bounds are what keeps a slow one from being flooded.
 
 use crate::tls::TlsConfigs;
+use onion::cell::CELLS_PER_RECORD;
 use onion::link::TlsSession;
-use onion::measure::pump::CELLS_PER_RECORD;
 use onion::node::{CloseCause, ListenerId, Security};
 use std::net::SocketAddr;
 use std::os::fd::OwnedFd;

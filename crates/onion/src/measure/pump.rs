@@ -22,7 +22,7 @@ mod setup;
 pub use config::{Landing, Pace, Path, PumpConfig, Target};
 pub use failure::PumpFailure;
 
-use crate::cell::CELL_LEN;
+use crate::cell::{CELL_LEN, CELLS_PER_RECORD};
 use crate::flow::TokenBucket;
 use crate::link::TlsSession;
 use crate::measure::check::CheckSampler;
@@ -36,9 +36,6 @@ use alloc::vec::Vec;
 use circuit::Circuit;
 use conn::{Conns, Side};
 use rand_core::Rng;
-
-/// Cells that one TLS record holds whole (16,384 bytes of plaintext at most).
-pub const CELLS_PER_RECORD: usize = 31;
 
 /// Depth of the rate limit's bucket: fine enough for even seconds, deep enough for whole records.
 const RATE_BURST: Duration = Duration::from_millis(5);

@@ -7,8 +7,8 @@ mod tests;
 
 use super::circuit::Way;
 use super::schedule::{Decay, Moment, Recent, Runs, SchedulerConfig, Turns};
+use crate::cell::CELLS_PER_RECORD;
 use crate::cell::{CELL_LEN, Cell, CircId, Command};
-use crate::measure::pump::CELLS_PER_RECORD;
 use crate::node::ConnId;
 use crate::time::Instant;
 use alloc::collections::VecDeque;

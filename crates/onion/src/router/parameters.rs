@@ -1,6 +1,6 @@
 //! What the network's consensus asks of a relay's engine (param-spec.txt).
 
-use super::RouterConfig;
+use crate::flow::QUEUE_LIMIT_CELLS;
 use crate::time::Duration;
 use alloc::collections::BTreeMap;
 use alloc::string::String;
@@ -73,7 +73,7 @@ impl Parameters {
         let low_ms = get("nf_ito_low", 1500, 0, IDLE_MS_MOST);
         let high_ms = get("nf_ito_high", 9500, low_ms, IDLE_MS_MOST);
         let idle_s = get("nf_conntimeout_relays", 3600, 60, WEEK_S);
-        let back = get("circ_max_cell_queue_size", RouterConfig::QUEUE_LIMIT_CELLS, 50, MOST);
+        let back = get("circ_max_cell_queue_size", QUEUE_LIMIT_CELLS, 50, MOST);
         let is_of_congestion_control = |name: &&&str| name.starts_with("cc_");
         Self {
             circ_max_cell_queue_size: back,

@@ -1,7 +1,7 @@
+use crate::flow::QUEUE_LIMIT_CELLS;
 use crate::identity::{OwnIdentity, RelayIds};
 use crate::measure::protocol::Nonce;
 use crate::rate::Rate;
-use crate::router::RouterConfig;
 use crate::time::Duration;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -133,8 +133,7 @@ impl PumpConfig {
     /// Cells under way on one circuit, at most. A target that takes part has the limit of our own
     /// relays, whatever the consensus says of stock ones.
     pub(super) fn window_cells(&self) -> u32 {
-        const OWN_CAP: u32 =
-            RouterConfig::QUEUE_LIMIT_CELLS - RouterConfig::QUEUE_LIMIT_CELLS / 10 - 1;
+        const OWN_CAP: u32 = QUEUE_LIMIT_CELLS - QUEUE_LIMIT_CELLS / 10 - 1;
         let own = if self.path.is_echo() { OWN_CAP } else { u32::MAX };
         self.window_cap_cells.min(own)
     }

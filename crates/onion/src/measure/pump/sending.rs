@@ -2,7 +2,8 @@
 
 use super::circuit::State;
 use super::conn::Side;
-use super::{CELLS_PER_RECORD, Phase, Pump};
+use super::{Phase, Pump};
+use crate::cell::CELLS_PER_RECORD;
 use crate::cell::{CELL_LEN, Command, begin_fixed};
 use crate::node::ConnId;
 use crate::time::Instant;

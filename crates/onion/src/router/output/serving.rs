@@ -3,7 +3,7 @@
 
 use super::{Output, Outputs};
 use crate::cell::CELL_LEN;
-use crate::measure::pump::CELLS_PER_RECORD;
+use crate::cell::CELLS_PER_RECORD;
 use crate::node::{ConnId, SocketState};
 use crate::router::circuit::Circuits;
 use crate::router::schedule::{RECORD_OVERHEAD_BYTES, Runs, SchedulerConfig};

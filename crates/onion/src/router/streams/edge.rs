@@ -1,6 +1,6 @@
+use crate::cell::CELLS_PER_RECORD;
 use crate::cell::relay::MAX_DATA_LEN;
 use crate::flow::control::{BlockedMark, CircuitFlow, Flow, PathState, SendmeTags};
-use crate::measure::pump::CELLS_PER_RECORD;
 use crate::node::ConnId;
 use alloc::collections::BTreeMap;
 

@@ -1,5 +1,5 @@
-use crate::rate::Rate;
-use crate::time::{Duration, Instant};
+use onion::Rate;
+use onion::{Duration, Instant};
 
 /// What lies between two nodes, one way. Connections over it are made with a TCP of their own, see
 /// the [module](super).

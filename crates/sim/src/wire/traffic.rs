@@ -5,10 +5,10 @@ use super::config::{NodeId, WireError};
 use super::conn::{End, Link, LinkId, Side};
 use super::tls::NullTls;
 use super::{Listener, Wire};
-use crate::link::{NoTls, TlsSession};
-use crate::node::{CloseCause, ConnId, Dial, Security};
 use alloc::collections::VecDeque;
 use alloc::string::String;
+use onion::link::{NoTls, TlsSession};
+use onion::node::{CloseCause, ConnId, Dial, Security};
 
 /// Polls of one node after one event before it counts as never idle.
 const DRAIN_POLLS_MAX: u32 = 1 << 20;

@@ -1,8 +1,8 @@
 use super::config::NodeId;
-use crate::time::Instant;
 use alloc::collections::BinaryHeap;
 use alloc::vec::Vec;
 use core::cmp::Reverse;
+use onion::Instant;
 
 /// When each node wants to be woken. Looking for the next one costs nothing, however many there are.
 #[derive(Debug, Default)]

@@ -1,11 +1,11 @@
 use super::config::NodeId;
 use super::conn::{LinkId, Side};
 use super::tcp::{Ack, Chunk};
-use crate::node::{Answer, CloseCause, LookupId};
-use crate::time::Instant;
 use alloc::collections::BinaryHeap;
 use alloc::vec::Vec;
 use core::cmp::{Ordering, Reverse};
+use onion::Instant;
+use onion::node::{Answer, CloseCause, LookupId};
 
 /// What happens to a connection, or to a node.
 #[derive(Debug)]

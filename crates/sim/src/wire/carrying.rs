@@ -6,13 +6,13 @@ use super::config::{NodeId, WireError};
 use super::conn::{End, LinkId, Side, Tcp};
 use super::path::Path;
 use super::tcp::{Chunk, Receiver, SEGMENT_BYTES, Sender};
-use crate::cell::CELL_LEN;
-use crate::measure::pump::CELLS_PER_RECORD;
-use crate::node::Security;
-use crate::time::{Duration, Instant};
 use alloc::boxed::Box;
 use alloc::vec;
 use alloc::vec::Vec;
+use onion::cell::CELL_LEN;
+use onion::cell::CELLS_PER_RECORD;
+use onion::node::Security;
+use onion::{Duration, Instant};
 
 /// Room for what a node transmits at once: a record, as on real sockets.
 pub(super) fn scratch() -> Vec<u8> {

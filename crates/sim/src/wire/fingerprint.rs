@@ -1,6 +1,6 @@
 use super::conn::{LinkId, Side};
-use crate::time::Instant;
 use core::num::NonZeroUsize;
+use onion::Instant;
 
 /// FNV-1a over what is delivered: enough to tell two runs apart, no protection against intent.
 #[derive(Clone, Copy, Debug)]

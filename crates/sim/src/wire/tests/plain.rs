@@ -1,11 +1,11 @@
 //! Plain connections, names, and paths with a model.
 
 use super::super::*;
-use crate::link::TlsSession;
-use crate::node::{CloseCause, Dial, LookupId, SocketState};
 use alloc::collections::VecDeque;
 use alloc::vec;
 use core::num::NonZeroUsize;
+use onion::link::TlsSession;
+use onion::node::{CloseCause, Dial, LookupId, SocketState};
 use proptest::prelude::*;
 
 /// Dials without TLS and sends, or listens and takes no more than it may.
@@ -20,7 +20,7 @@ struct Peer {
     is_open_again: bool,
     asks_state: bool,
     state: Option<SocketState>,
-    to_ask: VecDeque<crate::node::Lookup>,
+    to_ask: VecDeque<onion::node::Lookup>,
     answers: Vec<(LookupId, Answer)>,
     events: Vec<&'static str>,
     closed: Option<CloseCause>,
@@ -85,7 +85,7 @@ impl Node for Peer {
     fn poll_readable(&mut self) -> Option<ConnId> {
         core::mem::take(&mut self.is_open_again).then_some(CONN)
     }
-    fn poll_lookup(&mut self) -> Option<crate::node::Lookup> {
+    fn poll_lookup(&mut self) -> Option<onion::node::Lookup> {
         self.to_ask.pop_front()
     }
     fn handle_answer(&mut self, _: Instant, id: LookupId, answer: Answer) {
@@ -180,7 +180,7 @@ fn names_are_looked_up_in_the_table_of_the_world() {
     wire.set_answer(known.clone(), answer.clone());
     let lookup = |id, question: &Question| {
         let (id, question) = (LookupId(id), question.clone());
-        crate::node::Lookup { id, question }
+        onion::node::Lookup { id, question }
     };
     let to_ask = [lookup(1, &known), lookup(2, &unknown)].into();
     let node = wire.add(Peer { to_ask, ..Peer::default() });

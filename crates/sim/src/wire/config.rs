@@ -1,9 +1,9 @@
 //! Choices for a world, and why it cannot go on.
 
-use crate::time::{Duration, Instant};
 use core::fmt;
 use core::net::SocketAddr;
 use core::num::NonZeroUsize;
+use onion::{Duration, Instant};
 
 /// Choices for a world.
 #[derive(Clone, Copy, Debug)]

@@ -3,10 +3,10 @@
 //! Its unit is the chunk, some segments that share their fate. A chunk that is lost is sent again when
 //! one that was sent later is acknowledged, or when nothing was heard of it for twice the round trip.
 
-use crate::node::SocketState;
-use crate::time::{Duration, Instant};
 use alloc::collections::{BTreeMap, VecDeque};
 use alloc::vec::Vec;
+use onion::node::SocketState;
+use onion::{Duration, Instant};
 
 /// Bytes of a segment: those of a packet of 1500 bytes.
 pub(super) const SEGMENT_BYTES: u64 = MSS_BYTES as u64;

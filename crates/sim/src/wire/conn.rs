@@ -1,10 +1,10 @@
 use super::config::NodeId;
 use super::tcp::{Receiver, Sender};
-use crate::node::{CloseCause, ConnId, Security};
-use crate::time::Instant;
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 use core::net::SocketAddr;
+use onion::Instant;
+use onion::node::{CloseCause, ConnId, Security};
 
 /// A connection between two nodes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

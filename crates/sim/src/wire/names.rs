@@ -1,7 +1,7 @@
-use crate::node::{Answer, Question};
 use alloc::collections::BTreeMap;
 use alloc::string::String;
 use core::net::IpAddr;
+use onion::node::{Answer, Question};
 
 /// The domain name system of a world.
 #[derive(Debug, Default)]

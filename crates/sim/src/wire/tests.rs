@@ -1,12 +1,12 @@
 mod plain;
 
 use super::*;
-use crate::link::TlsSession;
-use crate::node::{CloseCause, Dial, Security};
 use alloc::collections::VecDeque;
 use alloc::string::{String, ToString};
 use alloc::vec;
 use core::num::NonZeroUsize;
+use onion::link::TlsSession;
+use onion::node::{CloseCause, Dial, Security};
 use proptest::prelude::*;
 
 /// Dials one address, sends one message, and notes what it gets back and when; or listens and

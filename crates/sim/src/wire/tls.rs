@@ -1,8 +1,8 @@
 use super::conn::LinkId;
-use crate::link::TlsSession;
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 use core::net::IpAddr;
+use onion::link::TlsSession;
 use sha2::{Digest, Sha256};
 
 /// TLS in name only.

@@ -29,7 +29,7 @@
 //! - The receiver takes no more than its buffer holds; what comes early waits for what is missing.
 //! - Acknowledgements take the way's latency, cost nothing, and are never lost. There is no delay for
 //!   their sake, no pacing, no packet overhead.
-//! - So queues build up where they do on real machines, and [`SocketState`](crate::node::SocketState)
+//! - So queues build up where they do on real machines, and [`SocketState`](onion::node::SocketState)
 //!   says what Linux would: window, what is under way, what was not sent yet. Over paths without a
 //!   model there is no such state, as on systems that do not tell.
 //!
@@ -38,7 +38,7 @@
 //! computing: a node answers at the instant it is asked.
 //!
 //! ```
-//! use onion::wire::{Wire, WireConfig};
+//! use sim::wire::{Wire, WireConfig};
 //! let mut wire = Wire::new(WireConfig::default());
 //! assert_eq!(wire.step(), Ok(false)); // nobody is there: nothing can happen
 //! ```
@@ -58,9 +58,6 @@ mod traffic;
 pub use config::{Ended, NodeId, WireConfig, WireError};
 pub use path::PathModel;
 
-use crate::node::{Answer, ConnId, ListenerId, Node, Question, Security};
-use crate::rate::Rate;
-use crate::time::{Duration, Instant};
 use agenda::Agenda;
 use alloc::boxed::Box;
 use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -70,6 +67,9 @@ use core::any::Any;
 use core::net::{IpAddr, SocketAddr};
 use fingerprint::{Fingerprint, SplitMix};
 use names::Names;
+use onion::Rate;
+use onion::node::{Answer, ConnId, ListenerId, Node, Question, Security};
+use onion::{Duration, Instant};
 use path::{Narrow, Path};
 use timers::Timers;
 
@@ -189,7 +189,7 @@ impl Wire {
     }
 
     /// Lets a node listen for plain connections at an address. It gets them by
-    /// [`Node::handle_accepted`] with [`NoTls`](crate::link::NoTls).
+    /// [`Node::handle_accepted`] with [`NoTls`](onion::link::NoTls).
     ///
     /// # Errors
     /// [`WireError::AddressTaken`].

@@ -1,0 +1,13 @@
+//! Virtual time: the nodes of the engine, joined by connections that are models.
+//!
+//! | module | what is in it |
+//! |---|---|
+//! | [`wire`] | nodes that speak bytes, over connections with latency, rates, buffers, loss and TCP |
+//!
+//! Nothing here reads a clock or draws ambient randomness: a run is repeated by its seed.
+#![no_std]
+extern crate alloc;
+#[cfg(test)]
+extern crate std;
+
+pub mod wire;
