@@ -202,10 +202,15 @@ impl Cell<'_> {
 /// Writes the five header bytes of a fixed-length cell and gives back its body to be filled.
 ///
 /// For the path that sends millions of cells straight into a transmit buffer.
-pub fn begin_fixed(slot: &mut [u8; CELL_LEN], circ_id: CircId, command: Command) -> &mut [u8] {
+#[inline]
+pub fn begin_fixed(
+    slot: &mut [u8; CELL_LEN],
+    circ_id: CircId,
+    command: Command,
+) -> &mut [u8; BODY_LEN] {
     debug_assert!(!command.is_variable_length());
-    let (header, body) = slot.split_at_mut(5);
-    header[..4].copy_from_slice(&circ_id.get().to_be_bytes());
-    header[4] = command.get();
+    slot[..4].copy_from_slice(&circ_id.get().to_be_bytes());
+    slot[4] = command.get();
+    let Some(body) = slot.last_chunk_mut() else { unreachable!("a cell is longer than its body") };
     body
 }

@@ -8,10 +8,12 @@ mod handshake;
 pub use handshake::Handshake;
 
 use crate::cell::msg::{DestroyReason, Extend2, link_specifier};
-use crate::cell::relay::{RelayCommand, RelayMessage};
-use crate::cell::{BODY_LEN, CircId, Command, Malformed};
-use crate::crypto::{CryptError, HandshakeFailed, HopKeys, Layers};
+use crate::cell::relay::RelayCommand;
+use crate::cell::{CircId, Command, Malformed};
+use crate::crypto::{CryptError, HandshakeFailed};
+use crate::flow::control::Agreed;
 use crate::identity::{OwnIdentity, RelayIds};
+use crate::suite::{self, Body, Finished, Handshake as _, Layers as _, Message, StreamId, Stretch, Suite, Tor};
 use alloc::vec::Vec;
 use core::fmt;
 use core::net::SocketAddr;
@@ -76,53 +78,57 @@ impl core::error::Error for CircuitError {}
 /// What building a circuit asks for next.
 #[derive(Debug)]
 #[expect(clippy::large_enum_variant, reason = "handled at once, never kept")]
-pub enum Step {
+pub enum Step<S: Suite = Tor> {
     /// Send this cell on the circuit.
     Send {
         /// Its command.
         command: Command,
         /// Its body.
-        body: [u8; BODY_LEN],
+        body: S::Body,
     },
     /// The circuit stands.
     Built,
 }
 
 /// A circuit under construction.
-pub struct Builder {
+pub struct Builder<S: Suite = Tor> {
     circ_id: CircId,
     /// With each hop.
-    handshakes: Vec<Handshake>,
+    handshakes: Vec<S::Handshake>,
     /// The hops after the first.
     onward: Vec<NextHop>,
-    layers: Layers,
-    first_keys: Option<HopKeys>,
-    congestion_sendme_cells: Option<u8>,
+    layers: S::Layers,
+    first_keys: Option<S::Keys>,
+    agreed: Agreed,
 }
 
 /// What a finished circuit consists of.
 #[derive(Debug)]
-pub struct Built {
+pub struct Built<S: Suite = Tor> {
     /// Those of all hops.
-    pub layers: Layers,
-    /// The last hop does congestion control, with a SENDME for so many cells.
-    pub congestion_sendme_cells: Option<u8>,
+    pub layers: S::Layers,
+    /// What the last hop agrees to.
+    pub agreed: Agreed,
 }
 
-impl Builder {
+impl<S: Suite> Builder<S> {
     /// Plans a circuit: `first` is the handshake with the relay at the other end of the link, then
     /// come the hops after it.
     #[must_use]
-    pub fn new(circ_id: CircId, first: Handshake, rest: Vec<(NextHop, Handshake)>) -> Self {
+    pub fn new(
+        circ_id: CircId,
+        first: S::Handshake,
+        rest: Vec<(NextHop, S::Handshake)>,
+    ) -> Self {
         let (onward, later): (Vec<_>, Vec<_>) = rest.into_iter().unzip();
         let handshakes = core::iter::once(first).chain(later).collect();
         Self {
             circ_id,
             handshakes,
             onward,
-            layers: Layers::default(),
+            layers: S::Layers::default(),
             first_keys: None,
-            congestion_sendme_cells: None,
+            agreed: Agreed::default(),
         }
     }
 
@@ -135,8 +141,8 @@ impl Builder {
         x: [u8; 20],
         ephemeral_secret: [u8; 32],
     ) -> Self {
-        let second = Handshake::ntor(&next, ephemeral_secret);
-        Self::new(circ_id, Handshake::fast(x), Vec::from([(next, second)]))
+        let second = S::Handshake::ntor(&next, ephemeral_secret);
+        Self::new(circ_id, S::Handshake::fast(x), Vec::from([(next, second)]))
     }
 
     /// Its number on our link to the first hop.
@@ -148,59 +154,63 @@ impl Builder {
     /// The public key by which the last hop will know the circuit, if its handshake has one.
     #[must_use]
     pub fn last_public(&self) -> Option<&[u8; 32]> {
-        self.handshakes.last().and_then(Handshake::public)
+        self.handshakes.last().and_then(S::Handshake::public)
     }
 
     /// The keys of the first hop, once it has answered.
     #[must_use]
-    pub const fn first_hop_keys(&self) -> Option<&HopKeys> {
+    pub const fn first_hop_keys(&self) -> Option<&S::Keys> {
         self.first_keys.as_ref()
     }
 
     /// The cell that begins it, until the first hop has answered: command and body.
     #[must_use]
     pub fn create(&self) -> Option<(Command, Vec<u8>)> {
-        self.handshakes.first().filter(|_| self.layers.is_empty()).map(Handshake::create_cell)
+        self.handshakes.first().filter(|_| self.layers.is_empty()).map(S::Handshake::create_cell)
     }
 
     /// Handles a cell that arrived on the circuit, until [`Step::Built`].
     ///
     /// # Errors
     /// [`CircuitError`]: give the circuit up.
-    pub fn handle_cell(&mut self, command: Command, body: &[u8]) -> Result<Step, CircuitError> {
+    pub fn handle_cell(
+        &mut self,
+        command: Command,
+        body: &S::Body,
+    ) -> Result<Step<S>, CircuitError> {
         let built = self.layers.len();
         let handshake = self.handshakes.get(built).ok_or(CircuitError::Unexpected(command))?;
-        let agreed = match (built, command) {
+        let Finished { keys, agreed } = match (built, command) {
             (_, Command::DESTROY) => {
-                return Err(CircuitError::Destroyed(DestroyReason::parse(body)));
+                return Err(CircuitError::Destroyed(DestroyReason::parse(body.bytes())));
             }
-            (0, command) => handshake.finish_created(command, body)?,
+            (0, command) => handshake.finish_created(command, body.bytes())?,
             (_, Command::RELAY) => {
-                let mut body: [u8; BODY_LEN] =
-                    body.try_into().map_err(|_| CircuitError::Unexpected(command))?;
+                let mut body = body.clone();
                 let from = self.layers.open(&mut body).map_err(CircuitError::Crypt)?;
-                let message = RelayMessage::parse(&body).map_err(CircuitError::Malformed)?;
+                let message = body.message().map_err(CircuitError::Malformed)?;
                 match message.command {
                     RelayCommand::EXTENDED2 if from + 1 == built => {
-                        handshake.finish_extended(message.data)?
+                        handshake.finish_extended(message.data.bytes())?
                     }
                     RelayCommand::TRUNCATED => {
-                        return Err(CircuitError::Truncated(DestroyReason::parse(message.data)));
+                        let reason = DestroyReason::parse(message.data.bytes());
+                        return Err(CircuitError::Truncated(reason));
                     }
                     other => return Err(CircuitError::UnexpectedMessage(other)),
                 }
             }
             (_, other) => return Err(CircuitError::Unexpected(other)),
         };
-        self.layers.push(&agreed.keys);
-        self.first_keys.get_or_insert(agreed.keys);
-        self.congestion_sendme_cells = agreed.congestion_sendme_cells;
+        self.layers.push(&keys);
+        self.first_keys.get_or_insert(keys);
+        self.agreed = agreed;
         let (Some(next), Some(handshake)) =
             (self.onward.get(built), self.handshakes.get(built + 1))
         else {
             return Ok(Step::Built);
         };
-        let mut body = extend_body(next, handshake)?;
+        let mut body = extend_body::<S>(next, handshake)?;
         self.layers.seal(built, &mut body);
         // Only RELAY_EARLY may extend a circuit (§5.6).
         Ok(Step::Send { command: Command::RELAY_EARLY, body })
@@ -208,13 +218,12 @@ impl Builder {
 
     /// What it consists of, once it is built. The builder is of no more use.
     #[must_use]
-    pub fn take_built(&mut self) -> Built {
-        let layers = core::mem::take(&mut self.layers);
-        Built { layers, congestion_sendme_cells: self.congestion_sendme_cells }
+    pub fn take_built(&mut self) -> Built<S> {
+        Built { layers: core::mem::take(&mut self.layers), agreed: self.agreed }
     }
 }
 
-impl fmt::Debug for Builder {
+impl<S: Suite> fmt::Debug for Builder<S> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (circ_id, built, hops) = (self.circ_id, self.layers.len(), self.handshakes.len());
         write!(f, "Builder({circ_id}, {built} of {hops} hops)")
@@ -222,7 +231,10 @@ impl fmt::Debug for Builder {
 }
 
 /// The relay cell body with EXTEND2, not encrypted yet.
-fn extend_body(next: &NextHop, handshake: &Handshake) -> Result<[u8; BODY_LEN], CircuitError> {
+fn extend_body<S: Suite>(
+    next: &NextHop,
+    handshake: &S::Handshake,
+) -> Result<S::Body, CircuitError> {
     let mut address = Vec::new();
     let address_type = match next.address {
         SocketAddr::V4(v4) => {
@@ -243,7 +255,12 @@ fn extend_body(next: &NextHop, handshake: &Handshake) -> Result<[u8; BODY_LEN], 
     let message = handshake.message();
     let mut data = Vec::new();
     Extend2 { link_specifiers, create: handshake.create2(&message) }.encode_into(&mut data);
-    RelayMessage { command: RelayCommand::EXTEND2, stream_id: 0, data: &data }
-        .to_body()
-        .map_err(CircuitError::Malformed)
+    let message = Message {
+        command: RelayCommand::EXTEND2,
+        stream_id: StreamId::CIRCUIT,
+        data: S::Stretch::from_bytes(&data),
+    };
+    let mut body = S::Body::from_bytes(&[]);
+    body.write(&message).map_err(CircuitError::Malformed)?;
+    Ok(body)
 }

@@ -13,6 +13,7 @@
 //! | [`flow`] | flow control of [circuits](flow::control) and [streams](flow::stream), token buckets |
 //! | [`measure`] | content, checks, seconds, the [pump](measure::pump) that measures a relay, the relay's own side |
 //! | [`router`] | what a relay does with cells |
+//! | [`suite`] | what cells are made of: tor's, or weightless ones for simulations |
 //! | [`node`] | the seam to the shell |
 //! | [`client`] | a client with circuits and streams, and a destination for them |
 //!
@@ -106,7 +107,9 @@ pub mod measure;
 pub mod node;
 mod rate;
 pub mod router;
+pub mod suite;
 mod time;
+pub mod tunnel;
 
 pub use rate::Rate;
 pub use time::{Duration, Instant};

@@ -3,6 +3,8 @@ use crate::cell::Command;
 use crate::cell::msg::{Create2, CreatedFast, HANDSHAKE_NTOR, HANDSHAKE_NTOR_V3, parse_created2};
 use crate::crypto::ntor_v3::extension::{Request, Response};
 use crate::crypto::{HandshakeFailed, HopKeys, fast, ntor, ntor_v3};
+use crate::flow::control::Agreed;
+use crate::suite::{self, Finished, Tor};
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 use core::fmt;
@@ -17,39 +19,22 @@ enum Kind {
     NtorV3(Box<ntor_v3::Client>),
 }
 
-/// What a handshake yields.
-pub(super) struct Agreed {
-    pub(super) keys: HopKeys,
-    /// The hop does congestion control, with a SENDME for so many cells.
-    pub(super) congestion_sendme_cells: Option<u8>,
+/// Without anything agreed.
+fn by_keys(keys: HopKeys) -> Finished<Tor> {
+    Finished { keys, agreed: Agreed::default() }
 }
 
-impl From<HopKeys> for Agreed {
-    fn from(keys: HopKeys) -> Self {
-        Self { keys, congestion_sendme_cells: None }
-    }
-}
-
-impl Handshake {
-    /// CREATE_FAST, for a first hop. `x` is fresh random bytes.
-    #[must_use]
-    pub const fn fast(x: [u8; 20]) -> Self {
+impl suite::Handshake<Tor> for Handshake {
+    fn fast(x: [u8; 20]) -> Self {
         Self(Kind::Fast(fast::Client::new(x)))
     }
 
-    /// ntor with this relay. `ephemeral_secret` is fresh random bytes.
-    #[must_use]
-    pub fn ntor(relay: &NextHop, ephemeral_secret: [u8; 32]) -> Self {
+    fn ntor(relay: &NextHop, ephemeral_secret: [u8; 32]) -> Self {
         let relay = ntor::RelayKeys { rsa_id: relay.ids.rsa.0, onion_key: relay.onion_key };
         Self(Kind::Ntor(Box::new(ntor::Client::new(relay, ephemeral_secret))))
     }
 
-    /// ntor of version 3 with this relay, whose Ed25519 identity must be known.
-    /// `ephemeral_secret` is fresh random bytes.
-    ///
-    /// # Errors
-    /// Where the relay's onion key is none, or its Ed25519 identity is not known.
-    pub fn ntor_v3(
+    fn ntor_v3(
         relay: &NextHop,
         ephemeral_secret: [u8; 32],
         wants_congestion_control: bool,
@@ -63,8 +48,7 @@ impl Handshake {
         Ok(Self(Kind::NtorV3(Box::new(client))))
     }
 
-    /// Our ephemeral public key.
-    pub(super) fn public(&self) -> Option<&[u8; 32]> {
+    fn public(&self) -> Option<&[u8; 32]> {
         match &self.0 {
             Kind::Fast(_) => None,
             Kind::Ntor(client) => Some(client.public()),
@@ -72,8 +56,7 @@ impl Handshake {
         }
     }
 
-    /// What it says.
-    pub(super) fn message(&self) -> Vec<u8> {
+    fn message(&self) -> Vec<u8> {
         match &self.0 {
             Kind::Fast(client) => client.x.to_vec(),
             Kind::Ntor(client) => client.message().to_vec(),
@@ -81,8 +64,7 @@ impl Handshake {
         }
     }
 
-    /// The same in a CREATE2 or an EXTEND2. CREATE_FAST has no place there: no relay answers it.
-    pub(super) const fn create2<'a>(&self, message: &'a [u8]) -> Create2<'a> {
+    fn create2<'a>(&self, message: &'a [u8]) -> Create2<'a> {
         let handshake_type = match &self.0 {
             Kind::Fast(_) | Kind::Ntor(_) => HANDSHAKE_NTOR,
             Kind::NtorV3(_) => HANDSHAKE_NTOR_V3,
@@ -90,8 +72,7 @@ impl Handshake {
         Create2 { handshake_type, data: message }
     }
 
-    /// The cell that opens a circuit with it.
-    pub(super) fn create_cell(&self) -> (Command, Vec<u8>) {
+    fn create_cell(&self) -> (Command, Vec<u8>) {
         let message = self.message();
         match &self.0 {
             Kind::Fast(_) => (Command::CREATE_FAST, message),
@@ -103,35 +84,33 @@ impl Handshake {
         }
     }
 
-    /// The relay's answer to that cell.
-    pub(super) fn finish_created(
+    fn finish_created(
         &self,
         command: Command,
         body: &[u8],
-    ) -> Result<Agreed, CircuitError> {
+    ) -> Result<Finished<Tor>, CircuitError> {
         match (&self.0, command) {
             (Kind::Fast(client), Command::CREATED_FAST) => {
                 let created = CreatedFast::parse(body).map_err(CircuitError::Malformed)?;
-                client.finish(&created).map(Agreed::from).map_err(CircuitError::Handshake)
+                client.finish(&created).map(by_keys).map_err(CircuitError::Handshake)
             }
             (Kind::Ntor(_) | Kind::NtorV3(_), Command::CREATED2) => self.finish_extended(body),
             (_, other) => Err(CircuitError::Unexpected(other)),
         }
     }
 
-    /// The relay's answer, as it stands in CREATED2 and EXTENDED2.
-    pub(super) fn finish_extended(&self, data: &[u8]) -> Result<Agreed, CircuitError> {
+    fn finish_extended(&self, data: &[u8]) -> Result<Finished<Tor>, CircuitError> {
         let answer = parse_created2(data).map_err(CircuitError::Malformed)?;
         match &self.0 {
             Kind::Fast(_) => Err(CircuitError::Unexpected(Command::CREATED2)),
             Kind::Ntor(client) => {
-                client.finish(answer).map(Agreed::from).map_err(CircuitError::Handshake)
+                client.finish(answer).map(by_keys).map_err(CircuitError::Handshake)
             }
             Kind::NtorV3(client) => {
                 let (message, keys) = client.finish(answer).map_err(CircuitError::Handshake)?;
                 let response = Response::parse(&message).map_err(CircuitError::Malformed)?;
                 let congestion_sendme_cells = response.congestion_sendme_cells;
-                Ok(Agreed { keys, congestion_sendme_cells })
+                Ok(Finished { keys, agreed: Agreed { congestion_sendme_cells } })
             }
         }
     }

@@ -1,28 +1,32 @@
 //! Flow control of circuits: how many DATA cells an end may have under way (tor-spec §7.3, §7.4;
 //! proposal 324).
 //!
-//! Each end of a circuit that packages DATA cells keeps one [`Flow`]. It also keeps [`SendmeTags`]: a
-//! SENDME counts only if it proves that the peer has seen the cell that it acknowledges
-//! (proposal 289).
+//! Each end of a circuit that packages DATA cells keeps one [`Flow`]: the rules of a window, behind
+//! [`CircuitFlow`], and the tags of cells that wait for a SENDME, which counts only if it proves that the
+//! peer has seen the cell that it acknowledges (proposal 289). Whose rules they are is up to a
+//! [`FlowFactory`]; a new kind of flow control is one file and another factory.
 
 mod blocked;
+mod factory;
 mod fixed;
 mod params;
 mod tags;
 mod vegas;
 
 pub use blocked::BlockedMark;
+pub use factory::{Agreed, FlowFactory, TorFlows};
 pub use fixed::FixedWindow;
 pub use params::{CongestionParams, PathKind, QueueLimits};
 pub use tags::{SENDME_TAG_LEN, SendmeTags};
 pub use vegas::Vegas;
 
-use super::stream::{StreamFlow, StreamWindow, XonXoff};
+use super::stream::StreamFlow;
+use crate::cell::msg::Sendme;
 use crate::time::Instant;
 use alloc::boxed::Box;
 use core::fmt;
 
-/// What the sender of cells knows of its own way out. For [`CircuitFlow::handle_sendme`].
+/// What the sender of cells knows of its own way out. For [`Flow::handle_sendme`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PathState {
     /// The circuit's cells wait for the link: its streams are not read. See [`BlockedMark`].
@@ -64,16 +68,26 @@ impl fmt::Display for FlowError {
 
 impl core::error::Error for FlowError {}
 
-/// One end's flow control of a circuit. Only DATA cells count.
-pub trait CircuitFlow {
+/// Which end of a circuit somebody is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CircuitEnd {
+    /// The one who built it.
+    Origin,
+    /// The relay where its streams leave the network.
+    Exit,
+}
+
+/// The rules of one end's flow control of a circuit. Only DATA cells count.
+///
+/// Nobody but its [`Flow`] calls what changes it: there each SENDME meets the tag of its cell.
+pub trait CircuitFlow: fmt::Debug + Send {
     /// DATA cells that may be packaged now.
     fn room_cells(&self) -> u32;
 
-    /// A DATA cell was packaged. True if a SENDME will acknowledge it: keep its tag in
-    /// [`SendmeTags`].
+    /// A DATA cell was packaged. True if a SENDME will acknowledge it.
     fn handle_sent(&mut self, now: Instant) -> bool;
 
-    /// An authentic SENDME has come: [`SendmeTags::handle_sendme`] has accepted it.
+    /// An authentic SENDME has come.
     ///
     /// # Errors
     /// Where it acknowledges cells that were not sent.
@@ -81,78 +95,92 @@ pub trait CircuitFlow {
 
     /// A DATA cell has arrived. True if a SENDME with that cell's tag must be sent now.
     fn handle_received(&mut self) -> bool;
+
+    /// Cells that one SENDME acknowledges.
+    fn sendme_cells(&self) -> u32;
+
+    /// The flow control of a new stream of the circuit, at this end of it.
+    fn stream(&self, end: CircuitEnd) -> StreamFlow;
 }
 
-/// The flow control that the ends of a circuit have agreed on.
-///
-/// Small, since most circuits at a relay only pass through: Vegas is on the heap.
-#[derive(Clone, Debug)]
-pub enum Flow {
-    /// Windows of fixed size; streams have windows, too.
-    Fixed(FixedWindow),
-    /// Congestion control; streams have XON and XOFF.
-    Vegas(Box<Vegas>),
-}
-
-impl Default for Flow {
-    fn default() -> Self {
-        Self::Fixed(FixedWindow::default())
-    }
+/// One end's flow control of a circuit: rules, and the tags of the cells that wait for a SENDME.
+#[derive(Debug)]
+pub struct Flow {
+    rules: Box<dyn CircuitFlow>,
+    tags: SendmeTags,
 }
 
 impl Flow {
-    /// Whether streams have XON and XOFF, and not windows.
+    /// By these rules, with nothing under way.
     #[must_use]
-    pub const fn has_congestion_control(&self) -> bool {
-        matches!(self, Self::Vegas(_))
+    pub fn new(rules: Box<dyn CircuitFlow>) -> Self {
+        Self { rules, tags: SendmeTags::new() }
     }
 
-    /// The flow control of a new stream of this circuit, at the edge of a relay.
+    /// The rules, to look at.
     #[must_use]
-    pub fn exit_stream(&self) -> StreamFlow {
-        match self {
-            Self::Fixed(_) => StreamFlow::Windowed(StreamWindow::default()),
-            Self::Vegas(vegas) => StreamFlow::Rated(XonXoff::new(vegas.params().exit_streams)),
+    pub fn rules(&self) -> &dyn CircuitFlow {
+        &*self.rules
+    }
+
+    /// DATA cells that may be packaged now.
+    #[must_use]
+    pub fn room_cells(&self) -> u32 {
+        self.rules.room_cells()
+    }
+
+    /// A DATA cell was packaged. Asks for its tag if a SENDME will acknowledge it.
+    #[inline]
+    pub fn handle_sent(&mut self, now: Instant, tag: impl FnOnce() -> [u8; SENDME_TAG_LEN]) {
+        if self.rules.handle_sent(now) {
+            self.tags.expect(tag());
         }
     }
 
-    /// The flow control of a new stream of this circuit, at the edge of a client.
+    /// A SENDME has come.
+    ///
+    /// # Errors
+    /// Where no cell waits for it, or it does not prove that its cell was seen.
+    pub fn handle_sendme(
+        &mut self,
+        now: Instant,
+        sendme: &Sendme<'_>,
+        path: PathState,
+    ) -> Result<(), FlowError> {
+        // Who proves nothing is nobody's client any more: tor has had tags since 0.4.1.
+        self.tags.handle_sendme(sendme, false)?;
+        self.rules.handle_sendme(now, path)
+    }
+
+    /// A DATA cell has arrived. True if a SENDME with that cell's tag must be sent now.
+    #[inline]
+    pub fn handle_received(&mut self) -> bool {
+        self.rules.handle_received()
+    }
+
+    /// SENDMEs that are expected.
     #[must_use]
-    pub fn client_stream(&self) -> StreamFlow {
-        match self {
-            Self::Fixed(_) => StreamFlow::Windowed(StreamWindow::default()),
-            Self::Vegas(vegas) => StreamFlow::Rated(XonXoff::new(vegas.params().client_streams)),
-        }
+    pub fn expected_sendmes(&self) -> usize {
+        self.tags.len()
+    }
+
+    /// Cells that one SENDME acknowledges.
+    #[must_use]
+    pub fn sendme_cells(&self) -> u32 {
+        self.rules.sendme_cells()
+    }
+
+    /// The flow control of a new stream of the circuit, at this end of it.
+    #[must_use]
+    pub fn stream(&self, end: CircuitEnd) -> StreamFlow {
+        self.rules.stream(end)
     }
 }
 
-impl CircuitFlow for Flow {
-    fn room_cells(&self) -> u32 {
-        match self {
-            Self::Fixed(window) => window.room_cells(),
-            Self::Vegas(vegas) => vegas.room_cells(),
-        }
-    }
-
-    fn handle_sent(&mut self, now: Instant) -> bool {
-        match self {
-            Self::Fixed(window) => window.handle_sent(now),
-            Self::Vegas(vegas) => vegas.handle_sent(now),
-        }
-    }
-
-    fn handle_sendme(&mut self, now: Instant, path: PathState) -> Result<(), FlowError> {
-        match self {
-            Self::Fixed(window) => window.handle_sendme(now, path),
-            Self::Vegas(vegas) => vegas.handle_sendme(now, path),
-        }
-    }
-
-    fn handle_received(&mut self) -> bool {
-        match self {
-            Self::Fixed(window) => window.handle_received(),
-            Self::Vegas(vegas) => vegas.handle_received(),
-        }
+impl Default for Flow {
+    /// Fixed windows.
+    fn default() -> Self {
+        Self::new(Box::new(FixedWindow::default()))
     }
 }
 

@@ -3,6 +3,7 @@
 //! Those that one does not know are skipped, and so is a second one of a type.
 
 use crate::cell::{Malformed, Reader};
+use crate::flow::control::Agreed;
 use alloc::vec::Vec;
 
 /// The client asks for congestion control. Without content.
@@ -58,6 +59,12 @@ impl Request {
             Ok(())
         })?;
         Ok(request)
+    }
+
+    /// What a relay agrees to that offers this much; `None` if it must refuse.
+    pub(crate) fn agree(&self, offered: Agreed) -> Option<Agreed> {
+        let agreed = if self.wants_congestion_control { offered } else { Agreed::default() };
+        (!self.wants_protocols).then_some(agreed)
     }
 
     /// The client's message. Never asks for protocols.

@@ -1,4 +1,5 @@
-use super::{CircuitFlow, FlowError, PathState};
+use super::{CircuitEnd, CircuitFlow, FlowError, PathState};
+use crate::flow::stream::{StreamFlow, StreamWindow};
 use crate::time::Instant;
 
 /// The window of fixed size of tor-spec §7.3: 1,000 cells, and a SENDME for each 100.
@@ -52,5 +53,13 @@ impl CircuitFlow for FixedWindow {
             self.received_cells = 0;
         }
         is_due
+    }
+
+    fn sendme_cells(&self) -> u32 {
+        Self::INCREMENT_CELLS
+    }
+
+    fn stream(&self, _end: CircuitEnd) -> StreamFlow {
+        StreamFlow::Windowed(StreamWindow::default())
     }
 }

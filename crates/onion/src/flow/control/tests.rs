@@ -6,7 +6,6 @@ use proptest::prelude::*;
 #[derive(Default)]
 struct End {
     flow: Flow,
-    tags: SendmeTags,
     sent: u64,
 }
 
@@ -19,14 +18,12 @@ fn tag(cell: u64) -> [u8; SENDME_TAG_LEN] {
 impl End {
     fn send(&mut self) {
         self.sent += 1;
-        if self.flow.handle_sent(Instant::ORIGIN) {
-            self.tags.expect(tag(self.sent));
-        }
+        let sent = self.sent;
+        self.flow.handle_sent(Instant::ORIGIN, || tag(sent));
     }
 
     fn handle(&mut self, sendme: &Sendme<'_>) -> Result<(), FlowError> {
-        self.tags.handle_sendme(sendme, false)?;
-        self.flow.handle_sendme(Instant::ORIGIN, PathState::default())
+        self.flow.handle_sendme(Instant::ORIGIN, sendme, PathState::default())
     }
 }
 

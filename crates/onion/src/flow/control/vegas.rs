@@ -2,7 +2,8 @@
 
 mod rtt;
 
-use super::{CircuitFlow, CongestionParams, FlowError, PathKind, PathState, QueueLimits};
+use super::{CircuitEnd, CircuitFlow, CongestionParams, FlowError, PathKind, PathState, QueueLimits};
+use crate::flow::stream::{StreamFlow, XonXoff};
 use crate::time::Instant;
 use alloc::collections::VecDeque;
 use alloc::sync::Arc;
@@ -103,12 +104,6 @@ impl Vegas {
     #[must_use]
     pub fn params(&self) -> &CongestionParams {
         &self.params
-    }
-
-    /// Cells that one SENDME acknowledges.
-    #[must_use]
-    pub const fn sendme_cells(&self) -> u8 {
-        self.sendme_cells
     }
 
     fn limits(&self) -> QueueLimits {
@@ -289,6 +284,18 @@ impl CircuitFlow for Vegas {
             self.received_cells = 0;
         }
         is_due
+    }
+
+    fn sendme_cells(&self) -> u32 {
+        self.sendme_cells.into()
+    }
+
+    fn stream(&self, end: CircuitEnd) -> StreamFlow {
+        let params = match end {
+            CircuitEnd::Origin => self.params.client_streams,
+            CircuitEnd::Exit => self.params.exit_streams,
+        };
+        StreamFlow::Rated(XonXoff::new(params))
     }
 }
 

@@ -1,0 +1,51 @@
+//! Windows between one relay and the next, for transports that are hop by hop.
+
+use crate::time::Instant;
+use core::fmt;
+
+/// How many cells of a circuit may be under way to the next hop, one way.
+///
+/// The scheduler asks before it takes a cell. The next hop says by *feedback* that it has passed cells on.
+/// When that comes, [`handle_feedback`](Self::handle_feedback) is all that happens, unless the circuit
+/// waited for it.
+pub trait HopWindow: fmt::Debug + Send {
+    /// Cells that may be given to the link now.
+    fn room_cells(&self, now: Instant) -> u32;
+
+    /// So many cells were given to the link: at most as many as there was room for.
+    fn handle_sent(&mut self, now: Instant, cells: u32);
+
+    /// The next hop has passed so many cells on.
+    fn handle_feedback(&mut self, now: Instant, cells: u32);
+}
+
+/// A window of fixed size.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FixedHopWindow {
+    room_cells: u32,
+    size_cells: u32,
+}
+
+impl FixedHopWindow {
+    /// So many cells under way, at most.
+    #[must_use]
+    pub const fn new(size_cells: u32) -> Self {
+        Self { room_cells: size_cells, size_cells }
+    }
+}
+
+impl HopWindow for FixedHopWindow {
+    fn room_cells(&self, _now: Instant) -> u32 {
+        self.room_cells
+    }
+
+    fn handle_sent(&mut self, _now: Instant, cells: u32) {
+        debug_assert!(cells <= self.room_cells, "sent more than there was room for");
+        self.room_cells = self.room_cells.saturating_sub(cells);
+    }
+
+    fn handle_feedback(&mut self, _now: Instant, cells: u32) {
+        // A peer that feeds back more than it got gains nothing.
+        self.room_cells = self.room_cells.saturating_add(cells).min(self.size_cells);
+    }
+}

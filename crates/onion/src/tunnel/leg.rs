@@ -1,0 +1,169 @@
+use crate::cell::CELLS_PER_RECORD;
+use crate::cell::relay::MAX_DATA_LEN;
+use crate::flow::control::{BlockedMark, Flow, PathState};
+use crate::suite::Salt;
+
+/// DATA cells after which one has some random bytes, so that nobody can know the tag that a SENDME must
+/// have without having received the cells (proposal 289). One in 31, that is, or in as many as have a
+/// SENDME, if they are fewer.
+const SALT_AFTER: u8 = 30;
+
+/// Bytes of zero padding before the random ones (tor-spec §6.1).
+const PADDING_GAP: usize = 4;
+
+/// Bytes of data in a cell with random padding.
+const SALTED_DATA_LEN_MAX: usize = MAX_DATA_LEN - PADDING_GAP - size_of::<Salt>();
+
+/// Cells that one reading from a destination may fill: those of a TLS record.
+const READING_CELLS: usize = CELLS_PER_RECORD;
+
+/// One circuit at its end: its flow control, and whether its way out is free.
+///
+/// The circuit's cryptography stands beside it, since relays have that for circuits that end elsewhere, too; it
+/// gives the tags that the [`Flow`] asks for.
+#[derive(Debug)]
+pub struct Leg {
+    /// How many DATA cells may be under way.
+    pub flow: Flow,
+    /// DATA cells before one must have random bytes, from one such cell on, and now.
+    salt_after: u8,
+    salt_in: u8,
+    /// The queue to the link is long: no stream is read until it is short again.
+    is_blocked: bool,
+    /// When it is long.
+    high_cells: u32,
+}
+
+/// How a cell of data is to be filled.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Filling {
+    /// Bytes of data.
+    pub data_len: usize,
+    /// Where random bytes go, from the beginning of the data.
+    pub salt_at: Option<usize>,
+}
+
+impl Leg {
+    /// The end of a circuit whose queue to the link holds `queue_limit_cells` at most.
+    #[must_use]
+    pub fn new(flow: Flow, queue_limit_cells: u32) -> Self {
+        let before_sendme = flow.sendme_cells().saturating_sub(1);
+        let salt_after = u8::try_from(before_sendme).unwrap_or(u8::MAX).min(SALT_AFTER);
+        Self {
+            flow,
+            salt_after,
+            salt_in: salt_after,
+            is_blocked: false,
+            // Half is left to cells other than of data.
+            high_cells: BlockedMark::HIGH_CELLS.min(queue_limit_cells / 2).max(1),
+        }
+    }
+
+    /// What a sender knows of its way out when a SENDME comes.
+    #[must_use]
+    pub fn path(&self, queued_cells: usize) -> PathState {
+        let queued_cells = u32::try_from(queued_cells).unwrap_or(u32::MAX);
+        PathState { is_link_blocked: self.is_blocked, queued_cells }
+    }
+
+    /// Bytes that may be read from a stream that has room for `stream_bytes`, with so many cells in
+    /// the queue to the link. They fit into cells that may be sent.
+    #[must_use]
+    pub fn room_bytes(&self, queued_cells: usize, stream_bytes: u64) -> usize {
+        if self.is_blocked {
+            return 0;
+        }
+        let queue_cells = (self.high_cells as usize).saturating_sub(queued_cells);
+        let stream_bytes = usize::try_from(stream_bytes).unwrap_or(usize::MAX);
+        let stream_cells = stream_bytes.div_ceil(MAX_DATA_LEN);
+        let flow_cells = self.flow.room_cells() as usize;
+        // No more than one of them has random bytes.
+        let reading_cells = READING_CELLS.min(usize::from(self.salt_after) + 1);
+        let cells = flow_cells.min(queue_cells).min(stream_cells).min(reading_cells);
+        let is_salted = usize::from(self.salt_in) < cells;
+        let salt_len = if is_salted { MAX_DATA_LEN - SALTED_DATA_LEN_MAX } else { 0 };
+        stream_bytes.min(cells * MAX_DATA_LEN - salt_len)
+    }
+
+    /// How the next cell is to be filled from `available` bytes.
+    #[must_use]
+    pub const fn fill(&mut self, available: usize) -> Filling {
+        let most = if self.salt_in == 0 { SALTED_DATA_LEN_MAX } else { MAX_DATA_LEN };
+        let data_len = if available < most { available } else { most };
+        if data_len <= SALTED_DATA_LEN_MAX {
+            self.salt_in = self.salt_after;
+            Filling { data_len, salt_at: Some(data_len + PADDING_GAP) }
+        } else {
+            self.salt_in -= 1;
+            Filling { data_len, salt_at: None }
+        }
+    }
+
+    /// Data has been put into the queue, which has this length now. Gives the length at which the streams
+    /// are to be woken, if they must wait for it.
+    #[must_use]
+    pub fn handle_packaged(&mut self, queued_cells: usize) -> Option<usize> {
+        if queued_cells >= self.high_cells as usize {
+            self.is_blocked = true;
+        }
+        self.is_blocked.then_some(BlockedMark::LOW_CELLS.min(self.high_cells / 2) as usize)
+    }
+
+    /// The queue to the link is short again. True if streams have waited for that.
+    #[must_use]
+    pub const fn handle_unblocked(&mut self) -> bool {
+        core::mem::replace(&mut self.is_blocked, false)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn leg() -> Leg {
+        Leg::new(Flow::default(), 2500)
+    }
+
+    #[test]
+    fn nothing_is_read_while_the_queue_is_long() {
+        let mut leg = leg();
+        assert_eq!(leg.handle_packaged(255), None);
+        assert_eq!(leg.room_bytes(255, u64::MAX), MAX_DATA_LEN);
+        assert_eq!(leg.handle_packaged(256), Some(10));
+        assert_eq!(leg.room_bytes(11, u64::MAX), 0);
+        assert!(leg.handle_unblocked() && !leg.handle_unblocked());
+        assert_eq!(leg.room_bytes(10, u64::MAX), 31 * MAX_DATA_LEN - 20, "one has random bytes");
+    }
+
+    proptest! {
+        /// What may be read never needs more cells than may be sent.
+        #[test]
+        fn what_may_be_read_fits(
+            steps in prop::collection::vec((0usize..300, 0u64..40_000, 1usize..16_000), 1..200),
+        ) {
+            let mut leg = leg();
+            let mut since_salted = 0;
+            for (queued, stream_bytes, wanted) in steps {
+                let room = leg.room_bytes(queued, stream_bytes);
+                prop_assert!(room as u64 <= stream_bytes);
+                let most = (256usize.saturating_sub(queued)).min(31);
+                let most = most.min(usize::try_from(stream_bytes.div_ceil(498)).unwrap());
+                let (mut left, mut cells) = (room.min(wanted), 0);
+                while left > 0 {
+                    let filling = leg.fill(left);
+                    prop_assert!(filling.data_len > 0);
+                    left -= filling.data_len;
+                    cells += 1;
+                    since_salted += 1;
+                    if let Some(at) = filling.salt_at {
+                        prop_assert!(at >= filling.data_len + 4 && at + 16 <= MAX_DATA_LEN);
+                        since_salted = 0;
+                    }
+                    prop_assert!(since_salted <= usize::from(SALT_AFTER));
+                }
+                prop_assert!(cells <= most, "{cells} cells, {most} allowed");
+            }
+        }
+    }
+}

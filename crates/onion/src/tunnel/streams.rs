@@ -1,0 +1,112 @@
+use crate::suite::StreamId;
+use alloc::collections::BTreeMap;
+
+/// The streams of one end, by their numbers; `H` is how that end knows a stream.
+#[derive(Clone, Debug)]
+pub struct Tunnel<H> {
+    streams: BTreeMap<StreamId, H>,
+    /// The stream that was served last: the others come first when there is room again.
+    last_served: StreamId,
+    /// The number that was given last.
+    last_given: StreamId,
+}
+
+impl<H> Default for Tunnel<H> {
+    fn default() -> Self {
+        Self { streams: BTreeMap::new(), last_served: StreamId(0), last_given: StreamId(0) }
+    }
+}
+
+impl<H: Copy> Tunnel<H> {
+    /// The stream of this number.
+    #[inline]
+    #[must_use]
+    pub fn find(&self, stream_id: StreamId) -> Option<H> {
+        self.streams.get(&stream_id).copied()
+    }
+
+    /// A stream begins.
+    pub fn add(&mut self, stream_id: StreamId, stream: H) {
+        self.streams.insert(stream_id, stream);
+    }
+
+    /// A stream is over.
+    pub fn remove(&mut self, stream_id: StreamId) -> Option<H> {
+        self.streams.remove(&stream_id)
+    }
+
+    /// How many there are.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.streams.len()
+    }
+
+    /// Whether there is none.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.streams.is_empty()
+    }
+
+    /// All of them.
+    pub fn iter(&self) -> impl Iterator<Item = H> {
+        self.streams.values().copied()
+    }
+
+    /// A number that no stream has; none if all are taken.
+    #[must_use]
+    pub fn next_id(&mut self) -> Option<StreamId> {
+        for _ in 0..=u16::MAX {
+            self.last_given = StreamId(self.last_given.0.wrapping_add(1));
+            if self.last_given != StreamId::CIRCUIT && !self.streams.contains_key(&self.last_given)
+            {
+                return Some(self.last_given);
+            }
+        }
+        None
+    }
+
+    /// A stream was served: it comes last from now on.
+    pub const fn handle_served(&mut self, stream_id: StreamId) {
+        self.last_served = stream_id;
+    }
+
+    /// All of them in turn: the one that was served last comes last.
+    pub fn in_turn(&self) -> impl Iterator<Item = H> {
+        let after = StreamId(self.last_served.0.wrapping_add(1));
+        let (late, early) = (self.streams.range(after..), self.streams.range(..after));
+        late.chain(early).map(|(_, stream)| *stream)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloc::vec::Vec;
+
+    #[test]
+    fn streams_take_turns() {
+        let mut tunnel = Tunnel::default();
+        for stream_id in [1, 7, u16::MAX] {
+            tunnel.add(StreamId(stream_id), stream_id);
+        }
+        let turns = |tunnel: &Tunnel<u16>| tunnel.in_turn().collect::<Vec<_>>();
+        assert_eq!(turns(&tunnel), [1, 7, 65_535]);
+        tunnel.handle_served(StreamId(1));
+        assert_eq!(turns(&tunnel), [7, 65_535, 1]);
+        tunnel.handle_served(StreamId(u16::MAX));
+        assert_eq!(turns(&tunnel), [1, 7, 65_535]);
+    }
+
+    #[test]
+    fn numbers_are_given_once_and_never_that_of_the_circuit() {
+        let mut tunnel = Tunnel::default();
+        for expected in 1..=u16::MAX {
+            let id = tunnel.next_id().expect("one is free");
+            assert_eq!(id.0, expected);
+            tunnel.add(id, ());
+        }
+        assert_eq!(tunnel.next_id(), None);
+        tunnel.remove(StreamId(9));
+        assert_eq!(tunnel.next_id(), Some(StreamId(9)));
+    }
+}
