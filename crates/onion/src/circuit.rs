@@ -13,7 +13,9 @@ use crate::cell::{CircId, Command, Malformed};
 use crate::crypto::{CryptError, HandshakeFailed};
 use crate::flow::control::Agreed;
 use crate::identity::{OwnIdentity, RelayIds};
-use crate::suite::{self, Body, Finished, Handshake as _, Layers as _, Message, StreamId, Stretch, Suite, Tor};
+use crate::suite::{
+    Body, Finished, Handshake as _, Layers as _, Message, StreamId, Stretch, Suite, Tor,
+};
 use alloc::vec::Vec;
 use core::fmt;
 use core::net::SocketAddr;
@@ -115,11 +117,7 @@ impl<S: Suite> Builder<S> {
     /// Plans a circuit: `first` is the handshake with the relay at the other end of the link, then
     /// come the hops after it.
     #[must_use]
-    pub fn new(
-        circ_id: CircId,
-        first: S::Handshake,
-        rest: Vec<(NextHop, S::Handshake)>,
-    ) -> Self {
+    pub fn new(circ_id: CircId, first: S::Handshake, rest: Vec<(NextHop, S::Handshake)>) -> Self {
         let (onward, later): (Vec<_>, Vec<_>) = rest.into_iter().unzip();
         let handshakes = core::iter::once(first).chain(later).collect();
         Self {

@@ -15,7 +15,7 @@ mod tor;
 mod weightless;
 
 pub use tor::Tor;
-pub use weightless::{Run, RunRoom, WeightlessBody, WeightlessCell, WeightlessStretch, Weightless};
+pub use weightless::{Run, RunRoom, Weightless, WeightlessBody, WeightlessCell, WeightlessStretch};
 
 use crate::cell::msg::Create2;
 use crate::cell::relay::RelayCommand;

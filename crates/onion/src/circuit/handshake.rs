@@ -84,11 +84,7 @@ impl suite::Handshake<Tor> for Handshake {
         }
     }
 
-    fn finish_created(
-        &self,
-        command: Command,
-        body: &[u8],
-    ) -> Result<Finished<Tor>, CircuitError> {
+    fn finish_created(&self, command: Command, body: &[u8]) -> Result<Finished<Tor>, CircuitError> {
         match (&self.0, command) {
             (Kind::Fast(client), Command::CREATED_FAST) => {
                 let created = CreatedFast::parse(body).map_err(CircuitError::Malformed)?;

@@ -276,6 +276,12 @@ impl RelayHop {
     }
 }
 
+impl fmt::Debug for RelayHop {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("RelayHop(secret)")
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

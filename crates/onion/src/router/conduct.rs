@@ -1,20 +1,14 @@
-use crate::cell::BODY_LEN;
-use crate::crypto::Keystream;
 use crate::measure::protocol::ClientSecond;
 use crate::rate::Rate;
+use crate::suite::{EchoLayer, Suite, Tor};
 use rand_core::Rng;
 
 /// How a relay treats those who measure it. All defaults are honest; tests override some.
-pub trait Conduct {
+pub trait Conduct<S: Suite = Tor> {
     /// Turns a cell of a measurement circuit into its answer: takes the layer off, and nothing else.
     #[inline]
-    fn answer(
-        &mut self,
-        _rng: &mut impl Rng,
-        keystream: &mut Keystream,
-        cell: &mut [u8; BODY_LEN],
-    ) {
-        keystream.apply(cell);
+    fn answer(&mut self, _rng: &mut impl Rng, layer: &mut S::EchoLayer, cell: &mut S::Body) {
+        layer.apply(cell);
     }
 
     /// Whether it leaves a cell of a measurement circuit unanswered.
@@ -50,4 +44,4 @@ pub trait Conduct {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Honest;
 
-impl Conduct for Honest {}
+impl<S: Suite> Conduct<S> for Honest {}

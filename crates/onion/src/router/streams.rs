@@ -1,18 +1,28 @@
-//! Exit and directory streams: a table over all circuits, by the numbers of their connections.
+//! Exit and directory streams, and what is to happen to them.
 //!
 //! A stream is a connection without TLS, or is to become one: its number is a [`ConnId`] from its first
-//! moment on. What its circuit knows of it is in [`Edge`].
+//! moment on, and it stands in the table of all connections. What its circuit knows of it is in a
+//! [`Tunnel`](crate::tunnel::Tunnel).
 
-mod buffer;
-mod edge;
+mod begin;
+mod data;
+mod end;
+mod exit_policy;
+mod known_relays;
+mod lookup;
 mod stream;
 
-pub(super) use edge::Edge;
+pub use exit_policy::{Addresses, ExitConfig, ExitPolicy, ExitRule, RuleError, is_private};
+pub use known_relays::KnownRelays;
 pub(super) use stream::{Asked, State, Stream};
 
+use super::circuits::CircuitIndex;
+use super::conns::Conns;
+use super::slab::{Slab, key};
 use crate::node::{ConnId, Lookup, LookupId, Question};
+use crate::suite::{Buffer, Suite};
 use crate::time::{Duration, Instant};
-use alloc::boxed::Box;
+use crate::tunnel::Tunnel;
 use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use alloc::vec::Vec;
 
@@ -22,14 +32,28 @@ const DRAINING_MAX: Duration = Duration::from_secs(15);
 /// A lookup that is not answered for so long never will be (C tor: `RESOLVE_MAX_TIMEOUT`).
 const LOOKUP_MAX: Duration = Duration::from_secs(300);
 
-/// All streams, and connections whose streams are over and that still have bytes to write.
+key! {
+    /// A tunnel that ends at this relay, by the number that we gave it.
+    TunnelIndex
+}
+
+/// A tunnel that ends at this relay: its streams, and its circuits. Today it has one.
+#[derive(Debug)]
+pub(super) struct RelayTunnel {
+    /// The circuit that carries its cells.
+    pub(super) circuit: CircuitIndex,
+    /// Its streams, by their connections.
+    pub(super) streams: Tunnel<ConnId>,
+}
+
+/// All tunnels.
+pub(super) type Tunnels = Slab<TunnelIndex, RelayTunnel>;
+
+/// Which streams, and connections whose streams are over, something is to be done about.
 #[derive(Debug, Default)]
 pub(super) struct Streams {
-    /// By connection. A place is empty where the number is a link's, or nobody's.
-    slots: Vec<Option<Box<Stream>>>,
-    count: usize,
-    /// Bytes on their way to destinations.
-    buffered_bytes: usize,
+    /// Bytes of memory that data on its way to destinations takes.
+    held_bytes: usize,
     /// Some may be gone since.
     writable: VecDeque<ConnId>,
     readable: VecDeque<ConnId>,
@@ -43,48 +67,22 @@ pub(super) struct Streams {
 }
 
 impl Streams {
-    pub(super) fn add(&mut self, conn: ConnId, stream: Stream) {
-        let place = conn.0 as usize;
-        if self.slots.len() <= place {
-            self.slots.resize_with(place + 1, || None);
+    /// A connection is gone, by whoever's doing; its number is free.
+    pub(super) fn remove<S: Suite>(&mut self, conns: &mut Conns<S>, conn: ConnId) {
+        let Some(stream) = conns.remove_stream(conn) else { return };
+        self.held_bytes -= stream.buffer.held_bytes();
+        if let State::Resolving { lookup, .. } | State::Asking { lookup } = stream.state {
+            self.lookups.remove(&lookup);
         }
-        self.slots[place] = Some(Box::new(stream));
-        self.count += 1;
+        if let Some(at) = stream.rated_until {
+            self.rated.remove(&(at, conn));
+        }
+        conns.release(conn);
     }
 
-    #[inline]
-    pub(super) fn get(&self, conn: ConnId) -> Option<&Stream> {
-        self.slots.get(conn.0 as usize)?.as_deref()
-    }
-
-    #[inline]
-    pub(super) fn get_mut(&mut self, conn: ConnId) -> Option<&mut Stream> {
-        self.slots.get_mut(conn.0 as usize)?.as_deref_mut()
-    }
-
-    /// It is gone: its number is free.
-    pub(super) fn remove(&mut self, conn: ConnId) -> Option<Box<Stream>> {
-        let stream = self.slots.get_mut(conn.0 as usize)?.take()?;
-        self.count -= 1;
-        self.buffered_bytes -= stream.buffer.len();
-        self.forget_waiting(conn, &stream);
-        Some(stream)
-    }
-
-    /// How many there are, and connections that are still to be emptied or closed.
-    pub(super) const fn len(&self) -> usize {
-        self.count
-    }
-
-    /// Bytes on their way to destinations.
-    pub(super) const fn buffered_bytes(&self) -> usize {
-        self.buffered_bytes
-    }
-
-    /// Each of them.
-    pub(super) fn iter(&self) -> impl Iterator<Item = (ConnId, &Stream)> {
-        let slots = (0..).zip(&self.slots);
-        slots.filter_map(|(number, stream)| Some((ConnId(number), stream.as_deref()?)))
+    /// Bytes of memory that data on its way to destinations takes.
+    pub(super) const fn held_bytes(&self) -> usize {
+        self.held_bytes
     }
 
     /// Asks the domain name system on behalf of a stream.
@@ -110,57 +108,56 @@ impl Streams {
         }
     }
 
-    /// Nothing is to happen to the stream by itself any more.
-    fn forget_waiting(&mut self, conn: ConnId, stream: &Stream) {
-        if let State::Resolving { lookup, .. } | State::Asking { lookup } = stream.state {
-            self.lookups.remove(&lookup);
-        }
-        if let Some(at) = stream.rated_until {
-            self.rated.remove(&(at, conn));
-        }
-    }
-
-    /// Puts bytes from the client into a stream's buffer.
-    pub(super) fn buffer(&mut self, conn: ConnId, data: &[u8]) {
-        let Some(stream) = self.get_mut(conn) else { return };
+    /// Puts data from the client into a stream's buffer; returns how much is in it.
+    pub(super) fn buffer<S: Suite>(
+        &mut self,
+        conns: &mut Conns<S>,
+        conn: ConnId,
+        data: S::Stretch<'_>,
+    ) -> usize {
+        let Some(stream) = conns.stream_mut(conn) else { return 0 };
+        let before = stream.buffer.held_bytes();
         stream.buffer.push(data);
-        self.buffered_bytes += data.len();
-        self.wake(conn);
+        self.held_bytes = self.held_bytes + stream.buffer.held_bytes() - before;
+        let buffered_bytes = stream.buffer.len();
+        self.wake(conns, conn);
+        buffered_bytes
     }
 
-    /// Takes bytes for the destination; returns how many, and how many are left.
-    pub(super) fn unbuffer(
+    /// Takes data for the destination; returns how much, and how much is left.
+    pub(super) fn unbuffer<S: Suite>(
         &mut self,
         now: Instant,
+        conns: &mut Conns<S>,
         conn: ConnId,
-        out: &mut [u8],
+        room: S::Room<'_>,
     ) -> (usize, usize) {
-        let Some(stream) = self.get_mut(conn) else { return (0, 0) };
+        let Some(stream) = conns.stream_mut(conn) else { return (0, 0) };
         if !stream.state.is_writable() {
             return (0, 0);
         }
-        let taken = stream.buffer.pop_into(out);
-        let left = stream.buffer.len();
+        let before = stream.buffer.held_bytes();
+        let taken = stream.buffer.pop_into(room);
+        self.held_bytes = self.held_bytes + stream.buffer.held_bytes() - before;
         if taken > 0 {
             stream.since = now;
         }
-        self.buffered_bytes -= taken;
-        (taken, left)
+        (taken, stream.buffer.len())
     }
 
     /// Names a connection for writing, once, if it has something to write.
-    pub(super) fn wake(&mut self, conn: ConnId) {
-        let Some(stream) = self.get_mut(conn) else { return };
+    pub(super) fn wake<S: Suite>(&mut self, conns: &mut Conns<S>, conn: ConnId) {
+        let Some(stream) = conns.stream_mut(conn) else { return };
         if stream.state.is_writable() && !stream.buffer.is_empty() && !stream.is_writable_named {
             stream.is_writable_named = true;
             self.writable.push_back(conn);
         }
     }
 
-    pub(super) fn poll_writable(&mut self) -> Option<ConnId> {
+    pub(super) fn poll_writable<S: Suite>(&mut self, conns: &mut Conns<S>) -> Option<ConnId> {
         loop {
             let conn = self.writable.pop_front()?;
-            if let Some(stream) = self.get_mut(conn)
+            if let Some(stream) = conns.stream_mut(conn)
                 && core::mem::take(&mut stream.is_writable_named)
                 && stream.state.is_writable()
             {
@@ -170,18 +167,18 @@ impl Streams {
     }
 
     /// Names a connection for reading, once.
-    pub(super) fn wake_reading(&mut self, conn: ConnId) {
-        let Some(stream) = self.get_mut(conn) else { return };
+    pub(super) fn wake_reading<S: Suite>(&mut self, conns: &mut Conns<S>, conn: ConnId) {
+        let Some(stream) = conns.stream_mut(conn) else { return };
         if stream.state == State::Open && !stream.is_readable_named {
             stream.is_readable_named = true;
             self.readable.push_back(conn);
         }
     }
 
-    pub(super) fn poll_readable(&mut self) -> Option<ConnId> {
+    pub(super) fn poll_readable<S: Suite>(&mut self, conns: &mut Conns<S>) -> Option<ConnId> {
         loop {
             let conn = self.readable.pop_front()?;
-            if let Some(stream) = self.get_mut(conn)
+            if let Some(stream) = conns.stream_mut(conn)
                 && core::mem::take(&mut stream.is_readable_named)
                 && stream.state == State::Open
             {
@@ -192,8 +189,13 @@ impl Streams {
 
     /// Looks again how much the stream's flow control lets be read, after something has changed. True
     /// if it can be read now.
-    pub(super) fn update_room(&mut self, now: Instant, conn: ConnId) -> bool {
-        let Some(stream) = self.get_mut(conn) else { return false };
+    pub(super) fn update_room<S: Suite>(
+        &mut self,
+        conns: &mut Conns<S>,
+        now: Instant,
+        conn: ConnId,
+    ) -> bool {
+        let Some(stream) = conns.stream_mut(conn) else { return false };
         stream.update_room(now);
         let (before, room_bytes) = (stream.rated_until.take(), stream.room_bytes);
         if room_bytes == 0 {
@@ -213,29 +215,26 @@ impl Streams {
     }
 
     /// Wakes streams whose advised rate lets them be read again.
-    pub(super) fn wake_rated(&mut self, now: Instant) {
+    pub(super) fn wake_rated<S: Suite>(&mut self, conns: &mut Conns<S>, now: Instant) {
         while let Some((at, conn)) = self.rated.first().copied()
             && at <= now
         {
             self.rated.remove(&(at, conn));
-            if let Some(stream) = self.get_mut(conn) {
+            if let Some(stream) = conns.stream_mut(conn) {
                 stream.rated_until = None;
             }
-            if self.update_room(now, conn) {
-                self.wake_reading(conn);
+            if self.update_room(conns, now, conn) {
+                self.wake_reading(conns, conn);
             }
         }
     }
 
     /// The stream is over. Its connection is closed once all is written; nothing more is read from it.
-    /// True if the number is free at once, because the shell does not know it.
-    pub(super) fn finish(&mut self, now: Instant, conn: ConnId) -> bool {
-        let Some(stream) = self.get_mut(conn) else { return false };
+    pub(super) fn finish<S: Suite>(&mut self, conns: &mut Conns<S>, now: Instant, conn: ConnId) {
+        let Some(stream) = conns.stream_mut(conn) else { return };
         match stream.state {
-            State::Resolving { .. } | State::Asking { .. } => {
-                self.remove(conn);
-                true
-            }
+            // The shell does not know it.
+            State::Resolving { .. } | State::Asking { .. } => self.remove(conns, conn),
             State::Open if !stream.buffer.is_empty() => {
                 stream.state = State::Draining;
                 stream.since = now;
@@ -243,38 +242,34 @@ impl Streams {
                 if let Some(at) = stream.rated_until.take() {
                     self.rated.remove(&(at, conn));
                 }
-                false
             }
-            State::Connecting { .. } | State::Open => {
-                self.close(conn);
-                false
-            }
-            State::Draining | State::Closing => false,
+            State::Connecting { .. } | State::Open => self.close(conns, conn),
+            State::Draining | State::Closing => {}
         }
     }
 
     /// Closes a connection, and drops what is not written.
-    pub(super) fn close(&mut self, conn: ConnId) {
-        let Some(stream) = self.get_mut(conn) else { return };
+    pub(super) fn close<S: Suite>(&mut self, conns: &mut Conns<S>, conn: ConnId) {
+        let Some(stream) = conns.stream_mut(conn) else { return };
         if stream.state == State::Closing {
             return;
         }
         stream.state = State::Closing;
         stream.room_bytes = 0;
-        let buffered = core::mem::take(&mut stream.buffer).len();
+        let dropped = core::mem::take(&mut stream.buffer);
         if let Some(at) = stream.rated_until.take() {
             self.rated.remove(&(at, conn));
         }
-        self.buffered_bytes -= buffered;
+        self.held_bytes -= dropped.held_bytes();
         self.to_close.push_back(conn);
     }
 
     /// The next connection to be closed: it is forgotten.
-    pub(super) fn poll_close(&mut self) -> Option<ConnId> {
+    pub(super) fn poll_close<S: Suite>(&mut self, conns: &mut Conns<S>) -> Option<ConnId> {
         loop {
             let conn = self.to_close.pop_front()?;
-            if self.get(conn).is_some_and(|stream| stream.state == State::Closing) {
-                self.remove(conn);
+            if conns.stream(conn).is_some_and(|stream| stream.state == State::Closing) {
+                self.remove(conns, conn);
                 return Some(conn);
             }
         }
@@ -282,28 +277,23 @@ impl Streams {
 
     /// Looks through all. Closes connections that take nothing, and gives back room that nobody uses;
     /// returns streams whose lookups have waited too long.
-    pub(super) fn keep_up(&mut self, now: Instant) -> Vec<ConnId> {
+    pub(super) fn keep_up<S: Suite>(&mut self, conns: &mut Conns<S>, now: Instant) -> Vec<ConnId> {
         let (mut stuck, mut unanswered) = (Vec::new(), Vec::new());
-        let slots = (0..).zip(&mut self.slots);
-        for (number, stream) in slots.filter_map(|(n, stream)| Some((n, stream.as_deref_mut()?))) {
+        for (conn, stream) in conns.streams_mut() {
+            let before = stream.buffer.held_bytes();
             stream.buffer.shrink();
+            self.held_bytes = self.held_bytes + stream.buffer.held_bytes() - before;
             let waited = now - stream.since;
             match stream.state {
-                State::Draining if waited >= DRAINING_MAX => stuck.push(ConnId(number)),
+                State::Draining if waited >= DRAINING_MAX => stuck.push(conn),
                 State::Resolving { .. } | State::Asking { .. } if waited >= LOOKUP_MAX => {
-                    unanswered.push(ConnId(number));
+                    unanswered.push(conn);
                 }
                 _ => {}
             }
         }
-        stuck.into_iter().for_each(|conn| self.close(conn));
+        stuck.into_iter().for_each(|conn| self.close(conns, conn));
         unanswered
-    }
-
-    /// The connection with most bytes whose stream is over.
-    pub(super) fn longest_draining(&self) -> Option<(ConnId, usize)> {
-        let draining = self.iter().filter(|(_, stream)| stream.state == State::Draining);
-        draining.map(|(conn, stream)| (conn, stream.buffer.len())).max_by_key(|(_, bytes)| *bytes)
     }
 }
 

@@ -1,6 +1,6 @@
 use super::{
-    Answer, Body, Buffer, Cell, EchoLayer, Finished, Handshake, Layer, Layers, Message, Salt, StreamId,
-    Stretch, Suite,
+    Answer, Body, Buffer, Cell, EchoLayer, Finished, Handshake, Layer, Layers, Message, Salt,
+    StreamId, Stretch, Suite,
 };
 use crate::cell::msg::{Create2, HANDSHAKE_NTOR, HANDSHAKE_NTOR_V3, parse_created2};
 use crate::cell::relay::{MAX_DATA_LEN, RelayCommand};
@@ -267,7 +267,9 @@ impl Buffer<Weightless> for RunBuffer {
         };
         self.len += len as usize;
         match self.runs.back_mut() {
-            Some(last) if last.end() == at && last.len.checked_add(len).is_some() => last.len += len,
+            Some(last) if last.end() == at && last.len.checked_add(len).is_some() => {
+                last.len += len
+            }
             _ if len > 0 => self.runs.push_back(Run { at, len }),
             _ => {}
         }
@@ -416,7 +418,8 @@ impl Handshake<Weightless> for NullHandshake {
         _ephemeral_secret: [u8; 32],
         wants_congestion_control: bool,
     ) -> Result<Self, HandshakeFailed> {
-        let unknown = HandshakeFailed { handshake: "ntor-v3", problem: "no Ed25519 identity is known" };
+        let unknown =
+            HandshakeFailed { handshake: "ntor-v3", problem: "no Ed25519 identity is known" };
         relay.ids.ed25519.map(|_| Self::NtorV3 { wants_congestion_control }).ok_or(unknown)
     }
 

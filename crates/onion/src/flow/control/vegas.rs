@@ -2,7 +2,9 @@
 
 mod rtt;
 
-use super::{CircuitEnd, CircuitFlow, CongestionParams, FlowError, PathKind, PathState, QueueLimits};
+use super::{
+    CircuitEnd, CircuitFlow, CongestionParams, FlowError, PathKind, PathState, QueueLimits,
+};
 use crate::flow::stream::{StreamFlow, XonXoff};
 use crate::time::Instant;
 use alloc::collections::VecDeque;

@@ -198,7 +198,7 @@ impl<R: Rng> Pump<R> {
         channel: &mut Channel,
         number: u32,
         command: Command,
-        body: &[u8],
+        body: &[u8; BODY_LEN],
     ) {
         let circuit = &mut self.circuits[number as usize];
         let result = match &mut circuit.state {

@@ -1,9 +1,10 @@
 //! Whose turn it is among the circuits of one link.
 
 use super::{Moment, Recent};
-use crate::cell::CELL_LEN;
 use crate::node::ConnId;
-use crate::router::circuit::{Circuits, Way};
+use crate::router::circuits::{CellQueue, CircuitIndex, Circuits, Way};
+use crate::suite::{Cell, Suite};
+use crate::time::Instant;
 use alloc::collections::binary_heap::PeekMut;
 use alloc::collections::{BinaryHeap, VecDeque};
 use core::cmp::Reverse;
@@ -13,13 +14,13 @@ const QUANTUM_CELLS: usize = 8;
 
 /// A circuit with cells, and what it has sent of late: numbers that are not negative are ordered as
 /// their bits are.
-type Entry = Reverse<(u64, u32, Way)>;
+type Entry = Reverse<(u64, CircuitIndex, Way)>;
 
 /// Circuits with cells for one link, each once; some may be gone.
 #[derive(Debug)]
 pub(in crate::router) enum Turns {
     /// One after the other: on links of measurers.
-    InTurn(VecDeque<(u32, Way)>),
+    InTurn(VecDeque<(CircuitIndex, Way)>),
     /// The one that has sent least of late goes first. The number is the tick of the counts.
     Quietest(BinaryHeap<Entry>, u64),
 }
@@ -33,14 +34,20 @@ impl Default for Turns {
 impl Turns {
     /// A circuit that had no cells has some.
     #[inline]
-    pub(in crate::router) fn add(&mut self, number: u32, way: Way, recent: Recent, now: &Moment) {
+    pub(in crate::router) fn add(
+        &mut self,
+        index: CircuitIndex,
+        way: Way,
+        recent: Recent,
+        now: &Moment,
+    ) {
         match self {
-            Self::InTurn(turns) => turns.push_back((number, way)),
+            Self::InTurn(turns) => turns.push_back((index, way)),
             Self::Quietest(turns, tick) => {
                 if *tick != now.tick {
                     rescale(turns, tick, now);
                 }
-                turns.push(Reverse((recent.at(now).to_bits(), number, way)));
+                turns.push(Reverse((recent.at(now).to_bits(), index, way)));
             }
         }
     }
@@ -66,61 +73,84 @@ impl Turns {
         }
     }
 
-    /// Fills `out` with cells for link `id`; returns how many. Circuits whose queues have become as
-    /// short as somebody waits for are noted in `drained`.
-    pub(in crate::router) fn take(
+    /// Fills `out` with cells for link `id`. Circuits whose queues have become as short as somebody waits
+    /// for are noted in `drained`; those whose next hop takes no more leave the turns.
+    pub(in crate::router) fn take<S: Suite>(
         &mut self,
-        id: ConnId,
-        now: &Moment,
-        circuits: &mut Circuits,
-        drained: &mut VecDeque<u32>,
-        out: &mut [[u8; CELL_LEN]],
-    ) -> usize {
-        let mut written = 0;
+        (id, now): (ConnId, Instant),
+        moment: &Moment,
+        circuits: &mut Circuits<S>,
+        drained: &mut VecDeque<CircuitIndex>,
+        out: &mut [S::Cell],
+    ) -> Taken {
+        let mut taken = Taken::default();
         match self {
             Self::InTurn(turns) => {
-                while written < out.len()
-                    && let Some((number, way)) = turns.pop_front()
+                while taken.cells < out.len()
+                    && let Some((index, way)) = turns.pop_front()
                 {
-                    let Some(queue) = circuits.queue_for(number, way, id) else { continue };
-                    let quantum = QUANTUM_CELLS.min(out.len() - written);
-                    written += queue.pop_into(&mut out[written..written + quantum]);
-                    if queue.has_become_short() {
-                        drained.push_back(number);
+                    let Some(queue) = circuits.queue_for(index, way, id) else { continue };
+                    if taken.from(queue, now, out) {
+                        turns.push_back((index, way));
                     }
-                    if queue.len() > 0 {
-                        turns.push_back((number, way));
+                    if queue.has_become_short() {
+                        drained.push_back(index);
                     }
                 }
             }
             Self::Quietest(turns, tick) => {
-                if *tick != now.tick {
-                    rescale(turns, tick, now);
+                if *tick != moment.tick {
+                    rescale(turns, tick, moment);
                 }
-                while written < out.len()
+                while taken.cells < out.len()
                     && let Some(mut first) = turns.peek_mut()
                 {
-                    let (_, number, way) = first.0;
-                    let Some(queue) = circuits.queue_for(number, way, id) else {
+                    let (_, index, way) = first.0;
+                    let Some(queue) = circuits.queue_for(index, way, id) else {
                         PeekMut::pop(first);
                         continue;
                     };
-                    let quantum = QUANTUM_CELLS.min(out.len() - written);
-                    let count = queue.pop_into(&mut out[written..written + quantum]);
-                    written += count;
-                    queue.recent.add(count, now);
-                    if queue.has_become_short() {
-                        drained.push_back(number);
-                    }
-                    if queue.len() > 0 {
-                        first.0.0 = queue.recent.at(now).to_bits();
+                    let before = taken.cells;
+                    let has_more = taken.from(queue, now, out);
+                    queue.recent.add(taken.cells - before, moment);
+                    if has_more {
+                        first.0.0 = queue.recent.at(moment).to_bits();
                     } else {
                         PeekMut::pop(first);
+                    }
+                    if queue.has_become_short() {
+                        drained.push_back(index);
                     }
                 }
             }
         }
-        written
+        taken
+    }
+}
+
+/// What has come of a link's turns.
+#[derive(Clone, Copy, Debug, Default)]
+pub(in crate::router) struct Taken {
+    /// Cells that are to be sent.
+    pub(in crate::router) cells: usize,
+    /// Cells of circuits that have left the turns: the next hop takes no more.
+    pub(in crate::router) held_cells: usize,
+}
+
+impl Taken {
+    /// Takes a circuit's turn; true if it is to have another.
+    #[inline]
+    fn from<T: Cell>(&mut self, queue: &mut CellQueue<T>, now: Instant, out: &mut [T]) -> bool {
+        let room = queue.room_cells(now);
+        let quantum = QUANTUM_CELLS.min(out.len() - self.cells).min(room);
+        let count = queue.pop_into(now, &mut out[self.cells..self.cells + quantum]);
+        self.cells += count;
+        if count == room && queue.len() > 0 {
+            queue.hold();
+            self.held_cells += queue.len();
+            return false;
+        }
+        queue.len() > 0
     }
 }
 
@@ -130,8 +160,8 @@ fn rescale(turns: &mut BinaryHeap<Entry>, tick: &mut u64, now: &Moment) {
     let factor = now.since(*tick);
     let entries = core::mem::take(turns).into_iter();
     *turns = entries
-        .map(|Reverse((count, number, way))| {
-            Reverse(((f64::from_bits(count) * factor).to_bits(), number, way))
+        .map(|Reverse((count, index, way))| {
+            Reverse(((f64::from_bits(count) * factor).to_bits(), index, way))
         })
         .collect();
     *tick = now.tick;

@@ -1,8 +1,9 @@
-use super::buffer::Buffer;
+use super::TunnelIndex;
 use crate::cell::msg::BeginFlags;
 use crate::cell::relay::MAX_DATA_LEN;
 use crate::flow::stream::StreamFlow;
 use crate::node::LookupId;
+use crate::suite::{StreamId, Suite};
 use crate::time::Instant;
 use core::net::SocketAddr;
 
@@ -50,14 +51,14 @@ impl State {
 
 /// One stream of a circuit that ends here, or its connection after its end.
 #[derive(Debug)]
-pub(in crate::router) struct Stream {
-    /// Its circuit, while the stream is not over.
-    pub(in crate::router) circuit: u32,
-    /// Its number on the circuit.
-    pub(in crate::router) stream_id: u16,
+pub(in crate::router) struct Stream<S: Suite> {
+    /// Its tunnel, while the stream is not over.
+    pub(in crate::router) tunnel: TunnelIndex,
+    /// Its number in the tunnel.
+    pub(in crate::router) stream_id: StreamId,
     pub(in crate::router) state: State,
     /// From the client to the destination.
-    pub(in crate::router) buffer: Buffer,
+    pub(in crate::router) buffer: S::Buffer,
     pub(in crate::router) flow: StreamFlow,
     /// What the stream's flow control lets be read from the destination.
     pub(in crate::router) room_bytes: u64,
@@ -69,19 +70,19 @@ pub(in crate::router) struct Stream {
     pub(super) is_readable_named: bool,
 }
 
-impl Stream {
+impl<S: Suite> Stream<S> {
     pub(in crate::router) fn new(
         now: Instant,
-        circuit: u32,
-        stream_id: u16,
+        tunnel: TunnelIndex,
+        stream_id: StreamId,
         state: State,
         mut flow: StreamFlow,
     ) -> Self {
         Self {
-            circuit,
+            tunnel,
             stream_id,
             state,
-            buffer: Buffer::default(),
+            buffer: S::Buffer::default(),
             room_bytes: flow.room_bytes(now),
             flow,
             rated_until: None,

@@ -1,12 +1,19 @@
 use super::*;
 use crate::cell::msg::BeginFlags;
 use crate::flow::stream::{StreamFlow, StreamWindow};
+use crate::suite::{StreamId, Tor};
 use alloc::{format, vec};
 use core::net::SocketAddr;
 use proptest::prelude::*;
 
-fn stream(now: Instant, state: State) -> Stream {
-    Stream::new(now, 0, 1, state, StreamFlow::Windowed(StreamWindow::default()))
+fn stream(now: Instant, state: State) -> Stream<Tor> {
+    Stream::new(
+        now,
+        TunnelIndex(0),
+        StreamId(1),
+        state,
+        StreamFlow::Windowed(StreamWindow::default()),
+    )
 }
 
 fn asked() -> Asked {
@@ -59,9 +66,8 @@ fn any_step() -> impl Strategy<Value = Step> {
 /// A table, and what must be in it.
 #[derive(Default)]
 struct Model {
+    conns: Conns<Tor>,
     streams: Streams,
-    free: Vec<ConnId>,
-    numbers: u32,
     /// State by name, and bytes buffered.
     known: BTreeMap<ConnId, (&'static str, usize)>,
     now: Instant,
@@ -69,17 +75,14 @@ struct Model {
 
 impl Model {
     fn add(&mut self, is_resolving: bool) {
-        let conn = self.free.pop().unwrap_or_else(|| {
-            self.numbers += 1;
-            ConnId(self.numbers - 1)
-        });
+        let conn = self.conns.reserve();
         let state = if is_resolving {
             let lookup = self.streams.ask(conn, Question::Addresses(format!("{conn:?}")));
             State::Resolving { lookup, asked: asked() }
         } else {
             State::Connecting { to: to(), ttl_s: None }
         };
-        self.streams.add(conn, stream(self.now, state));
+        self.conns.add_stream(conn, stream(self.now, state));
         let name = if is_resolving { "resolving" } else { "connecting" };
         assert!(self.known.insert(conn, (name, 0)).is_none());
     }
@@ -92,8 +95,8 @@ impl Model {
             Step::Open(conn) => {
                 if let Some((name @ "connecting", _)) = self.known.get_mut(&ConnId(conn)) {
                     *name = "open";
-                    self.streams.get_mut(ConnId(conn)).expect("known").state = State::Open;
-                    self.streams.wake(ConnId(conn));
+                    self.conns.stream_mut(ConnId(conn)).expect("known").state = State::Open;
+                    self.streams.wake(&mut self.conns, ConnId(conn));
                 }
             }
             Step::Buffer(conn, len) => {
@@ -101,12 +104,15 @@ impl Model {
                     self.known.get_mut(&ConnId(conn))
                 {
                     *buffered += len;
-                    self.streams.buffer(ConnId(conn), &[1; 500][..len]);
+                    let data = &[1; 500][..len];
+                    let buffered_bytes = self.streams.buffer(&mut self.conns, ConnId(conn), data);
+                    assert_eq!(buffered_bytes, *buffered);
                 }
             }
             Step::Unbuffer(conn, len) => {
                 let mut out = [0; 900];
-                let (taken, left) = self.streams.unbuffer(now, ConnId(conn), &mut out[..len]);
+                let (taken, left) =
+                    self.streams.unbuffer(now, &mut self.conns, ConnId(conn), &mut out[..len]);
                 if let Some(("open" | "draining", buffered)) = self.known.get_mut(&ConnId(conn)) {
                     assert_eq!(taken, len.min(*buffered));
                     *buffered -= taken;
@@ -117,16 +123,14 @@ impl Model {
             }
             Step::Finish(conn) => {
                 let conn = ConnId(conn);
-                let is_free = self.streams.finish(now, conn);
+                self.streams.finish(&mut self.conns, now, conn);
                 match self.known.get_mut(&conn) {
                     Some(("resolving", _)) => {
-                        assert!(is_free);
                         self.known.remove(&conn);
-                        self.free.push(conn);
                     }
                     Some(it @ ("open", 1..)) => it.0 = "draining",
                     Some(it @ ("open" | "connecting", _)) => *it = ("closing", 0),
-                    _ => assert!(!is_free),
+                    _ => {}
                 }
             }
             // Only what the shell knows can be closed, or be lost.
@@ -135,14 +139,13 @@ impl Model {
                     self.known.get_mut(&ConnId(conn))
                 {
                     *it = ("closing", 0);
-                    self.streams.close(ConnId(conn));
+                    self.streams.close(&mut self.conns, ConnId(conn));
                 }
             }
             Step::Lose(conn) => {
                 if self.known.get(&ConnId(conn)).is_some_and(|(name, _)| *name != "resolving") {
                     self.known.remove(&ConnId(conn));
-                    assert!(self.streams.remove(ConnId(conn)).is_some());
-                    self.free.push(ConnId(conn));
+                    self.streams.remove(&mut self.conns, ConnId(conn));
                 }
             }
             Step::Answer(id) => {
@@ -150,38 +153,37 @@ impl Model {
                 if let Some(conn) = asker {
                     assert_eq!(self.known[&conn].0, "resolving");
                     self.known.get_mut(&conn).expect("known").0 = "connecting";
-                    let stream = self.streams.get_mut(conn).expect("known");
+                    let stream = self.conns.stream_mut(conn).expect("known");
                     stream.state = State::Connecting { to: to(), ttl_s: None };
                 }
             }
             Step::PollClose => {
                 let closing = self.known.values().any(|(name, _)| *name == "closing");
-                let closed = self.streams.poll_close();
+                let closed = self.streams.poll_close(&mut self.conns);
                 assert_eq!(closed.is_some(), closing);
                 if let Some(conn) = closed {
                     assert_eq!(self.known.remove(&conn).map(|it| it.0), Some("closing"));
-                    self.free.push(conn);
                 }
             }
             Step::PollWritable => {
-                if let Some(conn) = self.streams.poll_writable() {
+                if let Some(conn) = self.streams.poll_writable(&mut self.conns) {
                     assert!(matches!(self.known[&conn].0, "open" | "draining"));
                 }
             }
-            Step::WakeReading(conn) => self.streams.wake_reading(ConnId(conn)),
+            Step::WakeReading(conn) => self.streams.wake_reading(&mut self.conns, ConnId(conn)),
             Step::PollReadable => {
-                if let Some(conn) = self.streams.poll_readable() {
+                if let Some(conn) = self.streams.poll_readable(&mut self.conns) {
                     assert_eq!(self.known[&conn].0, "open");
                 }
             }
             Step::KeepUp(time_s) => {
                 self.now += Duration::from_secs(time_s);
-                for conn in self.streams.keep_up(self.now) {
+                for conn in self.streams.keep_up(&mut self.conns, self.now) {
                     assert_eq!(self.known[&conn].0, "resolving");
                 }
-                let streams = &self.streams;
+                let conns = &self.conns;
                 for (conn, it) in &mut self.known {
-                    if streams.get(*conn).expect("known").state == State::Closing {
+                    if conns.stream(*conn).expect("known").state == State::Closing {
                         *it = ("closing", 0);
                     }
                 }
@@ -190,13 +192,13 @@ impl Model {
     }
 
     fn check(&self) {
-        assert_eq!(self.streams.len(), self.known.len());
+        assert_eq!(self.conns.stream_count(), self.known.len());
         let buffered: usize = self.known.values().map(|(_, bytes)| *bytes).sum();
-        assert_eq!(self.streams.buffered_bytes(), buffered);
-        let conns: Vec<ConnId> = self.streams.iter().map(|(conn, _)| conn).collect();
+        assert_eq!(self.streams.held_bytes(), buffered);
+        let conns: Vec<ConnId> = self.conns.streams().map(|(conn, _)| conn).collect();
         assert_eq!(conns, self.known.keys().copied().collect::<Vec<_>>());
         for (conn, (_, bytes)) in &self.known {
-            assert_eq!(self.streams.get(*conn).expect("known").buffer.len(), *bytes);
+            assert_eq!(self.conns.stream(*conn).expect("known").buffer.len(), *bytes);
         }
         assert!(self.streams.lookups.len() <= self.known.len());
     }
@@ -212,15 +214,15 @@ proptest! {
             model.play(step);
             model.check();
         }
-        for conn in 0..model.numbers {
-            model.streams.remove(ConnId(conn));
+        for conn in model.known.keys() {
+            model.streams.remove(&mut model.conns, *conn);
         }
-        let streams = &mut model.streams;
-        prop_assert_eq!((streams.len(), streams.buffered_bytes()), (0, 0));
+        let (streams, conns) = (&mut model.streams, &mut model.conns);
+        prop_assert_eq!((conns.stream_count(), streams.held_bytes()), (0, 0));
         prop_assert!(streams.lookups.is_empty() && streams.rated.is_empty());
-        prop_assert_eq!(streams.poll_close(), None);
-        prop_assert_eq!(streams.poll_writable(), None);
-        prop_assert_eq!(streams.poll_readable(), None);
+        prop_assert_eq!(streams.poll_close(conns), None);
+        prop_assert_eq!(streams.poll_writable(conns), None);
+        prop_assert_eq!(streams.poll_readable(conns), None);
         prop_assert!(streams.poll_lookup().is_none());
     }
 }

@@ -28,7 +28,7 @@ proptest! {
         steps in prop::collection::vec((0u64..8, 0u32..4, 0u32..3, 1usize..200, 0u32..60), 1..150),
     ) {
         let mut stage = Stage::new(kist(), 4);
-        let circuits: Vec<u32> = (0..12).map(|number| stage.circuit(number / 3)).collect();
+        let circuits: Vec<CircuitIndex> = (0..12).map(|number| stage.circuit(number / 3)).collect();
         let (mut ms, mut queued) = (0, 0);
         let mut runs: Vec<Instant> = Vec::new();
         let mut check = |stage: &mut Stage, ms: u64| -> Result<(), TestCaseError> {
@@ -79,7 +79,7 @@ proptest! {
         let interval = Duration::from_millis(10);
         let config = [SchedulerConfig::vanilla(), SchedulerConfig::kist_lite(interval), kist()][which];
         let mut stage = Stage::new(config, 3);
-        let circuits: Vec<u32> = (0..6).map(|number| stage.circuit(number / 2)).collect();
+        let circuits: Vec<CircuitIndex> = (0..6).map(|number| stage.circuit(number / 2)).collect();
         let (mut ms, mut queued) = (0, [0; 6]);
         for (pause, circuit, cells) in steps {
             ms += pause;

@@ -1,24 +1,33 @@
 //! The target's part of a measurement on the router's links.
 
-use super::circuit::{Hop, Way};
-use super::link::Role;
-use super::{Conduct, Router, RouterEvent};
+use super::cells::Violation;
+use super::circuits::{CircuitIndex, Hop, OnLink, Way};
+use super::links::{Outputs, Role};
+use super::{Conduct, Core, RouterEvent};
 use crate::cell::msg::DestroyReason;
 use crate::cell::{CircId, Command};
-use crate::crypto::Keystream;
 use crate::measure::protocol::{ClientSecond, ErrorCode, Message};
-use crate::measure::target::Refusal;
+use crate::measure::target::{Refusal, TargetEvent};
 use crate::node::ConnId;
+use crate::suite::{Body, Cell, EchoLayer, Suite};
 use crate::time::Instant;
 use alloc::collections::BTreeSet;
 use alloc::format;
 use alloc::string::{String, ToString};
 use rand_core::Rng;
 
-impl<R: Rng, C: Conduct> Router<R, C> {
-    /// A message of the protocol has come on a link.
-    pub(super) fn handle_message_cell(&mut self, now: Instant, id: ConnId, body: &[u8]) {
-        let Some(link) = self.links.get_mut(id) else { return };
+impl<S: Suite, R: Rng, C: Conduct<S>> Core<S, R, C> {
+    /// A message of the measurement's protocol has come on a link: the content of a MEASURE cell. False if
+    /// the link is ours no more.
+    pub fn handle_measure(&mut self, now: Instant, conn: ConnId, message: &[u8]) -> bool {
+        self.outputs.set_now(now);
+        self.obey_message(conn, message);
+        self.drain_target();
+        self.conns.link(conn).is_some()
+    }
+
+    fn obey_message(&mut self, id: ConnId, body: &[u8]) {
+        let Some(link) = self.conns.link(id) else { return };
         let (role, exported) = (link.role, link.exported);
         let refusal = match (Message::parse(body), role, exported) {
             (Err(error), ..) => Refusal { code: ErrorCode::MALFORMED, text: error.to_string() },
@@ -36,7 +45,7 @@ impl<R: Rng, C: Conduct> Router<R, C> {
                 Refusal { code: ErrorCode::OTHER, text }
             }
             (Ok(Message::Order(order)), Role::Ordinary | Role::Coordinator, Some(exported)) => {
-                let unix_time_s = self.unix_time_s(now);
+                let (now, unix_time_s) = (self.outputs.now(), self.unix_time_s());
                 match self.target.handle_order(now, unix_time_s, id, &exported, &order) {
                     Ok(nonce) => {
                         self.set_role(id, Role::Coordinator);
@@ -51,7 +60,7 @@ impl<R: Rng, C: Conduct> Router<R, C> {
                 match self.prove(id, &exported, &proof) {
                     Ok(()) => {
                         self.set_role(id, Role::Measurer);
-                        self.outputs.set_measurers(id);
+                        Outputs::set_measurers(&mut self.conns, id);
                         self.send_message(id, &Message::Proven);
                         return;
                     }
@@ -71,21 +80,22 @@ impl<R: Rng, C: Conduct> Router<R, C> {
         proof: &crate::measure::protocol::Proof,
     ) -> Result<(), Refusal> {
         // Circuits that began as a client's would be counted as the measurement's.
-        if self.links.get_mut(id).is_some_and(|link| link.circuits.len() > 0) {
+        if self.conns.link(id).is_some_and(|link| link.circuits.len() > 0) {
             return Err(Refusal::new(ErrorCode::OUT_OF_ORDER));
         }
         self.target.handle_proof(id, exported, proof)
     }
 
     fn set_role(&mut self, id: ConnId, role: Role) {
-        if let Some(link) = self.links.get_mut(id) {
+        if let Some(link) = self.conns.link_mut(id) {
             link.role = role;
             self.padder.consider(id, link);
         }
     }
 
     fn send_message(&mut self, id: ConnId, message: &Message) {
-        self.outputs.control(id, CircId::LINK, Command::MEASURE, &message.encode());
+        let at = OnLink { conn: id, circ_id: CircId::LINK };
+        self.control(at, Command::MEASURE, &message.encode());
     }
 
     /// Says why, and closes.
@@ -97,64 +107,76 @@ impl<R: Rng, C: Conduct> Router<R, C> {
         self.close(id);
     }
 
-    /// A party of the measurement does what it must not: everything is dropped.
-    pub(super) fn violate(&mut self, id: ConnId, problem: &str) {
-        self.target.handle_violation(id, problem.to_string());
+    /// What comes on a link is no stream of cells, or a party of a measurement does what it must not:
+    /// everything is dropped, and the link is closed.
+    pub fn handle_violation(&mut self, now: Instant, conn: ConnId, problem: Violation) {
+        self.outputs.set_now(now);
+        self.target.handle_violation(conn, problem.to_string());
         self.drain_target(); // so that it still hears why
+        self.close(conn);
+        self.drain_target();
+    }
+
+    /// Does what the measurement asks for.
+    pub(super) fn drain_target(&mut self) {
+        while let Some(event) = self.target.poll_event() {
+            match event {
+                TargetEvent::Report { conn, second, measured_bytes } => {
+                    self.report_second(conn, second, measured_bytes);
+                }
+                TargetEvent::Over { coordinator, measurers, refusal } => {
+                    self.end_measurement(coordinator, &measurers, refusal);
+                }
+            }
+        }
     }
 
     /// A cell of a measurement circuit: its layer comes off, and it goes back.
     #[inline]
-    pub(super) fn echo(
-        &mut self,
-        now: Instant,
-        number: u32,
-        body: &[u8],
-    ) -> Result<(), &'static str> {
-        self.target.handle_measurement_cell(now);
-        let Some(circuit) = self.circuits.get_mut(number) else { return Ok(()) };
-        let Hop::Echo(keystream) = &mut circuit.hop else { return Ok(()) };
+    pub(super) fn echo(&mut self, index: CircuitIndex, body: &S::Body) -> Result<(), Violation> {
+        self.target.handle_measurement_cell(self.outputs.now());
+        let Some(circuit) = self.circuits.get_mut(index) else { return Ok(()) };
+        let Hop::Echo(layer) = &mut circuit.hop else { return Ok(()) };
         if self.conduct.swallows() {
-            keystream.apply(&mut [0; crate::cell::BODY_LEN]);
+            layer.apply(&mut body.clone());
             return Ok(());
         }
         let queue = &mut circuit.back_queue;
         if queue.len() >= self.config.queue_limit_cells as usize {
-            self.destroy(number, DestroyReason::RESOURCE_LIMIT, None);
+            self.destroy(index, DestroyReason::RESOURCE_LIMIT, None);
             return Ok(());
         }
-        let was_empty = (queue.len() == 0).then_some(queue.recent);
-        let (conn, circ_id) = (circuit.back.conn, circuit.back.circ_id);
-        let slot = crate::cell::begin_fixed(queue.push(), circ_id, Command::RELAY);
-        if let Ok(slot) = slot.try_into() {
-            let slot: &mut [u8; crate::cell::BODY_LEN] = slot;
-            slot.copy_from_slice(body);
-            self.conduct.answer(&mut self.rng, keystream, slot);
-        }
-        self.outputs.handle_queued(conn, number, Way::Back, was_empty);
+        let joined = queue.joining();
+        let echoed = queue.push().begin(circuit.back.circ_id, Command::RELAY);
+        echoed.clone_from(body);
+        self.conduct.answer(&mut self.rng, layer, echoed);
+        let conn = circuit.back.conn;
+        self.outputs.handle_queued(&mut self.conns, conn, (index, Way::Back), joined);
         Ok(())
     }
 
     /// Answers to cells that have not come yet: an honest relay has none.
-    pub(super) fn answer_ahead(&mut self, number: u32) {
-        let mut source = [0; 16];
+    pub(super) fn answer_ahead(&mut self, index: CircuitIndex) {
+        let mut seed = [0; 16];
         for _ in 0..self.conduct.answers_ahead() {
-            self.rng.fill_bytes(&mut source);
-            self.queue_cell(number, Way::Back, Command::RELAY, |body| {
-                body.fill(0);
-                Keystream::new(&source).apply(body);
-            });
+            self.rng.fill_bytes(&mut seed);
+            let Some(circuit) = self.circuits.get_mut(index) else { return };
+            let queue = &mut circuit.back_queue;
+            let joined = queue.joining();
+            queue.push().begin(circuit.back.circ_id, Command::RELAY).forge(&seed);
+            let conn = circuit.back.conn;
+            self.outputs.handle_queued(&mut self.conns, conn, (index, Way::Back), joined);
         }
     }
 
-    pub(super) fn report_second(&mut self, id: ConnId, honest: ClientSecond, measured_bytes: u64) {
+    fn report_second(&mut self, id: ConnId, honest: ClientSecond, measured_bytes: u64) {
         let told = self.conduct.report(honest, measured_bytes);
         self.send_message(id, &Message::ClientSecond(told));
         let client_bytes = honest.sent_bytes;
         self.tell(RouterEvent::MeasuredSecond { measured_bytes, client_bytes });
     }
 
-    pub(super) fn end_measurement(
+    fn end_measurement(
         &mut self,
         coordinator: Option<ConnId>,
         measurers: &BTreeSet<ConnId>,
@@ -168,7 +190,7 @@ impl<R: Rng, C: Conduct> Router<R, C> {
         }
         if let (Some(id), Some(refusal)) = (coordinator, &refusal) {
             // Unless it broke the rules itself: then it has been told.
-            if self.links.get_mut(id).is_some() {
+            if self.conns.link(id).is_some() {
                 self.refuse_link(id, refusal);
             }
         } else if let Some(id) = coordinator {
@@ -177,6 +199,6 @@ impl<R: Rng, C: Conduct> Router<R, C> {
         }
         let why = refusal.map(|refusal| format!("{} {}", refusal.code, refusal.text));
         self.tell(RouterEvent::MeasurementOver(why));
-        self.outputs.wake_held(usize::MAX);
+        self.outputs.wake_held(&mut self.conns, usize::MAX);
     }
 }

@@ -1,13 +1,20 @@
 use super::*;
+use crate::cell::BODY_LEN;
+use crate::cell::msg::HANDSHAKE_NTOR_V3;
+use crate::crypto::ntor_v3::extension::{Request, Response};
 use crate::crypto::ntor_v3::{Client, RelayKeys};
-use crate::flow::control::{CircuitFlow, CongestionParams};
+use crate::flow::control::{CongestionParams, FlowFactory, TorFlows};
 use crate::identity::{Ed25519Id, OwnIdentity, RsaId};
-use crate::router::RouterConfig;
+use crate::router::{Honest, RouterConfig};
+use crate::suite::Tor;
 use crate::time::Instant;
+use alloc::sync::Arc;
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::SeedableRng;
 
-fn router() -> Router<ChaCha8Rng> {
+type Relay = Core<Tor, ChaCha8Rng>;
+
+fn router() -> Relay {
     let identity = OwnIdentity {
         rsa: RsaId([1; 20]),
         rsa_sha256: [2; 32],
@@ -22,11 +29,11 @@ fn router() -> Router<ChaCha8Rng> {
         previous_onion_secret: None,
     };
     let config = RouterConfig::new(Arc::new(identity), 0);
-    Router::new(config, ChaCha8Rng::seed_from_u64(1), Instant::ORIGIN)
+    Core::new(config, Honest, ChaCha8Rng::seed_from_u64(1), Instant::ORIGIN)
 }
 
-/// Sends a message by ntor of version 3; what the relay agrees to, and its flow control.
-fn ask(router: &mut Router<ChaCha8Rng>, message: &[u8]) -> Option<(Response, Flow)> {
+/// Sends a message by ntor of version 3; what the relay says that it agrees to, and what it keeps.
+fn ask(router: &mut Relay, message: &[u8]) -> Option<(Response, Agreed)> {
     let identity = &router.config.identity;
     let keys = RelayKeys { ed25519_id: identity.ed25519.0, onion_key: identity.onion_key() };
     let client = Client::new(keys, [7; 32], message).expect("a good key");
@@ -37,24 +44,27 @@ fn ask(router: &mut Router<ChaCha8Rng>, message: &[u8]) -> Option<(Response, Flo
     let answer = router.answer(&body)?;
     let (message, keys) = client.finish(&answer.data).expect("an honest relay");
     assert_eq!(keys.key_forward, answer.keys.key_forward);
-    Some((Response::parse(&message).expect("well formed"), answer.flow))
+    Some((Response::parse(&message).expect("well formed"), answer.agreed))
 }
 
 const CONGESTION: Request = Request { wants_congestion_control: true, wants_protocols: false };
 
 #[test]
 fn who_asks_for_congestion_control_gets_it() {
-    let (response, flow) = ask(&mut router(), &CONGESTION.encode()).expect("answered");
+    let (response, agreed) = ask(&mut router(), &CONGESTION.encode()).expect("answered");
     assert_eq!(response.congestion_sendme_cells, Some(31));
-    assert!(flow.has_congestion_control());
-    assert_eq!(flow.room_cells(), 124);
+    assert_eq!(agreed.congestion_sendme_cells, Some(31));
+    let flow = TorFlows.end(&Arc::default(), agreed);
+    assert_eq!((flow.room_cells(), flow.sendme_cells()), (124, 31));
 }
 
 #[test]
 fn who_does_not_ask_has_windows() {
-    let (response, flow) = ask(&mut router(), &Request::default().encode()).expect("answered");
+    let (response, agreed) = ask(&mut router(), &Request::default().encode()).expect("answered");
     assert_eq!(response.congestion_sendme_cells, None);
-    assert!(!flow.has_congestion_control());
+    assert_eq!(agreed, Agreed::default());
+    let flow = TorFlows.end(&Arc::default(), agreed);
+    assert_eq!((flow.room_cells(), flow.sendme_cells()), (1000, 100));
 }
 
 #[test]
@@ -65,9 +75,9 @@ fn the_consensus_can_forbid_congestion_control_and_set_its_step() {
     let (response, _) = ask(&mut router, &CONGESTION.encode()).expect("answered");
     assert_eq!(response.congestion_sendme_cells, Some(40));
     router.set_congestion_params(CongestionParams { is_enabled: false, ..params });
-    let (response, flow) = ask(&mut router, &CONGESTION.encode()).expect("answered");
+    let (response, agreed) = ask(&mut router, &CONGESTION.encode()).expect("answered");
     assert_eq!(response.congestion_sendme_cells, None);
-    assert!(!flow.has_congestion_control());
+    assert_eq!(agreed, Agreed::default());
 }
 
 #[test]

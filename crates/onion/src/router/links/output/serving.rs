@@ -2,11 +2,12 @@
 //! applied.
 
 use super::{Output, Outputs};
-use crate::cell::CELL_LEN;
-use crate::cell::CELLS_PER_RECORD;
+use crate::cell::{CELL_LEN, CELLS_PER_RECORD};
 use crate::node::{ConnId, SocketState};
-use crate::router::circuit::Circuits;
-use crate::router::schedule::{RECORD_OVERHEAD_BYTES, Runs, SchedulerConfig};
+use crate::router::circuits::Circuits;
+use crate::router::conns::Conns;
+use crate::router::schedule::{Decay, RECORD_OVERHEAD_BYTES, Runs, SchedulerConfig};
+use crate::suite::Suite;
 use crate::time::Instant;
 
 impl Output {
@@ -29,12 +30,17 @@ impl Output {
 
 impl Outputs {
     /// Schedules like this from now on.
-    pub(in crate::router) fn set_scheduler(&mut self, config: &SchedulerConfig) {
+    pub(in crate::router) fn set_scheduler<S: Suite>(
+        &mut self,
+        conns: &mut Conns<S>,
+        config: &SchedulerConfig,
+    ) {
         self.runs = Runs::new(config.scheduler);
-        self.decay = super::Decay::new(config);
+        self.decay = Decay::new(config);
         self.moment = self.decay.at(self.now);
         let allotment = self.runs.are_there().then_some(0);
-        for (number, output) in (0..).zip(&mut self.outputs) {
+        for (id, link) in conns.links_mut() {
+            let output = &mut link.output;
             output.awaits_run = false;
             if output.is_measurers {
                 continue;
@@ -43,9 +49,9 @@ impl Outputs {
             if output.pending_cells > 0 && !output.is_parked() {
                 output.awaits_run = allotment.is_some();
                 if allotment.is_some() {
-                    self.runs.wait(ConnId(number));
+                    self.runs.wait(id);
                 } else if !core::mem::replace(&mut output.is_queued, true) {
-                    self.writable.push_back(ConnId(number));
+                    self.writable.push_back(id);
                 }
             }
         }
@@ -53,10 +59,10 @@ impl Outputs {
 
     /// A link has cells that it may send as far as parking goes: now, or in the next run.
     #[inline]
-    pub(super) fn want(&mut self, id: ConnId) {
-        let Some(output) = self.outputs.get_mut(id.0 as usize) else { return };
+    pub(super) fn want<S: Suite>(&mut self, conns: &mut Conns<S>, id: ConnId) {
+        let Some(output) = conns.output_mut(id) else { return };
         if output.allotment.is_none() {
-            self.wake(id);
+            self.wake(conns, id);
         } else if !output.awaits_run {
             output.awaits_run = true;
             self.runs.wait(id);
@@ -68,32 +74,38 @@ impl Outputs {
         self.runs.next_at()
     }
 
-    /// The next link whose socket the scheduler wants to know of, at the time of
-    /// [`handle_time`](Self::handle_time).
-    pub(in crate::router) fn poll_socket_query(&mut self) -> Option<ConnId> {
-        self.begin_run();
+    /// The next link whose socket the scheduler wants to know of.
+    pub(in crate::router) fn poll_socket_query<S: Suite>(
+        &mut self,
+        conns: &mut Conns<S>,
+    ) -> Option<ConnId> {
+        self.begin_run(conns);
         self.runs.ask()
     }
 
-    pub(in crate::router) fn handle_socket_state(
+    pub(in crate::router) fn handle_socket_state<S: Suite>(
         &mut self,
+        conns: &mut Conns<S>,
         id: ConnId,
         state: Option<&SocketState>,
     ) {
         if let Some(limit_bytes) = self.runs.answer(id, state) {
-            self.allot(id, limit_bytes);
+            self.allot(conns, id, limit_bytes);
         }
     }
 
-    pub(in crate::router) fn poll_writable(&mut self) -> Option<ConnId> {
+    pub(in crate::router) fn poll_writable<S: Suite>(
+        &mut self,
+        conns: &mut Conns<S>,
+    ) -> Option<ConnId> {
         // Drivers that don't ask for queries have begun no run either.
-        self.begin_run();
+        self.begin_run(conns);
         while let Some((id, limit_bytes)) = self.runs.unasked() {
-            self.allot(id, limit_bytes);
+            self.allot(conns, id, limit_bytes);
         }
         while let Some(id) = self.writable.pop_front() {
             // It may be gone since: then it is not to be named any more.
-            if let Some(output) = self.get_mut(id)
+            if let Some(output) = conns.output_mut(id)
                 && core::mem::take(&mut output.is_queued)
             {
                 return Some(id);
@@ -102,17 +114,16 @@ impl Outputs {
         self.runs.next()
     }
 
-    fn begin_run(&mut self) {
-        let outputs = &mut self.outputs;
+    fn begin_run<S: Suite>(&mut self, conns: &mut Conns<S>) {
         self.runs.begin(self.now, |id| {
-            let Some(output) = outputs.get_mut(id.0 as usize) else { return false };
+            let Some(output) = conns.output_mut(id) else { return false };
             output.awaits_run = false;
             output.pending_cells > 0 && !output.is_parked()
         });
     }
 
-    fn allot(&mut self, id: ConnId, limit_bytes: u64) {
-        let Some(output) = self.outputs.get_mut(id.0 as usize) else { return };
+    fn allot<S: Suite>(&mut self, conns: &mut Conns<S>, id: ConnId, limit_bytes: u64) {
+        let Some(output) = conns.output_mut(id) else { return };
         if output.allotment.is_none() {
             return; // it has become a measurer's
         }
@@ -121,14 +132,18 @@ impl Outputs {
             let rank = output.turns.rank(&self.moment);
             self.runs.enter(id, rank);
         } else {
-            self.want(id);
+            self.want(conns, id);
         }
     }
 
     /// Cells that a link may put into a record now; zero if it has none, or if others go first.
     #[inline]
-    pub(in crate::router) fn wanted_cells(&mut self, id: ConnId) -> usize {
-        let Some(output) = self.outputs.get_mut(id.0 as usize) else { return 0 };
+    pub(in crate::router) fn wanted_cells<S: Suite>(
+        &mut self,
+        conns: &mut Conns<S>,
+        id: ConnId,
+    ) -> usize {
+        let Some(output) = conns.output_mut(id) else { return 0 };
         let pending = output.pending_cells;
         if output.allotment.is_none() {
             return pending.min(CELLS_PER_RECORD);
@@ -140,7 +155,7 @@ impl Outputs {
         }
         let allotted = output.allotted_cells();
         if allotted == 0 {
-            self.want(id);
+            self.want(conns, id);
             return 0;
         }
         let (turns, moment) = (&mut output.turns, &self.moment);
@@ -152,16 +167,20 @@ impl Outputs {
 
     /// Fills `out` with cells of a link's circuits; returns how many.
     #[inline]
-    pub(in crate::router) fn take_cells(
+    pub(in crate::router) fn take_cells<S: Suite>(
         &mut self,
+        conns: &mut Conns<S>,
+        circuits: &mut Circuits<S>,
         id: ConnId,
-        circuits: &mut Circuits,
-        out: &mut [[u8; CELL_LEN]],
+        out: &mut [S::Cell],
     ) -> usize {
-        let Some(output) = self.outputs.get_mut(id.0 as usize) else { return 0 };
-        let cells = output.turns.take(id, &self.moment, circuits, &mut self.drained, out);
-        output.pending_cells = output.pending_cells.saturating_sub(cells);
+        let Some(output) = conns.output_mut(id) else { return 0 };
+        let taken =
+            output.turns.take((id, self.now), &self.moment, circuits, &mut self.drained, out);
+        let cells = taken.cells;
+        output.take_pending(cells + taken.held_cells);
         output.awaits_turn &= cells == 0;
+        debug_assert!(cells <= self.queued_cells, "more cells sent than were queued");
         self.queued_cells = self.queued_cells.saturating_sub(cells);
         if let Some(allotment) = &mut output.allotment {
             let bytes = (cells * CELL_LEN) as u64 + RECORD_OVERHEAD_BYTES;

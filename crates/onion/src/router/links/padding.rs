@@ -20,14 +20,17 @@
 //! after that. If it was idle since then, the time of its cell is drawn, and it is *due* then.
 //! What passes in between sends it back to being looked at.
 
-use super::circuit::Circuit;
-use super::link::{Link, Links, Role};
-use super::parameters::Parameters;
+use super::LinkPeer;
+use super::link::{Link, Role};
 use super::upkeep::idle_max;
-use super::{Conduct, Router};
 use crate::cell::msg::LinkPadding;
-use crate::cell::{CircId, Command, LinkProtocol};
+use crate::cell::{CircId, Command};
 use crate::node::ConnId;
+use crate::router::circuits::{Circuit, OnLink};
+use crate::router::conns::Conns;
+use crate::router::parameters::Parameters;
+use crate::router::{Conduct, Core};
+use crate::suite::Suite;
 use crate::time::{Duration, Instant};
 use alloc::collections::BTreeSet;
 use rand_core::Rng;
@@ -49,7 +52,7 @@ const LOOK_GRAIN_NS: u64 = 100_000_000;
 
 /// Decides which links are padded, and when.
 #[derive(Debug)]
-pub(super) struct Padder {
+pub(in crate::router) struct Padder {
     is_on: bool,
     low_ms: u32,
     high_ms: u32,
@@ -60,7 +63,7 @@ pub(super) struct Padder {
 
 impl Padder {
     /// Pads nothing ever if it is not `on`.
-    pub(super) fn new(on: bool, parameters: &Parameters) -> Self {
+    pub(in crate::router) fn new(on: bool, parameters: &Parameters) -> Self {
         let mut padder = Self {
             is_on: on,
             low_ms: 0,
@@ -82,9 +85,13 @@ impl Padder {
     }
 
     /// The consensus has changed.
-    pub(super) fn follow(&mut self, parameters: &Parameters, links: &mut Links) {
+    pub(in crate::router) fn follow<S: Suite>(
+        &mut self,
+        parameters: &Parameters,
+        conns: &mut Conns<S>,
+    ) {
         self.obey(parameters);
-        links.iter_mut().for_each(|(id, link)| self.consider(id, link));
+        conns.links_mut().for_each(|(id, link)| self.consider(id, link));
     }
 
     /// Whether a link is to be padded.
@@ -116,7 +123,7 @@ impl Padder {
 
     /// Something about a link has changed: it may be one to be padded from now on. One that is not any
     /// more is dropped when its time comes.
-    pub(super) fn consider(&mut self, id: ConnId, link: &mut Link) {
+    pub(in crate::router) fn consider(&mut self, id: ConnId, link: &mut Link) {
         if link.padding.entry == Entry::None && self.wants(link) {
             let since = link.padding.active_at;
             self.look_after(since, id, &mut link.padding);
@@ -138,7 +145,7 @@ impl Padder {
     }
 
     /// The link is no more.
-    pub(super) fn forget(&mut self, id: ConnId, padding: &mut Padding) {
+    pub(in crate::router) fn forget(&mut self, id: ConnId, padding: &mut Padding) {
         if let Entry::Look(at) | Entry::Due(at) =
             core::mem::replace(&mut padding.entry, Entry::None)
         {
@@ -148,7 +155,7 @@ impl Padder {
 
     /// Bytes have passed on a link, one way or the other.
     #[inline]
-    pub(super) fn handle_transfer(&mut self, now: Instant, id: ConnId, link: &mut Link) {
+    pub(in crate::router) fn handle_transfer(&mut self, now: Instant, id: ConnId, link: &mut Link) {
         link.padding.active_at = now;
         if matches!(link.padding.entry, Entry::Due(_)) {
             self.look_after(now, id, &mut link.padding);
@@ -157,22 +164,27 @@ impl Padder {
 
     /// A relay cell has come on a circuit, either way.
     #[inline]
-    pub(super) fn handle_use(
+    pub(in crate::router) fn handle_use<S: Suite>(
         &mut self,
-        links: &mut Links,
-        circuit: &mut Circuit,
+        conns: &mut Conns<S>,
+        circuit: &mut Circuit<S>,
         command: Command,
     ) {
         if !circuit.has_told_use {
-            self.note_use(links, circuit, command);
+            self.note_use(conns, circuit, command);
         }
     }
 
     /// Only circuits of several hops count: those that go on from here, or come from another relay.
-    fn note_use(&mut self, links: &mut Links, circuit: &mut Circuit, command: Command) {
+    fn note_use<S: Suite>(
+        &mut self,
+        conns: &mut Conns<S>,
+        circuit: &mut Circuit<S>,
+        command: Command,
+    ) {
         let id = circuit.back.conn;
-        let Some(link) = links.get_mut(id) else { return };
-        if !link.is_relays() && circuit.forth().is_none() {
+        let Some(link) = conns.link_mut(id) else { return };
+        if !link.is_relays() && circuit.onward.on_link().is_none() {
             return;
         }
         circuit.has_told_use = command == Command::RELAY;
@@ -184,7 +196,7 @@ impl Padder {
     }
 
     /// A PADDING_NEGOTIATE cell has come.
-    pub(super) fn negotiate(&mut self, id: ConnId, link: &mut Link, body: &[u8]) {
+    pub(in crate::router) fn negotiate(&mut self, id: ConnId, link: &mut Link, body: &[u8]) {
         let Ok(asked) = LinkPadding::parse(body) else { return };
         link.padding.is_wanted = asked.is_wanted;
         link.padding.low_ms = asked.low_ms;
@@ -193,7 +205,7 @@ impl Padder {
     }
 
     /// When the next link is looked at, or gets its cell.
-    pub(super) fn next_at(&self) -> Option<Instant> {
+    pub(in crate::router) fn next_at(&self) -> Option<Instant> {
         self.entries.first().map(|(at, _)| *at)
     }
 
@@ -242,34 +254,43 @@ impl Padder {
 }
 
 /// A number below this one, all with the same chance; zero if there is none.
-pub(super) fn lot(rng: &mut impl Rng, below: u32) -> u32 {
+pub(in crate::router) fn lot(rng: &mut impl Rng, below: u32) -> u32 {
     let product = u64::from(rng.next_u32()) * u64::from(below);
     u32::try_from(product >> 32).unwrap_or(0)
 }
 
-impl<R: Rng, C: Conduct> Router<R, C> {
-    /// The handshake of a link is done.
-    pub(super) fn handle_opened(&mut self, id: ConnId) {
-        let Some(link) = self.links.get_mut(id) else { return };
-        let protocol = link.channel.as_ref().and_then(|channel| channel.protocol());
-        link.padding.is_possible = protocol == Some(LinkProtocol::V5);
+impl<S: Suite, R: Rng, C: Conduct<S>> Core<S, R, C> {
+    /// The handshake of a link is done, and has brought this. No cell comes on it before.
+    pub fn handle_link_open(&mut self, now: Instant, conn: ConnId, peer: &LinkPeer) {
+        self.outputs.set_now(now);
+        self.conns.handle_link_open(conn, peer);
+        let Some(link) = self.conns.link_mut(conn) else { return };
         // As in C tor: whoever sits between us and a relay, or only says that he is one, does not make
         // us keep links.
         let is_relays = link.is_relays() && link.is_canonical;
         link.idle_max = idle_max(&mut self.rng, is_relays, &self.parameters);
-        self.padder.consider(id, link);
+        self.padder.consider(conn, link);
+        self.create_waiting(conn);
+    }
+
+    /// Something has passed on a link, one way or the other.
+    #[inline]
+    pub fn handle_transfer(&mut self, now: Instant, conn: ConnId) {
+        if let Some(link) = self.conns.link_mut(conn) {
+            self.padder.handle_transfer(now, conn, link);
+        }
     }
 
     /// Sends what is due.
-    pub(super) fn pad_links(&mut self, now: Instant) {
+    pub(in crate::router) fn pad_links(&mut self) {
+        let now = self.outputs.now();
         while let Some(id) = self.padder.poll(now) {
-            let Some(link) = self.links.get_mut(id) else { continue };
-            let has_said_all =
-                link.channel.as_ref().is_none_or(|channel| channel.queued_len() == 0);
-            let is_idle = has_said_all && self.outputs.is_idle(id);
+            let Some(link) = self.conns.link_mut(id) else { continue };
+            let is_idle = link.output.is_idle();
             if self.padder.handle_entry(now, id, link, is_idle, &mut self.rng) {
                 // Neither limits nor measurements count what does not belong to circuits.
-                self.outputs.control(id, CircId::LINK, Command::PADDING, &[]);
+                let at = OnLink { conn: id, circ_id: CircId::LINK };
+                self.control(at, Command::PADDING, &[]);
             }
         }
     }

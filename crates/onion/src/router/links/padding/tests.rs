@@ -1,4 +1,5 @@
 use super::*;
+use crate::router::links::Output;
 use proptest::prelude::*;
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::SeedableRng;
@@ -7,7 +8,7 @@ const ID: ConnId = ConnId(3);
 
 /// A client's link that is to be padded.
 fn link() -> Link {
-    let mut link = Link::new(Instant::ORIGIN, None, None);
+    let mut link = Link::accepted(Instant::ORIGIN, Output::default(), None, None);
     link.is_open = true;
     link.padding.used_for = Use::Traffic;
     link

@@ -1,99 +1,115 @@
 //! How circuits get their next hop.
 
-use super::circuit::{Hop, Place, Way};
-use super::exit_policy::is_private;
-use super::link::Link;
-use super::upkeep::DIALS_MAX;
-use super::{Conduct, Router};
+use super::{CircuitIndex, Hop, OnLink, Onward, Way};
 use crate::cell::Command;
 use crate::cell::msg::{
     DestroyReason, Extend2, encode_created2_into, link_specifier, parse_created2,
 };
 use crate::cell::relay::RelayCommand;
 use crate::identity::{Ed25519Id, RelayIds, RsaId};
-use crate::link::ExpectedPeer;
 use crate::node::{ConnId, Dial, Security};
+use crate::router::links::Link;
+use crate::router::streams::is_private;
+use crate::router::{Conduct, Core};
+use crate::suite::{StreamId, Suite};
 use alloc::vec::Vec;
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use rand_core::Rng;
 
-impl<R: Rng, C: Conduct> Router<R, C> {
+/// Links that are being dialled at once; circuits that want more of them are refused.
+const DIALS_MAX: usize = 128;
+
+impl<S: Suite, R: Rng, C: Conduct<S>> Core<S, R, C> {
     /// Begins to extend a circuit: over the link to that relay, or over a new one.
-    pub(super) fn extend(&mut self, number: u32, data: &[u8]) -> Result<(), DestroyReason> {
+    pub(in crate::router) fn extend(
+        &mut self,
+        index: CircuitIndex,
+        data: &[u8],
+    ) -> Result<(), DestroyReason> {
         let extend = Extend2::parse(data).map_err(|_| DestroyReason::PROTOCOL)?;
         let (mut addresses, ids) = destination(&extend).ok_or(DestroyReason::PROTOCOL)?;
         // Nowhere, or in our own network, where strangers have no business.
         let allows_private = self.config.extends_to_private;
         addresses.retain(|it| is_somewhere(*it) && (allows_private || !is_private(it.ip())));
         let address = *addresses.first().ok_or(DestroyReason::PROTOCOL)?;
-        let circuit = self.circuits.get_mut(number).ok_or(DestroyReason::PROTOCOL)?;
-        if circuit.forth_conn.is_some() || matches!(circuit.hop, Hop::Echo(_)) {
+        let circuit = self.circuits.get(index).ok_or(DestroyReason::PROTOCOL)?;
+        if circuit.onward != Onward::Nowhere || matches!(circuit.hop, Hop::Echo(_)) {
             return Err(DestroyReason::PROTOCOL);
         }
         // Nobody honest sends a circuit back where it comes from; in circles it multiplies what its
         // client sends.
-        let previous = self.links.get_mut(circuit.back.conn).and_then(|link| link.peer());
+        let previous = self.conns.link(circuit.back.conn).and_then(Link::peer);
         if previous.is_some_and(|previous| is_same(previous, &ids)) {
             return Err(DestroyReason::PROTOCOL);
         }
-        if is_same(&self.config.identity.ids(), &ids) {
+        if is_same(&S::ids(&self.config.identity), &ids) {
             return Err(DestroyReason::CONNECT_FAILED); // as C tor, which fails to dial itself
         }
-        let id = match self.links.to_relay(&ids, &addresses) {
+        let id = match self.conns.to_relay(&ids, &addresses) {
             Some(id) => id,
-            None if self.links.dials() >= DIALS_MAX => return Err(DestroyReason::RESOURCE_LIMIT),
-            None => {
-                let expected = ExpectedPeer { ids, address: address.ip() };
-                let link = Link::new(self.now, None, Some(expected));
-                let conn = self.links.add(Link { dialled: Some(address), ..link });
-                self.outputs.open(conn);
-                self.to_dial.push_back(Dial { conn, to: address, security: Security::Tls });
-                conn
+            None if self.conns.relays.dials() >= DIALS_MAX => {
+                return Err(DestroyReason::RESOURCE_LIMIT);
             }
+            None => self.dial_relay(address, ids),
         };
-        let link = self.links.get_mut(id).ok_or(DestroyReason::CONNECT_FAILED)?;
-        circuit.forth_conn = Some(id);
         let mut create = Vec::new();
         extend.create.encode_into(&mut create);
+        let link = self.conns.link_mut(id).ok_or(DestroyReason::CONNECT_FAILED)?;
         // The number of circuits bounds the number of those that wait.
-        link.waiting.push((number, create));
-        if link.is_open {
+        link.waiting.push((index, create));
+        let is_open = link.is_open;
+        if let Some(circuit) = self.circuits.get_mut(index) {
+            circuit.onward = Onward::Waiting(id);
+        }
+        if is_open {
             self.create_waiting(id);
         }
         Ok(())
     }
 
+    fn dial_relay(&mut self, to: SocketAddr, ids: RelayIds) -> ConnId {
+        let link = Link::dialled(self.outputs.now(), self.outputs.begin(), to, ids);
+        let conn = self.conns.add_link(link);
+        self.to_dial.push_back(Dial { conn, to, security: Security::Tls });
+        conn
+    }
+
     /// The link to the next hop is open: sends the CREATE2 cells that wait for it.
-    pub(super) fn create_waiting(&mut self, id: ConnId) {
-        let Some(link) = self.links.get_mut(id) else { return };
-        for (number, create) in core::mem::take(&mut link.waiting) {
-            let Some(link) = self.links.get_mut(id) else { return };
+    pub(in crate::router) fn create_waiting(&mut self, id: ConnId) {
+        let Some(link) = self.conns.link_mut(id) else { return };
+        for (index, create) in core::mem::take(&mut link.waiting) {
+            let Some(link) = self.conns.link_mut(id) else { return };
             // It may have been destroyed while it waited, and its number used again.
-            let Some(circuit) = self.circuits.get_mut(number) else { continue };
-            if circuit.forth_conn != Some(id) || circuit.forth_id.is_some() {
+            let Some(circuit) = self.circuits.get_mut(index) else { continue };
+            if circuit.onward != Onward::Waiting(id) {
                 continue;
             }
-            let circ_id = link.next_circ_id();
-            circuit.forth_id = Some(circ_id);
-            link.circuits.add(circ_id, number, Way::Back);
-            if !self.outputs.control(id, circ_id, Command::CREATE2, &create) {
-                self.destroy(number, DestroyReason::RESOURCE_LIMIT, None);
+            let at = OnLink { conn: id, circ_id: link.next_circ_id() };
+            circuit.onward = Onward::Asked(at);
+            circuit.forth_queue.set_window(self.config.flows.hop());
+            link.circuits.add(at.circ_id, index, Way::Back);
+            if !self.control(at, Command::CREATE2, &create) {
+                self.destroy(index, DestroyReason::RESOURCE_LIMIT, None);
             }
         }
     }
 
     /// The next hop has answered: the circuit is extended.
-    pub(super) fn handle_created(&mut self, number: u32, from: Place, body: &[u8]) {
-        let Some(circuit) = self.circuits.get_mut(number) else { return };
-        let answer = parse_created2(body);
-        match answer {
-            Ok(answer) if !circuit.is_extended && circuit.forth() == Some(from) => {
-                circuit.is_extended = true;
+    pub(in crate::router) fn handle_created(
+        &mut self,
+        index: CircuitIndex,
+        from: OnLink,
+        body: &[u8],
+    ) {
+        let Some(circuit) = self.circuits.get_mut(index) else { return };
+        match parse_created2(body) {
+            Ok(answer) if circuit.onward == Onward::Asked(from) => {
+                circuit.onward = Onward::Open(from);
                 let mut data = Vec::new();
                 encode_created2_into(answer, &mut data);
-                self.originate(number, RelayCommand::EXTENDED2, 0, &data);
+                self.originate(index, RelayCommand::EXTENDED2, StreamId::CIRCUIT, &data);
             }
-            _ => self.destroy(number, DestroyReason::PROTOCOL, None),
+            _ => self.destroy(index, DestroyReason::PROTOCOL, None),
         }
     }
 }

@@ -2,6 +2,8 @@
 
 use super::{Output, Outputs};
 use crate::node::ConnId;
+use crate::router::conns::Conns;
+use crate::suite::Suite;
 
 /// Why a link that has cells does not send them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -16,43 +18,56 @@ pub(in crate::router) enum Parked {
 
 impl Outputs {
     /// Wakes so many links that the rate limit holds, clients' first.
-    pub(in crate::router) fn wake_parked(&mut self, mut count: usize) {
+    pub(in crate::router) fn wake_parked<S: Suite>(
+        &mut self,
+        conns: &mut Conns<S>,
+        mut count: usize,
+    ) {
         while count > 0
             && let Some(id) =
                 self.parked_clients.pop_front().or_else(|| self.parked_measurers.pop_front())
         {
-            self.unpark(id, Parked::ByRate);
+            self.unpark(conns, id, Parked::ByRate);
             count -= 1;
         }
     }
 
     /// Wakes so many links that the clients' share holds.
-    pub(in crate::router) fn wake_held(&mut self, mut count: usize) {
+    pub(in crate::router) fn wake_held<S: Suite>(
+        &mut self,
+        conns: &mut Conns<S>,
+        mut count: usize,
+    ) {
         while count > 0
             && let Some(id) = self.held_clients.pop_front()
         {
-            self.unpark(id, Parked::ByShare);
+            self.unpark(conns, id, Parked::ByShare);
             count -= 1;
         }
     }
 
-    fn unpark(&mut self, id: ConnId, from: Parked) {
-        if let Some(output) = self.get_mut(id)
+    fn unpark<S: Suite>(&mut self, conns: &mut Conns<S>, id: ConnId, from: Parked) {
+        if let Some(output) = conns.output_mut(id)
             && output.parked == from
         {
             output.parked = Parked::No;
             output.awaits_turn = true;
             // It goes on with what it was allotted when it was stopped.
             if output.has_allotment() {
-                self.wake(id);
+                self.wake(conns, id);
             } else {
-                self.want(id);
+                self.want(conns, id);
             }
         }
     }
 
-    pub(in crate::router) fn park(&mut self, id: ConnId, why: Parked) {
-        let Some(output) = self.outputs.get_mut(id.0 as usize) else { return };
+    pub(in crate::router) fn park<S: Suite>(
+        &mut self,
+        conns: &mut Conns<S>,
+        id: ConnId,
+        why: Parked,
+    ) {
+        let Some(output) = conns.output_mut(id) else { return };
         if output.parked != Parked::No {
             return;
         }

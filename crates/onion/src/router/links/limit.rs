@@ -1,15 +1,25 @@
-//! When links that have to wait go on.
+//! The rate limit, and when links that have to wait go on.
 
 use super::output::RECORD_BYTES;
-use super::{Conduct, RateLimit, Router};
 use crate::rate::Rate;
+use crate::router::{Conduct, Core, RateLimit};
+use crate::suite::Suite;
 use crate::time::Instant;
 use rand_core::Rng;
 
-impl<R: Rng, C: Conduct> Router<R, C> {
+impl<S: Suite, R: Rng, C: Conduct<S>> Core<S, R, C> {
+    /// Sends no more than this from now on.
+    pub fn set_limit(&mut self, now: Instant, limit: Option<RateLimit>) {
+        self.outputs.set_now(now);
+        self.config.limit = limit;
+        self.bucket = limit.map(|limit| limit.bucket(now));
+        self.has_changed_rate = false;
+        self.outputs.wake_parked(&mut self.conns, usize::MAX);
+    }
+
     /// Sends with `rate` while it is measured, and with its usual one otherwise.
     #[cold]
-    pub(super) fn change_rate(&mut self, now: Instant, rate: Rate) {
+    pub(in crate::router) fn change_rate(&mut self, rate: Rate) {
         let is_measured = self.target.is_measuring();
         if is_measured == self.has_changed_rate {
             return;
@@ -18,26 +28,27 @@ impl<R: Rng, C: Conduct> Router<R, C> {
         let usual = self.config.limit;
         let burst_bytes = usual.map_or(0, |limit| limit.burst_bytes);
         let limit = if is_measured { Some(RateLimit { rate, burst_bytes }) } else { usual };
-        self.bucket = limit.map(|limit| limit.bucket(now));
+        self.bucket = limit.map(|limit| limit.bucket(self.outputs.now()));
     }
 
     /// Wakes links whose waiting is over.
-    pub(super) fn wake_waiting(&mut self, now: Instant) {
+    pub(in crate::router) fn wake_waiting(&mut self) {
+        let now = self.outputs.now();
         if self.outputs.has_parked() {
             let bytes = self.bucket.as_mut().map_or(u64::MAX, |b| b.available_bytes(now));
             // At least one: links that want less than a record may be able to go on.
             let count = usize::try_from(bytes / RECORD_BYTES).unwrap_or(usize::MAX);
-            self.outputs.wake_parked(count.max(1));
+            self.outputs.wake_parked(&mut self.conns, count.max(1));
         }
         if self.outputs.has_held() {
             let bytes = self.conduct.clients_may_send(self.target.clients_may_send(now));
             let count = usize::try_from(bytes.div_ceil(RECORD_BYTES)).unwrap_or(usize::MAX);
-            self.outputs.wake_held(count);
+            self.outputs.wake_held(&mut self.conns, count);
         }
     }
 
     /// When links that wait may go on.
-    pub(super) fn waiting_ends_at(&self) -> Option<Instant> {
+    pub(in crate::router) fn waiting_ends_at(&self) -> Option<Instant> {
         let by_rate = self.bucket.as_ref().filter(|_| self.outputs.has_parked());
         let by_rate = by_rate.map(|bucket| bucket.available_at(RECORD_BYTES));
         let by_share = self.outputs.has_held().then(|| self.target.clients_may_send_at());

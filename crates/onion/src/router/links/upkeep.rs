@@ -2,8 +2,9 @@
 
 use super::link::Role;
 use super::padding::lot;
-use super::{Conduct, Parameters, Router, RouterEvent};
 use crate::node::ConnId;
+use crate::router::{Conduct, Core, Parameters, RouterEvent};
+use crate::suite::Suite;
 use crate::time::{Duration, Instant};
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -19,12 +20,13 @@ const HANDSHAKE_MAX: Duration = Duration::from_secs(30);
 /// A client's link without circuits is closed after so long, and up to half as much again.
 const CLIENT_IDLE_S: u32 = 180;
 
-/// Links that are being dialled at once; circuits that want more of them are refused.
-pub(super) const DIALS_MAX: usize = 128;
-
 /// How long a link stays open without circuits. As in C tor it is drawn by lot: a fixed time would
 /// tell when the last circuit ended (padding-spec §2.6).
-pub(super) fn idle_max(rng: &mut impl Rng, is_relays: bool, parameters: &Parameters) -> Duration {
+pub(in crate::router) fn idle_max(
+    rng: &mut impl Rng,
+    is_relays: bool,
+    parameters: &Parameters,
+) -> Duration {
     let seconds = if is_relays {
         let middle_s = parameters.nf_conntimeout_relays.as_secs();
         let middle_s = u32::try_from(middle_s).unwrap_or(u32::MAX / 4);
@@ -35,20 +37,22 @@ pub(super) fn idle_max(rng: &mut impl Rng, is_relays: bool, parameters: &Paramet
     Duration::from_secs(seconds.into())
 }
 
-impl<R: Rng, C: Conduct> Router<R, C> {
+impl<S: Suite, R: Rng, C: Conduct<S>> Core<S, R, C> {
     /// When links and streams are to be looked through; never, without any.
-    pub(super) fn upkeep_at(&self) -> Option<Instant> {
-        (self.links.len() + self.streams.len() > 0).then(|| self.upkept_at + PERIOD)
+    pub(in crate::router) fn upkeep_at(&self) -> Option<Instant> {
+        let conns = self.conns.link_count() + self.conns.stream_count();
+        (conns > 0).then(|| self.upkept_at + PERIOD)
     }
 
     /// Closes links that have never opened, or that nobody has used for long.
-    pub(super) fn keep_up(&mut self, now: Instant) {
+    pub(in crate::router) fn keep_up(&mut self) {
+        let now = self.outputs.now();
         if now < self.upkept_at + PERIOD {
             return;
         }
         self.upkept_at = now;
         let mut stale: Vec<ConnId> = Vec::new();
-        for (id, link) in self.links.iter_mut() {
+        for (id, link) in self.conns.links_mut() {
             let is_used = link.role != Role::Ordinary || link.circuits.len() > 0;
             if link.is_open && is_used {
                 link.used_at = now;
@@ -61,15 +65,15 @@ impl<R: Rng, C: Conduct> Router<R, C> {
         for id in stale {
             self.close(id);
         }
-        self.keep_streams_up(now);
+        self.keep_streams_up();
         self.circuits.rest();
         self.drain_target();
     }
 
     /// Tells that somebody was refused; not of each, where there are many: whoever listens writes it
     /// down.
-    pub(super) fn tell_refused(&mut self, reason: String) {
-        if self.refusals_told.available_bytes(self.now) > 0 {
+    pub(in crate::router) fn tell_refused(&mut self, reason: String) {
+        if self.refusals_told.available_bytes(self.outputs.now()) > 0 {
             self.refusals_told.take(1);
             self.tell(RouterEvent::Refused(reason));
         }

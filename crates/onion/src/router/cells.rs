@@ -1,0 +1,278 @@
+//! The way of a cell into the relay: from its link into the queue of its circuit, or to us.
+
+use super::circuits::{CircuitIndex, Hop, OnLink, Onward, Way};
+use super::links::Role;
+use super::{Conduct, Core};
+use crate::cell::msg::{CircuitPadding, DestroyReason};
+use crate::cell::relay::RelayCommand;
+use crate::cell::{CELL_LEN, CircId, Command};
+use crate::node::ConnId;
+use crate::suite::{Body, Cell, Layer, Message, StreamId, Stretch, Suite};
+use crate::time::Instant;
+use alloc::vec::Vec;
+use rand_core::Rng;
+
+/// RELAY_EARLY cells that a circuit may bring (tor-spec §5.6).
+const EARLY_CELLS_MAX: u8 = 8;
+
+/// Why a link is to be closed.
+pub(super) type Violation = &'static str;
+
+impl<S: Suite, R: Rng, C: Conduct<S>> Core<S, R, C> {
+    /// A cell of fixed length has come on an open link. False if the link is ours no more: nothing that it
+    /// brings is to be handed over.
+    #[inline]
+    pub fn handle_cell(
+        &mut self,
+        now: Instant,
+        conn: ConnId,
+        (circ_id, command): (CircId, Command),
+        body: &S::Body,
+    ) -> bool {
+        self.outputs.set_now(now);
+        // By far the most frequent.
+        let outcome = if command == Command::RELAY || command == Command::RELAY_EARLY {
+            self.handle_relay_cell(OnLink { conn, circ_id }, command, body)
+        } else {
+            self.handle_rare_cell(OnLink { conn, circ_id }, command, body)
+        };
+        self.shed_excess();
+        let Err(problem) = outcome else { return self.conns.link(conn).is_some() };
+        self.handle_violation(now, conn, problem);
+        false
+    }
+
+    #[inline]
+    fn handle_relay_cell(
+        &mut self,
+        at: OnLink,
+        command: Command,
+        body: &S::Body,
+    ) -> Result<(), Violation> {
+        let found = self.conns.link_mut(at.conn).and_then(|link| link.circuits.find(at.circ_id));
+        match found {
+            Some((index, Way::Forth)) => return self.relay_forth(index, command, body),
+            Some((index, Way::Back)) if command == Command::RELAY => self.relay_back(index, body),
+            // It would tell the client's side more than a relay may (tor-spec §5.6).
+            Some((index, Way::Back)) => self.destroy(index, DestroyReason::PROTOCOL, None),
+            None => {} // of a circuit that is gone
+        }
+        Ok(())
+    }
+
+    fn handle_rare_cell(
+        &mut self,
+        at: OnLink,
+        command: Command,
+        body: &S::Body,
+    ) -> Result<(), Violation> {
+        let Some(link) = self.conns.link_mut(at.conn) else { return Ok(()) };
+        if command == Command::PADDING_NEGOTIATE {
+            self.padder.negotiate(at.conn, link, body.bytes());
+            return Ok(());
+        }
+        match (command, link.circuits.find(at.circ_id)) {
+            (Command::CREATE_FAST | Command::CREATE2, None) if at.circ_id == CircId::LINK => {
+                return Err("a circuit without a number");
+            }
+            (Command::CREATE_FAST | Command::CREATE2, None) if link.is_our_choice(at.circ_id) => {
+                self.refuse(at, DestroyReason::PROTOCOL);
+            }
+            (Command::CREATE_FAST, None) => return self.create_fast(at, body),
+            (Command::CREATE | Command::CREATE2, None) if link.role == Role::Measurer => {
+                return Err("a circuit other than a measurement's on a measurer's link");
+            }
+            (Command::CREATE2, None) => self.create2(at, body),
+            (Command::CREATE_FAST | Command::CREATE2, Some((index, _))) => {
+                self.destroy(index, DestroyReason::PROTOCOL, None);
+            }
+            (Command::CREATED2, Some((index, Way::Back))) => {
+                self.handle_created(index, at, body.bytes());
+            }
+            (Command::DESTROY, Some((index, _))) => self.handle_destroy(index, at),
+            _ => {} // padding, and cells of circuits that are gone
+        }
+        Ok(())
+    }
+
+    /// A relay cell from the one who built the circuit.
+    #[inline]
+    fn relay_forth(
+        &mut self,
+        index: CircuitIndex,
+        command: Command,
+        body: &S::Body,
+    ) -> Result<(), Violation> {
+        let Some(circuit) = self.circuits.get_mut(index) else { return Ok(()) };
+        let Hop::Relay(layer) = &mut circuit.hop else { return self.echo(index, body) };
+        self.target.handle_client_received(CELL_LEN as u64);
+        if command == Command::RELAY_EARLY {
+            circuit.early_cells += 1;
+            if circuit.early_cells > EARLY_CELLS_MAX {
+                self.destroy(index, DestroyReason::PROTOCOL, None);
+                return Ok(());
+            }
+        }
+        let queue = &mut circuit.forth_queue;
+        let is_full = queue.len() >= self.config.queue_limit_cells as usize;
+        let Onward::Open(out) = circuit.onward else {
+            self.end_here(index, command, body, DestroyReason::PROTOCOL);
+            return Ok(());
+        };
+        if is_full {
+            self.end_here(index, command, body, DestroyReason::RESOURCE_LIMIT);
+            return Ok(());
+        }
+        // It is decrypted where it will wait: most cells go on.
+        let joined = queue.joining();
+        let passed = queue.push().begin(out.circ_id, command);
+        passed.clone_from(body);
+        if layer.decrypt(passed) {
+            let cell = queue.unpush();
+            self.padder.handle_use(&mut self.conns, circuit, command);
+            self.handle_message(index, command, cell.body());
+            return Ok(());
+        }
+        self.padder.handle_use(&mut self.conns, circuit, command);
+        self.outputs.handle_queued(&mut self.conns, out.conn, (index, Way::Forth), joined);
+        Ok(())
+    }
+
+    /// The same where the circuit does not go on, or cannot: the cell is for us, or wrong.
+    fn end_here(
+        &mut self,
+        index: CircuitIndex,
+        command: Command,
+        body: &S::Body,
+        otherwise: DestroyReason,
+    ) {
+        let Some(circuit) = self.circuits.get_mut(index) else { return };
+        self.padder.handle_use(&mut self.conns, circuit, command);
+        let Hop::Relay(layer) = &mut circuit.hop else { return };
+        let mut plain = body.clone();
+        if layer.decrypt(&mut plain) {
+            self.handle_message(index, command, &plain);
+        } else {
+            self.destroy(index, otherwise, None);
+        }
+    }
+
+    /// A relay cell from the next hop.
+    #[inline]
+    fn relay_back(&mut self, index: CircuitIndex, body: &S::Body) {
+        self.target.handle_client_received(CELL_LEN as u64);
+        let Some(circuit) = self.circuits.get_mut(index) else { return };
+        self.padder.handle_use(&mut self.conns, circuit, Command::RELAY);
+        let Hop::Relay(layer) = &mut circuit.hop else { return };
+        let queue = &mut circuit.back_queue;
+        if queue.len() >= self.config.queue_limit_cells as usize {
+            self.destroy(index, DestroyReason::RESOURCE_LIMIT, None);
+            return;
+        }
+        let joined = queue.joining();
+        let passed = queue.push().begin(circuit.back.circ_id, Command::RELAY);
+        passed.clone_from(body);
+        layer.pass_back(passed);
+        let conn = circuit.back.conn;
+        self.outputs.handle_queued(&mut self.conns, conn, (index, Way::Back), joined);
+    }
+
+    /// A relay message for us.
+    fn handle_message(&mut self, index: CircuitIndex, command: Command, body: &S::Body) {
+        let Ok(Message { command: message, stream_id, data }) = body.message() else {
+            self.destroy(index, DestroyReason::PROTOCOL, None);
+            return;
+        };
+        let is_circuit = stream_id == StreamId::CIRCUIT;
+        match message {
+            // By far the most frequent.
+            RelayCommand::DATA => self.handle_data(index, stream_id, data),
+            RelayCommand::SENDME => self.handle_sendme(index, stream_id, data.bytes()),
+            RelayCommand::XON | RelayCommand::XOFF => {
+                self.handle_xon_xoff(index, stream_id, message, data.bytes());
+            }
+            // C tor drops messages of streams without the number of one, and of circuits with one.
+            RelayCommand::BEGIN
+            | RelayCommand::BEGIN_DIR
+            | RelayCommand::END
+            | RelayCommand::RESOLVE
+                if is_circuit => {}
+            RelayCommand::BEGIN => self.begin_stream(index, stream_id, data.bytes()),
+            RelayCommand::BEGIN_DIR => self.begin_directory_stream(index, stream_id),
+            RelayCommand::RESOLVE => self.resolve(index, stream_id, data.bytes()),
+            RelayCommand::END => self.handle_end(index, stream_id),
+            // These are for clients: on a stream that stands they are worse than senseless.
+            RelayCommand::CONNECTED | RelayCommand::RESOLVED
+                if self.is_stream_open(index, stream_id) =>
+            {
+                self.destroy(index, DestroyReason::PROTOCOL, None);
+            }
+            // Only RELAY_EARLY extends a circuit (tor-spec §5.6).
+            RelayCommand::EXTEND2 if command == Command::RELAY_EARLY && is_circuit => {
+                if let Err(reason) = self.extend(index, data.bytes()) {
+                    self.destroy(index, reason, None);
+                }
+            }
+            RelayCommand::TRUNCATE => self.truncate(index),
+            RelayCommand::PADDING_NEGOTIATE => self.refuse_padding(index, data.bytes()),
+            // DROP is padding; what we do not know is for relays that do.
+            _ => {}
+        }
+    }
+
+    /// A client asks for a padding machine, and we have none (padding-spec §3).
+    fn refuse_padding(&mut self, index: CircuitIndex, data: &[u8]) {
+        let Ok(question) = CircuitPadding::parse(data) else { return };
+        if let Some(refusal) = question.refusal() {
+            let mut data = Vec::new();
+            refusal.encode_into(&mut data);
+            self.originate(index, RelayCommand::PADDING_NEGOTIATED, StreamId::CIRCUIT, &data);
+        }
+    }
+
+    /// Sends a message of our own to the one who built the circuit.
+    pub(super) fn originate(
+        &mut self,
+        index: CircuitIndex,
+        command: RelayCommand,
+        stream_id: StreamId,
+        data: &[u8],
+    ) {
+        let Some(circuit) = self.circuits.get_mut(index) else { return };
+        let Hop::Relay(layer) = &mut circuit.hop else { return };
+        let queue = &mut circuit.back_queue;
+        let is_full = queue.len() >= self.config.queue_limit_cells as usize;
+        let joined = queue.joining();
+        let body = queue.push().begin(circuit.back.circ_id, Command::RELAY);
+        let message = Message { command, stream_id, data: S::Stretch::from_bytes(data) };
+        if is_full || body.write(&message).is_err() {
+            queue.unpush();
+            if is_full {
+                self.destroy(index, DestroyReason::RESOURCE_LIMIT, None);
+            }
+            return;
+        }
+        layer.originate(body);
+        let conn = circuit.back.conn;
+        self.outputs.handle_queued(&mut self.conns, conn, (index, Way::Back), joined);
+    }
+
+    /// The next hop says that it has passed cells of a circuit on. It may send more of them from here.
+    #[inline]
+    pub fn handle_feedback(&mut self, now: Instant, conn: ConnId, circ_id: CircId, cells: u32) {
+        self.outputs.set_now(now);
+        let Some(link) = self.conns.link_mut(conn) else { return };
+        let Some((index, from)) = link.circuits.find(circ_id) else { return };
+        let Some(circuit) = self.circuits.get_mut(index) else { return };
+        // What comes from there goes one way; what went there goes the other.
+        let way = match from {
+            Way::Forth => Way::Back,
+            Way::Back => Way::Forth,
+        };
+        let queue = circuit.queue_mut(way);
+        if queue.handle_feedback(now, cells) {
+            let released = (queue.len(), queue.recent);
+            self.outputs.handle_released(&mut self.conns, conn, (index, way), released);
+        }
+    }
+}

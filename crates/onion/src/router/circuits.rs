@@ -1,0 +1,10 @@
+//! Circuits that pass through the relay, or end at it.
+
+mod circuit;
+mod create;
+mod destroy;
+mod extend;
+mod queue;
+
+pub(super) use circuit::{Circuit, CircuitIndex, Circuits, End, Hop, OnLink, Onward, Way};
+pub(super) use queue::{CellQueue, Joined};

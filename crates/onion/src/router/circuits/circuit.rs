@@ -1,0 +1,200 @@
+use super::queue::CellQueue;
+use crate::cell::CircId;
+use crate::flow::control::Agreed;
+use crate::node::ConnId;
+use crate::router::slab::{Slab, key};
+use crate::router::streams::TunnelIndex;
+use crate::suite::{Layer, Suite};
+use crate::tunnel::Leg;
+use alloc::boxed::Box;
+use core::fmt;
+
+key! {
+    /// A circuit of this relay, by the number that we gave it.
+    CircuitIndex
+}
+
+/// A circuit as one of its links knows it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::router) struct OnLink {
+    pub(in crate::router) conn: ConnId,
+    pub(in crate::router) circ_id: CircId,
+}
+
+/// Which way a cell goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(in crate::router) enum Way {
+    /// Away from the one who built the circuit.
+    Forth,
+    /// Towards that one.
+    Back,
+}
+
+/// Where a circuit goes on from here.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::router) enum Onward {
+    /// It ends here.
+    Nowhere,
+    /// Its CREATE2 waits for the link to open.
+    Waiting(ConnId),
+    /// CREATE2 is sent.
+    Asked(OnLink),
+    /// CREATED2 has come: cells pass.
+    Open(OnLink),
+}
+
+impl Onward {
+    /// The link that it is extended over, from EXTEND2 on.
+    pub(in crate::router) const fn conn(self) -> Option<ConnId> {
+        match self {
+            Self::Nowhere => None,
+            Self::Waiting(conn) => Some(conn),
+            Self::Asked(at) | Self::Open(at) => Some(at.conn),
+        }
+    }
+
+    /// The circuit there, from CREATE2 on.
+    pub(in crate::router) const fn on_link(self) -> Option<OnLink> {
+        match self {
+            Self::Nowhere | Self::Waiting(_) => None,
+            Self::Asked(at) | Self::Open(at) => Some(at),
+        }
+    }
+}
+
+/// What the relay does with a circuit's cells.
+pub(in crate::router) enum Hop<S: Suite> {
+    /// Its layer comes off or goes on, and the cells pass.
+    Relay(S::Layer),
+    /// A measurement circuit: its layer comes off, and the cells go back.
+    Echo(Box<S::EchoLayer>),
+}
+
+impl<S: Suite> fmt::Debug for Hop<S> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Relay(_) => "Relay",
+            Self::Echo(_) => "Echo",
+        })
+    }
+}
+
+/// A circuit's end at this relay: its leg, and the tunnel that this is a leg of.
+#[derive(Debug)]
+pub(in crate::router) struct End {
+    pub(in crate::router) leg: Leg,
+    pub(in crate::router) tunnel: TunnelIndex,
+}
+
+/// A circuit that passes through the relay, or ends at it.
+#[derive(Debug)]
+pub(in crate::router) struct Circuit<S: Suite> {
+    /// Towards the one who built it.
+    pub(in crate::router) back: OnLink,
+    /// Away from that one.
+    pub(in crate::router) onward: Onward,
+    pub(in crate::router) hop: Hop<S>,
+    /// What was agreed on how many DATA cells may be under way between the one who built it and us.
+    pub(in crate::router) agreed: Agreed,
+    /// The link towards the one who built it knows all that it can do for its padding.
+    pub(in crate::router) has_told_use: bool,
+    /// RELAY_EARLY cells that have come.
+    pub(in crate::router) early_cells: u8,
+    /// Cells that wait for the link towards the one who built it.
+    pub(in crate::router) back_queue: CellQueue<S::Cell>,
+    /// Cells that wait for the link to the next hop.
+    pub(in crate::router) forth_queue: CellQueue<S::Cell>,
+    /// Its end here, once it has had a use for it.
+    pub(in crate::router) end: Option<Box<End>>,
+}
+
+impl<S: Suite> Circuit<S> {
+    pub(in crate::router) fn new(back: OnLink, hop: Hop<S>, agreed: Agreed) -> Self {
+        Self {
+            back,
+            onward: Onward::Nowhere,
+            hop,
+            agreed,
+            has_told_use: false,
+            early_cells: 0,
+            back_queue: CellQueue::default(),
+            forth_queue: CellQueue::default(),
+            end: None,
+        }
+    }
+
+    /// Gives back what takes room and is not used: keys and slots, where no cell has passed since the
+    /// last call.
+    fn rest(&mut self) {
+        if let Hop::Relay(layer) = &mut self.hop {
+            layer.rest();
+        }
+        self.back_queue.rest();
+        self.forth_queue.rest();
+    }
+
+    /// Where cells that go this way leave.
+    #[inline]
+    pub(in crate::router) const fn way_out(&self, way: Way) -> Option<OnLink> {
+        match way {
+            Way::Back => Some(self.back),
+            Way::Forth => self.onward.on_link(),
+        }
+    }
+
+    #[inline]
+    pub(in crate::router) const fn queue_mut(&mut self, way: Way) -> &mut CellQueue<S::Cell> {
+        match way {
+            Way::Back => &mut self.back_queue,
+            Way::Forth => &mut self.forth_queue,
+        }
+    }
+
+    /// Both queues, with the links that their cells wait for.
+    pub(in crate::router) fn queues(&self) -> impl Iterator<Item = (OnLink, &CellQueue<S::Cell>)> {
+        let forth = self.onward.on_link().map(|at| (at, &self.forth_queue));
+        core::iter::once((self.back, &self.back_queue)).chain(forth)
+    }
+
+    /// Cells in both queues.
+    pub(in crate::router) const fn queued_cells(&self) -> usize {
+        self.back_queue.len() + self.forth_queue.len()
+    }
+}
+
+/// All circuits.
+pub(in crate::router) type Circuits<S> = Slab<CircuitIndex, Circuit<S>>;
+
+impl<S: Suite> Circuits<S> {
+    /// A circuit's queue of cells for this link; `None` if it is gone, or leads elsewhere by now.
+    #[inline]
+    pub(in crate::router) fn queue_for(
+        &mut self,
+        index: CircuitIndex,
+        way: Way,
+        conn: ConnId,
+    ) -> Option<&mut CellQueue<S::Cell>> {
+        let circuit = self.get_mut(index)?;
+        (circuit.way_out(way)?.conn == conn).then(|| circuit.queue_mut(way))
+    }
+
+    /// All of them give back what they do not use.
+    pub(in crate::router) fn rest(&mut self) {
+        self.iter_mut().for_each(Circuit::rest);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::suite::{Tor, Weightless};
+
+    #[test]
+    fn a_circuit_that_rests_is_small() {
+        // All that it takes but for its entries in the tables of its two links.
+        let bytes = size_of::<Circuit<Tor>>();
+        assert!(bytes <= 512, "{bytes} bytes");
+        let bytes = size_of::<Circuit<Weightless>>();
+        assert!(bytes <= 320, "{bytes} bytes");
+    }
+}

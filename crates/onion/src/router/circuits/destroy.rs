@@ -1,0 +1,89 @@
+//! How circuits end.
+
+use super::{CellQueue, CircuitIndex, OnLink, Onward};
+use crate::cell::Command;
+use crate::cell::msg::DestroyReason;
+use crate::cell::relay::RelayCommand;
+use crate::node::ConnId;
+use crate::router::{Conduct, Core};
+use crate::suite::{StreamId, Suite};
+use rand_core::Rng;
+
+impl<S: Suite, R: Rng, C: Conduct<S>> Core<S, R, C> {
+    /// Refuses a circuit that has not begun, or whose ID is not known.
+    pub(in crate::router) fn refuse(&mut self, at: OnLink, reason: DestroyReason) {
+        self.control(at, Command::DESTROY, &[reason.get()]);
+    }
+
+    /// Ends a circuit, and tells both sides but the one that knows, and those whose link is gone.
+    pub(in crate::router) fn destroy(
+        &mut self,
+        index: CircuitIndex,
+        reason: DestroyReason,
+        but: Option<OnLink>,
+    ) {
+        self.forget_waiting(index);
+        let Some(circuit) = self.circuits.remove(index) else { return };
+        if let Some(end) = &circuit.end {
+            self.end_tunnel(end.tunnel);
+        }
+        for (at, queue) in circuit.queues() {
+            self.outputs.handle_dropped(&mut self.conns, at.conn, queue.len(), queue.is_held());
+            let Some(link) = self.conns.link_mut(at.conn) else { continue };
+            link.circuits.remove(at.circ_id);
+            if but != Some(at) {
+                self.refuse(at, reason);
+            }
+        }
+    }
+
+    /// One side has ended a circuit: the other hears of it, but not why. Reasons that pass through would
+    /// let both sides talk to each other past the client.
+    pub(in crate::router) fn handle_destroy(&mut self, index: CircuitIndex, from: OnLink) {
+        self.destroy(index, DestroyReason::DESTROYED, Some(from));
+    }
+
+    /// The one who built the circuit wants the rest of it gone.
+    pub(in crate::router) fn truncate(&mut self, index: CircuitIndex) {
+        self.forget_waiting(index);
+        let Some(circuit) = self.circuits.get_mut(index) else { return };
+        let onward = core::mem::replace(&mut circuit.onward, Onward::Nowhere);
+        let dropped = core::mem::replace(&mut circuit.forth_queue, CellQueue::default());
+        if let Some(at) = onward.on_link() {
+            let (cells, was_held) = (dropped.len(), dropped.is_held());
+            self.outputs.handle_dropped(&mut self.conns, at.conn, cells, was_held);
+            if let Some(link) = self.conns.link_mut(at.conn) {
+                link.circuits.remove(at.circ_id);
+            }
+            self.refuse(at, DestroyReason::REQUESTED);
+        }
+        let reason = [DestroyReason::REQUESTED.get()];
+        self.originate(index, RelayCommand::TRUNCATED, StreamId::CIRCUIT, &reason);
+    }
+
+    /// A circuit does not wait for a link any more: its number may be used again.
+    fn forget_waiting(&mut self, index: CircuitIndex) {
+        let Some(circuit) = self.circuits.get(index) else { return };
+        if let Onward::Waiting(conn) = circuit.onward
+            && let Some(link) = self.conns.link_mut(conn)
+        {
+            link.waiting.retain(|(waiting, _)| *waiting != index);
+        }
+    }
+
+    /// A link is gone: so are its circuits, and its part in a measurement.
+    pub(in crate::router) fn lose(&mut self, id: ConnId, reason: DestroyReason) {
+        let Some(mut link) = self.conns.remove_link(id) else { return };
+        self.padder.forget(id, &mut link.padding);
+        let waiting = link.waiting.iter().map(|(index, _)| *index);
+        for index in link.circuits.indices().into_iter().chain(waiting) {
+            let uses_it = self.circuits.get(index).is_some_and(|circuit| {
+                circuit.back.conn == id || circuit.onward.conn() == Some(id)
+            });
+            if uses_it {
+                self.destroy(index, reason, None);
+            }
+        }
+        self.target.handle_closed(id);
+    }
+}

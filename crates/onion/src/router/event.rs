@@ -1,0 +1,32 @@
+use alloc::string::String;
+
+/// What a router has to tell. A shell that does not ask misses the oldest.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum RouterEvent {
+    /// A coordinator's order was accepted.
+    MeasurementAccepted,
+    /// A coordinator or measurer was refused, with this reason.
+    Refused(String),
+    /// A second of a measurement is over.
+    MeasuredSecond {
+        /// Measurement traffic that was sent back, in bytes.
+        measured_bytes: u64,
+        /// Client traffic that really was sent, in bytes.
+        client_bytes: u64,
+    },
+    /// A measurement is over; the reason if before its time.
+    MeasurementOver(Option<String>),
+}
+
+/// What has passed through a router since it began: cells of 514 bytes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct RouterTotals {
+    /// Bytes of measurement cells sent back.
+    pub measured_bytes: u64,
+    /// Bytes of clients' cells sent, either way.
+    pub client_bytes: u64,
+    /// Circuits opened.
+    pub circuits: u64,
+    /// Streams opened, and names looked up, for clients.
+    pub streams: u64,
+}

@@ -1,0 +1,364 @@
+use super::schedule::SchedulerConfig;
+use super::{
+    Conduct, Core, ExitConfig, Honest, KnownRelays, LinkPeer, Parameters, RateLimit, RouterConfig,
+    RouterEvent, RouterTotals,
+};
+use crate::cell::{BODY_LEN, CELL_LEN, Cell, CircId, Command, LinkProtocol};
+use crate::flow::control::CongestionParams;
+use crate::identity::OwnIdentity;
+use crate::link::{Authentication, Channel, ChannelError, TlsSession};
+use crate::measure::protocol::EXPORTER_LABEL;
+use crate::measure::target::TargetParams;
+use crate::node::{
+    Answer, CloseCause, ConnId, Dial, ListenerId, Lookup, LookupId, Node, SocketState,
+};
+use crate::suite::Tor;
+use crate::time::Instant;
+use alloc::boxed::Box;
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+use core::net::{IpAddr, SocketAddr};
+use rand_core::Rng;
+
+/// An onion router on links of bytes: the thin face of a [`Core`] over tor's cells. See the
+/// [module](super).
+///
+/// It owns what links need before and below cells: their handshakes and framing, and the identity that they
+/// show. All else is decided by the core, whose getters and commands it has.
+#[derive(Debug)]
+pub struct Router<R, C = Honest> {
+    core: Core<Tor, R, C>,
+    /// By connection; none before TLS stands, and none for streams.
+    channels: Vec<Option<Box<Channel>>>,
+    identity: Arc<OwnIdentity>,
+    /// The one before, for sessions that still show its TLS certificate.
+    former_identity: Option<Arc<OwnIdentity>>,
+    /// Its own addresses.
+    addresses: Vec<IpAddr>,
+}
+
+impl<R: Rng> Router<R> {
+    /// An honest relay, from now on.
+    pub fn new(config: RouterConfig, rng: R, now: Instant) -> Self {
+        Self::with_conduct(config, Honest, rng, now)
+    }
+}
+
+impl<R: Rng, C: Conduct> Router<R, C> {
+    /// A relay that does as `conduct` says.
+    pub fn with_conduct(config: RouterConfig, conduct: C, rng: R, now: Instant) -> Self {
+        Self {
+            identity: Arc::clone(&config.identity),
+            former_identity: None,
+            addresses: config.addresses.clone(),
+            channels: Vec::new(),
+            core: Core::new(config, conduct, rng, now),
+        }
+    }
+
+    /// What has passed so far.
+    #[must_use]
+    pub fn totals(&self) -> &RouterTotals {
+        self.core.totals()
+    }
+
+    /// How the relay behaves.
+    #[must_use]
+    pub fn conduct(&self) -> &C {
+        self.core.conduct()
+    }
+
+    /// See [`Core::waited_cell_s`].
+    #[must_use]
+    pub fn waited_cell_s(&self) -> f64 {
+        self.core.waited_cell_s()
+    }
+
+    /// Circuits that are open now.
+    #[must_use]
+    pub fn open_circuits(&self) -> usize {
+        self.core.open_circuits()
+    }
+
+    /// See [`Core::open_streams`].
+    #[must_use]
+    pub fn open_streams(&self) -> usize {
+        self.core.open_streams()
+    }
+
+    /// See [`Core::queued_bytes`].
+    #[must_use]
+    pub fn queued_bytes(&self) -> usize {
+        self.core.queued_bytes()
+    }
+
+    /// See [`Core::parameters`].
+    #[must_use]
+    pub fn parameters(&self) -> &Parameters {
+        self.core.parameters()
+    }
+
+    /// The next event.
+    #[must_use]
+    pub fn poll_event(&mut self) -> Option<RouterEvent> {
+        self.core.poll_event()
+    }
+
+    /// See [`Core::set_exit`].
+    pub fn set_exit(&mut self, exit: Option<ExitConfig>) {
+        self.core.set_exit(exit);
+    }
+
+    /// See [`Core::set_relays`].
+    pub fn set_relays(&mut self, relays: KnownRelays) {
+        self.core.set_relays(relays);
+    }
+
+    /// See [`Core::set_directory`].
+    pub fn set_directory(&mut self, directory: Option<SocketAddr>) {
+        self.core.set_directory(directory);
+    }
+
+    /// See [`Core::set_congestion_params`].
+    pub fn set_congestion_params(&mut self, params: CongestionParams) {
+        self.core.set_congestion_params(params);
+    }
+
+    /// See [`Core::set_target_params`].
+    pub fn set_target_params(&mut self, params: TargetParams) {
+        self.core.set_target_params(params);
+    }
+
+    /// See [`Core::set_scheduler`].
+    pub fn set_scheduler(&mut self, config: SchedulerConfig) {
+        self.core.set_scheduler(config);
+    }
+
+    /// See [`Core::set_parameters`].
+    pub fn set_parameters(&mut self, parameters: Parameters) {
+        self.core.set_parameters(parameters);
+    }
+
+    /// See [`Core::set_limit`].
+    pub fn set_limit(&mut self, now: Instant, limit: Option<RateLimit>) {
+        self.core.set_limit(now, limit);
+    }
+
+    /// See [`Core::set_unix_time`].
+    pub fn set_unix_time(&mut self, now: Instant, unix_time_s: u64) {
+        self.core.set_unix_time(now, unix_time_s);
+    }
+
+    /// Compares the accounts that are kept on the way with what really is there.
+    ///
+    /// # Panics
+    /// If they differ. For tests and fuzzing: it looks at everything.
+    pub fn check_accounts(&self) {
+        self.core.check_accounts();
+    }
+
+    /// Presents these certificates on links that are made from now on, and accepts these onion keys.
+    /// A link whose TLS session still shows the certificate before gets what belongs to that.
+    /// Both identities must be the same as before.
+    pub fn set_identity(&mut self, identity: Arc<OwnIdentity>) {
+        self.core.set_identity(Arc::clone(&identity));
+        let former = core::mem::replace(&mut self.identity, identity);
+        if former.tls_certificate_sha256() != self.identity.tls_certificate_sha256() {
+            // Its onion keys are nobody's business any more.
+            let former = OwnIdentity { previous_onion_secret: None, ..OwnIdentity::clone(&former) };
+            self.former_identity = Some(Arc::new(OwnIdentity { onion_secret: [0; 32], ..former }));
+        }
+    }
+
+    /// The identity whose certificates go with what a session shows. Its handshake may have begun before
+    /// certificates were renewed.
+    fn identity_shown(&self, tls: &dyn TlsSession) -> &Arc<OwnIdentity> {
+        let shown = tls.own_certificate_sha256();
+        let former = self.former_identity.as_ref();
+        former
+            .filter(|former| shown.is_some() && former.tls_certificate_sha256() == shown)
+            .unwrap_or(&self.identity)
+    }
+
+    fn set_channel(&mut self, conn: ConnId, channel: Channel) {
+        let place = conn.0 as usize;
+        if self.channels.len() <= place {
+            self.channels.resize_with(place + 1, || None);
+        }
+        self.channels[place] = Some(Box::new(channel));
+    }
+
+    fn take_channel(&mut self, conn: ConnId) -> Option<Box<Channel>> {
+        self.channels.get_mut(conn.0 as usize)?.take()
+    }
+
+    /// Hands all cells in a stretch of plaintext over. False if the link is ours no more.
+    fn handle_cells(
+        &mut self,
+        now: Instant,
+        conn: ConnId,
+        channel: &mut Channel,
+        mut input: &[u8],
+    ) -> Result<bool, ChannelError> {
+        if !channel.is_open() {
+            if !channel.handle_until_open(&mut input)? {
+                return Ok(true);
+            }
+            let peer = LinkPeer {
+                relay: channel.peer().map(|peer| peer.ids),
+                is_canonical: channel.is_canonical(),
+                has_padding: channel.protocol() == Some(LinkProtocol::V5),
+            };
+            // Before the first of its cells, which may come along.
+            self.core.handle_link_open(now, conn, &peer);
+        }
+        while let Some(cell) = channel.handle_bytes(&mut input)? {
+            let goes_on = match <&[u8; BODY_LEN]>::try_from(cell.body) {
+                Ok(body) if !cell.command.is_variable_length() => {
+                    self.core.handle_cell(now, conn, (cell.circ_id, cell.command), body)
+                }
+                _ => self.handle_variable(now, conn, cell),
+            };
+            if !goes_on {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
+    /// A cell of variable length: none of them concerns circuits.
+    fn handle_variable(&mut self, now: Instant, conn: ConnId, cell: Cell<'_>) -> bool {
+        match cell.command {
+            Command::MEASURE if cell.circ_id == CircId::LINK => {
+                self.core.handle_measure(now, conn, cell.body)
+            }
+            // Who is who has been settled.
+            Command::CERTS | Command::AUTH_CHALLENGE | Command::AUTHENTICATE => {
+                self.core.handle_violation(now, conn, "what it sends is no stream of cells");
+                false
+            }
+            _ => true,
+        }
+    }
+}
+
+impl<R: Rng, C: Conduct> Node for Router<R, C> {
+    fn handle_connected(&mut self, now: Instant, conn: ConnId, tls: &dyn TlsSession) {
+        let Some(expected) = self.core.expected(conn) else { return };
+        let (random, unix_time_s) = self.core.begin_handshake::<24>(now);
+        let own = Authentication::AsRelay(Arc::clone(&self.identity));
+        match Channel::initiator(expected, own, tls, random, unix_time_s) {
+            Ok(channel) => {
+                self.set_channel(conn, channel.at_addresses(&self.addresses));
+                self.core.wake(conn);
+            }
+            Err(_) => self.core.reject(conn),
+        }
+    }
+
+    fn handle_accepted(
+        &mut self,
+        now: Instant,
+        _listener: ListenerId,
+        tls: &dyn TlsSession,
+    ) -> Option<ConnId> {
+        let (challenge, unix_time_s) = self.core.begin_handshake::<32>(now);
+        let identity = Arc::clone(self.identity_shown(tls));
+        let channel =
+            Channel::responder(identity, tls, challenge, unix_time_s).at_addresses(&self.addresses);
+        let exported = tls.export_keying_material(EXPORTER_LABEL, b"");
+        let conn = self.core.accept(now, tls.peer_address(), exported);
+        self.set_channel(conn, channel);
+        Some(conn)
+    }
+
+    fn handle_bytes(&mut self, now: Instant, conn: ConnId, plaintext: &[u8]) {
+        // The channel leaves its place, since its cells borrow from it.
+        let Some(mut channel) = self.take_channel(conn) else {
+            self.core.handle_stream_data(now, conn, plaintext);
+            return;
+        };
+        let outcome = self.handle_cells(now, conn, &mut channel, plaintext);
+        if outcome.is_err() {
+            self.core.handle_violation(now, conn, "what it sends is no stream of cells");
+        }
+        self.core.handle_transfer(now, conn);
+        if channel.queued_len() > 0 {
+            self.core.wake(conn);
+        }
+        self.channels[conn.0 as usize] = Some(channel);
+    }
+
+    fn handle_closed(&mut self, now: Instant, conn: ConnId, cause: CloseCause) {
+        self.take_channel(conn);
+        self.core.handle_closed(now, conn, &cause);
+    }
+
+    fn handle_timeout(&mut self, now: Instant) {
+        self.core.handle_timeout(now);
+    }
+
+    fn poll_dial(&mut self, _now: Instant) -> Option<Dial> {
+        self.core.poll_dial()
+    }
+
+    fn poll_writable(&mut self) -> Option<ConnId> {
+        self.core.poll_writable()
+    }
+
+    fn poll_transmit(&mut self, now: Instant, conn: ConnId, out: &mut [u8]) -> usize {
+        let channel = self.channels.get_mut(conn.0 as usize).and_then(Option::as_mut);
+        let Some(channel) = channel else { return self.core.poll_stream_data(now, conn, out) };
+        // What opens and closes circuits goes the way of the handshake, before all cells of circuits.
+        while channel.queued_len() < out.len()
+            && let Some(control) = self.core.poll_control(now, conn)
+        {
+            channel.send(control.circ_id, control.command, &control.body);
+        }
+        let len = channel.poll_transmit(out);
+        if len > 0 {
+            self.core.handle_transfer(now, conn);
+            return len;
+        }
+        let (cells, _) = out.as_chunks_mut::<CELL_LEN>();
+        self.core.poll_cells(now, conn, cells) * CELL_LEN
+    }
+
+    fn poll_close(&mut self) -> Option<ConnId> {
+        let conn = self.core.poll_close()?;
+        self.take_channel(conn);
+        Some(conn)
+    }
+
+    fn poll_timeout(&self) -> Option<Instant> {
+        self.core.poll_timeout()
+    }
+
+    fn handle_plain_connected(&mut self, now: Instant, conn: ConnId) {
+        self.core.handle_plain_connected(now, conn);
+    }
+
+    fn receive_limit(&self, conn: ConnId) -> usize {
+        self.core.receive_limit(conn)
+    }
+
+    fn poll_readable(&mut self) -> Option<ConnId> {
+        self.core.poll_readable()
+    }
+
+    fn poll_lookup(&mut self) -> Option<Lookup> {
+        self.core.poll_lookup()
+    }
+
+    fn handle_answer(&mut self, now: Instant, id: LookupId, answer: Answer) {
+        self.core.handle_answer(now, id, &answer);
+    }
+
+    fn poll_socket_query(&mut self) -> Option<ConnId> {
+        self.core.poll_socket_query()
+    }
+
+    fn handle_socket_state(&mut self, now: Instant, conn: ConnId, state: Option<SocketState>) {
+        self.core.handle_socket_state(now, conn, state.as_ref());
+    }
+}

@@ -1,0 +1,305 @@
+//! What waits to be written on each link.
+
+mod parking;
+mod serving;
+#[cfg(test)]
+mod tests;
+
+use crate::cell::{BODY_LEN, CELL_LEN, CELLS_PER_RECORD, CircId, Command};
+use crate::node::ConnId;
+use crate::router::circuits::{CircuitIndex, Joined, Way};
+use crate::router::conns::Conns;
+use crate::router::schedule::{Decay, Moment, Recent, Runs, SchedulerConfig, Turns};
+use crate::suite::{Body, Cell, Suite};
+use crate::time::Instant;
+use alloc::boxed::Box;
+use alloc::collections::VecDeque;
+pub(in crate::router) use parking::Parked;
+
+/// Bytes of the cells that one TLS record holds whole.
+pub(in crate::router) const RECORD_BYTES: u64 = (CELLS_PER_RECORD * CELL_LEN) as u64;
+
+/// Bytes on the wire of control cells that may wait on a link before it is held to be flooding us.
+const CONTROL_MAX: usize = 1 << 20;
+
+/// A cell that opens or closes a circuit, or concerns its link.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Control {
+    /// The circuit, or [`CircId::LINK`].
+    pub circ_id: CircId,
+    /// What it asks for.
+    pub command: Command,
+    /// What it says, without padding.
+    pub body: Box<[u8]>,
+}
+
+impl Control {
+    /// Bytes of it on the wire.
+    fn weight_bytes(&self) -> usize {
+        let is_variable = self.command.is_variable_length();
+        if is_variable { self.body.len() + CELL_LEN - BODY_LEN + 2 } else { CELL_LEN }
+    }
+
+    /// Makes `cell` this one. For commands of fixed length.
+    pub fn fill<S: Suite>(&self, cell: &mut S::Cell) {
+        *cell.begin(self.circ_id, self.command) = S::Body::from_bytes(&self.body);
+    }
+}
+
+/// What waits on one link.
+#[derive(Debug, Default)]
+pub(in crate::router) struct Output {
+    /// Cells that open and close circuits, and messages: not limited by any rate or scheduler.
+    control: VecDeque<Control>,
+    /// Bytes of them on the wire.
+    control_bytes: usize,
+    /// Circuits with cells for this link.
+    turns: Turns,
+    /// Cells for this link in the queues of all circuits but those that wait for the next hop.
+    pending_cells: usize,
+    pub(in crate::router) is_measurers: bool,
+    is_queued: bool,
+    /// It waits for the scheduler's next run.
+    awaits_run: bool,
+    /// Bytes that it may give to its socket before the next run; no limit without runs.
+    allotment: Option<u64>,
+    parked: Parked,
+    /// It was woken, and has sent nothing since: its turn is still to come.
+    awaits_turn: bool,
+    /// It gets closed when its control cells are written.
+    is_closing: bool,
+}
+
+/// Which links have something to write, and what they may.
+#[derive(Debug)]
+pub(in crate::router) struct Outputs {
+    writable: VecDeque<ConnId>,
+    parked_clients: VecDeque<ConnId>,
+    parked_measurers: VecDeque<ConnId>,
+    held_clients: VecDeque<ConnId>,
+    to_close: VecDeque<ConnId>,
+    /// Cells in the queues of all circuits.
+    queued_cells: usize,
+    /// Circuits whose queue has become as short as their streams wait for.
+    drained: VecDeque<CircuitIndex>,
+    runs: Runs,
+    decay: Decay,
+    now: Instant,
+    moment: Moment,
+    /// Time that cells have waited in circuits' queues, all together: nanoseconds.
+    waited_cell_ns: u128,
+}
+
+impl Outputs {
+    pub(in crate::router) fn new(config: &SchedulerConfig, now: Instant) -> Self {
+        let decay = Decay::new(config);
+        Self {
+            writable: VecDeque::new(),
+            parked_clients: VecDeque::new(),
+            parked_measurers: VecDeque::new(),
+            held_clients: VecDeque::new(),
+            to_close: VecDeque::new(),
+            queued_cells: 0,
+            drained: VecDeque::new(),
+            runs: Runs::new(config.scheduler),
+            moment: decay.at(now),
+            decay,
+            now,
+            waited_cell_ns: 0,
+        }
+    }
+
+    /// What a new link begins with.
+    pub(in crate::router) fn begin(&self) -> Output {
+        Output { allotment: self.runs.are_there().then_some(0), ..Output::default() }
+    }
+
+    /// From now on a link's cells are measurement traffic: no scheduler's business. It has none yet.
+    pub(in crate::router) fn set_measurers<S: Suite>(conns: &mut Conns<S>, id: ConnId) {
+        if let Some(output) = conns.output_mut(id) {
+            output.is_measurers = true;
+            output.allotment = None;
+            output.turns = Turns::InTurn(VecDeque::new());
+        }
+    }
+
+    /// The time of what is being handled: there is no other in the router.
+    #[inline]
+    pub(in crate::router) const fn now(&self) -> Instant {
+        self.now
+    }
+
+    /// It is this time from now on.
+    #[inline]
+    pub(in crate::router) fn set_now(&mut self, now: Instant) {
+        if now == self.now {
+            return;
+        }
+        let waited = (now - self.now).as_nanos();
+        self.waited_cell_ns += waited * self.queued_cells as u128;
+        self.now = now;
+        self.moment = self.decay.at(now);
+    }
+
+    /// Seconds that cells have waited in circuits' queues, all together.
+    #[expect(clippy::cast_precision_loss, reason = "for people")]
+    pub(in crate::router) const fn waited_cell_s(&self) -> f64 {
+        self.waited_cell_ns as f64 * 1e-9
+    }
+
+    /// Queues a link for writing, once.
+    #[inline]
+    pub(in crate::router) fn wake<S: Suite>(&mut self, conns: &mut Conns<S>, id: ConnId) {
+        if let Some(output) = conns.output_mut(id)
+            && !output.is_queued
+        {
+            output.is_queued = true;
+            self.writable.push_back(id);
+        }
+    }
+
+    /// Queues a cell that opens or closes a circuit, or a message. False if too many wait.
+    pub(in crate::router) fn control<S: Suite>(
+        &mut self,
+        conns: &mut Conns<S>,
+        id: ConnId,
+        control: Control,
+    ) -> bool {
+        let Some(output) = conns.output_mut(id) else { return true };
+        if output.is_closing {
+            return true;
+        }
+        if output.control_bytes > CONTROL_MAX {
+            return false;
+        }
+        output.control_bytes += control.weight_bytes();
+        output.control.push_back(control);
+        self.wake(conns, id);
+        true
+    }
+
+    /// A cell has been put into a circuit's queue.
+    #[inline]
+    pub(in crate::router) fn handle_queued<S: Suite>(
+        &mut self,
+        conns: &mut Conns<S>,
+        id: ConnId,
+        (index, way): (CircuitIndex, Way),
+        joined: Joined,
+    ) {
+        self.queued_cells += 1;
+        let Some(output) = conns.output_mut(id) else { return };
+        match joined {
+            Joined::Held => return,
+            Joined::Waiting => {}
+            Joined::Empty(recent) => output.turns.add(index, way, recent, &self.moment),
+        }
+        output.pending_cells += 1;
+        if output.parked == Parked::No {
+            self.want(conns, id);
+        }
+    }
+
+    /// A circuit that waited for the next hop may send again; it has so many cells.
+    pub(in crate::router) fn handle_released<S: Suite>(
+        &mut self,
+        conns: &mut Conns<S>,
+        id: ConnId,
+        (index, way): (CircuitIndex, Way),
+        (cells, recent): (usize, Recent),
+    ) {
+        let Some(output) = conns.output_mut(id) else { return };
+        output.turns.add(index, way, recent, &self.moment);
+        output.pending_cells += cells;
+        if output.parked == Parked::No {
+            self.want(conns, id);
+        }
+    }
+
+    /// A circuit with so many cells for this link is gone; none of them was pending if it `was_held`.
+    pub(in crate::router) fn handle_dropped<S: Suite>(
+        &mut self,
+        conns: &mut Conns<S>,
+        id: ConnId,
+        cells: usize,
+        was_held: bool,
+    ) {
+        debug_assert!(cells <= self.queued_cells, "more cells dropped than were queued");
+        self.queued_cells = self.queued_cells.saturating_sub(cells);
+        if let Some(output) = conns.output_mut(id).filter(|_| !was_held) {
+            output.take_pending(cells);
+        }
+    }
+
+    /// The next circuit whose queue has become as short as its streams wait for.
+    pub(in crate::router) fn poll_drained(&mut self) -> Option<CircuitIndex> {
+        self.drained.pop_front()
+    }
+
+    /// Cells in the queues of all circuits.
+    pub(in crate::router) const fn queued_cells(&self) -> usize {
+        self.queued_cells
+    }
+
+    /// Closes the link once its control cells are written.
+    pub(in crate::router) fn close<S: Suite>(&mut self, conns: &mut Conns<S>, id: ConnId) {
+        let Some(output) = conns.output_mut(id) else { return };
+        if output.is_closing {
+            return;
+        }
+        output.is_closing = true;
+        debug_assert!(output.pending_cells == 0, "its circuits are gone");
+        output.turns.clear();
+        // Writing comes first: the driver asks for closes when nothing is left to write.
+        self.wake(conns, id);
+        self.to_close.push_back(id);
+    }
+
+    pub(in crate::router) fn poll_close(&mut self) -> Option<ConnId> {
+        self.to_close.pop_front()
+    }
+
+    /// It is closed, by us or by the peer.
+    pub(in crate::router) fn forget<S: Suite>(&mut self, conns: &mut Conns<S>, id: ConnId) {
+        if let Some(output) = conns.output_mut(id) {
+            let gone = core::mem::take(output);
+            // Its number may be given to another link.
+            if gone.parked != Parked::No {
+                let lists =
+                    [&mut self.parked_clients, &mut self.parked_measurers, &mut self.held_clients];
+                lists.into_iter().for_each(|list| list.retain(|waiting| *waiting != id));
+            }
+            self.runs.forget(id);
+        }
+        self.to_close.retain(|closing| *closing != id);
+    }
+}
+
+impl Output {
+    /// The next control cell.
+    pub(in crate::router) fn poll_control(&mut self) -> Option<Control> {
+        let control = self.control.pop_front()?;
+        self.control_bytes -= control.weight_bytes();
+        if self.control.is_empty() {
+            self.control = VecDeque::new();
+        }
+        Some(control)
+    }
+
+    /// Whether nothing waits.
+    pub(in crate::router) fn is_idle(&self) -> bool {
+        self.control.is_empty() && self.pending_cells == 0
+    }
+
+    /// Cells that may be sent as far as hops go.
+    pub(in crate::router) const fn pending_cells(&self) -> usize {
+        self.pending_cells
+    }
+
+    /// So many cells are pending no more.
+    #[inline]
+    fn take_pending(&mut self, cells: usize) {
+        debug_assert!(cells <= self.pending_cells, "more cells gone than were pending");
+        self.pending_cells = self.pending_cells.saturating_sub(cells);
+    }
+}

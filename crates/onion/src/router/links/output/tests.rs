@@ -1,0 +1,43 @@
+use super::*;
+use crate::router::links::Link;
+use crate::suite::Tor;
+
+fn conns() -> (Outputs, Conns<Tor>, ConnId) {
+    let outputs = Outputs::new(&SchedulerConfig::default(), Instant::ORIGIN);
+    let mut conns = Conns::default();
+    let link = Link::accepted(Instant::ORIGIN, outputs.begin(), None, None);
+    let id = conns.add_link(link);
+    (outputs, conns, id)
+}
+
+fn destroy() -> Control {
+    Control { circ_id: CircId::new(1), command: Command::DESTROY, body: [1].into() }
+}
+
+/// A peer that reads just fast enough never lets the queue run empty.
+#[test]
+fn a_queue_that_never_runs_empty_does_not_keep_what_it_has_sent() {
+    let (mut outputs, mut conns, id) = conns();
+    for sent in 0..10_000 {
+        assert!(outputs.control(&mut conns, id, destroy()));
+        let output = conns.output_mut(id).expect("open");
+        if sent >= 2 {
+            assert_eq!(output.poll_control(), Some(destroy()));
+        }
+        assert!(output.control.capacity() <= 16, "{} cells", output.control.capacity());
+    }
+}
+
+#[test]
+fn a_peer_that_reads_nothing_gets_no_more_than_so_much() {
+    let (mut outputs, mut conns, id) = conns();
+    let mut cells = 0;
+    while outputs.control(&mut conns, id, destroy()) {
+        cells += 1;
+    }
+    assert_eq!(cells, CONTROL_MAX / CELL_LEN + 1);
+    let output = conns.output_mut(id).expect("open");
+    assert!(output.control_bytes <= CONTROL_MAX + CELL_LEN, "{} bytes", output.control_bytes);
+    while output.poll_control().is_some() {}
+    assert_eq!((output.control_bytes, output.control.capacity()), (0, 0));
+}

@@ -1,0 +1,215 @@
+//! How streams begin: BEGIN and BEGIN_DIR (tor-spec §6.2).
+
+use super::lookup::clean_name;
+use super::{Asked, RelayTunnel, State, Stream};
+use crate::cell::msg::{Begin, BeginFlags, Connected, End as StreamEnd, EndReason};
+use crate::cell::relay::RelayCommand;
+use crate::flow::control::{CircuitEnd, Flow};
+use crate::node::{ConnId, Dial, Question, Security};
+use crate::router::circuits::{CircuitIndex, End, Hop};
+use crate::router::{Conduct, Core};
+use crate::suite::{StreamId, Suite};
+use crate::tunnel::{Leg, Tunnel};
+use alloc::boxed::Box;
+use alloc::vec::Vec;
+use core::net::{IpAddr, SocketAddr};
+use rand_core::Rng;
+
+/// Streams of one circuit at a time; more are refused.
+const STREAMS_PER_CIRCUIT_MAX: usize = 1024;
+
+/// For how long an address holds that the client itself has named (C tor: `DEFAULT_DNS_TTL`).
+pub(super) const NAMED_TTL_S: u32 = 30 * 60;
+
+/// For addresses that the client has named itself.
+pub(super) const ANY_FAMILY: BeginFlags = BeginFlags(BeginFlags::IPV6_OK.0);
+
+pub(super) const fn end(reason: EndReason) -> StreamEnd {
+    StreamEnd { reason, refused: None }
+}
+
+impl<S: Suite, R: Rng, C: Conduct<S>> Core<S, R, C> {
+    /// A client asks for a stream to a destination.
+    pub(in crate::router) fn begin_stream(
+        &mut self,
+        index: CircuitIndex,
+        stream_id: StreamId,
+        data: &[u8],
+    ) {
+        if self.is_stream_known(index, stream_id) {
+            return;
+        }
+        if let Err(end) = self.open_stream(index, stream_id, data) {
+            self.send_end(index, stream_id, end);
+        }
+    }
+
+    fn open_stream(
+        &mut self,
+        index: CircuitIndex,
+        stream_id: StreamId,
+        data: &[u8],
+    ) -> Result<(), StreamEnd> {
+        let exit = self.config.exit.as_ref();
+        let exit =
+            exit.filter(|exit| !exit.policy.is_closed()).ok_or(end(EndReason::EXIT_POLICY))?;
+        let allows_single_hop = exit.allows_single_hop;
+        let begin = Begin::parse(data).map_err(|_| end(EndReason::TOR_PROTOCOL))?;
+        if !allows_single_hop && self.comes_from_client(index) {
+            return Err(end(EndReason::TOR_PROTOCOL));
+        }
+        self.check_room(index)?;
+        let asked = Asked { port: begin.port, flags: begin.flags };
+        if let Ok(ip) = begin.host.parse::<IpAddr>() {
+            let to = self.choose(&[ip], NAMED_TTL_S, Asked { flags: ANY_FAMILY, ..asked })?;
+            self.dial_stream(index, stream_id, to, Some(NAMED_TTL_S));
+            return Ok(());
+        }
+        let name = clean_name(begin.host).ok_or(end(EndReason::RESOLVE_FAILED))?;
+        let conn = self.conns.reserve();
+        let lookup = self.streams.ask(conn, Question::Addresses(name));
+        self.add_stream(index, stream_id, conn, State::Resolving { lookup, asked });
+        Ok(())
+    }
+
+    /// A client asks for a stream to our directory server.
+    pub(in crate::router) fn begin_directory_stream(
+        &mut self,
+        index: CircuitIndex,
+        stream_id: StreamId,
+    ) {
+        if self.is_stream_known(index, stream_id) {
+            return;
+        }
+        let directory = self.config.directory.ok_or(end(EndReason::NOT_DIRECTORY));
+        match directory.and_then(|to| self.check_room(index).map(|()| to)) {
+            Ok(to) => self.dial_stream(index, stream_id, to, None),
+            Err(end) => self.send_end(index, stream_id, end),
+        }
+    }
+
+    /// The shell has connected to a destination.
+    pub(in crate::router) fn handle_stream_connected(&mut self, conn: ConnId) {
+        let Some((index, stream_id)) = self.circuit_of(conn) else { return };
+        let Some(stream) = self.conns.stream_mut(conn) else { return };
+        let State::Connecting { to, ttl_s } = stream.state else { return };
+        stream.state = State::Open;
+        stream.since = self.outputs.now();
+        let mut data = Vec::new();
+        Connected { to: ttl_s.map(|ttl_s| (to.ip(), ttl_s)) }.encode_into(&mut data);
+        self.originate(index, RelayCommand::CONNECTED, stream_id, &data);
+        // What the client has sent already.
+        self.streams.wake(&mut self.conns, conn);
+        self.send_signals(conn);
+        self.streams.wake_reading(&mut self.conns, conn);
+    }
+
+    /// The first of these addresses that the client takes and the policy allows.
+    pub(super) fn choose(
+        &self,
+        addresses: &[IpAddr],
+        ttl_s: u32,
+        asked: Asked,
+    ) -> Result<SocketAddr, StreamEnd> {
+        let exit = self.config.exit.as_ref().ok_or(end(EndReason::EXIT_POLICY))?;
+        let takes_v4 = !asked.flags.contains(BeginFlags::IPV4_NOT_OK);
+        let takes_v6 = asked.flags.contains(BeginFlags::IPV6_OK);
+        let prefers_v6 = asked.flags.contains(BeginFlags::IPV6_PREFERRED);
+        let canonical = addresses.iter().map(IpAddr::to_canonical);
+        let mut taken: Vec<IpAddr> =
+            canonical.filter(|ip| if ip.is_ipv6() { takes_v6 } else { takes_v4 }).collect();
+        // The order stays but for the families'.
+        taken.sort_by_key(|ip| ip.is_ipv6() != prefers_v6);
+        let first = *taken.first().ok_or(end(EndReason::RESOLVE_FAILED))?;
+        let is_allowed = |to: &SocketAddr| (exit.ipv6 || to.is_ipv4()) && exit.policy.allows(*to);
+        let mut all = taken.iter().map(|ip| SocketAddr::new(*ip, asked.port));
+        let refused = Some((first, ttl_s));
+        let to =
+            all.find(is_allowed).ok_or(StreamEnd { reason: EndReason::EXIT_POLICY, refused })?;
+        // As C tor: a reason after which a client does not try the next exit.
+        if self.config.relays.contain(to) {
+            return Err(end(EndReason::CONNECT_REFUSED));
+        }
+        Ok(to)
+    }
+
+    fn dial_stream(
+        &mut self,
+        index: CircuitIndex,
+        stream_id: StreamId,
+        to: SocketAddr,
+        ttl_s: Option<u32>,
+    ) {
+        let conn = self.conns.reserve();
+        self.add_stream(index, stream_id, conn, State::Connecting { to, ttl_s });
+        self.to_dial.push_back(Dial { conn, to, security: Security::Plain });
+    }
+
+    pub(super) fn add_stream(
+        &mut self,
+        index: CircuitIndex,
+        stream_id: StreamId,
+        conn: ConnId,
+        state: State,
+    ) {
+        let now = self.outputs.now();
+        let Some(end) = self.end_mut(index) else { return };
+        let (tunnel, flow) = (end.tunnel, end.leg.flow.stream(CircuitEnd::Exit));
+        if let Some(tunnel) = self.tunnels.get_mut(tunnel) {
+            tunnel.streams.add(stream_id, conn);
+        }
+        self.conns.add_stream(conn, Stream::new(now, tunnel, stream_id, state, flow));
+        self.totals.streams += 1;
+    }
+
+    /// The circuit's end here. It takes memory from the first message on that needs it.
+    pub(in crate::router) fn end_mut(&mut self, index: CircuitIndex) -> Option<&mut End> {
+        let circuit = self.circuits.get_mut(index)?;
+        if matches!(circuit.hop, Hop::Echo(_)) {
+            return None;
+        }
+        if circuit.end.is_none() {
+            let flow = Flow::new(self.config.flows.end(&self.congestion, circuit.agreed));
+            let leg = Leg::new(flow, self.config.queue_limit_cells);
+            let tunnel = RelayTunnel { circuit: index, streams: Tunnel::default() };
+            circuit.end = Some(Box::new(End { leg, tunnel: self.tunnels.add(tunnel) }));
+        }
+        circuit.end.as_deref_mut()
+    }
+
+    /// The streams of the tunnel that a circuit is a leg of.
+    pub(in crate::router) fn tunnel_of(&self, index: CircuitIndex) -> Option<&Tunnel<ConnId>> {
+        let end = self.circuits.get(index)?.end.as_ref()?;
+        self.tunnels.get(end.tunnel).map(|tunnel| &tunnel.streams)
+    }
+
+    /// The circuit that carries a stream's cells, and the stream's number; none if the stream is over.
+    pub(in crate::router) fn circuit_of(&self, conn: ConnId) -> Option<(CircuitIndex, StreamId)> {
+        let stream = self.conns.stream(conn).filter(|stream| stream.state.has_circuit())?;
+        Some((self.tunnels.get(stream.tunnel)?.circuit, stream.stream_id))
+    }
+
+    pub(super) fn is_stream_known(&self, index: CircuitIndex, stream_id: StreamId) -> bool {
+        self.find_stream(index, stream_id).is_some()
+    }
+
+    /// Whether there is room for another stream.
+    pub(super) fn check_room(&self, index: CircuitIndex) -> Result<(), StreamEnd> {
+        if self.conns.stream_count() >= self.config.streams_max as usize {
+            return Err(end(EndReason::RESOURCE_LIMIT));
+        }
+        let on_circuit = self.tunnel_of(index).map_or(0, Tunnel::len);
+        if on_circuit >= STREAMS_PER_CIRCUIT_MAX {
+            // "Resource limit" would keep an honest client from us for hours.
+            return Err(end(EndReason::MISC));
+        }
+        Ok(())
+    }
+
+    /// Whether the circuit's previous hop is no relay: we would be its only hop, and know both ends.
+    fn comes_from_client(&self, index: CircuitIndex) -> bool {
+        let back = self.circuits.get(index).map(|circuit| circuit.back.conn);
+        let link = back.and_then(|conn| self.conns.link(conn));
+        link.is_none_or(|link| link.peer().is_none())
+    }
+}

@@ -1,0 +1,289 @@
+//! What streams carry, and the flow control of both ends (tor-spec §6.2, §7.3, §7.4; proposals 289, 324).
+
+use super::State;
+use crate::cell::Command;
+use crate::cell::msg::{DestroyReason, End as StreamEnd, EndReason, Sendme, Xoff, Xon};
+use crate::cell::relay::RelayCommand;
+use crate::flow::control::FlowError;
+use crate::flow::stream::StreamSignal;
+use crate::node::ConnId;
+use crate::router::circuits::{CircuitIndex, Hop, Way};
+use crate::router::{Conduct, Core};
+use crate::suite::{Body, Cell, Layer, Message, Salt, StreamId, Stretch, Suite};
+use crate::time::Instant;
+use alloc::vec::Vec;
+use rand_core::Rng;
+
+/// Bytes that may wait for one destination. A client that is told to stop has no more under way, by far;
+/// who goes on loses the stream.
+const STREAM_BUFFER_MAX: usize = 16 << 20;
+
+impl<S: Suite, R: Rng, C: Conduct<S>> Core<S, R, C> {
+    /// The stream of this number on a circuit.
+    #[inline]
+    pub(in crate::router) fn find_stream(
+        &self,
+        index: CircuitIndex,
+        stream_id: StreamId,
+    ) -> Option<ConnId> {
+        self.tunnel_of(index)?.find(stream_id)
+    }
+
+    /// Whether a circuit has a stream of this number that stands.
+    pub(in crate::router) fn is_stream_open(
+        &self,
+        index: CircuitIndex,
+        stream_id: StreamId,
+    ) -> bool {
+        let conn = self.find_stream(index, stream_id);
+        conn.and_then(|conn| self.conns.stream(conn)).is_some_and(|it| it.state == State::Open)
+    }
+
+    /// Data from the client. It counts for the circuit's window whatever becomes of it.
+    pub(in crate::router) fn handle_data(
+        &mut self,
+        index: CircuitIndex,
+        stream_id: StreamId,
+        data: S::Stretch<'_>,
+    ) {
+        let Some(end) = self.end_mut(index) else { return };
+        if end.leg.flow.handle_received() {
+            self.send_sendme(index);
+        }
+        // Of a stream that is over: some was under way when we ended it.
+        let Some(conn) = self.find_stream(index, stream_id) else { return };
+        let now = self.outputs.now();
+        let Some(stream) = self.conns.stream(conn) else { return };
+        if matches!(stream.state, State::Asking { .. }) {
+            return;
+        }
+        let buffered_bytes = self.streams.buffer(&mut self.conns, conn, data);
+        let Some(stream) = self.conns.stream_mut(conn) else { return };
+        if stream.flow.handle_delivered(now, buffered_bytes).is_err() {
+            self.destroy(index, DestroyReason::PROTOCOL, None);
+        } else if buffered_bytes > STREAM_BUFFER_MAX {
+            let end = StreamEnd { reason: EndReason::RESOURCE_LIMIT, refused: None };
+            self.cut_stream(conn, end);
+        } else {
+            self.send_signals(conn);
+        }
+    }
+
+    /// Acknowledges the cells up to the one that has come last (proposal 289).
+    fn send_sendme(&mut self, index: CircuitIndex) {
+        let Some(circuit) = self.circuits.get(index) else { return };
+        let Hop::Relay(layer) = &circuit.hop else { return };
+        let mut data = Vec::new();
+        Sendme::Tagged(&layer.received_tag()).encode_into(&mut data);
+        self.originate(index, RelayCommand::SENDME, StreamId::CIRCUIT, &data);
+    }
+
+    /// Tells the client what the stream's flow control has to say. Not before CONNECTED.
+    pub(in crate::router) fn send_signals(&mut self, conn: ConnId) {
+        while let Some(stream) = self.conns.stream_mut(conn)
+            && stream.state == State::Open
+            && let Some(signal) = stream.flow.poll_signal()
+        {
+            let mut data = Vec::new();
+            let command = match signal {
+                StreamSignal::Sendme => RelayCommand::SENDME,
+                StreamSignal::Xoff => {
+                    Xoff.encode_into(&mut data);
+                    RelayCommand::XOFF
+                }
+                StreamSignal::Xon(xon) => {
+                    xon.encode_into(&mut data);
+                    RelayCommand::XON
+                }
+            };
+            let Some((index, stream_id)) = self.circuit_of(conn) else { return };
+            self.originate(index, command, stream_id, &data);
+        }
+    }
+
+    /// A SENDME of a circuit or of a stream.
+    pub(in crate::router) fn handle_sendme(
+        &mut self,
+        index: CircuitIndex,
+        stream_id: StreamId,
+        data: &[u8],
+    ) {
+        let outcome = if stream_id == StreamId::CIRCUIT {
+            self.handle_circuit_sendme(index, data)
+        } else {
+            self.handle_stream_sendme(index, stream_id)
+        };
+        if outcome.is_err() {
+            self.destroy(index, DestroyReason::PROTOCOL, None);
+        }
+    }
+
+    fn handle_circuit_sendme(&mut self, index: CircuitIndex, data: &[u8]) -> Result<(), FlowError> {
+        let now = self.outputs.now();
+        let Some(circuit) = self.circuits.get_mut(index) else { return Ok(()) };
+        let end = circuit.end.as_mut().ok_or(FlowError::UnexpectedSendme)?;
+        let sendme = Sendme::parse(data).map_err(|_| FlowError::WrongTag)?;
+        let had_room = end.leg.flow.room_cells() > 0;
+        let path = end.leg.path(circuit.back_queue.len());
+        end.leg.flow.handle_sendme(now, &sendme, path)?;
+        if !had_room && end.leg.flow.room_cells() > 0 {
+            self.wake_streams(index);
+        }
+        Ok(())
+    }
+
+    fn handle_stream_sendme(
+        &mut self,
+        index: CircuitIndex,
+        stream_id: StreamId,
+    ) -> Result<(), FlowError> {
+        let Some(conn) = self.find_stream(index, stream_id) else { return Ok(()) };
+        let stream = self.conns.stream_mut(conn).filter(|stream| stream.state == State::Open);
+        // C tor drops it before the stream stands.
+        let Some(stream) = stream else { return Ok(()) };
+        stream.flow.handle_sendme()?;
+        self.wake_stream(conn);
+        Ok(())
+    }
+
+    /// XOFF and XON. What does not belong here is ignored, as in C tor.
+    pub(in crate::router) fn handle_xon_xoff(
+        &mut self,
+        index: CircuitIndex,
+        stream_id: StreamId,
+        command: RelayCommand,
+        data: &[u8],
+    ) {
+        let now = self.outputs.now();
+        let Some(conn) = self.find_stream(index, stream_id) else { return };
+        let stream = self.conns.stream_mut(conn).filter(|stream| stream.state == State::Open);
+        let Some(stream) = stream else { return };
+        let outcome = if command == RelayCommand::XOFF {
+            Xoff::parse(data).is_ok_and(|_| stream.flow.handle_xoff().is_ok())
+        } else {
+            Xon::parse(data).is_ok_and(|xon| stream.flow.handle_xon(now, xon).is_ok())
+        };
+        if outcome {
+            self.wake_stream(conn);
+        }
+    }
+
+    /// A stream's flow control has changed: it may be read again, or not any more.
+    fn wake_stream(&mut self, conn: ConnId) {
+        let now = self.outputs.now();
+        let could_be_read = self.conns.stream(conn).is_some_and(|stream| stream.room_bytes > 0);
+        if self.streams.update_room(&mut self.conns, now, conn) && !could_be_read {
+            self.streams.wake_reading(&mut self.conns, conn);
+        }
+    }
+
+    /// A circuit has room again: its streams may be read, each in its turn.
+    fn wake_streams(&mut self, index: CircuitIndex) {
+        let end = self.circuits.get(index).and_then(|circuit| circuit.end.as_ref());
+        let Some(tunnel) = end.and_then(|end| self.tunnels.get(end.tunnel)) else { return };
+        for conn in tunnel.streams.in_turn() {
+            if self.conns.stream(conn).is_some_and(|stream| stream.room_bytes > 0) {
+                self.streams.wake_reading(&mut self.conns, conn);
+            }
+        }
+    }
+
+    /// Queues to links have become short enough for the streams that wait for it.
+    pub(in crate::router) fn wake_unblocked(&mut self) {
+        while let Some(index) = self.outputs.poll_drained() {
+            let end = self.circuits.get_mut(index).and_then(|circuit| circuit.end.as_mut());
+            if end.is_some_and(|end| end.leg.handle_unblocked()) {
+                self.wake_streams(index);
+            }
+        }
+    }
+
+    /// How many bytes a destination may send now.
+    pub(in crate::router) fn stream_limit(&self, conn: ConnId) -> Option<usize> {
+        let stream = self.conns.stream(conn)?;
+        if stream.state != State::Open {
+            return Some(0);
+        }
+        let circuit = self.circuits.get(self.tunnels.get(stream.tunnel)?.circuit)?;
+        let end = circuit.end.as_ref()?;
+        Some(end.leg.room_bytes(circuit.back_queue.len(), stream.room_bytes))
+    }
+
+    /// Data from a destination: it is on its way to the client at once.
+    pub fn handle_stream_data(&mut self, now: Instant, conn: ConnId, mut data: S::Stretch<'_>) {
+        self.outputs.set_now(now);
+        if data.len() > self.stream_limit(conn).unwrap_or(0) {
+            // The shell breaks its contract. To drop some would corrupt the stream.
+            if self.conns.stream(conn).is_some_and(|stream| stream.state == State::Open) {
+                self.cut_stream(conn, StreamEnd { reason: EndReason::INTERNAL, refused: None });
+            }
+            return;
+        }
+        while !data.is_empty() {
+            match self.package(now, conn, data) {
+                Some(rest) => data = rest,
+                None => return,
+            }
+        }
+        self.streams.update_room(&mut self.conns, now, conn);
+        self.shed_excess();
+    }
+
+    /// Fills a cell with a stream's data, and gives back the rest.
+    fn package<'a>(
+        &mut self,
+        now: Instant,
+        conn: ConnId,
+        data: S::Stretch<'a>,
+    ) -> Option<S::Stretch<'a>> {
+        let stream = self.conns.stream_mut(conn)?;
+        let tunnel = self.tunnels.get_mut(stream.tunnel)?;
+        let index = tunnel.circuit;
+        let circuit = self.circuits.get_mut(index)?;
+        let (Hop::Relay(layer), Some(end)) = (&mut circuit.hop, &mut circuit.end) else {
+            return None;
+        };
+        let filling = end.leg.fill(data.len());
+        let (data, rest) = data.split_at(filling.data_len);
+
+        let queue = &mut circuit.back_queue;
+        let joined = queue.joining();
+        let body = queue.push().begin(circuit.back.circ_id, Command::RELAY);
+        let message = Message { command: RelayCommand::DATA, stream_id: stream.stream_id, data };
+        let written = body.write(&message);
+        debug_assert!(written.is_ok(), "a cell was to be filled with more than fits");
+        if let Some(at) = filling.salt_at {
+            let mut salt = Salt::default();
+            self.rng.fill_bytes(&mut salt);
+            body.salt(at, &salt);
+        }
+        layer.originate(body);
+
+        end.leg.flow.handle_sent(now, || layer.sent_tag());
+        stream.flow.handle_packaged(filling.data_len as u64);
+        tunnel.streams.handle_served(stream.stream_id);
+        if let Some(cells) = end.leg.handle_packaged(queue.len()) {
+            queue.watch(cells);
+        }
+        let back = circuit.back.conn;
+        self.outputs.handle_queued(&mut self.conns, back, (index, Way::Back), joined);
+        Some(rest)
+    }
+
+    /// Takes data for a destination; returns how many bytes of the stream.
+    #[must_use]
+    pub fn poll_stream_data(&mut self, now: Instant, conn: ConnId, room: S::Room<'_>) -> usize {
+        self.outputs.set_now(now);
+        let (taken, left) = self.streams.unbuffer(now, &mut self.conns, conn, room);
+        let Some(stream) = self.conns.stream_mut(conn).filter(|_| taken > 0) else { return taken };
+        if stream.state == State::Draining {
+            if left == 0 {
+                self.streams.close(&mut self.conns, conn);
+            }
+        } else {
+            stream.flow.handle_drained(now, taken, left);
+            self.send_signals(conn);
+        }
+        taken
+    }
+}

@@ -1,0 +1,102 @@
+//! How streams end (tor-spec §6.3).
+//!
+//! As in C tor there are no half-closed streams here: whichever side ends a stream, it is over. What the
+//! client has sent before its END is still written to the destination; what it sends after ours is
+//! ignored, but counts for the circuit's window.
+
+use super::{State, TunnelIndex};
+use crate::cell::msg::{End as StreamEnd, EndReason, Resolved};
+use crate::cell::relay::RelayCommand;
+use crate::node::{CloseCause, ConnId};
+use crate::router::circuits::CircuitIndex;
+use crate::router::{Conduct, Core};
+use crate::suite::{StreamId, Suite};
+use alloc::vec::Vec;
+use rand_core::Rng;
+
+impl<S: Suite, R: Rng, C: Conduct<S>> Core<S, R, C> {
+    pub(super) fn send_end(&mut self, index: CircuitIndex, stream_id: StreamId, end: StreamEnd) {
+        let mut data = Vec::new();
+        end.encode_into(&mut data);
+        self.originate(index, RelayCommand::END, stream_id, &data);
+    }
+
+    /// Ends a stream from our side.
+    pub(super) fn end_stream(&mut self, conn: ConnId, end: StreamEnd) {
+        let Some((index, stream_id)) = self.circuit_of(conn) else { return };
+        self.forget_stream(conn);
+        self.send_end(index, stream_id, end);
+    }
+
+    /// The same, and drops what its destination has not taken.
+    pub(super) fn cut_stream(&mut self, conn: ConnId, end: StreamEnd) {
+        let Some((index, stream_id)) = self.circuit_of(conn) else { return };
+        self.forget_stream(conn);
+        self.streams.close(&mut self.conns, conn);
+        self.send_end(index, stream_id, end);
+    }
+
+    /// The client has ended a stream.
+    pub(in crate::router) fn handle_end(&mut self, index: CircuitIndex, stream_id: StreamId) {
+        if let Some(conn) = self.find_stream(index, stream_id) {
+            self.forget_stream(conn);
+        }
+    }
+
+    /// A stream is no more its tunnel's. Its connection lives until all is written.
+    pub(super) fn forget_stream(&mut self, conn: ConnId) {
+        let Some(stream) = self.conns.stream(conn) else { return };
+        let (tunnel, stream_id) = (stream.tunnel, stream.stream_id);
+        if stream.state.has_circuit()
+            && let Some(tunnel) = self.tunnels.get_mut(tunnel)
+        {
+            tunnel.streams.remove(stream_id);
+        }
+        self.streams.finish(&mut self.conns, self.outputs.now(), conn);
+    }
+
+    /// The last circuit of a tunnel is gone, and its streams with it.
+    pub(in crate::router) fn end_tunnel(&mut self, tunnel: TunnelIndex) {
+        let Some(tunnel) = self.tunnels.remove(tunnel) else { return };
+        for conn in tunnel.streams.iter() {
+            self.streams.finish(&mut self.conns, self.outputs.now(), conn);
+        }
+    }
+
+    /// The connection to a destination is gone, or could not be made.
+    pub(in crate::router) fn handle_stream_closed(&mut self, conn: ConnId, cause: &CloseCause) {
+        let Some(stream) = self.conns.stream(conn) else { return };
+        let is_open = stream.state == State::Open;
+        if is_open || matches!(stream.state, State::Connecting { .. }) {
+            let reason = match cause {
+                CloseCause::ByPeer if is_open => EndReason::DONE,
+                CloseCause::ByPeer | CloseCause::Refused => EndReason::CONNECT_REFUSED,
+                CloseCause::TimedOut => EndReason::TIMEOUT,
+                CloseCause::Reset => EndReason::CONN_RESET,
+                CloseCause::NoRoute => EndReason::NO_ROUTE,
+                CloseCause::NoResources => EndReason::RESOURCE_LIMIT,
+                CloseCause::Tls(_) | CloseCause::Other(_) => EndReason::MISC,
+            };
+            self.end_stream(conn, StreamEnd { reason, refused: None });
+        }
+        // The shell has closed it: nothing is left to be done.
+        self.streams.remove(&mut self.conns, conn);
+    }
+
+    /// Looks through all streams from time to time.
+    pub(in crate::router) fn keep_streams_up(&mut self) {
+        for conn in self.streams.keep_up(&mut self.conns, self.outputs.now()) {
+            let Some(stream) = self.conns.stream(conn) else { continue };
+            let is_asking = matches!(stream.state, State::Asking { .. });
+            let Some((index, stream_id)) = self.circuit_of(conn) else { continue };
+            if is_asking {
+                self.forget_stream(conn);
+                let mut data = Vec::new();
+                Resolved::TransientError.encode_into(0, &mut data);
+                self.originate(index, RelayCommand::RESOLVED, stream_id, &data);
+            } else {
+                self.end_stream(conn, StreamEnd { reason: EndReason::TIMEOUT, refused: None });
+            }
+        }
+    }
+}

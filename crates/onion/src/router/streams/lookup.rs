@@ -1,0 +1,202 @@
+//! Questions to the domain name system, for streams and for RESOLVE (tor-spec §6.4).
+
+use super::begin::{NAMED_TTL_S, end};
+use super::{State, is_private};
+use crate::cell::msg::{EndReason, Resolved};
+use crate::cell::relay::RelayCommand;
+use crate::node::{Answer, Dial, LookupId, Question, Security};
+use crate::router::circuits::CircuitIndex;
+use crate::router::{Conduct, Core};
+use crate::suite::{StreamId, Suite};
+use alloc::string::String;
+use alloc::vec::Vec;
+use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use rand_core::Rng;
+
+/// For how long an error holds (C tor: `MIN_DNS_TTL`).
+const ERROR_TTL_S: u32 = 5 * 60;
+
+/// Bytes of a name, at most (RFC 1035).
+const NAME_MAX: usize = 253;
+
+impl<S: Suite, R: Rng, C: Conduct<S>> Core<S, R, C> {
+    /// A client asks for the addresses of a name, or for the name of an address.
+    pub(in crate::router) fn resolve(
+        &mut self,
+        index: CircuitIndex,
+        stream_id: StreamId,
+        data: &[u8],
+    ) {
+        if self.is_stream_known(index, stream_id) {
+            return;
+        }
+        match self.judge_question(index, data) {
+            Ok(question) => {
+                let conn = self.conns.reserve();
+                let lookup = self.streams.ask(conn, question);
+                self.add_stream(index, stream_id, conn, State::Asking { lookup });
+            }
+            Err((answer, ttl_s)) => self.send_resolved(index, stream_id, &[answer], ttl_s),
+        }
+    }
+
+    /// What to ask, or the answer if it is known.
+    fn judge_question(
+        &mut self,
+        index: CircuitIndex,
+        data: &[u8],
+    ) -> Result<Question, (Resolved<'static>, u32)> {
+        const ERROR: (Resolved<'static>, u32) = (Resolved::Error, ERROR_TTL_S);
+        let name = data.split(|byte| *byte == 0).next().unwrap_or_default();
+        let name = core::str::from_utf8(name).map_err(|_| ERROR)?;
+        if let Ok(ip) = name.parse::<IpAddr>() {
+            return Err((Resolved::Address(ip), NAMED_TTL_S));
+        }
+        // Who lets nobody out looks nothing up, as in C tor.
+        if self.config.exit.as_ref().is_none_or(|exit| exit.policy.is_closed()) {
+            return Err(ERROR);
+        }
+        self.check_room(index).map_err(|_| (Resolved::TransientError, ERROR_TTL_S))?;
+        let name = clean_name(name).ok_or(ERROR)?;
+        match reverse(&name) {
+            Some(Some(ip)) if is_public(ip) => Ok(Question::Name(ip)),
+            Some(_) => Err(ERROR),
+            None => Ok(Question::Addresses(name)),
+        }
+    }
+
+    /// An answer of the domain name system.
+    pub(in crate::router) fn handle_lookup(&mut self, id: LookupId, answer: &Answer) {
+        let Some(conn) = self.streams.take_asker(id) else { return };
+        let Some(stream) = self.conns.stream(conn) else { return };
+        let state = stream.state;
+        let Some((index, stream_id)) = self.circuit_of(conn) else { return };
+        match state {
+            State::Resolving { asked, .. } => {
+                let chosen = match answer {
+                    Answer::Addresses(addresses, ttl_s) => {
+                        self.choose(addresses, *ttl_s, asked).map(|to| (to, *ttl_s))
+                    }
+                    _ => Err(end(EndReason::RESOLVE_FAILED)),
+                };
+                match chosen {
+                    Ok((to, ttl_s)) => {
+                        if let Some(stream) = self.conns.stream_mut(conn) {
+                            stream.state = State::Connecting { to, ttl_s: Some(ttl_s) };
+                        }
+                        self.to_dial.push_back(Dial { conn, to, security: Security::Plain });
+                    }
+                    Err(end) => self.end_stream(conn, end),
+                }
+            }
+            State::Asking { .. } => {
+                self.forget_stream(conn);
+                let (answers, ttl_s) = resolved(answer);
+                self.send_resolved(index, stream_id, &answers, ttl_s);
+            }
+            _ => {}
+        }
+    }
+
+    fn send_resolved(
+        &mut self,
+        index: CircuitIndex,
+        stream_id: StreamId,
+        answers: &[Resolved<'_>],
+        ttl_s: u32,
+    ) {
+        let mut data = Vec::new();
+        answers.iter().for_each(|answer| answer.encode_into(ttl_s, &mut data));
+        self.originate(index, RelayCommand::RESOLVED, stream_id, &data);
+    }
+}
+
+/// What a RESOLVED says: of each family one address, as in C tor.
+fn resolved(answer: &Answer) -> (Vec<Resolved<'_>>, u32) {
+    match answer {
+        Answer::Addresses(addresses, ttl_s) => {
+            let first = |is_v6| addresses.iter().find(|ip| ip.is_ipv6() == is_v6);
+            let found = [first(false), first(true)].into_iter().flatten();
+            (found.map(|ip| Resolved::Address(*ip)).collect(), *ttl_s)
+        }
+        Answer::Name(name, ttl_s) if name.len() <= NAME_MAX => {
+            (Vec::from([Resolved::Name(name)]), *ttl_s)
+        }
+        Answer::Failed => (Vec::from([Resolved::TransientError]), ERROR_TTL_S),
+        Answer::Name(..) | Answer::NoSuchName => (Vec::from([Resolved::Error]), ERROR_TTL_S),
+    }
+}
+
+/// A name that may be asked for, in lower case.
+pub(super) fn clean_name(name: &str) -> Option<String> {
+    let is_known = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);
+    let is_name = !name.is_empty() && name.len() <= NAME_MAX && name.bytes().all(is_known);
+    let has_labels =
+        name.trim_end_matches('.').split('.').all(|label| (1..64).contains(&label.len()));
+    (is_name && has_labels).then(|| name.to_ascii_lowercase())
+}
+
+/// The address in a name like `4.3.2.1.in-addr.arpa`: none if the name is of that kind and names
+/// none, and outermost none if it is of another kind.
+fn reverse(name: &str) -> Option<Option<IpAddr>> {
+    let name = name.trim_end_matches('.');
+    if let Some(labels) = name.strip_suffix(".in-addr.arpa") {
+        let mut octets = labels.rsplit('.').map(|label| label.parse::<u8>().ok());
+        let address = [(); 4].map(|()| octets.next().flatten());
+        let [Some(a), Some(b), Some(c), Some(d)] = address else { return Some(None) };
+        return Some(octets.next().is_none().then(|| Ipv4Addr::new(a, b, c, d).into()));
+    }
+    let labels = name.strip_suffix(".ip6.arpa")?;
+    let mut bits = 0u128;
+    let mut count = 0;
+    for label in labels.rsplit('.') {
+        let digit = (label.len() == 1).then(|| u8::from_str_radix(label, 16).ok()).flatten();
+        let Some(digit) = digit.filter(|_| count < 32) else { return Some(None) };
+        bits = bits << 4 | u128::from(digit);
+        count += 1;
+    }
+    Some((count == 32).then(|| Ipv6Addr::from_bits(bits).into()))
+}
+
+/// Whether an address is of the public Internet: of others nobody is told a name.
+fn is_public(ip: IpAddr) -> bool {
+    !is_private(ip)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn names_of_addresses_are_told_from_others() {
+        let ip = |text: &str| Some(Some(text.parse::<IpAddr>().expect("an address")));
+        assert_eq!(reverse("4.3.2.1.in-addr.arpa"), ip("1.2.3.4"));
+        let v6 = "1.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.8.b.d.0.1.0.0.2.ip6.arpa.";
+        assert_eq!(reverse(v6), ip("2001:db8::1"));
+        for bad in
+            ["3.2.1.in-addr.arpa", "5.4.3.2.1.in-addr.arpa", "256.3.2.1.in-addr.arpa", "1.ip6.arpa"]
+        {
+            assert_eq!(reverse(bad), Some(None), "{bad}");
+        }
+        assert_eq!(reverse("in-addr.arpa.example.com"), None);
+        assert!(is_public([8, 8, 8, 8].into()) && !is_public([127, 0, 0, 1].into()));
+    }
+
+    #[test]
+    fn only_names_are_asked_for() {
+        assert_eq!(clean_name("Www.Example.COM").as_deref(), Some("www.example.com"));
+        let long = "a".repeat(64);
+        for bad in ["", ".", "a..b", "a b", "a/b", "ä.de", "a\n", "[::1]", &long] {
+            assert_eq!(clean_name(bad), None, "{bad}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn no_name_panics(name: String) {
+            let _ = (clean_name(&name), reverse(&name));
+            let _ = (reverse(&alloc::format!("{name}.ip6.arpa")), reverse(&alloc::format!("{name}.in-addr.arpa")));
+        }
+    }
+}
