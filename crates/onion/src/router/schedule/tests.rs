@@ -122,7 +122,7 @@ impl Stage {
         let count = self.outputs.take_cells(&mut self.conns, &mut self.circuits, id, &mut cells);
         let has_windows = self.has_windows;
         assert!(count == wanted || has_windows, "what is pending is there");
-        for cell in &cells {
+        for cell in &cells[..count] {
             let circuit = u32::from_be_bytes(*cell.first_chunk().expect("long enough"));
             self.left.push((self.now, id, CircuitIndex(circuit)));
         }
