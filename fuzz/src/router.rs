@@ -325,6 +325,11 @@ impl World {
 
     /// Does all that the router wants, until it is quiet.
     fn settle(&mut self) {
+        self.settle_polls();
+        self.router.check_accounts();
+    }
+
+    fn settle_polls(&mut self) {
         for _ in 0..POLLS_MAX {
             if let Some(Dial { conn, security, .. }) = self.router.poll_dial(self.now) {
                 if security == Security::Plain {

@@ -79,7 +79,6 @@ impl core::error::Error for CircuitError {}
 
 /// What building a circuit asks for next.
 #[derive(Debug)]
-#[expect(clippy::large_enum_variant, reason = "handled at once, never kept")]
 pub enum Step<S: Suite = Tor> {
     /// Send this cell on the circuit.
     Send {
@@ -228,8 +227,11 @@ impl<S: Suite> fmt::Debug for Builder<S> {
     }
 }
 
-/// The relay cell body with EXTEND2, not encrypted yet.
-fn extend_body<S: Suite>(
+/// The body of a relay cell with EXTEND2, without layers.
+///
+/// # Errors
+/// Where the handshake is more than fits.
+pub fn extend_body<S: Suite>(
     next: &NextHop,
     handshake: &S::Handshake,
 ) -> Result<S::Body, CircuitError> {

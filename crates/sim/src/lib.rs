@@ -2,6 +2,7 @@
 //!
 //! | module | what is in it |
 //! |---|---|
+//! | [`stage`] | one relay at the seam of cells, over any suite, and everybody around it |
 //! | [`wire`] | nodes that speak bytes, over connections with latency, rates, buffers, loss and TCP |
 //!
 //! Nothing here reads a clock or draws ambient randomness: a run is repeated by its seed.
@@ -10,4 +11,5 @@ extern crate alloc;
 #[cfg(test)]
 extern crate std;
 
+pub mod stage;
 pub mod wire;

@@ -268,7 +268,7 @@ impl Buffer<Weightless> for RunBuffer {
         self.len += len as usize;
         match self.runs.back_mut() {
             Some(last) if last.end() == at && last.len.checked_add(len).is_some() => {
-                last.len += len
+                last.len += len;
             }
             _ if len > 0 => self.runs.push_back(Run { at, len }),
             _ => {}

@@ -1,6 +1,6 @@
 //! How circuits end.
 
-use super::{CellQueue, CircuitIndex, OnLink, Onward};
+use super::{CircuitIndex, OnLink, Onward};
 use crate::cell::Command;
 use crate::cell::msg::DestroyReason;
 use crate::cell::relay::RelayCommand;
@@ -48,7 +48,7 @@ impl<S: Suite, R: Rng, C: Conduct<S>> Core<S, R, C> {
         self.forget_waiting(index);
         let Some(circuit) = self.circuits.get_mut(index) else { return };
         let onward = core::mem::replace(&mut circuit.onward, Onward::Nowhere);
-        let dropped = core::mem::replace(&mut circuit.forth_queue, CellQueue::default());
+        let dropped = core::mem::take(&mut circuit.forth_queue);
         if let Some(at) = onward.on_link() {
             let (cells, was_held) = (dropped.len(), dropped.is_held());
             self.outputs.handle_dropped(&mut self.conns, at.conn, cells, was_held);

@@ -42,7 +42,7 @@ impl<S: Suite, R: Rng, C: Conduct<S>> Core<S, R, C> {
 
     /// What to ask, or the answer if it is known.
     fn judge_question(
-        &mut self,
+        &self,
         index: CircuitIndex,
         data: &[u8],
     ) -> Result<Question, (Resolved<'static>, u32)> {

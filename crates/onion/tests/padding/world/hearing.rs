@@ -11,6 +11,11 @@ use std::sync::Arc;
 impl World {
     /// Does all that the router wants, until it is quiet.
     pub(super) fn settle(&mut self) {
+        self.settle_polls();
+        self.router.check_accounts();
+    }
+
+    fn settle_polls(&mut self) {
         loop {
             if let Some(dial) = self.router.poll_dial(self.now) {
                 if self.refuses {

@@ -10,6 +10,11 @@ use onion::node::{ConnId, Node, Security};
 impl World {
     /// Does all that the router wants, until it is quiet.
     pub(crate) fn settle(&mut self) {
+        self.settle_polls();
+        self.router.check_accounts();
+    }
+
+    fn settle_polls(&mut self) {
         for _ in 0..POLLS_MAX {
             if let Some(dial) = self.router.poll_dial(self.now) {
                 assert_eq!(dial.security, Security::Plain);

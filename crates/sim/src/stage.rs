@@ -1,0 +1,285 @@
+//! One relay at the seam of cells, and everybody around it: clients, next hops, destinations, names.
+//!
+//! The relay is [`Core`] over any suite; the others are played. A [`Stage`] is moved by what they do and by time, and
+//! notes each cell that leaves, for whom, and what it says once its layers are off. So the same play can be given
+//! with [`Tor`](onion::suite::Tor)'s cells and with weightless ones, and the notes laid side by side. Fuzzing drives the same stage.
+
+mod acts;
+mod cast;
+mod clients;
+mod hops;
+mod links;
+
+pub use cast::Cast;
+pub use clients::Handshaking;
+pub use links::Pace;
+
+use links::StageLink;
+use onion::cell::relay::RelayCommand;
+use onion::cell::{CircId, Command};
+use onion::node::{Answer, CloseCause, ConnId, LookupId, Security};
+use onion::router::{Core, RouterConfig};
+use onion::suite::{Body, StreamId};
+use onion::{Duration, Instant};
+
+use alloc::collections::VecDeque;
+use alloc::vec::Vec;
+use rand_core::Rng;
+
+/// More than any reaction takes.
+const POLLS_MAX: u32 = 100_000;
+
+/// A cell that has left the relay.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Seen {
+    /// When.
+    pub at: Instant,
+    /// On which of the stage's links.
+    pub link: usize,
+    /// The circuit there.
+    pub circ_id: CircId,
+    /// Its command.
+    pub command: Command,
+    /// What it says, to who can read it.
+    pub said: Option<Said>,
+}
+
+/// A relay message as its addressee reads it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Said {
+    /// The hop that has sent it, as its client counts.
+    pub hop: usize,
+    /// What it asks for.
+    pub command: RelayCommand,
+    /// The stream that it belongs to.
+    pub stream_id: StreamId,
+    /// Bytes of data to the stream.
+    pub len: usize,
+    /// What messages other than DATA and SENDME say.
+    pub bytes: Vec<u8>,
+}
+
+/// A destination, by the connection that the relay has to it.
+#[derive(Clone, Debug)]
+struct Destination {
+    conn: ConnId,
+    is_connected: bool,
+    /// Bytes that it has sent.
+    sent_bytes: u32,
+    /// Bytes that it has got.
+    received_bytes: u64,
+}
+
+/// A relay and everybody around it.
+#[derive(Debug)]
+pub struct Stage<S: Cast, R> {
+    /// The relay.
+    pub relay: Core<S, R>,
+    /// The time.
+    pub now: Instant,
+    identity: S::Identity,
+    links: Vec<StageLink<S>>,
+    destinations: Vec<Destination>,
+    lookups: VecDeque<LookupId>,
+    seen: Vec<Seen>,
+    /// What next hops have to answer.
+    answers: VecDeque<(usize, CircId, Command, Vec<u8>)>,
+    secret: u64,
+}
+
+impl<S: Cast, R: Rng> Stage<S, R> {
+    /// A relay alone. `configure` may change its configuration.
+    pub fn new(rng: R, configure: impl FnOnce(&mut RouterConfig<S::Identity>)) -> Self {
+        let identity = S::identity(0);
+        let mut config = RouterConfig::new(identity.clone(), 1_600_000_000);
+        configure(&mut config);
+        Self {
+            relay: Core::new(config, onion::router::Honest, rng, Instant::ORIGIN),
+            now: Instant::ORIGIN,
+            identity,
+            links: Vec::new(),
+            destinations: Vec::new(),
+            lookups: VecDeque::new(),
+            seen: Vec::new(),
+            answers: VecDeque::new(),
+            secret: 0,
+        }
+    }
+
+    /// All cells that have left so far.
+    #[must_use]
+    pub fn seen(&self) -> &[Seen] {
+        &self.seen
+    }
+
+    /// Forgets the cells that have left so far.
+    pub fn forget_seen(&mut self) {
+        self.seen.clear();
+    }
+
+    /// How many destinations are known.
+    #[must_use]
+    pub fn destinations(&self) -> usize {
+        self.destinations.len()
+    }
+
+    /// Lets time pass; whatever is due on the way happens when it is due.
+    pub fn pass(&mut self, time: Duration) {
+        let end = self.now + time;
+        loop {
+            let relay = self.relay.poll_timeout();
+            let links = self.links.iter().filter_map(StageLink::next_at).min();
+            let Some(at) = relay.into_iter().chain(links).min().filter(|at| *at <= end) else {
+                break;
+            };
+            self.now = self.now.max(at);
+            if relay.is_some_and(|at| at <= self.now) {
+                self.relay.handle_timeout(self.now);
+            }
+            let now = self.now;
+            self.links.iter_mut().for_each(|link| link.drain(now));
+            self.read_on();
+            self.settle();
+        }
+        self.now = end;
+    }
+
+    /// Does all that the relay wants now.
+    ///
+    /// # Panics
+    /// If it does not come to rest, or names a connection that is gone.
+    pub fn settle(&mut self) {
+        for _ in 0..POLLS_MAX {
+            if !self.settle_one() {
+                return;
+            }
+        }
+        panic!("the relay does not come to rest");
+    }
+
+    fn settle_one(&mut self) -> bool {
+        if let Some(dial) = self.relay.poll_dial() {
+            match dial.security {
+                Security::Tls => self.add_next_hop(dial.conn, dial.to),
+                Security::Plain => self.destinations.push(Destination {
+                    conn: dial.conn,
+                    is_connected: false,
+                    sent_bytes: 0,
+                    received_bytes: 0,
+                }),
+            }
+        } else if let Some(lookup) = self.relay.poll_lookup() {
+            self.lookups.push_back(lookup.id);
+        } else if let Some(conn) = self.relay.poll_socket_query() {
+            let state = self.link_of(conn).map(|link| self.links[link].socket_state());
+            self.relay.handle_socket_state(self.now, conn, state.as_ref());
+        } else if let Some(conn) = self.relay.poll_writable() {
+            self.write(conn);
+        } else if let Some(conn) = self.relay.poll_close() {
+            self.forget(conn);
+        } else if let Some((link, circ_id, command, body)) = self.answers.pop_front() {
+            let conn = self.links[link].conn;
+            let body = S::Body::from_bytes(&body);
+            conn.map(|conn| self.relay.handle_cell(self.now, conn, (circ_id, command), &body));
+        } else {
+            return self.relay.poll_readable().is_some();
+        }
+        true
+    }
+
+    fn write(&mut self, conn: ConnId) {
+        if self.relay.is_stream(conn) {
+            while self.take(conn, 16_384) > 0 {}
+        } else {
+            let link = self.link_of(conn).expect("a link that is there is named");
+            self.read(link);
+        }
+    }
+
+    /// A connection is no more.
+    fn forget(&mut self, conn: ConnId) {
+        self.destinations.retain(|it| it.conn != conn);
+        if let Some(link) = self.link_of(conn) {
+            self.links[link].conn = None;
+        }
+    }
+
+    fn link_of(&self, conn: ConnId) -> Option<usize> {
+        self.links.iter().position(|link| link.conn == Some(conn))
+    }
+
+    /// The destination takes some of what waits for it.
+    fn take(&mut self, conn: ConnId, most: u32) -> usize {
+        let (relay, now) = (&mut self.relay, self.now);
+        let taken = S::with_room(most, |room| relay.poll_stream_data(now, conn, room));
+        if let Some(destination) = self.destinations.iter_mut().find(|it| it.conn == conn) {
+            destination.received_bytes += taken as u64;
+        }
+        taken
+    }
+
+    /// Connects the relay to the destination of this number, from the oldest on.
+    pub fn connect(&mut self, number: usize) {
+        let Some(destination) = self.destinations.get_mut(number) else { return };
+        if !core::mem::replace(&mut destination.is_connected, true) {
+            self.relay.handle_plain_connected(self.now, destination.conn);
+            self.settle();
+        }
+    }
+
+    /// The destination sends as much of this as is taken from it; returns how much.
+    pub fn feed(&mut self, number: usize, bytes: u32) -> u32 {
+        let mut fed = 0;
+        while let Some(destination) = self.destinations.get_mut(number).filter(|it| it.is_connected)
+        {
+            let limit = self.relay.receive_limit(destination.conn).min(16_384);
+            let len = u32::try_from(limit).unwrap_or(0).min(bytes - fed);
+            if len == 0 {
+                break;
+            }
+            let (conn, at) = (destination.conn, destination.sent_bytes);
+            destination.sent_bytes = at.wrapping_add(len);
+            fed += len;
+            let (relay, now) = (&mut self.relay, self.now);
+            S::with_data(at, len, |data| relay.handle_stream_data(now, conn, data));
+            self.settle();
+        }
+        fed
+    }
+
+    /// The connection to a destination is gone, or could not be made.
+    pub fn lose(&mut self, number: usize, cause: &CloseCause) {
+        if number < self.destinations.len() {
+            let conn = self.destinations.remove(number).conn;
+            self.relay.handle_closed(self.now, conn, cause);
+            self.settle();
+        }
+    }
+
+    /// The oldest question to the domain name system is answered.
+    pub fn answer(&mut self, answer: &Answer) {
+        if let Some(id) = self.lookups.pop_front() {
+            self.relay.handle_answer(self.now, id, answer);
+            self.settle();
+        }
+    }
+
+    /// All links and destinations go.
+    pub fn end(&mut self) {
+        for link in 0..self.links.len() {
+            self.hang_up(link);
+        }
+        while !self.destinations.is_empty() {
+            self.lose(0, &CloseCause::Reset);
+        }
+        self.settle();
+    }
+
+    /// Fresh bytes for a handshake: those of a counter are good enough here.
+    fn next_secret<const N: usize>(&mut self) -> [u8; N] {
+        self.secret += 1;
+        let mut bytes = [0x5a; N];
+        bytes[..8].copy_from_slice(&self.secret.to_be_bytes());
+        bytes
+    }
+}

@@ -1,0 +1,193 @@
+//! What may happen on a stage, read from bytes: for fuzzing, and for plays drawn by lot.
+
+use super::{Cast, Handshaking, Pace, Stage};
+use alloc::vec::Vec;
+use onion::cell::relay::RelayCommand;
+use onion::cell::{CircId, Command};
+use onion::node::{Answer, CloseCause};
+use onion::router::schedule::SchedulerConfig;
+use onion::router::{Parameters, RateLimit};
+use onion::suite::StreamId;
+use onion::{Duration, Rate};
+use rand_core::Rng;
+
+/// Links that are accepted in one play.
+const LINKS_MAX: usize = 6;
+
+/// Bytes that say what happens; zeros when they are used up.
+struct Script<'a>(&'a [u8]);
+
+impl Script<'_> {
+    fn next(&mut self) -> u8 {
+        let Some((first, rest)) = self.0.split_first() else { return 0 };
+        self.0 = rest;
+        *first
+    }
+
+    fn below(&mut self, count: usize) -> usize {
+        usize::from(self.next()) % count.max(1)
+    }
+
+    fn circ_id(&mut self) -> CircId {
+        let number = u32::from(self.next() % 6);
+        if number == 5 { CircId::of_responder(1) } else { CircId::of_initiator(number) }
+    }
+
+    fn stream_id(&mut self) -> StreamId {
+        StreamId(u16::from(self.next() % 4))
+    }
+}
+
+impl<S: Cast, R: Rng> Stage<S, R> {
+    /// Plays what the bytes say, and calls `check` after each act.
+    pub fn play(&mut self, script: &[u8], mut check: impl FnMut(&Self)) {
+        let mut script = Script(script);
+        while !script.0.is_empty() {
+            self.act(&mut script);
+            check(self);
+        }
+    }
+
+    fn act(&mut self, script: &mut Script<'_>) {
+        let link = script.below(self.links.len());
+        match script.next() % 16 {
+            0 if self.links.len() < LINKS_MAX => self.act_accept(script),
+            0 | 1 => {
+                let kinds = [Handshaking::Fast, Handshaking::Ntor, Handshaking::Congestion];
+                let (circ_id, kind) = (script.circ_id(), kinds[script.below(3)]);
+                self.create(link, circ_id, kind);
+            }
+            2 => {
+                let kind = [Handshaking::Ntor, Handshaking::Congestion][script.below(2)];
+                let (circ_id, to) = (script.circ_id(), script.next() % 4);
+                self.extend(link, circ_id, kind, to);
+            }
+            3 | 4 => self.act_say(link, script),
+            5 => {
+                let circ_id = script.circ_id();
+                for _ in 0..=script.next() % 32 {
+                    let hop = self.hops(link, circ_id).saturating_sub(1);
+                    self.say_data(link, circ_id, hop, StreamId(1), 498);
+                }
+            }
+            6 => {
+                let circ_id = script.circ_id();
+                while self.acknowledge(link, circ_id) && !script.next().is_multiple_of(4) {}
+            }
+            7 => self.act_reply(script),
+            8 => {
+                let (number, bytes) = (script.below(self.destinations()), script.next());
+                self.feed(number, u32::from(bytes) << (script.next() % 10));
+            }
+            9 => self.connect(script.below(self.destinations())),
+            10 => {
+                let number = script.below(self.destinations());
+                let cause = [CloseCause::ByPeer, CloseCause::Refused, CloseCause::TimedOut];
+                self.lose(number, &cause[script.below(3)]);
+            }
+            11 => self.act_answer(script),
+            12 => {
+                self.pass(Duration::from_micros(u64::from(script.next()) << (script.next() % 20)))
+            }
+            13 => self.act_pace(link, script),
+            14 => self.act_configure(script),
+            _ => self.act_raw(link, script),
+        }
+    }
+
+    fn act_accept(&mut self, script: &mut Script<'_>) {
+        let relay = (!script.next().is_multiple_of(3)).then_some(7);
+        let pace = Pace { cells_per_ms: u32::from(script.next() % 40), buffer_cells: 64 };
+        self.accept(relay, (!script.next().is_multiple_of(3)).then_some(pace));
+    }
+
+    fn act_say(&mut self, link: usize, script: &mut Script<'_>) {
+        let (circ_id, stream_id) = (script.circ_id(), script.stream_id());
+        let hop = script.below(3).min(self.hops(link, circ_id));
+        let (command, bytes): (RelayCommand, &[u8]) = match script.next() % 12 {
+            0..=2 => (RelayCommand::BEGIN, b"192.0.2.80:80\0"),
+            3 => (RelayCommand::BEGIN, b"name.example:443\0"),
+            4 => (RelayCommand::BEGIN_DIR, &[]),
+            5 => (RelayCommand::RESOLVE, b"name.example\0"),
+            6 => (RelayCommand::END, &[6]),
+            7 => (RelayCommand::XOFF, &[0]),
+            8 => (RelayCommand::XON, &[0, 0, 0, 4, 0]),
+            9 => (RelayCommand::SENDME, &[0]),
+            // The client keeps its layers: it has none too many only if there is no hop behind.
+            10 if self.hops(link, circ_id) < 2 => (RelayCommand::TRUNCATE, &[1]),
+            _ => (RelayCommand(script.next()), &[1, 2, 3]),
+        };
+        self.say(link, circ_id, (hop, command), stream_id, bytes);
+    }
+
+    /// A next hop says something on one of its circuits.
+    fn act_reply(&mut self, script: &mut Script<'_>) {
+        let hops: Vec<usize> = self.next_hops().collect();
+        let Some(link) = hops.get(script.below(hops.len())).copied() else { return };
+        let begun = self.begun(link);
+        let Some(circ_id) = begun.get(script.below(begun.len())).copied() else { return };
+        match script.next() % 4 {
+            0 => self.send_bytes(link, circ_id, Command::DESTROY, &[2]),
+            1 => self.reply(link, circ_id, RelayCommand::CONNECTED, StreamId(1), &[]),
+            _ => {
+                for _ in 0..=script.next() % 64 {
+                    self.reply_data(link, circ_id, StreamId(1), 498);
+                }
+            }
+        }
+    }
+
+    fn act_answer(&mut self, script: &mut Script<'_>) {
+        let answer = match script.next() % 4 {
+            0 => Answer::NoSuchName,
+            1 => Answer::Failed,
+            _ => Answer::Addresses(Vec::from([[192, 0, 2, 81].into()]), 60),
+        };
+        self.answer(&answer);
+    }
+
+    fn act_pace(&mut self, link: usize, script: &mut Script<'_>) {
+        match script.next() % 4 {
+            0 => self.hang_up(link),
+            1 => self.set_pace(link, None),
+            2 => {
+                let (circ_id, cells) = (script.circ_id(), script.next().into());
+                self.feed_back(link, circ_id, cells);
+            }
+            _ => {
+                let pace = Pace { cells_per_ms: u32::from(script.next() % 16), buffer_cells: 32 };
+                self.set_pace(link, Some(pace));
+            }
+        }
+    }
+
+    fn act_configure(&mut self, script: &mut Script<'_>) {
+        let rate = Rate::from_byte_per_s(u64::from(script.next()) * 10_000 + 1);
+        let limit = RateLimit { rate, burst_bytes: u64::from(script.next()) * 1000 };
+        let interval = Duration::from_millis(u64::from(script.next() % 10) + 1);
+        match script.next() % 6 {
+            0 => self.relay.set_limit(self.now, None),
+            1 => self.relay.set_limit(self.now, Some(limit)),
+            2 => self.relay.set_scheduler(SchedulerConfig::vanilla()),
+            3 => self.relay.set_scheduler(SchedulerConfig::kist_lite(interval)),
+            4 => self.relay.set_scheduler(SchedulerConfig::kist(interval)),
+            _ => {
+                let cells = i32::from(script.next()) * 10;
+                let all =
+                    [("circ_max_cell_queue_size", cells), ("cc_alg", i32::from(cells > 900) * 2)];
+                self.relay.set_parameters(Parameters::from_consensus(all));
+            }
+        }
+        self.settle();
+    }
+
+    /// A cell that no honest peer sends.
+    fn act_raw(&mut self, link: usize, script: &mut Script<'_>) {
+        let (circ_id, command) = (script.circ_id(), Command::new(script.next() % 13));
+        if command.is_variable_length() {
+            return;
+        }
+        let bytes = [script.next(), script.next(), script.next()];
+        self.send_bytes(link, circ_id, command, &bytes);
+    }
+}

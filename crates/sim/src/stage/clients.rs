@@ -1,0 +1,237 @@
+use super::{Cast, Said, Stage};
+use alloc::collections::VecDeque;
+use onion::cell::msg::parse_created2;
+use onion::cell::relay::RelayCommand;
+use onion::cell::{CircId, Command};
+use onion::circuit::{NextHop, extend_body};
+use onion::suite::{Body, Finished, Handshake, Layers, Message, StreamId, Stretch, Suite};
+use rand_core::Rng;
+
+/// How a client asks a hop for a circuit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Handshaking {
+    /// CREATE_FAST: the first hop only.
+    Fast,
+    /// ntor.
+    Ntor,
+    /// ntor of version 3, with congestion control.
+    Congestion,
+}
+
+/// A client's end of a circuit.
+#[derive(Debug)]
+pub(super) struct ClientCircuit<S: Suite> {
+    layers: S::Layers,
+    /// With the hop that is to answer.
+    handshake: Option<S::Handshake>,
+    /// DATA cells that have come.
+    data_cells: u64,
+    /// How many of them a SENDME acknowledges.
+    sendme_cells: u64,
+    /// SENDMEs that are due: from which hop their cells came, and the tag of the last of them.
+    due: VecDeque<(usize, [u8; 20])>,
+    /// Bytes before the next that are sent.
+    sent_bytes: u32,
+}
+
+impl<S: Cast, R: Rng> Stage<S, R> {
+    fn next_hop(number: u8) -> NextHop {
+        let identity = S::identity(number);
+        let address = ([192, 0, 2, number], 9001).into();
+        NextHop { address, ids: S::ids(&identity), onion_key: S::onion_key(&identity) }
+    }
+
+    fn begin_handshake(&mut self, kind: Handshaking, with: u8) -> S::Handshake {
+        let to = Self::next_hop(with);
+        match kind {
+            Handshaking::Fast => S::Handshake::fast(self.next_secret()),
+            Handshaking::Ntor => S::Handshake::ntor(&to, self.next_secret()),
+            Handshaking::Congestion => {
+                let secret = self.next_secret();
+                S::Handshake::ntor_v3(&to, secret, true).expect("its identity is known")
+            }
+        }
+    }
+
+    /// A client asks the relay for a circuit, unless it has one of this number.
+    pub fn create(&mut self, link: usize, circ_id: CircId, kind: Handshaking) {
+        if self.client_mut(link, circ_id).is_some() {
+            return;
+        }
+        let handshake = self.begin_handshake(kind, 0);
+        let (command, body) = handshake.create_cell();
+        let Some(it) = self.links.get_mut(link) else { return };
+        let circuit = ClientCircuit {
+            layers: S::Layers::default(),
+            handshake: Some(handshake),
+            data_cells: 0,
+            sendme_cells: 100,
+            due: VecDeque::new(),
+            sent_bytes: 0,
+        };
+        it.clients.insert(circ_id, circuit);
+        self.send_bytes(link, circ_id, command, &body);
+    }
+
+    /// A client asks for its circuit to go on to a relay of this number, unless it waits for an answer.
+    pub fn extend(&mut self, link: usize, circ_id: CircId, kind: Handshaking, to: u8) {
+        let circuit = self.client_mut(link, circ_id);
+        if circuit.is_none_or(|it| it.handshake.is_some() || it.layers.is_empty()) {
+            return;
+        }
+        let handshake = self.begin_handshake(kind, to);
+        let Ok(mut body) = extend_body::<S>(&Self::next_hop(to), &handshake) else { return };
+        let Some(circuit) = self.client_mut(link, circ_id) else { return };
+        circuit.handshake = Some(handshake);
+        let last = circuit.layers.len().saturating_sub(1);
+        circuit.layers.seal(last, &mut body);
+        self.send(link, circ_id, Command::RELAY_EARLY, &body);
+    }
+
+    /// A client's circuit has this many hops.
+    #[must_use]
+    pub fn hops(&self, link: usize, circ_id: CircId) -> usize {
+        let circuit = self.links.get(link).and_then(|it| it.clients.get(&circ_id));
+        circuit.map_or(0, |circuit| circuit.layers.len())
+    }
+
+    /// DATA cells that a client has got on a circuit.
+    #[must_use]
+    pub fn data_cells(&self, link: usize, circ_id: CircId) -> u64 {
+        let circuit = self.links.get(link).and_then(|it| it.clients.get(&circ_id));
+        circuit.map_or(0, |circuit| circuit.data_cells)
+    }
+
+    /// A client says something to a hop.
+    pub fn say(
+        &mut self,
+        link: usize,
+        circ_id: CircId,
+        (hop, command): (usize, RelayCommand),
+        stream_id: StreamId,
+        bytes: &[u8],
+    ) {
+        let mut body = S::Body::from_bytes(&[]);
+        let data = S::Stretch::from_bytes(bytes);
+        if body.write(&Message { command, stream_id, data }).is_ok() {
+            self.seal_and_send(link, circ_id, hop, body);
+        }
+    }
+
+    /// A client sends a cell of data to a hop.
+    pub fn say_data(
+        &mut self,
+        link: usize,
+        circ_id: CircId,
+        hop: usize,
+        stream_id: StreamId,
+        len: u32,
+    ) {
+        let Some(circuit) = self.client_mut(link, circ_id) else { return };
+        let at = circuit.sent_bytes;
+        circuit.sent_bytes = at.wrapping_add(len);
+        let mut body = S::Body::from_bytes(&[]);
+        let command = RelayCommand::DATA;
+        let written =
+            S::with_data(at, len, |data| body.write(&Message { command, stream_id, data }));
+        if written.is_ok() {
+            self.seal_and_send(link, circ_id, hop, body);
+        }
+    }
+
+    /// A client sends the oldest SENDME that is due on a circuit. False if there is none.
+    pub fn acknowledge(&mut self, link: usize, circ_id: CircId) -> bool {
+        let due = self.client_mut(link, circ_id).and_then(|circuit| circuit.due.pop_front());
+        let Some((hop, tag)) = due else { return false };
+        let data = [&[1, 0, 20][..], &tag].concat();
+        self.say(link, circ_id, (hop, RelayCommand::SENDME), StreamId::CIRCUIT, &data);
+        true
+    }
+
+    fn seal_and_send(&mut self, link: usize, circ_id: CircId, hop: usize, mut body: S::Body) {
+        let Some(circuit) = self.client_mut(link, circ_id) else { return };
+        // Without a layer it would be noise with one suite, and a message with the other.
+        if hop >= circuit.layers.len() {
+            return;
+        }
+        circuit.layers.seal(hop, &mut body);
+        self.send(link, circ_id, Command::RELAY, &body);
+    }
+
+    fn client_mut(&mut self, link: usize, circ_id: CircId) -> Option<&mut ClientCircuit<S>> {
+        self.links.get_mut(link)?.clients.get_mut(&circ_id)
+    }
+
+    /// A cell has come for a client.
+    pub(super) fn hear_as_client(
+        &mut self,
+        link: usize,
+        circ_id: CircId,
+        command: Command,
+        body: &S::Body,
+    ) -> Option<Said> {
+        let circuit = self.client_mut(link, circ_id)?;
+        match command {
+            Command::CREATED_FAST | Command::CREATED2 => {
+                let handshake = circuit.handshake.take()?;
+                let finished = handshake.finish_created(command, body.bytes());
+                circuit.finish(&finished.expect("the relay answers as it should"));
+                None
+            }
+            Command::DESTROY => {
+                self.links[link].clients.remove(&circ_id);
+                None
+            }
+            Command::RELAY => {
+                let mut plain = body.clone();
+                let hop = circuit.layers.open(&mut plain).ok()?;
+                let message = plain.message().expect("relays say what can be read");
+                circuit.heard(hop, &message)
+            }
+            _ => None,
+        }
+    }
+}
+
+impl<S: Suite> ClientCircuit<S> {
+    /// A hop has answered.
+    fn finish(&mut self, finished: &Finished<S>) {
+        self.layers.push(&finished.keys);
+        self.sendme_cells = finished.agreed.congestion_sendme_cells.map_or(100, u64::from);
+    }
+
+    fn heard(&mut self, hop: usize, message: &Message<S::Stretch<'_>>) -> Option<Said> {
+        let Message { command, data, .. } = *message;
+        if command == RelayCommand::DATA {
+            self.data_cells += 1;
+            if self.data_cells.is_multiple_of(self.sendme_cells) {
+                self.due.push_back((hop, self.layers.received_tag(hop)));
+            }
+        }
+        if command == RelayCommand::EXTENDED2
+            && let Some(handshake) = self.handshake.take()
+            && parse_created2(data.bytes()).is_ok()
+            && let Ok(finished) = handshake.finish_extended(data.bytes())
+        {
+            self.finish(&finished);
+        }
+        Some(Said::new::<S>(hop, message))
+    }
+}
+
+impl Said {
+    /// Notes a message. Handshakes and tags differ from suite to suite; of them only the length would tell.
+    pub(super) fn new<S: Suite>(hop: usize, message: &Message<S::Stretch<'_>>) -> Self {
+        let Message { command, stream_id, data } = *message;
+        let is_same = !matches!(
+            command,
+            RelayCommand::DATA
+                | RelayCommand::SENDME
+                | RelayCommand::EXTENDED2
+                | RelayCommand::EXTEND2
+        );
+        let bytes = if is_same { data.bytes().into() } else { alloc::vec::Vec::new() };
+        let len = if command == RelayCommand::DATA || is_same { data.len() } else { 0 };
+        Self { hop, command, stream_id, len, bytes }
+    }
+}

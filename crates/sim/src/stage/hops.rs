@@ -1,0 +1,121 @@
+use super::{Cast, Said, Stage};
+use alloc::vec::Vec;
+use core::net::SocketAddr;
+use onion::cell::msg::{Create2, encode_created2_into};
+use onion::cell::relay::RelayCommand;
+use onion::cell::{CircId, Command};
+use onion::flow::control::Agreed;
+use onion::node::ConnId;
+use onion::suite::{Body, Layer, Message, StreamId, Stretch, Suite};
+use rand_core::Rng;
+
+/// A circuit as the next hop sees it.
+#[derive(Debug)]
+pub(super) struct HopCircuit<S: Suite> {
+    layer: S::Layer,
+}
+
+/// What a next hop agrees to.
+const OFFERED: Agreed = Agreed { congestion_sendme_cells: Some(31) };
+
+impl<S: Cast, R: Rng> Stage<S, R> {
+    /// The relay has dialled a next hop: the link is open at once. Its number is in its address.
+    pub(super) fn add_next_hop(&mut self, conn: ConnId, to: SocketAddr) {
+        let number = match to.ip() {
+            core::net::IpAddr::V4(ip) => ip.octets()[3],
+            core::net::IpAddr::V6(_) => 1,
+        };
+        self.open(conn, Some(number), None);
+    }
+
+    /// Links that lead to next hops, in the order in which they were opened.
+    pub fn next_hops(&self) -> impl Iterator<Item = usize> {
+        let links = self.links.iter().enumerate();
+        links.filter(|(_, link)| link.relay.is_some() && link.conn.is_some()).map(|(at, _)| at)
+    }
+
+    /// The circuits that the relay has begun on a link.
+    #[must_use]
+    pub fn begun(&self, link: usize) -> Vec<CircId> {
+        self.links.get(link).map_or_else(Vec::new, |it| it.hops.keys().copied().collect())
+    }
+
+    /// A next hop says something to the client.
+    pub fn reply(
+        &mut self,
+        link: usize,
+        circ_id: CircId,
+        command: RelayCommand,
+        stream_id: StreamId,
+        bytes: &[u8],
+    ) {
+        let mut body = S::Body::from_bytes(&[]);
+        let data = S::Stretch::from_bytes(bytes);
+        if body.write(&Message { command, stream_id, data }).is_ok() {
+            self.originate(link, circ_id, body);
+        }
+    }
+
+    /// A next hop sends a cell of data to the client.
+    pub fn reply_data(&mut self, link: usize, circ_id: CircId, stream_id: StreamId, len: u32) {
+        let mut body = S::Body::from_bytes(&[]);
+        let command = RelayCommand::DATA;
+        let written =
+            S::with_data(0, len, |data| body.write(&Message { command, stream_id, data }));
+        if written.is_ok() {
+            self.originate(link, circ_id, body);
+        }
+    }
+
+    fn originate(&mut self, link: usize, circ_id: CircId, mut body: S::Body) {
+        let hop = self.links.get_mut(link).and_then(|it| it.hops.get_mut(&circ_id));
+        let Some(hop) = hop else { return };
+        hop.layer.originate(&mut body);
+        self.send(link, circ_id, Command::RELAY, &body);
+    }
+
+    /// A cell has come for a next hop.
+    pub(super) fn hear_as_hop(
+        &mut self,
+        link: usize,
+        circ_id: CircId,
+        command: Command,
+        body: &S::Body,
+    ) -> Option<Said> {
+        match command {
+            Command::CREATE2 => {
+                self.answer_create(link, circ_id, body);
+                None
+            }
+            Command::DESTROY => {
+                self.links[link].hops.remove(&circ_id);
+                None
+            }
+            Command::RELAY | Command::RELAY_EARLY => {
+                let hop = self.links[link].hops.get_mut(&circ_id)?;
+                let mut plain = body.clone();
+                let is_ours = hop.layer.decrypt(&mut plain);
+                is_ours.then(|| Said::new::<S>(1, &plain.message().expect("a client's message")))
+            }
+            _ => None,
+        }
+    }
+
+    fn answer_create(&mut self, link: usize, circ_id: CircId, body: &S::Body) {
+        let secret = self.next_secret();
+        let number = self.links[link].relay.unwrap_or_default();
+        let identity = if number == 0 { self.identity.clone() } else { S::identity(number) };
+        let answer = Create2::parse(body.bytes())
+            .ok()
+            .and_then(|create| S::answer(&identity, &create, OFFERED, || secret));
+        let Some(answer) = answer else {
+            self.answers.push_back((link, circ_id, Command::DESTROY, Vec::from([1])));
+            return;
+        };
+        let hop = HopCircuit { layer: S::Layer::new(&answer.keys) };
+        self.links[link].hops.insert(circ_id, hop);
+        let mut created = Vec::new();
+        encode_created2_into(&answer.data, &mut created);
+        self.answers.push_back((link, circ_id, Command::CREATED2, created));
+    }
+}

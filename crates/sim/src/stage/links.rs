@@ -1,0 +1,214 @@
+use super::clients::ClientCircuit;
+use super::hops::HopCircuit;
+use super::{Cast, Seen, Stage};
+use alloc::collections::BTreeMap;
+use alloc::vec::Vec;
+use onion::cell::{CELL_LEN, CircId, Command};
+use onion::identity::RelayIds;
+use onion::node::{CloseCause, ConnId, SocketState};
+use onion::router::LinkPeer;
+use onion::suite::{Body, Cell, Suite};
+use onion::{Duration, Instant};
+use rand_core::Rng;
+
+/// How fast the other end of a link reads.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Pace {
+    /// Cells in a millisecond.
+    pub cells_per_ms: u32,
+    /// Cells that the kernel holds for it.
+    pub buffer_cells: u32,
+}
+
+/// Cells that one writing takes.
+const RECORD_CELLS: usize = 31;
+
+/// A link of the relay's, and who is at its other end.
+#[derive(Debug)]
+pub(super) struct StageLink<S: Suite> {
+    /// None once it is closed.
+    pub(super) conn: Option<ConnId>,
+    /// Without one everything is taken at once.
+    pub(super) pace: Option<Pace>,
+    /// Cells in the kernel.
+    pub(super) buffered_cells: u32,
+    pub(super) drained_at: Instant,
+    /// The relay has more than the kernel has taken.
+    pub(super) is_full: bool,
+    pub(super) clients: BTreeMap<CircId, ClientCircuit<S>>,
+    pub(super) hops: BTreeMap<CircId, HopCircuit<S>>,
+    /// Which relay is at the other end, by its identity's number.
+    pub(super) relay: Option<u8>,
+}
+
+impl<S: Suite> StageLink<S> {
+    pub(super) const fn new(
+        now: Instant,
+        conn: ConnId,
+        pace: Option<Pace>,
+        relay: Option<u8>,
+    ) -> Self {
+        Self {
+            conn: Some(conn),
+            pace,
+            buffered_cells: 0,
+            drained_at: now,
+            is_full: false,
+            clients: BTreeMap::new(),
+            hops: BTreeMap::new(),
+            relay,
+        }
+    }
+
+    /// When the kernel has sent something again, if anybody waits for that.
+    pub(super) fn next_at(&self) -> Option<Instant> {
+        let waits = self.conn.is_some() && self.buffered_cells > 0;
+        waits.then(|| self.drained_at + Duration::from_millis(1))
+    }
+
+    /// The kernel has sent what it could in whole milliseconds.
+    pub(super) fn drain(&mut self, now: Instant) {
+        let Some(pace) = self.pace else { return };
+        while self.buffered_cells > 0 && self.drained_at + Duration::from_millis(1) <= now {
+            self.drained_at = self.drained_at + Duration::from_millis(1);
+            self.buffered_cells = self.buffered_cells.saturating_sub(pace.cells_per_ms);
+        }
+    }
+
+    fn room_cells(&self) -> usize {
+        self.pace.map_or(RECORD_CELLS, |pace| {
+            pace.buffer_cells.saturating_sub(self.buffered_cells) as usize
+        })
+    }
+
+    /// What the kernel says: a window as large as what it sends in ten milliseconds.
+    pub(super) fn socket_state(&self) -> SocketState {
+        let mss_bytes = 1448;
+        let window_cells = self.pace.map_or(1000, |pace| pace.cells_per_ms * 10);
+        let segments = |cells: u32| (cells * 514).div_ceil(mss_bytes);
+        SocketState {
+            cwnd_segments: segments(window_cells).max(2),
+            unacked_segments: segments(self.buffered_cells.min(window_cells)),
+            mss_bytes,
+            notsent_bytes: self.buffered_cells.saturating_sub(window_cells) * 514,
+            unwritten_bytes: 0,
+            rtt_us: 10_000,
+        }
+    }
+}
+
+impl<S: Cast, R: Rng> Stage<S, R> {
+    /// A link comes in, from a relay of this number or from a client; it is open at once. Gives its place.
+    pub fn accept(&mut self, relay: Option<u8>, pace: Option<Pace>) -> usize {
+        let conn = self.relay.accept(self.now, Some([192, 0, 2, 9].into()), None);
+        self.open(conn, relay, pace)
+    }
+
+    pub(super) fn open(&mut self, conn: ConnId, relay: Option<u8>, pace: Option<Pace>) -> usize {
+        let ids: Option<RelayIds> = relay.map(|number| S::ids(&S::identity(number)));
+        let peer = LinkPeer { relay: ids, is_canonical: relay.is_some(), has_padding: true };
+        self.links.push(StageLink::new(self.now, conn, pace, relay));
+        self.relay.handle_link_open(self.now, conn, &peer);
+        self.settle();
+        self.links.len() - 1
+    }
+
+    /// How many links there were.
+    #[must_use]
+    pub fn links(&self) -> usize {
+        self.links.len()
+    }
+
+    /// The other end reads so fast from now on; all at once if `None`.
+    pub fn set_pace(&mut self, link: usize, pace: Option<Pace>) {
+        let Some(it) = self.links.get_mut(link) else { return };
+        it.drain(self.now);
+        it.pace = pace;
+        if pace.is_none() {
+            it.buffered_cells = 0;
+        }
+        it.drained_at = self.now;
+        self.read(link);
+        self.settle();
+    }
+
+    /// A link goes.
+    pub fn hang_up(&mut self, link: usize) {
+        let Some(conn) = self.links.get_mut(link).and_then(|it| it.conn.take()) else { return };
+        self.relay.handle_closed(self.now, conn, &CloseCause::ByPeer);
+        self.settle();
+    }
+
+    /// A cell comes on a link, whatever it is.
+    pub fn send(&mut self, link: usize, circ_id: CircId, command: Command, body: &S::Body) {
+        let Some(conn) = self.links.get(link).and_then(|it| it.conn) else { return };
+        let _ = self.relay.handle_cell(self.now, conn, (circ_id, command), body);
+        self.settle();
+    }
+
+    /// A cell with these bytes comes on a link.
+    pub fn send_bytes(&mut self, link: usize, circ_id: CircId, command: Command, bytes: &[u8]) {
+        self.send(link, circ_id, command, &S::Body::from_bytes(bytes));
+    }
+
+    /// The other end says that it has passed cells on.
+    pub fn feed_back(&mut self, link: usize, circ_id: CircId, cells: u32) {
+        let Some(conn) = self.links.get(link).and_then(|it| it.conn) else { return };
+        self.relay.handle_feedback(self.now, conn, circ_id, cells);
+        self.settle();
+    }
+
+    /// Takes what the relay has to send on a link, as far as there is room.
+    pub(super) fn read(&mut self, link: usize) {
+        let Some(conn) = self.links[link].conn else { return };
+        while let Some(control) = self.relay.poll_control(self.now, conn) {
+            if control.command.is_variable_length() {
+                continue;
+            }
+            let mut cell = <S::Cell as Cell>::EMPTY;
+            control.fill::<S>(&mut cell);
+            self.hear(link, &cell);
+        }
+        loop {
+            let room = self.links[link].room_cells().min(RECORD_CELLS);
+            self.links[link].is_full = room == 0;
+            if room == 0 {
+                return;
+            }
+            let mut cells: Vec<S::Cell> = (0..room).map(|_| <S::Cell as Cell>::EMPTY).collect();
+            let count = self.relay.poll_cells(self.now, conn, &mut cells);
+            if count == 0 {
+                return;
+            }
+            let it = &mut self.links[link];
+            if it.pace.is_some() {
+                if it.buffered_cells == 0 {
+                    it.drained_at = self.now;
+                }
+                it.buffered_cells += u32::try_from(count).unwrap_or(u32::MAX);
+            }
+            cells[..count].iter().for_each(|cell| self.hear(link, cell));
+        }
+    }
+
+    /// A cell has left the relay.
+    fn hear(&mut self, link: usize, cell: &S::Cell) {
+        const { assert!(CELL_LEN == 514, "the weight that socket states reckon with") };
+        let (circ_id, command) = (cell.circ_id(), cell.command());
+        let said = if self.links[link].hops.contains_key(&circ_id) || command == Command::CREATE2 {
+            self.hear_as_hop(link, circ_id, command, cell.body())
+        } else {
+            self.hear_as_client(link, circ_id, command, cell.body())
+        };
+        self.seen.push(Seen { at: self.now, link, circ_id, command, said });
+    }
+
+    /// Links whose kernel has room again go on.
+    pub(super) fn read_on(&mut self) {
+        for link in 0..self.links.len() {
+            if self.links[link].is_full && self.links[link].room_cells() > 0 {
+                self.read(link);
+            }
+        }
+    }
+}
