@@ -145,6 +145,13 @@ impl Default for Content {
     }
 }
 
+impl WeightlessBody {
+    /// No relay has sealed it: with real layers it would be recognized nowhere.
+    const fn is_noise(&self) -> bool {
+        matches!(self.content, Content::Bytes(_))
+    }
+}
+
 impl Body<Weightless> for WeightlessBody {
     fn from_bytes(bytes: &[u8]) -> Self {
         Self { layers: 0, content: Content::Bytes(bytes.into()) }
@@ -314,8 +321,7 @@ impl Layer<Weightless> for Count {
 
     #[inline]
     fn decrypt(&mut self, body: &mut WeightlessBody) -> bool {
-        // With real layers bytes that are no message look like a cell for somebody else.
-        if body.layers > 0 || matches!(body.content, Content::Bytes(_)) {
+        if body.layers > 0 || body.is_noise() {
             body.layers = body.layers.saturating_sub(1);
             return false;
         }
@@ -374,6 +380,9 @@ impl Layers<Weightless> for Counts {
     }
 
     fn open(&mut self, body: &mut WeightlessBody) -> Result<usize, CryptError> {
+        if body.is_noise() {
+            return Err(CryptError);
+        }
         let hop = usize::from(body.layers).checked_sub(1).ok_or(CryptError)?;
         let it = self.hops.get_mut(hop).ok_or(CryptError)?;
         it.received += 1;

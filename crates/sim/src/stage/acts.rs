@@ -188,6 +188,8 @@ impl<S: Cast, R: Rng> Stage<S, R> {
             return;
         }
         let bytes = [script.next(), script.next(), script.next()];
+        // Noise brings layers out of step: who sends it has no circuit to speak of any more.
+        self.forget_circuit(link, circ_id);
         self.send_bytes(link, circ_id, command, &bytes);
     }
 }

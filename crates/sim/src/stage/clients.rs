@@ -162,6 +162,12 @@ impl<S: Cast, R: Rng> Stage<S, R> {
         self.links.get_mut(link)?.clients.get_mut(&circ_id)
     }
 
+    /// What comes on a circuit makes no sense to its client.
+    fn give_up(&mut self, link: usize, circ_id: CircId) {
+        self.links[link].clients.remove(&circ_id);
+        self.answers.push_back((link, circ_id, Command::DESTROY, [1].into()));
+    }
+
     /// A cell has come for a client.
     pub(super) fn hear_as_client(
         &mut self,
@@ -174,8 +180,10 @@ impl<S: Cast, R: Rng> Stage<S, R> {
         match command {
             Command::CREATED_FAST | Command::CREATED2 => {
                 let handshake = circuit.handshake.take()?;
-                let finished = handshake.finish_created(command, body.bytes());
-                circuit.finish(&finished.expect("the relay answers as it should"));
+                match handshake.finish_created(command, body.bytes()) {
+                    Ok(finished) => circuit.finish(&finished),
+                    Err(_) => self.give_up(link, circ_id),
+                }
                 None
             }
             Command::DESTROY => {
@@ -184,7 +192,10 @@ impl<S: Cast, R: Rng> Stage<S, R> {
             }
             Command::RELAY => {
                 let mut plain = body.clone();
-                let hop = circuit.layers.open(&mut plain).ok()?;
+                let Ok(hop) = circuit.layers.open(&mut plain) else {
+                    self.give_up(link, circ_id); // its layers are out of step
+                    return None;
+                };
                 let message = plain.message().expect("relays say what can be read");
                 circuit.heard(hop, &message)
             }

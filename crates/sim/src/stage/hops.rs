@@ -94,8 +94,14 @@ impl<S: Cast, R: Rng> Stage<S, R> {
             Command::RELAY | Command::RELAY_EARLY => {
                 let hop = self.links[link].hops.get_mut(&circ_id)?;
                 let mut plain = body.clone();
-                let is_ours = hop.layer.decrypt(&mut plain);
-                is_ours.then(|| Said::new::<S>(1, &plain.message().expect("a client's message")))
+                if hop.layer.decrypt(&mut plain) {
+                    let message = plain.message().expect("a client's message");
+                    return Some(Said::new::<S>(1, &message));
+                }
+                // For nobody: the last hop ends the circuit.
+                self.links[link].hops.remove(&circ_id);
+                self.answers.push_back((link, circ_id, Command::DESTROY, Vec::from([1])));
+                None
             }
             _ => None,
         }

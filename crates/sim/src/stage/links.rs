@@ -151,6 +151,14 @@ impl<S: Cast, R: Rng> Stage<S, R> {
         self.send(link, circ_id, command, &S::Body::from_bytes(bytes));
     }
 
+    /// Whoever is at the other end knows nothing more of a circuit.
+    pub(super) fn forget_circuit(&mut self, link: usize, circ_id: CircId) {
+        if let Some(it) = self.links.get_mut(link) {
+            it.clients.remove(&circ_id);
+            it.hops.remove(&circ_id);
+        }
+    }
+
     /// The other end says that it has passed cells on.
     pub fn feed_back(&mut self, link: usize, circ_id: CircId, cells: u32) {
         let Some(conn) = self.links.get(link).and_then(|it| it.conn) else { return };
