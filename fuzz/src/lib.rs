@@ -20,6 +20,7 @@ mod links;
 mod measurements;
 mod replay;
 mod router;
+mod seam;
 mod seeds;
 mod target;
 mod told;
@@ -41,6 +42,7 @@ pub use links::{channel_initiator, channel_responder};
 pub use measurements::measurement;
 pub use replay::{Mutator, replay_files};
 pub use router::router;
+pub use seam::seam;
 pub use seeds::{Seed, seeds};
 pub use transit::transit;
 
@@ -48,7 +50,7 @@ pub use transit::transit;
 pub type Target = fn(&[u8]);
 
 /// All targets by name.
-pub const TARGETS: [(&str, Target); 18] = [
+pub const TARGETS: [(&str, Target); 19] = [
     ("framer", framer),
     ("messages", messages),
     ("certs", certs),
@@ -65,6 +67,7 @@ pub const TARGETS: [(&str, Target); 18] = [
     ("measurement", measurement),
     ("capacity", capacity),
     ("router", router),
+    ("seam", seam),
     ("control_plane", control_plane),
     ("flow_control", flow_control),
 ];

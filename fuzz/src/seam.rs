@@ -1,0 +1,74 @@
+use onion::router::{ExitConfig, ExitPolicy, RateLimit, RouterConfig};
+use onion::suite::{Suite, Weightless};
+use onion::{Duration, Rate};
+use rand_chacha::ChaCha8Rng;
+use rand_chacha::rand_core::SeedableRng;
+use sim::stage::Stage;
+
+/// Cells that may wait on a circuit in one direction, until a consensus says otherwise.
+const QUEUE_LIMIT_CELLS: u32 = 200;
+
+/// Cells that all queues may hold.
+const HELD_CELLS_MAX: usize = 500;
+
+/// A relay at the seam of cells, with cells that hold next to nothing: links, circuits, streams, names, time, limits and
+/// schedulers in any order. Its accounts agree with what is there after each act, it comes to rest, and it keeps
+/// nothing once all are gone.
+pub fn seam(data: &[u8]) {
+    let (choices, script) = data.split_at(data.len().min(2));
+    let choice = |at: usize| choices.get(at).copied().unwrap_or(0);
+    let mut stage: Stage<Weightless, ChaCha8Rng> =
+        Stage::new(ChaCha8Rng::seed_from_u64(choice(0).into()), |config| {
+            configure(config, choice(1));
+        });
+    let held_bytes_max = HELD_CELLS_MAX * size_of::<<Weightless as Suite>::Cell>();
+    stage.play(script, |stage| {
+        stage.relay.check_accounts();
+        // What destinations send comes a reading at a time.
+        let most = held_bytes_max + 64 * size_of::<<Weightless as Suite>::Cell>();
+        assert!(stage.relay.queued_bytes() <= most, "{} bytes held", stage.relay.queued_bytes());
+    });
+    stage.pass(Duration::from_secs(1));
+    stage.relay.check_accounts();
+    stage.end();
+    stage.relay.check_accounts();
+    assert_eq!((stage.relay.open_circuits(), stage.relay.open_streams()), (0, 0));
+    assert_eq!(stage.relay.queued_bytes(), 0, "nothing is left of anybody");
+}
+
+fn configure<I>(config: &mut RouterConfig<I>, choice: u8) {
+    let policy = ExitPolicy::accept_all();
+    let allows_single_hop = choice & 1 == 0;
+    config.exit = Some(ExitConfig { policy, ipv6: true, allows_single_hop });
+    config.directory = Some(([127, 0, 0, 1], 9030).into());
+    config.queue_limit_cells = QUEUE_LIMIT_CELLS;
+    config.held_bytes_max = HELD_CELLS_MAX * size_of::<<Weightless as Suite>::Cell>();
+    config.padding = choice & 2 == 0;
+    if choice & 4 != 0 {
+        let rate = Rate::from_byte_per_s(300_000);
+        config.limit = Some(RateLimit { rate, burst_bytes: 20_000 });
+    }
+    if choice & 8 != 0 {
+        config.flows = std::sync::Arc::new(hops::WindowedHops);
+    }
+}
+
+/// Flow control at hops, too.
+mod hops {
+    use onion::flow::control::{Agreed, CircuitFlow, CongestionParams, FlowFactory, TorFlows};
+    use onion::flow::hop::{FixedHopWindow, HopWindow};
+    use std::sync::Arc;
+
+    #[derive(Clone, Copy, Debug)]
+    pub(super) struct WindowedHops;
+
+    impl FlowFactory for WindowedHops {
+        fn end(&self, params: &Arc<CongestionParams>, agreed: Agreed) -> Box<dyn CircuitFlow> {
+            TorFlows.end(params, agreed)
+        }
+
+        fn hop(&self) -> Option<Box<dyn HopWindow>> {
+            Some(Box::new(FixedHopWindow::new(10)))
+        }
+    }
+}
