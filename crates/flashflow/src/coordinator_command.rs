@@ -9,10 +9,7 @@ pub(crate) use config::{Config, Mate};
 pub(crate) use team::RemoteTeam;
 
 use crate::config::log_to_stderr;
-use crate::demo::relay_value;
-use crate::error::{Error, Exit};
-use crate::interrupt::Interrupt;
-use crate::output::Output;
+use crate::error::Error;
 use clap::Args;
 use link::unix_time_s;
 use netdoc::bwfile::{self, BandwidthFile, Eligibility, NodeIdStyle, Settings, Written};
@@ -20,6 +17,7 @@ use onion::Duration;
 use relays::Documents;
 use serde_json::{Value, json};
 use std::path::PathBuf;
+use terminal::{Exit, Interrupt, Output};
 
 /// Be a coordinator: measure relays with a team of measurers, and write bandwidth files.
 ///
@@ -93,8 +91,7 @@ fn period(
     let capacities = team.greet(output)?;
     output.step(format!("{} relays to be measured", relays.len()));
     let results = campaign::run(config, team, capacities, &relays, output, interrupt)?;
-    let reports: Vec<Value> =
-        results.iter().map(|result| relay_value(&result.report, "relay")).collect();
+    let reports: Vec<Value> = results.iter().map(|result| result.report.value("relay")).collect();
     if interrupt.is_requested() {
         return Ok(Exit::Interrupted);
     }

@@ -1,17 +1,13 @@
 //! `flashflow demo`: a private network, measured end to end.
 
 mod documents;
+mod options;
 
-use crate::cli::DemoOptions;
-use crate::error::{Error, Exit};
-use crate::interrupt::Interrupt;
-use crate::measuring::{self, Subject};
-use crate::network;
-use crate::output::Output;
-use crate::own_relay::{OwnRelay, OwnRelaySpec};
-use crate::relay_said::RelaySaid;
+pub(crate) use options::DemoOptions;
+
+use crate::error::Error;
 use documents::{Documents, own_subject, subject};
-use lab::{Network, NetworkSpec};
+use lab::{Network, NetworkSpec, OwnRelay, OwnRelaySpec, RelaySaid};
 use link::{Clock, unix_time_s};
 use measurer::{Consent, Coordinator};
 use netdoc::Fingerprint;
@@ -26,6 +22,8 @@ use serde_json::{Value, json};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
+use terminal::measuring::{self, Subject};
+use terminal::{Exit, Interrupt, Output, network};
 
 /// Rounds that a relay of ours may be measured in; it is told to allow any number.
 const ROUNDS_MAX: u32 = 20;
@@ -84,7 +82,7 @@ pub(crate) fn run(
             return Ok(Exit::Interrupted);
         }
         output.step(measuring::line(&report));
-        output.record(|| relay_value(&report, "relay"));
+        output.record(|| report.value("relay"));
         estimates.push(documents.estimate(subject, &report, &result.outcome)?);
         reports.push(report);
     }
@@ -181,8 +179,7 @@ fn conclude(report: &Report, path: &Path, output: &Output, interrupt: &Interrupt
     ));
     output.text(format!("report: {}", path.display()));
     output.record(|| {
-        let relays: Vec<Value> =
-            report.relays.iter().map(|report| relay_value(report, "relay")).collect();
+        let relays: Vec<Value> = report.relays.iter().map(|report| report.value("relay")).collect();
         json!({
             "type": "summary", "relays": relays, "bandwidth_file": report.bandwidth_file,
             "weights_in_consensus": voted, "report": path,
@@ -196,16 +193,6 @@ fn conclude(report: &Report, path: &Path, output: &Output, interrupt: &Interrupt
     } else {
         Exit::Failed
     }
-}
-
-/// A relay's result as JSON, without its seconds, which have been told one by one.
-pub(crate) fn relay_value(report: &RelayReport, kind: &str) -> Value {
-    let mut value = json!(report);
-    if let Value::Object(fields) = &mut value {
-        fields.remove("series");
-        fields.insert("type".to_owned(), json!(kind));
-    }
-    value
 }
 
 /// A bandwidth file that the authorities can read.

@@ -1,11 +1,11 @@
 //! `flashflow keys`: the key of a coordinator or a measurer.
 
-use crate::error::{Error, Exit};
-use crate::output::Output;
+use crate::error::Error;
 use clap::{ArgGroup, Args};
 use control::keys::SecretKey;
 use serde_json::json;
 use std::path::PathBuf;
+use terminal::{Exit, Output};
 
 /// Make the key of a coordinator or a measurer, or show the public half of one.
 ///

@@ -1,11 +1,60 @@
 //! `flashflow lab`: private networks for other purposes than the demo.
 
-use crate::cli::LabAction;
-use crate::error::{Error, Exit};
-use crate::network;
-use crate::output::Output;
+use crate::error::Error;
+use clap::{Args, Subcommand};
 use lab::NetworkSpec;
 use serde_json::{Value, json};
+use std::path::PathBuf;
+use terminal::{Exit, Output, network};
+
+/// Private networks of stock tor, for other purposes than the demo.
+#[derive(Debug, Args)]
+#[command(after_help = "Example:
+  flashflow lab up --dir /tmp/net --limits 10,0
+  flashflow lab status --dir /tmp/net
+  flashflow lab down --dir /tmp/net
+
+Exit status: 0 done, or all nodes run; 1 failed, or a node is dead; 2 wrong arguments.")]
+pub(crate) struct LabOptions {
+    #[command(subcommand)]
+    pub(crate) action: LabAction,
+    /// Print results as JSON.
+    #[arg(long, global = true)]
+    pub(crate) json: bool,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum LabAction {
+    /// Bring up a network that stays until `lab down`.
+    #[command(after_help = "Example:\n  flashflow lab up --dir /tmp/net --limits 10,0")]
+    Up {
+        /// Folder of the network: absent or empty.
+        #[arg(long, value_name = "DIR")]
+        dir: PathBuf,
+        /// Number of relays, 1 to 50; by default as many as there are limits.
+        #[arg(long, value_parser = clap::value_parser!(u32).range(1..=50))]
+        relays: Option<u32>,
+        /// Rate limits of the relays in Mbit/s, taken in turn; 0 for no limit.
+        #[arg(long, value_delimiter = ',', default_value = "10,50,100,250", value_name = "MBIT,…")]
+        limits: Vec<f64>,
+    },
+    /// Say what runs, and where.
+    #[command(after_help = "Example:\n  flashflow lab status --dir /tmp/net")]
+    Status {
+        /// Folder of the network.
+        #[arg(long, value_name = "DIR")]
+        dir: PathBuf,
+    },
+    /// Take the network down and remove its folder.
+    #[command(after_help = "Example:\n  flashflow lab down --dir /tmp/net
+
+Exit status: 0 done, or all nodes run; 1 failed, or a node is dead; 2 wrong arguments.")]
+    Down {
+        /// Folder of the network.
+        #[arg(long, value_name = "DIR")]
+        dir: PathBuf,
+    },
+}
 
 pub(crate) fn run(action: &LabAction, output: &Output) -> Result<Exit, Error> {
     match action {

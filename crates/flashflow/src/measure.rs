@@ -1,12 +1,8 @@
 //! `flashflow measure`: how fast is this relay?
 
-use crate::cli::MeasureOptions;
 use crate::coordinator_command::{Config, RemoteTeam};
-use crate::demo::relay_value;
-use crate::error::{Error, Exit};
-use crate::interrupt::Interrupt;
-use crate::measuring::{self, Subject};
-use crate::output::Output;
+use crate::error::Error;
+use clap::Args;
 use measurer::{Approach, Consent, Coordinator, Defences, Request, Team, TeamOptions};
 use netdoc::consensus::Consensus;
 use netdoc::fetch::{Fetcher, Resource};
@@ -15,6 +11,50 @@ use onion::Rate;
 use onion::measure::pump::Target;
 use std::fs;
 use std::net::SocketAddr;
+use std::path::PathBuf;
+use terminal::measuring::{self, Subject};
+use terminal::{Exit, Interrupt, Output, TeamArguments};
+
+/// Measure one relay: how fast is it?
+///
+/// The relay is named by fingerprint or nickname and looked up in a consensus (--authority or
+/// --consensus), or given by address and identity (--address with a fingerprint).
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  flashflow measure relay1 --authority 127.0.0.1:7001
+  flashflow measure 3F2B…A0 --consensus cached-consensus
+  flashflow measure 3F2B…A0 --address 10.0.0.7:9001
+
+A relay on a public address must have opted in: see --opt-in.
+
+Exit status: 0 conclusive; 1 failed; 2 wrong arguments; 3 a lower bound only; 130 interrupted.")]
+pub(crate) struct MeasureOptions {
+    /// Fingerprint (40 hex digits) or, with a consensus, nickname.
+    pub(crate) relay: String,
+    /// Directory authority (or cache) to fetch the consensus from: IP address and port.
+    #[arg(long, value_name = "ADDRESS:PORT", conflicts_with_all = ["consensus", "address"])]
+    pub(crate) authority: Option<SocketAddr>,
+    /// File with a consensus, such as tor's cached-consensus.
+    #[arg(long, value_name = "FILE", conflicts_with = "address")]
+    pub(crate) consensus: Option<PathBuf>,
+    /// The relay's address, where no consensus is at hand.
+    #[arg(long, value_name = "ADDRESS:PORT")]
+    pub(crate) address: Option<SocketAddr>,
+    /// The relay's Ed25519 identity in base64, which it then must prove, too.
+    #[arg(long, value_name = "BASE64", requires = "address")]
+    pub(crate) ed25519: Option<String>,
+    /// File with the fingerprints of relays whose operators agreed to be measured.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) opt_in: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) team: TeamArguments,
+    /// Measure with the measurers of a coordinator's configuration, instead of threads of this process.
+    #[arg(long = "team", value_name = "FILE")]
+    pub(crate) coordinator: Option<PathBuf>,
+    /// Print results as JSON, one value a line: each second, then a summary.
+    #[arg(long)]
+    pub(crate) json: bool,
+}
 
 pub(crate) fn run(
     options: &MeasureOptions,
@@ -49,7 +89,7 @@ pub(crate) fn run(
         output.record(|| serde_json::json!({"type": "interrupted"}));
         return Ok(Exit::Interrupted);
     }
-    output.result(report::table(std::slice::from_ref(&report)), || relay_value(&report, "summary"));
+    output.result(report::table(std::slice::from_ref(&report)), || report.value("summary"));
     Ok(match (report.estimate_mbit_per_s, report.conclusive) {
         (Some(_), true) => Exit::Done,
         (Some(_), false) => Exit::Inconclusive,

@@ -1,9 +1,7 @@
 //! `flashflow measure-team`: what can the measurers themselves send and receive?
 
 use crate::coordinator_command::{Config, Mate};
-use crate::error::{Error, Exit};
-use crate::interrupt::Interrupt;
-use crate::output::Output;
+use crate::error::Error;
 use clap::{ArgGroup, Args};
 use control::{CapacityPlan, Remotes};
 use coordinator::{MemberTraffic, TeamCapacity, team_capacities};
@@ -19,6 +17,7 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 use std::sync::atomic::AtomicBool;
 use std::thread;
+use terminal::{Exit, Interrupt, Output};
 
 /// From the order to the flood: time for all to find each other.
 const START_DELAY: Duration = Duration::from_secs(2);

@@ -1,9 +1,7 @@
 //! `flashflow measurer`: does what coordinators order.
 
 use crate::config::{self, Key, Mbit};
-use crate::error::{Error, Exit};
-use crate::interrupt::Interrupt;
-use crate::output::Output;
+use crate::error::Error;
 use clap::Args;
 use control::keys::SecretKey;
 use control::{MeasurerServer, ServerOptions};
@@ -15,6 +13,7 @@ use serde_json::json;
 use std::net::{IpAddr, SocketAddr};
 use std::num::NonZeroU32;
 use std::path::{Path, PathBuf};
+use terminal::{Exit, Interrupt, Output};
 
 /// Be a measurer: do what coordinators order.
 ///

@@ -1,8 +1,6 @@
 //! `flashflow relay`: a relay that can be measured by the echo protocol.
 
-use crate::error::{Error, Exit};
-use crate::interrupt::Interrupt;
-use crate::output::Output;
+use crate::error::Error;
 use clap::Args;
 use onion::measure::protocol::CoordinatorKey;
 use onion::router::RouterEvent;
@@ -13,6 +11,7 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::time::Duration;
+use terminal::{Exit, Interrupt, Output};
 
 /// How soon an interrupt is noticed.
 const STEP: Duration = Duration::from_millis(100);

@@ -17,6 +17,9 @@
 //! # Ok::<(), lab::LabError>(())
 //! ```
 //!
+//! An [`OwnRelay`] is a relay of our own in a process of its own, in such a network or alone; [`RelaySaid`] gathers
+//! what a relay, stock or ours, says of itself while it is measured.
+//!
 //! A [`Client`] is a stock tor that uses a network, along [paths](Pins) of choice, and [`download`] gets
 //! through it what a [`ContentServer`] has.
 //!
@@ -44,6 +47,7 @@ mod keys;
 mod launch;
 mod network;
 mod node;
+mod own;
 pub mod peer;
 mod ports;
 mod process;
@@ -57,6 +61,7 @@ pub use client::{Client, Pins};
 pub use error::LabError;
 pub use network::Network;
 pub use node::{Node, Role};
+pub use own::{CpuReading, OwnError, OwnProcess, OwnRelay, OwnRelaySpec, RelaySaid};
 pub use process::{cpu_time, processes, resident_bytes};
 pub use progress::Progress;
 pub use spec::{LEAST_LIMIT, LEAST_VOTING_INTERVAL_S, NetworkSpec, RelaySpec};

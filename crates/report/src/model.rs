@@ -1,6 +1,7 @@
 //! The results that a report is made of.
 
 use serde::Serialize;
+use serde_json::{Value, json};
 use std::path::PathBuf;
 
 /// A run of the program: the relays it measured, and how.
@@ -135,6 +136,17 @@ impl RelayReport {
                 Verdict::Inconclusive(self.inconclusive_reason.as_deref().unwrap_or("not said why"))
             }
         }
+    }
+
+    /// It as JSON, with its `type`; without its seconds, which are told one by one as they end.
+    #[must_use]
+    pub fn value(&self, kind: &str) -> Value {
+        let mut value = json!(self);
+        if let Value::Object(fields) = &mut value {
+            fields.remove("series");
+            fields.insert("type".to_owned(), json!(kind));
+        }
+        value
     }
 
     /// The estimate, if it is a number.

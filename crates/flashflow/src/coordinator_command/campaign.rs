@@ -4,9 +4,6 @@ use super::config::Config;
 use super::relays::{Relay, is_not_now};
 use super::team::RemoteTeam;
 use crate::error::Error;
-use crate::interrupt::Interrupt;
-use crate::measuring::{self, Subject};
-use crate::output::Output;
 use coordinator::{
     Allocation, Blame, Campaign, Inconclusive, Launch, MeasurerId, Outcome, Params, RelayId,
     Verdict,
@@ -18,6 +15,8 @@ use report::RelayReport;
 use std::collections::BTreeMap;
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::thread;
+use terminal::measuring::{self, Subject};
+use terminal::{Interrupt, Output};
 
 /// Longest wait before the user's wish to end is looked at.
 const LATENCY: Duration = Duration::from_millis(200);
@@ -107,7 +106,7 @@ pub(super) fn run(
                     let report = RelayReport { rounds: rounds + 1, ..measured.report };
                     if is_over && !interrupt.is_requested() {
                         output.step(measuring::line(&report));
-                        output.record(|| crate::demo::relay_value(&report, "relay"));
+                        output.record(|| report.value("relay"));
                     }
                     results.insert(measured.relay, Measured { report, ..measured });
                 }
@@ -150,8 +149,8 @@ fn measure(
     };
     let options = TeamOptions { params, ..TeamOptions::default() };
     let measured = Team::of(team.mates_of(&allocation), options)
-        .map_err(Error::from)
-        .and_then(|mut team| measuring::measure(&mut team, &subject, None, output, interrupt));
+        .and_then(|mut team| measuring::measure(&mut team, &subject, None, output, interrupt))
+        .map_err(Error::from);
     let result = match measured {
         Ok((result, report)) => {
             let at_unix_s = unix_time_s();

@@ -2,7 +2,6 @@
 
 use crate::config::{self, Key, Mbit};
 use crate::error::Error;
-use crate::measuring::Subject;
 use control::keys::{PublicKey, SecretKey};
 use coordinator::Params;
 use measurer::{Consent, Coordinator, TeamOptions};
@@ -11,6 +10,7 @@ use onion::{Duration, Rate};
 use serde::Deserialize;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
+use terminal::measuring::Subject;
 
 /// As in the file.
 #[derive(Debug, Deserialize)]

@@ -3,7 +3,6 @@
 use super::campaign::Measured;
 use super::config::{Config, Source};
 use crate::error::Error;
-use crate::measuring::Subject;
 use coordinator::{Failure, GuessPolicy, PastEstimate, Standing, first_guess};
 use link::unix_time_s;
 use measurer::{Approach, Coordinator, Defences, Request};
@@ -15,6 +14,7 @@ use onion::measure::pump::Target;
 use onion::{Duration, Rate};
 use std::fs;
 use std::net::SocketAddr;
+use terminal::measuring::Subject;
 
 /// What the authorities say.
 pub(super) struct Documents {

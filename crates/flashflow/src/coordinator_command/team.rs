@@ -2,12 +2,12 @@
 
 use super::config::{Config, Mate};
 use crate::error::Error;
-use crate::output::Output;
 use control::{ConnectError, RemoteMeasurer, Remotes};
 use coordinator::{Allocation, MeasurerId};
 use measurer::Teammate;
 use onion::Rate;
 use std::thread;
+use terminal::Output;
 
 /// The measurers of a configuration, and the sessions with them.
 pub(crate) struct RemoteTeam {

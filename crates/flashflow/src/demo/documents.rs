@@ -1,9 +1,7 @@
 //! What the network's authorities publish, and what a measurement needs of it.
 
 use crate::error::Error;
-use crate::measuring::Subject;
-use crate::own_relay::{OwnRelay, OwnRelaySpec};
-use lab::Network;
+use lab::{Network, OwnRelay, OwnRelaySpec};
 use link::unix_time_s;
 use measurer::{Approach, Coordinator, Defences, Request};
 use netdoc::bwfile;
@@ -15,6 +13,7 @@ use onion::identity::RelayIds;
 use onion::measure::pump::Target;
 use report::RelayReport;
 use std::net::SocketAddr;
+use terminal::measuring::Subject;
 
 /// What the network's authorities publish.
 pub(super) struct Documents {

@@ -1,0 +1,183 @@
+//! `flashflow experiment adversary`: relays, coordinators and measurers that lie or break the rules.
+
+mod evasion;
+mod figures;
+mod inflating;
+mod parties;
+mod relays;
+
+use crate::common::Common;
+use crate::error::Error;
+use crate::stage::{Stage, echo_limit};
+use crate::telling::{self, tell};
+use clap::Args;
+use onion::Rate;
+use report::experiment::{Case, CaseVerdict, ExperimentReport};
+use terminal::{Interrupt, Output};
+
+/// *r*, the largest share of clients: what it takes to gain a third, and no more.
+const RATIO: f64 = 0.25;
+
+/// What bursts and the edges of seconds may add to any bound.
+const TOLERANCE: f64 = 0.05;
+
+/// 1/(1−r).
+const GAIN: f64 = 1.0 / (1.0 - RATIO);
+
+/// Measurers, each a process with one pump.
+const MEASURERS: usize = 2;
+
+/// What each of them has, of what relays can carry: enough for relays that gain or have twice as much.
+const CAPACITY: f64 = 3.0;
+
+/// What do relays, coordinators and measurers gain that lie?
+///
+/// Each relay that lies is measured as an echo by two measurer processes, with a known rate limit: it
+/// gains at most 1/(1-r), or is found out. Coordinators and measurers that break the rules are refused,
+/// each with the number of the reason. Then many relays that forge answers are measured in virtual time:
+/// how many are checked before k forged answers have come back?
+#[derive(Debug, Args)]
+#[command(after_help = "Example:\n  flashflow experiment adversary --quick --out results")]
+pub(super) struct Options {
+    /// Length of each measurement in seconds, 3 to 120; 15 by default, 6 if --quick.
+    #[arg(long, value_parser = clap::value_parser!(u32).range(3..=120))]
+    seconds: Option<u32>,
+    /// What relays can carry, in Mbit/s, 20 or more.
+    #[arg(long, default_value_t = 100.0, value_name = "MBIT")]
+    limit: f64,
+    /// Only these relays, by name.
+    #[arg(long, value_delimiter = ',', value_name = "RELAY,…",
+        value_parser = clap::builder::PossibleValuesParser::new(relays::names()))]
+    only: Vec<String>,
+    /// Relays that forge answers, in virtual time; 2000 by default, 300 if --quick.
+    #[arg(long, value_parser = clap::value_parser!(u32).range(10..=1_000_000))]
+    forgers: Option<u32>,
+    /// Seed of the first forger; each next one has the next.
+    #[arg(long, default_value_t = 0, value_name = "NUMBER",
+        value_parser = clap::value_parser!(u64).range(..=u64::MAX >> 2))]
+    seed: u64,
+}
+
+struct Plan {
+    seconds: u32,
+    limit: Rate,
+    /// Relays to be measured; all if empty.
+    only: Vec<String>,
+    forgers: u32,
+    first_seed: u64,
+}
+
+/// What all parts of the experiment have at hand.
+struct Scene<'s> {
+    stage: &'s Stage,
+    plan: Plan,
+    output: &'s Output,
+    interrupt: &'s Interrupt,
+}
+
+pub(super) fn run(
+    options: &Options,
+    common: &Common,
+    output: &Output,
+    interrupt: &Interrupt,
+) -> Result<ExperimentReport, Error> {
+    let plan = Plan {
+        seconds: options.seconds.unwrap_or(if common.quick { 6 } else { 15 }),
+        limit: echo_limit(options.limit)?,
+        only: options.only.clone(),
+        forgers: options.forgers.unwrap_or(if common.quick { 300 } else { 2000 }),
+        first_seed: options.seed,
+    };
+    let stage = Stage::with_measurers(MEASURERS, plan.limit.scaled(CAPACITY), output)?;
+    let scene = Scene { stage: &stage, plan, output, interrupt };
+    let relays = relays::cases(&scene);
+    let parties = parties::cases(&scene)?;
+    let evasion = evasion::Evasion::play(&scene)?;
+
+    let mut report = begin(&scene.plan);
+    report.figures.extend(figures::gains(&relays));
+    report.figures.extend(evasion.as_ref().map(evasion::Evasion::figure));
+    report.answer = answer(&relays, &parties, evasion.as_ref());
+    report.cases.extend(relays);
+    report.cases.extend(parties);
+    report.cases.extend(evasion.iter().flat_map(evasion::Evasion::cases));
+    Ok(report)
+}
+
+impl Scene<'_> {
+    /// Plays cases one after another until the user has had enough, telling each as it ends. What
+    /// cannot be played is a case that failed, too.
+    fn each<N: Into<String>, T>(
+        &self,
+        parts: impl IntoIterator<Item = (N, T)>,
+        mut play: impl FnMut(T) -> Result<Case, Error>,
+    ) -> Vec<Case> {
+        let mut cases = Vec::new();
+        for (name, part) in parts {
+            if self.interrupt.is_requested() {
+                break;
+            }
+            let case = play(part).unwrap_or_else(|error| {
+                Case::new(name, None, None).ended(CaseVerdict::Failed, error.to_string())
+            });
+            if self.interrupt.is_requested() {
+                break; // it was cut short
+            }
+            tell(&case, self.output);
+            cases.push(case);
+        }
+        cases
+    }
+}
+
+fn begin(plan: &Plan) -> ExperimentReport {
+    let pair = |name: &str, value: String| (name.to_owned(), value);
+    let report = telling::report(
+        "adversary",
+        "Those who lie",
+        "What do relays gain that lie while they are measured, and are coordinators and measurers \
+         refused that break the rules?",
+    );
+    ExperimentReport {
+        parameters: vec![
+            pair("limit of the relays", plan.limit.to_string()),
+            pair("share of clients r", RATIO.to_string()),
+            pair("length of a measurement", format!("{} s", plan.seconds)),
+            pair("measurers", format!("{MEASURERS} processes")),
+            pair("forgers in virtual time", plan.forgers.to_string()),
+            pair("seed of the first forger", plan.first_seed.to_string()),
+        ],
+        notes: vec![
+            "A relay that has capacity only while it is measured is believed: nothing that can be \
+             measured tells it from one that always has it. Its truth is what it had then. It has to \
+             have that capacity at times that it cannot choose, by several coordinators (paper, §5)."
+                .to_owned(),
+            "A relay that does not hold its clients to their share loses: what they have beyond it does \
+             not count."
+                .to_owned(),
+            "A measurer is refused once it claims more than it was ordered to send. Below that its word \
+             is taken: measurers are trusted (paper, §5)."
+                .to_owned(),
+        ],
+        ..report
+    }
+}
+
+fn answer(relays: &[Case], parties: &[Case], evasion: Option<&evasion::Evasion>) -> String {
+    let refused =
+        |cases: &[Case]| cases.iter().filter(|case| case.verdict == CaseVerdict::Refused).count();
+    let most = relays.iter().filter_map(|case| case.ratio).fold(0.0, f64::max);
+    let mut answer = format!(
+        "{} of {} relays were found out, and no other gained more than {most:.3} times what it has \
+         (bound: {GAIN:.3}); {} of {} breaches of the rules by coordinators and measurers were refused.",
+        refused(relays),
+        relays.len(),
+        refused(parties),
+        parties.len(),
+    );
+    if let Some(evasion) = evasion {
+        answer += " ";
+        answer += &evasion.answer();
+    }
+    answer
+}

@@ -1,0 +1,165 @@
+//! `flashflow bench`: what our own work costs.
+
+mod echo;
+mod idle;
+mod options;
+mod quiet;
+mod relay;
+mod subjects;
+
+pub use options::BenchOptions;
+
+use crate::error::Error;
+use lab::NetworkSpec;
+use link::tls::TlsConfigs;
+use link::{Forge, Traffic, pump, unix_time_s};
+use measurer::{Approach, Defences, Request, WorkerLoad};
+use netdoc::Fingerprint;
+use onion::measure::pump::Target;
+use onion::{Duration, Rate};
+use options::BenchWhat;
+use serde_json::json;
+use subjects::arguments;
+use terminal::measuring::{self, Subject};
+use terminal::{Exit, Interrupt, Output, network};
+
+/// Runs a benchmark.
+///
+/// # Errors
+/// [`Error`] if it cannot be run.
+pub fn run(options: &BenchOptions, output: &Output, interrupt: &Interrupt) -> Result<Exit, Error> {
+    match &options.what {
+        BenchWhat::Measurer { seconds, runs, limit } => {
+            measurer(*seconds, *runs, *limit, output, interrupt)
+        }
+        BenchWhat::Echo(options) => echo::run(*options, output, interrupt),
+        BenchWhat::Relay(options) => relay::run(*options, output, interrupt),
+        BenchWhat::Idle { connections, circuits, soak, beside_tor } => {
+            let plan = idle::Plan {
+                connections: *connections,
+                circuits: *circuits,
+                soak: *soak,
+                is_beside_tor: *beside_tor,
+            };
+            idle::run(&plan, output, interrupt)
+        }
+    }
+}
+
+/// One run: processor seconds for 10⁹ bytes sent, received and checked, and pumped.
+struct Sample {
+    measurer: f64,
+    pump: f64,
+    rate: Rate,
+}
+
+fn measurer(
+    seconds: u32,
+    runs: u32,
+    limit_mbit: f64,
+    output: &Output,
+    interrupt: &Interrupt,
+) -> Result<Exit, Error> {
+    let arguments = arguments(seconds, Some(100_000.0));
+    let mut team = measuring::team(&arguments, output)?;
+    let forge = Forge::new([7; 32], unix_time_s())?;
+    let tls = TlsConfigs::new(&forge)?;
+    let network =
+        network::start(&NetworkSpec::new(network::relays(Some(1), &[limit_mbit])?), output)?;
+    interrupt.wind_up_in_order();
+    let relay = &network.relays()[0];
+    let fingerprint = Fingerprint::from_bytes(relay.rsa());
+    let ids = Subject::ids(fingerprint, Some(relay.ed25519()));
+    let request = Request {
+        target: Target { address: relay.or_addr(), ids },
+        guess: Rate::from_mbit_per_s(arguments.guess),
+        defences: Defences::default(),
+        approach: Approach::Transit,
+    };
+    let subject =
+        Subject { nickname: relay.nickname().to_owned(), fingerprint, limit: None, request };
+
+    let mut samples = Vec::new();
+    for run in 1..=runs {
+        let (result, report) = measuring::measure(&mut team, &subject, None, output, interrupt)?;
+        if interrupt.is_requested() {
+            network.stop()?;
+            return Ok(Exit::Interrupted);
+        }
+        let load = result.loads.first().copied().flatten();
+        let Some(load) = load.filter(|_| result.outcome.estimate().is_some()) else {
+            let why = report.error.unwrap_or_else(|| "no load was reported".to_owned());
+            network.stop()?;
+            return Err(Error::Usage(format!("the measurement failed: {why}")));
+        };
+        let sample = sample(&load, &tls)?;
+        output.result(
+            format!(
+                "run {run}: {:.0} Mbit/s; measurer {:.3}, bare pump {:.3} CPU s/GB; ratio {:.3}; \
+                 records sent {} B, received {} B",
+                sample.rate.as_mbit_per_s(),
+                sample.measurer,
+                sample.pump,
+                sample.measurer / sample.pump,
+                sent_record_len(&load.traffic),
+                received_record_len(&load.traffic),
+            ),
+            || {
+                json!({
+                    "type": "run", "run": run, "rate_mbit_per_s": sample.rate.as_mbit_per_s(),
+                    "measurer_cpu_s_per_gb": sample.measurer, "pump_cpu_s_per_gb": sample.pump,
+                    "ratio": sample.measurer / sample.pump,
+                    "sent_record_bytes": sent_record_len(&load.traffic),
+                    "received_record_bytes": received_record_len(&load.traffic),
+                })
+            },
+        );
+        samples.push(sample);
+    }
+    network.stop()?;
+    output.quiet();
+    let median = |figure: &dyn Fn(&Sample) -> f64| {
+        let mut figures: Vec<f64> = samples.iter().map(figure).collect();
+        figures.sort_by(f64::total_cmp);
+        figures[figures.len() / 2]
+    };
+    let ratio = median(&|sample| sample.measurer / sample.pump);
+    let measurer = median(&|sample| sample.measurer);
+    let pump = median(&|sample| sample.pump);
+    output.result(
+        format!("median: measurer {measurer:.3}, bare pump {pump:.3} CPU s/GB; ratio {ratio:.3}"),
+        || {
+            json!({
+                "type": "summary", "ratio": ratio, "measurer_cpu_s_per_gb": measurer,
+                "pump_cpu_s_per_gb": pump, "runs": runs, "seconds": seconds,
+            })
+        },
+    );
+    Ok(Exit::Done)
+}
+
+/// Sets a measurer's load beside pumps with records of the same lengths.
+fn sample(load: &WorkerLoad, tls: &TlsConfigs) -> Result<Sample, Error> {
+    const LENGTH: Duration = Duration::from_secs(1);
+    let traffic = &load.traffic;
+    let sending = pump::run(tls, sent_record_len(traffic), LENGTH)?;
+    let receiving = pump::run(tls, received_record_len(traffic), LENGTH)?;
+    Ok(Sample {
+        measurer: pump::per_gb(load.cpu, traffic.received_bytes),
+        pump: sending.send_cpu_s_per_gb() + receiving.receive_cpu_s_per_gb(),
+        rate: Rate::from_bytes_over(traffic.received_bytes, load.wall),
+    })
+}
+
+fn sent_record_len(traffic: &Traffic) -> usize {
+    record_len(traffic.sent_bytes, traffic.sent_records)
+}
+
+fn received_record_len(traffic: &Traffic) -> usize {
+    record_len(traffic.received_bytes, traffic.received_records)
+}
+
+/// The mean length of records, within what a record can hold.
+fn record_len(bytes: u64, records: u64) -> usize {
+    usize::try_from(bytes / records.max(1)).unwrap_or(usize::MAX).clamp(1, 16_384)
+}

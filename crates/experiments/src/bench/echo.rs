@@ -1,0 +1,42 @@
+//! `flashflow bench echo`: what echoing costs a relay, beside stock tor that relays the same cells.
+
+use super::options::BesideTor;
+use super::subjects::{Sample, Stage, Subject, median_gbit_per_cpu_s};
+use crate::error::Error;
+use serde_json::json;
+use terminal::{Exit, Interrupt, Output};
+
+/// What is measured in each run, in this order.
+const SUBJECTS: [Subject; 3] = [Subject::Tor, Subject::OursEcho, Subject::OursTransit];
+
+pub(super) fn run(
+    BesideTor { seconds, runs, capacity }: BesideTor,
+    output: &Output,
+    interrupt: &Interrupt,
+) -> Result<Exit, Error> {
+    let mut stage = Stage::start(seconds, Some(capacity), output, interrupt)?;
+    let samples = stage.run(&SUBJECTS, 1..=runs, output, interrupt)?;
+    stage.stop()?;
+    let Some(samples) = samples else { return Ok(Exit::Interrupted) };
+    output.quiet();
+    conclude(&samples, seconds, runs, output);
+    Ok(Exit::Done)
+}
+
+fn conclude(samples: &[Sample], seconds: u32, runs: u32, output: &Output) {
+    let [tor, ours, transit] = SUBJECTS.map(|subject| median_gbit_per_cpu_s(samples, subject));
+    let ratio = ours / tor;
+    output.result(
+        format!(
+            "median: our echo {ours:.3}, stock tor in transit {tor:.3} Gbit per CPU second; ratio \
+             {ratio:.3}; our relay in transit {transit:.3}"
+        ),
+        || {
+            json!({
+                "type": "summary", "ours_gbit_per_cpu_s": ours, "tor_gbit_per_cpu_s": tor,
+                "ratio": ratio, "ours_transit_gbit_per_cpu_s": transit, "runs": runs,
+                "seconds": seconds,
+            })
+        },
+    );
+}

@@ -1,0 +1,240 @@
+//! `flashflow bench idle`: what connections and circuits cost a relay that do nothing, and whether it
+//! forgets those that end.
+
+mod crowd;
+
+use super::subjects::{Stage, Subject};
+use crate::error::Error;
+use crowd::Crowd;
+use link::tls::TlsConfigs;
+use link::{Clock, Driver, DriverOptions, Forge, unix_time_s};
+use onion::Duration;
+use rand::SeedableRng;
+use rand::rngs::{StdRng, SysRng};
+use serde_json::{Value, json};
+use terminal::{Exit, Interrupt, Output};
+
+/// Without any progress for so long, something is broken.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// How long the relay is watched while nothing happens.
+const IDLE: Duration = Duration::from_secs(5);
+
+/// Readings of the memory while circuits come and go.
+const READINGS: u64 = 10;
+
+/// How often progress is looked at.
+const LOOK: Duration = Duration::from_millis(200);
+
+pub(super) struct Plan {
+    pub(super) connections: u32,
+    pub(super) circuits: u32,
+    pub(super) soak: u64,
+    pub(super) is_beside_tor: bool,
+}
+
+/// What a relay uses.
+#[derive(Clone, Copy, Debug)]
+struct Reading {
+    resident_bytes: u64,
+    cpu: Duration,
+}
+
+impl Reading {
+    fn take(pid: u32) -> Result<Self, Error> {
+        let cannot =
+            || Error::Usage("the relay's memory or processor time cannot be read".to_owned());
+        let resident_bytes = lab::resident_bytes(pid).ok_or_else(cannot)?;
+        Ok(Self { resident_bytes, cpu: lab::cpu_time(pid).ok_or_else(cannot)? })
+    }
+}
+
+pub(super) fn run(plan: &Plan, output: &Output, interrupt: &Interrupt) -> Result<Exit, Error> {
+    let needed = plan.connections.saturating_mul(2);
+    let limit = link::raise_descriptor_limit();
+    // A relay of ours keeps some for streams.
+    if limit < needed {
+        return Err(Error::Usage(format!(
+            "{} connections need {needed} open files in each of two processes, and the limit is \
+             {limit}: raise it with `ulimit -n {needed}`, or ask for fewer --connections",
+            plan.connections
+        )));
+    }
+    let stage = Stage::start(3, None, output, interrupt)?;
+    let mut results = Vec::new();
+    let subjects = [Subject::OursTransit, Subject::Tor];
+    for subject in subjects.into_iter().take(1 + usize::from(plan.is_beside_tor)) {
+        match one(plan, &stage, subject, output, interrupt) {
+            Ok(Some(result)) => results.push(result),
+            Ok(None) => {
+                stage.stop()?;
+                return Ok(Exit::Interrupted);
+            }
+            Err(error) => {
+                stage.stop()?;
+                return Err(error);
+            }
+        }
+    }
+    stage.stop()?;
+    output.quiet();
+    let [ours, tor] = [results.first(), results.get(1)].map(Option::<&Value>::cloned);
+    output.result(String::new(), || json!({"type": "summary", "ours": ours, "tor": tor}));
+    Ok(Exit::Done)
+}
+
+/// Loads one relay; `None` if interrupted.
+fn one(
+    plan: &Plan,
+    stage: &Stage,
+    subject: Subject,
+    output: &Output,
+    interrupt: &Interrupt,
+) -> Result<Option<Value>, Error> {
+    let (relay, pid) = (subject.relay(), stage.pid(subject));
+    let random = |error: rand::rngs::SysError| Error::Random(error.to_string());
+    let rng = StdRng::try_from_rng(&mut SysRng).map_err(random)?;
+    let forge = Forge::new([7; 32], unix_time_s())?;
+    let crowd =
+        Crowd::new(stage.target(subject), plan.connections, plan.circuits, unix_time_s(), rng);
+    let max_conns = usize::MAX;
+    let options =
+        DriverOptions { handshake_timeout: PATIENCE, max_conns, ..DriverOptions::default() };
+    let driver = Driver::new(crowd, Clock::start(), TlsConfigs::new(&forge)?, Vec::new(), options)?;
+    let mut load = Load { relay, driver, output, interrupt };
+
+    let before = Reading::take(pid)?;
+    let circuits = load.driver.node().wanted();
+    if !load.wait_for(Crowd::standing, circuits, "circuits")? {
+        return Ok(None);
+    }
+    let standing = Reading::take(pid)?;
+    load.idle(IDLE)?;
+    let idle = Reading::take(pid)?;
+
+    let soak_began = load.driver.now();
+    let mut memory = vec![idle.resident_bytes];
+    for number in 1..=READINGS {
+        let so_far = load.driver.node().gone();
+        let until = plan.soak * number / READINGS;
+        load.driver.node_mut().come_and_go(until - so_far);
+        if !load.wait_for(Crowd::gone, until, "circuits built and torn down")? {
+            return Ok(None);
+        }
+        memory.push(Reading::take(pid)?.resident_bytes);
+    }
+    let figures = Figures {
+        relay,
+        connections: plan.connections,
+        circuits,
+        grown_bytes: idle.resident_bytes.saturating_sub(before.resident_bytes),
+        idle_cpu_share: (idle.cpu - standing.cpu).as_secs_f64() / IDLE.as_secs_f64(),
+        soak_circuits: plan.soak,
+        soak_s: (load.driver.now() - soak_began).as_secs_f64(),
+        soak_cpu: Reading::take(pid)?.cpu - idle.cpu,
+        soak_memory_bytes: memory,
+    };
+    Ok(Some(figures.tell(output)))
+}
+
+/// A crowd at work.
+struct Load<'a> {
+    relay: &'static str,
+    driver: Driver<Crowd>,
+    output: &'a Output,
+    interrupt: &'a Interrupt,
+}
+
+impl Load<'_> {
+    /// Goes on until there are so many; false if interrupted.
+    fn wait_for(
+        &mut self,
+        count: fn(&Crowd) -> u64,
+        wanted: u64,
+        what: &str,
+    ) -> Result<bool, Error> {
+        let (mut seen, mut seen_at) = (0, self.driver.now());
+        loop {
+            let now = self.driver.now();
+            let crowd = self.driver.node();
+            if count(crowd) > seen {
+                (seen, seen_at) = (count(crowd), now);
+                self.output.doing(format!("{}: {what}: {seen} of {wanted}", self.relay));
+            }
+            if seen >= wanted {
+                return Ok(true);
+            }
+            if self.interrupt.is_requested() {
+                return Ok(false);
+            }
+            let is_stuck = now - seen_at > PATIENCE;
+            let problem = crowd.failure().or(is_stuck.then_some("the relay does not answer"));
+            if let Some(problem) = problem {
+                let relay = self.relay;
+                let text = format!("{relay}: {what}: {seen} of {wanted}, then: {problem}");
+                return Err(Error::Clients(text));
+            }
+            self.driver.turn(now + LOOK)?;
+        }
+    }
+
+    /// Lets time pass.
+    fn idle(&mut self, time: Duration) -> Result<(), Error> {
+        self.output.doing(format!("{}: watching it idle", self.relay));
+        let until = self.driver.now() + time;
+        while self.driver.now() < until {
+            self.driver.turn(until)?;
+        }
+        Ok(())
+    }
+}
+
+/// What one relay used.
+struct Figures {
+    relay: &'static str,
+    connections: u32,
+    circuits: u64,
+    grown_bytes: u64,
+    /// Of one core.
+    idle_cpu_share: f64,
+    soak_circuits: u64,
+    soak_s: f64,
+    soak_cpu: Duration,
+    /// Before, and after each tenth.
+    soak_memory_bytes: Vec<u64>,
+}
+
+impl Figures {
+    #[expect(clippy::cast_precision_loss, reason = "figures to be read")]
+    fn tell(&self, output: &Output) -> Value {
+        let Self { relay, connections, circuits, soak_circuits, soak_s, .. } = self;
+        let mb = |bytes: u64| bytes as f64 / 1e6;
+        let per = |number: u64| self.grown_bytes as f64 / number.max(1) as f64;
+        let memory_mb: Vec<f64> = self.soak_memory_bytes.iter().map(|it| mb(*it)).collect();
+        // What the first tenth adds is room that the rest uses again.
+        let settled_mb = memory_mb.get(1).copied().unwrap_or(f64::NAN);
+        let last_mb = memory_mb.last().copied().unwrap_or(f64::NAN);
+        let cpu_us = self.soak_cpu.as_secs_f64() * 1e6 / (*soak_circuits).max(1) as f64;
+        let value = json!({
+            "type": "relay", "relay": relay, "connections": connections, "circuits": circuits,
+            "grown_mb": mb(self.grown_bytes), "bytes_per_circuit": per(*circuits),
+            "bytes_per_connection": per(u64::from(*connections)),
+            "idle_cpu_share": self.idle_cpu_share, "soak_circuits": soak_circuits, "soak_s": soak_s,
+            "soak_cpu_us_per_circuit": cpu_us, "soak_memory_mb": memory_mb,
+            "soak_growth": last_mb / settled_mb,
+        });
+        output.result(
+            format!(
+                "{relay}: {connections} connections with {circuits} circuits take {:.1} MB, {:.0} bytes \
+                 for each circuit, and {:.2} % of a core while idle; {soak_circuits} circuits built and \
+                 torn down in {soak_s:.1} s, {cpu_us:.1} µs of processor time each: {settled_mb:.1} MB \
+                 after the first tenth, {last_mb:.1} MB at the end",
+                mb(self.grown_bytes),
+                per(*circuits),
+                self.idle_cpu_share * 100.0,
+            ),
+            || value.clone(),
+        );
+        value
+    }
+}

@@ -1,0 +1,81 @@
+//! What `flashflow bench` accepts.
+
+use clap::{Args, Subcommand};
+
+/// Benchmarks.
+#[derive(Debug, Args)]
+#[command(after_help = "Example:\n  flashflow bench measurer --seconds 10 --json")]
+pub struct BenchOptions {
+    #[command(subcommand)]
+    pub(super) what: BenchWhat,
+    /// Print results as JSON, one value a line; the last is the summary.
+    #[arg(long, global = true)]
+    pub json: bool,
+}
+
+#[derive(Debug, Subcommand)]
+pub(super) enum BenchWhat {
+    /// What a measurer's processor needs to send, receive and check, beside a bare TLS pump.
+    #[command(after_help = "Example:\n  flashflow bench measurer --seconds 10 --json")]
+    Measurer {
+        /// Length of each measurement in seconds, 3 to 600.
+        #[arg(long, default_value_t = 10, value_parser = clap::value_parser!(u32).range(3..=600))]
+        seconds: u32,
+        /// Measurements, each with a pump before and after it.
+        #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=50))]
+        runs: u32,
+        /// Rate limit of the relay in Mbit/s; 0 for no limit.
+        #[arg(long, default_value_t = 0.0, value_name = "MBIT")]
+        limit: f64,
+    },
+    /// What echoing costs a relay, beside stock tor that relays the same cells.
+    ///
+    /// A stock relay without a limit is measured in transit, a relay of ours as an echo and in transit,
+    /// in turn; what each uses of the processors comes from /proc.
+    #[command(after_help = "Example:\n  flashflow bench echo --seconds 10 --json")]
+    Echo(BesideTor),
+    /// What relaying costs our relay, beside stock tor and beside bare TLS.
+    ///
+    /// A stock relay and one of ours, both without limit, are measured in transit in turn: the same
+    /// generator, the same cells, as a middle hop. What each uses of the processors comes from /proc.
+    /// In each run a TLS forwarder (receive, decrypt, encrypt, send) shows what no relay can beat. Then
+    /// each is loaded with nine tenths of what stock tor could carry, and ours with nine tenths of its
+    /// own, while a circuit with next to nothing on it measures its round trip.
+    #[command(after_help = "Example:\n  flashflow bench relay --seconds 10 --json")]
+    Relay(BesideTor),
+    /// What idle connections and circuits cost our relay, and whether it forgets those that end.
+    ///
+    /// Opens connections and circuits of one hop to a relay of ours, and reads its memory and its
+    /// processor time while nothing happens on them. Then builds and tears down circuits one after
+    /// another on the same connections, and reads the memory again and again.
+    #[command(after_help = "Examples:\n  flashflow bench idle --json\n  \
+        flashflow bench idle --connections 500 --circuits 5000 --soak 100000 --beside-tor")]
+    Idle {
+        /// Connections.
+        #[arg(long, default_value_t = 5_000, value_parser = clap::value_parser!(u32).range(1..=20_000))]
+        connections: u32,
+        /// Circuits that stay open, on all connections together.
+        #[arg(long, default_value_t = 50_000, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+        circuits: u32,
+        /// Circuits that are built and torn down afterwards.
+        #[arg(long, default_value_t = 2_000_000, value_name = "CIRCUITS")]
+        soak: u64,
+        /// Do the same to a stock tor, for comparison.
+        #[arg(long)]
+        beside_tor: bool,
+    },
+}
+
+/// How relays are measured beside each other.
+#[derive(Clone, Copy, Debug, Args)]
+pub(super) struct BesideTor {
+    /// Length of each measurement in seconds, 3 to 120. The first and the last do not count.
+    #[arg(long, default_value_t = 10, value_parser = clap::value_parser!(u32).range(3..=120))]
+    pub(super) seconds: u32,
+    /// Measurements of each relay.
+    #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=50))]
+    pub(super) runs: u32,
+    /// What the measurer sends at most, in Mbit/s.
+    #[arg(long, default_value_t = 100_000.0, value_name = "MBIT")]
+    pub(super) capacity: f64,
+}

@@ -1,0 +1,155 @@
+//! `flashflow bench relay`: what relaying costs us and stock tor, beside a forwarder that does nothing
+//! but TLS.
+
+use super::options::BesideTor;
+use super::quiet::QuietCircuit;
+use super::subjects::{Sample, Stage, Subject, median, median_gbit_per_cpu_s};
+use crate::error::Error;
+use link::tls::TlsConfigs;
+use link::{Forge, pump, unix_time_s};
+use onion::cell::CELL_LEN;
+use onion::cell::CELLS_PER_RECORD;
+use onion::{Duration, Rate};
+use serde_json::json;
+use terminal::{Exit, Interrupt, Output};
+
+/// What is measured in each run, in this order; the forwarder comes after them.
+const SUBJECTS: [Subject; 2] = [Subject::Tor, Subject::OursTransit];
+
+/// How long the forwarder runs each time.
+const FORWARDING: Duration = Duration::from_secs(2);
+
+pub(super) fn run(
+    BesideTor { seconds, runs, capacity }: BesideTor,
+    output: &Output,
+    interrupt: &Interrupt,
+) -> Result<Exit, Error> {
+    let forge = Forge::new([7; 32], unix_time_s())?;
+    let tls = TlsConfigs::new(&forge)?;
+    let mut stage = Stage::start(seconds, Some(capacity), output, interrupt)?;
+    let (mut samples, mut forwarder) = (Vec::new(), Vec::new());
+    for run in 1..=runs {
+        let Some(more) = stage.run(&SUBJECTS, run..=run, output, interrupt)? else {
+            stage.stop()?;
+            return Ok(Exit::Interrupted);
+        };
+        samples.extend(more);
+        let forwarded = pump::forward(&tls, CELLS_PER_RECORD * CELL_LEN, FORWARDING)?;
+        let gbit_per_cpu_s = forwarded.gbit_per_cpu_s();
+        output.result(
+            format!("run {run}: TLS forwarder: {gbit_per_cpu_s:.3} Gbit per CPU second"),
+            || {
+                json!({
+                    "type": "run", "run": run, "relay": "tls_forwarder",
+                    "gbit_per_cpu_s": gbit_per_cpu_s, "bytes": forwarded.bytes,
+                    "cpu_s": forwarded.cpu.as_secs_f64(),
+                })
+            },
+        );
+        forwarder.push(gbit_per_cpu_s);
+    }
+    let quiet = quiet_circuits(&mut stage, &samples, output, interrupt);
+    stage.stop()?;
+    let Some(quiet) = quiet? else { return Ok(Exit::Interrupted) };
+    output.quiet();
+    conclude(&samples, forwarder, &quiet, seconds, runs, output);
+    Ok(Exit::Done)
+}
+
+/// What a quiet circuit saw while a relay was loaded.
+struct Quiet {
+    subject: Subject,
+    /// Whose nine tenths the load was.
+    of: Subject,
+    load: Rate,
+    /// In milliseconds.
+    median_ms: f64,
+}
+
+/// Loads each relay with nine tenths of what stock tor can carry here, and ours with nine tenths of
+/// its own as well; `None` if interrupted.
+fn quiet_circuits(
+    stage: &mut Stage,
+    samples: &[Sample],
+    output: &Output,
+    interrupt: &Interrupt,
+) -> Result<Option<Vec<Quiet>>, Error> {
+    let mut found = Vec::new();
+    let [tor, ours] = SUBJECTS;
+    for (subject, of) in [(tor, tor), (ours, tor), (ours, ours)] {
+        let of_it = samples.iter().filter(|sample| sample.subject == of);
+        let capacity = median(of_it.map(|sample| sample.estimate.as_mbit_per_s()).collect());
+        stage.limit(Rate::from_mbit_per_s(0.9 * capacity), output)?;
+        let circuit = QuietCircuit::start(stage.target(subject), stage.clock)?;
+        let sample = stage.sample(subject, 1, output, interrupt);
+        if interrupt.is_requested() {
+            output.quiet();
+            return Ok(None);
+        }
+        let sample = sample?;
+        let (from, to) = sample.within;
+        let mut trips: Vec<f64> = circuit
+            .round_trips(from, to)?
+            .into_iter()
+            .map(|trip| trip.as_secs_f64() * 1e3)
+            .collect();
+        trips.sort_by(f64::total_cmp);
+        let most_ms = trips.get(trips.len() * 19 / 20).copied().unwrap_or(f64::NAN);
+        let trips_len = trips.len();
+        let median_ms = median(trips);
+        let quiet = Quiet { subject, of, load: sample.load(), median_ms };
+        let (relay, load) = (subject.relay(), quiet.load.as_mbit_per_s());
+        output.result(
+            format!(
+                "{relay} at {load:.0} Mbit/s ({:.0} % of a core): a quiet circuit's round trip takes \
+                 {median_ms:.2} ms in the median, {most_ms:.2} ms in 19 of 20 ({trips_len} of them)",
+                sample.cpu_share() * 100.0
+            ),
+            || {
+                json!({
+                    "type": "quiet", "relay": relay, "load_mbit_per_s": load,
+                    "load_of": of.relay(), "relay_cpu_share": sample.cpu_share(),
+                    "round_trip_median_ms": median_ms, "round_trip_p95_ms": most_ms,
+                    "round_trips": trips_len,
+                })
+            },
+        );
+        found.push(quiet);
+    }
+    Ok(Some(found))
+}
+
+fn conclude(
+    samples: &[Sample],
+    forwarder: Vec<f64>,
+    quiet: &[Quiet],
+    seconds: u32,
+    runs: u32,
+    output: &Output,
+) {
+    let [tor, ours] = SUBJECTS.map(|subject| median_gbit_per_cpu_s(samples, subject));
+    let limit = median(forwarder);
+    let (ratio, of_limit) = (ours / tor, ours / limit);
+    let trip = |subject: Subject, of: Subject| {
+        quiet.iter().find(|it| it.subject == subject && it.of == of)
+    };
+    let [stock, own] = SUBJECTS;
+    let median_ms = |it: Option<&Quiet>| it.map(|it| it.median_ms);
+    output.result(
+        format!(
+            "median: ours {ours:.3}, stock tor {tor:.3}, TLS forwarder {limit:.3} Gbit per CPU second; \
+             ratio {ratio:.3}; {of_limit:.3} of the forwarder"
+        ),
+        || {
+            json!({
+                "type": "summary", "ours_gbit_per_cpu_s": ours, "tor_gbit_per_cpu_s": tor,
+                "tls_forwarder_gbit_per_cpu_s": limit, "ratio": ratio,
+                "share_of_tls_forwarder": of_limit,
+                "tor_quiet_round_trip_ms": median_ms(trip(stock, stock)),
+                "ours_quiet_round_trip_ms": median_ms(trip(own, stock)),
+                "ours_quiet_round_trip_at_own_load_ms": median_ms(trip(own, own)),
+                "runs": runs, "seconds": seconds,
+            })
+        },
+    );
+}

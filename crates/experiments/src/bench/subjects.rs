@@ -1,0 +1,267 @@
+//! Stock tor and a relay of ours side by side, measured in turn with the same cells.
+
+use crate::error::Error;
+use control::keys::SecretKey;
+use lab::{Network, NetworkSpec, OwnRelay, OwnRelaySpec};
+use link::Clock;
+use measurer::{Approach, Coordinator, Defences, Progress, Request, Team};
+use onion::identity::{Ed25519Id, RelayIds, RsaId};
+use onion::measure::pump::Target;
+use onion::{Duration, Instant, Rate};
+use serde_json::json;
+use std::ops::RangeInclusive;
+use tempfile::TempDir;
+use terminal::{Interrupt, Output, TeamArguments, measuring, network};
+
+/// One measurer, for relays without limit.
+pub(super) const fn arguments(seconds: u32, capacity_mbit: Option<f64>) -> TeamArguments {
+    TeamArguments {
+        seconds,
+        measurers: 1,
+        capacity: capacity_mbit,
+        sockets: 160,
+        guess: 2000.0,
+        check_share: 0.008,
+        own_address: None,
+        authenticate: false,
+    }
+}
+
+/// A relay, and how it is measured.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Subject {
+    Tor,
+    OursEcho,
+    OursTransit,
+}
+
+impl Subject {
+    pub(super) const fn relay(self) -> &'static str {
+        match self {
+            Self::Tor => "tor",
+            Self::OursEcho | Self::OursTransit => "ours",
+        }
+    }
+
+    const fn mode(self) -> &'static str {
+        match self {
+            Self::OursEcho => "echo",
+            Self::Tor | Self::OursTransit => "transit",
+        }
+    }
+}
+
+/// What one relay did in one run, in the seconds that were looked at.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Sample {
+    pub(super) subject: Subject,
+    seconds: u32,
+    bytes: u64,
+    cpu: Duration,
+    /// The measurement's result.
+    pub(super) estimate: Rate,
+    /// When the seconds that were looked at began and ended, by the stage's clock.
+    pub(super) within: (Instant, Instant),
+}
+
+impl Sample {
+    #[expect(clippy::cast_precision_loss, reason = "no run moves 2^53 bytes")]
+    pub(super) fn gbit_per_cpu_s(&self) -> f64 {
+        self.bytes as f64 * 8e-9 / self.cpu.as_secs_f64()
+    }
+
+    /// Of one core.
+    pub(super) fn cpu_share(&self) -> f64 {
+        self.cpu.as_secs_f64() / f64::from(self.seconds)
+    }
+
+    /// The load in the seconds that were looked at.
+    pub(super) fn load(&self) -> Rate {
+        Rate::from_bytes_over(self.bytes, Duration::from_secs(u64::from(self.seconds)))
+    }
+
+    fn tell(&self, run: u32, output: &Output) {
+        let (relay, mode) = (self.subject.relay(), self.subject.mode());
+        let (mbit, share) = (self.estimate.as_mbit_per_s(), self.cpu_share());
+        let gbit_per_cpu_s = self.gbit_per_cpu_s();
+        output.result(
+            format!(
+                "run {run}: {relay} in {mode}: {gbit_per_cpu_s:.3} Gbit per CPU second; {mbit:.0} \
+                 Mbit/s with {:.0} % of a core",
+                share * 100.0
+            ),
+            || {
+                json!({
+                    "type": "run", "run": run, "relay": relay, "mode": mode,
+                    "gbit_per_cpu_s": gbit_per_cpu_s, "rate_mbit_per_s": mbit,
+                    "relay_cpu_share": share, "bytes": self.bytes,
+                    "cpu_s": self.cpu.as_secs_f64(), "seconds_looked_at": self.seconds,
+                })
+            },
+        );
+    }
+}
+
+/// The median of what one subject did in all runs, in Gbit per CPU second.
+pub(super) fn median_gbit_per_cpu_s(samples: &[Sample], subject: Subject) -> f64 {
+    let of_it = samples.iter().filter(|sample| sample.subject == subject);
+    median(of_it.map(Sample::gbit_per_cpu_s).collect())
+}
+
+/// The one in the middle; no number for none.
+pub(super) fn median(mut figures: Vec<f64>) -> f64 {
+    figures.sort_by(f64::total_cmp);
+    figures.get(figures.len() / 2).copied().unwrap_or(f64::NAN)
+}
+
+/// A private network with one stock relay, our relay, and a team of one measurer.
+pub(super) struct Stage {
+    team: Team,
+    network: Network,
+    pub(super) ours: OwnRelay,
+    key: SecretKey,
+    guess: Rate,
+    seconds: u32,
+    pub(super) clock: Clock,
+    _folder: TempDir,
+}
+
+impl Stage {
+    /// `capacity_mbit` is what the measurer sends at most.
+    pub(super) fn start(
+        seconds: u32,
+        capacity_mbit: Option<f64>,
+        output: &Output,
+        interrupt: &Interrupt,
+    ) -> Result<Self, Error> {
+        let arguments = arguments(seconds, capacity_mbit);
+        let team = measuring::team(&arguments, output)?;
+        let network = network::start(&NetworkSpec::new(network::relays(Some(1), &[0.0])?), output)?;
+        interrupt.wind_up_in_order();
+        let folder = tempfile::tempdir().map_err(|source| Error::File {
+            what: "make a temporary folder in",
+            path: std::env::temp_dir(),
+            source,
+        })?;
+        let key = SecretKey::generate()?;
+        output.doing("starting our relay");
+        let spec = OwnRelaySpec {
+            nickname: "ours".to_owned(),
+            limit: None,
+            coordinator: key.public().to_string(),
+            authorities: Vec::new(),
+            client_percent: None,
+            is_open_exit: false,
+        };
+        let clock = Clock::start();
+        let ours = OwnRelay::start(spec, folder.path(), clock)?;
+        let guess = Rate::from_mbit_per_s(arguments.guess);
+        Ok(Self { team, network, ours, key, guess, seconds, clock, _folder: folder })
+    }
+
+    /// Where a subject is.
+    pub(super) fn target(&self, subject: Subject) -> Target {
+        match subject {
+            Subject::Tor => {
+                let tor = &self.network.relays()[0];
+                let ids =
+                    RelayIds { rsa: RsaId(tor.rsa()), ed25519: Some(Ed25519Id(tor.ed25519())) };
+                Target { address: tor.or_addr(), ids }
+            }
+            Subject::OursEcho | Subject::OursTransit => self.ours.target,
+        }
+    }
+
+    /// The process of a subject.
+    pub(super) fn pid(&self, subject: Subject) -> u32 {
+        match subject {
+            Subject::Tor => self.network.relays()[0].pid(),
+            Subject::OursEcho | Subject::OursTransit => self.ours.process.pid(),
+        }
+    }
+
+    /// Sends no more than this from now on.
+    pub(super) fn limit(&mut self, rate: Rate, output: &Output) -> Result<(), Error> {
+        let arguments = arguments(self.seconds, Some(rate.as_mbit_per_s()));
+        self.team = measuring::team(&arguments, output)?;
+        Ok(())
+    }
+
+    /// Measures the subjects in turn, in these runs; `None` if interrupted.
+    pub(super) fn run(
+        &mut self,
+        subjects: &[Subject],
+        runs: RangeInclusive<u32>,
+        output: &Output,
+        interrupt: &Interrupt,
+    ) -> Result<Option<Vec<Sample>>, Error> {
+        let mut samples = Vec::new();
+        for run in runs {
+            for subject in subjects {
+                let sample = self.sample(*subject, run, output, interrupt);
+                if interrupt.is_requested() {
+                    output.quiet();
+                    return Ok(None);
+                }
+                let sample = sample?;
+                sample.tell(run, output);
+                samples.push(sample);
+            }
+        }
+        Ok(Some(samples))
+    }
+
+    /// Ends the network.
+    pub(super) fn stop(self) -> Result<(), Error> {
+        Ok(self.network.stop()?)
+    }
+
+    /// Measures one relay once, and reads what it used of the processors between the end of the first
+    /// and the end of the last second but one: what begins and ends a measurement is left out.
+    pub(super) fn sample(
+        &mut self,
+        subject: Subject,
+        run: u32,
+        output: &Output,
+        interrupt: &Interrupt,
+    ) -> Result<Sample, Error> {
+        let what = format!("run {run}, {} in {}", subject.relay(), subject.mode());
+        let length = self.team.options().params.seconds;
+        output.doing(format!("{what}: preparing"));
+        let approach = match subject {
+            Subject::OursEcho => {
+                Approach::Echo(Coordinator { key_seed: self.key.seed(), rounds_max: u32::MAX })
+            }
+            Subject::Tor | Subject::OursTransit => Approach::Transit,
+        };
+        let defences = Defences::default();
+        let request =
+            Request { target: self.target(subject), guess: self.guess, defences, approach };
+        let pid = self.pid(subject);
+        let clock = self.clock;
+        let mut readings: Vec<(Rate, Option<Duration>, Instant)> = Vec::new();
+        let mut progress = |progress: Progress| match progress {
+            Progress::Preparing { .. } => {}
+            Progress::Started { .. } => readings.clear(),
+            Progress::Second { index, measured, .. } => {
+                readings.push((measured, lab::cpu_time(pid), clock.now()));
+                let (second, mbit) = (index + 1, measured.as_mbit_per_s());
+                output.doing(format!("{what}: second {second} of {length}: {mbit:.0} Mbit/s"));
+            }
+        };
+        let outcome = self.team.measure(&request, &mut progress, interrupt.requested())?.outcome;
+        let failed = |why: String| Error::Usage(format!("{what}: the measurement failed: {why}"));
+        let estimate = outcome.estimate().ok_or_else(|| failed(outcome.to_string()))?.capacity;
+        let looked_at = readings.get(1..readings.len().saturating_sub(1)).unwrap_or_default();
+        let before = readings.first().and_then(|(_, cpu, _)| *cpu);
+        let after = looked_at.last().and_then(|(_, cpu, _)| *cpu);
+        let began = readings.first().map_or(Instant::ORIGIN, |(.., at)| *at);
+        let ended = looked_at.last().map_or(began, |(.., at)| *at);
+        let cpu = after.zip(before).map(|(after, before)| after.saturating_sub(before));
+        let cpu = cpu.filter(|cpu| !cpu.is_zero());
+        let cpu = cpu.ok_or_else(|| failed("its processor time cannot be read".to_owned()))?;
+        let bytes = looked_at.iter().map(|(measured, ..)| measured.as_byte_per_s()).sum();
+        let seconds = u32::try_from(looked_at.len()).unwrap_or(u32::MAX);
+        Ok(Sample { subject, seconds, bytes, cpu, estimate, within: (began, ended) })
+    }
+}

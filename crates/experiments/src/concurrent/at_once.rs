@@ -1,0 +1,129 @@
+//! Measurements at the same time, by one team.
+
+use super::Plan;
+use crate::error::Error;
+use crate::stage::Stage;
+use crate::trial::{Trial, Tried};
+use coordinator::{Campaign, RelayId, Standing};
+use lab::{OwnRelay, RelaySaid};
+use link::Clock;
+use measurer::{Request, Team};
+use onion::Rate;
+use std::thread;
+use terminal::{Interrupt, Output};
+
+/// Relays with the same limit.
+pub(super) struct Set {
+    relays: Vec<OwnRelay>,
+    pub(super) limit: Rate,
+}
+
+/// What came of a relay's measurement, and how many measurers had a share in it.
+pub(super) struct OneOf {
+    pub(super) place: usize,
+    pub(super) measurers: usize,
+    pub(super) tried: Result<Tried, Error>,
+}
+
+/// A measurement about to begin.
+struct Ready<'r> {
+    place: usize,
+    // Alone on its thread, since what the process says can be heard but by one.
+    relay: &'r mut OwnRelay,
+    measurers: usize,
+    team: Team,
+    request: Request,
+    clock: Clock,
+}
+
+impl Ready<'_> {
+    fn measure(mut self, at_once: usize, output: &Output, interrupt: &Interrupt) -> Option<OneOf> {
+        let Self { place, measurers, .. } = self;
+        let name = format!("{at_once} at once, relay {}", place + 1);
+        let trial = Trial {
+            name: &name,
+            team: &mut self.team,
+            request: self.request,
+            pid: self.relay.process.pid(),
+            said: &mut RelaySaid::watch_own(self.relay, self.clock),
+        };
+        let tried = trial.run(output, interrupt).transpose()?;
+        Some(OneOf { place, measurers, tried })
+    }
+}
+
+impl Set {
+    pub(super) fn start(stage: &Stage, count: u32, limit: Rate) -> Result<Self, Error> {
+        let relay = |number| stage.relay(&format!("no{number}of{count}"), Some(limit), None);
+        Ok(Self { relays: (1..=count).map(relay).collect::<Result<_, _>>()?, limit })
+    }
+
+    pub(super) const fn count(&self) -> usize {
+        self.relays.len()
+    }
+
+    pub(super) fn places(&self) -> impl Iterator<Item = usize> {
+        0..self.relays.len()
+    }
+
+    /// Measures the relays at these places, all at the same time; `None` if the user has asked for the
+    /// end.
+    pub(super) fn measure(
+        &mut self,
+        places: &[usize],
+        plan: &Plan,
+        stage: &Stage,
+        output: &Output,
+        interrupt: &Interrupt,
+    ) -> Result<Option<Vec<OneOf>>, Error> {
+        // Before any of them begins, since making a team takes its time.
+        let ready = self.ready(places, plan, stage)?;
+        let all = ready.len();
+        Ok(thread::scope(|scope| {
+            let mut started = Vec::new();
+            for ready in ready {
+                started.push(scope.spawn(move || ready.measure(all, output, interrupt)));
+            }
+            let end = |thread: thread::ScopedJoinHandle<'_, _>| {
+                thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+            };
+            started.into_iter().map(end).collect()
+        }))
+    }
+
+    /// Gives each relay its share of the team, as a coordinator does.
+    fn ready(
+        &mut self,
+        places: &[usize],
+        plan: &Plan,
+        stage: &Stage,
+    ) -> Result<Vec<Ready<'_>>, Error> {
+        let (params, limit) = (plan.params(), self.limit);
+        let mut campaign = Campaign::new(params.excess_factor(), params.sockets, plan.capacities());
+        for place in places {
+            campaign.add(RelayId(*place), Standing::Old, limit, 1);
+        }
+        let mut teams: Vec<Option<(usize, Team)>> = self.relays.iter().map(|_| None).collect();
+        while let Some(launch) = campaign.poll_launch() {
+            let shares = &launch.allocation.assignments;
+            let team = stage.team_of(shares.iter().map(|it| (it.measurer.0, it.rate)), params)?;
+            if let Some(place) = teams.get_mut(launch.relay.0) {
+                *place = Some((shares.len(), team));
+            }
+        }
+        if campaign.queued() > 0 {
+            // The team is made so large that this cannot be.
+            let problem =
+                format!("{} of the relays do not fit beside the others", campaign.queued());
+            return Err(Error::Usage(problem));
+        }
+        let clock = stage.clock();
+        let mut ready = Vec::new();
+        for (place, (relay, team)) in self.relays.iter_mut().zip(teams).enumerate() {
+            let Some((measurers, team)) = team else { continue };
+            let request = stage.echo_request(relay.target, limit);
+            ready.push(Ready { place, relay, measurers, team, request, clock });
+        }
+        Ok(ready)
+    }
+}

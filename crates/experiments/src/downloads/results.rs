@@ -1,0 +1,208 @@
+//! All downloads, as a report.
+
+use super::plan::Placement;
+use super::stage::Cost;
+use super::{Done, Options, telling};
+use crate::telling::median;
+use report::experiment::{
+    Axis, Case, CaseVerdict, ExperimentFigure, ExperimentReport, Role, Series,
+};
+use std::collections::BTreeMap;
+
+/// What was found.
+#[derive(Default)]
+pub(super) struct Results {
+    cases: Vec<Case>,
+    /// Length in bytes and rate in Mbit/s of what came right.
+    rates: BTreeMap<Placement, Vec<(f64, f64)>>,
+    /// From the start to the first byte, in milliseconds.
+    first_bytes_ms: BTreeMap<Placement, Vec<f64>>,
+    /// Downloads through ours: right ones, and all.
+    right: usize,
+    ours: usize,
+}
+
+impl Results {
+    pub(super) fn add(&mut self, placement: Placement, done: Done) -> Case {
+        let len = done.content.len;
+        let case = Case::new(format!("{placement}, {}", size(len)), None, None)
+            .column("placement", placement.word())
+            .column("content_bytes", len);
+        let is_ours = placement != Placement::Stock;
+        self.ours += usize::from(is_ours);
+        let case = match done.result {
+            Err(error) => case.ended(CaseVerdict::Failed, error.to_string()),
+            Ok(download) => {
+                let rate = mbit_per_s(download.received, download.took.as_secs_f64());
+                let first_ms = download.to_first_byte.as_secs_f64() * 1e3;
+                let case = case
+                    .column("received_bytes", download.received)
+                    .column("to_first_byte_ms", first_ms)
+                    .column("took_ms", download.took.as_secs_f64() * 1e3)
+                    .column("rate_mbit_per_s", rate);
+                if download.is_right {
+                    self.right += usize::from(is_ours);
+                    self.rates.entry(placement).or_default().push((bytes(len), rate));
+                    self.first_bytes_ms.entry(placement).or_default().push(first_ms);
+                    case.ended(CaseVerdict::Held, format!("{rate:.1} Mbit/s"))
+                } else {
+                    let detail = format!("{} of {len} bytes came, or others", download.received);
+                    case.ended(CaseVerdict::Missed, detail)
+                }
+            }
+        };
+        self.cases.push(case.clone());
+        case
+    }
+
+    /// Whether the circuits were those that were asked for; a case if there were any.
+    pub(super) fn add_paths(
+        &mut self,
+        placement: Placement,
+        path: [[u8; 20]; 3],
+        used: &[Vec<[u8; 20]>],
+        downloads: usize,
+    ) -> Option<Case> {
+        let others = used.iter().filter(|one| **one != path).count();
+        let case = Case::new(format!("{placement}: circuits"), None, None)
+            .column("placement", placement.word())
+            .column("circuits", used.len());
+        let case = match (others, used.len()) {
+            (0, 0) if downloads == 0 => return None,
+            (0, 0) => case.ended(CaseVerdict::Failed, "tor tells of no circuit"),
+            (0, count) => case.ended(CaseVerdict::Held, format!("{count}, all as pinned")),
+            _ => case.ended(CaseVerdict::Missed, format!("{others} went elsewhere")),
+        };
+        self.cases.push(case.clone());
+        Some(case)
+    }
+
+    pub(super) fn report(
+        self,
+        options: &Options,
+        count: u32,
+        largest: u64,
+        costs: &[Cost],
+    ) -> ExperimentReport {
+        let question = "Does what a stock client downloads through relays of ours arrive whole and \
+                        unaltered, whether they are guard, middle, exit or all three?";
+        let title = "Do relays of ours serve stock clients in every position?";
+        let rate = |placement| {
+            let rates = self.rates.get(&placement);
+            // Of long ones: short ones take as long as their round trips do.
+            let long = rates.into_iter().flatten().filter(|(len, _)| *len >= 1e6);
+            median(long.map(|(_, rate)| *rate))
+                .map_or("–".to_owned(), |rate| format!("{rate:.0}"))
+        };
+        let answer = format!(
+            "{} of {} downloads through ours came right; of those from 1 MB the median was {} Mbit/s \
+             through our guard, {} through our middle, {} through our exit, {} through all three ours, \
+             and {} through stock relays.",
+            self.right,
+            self.ours,
+            rate(Placement::Guard),
+            rate(Placement::Middle),
+            rate(Placement::Exit),
+            rate(Placement::AllThree),
+            rate(Placement::Stock),
+        );
+        let costs = costs.iter().map(|cost| {
+            let cpu = cost.cpu.map_or("–".to_owned(), |cpu| format!("{:.1}", cpu.as_secs_f64()));
+            let peak = cost.peak_mib.map_or("–".to_owned(), |mib| mib.to_string());
+            format!("{}: {cpu} s of processor time, at most {peak} MiB of memory.", cost.nickname)
+        });
+        ExperimentReport {
+            answer,
+            parameters: vec![
+                ("downloads through ours".to_owned(), count.to_string()),
+                ("at once".to_owned(), options.at_once.to_string()),
+                ("smallest".to_owned(), size(1024)),
+                ("largest".to_owned(), size(largest)),
+            ],
+            figures: self.figures(),
+            notes: std::iter::once(
+                "Client, relays and server share this machine's processors; rates compare places on \
+                 the path with each other, and say nothing of a network."
+                    .to_owned(),
+            )
+            .chain(costs)
+            .collect(),
+            cases: self.cases,
+            ..telling::report("downloads", title, question)
+        }
+    }
+
+    fn figures(&self) -> Vec<ExperimentFigure> {
+        let (x, y) = (Axis::new("bytes").log(), Axis::new("Mbit/s").log());
+        let title = "Rate by length";
+        let rates = ExperimentFigure::new("rates", title, x, y)
+            .caption("Each dot is a download, from its beginning to its end.");
+        let rates =
+            self.rates.iter().enumerate().fold(rates, |figure, (nth, (placement, dots))| {
+                figure.with(Series::dots(placement.word(), Role::Nth(nth), dots.clone()))
+            });
+        let groups = self.first_bytes_ms.iter();
+        let groups = groups.map(|(placement, all)| (placement.word(), all.as_slice()));
+        let title = "Time to the first byte";
+        let first = ExperimentFigure::distributions("first-byte", title, "milliseconds", groups)
+            .caption("With the building of the circuit, where none was ready.");
+        vec![rates, first]
+    }
+}
+
+fn mbit_per_s(received: u64, seconds: f64) -> f64 {
+    if seconds > 0.0 { bytes(received) * 8.0 / 1e6 / seconds } else { 0.0 }
+}
+
+#[expect(clippy::cast_precision_loss, reason = "a figure")]
+fn bytes(len: u64) -> f64 {
+    len as f64
+}
+
+/// A length for people.
+fn size(len: u64) -> String {
+    match len {
+        0..10_000 => format!("{len} B"),
+        10_000..10_000_000 => format!("{} KB", len / 1_000),
+        _ => format!("{} MB", len / 1_000_000),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use lab::{Content, Download};
+    use std::io;
+    use std::time::Duration;
+
+    fn done(len: u64, received: u64, is_right: bool) -> Done {
+        let took = Duration::from_secs(1);
+        let result = Ok(Download { to_first_byte: took / 10, took, received, is_right });
+        Done { content: Content { len, seed: 1 }, result }
+    }
+
+    #[test]
+    fn only_what_comes_whole_over_the_right_circuits_holds() {
+        let options = Options { count: None, largest: None, at_once: 4 };
+        let report = |results: Results| results.report(&options, 4, 1 << 20, &[]);
+        let path = [[1; 20], [2; 20], [3; 20]];
+        let mut good = Results::default();
+        let case = good.add(Placement::Guard, done(2_000_000, 2_000_000, true));
+        assert_eq!((case.verdict, case.detail.as_str()), (CaseVerdict::Held, "16.0 Mbit/s"));
+        good.add_paths(Placement::Guard, path, &[path.to_vec()], 1);
+        let good = report(good);
+        assert!(good.held() && good.answer.starts_with("1 of 1 "), "{}", good.answer);
+
+        let mut altered = Results::default();
+        altered.add(Placement::Exit, done(1_000, 1_000, false));
+        assert!(!report(altered).held());
+        let mut failed = Results::default();
+        let content = Content { len: 1, seed: 1 };
+        failed.add(Placement::Exit, Done { content, result: Err(io::Error::other("broken")) });
+        assert!(!report(failed).held());
+        let mut elsewhere = Results::default();
+        elsewhere.add(Placement::Exit, done(1_000, 1_000, true));
+        elsewhere.add_paths(Placement::Exit, path, &[vec![[9; 20]; 3]], 1);
+        assert!(!report(elsewhere).held());
+    }
+}

@@ -1,0 +1,141 @@
+//! The network, our relays in it, a client, and a server.
+
+use super::plan::Placement;
+use crate::error::Error;
+use control::keys::SecretKey;
+use lab::{Client, ContentServer, Network, NetworkSpec, OwnRelay, OwnRelaySpec, Pins, RelaySpec};
+use link::Clock;
+use std::net::SocketAddr;
+use std::time::Duration;
+use std::{env, fs};
+use tempfile::TempDir;
+use terminal::{Output, network};
+
+/// Far more than a consensus takes.
+const PATIENCE: Duration = Duration::from_secs(120);
+
+/// Our relays, in the order of their places on a circuit.
+const OURS: [&str; 3] = ["oursguard", "oursmiddle", "oursexit"];
+
+/// All that takes part.
+pub(super) struct Stage {
+    // In this order: the client ends before the network does.
+    client: Client,
+    server: ContentServer,
+    ours: Vec<OwnRelay>,
+    network: Network,
+    _folder: TempDir,
+}
+
+/// What one of our relays has used.
+pub(super) struct Cost {
+    pub(super) nickname: String,
+    /// Processor time.
+    pub(super) cpu: Option<Duration>,
+    /// The most memory, in MiB.
+    pub(super) peak_mib: Option<u64>,
+}
+
+impl Stage {
+    pub(super) fn start(output: &Output) -> Result<Self, Error> {
+        // Lines are in this order: a rule of a policy counts before those after it.
+        let exit = ["ExitRelay 1", "ExitPolicyRejectPrivate 0", "ExitPolicy accept *:*"];
+        let stock = RelaySpec {
+            extra_torrc: exit.map(str::to_owned).to_vec(),
+            ..RelaySpec::new("stockexit")
+        };
+        let spec = NetworkSpec {
+            // A client takes no guard that is not stable, and ours have just begun.
+            extra_torrc_authorities: ["MinUptime", "MTBF"]
+                .map(|what| format!("AuthDirVoteStableGuarantee{what} 1 second"))
+                .to_vec(),
+            ..NetworkSpec::new(vec![stock])
+        };
+        let network = network::start(&spec, output)?;
+        let folder = tempfile::tempdir().map_err(|source| Error::File {
+            what: "make a temporary folder in",
+            path: env::temp_dir(),
+            source,
+        })?;
+        output.doing("starting our relays");
+        let key = SecretKey::generate()?;
+        let start = |nickname: &str| {
+            let spec = OwnRelaySpec {
+                nickname: nickname.to_owned(),
+                limit: None,
+                coordinator: key.public().to_string(),
+                authorities: network.directory_addrs(),
+                client_percent: None,
+                is_open_exit: true,
+            };
+            OwnRelay::start(spec, folder.path(), Clock::start())
+        };
+        let ours = OURS.into_iter().map(start).collect::<Result<Vec<_>, _>>()?;
+        let fingerprints: Vec<[u8; 20]> = ours.iter().map(OwnRelay::rsa).collect();
+        output.doing("waiting for the consensus that lists them");
+        network.wait_until_running(&fingerprints, PATIENCE)?;
+        network.wait_until_known(&fingerprints, PATIENCE)?;
+        output.doing("starting the client");
+        let stock = network.authorities().iter().chain(network.relays()).map(lab::Node::rsa);
+        let known: Vec<[u8; 20]> = fingerprints.iter().copied().chain(stock).collect();
+        // Whoever uses two circuits for a stream has two guards.
+        let extra = ["ConfluxEnabled 0".to_owned()];
+        let client = Client::start(&network, "client", &extra, &known, PATIENCE)?;
+        let server = ContentServer::start().map_err(|source| Error::File {
+            what: "listen on",
+            path: "127.0.0.1".into(),
+            source,
+        })?;
+        Ok(Self { client, server, ours, network, _folder: folder })
+    }
+
+    /// The client's SOCKS port.
+    pub(super) const fn socks(&self) -> SocketAddr {
+        self.client.socks()
+    }
+
+    /// Where the content is.
+    pub(super) const fn server(&self) -> SocketAddr {
+        self.server.address()
+    }
+
+    /// Has the client use one path only, and says which.
+    pub(super) fn pin(&mut self, placement: Placement) -> Result<[[u8; 20]; 3], Error> {
+        let [first, second, ..] = self.network.authorities() else {
+            return Err(lab::LabError::Spec("a network without authorities".to_owned()).into());
+        };
+        let stock_exit = self.network.relays().first().unwrap_or(second);
+        let stock = [first.rsa(), second.rsa(), stock_exit.rsa()];
+        let is_ours = placement.ours();
+        let path = std::array::from_fn(|place| {
+            let ours = self.ours.get(place).filter(|_| is_ours[place]);
+            ours.map_or(stock[place], OwnRelay::rsa)
+        });
+        let [entry, middle, exit] = path.map(|rsa| vec![rsa]);
+        self.client.pin(&Pins { entry, middle, exit })?;
+        // What was used until now is of no interest.
+        self.client.used_paths()?;
+        Ok(path)
+    }
+
+    /// The paths of the circuits that had streams since the last pinning.
+    pub(super) fn used_paths(&mut self) -> Result<Vec<Vec<[u8; 20]>>, Error> {
+        Ok(self.client.used_paths()?)
+    }
+
+    /// What our relays have used.
+    pub(super) fn costs(&self) -> Vec<Cost> {
+        let cost = |relay: &OwnRelay| {
+            let pid = relay.process.pid();
+            let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+            let peak = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
+            let kib = peak.and_then(|text| text.trim().strip_suffix(" kB")?.parse::<u64>().ok());
+            Cost {
+                nickname: relay.spec.nickname.clone(),
+                cpu: lab::cpu_time(pid),
+                peak_mib: kib.map(|kib| kib.div_ceil(1024)),
+            }
+        };
+        self.ours.iter().map(cost).collect()
+    }
+}

@@ -1,0 +1,75 @@
+//! Why an experiment or a benchmark cannot be played.
+
+use std::io;
+use std::path::PathBuf;
+
+/// Why an experiment or a benchmark cannot be played.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// What commands have in common fails.
+    #[error(transparent)]
+    Terminal(#[from] terminal::Error),
+    /// The private network fails.
+    #[error(transparent)]
+    Lab(#[from] lab::LabError),
+    /// A process of our own fails.
+    #[error(transparent)]
+    Own(#[from] lab::OwnError),
+    /// A lying relay cannot be played.
+    #[error(transparent)]
+    Liar(#[from] lab::echo_liars::LiarError),
+    /// A team cannot measure.
+    #[error(transparent)]
+    Team(#[from] measurer::TeamError),
+    /// A document cannot be fetched.
+    #[error(transparent)]
+    Fetch(#[from] netdoc::fetch::FetchError),
+    /// What was fetched is no consensus.
+    #[error("{what}: {source}")]
+    Consensus {
+        /// Which consensus.
+        what: String,
+        /// What is wrong with it.
+        source: netdoc::consensus::ConsensusError,
+    },
+    /// The report cannot be written.
+    #[error("cannot write the report: {0}")]
+    Report(#[from] report::ReportError),
+    /// A file or folder cannot be had.
+    #[error("cannot {what} {}: {source}", path.display())]
+    File {
+        /// What was tried.
+        what: &'static str,
+        /// The file or folder.
+        path: PathBuf,
+        /// The system's answer.
+        source: io::Error,
+    },
+    /// Identities cannot be made.
+    #[error(transparent)]
+    Forge(#[from] link::ForgeError),
+    /// Sockets fail.
+    #[error("machine: {0}")]
+    Driver(#[from] link::DriverError),
+    /// The bare TLS pump fails.
+    #[error("the TLS pump broke down: {0}")]
+    Pump(#[from] link::pump::PumpError),
+    /// A key cannot be made or written.
+    #[error(transparent)]
+    Key(#[from] control::keys::KeyFileError),
+    /// A measurer's process cannot be reached.
+    #[error(transparent)]
+    Remote(#[from] control::RemoteError),
+    /// There is no randomness.
+    #[error("the operating system gives no random bytes: {0}")]
+    Random(String),
+    /// The network namespaces of an experiment cannot be made.
+    #[error("cannot lay the experiment's network: {0}")]
+    Network(String),
+    /// The clients of a relay cannot be played.
+    #[error("cannot play a relay's clients: {0}")]
+    Clients(String),
+    /// The arguments describe nothing that can be played, or it did not come to a result.
+    #[error("{0}")]
+    Usage(String),
+}

@@ -1,0 +1,94 @@
+//! `flashflow experiment kill`: measurements in which a process is killed.
+
+mod cast;
+mod judge;
+mod plan;
+mod round;
+mod show;
+mod traces;
+
+use crate::common::Common;
+use crate::error::Error;
+use crate::telling;
+use cast::Cast;
+use clap::Args;
+use coordinator::Params;
+use link::Clock;
+use measurer::TeamOptions;
+use onion::{Duration, Rate};
+use plan::{Blow, UNHARMED, Victim, fates};
+use report::experiment::{Case, ExperimentReport};
+use round::{Played, play};
+use terminal::{Interrupt, Output};
+
+/// What if a process is killed at any moment?
+///
+/// A relay, two measurers and a coordinator measure again and again, each a process. In each round one of
+/// the four is killed at a random moment, or nobody. All others must end their parts by their deadlines,
+/// no estimate may be wrong, and nothing may be left.
+#[derive(Debug, Args)]
+#[command(after_help = "Example:\n  flashflow experiment kill --quick --out results")]
+pub(super) struct Options {
+    /// Rounds; 200, or 12 with --quick.
+    #[arg(long, value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    rounds: Option<u32>,
+    /// Seconds of each.
+    #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(3..=60))]
+    seconds: u32,
+    /// Freeze the victims instead (SIGSTOP): their connections stay, but nobody answers.
+    #[arg(long)]
+    freeze: bool,
+    /// Decides who is killed, and when.
+    #[arg(long, default_value_t = 1, value_name = "NUMBER")]
+    seed: u64,
+}
+
+const ROUNDS: u32 = 200;
+const ROUNDS_QUICK: u32 = 12;
+
+/// The relay's limit in Mbit/s: little, so that even a busy machine keeps up.
+const LIMIT: f64 = 30.0;
+
+pub(super) fn run(
+    options: &Options,
+    common: &Common,
+    output: &Output,
+    interrupt: &Interrupt,
+) -> Result<ExperimentReport, Error> {
+    let count = options.rounds.unwrap_or(if common.quick { ROUNDS_QUICK } else { ROUNDS });
+    let limit = Rate::from_mbit_per_s(LIMIT);
+    // As `flashflow measure` has them.
+    let params = Params { seconds: options.seconds, ..TeamOptions::default().params };
+    let clock = Clock::start();
+    output.doing("starting a relay and measurers");
+    let mut cast = Cast::new(limit, clock)?;
+    let (mut rounds, mut cases): (Vec<Played>, Vec<Case>) = (Vec::new(), Vec::new());
+    let blow = if options.freeze { Blow::Freeze } else { Blow::Kill };
+    // What a round takes is known from the first one, in which nobody is killed.
+    let mut length = Duration::ZERO;
+    for fate in std::iter::once(UNHARMED).chain(fates(count, options.seed)) {
+        output.doing(format!("round {} of {count}: {} to be killed", fate.number, fate.victim));
+        let fate_and_blow = (fate, blow);
+        let played = play(&mut cast, fate_and_blow, params, length, clock, interrupt)?;
+        let Some(played) = played else { break };
+        if fate.number == 0 {
+            length = played.took().unwrap_or(played.deadline);
+        }
+        let case = played.case(limit);
+        telling::tell(&case, output);
+        mend(&mut cast, &played)?;
+        rounds.push(played);
+        cases.push(case);
+    }
+    Ok(show::report(options, &rounds, cases, &params, limit))
+}
+
+/// Starts anew who was killed, and who hangs: the next round is to be judged by itself.
+fn mend(cast: &mut Cast, played: &Played) -> Result<(), Error> {
+    let hang = played.ends.iter().filter(|(_, end)| end.is_none()).map(|(who, _)| *who);
+    let killed = played.kill.map(|_| played.fate.victim);
+    for who in hang.chain(killed).filter(|who| *who != Victim::Nobody) {
+        cast.restart(who)?;
+    }
+    Ok(())
+}

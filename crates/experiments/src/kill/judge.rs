@@ -1,0 +1,168 @@
+//! Whether a round was as it should be.
+
+use super::plan::Victim;
+use super::round::{Phase, Played, TOLERANCE, Verdict};
+use crate::telling;
+use onion::{Duration, Rate};
+use report::experiment::{Case, CaseVerdict};
+use std::ops::RangeInclusive;
+
+/// What a right estimate is, over the limit.
+pub(super) const BOUNDS: RangeInclusive<f64> = 0.90..=1.05;
+
+impl Played {
+    /// From the kill, or without one from the beginning, to the end of the last survivor; `None` if
+    /// one did not end.
+    pub(super) fn took(&self) -> Option<Duration> {
+        let from = self.kill.map_or(Duration::ZERO, |(at, _)| at);
+        let ends: Option<Vec<Duration>> = self.ends.values().copied().collect();
+        ends?.into_iter().max().map(|last| last.saturating_sub(from))
+    }
+
+    /// The round as a case of the report.
+    pub(super) fn case(&self, limit: Rate) -> Case {
+        let Self { fate, .. } = self;
+        let done = self.blow.done();
+        let name = match self.kill {
+            Some((at, phase)) => format!(
+                "round {}: {} {done} {}, after {:.2} s",
+                fate.number,
+                fate.victim,
+                phase.in_words(),
+                at.as_secs_f64()
+            ),
+            None if fate.victim == Victim::Nobody => {
+                format!("round {}: nobody {done}", fate.number)
+            }
+            None => {
+                format!("round {}: {} was to be {done}, but had ended", fate.number, fate.victim)
+            }
+        };
+        let estimate = self.verdict.as_ref().and_then(|verdict| verdict.estimate_mbit_per_s);
+        let error = self.verdict.as_ref().and_then(|verdict| verdict.error.clone());
+        let case = Case::new(name, estimate.map(|_| limit.as_mbit_per_s()), estimate);
+        let problems = self.problems(case.ratio);
+        let (verdict, detail) = if !problems.is_empty() {
+            (CaseVerdict::Missed, problems.join("; "))
+        } else if let Some(error) = &error {
+            (CaseVerdict::Refused, error.clone())
+        } else {
+            (CaseVerdict::Held, self.remark(case.ratio))
+        };
+        let seconds = |time: Option<Duration>| time.map(|time| time.as_secs_f64());
+        let end = |who: Victim| seconds(self.ends.get(&who).copied().flatten());
+        let killed = self.kill.map(|(at, _)| at);
+        case.ended(verdict, detail)
+            .column("victim", fate.victim.to_string())
+            .column("phase", self.kill.map(|(_, phase)| phase.in_words()))
+            .column("killed_at_s", seconds(killed))
+            .column("coordinator_ended_at_s", end(Victim::Coordinator))
+            .column("measurer_0_ended_at_s", end(Victim::Measurer(0)))
+            .column("measurer_1_ended_at_s", end(Victim::Measurer(1)))
+            .column("target_ended_at_s", end(Victim::Target))
+            .column("deadline_at_s", self.deadline.as_secs_f64())
+            .column("kill_to_end_s", seconds(killed.and_then(|_| self.took())))
+            .column("ratio_to_sent", self.ratio_to_sent())
+            .column("conclusive", self.verdict.as_ref().map(|verdict| verdict.is_conclusive))
+            .column("error", error)
+    }
+
+    /// The estimate over what the relay itself says to have sent, in the median second.
+    fn ratio_to_sent(&self) -> Option<f64> {
+        let estimate = self.verdict.as_ref()?.estimate_mbit_per_s?;
+        let sent = telling::median(self.sent.iter().map(|rate| rate.as_mbit_per_s()))?;
+        (sent > 0.0).then(|| estimate / sent)
+    }
+
+    fn remark(&self, ratio: Option<f64>) -> String {
+        match &self.verdict {
+            Some(_) if ratio.is_some_and(|ratio| ratio > *BOUNDS.end()) => format!(
+                "right: after its pause the relay really sent so much in the median second ({:.3} of \
+                 its own count), which its burst allows",
+                self.ratio_to_sent().unwrap_or_default()
+            ),
+            None => "the survivors ended without their coordinator".to_owned(),
+            Some(verdict) if !verdict.is_conclusive => "said to be a lower bound only".to_owned(),
+            Some(_) => String::new(),
+        }
+    }
+
+    /// All that was not as it should be.
+    fn problems(&self, ratio: Option<f64>) -> Vec<String> {
+        let mut problems = Vec::new();
+        for (who, end) in &self.ends {
+            let deadline = match who {
+                Victim::Target => self.target_deadline,
+                _ => self.deadline,
+            };
+            match end {
+                None => problems.push(format!("{who} did not end")),
+                Some(at) if *at > deadline + TOLERANCE => problems.push(format!(
+                    "{who} ended {:.2} s after the deadline",
+                    at.saturating_sub(deadline).as_secs_f64()
+                )),
+                Some(_) => {}
+            }
+        }
+        if let Some(verdict) = &self.verdict {
+            problems.extend(self.verdict_problem(verdict, ratio));
+        }
+        // There is one order in a round, and it must find the relay free.
+        problems.extend(self.refusals.iter().map(|it| format!("the relay refused: {it}")));
+        problems.extend(self.remains.iter().cloned());
+        problems
+    }
+
+    fn verdict_problem(&self, verdict: &Verdict, ratio: Option<f64>) -> Option<String> {
+        let Verdict { status, is_conclusive, error, .. } = verdict;
+        let victim = self.kill.map_or(Victim::Nobody, |_| self.fate.victim);
+        match (ratio, error, status.code()) {
+            // A lower bound that says so is no wrong number.
+            (Some(ratio), _, Some(0 | 3)) => {
+                // Nor is what the relay really sent: in so few seconds, its burst after a pause may
+                // reach into the median.
+                let is_sent = self.ratio_to_sent().is_some_and(|ratio| BOUNDS.contains(&ratio));
+                let is_burst = is_sent && ratio > *BOUNDS.end();
+                let is_lower_bound = !is_conclusive && ratio < *BOUNDS.end();
+                let is_right = BOUNDS.contains(&ratio) || is_burst || is_lower_bound;
+                (!is_right).then(|| format!("a wrong number: {ratio:.3} of the truth"))
+            }
+            (None, Some(error), Some(1)) if victim == Victim::Nobody => {
+                Some(format!("failed, though nobody was {}: {error}", self.blow.done()))
+            }
+            (None, Some(error), Some(1)) if !self.names(victim, error) => {
+                Some(format!("does not say that the {victim} was lost: {error}"))
+            }
+            (None, Some(_), Some(1)) => None,
+            _ => Some(format!("the coordinator ended with {status}, and without a result")),
+        }
+    }
+
+    /// Whether an error says who was lost.
+    fn names(&self, victim: Victim, error: &str) -> bool {
+        let is_at = |address: std::net::SocketAddr| error.contains(&address.to_string());
+        match victim {
+            Victim::Measurer(place) => {
+                let named =
+                    self.address.is_some_and(is_at) || error.contains(&format!("measurer {place}"));
+                named && error.contains("the measurer")
+            }
+            Victim::Target => error.contains("the relay") && !error.contains("the measurer"),
+            Victim::Coordinator | Victim::Nobody => false,
+        }
+    }
+}
+
+impl Phase {
+    pub(super) fn in_words(self) -> String {
+        match self {
+            Self::Beginning => "before the order was accepted".to_owned(),
+            Self::Opening => "before the first second was over".to_owned(),
+            Self::Measuring(seconds) => format!("after second {seconds}"),
+            Self::Over => "after the end".to_owned(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,220 @@
+//! `flashflow experiment kist`: what schedulers do to quiet circuits at a narrow place.
+
+mod actor;
+mod client;
+mod judge;
+mod net;
+mod run;
+mod server;
+mod trace;
+
+use crate::common::Common;
+use crate::error::Error;
+use crate::telling::{self, median, tell};
+use clap::Args;
+use client::Load;
+use judge::Runs;
+use net::{Congestion, Narrow, Network, Place};
+use onion::{Duration, Rate};
+use report::experiment::{Case, CaseVerdict, ExperimentReport};
+use run::Scheduler;
+use terminal::{Interrupt, Output};
+
+/// Do quiet circuits wait less under KIST, and is nothing lost by it?
+///
+/// A relay of ours carries bulk circuits and a quiet one over each of some links, through a narrow place
+/// that they share. Runs with the schedulers Vanilla, KISTLite and KIST alternate. All happens in
+/// networks of its own (namespaces), which needs root.
+#[derive(Debug, Args)]
+#[command(after_help = "Example:\n  flashflow experiment kist --quick --out results")]
+pub(super) struct Options {
+    /// Runs with each scheduler, 1 to 100; 10 by default, 2 if --quick.
+    #[arg(long, value_parser = clap::value_parser!(u32).range(1..=100))]
+    runs: Option<u32>,
+    /// Seconds of each run that count, 1 to 600; 30 by default, 4 if --quick.
+    #[arg(long, value_parser = clap::value_parser!(u32).range(1..=600))]
+    seconds: Option<u32>,
+    /// Rate of the narrow place in Mbit/s.
+    #[arg(long, default_value_t = 20.0, value_name = "MBIT")]
+    rate: f64,
+    /// What may wait in the narrow place, in milliseconds of its rate.
+    #[arg(long, default_value_t = 100, value_name = "MS",
+        value_parser = clap::value_parser!(u32).range(10..=2000))]
+    queue: u32,
+    /// Where the narrow place is.
+    #[arg(long, value_enum, default_value = "beyond")]
+    narrow: Place,
+    /// TCP's congestion control; cubic by default, or reno where the system reserves that.
+    #[arg(long, value_enum, value_name = "NAME")]
+    congestion: Option<Congestion>,
+    /// Links of clients to the relay, 1 to 64.
+    #[arg(long, default_value_t = 4, value_parser = clap::value_parser!(u32).range(1..=64))]
+    links: u32,
+    /// Bulk circuits on each link, 1 to 100.
+    #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=100))]
+    bulk: u32,
+    /// From one run of the scheduler to the next, in milliseconds.
+    #[arg(long, default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..=100))]
+    interval: u32,
+}
+
+/// What is the same for all runs.
+struct Plan {
+    runs: u32,
+    /// Quiet circuits have the relay for themselves.
+    alone: Duration,
+    /// Bulk begins, and TCP finds its pace.
+    warm_up: Duration,
+    /// What counts.
+    length: Duration,
+    narrow: Narrow,
+    load: Load,
+    interval: Duration,
+}
+
+impl Plan {
+    fn new(options: &Options, is_quick: bool) -> Result<Self, Error> {
+        if !(1.0..=1000.0).contains(&options.rate) {
+            return Err(Error::Usage(format!("--rate {}: not 1 to 1000 Mbit/s", options.rate)));
+        }
+        let rate = Rate::from_mbit_per_s(options.rate);
+        let queue = rate.as_byte_per_s() * u64::from(options.queue) / 1000;
+        let seconds = options.seconds.unwrap_or(if is_quick { 4 } else { 30 });
+        Ok(Self {
+            runs: options.runs.unwrap_or(if is_quick { 2 } else { 10 }),
+            alone: Duration::from_secs(if is_quick { 1 } else { 3 }),
+            warm_up: Duration::from_secs(if is_quick { 2 } else { 5 }),
+            length: Duration::from_secs(u64::from(seconds)),
+            narrow: Narrow {
+                place: options.narrow,
+                rate,
+                queue_bytes: u32::try_from(queue).unwrap_or(u32::MAX),
+                congestion: options.congestion.unwrap_or_else(Congestion::usual),
+            },
+            load: Load { links: options.links, bulk_per_link: options.bulk },
+            interval: Duration::from_millis(u64::from(options.interval)),
+        })
+    }
+}
+
+pub(super) fn run(
+    options: &Options,
+    common: &Common,
+    output: &Output,
+    interrupt: &Interrupt,
+) -> Result<ExperimentReport, Error> {
+    let plan = Plan::new(options, common.quick)?;
+    let network = Network::new(plan.narrow)?;
+    let folder = tempfile::tempdir().map_err(|source| Error::File {
+        what: "make a temporary folder in",
+        path: std::env::temp_dir(),
+        source,
+    })?;
+    let mut report = begin(&plan);
+    let (mut runs, mut failed) = (Runs::default(), Vec::new());
+    'all: for number in 1..=plan.runs {
+        for scheduler in Scheduler::ALL {
+            let (name, of) = (scheduler.name(), plan.runs);
+            output.doing(format!("{name}: run {number} of {of}"));
+            match run::play(&plan, &network, scheduler, folder.path(), interrupt) {
+                Ok(Some(seen)) => {
+                    runs.0.push((scheduler, seen));
+                    runs.run_cases().last().iter().for_each(|case| tell(case, output));
+                }
+                Ok(None) => break 'all,
+                // What cannot be played is a case that failed; the others are played all the same.
+                Err(error) => {
+                    let case = Case::new(format!("{name}, run {number}"), None, None);
+                    let case = case.ended(CaseVerdict::Failed, error.to_string());
+                    tell(&case, output);
+                    failed.push(case);
+                }
+            }
+        }
+    }
+    report.cases = runs.cases();
+    report.cases.iter().for_each(|case| tell(case, output));
+    report.cases.extend(failed);
+    report.cases.extend(runs.run_cases());
+    report.figures = runs.figures();
+    report.notes = notes(&runs);
+    report.answer = answer(&runs);
+    Ok(report)
+}
+
+fn begin(plan: &Plan) -> ExperimentReport {
+    let pair = |name: &str, value: String| (name.to_owned(), value);
+    let report = telling::report(
+        "kist",
+        "Schedulers at a narrow place",
+        "Do cells of quiet circuits wait less in a relay with KIST than in one that fills its sockets, \
+         and does it carry as much?",
+    );
+    let place = match plan.narrow.place {
+        Place::Beyond => "one hop beyond the relay",
+        Place::Own => "the relay's own interface",
+    };
+    let Load { links, bulk_per_link } = plan.load;
+    ExperimentReport {
+        parameters: vec![
+            pair("narrow place", format!("{} (tbf), {place}", plan.narrow.rate)),
+            pair("its queue", format!("{} KiB", plan.narrow.queue_bytes / 1024)),
+            pair("links of clients", links.to_string()),
+            pair("circuits on each", format!("{bulk_per_link} bulk, 1 quiet")),
+            pair("circuit window", "1000 cells".to_owned()),
+            pair("congestion control of TCP", plan.narrow.congestion.name().to_owned()),
+            pair("scheduler's interval", format!("{} ms", plan.interval.as_millis())),
+            pair("runs with each scheduler", plan.runs.to_string()),
+            pair("seconds of each that count", plan.length.as_secs().to_string()),
+        ],
+        ..report
+    }
+}
+
+fn in_ms(values: &[f64]) -> f64 {
+    median(values.iter().map(|s| s * 1e3)).unwrap_or(f64::NAN)
+}
+
+fn notes(runs: &Runs) -> Vec<String> {
+    let said = Scheduler::ALL.iter().filter_map(|scheduler| {
+        let pooled = runs.pooled(*scheduler)?;
+        Some(format!(
+            "{}: median queue time {:.1} ms, time to first byte {:.1} ms, {:.2} Mbit/s.",
+            scheduler.name(),
+            in_ms(&pooled.queued_s),
+            in_ms(&pooled.first_s),
+            pooled.mbit_per_s
+        ))
+    });
+    said.chain([
+        "Queue time is measured from outside: from an answer's leaving the server to the arrival of \
+         its first and of its last cell at the client, less what the path alone takes, the least \
+         median without load in any run. In the table, circuit_queue_ms is how long a cell of any \
+         circuit waits in the relay's own queues, by the relay's count; kernel_queue_ms what its \
+         kernel holds, sent or not, over the rate; narrow_kib of that is in the narrow place."
+            .to_owned(),
+    ])
+    .collect()
+}
+
+fn answer(runs: &Runs) -> String {
+    let both = runs.pooled(Scheduler::Vanilla).zip(runs.pooled(Scheduler::Kist));
+    let Some((vanilla, kist)) = both else {
+        return "There are no runs to compare.".to_owned();
+    };
+    let change = |from: f64, to: f64| (to / from - 1.0) * 100.0;
+    format!(
+        "With KIST, cells of quiet circuits wait {:+.0} % as against Vanilla ({:.0} and {:.0} ms), the \
+         first byte takes {:+.0} % ({:.0} and {:.0} ms), and throughput is {:+.1} % ({:.2} and {:.2} \
+         Mbit/s).",
+        change(in_ms(&vanilla.queued_s), in_ms(&kist.queued_s)),
+        in_ms(&kist.queued_s),
+        in_ms(&vanilla.queued_s),
+        change(in_ms(&vanilla.first_s), in_ms(&kist.first_s)),
+        in_ms(&kist.first_s),
+        in_ms(&vanilla.first_s),
+        change(vanilla.mbit_per_s, kist.mbit_per_s),
+        kist.mbit_per_s,
+        vanilla.mbit_per_s,
+    )
+}

@@ -1,0 +1,103 @@
+//! Experiments and benchmarks: what the paper claims, tried on this machine, and what our own work costs.
+//!
+//! [`run`] is `flashflow experiment`, [`bench::run`] `flashflow bench`. Both start relays, measurers and coordinators
+//! as processes of their own ([`lab::OwnProcess`]), so the program that calls them must know those commands.
+
+mod accuracy;
+mod adversary;
+pub mod bench;
+mod client_load;
+mod common;
+mod concurrent;
+mod downloads;
+mod error;
+mod kill;
+mod kist;
+mod load;
+mod ratio;
+mod stage;
+mod telling;
+mod trial;
+
+use clap::{Args, Subcommand};
+use common::Common;
+pub use error::Error;
+use report::experiment::ExperimentReport;
+use terminal::{Exit, Interrupt, Output};
+
+/// Experiments: what the paper claims, tried with real processes on this machine.
+///
+/// Each leaves a page with plots, tables as CSV, and everything as JSON in the folder --out.
+#[derive(Debug, Args)]
+#[command(after_help = "Example:
+  flashflow experiment ratio --quick --out results
+
+Exit status: 0 the claim held; 1 it did not, or something failed; 2 wrong arguments; 130 interrupted.")]
+pub struct ExperimentOptions {
+    #[command(subcommand)]
+    what: Experiment,
+    #[command(flatten)]
+    common: Common,
+}
+
+impl ExperimentOptions {
+    /// Whether results are to be printed as JSON.
+    #[must_use]
+    pub const fn wants_json(&self) -> bool {
+        self.common.json
+    }
+}
+
+#[derive(Debug, Subcommand)]
+enum Experiment {
+    Accuracy(accuracy::Options),
+    Adversary(adversary::Options),
+    Concurrent(concurrent::Options),
+    Downloads(downloads::Options),
+    Kill(kill::Options),
+    Kist(kist::Options),
+    Ratio(ratio::Options),
+}
+
+/// Plays an experiment, and leaves its report.
+///
+/// # Errors
+/// [`Error`] if it cannot be played. That a claim did not hold is no error, but [`Exit::Failed`].
+pub fn run(
+    options: &ExperimentOptions,
+    output: &Output,
+    interrupt: &Interrupt,
+) -> Result<Exit, Error> {
+    interrupt.wind_up_in_order();
+    let common = &options.common;
+    let report: ExperimentReport = match &options.what {
+        Experiment::Accuracy(options) => accuracy::run(options, common, output, interrupt)?,
+        Experiment::Adversary(options) => adversary::run(options, common, output, interrupt)?,
+        Experiment::Concurrent(options) => concurrent::run(options, common, output, interrupt)?,
+        Experiment::Downloads(options) => downloads::run(options, common, output, interrupt)?,
+        Experiment::Kill(options) => kill::run(options, common, output, interrupt)?,
+        Experiment::Kist(options) => kist::run(options, common, output, interrupt)?,
+        Experiment::Ratio(options) => ratio::run(options, common, output, interrupt)?,
+    };
+    conclude(&report, &options.common, output, interrupt)
+}
+
+/// Writes the results, and tells them.
+fn conclude(
+    report: &ExperimentReport,
+    common: &Common,
+    output: &Output,
+    interrupt: &Interrupt,
+) -> Result<Exit, Error> {
+    let written = report.write(&common.out)?;
+    output.quiet();
+    output.step(format!("page: {}", written.html.display()));
+    output.result(&report.answer, || report.summary_value());
+    Ok(if interrupt.is_requested() {
+        Exit::Interrupted
+    } else if report.held() {
+        Exit::Done
+    } else {
+        Exit::Failed
+    })
+}

@@ -1,0 +1,202 @@
+//! `flashflow experiment ratio`: a relay with clients is measured, once for each share that they may
+//! have.
+
+mod judge;
+mod seen;
+
+use crate::client_load::ClientLoad;
+use crate::common::Common;
+use crate::error::Error;
+use crate::stage::{Stage, echo_limit};
+use crate::telling::{self, tell};
+use clap::Args;
+use coordinator::Params;
+use link::Clock;
+use measurer::{Progress, TeamOptions};
+use onion::{Duration, Rate};
+use report::experiment::{Case, CaseVerdict, ExperimentReport};
+use seen::{Seen, Window};
+use terminal::{Interrupt, Output};
+
+/// The shares that clients may have, in per cent.
+const SHARES_PERCENT: [u32; 2] = [10, 25];
+
+/// What clients send, of what the relay can carry.
+const CLIENTS: f64 = 0.2;
+
+/// Measurers, each a process with one pump.
+const MEASURERS: usize = 2;
+
+/// What each of them has, of what the relay can carry: together more than the 2.95 times that it
+/// takes, and none enough alone.
+const CAPACITY: f64 = 1.6;
+
+/// Are clients held to their share while a relay is measured, and counted rightly?
+///
+/// A relay of ours with a rate limit, a process of its own, carries clients' circuits all the time:
+/// a fifth of what it can. Two measurer processes measure it as an echo, once with r = 0.1, where
+/// clients must give way, and once with r = 0.25, where they need not. What the clients received tells
+/// independently of the relay what it forwarded. Figure 7 of the paper, drawn.
+#[derive(Debug, Args)]
+#[command(after_help = "Example:\n  flashflow experiment ratio --quick --out results")]
+pub(super) struct Options {
+    /// Length of each measurement in seconds, 3 to 120; 30 by default, 10 if --quick.
+    #[arg(long, value_parser = clap::value_parser!(u32).range(3..=120))]
+    seconds: Option<u32>,
+    /// Seconds in which clients have the relay for themselves, before and after; 10 by default, 6 if
+    /// --quick.
+    #[arg(long, value_parser = clap::value_parser!(u32).range(3..=120), value_name = "SECONDS")]
+    around: Option<u32>,
+    /// What the relay can carry, in Mbit/s, 20 or more.
+    #[arg(long, default_value_t = 200.0, value_name = "MBIT")]
+    limit: f64,
+}
+
+/// What is the same for all shares.
+struct Plan {
+    seconds: u32,
+    around: u32,
+    limit: Rate,
+}
+
+pub(super) fn run(
+    options: &Options,
+    common: &Common,
+    output: &Output,
+    interrupt: &Interrupt,
+) -> Result<ExperimentReport, Error> {
+    let plan = Plan {
+        seconds: options.seconds.unwrap_or(if common.quick { 10 } else { 30 }),
+        around: options.around.unwrap_or(if common.quick { 6 } else { 10 }),
+        limit: echo_limit(options.limit)?,
+    };
+    let stage = Stage::with_measurers(MEASURERS, plan.limit.scaled(CAPACITY), output)?;
+    let mut report = begin(&plan);
+    for percent in SHARES_PERCENT {
+        if interrupt.is_requested() {
+            break;
+        }
+        // What cannot be played is a case that failed; the others are played all the same.
+        let window = play(&stage, &plan, percent, output, interrupt)
+            .unwrap_or_else(|error| Err(error.to_string()));
+        if interrupt.is_requested() {
+            break;
+        }
+        match window {
+            Ok(window) => {
+                report.cases.extend(window.cases());
+                report.figures.push(window.figure());
+                report.notes.push(window.note());
+            }
+            Err(problem) => {
+                let case = Case::new(format!("r = {}", share(percent)), None, None);
+                report.cases.push(case.ended(CaseVerdict::Failed, problem));
+            }
+        }
+        let told = report.cases.iter().filter(|case| is_of(case, percent));
+        told.for_each(|case| tell(case, output));
+    }
+    report.answer = answer(&report);
+    Ok(report)
+}
+
+/// *r* as a number.
+fn share(percent: u32) -> f64 {
+    f64::from(percent) / 100.0
+}
+
+fn is_of(case: &Case, percent: u32) -> bool {
+    let name = format!("r = {}", share(percent));
+    case.name.strip_prefix(&name).is_some_and(|rest| rest.is_empty() || rest.starts_with(':'))
+}
+
+fn begin(plan: &Plan) -> ExperimentReport {
+    let pair = |name: &str, value: String| (name.to_owned(), value);
+    let report = telling::report(
+        "ratio",
+        "Clients while their relay is measured",
+        "Are clients held to their share of a relay while it is measured, are they counted rightly, \
+         and do they have it back at once?",
+    );
+    ExperimentReport {
+        parameters: vec![
+            pair("limit of the relay", plan.limit.to_string()),
+            pair("client load", plan.limit.scaled(CLIENTS).to_string()),
+            pair("length of a measurement", format!("{} s", plan.seconds)),
+            pair("before and after", format!("{} s each", plan.around)),
+            pair("measurers", format!("{MEASURERS} processes")),
+        ],
+        ..report
+    }
+}
+
+/// Plays one measurement beside clients; the inner error is why it led to nothing.
+fn play(
+    stage: &Stage,
+    plan: &Plan,
+    percent: u32,
+    output: &Output,
+    interrupt: &Interrupt,
+) -> Result<Result<Window, String>, Error> {
+    let r = share(percent);
+    let clock: Clock = stage.clock();
+    output.doing(format!("r = {r}: starting a relay and its clients"));
+    let relay = stage.relay(&format!("ratio{percent}"), Some(plan.limit), Some(percent))?;
+    let clients = ClientLoad::start(relay.target, plan.limit.scaled(CLIENTS), clock)?;
+    output.doing(format!("r = {r}: clients have the relay for themselves"));
+    if interrupt.wait(Duration::from_secs(u64::from(plan.around))) {
+        return Ok(Err("interrupted".to_owned()));
+    }
+    let params = Params { seconds: plan.seconds, ratio: r, ..TeamOptions::default().params };
+    let mut team = stage.team(MEASURERS, params)?;
+    let reading = || lab::cpu_time(relay.process.pid()).map(|used| (clock.now(), used));
+    let mut cpu = (None, None);
+    let mut progress = |progress: Progress| match progress {
+        Progress::Preparing { .. } => {}
+        Progress::Started { .. } => cpu = (reading(), None),
+        Progress::Second { round, index, measured } => {
+            cpu.1 = reading();
+            let (mbit, second) = (measured.as_mbit_per_s(), index + 1);
+            let of = plan.seconds;
+            output.doing(format!(
+                "r = {r}: round {round}, second {second} of {of}: {mbit:.1} Mbit/s"
+            ));
+        }
+    };
+    let request = stage.echo_request(relay.target, plan.limit);
+    let ordered = clock.now();
+    let result = team.measure(&request, &mut progress, interrupt.requested())?;
+    if interrupt.is_requested() {
+        return Ok(Err("interrupted".to_owned()));
+    }
+    let Some(estimate) = result.outcome.estimate() else {
+        return Ok(Err(result.outcome.to_string()));
+    };
+    output.doing(format!("r = {r}: clients have the relay for themselves again"));
+    interrupt.wait(Duration::from_secs(u64::from(plan.around)));
+    let Some(began) = seen::beginning(&relay, clock, plan.seconds) else {
+        return Ok(Err("the relay has not told each of its seconds".to_owned()));
+    };
+    let cpu_share = cpu.0.zip(cpu.1).map(|((from, before), (to, after))| {
+        after.saturating_sub(before).as_secs_f64() / (to - from).as_secs_f64()
+    });
+    let seen = Seen { clients: &clients, ordered, began, around: plan.around, cpu_share };
+    Ok(seen.window(r, plan.limit, estimate))
+}
+
+fn answer(report: &ExperimentReport) -> String {
+    let kept = report.count(CaseVerdict::Held);
+    let tried = report.cases.len();
+    let worst = |about: &str| {
+        let ratios = report.cases.iter().filter(|case| case.name.ends_with(about));
+        let ratios = ratios.filter_map(|case| case.ratio).map(|ratio| format!("{ratio:.3}"));
+        ratios.collect::<Vec<_>>().join(" and ")
+    };
+    format!(
+        "{kept} of {tried} claims held; reported over really forwarded: {}; clients over their share: \
+         {}; estimate over limit: {}.",
+        worst(judge::SUM),
+        worst(judge::HELD),
+        worst(judge::ESTIMATE)
+    )
+}

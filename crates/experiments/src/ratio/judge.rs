@@ -1,0 +1,242 @@
+//! What is claimed of a relay with clients, and whether it was so.
+
+use super::seen::{BACK, MeasuredSecond, Window};
+use crate::telling::median;
+use report::experiment::{
+    Axis, Case, CaseVerdict, ExperimentFigure, On, Role, Series, TrafficSecond,
+};
+
+/// How cases' names end.
+pub(super) const SUM: &str = "sum as forwarded";
+pub(super) const HELD: &str = "clients held to their share";
+const GRANTED: &str = "clients have what they may";
+const BACK_SOON: &str = "clients have it back";
+pub(super) const ESTIMATE: &str = "estimate as the limit";
+
+/// How far sums may differ, and how far over their share clients may be.
+const TOLERANCE: f64 = 0.05;
+
+/// Time until clients must have back what they had.
+const BACK_WITHIN_S: f64 = 2.0;
+
+impl Window {
+    /// What clients have when nothing is measured, in Mbit/s.
+    pub(super) fn level(&self) -> f64 {
+        median(self.alone.iter().copied()).unwrap_or_default()
+    }
+
+    /// *x*·*r*/(1−*r*): what clients may have in a second.
+    fn allowed(&self, second: &MeasuredSecond) -> f64 {
+        second.measured * self.ratio / (1.0 - self.ratio)
+    }
+
+    fn median_of(&self, what: impl Fn(&MeasuredSecond) -> f64) -> f64 {
+        median(self.during.iter().map(what)).unwrap_or_default()
+    }
+
+    /// The claims, as cases.
+    pub(super) fn cases(&self) -> Vec<Case> {
+        let cases = [self.sum(), self.held(), self.granted(), self.back(), self.estimated()];
+        cases.map(|case| case.column("client_share", self.ratio)).to_vec()
+    }
+
+    fn name(&self, what: &str) -> String {
+        format!("r = {}: {what}", self.ratio)
+    }
+
+    /// What was reported is what was forwarded.
+    fn sum(&self) -> Case {
+        let told = self.median_of(|second| second.measured + second.reported);
+        let truth = self.median_of(|second| second.measured + second.received);
+        let off = self.median_of(|second| {
+            let truth = second.measured + second.received;
+            ((second.measured + second.reported) / truth - 1.0).abs()
+        });
+        let clients =
+            self.median_of(|second| second.reported) / self.median_of(|second| second.received);
+        Case::new(self.name(SUM), Some(truth), Some(told))
+            .ended(
+                if off <= TOLERANCE { CaseVerdict::Held } else { CaseVerdict::Missed },
+                format!(
+                    "the median second's sum is {:.2} % off; of clients alone {clients:.3} was reported",
+                    off * 100.0
+                ),
+            )
+            .column("median_difference", off)
+    }
+
+    /// Clients have no more than their share.
+    fn held(&self) -> Case {
+        let over = self.median_of(|second| second.received / self.allowed(second));
+        let received = self.median_of(|second| second.received);
+        let allowed = self.median_of(|second| self.allowed(second));
+        let is_held = over <= 1.0 + TOLERANCE;
+        Case { ratio: Some(over), ..Case::new(self.name(HELD), Some(allowed), Some(received)) }
+            .ended(
+                if is_held { CaseVerdict::Held } else { CaseVerdict::Missed },
+                "truth is what they may have, the estimate what they received",
+            )
+    }
+
+    /// And no less than their share or what they want, whichever is less.
+    fn granted(&self) -> Case {
+        let level = self.level();
+        let due = self.median_of(|second| self.allowed(second).min(level));
+        let received = self.median_of(|second| second.received);
+        let wants = if due < level { "less than they want" } else { "all that they want" };
+        let case = Case::judged(self.name(GRANTED), due, Some(received), BACK..=f64::INFINITY);
+        let verdict = case.verdict;
+        case.ended(verdict, format!("their share is {wants}: {level:.1} Mbit/s"))
+    }
+
+    /// They have their level back soon after the end, and keep it.
+    fn back(&self) -> Case {
+        let level = self.level();
+        let later = median(self.after.iter().skip(2).copied());
+        let is_back = self.back_after_s.is_some_and(|after| after <= BACK_WITHIN_S)
+            && later.is_some_and(|later| later >= BACK * level);
+        let detail = match self.back_after_s {
+            Some(after) => {
+                format!("a second at {BACK} of it has passed {after:.2} s after the end")
+            }
+            None => format!("never a second at {BACK} of it"),
+        };
+        Case::new(self.name(BACK_SOON), Some(level), later)
+            .ended(if is_back { CaseVerdict::Held } else { CaseVerdict::Missed }, detail)
+            .column("back_after_s", self.back_after_s)
+    }
+
+    fn estimated(&self) -> Case {
+        Case::judged(self.name(ESTIMATE), self.limit, Some(self.estimate), 0.9..=1.05)
+            .column("relay_cpu_share", self.cpu_share)
+    }
+
+    /// Figure 7 of the paper.
+    pub(super) fn figure(&self) -> ExperimentFigure {
+        let quiet = |second: f64, client: f64| TrafficSecond {
+            second,
+            measurement_mbit_per_s: 0.0,
+            client_mbit_per_s: client,
+        };
+        let numbers = |count: usize| (0..u32::try_from(count).unwrap_or(u32::MAX)).map(f64::from);
+        let (before, length) = (as_f64(self.before.len()), as_f64(self.during.len()));
+        let mut seconds: Vec<TrafficSecond> = numbers(self.before.len())
+            .zip(&self.before)
+            .map(|(number, client)| quiet(number - before, *client))
+            .collect();
+        seconds.extend(numbers(self.during.len()).zip(&self.during).map(|(number, second)| {
+            TrafficSecond {
+                second: number,
+                measurement_mbit_per_s: second.measured,
+                client_mbit_per_s: second.received,
+            }
+        }));
+        let after = numbers(self.after.len()).zip(&self.after);
+        seconds.extend(after.map(|(number, client)| quiet(length + number, *client)));
+        let last = self.after.last().copied().unwrap_or_default();
+        seconds.push(quiet(length + as_f64(self.after.len()), last));
+
+        let title = format!("A relay with clients while it is measured, r = {}", self.ratio);
+        let name = format!("figure-7-r-{}", self.ratio).replace('.', "-");
+        let middle = |what: &dyn Fn(&MeasuredSecond) -> f64| -> Vec<(f64, f64)> {
+            let points = numbers(self.during.len()).zip(&self.during);
+            points.map(|(number, second)| (number + 0.5, what(second))).collect()
+        };
+        let figure = ExperimentFigure::traffic(&name, &title, &seconds, 0.0, length)
+            .with(Series::line(
+                "what clients may have",
+                Role::Muted,
+                middle(&|second| self.allowed(second)),
+            ))
+            .with(Series::dots(
+                "clients, as the relay says",
+                Role::Truth,
+                middle(&|second| second.reported),
+            ))
+            .mark(On::Y, self.limit, "limit of the relay", Role::Truth)
+            .caption(
+                "What measurers got back and what clients received, second by second; dots are what \
+                 the relay reported of its clients. In the first second the relay spends what its rate \
+                 limit lets it save up.",
+            );
+        let x = Axis::new("seconds from the beginning of the measurement");
+        ExperimentFigure { x, ..figure }
+    }
+
+    /// What else there is to say.
+    pub(super) fn note(&self) -> String {
+        format!(
+            "With r = {}: clients received {:.1} Mbit/s before, {:.1} while it was measured and \
+             {:.1} afterwards; {:.1} Mbit/s came back to the measurers.",
+            self.ratio,
+            self.level(),
+            self.median_of(|second| second.received),
+            median(self.after.iter().copied()).unwrap_or_default(),
+            self.median_of(|second| second.measured),
+        )
+    }
+}
+
+#[expect(clippy::cast_precision_loss, reason = "nobody plays 2^53 seconds")]
+const fn as_f64(count: usize) -> f64 {
+    count as f64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn window() -> Window {
+        let second = MeasuredSecond { measured: 180.0, reported: 20.0, received: 20.0 };
+        Window {
+            ratio: 0.1,
+            limit: 200.0,
+            estimate: 200.0,
+            alone: vec![40.0; 5],
+            before: vec![40.0; 6],
+            during: vec![second; 10],
+            after: vec![40.0; 5],
+            cpu_share: Some(0.3),
+            back_after_s: Some(1.0),
+        }
+    }
+
+    fn verdicts(window: &Window) -> Vec<CaseVerdict> {
+        window.cases().iter().map(|case| case.verdict).collect()
+    }
+
+    #[test]
+    fn a_relay_that_does_as_it_should_is_found_to() {
+        assert_eq!(verdicts(&window()), [CaseVerdict::Held; 5]);
+        let figure = window().figure();
+        assert_eq!(figure.name, "figure-7-r-0-1");
+        assert_eq!(figure.series[0].points.len(), 6 + 10 + 5 + 1);
+        assert_eq!(figure.series[0].points[6], (0.0, 200.0));
+    }
+
+    #[test]
+    fn each_claim_is_found_not_to_hold() {
+        let missed = |change: &dyn Fn(&mut Window)| {
+            let mut window = window();
+            change(&mut window);
+            let held = |verdict: &CaseVerdict| *verdict == CaseVerdict::Held;
+            verdicts(&window).iter().map(held).collect::<Vec<_>>()
+        };
+        let each = |window: &mut Window, change: fn(&mut MeasuredSecond)| {
+            window.during.iter_mut().for_each(change);
+        };
+        let miscounts = missed(&|it| each(it, |second| second.reported = 0.0));
+        assert_eq!(miscounts, [false, true, true, true, true]);
+        let lets_through = missed(&|it| {
+            each(it, |second| (second.reported, second.received) = (40.0, 40.0));
+        });
+        assert_eq!(lets_through, [true, false, true, true, true]);
+        let starves = missed(&|it| {
+            each(it, |second| (second.reported, second.received) = (1.0, 1.0));
+        });
+        assert_eq!(starves, [true, true, false, true, true]);
+        assert_eq!(missed(&|it| it.back_after_s = Some(2.5)), [true, true, true, false, true]);
+        assert_eq!(missed(&|it| it.after = vec![30.0; 5]), [true, true, true, false, true]);
+        assert_eq!(missed(&|it| it.estimate = 215.0), [true, true, true, true, false]);
+    }
+}

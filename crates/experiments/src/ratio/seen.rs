@@ -1,0 +1,132 @@
+//! What was seen of a relay with clients: by those who measured it, by itself, and by its clients.
+
+use crate::client_load::{ClientLoad, mbit};
+use coordinator::Estimate;
+use lab::OwnRelay;
+use link::Clock;
+use onion::{Duration, Instant, Rate};
+
+/// Seconds after the relay's first that clients' arrivals are left out of: queues fill.
+const SETTLING: Duration = Duration::from_secs(1);
+
+/// When the last measurement of a relay began, by what it has told of its seconds until now: each comes
+/// when it is over, and some a little late.
+pub(super) fn beginning(relay: &OwnRelay, clock: Clock, seconds: u32) -> Option<Instant> {
+    let now = clock.now();
+    let mut ends: Vec<Instant> = Vec::new();
+    while let Some((at, value)) = relay.process.hear(now) {
+        match value["type"].as_str() {
+            Some("accepted") => ends.clear(),
+            Some("second") => ends.push(at),
+            _ => {}
+        }
+    }
+    let is_whole = ends.len() == seconds as usize;
+    let begins = (1..).zip(&ends).map(|(number, end)| {
+        let passed = Duration::from_secs(number);
+        Instant::ORIGIN + (*end - Instant::ORIGIN).saturating_sub(passed)
+    });
+    begins.min().filter(|_| is_whole)
+}
+
+/// A measurement that is over, and clients that go on.
+pub(super) struct Seen<'c> {
+    pub(super) clients: &'c ClientLoad,
+    /// When it was asked for.
+    pub(super) ordered: Instant,
+    /// When its first second began.
+    pub(super) began: Instant,
+    /// Seconds before and after.
+    pub(super) around: u32,
+    /// What the relay's process used meanwhile, of one core.
+    pub(super) cpu_share: Option<f64>,
+}
+
+/// One second of a measurement, in Mbit/s.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct MeasuredSecond {
+    /// What measurers got back: *x*.
+    pub(super) measured: f64,
+    /// What the relay says that it forwarded for its clients: *y*.
+    pub(super) reported: f64,
+    /// What its clients received.
+    pub(super) received: f64,
+}
+
+/// What was seen second by second, in Mbit/s.
+pub(super) struct Window {
+    /// *r*.
+    pub(super) ratio: f64,
+    pub(super) limit: f64,
+    pub(super) estimate: f64,
+    /// What clients received in the seconds before the measurement was asked for.
+    pub(super) alone: Vec<f64>,
+    /// And in those up to its beginning, the last one last.
+    pub(super) before: Vec<f64>,
+    pub(super) during: Vec<MeasuredSecond>,
+    pub(super) after: Vec<f64>,
+    /// What the relay's process used meanwhile, of one core, if that is known.
+    pub(super) cpu_share: Option<f64>,
+    /// When clients first had a second at their level again, counted to its end; `None` if never.
+    pub(super) back_after_s: Option<f64>,
+}
+
+/// Of their level, when clients are held to have it back.
+pub(super) const BACK: f64 = 0.9;
+
+impl Seen<'_> {
+    /// All of it; an error if clients were disturbed.
+    pub(super) fn window(
+        &self,
+        ratio: f64,
+        limit: Rate,
+        estimate: &Estimate,
+    ) -> Result<Window, String> {
+        if let Some(failure) = self.clients.failure() {
+            return Err(format!("clients were disturbed: {failure}"));
+        }
+        let first = self.clients.began().ok_or("no client ever received anything")? + SETTLING;
+        let whole = |from: Instant, to: Instant| {
+            u32::try_from(to.saturating_since(from).as_secs()).unwrap_or(u32::MAX)
+        };
+        let alone = whole(first, self.ordered);
+        let before = whole(first, self.began);
+        let begin = self.began - Instant::ORIGIN - Duration::from_secs(u64::from(before));
+        let length = u32::try_from(estimate.seconds.len()).unwrap_or(u32::MAX);
+        let end = self.began + Duration::from_secs(u64::from(length));
+        let received = self.clients.seconds_from(self.began, length);
+        #[expect(clippy::cast_precision_loss, reason = "nothing here moves 2^53 bytes in a second")]
+        let rate = |bytes: u64| mbit(bytes as f64);
+        let during =
+            estimate.seconds.iter().zip(received).map(|(second, received)| MeasuredSecond {
+                measured: rate(second.measured),
+                reported: rate(second.client_reported.unwrap_or_default()),
+                received,
+            });
+        let mut window = Window {
+            ratio,
+            limit: limit.as_mbit_per_s(),
+            estimate: estimate.capacity.as_mbit_per_s(),
+            alone: self.clients.seconds_from(first, alone),
+            before: self.clients.seconds_from(Instant::ORIGIN + begin, before),
+            during: during.collect(),
+            after: self.clients.seconds_from(end, self.around),
+            cpu_share: self.cpu_share,
+            back_after_s: None,
+        };
+        window.back_after_s = self.back_after(end, BACK * window.level());
+        Ok(window)
+    }
+
+    /// How long after `end` the first second ends in which clients received as much as `least`.
+    fn back_after(&self, end: Instant, least: f64) -> Option<f64> {
+        const STEP: Duration = Duration::from_millis(50);
+        let steps = (self.around - 1) * 20;
+        (0..=steps).find_map(|step| {
+            let begin = end + STEP * step;
+            let second = Duration::from_secs(1);
+            let received = mbit(self.clients.bytes_between(begin, begin + second));
+            (received >= least).then(|| (begin + second - end).as_secs_f64())
+        })
+    }
+}

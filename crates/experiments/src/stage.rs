@@ -1,0 +1,162 @@
+//! What experiments are played with: relays and measurers as processes, on loopback.
+
+use crate::error::Error;
+use control::keys::SecretKey;
+use control::{RemoteMeasurer, Remotes};
+use coordinator::Params;
+use lab::{OwnError, OwnProcess, OwnRelay, OwnRelaySpec};
+use link::Clock;
+use measurer::{Approach, Coordinator, Defences, Request, Team, TeamOptions, Teammate};
+use onion::measure::pump::Target;
+use onion::{Duration, Rate};
+use std::fs;
+use tempfile::TempDir;
+use terminal::Output;
+
+/// Far more than a measurer needs to start.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// A coordinator in this process, and the measurers that obey it, each a process.
+pub(crate) struct Stage {
+    // In this order: sessions end before the measurers do, and those before their files.
+    remotes: Remotes,
+    measurers: Vec<StageMeasurer>,
+    key: SecretKey,
+    folder: TempDir,
+    clock: Clock,
+}
+
+/// A `flashflow measurer` that runs.
+pub(crate) struct StageMeasurer {
+    /// It ends with this.
+    _process: OwnProcess,
+    pub(crate) remote: RemoteMeasurer,
+    pub(crate) capacity: Rate,
+}
+
+impl Stage {
+    /// A stage without measurers and relays.
+    pub(crate) fn new() -> Result<Self, Error> {
+        let key = SecretKey::generate()?;
+        let folder = tempfile::tempdir().map_err(|source| Error::File {
+            what: "make a temporary folder in",
+            path: std::env::temp_dir(),
+            source,
+        })?;
+        let remotes = Remotes::start(key.clone())?;
+        Ok(Self { remotes, measurers: Vec::new(), key, folder, clock: Clock::start() })
+    }
+
+    /// A stage with so many measurers of one pump each.
+    pub(crate) fn with_measurers(
+        count: usize,
+        capacity: Rate,
+        output: &Output,
+    ) -> Result<Self, Error> {
+        let mut stage = Self::new()?;
+        for number in 1..=count {
+            output.doing(format!("starting measurer {number}"));
+            stage.add_measurer(capacity, 1)?;
+        }
+        output.step(format!("{count} measurers of {capacity} each"));
+        Ok(stage)
+    }
+
+    /// Dates what happens on this stage.
+    pub(crate) const fn clock(&self) -> Clock {
+        self.clock
+    }
+
+    /// The coordinator's key.
+    pub(crate) const fn key(&self) -> &SecretKey {
+        &self.key
+    }
+
+    /// Starts a measurer that can send and receive so much, over so many pumps.
+    pub(crate) fn add_measurer(&mut self, capacity: Rate, pumps: u32) -> Result<(), Error> {
+        let name = format!("measurer{}", self.measurers.len() + 1);
+        let key = SecretKey::generate()?;
+        let folder = self.folder.path().join(&name);
+        let file = folder.join("measurer.toml");
+        let failed = |source| Error::File { what: "write", path: file.clone(), source };
+        fs::create_dir_all(&folder).map_err(failed)?;
+        key.write_new(&folder.join("key"))?;
+        let configuration = format!(
+            "listen = \"127.0.0.1:0\"\nkey = \"key\"\ncoordinators = [\"{}\"]\n\
+             capacity_mbit_per_s = {:?}\npumps = {pumps}\n",
+            self.key.public(),
+            capacity.as_mbit_per_s(),
+        );
+        fs::write(&file, configuration).map_err(failed)?;
+        let arguments = ["measurer".as_ref(), "--config".as_ref(), file.as_os_str()];
+        let process = OwnProcess::start(&name, arguments, self.clock)?;
+        let listening = process.wait_for("listening", PATIENCE)?;
+        let address = listening["address"].as_str().and_then(|text| text.parse().ok());
+        let address = address.ok_or_else(|| OwnError::not_listening(&name, &listening))?;
+        let remote = self.remotes.measurer(address, key.public())?;
+        self.measurers.push(StageMeasurer { _process: process, remote, capacity });
+        Ok(())
+    }
+
+    /// The measurers.
+    pub(crate) fn measurers(&self) -> &[StageMeasurer] {
+        &self.measurers
+    }
+
+    /// A team of the first `count` measurers.
+    pub(crate) fn team(&self, count: usize, params: Params) -> Result<Team, Error> {
+        let mates = self.measurers.iter().take(count).map(|measurer| Teammate {
+            member: Box::new(measurer.remote.member()),
+            capacity: measurer.capacity,
+        });
+        Ok(Team::of(mates.collect(), TeamOptions { params, ..TeamOptions::default() })?)
+    }
+
+    /// A team in which each of these measurers, by its place, has so much of its capacity.
+    pub(crate) fn team_of(
+        &self,
+        shares: impl IntoIterator<Item = (usize, Rate)>,
+        params: Params,
+    ) -> Result<Team, Error> {
+        let mate = |(place, capacity): (usize, Rate)| {
+            let member = Box::new(self.measurers.get(place)?.remote.member());
+            Some(Teammate { member, capacity })
+        };
+        let mates = shares.into_iter().filter_map(mate).collect();
+        Ok(Team::of(mates, TeamOptions { params, ..TeamOptions::default() })?)
+    }
+
+    /// Starts a relay of our own that this stage's coordinator may measure.
+    pub(crate) fn relay(
+        &self,
+        nickname: &str,
+        limit: Option<Rate>,
+        client_percent: Option<u32>,
+    ) -> Result<OwnRelay, Error> {
+        let spec = OwnRelaySpec {
+            nickname: nickname.to_owned(),
+            limit,
+            coordinator: self.key.public().to_string(),
+            authorities: Vec::new(),
+            client_percent,
+            is_open_exit: false,
+        };
+        Ok(OwnRelay::start(spec, self.folder.path(), self.clock)?)
+    }
+
+    /// A measurement of a relay as an echo, with any number of rounds.
+    pub(crate) fn echo_request(&self, target: Target, guess: Rate) -> Request {
+        let coordinator = Coordinator { key_seed: self.key.seed(), rounds_max: u32::MAX };
+        let approach = Approach::Echo(coordinator);
+        Request { target, guess, defences: Defences::default(), approach }
+    }
+}
+
+/// A relay's limit, in Mbit/s. Below 20, what proposal 316 grants clients at least would be more than
+/// their share.
+pub(crate) fn echo_limit(mbit: f64) -> Result<Rate, Error> {
+    if !mbit.is_finite() || mbit < 20.0 {
+        return Err(Error::Usage(format!("--limit {mbit}: not 20 Mbit/s or more")));
+    }
+    Ok(Rate::from_mbit_per_s(mbit))
+}

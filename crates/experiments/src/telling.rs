@@ -1,0 +1,80 @@
+//! What the reports of experiments have in common, and telling of cases as they end.
+
+use link::unix_time_s;
+use report::experiment::{Case, ExperimentReport, Value};
+use std::fmt::Write;
+use std::{env, fs, thread};
+use terminal::Output;
+
+/// A report with what is known of any.
+pub(super) fn report(name: &str, title: &str, question: &str) -> ExperimentReport {
+    ExperimentReport {
+        name: name.to_owned(),
+        title: title.to_owned(),
+        question: question.to_owned(),
+        software_version: env!("CARGO_PKG_VERSION").to_owned(),
+        machine: machine(),
+        generated_unix_s: i64::try_from(unix_time_s()).unwrap_or(i64::MAX),
+        command: command(),
+        ..ExperimentReport::default()
+    }
+}
+
+/// Tells of a case that has ended.
+pub(super) fn tell(case: &Case, output: &Output) {
+    let mut text = format!("{}: {}", case.name, case.verdict.word());
+    // Writing to a string cannot fail.
+    if let Some((truth, estimate)) = case.truth_mbit_per_s.zip(case.estimate_mbit_per_s) {
+        let ratio = case.ratio.unwrap_or(estimate / truth);
+        let _ = write!(text, ", {estimate:.2} of {truth:.2} Mbit/s, ratio {ratio:.3}");
+    }
+    if !case.detail.is_empty() {
+        let _ = write!(text, "; {}", case.detail);
+    }
+    output.result(text, || {
+        let mut value = serde_json::to_value(case).unwrap_or_default();
+        if let Value::Object(fields) = &mut value {
+            fields.insert("type".to_owned(), "case".into());
+        }
+        value
+    });
+}
+
+/// The middle value; the mean of the middle two if their number is even.
+pub(super) fn median(values: impl IntoIterator<Item = f64>) -> Option<f64> {
+    let mut sorted: Vec<f64> = values.into_iter().filter(|value| value.is_finite()).collect();
+    sorted.sort_by(f64::total_cmp);
+    let upper = *sorted.get(sorted.len() / 2)?;
+    let lower = sorted[(sorted.len() - 1) / 2];
+    Some(f64::midpoint(lower, upper))
+}
+
+/// What runs all this, as `2 cores of an AMD EPYC 9B14, Linux 6.12`.
+fn machine() -> String {
+    let cores = thread::available_parallelism().map_or(1, usize::from);
+    let processors = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
+    let model = processors
+        .lines()
+        .find_map(|line| line.strip_prefix("model name")?.split_once(':'))
+        .map_or("an unknown processor", |(_, model)| model.trim());
+    let kernel = fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
+    format!("{cores} cores of {model}, Linux {}", kernel.trim())
+}
+
+/// The command line.
+fn command() -> String {
+    let arguments = env::args_os().skip(1).map(|argument| argument.to_string_lossy().into_owned());
+    std::iter::once("flashflow".to_owned()).chain(arguments).collect::<Vec<_>>().join(" ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::median;
+
+    #[test]
+    fn a_median_is_the_middle_of_what_are_numbers() {
+        assert_eq!(median([]), None);
+        assert_eq!(median([3.0, f64::NAN, 1.0, 2.0]), Some(2.0));
+        assert_eq!(median([4.0, 1.0, 2.0, 3.0]), Some(2.5));
+    }
+}

@@ -1,0 +1,239 @@
+//! One measurement of an experiment, with what is known of it besides the estimate.
+
+use crate::error::Error;
+use crate::load::{Load, Reading};
+use coordinator::{Estimate, Outcome, Percentile};
+use lab::RelaySaid;
+use measurer::{Progress, Request, Team, WorkerLoad};
+use onion::{Duration, Instant, Rate};
+use report::experiment::{Case, Value};
+use std::ops::RangeInclusive;
+use terminal::measuring::median;
+use terminal::{Interrupt, Output};
+
+/// Estimate over truth: what the experiments promise (paper: 0.80 to 1.05).
+pub(super) const BOUNDS: RangeInclusive<f64> = 0.90..=1.05;
+
+/// A thread that ran or wanted to run this share of the time has nothing left.
+const BUSY: f64 = 0.9;
+
+/// Waiting for a processor for this share of the time costs as much of what is passed on.
+const MUCH_WAITING: f64 = 0.05;
+
+/// Time for the relay's word on the last second.
+const LAST_WORD: Duration = Duration::from_millis(1200);
+
+/// The relay of a trial, and those who measure it.
+pub(super) struct Trial<'t, 'r> {
+    /// In progress, such as `echo 10 Mbit/s, run 3`.
+    pub(super) name: &'t str,
+    pub(super) team: &'t mut Team,
+    pub(super) request: Request,
+    /// The relay's process.
+    pub(super) pid: u32,
+    pub(super) said: &'t mut RelaySaid<'r>,
+}
+
+/// What came of it.
+pub(super) struct Tried {
+    pub(super) outcome: Outcome,
+    /// The last round.
+    pub(super) seconds: Vec<TriedSecond>,
+    /// The relay's load, and the machine's.
+    pub(super) load: Load,
+    /// Of the measurers that took part in the last round and reported.
+    pub(super) measurers: Vec<WorkerLoad>,
+}
+
+/// A second of the last round.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct TriedSecond {
+    /// When it ended, by the clock of what the relay says.
+    pub(super) end: Instant,
+    pub(super) measured: Rate,
+    /// What the relay itself says of it.
+    pub(super) said: Option<Rate>,
+}
+
+/// What is gathered while a round is on.
+#[derive(Default)]
+struct Round {
+    before: Option<Reading>,
+    after: Option<Reading>,
+    /// Each second, and when it was told.
+    seconds: Vec<(Instant, Rate)>,
+}
+
+impl Trial<'_, '_> {
+    /// Measures; `None` if the user has asked for the end.
+    pub(super) fn run(
+        self,
+        output: &Output,
+        interrupt: &Interrupt,
+    ) -> Result<Option<Tried>, Error> {
+        let Self { name, team, request, pid, said } = self;
+        let mut round = Round::default();
+        let of = team.options().params.seconds;
+        let mut on_progress = |progress: Progress| match progress {
+            Progress::Preparing { round, allocated, .. } => {
+                output.doing(format!("{name}: round {round}: preparing {allocated}"));
+            }
+            Progress::Started { .. } => {
+                let before = Some(Reading::take(pid, said.now()));
+                round = Round { before, ..Round::default() };
+            }
+            Progress::Second { round: number, index, measured } => {
+                let second = index + 1;
+                output
+                    .doing(format!("{name}: round {number}, second {second} of {of}: {measured}"));
+                let now = said.now();
+                round.after = Some(Reading::take(pid, now));
+                round.seconds.push((now, measured));
+            }
+        };
+        let result = team.measure(&request, &mut on_progress, interrupt.requested())?;
+        if interrupt.is_requested() {
+            return Ok(None);
+        }
+        let seconds = round.seconds(said);
+        let load = round.before.zip(round.after).map(|(before, after)| after.since(&before));
+        Ok(Some(Tried {
+            outcome: result.outcome,
+            seconds,
+            load: load.unwrap_or_default(),
+            measurers: result.loads.into_iter().flatten().collect(),
+        }))
+    }
+}
+
+impl Round {
+    /// The seconds with what the relay says of each.
+    fn seconds(&self, said: &mut RelaySaid<'_>) -> Vec<TriedSecond> {
+        let after = |start: Instant, index: u32| start + Duration::from_secs(u64::from(index) + 1);
+        let Some(start) = began(self.seconds.iter().map(|(told, _)| *told)) else {
+            return Vec::new();
+        };
+        let count = u32::try_from(self.seconds.len()).unwrap_or(u32::MAX);
+        said.gather_until(after(start, count.saturating_sub(1)) + LAST_WORD);
+        let second = |(index, (_, measured)): (u32, &(Instant, Rate))| {
+            let end = after(start, index);
+            TriedSecond { end, measured: *measured, said: said.second_ending(end) }
+        };
+        (0..).zip(&self.seconds).map(second).collect()
+    }
+}
+
+/// When a round began, of which each second is told some time after its end: no later than the
+/// promptest report lets it.
+fn began(told: impl Iterator<Item = Instant>) -> Option<Instant> {
+    let began = |(seconds, told): (u64, Instant)| {
+        Instant::ORIGIN + (told - Instant::ORIGIN).saturating_sub(Duration::from_secs(seconds))
+    };
+    (1..).zip(told).map(began).min()
+}
+
+impl Tried {
+    pub(super) fn estimate(&self) -> Option<&Estimate> {
+        self.outcome.estimate()
+    }
+
+    pub(super) fn estimate_mbit(&self) -> Option<f64> {
+        self.estimate().map(|estimate| estimate.capacity.as_mbit_per_s())
+    }
+
+    /// The relay's own word: its median second.
+    pub(super) fn said_mbit(&self) -> Option<f64> {
+        median(self.seconds.iter().filter_map(|second| second.said)).map(Rate::as_mbit_per_s)
+    }
+
+    /// Why the estimate is but a lower bound, if it is. A relay without limit is bound by its
+    /// processor: short of that, it was held back by what shares this machine with it.
+    pub(super) fn doubt(&self, has_limit: bool) -> Option<String> {
+        let estimate = self.estimate()?;
+        if let Some(reason) = estimate.inconclusive {
+            return Some(reason.to_string());
+        }
+        let Load { used, .. } = self.load;
+        (!has_limit && used < BUSY).then(|| {
+            format!(
+                "the relay's process got {:.0} % of a core: this machine was the bottleneck",
+                used * 100.0
+            )
+        })
+    }
+
+    /// The case with columns about who had the processors.
+    pub(super) fn with_loads(&self, case: Case) -> Case {
+        let percent = |share: f64| Value::from((share * 1000.0).round() / 10.0);
+        case.column("relay_core_percent", percent(self.load.used))
+            .column("relay_waited_percent", percent(self.load.waited))
+            .column("measurer_busy_percent", self.busiest().map_or(Value::Null, percent))
+            .column("machine_busy_percent", percent(self.load.machine))
+    }
+
+    /// How busy the busiest thread of the measurers was, from zero to one.
+    fn busiest(&self) -> Option<f64> {
+        self.measurers.iter().map(WorkerLoad::busy).reduce(f64::max)
+    }
+
+    /// Why its own word, where that is the truth, and the estimate may differ by chance: both are medians
+    /// of the same few seconds, cut by two clocks.
+    pub(super) fn scatter(&self) -> Option<String> {
+        let mut said: Vec<Rate> = self.seconds.iter().filter_map(|second| second.said).collect();
+        said.sort_unstable();
+        let (low, high) = (Percentile::P25.of(&said)?, Percentile::P75.of(&said)?);
+        let estimate = self.estimate()?.capacity;
+        (low..=high).contains(&estimate).then(|| {
+            format!(
+                "by its own word the relay carried {low} to {high} in the middle half of {} seconds, \
+                 which the estimate lies within: that few seconds have no steadier median",
+                said.len()
+            )
+        })
+    }
+
+    /// What this machine has to do with an estimate that is too low, or with none at all.
+    pub(super) fn starvation(&self) -> Option<String> {
+        let Load { waited, wanted, machine, stolen, .. } = self.load;
+        let busiest = self.busiest().unwrap_or_default();
+        let percent = |share: f64| format!("{:.0} %", share * 100.0);
+        let mut reasons = Vec::new();
+        if waited > MUCH_WAITING {
+            reasons.push(format!(
+                "the relay had work for its thread {} of the time, and no processor {} of it",
+                percent(wanted),
+                percent(waited)
+            ));
+        } else if wanted > BUSY {
+            reasons.push(format!("the relay's thread was busy {} of the time", percent(wanted)));
+        }
+        if busiest > BUSY {
+            reasons.push(format!(
+                "a measurer's thread ran, or waited for a processor, {} of the time",
+                percent(busiest)
+            ));
+        }
+        if stolen > MUCH_WAITING {
+            reasons.push(format!("{} of the processors went to other machines", percent(stolen)));
+        }
+        (!reasons.is_empty()).then(|| {
+            format!(
+                "{}; all processors together were busy {}",
+                reasons.join("; "),
+                percent(machine)
+            )
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_round_began_when_its_promptest_report_says() {
+        let told = [1_400, 2_050, 3_500, 4_100].map(Instant::from_millis);
+        assert_eq!(began(told.into_iter()), Some(Instant::from_millis(50)));
+        assert_eq!(began(std::iter::empty()), None);
+    }
+}

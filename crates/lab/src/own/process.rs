@@ -1,0 +1,138 @@
+//! A process of our own, for as long as we need it, and what it says.
+
+use super::error::OwnError;
+use link::Clock;
+use onion::{Duration, Instant};
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::Value;
+use std::env;
+use std::ffi::OsStr;
+use std::io::{BufRead, BufReader};
+use std::path::Path;
+use std::process::{Child, ChildStdin, Command, ExitStatus, Stdio};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
+use std::thread;
+
+/// A command of this program in a process of its own, told to print JSON.
+///
+/// It ends with this value, and by itself if this process is killed, since it is tied to its input.
+pub struct OwnProcess {
+    name: String,
+    child: Child,
+    /// Its end is the end of the process.
+    _input: Option<ChildStdin>,
+    said: Receiver<(Instant, Value)>,
+    clock: Clock,
+}
+
+impl OwnProcess {
+    /// Starts it; `clock` dates what it says. `--json` and `--tied` are added to the arguments.
+    ///
+    /// # Errors
+    /// [`OwnError::Start`] if the system refuses.
+    pub fn start<I: AsRef<OsStr>>(
+        name: &str,
+        arguments: impl IntoIterator<Item = I>,
+        clock: Clock,
+    ) -> Result<Self, OwnError> {
+        Self::start_in(name, arguments, None, clock)
+    }
+
+    /// The same, with a folder of its own for temporary files.
+    ///
+    /// # Errors
+    /// As for [`start`](Self::start).
+    pub fn start_in<I: AsRef<OsStr>>(
+        name: &str,
+        arguments: impl IntoIterator<Item = I>,
+        temporary: Option<&Path>,
+        clock: Clock,
+    ) -> Result<Self, OwnError> {
+        let failed = |source| OwnError::Start { name: name.to_owned(), source };
+        let program = env::current_exe().map_err(failed)?;
+        let mut child = Command::new(program)
+            .args(arguments)
+            .args(["--json", "--tied"])
+            .envs(temporary.map(|folder| ("TMPDIR", folder)))
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            // Its progress is not ours; what matters it says as JSON.
+            .stderr(Stdio::null())
+            .spawn()
+            .map_err(failed)?;
+        let (sender, said) = channel();
+        let output = child.stdout.take();
+        let input = child.stdin.take();
+        thread::spawn(move || {
+            let lines = output.into_iter().flat_map(|output| BufReader::new(output).lines());
+            for line in lines.map_while(Result::ok) {
+                let Ok(value) = serde_json::from_str(&line) else { continue };
+                if sender.send((clock.now(), value)).is_err() {
+                    return;
+                }
+            }
+        });
+        Ok(Self { name: name.to_owned(), child, _input: input, said, clock })
+    }
+
+    /// Its process ID.
+    #[must_use]
+    pub fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// The next thing that it says, and when; `None` if it says nothing until `deadline`, or has ended.
+    #[must_use]
+    pub fn hear(&self, deadline: Instant) -> Option<(Instant, Value)> {
+        self.said.recv_timeout(deadline - self.clock.now()).ok()
+    }
+
+    /// Waits for a value of this type; what comes before is passed over.
+    ///
+    /// # Errors
+    /// [`OwnError::Silent`] if it says an error, ends, or says nothing of this type within `patience`.
+    pub fn wait_for(&self, kind: &str, patience: Duration) -> Result<Value, OwnError> {
+        let deadline = self.clock.now() + patience;
+        let failed = |problem: String| OwnError::Silent { name: self.name.clone(), problem };
+        loop {
+            match self.said.recv_timeout(deadline - self.clock.now()) {
+                Ok((_, value)) if value["type"] == kind => return Ok(value),
+                Ok((_, value)) if value["type"] == "error" => {
+                    return Err(failed(value["error"].as_str().unwrap_or("no reason").to_owned()));
+                }
+                Ok(_) => {}
+                Err(RecvTimeoutError::Disconnected) => {
+                    return Err(failed("it has ended".to_owned()));
+                }
+                Err(RecvTimeoutError::Timeout) => {
+                    return Err(failed(format!("no {kind:?} in {patience:?}")));
+                }
+            }
+        }
+    }
+
+    /// How it ended, if it has.
+    pub fn end(&mut self) -> Option<ExitStatus> {
+        // An error says that it is not our child any more, which cannot be.
+        self.child.try_wait().ok().flatten()
+    }
+
+    /// Freezes it as `kill -STOP` does: its connections stay, and nobody answers. It can only be killed.
+    pub fn freeze(&self) {
+        // It may have ended already.
+        let _ = kill_process(Pid::from_child(&self.child), Signal::STOP);
+    }
+
+    /// Kills it as `kill -9` does.
+    pub fn kill(&mut self) {
+        // It may have ended already.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+impl Drop for OwnProcess {
+    fn drop(&mut self) {
+        self.kill();
+    }
+}

@@ -1,0 +1,126 @@
+//! Relays of our own, as processes: what private networks and experiments measure by the echo
+//! protocol.
+
+use super::error::OwnError;
+use super::process::OwnProcess;
+use link::Clock;
+use onion::identity::{Ed25519Id, RelayIds, RsaId};
+use onion::measure::pump::Target;
+use onion::{Duration, Rate};
+use serde_json::Value;
+use std::fmt::Write;
+use std::fs;
+use std::net::SocketAddr;
+use std::path::Path;
+
+/// Far more than a relay needs to make its keys.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// What a relay is to be.
+#[derive(Clone, Debug)]
+pub struct OwnRelaySpec {
+    /// What it calls itself; its files are in a folder of that name.
+    pub nickname: String,
+    /// Its rate limit; none if there is none.
+    pub limit: Option<Rate>,
+    /// Public key of the coordinator that may measure it, in hex.
+    pub coordinator: String,
+    /// Directory addresses of the authorities to publish to.
+    pub authorities: Vec<SocketAddr>,
+    /// `FFBackgroundTrafficPercent`, if not the default.
+    pub client_percent: Option<u32>,
+    /// Whether it lets clients go anywhere, also on this machine.
+    pub is_open_exit: bool,
+}
+
+/// A `flashflow relay` that runs.
+pub struct OwnRelay {
+    /// What it was to be.
+    pub spec: OwnRelaySpec,
+    /// Where it listens, and who it is.
+    pub target: Target,
+    /// It ends with this.
+    pub process: OwnProcess,
+}
+
+impl OwnRelay {
+    /// Measurements that it allows: experiments repeat them.
+    const MEASUREMENTS: u32 = 100_000;
+
+    /// How long it lets a measurement last, whatever comes of it.
+    pub const MEASUREMENT_MAX: Duration = Duration::from_secs(120);
+
+    /// Starts it, with its keys and configuration under `folder`, and waits until it listens.
+    ///
+    /// # Errors
+    /// [`OwnError`] if it cannot be started, or does not say in time where it listens.
+    pub fn start(spec: OwnRelaySpec, folder: &Path, clock: Clock) -> Result<Self, OwnError> {
+        Self::start_in(spec, folder, None, clock)
+    }
+
+    /// The same, with a folder of its own for temporary files.
+    ///
+    /// # Errors
+    /// As for [`start`](Self::start).
+    pub fn start_in(
+        spec: OwnRelaySpec,
+        folder: &Path,
+        temporary: Option<&Path>,
+        clock: Clock,
+    ) -> Result<Self, OwnError> {
+        let folder = folder.join(&spec.nickname);
+        let file = folder.join("relay.toml");
+        let failed = |source| OwnError::File { path: file.clone(), source };
+        fs::create_dir_all(&folder).map_err(failed)?;
+        fs::write(&file, Self::configuration(&spec)).map_err(failed)?;
+        let arguments = ["relay".as_ref(), "--config".as_ref(), file.as_os_str()];
+        let process = OwnProcess::start_in(&spec.nickname, arguments, temporary, clock)?;
+        let listening = process.wait_for("listening", PATIENCE)?;
+        let target = Self::target_of(&listening)
+            .ok_or_else(|| OwnError::not_listening(&spec.nickname, &listening))?;
+        Ok(Self { spec, target, process })
+    }
+
+    fn configuration(spec: &OwnRelaySpec) -> String {
+        let mut text = format!(
+            "nickname = {:?}\naddress = \"127.0.0.1\"\nkeys = \"keys\"\nauthorities = {:?}\n",
+            spec.nickname,
+            spec.authorities.iter().map(ToString::to_string).collect::<Vec<_>>(),
+        );
+        // Writing to a string cannot fail.
+        if let Some(limit) = spec.limit {
+            let _ = writeln!(text, "rate_mbit_per_s = {:?}", limit.as_mbit_per_s());
+        }
+        let _ = write!(
+            text,
+            "[flashflow]\nmeasurements_allowed = true\nallowed_coordinators = [{:?}]\n\
+             measurements_per_period = {}\nmax_measurement_duration_s = {}\n",
+            spec.coordinator,
+            Self::MEASUREMENTS,
+            Self::MEASUREMENT_MAX.as_secs(),
+        );
+        if let Some(percent) = spec.client_percent {
+            let _ = writeln!(text, "background_traffic_percent = {percent}");
+        }
+        if spec.is_open_exit {
+            text.push_str("[exit]\npolicy = [\"accept *:*\"]\nreject_private = false\n");
+        }
+        text
+    }
+
+    /// Its fingerprint.
+    #[must_use]
+    pub const fn rsa(&self) -> [u8; 20] {
+        self.target.ids.rsa.0
+    }
+
+    /// Where a relay listens, and who it is, by its first word.
+    #[must_use]
+    pub fn target_of(listening: &Value) -> Option<Target> {
+        let (mut rsa, mut ed25519) = ([0; 20], [0; 32]);
+        hex::decode_to_slice(listening["fingerprint"].as_str()?, &mut rsa).ok()?;
+        hex::decode_to_slice(listening["ed25519"].as_str()?, &mut ed25519).ok()?;
+        let ids = RelayIds { rsa: RsaId(rsa), ed25519: Some(Ed25519Id(ed25519)) };
+        Some(Target { address: listening["address"].as_str()?.parse().ok()?, ids })
+    }
+}

@@ -1,0 +1,116 @@
+//! What a relay says of itself while it is measured: the check on ourselves that a private network
+//! allows.
+
+use super::relay::OwnRelay;
+use crate::control::BwWatch;
+use crate::error::LabError;
+use crate::node::Node;
+use crate::process::cpu_time;
+use link::Clock;
+use onion::{Duration, Instant, Rate};
+
+/// Gathers what a relay says that it has relayed, second by second.
+pub struct RelaySaid<'r> {
+    source: Source<'r>,
+    clock: Clock,
+    samples: Vec<Sample>,
+}
+
+enum Source<'r> {
+    /// The `BW` events of a stock relay.
+    Stock { node: Box<Node>, watch: BwWatch },
+    /// What a relay of ours counts while it is measured: measurement and clients.
+    Own(&'r OwnRelay),
+}
+
+/// What it relayed in about one second: the second before `at`.
+#[derive(Clone, Copy, Debug)]
+struct Sample {
+    at: Instant,
+    written: Rate,
+}
+
+impl<'r> RelaySaid<'r> {
+    /// Of a stock relay.
+    ///
+    /// # Errors
+    /// [`LabError`] if its control port cannot be used.
+    pub fn watch(node: &Node) -> Result<Self, LabError> {
+        let source = Source::Stock { node: Box::new(node.clone()), watch: node.watch_bandwidth()? };
+        Ok(Self { source, clock: Clock::start(), samples: Vec::new() })
+    }
+
+    /// Of a relay of ours, whose process was started with this clock.
+    #[must_use]
+    pub const fn watch_own(relay: &'r OwnRelay, clock: Clock) -> Self {
+        Self { source: Source::Own(relay), clock, samples: Vec::new() }
+    }
+
+    /// What its process has used of the processors so far, and the time by [`now`](Self::now).
+    #[must_use]
+    pub fn cpu(&self) -> Option<CpuReading> {
+        let used = match &self.source {
+            Source::Stock { node, .. } => node.cpu_time(),
+            Source::Own(relay) => cpu_time(relay.process.pid()),
+        };
+        used.map(|used| CpuReading { at: self.now(), used })
+    }
+
+    /// The time by which the samples are dated.
+    #[must_use]
+    pub fn now(&self) -> Instant {
+        self.clock.now()
+    }
+
+    /// Takes in what arrives until `deadline`, or what has arrived if that has passed. A relay that is
+    /// gone has said all it will.
+    pub fn gather_until(&mut self, deadline: Instant) {
+        match &self.source {
+            Source::Stock { watch, .. } => {
+                while let Ok(Some(sample)) = watch.recv_timeout(deadline - self.clock.now()) {
+                    let age_ns = u64::try_from(sample.at.elapsed().as_nanos()).unwrap_or(u64::MAX);
+                    let now_ns = self.clock.now().as_nanos();
+                    let at = Instant::from_nanos(now_ns.saturating_sub(age_ns));
+                    // Tor writes one event a second.
+                    let written = Rate::from_byte_per_s(sample.event.written_bytes);
+                    self.samples.push(Sample { at, written });
+                }
+            }
+            Source::Own(relay) => {
+                while let Some((at, value)) = relay.process.hear(deadline) {
+                    let bytes = |name: &str| value[name].as_u64();
+                    if let (Some(measured), Some(clients)) =
+                        (bytes("measured_bytes"), bytes("client_bytes"))
+                    {
+                        let written = Rate::from_byte_per_s(measured + clients);
+                        self.samples.push(Sample { at, written });
+                    }
+                }
+            }
+        }
+    }
+
+    /// What it wrote in the second that ends nearest to `end`, if it said so.
+    #[must_use]
+    pub fn second_ending(&self, end: Instant) -> Option<Rate> {
+        let distance = |sample: &&Sample| (sample.at - end).max(end - sample.at);
+        let nearest = self.samples.iter().min_by_key(distance)?;
+        (distance(&nearest) < Duration::from_millis(700)).then_some(nearest.written)
+    }
+}
+
+/// Processor time of a process up to an instant.
+#[derive(Clone, Copy, Debug)]
+pub struct CpuReading {
+    at: Instant,
+    used: Duration,
+}
+
+impl CpuReading {
+    /// Share of one core used since `before`.
+    #[must_use]
+    pub fn share_since(self, before: Self) -> Option<f64> {
+        let passed = (self.at - before.at).as_secs_f64();
+        (passed > 0.0).then(|| self.used.saturating_sub(before.used).as_secs_f64() / passed)
+    }
+}

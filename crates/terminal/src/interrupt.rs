@@ -1,0 +1,83 @@
+//! How the user ends a command.
+
+use crate::error::Error;
+use link::Clock;
+use onion::Duration;
+use signal_hook::consts::{SIGINT, SIGTERM};
+use signal_hook::flag;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::{io, thread};
+
+/// Ctrl-C and termination: asked for once, the command winds up; asked for twice, it ends at once.
+///
+/// What was started ends in either case: the network's keeper outlives us for that.
+pub struct Interrupt {
+    requested: Arc<AtomicBool>,
+    at_once: Arc<AtomicBool>,
+}
+
+impl Interrupt {
+    /// Takes over the signals.
+    ///
+    /// # Errors
+    /// [`Error::Signals`] if the system refuses.
+    pub fn install() -> Result<Self, Error> {
+        let requested = Arc::new(AtomicBool::new(false));
+        let at_once = Arc::new(AtomicBool::new(true));
+        for signal in [SIGINT, SIGTERM] {
+            let exit_code = 128 + signal;
+            let ends = |condition: &Arc<AtomicBool>| {
+                flag::register_conditional_shutdown(signal, exit_code, Arc::clone(condition))
+                    .map_err(Error::Signals)
+            };
+            // In this order: the second signal finds the first one's mark.
+            ends(&requested)?;
+            ends(&at_once)?;
+            flag::register(signal, Arc::clone(&requested)).map_err(Error::Signals)?;
+        }
+        Ok(Self { requested, at_once })
+    }
+
+    /// From here on somebody looks at [`requested`](Self::requested): a signal no longer ends the
+    /// process by itself.
+    pub fn wind_up_in_order(&self) {
+        self.at_once.store(false, Ordering::Relaxed);
+    }
+
+    /// The end of standard input asks for the end, too: for a process that must not outlive the one
+    /// that started it and holds the other end.
+    pub fn end_with_stdin(&self) {
+        let requested = Arc::clone(&self.requested);
+        // It is never joined: it ends with its input, or with the process.
+        thread::spawn(move || {
+            // What is said there means nothing; a broken input is one that has ended.
+            let _ = io::copy(&mut io::stdin().lock(), &mut io::sink());
+            requested.store(true, Ordering::Relaxed);
+        });
+    }
+
+    /// Set when the user has asked for the end.
+    #[must_use]
+    pub fn requested(&self) -> &AtomicBool {
+        &self.requested
+    }
+
+    /// Waits so long, or until the user has asked for the end; says whether that is so.
+    pub fn wait(&self, longest: Duration) -> bool {
+        /// How late a signal may be noticed.
+        const LATENCY: Duration = Duration::from_millis(100);
+        let clock = Clock::start();
+        let end = clock.now() + longest;
+        while !self.is_requested() && clock.now() < end {
+            thread::park_timeout(LATENCY.min(end - clock.now()));
+        }
+        self.is_requested()
+    }
+
+    /// Whether the user has asked for the end.
+    #[must_use]
+    pub fn is_requested(&self) -> bool {
+        self.requested.load(Ordering::Relaxed)
+    }
+}

@@ -1,0 +1,19 @@
+//! What all commands have in common with the person or program before them.
+//!
+//! [`Output`] is where results and progress go, [`Interrupt`] how the user ends a command, [`Exit`] how a command
+//! tells that it has ended. [`network`] brings up a private network and [`measuring`] measures a relay, both as
+//! the user's arguments say and telling as they go.
+
+mod arguments;
+mod error;
+mod exit;
+mod interrupt;
+pub mod measuring;
+pub mod network;
+mod output;
+
+pub use arguments::TeamArguments;
+pub use error::Error;
+pub use exit::Exit;
+pub use interrupt::Interrupt;
+pub use output::Output;
