@@ -19,7 +19,7 @@ pub fn two_hop(data: &[u8]) {
     let address = scene.address("next_address");
     let next = NextHop { address, ids, onion_key: scene.array("next_onion_key") };
     let circ_id = CircId::of_initiator(1);
-    let mut two_hop =
+    let mut two_hop: Builder =
         Builder::two_hops(circ_id, next, scene.array("x"), scene.array("ephemeral_secret"));
     let answer = &scene.bodies("created2")[0][2..66];
 
@@ -28,15 +28,15 @@ pub fn two_hop(data: &[u8]) {
     while !input.is_empty() {
         let mut body = [0; BODY_LEN];
         let mut proves_itself = false;
-        let (command, len) = match input.u8() % 5 {
+        let command = match input.u8() % 5 {
             0 => {
                 body.copy_from_slice(scene.bodies("created_fast")[0]);
-                (Command::CREATED_FAST, BODY_LEN)
+                Command::CREATED_FAST
             }
             1 => {
                 body.copy_from_slice(scene.bodies("extended2")[0]);
                 proves_itself = true;
-                (Command::RELAY, BODY_LEN)
+                Command::RELAY
             }
             // A message that the relay itself could send.
             kind @ 2..=3 => {
@@ -54,18 +54,17 @@ pub fn two_hop(data: &[u8]) {
                 if let Some(relay) = &mut relay {
                     relay.originate(&mut body);
                 }
-                (Command::RELAY, BODY_LEN)
+                Command::RELAY
             }
             _ => {
                 let (command, len) = (Command::new(input.u8()), usize::from(input.u16()));
                 let taken = input.take(len.min(BODY_LEN));
                 body[..taken.len()].copy_from_slice(taken);
-                let whole = if input.bool() { BODY_LEN } else { taken.len() };
-                (command, whole)
+                command
             }
         };
         let had_first = two_hop.first_hop_keys().is_some();
-        match two_hop.handle_cell(command, &body[..len]) {
+        match two_hop.handle_cell(command, &body) {
             Ok(Step::Send { command, .. }) => {
                 assert_eq!(command, Command::RELAY_EARLY);
                 assert!(!had_first, "the circuit is extended once");

@@ -4,7 +4,7 @@ use onion::cell::msg::{CircuitPadding, CircuitPaddingAnswer, LinkPadding, Sendme
 use onion::crypto::ntor_v3::extension::{Request, Response};
 use onion::crypto::ntor_v3::{Client, RelayKeys, Server};
 use onion::flow::control::{
-    CircuitFlow, CongestionParams, Flow, PathKind, PathState, SendmeTags, Vegas,
+    Agreed, CircuitEnd, CongestionParams, Flow, FlowFactory, PathState, TorFlows,
 };
 use onion::flow::stream::{StreamFlow, StreamSignal};
 use onion::{Duration, Instant};
@@ -99,17 +99,11 @@ fn course(mut input: Input<'_>) {
         let value = *values.get(name.len() * 3 % 40)?;
         Some(i32::from(value) << (value % 24))
     });
-    let mut flow = if input.bool() {
-        Flow::Vegas(Box::new(Vegas::new(Arc::new(params), PathKind::Exit, sendme_cells)))
-    } else {
-        Flow::default()
-    };
-    let mut stream = flow.exit_stream();
-    let increment = match &flow {
-        Flow::Fixed(_) => 100,
-        Flow::Vegas(vegas) => u32::from(vegas.sendme_cells()),
-    };
-    let mut tags = SendmeTags::new();
+    let agreed = Agreed { congestion_sendme_cells: input.bool().then_some(sendme_cells) };
+    let mut flow = Flow::new(TorFlows.end(&Arc::new(params), agreed));
+    let mut stream = flow.stream(CircuitEnd::Exit);
+    let increment = flow.sendme_cells();
+    assert_eq!(increment, agreed.congestion_sendme_cells.map_or(100, u32::from));
     let (mut now, mut sent, mut in_flight, mut buffered) = (Instant::ORIGIN, 0u32, 0, 0);
     let mut is_peer_stopped = false;
     while !input.is_empty() {
@@ -118,11 +112,12 @@ fn course(mut input: Input<'_>) {
                 for _ in 0..u32::from(input.u8()).min(flow.room_cells()) {
                     sent += 1;
                     in_flight += 1;
-                    let is_due = flow.handle_sent(now);
+                    let mut is_due = false;
+                    flow.handle_sent(now, || {
+                        is_due = true;
+                        tag(sent / increment)
+                    });
                     assert_eq!(is_due, sent.is_multiple_of(increment));
-                    if is_due {
-                        tags.expect(tag(sent / increment));
-                    }
                 }
             }
             1 => {
@@ -130,15 +125,13 @@ fn course(mut input: Input<'_>) {
                 let oldest = (sent - in_flight) / increment + 1;
                 let path =
                     PathState { is_link_blocked: input.bool(), queued_cells: input.u16().into() };
-                let accepted = tags.handle_sendme(&Sendme::Tagged(&tag(oldest)), false);
+                let sendme = tag(oldest);
+                let accepted = flow.handle_sendme(now, &Sendme::Tagged(&sendme), path);
                 assert_eq!(accepted.is_ok(), is_earned);
                 if is_earned {
-                    flow.handle_sendme(now, path).expect("earned");
                     in_flight -= increment;
-                } else {
-                    assert!(flow.handle_sendme(now, path).is_err());
                 }
-                assert_eq!(u32::try_from(tags.len()), Ok(in_flight / increment));
+                assert_eq!(u32::try_from(flow.expected_sendmes()), Ok(in_flight / increment));
             }
             2 => now += Duration::from_micros(u64::from(input.u16()) << (input.u8() % 20)),
             3 => {
@@ -158,13 +151,10 @@ fn course(mut input: Input<'_>) {
             match signal {
                 StreamSignal::Xoff => assert!(!core::mem::replace(&mut is_peer_stopped, true)),
                 StreamSignal::Xon(_) => is_peer_stopped = false,
-                StreamSignal::Sendme => assert!(!flow.has_congestion_control()),
+                StreamSignal::Sendme => assert_eq!(agreed, Agreed::default()),
             }
         }
         assert!(flow.room_cells() > 0 || in_flight >= increment, "it never stands still");
-        if let Flow::Vegas(vegas) = &flow {
-            assert_eq!(vegas.in_flight_cells(), in_flight);
-        }
     }
 }
 

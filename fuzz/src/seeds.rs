@@ -90,10 +90,10 @@ fn circuits() -> Vec<Seed> {
         ("two_hop", "built", vec![0, 1]),
         ("two_hop", "built-from-our-seal", vec![0, 3, 15, 0, 0, 4, 0, 0, 0, 0, 0]),
         ("two_hop", "truncated", vec![0, 2, 9, 0, 0, 1, 0, 8]),
-        ("two_hop", "destroyed", join(&[&[0, 4, 4, 25, 0], &dead_end, &[1]])),
-        ("two_hop", "refused", join(&[&[0, 4, 4, 25, 0], &refused, &[1]])),
+        ("two_hop", "destroyed", join(&[&[0, 4, 4, 25, 0], &dead_end])),
+        ("two_hop", "refused", join(&[&[0, 4, 4, 25, 0], &refused])),
         ("two_hop", "other-message", vec![0, 2, 10, 0, 0, 1, 0, 8, 1]),
-        ("two_hop", "short-cell", vec![0, 4, 3, 5, 0, 1, 2, 3, 4, 5, 0]),
+        ("two_hop", "nobodys-cell", vec![0, 4, 3, 5, 0, 1, 2, 3, 4, 5]),
     ]
 }
 

@@ -98,7 +98,7 @@ extern crate std;
 
 pub mod cell;
 pub mod circuit;
-//TEMP pub mod client;
+pub mod client;
 pub mod crypto;
 pub mod flow;
 pub mod identity;

@@ -159,6 +159,15 @@ pub trait Body<S: Suite>: Clone + fmt::Debug + Send + 'static {
     /// Where the data is more than fits.
     fn write(&mut self, message: &Message<S::Stretch<'_>>) -> Result<(), Malformed>;
 
+    /// Makes it that of a DATA message without layers and without a digest, whose data `fill` puts into
+    /// the room that it is given, `most_bytes` at most; returns how many. With none it is of no use.
+    fn write_data(
+        &mut self,
+        stream_id: StreamId,
+        most_bytes: usize,
+        fill: impl FnOnce(S::Room<'_>) -> usize,
+    ) -> usize;
+
     /// Puts random bytes into a relay cell's padding, so far behind the beginning of its data.
     fn salt(&mut self, at: usize, salt: &Salt);
 
@@ -314,5 +323,7 @@ pub trait Handshake<S: Suite>: fmt::Debug + Send + Sized {
     fn finish_extended(&self, data: &[u8]) -> Result<Finished<S>, CircuitError>;
 }
 
+#[cfg(test)]
+pub(crate) mod fixture;
 #[cfg(test)]
 mod tests;

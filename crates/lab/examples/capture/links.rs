@@ -2,7 +2,7 @@
 
 use super::{Result, unexpected};
 use link::tls::{Progress, Session};
-use onion::cell::{Cell, CircId, Command};
+use onion::cell::{BODY_LEN, Cell, CircId, Command};
 use onion::link::{Channel, ChannelError};
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -15,7 +15,7 @@ const PATIENCE: Duration = Duration::from_secs(60);
 pub(super) struct RawCell {
     pub(super) circ_id: CircId,
     pub(super) command: Command,
-    pub(super) body: Vec<u8>,
+    pub(super) body: [u8; BODY_LEN],
     /// With its header.
     pub(super) raw: Vec<u8>,
 }
@@ -117,7 +117,10 @@ impl Link {
                 raw.clear(); // link padding
                 continue;
             }
-            return Ok(RawCell { circ_id, command, body: body.to_vec(), raw });
+            let Some(body) = body.first_chunk() else {
+                return unexpected(format!("{command} of variable length on a circuit"));
+            };
+            return Ok(RawCell { circ_id, command, body: *body, raw });
         }
     }
 

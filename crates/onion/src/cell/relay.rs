@@ -85,14 +85,19 @@ impl<'a> RelayMessage<'a> {
             return Err(Malformed { message: "relay cell", problem: "more data than fits" });
         }
         let (header, rest) = body.split_at_mut(HEADER_LEN);
-        header.fill(0);
-        header[0] = self.command.0;
-        header[3..5].copy_from_slice(&self.stream_id.to_be_bytes());
-        let len = u16::try_from(self.data.len()).unwrap_or(u16::MAX);
-        header[9..11].copy_from_slice(&len.to_be_bytes());
+        write_header(header, self.command, self.stream_id, self.data.len());
         let (data, padding) = rest.split_at_mut(self.data.len());
         data.copy_from_slice(self.data);
         padding.fill(0);
         Ok(())
     }
+}
+
+/// Writes the header of a message with so many bytes of data: digest not set.
+pub(crate) fn write_header(header: &mut [u8], command: RelayCommand, stream_id: u16, len: usize) {
+    header.fill(0);
+    header[0] = command.0;
+    header[3..5].copy_from_slice(&stream_id.to_be_bytes());
+    let len = u16::try_from(len).unwrap_or(u16::MAX);
+    header[9..11].copy_from_slice(&len.to_be_bytes());
 }

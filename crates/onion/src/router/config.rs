@@ -69,13 +69,15 @@ pub struct RouterConfig<I = Arc<OwnIdentity>> {
     pub padding: bool,
 }
 
-impl<I> RouterConfig<I> {
+impl RouterConfig {
     /// A default for [`streams_max`](Self::streams_max).
     pub const STREAMS_MAX: u32 = 16_384;
 
     /// A default for [`held_bytes_max`](Self::held_bytes_max): 512 MiB.
     pub const HELD_BYTES_MAX: usize = 512 << 20;
+}
 
+impl<I> RouterConfig<I> {
     /// A relay without exits, directory, limit and measurements, with the usual bounds. Circuits may be
     /// extended to any address.
     #[must_use]
@@ -93,8 +95,8 @@ impl<I> RouterConfig<I> {
             directory: None,
             addresses: Vec::new(),
             extends_to_private: true,
-            streams_max: Self::STREAMS_MAX,
-            held_bytes_max: Self::HELD_BYTES_MAX,
+            streams_max: RouterConfig::STREAMS_MAX,
+            held_bytes_max: RouterConfig::HELD_BYTES_MAX,
             padding: true,
         }
     }

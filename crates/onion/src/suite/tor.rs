@@ -2,7 +2,7 @@ use super::{
     Answer, Body, Buffer, Cell, EchoLayer, Layer, Layers, Message, Salt, StreamId, Stretch, Suite,
 };
 use crate::cell::msg::{Create2, HANDSHAKE_NTOR, HANDSHAKE_NTOR_V3};
-use crate::cell::relay::{HEADER_LEN, RelayMessage};
+use crate::cell::relay::{HEADER_LEN, MAX_DATA_LEN, RelayCommand, RelayMessage, write_header};
 use crate::cell::{BODY_LEN, CELL_LEN, CircId, Command, Malformed, begin_fixed};
 use crate::circuit::Handshake;
 use crate::crypto::ntor_v3::extension::{Request, Response};
@@ -132,6 +132,19 @@ impl Body<Tor> for [u8; BODY_LEN] {
     fn write(&mut self, message: &Message<&[u8]>) -> Result<(), Malformed> {
         let Message { command, stream_id: StreamId(stream_id), data } = *message;
         RelayMessage { command, stream_id, data }.write_into(self)
+    }
+
+    fn write_data(
+        &mut self,
+        stream_id: StreamId,
+        most_bytes: usize,
+        fill: impl FnOnce(&mut [u8]) -> usize,
+    ) -> usize {
+        let (header, rest) = self.split_at_mut(HEADER_LEN);
+        let len = fill(&mut rest[..most_bytes.min(MAX_DATA_LEN)]);
+        write_header(header, RelayCommand::DATA, stream_id.0, len);
+        rest[len..].fill(0);
+        len
     }
 
     fn salt(&mut self, at: usize, salt: &Salt) {

@@ -1,5 +1,6 @@
 //! The recorded vectors: see `vectors/README.md`. Also used by the `fuzz` crate.
 
+use onion::cell::{BODY_LEN, CELL_LEN};
 use onion::identity::{Ed25519Id, OwnIdentity, RelayIds, RsaId};
 use onion::link::{ExpectedPeer, TlsSession};
 use std::collections::BTreeMap;
@@ -51,9 +52,10 @@ impl Scene {
 
     /// The fixed-length cells of this name, without their headers of five bytes.
     #[track_caller]
-    pub(crate) fn bodies(&self, name: &str) -> Vec<&[u8]> {
-        let cells = self.get(name).chunks(onion::cell::CELL_LEN);
-        cells.map(|cell| &cell[5..]).collect()
+    pub(crate) fn bodies(&self, name: &str) -> Vec<&[u8; BODY_LEN]> {
+        let (cells, rest) = self.get(name).as_chunks::<CELL_LEN>();
+        assert!(rest.is_empty(), "{name} is not whole cells");
+        cells.iter().filter_map(|cell| cell.last_chunk()).collect()
     }
 
     /// An identity of ours.

@@ -31,7 +31,7 @@ fn extending(scene: &Scene) -> Builder {
     let step = two_hop.handle_cell(Command::CREATED_FAST, scene.bodies("created_fast")[0]);
     let Ok(Step::Send { command, body }) = step else { panic!("{step:?}") };
     assert_eq!(command, Command::RELAY_EARLY);
-    assert_eq!(body, scene.bodies("extend")[0], "what the relay obeyed");
+    assert_eq!(&body, scene.bodies("extend")[0], "what the relay obeyed");
     two_hop
 }
 
@@ -71,20 +71,18 @@ fn no_bit_of_extended2_can_be_changed() {
     let honest = scene.bodies("extended2")[0];
     for at in 0..honest.len() {
         let mut two_hop = extending(&scene);
-        let mut body = honest.to_vec();
+        let mut body = *honest;
         body[at] ^= 1 << (at % 8);
         let step = two_hop.handle_cell(Command::RELAY, &body);
         assert!(matches!(step, Err(CircuitError::Crypt(_))), "byte {at}: {step:?}");
     }
-    let step = extending(&scene).handle_cell(Command::RELAY, &honest[..100]);
-    assert!(matches!(step, Err(CircuitError::Unexpected(_))), "{step:?}");
 }
 
 #[test]
 fn the_relays_messages_are_encoded_again_as_they_came() {
     let scene = circuit();
     let mut hop = ClientHop::new(&first_hop_keys(&scene));
-    let mut body: [u8; BODY_LEN] = scene.bodies("extended2")[0].try_into().expect("whole");
+    let mut body = *scene.bodies("extended2")[0];
     hop.decrypt(&mut body).expect("from the relay");
     let message = RelayMessage::parse(&body).expect("well-formed");
     assert_eq!((message.command, message.stream_id), (RelayCommand::EXTENDED2, 0));
@@ -102,7 +100,7 @@ fn the_relays_messages_are_encoded_again_as_they_came() {
 fn what_we_sent_is_what_the_relay_understood() {
     let scene = circuit();
     let mut hop = RelayHop::new(&first_hop_keys(&scene));
-    let mut body: [u8; BODY_LEN] = scene.bodies("extend")[0].try_into().expect("whole");
+    let mut body = *scene.bodies("extend")[0];
     assert!(hop.decrypt(&mut body), "it is for the relay");
     let message = RelayMessage::parse(&body).expect("well-formed");
     assert_eq!(message.command, RelayCommand::EXTEND2);
@@ -157,7 +155,7 @@ fn cells_come_out_as_the_check_expects() {
     let places: Vec<u64> = (0..).take(sent.len()).collect();
     // Backwards, to see that no check leans on the one before.
     for (place, index) in places.iter().copied().enumerate().rev() {
-        assert_eq!(sent[place], content.body(index));
+        assert_eq!(*sent[place], content.body(index));
         let mut check = |body: &[u8]| compare(&mut content, &mut forward, 1, index, body);
         assert_eq!(check(arrived[place]), Ok(()), "cell {index}");
         assert_eq!(check(sent[place]), Err(Mismatch::NotDecrypted));
@@ -193,7 +191,7 @@ fn a_circuit_to_nowhere_is_destroyed_with_a_reason() {
         let cell = scene.get("answer");
         assert_eq!(cell[4], Command::DESTROY.get());
         assert_eq!(DestroyReason::parse(&cell[5..]), reason);
-        let step = extending(&scene).handle_cell(Command::DESTROY, &cell[5..]);
+        let step = extending(&scene).handle_cell(Command::DESTROY, scene.bodies("answer")[0]);
         let Err(CircuitError::Destroyed(found)) = step else { panic!("{step:?}") };
         assert_eq!(found, reason);
     }

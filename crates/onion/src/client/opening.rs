@@ -1,0 +1,145 @@
+//! How circuits and streams begin.
+
+use super::application::Application;
+use super::circuit::{Circuit, Passage, Stage, Up};
+use super::core::Core;
+use super::event::{CircuitNumber, ClientEvent, StreamNumber};
+use super::plan::{Destination, Path};
+use super::streams::{Stream, Streams};
+use crate::cell::msg::Begin;
+use crate::cell::relay::RelayCommand;
+use crate::circuit::{Builder, Built, NextHop};
+use crate::flow::control::{CircuitEnd, Flow};
+use crate::suite::{Handshake, Suite};
+use crate::time::Instant;
+use alloc::vec::Vec;
+use rand_core::Rng;
+
+impl<S: Suite, A: Application<S>, R: Rng> Core<S, A, R> {
+    /// Opens a circuit. [`ClientEvent::Built`] or [`ClientEvent::Lost`] will tell.
+    ///
+    /// A path without hops is lost at once, without a word.
+    pub fn open(&mut self, now: Instant, path: &Path) -> CircuitNumber {
+        self.now = now;
+        let number = CircuitNumber(self.opened);
+        self.opened += 1;
+        let Some((first, onward)) = path.hops.split_first() else { return number };
+        let shared = self.links.iter().find(|(_, link)| link.serves(first));
+        let shared = shared.map(|(conn, _)| *conn).filter(|_| !path.has_own_link);
+        let conn = shared.unwrap_or_else(|| self.dial(*first, path.has_own_link));
+        let wants_congestion_control = path.has_congestion_control && onward.is_empty();
+        let opening = if path.is_fast {
+            S::Handshake::fast(self.random())
+        } else {
+            self.handshake(first, wants_congestion_control)
+        };
+        let mut rest = Vec::new();
+        for (place, hop) in (1..).zip(onward) {
+            let is_last = place == onward.len();
+            rest.push((*hop, self.handshake(hop, path.has_congestion_control && is_last)));
+        }
+        let Some(link) = self.links.get_mut(&conn) else { return number };
+        let circ_id = link.add_circuit(number);
+        let is_open = link.is_open;
+        let circuit = Circuit::new(conn, circ_id, Builder::new(circ_id, opening, rest));
+        self.passages.insert(number, Passage { circuit, streams: Streams::default() });
+        if is_open {
+            self.create(number);
+        }
+        number
+    }
+
+    /// The suites take the same random bytes, whatever they do with them.
+    fn random<const LEN: usize>(&mut self) -> [u8; LEN] {
+        let mut bytes = [0; LEN];
+        self.rng.fill_bytes(&mut bytes);
+        bytes
+    }
+
+    fn handshake(&mut self, hop: &NextHop, wants_congestion_control: bool) -> S::Handshake {
+        let secret = self.random();
+        let newer = wants_congestion_control
+            .then(|| S::Handshake::ntor_v3(hop, secret, true).ok())
+            .flatten();
+        newer.unwrap_or_else(|| S::Handshake::ntor(hop, secret))
+    }
+
+    /// Sends the first cell of a circuit.
+    pub(super) fn create(&mut self, number: CircuitNumber) {
+        let Some(Passage { circuit, .. }) = self.passages.get_mut(&number) else { return };
+        let Stage::Building(builder) = &circuit.stage else { return };
+        circuit.began_at = self.now;
+        let (conn, circ_id) = (circuit.conn, circuit.circ_id);
+        if let Some((command, body)) = builder.create() {
+            self.send(conn, circ_id, command, &body);
+        }
+    }
+
+    /// A circuit stands.
+    pub(super) fn finish(&mut self, number: CircuitNumber) {
+        let Some(Passage { circuit, .. }) = self.passages.get_mut(&number) else { return };
+        let took = self.now - circuit.began_at;
+        let Stage::Building(builder) = &mut circuit.stage else { return };
+        let Built { layers, agreed } = builder.take_built();
+        let flow = Flow::new(self.flows.end(&self.congestion, agreed));
+        circuit.stage = Stage::Up(Up::new(layers, flow));
+        self.tell(ClientEvent::Built { circuit: number, took });
+    }
+
+    /// Opens a stream on a circuit, once that stands, with an application at our end.
+    /// [`ClientEvent::Over`] will tell, unless the circuit is lost before.
+    ///
+    /// A destination that the last hop's exit policy forbids is answered at once: the time is the
+    /// circuit's round trip.
+    pub fn begin(
+        &mut self,
+        now: Instant,
+        circuit: CircuitNumber,
+        to: Destination,
+        application: A,
+    ) -> StreamNumber {
+        self.now = now;
+        let number = StreamNumber(self.begun);
+        self.begun += 1;
+        if let Some(Passage { streams, .. }) = self.passages.get_mut(&circuit) {
+            self.streams.insert(number, Stream::new(circuit, to, application));
+            streams.waiting.push(number);
+            self.begin_waiting(circuit);
+        }
+        number
+    }
+
+    /// Sends the BEGINs that have waited, if the circuit stands.
+    pub(super) fn begin_waiting(&mut self, circuit: CircuitNumber) {
+        let Some(Passage { circuit: it, streams }) = self.passages.get_mut(&circuit) else {
+            return;
+        };
+        if it.up().is_some() {
+            let waiting = core::mem::take(&mut streams.waiting);
+            waiting.into_iter().for_each(|stream| self.begin_now(circuit, stream));
+        }
+    }
+
+    fn begin_now(&mut self, circuit: CircuitNumber, number: StreamNumber) {
+        let Some(Passage { circuit: it, streams }) = self.passages.get_mut(&circuit) else {
+            return;
+        };
+        let (Some(stream), Some(up), Some(id)) =
+            (self.streams.get_mut(&number), it.up(), streams.tunnel.next_id())
+        else {
+            self.streams.remove(&number);
+            return;
+        };
+        stream.begin(self.now, id, up.leg.flow.stream(CircuitEnd::Origin));
+        streams.tunnel.add(id, number);
+        let mut data = Vec::new();
+        let command = match &stream.to {
+            Destination::Directory => RelayCommand::BEGIN_DIR,
+            Destination::Host(host, port, flags) => {
+                Begin { host, port: *port, flags: *flags }.encode_into(&mut data);
+                RelayCommand::BEGIN
+            }
+        };
+        self.say(circuit, command, id, &data);
+    }
+}

@@ -1,0 +1,322 @@
+//! A client's decisions against relays' ends of its circuits, with the same test over both suites.
+
+mod chain;
+
+use super::application::Application;
+use super::{CircuitNumber, ClientEvent, Core, Destination, Loss, Outcome, Path, Transfer};
+use crate::cell::relay::RelayCommand;
+use crate::cell::{CELLS_PER_RECORD, CircId, Command};
+use crate::circuit::CircuitError;
+use crate::flow::control::FlowError;
+use crate::node::{CloseCause, ConnId};
+use crate::suite::fixture::hop;
+use crate::suite::{Cell, Tor, Weightless};
+use crate::time::{Duration, Instant};
+use alloc::vec;
+use alloc::vec::Vec;
+use chain::{Chain, Liar, Played, Seen};
+use core::net::SocketAddr;
+use proptest::prelude::*;
+use rand_chacha::ChaCha8Rng;
+use rand_core::SeedableRng;
+
+/// A client, one link, and what is at the other ends of its circuits.
+struct World<S: Played> {
+    core: Core<S, Transfer, ChaCha8Rng>,
+    now: Instant,
+    conn: ConnId,
+    /// By circuit IDs, from the first on.
+    chains: Vec<Chain<S>>,
+    /// What the relays saw, in order.
+    seen: Vec<Seen>,
+    events: Vec<ClientEvent>,
+    /// Cells that may leave at once.
+    cells_max: usize,
+}
+
+fn path(hops: u8, is_fast: bool, has_congestion_control: bool) -> Path {
+    Path { is_fast, has_congestion_control, ..Path::new((1..=hops).map(hop).collect()) }
+}
+
+fn destination() -> Destination {
+    SocketAddr::from(([192, 0, 2, 99], 80)).into()
+}
+
+impl<S: Played> World<S>
+where
+    Transfer: Application<S>,
+{
+    /// With circuits that are asked for, on one link that stands.
+    fn new(paths: &[Path], chains: Vec<Chain<S>>) -> (Self, Vec<CircuitNumber>) {
+        let mut core = Core::new(ChaCha8Rng::seed_from_u64(1));
+        let now = Instant::ORIGIN;
+        let circuits = paths.iter().map(|path| core.open(now, path)).collect();
+        let dial = core.poll_dial().expect("a link is wanted");
+        assert_eq!((dial.to, core.poll_dial()), (hop(1).address, None), "one for all");
+        core.handle_link_open(now, dial.conn);
+        let (conn, seen, events) = (dial.conn, Vec::new(), Vec::new());
+        (Self { core, now, conn, chains, seen, events, cells_max: 40 }, circuits)
+    }
+
+    /// Until nobody has anything to say.
+    fn run(&mut self) {
+        loop {
+            self.now += Duration::from_millis(10);
+            let is_quiet = !self.carry_forth() & !self.carry_back();
+            self.events.extend(core::iter::from_fn(|| self.core.poll_event()));
+            match self.core.poll_timeout() {
+                Some(at) if is_quiet => {
+                    self.now = self.now.max(at);
+                    self.core.handle_timeout(self.now);
+                }
+                None if is_quiet => return,
+                _ => {}
+            }
+        }
+    }
+
+    fn carry_forth(&mut self) -> bool {
+        let mut out = vec![S::Cell::EMPTY; self.cells_max];
+        let mut has_sent = false;
+        while let Some(conn) = self.core.poll_writable() {
+            assert_eq!(conn, self.conn);
+            loop {
+                let count = self.core.poll_cells(self.now, conn, &mut out);
+                if count == 0 {
+                    break;
+                }
+                has_sent = true;
+                let before = self.seen.len();
+                for cell in &out[..count] {
+                    let chain = &mut self.chains[cell.circ_id().get() as usize & 0xff];
+                    chain.handle_cell(self.now, cell.command(), cell.body());
+                    self.seen.append(&mut chain.seen);
+                }
+                let is_data = |it: &Seen| it.3 == RelayCommand::DATA.0;
+                let sent = &self.seen[before..];
+                let data = sent.iter().filter(|it| is_data(it)).count();
+                assert!(data <= CELLS_PER_RECORD);
+                assert!(sent[sent.len() - data..].iter().all(is_data), "they come last");
+            }
+        }
+        has_sent
+    }
+
+    fn carry_back(&mut self) -> bool {
+        let mut has_sent = false;
+        for (number, chain) in (0..).zip(&mut self.chains) {
+            for (command, body) in chain.out.drain(..) {
+                has_sent = true;
+                let circ_id = CircId::of_initiator(number);
+                self.core.handle_cell(self.now, self.conn, circ_id, command, &body);
+            }
+        }
+        has_sent
+    }
+}
+
+/// What is tried: circuits with their streams, and how many cells leave at once.
+#[derive(Clone, Debug)]
+struct Plan {
+    circuits: Vec<(bool, bool, Vec<Transfer>)>,
+    cells_max: usize,
+}
+
+fn plan() -> impl Strategy<Value = Plan> {
+    let bytes = || prop_oneof![0u64..2000, 0u64..700_000];
+    let transfer =
+        (any::<u64>(), bytes(), bytes()).prop_map(|(seed, download_bytes, upload_bytes)| {
+            Transfer { seed, download_bytes, upload_bytes }
+        });
+    let circuit = (any::<bool>(), any::<bool>(), prop::collection::vec(transfer, 1..4));
+    (prop::collection::vec(circuit, 1..4), 1usize..70)
+        .prop_map(|(circuits, cells_max)| Plan { circuits, cells_max })
+}
+
+/// All that can be told of a run: what relays saw, events with times, and a random number drawn after it.
+type Course = (Vec<Seen>, Vec<ClientEvent>, u64);
+
+fn course<S: Played>(plan: &Plan) -> Course
+where
+    Transfer: Application<S>,
+{
+    let paths: Vec<Path> = plan.circuits.iter().map(|(fast, cc, _)| path(3, *fast, *cc)).collect();
+    let chain = |place, transfers: &[Transfer]| {
+        Chain::<S>::new(CircId::of_initiator(place), transfers, Liar::Nobody)
+    };
+    // Circuit IDs begin with one.
+    let chains = core::iter::once(chain(0, &[]))
+        .chain((1..).zip(&plan.circuits).map(|(place, (.., transfers))| chain(place, transfers)));
+    let (mut world, circuits) = World::new(&paths, chains.collect());
+    world.cells_max = plan.cells_max;
+    let mut streams = 0;
+    for (circuit, (.., transfers)) in circuits.iter().zip(&plan.circuits) {
+        for transfer in transfers {
+            world.core.begin(world.now, *circuit, destination(), *transfer);
+            streams += 1;
+        }
+    }
+    world.run();
+    let built = world.events.iter().filter(|it| matches!(it, ClientEvent::Built { .. })).count();
+    let complete =
+        |it: &&ClientEvent| matches!(it, ClientEvent::Over { outcome: Outcome::Complete, .. });
+    let over = world.events.iter().filter(complete).count();
+    assert_eq!((built, over), (circuits.len(), streams), "{:?}", world.events);
+    assert_eq!((world.core.open_circuits(), world.core.open_streams()), (circuits.len(), 0));
+    let sent: u64 = plan.circuits.iter().flat_map(|it| &it.2).map(Transfer::response_bytes).sum();
+    assert_eq!(world.core.received_bytes(), sent);
+    circuits.into_iter().for_each(|circuit| world.core.destroy(circuit));
+    world.run();
+    (world.seen, world.events, world.core.rng.next_u64())
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(48))]
+
+    /// The suites cannot be told apart by what a client does: the same cells, in the same order, at the
+    /// same times, and the same random numbers.
+    #[test]
+    fn a_client_does_the_same_over_both_suites(plan in plan()) {
+        let (tor, weightless) = (course::<Tor>(&plan), course::<Weightless>(&plan));
+        prop_assert_eq!(&tor.0, &weightless.0);
+        prop_assert_eq!(&tor.1, &weightless.1);
+        prop_assert_eq!(tor.2, weightless.2);
+    }
+}
+
+#[test]
+fn streams_of_a_circuit_and_circuits_of_a_link_take_turns() {
+    let upload = Transfer::upload(1, 40 * 498);
+    let circuits = vec![(false, false, vec![upload; 2]); 2];
+    let (seen, ..) = course::<Weightless>(&Plan { circuits, cells_max: 50 });
+    let data = seen.iter().filter(|it| it.3 == RelayCommand::DATA.0);
+    let data: Vec<(u32, u16)> = data.map(|it| (it.0.get() & 0xff, it.4.0)).collect();
+    let record = |circuit: u32, first: u16| {
+        let streams = (0..31).map(move |place| (circuit, (first + place) % 2 + 1));
+        streams.collect::<Vec<_>>()
+    };
+    assert_eq!(&data[..31], record(1, 0));
+    assert_eq!(&data[31..62], record(2, 0));
+    assert_eq!(&data[62..93], record(1, 1), "the other stream has its turn");
+}
+
+/// A stream over one circuit whose relays lie, and all that came of it.
+fn lied_to<S: Played>(liar: Liar) -> (Vec<Seen>, Vec<ClientEvent>)
+where
+    Transfer: Application<S>,
+{
+    let transfer = Transfer::download(3, 5000);
+    let chains = vec![
+        Chain::new(CircId::of_initiator(0), &[], liar),
+        Chain::new(CircId::of_initiator(1), &[transfer], liar),
+    ];
+    let (mut world, circuits) = World::<S>::new(&[path(3, true, false)], chains);
+    world.run();
+    world.core.begin(world.now, circuits[0], destination(), transfer);
+    world.run();
+    (world.seen, world.events)
+}
+
+#[test]
+fn a_cell_that_is_missing_is_noticed() {
+    for (_, events) in [lied_to::<Tor>(Liar::Skipping), lied_to::<Weightless>(Liar::Skipping)] {
+        let Some(ClientEvent::Over { outcome, .. }) = events.last() else { panic!("{events:?}") };
+        assert_eq!(*outcome, Outcome::WrongBytes { offset: 2 * 498 });
+    }
+}
+
+#[test]
+fn circuits_are_lost_to_liars() {
+    let reason = crate::cell::msg::DestroyReason::PROTOCOL;
+    let cases = [
+        (Liar::Forging, Loss::Circuit(CircuitError::Crypt(crate::crypto::CryptError))),
+        (Liar::Cutting, Loss::Circuit(CircuitError::Truncated(reason))),
+        (Liar::Destroying, Loss::Circuit(CircuitError::Destroyed(reason))),
+        (Liar::Acknowledging, Loss::Flow(FlowError::UnexpectedSendme)),
+    ];
+    for (liar, expected) in cases {
+        for (seen, events) in [lied_to::<Tor>(liar), lied_to::<Weightless>(liar)] {
+            let Some(ClientEvent::Lost { cause, .. }) = events.last() else { panic!("{events:?}") };
+            assert_eq!(*cause, expected);
+            let says_so = seen.last().is_some_and(|it| it.1 == Command::DESTROY);
+            assert_eq!(says_so, liar != Liar::Destroying, "{seen:?}");
+        }
+    }
+}
+
+/// What is held of a stream that is not read, with a window, and what it comes to when it is read again.
+fn paused<S: Played>(has_congestion_control: bool) -> (u64, Vec<Seen>)
+where
+    Transfer: Application<S>,
+{
+    let transfer = Transfer::download(3, 2_000_000);
+    let chain = |place, transfers: &[Transfer]| {
+        Chain::<S>::new(CircId::of_initiator(place), transfers, Liar::Nobody)
+    };
+    let chains = vec![chain(0, &[]), chain(1, &[transfer])];
+    let paths = [path(3, false, has_congestion_control)];
+    let (mut world, circuits) = World::new(&paths, chains);
+    let stream = world.core.begin(world.now, circuits[0], destination(), transfer);
+    world.core.pause(stream);
+    world.run();
+    let figures = world.core.figures(stream);
+    let held = figures.unwrap_or_else(|| panic!("{:?}", world.events)).received_bytes;
+    world.core.resume(world.now, stream);
+    world.run();
+    let Some(ClientEvent::Over { outcome, figures, .. }) = world.events.last() else { panic!() };
+    assert_eq!((*outcome, figures.held_bytes_max), (Outcome::Complete, held));
+    (held, world.seen)
+}
+
+#[test]
+fn a_paused_stream_holds_its_sender_back() {
+    for has_congestion_control in [false, true] {
+        let (tor, weightless) =
+            (paused::<Tor>(has_congestion_control), paused::<Weightless>(has_congestion_control));
+        assert_eq!(tor, weightless);
+        assert!(tor.0 < 1_500_000, "{} bytes", tor.0);
+        let says = |command: RelayCommand| tor.1.iter().any(|it| it.3 == command.0);
+        assert_eq!(says(RelayCommand::XOFF), has_congestion_control);
+        assert_eq!(says(RelayCommand::XON), has_congestion_control);
+    }
+}
+
+#[test]
+fn a_link_that_is_to_be_closed_gets_no_other_circuit() {
+    let mut core = Core::<Weightless, Transfer, _>::new(ChaCha8Rng::seed_from_u64(1));
+    let now = Instant::ORIGIN;
+    let first = core.open(now, &path(3, false, false));
+    let conn = core.poll_dial().expect("a link is wanted").conn;
+    core.handle_link_open(now, conn);
+    core.destroy(first);
+    core.close_idle();
+    core.close_idle();
+    core.open(now, &path(3, false, false));
+    let other = core.poll_dial().expect("another link is wanted").conn;
+    assert_ne!(other, conn);
+    let mut cells = vec![Cell::EMPTY; 9];
+    assert_eq!(core.poll_writable(), Some(conn));
+    let count = core.poll_cells(now, conn, &mut cells);
+    let commands: Vec<Command> = cells[..count].iter().map(Cell::command).collect();
+    assert_eq!(commands, [Command::CREATE2, Command::DESTROY], "said before it closes");
+    assert_eq!((core.poll_close(), core.poll_close()), (Some(conn), None));
+}
+
+#[test]
+fn a_link_that_is_lost_takes_its_circuits_along() {
+    let mut core = Core::<Weightless, Transfer, _>::new(ChaCha8Rng::seed_from_u64(1));
+    let now = Instant::ORIGIN;
+    let circuits = [1, 2].map(|_| core.open(now, &path(2, false, false)));
+    let own = core.open(now, &Path { has_own_link: true, ..path(2, false, false) });
+    let (conn, own_conn) = (core.poll_dial().unwrap().conn, core.poll_dial().unwrap().conn);
+    core.begin(now, circuits[0], destination(), Transfer::download(0, 0));
+    core.handle_closed(now, conn, CloseCause::Reset);
+    core.handle_broken(now, own_conn, "no relay".into());
+    assert_eq!((core.open_circuits(), core.open_streams()), (0, 0));
+    assert_eq!((core.poll_close(), core.poll_close()), (Some(own_conn), None));
+    let lost = |circuit, cause| Some(ClientEvent::Lost { circuit, cause });
+    for circuit in circuits {
+        assert_eq!(core.poll_event(), lost(circuit, Loss::Link(CloseCause::Reset)));
+    }
+    assert_eq!(core.poll_event(), lost(own, Loss::Channel("no relay".into())));
+}

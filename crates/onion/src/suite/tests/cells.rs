@@ -1,0 +1,122 @@
+use crate::cell::relay::{MAX_DATA_LEN, RelayCommand};
+use crate::cell::{CircId, Command};
+use crate::suite::fixture::Staged;
+use crate::suite::{Body, Cell, Message, StreamId, Stretch, Tor, Weightless};
+use alloc::vec;
+use alloc::vec::Vec;
+use proptest::prelude::*;
+use proptest::test_runner::TestCaseResult;
+
+/// A message comes out as it went in, over whatever the body held before.
+fn round_trip<S: Staged>(
+    command: u8,
+    stream_id: u16,
+    data: &[u8],
+    before: &[u8],
+) -> TestCaseResult {
+    let mut body = S::Body::from_bytes(before);
+    let (command, stream_id) = (RelayCommand(command), StreamId(stream_id));
+    let message = Message { command, stream_id, data: S::Stretch::from_bytes(data) };
+    if data.len() > MAX_DATA_LEN {
+        prop_assert!(body.write(&message).is_err());
+        return Ok(());
+    }
+    prop_assert!(body.write(&message).is_ok());
+    // Room for padding of four bytes, and for as many random ones as there are.
+    if data.len() + 20 <= MAX_DATA_LEN {
+        body.salt(data.len() + 4, &[0xab; 16]);
+    }
+    let found = body.message().expect("just written");
+    prop_assert_eq!((found.command, found.stream_id), (command, stream_id));
+    prop_assert_eq!((found.data.len(), found.data.bytes()), (data.len(), data));
+    prop_assert_eq!(found.data.is_empty(), data.is_empty());
+    Ok(())
+}
+
+/// The same of data that is made in its place.
+fn data_round_trip<S: Staged>(
+    stream_id: u16,
+    from: u64,
+    len: usize,
+    room: usize,
+) -> TestCaseResult {
+    let mut body = S::Body::from_bytes(b"of earlier use");
+    let filled = body.write_data(StreamId(stream_id), room, |room| S::put(room, from, len));
+    prop_assert_eq!(filled, len.min(room).min(MAX_DATA_LEN));
+    let found = body.message().expect("just written");
+    let head = (found.command, found.stream_id, found.data.len());
+    prop_assert_eq!(head, (RelayCommand::DATA, StreamId(stream_id), filled));
+    prop_assert!(S::is_from(found.data, from));
+    let (first, rest) = found.data.split_at(filled / 3);
+    prop_assert_eq!((first.len(), rest.len()), (filled / 3, filled - filled / 3));
+    prop_assert!(S::is_from(first, from) && S::is_from(rest, from + filled as u64 / 3));
+    Ok(())
+}
+
+/// One cell for each number.
+fn cells<S: Staged>(numbers: &[u8]) -> Vec<S::Cell> {
+    let one = |number: &u8| {
+        let mut cell = S::Cell::EMPTY;
+        let body = cell.begin(CircId::new(u32::from(*number)), Command::new(number % 7));
+        *body = S::Body::from_bytes(&[*number; 9]);
+        cell
+    };
+    numbers.iter().map(one).collect()
+}
+
+fn is_cell<S: Staged>(cell: &S::Cell, number: u8) -> bool {
+    cell.circ_id() == CircId::new(u32::from(number))
+        && cell.command() == Command::new(number % 7)
+        && cell.body().bytes().starts_with(&[number; 9])
+}
+
+fn shift<S: Staged>(numbers: &[u8], at: usize) {
+    let mut from = cells::<S>(numbers);
+    let mut to = vec![S::Cell::EMPTY; numbers.len()];
+    to[0] = cells::<S>(&[77]).remove(0);
+    let (early, late) = to.split_at_mut(at);
+    S::Cell::shift(&mut from[..at], early);
+    S::Cell::shift(&mut from[at..], late);
+    assert!(to.iter().zip(numbers).all(|(cell, number)| is_cell::<S>(cell, *number)));
+}
+
+proptest! {
+    #[test]
+    fn messages_come_out_as_they_went_in(
+        command: u8,
+        stream_id: u16,
+        data in prop::collection::vec(any::<u8>(), 0..MAX_DATA_LEN + 5),
+        before in prop::collection::vec(any::<u8>(), 0..600),
+    ) {
+        round_trip::<Tor>(command, stream_id, &data, &before)?;
+        round_trip::<Weightless>(command, stream_id, &data, &before)?;
+    }
+
+    #[test]
+    fn data_is_where_it_was_put(
+        stream_id: u16, from in 0u64..1 << 33, len in 0usize..600, room in 0usize..600,
+    ) {
+        data_round_trip::<Tor>(stream_id, from, len, room)?;
+        data_round_trip::<Weightless>(stream_id, from, len, room)?;
+    }
+
+    #[test]
+    fn cells_move(numbers in prop::collection::vec(any::<u8>(), 1..40), at: prop::sample::Index) {
+        let at = at.index(numbers.len());
+        shift::<Tor>(&numbers, at);
+        shift::<Weightless>(&numbers, at);
+    }
+}
+
+/// A message written over the data of an earlier one leaves nothing of it: nobody can tell what a relay
+/// cell's memory was used for before.
+#[test]
+fn nothing_of_earlier_use_is_left() {
+    let mut body = [0xee; 509];
+    let written = Body::<Tor>::write_data(&mut body, StreamId(1), 3, |room| {
+        room.fill(1);
+        room.len()
+    });
+    assert_eq!((written, &body[11..14]), (3, &[1, 1, 1][..]));
+    assert!(body[14..].iter().all(|byte| *byte == 0));
+}

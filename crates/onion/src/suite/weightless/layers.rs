@@ -1,0 +1,104 @@
+use super::Weightless;
+use super::body::WeightlessBody;
+use crate::crypto::CryptError;
+use crate::flow::control::SENDME_TAG_LEN;
+use crate::suite::{EchoLayer, Layer, Layers};
+use alloc::vec::Vec;
+
+/// A relay's end of a layer: cells that it has sent, and got.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Count {
+    sent: u64,
+    received: u64,
+}
+
+fn tag(count: u64) -> [u8; SENDME_TAG_LEN] {
+    let mut tag = [0; SENDME_TAG_LEN];
+    tag[..8].copy_from_slice(&count.to_be_bytes());
+    tag
+}
+
+impl Layer<Weightless> for Count {
+    fn new((): &()) -> Self {
+        Self::default()
+    }
+
+    #[inline]
+    fn decrypt(&mut self, body: &mut WeightlessBody) -> bool {
+        if body.layers > 0 || body.is_noise() {
+            body.layers = body.layers.saturating_sub(1);
+            return false;
+        }
+        self.received += 1;
+        true
+    }
+
+    fn originate(&mut self, body: &mut WeightlessBody) {
+        self.sent += 1;
+        body.layers = 1;
+    }
+
+    #[inline]
+    fn pass_back(&mut self, body: &mut WeightlessBody) {
+        body.layers = body.layers.saturating_add(1);
+    }
+
+    fn sent_tag(&self) -> [u8; SENDME_TAG_LEN] {
+        tag(self.sent)
+    }
+
+    fn received_tag(&self) -> [u8; SENDME_TAG_LEN] {
+        tag(self.received)
+    }
+}
+
+impl EchoLayer<Weightless> for Count {
+    fn new((): &()) -> Self {
+        Self::default()
+    }
+
+    fn apply(&mut self, _body: &mut WeightlessBody) {
+        self.received += 1;
+    }
+}
+
+/// The client's ends of layers.
+#[derive(Debug, Default)]
+pub struct Counts {
+    hops: Vec<Count>,
+}
+
+impl Layers<Weightless> for Counts {
+    fn push(&mut self, (): &()) {
+        self.hops.push(Count::default());
+    }
+
+    fn len(&self) -> usize {
+        self.hops.len()
+    }
+
+    fn seal(&mut self, hop: usize, body: &mut WeightlessBody) {
+        let Some(it) = self.hops.get_mut(hop) else { return };
+        it.sent += 1;
+        body.layers = u8::try_from(hop).unwrap_or(u8::MAX);
+    }
+
+    fn open(&mut self, body: &mut WeightlessBody) -> Result<usize, CryptError> {
+        if body.is_noise() {
+            return Err(CryptError);
+        }
+        let hop = usize::from(body.layers).checked_sub(1).ok_or(CryptError)?;
+        let it = self.hops.get_mut(hop).ok_or(CryptError)?;
+        it.received += 1;
+        body.layers = 0;
+        Ok(hop)
+    }
+
+    fn sent_tag(&self, hop: usize) -> [u8; SENDME_TAG_LEN] {
+        tag(self.hops.get(hop).map_or(0, |it| it.sent))
+    }
+
+    fn received_tag(&self, hop: usize) -> [u8; SENDME_TAG_LEN] {
+        tag(self.hops.get(hop).map_or(0, |it| it.received))
+    }
+}
