@@ -78,6 +78,7 @@ replays! {
     measurement: 10_000,
     capacity: 2_000,
     router: 2_000,
+    seam: 10_000,
     control_plane: 20_000,
     flow_control: 5_000,
 }

@@ -77,7 +77,7 @@ fn ask(
     next: NextHop,
     (x, ephemeral_secret): ([u8; 20], [u8; 32]),
 ) -> Result<Asked> {
-    let mut two_hop = Builder::two_hops(circ_id, next, x, ephemeral_secret);
+    let mut two_hop: Builder = Builder::two_hops(circ_id, next, x, ephemeral_secret);
     scene.add("circ_id", "The circuit's number on our link to the relay.", &id_bytes(circ_id));
     scene.add("x", "Our half of CREATE_FAST.", &x);
     scene.add("ephemeral_secret", "Our secret of the ntor handshake.", &ephemeral_secret);
