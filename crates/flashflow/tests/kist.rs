@@ -5,13 +5,20 @@ mod common;
 
 use common::{Place, number, text};
 use rustix::process::Signal;
+use std::io;
+
+/// What the system says, if it lets nobody but root make networks.
+fn namespaces_denied() -> Option<io::Error> {
+    let error = link::Namespace::new().err()?;
+    assert_eq!(error.kind(), io::ErrorKind::PermissionDenied, "{error}");
+    Some(error)
+}
 
 /// Which scheduler is better is for the experiment to find out, on a machine that has time for it.
 #[test]
 fn each_scheduler_is_played_and_compared() {
-    if let Err(error) = link::Namespace::new() {
-        println!("skipped: it needs network namespaces: {error}");
-        return;
+    if let Some(error) = namespaces_denied() {
+        skip::this_test!("it needs network namespaces: {error}");
     }
     let place = Place::new();
     let ended = place.run(&[
@@ -52,9 +59,8 @@ fn each_scheduler_is_played_and_compared() {
 
 #[test]
 fn an_experiment_that_is_ended_leaves_nothing() {
-    if let Err(error) = link::Namespace::new() {
-        println!("skipped: it needs network namespaces: {error}");
-        return;
+    if let Some(error) = namespaces_denied() {
+        skip::this_test!("it needs network namespaces: {error}");
     }
     let place = Place::new();
     let running = place.start(&["experiment", "kist", "--out", "results", "--json"]);
