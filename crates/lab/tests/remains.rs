@@ -19,6 +19,7 @@ const STEP: &str = "FLASHFLOW_LAB_TEST_STEP";
 const PANIC: &str = "FLASHFLOW_LAB_TEST_PANIC";
 
 /// In the second run, this is the owner, and does not return.
+#[expect(clippy::print_stdout, reason = "the first run waits for it")]
 fn be_owner_if_told() {
     let Some(dir) = std::env::var_os(DIR) else { return };
     let dir = PathBuf::from(dir);

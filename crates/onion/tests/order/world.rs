@@ -229,7 +229,7 @@ impl World {
 
     /// Time goes by.
     pub(crate) fn waits(&mut self, time: Duration) -> Vec<OrderEvent> {
-        self.now = self.now + time;
+        self.now += time;
         self.link.handle_timeout(self.now);
         self.exchange();
         self.events()

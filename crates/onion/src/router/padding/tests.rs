@@ -102,10 +102,11 @@ proptest! {
 fn lots_fall_evenly() {
     let mut rng = ChaCha8Rng::seed_from_u64(4);
     for below in [1, 2, 3, 16, 1000, 1 << 31, u32::MAX] {
-        let mut counts = alloc::vec![0_u32; below.min(16) as usize];
-        for _ in 0..10_000 * counts.len() {
-            let part = u64::from(lot(&mut rng, below)) * counts.len() as u64 / u64::from(below);
-            counts[part as usize] += 1;
+        let parts = below.min(16);
+        let mut counts = alloc::vec![0_u32; parts as usize];
+        for _ in 0..10_000 * parts {
+            let part = u64::from(lot(&mut rng, below)) * u64::from(parts) / u64::from(below);
+            counts[usize::try_from(part).unwrap()] += 1;
         }
         // Five times the standard deviation of 100, and 1000 is no multiple of 16.
         assert!(counts.iter().all(|count| (9_400..10_600).contains(count)), "{below}: {counts:?}");
