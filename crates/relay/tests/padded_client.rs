@@ -94,12 +94,12 @@ fn a_stock_client_hears_our_padding_and_hears_none_if_it_reduces_its_own() {
     network.wait_until_known(&[ours.rsa().0], PATIENCE).expect("listed as a guard");
 
     let mut usual = Watched::start(&network, &ours, "usual", "ConnectionPadding auto");
+    let mut reduced = Watched::start(&network, &ours, "reduced", "ReducedConnectionPadding 1");
     usual.until("padding by both ends", |watched| watched.sent() > 0 && watched.received() > 0);
     let guards = usual.guards();
     let is_ours = |guard: &String| *guard == ours.rsa().to_string();
     assert!(!guards.is_empty() && guards.iter().all(is_ours), "{guards:?}");
 
-    let mut reduced = Watched::start(&network, &ours, "reduced", "ReducedConnectionPadding 1");
     reduced.until("padding by its own", |watched| watched.sent() >= 10);
     let guards = reduced.guards();
     assert!(!guards.is_empty() && guards.iter().all(is_ours), "{guards:?}");
