@@ -5,11 +5,12 @@ ARGS ?=
 # A folder of real consensuses and server descriptors, for `make bench`. It need not be there.
 DATA ?= ../shared/data
 
-.PHONY: help deps cargo demo test lint bench
+.PHONY: help deps cargo demo test quick lint bench
 
 help:
 	@echo 'make demo   measure a private Tor network on this machine; options: make demo ARGS="--limits 10,50"'
 	@echo 'make test   format, lints, house rules, all tests, documentation'
+	@echo 'make quick  format, lints, house rules, unit, property and virtual-time tests: two minutes after a build'
 	@echo 'make lint   format, lints and house rules only'
 	@echo 'make bench  what a measurer, an echo target and a relay cost; how fast documents are parsed, with DATA=FOLDER'
 	@echo 'make deps   install the Debian packages that are missing (tor, a C compiler); done by the others, too'
@@ -28,6 +29,9 @@ demo: deps
 
 test: deps
 	@scripts/test
+
+quick: cargo
+	@scripts/test --quick
 
 lint: deps
 	@scripts/lint

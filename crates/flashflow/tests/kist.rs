@@ -5,13 +5,26 @@ mod common;
 
 use common::{Place, number, text};
 use rustix::process::Signal;
+use std::io::ErrorKind;
+use std::process::Command;
+
+/// What is lacking for networks of our own, if anything is: programs that join them, or the right.
+fn lacking() -> Option<String> {
+    for program in ["ip", "tc"] {
+        if let Err(error) = Command::new(program).arg("-V").output() {
+            return Some(format!("the program `{program}`: {error}"));
+        }
+    }
+    let error = link::Namespace::new().err()?;
+    assert_eq!(error.kind(), ErrorKind::PermissionDenied, "{error}");
+    Some(format!("network namespaces: {error}"))
+}
 
 /// Which scheduler is better is for the experiment to find out, on a machine that has time for it.
 #[test]
 fn each_scheduler_is_played_and_compared() {
-    if let Err(error) = link::Namespace::new() {
-        println!("skipped: it needs network namespaces: {error}");
-        return;
+    if let Some(what) = lacking() {
+        skip::this_test!("it needs {what}");
     }
     let place = Place::new();
     let ended = place.run(&[
@@ -52,9 +65,8 @@ fn each_scheduler_is_played_and_compared() {
 
 #[test]
 fn an_experiment_that_is_ended_leaves_nothing() {
-    if let Err(error) = link::Namespace::new() {
-        println!("skipped: it needs network namespaces: {error}");
-        return;
+    if let Some(what) = lacking() {
+        skip::this_test!("it needs {what}");
     }
     let place = Place::new();
     let running = place.start(&["experiment", "kist", "--out", "results", "--json"]);

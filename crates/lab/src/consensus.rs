@@ -25,6 +25,12 @@ pub(crate) fn running<'a>(text: &str, relays: impl Iterator<Item = &'a [u8; 20]>
     relays.filter(|rsa| found.contains(&STANDARD_NO_PAD.encode(rsa).as_str())).count()
 }
 
+/// Whether the status of one relay has all of these flags.
+pub(crate) fn has_flags(status: &str, flags: &[&str]) -> bool {
+    let found = status.lines().find_map(|line| line.strip_prefix("s ")).unwrap_or_default();
+    flags.iter().all(|flag| found.split_ascii_whitespace().any(|other| other == *flag))
+}
+
 /// Reads `YYYY-MM-DD HH:MM:SS`, from 1970 on.
 fn unix_time(text: &str) -> Option<u64> {
     let (date, time) = text.split_once(' ')?;
@@ -70,6 +76,16 @@ mod tests {
             format!("r one {one_64} x\ns Fast Running V2Dir\nr two {two_64} x\ns Fast\nw x\n");
         assert_eq!(running(&text, [one, two].iter()), 1);
         assert_eq!(running("", [one].iter()), 0);
+    }
+
+    #[test]
+    fn flags_are_whole_words_of_their_line() {
+        let status = "r Stable AAAA\r\ns Fast Guardian Running\r\nw Bandwidth=1\r\n";
+        assert!(has_flags(status, &["Running", "Fast"]) && has_flags(status, &[]));
+        for missing in ["Guard", "Stable", "Bandwidth=1"] {
+            assert!(!has_flags(status, &["Fast", missing]), "{missing}");
+        }
+        assert!(!has_flags("", &["Fast"]));
     }
 
     proptest! {

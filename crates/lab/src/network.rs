@@ -25,6 +25,9 @@ const ATTEMPTS: u32 = 5;
 /// connection is being made, and processes may die silently.
 const STEP: Duration = Duration::from_millis(500);
 
+/// What a stock client wants of its guards.
+const GUARD_FLAGS: [&str; 6] = ["Fast", "Guard", "Running", "Stable", "V2Dir", "Valid"];
+
 /// A private network of stock tor on the loopback interface.
 ///
 /// Dropping it ends its processes and removes its folder. The same happens, by means of a separate
@@ -181,9 +184,11 @@ impl Network {
         self.wait_for_consensus(None, &mut all_run, patience)
     }
 
-    /// Waits until every node has a consensus that lists these relays, given by their RSA
-    /// fingerprints. A stock exit refuses the streams of circuits that come from a relay which it does
-    /// not know, so wait for this before others than the network's own relays carry streams.
+    /// Waits until every node has a consensus by which clients take these relays, given by their RSA
+    /// fingerprints, for any place of a circuit. Wait for this before stock clients are to use others than
+    /// the network's own relays: a client takes no guard that is not Fast, Guard, Running, Stable, V2Dir
+    /// and Valid, and may keep a consensus that says otherwise for minutes; a stock exit refuses the streams
+    /// of circuits that come from a relay which it does not know.
     ///
     /// # Errors
     /// [`LabError`] if a tor ends or does not answer, or time runs out.
@@ -198,9 +203,13 @@ impl Network {
             listen(node, &mut control)?;
             for rsa in relays {
                 let key = format!("ns/id/{}", hex::encode_upper(rsa));
-                while get_if_any(node, &mut control, &key)?.is_none() {
+                loop {
+                    let status = get_if_any(node, &mut control, &key)?.unwrap_or_default();
+                    if consensus::has_flags(&status, &GUARD_FLAGS) {
+                        break;
+                    }
                     if deadline.passed() {
-                        let what = format!("`{}` to know {key}", node.nickname);
+                        let what = format!("`{}` to know {key} as a guard", node.nickname);
                         return Err(launch::timeout(what, deadline, Some(node)));
                     }
                     wait_for_news(node, &control, deadline)?;

@@ -9,6 +9,8 @@
 //!   so when killed). Whoever wants real tests sets it to 1 in an extra line.
 //! - `AuthDirFastGuarantee`: everybody is voted Fast. Else a relay that has not carried anything yet
 //!   would not be, and no client would choose it.
+//! - `AuthDirVoteStableGuarantee…`: everybody is voted Stable. Else a relay that has published in the second
+//!   of a vote would not be, and clients, which take no guard that is not, keep that consensus for minutes.
 //! - Statistics per cell make a loaded relay slow and large, so they are off.
 //! - No name server but loopback, no GeoIP files (parsing them takes a tenth of a second each).
 //! - All ports but the authorities' are `auto`: nobody else can take them between choice and use.
@@ -74,6 +76,8 @@ impl Torrc<'_> {
         lines.line("V3AuthoritativeDirectory", 1);
         lines.line("AuthDirTestReachability", 0);
         lines.line("AuthDirFastGuarantee", "1 byte");
+        lines.line("AuthDirVoteStableGuaranteeMinUptime", "0 seconds");
+        lines.line("AuthDirVoteStableGuaranteeMTBF", "0 seconds");
         lines.line("V3AuthVotingInterval", interval);
         lines.line("V3AuthVoteDelay", delay);
         lines.line("V3AuthDistDelay", delay);

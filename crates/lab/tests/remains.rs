@@ -1,6 +1,6 @@
 //! However the owner of a network ends, nothing of it is left.
 //!
-//! Each test runs this test program again, as the owner that is to end badly.
+//! Each test runs itself again, as the owner that is to end badly.
 
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
@@ -18,9 +18,9 @@ const DIR: &str = "FLASHFLOW_LAB_TEST_DIR";
 const STEP: &str = "FLASHFLOW_LAB_TEST_STEP";
 const PANIC: &str = "FLASHFLOW_LAB_TEST_PANIC";
 
-/// The owner. Does nothing in the first run.
-#[test]
-fn owner() {
+/// In the second run, this is the owner, and does not return.
+#[expect(clippy::print_stdout, reason = "the first run waits for it")]
+fn be_owner_if_told() {
     let Some(dir) = std::env::var_os(DIR) else { return };
     let dir = PathBuf::from(dir);
     let step_wanted = std::env::var(STEP).expect("set with the folder");
@@ -47,13 +47,16 @@ fn owner() {
     // Until the parent kills us: nobody sends anything.
     let (_sender, receiver) = mpsc::channel::<()>();
     let _never = receiver.recv_timeout(PATIENCE);
+    panic!("nobody has ended the owner");
 }
 
-/// Starts an owner of a network in `dir`.
+/// Starts an owner of a network in `dir`: the test that runs, again.
 fn start_owner(dir: &Path, step: &str) -> Command {
+    let thread = std::thread::current();
+    let test = thread.name().expect("the test's");
     let mut command = Command::new(std::env::current_exe().expect("this program"));
     command
-        .args(["--exact", "owner", "--nocapture"])
+        .args(["--exact", test, "--nocapture"])
         .env(DIR, dir)
         .env(STEP, step)
         .stdin(Stdio::null())
@@ -91,6 +94,7 @@ fn place() -> (tempfile::TempDir, PathBuf) {
 }
 
 fn owner_ends_by(signal: Signal, step: &str, tors: usize) {
+    be_owner_if_told();
     let (_parent, dir) = place();
     let mut owner = start_owner(&dir, step).spawn().expect("started");
     reached(&mut owner);
@@ -113,6 +117,7 @@ fn nothing_is_left_after_kill_9_while_keys_are_made() {
 
 #[test]
 fn nothing_is_left_after_ctrl_c_at_the_terminal() {
+    be_owner_if_told();
     // A terminal's Ctrl-C goes to the whole group of the owner, as here.
     let (_parent, dir) = place();
     let mut owner = start_owner(&dir, "started").process_group(0).spawn().expect("started");
@@ -125,6 +130,7 @@ fn nothing_is_left_after_ctrl_c_at_the_terminal() {
 
 #[test]
 fn nothing_is_left_after_a_panic() {
+    be_owner_if_told();
     let (_parent, dir) = place();
     let output = start_owner(&dir, "started").env(PANIC, "1").output().expect("run");
     assert!(!output.status.success());

@@ -1,19 +1,29 @@
 //! The readers over whole real documents, if they are there: `../shared/data` beside the project.
 
+use std::io::ErrorKind;
 use std::path::PathBuf;
 
 use netdoc::bwfile::{Eligibility, Estimate, NodeIdStyle, Outcome, Settings};
 use netdoc::{BandwidthFile, Consensus, Flag, check_as_tor, descriptor};
 
-/// The bytes of a file of real data; nothing, and a word about it, if there is none.
-#[expect(clippy::print_stdout, reason = "a skipped test must not look like a passed one")]
-fn real(name: &str) -> Option<Vec<u8>> {
+/// The bytes of a file of real data, or where there is none.
+fn read(name: &str) -> Result<Vec<u8>, PathBuf> {
     let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../../shared/data").join(name);
-    let bytes = std::fs::read(&path).ok();
-    if bytes.is_none() {
-        println!("skipped: there is no {}", path.display());
+    match std::fs::read(&path) {
+        Ok(bytes) => Ok(bytes),
+        Err(error) if error.kind() == ErrorKind::NotFound => Err(path),
+        Err(error) => panic!("{}: {error}", path.display()),
     }
-    bytes
+}
+
+/// The bytes of a file of real data; without it, the test is skipped.
+macro_rules! real {
+    ($name:expr) => {
+        match read($name) {
+            Ok(bytes) => bytes,
+            Err(path) => skip::this_test!("there is no {}", path.display()),
+        }
+    };
 }
 
 const CONSENSUS_10: &str = "consensus/2020-02-29-10-00-00-consensus";
@@ -25,7 +35,7 @@ fn two_whole_consensuses_are_read() {
     // Counted with grep. One authority's signature came too late for the second.
     let counts = [(CONSENSUS_10, 6433, 3221, 10, 8), (CONSENSUS_11, 6463, 3222, 11, 7)];
     for (name, relays, guards, hour, signatures) in counts {
-        let Some(bytes) = real(name) else { return };
+        let bytes = real!(name);
         let c = Consensus::parse(&bytes).unwrap();
         assert_eq!(c.routers().len(), relays);
         assert_eq!(c.routers().iter().filter(|r| r.flags.contains(Flag::Guard)).count(), guards);
@@ -39,7 +49,7 @@ fn two_whole_consensuses_are_read() {
 
 #[test]
 fn a_real_consensus_cut_anywhere_is_refused() {
-    let Some(bytes) = real(CONSENSUS_10) else { return };
+    let bytes = real!(CONSENSUS_10);
     let footer = bytes.windows(17).rposition(|w| w == b"\ndirectory-footer").unwrap();
     for end in (0..footer).step_by(footer / 50) {
         assert!(Consensus::parse(&bytes[..end]).is_err(), "cut at {end}");
@@ -48,7 +58,7 @@ fn a_real_consensus_cut_anywhere_is_refused() {
 
 #[test]
 fn all_real_descriptors_are_read_without_rejects() {
-    let Some(bytes) = real(DESCRIPTORS) else { return };
+    let bytes = real!(DESCRIPTORS);
     let (good, bad) = descriptor::parse_all(&bytes);
     assert_eq!(bad, []);
     assert_eq!(good.len(), 587);
@@ -59,7 +69,7 @@ fn all_real_descriptors_are_read_without_rejects() {
 
 #[test]
 fn tor_votes_on_a_file_for_a_whole_real_network() {
-    let Some(bytes) = real(CONSENSUS_10) else { return };
+    let bytes = real!(CONSENSUS_10);
     let consensus = Consensus::parse(&bytes).unwrap();
     let estimates: Vec<Estimate> = consensus
         .routers()

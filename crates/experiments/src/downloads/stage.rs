@@ -44,13 +44,7 @@ impl Stage {
             extra_torrc: exit.map(str::to_owned).to_vec(),
             ..RelaySpec::new("stockexit")
         };
-        let spec = NetworkSpec {
-            // A client takes no guard that is not stable, and ours have just begun.
-            extra_torrc_authorities: ["MinUptime", "MTBF"]
-                .map(|what| format!("AuthDirVoteStableGuarantee{what} 1 second"))
-                .to_vec(),
-            ..NetworkSpec::new(vec![stock])
-        };
+        let spec = NetworkSpec::new(vec![stock]);
         let network = network::start(&spec, output)?;
         let folder = tempfile::tempdir().map_err(|source| Error::File {
             what: "make a temporary folder in",
@@ -73,7 +67,6 @@ impl Stage {
         let ours = OURS.into_iter().map(start).collect::<Result<Vec<_>, _>>()?;
         let fingerprints: Vec<[u8; 20]> = ours.iter().map(OwnRelay::rsa).collect();
         output.doing("waiting for the consensus that lists them");
-        network.wait_until_running(&fingerprints, PATIENCE)?;
         network.wait_until_known(&fingerprints, PATIENCE)?;
         output.doing("starting the client");
         let stock = network.authorities().iter().chain(network.relays()).map(lab::Node::rsa);

@@ -1,8 +1,6 @@
 //! The coordinator's link to a target: order, answer, and what the target says of its clients.
 
 mod failure;
-#[cfg(test)]
-mod tests;
 
 pub(in crate::measure) use failure::write_refusal;
 pub use failure::{OrderFailure, OrderViolation};

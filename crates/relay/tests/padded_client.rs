@@ -73,8 +73,6 @@ impl Watched {
 fn a_stock_client_hears_our_padding_and_hears_none_if_it_reduces_its_own() {
     let spec = NetworkSpec {
         extra_torrc_authorities: vec![
-            "AuthDirVoteStableGuaranteeMinUptime 1 second".to_owned(),
-            "AuthDirVoteStableGuaranteeMTBF 1 second".to_owned(),
             // Sooner than usual: nobody wants to wait.
             "ConsensusParams nf_ito_low=500 nf_ito_high=3000 nf_ito_low_reduced=500 \
              nf_ito_high_reduced=1000"
@@ -93,15 +91,15 @@ fn a_stock_client_hears_our_padding_and_hears_none_if_it_reduces_its_own() {
     };
     let settings = settings.check().expect("sound");
     let ours = Relay::start(&settings, channel().0).expect("started");
-    network.wait_until_running(&[ours.rsa().0], PATIENCE).expect("listed");
+    network.wait_until_known(&[ours.rsa().0], PATIENCE).expect("listed as a guard");
 
     let mut usual = Watched::start(&network, &ours, "usual", "ConnectionPadding auto");
+    let mut reduced = Watched::start(&network, &ours, "reduced", "ReducedConnectionPadding 1");
     usual.until("padding by both ends", |watched| watched.sent() > 0 && watched.received() > 0);
     let guards = usual.guards();
     let is_ours = |guard: &String| *guard == ours.rsa().to_string();
     assert!(!guards.is_empty() && guards.iter().all(is_ours), "{guards:?}");
 
-    let mut reduced = Watched::start(&network, &ours, "reduced", "ReducedConnectionPadding 1");
     reduced.until("padding by its own", |watched| watched.sent() >= 10);
     let guards = reduced.guards();
     assert!(!guards.is_empty() && guards.iter().all(is_ours), "{guards:?}");
