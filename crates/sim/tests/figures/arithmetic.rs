@@ -5,7 +5,9 @@ use onion::cell::CELL_LEN;
 use onion::cell::relay::MAX_DATA_LEN;
 
 /// Of the ordered values, the first that so many percent do not exceed, in milliseconds.
+#[track_caller]
 pub(crate) fn percentile_ms(times: &[Duration], percent: usize) -> f64 {
+    assert!(!times.is_empty(), "nothing has happened that could be timed");
     let mut times = times.to_vec();
     times.sort_unstable();
     let place = (times.len() * percent).div_ceil(100).saturating_sub(1);
