@@ -278,19 +278,26 @@ fn main() -> Result<()> {
     let configs = TlsConfigs::new(&forge)?;
     let landing_identity = Arc::new(forge.identity()?);
     let link_identity = Arc::new(forge.identity()?);
+    let middle_identity = forge.identity()?;
     let nobody = forge.identity()?;
     let (certificates, _) = forge.tls_credentials()?;
     let listener = TcpListener::bind("127.0.0.1:0")?;
     let address = listener.local_addr()?;
-    let mut own = identity_scene("identity_landing", &landing_identity, version);
     let certificate = certificates.first().map_or(&[][..], |der| der);
-    own.add("tls_certificate", "Our certificate in TLS, DER.", certificate);
+    let with_certificate = |name, identity| {
+        let mut own = identity_scene(name, identity, version);
+        own.add("tls_certificate", "Our certificate in TLS, DER.", certificate);
+        own
+    };
+    let own = with_certificate("identity_landing", &landing_identity);
+    let middle = with_certificate("identity_middle", &middle_identity);
 
     let (mut to_relay, scene) = link_to_relay(relay, &configs, &link_identity, now_s, version)?;
     let relay_rsa_sha256 = to_relay.channel.peer().map_or([0; 32], |peer| peer.rsa_sha256);
     let identity = landing_identity;
     let landings = Landings { listener, address, configs, identity, relay_rsa_sha256 };
-    let mut scenes = vec![own, identity_scene("identity_link", &link_identity, version), scene];
+    let link = identity_scene("identity_link", &link_identity, version);
+    let mut scenes = vec![own, link, middle, scene];
 
     let scene = Scene::new("circuit", "A circuit from us through the relay to us.", version);
     let (mut landing, good) = good_circuit(&mut to_relay, &landings, scene, version)?;

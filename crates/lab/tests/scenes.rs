@@ -12,6 +12,8 @@ mod party;
 #[path = "common/stage.rs"]
 mod stage;
 
+#[path = "scenes/agreement.rs"]
+mod agreement;
 #[path = "scenes/bounds.rs"]
 mod bounds;
 #[path = "scenes/circuits.rs"]

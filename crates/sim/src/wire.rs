@@ -50,6 +50,7 @@ mod conn;
 mod fingerprint;
 mod names;
 mod path;
+mod tally;
 mod tcp;
 mod timers;
 mod tls;
@@ -57,6 +58,7 @@ mod traffic;
 
 pub use config::{Ended, NodeId, WireConfig, WireError};
 pub use path::PathModel;
+pub use tally::Tally;
 
 use agenda::Agenda;
 use alloc::boxed::Box;
@@ -94,6 +96,9 @@ struct Place {
     ingress: Option<Narrow>,
     /// When it was last woken, and how often then.
     woken: (Instant, u32),
+    /// Bytes that were taken from it, and that it was given.
+    sent_bytes: u64,
+    received_bytes: u64,
 }
 
 /// Where a node listens.
@@ -167,6 +172,8 @@ impl Wire {
             egress: None,
             ingress: None,
             woken: (Instant::ORIGIN, 0),
+            sent_bytes: 0,
+            received_bytes: 0,
         });
         let id = NodeId(self.places.len() - 1);
         self.stale.insert(id);

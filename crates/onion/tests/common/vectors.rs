@@ -184,6 +184,13 @@ pub(crate) fn identity_landing() -> OwnIdentity {
     Scene::read(include_str!("../vectors/identity_landing.hex")).identity()
 }
 
+/// A third one, and its certificate in TLS.
+#[allow(dead_code, reason = "of use to worlds of three relays")]
+pub(crate) fn identity_middle() -> (OwnIdentity, Vec<u8>) {
+    let scene = Scene::read(include_str!("../vectors/identity_middle.hex"));
+    (scene.identity(), scene.get("tls_certificate").to_vec())
+}
+
 /// A TLS session with our own certificate, over which [`identity_link`] proves itself.
 pub(crate) fn own_tls() -> RecordedTls {
     let scene = Scene::read(include_str!("../vectors/identity_landing.hex"));

@@ -54,6 +54,7 @@ impl Wire {
                 end.wants_flush = false;
                 break;
             }
+            place.sent_bytes += len as u64;
             if let Some(tcp) = &mut end.tcp {
                 tcp.sender.write(&self.scratch[..len]);
                 continue;
@@ -213,6 +214,7 @@ impl Wire {
             }
             let (piece, later) = rest.split_at(len_max);
             rest = later;
+            place.received_bytes += len_max as u64;
             place.node.handle_bytes(self.now, end.conn, piece);
             let node = end.node;
             self.drain(node)?;
@@ -234,6 +236,7 @@ impl Wire {
             len_max = len_max.min(self.cuts.up_to(cut));
         }
         let piece = end.held.take(len_max);
+        place.received_bytes += len_max as u64;
         place.node.handle_bytes(self.now, end.conn, &piece);
         self.handle_taken(id, side, piece.len());
         self.open_window(id, side);

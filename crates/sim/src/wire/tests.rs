@@ -148,6 +148,29 @@ fn a_round_trip_takes_two_latencies_and_so_does_connecting() {
 }
 
 #[test]
+fn a_nodes_bytes_are_told_and_what_its_kernel_holds() {
+    let (mut wire, caller, echo) = pair(WireConfig::default(), &[5; 30_000], Echo::default());
+    wire.set_all_paths(PathModel::default());
+    let tally = |sent_bytes, received_bytes, buffered_bytes| Tally {
+        sent_bytes,
+        received_bytes,
+        buffered_bytes,
+    };
+    assert_eq!(wire.tally(caller), Tally::default());
+    // Connected after 20 ms; ten segments of the first window come 10 ms later, and their
+    // acknowledgements, with the echo's first window, after 10 more.
+    for (ms, of_caller, of_echo) in [
+        (29, tally(30_000, 0, 30_000), tally(0, 0, 0)),
+        (39, tally(30_000, 0, 30_000), tally(14_480, 14_480, 14_480)),
+        (41, tally(30_000, 14_480, 15_520), tally(14_480, 14_480, 14_480)),
+        (999, tally(30_000, 30_000, 0), tally(30_000, 30_000, 0)),
+    ] {
+        wire.run_until(Instant::from_millis(ms), |_| false).expect("no node spins");
+        assert_eq!((wire.tally(caller), wire.tally(echo)), (of_caller, of_echo), "at {ms} ms");
+    }
+}
+
+#[test]
 fn where_nobody_listens_a_dial_is_refused_after_a_round_trip() {
     let mut wire = Wire::new(WireConfig::default());
     let caller = wire.add(Echo::calling(address(9), b""));

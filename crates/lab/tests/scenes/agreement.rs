@@ -1,0 +1,123 @@
+//! One play in both worlds, figure beside figure: clients share a relay that is held to a rate, and each
+//! wants all of it.
+
+use crate::network::{Net, Stock, World};
+use crate::stage::{Actor, RealSockets, VirtualTime};
+use onion::client::{StreamNumber, Transfer};
+use onion::router::RateLimit;
+use onion::{Duration, Rate};
+use sim::wire::PathModel;
+use std::fmt;
+
+const LIMIT_MBIT_PER_S: f64 = 8.0;
+const WARM_UP: Duration = Duration::from_secs(1);
+const COUNTED: Duration = Duration::from_secs(2);
+
+/// What the loopback interface takes, about.
+const LATENCY: Duration = Duration::from_micros(50);
+
+/// What clients have seen.
+struct Seen {
+    world: &'static str,
+    /// What the relay has sent, over its limit.
+    used: f64,
+    /// What each client has received of all that was.
+    shares: Vec<f64>,
+    /// Of a circuit with a download, and of one without on the same link.
+    busy: Duration,
+    quiet: Duration,
+}
+
+/// The first relay is held to the rate; each client has a link of its own to it.
+fn play<W: World>(name: &'static str, world: W, clients: usize) -> Seen {
+    let rate = Rate::from_mbit_per_s(LIMIT_MBIT_PER_S);
+    let mut net = Net::with(world, |place, config| {
+        // What is saved up between two looks of a busy machine may be sent at once.
+        config.limit = (place == 0).then_some(RateLimit { rate, burst_bytes: 60_000 });
+    });
+    let (busy, quiet) = (net.circuit(false), net.circuit(false));
+    let endless = Transfer::download(1, 1 << 40);
+    let mut streams = vec![(net.client, net.begin(busy, endless))];
+    for _ in 1..clients {
+        let client = net.add_client();
+        let (now, path, to) = (net.stage.now(), net.path(3), net.server_at);
+        let node: &mut Stock = net.stage.node(client);
+        let circuit = node.open(now, &path);
+        streams.push((client, node.begin(now, circuit, to.into(), endless)));
+    }
+    let received = |net: &mut Net<W>| -> Vec<f64> {
+        let of = |(client, stream): &(Actor, StreamNumber)| {
+            let client: &mut Stock = net.stage.node(*client);
+            client.figures(*stream).map_or(0, |it| it.received_bytes) as f64
+        };
+        streams.iter().map(of).collect()
+    };
+    net.until(|net| received(net).iter().all(|bytes| *bytes > 0.0));
+    net.pass(WARM_UP);
+    let (from, before, sent) = (net.stage.now(), received(&mut net), sent_bytes(&mut net));
+    net.pass(COUNTED);
+    let took = net.stage.now() - from;
+    let came: Vec<f64> =
+        received(&mut net).iter().zip(before).map(|(now, before)| now - before).collect();
+    let sent = Rate::from_bytes_over(sent_bytes(&mut net) - sent, took);
+    let all: f64 = came.iter().sum();
+    Seen {
+        world: name,
+        used: sent.as_mbit_per_s() / LIMIT_MBIT_PER_S,
+        shares: came.iter().map(|bytes| bytes / all).collect(),
+        quiet: net.round_trip(quiet),
+        busy: net.round_trip(busy),
+    }
+}
+
+fn sent_bytes<S: World>(net: &mut Net<S>) -> u64 {
+    net.relay(0).totals().client_bytes
+}
+
+impl Seen {
+    /// Jain's index: 1 if all have the same.
+    fn fairness(&self) -> f64 {
+        let squares: f64 = self.shares.iter().map(|share| share * share).sum();
+        1.0 / (squares * self.shares.len() as f64)
+    }
+}
+
+/// A line of the table.
+impl fmt::Display for Seen {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let [busy, quiet] = [self.busy, self.quiet].map(|it| it.as_secs_f64() * 1e3);
+        write!(f, "| {} | {} | {:.3} ", self.shares.len(), self.world, self.used)?;
+        write!(f, "| {:.4} | {busy:.1} | {quiet:.1} |", self.fairness())
+    }
+}
+
+#[test]
+fn clients_of_a_limited_relay_get_the_same_in_both_worlds() {
+    println!(
+        "| clients | world | sent over limit | fairness | round trip, ms | of a quiet circuit, ms |"
+    );
+    println!("|---|---|---|---|---|---|");
+    for clients in [1, 2, 5] {
+        let mut stage = VirtualTime::new(1, Some(3000));
+        stage.wire.set_all_paths(PathModel { latency: LATENCY, ..PathModel::default() });
+        let in_virtual_time = play("virtual", stage, clients);
+        let on_real_sockets = play("real", RealSockets::new(), clients);
+        println!("{in_virtual_time}\n{on_real_sockets}");
+        assert!((0.97..1.03).contains(&in_virtual_time.used), "{in_virtual_time}");
+        // A machine that has no time for it sends less; nothing makes it send more.
+        assert!((0.4..1.1).contains(&on_real_sockets.used), "{on_real_sockets}");
+        assert!(in_virtual_time.quiet * 3 < in_virtual_time.busy, "{in_virtual_time}");
+        // Where there are few, a machine that is busy for a moment takes longer than their queue.
+        let is_long = clients == 5;
+        assert!(!is_long || on_real_sockets.quiet * 2 < on_real_sockets.busy, "{on_real_sockets}");
+        // A circuit's window over its share of the limit.
+        let (one, other) = (in_virtual_time.busy, on_real_sockets.busy);
+        assert!(one < other * 3 && other < one * 3, "{one:?} and {other:?}");
+        for seen in [in_virtual_time, on_real_sockets] {
+            // However much there is, each gets the same of it.
+            let fair = 1.0 / clients as f64;
+            let is_fair = |share: &f64| (share / fair - 1.0).abs() < 0.2;
+            assert!(seen.shares.iter().all(is_fair), "{}: {:?}", seen.world, seen.shares);
+        }
+    }
+}

@@ -1,0 +1,110 @@
+//! One circuit through three relays with fixed windows and with congestion control: what it carries,
+//! how long it takes, and how much is under way.
+
+use crate::arithmetic::cells_mbit_per_s;
+use crate::world::World;
+use onion::cell::CELL_LEN;
+use onion::client::Path;
+use onion::{Duration, Rate};
+use sim::wire::PathModel;
+use std::fmt;
+
+const WARM_UP: Duration = Duration::from_secs(5);
+const COUNTED: Duration = Duration::from_secs(10);
+
+/// A stream's window is half of its circuit's: so many fill it.
+const STREAMS: usize = 2;
+
+/// What lies between any two, and what between the first two relays.
+#[derive(Clone, Copy)]
+struct Place {
+    name: &'static str,
+    latency: Duration,
+    rate_mbit_per_s: f64,
+}
+
+/// What one run has shown.
+struct Seen {
+    place: Place,
+    flow: &'static str,
+    mbit_per_s: f64,
+    /// Of the circuit alone, and with its uploads.
+    unloaded: Duration,
+    loaded: Duration,
+    /// DATA cells that the client has sent and no SENDME has acknowledged.
+    window_cells: u64,
+    fingerprint: u64,
+}
+
+fn play(place: Place, has_congestion_control: bool) -> Seen {
+    let model = PathModel { latency: place.latency, ..PathModel::default() };
+    // Only cells of the circuit are to be counted.
+    let mut world = World::new(3, model, |_, config| config.padding = false);
+    let narrow = PathModel {
+        rate: Some(Rate::from_mbit_per_s(place.rate_mbit_per_s)),
+        queue: Duration::from_secs(1),
+        ..model
+    };
+    world.wire.set_path(world.relays[0], world.relays[1], narrow);
+    let client = world.add_client();
+    let path = Path { has_congestion_control, ..world.path() };
+    let circuit = world.open(client, &path);
+    world.build(&[(client, circuit)]);
+    let unloaded = world.round_trip(client, circuit);
+    let base = world.wire.tally(client);
+    (0..STREAMS).for_each(|_| _ = world.upload(client, circuit));
+    world.pass(WARM_UP);
+    let received = |world: &World| world.server().received_bytes();
+    let before = received(&world);
+    world.pass(COUNTED);
+    let mbit_per_s = cells_mbit_per_s(received(&world) - before, COUNTED);
+    let tally = world.wire.tally(client);
+    // All but the streams' BEGIN and CONNECTED are DATA one way, and SENDME the other.
+    let cells = |bytes: u64| bytes / CELL_LEN as u64 - STREAMS as u64;
+    let sent = cells(tally.sent_bytes - base.sent_bytes);
+    let sendmes = cells(tally.received_bytes - base.received_bytes);
+    // With fixed windows one for a hundred cells of the circuit, and one for fifty of a stream.
+    let acknowledged = if has_congestion_control { sendmes * 31 } else { sendmes * 100 / 3 };
+    Seen {
+        place,
+        flow: if has_congestion_control { "Vegas" } else { "fixed" },
+        mbit_per_s,
+        unloaded,
+        loaded: world.round_trip(client, circuit),
+        window_cells: sent - acknowledged,
+        fingerprint: world.wire.fingerprint(),
+    }
+}
+
+/// A line of the table.
+impl fmt::Display for Seen {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { place, flow, mbit_per_s, window_cells, fingerprint, .. } = self;
+        let ms = |time: Duration| time.as_nanos() as f64 * 1e-6;
+        write!(f, "{:8} {:6.1} {flow:8} {mbit_per_s:7.3}", place.name, place.rate_mbit_per_s)?;
+        write!(f, " {:8.1} {:8.1}", ms(self.unloaded), ms(self.loaded))?;
+        writeln!(f, " {window_cells:8}  {fingerprint:016x}")
+    }
+}
+
+const HEAD: &str = "\
+one circuit                carried   round trip, ms    window,
+place    Mbit/s windows   Mbit/s    alone   loaded     cells  fingerprint
+";
+
+#[test]
+fn congestion_control_keeps_narrow_places_quick_and_long_ones_full() {
+    let narrow = Place { name: "narrow", latency: Duration::from_millis(10), rate_mbit_per_s: 4.0 };
+    let long = Place { name: "long", latency: Duration::from_millis(75), rate_mbit_per_s: 20.0 };
+    let [narrow_fixed, narrow_vegas] = [false, true].map(|it| play(narrow, it));
+    let [long_fixed, long_vegas] = [false, true].map(|it| play(long, it));
+    let table = format!("{HEAD}{narrow_fixed}{narrow_vegas}{long_fixed}{long_vegas}");
+    println!("{table}");
+    assert!(narrow_vegas.loaded < narrow_fixed.loaded.mul_f64(0.5));
+    assert!(narrow_vegas.mbit_per_s > 0.97 * narrow_fixed.mbit_per_s);
+    assert!(long_vegas.mbit_per_s > 1.3 * long_fixed.mbit_per_s);
+    for fixed in [narrow_fixed, long_fixed] {
+        assert!((900..=1000).contains(&fixed.window_cells), "{fixed}");
+    }
+    insta::assert_snapshot!("table", table);
+}
