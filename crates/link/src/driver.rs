@@ -20,6 +20,7 @@ use mio::{Events, Interest, Poll, Token, Waker};
 use onion::node::{ConnId, Node, Wish};
 use onion::{Duration, Instant};
 use options::failed;
+pub(crate) use socket::PENDING_LEN;
 use socket::Socket;
 use std::collections::{BTreeMap, VecDeque};
 use std::io;
