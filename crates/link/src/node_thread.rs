@@ -47,8 +47,10 @@ pub struct Teller<N> {
     remote: Remote,
 }
 
+type Task<N> = dyn FnOnce(&mut dyn Drive<N>) + Send;
+
 enum Command<N> {
-    Do(Box<dyn FnOnce(&mut dyn Drive<N>) + Send>),
+    Do(Box<Task<N>>),
     Stop,
 }
 
