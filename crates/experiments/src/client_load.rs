@@ -2,16 +2,17 @@
 
 use crate::error::Error;
 use link::tls::TlsConfigs;
-use link::{Clock, Driver, DriverError, DriverOptions, Forge, Remote, unix_time_s};
+use link::{
+    Clock, Drive, Driver, DriverOptions, Forge, NodeThread, ThreadError, Watch, unix_time_s,
+};
 use onion::measure::pump::{Event, Landing, Pace, Path, Pump, PumpConfig, Target};
 use onion::{Duration, Instant, Rate};
 use rand::rngs::{StdRng, SysRng};
 use rand::{Rng, SeedableRng};
 use std::net::{Ipv4Addr, TcpListener};
 use std::num::NonZeroU32;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::thread::{self, JoinHandle};
+use std::thread;
 
 /// Links of the clients to the relay, with a circuit on each.
 const SOCKETS: u32 = 2;
@@ -33,15 +34,8 @@ const LENGTH_S: u32 = 24 * 3600;
 /// tells independently of the relay what it really forwarded.
 pub(super) struct ClientLoad {
     clock: Clock,
-    shared: Arc<Shared>,
-    remote: Remote,
-    thread: Option<JoinHandle<()>>,
-}
-
-#[derive(Default)]
-struct Shared {
-    must_stop: AtomicBool,
-    told: Mutex<Told>,
+    told: SharedTold,
+    _thread: NodeThread<Pump<StdRng>>,
 }
 
 #[derive(Default)]
@@ -53,9 +47,13 @@ struct Told {
     arrived: Vec<(Instant, u64)>,
 }
 
-impl Shared {
-    fn told(&self) -> MutexGuard<'_, Told> {
-        self.told.lock().unwrap_or_else(PoisonError::into_inner)
+/// What is told, for both threads.
+#[derive(Clone, Default)]
+struct SharedTold(Arc<Mutex<Told>>);
+
+impl SharedTold {
+    fn lock(&self) -> MutexGuard<'_, Told> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -95,18 +93,10 @@ impl ClientLoad {
         let options =
             DriverOptions { coalesce: Duration::from_millis(1), ..DriverOptions::default() };
         let driver = Driver::new(pump, clock, tls, listeners, options).map_err(broken)?;
-        let remote = driver.remote();
-        let shared = Arc::new(Shared::default());
-        let theirs = Arc::clone(&shared);
-        let thread = thread::Builder::new()
-            .name("clients".to_owned())
-            .spawn(move || {
-                if let Err(error) = run(driver, &theirs) {
-                    theirs.told().failure.get_or_insert(error.to_string());
-                }
-            })
-            .map_err(broken)?;
-        let load = Self { clock, shared, remote, thread: Some(thread) };
+        let told = SharedTold::default();
+        let tally = Tally { told: told.clone(), before: 0 };
+        let thread = NodeThread::start("clients", Box::new(driver), tally)?;
+        let load = Self { clock, told, _thread: thread };
         load.wait_until_flowing()?;
         Ok(load)
     }
@@ -114,7 +104,7 @@ impl ClientLoad {
     fn wait_until_flowing(&self) -> Result<(), Error> {
         let deadline = self.clock.now() + SETUP + SETUP;
         loop {
-            let told = self.shared.told();
+            let told = self.told.lock();
             if told.is_flowing {
                 return Ok(());
             }
@@ -131,17 +121,17 @@ impl ClientLoad {
 
     /// Why it ended by itself, if it has.
     pub(super) fn failure(&self) -> Option<String> {
-        self.shared.told().failure.clone()
+        self.told.lock().failure.clone()
     }
 
     /// When the first cells were sent; `None` if none have arrived.
     pub(super) fn began(&self) -> Option<Instant> {
-        self.shared.told().arrived.first().map(|(at, _)| *at)
+        self.told.lock().arrived.first().map(|(at, _)| *at)
     }
 
     /// Bytes of cells that arrived between two instants.
     pub(super) fn bytes_between(&self, from: Instant, to: Instant) -> f64 {
-        let told = self.shared.told();
+        let told = self.told.lock();
         arrived_by(&told.arrived, to) - arrived_by(&told.arrived, from)
     }
 
@@ -153,17 +143,6 @@ impl ClientLoad {
                 mbit(self.bytes_between(begin, begin + Duration::from_secs(1)))
             })
             .collect()
-    }
-}
-
-impl Drop for ClientLoad {
-    fn drop(&mut self) {
-        self.shared.must_stop.store(true, Ordering::Release);
-        self.remote.wake();
-        if let Some(thread) = self.thread.take() {
-            // Its panic has been printed.
-            let _ = thread.join();
-        }
     }
 }
 
@@ -188,19 +167,23 @@ fn arrived_by(readings: &[(Instant, u64)], at: Instant) -> f64 {
     bytes as f64 + share * (more - bytes) as f64
 }
 
-fn run(mut driver: Driver<Pump<StdRng>>, shared: &Shared) -> Result<(), DriverError> {
-    let mut before = 0;
-    while !shared.must_stop.load(Ordering::Acquire) {
-        let soon = driver.now() + 4 * GRAIN;
-        driver.turn(soon)?;
-        let now = driver.now();
-        let received = driver.traffic().received_bytes;
-        let mut told = shared.told();
-        while let Some(event) = driver.node_mut().poll_event() {
+/// Starts the pump once it can, and notes what arrives.
+struct Tally {
+    told: SharedTold,
+    /// What had arrived when it began.
+    before: u64,
+}
+
+impl Watch<Pump<StdRng>> for Tally {
+    fn look(&mut self, drive: &mut dyn Drive<Pump<StdRng>>) -> Option<Instant> {
+        let now = drive.now();
+        let received = drive.traffic().received_bytes;
+        let mut told = self.told.lock();
+        while let Some(event) = drive.node_mut().poll_event() {
             match event {
                 Event::Ready { .. } => {
-                    driver.node_mut().start(now, now);
-                    before = received;
+                    drive.node_mut().start(now, now);
+                    self.before = received;
                     told.is_flowing = true;
                     told.arrived.push((now, 0));
                 }
@@ -212,12 +195,15 @@ fn run(mut driver: Driver<Pump<StdRng>>, shared: &Shared) -> Result<(), DriverEr
         if let Some((last, _)) = told.arrived.last()
             && now >= *last + GRAIN
         {
-            told.arrived.push((now, received - before));
+            told.arrived.push((now, received - self.before));
         }
+        // That nothing arrives is noted as well.
+        Some(now + 4 * GRAIN)
     }
-    driver.node_mut().stop();
-    let now = driver.now();
-    driver.turn(now)
+
+    fn handle_failure(&mut self, failure: &ThreadError) {
+        self.told.lock().failure.get_or_insert(failure.to_string());
+    }
 }
 
 #[cfg(test)]

@@ -51,6 +51,9 @@ pub enum Error {
     /// Sockets fail.
     #[error("machine: {0}")]
     Driver(#[from] link::DriverError),
+    /// A thread cannot be had.
+    #[error("machine: {0}")]
+    Thread(#[from] link::ThreadError),
     /// The bare TLS pump fails.
     #[error("the TLS pump broke down: {0}")]
     Pump(#[from] link::pump::PumpError),

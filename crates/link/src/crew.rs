@@ -19,7 +19,7 @@ use crate::tls::TlsConfigs;
 use conn::Conn;
 use messages::{Event, Order, Serial, Spare};
 use onion::link::TlsSession;
-use onion::node::{ConnId, Dial, ListenerId, Node, Security};
+use onion::node::{ConnId, Dial, ListenerId, Node, Security, Wish};
 use onion::{Duration, Instant};
 use porter::Porter;
 use std::collections::BTreeMap;
@@ -187,26 +187,25 @@ impl<N: Node> Crew<N> {
     fn drain(&mut self) {
         loop {
             let now = self.clock.now();
-            if let Some(dial) = self.node.poll_dial(now) {
-                self.dial(dial);
-            } else if let Some(lookup) = self.node.poll_lookup() {
-                let remote = self.remote();
-                self.lookups.ask(lookup, remote);
-            } else if let Some(id) = self.node.poll_socket_query() {
-                let conn = self.conns.get(&id);
-                let state = conn.and_then(Conn::state);
-                self.node.handle_socket_state(now, id, state);
-            } else if let Some(conn) = self.node.poll_writable() {
-                self.transmit(now, conn);
-            } else if let Some(id) = self.node.poll_close() {
-                if let Some(conn) = self.conns.remove(&id) {
-                    self.by_serial.remove(&(conn.hand, conn.serial));
-                    self.hands[conn.hand].tell(Order::Close(conn.serial));
+            let Some(wish) = self.node.poll_wish(now) else { break };
+            match wish {
+                Wish::Dial(dial) => self.dial(dial),
+                Wish::Lookup(lookup) => {
+                    let remote = self.remote();
+                    self.lookups.ask(lookup, remote);
                 }
-            } else if let Some(conn) = self.node.poll_readable() {
-                self.deliver(now, conn);
-            } else {
-                break;
+                Wish::SocketState(id) => {
+                    let state = self.conns.get(&id).and_then(Conn::state);
+                    self.node.handle_socket_state(now, id, state);
+                }
+                Wish::Transmit(id) => self.transmit(now, id),
+                Wish::Close(id) => {
+                    if let Some(conn) = self.conns.remove(&id) {
+                        self.by_serial.remove(&(conn.hand, conn.serial));
+                        self.hands[conn.hand].tell(Order::Close(conn.serial));
+                    }
+                }
+                Wish::Read(id) => self.deliver(now, id),
             }
         }
         self.hands.iter_mut().for_each(Hand::wake);

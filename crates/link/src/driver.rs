@@ -17,9 +17,10 @@ use deadlines::Deadlines;
 pub(crate) use lookup::Lookups;
 use mio::net::TcpListener;
 use mio::{Events, Interest, Poll, Token, Waker};
-use onion::node::{ConnId, Node};
+use onion::node::{ConnId, Node, Wish};
 use onion::{Duration, Instant};
 use options::failed;
+pub(crate) use socket::PENDING_LEN;
 use socket::Socket;
 use std::collections::{BTreeMap, VecDeque};
 use std::io;
@@ -237,30 +238,30 @@ impl<N: Node> Driver<N> {
     fn drain(&mut self) {
         loop {
             let now = self.clock.now();
-            if let Some(dial) = self.node.poll_dial(now) {
-                self.dial(now, dial);
-            } else if let Some(lookup) = self.node.poll_lookup() {
-                self.lookups.ask(lookup, Remote::of(&self.waker));
-            } else if let Some(conn) = self.node.poll_socket_query() {
-                let place = self.by_conn.get(&conn);
-                let socket = place.and_then(|place| self.sockets[*place].as_mut());
-                let state = socket.and_then(Socket::state);
-                self.node.handle_socket_state(now, conn, state);
-            } else if let Some(conn) = self.node.poll_writable() {
-                if let Some(place) = self.by_conn.get(&conn).copied() {
-                    if let Some(socket) = &mut self.sockets[place] {
-                        socket.wants_flush = true;
+            let Some(wish) = self.node.poll_wish(now) else { break };
+            match wish {
+                Wish::Dial(dial) => self.dial(now, dial),
+                Wish::Lookup(lookup) => self.lookups.ask(lookup, Remote::of(&self.waker)),
+                Wish::SocketState(conn) => {
+                    let place = self.by_conn.get(&conn);
+                    let socket = place.and_then(|place| self.sockets[*place].as_mut());
+                    let state = socket.and_then(Socket::state);
+                    self.node.handle_socket_state(now, conn, state);
+                }
+                Wish::Transmit(conn) => {
+                    if let Some(place) = self.by_conn.get(&conn).copied() {
+                        if let Some(socket) = &mut self.sockets[place] {
+                            socket.wants_flush = true;
+                        }
+                        self.flush(place);
                     }
-                    self.flush(place);
                 }
-            } else if let Some(conn) = self.node.poll_close() {
-                self.close_for_node(now, conn);
-            } else if let Some(conn) = self.node.poll_readable() {
-                if let Some(place) = self.by_conn.get(&conn).copied() {
-                    self.enqueue(place);
+                Wish::Close(conn) => self.close_for_node(now, conn),
+                Wish::Read(conn) => {
+                    if let Some(place) = self.by_conn.get(&conn).copied() {
+                        self.enqueue(place);
+                    }
                 }
-            } else {
-                break;
             }
         }
     }

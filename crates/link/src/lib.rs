@@ -3,6 +3,7 @@
 //! - [`Driver`] runs one node on one thread: epoll, TLS, timers. It decides nothing. Names it has
 //!   looked up by a [`Resolver`].
 //! - [`Crew`] runs one node whose sockets several threads serve.
+//! - [`NodeThread`] lets either turn on a thread of its own, and is told from others what to do.
 //! - [`tls`] wraps rustls so that whole records are encrypted from, and decrypted into, buffers that
 //!   are used over and over.
 //! - [`Forge`] makes the certificates that Tor expects of a relay, and throw-away identities;
@@ -19,6 +20,7 @@ mod driver;
 mod forge;
 mod long_term;
 mod namespace;
+mod node_thread;
 pub mod pump;
 mod sockopt;
 pub mod tls;
@@ -31,3 +33,4 @@ pub use driver::{Driver, DriverError, DriverOptions, Remote, Reply, Resolver, Tr
 pub use forge::{Certified, Forge, ForgeError};
 pub use long_term::LongTermKeys;
 pub use namespace::Namespace;
+pub use node_thread::{NodeThread, Teller, ThreadError, Watch};

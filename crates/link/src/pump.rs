@@ -1,7 +1,8 @@
 //! The yardstick: TLS over loopback with nothing in it.
 //!
 //! One thread encrypts and writes, one reads and decrypts, as fast as they can, through the same
-//! [`Session`]s as the [`Driver`](crate::Driver) uses. What a measurer costs beyond that is Tor's.
+//! [`Session`]s as the [`Driver`](crate::Driver) uses, and with as many records to a system call as it
+//! writes at most. What a measurer costs beyond that is Tor's.
 //! [`forward`] puts a third between them, who decrypts and encrypts again: a relay that does nothing.
 
 mod forward;
@@ -9,6 +10,7 @@ mod forward;
 pub use forward::{ForwardResult, forward};
 
 use crate::clock::{Clock, thread_cpu_time};
+use crate::driver::PENDING_LEN;
 use crate::tls::{Progress, Session, TlsConfigs, TlsError};
 use onion::{Duration, Rate};
 use std::io::{self, Read, Write};
@@ -121,8 +123,9 @@ fn send(
     let clock = Clock::start();
     let cpu_before = thread_cpu_time();
     while clock.now() - onion::Instant::ORIGIN < length {
-        // Each record is written by itself, as OpenSSL does it, and so stock tor.
-        session.encrypt(&plaintext)?;
+        while session.pending().len() < PENDING_LEN {
+            session.encrypt(&plaintext)?;
+        }
         stream.write_all(session.pending())?;
         session.advance(session.pending().len());
     }

@@ -16,7 +16,6 @@ mod local;
 pub mod member;
 mod plan;
 mod team;
-mod thread;
 
 pub use consent::{Consent, ConsentError};
 pub use load::WorkerLoad;

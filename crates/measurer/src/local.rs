@@ -8,10 +8,9 @@ pub(crate) use round::ends_an_accepted_one;
 
 use crate::member::{MeasurerKey, Member, MemberError, Reports, RoundOrder, RoundPath};
 use crate::plan::{Load, round_trip};
-use crate::thread::Setup;
 use landings::{Landings, Lease, address_towards, check_address};
 use link::tls::TlsConfigs;
-use link::{Clock, DriverOptions, Forge, ForgeError, unix_time_s};
+use link::{Clock, Forge, ForgeError, unix_time_s};
 use onion::measure::pump::{Path, PumpConfig};
 use onion::{Duration, Rate};
 use rand::rngs::{StdRng, SysRng};
@@ -20,7 +19,7 @@ use round::Sums;
 use std::net::IpAddr;
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use worker::{COALESCE, Worker};
+use worker::Worker;
 
 /// What the measurers of one process share: a clock, TLS keys, and landings.
 #[derive(Clone)]
@@ -197,16 +196,14 @@ impl Member for LocalMember {
                 unix_time_s: unix_time_s(),
             };
             let listeners = lease.as_mut().map(|lease| std::mem::take(&mut lease.listeners));
-            let setup = Setup {
-                name: format!("{}-{number}", self.options.name),
-                clock: self.site.clock,
-                tls: self.site.tls.clone(),
-                listeners: listeners.unwrap_or_default(),
-                options: DriverOptions { coalesce: COALESCE, ..DriverOptions::default() },
-            };
             let sums = Arc::clone(&round.sums);
-            let report = move |report| locked(&sums).take_in(number as usize, report);
-            let worker = Worker::spawn(config, StdRng::from_rng(&mut self.rng), setup, report);
+            let worker = Worker::spawn(
+                format!("{}-{number}", self.options.name),
+                &self.site,
+                listeners.unwrap_or_default(),
+                (config, StdRng::from_rng(&mut self.rng)),
+                move |report| locked(&sums).take_in(number as usize, report),
+            );
             round.workers.push(worker.map_err(|error| MemberError::of(&error))?);
             round._leases.extend(lease);
         }

@@ -143,7 +143,7 @@ impl Load {
         let is_public = !is_local(order.target.address.ip());
         let most = if is_public { PUBLIC_SOCKETS_MAX } else { u32::MAX };
         let sockets = order.sockets.clamp(1, most);
-        let bounded = |pace: Pace| if is_public { pace.at_most(PUBLIC_PACE) } else { pace };
+        let bounded = |pace: Pace| if is_public { slower(pace, PUBLIC_PACE) } else { pace };
         let circuits = defences.circuits_for(order.rate, order.path.way(rtt)).max(sockets);
         let circuits_per_socket = circuits.div_ceil(sockets).min(CIRCUITS_PER_SOCKET_MAX);
         let share = order.sharing.max(1);
@@ -154,7 +154,7 @@ impl Load {
                     .max_client_circuits
                     .is_some_and(|allowed| in_all > allowed.saturating_sub(RESERVE));
                 let must_authenticate = must_authenticate || always_authenticate;
-                let pace = bounded(defences.connect.divided(share));
+                let pace = bounded(divided(defences.connect, share));
                 Self { sockets, circuits_per_socket, must_authenticate, pace }
             }
             RoundPath::Echo { .. } => {
@@ -184,30 +184,23 @@ impl Load {
         let (even, remainder) = (whole.sockets / pumps, whole.sockets % pumps);
         (0..pumps).map(move |number| Self {
             sockets: even + u32::from(number < remainder),
-            pace: whole.pace.divided(pumps),
+            pace: divided(whole.pace, pumps),
             ..whole
         })
     }
 }
 
-/// A pace that several share.
-trait Shared {
-    fn divided(self, by: u32) -> Self;
-
-    fn at_most(self, most: Self) -> Self;
+/// The part of each of so many who share a pace.
+fn divided(pace: Pace, by: u32) -> Pace {
+    Pace {
+        burst: (pace.burst / by).max(1),
+        per_s: NonZeroU32::new(pace.per_s.get() / by).unwrap_or(NonZeroU32::MIN),
+    }
 }
 
-impl Shared for Pace {
-    fn divided(self, by: u32) -> Self {
-        Self {
-            burst: (self.burst / by).max(1),
-            per_s: NonZeroU32::new(self.per_s.get() / by).unwrap_or(NonZeroU32::MIN),
-        }
-    }
-
-    fn at_most(self, most: Self) -> Self {
-        Self { burst: self.burst.min(most.burst), per_s: self.per_s.min(most.per_s) }
-    }
+/// The slower of two paces.
+fn slower(one: Pace, other: Pace) -> Pace {
+    Pace { burst: one.burst.min(other.burst), per_s: one.per_s.min(other.per_s) }
 }
 
 /// The round trip to a relay, timed by opening a connection. A relay that refuses gets the fewest

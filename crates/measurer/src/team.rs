@@ -256,6 +256,6 @@ fn capacity_of_a_measurer(tls: &TlsConfigs, measurers: u32, pumps: u32) -> Resul
     let measurers = measurers.max(1);
     let busy = free_cores().min(measurers.saturating_mul(pumps));
     // Measuring costs more than pumping: content, cells and checks come on top.
-    const SHARE_OF_PUMP: f64 = 0.6;
+    const SHARE_OF_PUMP: f64 = 0.5;
     Ok(per_core.scaled(SHARE_OF_PUMP * f64::from(busy) / f64::from(measurers)))
 }

@@ -3,7 +3,7 @@
 
 use coordinator::{Blame, Failure, Outcome, Params};
 use link::tls::TlsConfigs;
-use link::{Clock, Driver, DriverOptions, Forge, Remote, unix_time_s};
+use link::{Clock, Driver, DriverOptions, Forge, NodeThread, unix_time_s};
 use measurer::{Approach, Coordinator, Defences, Progress, Request, Team, TeamOptions};
 use onion::crypto::Keystream;
 use onion::identity::{Ed25519Id, RelayIds};
@@ -17,21 +17,18 @@ use rand::{Rng, SeedableRng};
 use std::net::{SocketAddr, TcpListener};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::thread::JoinHandle;
 
 const COORDINATOR: [u8; 32] = [7; 32];
 
-/// A relay's thread, ended and joined with this.
-struct Relay {
+/// A relay on a thread of its own, which ends with this.
+struct Relay<C: Conduct + Send + 'static> {
     address: SocketAddr,
     ids: RelayIds,
-    stop: Arc<AtomicBool>,
-    remote: Remote,
-    thread: Option<JoinHandle<()>>,
+    thread: Option<NodeThread<Router<StdRng, C>>>,
 }
 
-impl Relay {
-    fn run<C: Conduct + Send + 'static>(conduct: C, mbit: f64, params: TargetParams) -> Self {
+impl<C: Conduct + Send + 'static> Relay<C> {
+    fn run(conduct: C, mbit: f64, params: TargetParams) -> Self {
         let forge = Forge::new([2; 32], unix_time_s());
         let mut forge = forge.expect("keys");
         let identity = Arc::new(forge.identity().expect("an identity"));
@@ -49,25 +46,15 @@ impl Relay {
         let address = listener.local_addr().expect("bound");
         let tls = TlsConfigs::new(&forge).expect("keys");
         let options = DriverOptions::default();
-        let mut driver =
-            Driver::new(router, clock, tls, vec![listener], options).expect("a driver");
-        let stop = Arc::new(AtomicBool::new(false));
-        let (remote, stopped) = (driver.remote(), Arc::clone(&stop));
-        let thread = std::thread::spawn(move || {
-            while !stopped.load(Ordering::Acquire) {
-                let soon = driver.now() + Duration::from_secs(1);
-                driver.turn(soon).expect("the kernel waits");
-            }
-        });
-        Self { address, ids, stop, remote, thread: Some(thread) }
+        let driver = Driver::new(router, clock, tls, vec![listener], options).expect("a driver");
+        let thread = NodeThread::start("relay", Box::new(driver), ()).expect("a thread");
+        Self { address, ids, thread: Some(thread) }
     }
 
     /// The relay's process is gone, with all its connections.
     fn end(&mut self) {
-        self.stop.store(true, Ordering::Release);
-        self.remote.wake();
-        if let Some(thread) = self.thread.take() {
-            assert!(thread.join().is_ok() || std::thread::panicking(), "the relay does not panic");
+        if let Some(ended) = self.thread.take().map(NodeThread::join) {
+            assert!(ended.is_ok() || std::thread::panicking(), "{ended:?}");
         }
     }
 
@@ -82,7 +69,7 @@ impl Relay {
     }
 }
 
-impl Drop for Relay {
+impl<C: Conduct + Send + 'static> Drop for Relay<C> {
     fn drop(&mut self) {
         self.end();
     }

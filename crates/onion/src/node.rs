@@ -1,5 +1,9 @@
 //! The seam between what decides and what moves bytes.
 
+mod wish;
+
+pub use wish::Wish;
+
 use crate::link::TlsSession;
 use crate::time::Instant;
 use alloc::string::String;
@@ -128,9 +132,8 @@ impl fmt::Display for CloseCause {
 /// A state machine over many connections, driven by a shell on real sockets or in virtual time.
 ///
 /// # Contract
-/// - The driver calls `handle_*` for what has happened, then drains every `poll_*` until all are
-///   quiet, before it waits again. What is to be written comes before what is to be closed: a node
-///   may say why on its last writing.
+/// - The driver calls `handle_*` for what has happened, then drains [`poll_wish`](Self::poll_wish),
+///   before it waits again.
 /// - `now` never decreases.
 /// - After [`poll_close`](Self::poll_close) or [`handle_closed`](Self::handle_closed) the driver
 ///   forgets the connection; the node may not name it again, and hears no more of it.
@@ -218,4 +221,18 @@ pub trait Node {
 
     /// The state of a connection; `None` where the system does not tell.
     fn handle_socket_state(&mut self, _now: Instant, _conn: ConnId, _state: Option<SocketState>) {}
+
+    /// The next thing that the node wants, of all kinds; `None` once there is none, until something is
+    /// handled. What is to be written comes before what is to be closed: a node may say why on its
+    /// last writing.
+    #[must_use]
+    #[inline]
+    fn poll_wish(&mut self, now: Instant) -> Option<Wish> {
+        (self.poll_dial(now).map(Wish::Dial))
+            .or_else(|| self.poll_lookup().map(Wish::Lookup))
+            .or_else(|| self.poll_socket_query().map(Wish::SocketState))
+            .or_else(|| self.poll_writable().map(Wish::Transmit))
+            .or_else(|| self.poll_close().map(Wish::Close))
+            .or_else(|| self.poll_readable().map(Wish::Read))
+    }
 }

@@ -4,17 +4,18 @@
 mod fetching;
 mod upkeep;
 
+use crate::bandwidth::Bandwidth;
 use crate::cache;
 use crate::config::{Settings, announced};
 use crate::descriptor::{Announcement, Capabilities, DescriptorError, TapKey, write};
+use crate::driving::Engine;
 use crate::event::RelayEvent;
 use crate::extra_info::ExtraInfo;
 use crate::following::Following;
 use crate::publish::{self, Answer, Patience};
 use crate::renewal::OnionKeyLife;
-use crate::running::{Shared, Teller, Wake};
 use crate::schedule::{Content, Schedule, Sent};
-use link::{Certified, Clock, LongTermKeys, unix_time_s};
+use link::{Certified, Clock, LongTermKeys, Teller, unix_time_s};
 use netdoc::consensus::Flags;
 use netdoc::fetch::{Fetcher, Resource};
 use netdoc::{Fingerprint, ServerDescriptor, descriptor};
@@ -25,7 +26,6 @@ use rand::rngs::StdRng;
 use sha1::{Digest, Sha1};
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender};
 
 /// How often the observed bandwidth is looked at.
@@ -56,10 +56,18 @@ pub(crate) struct Own {
     pub(crate) rng: StdRng,
 }
 
+/// Why the directory's thread is woken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Wake {
+    /// Something has changed that a descriptor has in it.
+    Look,
+    RenewCertificates,
+}
+
 /// What connects it to the other threads.
 pub(crate) struct Ties {
-    pub(crate) shared: Arc<Shared>,
-    pub(crate) teller: Teller,
+    pub(crate) bandwidth: Arc<Bandwidth>,
+    pub(crate) teller: Teller<Engine>,
     pub(crate) events: Sender<RelayEvent>,
 }
 
@@ -72,8 +80,8 @@ pub(crate) struct Directory {
     settings: Settings,
     own: Own,
     clock: Clock,
-    shared: Arc<Shared>,
-    teller: Teller,
+    bandwidth: Arc<Bandwidth>,
+    teller: Teller<Engine>,
     events: Sender<RelayEvent>,
     schedule: Schedule,
     descriptor: String,
@@ -105,14 +113,14 @@ impl Directory {
         clock: Clock,
         ties: Ties,
     ) -> Self {
-        let Ties { shared, teller, events } = ties;
+        let Ties { bandwidth, teller, events } = ties;
         let now = clock.now();
         Self {
             schedule: Schedule::new(settings.authorities.len()),
             settings,
             own,
             clock,
-            shared,
+            bandwidth,
             teller,
             events,
             descriptor: String::new(),
@@ -162,8 +170,8 @@ impl Directory {
     fn publish(&mut self) -> bool {
         let now = self.clock.now();
         let content = Content {
-            limit: announced(self.shared.limit()),
-            observed_bytes_s: self.shared.observed_bytes_s.load(Ordering::Relaxed),
+            limit: announced(self.bandwidth.limit()),
+            observed_bytes_s: self.bandwidth.observed_bytes_s(),
         };
         if self.schedule.wants_descriptor(now, content) {
             // Authorities take one for newer than another by its date.
@@ -202,7 +210,7 @@ impl Directory {
     fn make_descriptor(&mut self, now: Instant, content: Content) -> Result<(), DescriptorError> {
         let announcement = self.announcement(now, content);
         let Own { keys, certified, tap, .. } = &self.own;
-        let history = self.shared.history_lines(announcement.rate_bytes_s);
+        let history = self.bandwidth.history_lines(announcement.rate_bytes_s);
         let Announcement { nickname, published, .. } = announcement;
         let extra_info = ExtraInfo::new(nickname, published, &history, keys, certified)?;
         self.descriptor = write(&announcement, Some(&extra_info), keys, certified, tap)?;

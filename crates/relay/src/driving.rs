@@ -1,81 +1,62 @@
-//! The thread that drives the engine: what it is told, and what it tells.
+//! Who looks after the engine on its thread: it tells what happens, and counts what passes.
 
+use crate::bandwidth::Bandwidth;
 use crate::event::{Load, RelayEvent};
 use crate::observed::Observed;
-use crate::running::Shared;
-use link::tls::TlsConfigs;
-use link::{Drive, Traffic, unix_time_s};
-use onion::identity::OwnIdentity;
-use onion::measure::target::TargetParams;
-use onion::router::{KnownRelays, Parameters, RateLimit, Router};
+use link::{Drive, ThreadError, Traffic, Watch, unix_time_s};
+use onion::router::Router;
 use onion::{Duration, Instant};
 use rand::rngs::StdRng;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
-use std::sync::mpsc::{Receiver, Sender, TryRecvError};
+use std::sync::mpsc::Sender;
 
 /// How often passing bytes are counted.
 const SECOND: Duration = Duration::from_secs(1);
 /// Seconds that are counted one by one after a pause, at most.
 const SECONDS_MAX: u64 = 100;
 
-/// What the thread is told.
-#[derive(Debug)]
-pub(crate) enum Command {
-    Limit(Option<RateLimit>),
-    Target(TargetParams),
-    Parameters(Parameters),
-    Relays(KnownRelays),
-    /// Other keys or certificates; with another TLS certificate if it is another one.
-    Identity(Arc<OwnIdentity>, Option<TlsConfigs>),
-    Stop,
+/// The engine of a relay.
+pub(crate) type Engine = Router<StdRng>;
+
+/// Looks after the engine.
+pub(crate) struct Overseer {
+    bandwidth: Arc<Bandwidth>,
+    events: Sender<RelayEvent>,
+    meter: Meter,
 }
 
-/// Drives the engine until it is told to stop, or nobody is left who could.
-pub(crate) fn drive(
-    driver: &mut dyn Drive<Router<StdRng>>,
-    orders: &Receiver<Command>,
-    shared: &Shared,
-    events: &Sender<RelayEvent>,
-) {
-    let mut meter = Meter::new(driver.now());
-    loop {
-        loop {
-            let now = driver.now();
-            match orders.try_recv() {
-                Ok(Command::Limit(limit)) => driver.node_mut().set_limit(now, limit),
-                Ok(Command::Target(params)) => driver.node_mut().set_target_params(params),
-                Ok(Command::Parameters(parameters)) => driver.node_mut().set_parameters(parameters),
-                Ok(Command::Relays(relays)) => driver.node_mut().set_relays(relays),
-                Ok(Command::Identity(identity, tls)) => {
-                    driver.node_mut().set_identity(identity);
-                    if let Some(tls) = tls {
-                        driver.set_tls(tls);
-                    }
-                }
-                Ok(Command::Stop) | Err(TryRecvError::Disconnected) => return,
-                Err(TryRecvError::Empty) => break,
-            }
+impl Overseer {
+    pub(crate) fn new(now: Instant, bandwidth: Arc<Bandwidth>, events: Sender<RelayEvent>) -> Self {
+        Self { bandwidth, events, meter: Meter::new(now) }
+    }
+
+    fn tell(&self, event: RelayEvent) {
+        let _nobody_listens = self.events.send(event);
+    }
+}
+
+impl Watch<Engine> for Overseer {
+    fn look(&mut self, drive: &mut dyn Drive<Engine>) -> Option<Instant> {
+        while let Some(event) = drive.node_mut().poll_event() {
+            self.tell(RelayEvent::Router(event));
         }
-        if let Err(error) = driver.turn(meter.next) {
-            let _nobody_listens = events.send(RelayEvent::Ended(error.to_string()));
-            return;
-        }
-        while let Some(event) = driver.node_mut().poll_event() {
-            let _nobody_listens = events.send(RelayEvent::Router(event));
-        }
-        let looked = meter.look(driver.now(), *driver.traffic(), |received, sent| {
-            shared.history().note_second(unix_time_s(), received, sent);
+        let looked = self.meter.look(drive.now(), *drive.traffic(), |received, sent| {
+            self.bandwidth.history().note_second(unix_time_s(), received, sent);
         });
         if let Some(bytes_s) = looked {
-            shared.observed_bytes_s.store(bytes_s, Ordering::Relaxed);
-            let now = driver.now();
-            driver.node_mut().set_unix_time(now, unix_time_s());
-            let router = driver.node();
+            self.bandwidth.set_observed(bytes_s);
+            let now = drive.now();
+            drive.node_mut().set_unix_time(now, unix_time_s());
+            let router = drive.node();
             let client_bytes = router.totals().client_bytes;
             let load = Load { client_bytes, waited_cell_s: router.waited_cell_s() };
-            let _nobody_listens = events.send(RelayEvent::Load(load));
+            self.tell(RelayEvent::Load(load));
         }
+        Some(self.meter.next)
+    }
+
+    fn handle_failure(&mut self, failure: &ThreadError) {
+        self.tell(RelayEvent::Ended(failure.to_string()));
     }
 }
 

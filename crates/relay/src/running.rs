@@ -1,19 +1,20 @@
+use crate::bandwidth::Bandwidth;
 use crate::cache::Cache;
 use crate::config::Settings;
 use crate::descriptor::{DescriptorError, TapKey};
-use crate::directory::{Directory, Own, Ties};
+use crate::directory::{Directory, Own, Ties, Wake};
 use crate::dns::{Names, NoNames};
-use crate::driving::{Command, drive};
+use crate::driving::{Engine, Overseer};
 use crate::event::RelayEvent;
 use crate::following::Following;
-use crate::history::History;
 use crate::keys::{self, KeyError};
 use crate::policy::target_params;
 use crate::renewal::CERTIFICATES_S;
 use crate::server::Server;
 use link::tls::TlsConfigs;
 use link::{
-    Clock, Crew, Drive, Driver, DriverError, DriverOptions, Forge, ForgeError, Remote, unix_time_s,
+    Clock, Crew, Drive, Driver, DriverError, DriverOptions, Forge, ForgeError, NodeThread,
+    ThreadError, unix_time_s,
 };
 use onion::Duration;
 use onion::identity::{Ed25519Id, RsaId};
@@ -22,13 +23,13 @@ use rand::rngs::{StdRng, SysRng};
 use rand::{Rng, RngExt, SeedableRng};
 use std::net::{SocketAddr, TcpListener};
 use std::num::NonZeroUsize;
-use std::sync::atomic::AtomicU64;
+use std::sync::Arc;
 use std::sync::mpsc::{self, Sender};
-use std::sync::{Arc, Mutex, MutexGuard};
-use std::thread::{self, JoinHandle};
+use std::thread;
 
 /// How long certificates last.
 const LIFETIME: Duration = Duration::from_secs(CERTIFICATES_S);
+
 /// Why a relay could not start.
 #[derive(Debug, thiserror::Error)]
 pub enum RelayError {
@@ -52,63 +53,18 @@ pub enum RelayError {
         /// The system's answer.
         source: std::io::Error,
     },
-    /// Its driver, or a thread.
+    /// Its driver.
     #[error("machine: {0}")]
     Driver(#[from] DriverError),
+    /// The driver's thread.
+    #[error("machine: {0}")]
+    Thread(#[from] ThreadError),
     /// Names for exits.
     #[error(transparent)]
     Names(#[from] NoNames),
     /// The operating system gives no thread or no random bytes.
     #[error("machine: {0}")]
     System(String),
-}
-
-/// What the threads of a relay have in common.
-#[derive(Debug)]
-pub(crate) struct Shared {
-    pub(crate) limit: Mutex<Option<RateLimit>>,
-    /// The observed bandwidth, in bytes/s.
-    pub(crate) observed_bytes_s: AtomicU64,
-    pub(crate) history: Mutex<History>,
-}
-
-impl Shared {
-    pub(crate) fn limit(&self) -> Option<RateLimit> {
-        // Nobody panics while holding it.
-        *self.limit.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
-    }
-
-    pub(crate) fn history(&self) -> MutexGuard<'_, History> {
-        self.history.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
-    }
-
-    /// The lines about what was carried, for an extra-info document.
-    pub(crate) fn history_lines(&self, rate_bytes_s: u64) -> String {
-        self.history().lines(rate_bytes_s)
-    }
-}
-
-/// Why the directory's thread is woken.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Wake {
-    /// Something has changed that a descriptor has in it.
-    Look,
-    RenewCertificates,
-}
-
-/// Tells the driver's thread something, now.
-#[derive(Clone, Debug)]
-pub(crate) struct Teller {
-    commands: Sender<Command>,
-    remote: Remote,
-}
-
-impl Teller {
-    pub(crate) fn tell(&self, command: Command) {
-        // If the thread has ended, it has told so.
-        let _ = self.commands.send(command);
-        self.remote.wake();
-    }
 }
 
 /// A relay that runs on threads of its own: one that drives the engine, one that publishes.
@@ -120,13 +76,12 @@ pub struct Relay {
     address: SocketAddr,
     rsa: RsaId,
     ed25519: Ed25519Id,
-    shared: Arc<Shared>,
-    teller: Teller,
+    bandwidth: Arc<Bandwidth>,
+    engine: NodeThread<Engine>,
     /// Wakes the publishing thread; its end ends that.
     wake_directory: Sender<Wake>,
     /// Serves the directory, if there is one.
     server: Option<Server>,
-    driver: Option<JoinHandle<()>>,
 }
 
 impl Relay {
@@ -184,7 +139,7 @@ impl Relay {
             max_conns: usize::try_from(descriptors / 4 * 3).unwrap_or(usize::MAX),
             ..DriverOptions::default()
         };
-        let mut driver: Box<dyn Drive<Router<StdRng>> + Send> = match settings.threads {
+        let mut driver: Box<dyn Drive<Engine> + Send> = match settings.threads {
             NonZeroUsize::MIN => {
                 Box::new(Driver::new(router, clock, tls, vec![listener], options)?)
             }
@@ -194,14 +149,10 @@ impl Relay {
             driver.set_resolver(Box::new(Names::start(&exit.name_servers)?));
         }
 
-        let (commands, orders) = mpsc::channel();
-        let teller = Teller { commands, remote: driver.remote() };
-        let shared = Arc::new(Shared {
-            limit: Mutex::new(settings.limit),
-            observed_bytes_s: AtomicU64::new(0),
-            history: Mutex::default(),
-        });
         let _nobody_listens = events.send(RelayEvent::TargetParams(target.clone()));
+        let bandwidth = Arc::new(Bandwidth::new(settings.limit));
+        let overseer = Overseer::new(clock.now(), Arc::clone(&bandwidth), events.clone());
+        let engine = NodeThread::start("relay", driver, overseer)?;
         let (wake_directory, wakes) = mpsc::channel();
         let following = Following::new(
             settings.authorities.clone(),
@@ -223,14 +174,13 @@ impl Relay {
             exit,
             rng: own_rng,
         };
-        let ties =
-            Ties { shared: Arc::clone(&shared), teller: teller.clone(), events: events.clone() };
+        let teller = engine.teller().clone();
+        let ties = Ties { bandwidth: Arc::clone(&bandwidth), teller, events };
         let directory = Directory::new(settings.clone(), own, following, target, clock, ties);
-        spawn("directory", move || directory.run(&wakes))?;
-        let of_driver = Arc::clone(&shared);
-        let driver = spawn("relay", move || drive(&mut *driver, &orders, &of_driver, &events))?;
-        let driver = Some(driver);
-        Ok(Self { address, rsa, ed25519, shared, teller, wake_directory, server, driver })
+        let thread = thread::Builder::new().name("directory".to_owned());
+        let no_thread = |error| RelayError::System(format!("no thread: {error}"));
+        thread.spawn(move || directory.run(&wakes)).map_err(no_thread)?;
+        Ok(Self { address, rsa, ed25519, bandwidth, engine, wake_directory, server })
     }
 
     /// Where others reach it: the configured address with the port that it really has.
@@ -259,8 +209,11 @@ impl Relay {
 
     /// Sends no more than this from now on, and tells the authorities.
     pub fn set_limit(&self, limit: Option<RateLimit>) {
-        *self.shared.limit.lock().unwrap_or_else(std::sync::PoisonError::into_inner) = limit;
-        self.teller.tell(Command::Limit(limit));
+        self.bandwidth.set_limit(limit);
+        self.engine.teller().tell(move |drive| {
+            let now = drive.now();
+            drive.node_mut().set_limit(now, limit);
+        });
         // If the thread has ended, it has told so.
         let _ = self.wake_directory.send(Wake::Look);
     }
@@ -270,19 +223,4 @@ impl Relay {
     pub fn renew_certificates(&self) {
         let _ = self.wake_directory.send(Wake::RenewCertificates);
     }
-}
-
-impl Drop for Relay {
-    fn drop(&mut self) {
-        self.teller.tell(Command::Stop);
-        if let Some(driver) = self.driver.take() {
-            // A panic there has been told as an event.
-            let _ = driver.join();
-        }
-    }
-}
-
-fn spawn(name: &str, body: impl FnOnce() + Send + 'static) -> Result<JoinHandle<()>, RelayError> {
-    let spawned = thread::Builder::new().name(name.to_owned()).spawn(body);
-    spawned.map_err(|error| RelayError::System(format!("no thread: {error}")))
 }

@@ -3,10 +3,14 @@
 
 use crate::error::Error;
 use link::tls::TlsConfigs;
-use link::{Clock, Driver, DriverError, DriverOptions, Forge, Remote, unix_time_s};
+use link::{
+    Clock, Drive, Driver, DriverOptions, Forge, NodeThread, ThreadError, Watch, unix_time_s,
+};
 use onion::cell::msg::BeginFlags;
 use onion::circuit::NextHop;
-use onion::client::{Client, ClientEvent, Destination, Loss, Outcome, Path, Transfer};
+use onion::client::{
+    CircuitNumber, Client, ClientEvent, Destination, Loss, Outcome, Path, Transfer,
+};
 use onion::measure::pump::Target;
 use onion::router::schedule::SchedulerConfig;
 use onion::router::{Router, RouterConfig};
@@ -14,9 +18,8 @@ use onion::{Duration, Instant};
 use rand::rngs::{StdRng, SysRng};
 use rand::{Rng, SeedableRng};
 use std::net::{Ipv4Addr, TcpListener};
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::thread::{self, JoinHandle};
+use std::thread;
 
 /// From one round trip's end to the next one's begin.
 const PAUSE: Duration = Duration::from_millis(20);
@@ -32,15 +35,9 @@ const TRIES: u32 = 5;
 /// A quiet circuit of two hops, for as long as this lives: through a relay, to one of ours that
 /// refuses its streams.
 pub(super) struct QuietCircuit {
-    shared: Arc<Shared>,
-    remotes: Vec<Remote>,
-    threads: Vec<JoinHandle<()>>,
-}
-
-#[derive(Default)]
-struct Shared {
-    must_stop: AtomicBool,
-    told: Mutex<Told>,
+    told: SharedTold,
+    _client: NodeThread<Client<StdRng>>,
+    _landing: NodeThread<Router<StdRng>>,
 }
 
 #[derive(Default)]
@@ -50,9 +47,13 @@ struct Told {
     round_trips: Vec<(Instant, Duration)>,
 }
 
-impl Shared {
+/// What is told, for all threads.
+#[derive(Clone, Default)]
+struct SharedTold(Arc<Mutex<Told>>);
+
+impl SharedTold {
     fn with<T>(&self, look: impl FnOnce(&mut Told) -> T) -> T {
-        look(&mut self.told.lock().unwrap_or_else(PoisonError::into_inner))
+        look(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
     fn fail(&self, problem: impl ToString) {
@@ -86,21 +87,18 @@ impl QuietCircuit {
         // By CREATE_FAST the first hop's onion key is not needed.
         let first = NextHop { address: target.address, ids: target.ids, onion_key: [0; 32] };
         let path = Path { is_fast: true, ..Path::new(vec![first, landing]) };
-        let client = Client::new(unix_time_s(), rng);
+        let mut client = Client::new(unix_time_s(), rng);
+        let circuit = client.open(clock.now(), &path);
         let client = Driver::new(client, clock, tls, Vec::new(), options)?;
 
-        let shared = Arc::new(Shared::default());
-        let remotes = vec![router.remote(), client.remote()];
-        let (of_router, of_client) = (Arc::clone(&shared), Arc::clone(&shared));
-        let threads = vec![
-            spawn("landing", &shared, move || serve(router, &of_router))?,
-            spawn("quiet", &shared, move || ask(client, &path, &of_client))?,
-        ];
-        let quiet = Self { shared, remotes, threads };
+        let told = SharedTold::default();
+        let asker = Asker { path, circuit, tries: 1, next: None, told: told.clone() };
+        let landing = NodeThread::start("landing", Box::new(router), told.clone())?;
+        let client = NodeThread::start("quiet", Box::new(client), asker)?;
+        let quiet = Self { told, _client: client, _landing: landing };
         let deadline = clock.now() + SETUP;
         loop {
-            let (is_built, failure) =
-                quiet.shared.with(|told| (told.is_built, told.failure.clone()));
+            let (is_built, failure) = quiet.told.with(|told| (told.is_built, told.failure.clone()));
             match failure {
                 Some(failure) => return Err(broken(failure)),
                 None if is_built => return Ok(quiet),
@@ -114,7 +112,7 @@ impl QuietCircuit {
 
     /// The round trips that ended between two instants.
     pub(super) fn round_trips(&self, from: Instant, to: Instant) -> Result<Vec<Duration>, Error> {
-        self.shared.with(|told| {
+        self.told.with(|told| {
             if let Some(failure) = &told.failure {
                 return Err(broken(failure));
             }
@@ -124,78 +122,62 @@ impl QuietCircuit {
     }
 }
 
-impl Drop for QuietCircuit {
-    fn drop(&mut self) {
-        self.shared.must_stop.store(true, Ordering::Release);
-        self.remotes.iter().for_each(Remote::wake);
-        for thread in self.threads.drain(..) {
-            // Its panic has been printed.
-            let _ = thread.join();
-        }
+impl Watch<Router<StdRng>> for SharedTold {
+    fn look(&mut self, _: &mut dyn Drive<Router<StdRng>>) -> Option<Instant> {
+        None
+    }
+
+    fn handle_failure(&mut self, failure: &ThreadError) {
+        self.fail(failure);
     }
 }
 
-fn spawn(
-    name: &str,
-    shared: &Arc<Shared>,
-    body: impl FnOnce() -> Result<(), DriverError> + Send + 'static,
-) -> Result<JoinHandle<()>, Error> {
-    let shared = Arc::clone(shared);
-    let run = move || body().unwrap_or_else(|error| shared.fail(error));
-    thread::Builder::new().name(name.to_owned()).spawn(run).map_err(broken)
+/// Has one round trip after the other.
+struct Asker {
+    path: Path,
+    circuit: CircuitNumber,
+    tries: u32,
+    /// When the next one begins; `None` while one is under way.
+    next: Option<Instant>,
+    told: SharedTold,
 }
 
-fn serve(mut router: Driver<Router<StdRng>>, shared: &Shared) -> Result<(), DriverError> {
-    while !shared.must_stop.load(Ordering::Acquire) {
-        let later = router.now() + Duration::from_secs(1);
-        router.turn(later)?;
-    }
-    Ok(())
-}
-
-fn ask(
-    mut driver: Driver<Client<StdRng>>,
-    path: &Path,
-    shared: &Shared,
-) -> Result<(), DriverError> {
-    let now = driver.now();
-    let mut circuit = driver.node_mut().open(now, path);
-    let (mut next, mut tries) = (None, 1);
-    while !shared.must_stop.load(Ordering::Acquire) {
-        let now = driver.now();
-        if next.is_some_and(|next| next <= now) {
-            next = None;
-            let to = Destination::Host("192.0.2.1".to_owned(), 80, BeginFlags::default());
-            driver.node_mut().begin(now, circuit, to, Transfer::download(0, 0));
-        }
-        driver.turn(next.unwrap_or(now + Duration::from_secs(1)))?;
-        let now = driver.now();
-        while let Some(event) = driver.node_mut().poll_event() {
+impl Watch<Client<StdRng>> for Asker {
+    fn look(&mut self, drive: &mut dyn Drive<Client<StdRng>>) -> Option<Instant> {
+        let now = drive.now();
+        let client = drive.node_mut();
+        while let Some(event) = client.poll_event() {
             match event {
                 ClientEvent::Built { .. } => {
-                    shared.with(|told| told.is_built = true);
-                    next = Some(now);
+                    self.told.with(|told| told.is_built = true);
+                    self.next = Some(now);
                 }
                 ClientEvent::Over { outcome: Outcome::Ended(_), figures, .. } => {
-                    shared.with(|told| told.round_trips.push((now, figures.to_last())));
-                    next = Some(now + PAUSE);
+                    self.told.with(|told| told.round_trips.push((now, figures.to_last())));
+                    self.next = Some(now + PAUSE);
                 }
                 ClientEvent::Over { outcome, .. } => {
-                    shared.fail(format!("a stream was not refused: {outcome:?}"));
+                    self.told.fail(format!("a stream was not refused: {outcome:?}"));
                 }
                 ClientEvent::Lost { cause: Loss::Circuit(_), .. }
-                    if tries < TRIES && !shared.with(|told| told.is_built) =>
+                    if self.tries < TRIES && !self.told.with(|told| told.is_built) =>
                 {
-                    tries += 1;
-                    circuit = driver.node_mut().open(now, path);
+                    self.tries += 1;
+                    self.circuit = client.open(now, &self.path);
                 }
-                ClientEvent::Lost { cause, .. } => shared.fail(lost(&cause)),
+                ClientEvent::Lost { cause, .. } => {
+                    self.told.fail(format!("the quiet circuit is lost: {cause}"));
+                }
             }
         }
+        if self.next.take_if(|next| *next <= now).is_some() {
+            let to = Destination::Host("192.0.2.1".to_owned(), 80, BeginFlags::default());
+            client.begin(now, self.circuit, to, Transfer::download(0, 0));
+        }
+        self.next
     }
-    Ok(())
-}
 
-fn lost(cause: &Loss) -> String {
-    format!("the quiet circuit is lost: {cause}")
+    fn handle_failure(&mut self, failure: &ThreadError) {
+        self.told.fail(failure);
+    }
 }

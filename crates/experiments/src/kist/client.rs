@@ -1,10 +1,10 @@
 //! A client: a link to the relay, with bulk circuits and a quiet one.
 
-use super::actor::{Actor, Scene, rng};
+use super::actor::{Scene, rng};
 use super::server::Servers;
-use super::trace::Shared;
+use super::trace::SharedTrace;
 use crate::error::Error;
-use link::{DriverOptions, unix_time_s};
+use link::{Drive, DriverOptions, NodeThread, ThreadError, Watch, unix_time_s};
 use onion::cell::relay::MAX_DATA_LEN;
 use onion::circuit::NextHop;
 use onion::client::{CircuitNumber, Client, ClientEvent, Outcome, Path, Transfer};
@@ -40,13 +40,13 @@ pub(super) fn start(
     servers: &Servers,
     number: u32,
     load: Load,
-) -> Result<Actor, Error> {
+) -> Result<NodeThread<Client<StdRng>>, Error> {
     // By CREATE_FAST the relay's onion key is not needed.
     let relay = NextHop { address: relay.address, ids: relay.ids, onion_key: [0; 32] };
     let path = Path { is_fast: true, ..Path::new(vec![relay, servers.exit]) };
     let mut client = Client::new(unix_time_s(), rng()?);
     let now = scene.clock.now();
-    let mut errands = Errands {
+    let errands = Errands {
         number,
         to: servers.at,
         // The first on the link, and so the relay's numbers of circuits favour nobody else.
@@ -57,10 +57,9 @@ pub(super) fn start(
         // Apart from the seeds of all other streams.
         asked: ((u64::from(number) + 1) << 32, now),
         asks_at: None,
-        shared: scene.shared.clone(),
+        trace: scene.trace.clone(),
     };
-    let between = move |client: &mut Client<StdRng>, now| errands.go_on(client, now);
-    scene.add(&scene.network.clients, client, Vec::new(), DriverOptions::default(), between)
+    scene.add(&scene.network.clients, client, Vec::new(), DriverOptions::default(), errands)
 }
 
 /// What a client does beside what its node does by itself.
@@ -77,16 +76,18 @@ struct Errands {
     asked: (u64, Instant),
     /// The next request; none while an answer is under way.
     asks_at: Option<Instant>,
-    shared: Shared,
+    trace: SharedTrace,
 }
 
-impl Errands {
+impl Watch<Client<StdRng>> for Errands {
     /// Notes what has happened, and does what is due.
-    fn go_on(&mut self, client: &mut Client<StdRng>, now: Instant) {
+    fn look(&mut self, drive: &mut dyn Drive<Client<StdRng>>) -> Option<Instant> {
+        let now = drive.now();
+        let client = drive.node_mut();
         while let Some(event) = client.poll_event() {
             self.hear(event, now);
         }
-        let mut trace = self.shared.lock();
+        let mut trace = self.trace.lock();
         trace.received_bytes.insert(self.number, client.received_bytes());
         if trace.is_loaded && !self.has_bulk_begun {
             self.has_bulk_begun = true;
@@ -103,28 +104,35 @@ impl Errands {
             let transfer = Transfer::download(self.asked.0, ANSWER_BYTES);
             client.begin(now, self.quiet, self.to.into(), transfer);
         }
+        self.asks_at
     }
 
+    fn handle_failure(&mut self, failure: &ThreadError) {
+        self.trace.fail(failure);
+    }
+}
+
+impl Errands {
     fn hear(&mut self, event: ClientEvent, now: Instant) {
         match event {
             ClientEvent::Built { .. } => {
                 self.building -= 1;
                 if self.building == 0 {
-                    self.shared.lock().ready += 1;
+                    self.trace.lock().ready += 1;
                     self.asks_at = Some(now);
                 }
             }
             // Bulk is never complete.
             ClientEvent::Over { outcome: Outcome::Complete, figures, .. } => {
                 let (seed, asked_at) = self.asked;
-                self.shared.lock().came.insert(seed, figures);
+                self.trace.lock().came.insert(seed, figures);
                 self.asks_at = Some(now.max(asked_at + PAUSE));
             }
             ClientEvent::Over { outcome, .. } => {
-                self.shared.fail(format!("a client's stream: {outcome:?}"));
+                self.trace.fail(format!("a client's stream: {outcome:?}"));
             }
             ClientEvent::Lost { cause, .. } => {
-                self.shared.fail(format!("a client's circuit: {cause}"));
+                self.trace.fail(format!("a client's circuit: {cause}"));
             }
         }
     }

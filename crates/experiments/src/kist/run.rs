@@ -1,9 +1,9 @@
 //! One run: a relay with one scheduler, first with quiet circuits alone, then with all.
 
-use super::actor::{Actor, Scene, broken, rng};
+use super::actor::{Scene, broken, rng};
 use super::net::{Network, RELAY};
 use super::server::Servers;
-use super::trace::{Shared, Trace};
+use super::trace::{SharedTrace, Trace};
 use super::{Plan, client};
 use crate::error::Error;
 use crate::telling::median;
@@ -94,11 +94,11 @@ pub(super) fn play(
     rng()?.fill_bytes(&mut seed);
     let mut forge = Forge::new(seed, unix_time_s())?;
     let tls = TlsConfigs::new(&forge)?;
-    let scene = Scene { network, clock, tls, shared: Shared::default() };
-    let shared = &scene.shared;
+    let scene = Scene { network, clock, tls, trace: SharedTrace::default() };
+    let shared = &scene.trace;
     let servers = Servers::start(&scene, forge.identity()?)?;
     let start = |number| client::start(&scene, target, &servers, number, plan.load);
-    let clients = (0..plan.load.links).map(start).collect::<Result<Vec<Actor>, _>>()?;
+    let clients = (0..plan.load.links).map(start).collect::<Result<Vec<_>, _>>()?;
     let deadline = clock.now() + PATIENCE;
     while shared.lock().ready < plan.load.links {
         check(&shared.lock())?;
@@ -117,7 +117,7 @@ pub(super) fn play(
     let loaded = clock.now();
     // All begin at once, and none of their TCP connections has a start over the others.
     shared.lock().is_loaded = true;
-    clients.iter().for_each(Actor::wake);
+    clients.iter().for_each(|client| client.teller().wake());
     if interrupt.wait(plan.warm_up) {
         return Ok(None);
     }

@@ -1,9 +1,10 @@
 //! Where circuits end: an exit of ours, and beside it the server that its streams lead to.
 
-use super::actor::{Actor, Scene, broken, rng};
+use super::actor::{Scene, broken, rng};
 use super::net::SERVERS;
+use super::trace::SharedTrace;
 use crate::error::Error;
-use link::{DriverOptions, unix_time_s};
+use link::{Drive, DriverOptions, NodeThread, ThreadError, Watch, unix_time_s};
 use onion::Instant;
 use onion::circuit::NextHop;
 use onion::client::Server;
@@ -24,7 +25,8 @@ pub(super) struct Servers {
     pub(super) exit: NextHop,
     /// Where their streams lead.
     pub(super) at: SocketAddr,
-    _actors: [Actor; 2],
+    _exit: NodeThread<Router<StdRng>>,
+    _server: NodeThread<Server>,
 }
 
 impl Servers {
@@ -44,19 +46,35 @@ impl Servers {
             ..RouterConfig::new(Arc::new(identity), unix_time_s())
         };
         let router = Router::new(config, rng()?, scene.clock.now());
-        let idle = |_: &mut Router<StdRng>, _: Instant| {};
-        let options = DriverOptions::default();
-        let router = scene.add(namespace, router, vec![listener], options, idle)?;
+        let (options, trace) = (DriverOptions::default(), &scene.trace);
+        let router = scene.add(namespace, router, vec![listener], options, trace.clone())?;
 
         let (at, listener) = listen(SERVER_PORT)?;
-        let shared = scene.shared.clone();
-        let note = move |server: &mut Server, _: Instant| {
-            while let Some(answer) = server.poll_answer() {
-                shared.lock().sent.insert(answer.transfer.seed, answer.began_at);
-            }
-        };
         let options = DriverOptions { accepts_plain: true, ..options };
-        let server = scene.add(namespace, Server::new(), vec![listener], options, note)?;
-        Ok(Self { exit, at, _actors: [router, server] })
+        let server = scene.add(namespace, Server::new(), vec![listener], options, trace.clone())?;
+        Ok(Self { exit, at, _exit: router, _server: server })
+    }
+}
+
+impl Watch<Router<StdRng>> for SharedTrace {
+    fn look(&mut self, _: &mut dyn Drive<Router<StdRng>>) -> Option<Instant> {
+        None
+    }
+
+    fn handle_failure(&mut self, failure: &ThreadError) {
+        self.fail(failure);
+    }
+}
+
+impl Watch<Server> for SharedTrace {
+    fn look(&mut self, drive: &mut dyn Drive<Server>) -> Option<Instant> {
+        while let Some(answer) = drive.node_mut().poll_answer() {
+            self.lock().sent.insert(answer.transfer.seed, answer.began_at);
+        }
+        None
+    }
+
+    fn handle_failure(&mut self, failure: &ThreadError) {
+        self.fail(failure);
     }
 }

@@ -47,9 +47,9 @@ impl Trace {
 
 /// The trace, for all threads of a run.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Shared(Arc<Mutex<Trace>>);
+pub(super) struct SharedTrace(Arc<Mutex<Trace>>);
 
-impl Shared {
+impl SharedTrace {
     pub(super) fn lock(&self) -> MutexGuard<'_, Trace> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -1,22 +1,15 @@
 use super::{EchoLie, Liar};
 use link::tls::TlsConfigs;
-use link::{Clock, Driver, DriverError, DriverOptions, Forge, ForgeError, Remote};
-use onion::Duration;
+use link::{Clock, Driver, DriverError, DriverOptions, Forge, ForgeError, NodeThread, ThreadError};
 use onion::identity::RelayIds;
 use onion::measure::pump::Target;
 use onion::measure::target::TargetParams;
 use onion::router::{RateLimit, Router, RouterConfig, RouterEvent, RouterTotals};
 use rand::SeedableRng;
 use rand::rngs::StdRng;
-use std::collections::VecDeque;
-use std::io;
 use std::net::{SocketAddr, TcpListener};
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
-use std::thread::JoinHandle;
-
-/// Events that wait to be asked for, at most; then the oldest is forgotten.
-const EVENTS_MAX: usize = 4096;
+use std::sync::Arc;
+use std::{io, iter};
 
 /// Somebody who lies could not be started, or has broken down.
 #[derive(Debug, thiserror::Error)]
@@ -33,7 +26,10 @@ pub enum LiarError {
     /// A measurement in virtual time came to nothing.
     #[error("cannot play a forger: {0}")]
     World(String),
-    /// The operating system gives no socket or thread.
+    /// There is no thread for it, or it has broken down.
+    #[error("cannot run a relay: {0}")]
+    Thread(#[from] ThreadError),
+    /// The operating system gives no socket.
     #[error("cannot run a relay: {0}")]
     Io(#[from] io::Error),
 }
@@ -55,21 +51,12 @@ pub struct LiarSetup {
     pub unix_time_s: u64,
 }
 
-/// What the relay's thread shares.
-#[derive(Debug, Default)]
-struct Shared {
-    must_stop: AtomicBool,
-    told: Mutex<(VecDeque<RouterEvent>, RouterTotals)>,
-}
-
 /// A relay that lies, on real sockets and a thread of its own; both end with this.
 #[derive(Debug)]
 pub struct LiarRelay {
     address: SocketAddr,
     ids: RelayIds,
-    shared: Arc<Shared>,
-    remote: Remote,
-    thread: Option<JoinHandle<Result<(), DriverError>>>,
+    thread: NodeThread<Router<StdRng, Liar>>,
 }
 
 impl LiarRelay {
@@ -93,13 +80,8 @@ impl LiarRelay {
         let router = Router::with_conduct(config, Liar::new(setup.lie), rng, clock.now());
         let tls = TlsConfigs::new(&forge)?;
         let driver = Driver::new(router, clock, tls, vec![listener], DriverOptions::default())?;
-        let remote = driver.remote();
-        let shared = Arc::new(Shared::default());
-        let theirs = Arc::clone(&shared);
-        let thread = std::thread::Builder::new()
-            .name("liar".to_string())
-            .spawn(move || run(driver, &theirs))?;
-        Ok(Self { address, ids, shared, remote, thread: Some(thread) })
+        let thread = NodeThread::start("liar", Box::new(driver), ())?;
+        Ok(Self { address, ids, thread })
     }
 
     /// Where it listens, and who it is: what measures it.
@@ -120,60 +102,28 @@ impl LiarRelay {
         self.ids
     }
 
-    /// What has happened since the last call: among it, what it really sent in measured seconds.
+    /// What has happened since the last call: among it, what it really sent in measured seconds. Of
+    /// hundreds that nobody asks for, the oldest are forgotten.
     #[must_use]
     pub fn take_events(&self) -> Vec<RouterEvent> {
-        self.told().0.drain(..).collect()
+        let events = self.thread.teller().ask(|drive| {
+            let router = drive.node_mut();
+            iter::from_fn(|| router.poll_event()).collect()
+        });
+        events.unwrap_or_default()
     }
 
-    /// What it has sent so far.
+    /// What it has sent so far; nothing if it has broken down.
     #[must_use]
     pub fn totals(&self) -> RouterTotals {
-        self.told().1
+        self.thread.teller().ask(|drive| *drive.node().totals()).unwrap_or_default()
     }
 
     /// Closes its sockets and ends its thread.
     ///
     /// # Errors
     /// What broke it down meanwhile.
-    pub fn stop(mut self) -> Result<(), LiarError> {
-        self.end()
+    pub fn stop(self) -> Result<(), LiarError> {
+        Ok(self.thread.join()?)
     }
-
-    fn told(&self) -> std::sync::MutexGuard<'_, (VecDeque<RouterEvent>, RouterTotals)> {
-        self.shared.told.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn end(&mut self) -> Result<(), LiarError> {
-        self.shared.must_stop.store(true, Ordering::Release);
-        self.remote.wake();
-        match self.thread.take().map(JoinHandle::join) {
-            Some(Ok(outcome)) => Ok(outcome?),
-            Some(Err(_)) => Err(io::Error::other("its thread has panicked").into()),
-            None => Ok(()),
-        }
-    }
-}
-
-impl Drop for LiarRelay {
-    fn drop(&mut self) {
-        // Who wants to know calls `stop`.
-        let _ = self.end();
-    }
-}
-
-fn run(mut driver: Driver<Router<StdRng, Liar>>, shared: &Shared) -> Result<(), DriverError> {
-    while !shared.must_stop.load(Ordering::Acquire) {
-        let soon = driver.now() + Duration::from_secs(1);
-        driver.turn(soon)?;
-        let mut told = shared.told.lock().unwrap_or_else(PoisonError::into_inner);
-        told.1 = *driver.node().totals();
-        while let Some(event) = driver.node_mut().poll_event() {
-            if told.0.len() == EVENTS_MAX {
-                told.0.pop_front();
-            }
-            told.0.push_back(event);
-        }
-    }
-    Ok(())
 }

@@ -5,7 +5,7 @@
 use crate::found::Found;
 use lab::peer::{Behaviour, Lie, Peer};
 use link::tls::TlsConfigs;
-use link::{Clock, Driver, DriverOptions, Forge, Remote};
+use link::{Clock, Driver, DriverOptions, Forge, NodeThread};
 use onion::identity::{OwnIdentity, RelayIds};
 use onion::measure::Second;
 use onion::measure::pump::{Event, Landing, Pace, Path, Pump, PumpConfig, PumpFailure, Target};
@@ -15,9 +15,7 @@ use rand_chacha::rand_core::SeedableRng;
 use sim::wire::{Ended, NodeId, Wire, WireConfig};
 use std::net::{SocketAddr, TcpListener};
 use std::num::{NonZeroU32, NonZeroUsize};
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
-use std::thread::JoinHandle;
 
 /// The date of all certificates.
 const UNIX_TIME_S: u64 = 1_700_000_000;
@@ -217,7 +215,7 @@ impl World for RealSockets {
         let tls = TlsConfigs::new(&cast().relays).unwrap();
         let options = DriverOptions::default();
         let relay = Driver::new(scenario.peer(), clock, tls, vec![listener], options).unwrap();
-        let _relay = Relay::run(relay);
+        let relay = NodeThread::start("relay", Box::new(relay), ()).unwrap();
 
         let listeners: Vec<TcpListener> = (0..LANDINGS).map(|_| bind()).collect();
         let landings: Vec<SocketAddr> =
@@ -240,41 +238,9 @@ impl World for RealSockets {
                 }
             }
             if found.result.is_some() {
+                relay.join().expect("the relay does not panic");
                 return Report::of(found);
             }
-        }
-    }
-}
-
-/// The relay's thread, ended and joined with this.
-struct Relay {
-    stop: Arc<AtomicBool>,
-    remote: Remote,
-    thread: Option<JoinHandle<()>>,
-}
-
-impl Relay {
-    fn run(mut driver: Driver<Peer<ChaCha8Rng>>) -> Self {
-        let stop = Arc::new(AtomicBool::new(false));
-        let remote = driver.remote();
-        let stopped = Arc::clone(&stop);
-        let thread = std::thread::spawn(move || {
-            while !stopped.load(Ordering::Acquire) {
-                let soon = driver.now() + Duration::from_secs(1);
-                driver.turn(soon).expect("the kernel waits");
-            }
-        });
-        Self { stop, remote, thread: Some(thread) }
-    }
-}
-
-impl Drop for Relay {
-    fn drop(&mut self) {
-        self.stop.store(true, Ordering::Release);
-        self.remote.wake();
-        let ended = self.thread.take().map(JoinHandle::join);
-        if !std::thread::panicking() {
-            ended.expect("it ran").expect("the relay does not panic");
         }
     }
 }

@@ -18,6 +18,10 @@ const ORDERS_MAX: usize = 1024;
 const LOOK: Duration = Duration::from_secs(1);
 
 /// One thread, from outside.
+///
+/// It is no [`NodeThread`](crate::NodeThread): here orders and events are the traffic itself, each with a
+/// record's worth of bytes. So they are plain values in bounded queues, by which either side holds the
+/// other back, and a thread that is awake is not woken, which would be a system call for each.
 pub(super) struct Hand {
     /// `None` once it is to end.
     orders: Option<SyncSender<Order>>,

@@ -9,7 +9,7 @@ use std::io::{self, Read, Write};
 use std::net::{IpAddr, SocketAddr};
 
 /// Bytes gathered before they are written: four full records.
-const PENDING_LEN: usize = 64 * 1024;
+pub(crate) const PENDING_LEN: usize = 64 * 1024;
 
 /// What is between the node's bytes and TCP.
 pub(super) enum Transport {

@@ -111,7 +111,7 @@ impl CapacityTest {
         };
         let mut rng = StdRng::try_from_rng(&mut SysRng).map_err(CapacityError::Random)?;
         let exchange = Exchange::new(&config, &mut rng, now)?;
-        let shared = Shared {
+        let shared = SharedExchange {
             socket,
             clock,
             exchange: Mutex::new(exchange),
@@ -153,7 +153,7 @@ impl CapacityTest {
 }
 
 /// What the two threads of a measurer share: one sends, one receives.
-struct Shared<'a> {
+struct SharedExchange<'a> {
     socket: &'a CapacitySocket,
     clock: Clock,
     exchange: Mutex<Exchange>,
@@ -162,7 +162,7 @@ struct Shared<'a> {
     is_over: AtomicBool,
 }
 
-impl Shared<'_> {
+impl SharedExchange<'_> {
     fn lock(&self) -> MutexGuard<'_, Exchange> {
         // A panic of the other thread is passed on when it is joined.
         self.exchange.lock().unwrap_or_else(PoisonError::into_inner)

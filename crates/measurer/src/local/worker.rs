@@ -1,13 +1,19 @@
 //! One pump of a measurer in one round: a thread that drives a [`Pump`].
 
+use super::Site;
 use crate::member::WorkerLoad;
-use crate::thread::{NodeThread, Setup, Stop, ThreadError};
-use link::{Driver, thread_cpu_time, thread_wait_time};
+use link::{
+    Drive, Driver, DriverOptions, NodeThread, ThreadError, Watch, thread_cpu_time, thread_wait_time,
+};
 use onion::measure::pump::{Event, Pump, PumpConfig};
 use onion::{Duration, Instant};
 use rand::rngs::StdRng;
 use std::iter;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::net::TcpListener;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// Far below what stays under way on any path, and long enough for records to fill.
+const COALESCE: Duration = Duration::from_millis(3);
 
 /// What a worker tells.
 #[derive(Debug)]
@@ -20,61 +26,53 @@ pub(crate) enum Report {
     Broken(String),
 }
 
-impl Stop for Pump<StdRng> {
-    fn stop(&mut self) {
-        Self::stop(self);
-    }
+/// What the calling thread has used, and its driver has carried, so far.
+fn load_so_far(drive: &dyn Drive<Pump<StdRng>>) -> WorkerLoad {
+    let (cpu, waited) = (thread_cpu_time(), thread_wait_time());
+    let wall = drive.now() - Instant::ORIGIN;
+    WorkerLoad { cpu, waited, busiest: cpu + waited, wall, traffic: *drive.traffic() }
 }
 
-/// What the calling thread has used, and its driver has carried, so far.
-fn load_so_far(driver: &Driver<Pump<StdRng>>) -> WorkerLoad {
-    let (cpu, waited) = (thread_cpu_time(), thread_wait_time());
-    let wall = driver.now() - Instant::ORIGIN;
-    WorkerLoad { cpu, waited, busiest: cpu + waited, wall, traffic: *driver.traffic() }
+/// The load of the thread before it began to send.
+#[derive(Clone, Default)]
+struct BeforeSending(Arc<Mutex<Option<WorkerLoad>>>);
+
+impl BeforeSending {
+    fn lock(&self) -> MutexGuard<'_, Option<WorkerLoad>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
 /// A worker's thread; dropping it stops the worker and waits for its end.
 pub(crate) struct Worker {
     thread: NodeThread<Pump<StdRng>>,
-    before_sending: Arc<Mutex<Option<WorkerLoad>>>,
+    before_sending: BeforeSending,
 }
 
 impl Worker {
     /// Starts a thread that begins to open sockets at once; `report` is called on that thread.
     pub(crate) fn spawn(
-        config: PumpConfig,
-        rng: StdRng,
-        setup: Setup,
-        report: impl Fn(Report) + Clone + Send + 'static,
+        name: String,
+        site: &Site,
+        listeners: Vec<TcpListener>,
+        (config, rng): (PumpConfig, StdRng),
+        report: impl Fn(Report) + Send + 'static,
     ) -> Result<Self, ThreadError> {
-        let pump = Pump::new(config, rng, setup.clock.now());
-        let before_sending: Arc<Mutex<Option<WorkerLoad>>> = Arc::default();
-        let before = Arc::clone(&before_sending);
-        let broken = report.clone();
-        let watch = move |driver: &mut Driver<Pump<StdRng>>| {
-            let events: Vec<Event> = iter::from_fn(|| driver.node_mut().poll_event()).collect();
-            // The load comes before the last second, which ends the round for the coordinator.
-            if events.contains(&Event::Finished) {
-                let before = *before.lock().unwrap_or_else(PoisonError::into_inner);
-                if let Some(before) = before {
-                    report(Report::Load(load_so_far(driver).since(&before)));
-                }
-            }
-            events.into_iter().for_each(|event| report(Report::Event(event)));
-        };
-        let broken = move |problem| broken(Report::Broken(problem));
-        let thread = NodeThread::spawn(pump, setup, watch, broken)?;
-        Ok(Self { thread, before_sending })
+        let pump = Pump::new(config, rng, site.clock.now());
+        let options = DriverOptions { coalesce: COALESCE, ..DriverOptions::default() };
+        let driver = Driver::new(pump, site.clock, site.tls.clone(), listeners, options)?;
+        let before_sending = BeforeSending::default();
+        let reporter = Reporter { report, before_sending: before_sending.clone() };
+        Ok(Self { thread: NodeThread::start(name, Box::new(driver), reporter)?, before_sending })
     }
 
     /// Tells it to send from `at` on.
     pub(crate) fn start(&self, at: Instant) {
-        let before_sending = Arc::clone(&self.before_sending);
-        self.thread.act(move |driver| {
-            let now = driver.now();
-            driver.node_mut().start(now, at);
-            let so_far = load_so_far(driver);
-            *before_sending.lock().unwrap_or_else(PoisonError::into_inner) = Some(so_far);
+        let before_sending = self.before_sending.clone();
+        self.thread.teller().tell(move |drive| {
+            let now = drive.now();
+            drive.node_mut().start(now, at);
+            *before_sending.lock() = Some(load_so_far(drive));
         });
     }
 
@@ -84,5 +82,26 @@ impl Worker {
     }
 }
 
-/// Far below what stays under way on any path, and long enough for records to fill.
-pub(crate) const COALESCE: Duration = Duration::from_millis(3);
+/// Passes on what a pump tells, with the load of its thread.
+struct Reporter<R> {
+    report: R,
+    before_sending: BeforeSending,
+}
+
+impl<R: Fn(Report) + Send> Watch<Pump<StdRng>> for Reporter<R> {
+    fn look(&mut self, drive: &mut dyn Drive<Pump<StdRng>>) -> Option<Instant> {
+        let events: Vec<Event> = iter::from_fn(|| drive.node_mut().poll_event()).collect();
+        // The load comes before the last second, which ends the round for the coordinator.
+        if events.contains(&Event::Finished) {
+            let before = *self.before_sending.lock();
+            let load = before.map(|before| load_so_far(drive).since(&before));
+            load.into_iter().for_each(|load| (self.report)(Report::Load(load)));
+        }
+        events.into_iter().for_each(|event| (self.report)(Report::Event(event)));
+        None
+    }
+
+    fn handle_failure(&mut self, failure: &ThreadError) {
+        (self.report)(Report::Broken(failure.to_string()));
+    }
+}

@@ -1,19 +1,12 @@
 //! The coordinator's own link to a target that takes part.
 
-use crate::local::ends_an_accepted_one;
-use crate::thread::{NodeThread, Setup, Stop, ThreadError};
+use crate::local::{Site, ends_an_accepted_one};
 use coordinator::Failure;
-use link::{Driver, DriverOptions};
+use link::{Drive, Driver, DriverOptions, NodeThread, ThreadError, Watch};
 use onion::measure::order::{OrderConfig, OrderEvent, OrderFailure, OrderLink};
 use onion::measure::protocol::{ClientShare, ErrorCode};
 use onion::{Duration, Instant};
 use std::iter;
-
-impl Stop for OrderLink {
-    fn stop(&mut self) {
-        Self::stop(self);
-    }
-}
 
 /// What comes of an order.
 pub(super) enum OrderReport {
@@ -23,27 +16,31 @@ pub(super) enum OrderReport {
     Broken(String),
 }
 
-/// The thread of an order's link; dropping it closes the link, and so ends the measurement.
-pub(super) struct OrderThread {
-    _thread: NodeThread<OrderLink>,
+/// Gives the order at once, on a thread on which `report` is called. Dropping that closes the link, and
+/// so ends the measurement.
+pub(super) fn give(
+    config: OrderConfig,
+    site: &Site,
+    report: impl Fn(OrderReport) + Send + 'static,
+) -> Result<NodeThread<OrderLink>, ThreadError> {
+    let link = OrderLink::new(config, site.clock().now());
+    let (tls, options) = (site.tls().clone(), DriverOptions::default());
+    let driver = Driver::new(link, site.clock(), tls, Vec::new(), options)?;
+    NodeThread::start("coordinator", Box::new(driver), Reporter(report))
 }
 
-impl OrderThread {
-    /// Starts a thread that gives the order at once; `report` is called on that thread.
-    pub(super) fn spawn(
-        config: OrderConfig,
-        setup: Setup,
-        report: impl Fn(OrderReport) + Clone + Send + 'static,
-    ) -> Result<Self, ThreadError> {
-        let node = OrderLink::new(config, setup.clock.now());
-        let broken = report.clone();
-        let watch = move |driver: &mut Driver<OrderLink>| {
-            iter::from_fn(|| driver.node_mut().poll_event())
-                .for_each(|event| report(OrderReport::Event(event)));
-        };
-        let broken = move |problem| broken(OrderReport::Broken(problem));
-        let setup = Setup { options: DriverOptions::default(), ..setup };
-        Ok(Self { _thread: NodeThread::spawn(node, setup, watch, broken)? })
+/// Passes on what an order's link tells.
+struct Reporter<R>(R);
+
+impl<R: Fn(OrderReport) + Send> Watch<OrderLink> for Reporter<R> {
+    fn look(&mut self, drive: &mut dyn Drive<OrderLink>) -> Option<Instant> {
+        iter::from_fn(|| drive.node_mut().poll_event())
+            .for_each(|event| (self.0)(OrderReport::Event(event)));
+        None
+    }
+
+    fn handle_failure(&mut self, failure: &ThreadError) {
+        (self.0)(OrderReport::Broken(failure.to_string()));
     }
 }
 

@@ -1,13 +1,12 @@
 //! What a round is to be like, and how it begins.
 
-use super::ordering::{OrderThread, client_share};
+use super::ordering::{self, client_share};
 use super::run::{News, Run};
 use super::{Coordinator, Progress, Request, Team};
 use crate::member::{MemberError, Nonce, RoundOrder, RoundPath};
 use crate::plan::Load;
-use crate::thread::Setup;
 use coordinator::{Assignment, Failure};
-use link::{DriverOptions, unix_time_s};
+use link::unix_time_s;
 use onion::measure::order::OrderConfig;
 use onion::measure::protocol::{CoordinatorKey, Order};
 use onion::{Duration, Instant, Rate};
@@ -62,19 +61,12 @@ impl Run<'_> {
             random,
             unix_time_s: unix_time_s(),
         };
-        let setup = Setup {
-            name: "coordinator".to_owned(),
-            clock: self.team.site.clock(),
-            tls: self.team.site.tls().clone(),
-            listeners: Vec::new(),
-            options: DriverOptions::default(),
-        };
         let (sender, round) = (self.sender.clone(), plan.round);
         let report = move |report| {
             // Nobody listens any more once the measurement is over.
             let _ = sender.send((round, News::Order(report)));
         };
-        match OrderThread::spawn(config, setup, report) {
+        match ordering::give(config, &self.team.site, report) {
             Ok(thread) => {
                 self.order = Some(thread);
                 self.ordered = Some(plan);

@@ -1,6 +1,6 @@
 //! One measurement, from its first round to its outcome.
 
-use super::ordering::{OrderReport, OrderThread, Retries, in_coordinators_terms};
+use super::ordering::{OrderReport, Retries, in_coordinators_terms};
 use super::round::{Plan, round_order};
 use super::{Approach, Progress, Request, Team, TeamError, TeamResult};
 use crate::load::WorkerLoad;
@@ -9,8 +9,8 @@ use crate::plan::{Defences, round_trip};
 use coordinator::{
     Action, Failure, Measurement, MeasurerId, Mode, Outcome, SecondReport, allocate,
 };
-use link::unix_time_s;
-use onion::measure::order::OrderEvent;
+use link::{NodeThread, unix_time_s};
+use onion::measure::order::{OrderEvent, OrderLink};
 use onion::{Duration, Instant, Rate};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
@@ -39,7 +39,7 @@ pub(super) struct Run<'t> {
     pub(super) rtt: Duration,
     pub(super) measurement: Measurement,
     /// The coordinator's link, in an echo.
-    pub(super) order: Option<OrderThread>,
+    pub(super) order: Option<NodeThread<OrderLink>>,
     /// The round that waits for the target to accept it.
     pub(super) ordered: Option<Plan>,
     /// How long and how often it is asked.

@@ -1,6 +1,5 @@
 use super::Directory;
 use crate::cache::times;
-use crate::driving::Command;
 use crate::event::RelayEvent;
 use crate::following::Found;
 use crate::policy::{known_relays, target_params};
@@ -120,7 +119,7 @@ impl Directory {
         let parameters = Parameters::from_consensus(consensus.params.iter());
         if parameters != self.parameters {
             self.parameters = parameters.clone();
-            self.teller.tell(Command::Parameters(parameters));
+            self.teller.tell(|drive| drive.node_mut().set_parameters(parameters));
         }
         // Who lets nobody out need not know where.
         let relays = match &self.own.exit {
@@ -129,12 +128,13 @@ impl Directory {
         };
         if relays != self.relays {
             self.relays = relays.clone();
-            self.teller.tell(Command::Relays(relays));
+            self.teller.tell(|drive| drive.node_mut().set_relays(relays));
         }
         let target = target_params(&self.settings.flashflow, &get);
         if target != self.target {
             self.target = target.clone();
-            self.teller.tell(Command::Target(target.clone()));
+            let theirs = target.clone();
+            self.teller.tell(|drive| drive.node_mut().set_target_params(theirs));
             self.tell(RelayEvent::TargetParams(target));
         }
     }

@@ -1,5 +1,4 @@
 use super::Directory;
-use crate::driving::Command;
 use crate::event::{RelayEvent, Renewed};
 use crate::keys;
 use crate::renewal::{CERTIFICATES_S, Due, Renewal};
@@ -62,7 +61,8 @@ impl Directory {
         let identity = &mut self.own.certified.identity;
         identity.onion_secret = self.own.keys.onion_secret;
         identity.previous_onion_secret = self.own.keys.previous_onion_secret;
-        self.teller.tell(Command::Identity(Arc::new(identity.clone()), None));
+        let identity = Arc::new(identity.clone());
+        self.teller.tell(|drive| drive.node_mut().set_identity(identity));
     }
 
     /// A new signing key, a new TLS certificate, and all certificates around them.
@@ -76,7 +76,10 @@ impl Directory {
         let identity = Arc::new(certified.identity.clone());
         self.own.certified = certified;
         self.own.certified_at = unix;
-        self.teller.tell(Command::Identity(identity, Some(tls)));
+        self.teller.tell(|drive| {
+            drive.node_mut().set_identity(identity);
+            drive.set_tls(tls);
+        });
         // The one that authorities have is signed with the former key, and good for ten days more.
         self.schedule.discard_descriptor();
         self.tell(RelayEvent::Renewed(Renewed::Certificates));

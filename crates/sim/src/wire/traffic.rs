@@ -8,7 +8,7 @@ use super::{Listener, Wire};
 use alloc::collections::VecDeque;
 use alloc::string::String;
 use onion::link::{NoTls, TlsSession};
-use onion::node::{CloseCause, ConnId, Dial, Security};
+use onion::node::{CloseCause, ConnId, Dial, Security, Wish};
 
 /// Polls of one node after one event before it counts as never idle.
 const DRAIN_POLLS_MAX: u32 = 1 << 20;
@@ -19,36 +19,38 @@ impl Wire {
         let mut readable = VecDeque::new();
         for _ in 0..DRAIN_POLLS_MAX {
             let place = &mut self.places[id.0];
-            let node = &mut place.node;
-            if let Some(dial) = node.poll_dial(self.now) {
-                self.dial(id, dial);
-            } else if let Some(lookup) = node.poll_lookup() {
-                let answer = self.names.answer(&lookup.question);
-                let at = self.now + self.config.lookup_latency;
-                self.agenda.plan(at, Event::Answered(id, lookup.id, answer));
-            } else if let Some(conn) = node.poll_socket_query() {
-                let end = place
-                    .conns
-                    .get(&conn)
-                    .and_then(|(link, side)| self.links.get(link).and_then(|link| link.end(*side)));
-                let tcp = end.and_then(|end| end.tcp.as_ref());
-                let state = tcp.map(|tcp| tcp.sender.state());
-                node.handle_socket_state(self.now, conn, state);
-            } else if let Some(conn) = node.poll_writable() {
-                if let Some((link, side)) = place.conns.get(&conn).copied() {
-                    self.flush(link, side);
+            match place.node.poll_wish(self.now) {
+                Some(Wish::Dial(dial)) => self.dial(id, dial),
+                Some(Wish::Lookup(lookup)) => {
+                    let answer = self.names.answer(&lookup.question);
+                    let at = self.now + self.config.lookup_latency;
+                    self.agenda.plan(at, Event::Answered(id, lookup.id, answer));
                 }
-            } else if let Some(conn) = node.poll_close() {
-                self.close(id, conn);
-            } else if let Some(conn) = node.poll_readable() {
-                readable.extend(place.conns.get(&conn).copied());
-            } else if let Some((link, side)) = readable.pop_front() {
-                if self.release_held(link, side) {
-                    readable.push_back((link, side));
+                Some(Wish::SocketState(conn)) => {
+                    let end = place.conns.get(&conn);
+                    let end = end
+                        .and_then(|(link, side)| self.links.get(link).and_then(|it| it.end(*side)));
+                    let tcp = end.and_then(|end| end.tcp.as_ref());
+                    let state = tcp.map(|tcp| tcp.sender.state());
+                    place.node.handle_socket_state(self.now, conn, state);
                 }
-            } else {
-                self.note_timeout(id);
-                return Ok(());
+                Some(Wish::Transmit(conn)) => {
+                    if let Some((link, side)) = place.conns.get(&conn).copied() {
+                        self.flush(link, side);
+                    }
+                }
+                Some(Wish::Close(conn)) => self.close(id, conn),
+                Some(Wish::Read(conn)) => readable.extend(place.conns.get(&conn).copied()),
+                None => match readable.pop_front() {
+                    Some((link, side)) if self.release_held(link, side) => {
+                        readable.push_back((link, side));
+                    }
+                    Some(_) => {}
+                    None => {
+                        self.note_timeout(id);
+                        return Ok(());
+                    }
+                },
             }
         }
         Err(WireError::NeverIdle { node: id, at: self.now })
