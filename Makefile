@@ -30,7 +30,7 @@ demo: deps
 test: deps
 	@scripts/test
 
-quick: cargo
+quick: deps
 	@scripts/test --quick
 
 lint: deps
