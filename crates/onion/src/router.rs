@@ -12,7 +12,7 @@
 //!
 //! # Streams
 //!
-//! A stream is a connection without TLS; its [`ConnId`] is from the same numbers as those of links. What a
+//! A stream is a connection without TLS; its [`ConnId`](crate::node::ConnId) is from the same numbers as those of links. What a
 //! destination sends becomes DATA cells at once, in the queue of its circuit. So nothing is read that
 //! cannot be sent: [`receive_limit`](crate::node::Node::receive_limit) is the least of the circuit's window, the
 //! stream's, and the queue's room, and [`poll_readable`](crate::node::Node::poll_readable) names the streams of a
