@@ -87,7 +87,7 @@ impl<S: Cast, R: Rng> Stage<S, R> {
             }
             11 => self.act_answer(script),
             12 => {
-                self.pass(Duration::from_micros(u64::from(script.next()) << (script.next() % 20)))
+                self.pass(Duration::from_micros(u64::from(script.next()) << (script.next() % 20)));
             }
             13 => self.act_pace(link, script),
             14 => self.act_configure(script),

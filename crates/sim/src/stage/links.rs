@@ -70,7 +70,7 @@ impl<S: Suite> StageLink<S> {
     pub(super) fn drain(&mut self, now: Instant) {
         let Some(pace) = self.pace else { return };
         while self.buffered_cells > 0 && self.drained_at + Duration::from_millis(1) <= now {
-            self.drained_at = self.drained_at + Duration::from_millis(1);
+            self.drained_at += Duration::from_millis(1);
             self.buffered_cells = self.buffered_cells.saturating_sub(pace.cells_per_ms);
         }
     }
