@@ -58,6 +58,11 @@ impl<S: Suite> Conns<S> {
         self.free.push(id);
     }
 
+    /// All numbers are below.
+    pub(super) const fn numbers(&self) -> usize {
+        self.slots.len()
+    }
+
     pub(super) fn add_link(&mut self, link: Link) -> ConnId {
         let id = self.reserve();
         self.links += 1;

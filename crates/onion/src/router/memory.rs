@@ -6,7 +6,6 @@ use super::{Conduct, Core};
 use crate::cell::msg::DestroyReason;
 use crate::node::ConnId;
 use crate::suite::{Buffer, Suite};
-use alloc::collections::BTreeMap;
 use alloc::vec;
 use alloc::vec::Vec;
 use rand_core::Rng;
@@ -76,7 +75,7 @@ impl<S: Suite, R: Rng, C: Conduct<S>> Core<S, R, C> {
     /// # Panics
     /// If they differ. For tests and fuzzing: it looks at everything.
     pub fn check_accounts(&self) {
-        let mut pending: BTreeMap<ConnId, usize> = BTreeMap::new();
+        let mut pending = vec![0; self.conns.numbers()];
         let mut queued_cells = 0;
         for (index, circuit) in self.circuits.iter() {
             assert_eq!(
@@ -87,7 +86,7 @@ impl<S: Suite, R: Rng, C: Conduct<S>> Core<S, R, C> {
             for (at, queue) in circuit.queues() {
                 queued_cells += queue.len();
                 if !queue.is_held() {
-                    *pending.entry(at.conn).or_default() += queue.len();
+                    pending[at.conn.0 as usize] += queue.len();
                 }
                 let known = self.conns.link(at.conn).map(|link| link.circuits.contains(at.circ_id));
                 assert_eq!(known, Some(true), "{index:?} is unknown to {:?}", at.conn);
@@ -99,7 +98,7 @@ impl<S: Suite, R: Rng, C: Conduct<S>> Core<S, R, C> {
         }
         assert_eq!(queued_cells, self.outputs.queued_cells(), "cells in all queues");
         for (id, link) in self.conns.links() {
-            let expected = pending.remove(&id).unwrap_or(0);
+            let expected = pending[id.0 as usize];
             assert_eq!(link.output.pending_cells(), expected, "cells pending on {id:?}");
         }
         let buffered: usize = self.conns.streams().map(|(_, it)| it.buffer.held_bytes()).sum();
