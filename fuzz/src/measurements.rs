@@ -105,7 +105,7 @@ impl Run {
                 let bytes = input.u64();
                 self.measurement.handle_client_second(now, round, second, bytes);
             }
-            9 => self.measurement.handle_saturated(stranger, round),
+            9 => self.measurement.handle_busy(stranger, round, 1.0),
             10 => {
                 let detail = String::new();
                 let failure = match input.u8() % 3 {

@@ -4,9 +4,10 @@ use alloc::vec::Vec;
 use core::cmp::Reverse;
 use core::fmt;
 use onion::{Duration, Rate};
+use serde::{Deserialize, Serialize};
 
 /// A measurer, by its place in the team, counted from zero.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct MeasurerId(pub usize);
 
 impl fmt::Display for MeasurerId {
@@ -22,7 +23,7 @@ const SLACK: Duration = Duration::from_millis(100);
 const SLACK_PER_SOCKET_BYTES: u64 = 16_384;
 
 /// What one measurer has to do.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Assignment {
     /// Who.
     pub measurer: MeasurerId,
@@ -47,7 +48,7 @@ impl Assignment {
 }
 
 /// Shares of a team's capacity, for one round.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Allocation {
     /// Those who take part, most residual capacity first.
     pub assignments: Vec<Assignment>,
@@ -80,6 +81,13 @@ impl Allocation {
     #[must_use]
     pub fn is_exhausted(&self) -> bool {
         self.available <= self.needed
+    }
+
+    /// The measurer at a place: in a team that was made of those who take part, in their order, it has
+    /// this place for its number.
+    #[must_use]
+    pub fn member(&self, place: MeasurerId) -> Option<MeasurerId> {
+        self.assignments.get(place.0).map(|assignment| assignment.measurer)
     }
 
     /// Where a measurer stands among those who take part.

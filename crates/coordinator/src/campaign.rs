@@ -1,6 +1,9 @@
 //! Several relays at once, within the team's capacity (§4.2, §4.3).
 
 use crate::allocation::{Allocation, MeasurerId, allocate};
+use crate::failure::Blame;
+use crate::outcome::{Inconclusive, Outcome};
+use crate::turn::Turn;
 use alloc::collections::{BTreeMap, VecDeque};
 use alloc::vec;
 use alloc::vec::Vec;
@@ -25,28 +28,51 @@ pub enum Standing {
 pub struct Launch {
     /// Of which relay.
     pub relay: RelayId,
-    /// *z₀*: what to expect of it.
-    pub guess: Rate,
+    /// Which of its rounds it is, and what to expect of the relay.
+    pub turn: Turn,
     /// Which measurers take part, with how much of their capacity, until
-    /// [`handle_end`](Campaign::handle_end).
+    /// [`handle_outcome`](Campaign::handle_outcome).
     pub allocation: Allocation,
     /// The whole team takes part, so that another round could not have more.
     pub is_whole_team: bool,
 }
 
-/// How a measurement ended, as far as the campaign is concerned.
+/// What is to follow on a measurement that has ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Verdict {
-    /// No more is to be done about this relay.
-    Done,
-    /// It takes more than it had: once more, with this guess. Launched with the whole team, or as
-    /// often as its rounds allow, it is done all the same.
-    Again {
-        /// *z₀* of the next round, max(*z*, 2·*z₀*).
-        guess: Rate,
-    },
-    /// A measurer failed it: once more, as often as its rounds allow.
-    Repeat,
+pub enum Next {
+    /// Nothing: the relay is done.
+    Nothing,
+    /// It takes more than it had: this turn. Launched with the whole team, it is done all the same.
+    Enlarged(Turn),
+    /// A measurer failed it: the same once more, as often as its rounds allow.
+    Repeated,
+}
+
+impl Next {
+    /// What follows on an outcome.
+    #[must_use]
+    pub const fn after(outcome: &Outcome) -> Self {
+        match outcome {
+            Outcome::Measured(estimate) => match estimate.inconclusive {
+                Some(Inconclusive::LoadTooSmall { next }) => Self::Enlarged(next),
+                _ => Self::Nothing,
+            },
+            Outcome::Failed { reason, .. } => match reason.blame() {
+                Blame::Measurer => Self::Repeated,
+                Blame::Relay | Blame::Configuration | Blame::Us => Self::Nothing,
+            },
+        }
+    }
+}
+
+/// What the end of a measurement meant to its campaign.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Ended {
+    /// That was all about this relay; if not, it will be launched again.
+    pub is_over: bool,
+    /// The measurer that failed it. It has no capacity any more, until
+    /// [`Campaign::set_capacity`] gives it some.
+    pub lost: Option<MeasurerId>,
 }
 
 /// A relay is passed over at most so often by others that come after it but need less. Then it is due:
@@ -61,7 +87,7 @@ const PASSED_OVER_MAX: u32 = 8;
 /// biggest of them before the others; relays that fit beside them may go before one that does not, but
 /// not for long, so that none starves.
 ///
-/// After `new`, and after each [`add`](Self::add), [`handle_end`](Self::handle_end) and
+/// After `new`, and after each [`add`](Self::add), [`handle_outcome`](Self::handle_outcome) and
 /// [`set_capacity`](Self::set_capacity): call [`poll_launch`](Self::poll_launch) until `None`, and start what it says.
 #[derive(Clone, Debug)]
 pub struct Campaign {
@@ -80,9 +106,8 @@ pub struct Campaign {
 #[derive(Clone, Copy, Debug)]
 struct Waiting {
     relay: RelayId,
-    guess: Rate,
+    turn: Turn,
     standing: Standing,
-    rounds_left: u32,
     passed_over: u32,
 }
 
@@ -112,32 +137,49 @@ impl Campaign {
     /// Adds a relay, to be measured in `rounds_max` rounds at most, at least one. It must not be waiting
     /// or running already; if it is, nothing happens.
     pub fn add(&mut self, relay: RelayId, standing: Standing, guess: Rate, rounds_max: u32) {
-        let rounds_left = rounds_max.max(1);
+        let turn = Turn::first(guess, rounds_max);
         let is_known = self.waiting().any(|it| it.relay == relay);
         if !is_known && !self.running.contains_key(&relay) {
-            self.queue(Waiting { relay, guess, standing, rounds_left, passed_over: 0 });
+            self.queue(Waiting { relay, turn, standing, passed_over: 0 });
         }
     }
 
-    /// A measurement has ended: its share is free again. Says whether that was all about this relay; if
-    /// not, it will be launched again.
-    pub fn handle_end(&mut self, relay: RelayId, verdict: Verdict) -> bool {
+    /// A measurement has ended so: its share is free again, what has to follow is queued, and a measurer
+    /// that failed it gets no work. The outcome numbers the measurers by their places in the launch's
+    /// allocation, as [`Measurement::of_turn`](crate::Measurement::of_turn) does.
+    pub fn handle_outcome(&mut self, relay: RelayId, outcome: &Outcome) -> Ended {
+        let failed = match outcome {
+            Outcome::Failed { reason, measurer, .. } if reason.blame() == Blame::Measurer => {
+                *measurer
+            }
+            Outcome::Failed { .. } | Outcome::Measured(_) => None,
+        };
+        let launch = self.running.get(&relay).map(|it| &it.launch);
+        let lost = launch.zip(failed).and_then(|(launch, place)| launch.allocation.member(place));
+        if let Some(measurer) = lost {
+            self.set_capacity(measurer, Rate::ZERO);
+        }
+        Ended { is_over: self.handle_end(relay, Next::after(outcome)), lost }
+    }
+
+    /// As [`handle_outcome`](Self::handle_outcome), where the caller judges for itself. Says whether that
+    /// was all about this relay.
+    pub fn handle_end(&mut self, relay: RelayId, next: Next) -> bool {
         let Some(Running { waiting, launch }) = self.running.remove(&relay) else { return true };
         for assignment in &launch.allocation.assignments {
             if let Some(used) = self.used.get_mut(assignment.measurer.0) {
                 *used = *used - assignment.rate;
             }
         }
-        let rounds_left = waiting.rounds_left - 1;
-        let guess = match verdict {
-            Verdict::Again { guess } if !launch.is_whole_team => guess.max(waiting.guess),
-            Verdict::Repeat => waiting.guess,
-            Verdict::Done | Verdict::Again { .. } => return true,
+        let turn = match next {
+            Next::Enlarged(turn) if !launch.is_whole_team => Some(turn),
+            Next::Repeated => waiting.turn.repeated(),
+            Next::Nothing | Next::Enlarged(_) => None,
         };
-        if rounds_left > 0 {
-            self.queue(Waiting { guess, rounds_left, ..waiting });
+        if let Some(turn) = turn {
+            self.queue(Waiting { turn, ..waiting });
         }
-        rounds_left == 0
+        turn.is_none()
     }
 
     /// The next measurement to start now; call until `None`.
@@ -215,8 +257,8 @@ impl Campaign {
         match waiting.standing {
             Standing::Old => {
                 // Behind its equals.
-                let place =
-                    self.old.partition_point(|it| Reverse(it.guess) <= Reverse(waiting.guess));
+                let guess = Reverse(waiting.turn.guess);
+                let place = self.old.partition_point(|it| Reverse(it.turn.guess) <= guess);
                 self.old.insert(place, waiting);
             }
             Standing::New => self.new.push_back(waiting),
@@ -225,7 +267,7 @@ impl Campaign {
 
     /// What it takes; all that the team has, if that is less.
     fn needed(&self, waiting: &Waiting) -> Rate {
-        waiting.guess.scaled(self.excess_factor).min(self.capacity())
+        waiting.turn.guess.scaled(self.excess_factor).min(self.capacity())
     }
 
     fn fits(&self, waiting: &Waiting) -> bool {
@@ -249,8 +291,8 @@ impl Campaign {
             }
         }
         let is_whole_team = needed >= self.capacity();
-        let Waiting { relay, guess, .. } = waiting;
-        let launch = Launch { relay, guess, allocation, is_whole_team };
+        let Waiting { relay, turn, .. } = waiting;
+        let launch = Launch { relay, turn, allocation, is_whole_team };
         self.running.insert(relay, Running { waiting, launch: launch.clone() });
         launch
     }

@@ -3,9 +3,11 @@
 use alloc::string::String;
 use core::fmt;
 use onion::Duration;
+use serde::{Deserialize, Serialize};
 
 /// Who is to be looked at after a failure.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Blame {
     /// The relay, or the way to it.
     Relay,
@@ -31,7 +33,8 @@ impl fmt::Display for Blame {
 /// Why a measurement failed. A failure is never turned into a low estimate (§4.1).
 ///
 /// The text does not say which measurer it was: [`Outcome::Failed`](crate::Outcome) does.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Failure {
     /// A cell came back with other content than the relay's key makes of it (§4.1).
     #[error("the relay returned wrong content: {detail}")]
@@ -149,11 +152,28 @@ pub enum Failure {
     #[error("mistake of the coordinator: {detail}")]
     Internal {
         /// Which.
-        detail: &'static str,
+        detail: String,
     },
 }
 
 impl Failure {
+    /// Whether the relay consents but not now: what an earlier round found out stands.
+    #[must_use]
+    pub const fn is_not_now(&self) -> bool {
+        matches!(self, Self::RelayNotNow { .. })
+    }
+
+    /// Whether it tells something of the relay: that it is not to be had, breaks rules, or will not be
+    /// measured. What somebody else failed leaves what is known of the relay as it was.
+    #[must_use]
+    pub const fn is_about_relay(&self) -> bool {
+        match self.blame() {
+            Blame::Relay => true,
+            Blame::Configuration => !self.is_not_now(),
+            Blame::Measurer | Blame::Us => false,
+        }
+    }
+
     /// Who is to be looked at.
     #[must_use]
     pub const fn blame(&self) -> Blame {
@@ -180,7 +200,8 @@ impl Failure {
 }
 
 /// What a measurer, or the relay in echo mode, must not say. Seconds count from zero.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Violation {
     /// The same second again.
     #[error("reported second {second} twice")]

@@ -3,11 +3,15 @@
 //! Pure: no sockets, no clock, no randomness. A shell tells a [`Measurement`] what happened and
 //! does what it asks for; a simulator drives the same code in virtual time.
 //!
-//! 1. [`first_guess`] says what capacity to expect of a relay.
+//! 1. A [`History`] says what capacity to expect of a relay, and which estimate holds where there is no
+//!    new one.
 //! 2. [`allocate`] gives each measurer its share of the load for such a guess.
 //! 3. [`Series`] adds up what the measurers report each second.
 //! 4. [`Measurement`] runs rounds of 2 and 3 until the answer is conclusive, or says why it can't be.
-//! 5. [`Campaign`] measures many relays, several at once, within the team's capacity.
+//!    [`Turn`] is the rule by which it goes from round to round.
+//! 5. [`Campaign`] measures many relays, several at once, turn by turn within the team's capacity.
+//! 6. A [`Record`] is what remains of a measurement: reports, bandwidth files and rows of databases are
+//!    made from it and from nothing else.
 #![no_std]
 extern crate alloc;
 #[cfg(test)]
@@ -16,21 +20,29 @@ extern crate std;
 mod allocation;
 mod campaign;
 mod failure;
-mod guess;
+mod history;
 mod measurement;
+mod order;
 mod outcome;
 mod params;
+mod record;
 mod series;
 mod stats;
 mod team_capacity;
+mod turn;
 
 pub use allocation::{Allocation, Assignment, MeasurerId, allocate};
-pub use campaign::{Campaign, Launch, RelayId, Standing, Verdict};
+pub use campaign::{Campaign, Ended, Launch, Next, RelayId, Standing};
 pub use failure::{Blame, Failure, Violation};
-pub use guess::{Guess, GuessPolicy, GuessSource, PastEstimate, first_guess};
+pub use history::{Expectations, Guess, GuessSource, History, HistoryPolicy, PastEstimate};
 pub use measurement::{Action, Measurement, SetupError};
-pub use outcome::{Bounds, Estimate, Inconclusive, Outcome};
+pub use order::{OrderRetries, ends_an_accepted_one};
+pub use outcome::{Bounds, Estimate, Inconclusive, Outcome, ProcessorTime};
 pub use params::{Params, ParamsError};
+pub use record::{
+    Course, End, Facts, Hearsay, Record, RoundRecord, SecondRecord, Subject, Verdict,
+};
 pub use series::{Missing, Mode, SecondReport, SecondTotals, Series, Source, Summary};
-pub use stats::{Percentile, Spread, median};
+pub use stats::{Percentile, Spread, median, median_rate};
 pub use team_capacity::{MemberTraffic, PairSecond, PairTraffic, TeamCapacity, team_capacities};
+pub use turn::{ROUNDS_ALLOWED, Turn};

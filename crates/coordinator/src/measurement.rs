@@ -4,11 +4,16 @@ use crate::allocation::{Allocation, Assignment, MeasurerId, allocate};
 use crate::failure::{Blame, Failure, Violation};
 use crate::outcome::{Estimate, Inconclusive, Outcome};
 use crate::params::{Params, ParamsError};
+use crate::record::{Course, RoundRecord};
 use crate::series::{Missing, Mode, SecondReport, SecondTotals, Series, Source, Summary};
+use crate::turn::Turn;
 use alloc::collections::VecDeque;
 use alloc::vec;
 use alloc::vec::Vec;
 use onion::{Duration, Instant, Rate};
+
+/// A measurer that is busier than this has nothing left.
+const BUSY_MAX: f64 = 0.95;
 
 /// What the shell has to do now.
 #[derive(Clone, Debug, PartialEq)]
@@ -80,17 +85,29 @@ pub struct Measurement {
     mode: Mode,
     /// What each member of the team has left for this relay.
     residuals: Vec<Rate>,
-    /// *z₀* of this round.
-    guess: Rate,
-    /// Counted from one.
-    round: u32,
+    /// The round that is on, or was last.
+    turn: Turn,
+    scope: Scope,
     allocation: Allocation,
     /// Open sockets by place in the allocation; `None` until ready.
     open: Vec<Option<u32>>,
     /// A measurer whose processor had nothing left in this round.
     saturated: Option<MeasurerId>,
     phase: Phase,
+    /// The rounds before, and in the end all.
+    over: Vec<RoundRecord>,
+    /// What the round before said, if there was one.
+    before: Option<Estimate>,
     actions: VecDeque<Action>,
+}
+
+/// Which rounds are its own.
+#[derive(Clone, Copy, Debug)]
+enum Scope {
+    /// All that it takes, with the same team.
+    AllRounds,
+    /// One. Whether the share that it has been given is all that there is.
+    OneTurn { is_whole_team: bool },
 }
 
 #[derive(Clone, Debug)]
@@ -104,7 +121,7 @@ enum Phase {
 impl Measurement {
     /// Begins the first round. `residuals` holds what each measurer of the team has left for this
     /// relay, in all rounds; [`MeasurerId`]s are places in it. `guess` is what
-    /// [`first_guess`](crate::first_guess) says.
+    /// [`first_guess`](crate::Expectations::first_guess) says.
     ///
     /// # Errors
     /// Parameters out of range, a guess of zero, a team without capacity.
@@ -115,26 +132,58 @@ impl Measurement {
         guess: Rate,
         residuals: Vec<Rate>,
     ) -> Result<Self, SetupError> {
+        let turn = Turn::first(guess, params.max_rounds);
+        Self::begin(now, params, mode, turn, Scope::AllRounds, residuals)
+    }
+
+    /// Begins a turn, one round, with a team that has no other. If the answer is not conclusive and could
+    /// become so by another turn, it ends with [`Inconclusive::LoadTooSmall`], as soon as that is certain.
+    /// `residuals` holds the shares of a [`Launch`](crate::Launch), whose `is_whole_team` this is.
+    ///
+    /// # Errors
+    /// As [`new`](Self::new).
+    pub fn of_turn(
+        now: Instant,
+        params: Params,
+        mode: Mode,
+        turn: Turn,
+        is_whole_team: bool,
+        residuals: Vec<Rate>,
+    ) -> Result<Self, SetupError> {
+        let params = Params { max_rounds: turn.rounds_max, ..params };
+        Self::begin(now, params, mode, turn, Scope::OneTurn { is_whole_team }, residuals)
+    }
+
+    fn begin(
+        now: Instant,
+        params: Params,
+        mode: Mode,
+        turn: Turn,
+        scope: Scope,
+        residuals: Vec<Rate>,
+    ) -> Result<Self, SetupError> {
         params.validate()?;
-        if guess == Rate::ZERO {
+        if turn.guess == Rate::ZERO {
             return Err(SetupError::NoGuess);
         }
-        let allocation = allocate(guess.scaled(params.excess_factor()), &residuals, params.sockets);
+        let needed = turn.guess.scaled(params.excess_factor());
+        let allocation = allocate(needed, &residuals, params.sockets);
         if allocation.assignments.is_empty() {
             return Err(SetupError::NoCapacity);
         }
-        let (phase, actions) = (Phase::Done, VecDeque::new());
         let mut this = Self {
             params,
             mode,
             residuals,
-            guess,
-            round: 1,
+            turn,
+            scope,
             allocation,
             open: vec![],
             saturated: None,
-            phase,
-            actions,
+            phase: Phase::Done,
+            over: vec![],
+            before: None,
+            actions: VecDeque::new(),
         };
         this.prepare(now);
         Ok(this)
@@ -160,13 +209,13 @@ impl Measurement {
     /// The round that is on, or was last; counted from one.
     #[must_use]
     pub const fn round(&self) -> u32 {
-        self.round
+        self.turn.round
     }
 
     /// *z₀*: the capacity that this round expects.
     #[must_use]
     pub const fn guess(&self) -> Rate {
-        self.guess
+        self.turn.guess
     }
 
     /// Who takes part in this round.
@@ -182,6 +231,12 @@ impl Measurement {
             Phase::Preparing { .. } | Phase::Done => None,
         };
         series.into_iter().flat_map(Series::complete)
+    }
+
+    /// What there is to tell of it besides the outcome: the rounds that are over.
+    #[must_use]
+    pub fn course(&self) -> Course {
+        Course { mode: self.mode, params: self.params, rounds: self.over.clone() }
     }
 
     /// Whether all is over.
@@ -215,10 +270,12 @@ impl Measurement {
         }
     }
 
-    /// A measurer's processor had nothing left in this round: had it been faster, more might have
-    /// come back. The round's result then is a lower bound, whatever it looks like.
-    pub fn handle_saturated(&mut self, measurer: MeasurerId, round: u32) {
-        if !self.is_stale(round) && self.allocation.place(measurer).is_some() {
+    /// A measurer says which share of the round its busiest thread had no rest. One that had nothing
+    /// left might have got more back, had it been faster: the round's result then is a lower bound,
+    /// whatever it looks like.
+    pub fn handle_busy(&mut self, measurer: MeasurerId, round: u32, share: f64) {
+        let is_its = !self.is_stale(round) && self.allocation.place(measurer).is_some();
+        if is_its && share > BUSY_MAX {
             self.saturated.get_or_insert(measurer);
         }
     }

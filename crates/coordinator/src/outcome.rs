@@ -5,9 +5,11 @@ use crate::failure::{Blame, Failure};
 use crate::params::Params;
 use crate::series::{Mode, SecondTotals};
 use crate::stats::Spread;
+use crate::turn::Turn;
 use alloc::vec::Vec;
 use core::fmt;
-use onion::Rate;
+use onion::{Duration, Rate};
+use serde::{Deserialize, Serialize};
 
 /// How the measurement of a relay ended.
 #[derive(Clone, Debug, PartialEq)]
@@ -52,23 +54,36 @@ impl fmt::Display for Outcome {
         match self {
             Self::Measured(estimate) => estimate.fmt(f),
             Self::Failed { reason, measurer, round, second } => {
-                write!(f, "failed in round {round}")?;
-                if let Some(second) = second {
-                    write!(f, ", second {second}")?;
-                }
-                if let Some(measurer) = measurer {
-                    write!(f, ", {measurer}")?;
-                }
-                write!(f, ": {reason}")
+                tell_failure(f, reason, *measurer, *round, *second)
             }
         }
     }
+}
+
+pub(crate) fn tell_failure(
+    f: &mut fmt::Formatter<'_>,
+    reason: &Failure,
+    measurer: Option<MeasurerId>,
+    round: u32,
+    second: Option<u32>,
+) -> fmt::Result {
+    write!(f, "failed in round {round}")?;
+    if let Some(second) = second {
+        write!(f, ", second {second}")?;
+    }
+    if let Some(measurer) = measurer {
+        write!(f, ", {measurer}")?;
+    }
+    write!(f, ": {reason}")
 }
 
 /// What a relay can carry, as far as the team could find out.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Estimate {
     /// *z*: the median over the seconds of the last round (§4.1). Never zero.
+    ///
+    /// If that round ended early ([`Inconclusive::LoadTooSmall`]), what the median of all its seconds
+    /// would have reached for certain.
     pub capacity: Rate,
     /// Why the estimate is but a lower bound; `None` if it is conclusive (§4.2).
     pub inconclusive: Option<Inconclusive>,
@@ -76,7 +91,7 @@ pub struct Estimate {
     pub rounds: u32,
     /// Σ*aᵢ* of the last round.
     pub allocated: Rate,
-    /// The last round, second by second.
+    /// The last round, second by second, as far as it went.
     pub seconds: Vec<SecondTotals>,
     /// How far the seconds' totals lie apart, in bytes per second.
     pub spread: Spread,
@@ -89,6 +104,29 @@ pub struct Estimate {
     pub params: Params,
 }
 
+/// What a process used of the processors while it was watched.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ProcessorTime {
+    /// Processor time, over all its threads.
+    pub used: Duration,
+    /// The time that passed meanwhile, above zero.
+    pub passed: Duration,
+}
+
+impl ProcessorTime {
+    /// Processor time within a time; `None` if none passed.
+    #[must_use]
+    pub fn within(used: Duration, passed: Duration) -> Option<Self> {
+        (passed > Duration::ZERO).then_some(Self { used, passed })
+    }
+
+    /// The share of one core that it used, from zero to one or a little more, with several threads.
+    #[must_use]
+    pub fn share(&self) -> f64 {
+        self.used.as_secs_f64() / self.passed.as_secs_f64()
+    }
+}
+
 /// Within which limits a true capacity lies, ends excluded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Bounds {
@@ -96,6 +134,16 @@ pub struct Bounds {
     pub lower: Rate,
     /// It is less than this; `None` if nothing is known.
     pub upper: Option<Rate>,
+}
+
+impl Bounds {
+    pub(crate) fn of(capacity: Rate, is_conclusive: bool, params: &Params) -> Self {
+        let upper = capacity.scaled(1.0 / (1.0 - params.epsilon_below));
+        Self {
+            lower: capacity.scaled(1.0 / (1.0 + params.epsilon_above)),
+            upper: is_conclusive.then_some(upper),
+        }
+    }
 }
 
 impl Estimate {
@@ -109,11 +157,7 @@ impl Estimate {
     /// has no upper bound. In transit mode this is about the capacity that clients left unused.
     #[must_use]
     pub fn bounds(&self) -> Bounds {
-        let upper = self.capacity.scaled(1.0 / (1.0 - self.params.epsilon_below));
-        Bounds {
-            lower: self.capacity.scaled(1.0 / (1.0 + self.params.epsilon_above)),
-            upper: self.is_conclusive().then_some(upper),
-        }
+        Bounds::of(self.capacity, self.is_conclusive(), &self.params)
     }
 }
 
@@ -130,8 +174,9 @@ impl fmt::Display for Estimate {
     }
 }
 
-/// Why an estimate is not conclusive. It still is a lower bound, from a round of full length.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+/// Why an estimate is not conclusive. It still is a lower bound.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Inconclusive {
     /// All of the team's capacity was in use.
     #[error(
@@ -154,5 +199,23 @@ pub enum Inconclusive {
     RoundLimit {
         /// [`Params::max_rounds`].
         rounds: u32,
+    },
+    /// The round's load was too small, and the relay's next turn, which would have had more, did not
+    /// come to anything.
+    #[error("the load was too small to tell, and a round with more of it did not come about")]
+    LoadTooSmall {
+        /// What was to follow.
+        next: Turn,
+    },
+    /// The relay's own process, on a machine that it shares with others, came neither near its
+    /// configured limit nor near the end of a processor.
+    #[error(
+        "the relay's process got only {:.0} % of a core: this machine, not the relay, was the \
+         bottleneck",
+        processor.share() * 100.0
+    )]
+    RelayStarved {
+        /// What it got.
+        processor: ProcessorTime,
     },
 }

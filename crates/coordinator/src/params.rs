@@ -5,9 +5,10 @@ use alloc::string::String;
 use core::fmt::Debug;
 use core::ops::RangeInclusive;
 use onion::{Duration, Rate};
+use serde::{Deserialize, Serialize};
 
 /// How to measure a relay. The defaults are the paper's.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Params {
     /// *s*: TCP sockets to the relay over all measurers (§4.1, E.1).
     pub sockets: u32,
@@ -80,6 +81,12 @@ impl Params {
         within("report_grace", self.report_grace, times)
     }
 
+    /// The same for a relay that allows but so many rounds in a period.
+    #[must_use]
+    pub fn within_quota(self, rounds_allowed: u32) -> Self {
+        Self { max_rounds: self.max_rounds.min(rounds_allowed.max(1)), ..self }
+    }
+
     /// *f* = m(1+ε₂)/(1−ε₁): capacity of measurers to allocate per capacity expected (§4.2).
     #[must_use]
     pub fn excess_factor(&self) -> f64 {
@@ -125,6 +132,14 @@ mod tests {
         assert!((allocated.as_mbit_per_s() - 2362.5).abs() < 0.001);
         let limit = params.conclusive_limit(allocated).as_mbit_per_s();
         assert!((limit - 840.0).abs() < 0.001, "z0(1+ε₂), was {limit}");
+    }
+
+    #[test]
+    fn a_quota_bounds_the_rounds_and_grants_none() {
+        let params = Params { max_rounds: 12, ..Params::default() };
+        assert_eq!(params.within_quota(2), Params { max_rounds: 2, ..params });
+        assert_eq!(params.within_quota(20), params);
+        assert_eq!(params.within_quota(0).max_rounds, 1, "to be asked is to have one");
     }
 
     #[test]

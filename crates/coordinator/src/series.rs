@@ -2,13 +2,16 @@
 
 use crate::allocation::{Assignment, MeasurerId};
 use crate::failure::Violation;
+use crate::record::SecondRecord;
 use crate::stats::{Spread, median};
 use alloc::vec;
 use alloc::vec::Vec;
 use onion::Rate;
+use serde::{Deserialize, Serialize};
 
 /// How the relay is loaded.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Mode {
     /// The relay returns each cell, and reports its client traffic (§4.1). Estimates are of its
     /// capacity.
@@ -46,6 +49,15 @@ pub struct SecondTotals {
 }
 
 impl SecondTotals {
+    /// With *ȳⱼ* = min(*yⱼ*, *xⱼ·r/(1−r)*), rounded down; `ratio` is *r*, below 1.
+    #[must_use]
+    #[expect(clippy::cast_possible_truncation, reason = "saturating is intended; NaN is zero")]
+    pub fn of(second: u32, measured: u64, client_reported: Option<u64>, ratio: f64) -> Self {
+        let largest_client = (measured as f64 * ratio / (1.0 - ratio)) as u64;
+        let client_counted = client_reported.unwrap_or(0).min(largest_client);
+        Self { second, measured, client_reported, client_counted }
+    }
+
     /// *zⱼ* = *xⱼ* + *ȳⱼ*: bytes counted in all.
     #[must_use]
     pub const fn total(&self) -> u64 {
@@ -100,7 +112,8 @@ pub struct Series {
 #[derive(Clone, Debug)]
 struct Reported {
     measurer: MeasurerId,
-    seconds: Vec<bool>,
+    /// *xⱼⁱ*, as far as reported.
+    seconds: Vec<Option<u64>>,
     bytes: u64,
     /// The latest second of those reported.
     latest: u32,
@@ -118,7 +131,7 @@ impl Series {
     ) -> Self {
         let count = seconds as usize;
         let reported =
-            |measurer| Reported { measurer, seconds: vec![false; count], bytes: 0, latest: 0 };
+            |measurer| Reported { measurer, seconds: vec![None; count], bytes: 0, latest: 0 };
         Self {
             ratio,
             sums: vec![0; count],
@@ -140,9 +153,10 @@ impl Series {
         let index = second as usize;
         let seen = reported.seconds.get_mut(index).ok_or(outside)?;
         let sum = self.sums.get_mut(index).ok_or(outside)?;
-        if core::mem::replace(seen, true) {
+        if seen.is_some() {
             return Err(Violation::DuplicateSecond { second });
         }
+        *seen = Some(report.bytes);
         *sum = sum.saturating_add(report.bytes);
         reported.bytes = reported.bytes.saturating_add(report.bytes);
         reported.latest = reported.latest.max(second);
@@ -186,15 +200,34 @@ impl Series {
     pub fn second(&self, second: u32) -> Option<SecondTotals> {
         let index = second as usize;
         let measured = *self.sums.get(index)?;
-        if self.measurers.iter().any(|reported| reported.seconds.get(index) != Some(&true)) {
+        let is_there = |it: &Reported| it.seconds.get(index).is_some_and(Option::is_some);
+        if !self.measurers.iter().all(is_there) {
             return None;
         }
         let client_reported = match &self.client {
             Some(client) => Some((*client.get(index)?)?),
             None => None,
         };
-        let client_counted = client_reported.unwrap_or(0).min(self.largest_client(measured));
-        Some(SecondTotals { second, measured, client_reported, client_counted })
+        Some(SecondTotals::of(second, measured, client_reported, self.ratio))
+    }
+
+    /// What each source has said of each second, up to the last of which any has said something.
+    #[must_use]
+    pub fn said(&self) -> Vec<SecondRecord> {
+        let client = |index: usize| self.client.as_ref().and_then(|it| it.get(index).copied()?);
+        let second = |second: u32| {
+            let index = second as usize;
+            let returned = |it: &Reported| it.seconds.get(index).copied().flatten();
+            SecondRecord {
+                second,
+                returned_bytes: self.measurers.iter().map(returned).collect(),
+                client_bytes: client(index),
+                relay_said: None,
+            }
+        };
+        let mut seconds: Vec<SecondRecord> = (0..self.len()).map(second).collect();
+        while seconds.pop_if(|it| it.is_silent()).is_some() {}
+        seconds
     }
 
     /// The seconds that all have reported so far, in order.
@@ -206,7 +239,7 @@ impl Series {
     #[must_use]
     pub fn first_missing(&self) -> Option<Missing> {
         let measurers = self.measurers.iter().filter_map(|reported| {
-            let second = first(&reported.seconds, |seen| !*seen)?;
+            let second = first(&reported.seconds, Option::is_none)?;
             Some(Missing { second, source: Source::Measurer(reported.measurer) })
         });
         let client = self.client.as_ref().and_then(|client| {
@@ -273,16 +306,15 @@ impl Series {
     fn no_such(&self, second: u32) -> Violation {
         Violation::NoSuchSecond { second, seconds: self.len() }
     }
-
-    /// *xⱼ·r/(1−r)*, rounded down.
-    #[expect(clippy::cast_possible_truncation, reason = "saturating is intended; NaN is zero")]
-    fn largest_client(&self, measured: u64) -> u64 {
-        (measured as f64 * self.ratio / (1.0 - self.ratio)) as u64
-    }
 }
 
 fn first<T>(items: &[T], is_it: impl FnMut(&T) -> bool) -> Option<u32> {
     items.iter().position(is_it).and_then(|index| u32::try_from(index).ok())
+}
+
+/// How far the totals of seconds lie apart; all zero without any.
+pub(crate) fn spread(seconds: &[SecondTotals]) -> Spread {
+    Spread::of(&sorted_totals(seconds)).unwrap_or_default()
 }
 
 fn sorted_totals(seconds: &[SecondTotals]) -> Vec<u64> {

@@ -1,5 +1,8 @@
 //! Order statistics, defined once.
 
+use alloc::vec::Vec;
+use onion::Rate;
+
 /// A percentile from 1 to 100, by the nearest-rank method: of *n* values the *p*-th percentile is
 /// the ⌈p·n/100⌉-th smallest. It is always one of the values, never between two of them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -35,6 +38,14 @@ pub fn median(sorted: &[u64]) -> Option<u64> {
         return Some(upper);
     }
     sorted.get(sorted.len() / 2 - 1).map(|lower| u64::midpoint(*lower, upper))
+}
+
+/// The median of rates, in whole bytes per second; `None` without any.
+#[must_use]
+pub fn median_rate(rates: impl IntoIterator<Item = Rate>) -> Option<Rate> {
+    let mut bytes: Vec<u64> = rates.into_iter().map(Rate::as_byte_per_s).collect();
+    bytes.sort_unstable();
+    median(&bytes).map(Rate::from_byte_per_s)
 }
 
 /// How far values lie apart: bytes per second, in a measurement. Quartiles are [`Percentile`]s.
@@ -84,5 +95,8 @@ mod tests {
         assert_eq!(median(&[1, 2, 9]), Some(2));
         assert_eq!(median(&[1, 2, 5, 9]), Some(3), "3.5, rounded down");
         assert_eq!(median(&[u64::MAX, u64::MAX]), Some(u64::MAX), "no overflow");
+        let rates = [30, 10, 20, 60].map(Rate::from_byte_per_s);
+        assert_eq!(median_rate(rates), Some(Rate::from_byte_per_s(25)));
+        assert_eq!(median_rate([]), None);
     }
 }

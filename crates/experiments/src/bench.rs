@@ -81,14 +81,17 @@ fn measurer(
 
     let mut samples = Vec::new();
     for run in 1..=runs {
-        let (result, report) = measuring::measure(&mut team, &subject, None, output, interrupt)?;
+        let (result, record) = measuring::measure(&mut team, &subject, None, output, interrupt)?;
         if interrupt.is_requested() {
             network.stop()?;
             return Ok(Exit::Interrupted);
         }
         let load = result.loads.first().copied().flatten();
         let Some(load) = load.filter(|_| result.outcome.estimate().is_some()) else {
-            let why = report.error.unwrap_or_else(|| "no load was reported".to_owned());
+            let why = match record.failure() {
+                Some(_) => record.to_string(),
+                None => "no load was reported".to_owned(),
+            };
             network.stop()?;
             return Err(Error::Usage(format!("the measurement failed: {why}")));
         };

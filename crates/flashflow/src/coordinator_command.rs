@@ -2,6 +2,7 @@
 
 mod campaign;
 mod config;
+mod past;
 mod relays;
 mod team;
 
@@ -14,7 +15,7 @@ use clap::Args;
 use link::unix_time_s;
 use netdoc::bwfile::{self, BandwidthFile, Eligibility, NodeIdStyle, Settings, Written};
 use onion::Duration;
-use relays::Documents;
+use report::RelayReport;
 use serde_json::{Value, json};
 use std::path::PathBuf;
 use terminal::{Exit, Interrupt, Output};
@@ -86,21 +87,30 @@ fn period(
     interrupt: &Interrupt,
 ) -> Result<Exit, Error> {
     output.doing("asking the measurers, and fetching the consensus");
-    let documents = Documents::fetch(config)?;
-    let relays = documents.relays(config)?;
+    let documents = relays::documents(config)?;
+    let (history, policy) = (past::history(&config.out), config.history_policy());
+    let expectations = history.expectations(policy, unix_time_s());
+    let relays = relays::relays(&documents, config, &expectations)?;
     let capacities = team.greet(output)?;
     output.step(format!("{} relays to be measured", relays.len()));
-    let results = campaign::run(config, team, capacities, &relays, output, interrupt)?;
-    let reports: Vec<Value> = results.iter().map(|result| result.report.value("relay")).collect();
+    let records = campaign::run(config, team, capacities, &relays, output, interrupt)?;
     if interrupt.is_requested() {
         return Ok(Exit::Interrupted);
     }
-    let estimates: Vec<bwfile::Estimate> = results
-        .iter()
-        .filter_map(|result| Some(documents.estimate(relays.get(result.relay)?, result)))
-        .collect();
+    let now = unix_time_s();
+    let mut estimates: Vec<bwfile::Estimate> = Vec::new();
+    for (place, relay) in relays.iter().enumerate() {
+        let ids = &relay.subject.target().ids;
+        let record = records.get(&place);
+        let kept = history.kept(&policy, ids.rsa, record, now);
+        match (kept, record) {
+            (Some(kept), _) => estimates.push(documents.entry_of(ids, relay.nickname, kept)),
+            (None, Some(record)) => estimates.push(documents.entry(record)?),
+            (None, None) => {}
+        }
+    }
     let counts = Eligibility::count(&documents.consensus, &estimates);
-    let settings = Settings::new(env!("CARGO_PKG_VERSION"), generator_started, unix_time_s());
+    let settings = Settings::new(env!("CARGO_PKG_VERSION"), generator_started, now);
     let written = match BandwidthFile::generate(&estimates, counts, &settings) {
         Ok(file) => Some(write(config, &file)?),
         Err(error @ bwfile::GenerateError::NoResults { .. }) => {
@@ -110,14 +120,15 @@ fn period(
         Err(error) => return Err(error.into()),
     };
     output.quiet();
-    let rows: Vec<_> = results.into_iter().map(|result| result.report).collect();
+    let rows: Vec<RelayReport> = records.values().map(RelayReport::from).collect();
+    let reports: Vec<Value> = rows.iter().map(|row| row.value("relay")).collect();
     output.text(report::table(&rows));
     if let Some(written) = &written {
         output.text(format!("bandwidth file: {}", written.path.display()));
     }
     let path = written.as_ref().map(|written| &written.path);
     output.record(|| json!({"type": "summary", "relays": reports, "bandwidth_file": path}));
-    let all = rows.iter().all(|row| row.estimate_mbit_per_s.is_some());
+    let all = records.values().all(|record| record.capacity().is_some());
     Ok(if all { Exit::Done } else { Exit::Failed })
 }
 

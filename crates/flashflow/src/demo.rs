@@ -1,12 +1,12 @@
 //! `flashflow demo`: a private network, measured end to end.
 
-mod documents;
 mod options;
+mod subjects;
 
 pub(crate) use options::DemoOptions;
 
+use crate::documents::Documents;
 use crate::error::Error;
-use documents::{Documents, own_subject, subject};
 use lab::{Network, NetworkSpec, OwnRelay, OwnRelaySpec, RelaySaid};
 use link::{Clock, unix_time_s};
 use measurer::{Consent, Coordinator};
@@ -22,6 +22,7 @@ use serde_json::{Value, json};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
+use subjects::{documents, own_subject, subject};
 use terminal::measuring::{self, Subject};
 use terminal::{Exit, Interrupt, Output, network};
 
@@ -57,7 +58,7 @@ pub(crate) fn run(
     let coordinator = Coordinator { key_seed: own_key()?, rounds_max: ROUNDS_MAX };
     let echoes = echo_relays(options, &network, &coordinator, clock, output)?;
     let consensus = wait_until_listed(&network, &echoes, output)?;
-    let documents = Documents::fetch(&network, &consensus)?;
+    let documents = documents(&network, &consensus)?;
     let guess = Rate::from_mbit_per_s(options.team.guess);
     let mut subjects: Vec<(Subject, RelaySaid<'_>)> = Vec::new();
     for node in network.relays() {
@@ -72,8 +73,7 @@ pub(crate) fn run(
     let mut estimates = Vec::new();
     for (subject, said) in &mut subjects {
         Consent::local_only().check(subject.target().ids.rsa, subject.target().address.ip())?;
-        let (result, report) =
-            measuring::measure(&mut team, subject, Some(said), output, interrupt)?;
+        let (_, record) = measuring::measure(&mut team, subject, Some(said), output, interrupt)?;
         if interrupt.is_requested() {
             output.quiet();
             output.step("interrupted: taking the network down");
@@ -81,9 +81,10 @@ pub(crate) fn run(
             network.stop()?;
             return Ok(Exit::Interrupted);
         }
-        output.step(measuring::line(&report));
+        let report = RelayReport::from(&record);
+        output.step(report::line(&report));
         output.record(|| report.value("relay"));
-        estimates.push(documents.estimate(subject, &report, &result.outcome)?);
+        estimates.push(documents.entry(&record)?);
         reports.push(report);
     }
 
@@ -98,7 +99,7 @@ pub(crate) fn run(
         title: "FlashFlow demo: a private Tor network".to_owned(),
         generated_unix_s: i64::try_from(unix_time_s()).unwrap_or(i64::MAX),
         software_version: env!("CARGO_PKG_VERSION").to_owned(),
-        tor_version: documents.tor_version(),
+        tor_version: tor_version(&documents.consensus),
         parameters: parameters(&team),
         notes: notes(),
         relays: reports,
@@ -275,6 +276,11 @@ fn carries(consensus: &Consensus, file: &BandwidthFile) -> bool {
         })
     });
     all && count > 0
+}
+
+/// The relays' version, where all have the same program.
+fn tor_version(consensus: &Consensus) -> Option<String> {
+    consensus.routers().first()?.tor_version().map(ToOwned::to_owned)
 }
 
 fn parameters(team: &measurer::Team) -> Vec<(String, String)> {

@@ -4,6 +4,7 @@ mod cli;
 mod config;
 mod coordinator_command;
 mod demo;
+mod documents;
 mod error;
 mod keys;
 mod lab_command;

@@ -3,12 +3,14 @@
 use crate::coordinator_command::{Config, RemoteTeam};
 use crate::error::Error;
 use clap::Args;
+use coordinator::Verdict;
 use measurer::{Approach, Consent, Coordinator, Defences, Request, Team, TeamOptions};
 use netdoc::consensus::Consensus;
 use netdoc::fetch::{Fetcher, Resource};
 use netdoc::{Ed25519Identity, Fingerprint};
 use onion::Rate;
 use onion::measure::pump::Target;
+use report::RelayReport;
 use std::fs;
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -82,18 +84,19 @@ pub(crate) fn run(
         }
     };
     interrupt.wind_up_in_order();
-    let (_, report) = measuring::measure(&mut team, &subject, None, output, interrupt)?;
+    let (_, record) = measuring::measure(&mut team, &subject, None, output, interrupt)?;
     output.quiet();
     if interrupt.is_requested() {
         output.step("interrupted");
         output.record(|| serde_json::json!({"type": "interrupted"}));
         return Ok(Exit::Interrupted);
     }
+    let report = RelayReport::from(&record);
     output.result(report::table(std::slice::from_ref(&report)), || report.value("summary"));
-    Ok(match (report.estimate_mbit_per_s, report.conclusive) {
-        (Some(_), true) => Exit::Done,
-        (Some(_), false) => Exit::Inconclusive,
-        (None, _) => Exit::Failed,
+    Ok(match record.verdict() {
+        Verdict::Conclusive => Exit::Done,
+        Verdict::LowerBound(_) => Exit::Inconclusive,
+        Verdict::Failed(_) => Exit::Failed,
     })
 }
 

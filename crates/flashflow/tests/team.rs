@@ -166,6 +166,12 @@ fn a_team_measures_a_network_though_a_measurer_is_killed_meanwhile() {
         assert!((0.75..1.1).contains(&share), "{relay}");
         assert_eq!((text(relay, "mode"), &relay["conclusive"]), (mode, &json!(true)), "{relay}");
     }
+    // The round that the measurer failed is repeated as the relay's second.
+    let values = ended.values();
+    let is_second = |value: &&Value| value["type"] == "second" && value["round"] == 2;
+    let again = values.iter().find(is_second).expect("a second round");
+    let of_it = |relay: &&Value| relay["nickname"] == again["nickname"];
+    assert!(number(relays.iter().find(of_it).expect("measured"), "rounds") >= 2.0, "{again}");
     let file = fs::read_to_string(place.path("bandwidth/latest.v3bw")).expect("a bandwidth file");
     assert_eq!(file.matches("node_id=").count(), 3, "{file}");
     assert!(file.contains("flashflow_mode=echo"), "{file}");

@@ -4,8 +4,6 @@ mod landings;
 mod round;
 mod worker;
 
-pub(crate) use round::ends_an_accepted_one;
-
 use crate::member::{MeasurerKey, Member, MemberError, Reports, RoundOrder, RoundPath};
 use crate::plan::{Load, round_trip};
 use landings::{Landings, Lease, address_towards, check_address};

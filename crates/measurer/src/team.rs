@@ -8,7 +8,7 @@ use crate::load::WorkerLoad;
 use crate::local::{LocalMember, LocalOptions, Site, SiteError, free_cores};
 use crate::member::{Member, MemberError};
 use crate::plan::Defences;
-use coordinator::{Outcome, Params, SetupError};
+use coordinator::{Course, Launch, Outcome, Params, ROUNDS_ALLOWED, SetupError};
 use link::pump;
 use link::tls::TlsConfigs;
 use onion::cell::CELLS_PER_RECORD;
@@ -66,24 +66,32 @@ pub enum Approach {
     Echo(Coordinator),
 }
 
+impl Approach {
+    /// The parameters within what the relay allows.
+    #[must_use]
+    pub fn within(&self, params: Params) -> Params {
+        match self {
+            Self::Transit => params,
+            Self::Echo(coordinator) => params.within_quota(coordinator.rounds_max),
+        }
+    }
+}
+
 /// What gives a relay the order to be measured.
 #[derive(Clone, Copy)]
 pub struct Coordinator {
     /// Seed of its Ed25519 key, which the relay must allow.
     pub key_seed: [u8; 32],
     /// Rounds at most, since the relay counts each as a measurement of its own and allows a
-    /// coordinator but few in a day ([`ROUNDS_ALLOWED`](Self::ROUNDS_ALLOWED)).
+    /// coordinator but few in a day ([`ROUNDS_ALLOWED`]).
     pub rounds_max: u32,
 }
 
 impl Coordinator {
-    /// What relays allow a coordinator in a period, by default (proposal 316).
-    pub const ROUNDS_ALLOWED: u32 = 2;
-
     /// With this key, and as many rounds as relays allow by default.
     #[must_use]
     pub const fn new(key_seed: [u8; 32]) -> Self {
-        Self { key_seed, rounds_max: Self::ROUNDS_ALLOWED }
+        Self { key_seed, rounds_max: ROUNDS_ALLOWED }
     }
 }
 
@@ -144,6 +152,8 @@ pub enum Progress {
 pub struct TeamResult {
     /// The estimate, or why there is none.
     pub outcome: Outcome,
+    /// Its rounds.
+    pub course: Course,
     /// Each measurer's load in its last round, if it finished one.
     pub loads: Vec<Option<WorkerLoad>>,
 }
@@ -244,7 +254,23 @@ impl Team {
         progress: &mut dyn FnMut(Progress),
         cancel: &AtomicBool,
     ) -> Result<TeamResult, TeamError> {
-        run::Run::new(self, request, cancel)?.until_done(progress, cancel)
+        run::Run::new(self, request, None, cancel)?.until_done(progress, cancel)
+    }
+
+    /// One turn of a relay, whose others are a campaign's matter: this team are those of the launch's
+    /// allocation, in their order, and the launch says what to expect.
+    ///
+    /// # Errors
+    /// As [`measure`](Self::measure).
+    pub fn measure_turn(
+        &mut self,
+        request: &Request,
+        launch: &Launch,
+        progress: &mut dyn FnMut(Progress),
+        cancel: &AtomicBool,
+    ) -> Result<TeamResult, TeamError> {
+        let request = Request { guess: launch.turn.guess, ..*request };
+        run::Run::new(self, &request, Some(launch), cancel)?.until_done(progress, cancel)
     }
 }
 
@@ -258,4 +284,19 @@ fn capacity_of_a_measurer(tls: &TlsConfigs, measurers: u32, pumps: u32) -> Resul
     // Measuring costs more than pumping: content, cells and checks come on top.
     const SHARE_OF_PUMP: f64 = 0.5;
     Ok(per_core.scaled(SHARE_OF_PUMP * f64::from(busy) / f64::from(measurers)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_relay_that_takes_part_has_no_more_rounds_than_it_allows() {
+        let params = Params::default();
+        assert_eq!(Approach::Transit.within(params), params);
+        let rounds = |coordinator| Approach::Echo(coordinator).within(params).max_rounds;
+        assert_eq!(rounds(Coordinator::new([1; 32])), 2, "by default");
+        assert_eq!(rounds(Coordinator { key_seed: [1; 32], rounds_max: 6 }), 6);
+        assert_eq!(rounds(Coordinator { key_seed: [1; 32], rounds_max: u32::MAX }), 12);
+    }
 }

@@ -18,7 +18,7 @@ pub use self::as_tor::{FileVerdict, LineVerdict, Report, VoteHeaders, check_as_t
 pub use self::generate::{Eligibility, Estimate, GenerateError, Outcome, Settings};
 pub use self::read::{Parsed, ReadError, Skipped};
 pub use self::render::RenderError;
-pub use self::store::{LATEST, StoreError, Written, remove_old};
+pub use self::store::{LATEST, StoreError, Written, remove_old, stored};
 use crate::id::{Ed25519Identity, Fingerprint, Nickname};
 
 /// The header keys with a field of their own in [`Header`], besides the timestamp.

@@ -6,6 +6,7 @@ use ed25519_dalek::{Signer, SigningKey};
 use x25519_dalek::{PublicKey, StaticSecret};
 
 /// SHA-1 of a relay's RSA identity key: its fingerprint.
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct RsaId(pub [u8; 20]);
 
@@ -22,6 +23,7 @@ impl fmt::Debug for RsaId {
 }
 
 /// A relay's Ed25519 identity key.
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Ed25519Id(pub [u8; 32]);
 
@@ -38,6 +40,7 @@ impl fmt::Debug for Ed25519Id {
 }
 
 /// What we expect a relay to be, or what it has proved to be.
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RelayIds {
     /// Its RSA identity.

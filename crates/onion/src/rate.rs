@@ -6,6 +6,7 @@ use core::iter::Sum;
 use core::ops::{Add, Sub};
 
 /// A data rate. Kept in bits per second; bytes and bits only meet in its constructors and getters.
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize), serde(transparent))]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Rate {
     bit_per_s: u64,

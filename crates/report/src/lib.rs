@@ -1,20 +1,26 @@
 //! What measurements found, for people: an HTML page with plots that works without a network, and
 //! a table for the terminal. The data serialise, for programs.
 //!
+//! A [`RelayReport`] is made from a [`coordinator::Record`], the one account of a measurement; only the
+//! weights that authorities gave it since are added.
+//!
 //! Nicknames, errors and notes come from relays and other strangers: the page escapes them, the
 //! table strips what a terminal would obey.
 
 pub mod experiment;
 mod figure;
 mod html;
+mod line;
 mod model;
 mod plots;
+mod record;
 mod table;
 #[cfg(test)]
 mod testing;
 mod text;
 mod write;
 
+pub use line::line;
 pub use model::{Mode, RelayReport, Report, SecondPoint, Spread, Verdict};
 pub use table::table;
 pub use write::ReportError;

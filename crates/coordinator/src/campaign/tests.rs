@@ -17,6 +17,11 @@ fn campaign(capacities: &[f64]) -> Campaign {
     Campaign::new(2.0, 160, capacities.iter().copied().map(mbit).collect())
 }
 
+/// What follows on a round that was not conclusive, in which the relay passed on nothing worth the name.
+fn enlarged(launch: &Launch) -> Next {
+    launch.turn.enlarged(Rate::ZERO).map_or(Next::Nothing, Next::Enlarged)
+}
+
 /// Appendix F: eight relays of 100 Mbit/s take as much as four of 200, or two of 400.
 #[test]
 fn as_many_relays_run_at_once_as_the_team_has_room_for() {
@@ -50,10 +55,10 @@ fn a_share_returns_when_its_measurement_ends() {
     campaign.add(RelayId(2), Standing::Old, mbit(40.0), 1);
     assert_eq!(launches(&mut campaign), [1]);
     assert_eq!(campaign.residuals(), [Rate::ZERO, mbit(10.0)]);
-    assert!(campaign.handle_end(RelayId(1), Verdict::Done));
+    assert!(campaign.handle_end(RelayId(1), Next::Nothing));
     assert_eq!(campaign.residuals(), [mbit(60.0), mbit(40.0)]);
     assert_eq!(launches(&mut campaign), [2]);
-    assert!(campaign.handle_end(RelayId(2), Verdict::Done) && campaign.is_over());
+    assert!(campaign.handle_end(RelayId(2), Next::Nothing) && campaign.is_over());
 }
 
 #[test]
@@ -62,12 +67,13 @@ fn a_relay_that_takes_more_comes_again_until_it_has_had_the_whole_team() {
     campaign.add(RelayId(1), Standing::New, mbit(20.0), 12);
     let launch = campaign.poll_launch().expect("room");
     assert_eq!((launch.allocation.total(), launch.is_whole_team), (mbit(40.0), false));
-    assert!(!campaign.handle_end(RelayId(1), Verdict::Again { guess: mbit(40.0) }));
-    assert_eq!(campaign.poll_launch().expect("room").allocation.total(), mbit(80.0));
-    assert!(!campaign.handle_end(RelayId(1), Verdict::Again { guess: mbit(80.0) }));
+    assert!(!campaign.handle_end(RelayId(1), enlarged(&launch)));
+    let launch = campaign.poll_launch().expect("room");
+    assert_eq!(launch.allocation.total(), mbit(80.0));
+    assert!(!campaign.handle_end(RelayId(1), enlarged(&launch)));
     let launch = campaign.poll_launch().expect("room");
     assert_eq!((launch.allocation.total(), launch.is_whole_team), (mbit(100.0), true));
-    assert!(campaign.handle_end(RelayId(1), Verdict::Again { guess: mbit(160.0) }));
+    assert!(campaign.handle_end(RelayId(1), enlarged(&launch)));
     assert!(campaign.is_over());
 }
 
@@ -75,10 +81,11 @@ fn a_relay_that_takes_more_comes_again_until_it_has_had_the_whole_team() {
 fn a_relay_that_allows_two_rounds_gets_two() {
     let mut campaign = campaign(&[1000.0]);
     campaign.add(RelayId(1), Standing::New, mbit(1.0), 2);
-    assert!(campaign.poll_launch().is_some());
-    assert!(!campaign.handle_end(RelayId(1), Verdict::Again { guess: mbit(2.0) }));
-    assert!(campaign.poll_launch().is_some());
-    assert!(campaign.handle_end(RelayId(1), Verdict::Again { guess: mbit(4.0) }));
+    let launch = campaign.poll_launch().expect("room");
+    assert!(!campaign.handle_end(RelayId(1), enlarged(&launch)));
+    let launch = campaign.poll_launch().expect("room");
+    assert_eq!(launch.turn.guess, mbit(2.0));
+    assert!(campaign.handle_end(RelayId(1), enlarged(&launch)));
 }
 
 #[test]
@@ -86,9 +93,9 @@ fn a_relay_that_a_measurer_has_failed_comes_again_even_with_the_whole_team() {
     let mut campaign = campaign(&[10.0]);
     campaign.add(RelayId(1), Standing::New, mbit(50.0), 2);
     assert!(campaign.poll_launch().expect("room").is_whole_team);
-    assert!(!campaign.handle_end(RelayId(1), Verdict::Repeat));
-    assert_eq!(campaign.poll_launch().expect("room").guess, mbit(50.0));
-    assert!(campaign.handle_end(RelayId(1), Verdict::Repeat), "but not for ever");
+    assert!(!campaign.handle_end(RelayId(1), Next::Repeated));
+    assert_eq!(campaign.poll_launch().expect("room").turn.guess, mbit(50.0));
+    assert!(campaign.handle_end(RelayId(1), Next::Repeated), "but not for ever");
 }
 
 #[test]
@@ -99,7 +106,7 @@ fn a_relay_is_in_the_campaign_once() {
     assert_eq!(launches(&mut campaign), [1]);
     campaign.add(RelayId(1), Standing::New, mbit(1.0), 1);
     assert_eq!(launches(&mut campaign), [0; 0]);
-    assert!(campaign.handle_end(RelayId(2), Verdict::Done), "one that nobody has heard of");
+    assert!(campaign.handle_end(RelayId(2), Next::Nothing), "one that nobody has heard of");
 }
 
 /// A stream of small relays that never ends, in the way of one that needs the whole team.
@@ -114,7 +121,7 @@ fn a_big_relay_does_not_starve_behind_small_ones_that_keep_coming() {
     for relay in 10..200 {
         campaign.add(RelayId(relay), Standing::New, mbit(5.0), 1);
         let ended = running.pop_front().expect("always one");
-        campaign.handle_end(RelayId(ended), Verdict::Done);
+        campaign.handle_end(RelayId(ended), Next::Nothing);
         running.extend(launches(&mut campaign));
         if running.contains(&1000) {
             assert!(relay < 40, "it took until {relay}");
@@ -135,7 +142,7 @@ fn a_measurer_that_is_lost_gets_no_work_until_it_is_back() {
     assert_eq!(campaign.residuals(), [Rate::ZERO, mbit(50.0)]);
     let launch = campaign.poll_launch().expect("all that the team has");
     assert!(launch.is_whole_team && launch.allocation.total() == mbit(50.0));
-    assert!(campaign.handle_end(RelayId(0), Verdict::Done));
+    assert!(campaign.handle_end(RelayId(0), Next::Nothing));
     assert_eq!(campaign.residuals(), [Rate::ZERO, Rate::ZERO]);
     campaign.set_capacity(MeasurerId(0), mbit(100.0));
     assert_eq!(launches(&mut campaign), [2]);
@@ -193,9 +200,8 @@ proptest! {
                 }
                 Step::End { which, again } if !running.is_empty() => {
                     let ended = running.swap_remove(which % running.len());
-                    let guess = ended.guess + ended.guess;
-                    let verdict = if again { Verdict::Again { guess } } else { Verdict::Done };
-                    campaign.handle_end(ended.relay, verdict);
+                    let next = if again { enlarged(&ended) } else { Next::Nothing };
+                    campaign.handle_end(ended.relay, next);
                 }
                 Step::End { .. } => {}
                 Step::Capacity { measurer, capacity } => {
@@ -209,7 +215,7 @@ proptest! {
             loop {
                 let left = campaign.residuals();
                 let Some(launch) = campaign.poll_launch() else { break };
-                let needed = launch.guess.scaled(2.0).min(whole);
+                let needed = launch.turn.guess.scaled(2.0).min(whole);
                 prop_assert_eq!(launch.allocation.total(), needed);
                 prop_assert_eq!(launch.is_whole_team, needed == whole);
                 for assignment in &launch.allocation.assignments {
@@ -236,7 +242,7 @@ proptest! {
                 running.push(launch);
             }
             let Some(ended) = running.pop() else { break };
-            campaign.handle_end(ended.relay, Verdict::Done);
+            campaign.handle_end(ended.relay, Next::Nothing);
         }
         prop_assert!(campaign.is_over());
         prop_assert!(launched.iter().all(|count| *count > 0), "each had its turn");

@@ -1,12 +1,14 @@
 //! What a [`Measurement`] does with what arrives: from one round to the next.
 
 use super::*;
+use crate::series::spread;
+use alloc::borrow::ToOwned;
 
 // Taking in. An error ends the measurement.
 impl Measurement {
     /// Whether this comes too late to matter.
     pub(super) fn is_stale(&self, round: u32) -> bool {
-        self.is_done() || round < self.round
+        self.is_done() || round < self.turn.round
     }
 
     pub(super) fn ready(
@@ -27,7 +29,7 @@ impl Measurement {
             let Params { ratio, seconds, .. } = self.params;
             let series = Series::new(self.mode, ratio, seconds, measurers);
             self.phase = Phase::Running { start: now, series };
-            self.actions.push_back(Action::Start { round: self.round });
+            self.actions.push_back(Action::Start { round: self.turn.round });
         }
         Ok(())
     }
@@ -70,7 +72,9 @@ impl Measurement {
         bytes: u64,
     ) -> Result<(), Failure> {
         if self.mode == Mode::Transit {
-            return Err(Failure::Internal { detail: "client traffic reported in transit mode" });
+            return Err(Failure::Internal {
+                detail: "client traffic reported in transit mode".to_owned(),
+            });
         }
         self.check_round(round).map_err(Failure::RelayViolation)?;
         let series = self.series_at(now, second).map_err(Failure::RelayViolation)?;
@@ -80,7 +84,9 @@ impl Measurement {
     /// A measurer's place in this round.
     fn place(&self, measurer: MeasurerId, round: u32) -> Result<usize, Failure> {
         if measurer.0 >= self.residuals.len() {
-            return Err(Failure::Internal { detail: "a measurer that is not in the team" });
+            return Err(Failure::Internal {
+                detail: "a measurer that is not in the team".to_owned(),
+            });
         }
         self.check_round(round).map_err(Failure::MeasurerViolation)?;
         let place = self.allocation.place(measurer);
@@ -88,7 +94,7 @@ impl Measurement {
     }
 
     fn check_round(&self, told: u32) -> Result<(), Violation> {
-        let current = self.round;
+        let current = self.turn.round;
         if told == current { Ok(()) } else { Err(Violation::NoSuchRound { told, current }) }
     }
 
@@ -132,7 +138,7 @@ impl Measurement {
         self.saturated = None;
         self.phase = Phase::Preparing { deadline: now + self.params.setup_timeout };
         self.actions.push_back(Action::Prepare {
-            round: self.round,
+            round: self.turn.round,
             assignments: self.allocation.assignments.clone(),
             seconds: self.params.seconds,
             check_share: self.params.check_share,
@@ -147,29 +153,37 @@ impl Measurement {
         let limit = self.params.conclusive_limit(self.allocation.total());
         match series.summary() {
             Ok(summary) => self.conclude(now, summary),
-            Err(_) if self.last_round().is_none() && series.median_must_reach(limit) => {
-                let so_far = Rate::from_byte_per_s(series.median_so_far());
-                self.next_round(now, so_far);
+            Err(_) if limit > Rate::ZERO && series.median_must_reach(limit) => {
+                if let Ok(next) = self.next_turn(Rate::from_byte_per_s(series.median_so_far())) {
+                    let seconds: Vec<SecondTotals> = series.complete().collect();
+                    let reason = Inconclusive::LoadTooSmall { next };
+                    let so_far = self.estimate(series, limit, seconds, Some(reason));
+                    self.go_on(now, so_far, next);
+                }
             }
             Err(_) => {}
         }
     }
 
-    /// Why no round would follow this one.
-    fn last_round(&self) -> Option<LastRound> {
-        if self.allocation.is_exhausted() {
-            Some(LastRound::TeamExhausted)
-        } else if self.round >= self.params.max_rounds {
-            Some(LastRound::RoundLimit)
-        } else {
-            None
+    /// The turn after this round, in which the relay passed on `seen`, or why none would follow.
+    fn next_turn(&self, seen: Rate) -> Result<Turn, Inconclusive> {
+        let is_exhausted = match self.scope {
+            Scope::AllRounds => self.allocation.is_exhausted(),
+            Scope::OneTurn { is_whole_team } => is_whole_team,
+        };
+        if is_exhausted {
+            let needed = seen.scaled(self.params.excess_factor());
+            let available = self.allocation.available;
+            return Err(Inconclusive::TeamTooSmall { needed, available });
         }
+        let rounds = self.params.max_rounds;
+        self.turn.enlarged(seen).ok_or(Inconclusive::RoundLimit { rounds })
     }
 
     /// Judges a complete round (§4.2).
     fn conclude(&mut self, now: Instant, summary: Summary) {
         let Phase::Running { series, .. } = &self.phase else { return };
-        let Summary { seconds, median, spread } = summary;
+        let Summary { seconds, median, .. } = summary;
         if median == 0 {
             let idle = seconds.iter().filter(|totals| totals.total() == 0).count();
             let idle = u32::try_from(idle).unwrap_or(u32::MAX);
@@ -177,7 +191,6 @@ impl Measurement {
             return self.fail(now, None, failure);
         }
         let capacity = Rate::from_byte_per_s(median);
-        let allocated = self.allocation.total();
         // The share of a measurer that got nothing back was no load: it must not make an estimate
         // look conclusive.
         let (working, silent): (Vec<Assignment>, Vec<Assignment>) =
@@ -188,45 +201,59 @@ impl Measurement {
             Some(Inconclusive::MeasurerSaturated { measurer })
         } else if capacity < self.params.conclusive_limit(load) {
             None
-        } else if capacity < self.params.conclusive_limit(allocated) {
+        } else if capacity < self.params.conclusive_limit(self.allocation.total()) {
             let measurer = silent.first().map(|it| it.measurer);
             return self.fail(now, measurer, Failure::GotNothing);
         } else {
-            match self.last_round() {
-                Some(LastRound::TeamExhausted) => Some(Inconclusive::TeamTooSmall {
-                    needed: capacity.scaled(self.params.excess_factor()),
-                    available: self.allocation.available,
-                }),
-                Some(LastRound::RoundLimit) => {
-                    Some(Inconclusive::RoundLimit { rounds: self.params.max_rounds })
+            match self.next_turn(capacity) {
+                Ok(next) => {
+                    let reason = Inconclusive::LoadTooSmall { next };
+                    let so_far = self.estimate(series, capacity, seconds, Some(reason));
+                    return self.go_on(now, so_far, next);
                 }
-                None => return self.next_round(now, capacity),
+                Err(reason) => Some(reason),
             }
         };
-        let estimate = Estimate {
-            capacity,
-            inconclusive,
-            rounds: self.round,
-            allocated,
-            seconds,
-            spread,
-            checked_cells: series.checked_cells(),
-            mode: self.mode,
-            params: self.params,
-        };
+        let estimate = self.estimate(series, capacity, seconds, inconclusive);
         self.finish(Outcome::Measured(estimate));
     }
 
-    /// z₀ ← max(z, 2·z₀), and again (§4.2).
-    fn next_round(&mut self, now: Instant, estimate: Rate) {
-        self.actions.push_back(Action::Stop { round: self.round });
-        self.guess = estimate.max(self.guess + self.guess);
-        self.round += 1;
-        let needed = self.guess.scaled(self.params.excess_factor());
-        self.allocation = allocate(needed, &self.residuals, self.params.sockets);
-        self.prepare(now);
+    fn estimate(
+        &self,
+        series: &Series,
+        capacity: Rate,
+        seconds: Vec<SecondTotals>,
+        inconclusive: Option<Inconclusive>,
+    ) -> Estimate {
+        Estimate {
+            capacity,
+            inconclusive,
+            rounds: self.turn.round,
+            allocated: self.allocation.total(),
+            spread: spread(&seconds),
+            seconds,
+            checked_cells: series.checked_cells(),
+            mode: self.mode,
+            params: self.params,
+        }
     }
 
+    /// The next turn: here, or wherever the team is shared out (§4.2).
+    fn go_on(&mut self, now: Instant, so_far: Estimate, next: Turn) {
+        match self.scope {
+            Scope::OneTurn { .. } => self.finish(Outcome::Measured(so_far)),
+            Scope::AllRounds => {
+                self.end_round();
+                self.before = Some(so_far);
+                self.turn = next;
+                let needed = next.guess.scaled(self.params.excess_factor());
+                self.allocation = allocate(needed, &self.residuals, self.params.sockets);
+                self.prepare(now);
+            }
+        }
+    }
+
+    /// A relay that does not want another round keeps what the one before said.
     pub(super) fn fail(&mut self, now: Instant, measurer: Option<MeasurerId>, reason: Failure) {
         let second = match &self.phase {
             Phase::Preparing { .. } => None,
@@ -236,18 +263,33 @@ impl Measurement {
             }
             Phase::Done => return,
         };
-        self.finish(Outcome::Failed { reason, measurer, round: self.round, second });
+        let before = self.before.take().filter(|_| reason.is_not_now());
+        let round = self.turn.round;
+        self.finish(match before {
+            Some(estimate) => Outcome::Measured(estimate),
+            None => Outcome::Failed { reason, measurer, round, second },
+        });
     }
 
     fn finish(&mut self, outcome: Outcome) {
+        self.end_round();
         self.phase = Phase::Done;
-        self.actions.push_back(Action::Stop { round: self.round });
         self.actions.push_back(Action::Done(outcome));
     }
-}
 
-/// Why no round would follow.
-enum LastRound {
-    TeamExhausted,
-    RoundLimit,
+    fn end_round(&mut self) {
+        let (checked_cells, seconds) = match &self.phase {
+            Phase::Running { series, .. } => (series.checked_cells(), series.said()),
+            Phase::Preparing { .. } | Phase::Done => (0, vec![]),
+        };
+        self.over.push(RoundRecord {
+            number: self.turn.round,
+            guess: self.turn.guess,
+            allocation: self.allocation.clone(),
+            started_unix_s: None,
+            checked_cells,
+            seconds,
+        });
+        self.actions.push_back(Action::Stop { round: self.turn.round });
+    }
 }

@@ -6,6 +6,8 @@ use std::vec::Vec;
 mod failures;
 mod lab;
 mod properties;
+mod records;
+mod turns;
 
 #[test]
 fn a_right_guess_is_conclusive_after_one_round() {
@@ -180,7 +182,7 @@ fn a_busy_measurer_makes_an_otherwise_conclusive_result_a_lower_bound() {
     let mut measurement = Measurement::new(now, params, Mode::Transit, guess, team).expect("valid");
     let measurer = MeasurerId(0);
     measurement.handle_ready(now, measurer, 1, 160);
-    measurement.handle_saturated(measurer, 1);
+    measurement.handle_busy(measurer, 1, 0.96);
     for second in 0..3 {
         now += Duration::from_secs(1);
         let bytes = Rate::from_mbit_per_s(50.0).as_byte_per_s();

@@ -1,21 +1,17 @@
 //! Several relays at once, each measurement on a thread of its own.
 
 use super::config::Config;
-use super::relays::{Relay, is_not_now};
+use super::relays::Relay;
 use super::team::RemoteTeam;
 use crate::error::Error;
-use coordinator::{
-    Allocation, Blame, Campaign, Inconclusive, Launch, MeasurerId, Outcome, Params, RelayId,
-    Verdict,
-};
-use link::unix_time_s;
-use measurer::{Request, Team, TeamOptions};
+use coordinator::{Campaign, Ended, Launch, MeasurerId, Next, Outcome, Record, RelayId};
+use measurer::{Team, TeamOptions};
 use onion::{Duration, Rate};
 use report::RelayReport;
 use std::collections::BTreeMap;
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::thread;
-use terminal::measuring::{self, Subject};
+use terminal::measuring;
 use terminal::{Interrupt, Output};
 
 /// Longest wait before the user's wish to end is looked at.
@@ -25,22 +21,13 @@ const LATENCY: Duration = Duration::from_millis(200);
 const CHECK_UPS: u32 = 6;
 const CHECK_UP_PAUSE: Duration = Duration::from_secs(3);
 
-/// What came of a relay.
-pub(super) struct Measured {
-    /// Its place.
-    pub(super) relay: usize,
-    pub(super) outcome: Outcome,
-    pub(super) report: RelayReport,
-    pub(super) at_unix_s: u64,
-}
-
 enum Event {
-    Ended { allocation: Allocation, guess: Rate, result: Box<Result<Measured, (usize, Error)>> },
+    Ended { relay: RelayId, result: Result<Box<(Outcome, Record)>, Error> },
     CheckedUp { measurer: MeasurerId, capacity: Option<Rate> },
 }
 
-/// Measures each relay. Results come in the relays' order; relays that an interrupt kept from being
-/// measured are left out.
+/// Measures each relay. Records are by the relays' places; relays that an interrupt kept from being
+/// measured, or the loss of all measurers, have none.
 pub(super) fn run(
     config: &Config,
     team: &RemoteTeam,
@@ -48,14 +35,14 @@ pub(super) fn run(
     relays: &[Relay],
     output: &Output,
     interrupt: &Interrupt,
-) -> Result<Vec<Measured>, Error> {
-    let params = Params { max_rounds: 1, ..config.params };
+) -> Result<BTreeMap<usize, Record>, Error> {
+    let params = config.params;
     let mut campaign = Campaign::new(params.excess_factor(), params.sockets, capacities);
-    for (place, relay) in relays.iter().enumerate() {
-        let guess = relay.subject.request.guess;
-        campaign.add(RelayId(place), relay.standing, guess, relay.rounds_max);
+    for (place, Relay { subject, guess, .. }) in relays.iter().enumerate() {
+        let rounds_max = subject.request.approach.within(params).max_rounds;
+        campaign.add(RelayId(place), guess.standing(), guess.capacity, rounds_max);
     }
-    let mut results: BTreeMap<usize, Measured> = BTreeMap::new();
+    let mut records: BTreeMap<usize, Record> = BTreeMap::new();
     let mut broken: Option<Error> = None;
     let mut check_ups = 0;
     let (sender, events) = channel();
@@ -68,7 +55,9 @@ pub(super) fn run(
                 let Some(relay) = relays.get(launch.relay.0) else { continue };
                 let sender = sender.clone();
                 scope.spawn(move || {
-                    measure(team, params, relay, launch, output, interrupt, &sender);
+                    let result = measure(config, team, relay, &launch, output, interrupt);
+                    // The receiver outlives all threads of its scope.
+                    let _ = sender.send(Event::Ended { relay: launch.relay, result });
                 });
             }
             let is_hopeless = campaign.capacity() == Rate::ZERO && check_ups == 0;
@@ -76,39 +65,30 @@ pub(super) fn run(
                 break;
             }
             match events.recv_timeout(LATENCY) {
-                Ok(Event::Ended { allocation, guess, result }) => {
-                    let measured = match *result {
-                        Ok(measured) => measured,
-                        Err((relay, error)) => {
-                            campaign.handle_end(RelayId(relay), Verdict::Done);
-                            broken.get_or_insert(error);
-                            continue;
-                        }
-                    };
-                    let (verdict, lost) = judge(&measured.outcome, &allocation, guess);
+                Ok(Event::Ended { relay, result: Err(error) }) => {
+                    campaign.handle_end(relay, Next::Nothing);
+                    broken.get_or_insert(error);
+                }
+                Ok(Event::Ended { relay, result: Ok(measured) }) => {
+                    let (outcome, record) = *measured;
+                    let Ended { is_over, lost } = campaign.handle_outcome(relay, &outcome);
                     if let Some(measurer) = lost {
-                        output.step(format!(
-                            "{measurer} ({}) has failed: {}",
-                            measured.report.nickname, measured.outcome
-                        ));
-                        campaign.set_capacity(measurer, Rate::ZERO);
+                        let name = &record.relay.nickname;
+                        output.step(format!("{measurer} ({name}) has failed: {record}"));
                         check_ups += 1;
                         let sender = sender.clone();
                         scope.spawn(move || check_up(team, measurer, interrupt, &sender));
                     }
-                    let is_over = campaign.handle_end(RelayId(measured.relay), verdict);
-                    let earlier = results.remove(&measured.relay);
-                    let rounds = earlier.as_ref().map_or(0, |it| it.report.rounds);
-                    let measured = match earlier {
-                        Some(earlier) if stands(&earlier.outcome, &measured.outcome) => earlier,
-                        _ => measured,
+                    let record = match records.remove(&relay.0) {
+                        Some(earlier) => earlier.followed_by(record),
+                        None => record,
                     };
-                    let report = RelayReport { rounds: rounds + 1, ..measured.report };
                     if is_over && !interrupt.is_requested() {
-                        output.step(measuring::line(&report));
+                        let report = RelayReport::from(&record);
+                        output.step(report::line(&report));
                         output.record(|| report.value("relay"));
                     }
-                    results.insert(measured.relay, Measured { report, ..measured });
+                    records.insert(relay.0, record);
                 }
                 Ok(Event::CheckedUp { measurer, capacity }) => {
                     check_ups -= 1;
@@ -127,66 +107,24 @@ pub(super) fn run(
     });
     match broken {
         Some(error) => Err(error),
-        None => Ok(results.into_values().collect()),
+        None => Ok(records),
     }
 }
 
-/// One round.
+/// One turn of a relay.
 fn measure(
+    config: &Config,
     team: &RemoteTeam,
-    params: Params,
     relay: &Relay,
-    launch: Launch,
+    launch: &Launch,
     output: &Output,
     interrupt: &Interrupt,
-    events: &Sender<Event>,
-) {
-    let Launch { relay: RelayId(place), guess, allocation, .. } = launch;
-    let subject = Subject {
-        nickname: relay.subject.nickname.clone(),
-        request: Request { guess, ..relay.subject.request },
-        ..relay.subject
-    };
-    let options = TeamOptions { params, ..TeamOptions::default() };
-    let measured = Team::of(team.mates_of(&allocation), options)
-        .and_then(|mut team| measuring::measure(&mut team, &subject, None, output, interrupt))
-        .map_err(Error::from);
-    let result = match measured {
-        Ok((result, report)) => {
-            let at_unix_s = unix_time_s();
-            Ok(Measured { relay: place, outcome: result.outcome, report, at_unix_s })
-        }
-        Err(error) => Err((place, error)),
-    };
-    // The receiver outlives all threads of its scope.
-    let result = Box::new(result);
-    let _ = events.send(Event::Ended { allocation, guess, result });
-}
-
-/// What is to be done about a relay after a round, and which measurer has failed.
-fn judge(outcome: &Outcome, allocation: &Allocation, guess: Rate) -> (Verdict, Option<MeasurerId>) {
-    match outcome {
-        Outcome::Measured(estimate) => match estimate.inconclusive {
-            Some(Inconclusive::TeamTooSmall { .. } | Inconclusive::RoundLimit { .. }) => {
-                // §4.2: z₀ ← max(z, 2·z₀).
-                (Verdict::Again { guess: estimate.capacity.max(guess + guess) }, None)
-            }
-            _ => (Verdict::Done, None),
-        },
-        Outcome::Failed { reason, measurer, .. } if reason.blame() == Blame::Measurer => {
-            // The team of one measurement knows its members by their places in the allocation.
-            let place = measurer.map(|MeasurerId(place)| place);
-            let lost = place.and_then(|place| allocation.assignments.get(place));
-            (Verdict::Repeat, lost.map(|assignment| assignment.measurer))
-        }
-        Outcome::Failed { .. } => (Verdict::Done, None),
-    }
-}
-
-/// Whether the estimate of an earlier round stands after another one: if the relay did not want that.
-fn stands(earlier: &Outcome, later: &Outcome) -> bool {
-    let is_refused = matches!(later, Outcome::Failed { reason, .. } if is_not_now(reason));
-    is_refused && earlier.estimate().is_some()
+) -> Result<Box<(Outcome, Record)>, Error> {
+    let options = TeamOptions { params: config.params, ..TeamOptions::default() };
+    let mut team = Team::of(team.mates_of(&launch.allocation), options)?;
+    let measured = measuring::measure_turn(&mut team, &relay.subject, launch, output, interrupt)?;
+    let (result, record) = measured;
+    Ok(Box::new((result.outcome, record)))
 }
 
 /// Asks a measurer that has failed until it answers.

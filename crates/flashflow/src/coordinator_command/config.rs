@@ -3,8 +3,8 @@
 use crate::config::{self, Key, Mbit};
 use crate::error::Error;
 use control::keys::{PublicKey, SecretKey};
-use coordinator::Params;
-use measurer::{Consent, Coordinator, TeamOptions};
+use coordinator::{HistoryPolicy, Params, ROUNDS_ALLOWED};
+use measurer::{Consent, TeamOptions};
 use netdoc::Fingerprint;
 use onion::{Duration, Rate};
 use serde::Deserialize;
@@ -113,7 +113,7 @@ impl Config {
             source,
             relays: file.relays,
             echo: file.echo,
-            echo_rounds: file.echo_rounds.unwrap_or(Coordinator::ROUNDS_ALLOWED).max(1),
+            echo_rounds: file.echo_rounds.unwrap_or(ROUNDS_ALLOWED).max(1),
             consent,
             keep_files: file.keep_files.unwrap_or(30),
             period: Duration::from_secs(file.period_s.unwrap_or(24 * 3600)),
@@ -140,6 +140,12 @@ impl Mate {
 }
 
 impl Config {
+    /// What is made of the past.
+    pub(crate) fn history_policy(&self) -> HistoryPolicy {
+        let usual = HistoryPolicy::default();
+        HistoryPolicy { default: self.guess.unwrap_or(usual.default), ..usual }
+    }
+
     /// Whether a relay takes part in measurements.
     pub(crate) fn takes_part(&self, relay: &Subject) -> bool {
         let is_named = |name: &String| {

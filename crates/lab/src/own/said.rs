@@ -107,10 +107,9 @@ pub struct CpuReading {
 }
 
 impl CpuReading {
-    /// Share of one core used since `before`.
+    /// Processor time used since `before`, and the time that passed.
     #[must_use]
-    pub fn share_since(self, before: Self) -> Option<f64> {
-        let passed = (self.at - before.at).as_secs_f64();
-        (passed > 0.0).then(|| self.used.saturating_sub(before.used).as_secs_f64() / passed)
+    pub fn since(self, before: Self) -> (Duration, Duration) {
+        (self.used.saturating_sub(before.used), self.at - before.at)
     }
 }

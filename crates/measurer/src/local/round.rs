@@ -3,8 +3,8 @@
 use super::worker::Report;
 use crate::load::WorkerLoad;
 use crate::member::{FailureKind, MemberReport, Reports};
+use coordinator::ends_an_accepted_one;
 use onion::measure::Second;
-use onion::measure::protocol::ErrorCode;
 use onion::measure::pump::{Event, PumpFailure};
 use std::collections::BTreeMap;
 
@@ -138,12 +138,6 @@ fn kind_of(failure: &PumpFailure, has_started: bool) -> FailureKind {
         PumpFailure::Refused { code, .. } if ends_an_accepted_one(*code) => FailureKind::Closed,
         PumpFailure::Refused { .. } => FailureKind::Refused,
     }
-}
-
-/// Whether the code says that a measurement was accepted and ended before its time.
-pub(crate) fn ends_an_accepted_one(code: ErrorCode) -> bool {
-    [ErrorCode::TIMED_OUT, ErrorCode::CALLED_OFF, ErrorCode::VIOLATION, ErrorCode::OUT_OF_ORDER]
-        .contains(&code)
 }
 
 #[cfg(test)]

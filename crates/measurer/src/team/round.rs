@@ -57,7 +57,7 @@ impl Run<'_> {
             target: self.request.target,
             order,
             key_seed: coordinator.key_seed,
-            accept_timeout: self.retries.deadline.saturating_since(self.now()),
+            accept_timeout: self.retries.deadline().saturating_since(self.now()),
             random,
             unix_time_s: unix_time_s(),
         };

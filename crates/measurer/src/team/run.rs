@@ -1,13 +1,14 @@
 //! One measurement, from its first round to its outcome.
 
-use super::ordering::{OrderReport, Retries, in_coordinators_terms};
+use super::ordering::OrderReport;
 use super::round::{Plan, round_order};
 use super::{Approach, Progress, Request, Team, TeamError, TeamResult};
 use crate::load::WorkerLoad;
 use crate::member::{MemberReport, Nonce, RoundPath};
 use crate::plan::{Defences, round_trip};
 use coordinator::{
-    Action, Failure, Measurement, MeasurerId, Mode, Outcome, SecondReport, allocate,
+    Action, Failure, Launch, Measurement, MeasurerId, Mode, OrderRetries, Outcome, SecondReport,
+    allocate,
 };
 use link::{NodeThread, unix_time_s};
 use onion::measure::order::{OrderEvent, OrderLink};
@@ -23,9 +24,6 @@ const START_DELAY_FAR: Duration = Duration::from_millis(500);
 
 /// Longest wait before `cancel` is looked at again.
 const CANCEL_LATENCY: Duration = Duration::from_millis(100);
-
-/// A measurer that is busier than this has nothing left.
-const BUSY_MAX: f64 = 0.95;
 
 /// What is told in a round.
 pub(super) enum News {
@@ -43,7 +41,7 @@ pub(super) struct Run<'t> {
     /// The round that waits for the target to accept it.
     pub(super) ordered: Option<Plan>,
     /// How long and how often it is asked.
-    pub(super) retries: Retries,
+    pub(super) retries: OrderRetries,
     /// Each measurer's load in the current round, once it has finished it.
     pub(super) loads: Vec<Option<WorkerLoad>>,
     pub(super) news: Receiver<(u32, News)>,
@@ -61,9 +59,10 @@ impl<'t> Run<'t> {
     pub(super) fn new(
         team: &'t mut Team,
         request: &Request,
+        launch: Option<&Launch>,
         cancel: &AtomicBool,
     ) -> Result<Self, TeamError> {
-        let mut params = team.options.params;
+        let mut params = request.approach.within(team.options.params);
         let rtt = round_trip(request.target.address);
         // Later rounds use the same sockets, with more circuits on each.
         let rate = request.guess.scaled(params.excess_factor()).min(team.capacity());
@@ -73,10 +72,7 @@ impl<'t> Run<'t> {
         };
         let mode = match request.approach {
             Approach::Transit => Mode::Transit,
-            Approach::Echo(coordinator) => {
-                params.max_rounds = params.max_rounds.min(coordinator.rounds_max);
-                Mode::Echo
-            }
+            Approach::Echo(_) => Mode::Echo,
         };
         params.sockets = match mode {
             Mode::Transit => request.defences,
@@ -91,14 +87,19 @@ impl<'t> Run<'t> {
         let assignments = allocate(rate, &residuals, params.sockets).assignments;
         let check_share = params.check_share;
         let deadline = Instant::ORIGIN;
-        let (round, seconds) = (1, params.seconds);
+        let (round, seconds) = (launch.map_or(1, |it| it.turn.round), params.seconds);
         let plan = Plan { round, assignments, seconds, check_share, path, deadline };
         for assignment in &plan.assignments {
             let order = round_order(team, request, rtt, &plan, assignment, params.setup_timeout);
             team.mates[assignment.measurer.0].member.anticipate(&order, cancel)?;
         }
         let now = team.site.clock().now();
-        let measurement = Measurement::new(now, params, mode, request.guess, residuals)?;
+        let measurement = match launch {
+            None => Measurement::new(now, params, mode, request.guess, residuals),
+            Some(Launch { turn, is_whole_team, .. }) => {
+                Measurement::of_turn(now, params, mode, *turn, *is_whole_team, residuals)
+            }
+        }?;
         Ok(Self {
             team,
             request: *request,
@@ -106,7 +107,7 @@ impl<'t> Run<'t> {
             measurement,
             order: None,
             ordered: None,
-            retries: Retries::until(Instant::ORIGIN),
+            retries: OrderRetries::until(Instant::ORIGIN),
             loads,
             news,
             sender,
@@ -138,11 +139,11 @@ impl<'t> Run<'t> {
             while let Some(action) = self.measurement.poll_action() {
                 if let Some(outcome) = self.act(action, progress)? {
                     let loads = std::mem::take(&mut self.loads);
-                    return Ok(TeamResult { outcome, loads });
+                    return Ok(TeamResult { outcome, course: self.measurement.course(), loads });
                 }
             }
             let now = self.now();
-            if self.retries.poll(now)
+            if self.retries.poll_attempt(now)
                 && let Approach::Echo(coordinator) = self.request.approach
                 && let Some(plan) = self.ordered.take()
             {
@@ -182,7 +183,7 @@ impl<'t> Run<'t> {
                 match self.request.approach {
                     Approach::Transit => self.prepare(&plan, progress),
                     Approach::Echo(coordinator) => {
-                        self.retries = Retries::until(self.now() + setup_timeout / 3);
+                        self.retries = OrderRetries::until(self.now() + setup_timeout / 3);
                         self.give_order(plan, &coordinator);
                     }
                 }
@@ -246,9 +247,7 @@ impl<'t> Run<'t> {
             }
             MemberReport::Load(load) => {
                 self.loads[measurer.0] = Some(load);
-                if load.busy() > BUSY_MAX {
-                    self.measurement.handle_saturated(measurer, round);
-                }
+                self.measurement.handle_busy(measurer, round, load.busy());
             }
             MemberReport::Failed { kind, detail } => {
                 self.measurement.handle_failure(now, Some(measurer), kind.failure(detail));
@@ -275,8 +274,7 @@ impl<'t> Run<'t> {
                 if self.ordered.is_some() && self.retries.handle_failure(now, &failure) {
                     return;
                 }
-                let failure = in_coordinators_terms(&failure);
-                self.measurement.handle_failure(self.now(), None, failure);
+                self.measurement.handle_failure(now, None, Failure::from(&failure));
             }
         }
     }

@@ -105,13 +105,7 @@ impl BandwidthFile {
 /// [`StoreError`], as for writing.
 pub fn remove_old(dir: &Path, keep: usize) -> Result<Vec<PathBuf>, StoreError> {
     let _lock = lock(dir)?;
-    let list = || -> io::Result<Vec<PathBuf>> {
-        let names = fs::read_dir(dir)?.map(|entry| entry.map(|e| e.file_name()));
-        let names = names.collect::<io::Result<Vec<_>>>()?;
-        Ok(names.iter().filter(|n| n.to_str().is_some_and(is_ours)).map(PathBuf::from).collect())
-    };
-    let mut names = list().map_err(failed("list", dir))?;
-    names.sort_unstable();
+    let mut names = names(dir).map_err(failed("list", dir))?;
     names.truncate(names.len().saturating_sub(keep));
     let latest = fs::read_link(dir.join(LATEST)).ok();
     names.retain(|name| Some(name) != latest.as_ref());
@@ -120,6 +114,24 @@ pub fn remove_old(dir: &Path, keep: usize) -> Result<Vec<PathBuf>, StoreError> {
         fs::remove_file(&*name).map_err(failed("remove", name))?;
     }
     Ok(names)
+}
+
+/// The files of a directory that [`BandwidthFile::write_atomically`] wrote, the oldest first.
+///
+/// # Errors
+/// [`StoreError`] if the directory cannot be read.
+pub fn stored(dir: &Path) -> Result<Vec<PathBuf>, StoreError> {
+    let names = names(dir).map_err(failed("list", dir))?;
+    Ok(names.into_iter().map(|name| dir.join(name)).collect())
+}
+
+fn names(dir: &Path) -> io::Result<Vec<PathBuf>> {
+    let names = fs::read_dir(dir)?.map(|entry| entry.map(|e| e.file_name()));
+    let names = names.collect::<io::Result<Vec<_>>>()?;
+    let ours = names.iter().filter(|name| name.to_str().is_some_and(is_ours));
+    let mut ours: Vec<PathBuf> = ours.map(PathBuf::from).collect();
+    ours.sort_unstable();
+    Ok(ours)
 }
 
 /// Whether a name is `YYYYMMDD-HHMMSS.v3bw`.

@@ -17,6 +17,10 @@ pub(super) struct Lab {
     pub(super) never_ready: Option<usize>,
     /// A measurer and the second that it does not report.
     pub(super) unreported: Option<(usize, u32)>,
+    /// A round for which no measurer says it is ready.
+    pub(super) never_ready_in: Option<u32>,
+    /// Rounds after which the relay does not want another.
+    pub(super) rounds_wanted: Option<u32>,
     /// A measurer that gets nothing back.
     pub(super) deaf: Option<usize>,
     /// Sockets open of 100 assigned.
@@ -33,6 +37,8 @@ impl Lab {
             claim: None,
             never_ready: None,
             unreported: None,
+            never_ready_in: None,
+            rounds_wanted: None,
             deaf: None,
             open_percent: 100,
             log: vec![],
@@ -50,7 +56,12 @@ impl Lab {
                         let rates: Vec<String> =
                             assignments.iter().map(|it| format!("{}", it.rate)).collect();
                         self.log.push(format!("prepare {round}: {}", rates.join(" + ")));
-                        for it in &assignments {
+                        if self.rounds_wanted.is_some_and(|wanted| round > wanted) {
+                            let reason = Failure::RelayNotNow { detail: String::new() };
+                            measurement.handle_failure(now, None, reason);
+                        }
+                        let is_heard = self.never_ready_in != Some(round);
+                        for it in assignments.iter().filter(|_| is_heard) {
                             if self.never_ready != Some(it.measurer.0) {
                                 let open = it.sockets * self.open_percent / 100;
                                 measurement.handle_ready(now, it.measurer, round, open);

@@ -1,6 +1,7 @@
 use super::*;
 use onion::Duration;
 use onion::measure::Mismatch;
+use onion::measure::protocol::ErrorCode;
 use proptest::prelude::*;
 use std::sync::{Arc, Mutex};
 

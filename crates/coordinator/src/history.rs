@@ -1,0 +1,205 @@
+//! What earlier periods found out about relays, and what it is good for now (§4.2).
+
+use crate::campaign::Standing;
+use crate::failure::Failure;
+use crate::record::{End, Record};
+use crate::series::Mode;
+use crate::stats::Percentile;
+use alloc::collections::BTreeMap;
+use alloc::vec::Vec;
+use onion::identity::RsaId;
+use onion::{Duration, Rate};
+use serde::{Deserialize, Serialize};
+
+/// How to make use of the past.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct HistoryPolicy {
+    /// An estimate that is this old, or older, says nothing any more. The paper: a month.
+    pub valid_for: Duration,
+    /// Which percentile of last month's capacities a relay without estimate gets. The paper: 75th.
+    pub percentile: Percentile,
+    /// The guess where nothing was measured yet. Not in the paper.
+    pub default: Rate,
+    /// No guess is lower. A tiny one costs a round per doubling and saves no capacity worth the
+    /// name, and from zero no doubling leads away. Not in the paper.
+    pub least: Rate,
+    /// For so long a relay that could not be measured again keeps its weight: more than a period, but
+    /// a relay cannot live on an old estimate by saying "not now". Tor, too, has forgotten it after
+    /// three days. Not in the paper.
+    pub kept_for: Duration,
+}
+
+impl Default for HistoryPolicy {
+    fn default() -> Self {
+        Self {
+            valid_for: Duration::from_secs(30 * 24 * 3600),
+            percentile: Percentile::P75,
+            default: Rate::from_bit_per_s(50_000_000),
+            least: Rate::from_bit_per_s(1_000_000),
+            kept_for: Duration::from_secs(2 * 24 * 3600),
+        }
+    }
+}
+
+/// An estimate of an earlier period.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PastEstimate {
+    /// *z*, as it was measured: no limit that weights are held to is in it.
+    pub capacity: Rate,
+    /// When, in Unix seconds.
+    pub measured_unix_s: u64,
+    /// How the relay was loaded, where that is known.
+    pub mode: Option<Mode>,
+    /// Whether it was conclusive, where that is known.
+    pub is_conclusive: Option<bool>,
+}
+
+impl PastEstimate {
+    /// What a record is for later periods; `None` if there is no estimate in it.
+    #[must_use]
+    pub fn of(record: &Record) -> Option<Self> {
+        let End::Measured { capacity, inconclusive, .. } = record.end else { return None };
+        Some(Self {
+            capacity,
+            measured_unix_s: record.ended_unix_s,
+            mode: Some(record.mode),
+            is_conclusive: Some(inconclusive.is_none()),
+        })
+    }
+
+    /// How old it is; one from the future is of now.
+    #[must_use]
+    pub const fn age(&self, now_unix_s: u64) -> Duration {
+        Duration::from_secs(now_unix_s.saturating_sub(self.measured_unix_s))
+    }
+}
+
+/// Where a guess comes from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum GuessSource {
+    /// The relay's own last estimate: an old relay.
+    LastEstimate,
+    /// The distribution of last month's capacities: a new relay, or one not measured for long.
+    Distribution,
+    /// The configured default: no relay was measured last month.
+    Default,
+}
+
+/// *z₀* of the first round.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Guess {
+    /// The capacity to expect.
+    pub capacity: Rate,
+    /// Where it comes from.
+    pub source: GuessSource,
+}
+
+impl Guess {
+    /// How a relay of which this is expected gets into the queue.
+    #[must_use]
+    pub const fn standing(&self) -> Standing {
+        match self.source {
+            GuessSource::LastEstimate => Standing::Old,
+            GuessSource::Distribution | GuessSource::Default => Standing::New,
+        }
+    }
+}
+
+/// The last estimate of each relay.
+///
+/// Only estimates are in it: a period in which a relay could not be measured changes nothing here. So a
+/// relay is old until its last estimate is [`valid_for`](HistoryPolicy::valid_for) old, however often it
+/// failed since, and then it is like a new one.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct History {
+    last: BTreeMap<RsaId, PastEstimate>,
+}
+
+impl History {
+    /// Adds an estimate. Of several of a relay the newest counts, in whatever order they come; of equally
+    /// old ones, the first that came.
+    pub fn add(&mut self, relay: RsaId, estimate: PastEstimate) {
+        let last = self.last.entry(relay).or_insert(estimate);
+        if last.measured_unix_s < estimate.measured_unix_s {
+            *last = estimate;
+        }
+    }
+
+    /// A relay's last estimate, however old.
+    #[must_use]
+    pub fn last(&self, relay: RsaId) -> Option<&PastEstimate> {
+        self.last.get(&relay)
+    }
+
+    /// What to expect of relays now.
+    #[must_use]
+    pub fn expectations(&self, policy: HistoryPolicy, now_unix_s: u64) -> Expectations<'_> {
+        let valid = self.last.values().filter(|it| it.age(now_unix_s) < policy.valid_for);
+        let mut month: Vec<Rate> = valid.map(|it| it.capacity).collect();
+        month.sort_unstable();
+        let typical = policy.percentile.of(&month);
+        Expectations { history: self, policy, now_unix_s, typical }
+    }
+
+    /// The estimate that still holds for a relay after a period with this record; without one, its turn
+    /// did not come. `None` if the record has an estimate of its own.
+    ///
+    /// It must be young, and what happened must say nothing of the relay. A relay that refuses to be
+    /// measured, or breaks down under the load, has no estimate.
+    #[must_use]
+    pub fn kept(
+        &self,
+        policy: &HistoryPolicy,
+        relay: RsaId,
+        record: Option<&Record>,
+        now_unix_s: u64,
+    ) -> Option<&PastEstimate> {
+        match record.map(|record| &record.end) {
+            Some(End::Measured { .. }) => None,
+            Some(End::Failed { reason, .. }) => {
+                self.kept_for(policy, relay, Some(reason), now_unix_s)
+            }
+            None => self.kept_for(policy, relay, None, now_unix_s),
+        }
+    }
+
+    fn kept_for(
+        &self,
+        policy: &HistoryPolicy,
+        relay: RsaId,
+        failure: Option<&Failure>,
+        now_unix_s: u64,
+    ) -> Option<&PastEstimate> {
+        let holds = !failure.is_some_and(Failure::is_about_relay);
+        let is_young = |it: &&PastEstimate| it.age(now_unix_s) < policy.kept_for;
+        self.last(relay).filter(is_young).filter(|_| holds)
+    }
+}
+
+/// What to expect of relays at some time.
+#[derive(Clone, Debug)]
+pub struct Expectations<'h> {
+    history: &'h History,
+    policy: HistoryPolicy,
+    now_unix_s: u64,
+    /// The percentile of last month's capacities.
+    typical: Option<Rate>,
+}
+
+impl Expectations<'_> {
+    /// *z₀*: a relay's own last estimate if it is valid, else what last month's relays say (§4.2).
+    #[must_use]
+    pub fn first_guess(&self, relay: RsaId) -> Guess {
+        let is_valid = |it: &&PastEstimate| it.age(self.now_unix_s) < self.policy.valid_for;
+        let own = self.history.last(relay).filter(is_valid);
+        let (capacity, source) = match (own, self.typical) {
+            (Some(own), _) => (own.capacity, GuessSource::LastEstimate),
+            (None, Some(typical)) => (typical, GuessSource::Distribution),
+            (None, None) => (self.policy.default, GuessSource::Default),
+        };
+        Guess { capacity: capacity.max(self.policy.least), source }
+    }
+}
+
+#[cfg(test)]
+mod tests;

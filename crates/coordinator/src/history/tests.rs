@@ -1,0 +1,119 @@
+use super::*;
+use proptest::collection::vec;
+use proptest::prelude::*;
+use std::string::String;
+
+const NOW: u64 = 1_800_000_000;
+const HOUR: u64 = 3600;
+const DAY: u64 = 24 * HOUR;
+
+const fn relay(number: u8) -> RsaId {
+    RsaId([number; 20])
+}
+
+fn estimate(mbit: f64, age: u64) -> PastEstimate {
+    PastEstimate {
+        capacity: Rate::from_mbit_per_s(mbit),
+        measured_unix_s: NOW - age,
+        mode: Some(Mode::Echo),
+        is_conclusive: Some(true),
+    }
+}
+
+/// Relays 0, 1, 2 … measured at these rates, so long ago.
+fn history(relays: &[(f64, u64)]) -> History {
+    let mut history = History::default();
+    for (number, (mbit, age)) in (0..).zip(relays) {
+        history.add(relay(number), estimate(*mbit, *age));
+    }
+    history
+}
+
+fn guess(history: &History, number: u8) -> Guess {
+    history.expectations(HistoryPolicy::default(), NOW).first_guess(relay(number))
+}
+
+#[test]
+fn an_old_relay_is_expected_to_be_what_it_was() {
+    let guess = guess(&history(&[(70.0, 29 * DAY), (1.0, DAY), (2.0, DAY), (3.0, DAY)]), 0);
+    assert_eq!(guess.capacity, Rate::from_mbit_per_s(70.0));
+    assert_eq!((guess.source, guess.standing()), (GuessSource::LastEstimate, Standing::Old));
+}
+
+#[test]
+fn a_relay_not_measured_for_a_month_is_like_a_new_one() {
+    let month = [(70.0, 30 * DAY), (40.0, DAY), (10.0, DAY), (30.0, DAY), (20.0, DAY)];
+    let history = history(&month);
+    let stale = guess(&history, 0);
+    assert_eq!(stale, guess(&history, 9), "as one that nobody has heard of");
+    assert_eq!(stale.capacity, Rate::from_mbit_per_s(30.0), "its own estimate does not count");
+    assert_eq!((stale.source, stale.standing()), (GuessSource::Distribution, Standing::New));
+}
+
+#[test]
+fn without_any_history_the_default_is_guessed() {
+    let guess = guess(&History::default(), 0);
+    let default = HistoryPolicy::default().default;
+    assert_eq!(guess, Guess { capacity: default, source: GuessSource::Default });
+    assert_eq!(guess.standing(), Standing::New);
+}
+
+#[test]
+fn no_guess_is_below_the_least() {
+    let least = HistoryPolicy::default().least;
+    let history = history(&[(0.0, DAY)]);
+    assert_eq!(guess(&history, 0).capacity, least);
+    assert_eq!(guess(&history, 1).capacity, least);
+}
+
+#[test]
+fn a_relay_that_says_not_now_keeps_its_estimate_but_cannot_live_on_it() {
+    let policy = HistoryPolicy::default();
+    let not_now = Failure::RelayNotNow { detail: String::new() };
+    let kept =
+        |age| history(&[(5.0, age)]).kept_for(&policy, relay(0), Some(&not_now), NOW).copied();
+    assert_eq!(kept(HOUR), Some(estimate(5.0, HOUR)), "with its own time");
+    assert_eq!(kept(2 * DAY), None);
+    assert_eq!(history(&[]).kept_for(&policy, relay(0), Some(&not_now), NOW), None);
+}
+
+#[test]
+fn only_what_says_nothing_of_the_relay_leaves_its_estimate() {
+    let history = history(&[(5.0, HOUR)]);
+    let keeps = |failure: Option<Failure>| {
+        history.kept_for(&HistoryPolicy::default(), relay(0), failure.as_ref(), NOW).is_some()
+    };
+    let detail = String::new;
+    assert!(keeps(None), "its turn did not come");
+    assert!(keeps(Some(Failure::MeasurerLost { detail: detail() })));
+    assert!(keeps(Some(Failure::CoordinatorBroken { detail: detail() })));
+    assert!(!keeps(Some(Failure::ConsentRefused { detail: detail() })));
+    assert!(!keeps(Some(Failure::RelayClosed { detail: detail() })));
+    assert!(!keeps(Some(Failure::ContentCheck { detail: detail() })));
+    assert!(!keeps(Some(Failure::TooFewSockets { open: 1, assigned: 9 })));
+}
+
+proptest! {
+    #[test]
+    fn the_newest_estimate_counts_in_whatever_order_they_come(
+        ages in vec(0u64..60 * DAY, 1..20), seed in any::<u64>(),
+    ) {
+        let estimates = ages.iter().map(|age| estimate(*age as f64, *age));
+        let mut shuffled: Vec<PastEstimate> = estimates.collect();
+        shuffled.sort_by_key(|it| it.measured_unix_s.wrapping_mul(seed | 1));
+        let mut history = History::default();
+        shuffled.iter().for_each(|it| history.add(relay(0), *it));
+        let newest = ages.iter().min().copied().expect("one");
+        prop_assert_eq!(history.last(relay(0)), Some(&estimate(newest as f64, newest)));
+    }
+
+    /// Failures are not in a history, so no number of failed periods makes an old relay new: time does.
+    #[test]
+    fn a_relay_is_old_for_as_long_as_its_estimate_is_valid(age in 0u64..60 * DAY) {
+        let policy = HistoryPolicy::default();
+        let guess = guess(&history(&[(70.0, age)]), 0);
+        let is_valid = age < policy.valid_for.as_secs();
+        prop_assert_eq!(guess.standing() == Standing::Old, is_valid);
+        prop_assert_eq!(guess.capacity == Rate::from_mbit_per_s(70.0), is_valid);
+    }
+}

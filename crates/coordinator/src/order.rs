@@ -1,0 +1,125 @@
+//! What a relay's answer to an order means, and when it is asked again. Only in echo mode.
+
+use crate::failure::Failure;
+use alloc::string::ToString;
+use onion::measure::order::OrderFailure;
+use onion::measure::protocol::ErrorCode;
+use onion::{Duration, Instant};
+
+/// How long to wait before a relay that is busy is asked for the second time; then twice as long each
+/// time. It may only be clearing up after our last round, or be at the end of another team's.
+const BUSY_PAUSE: Duration = Duration::from_millis(500);
+
+/// When an order is given again to a relay that is being measured by others.
+#[derive(Clone, Copy, Debug)]
+pub struct OrderRetries {
+    deadline: Instant,
+    pause: Duration,
+    /// The next attempt, if one is due.
+    again_at: Option<Instant>,
+}
+
+impl OrderRetries {
+    /// The relay must have accepted by `deadline`.
+    #[must_use]
+    pub const fn until(deadline: Instant) -> Self {
+        Self { deadline, pause: BUSY_PAUSE, again_at: None }
+    }
+
+    /// By when the relay must have accepted.
+    #[must_use]
+    pub const fn deadline(&self) -> Instant {
+        self.deadline
+    }
+
+    /// An attempt has failed. Says whether there will be another.
+    pub fn handle_failure(&mut self, now: Instant, failure: &OrderFailure) -> bool {
+        let is_busy = matches!(failure, OrderFailure::Refused { code: ErrorCode::BUSY, .. });
+        let at = now + self.pause;
+        if !is_busy || at >= self.deadline {
+            return false;
+        }
+        self.again_at = Some(at);
+        self.pause *= 2;
+        true
+    }
+
+    /// When to call [`poll_attempt`](Self::poll_attempt).
+    #[must_use]
+    pub const fn poll_timeout(&self) -> Option<Instant> {
+        self.again_at
+    }
+
+    /// Whether the next attempt is due; says so once.
+    pub fn poll_attempt(&mut self, now: Instant) -> bool {
+        self.again_at.take_if(|at| *at <= now).is_some()
+    }
+}
+
+impl From<&OrderFailure> for Failure {
+    fn from(failure: &OrderFailure) -> Self {
+        let detail = failure.to_string();
+        match failure {
+            OrderFailure::NoLink { .. }
+            | OrderFailure::LinkTimedOut
+            | OrderFailure::NotAnswered
+            | OrderFailure::Closed { was_accepted: false, .. } => Self::RelayUnreachable { detail },
+            OrderFailure::Closed { was_accepted: true, .. } => Self::RelayClosed { detail },
+            OrderFailure::Refused { code, .. } if ends_an_accepted_one(*code) => {
+                Self::RelayClosed { detail }
+            }
+            OrderFailure::Refused { code: ErrorCode::BUSY | ErrorCode::QUOTA_EXCEEDED, .. } => {
+                Self::RelayNotNow { detail }
+            }
+            OrderFailure::Refused { .. } => Self::ConsentRefused { detail },
+            OrderFailure::Violation(_) => Self::RelayBrokeProtocol { detail },
+        }
+    }
+}
+
+/// Whether the code says that a measurement was accepted and ended before its time.
+#[must_use]
+pub fn ends_an_accepted_one(code: ErrorCode) -> bool {
+    [ErrorCode::TIMED_OUT, ErrorCode::CALLED_OFF, ErrorCode::VIOLATION, ErrorCode::OUT_OF_ORDER]
+        .contains(&code)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::string::String;
+
+    fn refused(code: ErrorCode) -> OrderFailure {
+        OrderFailure::Refused { code, text: String::new() }
+    }
+
+    #[test]
+    fn not_now_is_not_the_same_as_no() {
+        for code in ErrorCode::ALL {
+            let failure = Failure::from(&refused(*code));
+            match code.get() {
+                8 | 10 => assert!(matches!(failure, Failure::RelayNotNow { .. }), "{failure}"),
+                16..=19 => assert!(matches!(failure, Failure::RelayClosed { .. }), "{failure}"),
+                _ => assert!(matches!(failure, Failure::ConsentRefused { .. }), "{failure}"),
+            }
+        }
+    }
+
+    #[test]
+    fn a_busy_relay_is_asked_again_a_few_times_and_others_are_not() {
+        let mut now = Instant::ORIGIN;
+        let mut retries = OrderRetries::until(now + Duration::from_secs(10));
+        assert!(!retries.handle_failure(now, &refused(ErrorCode::QUOTA_EXCEEDED)));
+        assert!(!retries.handle_failure(now, &OrderFailure::LinkTimedOut));
+        assert!(!retries.poll_attempt(retries.deadline()), "nothing is due");
+        let mut attempts = 0;
+        while retries.handle_failure(now, &refused(ErrorCode::BUSY)) {
+            assert!(!retries.poll_attempt(now), "not at once");
+            now = retries.poll_timeout().expect("a time");
+            assert!(retries.poll_attempt(now) && !retries.poll_attempt(now), "once");
+            attempts += 1;
+        }
+        assert!(now < retries.deadline());
+        assert_eq!(attempts, 4, "after 0.5, 1, 2 and 4 seconds");
+    }
+}

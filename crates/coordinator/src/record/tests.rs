@@ -1,0 +1,185 @@
+use super::*;
+use crate::turn::Turn;
+use onion::Duration;
+use onion::identity::RsaId;
+use std::string::ToString;
+use std::vec;
+
+fn mbit(rate: f64) -> Rate {
+    Rate::from_mbit_per_s(rate)
+}
+
+/// A relay of 50 Mbit/s, measured in one round.
+fn record(end: End) -> Record {
+    let allocation = crate::allocate(mbit(150.0), &[mbit(1000.0)], 160);
+    let seconds = (0..3).map(|second| SecondRecord {
+        second,
+        returned_bytes: vec![Some(mbit(50.0).as_byte_per_s())],
+        client_bytes: None,
+        relay_said: None,
+    });
+    let round = RoundRecord {
+        number: 1,
+        guess: mbit(50.0),
+        allocation,
+        started_unix_s: None,
+        checked_cells: 9,
+        seconds: seconds.collect(),
+    };
+    Record {
+        relay: Subject {
+            nickname: "steady".to_string(),
+            ids: RelayIds { rsa: RsaId([1; 20]), ed25519: None },
+            address: ([127, 0, 0, 1], 9001).into(),
+            limit: None,
+        },
+        ended_unix_s: 1_800_000_000,
+        mode: Mode::Transit,
+        params: Params { seconds: 3, ..Params::default() },
+        rounds: vec![round],
+        processor: None,
+        end,
+    }
+}
+
+const fn measured(capacity: Rate, inconclusive: Option<Inconclusive>) -> End {
+    End::Measured { capacity, round: 1, inconclusive }
+}
+
+const fn failed(reason: Failure) -> End {
+    End::Failed { reason, measurer: None, round: 1, second: None }
+}
+
+fn not_now() -> Failure {
+    Failure::RelayNotNow { detail: "2 in 24 hours".to_string() }
+}
+
+/// The record of a conclusive estimate of 50 Mbit/s, under this limit, with this share of a core.
+fn watched(limit: Option<f64>, percent: Option<u64>) -> Record {
+    let plain = record(measured(mbit(50.0), None));
+    let estimate = crate::Estimate {
+        capacity: mbit(50.0),
+        inconclusive: None,
+        rounds: 1,
+        allocated: mbit(150.0),
+        seconds: vec![],
+        spread: Spread::default(),
+        checked_cells: 9,
+        mode: Mode::Transit,
+        params: plain.params,
+    };
+    let passed = Duration::from_secs(10);
+    let processor =
+        percent.and_then(|share| ProcessorTime::within(Duration::from_millis(100 * share), passed));
+    let facts = Facts {
+        relay: Subject { limit: limit.map(mbit), ..plain.relay },
+        ended_unix_s: plain.ended_unix_s,
+        processor,
+        starts: vec![],
+        hearsay: vec![],
+    };
+    let course = Course { mode: plain.mode, params: plain.params, rounds: plain.rounds };
+    Record::new(facts, course, &Outcome::Measured(estimate))
+}
+
+#[test]
+fn a_relay_that_its_machine_starved_has_a_lower_bound_and_nothing_else_says_otherwise() {
+    let starved = watched(Some(100.0), Some(40));
+    let Verdict::LowerBound(reason) = starved.verdict() else { panic!("{starved:?}") };
+    assert!(reason.to_string().contains("got only 40 % of a core"), "{reason}");
+    assert_eq!(starved.capacity(), Some(mbit(50.0)));
+    assert_eq!(starved.bounds().map(|it| it.upper), Some(None));
+    assert_eq!(crate::PastEstimate::of(&starved).and_then(|it| it.is_conclusive), Some(false));
+}
+
+#[test]
+fn a_relay_at_its_limit_or_at_the_end_of_a_processor_is_believed() {
+    for (limit, percent, is_believed) in [
+        (None, None, true),
+        (Some(55.0), Some(10), true),
+        (Some(66.0), Some(10), true),
+        (Some(67.0), Some(10), false),
+        (None, Some(10), false),
+        (None, Some(90), false),
+        (None, Some(91), true),
+        (Some(1000.0), Some(110), true),
+    ] {
+        let record = watched(limit, percent);
+        let is_conclusive = record.verdict() == Verdict::Conclusive;
+        assert_eq!(is_conclusive, is_believed, "{limit:?}, {percent:?}");
+    }
+    assert_eq!(ProcessorTime::within(Duration::ZERO, Duration::ZERO), None);
+}
+
+#[test]
+fn an_estimate_stands_only_if_the_relay_did_not_want_another_round() {
+    let next = Turn { guess: mbit(100.0), round: 2, rounds_max: 2 };
+    let first = record(measured(mbit(50.0), Some(Inconclusive::LoadTooSmall { next })));
+    let second = |end| {
+        let mut record = record(end);
+        record.rounds[0].number = 2;
+        Record { ended_unix_s: record.ended_unix_s + 60, ..record }
+    };
+    let refused = first.clone().followed_by(second(failed(not_now())));
+    assert_eq!((&refused.end, refused.rounds.len()), (&first.end, 2));
+    assert_eq!(refused.ended_unix_s, first.ended_unix_s, "it is as old as it is");
+    let broken = failed(Failure::RelayClosed { detail: "bye".to_string() });
+    for end in [broken, measured(mbit(80.0), None)] {
+        let whole = first.clone().followed_by(second(end.clone()));
+        assert_eq!((&whole.end, whole.rounds.len()), (&end, 2));
+    }
+    let never = record(failed(not_now())).followed_by(second(failed(not_now())));
+    assert_eq!(never.capacity(), None);
+}
+
+#[test]
+fn an_earlier_estimate_is_kept_for_a_failure_that_is_not_the_relays_and_never_beside_a_new_one() {
+    let (policy, now) = (crate::HistoryPolicy::default(), 1_800_000_000);
+    let mut history = crate::History::default();
+    let relay = RsaId([1; 20]);
+    let record_of = |end| Record { ended_unix_s: now - 3600, ..record(end) };
+    let earlier = crate::PastEstimate::of(&record_of(measured(mbit(50.0), None)));
+    history.add(relay, earlier.expect("an estimate"));
+    let kept = |record: Option<&Record>| history.kept(&policy, relay, record, now).copied();
+    assert_eq!(kept(None), earlier);
+    assert_eq!(kept(Some(&record(failed(not_now())))), earlier);
+    let closed = Failure::RelayClosed { detail: "bye".to_string() };
+    assert_eq!(kept(Some(&record(failed(closed)))), None);
+    assert_eq!(kept(Some(&record(measured(mbit(20.0), None)))), None);
+}
+
+#[test]
+fn a_turn_is_told_with_the_teams_numbers() {
+    let team = [mbit(10.0), mbit(90.0), mbit(60.0)];
+    let allocation = crate::allocate(mbit(150.0), &team, 160);
+    let place = MeasurerId(1);
+    let lost = Failure::MeasurerLost { detail: "gone".to_string() };
+    let end = End::Failed { reason: lost, measurer: Some(place), round: 1, second: Some(2) };
+    let shares: Vec<Rate> = allocation.assignments.iter().map(|it| it.rate).collect();
+    let mut turn = record(end);
+    turn.rounds[0].allocation = crate::allocate(mbit(150.0), &shares, 160);
+    let told = turn.in_team(&allocation);
+    assert_eq!(told.rounds[0].allocation, allocation);
+    assert_eq!(
+        told.to_string(),
+        "failed in round 1, second 2, measurer 2: the measurer was lost: gone"
+    );
+    let reason = Inconclusive::MeasurerSaturated { measurer: MeasurerId(0) };
+    let told = record(measured(mbit(50.0), Some(reason))).in_team(&allocation);
+    let Verdict::LowerBound(reason) = told.verdict() else { panic!("{told:?}") };
+    assert!(reason.to_string().starts_with("measurer 1 is the bottleneck"), "{reason}");
+}
+
+#[test]
+fn a_record_is_stored_under_names_that_say_what_is_in_it() {
+    let text = serde_json::to_string(&record(failed(not_now()))).expect("data");
+    for part in [
+        r#""end":{"failed":{"reason":{"relay_not_now":{"detail":"2 in 24 hours"}}"#,
+        r#""mode":"transit""#,
+        r#""address":"127.0.0.1:9001""#,
+        r#""guess":50000000"#,
+        r#""returned_bytes":[6250000]"#,
+    ] {
+        assert!(text.contains(part), "{part} in {text}");
+    }
+}

@@ -1,0 +1,89 @@
+//! When a relay is measured once more, and with what guess (§4.2).
+
+use onion::Rate;
+use serde::{Deserialize, Serialize};
+
+/// Rounds that a relay which takes part allows a coordinator in a period, by default (proposal 316).
+/// It counts each order that it accepted, also one whose round failed later.
+pub const ROUNDS_ALLOWED: u32 = 2;
+
+/// A relay's turn to be measured: one round, of those that it may have.
+///
+/// Whoever measures a relay goes from turn to turn by the two methods here and by nothing else: a
+/// [`Measurement`](crate::Measurement) that has its team for all rounds, and a
+/// [`Campaign`](crate::Campaign) that gives each round its own share of a team.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Turn {
+    /// *z₀*: the capacity that the round expects.
+    pub guess: Rate,
+    /// The round, counted from one.
+    pub round: u32,
+    /// Rounds that the relay may have, at least as many.
+    pub rounds_max: u32,
+}
+
+impl Turn {
+    /// The first of `rounds_max` turns, at least one; `guess` is what
+    /// [`Expectations::first_guess`](crate::Expectations::first_guess) says.
+    #[must_use]
+    pub const fn first(guess: Rate, rounds_max: u32) -> Self {
+        Self { guess, round: 1, rounds_max: if rounds_max == 0 { 1 } else { rounds_max } }
+    }
+
+    /// Whether no other may follow.
+    #[must_use]
+    pub const fn is_last(&self) -> bool {
+        self.round >= self.rounds_max
+    }
+
+    /// The turn after one that was not conclusive, in which the relay passed on `seen`:
+    /// *z₀* ← max(*z*, 2·*z₀*). `None` after the last.
+    #[must_use]
+    pub fn enlarged(self, seen: Rate) -> Option<Self> {
+        self.followed_by(seen.max(self.guess + self.guess))
+    }
+
+    /// The turn after one that says nothing of the relay, since a measurer failed it: the same again.
+    /// `None` after the last.
+    #[must_use]
+    pub fn repeated(self) -> Option<Self> {
+        self.followed_by(self.guess)
+    }
+
+    fn followed_by(self, guess: Rate) -> Option<Self> {
+        (!self.is_last()).then_some(Self { guess, round: self.round + 1, ..self })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn a_relay_has_its_rounds_and_no_more() {
+        let guess = Rate::from_bit_per_s(10);
+        for (rounds_max, rounds) in [(0, 1), (1, 1), (2, 2), (12, 12)] {
+            let turns = |next: fn(Turn) -> Option<Turn>| {
+                core::iter::successors(Some(Turn::first(guess, rounds_max)), |it| next(*it)).count()
+            };
+            assert_eq!(turns(|turn| turn.enlarged(Rate::ZERO)), rounds);
+            assert_eq!(turns(Turn::repeated), rounds, "what a measurer failed counts, too");
+        }
+    }
+
+    proptest! {
+        /// So any capacity is reached in a logarithm of rounds.
+        #[test]
+        fn a_guess_at_least_doubles_and_is_never_below_what_was_seen(
+            guess in 1u64.., seen in 0u64.., rounds_max in 2u32..,
+        ) {
+            let (guess, seen) = (Rate::from_bit_per_s(guess), Rate::from_bit_per_s(seen));
+            let first = Turn::first(guess, rounds_max);
+            let next = first.enlarged(seen).expect("two rounds or more");
+            prop_assert_eq!(next.guess, (guess + guess).max(seen));
+            prop_assert_eq!((next.round, next.rounds_max), (2, rounds_max));
+            prop_assert_eq!(first.repeated().map(|it| it.guess), Some(guess));
+        }
+    }
+}

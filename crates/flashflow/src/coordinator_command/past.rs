@@ -1,0 +1,120 @@
+//! What earlier periods found out, as our bandwidth files tell it.
+
+use crate::documents::estimate_in;
+use coordinator::History;
+use netdoc::bwfile::{self, BandwidthFile};
+use onion::identity::RsaId;
+use std::fs;
+use std::path::Path;
+
+/// The relays' last estimates in all files that are kept in a folder. Without a folder, and without a file
+/// in it that can be read, nothing was ever measured.
+pub(super) fn history(folder: &Path) -> History {
+    let mut history = History::default();
+    let files = match bwfile::stored(folder) {
+        Ok(files) => files,
+        Err(_) if !folder.exists() => return history,
+        Err(error) => {
+            tracing::warn!("all relays count as new: {error}");
+            return history;
+        }
+    };
+    for path in files {
+        let read = fs::read(&path).map_err(|error| error.to_string());
+        let parsed =
+            read.and_then(|text| BandwidthFile::parse(&text).map_err(|error| error.to_string()));
+        match parsed {
+            Ok(parsed) => add(&mut history, &parsed.file),
+            Err(problem) => {
+                tracing::warn!("{}: {problem}; its estimates do not count", path.display());
+            }
+        }
+    }
+    history
+}
+
+fn add(history: &mut History, file: &BandwidthFile) {
+    for line in &file.relays {
+        if let Some(estimate) = estimate_in(line) {
+            history.add(RsaId(*line.node_id.as_bytes()), estimate);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use coordinator::{GuessSource, HistoryPolicy, Standing};
+    use netdoc::Fingerprint;
+    use netdoc::bwfile::{Eligibility, Estimate, NodeIdStyle, Outcome, Settings};
+    use onion::Rate;
+
+    const NOW: u64 = 1_800_000_000;
+    const DAY: u64 = 24 * 3600;
+
+    fn entry(number: u8, outcome: Outcome) -> Estimate {
+        Estimate {
+            fingerprint: Fingerprint::from_bytes([number; 20]),
+            ed25519: None,
+            nickname: "some".parse().expect("a nickname"),
+            outcome,
+            extra: vec![],
+        }
+    }
+
+    fn measured(number: u8, mbyte_s: u64, at: u64) -> Estimate {
+        let outcome = Outcome::Measured {
+            capacity_bytes_s: mbyte_s * 1_000_000,
+            measured_at: at,
+            descriptor_avg_bytes_s: None,
+        };
+        entry(number, outcome)
+    }
+
+    fn failed(number: u8, at: u64) -> Estimate {
+        entry(number, Outcome::Failed { reason: "down".to_owned(), tried_at: Some(at) })
+    }
+
+    fn write(folder: &Path, estimates: &[Estimate], at: u64) {
+        let counts = Eligibility { eligible: 1, in_consensus: 1 };
+        let file = BandwidthFile::generate(estimates, counts, &Settings::new("0", at, at));
+        let file = file.expect("a result");
+        file.write_atomically(folder, NodeIdStyle::default()).expect("space");
+    }
+
+    #[test]
+    fn a_period_that_failed_does_not_make_a_relay_new() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let days_ago = |days: u64| NOW - days * DAY;
+        write(
+            folder.path(),
+            &[measured(1, 5, days_ago(20)), measured(2, 9, days_ago(20))],
+            days_ago(20),
+        );
+        write(folder.path(), &[failed(1, days_ago(2)), measured(2, 8, days_ago(2))], days_ago(2));
+        // Left out altogether.
+        write(folder.path(), &[measured(2, 7, days_ago(1))], days_ago(1));
+        fs::write(folder.path().join("20260101-000000.v3bw"), "cut").expect("space");
+        let history = history(folder.path());
+        let guess = |number: u8| {
+            history.expectations(HistoryPolicy::default(), NOW).first_guess(RsaId([number; 20]))
+        };
+        assert_eq!(
+            (guess(1).capacity, guess(1).standing()),
+            (Rate::from_byte_per_s(5_000_000), Standing::Old)
+        );
+        assert_eq!(guess(2).capacity, Rate::from_byte_per_s(7_000_000), "the newest");
+        // Last month is all of it, each relay once: of 5 and 7, the 75th percentile is 7.
+        assert_eq!(
+            (guess(3).capacity, guess(3).source),
+            (Rate::from_byte_per_s(7_000_000), GuessSource::Distribution)
+        );
+    }
+
+    #[test]
+    fn without_a_folder_there_is_no_past() {
+        let folder = tempfile::tempdir().expect("a folder");
+        assert_eq!(history(&folder.path().join("none")), History::default());
+        assert_eq!(history(folder.path()), History::default());
+    }
+}

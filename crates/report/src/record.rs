@@ -1,0 +1,85 @@
+//! What a record of a measurement is in a report.
+
+use crate::model::{Mode, RelayReport, SecondPoint, Spread};
+use coordinator::{Inconclusive, Record, Verdict};
+use onion::Rate;
+
+/// A projection: whatever is said of a measured relay is taken from its record.
+impl From<&Record> for RelayReport {
+    fn from(record: &Record) -> Self {
+        let relay = &record.relay;
+        let conclusive = record.verdict() == Verdict::Conclusive;
+        let (inconclusive_reason, error) = match record.verdict() {
+            Verdict::Conclusive => (None, None),
+            Verdict::LowerBound(reason) => (Some(Inconclusive::to_string(reason)), None),
+            Verdict::Failed(_) => (None, Some(record.to_string())),
+        };
+        let bounds = record.bounds();
+        Self {
+            nickname: relay.nickname.clone(),
+            fingerprint: relay.ids.rsa.to_string(),
+            mode: record.mode.into(),
+            limit_mbit_per_s: mbit(relay.limit),
+            estimate_mbit_per_s: mbit(record.capacity()),
+            relay_said_mbit_per_s: mbit(record.relay_said()),
+            relay_cpu_share: record.processor.map(|processor| processor.share()),
+            conclusive,
+            inconclusive_reason,
+            conclusive_limit_mbit_per_s: mbit(record.conclusive_limit()),
+            bounds_mbit_per_s: bounds.map(|it| (it.lower.as_mbit_per_s(), mbit(it.upper))),
+            spread_mbit_per_s: record.spread().map(Spread::from),
+            rounds: u32::try_from(record.rounds.len()).unwrap_or(u32::MAX),
+            seconds: record.params.seconds,
+            cells_checked: record.decisive_round().map_or(0, |round| round.checked_cells),
+            error,
+            weight_kb_s: None,
+            consensus_weight_kb_s: None,
+            series: series(record),
+        }
+    }
+}
+
+impl From<coordinator::Mode> for Mode {
+    fn from(mode: coordinator::Mode) -> Self {
+        match mode {
+            coordinator::Mode::Transit => Self::Transit,
+            coordinator::Mode::Echo => Self::Echo,
+        }
+    }
+}
+
+impl From<coordinator::Spread> for Spread {
+    fn from(spread: coordinator::Spread) -> Self {
+        let mbit = |bytes: u64| Rate::from_byte_per_s(bytes).as_mbit_per_s();
+        Self {
+            min: mbit(spread.min),
+            lower_quartile: mbit(spread.lower_quartile),
+            upper_quartile: mbit(spread.upper_quartile),
+            max: mbit(spread.max),
+        }
+    }
+}
+
+/// The seconds of which all have said all they had to.
+fn series(record: &Record) -> Vec<SecondPoint> {
+    let mut series = Vec::new();
+    for round in &record.rounds {
+        for totals in record.totals(round) {
+            let said = round.seconds.iter().find(|it| it.second == totals.second);
+            series.push(SecondPoint {
+                round: round.number,
+                second: totals.second,
+                measured_mbit_per_s: Rate::from_byte_per_s(totals.total()).as_mbit_per_s(),
+                relay_said_mbit_per_s: mbit(said.and_then(|it| it.relay_said)),
+            });
+        }
+    }
+    series
+}
+
+fn mbit(rate: Option<Rate>) -> Option<f64> {
+    rate.map(Rate::as_mbit_per_s)
+}
+
+#[cfg(test)]
+mod tests;
