@@ -2,13 +2,13 @@
 
 use crate::error::Error;
 use crate::load::{Load, Reading};
+use crate::telling::median;
 use coordinator::{Estimate, Outcome, Percentile};
 use lab::RelaySaid;
 use measurer::{Progress, Request, Team, WorkerLoad};
 use onion::{Duration, Instant, Rate};
 use report::experiment::{Case, Value};
 use std::ops::RangeInclusive;
-use terminal::measuring::median;
 use terminal::{Interrupt, Output};
 
 /// Estimate over truth: what the experiments promise (paper: 0.80 to 1.05).
@@ -143,7 +143,7 @@ impl Tried {
 
     /// The relay's own word: its median second.
     pub(super) fn said_mbit(&self) -> Option<f64> {
-        median(self.seconds.iter().filter_map(|second| second.said)).map(Rate::as_mbit_per_s)
+        median(self.seconds.iter().filter_map(|second| second.said).map(Rate::as_mbit_per_s))
     }
 
     /// Why the estimate is but a lower bound, if it is. A relay without limit is bound by its

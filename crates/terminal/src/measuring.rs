@@ -276,8 +276,7 @@ pub fn line(report: &RelayReport) -> String {
 }
 
 /// The median of rates; the mean of the middle two if their number is even.
-#[must_use]
-pub fn median(rates: impl IntoIterator<Item = Rate>) -> Option<Rate> {
+fn median(rates: impl IntoIterator<Item = Rate>) -> Option<Rate> {
     let mut bytes: Vec<u64> = rates.into_iter().map(Rate::as_byte_per_s).collect();
     bytes.sort_unstable();
     coordinator::median(&bytes).map(Rate::from_byte_per_s)
