@@ -20,6 +20,7 @@ use onion::{Duration, Rate};
 use report::experiment::{Case, CaseVerdict, ExperimentReport};
 use scene::Scene;
 use seen::{Seen, Window};
+use std::collections::BTreeSet;
 use terminal::{Interrupt, Output};
 
 /// The shares that clients may have, in per cent.
@@ -54,6 +55,10 @@ pub(super) struct Options {
     /// What the relay can carry, in Mbit/s, 20 or more.
     #[arg(long, default_value_t = 200.0, value_name = "MBIT")]
     limit: f64,
+    /// The shares r that clients may have, in per cent, 1 to 75.
+    #[arg(long, value_delimiter = ',', value_name = "PERCENT,…", default_values_t = SHARES_PERCENT,
+        value_parser = clap::value_parser!(u32).range(1..=75))]
+    shares: Vec<u32>,
 }
 
 /// What is the same for all shares.
@@ -61,6 +66,8 @@ struct Plan {
     seconds: u32,
     around: u32,
     limit: Rate,
+    /// In per cent, each once.
+    shares: Vec<u32>,
 }
 
 pub(super) fn run(
@@ -73,10 +80,12 @@ pub(super) fn run(
         seconds: options.seconds.unwrap_or(if common.quick { 10 } else { 30 }),
         around: options.around.unwrap_or(if common.quick { 6 } else { 10 }),
         limit: echo_limit(options.limit)?,
+        shares: BTreeSet::from_iter(options.shares.iter().copied()).into_iter().collect(),
     };
-    let mut scene = Scene::start(&plan, plan.limit.scaled(STOCK), output)?;
     let mut report = begin(&plan);
-    for percent in SHARES_PERCENT {
+    let stock = plan.limit.scaled(STOCK);
+    let Some(mut scene) = Scene::start(&plan, stock, output, interrupt)? else { return Ok(report) };
+    for percent in plan.shares.iter().copied() {
         if interrupt.is_requested() {
             break;
         }
@@ -154,7 +163,8 @@ fn play(
     let witness = Witness::start(counts, clock)?;
     let steady = ClientLoad::start(relay.target, plan.limit.scaled(STEADY), clock)?;
     let name = format!("r {percent}");
-    let stock = Downloading::start(scene.downloads(), &name, clock, interrupt)?;
+    let demand = plan.limit.scaled(STOCK);
+    let stock = Downloading::start(scene.downloads(), demand, &name, clock, interrupt)?;
     let flowing = clock.now();
     output.doing(format!("r = {r}: clients have the relay for themselves"));
     if interrupt.wait(Duration::from_secs(u64::from(plan.around))) {

@@ -55,12 +55,12 @@ fn assert_ratio(summary: &Value, name: &str, (low, high): (f64, f64)) {
 fn clients_and_a_measurement_share_a_relay_in_a_figure() {
     let place = Place::new();
     let arguments = ["experiment", "ratio", "--json", "--out", "out"];
-    let small = ["--seconds", "3", "--around", "3", "--limit", "40"];
+    let small = ["--seconds", "3", "--around", "3", "--limit", "40", "--shares", "10,50"];
     let ended = place.run(&[&arguments[..], &small].concat());
     eprintln!("it took {:?}", ended.took);
     let summary = summary(&place, &ended, "ratio");
-    assert_eq!(cases(&summary).len(), 18);
-    for r in ["0.1", "0.25", "0.5"] {
+    assert_eq!(cases(&summary).len(), 12);
+    for r in ["0.1", "0.5"] {
         let named = |what: &str| format!("r = {r}: {what}");
         // Whatever this machine had time for, what is told is what the kernel saw. Three seconds are few for a
         // median to be right to 5 %.

@@ -3,7 +3,7 @@
 use crate::error::Error;
 use lab::{Content, download};
 use link::Clock;
-use onion::Duration;
+use onion::{Duration, Rate};
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -13,8 +13,8 @@ use terminal::Interrupt;
 /// Downloads at the same time, each on a circuit of its own.
 const AT_ONCE: u64 = 4;
 
-/// Bytes of each: some seconds' worth, so that requests are rare.
-const LENGTH: u64 = 4 << 20;
+/// How long each takes if all come as fast as the client wants: long enough for requests to be rare.
+const EACH_S: u64 = 2;
 
 /// A byte has to come at least this often; and all have to flow after so long.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -30,6 +30,8 @@ pub(super) struct Downloading {
 
 #[derive(Default)]
 struct Shared {
+    /// Bytes of each.
+    length: u64,
     must_stop: AtomicBool,
     /// Downloads that came whole.
     done: AtomicU64,
@@ -53,13 +55,13 @@ impl Shared {
             if self.must_stop.load(Ordering::Acquire) {
                 return;
             }
-            let content = Content { len: LENGTH, seed };
+            let content = Content { len: self.length, seed };
             match download(socks, from, content, name, PATIENCE) {
                 Ok(download) if download.is_right => drop(self.done.fetch_add(1, Ordering::AcqRel)),
                 Ok(download) => {
-                    let received = download.received;
+                    let (received, length) = (download.received, self.length);
                     return self
-                        .fail(format!("of {LENGTH} bytes {received} came, and not all right"));
+                        .fail(format!("of {length} bytes {received} came, and not all right"));
                 }
                 Err(error) => return self.fail(error.to_string()),
             }
@@ -68,15 +70,17 @@ impl Shared {
 }
 
 impl Downloading {
-    /// Begins, and waits until each of some circuits has carried a download. `name` tells these circuits
-    /// from those of others.
+    /// Begins, and waits until so many have come as there are at once. The client wants no more than
+    /// `demand`; `name` tells its circuits from those of others.
     pub(super) fn start(
         (socks, server): (SocketAddr, SocketAddr),
+        demand: Rate,
         name: &str,
         clock: Clock,
         interrupt: &Interrupt,
     ) -> Result<Self, Error> {
-        let shared = Arc::new(Shared::default());
+        let length = demand.as_byte_per_s() * EACH_S / AT_ONCE;
+        let shared = Arc::new(Shared { length, ..Shared::default() });
         let mut this = Self { shared: Arc::clone(&shared), threads: Vec::new() };
         for number in 1..=AT_ONCE {
             let (theirs, name) = (Arc::clone(&shared), format!("{name} {number}"));

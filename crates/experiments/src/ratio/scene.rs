@@ -1,13 +1,13 @@
 //! What the experiment is played with: a private network with our relays in it, and a stock client.
 
-use super::{MEASURERS, Plan, SHARES_PERCENT};
+use super::{MEASURERS, Plan};
 use crate::error::Error;
 use crate::stage::Stage;
 use lab::{Client, ContentServer, Network, NetworkSpec, OwnRelay, Pins, RelaySpec};
 use onion::Rate;
 use std::net::SocketAddr;
 use std::time::Duration;
-use terminal::{Output, network};
+use terminal::{Interrupt, Output, network};
 
 /// Far more than a consensus takes.
 const PATIENCE: Duration = Duration::from_secs(120);
@@ -28,10 +28,21 @@ pub(super) struct Scene {
 }
 
 impl Scene {
-    /// Starts it all, with a stock client that takes so much.
-    pub(super) fn start(plan: &Plan, demand: Rate, output: &Output) -> Result<Self, Error> {
+    /// Starts it all, with a stock client that takes so much; `None` if the user has had enough.
+    pub(super) fn start(
+        plan: &Plan,
+        demand: Rate,
+        output: &Output,
+        interrupt: &Interrupt,
+    ) -> Result<Option<Self>, Error> {
         let stage = Stage::with_measurers(MEASURERS, plan.limit.scaled(CAPACITY), output)?;
+        if interrupt.is_requested() {
+            return Ok(None);
+        }
         let network = network::start(&spec(), output)?;
+        if interrupt.is_requested() {
+            return Ok(None);
+        }
         output.doing("starting our relays");
         let start = |percent: u32| {
             let (name, authorities) = (format!("ratio{percent}"), network.directory_addrs());
@@ -39,11 +50,15 @@ impl Scene {
                 stage.published_relay(&name, Some(plan.limit), Some(percent), authorities)?;
             Ok((percent, relay))
         };
-        let relays = SHARES_PERCENT.into_iter().map(start).collect::<Result<Vec<_>, Error>>()?;
+        let relays = plan.shares.iter().copied().map(start);
+        let relays = relays.collect::<Result<Vec<_>, Error>>()?;
         let fingerprints: Vec<[u8; 20]> = relays.iter().map(|(_, relay)| relay.rsa()).collect();
         output.doing("waiting for the consensus that lists them");
         network.wait_until_running(&fingerprints, PATIENCE)?;
         network.wait_until_known(&fingerprints, PATIENCE)?;
+        if interrupt.is_requested() {
+            return Ok(None);
+        }
         output.doing("starting a stock client");
         let stock = network.nodes().iter().map(lab::Node::rsa);
         let known: Vec<[u8; 20]> = fingerprints.iter().copied().chain(stock).collect();
@@ -53,7 +68,7 @@ impl Scene {
             path: "127.0.0.1".into(),
             source,
         })?;
-        Ok(Self { client, server, relays, stage, network })
+        Ok(Some(Self { client, server, relays, stage, network }))
     }
 
     /// The relay that lets clients have this share.
