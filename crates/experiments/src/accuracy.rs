@@ -28,8 +28,9 @@ const PAUSE: Duration = Duration::from_millis(1200);
 /// transit, with several rate limits and with none; teams of one or more measurer processes; several
 /// runs each. The first guess is right in the first run of each, half the limit in the second (so that
 /// a second round must follow), double in the third, and so on. What an echo must come to is the
-/// relay's limit; stock tor passes less than its limit, so there it is what tor's own bandwidth events
-/// say, as it is for relays without limit. Figure 6 of the paper, drawn.
+/// relay's limit; stock tor passes less than its limit, so there it is what tor's process sent by the
+/// kernel's counters of its sockets, as it is for relays without limit. A run that is inconclusive has not
+/// held. Figure 6 of the paper, drawn.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   flashflow experiment accuracy --quick --out results

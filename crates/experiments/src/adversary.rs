@@ -3,6 +3,7 @@
 mod evasion;
 mod figures;
 mod inflating;
+mod inflation;
 mod parties;
 mod relays;
 
@@ -33,9 +34,10 @@ const CAPACITY: f64 = 3.0;
 /// What do relays, coordinators and measurers gain that lie?
 ///
 /// Each relay that lies is measured as an echo by two measurer processes, with a known rate limit: it
-/// gains at most 1/(1-r), or is found out. Coordinators and measurers that break the rules are refused,
-/// each with the number of the reason. Then many relays that forge answers are measured in virtual time:
-/// how many are checked before k forged answers have come back?
+/// gains at most 1/(1-r), or is found out; but one that is fast only while it is measured is believed.
+/// Coordinators and measurers that break the rules are refused, each with the number of the reason.
+/// Measurers that inflate their counts gain no more than they were told to send. Then many relays that forge
+/// answers are measured in virtual time: how many are checked before k forged answers have come back?
 #[derive(Debug, Args)]
 #[command(after_help = "Example:\n  flashflow experiment adversary --quick --out results")]
 pub(super) struct Options {
@@ -92,14 +94,16 @@ pub(super) fn run(
     let scene = Scene { stage: &stage, plan, output, interrupt };
     let relays = relays::cases(&scene);
     let parties = parties::cases(&scene)?;
+    let inflation = inflation::cases(&scene)?;
     let evasion = evasion::Evasion::play(&scene)?;
 
     let mut report = begin(&scene.plan);
     report.figures.extend(figures::gains(&relays));
     report.figures.extend(evasion.as_ref().map(evasion::Evasion::figure));
-    report.answer = answer(&relays, &parties, evasion.as_ref());
+    report.answer = answer(&relays, &parties, &inflation, evasion.as_ref());
     report.cases.extend(relays);
     report.cases.extend(parties);
+    report.cases.extend(inflation);
     report.cases.extend(evasion.iter().flat_map(evasion::Evasion::cases));
     Ok(report)
 }
@@ -149,35 +153,61 @@ fn begin(plan: &Plan) -> ExperimentReport {
         ],
         notes: vec![
             "A relay that has capacity only while it is measured is believed: nothing that can be \
-             measured tells it from one that always has it. Its truth is what it had then. It has to \
-             have that capacity at times that it cannot choose, by several coordinators (paper, §5)."
+             measured tells it from one that always has it. Its truth here is what it carries otherwise, so \
+             that its ratio says what it gains. It has to have that capacity at times that it cannot choose, \
+             by several coordinators (paper, §5)."
                 .to_owned(),
             "A relay that does not hold its clients to their share loses: what they have beyond it does \
              not count."
                 .to_owned(),
-            "A measurer is refused once it claims more than it was ordered to send. Below that its word \
-             is taken: measurers are trusted (paper, §5)."
+            "A measurer is refused once the sum of its claims is more than it was ordered to send. Below that \
+             its word is taken: measurers are trusted (paper, §5). Claims that are not conclusive lead to \
+             rounds with more load, up to all that the team has, so that a liar can add what the \
+             coordinator's configuration says that it is able to send; and nearly twice that, if it saves up \
+             its claims for the seconds that decide the median. Such an estimate says that it is a lower bound."
                 .to_owned(),
         ],
         ..report
     }
 }
 
-fn answer(relays: &[Case], parties: &[Case], evasion: Option<&evasion::Evasion>) -> String {
+fn answer(
+    relays: &[Case],
+    parties: &[Case],
+    inflation: &[Case],
+    evasion: Option<&evasion::Evasion>,
+) -> String {
     let refused =
         |cases: &[Case]| cases.iter().filter(|case| case.verdict == CaseVerdict::Refused).count();
-    let most = relays.iter().filter_map(|case| case.ratio).fold(0.0, f64::max);
+    let believed = |case: &&Case| Some(case.name.as_str()) == relays::believed();
+    let most = relays.iter().filter(|case| !believed(case)).filter_map(|case| case.ratio);
+    let most = most.fold(0.0, f64::max);
     let mut answer = format!(
         "{} of {} relays were found out, and no other gained more than {most:.3} times what it has \
-         (bound: {GAIN:.3}); {} of {} breaches of the rules by coordinators and measurers were refused.",
+         (bound: {GAIN:.3})",
         refused(relays),
         relays.len(),
-        refused(parties),
-        parties.len(),
+    );
+    if let Some(gain) = relays.iter().find(believed).and_then(|case| case.ratio) {
+        answer += &format!(
+            ", but for one that is fast only while it is measured: {gain:.3} times what it carries otherwise"
+        );
+    }
+    answer += &format!(
+        "; {} of {} breaches of the rules by coordinators and measurers were refused; a measurer that claims \
+         what is just believed made {:.2} of it.",
+        refused(parties) + refused(inflation),
+        parties.len() + inflation.iter().filter(|case| is_breach(case)).count(),
+        inflation::most(inflation),
     );
     if let Some(evasion) = evasion {
         answer += " ";
         answer += &evasion.answer();
     }
     answer
+}
+
+/// Whether a case is of a breach that must be refused.
+fn is_breach(case: &Case) -> bool {
+    case.columns.iter().any(|(name, value)| name == "kind" && value == "party")
 }

@@ -10,6 +10,7 @@ mod subjects;
 pub use options::BenchOptions;
 
 use crate::error::Error;
+use crate::telling::median;
 use lab::NetworkSpec;
 use link::tls::TlsConfigs;
 use link::{Forge, Traffic, pump, unix_time_s};
@@ -121,11 +122,8 @@ fn measurer(
     }
     network.stop()?;
     output.quiet();
-    let median = |figure: &dyn Fn(&Sample) -> f64| {
-        let mut figures: Vec<f64> = samples.iter().map(figure).collect();
-        figures.sort_by(f64::total_cmp);
-        figures[figures.len() / 2]
-    };
+    let median =
+        |figure: &dyn Fn(&Sample) -> f64| median(samples.iter().map(figure)).unwrap_or(f64::NAN);
     let ratio = median(&|sample| sample.measurer / sample.pump);
     let measurer = median(&|sample| sample.measurer);
     let pump = median(&|sample| sample.pump);

@@ -16,7 +16,7 @@ use coordinator::Params;
 use link::Clock;
 use measurer::TeamOptions;
 use onion::{Duration, Rate};
-use plan::{Blow, UNHARMED, Victim, fates};
+use plan::{Blow, Fate, Victim, fates};
 use report::experiment::{Case, ExperimentReport};
 use round::{Played, play};
 use terminal::{Interrupt, Output};
@@ -24,12 +24,13 @@ use terminal::{Interrupt, Output};
 /// What if a process is killed at any moment?
 ///
 /// A relay, two measurers and a coordinator measure again and again, each a process. In each round one of
-/// the four is killed at a random moment, or nobody. All others must end their parts by their deadlines,
-/// no estimate may be wrong, and nothing may be left.
+/// the four is killed at a random moment; after every tenth comes a control, in which nobody is. All others
+/// must end their parts by their deadlines, no estimate may be wrong by the relay's limit and by what the
+/// kernel counted, and nothing may be left.
 #[derive(Debug, Args)]
 #[command(after_help = "Example:\n  flashflow experiment kill --quick --out results")]
 pub(super) struct Options {
-    /// Rounds; 200, or 12 with --quick.
+    /// Rounds in which somebody is killed; 200, or 12 with --quick.
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..=10_000))]
     rounds: Option<u32>,
     /// Seconds of each.
@@ -66,19 +67,27 @@ pub(super) fn run(
     let blow = if options.freeze { Blow::Freeze } else { Blow::Kill };
     // What a round takes is known from the first one, in which nobody is killed.
     let mut length = Duration::ZERO;
-    for fate in std::iter::once(UNHARMED).chain(fates(count, options.seed)) {
-        output.doing(format!("round {} of {count}: {} to be killed", fate.number, fate.victim));
-        let fate_and_blow = (fate, blow);
-        let played = play(&mut cast, fate_and_blow, params, length, clock, interrupt)?;
-        let Some(played) = played else { break };
-        if fate.number == 0 {
-            length = played.took().unwrap_or(played.deadline);
+    'all: for mut fate in std::iter::once(Fate::FIRST).chain(fates(count, options.seed)) {
+        loop {
+            output.doing(format!("round {} of {count}: {} to be killed", fate.number, fate.victim));
+            let fate_and_blow = (fate, blow);
+            let played = play(&mut cast, fate_and_blow, params, length, clock, interrupt)?;
+            let Some(played) = played else { break 'all };
+            if fate == Fate::FIRST {
+                length = played.took().unwrap_or(played.deadline);
+            }
+            let case = played.case(limit);
+            telling::tell(&case, output);
+            mend(&mut cast, &played)?;
+            let is_over = played.kill.is_some() || fate.is_control();
+            rounds.push(played);
+            cases.push(case);
+            if is_over {
+                break;
+            }
+            // Its victim had ended before its moment, so that it was but a control.
+            fate = fate.sooner();
         }
-        let case = played.case(limit);
-        telling::tell(&case, output);
-        mend(&mut cast, &played)?;
-        rounds.push(played);
-        cases.push(case);
     }
     Ok(show::report(options, &rounds, cases, &params, limit))
 }

@@ -18,6 +18,7 @@ mod ratio;
 mod stage;
 mod telling;
 mod trial;
+mod witness;
 
 use clap::{Args, Subcommand};
 use common::Common;

@@ -1,42 +1,47 @@
 //! `flashflow experiment ratio`: a relay with clients is measured, once for each share that they may
 //! have.
 
+mod downloading;
 mod judge;
+mod scene;
 mod seen;
 
 use crate::client_load::ClientLoad;
 use crate::common::Common;
 use crate::error::Error;
-use crate::stage::{Stage, echo_limit};
+use crate::stage::echo_limit;
 use crate::telling::{self, tell};
+use crate::witness::{Count, Witness};
 use clap::Args;
 use coordinator::Params;
-use link::Clock;
+use downloading::Downloading;
 use measurer::{Progress, TeamOptions};
 use onion::{Duration, Rate};
 use report::experiment::{Case, CaseVerdict, ExperimentReport};
+use scene::Scene;
 use seen::{Seen, Window};
+use std::collections::BTreeSet;
 use terminal::{Interrupt, Output};
 
 /// The shares that clients may have, in per cent.
-const SHARES_PERCENT: [u32; 2] = [10, 25];
+const SHARES_PERCENT: [u32; 3] = [10, 25, 50];
 
-/// What clients send, of what the relay can carry.
-const CLIENTS: f64 = 0.2;
+/// What steady clients send, of what the relay can carry; and what a stock client downloads. Together they
+/// are over the first two shares, and under the last.
+const STEADY: f64 = 0.2;
+const STOCK: f64 = 0.2;
 
 /// Measurers, each a process with one pump.
 const MEASURERS: usize = 2;
 
-/// What each of them has, of what the relay can carry: together more than the 2.95 times that it
-/// takes, and none enough alone.
-const CAPACITY: f64 = 1.6;
-
 /// Are clients held to their share while a relay is measured, and counted rightly?
 ///
-/// A relay of ours with a rate limit, a process of its own, carries clients' circuits all the time:
-/// a fifth of what it can. Two measurer processes measure it as an echo, once with r = 0.1, where
-/// clients must give way, and once with r = 0.25, where they need not. What the clients received tells
-/// independently of the relay what it forwarded. Figure 7 of the paper, drawn.
+/// Relays of ours with a rate limit, each a process of its own, carry clients' circuits all the time: a
+/// steady load over two links, and downloads of a stock client of a private network, which enters by that
+/// relay; each a fifth of what the relay can. Two measurer processes measure it as an echo, with r = 0.1 and
+/// r = 0.25, where clients must give way, and with r = 0.5, where they need not. What really came to
+/// measurers, to clients and to the relays behind is read from the kernel's counters of their sockets.
+/// Figure 7 of the paper, drawn.
 #[derive(Debug, Args)]
 #[command(after_help = "Example:\n  flashflow experiment ratio --quick --out results")]
 pub(super) struct Options {
@@ -50,6 +55,10 @@ pub(super) struct Options {
     /// What the relay can carry, in Mbit/s, 20 or more.
     #[arg(long, default_value_t = 200.0, value_name = "MBIT")]
     limit: f64,
+    /// The shares r that clients may have, in per cent, 1 to 75.
+    #[arg(long, value_delimiter = ',', value_name = "PERCENT,…", default_values_t = SHARES_PERCENT,
+        value_parser = clap::value_parser!(u32).range(1..=75))]
+    shares: Vec<u32>,
 }
 
 /// What is the same for all shares.
@@ -57,6 +66,8 @@ struct Plan {
     seconds: u32,
     around: u32,
     limit: Rate,
+    /// In per cent, each once.
+    shares: Vec<u32>,
 }
 
 pub(super) fn run(
@@ -69,15 +80,17 @@ pub(super) fn run(
         seconds: options.seconds.unwrap_or(if common.quick { 10 } else { 30 }),
         around: options.around.unwrap_or(if common.quick { 6 } else { 10 }),
         limit: echo_limit(options.limit)?,
+        shares: BTreeSet::from_iter(options.shares.iter().copied()).into_iter().collect(),
     };
-    let stage = Stage::with_measurers(MEASURERS, plan.limit.scaled(CAPACITY), output)?;
     let mut report = begin(&plan);
-    for percent in SHARES_PERCENT {
+    let stock = plan.limit.scaled(STOCK);
+    let Some(mut scene) = Scene::start(&plan, stock, output, interrupt)? else { return Ok(report) };
+    for percent in plan.shares.iter().copied() {
         if interrupt.is_requested() {
             break;
         }
         // What cannot be played is a case that failed; the others are played all the same.
-        let window = play(&stage, &plan, percent, output, interrupt)
+        let window = play(&mut scene, &plan, percent, output, interrupt)
             .unwrap_or_else(|error| Err(error.to_string()));
         if interrupt.is_requested() {
             break;
@@ -121,7 +134,8 @@ fn begin(plan: &Plan) -> ExperimentReport {
     ExperimentReport {
         parameters: vec![
             pair("limit of the relay", plan.limit.to_string()),
-            pair("client load", plan.limit.scaled(CLIENTS).to_string()),
+            pair("steady clients", plan.limit.scaled(STEADY).to_string()),
+            pair("downloads of a stock client", plan.limit.scaled(STOCK).to_string()),
             pair("length of a measurement", format!("{} s", plan.seconds)),
             pair("before and after", format!("{} s each", plan.around)),
             pair("measurers", format!("{MEASURERS} processes")),
@@ -132,17 +146,26 @@ fn begin(plan: &Plan) -> ExperimentReport {
 
 /// Plays one measurement beside clients; the inner error is why it led to nothing.
 fn play(
-    stage: &Stage,
+    scene: &mut Scene,
     plan: &Plan,
     percent: u32,
     output: &Output,
     interrupt: &Interrupt,
 ) -> Result<Result<Window, String>, Error> {
     let r = share(percent);
-    let clock: Clock = stage.clock();
-    output.doing(format!("r = {r}: starting a relay and its clients"));
-    let relay = stage.relay(&format!("ratio{percent}"), Some(plan.limit), Some(percent))?;
-    let clients = ClientLoad::start(relay.target, plan.limit.scaled(CLIENTS), clock)?;
+    scene.enter_by(percent)?;
+    let (stage, relay) = (&scene.stage, scene.relay(percent)?);
+    let clock = stage.clock();
+    output.doing(format!("r = {r}: starting the relay's clients"));
+    let from = relay.process.pid();
+    let of = |by: Vec<u32>| Count::Received { by, from };
+    let counts = vec![of(stage.measurer_pids()), of(scene.client_pids())];
+    let witness = Witness::start(counts, clock)?;
+    let steady = ClientLoad::start(relay.target, plan.limit.scaled(STEADY), clock)?;
+    let name = format!("r {percent}");
+    let demand = plan.limit.scaled(STOCK);
+    let stock = Downloading::start(scene.downloads(), demand, &name, clock, interrupt)?;
+    let flowing = clock.now();
     output.doing(format!("r = {r}: clients have the relay for themselves"));
     if interrupt.wait(Duration::from_secs(u64::from(plan.around))) {
         return Ok(Err("interrupted".to_owned()));
@@ -174,14 +197,19 @@ fn play(
     };
     output.doing(format!("r = {r}: clients have the relay for themselves again"));
     interrupt.wait(Duration::from_secs(u64::from(plan.around)));
-    let Some(began) = seen::beginning(&relay, clock, plan.seconds) else {
+    let problem = steady.failure().or(stock.failure()).or(witness.problem());
+    if let Some(problem) = problem {
+        return Ok(Err(format!("clients were disturbed: {problem}")));
+    }
+    let Some(began) = seen::beginning(relay, clock, plan.seconds) else {
         return Ok(Err("the relay has not told each of its seconds".to_owned()));
     };
     let cpu_share = cpu.0.zip(cpu.1).map(|((from, before), (to, after))| {
         after.saturating_sub(before).as_secs_f64() / (to - from).as_secs_f64()
     });
-    let seen = Seen { clients: &clients, ordered, began, around: plan.around, cpu_share };
-    Ok(seen.window(r, plan.limit, estimate))
+    let (around, downloads) = (plan.around, stock.done());
+    let seen = Seen { witness: &witness, flowing, ordered, began, around, cpu_share, downloads };
+    Ok(Ok(seen.window(r, plan.limit, estimate)))
 }
 
 fn answer(report: &ExperimentReport) -> String {
@@ -193,9 +221,10 @@ fn answer(report: &ExperimentReport) -> String {
         ratios.collect::<Vec<_>>().join(" and ")
     };
     format!(
-        "{kept} of {tried} claims held; reported over really forwarded: {}; clients over their share: \
-         {}; estimate over limit: {}.",
+        "{kept} of {tried} claims held; reported over what the kernel says was forwarded: {}, of clients \
+         alone: {}; clients over their share: {}; estimate over limit: {}.",
         worst(judge::SUM),
+        worst(judge::CLIENTS),
         worst(judge::HELD),
         worst(judge::ESTIMATE)
     )

@@ -10,6 +10,7 @@ use measurer::{Approach, Coordinator, Defences, Request, Team, TeamOptions, Team
 use onion::measure::pump::Target;
 use onion::{Duration, Rate};
 use std::fs;
+use std::net::SocketAddr;
 use tempfile::TempDir;
 use terminal::Output;
 
@@ -29,7 +30,7 @@ pub(crate) struct Stage {
 /// A `flashflow measurer` that runs.
 pub(crate) struct StageMeasurer {
     /// It ends with this.
-    _process: OwnProcess,
+    process: OwnProcess,
     pub(crate) remote: RemoteMeasurer,
     pub(crate) capacity: Rate,
 }
@@ -94,8 +95,13 @@ impl Stage {
         let address = listening["address"].as_str().and_then(|text| text.parse().ok());
         let address = address.ok_or_else(|| OwnError::not_listening(&name, &listening))?;
         let remote = self.remotes.measurer(address, key.public())?;
-        self.measurers.push(StageMeasurer { _process: process, remote, capacity });
+        self.measurers.push(StageMeasurer { process, remote, capacity });
         Ok(())
+    }
+
+    /// The measurers' processes.
+    pub(crate) fn measurer_pids(&self) -> Vec<u32> {
+        self.measurers.iter().map(|measurer| measurer.process.pid()).collect()
     }
 
     /// The measurers.
@@ -133,11 +139,22 @@ impl Stage {
         limit: Option<Rate>,
         client_percent: Option<u32>,
     ) -> Result<OwnRelay, Error> {
+        self.published_relay(nickname, limit, client_percent, Vec::new())
+    }
+
+    /// The same, in the network of these directory authorities.
+    pub(crate) fn published_relay(
+        &self,
+        nickname: &str,
+        limit: Option<Rate>,
+        client_percent: Option<u32>,
+        authorities: Vec<SocketAddr>,
+    ) -> Result<OwnRelay, Error> {
         let spec = OwnRelaySpec {
             nickname: nickname.to_owned(),
             limit,
             coordinator: self.key.public().to_string(),
-            authorities: Vec::new(),
+            authorities,
             client_percent,
             is_open_exit: false,
         };

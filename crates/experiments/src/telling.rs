@@ -40,7 +40,7 @@ pub(super) fn tell(case: &Case, output: &Output) {
     });
 }
 
-/// The middle value; the mean of the middle two if their number is even.
+/// The middle value; the mean of the middle two if their number is even. What is no number does not count.
 pub(super) fn median(values: impl IntoIterator<Item = f64>) -> Option<f64> {
     let mut sorted: Vec<f64> = values.into_iter().filter(|value| value.is_finite()).collect();
     sorted.sort_by(f64::total_cmp);

@@ -2,13 +2,14 @@
 
 use crate::error::Error;
 use crate::load::{Load, Reading};
+use crate::telling::median;
+use crate::witness::{Count, Witness};
 use coordinator::{Estimate, Outcome, Percentile, median_rate};
 use lab::RelaySaid;
 use measurer::{Progress, Request, Team, WorkerLoad};
 use onion::{Duration, Instant, Rate};
-use report::experiment::{Case, Value};
+use report::experiment::{Case, CaseVerdict, Value};
 use std::ops::RangeInclusive;
-
 use terminal::{Interrupt, Output};
 
 /// Estimate over truth: what the experiments promise (paper: 0.80 to 1.05).
@@ -53,6 +54,8 @@ pub(super) struct TriedSecond {
     pub(super) measured: Rate,
     /// What the relay itself says of it.
     pub(super) said: Option<Rate>,
+    /// What the kernel counted that the relay's process sent.
+    pub(super) sent: Rate,
 }
 
 /// What is gathered while a round is on.
@@ -73,6 +76,7 @@ impl Trial<'_, '_> {
     ) -> Result<Option<Tried>, Error> {
         let Self { name, team, request, pid, said } = self;
         let mut round = Round::default();
+        let witness = Witness::start(vec![Count::Sent { by: pid }], said.clock())?;
         let of = team.options().params.seconds;
         let mut on_progress = |progress: Progress| match progress {
             Progress::Preparing { round, allocated, .. } => {
@@ -95,7 +99,10 @@ impl Trial<'_, '_> {
         if interrupt.is_requested() {
             return Ok(None);
         }
-        let seconds = round.seconds(said);
+        let seconds = round.seconds(said, &witness);
+        if let Some(problem) = witness.problem() {
+            return Err(Error::Witness(problem));
+        }
         let load = round.before.zip(round.after).map(|(before, after)| after.since(&before));
         Ok(Some(Tried {
             outcome: result.outcome,
@@ -107,25 +114,26 @@ impl Trial<'_, '_> {
 }
 
 impl Round {
-    /// The seconds with what the relay says of each.
-    fn seconds(&self, said: &mut RelaySaid<'_>) -> Vec<TriedSecond> {
+    /// The seconds with what relay and kernel say of each.
+    fn seconds(&self, said: &mut RelaySaid<'_>, witness: &Witness) -> Vec<TriedSecond> {
         let after = |start: Instant, index: u32| start + Duration::from_secs(u64::from(index) + 1);
         let Some(start) = began(self.seconds.iter().map(|(told, _)| *told)) else {
             return Vec::new();
         };
         let count = u32::try_from(self.seconds.len()).unwrap_or(u32::MAX);
         said.gather_until(after(start, count.saturating_sub(1)) + LAST_WORD);
-        let second = |(index, (_, measured)): (u32, &(Instant, Rate))| {
+        let sent = witness.seconds_from(0, start, count).into_iter().map(Rate::from_mbit_per_s);
+        let second = |(index, ((_, measured), sent)): (u32, (&(Instant, Rate), Rate))| {
             let end = after(start, index);
-            TriedSecond { end, measured: *measured, said: said.second_ending(end) }
+            TriedSecond { end, measured: *measured, said: said.second_ending(end), sent }
         };
-        (0..).zip(&self.seconds).map(second).collect()
+        (0..).zip(self.seconds.iter().zip(sent)).map(second).collect()
     }
 }
 
 /// When a round began, of which each second is told some time after its end: no later than the
 /// promptest report lets it.
-fn began(told: impl Iterator<Item = Instant>) -> Option<Instant> {
+pub(super) fn began(told: impl Iterator<Item = Instant>) -> Option<Instant> {
     let began = |(seconds, told): (u64, Instant)| {
         Instant::ORIGIN + (told - Instant::ORIGIN).saturating_sub(Duration::from_secs(seconds))
     };
@@ -146,6 +154,11 @@ impl Tried {
         median_rate(self.seconds.iter().filter_map(|second| second.said)).map(Rate::as_mbit_per_s)
     }
 
+    /// What the kernel counted that the relay's process sent to anybody, TLS included: its median second.
+    pub(super) fn sent_mbit(&self) -> Option<f64> {
+        median(self.seconds.iter().map(|second| second.sent.as_mbit_per_s()))
+    }
+
     /// Why the estimate is but a lower bound, if it is. A relay without limit is bound by its
     /// processor: short of that, it was held back by what shares this machine with it.
     pub(super) fn doubt(&self, has_limit: bool) -> Option<String> {
@@ -162,6 +175,21 @@ impl Tried {
         })
     }
 
+    /// The case, in the light of this doubt: a lower bound that is near the truth has not held, since it
+    /// might as well not be. One that is off is off.
+    pub(super) fn doubted(case: Case, doubt: Option<&str>) -> Case {
+        let Some(doubt) = doubt else { return case };
+        let verdict = match case.verdict {
+            CaseVerdict::Held => CaseVerdict::Inconclusive,
+            other => other,
+        };
+        let doubt = format!("inconclusive: {doubt}");
+        let parts = [case.detail.as_str(), doubt.as_str()];
+        let parts: Vec<&str> = parts.into_iter().filter(|part| !part.is_empty()).collect();
+        let detail = parts.join("; ");
+        case.ended(verdict, detail)
+    }
+
     /// The case with columns about who had the processors.
     pub(super) fn with_loads(&self, case: Case) -> Case {
         let percent = |share: f64| Value::from((share * 1000.0).round() / 10.0);
@@ -176,18 +204,18 @@ impl Tried {
         self.measurers.iter().map(WorkerLoad::busy).reduce(f64::max)
     }
 
-    /// Why its own word, where that is the truth, and the estimate may differ by chance: both are medians
-    /// of the same few seconds, cut by two clocks.
+    /// Why what the kernel counted, where that is the truth, and the estimate may differ by chance: both are
+    /// medians of the same few seconds, cut by two clocks.
     pub(super) fn scatter(&self) -> Option<String> {
-        let mut said: Vec<Rate> = self.seconds.iter().filter_map(|second| second.said).collect();
-        said.sort_unstable();
-        let (low, high) = (Percentile::P25.of(&said)?, Percentile::P75.of(&said)?);
+        let mut sent: Vec<Rate> = self.seconds.iter().map(|second| second.sent).collect();
+        sent.sort_unstable();
+        let (low, high) = (Percentile::P25.of(&sent)?, Percentile::P75.of(&sent)?);
         let estimate = self.estimate()?.capacity;
         (low..=high).contains(&estimate).then(|| {
             format!(
-                "by its own word the relay carried {low} to {high} in the middle half of {} seconds, \
-                 which the estimate lies within: that few seconds have no steadier median",
-                said.len()
+                "by the kernel the relay sent {low} to {high} in the middle half of {} seconds, which the \
+                 estimate lies within: that few seconds have no steadier median",
+                sent.len()
             )
         })
     }
@@ -229,6 +257,17 @@ impl Tried {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_lower_bound_never_holds_and_may_miss() {
+        let judged = |estimate| Case::judged("run", 100.0, Some(estimate), BOUNDS);
+        let doubted = |estimate| Tried::doubted(judged(estimate), Some("too little load"));
+        assert_eq!(Tried::doubted(judged(99.0), None), judged(99.0));
+        assert_eq!(doubted(99.0).verdict, CaseVerdict::Inconclusive);
+        assert_eq!(doubted(99.0).detail, "inconclusive: too little load");
+        assert_eq!(doubted(50.0).verdict, CaseVerdict::Missed);
+        assert!(doubted(50.0).detail.starts_with("less than"), "{:?}", doubted(50.0));
+    }
 
     #[test]
     fn a_round_began_when_its_promptest_report_says() {

@@ -20,6 +20,8 @@
 //! An [`OwnRelay`] is a relay of our own in a process of its own, in such a network or alone; [`RelaySaid`] gathers
 //! what a relay, stock or ours, says of itself while it is measured.
 //!
+//! What any of these processes sends and receives the kernel counts: [`connections`].
+//!
 //! A [`Client`] is a stock tor that uses a network, along [paths](Pins) of choice, and [`download`] gets
 //! through it what a [`ContentServer`] has.
 //!
@@ -38,6 +40,7 @@
 mod children;
 mod client;
 mod clock;
+mod connections;
 mod consensus;
 pub mod control;
 pub mod echo_liars;
@@ -58,6 +61,7 @@ mod torrc;
 mod web;
 
 pub use client::{Client, Pins};
+pub use connections::{Connection, connections};
 pub use error::LabError;
 pub use network::Network;
 pub use node::{Node, Role};

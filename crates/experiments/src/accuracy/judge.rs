@@ -8,7 +8,7 @@ use onion::Rate;
 use report::experiment::{Case, CaseVerdict};
 
 /// Stock tor passes some 92 % of its limit. With less than this share of its limit it was not
-/// loaded, whatever its own word on it is.
+/// loaded, whatever was found.
 const LOADED: f64 = 0.92 * *BOUNDS.start();
 
 /// The case of a run, and what this machine had to do with it if it did not hold.
@@ -27,31 +27,27 @@ pub(super) fn case(
         }
     };
     let said = tried.said_mbit();
+    let sent = tried.sent_mbit().filter(|mbit| *mbit > 0.0);
     let truth = match setting.mode {
-        Mode::Echo => limit.or(said),
-        Mode::Transit => said,
+        Mode::Echo => limit.or(sent),
+        Mode::Transit => sent,
     };
     let doubt = tried.doubt(limit.is_some());
-    let found = Found { limit, truth, said, estimate: tried.estimate_mbit() };
+    let found = Found { limit, truth, sent, estimate: tried.estimate_mbit() };
     let case = found.judged(setting);
-    let case = match (&doubt, tried.estimate()) {
-        (_, None) => case.ended(CaseVerdict::Failed, tried.outcome.to_string()),
-        (Some(doubt), _) => {
-            let doubt = format!("inconclusive: {doubt}");
-            let parts = [case.detail.as_str(), doubt.as_str()];
-            let parts: Vec<&str> = parts.into_iter().filter(|part| !part.is_empty()).collect();
-            Case { detail: parts.join("; "), ..case }
-        }
-        (None, _) => case,
+    let case = match tried.estimate() {
+        None => case.ended(CaseVerdict::Failed, tried.outcome.to_string()),
+        Some(_) => Tried::doubted(case, doubt.as_deref()),
     };
     let case = with_setting(case, setting, guess)
         .column("rounds", tried.estimate().map(|estimate| estimate.rounds))
         .column("conclusive", doubt.is_none() && tried.estimate().is_some())
-        .column("relay_said_mbit_per_s", said);
+        .column("relay_said_mbit_per_s", said)
+        .column("kernel_sent_mbit_per_s", sent);
     // A busy machine makes for too little, never for too much.
     let is_high = case.ratio.is_some_and(|ratio| ratio > *BOUNDS.end());
     let starvation = tried.starvation().filter(|_| !is_high);
-    let scatter = tried.scatter().filter(|_| truth == said);
+    let scatter = tried.scatter().filter(|_| truth == sent);
     let why: Vec<String> = starvation.into_iter().chain(scatter).collect();
     (tried.with_loads(case), (!why.is_empty()).then(|| why.join("; ")))
 }
@@ -60,7 +56,8 @@ pub(super) fn case(
 struct Found {
     limit: Option<f64>,
     truth: Option<f64>,
-    said: Option<f64>,
+    /// By the kernel.
+    sent: Option<f64>,
     estimate: Option<f64>,
 }
 
@@ -68,16 +65,16 @@ impl Found {
     fn judged(&self, setting: &Setting) -> Case {
         let Some(truth) = self.truth else {
             let case = Case::new(setting.name(), None, self.estimate);
-            return case.ended(CaseVerdict::Failed, "the relay did not say what it carried");
+            return case.ended(CaseVerdict::Failed, "the relay sent nothing, by the kernel");
         };
         let case = Case::judged(setting.name(), truth, self.estimate, BOUNDS);
-        let (Mode::Transit, Some(limit), Some(said)) = (setting.mode, self.limit, self.said) else {
+        let (Mode::Transit, Some(limit), Some(sent)) = (setting.mode, self.limit, self.sent) else {
             return case;
         };
-        let share = said / limit;
+        let share = sent / limit;
         if case.verdict == CaseVerdict::Held && share < LOADED {
             let share = share * 100.0;
-            let detail = format!("tor itself says that it carried but {share:.0} % of its limit");
+            let detail = format!("tor sent but {share:.0} % of its limit");
             return case.ended(CaseVerdict::Missed, detail);
         }
         case
@@ -92,29 +89,30 @@ fn with_setting(case: Case, setting: &Setting, guess: Rate) -> Case {
         .column("guess_mbit_per_s", guess.as_mbit_per_s())
 }
 
-/// Whether there is nothing to explain.
+/// Whether there is nothing to explain but what the case says itself.
 pub(super) fn is_good(case: &Case) -> bool {
-    case.verdict == CaseVerdict::Held
+    matches!(case.verdict, CaseVerdict::Held | CaseVerdict::Inconclusive)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn verdict(mode: Mode, limit: Option<f64>, said: f64, estimate: f64) -> CaseVerdict {
+    fn verdict(mode: Mode, limit: Option<f64>, sent: f64, estimate: f64) -> CaseVerdict {
         let rate = limit.map(Rate::from_mbit_per_s);
         let setting = Setting { mode, limit: rate, measurers: 1, run: 1 };
-        let truth = if mode == Mode::Echo { limit.unwrap_or(said) } else { said };
-        let found = Found { limit, truth: Some(truth), said: Some(said), estimate: Some(estimate) };
+        let truth = if mode == Mode::Echo { limit.unwrap_or(sent) } else { sent };
+        let found = Found { limit, truth: Some(truth), sent: Some(sent), estimate: Some(estimate) };
         found.judged(&setting).verdict
     }
 
     #[test]
-    fn an_echo_is_held_against_its_limit_and_tor_against_its_own_word() {
+    fn an_echo_is_held_against_its_limit_and_others_against_what_they_sent() {
         use CaseVerdict::{Held, Missed};
         assert_eq!(verdict(Mode::Echo, Some(100.0), 100.0, 97.0), Held);
         assert_eq!(verdict(Mode::Echo, Some(100.0), 80.0, 80.0), Missed);
         assert_eq!(verdict(Mode::Echo, None, 800.0, 790.0), Held);
+        assert_eq!(verdict(Mode::Echo, None, 700.0, 790.0), Missed, "it did not send that");
         assert_eq!(verdict(Mode::Transit, Some(100.0), 92.0, 91.0), Held);
         assert_eq!(verdict(Mode::Transit, Some(100.0), 92.0, 100.0), Missed);
         assert_eq!(verdict(Mode::Transit, Some(100.0), 70.0, 69.0), Missed, "was not loaded");
@@ -124,7 +122,7 @@ mod tests {
     #[test]
     fn a_run_of_which_nothing_is_known_failed() {
         let setting = Setting { mode: Mode::Transit, limit: None, measurers: 1, run: 1 };
-        let found = Found { limit: None, truth: None, said: None, estimate: Some(1.0) };
+        let found = Found { limit: None, truth: None, sent: None, estimate: Some(1.0) };
         assert_eq!(found.judged(&setting).verdict, CaseVerdict::Failed);
         let broken = Error::Usage("no team".to_owned());
         let (case, why) = case(&setting, Rate::ZERO, Err(&broken));

@@ -62,7 +62,8 @@ impl Results {
 
     fn answer(&self) -> String {
         let tried = self.runs.len();
-        let held = self.runs.iter().filter(|run| run.case.verdict == CaseVerdict::Held).count();
+        let ended = |verdict| self.runs.iter().filter(|run| run.case.verdict == verdict).count();
+        let (held, open) = (ended(CaseVerdict::Held), ended(CaseVerdict::Inconclusive));
         let mut ratios = self.ratios(|_| true);
         ratios.sort_by(f64::total_cmp);
         let (Some(low), Some(median), Some(high)) =
@@ -71,8 +72,9 @@ impl Results {
             return format!("Of {tried} runs, none came to an estimate.");
         };
         format!(
-            "{held} of {tried} runs came within −10 % and +5 %; estimate over truth was {low:.3} to \
-             {high:.3}, {median:.3} in the median."
+            "{held} of {} conclusive runs came within −10 % and +5 %; {open} more did, but were \
+             inconclusive. Estimate over truth was {low:.3} to {high:.3}, {median:.3} in the median.",
+            tried - open
         )
     }
 
@@ -87,8 +89,8 @@ impl Results {
             let by_limit = plan.limits.iter().copied().map(of_limit).collect();
             let by_team = plan.teams.iter().copied().map(of_team).collect();
             let (by, how) = match mode {
-                Mode::Echo => ("limit, or what the relay without one counted", "As an echo"),
-                Mode::Transit => ("what tor says that it carried", "In transit"),
+                Mode::Echo => ("limit, or what the relay without one sent", "As an echo"),
+                Mode::Transit => ("what tor sent, by the kernel", "In transit"),
             };
             let figure = |name: &str, what: &str, groups| {
                 let name = match mode {
@@ -106,10 +108,11 @@ impl Results {
 
     fn notes(&self) -> Vec<String> {
         let mut notes = vec![
-            "An echo relay without limit counts by what the relay itself counted. Stock tor passes \
-             some 92 % of its limit, by the way it refills its token buckets, so in transit the truth \
-             is what its own bandwidth events say, TLS included; a run in which that is less than 83 % \
-             of the limit did not hold either way."
+            "The truth of relays without limit, and of stock tor, is what the relay's process sent, by the \
+             kernel's counters of its sockets, TLS included. Stock tor passes some 92 % of its limit, by the \
+             way it refills its token buckets; a run in which what it sent is less than 83 % of the limit \
+             did not hold either way. An estimate that is but a lower bound has not held: within the bounds \
+             it counts neither for nor against, else it has missed."
                 .to_owned(),
             "The first guess is right in the first run of a setting, half of the limit in the second, \
              double in the third, and so on in turn. Of relays without limit, it goes by the estimate \
@@ -126,8 +129,7 @@ impl Results {
             notes.push(format!(
                 "{} runs were inconclusive, {limited} of them of relays with a limit: relay and \
                  measurers share this machine's processors, so what was measured is how fast the relay \
-                 can be beside its measurers. These runs count by what the relay itself says of the \
-                 same seconds, or by its limit if it has one.",
+                 can be beside its measurers. These runs do not count as held.",
                 doubtful.len()
             ));
         }

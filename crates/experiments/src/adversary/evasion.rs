@@ -11,7 +11,7 @@ use std::num::NonZeroU32;
 const CHECK_ONE_IN: NonZeroU32 = NonZeroU32::MIN.saturating_add(124);
 
 /// Share of the answers that are forged: few in each bucket of which one is checked, since several
-/// there would be found out a little sooner than (1−p)^k says.
+/// there are found out a little sooner than (1−p)^k says.
 const SHARE: f64 = 0.03;
 
 /// The numbers of forged answers that are looked at.
@@ -35,7 +35,10 @@ struct Point {
     /// Forgers that got away with so many.
     evaded: u32,
     share: f64,
+    /// (1−p)^k.
     predicted: f64,
+    /// What must be with one check in each bucket.
+    exact: f64,
     interval: (f64, f64),
 }
 
@@ -66,6 +69,7 @@ impl Evasion {
             u32::try_from(all.iter().filter(|run| is_it(run)).count()).unwrap_or(u32::MAX)
         };
         let runs = count(&|_| true);
+        let exact = exact();
         let points = FORGED.iter().map(|forged| {
             let evaded = count(&|run| run.evaded >= *forged as usize);
             let (evasions, of) = (f64::from(evaded), f64::from(runs));
@@ -75,6 +79,7 @@ impl Evasion {
                 evaded,
                 share: evasions / of,
                 predicted: predicted(*forged),
+                exact: exact.get(*forged as usize).copied().unwrap_or_default(),
                 interval,
             }
         });
@@ -98,15 +103,14 @@ impl Evasion {
     }
 
     fn case(&self, point: &Point) -> Case {
-        let Point { forged, evaded, share, predicted, interval: (low, high) } = *point;
-        let verdict = if low <= predicted { CaseVerdict::Held } else { CaseVerdict::Missed };
-        let than = if high < predicted { "; fewer than predicted, which does no harm" } else { "" };
+        let Point { forged, evaded, share, predicted, exact, interval: (low, high) } = *point;
+        let verdict = if point.is_as_predicted() { CaseVerdict::Held } else { CaseVerdict::Missed };
         Case::new(format!("forgers: {forged} forged answers"), None, None)
             .ended(
                 verdict,
                 format!(
-                    "{evaded} of {} got away with it: {share:.4}, between {low:.4} and {high:.4}; \
-                     (1-p)^k is {predicted:.4}{than}",
+                    "{evaded} of {} got away with it: {share:.4}, between {low:.4} and {high:.4}; with one \
+                     check in each bucket {exact:.4} must, and (1-p)^k is {predicted:.4}",
                     self.runs
                 ),
             )
@@ -118,13 +122,15 @@ impl Evasion {
             .column("evasion_low", low)
             .column("evasion_high", high)
             .column("evasion_predicted", predicted)
+            .column("evasion_exact", exact)
     }
 
     /// What was found, in a sentence.
     pub(super) fn answer(&self) -> String {
-        let as_predicted = self.points.iter().filter(|point| point.interval.0 <= point.predicted);
+        let as_predicted = self.points.iter().filter(|point| point.is_as_predicted());
         format!(
-            "Of {} forgers no more got away than (1-p)^k says, for {} of {} numbers k.",
+            "Of {} forgers as many got away as one check in each bucket lets, and no more than (1-p)^k says, \
+             for {} of {} numbers k.",
             self.runs,
             as_predicted.count(),
             self.points.len()
@@ -155,6 +161,57 @@ impl Evasion {
                 SHARE * 100.0
             ))
     }
+}
+
+impl Point {
+    /// As many as must, neither more nor fewer; and no more than the paper says.
+    fn is_as_predicted(&self) -> bool {
+        let (low, high) = self.interval;
+        (low..=high).contains(&self.exact) && low <= self.predicted
+    }
+}
+
+/// For each number up to the last that is looked at, the share of forgers that get away with so many.
+///
+/// Each bucket of cells has one, at any of its places, that is checked, and is forged as often as any other.
+/// So a forger passes buckets until that one is forged: in those that it passes any of the other cells may
+/// be, in the last one those before it.
+fn exact() -> Vec<f64> {
+    let others = CHECK_ONE_IN.get() - 1;
+    let last = FORGED.iter().copied().max().unwrap_or_default();
+    // What forging makes of a distribution of so many forged cells: one cell more.
+    let one_more = |shares: &[f64]| -> Vec<f64> {
+        let before = std::iter::once(&0.0).chain(shares);
+        before.zip(shares).map(|(fewer, same)| SHARE * fewer + (1.0 - SHARE) * same).collect()
+    };
+    let mut cells: Vec<f64> = (0..=last).map(|count| f64::from(count == 0)).collect();
+    // Of the cells before the one that is checked, wherever that is.
+    let mut before = vec![0.0; cells.len()];
+    for place in 0..=others {
+        let add = |(sum, share): (&mut f64, &f64)| *sum += share / f64::from(others + 1);
+        before.iter_mut().zip(&cells).for_each(add);
+        if place < others {
+            cells = one_more(&cells);
+        }
+    }
+    // Of all buckets that are passed: each next one is with 1 − SHARE.
+    let mut passed: Vec<f64> = Vec::new();
+    for count in 0..cells.len() {
+        let earlier =
+            passed.iter().rev().zip(cells.iter().skip(1)).map(|(a, b)| a * b).sum::<f64>();
+        let ends = if count == 0 { SHARE } else { 0.0 };
+        passed.push((ends + (1.0 - SHARE) * earlier) / (1.0 - (1.0 - SHARE) * cells[0]));
+    }
+    let exactly = (0..passed.len()).map(|count| {
+        let pairs = passed.iter().take(count + 1).zip(before.iter().take(count + 1).rev());
+        pairs.map(|(a, b)| a * b).sum::<f64>()
+    });
+    let still = |left: &mut f64, share: f64| {
+        let before = *left;
+        *left -= share;
+        Some(before)
+    };
+    exactly.scan(1.0, still).collect()
 }
 
 /// (1−p)^k.
@@ -190,15 +247,37 @@ mod tests {
     }
 
     #[test]
-    fn too_many_that_get_away_are_a_miss() {
+    fn what_must_be_is_just_below_what_the_paper_says() {
+        let exact = exact();
+        assert!((exact[0] - 1.0).abs() < 1e-12, "all have got away with nothing");
+        // The first forged answer is checked as often as any.
+        assert!((exact[1] - (1.0 - 1.0 / 125.0)).abs() < 1e-9, "{}", exact[1]);
+        assert!(exact.is_sorted_by(|few, many| few >= many));
+        for forged in FORGED {
+            let ratio = exact[forged as usize] / predicted(forged);
+            assert!((0.93..=1.0 + 1e-9).contains(&ratio), "{forged}: {ratio}");
+        }
+    }
+
+    #[test]
+    fn too_many_that_get_away_are_a_miss_and_too_few_as_well() {
         let run = |evaded| ForgerRun { evaded, caught_at: Some(9), is_rightly_accused: true };
         let evasion = Evasion::of(&[run(1000); 100]);
         let missed = |case: &&Case| case.verdict == CaseVerdict::Missed;
         let cases = evasion.cases();
         assert!(cases.iter().filter(missed).count() >= 5, "{cases:?}");
         let none = Evasion::of(&[run(0); 100]).cases();
-        assert_eq!(none.iter().find(missed), None);
+        assert!(none.iter().filter(missed).count() >= 5, "{none:?}");
+        // As many as must get away with each number.
+        let exact = exact();
+        let as_they_must = (0..2000u32).map(|number| {
+            let share = f64::from(number) / 2000.0;
+            run(exact.iter().take_while(|left| **left > share).count().saturating_sub(1))
+        });
+        let evasion = Evasion::of(&as_they_must.collect::<Vec<_>>());
+        assert_eq!(evasion.cases().iter().find(missed), None);
         let wrong = ForgerRun { is_rightly_accused: false, ..run(0) };
-        assert_eq!(Evasion::of(&[wrong]).cases().iter().filter(missed).count(), 1);
+        let accused = Evasion::of(&[wrong]).cases();
+        assert!(accused.last().is_some_and(|case| missed(&case)));
     }
 }

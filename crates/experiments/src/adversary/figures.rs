@@ -10,7 +10,8 @@ pub(super) fn gains(relays: &[Case]) -> Option<ExperimentFigure> {
     }
     let name = |case: &&Case| case.name.clone();
     let x = Axis::columns(measured.iter().map(name));
-    let y = Axis::new("estimate ÷ truth").showing(0.0, 1.5);
+    let most = measured.iter().filter_map(|case| case.ratio).fold(1.4, f64::max);
+    let y = Axis::new("estimate ÷ truth").showing(0.0, most + 0.1);
     let places = (0..u32::MAX).map(f64::from);
     let ratios = measured.iter().filter_map(|case| case.ratio);
     let bars = Series::bars("relay", Role::Measurement, places.zip(ratios).collect());
@@ -23,6 +24,6 @@ pub(super) fn gains(relays: &[Case]) -> Option<ExperimentFigure> {
         .with(bars.labels(labels.collect()))
         .mark(On::Y, GAIN, "1/(1−r)", Role::Problem)
         .mark(On::Y, 1.0, "truth", Role::Truth)
-        .caption(format!("Estimate over what the relay has.{others}"));
+        .caption(format!("Estimate over what the relay carries when nobody measures it.{others}"));
     Some(figure)
 }

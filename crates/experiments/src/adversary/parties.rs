@@ -1,14 +1,11 @@
 //! Coordinators and measurers that break the rules.
 
 use super::Scene;
-use super::inflating::Inflating;
-use super::relays::{params, random, start};
+use super::relays::{random, start};
 use crate::error::Error;
-use coordinator::{Failure, Outcome, Violation};
 use lab::echo_liars::{Caller, LiarRelay};
 use link::tls::TlsConfigs;
 use link::unix_time_s;
-use measurer::{Member, Team, TeamOptions, Teammate};
 use onion::Duration;
 use onion::identity::{RelayIds, RsaId};
 use onion::measure::protocol::{
@@ -26,13 +23,7 @@ const LIFETIME_S: u64 = 600;
 /// Measurements that the relay allows whose coordinator wants one more.
 const QUOTA: u32 = 2;
 
-/// By how much a measurer inflates its counts: beyond what it may have sent.
-const INFLATION: u64 = 10;
-
-/// What the case is called in which it does.
-const INFLATES: &str = "measurer: inflates its counts";
-
-/// How the rules can be broken, but for the inflated counts.
+/// How the rules can be broken, but for inflated counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Breach {
     OverheardOrder,
@@ -119,13 +110,12 @@ pub(super) fn cases(scene: &Scene<'_>) -> Result<Vec<Case>, Error> {
     scene.output.doing("coordinators and measurers that break the rules");
     let (patient, strict) = (subject(u32::MAX)?, subject(QUOTA)?);
     let breaches = Breach::ALL.map(|breach| (breach.told().0, breach));
-    let mut cases = scene.each(breaches, |breach| {
+    let cases = scene.each(breaches, |breach| {
         let (name, expected) = breach.told();
         scene.output.doing(name);
         let subject = if breach == Breach::QuotaExceeded { &strict } else { &patient };
         Ok(judge(name, expected, subject.play(breach)?))
     });
-    cases.extend(scene.each([(INFLATES, ())], |()| inflated(scene, &patient.relay)));
     patient.relay.stop()?;
     strict.relay.stop()?;
     Ok(cases)
@@ -273,33 +263,4 @@ impl Subject {
         }
         Ok(self.say_order(&order)?.1)
     }
-}
-
-/// A measurement with a measurer that inflates its counts.
-fn inflated(scene: &Scene<'_>, relay: &LiarRelay) -> Result<Case, Error> {
-    scene.output.doing(INFLATES);
-    let mut mates = Vec::new();
-    for (place, measurer) in scene.stage.measurers().iter().enumerate() {
-        let honest = measurer.remote.member();
-        let member: Box<dyn Member> = match place {
-            0 => Box::new(honest),
-            _ => Box::new(Inflating { honest, factor: INFLATION }),
-        };
-        mates.push(Teammate { member, capacity: measurer.capacity });
-    }
-    let options = TeamOptions { params: params(scene), ..TeamOptions::default() };
-    let mut team = Team::of(mates, options)?;
-    // So much that all measurers have to take part.
-    let guess = scene.plan.limit.scaled(1.5);
-    let request = scene.stage.echo_request(relay.target(), guess);
-    let outcome = team.measure(&request, &mut |_| {}, scene.interrupt.requested())?.outcome;
-    let case = Case::new(INFLATES, None, None).column("kind", "party");
-    let verdict = match &outcome {
-        Outcome::Failed {
-            reason: Failure::MeasurerViolation(Violation::TooMuch { .. }), ..
-        } => CaseVerdict::Refused,
-        Outcome::Failed { .. } => CaseVerdict::Failed,
-        Outcome::Measured(_) => CaseVerdict::Missed,
-    };
-    Ok(case.ended(verdict, outcome.to_string()))
 }

@@ -24,8 +24,8 @@ const CLIENTS: f64 = 0.5;
 /// one round.
 const GUESS: f64 = 1.5;
 
-/// What a relay that is fast only while it is measured has then, over what it usually has.
-const FAST: f64 = 2.0;
+/// What a relay that is fast only while it is measured has then, over what it carries otherwise.
+pub(super) const FAST: f64 = 2.0;
 
 /// What must come of a relay.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -36,6 +36,9 @@ enum Expected {
     FoundOut,
     /// At most 1/(1−r) of what it has.
     Bounded,
+    /// What it has only then, and no more: nothing that can be measured tells it from one that always has
+    /// it.
+    Believed,
 }
 
 /// A relay to be measured.
@@ -60,10 +63,10 @@ impl Part {
                 | EchoLie::Drops(_)
                 | EchoLie::Stalls(_)
                 | EchoLie::MiscountsSeconds => Expected::FoundOut,
-                EchoLie::ShedsClients
-                | EchoLie::OverReports
-                | EchoLie::IgnoresShare
-                | EchoLie::OnlyFastWhileMeasured { .. } => Expected::Bounded,
+                EchoLie::ShedsClients | EchoLie::OverReports | EchoLie::IgnoresShare => {
+                    Expected::Bounded
+                }
+                EchoLie::OnlyFastWhileMeasured { .. } => Expected::Believed,
             };
             let name = lie.name();
             let lie = match lie {
@@ -80,14 +83,6 @@ impl Part {
             }
         }
         parts
-    }
-
-    /// What it really has while it is measured.
-    const fn truth(&self, limit: Rate) -> Rate {
-        match self.lie {
-            Some(EchoLie::OnlyFastWhileMeasured { rate }) => rate,
-            _ => limit,
-        }
     }
 
     const fn description(&self) -> &'static str {
@@ -138,6 +133,12 @@ pub(super) fn names() -> Vec<&'static str> {
     Part::all(Rate::ZERO).into_iter().map(|part| part.name).collect()
 }
 
+/// The name of the one that is believed to have always what it has only while it is measured.
+pub(super) fn believed() -> Option<&'static str> {
+    let mut all = Part::all(Rate::ZERO).into_iter();
+    all.find(|part| part.expected == Expected::Believed).map(|part| part.name)
+}
+
 /// Each relay, measured once.
 pub(super) fn cases(scene: &Scene<'_>) -> Vec<Case> {
     let only = &scene.plan.only;
@@ -173,7 +174,7 @@ fn play(scene: &Scene<'_>, part: &Part) -> Result<Case, Error> {
     let sent = really_sent(&relay, scene.plan.seconds);
     drop(clients);
     relay.stop()?;
-    let case = judge(part, part.truth(limit), &outcome)
+    let case = judge(part, limit, &outcome)
         .column("kind", "relay")
         .column("lie", part.description())
         .column("clients", part.has_clients)
@@ -203,20 +204,32 @@ fn really_sent(relay: &LiarRelay, seconds: u32) -> Option<f64> {
     median(sent).filter(|_| is_whole)
 }
 
+/// `truth` is what the relay carries when nobody measures it.
 fn judge(part: &Part, truth: Rate, outcome: &Outcome) -> Case {
     let truth = truth.as_mbit_per_s();
     let estimate = outcome.estimate().map(|estimate| estimate.capacity.as_mbit_per_s());
     let bounds = match part.expected {
         Expected::Truth => 0.9..=1.0 + TOLERANCE,
         Expected::FoundOut | Expected::Bounded => 0.0..=GAIN * (1.0 + TOLERANCE),
+        Expected::Believed => 0.0..=FAST * (1.0 + TOLERANCE),
     };
     let case = Case::judged(part.name, truth, estimate, bounds);
     match (outcome, part.expected) {
         (Outcome::Measured(_), Expected::FoundOut) => {
             case.ended(CaseVerdict::Missed, "it was believed")
         }
-        (Outcome::Measured(_), Expected::Truth | Expected::Bounded) => case,
-        (Outcome::Failed { .. }, Expected::FoundOut | Expected::Bounded)
+        (Outcome::Measured(_), Expected::Believed) if case.verdict == CaseVerdict::Held => {
+            let gain = case.ratio.unwrap_or_default();
+            case.ended(
+                CaseVerdict::Held,
+                format!(
+                    "believed, as nothing here tells it from others: {gain:.2} times what it carries \
+                     otherwise, of {FAST} that it has while it is measured"
+                ),
+            )
+        }
+        (Outcome::Measured(_), _) => case,
+        (Outcome::Failed { .. }, Expected::FoundOut | Expected::Bounded | Expected::Believed)
             if outcome.blame() == Some(Blame::Relay) =>
         {
             case.ended(CaseVerdict::Refused, outcome.to_string())
@@ -244,7 +257,7 @@ mod tests {
             let verdict = |outcome| judge(&part, limit, outcome).verdict;
             let expected = match part.expected {
                 Expected::Truth => CaseVerdict::Failed,
-                Expected::FoundOut | Expected::Bounded => CaseVerdict::Refused,
+                Expected::FoundOut | Expected::Bounded | Expected::Believed => CaseVerdict::Refused,
             };
             assert_eq!(verdict(&caught), expected, "{}", part.name);
             assert_eq!(verdict(&ours), CaseVerdict::Failed, "{}", part.name);

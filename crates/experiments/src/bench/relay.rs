@@ -3,8 +3,9 @@
 
 use super::options::BesideTor;
 use super::quiet::QuietCircuit;
-use super::subjects::{Sample, Stage, Subject, median, median_gbit_per_cpu_s};
+use super::subjects::{Sample, Stage, Subject, median_gbit_per_cpu_s};
 use crate::error::Error;
+use crate::telling::median;
 use link::tls::TlsConfigs;
 use link::{Forge, pump, unix_time_s};
 use onion::cell::CELL_LEN;
@@ -78,7 +79,8 @@ fn quiet_circuits(
     let [tor, ours] = SUBJECTS;
     for (subject, of) in [(tor, tor), (ours, tor), (ours, ours)] {
         let of_it = samples.iter().filter(|sample| sample.subject == of);
-        let capacity = median(of_it.map(|sample| sample.estimate.as_mbit_per_s()).collect());
+        let capacity = median(of_it.map(|sample| sample.estimate.as_mbit_per_s()));
+        let capacity = capacity.unwrap_or(f64::NAN);
         stage.limit(Rate::from_mbit_per_s(0.9 * capacity), output)?;
         let circuit = QuietCircuit::start(stage.target(subject), stage.clock)?;
         let sample = stage.sample(subject, 1, output, interrupt);
@@ -96,7 +98,7 @@ fn quiet_circuits(
         trips.sort_by(f64::total_cmp);
         let most_ms = trips.get(trips.len() * 19 / 20).copied().unwrap_or(f64::NAN);
         let trips_len = trips.len();
-        let median_ms = median(trips);
+        let median_ms = median(trips).unwrap_or(f64::NAN);
         let quiet = Quiet { subject, of, load: sample.load(), median_ms };
         let (relay, load) = (subject.relay(), quiet.load.as_mbit_per_s());
         output.result(
@@ -128,7 +130,7 @@ fn conclude(
     output: &Output,
 ) {
     let [tor, ours] = SUBJECTS.map(|subject| median_gbit_per_cpu_s(samples, subject));
-    let limit = median(forwarder);
+    let limit = median(forwarder).unwrap_or(f64::NAN);
     let (ratio, of_limit) = (ours / tor, ours / limit);
     let trip = |subject: Subject, of: Subject| {
         quiet.iter().find(|it| it.subject == subject && it.of == of)

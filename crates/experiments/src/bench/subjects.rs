@@ -1,6 +1,7 @@
 //! Stock tor and a relay of ours side by side, measured in turn with the same cells.
 
 use crate::error::Error;
+use crate::telling::median;
 use control::keys::SecretKey;
 use lab::{Network, NetworkSpec, OwnRelay, OwnRelaySpec};
 use link::Clock;
@@ -102,16 +103,10 @@ impl Sample {
     }
 }
 
-/// The median of what one subject did in all runs, in Gbit per CPU second.
+/// The median of what one subject did in all runs, in Gbit per CPU second; no number without runs.
 pub(super) fn median_gbit_per_cpu_s(samples: &[Sample], subject: Subject) -> f64 {
     let of_it = samples.iter().filter(|sample| sample.subject == subject);
-    median(of_it.map(Sample::gbit_per_cpu_s).collect())
-}
-
-/// The one in the middle; no number for none.
-pub(super) fn median(mut figures: Vec<f64>) -> f64 {
-    figures.sort_by(f64::total_cmp);
-    figures.get(figures.len() / 2).copied().unwrap_or(f64::NAN)
+    median(of_it.map(Sample::gbit_per_cpu_s)).unwrap_or(f64::NAN)
 }
 
 /// A private network with one stock relay, our relay, and a team of one measurer.
@@ -263,5 +258,30 @@ impl Stage {
         let bytes = looked_at.iter().map(|(measured, ..)| measured.as_byte_per_s()).sum();
         let seconds = u32::try_from(looked_at.len()).unwrap_or(u32::MAX);
         Ok(Sample { subject, seconds, bytes, cpu, estimate, within: (began, ended) })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn sample(subject: Subject, gbit: u64) -> Sample {
+        Sample {
+            subject,
+            seconds: 4,
+            bytes: gbit * 125_000_000,
+            cpu: Duration::from_secs(1),
+            estimate: Rate::ZERO,
+            within: (Instant::ORIGIN, Instant::ORIGIN),
+        }
+    }
+
+    #[test]
+    fn of_two_runs_the_figure_is_between_them() {
+        use Subject::{OursEcho, Tor};
+        let samples = [sample(Tor, 2), sample(OursEcho, 6), sample(Tor, 3), sample(OursEcho, 7)];
+        assert!((median_gbit_per_cpu_s(&samples, OursEcho) - 6.5).abs() < 1e-9);
+        assert!((median_gbit_per_cpu_s(&samples[..3], OursEcho) - 6.0).abs() < 1e-9);
+        assert!(median_gbit_per_cpu_s(&samples, Subject::OursTransit).is_nan());
     }
 }

@@ -40,7 +40,8 @@ impl Results {
         let begins = self.cases.len();
         for one in all {
             let (case, why) = self.judge(set, run, &one, together);
-            let explanation = why.filter(|_| case.verdict != CaseVerdict::Held);
+            let is_good = matches!(case.verdict, CaseVerdict::Held | CaseVerdict::Inconclusive);
+            let explanation = why.filter(|_| !is_good);
             let miss = explanation.map(|explanation| Miss { case: case.name.clone(), explanation });
             self.misses.extend(miss);
             self.cases.push(case);
@@ -72,10 +73,7 @@ impl Results {
         let case = Case::judged(name, limit, estimate, BOUNDS);
         let case = match (estimate, tried.doubt(true)) {
             (None, _) => case.ended(CaseVerdict::Failed, tried.outcome.to_string()),
-            (Some(_), Some(doubt)) if case.detail.is_empty() => {
-                Case { detail: format!("inconclusive: {doubt}"), ..case }
-            }
-            (Some(_), _) => case,
+            (Some(_), doubt) => Tried::doubted(case, doubt.as_deref()),
         };
         let key = (count, one.place);
         let over_alone = run.and_then(|_| Some(estimate? / self.alone.get(&key)?));
@@ -99,7 +97,8 @@ impl Results {
             .column("over_alone", over_alone)
             .column("together_s", run.map(|_| together.as_secs_f64()))
             .column("measurers", one.measurers)
-            .column("relay_said_mbit_per_s", tried.said_mbit());
+            .column("relay_said_mbit_per_s", tried.said_mbit())
+            .column("kernel_sent_mbit_per_s", tried.sent_mbit());
         // A busy machine makes for too little, never for too much.
         let is_high = case.ratio.is_some_and(|ratio| ratio > *BOUNDS.end());
         (tried.with_loads(case), tried.starvation().filter(|_| !is_high))

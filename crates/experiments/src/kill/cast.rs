@@ -3,6 +3,7 @@
 use super::plan::{MEASURERS, Victim};
 use super::traces::{self, Sockets};
 use crate::error::Error;
+use crate::witness::{Count, Witness};
 use control::keys::{PublicKey, SecretKey};
 use lab::{OwnError, OwnProcess, OwnRelay, OwnRelaySpec};
 use link::Clock;
@@ -154,6 +155,12 @@ impl Cast {
         ];
         let temporary = self.temporary();
         Ok(OwnProcess::start_in("coordinator", arguments, Some(&temporary), self.clock)?)
+    }
+
+    /// What counts what the measurers receive from the relay, as they are now.
+    pub(super) fn witness(&self) -> Result<Witness, Error> {
+        let by = self.measurers.iter().map(|actor| actor.process.pid()).collect();
+        Witness::start(vec![Count::Received { by, from: self.relay.process.pid() }], self.clock)
     }
 
     /// What this one's sockets are now; none if it is not of the lasting ones.

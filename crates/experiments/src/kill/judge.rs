@@ -7,8 +7,11 @@ use onion::{Duration, Rate};
 use report::experiment::{Case, CaseVerdict};
 use std::ops::RangeInclusive;
 
-/// What a right estimate is, over the limit.
+/// What a right estimate is, over the limit, and over what the measurers' sockets got.
 pub(super) const BOUNDS: RangeInclusive<f64> = 0.90..=1.05;
+
+/// What a relay that has rested may send beyond its rate, in seconds of that: as it is configured.
+const BURST_S: f64 = 1.0;
 
 impl Played {
     /// From the kill, or without one from the beginning, to the end of the last survivor; `None` if
@@ -32,16 +35,17 @@ impl Played {
                 at.as_secs_f64()
             ),
             None if fate.victim == Victim::Nobody => {
-                format!("round {}: nobody {done}", fate.number)
+                format!("control after round {}: nobody {done}", fate.number)
             }
-            None => {
-                format!("round {}: {} was to be {done}, but had ended", fate.number, fate.victim)
-            }
+            None => format!(
+                "round {}: {} was to be {done}, but had ended: a control",
+                fate.number, fate.victim
+            ),
         };
         let estimate = self.verdict.as_ref().and_then(|verdict| verdict.estimate_mbit_per_s);
         let error = self.verdict.as_ref().and_then(|verdict| verdict.error.clone());
         let case = Case::new(name, estimate.map(|_| limit.as_mbit_per_s()), estimate);
-        let problems = self.problems(case.ratio);
+        let problems = self.problems(case.ratio, limit);
         let (verdict, detail) = if !problems.is_empty() {
             (CaseVerdict::Missed, problems.join("; "))
         } else if let Some(error) = &error {
@@ -62,24 +66,34 @@ impl Played {
             .column("target_ended_at_s", end(Victim::Target))
             .column("deadline_at_s", self.deadline.as_secs_f64())
             .column("kill_to_end_s", seconds(killed.and_then(|_| self.took())))
-            .column("ratio_to_sent", self.ratio_to_sent())
+            .column("control", self.kill.is_none())
+            .column("ratio_to_got", self.ratio_to_got())
+            .column("got_over_allowed", self.over_allowed(limit))
             .column("conclusive", self.verdict.as_ref().map(|verdict| verdict.is_conclusive))
             .column("error", error)
     }
 
-    /// The estimate over what the relay itself says to have sent, in the median second.
-    fn ratio_to_sent(&self) -> Option<f64> {
+    /// The estimate over what the measurers' sockets got in the median second.
+    fn ratio_to_got(&self) -> Option<f64> {
         let estimate = self.verdict.as_ref()?.estimate_mbit_per_s?;
-        let sent = telling::median(self.sent.iter().map(|rate| rate.as_mbit_per_s()))?;
-        (sent > 0.0).then(|| estimate / sent)
+        let got = telling::median(self.got.iter().map(|rate| rate.as_mbit_per_s()))?;
+        (got > 0.0).then(|| estimate / got)
+    }
+
+    /// What the measurers' sockets got while it was measured, over what the relay's limit allows in that
+    /// time.
+    fn over_allowed(&self, limit: Rate) -> Option<f64> {
+        let got: f64 = self.got.iter().map(|rate| rate.as_mbit_per_s()).sum();
+        let seconds = f64::from(u32::try_from(self.got.len()).ok()?);
+        (seconds > 0.0).then(|| got / (limit.as_mbit_per_s() * (seconds + BURST_S)))
     }
 
     fn remark(&self, ratio: Option<f64>) -> String {
         match &self.verdict {
             Some(_) if ratio.is_some_and(|ratio| ratio > *BOUNDS.end()) => format!(
-                "right: after its pause the relay really sent so much in the median second ({:.3} of \
-                 its own count), which its burst allows",
-                self.ratio_to_sent().unwrap_or_default()
+                "right: the measurers' sockets got so much in the median second (the estimate is {:.3} of \
+                 that), which is the burst after a pause that the limit allows",
+                self.ratio_to_got().unwrap_or_default()
             ),
             None => "the survivors ended without their coordinator".to_owned(),
             Some(verdict) if !verdict.is_conclusive => "said to be a lower bound only".to_owned(),
@@ -88,8 +102,13 @@ impl Played {
     }
 
     /// All that was not as it should be.
-    fn problems(&self, ratio: Option<f64>) -> Vec<String> {
+    fn problems(&self, ratio: Option<f64>, limit: Rate) -> Vec<String> {
         let mut problems = Vec::new();
+        if let Some(over) = self.over_allowed(limit).filter(|over| over > BOUNDS.end()) {
+            problems.push(format!(
+                "the relay let {over:.3} times as much through as its limit allows, by the kernel"
+            ));
+        }
         for (who, end) in &self.ends {
             let deadline = match who {
                 Victim::Target => self.target_deadline,
@@ -117,16 +136,7 @@ impl Played {
         let Verdict { status, is_conclusive, error, .. } = verdict;
         let victim = self.kill.map_or(Victim::Nobody, |_| self.fate.victim);
         match (ratio, error, status.code()) {
-            // A lower bound that says so is no wrong number.
-            (Some(ratio), _, Some(0 | 3)) => {
-                // Nor is what the relay really sent: in so few seconds, its burst after a pause may
-                // reach into the median.
-                let is_sent = self.ratio_to_sent().is_some_and(|ratio| BOUNDS.contains(&ratio));
-                let is_burst = is_sent && ratio > *BOUNDS.end();
-                let is_lower_bound = !is_conclusive && ratio < *BOUNDS.end();
-                let is_right = BOUNDS.contains(&ratio) || is_burst || is_lower_bound;
-                (!is_right).then(|| format!("a wrong number: {ratio:.3} of the truth"))
-            }
+            (Some(ratio), _, Some(0 | 3)) => self.number_problem(ratio, *is_conclusive),
             (None, Some(error), Some(1)) if victim == Victim::Nobody => {
                 Some(format!("failed, though nobody was {}: {error}", self.blow.done()))
             }
@@ -135,6 +145,24 @@ impl Played {
             }
             (None, Some(_), Some(1)) => None,
             _ => Some(format!("the coordinator ended with {status}, and without a result")),
+        }
+    }
+
+    /// What is wrong with an estimate. A lower bound that says so may be too low. In so few seconds the
+    /// burst after a pause may reach into the median: it may be above the rate if it is what really came, and
+    /// that is no more than the limit allows, which is judged apart.
+    fn number_problem(&self, ratio: f64, is_conclusive: bool) -> Option<String> {
+        let least = if is_conclusive { *BOUNDS.start() } else { 0.0 };
+        let right = least..=*BOUNDS.end();
+        let Some(of_got) = self.ratio_to_got() else {
+            return Some("a number, though the measurers' sockets got nothing".to_owned());
+        };
+        if !right.contains(&of_got) {
+            Some(format!("a wrong number: {of_got:.3} of what the measurers' sockets got"))
+        } else if ratio < *right.start() {
+            Some(format!("a wrong number: {ratio:.3} of the limit"))
+        } else {
+            None
         }
     }
 

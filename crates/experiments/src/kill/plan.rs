@@ -14,7 +14,7 @@ pub(super) enum Victim {
     Measurer(usize),
     Coordinator,
     Target,
-    /// To see that all is well.
+    /// A control: to see that all is well.
     Nobody,
 }
 
@@ -51,17 +51,33 @@ impl Blow {
 /// What a round has in store.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Fate {
-    /// Counted from one; the round before them, in which nobody is killed, has number zero.
+    /// Counted from one. A control has the number of the round before it.
     pub(super) number: u32,
     pub(super) victim: Victim,
     /// When, as a share of the time that a round takes.
     pub(super) at: f64,
 }
 
-/// Rounds in which nobody is killed, like the one before all others.
-pub(super) const UNHARMED: Fate = Fate { number: 0, victim: Victim::Nobody, at: 1.0 };
+impl Fate {
+    /// A control before all others, which says how long a round takes.
+    pub(super) const FIRST: Self = Self { number: 0, victim: Victim::Nobody, at: 1.0 };
 
-/// So many rounds. Of any four from the first on, each has another kind of victim.
+    /// Whether nobody is to be killed.
+    pub(super) const fn is_control(&self) -> bool {
+        matches!(self.victim, Victim::Nobody)
+    }
+
+    /// The same, earlier: its victim had ended before its moment.
+    pub(super) fn sooner(self) -> Self {
+        Self { at: self.at / 2.0, ..self }
+    }
+}
+
+/// After so many rounds comes a control.
+pub(super) const CONTROL_EVERY: u32 = 10;
+
+/// So many rounds with a victim, and controls between them, which do not count. Of any three from the first
+/// on, each has another kind of victim.
 pub(super) fn fates(rounds: u32, seed: u64) -> Vec<Fate> {
     let mut rng = StdRng::seed_from_u64(seed);
     let mut fates = Vec::new();
@@ -69,10 +85,13 @@ pub(super) fn fates(rounds: u32, seed: u64) -> Vec<Fate> {
     for number in 1..=rounds {
         if block.is_empty() {
             let measurer = Victim::Measurer(below(&mut rng, MEASURERS));
-            block = vec![measurer, Victim::Coordinator, Victim::Target, Victim::Nobody];
+            block = vec![measurer, Victim::Coordinator, Victim::Target];
         }
         let victim = block.swap_remove(below(&mut rng, block.len()));
         fates.push(Fate { number, victim, at: share(&mut rng) });
+        if number.is_multiple_of(CONTROL_EVERY) {
+            fates.push(Fate { number, ..Fate::FIRST });
+        }
     }
     fates
 }
@@ -84,7 +103,7 @@ fn share(rng: &mut StdRng) -> f64 {
 
 fn below(rng: &mut StdRng, count: usize) -> usize {
     let drawn = usize::try_from(rng.next_u32()).unwrap_or_default();
-    // Of four at most: what it favours the first ones by is nothing.
+    // Of three at most: what it favours the first ones by is nothing.
     drawn % count.max(1)
 }
 
@@ -94,18 +113,21 @@ mod tests {
     use std::collections::BTreeSet;
 
     #[test]
-    fn each_four_rounds_have_each_victim_at_moments_all_over_the_round() {
-        let all = fates(200, 7);
-        assert_eq!(all.len(), 200);
-        for four in all.chunks(4) {
-            let kinds: BTreeSet<_> = four
+    fn each_round_has_a_victim_and_each_three_one_of_each_kind() {
+        let planned = fates(200, 7);
+        let (controls, all): (Vec<Fate>, Vec<Fate>) =
+            planned.iter().partition(|it| it.is_control());
+        assert_eq!((all.len(), controls.len()), (200, 20));
+        assert!(all.iter().map(|fate| fate.number).eq(1..=200));
+        for three in all.chunks_exact(3) {
+            let kinds: BTreeSet<_> = three
                 .iter()
                 .map(|fate| match fate.victim {
                     Victim::Measurer(_) => Victim::Measurer(0),
                     other => other,
                 })
                 .collect();
-            assert_eq!(kinds.len(), 4, "{four:?}");
+            assert_eq!(kinds.len(), 3, "{three:?}");
         }
         let measurers: BTreeSet<_> = all
             .iter()

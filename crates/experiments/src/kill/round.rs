@@ -4,6 +4,7 @@ use super::cast::Cast;
 use super::plan::{Blow, Fate, Victim};
 use super::traces::Sockets;
 use crate::error::Error;
+use crate::trial;
 use coordinator::Params;
 use lab::{OwnProcess, OwnRelay};
 use link::Clock;
@@ -49,8 +50,8 @@ pub(super) struct Played {
     pub(super) ends: BTreeMap<Victim, Option<Duration>>,
     /// What the coordinator left, if it ended by itself.
     pub(super) verdict: Option<Verdict>,
-    /// What the relay sent in each second, by its own count.
-    pub(super) sent: Vec<Rate>,
+    /// What the measurers' sockets got in each second of the measurement, by the kernel.
+    pub(super) got: Vec<Rate>,
     /// Orders and proofs that the relay refused.
     pub(super) refusals: Vec<String>,
     /// What is left of the round.
@@ -91,7 +92,8 @@ struct Watch<'c> {
     /// When the relay accepted it, and reported its first second.
     accepted: Option<Instant>,
     first_second: Option<Instant>,
-    sent: Vec<Rate>,
+    /// When the relay has told of each second.
+    told: Vec<Instant>,
     is_measured: bool,
     refusals: Vec<String>,
     /// The coordinator's last word, and how it ended.
@@ -112,6 +114,7 @@ pub(super) fn play(
     interrupt: &Interrupt,
 ) -> Result<Option<Played>, Error> {
     let address = cast.address(fate.victim);
+    let witness = cast.witness()?;
     let begun = clock.now();
     let coordinator = cast.coordinator(params.seconds)?;
     let mut watch = Watch {
@@ -122,7 +125,7 @@ pub(super) fn play(
         begun,
         accepted: None,
         first_second: None,
-        sent: Vec::new(),
+        told: Vec::new(),
         is_measured: false,
         refusals: Vec::new(),
         last: Value::Null,
@@ -155,7 +158,7 @@ pub(super) fn play(
         watch.strike(fate.victim, Blow::Kill);
     }
     let verdict = watch.verdict(fate.victim, kill.is_some());
-    let Watch { sent, refusals, coordinator, .. } = watch;
+    let Watch { told, refusals, coordinator, .. } = watch;
     // Also one that hangs.
     drop(coordinator);
     let ends = ends.into_iter().map(|(who, at)| (who, at.map(|at| at - begun))).collect();
@@ -167,6 +170,13 @@ pub(super) fn play(
         remains = cast.remains(dead);
     }
     let deadline = deadline - begun;
+    if let Some(problem) = witness.problem() {
+        return Err(Error::Witness(problem));
+    }
+    let got = trial::began(told.iter().copied()).map_or_else(Vec::new, |began| {
+        let count = u32::try_from(told.len()).unwrap_or(u32::MAX);
+        witness.seconds_from(0, began, count).into_iter().map(Rate::from_mbit_per_s).collect()
+    });
     Ok(Some(Played {
         fate,
         blow,
@@ -175,7 +185,7 @@ pub(super) fn play(
         target_deadline,
         ends,
         verdict,
-        sent,
+        got,
         refusals,
         remains,
         address,
@@ -200,9 +210,7 @@ impl Watch<'_> {
                 }
                 Some("second") => {
                     self.first_second.get_or_insert(at);
-                    let bytes = ["measured_bytes", "client_bytes"].map(|it| value[it].as_u64());
-                    let sum = bytes.into_iter().flatten().sum();
-                    self.sent.push(Rate::from_byte_per_s(sum));
+                    self.told.push(at);
                 }
                 Some("over") => self.is_measured = false,
                 Some("refused") => {
@@ -217,7 +225,7 @@ impl Watch<'_> {
     fn phase(&self) -> Phase {
         match (self.ended, self.accepted, self.first_second) {
             (Some(_), ..) => Phase::Over,
-            (None, _, Some(_)) => Phase::Measuring(self.sent.len()),
+            (None, _, Some(_)) => Phase::Measuring(self.told.len()),
             (None, Some(_), None) => Phase::Opening,
             (None, None, None) => Phase::Beginning,
         }

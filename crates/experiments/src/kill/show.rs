@@ -48,7 +48,8 @@ pub(super) fn report(
     report.answer = answer;
     report.cases = cases;
     report.parameters = [
-        ("rounds", rounds.len().saturating_sub(1).to_string()),
+        ("rounds with a victim", kills(rounds).count().to_string()),
+        ("controls", (rounds.len() - kills(rounds).count()).to_string()),
         ("seconds of a round", params.seconds.to_string()),
         ("seed", options.seed.to_string()),
         ("limit of the relay", format!("{limit}")),
@@ -62,8 +63,9 @@ pub(super) fn report(
     report.notes = vec![
         format!(
             "A relay, two measurers and in each round a coordinator are processes of their own. One \
-             of them is {} at a moment drawn from the whole length of a round; in \
-             every fourth round nobody is. A survivor's part has ended when it has no connection \
+             of them is {} at a moment drawn from the whole length of a round. Before the first one, and \
+             after each tenth, is a control: nobody is, as where the victim had ended before its moment and \
+             the round is played again. A survivor's part has ended when it has no connection \
              left by the kernel's tables, a coordinator's when its process has. The deadline is what \
              the parameters say from the last sign of progress on: {} s and {grace_s} s of grace from \
              the first cell on, before that the {setup_s} s of the set-up as well.",
@@ -79,10 +81,16 @@ pub(super) fn report(
             .to_owned(),
         "Rounds are short, and the relay rests between them: it may then send as much at once as its \
          limit lets through in a second. Mostly that is over with the first second. Where it reaches \
-         into the median, the estimate is compared with what the relay itself counted."
+         into the median, an estimate above the limit is right if it is what the measurers' sockets got, by \
+         the kernel. That is no more in any round than the limit allows, or the round has missed."
             .to_owned(),
     ];
     report
+}
+
+/// The rounds in which somebody was killed.
+fn kills(rounds: &[Played]) -> impl Iterator<Item = &Played> {
+    rounds.iter().filter(|played| played.kill.is_some())
 }
 
 /// In one sentence, with the figures.
@@ -90,8 +98,7 @@ fn answer(rounds: &[Played], cases: &[Case], blow: Blow) -> String {
     let done = blow.done();
     let killed = |kind| rounds.iter().filter(|played| is_kind(played, kind)).count();
     let [measurers, coordinators, targets] = KINDS.map(|(kind, ..)| killed(kind));
-    let kills = rounds.iter().filter(|played| played.kill.is_some());
-    let took = || kills.clone().filter_map(Played::took).map(|took| took.as_secs_f64());
+    let took = || kills(rounds).filter_map(Played::took).map(|took| took.as_secs_f64());
     let slowest = took().fold(0.0, f64::max);
     let middle = telling::median(took()).unwrap_or_default();
     let ratios: Vec<f64> = cases.iter().filter_map(|case| case.ratio).collect();
@@ -117,7 +124,7 @@ fn answer(rounds: &[Played], cases: &[Case], blow: Blow) -> String {
         // Not to be passed over: the promise is about the limit.
         format!(
             "no hang, nothing left behind, but {} estimates are off the limit and were let pass since \
-             they are lower bounds that say so, or what the relay itself counted in its burst",
+             they are lower bounds that say so, or what came of the burst that the limit allows",
             outside.len()
         )
     } else {
@@ -125,9 +132,10 @@ fn answer(rounds: &[Played], cases: &[Case], blow: Blow) -> String {
     };
     format!(
         "In {} rounds a measurer was {done} {measurers} times, the coordinator {coordinators} and \
-         the target {targets}: {so}. Survivors ended {middle:.2} s after that in the median, \
-         {slowest:.2} s at most; {failures} named failures, {numbers}.",
-        rounds.len(),
+         the target {targets}; {} more were controls: {so}. Survivors ended {middle:.2} s after that in \
+         the median, {slowest:.2} s at most; {failures} named failures, {numbers}.",
+        kills(rounds).count(),
+        rounds.len() - kills(rounds).count(),
     )
 }
 

@@ -1,12 +1,16 @@
-//! What was seen of a relay with clients: by those who measured it, by itself, and by its clients.
+//! What was seen of a relay with clients: by those who measured it, by itself, and by the kernel.
 
-use crate::client_load::{ClientLoad, mbit};
+use crate::witness::{Witness, mbit};
 use coordinator::Estimate;
 use lab::OwnRelay;
 use link::Clock;
 use onion::{Duration, Instant, Rate};
 
-/// Seconds after the relay's first that clients' arrivals are left out of: queues fill.
+/// The witness's counts, by their places: what measurers and what clients received from the relay.
+pub(super) const MEASURERS: usize = 0;
+pub(super) const CLIENTS: usize = 1;
+
+/// Left out after all clients' traffic has begun to flow: queues fill.
 const SETTLING: Duration = Duration::from_secs(1);
 
 /// When the last measurement of a relay began, by what it has told of its seconds until now: each comes
@@ -30,8 +34,10 @@ pub(super) fn beginning(relay: &OwnRelay, clock: Clock, seconds: u32) -> Option<
 }
 
 /// A measurement that is over, and clients that go on.
-pub(super) struct Seen<'c> {
-    pub(super) clients: &'c ClientLoad,
+pub(super) struct Seen<'w> {
+    pub(super) witness: &'w Witness,
+    /// When all clients had traffic.
+    pub(super) flowing: Instant,
     /// When it was asked for.
     pub(super) ordered: Instant,
     /// When its first second began.
@@ -40,16 +46,20 @@ pub(super) struct Seen<'c> {
     pub(super) around: u32,
     /// What the relay's process used meanwhile, of one core.
     pub(super) cpu_share: Option<f64>,
+    /// Downloads of the stock client that came whole.
+    pub(super) downloads: u64,
 }
 
 /// One second of a measurement, in Mbit/s.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct MeasuredSecond {
-    /// What measurers got back: *x*.
+    /// What measurers say that they got back: *x*.
     pub(super) measured: f64,
     /// What the relay says that it forwarded for its clients: *y*.
     pub(super) reported: f64,
-    /// What its clients received.
+    /// What measurers' sockets received, by the kernel.
+    pub(super) came_back: f64,
+    /// What the sockets of its clients, and of the relays behind it, received.
     pub(super) received: f64,
 }
 
@@ -67,6 +77,7 @@ pub(super) struct Window {
     pub(super) after: Vec<f64>,
     /// What the relay's process used meanwhile, of one core, if that is known.
     pub(super) cpu_share: Option<f64>,
+    pub(super) downloads: u64,
     /// When clients first had a second at their level again, counted to its end; `None` if never.
     pub(super) back_after_s: Option<f64>,
 }
@@ -75,17 +86,9 @@ pub(super) struct Window {
 pub(super) const BACK: f64 = 0.9;
 
 impl Seen<'_> {
-    /// All of it; an error if clients were disturbed.
-    pub(super) fn window(
-        &self,
-        ratio: f64,
-        limit: Rate,
-        estimate: &Estimate,
-    ) -> Result<Window, String> {
-        if let Some(failure) = self.clients.failure() {
-            return Err(format!("clients were disturbed: {failure}"));
-        }
-        let first = self.clients.began().ok_or("no client ever received anything")? + SETTLING;
+    /// All of it.
+    pub(super) fn window(&self, ratio: f64, limit: Rate, estimate: &Estimate) -> Window {
+        let first = self.flowing + SETTLING;
         let whole = |from: Instant, to: Instant| {
             u32::try_from(to.saturating_since(from).as_secs()).unwrap_or(u32::MAX)
         };
@@ -94,28 +97,33 @@ impl Seen<'_> {
         let begin = self.began - Instant::ORIGIN - Duration::from_secs(u64::from(before));
         let length = u32::try_from(estimate.seconds.len()).unwrap_or(u32::MAX);
         let end = self.began + Duration::from_secs(u64::from(length));
-        let received = self.clients.seconds_from(self.began, length);
+        let clients = |from: Instant, count: u32| self.witness.seconds_from(CLIENTS, from, count);
+        let received = clients(self.began, length);
+        let came_back = self.witness.seconds_from(MEASURERS, self.began, length);
         #[expect(clippy::cast_precision_loss, reason = "nothing here moves 2^53 bytes in a second")]
         let rate = |bytes: u64| mbit(bytes as f64);
-        let during =
-            estimate.seconds.iter().zip(received).map(|(second, received)| MeasuredSecond {
+        let during = estimate.seconds.iter().zip(came_back).zip(received).map(
+            |((second, came_back), received)| MeasuredSecond {
                 measured: rate(second.measured),
                 reported: rate(second.client_reported.unwrap_or_default()),
+                came_back,
                 received,
-            });
+            },
+        );
         let mut window = Window {
             ratio,
             limit: limit.as_mbit_per_s(),
             estimate: estimate.capacity.as_mbit_per_s(),
-            alone: self.clients.seconds_from(first, alone),
-            before: self.clients.seconds_from(Instant::ORIGIN + begin, before),
+            alone: clients(first, alone),
+            before: clients(Instant::ORIGIN + begin, before),
             during: during.collect(),
-            after: self.clients.seconds_from(end, self.around),
+            after: clients(end, self.around),
             cpu_share: self.cpu_share,
+            downloads: self.downloads,
             back_after_s: None,
         };
         window.back_after_s = self.back_after(end, BACK * window.level());
-        Ok(window)
+        window
     }
 
     /// How long after `end` the first second ends in which clients received as much as `least`.
@@ -125,7 +133,7 @@ impl Seen<'_> {
         (0..=steps).find_map(|step| {
             let begin = end + STEP * step;
             let second = Duration::from_secs(1);
-            let received = mbit(self.clients.bytes_between(begin, begin + second));
+            let received = mbit(self.witness.bytes_between(CLIENTS, begin, begin + second));
             (received >= least).then(|| (begin + second - end).as_secs_f64())
         })
     }

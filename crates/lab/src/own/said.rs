@@ -56,6 +56,12 @@ impl<'r> RelaySaid<'r> {
         used.map(|used| CpuReading { at: self.now(), used })
     }
 
+    /// What dates the samples.
+    #[must_use]
+    pub const fn clock(&self) -> Clock {
+        self.clock
+    }
+
     /// The time by which the samples are dated.
     #[must_use]
     pub fn now(&self) -> Instant {

@@ -94,6 +94,9 @@ pub enum CaseVerdict {
     /// There is no result, though there should be one.
     #[default]
     Failed,
+    /// Tried, but what was found cannot be compared with what was promised, such as a lower bound. It counts
+    /// neither for nor against the promise.
+    Inconclusive,
     /// Not tried. It counts neither for nor against the promise.
     Skipped,
 }
@@ -108,10 +111,10 @@ pub struct Miss {
 }
 
 impl ExperimentReport {
-    /// Whether the promise was kept. It was not if nothing was tried.
+    /// Whether the promise was kept. It was not if nothing was tried that came to a conclusion.
     #[must_use]
     pub fn held(&self) -> bool {
-        let skipped = self.count(CaseVerdict::Skipped);
+        let skipped = self.count(CaseVerdict::Skipped) + self.count(CaseVerdict::Inconclusive);
         let kept = self.count(CaseVerdict::Held) + self.count(CaseVerdict::Refused);
         let tried = self.cases.len() - skipped;
         match &self.promise {
@@ -233,8 +236,8 @@ impl Case {
 
 impl CaseVerdict {
     /// All of them.
-    pub(super) const ALL: [Self; 5] =
-        [Self::Held, Self::Refused, Self::Missed, Self::Failed, Self::Skipped];
+    pub(super) const ALL: [Self; 6] =
+        [Self::Held, Self::Refused, Self::Missed, Self::Failed, Self::Inconclusive, Self::Skipped];
 
     /// In one word.
     #[must_use]
@@ -244,12 +247,13 @@ impl CaseVerdict {
             Self::Refused => "refused",
             Self::Missed => "missed",
             Self::Failed => "failed",
+            Self::Inconclusive => "inconclusive",
             Self::Skipped => "skipped",
         }
     }
 
-    /// Whether there is nothing to explain.
+    /// Whether there is nothing to explain but what the case says itself.
     pub(super) const fn is_good(self) -> bool {
-        matches!(self, Self::Held | Self::Refused | Self::Skipped)
+        matches!(self, Self::Held | Self::Refused | Self::Inconclusive | Self::Skipped)
     }
 }

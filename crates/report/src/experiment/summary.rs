@@ -33,6 +33,7 @@ struct Counts {
     refused: usize,
     missed: usize,
     failed: usize,
+    inconclusive: usize,
     skipped: usize,
 }
 
@@ -76,9 +77,9 @@ impl ExperimentReport {
     }
 
     fn counts(&self) -> Counts {
-        let [held, refused, missed, failed, skipped] =
+        let [held, refused, missed, failed, inconclusive, skipped] =
             CaseVerdict::ALL.map(|verdict| self.count(verdict));
-        Counts { held, refused, missed, failed, skipped }
+        Counts { held, refused, missed, failed, inconclusive, skipped }
     }
 }
 

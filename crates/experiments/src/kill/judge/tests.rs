@@ -32,7 +32,7 @@ fn round(victim: Victim, verdict: Option<Verdict>) -> Played {
         target_deadline: secs(9.0),
         ends: BTreeMap::from_iter(ends),
         verdict,
-        sent: Vec::new(),
+        got: Vec::new(),
         refusals: Vec::new(),
         remains: Vec::new(),
         address: Some(([127, 0, 0, 1], 7100).into()),
@@ -71,24 +71,40 @@ fn a_failure_that_names_the_victim_is_as_it_should_be() {
 
 #[test]
 fn a_number_must_be_right_unless_it_says_that_it_is_a_lower_bound() {
-    for (code, estimate, expected) in [
-        (0, 29.0, CaseVerdict::Held),
-        (0, 26.0, CaseVerdict::Missed),
-        (0, 32.0, CaseVerdict::Missed),
-        (3, 26.0, CaseVerdict::Held),
-        (3, 32.0, CaseVerdict::Missed),
-        (1, 29.0, CaseVerdict::Missed),
+    let got = |mbit: &[f64]| mbit.iter().copied().map(Rate::from_mbit_per_s).collect();
+    let played = |code, estimate, seconds: &[f64]| Played {
+        got: got(seconds),
+        ..round(Victim::Nobody, Some(verdict(code, Some(estimate), None)))
+    };
+    for (code, estimate, seconds, expected) in [
+        (0, 29.0, [60.0, 29.0, 29.0], CaseVerdict::Held),
+        (0, 26.0, [26.0; 3], CaseVerdict::Missed),
+        (3, 26.0, [26.0; 3], CaseVerdict::Held),
+        (1, 29.0, [29.0; 3], CaseVerdict::Missed),
+        // It is not what came, whatever the limit is.
+        (0, 29.0, [20.0; 3], CaseVerdict::Missed),
+        (0, 29.0, [33.0; 3], CaseVerdict::Missed),
+        (3, 32.0, [29.0; 3], CaseVerdict::Missed),
+        (0, 29.0, [0.0; 3], CaseVerdict::Missed),
+        // The burst after a pause has reached into the median.
+        (0, 40.0, [40.5, 40.5, 30.0], CaseVerdict::Held),
+        (3, 40.0, [40.5, 40.5, 30.0], CaseVerdict::Held),
     ] {
-        let played = round(Victim::Nobody, Some(verdict(code, Some(estimate), None)));
-        assert_eq!(judged(&played).0, expected, "{code} {estimate}");
+        let judged = judged(&played(code, estimate, &seconds));
+        assert_eq!(judged.0, expected, "{code} {estimate} {seconds:?}: {}", judged.1);
     }
-    // What the relay really sent is right, too: a burst after its pause.
-    let sent = |mbit: [f64; 3]| mbit.map(Rate::from_mbit_per_s).to_vec();
-    let burst = |sent| Played { sent, ..round(Victim::Nobody, Some(verdict(3, Some(40.0), None))) };
-    let (verdict_of_burst, detail) = judged(&burst(sent([40.5, 40.5, 30.0])));
-    assert_eq!(verdict_of_burst, CaseVerdict::Held);
-    assert!(detail.contains("burst"), "{detail}");
-    assert_eq!(judged(&burst(sent([60.0, 30.0, 30.0]))).0, CaseVerdict::Missed);
+    assert!(judged(&played(0, 40.0, &[40.5, 40.5, 30.0])).1.contains("burst"));
+    // A relay whose rate limit is broken is found out, whatever it and the estimate say, and also if there
+    // is none.
+    for seconds in
+        [&[60.0; 5][..], &[78.0, 39.0, 39.0, 39.0, 39.0], &[66.0, 33.0, 33.0, 33.0, 33.0]]
+    {
+        let (verdict, detail) = judged(&played(0, seconds[1], seconds));
+        assert_eq!(verdict, CaseVerdict::Missed, "{seconds:?}");
+        assert!(detail.contains("as its limit allows"), "{detail}");
+        let without = Played { got: got(seconds), ..round(Victim::Coordinator, None) };
+        assert_eq!(judged(&without).0, CaseVerdict::Missed, "{seconds:?}");
+    }
     // Nobody was killed, so nothing may fail.
     let (verdict, detail) = judged(&round(Victim::Nobody, Some(verdict(1, None, Some(LOST)))));
     assert_eq!(verdict, CaseVerdict::Missed);

@@ -1,0 +1,198 @@
+//! What a measurer gains that inflates its counts: measurers are believed up to what they were ordered to
+//! send.
+
+use super::inflating::{Claim, Inflating, Notes};
+use super::relays::{params, start};
+use super::{Scene, TOLERANCE};
+use crate::error::Error;
+use crate::telling::median;
+use coordinator::{Failure, Outcome, Violation};
+use measurer::{Member, Team, TeamOptions, Teammate};
+use onion::Rate;
+use report::experiment::{Case, CaseVerdict};
+
+/// What the relay is expected to carry, over what it can: so much that all measurers have to take part.
+const GUESS: f64 = 1.5;
+
+/// What is claimed, and what must come of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Part {
+    name: &'static str,
+    claim: Claim,
+    /// Whether it is more than can be true.
+    is_impossible: bool,
+}
+
+/// From what anybody would try to what pays most.
+const PARTS: [Part; 4] = [
+    Part { name: "measurer: inflates its counts", claim: Claim::Times(10), is_impossible: true },
+    Part { name: "measurer: doubles its counts", claim: Claim::Times(2), is_impossible: false },
+    Part {
+        name: "measurer: claims all that it was to send",
+        claim: Claim::All,
+        is_impossible: false,
+    },
+    Part {
+        name: "measurer: saves up all that it was to send",
+        claim: Claim::Saved,
+        is_impossible: false,
+    },
+];
+
+/// What a measurement with a measurer that inflates came to.
+struct Found {
+    seconds: u32,
+    /// What the relay has, in Mbit/s.
+    limit: f64,
+    outcome: Outcome,
+    /// What the others got back in the median second, in Mbit/s.
+    honest: f64,
+    /// What the liar itself did.
+    own: f64,
+    /// What it was ordered to send in the last round.
+    allocated: f64,
+}
+
+/// Each claim once. They are played with an honest relay of their own.
+pub(super) fn cases(scene: &Scene<'_>) -> Result<Vec<Case>, Error> {
+    if scene.interrupt.is_requested() {
+        return Ok(Vec::new());
+    }
+    let relay = start(scene, None, u32::MAX)?;
+    let cases = scene.each(PARTS.map(|part| (part.name, part)), |part| {
+        scene.output.doing(part.name);
+        Ok(judge(part, &play(scene, part, relay.target())?))
+    });
+    relay.stop()?;
+    Ok(cases)
+}
+
+fn play(
+    scene: &Scene<'_>,
+    part: Part,
+    target: onion::measure::pump::Target,
+) -> Result<Found, Error> {
+    let all: Vec<Notes> = scene.stage.measurers().iter().map(|_| Notes::default()).collect();
+    let mates = scene.stage.measurers().iter().zip(&all).enumerate().map(|(place, (it, notes))| {
+        let claim = if place == 0 { part.claim } else { Claim::Times(1) };
+        let (honest, notes) = (it.remote.member(), notes.clone());
+        let member: Box<dyn Member> = Box::new(Inflating { honest, claim, notes });
+        Teammate { member, capacity: it.capacity }
+    });
+    let options = TeamOptions { params: params(scene), ..TeamOptions::default() };
+    let mut team = Team::of(mates.collect(), options)?;
+    let request = scene.stage.echo_request(target, scene.plan.limit.scaled(GUESS));
+    let outcome = team.measure(&request, &mut |_| {}, scene.interrupt.requested())?.outcome;
+    let middle = |notes: &Notes| {
+        let came_back = notes.round().came_back;
+        median(came_back.into_iter().map(Rate::as_mbit_per_s)).unwrap_or_default()
+    };
+    let (liars, others) = all.split_at(1);
+    Ok(Found {
+        seconds: scene.plan.seconds,
+        limit: scene.plan.limit.as_mbit_per_s(),
+        outcome,
+        honest: others.iter().map(middle).sum(),
+        own: liars.iter().map(middle).sum(),
+        allocated: liars.iter().map(|it| it.round().allocated.as_mbit_per_s()).sum(),
+    })
+}
+
+fn judge(part: Part, found: &Found) -> Case {
+    let Found { limit, honest, own, allocated, .. } = *found;
+    let estimate = found.outcome.estimate();
+    let mbit = estimate.map(|estimate| estimate.capacity.as_mbit_per_s());
+    // What docs/security.md says that a liar can add.
+    let most = honest + allocated * part.claim.gain(found.seconds);
+    let case = Case::new(part.name, mbit.map(|_| limit), mbit)
+        .column("kind", if part.is_impossible { "party" } else { "inflation" })
+        .column("honest_mbit_per_s", honest)
+        .column("allocated_mbit_per_s", allocated)
+        .column("most_believed_factor", (own > 0.0).then(|| allocated / own))
+        .column("bound_mbit_per_s", most)
+        .column("conclusive", estimate.map(coordinator::Estimate::is_conclusive));
+    match (&found.outcome, mbit) {
+        (
+            Outcome::Failed {
+                reason: Failure::MeasurerViolation(Violation::TooMuch { .. }), ..
+            },
+            _,
+        ) => {
+            let verdict =
+                if part.is_impossible { CaseVerdict::Refused } else { CaseVerdict::Missed };
+            case.ended(verdict, found.outcome.to_string())
+        }
+        (Outcome::Measured(_), Some(_)) if part.is_impossible => {
+            case.ended(CaseVerdict::Missed, "it was believed")
+        }
+        (Outcome::Measured(_), Some(mbit)) => {
+            let is_bounded = mbit <= most * (1.0 + TOLERANCE);
+            let verdict = if is_bounded { CaseVerdict::Held } else { CaseVerdict::Missed };
+            case.ended(
+                verdict,
+                format!(
+                    "believed: {:.2} times what the relay has; at most {:.2} by what the other got back \
+                     and what this one was to send",
+                    mbit / limit,
+                    most / limit
+                ),
+            )
+        }
+        _ => case.ended(CaseVerdict::Failed, found.outcome.to_string()),
+    }
+}
+
+/// The most that a relay was overestimated by, of those measured with such a measurer.
+pub(super) fn most(cases: &[Case]) -> f64 {
+    cases.iter().filter_map(|case| case.ratio).fold(0.0, f64::max)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use coordinator::{Estimate, Mode, Params, Spread};
+
+    fn measured(mbit: f64) -> Outcome {
+        let capacity = Rate::from_mbit_per_s(mbit);
+        Outcome::Measured(Estimate {
+            mode: Mode::Echo,
+            capacity,
+            inconclusive: None,
+            rounds: 1,
+            allocated: capacity,
+            params: Params::default(),
+            seconds: Vec::new(),
+            spread: Spread::default(),
+            checked_cells: 0,
+        })
+    }
+
+    fn verdict(claim: Claim, is_impossible: bool, outcome: Outcome) -> CaseVerdict {
+        let part = Part { name: "one", claim, is_impossible };
+        let (limit, honest, own, allocated) = (100.0, 50.0, 50.0, 200.0);
+        judge(part, &Found { seconds: 30, limit, outcome, honest, own, allocated }).verdict
+    }
+
+    #[test]
+    fn what_is_believed_is_held_against_the_bound_and_no_more() {
+        use CaseVerdict::{Failed, Held, Missed, Refused};
+        let bytes = 1;
+        let violation = Violation::TooMuch { second: 0, bytes, allowed: 0 };
+        let refused = Outcome::Failed {
+            reason: Failure::MeasurerViolation(violation),
+            measurer: None,
+            round: 1,
+            second: None,
+        };
+        assert_eq!(verdict(Claim::All, false, measured(250.0)), Held);
+        assert_eq!(verdict(Claim::All, false, measured(270.0)), Missed);
+        assert_eq!(verdict(Claim::Saved, false, measured(420.0)), Held);
+        assert_eq!(verdict(Claim::Saved, false, measured(460.0)), Missed);
+        assert_eq!(verdict(Claim::Times(10), true, measured(250.0)), Missed);
+        assert_eq!(verdict(Claim::Times(10), true, refused.clone()), Refused);
+        assert_eq!(verdict(Claim::All, false, refused), Missed);
+        let reason = Failure::Cancelled;
+        let ours = Outcome::Failed { reason, measurer: None, round: 1, second: None };
+        assert_eq!(verdict(Claim::All, false, ours), Failed);
+    }
+}

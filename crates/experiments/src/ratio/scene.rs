@@ -1,0 +1,130 @@
+//! What the experiment is played with: a private network with our relays in it, and a stock client.
+
+use super::{MEASURERS, Plan};
+use crate::error::Error;
+use crate::stage::Stage;
+use lab::{Client, ContentServer, Network, NetworkSpec, OwnRelay, Pins, RelaySpec};
+use onion::Rate;
+use std::net::SocketAddr;
+use std::time::Duration;
+use terminal::{Interrupt, Output, network};
+
+/// Far more than a consensus takes.
+const PATIENCE: Duration = Duration::from_secs(120);
+
+/// What measurers have, of what a relay can carry: together more than the 2.95 times that it takes, and
+/// none enough alone.
+const CAPACITY: f64 = 1.6;
+
+/// All that takes part.
+pub(super) struct Scene {
+    // In this order: the client ends before the network does.
+    client: Client,
+    server: ContentServer,
+    /// One for each share.
+    relays: Vec<(u32, OwnRelay)>,
+    pub(super) stage: Stage,
+    network: Network,
+}
+
+impl Scene {
+    /// Starts it all, with a stock client that takes so much; `None` if the user has had enough.
+    pub(super) fn start(
+        plan: &Plan,
+        demand: Rate,
+        output: &Output,
+        interrupt: &Interrupt,
+    ) -> Result<Option<Self>, Error> {
+        let stage = Stage::with_measurers(MEASURERS, plan.limit.scaled(CAPACITY), output)?;
+        if interrupt.is_requested() {
+            return Ok(None);
+        }
+        let network = network::start(&spec(), output)?;
+        if interrupt.is_requested() {
+            return Ok(None);
+        }
+        output.doing("starting our relays");
+        let start = |percent: u32| {
+            let (name, authorities) = (format!("ratio{percent}"), network.directory_addrs());
+            let relay =
+                stage.published_relay(&name, Some(plan.limit), Some(percent), authorities)?;
+            Ok((percent, relay))
+        };
+        let relays = plan.shares.iter().copied().map(start);
+        let relays = relays.collect::<Result<Vec<_>, Error>>()?;
+        let fingerprints: Vec<[u8; 20]> = relays.iter().map(|(_, relay)| relay.rsa()).collect();
+        output.doing("waiting for the consensus that lists them");
+        network.wait_until_running(&fingerprints, PATIENCE)?;
+        network.wait_until_known(&fingerprints, PATIENCE)?;
+        if interrupt.is_requested() {
+            return Ok(None);
+        }
+        output.doing("starting a stock client");
+        let stock = network.nodes().iter().map(lab::Node::rsa);
+        let known: Vec<[u8; 20]> = fingerprints.iter().copied().chain(stock).collect();
+        let client = Client::start(&network, "client", &torrc(demand), &known, PATIENCE)?;
+        let server = ContentServer::start().map_err(|source| Error::File {
+            what: "listen on",
+            path: "127.0.0.1".into(),
+            source,
+        })?;
+        Ok(Some(Self { client, server, relays, stage, network }))
+    }
+
+    /// The relay that lets clients have this share.
+    pub(super) fn relay(&self, percent: u32) -> Result<&OwnRelay, Error> {
+        let found = self.relays.iter().find(|(its, _)| *its == percent);
+        found
+            .map(|(_, relay)| relay)
+            .ok_or_else(|| Error::Usage(format!("no relay for {percent} %")))
+    }
+
+    /// Has the stock client enter the network by one relay from now on.
+    pub(super) fn enter_by(&mut self, percent: u32) -> Result<(), Error> {
+        let entry = self.relay(percent)?.rsa();
+        let [first, ..] = self.network.authorities() else {
+            return Err(lab::LabError::Spec("a network without authorities".to_owned()).into());
+        };
+        let exits = self.network.relays().iter().map(lab::Node::rsa).collect();
+        let pins = Pins { entry: vec![entry], middle: vec![first.rsa()], exit: exits };
+        Ok(self.client.pin(&pins)?)
+    }
+
+    /// The stock client's SOCKS port, and where the content is.
+    pub(super) const fn downloads(&self) -> (SocketAddr, SocketAddr) {
+        (self.client.socks(), self.server.address())
+    }
+
+    /// The processes that have links to the relays but are no measurers: this one, the stock client, and
+    /// those that circuits go on to.
+    pub(super) fn client_pids(&self) -> Vec<u32> {
+        let nodes = self.network.nodes().iter().map(lab::Node::pid);
+        [std::process::id(), self.client.pid()].into_iter().chain(nodes).collect()
+    }
+}
+
+/// A network with one exit, in which ours can be guards at once.
+fn spec() -> NetworkSpec {
+    // Lines are in this order: a rule of a policy counts before those after it.
+    let exit = ["ExitRelay 1", "ExitPolicyRejectPrivate 0", "ExitPolicy accept *:*"];
+    let stock =
+        RelaySpec { extra_torrc: exit.map(str::to_owned).to_vec(), ..RelaySpec::new("stockexit") };
+    NetworkSpec {
+        // A client takes no guard that is not stable, and ours have just begun.
+        extra_torrc_authorities: ["MinUptime", "MTBF"]
+            .map(|what| format!("AuthDirVoteStableGuarantee{what} 1 second"))
+            .to_vec(),
+        bandwidth_file: false,
+        ..NetworkSpec::new(vec![stock])
+    }
+}
+
+/// A client of one guard that takes so much at most.
+fn torrc(demand: Rate) -> [String; 3] {
+    let bytes = demand.as_byte_per_s();
+    [
+        "ConfluxEnabled 0".to_owned(),
+        format!("BandwidthRate {bytes} bytes"),
+        format!("BandwidthBurst {bytes} bytes"),
+    ]
+}

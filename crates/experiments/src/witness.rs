@@ -1,0 +1,248 @@
+//! What was really forwarded: the kernel's counters of processes' sockets, which neither a relay nor a
+//! measurer can mislead.
+
+use crate::error::Error;
+use lab::{Connection, connections};
+use link::Clock;
+use onion::{Duration, Instant};
+use std::collections::{BTreeMap, BTreeSet};
+use std::io;
+use std::net::SocketAddr;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread::{self, JoinHandle};
+
+/// How often sockets are looked at. What lies between two looks is taken to have come evenly.
+const STEP: Duration = Duration::from_millis(100);
+
+/// What is counted: bytes of TCP streams, TLS included.
+#[derive(Clone, Debug)]
+pub(crate) enum Count {
+    /// What these processes receive from another one.
+    Received {
+        /// Whose sockets are read.
+        by: Vec<u32>,
+        /// Whose sockets must be at the other end.
+        from: u32,
+    },
+    /// What a process sends to anybody, once that has arrived.
+    Sent {
+        /// Whose sockets are read.
+        by: u32,
+    },
+}
+
+/// Counts for as long as it lives, on a thread of its own.
+pub(crate) struct Witness {
+    shared: Arc<Shared>,
+    thread: Option<JoinHandle<()>>,
+}
+
+struct Shared {
+    must_stop: AtomicBool,
+    tallies: Mutex<Vec<Tally>>,
+}
+
+impl Shared {
+    fn tallies(&self) -> MutexGuard<'_, Vec<Tally>> {
+        self.tallies.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// One count, and what it has come to so far.
+struct Tally {
+    count: Count,
+    /// What each socket had carried when it was last looked at.
+    known: BTreeMap<(u32, u64), u64>,
+    total: u64,
+    readings: Vec<(Instant, u64)>,
+    /// Why the kernel does not tell any more.
+    problem: Option<String>,
+}
+
+impl Witness {
+    /// Begins to count. What sockets have carried by now does not count.
+    ///
+    /// # Errors
+    /// The kernel does not let us look.
+    pub(crate) fn start(counts: Vec<Count>, clock: Clock) -> Result<Self, Error> {
+        let mut tallies: Vec<Tally> = counts.into_iter().map(Tally::new).collect();
+        tallies.iter_mut().for_each(|tally| tally.read(clock.now()));
+        if let Some(problem) = tallies.iter().find_map(|tally| tally.problem.clone()) {
+            return Err(Error::Witness(problem));
+        }
+        let shared =
+            Arc::new(Shared { must_stop: AtomicBool::new(false), tallies: Mutex::new(tallies) });
+        let theirs = Arc::clone(&shared);
+        let watch = move || {
+            while !theirs.must_stop.load(Ordering::Acquire) {
+                thread::park_timeout(STEP);
+                theirs.tallies().iter_mut().for_each(|tally| tally.read(clock.now()));
+            }
+        };
+        let thread = thread::Builder::new().name("witness".to_owned()).spawn(watch);
+        let thread = thread.map_err(|error| Error::Witness(error.to_string()))?;
+        Ok(Self { shared, thread: Some(thread) })
+    }
+
+    /// Why the kernel has stopped telling, if it has.
+    pub(crate) fn problem(&self) -> Option<String> {
+        self.shared.tallies().iter().find_map(|tally| tally.problem.clone())
+    }
+
+    /// Of one of the counts, by its place: bytes between two instants.
+    pub(crate) fn bytes_between(&self, place: usize, from: Instant, to: Instant) -> f64 {
+        let tallies = self.shared.tallies();
+        let readings = tallies.get(place).map_or(&[][..], |tally| &tally.readings);
+        by(readings, to) - by(readings, from)
+    }
+
+    /// The same for so many whole seconds after one another, in Mbit/s.
+    pub(crate) fn seconds_from(&self, place: usize, from: Instant, count: u32) -> Vec<f64> {
+        (0..count)
+            .map(|number| {
+                let begin = from + Duration::from_secs(u64::from(number));
+                mbit(self.bytes_between(place, begin, begin + Duration::from_secs(1)))
+            })
+            .collect()
+    }
+}
+
+impl Drop for Witness {
+    fn drop(&mut self) {
+        self.shared.must_stop.store(true, Ordering::Release);
+        if let Some(thread) = self.thread.take() {
+            thread.thread().unpark();
+            // Its panic has been printed.
+            let _ = thread.join();
+        }
+    }
+}
+
+impl Tally {
+    fn new(count: Count) -> Self {
+        let (known, readings) = (BTreeMap::new(), Vec::new());
+        Self { count, known, total: 0, readings, problem: None }
+    }
+
+    fn read(&mut self, now: Instant) {
+        match self.count.look() {
+            Ok(seen) => self.take(now, seen),
+            Err(problem) => drop(self.problem.get_or_insert(problem.to_string())),
+        }
+    }
+
+    /// Adds what each socket has carried since the last look.
+    fn take(&mut self, now: Instant, seen: BTreeMap<(u32, u64), u64>) {
+        if !self.readings.is_empty() {
+            let more = seen.iter().map(|(socket, bytes)| {
+                // One that is new has carried all of it since.
+                bytes.saturating_sub(self.known.get(socket).copied().unwrap_or_default())
+            });
+            self.total += more.sum::<u64>();
+        }
+        self.known = seen;
+        self.readings.push((now, self.total));
+    }
+}
+
+impl Count {
+    /// What each socket that counts has carried by now.
+    fn look(&self) -> io::Result<BTreeMap<(u32, u64), u64>> {
+        match self {
+            Self::Sent { by } => {
+                let all = of_living(*by)?.into_iter();
+                Ok(all.map(|it| ((*by, it.inode), it.bytes.sent)).collect())
+            }
+            Self::Received { by, from } => {
+                let places: BTreeSet<SocketAddr> =
+                    of_living(*from)?.into_iter().map(|it| it.local).collect();
+                let mut seen = BTreeMap::new();
+                for pid in by {
+                    let all = of_living(*pid)?.into_iter();
+                    let theirs = all.filter(|it| places.contains(&it.peer));
+                    seen.extend(theirs.map(|it| ((*pid, it.inode), it.bytes.received)));
+                }
+                Ok(seen)
+            }
+        }
+    }
+}
+
+/// Of a process that has ended, none.
+fn of_living(pid: u32) -> io::Result<Vec<Connection>> {
+    match connections(pid) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Vec::new()),
+        result => result,
+    }
+}
+
+/// Bytes as Mbit.
+pub(crate) fn mbit(bytes: f64) -> f64 {
+    bytes * 8e-6
+}
+
+/// Bytes by an instant; between two readings, evenly.
+#[expect(clippy::cast_precision_loss, reason = "no experiment moves 2^53 bytes")]
+fn by(readings: &[(Instant, u64)], at: Instant) -> f64 {
+    let next = readings.partition_point(|(reading, _)| *reading <= at);
+    let Some((before, bytes)) = next.checked_sub(1).map(|place| readings[place]) else {
+        return 0.0;
+    };
+    let Some((after, more)) = readings.get(next) else { return bytes as f64 };
+    let share = (at - before).as_secs_f64() / (*after - before).as_secs_f64();
+    bytes as f64 + share * (more - bytes) as f64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::{Read, Write};
+    use std::net::{Ipv4Addr, TcpListener, TcpStream};
+
+    fn at(ms: u64) -> Instant {
+        Instant::from_millis(ms)
+    }
+
+    #[test]
+    fn what_came_between_two_readings_is_spread_evenly() {
+        let readings = [(at(1000), 0), (at(2000), 500), (at(4000), 700)];
+        for (ms, bytes) in
+            [(0, 0.0), (1000, 0.0), (1500, 250.0), (2000, 500.0), (3000, 600.0), (9000, 700.0)]
+        {
+            assert!((by(&readings, at(ms)) - bytes).abs() < 1e-9, "{ms}");
+        }
+        assert!(by(&[], at(5)).abs() < 1e-9);
+    }
+
+    #[test]
+    fn sockets_that_come_and_go_are_added_up_from_the_first_look_on() {
+        let mut tally = Tally::new(Count::Sent { by: 1 });
+        let looks: [&[((u32, u64), u64)]; 4] =
+            [&[((1, 7), 100)], &[((1, 7), 150), ((1, 8), 20)], &[((1, 8), 25)], &[]];
+        for (ms, look) in (0..).zip(looks) {
+            tally.take(at(ms), look.iter().copied().collect());
+        }
+        assert_eq!(tally.readings, [(at(0), 0), (at(1), 70), (at(2), 75), (at(3), 75)]);
+    }
+
+    #[test]
+    fn what_passes_between_two_processes_is_counted_by_neither_of_them() {
+        let us = std::process::id();
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a port");
+        let mut stream =
+            TcpStream::connect(listener.local_addr().expect("bound")).expect("listens");
+        let (mut peer, _) = listener.accept().expect("a connection");
+        let clock = Clock::start();
+        let counts = vec![Count::Received { by: vec![us], from: us }, Count::Sent { by: us }];
+        let witness = Witness::start(counts, clock).expect("this very process");
+        stream.write_all(&[1; 300_000]).expect("somebody reads");
+        peer.read_exact(&mut [0; 300_000]).expect("it came");
+        let seen =
+            || [0, 1].map(|place| witness.bytes_between(place, Instant::ORIGIN, clock.now()));
+        while seen().iter().any(|bytes| *bytes < 300_000.0) {
+            assert!(clock.now() < at(60_000) && witness.problem().is_none(), "{:?}", seen());
+            thread::park_timeout(STEP);
+        }
+    }
+}
