@@ -37,9 +37,8 @@ fn assert_told(ended: &Ended, experiment: &str, names: &[&str]) -> Vec<Value> {
             other => panic!("{other}: {case}"),
         }
         // Neither a stranger's number nor another relay's, nor what half or twice the team has seen. Of five
-        // seconds, three cannot all be more than a third above what a token bucket with a second's burst lets
-        // through.
-        assert!((0.6..1.4).contains(&ratio), "{case}");
+        // seconds a second's burst lifts one, or two if the machine was busy.
+        assert!((0.6..1.25).contains(&ratio), "{case}");
         // And what was found is what the relay's process sent, by the kernel.
         let of_sent = number(case, "estimate_mbit_per_s") / number(case, "kernel_sent_mbit_per_s");
         assert!((0.85..1.15).contains(&of_sent), "{of_sent}: {case}");

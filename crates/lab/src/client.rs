@@ -223,6 +223,7 @@ fn torrc(network: &Network, dir: &Path, extra: &[String]) -> Result<String, LabE
     let _cannot_fail = write!(
         text,
         "DataDirectory \"{}\"\nLog \"notice file {}\"\nRunAsDaemon 0\nShutdownWaitLength 0\n\
+         DisableDebuggerAttachment 0\n\
          ClientOnly 1\nSocksPort 127.0.0.1:auto\nControlPort 127.0.0.1:auto\n\
          ControlPortWriteToFile \"{}\"\nCookieAuthentication 1\nClientRejectInternalAddresses 0\n\
          __OwningControllerProcess {}\n",
