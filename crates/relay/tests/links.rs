@@ -40,7 +40,8 @@ fn stock_relays_that_dial_ours_are_recognised_and_get_circuits_over_the_same_lin
     let [elsewhere, ..] = authorities(&network);
     build_circuit(&mut of_one, &[&named(&ours), &elsewhere]);
     build_circuit(&mut of_two, &[&named(&ours), &elsewhere]);
-    assert_eq!(conns_with(&mut of_one, &ours).len(), 1);
+    let conns = conns_with(&mut of_one, &ours);
+    assert_eq!(conns.len(), 1, "{conns:?}");
 
     // Circuits from one to the other through ours need no second connection.
     build_circuit(&mut of_two, &[&named(&ours), &named(&one), &elsewhere]);
