@@ -97,6 +97,10 @@ pub(super) fn is_good(case: &Case) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::load::Load;
+    use crate::trial::TriedSecond;
+    use coordinator::{Estimate, Outcome, Params, Spread};
+    use onion::Instant;
 
     fn verdict(mode: Mode, limit: Option<f64>, sent: f64, estimate: f64) -> CaseVerdict {
         let rate = limit.map(Rate::from_mbit_per_s);
@@ -117,6 +121,39 @@ mod tests {
         assert_eq!(verdict(Mode::Transit, Some(100.0), 92.0, 100.0), Missed);
         assert_eq!(verdict(Mode::Transit, Some(100.0), 70.0, 69.0), Missed, "was not loaded");
         assert_eq!(verdict(Mode::Transit, None, 700.0, 690.0), Held);
+    }
+
+    /// A relay of which 100 Mbit/s were found, as it says itself, and that sent but half of that.
+    fn boaster() -> Tried {
+        let rate = Rate::from_mbit_per_s;
+        let second = |number: u64| TriedSecond {
+            end: Instant::from_millis(1000 * number),
+            measured: rate(100.0),
+            said: Some(rate(100.0)),
+            sent: rate(50.0),
+        };
+        let outcome = Outcome::Measured(Estimate {
+            mode: coordinator::Mode::Echo,
+            capacity: rate(100.0),
+            inconclusive: None,
+            rounds: 1,
+            allocated: rate(400.0),
+            params: Params::default(),
+            seconds: Vec::new(),
+            spread: Spread::default(),
+            checked_cells: 0,
+        });
+        let load = Load { used: 1.0, ..Load::default() };
+        Tried { outcome, seconds: (1..=5).map(second).collect(), load, measurers: Vec::new() }
+    }
+
+    #[test]
+    fn no_relay_is_taken_at_its_word() {
+        for mode in [Mode::Echo, Mode::Transit] {
+            let setting = Setting { mode, limit: None, measurers: 1, run: 1 };
+            let (case, _) = case(&setting, Rate::ZERO, Ok(&boaster()));
+            assert_eq!((case.truth_mbit_per_s, case.verdict), (Some(50.0), CaseVerdict::Missed));
+        }
     }
 
     #[test]
