@@ -60,11 +60,15 @@ mod tests {
 
     #[test]
     fn ports_are_held_until_dropped() {
-        let reserved = Reserved::new().expect("free ports");
-        let first = reserved.ports()[0];
-        assert_eq!(reserved.ports().len(), AUTHORITIES.len());
-        assert!(TcpListener::bind(first.or).is_err());
-        drop(reserved);
-        TcpListener::bind(first.or).expect("free again");
+        let is_free_again = || {
+            let reserved = Reserved::new().expect("free ports");
+            let first = reserved.ports()[0];
+            assert_eq!(reserved.ports().len(), AUTHORITIES.len());
+            assert!(TcpListener::bind(first.or).is_err());
+            drop(reserved);
+            TcpListener::bind(first.or).is_ok()
+        };
+        // A port that is free again may be another test's by now; not ten times in a row.
+        assert!((0..10).any(|_| is_free_again()));
     }
 }
