@@ -4,11 +4,10 @@ use super::application::Application;
 use super::circuit::{Passage, Stage};
 use super::core::Core;
 use super::event::{CircuitNumber, ClientEvent, Loss, Outcome, StreamNumber};
-use crate::cell::msg::{DestroyReason, End, EndReason, Sendme, Xoff, Xon};
+use crate::cell::msg::{DestroyReason, End, EndReason, Sendme, Xon};
 use crate::cell::relay::RelayCommand;
 use crate::cell::{CircId, Command};
 use crate::circuit::{CircuitError, Step};
-use crate::flow::stream::StreamSignal;
 use crate::node::ConnId;
 use crate::suite::{Body, Layers, Message, StreamId, Stretch, Suite};
 use crate::time::Instant;
@@ -172,18 +171,7 @@ impl<S: Suite, A: Application<S>, R: Rng> Core<S, A, R> {
         while let Some(stream) = self.streams.get_mut(&number) {
             let Some(signal) = stream.poll_signal() else { return };
             let (circuit, id) = (stream.circuit, stream.id);
-            let mut data = Vec::new();
-            let command = match signal {
-                StreamSignal::Sendme => RelayCommand::SENDME,
-                StreamSignal::Xoff => {
-                    Xoff.encode_into(&mut data);
-                    RelayCommand::XOFF
-                }
-                StreamSignal::Xon(xon) => {
-                    xon.encode_into(&mut data);
-                    RelayCommand::XON
-                }
-            };
+            let (command, data) = signal.encode();
             self.say(circuit, command, id, &data);
         }
     }

@@ -11,8 +11,10 @@ pub use rated::{XonXoff, XonXoffParams};
 pub use windowed::StreamWindow;
 
 use super::control::FlowError;
-use crate::cell::msg::Xon;
+use crate::cell::msg::{Xoff, Xon};
+use crate::cell::relay::RelayCommand;
 use crate::time::Instant;
+use alloc::vec::Vec;
 
 /// A message of flow control that is to be sent on the stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -23,6 +25,26 @@ pub enum StreamSignal {
     Xoff,
     /// An XON.
     Xon(Xon),
+}
+
+impl StreamSignal {
+    /// The relay message of it: command and content.
+    #[must_use]
+    pub fn encode(self) -> (RelayCommand, Vec<u8>) {
+        let mut data = Vec::new();
+        let command = match self {
+            Self::Sendme => RelayCommand::SENDME,
+            Self::Xoff => {
+                Xoff.encode_into(&mut data);
+                RelayCommand::XOFF
+            }
+            Self::Xon(xon) => {
+                xon.encode_into(&mut data);
+                RelayCommand::XON
+            }
+        };
+        (command, data)
+    }
 }
 
 /// One end's flow control of a stream.

@@ -5,7 +5,6 @@ use crate::cell::Command;
 use crate::cell::msg::{DestroyReason, End as StreamEnd, EndReason, Sendme, Xoff, Xon};
 use crate::cell::relay::RelayCommand;
 use crate::flow::control::FlowError;
-use crate::flow::stream::StreamSignal;
 use crate::node::ConnId;
 use crate::router::circuits::{CircuitIndex, Hop, Way};
 use crate::router::{Conduct, Core};
@@ -84,18 +83,7 @@ impl<S: Suite, R: Rng, C: Conduct<S>> Core<S, R, C> {
             && stream.state == State::Open
             && let Some(signal) = stream.flow.poll_signal()
         {
-            let mut data = Vec::new();
-            let command = match signal {
-                StreamSignal::Sendme => RelayCommand::SENDME,
-                StreamSignal::Xoff => {
-                    Xoff.encode_into(&mut data);
-                    RelayCommand::XOFF
-                }
-                StreamSignal::Xon(xon) => {
-                    xon.encode_into(&mut data);
-                    RelayCommand::XON
-                }
-            };
+            let (command, data) = signal.encode();
             let Some((index, stream_id)) = self.circuit_of(conn) else { return };
             self.originate(index, command, stream_id, &data);
         }
