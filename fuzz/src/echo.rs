@@ -6,7 +6,7 @@ use onion::cell::CELL_LEN;
 use onion::identity::RelayIds;
 use onion::measure::order::{OrderConfig, OrderEvent, OrderLink};
 use onion::measure::protocol::{ClientShare, CoordinatorKey, MeasurerKey, Nonce, Order};
-use onion::measure::pump::{Pace, Path, Pump, PumpConfig, Target};
+use onion::measure::pump::{Pace, Pump, PumpConfig, Target, WayBack};
 use onion::{Duration, Instant, Rate};
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::SeedableRng;
@@ -41,7 +41,7 @@ fn pump(input: &mut Input<'_>) -> (Measuring, Instant) {
     let rates = [Rate::from_mbit_per_s(50.0), Rate::from_bit_per_s(9), Rate::ZERO, Rate::MAX];
     let config = PumpConfig {
         target: target(),
-        path: Path::Echo { nonce: NONCE, key_seed: SEED },
+        way_back: WayBack::Echo { nonce: NONCE, key_seed: SEED },
         sockets: 1 + u32::from(input.u8() % 3),
         circuits_per_socket: 1 + u32::from(input.u8() % 3),
         pace: Pace { burst: u32::from(input.u8() % 3), per_s: NonZeroU32::MIN },

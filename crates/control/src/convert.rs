@@ -1,14 +1,14 @@
 //! Between messages and what they mean. What comes from outside is checked field by field.
 
 use crate::messages::{
-    self, Echo, FromMeasurer, Hello, Load, Order, Path, Prepare, Ready, Refused, Start, Transit,
-    Word,
+    self, Echo, FromMeasurer, Hello, Instruction, Load, Prepare, Ready, Refused, Start, Transit,
+    WayBack, Word,
 };
 use crate::refusal::{Refusal, RefusalCode};
 use link::Traffic;
 use measurer::Defences;
 use measurer::member::{
-    FailureKind, MemberReport, Nonce, RoundOrder, RoundPath, Target, WorkerLoad,
+    FailureKind, MemberReport, Nonce, RoundOrder, RoundWayBack, Target, WorkerLoad,
 };
 use onion::identity::{Ed25519Id, RelayIds, RsaId};
 use onion::measure::Second;
@@ -85,18 +85,18 @@ impl From<&RoundOrder> for Prepare {
             IpAddr::V4(v4) => v4.octets().to_vec(),
             IpAddr::V6(v6) => v6.octets().to_vec(),
         };
-        let path = match order.path {
-            RoundPath::Transit { always_authenticate } => {
-                Path::Transit(Transit { always_authenticate })
+        let way_back = match order.way_back {
+            RoundWayBack::Transit { always_authenticate } => {
+                WayBack::Transit(Transit { always_authenticate })
             }
-            RoundPath::Echo { nonce } => Path::Echo(Echo { nonce: nonce.0.to_vec() }),
+            RoundWayBack::Echo { nonce } => WayBack::Echo(Echo { nonce: nonce.0.to_vec() }),
         };
         Self {
             address,
             port: order.target.address.port().into(),
             rsa_id: order.target.ids.rsa.0.to_vec(),
             ed25519_id: order.target.ids.ed25519.map(|id| id.0.to_vec()),
-            path: Some(path),
+            way_back: Some(way_back),
             defences: Some(order.defences.into()),
             sockets: order.sockets,
             rate_bit_per_s: order.rate.as_bit_per_s(),
@@ -155,18 +155,20 @@ impl TryFrom<Prepare> for RoundOrder {
             rsa: RsaId(array("RSA identity", &message.rsa_id)?),
             ed25519: ed25519.transpose()?.map(Ed25519Id),
         };
-        let path = match message.path.ok_or_else(|| absent("path"))? {
-            Path::Transit(Transit { always_authenticate }) => {
-                RoundPath::Transit { always_authenticate }
+        let way_back = match message.way_back.ok_or_else(|| absent("way_back"))? {
+            WayBack::Transit(Transit { always_authenticate }) => {
+                RoundWayBack::Transit { always_authenticate }
             }
-            Path::Echo(Echo { nonce }) => RoundPath::Echo { nonce: Nonce(array("nonce", &nonce)?) },
+            WayBack::Echo(Echo { nonce }) => {
+                RoundWayBack::Echo { nonce: Nonce(array("nonce", &nonce)?) }
+            }
         };
         let rate = within("rate", message.rate_bit_per_s, 1..=u64::MAX)?;
         let rtt = message.rtt_ns.map(|rtt| time("round trip", rtt, Duration::ZERO..=LONGEST_RTT));
         let timeouts = Duration::from_nanos(1)..=LONGEST_TIMEOUT;
         Ok(Self {
             target: Target { address: SocketAddr::new(ip, port), ids },
-            path,
+            way_back,
             defences: message.defences.ok_or_else(|| absent("defences"))?.try_into()?,
             sockets: within("sockets", message.sockets, 1..=10_000)?,
             rate: Rate::from_bit_per_s(rate),
@@ -181,8 +183,8 @@ impl TryFrom<Prepare> for RoundOrder {
 }
 
 /// The start of a round, a while from now.
-pub(crate) fn start(delay: Duration) -> Order {
-    Order::Start(Start { delay_ns: nanos(delay.min(LONGEST_DELAY)) })
+pub(crate) fn start(delay: Duration) -> Instruction {
+    Instruction::Start(Start { delay_ns: nanos(delay.min(LONGEST_DELAY)) })
 }
 
 pub(crate) fn delay_of(start: Start) -> Result<Duration, MessageError> {

@@ -2,8 +2,8 @@
 
 use crate::convert::told;
 use crate::messages::{
-    Echo, Failed, FromCoordinator, FromMeasurer, Order, Path, Prepare, Refused, Second, Start,
-    Transit, Word,
+    Echo, Failed, FromCoordinator, FromMeasurer, Instruction, Prepare, Refused, Second, Start,
+    Transit, WayBack, Word,
 };
 use measurer::Load;
 use measurer::member::RoundOrder;
@@ -17,7 +17,7 @@ use prost::Message as _;
 #[must_use]
 pub fn from_coordinator(bytes: &[u8]) -> bool {
     let Ok(message) = FromCoordinator::decode(bytes) else { return false };
-    let Some(Order::Prepare(prepare)) = message.order else { return false };
+    let Some(Instruction::Prepare(prepare)) = message.order else { return false };
     let Ok(order) = RoundOrder::try_from(prepare) else { return false };
     assert_eq!(RoundOrder::try_from(Prepare::from(&order)), Ok(order), "it says what it said");
     let rtt = order.rtt.unwrap_or(Duration::ZERO);
@@ -46,7 +46,7 @@ pub fn samples() -> (Vec<Sample>, Vec<Sample>) {
         port: 9001,
         rsa_id: vec![7; 20],
         ed25519_id: Some(vec![8; 32]),
-        path: Some(Path::Transit(Transit { always_authenticate: true })),
+        way_back: Some(WayBack::Transit(Transit { always_authenticate: true })),
         defences: Some(measurer::Defences::default().into()),
         sockets: 160,
         rate_bit_per_s: 1_000_000_000,
@@ -57,12 +57,12 @@ pub fn samples() -> (Vec<Sample>, Vec<Sample>) {
         setup_timeout_ns: 22_500_000_000,
         stall_timeout_ns: 5_000_000_000,
     };
-    let path = Some(Path::Echo(Echo { nonce: vec![9; 32] }));
-    let echo = Prepare { address: vec![0xfd; 16], path, rtt_ns: None, ..transit.clone() };
+    let way_back = Some(WayBack::Echo(Echo { nonce: vec![9; 32] }));
+    let echo = Prepare { address: vec![0xfd; 16], way_back, rtt_ns: None, ..transit.clone() };
     let from_coordinator = vec![
-        ("transit", order(Order::Prepare(transit))),
-        ("echo", order(Order::Prepare(echo))),
-        ("start", order(Order::Start(Start { delay_ns: 50_000_000 }))),
+        ("transit", order(Instruction::Prepare(transit))),
+        ("echo", order(Instruction::Prepare(echo))),
+        ("start", order(Instruction::Start(Start { delay_ns: 50_000_000 }))),
     ];
     let word = |word| FromMeasurer { measurement: 3, word: Some(word) }.encode_to_vec();
     let second = Second { index: 1, bytes: 514_000, checked_cells: 8 };

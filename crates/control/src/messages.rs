@@ -19,13 +19,13 @@ pub struct FromCoordinator {
     #[prost(uint64, tag = "1")]
     pub measurement: u64,
     /// What to do.
-    #[prost(oneof = "Order", tags = "2, 3, 4")]
-    pub order: Option<Order>,
+    #[prost(oneof = "Instruction", tags = "2, 3, 4")]
+    pub order: Option<Instruction>,
 }
 
 /// What a coordinator wants.
 #[derive(Clone, PartialEq, prost::Oneof)]
-pub enum Order {
+pub enum Instruction {
     /// Open sockets and circuits, and send nothing yet.
     #[prost(message, tag = "2")]
     Prepare(Prepare),
@@ -53,8 +53,8 @@ pub struct Prepare {
     #[prost(bytes = "vec", optional, tag = "4")]
     pub ed25519_id: Option<Vec<u8>>,
     /// How cells come back.
-    #[prost(oneof = "Path", tags = "5, 6")]
-    pub path: Option<Path>,
+    #[prost(oneof = "WayBack", tags = "5, 6")]
+    pub way_back: Option<WayBack>,
     /// What the target lets one address do.
     #[prost(message, optional, tag = "7")]
     pub defences: Option<Defences>,
@@ -86,7 +86,7 @@ pub struct Prepare {
 
 /// How cells come back from the target.
 #[derive(Clone, PartialEq, prost::Oneof)]
-pub enum Path {
+pub enum WayBack {
     /// Through it, to the measurer's own second hops.
     #[prost(message, tag = "5")]
     Transit(Transit),

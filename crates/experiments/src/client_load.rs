@@ -5,7 +5,7 @@ use link::tls::TlsConfigs;
 use link::{
     Clock, Drive, Driver, DriverOptions, Forge, NodeThread, ThreadError, Watch, unix_time_s,
 };
-use onion::measure::pump::{Event, Landing, Pace, Path, Pump, PumpConfig, Target};
+use onion::measure::pump::{Event, Landing, Pace, Pump, PumpConfig, Target, WayBack};
 use onion::{Duration, Instant, Rate};
 use rand::rngs::{StdRng, SysRng};
 use rand::{Rng, SeedableRng};
@@ -71,7 +71,7 @@ impl ClientLoad {
         }
         let config = PumpConfig {
             target,
-            path: Path::Transit { landings, authenticate_as: Vec::new() },
+            way_back: WayBack::Transit { landings, authenticate_as: Vec::new() },
             sockets: SOCKETS,
             circuits_per_socket: 1,
             pace: Pace { burst: SOCKETS, per_s: NonZeroU32::MIN.saturating_add(19) },

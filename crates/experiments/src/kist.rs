@@ -14,7 +14,7 @@ use crate::telling::{self, median, tell};
 use clap::Args;
 use client::Load;
 use judge::Runs;
-use net::{Congestion, Narrow, Network, Place};
+use net::{Congestion, Narrow, NarrowAt, Network};
 use onion::{Duration, Rate};
 use report::experiment::{Case, CaseVerdict, ExperimentReport};
 use run::Scheduler;
@@ -43,7 +43,7 @@ pub(super) struct Options {
     queue: u32,
     /// Where the narrow place is.
     #[arg(long, value_enum, default_value = "beyond")]
-    narrow: Place,
+    narrow: NarrowAt,
     /// TCP's congestion control; cubic by default, or reno where the system reserves that.
     #[arg(long, value_enum, value_name = "NAME")]
     congestion: Option<Congestion>,
@@ -151,8 +151,8 @@ fn begin(plan: &Plan) -> ExperimentReport {
          and does it carry as much?",
     );
     let place = match plan.narrow.place {
-        Place::Beyond => "one hop beyond the relay",
-        Place::Own => "the relay's own interface",
+        NarrowAt::Beyond => "one hop beyond the relay",
+        NarrowAt::Own => "the relay's own interface",
     };
     let Load { links, bulk_per_link } = plan.load;
     ExperimentReport {

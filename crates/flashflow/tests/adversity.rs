@@ -4,15 +4,15 @@
 #[expect(dead_code, reason = "what the other test files need")]
 mod common;
 
-use common::{Ended, Place, number, text};
+use common::{Ended, Scratch, number, text};
 use rustix::process::Signal;
 use serde_json::Value;
 use std::fs;
 
 /// The summary of an experiment, with what must be so of any.
 #[track_caller]
-fn summary(place: &Place, ended: &Ended, name: &str) -> Value {
-    place.assert_clean();
+fn summary(scratch: &Scratch, ended: &Ended, name: &str) -> Value {
+    scratch.assert_clean();
     ended.assert_no_panic();
     let summary = ended.summary();
     assert_eq!((text(&summary, "type"), text(&summary, "experiment")), ("summary", name));
@@ -29,7 +29,8 @@ fn summary(place: &Place, ended: &Ended, name: &str) -> Value {
             assert_eq!(case[field], told[field]);
         }
     }
-    let page = fs::read_to_string(place.path("out").join(format!("{name}.html"))).expect("a page");
+    let page =
+        fs::read_to_string(scratch.path("out").join(format!("{name}.html"))).expect("a page");
     assert!(page.contains(text(&cases[0], "name")));
     summary
 }
@@ -53,12 +54,12 @@ fn assert_ratio(summary: &Value, name: &str, (low, high): (f64, f64)) {
 
 #[test]
 fn clients_and_a_measurement_share_a_relay_in_a_figure() {
-    let place = Place::new();
+    let scratch = Scratch::new();
     let arguments = ["experiment", "ratio", "--json", "--out", "out"];
     let small = ["--seconds", "3", "--around", "3", "--limit", "40", "--shares", "10,50"];
-    let ended = place.run(&[&arguments[..], &small].concat());
+    let ended = scratch.run(&[&arguments[..], &small].concat());
     eprintln!("it took {:?}", ended.took);
-    let summary = summary(&place, &ended, "ratio");
+    let summary = summary(&scratch, &ended, "ratio");
     assert_eq!(cases(&summary).len(), 12);
     for r in ["0.1", "0.5"] {
         let named = |what: &str| format!("r = {r}: {what}");
@@ -74,22 +75,22 @@ fn clients_and_a_measurement_share_a_relay_in_a_figure() {
         assert_eq!(case(&summary, &estimate)["truth_mbit_per_s"], 40.0);
         assert_ratio(&summary, &estimate, (0.6, 1.15));
         let figure = format!("ratio-figure-7-r-{}", r.replace('.', "-"));
-        let points = fs::read_to_string(place.path("out").join(format!("{figure}.csv")));
+        let points = fs::read_to_string(scratch.path("out").join(format!("{figure}.csv")));
         let points = points.expect("a table");
         assert!(points.lines().any(|line| line.starts_with("measurement,")), "{points}");
-        assert!(place.path("out").join(format!("{figure}.svg")).exists());
+        assert!(scratch.path("out").join(format!("{figure}.svg")).exists());
     }
 }
 
 #[test]
 fn those_who_lie_are_found_out_or_refused_by_number() {
-    let place = Place::new();
+    let scratch = Scratch::new();
     let arguments = ["experiment", "adversary", "--json", "--out", "out"];
     let small = ["--seconds", "3", "--limit", "40", "--forgers", "20"];
     let few = ["--only", "honest,forges,over-reports-alone,only-fast-while-measured"];
-    let ended = place.run(&[&arguments[..], &small, &few].concat());
+    let ended = scratch.run(&[&arguments[..], &small, &few].concat());
     eprintln!("it took {:?}", ended.took);
-    let summary = summary(&place, &ended, "adversary");
+    let summary = summary(&scratch, &ended, "adversary");
     let forger = case(&summary, "forges");
     assert_eq!(text(forger, "verdict"), "refused", "{forger}");
     assert!(text(forger, "detail").contains("wrong content"), "{forger}");
@@ -132,44 +133,44 @@ fn those_who_lie_are_found_out_or_refused_by_number() {
     let estimate = number(claimed, "estimate_mbit_per_s");
     assert!(estimate > number(claimed, "allocated_mbit_per_s"), "{claimed}");
     for file in ["gains.csv", "gains.svg", "evasion.csv", "evasion.svg"] {
-        assert!(place.path("out").join(format!("adversary-{file}")).exists(), "{file}");
+        assert!(scratch.path("out").join(format!("adversary-{file}")).exists(), "{file}");
     }
 }
 
 #[test]
 fn an_experiment_that_is_interrupted_leaves_nothing() {
     for experiment in ["ratio", "adversary"] {
-        let place = Place::new();
-        let mut running = place.start(&["experiment", experiment, "--json", "--out", "out"]);
+        let scratch = Scratch::new();
+        let mut running = scratch.start(&["experiment", experiment, "--json", "--out", "out"]);
         running.wait_for_error("its measurers", |line| line.starts_with("2 measurers"));
         running.signal(Signal::INT);
         let ended = running.end();
         eprintln!("it took {:?}", ended.took);
         assert_eq!(ended.code, Some(130), "{ended:?}");
         ended.assert_no_panic();
-        place.assert_clean();
+        scratch.assert_clean();
         assert_eq!(ended.summary()["type"], "summary");
     }
 }
 
 #[test]
 fn relays_that_are_too_slow_are_not_tried() {
-    let place = Place::new();
+    let scratch = Scratch::new();
     for experiment in ["ratio", "adversary"] {
-        place.run(&["experiment", experiment, "--limit", "5"]).assert_refused(&["--limit", "20"]);
+        scratch.run(&["experiment", experiment, "--limit", "5"]).assert_refused(&["--limit", "20"]);
     }
-    let unknown = place.run(&["experiment", "adversary", "--only", "nobody"]);
+    let unknown = scratch.run(&["experiment", "adversary", "--only", "nobody"]);
     unknown.assert_refused(&["nobody", "skips-decryption"]);
-    place.assert_clean();
+    scratch.assert_clean();
 }
 
 #[test]
 fn an_echo_is_set_beside_stock_tor() {
-    let place = Place::new();
+    let scratch = Scratch::new();
     let arguments = ["bench", "echo", "--json", "--runs", "1", "--seconds", "4"];
-    let ended = place.run(&[&arguments[..], &["--capacity", "300"]].concat());
+    let ended = scratch.run(&[&arguments[..], &["--capacity", "300"]].concat());
     eprintln!("it took {:?}", ended.took);
-    place.assert_clean();
+    scratch.assert_clean();
     ended.assert_code(0);
     let values = ended.values();
     let (summary, runs) = values.split_last().expect("output");
@@ -187,7 +188,7 @@ fn an_echo_is_set_beside_stock_tor() {
         let per_cpu_s = number(run, "gbit_per_cpu_s");
         assert!((per_cpu_s / (bytes * 8.0 / 1e9 / cpu_s) - 1.0).abs() < 1e-6, "{run}");
     }
-    let of_run = |place: usize| number(&runs[place], "gbit_per_cpu_s");
+    let of_run = |scratch: usize| number(&runs[scratch], "gbit_per_cpu_s");
     assert_eq!(text(summary, "type"), "summary");
     let [ours, tor, ratio] =
         ["ours_gbit_per_cpu_s", "tor_gbit_per_cpu_s", "ratio"].map(|name| number(summary, name));

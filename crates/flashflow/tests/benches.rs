@@ -4,12 +4,12 @@
 #[expect(dead_code, reason = "what the other test files need")]
 mod common;
 
-use common::{Place, number, text};
+use common::{Scratch, number, text};
 
 #[test]
 fn our_relay_stock_tor_and_a_forwarder_are_set_side_by_side() {
-    let place = Place::new();
-    let ended = place.run(&["bench", "relay", "--seconds", "4", "--runs", "1", "--json"]);
+    let scratch = Scratch::new();
+    let ended = scratch.run(&["bench", "relay", "--seconds", "4", "--runs", "1", "--json"]);
     ended.assert_code(0);
     let runs: Vec<_> = ended.values().into_iter().filter(|it| it["type"] == "run").collect();
     let relays: Vec<&str> = runs.iter().map(|run| text(run, "relay")).collect();
@@ -43,8 +43,8 @@ fn our_relay_stock_tor_and_a_forwarder_are_set_side_by_side() {
 
 #[test]
 fn circuits_that_come_and_go_leave_nothing_behind() {
-    let place = Place::new();
-    let ended = place.run(&[
+    let scratch = Scratch::new();
+    let ended = scratch.run(&[
         "bench",
         "idle",
         "--connections",

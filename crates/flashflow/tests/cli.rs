@@ -13,7 +13,7 @@ mod lab;
 #[path = "cli/measure_team.rs"]
 mod measure_team;
 
-use common::Place;
+use common::Scratch;
 use std::process::Stdio;
 
 #[test]
@@ -52,30 +52,30 @@ fn nonsense_is_refused_with_a_clear_message_before_a_network_starts() {
         (&[], &["Usage"]),
     ];
     for (arguments, parts) in cases {
-        let place = Place::new();
-        let ended = place.run(arguments);
+        let scratch = Scratch::new();
+        let ended = scratch.run(arguments);
         assert_eq!(ended.out, Vec::<String>::new(), "{arguments:?}");
         ended.assert_refused(parts);
-        place.assert_clean();
-        assert!(!place.path("net").exists(), "{arguments:?}");
+        scratch.assert_clean();
+        assert!(!scratch.path("net").exists(), "{arguments:?}");
     }
 }
 
 #[test]
 fn a_missing_tor_is_reported_with_the_way_to_install_it() {
-    let place = Place::new();
-    let mut command = place.command(&["demo", "--limits", "10", "--json"]);
+    let scratch = Scratch::new();
+    let mut command = scratch.command(&["demo", "--limits", "10", "--json"]);
     command.env("FLASHFLOW_TOR", "/nonexistent");
     let ended = common::Running::new(command).end();
     ended.assert_refused(&["/nonexistent", "apt-get install tor"]);
     // Programs hear of it, too.
     assert_eq!(ended.summary()["type"], "error");
-    place.assert_clean();
+    scratch.assert_clean();
 }
 
 #[test]
 fn the_help_of_every_command_has_an_example_of_it() {
-    let place = Place::new();
+    let scratch = Scratch::new();
     let commands: &[&[&str]] = &[
         &[],
         &["demo"],
@@ -91,7 +91,7 @@ fn the_help_of_every_command_has_an_example_of_it() {
         &["coordinator"],
     ];
     for command in commands {
-        let ended = place.run(&[command, &["--help"][..]].concat());
+        let ended = scratch.run(&[command, &["--help"][..]].concat());
         ended.assert_code(0);
         let help = ended.out.join("\n");
         let example = format!("  flashflow {}", command.join(" "));
@@ -104,8 +104,8 @@ fn the_help_of_every_command_has_an_example_of_it() {
 
 #[test]
 fn help_that_nobody_reads_to_its_end_is_no_panic() {
-    let place = Place::new();
-    let mut command = place.command(&["demo", "--help"]);
+    let scratch = Scratch::new();
+    let mut command = scratch.command(&["demo", "--help"]);
     let mut child = command.stdout(Stdio::piped()).spawn().expect("the program");
     drop(child.stdout.take());
     let output = child.wait_with_output().expect("ended");

@@ -3,7 +3,7 @@
 #[expect(dead_code, reason = "each test uses what it needs")]
 mod common;
 
-use common::{Ended, Place, number, text};
+use common::{Ended, Scratch, number, text};
 use rustix::process::Signal;
 use serde_json::{Value, json};
 use std::fs;
@@ -46,8 +46,8 @@ fn assert_told(ended: &Ended, experiment: &str, names: &[&str]) -> Vec<Value> {
     cases.clone()
 }
 
-fn assert_files(place: &Place, names: &[&str]) {
-    let entries = fs::read_dir(place.path("out")).expect("a folder");
+fn assert_files(scratch: &Scratch, names: &[&str]) {
+    let entries = fs::read_dir(scratch.path("out")).expect("a folder");
     let mut found: Vec<String> = entries
         .map(|entry| entry.expect("listed").file_name().into_string().expect("text"))
         .collect();
@@ -57,11 +57,11 @@ fn assert_files(place: &Place, names: &[&str]) {
 
 #[test]
 fn accuracy_measures_relays_of_known_capacity_and_leaves_nothing() {
-    let place = Place::new();
+    let scratch = Scratch::new();
     let arguments = "experiment accuracy --modes echo --limits 10 --teams 1,2 --runs 1 --seconds 5 \
                      --out out --json";
-    let ended = place.run(&arguments.split_ascii_whitespace().collect::<Vec<_>>());
-    place.assert_clean();
+    let ended = scratch.run(&arguments.split_ascii_whitespace().collect::<Vec<_>>());
+    scratch.assert_clean();
     let names = ["echo 10 Mbit/s, 1 measurer, run 1", "echo 10 Mbit/s, 2 measurers, run 1"];
     let cases = assert_told(&ended, "accuracy", &names);
     for (case, measurers) in cases.iter().zip([1, 2]) {
@@ -73,7 +73,7 @@ fn accuracy_measures_relays_of_known_capacity_and_leaves_nothing() {
         assert!((0.85..1.15).contains(&(said / number(case, "estimate_mbit_per_s"))), "{case}");
     }
     assert_files(
-        &place,
+        &scratch,
         &[
             "accuracy-by-team.csv",
             "accuracy-by-team.svg",
@@ -88,11 +88,11 @@ fn accuracy_measures_relays_of_known_capacity_and_leaves_nothing() {
 
 #[test]
 fn concurrent_measures_two_relays_alone_and_at_the_same_time() {
-    let place = Place::new();
+    let scratch = Scratch::new();
     let arguments =
         "experiment concurrent --relays 2 --total 20 --runs 1 --seconds 5 --out out --json";
-    let ended = place.run(&arguments.split_ascii_whitespace().collect::<Vec<_>>());
-    place.assert_clean();
+    let ended = scratch.run(&arguments.split_ascii_whitespace().collect::<Vec<_>>());
+    scratch.assert_clean();
     let names = [
         "relay 1 of 2, alone",
         "relay 2 of 2, alone",
@@ -111,7 +111,7 @@ fn concurrent_measures_two_relays_alone_and_at_the_same_time() {
     // The team just suffices: no two relays fit into what one measurer has.
     assert!(cases[2..].iter().any(|case| case["measurers"] == 2), "{cases:#?}");
     assert_files(
-        &place,
+        &scratch,
         &[
             "concurrent-ratios.csv",
             "concurrent-ratios.svg",
@@ -131,22 +131,22 @@ fn an_interrupted_experiment_tells_what_it_has_and_leaves_nothing() {
         "experiment concurrent --relays 2 --total 20 --seconds 120 --out out --json",
     ];
     for arguments in experiments {
-        let place = Place::new();
-        let mut running = place.start(&arguments.split_ascii_whitespace().collect::<Vec<_>>());
+        let scratch = Scratch::new();
+        let mut running = scratch.start(&arguments.split_ascii_whitespace().collect::<Vec<_>>());
         running.wait_for_error("the beginning", |line| line.contains("120 s each"));
         running.signal(Signal::INT);
         let ended = running.end();
         ended.assert_code(130);
         assert_eq!(ended.summary()["type"], "summary");
         assert_eq!(ended.summary()["cases"], json!([]));
-        place.assert_clean();
-        assert!(place.path("out").is_dir());
+        scratch.assert_clean();
+        assert!(scratch.path("out").is_dir());
     }
 }
 
 #[test]
 fn what_cannot_be_tried_is_refused_before_anything_is_made() {
-    let place = Place::new();
+    let scratch = Scratch::new();
     let cases: &[(&str, &[&str])] = &[
         ("accuracy --limits 0", &["--limits", "`none`"]),
         ("accuracy --limits ten", &["--limits", "ten"]),
@@ -160,8 +160,8 @@ fn what_cannot_be_tried_is_refused_before_anything_is_made() {
     for (arguments, parts) in cases {
         let arguments: Vec<&str> =
             std::iter::once("experiment").chain(arguments.split_ascii_whitespace()).collect();
-        place.run(&arguments).assert_refused(parts);
+        scratch.run(&arguments).assert_refused(parts);
     }
-    place.assert_clean();
-    assert!(!place.path("flashflow-experiments").exists());
+    scratch.assert_clean();
+    assert!(!scratch.path("flashflow-experiments").exists());
 }

@@ -3,7 +3,7 @@
 #[expect(dead_code, reason = "what the other test files need")]
 mod common;
 
-use common::{Place, number, text};
+use common::{Scratch, number, text};
 use rustix::process::Signal;
 use serde_json::Value;
 use std::collections::BTreeSet;
@@ -11,8 +11,8 @@ use std::fs;
 
 #[test]
 fn whoever_is_killed_the_others_end_and_nothing_is_left() {
-    let place = Place::new();
-    let ended = place.run(&[
+    let scratch = Scratch::new();
+    let ended = scratch.run(&[
         "experiment",
         "kill",
         "--rounds",
@@ -56,25 +56,26 @@ fn whoever_is_killed_the_others_end_and_nothing_is_left() {
     let told = ended.values().iter().filter(|value| value["type"] == "case").count();
     assert_eq!(told, cases.len());
     for file in ["kill.html", "kill.json"] {
-        assert!(place.path("results").join(file).is_file(), "{file}");
+        assert!(scratch.path("results").join(file).is_file(), "{file}");
     }
-    let files = fs::read_dir(place.path("results")).expect("a folder");
+    let files = fs::read_dir(scratch.path("results")).expect("a folder");
     let names: Vec<String> = files
         .map(|file| file.expect("listed").file_name().to_string_lossy().into_owned())
         .collect();
     for figure in ["kill-to-end.svg", "kill-moments.svg"] {
         assert!(names.iter().any(|name| name == figure), "{names:?}");
     }
-    place.assert_clean();
+    scratch.assert_clean();
 }
 
 #[test]
 fn an_experiment_that_is_ended_leaves_nothing() {
-    let place = Place::new();
-    let mut running = place.start(&["experiment", "kill", "--quick", "--out", "results", "--json"]);
+    let scratch = Scratch::new();
+    let mut running =
+        scratch.start(&["experiment", "kill", "--quick", "--out", "results", "--json"]);
     running.wait_for_out("the first round", |line| line.contains(r#""type":"case""#));
     running.signal(Signal::INT);
     let ended = running.end();
     ended.assert_code(130);
-    place.wait_until_clean();
+    scratch.wait_until_clean();
 }

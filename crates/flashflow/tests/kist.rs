@@ -3,7 +3,7 @@
 #[expect(dead_code, reason = "what the other test files need")]
 mod common;
 
-use common::{Place, number, text};
+use common::{Scratch, number, text};
 use rustix::process::Signal;
 use std::io::ErrorKind;
 use std::process::Command;
@@ -28,8 +28,8 @@ fn each_scheduler_is_played_and_compared() {
     if let Some(what) = lacking() {
         skip::this_test!("it needs {what}");
     }
-    let place = Place::new();
-    let ended = place.run(&[
+    let scratch = Scratch::new();
+    let ended = scratch.run(&[
         "experiment",
         "kist",
         "--quick",
@@ -66,9 +66,9 @@ fn each_scheduler_is_played_and_compared() {
     assert!(kernel(kist) > 0.0 && kernel(kist) < 0.6 * kernel(vanilla), "{vanilla} {kist}");
     for file in ["kist.html", "kist.json", "kist.csv", "kist-queue-time.svg", "kist-first-byte.svg"]
     {
-        assert!(place.path("results").join(file).is_file(), "{file}");
+        assert!(scratch.path("results").join(file).is_file(), "{file}");
     }
-    place.assert_clean();
+    scratch.assert_clean();
 }
 
 #[test]
@@ -76,11 +76,11 @@ fn an_experiment_that_is_ended_leaves_nothing() {
     if let Some(what) = lacking() {
         skip::this_test!("it needs {what}");
     }
-    let place = Place::new();
-    let running = place.start(&["experiment", "kist", "--out", "results", "--json"]);
-    common::wait_for("a relay", || (!place.processes().is_empty()).then_some(()));
+    let scratch = Scratch::new();
+    let running = scratch.start(&["experiment", "kist", "--out", "results", "--json"]);
+    common::wait_for("a relay", || (!scratch.processes().is_empty()).then_some(()));
     running.signal(Signal::INT);
     let ended = running.end();
     ended.assert_code(130);
-    place.wait_until_clean();
+    scratch.wait_until_clean();
 }

@@ -3,7 +3,7 @@
 #[expect(dead_code, reason = "what the other test files need")]
 mod common;
 
-use common::{Place, Running, text};
+use common::{Running, Scratch, text};
 use lab::{Network, NetworkSpec};
 use rustix::process::Signal;
 use serde_json::Value;
@@ -26,10 +26,10 @@ fn wait_for(relay: &mut Running, kind: &str, holds: impl Fn(&Value) -> bool) {
 
 #[test]
 fn a_relay_listens_ends_when_it_is_told_to_and_stays_the_same() {
-    let place = Place::new();
+    let scratch = Scratch::new();
     let mut said = Vec::new();
     for signal in [Signal::TERM, Signal::INT] {
-        let mut relay = place.start(&LEAST);
+        let mut relay = scratch.start(&LEAST);
         relay.wait_for_out("listening", |line| line.starts_with("listening on "));
         relay.wait_for_error("policy", |line| line == "may not be measured");
         relay.signal(signal);
@@ -52,15 +52,15 @@ fn a_relay_listens_ends_when_it_is_told_to_and_stays_the_same() {
 
 #[test]
 fn a_file_and_flags_together_make_a_relay_that_a_stock_network_lists() {
-    let place = Place::new();
+    let scratch = Scratch::new();
     let network = Network::start(&NetworkSpec::default(), &mut |_| {}).expect("up");
     let authorities = network.directory_addrs();
     let authorities: Vec<_> = authorities.iter().map(ToString::to_string).collect();
     let authorities = authorities.join(",");
     let file = "nickname = \"fromfile\"\naddress = \"127.0.0.1\"\nrate_mbit_per_s = 5\n\
                 keys = \"keys\"\n[flashflow]\nbackground_traffic_percent = 10\n";
-    fs::create_dir(place.path("config")).expect("made");
-    fs::write(place.path("config/relay.toml"), file).expect("written");
+    fs::create_dir(scratch.path("config")).expect("made");
+    fs::write(scratch.path("config/relay.toml"), file).expect("written");
     let arguments = [
         "relay",
         "--config",
@@ -73,7 +73,7 @@ fn a_file_and_flags_together_make_a_relay_that_a_stock_network_lists() {
         KEY,
         "--json",
     ];
-    let mut relay = place.start(&arguments);
+    let mut relay = scratch.start(&arguments);
     wait_for(&mut relay, "measurements", |value| {
         value["allowed"] == true
             && value["coordinators"] == serde_json::json!([KEY])
@@ -101,13 +101,13 @@ fn a_file_and_flags_together_make_a_relay_that_a_stock_network_lists() {
     assert_eq!(text(listening, "address"), address.to_string());
     assert_eq!(values.last().map(|value| text(value, "type")), Some("ended"));
     assert!(TcpStream::connect(address).is_err(), "nobody listens any more");
-    assert!(place.path("config/keys/secret_id_key").is_file(), "beside the file");
+    assert!(scratch.path("config/keys/secret_id_key").is_file(), "beside the file");
 }
 
 #[test]
 fn mistakes_are_refused_before_anything_is_made() {
-    let place = Place::new();
-    fs::write(place.path("bad.toml"), "nickname = \"a\"\nnonsense = 1\n").expect("written");
+    let scratch = Scratch::new();
+    fs::write(scratch.path("bad.toml"), "nickname = \"a\"\nnonsense = 1\n").expect("written");
     let cases: &[(&[&str], &[&str])] = &[
         (&[], &["`nickname` is missing", "--nickname"]),
         (&["--nickname", "a b"], &["--nickname", "isn't a nickname"]),
@@ -119,7 +119,7 @@ fn mistakes_are_refused_before_anything_is_made() {
         (&["--or-port", "70000"], &["--or-port", "70000"]),
     ];
     for (arguments, parts) in cases {
-        let ended = place.run(&[&["relay"], *arguments].concat());
+        let ended = scratch.run(&[&["relay"], *arguments].concat());
         ended.assert_refused(parts);
     }
     let cases: &[(&[&str], &str)] = &[
@@ -135,12 +135,12 @@ fn mistakes_are_refused_before_anything_is_made() {
             all.extend(["--keys", "keys"]);
         }
         all.extend(*arguments);
-        place.run(&all).assert_refused(&[part]);
+        scratch.run(&all).assert_refused(&[part]);
     }
-    assert!(!place.path("keys").exists());
+    assert!(!scratch.path("keys").exists());
 
     let taken = TcpListener::bind("127.0.0.1:0").expect("a port");
     let port = taken.local_addr().expect("an address").port().to_string();
-    let ended = place.run(&[&LEAST[..], &["--or-port", &port]].concat());
+    let ended = scratch.run(&[&LEAST[..], &["--or-port", &port]].concat());
     ended.assert_refused(&["cannot listen on", &port, "Choose another"]);
 }

@@ -3,7 +3,7 @@
 #[expect(dead_code, reason = "what the other test files need")]
 mod common;
 
-use common::{Place, Running, number, text};
+use common::{Running, Scratch, number, text};
 use lab::{Network, NetworkSpec, RelaySpec};
 use netdoc::consensus::Flag;
 use onion::Rate;
@@ -14,15 +14,15 @@ use std::fs;
 use std::net::TcpListener;
 
 /// Makes a key, and says its public half.
-fn make_key(place: &Place, file: &str) -> String {
-    let ended = place.run(&["keys", "--out", file]);
+fn make_key(scratch: &Scratch, file: &str) -> String {
+    let ended = scratch.run(&["keys", "--out", file]);
     ended.assert_code(0);
     ended.out[0].clone()
 }
 
 /// A measurer that is ready, and its address.
-fn start_measurer(place: &Place, config: &str) -> (Running, String) {
-    let mut measurer = place.start(&["measurer", "--config", config]);
+fn start_measurer(scratch: &Scratch, config: &str) -> (Running, String) {
+    let mut measurer = scratch.start(&["measurer", "--config", config]);
     let address = RefCell::new(String::new());
     measurer.wait_for_out("an address", |line| {
         let said = line.strip_prefix("listening on ");
@@ -31,12 +31,12 @@ fn start_measurer(place: &Place, config: &str) -> (Running, String) {
     (measurer, address.into_inner())
 }
 
-fn write_measurer(place: &Place, name: &str, listen: &str, coordinator: &str) {
+fn write_measurer(scratch: &Scratch, name: &str, listen: &str, coordinator: &str) {
     let text = format!(
         "listen = \"{listen}\"\nkey = \"{name}.key\"\ncoordinators = [\"{coordinator}\"]\n\
          capacity_mbit_per_s = 200\npumps = 1\n"
     );
-    fs::write(place.path(&format!("{name}.toml")), text).expect("written");
+    fs::write(scratch.path(&format!("{name}.toml")), text).expect("written");
 }
 
 fn measurer_of(address: &str, key: &str) -> String {
@@ -45,38 +45,38 @@ fn measurer_of(address: &str, key: &str) -> String {
 
 #[test]
 fn a_key_is_made_once_and_shown_again() {
-    let place = Place::new();
-    let public = make_key(&place, "key");
+    let scratch = Scratch::new();
+    let public = make_key(&scratch, "key");
     assert_eq!(public.len(), 64);
-    place.run(&["keys", "--out", "key"]).assert_refused(&["key", "never overwritten"]);
-    let shown = place.run(&["keys", "--show", "key", "--json"]);
+    scratch.run(&["keys", "--out", "key"]).assert_refused(&["key", "never overwritten"]);
+    let shown = scratch.run(&["keys", "--show", "key", "--json"]);
     shown.assert_code(0);
     assert_eq!(shown.summary(), json!({"type": "key", "public_key": public}));
-    place.run(&["keys"]).assert_refused(&["--out", "--show"]);
-    place.run(&["keys", "--show", "none"]).assert_refused(&["none"]);
+    scratch.run(&["keys"]).assert_refused(&["--out", "--show"]);
+    scratch.run(&["keys", "--show", "none"]).assert_refused(&["none"]);
 }
 
 #[test]
 fn a_measurer_obeys_its_own_coordinators_only_and_ends_when_it_is_told_to() {
-    let place = Place::new();
-    let (ours, theirs) = (make_key(&place, "ours.key"), make_key(&place, "theirs.key"));
-    let measurer_key = make_key(&place, "m.key");
-    write_measurer(&place, "m", "127.0.0.1:0", &ours);
-    let (mut measurer, address) = start_measurer(&place, "m.toml");
-    fs::write(place.path("consensus"), include_str!("../../netdoc/tests/data/consensus-ns"))
+    let scratch = Scratch::new();
+    let (ours, theirs) = (make_key(&scratch, "ours.key"), make_key(&scratch, "theirs.key"));
+    let measurer_key = make_key(&scratch, "m.key");
+    write_measurer(&scratch, "m", "127.0.0.1:0", &ours);
+    let (mut measurer, address) = start_measurer(&scratch, "m.toml");
+    fs::write(scratch.path("consensus"), include_str!("../../netdoc/tests/data/consensus-ns"))
         .expect("written");
     let config = format!(
         "key = \"theirs.key\"\nout = \"bandwidth\"\nconsensus = \"consensus\"\nopt_in = \"all\"\n{}",
         measurer_of(&address, &measurer_key)
     );
-    fs::write(place.path("c.toml"), &config).expect("written");
+    fs::write(scratch.path("c.toml"), &config).expect("written");
     // Somebody must be allowed to be measured before measurers are asked.
     let consensus = include_bytes!("../../netdoc/tests/data/consensus-ns");
     let parsed = netdoc::consensus::Consensus::parse(consensus).expect("a consensus");
     let all: String =
         parsed.routers().iter().map(|router| format!("{}\n", router.fingerprint)).collect();
-    fs::write(place.path("all"), all).expect("written");
-    let ended = place.run(&["coordinator", "--config", "c.toml", "--once"]);
+    fs::write(scratch.path("all"), all).expect("written");
+    let ended = scratch.run(&["coordinator", "--config", "c.toml", "--once"]);
     ended.assert_refused(&["key of another team", &theirs, "no measurer of the team"]);
     measurer.wait_for_error("a refusal", |line| {
         line.contains("key of another team") && line.contains(&theirs)
@@ -84,48 +84,48 @@ fn a_measurer_obeys_its_own_coordinators_only_and_ends_when_it_is_told_to() {
     measurer.signal(Signal::TERM);
     measurer.end().assert_code(0);
     TcpListener::bind(&address).expect("the port is free again");
-    place.wait_until_clean();
+    scratch.wait_until_clean();
 }
 
 #[test]
 fn a_configuration_that_is_wrong_is_refused_with_the_field() {
-    let place = Place::new();
-    fs::write(place.path("m.toml"), "listen = \"127.0.0.1:0\"\nkye = \"m.key\"\n")
+    let scratch = Scratch::new();
+    fs::write(scratch.path("m.toml"), "listen = \"127.0.0.1:0\"\nkye = \"m.key\"\n")
         .expect("written");
-    place.run(&["measurer", "--config", "m.toml"]).assert_refused(&["m.toml", "`kye`"]);
-    place.run(&["measurer", "--config", "none.toml"]).assert_refused(&["none.toml"]);
-    place.run(&["measurer"]).assert_refused(&["--config"]);
-    make_key(&place, "c.key");
-    let measurer = make_key(&place, "m.key");
+    scratch.run(&["measurer", "--config", "m.toml"]).assert_refused(&["m.toml", "`kye`"]);
+    scratch.run(&["measurer", "--config", "none.toml"]).assert_refused(&["none.toml"]);
+    scratch.run(&["measurer"]).assert_refused(&["--config"]);
+    make_key(&scratch, "c.key");
+    let measurer = make_key(&scratch, "m.key");
     let config = "key = \"c.key\"\nout = \"out\"\nauthority = \"127.0.0.1:1\"\n";
     let bounded = measurer_of("127.0.0.1:1", &measurer);
     let boundless = bounded.lines().take(3).collect::<Vec<_>>().join("\n");
-    fs::write(place.path("c.toml"), format!("{config}{boundless}\n")).expect("written");
-    place.run(&["coordinator", "--config", "c.toml", "--once"]).assert_refused(&[
+    fs::write(scratch.path("c.toml"), format!("{config}{boundless}\n")).expect("written");
+    scratch.run(&["coordinator", "--config", "c.toml", "--once"]).assert_refused(&[
         "127.0.0.1:1",
         "capacity_mbit_per_s",
         "measure-team --team",
     ]);
-    fs::write(place.path("c.toml"), "key = 5\n").expect("written");
-    place.run(&["coordinator", "--config", "c.toml"]).assert_refused(&["c.toml", "key = 5"]);
+    fs::write(scratch.path("c.toml"), "key = 5\n").expect("written");
+    scratch.run(&["coordinator", "--config", "c.toml"]).assert_refused(&["c.toml", "key = 5"]);
 }
 
 /// The whole chain: stock relays in transit and one that takes part as an echo, by two measurers of
 /// which one is killed and comes back.
 #[test]
 fn a_team_measures_a_network_though_a_measurer_is_killed_meanwhile() {
-    let place = Place::new();
+    let scratch = Scratch::new();
     let limited = |name: &str, mbit| RelaySpec::new(name).limited_to(Rate::from_mbit_per_s(mbit));
     let spec = NetworkSpec::new(vec![limited("slow", 10.0), limited("fast", 30.0)]);
     let network = Network::start(&spec, &mut |_| {}).expect("up");
     let authorities = network.directory_addrs();
     let list = authorities.iter().map(ToString::to_string).collect::<Vec<_>>().join(",");
-    let coordinator = make_key(&place, "c.key");
+    let coordinator = make_key(&scratch, "c.key");
 
     let relay = ["relay", "--nickname", "echoing", "--address", "127.0.0.1", "--keys", "keys"];
     let relay = [&relay[..], &["--rate", "20", "--authority", &list]].concat();
     let options = ["--coordinator", &coordinator];
-    let mut relay = place.start(&[&relay[..], &options].concat());
+    let mut relay = scratch.start(&[&relay[..], &options].concat());
     relay.wait_for_out("listening", |line| line.starts_with("listening on "));
     let mut is_listed = |text: &str| {
         let consensus = netdoc::consensus::Consensus::parse(text.as_bytes()).expect("a consensus");
@@ -133,11 +133,11 @@ fn a_team_measures_a_network_though_a_measurer_is_killed_meanwhile() {
     };
     network.wait_for_consensus(None, &mut is_listed, common::PATIENCE).expect("listed");
 
-    let (one, two) = (make_key(&place, "m1.key"), make_key(&place, "m2.key"));
-    write_measurer(&place, "m1", "127.0.0.1:0", &coordinator);
-    write_measurer(&place, "m2", "127.0.0.1:0", &coordinator);
-    let (first, first_at) = start_measurer(&place, "m1.toml");
-    let (second, second_at) = start_measurer(&place, "m2.toml");
+    let (one, two) = (make_key(&scratch, "m1.key"), make_key(&scratch, "m2.key"));
+    write_measurer(&scratch, "m1", "127.0.0.1:0", &coordinator);
+    write_measurer(&scratch, "m2", "127.0.0.1:0", &coordinator);
+    let (first, first_at) = start_measurer(&scratch, "m1.toml");
+    let (second, second_at) = start_measurer(&scratch, "m2.toml");
     let config = format!(
         "key = \"c.key\"\nout = \"bandwidth\"\nauthority = \"{}\"\necho = [\"echoing\"]\nseconds = 5\n\
          guess_mbit_per_s = 40\n{}{}",
@@ -145,14 +145,14 @@ fn a_team_measures_a_network_though_a_measurer_is_killed_meanwhile() {
         measurer_of(&first_at, &one),
         measurer_of(&second_at, &two),
     );
-    fs::write(place.path("c.toml"), config).expect("written");
+    fs::write(scratch.path("c.toml"), config).expect("written");
 
-    let mut run = place.start(&["coordinator", "--config", "c.toml", "--once", "--json"]);
+    let mut run = scratch.start(&["coordinator", "--config", "c.toml", "--once", "--json"]);
     run.wait_for_out("a second", common::is_second);
     second.signal(Signal::KILL);
     assert_eq!(second.end().code, None, "killed");
-    write_measurer(&place, "m2", &second_at, &coordinator);
-    let (second, _) = start_measurer(&place, "m2.toml");
+    write_measurer(&scratch, "m2", &second_at, &coordinator);
+    let (second, _) = start_measurer(&scratch, "m2.toml");
     let ended = run.end();
     ended.assert_code(0);
     let summary = ended.summary();
@@ -172,7 +172,7 @@ fn a_team_measures_a_network_though_a_measurer_is_killed_meanwhile() {
     let again = values.iter().find(is_second).expect("a second round");
     let of_it = |relay: &&Value| relay["nickname"] == again["nickname"];
     assert!(number(relays.iter().find(of_it).expect("measured"), "rounds") >= 2.0, "{again}");
-    let file = fs::read_to_string(place.path("bandwidth/latest.v3bw")).expect("a bandwidth file");
+    let file = fs::read_to_string(scratch.path("bandwidth/latest.v3bw")).expect("a bandwidth file");
     assert_eq!(file.matches("node_id=").count(), 3, "{file}");
     assert!(file.contains("flashflow_mode=echo"), "{file}");
 
@@ -183,5 +183,5 @@ fn a_team_measures_a_network_though_a_measurer_is_killed_meanwhile() {
     relay.signal(Signal::TERM);
     relay.end().assert_code(0);
     network.stop().expect("down");
-    place.wait_until_clean();
+    scratch.wait_until_clean();
 }

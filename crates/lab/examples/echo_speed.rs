@@ -7,7 +7,7 @@ use link::tls::TlsConfigs;
 use link::{Clock, Driver, DriverOptions, Forge, thread_cpu_time, unix_time_s};
 use onion::measure::order::{OrderConfig, OrderEvent, OrderLink};
 use onion::measure::protocol::{ClientShare, CoordinatorKey, MeasurerKey, Nonce, Order};
-use onion::measure::pump::{Event, Pace, Path, Pump, PumpConfig, Target};
+use onion::measure::pump::{Event, Pace, Pump, PumpConfig, Target, WayBack};
 use onion::measure::target::TargetParams;
 use onion::router::{Router, RouterConfig, RouterEvent};
 use onion::{Duration, Rate};
@@ -97,7 +97,7 @@ fn main() {
     }
     let config = PumpConfig {
         target,
-        path: Path::Echo { nonce: Nonce([5; 32]), key_seed: measurer },
+        way_back: WayBack::Echo { nonce: Nonce([5; 32]), key_seed: measurer },
         sockets: u32::from(sockets),
         circuits_per_socket: 1,
         pace: Pace { burst: 200, per_s: NonZeroU32::new(1000).unwrap() },

@@ -5,7 +5,7 @@
 
 use link::{Clock, Forge};
 use onion::circuit::NextHop;
-use onion::client::{Client, Path, Server, Transfer};
+use onion::client::{CircuitPlan, Client, Server, Transfer};
 use onion::router::{ExitConfig, ExitPolicy, Router, RouterConfig};
 use onion::{Duration, Instant, Rate};
 use rand_chacha::ChaCha8Rng;
@@ -53,7 +53,10 @@ fn main() -> Result<(), Box<dyn Error>> {
             let number = (place * 7 + step * (relays / 3)) % relays;
             hops[usize::try_from(number).unwrap_or(0)]
         };
-        let path = Path { has_congestion_control: true, ..Path::new(vec![hop(0), hop(1), hop(2)]) };
+        let path = CircuitPlan {
+            has_congestion_control: true,
+            ..CircuitPlan::new(vec![hop(0), hop(1), hop(2)])
+        };
         let circuit = client.open(Instant::ORIGIN, &path);
         let transfer = Transfer::download(place, u64::MAX / 2);
         client.begin(Instant::ORIGIN, circuit, server_at.into(), transfer);

@@ -14,7 +14,7 @@ use onion::crypto::Keystream;
 use onion::measure::Mismatch;
 use onion::measure::order::{OrderEvent, OrderFailure, OrderViolation};
 use onion::measure::protocol::{ClientSecond, ErrorCode};
-use onion::measure::pump::{Path, PumpFailure};
+use onion::measure::pump::{PumpFailure, WayBack};
 use onion::router::{Conduct, Honest};
 use onion::{Duration, Rate};
 use proptest::prelude::*;
@@ -230,6 +230,6 @@ proptest! {
 #[test]
 fn the_seed_of_a_key_is_not_shown() {
     let (nonce, key_seed) = (common::NONCE, common::measurer_seed(0));
-    let shown = format!("{:?}", Path::Echo { nonce, key_seed });
+    let shown = format!("{:?}", WayBack::Echo { nonce, key_seed });
     assert!(shown.contains("0909") && !shown.contains("100"), "{shown}");
 }

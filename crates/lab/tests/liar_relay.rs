@@ -5,7 +5,7 @@ use link::tls::TlsConfigs;
 use link::{Clock, Driver, DriverOptions, Forge};
 use onion::measure::order::{OrderConfig, OrderEvent, OrderLink};
 use onion::measure::protocol::{ClientShare, CoordinatorKey, MeasurerKey, Nonce, Order};
-use onion::measure::pump::{Event, Pace, Path, Pump, PumpConfig, PumpFailure};
+use onion::measure::pump::{Event, Pace, Pump, PumpConfig, PumpFailure, WayBack};
 use onion::measure::target::TargetParams;
 use onion::node::Node;
 use onion::router::RouterEvent;
@@ -71,7 +71,7 @@ fn measure(relay: &LiarRelay) -> Result<u64, PumpFailure> {
     assert_eq!(until(&mut link, OrderLink::poll_event), OrderEvent::Accepted);
     let config = PumpConfig {
         target: relay.target(),
-        path: Path::Echo { nonce: Nonce([5; 32]), key_seed: MEASURER },
+        way_back: WayBack::Echo { nonce: Nonce([5; 32]), key_seed: MEASURER },
         sockets: 1,
         circuits_per_socket: 1,
         pace: Pace { burst: 1, per_s: NonZeroU32::MIN },

@@ -17,7 +17,7 @@ use crate::drive::Drive;
 use crate::driver::{Driver, DriverError, DriverOptions, Lookups, Remote, Resolver, Traffic};
 use crate::tls::TlsConfigs;
 use conn::Conn;
-use messages::{Event, Order, Serial, Spare};
+use messages::{Errand, Event, Serial, Spare};
 use onion::link::TlsSession;
 use onion::node::{ConnId, Dial, ListenerId, Node, Security, Wish};
 use onion::{Duration, Instant};
@@ -174,7 +174,7 @@ impl<N: Node> Crew<N> {
                 self.add(id, conn);
                 self.transmit(now, id);
             }
-            None => self.hands[hand].tell(Order::Close(serial)),
+            None => self.hands[hand].tell(Errand::Close(serial)),
         }
     }
 
@@ -202,7 +202,7 @@ impl<N: Node> Crew<N> {
                 Wish::Close(id) => {
                     if let Some(conn) = self.conns.remove(&id) {
                         self.by_serial.remove(&(conn.hand, conn.serial));
-                        self.hands[conn.hand].tell(Order::Close(conn.serial));
+                        self.hands[conn.hand].tell(Errand::Close(conn.serial));
                     }
                 }
                 Wish::Read(id) => self.deliver(now, id),
@@ -217,7 +217,7 @@ impl<N: Node> Crew<N> {
         let hand = usize::try_from(self.dialled).unwrap_or(0) % self.hands.len();
         self.dialled += 1;
         self.add(conn, Conn::new(hand, serial, security));
-        self.hands[hand].tell(Order::Dial { serial, to, security });
+        self.hands[hand].tell(Errand::Dial { serial, to, security });
     }
 }
 
@@ -244,7 +244,7 @@ impl<N: Node> Drive<N> for Crew<N> {
 
     fn set_tls(&mut self, tls: TlsConfigs) {
         for hand in &mut self.hands {
-            hand.tell(Order::Tls(Box::new(tls.clone())));
+            hand.tell(Errand::Tls(Box::new(tls.clone())));
             hand.wake();
         }
     }

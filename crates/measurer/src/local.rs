@@ -4,12 +4,12 @@ mod landings;
 mod round;
 mod worker;
 
-use crate::member::{MeasurerKey, Member, MemberError, Reports, RoundOrder, RoundPath};
+use crate::member::{MeasurerKey, Member, MemberError, Reports, RoundOrder, RoundWayBack};
 use crate::plan::{Load, round_trip};
 use landings::{Landings, Lease, address_towards, check_address};
 use link::tls::TlsConfigs;
 use link::{Clock, Forge, ForgeError, unix_time_s};
-use onion::measure::pump::{Path, PumpConfig};
+use onion::measure::pump::{PumpConfig, WayBack};
 use onion::{Duration, Rate};
 use rand::rngs::{StdRng, SysRng};
 use rand::{Rng, SeedableRng};
@@ -131,23 +131,23 @@ impl LocalMember {
     }
 
     /// The way of one pump's cells, and the landings that it needs for that.
-    fn path(
+    fn way_back(
         &self,
         order: &RoundOrder,
         load: &Load,
         authenticate: bool,
-    ) -> Result<(Path, Option<Lease>), MemberError> {
-        match order.path {
-            RoundPath::Transit { .. } => {
+    ) -> Result<(WayBack, Option<Lease>), MemberError> {
+        match order.way_back {
+            RoundWayBack::Transit { .. } => {
                 let address = self.own_address(order)?;
                 let count = load.sockets as usize;
                 let mut lease = self.site.landings.lease(address, count, authenticate)?;
                 let landings = std::mem::take(&mut lease.landings);
                 let authenticate_as = std::mem::take(&mut lease.authenticate_as);
-                Ok((Path::Transit { landings, authenticate_as }, Some(lease)))
+                Ok((WayBack::Transit { landings, authenticate_as }, Some(lease)))
             }
-            RoundPath::Echo { nonce } => {
-                Ok((Path::Echo { nonce, key_seed: self.options.key_seed }, None))
+            RoundWayBack::Echo { nonce } => {
+                Ok((WayBack::Echo { nonce, key_seed: self.options.key_seed }, None))
             }
         }
     }
@@ -159,7 +159,7 @@ impl Member for LocalMember {
     }
 
     fn anticipate(&mut self, order: &RoundOrder, cancel: &AtomicBool) -> Result<(), MemberError> {
-        if let RoundPath::Transit { .. } = order.path {
+        if let RoundWayBack::Transit { .. } = order.way_back {
             check_address(self.own_address(order)?)?;
             let load = Load::plan(order, order.rtt.unwrap_or_default());
             // Those who share the address are here, and share the landings.
@@ -178,10 +178,10 @@ impl Member for LocalMember {
         let mut round =
             Round { workers: Vec::new(), _leases: Vec::new(), sums: Arc::new(Mutex::new(sums)) };
         for (number, load) in (0..).zip(whole.split(pumps)) {
-            let (path, mut lease) = self.path(&order, &load, whole.must_authenticate)?;
+            let (way_back, mut lease) = self.way_back(&order, &load, whole.must_authenticate)?;
             let config = PumpConfig {
                 target: order.target,
-                path,
+                way_back,
                 sockets: load.sockets,
                 circuits_per_socket: load.circuits_per_socket,
                 pace: load.pace,

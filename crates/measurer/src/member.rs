@@ -61,7 +61,7 @@ pub struct RoundOrder {
     /// The relay to be loaded.
     pub target: Target,
     /// How cells come back from it.
-    pub path: RoundPath,
+    pub way_back: RoundWayBack,
     /// What the relay lets one address do.
     pub defences: Defences,
     /// Sockets to the target, over all pumps; at least one.
@@ -84,7 +84,7 @@ pub struct RoundOrder {
 
 /// How cells come back from the target.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum RoundPath {
+pub enum RoundWayBack {
     /// Through it, to second hops at the measurer; the relay knows nothing of it.
     Transit {
         /// Links authenticate as a relay's even where nothing is gained by it.
@@ -97,7 +97,7 @@ pub enum RoundPath {
     },
 }
 
-impl RoundPath {
+impl RoundWayBack {
     /// How long a cell is under way where the round trip to the target is `rtt`: in transit it travels
     /// twice, to the relay and from there to the landing.
     #[must_use]

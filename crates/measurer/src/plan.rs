@@ -1,5 +1,5 @@
 use crate::consent::is_local;
-use crate::member::{RoundOrder, RoundPath};
+use crate::member::{RoundOrder, RoundWayBack};
 use link::Clock;
 use onion::cell::CELL_LEN;
 use onion::measure::pump::Pace;
@@ -93,7 +93,7 @@ impl Defences {
     ///
     /// As many as the bandwidth-delay product of its path asks for, a circuit's window on each; at
     /// most `wanted` and what the relay lets one address have. `way` is how long a cell is under way
-    /// ([`RoundPath::way`]).
+    /// ([`RoundWayBack::way`]).
     #[must_use]
     pub fn sockets(&self, wanted: u32, rate: Rate, way: Duration) -> u32 {
         let allowed =
@@ -144,11 +144,11 @@ impl Load {
         let most = if is_public { PUBLIC_SOCKETS_MAX } else { u32::MAX };
         let sockets = order.sockets.clamp(1, most);
         let bounded = |pace: Pace| if is_public { slower(pace, PUBLIC_PACE) } else { pace };
-        let circuits = defences.circuits_for(order.rate, order.path.way(rtt)).max(sockets);
+        let circuits = defences.circuits_for(order.rate, order.way_back.way(rtt)).max(sockets);
         let circuits_per_socket = circuits.div_ceil(sockets).min(CIRCUITS_PER_SOCKET_MAX);
         let share = order.sharing.max(1);
-        match order.path {
-            RoundPath::Transit { always_authenticate } => {
+        match order.way_back {
+            RoundWayBack::Transit { always_authenticate } => {
                 let in_all = sockets.saturating_mul(circuits_per_socket).saturating_mul(share);
                 let must_authenticate = defences
                     .max_client_circuits
@@ -157,7 +157,7 @@ impl Load {
                 let pace = bounded(divided(defences.connect, share));
                 Self { sockets, circuits_per_socket, must_authenticate, pace }
             }
-            RoundPath::Echo { .. } => {
+            RoundWayBack::Echo { .. } => {
                 // The relay has agreed to as many sockets.
                 let per_s = NonZeroU32::new(sockets).unwrap_or(NonZeroU32::MIN);
                 let pace = bounded(Pace { burst: sockets, per_s });

@@ -28,7 +28,7 @@ pub use application::{Application, Progress};
 pub use event::{CircuitNumber, ClientEvent, Figures, Loss, Outcome, StreamNumber};
 pub use face::Client;
 pub use pattern::{Pattern, Transfer};
-pub use plan::{Destination, Path};
+pub use plan::{CircuitPlan, Destination};
 pub use server::{Answer, Server};
 
 /// Events that wait to be asked for, at most; a shell that does not ask misses the oldest.

@@ -86,7 +86,7 @@ trait Body: Node + Any {}
 impl<T: Node + Any> Body for T {}
 
 /// A node and what the world keeps for it.
-struct Place {
+struct Resident {
     node: Box<dyn Body>,
     conns: BTreeMap<ConnId, (LinkId, Side)>,
     listeners: u32,
@@ -113,7 +113,7 @@ struct Listener {
 pub struct Wire {
     config: WireConfig,
     now: Instant,
-    places: Vec<Place>,
+    residents: Vec<Resident>,
     listeners: BTreeMap<SocketAddr, Listener>,
     latencies: BTreeMap<(NodeId, NodeId), Duration>,
     paths: BTreeMap<(NodeId, NodeId), Path>,
@@ -142,7 +142,7 @@ impl Wire {
         Self {
             config,
             now: Instant::ORIGIN,
-            places: Vec::new(),
+            residents: Vec::new(),
             listeners: BTreeMap::new(),
             latencies: BTreeMap::new(),
             paths: BTreeMap::new(),
@@ -164,7 +164,7 @@ impl Wire {
 
     /// Adds a node; it is polled in the next step.
     pub fn add(&mut self, node: impl Node + 'static) -> NodeId {
-        self.places.push(Place {
+        self.residents.push(Resident {
             node: Box::new(node),
             conns: BTreeMap::new(),
             listeners: 0,
@@ -175,7 +175,7 @@ impl Wire {
             sent_bytes: 0,
             received_bytes: 0,
         });
-        let id = NodeId(self.places.len() - 1);
+        let id = NodeId(self.residents.len() - 1);
         self.stale.insert(id);
         id
     }
@@ -218,10 +218,10 @@ impl Wire {
         if self.listeners.contains_key(&address) {
             return Err(WireError::AddressTaken(address));
         }
-        let place = &mut self.places[node.0];
-        let id = ListenerId(place.listeners);
-        place.listeners += 1;
-        place.address.get_or_insert(address.ip());
+        let resident = &mut self.residents[node.0];
+        let id = ListenerId(resident.listeners);
+        resident.listeners += 1;
+        resident.address.get_or_insert(address.ip());
         let certificate = certificate.to_vec();
         self.listeners.insert(address, Listener { node, id, security, certificate });
         Ok(id)
@@ -249,12 +249,12 @@ impl Wire {
     /// Limits what a node sends over all its connections together. Over paths with a model, what
     /// would wait for more than 100 ms is dropped.
     pub fn set_egress(&mut self, node: NodeId, rate: Rate) {
-        self.places[node.0].egress = Some(Narrow::new(rate, NODE_QUEUE, self.now));
+        self.residents[node.0].egress = Some(Narrow::new(rate, NODE_QUEUE, self.now));
     }
 
     /// Limits what a node receives over all its connections together, in the same way.
     pub fn set_ingress(&mut self, node: NodeId, rate: Rate) {
-        self.places[node.0].ingress = Some(Narrow::new(rate, NODE_QUEUE, self.now));
+        self.residents[node.0].ingress = Some(Narrow::new(rate, NODE_QUEUE, self.now));
     }
 
     /// Sets what the domain name system says to a question. It knows nothing else.
@@ -271,16 +271,16 @@ impl Wire {
     /// A node, if it is of this type.
     #[must_use]
     pub fn node<T: Node + 'static>(&self, id: NodeId) -> Option<&T> {
-        let node: &dyn Any = &*self.places.get(id.0)?.node;
+        let node: &dyn Any = &*self.residents.get(id.0)?.node;
         node.downcast_ref()
     }
 
     /// A node for its commands, if it is of this type. The next step carries them out.
     #[must_use]
     pub fn node_mut<T: Node + 'static>(&mut self, id: NodeId) -> Option<&mut T> {
-        let place = self.places.get_mut(id.0)?;
+        let resident = self.residents.get_mut(id.0)?;
         self.stale.insert(id);
-        let node: &mut dyn Any = &mut *place.node;
+        let node: &mut dyn Any = &mut *resident.node;
         node.downcast_mut()
     }
 
@@ -328,13 +328,13 @@ impl Wire {
             && due <= at
         {
             self.timers.take(node);
-            let place = &mut self.places[node.0];
-            let again = if place.woken.0 == at { place.woken.1 + 1 } else { 1 };
-            place.woken = (at, again);
+            let resident = &mut self.residents[node.0];
+            let again = if resident.woken.0 == at { resident.woken.1 + 1 } else { 1 };
+            resident.woken = (at, again);
             if again > TIMEOUTS_AT_ONCE_MAX {
                 return Err(WireError::NeverIdle { node, at });
             }
-            place.node.handle_timeout(at);
+            resident.node.handle_timeout(at);
             self.drain(node)?;
         }
         self.settle()?;

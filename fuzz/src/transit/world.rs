@@ -6,7 +6,7 @@ use crate::told::Told;
 use crate::vectors::RecordedTls;
 use lab::peer::{Behaviour, Peer};
 use onion::identity::RelayIds;
-use onion::measure::pump::{Event, Landing, Pace, Path, Pump, PumpConfig, Target};
+use onion::measure::pump::{Event, Landing, Pace, Pump, PumpConfig, Target, WayBack};
 use onion::node::{CloseCause, ConnId, Dial, ListenerId, Node};
 use onion::{Duration, Instant, Rate};
 use rand_chacha::ChaCha8Rng;
@@ -323,7 +323,7 @@ fn config(input: &mut Input<'_>, landings: &[SocketAddr], target: SocketAddr) ->
     ];
     PumpConfig {
         target: Target { address: target, ids },
-        path: Path::Transit {
+        way_back: WayBack::Transit {
             landings: landings.iter().map(landing).collect(),
             authenticate_as: Vec::new(),
         },

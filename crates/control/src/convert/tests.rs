@@ -8,9 +8,9 @@ use prost::Message as _;
 fn round_order() -> impl Strategy<Value = RoundOrder> {
     let address = (any::<IpAddr>(), 1..=u16::MAX).prop_map(SocketAddr::from);
     let ids = (any::<[u8; 20]>(), option::of(any::<[u8; 32]>()));
-    let path = prop_oneof![
-        any::<bool>().prop_map(|it| RoundPath::Transit { always_authenticate: it }),
-        any::<[u8; 32]>().prop_map(|nonce| RoundPath::Echo { nonce: Nonce(nonce) }),
+    let way_back = prop_oneof![
+        any::<bool>().prop_map(|it| RoundWayBack::Transit { always_authenticate: it }),
+        any::<[u8; 32]>().prop_map(|nonce| RoundWayBack::Echo { nonce: Nonce(nonce) }),
     ];
     let defences = (50u32.., option::of(any::<u32>()), any::<u32>(), 1u32.., option::of(1u32..))
         .prop_map(|(queue_limit_cells, max_connections, burst, per_s, max_client_circuits)| {
@@ -21,11 +21,11 @@ fn round_order() -> impl Strategy<Value = RoundOrder> {
     let numbers = (1u32..=10_000, 1u64.., 1u32..=600, 1u32.., 1u32..=1000);
     let hour_ns = 3_600_000_000_000u64;
     let times = (option::of(0u64..60_000_000_000), 1..=hour_ns, 1..=hour_ns);
-    (address, ids, path, defences, numbers, times).prop_map(
+    (address, ids, way_back, defences, numbers, times).prop_map(
         |(
             address,
             (rsa, ed25519),
-            path,
+            way_back,
             defences,
             (sockets, rate, seconds, one_in, sharing),
             times,
@@ -33,7 +33,7 @@ fn round_order() -> impl Strategy<Value = RoundOrder> {
             let ids = RelayIds { rsa: RsaId(rsa), ed25519: ed25519.map(Ed25519Id) };
             RoundOrder {
                 target: Target { address, ids },
-                path,
+                way_back,
                 defences,
                 sockets,
                 rate: Rate::from_bit_per_s(rate),
@@ -67,12 +67,12 @@ fn report() -> impl Strategy<Value = MemberReport> {
 proptest! {
     #[test]
     fn an_order_survives_the_way(order in round_order(), measurement: u64) {
-        let prepare = Some(Order::Prepare(Prepare::from(&order)));
+        let prepare = Some(Instruction::Prepare(Prepare::from(&order)));
         let bytes = FromCoordinator { measurement, order: prepare }.encode_to_vec();
         prop_assert!(bytes.len() < messages::MESSAGE_MAX_BYTES);
         let read = FromCoordinator::decode(&bytes[..]).unwrap();
         prop_assert_eq!(read.measurement, measurement);
-        let Some(Order::Prepare(prepare)) = read.order else { panic!("another order") };
+        let Some(Instruction::Prepare(prepare)) = read.order else { panic!("another order") };
         prop_assert_eq!(RoundOrder::try_from(prepare), Ok(order));
     }
 
@@ -95,7 +95,7 @@ proptest! {
     fn an_order_with_a_byte_changed_is_one_that_can_be_obeyed_or_none(
         order in round_order(), at: prop::sample::Index, to: u8,
     ) {
-        let prepare = Some(Order::Prepare(Prepare::from(&order)));
+        let prepare = Some(Instruction::Prepare(Prepare::from(&order)));
         let mut bytes = FromCoordinator { measurement: 1, order: prepare }.encode_to_vec();
         let at = at.index(bytes.len());
         bytes[at] = to;
@@ -112,9 +112,9 @@ fn a_bad_field_is_named_with_what_it_may_be() {
         (|it| it.port = 65_536, "port is 65536, but must lie in 1 to 65535"),
         (|it| it.rsa_id.clear(), "RSA identity has 0 bytes instead of 20"),
         (|it| it.ed25519_id = Some(vec![0; 33]), "Ed25519 identity has 33 bytes instead of 32"),
-        (|it| it.path = None, "path is absent"),
+        (|it| it.way_back = None, "way_back is absent"),
         (
-            |it| it.path = Some(Path::Echo(Echo { nonce: vec![0] })),
+            |it| it.way_back = Some(WayBack::Echo(Echo { nonce: vec![0] })),
             "nonce has 1 bytes instead of 32",
         ),
         (|it| it.sockets = 10_001, "sockets is 10001, but must lie in 1 to 10000"),

@@ -4,7 +4,7 @@
 use super::connect::{ConnectError, Line, Route};
 use crate::convert::{self, Told, plain, told};
 use crate::keys::PublicKey;
-use crate::messages::{FromCoordinator, FromMeasurer, Hello, Order, Prepare, Stop};
+use crate::messages::{FromCoordinator, FromMeasurer, Hello, Instruction, Prepare, Stop};
 use measurer::member::{FailureKind, MemberReport, Reports, RoundOrder};
 use onion::Duration;
 use std::collections::BTreeMap;
@@ -126,7 +126,7 @@ impl Courier {
                 }
                 self.newest += 1;
                 self.rounds.insert(self.newest, Round { key, desk });
-                self.send(self.newest, Order::Prepare(Prepare::from(&*order)));
+                self.send(self.newest, Instruction::Prepare(Prepare::from(&*order)));
             }
             Command::Start { key, delay } => {
                 if let Some(number) = self.number(&key) {
@@ -138,7 +138,7 @@ impl Courier {
             Command::Stop { key } => {
                 if let Some(number) = self.number(&key) {
                     self.rounds.remove(&number);
-                    self.send(number, Order::Stop(Stop {}));
+                    self.send(number, Instruction::Stop(Stop {}));
                 }
             }
         }
@@ -160,7 +160,7 @@ impl Courier {
         found.map(|(number, _)| *number)
     }
 
-    fn send(&mut self, measurement: u64, order: Order) {
+    fn send(&mut self, measurement: u64, order: Instruction) {
         let message = FromCoordinator { measurement, order: Some(order) };
         let Some(line) = &self.line else { return };
         if line.to_measurer.try_send(message).is_err() {

@@ -4,7 +4,7 @@ use super::accept::Peer;
 use super::book::{Book, Ticket};
 use super::round::Round;
 use crate::convert::{delay_of, refused_message, report_message};
-use crate::messages::{FromCoordinator, FromMeasurer, Hello, Order, Prepare, Start, Word};
+use crate::messages::{FromCoordinator, FromMeasurer, Hello, Instruction, Prepare, Start, Word};
 use crate::refusal::{Refusal, RefusalCode};
 use measurer::Consent;
 use measurer::member::{MemberReport, Reports, RoundOrder};
@@ -138,9 +138,9 @@ impl Session {
     fn obey(&mut self, message: FromCoordinator) -> Result<(), Status> {
         let measurement = message.measurement;
         let obeyed = match message.order {
-            Some(Order::Prepare(prepare)) => self.prepare(measurement, prepare),
-            Some(Order::Start(start)) => self.start(measurement, start),
-            Some(Order::Stop(_)) => self.stop(measurement),
+            Some(Instruction::Prepare(prepare)) => self.prepare(measurement, prepare),
+            Some(Instruction::Start(start)) => self.start(measurement, start),
+            Some(Instruction::Stop(_)) => self.stop(measurement),
             None => Err(Refusal::new(RefusalCode::Malformed, "an order that we do not know")),
         };
         let Err(refusal) = obeyed else { return Ok(()) };

@@ -3,7 +3,7 @@
 use super::world::*;
 use crate::RefusalCode;
 use crate::messages::{
-    Echo, FromCoordinator, FromMeasurer, Hello, Order, Path, Prepare, Start, Stop, Word,
+    Echo, FromCoordinator, FromMeasurer, Hello, Instruction, Prepare, Start, Stop, WayBack, Word,
 };
 use crate::rpc::measurer_client::MeasurerClient;
 use crate::testing::order;
@@ -31,14 +31,14 @@ impl Rude {
         this
     }
 
-    async fn say(&self, measurement: u64, order: Option<Order>) {
+    async fn say(&self, measurement: u64, order: Option<Instruction>) {
         self.orders.send(FromCoordinator { measurement, order }).await.expect("a session");
     }
 
     async fn prepare(&self, measurement: u64, spoil: impl FnOnce(&mut Prepare)) {
         let mut prepare = Prepare::from(&order());
         spoil(&mut prepare);
-        self.say(measurement, Some(Order::Prepare(prepare))).await;
+        self.say(measurement, Some(Instruction::Prepare(prepare))).await;
     }
 
     async fn next(&mut self) -> FromMeasurer {
@@ -68,8 +68,8 @@ impl Rude {
     }
 }
 
-const START: Option<Order> = Some(Order::Start(Start { delay_ns: 0 }));
-const STOP: Option<Order> = Some(Order::Stop(Stop {}));
+const START: Option<Instruction> = Some(Instruction::Start(Start { delay_ns: 0 }));
+const STOP: Option<Instruction> = Some(Instruction::Stop(Stop {}));
 
 #[test]
 fn orders_out_of_order_are_refused_by_number_and_the_round_goes_on() {
@@ -104,7 +104,7 @@ fn orders_out_of_order_are_refused_by_number_and_the_round_goes_on() {
             .await
             .expect("no panic");
         assert!(matches!(rude.next().await.word, Some(Word::Ready(_))));
-        rude.say(5, Some(Order::Start(Start { delay_ns: u64::MAX }))).await;
+        rude.say(5, Some(Instruction::Start(Start { delay_ns: u64::MAX }))).await;
         rude.assert_refused(5, RefusalCode::Malformed).await;
         rude.say(5, START).await;
         daemon.started();
@@ -152,7 +152,7 @@ fn an_oversized_message_ends_the_session_and_stops_its_rounds_only() {
         rude.prepare(1, |_| {}).await;
         let _ = daemon.prepared();
         let nonce = vec![0; 1 << 20];
-        rude.prepare(2, |prepare| prepare.path = Some(Path::Echo(Echo { nonce }))).await;
+        rude.prepare(2, |prepare| prepare.way_back = Some(WayBack::Echo(Echo { nonce }))).await;
         let status = rude.end().await;
         assert_eq!(status.code(), Code::OutOfRange, "{status}");
         daemon.stopped();

@@ -9,7 +9,7 @@ use link::{
 use onion::cell::msg::BeginFlags;
 use onion::circuit::NextHop;
 use onion::client::{
-    CircuitNumber, Client, ClientEvent, Destination, Loss, Outcome, Path, Transfer,
+    CircuitNumber, CircuitPlan, Client, ClientEvent, Destination, Loss, Outcome, Transfer,
 };
 use onion::measure::pump::Target;
 use onion::router::schedule::SchedulerConfig;
@@ -86,7 +86,7 @@ impl QuietCircuit {
 
         // By CREATE_FAST the first hop's onion key is not needed.
         let first = NextHop { address: target.address, ids: target.ids, onion_key: [0; 32] };
-        let path = Path { is_fast: true, ..Path::new(vec![first, landing]) };
+        let path = CircuitPlan { is_fast: true, ..CircuitPlan::new(vec![first, landing]) };
         let mut client = Client::new(unix_time_s(), rng);
         let circuit = client.open(clock.now(), &path);
         let client = Driver::new(client, clock, tls, Vec::new(), options)?;
@@ -134,7 +134,7 @@ impl Watch<Router<StdRng>> for SharedTold {
 
 /// Has one round trip after the other.
 struct Asker {
-    path: Path,
+    path: CircuitPlan,
     circuit: CircuitNumber,
     tries: u32,
     /// When the next one begins; `None` while one is under way.

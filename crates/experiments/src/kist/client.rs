@@ -7,7 +7,7 @@ use crate::error::Error;
 use link::{Drive, DriverOptions, NodeThread, ThreadError, Watch, unix_time_s};
 use onion::cell::relay::MAX_DATA_LEN;
 use onion::circuit::NextHop;
-use onion::client::{CircuitNumber, Client, ClientEvent, Outcome, Path, Transfer};
+use onion::client::{CircuitNumber, CircuitPlan, Client, ClientEvent, Outcome, Transfer};
 use onion::measure::pump::Target;
 use onion::{Duration, Instant};
 use rand::rngs::StdRng;
@@ -43,7 +43,7 @@ pub(super) fn start(
 ) -> Result<NodeThread<Client<StdRng>>, Error> {
     // By CREATE_FAST the relay's onion key is not needed.
     let relay = NextHop { address: relay.address, ids: relay.ids, onion_key: [0; 32] };
-    let path = Path { is_fast: true, ..Path::new(vec![relay, servers.exit]) };
+    let path = CircuitPlan { is_fast: true, ..CircuitPlan::new(vec![relay, servers.exit]) };
     let mut client = Client::new(unix_time_s(), rng()?);
     let now = scene.clock.now();
     let errands = Errands {

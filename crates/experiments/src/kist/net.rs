@@ -57,7 +57,7 @@ impl Congestion {
 
 /// Where the narrow place is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
-pub(super) enum Place {
+pub(super) enum NarrowAt {
     /// One hop away from the relay, as a provider's shaper is: the relay's kernel learns of it by TCP
     /// alone.
     Beyond,
@@ -68,7 +68,7 @@ pub(super) enum Place {
 /// The narrow place.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Narrow {
-    pub(super) place: Place,
+    pub(super) place: NarrowAt,
     pub(super) rate: Rate,
     /// What may wait there.
     pub(super) queue_bytes: u32,
@@ -82,7 +82,7 @@ pub(super) struct Network {
     pub(super) relay: Namespace,
     pub(super) servers: Namespace,
     narrow: Namespace,
-    place: Place,
+    place: NarrowAt,
 }
 
 impl Network {
@@ -142,8 +142,8 @@ impl Network {
 
     const fn narrow_device(&self) -> (&Namespace, &'static str) {
         match self.place {
-            Place::Own => (&self.relay, "narrow"),
-            Place::Beyond => (&self.narrow, "clients"),
+            NarrowAt::Own => (&self.relay, "narrow"),
+            NarrowAt::Beyond => (&self.narrow, "clients"),
         }
     }
 

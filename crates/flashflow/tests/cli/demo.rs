@@ -1,6 +1,6 @@
 //! `flashflow demo`.
 
-use crate::common::{Ended, Place, is_second, number, text, wait_for};
+use crate::common::{Ended, Scratch, is_second, number, text, wait_for};
 use netdoc::bwfile::check_as_tor;
 use rustix::process::Signal;
 use serde_json::Value;
@@ -31,13 +31,13 @@ fn assert_close(relay: &Value) {
 
 #[test]
 fn the_demo_measures_votes_reports_and_leaves_nothing() {
-    let place = Place::new();
-    let out = place.path("out");
+    let scratch = Scratch::new();
+    let out = scratch.path("out");
     let limits = ["--limits", "10,50", "--echo-limits", "20"];
     let arguments = [&["demo", "--json", "--seconds", "5", "--out", "out"][..], &limits].concat();
-    let ended = place.run(&arguments);
+    let ended = scratch.run(&arguments);
     eprintln!("the demo took {:?}", ended.took);
-    place.assert_clean();
+    scratch.assert_clean();
     ended.assert_code(0);
 
     let values = ended.values();
@@ -88,12 +88,20 @@ fn the_demo_measures_votes_reports_and_leaves_nothing() {
 
 #[test]
 fn a_network_that_is_kept_is_named_and_stays_but_does_not_run() {
-    let place = Place::new();
-    let ended =
-        place.run(&["demo", "--keep", "--limits", "10", "--echo-limits", "none", "--seconds", "3"]);
+    let scratch = Scratch::new();
+    let ended = scratch.run(&[
+        "demo",
+        "--keep",
+        "--limits",
+        "10",
+        "--echo-limits",
+        "none",
+        "--seconds",
+        "3",
+    ]);
     ended.assert_code(0);
-    assert_eq!(place.processes(), []);
-    let networks = place.networks();
+    assert_eq!(scratch.processes(), []);
+    let networks = scratch.networks();
     let [folder] = &networks[..] else { panic!("{networks:?}") };
     assert!(ended.error.contains(folder.to_str().expect("text")), "{}", ended.error);
     assert!(folder.join("relay1/log").is_file() && folder.join("auth0/torrc").is_file());
@@ -105,13 +113,13 @@ fn a_network_that_is_kept_is_named_and_stays_but_does_not_run() {
 }
 
 /// Starts a demo and stops it once it has come to some point; returns what it came to.
-fn stopped_demo(place: &Place, when: When, signal: Signal) -> Ended {
+fn stopped_demo(scratch: &Scratch, when: When, signal: Signal) -> Ended {
     // The relay of ours runs from before the first second on, and has to end as well.
     let limits = ["--limits", "10", "--echo-limits", "10"];
     let arguments = [&["demo", "--json", "--seconds", "30"][..], &limits].concat();
-    let mut demo = place.start(&arguments);
+    let mut demo = scratch.start(&arguments);
     match when {
-        When::BringUp => wait_for("a tor", || (place.tors() > 0).then_some(())),
+        When::BringUp => wait_for("a tor", || (scratch.tors() > 0).then_some(())),
         When::Measurement => demo.wait_for_out("a second", is_second),
     }
     demo.signal(signal);
@@ -127,37 +135,37 @@ enum When {
 
 #[test]
 fn an_interrupt_while_the_network_comes_up_leaves_nothing() {
-    let place = Place::new();
-    let ended = stopped_demo(&place, When::BringUp, Signal::INT);
+    let scratch = Scratch::new();
+    let ended = stopped_demo(&scratch, When::BringUp, Signal::INT);
     ended.assert_code(130);
-    place.wait_until_clean();
+    scratch.wait_until_clean();
 }
 
 #[test]
 fn an_interrupt_while_measuring_leaves_nothing() {
-    let place = Place::new();
-    let ended = stopped_demo(&place, When::Measurement, Signal::INT);
+    let scratch = Scratch::new();
+    let ended = stopped_demo(&scratch, When::Measurement, Signal::INT);
     ended.assert_code(130);
     // It has wound up in order: nothing is left to the keeper.
-    place.assert_clean();
+    scratch.assert_clean();
     assert!(ended.error.contains("interrupted"), "{}", ended.error);
     assert!(!ended.out.iter().any(|line| line.contains("summary")), "{:?}", ended.out);
 }
 
 #[test]
 fn a_demo_that_is_killed_leaves_nothing() {
-    let place = Place::new();
-    let ended = stopped_demo(&place, When::Measurement, Signal::KILL);
+    let scratch = Scratch::new();
+    let ended = stopped_demo(&scratch, When::Measurement, Signal::KILL);
     assert_eq!(ended.code, None);
-    place.wait_until_clean();
+    scratch.wait_until_clean();
 }
 
 #[test]
 fn an_output_folder_that_cannot_be_made_is_named_before_a_network_starts() {
-    let place = Place::new();
-    fs::write(place.path("file"), "").expect("written");
-    let ended = place.run(&["demo", "--limits", "10", "--out", "file/below"]);
+    let scratch = Scratch::new();
+    fs::write(scratch.path("file"), "").expect("written");
+    let ended = scratch.run(&["demo", "--limits", "10", "--out", "file/below"]);
     ended.assert_refused(&["file/below"]);
     assert_eq!(ended.code, Some(1));
-    place.assert_clean();
+    scratch.assert_clean();
 }

@@ -1,6 +1,6 @@
 //! `flashflow lab`, and `flashflow measure` in a network that it has brought up.
 
-use crate::common::{Ended, Place, is_second, number, text};
+use crate::common::{Ended, Scratch, is_second, number, text};
 use netdoc::fetch::{Fetcher, Resource};
 use rustix::process::Signal;
 use serde_json::Value;
@@ -11,8 +11,8 @@ use std::path::PathBuf;
 
 #[test]
 fn a_lab_comes_up_is_measured_and_goes() {
-    let place = Place::new();
-    let lab = Lab::up(&place);
+    let scratch = Scratch::new();
+    let lab = Lab::up(&scratch);
     lab.is_refused_where_something_is();
     lab.is_seen_by_status();
     lab.measure_by_nickname();
@@ -27,13 +27,13 @@ fn a_lab_comes_up_is_measured_and_goes() {
 
 #[test]
 fn a_folder_that_is_no_lab_is_left_alone() {
-    let place = Place::new();
-    let precious = place.path("home");
+    let scratch = Scratch::new();
+    let precious = scratch.path("home");
     fs::create_dir(&precious).expect("made");
     fs::write(precious.join("letter"), "dear").expect("written");
     for action in ["status", "down"] {
         for dir in ["home", "absent"] {
-            let ended = place.run(&["lab", action, "--dir", dir]);
+            let ended = scratch.run(&["lab", action, "--dir", dir]);
             ended.assert_refused(&[dir, "not the folder of a private network"]);
         }
     }
@@ -42,7 +42,7 @@ fn a_folder_that_is_no_lab_is_left_alone() {
 
 /// A network that was brought up with `lab up`.
 struct Lab<'p> {
-    place: &'p Place,
+    scratch: &'p Scratch,
     dir: PathBuf,
     authority: String,
     address: String,
@@ -51,10 +51,10 @@ struct Lab<'p> {
 }
 
 impl<'p> Lab<'p> {
-    fn up(place: &'p Place) -> Self {
-        let dir = place.path("net");
+    fn up(scratch: &'p Scratch) -> Self {
+        let dir = scratch.path("net");
         let arguments = ["lab", "up", "--json", "--dir", "net", "--limits", "20,0"];
-        let ended = place.run(&arguments);
+        let ended = scratch.run(&arguments);
         ended.assert_code(0);
         let value = ended.summary();
         let nodes = value["nodes"].as_array().expect("a list");
@@ -66,10 +66,10 @@ impl<'p> Lab<'p> {
         let text_of_it = Fetcher::default()
             .get(authority.parse().expect("an address"), &Resource::Consensus)
             .expect("a consensus");
-        let consensus = place.path("consensus");
+        let consensus = scratch.path("consensus");
         fs::write(&consensus, text_of_it).expect("written");
         Self {
-            place,
+            scratch,
             dir,
             authority,
             address: text(node("relay1"), "or_address").to_owned(),
@@ -80,7 +80,7 @@ impl<'p> Lab<'p> {
 
     /// `flashflow measure --json` with some more arguments.
     fn measure(&self, seconds: &str, arguments: &[&str]) -> Ended {
-        self.place.run(&Self::arguments(seconds, arguments))
+        self.scratch.run(&Self::arguments(seconds, arguments))
     }
 
     fn arguments<'a>(seconds: &'a str, arguments: &[&'a str]) -> Vec<&'a str> {
@@ -108,19 +108,19 @@ impl<'p> Lab<'p> {
     }
 
     fn is_refused_where_something_is(&self) {
-        let ended = self.place.run(&["lab", "up", "--dir", "net"]);
+        let ended = self.scratch.run(&["lab", "up", "--dir", "net"]);
         ended.assert_refused(&["not empty", "net"]);
         assert!(self.dir.join("lab.json").is_file());
     }
 
     fn is_seen_by_status(&self) {
-        let ended = self.place.run(&["lab", "status", "--json", "--dir", "net"]);
+        let ended = self.scratch.run(&["lab", "status", "--json", "--dir", "net"]);
         ended.assert_code(0);
         let value = ended.summary();
         assert_eq!(value["up"], true);
         let nodes = value["nodes"].as_array().expect("a list");
         assert!(nodes.len() == 5 && nodes.iter().all(|node| node["alive"] == true), "{value}");
-        let ended = self.place.run(&["lab", "status", "--dir", "net"]);
+        let ended = self.scratch.run(&["lab", "status", "--dir", "net"]);
         ended.assert_code(0);
         assert_eq!(ended.out.iter().filter(|line| line.ends_with("running")).count(), 5);
     }
@@ -150,7 +150,7 @@ impl<'p> Lab<'p> {
 
     fn survives_a_reader_that_goes_away(&self) {
         let arguments = Self::arguments("3", &["relay1", "--authority", &self.authority]);
-        let mut child = self.place.command(&arguments).spawn().expect("the program");
+        let mut child = self.scratch.command(&arguments).spawn().expect("the program");
         let mut line = String::new();
         // The reader, and with it the pipe, is gone after the first line.
         BufReader::new(child.stdout.take().expect("piped")).read_line(&mut line).expect("a line");
@@ -163,7 +163,7 @@ impl<'p> Lab<'p> {
 
     fn interrupted_measurement(&self) {
         let arguments = Self::arguments("60", &["relay1", "--authority", &self.authority]);
-        let mut running = self.place.start(&arguments);
+        let mut running = self.scratch.start(&arguments);
         running.wait_for_out("a second", is_second);
         running.signal(Signal::INT);
         let ended = running.end();
@@ -206,7 +206,7 @@ impl<'p> Lab<'p> {
             ("garbled", &garbled),
         ];
         for (name, bytes) in cases {
-            fs::write(self.place.path(name), bytes).expect("written");
+            fs::write(self.scratch.path(name), bytes).expect("written");
             let ended = self.measure("3", &["relay1", "--consensus", name]);
             ended.assert_refused(&[name]);
         }
@@ -215,12 +215,12 @@ impl<'p> Lab<'p> {
     }
 
     fn down(self) {
-        let ended = self.place.run(&["lab", "down", "--json", "--dir", "net"]);
+        let ended = self.scratch.run(&["lab", "down", "--json", "--dir", "net"]);
         ended.assert_code(0);
         assert_eq!(ended.summary()["up"], false);
         assert!(!self.dir.exists());
-        self.place.assert_clean();
-        let ended = self.place.run(&["lab", "status", "--dir", "net"]);
+        self.scratch.assert_clean();
+        let ended = self.scratch.run(&["lab", "status", "--dir", "net"]);
         ended.assert_refused(&["net"]);
     }
 }
@@ -233,14 +233,14 @@ fn nobody() -> SocketAddr {
 
 #[test]
 fn an_authority_that_speaks_something_else_is_named() {
-    let place = Place::new();
+    let scratch = Scratch::new();
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a port");
     let address = listener.local_addr().expect("an address").to_string();
     let server = std::thread::spawn(move || {
         let (mut stream, _) = listener.accept().expect("a client");
         let _gone = stream.write_all(b"220 mail.example ESMTP\r\n\r\n");
     });
-    let ended = place.run(&["measure", "relay1", "--authority", &address]);
+    let ended = scratch.run(&["measure", "relay1", "--authority", &address]);
     ended.assert_refused(&[&address]);
     server.join().expect("no panic");
 }

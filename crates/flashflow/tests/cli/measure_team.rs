@@ -1,14 +1,14 @@
 //! `flashflow measure-team`.
 
-use crate::common::{Place, number, text};
+use crate::common::{Scratch, number, text};
 use serde_json::Value;
 use std::fs;
 
 #[test]
 fn measurers_on_loopback_are_measured() {
-    let place = Place::new();
+    let scratch = Scratch::new();
     let arguments = ["measure-team", "--local", "3", "--seconds", "2", "--rate", "40", "--json"];
-    let ended = place.run(&arguments);
+    let ended = scratch.run(&arguments);
     ended.assert_code(0);
     let values = ended.values();
     let (summary, members) = values.split_last().expect("output");
@@ -26,22 +26,22 @@ fn measurers_on_loopback_are_measured() {
 
 #[test]
 fn wrong_arguments_of_measure_team_are_refused() {
-    let place = Place::new();
+    let scratch = Scratch::new();
     for arguments in [
         &["measure-team"][..],
         &["measure-team", "--local", "1"],
         &["measure-team", "--local", "2", "--seconds", "0"],
         &["measure-team", "--local", "2", "--team", "coordinator.toml"],
     ] {
-        place.run(arguments).assert_code(2);
+        scratch.run(arguments).assert_code(2);
     }
 }
 
 #[test]
 fn measurers_elsewhere_are_measured_and_one_that_is_gone_is_named() {
-    let place = Place::new();
+    let scratch = Scratch::new();
     let key = |name: &str| {
-        let ended = place.run(&["keys", "--json", "--out", &format!("{name}.key")]);
+        let ended = scratch.run(&["keys", "--json", "--out", &format!("{name}.key")]);
         text(&ended.summary(), "public_key").to_owned()
     };
     let mut team = "key = \"own.key\"\nout = \"out\"\nauthority = \"127.0.0.1:7001\"\n".to_owned();
@@ -54,23 +54,23 @@ fn measurers_elsewhere_are_measured_and_one_that_is_gone_is_named() {
              capacity_mbit_per_s = 30\n"
         );
         let file = format!("{name}.toml");
-        fs::write(place.path(&file), config).expect("space");
-        let mut daemon = place.start(&["measurer", "--json", "--config", &file]);
+        fs::write(scratch.path(&file), config).expect("space");
+        let mut daemon = scratch.start(&["measurer", "--json", "--config", &file]);
         let address = daemon.wait_for_value()["address"].clone();
         team += &format!("[[measurers]]\naddress = {address}\nkey = \"{public}\"\n");
         daemons.push(daemon);
         public_keys.push(public);
     }
-    fs::write(place.path("team.toml"), team).expect("space");
+    fs::write(scratch.path("team.toml"), team).expect("space");
     let arguments = ["measure-team", "--team", "team.toml", "--seconds", "2", "--json"];
-    let ended = place.run(&arguments);
+    let ended = scratch.run(&arguments);
     ended.assert_code(0);
     let summary = ended.summary();
     assert_eq!((&summary["complete"], &summary["measurers"]), (&true.into(), &2.into()));
     assert!(number(&summary, "capacity_mbit_per_s") > 0.0);
 
     // What it prints is what a coordinator's configuration needs.
-    let ended = place.run(&arguments[..5]);
+    let ended = scratch.run(&arguments[..5]);
     ended.assert_code(0);
     let lines = ended.out.join("\n");
     for part in ["[[measurers]]\naddress = \"127.0.0.1:", &public_keys[0], &public_keys[1]] {
@@ -79,7 +79,7 @@ fn measurers_elsewhere_are_measured_and_one_that_is_gone_is_named() {
     assert_eq!(lines.matches("\ncapacity_mbit_per_s = ").count(), 2, "{lines}");
 
     drop(daemons.pop());
-    let ended = place.run(&arguments);
+    let ended = scratch.run(&arguments);
     ended.assert_code(1);
     assert_eq!(ended.summary()["capacity_mbit_per_s"], Value::Null, "no low number");
     assert!(ended.error.contains("is `flashflow measurer` running?"), "{}", ended.error);

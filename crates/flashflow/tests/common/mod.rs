@@ -36,12 +36,12 @@ pub(crate) fn wait_for<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T 
 }
 
 /// Where a run of the program keeps everything. Whatever is left of it ends with this.
-pub(crate) struct Place {
+pub(crate) struct Scratch {
     parent: TempDir,
     temporary: PathBuf,
 }
 
-impl Place {
+impl Scratch {
     pub(crate) fn new() -> Self {
         let parent = tempfile::Builder::new().prefix("flashflow-cli-").tempdir().expect("a folder");
         let temporary = parent.path().canonicalize().expect("exists").join("temporary");
@@ -60,7 +60,7 @@ impl Place {
         entries.map(|entry| entry.expect("listed").path()).collect()
     }
 
-    /// Processes that have something to do with this place, by their arguments: tors, key-making
+    /// Processes that have something to do with this folder, by their arguments: tors, key-making
     /// programs and keepers.
     pub(crate) fn processes(&self) -> Vec<(u32, String)> {
         let mark = self.parent.path().to_str().expect("text").to_owned();
@@ -91,7 +91,7 @@ impl Place {
         wait_for("the end of all processes and folders", || is_clean().then_some(()));
     }
 
-    /// The program with these arguments, at home in this place.
+    /// The program with these arguments, at home in this folder.
     pub(crate) fn command<S: AsRef<OsStr>>(&self, arguments: &[S]) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_flashflow"));
         command
@@ -114,7 +114,7 @@ impl Place {
     }
 }
 
-impl Drop for Place {
+impl Drop for Scratch {
     fn drop(&mut self) {
         for (pid, _) in self.processes() {
             signal(pid, Signal::KILL);

@@ -3,7 +3,7 @@ use link::Forge;
 use onion::identity::OwnIdentity;
 use onion::measure::order::{OrderConfig, OrderEvent, OrderLink};
 use onion::measure::protocol::{ClientShare, CoordinatorKey, MeasurerKey, Nonce, Order};
-use onion::measure::pump::{Event, Pace, Path, Pump, PumpConfig, PumpFailure, Target};
+use onion::measure::pump::{Event, Pace, Pump, PumpConfig, PumpFailure, Target, WayBack};
 use onion::measure::target::TargetParams;
 use onion::node::Node;
 use onion::router::{Router, RouterConfig};
@@ -161,7 +161,7 @@ impl Play {
         })?;
         let config = PumpConfig {
             target: self.target,
-            path: Path::Echo { nonce, key_seed: MEASURER },
+            way_back: WayBack::Echo { nonce, key_seed: MEASURER },
             sockets: 1,
             circuits_per_socket: 1,
             pace: Pace { burst: 1, per_s: NonZeroU32::MIN },

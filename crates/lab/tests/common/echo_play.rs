@@ -11,7 +11,7 @@ use lab::echo_liars::Liar;
 use onion::measure::Second;
 use onion::measure::order::{OrderConfig, OrderEvent, OrderLink};
 use onion::measure::protocol::{Nonce, Order};
-use onion::measure::pump::{Event, Landing, Pace, Path, Pump, PumpConfig, PumpFailure, Target};
+use onion::measure::pump::{Event, Landing, Pace, Pump, PumpConfig, PumpFailure, Target, WayBack};
 use onion::router::{RateLimit, Router, RouterConfig, RouterEvent, RouterTotals};
 use onion::{Duration, Instant, Rate};
 use rand_chacha::ChaCha8Rng;
@@ -74,11 +74,11 @@ impl<'a, S: Stage> Play<'a, S> {
         play
     }
 
-    pub(crate) fn pump_config(&self, path: Path) -> PumpConfig {
+    pub(crate) fn pump_config(&self, way_back: WayBack) -> PumpConfig {
         let scenario = self.scenario;
         PumpConfig {
             target: self.target,
-            path,
+            way_back,
             sockets: scenario.sockets,
             circuits_per_socket: scenario.circuits_per_socket,
             pace: Pace { burst: 10, per_s: NonZeroU32::new(100).unwrap() },
@@ -100,8 +100,9 @@ impl<'a, S: Stage> Play<'a, S> {
             identity: Arc::clone(identity),
             address: *address,
         });
-        let path = Path::Transit { landings: landings.collect(), authenticate_as: Vec::new() };
-        let config = self.pump_config(path);
+        let way_back =
+            WayBack::Transit { landings: landings.collect(), authenticate_as: Vec::new() };
+        let config = self.pump_config(way_back);
         let stall_timeout = Duration::from_secs(60);
         let config = PumpConfig { seconds, rate, stall_timeout, ..config };
         let pump = Pump::new(config, self.scenario.rng(7), self.stage.now());
@@ -211,12 +212,12 @@ impl<'a, S: Stage> Play<'a, S> {
     }
 
     pub(crate) fn add_measurer(&mut self, number: usize, nonce: Nonce) -> Part {
-        let path = Path::Echo { nonce, key_seed: MEASURERS[number] };
-        self.add_pump(10 + u64::try_from(number).unwrap(), path)
+        let way_back = WayBack::Echo { nonce, key_seed: MEASURERS[number] };
+        self.add_pump(10 + u64::try_from(number).unwrap(), way_back)
     }
 
-    pub(crate) fn add_pump(&mut self, of: u64, path: Path) -> Part {
-        let config = self.pump_config(path);
+    pub(crate) fn add_pump(&mut self, of: u64, way_back: WayBack) -> Part {
+        let config = self.pump_config(way_back);
         let pump = Pump::new(config, self.scenario.rng(of), self.stage.now());
         let actor = self.stage.add(pump, &cast().others, &[]);
         Part { actor, found: Found::default() }

@@ -7,7 +7,7 @@ use link::Forge;
 use onion::identity::{OwnIdentity, RelayIds};
 use onion::measure::order::{OrderConfig, OrderEvent, OrderLink};
 use onion::measure::protocol::{ClientShare, CoordinatorKey, MeasurerKey, Nonce, Order};
-use onion::measure::pump::{Pace, Path, Pump, PumpConfig, PumpFailure, Target};
+use onion::measure::pump::{Pace, Pump, PumpConfig, PumpFailure, Target, WayBack};
 use onion::measure::target::TargetParams;
 use onion::node::Node;
 use onion::router::{Conduct, RateLimit, Router, RouterConfig};
@@ -111,7 +111,7 @@ impl Scenario {
     pub(crate) fn pump(&self, number: u8, now: Instant) -> Measurer {
         let config = PumpConfig {
             target: target(),
-            path: Path::Echo { nonce: NONCE, key_seed: measurer_seed(number) },
+            way_back: WayBack::Echo { nonce: NONCE, key_seed: measurer_seed(number) },
             sockets: self.sockets,
             circuits_per_socket: self.circuits_per_socket,
             pace: Pace { burst: 100, per_s: NonZeroU32::new(100).unwrap() },

@@ -7,7 +7,7 @@ use crate::stage::{Actor, RealSockets, Stage, VirtualTime};
 use link::{DriverOptions, Forge};
 use onion::circuit::NextHop;
 use onion::client::{
-    CircuitNumber, Client, ClientEvent, Destination, Figures, Loss, Outcome, Path, Server,
+    CircuitNumber, CircuitPlan, Client, ClientEvent, Destination, Figures, Loss, Outcome, Server,
     StreamNumber, Transfer,
 };
 use onion::identity::OwnIdentity;
@@ -138,18 +138,18 @@ impl<S: World> Net<S> {
     }
 
     /// Through so many relays.
-    pub(crate) fn path(&self, hops: usize) -> Path {
-        Path::new(self.hops[..hops].to_vec())
+    pub(crate) fn path(&self, hops: usize) -> CircuitPlan {
+        CircuitPlan::new(self.hops[..hops].to_vec())
     }
 
-    pub(crate) fn open(&mut self, path: &Path) -> CircuitNumber {
+    pub(crate) fn open(&mut self, path: &CircuitPlan) -> CircuitNumber {
         let now = self.stage.now();
         self.client().open(now, path)
     }
 
     /// A circuit that stands.
     #[track_caller]
-    pub(crate) fn built(&mut self, path: &Path) -> CircuitNumber {
+    pub(crate) fn built(&mut self, path: &CircuitPlan) -> CircuitNumber {
         let circuit = self.open(path);
         let event = self.event(|event| {
             matches!(event, ClientEvent::Built { circuit: it, .. } | ClientEvent::Lost { circuit: it, .. } if *it == circuit)
@@ -161,7 +161,7 @@ impl<S: World> Net<S> {
     /// A circuit through all three, with or without congestion control.
     #[track_caller]
     pub(crate) fn circuit(&mut self, has_congestion_control: bool) -> CircuitNumber {
-        let path = Path { has_congestion_control, ..self.path(3) };
+        let path = CircuitPlan { has_congestion_control, ..self.path(3) };
         self.built(&path)
     }
 

@@ -8,7 +8,7 @@ use link::tls::TlsConfigs;
 use link::{Clock, Driver, DriverOptions, Forge, NodeThread};
 use onion::identity::{OwnIdentity, RelayIds};
 use onion::measure::Second;
-use onion::measure::pump::{Event, Landing, Pace, Path, Pump, PumpConfig, PumpFailure, Target};
+use onion::measure::pump::{Event, Landing, Pace, Pump, PumpConfig, PumpFailure, Target, WayBack};
 use onion::{Duration, Instant, Rate};
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::SeedableRng;
@@ -93,7 +93,7 @@ impl Scenario {
         });
         PumpConfig {
             target: Target { address: target, ids },
-            path: Path::Transit { landings: own.collect(), authenticate_as: Vec::new() },
+            way_back: WayBack::Transit { landings: own.collect(), authenticate_as: Vec::new() },
             sockets: self.sockets,
             circuits_per_socket: self.circuits_per_socket,
             pace: Pace { burst: 10, per_s: NonZeroU32::new(100).unwrap() },

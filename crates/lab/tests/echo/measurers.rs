@@ -10,7 +10,7 @@ use onion::Duration;
 use onion::cell::{Cell, CircId, Command};
 use onion::identity::RelayIds;
 use onion::measure::protocol::{ErrorCode, MESSAGE_LEN_MAX, Message, Nonce, Proof};
-use onion::measure::pump::{Path, PumpFailure};
+use onion::measure::pump::{PumpFailure, WayBack};
 
 crate::stage::in_both_worlds! {
     a_measurer_with_an_unknown_key_is_refused
@@ -30,8 +30,8 @@ fn a_measurer_with_an_unknown_key_is_refused<S: Stage + 'static>(stage: S) {
     let (link, parts) = scene.play.prepare();
     let nonce = Nonce([1; 32]);
     // As a measurer that takes itself for one of the team.
-    let path = Path::Echo { nonce, key_seed: [0x66; 32] };
-    let mut stranger = vec![scene.play.add_pump(66, path)];
+    let way_back = WayBack::Echo { nonce, key_seed: [0x66; 32] };
+    let mut stranger = vec![scene.play.add_pump(66, way_back)];
     scene.play.until(&mut stranger, |_, parts| parts[0].found.result.is_some());
     let unknown = ErrorCode::UNKNOWN_MEASURER;
     assert!(

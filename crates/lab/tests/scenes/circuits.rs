@@ -5,7 +5,7 @@ use crate::party::Party;
 use onion::Duration;
 use onion::cell::msg::DestroyReason;
 use onion::circuit::{CircuitError, NextHop};
-use onion::client::{Loss, Path, Transfer};
+use onion::client::{CircuitPlan, Loss, Transfer};
 use std::sync::Arc;
 
 crate::stage::in_both_worlds! {
@@ -75,7 +75,8 @@ fn extending_to_oneself_to_nowhere_and_to_a_stranger_fails_with_a_reason<W: Worl
         (nowhere, DestroyReason::CONNECT_FAILED),
         (stranger, DestroyReason::CHANNEL_CLOSED),
     ] {
-        let circuit = net.open(&Path { has_own_link: true, ..Path::new(vec![first, next]) });
+        let circuit =
+            net.open(&CircuitPlan { has_own_link: true, ..CircuitPlan::new(vec![first, next]) });
         let Loss::Circuit(CircuitError::Destroyed(found)) = net.lost(circuit) else {
             panic!("not destroyed")
         };
@@ -95,7 +96,7 @@ fn a_next_hop_that_never_answers_holds_up_nobody_else<W: World>(world: W) {
     let mute = Party::mute(crate::network::UNIX_TIME_S);
     let mute = net.stage.add(mute, &cast().forge, &[mute_at]);
     let hop = NextHop::to_own(&Arc::clone(&cast().relays[3]), mute_at);
-    let path = Path::new(vec![net.hops[0], hop]);
+    let path = CircuitPlan::new(vec![net.hops[0], hop]);
     let waiting = net.open(&path);
     net.stage.until(SOON, |stage| stage.node::<Party>(mute).is_accepted());
     let circuit = net.circuit(false);

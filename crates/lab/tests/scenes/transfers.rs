@@ -2,7 +2,7 @@
 
 use crate::network::{Net, World};
 use onion::cell::msg::EndReason;
-use onion::client::{Destination, Outcome, Path, Transfer};
+use onion::client::{CircuitPlan, Destination, Outcome, Transfer};
 use onion::router::RateLimit;
 use onion::{Duration, Rate};
 
@@ -65,7 +65,7 @@ fn both_ways_at_once_is_intact_with_either_flow_control<W: World>(world: W) {
 fn directory_streams_lead_to_the_relays_own_directory<W: World>(world: W) {
     let mut net = Net::new(world);
     for hops in [1, 3] {
-        let path = Path { is_fast: hops == 1, ..net.path(hops) };
+        let path = CircuitPlan { is_fast: hops == 1, ..net.path(hops) };
         let circuit = net.built(&path);
         let transfer = Transfer::download(9, 100_000);
         let stream = net.begin_to(circuit, Destination::Directory, transfer);

@@ -72,7 +72,7 @@ impl Spare {
 }
 
 /// From the hub to a porter.
-pub(super) enum Order {
+pub(super) enum Errand {
     Dial {
         serial: Serial,
         to: SocketAddr,

@@ -1,7 +1,7 @@
 //! Bytes on their way between the node and the threads.
 
 use super::Crew;
-use super::messages::{Chunk, IN_FLIGHT_MAX, Order};
+use super::messages::{Chunk, Errand, IN_FLIGHT_MAX};
 use onion::Instant;
 use onion::node::{ConnId, Node, Security};
 
@@ -22,7 +22,7 @@ impl<N: Node> Crew<N> {
             conn.in_flight += len;
             self.traffic.sent_bytes += len as u64;
             self.traffic.sent_records += 1;
-            self.hands[conn.hand].tell(Order::Send(conn.serial, chunk));
+            self.hands[conn.hand].tell(Errand::Send(conn.serial, chunk));
         }
     }
 
@@ -68,7 +68,7 @@ impl<N: Node> Crew<N> {
             let more = self.node.receive_limit(id).saturating_sub(conn.granted);
             if more > 0 {
                 conn.granted += more;
-                self.hands[conn.hand].tell(Order::Grant(conn.serial, more));
+                self.hands[conn.hand].tell(Errand::Grant(conn.serial, more));
             }
         }
     }

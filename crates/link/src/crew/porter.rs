@@ -1,6 +1,6 @@
 //! The node of a thread that only carries: plaintext to the hub, and from it.
 
-use super::messages::{Chunk, Event, Order, Serial, Spare};
+use super::messages::{Chunk, Errand, Event, Serial, Spare};
 use onion::link::TlsSession;
 use onion::node::{CloseCause, ConnId, Dial, ListenerId, Node, Security};
 use onion::{Duration, Instant};
@@ -45,27 +45,27 @@ pub(super) struct Porter {
 
 impl Porter {
     /// Does as the hub says.
-    pub(super) fn handle_order(&mut self, now: Instant, order: Order) {
-        match order {
-            Order::Dial { serial, to, security } => {
+    pub(super) fn handle_errand(&mut self, now: Instant, errand: Errand) {
+        match errand {
+            Errand::Dial { serial, to, security } => {
                 let conn = self.add(serial, security);
                 self.to_dial.push_back(Dial { conn, to, security });
             }
-            Order::Send(serial, chunk) => match self.slot(serial) {
+            Errand::Send(serial, chunk) => match self.slot(serial) {
                 Some((conn, slot)) => {
                     slot.to_send.push_back(chunk);
                     self.writable.push_back(conn);
                 }
                 None => self.spare.give(chunk),
             },
-            Order::Grant(serial, bytes) => {
+            Errand::Grant(serial, bytes) => {
                 if let Some((conn, slot)) = self.slot(serial) {
                     slot.granted += bytes;
                     self.readable.push_back(conn);
                 }
             }
-            Order::Tls(_) => {} // the driver's business
-            Order::Close(serial) => {
+            Errand::Tls(_) => {} // the driver's business
+            Errand::Close(serial) => {
                 if let Some((conn, slot)) = self.slot(serial) {
                     slot.is_closing = true;
                     // What is to be said on a link gets one attempt; a destination gets all its bytes.

@@ -1,6 +1,6 @@
 //! A thread that carries, as the hub holds it.
 
-use super::messages::{Event, Order};
+use super::messages::{Errand, Event};
 use super::porter::Porter;
 use crate::driver::{Driver, DriverError, Remote};
 use onion::Duration;
@@ -14,22 +14,22 @@ use std::thread::{Builder, JoinHandle};
 /// Orders in a queue between two threads; more wait with the hub.
 const ORDERS_MAX: usize = 1024;
 
-/// A thread looks for orders at least so often, though it is woken for them.
+/// A thread looks for errands at least so often, though it is woken for them.
 const LOOK: Duration = Duration::from_secs(1);
 
 /// One thread, from outside.
 ///
-/// It is no [`NodeThread`](crate::NodeThread): here orders and events are the traffic itself, each with a
+/// It is no [`NodeThread`](crate::NodeThread): here errands and events are the traffic itself, each with a
 /// record's worth of bytes. So they are plain values in bounded queues, by which either side holds the
 /// other back, and a thread that is awake is not woken, which would be a system call for each.
 pub(super) struct Hand {
     /// `None` once it is to end.
-    orders: Option<SyncSender<Order>>,
+    errands: Option<SyncSender<Errand>>,
     /// Orders that the queue had no room for. The bounds on what may be under way bound them.
-    waiting: VecDeque<Order>,
+    waiting: VecDeque<Errand>,
     has_news: bool,
     remote: Remote,
-    /// It will look for orders before it waits for its sockets.
+    /// It will look for errands before it waits for its sockets.
     is_awake: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,
 }
@@ -40,32 +40,39 @@ impl Hand {
         driver: Driver<Porter>,
         events: SyncSender<(usize, Event)>,
     ) -> Result<Self, DriverError> {
-        let (sender, orders) = sync_channel(ORDERS_MAX);
+        let (sender, errands) = sync_channel(ORDERS_MAX);
         let remote = driver.remote();
         let is_awake = Arc::new(AtomicBool::new(true));
         let theirs = Arc::clone(&is_awake);
         let thread = Builder::new()
             .name(format!("sockets {place}"))
-            .spawn(move || work(place, driver, &orders, &events, &theirs))
+            .spawn(move || work(place, driver, &errands, &events, &theirs))
             .map_err(DriverError::of("cannot make a thread"))?;
         let (waiting, has_news) = (VecDeque::new(), false);
-        Ok(Self { orders: Some(sender), waiting, has_news, remote, is_awake, thread: Some(thread) })
+        Ok(Self {
+            errands: Some(sender),
+            waiting,
+            has_news,
+            remote,
+            is_awake,
+            thread: Some(thread),
+        })
     }
 
-    /// Gives an order; [`wake`](Self::wake) sees to it that it is heard.
-    pub(super) fn tell(&mut self, order: Order) {
+    /// Gives an errand; [`wake`](Self::wake) sees to it that it is heard.
+    pub(super) fn tell(&mut self, errand: Errand) {
         self.has_news = true;
-        self.waiting.push_back(order);
+        self.waiting.push_back(errand);
         self.pass_on();
     }
 
     fn pass_on(&mut self) {
-        let Some(orders) = &self.orders else { return };
-        while let Some(order) = self.waiting.pop_front() {
-            match orders.try_send(order) {
+        let Some(errands) = &self.errands else { return };
+        while let Some(errand) = self.waiting.pop_front() {
+            match errands.try_send(errand) {
                 Ok(()) => {}
-                Err(TrySendError::Full(order)) => {
-                    self.waiting.push_front(order);
+                Err(TrySendError::Full(errand)) => {
+                    self.waiting.push_front(errand);
                     return;
                 }
                 // It has ended, and has said why.
@@ -91,7 +98,7 @@ impl Hand {
 
     /// Ends it, and waits for that.
     pub(super) fn stop(&mut self) {
-        self.orders = None;
+        self.errands = None;
         self.remote.wake();
         if let Some(thread) = self.thread.take() {
             // Its panic has been printed.
@@ -103,7 +110,7 @@ impl Hand {
 fn work(
     place: usize,
     mut driver: Driver<Porter>,
-    orders: &Receiver<Order>,
+    errands: &Receiver<Errand>,
     events: &SyncSender<(usize, Event)>,
     is_awake: &AtomicBool,
 ) {
@@ -112,9 +119,9 @@ fn work(
         is_awake.store(false, Ordering::SeqCst);
         let now = driver.now();
         loop {
-            match orders.try_recv() {
-                Ok(Order::Tls(tls)) => driver.set_tls(*tls),
-                Ok(order) => driver.node_mut().handle_order(now, order),
+            match errands.try_recv() {
+                Ok(Errand::Tls(tls)) => driver.set_tls(*tls),
+                Ok(errand) => driver.node_mut().handle_errand(now, errand),
                 Err(TryRecvError::Empty) => break,
                 Err(TryRecvError::Disconnected) => return,
             }

@@ -16,7 +16,7 @@ pub(super) struct Landings(Mutex<Pool>);
 
 struct Pool {
     forge: Forge,
-    places: Vec<Place>,
+    slots: Vec<Slot>,
     clock: Clock,
     /// Those that nobody uses, the longest unused first, and since when; those that were never used
     /// before them.
@@ -26,7 +26,7 @@ struct Pool {
 /// How long a landing rests between two uses. It is shorter than a round, so that two sets do.
 const REST: Duration = Duration::from_secs(5);
 
-struct Place {
+struct Slot {
     landing: Arc<OwnIdentity>,
     /// For a link that authenticates.
     authenticating: Option<Arc<OwnIdentity>>,
@@ -40,7 +40,7 @@ pub(super) struct Lease {
     pub(super) listeners: Vec<TcpListener>,
     /// Identities for links that authenticate; none of them is a landing's.
     pub(super) authenticate_as: Vec<Arc<OwnIdentity>>,
-    places: Vec<usize>,
+    slots: Vec<usize>,
     owner: Arc<Landings>,
 }
 
@@ -48,7 +48,7 @@ impl Drop for Lease {
     fn drop(&mut self) {
         let mut pool = self.owner.pool();
         let now = Some(pool.clock.now());
-        pool.free.extend(self.places.drain(..).map(|place| (now, place)));
+        pool.free.extend(self.slots.drain(..).map(|slot| (now, slot)));
     }
 }
 
@@ -72,7 +72,7 @@ impl From<LandingError> for MemberError {
 impl Landings {
     pub(super) fn new(forge: Forge) -> Self {
         let clock = Clock::start();
-        Self(Mutex::new(Pool { forge, places: Vec::new(), clock, free: VecDeque::new() }))
+        Self(Mutex::new(Pool { forge, slots: Vec::new(), clock, free: VecDeque::new() }))
     }
 
     fn pool(&self) -> MutexGuard<'_, Pool> {
@@ -88,16 +88,16 @@ impl Landings {
         cancel: &AtomicBool,
     ) -> Result<(), LandingError> {
         let mut pool = self.pool();
-        while pool.places.len() < 2 * count && !cancel.load(Ordering::Relaxed) {
-            let place = pool.add()?;
-            pool.free.push_front((None, place));
+        while pool.slots.len() < 2 * count && !cancel.load(Ordering::Relaxed) {
+            let slot = pool.add()?;
+            pool.free.push_front((None, slot));
         }
-        let Pool { forge, places, .. } = &mut *pool;
-        for place in places.iter_mut().take(if authenticate { 2 * count } else { 0 }) {
+        let Pool { forge, slots, .. } = &mut *pool;
+        for slot in slots.iter_mut().take(if authenticate { 2 * count } else { 0 }) {
             if cancel.load(Ordering::Relaxed) {
                 break;
             }
-            place.authenticating(forge)?;
+            slot.authenticating(forge)?;
         }
         Ok(())
     }
@@ -113,17 +113,17 @@ impl Landings {
             landings: Vec::new(),
             listeners: Vec::new(),
             authenticate_as: Vec::new(),
-            places: Vec::new(),
+            slots: Vec::new(),
             owner: Arc::clone(self),
         };
         for _ in 0..count {
             // One at a time, since a lease that fails half way takes the lock when it is dropped.
             let mut pool = self.pool();
             let number = pool.take_rested().map_or_else(|| pool.add(), Ok)?;
-            lease.places.push(number);
-            let Pool { forge, places, .. } = &mut *pool;
-            let place = &mut places[number];
-            let filled = place.fill(address, authenticate, forge, &mut lease);
+            lease.slots.push(number);
+            let Pool { forge, slots, .. } = &mut *pool;
+            let slot = &mut slots[number];
+            let filled = slot.fill(address, authenticate, forge, &mut lease);
             drop(pool);
             filled?;
         }
@@ -137,17 +137,17 @@ impl Pool {
         let now = self.clock.now();
         let (since, _) = self.free.front()?;
         let has_rested = since.is_none_or(|since| now - since >= REST);
-        if has_rested { self.free.pop_front().map(|(_, place)| place) } else { None }
+        if has_rested { self.free.pop_front().map(|(_, slot)| slot) } else { None }
     }
 
     fn add(&mut self) -> Result<usize, LandingError> {
         let landing = Arc::new(self.forge.identity()?);
-        self.places.push(Place { landing, authenticating: None, listener: None });
-        Ok(self.places.len() - 1)
+        self.slots.push(Slot { landing, authenticating: None, listener: None });
+        Ok(self.slots.len() - 1)
     }
 }
 
-impl Place {
+impl Slot {
     fn authenticating(&mut self, forge: &mut Forge) -> Result<Arc<OwnIdentity>, LandingError> {
         if let Some(identity) = &self.authenticating {
             return Ok(Arc::clone(identity));

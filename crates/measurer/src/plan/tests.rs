@@ -5,14 +5,20 @@ use onion::measure::pump::Target;
 use proptest::prelude::*;
 
 const FAR: Duration = Duration::from_millis(200);
-const TRANSIT: RoundPath = RoundPath::Transit { always_authenticate: false };
-const ECHO: RoundPath = RoundPath::Echo { nonce: Nonce([1; 32]) };
+const TRANSIT: RoundWayBack = RoundWayBack::Transit { always_authenticate: false };
+const ECHO: RoundWayBack = RoundWayBack::Echo { nonce: Nonce([1; 32]) };
 
-fn order(path: RoundPath, defences: Defences, sockets: u32, mbit: f64, sharing: u32) -> RoundOrder {
+fn order(
+    way_back: RoundWayBack,
+    defences: Defences,
+    sockets: u32,
+    mbit: f64,
+    sharing: u32,
+) -> RoundOrder {
     let ids = RelayIds { rsa: RsaId([1; 20]), ed25519: None };
     RoundOrder {
         target: Target { address: SocketAddr::from(([127, 0, 0, 1], 9001)), ids },
-        path,
+        way_back,
         defences,
         sockets,
         rate: Rate::from_mbit_per_s(mbit),
@@ -69,7 +75,7 @@ fn links_authenticate_where_clients_would_be_refused() {
     assert!(large.must_authenticate && large.circuits_per_socket > 1, "{large:?}");
     let undefended = Load::plan(&order(TRANSIT, Defences::default(), 23, 3000.0, 2), FAR);
     assert!(!undefended.must_authenticate);
-    let named = RoundPath::Transit { always_authenticate: true };
+    let named = RoundWayBack::Transit { always_authenticate: true };
     assert!(Load::plan(&order(named, defences, 23, 100.0, 2), FAR).must_authenticate);
     // A relay that takes part knows its measurers by their keys.
     assert!(!Load::plan(&order(ECHO, defences, 23, 3000.0, 2), FAR).must_authenticate);
@@ -83,8 +89,8 @@ fn towards_public_addresses_no_order_makes_a_flood_of_connections() {
     greedy.defences.connect = Pace { burst: 10_000, per_s: NonZeroU32::MAX };
     for public in ["198.51.100.7:9001", "[2001:db8::1]:9001", "[::ffff:198.51.100.7]:9001"] {
         greedy.target.address = public.parse().expect("an address");
-        for path in [ECHO, TRANSIT] {
-            greedy.path = path;
+        for way_back in [ECHO, TRANSIT] {
+            greedy.way_back = way_back;
             let load = Load::plan(&greedy, FAR);
             assert_eq!((load.sockets, load.pace), (PUBLIC_SOCKETS_MAX, PUBLIC_PACE));
             // Not even with many pumps, each with a pace of its own.
@@ -96,7 +102,7 @@ fn towards_public_addresses_no_order_makes_a_flood_of_connections() {
         }
     }
     // What an honest relay permits is kept to where it is less.
-    greedy.path = TRANSIT;
+    greedy.way_back = TRANSIT;
     greedy.defences.connect = Pace { burst: 3, per_s: NonZeroU32::MIN };
     assert_eq!(Load::plan(&greedy, FAR).pace, greedy.defences.connect);
 }

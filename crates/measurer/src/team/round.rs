@@ -3,7 +3,7 @@
 use super::ordering::{self, client_share};
 use super::run::{News, Run};
 use super::{Coordinator, Progress, Request, Team};
-use crate::member::{MemberError, Nonce, RoundOrder, RoundPath};
+use crate::member::{MemberError, Nonce, RoundOrder, RoundWayBack};
 use crate::plan::Load;
 use coordinator::{Assignment, Failure};
 use link::unix_time_s;
@@ -24,7 +24,7 @@ pub(super) struct Plan {
     pub(super) assignments: Vec<Assignment>,
     pub(super) seconds: u32,
     pub(super) check_share: f64,
-    pub(super) path: RoundPath,
+    pub(super) way_back: RoundWayBack,
     /// When the measurers must be ready.
     pub(super) deadline: Instant,
 }
@@ -39,7 +39,7 @@ impl Run<'_> {
         self.team.rng.fill_bytes(&mut nonce);
         self.team.rng.fill_bytes(&mut random);
         let nonce = Nonce(nonce);
-        plan.path = RoundPath::Echo { nonce };
+        plan.way_back = RoundWayBack::Echo { nonce };
         let short = |number: u32| u16::try_from(number).unwrap_or(u16::MAX);
         let members = plan.assignments.iter().map(|it| &self.team.mates[it.measurer.0].member);
         let params = self.measurement.params();
@@ -115,7 +115,7 @@ pub(super) fn round_order(
     let sharing = plan.assignments.iter().filter(|other| address(other) == own).count();
     RoundOrder {
         target: request.target,
-        path: plan.path,
+        way_back: plan.way_back,
         defences: request.defences,
         sockets: assignment.sockets,
         rate: assignment.rate,

@@ -4,7 +4,7 @@ use super::ordering::OrderReport;
 use super::round::{Plan, round_order};
 use super::{Approach, Progress, Request, Team, TeamError, TeamResult};
 use crate::load::WorkerLoad;
-use crate::member::{MemberReport, Nonce, RoundPath};
+use crate::member::{MemberReport, Nonce, RoundWayBack};
 use crate::plan::{Defences, round_trip};
 use coordinator::{
     Action, Failure, Launch, Measurement, MeasurerId, Mode, OrderRetries, Outcome, SecondReport,
@@ -66,9 +66,9 @@ impl<'t> Run<'t> {
         let rtt = round_trip(request.target.address);
         // Later rounds use the same sockets, with more circuits on each.
         let rate = request.guess.scaled(params.excess_factor()).min(team.capacity());
-        let path = match request.approach {
+        let way_back = match request.approach {
             Approach::Transit => transit(team),
-            Approach::Echo(_) => RoundPath::Echo { nonce: Nonce([0; 32]) },
+            Approach::Echo(_) => RoundWayBack::Echo { nonce: Nonce([0; 32]) },
         };
         let mode = match request.approach {
             Approach::Transit => Mode::Transit,
@@ -79,7 +79,7 @@ impl<'t> Run<'t> {
             // Who takes part agrees to the number.
             Mode::Echo => Defences { max_connections: None, ..request.defences },
         }
-        .sockets(params.sockets, rate, path.way(rtt));
+        .sockets(params.sockets, rate, way_back.way(rtt));
         let residuals: Vec<Rate> = team.capacities().collect();
         let loads = vec![None; residuals.len()];
         let (sender, news) = channel();
@@ -88,7 +88,7 @@ impl<'t> Run<'t> {
         let check_share = params.check_share;
         let deadline = Instant::ORIGIN;
         let (round, seconds) = (launch.map_or(1, |it| it.turn.round), params.seconds);
-        let plan = Plan { round, assignments, seconds, check_share, path, deadline };
+        let plan = Plan { round, assignments, seconds, check_share, way_back, deadline };
         for assignment in &plan.assignments {
             let order = round_order(team, request, rtt, &plan, assignment, params.setup_timeout);
             team.mates[assignment.measurer.0].member.anticipate(&order, cancel)?;
@@ -178,8 +178,8 @@ impl<'t> Run<'t> {
                 // A quarter is left for what is on the way when it ends.
                 let setup_timeout = self.measurement.params().setup_timeout;
                 let deadline = self.now() + (setup_timeout - setup_timeout / 4);
-                let path = transit(self.team);
-                let plan = Plan { round, assignments, seconds, check_share, path, deadline };
+                let way_back = transit(self.team);
+                let plan = Plan { round, assignments, seconds, check_share, way_back, deadline };
                 match self.request.approach {
                     Approach::Transit => self.prepare(&plan, progress),
                     Approach::Echo(coordinator) => {
@@ -290,6 +290,6 @@ impl<'t> Run<'t> {
     }
 }
 
-const fn transit(team: &Team) -> RoundPath {
-    RoundPath::Transit { always_authenticate: team.options.always_authenticate }
+const fn transit(team: &Team) -> RoundWayBack {
+    RoundWayBack::Transit { always_authenticate: team.options.always_authenticate }
 }

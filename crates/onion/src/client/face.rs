@@ -1,5 +1,5 @@
 use super::{
-    Application, CircuitNumber, ClientEvent, Core, Destination, Figures, Path, StreamNumber,
+    Application, CircuitNumber, CircuitPlan, ClientEvent, Core, Destination, Figures, StreamNumber,
     Transfer,
 };
 use crate::cell::{BODY_LEN, CELL_LEN};
@@ -89,7 +89,7 @@ impl<R: Rng, A: Application<Tor>> Client<R, A> {
     }
 
     /// See [`Core::open`].
-    pub fn open(&mut self, now: Instant, path: &Path) -> CircuitNumber {
+    pub fn open(&mut self, now: Instant, path: &CircuitPlan) -> CircuitNumber {
         self.core.open(now, path)
     }
 

@@ -4,7 +4,7 @@ use super::application::Application;
 use super::circuit::{Circuit, Passage, Stage, Up};
 use super::core::Core;
 use super::event::{CircuitNumber, ClientEvent, StreamNumber};
-use super::plan::{Destination, Path};
+use super::plan::{CircuitPlan, Destination};
 use super::streams::{Stream, Streams};
 use crate::cell::msg::Begin;
 use crate::cell::relay::RelayCommand;
@@ -19,7 +19,7 @@ impl<S: Suite, A: Application<S>, R: Rng> Core<S, A, R> {
     /// Opens a circuit. [`ClientEvent::Built`] or [`ClientEvent::Lost`] will tell.
     ///
     /// A path without hops is lost at once, without a word.
-    pub fn open(&mut self, now: Instant, path: &Path) -> CircuitNumber {
+    pub fn open(&mut self, now: Instant, path: &CircuitPlan) -> CircuitNumber {
         self.now = now;
         let number = CircuitNumber(self.opened);
         self.opened += 1;

@@ -6,7 +6,7 @@ use core::net::SocketAddr;
 
 /// The relays of a circuit, and how it begins.
 #[derive(Clone, Debug)]
-pub struct Path {
+pub struct CircuitPlan {
     /// First hop first, at least one.
     pub hops: Vec<NextHop>,
     /// Opens the circuit with CREATE_FAST, as clients do to fetch directories; otherwise with CREATE2.
@@ -17,7 +17,7 @@ pub struct Path {
     pub has_own_link: bool,
 }
 
-impl Path {
+impl CircuitPlan {
     /// Through these relays, on a link that is shared, with CREATE2.
     #[must_use]
     pub const fn new(hops: Vec<NextHop>) -> Self {

@@ -3,7 +3,7 @@
 mod chain;
 
 use super::application::Application;
-use super::{CircuitNumber, ClientEvent, Core, Destination, Loss, Outcome, Path, Transfer};
+use super::{CircuitNumber, CircuitPlan, ClientEvent, Core, Destination, Loss, Outcome, Transfer};
 use crate::cell::relay::RelayCommand;
 use crate::cell::{CELLS_PER_RECORD, CircId, Command};
 use crate::circuit::CircuitError;
@@ -34,8 +34,12 @@ struct World<S: Played> {
     cells_max: usize,
 }
 
-fn path(hops: u8, is_fast: bool, has_congestion_control: bool) -> Path {
-    Path { is_fast, has_congestion_control, ..Path::new((1..=hops).map(hop).collect()) }
+fn path(hops: u8, is_fast: bool, has_congestion_control: bool) -> CircuitPlan {
+    CircuitPlan {
+        is_fast,
+        has_congestion_control,
+        ..CircuitPlan::new((1..=hops).map(hop).collect())
+    }
 }
 
 fn destination() -> Destination {
@@ -47,7 +51,7 @@ where
     Transfer: Application<S>,
 {
     /// With circuits that are asked for, on one link that stands.
-    fn new(paths: &[Path], chains: Vec<Chain<S>>) -> (Self, Vec<CircuitNumber>) {
+    fn new(paths: &[CircuitPlan], chains: Vec<Chain<S>>) -> (Self, Vec<CircuitNumber>) {
         let mut core = Core::new(ChaCha8Rng::seed_from_u64(1));
         let now = Instant::ORIGIN;
         let circuits = paths.iter().map(|path| core.open(now, path)).collect();
@@ -140,7 +144,8 @@ fn course<S: Played>(plan: &Plan) -> Course
 where
     Transfer: Application<S>,
 {
-    let paths: Vec<Path> = plan.circuits.iter().map(|(fast, cc, _)| path(3, *fast, *cc)).collect();
+    let paths: Vec<CircuitPlan> =
+        plan.circuits.iter().map(|(fast, cc, _)| path(3, *fast, *cc)).collect();
     let chain = |place, transfers: &[Transfer]| {
         Chain::<S>::new(CircId::of_initiator(place), transfers, Liar::Nobody)
     };
@@ -307,7 +312,7 @@ fn a_link_that_is_lost_takes_its_circuits_along() {
     let mut core = Core::<Weightless, Transfer, _>::new(ChaCha8Rng::seed_from_u64(1));
     let now = Instant::ORIGIN;
     let circuits = [1, 2].map(|_| core.open(now, &path(2, false, false)));
-    let own = core.open(now, &Path { has_own_link: true, ..path(2, false, false) });
+    let own = core.open(now, &CircuitPlan { has_own_link: true, ..path(2, false, false) });
     let (conn, own_conn) = (core.poll_dial().unwrap().conn, core.poll_dial().unwrap().conn);
     core.begin(now, circuits[0], destination(), Transfer::download(0, 0));
     core.handle_closed(now, conn, CloseCause::Reset);

@@ -19,7 +19,7 @@ mod failure;
 mod sending;
 mod setup;
 
-pub use config::{Landing, Pace, Path, PumpConfig, Target};
+pub use config::{Landing, Pace, PumpConfig, Target, WayBack};
 pub use failure::PumpFailure;
 
 use crate::cell::{CELL_LEN, CELLS_PER_RECORD};

@@ -50,7 +50,7 @@ fn tls() -> Tls {
 }
 
 /// A link by the order in which they came to be.
-pub(crate) type Place = usize;
+pub(crate) type NodeIndex = usize;
 
 /// The other end of a link of the router's.
 pub(crate) struct End {
@@ -116,12 +116,12 @@ impl World {
     }
 
     /// With a client's link, and a circuit on it that goes on from the router.
-    pub(crate) fn with_client() -> (Self, Place) {
+    pub(crate) fn with_client() -> (Self, NodeIndex) {
         Self::new_with(&[])
     }
 
     /// The same, by another consensus.
-    pub(crate) fn new_with(parameters: &[(&str, i32)]) -> (Self, Place) {
+    pub(crate) fn new_with(parameters: &[(&str, i32)]) -> (Self, NodeIndex) {
         let mut world = Self::new();
         world.set(parameters);
         let client = world.accept(Authentication::Anonymous);
@@ -133,7 +133,7 @@ impl World {
         self.router.set_parameters(Parameters::from_consensus(parameters.iter().copied()));
     }
 
-    fn add(&mut self, conn: Option<ConnId>, channel: Channel) -> Place {
+    fn add(&mut self, conn: Option<ConnId>, channel: Channel) -> NodeIndex {
         self.ends.push(End {
             conn,
             channel,
@@ -146,7 +146,7 @@ impl World {
         self.ends.len() - 1
     }
 
-    fn dial(&mut self, authentication: Authentication) -> Place {
+    fn dial(&mut self, authentication: Authentication) -> NodeIndex {
         let expected = ExpectedPeer { ids: OWN.ids(), address: [10, 0, 0, 1].into() };
         let channel = Channel::initiator(expected, authentication, &tls(), [1; 24], unix_time_s());
         let conn = self.router.handle_accepted(self.now, ListenerId(0), &tls());
@@ -154,19 +154,19 @@ impl World {
     }
 
     /// A client dials the router, or a relay that proves who it is.
-    pub(crate) fn accept(&mut self, authentication: Authentication) -> Place {
+    pub(crate) fn accept(&mut self, authentication: Authentication) -> NodeIndex {
         let place = self.dial(authentication);
         self.exchange(place);
         assert!(self.ends[place].channel.is_open());
         place
     }
 
-    pub(crate) fn accept_relay(&mut self) -> Place {
+    pub(crate) fn accept_relay(&mut self) -> NodeIndex {
         self.accept(Authentication::AsRelay(Arc::clone(&OTHER)))
     }
 
     /// A client of which the router hears that it knows version 4 of the link protocol only.
-    pub(crate) fn accept_version_4(&mut self) -> Place {
+    pub(crate) fn accept_version_4(&mut self) -> NodeIndex {
         let place = self.dial(Authentication::Anonymous);
         let mut versions = [0; 9];
         assert_eq!(self.ends[place].channel.poll_transmit(&mut versions), versions.len());
@@ -177,7 +177,7 @@ impl World {
     }
 
     /// A client that negotiates before the link is open.
-    pub(crate) fn accept_hasty(&mut self) -> Place {
+    pub(crate) fn accept_hasty(&mut self) -> NodeIndex {
         let place = self.dial(Authentication::Anonymous);
         let mut versions = [0; 9];
         assert_eq!(self.ends[place].channel.poll_transmit(&mut versions), versions.len());
@@ -190,7 +190,7 @@ impl World {
         place
     }
 
-    fn feed(&mut self, place: Place, bytes: &[u8]) {
+    fn feed(&mut self, place: NodeIndex, bytes: &[u8]) {
         if let Some(conn) = self.ends[place].conn {
             self.ends[place].active_at = self.now;
             self.router.handle_bytes(self.now, conn, bytes);
@@ -199,7 +199,7 @@ impl World {
     }
 
     /// Hands over what the other end of a link has to say.
-    fn exchange(&mut self, place: Place) {
+    fn exchange(&mut self, place: NodeIndex) {
         let mut buffer = [0; 16_384];
         loop {
             let len = self.ends[place].channel.poll_transmit(&mut buffer);
@@ -210,31 +210,37 @@ impl World {
         }
     }
 
-    pub(crate) fn say(&mut self, place: Place, circ_id: CircId, command: Command, body: &[u8]) {
+    pub(crate) fn say(&mut self, place: NodeIndex, circ_id: CircId, command: Command, body: &[u8]) {
         self.ends[place].channel.send(circ_id, command, body);
         self.exchange(place);
     }
 
-    pub(crate) fn negotiate(&mut self, place: Place, is_wanted: bool, low_ms: u16, high_ms: u16) {
+    pub(crate) fn negotiate(
+        &mut self,
+        place: NodeIndex,
+        is_wanted: bool,
+        low_ms: u16,
+        high_ms: u16,
+    ) {
         let mut body = Vec::new();
         LinkPadding { is_wanted, low_ms, high_ms }.encode_into(&mut body);
         self.say(place, CircId::LINK, Command::PADDING_NEGOTIATE, &body);
     }
 
     /// A circuit that ends at the router.
-    pub(crate) fn create(&mut self, place: Place, circ_id: CircId) {
+    pub(crate) fn create(&mut self, place: NodeIndex, circ_id: CircId) {
         self.say(place, circ_id, Command::CREATE_FAST, &[3; 20]);
         assert!(self.ends[place].hops.contains_key(&circ_id), "created");
     }
 
     /// A circuit that goes on from the router to another relay.
-    pub(crate) fn extend(&mut self, place: Place, circ_id: CircId) {
+    pub(crate) fn extend(&mut self, place: NodeIndex, circ_id: CircId) {
         self.ask_to_extend(place, circ_id);
         let last = self.ends[place].came.last();
         assert_eq!(last, Some(&(circ_id, Command::RELAY)), "extended");
     }
 
-    pub(crate) fn ask_to_extend(&mut self, place: Place, circ_id: CircId) {
+    pub(crate) fn ask_to_extend(&mut self, place: NodeIndex, circ_id: CircId) {
         self.create(place, circ_id);
         let address = [10, 0, 0, 2, 35, 41];
         let link_specifiers: Vec<(u8, &[u8])> =
@@ -246,7 +252,7 @@ impl World {
     }
 
     /// The same, with a hop beyond the next: the link is used.
-    pub(crate) fn build(&mut self, place: Place, circ_id: CircId) {
+    pub(crate) fn build(&mut self, place: NodeIndex, circ_id: CircId) {
         self.extend(place, circ_id);
         self.say(place, circ_id, Command::RELAY_EARLY, &[8; BODY_LEN]);
     }
@@ -254,7 +260,7 @@ impl World {
     /// Says something to the router on a circuit.
     pub(crate) fn say_message(
         &mut self,
-        place: Place,
+        place: NodeIndex,
         circ_id: CircId,
         cell: Command,
         command: RelayCommand,
@@ -267,7 +273,7 @@ impl World {
     }
 
     /// The circuit that the router has opened last on the link that it dialled.
-    pub(crate) fn opened_by_router(&self, place: Place) -> CircId {
+    pub(crate) fn opened_by_router(&self, place: NodeIndex) -> CircId {
         let mut all = self.ends[place].came.iter().rev();
         all.find(|(_, command)| *command == Command::CREATE2).expect("opened").0
     }
@@ -284,13 +290,13 @@ impl World {
     }
 
     /// The pauses before all PADDING cells that come on a link in this time.
-    pub(crate) fn pauses_in(&mut self, place: Place, time: Duration) -> Vec<Duration> {
+    pub(crate) fn pauses_in(&mut self, place: NodeIndex, time: Duration) -> Vec<Duration> {
         self.ends[place].padded.clear();
         self.pass(time);
         self.ends[place].pauses()
     }
 
-    pub(crate) fn hang_up(&mut self, place: Place) {
+    pub(crate) fn hang_up(&mut self, place: NodeIndex) {
         let conn = self.ends[place].conn.take().expect("open");
         self.router.handle_closed(self.now, conn, CloseCause::ByPeer);
         self.settle();

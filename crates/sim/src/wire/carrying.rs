@@ -47,20 +47,20 @@ impl Wire {
         let node = end.node;
         let latency = other.map_or(self.config.latency, |other| self.latency(node, other));
         let Some(end) = self.links.get_mut(&id).and_then(|link| link.end_mut(side)) else { return };
-        let place = &mut self.places[node.0];
+        let resident = &mut self.residents[node.0];
         while !end.is_full(self.config.send_buffer_bytes) {
-            let len = place.node.poll_transmit(self.now, end.conn, &mut self.scratch);
+            let len = resident.node.poll_transmit(self.now, end.conn, &mut self.scratch);
             if len == 0 {
                 end.wants_flush = false;
                 break;
             }
-            place.sent_bytes += len as u64;
+            resident.sent_bytes += len as u64;
             if let Some(tcp) = &mut end.tcp {
                 tcp.sender.write(&self.scratch[..len]);
                 continue;
             }
             let left_at =
-                place.egress.as_mut().map_or(self.now, |egress| egress.pass(self.now, len));
+                resident.egress.as_mut().map_or(self.now, |egress| egress.pass(self.now, len));
             end.last_arrival = end.last_arrival.max(left_at + latency);
             end.under_way_bytes += len;
             let load = Load::Bytes(self.scratch[..len].to_vec());
@@ -103,7 +103,7 @@ impl Wire {
 
     /// When bytes that leave one node now reach the other; `None` if they get lost.
     fn pass(&mut self, from: NodeId, to: NodeId, bytes: usize) -> Option<Instant> {
-        let left_at = match &mut self.places[from.0].egress {
+        let left_at = match &mut self.residents[from.0].egress {
             Some(egress) => egress.pass_or_drop(self.now, bytes)?,
             None => self.now,
         };
@@ -137,7 +137,7 @@ impl Wire {
         load: Load,
     ) -> Result<(), WireError> {
         let Some(end) = self.links.get(&id).and_then(|link| link.end(side)) else { return Ok(()) };
-        let Some(ingress) = &mut self.places[end.node.0].ingress else {
+        let Some(ingress) = &mut self.residents[end.node.0].ingress else {
             return self.handle_arrived(id, side, load);
         };
         let through_at = match load {
@@ -200,10 +200,10 @@ impl Wire {
             let Some(link) = self.links.get_mut(&id) else { break };
             let is_plain = link.security == Security::Plain;
             let Some(end) = link.end_mut(side).filter(|end| !end.is_closed) else { break };
-            let place = &mut self.places[end.node.0];
+            let resident = &mut self.residents[end.node.0];
             let mut len_max = rest.len();
             if is_plain {
-                len_max = len_max.min(place.node.receive_limit(end.conn));
+                len_max = len_max.min(resident.node.receive_limit(end.conn));
                 if end.held.len() > 0 || len_max == 0 {
                     end.held.push(rest);
                     return Ok(bytes.len() - rest.len());
@@ -214,8 +214,8 @@ impl Wire {
             }
             let (piece, later) = rest.split_at(len_max);
             rest = later;
-            place.received_bytes += len_max as u64;
-            place.node.handle_bytes(self.now, end.conn, piece);
+            resident.received_bytes += len_max as u64;
+            resident.node.handle_bytes(self.now, end.conn, piece);
             let node = end.node;
             self.drain(node)?;
         }
@@ -227,8 +227,8 @@ impl Wire {
         let Some(end) = self.links.get_mut(&id).and_then(|link| link.end_mut(side)) else {
             return false;
         };
-        let place = &mut self.places[end.node.0];
-        let mut len_max = place.node.receive_limit(end.conn).min(end.held.len());
+        let resident = &mut self.residents[end.node.0];
+        let mut len_max = resident.node.receive_limit(end.conn).min(end.held.len());
         if len_max == 0 {
             return false;
         }
@@ -236,8 +236,8 @@ impl Wire {
             len_max = len_max.min(self.cuts.up_to(cut));
         }
         let piece = end.held.take(len_max);
-        place.received_bytes += len_max as u64;
-        place.node.handle_bytes(self.now, end.conn, &piece);
+        resident.received_bytes += len_max as u64;
+        resident.node.handle_bytes(self.now, end.conn, &piece);
         self.handle_taken(id, side, piece.len());
         self.open_window(id, side);
         self.tell_end(id, side);

@@ -16,12 +16,13 @@ impl Wire {
     /// What a node's connections have carried.
     #[must_use]
     pub fn tally(&self, node: NodeId) -> Tally {
-        let place = &self.places[node.0];
-        let ends = place.conns.values().filter_map(|(link, side)| self.links.get(link)?.end(*side));
+        let resident = &self.residents[node.0];
+        let ends =
+            resident.conns.values().filter_map(|(link, side)| self.links.get(link)?.end(*side));
         let buffered = ends.filter_map(|end| end.tcp.as_ref()).map(|it| it.sender.buffered_bytes());
         Tally {
-            sent_bytes: place.sent_bytes,
-            received_bytes: place.received_bytes,
+            sent_bytes: resident.sent_bytes,
+            received_bytes: resident.received_bytes,
             buffered_bytes: buffered.sum(),
         }
     }

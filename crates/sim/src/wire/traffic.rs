@@ -18,8 +18,8 @@ impl Wire {
     pub(super) fn drain(&mut self, id: NodeId) -> Result<(), WireError> {
         let mut readable = VecDeque::new();
         for _ in 0..DRAIN_POLLS_MAX {
-            let place = &mut self.places[id.0];
-            match place.node.poll_wish(self.now) {
+            let resident = &mut self.residents[id.0];
+            match resident.node.poll_wish(self.now) {
                 Some(Wish::Dial(dial)) => self.dial(id, dial),
                 Some(Wish::Lookup(lookup)) => {
                     let answer = self.names.answer(&lookup.question);
@@ -27,20 +27,20 @@ impl Wire {
                     self.agenda.plan(at, Event::Answered(id, lookup.id, answer));
                 }
                 Some(Wish::SocketState(conn)) => {
-                    let end = place.conns.get(&conn);
+                    let end = resident.conns.get(&conn);
                     let end = end
                         .and_then(|(link, side)| self.links.get(link).and_then(|it| it.end(*side)));
                     let tcp = end.and_then(|end| end.tcp.as_ref());
                     let state = tcp.map(|tcp| tcp.sender.state());
-                    place.node.handle_socket_state(self.now, conn, state);
+                    resident.node.handle_socket_state(self.now, conn, state);
                 }
                 Some(Wish::Transmit(conn)) => {
-                    if let Some((link, side)) = place.conns.get(&conn).copied() {
+                    if let Some((link, side)) = resident.conns.get(&conn).copied() {
                         self.flush(link, side);
                     }
                 }
                 Some(Wish::Close(conn)) => self.close(id, conn),
-                Some(Wish::Read(conn)) => readable.extend(place.conns.get(&conn).copied()),
+                Some(Wish::Read(conn)) => readable.extend(resident.conns.get(&conn).copied()),
                 None => match readable.pop_front() {
                     Some((link, side)) if self.release_held(link, side) => {
                         readable.push_back((link, side));
@@ -58,7 +58,7 @@ impl Wire {
 
     /// A node may want to be woken at another time than before.
     pub(super) fn note_timeout(&mut self, id: NodeId) {
-        self.timers.set(self.now, id, self.places[id.0].node.poll_timeout());
+        self.timers.set(self.now, id, self.residents[id.0].node.poll_timeout());
     }
 
     /// Lets a planned event happen.
@@ -87,7 +87,7 @@ impl Wire {
                 Ok(())
             }
             Event::Answered(node, lookup, answer) => {
-                self.places[node.0].node.handle_answer(self.now, lookup, answer);
+                self.residents[node.0].node.handle_answer(self.now, lookup, answer);
                 self.drain(node)
             }
         }
@@ -102,7 +102,7 @@ impl Wire {
         let dialler = End::new(node, dial.conn, self.now, tcp);
         let security = dial.security;
         self.links.insert(link, Link { to: dial.to, security, dialler, acceptor: None });
-        self.places[node.0].conns.insert(dial.conn, (link, Side::Dialler));
+        self.residents[node.0].conns.insert(dial.conn, (link, Side::Dialler));
         self.agenda.plan(self.now + latency, Event::Dialled(link));
     }
 
@@ -126,10 +126,10 @@ impl Wire {
         let conn = if is_plain && expected == Security::Tls {
             None // what comes is no TLS
         } else {
-            let peer = self.places[dialler.0].address;
+            let peer = self.residents[dialler.0].address;
             let null_tls = NullTls { link: id, certificate: None, peer };
             let tls: &dyn TlsSession = if is_plain { &NoTls } else { &null_tls };
-            self.places[node.0].node.handle_accepted(self.now, listener, tls)
+            self.residents[node.0].node.handle_accepted(self.now, listener, tls)
         };
         if let Some(conn) = conn {
             let tcp = self.tcp(node, dialler);
@@ -137,7 +137,7 @@ impl Wire {
             if let Some(link) = self.links.get_mut(&id) {
                 link.acceptor = Some(end);
             }
-            self.places[node.0].conns.insert(conn, (id, Side::Acceptor));
+            self.residents[node.0].conns.insert(conn, (id, Side::Acceptor));
         }
         self.agenda.plan(answer_at, Event::Connected(id));
         if conn.is_none() {
@@ -158,7 +158,7 @@ impl Wire {
         let certificate = self.listeners.get(&link.to).map(|listener| listener.certificate.clone());
         let peer = Some(link.to.ip());
         self.fingerprint.add(self.now, id, Side::Dialler, &[]);
-        let body = &mut self.places[node.0].node;
+        let body = &mut self.residents[node.0].node;
         match link.security {
             Security::Tls => {
                 let tls = NullTls { link: id, certificate, peer };
@@ -174,7 +174,7 @@ impl Wire {
 
     /// A node closes one of its connections.
     fn close(&mut self, node: NodeId, conn: ConnId) {
-        let Some((id, side)) = self.places[node.0].conns.remove(&conn) else { return };
+        let Some((id, side)) = self.residents[node.0].conns.remove(&conn) else { return };
         let Some(link) = self.links.get_mut(&id) else { return };
         let has_other = link.end(side.other()).is_some();
         let Some(end) = link.end_mut(side) else { return };
@@ -235,9 +235,9 @@ impl Wire {
         let Some(link) = self.links.remove(&id) else { return Ok(()) };
         let Some(end) = link.end(side).filter(|end| !end.is_closed) else { return Ok(()) };
         self.fingerprint.add(self.now, id, side, b"closed");
-        let place = &mut self.places[end.node.0];
-        place.conns.remove(&end.conn);
-        place.node.handle_closed(self.now, end.conn, cause);
+        let resident = &mut self.residents[end.node.0];
+        resident.conns.remove(&end.conn);
+        resident.node.handle_closed(self.now, end.conn, cause);
         self.drain(end.node)
     }
 
@@ -254,9 +254,9 @@ impl Wire {
             {
                 let Some(end) = end.filter(|end| !end.is_closed) else { continue };
                 self.fingerprint.add(self.now, id, side, b"reset");
-                let place = &mut self.places[end.node.0];
-                place.conns.remove(&end.conn);
-                place.node.handle_closed(self.now, end.conn, CloseCause::Reset);
+                let resident = &mut self.residents[end.node.0];
+                resident.conns.remove(&end.conn);
+                resident.node.handle_closed(self.now, end.conn, CloseCause::Reset);
                 self.stale.insert(end.node);
             }
         }

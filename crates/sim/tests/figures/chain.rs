@@ -4,7 +4,7 @@
 use crate::arithmetic::cells_mbit_per_s;
 use crate::world::World;
 use onion::cell::CELL_LEN;
-use onion::client::Path;
+use onion::client::CircuitPlan;
 use onion::{Duration, Rate};
 use sim::wire::PathModel;
 use std::fmt;
@@ -17,7 +17,7 @@ const STREAMS: usize = 2;
 
 /// What lies between any two, and what between the first two relays.
 #[derive(Clone, Copy)]
-struct Place {
+struct Situation {
     name: &'static str,
     latency: Duration,
     rate_mbit_per_s: f64,
@@ -25,7 +25,7 @@ struct Place {
 
 /// What one run has shown.
 struct Seen {
-    place: Place,
+    situation: Situation,
     flow: &'static str,
     mbit_per_s: f64,
     /// Of the circuit alone, and with its uploads.
@@ -36,18 +36,18 @@ struct Seen {
     fingerprint: u64,
 }
 
-fn play(place: Place, has_congestion_control: bool) -> Seen {
-    let model = PathModel { latency: place.latency, ..PathModel::default() };
+fn play(situation: Situation, has_congestion_control: bool) -> Seen {
+    let model = PathModel { latency: situation.latency, ..PathModel::default() };
     // Only cells of the circuit are to be counted.
     let mut world = World::new(3, model, |_, config| config.padding = false);
     let narrow = PathModel {
-        rate: Some(Rate::from_mbit_per_s(place.rate_mbit_per_s)),
+        rate: Some(Rate::from_mbit_per_s(situation.rate_mbit_per_s)),
         queue: Duration::from_secs(1),
         ..model
     };
     world.wire.set_path(world.relays[0], world.relays[1], narrow);
     let client = world.add_client();
-    let path = Path { has_congestion_control, ..world.path() };
+    let path = CircuitPlan { has_congestion_control, ..world.path() };
     let circuit = world.open(client, &path);
     world.build(&[(client, circuit)]);
     let unloaded = world.round_trip(client, circuit);
@@ -66,7 +66,7 @@ fn play(place: Place, has_congestion_control: bool) -> Seen {
     // With fixed windows one for a hundred cells of the circuit, and one for fifty of a stream.
     let acknowledged = if has_congestion_control { sendmes * 31 } else { sendmes * 100 / 3 };
     Seen {
-        place,
+        situation,
         flow: if has_congestion_control { "Vegas" } else { "fixed" },
         mbit_per_s,
         unloaded,
@@ -79,9 +79,13 @@ fn play(place: Place, has_congestion_control: bool) -> Seen {
 /// A line of the table.
 impl fmt::Display for Seen {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { place, flow, mbit_per_s, window_cells, fingerprint, .. } = self;
+        let Self { situation, flow, mbit_per_s, window_cells, fingerprint, .. } = self;
         let ms = |time: Duration| time.as_nanos() as f64 * 1e-6;
-        write!(f, "{:8} {:6.1} {flow:8} {mbit_per_s:7.3}", place.name, place.rate_mbit_per_s)?;
+        write!(
+            f,
+            "{:8} {:6.1} {flow:8} {mbit_per_s:7.3}",
+            situation.name, situation.rate_mbit_per_s
+        )?;
         write!(f, " {:8.1} {:8.1}", ms(self.unloaded), ms(self.loaded))?;
         writeln!(f, " {window_cells:8}  {fingerprint:016x}")
     }
@@ -94,8 +98,10 @@ place    Mbit/s windows   Mbit/s    alone   loaded     cells  fingerprint
 
 #[test]
 fn congestion_control_keeps_narrow_places_quick_and_long_ones_full() {
-    let narrow = Place { name: "narrow", latency: Duration::from_millis(10), rate_mbit_per_s: 4.0 };
-    let long = Place { name: "long", latency: Duration::from_millis(75), rate_mbit_per_s: 20.0 };
+    let narrow =
+        Situation { name: "narrow", latency: Duration::from_millis(10), rate_mbit_per_s: 4.0 };
+    let long =
+        Situation { name: "long", latency: Duration::from_millis(75), rate_mbit_per_s: 20.0 };
     let [narrow_fixed, narrow_vegas] = [false, true].map(|it| play(narrow, it));
     let [long_fixed, long_vegas] = [false, true].map(|it| play(long, it));
     let table = format!("{HEAD}{narrow_fixed}{narrow_vegas}{long_fixed}{long_vegas}");

@@ -3,7 +3,7 @@
 
 use crate::arithmetic::{cells_mbit_per_s, jain};
 use crate::world::World;
-use onion::client::Path;
+use onion::client::CircuitPlan;
 use onion::{Duration, Rate};
 use sim::wire::PathModel;
 
@@ -16,17 +16,17 @@ const LOSSES_PER_MILLION: [u32; 3] = [0, 1_000, 10_000];
 const FLOWS: [usize; 3] = [1, 4, 12];
 
 /// What flows have got.
-struct Shared {
+struct Shares {
     mbit_per_s: f64,
     fairness: f64,
     fingerprint: u64,
 }
 
-fn play(narrow: PathModel, flows: usize, has_congestion_control: bool) -> Shared {
+fn play(narrow: PathModel, flows: usize, has_congestion_control: bool) -> Shares {
     let mut world = World::new(3, PathModel::default(), |_, _| ());
     let client = world.add_client();
     world.wire.set_path(client, world.relays[0], narrow);
-    let path = Path { has_congestion_control, has_own_link: true, ..world.path() };
+    let path = CircuitPlan { has_congestion_control, has_own_link: true, ..world.path() };
     let circuits: Vec<_> = (0..flows).map(|_| (client, world.open(client, &path))).collect();
     world.build(&circuits);
     let streams: Vec<_> = circuits.iter().map(|(_, it)| world.download(client, *it)).collect();
@@ -38,7 +38,7 @@ fn play(narrow: PathModel, flows: usize, has_congestion_control: bool) -> Shared
     world.pass(COUNTED);
     let after = received(&mut world);
     let bytes: Vec<u64> = after.iter().zip(before).map(|(after, before)| after - before).collect();
-    Shared {
+    Shares {
         mbit_per_s: cells_mbit_per_s(bytes.iter().sum(), COUNTED),
         fairness: jain(&bytes),
         fingerprint: world.wire.fingerprint(),

@@ -2,7 +2,7 @@
 
 use crate::vectors;
 use onion::circuit::NextHop;
-use onion::client::{CircuitNumber, Client, Path, Server, StreamNumber, Transfer};
+use onion::client::{CircuitNumber, CircuitPlan, Client, Server, StreamNumber, Transfer};
 use onion::identity::OwnIdentity;
 use onion::link::TlsSession;
 use onion::router::{ExitConfig, ExitPolicy, Router, RouterConfig};
@@ -107,12 +107,12 @@ impl World {
     }
 
     /// Through all relays.
-    pub(crate) fn path(&self) -> Path {
-        Path::new(self.hops.clone())
+    pub(crate) fn path(&self) -> CircuitPlan {
+        CircuitPlan::new(self.hops.clone())
     }
 
     /// A circuit, which will stand when it does.
-    pub(crate) fn open(&mut self, client: NodeId, path: &Path) -> CircuitNumber {
+    pub(crate) fn open(&mut self, client: NodeId, path: &CircuitPlan) -> CircuitNumber {
         let now = self.wire.now();
         self.client(client).open(now, path)
     }

@@ -28,7 +28,7 @@ impl<R: Rng> Pump<R> {
         plaintext: &[u8],
     ) -> Result<(), String> {
         let Some(channel) = &mut conn.channel else { return Ok(()) };
-        let is_echo = self.config.path.is_echo();
+        let is_echo = self.config.way_back.is_echo();
         let mut input = plaintext;
         while !self.is_over() {
             let cell = channel.handle_bytes(&mut input).map_err(|error| error.to_string())?;
@@ -140,7 +140,7 @@ impl<R: Rng> Pump<R> {
     #[cold]
     fn handle_stray(&mut self, number: u32) {
         // In transit it may be a stranger's at a landing; on our own link nobody else can send.
-        if self.config.path.is_echo() {
+        if self.config.way_back.is_echo() {
             self.lose_circuit(number, &CircuitError::Unexpected(Command::RELAY).to_string());
         }
     }
@@ -180,7 +180,7 @@ impl<R: Rng> Pump<R> {
         let public = ntor::client_public(create.data)?;
         let is_ours = |state: &State| matches!(state, State::Building(building) if building.last_public() == Some(&public));
         let circuit = self.circuits.iter().position(|circuit| is_ours(&circuit.state))?;
-        let landing = self.config.path.landings().get(listener.0 as usize)?;
+        let landing = self.config.way_back.landings().get(listener.0 as usize)?;
         let mut ephemeral_secret = [0; 32];
         self.rng.fill_bytes(&mut ephemeral_secret);
         let identity = &landing.identity;
@@ -223,7 +223,7 @@ impl<R: Rng> Pump<R> {
                 let mut content_key = [0; 16];
                 self.rng.fill_bytes(&mut content_key);
                 let cap_cells = self.config.window_cells();
-                let cells_before = self.config.path.cells_before();
+                let cells_before = self.config.way_back.cells_before();
                 circuit.state = State::Up(Flow::new(&keys, &content_key, cap_cells, cells_before));
                 self.is_unsettled = true;
             }

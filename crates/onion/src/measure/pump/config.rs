@@ -41,7 +41,7 @@ pub struct Pace {
 
 /// How cells come back from the target.
 #[derive(Clone)]
-pub enum Path {
+pub enum WayBack {
     /// Through a target that knows nothing of it, over circuits of two hops that end at our own
     /// landings. So any relay can be measured.
     Transit {
@@ -62,7 +62,7 @@ pub enum Path {
     },
 }
 
-impl Path {
+impl WayBack {
     pub(super) const fn is_echo(&self) -> bool {
         matches!(self, Self::Echo { .. })
     }
@@ -84,7 +84,7 @@ impl Path {
     }
 }
 
-impl fmt::Debug for Path {
+impl fmt::Debug for WayBack {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Transit { landings, authenticate_as } => f
@@ -106,7 +106,7 @@ pub struct PumpConfig {
     /// The relay to be measured.
     pub target: Target,
     /// How cells come back from it.
-    pub path: Path,
+    pub way_back: WayBack,
     /// Sockets to the target.
     pub sockets: u32,
     /// Circuits on each of them.
@@ -134,7 +134,7 @@ impl PumpConfig {
     /// relays, whatever the consensus says of stock ones.
     pub(super) fn window_cells(&self) -> u32 {
         const OWN_CAP: u32 = QUEUE_LIMIT_CELLS - QUEUE_LIMIT_CELLS / 10 - 1;
-        let own = if self.path.is_echo() { OWN_CAP } else { u32::MAX };
+        let own = if self.way_back.is_echo() { OWN_CAP } else { u32::MAX };
         self.window_cap_cells.min(own)
     }
 }

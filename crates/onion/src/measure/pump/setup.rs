@@ -1,7 +1,7 @@
 //! Sockets and circuits: how they come to be, and what their loss means.
 
 use super::circuit::{Circuit, State};
-use super::config::Path;
+use super::config::WayBack;
 use super::conn::{CircuitTable, Conn, Side, Stage};
 use super::{Event, Phase, Pump, PumpFailure};
 use crate::cell::{CircId, Command};
@@ -45,15 +45,15 @@ impl<R: Rng> Pump<R> {
     pub(super) fn open_channel(&mut self, now: Instant, id: ConnId, tls: &dyn TlsSession) {
         let target = self.config.target;
         let expected = ExpectedPeer { ids: target.ids, address: target.address.ip() };
-        let (authentication, proof) = match &self.config.path {
-            Path::Transit { authenticate_as, .. } => match authenticate_as.len() {
+        let (authentication, proof) = match &self.config.way_back {
+            WayBack::Transit { authenticate_as, .. } => match authenticate_as.len() {
                 0 => (Authentication::Anonymous, None),
                 count => {
                     let identity = Arc::clone(&authenticate_as[id.0 as usize % count]);
                     (Authentication::AsRelay(identity), None)
                 }
             },
-            Path::Echo { nonce, key_seed } => {
+            WayBack::Echo { nonce, key_seed } => {
                 let Some(exported) = tls.export_keying_material(EXPORTER_LABEL, &[]) else {
                     self.lose_conn(id, "our TLS session cannot export keying material");
                     self.settle(now);
@@ -90,7 +90,7 @@ impl<R: Rng> Pump<R> {
         if self.is_over() {
             return None;
         }
-        let landing = self.config.path.landings().get(listener.0 as usize)?;
+        let landing = self.config.way_back.landings().get(listener.0 as usize)?;
         let mut challenge = [0; 32];
         self.rng.fill_bytes(&mut challenge);
         let identity = Arc::clone(&landing.identity);
@@ -114,8 +114,8 @@ impl<R: Rng> Pump<R> {
         self.rng.fill_bytes(&mut x);
         self.rng.fill_bytes(&mut ephemeral_secret);
         let circ_id = self.circuits[number as usize].origin_id;
-        let state = match &self.config.path {
-            Path::Transit { landings, .. } => {
+        let state = match &self.config.way_back {
+            WayBack::Transit { landings, .. } => {
                 let Some(landing) = landings.get(number as usize % landings.len().max(1)) else {
                     self.lose_circuit(number, "the measurement has no landings");
                     return;
@@ -123,7 +123,7 @@ impl<R: Rng> Pump<R> {
                 let next = NextHop::to_own(&landing.identity, landing.address);
                 State::Building(Builder::two_hops(circ_id, next, x, ephemeral_secret))
             }
-            Path::Echo { .. } => State::Creating(fast::Client::new(x)),
+            WayBack::Echo { .. } => State::Creating(fast::Client::new(x)),
         };
         channel.send(circ_id, Command::CREATE_FAST, &x);
         self.circuits[number as usize].state = state;
@@ -183,7 +183,7 @@ impl<R: Rng> Pump<R> {
     fn may_be_closed(&self, now: Instant) -> bool {
         let Phase::Running(running) = &self.phase else { return false };
         let end = running.start + Duration::from_secs(u64::from(self.config.seconds));
-        self.config.path.is_echo() && now + END_SLACK >= end
+        self.config.way_back.is_echo() && now + END_SLACK >= end
     }
 
     /// Draws the consequences of circuits that came to stand or were lost.

@@ -1,6 +1,6 @@
 //! What the router says, as the other ends of its links take it.
 
-use super::{OTHER, Place, World, tls, unix_time_s};
+use super::{NodeIndex, OTHER, World, tls, unix_time_s};
 use onion::cell::msg::{CreatedFast, encode_created2_into};
 use onion::cell::{BODY_LEN, CircId, Command};
 use onion::crypto::{ClientHop, fast};
@@ -54,13 +54,13 @@ impl World {
     }
 
     /// Takes what has waited.
-    pub(crate) fn release(&mut self, place: Place) {
+    pub(crate) fn release(&mut self, place: NodeIndex) {
         self.ends[place].reads = true;
         self.ends[place].conn.into_iter().for_each(|conn| self.flush(conn));
         self.settle();
     }
 
-    fn hear(&mut self, place: Place, mut bytes: &[u8]) {
+    fn hear(&mut self, place: NodeIndex, mut bytes: &[u8]) {
         let end = &mut self.ends[place];
         let mut begun = None;
         while let Some(cell) = end.channel.handle_bytes(&mut bytes).expect("readable") {
