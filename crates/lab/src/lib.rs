@@ -25,6 +25,8 @@
 //! A [`Client`] is a stock tor that uses a network, along [paths](Pins) of choice, and [`download`] gets
 //! through it what a [`ContentServer`] has.
 //!
+//! [`wan`] has networks of our own with real distances.
+//!
 //! # No remains
 //! However the process ends that has started a network, no process, port or file of the network is
 //! left:
@@ -58,6 +60,7 @@ mod progress;
 mod spec;
 mod state;
 mod torrc;
+pub mod wan;
 mod web;
 
 pub use client::{Client, Pins};
