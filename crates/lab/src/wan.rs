@@ -60,6 +60,7 @@ pub use way::{Jitter, Loss, Narrow, Queue, Reordering, Way};
 use fabric::{Fabric, HostNumber};
 use ferry::{Ferry, Shared};
 use link::Clock;
+use onion::Duration;
 use pool::Pool;
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
@@ -178,6 +179,13 @@ impl Wan {
             unordered.device += host.device_drops()?;
         }
         Ok(unordered)
+    }
+
+    /// Processor time that carrying packets has taken, with the receiving kernels' work for each of them; `None` if
+    /// the kernel does not tell.
+    #[must_use]
+    pub fn cpu_time(&self) -> Option<Duration> {
+        self.shared.cpu_time()
     }
 
     fn number(&self, name: &str) -> Result<HostNumber, WanError> {

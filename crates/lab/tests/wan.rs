@@ -83,7 +83,7 @@ fn settle(wan: &Wan, from: &str, to: &str, packets: u64) -> Counts {
 /// Nothing was lost but what was asked for.
 fn assert_orderly(wan: &Wan) {
     let unordered = wan.unordered().expect("Linux tells");
-    assert!(!unordered.has_losses(), "{unordered:?}");
+    assert_eq!(unordered.losses(), 0, "{unordered:?}");
 }
 
 #[test]

@@ -46,9 +46,9 @@ pub struct Unordered {
 }
 
 impl Unordered {
-    /// Whether anything was lost.
+    /// Packets that were lost so.
     #[must_use]
-    pub const fn has_losses(&self) -> bool {
-        self.device + self.no_room + self.to_nobody > 0
+    pub const fn losses(&self) -> u64 {
+        self.device + self.no_room + self.to_nobody
     }
 }

@@ -9,7 +9,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::collections::BTreeMap;
 use std::num::NonZeroU64;
 use std::os::unix::net::UnixStream;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicI32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// Packets that are read from one host, and written to all, before something else gets its turn.
@@ -26,6 +26,8 @@ pub(super) struct Shared {
     to_nobody: AtomicU64,
     refused: AtomicU64,
     worst_lateness_ns: AtomicU64,
+    /// Its number for the kernel, once it runs.
+    thread: AtomicI32,
 }
 
 impl Shared {
@@ -36,12 +38,20 @@ impl Shared {
             to_nobody: AtomicU64::new(0),
             refused: AtomicU64::new(0),
             worst_lateness_ns: AtomicU64::new(0),
+            thread: AtomicI32::new(0),
         }
     }
 
     pub(super) fn fabric(&self) -> MutexGuard<'_, Fabric> {
         // Counts and decisions are whole at every moment: a panic elsewhere does not spoil them.
         self.fabric.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Processor time that the thread has used.
+    pub(super) fn cpu_time(&self) -> Option<Duration> {
+        let thread = self.thread.load(Ordering::Relaxed);
+        let text = std::fs::read_to_string(format!("/proc/self/task/{thread}/schedstat")).ok()?;
+        Some(Duration::from_nanos(text.split_ascii_whitespace().next()?.parse().ok()?))
     }
 
     /// What was lost although nobody asked for it; the interfaces' own drops come on top.
@@ -76,10 +86,12 @@ struct Arrival {
 
 impl Ferry {
     pub(super) fn run(mut self) {
+        let thread = rustix::thread::gettid();
+        self.shared.thread.store(thread.as_raw_nonzero().get(), Ordering::Relaxed);
         // Timers to the nanosecond, and ahead of what is tested here; without the right to that, as all
         // others.
         let _late = rustix::thread::set_current_timer_slack(NonZeroU64::new(1));
-        let _equal = rustix::process::setpriority_process(Some(rustix::thread::gettid()), -15);
+        let _equal = rustix::process::setpriority_process(Some(thread), -15);
         let mut arrivals = Vec::with_capacity(BATCH * self.tuns.len());
         let mut deeds = Vec::with_capacity(BATCH);
         loop {

@@ -1,7 +1,9 @@
 //! What a network is to be like.
 
 use super::way::{Narrow, Way};
+use std::fmt;
 use std::net::Ipv4Addr;
+use std::str::FromStr;
 
 /// TCP's congestion control of a host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -26,6 +28,22 @@ impl Congestion {
             Self::Cubic => "cubic",
             Self::Bbr => "bbr",
         }
+    }
+}
+
+impl fmt::Display for Congestion {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+impl FromStr for Congestion {
+    type Err = String;
+
+    /// From the kernel's name for it.
+    fn from_str(name: &str) -> Result<Self, String> {
+        let found = Self::ALL.into_iter().find(|it| it.name() == name);
+        found.ok_or_else(|| "it is none of bbr, cubic and reno".to_owned())
     }
 }
 
@@ -140,10 +158,16 @@ impl WanSpec {
         }
     }
 
+    /// The first host of a [`pair`](Self::pair).
+    pub const NEAR: &str = "near";
+
+    /// The second.
+    pub const FAR: &str = "far";
+
     /// Two hosts, `near` at 10.77.0.1 and `far` at 10.77.0.2, with this way out and back.
     #[must_use]
     pub fn pair(way: Way) -> Self {
-        let hosts = [("near", 1), ("far", 2)];
+        let hosts = [(Self::NEAR, 1), (Self::FAR, 2)];
         let hosts = hosts.map(|(name, at)| HostSpec::new(name, Ipv4Addr::new(10, 77, 0, at)));
         Self { way, ..Self::new(hosts.into()) }
     }
