@@ -93,7 +93,7 @@ fn a_relay_that_serves_half_of_the_seconds_has_its_mean_and_no_verdict() {
     let mut lab = Lab::new(move |second| if second < 16 { bytes } else { 0 });
     let estimate = estimate(lab.run(&mut measurement(Mode::Echo, 100.0, &[1000.0])));
     assert!(matches!(estimate.inconclusive, Some(Inconclusive::Unsteady { .. })), "{estimate}");
-    assert_eq!(estimate.capacity.as_byte_per_s(), bytes * 16 / 30);
+    assert_eq!(estimate.capacity.as_byte_per_s(), (bytes * 16).div_ceil(30));
 }
 
 proptest::proptest! {
