@@ -322,6 +322,7 @@ fn config(input: &mut Input<'_>, landings: &[SocketAddr], target: SocketAddr) ->
         Rate::MAX,
     ];
     PumpConfig {
+        held_back: None,
         target: Target { address: target, ids },
         way_back: WayBack::Transit {
             landings: landings.iter().map(landing).collect(),

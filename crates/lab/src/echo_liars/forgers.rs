@@ -160,6 +160,7 @@ impl Play {
             None => Ok(None),
         })?;
         let config = PumpConfig {
+            held_back: None,
             target: self.target,
             way_back: WayBack::Echo { nonce, key_seed: MEASURER },
             sockets: 1,

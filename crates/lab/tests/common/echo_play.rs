@@ -77,6 +77,7 @@ impl<'a, S: Stage> Play<'a, S> {
     pub(crate) fn pump_config(&self, way_back: WayBack) -> PumpConfig {
         let scenario = self.scenario;
         PumpConfig {
+            held_back: None,
             target: self.target,
             way_back,
             sockets: scenario.sockets,

@@ -110,6 +110,7 @@ impl Report {
 impl Scenario {
     pub(crate) fn pump(&self, number: u8, now: Instant) -> Measurer {
         let config = PumpConfig {
+            held_back: None,
             target: target(),
             way_back: WayBack::Echo { nonce: NONCE, key_seed: measurer_seed(number) },
             sockets: self.sockets,
