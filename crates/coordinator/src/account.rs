@@ -38,16 +38,27 @@ pub struct Account {
     /// Time in which all that our kernel's send buffer could hold was under way (`tcpi_sndbuf_limited`).
     #[serde(rename = "send_buffer_us", with = "micros")]
     pub send_buffer: Duration,
-    /// Time of the sockets that had less to send than the congestion window allowed, when their latest
-    /// sample of the delivery rate was taken (`tcpi_delivery_rate_app_limited`). What was so at the second
-    /// look is taken to have been so since the first.
+    /// Time of the sockets that had sent all they were given, which was less than their congestion windows
+    /// allowed (`tcpi_delivery_rate_app_limited`, and no `tcpi_notsent_bytes`): circuits' windows or the
+    /// assigned rate held them back. What was so at the second look is taken to have been so since the
+    /// first.
     #[serde(rename = "app_limited_us", with = "micros")]
     pub app_limited: Duration,
     /// Bytes of the TCP streams to the relay that were sent for the first time, TLS included
     /// (`tcpi_bytes_sent` less `tcpi_bytes_retrans`).
     pub sent_bytes: u64,
-    /// Bytes that were sent again (`tcpi_bytes_retrans`).
+    /// Bytes that were sent again (`tcpi_bytes_retrans`). A relay that does not read makes some, too: what
+    /// its kernel has no room for is dropped.
     pub retransmitted_bytes: u64,
+    /// Bytes that our kernel had not sent yet, at the second look (`tcpi_notsent_bytes`); over several
+    /// seconds the mean, as for the next two.
+    pub unsent_bytes: u64,
+    /// Bytes on the way to the relay that its kernel had not acknowledged, at the second look
+    /// (`tcpi_unacked` times `tcpi_snd_mss`): under way, or lost.
+    pub unacked_bytes: u64,
+    /// Bytes of cells that had been sent and were not back, at the second look: what is more than the two
+    /// before is at the relay or on the way back.
+    pub outstanding_bytes: u64,
     /// The least round trip that any of the sockets to the relay has seen in the last minutes
     /// (`tcpi_min_rtt`); `None` without any.
     #[serde(rename = "least_rtt_us", with = "micros::optional")]
@@ -141,6 +152,9 @@ impl Account {
         Self {
             elapsed: self.elapsed.max(other.elapsed),
             sockets: self.sockets.saturating_add(other.sockets),
+            unsent_bytes: self.unsent_bytes.saturating_add(other.unsent_bytes),
+            unacked_bytes: self.unacked_bytes.saturating_add(other.unacked_bytes),
+            outstanding_bytes: self.outstanding_bytes.saturating_add(other.outstanding_bytes),
             busiest: self.busiest.max(other.busiest),
             ..self.and(other)
         }
@@ -149,9 +163,13 @@ impl Account {
     /// What this account and that of a later time say together.
     #[must_use]
     pub fn followed_by(&self, later: &Self) -> Self {
+        let mean = |before, after| mean([(self.elapsed, before), (later.elapsed, after)]);
         Self {
             elapsed: self.elapsed.saturating_add(later.elapsed),
             sockets: self.sockets.max(later.sockets),
+            unsent_bytes: mean(self.unsent_bytes, later.unsent_bytes),
+            unacked_bytes: mean(self.unacked_bytes, later.unacked_bytes),
+            outstanding_bytes: mean(self.outstanding_bytes, later.outstanding_bytes),
             busiest: self.busiest.saturating_add(later.busiest),
             ..self.and(later)
         }
@@ -189,6 +207,13 @@ fn mean_rtt(one: &Account, two: &Account) -> Option<Duration> {
     let (low, high) = (rtt.min(other), rtt.max(other));
     let weight = if rtt <= other { weight } else { 1.0 - weight };
     Some(low.saturating_add((high - low).mul_f64(weight)))
+}
+
+/// The mean of two numbers, each as heavy as its time.
+fn mean([(time, one), (later, two)]: [(Duration, u64); 2]) -> u64 {
+    let (time, later) = (time.as_micros(), later.as_micros());
+    let sum = time.saturating_mul(one.into()).saturating_add(later.saturating_mul(two.into()));
+    u64::try_from(sum.checked_div(time + later).unwrap_or_default()).unwrap_or(u64::MAX)
 }
 
 fn share(time: Duration, of: Duration) -> f64 {

@@ -9,7 +9,7 @@
 //! - [`Forge`] makes the certificates that Tor expects of a relay, and throw-away identities;
 //!   [`LongTermKeys`] are those that outlive a process.
 //! - [`Namespace`] is a network of its own, for experiments.
-//! - [`tcp_bytes`] is what the kernel counts of a connection, whoever has it.
+//! - [`tcp_bytes`] and [`tcp_account`] are what the kernel counts of a connection, whoever has it.
 //! - [`Clock`] is the one place where a clock is read.
 //! - [`pump`] is the yardstick: TLS over loopback with nothing in it.
 
@@ -35,4 +35,4 @@ pub use forge::{Certified, Forge, ForgeError};
 pub use long_term::LongTermKeys;
 pub use namespace::Namespace;
 pub use node_thread::{NodeThread, Teller, ThreadError, Watch};
-pub use sockopt::{TcpBytes, tcp_bytes};
+pub use sockopt::{TcpAccount, TcpBytes, tcp_account, tcp_bytes};

@@ -7,7 +7,7 @@ fn times() -> impl Strategy<Value = Duration> {
 
 fn accounts() -> impl Strategy<Value = Account> {
     let times = proptest::array::uniform9(times());
-    let counts = proptest::array::uniform4(prop_oneof![0..1_000_000_u64, any::<u64>()]);
+    let counts = proptest::array::uniform7(prop_oneof![0..1_000_000_u64, any::<u64>()]);
     let rtts = (proptest::option::of(0..5_000_000_u64), proptest::option::of(0..5_000_000_u64));
     (times, counts, rtts, any::<u32>()).prop_map(|(times, counts, (least, mean), sockets)| {
         let [
@@ -21,7 +21,15 @@ fn accounts() -> impl Strategy<Value = Account> {
             throttled,
             busiest,
         ] = times;
-        let [sent_bytes, retransmitted_bytes, received_segments, out_of_order_packets] = counts;
+        let [
+            sent_bytes,
+            retransmitted_bytes,
+            received_segments,
+            out_of_order_packets,
+            unsent_bytes,
+            unacked_bytes,
+            outstanding_bytes,
+        ] = counts;
         Account {
             elapsed,
             pump_time,
@@ -33,6 +41,9 @@ fn accounts() -> impl Strategy<Value = Account> {
             app_limited,
             sent_bytes,
             retransmitted_bytes,
+            unsent_bytes,
+            unacked_bytes,
+            outstanding_bytes,
             least_rtt: least.map(Duration::from_micros),
             mean_rtt: mean.map(Duration::from_micros),
             received_segments,
@@ -110,6 +121,18 @@ fn pumps_beside_each_other_have_more_sockets_and_no_more_time() {
     assert_eq!((after.sockets, after.elapsed, after.busiest), (4, ms(2000), ms(600)));
     assert!((after.peer_window_share() - 0.25).abs() < 1e-12);
     assert!((after.busiest_share() - 0.3).abs() < 1e-12);
+}
+
+#[test]
+fn what_is_under_way_adds_up_over_sockets_and_not_over_time() {
+    let one =
+        Account { unsent_bytes: 10, unacked_bytes: 400, outstanding_bytes: 900, ..of_second(1) };
+    let other = Account { outstanding_bytes: 300, elapsed: ms(500), ..of_second(2) };
+    let both = one.beside(&other);
+    let under_way = |it: &Account| (it.unsent_bytes, it.unacked_bytes, it.outstanding_bytes);
+    assert_eq!(under_way(&both), (10, 400, 1200));
+    assert_eq!(under_way(&one.followed_by(&other)), (6, 266, 700));
+    assert_eq!(under_way(&both.followed_by(&both)), under_way(&both));
 }
 
 #[test]
