@@ -7,7 +7,7 @@ const A: MeasurerId = MeasurerId(0);
 const B: MeasurerId = MeasurerId(7);
 
 fn report(second: u32, bytes: u64) -> SecondReport {
-    SecondReport { round: 1, second, bytes, checked_cells: 1 }
+    SecondReport { round: 1, second, bytes, checked_cells: 1, account: None }
 }
 
 fn transit(totals: &[u64]) -> Series {
