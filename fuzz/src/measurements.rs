@@ -100,7 +100,7 @@ impl Run {
                 let (second, bytes, checked_cells) = (input.u32(), input.u64(), input.u64());
                 let second = if input.bool() { second % SECONDS } else { second };
                 let round = round.wrapping_add(u32::from(input.u8() % 3)).wrapping_sub(1);
-                let report = SecondReport { round, second, bytes, checked_cells };
+                let report = SecondReport { round, second, bytes, checked_cells, account: None };
                 self.measurement.handle_second(now, stranger, report);
                 let bytes = input.u64();
                 self.measurement.handle_client_second(now, round, second, bytes);
@@ -130,7 +130,7 @@ impl Run {
         };
         self.running = Some((round, second + 1));
         self.now += Duration::from_secs(1);
-        let report = SecondReport { round, second, bytes, checked_cells: 1 };
+        let report = SecondReport { round, second, bytes, checked_cells: 1, account: None };
         for it in self.measurement.allocation().assignments.clone() {
             self.measurement.handle_second(self.now, it.measurer, report);
         }

@@ -1,5 +1,7 @@
 //! Between messages and what they mean. What comes from outside is checked field by field.
 
+mod account;
+
 use crate::messages::{
     self, Echo, FromMeasurer, Hello, Instruction, Load, Prepare, Ready, Refused, Start, Transit,
     WayBack, Word,
@@ -198,8 +200,9 @@ pub(crate) fn delay_of(start: Start) -> Result<Duration, MessageError> {
 pub(crate) fn report_message(measurement: u64, report: MemberReport) -> FromMeasurer {
     let word = match report {
         MemberReport::Ready { sockets } => Word::Ready(Ready { sockets }),
-        MemberReport::Second(Second { index, bytes, checked_cells }) => {
-            Word::Second(messages::Second { index, bytes, checked_cells })
+        MemberReport::Second(Second { index, bytes, checked_cells }, account) => {
+            let account = account.as_ref().map(Into::into);
+            Word::Second(messages::Second { index, bytes, checked_cells, account })
         }
         MemberReport::Load(load) => Word::Load(Load {
             cpu_ns: nanos(load.cpu),
@@ -235,7 +238,7 @@ pub enum Told {
 /// What a message from a measurer means.
 ///
 /// # Errors
-/// A message that says nothing.
+/// A message that says nothing, or what cannot be.
 pub fn told(message: FromMeasurer) -> Result<Told, MessageError> {
     let word =
         message.word.ok_or_else(|| bad("message", "says nothing that we know".to_owned()))?;
@@ -244,8 +247,9 @@ pub fn told(message: FromMeasurer) -> Result<Told, MessageError> {
             return Ok(Told::Hello(Hello { version: plain(&hello.version), ..hello }));
         }
         Word::Ready(Ready { sockets }) => MemberReport::Ready { sockets },
-        Word::Second(messages::Second { index, bytes, checked_cells }) => {
-            MemberReport::Second(Second { index, bytes, checked_cells })
+        Word::Second(messages::Second { index, bytes, checked_cells, account }) => {
+            let account = account.map(TryInto::try_into).transpose()?;
+            MemberReport::Second(Second { index, bytes, checked_cells }, account)
         }
         Word::Load(load) => MemberReport::Load(WorkerLoad {
             cpu: Duration::from_nanos(load.cpu_ns),

@@ -2,8 +2,8 @@
 
 use crate::convert::told;
 use crate::messages::{
-    Echo, Failed, FromCoordinator, FromMeasurer, Instruction, Prepare, Refused, Second, Start,
-    Transit, WayBack, Word,
+    Account, Echo, Failed, FromCoordinator, FromMeasurer, Instruction, Prepare, Refused, Second,
+    Start, Transit, WayBack, Word,
 };
 use measurer::Load;
 use measurer::member::RoundOrder;
@@ -72,7 +72,20 @@ pub fn samples() -> (Vec<Sample>, Vec<Sample>) {
         ("start", order(Instruction::Start(Start { delay_ns: 50_000_000 }))),
     ];
     let word = |word| FromMeasurer { measurement: 3, word: Some(word) }.encode_to_vec();
-    let second = Second { index: 1, bytes: 514_000, checked_cells: 8 };
+    let account = Account {
+        elapsed_ns: 1_000_000_000,
+        pump_time_ns: 1_000_000_000,
+        socket_time_ns: 8_000_000_000,
+        sockets: 8,
+        busy_ns: 7_900_000_000,
+        peer_window_ns: 5_000_000_000,
+        sent_bytes: 530_000,
+        least_rtt_ns: Some(20_000_000),
+        mean_rtt_ns: Some(24_000_000),
+        received_segments: 370,
+        ..Account::default()
+    };
+    let second = Second { index: 1, bytes: 514_000, checked_cells: 8, account: Some(account) };
     let failed = Failed { kind: 4, detail: "wrong content".to_owned() };
     let refused = Refused { code: 2, reason: "busy".to_owned() };
     let from_measurer = vec![

@@ -8,7 +8,7 @@
 //! skipped, so that the format can grow; a change of meaning changes the package's name,
 //! `flashflow.control.v1`. What a message may hold is checked in `convert`.
 
-/// No message is longer, either way. The longest honest one has some 600 bytes.
+/// No message is longer, either way. The longest honest one has some 700 bytes.
 pub(crate) const MESSAGE_MAX_BYTES: usize = 8192;
 
 /// Coordinator to measurer.
@@ -211,6 +211,72 @@ pub struct Second {
     /// Cells whose content was checked.
     #[prost(uint64, tag = "3")]
     pub checked_cells: u64,
+    /// What the kernels say of its sockets, where they do. Measurers of before do not know of it.
+    #[prost(message, optional, tag = "4")]
+    pub account: Option<Account>,
+}
+
+/// A [`coordinator::Account`]: what the kernels say of the sockets in a second. Times are summed over
+/// sockets or pumps as there, and so are at most 100,000 hours.
+#[derive(Clone, Copy, PartialEq, prost::Message)]
+pub struct Account {
+    /// Time that it is of, an hour at most.
+    #[prost(uint64, tag = "1")]
+    pub elapsed_ns: u64,
+    /// The same, for each pump.
+    #[prost(uint64, tag = "2")]
+    pub pump_time_ns: u64,
+    /// The same, for each socket.
+    #[prost(uint64, tag = "3")]
+    pub socket_time_ns: u64,
+    /// Sockets, 1 to 100,000.
+    #[prost(uint32, tag = "4")]
+    pub sockets: u32,
+    /// With data under way or waiting.
+    #[prost(uint64, tag = "5")]
+    pub busy_ns: u64,
+    /// Held back by the relay's receive window.
+    #[prost(uint64, tag = "6")]
+    pub peer_window_ns: u64,
+    /// Held back by the own send buffer.
+    #[prost(uint64, tag = "7")]
+    pub send_buffer_ns: u64,
+    /// With less to send than the congestion window allowed.
+    #[prost(uint64, tag = "8")]
+    pub app_limited_ns: u64,
+    /// Bytes sent for the first time.
+    #[prost(uint64, tag = "9")]
+    pub sent_bytes: u64,
+    /// Bytes sent again.
+    #[prost(uint64, tag = "10")]
+    pub retransmitted_bytes: u64,
+    /// Bytes not sent yet.
+    #[prost(uint64, tag = "11")]
+    pub unsent_bytes: u64,
+    /// Bytes sent and not acknowledged.
+    #[prost(uint64, tag = "12")]
+    pub unacked_bytes: u64,
+    /// Bytes of cells sent and not come back.
+    #[prost(uint64, tag = "13")]
+    pub outstanding_bytes: u64,
+    /// The least round trip, where known; an hour at most, as the next.
+    #[prost(uint64, optional, tag = "14")]
+    pub least_rtt_ns: Option<u64>,
+    /// The mean round trip, where known.
+    #[prost(uint64, optional, tag = "15")]
+    pub mean_rtt_ns: Option<u64>,
+    /// Segments with data that came back.
+    #[prost(uint64, tag = "16")]
+    pub received_segments: u64,
+    /// Packets that came back out of order.
+    #[prost(uint64, tag = "17")]
+    pub out_of_order_packets: u64,
+    /// Held back by the assigned rate.
+    #[prost(uint64, tag = "18")]
+    pub throttled_ns: u64,
+    /// Time that its busiest thread ran or was ready to run.
+    #[prost(uint64, tag = "19")]
+    pub busiest_ns: u64,
 }
 
 /// A [`measurer::WorkerLoad`].

@@ -17,6 +17,7 @@ extern crate alloc;
 #[cfg(test)]
 extern crate std;
 
+mod account;
 mod allocation;
 mod campaign;
 mod failure;
@@ -32,6 +33,7 @@ mod stats;
 mod team_capacity;
 mod turn;
 
+pub use account::Account;
 pub use allocation::{Allocation, Assignment, MeasurerId, allocate};
 pub use campaign::{Campaign, Ended, Launch, Next, RelayId, Standing};
 pub use failure::{Blame, Failure, Violation};

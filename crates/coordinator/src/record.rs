@@ -1,5 +1,6 @@
 //! The record of a finished measurement: the one account of it that all others are made from.
 
+use crate::account::Account;
 use crate::allocation::{Allocation, Assignment, MeasurerId};
 use crate::failure::{Blame, Failure};
 use crate::halves::{Halves, Schedule};
@@ -91,6 +92,10 @@ pub struct SecondRecord {
     /// What the relay, or its control port, told somebody else that it passed on. It is no part of the
     /// estimate; it is there to compare.
     pub relay_said: Option<Rate>,
+    /// What the kernels of each measurer say of its sockets, in the order of the round's assignments;
+    /// empty if none says anything.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub accounts: Vec<Option<Account>>,
 }
 
 /// How a measurement ended.

@@ -1,5 +1,6 @@
 //! From the measurers' per-second reports to an estimate (§4.1).
 
+use crate::account::Account;
 use crate::allocation::{Assignment, MeasurerId};
 use crate::failure::Violation;
 use crate::halves::Schedule;
@@ -33,6 +34,8 @@ pub struct SecondReport {
     pub bytes: u64,
     /// Cells whose content was checked and found right.
     pub checked_cells: u64,
+    /// What the kernels say of its sockets, if they do.
+    pub account: Option<Account>,
 }
 
 /// One second over all measurers.
@@ -118,9 +121,17 @@ struct Reported {
     assignment: Assignment,
     /// *xⱼⁱ*, as far as reported.
     seconds: Vec<Option<u64>>,
+    /// As many, of the same seconds.
+    accounts: Vec<Option<Account>>,
     bytes: u64,
     /// The latest second of those reported.
     latest: u32,
+}
+
+impl Reported {
+    fn account(&self, index: usize) -> Option<&Account> {
+        self.accounts.get(index)?.as_ref()
+    }
 }
 
 impl Series {
@@ -135,8 +146,13 @@ impl Series {
         assignments: impl IntoIterator<Item = Assignment>,
     ) -> Self {
         let count = seconds as usize;
-        let reported =
-            |assignment| Reported { assignment, seconds: vec![None; count], bytes: 0, latest: 0 };
+        let reported = |assignment| Reported {
+            assignment,
+            seconds: vec![None; count],
+            accounts: vec![None; count],
+            bytes: 0,
+            latest: 0,
+        };
         Self {
             ratio,
             schedule,
@@ -164,6 +180,9 @@ impl Series {
             return Err(Violation::DuplicateSecond { second });
         }
         *seen = Some(report.bytes);
+        if let Some(place) = reported.accounts.get_mut(index) {
+            *place = report.account;
+        }
         *sum = sum.saturating_add(report.bytes.min(reported.assignment.most_counted()));
         reported.bytes = reported.bytes.saturating_add(report.bytes);
         reported.latest = reported.latest.max(second);
@@ -218,6 +237,13 @@ impl Series {
         Some(SecondTotals::of(second, measured, client_reported, self.ratio))
     }
 
+    /// What the kernels of a measurer say of its sockets in a second, if they do.
+    #[must_use]
+    pub fn account(&self, measurer: MeasurerId, second: u32) -> Option<&Account> {
+        let reported = self.measurers.iter().find(|it| it.measurer == measurer)?;
+        reported.account(second as usize)
+    }
+
     /// What each source has said of each second, up to the last of which any has said something.
     #[must_use]
     pub fn said(&self) -> Vec<SecondRecord> {
@@ -230,6 +256,7 @@ impl Series {
                 returned_bytes: self.measurers.iter().map(returned).collect(),
                 client_bytes: client(index),
                 relay_said: None,
+                accounts: self.accounts(index),
             }
         };
         let mut seconds: Vec<SecondRecord> = (0..self.len()).map(second).collect();
@@ -312,6 +339,12 @@ impl Series {
     #[must_use]
     pub fn got_anything(&self, measurer: MeasurerId) -> bool {
         self.measurers.iter().any(|it| it.assignment.measurer == measurer && it.bytes > 0)
+    }
+
+    /// The accounts of all measurers, in their order; none at all if nobody has one.
+    fn accounts(&self, index: usize) -> Vec<Option<Account>> {
+        let accounts: Vec<_> = self.measurers.iter().map(|it| it.account(index).copied()).collect();
+        if accounts.iter().all(Option::is_none) { Vec::new() } else { accounts }
     }
 
     /// *t*.

@@ -15,6 +15,7 @@ mod thread;
 use crate::clock::Clock;
 use crate::drive::Drive;
 use crate::driver::{Driver, DriverError, DriverOptions, Lookups, Remote, Resolver, Traffic};
+use crate::sockopt::TcpAccount;
 use crate::tls::TlsConfigs;
 use conn::Conn;
 use messages::{Errand, Event, Serial, Spare};
@@ -236,6 +237,14 @@ impl<N: Node> Drive<N> for Crew<N> {
 
     fn traffic(&self) -> &Traffic {
         &self.traffic
+    }
+
+    fn tcp_accounts(&self, each: &mut dyn FnMut(ConnId, TcpAccount)) {
+        for (id, conn) in &self.conns {
+            if let Some(account) = conn.account() {
+                each(*id, account);
+            }
+        }
     }
 
     fn set_resolver(&mut self, resolver: Box<dyn Resolver>) {

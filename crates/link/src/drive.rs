@@ -1,7 +1,8 @@
 use crate::driver::{Driver, DriverError, Remote, Resolver, Traffic};
+use crate::sockopt::TcpAccount;
 use crate::tls::TlsConfigs;
 use onion::Instant;
-use onion::node::Node;
+use onion::node::{ConnId, Node};
 
 /// What runs a node over real sockets: a [`Driver`], which serves them itself, or a
 /// [`Crew`](crate::Crew), which has threads for that.
@@ -17,6 +18,10 @@ pub trait Drive<N> {
 
     /// What has gone through so far.
     fn traffic(&self) -> &Traffic;
+
+    /// Asks the kernel about each connection that stands, which costs a system call for each. Those of
+    /// which it does not tell are left out.
+    fn tcp_accounts(&self, each: &mut dyn FnMut(ConnId, TcpAccount));
 
     /// A handle that other threads wake this one with.
     fn remote(&self) -> Remote;
@@ -49,6 +54,10 @@ impl<N: Node> Drive<N> for Driver<N> {
 
     fn traffic(&self) -> &Traffic {
         self.traffic()
+    }
+
+    fn tcp_accounts(&self, each: &mut dyn FnMut(ConnId, TcpAccount)) {
+        self.tcp_accounts(each);
     }
 
     fn remote(&self) -> Remote {

@@ -12,6 +12,7 @@ pub use lookup::{Reply, Resolver};
 pub use options::{DriverError, DriverOptions, Remote, Traffic};
 
 use crate::clock::Clock;
+use crate::sockopt::TcpAccount;
 use crate::tls::{Buffers, TlsConfigs};
 use deadlines::Deadlines;
 pub(crate) use lookup::Lookups;
@@ -141,6 +142,17 @@ impl<N: Node> Driver<N> {
     /// What has gone through so far.
     pub const fn traffic(&self) -> &Traffic {
         &self.traffic
+    }
+
+    /// Asks the kernel about each connection of the node that stands; see
+    /// [`Drive::tcp_accounts`](crate::Drive::tcp_accounts).
+    pub fn tcp_accounts(&self, each: &mut dyn FnMut(ConnId, TcpAccount)) {
+        for (conn, place) in &self.by_conn {
+            let socket = self.sockets.get(*place).and_then(Option::as_ref);
+            if let Some(account) = socket.and_then(Socket::account) {
+                each(*conn, account);
+            }
+        }
     }
 
     /// Connections that are open, being opened or being closed.

@@ -11,6 +11,7 @@
 //! - [`Namespace`] is a network of its own, for experiments, and [`Tun`] an interface whose other end is
 //!   ours.
 //! - [`tcp_bytes`] is what the kernel counts of a connection, whoever has it.
+//! - [`tcp_bytes`] and [`tcp_account`] are what the kernel counts of a connection, whoever has it.
 //! - [`Clock`] is the one place where a clock is read.
 //! - [`pump`] is the yardstick: TLS over loopback with nothing in it.
 
@@ -37,5 +38,5 @@ pub use forge::{Certified, Forge, ForgeError};
 pub use long_term::LongTermKeys;
 pub use namespace::Namespace;
 pub use node_thread::{NodeThread, Teller, ThreadError, Watch};
-pub use sockopt::{TcpBytes, tcp_bytes};
+pub use sockopt::{TcpAccount, TcpBytes, tcp_account, tcp_bytes};
 pub use tun::Tun;

@@ -1,5 +1,6 @@
 //! What the kernel knows of a TCP connection: its way out, and what it has carried.
 
+use onion::Duration;
 use onion::node::SocketState;
 use std::os::fd::{AsFd, AsRawFd};
 
@@ -17,6 +18,18 @@ const BYTES_ACKED: usize = 120;
 /// Of 64 bits.
 const BYTES_RECEIVED: usize = 128;
 const NOTSENT_BYTES: usize = 144;
+const MIN_RTT: usize = 148;
+const DATA_SEGS_IN: usize = 152;
+/// Of 64 bits, as the next four.
+const BUSY_TIME: usize = 168;
+const RWND_LIMITED: usize = 176;
+const SNDBUF_LIMITED: usize = 184;
+const BYTES_SENT: usize = 200;
+const BYTES_RETRANS: usize = 208;
+const RCV_OOOPACK: usize = 224;
+/// The octet of `tcpi_delivery_rate_app_limited`, and its bit there.
+const APP_LIMITED: usize = 7;
+const APP_LIMITED_BIT: u8 = if cfg!(target_endian = "little") { 0x01 } else { 0x80 };
 
 /// What a TCP connection has carried, as the kernel counts it: bytes of its stream, TLS included, each
 /// once however often it was sent.
@@ -33,11 +46,46 @@ pub struct TcpBytes {
 #[must_use]
 pub fn tcp_bytes(socket: &impl AsFd) -> Option<TcpBytes> {
     let info = tcp_info(socket)?;
-    let number = |at: usize| {
-        let bytes = info.get(at..at + 8).and_then(|bytes| bytes.try_into().ok());
-        bytes.map_or(0, u64::from_ne_bytes)
-    };
-    Some(TcpBytes { sent: number(BYTES_ACKED), received: number(BYTES_RECEIVED) })
+    Some(TcpBytes { sent: info.wide(BYTES_ACKED)?, received: info.wide(BYTES_RECEIVED)? })
+}
+
+/// Why a TCP connection has not sent more, and how what it got has come, as the kernel counts it since the
+/// connection began; where it says so, as it is now.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct TcpAccount {
+    /// Time with data under way or waiting to be sent, as fine as the kernel's tick. The two times that
+    /// follow are parts of it.
+    pub busy: Duration,
+    /// Time in which the peer's receive window let nothing more be sent.
+    pub peer_window: Duration,
+    /// Time in which all that the send buffer holds was under way.
+    pub send_buffer: Duration,
+    /// Bytes sent for the first time, acknowledged or not.
+    pub sent_bytes: u64,
+    /// Bytes sent again.
+    pub retransmitted_bytes: u64,
+    /// Segments received that had data.
+    pub received_segments: u32,
+    /// Packets received before others that belonged before them.
+    pub out_of_order_packets: u32,
+    /// Whether all that was written is sent, and was less than the congestion window allowed when the
+    /// latest sample of the delivery rate was taken. (The flag alone stays set where nothing moves.)
+    pub is_app_limited: bool,
+    /// Bytes written, and not sent yet: now.
+    pub unsent_bytes: u64,
+    /// Bytes sent, and not acknowledged: now, in whole segments.
+    pub unacked_bytes: u64,
+    /// The smoothed round trip, now; `None` before there is any.
+    pub rtt: Option<Duration>,
+    /// The least round trip of the last minutes; `None` before there is any.
+    pub least_rtt: Option<Duration>,
+}
+
+/// The account of a socket; `None` if the system does not tell all of it, as for anything but TCP on Linux
+/// 5.4 or newer.
+#[must_use]
+pub fn tcp_account(socket: &impl AsFd) -> Option<TcpAccount> {
+    tcp_info(socket)?.account()
 }
 
 /// The state of a socket, of which the driver holds `unwritten_bytes` more; `None` if the system does
@@ -47,94 +95,84 @@ pub fn tcp_bytes(socket: &impl AsFd) -> Option<TcpBytes> {
 /// as well, and so one call is enough.
 pub(crate) fn socket_state(socket: &impl AsFd, unwritten_bytes: usize) -> Option<SocketState> {
     let info = tcp_info(socket)?;
-    let number = |at: usize| {
-        let bytes = info.get(at..at + 4).and_then(|bytes| bytes.try_into().ok());
-        bytes.map_or(0, u32::from_ne_bytes)
-    };
     Some(SocketState {
-        cwnd_segments: number(SND_CWND),
-        unacked_segments: number(UNACKED),
-        mss_bytes: number(SND_MSS),
-        notsent_bytes: number(NOTSENT_BYTES),
+        cwnd_segments: info.number(SND_CWND)?,
+        unacked_segments: info.number(UNACKED)?,
+        mss_bytes: info.number(SND_MSS)?,
+        notsent_bytes: info.number(NOTSENT_BYTES)?,
         unwritten_bytes: u32::try_from(unwritten_bytes).unwrap_or(u32::MAX),
-        rtt_us: number(RTT),
+        rtt_us: info.number(RTT)?,
     })
 }
 
-/// All that Linux 4.6 or newer tells of a TCP connection.
-fn tcp_info(socket: &impl AsFd) -> Option<[u8; INFO_LEN]> {
-    let mut info = [0_u8; INFO_LEN];
+/// What a kernel has written of `struct tcp_info`: older ones know less of it.
+struct Info {
+    bytes: [u8; INFO_LEN],
+    len: usize,
+}
+
+impl Info {
+    /// A member; `None` where the kernel does not know it.
+    fn member<const LEN: usize>(&self, at: usize) -> Option<[u8; LEN]> {
+        self.bytes.get(..self.len)?.get(at..at + LEN)?.try_into().ok()
+    }
+
+    fn number(&self, at: usize) -> Option<u32> {
+        self.member(at).map(u32::from_ne_bytes)
+    }
+
+    fn wide(&self, at: usize) -> Option<u64> {
+        self.member(at).map(u64::from_ne_bytes)
+    }
+
+    fn time(&self, at: usize) -> Option<Duration> {
+        self.wide(at).map(Duration::from_micros)
+    }
+
+    fn account(&self) -> Option<TcpAccount> {
+        let [octet] = self.member(APP_LIMITED)?;
+        let (sent, again) = (self.wide(BYTES_SENT)?, self.wide(BYTES_RETRANS)?);
+        let unsent = u64::from(self.number(NOTSENT_BYTES)?);
+        let unacked = u64::from(self.number(UNACKED)?) * u64::from(self.number(SND_MSS)?);
+        let (rtt, least) = (self.number(RTT)?, self.number(MIN_RTT)?);
+        let rtt_of = |us: u32| Duration::from_micros(us.into());
+        Some(TcpAccount {
+            busy: self.time(BUSY_TIME)?,
+            peer_window: self.time(RWND_LIMITED)?,
+            send_buffer: self.time(SNDBUF_LIMITED)?,
+            sent_bytes: sent.saturating_sub(again),
+            retransmitted_bytes: again,
+            received_segments: self.number(DATA_SEGS_IN)?,
+            out_of_order_packets: self.number(RCV_OOOPACK)?,
+            is_app_limited: octet & APP_LIMITED_BIT != 0 && unsent == 0,
+            unsent_bytes: unsent,
+            unacked_bytes: unacked,
+            rtt: (rtt > 0).then(|| rtt_of(rtt)),
+            least_rtt: (least != u32::MAX).then(|| rtt_of(least)), // that stands for none
+        })
+    }
+}
+
+/// What Linux tells of a TCP connection.
+fn tcp_info(socket: &impl AsFd) -> Option<Info> {
+    let mut bytes = [0_u8; INFO_LEN];
     let mut len = libc::socklen_t::try_from(INFO_LEN).ok()?;
     let fd = socket.as_fd().as_raw_fd();
     // SAFETY: the descriptor is open, since `socket` is borrowed; the kernel writes at most `len` bytes
-    // to `info`, which has that many, and how many it wrote to `len`; both outlive the call.
+    // to `bytes`, which has that many, and how many it wrote to `len`; both outlive the call.
     #[expect(unsafe_code, reason = "no library wraps TCP_INFO")]
     let result = unsafe {
         libc::getsockopt(
             fd,
             libc::IPPROTO_TCP,
             libc::TCP_INFO,
-            info.as_mut_ptr().cast(),
+            bytes.as_mut_ptr().cast(),
             &raw mut len,
         )
     };
-    let has_all = usize::try_from(len).is_ok_and(|len| len >= NOTSENT_BYTES + 4);
-    (result == 0 && has_all).then_some(info)
+    let len = usize::try_from(len).ok()?;
+    (result == 0).then_some(Info { bytes, len })
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use std::io::{ErrorKind, Read, Write};
-    use std::net::{Ipv4Addr, TcpListener, TcpStream, UdpSocket};
-
-    #[test]
-    fn what_a_peer_does_not_read_is_seen_to_wait() {
-        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a port");
-        let address = listener.local_addr().expect("an address");
-        let mut stream = TcpStream::connect(address).expect("connects");
-        let (peer, _) = listener.accept().expect("accepts");
-        let idle = socket_state(&stream, 5).expect("Linux tells");
-        assert!(idle.cwnd_segments >= 2 && idle.mss_bytes >= 500, "{idle:?}");
-        assert_eq!((idle.unacked_segments, idle.notsent_bytes, idle.unwritten_bytes), (0, 0, 5));
-        stream.set_nonblocking(true).expect("possible");
-        let mut written = 0;
-        loop {
-            match stream.write(&[0; 65_536]) {
-                Ok(len) => written += len,
-                Err(error) => {
-                    assert_eq!(error.kind(), ErrorKind::WouldBlock);
-                    break;
-                }
-            }
-        }
-        let full = socket_state(&stream, 0).expect("Linux tells");
-        assert!(full.notsent_bytes > 0, "{full:?}");
-        assert!(usize::try_from(full.notsent_bytes).expect("fits") <= written, "{full:?}");
-        drop(peer);
-    }
-
-    #[test]
-    fn other_sockets_have_no_such_state() {
-        let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).expect("a port");
-        assert_eq!(socket_state(&socket, 0), None);
-        assert_eq!(tcp_bytes(&socket), None);
-    }
-
-    #[test]
-    fn what_has_been_carried_is_counted_on_both_ends() {
-        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a port");
-        let mut stream =
-            TcpStream::connect(listener.local_addr().expect("bound")).expect("connects");
-        let (mut peer, _) = listener.accept().expect("accepts");
-        let before = tcp_bytes(&stream).expect("Linux tells");
-        stream.write_all(&[7; 100_000]).expect("takes it");
-        peer.read_exact(&mut [0; 100_000]).expect("gets it");
-        peer.write_all(&[7; 10]).expect("takes it");
-        stream.read_exact(&mut [0; 10]).expect("gets it");
-        let (ours, theirs) = (tcp_bytes(&stream), tcp_bytes(&peer));
-        let [ours, theirs] = [ours, theirs].map(|bytes| bytes.expect("Linux tells"));
-        assert_eq!((ours.sent - before.sent, ours.received), (100_000, 10));
-        assert_eq!(theirs.received, 100_000);
-    }
-}
+mod tests;

@@ -1,5 +1,6 @@
 //! A measurer on this machine.
 
+mod account;
 mod landings;
 mod round;
 mod worker;

@@ -1,7 +1,7 @@
 //! A measurer as its coordinator sees it, wherever it runs.
 
 use crate::plan::Defences;
-use coordinator::Failure;
+use coordinator::{Account, Failure};
 use onion::measure::Second;
 use onion::{Duration, Rate};
 use std::net::IpAddr;
@@ -123,8 +123,8 @@ pub enum MemberReport {
         /// Sockets with at least one circuit that works, at most as many as were ordered.
         sockets: u32,
     },
-    /// A second is over: sums over all its pumps.
-    Second(Second),
+    /// A second is over: sums over all its pumps; and what the kernels say of its sockets, if they do.
+    Second(Second, Option<Account>),
     /// How busy it was in the round. Comes before the last second, once from each that has finished.
     Load(WorkerLoad),
     /// The round ended without a result.

@@ -1,6 +1,7 @@
 use super::*;
 use crate::messages::FromCoordinator;
 use crate::testing::order;
+use coordinator::Account;
 use proptest::option;
 use proptest::prelude::*;
 use prost::Message as _;
@@ -50,9 +51,46 @@ fn round_order() -> impl Strategy<Value = RoundOrder> {
     )
 }
 
+/// One that may be told.
+fn account() -> impl Strategy<Value = Account> {
+    let hour_ns = 3_600_000_000_000_u64;
+    let single = 0..=hour_ns;
+    let rtts = (option::of(single.clone()), option::of(single.clone()));
+    let summed = prop::array::uniform7(0..=100_000 * hour_ns);
+    (1..=100_000_u32, single.clone(), single, summed, rtts, any::<[u64; 7]>()).prop_map(
+        |(sockets, elapsed, busiest, summed, rtts, counts)| {
+            let [elapsed, busiest] = [elapsed, busiest].map(Duration::from_nanos);
+            let [pump_time, socket_time, busy, peer_window, send_buffer, app_limited, throttled] =
+                summed.map(Duration::from_nanos);
+            Account {
+                elapsed,
+                pump_time,
+                socket_time,
+                sockets,
+                busy,
+                peer_window,
+                send_buffer,
+                app_limited,
+                sent_bytes: counts[0],
+                retransmitted_bytes: counts[1],
+                unsent_bytes: counts[2],
+                unacked_bytes: counts[3],
+                outstanding_bytes: counts[4],
+                least_rtt: rtts.0.map(Duration::from_nanos),
+                mean_rtt: rtts.1.map(Duration::from_nanos),
+                received_segments: counts[5],
+                out_of_order_packets: counts[6],
+                throttled,
+                busiest,
+            }
+        },
+    )
+}
+
 fn report() -> impl Strategy<Value = MemberReport> {
-    let second = (any::<u32>(), any::<u64>(), any::<u64>()).prop_map(|(index, bytes, checked)| {
-        MemberReport::Second(Second { index, bytes, checked_cells: checked })
+    let second = (any::<u32>(), any::<u64>(), any::<u64>(), option::of(account()));
+    let second = second.prop_map(|(index, bytes, checked_cells, account)| {
+        MemberReport::Second(Second { index, bytes, checked_cells }, account)
     });
     let load = (any::<[u64; 8]>()).prop_map(|[a, b, c, d, e, f, g, h]| {
         let [cpu, waited, wall, busiest] = [a, b, c, h].map(Duration::from_nanos);
@@ -129,6 +167,33 @@ fn a_bad_field_is_named_with_what_it_may_be() {
         let mut message = Prepare::from(&order());
         spoil(&mut message);
         let error = RoundOrder::try_from(message).expect_err(reason).to_string();
+        assert!(error.contains(reason), "{error} instead of {reason}");
+    }
+}
+
+#[test]
+fn a_measurer_cannot_tell_of_times_that_cannot_be() {
+    type Spoil = fn(&mut messages::Account);
+    let cases: [(Spoil, &str); 5] = [
+        (|it| it.sockets = 0, "sockets is 0, but must lie in 1 to 100000"),
+        (|it| it.sockets = u32::MAX, "sockets is 4294967295"),
+        (|it| it.elapsed_ns = u64::MAX, "elapsed time is"),
+        (|it| it.busy_ns = u64::MAX, "busy time is"),
+        (|it| it.mean_rtt_ns = Some(u64::MAX), "mean round trip is"),
+    ];
+    let good = messages::Account::from(&Account { sockets: 1, ..Account::default() });
+    let told_with = |account| {
+        let second = messages::Second { index: 0, bytes: 1, checked_cells: 0, account };
+        told(FromMeasurer { measurement: 1, word: Some(Word::Second(second)) })
+    };
+    assert!(
+        told_with(Some(good)).is_ok() && told_with(None).is_ok(),
+        "the second is of a measurer of before"
+    );
+    for (spoil, reason) in cases {
+        let mut message = good;
+        spoil(&mut message);
+        let error = told_with(Some(message)).expect_err(reason).to_string();
         assert!(error.contains(reason), "{error} instead of {reason}");
     }
 }

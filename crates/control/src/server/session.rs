@@ -213,7 +213,7 @@ impl Session {
                 state.phase = Phase::Ready;
                 false
             }
-            MemberReport::Second(second) => second.index.saturating_add(1) >= state.seconds,
+            MemberReport::Second(second, _) => second.index.saturating_add(1) >= state.seconds,
             MemberReport::Load(_) => false,
             MemberReport::Failed { detail, .. } => {
                 tracing::info!("round {measurement} of {} has failed: {detail}", self.peer);

@@ -132,7 +132,7 @@ pub(super) fn reports() -> (Reports, Receiver<MemberReport>) {
 
 pub(super) fn second(index: u32) -> MemberReport {
     let index_bytes = u64::from(index) * 1000;
-    MemberReport::Second(Second { index, bytes: 514 + index_bytes, checked_cells: 3 })
+    MemberReport::Second(Second { index, bytes: 514 + index_bytes, checked_cells: 3 }, None)
 }
 
 pub(super) fn load() -> MemberReport {

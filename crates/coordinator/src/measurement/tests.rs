@@ -150,7 +150,13 @@ fn late_reports_of_a_round_that_ended_early_do_not_count_in_the_next() {
     let who = MeasurerId(0);
     measurement.handle_ready(Instant::ORIGIN, who, 1, 160);
     let now = Instant::ORIGIN + Duration::from_secs(30);
-    let report = |round, second| SecondReport { round, second, bytes: 1 << 18, checked_cells: 0 };
+    let report = |round, second| SecondReport {
+        round,
+        second,
+        bytes: 1 << 18,
+        checked_cells: 0,
+        account: None,
+    };
     (0..16).for_each(|second| measurement.handle_second(now, who, report(1, second)));
     assert_eq!(measurement.round(), 2);
     measurement.handle_second(now, who, report(1, 16));
@@ -187,7 +193,7 @@ fn a_busy_measurer_makes_an_otherwise_conclusive_result_a_lower_bound() {
     for second in 0..3 {
         now += Duration::from_secs(1);
         let bytes = Rate::from_mbit_per_s(50.0).as_byte_per_s();
-        let report = SecondReport { round: 1, second, bytes, checked_cells: 1 };
+        let report = SecondReport { round: 1, second, bytes, checked_cells: 1, account: None };
         measurement.handle_second(now, measurer, report);
     }
     let outcome = core::iter::from_fn(|| measurement.poll_action()).last();

@@ -17,6 +17,7 @@ fn record(end: End) -> Record {
         returned_bytes: vec![Some(mbit(50.0).as_byte_per_s())],
         client_bytes: None,
         relay_said: None,
+        accounts: Vec::new(),
     });
     let round = RoundRecord {
         schedule: Schedule::PLAIN,

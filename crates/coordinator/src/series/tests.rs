@@ -14,7 +14,7 @@ fn series(mode: Mode, ratio: f64, seconds: u32, measurers: &[MeasurerId]) -> Ser
 }
 
 fn report(second: u32, bytes: u64) -> SecondReport {
-    SecondReport { round: 1, second, bytes, checked_cells: 1 }
+    SecondReport { round: 1, second, bytes, checked_cells: 1, account: None }
 }
 
 fn transit(totals: &[u64]) -> Series {

@@ -100,10 +100,10 @@ impl<M: Member> Member for Inflating<M> {
         notes.begin(order.rate);
         let inflated = Arc::new(move |report| {
             reports(match report {
-                MemberReport::Second(second) => {
+                MemberReport::Second(second, account) => {
                     notes.note(Rate::from_byte_per_s(second.bytes));
                     let bytes = claim.bytes(&order, second.index, second.bytes);
-                    MemberReport::Second(Second { bytes, ..second })
+                    MemberReport::Second(Second { bytes, ..second }, account)
                 }
                 other => other,
             });

@@ -41,7 +41,8 @@ impl Report {
         for (place, part) in self.parts.iter().enumerate() {
             assert_eq!(part.found.result, Some(Ok(())), "measurer {place}");
             for Second { index, bytes, checked_cells } in part.found.seconds.iter().copied() {
-                let report = SecondReport { round: 1, second: index, bytes, checked_cells };
+                let report =
+                    SecondReport { round: 1, second: index, bytes, checked_cells, account: None };
                 series.record(MeasurerId(place), report).unwrap();
             }
         }

@@ -1,5 +1,5 @@
 use super::messages::{Chunk, Serial};
-use crate::sockopt;
+use crate::sockopt::{self, TcpAccount};
 use onion::node::{CloseCause, Security, SocketState};
 use std::collections::VecDeque;
 use std::os::fd::OwnedFd;
@@ -48,5 +48,10 @@ impl Conn {
     /// taken, nobody but the thread knows.
     pub(super) fn state(&self) -> Option<SocketState> {
         sockopt::socket_state(self.socket.as_ref()?, self.in_flight)
+    }
+
+    /// What the kernel says of it.
+    pub(super) fn account(&self) -> Option<TcpAccount> {
+        sockopt::tcp_account(self.socket.as_ref()?)
     }
 }

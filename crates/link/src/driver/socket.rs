@@ -1,4 +1,4 @@
-use crate::sockopt;
+use crate::sockopt::{self, TcpAccount};
 use crate::tls::{Buffers, Outgoing, Session};
 use mio::event::Event;
 use mio::net::TcpStream;
@@ -118,6 +118,11 @@ impl Socket {
     pub(super) fn state(&mut self) -> Option<SocketState> {
         let unwritten = self.outgoing().pending().len();
         sockopt::socket_state(&self.stream, unwritten)
+    }
+
+    /// What the kernel says of it; nothing before it stands.
+    pub(super) fn account(&self) -> Option<TcpAccount> {
+        if self.stage == Stage::Open { sockopt::tcp_account(&self.stream) } else { None }
     }
 
     /// Whether TCP stands by now.

@@ -3,7 +3,7 @@
 use super::worker::Report;
 use crate::load::WorkerLoad;
 use crate::member::{FailureKind, MemberReport, Reports};
-use coordinator::ends_an_accepted_one;
+use coordinator::{Account, ends_an_accepted_one};
 use onion::measure::Second;
 use onion::measure::pump::{Event, PumpFailure};
 use std::collections::BTreeMap;
@@ -21,8 +21,8 @@ pub(super) struct Sums {
     /// Circuits that were there and are there, by pump that has lost some.
     lost: BTreeMap<usize, (u32, u32)>,
     circuits: u32,
-    /// Pumps that have reported it, and what, by second.
-    seconds: BTreeMap<u32, (usize, Second)>,
+    /// Pumps that have reported it, and what, by second. An account is there as long as all have one.
+    seconds: BTreeMap<u32, (usize, Second, Option<Account>)>,
     loads: Vec<WorkerLoad>,
     has_started: bool,
     is_over: bool,
@@ -71,7 +71,8 @@ impl Sums {
                 self.lost.insert(pump, (of, circuits));
                 self.judge_loss(&problem);
             }
-            Report::Event(Event::Second(second)) => self.add_second(second),
+            Report::Event(Event::Second(second)) => self.add_second(second, None),
+            Report::Second(second, account) => self.add_second(second, account),
             Report::Event(Event::Finished) => {}
             Report::Event(Event::Failed(failure)) => {
                 let kind = kind_of(&failure, self.has_started);
@@ -89,16 +90,18 @@ impl Sums {
         }
     }
 
-    fn add_second(&mut self, second: Second) {
+    fn add_second(&mut self, second: Second, account: Option<Account>) {
         let empty = Second { index: second.index, ..Second::default() };
-        let (count, sum) = self.seconds.entry(second.index).or_insert((0, empty));
+        let entry = self.seconds.entry(second.index);
+        let (count, sum, joint) = entry.or_insert((0, empty, Some(Account::default())));
         *count += 1;
         sum.bytes += second.bytes;
         sum.checked_cells += second.checked_cells;
-        let (count, sum) = (*count, *sum);
+        *joint = joint.zip(account).map(|(joint, account)| joint.beside(&account));
+        let (count, sum, joint) = (*count, *sum, *joint);
         if count == self.pumps {
             self.seconds.remove(&second.index);
-            self.tell(MemberReport::Second(sum));
+            self.tell(MemberReport::Second(sum, joint));
         }
     }
 

@@ -1,10 +1,13 @@
 //! One pump of a measurer in one round: a thread that drives a [`Pump`].
 
 use super::Site;
+use super::account::Accountant;
 use crate::member::WorkerLoad;
+use coordinator::Account;
 use link::{
     Drive, Driver, DriverOptions, NodeThread, ThreadError, Watch, thread_cpu_time, thread_wait_time,
 };
+use onion::measure::Second;
 use onion::measure::pump::{Event, Pump, PumpConfig};
 use onion::{Duration, Instant};
 use rand::rngs::StdRng;
@@ -18,8 +21,10 @@ const COALESCE: Duration = Duration::from_millis(3);
 /// What a worker tells.
 #[derive(Debug)]
 pub(crate) enum Report {
-    /// The engine's word.
+    /// The engine's word, but on seconds.
     Event(Event),
+    /// A second is over, and what the kernel says of the sockets, if it does.
+    Second(Second, Option<Account>),
     /// Before the last second is reported.
     Load(WorkerLoad),
     /// The worker itself failed.
@@ -62,7 +67,8 @@ impl Worker {
         let options = DriverOptions { coalesce: COALESCE, ..DriverOptions::default() };
         let driver = Driver::new(pump, site.clock, site.tls.clone(), listeners, options)?;
         let before_sending = BeforeSending::default();
-        let reporter = Reporter { report, before_sending: before_sending.clone() };
+        let accountant = Accountant::default();
+        let reporter = Reporter { report, before_sending: before_sending.clone(), accountant };
         Ok(Self { thread: NodeThread::start(name, Box::new(driver), reporter)?, before_sending })
     }
 
@@ -82,10 +88,11 @@ impl Worker {
     }
 }
 
-/// Passes on what a pump tells, with the load of its thread.
+/// Passes on what a pump tells, with the load of its thread and the account of its sockets.
 struct Reporter<R> {
     report: R,
     before_sending: BeforeSending,
+    accountant: Accountant,
 }
 
 impl<R: Fn(Report) + Send> Watch<Pump<StdRng>> for Reporter<R> {
@@ -97,8 +104,18 @@ impl<R: Fn(Report) + Send> Watch<Pump<StdRng>> for Reporter<R> {
             let load = before.map(|before| load_so_far(drive).since(&before));
             load.into_iter().for_each(|load| (self.report)(Report::Load(load)));
         }
-        events.into_iter().for_each(|event| (self.report)(Report::Event(event)));
-        None
+        let drive: &dyn Drive<Pump<StdRng>> = drive;
+        let busy = || load_so_far(drive).busiest;
+        let next_look = self.accountant.watch(drive, busy);
+        for event in events {
+            (self.report)(match event {
+                Event::Second(second) => {
+                    Report::Second(second, self.accountant.close_second(drive, busy))
+                }
+                other => Report::Event(other),
+            });
+        }
+        next_look
     }
 
     fn handle_failure(&mut self, failure: &ThreadError) {

@@ -248,12 +248,13 @@ impl<'t> Run<'t> {
             MemberReport::Ready { sockets } => {
                 self.measurement.handle_ready(now, measurer, round, sockets);
             }
-            MemberReport::Second(second) => {
+            MemberReport::Second(second, account) => {
                 let report = SecondReport {
                     round,
                     second: second.index,
                     bytes: second.bytes,
                     checked_cells: second.checked_cells,
+                    account,
                 };
                 self.measurement.handle_second(now, measurer, report);
             }

@@ -18,6 +18,7 @@ mod conn;
 mod failure;
 mod sending;
 mod setup;
+mod throttle;
 
 pub use config::{HeldBack, Landing, Pace, PumpConfig, Target, WayBack};
 pub use failure::PumpFailure;
@@ -33,9 +34,10 @@ use crate::time::{Duration, Instant};
 use alloc::collections::VecDeque;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
-use circuit::Circuit;
-use conn::{Conns, Side};
+use circuit::{Circuit, State};
+use conn::{Conn, Conns, Side};
 use rand_core::Rng;
+use throttle::Throttle;
 
 /// Depth of the rate limit's bucket: fine enough for even seconds, deep enough for whole records.
 const RATE_BURST: Duration = Duration::from_millis(5);
@@ -94,7 +96,9 @@ struct Running {
 
 /// A measurer's part in measuring one relay, or a share of it, as a state machine over connections.
 ///
-/// - *getters*: [`is_over`](Self::is_over);
+/// - *getters*: [`is_over`](Self::is_over), [`is_sending`](Self::is_sending), [`ends_at`](Self::ends_at),
+///   [`is_outbound`](Self::is_outbound), [`carries_back`](Self::carries_back),
+///   [`throttled`](Self::throttled), [`outstanding_bytes`](Self::outstanding_bytes);
 /// - *commands*: [`start`](Self::start) once [`Event::Ready`] has come, [`stop`](Self::stop);
 /// - *handle* and *poll*: those of [`Node`], and [`poll_event`](Self::poll_event).
 ///
@@ -112,6 +116,7 @@ pub struct Pump<R> {
     writable: VecDeque<ConnId>,
     /// Connections that could send if the rate allowed it.
     throttled: Vec<ConnId>,
+    throttle: Throttle,
     to_close: VecDeque<ConnId>,
     events: VecDeque<Event>,
     sampler: CheckSampler,
@@ -139,6 +144,7 @@ impl<R: Rng> Pump<R> {
             dial_bucket,
             writable: VecDeque::new(),
             throttled: Vec::new(),
+            throttle: Throttle::default(),
             to_close: VecDeque::new(),
             events: VecDeque::new(),
             sampler,
@@ -155,6 +161,52 @@ impl<R: Rng> Pump<R> {
     #[must_use]
     pub const fn is_over(&self) -> bool {
         matches!(self.phase, Phase::Over)
+    }
+
+    /// Whether the start has come, and the end has not.
+    #[must_use]
+    pub const fn is_sending(&self) -> bool {
+        matches!(&self.phase, Phase::Running(running) if running.has_begun)
+    }
+
+    /// When its last second is over, once it has been started.
+    #[must_use]
+    pub fn ends_at(&self) -> Option<Instant> {
+        let Phase::Running(running) = &self.phase else { return None };
+        Some(running.start + Duration::from_secs(self.config.seconds.into()))
+    }
+
+    /// Whether it goes to the target, and so carries what is sent.
+    #[must_use]
+    pub fn is_outbound(&self, conn: ConnId) -> bool {
+        self.conns.get(conn).is_some_and(|conn| conn.side == Side::Outbound)
+    }
+
+    /// Whether cells come back over it: on connections of the target to landings in transit, a stranger's
+    /// not among them; on those to the target in echo.
+    #[must_use]
+    pub fn carries_back(&self, conn: ConnId) -> bool {
+        let is_echo = self.config.way_back.is_echo();
+        let side = |conn: &Conn| (conn.side == Side::Outbound) == is_echo;
+        self.conns.get(conn).is_some_and(|conn| side(conn) && conn.circuits.len() > 0)
+    }
+
+    /// Time in which the assigned rate has kept it from sending what its circuits had room for, in all.
+    #[must_use]
+    pub fn throttled(&self, now: Instant) -> Duration {
+        self.throttle.total(now)
+    }
+
+    /// Bytes of cells that have been sent and are not back, on circuits that stand.
+    #[must_use]
+    pub fn outstanding_bytes(&self) -> u64 {
+        let cells = |circuit: &Circuit| match &circuit.state {
+            State::Up(flow) => {
+                flow.window.sent_cells().saturating_sub(flow.window.delivered_cells())
+            }
+            _ => 0,
+        };
+        self.circuits.iter().map(cells).sum::<u64>().saturating_mul(CELL_LEN as u64)
     }
 
     /// Begins to send at `at`, or now if that has passed; ignored unless [`Event::Ready`] was the last event.
@@ -220,6 +272,7 @@ impl<R: Rng> Pump<R> {
         }
         if running.counter.is_over() {
             self.events.push_back(Event::Finished);
+            self.throttle.release(now);
             self.stop();
         }
     }
@@ -272,6 +325,7 @@ impl<R: Rng> Node for Pump<R> {
     fn handle_timeout(&mut self, now: Instant) {
         self.report_seconds(now);
         self.check_deadlines(now);
+        self.throttle.release(now);
         for conn in core::mem::take(&mut self.throttled) {
             if let Some(throttled) = self.conns.get_mut(conn) {
                 throttled.is_throttled = false;

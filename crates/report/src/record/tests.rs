@@ -21,6 +21,7 @@ fn record(end: End) -> Record {
                 returned_bytes: vec![Some(mbps(*rate).as_byte_per_s())],
                 client_bytes: None,
                 relay_said: Some(mbps(rate + 1.0)),
+                accounts: Vec::new(),
             })
             .collect(),
     };

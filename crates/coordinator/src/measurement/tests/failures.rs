@@ -29,7 +29,7 @@ fn running() -> Measurement {
 }
 
 fn report(second: u32) -> SecondReport {
-    SecondReport { round: 1, second, bytes: 1000, checked_cells: 0 }
+    SecondReport { round: 1, second, bytes: 1000, checked_cells: 0, account: None }
 }
 
 #[test]
@@ -216,7 +216,7 @@ fn whoever_says_what_must_not_be_said_is_named() {
 fn a_measurer_that_got_more_than_it_was_to_send_is_named() {
     let tell = |measurement: &mut Measurement, second: u32, bytes: u64| {
         let now = Instant::from_millis(1000 * u64::from(second + 1));
-        let report = SecondReport { round: 1, second, bytes, checked_cells: 0 };
+        let report = SecondReport { round: 1, second, bytes, checked_cells: 0, account: None };
         measurement.handle_second(now, MeasurerId(1), report);
     };
     let mut wild = running();

@@ -114,7 +114,13 @@ impl Lab {
                 let share = u128::from(relayed) * u128::from(bytes(it)) / u128::from(load.max(1));
                 let share = if deaf(&it) { u64::try_from(share).unwrap() } else { 0 };
                 if self.unreported != Some((it.measurer.0, second)) {
-                    let report = SecondReport { round, second, bytes: share, checked_cells: 2 };
+                    let report = SecondReport {
+                        round,
+                        second,
+                        bytes: share,
+                        checked_cells: 2,
+                        account: None,
+                    };
                     measurement.handle_second(now, it.measurer, report);
                 }
             }

@@ -25,7 +25,7 @@ enum Op {
 fn op() -> impl Strategy<Value = Op> {
     let bytes = prop_oneof![1 => Just(0), 9 => 0u64..100_000_000, 1 => Just(u64::MAX)];
     let report = (0u32..4, 0u32..12, bytes.clone()).prop_map(|(round, second, bytes)| {
-        SecondReport { round, second, bytes, checked_cells: bytes / 1000 }
+        SecondReport { round, second, bytes, checked_cells: bytes / 1000, account: None }
     });
     prop_oneof![
         40 => Just(Op::AllReady),
@@ -101,7 +101,7 @@ impl Run {
         }
         self.next.1 += 1;
         self.now += Duration::from_secs(1);
-        let report = SecondReport { round, second, bytes, checked_cells: 1 };
+        let report = SecondReport { round, second, bytes, checked_cells: 1, account: None };
         for it in self.participants() {
             self.measurement.handle_second(self.now, it.measurer, report);
         }

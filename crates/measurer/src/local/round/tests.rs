@@ -43,7 +43,7 @@ fn a_measurer_is_ready_when_all_its_pumps_are_and_then_reports_their_sums() {
     }
     assert!(take(&told).is_empty());
     sums.take_in(1, second(0, 11));
-    let sum = |index, bytes| MemberReport::Second(Second { index, bytes, checked_cells: 2 });
+    let sum = |index, bytes| MemberReport::Second(Second { index, bytes, checked_cells: 2 }, None);
     assert_eq!(take(&told), [sum(0, 111)]);
     let (one, two) = (Duration::from_millis(300), Duration::from_millis(500));
     let load = |cpu| WorkerLoad { cpu, busiest: cpu, wall: two, ..WorkerLoad::default() };
@@ -54,6 +54,26 @@ fn a_measurer_is_ready_when_all_its_pumps_are_and_then_reports_their_sums() {
     assert!((both.busy() - 1.0).abs() < 1e-9, "the busiest has nothing left");
     sums.take_in(1, second(1, 22));
     assert_eq!(take(&told), [sum(1, 222)]);
+}
+
+#[test]
+fn accounts_of_all_pumps_are_told_as_one_and_those_of_some_not_at_all() {
+    let (mut sums, told) = sums(2);
+    let account = |sockets| Account { sockets, sent_bytes: 10, ..Account::default() };
+    let second = |index, account| Report::Second(Second { index, ..Second::default() }, account);
+    sums.take_in(0, second(0, Some(account(3))));
+    sums.take_in(1, second(1, None));
+    sums.take_in(1, second(0, Some(account(4))));
+    sums.take_in(0, second(1, Some(account(3))));
+    let told: Vec<_> = take(&told)
+        .into_iter()
+        .map(|report| match report {
+            MemberReport::Second(second, account) => (second.index, account),
+            other => panic!("{other:?}"),
+        })
+        .collect();
+    let both = Account { sockets: 7, sent_bytes: 20, ..Account::default() };
+    assert_eq!(told, [(0, Some(both)), (1, None)]);
 }
 
 #[test]
@@ -123,7 +143,7 @@ proptest! {
         let all = (1 << pumps) - 1;
         let expected: Vec<_> = (0..seconds).map(|index| (index, all)).collect();
         let told: Vec<_> = take(&told).into_iter().map(|report| match report {
-            MemberReport::Second(second) => (second.index, second.bytes),
+            MemberReport::Second(second, None) => (second.index, second.bytes),
             other => panic!("{other:?}"),
         }).collect();
         prop_assert_eq!(told, expected);

@@ -32,6 +32,14 @@ impl<R: Rng> Pump<R> {
                 conn.is_throttled = true;
                 self.throttled.push(id);
             }
+            // A connection whose circuits have no room waits for the relay, whatever the rate.
+            let has_room = |number: u32| match &self.circuits[number as usize].state {
+                State::Up(flow) => flow.window.room_cells() > 0,
+                _ => false,
+            };
+            if !self.throttle.holds() && conn.circuits.numbers().any(has_room) {
+                self.throttle.hold(now);
+            }
             return 0;
         }
         let mut rest = &mut slots[..];

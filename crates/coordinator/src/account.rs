@@ -1,0 +1,228 @@
+//! Where a measurer's sockets waited, as the kernel tells it.
+
+mod micros;
+
+use onion::Duration;
+use serde::{Deserialize, Serialize};
+
+/// What the kernel says of a measurer's sockets to the relay in one second: why they did not send more;
+/// and in what state came back what came back.
+///
+/// Plain sums over sockets, of what was counted between two looks at them (`struct tcp_info` of
+/// `linux/tcp.h`, whose members are named here). Its times are as fine as the kernel's tick, 1 to 10 ms.
+/// The looks lie a second apart, more or less: shares are of the time that really passed. They are from
+/// zero to one, or a little more where the ticks fall so, and zero of no time.
+///
+/// It is the measurer's own word. Nobody else checks it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Account {
+    /// Time between the two looks; of several pumps the longest.
+    #[serde(rename = "elapsed_us", with = "micros")]
+    pub elapsed: Duration,
+    /// The same, summed over the pumps.
+    #[serde(rename = "pump_time_us", with = "micros")]
+    pub pump_time: Duration,
+    /// The same, summed over the sockets to the relay.
+    #[serde(rename = "socket_time_us", with = "micros")]
+    pub socket_time: Duration,
+    /// Sockets to the relay that were asked.
+    pub sockets: u32,
+    /// Time with data under way or waiting to be sent, summed over the sockets to the relay
+    /// (`tcpi_busy_time`). The two times that follow are parts of it.
+    #[serde(rename = "busy_us", with = "micros")]
+    pub busy: Duration,
+    /// Time in which the relay's receive window let nothing more be sent (`tcpi_rwnd_limited`): the relay
+    /// did not read.
+    #[serde(rename = "peer_window_us", with = "micros")]
+    pub peer_window: Duration,
+    /// Time in which all that our kernel's send buffer could hold was under way (`tcpi_sndbuf_limited`).
+    #[serde(rename = "send_buffer_us", with = "micros")]
+    pub send_buffer: Duration,
+    /// Time of the sockets that had sent all they were given, which was less than their congestion windows
+    /// allowed (`tcpi_delivery_rate_app_limited`, and no `tcpi_notsent_bytes`): circuits' windows or the
+    /// assigned rate held them back. What was so at the second look is taken to have been so since the
+    /// first.
+    #[serde(rename = "app_limited_us", with = "micros")]
+    pub app_limited: Duration,
+    /// Bytes of the TCP streams to the relay that were sent for the first time, TLS included
+    /// (`tcpi_bytes_sent` less `tcpi_bytes_retrans`).
+    pub sent_bytes: u64,
+    /// Bytes that were sent again (`tcpi_bytes_retrans`). A relay that does not read makes some, too: what
+    /// its kernel has no room for is dropped.
+    pub retransmitted_bytes: u64,
+    /// Bytes that our kernel had not sent yet, at the second look (`tcpi_notsent_bytes`); over several
+    /// seconds the mean, as for the next two.
+    pub unsent_bytes: u64,
+    /// Bytes on the way to the relay that its kernel had not acknowledged, at the second look
+    /// (`tcpi_unacked` times `tcpi_snd_mss`): under way, or lost.
+    pub unacked_bytes: u64,
+    /// Bytes of cells that had been sent and were not back, at the second look: what is more than the two
+    /// before is at the relay or on the way back.
+    pub outstanding_bytes: u64,
+    /// The least round trip that any of the sockets to the relay has seen in the last minutes
+    /// (`tcpi_min_rtt`); `None` without any.
+    #[serde(rename = "least_rtt_us", with = "micros::optional")]
+    pub least_rtt: Option<Duration>,
+    /// The mean over the sockets to the relay of their smoothed round trips at the second look
+    /// (`tcpi_rtt`); `None` without any. What it has above the least is time in queues.
+    #[serde(rename = "mean_rtt_us", with = "micros::optional")]
+    pub mean_rtt: Option<Duration>,
+    /// Segments with data that came back from the relay (`tcpi_data_segs_in`): at the landings in transit,
+    /// on the sockets to the relay in echo.
+    pub received_segments: u64,
+    /// Packets that came back before others that belonged before them (`tcpi_rcv_ooopack`): something was
+    /// lost or overtaken on the way back. The kernel may have joined several segments to one packet.
+    pub out_of_order_packets: u64,
+    /// Time in which the assigned rate kept a pump from sending what its circuits had room for, summed
+    /// over the pumps.
+    #[serde(rename = "throttled_us", with = "micros")]
+    pub throttled: Duration,
+    /// Time in which the thread of a pump ran or was ready to run; of several pumps the busiest one's.
+    #[serde(rename = "busiest_us", with = "micros")]
+    pub busiest: Duration,
+}
+
+impl Account {
+    /// Busy time that neither the relay's window nor our buffer explains: the congestion window held the
+    /// sockets back, *or they had sent all that there was*, and it was under way. These times do not tell
+    /// the two apart; [`app_limited`](Self::app_limited) helps.
+    #[must_use]
+    pub const fn congestion(&self) -> Duration {
+        self.busy.saturating_sub(self.peer_window).saturating_sub(self.send_buffer)
+    }
+
+    /// Share of the sockets' time with data under way or waiting.
+    #[must_use]
+    pub fn busy_share(&self) -> f64 {
+        share(self.busy, self.socket_time)
+    }
+
+    /// Share of the sockets' time in which the relay's receive window held them back.
+    #[must_use]
+    pub fn peer_window_share(&self) -> f64 {
+        share(self.peer_window, self.socket_time)
+    }
+
+    /// Share of the sockets' time in which our send buffer held them back.
+    #[must_use]
+    pub fn send_buffer_share(&self) -> f64 {
+        share(self.send_buffer, self.socket_time)
+    }
+
+    /// Share of the sockets' time that is [`congestion`](Self::congestion).
+    #[must_use]
+    pub fn congestion_share(&self) -> f64 {
+        share(self.congestion(), self.socket_time)
+    }
+
+    /// Share of the sockets' time in which they had less to send than they might have.
+    #[must_use]
+    pub fn app_limited_share(&self) -> f64 {
+        share(self.app_limited, self.socket_time)
+    }
+
+    /// Share of the bytes on the way to the relay that had been sent before.
+    #[must_use]
+    pub fn retransmitted_share(&self) -> f64 {
+        let sent = self.sent_bytes.saturating_add(self.retransmitted_bytes);
+        part(self.retransmitted_bytes, sent)
+    }
+
+    /// Packets out of order on the way back, for each segment there.
+    #[must_use]
+    pub fn out_of_order_share(&self) -> f64 {
+        part(self.out_of_order_packets, self.received_segments)
+    }
+
+    /// Share of the pumps' time in which the assigned rate held them back.
+    #[must_use]
+    pub fn throttled_share(&self) -> f64 {
+        share(self.throttled, self.pump_time)
+    }
+
+    /// Share of the time in which the busiest thread ran or was ready to run.
+    #[must_use]
+    pub fn busiest_share(&self) -> f64 {
+        share(self.busiest, self.elapsed)
+    }
+
+    /// What two accounts of the same time say together: of two pumps, or of two measurers.
+    #[must_use]
+    pub fn beside(&self, other: &Self) -> Self {
+        Self {
+            elapsed: self.elapsed.max(other.elapsed),
+            sockets: self.sockets.saturating_add(other.sockets),
+            unsent_bytes: self.unsent_bytes.saturating_add(other.unsent_bytes),
+            unacked_bytes: self.unacked_bytes.saturating_add(other.unacked_bytes),
+            outstanding_bytes: self.outstanding_bytes.saturating_add(other.outstanding_bytes),
+            busiest: self.busiest.max(other.busiest),
+            ..self.and(other)
+        }
+    }
+
+    /// What this account and that of a later time say together.
+    #[must_use]
+    pub fn followed_by(&self, later: &Self) -> Self {
+        let mean = |before, after| mean([(self.elapsed, before), (later.elapsed, after)]);
+        Self {
+            elapsed: self.elapsed.saturating_add(later.elapsed),
+            sockets: self.sockets.max(later.sockets),
+            unsent_bytes: mean(self.unsent_bytes, later.unsent_bytes),
+            unacked_bytes: mean(self.unacked_bytes, later.unacked_bytes),
+            outstanding_bytes: mean(self.outstanding_bytes, later.outstanding_bytes),
+            busiest: self.busiest.saturating_add(later.busiest),
+            ..self.and(later)
+        }
+    }
+
+    /// What adds up in time and number alike; the rest is this account's.
+    fn and(&self, other: &Self) -> Self {
+        let add = u64::saturating_add;
+        Self {
+            pump_time: self.pump_time.saturating_add(other.pump_time),
+            socket_time: self.socket_time.saturating_add(other.socket_time),
+            busy: self.busy.saturating_add(other.busy),
+            peer_window: self.peer_window.saturating_add(other.peer_window),
+            send_buffer: self.send_buffer.saturating_add(other.send_buffer),
+            app_limited: self.app_limited.saturating_add(other.app_limited),
+            sent_bytes: add(self.sent_bytes, other.sent_bytes),
+            retransmitted_bytes: add(self.retransmitted_bytes, other.retransmitted_bytes),
+            least_rtt: [self.least_rtt, other.least_rtt].into_iter().flatten().min(),
+            mean_rtt: mean_rtt(self, other),
+            received_segments: add(self.received_segments, other.received_segments),
+            out_of_order_packets: add(self.out_of_order_packets, other.out_of_order_packets),
+            throttled: self.throttled.saturating_add(other.throttled),
+            ..*self
+        }
+    }
+}
+
+/// The mean of two means, each as heavy as its sockets' time.
+fn mean_rtt(one: &Account, two: &Account) -> Option<Duration> {
+    let (Some(rtt), Some(other)) = (one.mean_rtt, two.mean_rtt) else {
+        return one.mean_rtt.or(two.mean_rtt);
+    };
+    let weights = one.socket_time.saturating_add(two.socket_time);
+    let weight = if weights.is_zero() { 0.5 } else { share(two.socket_time, weights) };
+    let (low, high) = (rtt.min(other), rtt.max(other));
+    let weight = if rtt <= other { weight } else { 1.0 - weight };
+    Some(low.saturating_add((high - low).mul_f64(weight)))
+}
+
+/// The mean of two numbers, each as heavy as its time.
+fn mean([(time, one), (later, two)]: [(Duration, u64); 2]) -> u64 {
+    let (time, later) = (time.as_micros(), later.as_micros());
+    let sum = time.saturating_mul(one.into()).saturating_add(later.saturating_mul(two.into()));
+    u64::try_from(sum.checked_div(time + later).unwrap_or_default()).unwrap_or(u64::MAX)
+}
+
+fn share(time: Duration, of: Duration) -> f64 {
+    if of.is_zero() { 0.0 } else { time.as_secs_f64() / of.as_secs_f64() }
+}
+
+fn part(count: u64, of: u64) -> f64 {
+    if of == 0 { 0.0 } else { count as f64 / of as f64 }
+}
+
+#[cfg(test)]
+mod tests;

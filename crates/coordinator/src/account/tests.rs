@@ -1,0 +1,197 @@
+use super::*;
+use proptest::prelude::*;
+
+fn times() -> impl Strategy<Value = Duration> {
+    prop_oneof![0..10_000_000_u64, Just(u64::MAX), any::<u64>(),].prop_map(Duration::from_micros)
+}
+
+fn accounts() -> impl Strategy<Value = Account> {
+    let times = proptest::array::uniform9(times());
+    let counts = proptest::array::uniform7(prop_oneof![0..1_000_000_u64, any::<u64>()]);
+    let rtts = (proptest::option::of(0..5_000_000_u64), proptest::option::of(0..5_000_000_u64));
+    (times, counts, rtts, any::<u32>()).prop_map(|(times, counts, (least, mean), sockets)| {
+        let [
+            elapsed,
+            pump_time,
+            socket_time,
+            busy,
+            peer_window,
+            send_buffer,
+            app_limited,
+            throttled,
+            busiest,
+        ] = times;
+        let [
+            sent_bytes,
+            retransmitted_bytes,
+            received_segments,
+            out_of_order_packets,
+            unsent_bytes,
+            unacked_bytes,
+            outstanding_bytes,
+        ] = counts;
+        Account {
+            elapsed,
+            pump_time,
+            socket_time,
+            sockets,
+            busy,
+            peer_window,
+            send_buffer,
+            app_limited,
+            sent_bytes,
+            retransmitted_bytes,
+            unsent_bytes,
+            unacked_bytes,
+            outstanding_bytes,
+            least_rtt: least.map(Duration::from_micros),
+            mean_rtt: mean.map(Duration::from_micros),
+            received_segments,
+            out_of_order_packets,
+            throttled,
+            busiest,
+        }
+    })
+}
+
+fn ms(millis: u64) -> Duration {
+    Duration::from_millis(millis)
+}
+
+/// Of one pump with this many sockets in one second, each busy all the time.
+fn of_second(sockets: u32) -> Account {
+    Account {
+        elapsed: ms(1000),
+        pump_time: ms(1000),
+        socket_time: ms(1000) * sockets,
+        sockets,
+        busy: ms(1000) * sockets,
+        ..Account::default()
+    }
+}
+
+#[test]
+fn shares_are_of_the_time_that_the_sockets_had() {
+    let account = Account {
+        peer_window: ms(2400),
+        send_buffer: ms(400),
+        app_limited: ms(1000),
+        sent_bytes: 990,
+        retransmitted_bytes: 10,
+        received_segments: 200,
+        out_of_order_packets: 1,
+        throttled: ms(100),
+        busiest: ms(700),
+        ..of_second(4)
+    };
+    assert_eq!(account.congestion(), ms(1200));
+    let shares = [
+        account.busy_share(),
+        account.peer_window_share(),
+        account.send_buffer_share(),
+        account.congestion_share(),
+        account.app_limited_share(),
+        account.retransmitted_share(),
+        account.out_of_order_share(),
+        account.throttled_share(),
+        account.busiest_share(),
+    ];
+    let expected = [1.0, 0.6, 0.1, 0.3, 0.25, 0.01, 0.005, 0.1, 0.7];
+    for (share, expected) in shares.into_iter().zip(expected) {
+        assert!((share - expected).abs() < 1e-12, "{shares:?}");
+    }
+}
+
+#[test]
+fn pumps_beside_each_other_have_more_sockets_and_no_more_time() {
+    let few = Account { peer_window: ms(1000), mean_rtt: Some(ms(10)), ..of_second(1) };
+    let many = Account {
+        least_rtt: Some(ms(7)),
+        mean_rtt: Some(ms(50)),
+        busiest: ms(300),
+        throttled: ms(500),
+        ..of_second(3)
+    };
+    let both = few.beside(&many);
+    assert_eq!((both.sockets, both.elapsed, both.busiest), (4, ms(1000), ms(300)));
+    assert_eq!((both.least_rtt, both.mean_rtt), (Some(ms(7)), Some(ms(40))));
+    assert!((both.peer_window_share() - 0.25).abs() < 1e-12);
+    assert!((both.throttled_share() - 0.25).abs() < 1e-12, "one of two pumps, half of the time");
+    let after = both.followed_by(&both);
+    assert_eq!((after.sockets, after.elapsed, after.busiest), (4, ms(2000), ms(600)));
+    assert!((after.peer_window_share() - 0.25).abs() < 1e-12);
+    assert!((after.busiest_share() - 0.3).abs() < 1e-12);
+}
+
+#[test]
+fn what_is_under_way_adds_up_over_sockets_and_not_over_time() {
+    let one =
+        Account { unsent_bytes: 10, unacked_bytes: 400, outstanding_bytes: 900, ..of_second(1) };
+    let other = Account { outstanding_bytes: 300, elapsed: ms(500), ..of_second(2) };
+    let both = one.beside(&other);
+    let under_way = |it: &Account| (it.unsent_bytes, it.unacked_bytes, it.outstanding_bytes);
+    assert_eq!(under_way(&both), (10, 400, 1200));
+    assert_eq!(under_way(&one.followed_by(&other)), (6, 266, 700));
+    assert_eq!(under_way(&both.followed_by(&both)), under_way(&both));
+}
+
+#[test]
+fn what_was_never_seen_is_nothing_and_not_zero() {
+    let nothing = Account::default();
+    assert_eq!((nothing.beside(&nothing).least_rtt, nothing.mean_rtt), (None, None));
+    let shares = [nothing.busy_share(), nothing.retransmitted_share(), nothing.throttled_share()];
+    assert_eq!(shares, [0.0; 3]);
+    let seen = Account { mean_rtt: Some(ms(3)), least_rtt: Some(ms(2)), ..nothing };
+    for both in [seen.beside(&nothing), nothing.beside(&seen)] {
+        assert_eq!((both.mean_rtt, both.least_rtt), (Some(ms(3)), Some(ms(2))));
+    }
+}
+
+#[test]
+fn json_names_its_units() {
+    let account = Account { least_rtt: Some(ms(20)), ..of_second(2) };
+    let json = serde_json::to_value(account).expect("is data");
+    assert_eq!((&json["busy_us"], &json["least_rtt_us"]), (&2_000_000.into(), &20_000.into()));
+    assert!(json["mean_rtt_us"].is_null());
+}
+
+proptest! {
+    #[test]
+    fn no_account_makes_it_panic(one in accounts(), two in accounts()) {
+        for account in [one, one.beside(&two), one.followed_by(&two)] {
+            prop_assert!(account.congestion() <= account.busy);
+            for share in [
+                account.busy_share(),
+                account.congestion_share(),
+                account.retransmitted_share(),
+                account.out_of_order_share(),
+                account.throttled_share(),
+                account.busiest_share(),
+            ] {
+                prop_assert!(share.is_finite() && share >= 0.0);
+            }
+        }
+    }
+
+    #[test]
+    fn a_mean_lies_between(one in accounts(), two in accounts()) {
+        let both = one.beside(&two).mean_rtt;
+        let rtts = [one.mean_rtt, two.mean_rtt];
+        let (least, most) = (rtts.iter().flatten().min(), rtts.iter().flatten().max());
+        prop_assert!(both.as_ref() >= least && both.as_ref() <= most, "{both:?} of {rtts:?}");
+    }
+
+    #[test]
+    fn it_does_not_matter_whose_account_is_taken_first(one in accounts(), two in accounts()) {
+        let (there, back) = (one.beside(&two), two.beside(&one));
+        let apart = there.mean_rtt.unwrap_or_default().abs_diff(back.mean_rtt.unwrap_or_default());
+        prop_assert!(apart <= Duration::from_nanos(1), "{there:?} {back:?}");
+        prop_assert_eq!(Account { mean_rtt: None, ..there }, Account { mean_rtt: None, ..back });
+    }
+
+    #[test]
+    fn it_survives_json(account in accounts()) {
+        let json = serde_json::to_string(&account).expect("is data");
+        prop_assert_eq!(serde_json::from_str::<Account>(&json).expect("was data"), account);
+    }
+}

@@ -1,0 +1,143 @@
+//! What the kernel says of a pump's sockets, from look to look.
+
+use coordinator::Account;
+use link::{Drive, TcpAccount};
+use onion::measure::pump::Pump;
+use onion::node::ConnId;
+use onion::{Duration, Instant};
+use rand::Rng;
+use std::collections::BTreeMap;
+
+/// So long before the end of the last second its sockets are asked: at the end the pump closes them. Far more
+/// than a turn of the driver takes.
+const BEFORE_THE_END: Duration = Duration::from_millis(50);
+
+/// Asks the sockets of a pump second by second, and keeps the differences.
+#[derive(Debug, Default)]
+pub(super) struct Accountant {
+    /// At the end of the second before, or at the start.
+    before: Option<Look>,
+    /// In the last second, before its end.
+    last: Option<Look>,
+}
+
+/// What was seen of a pump at one time. All that it counts, it counts since its beginning.
+#[derive(Clone, Debug, Default)]
+struct Look {
+    at: Instant,
+    /// To the relay.
+    out: BTreeMap<ConnId, TcpAccount>,
+    /// Those that cells come back over: the same ones in echo.
+    back: BTreeMap<ConnId, TcpAccount>,
+    outstanding_bytes: u64,
+    throttled: Duration,
+    /// What its thread has used, or waited for, of a processor.
+    busy: Duration,
+}
+
+impl Accountant {
+    /// Looks if it is time, and says when it will be. To be called before each turn of the driver.
+    pub(super) fn watch<R: Rng>(
+        &mut self,
+        drive: &dyn Drive<Pump<R>>,
+        busy: impl Fn() -> Duration,
+    ) -> Option<Instant> {
+        let (now, pump) = (drive.now(), drive.node());
+        if self.before.is_none() && pump.is_sending() {
+            self.before = Some(Look::take(drive, busy()));
+        }
+        let ends_at = pump.ends_at()?;
+        if self.last.is_some() {
+            return None;
+        }
+        if now + BEFORE_THE_END >= ends_at {
+            self.last = Some(Look::take(drive, busy()));
+            return None;
+        }
+        Some(Instant::ORIGIN + (ends_at - (Instant::ORIGIN + BEFORE_THE_END)))
+    }
+
+    /// The account of the second that has just ended; `None` where the kernel does not tell, or the thread
+    /// was too late to ask. Of several seconds that are told at once, the first one has it all.
+    pub(super) fn close_second<R: Rng>(
+        &mut self,
+        drive: &dyn Drive<Pump<R>>,
+        busy: impl Fn() -> Duration,
+    ) -> Option<Account> {
+        let now =
+            if drive.node().is_over() { self.last.take()? } else { Look::take(drive, busy()) };
+        let account = self.before.as_ref().and_then(|before| now.since(before));
+        self.before = Some(now);
+        account
+    }
+}
+
+impl Look {
+    fn take<R: Rng>(drive: &dyn Drive<Pump<R>>, busy: Duration) -> Self {
+        let pump = drive.node();
+        let mut look = Self {
+            at: drive.now(),
+            outstanding_bytes: pump.outstanding_bytes(),
+            throttled: pump.throttled(drive.now()),
+            busy,
+            ..Self::default()
+        };
+        drive.tcp_accounts(&mut |conn, account| {
+            if pump.is_outbound(conn) {
+                look.out.insert(conn, account);
+            }
+            if pump.carries_back(conn) {
+                look.back.insert(conn, account);
+            }
+        });
+        look
+    }
+
+    /// What was counted since an earlier look: of a socket that is new since then all, of one that is gone
+    /// nothing. `None` if no time has passed, or no socket to the relay says anything.
+    fn since(&self, before: &Self) -> Option<Account> {
+        let elapsed = self.at - before.at;
+        let sockets = u32::try_from(self.out.len()).ok().filter(|sockets| *sockets > 0)?;
+        if elapsed.is_zero() {
+            return None;
+        }
+        let mut account = Account {
+            elapsed,
+            pump_time: elapsed,
+            socket_time: elapsed * sockets,
+            sockets,
+            outstanding_bytes: self.outstanding_bytes,
+            throttled: self.throttled.saturating_sub(before.throttled),
+            busiest: self.busy.saturating_sub(before.busy),
+            ..Account::default()
+        };
+        for (conn, now) in &self.out {
+            let then = before.out.get(conn).copied().unwrap_or_default();
+            account.busy += now.busy.saturating_sub(then.busy);
+            account.peer_window += now.peer_window.saturating_sub(then.peer_window);
+            account.send_buffer += now.send_buffer.saturating_sub(then.send_buffer);
+            account.app_limited += if now.is_app_limited { elapsed } else { Duration::ZERO };
+            account.sent_bytes += now.sent_bytes.saturating_sub(then.sent_bytes);
+            account.retransmitted_bytes +=
+                now.retransmitted_bytes.saturating_sub(then.retransmitted_bytes);
+            account.unsent_bytes += now.unsent_bytes;
+            account.unacked_bytes += now.unacked_bytes;
+        }
+        account.least_rtt = self.out.values().filter_map(|it| it.least_rtt).min();
+        let rtts: Vec<Duration> = self.out.values().filter_map(|it| it.rtt).collect();
+        let count = u32::try_from(rtts.len()).unwrap_or(u32::MAX);
+        account.mean_rtt = rtts.iter().sum::<Duration>().checked_div(count);
+        for (conn, now) in &self.back {
+            let then = before.back.get(conn).copied().unwrap_or_default();
+            // Of 32 bits, which may run over.
+            account.received_segments +=
+                u64::from(now.received_segments.wrapping_sub(then.received_segments));
+            account.out_of_order_packets +=
+                u64::from(now.out_of_order_packets.wrapping_sub(then.out_of_order_packets));
+        }
+        Some(account)
+    }
+}
+
+#[cfg(test)]
+mod tests;
