@@ -240,7 +240,7 @@ impl Series {
     /// What the kernels of a measurer say of its sockets in a second, if they do.
     #[must_use]
     pub fn account(&self, measurer: MeasurerId, second: u32) -> Option<&Account> {
-        let reported = self.measurers.iter().find(|it| it.measurer == measurer)?;
+        let reported = self.measurers.iter().find(|it| it.assignment.measurer == measurer)?;
         reported.account(second as usize)
     }
 

@@ -10,7 +10,6 @@
 //!   [`LongTermKeys`] are those that outlive a process.
 //! - [`Namespace`] is a network of its own, for experiments, and [`Tun`] an interface whose other end is
 //!   ours.
-//! - [`tcp_bytes`] is what the kernel counts of a connection, whoever has it.
 //! - [`tcp_bytes`] and [`tcp_account`] are what the kernel counts of a connection, whoever has it.
 //! - [`Clock`] is the one place where a clock is read.
 //! - [`pump`] is the yardstick: TLS over loopback with nothing in it.
