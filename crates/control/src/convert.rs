@@ -7,6 +7,7 @@ use crate::messages::{
     WayBack, Word,
 };
 use crate::refusal::{Refusal, RefusalCode};
+use coordinator::Account;
 use link::Traffic;
 use measurer::Defences;
 use measurer::member::{
@@ -201,7 +202,7 @@ pub(crate) fn report_message(measurement: u64, report: MemberReport) -> FromMeas
     let word = match report {
         MemberReport::Ready { sockets } => Word::Ready(Ready { sockets }),
         MemberReport::Second(Second { index, bytes, checked_cells }, account) => {
-            let account = account.as_ref().map(Into::into);
+            let account = account.as_deref().map(Into::into);
             Word::Second(messages::Second { index, bytes, checked_cells, account })
         }
         MemberReport::Load(load) => Word::Load(Load {
@@ -248,8 +249,8 @@ pub fn told(message: FromMeasurer) -> Result<Told, MessageError> {
         }
         Word::Ready(Ready { sockets }) => MemberReport::Ready { sockets },
         Word::Second(messages::Second { index, bytes, checked_cells, account }) => {
-            let account = account.map(TryInto::try_into).transpose()?;
-            MemberReport::Second(Second { index, bytes, checked_cells }, account)
+            let account: Option<Account> = account.map(TryInto::try_into).transpose()?;
+            MemberReport::Second(Second { index, bytes, checked_cells }, account.map(Box::new))
         }
         Word::Load(load) => MemberReport::Load(WorkerLoad {
             cpu: Duration::from_nanos(load.cpu_ns),

@@ -56,8 +56,8 @@ pub struct Account {
     /// Bytes on the way to the relay that its kernel had not acknowledged, at the second look
     /// (`tcpi_unacked` times `tcpi_snd_mss`): under way, or lost.
     pub unacked_bytes: u64,
-    /// Bytes of cells that had been sent and were not back, at the second look: what is more than the two
-    /// before is at the relay or on the way back.
+    /// Bytes of cells that had been sent and were not back, at the second look; see
+    /// [`taken_bytes`](Self::taken_bytes).
     pub outstanding_bytes: u64,
     /// The least round trip that any of the sockets to the relay has seen in the last minutes
     /// (`tcpi_min_rtt`); `None` without any.
@@ -89,6 +89,14 @@ impl Account {
     #[must_use]
     pub const fn congestion(&self) -> Duration {
         self.busy.saturating_sub(self.peer_window).saturating_sub(self.send_buffer)
+    }
+
+    /// Bytes that the relay's kernel had acknowledged and that were not back: in its receive buffers, in
+    /// the relay, or on the way back. Where a relay is slower than its sockets, its queue is here long
+    /// before its receive window closes.
+    #[must_use]
+    pub const fn taken_bytes(&self) -> u64 {
+        self.outstanding_bytes.saturating_sub(self.unsent_bytes).saturating_sub(self.unacked_bytes)
     }
 
     /// Share of the sockets' time with data under way or waiting.

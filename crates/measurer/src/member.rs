@@ -124,7 +124,7 @@ pub enum MemberReport {
         sockets: u32,
     },
     /// A second is over: sums over all its pumps; and what the kernels say of its sockets, if they do.
-    Second(Second, Option<Account>),
+    Second(Second, Option<Box<Account>>),
     /// How busy it was in the round. Comes before the last second, once from each that has finished.
     Load(WorkerLoad),
     /// The round ended without a result.

@@ -1,7 +1,7 @@
 //! A team of several pumps measures the router of `onion` on a thread, over real sockets: as an echo,
 //! in which the relay takes part, and in transit.
 
-use coordinator::{Blame, Failure, Outcome, Params};
+use coordinator::{Account, Blame, Failure, Outcome, Params};
 use link::tls::TlsConfigs;
 use link::{Clock, Driver, DriverOptions, Forge, NodeThread, unix_time_s};
 use measurer::{Approach, Coordinator, Defences, Progress, Request, Team, TeamOptions};
@@ -142,6 +142,42 @@ fn the_same_relay_is_measured_in_transit_and_has_not_been_asked() {
     let outcome = measure(&mut team(), &relay.request(8.0));
     let (_, text) = failure(&outcome);
     assert!(text.contains("allows no measurements (error 1)"), "{text}");
+}
+
+/// The accounts of a relay's last round, measured with so large a load in transit or as an echo.
+fn accounts(relay: &Relay<impl Conduct + Send + 'static>, approach: Approach) -> Vec<Account> {
+    let request = Request { approach, ..relay.request(30.0) };
+    let result = team().measure(&request, &mut |_| {}, &AtomicBool::new(false));
+    let result = result.expect("this machine can measure");
+    assert!(result.outcome.estimate().is_some(), "{}", result.outcome);
+    let round = result.course.rounds.last().expect("a round");
+    let measurers = round.allocation.assignments.len();
+    assert!(round.seconds.iter().all(|it| it.accounts.len() == measurers), "{round:?}");
+    round.seconds.iter().flat_map(|it| it.accounts.clone()).flatten().collect()
+}
+
+#[test]
+fn the_kernel_says_of_each_second_where_its_sockets_waited() {
+    let relay = Relay::run(Honest, 20.0, allowed());
+    let ways = [Approach::Transit, Approach::Echo(Coordinator::new(COORDINATOR))];
+    for approach in ways {
+        let accounts = accounts(&relay, approach);
+        assert!(!accounts.is_empty());
+        // The relay has no time to read: what is not back is there, and not on the way.
+        let sum = |count: fn(&Account) -> u64| accounts.iter().map(count).sum::<u64>();
+        let (taken, outstanding) = (sum(Account::taken_bytes), sum(|it| it.outstanding_bytes));
+        assert!(taken > outstanding / 2, "{taken} of {outstanding} bytes: {accounts:#?}");
+        for account in accounts {
+            // The kernel's tick, twice for each socket.
+            let slack = Duration::from_millis(20) * account.sockets;
+            assert!(account.sockets > 0 && !account.elapsed.is_zero(), "{account:?}");
+            assert!(account.busy <= account.socket_time + slack, "{account:?}");
+            assert!(account.peer_window + account.send_buffer <= account.busy, "{account:?}");
+            assert!(account.throttled <= account.pump_time, "{account:?}");
+            assert!(account.sent_bytes > 0 && account.received_segments > 0, "{account:?}");
+            assert!(account.least_rtt.is_some() && account.mean_rtt.is_some(), "{account:?}");
+        }
+    }
 }
 
 #[test]

@@ -7,6 +7,7 @@
 //! Nicknames, errors and notes come from relays and other strangers: the page escapes them, the
 //! table strips what a terminal would obey.
 
+mod account;
 pub mod experiment;
 mod figure;
 mod html;
@@ -20,6 +21,7 @@ mod testing;
 mod text;
 mod write;
 
+pub use account::RoundAccount;
 pub use line::line;
 pub use model::{Mode, RelayReport, Report, SecondPoint, Spread, Verdict};
 pub use table::table;

@@ -1,5 +1,6 @@
 //! The results that a report is made of.
 
+use crate::RoundAccount;
 use serde::Serialize;
 use serde_json::{Value, json};
 use std::path::PathBuf;
@@ -71,6 +72,8 @@ pub struct RelayReport {
     pub weight_kb_s: Option<u64>,
     /// The relay's weight in the consensus, in kB/s.
     pub consensus_weight_kb_s: Option<u64>,
+    /// Where the sockets of each measurer waited, round by round, where the kernels tell.
+    pub accounts: Vec<RoundAccount>,
     /// All rounds, second by second, in the order of time.
     pub series: Vec<SecondPoint>,
 }

@@ -1,5 +1,6 @@
 //! What a record of a measurement is in a report.
 
+use crate::RoundAccount;
 use crate::model::{Mode, RelayReport, SecondPoint, Spread};
 use coordinator::{Inconclusive, Record, Verdict};
 use onion::Rate;
@@ -34,6 +35,7 @@ impl From<&Record> for RelayReport {
             error,
             weight_kb_s: None,
             consensus_weight_kb_s: None,
+            accounts: RoundAccount::all(record),
             series: series(record),
         }
     }

@@ -25,7 +25,7 @@ const HEADER: [&str; 9] = [
 ];
 
 /// The relays as a table of at most 100 columns of plain text. Below it, why some are inconclusive
-/// or failed, and how to read it.
+/// or failed and where the sockets to them waited in the last round, and how to read it.
 ///
 /// The ratio is the estimate over the configured limit; where no limit is known, over what the
 /// relay said, which an asterisk marks.
@@ -92,8 +92,22 @@ fn reasons(relays: &[RelayReport]) -> String {
         let reason = verdict.reason()?;
         Some([nickname(relay), format!("{}: {}", verdict.word(), plain(reason))])
     };
+    let sockets = |relay: &RelayReport| {
+        let last = relay.accounts.last().map(|last| last.round);
+        let of_it = relay.accounts.iter().filter(move |it| Some(it.round) == last);
+        let is_open = relay.verdict().reason().is_some();
+        let told: Vec<_> = of_it
+            .filter(|_| is_open)
+            .map(|it| {
+                [String::new(), format!("sockets of measurer {}: {}", it.measurer, it.in_words())]
+            })
+            .collect();
+        told
+    };
     let mut table = new_table(NO_LINES);
-    table.add_rows(relays.iter().filter_map(reason));
+    for relay in relays {
+        table.add_rows(reason(relay)).add_rows(sockets(relay));
+    }
     for (index, column) in table.column_iter_mut().enumerate() {
         column.set_padding((0, u16::from(index == 0)));
         if index == 0 {
@@ -132,6 +146,7 @@ fn legend(relays: &[RelayReport]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::RoundAccount;
     use crate::testing::{conclusive, failed, inconclusive};
 
     /// The cells of the lines of the relay's row, joined per column.
@@ -176,6 +191,24 @@ mod tests {
         assert!(line.contains(NOTHING), "{table}");
         assert!(table.contains("broken failed: the relay forged a cell"), "{table}");
         assert!(!table.contains("lower bounds"), "{table}");
+    }
+
+    #[test]
+    fn where_the_sockets_waited_is_said_of_a_relay_that_is_not_conclusive() {
+        let account = |round, measurer| RoundAccount {
+            round,
+            measurer,
+            peer_window_share: 0.71,
+            ..RoundAccount::default()
+        };
+        let accounts = vec![account(1, 0), account(2, 0), account(2, 1)];
+        let said = table(&[RelayReport { accounts: accounts.clone(), ..inconclusive() }]);
+        let waited = said.matches("the relay’s window 71 %").count();
+        assert_eq!(waited, 2, "of the last round, each measurer: {said}");
+        assert!(said.contains("sockets of measurer 1:"), "{said}");
+        assert!(said.lines().all(|line| line.chars().count() <= usize::from(WIDTH)), "{said}");
+        let said = table(&[RelayReport { accounts, ..conclusive() }]);
+        assert!(!said.contains("sockets"), "{said}");
     }
 
     #[test]

@@ -46,6 +46,19 @@ pub(crate) fn mbit(rate: Option<f64>) -> String {
     }
 }
 
+/// A share in percent: whole ones, or two digits after the point of less than one.
+pub(crate) fn percent(share: f64) -> String {
+    let percent = share * 100.0;
+    if !percent.is_finite() {
+        return NOTHING.into();
+    }
+    if percent > 0.0 && percent < 0.995 {
+        format!("{:.2} %", percent.max(0.01))
+    } else {
+        format!("{percent:.0} %")
+    }
+}
+
 /// The quotient of two rates.
 pub(crate) fn quotient(ratio: Option<f64>) -> String {
     crate::model::finite(ratio).map_or_else(|| NOTHING.into(), |ratio| format!("{ratio:.3}"))
@@ -91,6 +104,11 @@ mod tests {
 
     #[test]
     fn numbers_are_readable() {
+        assert_eq!(
+            [0.0, 0.000_001, 0.0042, 0.01, 0.714, 1.002].map(percent),
+            ["0 %", "0.01 %", "0.42 %", "1 %", "71 %", "100 %"]
+        );
+        assert_eq!(percent(f64::NAN), NOTHING);
         assert_eq!(
             [0, 12, 123, 1234, 1_234_567].map(count),
             ["0", "12", "123", "1,234", "1,234,567"]

@@ -105,6 +105,7 @@ pub fn measure(
     let mut on_progress = |progress| watch.handle_progress(progress);
     let result = team.measure(&subject.request, &mut on_progress, interrupt.requested())?;
     let record = Record::new(watch.facts(), result.course.clone(), &result.outcome);
+    tell_accounts(&record, output);
     Ok((result, record))
 }
 
@@ -125,7 +126,28 @@ pub fn measure_turn(
     let requested = interrupt.requested();
     let result = team.measure_turn(&subject.request, launch, &mut on_progress, requested)?;
     let record = Record::new(watch.facts(), result.course.clone(), &result.outcome);
-    Ok((result, record.in_team(&launch.allocation)))
+    let record = record.in_team(&launch.allocation);
+    tell_accounts(&record, output);
+    Ok((result, record))
+}
+
+/// What the kernels said of the measurers' sockets, second by second: for programs alone.
+fn tell_accounts(record: &Record, output: &Output) {
+    for round in &record.rounds {
+        for second in &round.seconds {
+            for (assignment, account) in round.allocation.assignments.iter().zip(&second.accounts) {
+                let Some(account) = account else { continue };
+                output.record(|| {
+                    json!({
+                        "type": "account", "nickname": record.relay.nickname,
+                        "fingerprint": record.relay.ids.rsa.to_string(), "round": round.number,
+                        "second": second.second, "measurer": assignment.measurer.0,
+                        "account": account,
+                    })
+                });
+            }
+        }
+    }
 }
 
 /// What is told, and what is seen, while a relay is measured.

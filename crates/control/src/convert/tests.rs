@@ -1,7 +1,6 @@
 use super::*;
 use crate::messages::FromCoordinator;
 use crate::testing::order;
-use coordinator::Account;
 use proptest::option;
 use proptest::prelude::*;
 use prost::Message as _;
@@ -90,7 +89,7 @@ fn account() -> impl Strategy<Value = Account> {
 fn report() -> impl Strategy<Value = MemberReport> {
     let second = (any::<u32>(), any::<u64>(), any::<u64>(), option::of(account()));
     let second = second.prop_map(|(index, bytes, checked_cells, account)| {
-        MemberReport::Second(Second { index, bytes, checked_cells }, account)
+        MemberReport::Second(Second { index, bytes, checked_cells }, account.map(Box::new))
     });
     let load = (any::<[u64; 8]>()).prop_map(|[a, b, c, d, e, f, g, h]| {
         let [cpu, waited, wall, busiest] = [a, b, c, h].map(Duration::from_nanos);

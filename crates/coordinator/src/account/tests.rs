@@ -130,7 +130,8 @@ fn what_is_under_way_adds_up_over_sockets_and_not_over_time() {
     let other = Account { outstanding_bytes: 300, elapsed: ms(500), ..of_second(2) };
     let both = one.beside(&other);
     let under_way = |it: &Account| (it.unsent_bytes, it.unacked_bytes, it.outstanding_bytes);
-    assert_eq!(under_way(&both), (10, 400, 1200));
+    assert_eq!((under_way(&both), both.taken_bytes()), ((10, 400, 1200), 790));
+    assert_eq!(Account { unsent_bytes: 1300, ..both }.taken_bytes(), 0, "TLS makes more of them");
     assert_eq!(under_way(&one.followed_by(&other)), (6, 266, 700));
     assert_eq!(under_way(&both.followed_by(&both)), under_way(&both));
 }
@@ -160,6 +161,7 @@ proptest! {
     fn no_account_makes_it_panic(one in accounts(), two in accounts()) {
         for account in [one, one.beside(&two), one.followed_by(&two)] {
             prop_assert!(account.congestion() <= account.busy);
+            prop_assert!(account.taken_bytes() <= account.outstanding_bytes);
             for share in [
                 account.busy_share(),
                 account.congestion_share(),

@@ -93,6 +93,13 @@ impl<'p> Lab<'p> {
         ended.assert_code(0);
         let values = ended.values();
         let (summary, told) = values.split_last().expect("output");
+        let (accounts, told): (Vec<_>, Vec<_>) =
+            told.iter().partition(|value| value["type"] == "account");
+        assert!(!accounts.is_empty(), "the kernel says where its sockets waited");
+        for account in accounts {
+            assert!(number(&account["account"], "sockets") >= 1.0, "{account}");
+            assert!(number(&account["account"], "sent_bytes") > 0.0, "{account}");
+        }
         assert_eq!(told.len(), seconds, "{told:?}");
         for (index, second) in told.iter().enumerate() {
             assert_eq!((&second["type"], &second["second"]), (&"second".into(), &index.into()));

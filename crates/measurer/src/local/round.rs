@@ -101,7 +101,7 @@ impl Sums {
         let (count, sum, joint) = (*count, *sum, *joint);
         if count == self.pumps {
             self.seconds.remove(&second.index);
-            self.tell(MemberReport::Second(sum, joint));
+            self.tell(MemberReport::Second(sum, joint.map(Box::new)));
         }
     }
 

@@ -254,7 +254,7 @@ impl<'t> Run<'t> {
                     second: second.index,
                     bytes: second.bytes,
                     checked_cells: second.checked_cells,
-                    account,
+                    account: account.map(|it| *it),
                 };
                 self.measurement.handle_second(now, measurer, report);
             }

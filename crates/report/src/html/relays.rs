@@ -2,8 +2,8 @@
 
 use super::frame::{Badge, figure, numbers};
 use crate::plots::Figure;
-use crate::text::{Escaped, NOTHING, count, mbit, plural, quotient, range};
-use crate::{Mode, RelayReport, Report, Verdict};
+use crate::text::{Escaped, NOTHING, count, mbit, percent, plural, quotient, range};
+use crate::{Mode, RelayReport, Report, RoundAccount, Verdict};
 use std::fmt;
 
 /// All relays in one table.
@@ -53,9 +53,67 @@ pub(super) fn details(
         if let Some(seconds) = seconds {
             figure(f, seconds, "")?;
         }
+        accounts(f, &relay.accounts)?;
         f.write_str("</section>\n")?;
     }
     Ok(())
+}
+
+/// Where the sockets of each round waited, if anybody knows.
+fn accounts(f: &mut fmt::Formatter<'_>, accounts: &[RoundAccount]) -> fmt::Result {
+    if accounts.is_empty() {
+        return Ok(());
+    }
+    let columns: [(&str, &str); 14] = [
+        ("Measurer", ""),
+        ("Sockets", ""),
+        ("Relay’s window", "of their time"),
+        ("Congestion", "of their time"),
+        ("Little to send", "of their time"),
+        ("Our buffer", "of their time"),
+        ("Assigned rate", "of the time"),
+        ("Busiest thread", "of the time"),
+        ("Sent again", "of the bytes"),
+        ("Out of order", "coming back"),
+        ("Round trip", "least, ms"),
+        ("Round trip", "mean, ms"),
+        ("Not back", "kB"),
+        ("Taken by the relay", "of these, kB"),
+    ];
+    f.write_str(
+        "<details><summary>Where the sockets to it waited</summary>\
+         <div class=\"scroll\"><table><thead><tr><th>Round</th>",
+    )?;
+    for (name, unit) in columns {
+        write!(f, "<th class=\"number\">{name}<small>{unit}</small></th>")?;
+    }
+    f.write_str("</tr></thead><tbody>\n")?;
+    for account in accounts {
+        let ms = |ms: Option<f64>| ms.map_or_else(|| NOTHING.into(), |ms| format!("{ms:.1}"));
+        let kilobytes = |bytes: u64| count(bytes / 1000);
+        write!(f, "<tr><th>{}</th>", account.round)?;
+        numbers(
+            f,
+            &[
+                account.measurer.to_string(),
+                account.sockets.to_string(),
+                percent(account.peer_window_share),
+                percent(account.congestion_share),
+                percent(account.app_limited_share),
+                percent(account.send_buffer_share),
+                percent(account.throttled_share),
+                percent(account.busiest_share),
+                percent(account.retransmitted_share),
+                percent(account.out_of_order_share),
+                ms(account.least_rtt_ms),
+                ms(account.mean_rtt_ms),
+                kilobytes(account.outstanding_bytes),
+                kilobytes(account.taken_bytes),
+            ],
+        )?;
+        f.write_str("</tr>\n")?;
+    }
+    f.write_str("</tbody></table></div></details>\n")
 }
 
 /// What became of the estimates: our weights beside the voted ones.

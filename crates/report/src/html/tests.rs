@@ -1,7 +1,7 @@
 //! Tests of the page.
 
 use crate::testing::{conclusive, failed, inconclusive, report};
-use crate::{RelayReport, Report, Spread, plots};
+use crate::{RelayReport, Report, RoundAccount, Spread, plots};
 
 /// The page without plotly's script, which is not ours and full of URLs that it never opens.
 fn without_plotly(html: &str) -> String {
@@ -70,6 +70,24 @@ fn each_verdict_says_what_is_known() {
     assert!(html.contains("inconclusive: the team is too small."));
     assert!(html.contains("The capacity that clients left unused is more than 228.6 Mbit/s."));
     assert!(html.contains("Failed in round 1 after 0 checked cells: the relay forged a cell."));
+}
+
+#[test]
+fn where_sockets_waited_is_told_round_by_round() {
+    let account = RoundAccount {
+        round: 2,
+        peer_window_share: 0.714,
+        retransmitted_share: 0.0002,
+        least_rtt_ms: Some(20.12),
+        outstanding_bytes: 5_432_109,
+        ..RoundAccount::default()
+    };
+    let html = page(vec![RelayReport { accounts: vec![account, account], ..conclusive() }]);
+    for cell in ["71 %", "0.02 %", "20.1", "5,432"] {
+        let cell = format!("<td class=\"number\">{cell}</td>");
+        assert_eq!(html.matches(&cell).count(), 2, "{cell}");
+    }
+    assert!(!page(vec![conclusive()]).contains("sockets to it waited"), "nobody knows");
 }
 
 #[test]

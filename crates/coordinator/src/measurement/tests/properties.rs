@@ -7,6 +7,7 @@ use std::vec;
 
 /// Something that a shell may be told, in an order as bad as it gets.
 #[derive(Clone, Debug)]
+#[expect(clippy::large_enum_variant, reason = "there are few of them")]
 enum Op {
     /// All participants become ready, if that is what is waited for.
     AllReady,

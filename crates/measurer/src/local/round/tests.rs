@@ -68,7 +68,7 @@ fn accounts_of_all_pumps_are_told_as_one_and_those_of_some_not_at_all() {
     let told: Vec<_> = take(&told)
         .into_iter()
         .map(|report| match report {
-            MemberReport::Second(second, account) => (second.index, account),
+            MemberReport::Second(second, account) => (second.index, account.map(|it| *it)),
             other => panic!("{other:?}"),
         })
         .collect();

@@ -1,0 +1,83 @@
+use super::*;
+use coordinator::{MeasurerId, SecondRecord, allocate};
+use onion::Rate;
+
+fn ms(millis: u64) -> Duration {
+    Duration::from_millis(millis)
+}
+
+/// Four sockets that the relay's window holds back for so long in a second.
+fn account(peer_window_ms: u64) -> Account {
+    Account {
+        elapsed: ms(1000),
+        pump_time: ms(1000),
+        socket_time: ms(4000),
+        sockets: 4,
+        busy: ms(4000),
+        peer_window: ms(peer_window_ms),
+        sent_bytes: 9998,
+        retransmitted_bytes: 2,
+        outstanding_bytes: peer_window_ms,
+        unacked_bytes: peer_window_ms / 10,
+        least_rtt: Some(ms(20)),
+        mean_rtt: Some(ms(24)),
+        throttled: ms(250),
+        busiest: ms(500),
+        ..Account::default()
+    }
+}
+
+/// A round of two measurers, the team's second and third.
+fn round(accounts: &[Vec<Option<Account>>]) -> RoundRecord {
+    let rate = Rate::from_mbit_per_s(10.0);
+    let mut allocation = allocate(rate.scaled(2.0), &[rate; 2], 8);
+    for (place, assignment) in allocation.assignments.iter_mut().enumerate() {
+        assignment.measurer = MeasurerId(place + 1);
+    }
+    let second = |(second, accounts): (u32, &Vec<Option<Account>>)| SecondRecord {
+        second,
+        returned_bytes: vec![Some(1), Some(1)],
+        client_bytes: None,
+        relay_said: None,
+        accounts: accounts.clone(),
+    };
+    RoundRecord {
+        number: 3,
+        guess: rate,
+        allocation,
+        started_unix_s: None,
+        checked_cells: 0,
+        seconds: (0..).zip(accounts).map(second).collect(),
+    }
+}
+
+#[test]
+fn a_rounds_account_is_of_its_seconds_that_have_one_measurer_by_measurer() {
+    let seconds = [
+        vec![Some(account(4000)), None],
+        vec![],
+        vec![Some(account(2000)), None],
+        vec![None, None],
+    ];
+    let round = round(&seconds);
+    assert_eq!(round.allocation.assignments.len(), 2, "both take part");
+    let found = RoundAccount::of(&round, 0, 1).expect("two seconds");
+    assert_eq!((found.round, found.measurer, found.seconds, found.sockets), (3, 1, 2, 4));
+    assert_eq!((found.peer_window_share, found.congestion_share), (0.75, 0.25));
+    assert_eq!((found.outstanding_bytes, found.throttled_share), (3000, 0.25));
+    assert_eq!(RoundAccount::of(&round, 1, 2), None);
+}
+
+#[test]
+fn it_is_told_in_words() {
+    let round = round(&[vec![Some(account(3000)), None]]);
+    let found = RoundAccount::of(&round, 0, 1).expect("a second");
+    assert_eq!(
+        found.in_words(),
+        "held back by the relay’s window 75 %, congestion 25 % (with little to send 0 %), \
+         our buffer 0 %, the assigned rate 25 %; busiest thread 50 %; of what is not back the relay has taken 90 %; \
+         sent again 0.02 %, out of order on the way back 0 %; round trips least 20.0 ms, mean 24.0 ms"
+    );
+    let without = RoundAccount { least_rtt_ms: None, ..found };
+    assert!(!without.in_words().contains("round trips"));
+}
