@@ -17,7 +17,7 @@ pub enum Error {
     Own(#[from] lab::OwnError),
     /// A lying relay cannot be played.
     #[error(transparent)]
-    Liar(#[from] lab::echo_liars::LiarError),
+    Liar(#[from] lab::liars::LiarError),
     /// A team cannot measure.
     #[error(transparent)]
     Team(#[from] measurer::TeamError),

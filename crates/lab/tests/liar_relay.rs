@@ -1,6 +1,6 @@
 //! A lying relay on a thread of its own, as an experiment runs it.
 
-use lab::echo_liars::{EchoLie, LiarRelay, LiarSetup};
+use lab::liars::{EchoLie, LiarRelay, LiarSetup};
 use link::tls::TlsConfigs;
 use link::{Clock, Driver, DriverOptions, Forge};
 use onion::measure::order::{OrderConfig, OrderEvent, OrderLink};

@@ -1,6 +1,6 @@
 //! Strangers at the measurer's landings.
 
-use crate::worlds::{lone_measurer, unix_time_s};
+use crate::transit_play::{lone_measurer, unix_time_s};
 use onion::Instant;
 use onion::cell::{CircId, Command};
 use onion::link::{Authentication, Channel, ExpectedPeer, TlsSession};

@@ -21,7 +21,9 @@ impl<S: Suite, R: Rng, C: Conduct<S>> Core<S, R, C> {
     /// the link is ours no more.
     pub fn handle_measure(&mut self, now: Instant, conn: ConnId, message: &[u8]) -> bool {
         self.outputs.set_now(now);
-        self.obey_message(conn, message);
+        if self.conduct.hears_of_measurements() {
+            self.obey_message(conn, message);
+        }
         self.drain_target();
         self.conns.link(conn).is_some()
     }
