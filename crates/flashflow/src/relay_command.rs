@@ -139,7 +139,7 @@ pub(crate) fn run(
         },
     );
     let clock = Clock::start();
-    let mut run = Run { options, output, events };
+    let run = Run { options, output, events };
     while !interrupt.is_requested() {
         run.step()?;
     }
@@ -175,7 +175,7 @@ struct Run<'a> {
 
 impl Run<'_> {
     /// Waits for an event, for a moment; says whether it was that nothing is left.
-    fn step(&mut self) -> Result<bool, Error> {
+    fn step(&self) -> Result<bool, Error> {
         match self.events.recv_timeout(STEP) {
             Ok(RelayEvent::Ended(reason)) => return Err(Error::RelayEnded(reason)),
             Ok(RelayEvent::Drained) => return Ok(true),
