@@ -89,6 +89,8 @@ pub struct Fixture<R> {
     pub closed: Vec<ConnId>,
     /// How often the router was woken by time.
     pub wakings: u64,
+    /// Bytes that destinations have taken.
+    pub delivered_bytes: u64,
     /// The most bytes that may wait on one link while so many circuits are open.
     pub burst_max_bytes: fn(usize) -> usize,
     parties: Parties,
@@ -107,6 +109,7 @@ impl<R: Rng> Fixture<R> {
             readable: Vec::new(),
             closed: Vec::new(),
             wakings: 0,
+            delivered_bytes: 0,
             burst_max_bytes: |_| usize::MAX,
             parties,
         }
@@ -217,15 +220,19 @@ impl<R: Rng> Fixture<R> {
     }
 
     /// Reads what has waited on a link: so many bytes at most.
+    ///
+    /// # Panics
+    /// If that is more than [`burst_max_bytes`](Self::burst_max_bytes).
     pub fn read(&mut self, place: usize, most: usize) {
         self.take(place, most);
         self.settle();
     }
 
-    /// Takes what the router has for a link; returns how much.
-    fn take(&mut self, place: usize, most: usize) -> usize {
+    /// Takes what the router has for a link.
+    fn take(&mut self, place: usize, most: usize) {
+        let burst_max = (self.burst_max_bytes)(self.router.open_circuits());
         let mut taken = 0;
-        while let Some(conn) = self.ends[place].conn
+        while let Some(conn) = self.ends[place].conn.filter(|_| !self.ends[place].is_awaited)
             && taken < most
         {
             let mut buffer = vec![0; (most - taken).min(RECORD_BYTES)];
@@ -238,7 +245,7 @@ impl<R: Rng> Fixture<R> {
             // The link's handshake goes on.
             self.hand_over(place);
         }
-        taken
+        assert!(taken <= burst_max, "{taken} bytes waited, and {burst_max} may");
     }
 
     /// A destination answers.
@@ -304,6 +311,7 @@ impl<R: Rng> Fixture<R> {
                 break;
             }
             destination.received.extend_from_slice(&buffer[..len]);
+            self.delivered_bytes += len as u64;
         }
     }
 
@@ -377,12 +385,9 @@ impl<R: Rng> Fixture<R> {
 
     fn transmit(&mut self, conn: ConnId) {
         let place = self.place(conn);
-        if !self.ends[place].reads || self.ends[place].is_awaited {
-            return;
+        if self.ends[place].reads {
+            self.take(place, usize::MAX);
         }
-        let most = (self.burst_max_bytes)(self.router.open_circuits());
-        let taken = self.take(place, usize::MAX);
-        assert!(taken <= most, "{taken} bytes waited, and {most} may");
     }
 
     fn place(&self, conn: ConnId) -> usize {
