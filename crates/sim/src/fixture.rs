@@ -8,6 +8,8 @@
 
 mod ends;
 mod session;
+mod streams;
+mod wishes;
 
 pub use ends::{Came, Destination, End};
 pub use session::Session;
@@ -20,32 +22,17 @@ use core::net::IpAddr;
 use onion::cell::{CircId, Command};
 use onion::identity::OwnIdentity;
 use onion::link::{Authentication, Channel, ExpectedPeer};
-use onion::node::{
-    Answer, CloseCause, ConnId, ListenerId, LookupId, Node, Question, Security, SocketState, Wish,
-};
+use onion::node::{CloseCause, ConnId, ListenerId, LookupId, Node, Question};
 use onion::router::schedule::SchedulerConfig;
 use onion::router::{Router, RouterConfig};
 use onion::{Duration, Instant};
 use rand_core::Rng;
-
-/// More than any reaction takes.
-const POLLS_MAX: u32 = 100_000;
 
 /// What is transmitted at once.
 const RECORD_BYTES: usize = 16_384;
 
 /// From one run of the scheduler to the next: what waits for its run leaves within.
 pub const RUN: Duration = SchedulerConfig::INTERVAL;
-
-/// A socket that sends whatever it gets.
-const FAST_SOCKET: SocketState = SocketState {
-    cwnd_segments: 100_000,
-    unacked_segments: 0,
-    mss_bytes: 1448,
-    notsent_bytes: 0,
-    unwritten_bytes: 0,
-    rtt_us: 1000,
-};
 
 /// Who takes part. They need certificates that hold, so somebody must have made or recorded them.
 #[derive(Clone, Debug)]
@@ -248,73 +235,6 @@ impl<R: Rng> Fixture<R> {
         assert!(taken <= burst_max, "{taken} bytes waited, and {burst_max} may");
     }
 
-    /// A destination answers.
-    pub fn connect(&mut self, conn: ConnId) {
-        self.destination(conn).is_connected = true;
-        self.router.handle_plain_connected(self.now, conn);
-        self.settle();
-    }
-
-    /// A destination closes, or could not be connected to.
-    pub fn lose(&mut self, conn: ConnId, cause: CloseCause) {
-        self.destinations.remove(&conn);
-        self.router.handle_closed(self.now, conn, cause);
-        self.settle();
-    }
-
-    /// # Panics
-    /// If there is none.
-    pub fn destination(&mut self, conn: ConnId) -> &mut Destination {
-        self.destinations.get_mut(&conn).expect("a destination")
-    }
-
-    /// The oldest question is answered.
-    ///
-    /// # Panics
-    /// If there is none.
-    pub fn answer(&mut self, answer: Answer) {
-        let (id, _) = self.questions.pop_front().expect("a question");
-        self.router.handle_answer(self.now, id, answer);
-        self.settle();
-    }
-
-    /// A destination sends as much of this as is taken from it, for as long as runs of the scheduler make
-    /// room for more; returns how much.
-    pub fn send(&mut self, conn: ConnId, bytes: &[u8]) -> usize {
-        let mut taken = 0;
-        loop {
-            let mut limit = self.router.receive_limit(conn);
-            if limit == 0 {
-                self.pass(RUN);
-                limit = self.router.receive_limit(conn);
-            }
-            let len = limit.min(RECORD_BYTES).min(bytes.len() - taken);
-            if len == 0 {
-                self.pass(RUN);
-                return taken;
-            }
-            // Who is read is not named any more, until it has taken none again.
-            self.destination(conn).is_readable = false;
-            self.readable.retain(|named| *named != conn);
-            self.router.handle_bytes(self.now, conn, &bytes[taken..taken + len]);
-            taken += len;
-            self.settle();
-        }
-    }
-
-    /// A destination takes what waits for it.
-    pub fn flush(&mut self, conn: ConnId) {
-        let mut buffer = [0; RECORD_BYTES];
-        while let Some(destination) = self.destinations.get_mut(&conn).filter(|it| it.reads) {
-            let len = self.router.poll_transmit(self.now, conn, &mut buffer);
-            if len == 0 {
-                break;
-            }
-            destination.received.extend_from_slice(&buffer[..len]);
-            self.delivered_bytes += len as u64;
-        }
-    }
-
     /// Lets time pass; whatever is due on the way happens when it is due.
     pub fn pass(&mut self, time: Duration) {
         let end = self.now + time;
@@ -325,73 +245,5 @@ impl<R: Rng> Fixture<R> {
             self.settle();
         }
         self.now = end;
-    }
-
-    /// Does all that the router wants now.
-    ///
-    /// # Panics
-    /// If it does not come to rest, names a connection that is gone, or its accounts are wrong.
-    pub fn settle(&mut self) {
-        for _ in 0..POLLS_MAX {
-            let Some(wish) = self.router.poll_wish(self.now) else {
-                self.router.check_accounts();
-                return;
-            };
-            self.grant(wish);
-        }
-        panic!("it never comes to rest");
-    }
-
-    fn grant(&mut self, wish: Wish) {
-        match wish {
-            Wish::Dial(dial) if dial.security == Security::Tls => {
-                let number = u8::try_from(self.ends.len() % 256).unwrap_or(0);
-                let place = self.add(Some(dial.conn), None, [number; 32]);
-                self.ends[place].is_awaited = true;
-                self.dialled.push_back(place);
-            }
-            Wish::Dial(dial) => {
-                let former = self.destinations.insert(dial.conn, Destination::new(dial.to));
-                assert!(former.is_none(), "{:?} is known", dial.conn);
-            }
-            Wish::Lookup(lookup) => self.questions.push_back((lookup.id, lookup.question)),
-            Wish::SocketState(conn) => {
-                self.router.handle_socket_state(self.now, conn, Some(FAST_SOCKET));
-            }
-            Wish::Transmit(conn) => match self.destinations.get(&conn) {
-                Some(destination) => {
-                    assert!(destination.is_connected, "{conn:?} is not connected");
-                    self.flush(conn);
-                }
-                None => self.transmit(conn),
-            },
-            Wish::Close(conn) => {
-                if self.destinations.remove(&conn).is_none() {
-                    let place = self.place(conn);
-                    self.ends[place].conn = None;
-                    self.ends[place].channel = None;
-                }
-                self.closed.push(conn);
-            }
-            Wish::Read(conn) => {
-                assert!(self.router.receive_limit(conn) > 0, "{conn:?} takes nothing");
-                let destination = self.destination(conn);
-                assert!(destination.is_connected, "{conn:?} is not connected");
-                destination.is_readable = true;
-                self.readable.push(conn);
-            }
-        }
-    }
-
-    fn transmit(&mut self, conn: ConnId) {
-        let place = self.place(conn);
-        if self.ends[place].reads {
-            self.take(place, usize::MAX);
-        }
-    }
-
-    fn place(&self, conn: ConnId) -> usize {
-        let place = self.ends.iter().position(|end| end.conn == Some(conn));
-        place.expect("a link that is there is named")
     }
 }
