@@ -144,7 +144,7 @@ impl World {
         let choice = input.u8();
         self.act(choice % 26, input);
         self.settle();
-        if choice / 26 % 2 == 0 {
+        if (choice / 26).is_multiple_of(2) {
             self.pass(RUN);
         }
         self.hear_all();
@@ -262,7 +262,9 @@ impl World {
         while let Some(event) = self.router.poll_event() {
             self.told.push(event);
         }
-        (self.dialled.clear(), self.closed.clear(), self.readable.clear());
+        self.dialled.clear();
+        self.closed.clear();
+        self.readable.clear();
     }
 
     fn hear(&mut self, place: usize, cell: &Came) {
