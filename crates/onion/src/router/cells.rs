@@ -78,6 +78,9 @@ impl<S: Suite, R: Rng, C: Conduct<S>> Core<S, R, C> {
             (Command::CREATE_FAST | Command::CREATE2, None) if link.is_our_choice(at.circ_id) => {
                 self.refuse(at, DestroyReason::PROTOCOL);
             }
+            (Command::CREATE_FAST | Command::CREATE2, None) if self.is_shutting_down => {
+                self.refuse(at, DestroyReason::HIBERNATING);
+            }
             (Command::CREATE_FAST, None) => return self.create_fast(at, body),
             (Command::CREATE | Command::CREATE2, None) if link.role == Role::Measurer => {
                 return Err("a circuit other than a measurement's on a measurer's link");

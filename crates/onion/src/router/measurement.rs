@@ -46,6 +46,10 @@ impl<S: Suite, R: Rng, C: Conduct<S>> Core<S, R, C> {
                 let text = String::from("the relay cannot bind signatures to this connection");
                 Refusal { code: ErrorCode::OTHER, text }
             }
+            (Ok(Message::Order(_)), ..) if self.is_shutting_down => {
+                let text = String::from("the relay is shutting down");
+                Refusal { code: ErrorCode::NOT_ALLOWED, text }
+            }
             (Ok(Message::Order(order)), Role::Ordinary | Role::Coordinator, Some(exported)) => {
                 let (now, unix_time_s) = (self.outputs.now(), self.unix_time_s());
                 match self.target.handle_order(now, unix_time_s, id, &exported, &order) {
