@@ -101,8 +101,8 @@ pub(super) fn run(
         }
         for mode in plan.modes.iter().copied() {
             output.doing(format!("starting relays: {}, {congestion}", mode.word()));
-            let mut scene = Scene::start(&plan, mode, congestion, output)?;
-            of_scene(&plan, &mut scene, &mut judged, output, interrupt);
+            let scene = Scene::start(&plan, mode, congestion, output)?;
+            of_scene(&plan, &scene, &mut judged, output, interrupt);
             scene.stop()?;
         }
     }
@@ -112,7 +112,7 @@ pub(super) fn run(
 /// All runs with these relays. Distances take turns, so that a busy hour hits them all.
 fn of_scene(
     plan: &Plan,
-    scene: &mut Scene,
+    scene: &Scene,
     judged: &mut Vec<Judged>,
     output: &Output,
     interrupt: &Interrupt,

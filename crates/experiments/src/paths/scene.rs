@@ -84,7 +84,7 @@ impl Scene {
     /// Measures the relay of this number over a distance, with the right guess; `None` if the user has asked
     /// for the end.
     pub(super) fn measure(
-        &mut self,
+        &self,
         plan: &Plan,
         relay: usize,
         path: &Path,

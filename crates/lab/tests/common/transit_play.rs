@@ -113,6 +113,7 @@ impl Scenario {
             address: *address,
         });
         PumpConfig {
+            held_back: None,
             target: Target { address: target, ids },
             way_back: WayBack::Transit { landings: own.collect(), authenticate_as: Vec::new() },
             sockets: self.sockets,

@@ -79,7 +79,7 @@ impl<'t> Run<'t> {
             Mode::Echo => Defences { max_connections: None, ..request.defences },
         }
         .sockets(params.sockets);
-        params.way = Defences::way(rate, rtt, params.seconds);
+        params.way = Defences::way(rate, rtt, params.seconds, way_back);
         let first = launch.map_or_else(|| Turn::first(request.guess, 1), |it| it.turn);
         let sockets = first.sockets(params.way.first_sockets, params.sockets);
         let residuals: Vec<Rate> = team.capacities().collect();
