@@ -38,6 +38,25 @@ fn a_second_is_the_sum_over_all_measurers_once_all_have_reported_it() {
 }
 
 #[test]
+fn the_accounts_of_a_second_are_kept_in_the_order_of_the_measurers() {
+    let mut series = Series::new(Mode::Transit, 0.25, 3, [A, B]);
+    let account = Account { sockets: 5, ..Account::default() };
+    series.record(B, SecondReport { account: Some(account), ..report(1, 10) }).unwrap();
+    for second in [0, 1] {
+        series.record(A, report(second, 10)).unwrap();
+    }
+    assert_eq!(series.account(B, 1), Some(&account));
+    let others = [(A, 1), (B, 0), (B, 2), (B, 3), (MeasurerId(1), 1)];
+    assert!(others.iter().all(|(measurer, second)| series.account(*measurer, *second).is_none()));
+    let said: Vec<_> = series.said().into_iter().map(|it| it.accounts).collect();
+    assert_eq!(said, [vec![], vec![None, Some(account)]]);
+    // A report that does not count changes nothing.
+    let again = Account { sockets: 6, ..account };
+    assert!(series.record(B, SecondReport { account: Some(again), ..report(1, 1) }).is_err());
+    assert_eq!(series.account(B, 1), Some(&account));
+}
+
+#[test]
 fn client_traffic_counts_up_to_the_ratio() {
     let mut series = series(Mode::Echo, 0.25, 2, &[A]);
     for second in 0..2 {

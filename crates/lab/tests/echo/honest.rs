@@ -9,6 +9,7 @@ use onion::cell::{CircId, Command};
 use onion::measure::order::{OrderEvent, OrderFailure};
 use onion::measure::protocol::{ErrorCode, Message, Nonce, Proof};
 use onion::measure::pump::{Event, Pump, PumpFailure};
+use onion::node::ConnId;
 use onion::router::RouterEvent;
 use onion::{Duration, Instant, Rate};
 use rand_chacha::ChaCha8Rng;
@@ -17,6 +18,7 @@ crate::stage::in_both_worlds! {
     an_honest_relay_is_measured
     clients_are_held_to_their_share_and_have_all_back_after
     a_relay_that_takes_part_can_also_be_measured_in_transit
+    the_rate_holds_a_pump_back_where_the_relay_does_not
     a_relay_is_measured_again_until_the_quota_is_used_up
     a_coordinator_that_goes_ends_it_for_all
     the_target_closes_the_measurers_links_at_the_end
@@ -106,6 +108,61 @@ fn a_relay_that_takes_part_can_also_be_measured_in_transit<S: Stage>(stage: S) {
     assert!(median > 0.0);
     if S::IS_EXACT {
         assert!((36.0..42.0).contains(&median), "{median}");
+    }
+}
+
+/// Measures in transit at so much, and says in which share of the time the rate held the pump back. What is
+/// under way is within the circuits' windows, and half of the connections go out.
+fn share_throttled<S: Stage>(play: &mut Play<'_, S>, rate: Rate) -> f64 {
+    const SECONDS: u32 = 3;
+    let actor = play.add_transit(SECONDS, rate);
+    let window_bytes = u64::from(4 * play.scenario.window_cap_cells) * 514;
+    let (mut throttled, mut outstanding_most, mut is_over) = (Duration::ZERO, 0, false);
+    let mut ends_at = None;
+    play.stage.until(Duration::from_secs(20), |stage| {
+        let now = stage.now();
+        let pump: &mut Pump<ChaCha8Rng> = stage.node(actor);
+        outstanding_most = pump.outstanding_bytes().max(outstanding_most);
+        if pump.is_sending() {
+            assert_eq!(pump.ends_at(), ends_at);
+            let conns = || (0..8).map(ConnId);
+            let out = conns().filter(|conn| pump.is_outbound(*conn)).count();
+            let back = conns().filter(|conn| pump.carries_back(*conn)).count();
+            let both = conns().any(|conn| pump.is_outbound(conn) && pump.carries_back(conn));
+            assert!(out == 2 && back == 2 && !both, "{out} out, {back} back");
+        }
+        throttled = pump.throttled(now);
+        assert!(ends_at.is_some() || throttled.is_zero(), "it does not send yet");
+        match pump.poll_event() {
+            Some(Event::Ready { .. }) => {
+                pump.start(now, now);
+                ends_at = Some(now + Duration::from_secs(SECONDS.into()));
+            }
+            Some(Event::Finished) => is_over = true,
+            Some(Event::Second(_)) | None => {}
+            Some(other) => panic!("{other:?}"),
+        }
+        is_over
+    });
+    play.pass(Duration::from_secs(1));
+    let now = play.stage.now();
+    let pump: &mut Pump<ChaCha8Rng> = play.stage.node(actor);
+    assert_eq!(pump.throttled(now), throttled, "it does not send any more");
+    assert!(!pump.is_sending() && throttled <= Duration::from_secs(SECONDS.into()));
+    assert!(outstanding_most > 0 && outstanding_most <= window_bytes, "{outstanding_most}");
+    throttled.as_secs_f64() / f64::from(SECONDS)
+}
+
+fn the_rate_holds_a_pump_back_where_the_relay_does_not<S: Stage>(stage: S) {
+    let scenario = Scenario::default();
+    let mut play = Play::begin(stage, &scenario);
+    let limit = scenario.limit.expect("there is one");
+    let by_rate = share_throttled(&mut play, limit.scaled(0.25));
+    let by_relay = share_throttled(&mut play, limit.scaled(3.0));
+    println!("{by_rate} {by_relay}");
+    assert!(by_rate > by_relay, "{by_rate} {by_relay}");
+    if S::IS_EXACT {
+        assert!(by_rate > 0.95 && by_relay < 0.3, "{by_rate} {by_relay}");
     }
 }
 

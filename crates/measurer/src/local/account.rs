@@ -74,11 +74,11 @@ impl Accountant {
 
 impl Look {
     fn take<R: Rng>(drive: &dyn Drive<Pump<R>>, busy: Duration) -> Self {
-        let pump = drive.node();
+        let (now, pump) = (drive.now(), drive.node());
         let mut look = Self {
-            at: drive.now(),
+            at: now,
             outstanding_bytes: pump.outstanding_bytes(),
-            throttled: pump.throttled(drive.now()),
+            throttled: pump.throttled(now),
             busy,
             ..Self::default()
         };

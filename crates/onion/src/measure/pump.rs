@@ -271,8 +271,9 @@ impl<R: Rng> Pump<R> {
             self.events.push_back(Event::Second(second));
         }
         if running.counter.is_over() {
+            let ends_at = running.start + Duration::from_secs(self.config.seconds.into());
             self.events.push_back(Event::Finished);
-            self.throttle.release(now);
+            self.throttle.release(ends_at);
             self.stop();
         }
     }
