@@ -39,7 +39,7 @@ fn a_second_is_the_sum_over_all_measurers_once_all_have_reported_it() {
 
 #[test]
 fn the_accounts_of_a_second_are_kept_in_the_order_of_the_measurers() {
-    let mut series = Series::new(Mode::Transit, 0.25, 3, [A, B]);
+    let mut series = series(Mode::Transit, 0.25, 3, &[A, B]);
     let account = Account { sockets: 5, ..Account::default() };
     series.record(B, SecondReport { account: Some(account), ..report(1, 10) }).unwrap();
     for second in [0, 1] {
