@@ -40,6 +40,7 @@ pub fn order(data: &[u8]) {
 fn pump(input: &mut Input<'_>) -> (Measuring, Instant) {
     let rates = [Rate::from_mbit_per_s(50.0), Rate::from_bit_per_s(9), Rate::ZERO, Rate::MAX];
     let config = PumpConfig {
+        held_back: None,
         target: target(),
         way_back: WayBack::Echo { nonce: NONCE, key_seed: SEED },
         sockets: 1 + u32::from(input.u8() % 3),

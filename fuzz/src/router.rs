@@ -2,27 +2,24 @@ mod parties;
 mod streams;
 
 use crate::input::Input;
-use crate::links::Recorded;
-use crate::vectors::RecordedTls;
+use crate::vectors::PARTIES;
 use onion::cell::msg::{Create2, CreatedFast, HANDSHAKE_NTOR, parse_created2};
 use onion::cell::{BODY_LEN, CELL_LEN, CircId, Command};
 use onion::crypto::fast;
-use onion::link::{Authentication, Channel, ExpectedPeer, TlsSession};
+use onion::crypto::ntor_v3;
+use onion::link::Authentication;
 use onion::measure::protocol::{CoordinatorKey, Message};
 use onion::measure::target::TargetParams;
-use onion::node::{CloseCause, ConnId, Dial, ListenerId, Node, Security};
-use onion::router::schedule::SchedulerConfig;
-use onion::router::{RateLimit, Router, RouterConfig, RouterEvent};
-use onion::{Duration, Instant, Rate};
+use onion::node::{CloseCause, Node};
+use onion::router::{RateLimit, RouterConfig, RouterEvent};
+use onion::{Duration, Rate};
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::SeedableRng;
+use sim::fixture::{Came, Fixture, RUN};
 use std::collections::BTreeMap;
-use std::net::{IpAddr, SocketAddr};
-use std::sync::Arc;
-use streams::{Beyond, HELD_BYTES_MAX, Hop, STREAMS_MAX, StreamsHeard};
-
-/// More than any honest reaction takes.
-const POLLS_MAX: u32 = 50_000;
+use std::net::SocketAddr;
+use std::ops::{Deref, DerefMut};
+use streams::{HELD_BYTES_MAX, Hop, STREAMS_MAX, StreamsHeard};
 
 /// Cells that may wait on a circuit in one direction.
 const QUEUE_LIMIT_CELLS: u32 = 20;
@@ -36,40 +33,9 @@ const CONTROL_MAX: usize = (1 << 20) + 8192;
 const COORDINATOR: [u8; 32] = [0xc0; 32];
 const MEASURERS: [[u8; 32]; 2] = [[0xa0; 32], [0xa1; 32]];
 
-/// TLS in name only, another for each link.
-#[derive(Clone)]
-struct Tls<'a> {
-    recorded: &'a RecordedTls,
-    exported: [u8; 32],
-}
-
-impl TlsSession for Tls<'static> {
-    fn peer_certificate(&self) -> Option<&[u8]> {
-        self.recorded.peer_certificate()
-    }
-
-    fn export_keying_material(&self, _: &[u8], _: &[u8]) -> Option<[u8; 32]> {
-        Some(self.exported)
-    }
-
-    fn peer_address(&self) -> Option<IpAddr> {
-        Some([10, 0, 0, 9].into())
-    }
-
-    fn detached(&self) -> Option<Box<dyn TlsSession + Send>> {
-        Some(Box::new(self.clone()))
-    }
-}
-
-/// A link of the router's, and who is at its other end.
+/// What has come on a link of the router's.
+#[derive(Default)]
 struct Link {
-    conn: Option<ConnId>,
-    /// The router's dial has been answered.
-    is_connected: bool,
-    channel: Option<Channel>,
-    exported: [u8; 32],
-    /// The other end does not read.
-    is_full: bool,
     hops: BTreeMap<CircId, Hop>,
     /// The latest circuit that the router has begun on it.
     begun: Option<CircId>,
@@ -89,14 +55,27 @@ struct Heard {
 }
 
 struct World {
-    router: Router<ChaCha8Rng>,
-    now: Instant,
+    fixture: Fixture<ChaCha8Rng>,
+    /// By the places of their ends.
     links: Vec<Link>,
-    known: BTreeMap<ConnId, usize>,
-    beyond: Beyond,
-    delivered_bytes: u64,
+    /// Clients of ntor of version 3 that wait for their answer, by link and circuit.
+    pending: BTreeMap<(usize, CircId), ntor_v3::Client>,
     relay_cells: u64,
     told: Vec<RouterEvent>,
+}
+
+impl Deref for World {
+    type Target = Fixture<ChaCha8Rng>;
+
+    fn deref(&self) -> &Self::Target {
+        &self.fixture
+    }
+}
+
+impl DerefMut for World {
+    fn deref_mut(&mut self) -> &mut Self::Target {
+        &mut self.fixture
+    }
 }
 
 /// Cells, messages, streams, silence and time in any order, from clients, relays, destinations, measurers and
@@ -111,7 +90,6 @@ fn play(data: &[u8]) -> Heard {
     let mut world = World::new(&mut input);
     while !input.is_empty() {
         world.apply(&mut input);
-        world.settle();
     }
     world.end()
 }
@@ -138,39 +116,41 @@ fn limit(choice: u8) -> Option<RateLimit> {
 
 impl World {
     fn new(input: &mut Input<'_>) -> Self {
-        let recorded = Recorded::get();
         let config = RouterConfig {
             target: target_params(true),
             limit: limit(input.u8()),
             queue_limit_cells: QUEUE_LIMIT_CELLS,
-            // Cells leave at once: the harness does not wait for runs.
-            scheduler: SchedulerConfig::vanilla(),
             exit: Some(streams::exit()),
             directory: Some(SocketAddr::from(([127, 0, 0, 1], 9030))),
             streams_max: STREAMS_MAX,
             held_bytes_max: HELD_BYTES_MAX,
-            ..RouterConfig::new(Arc::clone(&recorded.own), recorded.now_s)
+            ..PARTIES.config()
         };
         let rng = ChaCha8Rng::from_seed([5; 32]);
+        let mut fixture = Fixture::new(PARTIES.clone(), config, rng);
+        fixture.burst_max_bytes =
+            |circuits| circuits * QUEUE_LIMIT_CELLS_MOST as usize * CELL_LEN + CONTROL_MAX;
         Self {
-            router: Router::new(config, rng, Instant::ORIGIN),
-            now: Instant::ORIGIN,
+            fixture,
             links: Vec::new(),
-            known: BTreeMap::new(),
-            beyond: Beyond::default(),
-            delivered_bytes: 0,
+            pending: BTreeMap::new(),
             relay_cells: 0,
             told: Vec::new(),
         }
     }
 
-    fn tls(&self) -> Tls<'static> {
-        let number = u8::try_from(self.links.len() % 256).unwrap_or(0);
-        Tls { recorded: &Recorded::get().own_tls, exported: [number; 32] }
+    /// One thing happens. Then the scheduler has a run, in most cases; else more happens before it.
+    fn apply(&mut self, input: &mut Input<'_>) {
+        let choice = input.u8();
+        self.act(choice % 26, input);
+        self.settle();
+        if (choice / 26).is_multiple_of(2) {
+            self.pass(RUN);
+        }
+        self.hear_all();
     }
 
-    fn apply(&mut self, input: &mut Input<'_>) {
-        let op = input.u8() % 26;
+    fn act(&mut self, op: u8, input: &mut Input<'_>) {
         let place = usize::from(input.u8());
         match op {
             0 => self.accept(place % 8 == 7),
@@ -200,246 +180,131 @@ impl World {
             9 => {
                 let len = usize::from(input.u8());
                 let bytes = input.take(len).to_vec();
-                self.feed(place, &bytes);
+                if let Some(place) = self.link(place) {
+                    self.feed(place, &bytes);
+                }
             }
             10 => {
+                // The driver may look late.
                 self.now += Duration::from_millis(u64::from(input.u16()));
                 self.handle_timeouts();
             }
-            11 => self.close(place, CloseCause::Reset),
+            11 => {
+                if let Some(place) = self.link(place) {
+                    self.close(place, CloseCause::Reset);
+                }
+            }
             12 => self.answer_dial(place, input.bool()),
             13 => self.answer_create(place, input.u8()),
             14 => {
-                let is_full = input.bool();
-                if let Some(link) = self.link(place) {
-                    link.is_full = is_full;
-                    if !is_full {
-                        let place = place % self.links.len();
-                        self.flush(place);
+                let reads = !input.bool();
+                if let Some(place) = self.link(place) {
+                    self.ends[place].reads = reads;
+                    if reads {
+                        self.read(place, usize::MAX);
                     }
                 }
             }
             16..25 => self.apply_to_streams(op - 16, place, input),
             25 => self.ask_for_padding(place, input),
             _ => {
-                self.router.set_limit(self.now, limit(input.u8()));
+                let now = self.now;
+                self.router.set_limit(now, limit(input.u8()));
                 self.router.set_target_params(target_params(place % 4 != 0));
             }
         }
     }
 
-    fn link(&mut self, place: usize) -> Option<&mut Link> {
-        let place = place.checked_rem(self.links.len())?;
-        Some(&mut self.links[place])
+    /// One of the links.
+    fn link(&self, place: usize) -> Option<usize> {
+        place.checked_rem(self.ends.len())
     }
 
     /// Somebody dials the router, and says nothing if `is_mute`.
     fn accept(&mut self, is_mute: bool) {
-        let recorded = Recorded::get();
-        let tls = self.tls();
-        let conn = self.router.handle_accepted(self.now, ListenerId(0), &tls);
-        let own = &recorded.own;
-        let expected = ExpectedPeer { ids: own.ids(), address: [10, 0, 0, 1].into() };
-        let channel = (!is_mute).then(|| {
-            let anonymous = Authentication::Anonymous;
-            Channel::initiator(expected, anonymous, &tls, [1; 24], recorded.now_s).expect("usable")
-        });
-        self.add(conn, true, channel, tls.exported);
-    }
-
-    fn add(
-        &mut self,
-        conn: Option<ConnId>,
-        is_connected: bool,
-        channel: Option<Channel>,
-        exported: [u8; 32],
-    ) {
-        let place = self.links.len();
-        if let Some(conn) = conn {
-            assert!(self.known.insert(conn, place).is_none(), "{conn:?} is known");
-        }
-        self.links.push(Link {
-            conn,
-            is_connected,
-            channel,
-            exported,
-            is_full: false,
-            hops: BTreeMap::new(),
-            begun: None,
-            heard: Heard::default(),
-        });
+        let number = u8::try_from(self.ends.len() % 256).unwrap_or(0);
+        let place = self.dial((!is_mute).then_some(Authentication::Anonymous), [number; 32]);
         self.exchange(place);
-    }
-
-    /// Hands over what the other end of a link has to say.
-    fn exchange(&mut self, place: usize) {
-        let mut buffer = [0; 16_384];
-        loop {
-            let Some(channel) = &mut self.links[place].channel else { return };
-            let len = channel.poll_transmit(&mut buffer);
-            if len == 0 {
-                return;
-            }
-            self.feed(place, &buffer[..len]);
-            self.settle();
-        }
-    }
-
-    fn feed(&mut self, place: usize, bytes: &[u8]) {
-        let Some(link) = self.link(place) else { return };
-        if let Some(conn) = link.conn.filter(|_| link.is_connected) {
-            self.router.handle_bytes(self.now, conn, bytes);
-        }
     }
 
     fn say(&mut self, place: usize, circ_id: CircId, command: Command, body: &[u8]) {
-        let Some(link) = self.link(place) else { return };
-        let Some(channel) = link.channel.as_mut().filter(|channel| channel.is_open()) else {
+        let Some(place) = self.link(place).filter(|place| self.ends[*place].is_open()) else {
             return;
         };
         let fits = body.len() <= BODY_LEN || command.is_variable_length();
-        channel.send(circ_id, command, if fits { body } else { &body[..BODY_LEN] });
+        let body = if fits { body } else { &body[..BODY_LEN] };
         self.relay_cells += u64::from(matches!(command, Command::RELAY | Command::RELAY_EARLY));
-        let place = place % self.links.len();
-        self.exchange(place);
-    }
-
-    fn close(&mut self, place: usize, cause: CloseCause) {
-        let Some(link) = self.link(place) else { return };
-        link.channel = None;
-        if let Some(conn) = link.conn.take() {
-            self.known.remove(&conn);
-            self.router.handle_closed(self.now, conn, cause);
-        }
+        self.fixture.say(place, circ_id, command, body);
+        self.hear_all();
     }
 
     fn handle_timeouts(&mut self) {
         let mut timeouts = 0;
-        while self.router.poll_timeout().is_some_and(|at| at <= self.now) {
+        let now = self.now;
+        while self.router.poll_timeout().is_some_and(|at| at <= now) {
             timeouts += 1;
             assert!(timeouts < 1000, "timeouts without end");
-            self.router.handle_timeout(self.now);
+            self.router.handle_timeout(now);
             self.settle();
         }
     }
 
-    /// Does all that the router wants, until it is quiet.
-    fn settle(&mut self) {
-        self.settle_polls();
-        self.router.check_accounts();
-    }
-
-    fn settle_polls(&mut self) {
-        for _ in 0..POLLS_MAX {
-            if let Some(Dial { conn, security, .. }) = self.router.poll_dial(self.now) {
-                if security == Security::Plain {
-                    self.add_destination(conn);
-                    continue;
-                }
-                // It may have been given up since.
-                let exported = self.tls().exported;
-                self.add(Some(conn), false, None, exported);
-            } else if let Some(lookup) = self.router.poll_lookup() {
-                self.beyond.questions.push(lookup.id);
-            } else if let Some(conn) = self.router.poll_writable() {
-                if self.flush_destination(conn) {
-                    continue;
-                }
-                let place = self.known.get(&conn).copied();
-                self.flush(place.unwrap_or_else(|| panic!("{conn:?} is not known")));
-            } else if let Some(conn) = self.router.poll_close() {
-                if self.close_destination(conn) {
-                    continue;
-                }
-                let place = self.known.remove(&conn);
-                let place = place.unwrap_or_else(|| panic!("{conn:?} is not known"));
-                self.links[place].conn = None;
-                self.links[place].channel = None;
-            } else if let Some(conn) = self.router.poll_readable() {
-                self.check_readable(conn);
-            } else {
-                let held_bytes = self.router.queued_bytes();
-                assert!(held_bytes <= HELD_BYTES_MAX, "it holds {held_bytes} bytes");
-                while let Some(event) = self.router.poll_event() {
-                    self.told.push(event);
-                }
-                return;
+    /// The other ends read what the router has said, and nothing is there that cannot be read.
+    fn hear_all(&mut self) {
+        let held_bytes = self.router.queued_bytes();
+        assert!(held_bytes <= HELD_BYTES_MAX, "it holds {held_bytes} bytes");
+        self.links.resize_with(self.ends.len(), Link::default);
+        for place in 0..self.links.len() {
+            while let Some(cell) = self.ends[place].came.pop_front() {
+                self.hear(place, &cell);
             }
         }
-        panic!("it never comes to rest");
+        while let Some(event) = self.router.poll_event() {
+            self.told.push(event);
+        }
+        self.dialled.clear();
+        self.closed.clear();
+        self.readable.clear();
     }
 
-    /// Takes what the router has for a link, unless nobody reads it.
-    fn flush(&mut self, place: usize) {
-        let mut buffer = [0; 16_384];
-        let mut taken = 0;
-        while let Some(conn) = self.links[place].conn
-            && self.links[place].is_connected
-            && !self.links[place].is_full
-        {
-            let len = self.router.poll_transmit(self.now, conn, &mut buffer);
-            if len == 0 {
-                break;
+    fn hear(&mut self, place: usize, cell: &Came) {
+        let link = &mut self.links[place];
+        match cell.command {
+            Command::CREATED_FAST => {
+                let created = CreatedFast::parse(&cell.body).expect("readable");
+                if let Ok(keys) = fast::Client::new([3; 20]).finish(&created) {
+                    link.hops.insert(cell.circ_id, Hop::new(&keys, 100));
+                }
             }
-            taken += len;
-            self.hear(place, &buffer[..len]);
-        }
-        let circuits = self.router.open_circuits();
-        let most = circuits * QUEUE_LIMIT_CELLS_MOST as usize * CELL_LEN + CONTROL_MAX;
-        assert!(taken <= most, "{taken} bytes waited for {circuits} circuits");
-    }
-
-    /// The other end reads what the router says: there is nothing that it cannot read.
-    fn hear(&mut self, place: usize, mut bytes: &[u8]) {
-        // The channel leaves its link, since its cells borrow from it.
-        let Some(mut channel) = self.links[place].channel.take() else { return };
-        while let Some(cell) = channel.handle_bytes(&mut bytes).expect("readable") {
-            let link = &mut self.links[place];
-            match cell.command {
-                Command::CREATED_FAST => {
-                    let created = CreatedFast::parse(cell.body).expect("readable");
-                    if let Ok(keys) = fast::Client::new([3; 20]).finish(&created) {
-                        link.hops.insert(cell.circ_id, Hop::new(&keys, 100));
-                    }
-                }
-                Command::CREATE2 => link.begun = Some(cell.circ_id),
-                Command::PADDING => {
-                    assert_eq!((cell.circ_id, link.heard.proven), (CircId::LINK, 0));
-                    link.heard.padding_cells += 1;
-                }
-                Command::RELAY if link.heard.proven > 0 => link.heard.echoed_cells += 1,
-                Command::RELAY => self.hear_relay(place, cell.circ_id, cell.body),
-                Command::CREATED2 => {
-                    let answer = parse_created2(cell.body).expect("readable");
-                    self.hear_created(place, cell.circ_id, answer);
-                }
-                Command::DESTROY => {
-                    link.hops.remove(&cell.circ_id);
-                }
-                Command::MEASURE => match Message::parse(cell.body).expect("readable") {
-                    Message::Accepted { .. } => link.heard.accepted += 1,
-                    Message::Proven => link.heard.proven += 1,
-                    Message::ClientSecond(_) => link.heard.seconds += 1,
-                    Message::Error { .. } => link.heard.errors += 1,
-                    other => panic!("{other:?}"),
-                },
-                _ => {}
+            Command::CREATE2 => link.begun = Some(cell.circ_id),
+            Command::PADDING => {
+                assert_eq!((cell.circ_id, link.heard.proven), (CircId::LINK, 0));
+                link.heard.padding_cells += 1;
             }
-        }
-        // The link's handshake goes on.
-        let mut buffer = vec![0; channel.queued_len()];
-        let len = channel.poll_transmit(&mut buffer);
-        self.links[place].channel = Some(channel);
-        if len > 0 {
-            self.feed(place, &buffer[..len]);
+            Command::RELAY if link.heard.proven > 0 => link.heard.echoed_cells += 1,
+            Command::RELAY => self.hear_relay(place, cell.circ_id, &cell.body),
+            Command::CREATED2 => {
+                let answer = parse_created2(&cell.body).expect("readable");
+                self.hear_created(place, cell.circ_id, answer);
+            }
+            Command::DESTROY => {
+                link.hops.remove(&cell.circ_id);
+            }
+            Command::MEASURE => match Message::parse(&cell.body).expect("readable") {
+                Message::Accepted { .. } => link.heard.accepted += 1,
+                Message::Proven => link.heard.proven += 1,
+                Message::ClientSecond(_) => link.heard.seconds += 1,
+                Message::Error { .. } => link.heard.errors += 1,
+                other => panic!("{other:?}"),
+            },
+            _ => {}
         }
     }
 
     /// All go: nothing is left. Gives what was heard in all.
     fn end(mut self) -> Heard {
-        for place in 0..self.links.len() {
+        for place in 0..self.ends.len() {
             self.close(place, CloseCause::ByPeer);
-            self.settle();
         }
         self.end_destinations();
         self.handle_timeouts();
@@ -448,7 +313,7 @@ impl World {
         let totals = *self.router.totals();
         assert!(totals.measured_bytes <= self.relay_cells * CELL_LEN as u64, "made up");
         assert!(self.delivered_bytes <= self.relay_cells * BODY_LEN as u64, "made up");
-        assert!(self.known.is_empty());
+        assert!(self.ends.iter().all(|end| end.conn.is_none()));
         let heard = self.links.iter().map(|link| link.heard);
         heard.fold(Heard::default(), |sum, link| Heard {
             accepted: sum.accepted + link.accepted,

@@ -5,7 +5,7 @@ use crate::told::Told;
 use onion::Duration;
 use onion::cell::CELL_LEN;
 use onion::node::{CloseCause, ListenerId, Node};
-use world::{Link, World};
+use world::{Link, Tls, World};
 
 /// Bytes, closes, strangers, timeouts in any order: the measurement never panics, never names a
 /// connection that is gone, always ends or waits for something, and never counts more than came.
@@ -71,7 +71,7 @@ impl World {
             8 => self.close(place, CloseCause::Reset),
             9 => {
                 let listener = ListenerId(u32::try_from(place % 4).unwrap_or(0));
-                if let Some(conn) = self.transit.handle_accepted(self.now, listener, self.tls) {
+                if let Some(conn) = self.transit.handle_accepted(self.now, listener, &Tls) {
                     self.add(Link {
                         ours: Some(conn),
                         is_connected: true,

@@ -109,6 +109,7 @@ impl From<&RoundOrder> for Prepare {
             sharing: order.sharing,
             setup_timeout_ns: nanos(order.setup_timeout),
             stall_timeout_ns: nanos(order.stall_timeout),
+            held_back_s: order.held_back_s,
         }
     }
 }
@@ -168,6 +169,7 @@ impl TryFrom<Prepare> for RoundOrder {
         };
         let rate = within("rate", message.rate_bit_per_s, 1..=u64::MAX)?;
         let rtt = message.rtt_ns.map(|rtt| time("round trip", rtt, Duration::ZERO..=LONGEST_RTT));
+        let held_back = message.held_back_s.map(|it| within("held back", it, 0..=600));
         let timeouts = Duration::from_nanos(1)..=LONGEST_TIMEOUT;
         Ok(Self {
             target: Target { address: SocketAddr::new(ip, port), ids },
@@ -176,6 +178,7 @@ impl TryFrom<Prepare> for RoundOrder {
             sockets: within("sockets", message.sockets, 1..=10_000)?,
             rate: Rate::from_bit_per_s(rate),
             seconds: within("seconds", message.seconds, 1..=600)?,
+            held_back_s: held_back.transpose()?,
             check_one_in: not_zero("cells to each checked one", message.check_one_in)?,
             rtt: rtt.transpose()?,
             sharing: within("sharing", message.sharing, 1..=1000)?,

@@ -56,9 +56,16 @@ pub fn samples() -> (Vec<Sample>, Vec<Sample>) {
         sharing: 2,
         setup_timeout_ns: 22_500_000_000,
         stall_timeout_ns: 5_000_000_000,
+        held_back_s: Some(15),
     };
     let way_back = Some(WayBack::Echo(Echo { nonce: vec![9; 32] }));
-    let echo = Prepare { address: vec![0xfd; 16], way_back, rtt_ns: None, ..transit.clone() };
+    let echo = Prepare {
+        address: vec![0xfd; 16],
+        way_back,
+        rtt_ns: None,
+        held_back_s: None,
+        ..transit.clone()
+    };
     let from_coordinator = vec![
         ("transit", order(Instruction::Prepare(transit))),
         ("echo", order(Instruction::Prepare(echo))),

@@ -82,6 +82,9 @@ pub struct Prepare {
     /// Longest silence of the target, an hour at most.
     #[prost(uint64, tag = "15")]
     pub stall_timeout_ns: u64,
+    /// The second with which every other socket begins, below `seconds`; absent if all begin at once.
+    #[prost(uint32, optional, tag = "16")]
+    pub held_back_s: Option<u32>,
 }
 
 /// How cells come back from the target.

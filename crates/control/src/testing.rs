@@ -17,6 +17,7 @@ pub(crate) fn order() -> RoundOrder {
         sockets: 8,
         rate: Rate::from_mbit_per_s(100.0),
         seconds: 2,
+        held_back_s: None,
         check_one_in: NonZeroU32::new(125).unwrap(),
         rtt: None,
         sharing: 1,

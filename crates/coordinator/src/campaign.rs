@@ -42,7 +42,8 @@ pub struct Launch {
 pub enum Next {
     /// Nothing: the relay is done.
     Nothing,
-    /// It takes more than it had: this turn. Launched with the whole team, it is done all the same.
+    /// It takes more than it had: this turn. Launched with the whole team, it is done all the same, unless
+    /// the turn has more sockets.
     Enlarged(Turn),
     /// A measurer failed it: the same once more, as often as its rounds allow.
     Repeated,
@@ -53,8 +54,9 @@ impl Next {
     #[must_use]
     pub const fn after(outcome: &Outcome) -> Self {
         match outcome {
-            Outcome::Measured(estimate) => match estimate.inconclusive {
-                Some(Inconclusive::LoadTooSmall { next }) => Self::Enlarged(next),
+            Outcome::Measured(estimate) => match &estimate.inconclusive {
+                Some(Inconclusive::LoadTooSmall { next }) => Self::Enlarged(*next),
+                Some(Inconclusive::HeldBackByWay { next: Some(next), .. }) => Self::Enlarged(*next),
                 _ => Self::Nothing,
             },
             Outcome::Failed { reason, .. } => match reason.blame() {
@@ -172,7 +174,11 @@ impl Campaign {
             }
         }
         let turn = match next {
-            Next::Enlarged(turn) if !launch.is_whole_team => Some(turn),
+            Next::Enlarged(turn)
+                if !launch.is_whole_team || turn.widening > waiting.turn.widening =>
+            {
+                Some(turn)
+            }
             Next::Repeated => waiting.turn.repeated(),
             Next::Nothing | Next::Enlarged(_) => None,
         };

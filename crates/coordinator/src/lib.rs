@@ -21,6 +21,7 @@ mod account;
 mod allocation;
 mod campaign;
 mod failure;
+mod halves;
 mod history;
 mod measurement;
 mod order;
@@ -36,11 +37,12 @@ pub use account::Account;
 pub use allocation::{Allocation, Assignment, MeasurerId, allocate};
 pub use campaign::{Campaign, Ended, Launch, Next, RelayId, Standing};
 pub use failure::{Blame, Failure, Violation};
+pub use halves::{Halves, Schedule};
 pub use history::{Expectations, Guess, GuessSource, History, HistoryPolicy, PastEstimate};
 pub use measurement::{Action, Measurement, SetupError};
 pub use order::{OrderRetries, ends_an_accepted_one};
 pub use outcome::{Bounds, Estimate, Inconclusive, Outcome, ProcessorTime};
-pub use params::{Params, ParamsError};
+pub use params::{Params, ParamsError, WayParams};
 pub use record::{
     Course, End, Facts, Hearsay, Record, RoundRecord, SecondRecord, Subject, Verdict,
 };

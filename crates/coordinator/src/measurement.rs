@@ -25,8 +25,10 @@ pub enum Action {
         round: u32,
         /// Who, how fast, with how many sockets.
         assignments: Vec<Assignment>,
-        /// *t*: how long the round will last.
+        /// How long the round will last: *t*, and the seconds before those that count.
         seconds: u32,
+        /// The second with which every other socket begins; `None` if all begin at once.
+        held_back_s: Option<u32>,
         /// *p*: share of the cells whose content is to be checked.
         check_share: f64,
     },
@@ -167,7 +169,8 @@ impl Measurement {
             return Err(SetupError::NoGuess);
         }
         let needed = turn.guess.scaled(params.excess_factor());
-        let allocation = allocate(needed, &residuals, params.sockets);
+        let sockets = turn.sockets(params.way.first_sockets, params.sockets);
+        let allocation = allocate(needed, &residuals, sockets);
         if allocation.assignments.is_empty() {
             return Err(SetupError::NoCapacity);
         }

@@ -80,10 +80,11 @@ pub(crate) fn tell_failure(
 /// What a relay can carry, as far as the team could find out.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Estimate {
-    /// *z*: the median over the seconds of the last round (§4.1). Never zero.
+    /// *z*: the median over the seconds of the last round (§4.1), or their mean if that is less, so that
+    /// nobody has more for serving only the seconds that decide. Never zero.
     ///
-    /// If that round ended early ([`Inconclusive::LoadTooSmall`]), what the median of all its seconds
-    /// would have reached for certain.
+    /// If that round ended early ([`Inconclusive::LoadTooSmall`]), what it would have reached for
+    /// certain.
     pub capacity: Rate,
     /// Why the estimate is but a lower bound; `None` if it is conclusive (§4.2).
     pub inconclusive: Option<Inconclusive>,
@@ -207,6 +208,31 @@ pub enum Inconclusive {
         /// What was to follow.
         next: Turn,
     },
+    /// More came back as soon as there were more sockets: the way to the relay or back, and not the relay,
+    /// held the round back.
+    #[error(
+        "the way to the relay held it back: with all {sockets} sockets {growth_percent} % more came \
+         back than with half of them"
+    )]
+    HeldBackByWay {
+        /// How much more, in percent.
+        growth_percent: u32,
+        /// Sockets of the round.
+        sockets: u32,
+        /// What was to follow, with more of them; `None` where there may be no more, or no other round.
+        next: Option<Turn>,
+    },
+    /// The relay served some seconds and not others.
+    #[error(
+        "it was unsteady: {} of {} in the middle second came in the mean of all",
+        Rate::from_byte_per_s(*mean), Rate::from_byte_per_s(*median)
+    )]
+    Unsteady {
+        /// The mean of the seconds, bytes per second.
+        mean: u64,
+        /// Their median, bytes per second.
+        median: u64,
+    },
     /// The relay's own process, on a machine that it shares with others, came neither near its
     /// configured limit nor near the end of a processor.
     #[error(
@@ -218,4 +244,28 @@ pub enum Inconclusive {
         /// What it got.
         processor: ProcessorTime,
     },
+}
+
+/// A mean below this share of the median is that of a relay that did not serve all seconds. One that fails
+/// three of thirty has it; stock relays with a rate limit have 0.98 or more.
+const STEADY_SHARE: f64 = 0.9;
+
+impl Inconclusive {
+    /// The turn that was to follow, if one was.
+    #[must_use]
+    pub const fn next_turn(&self) -> Option<Turn> {
+        match self {
+            Self::LoadTooSmall { next } => Some(*next),
+            Self::HeldBackByWay { next, .. } => *next,
+            _ => None,
+        }
+    }
+
+    /// The doubt about a relay that did not serve all seconds alike, of which `median` and `mean` are in
+    /// bytes per second.
+    #[expect(clippy::cast_precision_loss, reason = "a ratio")]
+    pub(crate) fn unsteadiness(median: u64, mean: u64) -> Option<Self> {
+        let is_steady = mean as f64 >= STEADY_SHARE * median as f64;
+        (!is_steady).then_some(Self::Unsteady { mean, median })
+    }
 }

@@ -31,6 +31,29 @@ pub struct Params {
     pub setup_timeout: Duration,
     /// Time after the end of a second within which its reports must arrive.
     pub report_grace: Duration,
+    /// What the way to the relay asks for.
+    #[serde(default)]
+    pub way: WayParams,
+}
+
+/// What the way to a relay asks for: that of the paper's loopback, unless it is known to be long. Not in
+/// the paper, which opens 160 sockets to each relay wherever it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct WayParams {
+    /// Sockets of the first round over all measurers, at most [`Params::sockets`]. Later ones have more
+    /// if the way has held this one back ([`Turn::widened`](crate::Turn::widened)).
+    pub first_sockets: u32,
+    /// Seconds of load before those that count: TCP's slow start must not cost the estimate.
+    pub lead_s: u32,
+    /// Every other socket begins only in the middle of the round: if more comes back then, the way and
+    /// not the relay has held it back ([`Halves`](crate::Halves)).
+    pub probes: bool,
+}
+
+impl Default for WayParams {
+    fn default() -> Self {
+        Self { first_sockets: 160, lead_s: 0, probes: false }
+    }
 }
 
 impl Default for Params {
@@ -46,6 +69,7 @@ impl Default for Params {
             max_rounds: 12,
             setup_timeout: Duration::from_secs(30),
             report_grace: Duration::from_secs(5),
+            way: WayParams::default(),
         }
     }
 }
@@ -78,13 +102,21 @@ impl Params {
         within("check_share", self.check_share, 1e-9..=1.0)?;
         within("max_rounds", self.max_rounds, 1..=64)?;
         within("setup_timeout", self.setup_timeout, times.clone())?;
-        within("report_grace", self.report_grace, times)
+        within("report_grace", self.report_grace, times)?;
+        within("first_sockets", self.way.first_sockets, 1..=10_000)?;
+        within("lead_s", self.way.lead_s, 0..=60)
     }
 
     /// The same for a relay that allows but so many rounds in a period.
     #[must_use]
     pub fn within_quota(self, rounds_allowed: u32) -> Self {
         Self { max_rounds: self.max_rounds.min(rounds_allowed.max(1)), ..self }
+    }
+
+    /// How long a round lasts, in seconds: *t* and what goes before it.
+    #[must_use]
+    pub const fn round_s(&self) -> u32 {
+        self.seconds + self.way.lead_s
     }
 
     /// *f* = m(1+ε₂)/(1−ε₁): capacity of measurers to allocate per capacity expected (§4.2).

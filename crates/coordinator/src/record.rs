@@ -1,8 +1,9 @@
 //! The record of a finished measurement: the one account of it that all others are made from.
 
 use crate::account::Account;
-use crate::allocation::{Allocation, MeasurerId};
+use crate::allocation::{Allocation, Assignment, MeasurerId};
 use crate::failure::{Blame, Failure};
+use crate::halves::{Halves, Schedule};
 use crate::outcome::{Bounds, Inconclusive, Outcome, ProcessorTime, tell_failure};
 use crate::params::Params;
 use crate::series::{Mode, SecondTotals};
@@ -10,6 +11,7 @@ use crate::stats::{Spread, median_rate};
 use alloc::string::String;
 use alloc::vec::Vec;
 use core::fmt;
+use core::iter;
 use core::net::SocketAddr;
 use onion::Rate;
 use onion::identity::RelayIds;
@@ -61,12 +63,20 @@ pub struct RoundRecord {
     pub guess: Rate,
     /// Who took part, with how much.
     pub allocation: Allocation,
+    /// Which of its seconds count, and when its sockets began.
+    #[serde(default = "plain")]
+    pub schedule: Schedule,
     /// When it started, in Unix seconds; `None` if it did not, or if nobody looked.
     pub started_unix_s: Option<u64>,
     /// Cells whose content was checked and found right, over all measurers.
     pub checked_cells: u64,
     /// The seconds, in their order, up to the last of which anything was said.
     pub seconds: Vec<SecondRecord>,
+}
+
+/// Of records that were made before there was any other.
+const fn plain() -> Schedule {
+    Schedule::PLAIN
 }
 
 /// What each source said of a second.
@@ -292,13 +302,14 @@ impl Record {
         Some(self.params.conclusive_limit(allocated))
     }
 
-    /// The seconds of a round of which all have said all they had to, in order.
+    /// The seconds of a round that count and of which all have said all they had to, in order.
     pub fn totals<'r>(
         &self,
         round: &'r RoundRecord,
     ) -> impl Iterator<Item = SecondTotals> + use<'r> {
         let (mode, ratio) = (self.mode, self.params.ratio);
-        round.seconds.iter().filter_map(move |second| second.totals(mode, ratio))
+        let counted = round.seconds.iter().filter(|it| round.schedule.counts(it.second));
+        counted.filter_map(move |second| second.totals(mode, ratio, &round.allocation.assignments))
     }
 
     /// How far the seconds of the decisive round lie apart, in bytes per second.
@@ -310,6 +321,13 @@ impl Record {
         Spread::of(&totals)
     }
 
+    /// What the decisive round's sockets brought back by halves, if every other one began later.
+    #[must_use]
+    pub fn halves(&self) -> Option<Halves> {
+        let round = self.decisive_round()?;
+        round.schedule.halves(&self.totals(round).collect::<Vec<_>>())
+    }
+
     /// The median of what the relay told somebody else of the decisive round's seconds.
     #[must_use]
     pub fn relay_said(&self) -> Option<Rate> {
@@ -318,11 +336,19 @@ impl Record {
 }
 
 impl SecondRecord {
-    /// *xⱼ* and *ȳⱼ*, once all have said what they had to. `ratio` is *r*.
+    /// *xⱼ* and *ȳⱼ*, once all have said what they had to. `ratio` is *r*; of what came back to each, what
+    /// its [assignment lets count](Assignment::most_counted).
     #[must_use]
-    pub fn totals(&self, mode: Mode, ratio: f64) -> Option<SecondTotals> {
-        let mut returned = self.returned_bytes.iter();
-        let measured = returned.try_fold(0u64, |sum, it| Some(sum.saturating_add((*it)?)))?;
+    pub fn totals(
+        &self,
+        mode: Mode,
+        ratio: f64,
+        assignments: &[Assignment],
+    ) -> Option<SecondTotals> {
+        let most = assignments.iter().map(Assignment::most_counted).chain(iter::repeat(u64::MAX));
+        let mut returned = self.returned_bytes.iter().zip(most);
+        let measured = returned
+            .try_fold(0u64, |sum, (it, most)| Some(sum.saturating_add((*it)?.min(most))))?;
         let is_whole = mode == Mode::Transit || self.client_bytes.is_some();
         is_whole.then(|| SecondTotals::of(self.second, measured, self.client_bytes, ratio))
     }

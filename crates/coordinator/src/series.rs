@@ -3,6 +3,7 @@
 use crate::account::Account;
 use crate::allocation::{Assignment, MeasurerId};
 use crate::failure::Violation;
+use crate::halves::Schedule;
 use crate::record::SecondRecord;
 use crate::stats::{Spread, median};
 use alloc::vec;
@@ -89,10 +90,12 @@ pub struct Missing {
 /// What a complete series says.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Summary {
-    /// Every second, in order.
+    /// Every second that counts, in order.
     pub seconds: Vec<SecondTotals>,
-    /// *z*: the median of all *zⱼ*, bytes per second; see [`median`].
+    /// The median of all *zⱼ*, bytes per second; see [`median`].
     pub median: u64,
+    /// Their mean, rounded up.
+    pub mean: u64,
     /// How far the *zⱼ* lie apart.
     pub spread: Spread,
 }
@@ -104,7 +107,8 @@ pub struct Summary {
 #[derive(Clone, Debug)]
 pub struct Series {
     ratio: f64,
-    /// *xⱼ* as far as reported.
+    schedule: Schedule,
+    /// *xⱼ* as far as reported and [counted](Assignment::most_counted).
     sums: Vec<u64>,
     measurers: Vec<Reported>,
     /// *yⱼ*, in echo mode.
@@ -114,7 +118,7 @@ pub struct Series {
 
 #[derive(Clone, Debug)]
 struct Reported {
-    measurer: MeasurerId,
+    assignment: Assignment,
     /// *xⱼⁱ*, as far as reported.
     seconds: Vec<Option<u64>>,
     /// As many, of the same seconds.
@@ -131,18 +135,19 @@ impl Reported {
 }
 
 impl Series {
-    /// An empty series of `seconds` seconds, to be reported by each of `measurers`, and by the
+    /// An empty series of `seconds` seconds, to be reported by each of those who are assigned, and by the
     /// relay in echo mode. `ratio` is *r*, below 1.
     #[must_use]
     pub fn new(
         mode: Mode,
         ratio: f64,
         seconds: u32,
-        measurers: impl IntoIterator<Item = MeasurerId>,
+        schedule: Schedule,
+        assignments: impl IntoIterator<Item = Assignment>,
     ) -> Self {
         let count = seconds as usize;
-        let reported = |measurer| Reported {
-            measurer,
+        let reported = |assignment| Reported {
+            assignment,
             seconds: vec![None; count],
             accounts: vec![None; count],
             bytes: 0,
@@ -150,8 +155,9 @@ impl Series {
         };
         Self {
             ratio,
+            schedule,
             sums: vec![0; count],
-            measurers: measurers.into_iter().map(reported).collect(),
+            measurers: assignments.into_iter().map(reported).collect(),
             client: (mode == Mode::Echo).then(|| vec![None; count]),
             checked_cells: 0,
         }
@@ -164,7 +170,8 @@ impl Series {
     /// is changed then.
     pub fn record(&mut self, measurer: MeasurerId, report: SecondReport) -> Result<(), Violation> {
         let (second, outside) = (report.second, self.no_such(report.second));
-        let place = self.measurers.iter_mut().find(|reported| reported.measurer == measurer);
+        let place =
+            self.measurers.iter_mut().find(|reported| reported.assignment.measurer == measurer);
         let reported = place.ok_or(Violation::NotAssigned)?;
         let index = second as usize;
         let seen = reported.seconds.get_mut(index).ok_or(outside)?;
@@ -176,7 +183,7 @@ impl Series {
         if let Some(place) = reported.accounts.get_mut(index) {
             *place = report.account;
         }
-        *sum = sum.saturating_add(report.bytes);
+        *sum = sum.saturating_add(report.bytes.min(reported.assignment.most_counted()));
         reported.bytes = reported.bytes.saturating_add(report.bytes);
         reported.latest = reported.latest.max(second);
         self.checked_cells = self.checked_cells.saturating_add(report.checked_cells);
@@ -191,7 +198,7 @@ impl Series {
     /// # Errors
     /// [`Violation::TooMuch`].
     pub fn check(&self, assignment: &Assignment) -> Result<(), Violation> {
-        let is_it = |reported: &&Reported| reported.measurer == assignment.measurer;
+        let is_it = |reported: &&Reported| reported.assignment.measurer == assignment.measurer;
         let Some(reported) = self.measurers.iter().find(is_it) else { return Ok(()) };
         let (second, bytes) = (reported.latest, reported.bytes);
         let allowed = assignment.most_returned(second);
@@ -233,7 +240,7 @@ impl Series {
     /// What the kernels of a measurer say of its sockets in a second, if they do.
     #[must_use]
     pub fn account(&self, measurer: MeasurerId, second: u32) -> Option<&Account> {
-        let reported = self.measurers.iter().find(|it| it.measurer == measurer)?;
+        let reported = self.measurers.iter().find(|it| it.assignment.measurer == measurer)?;
         reported.account(second as usize)
     }
 
@@ -257,9 +264,9 @@ impl Series {
         seconds
     }
 
-    /// The seconds that all have reported so far, in order.
+    /// The seconds that count and that all have reported so far, in order.
     pub fn complete(&self) -> impl Iterator<Item = SecondTotals> {
-        (0..self.len()).filter_map(|second| self.second(second))
+        (self.schedule.lead_s..self.len()).filter_map(|second| self.second(second))
     }
 
     /// The earliest report that is still missing.
@@ -267,7 +274,7 @@ impl Series {
     pub fn first_missing(&self) -> Option<Missing> {
         let measurers = self.measurers.iter().filter_map(|reported| {
             let second = first(&reported.seconds, Option::is_none)?;
-            Some(Missing { second, source: Source::Measurer(reported.measurer) })
+            Some(Missing { second, source: Source::Measurer(reported.assignment.measurer) })
         });
         let client = self.client.as_ref().and_then(|client| {
             let second = first(client, Option::is_none)?;
@@ -288,6 +295,7 @@ impl Series {
         let sorted = sorted_totals(&seconds);
         Ok(Summary {
             median: median(&sorted).unwrap_or_default(),
+            mean: mean(&sorted, sorted.len()),
             spread: Spread::of(&sorted).unwrap_or_default(),
             seconds,
         })
@@ -300,6 +308,14 @@ impl Series {
         median(&sorted_totals(&seconds)).unwrap_or_default()
     }
 
+    /// The mean of all seconds that count if nothing came in those that are not reported yet, bytes per
+    /// second.
+    #[must_use]
+    pub fn least_mean(&self) -> u64 {
+        let seconds: Vec<SecondTotals> = self.complete().collect();
+        mean(&sorted_totals(&seconds), self.counted())
+    }
+
     /// Whether more than half of *all* seconds are known to reach `limit` already: then the median
     /// will too, whatever the others are.
     ///
@@ -310,7 +326,7 @@ impl Series {
     #[must_use]
     pub fn median_must_reach(&self, limit: Rate) -> bool {
         let reach = |totals: &SecondTotals| Rate::from_byte_per_s(totals.total()) >= limit;
-        self.complete().filter(reach).count() > self.sums.len() / 2
+        self.complete().filter(reach).count() > self.counted() / 2
     }
 
     /// Cells checked and found right, over all measurers and seconds.
@@ -322,7 +338,7 @@ impl Series {
     /// Whether this measurer got at least a byte back, in any second reported so far.
     #[must_use]
     pub fn got_anything(&self, measurer: MeasurerId) -> bool {
-        self.measurers.iter().any(|it| it.measurer == measurer && it.bytes > 0)
+        self.measurers.iter().any(|it| it.assignment.measurer == measurer && it.bytes > 0)
     }
 
     /// The accounts of all measurers, in their order; none at all if nobody has one.
@@ -332,6 +348,11 @@ impl Series {
     }
 
     /// *t*.
+    fn counted(&self) -> usize {
+        self.sums.len().saturating_sub(self.schedule.lead_s as usize)
+    }
+
+    /// All seconds, also those that do not count.
     fn len(&self) -> u32 {
         u32::try_from(self.sums.len()).unwrap_or(u32::MAX)
     }
@@ -343,6 +364,12 @@ impl Series {
 
 fn first<T>(items: &[T], is_it: impl FnMut(&T) -> bool) -> Option<u32> {
     items.iter().position(is_it).and_then(|index| u32::try_from(index).ok())
+}
+
+/// Of `count` totals, those that are not there being zero; rounded up, so that it is zero only if all are.
+fn mean(totals: &[u64], count: usize) -> u64 {
+    let sum: u128 = totals.iter().map(|it| u128::from(*it)).sum();
+    u64::try_from(sum.div_ceil(count.max(1) as u128)).unwrap_or(u64::MAX)
 }
 
 /// How far the totals of seconds lie apart; all zero without any.

@@ -20,6 +20,15 @@ pub struct Turn {
     pub round: u32,
     /// Rounds that the relay may have, at least as many.
     pub rounds_max: u32,
+    /// How many times the sockets of the first round it has, as far as [`Params::sockets`] goes.
+    ///
+    /// [`Params::sockets`]: crate::Params::sockets
+    #[serde(default = "once")]
+    pub widening: u32,
+}
+
+const fn once() -> u32 {
+    1
 }
 
 impl Turn {
@@ -27,7 +36,8 @@ impl Turn {
     /// [`Expectations::first_guess`](crate::Expectations::first_guess) says.
     #[must_use]
     pub const fn first(guess: Rate, rounds_max: u32) -> Self {
-        Self { guess, round: 1, rounds_max: if rounds_max == 0 { 1 } else { rounds_max } }
+        let rounds_max = if rounds_max == 0 { 1 } else { rounds_max };
+        Self { guess, round: 1, rounds_max, widening: 1 }
     }
 
     /// Whether no other may follow.
@@ -41,6 +51,20 @@ impl Turn {
     #[must_use]
     pub fn enlarged(self, seen: Rate) -> Option<Self> {
         self.followed_by(seen.max(self.guess + self.guess))
+    }
+
+    /// The turn after one that the way held back: the same guess, or what was seen if that is more, with
+    /// `factor` times the sockets. `None` after the last.
+    #[must_use]
+    pub fn widened(self, seen: Rate, factor: u32) -> Option<Self> {
+        let widening = self.widening.saturating_mul(factor);
+        self.followed_by(self.guess.max(seen)).map(|next| Self { widening, ..next })
+    }
+
+    /// Sockets that it has, of those of a first turn and of the most there may be.
+    #[must_use]
+    pub fn sockets(&self, first: u32, most: u32) -> u32 {
+        first.saturating_mul(self.widening).min(most).max(1)
     }
 
     /// The turn after one that says nothing of the relay, since a measurer failed it: the same again.

@@ -3,6 +3,7 @@
 mod echo;
 mod idle;
 mod options;
+mod path;
 mod quiet;
 mod relay;
 mod subjects;
@@ -35,6 +36,7 @@ pub fn run(options: &BenchOptions, output: &Output, interrupt: &Interrupt) -> Re
         }
         BenchWhat::Echo(options) => echo::run(*options, output, interrupt),
         BenchWhat::Relay(options) => relay::run(*options, output, interrupt),
+        BenchWhat::Path(options) => path::run(*options, output, interrupt),
         BenchWhat::Idle { connections, circuits, soak, beside_tor } => {
             let plan = idle::Plan {
                 connections: *connections,

@@ -70,6 +70,7 @@ impl ClientLoad {
             listeners.push(listener);
         }
         let config = PumpConfig {
+            held_back: None,
             target,
             way_back: WayBack::Transit { landings, authenticate_as: Vec::new() },
             sockets: SOCKETS,

@@ -17,7 +17,7 @@ pub enum Error {
     Own(#[from] lab::OwnError),
     /// A lying relay cannot be played.
     #[error(transparent)]
-    Liar(#[from] lab::echo_liars::LiarError),
+    Liar(#[from] lab::liars::LiarError),
     /// A team cannot measure.
     #[error(transparent)]
     Team(#[from] measurer::TeamError),
@@ -66,6 +66,9 @@ pub enum Error {
     /// There is no randomness.
     #[error("the operating system gives no random bytes: {0}")]
     Random(String),
+    /// A network with real distances cannot be made.
+    #[error(transparent)]
+    Wan(#[from] lab::wan::WanError),
     /// The network namespaces of an experiment cannot be made.
     #[error("cannot lay the experiment's network: {0}")]
     Network(String),

@@ -14,7 +14,8 @@ use crate::telling::{self, median, tell};
 use clap::Args;
 use client::Load;
 use judge::Runs;
-use net::{Congestion, Narrow, NarrowAt, Network};
+use lab::wan::Congestion;
+use net::{Narrow, NarrowAt, Network, usual_congestion};
 use onion::{Duration, Rate};
 use report::experiment::{Case, CaseVerdict, ExperimentReport};
 use run::Scheduler;
@@ -44,8 +45,9 @@ pub(super) struct Options {
     /// Where the narrow place is.
     #[arg(long, value_enum, default_value = "beyond")]
     narrow: NarrowAt,
-    /// TCP's congestion control; cubic by default, or reno where the system reserves that.
-    #[arg(long, value_enum, value_name = "NAME")]
+    /// TCP's congestion control, bbr, cubic or reno; cubic by default, or reno where the system reserves
+    /// that.
+    #[arg(long, value_name = "NAME")]
     congestion: Option<Congestion>,
     /// Links of clients to the relay, 1 to 64.
     #[arg(long, default_value_t = 4, value_parser = clap::value_parser!(u32).range(1..=64))]
@@ -89,7 +91,7 @@ impl Plan {
                 place: options.narrow,
                 rate,
                 queue_bytes: u32::try_from(queue).unwrap_or(u32::MAX),
-                congestion: options.congestion.unwrap_or_else(Congestion::usual),
+                congestion: options.congestion.unwrap_or_else(usual_congestion),
             },
             load: Load { links: options.links, bulk_per_link: options.bulk },
             interval: Duration::from_millis(u64::from(options.interval)),

@@ -14,6 +14,7 @@ mod error;
 mod kill;
 mod kist;
 mod load;
+mod paths;
 mod ratio;
 mod stage;
 mod telling;
@@ -57,6 +58,7 @@ enum Experiment {
     Downloads(downloads::Options),
     Kill(kill::Options),
     Kist(kist::Options),
+    Paths(paths::Options),
     Ratio(ratio::Options),
 }
 
@@ -78,6 +80,7 @@ pub fn run(
         Experiment::Downloads(options) => downloads::run(options, common, output, interrupt)?,
         Experiment::Kill(options) => kill::run(options, common, output, interrupt)?,
         Experiment::Kist(options) => kist::run(options, common, output, interrupt)?,
+        Experiment::Paths(options) => paths::run(options, common, output, interrupt)?,
         Experiment::Ratio(options) => ratio::run(options, common, output, interrupt)?,
     };
     conclude(&report, &options.common, output, interrupt)

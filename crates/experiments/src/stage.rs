@@ -10,7 +10,7 @@ use measurer::{Approach, Coordinator, Defences, Request, Team, TeamOptions, Team
 use onion::measure::pump::Target;
 use onion::{Duration, Rate};
 use std::fs;
-use std::net::SocketAddr;
+use std::net::{Ipv4Addr, SocketAddr};
 use tempfile::TempDir;
 use terminal::Output;
 
@@ -157,7 +157,13 @@ impl Stage {
             authorities,
             client_percent,
             is_open_exit: false,
+            address: Ipv4Addr::LOCALHOST,
         };
+        self.start_relay(spec)
+    }
+
+    /// Starts a relay of ours that is as told.
+    pub(crate) fn start_relay(&self, spec: OwnRelaySpec) -> Result<OwnRelay, Error> {
         Ok(OwnRelay::start(spec, self.folder.path(), self.clock)?)
     }
 

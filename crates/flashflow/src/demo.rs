@@ -20,6 +20,7 @@ use rand::rngs::SysRng;
 use report::{RelayReport, Report};
 use serde_json::{Value, json};
 use std::fs;
+use std::net::Ipv4Addr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 use subjects::{documents, own_subject, subject};
@@ -137,6 +138,7 @@ fn echo_relays(
             authorities: network.directory_addrs(),
             client_percent: None,
             is_open_exit: false,
+            address: Ipv4Addr::LOCALHOST,
         };
         relays.push(OwnRelay::start(spec, &folder, clock)?);
     }

@@ -10,6 +10,8 @@ pub(crate) enum Error {
     #[error(transparent)]
     Lab(#[from] lab::LabError),
     #[error(transparent)]
+    Wan(#[from] lab::wan::WanError),
+    #[error(transparent)]
     Own(#[from] lab::OwnError),
     #[error(transparent)]
     Team(#[from] measurer::TeamError),

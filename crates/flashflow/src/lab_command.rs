@@ -1,18 +1,22 @@
-//! `flashflow lab`: private networks for other purposes than the demo.
+//! `flashflow lab`: private networks for other purposes than the demo, and distances.
+
+mod path;
 
 use crate::error::Error;
 use clap::{Args, Subcommand};
 use lab::NetworkSpec;
+use path::PathOptions;
 use serde_json::{Value, json};
 use std::path::PathBuf;
-use terminal::{Exit, Output, network};
+use terminal::{Exit, Interrupt, Output, network};
 
-/// Private networks of stock tor, for other purposes than the demo.
+/// Private networks of stock tor, for other purposes than the demo, and paths with real distances.
 #[derive(Debug, Args)]
 #[command(after_help = "Example:
   flashflow lab up --dir /tmp/net --limits 10,0
   flashflow lab status --dir /tmp/net
   flashflow lab down --dir /tmp/net
+  flashflow lab path --rtt-ms 100 --loss-percent 0.1
 
 Exit status: 0 done, or all nodes run; 1 failed, or a node is dead; 2 wrong arguments.")]
 pub(crate) struct LabOptions {
@@ -54,10 +58,16 @@ Exit status: 0 done, or all nodes run; 1 failed, or a node is dead; 2 wrong argu
         #[arg(long, value_name = "DIR")]
         dir: PathBuf,
     },
+    Path(Box<PathOptions>),
 }
 
-pub(crate) fn run(action: &LabAction, output: &Output) -> Result<Exit, Error> {
+pub(crate) fn run(
+    action: &LabAction,
+    output: &Output,
+    interrupt: &Interrupt,
+) -> Result<Exit, Error> {
     match action {
+        LabAction::Path(options) => path::run(options, output, interrupt),
         LabAction::Up { dir, relays, limits } => {
             let spec = NetworkSpec {
                 dir: Some(dir.clone()),

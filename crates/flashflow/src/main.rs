@@ -42,7 +42,7 @@ fn run(command: &Command, output: &Output, interrupt: &Interrupt) -> Result<Exit
         Command::Demo(options) => demo::run(options, output, interrupt),
         Command::Measure(options) => measure::run(options, output, interrupt),
         Command::MeasureTeam(options) => measure_team::run(options, output, interrupt),
-        Command::Lab(options) => lab_command::run(&options.action, output),
+        Command::Lab(options) => lab_command::run(&options.action, output, interrupt),
         Command::Bench(options) => Ok(experiments::bench::run(options, output, interrupt)?),
         Command::Experiment(options) => Ok(experiments::run(options, output, interrupt)?),
         Command::Keys(options) => keys::run(options, output),

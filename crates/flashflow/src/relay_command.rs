@@ -2,6 +2,7 @@
 
 use crate::error::Error;
 use clap::Args;
+use link::Clock;
 use onion::measure::protocol::CoordinatorKey;
 use onion::router::RouterEvent;
 use relay::publish::Answer;
@@ -9,7 +10,7 @@ use relay::{FlashFlowConfig, Relay, RelayConfig, RelayEvent, coordinator_key};
 use serde_json::{Value, json};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
-use std::sync::mpsc::{self, RecvTimeoutError};
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
 use std::time::Duration;
 use terminal::{Exit, Interrupt, Output};
 
@@ -28,7 +29,9 @@ const STEP: Duration = Duration::from_millis(100);
     --authority 127.0.0.1:7001 --coordinator d75a…511a
 
 Once it listens, it says so on stdout: `listening on ADDRESS fingerprint FP ed25519 HEX`. What follows
-goes to stderr; with --json, to stdout as well. It runs until it is interrupted or terminated.
+goes to stderr; with --json, to stdout as well. It runs until it is interrupted or terminated. Then it
+takes no new links and circuits, and ends once no circuit is left, or after --shutdown-wait-s. A second
+signal ends it at once.
 
 Exit status: 0 ended as asked; 1 failed; 2 wrong arguments.")]
 pub(crate) struct RelayOptions {
@@ -68,6 +71,9 @@ pub(crate) struct RelayOptions {
     #[arg(long = "coordinator", value_name = "KEY", value_delimiter = ',',
         value_parser = coordinator_key)]
     coordinators: Vec<CoordinatorKey>,
+    /// How long circuits may go on once it is told to end, in seconds; 30 by default, 0 to end at once.
+    #[arg(long, value_name = "SECONDS")]
+    shutdown_wait_s: Option<u32>,
     /// Print what happens as JSON, one value a line.
     #[arg(long)]
     pub(crate) json: bool,
@@ -102,6 +108,7 @@ impl RelayOptions {
             scheduler: None, // for a file: few will want another
             scheduler_interval_ms: None,
             contact: self.contact.clone(),
+            shutdown_wait_s: self.shutdown_wait_s,
             authorities: some(!self.authorities.is_empty()).map(|()| self.authorities.clone()),
             flashflow,
             ..RelayConfig::default()
@@ -131,13 +138,51 @@ pub(crate) fn run(
             })
         },
     );
+    let clock = Clock::start();
+    let run = Run { options, output, events };
     while !interrupt.is_requested() {
-        match events.recv_timeout(STEP) {
+        run.step()?;
+    }
+    if !settings.shutdown_wait.is_zero() && !interrupt.is_orphaned() {
+        let left = relay.shut_down();
+        let wait_s = settings.shutdown_wait.as_secs();
+        output.step(format!(
+            "shutting down: nothing new, and {wait_s} s at most for {left}; a second signal ends it at once"
+        ));
+        output.record(|| {
+            json!({"type": "shutting_down", "circuits": left.circuits, "streams": left.streams,
+                "wait_s": wait_s})
+        });
+        let end = clock.now() + settings.shutdown_wait;
+        while clock.now() < end && !interrupt.is_orphaned() && !run.step()? {}
+    }
+    let left = relay.unfinished();
+    drop(relay);
+    output.step(match left.is_nothing() {
+        true => "ended".to_owned(),
+        false => format!("ended: {left} broken off"),
+    });
+    output.record(|| json!({"type": "ended", "circuits": left.circuits, "streams": left.streams}));
+    Ok(Exit::Done)
+}
+
+/// Tells what happens.
+struct Run<'a> {
+    options: &'a RelayOptions,
+    output: &'a Output,
+    events: Receiver<RelayEvent>,
+}
+
+impl Run<'_> {
+    /// Waits for an event, for a moment; says whether it was that nothing is left.
+    fn step(&self) -> Result<bool, Error> {
+        match self.events.recv_timeout(STEP) {
             Ok(RelayEvent::Ended(reason)) => return Err(Error::RelayEnded(reason)),
-            Ok(RelayEvent::Load(_)) if !options.tell_load => {}
+            Ok(RelayEvent::Drained) => return Ok(true),
+            Ok(RelayEvent::Load(_)) if !self.options.tell_load => {}
             Ok(event) => {
-                output.step(&event);
-                output.record(|| value(&event));
+                self.output.step(&event);
+                self.output.record(|| value(&event));
             }
             Err(RecvTimeoutError::Timeout) => {}
             Err(RecvTimeoutError::Disconnected) => {
@@ -146,11 +191,8 @@ pub(crate) fn run(
                 ));
             }
         }
+        Ok(false)
     }
-    drop(relay);
-    output.step("ended");
-    output.record(|| json!({"type": "ended"}));
-    Ok(Exit::Done)
 }
 
 /// An event for programs.
@@ -197,6 +239,7 @@ fn value(event: &RelayEvent) -> Value {
         RelayEvent::Load(load) => json!({
             "type": "load", "client_bytes": load.client_bytes, "waited_cell_s": load.waited_cell_s,
         }),
+        RelayEvent::Drained => json!({"type": "drained"}),
         RelayEvent::Ended(reason) => json!({"type": "error", "error": reason}),
     }
 }

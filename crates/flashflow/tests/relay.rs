@@ -3,12 +3,14 @@
 #[expect(dead_code, reason = "what the other test files need")]
 mod common;
 
-use common::{Running, Scratch, text};
-use lab::{Network, NetworkSpec};
+use common::{PATIENCE, Running, Scratch, number, text};
+use lab::{Client, Content, ContentServer, Network, NetworkSpec, Pins, RelaySpec, download};
+use netdoc::Fingerprint;
 use rustix::process::Signal;
 use serde_json::Value;
 use std::fs;
 use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::thread;
 
 /// A public key (RFC 8032, §7.1, test 1).
 const KEY: &str = "d75a980182b10ab7d54bfed3c964073a0ee172f3daa62325af021a68f707511a";
@@ -143,4 +145,116 @@ fn mistakes_are_refused_before_anything_is_made() {
     let port = taken.local_addr().expect("an address").port().to_string();
     let ended = scratch.run(&[&LEAST[..], &["--or-port", &port]].concat());
     ended.assert_refused(&["cannot listen on", &port, "Choose another"]);
+}
+
+/// A relay of ours in this network that says how much passes; its fingerprint and address.
+fn start_tied_to(
+    scratch: &Scratch,
+    network: &Network,
+    (nickname, wait_s): (&str, &str),
+) -> (Running, [u8; 20], SocketAddr) {
+    let authorities = network.directory_addrs();
+    let authorities: Vec<_> = authorities.iter().map(ToString::to_string).collect();
+    let authorities = authorities.join(",");
+    let mut relay = scratch.start(&[
+        "relay",
+        "--nickname",
+        nickname,
+        "--address",
+        "127.0.0.1",
+        "--keys",
+        nickname,
+        // So that a download takes its time.
+        "--rate",
+        "4",
+        "--authority",
+        &authorities,
+        "--shutdown-wait-s",
+        wait_s,
+        "--json",
+        "--tell-load",
+    ]);
+    let listening = relay.wait_for_value();
+    let rsa: Fingerprint = text(&listening, "fingerprint").parse().expect("a fingerprint");
+    (relay, *rsa.as_bytes(), text(&listening, "address").parse().expect("an address"))
+}
+
+/// Has the client build a circuit along these relays; whether it stands, and what is said of it at the end.
+fn build(client: &mut Client, path: [[u8; 20]; 3]) -> (bool, String) {
+    let path = path.map(|rsa| format!("${}", Fingerprint::from_bytes(rsa))).join(",");
+    let reply = client.control().request(&format!("EXTENDCIRCUIT 0 {path}")).expect("known relays");
+    let id = reply.text().strip_prefix("EXTENDED ").expect("a circuit").to_owned();
+    loop {
+        let event = client.control().events().recv_timeout(PATIENCE).expect("an event");
+        let said = event.message.text().to_owned();
+        let is = |what: &str| said.starts_with(&format!("CIRC {id} {what}"));
+        if is("BUILT") || is("FAILED") || is("CLOSED") {
+            return (is("BUILT"), said);
+        }
+    }
+}
+
+#[test]
+fn a_download_survives_its_relays_being_told_to_end() {
+    let scratch = Scratch::new();
+    let exit = RelaySpec {
+        extra_torrc: ["ExitRelay 1", "ExitPolicyRejectPrivate 0", "ExitPolicy accept *:*"]
+            .map(str::to_owned)
+            .to_vec(),
+        ..RelaySpec::new("stock")
+    };
+    let network = Network::start(&NetworkSpec::new(vec![exit]), &mut |_| {}).expect("up");
+    // Far longer than the test: nothing here ends because the wait is over, but for the third.
+    let (mut guard, a, guard_address) = start_tied_to(&scratch, &network, ("guard", "3600"));
+    let (mut middle, b, _) = start_tied_to(&scratch, &network, ("middle", "3600"));
+    let (hasty, c, _) = start_tied_to(&scratch, &network, ("hasty", "1"));
+    network.wait_until_known(&[a, b, c], PATIENCE).expect("listed");
+    let z = network.relays()[0].rsa();
+    let extra = ["ConfluxEnabled 0".to_owned()];
+    let mut client =
+        Client::start(&network, "client", &extra, &[a, b, c, z], PATIENCE).expect("a client");
+    let pins = Pins { entry: vec![a], middle: vec![b], exit: vec![z] };
+    client.pin(&pins).expect("accepted");
+    let server = ContentServer::start().expect("a server");
+    let (socks, port) = (client.socks(), server.address().port());
+    let content = Content { len: 8 << 20, seed: 1 };
+    let downloading =
+        thread::spawn(move || download(socks, ("127.0.0.1", port), content, "first", PATIENCE));
+    for relay in [&mut guard, &mut middle] {
+        wait_for(relay, "load", |load| number(load, "client_bytes") > 500_000.0);
+    }
+    assert!(build(&mut client, [a, c, z]).0, "a circuit through the third stands");
+    for relay in [&mut guard, &mut middle] {
+        relay.signal(Signal::TERM);
+        wait_for(relay, "shutting_down", |value| {
+            number(value, "circuits") >= 1.0 && number(value, "wait_s") == 3600.0
+        });
+    }
+    hasty.signal(Signal::INT);
+    assert!(!downloading.is_finished(), "told to end in the middle of it");
+
+    // A circuit over a link that stands is refused with a reason, and nobody connects any more.
+    let (stands, said) = build(&mut client, [a, b, z]);
+    assert!(!stands && said.contains("REMOTE_REASON=HIBERNATING"), "{said}");
+    assert!(TcpStream::connect(guard_address).is_err(), "nobody listens any more");
+    let done = downloading.join().expect("no panic").expect("downloaded");
+    assert!(done.is_right, "{done:?}");
+
+    // When the wait is over, circuits are broken off.
+    let ended = hasty.end();
+    ended.assert_code(0);
+    let last = ended.summary();
+    assert!(last["type"] == "ended" && number(&last, "circuits") >= 1.0, "{last}");
+    // A second signal ends it at once, whatever goes on.
+    middle.signal(Signal::TERM);
+    let ended = middle.end();
+    ended.assert_code(143);
+    assert!(ended.values().iter().all(|value| value["type"] != "ended"));
+    // And without circuits there is nothing to wait for.
+    drop(client);
+    drop(network);
+    let ended = guard.end();
+    ended.assert_code(0);
+    assert_eq!(ended.summary(), serde_json::json!({"type": "ended", "circuits": 0, "streams": 0}));
+    assert!(ended.error.contains("a second signal ends it at once"), "{}", ended.error);
 }

@@ -96,6 +96,7 @@ fn main() {
         }
     }
     let config = PumpConfig {
+        held_back: None,
         target,
         way_back: WayBack::Echo { nonce: Nonce([5; 32]), key_seed: measurer },
         sockets: u32::from(sockets),

@@ -25,6 +25,8 @@
 //! A [`Client`] is a stock tor that uses a network, along [paths](Pins) of choice, and [`download`] gets
 //! through it what a [`ContentServer`] has.
 //!
+//! [`wan`] has networks of our own with real distances.
+//!
 //! # No remains
 //! However the process ends that has started a network, no process, port or file of the network is
 //! left:
@@ -43,21 +45,21 @@ mod clock;
 mod connections;
 mod consensus;
 pub mod control;
-pub mod echo_liars;
 mod error;
 mod keeper;
 mod keys;
 mod launch;
+pub mod liars;
 mod network;
 mod node;
 mod own;
-pub mod peer;
 mod ports;
 mod process;
 mod progress;
 mod spec;
 mod state;
 mod torrc;
+pub mod wan;
 mod web;
 
 pub use client::{Client, Pins};

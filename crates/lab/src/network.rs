@@ -53,7 +53,7 @@ impl Network {
     /// [`LabError`] if tor is missing, the description is impossible, a tor ends, or time runs out.
     /// Nothing is left behind then, except the folder if [`NetworkSpec::keep`] says so.
     pub fn start(spec: &NetworkSpec, progress: &mut dyn FnMut(Progress)) -> Result<Self, LabError> {
-        Self::start_with(spec, progress, &mut Reserved::new)
+        Self::start_with(spec, progress, &mut || Reserved::new(spec.address))
     }
 
     /// The same with another source of ports, for tests.
@@ -74,7 +74,9 @@ impl Network {
         let (nodes, children) = loop {
             attempts += 1;
             progress(Progress::Starting { nodes: keys.len() + spec.relays.len() });
-            let reserved = ports().map_err(LabError::io("listen on", Path::new("127.0.0.1")))?;
+            let reserved = ports().map_err(|error| {
+                LabError::io("listen on", Path::new(&spec.address.to_string()))(error)
+            })?;
             match launch::launch(&dir, spec, &programs, &keys, reserved, deadline) {
                 Ok(launched) => break launched,
                 Err(LabError::PortInUse { nickname, log, .. }) => {

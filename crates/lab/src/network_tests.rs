@@ -1,12 +1,12 @@
 //! Tests of what the public interface cannot reach.
 
-use std::net::TcpListener;
+use std::net::{Ipv4Addr, TcpListener};
 
 use super::*;
 
 /// Ports of which one belongs to another program, as if taken between our choice and tor's start.
 fn taken(thief: &TcpListener) -> std::io::Result<Reserved> {
-    Ok(Reserved::new()?.with_taken(thief.local_addr()?))
+    Ok(Reserved::new(Ipv4Addr::LOCALHOST)?.with_taken(thief.local_addr()?))
 }
 
 #[test]
@@ -15,7 +15,7 @@ fn ports_taken_at_the_last_moment_are_replaced_by_others() {
     let mut tries = 0;
     let mut ports = || {
         tries += 1;
-        if tries == 1 { taken(&thief) } else { Reserved::new() }
+        if tries == 1 { taken(&thief) } else { Reserved::new(Ipv4Addr::LOCALHOST) }
     };
     let mut retried = Vec::new();
     let mut progress = |step| {

@@ -1,4 +1,4 @@
-//! Free ports of the loopback interface.
+//! Free ports.
 
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
@@ -24,18 +24,18 @@ pub(crate) struct Reserved {
 }
 
 impl Reserved {
-    /// Reserves the ports of all authorities.
-    pub(crate) fn new() -> io::Result<Self> {
+    /// Reserves the ports of all authorities, at this address.
+    pub(crate) fn new(at: Ipv4Addr) -> io::Result<Self> {
         let mut reserved = Self { listeners: Vec::new(), ports: Vec::new() };
         for _ in AUTHORITIES {
-            let ports = AuthorityPorts { or: reserved.one()?, dir: reserved.one()? };
+            let ports = AuthorityPorts { or: reserved.one(at)?, dir: reserved.one(at)? };
             reserved.ports.push(ports);
         }
         Ok(reserved)
     }
 
-    fn one(&mut self) -> io::Result<SocketAddr> {
-        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
+    fn one(&mut self, at: Ipv4Addr) -> io::Result<SocketAddr> {
+        let listener = TcpListener::bind((at, 0))?;
         let address = listener.local_addr()?;
         self.listeners.push(listener);
         Ok(address)
@@ -61,7 +61,7 @@ mod tests {
     #[test]
     fn ports_are_held_until_dropped() {
         let is_free_again = || {
-            let reserved = Reserved::new().expect("free ports");
+            let reserved = Reserved::new(Ipv4Addr::LOCALHOST).expect("free ports");
             let first = reserved.ports()[0];
             assert_eq!(reserved.ports().len(), AUTHORITIES.len());
             assert!(TcpListener::bind(first.or).is_err());

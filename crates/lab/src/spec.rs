@@ -1,6 +1,7 @@
 //! What network to bring up.
 
 use std::env;
+use std::net::Ipv4Addr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -57,6 +58,9 @@ pub struct NetworkSpec {
     pub bandwidth_file: bool,
     /// Seconds between consensuses, at least [`LEAST_VOTING_INTERVAL_S`]; best a divisor of a day.
     pub voting_interval_s: u32,
+    /// Address of authorities and relays, which must be one of this network's: loopback's by default, or that
+    /// of a [host](crate::wan::Host) in which the network is started.
+    pub address: Ipv4Addr,
     /// Further lines of everybody's configuration; they win over the lines that we write.
     pub extra_torrc: Vec<String>,
     /// Further lines of the authorities' configuration, such as `ConsensusParams`.
@@ -80,6 +84,7 @@ impl Default for NetworkSpec {
             dir: None,
             bandwidth_file: true,
             voting_interval_s: LEAST_VOTING_INTERVAL_S,
+            address: Ipv4Addr::LOCALHOST,
             extra_torrc: Vec::new(),
             extra_torrc_authorities: Vec::new(),
             keep: false,

@@ -53,7 +53,7 @@ impl Torrc<'_> {
     /// The configuration of a relay.
     pub(crate) fn relay(&self, relay: &RelaySpec) -> String {
         let mut lines = self.common(&relay.nickname);
-        lines.line("ORPort", "127.0.0.1:auto");
+        lines.line("ORPort", format_args!("{}:auto", self.spec.address));
         if let Some(limit) = relay.limit {
             let burst = relay.burst.unwrap_or(limit);
             lines.line("RelayBandwidthRate", format_args!("{} bytes", limit.as_byte_per_s()));
@@ -106,8 +106,8 @@ impl Torrc<'_> {
         lines.line("RunAsDaemon", 0);
         lines.line("ShutdownWaitLength", 0);
         lines.line("DisableDebuggerAttachment", 0);
-        lines.line("Address", "127.0.0.1");
-        lines.line("OutboundBindAddress", "127.0.0.1");
+        lines.line("Address", self.spec.address);
+        lines.line("OutboundBindAddress", self.spec.address);
         lines.line("AssumeReachable", 1);
         lines.line("ExtendAllowPrivateAddresses", 1);
         lines.line("SocksPort", 0);

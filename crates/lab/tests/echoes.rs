@@ -7,8 +7,7 @@ mod common;
 #[path = "common/found.rs"]
 mod found;
 
-use common::{Scenario, UNIX_TIME_S, relay};
-use lab::peer::{Behaviour, Peer};
+use common::Scenario;
 use onion::cell::BODY_LEN;
 use onion::crypto::Keystream;
 use onion::measure::Mismatch;
@@ -18,9 +17,7 @@ use onion::measure::pump::{PumpFailure, WayBack};
 use onion::router::{Conduct, Honest};
 use onion::{Duration, Rate};
 use proptest::prelude::*;
-use rand_chacha::ChaCha8Rng;
-use rand_chacha::rand_core::{Rng, SeedableRng};
-use std::sync::Arc;
+use rand_chacha::rand_core::Rng;
 
 #[test]
 fn an_honest_relay_is_measured_and_reports_every_second() {
@@ -93,12 +90,18 @@ fn a_coordinator_that_goes_ends_it_for_all() {
     assert_eq!(report.order.len(), 3, "accepted, two seconds, and nothing after the stop");
 }
 
-/// The test relay of transit knows nothing of orders and proofs, as stock tor.
+/// Knows nothing of orders and proofs, as stock tor.
+struct TakesNoPart;
+
+impl Conduct for TakesNoPart {
+    fn hears_of_measurements(&self) -> bool {
+        false
+    }
+}
+
 #[test]
 fn a_relay_that_does_not_take_part_is_named_as_such() {
-    let rng = ChaCha8Rng::seed_from_u64(5);
-    let stock = Peer::new(Arc::clone(&relay().0), Behaviour::Honest, UNIX_TIME_S, rng);
-    let report = Scenario::default().play_on(stock);
+    let report = Scenario::default().play(TakesNoPart);
     assert_eq!(report.order, [OrderEvent::Failed(OrderFailure::NotAnswered)]);
     assert!(OrderFailure::NotAnswered.to_string().contains("does not speak FlashFlow"));
 }

@@ -1,6 +1,6 @@
 //! Forgers in virtual time, and callers on real links.
 
-use lab::echo_liars::{Caller, Forgers, LiarError, LiarRelay, LiarSetup};
+use lab::liars::{Caller, Forgers, LiarError, LiarRelay, LiarSetup};
 use onion::Duration;
 use onion::measure::protocol::{
     ClientShare, CoordinatorKey, ErrorCode, MeasurerKey, Message, Nonce, Order,

@@ -1,6 +1,6 @@
 //! A lying relay on a thread of its own, as an experiment runs it.
 
-use lab::echo_liars::{EchoLie, LiarRelay, LiarSetup};
+use lab::liars::{EchoLie, LiarRelay, LiarSetup};
 use link::tls::TlsConfigs;
 use link::{Clock, Driver, DriverOptions, Forge};
 use onion::measure::order::{OrderConfig, OrderEvent, OrderLink};
@@ -70,6 +70,7 @@ fn measure(relay: &LiarRelay) -> Result<u64, PumpFailure> {
     let mut link = Driver::new(link, clock, tls(), Vec::new(), options).expect("it runs");
     assert_eq!(until(&mut link, OrderLink::poll_event), OrderEvent::Accepted);
     let config = PumpConfig {
+        held_back: None,
         target: relay.target(),
         way_back: WayBack::Echo { nonce: Nonce([5; 32]), key_seed: MEASURER },
         sockets: 1,

@@ -6,30 +6,26 @@
 mod escapes;
 #[path = "common/found.rs"]
 mod found;
+#[expect(dead_code, reason = "it is made for other tests, too")]
+#[path = "common/party.rs"]
+mod party;
+#[expect(dead_code, reason = "it is made for other tests, too")]
+#[path = "common/stage.rs"]
+mod stage;
+#[path = "common/stranger.rs"]
+mod stranger;
 #[path = "common/strangers.rs"]
 mod strangers;
-#[path = "common/worlds.rs"]
-mod worlds;
+#[path = "common/transit_play.rs"]
+mod transit_play;
 
-use lab::peer::Behaviour;
+use lab::liars::TransitLie;
 use onion::Rate;
 use onion::measure::Mismatch;
 use onion::measure::pump::PumpFailure;
+use stage::{Stage, in_both_worlds};
 use std::num::NonZeroU64;
-use std::sync::Arc;
-use worlds::{Report, Scenario, World, cast};
-
-/// Plays each body in both worlds.
-macro_rules! in_both_worlds {
-    ($($claim:ident)*) => {
-        mod in_virtual_time {
-            $(#[test] fn $claim() { super::$claim(&super::worlds::VirtualTime); })*
-        }
-        mod on_real_sockets {
-            $(#[test] fn $claim() { super::$claim(&super::worlds::RealSockets); })*
-        }
-    };
-}
+use transit_play::{Relay, Report, Scenario};
 
 in_both_worlds! {
     an_honest_relay_is_measured
@@ -75,8 +71,8 @@ fn problem_of_too_few(report: &Report) -> &str {
     }
 }
 
-fn an_honest_relay_is_measured(world: &impl World) {
-    let report = world.play(&Scenario::new(Behaviour::Honest));
+fn an_honest_relay_is_measured(stage: impl Stage) {
+    let report = Scenario::new(Relay::Honest).play_on(stage);
     assert_eq!(report.result, Ok(()));
     assert_eq!(report.ready, Some((2, 4)));
     assert_eq!(report.seconds.len(), 2);
@@ -87,36 +83,38 @@ fn an_honest_relay_is_measured(world: &impl World) {
 }
 
 /// A landing that has to refuse a circuit says so and nothing else: it only receives.
-fn an_honest_relay_is_not_blamed_for_a_stranger_that_it_carries(world: &impl World) {
-    let report = world.play(&Scenario::new(Behaviour::CarriesStranger(every(50))));
+fn an_honest_relay_is_not_blamed_for_a_stranger_that_it_carries(stage: impl Stage) {
+    let scenario = Scenario { strangers_circuits: 20, ..Scenario::new(Relay::Honest) };
+    let report = scenario.play_on(stage);
     assert_eq!(report.result, Ok(()));
+    assert!(report.refused_circuits > 0, "nobody was refused");
     assert_eq!(report.seconds.len(), 2);
     assert!(report.seconds.iter().all(|second| second.bytes > 0));
 }
 
-fn a_relay_that_skips_decryption_is_found_out(world: &impl World) {
-    let report = world.play(&Scenario::new(Behaviour::SkipsDecryption));
+fn a_relay_that_skips_decryption_is_found_out(stage: impl Stage) {
+    let report = Scenario::new(TransitLie::SkipsDecryption).play_on(stage);
     assert_eq!(mismatch(&report), Mismatch::NotDecrypted);
 }
 
-fn a_relay_that_makes_up_answers_ahead_of_time_is_found_out(world: &impl World) {
-    let early = Behaviour::AnswersEarly { lead_cells: 1000 };
+fn a_relay_that_makes_up_answers_ahead_of_time_is_found_out(stage: impl Stage) {
+    let early = TransitLie::AnswersAhead(1000);
     // Next to no checks: the number of cells alone gives it away.
     let scenario = Scenario { check_one_in: u32::MAX, ..Scenario::new(early) };
-    let report = world.play(&scenario);
+    let report = scenario.play_on(stage);
     let PumpFailure::AnsweredEarly { sent, .. } = report.failure() else {
         panic!("another failure: {:?}", report.result)
     };
     assert!(*sent <= 1000);
 }
 
-fn a_relay_that_forges_some_cells_is_found_out(world: &impl World) {
-    let report = world.play(&Scenario::new(Behaviour::Forges { share: 0.2 }));
+fn a_relay_that_forges_some_cells_is_found_out(stage: impl Stage) {
+    let report = Scenario::new(TransitLie::Forges { share: 0.2 }).play_on(stage);
     assert_eq!(mismatch(&report), Mismatch::Forged);
 }
 
-fn a_relay_that_sends_cells_twice_is_found_out(world: &impl World) {
-    let report = world.play(&Scenario::new(Behaviour::Duplicates(every(50))));
+fn a_relay_that_sends_cells_twice_is_found_out(stage: impl Stage) {
+    let report = Scenario::new(TransitLie::Duplicates(every(50))).play_on(stage);
     match report.failure() {
         PumpFailure::CheckFailed { cell, mismatch: Mismatch::Displaced { found }, .. } => {
             assert!(found < cell, "what comes is behind its place");
@@ -127,16 +125,16 @@ fn a_relay_that_sends_cells_twice_is_found_out(world: &impl World) {
     }
 }
 
-fn a_relay_that_replays_cells_is_found_out(world: &impl World) {
-    let report = world.play(&Scenario::new(Behaviour::Replays(every(3))));
+fn a_relay_that_replays_cells_is_found_out(stage: impl Stage) {
+    let report = Scenario::new(TransitLie::Replays(every(3))).play_on(stage);
     let PumpFailure::CheckFailed { cell, mismatch, .. } = report.failure() else {
         panic!("another failure: {:?}", report.result)
     };
     assert_eq!(*mismatch, Mismatch::Displaced { found: cell - 1 });
 }
 
-fn a_relay_that_swaps_cells_is_found_out(world: &impl World) {
-    let report = world.play(&Scenario::new(Behaviour::Reorders(every(4))));
+fn a_relay_that_swaps_cells_is_found_out(stage: impl Stage) {
+    let report = Scenario::new(TransitLie::Reorders(every(4))).play_on(stage);
     let PumpFailure::CheckFailed { cell, mismatch: Mismatch::Displaced { found }, .. } =
         report.failure()
     else {
@@ -145,8 +143,8 @@ fn a_relay_that_swaps_cells_is_found_out(world: &impl World) {
     assert_eq!(cell.abs_diff(*found), 1);
 }
 
-fn a_relay_that_drops_cells_is_found_out(world: &impl World) {
-    let report = world.play(&Scenario::new(Behaviour::Drops(every(50))));
+fn a_relay_that_drops_cells_is_found_out(stage: impl Stage) {
+    let report = Scenario::new(TransitLie::Drops(every(50))).play_on(stage);
     let PumpFailure::CheckFailed { cell, mismatch: Mismatch::Displaced { found }, .. } =
         report.failure()
     else {
@@ -155,51 +153,50 @@ fn a_relay_that_drops_cells_is_found_out(world: &impl World) {
     assert!(found > cell, "what comes is ahead of its place");
 }
 
-fn a_relay_that_alters_cells_is_found_out(world: &impl World) {
-    let report = world.play(&Scenario::new(Behaviour::Alters(every(3))));
+fn a_relay_that_alters_cells_is_found_out(stage: impl Stage) {
+    let report = Scenario::new(TransitLie::Alters(every(3))).play_on(stage);
     assert_eq!(mismatch(&report), Mismatch::Forged);
 }
 
-fn a_relay_that_falls_silent_gives_no_number(world: &impl World) {
-    let silent = Scenario { seconds: 5, ..Scenario::new(Behaviour::Stalls(1000)) };
-    let report = world.play(&silent);
+fn a_relay_that_falls_silent_gives_no_number(stage: impl Stage) {
+    let silent = Scenario { seconds: 5, ..Scenario::new(TransitLie::Stalls(1000)) };
+    let report = silent.play_on(stage);
     let PumpFailure::Stalled { silent_ms } = report.failure() else {
         panic!("another failure: {:?}", report.result)
     };
     assert!(*silent_ms >= 1500);
 }
 
-fn a_relay_that_closes_its_connections_gives_no_number(world: &impl World) {
-    let report = world.play(&Scenario::new(Behaviour::Closes(1000)));
+fn a_relay_that_closes_its_connections_gives_no_number(stage: impl Stage) {
+    let report = Scenario::new(TransitLie::ClosesLinks(1000)).play_on(stage);
     let problem = problem_of_too_few(&report);
     assert!(problem.contains("connection"), "{problem}");
 }
 
-fn a_relay_that_destroys_circuits_gives_no_number(world: &impl World) {
-    let report = world.play(&Scenario::new(Behaviour::DestroysCircuits(1000)));
+fn a_relay_that_destroys_circuits_gives_no_number(stage: impl Stage) {
+    let report = Scenario::new(TransitLie::DestroysCircuits(1000)).play_on(stage);
     let problem = problem_of_too_few(&report);
     assert!(problem.contains("(reason 5)"), "{problem}");
 }
 
-fn an_impostor_gives_no_number(world: &impl World) {
-    let impostor = Behaviour::WrongIdentity(Arc::clone(&cast().impostor));
-    let report = world.play(&Scenario::new(impostor));
+fn an_impostor_gives_no_number(stage: impl Stage) {
+    let report = Scenario::new(Relay::Impostor).play_on(stage);
     assert_eq!(report.ready, None);
     let problem = problem_of_too_few(&report);
     assert!(problem.contains("wrong relay: expected"), "{problem}");
 }
 
-fn a_relay_that_refuses_to_extend_gives_no_number(world: &impl World) {
-    let report = world.play(&Scenario::new(Behaviour::RefusesExtend));
+fn a_relay_that_refuses_to_extend_gives_no_number(stage: impl Stage) {
+    let report = Scenario::new(TransitLie::RefusesToExtend).play_on(stage);
     assert_eq!(report.ready, None);
     let problem = problem_of_too_few(&report);
     assert!(problem.contains("(reason 6)"), "{problem}");
 }
 
-fn a_relay_that_never_answers_gives_no_number(world: &impl World) {
-    let mut scenario = Scenario::new(Behaviour::NeverAnswers);
+fn a_relay_that_never_answers_gives_no_number(stage: impl Stage) {
+    let mut scenario = Scenario::new(Relay::Mute);
     scenario.setup_timeout = onion::Duration::from_secs(2);
-    let report = world.play(&scenario);
+    let report = scenario.play_on(stage);
     let PumpFailure::SetUpTimedOut { open: 0, wanted: 2, .. } = report.failure() else {
         panic!("another failure: {:?}", report.result)
     };
@@ -209,7 +206,6 @@ fn a_relay_that_never_answers_gives_no_number(world: &impl World) {
 mod statistics {
     use super::*;
     use escapes::assert_escapes_as_predicted;
-    use worlds::VirtualTime;
 
     /// The first cell that failed its check, on the only circuit.
     fn failing_cell(report: &Report) -> u64 {
@@ -224,13 +220,13 @@ mod statistics {
         let scenario = Scenario {
             piece_max_bytes: Some(700),
             rate: Rate::from_mbit_per_s(5.0),
-            ..Scenario::new(Behaviour::Honest)
+            ..Scenario::new(Relay::Honest)
         };
-        let report = VirtualTime.play(&scenario);
-        assert_eq!(report, VirtualTime.play(&scenario));
-        let whole = VirtualTime.play(&Scenario { piece_max_bytes: None, ..scenario.clone() });
+        let report = scenario.play();
+        assert_eq!(report, scenario.play());
+        let whole = Scenario { piece_max_bytes: None, ..scenario }.play();
         assert_eq!(report.seconds, whole.seconds);
-        let other = VirtualTime.play(&Scenario { seed: 2, ..scenario });
+        let other = Scenario { seed: 2, ..scenario }.play();
         assert_ne!(report.fingerprint, other.fingerprint);
     }
 
@@ -241,9 +237,9 @@ mod statistics {
                 seconds: 8,
                 capacity: Some(Rate::from_mbit_per_s(mbit)),
                 rate: Rate::from_mbit_per_s(mbit * 2.953),
-                ..Scenario::new(Behaviour::Honest)
+                ..Scenario::new(Relay::Honest)
             };
-            let report = VirtualTime.play(&scenario);
+            let report = scenario.play();
             assert_eq!(report.result, Ok(()));
             let mut bytes: Vec<u64> = report.seconds.iter().map(|second| second.bytes).collect();
             bytes.sort_unstable();
@@ -259,19 +255,19 @@ mod statistics {
                 seed,
                 check_one_in: 1,
                 piece_max_bytes: Some(1500),
-                ..Scenario::new(Behaviour::Honest)
+                ..Scenario::new(Relay::Honest)
             };
             let scenario = Scenario { rate: Rate::from_mbit_per_s(2.0), ..scenario };
-            assert_eq!(VirtualTime.play(&scenario).result, Ok(()), "seed {seed}");
+            assert_eq!(scenario.play().result, Ok(()), "seed {seed}");
         }
     }
 
     #[test]
     fn who_lies_in_each_cell_is_found_within_the_first_bucket() {
         for seed in 0..50 {
-            for behaviour in [Behaviour::SkipsDecryption, Behaviour::Forges { share: 1.0 }] {
-                let scenario = Scenario { seed, ..Scenario::on_one_circuit(behaviour) };
-                let cell = failing_cell(&VirtualTime.play(&scenario));
+            for lie in [TransitLie::SkipsDecryption, TransitLie::Forges { share: 1.0 }] {
+                let scenario = Scenario { seed, ..Scenario::on_one_circuit(lie) };
+                let cell = failing_cell(&scenario.play());
                 assert!(cell < 125, "seed {seed}: cell {cell}");
             }
         }
@@ -280,9 +276,9 @@ mod statistics {
     #[test]
     fn who_loses_or_repeats_a_cell_is_found_within_two_buckets_after() {
         for seed in 0..50 {
-            for behaviour in [Behaviour::Drops(every(300)), Behaviour::Duplicates(every(300))] {
-                let scenario = Scenario { seed, ..Scenario::on_one_circuit(behaviour) };
-                let report = VirtualTime.play(&scenario);
+            for lie in [TransitLie::Drops(every(300)), TransitLie::Duplicates(every(300))] {
+                let scenario = Scenario { seed, ..Scenario::on_one_circuit(lie) };
+                let report = scenario.play();
                 let cell = failing_cell(&report);
                 assert_eq!(report.lies[0].cell, 299);
                 assert!((299..299 + 250).contains(&cell), "seed {seed}: cell {cell}");
@@ -295,9 +291,9 @@ mod statistics {
         const RUNS: u64 = 300;
         let escaped: Vec<usize> = (0..RUNS)
             .map(|seed| {
-                let forger = Behaviour::Forges { share: 0.1 };
+                let forger = TransitLie::Forges { share: 0.1 };
                 let scenario = Scenario { seed, seconds: 10, ..Scenario::on_one_circuit(forger) };
-                let report = VirtualTime.play(&scenario);
+                let report = scenario.play();
                 let cell = failing_cell(&report);
                 assert!(report.lies.iter().any(|lie| lie.cell == cell), "rightly accused");
                 report.lies.iter().filter(|lie| lie.cell < cell).count()

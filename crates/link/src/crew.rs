@@ -179,6 +179,13 @@ impl<N: Node> Crew<N> {
         }
     }
 
+    fn tell_all(&mut self, errand: impl Fn() -> Errand) {
+        for hand in &mut self.hands {
+            hand.tell(errand());
+            hand.wake();
+        }
+    }
+
     fn add(&mut self, id: ConnId, conn: Conn) {
         self.by_serial.insert((conn.hand, conn.serial), id);
         self.conns.insert(id, conn);
@@ -252,10 +259,11 @@ impl<N: Node> Drive<N> for Crew<N> {
     }
 
     fn set_tls(&mut self, tls: TlsConfigs) {
-        for hand in &mut self.hands {
-            hand.tell(Errand::Tls(Box::new(tls.clone())));
-            hand.wake();
-        }
+        self.tell_all(|| Errand::Tls(Box::new(tls.clone())));
+    }
+
+    fn stop_listening(&mut self) {
+        self.tell_all(|| Errand::StopListening);
     }
 
     fn remote(&self) -> Remote {

@@ -32,6 +32,10 @@ pub trait Drive<N> {
     /// Shows another certificate from now on, to connections that come in.
     fn set_tls(&mut self, tls: TlsConfigs);
 
+    /// Closes all listeners: who connects from now on is refused by the system. Connections that have
+    /// come in stay.
+    fn stop_listening(&mut self);
+
     /// Waits for something to happen, at most until `deadline`, and handles it.
     ///
     /// # Errors
@@ -70,6 +74,10 @@ impl<N: Node> Drive<N> for Driver<N> {
 
     fn set_tls(&mut self, tls: TlsConfigs) {
         self.set_tls(tls);
+    }
+
+    fn stop_listening(&mut self) {
+        self.stop_listening();
     }
 
     fn turn(&mut self, deadline: Instant) -> Result<(), DriverError> {

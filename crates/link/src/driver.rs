@@ -44,7 +44,10 @@ pub struct Driver<N> {
     poll: Poll,
     events: Events,
     waker: Arc<Waker>,
+    /// None once it listens no more.
     listeners: Vec<TcpListener>,
+    /// Tokens below are those of listeners, also of those that are closed.
+    first_socket: usize,
     sockets: Vec<Option<Socket>>,
     free: Vec<usize>,
     by_conn: BTreeMap<ConnId, usize>,
@@ -108,6 +111,7 @@ impl<N: Node> Driver<N> {
             poll,
             events: Events::with_capacity(256),
             waker: Arc::new(waker),
+            first_socket: registered.len(),
             listeners: registered,
             sockets: Vec::new(),
             free: Vec::new(),
@@ -172,6 +176,15 @@ impl<N: Node> Driver<N> {
         self.tls = tls;
     }
 
+    /// Closes all listeners: who connects from now on is refused by the system. Connections that have
+    /// come in stay.
+    pub fn stop_listening(&mut self) {
+        for mut listener in self.listeners.drain(..) {
+            // A copy of it elsewhere would keep it in the set. One that is not there cannot be taken out.
+            let _ = self.poll.registry().deregister(&mut listener);
+        }
+    }
+
     /// A handle that other threads wake this worker with.
     #[must_use]
     pub fn remote(&self) -> Remote {
@@ -233,11 +246,11 @@ impl<N: Node> Driver<N> {
                 continue;
             }
             let place = event.token().0;
-            if place < self.listeners.len() {
+            if place < self.first_socket {
                 self.accept(place);
                 continue;
             }
-            let place = place - self.listeners.len();
+            let place = place - self.first_socket;
             if let Some(Some(socket)) = self.sockets.get_mut(place) {
                 socket.note(event);
                 self.enqueue(place);

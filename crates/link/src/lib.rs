@@ -8,7 +8,8 @@
 //!   are used over and over.
 //! - [`Forge`] makes the certificates that Tor expects of a relay, and throw-away identities;
 //!   [`LongTermKeys`] are those that outlive a process.
-//! - [`Namespace`] is a network of its own, for experiments.
+//! - [`Namespace`] is a network of its own, for experiments, and [`Tun`] an interface whose other end is
+//!   ours.
 //! - [`tcp_bytes`] and [`tcp_account`] are what the kernel counts of a connection, whoever has it.
 //! - [`Clock`] is the one place where a clock is read.
 //! - [`pump`] is the yardstick: TLS over loopback with nothing in it.
@@ -25,6 +26,7 @@ mod node_thread;
 pub mod pump;
 mod sockopt;
 pub mod tls;
+mod tun;
 
 pub use clock::{Clock, thread_cpu_time, thread_wait_time, unix_time_s};
 pub use crew::Crew;
@@ -36,3 +38,4 @@ pub use long_term::LongTermKeys;
 pub use namespace::Namespace;
 pub use node_thread::{NodeThread, Teller, ThreadError, Watch};
 pub use sockopt::{TcpAccount, TcpBytes, tcp_account, tcp_bytes};
+pub use tun::Tun;

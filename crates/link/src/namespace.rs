@@ -1,5 +1,7 @@
 //! Networks of our own, for experiments: the kernel's network namespaces.
 
+mod tools;
+
 use rustix::thread::{LinkNameSpaceType, UnshareFlags, move_into_link_name_space, unshare_unsafe};
 use std::fs::File;
 use std::io;

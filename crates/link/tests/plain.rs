@@ -48,6 +48,20 @@ fn an_echo_comes_back_whole_and_never_more_at_once_than_is_taken() {
 }
 
 #[test]
+fn who_listens_no_more_still_dials() {
+    let (listener, address) = listener();
+    let mut driver = driver(Puppet::default(), vec![listener], DriverOptions::default());
+    driver.stop_listening();
+    assert!(TcpStream::connect(address).is_err(), "the port is closed");
+    let sent = pattern(100_000);
+    let node = driver.node_mut();
+    let conn = node.dial(1, echo(), Security::Plain);
+    node.send(conn, &sent);
+    run(&mut driver, |node| node.received(conn).len() == sent.len());
+    assert!(driver.node().received(conn) == sent.as_slice());
+}
+
+#[test]
 fn a_peer_that_is_held_back_is_held_back_by_tcp() {
     let (listener, address) = listener();
     let mut driver = driver(Puppet::default(), vec![], DriverOptions::default());

@@ -10,7 +10,7 @@ use crate::plan::{Load, round_trip};
 use landings::{Landings, Lease, address_towards, check_address};
 use link::tls::TlsConfigs;
 use link::{Clock, Forge, ForgeError, unix_time_s};
-use onion::measure::pump::{PumpConfig, WayBack};
+use onion::measure::pump::{HeldBack, PumpConfig, WayBack};
 use onion::{Duration, Rate};
 use rand::rngs::{StdRng, SysRng};
 use rand::{Rng, SeedableRng};
@@ -187,6 +187,10 @@ impl Member for LocalMember {
                 circuits_per_socket: load.circuits_per_socket,
                 pace: load.pace,
                 seconds: order.seconds,
+                held_back: order.held_back_s.map(|second| HeldBack {
+                    after: Duration::from_secs(u64::from(second)),
+                    sockets_before: load.sockets_before,
+                }),
                 rate: share_of(order.rate, number, pumps),
                 window_cap_cells: order.defences.window_cap_cells(),
                 check_one_in: order.check_one_in,

@@ -70,6 +70,8 @@ pub struct RoundOrder {
     pub rate: Rate,
     /// Length of the round, in seconds.
     pub seconds: u32,
+    /// The second with which every other socket begins; `None` if all begin at once.
+    pub held_back_s: Option<u32>,
     /// One cell in so many has its content checked.
     pub check_one_in: NonZeroU32,
     /// Round trip to the target. If `None`, the measurer times it itself.

@@ -1,5 +1,6 @@
 use crate::consent::is_local;
 use crate::member::{RoundOrder, RoundWayBack};
+use coordinator::WayParams;
 use link::Clock;
 use onion::cell::CELL_LEN;
 use onion::measure::pump::Pace;
@@ -22,6 +23,26 @@ const RTT_UNKNOWN: Duration = Duration::from_millis(300);
 
 /// Fewer sockets would make the loss of one matter too much.
 const SOCKETS_MIN: u32 = 8;
+
+/// *s* of the paper: it needs no more (E.1).
+const SOCKETS_MAX: u32 = 160;
+
+/// What Reno keeps under way on one socket where one packet of a thousand is lost: 1.22/√*p* = 38.6 segments
+/// of 1448 bytes (Mathis et al., 1997). Cubic does not fall below it; BBR does not care.
+const SOCKET_IN_FLIGHT_BYTES: u64 = 55_900;
+
+/// From this round trip on a relay is far: sooner TCP has begun and recovered too fast to matter.
+const FAR: Duration = Duration::from_millis(5);
+
+/// Round trips in which TCP's congestion window, the relay's receive window and our windows on circuits have
+/// grown from their beginnings to what any way holds.
+const SLOW_START_ROUNDS: u32 = 10;
+
+/// Longest lead: relays that take part allow 45 s from the order to the end.
+const LEAD_MAX_S: u32 = 6;
+
+/// A shorter round has no halves to compare.
+const PROBED_SECONDS_MIN: u32 = 8;
 
 /// Connections and circuits left to others who share our address.
 const RESERVE: u32 = 4;
@@ -89,16 +110,31 @@ impl Defences {
         self.queue_limit_cells - self.queue_limit_cells / 10 - 1
     }
 
-    /// Sockets for a team that shares one address, to load a relay with up to `rate`.
-    ///
-    /// As many as the bandwidth-delay product of its path asks for, a circuit's window on each; at
-    /// most `wanted` and what the relay lets one address have. `way` is how long a cell is under way
-    /// ([`RoundWayBack::way`]).
+    /// Sockets that a team which shares one address may open to a relay, of so many wanted.
     #[must_use]
-    pub fn sockets(&self, wanted: u32, rate: Rate, way: Duration) -> u32 {
+    pub fn sockets(&self, wanted: u32) -> u32 {
         let allowed =
             self.max_connections.map_or(u32::MAX, |max| max.saturating_sub(RESERVE).max(1));
-        self.circuits_holding(rate, way).max(SOCKETS_MIN).min(wanted).min(allowed)
+        wanted.min(allowed)
+    }
+
+    /// What the way to a relay asks for, to load it with up to `rate` where the round trip is `rtt`.
+    ///
+    /// Few sockets nearby, where many only make a stock relay slower. Far away as many as carry `rate` over a
+    /// way that loses one packet of a thousand ([`SOCKET_IN_FLIGHT_BYTES`]), with time for slow start, and
+    /// with a second half that shows whether that was enough.
+    #[must_use]
+    pub fn way(rate: Rate, rtt: Duration, seconds: u32, way_back: RoundWayBack) -> WayParams {
+        // In transit a cell goes over two connections, of which the slower one at the time counts.
+        let flows = rate.bytes_in(way_back.way(rtt)).div_ceil(SOCKET_IN_FLIGHT_BYTES);
+        let first_sockets =
+            u32::try_from(flows).unwrap_or(u32::MAX).clamp(SOCKETS_MIN, SOCKETS_MAX);
+        if rtt < FAR {
+            return WayParams { first_sockets, lead_s: 0, probes: false };
+        }
+        let slow_start = u32::try_from((rtt * SLOW_START_ROUNDS).as_secs()).unwrap_or(u32::MAX);
+        let lead_s = slow_start.min(LEAD_MAX_S - 2) + 2;
+        WayParams { first_sockets, lead_s, probes: seconds >= PROBED_SECONDS_MIN }
     }
 
     /// Circuits whose windows together hold `time`'s worth of cells at `rate`.
@@ -132,6 +168,8 @@ pub struct Load {
     pub must_authenticate: bool,
     /// How fast it may open its sockets.
     pub pace: Pace,
+    /// Sockets of the same measurer's other pumps before its first one.
+    pub sockets_before: u32,
 }
 
 impl Load {
@@ -155,13 +193,19 @@ impl Load {
                     .is_some_and(|allowed| in_all > allowed.saturating_sub(RESERVE));
                 let must_authenticate = must_authenticate || always_authenticate;
                 let pace = bounded(divided(defences.connect, share));
-                Self { sockets, circuits_per_socket, must_authenticate, pace }
+                Self { sockets, circuits_per_socket, must_authenticate, pace, sockets_before: 0 }
             }
             RoundWayBack::Echo { .. } => {
                 // The relay has agreed to as many sockets.
                 let per_s = NonZeroU32::new(sockets).unwrap_or(NonZeroU32::MIN);
                 let pace = bounded(Pace { burst: sockets, per_s });
-                Self { sockets, circuits_per_socket, must_authenticate: false, pace }
+                Self {
+                    sockets,
+                    circuits_per_socket,
+                    must_authenticate: false,
+                    pace,
+                    sockets_before: 0,
+                }
             }
         }
     }
@@ -184,6 +228,7 @@ impl Load {
         let (even, remainder) = (whole.sockets / pumps, whole.sockets % pumps);
         (0..pumps).map(move |number| Self {
             sockets: even + u32::from(number < remainder),
+            sockets_before: number * even + number.min(remainder),
             pace: divided(whole.pace, pumps),
             ..whole
         })

@@ -48,6 +48,7 @@
 //! | `schedule` | which link and which circuit goes first |
 //! | `streams` | streams of exits and of the directory |
 //! | `measurement` | the target's part |
+//! | `conduct` | what an honest relay does not do |
 //! | `memory` | what is held in all, and what goes when it is too much |
 
 mod cells;
@@ -68,7 +69,8 @@ mod streams;
 mod transmit;
 
 pub use self::core::Core;
-pub use conduct::{Conduct, Honest};
+pub use circuits::OnLink;
+pub use conduct::{Conduct, Honest, Passing};
 pub use config::{RateLimit, RouterConfig};
 pub use event::{RouterEvent, RouterTotals};
 pub use face::Router;

@@ -29,6 +29,10 @@ const UNLIMITED: Rate = Rate::from_byte_per_s(1 << 30);
 const INTERVAL_MAX_MS: u32 = 100;
 /// Most threads for sockets: far more than one thread that decides can feed.
 const THREADS_MAX: usize = 64;
+/// How long circuits may go on after the relay was told to end, by default: C tor's 30 seconds.
+const SHUTDOWN_WAIT_S: u32 = 30;
+/// And at most: a day. Who wants longer has forgotten to end it.
+const SHUTDOWN_WAIT_MAX_S: u32 = 86_400;
 /// Longest contact, in bytes; descriptors are to stay small.
 const CONTACT_MAX: usize = 1_000;
 
@@ -140,6 +144,9 @@ pub struct RelayConfig {
     /// Whether circuits may be extended to relays with private addresses. By default they may if the
     /// relay's own address is private: then it is part of a network of such relays.
     pub allow_private_addresses: Option<bool>,
+    /// `ShutdownWaitLength`: how long circuits may go on once the relay is told to end; 30 seconds by
+    /// default, 0 to end at once.
+    pub shutdown_wait_s: Option<u32>,
     /// Where clients may go.
     #[serde(default)]
     pub exit: ExitSection,
@@ -242,6 +249,7 @@ impl RelayConfig {
             directory: over.directory.or(self.directory),
             cache: over.cache.or(self.cache),
             allow_private_addresses: over.allow_private_addresses.or(self.allow_private_addresses),
+            shutdown_wait_s: over.shutdown_wait_s.or(self.shutdown_wait_s),
             exit: self.exit.overridden_by(over.exit),
             flashflow: FlashFlowConfig {
                 measurements_allowed: measurements_allowed.or(own.measurements_allowed),
@@ -318,6 +326,7 @@ impl RelayConfig {
             allows_private_addresses: self
                 .allow_private_addresses
                 .unwrap_or_else(|| is_private(address.into())),
+            shutdown_wait: shutdown_wait(self.shutdown_wait_s)?,
             exit: self.exit.check()?,
             flashflow: self.flashflow,
         })
@@ -347,6 +356,16 @@ fn scheduler(
 fn threads(count: Option<usize>) -> Result<NonZeroUsize, ConfigError> {
     let count = NonZeroUsize::new(count.unwrap_or(1)).filter(|count| count.get() <= THREADS_MAX);
     count.ok_or_else(|| invalid("threads", format_args!("a number from 1 to {THREADS_MAX}")))
+}
+
+fn shutdown_wait(seconds: Option<u32>) -> Result<Duration, ConfigError> {
+    match seconds.unwrap_or(SHUTDOWN_WAIT_S) {
+        seconds @ 0..=SHUTDOWN_WAIT_MAX_S => Ok(Duration::from_secs(seconds.into())),
+        seconds => {
+            let reason = format!("{seconds} is not from 0 to {SHUTDOWN_WAIT_MAX_S}");
+            Err(invalid("shutdown_wait_s", reason))
+        }
+    }
 }
 
 fn amount(key: &str, mbit: f64) -> Result<Rate, ConfigError> {
@@ -393,6 +412,8 @@ pub struct Settings {
     pub cache: PathBuf,
     /// Whether circuits may be extended to relays with private addresses.
     pub allows_private_addresses: bool,
+    /// How long circuits may go on once the relay is told to end.
+    pub shutdown_wait: Duration,
     /// Where clients may go; nowhere if `None`.
     pub exit: Option<ExitSettings>,
     /// Who may measure it: goes into [`target_params`](crate::target_params).

@@ -1,7 +1,7 @@
 //! Who looks after the engine on its thread: it tells what happens, and counts what passes.
 
 use crate::bandwidth::Bandwidth;
-use crate::event::{Load, RelayEvent};
+use crate::event::{Load, RelayEvent, Unfinished};
 use crate::observed::Observed;
 use link::{Drive, ThreadError, Traffic, Watch, unix_time_s};
 use onion::router::Router;
@@ -23,11 +23,13 @@ pub(crate) struct Overseer {
     bandwidth: Arc<Bandwidth>,
     events: Sender<RelayEvent>,
     meter: Meter,
+    /// It has been told that nothing is left.
+    has_drained: bool,
 }
 
 impl Overseer {
     pub(crate) fn new(now: Instant, bandwidth: Arc<Bandwidth>, events: Sender<RelayEvent>) -> Self {
-        Self { bandwidth, events, meter: Meter::new(now) }
+        Self { bandwidth, events, meter: Meter::new(now), has_drained: false }
     }
 
     fn tell(&self, event: RelayEvent) {
@@ -39,6 +41,11 @@ impl Watch<Engine> for Overseer {
     fn look(&mut self, drive: &mut dyn Drive<Engine>) -> Option<Instant> {
         while let Some(event) = drive.node_mut().poll_event() {
             self.tell(RelayEvent::Router(event));
+        }
+        let engine = drive.node();
+        if engine.is_shutting_down() && !self.has_drained && Unfinished::of(engine).is_nothing() {
+            self.has_drained = true;
+            self.tell(RelayEvent::Drained);
         }
         let looked = self.meter.look(drive.now(), *drive.traffic(), |received, sent| {
             self.bandwidth.history().note_second(unix_time_s(), received, sent);

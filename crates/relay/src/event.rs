@@ -1,3 +1,4 @@
+use crate::driving::Engine;
 use crate::publish::Answer;
 use netdoc::consensus::Flags;
 use onion::measure::target::TargetParams;
@@ -36,8 +37,40 @@ pub enum RelayEvent {
     Router(RouterEvent),
     /// Once a second: what has passed and waited since the relay began.
     Load(Load),
+    /// After [`Relay::shut_down`](crate::Relay::shut_down): nothing is left that could be broken off.
+    Drained,
     /// The relay has ended by itself: the operating system fails it, or there is a mistake of ours.
     Ended(String),
+}
+
+/// What a relay would break off if it ended now.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Unfinished {
+    /// Circuits that are open.
+    pub circuits: usize,
+    /// Streams that are open, or still to be written out.
+    pub streams: usize,
+}
+
+impl Unfinished {
+    /// Whether that is nothing.
+    #[must_use]
+    pub fn is_nothing(self) -> bool {
+        self == Self::default()
+    }
+
+    pub(crate) fn of(engine: &Engine) -> Self {
+        Self { circuits: engine.open_circuits(), streams: engine.open_streams() }
+    }
+}
+
+impl fmt::Display for Unfinished {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let plural = |count| if count == 1 { "" } else { "s" };
+        let Self { circuits, streams } = *self;
+        let (of_circuits, of_streams) = (plural(circuits), plural(streams));
+        write!(f, "{circuits} circuit{of_circuits} and {streams} stream{of_streams}")
+    }
 }
 
 /// What has passed through a relay, and how long it waited there.
@@ -117,6 +150,7 @@ impl fmt::Display for RelayEvent {
                 "{} B for clients so far, {:.3} cell seconds waited",
                 load.client_bytes, load.waited_cell_s
             ),
+            Self::Drained => f.write_str("no circuit is left"),
             Self::Ended(reason) => write!(f, "the relay has ended: {reason}"),
         }
     }

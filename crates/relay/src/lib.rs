@@ -50,6 +50,6 @@ pub use config::{
     ConfigError, ExitSection, ExitSettings, FlashFlowConfig, RelayConfig, SchedulerName, Settings,
     coordinator_key,
 };
-pub use event::{Load, RelayEvent, Renewed};
+pub use event::{Load, RelayEvent, Renewed, Unfinished};
 pub use policy::target_params;
 pub use running::{Relay, RelayError};

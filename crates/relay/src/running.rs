@@ -5,7 +5,7 @@ use crate::descriptor::{DescriptorError, TapKey};
 use crate::directory::{Directory, Own, Ties, Wake};
 use crate::dns::{Names, NoNames};
 use crate::driving::{Engine, Overseer};
-use crate::event::RelayEvent;
+use crate::event::{RelayEvent, Unfinished};
 use crate::following::Following;
 use crate::keys::{self, KeyError};
 use crate::policy::target_params;
@@ -69,7 +69,8 @@ pub enum RelayError {
 
 /// A relay that runs on threads of its own: one that drives the engine, one that publishes.
 ///
-/// Dropping it closes its port and all links. A request to an authority that is under way is left to
+/// Dropping it closes its port and all links; [`shut_down`](Self::shut_down) before lets circuits end by
+/// themselves. A request to an authority that is under way is left to
 /// end by itself, within its own deadline.
 #[derive(Debug)]
 pub struct Relay {
@@ -216,6 +217,25 @@ impl Relay {
         });
         // If the thread has ended, it has told so.
         let _ = self.wake_directory.send(Wake::Look);
+    }
+
+    /// Lets nothing begin any more: closes the port, refuses circuits, streams and measurements. What has
+    /// begun goes on until the relay is dropped; [`RelayEvent::Drained`] tells when there is none of it left.
+    /// Returns what goes on.
+    pub fn shut_down(&self) -> Unfinished {
+        let unfinished = self.engine.teller().ask(|drive| {
+            drive.stop_listening();
+            drive.node_mut().shut_down();
+            Unfinished::of(drive.node())
+        });
+        unfinished.unwrap_or_default()
+    }
+
+    /// What would be broken off if it were dropped now.
+    #[must_use]
+    pub fn unfinished(&self) -> Unfinished {
+        let unfinished = self.engine.teller().ask(|drive| Unfinished::of(drive.node()));
+        unfinished.unwrap_or_default()
     }
 
     /// Makes a new signing key and new certificates now, not only when they are due. Links that stand

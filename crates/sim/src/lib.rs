@@ -2,6 +2,7 @@
 //!
 //! | module | what is in it |
 //! |---|---|
+//! | [`fixture`] | one router on bytes, and the other ends of its connections, for tests and fuzzing |
 //! | [`stage`] | one relay at the seam of cells, over any suite, and everybody around it |
 //! | [`wire`] | nodes that speak bytes, over connections with latency, rates, buffers, loss and TCP |
 //!
@@ -11,5 +12,6 @@ extern crate alloc;
 #[cfg(test)]
 extern crate std;
 
+pub mod fixture;
 pub mod stage;
 pub mod wire;

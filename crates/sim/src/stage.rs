@@ -15,6 +15,7 @@ pub use clients::Handshaking;
 pub use links::Pace;
 
 use links::StageLink;
+use onion::cell::msg::DestroyReason;
 use onion::cell::relay::RelayCommand;
 use onion::cell::{CircId, Command};
 use onion::node::{Answer, CloseCause, ConnId, LookupId, Security};
@@ -42,6 +43,8 @@ pub struct Seen {
     pub command: Command,
     /// What it says, to who can read it.
     pub said: Option<Said>,
+    /// Why it ends its circuit, if it does.
+    pub destroyed: Option<DestroyReason>,
 }
 
 /// A relay message as its addressee reads it.

@@ -15,6 +15,7 @@ use std::{io, thread};
 pub struct Interrupt {
     requested: Arc<AtomicBool>,
     at_once: Arc<AtomicBool>,
+    is_orphaned: Arc<AtomicBool>,
 }
 
 impl Interrupt {
@@ -36,7 +37,7 @@ impl Interrupt {
             ends(&at_once)?;
             flag::register(signal, Arc::clone(&requested)).map_err(Error::Signals)?;
         }
-        Ok(Self { requested, at_once })
+        Ok(Self { requested, at_once, is_orphaned: Arc::default() })
     }
 
     /// From here on somebody looks at [`requested`](Self::requested): a signal no longer ends the
@@ -48,13 +49,20 @@ impl Interrupt {
     /// The end of standard input asks for the end, too: for a process that must not outlive the one
     /// that started it and holds the other end.
     pub fn end_with_stdin(&self) {
-        let requested = Arc::clone(&self.requested);
+        let marks = [&self.is_orphaned, &self.requested].map(Arc::clone);
         // It is never joined: it ends with its input, or with the process.
         thread::spawn(move || {
             // What is said there means nothing; a broken input is one that has ended.
             let _ = io::copy(&mut io::stdin().lock(), &mut io::sink());
-            requested.store(true, Ordering::Relaxed);
+            marks.iter().for_each(|mark| mark.store(true, Ordering::Relaxed));
         });
+    }
+
+    /// Whether the one that this process is tied to is gone ([`end_with_stdin`](Self::end_with_stdin)): then
+    /// there is nothing to wait for any more.
+    #[must_use]
+    pub fn is_orphaned(&self) -> bool {
+        self.is_orphaned.load(Ordering::Relaxed)
     }
 
     /// Set when the user has asked for the end.

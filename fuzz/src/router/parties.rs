@@ -1,44 +1,41 @@
 //! What coordinators, measurers, clients and other relays say.
 
-use super::{COORDINATOR, MEASURERS, QUEUE_LIMIT_CELLS_MOST, Tls, World, circ_id};
+use super::{COORDINATOR, MEASURERS, QUEUE_LIMIT_CELLS_MOST, World, circ_id};
 use crate::input::Input;
-use crate::links::Recorded;
+use crate::vectors::PARTIES;
 use onion::cell::msg::{Create2, Extend2, HANDSHAKE_NTOR, encode_created2_into, link_specifier};
 use onion::cell::relay::{RelayCommand, RelayMessage};
 use onion::cell::{BODY_LEN, CircId, Command};
 use onion::identity::RelayIds;
-use onion::link::Channel;
 use onion::measure::protocol::{
     ClientShare, CoordinatorKey, MeasurerKey, Message, Nonce, Order, Proof,
 };
-use onion::node::{CloseCause, Node};
+use onion::node::CloseCause;
 use onion::router::Parameters;
-use std::sync::Arc;
 
 impl World {
     pub(super) fn order(&mut self, place: usize, input: &mut Input<'_>) {
-        let recorded = Recorded::get();
         let order = Order {
             coordinator: CoordinatorKey::of_seed(&COORDINATOR),
-            target: recorded.own.ids(),
+            target: PARTIES.own.ids(),
             measurers: MEASURERS.iter().map(MeasurerKey::of_seed).collect(),
             seconds: u16::from(input.u8() % 12),
             client_share: ClientShare::DEFAULT,
             sockets: u16::from(input.u8() % 4),
-            expires_unix_s: recorded.now_s + u64::from(input.u8()) * 20,
+            expires_unix_s: PARTIES.unix_time_s + u64::from(input.u8()) * 20,
             nonce: Nonce([input.u8() % 4; 32]),
         };
         let seed = if input.u8() % 8 == 7 { [0x66; 32] } else { COORDINATOR };
-        let Some(link) = self.link(place) else { return };
-        let message = Message::Order(order.sign(&seed, &link.exported));
+        let Some(end) = self.link(place) else { return };
+        let message = Message::Order(order.sign(&seed, &self.ends[end].exported));
         self.say(place, CircId::LINK, Command::MEASURE, &message.encode());
     }
 
     pub(super) fn prove(&mut self, place: usize, input: &mut Input<'_>) {
         let seeds = [MEASURERS[0], MEASURERS[1], MEASURERS[0], [0x66; 32]];
         let (nonce, seed) = (Nonce([input.u8() % 4; 32]), input.choose(&seeds));
-        let Some(link) = self.link(place) else { return };
-        let proof = Proof::sign(&seed, nonce, &Recorded::get().own.ids(), &link.exported);
+        let Some(end) = self.link(place) else { return };
+        let proof = Proof::sign(&seed, nonce, &PARTIES.own.ids(), &self.ends[end].exported);
         self.say(place, CircId::LINK, Command::MEASURE, &Message::Proof(proof).encode());
     }
 
@@ -79,8 +76,8 @@ impl World {
         let command = input.choose(&commands);
         // Of none there is no relay.
         let port = input.u8().wrapping_add(1) % 4;
-        let data = extend_data(&Recorded::get().landing.ids(), port);
-        let Some(hop) = self.link(place).and_then(|link| link.hops.get_mut(&circ_id)) else {
+        let data = extend_data(&PARTIES.other.ids(), port);
+        let Some(hop) = self.hop(place, circ_id) else {
             return;
         };
         let is_circuits = [RelayCommand::EXTEND2, RelayCommand::TRUNCATE].contains(&command);
@@ -92,23 +89,20 @@ impl World {
 
     /// What the router has dialled is there, or not.
     pub(super) fn answer_dial(&mut self, place: usize, is_there: bool) {
-        let Some(link) = self.link(place) else { return };
-        let Some(conn) = link.conn.filter(|_| !link.is_connected) else { return };
-        if !is_there {
-            self.close(place, CloseCause::Refused);
+        let Some(place) = self.link(place).filter(|place| self.ends[*place].is_awaited) else {
             return;
+        };
+        match is_there {
+            true => self.fixture.answer_dial(place, &[]),
+            false => self.close(place, CloseCause::Refused),
         }
-        link.is_connected = true;
-        let recorded = Recorded::get();
-        let tls = Tls { recorded: &recorded.own_tls, exported: link.exported };
-        let landing = Arc::clone(&recorded.landing);
-        link.channel = Some(Channel::responder(landing, &tls, [2; 32], recorded.now_s));
-        self.router.handle_connected(self.now, conn, &tls);
     }
 
     /// A next hop answers the latest CREATE2.
     pub(super) fn answer_create(&mut self, place: usize, how: u8) {
-        let Some(circ_id) = self.link(place).and_then(|link| link.begun) else { return };
+        let Some(circ_id) = self.link(place).and_then(|place| self.links[place].begun) else {
+            return;
+        };
         let mut body = Vec::new();
         encode_created2_into(&[how; 64], &mut body);
         let body = if how == 255 { vec![0xff; 8] } else { body };

@@ -3,16 +3,17 @@
 use crate::input::Input;
 use crate::links::Recorded;
 use crate::told::Told;
-use crate::vectors::RecordedTls;
-use lab::peer::{Behaviour, Peer};
 use onion::identity::RelayIds;
+use onion::link::TlsSession;
+use onion::measure::protocol::EXPORTER_LABEL;
 use onion::measure::pump::{Event, Landing, Pace, Pump, PumpConfig, Target, WayBack};
 use onion::node::{CloseCause, ConnId, Dial, ListenerId, Node};
+use onion::router::{Router, RouterConfig};
 use onion::{Duration, Instant, Rate};
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::SeedableRng;
 use std::collections::{BTreeMap, BTreeSet};
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::num::NonZeroU32;
 use std::sync::Arc;
 
@@ -21,6 +22,29 @@ const BUFFER_LEN: usize = 100_000;
 
 /// More than any honest reaction takes.
 const POLLS_MAX: u32 = 50_000;
+
+/// The session of all links: as recorded, and of no use for orders and proofs, which nobody has here.
+#[derive(Clone)]
+pub(super) struct Tls;
+
+impl TlsSession for Tls {
+    fn peer_certificate(&self) -> Option<&[u8]> {
+        Recorded::get().own_tls.peer_certificate()
+    }
+
+    fn export_keying_material(&self, label: &[u8], context: &[u8]) -> Option<[u8; 32]> {
+        let recorded = &Recorded::get().own_tls;
+        if label == EXPORTER_LABEL { None } else { recorded.export_keying_material(label, context) }
+    }
+
+    fn peer_address(&self) -> Option<IpAddr> {
+        Recorded::get().own_tls.peer_address()
+    }
+
+    fn detached(&self) -> Option<Box<dyn TlsSession + Send>> {
+        Some(Box::new(self.clone()))
+    }
+}
 
 /// A link between the measurement and the relay, or a stranger (who is no node).
 #[derive(Debug, Default)]
@@ -39,8 +63,7 @@ pub(super) struct Link {
 /// The measurement, an honest relay, and the links between them, which the fuzzer plays with.
 pub(super) struct World {
     pub(super) transit: Pump<ChaCha8Rng>,
-    pub(super) relay: Peer<ChaCha8Rng>,
-    pub(super) tls: &'static RecordedTls,
+    pub(super) relay: Router<ChaCha8Rng>,
     pub(super) now: Instant,
     pub(super) target: SocketAddr,
     pub(super) landings: Vec<SocketAddr>,
@@ -65,11 +88,10 @@ impl World {
             .collect();
         let rng = || ChaCha8Rng::from_seed([flags; 32]);
         let config = config(input, &landings, target);
-        let identity = Arc::clone(&recorded.own);
+        let router = RouterConfig::new(Arc::clone(&recorded.own), recorded.now_s);
         Self {
             transit: Pump::new(config, rng(), Instant::ORIGIN),
-            relay: Peer::new(identity, Behaviour::Honest, recorded.now_s, rng()),
-            tls: &recorded.own_tls,
+            relay: Router::new(router, rng(), Instant::ORIGIN),
             now: Instant::ORIGIN,
             target,
             landings,
@@ -97,12 +119,12 @@ impl World {
 
     /// A dialled connection is made, if it is not yet.
     pub(super) fn connect(&mut self, place: usize) {
-        let accepted = self.relay.handle_accepted(self.now, ListenerId(0), self.tls);
+        let accepted = self.relay.handle_accepted(self.now, ListenerId(0), &Tls);
         let Some(link) = self.link(place) else { return };
         let Some(conn) = link.ours.filter(|_| !link.is_connected) else { return };
         link.is_connected = true;
         link.theirs = accepted;
-        self.transit.handle_connected(self.now, conn, self.tls);
+        self.transit.handle_connected(self.now, conn, &Tls);
     }
 
     /// Bytes come to us.
@@ -200,6 +222,7 @@ impl World {
             polls += 1;
             assert!(polls < POLLS_MAX, "it never comes to rest");
         }
+        self.relay.check_accounts();
         while let Some(event) = self.transit.poll_event() {
             if let Event::Lost { circuits, of, .. } = event {
                 assert!(circuits >= of / 2, "it goes on with less than half");
@@ -249,10 +272,14 @@ impl World {
 
     /// One thing that the relay wants; false if there is none.
     fn poll_relay(&mut self) -> bool {
+        if let Some(conn) = self.relay.poll_socket_query() {
+            self.relay.handle_socket_state(self.now, conn, None);
+            return true;
+        }
         if let Some(Dial { conn, to, .. }) = self.relay.poll_dial(self.now) {
             let listener = self.landings.iter().position(|landing| *landing == to);
             let listener = listener.and_then(|place| u32::try_from(place).ok()).map(ListenerId);
-            let ours = listener.and_then(|id| self.transit.handle_accepted(self.now, id, self.tls));
+            let ours = listener.and_then(|id| self.transit.handle_accepted(self.now, id, &Tls));
             if ours.is_none() {
                 self.relay.handle_closed(self.now, conn, CloseCause::Refused);
                 return true;
@@ -265,10 +292,23 @@ impl World {
                 is_inbound,
                 ..Link::default()
             });
-            self.relay.handle_connected(self.now, conn, self.tls);
+            self.relay.handle_connected(self.now, conn, &Tls);
             return true;
         }
         let theirs = |links: &[Link], conn| links.iter().position(|link| link.theirs == Some(conn));
+        // It may say why on its last writing.
+        if let Some(conn) = self.relay.poll_writable() {
+            let mut buffer = [0; 16_384];
+            loop {
+                let len = self.relay.poll_transmit(self.now, conn, &mut buffer);
+                let Some(place) = theirs(&self.links, conn) else { break };
+                self.links[place].to_us.extend_from_slice(&buffer[..len]);
+                if len == 0 {
+                    break;
+                }
+            }
+            return true;
+        }
         if let Some(conn) = self.relay.poll_close() {
             if let Some(place) = theirs(&self.links, conn) {
                 self.links[place].theirs = None;
@@ -276,17 +316,11 @@ impl World {
             }
             return true;
         }
-        let Some(conn) = self.relay.poll_writable() else { return false };
-        let mut buffer = [0; 16_384];
-        loop {
-            let len = self.relay.poll_transmit(self.now, conn, &mut buffer);
-            let Some(place) = theirs(&self.links, conn) else { break };
-            self.links[place].to_us.extend_from_slice(&buffer[..len]);
-            if len == 0 {
-                break;
-            }
+        let is_due = self.relay.poll_timeout().is_some_and(|at| at <= self.now);
+        if is_due {
+            self.relay.handle_timeout(self.now);
         }
-        true
+        is_due
     }
 
     /// Nothing comes any more: the measurement must end by itself.
@@ -322,6 +356,7 @@ fn config(input: &mut Input<'_>, landings: &[SocketAddr], target: SocketAddr) ->
         Rate::MAX,
     ];
     PumpConfig {
+        held_back: None,
         target: Target { address: target, ids },
         way_back: WayBack::Transit {
             landings: landings.iter().map(landing).collect(),

@@ -20,7 +20,8 @@ fn round_order() -> impl Strategy<Value = RoundOrder> {
         });
     let numbers = (1u32..=10_000, 1u64.., 1u32..=600, 1u32.., 1u32..=1000);
     let hour_ns = 3_600_000_000_000u64;
-    let times = (option::of(0u64..60_000_000_000), 1..=hour_ns, 1..=hour_ns);
+    let held_back = option::of(0u32..=600);
+    let times = (option::of(0u64..60_000_000_000), 1..=hour_ns, 1..=hour_ns, held_back);
     (address, ids, way_back, defences, numbers, times).prop_map(
         |(
             address,
@@ -38,6 +39,7 @@ fn round_order() -> impl Strategy<Value = RoundOrder> {
                 sockets,
                 rate: Rate::from_bit_per_s(rate),
                 seconds,
+                held_back_s: times.3,
                 check_one_in: NonZeroU32::new(one_in).unwrap(),
                 rtt: times.0.map(Duration::from_nanos),
                 sharing,

@@ -1,6 +1,7 @@
 //! What a [`Measurement`] does with what arrives: from one round to the next.
 
 use super::*;
+use crate::halves::{Halves, Schedule};
 use crate::series::spread;
 use alloc::borrow::ToOwned;
 
@@ -25,9 +26,9 @@ impl Measurement {
         self.set_open(place, open)?;
         if self.open.iter().all(Option::is_some) {
             self.check_sockets()?;
-            let measurers = self.allocation.assignments.iter().map(|a| a.measurer);
-            let Params { ratio, seconds, .. } = self.params;
-            let series = Series::new(self.mode, ratio, seconds, measurers);
+            let assignments = self.allocation.assignments.iter().copied();
+            let (ratio, seconds) = (self.params.ratio, self.params.round_s());
+            let series = Series::new(self.mode, ratio, seconds, self.schedule(), assignments);
             self.phase = Phase::Running { start: now, series };
             self.actions.push_back(Action::Start { round: self.turn.round });
         }
@@ -140,9 +141,18 @@ impl Measurement {
         self.actions.push_back(Action::Prepare {
             round: self.turn.round,
             assignments: self.allocation.assignments.clone(),
-            seconds: self.params.seconds,
+            seconds: self.params.round_s(),
+            held_back_s: self.schedule().held_back_s,
             check_share: self.params.check_share,
         });
+    }
+
+    /// When this round's sockets begin, and which of its seconds count.
+    fn schedule(&self) -> Schedule {
+        let way = self.params.way;
+        let probes = way.probes || self.turn.widening > 1;
+        let middle = way.lead_s + self.params.seconds / 2;
+        Schedule { lead_s: way.lead_s, held_back_s: probes.then_some(middle) }
     }
 
     /// After a second arrived: ends the round if it is complete, or if it can't be conclusive any
@@ -157,7 +167,8 @@ impl Measurement {
                 if let Ok(next) = self.next_turn(Rate::from_byte_per_s(series.median_so_far())) {
                     let seconds: Vec<SecondTotals> = series.complete().collect();
                     let reason = Inconclusive::LoadTooSmall { next };
-                    let so_far = self.estimate(series, limit, seconds, Some(reason));
+                    let certain = limit.min(Rate::from_byte_per_s(series.least_mean()));
+                    let so_far = self.estimate(series, certain, seconds, Some(reason));
                     self.go_on(now, so_far, next);
                 }
             }
@@ -183,39 +194,64 @@ impl Measurement {
     /// Judges a complete round (§4.2).
     fn conclude(&mut self, now: Instant, summary: Summary) {
         let Phase::Running { series, .. } = &self.phase else { return };
-        let Summary { seconds, median, .. } = summary;
+        let Summary { seconds, median, mean, .. } = summary;
         if median == 0 {
             let idle = seconds.iter().filter(|totals| totals.total() == 0).count();
             let idle = u32::try_from(idle).unwrap_or(u32::MAX);
             let failure = Failure::RelayedNothing { idle, seconds: self.params.seconds };
             return self.fail(now, None, failure);
         }
-        let capacity = Rate::from_byte_per_s(median);
+        // Never above the mean: what a relay is spared in some seconds it must not get for the others.
+        let capacity = Rate::from_byte_per_s(median.min(mean));
+        let doubt = match self.doubt(series, capacity, &seconds) {
+            Ok(doubt) => doubt,
+            Err((measurer, failure)) => return self.fail(now, measurer, failure),
+        };
+        let unsteady = Inconclusive::unsteadiness(median, mean);
+        let estimate = self.estimate(series, capacity, seconds, doubt.or(unsteady));
+        match doubt.and_then(|it| it.next_turn()) {
+            Some(next) => self.go_on(now, estimate, next),
+            None => self.finish(Outcome::Measured(estimate)),
+        }
+    }
+
+    /// Why a complete round is not conclusive, and the turn that could be, if one follows. An error is the
+    /// end of the measurement.
+    fn doubt(
+        &self,
+        series: &Series,
+        capacity: Rate,
+        seconds: &[SecondTotals],
+    ) -> Result<Option<Inconclusive>, (Option<MeasurerId>, Failure)> {
+        if let Some(measurer) = self.saturated {
+            // More load is not to be had from it: another round would say the same.
+            return Ok(Some(Inconclusive::MeasurerSaturated { measurer }));
+        }
         // The share of a measurer that got nothing back was no load: it must not make an estimate
         // look conclusive.
         let (working, silent): (Vec<Assignment>, Vec<Assignment>) =
             self.allocation.assignments.iter().partition(|it| series.got_anything(it.measurer));
         let load: Rate = working.iter().map(|it| it.rate).sum();
-        let inconclusive = if let Some(measurer) = self.saturated {
-            // More load is not to be had from it: another round would say the same.
-            Some(Inconclusive::MeasurerSaturated { measurer })
-        } else if capacity < self.params.conclusive_limit(load) {
-            None
-        } else if capacity < self.params.conclusive_limit(self.allocation.total()) {
-            let measurer = silent.first().map(|it| it.measurer);
-            return self.fail(now, measurer, Failure::GotNothing);
-        } else {
-            match self.next_turn(capacity) {
-                Ok(next) => {
-                    let reason = Inconclusive::LoadTooSmall { next };
-                    let so_far = self.estimate(series, capacity, seconds, Some(reason));
-                    return self.go_on(now, so_far, next);
-                }
-                Err(reason) => Some(reason),
+        if capacity >= self.params.conclusive_limit(load) {
+            if capacity < self.params.conclusive_limit(self.allocation.total()) {
+                let measurer = silent.first().map(|it| it.measurer);
+                return Err((measurer, Failure::GotNothing));
             }
-        };
-        let estimate = self.estimate(series, capacity, seconds, inconclusive);
-        self.finish(Outcome::Measured(estimate));
+            let next = self.next_turn(capacity);
+            return Ok(Some(next.map_or_else(|it| it, |next| Inconclusive::LoadTooSmall { next })));
+        }
+        let halves = self.schedule().halves(seconds).filter(Halves::is_held_back);
+        Ok(halves.map(|halves| Inconclusive::HeldBackByWay {
+            growth_percent: growth_percent(&halves),
+            sockets: self.allocation.sockets(),
+            next: self.wider_turn(capacity, &halves),
+        }))
+    }
+
+    /// The turn with more sockets, if there may be more and the relay has another turn.
+    fn wider_turn(&self, seen: Rate, halves: &Halves) -> Option<Turn> {
+        let has_all = self.allocation.sockets() >= self.params.sockets;
+        if has_all { None } else { self.turn.widened(seen, halves.widening()) }
     }
 
     fn estimate(
@@ -247,7 +283,9 @@ impl Measurement {
                 self.before = Some(so_far);
                 self.turn = next;
                 let needed = next.guess.scaled(self.params.excess_factor());
-                self.allocation = allocate(needed, &self.residuals, self.params.sockets);
+                let Params { way, sockets, .. } = self.params;
+                let sockets = next.sockets(way.first_sockets, sockets);
+                self.allocation = allocate(needed, &self.residuals, sockets);
                 self.prepare(now);
             }
         }
@@ -259,7 +297,7 @@ impl Measurement {
             Phase::Preparing { .. } => None,
             Phase::Running { start, .. } => {
                 let passed = u32::try_from(now.saturating_since(*start).as_secs());
-                Some(passed.unwrap_or(u32::MAX).min(self.params.seconds - 1))
+                Some(passed.unwrap_or(u32::MAX).min(self.params.round_s() - 1))
             }
             Phase::Done => return,
         };
@@ -286,10 +324,18 @@ impl Measurement {
             number: self.turn.round,
             guess: self.turn.guess,
             allocation: self.allocation.clone(),
+            schedule: self.schedule(),
             started_unix_s: None,
             checked_cells,
             seconds,
         });
         self.actions.push_back(Action::Stop { round: self.turn.round });
     }
+}
+
+/// By how many percent more came back with all sockets, rounded.
+#[expect(clippy::cast_possible_truncation, reason = "a cast from floating point saturates")]
+#[expect(clippy::cast_sign_loss, reason = "a cast from floating point saturates")]
+fn growth_percent(halves: &Halves) -> u32 {
+    ((halves.growth() - 1.0) * 100.0 + 0.5) as u32
 }

@@ -8,6 +8,7 @@ mod lab;
 mod properties;
 mod records;
 mod turns;
+mod way;
 
 #[test]
 fn a_right_guess_is_conclusive_after_one_round() {
@@ -128,7 +129,7 @@ fn a_burst_in_the_first_second_changes_nothing() {
 #[test]
 fn all_measurers_start_at_once_when_the_last_is_ready() {
     let mut measurement = measurement(Mode::Transit, 100.0, &[100.0, 100.0]);
-    let Some(Action::Prepare { round: 1, assignments, seconds, check_share }) =
+    let Some(Action::Prepare { round: 1, assignments, seconds, check_share, held_back_s: None }) =
         measurement.poll_action()
     else {
         panic!("nothing to prepare");

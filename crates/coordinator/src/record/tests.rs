@@ -20,6 +20,7 @@ fn record(end: End) -> Record {
         accounts: Vec::new(),
     });
     let round = RoundRecord {
+        schedule: Schedule::PLAIN,
         number: 1,
         guess: mbit(50.0),
         allocation,
@@ -114,7 +115,7 @@ fn a_relay_at_its_limit_or_at_the_end_of_a_processor_is_believed() {
 
 #[test]
 fn an_estimate_stands_only_if_the_relay_did_not_want_another_round() {
-    let next = Turn { guess: mbit(100.0), round: 2, rounds_max: 2 };
+    let next = Turn { guess: mbit(100.0), round: 2, rounds_max: 2, widening: 1 };
     let first = record(measured(mbit(50.0), Some(Inconclusive::LoadTooSmall { next })));
     let second = |end| {
         let mut record = record(end);

@@ -6,13 +6,20 @@ use proptest::prelude::*;
 const A: MeasurerId = MeasurerId(0);
 const B: MeasurerId = MeasurerId(7);
 
+/// Of these, each with more of an assignment than it ever brings back.
+fn series(mode: Mode, ratio: f64, seconds: u32, measurers: &[MeasurerId]) -> Series {
+    let rate = Rate::from_mbit_per_s(1000.0);
+    let assign = |measurer: &MeasurerId| Assignment { measurer: *measurer, rate, sockets: 1 };
+    Series::new(mode, ratio, seconds, Schedule::PLAIN, measurers.iter().map(assign))
+}
+
 fn report(second: u32, bytes: u64) -> SecondReport {
     SecondReport { round: 1, second, bytes, checked_cells: 1, account: None }
 }
 
 fn transit(totals: &[u64]) -> Series {
     let seconds = u32::try_from(totals.len()).unwrap();
-    let mut series = Series::new(Mode::Transit, 0.25, seconds, [A]);
+    let mut series = series(Mode::Transit, 0.25, seconds, &[A]);
     for (second, bytes) in (0..).zip(totals) {
         series.record(A, report(second, *bytes)).unwrap();
     }
@@ -21,7 +28,7 @@ fn transit(totals: &[u64]) -> Series {
 
 #[test]
 fn a_second_is_the_sum_over_all_measurers_once_all_have_reported_it() {
-    let mut series = Series::new(Mode::Transit, 0.25, 2, [A, B]);
+    let mut series = series(Mode::Transit, 0.25, 2, &[A, B]);
     series.record(A, report(0, 10)).unwrap();
     assert_eq!(series.second(0), None);
     series.record(B, report(0, 32)).unwrap();
@@ -32,7 +39,7 @@ fn a_second_is_the_sum_over_all_measurers_once_all_have_reported_it() {
 
 #[test]
 fn the_accounts_of_a_second_are_kept_in_the_order_of_the_measurers() {
-    let mut series = Series::new(Mode::Transit, 0.25, 3, [A, B]);
+    let mut series = series(Mode::Transit, 0.25, 3, &[A, B]);
     let account = Account { sockets: 5, ..Account::default() };
     series.record(B, SecondReport { account: Some(account), ..report(1, 10) }).unwrap();
     for second in [0, 1] {
@@ -51,7 +58,7 @@ fn the_accounts_of_a_second_are_kept_in_the_order_of_the_measurers() {
 
 #[test]
 fn client_traffic_counts_up_to_the_ratio() {
-    let mut series = Series::new(Mode::Echo, 0.25, 2, [A]);
+    let mut series = series(Mode::Echo, 0.25, 2, &[A]);
     for second in 0..2 {
         series.record(A, report(second, 300)).unwrap();
     }
@@ -65,7 +72,7 @@ fn client_traffic_counts_up_to_the_ratio() {
 
 #[test]
 fn a_second_of_echo_mode_waits_for_the_relays_own_report() {
-    let mut series = Series::new(Mode::Echo, 0.25, 1, [A]);
+    let mut series = series(Mode::Echo, 0.25, 1, &[A]);
     series.record(A, report(0, 300)).unwrap();
     assert_eq!(series.first_missing(), Some(Missing { second: 0, source: Source::Relay }));
     assert!(series.summary().is_err());
@@ -75,7 +82,7 @@ fn a_second_of_echo_mode_waits_for_the_relays_own_report() {
 
 #[test]
 fn seconds_may_arrive_in_any_order() {
-    let mut series = Series::new(Mode::Transit, 0.25, 3, [A]);
+    let mut series = series(Mode::Transit, 0.25, 3, &[A]);
     for (second, bytes) in [(2, 3), (0, 1), (1, 2)] {
         series.record(A, report(second, bytes)).unwrap();
     }
@@ -85,7 +92,7 @@ fn seconds_may_arrive_in_any_order() {
 
 #[test]
 fn a_second_that_was_not_reported_is_missing_and_not_zero() {
-    let mut series = Series::new(Mode::Transit, 0.25, 3, [A, B]);
+    let mut series = series(Mode::Transit, 0.25, 3, &[A, B]);
     for (measurer, second) in [(A, 0), (A, 1), (A, 2), (B, 0), (B, 2)] {
         series.record(measurer, report(second, 9)).unwrap();
     }
@@ -95,7 +102,7 @@ fn a_second_that_was_not_reported_is_missing_and_not_zero() {
 
 #[test]
 fn what_must_not_be_said_changes_nothing() {
-    let mut series = Series::new(Mode::Transit, 0.25, 2, [A]);
+    let mut series = series(Mode::Transit, 0.25, 2, &[A]);
     series.record(A, report(0, 5)).unwrap();
     let twice = Violation::DuplicateSecond { second: 0 };
     assert_eq!(series.record(A, report(0, 6)), Err(twice));
@@ -119,11 +126,17 @@ fn a_burst_in_the_first_second_does_not_move_the_median() {
 
 #[test]
 fn absurd_reports_saturate() {
-    let mut series = Series::new(Mode::Echo, 0.9, 1, [A, B]);
+    let assign = |measurer| Assignment { measurer, rate: Rate::MAX, sockets: u32::MAX };
+    let mut series = Series::new(Mode::Echo, 0.9, 1, Schedule::PLAIN, [A, B].map(assign));
     series.record(A, report(0, u64::MAX)).unwrap();
     series.record(B, report(0, u64::MAX)).unwrap();
     series.record_client(0, u64::MAX).unwrap();
-    assert_eq!(series.summary().unwrap().median, u64::MAX);
+    let most = assign(A).most_counted();
+    assert_eq!(series.summary().unwrap().seconds[0].measured, 2 * most);
+    assert_eq!(
+        series.summary().unwrap().median,
+        SecondTotals::of(0, 2 * most, Some(u64::MAX), 0.9).total()
+    );
 }
 
 proptest! {
@@ -145,7 +158,7 @@ proptest! {
     ) {
         let limit = Rate::from_bit_per_s(bits);
         let seconds = u32::try_from(known.len() + unknown.len()).unwrap();
-        let mut series = Series::new(Mode::Transit, 0.25, seconds, [A]);
+        let mut series = series(Mode::Transit, 0.25, seconds, &[A]);
         let mut early = false;
         for (second, bytes) in (0..).zip(known.into_iter().chain(unknown)) {
             series.record(A, report(second, bytes)).unwrap();
@@ -159,4 +172,33 @@ proptest! {
             prop_assert_eq!(early, median >= limit, "of an odd count it is exact");
         }
     }
+}
+
+#[test]
+fn what_a_measurer_has_saved_up_does_not_count_for_the_seconds_that_decide() {
+    let rate = Rate::from_byte_per_s(1_000_000);
+    let assignment = Assignment { measurer: A, rate, sockets: 2 };
+    let mut series = Series::new(Mode::Transit, 0.25, 4, Schedule::PLAIN, [assignment]);
+    for (second, bytes) in [(0, 0), (1, 0), (2, 2_000_000), (3, 2_000_000)] {
+        series.record(A, report(second, bytes)).unwrap();
+        assert!(series.check(&assignment).is_ok(), "no more in all than it may send");
+    }
+    assert_eq!(series.second(3).unwrap().measured, assignment.most_counted());
+    assert!(assignment.most_counted() < 1_200_000);
+}
+
+#[test]
+fn seconds_of_the_lead_do_not_count() {
+    let assignment = Assignment { measurer: A, rate: Rate::from_mbit_per_s(1.0), sockets: 1 };
+    let schedule = Schedule { lead_s: 2, held_back_s: None };
+    let mut series = Series::new(Mode::Transit, 0.25, 5, schedule, [assignment]);
+    for (second, bytes) in [(0, 1), (1, 2), (2, 30), (3, 50), (4, 40)] {
+        assert!(series.summary().is_err(), "all have to be told");
+        series.record(A, report(second, bytes)).unwrap();
+    }
+    let summary = series.summary().unwrap();
+    assert_eq!((summary.median, summary.mean, summary.seconds.len()), (40, 40, 3));
+    assert_eq!(summary.seconds[0].second, 2);
+    assert!(series.median_must_reach(Rate::from_byte_per_s(40)), "two of three");
+    assert!(!series.median_must_reach(Rate::from_byte_per_s(41)));
 }

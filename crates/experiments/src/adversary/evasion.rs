@@ -3,7 +3,7 @@
 use super::Scene;
 use crate::error::Error;
 use crate::telling::tell;
-use lab::echo_liars::{ForgerRun, Forgers};
+use lab::liars::{ForgerRun, Forgers};
 use report::experiment::{Axis, Case, CaseVerdict, ExperimentFigure, Role, Series};
 use std::num::NonZeroU32;
 

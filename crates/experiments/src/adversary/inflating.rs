@@ -61,14 +61,6 @@ impl Claim {
         seconds / 2 + 1
     }
 
-    /// By how many times its allocation this can raise the median at most.
-    pub(super) fn gain(self, seconds: u32) -> f64 {
-        match self {
-            Self::Times(_) | Self::All => 1.0,
-            Self::Saved => f64::from(seconds) / f64::from(Self::decisive(seconds)),
-        }
-    }
-
     /// What is said of a second in which `bytes` came back.
     fn bytes(self, order: &RoundOrder, second: u32, bytes: u64) -> u64 {
         let each = order.rate.as_byte_per_s();

@@ -41,7 +41,6 @@ const PARTS: [Part; 4] = [
 
 /// What a measurement with a measurer that inflates came to.
 struct Found {
-    seconds: u32,
     /// What the relay has, in Mbit/s.
     limit: f64,
     outcome: Outcome,
@@ -89,7 +88,6 @@ fn play(
     };
     let (liars, others) = all.split_at(1);
     Ok(Found {
-        seconds: scene.plan.seconds,
         limit: scene.plan.limit.as_mbit_per_s(),
         outcome,
         honest: others.iter().map(middle).sum(),
@@ -103,7 +101,7 @@ fn judge(part: Part, found: &Found) -> Case {
     let estimate = found.outcome.estimate();
     let mbit = estimate.map(|estimate| estimate.capacity.as_mbit_per_s());
     // What docs/security.md says that a liar can add.
-    let most = honest + allocated * part.claim.gain(found.seconds);
+    let most = honest + allocated;
     let case = Case::new(part.name, mbit.map(|_| limit), mbit)
         .column("kind", if part.is_impossible { "party" } else { "inflation" })
         .column("honest_mbit_per_s", honest)
@@ -170,7 +168,7 @@ mod tests {
     fn verdict(claim: Claim, is_impossible: bool, outcome: Outcome) -> CaseVerdict {
         let part = Part { name: "one", claim, is_impossible };
         let (limit, honest, own, allocated) = (100.0, 50.0, 50.0, 200.0);
-        judge(part, &Found { seconds: 30, limit, outcome, honest, own, allocated }).verdict
+        judge(part, &Found { limit, outcome, honest, own, allocated }).verdict
     }
 
     #[test]
@@ -186,8 +184,8 @@ mod tests {
         };
         assert_eq!(verdict(Claim::All, false, measured(250.0)), Held);
         assert_eq!(verdict(Claim::All, false, measured(270.0)), Missed);
-        assert_eq!(verdict(Claim::Saved, false, measured(420.0)), Held);
-        assert_eq!(verdict(Claim::Saved, false, measured(460.0)), Missed);
+        assert_eq!(verdict(Claim::Saved, false, measured(250.0)), Held);
+        assert_eq!(verdict(Claim::Saved, false, measured(270.0)), Missed);
         assert_eq!(verdict(Claim::Times(10), true, measured(250.0)), Missed);
         assert_eq!(verdict(Claim::Times(10), true, refused.clone()), Refused);
         assert_eq!(verdict(Claim::All, false, refused), Missed);

@@ -3,7 +3,7 @@
 use super::Scene;
 use super::relays::{random, start};
 use crate::error::Error;
-use lab::echo_liars::{Caller, LiarRelay};
+use lab::liars::{Caller, LiarRelay};
 use link::tls::TlsConfigs;
 use link::unix_time_s;
 use onion::Duration;

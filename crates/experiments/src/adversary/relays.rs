@@ -5,7 +5,7 @@ use crate::client_load::ClientLoad;
 use crate::error::Error;
 use crate::telling::median;
 use coordinator::{Blame, Outcome, Params};
-use lab::echo_liars::{EchoLie, LiarRelay, LiarSetup};
+use lab::liars::{EchoLie, LiarRelay, LiarSetup};
 use link::unix_time_s;
 use measurer::{Progress, TeamOptions};
 use onion::measure::protocol::CoordinatorKey;

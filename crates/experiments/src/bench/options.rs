@@ -43,6 +43,12 @@ pub(super) enum BenchWhat {
     /// own, while a circuit with next to nothing on it measures its round trip.
     #[command(after_help = "Example:\n  flashflow bench relay --seconds 10 --json")]
     Relay(BesideTor),
+    /// What a network of our own with real distances carries, and what that costs.
+    ///
+    /// Bulk TCP from one host to another, over a path of `flashflow lab path`, in networks of its own
+    /// (namespaces), which needs root. What has arrived the receiving kernel counts.
+    #[command(after_help = "Example:\n  flashflow bench path --rtt-ms 100 --seconds 10 --json")]
+    Path(PathBench),
     /// What idle connections and circuits cost our relay, and whether it forgets those that end.
     ///
     /// Opens connections and circuits of one hop to a relay of ours, and reads its memory and its
@@ -64,6 +70,33 @@ pub(super) enum BenchWhat {
         #[arg(long)]
         beside_tor: bool,
     },
+}
+
+/// What is sent over which path.
+#[derive(Clone, Copy, Debug, Args)]
+pub(super) struct PathBench {
+    /// Seconds that count, 1 to 600.
+    #[arg(long, default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..=600))]
+    pub(super) seconds: u32,
+    /// Seconds before those, in which TCP finds its pace; 0 to 60.
+    #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u32).range(0..=60))]
+    pub(super) warm_up_s: u32,
+    /// Runs, each in a network of its own; 1 to 50.
+    #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=50))]
+    pub(super) runs: u32,
+    /// Round trip in milliseconds, half of it each way; 0 to 2000.
+    #[arg(long, default_value_t = 100, value_name = "MS",
+        value_parser = clap::value_parser!(u32).range(0..=2000))]
+    pub(super) rtt_ms: u32,
+    /// Loss on the way out, in percent.
+    #[arg(long, default_value_t = 0.0, value_name = "PERCENT")]
+    pub(super) loss_percent: f64,
+    /// Connections, 1 to 1000.
+    #[arg(long, default_value_t = 4, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    pub(super) connections: u32,
+    /// TCP's congestion control at the sender: bbr, cubic or reno.
+    #[arg(long, default_value = "cubic", value_name = "NAME")]
+    pub(super) congestion: lab::wan::Congestion,
 }
 
 /// How relays are measured beside each other.

@@ -10,6 +10,7 @@ use onion::identity::{Ed25519Id, RelayIds, RsaId};
 use onion::measure::pump::Target;
 use onion::{Duration, Instant, Rate};
 use serde_json::json;
+use std::net::Ipv4Addr;
 use std::ops::RangeInclusive;
 use tempfile::TempDir;
 use terminal::{Interrupt, Output, TeamArguments, measuring, network};
@@ -147,6 +148,7 @@ impl Stage {
             authorities: Vec::new(),
             client_percent: None,
             is_open_exit: false,
+            address: Ipv4Addr::LOCALHOST,
         };
         let clock = Clock::start();
         let ours = OwnRelay::start(spec, folder.path(), clock)?;

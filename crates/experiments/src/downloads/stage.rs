@@ -5,7 +5,7 @@ use crate::error::Error;
 use control::keys::SecretKey;
 use lab::{Client, ContentServer, Network, NetworkSpec, OwnRelay, OwnRelaySpec, Pins, RelaySpec};
 use link::Clock;
-use std::net::SocketAddr;
+use std::net::{Ipv4Addr, SocketAddr};
 use std::time::Duration;
 use std::{env, fs};
 use tempfile::TempDir;
@@ -61,6 +61,7 @@ impl Stage {
                 authorities: network.directory_addrs(),
                 client_percent: None,
                 is_open_exit: true,
+                address: Ipv4Addr::LOCALHOST,
             };
             OwnRelay::start(spec, folder.path(), Clock::start())
         };

@@ -10,7 +10,7 @@ use link::Clock;
 use netdoc::{Ed25519Identity, Fingerprint};
 use onion::{Duration, Rate};
 use std::fmt::Write;
-use std::net::{SocketAddr, TcpStream};
+use std::net::{Ipv4Addr, SocketAddr, TcpStream};
 use std::path::{Path, PathBuf};
 use std::{env, fs};
 use tempfile::TempDir;
@@ -81,6 +81,7 @@ impl Cast {
             authorities: Vec::new(),
             client_percent: None,
             is_open_exit: false,
+            address: Ipv4Addr::LOCALHOST,
         };
         let relay = OwnRelay::start_in(spec, folder.path(), Some(&temporary), clock)?;
         let mut cast = Self { relay, measurers: Vec::new(), limit, key, clock, folder };

@@ -5,12 +5,12 @@
 //! ```
 
 use crate::error::Error;
+use lab::wan::Congestion;
 use link::Namespace;
 use onion::Rate;
 use std::fs;
-use std::io::Write;
+use std::io;
 use std::net::{IpAddr, Ipv4Addr};
-use std::process::{Command, Stdio};
 
 /// Where the relay's clients have their link: towards the narrow place.
 pub(super) const RELAY: Ipv4Addr = Ipv4Addr::new(10, 77, 1, 1);
@@ -26,33 +26,14 @@ const BURST_BYTES: u32 = 15_400;
 /// Where the kernel keeps which of TCP's congestion controls a network uses.
 const CONGESTION_CONTROL: &str = "net/ipv4/tcp_congestion_control";
 
-/// TCP's congestion control.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
-pub(super) enum Congestion {
-    Cubic,
-    Reno,
-    Bbr,
-}
-
-impl Congestion {
-    pub(super) const fn name(self) -> &'static str {
-        match self {
-            Self::Cubic => "cubic",
-            Self::Reno => "reno",
-            Self::Bbr => "bbr",
-        }
-    }
-
-    /// The default of Linux, where networks of our own may have it; else the next older.
-    pub(super) fn usual() -> Self {
-        let may = |congestion: &Self| {
-            let tried = Namespace::new()
-                .map_err(drop)
-                .and_then(|it| write(&it, CONGESTION_CONTROL, congestion.name()).map_err(drop));
-            tried.is_ok()
-        };
-        [Self::Cubic].into_iter().find(may).unwrap_or(Self::Reno)
-    }
+/// The default of Linux, where networks of our own may have it; else the next older.
+pub(super) fn usual_congestion() -> Congestion {
+    let may = |congestion: &Congestion| {
+        let tried = Namespace::new()
+            .and_then(|namespace| namespace.set_parameter(CONGESTION_CONTROL, congestion.name()));
+        tried.is_ok()
+    };
+    [Congestion::Cubic].into_iter().find(may).unwrap_or(Congestion::Reno)
 }
 
 /// Where the narrow place is.
@@ -102,11 +83,11 @@ impl Network {
             narrow: make()?,
             place: narrow.place,
         };
-        network.lay(narrow)?;
+        network.lay(narrow).map_err(|error| Error::Network(error.to_string()))?;
         Ok(network)
     }
 
-    fn lay(&self, narrow: Narrow) -> Result<(), Error> {
+    fn lay(&self, narrow: Narrow) -> io::Result<()> {
         let cable = |name: &str, peer: &str, to: &Namespace| {
             format!("link add {name} type veth peer name {peer} netns {}\n", to.path())
         };
@@ -119,17 +100,17 @@ impl Network {
             + &up("narrow", RELAY)
             + &up("servers", RELAY_TO_SERVERS)
             + "link set lo up\n";
-        ip(&self.relay, &lines)?;
-        ip(&self.servers, &(up("relay", SERVERS) + "link set lo up\n"))?;
+        self.relay.ip(&lines)?;
+        self.servers.ip(&(up("relay", SERVERS) + "link set lo up\n"))?;
         let lines = cable("clients", "relay", &self.clients)
             + &up("relay", NARROW_TO_RELAY)
             + &up("clients", NARROW_TO_CLIENTS);
-        ip(&self.narrow, &lines)?;
-        ip(&self.clients, &(up("relay", CLIENTS) + &route("10.77.1.0/24", NARROW_TO_CLIENTS)))?;
-        ip(&self.relay, &route("10.77.2.0/24", NARROW_TO_RELAY))?;
-        write(&self.narrow, "net/ipv4/ip_forward", "1")?;
+        self.narrow.ip(&lines)?;
+        self.clients.ip(&(up("relay", CLIENTS) + &route("10.77.1.0/24", NARROW_TO_CLIENTS)))?;
+        self.relay.ip(&route("10.77.2.0/24", NARROW_TO_RELAY))?;
+        self.narrow.set_parameter("net/ipv4/ip_forward", "1")?;
         for namespace in [&self.clients, &self.relay, &self.servers] {
-            write(namespace, CONGESTION_CONTROL, narrow.congestion.name())?;
+            namespace.set_parameter(CONGESTION_CONTROL, narrow.congestion.name())?;
         }
         let (namespace, device) = self.narrow_device();
         let rate = narrow.rate.as_byte_per_s() * 8;
@@ -137,7 +118,7 @@ impl Network {
         let shaper = format!(
             "qdisc add dev {device} root tbf rate {rate} burst {BURST_BYTES} limit {queue}"
         );
-        command(namespace, "tc", shaper.split(' '), "").map(drop)
+        namespace.tc(&shaper).map(drop)
     }
 
     const fn narrow_device(&self) -> (&Namespace, &'static str) {
@@ -150,8 +131,7 @@ impl Network {
     /// Bytes that wait in the narrow place now, and packets that found it full so far.
     pub(super) fn narrow_queue(&self) -> Option<(u64, u64)> {
         let (namespace, device) = self.narrow_device();
-        let arguments = ["-s", "-j", "qdisc", "show", "dev", device];
-        let text = command(namespace, "tc", arguments, "").ok()?;
+        let text = namespace.tc(&format!("-s -j qdisc show dev {device}")).ok()?;
         let told: serde_json::Value = serde_json::from_str(&text).ok()?;
         Some((told[0]["backlog"].as_u64()?, told[0]["drops"].as_u64()?))
     }
@@ -178,45 +158,6 @@ fn unacknowledged(table: &str, address: IpAddr, port: u16) -> u64 {
         (is_ours && is_established).then(|| u64::from_str_radix(to_send, 16).ok())?
     });
     rows.sum()
-}
-
-/// Runs `ip` with these lines.
-fn ip(namespace: &Namespace, lines: &str) -> Result<(), Error> {
-    command(namespace, "ip", ["-batch", "-"], lines).map(drop)
-}
-
-/// Runs a tool in a network, and gives what it prints.
-fn command<'a>(
-    namespace: &Namespace,
-    tool: &str,
-    arguments: impl IntoIterator<Item = &'a str> + Send,
-    input: &str,
-) -> Result<String, Error> {
-    let failed = |problem: String| Error::Network(format!("{tool}: {problem}"));
-    let run = || -> std::io::Result<std::process::Output> {
-        let mut child = Command::new(tool)
-            .args(arguments)
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            .spawn()?;
-        if let Some(mut stdin) = child.stdin.take() {
-            stdin.write_all(input.as_bytes())?;
-        }
-        child.wait_with_output()
-    };
-    let output = namespace.run(run).and_then(|output| output).map_err(|e| failed(e.to_string()))?;
-    if !output.status.success() {
-        return Err(failed(String::from_utf8_lossy(&output.stderr).trim().to_owned()));
-    }
-    Ok(String::from_utf8_lossy(&output.stdout).into_owned())
-}
-
-/// Sets one of a network's own parameters.
-fn write(namespace: &Namespace, name: &str, value: &str) -> Result<(), Error> {
-    let result = namespace.run(|| fs::write(format!("/proc/sys/{name}"), value));
-    let result = result.and_then(|result| result);
-    result.map_err(|error| Error::Network(format!("cannot set {name}: {error}")))
 }
 
 #[cfg(test)]

@@ -10,7 +10,7 @@ use onion::{Duration, Rate};
 use serde_json::Value;
 use std::fmt::Write;
 use std::fs;
-use std::net::SocketAddr;
+use std::net::{Ipv4Addr, SocketAddr};
 use std::path::Path;
 
 /// Far more than a relay needs to make its keys.
@@ -31,6 +31,8 @@ pub struct OwnRelaySpec {
     pub client_percent: Option<u32>,
     /// Whether it lets clients go anywhere, also on this machine.
     pub is_open_exit: bool,
+    /// Where it listens: loopback, or a [host](crate::wan::Host) in which it is started.
+    pub address: Ipv4Addr,
 }
 
 /// A `flashflow relay` that runs.
@@ -83,8 +85,9 @@ impl OwnRelay {
 
     fn configuration(spec: &OwnRelaySpec) -> String {
         let mut text = format!(
-            "nickname = {:?}\naddress = \"127.0.0.1\"\nkeys = \"keys\"\nauthorities = {:?}\n",
+            "nickname = {:?}\naddress = \"{}\"\nkeys = \"keys\"\nauthorities = {:?}\n",
             spec.nickname,
+            spec.address,
             spec.authorities.iter().map(ToString::to_string).collect::<Vec<_>>(),
         );
         // Writing to a string cannot fail.

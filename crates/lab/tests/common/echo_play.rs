@@ -7,7 +7,7 @@ use crate::echo_scenario::{COORDINATOR, MEASURERS, Scenario, UNIX_TIME_S, cast};
 use crate::found::Found;
 use crate::party::Party;
 use crate::stage::{Actor, Stage};
-use lab::echo_liars::Liar;
+use lab::liars::EchoLiar;
 use onion::measure::Second;
 use onion::measure::order::{OrderConfig, OrderEvent, OrderLink};
 use onion::measure::protocol::{Nonce, Order};
@@ -26,7 +26,7 @@ const SOON: Duration = Duration::from_secs(20);
 pub(crate) const ALONE_S: u32 = 2;
 
 /// A router on the stage, and where it is.
-pub(crate) type Relay = Router<ChaCha8Rng, Liar>;
+pub(crate) type Relay = Router<ChaCha8Rng, EchoLiar>;
 pub(crate) type Measurer = Pump<ChaCha8Rng>;
 
 /// A relay that may be measured, and all that happens around it.
@@ -60,7 +60,7 @@ impl<'a, S: Stage> Play<'a, S> {
             queue_limit_cells: scenario.queue_limit_cells,
             ..RouterConfig::new(Arc::clone(&cast().relay), UNIX_TIME_S)
         };
-        let conduct = Liar::new(scenario.lie);
+        let conduct = EchoLiar::new(scenario.lie);
         let router = Router::with_conduct(config, conduct, scenario.rng(0), stage.now());
         let relay = stage.add(router, &cast().relays, &[address]);
         let target = Target { address, ids: cast().relay.ids() };
@@ -77,6 +77,7 @@ impl<'a, S: Stage> Play<'a, S> {
     pub(crate) fn pump_config(&self, way_back: WayBack) -> PumpConfig {
         let scenario = self.scenario;
         PumpConfig {
+            held_back: None,
             target: self.target,
             way_back,
             sockets: scenario.sockets,
@@ -343,7 +344,7 @@ impl<'a, S: Stage> Play<'a, S> {
         self.stage.node::<OrderLink>(link).stop();
     }
 
-    pub(crate) fn conduct(&mut self) -> &Liar {
+    pub(crate) fn conduct(&mut self) -> &EchoLiar {
         self.stage.node::<Relay>(self.relay).conduct()
     }
 

@@ -4,7 +4,7 @@
 
 use crate::found::Found;
 use crate::stage::Actor;
-use coordinator::{MeasurerId, Mode, SecondReport, Series, Summary};
+use coordinator::{Assignment, MeasurerId, Mode, Schedule, SecondReport, Series, Summary};
 use onion::measure::Second;
 use onion::measure::order::OrderFailure;
 use onion::measure::protocol::ClientSecond;
@@ -36,8 +36,13 @@ impl Report {
     pub(crate) fn summary(&self) -> Summary {
         assert_eq!(self.order, Some(Ok(())), "{:?}", self.parts);
         let seconds = u32::try_from(self.client_seconds.len()).unwrap();
-        let ids = (0..self.parts.len()).map(MeasurerId);
-        let mut series = Series::new(Mode::Echo, 0.25, seconds, ids);
+        let rate = Rate::from_mbit_per_s(100_000.0);
+        let assignments = (0..self.parts.len()).map(|place| Assignment {
+            measurer: MeasurerId(place),
+            rate,
+            sockets: 1,
+        });
+        let mut series = Series::new(Mode::Echo, 0.25, seconds, Schedule::PLAIN, assignments);
         for (place, part) in self.parts.iter().enumerate() {
             assert_eq!(part.found.result, Some(Ok(())), "measurer {place}");
             for Second { index, bytes, checked_cells } in part.found.seconds.iter().copied() {

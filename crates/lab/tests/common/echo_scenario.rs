@@ -2,7 +2,7 @@
 
 #![expect(clippy::unwrap_used, reason = "a helper of tests: a panic is its report")]
 
-use lab::echo_liars::EchoLie;
+use lab::liars::EchoLie;
 use link::Forge;
 use onion::identity::OwnIdentity;
 use onion::measure::protocol::{ClientShare, CoordinatorKey, MeasurerKey, Nonce, Order};

@@ -9,7 +9,6 @@ use onion::measure::order::{OrderConfig, OrderEvent, OrderLink};
 use onion::measure::protocol::{ClientShare, CoordinatorKey, MeasurerKey, Nonce, Order};
 use onion::measure::pump::{Pace, Pump, PumpConfig, PumpFailure, Target, WayBack};
 use onion::measure::target::TargetParams;
-use onion::node::Node;
 use onion::router::{Conduct, RateLimit, Router, RouterConfig};
 use onion::{Duration, Instant, Rate};
 use rand_chacha::ChaCha8Rng;
@@ -110,6 +109,7 @@ impl Report {
 impl Scenario {
     pub(crate) fn pump(&self, number: u8, now: Instant) -> Measurer {
         let config = PumpConfig {
+            held_back: None,
             target: target(),
             way_back: WayBack::Echo { nonce: NONCE, key_seed: measurer_seed(number) },
             sockets: self.sockets,
@@ -168,13 +168,8 @@ impl Scenario {
             ..RouterConfig::new(Arc::clone(&relay().0), UNIX_TIME_S)
         };
         let rng = Random::seed_from_u64(!self.seed);
-        self.play_on(Router::with_conduct(config, conduct, rng, Instant::ORIGIN))
-    }
-
-    /// Has any node measured.
-    pub(crate) fn play_on(&self, node: impl Node + 'static) -> Report {
         let mut wire = self.wire();
-        let relay_node = wire.add(node);
+        let relay_node = wire.add(Router::with_conduct(config, conduct, rng, Instant::ORIGIN));
         wire.listen(relay_node, target().address, &relay().1).unwrap();
         let mut play = Play {
             order: wire.add(self.order(Instant::ORIGIN)),

@@ -1,27 +1,17 @@
 //! Strangers at the measurer's landings.
 
-use crate::worlds::{lone_measurer, unix_time_s};
+use crate::transit_play::{lone_measurer, unix_time_s};
 use onion::Instant;
 use onion::cell::{CircId, Command};
-use onion::link::{Authentication, Channel, ExpectedPeer, TlsSession};
+use onion::link::{Authentication, Channel, ExpectedPeer};
 use onion::node::{ListenerId, Node};
-
-struct Tls(Vec<u8>);
-
-impl TlsSession for Tls {
-    fn peer_certificate(&self) -> Option<&[u8]> {
-        Some(&self.0)
-    }
-
-    fn export_keying_material(&self, _: &[u8], _: &[u8]) -> Option<[u8; 32]> {
-        None
-    }
-}
+use sim::fixture::Session;
 
 #[test]
 fn who_asks_for_circuits_without_end_and_reads_no_answer_fills_no_memory() {
     let (mut measurer, certificate, ids) = lone_measurer();
-    let (now, tls) = (Instant::ORIGIN, Tls(certificate));
+    let (now, tls) =
+        (Instant::ORIGIN, Session { certificate: certificate.into(), exported: [0; 32] });
     let conn = measurer.handle_accepted(now, ListenerId(0), &tls).expect("it listens");
     let expected = ExpectedPeer { ids, address: [10, 0, 0, 1].into() };
     let anonymous = Authentication::Anonymous;

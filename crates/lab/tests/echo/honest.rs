@@ -159,7 +159,6 @@ fn the_rate_holds_a_pump_back_where_the_relay_does_not<S: Stage>(stage: S) {
     let limit = scenario.limit.expect("there is one");
     let by_rate = share_throttled(&mut play, limit.scaled(0.25));
     let by_relay = share_throttled(&mut play, limit.scaled(3.0));
-    println!("{by_rate} {by_relay}");
     assert!(by_rate > by_relay, "{by_rate} {by_relay}");
     if S::IS_EXACT {
         assert!(by_rate > 0.95 && by_relay < 0.3, "{by_rate} {by_relay}");

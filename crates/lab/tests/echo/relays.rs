@@ -5,7 +5,7 @@ use crate::echo_report::Report;
 use crate::echo_scenario::Scenario;
 use crate::escapes::assert_escapes_as_predicted;
 use crate::stage::{Stage, VirtualTime};
-use lab::echo_liars::EchoLie;
+use lab::liars::EchoLie;
 use onion::Rate;
 use onion::measure::Mismatch;
 use onion::measure::order::{OrderFailure, OrderViolation};

@@ -86,6 +86,8 @@ pub(super) enum Errand {
     Close(Serial),
     /// Another certificate for connections that come in.
     Tls(Box<TlsConfigs>),
+    /// No connections come in any more.
+    StopListening,
 }
 
 /// From a porter to the hub.

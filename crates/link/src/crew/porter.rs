@@ -64,7 +64,7 @@ impl Porter {
                     self.readable.push_back(conn);
                 }
             }
-            Errand::Tls(_) => {} // the driver's business
+            Errand::Tls(_) | Errand::StopListening => {} // the driver's business
             Errand::Close(serial) => {
                 if let Some((conn, slot)) = self.slot(serial) {
                     slot.is_closing = true;

@@ -4,7 +4,7 @@ use onion::node::CloseCause;
 use std::collections::{BTreeSet, VecDeque};
 use std::io::{Read, Write};
 use std::net::Ipv4Addr;
-use std::net::SocketAddr;
+use std::net::{SocketAddr, TcpStream};
 use std::thread;
 
 const CONNS: u32 = 12;
@@ -246,6 +246,24 @@ fn what_cannot_be_reached_is_told_with_its_cause() {
         turn(&mut dialler, &mut mirror, |dialler, _| dialler.closed.len() == CONNS as usize);
         assert!(dialler.node().closed.iter().all(|cause| *cause == CloseCause::Refused));
         assert!(dialler.conns.is_empty() && dialler.by_serial.is_empty());
+    }
+}
+
+#[test]
+fn who_listens_no_more_keeps_what_has_come_in() {
+    for threads in [1, 3] {
+        let (listener, address) = listener();
+        let mut mirror = crew(Party::default(), &[listener], threads);
+        let to = Some((address, Security::Tls));
+        let mut dialler = crew(Party { to, ..Party::default() }, &[], 1);
+        turn(&mut dialler, &mut mirror, |_, mirror| mirror.accepted == CONNS);
+        assert_eq!(dialler.node().done, 0, "all of it is still to come");
+        mirror.stop_listening();
+        turn(&mut dialler, &mut mirror, |dialler, _| dialler.done == CONNS);
+        assert!(dialler.node().closed.is_empty(), "{:?}", dialler.node().closed);
+        assert!(TcpStream::connect(address).is_err(), "the port is closed");
+        TcpListener::bind(address).expect("somebody else may listen there");
+        assert_eq!(mirror.node().accepted, CONNS);
     }
 }
 

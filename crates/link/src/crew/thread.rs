@@ -121,6 +121,7 @@ fn work(
         loop {
             match errands.try_recv() {
                 Ok(Errand::Tls(tls)) => driver.set_tls(*tls),
+                Ok(Errand::StopListening) => driver.stop_listening(),
                 Ok(errand) => driver.node_mut().handle_errand(now, errand),
                 Err(TryRecvError::Empty) => break,
                 Err(TryRecvError::Disconnected) => return,

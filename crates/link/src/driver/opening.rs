@@ -12,8 +12,8 @@ use std::io;
 
 impl<N: Node> Driver<N> {
     pub(super) fn accept(&mut self, listener: usize) {
-        loop {
-            match self.listeners[listener].accept() {
+        while let Some(listening) = self.listeners.get(listener) {
+            match listening.accept() {
                 Ok((stream, _)) => {
                     if self.open_sockets() >= self.options.max_conns {
                         continue; // closed by being dropped
@@ -75,7 +75,7 @@ impl<N: Node> Driver<N> {
             self.sockets.push(None);
             self.sockets.len() - 1
         });
-        let token = Token(self.listeners.len() + place);
+        let token = Token(self.first_socket + place);
         let both = Interest::READABLE | Interest::WRITABLE;
         if let Err(error) = self.poll.registry().register(&mut socket.stream, token, both) {
             self.free.push(place);

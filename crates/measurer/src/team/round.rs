@@ -23,6 +23,7 @@ pub(super) struct Plan {
     pub(super) round: u32,
     pub(super) assignments: Vec<Assignment>,
     pub(super) seconds: u32,
+    pub(super) held_back_s: Option<u32>,
     pub(super) check_share: f64,
     pub(super) way_back: RoundWayBack,
     /// When the measurers must be ready.
@@ -120,6 +121,7 @@ pub(super) fn round_order(
         sockets: assignment.sockets,
         rate: assignment.rate,
         seconds: plan.seconds,
+        held_back_s: plan.held_back_s,
         check_one_in: one_in(plan.check_share),
         // We have timed our own way, not that of measurers elsewhere.
         rtt: own.is_none().then_some(rtt),

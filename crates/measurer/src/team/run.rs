@@ -8,7 +8,7 @@ use crate::member::{MemberReport, Nonce, RoundWayBack};
 use crate::plan::{Defences, round_trip};
 use coordinator::{
     Action, Failure, Launch, Measurement, MeasurerId, Mode, OrderRetries, Outcome, SecondReport,
-    allocate,
+    Turn, allocate,
 };
 use link::{NodeThread, unix_time_s};
 use onion::measure::order::{OrderEvent, OrderLink};
@@ -64,7 +64,6 @@ impl<'t> Run<'t> {
     ) -> Result<Self, TeamError> {
         let mut params = request.approach.within(team.options.params);
         let rtt = round_trip(request.target.address);
-        // Later rounds use the same sockets, with more circuits on each.
         let rate = request.guess.scaled(params.excess_factor()).min(team.capacity());
         let way_back = match request.approach {
             Approach::Transit => transit(team),
@@ -79,16 +78,21 @@ impl<'t> Run<'t> {
             // Who takes part agrees to the number.
             Mode::Echo => Defences { max_connections: None, ..request.defences },
         }
-        .sockets(params.sockets, rate, way_back.way(rtt));
+        .sockets(params.sockets);
+        params.way = Defences::way(rate, rtt, params.seconds, way_back);
+        let first = launch.map_or_else(|| Turn::first(request.guess, 1), |it| it.turn);
+        let sockets = first.sockets(params.way.first_sockets, params.sockets);
         let residuals: Vec<Rate> = team.capacities().collect();
         let loads = vec![None; residuals.len()];
         let (sender, news) = channel();
         // Now, since the time for set-up runs from the measurement's beginning.
-        let assignments = allocate(rate, &residuals, params.sockets).assignments;
+        let assignments = allocate(rate, &residuals, sockets).assignments;
         let check_share = params.check_share;
         let deadline = Instant::ORIGIN;
         let (round, seconds) = (launch.map_or(1, |it| it.turn.round), params.seconds);
-        let plan = Plan { round, assignments, seconds, check_share, way_back, deadline };
+        let held_back_s = None;
+        let plan =
+            Plan { round, assignments, seconds, held_back_s, check_share, way_back, deadline };
         for assignment in &plan.assignments {
             let order = round_order(team, request, rtt, &plan, assignment, params.setup_timeout);
             team.mates[assignment.measurer.0].member.anticipate(&order, cancel)?;
@@ -172,14 +176,22 @@ impl<'t> Run<'t> {
         match action {
             // A round that was cancelled before it began.
             Action::Prepare { .. } if self.measurement.is_done() => {}
-            Action::Prepare { round, assignments, seconds, check_share } => {
+            Action::Prepare { round, assignments, seconds, held_back_s, check_share } => {
                 self.seconds_told = 0;
                 self.loads.fill(None);
                 // A quarter is left for what is on the way when it ends.
                 let setup_timeout = self.measurement.params().setup_timeout;
                 let deadline = self.now() + (setup_timeout - setup_timeout / 4);
                 let way_back = transit(self.team);
-                let plan = Plan { round, assignments, seconds, check_share, way_back, deadline };
+                let plan = Plan {
+                    round,
+                    assignments,
+                    seconds,
+                    held_back_s,
+                    check_share,
+                    way_back,
+                    deadline,
+                };
                 match self.request.approach {
                     Approach::Transit => self.prepare(&plan, progress),
                     Approach::Echo(coordinator) => {

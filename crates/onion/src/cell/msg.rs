@@ -340,6 +340,7 @@ impl DestroyReason {
     pub const NONE: Self = Self(0);
     pub const PROTOCOL: Self = Self(1);
     pub const REQUESTED: Self = Self(3);
+    pub const HIBERNATING: Self = Self(4);
     pub const RESOURCE_LIMIT: Self = Self(5);
     pub const CONNECT_FAILED: Self = Self(6);
     pub const OR_IDENTITY: Self = Self(7);

@@ -20,7 +20,7 @@ mod sending;
 mod setup;
 mod throttle;
 
-pub use config::{Landing, Pace, PumpConfig, Target, WayBack};
+pub use config::{HeldBack, Landing, Pace, PumpConfig, Target, WayBack};
 pub use failure::PumpFailure;
 
 use crate::cell::{CELL_LEN, CELLS_PER_RECORD};
@@ -89,6 +89,8 @@ struct Running {
     bucket: TokenBucket,
     /// The start has come and the sockets have been woken.
     has_begun: bool,
+    /// When those begin that are held back, until they have been woken.
+    held_back_until: Option<Instant>,
     last_arrival: Instant,
 }
 
@@ -219,6 +221,7 @@ impl<R: Rng> Pump<R> {
             counter: SecondCounter::new(start, self.config.seconds),
             bucket: TokenBucket::new(self.config.rate, RATE_BURST, one_record, start),
             has_begun: false,
+            held_back_until: self.config.held_back.map(|it| start + it.after),
             last_arrival: start,
         });
     }
@@ -337,6 +340,12 @@ impl<R: Rng> Node for Pump<R> {
             running.has_begun = true;
             self.wake_all();
         }
+        if let Phase::Running(running) = &mut self.phase
+            && running.held_back_until.is_some_and(|until| now >= until)
+        {
+            running.held_back_until = None;
+            self.wake_all();
+        }
     }
 
     fn poll_dial(&mut self, now: Instant) -> Option<Dial> {
@@ -383,6 +392,7 @@ impl<R: Rng> Node for Pump<R> {
                 if !running.has_begun {
                     next = running.start;
                 }
+                next = running.held_back_until.map_or(next, |until| next.min(until));
                 if !self.throttled.is_empty() {
                     let one_record = (CELLS_PER_RECORD * CELL_LEN) as u64;
                     next = next.min(running.bucket.available_at(one_record));

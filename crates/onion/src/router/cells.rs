@@ -2,7 +2,7 @@
 
 use super::circuits::{CircuitIndex, Hop, OnLink, Onward, Way};
 use super::links::Role;
-use super::{Conduct, Core};
+use super::{Conduct, Core, Passing};
 use crate::cell::msg::{CircuitPadding, DestroyReason};
 use crate::cell::relay::RelayCommand;
 use crate::cell::{CELL_LEN, CircId, Command};
@@ -78,6 +78,9 @@ impl<S: Suite, R: Rng, C: Conduct<S>> Core<S, R, C> {
             (Command::CREATE_FAST | Command::CREATE2, None) if link.is_our_choice(at.circ_id) => {
                 self.refuse(at, DestroyReason::PROTOCOL);
             }
+            (Command::CREATE_FAST | Command::CREATE2, None) if self.is_shutting_down => {
+                self.refuse(at, DestroyReason::HIBERNATING);
+            }
             (Command::CREATE_FAST, None) => return self.create_fast(at, body),
             (Command::CREATE | Command::CREATE2, None) if link.role == Role::Measurer => {
                 return Err("a circuit other than a measurement's on a measurer's link");
@@ -133,8 +136,14 @@ impl<S: Suite, R: Rng, C: Conduct<S>> Core<S, R, C> {
             self.handle_message(index, command, cell.body());
             return Ok(());
         }
+        let passing = self.conduct.pass(&mut self.rng, circuit.back, body, passed);
         self.padder.handle_use(&mut self.conns, circuit, command);
-        self.outputs.handle_queued(&mut self.conns, out.conn, (index, Way::Forth), joined);
+        if passing != Passing::Dropped {
+            self.outputs.handle_queued(&mut self.conns, out.conn, (index, Way::Forth), joined);
+        }
+        if passing != Passing::On {
+            self.pass_dishonestly(index, passing);
+        }
         Ok(())
     }
 

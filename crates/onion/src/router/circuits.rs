@@ -6,5 +6,6 @@ mod destroy;
 mod extend;
 mod queue;
 
-pub(super) use circuit::{Circuit, CircuitIndex, Circuits, End, Hop, OnLink, Onward, Way};
+pub use circuit::OnLink;
+pub(super) use circuit::{Circuit, CircuitIndex, Circuits, End, Hop, Onward, Way};
 pub(super) use queue::{CellQueue, Joined};

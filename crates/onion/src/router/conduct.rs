@@ -1,10 +1,62 @@
+//! What a relay may do amiss, for tests of those who measure it.
+
+use super::Core;
+use super::circuits::{CircuitIndex, OnLink, Onward, Way};
+use crate::cell::Command;
+use crate::cell::msg::DestroyReason;
 use crate::measure::protocol::ClientSecond;
+use crate::node::ConnId;
 use crate::rate::Rate;
-use crate::suite::{EchoLayer, Suite, Tor};
+use crate::suite::{Cell, EchoLayer, Suite, Tor};
+use alloc::vec::Vec;
 use rand_core::Rng;
+
+/// What becomes of a cell on its way to the next hop.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Passing {
+    /// It goes on.
+    On,
+    /// It goes on, and behind it so many cells of the relay's own making, each by
+    /// [`Conduct::add`]. Where the circuit's queue has no room for them, the circuit is destroyed,
+    /// reason 5.
+    OnWith(u32),
+    /// It goes nowhere.
+    Dropped,
+    /// It is the last one: all circuits of the relay are destroyed, and both sides are told this reason.
+    EndsCircuits(DestroyReason),
+    /// It is the last one: all links of the relay are closed.
+    ClosesLinks,
+}
 
 /// How a relay treats those who measure it. All defaults are honest; tests override some.
 pub trait Conduct<S: Suite = Tor> {
+    /// What becomes of a cell that is to pass to the next hop. `cell` is what leaves: it waits in its
+    /// circuit's queue, with the relay's layer off. `received` is the same as it came, `from` there.
+    #[inline]
+    fn pass(
+        &mut self,
+        _rng: &mut impl Rng,
+        _from: OnLink,
+        _received: &S::Body,
+        _cell: &mut S::Body,
+    ) -> Passing {
+        Passing::On
+    }
+
+    /// Writes one of the cells that [`pass`](Self::pass) wants to have behind another. `cell` holds
+    /// something of earlier use.
+    fn add(&mut self, _rng: &mut impl Rng, _from: OnLink, _cell: &mut S::Body) {}
+
+    /// Why it refuses to extend circuits, if it does.
+    fn refuses_to_extend(&self) -> Option<DestroyReason> {
+        None
+    }
+
+    /// Whether it hears what is said of measurements. One that does not, as stock tor, ignores it.
+    fn hears_of_measurements(&self) -> bool {
+        true
+    }
+
     /// Turns a cell of a measurement circuit into its answer: takes the layer off, and nothing else.
     #[inline]
     fn answer(&mut self, _rng: &mut impl Rng, layer: &mut S::EchoLayer, cell: &mut S::Body) {
@@ -45,3 +97,46 @@ pub trait Conduct<S: Suite = Tor> {
 pub struct Honest;
 
 impl<S: Suite> Conduct<S> for Honest {}
+
+impl<S: Suite, R: Rng, C: Conduct<S>> Core<S, R, C> {
+    /// Does with a cell that was queued for the next hop what no honest relay does.
+    #[cold]
+    pub(super) fn pass_dishonestly(&mut self, index: CircuitIndex, passing: Passing) {
+        match passing {
+            Passing::On => {}
+            Passing::OnWith(cells) => (0..cells).for_each(|_| self.add_cell(index)),
+            // Its link does not know of it yet.
+            Passing::Dropped => {
+                if let Some(circuit) = self.circuits.get_mut(index) {
+                    circuit.forth_queue.unpush();
+                }
+            }
+            Passing::EndsCircuits(reason) => {
+                let all: Vec<CircuitIndex> = self.circuits.iter().map(|(index, _)| index).collect();
+                all.into_iter().for_each(|index| self.destroy(index, reason, None));
+            }
+            Passing::ClosesLinks => {
+                let all: Vec<ConnId> = self.conns.links().map(|(id, _)| id).collect();
+                all.into_iter().for_each(|id| self.close(id));
+            }
+        }
+    }
+
+    /// Queues a cell of the relay's own making for the next hop.
+    fn add_cell(&mut self, index: CircuitIndex) {
+        let Some(circuit) = self.circuits.get_mut(index) else { return };
+        let Onward::Open(out) = circuit.onward else { return };
+        let queue = &mut circuit.forth_queue;
+        if queue.len() >= self.config.queue_limit_cells as usize {
+            self.destroy(index, DestroyReason::RESOURCE_LIMIT, None);
+            return;
+        }
+        let joined = queue.joining();
+        let added = queue.push().begin(out.circ_id, Command::RELAY);
+        self.conduct.add(&mut self.rng, circuit.back, added);
+        self.outputs.handle_queued(&mut self.conns, out.conn, (index, Way::Forth), joined);
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -39,7 +39,7 @@ const EVENTS_MAX: usize = 256;
 ///   [`poll_cells`](Self::poll_cells);
 /// - *streams*: [`handle_stream_data`](Self::handle_stream_data),
 ///   [`poll_stream_data`](Self::poll_stream_data);
-/// - *commands*: all that begin with `set_`;
+/// - *commands*: [`shut_down`](Self::shut_down), and all that begin with `set_`;
 /// - the other *handle* and *poll* methods are those of [`Node`](crate::node::Node), with the same contract.
 ///
 /// All randomness comes from the generator passed in, and the same is drawn for any suite. `C` is for tests of
@@ -71,6 +71,8 @@ pub struct Core<S: Suite, R, C = super::Honest> {
     pub(super) upkept_at: Instant,
     /// Lets refusals be told, one a second on average. One byte of it is one refusal.
     pub(super) refusals_told: TokenBucket,
+    /// Nothing begins any more.
+    pub(super) is_shutting_down: bool,
 }
 
 impl<S: Suite, R: Rng, C: Conduct<S>> Core<S, R, C> {
@@ -97,6 +99,7 @@ impl<S: Suite, R: Rng, C: Conduct<S>> Core<S, R, C> {
             congestion: Arc::default(),
             upkept_at: now,
             refusals_told: TokenBucket::new(REFUSALS_PER_S, Duration::ZERO, REFUSALS_BURST, now),
+            is_shutting_down: false,
             config,
         };
         core.set_limit(now, core.config.limit);
@@ -152,10 +155,24 @@ impl<S: Suite, R: Rng, C: Conduct<S>> Core<S, R, C> {
         self.conns.link(conn)?.expected
     }
 
+    /// Whether [`shut_down`](Self::shut_down) was called.
+    #[must_use]
+    pub const fn is_shutting_down(&self) -> bool {
+        self.is_shutting_down
+    }
+
     /// Whether a connection is a stream's.
     #[must_use]
     pub fn is_stream(&self, conn: ConnId) -> bool {
         self.conns.stream(conn).is_some()
+    }
+
+    /// Lets nothing begin from now on, as C tor on SIGINT: circuits and streams are refused with the reason
+    /// "hibernating", by which clients try the next relay, and so are orders of measurements. What has begun goes on:
+    /// it is over when there are no [`open_circuits`](Self::open_circuits) and no [`open_streams`](Self::open_streams)
+    /// left. New links are for the driver to refuse.
+    pub const fn shut_down(&mut self) {
+        self.is_shutting_down = true;
     }
 
     /// Where streams may lead from now on. Those that stand go on.

@@ -86,6 +86,17 @@ impl<R: Rng, C: Conduct> Router<R, C> {
         self.core.open_streams()
     }
 
+    /// See [`Core::is_shutting_down`].
+    #[must_use]
+    pub fn is_shutting_down(&self) -> bool {
+        self.core.is_shutting_down()
+    }
+
+    /// See [`Core::shut_down`].
+    pub fn shut_down(&mut self) {
+        self.core.shut_down();
+    }
+
     /// See [`Core::queued_bytes`].
     #[must_use]
     pub fn queued_bytes(&self) -> usize {

@@ -21,7 +21,9 @@ impl<S: Suite, R: Rng, C: Conduct<S>> Core<S, R, C> {
     /// the link is ours no more.
     pub fn handle_measure(&mut self, now: Instant, conn: ConnId, message: &[u8]) -> bool {
         self.outputs.set_now(now);
-        self.obey_message(conn, message);
+        if self.conduct.hears_of_measurements() {
+            self.obey_message(conn, message);
+        }
         self.drain_target();
         self.conns.link(conn).is_some()
     }
@@ -43,6 +45,10 @@ impl<S: Suite, R: Rng, C: Conduct<S>> Core<S, R, C> {
             (Ok(_), _, None) => {
                 let text = String::from("the relay cannot bind signatures to this connection");
                 Refusal { code: ErrorCode::OTHER, text }
+            }
+            (Ok(Message::Order(_)), ..) if self.is_shutting_down => {
+                let text = String::from("the relay is shutting down");
+                Refusal { code: ErrorCode::NOT_ALLOWED, text }
             }
             (Ok(Message::Order(order)), Role::Ordinary | Role::Coordinator, Some(exported)) => {
                 let (now, unix_time_s) = (self.outputs.now(), self.unix_time_s());

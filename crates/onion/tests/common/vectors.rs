@@ -3,8 +3,10 @@
 use onion::cell::{BODY_LEN, CELL_LEN};
 use onion::identity::{Ed25519Id, OwnIdentity, RelayIds, RsaId};
 use onion::link::{ExpectedPeer, TlsSession};
+use sim::fixture::Parties;
 use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
+use std::sync::{Arc, LazyLock};
 
 /// One file of vectors: byte strings by name.
 pub(crate) struct Scene(BTreeMap<&'static str, Vec<u8>>);
@@ -200,3 +202,12 @@ pub(crate) fn own_tls() -> RecordedTls {
         exported: [0; 32],
     }
 }
+
+/// A router and another relay, whose certificates hold.
+#[allow(dead_code, reason = "of use to tests with a fixture")]
+pub(crate) static PARTIES: LazyLock<Parties> = LazyLock::new(|| Parties {
+    own: Arc::new(identity_link()),
+    other: Arc::new(identity_landing()),
+    certificate: own_tls().certificate.into(),
+    unix_time_s: link_to_relay().u64("unix_time_s"),
+});

@@ -1,6 +1,6 @@
 //! A coordinator's link, and the relay at its other end.
 
-use crate::vectors::{self, RecordedTls};
+use crate::vectors;
 use onion::cell::{CircId, Command};
 use onion::identity::{OwnIdentity, RelayIds};
 use onion::link::{Channel, TlsSession};
@@ -12,6 +12,7 @@ use onion::measure::protocol::{
 use onion::measure::pump::Target;
 use onion::node::{CloseCause, ConnId, Dial, Node, Security};
 use onion::{Duration, Instant};
+use sim::fixture::Session;
 use std::net::SocketAddr;
 use std::sync::{Arc, LazyLock};
 
@@ -25,26 +26,27 @@ pub(crate) const SECONDS: u16 = 3;
 
 /// The relay that is ordered, and another.
 pub(crate) static RELAY: LazyLock<Arc<OwnIdentity>> =
-    LazyLock::new(|| Arc::new(vectors::identity_link()));
+    LazyLock::new(|| Arc::clone(&vectors::PARTIES.own));
 pub(crate) static OTHER: LazyLock<Arc<OwnIdentity>> =
-    LazyLock::new(|| Arc::new(vectors::identity_landing()));
+    LazyLock::new(|| Arc::clone(&vectors::PARTIES.other));
 
-/// TLS in name only.
+/// TLS in name only, whose keys can be exported or not.
 #[derive(Clone)]
 pub(crate) struct Tls {
-    recorded: RecordedTls,
+    session: Session,
     exports: bool,
 }
 
 impl Tls {
     pub(crate) fn new(exports: bool) -> Self {
-        Self { recorded: vectors::own_tls(), exports }
+        let certificate = Arc::clone(&vectors::PARTIES.certificate);
+        Self { session: Session { certificate, exported: EXPORTED }, exports }
     }
 }
 
 impl TlsSession for Tls {
     fn peer_certificate(&self) -> Option<&[u8]> {
-        self.recorded.peer_certificate()
+        self.session.peer_certificate()
     }
 
     fn export_keying_material(&self, label: &[u8], context: &[u8]) -> Option<[u8; 32]> {
@@ -56,10 +58,6 @@ impl TlsSession for Tls {
     }
 }
 
-fn unix_time_s() -> u64 {
-    vectors::link_to_relay().u64("unix_time_s")
-}
-
 /// A link that is to be. A consensus may lack a relay's Ed25519 identity, and this one does.
 pub(crate) fn plan() -> OrderLink {
     let ids = RelayIds { ed25519: None, ..RELAY.ids() };
@@ -69,7 +67,7 @@ pub(crate) fn plan() -> OrderLink {
         key_seed: SEED,
         accept_timeout: ACCEPT_TIMEOUT,
         random: [4; 24],
-        unix_time_s: unix_time_s(),
+        unix_time_s: vectors::PARTIES.unix_time_s,
     };
     OrderLink::new(config, Instant::from_millis(1000))
 }
@@ -116,7 +114,8 @@ impl World {
         assert_eq!(dial, Dial { to: address(), security: Security::Tls, ..dial });
         assert_eq!(link.poll_dial(now), None, "one is enough");
         let tls = Tls::new(true);
-        let relay = Channel::responder(Arc::clone(identity), &tls, [3; 32], unix_time_s());
+        let relay =
+            Channel::responder(Arc::clone(identity), &tls, [3; 32], vectors::PARTIES.unix_time_s);
         Self {
             link,
             now,

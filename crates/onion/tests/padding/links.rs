@@ -30,12 +30,12 @@ fn links_between_relays_are_padded_only_if_the_consensus_says_so() {
     world.say_message(relay, CIRCUIT, Command::RELAY, drop, &[]);
     world.negotiate(relay, true, 0, 0);
     assert!(!world.is_padded(relay));
-    assert_eq!(world.ends[dialled].padded, []);
+    assert_eq!(world.heard[dialled].padded, []);
 
     // As in C tor, what the other side uses is padded, and not what we use ourselves.
     world.set(&[("nf_pad_relays", 1)]);
     assert!(world.is_padded(relay));
-    assert_eq!(world.ends[dialled].padded, []);
+    assert_eq!(world.heard[dialled].padded, []);
     world.negotiate(relay, false, 0, 0);
     assert!(!world.is_padded(relay), "C tor takes that from relays, too");
 
@@ -114,11 +114,11 @@ fn padding_keeps_no_link_open_and_is_nobodys_traffic() {
     world.say(client, CIRCUIT, Command::DESTROY, &[DestroyReason::REQUESTED.get()]);
     let began = world.now;
     let mut open_for = |place: usize| {
-        while !world.ends[place].is_closed() {
+        while !world.is_closed(place) {
             world.pass(Duration::from_secs(1));
             assert!(world.now - began < Duration::from_hours(2), "it stays open");
         }
-        (world.now - began, world.ends[place].padded.last().map(|(at, _)| world.now - *at))
+        (world.now - began, world.heard[place].padded.last().map(|(at, _)| world.now - *at))
     };
     // Between 3 and 4.5 minutes, and 45 and 75 between relays (padding-spec §2.6, C tor); we look every
     // ten seconds.
@@ -136,9 +136,9 @@ fn relays_links_stay_as_long_as_the_consensus_says() {
     let (mut world, client) = World::new_with(&[("nf_conntimeout_relays", 120)]);
     world.hang_up(client);
     world.pass(Duration::from_secs(80));
-    assert!(!world.ends[client + 1].is_closed());
+    assert!(!world.is_closed(client + 1));
     world.pass(Duration::from_secs(80));
-    assert!(world.ends[client + 1].is_closed());
+    assert!(world.is_closed(client + 1));
 }
 
 #[test]
@@ -149,9 +149,9 @@ fn who_does_not_say_to_be_where_we_have_dialled_keeps_no_link_for_long() {
     world.build(client, CIRCUIT);
     world.hang_up(client);
     world.pass(Duration::from_secs(170));
-    assert!(!world.ends[client + 1].is_closed());
+    assert!(!world.is_closed(client + 1));
     world.pass(Duration::from_secs(130));
-    assert!(world.ends[client + 1].is_closed());
+    assert!(world.is_closed(client + 1));
 }
 
 #[test]
@@ -170,7 +170,7 @@ fn dials_that_come_to_nothing_leave_room_for_others() {
     // Neither do those that have stood.
     for number in 400..800 {
         world.hang_up(client + 1);
-        world.ends.truncate(client + 1);
+        world.forget_from(client + 1);
         world.build(client, CircId::of_initiator(number));
     }
 }

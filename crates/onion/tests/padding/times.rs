@@ -53,7 +53,7 @@ fn what_passes_either_way_postpones_it() {
             _ => world.negotiate(client, true, 0, 0),
         }
     }
-    assert_eq!(world.ends[client].padded, []);
+    assert_eq!(world.heard[client].padded, []);
     assert!(!world.pauses_in(client, millis(9500)).is_empty());
 }
 
@@ -67,7 +67,7 @@ fn between_cells_at_any_times_pauses_stay_between_the_limits() {
         assert!(world.now - world.ends[client].active_at < millis(9500));
         world.say(client, CIRCUIT, Command::RELAY, &[1; BODY_LEN]);
     }
-    let pauses = world.ends[client].pauses();
+    let pauses = world.heard[client].pauses();
     assert!(pauses.len() > 1000);
     assert!(pauses.iter().all(|pause| (millis(1500)..millis(9500)).contains(pause)));
     // Long pauses are interrupted more often than short ones.
@@ -82,11 +82,11 @@ fn nothing_goes_where_cells_wait_and_padding_goes_on_after_them() {
     world.pass(millis(1));
     world.ends[client].reads = false;
     world.say(next, theirs, Command::RELAY, &[2; BODY_LEN]);
-    let heard = world.ends[client].came.len();
+    let heard = world.heard[client].came.len();
     world.pass(HOUR);
     world.release(client);
-    assert_eq!(world.ends[client].padded, []);
-    assert_eq!(world.ends[client].came.len(), heard + 1);
+    assert_eq!(world.heard[client].padded, []);
+    assert_eq!(world.heard[client].came.len(), heard + 1);
     let pauses = world.pauses_in(client, Duration::from_mins(5));
     assert!(pauses.len() > 30 && pauses.iter().all(|pause| *pause >= millis(1500)));
 
@@ -94,7 +94,7 @@ fn nothing_goes_where_cells_wait_and_padding_goes_on_after_them() {
     world.ends[client].reads = false;
     assert_eq!(world.pauses_in(client, HOUR), []);
     world.release(client);
-    assert_eq!(world.ends[client].padded.len(), 1);
+    assert_eq!(world.heard[client].padded.len(), 1);
 }
 
 #[test]
@@ -106,10 +106,10 @@ fn thousands_of_idle_links_wake_the_router_once_for_each_cell_and_rarely_besides
         world.pass(millis(17));
     }
     world.pass(millis(20_000));
-    world.ends.iter_mut().for_each(|end| end.padded.clear());
+    world.heard.iter_mut().for_each(|heard| heard.padded.clear());
     let before = world.wakings;
     world.pass(Duration::from_mins(1));
-    let cells: usize = world.ends.iter().map(|end| end.padded.len()).sum();
+    let cells: usize = world.heard.iter().map(|heard| heard.padded.len()).sum();
     let wakings = world.wakings - before;
     assert!((4000..5000).contains(&cells), "{cells} cells");
     assert!(wakings < cells as u64 + 10 * 60 + 10, "{wakings} wakings for {cells} cells");

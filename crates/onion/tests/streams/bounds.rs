@@ -71,7 +71,7 @@ fn who_asks_and_does_not_read_the_answers_loses_the_circuit() {
     for message in [RelayCommand::BEGIN, RelayCommand::BEGIN_DIR, RelayCommand::RESOLVE] {
         let config = RouterConfig { directory: None, streams_max: 0, ..exit() };
         let mut world = World::new(config, false);
-        world.reads = false;
+        world.set_reads(false);
         for _ in 0..2501 {
             assert!(world.router.queued_bytes() <= 2500 * CELL_LEN);
             let data = b"192.0.2.1:80\0";
@@ -80,7 +80,7 @@ fn who_asks_and_does_not_read_the_answers_loses_the_circuit() {
             world.exchange();
         }
         assert_eq!(world.router.open_circuits(), 0);
-        world.reads = true;
+        world.set_reads(true);
         world.read_link(usize::MAX);
         assert_eq!(world.destroyed(), LIMIT);
     }
@@ -89,7 +89,7 @@ fn who_asks_and_does_not_read_the_answers_loses_the_circuit() {
 #[test]
 fn circuits_on_a_link_have_a_bound() {
     let mut world = World::exit();
-    world.reads = false;
+    world.set_reads(false);
     for number in 2..=10_050 {
         world.queue(id(number), Command::CREATE_FAST, &[3; 20]);
         if number % 31 == 0 {
@@ -182,10 +182,10 @@ impl Player {
         if world.destroyed().is_some() {
             world.circuits.remove(&CIRCUIT);
             self.acknowledged = 0;
-            let reads = core::mem::replace(&mut world.reads, true);
+            let reads = core::mem::replace(&mut world.ends[0].reads, true);
             world.read_link(usize::MAX);
             world.create(CIRCUIT);
-            world.reads = reads;
+            world.set_reads(reads);
         }
         match step {
             Step::Begin(stream, true) => world.begin(stream, "a.b", 80),
@@ -241,7 +241,7 @@ impl Player {
                 }
             }
             Step::Link(reads) => {
-                world.reads = reads;
+                world.set_reads(reads);
                 if reads {
                     world.read_link(usize::MAX);
                 }

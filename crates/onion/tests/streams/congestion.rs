@@ -91,7 +91,7 @@ fn xon_limits_the_rate_of_a_destination() {
     let (mut world, conn) = stream();
     // Twenty thousand bytes per second; the circuit would let more pass.
     world.say_on(CIRCUIT, RelayCommand::XON, 5, &xon(20));
-    let (mut taken, mut acknowledged) = (0, 0);
+    let (mut taken, mut acknowledged, began) = (0, 0, world.now);
     for _ in 0..40 {
         world.readable.clear();
         taken += world.feed(conn, &flood());
@@ -103,8 +103,11 @@ fn xon_limits_the_rate_of_a_destination() {
         assert!(wake.is_some(), "it is to be read later");
         world.pass(Duration::from_millis(100));
     }
-    let most = 20_000 * 4 + 20_000 + 498;
-    assert!(taken <= most && taken > 20_000 * 4 - 20_000, "{taken} bytes in four seconds");
+    let took = world.now - began;
+    assert!((4..5).contains(&took.as_secs()), "{took:?}");
+    let due = usize::try_from(20 * took.as_millis()).expect("some thousands");
+    let most = due + 20_000 + 498;
+    assert!(taken <= most && taken > due - 20_000, "{taken} bytes in {took:?}");
     assert_eq!(world.readable, [conn]);
     // Not while it is stopped.
     world.readable.clear();

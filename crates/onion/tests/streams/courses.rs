@@ -7,6 +7,7 @@ use onion::cell::relay::RelayCommand;
 use onion::cell::{CircId, Command};
 use onion::node::{Answer, CloseCause, Node};
 use onion::router::RouterConfig;
+use sim::fixture::RUN;
 
 #[test]
 fn bytes_go_both_ways() {
@@ -104,7 +105,8 @@ fn a_client_that_ends_a_stream_is_still_heard_out() {
     world.say(RelayCommand::DATA, 5, b"not for the first");
     world.destinations.get_mut(&conn).expect("still there").reads = true;
     let mut buffer = [0; 1000];
-    let len = world.router.poll_transmit(world.now, conn, &mut buffer);
+    let now = world.now;
+    let len = world.router.poll_transmit(now, conn, &mut buffer);
     assert_eq!(buffer[..len], content(400));
     world.settle();
     assert_eq!(world.closed, [conn]);
@@ -214,8 +216,10 @@ fn a_shell_that_reads_too_much_loses_the_stream_and_nothing_else() {
     let mut world = World::exit();
     let conn = world.open(5);
     let limit = world.router.receive_limit(conn);
-    world.router.handle_bytes(world.now, conn, &content(limit + 1));
+    let now = world.now;
+    world.router.handle_bytes(now, conn, &content(limit + 1));
     world.settle();
+    world.pass(RUN);
     assert_eq!(world.hear_end(5), EndReason::INTERNAL);
     assert_eq!(world.closed, [conn]);
     world.open(6);

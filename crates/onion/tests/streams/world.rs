@@ -3,50 +3,23 @@
 #[path = "world/hearing.rs"]
 mod hearing;
 
-use crate::vectors::{self, RecordedTls};
+use crate::vectors;
+use onion::Duration;
 use onion::cell::msg::{Begin, BeginFlags, Create2, DestroyReason, HANDSHAKE_NTOR_V3};
 use onion::cell::relay::{RelayCommand, RelayMessage};
 use onion::cell::{CircId, Command};
 use onion::crypto::ntor_v3::extension::Request;
 use onion::crypto::{ClientHop, HopKeys, ntor_v3};
-use onion::identity::OwnIdentity;
-use onion::link::{Authentication, Channel, ExpectedPeer, TlsSession};
-use onion::node::{Answer, CloseCause, ConnId, ListenerId, LookupId, Node, Question};
-use onion::router::schedule::SchedulerConfig;
-use onion::router::{ExitConfig, ExitPolicy, Router, RouterConfig};
-use onion::{Duration, Instant};
+use onion::link::Authentication;
+use onion::node::{Answer, CloseCause, ConnId};
+use onion::router::{ExitConfig, ExitPolicy, RouterConfig};
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::SeedableRng;
+use sim::fixture::{Fixture, RUN};
 use std::collections::{BTreeMap, VecDeque};
 use std::net::SocketAddr;
-use std::sync::{Arc, LazyLock};
-
-/// More than any reaction takes.
-const POLLS_MAX: u32 = 100_000;
-
-/// TLS in name only.
-struct Tls(RecordedTls);
-
-impl TlsSession for Tls {
-    fn peer_certificate(&self) -> Option<&[u8]> {
-        self.0.peer_certificate()
-    }
-
-    fn export_keying_material(&self, _: &[u8], _: &[u8]) -> Option<[u8; 32]> {
-        Some([7; 32])
-    }
-
-    fn detached(&self) -> Option<Box<dyn TlsSession + Send>> {
-        Some(Box::new(Self(self.0.clone())))
-    }
-}
-
-static OWN: LazyLock<Arc<OwnIdentity>> = LazyLock::new(|| Arc::new(vectors::identity_link()));
-static OTHER: LazyLock<Arc<OwnIdentity>> = LazyLock::new(|| Arc::new(vectors::identity_landing()));
-
-fn unix_time_s() -> u64 {
-    vectors::link_to_relay().u64("unix_time_s")
-}
+use std::ops::{Deref, DerefMut};
+use std::sync::Arc;
 
 /// A relay message that has come from the router.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -65,34 +38,30 @@ pub(crate) struct Circuit {
     pub(crate) destroyed: Option<DestroyReason>,
 }
 
-/// A connection to a destination.
-#[derive(Debug)]
-pub(crate) struct Destination {
-    pub(crate) to: SocketAddr,
-    pub(crate) is_connected: bool,
-    /// Takes what it is sent.
-    pub(crate) reads: bool,
-    pub(crate) received: Vec<u8>,
-    /// Has been named as readable since this was last cleared.
-    pub(crate) is_readable: bool,
-}
-
+/// After each act the scheduler has a run, so that all is heard that is said.
 pub(crate) struct World {
-    pub(crate) router: Router<ChaCha8Rng>,
-    pub(crate) now: Instant,
-    link: Option<ConnId>,
+    fixture: Fixture<ChaCha8Rng>,
     /// The latest CREATED2.
     created: Option<Vec<u8>>,
-    channel: Channel,
-    /// The client reads what its link brings.
-    pub(crate) reads: bool,
     pub(crate) circuits: BTreeMap<CircId, Circuit>,
-    pub(crate) destinations: BTreeMap<ConnId, Destination>,
-    pub(crate) questions: VecDeque<(LookupId, Question)>,
-    /// Connections in the order in which they were named as readable.
-    pub(crate) readable: Vec<ConnId>,
-    pub(crate) closed: Vec<ConnId>,
 }
+
+impl Deref for World {
+    type Target = Fixture<ChaCha8Rng>;
+
+    fn deref(&self) -> &Self::Target {
+        &self.fixture
+    }
+}
+
+impl DerefMut for World {
+    fn deref_mut(&mut self) -> &mut Self::Target {
+        &mut self.fixture
+    }
+}
+
+/// The client's link.
+const LINK: usize = 0;
 
 /// A relay that lets everything out.
 pub(crate) fn exit() -> RouterConfig {
@@ -104,9 +73,7 @@ pub(crate) fn exit() -> RouterConfig {
 
 /// A relay that lets nothing out.
 pub(crate) fn middle() -> RouterConfig {
-    // Cells leave at once: this is no test of scheduling.
-    let scheduler = SchedulerConfig::vanilla();
-    RouterConfig { scheduler, ..RouterConfig::new(Arc::clone(&OWN), unix_time_s()) }
+    vectors::PARTIES.config()
 }
 
 pub(crate) const CIRCUIT: CircId = CircId::of_initiator(1);
@@ -114,32 +81,16 @@ pub(crate) const CIRCUIT: CircId = CircId::of_initiator(1);
 impl World {
     /// The client's link comes from another relay, unless the client `is_alone`; one circuit stands.
     pub(crate) fn new(config: RouterConfig, is_alone: bool) -> Self {
-        let now = Instant::ORIGIN;
-        let router = Router::new(config, ChaCha8Rng::from_seed([1; 32]), now);
-        let authentication = if is_alone {
-            Authentication::Anonymous
-        } else {
-            Authentication::AsRelay(Arc::clone(&OTHER))
+        let rng = ChaCha8Rng::from_seed([1; 32]);
+        let fixture = Fixture::new(vectors::PARTIES.clone(), config, rng);
+        let mut world = Self { fixture, created: None, circuits: BTreeMap::new() };
+        let authentication = match is_alone {
+            true => Authentication::Anonymous,
+            false => Authentication::AsRelay(Arc::clone(&vectors::PARTIES.other)),
         };
-        let expected = ExpectedPeer { ids: OWN.ids(), address: [10, 0, 0, 1].into() };
-        let tls = Tls(vectors::own_tls());
-        let channel = Channel::initiator(expected, authentication, &tls, [1; 24], unix_time_s());
-        let mut world = Self {
-            router,
-            now,
-            link: None,
-            created: None,
-            channel: channel.expect("usable"),
-            reads: true,
-            circuits: BTreeMap::new(),
-            destinations: BTreeMap::new(),
-            questions: VecDeque::new(),
-            readable: Vec::new(),
-            closed: Vec::new(),
-        };
-        world.link = world.router.handle_accepted(now, ListenerId(0), &tls);
+        assert_eq!(world.dial(Some(authentication), [7; 32]), LINK);
         world.exchange();
-        assert!(world.channel.is_open());
+        assert!(world.ends[LINK].is_open());
         world.create(CIRCUIT);
         world
     }
@@ -148,24 +99,15 @@ impl World {
         Self::new(exit(), false)
     }
 
-    /// Hands over what the client's end of the link has to say, and does what the router wants.
+    /// The router hears what the client's end of the link has to say, and what it says to that is heard.
     pub(crate) fn exchange(&mut self) {
-        let mut buffer = [0; 16_384];
-        loop {
-            let len = self.channel.poll_transmit(&mut buffer);
-            if let Some(link) = self.link.filter(|_| len > 0) {
-                self.router.handle_bytes(self.now, link, &buffer[..len]);
-            }
-            self.settle();
-            if len == 0 && self.channel.queued_len() == 0 {
-                return;
-            }
-        }
+        self.fixture.exchange(LINK);
+        self.pass(RUN);
     }
 
     /// Sends a cell of any kind; nothing is answered yet.
     pub(crate) fn queue(&mut self, circ_id: CircId, command: Command, body: &[u8]) {
-        self.channel.send(circ_id, command, body);
+        self.fixture.queue(LINK, circ_id, command, body);
     }
 
     pub(crate) fn create(&mut self, circ_id: CircId) {
@@ -175,7 +117,8 @@ impl World {
 
     /// A circuit by ntor of version 3, with congestion control.
     pub(crate) fn create_with_congestion_control(&mut self, circ_id: CircId) {
-        let keys = ntor_v3::RelayKeys { ed25519_id: OWN.ed25519.0, onion_key: OWN.onion_key() };
+        let own = &vectors::PARTIES.own;
+        let keys = ntor_v3::RelayKeys { ed25519_id: own.ed25519.0, onion_key: own.onion_key() };
         let request = Request { wants_congestion_control: true, wants_protocols: false };
         let client = ntor_v3::Client::new(keys, [8; 32], &request.encode()).expect("a good key");
         let mut body = Vec::new();
@@ -264,10 +207,6 @@ impl World {
         conn
     }
 
-    pub(crate) fn destination(&mut self, conn: ConnId) -> &mut Destination {
-        self.destinations.get_mut(&conn).expect("a destination")
-    }
-
     /// The only connection that was dialled.
     #[track_caller]
     pub(crate) fn dialled(&self) -> ConnId {
@@ -276,77 +215,55 @@ impl World {
     }
 
     pub(crate) fn connect(&mut self, conn: ConnId) {
-        self.destination(conn).is_connected = true;
-        self.router.handle_plain_connected(self.now, conn);
-        self.settle();
+        self.fixture.connect(conn);
+        self.pass(RUN);
     }
 
     /// The destination closes, or could not be connected to.
     pub(crate) fn lose(&mut self, conn: ConnId, cause: CloseCause) {
-        self.destinations.remove(&conn);
-        self.router.handle_closed(self.now, conn, cause);
-        self.settle();
+        self.fixture.lose(conn, cause);
+        self.pass(RUN);
     }
 
     pub(crate) fn answer(&mut self, answer: Answer) {
-        let (id, _) = self.questions.pop_front().expect("a question");
-        self.router.handle_answer(self.now, id, answer);
-        self.settle();
+        self.fixture.answer(answer);
+        self.pass(RUN);
     }
 
     /// The destination sends as much of this as is taken from it; returns how much.
     pub(crate) fn feed(&mut self, conn: ConnId, bytes: &[u8]) -> usize {
-        let mut taken = 0;
-        loop {
-            let limit = self.router.receive_limit(conn).min(16_384).min(bytes.len() - taken);
-            if limit == 0 {
-                return taken;
-            }
-            self.router.handle_bytes(self.now, conn, &bytes[taken..taken + limit]);
-            taken += limit;
-            self.settle();
-        }
+        let taken = self.fixture.send(conn, bytes);
+        self.hear_all();
+        taken
     }
 
     /// The destination takes what waits for it.
     pub(crate) fn release(&mut self, conn: ConnId) {
         self.destination(conn).reads = true;
-        self.flush_destination(conn);
+        self.flush(conn);
         self.settle();
+        self.pass(RUN);
     }
 
     pub(crate) fn pass(&mut self, time: Duration) {
-        let end = self.now + time;
-        while let Some(at) = self.router.poll_timeout().filter(|at| *at <= end) {
-            self.now = self.now.max(at);
-            self.router.handle_timeout(self.now);
-            self.settle();
-        }
-        self.now = end;
+        self.fixture.pass(time);
+        self.hear_all();
     }
 
     /// The client's link goes.
     pub(crate) fn hang_up(&mut self) {
-        let link = self.link.take().expect("a link");
-        self.router.handle_closed(self.now, link, CloseCause::ByPeer);
-        self.settle();
+        self.close(LINK, CloseCause::ByPeer);
+    }
+
+    /// The client reads what its link brings, or does not.
+    pub(crate) fn set_reads(&mut self, reads: bool) {
+        self.ends[LINK].reads = reads;
     }
 
     /// Reads what has waited on the client's link: so many bytes at most.
     pub(crate) fn read_link(&mut self, most: usize) {
-        let mut taken = 0;
-        while let Some(link) = self.link
-            && taken < most
-        {
-            let mut buffer = vec![0; (most - taken).min(16_384)];
-            let len = self.router.poll_transmit(self.now, link, &mut buffer);
-            if len == 0 {
-                break;
-            }
-            taken += len;
-            self.hear_bytes(&buffer[..len]);
-        }
-        self.settle();
+        self.read(LINK, most);
+        self.hear_all();
     }
 }
 

@@ -52,6 +52,7 @@ fn the_sample_file_is_accepted_as_it_is_and_has_every_setting_in_it() {
         directory,
         cache,
         allow_private_addresses,
+        shutdown_wait_s,
         exit,
         flashflow,
     } = whole;
@@ -81,6 +82,7 @@ fn the_sample_file_is_accepted_as_it_is_and_has_every_setting_in_it() {
         ("directory", directory.is_some()),
         ("cache", cache.is_some()),
         ("allow_private_addresses", allow_private_addresses.is_some()),
+        ("shutdown_wait_s", shutdown_wait_s.is_some()),
         ("policy", policy.is_some()),
         ("reject_private", reject_private.is_some()),
         ("ipv6", ipv6.is_some()),
@@ -117,6 +119,7 @@ fn what_is_not_set_has_a_default() {
     assert_eq!(settings.cache, settings.keys.join("cache"));
     assert!(settings.serves_directory && settings.authority_identities.is_empty());
     assert_eq!(settings.exit, None);
+    assert_eq!(settings.shutdown_wait, Duration::from_secs(30));
     let announced = announced(None);
     assert_eq!((announced.rate.as_byte_per_s(), announced.burst_bytes), (1 << 30, 1 << 30));
 }
@@ -188,6 +191,7 @@ fn mistakes_are_refused_with_their_place_and_reason() {
         ("threads = 0", "a number from 1 to 64"),
         ("threads = 65", "a number from 1 to 64"),
         ("scheduler_interval_ms = 101", "101 is not from 1 to 100"),
+        ("shutdown_wait_s = 86401", "86401 is not from 0 to 86400"),
         ("scheduler = \"fifo\"", "expected one of `kist`, `kist-lite`, `vanilla`"),
         ("contact = \"a\\nb\"", "one line"),
         ("contact = \" a\"", "one line"),

@@ -42,6 +42,7 @@ fn round(accounts: &[Vec<Option<Account>>]) -> RoundRecord {
         accounts: accounts.clone(),
     };
     RoundRecord {
+        schedule: coordinator::Schedule::PLAIN,
         number: 3,
         guess: rate,
         allocation,

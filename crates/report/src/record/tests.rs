@@ -12,6 +12,7 @@ fn record(end: End) -> Record {
         number,
         guess: mbps(guess),
         allocation: allocate(mbps(guess * 3.0), &[mbps(1000.0)], 160),
+        schedule: coordinator::Schedule::PLAIN,
         started_unix_s: Some(1_800_000_000),
         checked_cells: u64::from(number) * 100,
         seconds: (0..)

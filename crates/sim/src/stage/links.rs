@@ -3,6 +3,7 @@ use super::hops::HopCircuit;
 use super::{Cast, Seen, Stage};
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
+use onion::cell::msg::DestroyReason;
 use onion::cell::{CELL_LEN, CircId, Command};
 use onion::identity::RelayIds;
 use onion::node::{CloseCause, ConnId, SocketState};
@@ -208,7 +209,9 @@ impl<S: Cast, R: Rng> Stage<S, R> {
         } else {
             self.hear_as_client(link, circ_id, command, cell.body())
         };
-        self.seen.push(Seen { at: self.now, link, circ_id, command, said });
+        let destroyed =
+            (command == Command::DESTROY).then(|| DestroyReason::parse(cell.body().bytes()));
+        self.seen.push(Seen { at: self.now, link, circ_id, command, said, destroyed });
     }
 
     /// Links whose kernel has room again go on.

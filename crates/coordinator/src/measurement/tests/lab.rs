@@ -23,6 +23,8 @@ pub(super) struct Lab {
     pub(super) rounds_wanted: Option<u32>,
     /// A measurer that gets nothing back.
     pub(super) deaf: Option<usize>,
+    /// What the way lets each socket carry, in bytes per second.
+    pub(super) per_socket: Option<u64>,
     /// Sockets open of 100 assigned.
     pub(super) open_percent: u32,
     /// What happened, a line each.
@@ -40,6 +42,7 @@ impl Lab {
             never_ready_in: None,
             rounds_wanted: None,
             deaf: None,
+            per_socket: None,
             open_percent: 100,
             log: vec![],
         }
@@ -49,10 +52,12 @@ impl Lab {
     pub(super) fn run(&mut self, measurement: &mut Measurement) -> Outcome {
         let mut now = Instant::ORIGIN;
         let mut prepared = vec![];
+        let mut held_back = None;
         loop {
             while let Some(action) = measurement.poll_action() {
                 match action {
-                    Action::Prepare { round, assignments, .. } => {
+                    Action::Prepare { round, assignments, held_back_s, .. } => {
+                        held_back = held_back_s;
                         let rates: Vec<String> =
                             assignments.iter().map(|it| format!("{}", it.rate)).collect();
                         self.log.push(format!("prepare {round}: {}", rates.join(" + ")));
@@ -71,7 +76,7 @@ impl Lab {
                     }
                     Action::Start { round } => {
                         self.log.push(format!("start {round}"));
-                        now = self.flood(measurement, now, round, &prepared);
+                        now = self.flood(measurement, now, (round, held_back), &prepared);
                     }
                     Action::Stop { round } => self.log.push(format!("stop {round} at {now}")),
                     Action::Done(outcome) => return outcome,
@@ -86,13 +91,17 @@ impl Lab {
         &self,
         measurement: &mut Measurement,
         start: Instant,
-        round: u32,
+        (round, held_back_s): (u32, Option<u32>),
         assignments: &[Assignment],
     ) -> Instant {
         let mut now = start;
-        for second in 0..measurement.params().seconds {
+        for second in 0..measurement.params().round_s() {
             now += Duration::from_secs(1);
             let deaf = |it: &&Assignment| self.deaf != Some(it.measurer.0);
+            let is_half = held_back_s.is_some_and(|from| second < from);
+            let sockets = |it: &Assignment| it.sockets - if is_half { it.sockets / 2 } else { 0 };
+            let open: u64 = assignments.iter().map(|it| u64::from(sockets(it))).sum();
+            let way = self.per_socket.map_or(u64::MAX, |each| each * open);
             let load: u64 = assignments.iter().filter(deaf).map(bytes).sum();
             let capacity = (self.capacity)(second);
             let clients = match measurement.mode() {
@@ -100,7 +109,7 @@ impl Lab {
                 Mode::Echo => self.clients.min(capacity / 4),
                 Mode::Transit => self.clients.min(capacity),
             };
-            let relayed = load.min(capacity - clients);
+            let relayed = load.min(way).min(capacity - clients);
             for it in assignments {
                 let share = u128::from(relayed) * u128::from(bytes(it)) / u128::from(load.max(1));
                 let share = if deaf(&it) { u64::try_from(share).unwrap() } else { 0 };

@@ -100,6 +100,16 @@ impl fmt::Debug for WayBack {
     }
 }
 
+/// Sockets that begin to send later than the others, so that it shows what more of them bring.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct HeldBack {
+    /// How much later than the start.
+    pub after: Duration,
+    /// Sockets of other pumps of the same measurer before the first of this one: of all of them, every
+    /// other one is held back, beginning with the second.
+    pub sockets_before: u32,
+}
+
 /// One pump's part in measuring one relay.
 #[derive(Clone, Debug)]
 pub struct PumpConfig {
@@ -115,6 +125,8 @@ pub struct PumpConfig {
     pub pace: Pace,
     /// Length of the measurement, in seconds.
     pub seconds: u32,
+    /// Sockets that begin later; `None` if all begin at once.
+    pub held_back: Option<HeldBack>,
     /// Its share of the allocation a_i: no more is sent than this.
     pub rate: Rate,
     /// Cells under way on one circuit, at most. Strictly below the relay's queue limit.

@@ -36,6 +36,8 @@ pub(super) struct Conn {
     pub(super) proof: Option<Proof>,
     /// A circuit of its own has got room for more cells while they were handled.
     pub(super) has_room: bool,
+    /// It is one of those that begin to send later.
+    pub(super) is_held_back: bool,
     /// It waits in the queue of writable connections.
     pub(super) is_queued: bool,
     /// It waits for the rate limit.
@@ -52,6 +54,7 @@ impl Conn {
             stage: Stage::Opening,
             proof: None,
             has_room: false,
+            is_held_back: false,
             is_queued: false,
             is_throttled: false,
         }

@@ -20,6 +20,9 @@ impl<R: Rng> Pump<R> {
         if conn.side != Side::Outbound {
             return 0; // landings only receive: their circuits are fed from the other end
         }
+        if conn.is_held_back && running.held_back_until.is_some() {
+            return 0; // woken when its time comes
+        }
         let (slots, _) = out.as_chunks_mut::<CELL_LEN>();
         let affordable = running.bucket.available_bytes(now) / CELL_LEN as u64;
         let affordable = usize::try_from(affordable).unwrap_or(usize::MAX);

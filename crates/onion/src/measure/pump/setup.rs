@@ -22,8 +22,10 @@ const END_SLACK: Duration = Duration::from_millis(500);
 impl<R: Rng> Pump<R> {
     /// Lays out all sockets and circuits.
     pub(super) fn plan(&mut self) {
-        for _ in 0..self.config.sockets {
+        for socket in 0..self.config.sockets {
             let mut conn = Conn::new(Side::Outbound, None);
+            let held_back = self.config.held_back;
+            conn.is_held_back = held_back.is_some_and(|it| (it.sockets_before + socket) % 2 == 1);
             let mut numbers = Vec::new();
             for place in 0..self.config.circuits_per_socket {
                 let number = u32::try_from(self.circuits.len() + numbers.len()).unwrap_or(u32::MAX);

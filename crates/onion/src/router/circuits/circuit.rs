@@ -15,10 +15,12 @@ key! {
 }
 
 /// A circuit as one of its links knows it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::router) struct OnLink {
-    pub(in crate::router) conn: ConnId,
-    pub(in crate::router) circ_id: CircId,
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct OnLink {
+    /// The link.
+    pub conn: ConnId,
+    /// The circuit's number there.
+    pub circ_id: CircId,
 }
 
 /// Which way a cell goes.

@@ -26,6 +26,9 @@ impl<S: Suite, R: Rng, C: Conduct<S>> Core<S, R, C> {
         index: CircuitIndex,
         data: &[u8],
     ) -> Result<(), DestroyReason> {
+        if let Some(reason) = self.conduct.refuses_to_extend() {
+            return Err(reason);
+        }
         let extend = Extend2::parse(data).map_err(|_| DestroyReason::PROTOCOL)?;
         let (mut addresses, ids) = destination(&extend).ok_or(DestroyReason::PROTOCOL)?;
         // Nowhere, or in our own network, where strangers have no business.

@@ -193,8 +193,11 @@ impl<S: Suite, R: Rng, C: Conduct<S>> Core<S, R, C> {
         self.find_stream(index, stream_id).is_some()
     }
 
-    /// Whether there is room for another stream.
+    /// Whether another stream may begin: the relay goes on, and there is room.
     pub(super) fn check_room(&self, index: CircuitIndex) -> Result<(), StreamEnd> {
+        if self.is_shutting_down {
+            return Err(end(EndReason::HIBERNATING));
+        }
         if self.conns.stream_count() >= self.config.streams_max as usize {
             return Err(end(EndReason::RESOURCE_LIMIT));
         }

@@ -1,107 +1,49 @@
-//! What the router says and does, as the client and the destinations take it.
+//! What the router says, as the client takes it.
 
-use super::{CIRCUIT, Destination, Heard, POLLS_MAX, World};
+use super::{CIRCUIT, Heard, LINK, World};
 use onion::cell::msg::{CreatedFast, DestroyReason, End, EndReason, Sendme, parse_created2};
 use onion::cell::relay::{MAX_DATA_LEN, RelayCommand, RelayMessage};
 use onion::cell::{BODY_LEN, CircId, Command};
 use onion::crypto::fast;
-use onion::node::{ConnId, Node, Security};
+use sim::fixture::Came;
 
 impl World {
-    /// Does all that the router wants, until it is quiet.
-    pub(crate) fn settle(&mut self) {
-        self.settle_polls();
-        self.router.check_accounts();
-    }
-
-    fn settle_polls(&mut self) {
-        for _ in 0..POLLS_MAX {
-            if let Some(dial) = self.router.poll_dial(self.now) {
-                assert_eq!(dial.security, Security::Plain);
-                let destination = Destination {
-                    to: dial.to,
-                    is_connected: false,
-                    reads: true,
-                    received: Vec::new(),
-                    is_readable: false,
-                };
-                assert!(self.destinations.insert(dial.conn, destination).is_none());
-            } else if let Some(lookup) = self.router.poll_lookup() {
-                self.questions.push_back((lookup.id, lookup.question));
-            } else if let Some(conn) = self.router.poll_writable() {
-                if Some(conn) == self.link {
-                    if self.reads {
-                        self.read_link(usize::MAX);
-                    }
-                } else {
-                    assert!(self.destination(conn).is_connected, "{conn:?} is not connected");
-                    self.flush_destination(conn);
-                }
-            } else if let Some(conn) = self.router.poll_close() {
-                if Some(conn) == self.link {
-                    self.link = None;
-                } else {
-                    self.destinations.remove(&conn).expect("known");
-                }
-                self.closed.push(conn);
-            } else if let Some(conn) = self.router.poll_readable() {
-                assert!(self.router.receive_limit(conn) > 0, "{conn:?} takes nothing");
-                self.destination(conn).is_readable = true;
-                self.readable.push(conn);
-            } else {
-                return;
-            }
-        }
-        panic!("it never comes to rest");
-    }
-
-    pub(super) fn flush_destination(&mut self, conn: ConnId) {
-        let mut buffer = [0; 16_384];
-        while let Some(destination) = self.destinations.get_mut(&conn).filter(|it| it.reads) {
-            let len = self.router.poll_transmit(self.now, conn, &mut buffer);
-            if len == 0 {
-                break;
-            }
-            destination.received.extend_from_slice(&buffer[..len]);
+    /// Takes in what has come on the client's link.
+    pub(super) fn hear_all(&mut self) {
+        while let Some(cell) = self.ends[LINK].came.pop_front() {
+            self.hear_cell(&cell);
         }
     }
 
-    pub(super) fn hear_bytes(&mut self, mut bytes: &[u8]) {
-        let mut begun = Vec::new();
-        while let Some(cell) = self.channel.handle_bytes(&mut bytes).expect("readable") {
-            match cell.command {
-                Command::CREATED_FAST => {
-                    let created = CreatedFast::parse(cell.body).expect("readable");
-                    let keys = fast::Client::new([3; 20]).finish(&created).expect("honest");
-                    begun.push((cell.circ_id, keys));
-                }
-                Command::CREATED2 => {
-                    self.created = Some(parse_created2(cell.body).expect("readable").to_vec());
-                }
-                Command::RELAY => {
-                    let circuit = self.circuits.get_mut(&cell.circ_id).expect("a circuit");
-                    assert_eq!(circuit.destroyed, None, "after the end");
-                    let mut body: [u8; BODY_LEN] = cell.body.try_into().expect("whole");
-                    circuit.hop.decrypt(&mut body).expect("from the router");
-                    let message = RelayMessage::parse(&body).expect("readable");
-                    if message.command == RelayCommand::DATA {
-                        assert!((1..=MAX_DATA_LEN).contains(&message.data.len()));
-                        circuit.tags.push(circuit.hop.received_tag());
-                    }
-                    let RelayMessage { command, stream_id, data } = message;
-                    circuit.heard.push_back(Heard { command, stream_id, data: data.to_vec() });
-                }
-                Command::DESTROY => {
-                    let reason = DestroyReason::parse(cell.body);
-                    if let Some(circuit) = self.circuits.get_mut(&cell.circ_id) {
-                        circuit.destroyed = Some(reason);
-                    }
-                }
-                other => panic!("{other}"),
+    fn hear_cell(&mut self, cell: &Came) {
+        match cell.command {
+            Command::CREATED_FAST => {
+                let created = CreatedFast::parse(&cell.body).expect("readable");
+                let keys = fast::Client::new([3; 20]).finish(&created).expect("honest");
+                self.add_circuit(cell.circ_id, &keys);
             }
-        }
-        for (circ_id, keys) in begun {
-            self.add_circuit(circ_id, &keys);
+            Command::CREATED2 => {
+                self.created = Some(parse_created2(&cell.body).expect("readable").to_vec());
+            }
+            Command::RELAY => {
+                let circuit = self.circuits.get_mut(&cell.circ_id).expect("a circuit");
+                assert_eq!(circuit.destroyed, None, "after the end");
+                let mut body: [u8; BODY_LEN] = cell.body[..].try_into().expect("whole");
+                circuit.hop.decrypt(&mut body).expect("from the router");
+                let message = RelayMessage::parse(&body).expect("readable");
+                if message.command == RelayCommand::DATA {
+                    assert!((1..=MAX_DATA_LEN).contains(&message.data.len()));
+                    circuit.tags.push(circuit.hop.received_tag());
+                }
+                let RelayMessage { command, stream_id, data } = message;
+                circuit.heard.push_back(Heard { command, stream_id, data: data.to_vec() });
+            }
+            Command::DESTROY => {
+                if let Some(circuit) = self.circuits.get_mut(&cell.circ_id) {
+                    circuit.destroyed = Some(DestroyReason::parse(&cell.body));
+                }
+            }
+            other => panic!("{other}"),
         }
     }
 

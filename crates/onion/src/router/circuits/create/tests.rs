@@ -4,9 +4,9 @@ use crate::cell::msg::HANDSHAKE_NTOR_V3;
 use crate::crypto::ntor_v3::extension::{Request, Response};
 use crate::crypto::ntor_v3::{Client, RelayKeys};
 use crate::flow::control::{CongestionParams, FlowFactory, TorFlows};
-use crate::identity::{Ed25519Id, OwnIdentity, RsaId};
 use crate::router::{Honest, RouterConfig};
 use crate::suite::Tor;
+use crate::suite::fixture::Staged;
 use crate::time::Instant;
 use alloc::sync::Arc;
 use rand_chacha::ChaCha8Rng;
@@ -15,20 +15,7 @@ use rand_chacha::rand_core::SeedableRng;
 type Relay = Core<Tor, ChaCha8Rng>;
 
 fn router() -> Relay {
-    let identity = OwnIdentity {
-        rsa: RsaId([1; 20]),
-        rsa_sha256: [2; 32],
-        ed25519: Ed25519Id([3; 32]),
-        rsa_identity_cert: Vec::new(),
-        signing_cert: Vec::new(),
-        tls_link_cert: Vec::new(),
-        authenticate_cert: Vec::new(),
-        rsa_cross_cert: Vec::new(),
-        authenticate_seed: [4; 32],
-        onion_secret: [5; 32],
-        previous_onion_secret: None,
-    };
-    let config = RouterConfig::new(Arc::new(identity), 0);
+    let config = RouterConfig::new(Tor::identity(1), 0);
     Core::new(config, Honest, ChaCha8Rng::seed_from_u64(1), Instant::ORIGIN)
 }
 

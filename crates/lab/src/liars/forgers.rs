@@ -1,4 +1,4 @@
-use super::{EchoLie, Liar, LiarError};
+use super::{EchoLiar, EchoLie, LiarError};
 use link::Forge;
 use onion::identity::OwnIdentity;
 use onion::measure::order::{OrderConfig, OrderEvent, OrderLink};
@@ -68,7 +68,7 @@ impl Forgers {
     pub fn run(&self, seed: u64) -> Result<ForgerRun, LiarError> {
         let mut play = Play::begin(self, seed)?;
         let failure = play.measure(self, seed)?;
-        let router: &mut Router<StdRng, Liar> = play.node(play.relay)?;
+        let router: &mut Router<StdRng, EchoLiar> = play.node(play.relay)?;
         let lies = router.conduct().lies();
         Ok(match failure {
             Some(PumpFailure::CheckFailed { cell, .. }) => ForgerRun {
@@ -105,7 +105,7 @@ impl Play {
             target,
             ..RouterConfig::new(Arc::clone(&forgers.identity), UNIX_TIME_S)
         };
-        let liar = Liar::new(Some(EchoLie::Forges { share: forgers.share }));
+        let liar = EchoLiar::new(Some(EchoLie::Forges { share: forgers.share }));
         let rng = StdRng::seed_from_u64(2 * seed);
         let relay = wire.add(Router::with_conduct(config, liar, rng, wire.now()));
         let address = SocketAddr::from(([10, 0, 0, 1], 9001));
@@ -160,6 +160,7 @@ impl Play {
             None => Ok(None),
         })?;
         let config = PumpConfig {
+            held_back: None,
             target: self.target,
             way_back: WayBack::Echo { nonce, key_seed: MEASURER },
             sockets: 1,

@@ -1,18 +1,4 @@
-//! Relays that take part in their own measurement and lie: what a [`Router`](onion::router::Router)
-//! does amiss when an echo is asked of it.
-//!
-//! A [`Liar`] is the router's [`Conduct`]. [`EchoLie::ALL`] lists what it may do, with what it gains
-//! by that; [`LiarRelay`] runs one on real sockets, for experiments, and [`Forgers`] many in virtual
-//! time. [`Caller`] is a coordinator or measurer that says what it must not.
-
-mod caller;
-mod forgers;
-mod relay;
-
-pub use caller::Caller;
-pub use forgers::{ForgerRun, Forgers};
-pub use relay::{LiarError, LiarRelay, LiarSetup};
-
+use super::{LIES_MAX, chance};
 use onion::Rate;
 use onion::cell::BODY_LEN;
 use onion::crypto::Keystream;
@@ -20,9 +6,6 @@ use onion::measure::protocol::ClientSecond;
 use onion::router::Conduct;
 use rand::Rng;
 use std::num::NonZeroU64;
-
-/// Lies whose places are remembered.
-const LIES_MAX: usize = 4096;
 
 /// How a relay that takes part in its measurement betrays it.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -141,9 +124,9 @@ impl EchoLie {
     }
 }
 
-/// A router's conduct: a lie, or none.
+/// A router's conduct in its own measurement: a lie, or none.
 #[derive(Clone, Debug, Default)]
-pub struct Liar {
+pub struct EchoLiar {
     lie: Option<EchoLie>,
     answered_cells: u64,
     received_cells: u64,
@@ -151,7 +134,7 @@ pub struct Liar {
     lies: Vec<u64>,
 }
 
-impl Liar {
+impl EchoLiar {
     /// Tells this lie; behaves as an honest relay if there is none.
     #[must_use]
     pub fn new(lie: Option<EchoLie>) -> Self {
@@ -171,7 +154,7 @@ impl Liar {
     }
 }
 
-impl Conduct for Liar {
+impl Conduct for EchoLiar {
     fn answer(&mut self, rng: &mut impl Rng, keystream: &mut Keystream, cell: &mut [u8; BODY_LEN]) {
         let received = *cell;
         keystream.apply(cell);
@@ -239,11 +222,6 @@ impl Conduct for Liar {
             _ => None,
         }
     }
-}
-
-/// A number from zero to one, one excluded.
-fn chance(rng: &mut impl Rng) -> f64 {
-    f64::from(rng.next_u32()) / (f64::from(u32::MAX) + 1.0)
 }
 
 #[cfg(test)]

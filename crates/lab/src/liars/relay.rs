@@ -1,4 +1,4 @@
-use super::{EchoLie, Liar};
+use super::{EchoLiar, EchoLie};
 use link::tls::TlsConfigs;
 use link::{Clock, Driver, DriverError, DriverOptions, Forge, ForgeError, NodeThread, ThreadError};
 use onion::identity::RelayIds;
@@ -56,7 +56,7 @@ pub struct LiarSetup {
 pub struct LiarRelay {
     address: SocketAddr,
     ids: RelayIds,
-    thread: NodeThread<Router<StdRng, Liar>>,
+    thread: NodeThread<Router<StdRng, EchoLiar>>,
 }
 
 impl LiarRelay {
@@ -77,7 +77,7 @@ impl LiarRelay {
         };
         let clock = Clock::start();
         let rng = StdRng::from_seed(setup.seed);
-        let router = Router::with_conduct(config, Liar::new(setup.lie), rng, clock.now());
+        let router = Router::with_conduct(config, EchoLiar::new(setup.lie), rng, clock.now());
         let tls = TlsConfigs::new(&forge)?;
         let driver = Driver::new(router, clock, tls, vec![listener], DriverOptions::default())?;
         let thread = NodeThread::start("liar", Box::new(driver), ())?;

@@ -1,0 +1,146 @@
+//! Whether the way to a relay, and not the relay, holds a round back.
+
+use crate::series::SecondTotals;
+use crate::stats::median;
+use alloc::vec::Vec;
+use onion::Rate;
+use serde::{Deserialize, Serialize};
+
+/// Growth up to which the way is taken not to have mattered.
+///
+/// Let *P(n)* be what *n* sockets could carry if the relay were infinitely fast, and *R* what the relay can
+/// do; a half then carries min(*R*, *P*). Flows that lose packets independently of each other, or that
+/// their windows hold back, carry twice as much if there are twice as many: *P(n)* = 2·*P(n/2)*. So a growth
+/// *g* is 2 where the way alone was the limit, and between 1 and 2 where it was so in the first half only.
+/// There *R* ≤ *g*·*z* even if all seconds that count were the first half's: with *g* ≤ 1.05 the estimate
+/// is at most 4.8 % too low, and every way that could have made it worse shows itself by more growth.
+/// A narrow place that all flows share does not grow either: it is a link, the relay's own if all
+/// measurers meet it.
+const GROWTH_MAX: f64 = 1.05;
+
+/// Fewer seconds on one side say nothing.
+const SECONDS_MIN: usize = 2;
+
+/// When a round's second half of sockets began, and from when on each half counts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Schedule {
+    /// Seconds of load before those that count.
+    pub lead_s: u32,
+    /// The second with which every other socket began; `None` if all began at once.
+    pub held_back_s: Option<u32>,
+}
+
+/// What came back with half of the sockets, and with all of them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Halves {
+    /// The median second with half of them.
+    pub half: Rate,
+    /// The median second with all.
+    pub all: Rate,
+}
+
+impl Schedule {
+    /// All sockets begin at once, and all seconds count.
+    pub const PLAIN: Self = Self { lead_s: 0, held_back_s: None };
+
+    /// Whether a second counts for the estimate.
+    #[must_use]
+    pub const fn counts(&self, second: u32) -> bool {
+        second >= self.lead_s
+    }
+
+    /// The halves of a round; `None` if all sockets began at once, or if one of the halves is too short to
+    /// say anything. The second half needs its slow start as the first one did.
+    #[must_use]
+    pub fn halves(&self, seconds: &[SecondTotals]) -> Option<Halves> {
+        let turn = self.held_back_s?;
+        let median_of = |from: u32, to: u32| {
+            let within = seconds.iter().filter(|it| (from..to).contains(&it.second));
+            let mut totals: Vec<u64> = within.map(SecondTotals::total).collect();
+            totals.sort_unstable();
+            if totals.len() < SECONDS_MIN { None } else { median(&totals) }
+        };
+        let half = median_of(self.lead_s, turn)?;
+        let all = median_of(turn.saturating_add(self.lead_s), u32::MAX)?;
+        Some(Halves { half: Rate::from_byte_per_s(half), all: Rate::from_byte_per_s(all) })
+    }
+}
+
+impl Halves {
+    /// How many times as much came back with all sockets; 1 if nothing ever did.
+    #[must_use]
+    #[expect(clippy::cast_precision_loss, reason = "a ratio")]
+    pub fn growth(&self) -> f64 {
+        let [half, all] = [self.half, self.all].map(|it| it.as_byte_per_s() as f64);
+        if all == 0.0 { 1.0 } else { all / half.max(1.0) }
+    }
+
+    /// Whether so much more came back with all sockets that the way held the others back.
+    #[must_use]
+    pub fn is_held_back(&self) -> bool {
+        self.growth() > GROWTH_MAX
+    }
+
+    /// How many times the sockets the next round should have: the fewest with which the first half of it
+    /// would not be held back any more, as far as this one can tell.
+    #[must_use]
+    pub fn widening(&self) -> u32 {
+        // Grown in full, nobody knows how far it is; grown less, all of these have come to the relay's end.
+        if self.growth() > 1.7 { 4 } else { 2 }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn seconds(rates: impl IntoIterator<Item = u64>) -> Vec<SecondTotals> {
+        let total = |(second, bytes)| SecondTotals::of(second, bytes, None, 0.25);
+        (0..).zip(rates).map(total).collect()
+    }
+
+    const PROBING: Schedule = Schedule { lead_s: 2, held_back_s: Some(7) };
+
+    #[test]
+    fn slow_start_counts_in_neither_half() {
+        let rates = [1, 2, 50, 50, 50, 50, 50, 60, 70, 100, 100, 100];
+        let halves = PROBING.halves(&seconds(rates)).expect("long enough");
+        assert_eq!((halves.half.as_byte_per_s(), halves.all.as_byte_per_s()), (50, 100));
+        assert!(halves.is_held_back());
+        assert_eq!(halves.widening(), 4);
+    }
+
+    #[test]
+    fn a_round_that_is_too_short_or_has_no_halves_says_nothing() {
+        let all = seconds([9; 10]);
+        assert_eq!(PROBING.halves(&all[..10]), None, "one second of the second half");
+        assert!(PROBING.halves(&seconds([9; 11])).is_some());
+        assert_eq!(Schedule::PLAIN.halves(&all), None);
+    }
+
+    #[test]
+    fn nothing_at_all_is_no_growth() {
+        let halves = PROBING.halves(&seconds([0; 12])).expect("long enough");
+        assert!(!halves.is_held_back());
+    }
+
+    proptest! {
+        /// The derivation in words above, for flows that are independent of each other.
+        #[test]
+        fn an_estimate_that_did_not_grow_is_near_the_relays_limit(
+            relay in 1_000_000u64..1_000_000_000, half in 1_000_000u64..1_000_000_000,
+        ) {
+            let (first, second) = (half.min(relay), (2 * half).min(relay));
+            let rates = (0..24u32).map(|it| if it < 12 { first } else { second });
+            let schedule = Schedule { lead_s: 0, held_back_s: Some(12) };
+            let halves = schedule.halves(&seconds(rates)).expect("long enough");
+            if !halves.is_held_back() {
+                prop_assert!(first as f64 > 0.952 * relay as f64, "{first} of {relay}");
+            }
+            if 2 * half <= relay {
+                prop_assert!(halves.is_held_back());
+            }
+        }
+    }
+}

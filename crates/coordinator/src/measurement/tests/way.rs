@@ -1,0 +1,116 @@
+//! Relays far away: what holds a round back, the relay or the way to it.
+
+use super::*;
+use crate::WayParams;
+
+/// Over a way that asks for so many sockets at first.
+fn far(guess: f64, first_sockets: u32, max_rounds: u32) -> Measurement {
+    let way = WayParams { first_sockets, lead_s: 2, probes: true };
+    let params = Params { max_rounds, way, ..Params::default() };
+    let team = vec![mbit(5000.0)];
+    Measurement::new(Instant::ORIGIN, params, Mode::Transit, mbit(guess), team).unwrap()
+}
+
+/// A relay of this capacity, over a way on which each socket carries so much.
+fn over(capacity: f64, per_socket: f64) -> Lab {
+    Lab { per_socket: Some(mbit(per_socket).as_byte_per_s()), ..relay(capacity) }
+}
+
+fn sockets(lab: &Lab) -> usize {
+    lab.log.iter().filter(|it| it.starts_with("start")).count()
+}
+
+#[test]
+fn a_way_that_is_wide_enough_costs_no_round_and_no_accuracy() {
+    let mut lab = over(90.0, 12.0);
+    let estimate = estimate(lab.run(&mut far(90.0, 16, 12)));
+    assert!(estimate.is_conclusive(), "{estimate}");
+    assert_eq!((estimate.capacity, estimate.rounds, estimate.seconds.len()), (mbit(90.0), 1, 30));
+    assert!(lab.log.contains(&"stop 1 at 32.000000 s".to_string()), "the lead comes before them");
+}
+
+#[test]
+fn a_way_that_holds_back_is_widened_until_the_relay_is_seen() {
+    // Of 8 sockets 36 Mbit/s, as over 100 ms with 0.1 % loss.
+    let mut lab = over(90.0, 4.5);
+    let estimate = estimate(lab.run(&mut far(90.0, 8, 12)));
+    assert!(estimate.is_conclusive(), "{estimate}");
+    assert_eq!(estimate.capacity, mbit(90.0));
+    // 8, of which 4 and then all: twice as much. Then 32, of which 16 carry 72. Then 64.
+    assert_eq!(estimate.rounds, 3);
+    assert_eq!(sockets(&lab), 3);
+}
+
+#[test]
+fn a_way_that_no_number_of_sockets_makes_wide_enough_gives_a_lower_bound_that_says_so() {
+    let mut lab = over(250.0, 0.3);
+    let estimate = estimate(lab.run(&mut far(90.0, 8, 12)));
+    let Some(Inconclusive::HeldBackByWay { growth_percent, sockets, next }) = estimate.inconclusive
+    else {
+        panic!("{estimate}");
+    };
+    assert_eq!((growth_percent, sockets, next), (100, 160, None));
+    assert!(estimate.capacity <= mbit(48.0));
+    assert!(estimate.to_string().contains("with all 160 sockets 100 % more came back"));
+}
+
+#[test]
+fn a_relay_that_wants_no_more_rounds_keeps_a_lower_bound() {
+    let estimate = estimate(over(90.0, 4.5).run(&mut far(90.0, 8, 1)));
+    let reason = estimate.inconclusive.expect("a lower bound");
+    assert!(matches!(reason, Inconclusive::HeldBackByWay { next: None, .. }), "{reason}");
+}
+
+#[test]
+fn a_turn_that_was_held_back_asks_for_another_with_more_sockets_even_of_the_whole_team() {
+    let way = WayParams { first_sockets: 8, lead_s: 0, probes: true };
+    let params = Params { way, ..Params::default() };
+    let turn = Turn::first(mbit(90.0), 12);
+    let mut campaign = crate::Campaign::new(params.excess_factor(), 160, vec![mbit(200.0)]);
+    let relay = crate::RelayId(3);
+    campaign.add(relay, crate::Standing::Old, turn.guess, 12);
+    let launch = campaign.poll_launch().expect("there is room");
+    assert!(launch.is_whole_team);
+    let mut measurement = Measurement::of_turn(
+        Instant::ORIGIN,
+        params,
+        Mode::Transit,
+        launch.turn,
+        true,
+        vec![mbit(200.0)],
+    )
+    .unwrap();
+    let outcome = over(60.0, 4.5).run(&mut measurement);
+    let next = estimate(outcome.clone()).inconclusive.and_then(|it| it.next_turn());
+    assert_eq!(next.map(|it| (it.round, it.widening)), Some((2, 4)));
+    assert!(!campaign.handle_outcome(relay, &outcome).is_over);
+    assert_eq!(campaign.poll_launch().map(|it| it.turn), next);
+}
+
+#[test]
+fn a_relay_that_serves_half_of_the_seconds_has_its_mean_and_no_verdict() {
+    let bytes = mbit(100.0).as_byte_per_s();
+    let mut lab = Lab::new(move |second| if second < 16 { bytes } else { 0 });
+    let estimate = estimate(lab.run(&mut measurement(Mode::Echo, 100.0, &[1000.0])));
+    assert!(matches!(estimate.inconclusive, Some(Inconclusive::Unsteady { .. })), "{estimate}");
+    assert_eq!(estimate.capacity.as_byte_per_s(), (bytes * 16).div_ceil(30));
+}
+
+proptest::proptest! {
+    /// Whatever a host that is limited on average does with its seconds, and whatever it says of its
+    /// clients, it has at most 4/3 of what it served.
+    #[test]
+    fn no_choice_of_seconds_gains_more_than_the_papers_bound(
+        shares in proptest::collection::vec(0u64..1000, 30),
+    ) {
+        let served = shares.clone();
+        let mut lab = Lab::new(move |second| served[second as usize] * 10_000);
+        lab.claim = Some(u64::MAX);
+        let outcome = lab.run(&mut measurement(Mode::Echo, 300.0, &[5000.0]));
+        if let Some(estimate) = outcome.estimate() {
+            let mean = shares.iter().sum::<u64>() * 10_000 / 30;
+            let most = mean * 4 / 3 + 4;
+            proptest::prop_assert!(estimate.capacity.as_byte_per_s() <= most, "{estimate}");
+        }
+    }
+}

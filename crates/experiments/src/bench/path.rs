@@ -1,0 +1,188 @@
+//! What a network of our own with real distances carries, and what that costs.
+
+use super::options::PathBench;
+use crate::error::Error;
+use crate::telling::median;
+use lab::wan::{Counts, Host, SocketBuffer, Unordered, Wan, WanSpec, Way};
+use link::{Clock, tcp_bytes};
+use onion::{Duration, Rate};
+use serde_json::json;
+use std::io::{self, Read, Write};
+use std::net::{Shutdown, TcpListener, TcpStream};
+use std::thread;
+use terminal::{Exit, Interrupt, Output};
+
+/// As `ping` has it: nothing listens there otherwise.
+const PORT: u16 = 9;
+/// What is written and read at once.
+const CHUNK_BYTES: usize = 1 << 18;
+/// More than any of these paths holds: the kernel's own limit is not what is measured.
+const BUFFER: SocketBuffer = SocketBuffer { least: 4096, initial: 1 << 20, largest: 256 << 20 };
+
+/// One run.
+struct Sample {
+    rate: Rate,
+    /// Of the thread that carries packets, and of the whole process with sender and receiver.
+    path_cpu_s_per_gbit: f64,
+    process_cpu_s_per_gbit: f64,
+    out: Counts,
+    back: Counts,
+    unordered: Unordered,
+}
+
+pub(super) fn run(
+    options: PathBench,
+    output: &Output,
+    interrupt: &Interrupt,
+) -> Result<Exit, Error> {
+    interrupt.wind_up_in_order();
+    let mut samples = Vec::new();
+    for run in 1..=options.runs {
+        output.doing(format!("run {run} of {}", options.runs));
+        let Some(sample) = sample(options, interrupt)? else {
+            return Ok(Exit::Interrupted);
+        };
+        tell(run, &sample, output);
+        samples.push(sample);
+    }
+    output.quiet();
+    let median =
+        |figure: &dyn Fn(&Sample) -> f64| median(samples.iter().map(figure)).unwrap_or(f64::NAN);
+    let rate = median(&|sample| sample.rate.as_mbit_per_s());
+    let path = median(&|sample| sample.path_cpu_s_per_gbit);
+    let process = median(&|sample| sample.process_cpu_s_per_gbit);
+    let losses: u64 = samples.iter().map(|sample| sample.unordered.losses()).sum();
+    output.result(
+        format!(
+            "median: {rate:.0} Mbit/s; path {path:.3}, with sender and receiver {process:.3} CPU s/Gbit; \
+             {losses} packets lost that were not to be"
+        ),
+        || {
+            json!({
+                "type": "summary", "runs": options.runs, "seconds": options.seconds,
+                "rtt_ms": options.rtt_ms, "loss_percent": options.loss_percent,
+                "connections": options.connections, "congestion": options.congestion.name(),
+                "mbit_per_s": rate, "path_cpu_s_per_gbit": path, "process_cpu_s_per_gbit": process,
+                "unordered_losses": losses,
+            })
+        },
+    );
+    Ok(if losses == 0 { Exit::Done } else { Exit::Failed })
+}
+
+fn tell(run: u32, sample: &Sample, output: &Output) {
+    let Sample { rate, path_cpu_s_per_gbit, process_cpu_s_per_gbit, out, back, unordered } = sample;
+    output.result(
+        format!(
+            "run {run}: {:.0} Mbit/s; path {path_cpu_s_per_gbit:.3}, with sender and receiver \
+             {process_cpu_s_per_gbit:.3} CPU s/Gbit; {} packets out, {} back; {} lost that were not to \
+             be; at most {} µs late",
+            rate.as_mbit_per_s(),
+            out.packets,
+            back.packets,
+            unordered.losses(),
+            unordered.worst_lateness_us,
+        ),
+        || {
+            json!({
+                "type": "run", "run": run, "mbit_per_s": rate.as_mbit_per_s(),
+                "path_cpu_s_per_gbit": path_cpu_s_per_gbit,
+                "process_cpu_s_per_gbit": process_cpu_s_per_gbit,
+                "out": out, "back": back, "unordered": unordered,
+            })
+        },
+    );
+}
+
+/// One run; `None` if the user has ended it.
+fn sample(options: PathBench, interrupt: &Interrupt) -> Result<Option<Sample>, Error> {
+    let latency = Duration::from_millis(u64::from(options.rtt_ms)) / 2;
+    let back = Way::with_latency(latency);
+    let out = back.losing(options.loss_percent / 100.0);
+    let mut spec = WanSpec::pair(out).with_way("far", "near", back);
+    for host in &mut spec.hosts {
+        host.congestion = Some(options.congestion);
+        (host.tcp_rmem, host.tcp_wmem) = (Some(BUFFER), Some(BUFFER));
+    }
+    let wan = Wan::start(&spec)?;
+    let (near, far) = (wan.host("near")?, wan.host("far")?);
+    let failed = |error: io::Error| Error::Network(format!("bulk TCP: {error}"));
+    let pairs = connect(near, far, options.connections)?.map_err(failed)?;
+    thread::scope(|scope| {
+        for (sender, receiver) in &pairs {
+            scope.spawn(|| send(sender));
+            scope.spawn(|| receive(receiver));
+        }
+        let result = observe(options, &wan, &pairs, interrupt);
+        for (sender, receiver) in &pairs {
+            // Where it is closed already, its thread has ended as well.
+            let _closed = (sender.shutdown(Shutdown::Both), receiver.shutdown(Shutdown::Both));
+        }
+        result
+    })
+}
+
+fn observe(
+    options: PathBench,
+    wan: &Wan,
+    pairs: &[(TcpStream, TcpStream)],
+    interrupt: &Interrupt,
+) -> Result<Option<Sample>, Error> {
+    let untold = |what: &str| Error::Witness(format!("the kernel does not tell {what}"));
+    let clock = Clock::start();
+    let look = || {
+        let bytes = pairs.iter().map(|(_, receiver)| Some(tcp_bytes(receiver)?.received)).sum();
+        let bytes: Option<u64> = bytes;
+        let path = wan.cpu_time().ok_or_else(|| untold("processor times"))?;
+        let process = lab::cpu_time(std::process::id()).ok_or_else(|| untold("processor times"))?;
+        let bytes = bytes.ok_or_else(|| untold("what sockets have received"))?;
+        Ok::<_, Error>((clock.now(), bytes, path, process))
+    };
+    if interrupt.wait(Duration::from_secs(options.warm_up_s.into())) {
+        return Ok(None);
+    }
+    let before = look()?;
+    if interrupt.wait(Duration::from_secs(options.seconds.into())) {
+        return Ok(None);
+    }
+    let after = look()?;
+    let bytes = after.1 - before.1;
+    #[expect(clippy::cast_precision_loss, reason = "far below 2⁵³")]
+    let gbit = bytes as f64 * 8e-9;
+    Ok(Some(Sample {
+        rate: Rate::from_bytes_over(bytes, after.0 - before.0),
+        path_cpu_s_per_gbit: (after.2 - before.2).as_secs_f64() / gbit,
+        process_cpu_s_per_gbit: (after.3 - before.3).as_secs_f64() / gbit,
+        out: wan.counts("near", "far")?,
+        back: wan.counts("far", "near")?,
+        unordered: wan.unordered()?,
+    }))
+}
+
+/// Connections from one host to the other: the ends of the sender and of the receiver.
+fn connect(
+    near: &Host,
+    far: &Host,
+    count: u32,
+) -> Result<io::Result<Vec<(TcpStream, TcpStream)>>, Error> {
+    let address = (far.address(), PORT);
+    let listener = match far.run(|| TcpListener::bind(address))? {
+        Ok(listener) => listener,
+        Err(error) => return Ok(Err(error)),
+    };
+    let pairs = near.run(|| {
+        (0..count).map(|_| Ok((TcpStream::connect(address)?, listener.accept()?.0))).collect()
+    })?;
+    Ok(pairs)
+}
+
+/// Until the connection is closed.
+fn send(mut stream: &TcpStream) {
+    let chunk = vec![0x5A; CHUNK_BYTES];
+    while stream.write_all(&chunk).is_ok() {}
+}
+
+fn receive(mut stream: &TcpStream) {
+    let mut chunk = vec![0; CHUNK_BYTES];
+    while stream.read(&mut chunk).is_ok_and(|len| len > 0) {}
+}

@@ -1,0 +1,146 @@
+//! `flashflow experiment paths`: relays with known limits are measured over ways of many lengths and
+//! losses.
+
+mod judge;
+mod plan;
+mod scene;
+
+use crate::common::Common;
+use crate::error::Error;
+use crate::telling::{report, tell};
+use clap::{Args, ValueEnum};
+use judge::Judged;
+use lab::wan::{Congestion, Way};
+use onion::Duration;
+use plan::{Path, Plan};
+use report::experiment::ExperimentReport;
+use scene::Scene;
+use terminal::{Interrupt, Output};
+
+/// Between two runs: the relay's token bucket is full again, and the way is empty.
+const PAUSE: Duration = Duration::from_millis(1500);
+
+/// Are estimates true over real distances?
+///
+/// Stock relays are measured in transit and relays of ours as an echo, over a network of this machine's own
+/// with the round trips and losses of the grid, on each of its two ways. What a relay can carry is found out
+/// first, by the kernel's counters of its sockets while it is measured over a way without distance or
+/// loss. A run has held if it is not conclusive, or within −10 % and +5 % of that: a wrong number is worse
+/// than none. Needs root, for network namespaces.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  flashflow experiment paths --quick --out results
+  flashflow experiment paths --rtts-ms 100 --losses-percent 0,0.1 --limits 90 --modes transit")]
+pub(super) struct Options {
+    /// Length of a measurement in seconds, 8 to 60; 30 by default, 12 if --quick.
+    #[arg(long, value_parser = clap::value_parser!(u32).range(8..=60))]
+    seconds: Option<u32>,
+    /// Round trips; 20,100,200,300 by default, 20,100 if --quick.
+    #[arg(long, value_delimiter = ',', value_name = "MS,…",
+        value_parser = clap::value_parser!(u32).range(0..=2000))]
+    rtts_ms: Vec<u32>,
+    /// Packets lost on each way; 0,0.02,0.1,1 by default, 0,0.1 if --quick.
+    #[arg(long, value_delimiter = ',', value_name = "PERCENT,…", value_parser = percent)]
+    losses_percent: Vec<f64>,
+    /// Congestion control of both ends; all three by default, bbr,reno if --quick.
+    #[arg(long, value_delimiter = ',', value_name = "NAME,…")]
+    congestions: Vec<Congestion>,
+    /// Rate limits of the relays in Mbit/s; 10,90,250 by default, 10,90 if --quick.
+    #[arg(long, value_delimiter = ',', value_name = "MBIT,…", value_parser = limit)]
+    limits: Vec<f64>,
+    /// How to measure; both by default.
+    #[arg(long, value_delimiter = ',', value_enum, value_name = "MODE,…")]
+    modes: Vec<Mode>,
+    /// Seed of what is lost.
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+}
+
+/// How relays are measured.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Mode {
+    /// Stock tor, which knows nothing of it.
+    Transit,
+    /// Relays of ours, which take part.
+    Echo,
+}
+
+impl Mode {
+    const fn word(self) -> &'static str {
+        match self {
+            Self::Echo => "echo",
+            Self::Transit => "transit",
+        }
+    }
+}
+
+fn percent(text: &str) -> Result<f64, String> {
+    text.parse()
+        .ok()
+        .filter(|it| (0.0..=50.0).contains(it))
+        .ok_or_else(|| "a loss is 0 to 50 %".to_owned())
+}
+
+fn limit(text: &str) -> Result<f64, String> {
+    let mbit = text.parse().ok().filter(|it| (1.0..=1000.0).contains(it));
+    mbit.ok_or_else(|| "a limit is 1 to 1000 Mbit/s".to_owned())
+}
+
+pub(super) fn run(
+    options: &Options,
+    common: &Common,
+    output: &Output,
+    interrupt: &Interrupt,
+) -> Result<ExperimentReport, Error> {
+    let plan = Plan::new(options, common.quick);
+    output.step(format!("{} runs of {} s each", plan.runs(), plan.seconds));
+    let mut judged = Vec::new();
+    for congestion in plan.congestions.iter().copied() {
+        if interrupt.is_requested() {
+            break;
+        }
+        for mode in plan.modes.iter().copied() {
+            output.doing(format!("starting relays: {}, {congestion}", mode.word()));
+            let scene = Scene::start(&plan, mode, congestion, output)?;
+            of_scene(&plan, &scene, &mut judged, output, interrupt);
+            scene.stop()?;
+        }
+    }
+    Ok(judge::report(&plan, judged, report("paths", judge::TITLE, judge::QUESTION)))
+}
+
+/// All runs with these relays. Distances take turns, so that a busy hour hits them all.
+fn of_scene(
+    plan: &Plan,
+    scene: &Scene,
+    judged: &mut Vec<Judged>,
+    output: &Output,
+    interrupt: &Interrupt,
+) {
+    for relay in 0..plan.limits.len() {
+        let truth = match scene.measure(plan, relay, &Path::NONE, output, interrupt) {
+            Ok(Some(tried)) => tried.sent_mbit(),
+            Ok(None) => return,
+            Err(error) => {
+                output.step(format!("no truth for relay {relay}: {error}"));
+                None
+            }
+        };
+        for path in plan.paths() {
+            if interrupt.wait(PAUSE) {
+                return;
+            }
+            let tried = scene.measure(plan, relay, &path, output, interrupt);
+            let Some(tried) = tried.transpose() else { return };
+            let run = Judged::new(scene, plan.limits[relay], path, truth, tried.as_ref());
+            tell(&run.case, output);
+            judged.push(run);
+        }
+    }
+}
+
+/// One of the two ways of a path.
+fn way(path: &Path) -> Way {
+    let one_way = Duration::from_micros(u64::from(path.rtt_ms) * 500);
+    Way::with_latency(one_way).losing(path.loss_percent / 100.0)
+}

@@ -1,0 +1,207 @@
+//! Wide-area networks of our own: what real distances do to packets, on one machine.
+//!
+//! A [`Wan`] is a star. Each host is a network of its own (a namespace of the kernel, without a name) with one
+//! interface, whose other end is a thread of ours. From each host to each other there is a [`Way`] with latency,
+//! jitter, loss, a narrow place with its queue, reordering, duplicates; it can be changed while it runs. Each
+//! host has an [`Access`] link that its ways share. TCP, sockets and processes are the kernel's: nothing knows
+//! that the distance is not real.
+//!
+//! ```no_run
+//! use lab::wan::{Congestion, Queue, Wan, WanSpec, Way};
+//! use onion::{Duration, Rate};
+//! use std::net::{TcpListener, TcpStream};
+//! use std::process::Command;
+//!
+//! let way = Way::with_latency(Duration::from_millis(50))
+//!     .losing(0.001)
+//!     .narrowed_to(Rate::from_mbit_per_s(100.0), Queue::Time(Duration::from_millis(100)));
+//! let mut spec = WanSpec::pair(way).with_seed(7);
+//! spec.hosts[0].congestion = Some(Congestion::Bbr);
+//! let wan = Wan::start(&spec)?;
+//! let (near, far) = (wan.host("near")?, wan.host("far")?);
+//!
+//! let listener = far.run(|| TcpListener::bind((far.address(), 80)))?;
+//! let stream = near.run(|| TcpStream::connect((far.address(), 80)))?; // 100 ms
+//! let child = near.start(Command::new("ping").arg(far.address().to_string()))?;
+//!
+//! wan.set_way("far", "near", wan.way("far", "near")?.broken())?; // nothing comes back any more
+//! println!("{:?} {:?}", wan.counts("near", "far")?, wan.unordered()?);
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! Chance is seeded: the *n*-th packet of a way is lost, held back or duplicated in each run with this seed, or in
+//! none. What depends on time (queues, and jitter that wanders) is as repeatable as the traffic is.
+//!
+//! # Limits
+//! One thread carries all; [`Wan::unordered`] tells what it could not carry. Deliveries are never early, and a
+//! fraction of a millisecond late. Rates count IP packets with their headers. Only IPv4.
+//!
+//! # No remains
+//! Namespaces and interfaces have no names and end with the process, however it ends; what still runs at a host then
+//! is killed by a keeper, as it is when a [`Wan`] is dropped.
+
+mod counts;
+mod error;
+mod fabric;
+mod fate;
+mod ferry;
+mod host;
+mod narrow;
+mod pool;
+mod spec;
+mod way;
+
+pub use counts::{Counts, Unordered};
+pub use error::WanError;
+pub use host::Host;
+pub use spec::{Access, Congestion, HostSpec, SocketBuffer, WanSpec};
+pub use way::{Jitter, Loss, Narrow, Queue, Reordering, Way};
+
+use fabric::{Fabric, HostNumber};
+use ferry::{Ferry, Shared};
+use link::Clock;
+use onion::Duration;
+use pool::Pool;
+use std::os::unix::net::UnixStream;
+use std::sync::Arc;
+use std::thread::{self, JoinHandle};
+
+/// A running network. It ends with this value.
+///
+/// It can be shared between threads: all that changes it takes effect for packets that are sent from then
+/// on.
+pub struct Wan {
+    hosts: Vec<Host>,
+    shared: Arc<Shared>,
+    /// Its end is the end of the thread.
+    stop: Option<UnixStream>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Wan {
+    /// Makes it.
+    ///
+    /// # Errors
+    /// [`WanError::Spec`] if it asks for what cannot be; else what the machine refuses. It needs root,
+    /// `/dev/net/tun`, and the programs `ip` and `tc`.
+    pub fn start(spec: &WanSpec) -> Result<Self, WanError> {
+        if let Some(problem) = spec.problem() {
+            return Err(WanError::Spec(problem));
+        }
+        let made = spec.hosts.iter().map(|host| Host::new(host, spec.mtu));
+        let (hosts, tuns): (Vec<_>, Vec<_>) =
+            made.collect::<Result<Vec<_>, _>>()?.into_iter().unzip();
+        let accesses: Vec<_> = spec.hosts.iter().map(|host| host.access).collect();
+        let fabric = Fabric::new(spec.seed, &accesses, |from, to| spec.way(from, to));
+        let shared = Arc::new(Shared::new(fabric));
+        let (stop, stopped) = UnixStream::pair().map_err(WanError::Thread)?;
+        let addresses = hosts.iter().map(|host: &Host| host.address().octets());
+        let ferry = Ferry {
+            tuns,
+            hosts: addresses.zip(0..).collect(),
+            pool: Pool::new(spec.packets_max, usize::from(spec.mtu)),
+            shared: Arc::clone(&shared),
+            stop: stopped,
+            clock: Clock::start(),
+        };
+        let thread = thread::Builder::new()
+            .name("wan".to_owned())
+            .spawn(|| ferry.run())
+            .map_err(WanError::Thread)?;
+        Ok(Self { hosts, shared, stop: Some(stop), thread: Some(thread) })
+    }
+
+    /// The hosts, as specified.
+    #[must_use]
+    pub fn hosts(&self) -> &[Host] {
+        &self.hosts
+    }
+
+    /// A host by its name.
+    ///
+    /// # Errors
+    /// [`WanError::UnknownHost`] if there is none.
+    pub fn host(&self, name: &str) -> Result<&Host, WanError> {
+        Ok(&self.hosts[self.number(name)?])
+    }
+
+    /// What the way from one host to another is like now.
+    ///
+    /// # Errors
+    /// [`WanError::UnknownHost`].
+    pub fn way(&self, from: &str, to: &str) -> Result<Way, WanError> {
+        let (from, to) = (self.number(from)?, self.number(to)?);
+        Ok(*self.shared.fabric().way_mut(from, to))
+    }
+
+    /// Changes the way from one host to another. What is in the air arrives as it would have.
+    ///
+    /// # Errors
+    /// [`WanError::UnknownHost`], and [`WanError::Spec`] for what cannot be.
+    pub fn set_way(&self, from: &str, to: &str, way: Way) -> Result<(), WanError> {
+        let (from, to) = (self.number(from)?, self.number(to)?);
+        if let Some(problem) = way.problem() {
+            return Err(WanError::Spec(problem));
+        }
+        *self.shared.fabric().way_mut(from, to) = way;
+        Ok(())
+    }
+
+    /// Changes the link that all ways of a host share.
+    ///
+    /// # Errors
+    /// [`WanError::UnknownHost`], and [`WanError::Spec`] for what cannot be.
+    pub fn set_access(&self, host: &str, access: Access) -> Result<(), WanError> {
+        let host = self.number(host)?;
+        if let Some(problem) = access.problem() {
+            return Err(WanError::Spec(problem));
+        }
+        *self.shared.fabric().access_mut(host) = access;
+        Ok(())
+    }
+
+    /// What became of the packets from one host to another so far.
+    ///
+    /// # Errors
+    /// [`WanError::UnknownHost`].
+    pub fn counts(&self, from: &str, to: &str) -> Result<Counts, WanError> {
+        let (from, to) = (self.number(from)?, self.number(to)?);
+        Ok(self.shared.fabric().counts(from, to))
+    }
+
+    /// What was lost although nobody asked for it.
+    ///
+    /// # Errors
+    /// [`WanError::Host`] if the kernel does not tell what a host's interface has dropped.
+    pub fn unordered(&self) -> Result<Unordered, WanError> {
+        let mut unordered = self.shared.unordered();
+        for host in &self.hosts {
+            unordered.device += host.device_drops()?;
+        }
+        Ok(unordered)
+    }
+
+    /// Processor time that carrying packets has taken, with the receiving kernels' work for each of them; `None` if
+    /// the kernel does not tell.
+    #[must_use]
+    pub fn cpu_time(&self) -> Option<Duration> {
+        self.shared.cpu_time()
+    }
+
+    fn number(&self, name: &str) -> Result<HostNumber, WanError> {
+        let found = self.hosts.iter().position(|host| host.name() == name);
+        found.ok_or_else(|| WanError::UnknownHost(name.to_owned()))
+    }
+}
+
+impl Drop for Wan {
+    fn drop(&mut self) {
+        // First those who use it, then what carries them.
+        self.hosts.clear();
+        drop(self.stop.take());
+        if let Some(thread) = self.thread.take() {
+            // It has panicked, which it told already; there is nothing left to end.
+            let _ended = thread.join();
+        }
+    }
+}

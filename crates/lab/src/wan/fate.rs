@@ -1,0 +1,87 @@
+//! What chance decides of each packet.
+
+use super::way::{Jitter, Loss, Way};
+use onion::{Duration, Instant};
+use rand::{Rng, SeedableRng};
+use rand_chacha::ChaCha8Rng;
+
+/// How long the delay takes from one drawn value to the next, at the least.
+const WANDER: Duration = Duration::from_millis(10);
+
+/// What chance has decided of a packet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Fate {
+    pub(super) is_lost: bool,
+    pub(super) is_held_back: bool,
+    pub(super) is_duplicated: bool,
+    /// Beyond the latency, where each packet has a delay of its own.
+    pub(super) own_delay: Duration,
+}
+
+/// One way's chance. The same numbers are drawn for each packet whatever the way is like, so that the n-th
+/// packet has the same fate in each run with this seed, also after a change.
+#[derive(Clone, Debug)]
+pub(super) struct Fates {
+    packets: ChaCha8Rng,
+    /// The number of a value is its place in this stream.
+    delays: ChaCha8Rng,
+    was_lost: bool,
+}
+
+impl Fates {
+    /// Chance of the way between two hosts, by their numbers; others do not matter for it.
+    pub(super) fn new(seed: u64, from: usize, to: usize) -> Self {
+        let [from, to] = [from, to].map(|number| u64::try_from(number).unwrap_or(u64::MAX));
+        let way = (from << 20) | to;
+        let stream = |number: u64| {
+            let mut rng = ChaCha8Rng::seed_from_u64(seed);
+            rng.set_stream(number);
+            rng
+        };
+        Self { packets: stream(2 * way), delays: stream(2 * way + 1), was_lost: false }
+    }
+
+    /// The next packet's.
+    pub(super) fn next(&mut self, way: &Way) -> Fate {
+        let mut draw = || f64::from(self.packets.next_u32()) / (f64::from(u32::MAX) + 1.0);
+        let (loss, held_back, duplicated, delay) = (draw(), draw(), draw(), draw());
+        let is_lost = match way.loss {
+            Loss::Random { share } => loss < share,
+            Loss::Bursts { .. } => {
+                let (falls, recovers) = way.loss.turns();
+                if self.was_lost { loss >= recovers } else { loss < falls }
+            }
+        };
+        self.was_lost = is_lost;
+        Fate {
+            is_lost,
+            is_held_back: held_back < way.reordering.share,
+            is_duplicated: duplicated < way.duplicate_share,
+            own_delay: match way.jitter {
+                Jitter { up_to, reorders: true } => up_to.mul_f64(delay),
+                Jitter { reorders: false, .. } => Duration::ZERO,
+            },
+        }
+    }
+
+    /// What the wandering delay is at a time: it goes straight from one drawn value to the next, and takes at least
+    /// twice the widest step for it, so that no packet overtakes another.
+    pub(super) fn wandering_delay(&mut self, up_to: Duration, now: Instant) -> Duration {
+        if up_to.is_zero() {
+            return Duration::ZERO;
+        }
+        let step = u64::try_from(WANDER.max(up_to * 2).as_nanos()).unwrap_or(u64::MAX);
+        let (number, into) = (now.as_nanos() / step, now.as_nanos() % step);
+        self.delays.set_word_pos(u128::from(number));
+        let [from, to] = [self.delays.next_u32(), self.delays.next_u32()].map(u64::from);
+        // Of 2³² parts: the product stays below 2⁹⁶.
+        let (from, to, into, step) =
+            (u128::from(from), u128::from(to), u128::from(into), u128::from(step));
+        let part = (from * (step - into) + to * into) / step;
+        let nanos = (up_to.as_nanos() * part) >> 32;
+        Duration::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX))
+    }
+}
+
+#[cfg(test)]
+mod tests;

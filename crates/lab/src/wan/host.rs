@@ -1,0 +1,212 @@
+//! One host: a network of its own, with one interface.
+
+use super::error::WanError;
+use super::spec::{HostSpec, SocketBuffer};
+use crate::process;
+use link::{Namespace, Tun};
+use onion::Rate;
+use std::io::{self, BufRead, BufReader};
+use std::net::Ipv4Addr;
+use std::os::unix::process::CommandExt;
+use std::process::{Child, ChildStdin, Command, Stdio};
+use std::time::Duration;
+
+/// The name of a host's one interface, besides `lo`.
+pub(super) const DEVICE: &str = "wan";
+
+/// Packets that may wait for us at a host's interface: more than a host sends while we are not scheduled.
+const DEVICE_QUEUE_PACKETS: u32 = 20_000;
+
+/// What a token bucket lets through at once: ten full packets.
+const BURST_BYTES: u32 = 15_400;
+
+/// A host of a running network: what runs there sees `lo`, its one interface, and the other hosts.
+///
+/// Whatever still runs there when the network ends is killed, also when this process is.
+#[derive(Debug)]
+pub struct Host {
+    name: String,
+    address: Ipv4Addr,
+    namespace: Namespace,
+    _keeper: Keeper,
+}
+
+impl Host {
+    /// Makes it, and gives the other end of its interface.
+    pub(super) fn new(spec: &HostSpec, mtu: u16) -> Result<(Self, Tun), WanError> {
+        let namespace = Namespace::new().map_err(WanError::Namespace)?;
+        let failed = |source| WanError::Host { name: spec.name.clone(), source };
+        let tun = lay(&namespace, spec, mtu).map_err(failed)?;
+        let keeper = Keeper::start(&namespace).map_err(failed)?;
+        let (name, address) = (spec.name.clone(), spec.address);
+        Ok((Self { name, address, namespace, _keeper: keeper }, tun))
+    }
+
+    /// What it is called.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Its address.
+    #[must_use]
+    pub const fn address(&self) -> Ipv4Addr {
+        self.address
+    }
+
+    /// Its network.
+    #[must_use]
+    pub const fn namespace(&self) -> &Namespace {
+        &self.namespace
+    }
+
+    /// Runs something there, on a thread of its own: sockets that it opens and processes that it starts
+    /// stay there.
+    ///
+    /// # Errors
+    /// [`WanError::Host`] where the system does not let us in.
+    pub fn run<T: Send>(&self, body: impl FnOnce() -> T + Send) -> Result<T, WanError> {
+        self.namespace.run(body).map_err(|source| self.failed(source))
+    }
+
+    /// Starts a process there.
+    ///
+    /// # Errors
+    /// [`WanError::Host`] where it cannot be started.
+    pub fn start(&self, command: &mut Command) -> Result<Child, WanError> {
+        self.run(|| command.spawn())?.map_err(|source| self.failed(source))
+    }
+
+    /// Puts a token bucket filter upon its interface: so fast it sends, and its kernel sees the queue, as
+    /// a relay's own does. In place of one that is there. What the host receives is not limited by that:
+    /// [`Wan::set_access`](super::Wan::set_access).
+    ///
+    /// # Errors
+    /// [`WanError::Host`] with what `tc` complains of.
+    pub fn shape(&self, rate: Rate, queue_bytes: u64) -> Result<(), WanError> {
+        let bits = rate.as_bit_per_s();
+        self.set_queueing(&format!("tbf rate {bits} burst {BURST_BYTES} limit {queue_bytes}"))
+    }
+
+    /// Takes away what [`shape`](Self::shape) has put there.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn unshape(&self) -> Result<(), WanError> {
+        self.set_queueing(UNSHAPED)
+    }
+
+    fn set_queueing(&self, discipline: &str) -> Result<(), WanError> {
+        let set = format!("qdisc replace dev {DEVICE} root {discipline}");
+        self.namespace.tc(&set).map(drop).map_err(|source| self.failed(source))
+    }
+
+    /// Packets that its interface has dropped: towards us where we were too slow, and from us.
+    pub(super) fn device_drops(&self) -> Result<u64, WanError> {
+        let table = self.run(|| std::fs::read_to_string("/proc/thread-self/net/dev"))?;
+        let table = table.map_err(|source| self.failed(source))?;
+        Ok(drops(&table))
+    }
+
+    fn failed(&self, source: io::Error) -> WanError {
+        WanError::Host { name: self.name.clone(), source }
+    }
+}
+
+/// No queue beside the interface's own.
+const UNSHAPED: &str = "noqueue";
+
+fn lay(namespace: &Namespace, spec: &HostSpec, mtu: u16) -> io::Result<Tun> {
+    // Only the addresses that were asked for; a kernel without IPv6 has nothing to be told.
+    let _has_none = namespace.set_parameter("net/ipv6/conf/default/disable_ipv6", "1");
+    let tun = namespace.run(|| Tun::new(DEVICE))??;
+    let congestion = spec.congestion.map_or(String::new(), |it| format!("congctl {}", it.name()));
+    let address = spec.address;
+    namespace.ip(&format!(
+        "link set lo up\n\
+         link set {DEVICE} mtu {mtu} txqueuelen {DEVICE_QUEUE_PACKETS} up\n\
+         addr add {address}/32 dev {DEVICE}\n\
+         route add default dev {DEVICE} src {address} {congestion}\n"
+    ))?;
+    namespace.tc(&format!("qdisc replace dev {DEVICE} root {UNSHAPED}"))?;
+    if let Some(congestion) = spec.congestion {
+        // Only those may be a network's default that every user may choose; the route's choice holds
+        // for all.
+        let name = congestion.name();
+        let _reserved = namespace.set_parameter("net/ipv4/tcp_congestion_control", name);
+    }
+    for (parameter, buffer) in [("tcp_rmem", spec.tcp_rmem), ("tcp_wmem", spec.tcp_wmem)] {
+        if let Some(SocketBuffer { least, initial, largest }) = buffer {
+            let value = format!("{least} {initial} {largest}");
+            namespace.set_parameter(&format!("net/ipv4/{parameter}"), &value)?;
+        }
+    }
+    Ok(tun)
+}
+
+/// What a table as `/proc/net/dev` says that our interface has dropped.
+fn drops(table: &str) -> u64 {
+    /// Of received packets, where the device's name is the first field; and of sent ones.
+    const FIELDS: [usize; 2] = [4, 12];
+    let row =
+        table.lines().find_map(|line| line.trim_start().strip_prefix(DEVICE)?.strip_prefix(':'));
+    let fields: Vec<&str> = row.unwrap_or_default().split_ascii_whitespace().collect();
+    let number = |at: usize| fields.get(at - 1)?.parse::<u64>().ok();
+    FIELDS.into_iter().filter_map(number).sum()
+}
+
+/// Ends all that is in a host's network when this process ends or drops it.
+#[derive(Debug)]
+struct Keeper {
+    child: Child,
+    /// `None` once closed.
+    pipe: Option<ChildStdin>,
+}
+
+impl Keeper {
+    fn start(namespace: &Namespace) -> io::Result<Self> {
+        let mut child = Command::new("/bin/sh")
+            .args(["-c", include_str!("keeper.sh"), "flashflow-wan-keeper"])
+            .arg(namespace.path())
+            .arg(std::process::id().to_string())
+            .current_dir("/")
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .process_group(0)
+            .spawn()?;
+        let pipe = child.stdin.take();
+        let mut said = String::new();
+        if let Some(output) = child.stdout.take() {
+            BufReader::new(output).read_line(&mut said)?;
+        }
+        let keeper = Self { child, pipe };
+        if said == "ready\n" { Ok(keeper) } else { Err(io::Error::other("its keeper has ended")) }
+    }
+}
+
+impl Drop for Keeper {
+    fn drop(&mut self) {
+        /// Longer than the keeper's own patience.
+        const PATIENCE: Duration = Duration::from_secs(20);
+        drop(self.pipe.take());
+        // One that does not end in time is left to its work: there is nothing better to do.
+        let _ended = process::wait_for_end(&mut self.child, PATIENCE);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn drops_are_those_of_the_one_interface_in_both_directions() {
+        let table = "Inter-|   Receive                                                |  Transmit
+ face |bytes    packets errs drop fifo frame compressed multicast|bytes    packets errs drop fifo colls carrier compressed
+    lo:       1       2    3    4    5     6          7         8        9       10    11   12    13     14       15          16
+   wan:       1       2    3   40    5     6          7         8        9       10    11  200    13     14       15          16
+";
+        assert_eq!(drops(table), 240);
+        assert_eq!(drops(""), 0);
+    }
+}

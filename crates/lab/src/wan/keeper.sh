@@ -1,0 +1,32 @@
+# Ends all that runs in a host's network when its owner is gone, however the owner ended.
+#
+# $1: a path that leads to the network, $2: the owner's process identifier.
+# Standard input is a pipe that only the owner holds open.
+
+# A terminal's Ctrl-C or hang-up may end the owner, but must not end us before our work is done.
+trap '' HUP INT QUIT TERM PIPE
+
+# The network's number is not used again while we hold the network.
+exec 3<"$1" || exit 1
+number=$(readlink /proc/self/fd/3 | tr -dc 0-9)
+[ -n "$number" ] || exit 1
+echo ready
+exec >/dev/null
+
+while IFS= read -r line; do :; done
+
+inside() {
+    find /proc/[0-9]*/ns/net -maxdepth 0 -lname "net:?$number?" 2>/dev/null |
+        cut -d/ -f3 | grep -vxF -e "$2"
+}
+
+# About ten seconds at most; who has been killed vanishes at once, unless the kernel is busy.
+tries=100
+while [ "$tries" -gt 0 ]; do
+    pids=$(inside "$@")
+    [ -n "$pids" ] || exit 0
+    kill -KILL $pids 2>/dev/null
+    sleep 0.1
+    tries=$((tries - 1))
+done
+exit 1

@@ -1,0 +1,47 @@
+//! A place that sends one packet after another.
+
+use super::way::{Narrow, Queue};
+use onion::{Duration, Instant};
+
+const NANOS_PER_S: u64 = 1_000_000_000;
+
+/// When a narrow place is free again.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Bottleneck {
+    free_at: Instant,
+    /// What is lost by rounding, in bytes·10⁻⁹ of the rate per second: carried from packet to packet, so
+    /// that the rate is exact in the long run.
+    remainder: u64,
+}
+
+impl Bottleneck {
+    pub(super) const fn new() -> Self {
+        Self { free_at: Instant::ORIGIN, remainder: 0 }
+    }
+
+    /// When a packet of this length that comes now has passed; `None` if it finds the queue too full. `now` never
+    /// decreases.
+    pub(super) fn pass(&mut self, narrow: Narrow, len: usize, now: Instant) -> Option<Instant> {
+        let rate = narrow.rate.as_byte_per_s().max(1);
+        let len = u64::try_from(len).unwrap_or(u64::MAX);
+        let backlog = self.free_at.saturating_since(now);
+        if backlog.is_zero() {
+            self.remainder = 0;
+        }
+        let scaled = len.saturating_mul(NANOS_PER_S).saturating_add(self.remainder);
+        let takes = Duration::from_nanos(scaled / rate);
+        let room = match narrow.queue {
+            Queue::Bytes(bytes) => narrow.rate.time_for(bytes),
+            Queue::Time(time) => time,
+        };
+        if !backlog.is_zero() && backlog + takes > room {
+            return None;
+        }
+        self.remainder = scaled % rate;
+        self.free_at = now + backlog + takes;
+        Some(self.free_at)
+    }
+}
+
+#[cfg(test)]
+mod tests;

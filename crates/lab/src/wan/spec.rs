@@ -1,0 +1,227 @@
+//! What a network is to be like.
+
+use super::way::{Narrow, Way};
+use std::fmt;
+use std::net::Ipv4Addr;
+use std::str::FromStr;
+
+/// TCP's congestion control of a host.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Congestion {
+    /// RFC 5681, 6582.
+    Reno,
+    /// RFC 9438: Linux's default.
+    Cubic,
+    /// Google's, of version 1 in Linux.
+    Bbr,
+}
+
+impl Congestion {
+    /// All, in alphabetical order.
+    pub const ALL: [Self; 3] = [Self::Bbr, Self::Cubic, Self::Reno];
+
+    /// The kernel's name for it.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Reno => "reno",
+            Self::Cubic => "cubic",
+            Self::Bbr => "bbr",
+        }
+    }
+}
+
+impl fmt::Display for Congestion {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+impl FromStr for Congestion {
+    type Err = String;
+
+    /// From the kernel's name for it.
+    fn from_str(name: &str) -> Result<Self, String> {
+        let found = Self::ALL.into_iter().find(|it| it.name() == name);
+        found.ok_or_else(|| "it is none of bbr, cubic and reno".to_owned())
+    }
+}
+
+/// Least, initial and largest size of the kernel's buffers of a TCP socket, in bytes, as `tcp_rmem` and
+/// `tcp_wmem` have them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SocketBuffer {
+    /// What a socket gets even if memory is short.
+    pub least: u64,
+    /// At the beginning.
+    pub initial: u64,
+    /// What it may grow to.
+    pub largest: u64,
+}
+
+/// A host's link to the network, which all its ways share. All that is not asked for is perfect.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Access {
+    /// What the host sends.
+    pub out: Option<Narrow>,
+    /// What the host receives.
+    pub into: Option<Narrow>,
+}
+
+impl Access {
+    /// The same narrow place in each direction.
+    #[must_use]
+    pub const fn both(narrow: Narrow) -> Self {
+        Self { out: Some(narrow), into: Some(narrow) }
+    }
+
+    pub(super) fn problem(self) -> Option<String> {
+        [self.out, self.into].into_iter().flatten().find_map(Narrow::problem)
+    }
+}
+
+/// A host of the network.
+#[derive(Clone, Debug)]
+pub struct HostSpec {
+    /// What it is called here.
+    pub name: String,
+    /// Its one address.
+    pub address: Ipv4Addr,
+    /// How its TCP finds its pace; as on this machine if `None`.
+    pub congestion: Option<Congestion>,
+    /// Its link to the network.
+    pub access: Access,
+    /// Buffers of its sockets for what they receive; the kernel's default if `None`.
+    pub tcp_rmem: Option<SocketBuffer>,
+    /// Buffers of its sockets for what they send; the kernel's default if `None`.
+    pub tcp_wmem: Option<SocketBuffer>,
+}
+
+impl HostSpec {
+    /// A host with this name and address, and the kernel's defaults.
+    #[must_use]
+    pub fn new(name: impl Into<String>, address: Ipv4Addr) -> Self {
+        Self {
+            name: name.into(),
+            address,
+            congestion: None,
+            access: Access::default(),
+            tcp_rmem: None,
+            tcp_wmem: None,
+        }
+    }
+
+    /// The same with this congestion control.
+    #[must_use]
+    pub fn with_congestion(self, congestion: Congestion) -> Self {
+        Self { congestion: Some(congestion), ..self }
+    }
+
+    /// The same with this link to the network.
+    #[must_use]
+    pub fn with_access(self, access: Access) -> Self {
+        Self { access, ..self }
+    }
+}
+
+/// A network: hosts, and a way from each to each.
+#[derive(Clone, Debug)]
+pub struct WanSpec {
+    /// The hosts.
+    pub hosts: Vec<HostSpec>,
+    /// What ways are like that are not named.
+    pub way: Way,
+    /// Ways from one host to another, by their names.
+    pub ways: Vec<(String, String, Way)>,
+    /// What chance decides, it decides the same with the same seed.
+    pub seed: u64,
+    /// The largest packet, in bytes, IP header included.
+    pub mtu: u16,
+    /// Packets in the air at once, at most: each takes its MTU's bytes of memory while it is there.
+    pub packets_max: u32,
+}
+
+impl WanSpec {
+    /// A default for [`packets_max`](Self::packets_max): a gigabit for a second and a half.
+    pub const PACKETS_MAX: u32 = 131_072;
+
+    /// A network of these hosts with perfect ways and packets of 1500 bytes.
+    #[must_use]
+    pub fn new(hosts: Vec<HostSpec>) -> Self {
+        Self {
+            hosts,
+            way: Way::default(),
+            ways: Vec::new(),
+            seed: 0,
+            mtu: 1500,
+            packets_max: Self::PACKETS_MAX,
+        }
+    }
+
+    /// The first host of a [`pair`](Self::pair).
+    pub const NEAR: &str = "near";
+
+    /// The second.
+    pub const FAR: &str = "far";
+
+    /// Two hosts, `near` at 10.77.0.1 and `far` at 10.77.0.2, with this way out and back.
+    #[must_use]
+    pub fn pair(way: Way) -> Self {
+        let hosts = [(Self::NEAR, 1), (Self::FAR, 2)];
+        let hosts = hosts.map(|(name, at)| HostSpec::new(name, Ipv4Addr::new(10, 77, 0, at)));
+        Self { way, ..Self::new(hosts.into()) }
+    }
+
+    /// The same, with another way from one host to another.
+    #[must_use]
+    pub fn with_way(mut self, from: &str, to: &str, way: Way) -> Self {
+        self.ways.push((from.to_owned(), to.to_owned(), way));
+        self
+    }
+
+    /// The same, with another seed.
+    #[must_use]
+    pub fn with_seed(self, seed: u64) -> Self {
+        Self { seed, ..self }
+    }
+
+    /// What the way from one host to another, by their numbers, is to be like: the last that was said of it.
+    pub(super) fn way(&self, from: usize, to: usize) -> Way {
+        let is_it = |name: &str, number: usize| self.hosts[number].name == name;
+        let named = self.ways.iter().rev().find(|(a, b, _)| is_it(a, from) && is_it(b, to));
+        named.map_or(self.way, |&(_, _, way)| way)
+    }
+
+    /// What is asked for that cannot be.
+    pub(super) fn problem(&self) -> Option<String> {
+        /// Numbers of ways have room for so many.
+        const HOSTS_MAX: usize = 1 << 12;
+        /// What IPv4 asks of every link.
+        const MTU_MIN: u16 = 576;
+        if self.hosts.is_empty() || self.hosts.len() > HOSTS_MAX {
+            return Some(format!("{} hosts", self.hosts.len()));
+        }
+        if self.mtu < MTU_MIN || self.packets_max == 0 {
+            return Some(format!("an MTU of {}, {} packets", self.mtu, self.packets_max));
+        }
+        for (number, host) in self.hosts.iter().enumerate() {
+            let others = &self.hosts[..number];
+            if others.iter().any(|other| other.name == host.name || other.address == host.address) {
+                return Some(format!("two hosts `{}` or two at {}", host.name, host.address));
+            }
+            if let Some(problem) = host.access.problem() {
+                return Some(format!("`{}`: {problem}", host.name));
+            }
+        }
+        let is_host = |name: &String| self.hosts.iter().any(|host| &host.name == name);
+        for (from, to, way) in &self.ways {
+            if !is_host(from) || !is_host(to) {
+                return Some(format!("a way from `{from}` to `{to}`, which are not both hosts"));
+            }
+            if let Some(problem) = way.problem() {
+                return Some(format!("from `{from}` to `{to}`: {problem}"));
+            }
+        }
+        self.way.problem()
+    }
+}

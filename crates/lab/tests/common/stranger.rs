@@ -1,0 +1,76 @@
+//! Somebody who has a relay carry circuits to a measurer's landing, where nobody wants them.
+
+use crate::party::{Party, extend_data, sealed};
+use crate::stage::{Actor, Stage};
+use link::Forge;
+use onion::cell::msg::DestroyReason;
+use onion::cell::relay::RelayCommand;
+use onion::cell::{CircId, Command};
+use onion::crypto::ClientHop;
+use onion::measure::pump::Target;
+
+/// What its CREATE_FAST cells hold.
+const X: [u8; 20] = [5; 20];
+
+/// A client of the relay's with one circuit after the other, each refused by the landing.
+pub(crate) struct Stranger {
+    relay: Target,
+    landing: Target,
+    /// Circuits that it is to ask for, all together.
+    circuits: u32,
+    party: Option<Actor>,
+    /// Those that it has asked for.
+    begun: u32,
+    /// The latest one has been told where to go on.
+    is_extended: bool,
+    refused: u32,
+}
+
+impl Stranger {
+    pub(crate) const fn new(relay: Target, landing: Target, circuits: u32) -> Self {
+        let (party, begun, is_extended, refused) = (None, 0, false, 0);
+        Self { relay, landing, circuits, party, begun, is_extended, refused }
+    }
+
+    /// Circuits that the landing has refused.
+    pub(crate) const fn refused_circuits(&self) -> u32 {
+        self.refused
+    }
+
+    /// Does what is next, if it can be done by now.
+    pub(crate) fn go_on(&mut self, stage: &mut impl Stage, forge: &Forge, unix_time_s: u64) {
+        if self.refused == self.circuits {
+            return;
+        }
+        let Some(actor) = self.party else {
+            self.party = Some(stage.add(Party::dialling(self.relay, unix_time_s), forge, &[]));
+            return;
+        };
+        let party: &mut Party = stage.node(actor);
+        let latest = CircId::of_initiator(self.begun);
+        if !party.is_open() {
+            return;
+        }
+        if self.begun == self.refused {
+            self.begun += 1;
+            self.is_extended = false;
+            party.send(CircId::of_initiator(self.begun), Command::CREATE_FAST, &X);
+        } else if let Some(keys) = party.fast_keys(latest, X).filter(|_| !self.is_extended) {
+            self.is_extended = true;
+            let data = extend_data(self.landing.address, &self.landing.ids);
+            let body = sealed(&mut ClientHop::new(&keys), RelayCommand::EXTEND2, &data);
+            party.send(latest, Command::RELAY_EARLY, &body);
+        } else if let Some(body) = party.cell(latest, Command::DESTROY) {
+            // A relay that refuses by itself says another reason.
+            assert_eq!(DestroyReason::parse(body), DestroyReason::DESTROYED);
+            self.refused += 1;
+        }
+    }
+
+    /// Goes away.
+    pub(crate) fn leave(&self, stage: &mut impl Stage) {
+        if let Some(actor) = self.party {
+            stage.node::<Party>(actor).close();
+        }
+    }
+}

@@ -1,0 +1,290 @@
+//! One measurement of one relay through it, on either stage: in virtual time or on real sockets.
+
+#![expect(clippy::unwrap_used, reason = "a helper of tests: a panic is its report")]
+
+use crate::found::Found;
+use crate::party::Party;
+use crate::stage::{Actor, Stage, VirtualTime};
+use crate::stranger::Stranger;
+use lab::liars::{LiedAt, TransitLiar, TransitLie};
+use link::Forge;
+use onion::identity::{OwnIdentity, RelayIds};
+use onion::measure::Second;
+use onion::measure::pump::{Event, Landing, Pace, Pump, PumpConfig, PumpFailure, Target, WayBack};
+use onion::node::Node as _;
+use onion::router::{Router, RouterConfig};
+use onion::{Duration, Instant, Rate};
+use rand_chacha::ChaCha8Rng;
+use rand_chacha::rand_core::SeedableRng;
+use std::net::SocketAddr;
+use std::num::NonZeroU32;
+use std::sync::{Arc, OnceLock};
+
+/// The date of all certificates.
+const UNIX_TIME_S: u64 = 1_700_000_000;
+
+/// Landings of the measurer.
+const LANDINGS: usize = 2;
+
+/// Identities, made once per process: their RSA keys take time.
+struct Cast {
+    measurers: Forge,
+    relays: Forge,
+    landings: Vec<Arc<OwnIdentity>>,
+    relay: Arc<OwnIdentity>,
+    impostor: Arc<OwnIdentity>,
+}
+
+fn cast() -> &'static Cast {
+    static CAST: OnceLock<Cast> = OnceLock::new();
+    CAST.get_or_init(|| {
+        let mut measurers = Forge::new([1; 32], UNIX_TIME_S).unwrap();
+        let mut relays = Forge::new([2; 32], UNIX_TIME_S).unwrap();
+        let landings = (0..LANDINGS).map(|_| Arc::new(measurers.identity().unwrap())).collect();
+        let relay = Arc::new(relays.identity().unwrap());
+        let impostor = Arc::new(relays.identity().unwrap());
+        Cast { measurers, relays, landings, relay, impostor }
+    })
+}
+
+/// Who is at the target's address.
+#[derive(Clone, Copy)]
+pub(crate) enum Relay {
+    Honest,
+    Lying(TransitLie),
+    /// Proves another identity than the one that is dialled: an impostor, or a wrong address.
+    Impostor,
+    /// Accepts the connection and TLS, and never says a word.
+    Mute,
+}
+
+impl From<TransitLie> for Relay {
+    fn from(lie: TransitLie) -> Self {
+        Self::Lying(lie)
+    }
+}
+
+/// A measurement to be made.
+pub(crate) struct Scenario {
+    pub(crate) relay: Relay,
+    pub(crate) sockets: u32,
+    pub(crate) circuits_per_socket: u32,
+    pub(crate) seconds: u32,
+    pub(crate) rate: Rate,
+    pub(crate) check_one_in: u32,
+    pub(crate) setup_timeout: Duration,
+    /// Circuits to the first landing that somebody else asks the relay for in vain meanwhile.
+    pub(crate) strangers_circuits: u32,
+    /// Decides all random choices of both sides in virtual time.
+    pub(crate) seed: u64,
+    /// In virtual time: what the relay can send.
+    pub(crate) capacity: Option<Rate>,
+    /// In virtual time: the longest piece of a stream.
+    pub(crate) piece_max_bytes: Option<usize>,
+}
+
+impl Scenario {
+    pub(crate) fn new(relay: impl Into<Relay>) -> Self {
+        Self {
+            relay: relay.into(),
+            sockets: 2,
+            circuits_per_socket: 2,
+            seconds: 2,
+            rate: Rate::from_mbit_per_s(20.0),
+            check_one_in: 125,
+            setup_timeout: Duration::from_secs(8),
+            strangers_circuits: 0,
+            seed: 1,
+            capacity: None,
+            piece_max_bytes: None,
+        }
+    }
+
+    /// With one circuit, where a cell's place on it is its place in the measurement.
+    pub(crate) fn on_one_circuit(relay: impl Into<Relay>) -> Self {
+        Self { sockets: 1, circuits_per_socket: 1, ..Self::new(relay) }
+    }
+
+    fn config(&self, target: SocketAddr, landings: &[SocketAddr]) -> PumpConfig {
+        let cast = cast();
+        let ids = cast.relay.ids();
+        let own = cast.landings.iter().zip(landings).map(|(identity, address)| Landing {
+            identity: Arc::clone(identity),
+            address: *address,
+        });
+        PumpConfig {
+            held_back: None,
+            target: Target { address: target, ids },
+            way_back: WayBack::Transit { landings: own.collect(), authenticate_as: Vec::new() },
+            sockets: self.sockets,
+            circuits_per_socket: self.circuits_per_socket,
+            pace: Pace { burst: 10, per_s: NonZeroU32::new(100).unwrap() },
+            seconds: self.seconds,
+            rate: self.rate,
+            window_cap_cells: 1000,
+            check_one_in: NonZeroU32::new(self.check_one_in).unwrap(),
+            setup_timeout: self.setup_timeout,
+            stall_timeout: Duration::from_millis(1500),
+            unix_time_s: UNIX_TIME_S,
+        }
+    }
+
+    fn pump(&self, config: PumpConfig, now: Instant) -> Pump<ChaCha8Rng> {
+        Pump::new(config, ChaCha8Rng::seed_from_u64(self.seed), now)
+    }
+
+    fn router(&self, now: Instant) -> Router<ChaCha8Rng, TransitLiar> {
+        let (identity, lie) = match self.relay {
+            Relay::Honest | Relay::Mute => (&cast().relay, None),
+            Relay::Lying(lie) => (&cast().relay, Some(lie)),
+            Relay::Impostor => (&cast().impostor, None),
+        };
+        let config = RouterConfig::new(Arc::clone(identity), UNIX_TIME_S);
+        let rng = ChaCha8Rng::seed_from_u64(!self.seed);
+        Router::with_conduct(config, TransitLiar::new(lie), rng, now)
+    }
+
+    /// Has the relay measured on this stage.
+    pub(crate) fn play_on<S: Stage>(&self, stage: S) -> Report {
+        let mut play = Play::begin(stage, self);
+        play.measure();
+        play.end()
+    }
+
+    /// The same in virtual time, where the seed decides and all that is delivered gets a fingerprint.
+    pub(crate) fn play(&self) -> Report {
+        let mut play = Play::begin(VirtualTime::new(self.seed, self.piece_max_bytes), self);
+        let stage = &mut play.stage;
+        if let Some(rate) = self.capacity {
+            stage.wire.set_egress(stage.nodes[play.relay.0], rate);
+        }
+        play.measure();
+        let fingerprint = play.stage.wire.fingerprint();
+        Report { fingerprint, ..play.end() }
+    }
+}
+
+/// A measurement under way.
+struct Play<'s, S> {
+    stage: S,
+    scenario: &'s Scenario,
+    relay: Actor,
+    measurer: Actor,
+    stranger: Stranger,
+    found: Found,
+}
+
+impl<'s, S: Stage> Play<'s, S> {
+    fn begin(mut stage: S, scenario: &'s Scenario) -> Self {
+        let address = stage.reserve();
+        let landings: Vec<SocketAddr> = (0..LANDINGS).map(|_| stage.reserve()).collect();
+        let (now, forge) = (stage.now(), &cast().relays);
+        let relay = match scenario.relay {
+            Relay::Mute => stage.add(Party::mute(UNIX_TIME_S), forge, &[address]),
+            _ => stage.add(scenario.router(now), forge, &[address]),
+        };
+        let config = scenario.config(address, &landings);
+        let target = config.target;
+        let pump = scenario.pump(config, now);
+        let measurer = stage.add(pump, &cast().measurers, &landings);
+        let landing = Target { address: landings[0], ids: cast().landings[0].ids() };
+        let stranger = Stranger::new(target, landing, scenario.strangers_circuits);
+        Self { stage, scenario, relay, measurer, stranger, found: Found::default() }
+    }
+
+    /// Lets it happen until the measurer is done.
+    fn measure(&mut self) {
+        let longest = Duration::from_secs(20 + u64::from(self.scenario.seconds));
+        let deadline = self.stage.now() + longest;
+        while self.found.result.is_none() {
+            assert!(self.stage.now() < deadline, "no end: {:?}", self.found);
+            assert!(self.stage.step(), "nothing happens any more: {:?}", self.found);
+            self.listen();
+            if let Some(router) = self.router() {
+                router.check_accounts();
+            }
+            if self.found.ready.is_some() {
+                self.stranger.go_on(&mut self.stage, &cast().measurers, UNIX_TIME_S);
+            }
+        }
+    }
+
+    /// Takes what the measurer has to tell, and starts it when it is ready.
+    fn listen(&mut self) {
+        let now = self.stage.now();
+        let pump: &mut Pump<ChaCha8Rng> = self.stage.node(self.measurer);
+        while let Some(event) = pump.poll_event() {
+            let is_ready = matches!(event, Event::Ready { .. });
+            self.found.gather(event);
+            if is_ready {
+                pump.start(now, now + Duration::from_millis(100));
+            }
+        }
+    }
+
+    /// The relay, unless it is mute.
+    fn router(&mut self) -> Option<&mut Router<ChaCha8Rng, TransitLiar>> {
+        let is_mute = matches!(self.scenario.relay, Relay::Mute);
+        (!is_mute).then(|| self.stage.node(self.relay))
+    }
+
+    /// All connections get closed, and then nothing is left to happen.
+    fn end(mut self) -> Report {
+        self.stranger.leave(&mut self.stage);
+        if S::IS_EXACT {
+            self.stage.until(Duration::from_secs(10), |stage| stage.conns() == Some(0));
+            assert_eq!(self.stage.node::<Pump<ChaCha8Rng>>(self.measurer).poll_timeout(), None);
+        }
+        let mut lies = Vec::new();
+        if let Some(router) = self.router() {
+            if S::IS_EXACT {
+                assert_eq!((router.open_circuits(), router.queued_bytes()), (0, 0));
+                assert_eq!(router.poll_timeout(), None, "nothing is left to happen");
+            }
+            lies = router.conduct().lies().to_vec();
+        }
+        let Found { ready, seconds, result } = self.found;
+        let result = result.expect("it is over");
+        let refused_circuits = self.stranger.refused_circuits();
+        Report { ready, seconds, result, lies, refused_circuits, fingerprint: 0 }
+    }
+}
+
+/// What came of a measurement.
+#[derive(Debug, PartialEq)]
+pub(crate) struct Report {
+    /// Sockets and circuits, if it came so far.
+    pub(crate) ready: Option<(u32, u32)>,
+    pub(crate) seconds: Vec<Second>,
+    /// How it ended.
+    pub(crate) result: Result<(), PumpFailure>,
+    /// What the relay did.
+    pub(crate) lies: Vec<LiedAt>,
+    /// Circuits that the landing has refused to a stranger.
+    pub(crate) refused_circuits: u32,
+    /// All that was delivered until the measurer was done; in virtual time only.
+    pub(crate) fingerprint: u64,
+}
+
+impl Report {
+    /// The failure, of which there must be one.
+    #[track_caller]
+    pub(crate) fn failure(&self) -> &PumpFailure {
+        self.result.as_ref().expect_err("it is found out")
+    }
+}
+
+/// The measurer alone, before anything has happened, with the certificate that it shows and the
+/// identity of its first landing.
+pub(crate) fn lone_measurer() -> (Pump<ChaCha8Rng>, Vec<u8>, RelayIds) {
+    let scenario = Scenario::new(Relay::Honest);
+    let address = SocketAddr::from(([10, 0, 0, 1], 1));
+    let config = scenario.config(address, &[address; LANDINGS]);
+    let certificate = cast().measurers.tls_credentials().unwrap().0[0].to_vec();
+    (scenario.pump(config, Instant::ORIGIN), certificate, cast().landings[0].ids())
+}
+
+/// The date of all certificates, for those who check them.
+pub(crate) const fn unix_time_s() -> u64 {
+    UNIX_TIME_S
+}

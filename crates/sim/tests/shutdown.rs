@@ -1,0 +1,171 @@
+//! A relay that shuts down, at the seam of cells: what stands goes on to its end, and nothing begins.
+
+use onion::cell::msg::{DestroyReason, EndReason};
+use onion::cell::relay::RelayCommand;
+use onion::cell::{CircId, Command};
+use onion::measure::protocol::{
+    ClientShare, CoordinatorKey, ErrorCode, MeasurerKey, Message, Nonce, Order,
+};
+use onion::measure::target::TargetParams;
+use onion::node::{Answer, ConnId};
+use onion::router::{ExitConfig, ExitPolicy, LinkPeer, RouterConfig, RouterEvent};
+use onion::suite::{StreamId, Tor, Weightless};
+use onion::{Duration, Instant};
+use rand_chacha::ChaCha8Rng;
+use rand_chacha::rand_core::SeedableRng;
+use sim::stage::{Cast, Handshaking, Said, Stage};
+
+type Play<S> = Stage<S, ChaCha8Rng>;
+
+/// Bytes that each destination sends once the relay shuts down: of some cells.
+const LEN: u32 = 5_000;
+
+fn circuit(number: u32) -> CircId {
+    CircId::of_initiator(number)
+}
+
+/// An exit and directory whose links come from a relay.
+fn stage<S: Cast>() -> Play<S> {
+    Stage::new(ChaCha8Rng::seed_from_u64(1), |config: &mut RouterConfig<S::Identity>| {
+        let policy = ExitPolicy::accept_all();
+        config.exit = Some(ExitConfig { policy, ipv6: false, allows_single_hop: true });
+        config.directory = Some(([127, 0, 0, 1], 9030).into());
+    })
+}
+
+fn begin<S: Cast>(stage: &mut Play<S>, link: usize, stream: u16, to: &[u8]) {
+    let begin = (0, RelayCommand::BEGIN);
+    stage.say(link, circuit(1), begin, StreamId(stream), to);
+}
+
+/// What the relay has told the client of a stream since the last look.
+fn told<S: Cast>(stage: &Play<S>, stream: u16) -> Vec<Said> {
+    let said = stage.seen().iter().filter_map(|seen| seen.said.clone());
+    said.filter(|said| said.stream_id == StreamId(stream)).collect()
+}
+
+fn data<S: Cast>(stage: &Play<S>, stream: u16) -> usize {
+    let told = told(stage, stream);
+    told.iter().filter(|it| it.command == RelayCommand::DATA).map(|it| it.len).sum()
+}
+
+/// Circuits that were refused since the last look, and why.
+fn refused<S: Cast>(stage: &Play<S>) -> Vec<(usize, CircId, DestroyReason)> {
+    let seen = stage.seen().iter();
+    seen.filter_map(|it| Some((it.link, it.circ_id, it.destroyed?))).collect()
+}
+
+fn what_stands_goes_on_and_nothing_begins<S: Cast>() {
+    let mut stage = stage::<S>();
+    let link = stage.accept(Some(7), None);
+    stage.create(link, circuit(1), Handshaking::Congestion);
+    begin(&mut stage, link, 1, b"192.0.2.80:80\0");
+    stage.connect(0);
+    // Its name is still being looked up when the relay shuts down.
+    begin(&mut stage, link, 2, b"name.example:80\0");
+    stage.forget_seen();
+
+    assert!(!stage.relay.is_shutting_down());
+    stage.relay.shut_down();
+    assert!(stage.relay.is_shutting_down());
+    let later = stage.accept(Some(8), None);
+    for kind in [Handshaking::Fast, Handshaking::Ntor, Handshaking::Congestion] {
+        stage.create(link, circuit(2), kind);
+        stage.create(later, circuit(1), kind);
+    }
+    let hibernating = DestroyReason::HIBERNATING;
+    let both = [(link, circuit(2), hibernating), (later, circuit(1), hibernating)];
+    assert_eq!(refused(&stage), [both; 3].concat());
+    assert_eq!(stage.relay.open_circuits(), 1);
+
+    // KIST has a run now and then.
+    let runs = Duration::from_millis(100);
+    // Streams that would begin are told that, too, so that their clients ask the next exit.
+    begin(&mut stage, link, 3, b"192.0.2.80:80\0");
+    stage.say(link, circuit(1), (0, RelayCommand::BEGIN_DIR), StreamId(4), &[]);
+    stage.pass(runs);
+    for stream in [3, 4] {
+        let told = told(&stage, stream);
+        assert_eq!(told.len(), 1, "{told:?}");
+        assert_eq!(
+            (told[0].command, &told[0].bytes[..]),
+            (RelayCommand::END, &[EndReason::HIBERNATING.0][..])
+        );
+    }
+    assert_eq!((stage.relay.open_streams(), stage.destinations()), (2, 1));
+
+    // Those that have begun are served to their end.
+    stage.answer(&Answer::Addresses(vec![[192, 0, 2, 81].into()], 60));
+    stage.connect(1);
+    for (destination, stream) in [(0, 1), (1, 2)] {
+        assert_eq!(stage.feed(destination, LEN), LEN);
+        stage.pass(runs);
+        assert_eq!(data(&stage, stream), LEN as usize);
+    }
+    // A circuit that stands may still be extended.
+    stage.extend(link, circuit(1), Handshaking::Ntor, 3);
+    stage.pass(runs);
+    assert_eq!(stage.hops(link, circuit(1)), 2);
+    assert_eq!(refused(&stage).len(), 6, "only what was new");
+    stage.relay.check_accounts();
+
+    stage.send_bytes(link, circuit(1), Command::DESTROY, &[DestroyReason::NONE.get()]);
+    assert_eq!((stage.relay.open_circuits(), stage.relay.open_streams()), (0, 0));
+}
+
+#[test]
+fn what_stands_goes_on_and_nothing_begins_with_tors_cells() {
+    what_stands_goes_on_and_nothing_begins::<Tor>();
+}
+
+#[test]
+fn what_stands_goes_on_and_nothing_begins_with_weightless_cells() {
+    what_stands_goes_on_and_nothing_begins::<Weightless>();
+}
+
+/// The seed of a coordinator's key.
+const COORDINATOR: [u8; 32] = [1; 32];
+/// What the TLS session of each link exports.
+const SESSION: [u8; 32] = [3; 32];
+
+/// Orders a measurement on a link of its own; what the relay says.
+fn order<S: Cast>(stage: &mut Play<S>, nonce: u8) -> Message {
+    let now = Instant::ORIGIN;
+    let conn: ConnId = stage.relay.accept(now, None, Some(SESSION));
+    let peer = LinkPeer { relay: None, is_canonical: false, has_padding: true };
+    stage.relay.handle_link_open(now, conn, &peer);
+    let order = Order {
+        coordinator: CoordinatorKey::of_seed(&COORDINATOR),
+        target: S::ids(&S::identity(0)),
+        measurers: vec![MeasurerKey::of_seed(&[2; 32])],
+        seconds: 3,
+        client_share: ClientShare::DEFAULT,
+        sockets: 2,
+        expires_unix_s: 1_600_000_060,
+        nonce: Nonce([nonce; 32]),
+    };
+    let order = Message::Order(order.sign(&COORDINATOR, &SESSION));
+    let _is_still_ours = stage.relay.handle_measure(now, conn, &order.encode());
+    let control = stage.relay.poll_control(now, conn).expect("an answer");
+    assert_eq!(control.command, Command::MEASURE);
+    Message::parse(&control.body).expect("a message")
+}
+
+#[test]
+fn no_measurement_begins_and_one_that_has_begun_goes_on() {
+    let mut stage = Stage::<Tor, _>::new(ChaCha8Rng::seed_from_u64(1), |config| {
+        config.target = TargetParams {
+            is_allowed: true,
+            coordinators: vec![CoordinatorKey::of_seed(&COORDINATOR)],
+            ..TargetParams::default()
+        };
+    });
+    assert!(matches!(order(&mut stage, 1), Message::Accepted { .. }));
+    assert_eq!(stage.relay.poll_event(), Some(RouterEvent::MeasurementAccepted));
+    stage.relay.shut_down();
+    let text = "the relay is shutting down".to_owned();
+    let refusal = Message::Error { code: ErrorCode::NOT_ALLOWED, text };
+    assert_eq!(order(&mut stage, 2), refusal);
+    assert!(matches!(stage.relay.poll_event(), Some(RouterEvent::Refused(_))));
+    assert_eq!(stage.relay.poll_event(), None, "the first is not over");
+}
