@@ -144,8 +144,11 @@ fn the_same_relay_is_measured_in_transit_and_has_not_been_asked() {
     assert!(text.contains("allows no measurements (error 1)"), "{text}");
 }
 
-/// The accounts of a relay's last round, measured with so large a load in transit or as an echo.
-fn accounts(relay: &Relay<impl Conduct + Send + 'static>, approach: Approach) -> Vec<Account> {
+/// The accounts of a relay's last round, measured in transit or as an echo, and what came back in all.
+fn accounts(
+    relay: &Relay<impl Conduct + Send + 'static>,
+    approach: Approach,
+) -> (Vec<Account>, u64) {
     let request = Request { approach, ..relay.request(30.0) };
     let result = team().measure(&request, &mut |_| {}, &AtomicBool::new(false));
     let result = result.expect("this machine can measure");
@@ -153,7 +156,8 @@ fn accounts(relay: &Relay<impl Conduct + Send + 'static>, approach: Approach) ->
     let round = result.course.rounds.last().expect("a round");
     let measurers = round.allocation.assignments.len();
     assert!(round.seconds.iter().all(|it| it.accounts.len() == measurers), "{round:?}");
-    round.seconds.iter().flat_map(|it| it.accounts.clone()).flatten().collect()
+    let returned = round.seconds.iter().flat_map(|it| it.returned_bytes.iter().flatten()).sum();
+    (round.seconds.iter().flat_map(|it| it.accounts.clone()).flatten().collect(), returned)
 }
 
 #[test]
@@ -161,12 +165,15 @@ fn the_kernel_says_of_each_second_where_its_sockets_waited() {
     let relay = Relay::run(Honest, 20.0, allowed());
     let ways = [Approach::Transit, Approach::Echo(Coordinator::new(COORDINATOR))];
     for approach in ways {
-        let accounts = accounts(&relay, approach);
+        let (accounts, returned) = accounts(&relay, approach);
         assert!(!accounts.is_empty());
         // The relay has no time to read: what is not back is there, and not on the way.
         let sum = |count: fn(&Account) -> u64| accounts.iter().map(count).sum::<u64>();
         let (taken, outstanding) = (sum(Account::taken_bytes), sum(|it| it.outstanding_bytes));
         assert!(taken > outstanding / 2, "{taken} of {outstanding} bytes: {accounts:#?}");
+        // Nothing counts twice: what was sent has come back or is not back yet, with a little TLS.
+        let sent = sum(|it| it.sent_bytes);
+        assert!(sent < (returned + outstanding) / 10 * 11, "{sent} sent, {returned} back");
         for account in accounts {
             // The kernel's tick, twice for each socket.
             let slack = Duration::from_millis(20) * account.sockets;

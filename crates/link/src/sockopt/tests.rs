@@ -110,6 +110,7 @@ fn a_connection_whose_peer_does_not_read_waits_for_its_window() {
     let done = asked_until(&stream, |it| (it.unsent_bytes, it.unacked_bytes) == (0, 0));
     // What did not fit into the peer's buffer was sent again, though no path has lost it.
     assert_eq!(done.sent_bytes, written, "{done:?}");
+    assert!(!done.is_app_limited, "there was always more, and nothing was written since: {done:?}");
     let theirs = account(&peer);
     assert!(theirs.received_segments > 0 && theirs.sent_bytes == 0, "{theirs:?}");
     assert_eq!(theirs.busy, Duration::ZERO, "{theirs:?}");
