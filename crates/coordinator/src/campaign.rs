@@ -2,7 +2,7 @@
 
 use crate::allocation::{Allocation, MeasurerId, allocate};
 use crate::failure::Blame;
-use crate::outcome::{Inconclusive, Outcome};
+use crate::outcome::{Estimate, Outcome};
 use crate::turn::Turn;
 use alloc::collections::{BTreeMap, VecDeque};
 use alloc::vec;
@@ -54,11 +54,13 @@ impl Next {
     #[must_use]
     pub const fn after(outcome: &Outcome) -> Self {
         match outcome {
-            Outcome::Measured(estimate) => match &estimate.inconclusive {
-                Some(Inconclusive::LoadTooSmall { next }) => Self::Enlarged(*next),
-                Some(Inconclusive::HeldBackByWay { next: Some(next), .. }) => Self::Enlarged(*next),
-                _ => Self::Nothing,
-            },
+            Outcome::Measured(Estimate { inconclusive: Some(reason), .. }) => {
+                match reason.next_turn() {
+                    Some(next) => Self::Enlarged(next),
+                    None => Self::Nothing,
+                }
+            }
+            Outcome::Measured(_) => Self::Nothing,
             Outcome::Failed { reason, .. } => match reason.blame() {
                 Blame::Measurer => Self::Repeated,
                 Blame::Relay | Blame::Configuration | Blame::Us => Self::Nothing,

@@ -3,7 +3,7 @@
 use crate::series::SecondTotals;
 use crate::stats::median;
 use alloc::vec::Vec;
-use onion::Rate;
+use onion::{Duration, Rate};
 use serde::{Deserialize, Serialize};
 
 /// Growth up to which the way is taken not to have mattered.
@@ -17,6 +17,10 @@ use serde::{Deserialize, Serialize};
 /// A narrow place that all flows share does not grow either: it is a link, the relay's own if all
 /// measurers meet it.
 const GROWTH_MAX: f64 = 1.05;
+
+/// From this round trip on a way can hold back a round that is not made to show it: nearer, even the fewest
+/// sockets carry a gigabit per second where a packet of a hundred is lost.
+pub const FAR: Duration = Duration::from_millis(2);
 
 /// Fewer seconds on one side say nothing.
 const SECONDS_MIN: usize = 2;

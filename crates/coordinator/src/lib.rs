@@ -37,7 +37,7 @@ pub use account::Account;
 pub use allocation::{Allocation, Assignment, MeasurerId, allocate};
 pub use campaign::{Campaign, Ended, Launch, Next, RelayId, Standing};
 pub use failure::{Blame, Failure, Violation};
-pub use halves::{Halves, Schedule};
+pub use halves::{FAR, Halves, Schedule};
 pub use history::{Expectations, Guess, GuessSource, History, HistoryPolicy, PastEstimate};
 pub use measurement::{Action, Measurement, SetupError};
 pub use order::{OrderRetries, ends_an_accepted_one};

@@ -222,6 +222,16 @@ pub enum Inconclusive {
         /// What was to follow, with more of them; `None` where there may be no more, or no other round.
         next: Option<Turn>,
     },
+    /// Some measurer is far from the relay, and the round was not made to show whether the way held it back.
+    #[error(
+        "a measurer is {rtt_ms} ms from the relay, and the round could not show whether the way to it held it back"
+    )]
+    WayUnknown {
+        /// The round trip, in whole milliseconds.
+        rtt_ms: u32,
+        /// What was to follow, which would show it; `None` where there may be no other round.
+        next: Option<Turn>,
+    },
     /// The relay served some seconds and not others.
     #[error(
         "it was unsteady: {} of {} in the middle second came in the mean of all",
@@ -256,7 +266,7 @@ impl Inconclusive {
     pub const fn next_turn(&self) -> Option<Turn> {
         match self {
             Self::LoadTooSmall { next } => Some(*next),
-            Self::HeldBackByWay { next, .. } => *next,
+            Self::HeldBackByWay { next, .. } | Self::WayUnknown { next, .. } => *next,
             _ => None,
         }
     }

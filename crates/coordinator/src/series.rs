@@ -8,7 +8,7 @@ use crate::record::SecondRecord;
 use crate::stats::{Spread, median};
 use alloc::vec;
 use alloc::vec::Vec;
-use onion::Rate;
+use onion::{Duration, Rate};
 use serde::{Deserialize, Serialize};
 
 /// How the relay is loaded.
@@ -339,6 +339,15 @@ impl Series {
     #[must_use]
     pub fn got_anything(&self, measurer: MeasurerId) -> bool {
         self.measurers.iter().any(|it| it.assignment.measurer == measurer && it.bytes > 0)
+    }
+
+    /// The least round trip to the relay that each measurer's sockets have seen, the longest of these; `None`
+    /// if nobody told.
+    #[must_use]
+    pub fn farthest(&self) -> Option<Duration> {
+        let nearest =
+            |it: &Reported| it.accounts.iter().flatten().filter_map(|it| it.least_rtt).min();
+        self.measurers.iter().filter_map(nearest).max()
     }
 
     /// The accounts of all measurers, in their order; none at all if nobody has one.

@@ -1,6 +1,6 @@
 use crate::consent::is_local;
 use crate::member::{RoundOrder, RoundWayBack};
-use coordinator::WayParams;
+use coordinator::{FAR, WayParams};
 use link::Clock;
 use onion::cell::CELL_LEN;
 use onion::measure::pump::Pace;
@@ -30,9 +30,6 @@ const SOCKETS_MAX: u32 = 160;
 /// What Reno keeps under way on one socket where one packet of a thousand is lost: 1.22/√*p* = 38.6 segments
 /// of 1448 bytes (Mathis et al., 1997). Cubic does not fall below it; BBR does not care.
 const SOCKET_IN_FLIGHT_BYTES: u64 = 55_900;
-
-/// From this round trip on a relay is far: sooner TCP has begun and recovered too fast to matter.
-const FAR: Duration = Duration::from_millis(5);
 
 /// Round trips in which TCP's congestion window, the relay's receive window and our windows on circuits have
 /// grown from their beginnings to what any way holds.

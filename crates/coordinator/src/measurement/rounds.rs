@@ -1,7 +1,7 @@
 //! What a [`Measurement`] does with what arrives: from one round to the next.
 
 use super::*;
-use crate::halves::{Halves, Schedule};
+use crate::halves::{FAR, Halves, Schedule};
 use crate::series::spread;
 use alloc::borrow::ToOwned;
 
@@ -240,8 +240,14 @@ impl Measurement {
             let next = self.next_turn(capacity);
             return Ok(Some(next.map_or_else(|it| it, |next| Inconclusive::LoadTooSmall { next })));
         }
-        let halves = self.schedule().halves(seconds).filter(Halves::is_held_back);
-        Ok(halves.map(|halves| Inconclusive::HeldBackByWay {
+        let Some(halves) = self.schedule().halves(seconds) else {
+            // Nobody knows what more sockets would have brought.
+            return Ok(series.farthest().filter(|rtt| *rtt >= FAR).map(|rtt| {
+                let rtt_ms = u32::try_from(rtt.as_millis()).unwrap_or(u32::MAX);
+                Inconclusive::WayUnknown { rtt_ms, next: self.turn.widened(capacity, 2) }
+            }));
+        };
+        Ok(halves.is_held_back().then(|| Inconclusive::HeldBackByWay {
             growth_percent: growth_percent(&halves),
             sockets: self.allocation.sockets(),
             next: self.wider_turn(capacity, &halves),

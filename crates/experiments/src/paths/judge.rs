@@ -86,7 +86,7 @@ impl Judged {
 
 const fn limited_by(reason: &Inconclusive) -> &'static str {
     match reason {
-        Inconclusive::HeldBackByWay { .. } => "way",
+        Inconclusive::HeldBackByWay { .. } | Inconclusive::WayUnknown { .. } => "way",
         Inconclusive::MeasurerSaturated { .. } => "measurer's processor",
         Inconclusive::TeamTooSmall { .. } | Inconclusive::LoadTooSmall { .. } => "assigned rate",
         Inconclusive::RoundLimit { .. } | Inconclusive::Unsteady { .. } => "unknown",

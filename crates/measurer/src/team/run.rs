@@ -79,7 +79,10 @@ impl<'t> Run<'t> {
             Mode::Echo => Defences { max_connections: None, ..request.defences },
         }
         .sockets(params.sockets);
-        params.way = Defences::way(rate, rtt, params.seconds, way_back);
+        // On this machine a long round trip is a busy processor.
+        let is_here = request.target.address.ip().is_loopback();
+        let distance = if is_here { Duration::ZERO } else { rtt };
+        params.way = Defences::way(rate, distance, params.seconds, way_back);
         let first = launch.map_or_else(|| Turn::first(request.guess, 1), |it| it.turn);
         let sockets = first.sockets(params.way.first_sockets, params.sockets);
         let residuals: Vec<Rate> = team.capacities().collect();

@@ -1,6 +1,7 @@
 //! A relay and its measurers in virtual time.
 
 use super::*;
+use crate::account::Account;
 use std::boxed::Box;
 use std::format;
 use std::string::String;
@@ -25,6 +26,8 @@ pub(super) struct Lab {
     pub(super) deaf: Option<usize>,
     /// What the way lets each socket carry, in bytes per second.
     pub(super) per_socket: Option<u64>,
+    /// The round trip that the measurers' kernels see, if they tell.
+    pub(super) rtt: Option<Duration>,
     /// Sockets open of 100 assigned.
     pub(super) open_percent: u32,
     /// What happened, a line each.
@@ -43,6 +46,7 @@ impl Lab {
             rounds_wanted: None,
             deaf: None,
             per_socket: None,
+            rtt: None,
             open_percent: 100,
             log: vec![],
         }
@@ -119,7 +123,9 @@ impl Lab {
                         second,
                         bytes: share,
                         checked_cells: 2,
-                        account: None,
+                        account: self
+                            .rtt
+                            .map(|rtt| Account { least_rtt: Some(rtt), ..Account::default() }),
                     };
                     measurement.handle_second(now, it.measurer, report);
                 }

@@ -88,6 +88,33 @@ fn a_turn_that_was_held_back_asks_for_another_with_more_sockets_even_of_the_whol
 }
 
 #[test]
+fn a_measurer_that_turns_out_to_be_far_needs_a_round_that_shows_what_the_way_does() {
+    // The coordinator is near, and plans for that.
+    let way = WayParams { first_sockets: 8, lead_s: 0, probes: false };
+    let params = Params { way, max_rounds: 12, ..Params::default() };
+    for (rtt_ms, per_socket, rounds) in [(1, 4.5, 1), (100, 40.0, 2), (100, 4.5, 3)] {
+        let team = vec![mbit(5000.0)];
+        let mut measurement =
+            Measurement::new(Instant::ORIGIN, params, Mode::Transit, mbit(90.0), team).unwrap();
+        let mut lab = over(90.0, per_socket);
+        lab.rtt = Some(Duration::from_millis(rtt_ms));
+        let estimate = estimate(lab.run(&mut measurement));
+        assert_eq!((estimate.is_conclusive(), estimate.rounds), (true, rounds), "{estimate}");
+        if rtt_ms > 1 {
+            assert_eq!(estimate.capacity, mbit(90.0));
+        }
+    }
+    let mut lab = over(90.0, 4.5);
+    lab.rtt = Some(Duration::from_millis(100));
+    let params = Params { max_rounds: 1, ..params };
+    let mut measurement =
+        Measurement::new(Instant::ORIGIN, params, Mode::Transit, mbit(90.0), vec![mbit(5000.0)])
+            .unwrap();
+    let reason = estimate(lab.run(&mut measurement)).inconclusive;
+    assert_eq!(reason, Some(Inconclusive::WayUnknown { rtt_ms: 100, next: None }));
+}
+
+#[test]
 fn a_relay_that_serves_half_of_the_seconds_has_its_mean_and_no_verdict() {
     let bytes = mbit(100.0).as_byte_per_s();
     let mut lab = Lab::new(move |second| if second < 16 { bytes } else { 0 });
