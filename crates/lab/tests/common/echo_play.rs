@@ -11,7 +11,9 @@ use lab::liars::EchoLiar;
 use onion::measure::Second;
 use onion::measure::order::{OrderConfig, OrderEvent, OrderLink};
 use onion::measure::protocol::{Nonce, Order};
-use onion::measure::pump::{Event, Landing, Pace, Pump, PumpConfig, PumpFailure, Target, WayBack};
+use onion::measure::pump::{
+    Event, HeldBack, Landing, Pace, Pump, PumpConfig, PumpFailure, Target, WayBack,
+};
 use onion::router::{RateLimit, Router, RouterConfig, RouterEvent, RouterTotals};
 use onion::{Duration, Instant, Rate};
 use rand_chacha::ChaCha8Rng;
@@ -77,7 +79,7 @@ impl<'a, S: Stage> Play<'a, S> {
     pub(crate) fn pump_config(&self, way_back: WayBack) -> PumpConfig {
         let scenario = self.scenario;
         PumpConfig {
-            held_back: None,
+            held_back: scenario.held_back.map(|after| HeldBack { after, sockets_before: 0 }),
             target: self.target,
             way_back,
             sockets: scenario.sockets,

@@ -53,6 +53,8 @@ pub(crate) struct Scenario {
     pub(crate) sockets: u32,
     pub(crate) circuits_per_socket: u32,
     pub(crate) seconds: u16,
+    /// When every other socket of each measurer begins, if not at once.
+    pub(crate) held_back: Option<Duration>,
     pub(crate) check_one_in: u32,
     /// What clients want to send through the relay.
     pub(crate) clients: Option<Rate>,
@@ -76,6 +78,7 @@ impl Default for Scenario {
             sockets: 2,
             circuits_per_socket: 2,
             seconds: 3,
+            held_back: None,
             check_one_in: 125,
             clients: None,
             window_cap_cells: 1000,

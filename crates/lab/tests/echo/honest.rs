@@ -19,6 +19,7 @@ crate::stage::in_both_worlds! {
     clients_are_held_to_their_share_and_have_all_back_after
     a_relay_that_takes_part_can_also_be_measured_in_transit
     the_rate_holds_a_pump_back_where_the_relay_does_not
+    sockets_that_are_held_back_begin_in_the_middle
     a_relay_is_measured_again_until_the_quota_is_used_up
     a_coordinator_that_goes_ends_it_for_all
     the_target_closes_the_measurers_links_at_the_end
@@ -108,6 +109,27 @@ fn a_relay_that_takes_part_can_also_be_measured_in_transit<S: Stage>(stage: S) {
     assert!(median > 0.0);
     if S::IS_EXACT {
         assert!((36.0..42.0).contains(&median), "{median}");
+    }
+}
+
+/// Windows so small that each circuit carries as much as any other, whatever the relay could do.
+fn sockets_that_are_held_back_begin_in_the_middle<S: Stage>(stage: S) {
+    let scenario = Scenario {
+        measurers: 1,
+        seconds: 6,
+        held_back: Some(Duration::from_secs(3)),
+        window_cap_cells: 16,
+        ..Scenario::default()
+    };
+    let mut play = Play::begin(stage, &scenario);
+    let report = play.measure();
+    let seconds = &report.parts[0].found.seconds;
+    let bytes: Vec<u64> = seconds.iter().map(|it| it.bytes).collect();
+    assert_eq!(bytes.len(), 6);
+    assert!(bytes.iter().all(|it| *it > 0), "{bytes:?}");
+    if S::IS_EXACT {
+        let growth = median(bytes[3..].to_vec()) / median(bytes[..3].to_vec());
+        assert!((1.9..2.1).contains(&growth), "{growth}: {bytes:?}");
     }
 }
 
