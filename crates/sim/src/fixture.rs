@@ -19,7 +19,10 @@ use alloc::sync::Arc;
 use alloc::vec;
 use alloc::vec::Vec;
 use core::net::IpAddr;
+use onion::cell::msg::{Create2, HANDSHAKE_NTOR_V3};
 use onion::cell::{CircId, Command};
+use onion::crypto::ntor_v3;
+use onion::crypto::ntor_v3::extension::Request;
 use onion::identity::OwnIdentity;
 use onion::link::{Authentication, Channel, ExpectedPeer};
 use onion::node::{CloseCause, ConnId, ListenerId, LookupId, Node, Question};
@@ -52,6 +55,23 @@ impl Parties {
     #[must_use]
     pub fn config(&self) -> RouterConfig {
         RouterConfig::new(Arc::clone(&self.own), self.unix_time_s)
+    }
+
+    /// A client that asks the router for a circuit with congestion control, by ntor of version 3; and the body of its
+    /// CREATE2.
+    ///
+    /// # Panics
+    /// If the router's onion key is none.
+    #[must_use]
+    pub fn ask_for_congestion_control(&self) -> (ntor_v3::Client, Vec<u8>) {
+        let (ed25519_id, onion_key) = (self.own.ed25519.0, self.own.onion_key());
+        let keys = ntor_v3::RelayKeys { ed25519_id, onion_key };
+        let request = Request { wants_congestion_control: true, wants_protocols: false };
+        let client = ntor_v3::Client::new(keys, [8; 32], &request.encode()).expect("a good key");
+        let mut body = Vec::new();
+        let create = Create2 { handshake_type: HANDSHAKE_NTOR_V3, data: client.data() };
+        create.encode_into(&mut body);
+        (client, body)
     }
 }
 

@@ -3,11 +3,10 @@
 use super::{World, circ_id};
 use crate::input::Input;
 use crate::vectors::PARTIES;
-use onion::cell::msg::{Begin, BeginFlags, Create2, HANDSHAKE_NTOR_V3, Sendme};
+use onion::cell::msg::{Begin, BeginFlags, Sendme};
 use onion::cell::relay::{MAX_DATA_LEN, RelayCommand, RelayMessage};
 use onion::cell::{BODY_LEN, CircId, Command};
-use onion::crypto::ntor_v3::extension::Request;
-use onion::crypto::{ClientHop, HopKeys, ntor_v3};
+use onion::crypto::{ClientHop, HopKeys};
 use onion::node::{Answer, CloseCause, ConnId, Node};
 use onion::router::{ExitConfig, ExitPolicy};
 
@@ -202,13 +201,7 @@ impl World {
     }
 
     fn create_with_congestion_control(&mut self, place: usize, circ_id: CircId) {
-        let own = &PARTIES.own;
-        let keys = ntor_v3::RelayKeys { ed25519_id: own.ed25519.0, onion_key: own.onion_key() };
-        let request = Request { wants_congestion_control: true, wants_protocols: false };
-        let client = ntor_v3::Client::new(keys, [8; 32], &request.encode()).expect("a good key");
-        let mut body = Vec::new();
-        let create = Create2 { handshake_type: HANDSHAKE_NTOR_V3, data: client.data() };
-        create.encode_into(&mut body);
+        let (client, body) = PARTIES.ask_for_congestion_control();
         if let Some(link) = self.link(place) {
             self.pending.insert((link, circ_id), client);
             self.say(place, circ_id, Command::CREATE2, &body);

@@ -5,11 +5,10 @@ mod hearing;
 
 use crate::vectors;
 use onion::Duration;
-use onion::cell::msg::{Begin, BeginFlags, Create2, DestroyReason, HANDSHAKE_NTOR_V3};
+use onion::cell::msg::{Begin, BeginFlags, DestroyReason};
 use onion::cell::relay::{RelayCommand, RelayMessage};
 use onion::cell::{CircId, Command};
-use onion::crypto::ntor_v3::extension::Request;
-use onion::crypto::{ClientHop, HopKeys, ntor_v3};
+use onion::crypto::{ClientHop, HopKeys};
 use onion::link::Authentication;
 use onion::node::{Answer, CloseCause, ConnId};
 use onion::router::{ExitConfig, ExitPolicy, RouterConfig};
@@ -117,13 +116,7 @@ impl World {
 
     /// A circuit by ntor of version 3, with congestion control.
     pub(crate) fn create_with_congestion_control(&mut self, circ_id: CircId) {
-        let own = &vectors::PARTIES.own;
-        let keys = ntor_v3::RelayKeys { ed25519_id: own.ed25519.0, onion_key: own.onion_key() };
-        let request = Request { wants_congestion_control: true, wants_protocols: false };
-        let client = ntor_v3::Client::new(keys, [8; 32], &request.encode()).expect("a good key");
-        let mut body = Vec::new();
-        let create = Create2 { handshake_type: HANDSHAKE_NTOR_V3, data: client.data() };
-        create.encode_into(&mut body);
+        let (client, body) = vectors::PARTIES.ask_for_congestion_control();
         self.queue(circ_id, Command::CREATE2, &body);
         self.exchange();
         let created = self.created.take().expect("answered");
