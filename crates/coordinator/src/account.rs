@@ -25,7 +25,7 @@ pub struct Account {
     /// The same, summed over the sockets to the relay.
     #[serde(rename = "socket_time_us", with = "micros")]
     pub socket_time: Duration,
-    /// Sockets to the relay that were asked.
+    /// Sockets to the relay that were asked; those whose turn to send has not come are not among them.
     pub sockets: u32,
     /// Time with data under way or waiting to be sent, summed over the sockets to the relay
     /// (`tcpi_busy_time`). The two times that follow are parts of it.

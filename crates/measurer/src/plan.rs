@@ -118,7 +118,7 @@ impl Defences {
     /// What the way to a relay asks for, to load it with up to `rate` where the round trip is `rtt`.
     ///
     /// Few sockets nearby, where many only make a stock relay slower. Far away as many as carry `rate` over a
-    /// way that loses one packet of a thousand ([`SOCKET_IN_FLIGHT_BYTES`]), with time for slow start, and
+    /// way that loses one packet of a thousand (`SOCKET_IN_FLIGHT_BYTES`), with time for slow start, and
     /// with a second half that shows whether that was enough.
     #[must_use]
     pub fn way(rate: Rate, rtt: Duration, seconds: u32, way_back: RoundWayBack) -> WayParams {

@@ -6,7 +6,7 @@ use onion::measure::pump::Pump;
 use onion::node::ConnId;
 use onion::{Duration, Instant};
 use rand::Rng;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// So long before the end of the last second its sockets are asked: at the end the pump closes them. Far more
 /// than a turn of the driver takes.
@@ -27,6 +27,8 @@ struct Look {
     at: Instant,
     /// To the relay.
     out: BTreeMap<ConnId, TcpAccount>,
+    /// Those of them whose turn to send has not come.
+    held_back: BTreeSet<ConnId>,
     /// Those that cells come back over: the same ones in echo.
     back: BTreeMap<ConnId, TcpAccount>,
     outstanding_bytes: u64,
@@ -85,6 +87,9 @@ impl Look {
         drive.tcp_accounts(&mut |conn, account| {
             if pump.is_outbound(conn) {
                 look.out.insert(conn, account);
+                if pump.is_held_back(conn) {
+                    look.held_back.insert(conn);
+                }
             }
             if pump.carries_back(conn) {
                 look.back.insert(conn, account);
@@ -94,10 +99,12 @@ impl Look {
     }
 
     /// What was counted since an earlier look: of a socket that is new since then all, of one that is gone
-    /// nothing. `None` if no time has passed, or no socket to the relay says anything.
+    /// or held back nothing. `None` if no time has passed, or no socket to the relay says anything.
     fn since(&self, before: &Self) -> Option<Account> {
         let elapsed = self.at - before.at;
-        let sockets = u32::try_from(self.out.len()).ok().filter(|sockets| *sockets > 0)?;
+        let sends = |(conn, _): &(&ConnId, &TcpAccount)| !self.held_back.contains(conn);
+        let sending = || self.out.iter().filter(sends);
+        let sockets = u32::try_from(sending().count()).ok().filter(|sockets| *sockets > 0)?;
         if elapsed.is_zero() {
             return None;
         }
@@ -111,7 +118,7 @@ impl Look {
             busiest: self.busy.saturating_sub(before.busy),
             ..Account::default()
         };
-        for (conn, now) in &self.out {
+        for (conn, now) in sending() {
             let then = before.out.get(conn).copied().unwrap_or_default();
             account.busy += now.busy.saturating_sub(then.busy);
             account.peer_window += now.peer_window.saturating_sub(then.peer_window);
@@ -123,8 +130,8 @@ impl Look {
             account.unsent_bytes += now.unsent_bytes;
             account.unacked_bytes += now.unacked_bytes;
         }
-        account.least_rtt = self.out.values().filter_map(|it| it.least_rtt).min();
-        let rtts: Vec<Duration> = self.out.values().filter_map(|it| it.rtt).collect();
+        account.least_rtt = sending().filter_map(|(_, it)| it.least_rtt).min();
+        let rtts: Vec<Duration> = sending().filter_map(|(_, it)| it.rtt).collect();
         let count = u32::try_from(rtts.len()).unwrap_or(u32::MAX);
         account.mean_rtt = rtts.iter().sum::<Duration>().checked_div(count);
         for (conn, now) in &self.back {

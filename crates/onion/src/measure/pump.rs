@@ -97,7 +97,7 @@ struct Running {
 /// A measurer's part in measuring one relay, or a share of it, as a state machine over connections.
 ///
 /// - *getters*: [`is_over`](Self::is_over), [`is_sending`](Self::is_sending), [`ends_at`](Self::ends_at),
-///   [`is_outbound`](Self::is_outbound), [`carries_back`](Self::carries_back),
+///   [`is_outbound`](Self::is_outbound), [`is_held_back`](Self::is_held_back), [`carries_back`](Self::carries_back),
 ///   [`throttled`](Self::throttled), [`outstanding_bytes`](Self::outstanding_bytes);
 /// - *commands*: [`start`](Self::start) once [`Event::Ready`] has come, [`stop`](Self::stop);
 /// - *handle* and *poll*: those of [`Node`], and [`poll_event`](Self::poll_event).
@@ -180,6 +180,16 @@ impl<R: Rng> Pump<R> {
     #[must_use]
     pub fn is_outbound(&self, conn: ConnId) -> bool {
         self.conns.get(conn).is_some_and(|conn| conn.side == Side::Outbound)
+    }
+
+    /// Whether it goes to the target and its turn to send has not come; see [`HeldBack`].
+    #[must_use]
+    pub fn is_held_back(&self, conn: ConnId) -> bool {
+        let is_waiting = match &self.phase {
+            Phase::Running(running) => running.held_back_until.is_some(),
+            Phase::SettingUp { .. } | Phase::Ready | Phase::Over => true,
+        };
+        is_waiting && self.conns.get(conn).is_some_and(|conn| conn.is_held_back)
     }
 
     /// Whether cells come back over it: on connections of the target to landings in transit, a stranger's

@@ -29,6 +29,7 @@ fn look(at_ms: u64, out: &[(u32, u32)], back: &[(u32, u32)]) -> Look {
     Look {
         at: Instant::from_millis(at_ms),
         out: sockets(out),
+        held_back: BTreeSet::new(),
         back: sockets(back),
         outstanding_bytes: 514 * at_ms,
         throttled: ms(at_ms / 4),
@@ -75,6 +76,21 @@ fn sockets_that_come_and_go_make_no_nonsense() {
     // A kernel that counts backwards is none, and still no reason to panic.
     let account = before.since(&look(0, &[(0, 6), (1, 9)], &[])).expect("time has passed");
     assert_eq!((account.busy, account.sent_bytes), (Duration::ZERO, 0));
+}
+
+#[test]
+fn sockets_that_are_held_back_do_not_count_until_they_send() {
+    let mut looks = [(1000, 1), (2000, 2), (3000, 4)]
+        .map(|(at, times)| look(at, &[(0, times), (1, times)], &[]));
+    looks[0].held_back.insert(ConnId(1));
+    looks[1].held_back.insert(ConnId(1));
+    let [before, then, now] = &looks;
+    let account = then.since(before).expect("one of two");
+    assert_eq!((account.sockets, account.socket_time, account.sent_bytes), (1, ms(1000), 1000));
+    let account = now.since(then).expect("both");
+    assert_eq!((account.sockets, account.socket_time, account.sent_bytes), (2, ms(2000), 4000));
+    looks[1].held_back.insert(ConnId(0));
+    assert_eq!(looks[1].since(&looks[0]), None, "nobody sends");
 }
 
 #[test]
