@@ -64,8 +64,11 @@ impl Schedule {
             totals.sort_unstable();
             if totals.len() < SECONDS_MIN { None } else { median(&totals) }
         };
+        let end = seconds.last()?.second.saturating_add(1);
+        // A short half gives up no more than half of itself to slow start.
+        let slow_start = self.lead_s.min(end.saturating_sub(turn) / 2);
         let half = median_of(self.lead_s, turn)?;
-        let all = median_of(turn.saturating_add(self.lead_s), u32::MAX)?;
+        let all = median_of(turn.saturating_add(slow_start), u32::MAX)?;
         Some(Halves { half: Rate::from_byte_per_s(half), all: Rate::from_byte_per_s(all) })
     }
 }
@@ -118,9 +121,12 @@ mod tests {
     #[test]
     fn a_round_that_is_too_short_or_has_no_halves_says_nothing() {
         let all = seconds([9; 10]);
-        assert_eq!(PROBING.halves(&all[..10]), None, "one second of the second half");
-        assert!(PROBING.halves(&seconds([9; 11])).is_some());
+        assert_eq!(PROBING.halves(&all[..9]), None, "one second of the second half");
+        assert!(PROBING.halves(&all).is_some());
         assert_eq!(Schedule::PLAIN.halves(&all), None);
+        let far = Schedule { lead_s: 6, held_back_s: Some(10) };
+        let halves = far.halves(&seconds([0, 0, 0, 0, 0, 0, 5, 5, 5, 5, 6, 6, 9, 9]));
+        assert_eq!(halves.map(|it| it.widening()), Some(4), "two of four seconds are left");
     }
 
     #[test]

@@ -33,7 +33,7 @@ fn ms(millis: u64) -> Duration {
 
 fn udp(wan: &Wan, host: &str) -> UdpSocket {
     let host = wan.host(host).expect("a host");
-    let socket = host.run(|| UdpSocket::bind((host.address(), 7))).expect("root may enter");
+    let socket = host.run(|| UdpSocket::bind((host.address(), 0))).expect("root may enter");
     let socket = socket.expect("bound");
     socket.set_read_timeout(Some(PATIENCE)).expect("possible");
     socket

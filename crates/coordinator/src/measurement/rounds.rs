@@ -240,11 +240,15 @@ impl Measurement {
             let next = self.next_turn(capacity);
             return Ok(Some(next.map_or_else(|it| it, |next| Inconclusive::LoadTooSmall { next })));
         }
-        let Some(halves) = self.schedule().halves(seconds) else {
-            // Nobody knows what more sockets would have brought.
+        let schedule = self.schedule();
+        let Some(halves) = schedule.halves(seconds) else {
+            // Nobody knows what more sockets would have brought. Another round shows it, unless its seconds
+            // are too few for halves.
+            let has_halves = schedule.held_back_s.is_some();
+            let next = if has_halves { None } else { self.turn.widened(capacity, 2) };
             return Ok(series.farthest().filter(|rtt| *rtt >= FAR).map(|rtt| {
                 let rtt_ms = u32::try_from(rtt.as_millis()).unwrap_or(u32::MAX);
-                Inconclusive::WayUnknown { rtt_ms, next: self.turn.widened(capacity, 2) }
+                Inconclusive::WayUnknown { rtt_ms, next }
             }));
         };
         Ok(halves.is_held_back().then(|| Inconclusive::HeldBackByWay {

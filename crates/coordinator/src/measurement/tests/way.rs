@@ -115,6 +115,20 @@ fn a_measurer_that_turns_out_to_be_far_needs_a_round_that_shows_what_the_way_doe
 }
 
 #[test]
+fn a_round_that_is_too_short_for_halves_is_not_repeated_in_vain() {
+    let way = WayParams { first_sockets: 8, lead_s: 4, probes: true };
+    let params = Params { seconds: 3, way, ..Params::default() };
+    let mut measurement =
+        Measurement::new(Instant::ORIGIN, params, Mode::Transit, mbit(90.0), vec![mbit(5000.0)])
+            .unwrap();
+    let mut lab = over(90.0, 40.0);
+    lab.rtt = Some(Duration::from_millis(300));
+    let estimate = estimate(lab.run(&mut measurement));
+    let reason = Some(Inconclusive::WayUnknown { rtt_ms: 300, next: None });
+    assert_eq!((estimate.inconclusive, estimate.rounds), (reason, 1));
+}
+
+#[test]
 fn a_relay_that_serves_half_of_the_seconds_has_its_mean_and_no_verdict() {
     let bytes = mbit(100.0).as_byte_per_s();
     let mut lab = Lab::new(move |second| if second < 16 { bytes } else { 0 });
