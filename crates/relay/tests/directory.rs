@@ -119,7 +119,9 @@ fn our_directory_has_what_authorities_have_and_they_have_our_extra_info() {
 fn a_consensus_without_the_signatures_that_the_operator_wants_is_not_used() {
     let network = Network::start(&NetworkSpec::default(), &mut |_| {}).expect("up");
     let folder = tempfile::tempdir().expect("a folder");
-    let ns = consensus(network.directory_addrs()[0], &Resource::Consensus);
+    // By the control port: an authority that has it may not serve it yet.
+    let text = network.wait_for_consensus(None, &mut |_| true, PATIENCE).expect("voted");
+    let ns = Consensus::parse(text.as_bytes()).expect("a consensus");
     let real = ns.authorities.iter().map(|authority| authority.fingerprint);
     let unknown = "0123456789ABCDEF0123456789ABCDEF01234567".parse().expect("a fingerprint");
     let other = "1123456789ABCDEF0123456789ABCDEF01234567".parse().expect("a fingerprint");
