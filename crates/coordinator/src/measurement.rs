@@ -370,3 +370,4 @@ impl Measurement {
 mod rounds;
 #[cfg(test)]
 mod tests;
+mod verdict;

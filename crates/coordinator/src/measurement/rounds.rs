@@ -1,7 +1,7 @@
 //! What a [`Measurement`] does with what arrives: from one round to the next.
 
 use super::*;
-use crate::halves::{FAR, Halves, Schedule};
+use crate::halves::Schedule;
 use crate::series::spread;
 use alloc::borrow::ToOwned;
 
@@ -148,7 +148,7 @@ impl Measurement {
     }
 
     /// When this round's sockets begin, and which of its seconds count.
-    fn schedule(&self) -> Schedule {
+    pub(super) fn schedule(&self) -> Schedule {
         let way = self.params.way;
         let probes = way.probes || self.turn.widening > 1;
         let middle = way.lead_s + self.params.seconds / 2;
@@ -177,7 +177,7 @@ impl Measurement {
     }
 
     /// The turn after this round, in which the relay passed on `seen`, or why none would follow.
-    fn next_turn(&self, seen: Rate) -> Result<Turn, Inconclusive> {
+    pub(super) fn next_turn(&self, seen: Rate) -> Result<Turn, Inconclusive> {
         let is_exhausted = match self.scope {
             Scope::AllRounds => self.allocation.is_exhausted(),
             Scope::OneTurn { is_whole_team } => is_whole_team,
@@ -213,55 +213,6 @@ impl Measurement {
             Some(next) => self.go_on(now, estimate, next),
             None => self.finish(Outcome::Measured(estimate)),
         }
-    }
-
-    /// Why a complete round is not conclusive, and the turn that could be, if one follows. An error is the
-    /// end of the measurement.
-    fn doubt(
-        &self,
-        series: &Series,
-        capacity: Rate,
-        seconds: &[SecondTotals],
-    ) -> Result<Option<Inconclusive>, (Option<MeasurerId>, Failure)> {
-        if let Some(measurer) = self.saturated {
-            // More load is not to be had from it: another round would say the same.
-            return Ok(Some(Inconclusive::MeasurerSaturated { measurer }));
-        }
-        // The share of a measurer that got nothing back was no load: it must not make an estimate
-        // look conclusive.
-        let (working, silent): (Vec<Assignment>, Vec<Assignment>) =
-            self.allocation.assignments.iter().partition(|it| series.got_anything(it.measurer));
-        let load: Rate = working.iter().map(|it| it.rate).sum();
-        if capacity >= self.params.conclusive_limit(load) {
-            if capacity < self.params.conclusive_limit(self.allocation.total()) {
-                let measurer = silent.first().map(|it| it.measurer);
-                return Err((measurer, Failure::GotNothing));
-            }
-            let next = self.next_turn(capacity);
-            return Ok(Some(next.map_or_else(|it| it, |next| Inconclusive::LoadTooSmall { next })));
-        }
-        let schedule = self.schedule();
-        let Some(halves) = schedule.halves(seconds) else {
-            // Nobody knows what more sockets would have brought. Another round shows it, unless its seconds
-            // are too few for halves.
-            let has_halves = schedule.held_back_s.is_some();
-            let next = if has_halves { None } else { self.turn.widened(capacity, 2) };
-            return Ok(series.farthest().filter(|rtt| *rtt >= FAR).map(|rtt| {
-                let rtt_ms = u32::try_from(rtt.as_millis()).unwrap_or(u32::MAX);
-                Inconclusive::WayUnknown { rtt_ms, next }
-            }));
-        };
-        Ok(halves.is_held_back().then(|| Inconclusive::HeldBackByWay {
-            growth_percent: growth_percent(&halves),
-            sockets: self.allocation.sockets(),
-            next: self.wider_turn(capacity, &halves),
-        }))
-    }
-
-    /// The turn with more sockets, if there may be more and the relay has another turn.
-    fn wider_turn(&self, seen: Rate, halves: &Halves) -> Option<Turn> {
-        let has_all = self.allocation.sockets() >= self.params.sockets;
-        if has_all { None } else { self.turn.widened(seen, halves.widening()) }
     }
 
     fn estimate(
@@ -341,11 +292,4 @@ impl Measurement {
         });
         self.actions.push_back(Action::Stop { round: self.turn.round });
     }
-}
-
-/// By how many percent more came back with all sockets, rounded.
-#[expect(clippy::cast_possible_truncation, reason = "a cast from floating point saturates")]
-#[expect(clippy::cast_sign_loss, reason = "a cast from floating point saturates")]
-fn growth_percent(halves: &Halves) -> u32 {
-    ((halves.growth() - 1.0) * 100.0 + 0.5) as u32
 }
