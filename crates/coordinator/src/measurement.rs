@@ -168,9 +168,7 @@ impl Measurement {
         if turn.guess == Rate::ZERO {
             return Err(SetupError::NoGuess);
         }
-        let needed = turn.guess.scaled(params.excess_factor());
-        let sockets = turn.sockets(params.way.first_sockets, params.sockets);
-        let allocation = allocate(needed, &residuals, sockets);
+        let allocation = allocation_for(&turn, &params, &residuals);
         if allocation.assignments.is_empty() {
             return Err(SetupError::NoCapacity);
         }
@@ -371,3 +369,5 @@ mod rounds;
 #[cfg(test)]
 mod tests;
 mod verdict;
+
+use rounds::allocation_for;

@@ -197,11 +197,11 @@ impl Series {
     ///
     /// # Errors
     /// [`Violation::TooMuch`].
-    pub fn check(&self, assignment: &Assignment) -> Result<(), Violation> {
-        let is_it = |reported: &&Reported| reported.assignment.measurer == assignment.measurer;
+    pub fn check(&self, measurer: MeasurerId) -> Result<(), Violation> {
+        let is_it = |reported: &&Reported| reported.assignment.measurer == measurer;
         let Some(reported) = self.measurers.iter().find(is_it) else { return Ok(()) };
         let (second, bytes) = (reported.latest, reported.bytes);
-        let allowed = assignment.most_returned(second);
+        let allowed = reported.assignment.most_returned(second);
         if bytes <= allowed { Ok(()) } else { Err(Violation::TooMuch { second, bytes, allowed }) }
     }
 

@@ -57,12 +57,10 @@ impl Measurement {
         measurer: MeasurerId,
         report: SecondReport,
     ) -> Result<(), Failure> {
-        let place = self.place(measurer, report.round)?;
-        let assignment = self.allocation.assignments.get(place).copied();
+        self.place(measurer, report.round)?;
         let series = self.series_at(now, report.second).map_err(Failure::MeasurerViolation)?;
         let recorded = series.record(measurer, report);
-        let checked = recorded.and_then(|()| assignment.map_or(Ok(()), |it| series.check(&it)));
-        checked.map_err(Failure::MeasurerViolation)
+        recorded.and_then(|()| series.check(measurer)).map_err(Failure::MeasurerViolation)
     }
 
     pub(super) fn client_second(
@@ -149,10 +147,10 @@ impl Measurement {
 
     /// When this round's sockets begin, and which of its seconds count.
     pub(super) fn schedule(&self) -> Schedule {
-        let way = self.params.way;
-        let probes = way.probes || self.turn.widening > 1;
-        let middle = way.lead_s + self.params.seconds / 2;
-        Schedule { lead_s: way.lead_s, held_back_s: probes.then_some(middle) }
+        let lead_s = self.params.way.lead_s;
+        let middle = lead_s + self.params.seconds / 2;
+        let held_back_s = has_halves(&self.turn, &self.params).then_some(middle);
+        Schedule { lead_s, held_back_s }
     }
 
     /// After a second arrived: ends the round if it is complete, or if it can't be conclusive any
@@ -243,10 +241,7 @@ impl Measurement {
                 self.end_round();
                 self.before = Some(so_far);
                 self.turn = next;
-                let needed = next.guess.scaled(self.params.excess_factor());
-                let Params { way, sockets, .. } = self.params;
-                let sockets = next.sockets(way.first_sockets, sockets);
-                self.allocation = allocate(needed, &self.residuals, sockets);
+                self.allocation = allocation_for(&next, &self.params, &self.residuals);
                 self.prepare(now);
             }
         }
@@ -292,4 +287,22 @@ impl Measurement {
         });
         self.actions.push_back(Action::Stop { round: self.turn.round });
     }
+}
+
+/// Whether every other socket of a turn begins in the middle of its round.
+const fn has_halves(turn: &Turn, params: &Params) -> bool {
+    params.way.probes || turn.widening > 1
+}
+
+/// Who takes part in a turn. If half of the sockets are to begin later, each has two, as far as there may be so
+/// many: of a single one there is no half.
+pub(super) fn allocation_for(turn: &Turn, params: &Params, residuals: &[Rate]) -> Allocation {
+    let needed = turn.guess.scaled(params.excess_factor());
+    let sockets = turn.sockets(params.way.first_sockets, params.sockets);
+    let allocation = allocate(needed, residuals, sockets);
+    let two_each = u32::try_from(2 * allocation.assignments.len()).unwrap_or(u32::MAX);
+    if !has_halves(turn, params) || sockets >= two_each {
+        return allocation;
+    }
+    allocate(needed, residuals, two_each.min(params.sockets))
 }

@@ -30,9 +30,10 @@ impl Measurement {
             return Ok(Some(next.map_or_else(|it| it, |next| Inconclusive::LoadTooSmall { next })));
         }
         let schedule = self.schedule();
-        let Some(halves) = schedule.halves(seconds) else {
+        let halves = schedule.halves(seconds).filter(|_| self.allocation.has_two_halves());
+        let Some(halves) = halves else {
             // Nobody knows what more sockets would have brought. Another round shows it, unless its seconds
-            // are too few for halves.
+            // or sockets are too few for halves.
             let has_halves = schedule.held_back_s.is_some();
             let next = if has_halves { None } else { self.turn.widened(capacity, 2) };
             return Ok(series.farthest().filter(|rtt| *rtt >= FAR).map(|rtt| {

@@ -129,6 +129,28 @@ fn a_round_that_is_too_short_for_halves_is_not_repeated_in_vain() {
 }
 
 #[test]
+fn many_measurers_with_a_socket_each_have_two_so_that_there_are_halves() {
+    let way = WayParams { first_sockets: 7, lead_s: 2, probes: true };
+    let seven = || vec![mbit(40.0); 7];
+    for (sockets, is_conclusive) in [(160, true), (7, false)] {
+        let params = Params { way, sockets, ..Params::default() };
+        let measurement =
+            Measurement::new(Instant::ORIGIN, params, Mode::Transit, mbit(90.0), seven());
+        // Of seven sockets 31 Mbit/s.
+        let mut lab = over(90.0, 4.5);
+        lab.rtt = Some(Duration::from_millis(100));
+        let estimate = estimate(lab.run(&mut measurement.unwrap()));
+        assert_eq!(estimate.is_conclusive(), is_conclusive, "{estimate}");
+        if is_conclusive {
+            assert!(estimate.capacity > mbit(89.9), "seven shares are rounded down: {estimate}");
+        } else {
+            let reason = Some(Inconclusive::WayUnknown { rtt_ms: 100, next: None });
+            assert_eq!(estimate.inconclusive, reason, "seven sockets are all there may be");
+        }
+    }
+}
+
+#[test]
 fn a_relay_that_serves_half_of_the_seconds_has_its_mean_and_no_verdict() {
     let bytes = mbit(100.0).as_byte_per_s();
     let mut lab = Lab::new(move |second| if second < 16 { bytes } else { 0 });
