@@ -80,7 +80,7 @@ impl Allocation {
     }
 
     /// Whether a fair part of the sockets begins later if every other one of each measurer does: at least a
-    /// quarter. Then a way that holds back lets a third more through in the second half.
+    /// quarter. Then a path that holds back lets a third more through in the second half.
     #[must_use]
     pub(crate) fn has_two_halves(&self) -> bool {
         let later: u32 = self.assignments.iter().map(|assignment| assignment.sockets / 2).sum();

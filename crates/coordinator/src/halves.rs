@@ -1,4 +1,4 @@
-//! Whether the way to a relay, and not the relay, holds a round back.
+//! Whether the path to a relay, and not the relay, holds a round back.
 
 use crate::series::SecondTotals;
 use crate::stats::median;
@@ -6,19 +6,19 @@ use alloc::vec::Vec;
 use onion::{Duration, Rate};
 use serde::{Deserialize, Serialize};
 
-/// Growth up to which the way is taken not to have mattered.
+/// Growth up to which the path is taken not to have mattered.
 ///
 /// Let *P(n)* be what *n* sockets could carry if the relay were infinitely fast, and *R* what the relay can
 /// do; a half then carries min(*R*, *P*). Flows that lose packets independently of each other, or that
 /// their windows hold back, carry twice as much if there are twice as many: *P(n)* = 2·*P(n/2)*. So a growth
-/// *g* is 2 where the way alone was the limit, and between 1 and 2 where it was so in the first half only.
+/// *g* is 2 where the path alone was the limit, and between 1 and 2 where it was so in the first half only.
 /// There *R* ≤ *g*·*z* even if all seconds that count were the first half's: with *g* ≤ 1.05 the estimate
-/// is at most 4.8 % too low, and every way that could have made it worse shows itself by more growth.
+/// is at most 4.8 % too low, and every path that could have made it worse shows itself by more growth.
 /// A narrow place that all flows share does not grow either: it is a link, the relay's own if all
 /// measurers meet it.
 const GROWTH_MAX: f64 = 1.05;
 
-/// From this round trip on a way can hold back a round that is not made to show it: nearer, even the fewest
+/// From this round trip on a path can hold back a round that is not made to show it: nearer, even the fewest
 /// sockets carry a gigabit per second where a packet of a hundred is lost.
 pub const FAR: Duration = Duration::from_millis(2);
 
@@ -82,7 +82,7 @@ impl Halves {
         if all == 0.0 { 1.0 } else { all / half.max(1.0) }
     }
 
-    /// Whether so much more came back with all sockets that the way held the others back.
+    /// Whether so much more came back with all sockets that the path held the others back.
     #[must_use]
     pub fn is_held_back(&self) -> bool {
         self.growth() > GROWTH_MAX

@@ -42,7 +42,7 @@ pub use history::{Expectations, Guess, GuessSource, History, HistoryPolicy, Past
 pub use measurement::{Action, Measurement, SetupError};
 pub use order::{OrderRetries, ends_an_accepted_one};
 pub use outcome::{Bounds, Estimate, Inconclusive, Outcome, ProcessorTime};
-pub use params::{Params, ParamsError, WayParams};
+pub use params::{Params, ParamsError, PathParams};
 pub use record::{
     Course, End, Facts, Hearsay, Record, RoundRecord, SecondRecord, Subject, Verdict,
 };

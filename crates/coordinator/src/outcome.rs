@@ -208,13 +208,13 @@ pub enum Inconclusive {
         /// What was to follow.
         next: Turn,
     },
-    /// More came back as soon as there were more sockets: the way to the relay or back, and not the relay,
+    /// More came back as soon as there were more sockets: the path to the relay or back, and not the relay,
     /// held the round back.
     #[error(
-        "the way to the relay held it back: with all {sockets} sockets {growth_percent} % more came \
+        "the path to the relay held it back: with all {sockets} sockets {growth_percent} % more came \
          back than with half of them"
     )]
-    HeldBackByWay {
+    PathLimited {
         /// How much more, in percent.
         growth_percent: u32,
         /// Sockets of the round.
@@ -222,11 +222,11 @@ pub enum Inconclusive {
         /// What was to follow, with more of them; `None` where there may be no more, or no other round.
         next: Option<Turn>,
     },
-    /// Some measurer is far from the relay, and the round was not made to show whether the way held it back.
+    /// Some measurer is far from the relay, and the round was not made to show whether the path held it back.
     #[error(
-        "a measurer is {rtt_ms} ms from the relay, and the round could not show whether the way to it held it back"
+        "a measurer is {rtt_ms} ms from the relay, and the round could not show whether the path to it held it back"
     )]
-    WayUnknown {
+    PathUnknown {
         /// The round trip, in whole milliseconds.
         rtt_ms: u32,
         /// What was to follow, which would show it; `None` where there may be no other round.
@@ -266,7 +266,7 @@ impl Inconclusive {
     pub const fn next_turn(&self) -> Option<Turn> {
         match self {
             Self::LoadTooSmall { next } => Some(*next),
-            Self::HeldBackByWay { next, .. } | Self::WayUnknown { next, .. } => *next,
+            Self::PathLimited { next, .. } | Self::PathUnknown { next, .. } => *next,
             _ => None,
         }
     }

@@ -31,26 +31,26 @@ pub struct Params {
     pub setup_timeout: Duration,
     /// Time after the end of a second within which its reports must arrive.
     pub report_grace: Duration,
-    /// What the way to the relay asks for.
+    /// What the path to the relay asks for.
     #[serde(default)]
-    pub way: WayParams,
+    pub path: PathParams,
 }
 
-/// What the way to a relay asks for: that of the paper's loopback, unless it is known to be long. Not in
+/// What the path to a relay asks for: that of the paper's loopback, unless it is known to be long. Not in
 /// the paper, which opens 160 sockets to each relay wherever it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct WayParams {
+pub struct PathParams {
     /// Sockets of the first round over all measurers, at most [`Params::sockets`]. Later ones have more
-    /// if the way has held this one back ([`Turn::widened`](crate::Turn::widened)).
+    /// if the path has held this one back ([`Turn::widened`](crate::Turn::widened)).
     pub first_sockets: u32,
     /// Seconds of load before those that count: TCP's slow start must not cost the estimate.
     pub lead_s: u32,
-    /// Every other socket begins only in the middle of the round: if more comes back then, the way and
+    /// Every other socket begins only in the middle of the round: if more comes back then, the path and
     /// not the relay has held it back ([`Halves`](crate::Halves)).
     pub probes: bool,
 }
 
-impl Default for WayParams {
+impl Default for PathParams {
     fn default() -> Self {
         Self { first_sockets: 160, lead_s: 0, probes: false }
     }
@@ -69,7 +69,7 @@ impl Default for Params {
             max_rounds: 12,
             setup_timeout: Duration::from_secs(30),
             report_grace: Duration::from_secs(5),
-            way: WayParams::default(),
+            path: PathParams::default(),
         }
     }
 }
@@ -103,8 +103,8 @@ impl Params {
         within("max_rounds", self.max_rounds, 1..=64)?;
         within("setup_timeout", self.setup_timeout, times.clone())?;
         within("report_grace", self.report_grace, times)?;
-        within("first_sockets", self.way.first_sockets, 1..=10_000)?;
-        within("lead_s", self.way.lead_s, 0..=60)
+        within("first_sockets", self.path.first_sockets, 1..=10_000)?;
+        within("lead_s", self.path.lead_s, 0..=60)
     }
 
     /// The same for a relay that allows but so many rounds in a period.
@@ -116,7 +116,7 @@ impl Params {
     /// How long a round lasts, in seconds: *t* and what goes before it.
     #[must_use]
     pub const fn round_s(&self) -> u32 {
-        self.seconds + self.way.lead_s
+        self.seconds + self.path.lead_s
     }
 
     /// *f* = m(1+ε₂)/(1−ε₁): capacity of measurers to allocate per capacity expected (§4.2).

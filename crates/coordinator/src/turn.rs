@@ -53,7 +53,7 @@ impl Turn {
         self.followed_by(seen.max(self.guess + self.guess))
     }
 
-    /// The turn after one that the way held back: the same guess, or what was seen if that is more, with
+    /// The turn after one that the path held back: the same guess, or what was seen if that is more, with
     /// `factor` times the sockets. `None` after the last.
     #[must_use]
     pub fn widened(self, seen: Rate, factor: u32) -> Option<Self> {

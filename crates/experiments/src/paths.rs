@@ -1,4 +1,4 @@
-//! `flashflow experiment paths`: relays with known limits are measured over ways of many lengths and
+//! `flashflow experiment paths`: relays with known limits are measured over paths of many lengths and
 //! losses.
 
 mod judge;
@@ -24,7 +24,7 @@ const PAUSE: Duration = Duration::from_millis(1500);
 ///
 /// Stock relays are measured in transit and relays of ours as an echo, over a network of this machine's own
 /// with the round trips and losses of the grid, on each of its two ways. What a relay can carry is found out
-/// first, by the kernel's counters of its sockets while it is measured over a way without distance or
+/// first, by the kernel's counters of its sockets while it is measured over a path without distance or
 /// loss. A run has held if it is not conclusive, or within −10 % and +5 % of that: a wrong number is worse
 /// than none. Needs root, for network namespaces.
 #[derive(Debug, Args)]

@@ -3,22 +3,8 @@
 #[expect(dead_code, reason = "what the other test files need")]
 mod common;
 
-use common::{Scratch, number, text};
+use common::{Scratch, lacking, number, text};
 use rustix::process::Signal;
-use std::io::ErrorKind;
-use std::process::Command;
-
-/// What is lacking for networks of our own, if anything is: programs that join them, or the right.
-fn lacking() -> Option<String> {
-    for program in ["ip", "tc"] {
-        if let Err(error) = Command::new(program).arg("-V").output() {
-            return Some(format!("the program `{program}`: {error}"));
-        }
-    }
-    let error = link::Namespace::new().err()?;
-    assert_eq!(error.kind(), ErrorKind::PermissionDenied, "{error}");
-    Some(format!("network namespaces: {error}"))
-}
 
 /// What does not depend on how fast this machine is: that the report says what its runs have shown, and
 /// that KIST keeps cells out of the kernel. How much quiet circuits gain by it is an exact claim in

@@ -3,24 +3,10 @@
 #[expect(dead_code, reason = "what the other test files need")]
 mod common;
 
-use common::{Scratch, number, text, wait_for};
+use common::{Scratch, lacking, number, text, wait_for};
 use rustix::process::Signal;
 use serde_json::Value;
 use std::fs;
-use std::io::ErrorKind;
-use std::process::Command;
-
-/// What is lacking for networks of our own, if anything is: programs that join them, or the right.
-fn lacking() -> Option<String> {
-    for program in ["ip", "tc"] {
-        if let Err(error) = Command::new(program).arg("-V").output() {
-            return Some(format!("the program `{program}`: {error}"));
-        }
-    }
-    let error = link::Namespace::new().err()?;
-    assert_eq!(error.kind(), ErrorKind::PermissionDenied, "{error}");
-    Some(format!("network namespaces: {error}"))
-}
 
 /// The name by which the kernel knows what a path leads to: `net:[4026532345]`.
 fn identity(host: &Value) -> String {

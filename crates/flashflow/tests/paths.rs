@@ -3,18 +3,14 @@
 #[expect(dead_code, reason = "what the other test files need")]
 mod common;
 
-use common::{Scratch, number, text};
-use std::process::Command;
+use common::{Scratch, lacking, number, text};
 
-/// Of half of the sockets this way lets some 35 Mbit/s through, of all of them twice as much, and never what the
+/// Of half of the sockets this path lets some 35 Mbit/s through, of all of them twice as much, and never what the
 /// relay could do: the number that comes back says nothing of the relay, and must not be called conclusive.
 #[test]
-fn a_way_that_no_number_of_sockets_makes_wide_enough_is_named_and_no_wrong_number_is_conclusive() {
-    if let Err(error) = Command::new("ip").arg("-V").output() {
-        skip::this_test!("it needs the program `ip`: {error}");
-    }
-    if let Err(error) = link::Namespace::new() {
-        skip::this_test!("it needs network namespaces: {error}");
+fn a_path_that_no_number_of_sockets_makes_wide_enough_is_named_and_no_wrong_number_is_conclusive() {
+    if let Some(what) = lacking() {
+        skip::this_test!("it needs {what}");
     }
     let scratch = Scratch::new();
     let arguments = "experiment paths --modes echo --limits 200 --rtts-ms 300 --losses-percent 1 \
@@ -28,7 +24,7 @@ fn a_way_that_no_number_of_sockets_makes_wide_enough_is_named_and_no_wrong_numbe
     };
     assert_eq!(
         (text(case, "conclusion"), text(case, "limited_by")),
-        ("lower_bound", "way"),
+        ("lower_bound", "path"),
         "{case}"
     );
     assert_eq!(text(case, "verdict"), "inconclusive");

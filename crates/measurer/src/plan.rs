@@ -1,6 +1,6 @@
 use crate::consent::is_local;
 use crate::member::{RoundOrder, RoundWayBack};
-use coordinator::{FAR, WayParams};
+use coordinator::{FAR, PathParams};
 use link::Clock;
 use onion::cell::CELL_LEN;
 use onion::measure::pump::Pace;
@@ -32,7 +32,7 @@ const SOCKETS_MAX: u32 = 160;
 const SOCKET_IN_FLIGHT_BYTES: u64 = 55_900;
 
 /// Round trips in which TCP's congestion window, the relay's receive window and our windows on circuits have
-/// grown from their beginnings to what any way holds.
+/// grown from their beginnings to what any path holds.
 const SLOW_START_ROUNDS: u32 = 10;
 
 /// Longest lead: relays that take part allow 45 s from the order to the end.
@@ -115,23 +115,23 @@ impl Defences {
         wanted.min(allowed)
     }
 
-    /// What the way to a relay asks for, to load it with up to `rate` where the round trip is `rtt`.
+    /// What the path to a relay asks for, to load it with up to `rate` where the round trip is `rtt`.
     ///
     /// Few sockets nearby, where many only make a stock relay slower. Far away as many as carry `rate` over a
-    /// way that loses one packet of a thousand (`SOCKET_IN_FLIGHT_BYTES`), with time for slow start, and
+    /// path that loses one packet of a thousand (`SOCKET_IN_FLIGHT_BYTES`), with time for slow start, and
     /// with a second half that shows whether that was enough.
     #[must_use]
-    pub fn way(rate: Rate, rtt: Duration, seconds: u32, way_back: RoundWayBack) -> WayParams {
+    pub fn path(rate: Rate, rtt: Duration, seconds: u32, way_back: RoundWayBack) -> PathParams {
         // In transit a cell goes over two connections, of which the slower one at the time counts.
         let flows = rate.bytes_in(way_back.way(rtt)).div_ceil(SOCKET_IN_FLIGHT_BYTES);
         let first_sockets =
             u32::try_from(flows).unwrap_or(u32::MAX).clamp(SOCKETS_MIN, SOCKETS_MAX);
         if rtt < FAR {
-            return WayParams { first_sockets, lead_s: 0, probes: false };
+            return PathParams { first_sockets, lead_s: 0, probes: false };
         }
         let slow_start = u32::try_from((rtt * SLOW_START_ROUNDS).as_secs()).unwrap_or(u32::MAX);
         let lead_s = slow_start.min(LEAD_MAX_S - 2) + 2;
-        WayParams { first_sockets, lead_s, probes: seconds >= PROBED_SECONDS_MIN }
+        PathParams { first_sockets, lead_s, probes: seconds >= PROBED_SECONDS_MIN }
     }
 
     /// Circuits whose windows together hold `time`'s worth of cells at `rate`.

@@ -147,7 +147,7 @@ impl Measurement {
 
     /// When this round's sockets begin, and which of its seconds count.
     pub(super) fn schedule(&self) -> Schedule {
-        let lead_s = self.params.way.lead_s;
+        let lead_s = self.params.path.lead_s;
         let middle = lead_s + self.params.seconds / 2;
         let held_back_s = has_halves(&self.turn, &self.params).then_some(middle);
         Schedule { lead_s, held_back_s }
@@ -291,14 +291,14 @@ impl Measurement {
 
 /// Whether every other socket of a turn begins in the middle of its round.
 const fn has_halves(turn: &Turn, params: &Params) -> bool {
-    params.way.probes || turn.widening > 1
+    params.path.probes || turn.widening > 1
 }
 
 /// Who takes part in a turn. If half of the sockets are to begin later, each has two, as far as there may be so
 /// many: of a single one there is no half.
 pub(super) fn allocation_for(turn: &Turn, params: &Params, residuals: &[Rate]) -> Allocation {
     let needed = turn.guess.scaled(params.excess_factor());
-    let sockets = turn.sockets(params.way.first_sockets, params.sockets);
+    let sockets = turn.sockets(params.path.first_sockets, params.sockets);
     let allocation = allocate(needed, residuals, sockets);
     let two_each = u32::try_from(2 * allocation.assignments.len()).unwrap_or(u32::MAX);
     if !has_halves(turn, params) || sockets >= two_each {

@@ -5,10 +5,10 @@ use std::vec::Vec;
 
 mod failures;
 mod lab;
+mod path;
 mod properties;
 mod records;
 mod turns;
-mod way;
 
 #[test]
 fn a_right_guess_is_conclusive_after_one_round() {

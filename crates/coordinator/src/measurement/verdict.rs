@@ -38,10 +38,10 @@ impl Measurement {
             let next = if has_halves { None } else { self.turn.widened(capacity, 2) };
             return Ok(series.farthest().filter(|rtt| *rtt >= FAR).map(|rtt| {
                 let rtt_ms = u32::try_from(rtt.as_millis()).unwrap_or(u32::MAX);
-                Inconclusive::WayUnknown { rtt_ms, next }
+                Inconclusive::PathUnknown { rtt_ms, next }
             }));
         };
-        Ok(halves.is_held_back().then(|| Inconclusive::HeldBackByWay {
+        Ok(halves.is_held_back().then(|| Inconclusive::PathLimited {
             growth_percent: growth_percent(&halves),
             sockets: self.allocation.sockets(),
             next: self.wider_turn(capacity, &halves),

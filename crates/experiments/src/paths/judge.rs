@@ -86,7 +86,7 @@ impl Judged {
 
 const fn limited_by(reason: &Inconclusive) -> &'static str {
     match reason {
-        Inconclusive::HeldBackByWay { .. } | Inconclusive::WayUnknown { .. } => "way",
+        Inconclusive::PathLimited { .. } | Inconclusive::PathUnknown { .. } => "path",
         Inconclusive::MeasurerSaturated { .. } => "measurer's processor",
         Inconclusive::TeamTooSmall { .. } | Inconclusive::LoadTooSmall { .. } => "assigned rate",
         Inconclusive::RoundLimit { .. } | Inconclusive::Unsteady { .. } => "unknown",
@@ -127,13 +127,13 @@ pub(super) fn report(plan: &Plan, runs: Vec<Judged>, base: ExperimentReport) -> 
     ];
     let notes = vec![
         "The truth of a relay is what the kernel counted that its process sent, TLS included, while it was \
-         measured over a way without distance and loss, in the median second of the last round."
+         measured over a path without distance and loss, in the median second of the last round."
             .to_owned(),
     ];
     let promise = Promise::Decided {
         held: wrong == 0 && share >= CONCLUSIVE_SHARE,
         rule:
-            "no conclusive estimate is wrong, and those of ways that are not extreme are conclusive"
+            "no conclusive estimate is wrong, and those of paths that are not extreme are conclusive"
                 .to_owned(),
     };
     let cases = runs.into_iter().map(|it| it.case).collect();

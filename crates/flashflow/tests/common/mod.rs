@@ -4,7 +4,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 use std::ffi::OsStr;
 use std::fs;
-use std::io::{BufRead, BufReader, Read};
+use std::io::{BufRead, BufReader, ErrorKind, Read};
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::{Receiver, Sender, channel};
@@ -33,6 +33,18 @@ pub(crate) fn wait_for<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T 
         assert!(started.elapsed() < PATIENCE, "waited in vain for {what}");
         let _timeout = receiver.recv_timeout(Duration::from_millis(20));
     }
+}
+
+/// What is lacking for networks of our own, if anything is: programs that join them, or the right.
+pub(crate) fn lacking() -> Option<String> {
+    for program in ["ip", "tc"] {
+        if let Err(error) = Command::new(program).arg("-V").output() {
+            return Some(format!("the program `{program}`: {error}"));
+        }
+    }
+    let error = link::Namespace::new().err()?;
+    assert_eq!(error.kind(), ErrorKind::PermissionDenied, "{error}");
+    Some(format!("network namespaces: {error}"))
 }
 
 /// Where a run of the program keeps everything. Whatever is left of it ends with this.

@@ -82,9 +82,9 @@ impl<'t> Run<'t> {
         // On this machine a long round trip is a busy processor.
         let is_here = request.target.address.ip().is_loopback();
         let distance = if is_here { Duration::ZERO } else { rtt };
-        params.way = Defences::way(rate, distance, params.seconds, way_back);
+        params.path = Defences::path(rate, distance, params.seconds, way_back);
         let first = launch.map_or_else(|| Turn::first(request.guess, 1), |it| it.turn);
-        let sockets = first.sockets(params.way.first_sockets, params.sockets);
+        let sockets = first.sockets(params.path.first_sockets, params.sockets);
         let residuals: Vec<Rate> = team.capacities().collect();
         let loads = vec![None; residuals.len()];
         let (sender, news) = channel();

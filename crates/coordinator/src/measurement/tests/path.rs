@@ -1,17 +1,17 @@
-//! Relays far away: what holds a round back, the relay or the way to it.
+//! Relays far away: what holds a round back, the relay or the path to it.
 
 use super::*;
-use crate::WayParams;
+use crate::PathParams;
 
-/// Over a way that asks for so many sockets at first.
+/// Over a path that asks for so many sockets at first.
 fn far(guess: f64, first_sockets: u32, max_rounds: u32) -> Measurement {
-    let way = WayParams { first_sockets, lead_s: 2, probes: true };
-    let params = Params { max_rounds, way, ..Params::default() };
+    let path = PathParams { first_sockets, lead_s: 2, probes: true };
+    let params = Params { max_rounds, path, ..Params::default() };
     let team = vec![mbit(5000.0)];
     Measurement::new(Instant::ORIGIN, params, Mode::Transit, mbit(guess), team).unwrap()
 }
 
-/// A relay of this capacity, over a way on which each socket carries so much.
+/// A relay of this capacity, over a path on which each socket carries so much.
 fn over(capacity: f64, per_socket: f64) -> Lab {
     Lab { per_socket: Some(mbit(per_socket).as_byte_per_s()), ..relay(capacity) }
 }
@@ -45,7 +45,7 @@ fn a_way_that_holds_back_is_widened_until_the_relay_is_seen() {
 fn a_way_that_no_number_of_sockets_makes_wide_enough_gives_a_lower_bound_that_says_so() {
     let mut lab = over(250.0, 0.3);
     let estimate = estimate(lab.run(&mut far(90.0, 8, 12)));
-    let Some(Inconclusive::HeldBackByWay { growth_percent, sockets, next }) = estimate.inconclusive
+    let Some(Inconclusive::PathLimited { growth_percent, sockets, next }) = estimate.inconclusive
     else {
         panic!("{estimate}");
     };
@@ -58,13 +58,13 @@ fn a_way_that_no_number_of_sockets_makes_wide_enough_gives_a_lower_bound_that_sa
 fn a_relay_that_wants_no_more_rounds_keeps_a_lower_bound() {
     let estimate = estimate(over(90.0, 4.5).run(&mut far(90.0, 8, 1)));
     let reason = estimate.inconclusive.expect("a lower bound");
-    assert!(matches!(reason, Inconclusive::HeldBackByWay { next: None, .. }), "{reason}");
+    assert!(matches!(reason, Inconclusive::PathLimited { next: None, .. }), "{reason}");
 }
 
 #[test]
 fn a_turn_that_was_held_back_asks_for_another_with_more_sockets_even_of_the_whole_team() {
-    let way = WayParams { first_sockets: 8, lead_s: 0, probes: true };
-    let params = Params { way, ..Params::default() };
+    let path = PathParams { first_sockets: 8, lead_s: 0, probes: true };
+    let params = Params { path, ..Params::default() };
     let turn = Turn::first(mbit(90.0), 12);
     let mut campaign = crate::Campaign::new(params.excess_factor(), 160, vec![mbit(200.0)]);
     let relay = crate::RelayId(3);
@@ -90,8 +90,8 @@ fn a_turn_that_was_held_back_asks_for_another_with_more_sockets_even_of_the_whol
 #[test]
 fn a_measurer_that_turns_out_to_be_far_needs_a_round_that_shows_what_the_way_does() {
     // The coordinator is near, and plans for that.
-    let way = WayParams { first_sockets: 8, lead_s: 0, probes: false };
-    let params = Params { way, max_rounds: 12, ..Params::default() };
+    let path = PathParams { first_sockets: 8, lead_s: 0, probes: false };
+    let params = Params { path, max_rounds: 12, ..Params::default() };
     for (rtt_ms, per_socket, rounds) in [(1, 4.5, 1), (100, 40.0, 2), (100, 4.5, 3)] {
         let team = vec![mbit(5000.0)];
         let mut measurement =
@@ -111,29 +111,29 @@ fn a_measurer_that_turns_out_to_be_far_needs_a_round_that_shows_what_the_way_doe
         Measurement::new(Instant::ORIGIN, params, Mode::Transit, mbit(90.0), vec![mbit(5000.0)])
             .unwrap();
     let reason = estimate(lab.run(&mut measurement)).inconclusive;
-    assert_eq!(reason, Some(Inconclusive::WayUnknown { rtt_ms: 100, next: None }));
+    assert_eq!(reason, Some(Inconclusive::PathUnknown { rtt_ms: 100, next: None }));
 }
 
 #[test]
 fn a_round_that_is_too_short_for_halves_is_not_repeated_in_vain() {
-    let way = WayParams { first_sockets: 8, lead_s: 4, probes: true };
-    let params = Params { seconds: 3, way, ..Params::default() };
+    let path = PathParams { first_sockets: 8, lead_s: 4, probes: true };
+    let params = Params { seconds: 3, path, ..Params::default() };
     let mut measurement =
         Measurement::new(Instant::ORIGIN, params, Mode::Transit, mbit(90.0), vec![mbit(5000.0)])
             .unwrap();
     let mut lab = over(90.0, 40.0);
     lab.rtt = Some(Duration::from_millis(300));
     let estimate = estimate(lab.run(&mut measurement));
-    let reason = Some(Inconclusive::WayUnknown { rtt_ms: 300, next: None });
+    let reason = Some(Inconclusive::PathUnknown { rtt_ms: 300, next: None });
     assert_eq!((estimate.inconclusive, estimate.rounds), (reason, 1));
 }
 
 #[test]
 fn many_measurers_with_a_socket_each_have_two_so_that_there_are_halves() {
-    let way = WayParams { first_sockets: 7, lead_s: 2, probes: true };
+    let path = PathParams { first_sockets: 7, lead_s: 2, probes: true };
     let seven = || vec![mbit(40.0); 7];
     for (sockets, is_conclusive) in [(160, true), (7, false)] {
-        let params = Params { way, sockets, ..Params::default() };
+        let params = Params { path, sockets, ..Params::default() };
         let measurement =
             Measurement::new(Instant::ORIGIN, params, Mode::Transit, mbit(90.0), seven());
         // Of seven sockets 31 Mbit/s.
@@ -144,7 +144,7 @@ fn many_measurers_with_a_socket_each_have_two_so_that_there_are_halves() {
         if is_conclusive {
             assert!(estimate.capacity > mbit(89.9), "seven shares are rounded down: {estimate}");
         } else {
-            let reason = Some(Inconclusive::WayUnknown { rtt_ms: 100, next: None });
+            let reason = Some(Inconclusive::PathUnknown { rtt_ms: 100, next: None });
             assert_eq!(estimate.inconclusive, reason, "seven sockets are all there may be");
         }
     }
