@@ -1,6 +1,6 @@
 //! Whether the path to a relay, and not the relay, holds a round back.
 
-use crate::series::SecondTotals;
+use crate::second::SecondTotals;
 use crate::stats::median;
 use alloc::vec::Vec;
 use onion::{Duration, Rate};

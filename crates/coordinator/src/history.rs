@@ -2,8 +2,8 @@
 
 use crate::campaign::Standing;
 use crate::failure::Failure;
+use crate::mode::Mode;
 use crate::record::{End, Record};
-use crate::series::Mode;
 use crate::stats::Percentile;
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;

@@ -2,10 +2,12 @@
 
 use crate::allocation::{Allocation, Assignment, MeasurerId, allocate};
 use crate::failure::{Blame, Failure, Violation};
+use crate::mode::Mode;
 use crate::outcome::{Estimate, Inconclusive, Outcome};
 use crate::params::{Params, ParamsError};
 use crate::record::{Course, RoundRecord};
-use crate::series::{Missing, Mode, SecondReport, SecondTotals, Series, Source, Summary};
+use crate::second::{SecondReport, SecondTotals};
+use crate::series::{Missing, Series, Source, Summary};
 use crate::turn::Turn;
 use alloc::collections::VecDeque;
 use alloc::vec;

@@ -2,8 +2,9 @@
 
 use crate::allocation::MeasurerId;
 use crate::failure::{Blame, Failure};
+use crate::mode::Mode;
 use crate::params::Params;
-use crate::series::{Mode, SecondTotals};
+use crate::second::SecondTotals;
 use crate::stats::Spread;
 use crate::turn::Turn;
 use alloc::vec::Vec;

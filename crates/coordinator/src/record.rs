@@ -1,17 +1,16 @@
 //! The record of a finished measurement: the one account of it that all others are made from.
 
-use crate::account::Account;
-use crate::allocation::{Allocation, Assignment, MeasurerId};
+use crate::allocation::{Allocation, MeasurerId};
 use crate::failure::{Blame, Failure};
 use crate::halves::{Halves, Schedule};
+use crate::mode::Mode;
 use crate::outcome::{Bounds, Inconclusive, Outcome, ProcessorTime, tell_failure};
 use crate::params::Params;
-use crate::series::{Mode, SecondTotals};
+use crate::second::{SecondRecord, SecondTotals};
 use crate::stats::{Spread, median_rate};
 use alloc::string::String;
 use alloc::vec::Vec;
 use core::fmt;
-use core::iter;
 use core::net::SocketAddr;
 use onion::Rate;
 use onion::identity::RelayIds;
@@ -77,25 +76,6 @@ pub struct RoundRecord {
 /// Of records that were made before there was any other.
 const fn plain() -> Schedule {
     Schedule::PLAIN
-}
-
-/// What each source said of a second.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct SecondRecord {
-    /// *j*, counted from zero.
-    pub second: u32,
-    /// *xⱼⁱ*: bytes that came back to each measurer, in the order of the round's assignments; `None`
-    /// where it did not say.
-    pub returned_bytes: Vec<Option<u64>>,
-    /// *yⱼ*: bytes of its clients, as the relay reported. `None` in transit, or where it did not say.
-    pub client_bytes: Option<u64>,
-    /// What the relay, or its control port, told somebody else that it passed on. It is no part of the
-    /// estimate; it is there to compare.
-    pub relay_said: Option<Rate>,
-    /// What the kernels of each measurer say of its sockets, in the order of the round's assignments;
-    /// empty if none says anything.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub accounts: Vec<Option<Account>>,
 }
 
 /// How a measurement ended.
@@ -332,30 +312,6 @@ impl Record {
     #[must_use]
     pub fn relay_said(&self) -> Option<Rate> {
         median_rate(self.decisive_round()?.seconds.iter().filter_map(|it| it.relay_said))
-    }
-}
-
-impl SecondRecord {
-    /// *xⱼ* and *ȳⱼ*, once all have said what they had to. `ratio` is *r*; of what came back to each, what
-    /// its [assignment lets count](Assignment::most_counted).
-    #[must_use]
-    pub fn totals(
-        &self,
-        mode: Mode,
-        ratio: f64,
-        assignments: &[Assignment],
-    ) -> Option<SecondTotals> {
-        let most = assignments.iter().map(Assignment::most_counted).chain(iter::repeat(u64::MAX));
-        let mut returned = self.returned_bytes.iter().zip(most);
-        let measured = returned
-            .try_fold(0u64, |sum, (it, most)| Some(sum.saturating_add((*it)?.min(most))))?;
-        let is_whole = mode == Mode::Transit || self.client_bytes.is_some();
-        is_whole.then(|| SecondTotals::of(self.second, measured, self.client_bytes, ratio))
-    }
-
-    /// Whether nobody said anything.
-    pub(crate) fn is_silent(&self) -> bool {
-        self.client_bytes.is_none() && self.returned_bytes.iter().all(Option::is_none)
     }
 }
 

@@ -4,70 +4,12 @@ use crate::account::Account;
 use crate::allocation::{Assignment, MeasurerId};
 use crate::failure::Violation;
 use crate::halves::Schedule;
-use crate::record::SecondRecord;
+use crate::mode::Mode;
+use crate::second::{SecondRecord, SecondReport, SecondTotals};
 use crate::stats::{Spread, median};
 use alloc::vec;
 use alloc::vec::Vec;
 use onion::{Duration, Rate};
-use serde::{Deserialize, Serialize};
-
-/// How the relay is loaded.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Mode {
-    /// The relay returns each cell, and reports its client traffic (§4.1). Estimates are of its
-    /// capacity.
-    Echo,
-    /// The relay forwards each cell, and knows nothing of FlashFlow (§3.4). Its client traffic is
-    /// unknown, so estimates are lower bounds of its capacity.
-    Transit,
-}
-
-/// What one measurer got back in one second.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct SecondReport {
-    /// The round, as in [`Action::Prepare`](crate::Action).
-    pub round: u32,
-    /// *j*, counted from zero.
-    pub second: u32,
-    /// *xⱼⁱ*: bytes that the relay relayed to this measurer, over all its processes.
-    pub bytes: u64,
-    /// Cells whose content was checked and found right.
-    pub checked_cells: u64,
-    /// What the kernels say of its sockets, if they do.
-    pub account: Option<Account>,
-}
-
-/// One second over all measurers.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct SecondTotals {
-    /// *j*, counted from zero.
-    pub second: u32,
-    /// *xⱼ*: bytes of measurement traffic.
-    pub measured: u64,
-    /// *yⱼ*: bytes of client traffic, as the relay says; `None` in transit mode.
-    pub client_reported: Option<u64>,
-    /// *ȳⱼ* = min(*yⱼ*, *xⱼ·r/(1−r)*): bytes of client traffic that are counted; zero in transit
-    /// mode.
-    pub client_counted: u64,
-}
-
-impl SecondTotals {
-    /// With *ȳⱼ* = min(*yⱼ*, *xⱼ·r/(1−r)*), rounded down; `ratio` is *r*, below 1.
-    #[must_use]
-    #[expect(clippy::cast_possible_truncation, reason = "saturating is intended; NaN is zero")]
-    pub fn of(second: u32, measured: u64, client_reported: Option<u64>, ratio: f64) -> Self {
-        let largest_client = (measured as f64 * ratio / (1.0 - ratio)) as u64;
-        let client_counted = client_reported.unwrap_or(0).min(largest_client);
-        Self { second, measured, client_reported, client_counted }
-    }
-
-    /// *zⱼ* = *xⱼ* + *ȳⱼ*: bytes counted in all.
-    #[must_use]
-    pub const fn total(&self) -> u64 {
-        self.measured.saturating_add(self.client_counted)
-    }
-}
 
 /// Who reports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
