@@ -11,6 +11,7 @@
 
 pub mod capacity;
 mod consent;
+mod defences;
 mod load;
 mod local;
 pub mod member;
@@ -18,10 +19,11 @@ mod plan;
 mod team;
 
 pub use consent::{Consent, ConsentError};
+pub use defences::Defences;
 pub use load::WorkerLoad;
 pub use local::{LocalMember, LocalOptions, Site, SiteError, free_cores};
 pub use member::Member;
-pub use plan::{Defences, Load};
+pub use plan::Load;
 pub use team::{
     Approach, Coordinator, Progress, Request, Team, TeamError, TeamOptions, TeamResult, Teammate,
 };

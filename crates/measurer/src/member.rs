@@ -1,6 +1,6 @@
 //! A measurer as its coordinator sees it, wherever it runs.
 
-use crate::plan::Defences;
+use crate::defences::Defences;
 use coordinator::{Account, Failure};
 use onion::measure::Second;
 use onion::{Duration, Rate};

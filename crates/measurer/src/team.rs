@@ -1,13 +1,14 @@
 //! A team of measurers, and the measurements that it does.
 
 mod ordering;
+mod preparing;
 mod round;
 mod run;
 
+use crate::defences::Defences;
 use crate::load::WorkerLoad;
 use crate::local::{LocalMember, LocalOptions, Site, SiteError, free_cores};
 use crate::member::{Member, MemberError};
-use crate::plan::Defences;
 use coordinator::{Course, Launch, Outcome, Params, ROUNDS_ALLOWED, SetupError};
 use link::pump;
 use link::tls::TlsConfigs;

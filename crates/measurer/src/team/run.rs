@@ -3,9 +3,10 @@
 use super::ordering::OrderReport;
 use super::round::{Plan, round_order};
 use super::{Approach, Progress, Request, Team, TeamError, TeamResult};
+use crate::defences::Defences;
 use crate::load::WorkerLoad;
 use crate::member::{MemberReport, Nonce, RoundWayBack};
-use crate::plan::{Defences, round_trip};
+use crate::plan::round_trip;
 use coordinator::{
     Action, Failure, Launch, Measurement, MeasurerId, Mode, OrderRetries, Outcome, SecondReport,
     Turn, allocate,
