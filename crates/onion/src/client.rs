@@ -15,6 +15,7 @@ mod core;
 mod event;
 mod face;
 mod link;
+mod linking;
 mod opening;
 mod pattern;
 mod plan;

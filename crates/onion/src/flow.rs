@@ -2,6 +2,7 @@
 
 mod bucket;
 pub mod control;
+mod error;
 pub mod hop;
 pub mod stream;
 mod window;

@@ -10,7 +10,7 @@ mod windowed;
 pub use rated::{XonXoff, XonXoffParams};
 pub use windowed::StreamWindow;
 
-use super::control::FlowError;
+use super::error::FlowError;
 use crate::cell::msg::{Xoff, Xon};
 use crate::cell::relay::RelayCommand;
 use crate::time::Instant;

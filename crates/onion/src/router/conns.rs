@@ -1,11 +1,14 @@
 //! All connections of a relay in one table: links, streams, and what is left of both.
 
-use super::links::{Link, Output, Relays};
+mod relays;
+
+use super::links::{Link, Output};
 use super::streams::Stream;
 use crate::node::ConnId;
 use crate::suite::Suite;
 use alloc::boxed::Box;
 use alloc::vec::Vec;
+use relays::Relays;
 
 /// What is behind a connection's number.
 #[derive(Debug)]

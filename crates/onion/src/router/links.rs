@@ -2,6 +2,7 @@
 
 mod limit;
 mod link;
+mod lot;
 mod output;
 mod padding;
 mod upkeep;
@@ -11,14 +12,7 @@ pub use output::Control;
 pub(super) use output::{Output, Outputs, Parked, RECORD_BYTES};
 pub(super) use padding::Padder;
 
-use super::conns::Conns;
-use crate::identity::{RelayIds, RsaId};
-use crate::node::ConnId;
-use crate::suite::Suite;
-use alloc::boxed::Box;
-use alloc::collections::BTreeMap;
-use alloc::vec::Vec;
-use core::net::SocketAddr;
+use crate::identity::RelayIds;
 
 /// Who is at the other end of a link that has opened.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -29,79 +23,4 @@ pub struct LinkPeer {
     pub is_canonical: bool,
     /// The link's protocol has padding (version 5).
     pub has_padding: bool,
-}
-
-/// Which links lead to which relays.
-#[derive(Debug, Default)]
-pub(super) struct Relays {
-    /// Those that we dialled, and those whose other end has proved who it is. The older ones first.
-    by_relay: BTreeMap<RsaId, Vec<ConnId>>,
-    /// Those that we dial and that are not open yet.
-    dials: usize,
-}
-
-impl Relays {
-    pub(super) fn add(&mut self, id: ConnId, link: &Link) {
-        if let Some(expected) = &link.expected {
-            self.by_relay.entry(expected.ids.rsa).or_default().push(id);
-            self.dials += 1;
-        }
-    }
-
-    /// Links that we dial and that are not open yet.
-    pub(super) const fn dials(&self) -> usize {
-        self.dials
-    }
-
-    pub(super) fn remove(&mut self, id: ConnId, link: &Link) {
-        self.dials -= usize::from(link.is_dial());
-        let rsa = link.expected.map(|expected| expected.ids.rsa).or(link.peer().map(|ids| ids.rsa));
-        if let Some(rsa) = rsa
-            && let Some(ids) = self.by_relay.get_mut(&rsa)
-        {
-            ids.retain(|known| *known != id);
-            if ids.is_empty() {
-                self.by_relay.remove(&rsa);
-            }
-        }
-    }
-}
-
-impl<S: Suite> Conns<S> {
-    /// The handshake of a link has brought this.
-    pub(super) fn handle_link_open(&mut self, id: ConnId, peer: &LinkPeer) {
-        let Some(link) = self.link_mut(id) else { return };
-        let was_dial = link.is_dial();
-        link.is_open = true;
-        link.peer = peer.relay.map(Box::new);
-        link.is_canonical = peer.is_canonical;
-        link.padding.is_possible = peer.has_padding;
-        let is_accepted = link.expected.is_none();
-        self.relays.dials -= usize::from(was_dial);
-        if let (true, Some(peer)) = (is_accepted, peer.relay) {
-            self.relays.by_relay.entry(peer.rsa).or_default().push(id);
-        }
-    }
-
-    /// The link over which circuits are extended to a relay that is said to be at these addresses,
-    /// whoever dialled it.
-    ///
-    /// Of several, one whose relay says that the address is its own, and of these the oldest: nobody
-    /// draws circuits over to a new one. One that we dial serves those who want the same address only:
-    /// whoever names a wrong one keeps nobody else from the relay.
-    pub(super) fn to_relay(&self, ids: &RelayIds, addresses: &[SocketAddr]) -> Option<ConnId> {
-        let with_relay = self.relays.by_relay.get(&ids.rsa)?.iter();
-        let links = with_relay.filter_map(|id| Some((*id, self.link(*id)?)));
-        let is_open = |link: &Link| link.is_open && link.leads_to(ids, addresses);
-        let is_dialled = |link: &Link| {
-            let is_there = || link.dialled.is_some_and(|dialled| addresses.contains(&dialled));
-            !link.is_open && link.expected.is_some_and(|it| it.ids == *ids) && is_there()
-        };
-        let find = |is_it: &dyn Fn(&Link) -> bool| {
-            links.clone().find(|(_, link)| is_it(link)).map(|(id, _)| id)
-        };
-        find(&|link| is_open(link) && link.is_canonical)
-            .or_else(|| find(&is_open))
-            .or_else(|| find(&is_dialled))
-    }
 }

@@ -170,11 +170,17 @@ pub struct End {
 }
 
 impl End {
+    /// For this reason, and without an address.
+    #[must_use]
+    pub const fn of(reason: EndReason) -> Self {
+        Self { reason, refused: None }
+    }
+
     /// Reads the data of an END. Without a reason it is "misc", as in tor.
     #[must_use]
     pub fn parse(data: &[u8]) -> Self {
         let Some((reason, rest)) = data.split_first() else {
-            return Self { reason: EndReason::MISC, refused: None };
+            return Self::of(EndReason::MISC);
         };
         let reason = EndReason(*reason);
         let ttl_s = |rest: &[u8]| rest.first_chunk().map_or(0, |ttl| u32::from_be_bytes(*ttl));

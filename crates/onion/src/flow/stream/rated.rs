@@ -2,7 +2,7 @@ use super::StreamSignal;
 use crate::cell::msg::Xon;
 use crate::cell::relay::MAX_DATA_LEN;
 use crate::flow::TokenBucket;
-use crate::flow::control::FlowError;
+use crate::flow::error::FlowError;
 use crate::rate::Rate;
 use crate::time::{Duration, Instant};
 

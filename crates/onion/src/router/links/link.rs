@@ -1,5 +1,5 @@
 use super::output::Output;
-use super::padding::Padding;
+use super::padding::state::Padding;
 use crate::cell::CircId;
 use crate::identity::RelayIds;
 use crate::link::ExpectedPeer;
@@ -121,7 +121,7 @@ impl Link {
     }
 
     /// We dial it, and nobody has answered yet.
-    pub(super) const fn is_dial(&self) -> bool {
+    pub(in crate::router) const fn is_dial(&self) -> bool {
         self.expected.is_some() && !self.is_open
     }
 
@@ -135,7 +135,7 @@ impl Link {
     /// As in C tor: where the relay says that its end has an address of its own, or where that address is
     /// the one that is asked for. Whoever names a wrong address, and sits there to pass everything on,
     /// would otherwise see all that anybody sends to that relay through us.
-    pub(super) fn leads_to(&self, ids: &RelayIds, addresses: &[SocketAddr]) -> bool {
+    pub(in crate::router) fn leads_to(&self, ids: &RelayIds, addresses: &[SocketAddr]) -> bool {
         let Some(peer) = self.peer() else { return false };
         let ip = self.dialled.map(|dialled| dialled.ip()).or(self.from);
         let is_asked_for = || addresses.iter().any(|address| Some(address.ip()) == ip);

@@ -22,6 +22,7 @@
 
 use super::LinkPeer;
 use super::link::{Link, Role};
+use super::lot::lot;
 use super::upkeep::idle_max;
 use crate::cell::msg::LinkPadding;
 use crate::cell::{CircId, Command};
@@ -35,12 +36,11 @@ use crate::time::{Duration, Instant};
 use alloc::collections::BTreeSet;
 use rand_core::Rng;
 
-mod state;
+pub(super) mod state;
 #[cfg(test)]
 mod tests;
 
-pub(super) use state::Padding;
-use state::{Entry, Use};
+use state::{Entry, Padding, Use};
 
 /// No link is looked at sooner than this after the last time, whatever the limits are (C tor looks at
 /// all once a second).
@@ -251,12 +251,6 @@ impl Padder {
         self.enter(Entry::Due(at.max(now)), id, padding);
         false
     }
-}
-
-/// A number below this one, all with the same chance; zero if there is none.
-pub(in crate::router) fn lot(rng: &mut impl Rng, below: u32) -> u32 {
-    let product = u64::from(rng.next_u32()) * u64::from(below);
-    u32::try_from(product >> 32).unwrap_or(0)
 }
 
 impl<S: Suite, R: Rng, C: Conduct<S>> Core<S, R, C> {

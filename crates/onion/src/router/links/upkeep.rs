@@ -1,7 +1,7 @@
 //! What is looked after from time to time: links that nobody needs, and queues that hold too much.
 
 use super::link::Role;
-use super::padding::lot;
+use super::lot::lot;
 use crate::node::ConnId;
 use crate::router::{Conduct, Core, Parameters, RouterEvent};
 use crate::suite::Suite;

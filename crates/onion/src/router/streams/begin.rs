@@ -1,6 +1,6 @@
 //! How streams begin: BEGIN and BEGIN_DIR (tor-spec §6.2).
 
-use super::lookup::clean_name;
+use super::lookup::{NAMED_TTL_S, clean_name};
 use super::{Asked, RelayTunnel, State, Stream};
 use crate::cell::msg::{Begin, BeginFlags, Connected, End as StreamEnd, EndReason};
 use crate::cell::relay::RelayCommand;
@@ -18,15 +18,8 @@ use rand_core::Rng;
 /// Streams of one circuit at a time; more are refused.
 const STREAMS_PER_CIRCUIT_MAX: usize = 1024;
 
-/// For how long an address holds that the client itself has named (C tor: `DEFAULT_DNS_TTL`).
-pub(super) const NAMED_TTL_S: u32 = 30 * 60;
-
 /// For addresses that the client has named itself.
 pub(super) const ANY_FAMILY: BeginFlags = BeginFlags(BeginFlags::IPV6_OK.0);
-
-pub(super) const fn end(reason: EndReason) -> StreamEnd {
-    StreamEnd { reason, refused: None }
-}
 
 impl<S: Suite, R: Rng, C: Conduct<S>> Core<S, R, C> {
     /// A client asks for a stream to a destination.
@@ -51,12 +44,13 @@ impl<S: Suite, R: Rng, C: Conduct<S>> Core<S, R, C> {
         data: &[u8],
     ) -> Result<(), StreamEnd> {
         let exit = self.config.exit.as_ref();
-        let exit =
-            exit.filter(|exit| !exit.policy.is_closed()).ok_or(end(EndReason::EXIT_POLICY))?;
+        let exit = exit
+            .filter(|exit| !exit.policy.is_closed())
+            .ok_or(StreamEnd::of(EndReason::EXIT_POLICY))?;
         let allows_single_hop = exit.allows_single_hop;
-        let begin = Begin::parse(data).map_err(|_| end(EndReason::TOR_PROTOCOL))?;
+        let begin = Begin::parse(data).map_err(|_| StreamEnd::of(EndReason::TOR_PROTOCOL))?;
         if !allows_single_hop && self.comes_from_client(index) {
-            return Err(end(EndReason::TOR_PROTOCOL));
+            return Err(StreamEnd::of(EndReason::TOR_PROTOCOL));
         }
         self.check_room(index)?;
         let asked = Asked { port: begin.port, flags: begin.flags };
@@ -65,7 +59,7 @@ impl<S: Suite, R: Rng, C: Conduct<S>> Core<S, R, C> {
             self.dial_stream(index, stream_id, to, Some(NAMED_TTL_S));
             return Ok(());
         }
-        let name = clean_name(begin.host).ok_or(end(EndReason::RESOLVE_FAILED))?;
+        let name = clean_name(begin.host).ok_or(StreamEnd::of(EndReason::RESOLVE_FAILED))?;
         let conn = self.conns.reserve();
         let lookup = self.streams.ask(conn, Question::Addresses(name));
         self.add_stream(index, stream_id, conn, State::Resolving { lookup, asked });
@@ -81,7 +75,7 @@ impl<S: Suite, R: Rng, C: Conduct<S>> Core<S, R, C> {
         if self.is_stream_known(index, stream_id) {
             return;
         }
-        let directory = self.config.directory.ok_or(end(EndReason::NOT_DIRECTORY));
+        let directory = self.config.directory.ok_or(StreamEnd::of(EndReason::NOT_DIRECTORY));
         match directory.and_then(|to| self.check_room(index).map(|()| to)) {
             Ok(to) => self.dial_stream(index, stream_id, to, None),
             Err(end) => self.send_end(index, stream_id, end),
@@ -111,7 +105,7 @@ impl<S: Suite, R: Rng, C: Conduct<S>> Core<S, R, C> {
         ttl_s: u32,
         asked: Asked,
     ) -> Result<SocketAddr, StreamEnd> {
-        let exit = self.config.exit.as_ref().ok_or(end(EndReason::EXIT_POLICY))?;
+        let exit = self.config.exit.as_ref().ok_or(StreamEnd::of(EndReason::EXIT_POLICY))?;
         let takes_v4 = !asked.flags.contains(BeginFlags::IPV4_NOT_OK);
         let takes_v6 = asked.flags.contains(BeginFlags::IPV6_OK);
         let prefers_v6 = asked.flags.contains(BeginFlags::IPV6_PREFERRED);
@@ -120,7 +114,7 @@ impl<S: Suite, R: Rng, C: Conduct<S>> Core<S, R, C> {
             canonical.filter(|ip| if ip.is_ipv6() { takes_v6 } else { takes_v4 }).collect();
         // The order stays but for the families'.
         taken.sort_by_key(|ip| ip.is_ipv6() != prefers_v6);
-        let first = *taken.first().ok_or(end(EndReason::RESOLVE_FAILED))?;
+        let first = *taken.first().ok_or(StreamEnd::of(EndReason::RESOLVE_FAILED))?;
         let is_allowed = |to: &SocketAddr| (exit.ipv6 || to.is_ipv4()) && exit.policy.allows(*to);
         let mut all = taken.iter().map(|ip| SocketAddr::new(*ip, asked.port));
         let refused = Some((first, ttl_s));
@@ -128,7 +122,7 @@ impl<S: Suite, R: Rng, C: Conduct<S>> Core<S, R, C> {
             all.find(is_allowed).ok_or(StreamEnd { reason: EndReason::EXIT_POLICY, refused })?;
         // As C tor: a reason after which a client does not try the next exit.
         if self.config.relays.contain(to) {
-            return Err(end(EndReason::CONNECT_REFUSED));
+            return Err(StreamEnd::of(EndReason::CONNECT_REFUSED));
         }
         Ok(to)
     }
@@ -196,15 +190,15 @@ impl<S: Suite, R: Rng, C: Conduct<S>> Core<S, R, C> {
     /// Whether another stream may begin: the relay goes on, and there is room.
     pub(super) fn check_room(&self, index: CircuitIndex) -> Result<(), StreamEnd> {
         if self.is_shutting_down {
-            return Err(end(EndReason::HIBERNATING));
+            return Err(StreamEnd::of(EndReason::HIBERNATING));
         }
         if self.conns.stream_count() >= self.config.streams_max as usize {
-            return Err(end(EndReason::RESOURCE_LIMIT));
+            return Err(StreamEnd::of(EndReason::RESOURCE_LIMIT));
         }
         let on_circuit = self.tunnel_of(index).map_or(0, Tunnel::len);
         if on_circuit >= STREAMS_PER_CIRCUIT_MAX {
             // "Resource limit" would keep an honest client from us for hours.
-            return Err(end(EndReason::MISC));
+            return Err(StreamEnd::of(EndReason::MISC));
         }
         Ok(())
     }

@@ -61,7 +61,7 @@ impl<S: Suite, R: Rng, C: Conduct<S>> Core<S, R, C> {
         if stream.flow.handle_delivered(now, buffered_bytes).is_err() {
             self.destroy(index, DestroyReason::PROTOCOL, None);
         } else if buffered_bytes > STREAM_BUFFER_MAX {
-            let end = StreamEnd { reason: EndReason::RESOURCE_LIMIT, refused: None };
+            let end = StreamEnd::of(EndReason::RESOURCE_LIMIT);
             self.cut_stream(conn, end);
         } else {
             self.send_signals(conn);
@@ -203,7 +203,7 @@ impl<S: Suite, R: Rng, C: Conduct<S>> Core<S, R, C> {
         if data.len() > self.stream_limit(conn).unwrap_or(0) {
             // The shell breaks its contract. To drop some would corrupt the stream.
             if self.conns.stream(conn).is_some_and(|stream| stream.state == State::Open) {
-                self.cut_stream(conn, StreamEnd { reason: EndReason::INTERNAL, refused: None });
+                self.cut_stream(conn, StreamEnd::of(EndReason::INTERNAL));
             }
             return;
         }

@@ -77,7 +77,7 @@ impl<S: Suite, R: Rng, C: Conduct<S>> Core<S, R, C> {
                 CloseCause::NoResources => EndReason::RESOURCE_LIMIT,
                 CloseCause::Tls(_) | CloseCause::Other(_) => EndReason::MISC,
             };
-            self.end_stream(conn, StreamEnd { reason, refused: None });
+            self.end_stream(conn, StreamEnd::of(reason));
         }
         // The shell has closed it: nothing is left to be done.
         self.streams.remove(&mut self.conns, conn);
@@ -95,7 +95,7 @@ impl<S: Suite, R: Rng, C: Conduct<S>> Core<S, R, C> {
                 Resolved::TransientError.encode_into(0, &mut data);
                 self.originate(index, RelayCommand::RESOLVED, stream_id, &data);
             } else {
-                self.end_stream(conn, StreamEnd { reason: EndReason::TIMEOUT, refused: None });
+                self.end_stream(conn, StreamEnd::of(EndReason::TIMEOUT));
             }
         }
     }

@@ -1,8 +1,7 @@
 //! Questions to the domain name system, for streams and for RESOLVE (tor-spec §6.4).
 
-use super::begin::{NAMED_TTL_S, end};
 use super::{State, is_private};
-use crate::cell::msg::{EndReason, Resolved};
+use crate::cell::msg::{End as StreamEnd, EndReason, Resolved};
 use crate::cell::relay::RelayCommand;
 use crate::node::{Answer, Dial, LookupId, Question, Security};
 use crate::router::circuits::CircuitIndex;
@@ -12,6 +11,9 @@ use alloc::string::String;
 use alloc::vec::Vec;
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use rand_core::Rng;
+
+/// For how long an address holds that the client itself has named (C tor: `DEFAULT_DNS_TTL`).
+pub(super) const NAMED_TTL_S: u32 = 30 * 60;
 
 /// For how long an error holds (C tor: `MIN_DNS_TTL`).
 const ERROR_TTL_S: u32 = 5 * 60;
@@ -77,7 +79,7 @@ impl<S: Suite, R: Rng, C: Conduct<S>> Core<S, R, C> {
                     Answer::Addresses(addresses, ttl_s) => {
                         self.choose(addresses, *ttl_s, asked).map(|to| (to, *ttl_s))
                     }
-                    _ => Err(end(EndReason::RESOLVE_FAILED)),
+                    _ => Err(StreamEnd::of(EndReason::RESOLVE_FAILED)),
                 };
                 match chosen {
                     Ok((to, ttl_s)) => {

@@ -31,7 +31,7 @@ pub(in crate::router) struct Padding {
     pub(super) entry: Entry,
     pub(super) used_for: Use,
     /// Its protocol has padding.
-    pub(in crate::router::links) is_possible: bool,
+    pub(in crate::router) is_possible: bool,
     /// The peer has not stopped it.
     pub(super) is_wanted: bool,
     /// Limits that the peer has asked for; zero if none.

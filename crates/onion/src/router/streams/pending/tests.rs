@@ -1,6 +1,7 @@
 use super::*;
 use crate::cell::msg::BeginFlags;
 use crate::flow::stream::{StreamFlow, StreamWindow};
+use crate::router::streams::{Asked, Stream, TunnelIndex};
 use crate::suite::{StreamId, Tor};
 use alloc::{format, vec};
 use core::net::SocketAddr;

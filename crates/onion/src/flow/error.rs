@@ -1,0 +1,34 @@
+use core::fmt;
+
+/// Why a message of flow control is refused. The circuit must be closed, with the reason
+/// "protocol violation".
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FlowError {
+    /// A SENDME when no cell waits for one.
+    UnexpectedSendme,
+    /// The SENDME's tag is not that of the cell that it acknowledges.
+    WrongTag,
+    /// A version of SENDME that proves nothing, or that nobody knows.
+    SendmeVersion(u8),
+    /// Stream SENDMEs on a circuit with congestion control, or XON and XOFF on one without.
+    WrongKind,
+    /// A second XOFF without XON between them.
+    RepeatedXoff,
+    /// More cells have come than the window allows.
+    WindowExceeded,
+}
+
+impl fmt::Display for FlowError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::UnexpectedSendme => f.write_str("SENDME though no cell waits for one"),
+            Self::WrongTag => f.write_str("SENDME does not prove that its cells have come"),
+            Self::SendmeVersion(version) => write!(f, "SENDME of version {version}"),
+            Self::WrongKind => f.write_str("flow control that was not agreed on for the circuit"),
+            Self::RepeatedXoff => f.write_str("XOFF on a stream that is stopped already"),
+            Self::WindowExceeded => f.write_str("more cells than the window allows"),
+        }
+    }
+}
+
+impl core::error::Error for FlowError {}

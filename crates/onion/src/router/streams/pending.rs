@@ -1,0 +1,282 @@
+use super::State;
+use crate::node::{ConnId, Lookup, LookupId, Question};
+use crate::router::conns::Conns;
+use crate::suite::{Buffer, Suite};
+use crate::time::{Duration, Instant};
+use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
+use alloc::vec::Vec;
+
+/// A connection that takes nothing of what is left for it is dropped after so long, as in tor.
+const DRAINING_MAX: Duration = Duration::from_secs(15);
+
+/// A lookup that is not answered for so long never will be (C tor: `RESOLVE_MAX_TIMEOUT`).
+const LOOKUP_MAX: Duration = Duration::from_secs(300);
+
+/// Which streams, and connections whose streams are over, something is to be done about.
+#[derive(Debug, Default)]
+pub(in crate::router) struct Streams {
+    /// Bytes of memory that data on its way to destinations takes.
+    held_bytes: usize,
+    /// Some may be gone since.
+    writable: VecDeque<ConnId>,
+    readable: VecDeque<ConnId>,
+    to_close: VecDeque<ConnId>,
+    questions: VecDeque<Lookup>,
+    /// Questions that are not answered yet.
+    lookups: BTreeMap<LookupId, ConnId>,
+    lookups_made: u32,
+    /// Streams that are read no faster than their clients advise, and when they may be again.
+    rated: BTreeSet<(Instant, ConnId)>,
+}
+
+impl Streams {
+    /// A connection is gone, by whoever's doing; its number is free.
+    pub(in crate::router) fn remove<S: Suite>(&mut self, conns: &mut Conns<S>, conn: ConnId) {
+        let Some(stream) = conns.remove_stream(conn) else { return };
+        self.held_bytes -= stream.buffer.held_bytes();
+        if let State::Resolving { lookup, .. } | State::Asking { lookup } = stream.state {
+            self.lookups.remove(&lookup);
+        }
+        if let Some(at) = stream.rated_until {
+            self.rated.remove(&(at, conn));
+        }
+        conns.release(conn);
+    }
+
+    /// Bytes of memory that data on its way to destinations takes.
+    pub(in crate::router) const fn held_bytes(&self) -> usize {
+        self.held_bytes
+    }
+
+    /// Asks the domain name system on behalf of a stream.
+    pub(in crate::router) fn ask(&mut self, conn: ConnId, question: Question) -> LookupId {
+        self.lookups_made = self.lookups_made.wrapping_add(1);
+        let id = LookupId(self.lookups_made);
+        self.lookups.insert(id, conn);
+        self.questions.push_back(Lookup { id, question });
+        id
+    }
+
+    /// The stream that has asked this; none if it is gone.
+    pub(in crate::router) fn take_asker(&mut self, id: LookupId) -> Option<ConnId> {
+        self.lookups.remove(&id)
+    }
+
+    pub(in crate::router) fn poll_lookup(&mut self) -> Option<Lookup> {
+        loop {
+            let lookup = self.questions.pop_front()?;
+            if self.lookups.contains_key(&lookup.id) {
+                return Some(lookup);
+            }
+        }
+    }
+
+    /// Puts data from the client into a stream's buffer; returns how much is in it.
+    pub(in crate::router) fn buffer<S: Suite>(
+        &mut self,
+        conns: &mut Conns<S>,
+        conn: ConnId,
+        data: S::Stretch<'_>,
+    ) -> usize {
+        let Some(stream) = conns.stream_mut(conn) else { return 0 };
+        let before = stream.buffer.held_bytes();
+        stream.buffer.push(data);
+        self.held_bytes = self.held_bytes + stream.buffer.held_bytes() - before;
+        let buffered_bytes = stream.buffer.len();
+        self.wake(conns, conn);
+        buffered_bytes
+    }
+
+    /// Takes data for the destination; returns how much, and how much is left.
+    pub(in crate::router) fn unbuffer<S: Suite>(
+        &mut self,
+        now: Instant,
+        conns: &mut Conns<S>,
+        conn: ConnId,
+        room: S::Room<'_>,
+    ) -> (usize, usize) {
+        let Some(stream) = conns.stream_mut(conn) else { return (0, 0) };
+        if !stream.state.is_writable() {
+            return (0, 0);
+        }
+        let before = stream.buffer.held_bytes();
+        let taken = stream.buffer.pop_into(room);
+        self.held_bytes = self.held_bytes + stream.buffer.held_bytes() - before;
+        if taken > 0 {
+            stream.since = now;
+        }
+        (taken, stream.buffer.len())
+    }
+
+    /// Names a connection for writing, once, if it has something to write.
+    pub(in crate::router) fn wake<S: Suite>(&mut self, conns: &mut Conns<S>, conn: ConnId) {
+        let Some(stream) = conns.stream_mut(conn) else { return };
+        if stream.state.is_writable() && !stream.buffer.is_empty() && !stream.is_writable_named {
+            stream.is_writable_named = true;
+            self.writable.push_back(conn);
+        }
+    }
+
+    pub(in crate::router) fn poll_writable<S: Suite>(
+        &mut self,
+        conns: &mut Conns<S>,
+    ) -> Option<ConnId> {
+        loop {
+            let conn = self.writable.pop_front()?;
+            if let Some(stream) = conns.stream_mut(conn)
+                && core::mem::take(&mut stream.is_writable_named)
+                && stream.state.is_writable()
+            {
+                return Some(conn);
+            }
+        }
+    }
+
+    /// Names a connection for reading, once.
+    pub(in crate::router) fn wake_reading<S: Suite>(&mut self, conns: &mut Conns<S>, conn: ConnId) {
+        let Some(stream) = conns.stream_mut(conn) else { return };
+        if stream.state == State::Open && !stream.is_readable_named {
+            stream.is_readable_named = true;
+            self.readable.push_back(conn);
+        }
+    }
+
+    pub(in crate::router) fn poll_readable<S: Suite>(
+        &mut self,
+        conns: &mut Conns<S>,
+    ) -> Option<ConnId> {
+        loop {
+            let conn = self.readable.pop_front()?;
+            if let Some(stream) = conns.stream_mut(conn)
+                && core::mem::take(&mut stream.is_readable_named)
+                && stream.state == State::Open
+            {
+                return Some(conn);
+            }
+        }
+    }
+
+    /// Looks again how much the stream's flow control lets be read, after something has changed. True
+    /// if it can be read now.
+    pub(in crate::router) fn update_room<S: Suite>(
+        &mut self,
+        conns: &mut Conns<S>,
+        now: Instant,
+        conn: ConnId,
+    ) -> bool {
+        let Some(stream) = conns.stream_mut(conn) else { return false };
+        stream.update_room(now);
+        let (before, room_bytes) = (stream.rated_until.take(), stream.room_bytes);
+        if room_bytes == 0 {
+            stream.rated_until = stream.waits_until();
+        }
+        let after = stream.rated_until;
+        if before != after {
+            before.map(|at| self.rated.remove(&(at, conn)));
+            after.map(|at| self.rated.insert((at, conn)));
+        }
+        room_bytes > 0
+    }
+
+    /// When the next stream may be read again whose client advises a rate.
+    pub(in crate::router) fn rated_at(&self) -> Option<Instant> {
+        self.rated.first().map(|(at, _)| *at)
+    }
+
+    /// Wakes streams whose advised rate lets them be read again.
+    pub(in crate::router) fn wake_rated<S: Suite>(&mut self, conns: &mut Conns<S>, now: Instant) {
+        while let Some((at, conn)) = self.rated.first().copied()
+            && at <= now
+        {
+            self.rated.remove(&(at, conn));
+            if let Some(stream) = conns.stream_mut(conn) {
+                stream.rated_until = None;
+            }
+            if self.update_room(conns, now, conn) {
+                self.wake_reading(conns, conn);
+            }
+        }
+    }
+
+    /// The stream is over. Its connection is closed once all is written; nothing more is read from it.
+    pub(in crate::router) fn finish<S: Suite>(
+        &mut self,
+        conns: &mut Conns<S>,
+        now: Instant,
+        conn: ConnId,
+    ) {
+        let Some(stream) = conns.stream_mut(conn) else { return };
+        match stream.state {
+            // The shell does not know it.
+            State::Resolving { .. } | State::Asking { .. } => self.remove(conns, conn),
+            State::Open if !stream.buffer.is_empty() => {
+                stream.state = State::Draining;
+                stream.since = now;
+                stream.room_bytes = 0;
+                if let Some(at) = stream.rated_until.take() {
+                    self.rated.remove(&(at, conn));
+                }
+            }
+            State::Connecting { .. } | State::Open => self.close(conns, conn),
+            State::Draining | State::Closing => {}
+        }
+    }
+
+    /// Closes a connection, and drops what is not written.
+    pub(in crate::router) fn close<S: Suite>(&mut self, conns: &mut Conns<S>, conn: ConnId) {
+        let Some(stream) = conns.stream_mut(conn) else { return };
+        if stream.state == State::Closing {
+            return;
+        }
+        stream.state = State::Closing;
+        stream.room_bytes = 0;
+        let dropped = core::mem::take(&mut stream.buffer);
+        if let Some(at) = stream.rated_until.take() {
+            self.rated.remove(&(at, conn));
+        }
+        self.held_bytes -= dropped.held_bytes();
+        self.to_close.push_back(conn);
+    }
+
+    /// The next connection to be closed: it is forgotten.
+    pub(in crate::router) fn poll_close<S: Suite>(
+        &mut self,
+        conns: &mut Conns<S>,
+    ) -> Option<ConnId> {
+        loop {
+            let conn = self.to_close.pop_front()?;
+            if conns.stream(conn).is_some_and(|stream| stream.state == State::Closing) {
+                self.remove(conns, conn);
+                return Some(conn);
+            }
+        }
+    }
+
+    /// Looks through all. Closes connections that take nothing, and gives back room that nobody uses;
+    /// returns streams whose lookups have waited too long.
+    pub(in crate::router) fn keep_up<S: Suite>(
+        &mut self,
+        conns: &mut Conns<S>,
+        now: Instant,
+    ) -> Vec<ConnId> {
+        let (mut stuck, mut unanswered) = (Vec::new(), Vec::new());
+        for (conn, stream) in conns.streams_mut() {
+            let before = stream.buffer.held_bytes();
+            stream.buffer.shrink();
+            self.held_bytes = self.held_bytes + stream.buffer.held_bytes() - before;
+            let waited = now - stream.since;
+            match stream.state {
+                State::Draining if waited >= DRAINING_MAX => stuck.push(conn),
+                State::Resolving { .. } | State::Asking { .. } if waited >= LOOKUP_MAX => {
+                    unanswered.push(conn);
+                }
+                _ => {}
+            }
+        }
+        stuck.into_iter().for_each(|conn| self.close(conns, conn));
+        unanswered
+    }
+}
+
+#[cfg(test)]
+mod tests;
