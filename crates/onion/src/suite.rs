@@ -11,7 +11,7 @@
 //! The engine draws the same random numbers with both, so that a run with one can be laid beside a run with
 //! the other.
 
-mod tor;
+pub(crate) mod tor;
 mod weightless;
 
 pub use tor::Tor;

@@ -1,10 +1,13 @@
+mod handshake;
+
+pub use handshake::Handshake;
+
 use super::{
     Answer, Body, Buffer, Cell, EchoLayer, Layer, Layers, Message, Salt, StreamId, Stretch, Suite,
 };
 use crate::cell::msg::{Create2, HANDSHAKE_NTOR, HANDSHAKE_NTOR_V3};
 use crate::cell::relay::{HEADER_LEN, MAX_DATA_LEN, RelayCommand, RelayMessage, write_header};
 use crate::cell::{BODY_LEN, CELL_LEN, CircId, Command, Malformed, begin_fixed};
-use crate::circuit::Handshake;
 use crate::crypto::ntor_v3::extension::{Request, Response};
 use crate::crypto::{self, CryptError, HopKeys, Keystream, RelayHop, fast, ntor, ntor_v3};
 use crate::flow::control::{Agreed, SENDME_TAG_LEN};

@@ -1,10 +1,11 @@
-use super::{CircuitError, NextHop};
+use super::Tor;
 use crate::cell::Command;
 use crate::cell::msg::{Create2, CreatedFast, HANDSHAKE_NTOR, HANDSHAKE_NTOR_V3, parse_created2};
+use crate::circuit::{CircuitError, NextHop};
 use crate::crypto::ntor_v3::extension::{Request, Response};
 use crate::crypto::{HandshakeFailed, HopKeys, fast, ntor, ntor_v3};
 use crate::flow::control::Agreed;
-use crate::suite::{self, Finished, Tor};
+use crate::suite::{self, Finished};
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 use core::fmt;
