@@ -1,3 +1,4 @@
+use crate::forge_error::{ForgeError, failed};
 use crate::long_term::LongTermKeys;
 use onion::identity::{Ed25519Id, OwnIdentity, RsaId};
 use rand::rngs::StdRng;
@@ -12,25 +13,6 @@ use tor_llcrypto::pk::ed25519;
 
 /// How long what the forge makes is valid unless told otherwise: longer than any measurement runs.
 const LIFETIME: Duration = Duration::from_secs(2 * 24 * 3600);
-
-/// Keys or certificates could not be made.
-#[derive(Debug, thiserror::Error)]
-#[error("cannot make a relay identity ({what}): {problem}")]
-pub struct ForgeError {
-    what: &'static str,
-    problem: String,
-}
-
-impl ForgeError {
-    /// The TLS library refuses what we made.
-    pub(crate) fn of_tls(error: &rustls::Error) -> Self {
-        Self { what: "TLS configuration", problem: error.to_string() }
-    }
-}
-
-pub(crate) fn failed<E: std::fmt::Display>(what: &'static str) -> impl FnOnce(E) -> ForgeError {
-    move |problem| ForgeError { what, problem: problem.to_string() }
-}
 
 /// An identity with fresh certificates, and the key that signed them.
 pub struct Certified {

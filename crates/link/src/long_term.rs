@@ -1,4 +1,4 @@
-use crate::forge::{ForgeError, failed};
+use crate::forge_error::{ForgeError, failed};
 use rand::CryptoRng;
 use tor_llcrypto::pk::{ed25519, rsa};
 

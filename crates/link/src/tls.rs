@@ -10,7 +10,8 @@ pub(crate) use buffers::Outgoing;
 pub(crate) use session::Placed;
 pub use session::{Progress, Session, TlsError};
 
-use crate::forge::{Forge, ForgeError};
+use crate::forge::Forge;
+use crate::forge_error::ForgeError;
 use rustls::crypto::aws_lc_rs::cipher_suite::TLS13_AES_128_GCM_SHA256;
 use rustls::crypto::{CryptoProvider, aws_lc_rs};
 use rustls::version::TLS13;

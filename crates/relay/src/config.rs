@@ -1,25 +1,24 @@
 //! The configuration of a relay: a TOML file, command-line flags, or both.
 
 mod exit;
+mod flashflow;
 #[cfg(test)]
 pub(crate) mod tests;
 
 pub use exit::{ExitSection, ExitSettings};
+pub use flashflow::{FlashFlowConfig, coordinator_key};
 
-use crate::policy;
 use netdoc::{Fingerprint, Nickname};
-use onion::measure::protocol::CoordinatorKey;
 use onion::router::schedule::SchedulerConfig;
 use onion::router::{RateLimit, is_private};
 use onion::{Duration, Rate};
-use serde::{Deserialize, Deserializer};
+use serde::Deserialize;
 use std::fmt;
 use std::fs;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
-use tor_llcrypto::pk::ed25519;
 
 /// The least rate that tor accepts for a relay: 75 KiB/s.
 const LEAST_RATE: Rate = Rate::from_byte_per_s(75 * 1024);
@@ -75,28 +74,6 @@ pub enum ConfigError {
 
 fn invalid(key: &str, reason: impl fmt::Display) -> ConfigError {
     ConfigError::Invalid { key: key.to_owned(), reason: reason.to_string() }
-}
-
-/// Reads a coordinator's public key: 64 hexadecimal digits.
-///
-/// # Errors
-/// What is wrong with it, for people.
-pub fn coordinator_key(text: &str) -> Result<CoordinatorKey, String> {
-    let mut bytes = [0; 32];
-    hex::decode_to_slice(text, &mut bytes)
-        .map_err(|_| format!("{text:?} is no public key: expected 64 hex digits"))?;
-    // About every second mistyped key is noticed by this.
-    ed25519::PublicKey::from_bytes(&bytes)
-        .map_err(|_| format!("{text:?} is no public key of Ed25519: is a digit wrong?"))?;
-    Ok(CoordinatorKey(bytes))
-}
-
-fn coordinator_keys<'de, D: Deserializer<'de>>(
-    from: D,
-) -> Result<Option<Vec<CoordinatorKey>>, D::Error> {
-    let texts = Vec::<String>::deserialize(from)?;
-    let keys: Result<_, _> = texts.iter().map(|text| coordinator_key(text)).collect();
-    keys.map(Some).map_err(serde::de::Error::custom)
 }
 
 /// What a file or the command line says; what neither says is `None`. `docs/relay.toml` is a
@@ -168,32 +145,6 @@ pub enum SchedulerName {
     Vanilla,
 }
 
-/// The section `[flashflow]`: proposal 316's options, by their own names or by ours. What is not
-/// set is left to the consensus, and else to the proposal's defaults: see
-/// [`target_params`](crate::target_params).
-#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct FlashFlowConfig {
-    /// Whether the relay may be measured at all.
-    #[serde(alias = "FFMeasurementsAllowed")]
-    pub measurements_allowed: Option<bool>,
-    /// Public keys of the coordinators that may measure it.
-    #[serde(default, alias = "FFAllowedCoordinators", deserialize_with = "coordinator_keys")]
-    pub allowed_coordinators: Option<Vec<CoordinatorKey>>,
-    /// In a window of this length each coordinator may have
-    /// [`measurements_per_period`](Self::measurements_per_period); in seconds.
-    #[serde(alias = "FFMeasurementPeriod")]
-    pub measurement_period_s: Option<u32>,
-    /// How many that is; two by default, as in the proposal. Each round of a repeated measurement counts.
-    pub measurements_per_period: Option<u32>,
-    /// The most client traffic while being measured, in percent of all traffic.
-    #[serde(alias = "FFBackgroundTrafficPercent")]
-    pub background_traffic_percent: Option<u32>,
-    /// From the announcement of a measurement to its end, at most; in seconds.
-    #[serde(alias = "FFMaxMeasurementDuration")]
-    pub max_measurement_duration_s: Option<u32>,
-}
-
 impl RelayConfig {
     /// Reads a file.
     ///
@@ -223,15 +174,6 @@ impl RelayConfig {
     /// This configuration where `over` says nothing: flags go over a file.
     #[must_use]
     pub fn overridden_by(self, over: Self) -> Self {
-        let FlashFlowConfig {
-            measurements_allowed,
-            allowed_coordinators,
-            measurement_period_s,
-            measurements_per_period,
-            background_traffic_percent,
-            max_measurement_duration_s,
-        } = over.flashflow;
-        let own = self.flashflow;
         Self {
             nickname: over.nickname.or(self.nickname),
             address: over.address.or(self.address),
@@ -251,16 +193,7 @@ impl RelayConfig {
             allow_private_addresses: over.allow_private_addresses.or(self.allow_private_addresses),
             shutdown_wait_s: over.shutdown_wait_s.or(self.shutdown_wait_s),
             exit: self.exit.overridden_by(over.exit),
-            flashflow: FlashFlowConfig {
-                measurements_allowed: measurements_allowed.or(own.measurements_allowed),
-                allowed_coordinators: allowed_coordinators.or(own.allowed_coordinators),
-                measurement_period_s: measurement_period_s.or(own.measurement_period_s),
-                measurements_per_period: measurements_per_period.or(own.measurements_per_period),
-                background_traffic_percent: background_traffic_percent
-                    .or(own.background_traffic_percent),
-                max_measurement_duration_s: max_measurement_duration_s
-                    .or(own.max_measurement_duration_s),
-            },
+            flashflow: self.flashflow.overridden_by(over.flashflow),
         }
     }
 
@@ -303,7 +236,7 @@ impl RelayConfig {
                 return Err(invalid("contact", reason));
             }
         }
-        policy::check(&self.flashflow)?;
+        self.flashflow.check()?;
         let scheduler = scheduler(self.scheduler, self.scheduler_interval_ms)?;
         Ok(Settings {
             nickname,

@@ -13,20 +13,20 @@ mod proto;
 #[cfg(test)]
 mod tests;
 
+pub use crate::document::DescriptorError;
 pub use exit_lines::{exit_lines, ipv6_summary};
 pub use proto::Capabilities;
 
+use crate::document::{date_time, failed, push_object, sign};
 use crate::extra_info::ExtraInfo;
 use base64::Engine;
 use base64::engine::general_purpose::{STANDARD, STANDARD_NO_PAD};
-use jiff::Timestamp;
 use link::{Certified, LongTermKeys};
 use netdoc::Nickname;
 use onion::router::ExitConfig;
 use rand::CryptoRng;
-use sha1::Sha1;
-use sha2::{Digest, Sha256};
-use std::fmt::{self, Write};
+use sha1::{Digest, Sha1};
+use std::fmt::Write;
 use std::net::Ipv4Addr;
 use std::time::SystemTime;
 use tor_cert::{CertType, CertifiedKey, Ed25519Cert, EncodedCert};
@@ -34,8 +34,6 @@ use tor_llcrypto::pk::{curve25519, ed25519, keymanip, rsa};
 
 /// The largest bandwidth that a descriptor can hold, in bytes/s: tor keeps them in an `int`.
 const BANDWIDTH_MAX: u64 = i32::MAX as u64;
-/// What is signed with Ed25519 begins with this.
-const SIGNATURE_PREFIX: &[u8] = b"Tor router descriptor signature v1";
 
 /// What the relay says of itself.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -62,24 +60,6 @@ pub struct Announcement {
     pub capabilities: Capabilities,
     /// Where it lets streams go; none for a relay that is no exit.
     pub exit: Option<ExitConfig>,
-}
-
-/// A descriptor could not be made: our own mistake, since what goes into it has been checked.
-#[derive(Debug, thiserror::Error)]
-#[error("cannot make a server descriptor ({what}): {problem}; this is a mistake of ours")]
-pub struct DescriptorError {
-    what: &'static str,
-    problem: String,
-}
-
-fn failed<E: fmt::Display>(what: &'static str) -> impl FnOnce(E) -> DescriptorError {
-    move |problem| DescriptorError { what, problem: problem.to_string() }
-}
-
-impl From<fmt::Error> for DescriptorError {
-    fn from(error: fmt::Error) -> Self {
-        failed("text")(error)
-    }
 }
 
 /// The public half of a TAP onion key, and its signature of both identities.
@@ -121,24 +101,6 @@ pub fn write(
     push_items(&mut text, announcement, extra_info, keys, certified, tap)?;
     sign(&mut text, keys, certified)?;
     Ok(text)
-}
-
-/// Appends both signatures, which a descriptor and an extra-info document have in common. Gives the
-/// digest that the RSA signature is of.
-pub(crate) fn sign(
-    text: &mut String,
-    keys: &LongTermKeys,
-    certified: &Certified,
-) -> Result<[u8; 20], DescriptorError> {
-    text.push_str("router-sig-ed25519 ");
-    let digest = Sha256::new().chain_update(SIGNATURE_PREFIX).chain_update(&text).finalize();
-    let signature = certified.signing_key.sign(&digest);
-    text.push_str(&STANDARD_NO_PAD.encode(signature.to_bytes()));
-    text.push_str("\nrouter-signature\n");
-    let digest = Sha1::digest(&text);
-    let signature = keys.rsa.sign(&digest).map_err(failed("RSA signature"))?;
-    push_object(text, "SIGNATURE", &signature);
-    Ok(digest.into())
 }
 
 /// Everything but the signatures.
@@ -217,32 +179,8 @@ fn ntor_cross_cert(
     Ok((sign, cert.encoded().to_vec()))
 }
 
-/// `YYYY-MM-DD HH:MM:SS` in UTC.
-pub(crate) fn date_time(unix: u64) -> String {
-    let time = i64::try_from(unix).ok().and_then(|s| Timestamp::from_second(s).ok());
-    time.unwrap_or(Timestamp::UNIX_EPOCH).strftime("%Y-%m-%d %H:%M:%S").to_string()
-}
-
 /// A fingerprint in ten groups of four digits.
 fn spaced(fingerprint: &str) -> String {
     let groups: Vec<_> = fingerprint.as_bytes().chunks(4).map(String::from_utf8_lossy).collect();
     groups.join(" ")
-}
-
-pub(crate) fn push_object(text: &mut String, kind: &str, bytes: &[u8]) {
-    text.push_str("-----BEGIN ");
-    text.push_str(kind);
-    text.push_str("-----\n");
-    push_base64_lines(text, bytes);
-    text.push_str("-----END ");
-    text.push_str(kind);
-    text.push_str("-----\n");
-}
-
-/// Base64 in lines of 64 characters.
-pub(crate) fn push_base64_lines(text: &mut String, bytes: &[u8]) {
-    for line in bytes.chunks(48) {
-        STANDARD.encode_string(line, text);
-        text.push('\n');
-    }
 }

@@ -18,6 +18,12 @@ const SECONDS_MAX: u64 = 100;
 /// The engine of a relay.
 pub(crate) type Engine = Router<StdRng>;
 
+impl Unfinished {
+    pub(crate) fn of(engine: &Engine) -> Self {
+        Self { circuits: engine.open_circuits(), streams: engine.open_streams() }
+    }
+}
+
 /// Looks after the engine.
 pub(crate) struct Overseer {
     bandwidth: Arc<Bandwidth>,

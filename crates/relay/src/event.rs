@@ -1,4 +1,3 @@
-use crate::driving::Engine;
 use crate::publish::Answer;
 use netdoc::consensus::Flags;
 use onion::measure::target::TargetParams;
@@ -57,10 +56,6 @@ impl Unfinished {
     #[must_use]
     pub fn is_nothing(self) -> bool {
         self == Self::default()
-    }
-
-    pub(crate) fn of(engine: &Engine) -> Self {
-        Self { circuits: engine.open_circuits(), streams: engine.open_streams() }
     }
 }
 

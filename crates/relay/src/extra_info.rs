@@ -1,7 +1,7 @@
 //! Extra-info documents of our own (dir-spec.txt, section 2.1.2): what a relay publishes besides its
 //! descriptor, and clients do not fetch.
 
-use crate::descriptor::{DescriptorError, push_object, sign};
+use crate::document::{DescriptorError, date_time, push_object, sign};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD_NO_PAD;
 use link::{Certified, LongTermKeys};
@@ -34,7 +34,7 @@ impl ExtraInfo {
         writeln!(text, "extra-info {nickname} {}", certified.identity.rsa)?;
         text.push_str("identity-ed25519\n");
         push_object(&mut text, "ED25519 CERT", &certified.identity.signing_cert);
-        writeln!(text, "published {}", crate::descriptor::date_time(published))?;
+        writeln!(text, "published {}", date_time(published))?;
         text.push_str(history);
         let sha1 = sign(&mut text, keys, certified)?;
         Ok(Self { text, sha1 })

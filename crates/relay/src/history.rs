@@ -46,7 +46,7 @@ impl History {
             return String::new();
         }
         let most = rate_bytes_s.saturating_mul(INTERVAL_S);
-        let end = crate::descriptor::date_time(self.ended);
+        let end = crate::document::date_time(self.ended);
         let line = |name: &str, pick: fn(&(u64, u64)) -> u64| {
             let numbers =
                 self.whole.iter().map(|day| (pick(day) & !ROUNDING).min(most).to_string());

@@ -1,87 +1,17 @@
 //! Who may measure this relay, and how: configuration over consensus parameters over defaults
 //! (proposal 316, §3.1.1).
 
-use crate::config::{ConfigError, FlashFlowConfig};
+use crate::config::FlashFlowConfig;
+use crate::parameters::{
+    BACKGROUND_TRAFFIC_PERCENT, MAX_MEASUREMENT_DURATION, MEASUREMENT_PERIOD, MEASUREMENTS_ALLOWED,
+    Parameter,
+};
 use netdoc::Consensus;
 use onion::Duration;
 use onion::measure::protocol::ClientShare;
 use onion::measure::target::TargetParams;
 use onion::router::KnownRelays;
 use std::net::SocketAddr;
-use std::ops::RangeInclusive;
-
-/// One parameter of proposal 316.
-#[derive(Clone, Copy, Debug)]
-struct Parameter {
-    /// Its name in the proposal, and in a consensus.
-    name: &'static str,
-    /// Its name in our configuration.
-    key: &'static str,
-    default: i32,
-    least: i32,
-    most: i32,
-}
-
-const MEASUREMENTS_ALLOWED: Parameter = Parameter {
-    name: "FFMeasurementsAllowed",
-    key: "measurements_allowed",
-    default: 0,
-    least: 0,
-    most: 1,
-};
-/// In seconds. The proposal's "1 month" is what tor takes a month for.
-const MEASUREMENT_PERIOD: Parameter = Parameter {
-    name: "FFMeasurementPeriod",
-    key: "measurement_period_s",
-    default: 86_400,
-    least: 3_600,
-    most: 2_629_728,
-};
-const BACKGROUND_TRAFFIC_PERCENT: Parameter = Parameter {
-    name: "FFBackgroundTrafficPercent",
-    key: "background_traffic_percent",
-    default: 25,
-    least: 0,
-    most: 99,
-};
-/// In seconds.
-const MAX_MEASUREMENT_DURATION: Parameter = Parameter {
-    name: "FFMaxMeasurementDuration",
-    key: "max_measurement_duration_s",
-    default: 45,
-    least: 10,
-    most: 120,
-};
-
-impl Parameter {
-    const fn range(&self) -> RangeInclusive<i32> {
-        self.least..=self.most
-    }
-
-    /// The value that holds. What the configuration says has been checked; what the consensus says
-    /// is brought into the range, as tor does with its own parameters.
-    fn resolve(&self, configured: Option<u32>, consensus: &dyn Fn(&str) -> Option<i32>) -> u32 {
-        let otherwise = || consensus(self.name).unwrap_or(self.default);
-        let value =
-            configured.map_or_else(otherwise, |value| i32::try_from(value).unwrap_or(i32::MAX));
-        // No range reaches below zero.
-        value.clamp(self.least, self.most).unsigned_abs()
-    }
-
-    fn check(&self, configured: Option<u32>) -> Result<(), ConfigError> {
-        let is_within = |value| i32::try_from(value).is_ok_and(|v| self.range().contains(&v));
-        match configured {
-            Some(value) if !is_within(value) => Err(ConfigError::Invalid {
-                key: format!("flashflow.{}", self.key),
-                reason: format!(
-                    "{value} is not from {} to {} (proposal 316, {})",
-                    self.least, self.most, self.name
-                ),
-            }),
-            _ => Ok(()),
-        }
-    }
-}
 
 /// Where the relays of a consensus take links: no stream of an exit leads there, unless the consensus
 /// says `allow-network-reentry=1`.
@@ -130,13 +60,6 @@ pub fn target_params(
             .measurements_per_period
             .unwrap_or(TargetParams::default().measurements_per_period),
     }
-}
-
-/// Refuses numbers that the proposal doesn't allow.
-pub(crate) fn check(config: &FlashFlowConfig) -> Result<(), ConfigError> {
-    MEASUREMENT_PERIOD.check(config.measurement_period_s)?;
-    BACKGROUND_TRAFFIC_PERCENT.check(config.background_traffic_percent)?;
-    MAX_MEASUREMENT_DURATION.check(config.max_measurement_duration_s)
 }
 
 #[cfg(test)]
@@ -195,35 +118,13 @@ mod tests {
             background_traffic_percent: Some(0),
             max_measurement_duration_s: Some(120),
         };
-        check(&config).expect("sound");
+        config.check().expect("sound");
         let params = target_params(&config, &consensus);
         assert_eq!((params.is_allowed, params.coordinators), (false, vec![key]));
         assert_eq!((params.period.as_secs(), params.max_duration.as_secs()), (3_600, 120));
         assert_eq!(params.client_share.as_permille(), 0);
         let config = FlashFlowConfig { measurements_allowed: None, ..config };
         assert!(target_params(&config, &consensus).is_allowed);
-    }
-
-    #[test]
-    fn a_number_out_of_range_is_an_error_in_the_configuration() {
-        type Change = fn(&mut FlashFlowConfig, u32);
-        let cases: [(&str, u32, u32, Change); 3] = [
-            ("measurement_period_s", 3_600, 2_629_728, |c, v| c.measurement_period_s = Some(v)),
-            ("background_traffic_percent", 0, 99, |c, v| c.background_traffic_percent = Some(v)),
-            ("max_measurement_duration_s", 10, 120, |c, v| c.max_measurement_duration_s = Some(v)),
-        ];
-        for (key, least, most, change) in cases {
-            let mut config = FlashFlowConfig::default();
-            for good in [least, most] {
-                change(&mut config, good);
-                check(&config).expect("within");
-            }
-            for bad in [least.wrapping_sub(1), most + 1, u32::MAX] {
-                change(&mut config, bad);
-                let refused = check(&config).expect_err("out of range").to_string();
-                assert!(refused.contains(key) && refused.contains(&bad.to_string()), "{refused}");
-            }
-        }
     }
 
     proptest! {

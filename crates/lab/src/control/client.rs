@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-use super::events::Event;
+use super::event::Event;
 use super::parse::{Message, ParseError, Parser};
 use crate::clock;
 

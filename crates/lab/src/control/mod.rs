@@ -7,9 +7,11 @@
 //!
 //! [`parse`] understands the protocol and does no input or output; [`Control`] is the connection.
 
+mod bandwidth;
 mod client;
-mod events;
+mod event;
 pub mod parse;
 
+pub use bandwidth::{BwEvent, BwSample, BwWatch};
 pub use client::{Control, ControlError};
-pub use events::{BwEvent, BwSample, BwWatch, Event};
+pub use event::Event;

@@ -35,11 +35,11 @@ impl Authority {
         for (item, key) in [("dir-identity-key", &identity), ("dir-signing-key", &signing)] {
             writeln!(text, "{item}").expect("text");
             let der = key.to_public_key().to_der();
-            crate::descriptor::push_object(&mut text, "RSA PUBLIC KEY", &der);
+            crate::document::push_object(&mut text, "RSA PUBLIC KEY", &der);
         }
         text.push_str("dir-key-certification\n");
         let signature = identity.sign(&Sha1::digest(&text)).expect("signed");
-        crate::descriptor::push_object(&mut text, "SIGNATURE", &signature);
+        crate::document::push_object(&mut text, "SIGNATURE", &signature);
         Self { identity, signing, certificate: text }
     }
 
@@ -56,7 +56,7 @@ impl Authority {
         let (identity, key) = self.name();
         let signature = self.signing.sign(&Sha256::digest(signed)).expect("signed");
         writeln!(text, "directory-signature sha256 {identity} {key}").expect("text");
-        crate::descriptor::push_object(text, "SIGNATURE", &signature);
+        crate::document::push_object(text, "SIGNATURE", &signature);
     }
 }
 

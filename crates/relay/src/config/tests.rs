@@ -217,6 +217,28 @@ fn what_is_no_key_is_refused() {
 }
 
 #[test]
+fn a_number_out_of_range_is_an_error_in_the_configuration() {
+    type Change = fn(&mut FlashFlowConfig, u32);
+    let cases: [(&str, u32, u32, Change); 3] = [
+        ("measurement_period_s", 3_600, 2_629_728, |c, v| c.measurement_period_s = Some(v)),
+        ("background_traffic_percent", 0, 99, |c, v| c.background_traffic_percent = Some(v)),
+        ("max_measurement_duration_s", 10, 120, |c, v| c.max_measurement_duration_s = Some(v)),
+    ];
+    for (key, least, most, change) in cases {
+        let mut config = FlashFlowConfig::default();
+        for good in [least, most] {
+            change(&mut config, good);
+            config.check().expect("within");
+        }
+        for bad in [least.wrapping_sub(1), most + 1, u32::MAX] {
+            change(&mut config, bad);
+            let refused = config.check().expect_err("out of range").to_string();
+            assert!(refused.contains(key) && refused.contains(&bad.to_string()), "{refused}");
+        }
+    }
+}
+
+#[test]
 fn flags_go_over_a_file_and_paths_in_it_are_relative_to_it() {
     let folder = tempfile::tempdir().expect("a folder");
     let path = folder.path().join("relay.toml");

@@ -4,6 +4,7 @@ use onion::router::ExitPolicy;
 use proptest::prelude::*;
 use rand::SeedableRng;
 use rand::rngs::StdRng;
+use sha2::Sha256;
 use std::sync::OnceLock;
 
 struct Made {

@@ -1,27 +1,9 @@
-//! Events of the control port, above all the bytes that pass each second.
+//! The bytes that pass each second, as the control port tells them.
 
 use std::sync::mpsc::RecvTimeoutError;
 use std::time::{Duration, Instant};
 
 use super::client::{Control, ControlError};
-use super::parse::Message;
-
-/// An asynchronous event and when it reached us.
-#[derive(Clone, Debug)]
-pub struct Event {
-    /// When it was read from the connection.
-    pub at: Instant,
-    /// The event.
-    pub message: Message,
-}
-
-impl Event {
-    /// The event's kind, such as `BW` or `NEWCONSENSUS`.
-    #[must_use]
-    pub fn keyword(&self) -> &str {
-        self.message.text().split(' ').next().unwrap_or("")
-    }
-}
 
 /// What a tor process moved within about one second, by its own account.
 ///
