@@ -1,6 +1,7 @@
 //! The results that a report is made of.
 
 use crate::RoundAccount;
+use crate::text::finite;
 use serde::Serialize;
 use serde_json::{Value, json};
 use std::path::PathBuf;
@@ -187,11 +188,6 @@ impl Verdict<'_> {
             Self::Inconclusive(reason) | Self::Failed(reason) => Some(reason),
         }
     }
-}
-
-/// A number that can be shown: neither infinite nor NaN.
-pub(crate) fn finite(number: Option<f64>) -> Option<f64> {
-    number.filter(|number| number.is_finite())
 }
 
 fn ratio(part: Option<f64>, whole: Option<f64>) -> Option<f64> {

@@ -2,8 +2,7 @@
 //! are left to `page.js`.
 
 use crate::figure::{Axis, ExperimentFigure, On, Role, Series, cumulative};
-use crate::model::finite;
-use crate::text::{Escaped, mbit, quotient, range};
+use crate::text::{Escaped, finite, mbit, quotient, range};
 use crate::{RelayReport, SecondPoint, Verdict};
 use plotly::common::{DashType, ErrorData, ErrorType, HoverInfo, Line};
 use plotly::common::{Marker, MarkerSymbol, Mode};

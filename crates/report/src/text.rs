@@ -37,9 +37,14 @@ fn harmless(char: char) -> char {
     }
 }
 
+/// A number that can be shown: neither infinite nor NaN.
+pub(crate) fn finite(number: Option<f64>) -> Option<f64> {
+    number.filter(|number| number.is_finite())
+}
+
 /// A rate in Mbit/s, without its unit.
 pub(crate) fn mbit(rate: Option<f64>) -> String {
-    match crate::model::finite(rate) {
+    match finite(rate) {
         None => NOTHING.into(),
         Some(rate) if rate != 0.0 && rate.abs() < 1.0 => format!("{rate:.3}"),
         Some(rate) => format!("{rate:.1}"),
@@ -61,7 +66,7 @@ pub(crate) fn percent(share: f64) -> String {
 
 /// The quotient of two rates.
 pub(crate) fn quotient(ratio: Option<f64>) -> String {
-    crate::model::finite(ratio).map_or_else(|| NOTHING.into(), |ratio| format!("{ratio:.3}"))
+    finite(ratio).map_or_else(|| NOTHING.into(), |ratio| format!("{ratio:.3}"))
 }
 
 /// Two rates in Mbit/s with a dash between.

@@ -7,5 +7,7 @@ mod extend;
 mod queue;
 
 pub use circuit::OnLink;
-pub(super) use circuit::{Circuit, CircuitIndex, Circuits, End, Hop, Onward, Way};
+pub(super) use circuit::{
+    Circuit, CircuitIndex, Circuits, End, Hop, Onward, RelayTunnel, TunnelIndex, Tunnels, Way,
+};
 pub(super) use queue::{CellQueue, Joined};

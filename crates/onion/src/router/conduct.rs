@@ -1,14 +1,12 @@
 //! What a relay may do amiss, for tests of those who measure it.
 
-use super::Core;
-use super::circuits::{CircuitIndex, OnLink, Onward, Way};
-use crate::cell::Command;
+mod passing;
+
+use super::circuits::OnLink;
 use crate::cell::msg::DestroyReason;
 use crate::measure::protocol::ClientSecond;
-use crate::node::ConnId;
 use crate::rate::Rate;
-use crate::suite::{Cell, EchoLayer, Suite, Tor};
-use alloc::vec::Vec;
+use crate::suite::{EchoLayer, Suite, Tor};
 use rand_core::Rng;
 
 /// What becomes of a cell on its way to the next hop.
@@ -97,46 +95,3 @@ pub trait Conduct<S: Suite = Tor> {
 pub struct Honest;
 
 impl<S: Suite> Conduct<S> for Honest {}
-
-impl<S: Suite, R: Rng, C: Conduct<S>> Core<S, R, C> {
-    /// Does with a cell that was queued for the next hop what no honest relay does.
-    #[cold]
-    pub(super) fn pass_dishonestly(&mut self, index: CircuitIndex, passing: Passing) {
-        match passing {
-            Passing::On => {}
-            Passing::OnWith(cells) => (0..cells).for_each(|_| self.add_cell(index)),
-            // Its link does not know of it yet.
-            Passing::Dropped => {
-                if let Some(circuit) = self.circuits.get_mut(index) {
-                    circuit.forth_queue.unpush();
-                }
-            }
-            Passing::EndsCircuits(reason) => {
-                let all: Vec<CircuitIndex> = self.circuits.iter().map(|(index, _)| index).collect();
-                all.into_iter().for_each(|index| self.destroy(index, reason, None));
-            }
-            Passing::ClosesLinks => {
-                let all: Vec<ConnId> = self.conns.links().map(|(id, _)| id).collect();
-                all.into_iter().for_each(|id| self.close(id));
-            }
-        }
-    }
-
-    /// Queues a cell of the relay's own making for the next hop.
-    fn add_cell(&mut self, index: CircuitIndex) {
-        let Some(circuit) = self.circuits.get_mut(index) else { return };
-        let Onward::Open(out) = circuit.onward else { return };
-        let queue = &mut circuit.forth_queue;
-        if queue.len() >= self.config.queue_limit_cells as usize {
-            self.destroy(index, DestroyReason::RESOURCE_LIMIT, None);
-            return;
-        }
-        let joined = queue.joining();
-        let added = queue.push().begin(out.circ_id, Command::RELAY);
-        self.conduct.add(&mut self.rng, circuit.back, added);
-        self.outputs.handle_queued(&mut self.conns, out.conn, (index, Way::Forth), joined);
-    }
-}
-
-#[cfg(test)]
-mod tests;

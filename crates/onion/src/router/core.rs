@@ -1,8 +1,8 @@
-use super::circuits::Circuits;
+use super::circuits::{Circuits, Tunnels};
 use super::conns::Conns;
 use super::links::{Link, Outputs, Padder};
 use super::schedule::SchedulerConfig;
-use super::streams::{ExitConfig, KnownRelays, Streams, Tunnels};
+use super::streams::{ExitConfig, KnownRelays, Streams};
 use super::{Conduct, Parameters, RouterConfig, RouterEvent, RouterTotals};
 use crate::cell::msg::DestroyReason;
 use crate::flow::TokenBucket;

@@ -1,6 +1,6 @@
 //! Exit and directory streams, and what is to happen to them.
 //!
-//! A stream is a connection without TLS, or is to become one: its number is a [`ConnId`] from its first
+//! A stream is a connection without TLS, or is to become one: its number is a [`ConnId`](crate::node::ConnId) from its first
 //! moment on, and it stands in the table of all connections. What its circuit knows of it is in a
 //! [`Tunnel`](crate::tunnel::Tunnel).
 
@@ -17,25 +17,3 @@ pub use exit_policy::{Addresses, ExitConfig, ExitPolicy, ExitRule, RuleError, is
 pub use known_relays::KnownRelays;
 pub(super) use pending::Streams;
 pub(super) use stream::{Asked, State, Stream};
-
-use super::circuits::CircuitIndex;
-use super::slab::{Slab, key};
-use crate::node::ConnId;
-use crate::tunnel::Tunnel;
-
-key! {
-    /// A tunnel that ends at this relay, by the number that we gave it.
-    TunnelIndex
-}
-
-/// A tunnel that ends at this relay: its streams, and its circuits. Today it has one.
-#[derive(Debug)]
-pub(super) struct RelayTunnel {
-    /// The circuit that carries its cells.
-    pub(super) circuit: CircuitIndex,
-    /// Its streams, by their connections.
-    pub(super) streams: Tunnel<ConnId>,
-}
-
-/// All tunnels.
-pub(super) type Tunnels = Slab<TunnelIndex, RelayTunnel>;

@@ -1,8 +1,7 @@
 //! The results of an experiment.
 
 use super::{ExperimentFigure, Value};
-use crate::model::finite;
-use crate::text::quotient;
+use crate::text::{finite, quotient};
 use serde::Serialize;
 use std::ops::RangeInclusive;
 

@@ -1,8 +1,7 @@
 //! Results for spreadsheets: CSV, as RFC 4180 has it.
 
 use super::{Case, ExperimentFigure, ExperimentReport, Value};
-use crate::model::finite;
-use crate::text::plain;
+use crate::text::{finite, plain};
 use std::io;
 
 impl ExperimentReport {

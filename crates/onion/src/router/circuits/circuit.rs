@@ -3,15 +3,19 @@ use crate::cell::CircId;
 use crate::flow::control::Agreed;
 use crate::node::ConnId;
 use crate::router::slab::{Slab, key};
-use crate::router::streams::TunnelIndex;
 use crate::suite::{Layer, Suite};
-use crate::tunnel::Leg;
+use crate::tunnel::{Leg, Tunnel};
 use alloc::boxed::Box;
 use core::fmt;
 
 key! {
     /// A circuit of this relay, by the number that we gave it.
     CircuitIndex
+}
+
+key! {
+    /// A tunnel that ends at this relay, by the number that we gave it.
+    TunnelIndex
 }
 
 /// A circuit as one of its links knows it.
@@ -87,6 +91,18 @@ pub(in crate::router) struct End {
     pub(in crate::router) leg: Leg,
     pub(in crate::router) tunnel: TunnelIndex,
 }
+
+/// A tunnel that ends at this relay: its streams, and its circuits. Today it has one.
+#[derive(Debug)]
+pub(in crate::router) struct RelayTunnel {
+    /// The circuit that carries its cells.
+    pub(in crate::router) circuit: CircuitIndex,
+    /// Its streams, by their connections.
+    pub(in crate::router) streams: Tunnel<ConnId>,
+}
+
+/// All tunnels.
+pub(in crate::router) type Tunnels = Slab<TunnelIndex, RelayTunnel>;
 
 /// A circuit that passes through the relay, or ends at it.
 #[derive(Debug)]

@@ -20,22 +20,20 @@
 //! after that. If it was idle since then, the time of its cell is drawn, and it is *due* then.
 //! What passes in between sends it back to being looked at.
 
-use super::LinkPeer;
 use super::link::{Link, Role};
 use super::lot::lot;
-use super::upkeep::idle_max;
+use crate::cell::Command;
 use crate::cell::msg::LinkPadding;
-use crate::cell::{CircId, Command};
 use crate::node::ConnId;
-use crate::router::circuits::{Circuit, OnLink};
+use crate::router::circuits::Circuit;
 use crate::router::conns::Conns;
 use crate::router::parameters::Parameters;
-use crate::router::{Conduct, Core};
 use crate::suite::Suite;
 use crate::time::{Duration, Instant};
 use alloc::collections::BTreeSet;
 use rand_core::Rng;
 
+mod sending;
 pub(super) mod state;
 #[cfg(test)]
 mod tests;
@@ -250,42 +248,5 @@ impl Padder {
         let at = padding.active_at + Duration::from_millis((low_ms + drawn_ms).into());
         self.enter(Entry::Due(at.max(now)), id, padding);
         false
-    }
-}
-
-impl<S: Suite, R: Rng, C: Conduct<S>> Core<S, R, C> {
-    /// The handshake of a link is done, and has brought this. No cell comes on it before.
-    pub fn handle_link_open(&mut self, now: Instant, conn: ConnId, peer: &LinkPeer) {
-        self.outputs.set_now(now);
-        self.conns.handle_link_open(conn, peer);
-        let Some(link) = self.conns.link_mut(conn) else { return };
-        // As in C tor: whoever sits between us and a relay, or only says that he is one, does not make
-        // us keep links.
-        let is_relays = link.is_relays() && link.is_canonical;
-        link.idle_max = idle_max(&mut self.rng, is_relays, &self.parameters);
-        self.padder.consider(conn, link);
-        self.create_waiting(conn);
-    }
-
-    /// Something has passed on a link, one way or the other.
-    #[inline]
-    pub fn handle_transfer(&mut self, now: Instant, conn: ConnId) {
-        if let Some(link) = self.conns.link_mut(conn) {
-            self.padder.handle_transfer(now, conn, link);
-        }
-    }
-
-    /// Sends what is due.
-    pub(in crate::router) fn pad_links(&mut self) {
-        let now = self.outputs.now();
-        while let Some(id) = self.padder.poll(now) {
-            let Some(link) = self.conns.link_mut(id) else { continue };
-            let is_idle = link.output.is_idle();
-            if self.padder.handle_entry(now, id, link, is_idle, &mut self.rng) {
-                // Neither limits nor measurements count what does not belong to circuits.
-                let at = OnLink { conn: id, circ_id: CircId::LINK };
-                self.control(at, Command::PADDING, &[]);
-            }
-        }
     }
 }

@@ -1,12 +1,12 @@
 //! How streams begin: BEGIN and BEGIN_DIR (tor-spec §6.2).
 
 use super::lookup::{NAMED_TTL_S, clean_name};
-use super::{Asked, RelayTunnel, State, Stream};
+use super::{Asked, State, Stream};
 use crate::cell::msg::{Begin, BeginFlags, Connected, End as StreamEnd, EndReason};
 use crate::cell::relay::RelayCommand;
 use crate::flow::control::{CircuitEnd, Flow};
 use crate::node::{ConnId, Dial, Question, Security};
-use crate::router::circuits::{CircuitIndex, End, Hop};
+use crate::router::circuits::{CircuitIndex, End, Hop, RelayTunnel};
 use crate::router::{Conduct, Core};
 use crate::suite::{StreamId, Suite};
 use crate::tunnel::{Leg, Tunnel};

@@ -4,11 +4,11 @@
 //! client has sent before its END is still written to the destination; what it sends after ours is
 //! ignored, but counts for the circuit's window.
 
-use super::{State, TunnelIndex};
+use super::State;
 use crate::cell::msg::{End as StreamEnd, EndReason, Resolved};
 use crate::cell::relay::RelayCommand;
 use crate::node::{CloseCause, ConnId};
-use crate::router::circuits::CircuitIndex;
+use crate::router::circuits::{CircuitIndex, TunnelIndex};
 use crate::router::{Conduct, Core};
 use crate::suite::{StreamId, Suite};
 use alloc::vec::Vec;

@@ -1,8 +1,8 @@
-use super::TunnelIndex;
 use crate::cell::msg::BeginFlags;
 use crate::cell::relay::MAX_DATA_LEN;
 use crate::flow::stream::StreamFlow;
 use crate::node::LookupId;
+use crate::router::circuits::TunnelIndex;
 use crate::suite::{StreamId, Suite};
 use crate::time::Instant;
 use core::net::SocketAddr;

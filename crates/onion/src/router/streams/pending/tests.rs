@@ -1,7 +1,8 @@
 use super::*;
 use crate::cell::msg::BeginFlags;
 use crate::flow::stream::{StreamFlow, StreamWindow};
-use crate::router::streams::{Asked, Stream, TunnelIndex};
+use crate::router::circuits::TunnelIndex;
+use crate::router::streams::{Asked, Stream};
 use crate::suite::{StreamId, Tor};
 use alloc::{format, vec};
 use core::net::SocketAddr;

@@ -1,6 +1,8 @@
 use super::*;
 use crate::cell::{BODY_LEN, CELL_LEN, CircId};
+use crate::router::circuits::OnLink;
 use crate::router::{LinkPeer, RouterConfig};
+use crate::suite::Tor;
 use crate::suite::fixture::Staged;
 use crate::time::Instant;
 use rand_chacha::ChaCha8Rng;
