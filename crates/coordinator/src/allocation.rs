@@ -1,5 +1,6 @@
 //! Who loads the relay, and how much: the greedy allocation of §4.2.
 
+use alloc::vec;
 use alloc::vec::Vec;
 use core::cmp::Reverse;
 use core::fmt;
@@ -121,18 +122,35 @@ impl Allocation {
 /// at least one each (§4.1).
 #[must_use]
 pub fn allocate(needed: Rate, residuals: &[Rate], sockets: u32) -> Allocation {
+    allocate_among(needed, residuals, sockets, 1)
+}
+
+/// The same among at least so many measurers, if so many have anything left: that many, most residual
+/// capacity first, have an even part each as far as they can, before the first of them is given more.
+#[must_use]
+pub(crate) fn allocate_among(
+    needed: Rate,
+    residuals: &[Rate],
+    sockets: u32,
+    measurers_min: u32,
+) -> Allocation {
     let mut team: Vec<(usize, Rate)> = residuals.iter().copied().enumerate().collect();
     team.sort_by_key(|(index, residual)| (Reverse(*residual), *index));
+    let even = Rate::from_bit_per_s(needed.as_bit_per_s().div_ceil(measurers_min.max(1).into()));
     let mut missing = needed;
-    let mut assignments = Vec::new();
-    for (index, residual) in team {
-        let rate = residual.min(missing);
-        if rate == Rate::ZERO {
-            break;
+    let mut rates = vec![Rate::ZERO; team.len()];
+    for (most, measurers) in [(even, measurers_min as usize), (Rate::MAX, team.len())] {
+        for ((_, residual), rate) in team.iter().zip(&mut rates).take(measurers) {
+            let more = (*residual).min(most).saturating_sub(*rate).min(missing);
+            missing = missing - more;
+            *rate = *rate + more;
         }
-        missing = missing - rate;
-        assignments.push(Assignment { measurer: MeasurerId(index), rate, sockets: 1 });
     }
+    let assignment = |((index, _), rate): (&(usize, Rate), Rate)| {
+        let measurer = MeasurerId(*index);
+        (rate > Rate::ZERO).then_some(Assignment { measurer, rate, sockets: 1 })
+    };
+    let mut assignments: Vec<Assignment> = team.iter().zip(rates).filter_map(assignment).collect();
     let count = u32::try_from(assignments.len()).unwrap_or(u32::MAX).max(1);
     let (even, remainder) = (sockets / count, sockets % count);
     for (place, assignment) in (0u32..).zip(&mut assignments) {
@@ -146,7 +164,6 @@ mod tests {
     use super::*;
     use proptest::collection::vec;
     use proptest::prelude::*;
-    use std::vec;
 
     fn bits(rates: &[u64]) -> Vec<Rate> {
         rates.iter().copied().map(Rate::from_bit_per_s).collect()
@@ -191,12 +208,26 @@ mod tests {
         assert!(allocate(Rate::MAX, &[], 2).assignments.is_empty());
     }
 
+    #[test]
+    fn two_measurers_take_part_where_one_would_do_if_there_are_two() {
+        let among = |residuals: &[u64]| {
+            shares(&allocate_among(Rate::from_bit_per_s(101), &bits(residuals), 8, 2))
+        };
+        assert_eq!(among(&[500, 400]), vec![(0, 51, 4), (1, 50, 4)]);
+        assert_eq!(among(&[500, 30, 20]), vec![(0, 71, 4), (1, 30, 4)], "the first does the rest");
+        assert_eq!(among(&[500, 0]), vec![(0, 101, 8)]);
+        assert_eq!(among(&[40, 30, 20]), vec![(0, 40, 3), (1, 30, 3), (2, 20, 2)]);
+    }
+
     proptest! {
         #[test]
         fn shares_fill_the_need_and_never_exceed_what_is_left(
             needed in 0u64..500, residuals in vec(0u64..100, 0..8), sockets in 1u32..200,
+            measurers_min in 0u32..4,
         ) {
-            let allocation = allocate(Rate::from_bit_per_s(needed), &bits(&residuals), sockets);
+            let needed_rate = Rate::from_bit_per_s(needed);
+            let allocation =
+                allocate_among(needed_rate, &bits(&residuals), sockets, measurers_min);
             let available: u64 = residuals.iter().sum();
             prop_assert_eq!(allocation.total().as_bit_per_s(), needed.min(available));
             prop_assert_eq!(allocation.is_short(), available < needed);

@@ -1,6 +1,6 @@
 //! Several relays at once, within the team's capacity (§4.2, §4.3).
 
-use crate::allocation::{Allocation, MeasurerId, allocate};
+use crate::allocation::{Allocation, MeasurerId, allocate_among};
 use crate::failure::Blame;
 use crate::outcome::{Estimate, Outcome};
 use crate::turn::Turn;
@@ -292,7 +292,8 @@ impl Campaign {
 
     fn launch(&mut self, waiting: Waiting) -> Launch {
         let needed = self.needed(&waiting);
-        let allocation = allocate(needed, &self.residuals(), self.sockets);
+        let measurers_min = waiting.turn.measurers_min;
+        let allocation = allocate_among(needed, &self.residuals(), self.sockets, measurers_min);
         for assignment in &allocation.assignments {
             if let Some(used) = self.used.get_mut(assignment.measurer.0) {
                 *used = *used + assignment.rate;

@@ -1,7 +1,8 @@
 //! The measurement of one relay by a team, from the first guess to the outcome (§4.1, §4.2).
 
-use crate::allocation::{Allocation, Assignment, MeasurerId, allocate};
+use crate::allocation::{Allocation, Assignment, MeasurerId};
 use crate::failure::{Blame, Failure, Violation};
+use crate::hindrance::Hindered;
 use crate::mode::Mode;
 use crate::outcome::{Estimate, Inconclusive, Outcome};
 use crate::params::{Params, ParamsError};
@@ -95,8 +96,10 @@ pub struct Measurement {
     allocation: Allocation,
     /// Open sockets by place in the allocation; `None` until ready.
     open: Vec<Option<u32>>,
-    /// A measurer whose processor had nothing left in this round.
-    saturated: Option<MeasurerId>,
+    /// Measurers whose processors had nothing left in this round.
+    saturated: Vec<MeasurerId>,
+    /// Measurers that something of their own held back in this round, once it is complete.
+    hindered: Vec<Hindered>,
     phase: Phase,
     /// The rounds before, and in the end all.
     over: Vec<RoundRecord>,
@@ -170,7 +173,7 @@ impl Measurement {
         if turn.guess == Rate::ZERO {
             return Err(SetupError::NoGuess);
         }
-        let allocation = allocation_for(&turn, &params, &residuals);
+        let allocation = turn.allocation(&params, &residuals);
         if allocation.assignments.is_empty() {
             return Err(SetupError::NoCapacity);
         }
@@ -182,7 +185,8 @@ impl Measurement {
             scope,
             allocation,
             open: vec![],
-            saturated: None,
+            saturated: vec![],
+            hindered: vec![],
             phase: Phase::Done,
             over: vec![],
             before: None,
@@ -274,12 +278,12 @@ impl Measurement {
     }
 
     /// A measurer says which share of the round its busiest thread had no rest. One that had nothing
-    /// left might have got more back, had it been faster: the round's result then is a lower bound,
-    /// whatever it looks like.
+    /// left might have got more back, had it been faster: then it is for the others to show the relay's
+    /// limit.
     pub fn handle_busy(&mut self, measurer: MeasurerId, round: u32, share: f64) {
         let is_its = !self.is_stale(round) && self.allocation.place(measurer).is_some();
-        if is_its && share > BUSY_MAX {
-            self.saturated.get_or_insert(measurer);
+        if is_its && share > BUSY_MAX && !self.saturated.contains(&measurer) {
+            self.saturated.push(measurer);
         }
     }
 
@@ -371,5 +375,3 @@ mod rounds;
 #[cfg(test)]
 mod tests;
 mod verdict;
-
-use rounds::allocation_for;

@@ -2,6 +2,7 @@
 
 use crate::allocation::MeasurerId;
 use crate::failure::{Blame, Failure};
+use crate::hindrance::Hindered;
 use crate::mode::Mode;
 use crate::params::Params;
 use crate::second::SecondTotals;
@@ -190,11 +191,27 @@ pub enum Inconclusive {
         /// What the team had left for this relay.
         available: Rate,
     },
-    /// A measurer, not the relay, was the bottleneck.
-    #[error("{measurer} is the bottleneck: its processor was busy all the time")]
-    MeasurerSaturated {
-        /// Which.
-        measurer: MeasurerId,
+    /// Something of a measurer's own held it back, and what the others sent was too little to show the relay's
+    /// limit.
+    #[error("{hindered}, and no other could show the relay's limit")]
+    MeasurerHindered {
+        /// The first of them.
+        hindered: Hindered,
+        /// What was to follow, with more of the others; `None` where there is no more of them, or no other
+        /// round.
+        next: Option<Turn>,
+    },
+    /// A queue stood on the path of the only measurer that took part. With another it would show whether it was
+    /// the relay's.
+    #[error(
+        "packets waited {queue_ms} ms on the path of the only measurer, and nobody could tell whether that is \
+         the relay's queue"
+    )]
+    QueueOfOne {
+        /// How long they waited, in whole milliseconds.
+        queue_ms: u32,
+        /// What was to follow, with two measurers; `None` where there may be no other round.
+        next: Option<Turn>,
     },
     /// The last permitted round was not conclusive either.
     #[error("still inconclusive after {rounds} rounds, the most permitted")]
@@ -267,7 +284,10 @@ impl Inconclusive {
     pub const fn next_turn(&self) -> Option<Turn> {
         match self {
             Self::LoadTooSmall { next } => Some(*next),
-            Self::PathLimited { next, .. } | Self::PathUnknown { next, .. } => *next,
+            Self::PathLimited { next, .. }
+            | Self::PathUnknown { next, .. }
+            | Self::MeasurerHindered { next, .. }
+            | Self::QueueOfOne { next, .. } => *next,
             _ => None,
         }
     }

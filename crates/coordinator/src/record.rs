@@ -3,6 +3,7 @@
 use crate::allocation::{Allocation, MeasurerId};
 use crate::failure::{Blame, Failure};
 use crate::halves::{Halves, Schedule};
+use crate::hindrance::Hindered;
 use crate::mode::Mode;
 use crate::outcome::{Bounds, Inconclusive, Outcome, ProcessorTime, tell_failure};
 use crate::params::Params;
@@ -69,6 +70,9 @@ pub struct RoundRecord {
     pub started_unix_s: Option<u64>,
     /// Cells whose content was checked and found right, over all measurers.
     pub checked_cells: u64,
+    /// Measurers that something of their own held back, in a round of full length.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub hindered: Vec<Hindered>,
     /// The seconds, in their order, up to the last of which anything was said.
     pub seconds: Vec<SecondRecord>,
 }
@@ -198,11 +202,12 @@ impl Record {
         for round in &mut self.rounds {
             round.allocation.available = allocation.available;
             round.allocation.assignments.iter_mut().for_each(|it| number(&mut it.measurer));
+            round.hindered.iter_mut().for_each(|it| number(&mut it.measurer));
         }
         match &mut self.end {
             End::Measured { inconclusive, .. } => {
-                if let Some(Inconclusive::MeasurerSaturated { measurer }) = inconclusive {
-                    number(measurer);
+                if let Some(Inconclusive::MeasurerHindered { hindered, .. }) = inconclusive {
+                    number(&mut hindered.measurer);
                 }
             }
             End::Failed { measurer, .. } => {
@@ -308,6 +313,12 @@ impl Record {
         round.schedule.halves(&self.totals(round).collect::<Vec<_>>())
     }
 
+    /// The measurers that something of their own held back in the decisive round.
+    #[must_use]
+    pub fn hindered(&self) -> &[Hindered] {
+        self.decisive_round().map_or(&[], |it| &it.hindered)
+    }
+
     /// The median of what the relay told somebody else of the decisive round's seconds.
     #[must_use]
     pub fn relay_said(&self) -> Option<Rate> {
@@ -319,7 +330,10 @@ impl fmt::Display for Record {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.end {
             End::Measured { capacity, inconclusive, .. } => match inconclusive {
-                None => write!(f, "{capacity}"),
+                None => {
+                    write!(f, "{capacity}")?;
+                    self.hindered().iter().try_for_each(|it| write!(f, "; {it}"))
+                }
                 Some(reason) => write!(f, "at least {capacity}: {reason}"),
             },
             End::Failed { reason, measurer, round, second } => {

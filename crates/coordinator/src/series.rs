@@ -4,9 +4,10 @@ use crate::account::Account;
 use crate::allocation::{Assignment, MeasurerId};
 use crate::failure::Violation;
 use crate::halves::Schedule;
+use crate::hindrance::Queue;
 use crate::mode::Mode;
 use crate::second::{SecondRecord, SecondReport, SecondTotals};
-use crate::stats::{Spread, median};
+use crate::stats::{Spread, median, median_rate};
 use alloc::vec;
 use alloc::vec::Vec;
 use onion::{Duration, Rate};
@@ -290,6 +291,30 @@ impl Series {
         let nearest =
             |it: &Reported| it.accounts.iter().flatten().filter_map(|it| it.least_rtt).min();
         self.measurers.iter().filter_map(nearest).max()
+    }
+
+    /// What came back to a measurer in the median second of those that count and that it has reported;
+    /// nothing if it has no part.
+    #[must_use]
+    pub fn got(&self, measurer: MeasurerId) -> Rate {
+        let Some(reported) = self.measurers.iter().find(|it| it.assignment.measurer == measurer)
+        else {
+            return Rate::ZERO;
+        };
+        let counted = reported.seconds.iter().skip(self.schedule.lead_s as usize).flatten();
+        let most = reported.assignment.most_counted();
+        median_rate(counted.map(|bytes| Rate::from_byte_per_s((*bytes).min(most))))
+            .unwrap_or(Rate::ZERO)
+    }
+
+    /// How long the packets of each measurer wait on their path, of those that got anything back and whose
+    /// kernels tell.
+    pub(crate) fn queues(&self) -> Vec<Queue> {
+        let lead = self.schedule.lead_s as usize;
+        let queue = |it: &Reported| {
+            Queue::of(it.assignment.measurer, it.accounts.iter().skip(lead).flatten())
+        };
+        self.measurers.iter().filter(|it| it.bytes > 0).filter_map(queue).collect()
     }
 
     /// The accounts of all measurers, in their order; none at all if nobody has one.

@@ -1,5 +1,7 @@
 //! When a relay is measured once more, and with what guess (§4.2).
 
+use crate::allocation::{Allocation, allocate_among};
+use crate::params::Params;
 use onion::Rate;
 use serde::{Deserialize, Serialize};
 
@@ -25,6 +27,10 @@ pub struct Turn {
     /// [`Params::sockets`]: crate::Params::sockets
     #[serde(default = "once")]
     pub widening: u32,
+    /// At least so many measurers take part, if the team has them: what one of them meets and another does
+    /// not is not the relay's.
+    #[serde(default = "once")]
+    pub measurers_min: u32,
 }
 
 const fn once() -> u32 {
@@ -37,7 +43,7 @@ impl Turn {
     #[must_use]
     pub const fn first(guess: Rate, rounds_max: u32) -> Self {
         let rounds_max = if rounds_max == 0 { 1 } else { rounds_max };
-        Self { guess, round: 1, rounds_max, widening: 1 }
+        Self { guess, round: 1, rounds_max, widening: 1, measurers_min: 1 }
     }
 
     /// Whether no other may follow.
@@ -61,10 +67,41 @@ impl Turn {
         self.followed_by(self.guess.max(seen)).map(|next| Self { widening, ..next })
     }
 
+    /// The turn after one in which something of a measurer's own may have held it back: with two measurers,
+    /// or more. `None` after the last.
+    #[must_use]
+    pub fn compared(self, seen: Rate) -> Option<Self> {
+        let measurers_min = self.measurers_min.max(2);
+        self.followed_by(self.guess.max(seen)).map(|next| Self { measurers_min, ..next })
+    }
+
     /// Sockets that it has, of those of a first turn and of the most there may be.
     #[must_use]
     pub fn sockets(&self, first: u32, most: u32) -> u32 {
         first.saturating_mul(self.widening).min(most).max(1)
+    }
+
+    /// Whether every other one of its sockets begins in the middle of its round.
+    #[must_use]
+    pub const fn has_halves(&self, params: &Params) -> bool {
+        params.path.probes || self.widening > 1
+    }
+
+    /// Who takes part, of measurers that have so much left for the relay. In a round with halves two do at
+    /// least: whose path has a narrow place of its own shows only beside another's. And each has two sockets, as
+    /// far as there may be so many: of a single one there is no half.
+    #[must_use]
+    pub fn allocation(&self, params: &Params, residuals: &[Rate]) -> Allocation {
+        let needed = self.guess.scaled(params.excess_factor());
+        let sockets = self.sockets(params.path.first_sockets, params.sockets);
+        let has_halves = self.has_halves(params);
+        let measurers_min = self.measurers_min.max(if has_halves { 2 } else { 1 });
+        let allocation = allocate_among(needed, residuals, sockets, measurers_min);
+        let two_each = u32::try_from(2 * allocation.assignments.len()).unwrap_or(u32::MAX);
+        if !has_halves || sockets >= two_each {
+            return allocation;
+        }
+        allocate_among(needed, residuals, two_each.min(params.sockets), measurers_min)
     }
 
     /// The turn after one that says nothing of the relay, since a measurer failed it: the same again.

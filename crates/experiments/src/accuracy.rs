@@ -8,9 +8,10 @@ mod results;
 
 use crate::common::Common;
 use crate::error::Error;
+use crate::mode::Mode;
 use crate::stage::Stage;
 use crate::telling::tell;
-use clap::{Args, ValueEnum};
+use clap::Args;
 use onion::Duration;
 use plan::{Plan, Setting};
 use relays::Candidate;
@@ -54,24 +55,6 @@ pub(super) struct Options {
     /// How to measure; both by default.
     #[arg(long, value_delimiter = ',', value_enum, value_name = "MODE,…")]
     modes: Vec<Mode>,
-}
-
-/// How relays are measured.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, ValueEnum)]
-enum Mode {
-    /// Relays of ours, which take part.
-    Echo,
-    /// Stock tor, which knows nothing of it.
-    Transit,
-}
-
-impl Mode {
-    const fn word(self) -> &'static str {
-        match self {
-            Self::Echo => "echo",
-            Self::Transit => "transit",
-        }
-    }
 }
 
 /// A limit in Mbit/s, or none.

@@ -9,11 +9,14 @@ pub mod bench;
 mod client_load;
 mod common;
 mod concurrent;
+mod distant;
 mod downloads;
 mod error;
 mod kill;
 mod kist;
 mod load;
+mod mode;
+mod narrow;
 mod paths;
 mod ratio;
 mod stage;
@@ -58,6 +61,7 @@ enum Experiment {
     Downloads(downloads::Options),
     Kill(kill::Options),
     Kist(kist::Options),
+    Narrow(narrow::Options),
     Paths(paths::Options),
     Ratio(ratio::Options),
 }
@@ -80,6 +84,7 @@ pub fn run(
         Experiment::Downloads(options) => downloads::run(options, common, output, interrupt)?,
         Experiment::Kill(options) => kill::run(options, common, output, interrupt)?,
         Experiment::Kist(options) => kist::run(options, common, output, interrupt)?,
+        Experiment::Narrow(options) => narrow::run(options, common, output, interrupt)?,
         Experiment::Paths(options) => paths::run(options, common, output, interrupt)?,
         Experiment::Ratio(options) => ratio::run(options, common, output, interrupt)?,
     };

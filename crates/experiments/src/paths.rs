@@ -1,16 +1,19 @@
 //! `flashflow experiment paths`: relays with known limits are measured over paths of many lengths and
 //! losses.
 
+mod fault;
 mod judge;
 mod plan;
 mod scene;
 
 use crate::common::Common;
 use crate::error::Error;
+use crate::mode::Mode;
 use crate::telling::{report, tell};
-use clap::{Args, ValueEnum};
+use clap::Args;
+use fault::Fault;
 use judge::Judged;
-use lab::wan::{Congestion, Way};
+use lab::wan::Congestion;
 use onion::Duration;
 use plan::{Path, Plan};
 use report::experiment::ExperimentReport;
@@ -26,11 +29,12 @@ const PAUSE: Duration = Duration::from_millis(1500);
 /// with the round trips and losses of the grid, on each of its two ways. What a relay can carry is found out
 /// first, by the kernel's counters of its sockets while it is measured over a path without distance or
 /// loss. A run has held if it is not conclusive, or within −10 % and +5 % of that: a wrong number is worse
-/// than none. Needs root, for network namespaces.
+/// than none. Where a path breaks in the middle of a measurement, none is right. Needs root, for network namespaces.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   flashflow experiment paths --quick --out results
-  flashflow experiment paths --rtts-ms 100 --losses-percent 0,0.1 --limits 90 --modes transit")]
+  flashflow experiment paths --rtts-ms 100 --losses-percent 0,0.1 --limits 90 --modes transit
+  flashflow experiment paths --quick --faults reorders,duplicates,breaks,breaks-back")]
 pub(super) struct Options {
     /// Length of a measurement in seconds, 8 to 60; 30 by default, 12 if --quick.
     #[arg(long, value_parser = clap::value_parser!(u32).range(8..=60))]
@@ -51,27 +55,12 @@ pub(super) struct Options {
     /// How to measure; both by default.
     #[arg(long, value_delimiter = ',', value_enum, value_name = "MODE,…")]
     modes: Vec<Mode>,
+    /// What else goes wrong, at the first round trip without loss, to the last relay; nothing by default.
+    #[arg(long, value_delimiter = ',', value_enum, value_name = "FAULT,…")]
+    faults: Vec<Fault>,
     /// Seed of what is lost.
     #[arg(long, default_value_t = 1)]
     seed: u64,
-}
-
-/// How relays are measured.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum Mode {
-    /// Stock tor, which knows nothing of it.
-    Transit,
-    /// Relays of ours, which take part.
-    Echo,
-}
-
-impl Mode {
-    const fn word(self) -> &'static str {
-        match self {
-            Self::Echo => "echo",
-            Self::Transit => "transit",
-        }
-    }
 }
 
 fn percent(text: &str) -> Result<f64, String> {
@@ -96,14 +85,20 @@ pub(super) fn run(
     output.step(format!("{} runs of {} s each", plan.runs(), plan.seconds));
     let mut judged = Vec::new();
     for congestion in plan.congestions.iter().copied() {
-        if interrupt.is_requested() {
-            break;
-        }
         for mode in plan.modes.iter().copied() {
+            if interrupt.is_requested() {
+                break;
+            }
             output.doing(format!("starting relays: {}, {congestion}", mode.word()));
-            let scene = Scene::start(&plan, mode, congestion, output)?;
-            of_scene(&plan, &scene, &mut judged, output, interrupt);
-            scene.stop()?;
+            match Scene::start(&plan, mode, congestion, output) {
+                Ok(scene) => {
+                    of_scene(&plan, &scene, &mut judged, output, interrupt);
+                    scene.stop()?;
+                }
+                Err(error) if judged.is_empty() => return Err(error),
+                // What was found until now is not to be lost.
+                Err(error) => judged.push(Judged::unplayed(mode, congestion, &error)),
+            }
         }
     }
     Ok(judge::report(&plan, judged, report("paths", judge::TITLE, judge::QUESTION)))
@@ -119,28 +114,24 @@ fn of_scene(
 ) {
     for relay in 0..plan.limits.len() {
         let truth = match scene.measure(plan, relay, &Path::NONE, output, interrupt) {
-            Ok(Some(tried)) => tried.sent_mbit(),
+            Ok(Some(timed)) => timed.tried.sent_mbit(),
             Ok(None) => return,
             Err(error) => {
                 output.step(format!("no truth for relay {relay}: {error}"));
                 None
             }
         };
-        for path in plan.paths() {
+        // What breaks for good comes last.
+        let faulty = plan.faulty_paths().filter(|_| relay + 1 == plan.limits.len());
+        for path in plan.paths().chain(faulty) {
             if interrupt.wait(PAUSE) {
                 return;
             }
             let tried = scene.measure(plan, relay, &path, output, interrupt);
             let Some(tried) = tried.transpose() else { return };
-            let run = Judged::new(scene, plan.limits[relay], path, truth, tried.as_ref());
+            let run = Judged::new(plan, scene, relay, path, truth, tried.as_ref());
             tell(&run.case, output);
             judged.push(run);
         }
     }
-}
-
-/// One of the two ways of a path.
-fn way(path: &Path) -> Way {
-    let one_way = Duration::from_micros(u64::from(path.rtt_ms) * 500);
-    Way::with_latency(one_way).losing(path.loss_percent / 100.0)
 }

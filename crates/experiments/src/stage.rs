@@ -75,6 +75,16 @@ impl Stage {
 
     /// Starts a measurer that can send and receive so much, over so many pumps.
     pub(crate) fn add_measurer(&mut self, capacity: Rate, pumps: u32) -> Result<(), Error> {
+        self.add_measurer_at(Ipv4Addr::LOCALHOST, capacity, pumps)
+    }
+
+    /// The same at an address of the network that this thread is in.
+    pub(crate) fn add_measurer_at(
+        &mut self,
+        address: Ipv4Addr,
+        capacity: Rate,
+        pumps: u32,
+    ) -> Result<(), Error> {
         let name = format!("measurer{}", self.measurers.len() + 1);
         let key = SecretKey::generate()?;
         let folder = self.folder.path().join(&name);
@@ -83,7 +93,7 @@ impl Stage {
         fs::create_dir_all(&folder).map_err(failed)?;
         key.write_new(&folder.join("key"))?;
         let configuration = format!(
-            "listen = \"127.0.0.1:0\"\nkey = \"key\"\ncoordinators = [\"{}\"]\n\
+            "listen = \"{address}:0\"\nkey = \"key\"\ncoordinators = [\"{}\"]\n\
              capacity_mbit_per_s = {:?}\npumps = {pumps}\n",
             self.key.public(),
             capacity.as_mbit_per_s(),

@@ -4,7 +4,7 @@ use crate::error::Error;
 use crate::load::{Load, Reading};
 use crate::telling::median;
 use crate::witness::{Count, Witness};
-use coordinator::{Estimate, Outcome, Percentile, median_rate};
+use coordinator::{Estimate, Hindered, Outcome, Percentile, median_rate};
 use lab::RelaySaid;
 use measurer::{Progress, Request, Team, WorkerLoad};
 use onion::{Duration, Instant, Rate};
@@ -44,6 +44,8 @@ pub(super) struct Tried {
     pub(super) load: Load,
     /// Of the measurers that took part in the last round and reported.
     pub(super) measurers: Vec<WorkerLoad>,
+    /// The measurers that something of their own held back in the last round.
+    pub(super) hindered: Vec<Hindered>,
 }
 
 /// A second of the last round.
@@ -109,6 +111,7 @@ impl Trial<'_, '_> {
             seconds,
             load: load.unwrap_or_default(),
             measurers: result.loads.into_iter().flatten().collect(),
+            hindered: result.course.rounds.last().map(|it| it.hindered.clone()).unwrap_or_default(),
         }))
     }
 }

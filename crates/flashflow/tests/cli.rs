@@ -2,6 +2,7 @@
 //!
 //! Each run has a folder of its own for its temporary files: whatever it leaves is found there.
 
+#[expect(dead_code, reason = "what the other test files need")]
 mod common;
 
 #[path = "cli/consent.rs"]

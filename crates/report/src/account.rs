@@ -1,7 +1,7 @@
 //! Where a measurer's sockets waited in a round.
 
 use crate::text::percent;
-use coordinator::{Account, Record, RoundRecord};
+use coordinator::{Account, Hindrance, Record, RoundRecord};
 use onion::Duration;
 use serde::Serialize;
 
@@ -14,6 +14,8 @@ pub struct RoundAccount {
     pub round: u32,
     /// The measurer, by its number in the team.
     pub measurer: usize,
+    /// What of its own held the measurer back, if something did.
+    pub held_back_by: Option<Hindrance>,
     /// Seconds of which there is an account.
     pub seconds: u32,
     /// Its sockets to the relay.
@@ -71,6 +73,11 @@ impl RoundAccount {
         Some(Self {
             round: round.number,
             measurer,
+            held_back_by: round
+                .hindered
+                .iter()
+                .find(|it| it.measurer.0 == measurer)
+                .map(|it| it.by),
             seconds: u32::try_from(accounts.len()).unwrap_or(u32::MAX),
             sockets: whole.sockets,
             peer_window_share: whole.peer_window_share(),
@@ -98,9 +105,18 @@ impl RoundAccount {
             }
             _ => String::new(),
         };
+        let own = match self.held_back_by {
+            Some(Hindrance::Path { queue_ms }) => {
+                format!(
+                    "held back by a narrow place of its own, where packets waited {queue_ms} ms; "
+                )
+            }
+            Some(Hindrance::Processor) => "held back by its processor; ".to_owned(),
+            None => String::new(),
+        };
         let outstanding = self.outstanding_bytes.max(1) as f64;
         format!(
-            "held back by the relay’s window {}, congestion {} (with little to send {}), our buffer {}, \
+            "{own}held back by the relay’s window {}, congestion {} (with little to send {}), our buffer {}, \
              the assigned rate {}; busiest thread {}; of what is not back the relay has taken {}; sent again {}, out of order on the way \
              back {}{rtt}",
             percent(self.peer_window_share),

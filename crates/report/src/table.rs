@@ -97,7 +97,7 @@ fn reasons(relays: &[RelayReport]) -> String {
         let of_it = relay.accounts.iter().filter(move |it| Some(it.round) == last);
         let is_open = relay.verdict().reason().is_some();
         let told: Vec<_> = of_it
-            .filter(|_| is_open)
+            .filter(|it| is_open || it.held_back_by.is_some())
             .map(|it| {
                 [String::new(), format!("sockets of measurer {}: {}", it.measurer, it.in_words())]
             })
@@ -207,8 +207,13 @@ mod tests {
         assert_eq!(waited, 2, "of the last round, each measurer: {said}");
         assert!(said.contains("sockets of measurer 1:"), "{said}");
         assert!(said.lines().all(|line| line.chars().count() <= usize::from(WIDTH)), "{said}");
-        let said = table(&[RelayReport { accounts, ..conclusive() }]);
+        let said = table(&[RelayReport { accounts: accounts.clone(), ..conclusive() }]);
         assert!(!said.contains("sockets"), "{said}");
+        let by = Some(coordinator::Hindrance::Path { queue_ms: 80 });
+        let accounts =
+            [accounts, vec![RoundAccount { held_back_by: by, ..account(2, 1) }]].concat();
+        let said = table(&[RelayReport { accounts, ..conclusive() }]);
+        assert!(said.contains("sockets of measurer 1: held back by a narrow place"), "{said}");
     }
 
     #[test]

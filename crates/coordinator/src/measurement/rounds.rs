@@ -134,7 +134,8 @@ impl Measurement {
     /// Orders the round that the allocation describes.
     pub(super) fn prepare(&mut self, now: Instant) {
         self.open = vec![None; self.allocation.assignments.len()];
-        self.saturated = None;
+        self.saturated.clear();
+        self.hindered.clear();
         self.phase = Phase::Preparing { deadline: now + self.params.setup_timeout };
         self.actions.push_back(Action::Prepare {
             round: self.turn.round,
@@ -149,7 +150,7 @@ impl Measurement {
     pub(super) fn schedule(&self) -> Schedule {
         let lead_s = self.params.path.lead_s;
         let middle = lead_s + self.params.seconds / 2;
-        let held_back_s = has_halves(&self.turn, &self.params).then_some(middle);
+        let held_back_s = self.turn.has_halves(&self.params).then_some(middle);
         Schedule { lead_s, held_back_s }
     }
 
@@ -201,12 +202,14 @@ impl Measurement {
         }
         // Never above the mean: what a relay is spared in some seconds it must not get for the others.
         let capacity = Rate::from_byte_per_s(median.min(mean));
-        let doubt = match self.doubt(series, capacity, &seconds) {
+        let hindered = self.hindered_in(series);
+        let doubt = match self.doubt(series, &hindered, capacity, &seconds) {
             Ok(doubt) => doubt,
             Err((measurer, failure)) => return self.fail(now, measurer, failure),
         };
         let unsteady = Inconclusive::unsteadiness(median, mean);
         let estimate = self.estimate(series, capacity, seconds, doubt.or(unsteady));
+        self.hindered = hindered;
         match doubt.and_then(|it| it.next_turn()) {
             Some(next) => self.go_on(now, estimate, next),
             None => self.finish(Outcome::Measured(estimate)),
@@ -240,8 +243,9 @@ impl Measurement {
             Scope::AllRounds => {
                 self.end_round();
                 self.before = Some(so_far);
+                self.residuals = self.without_hindered(&self.hindered);
                 self.turn = next;
-                self.allocation = allocation_for(&next, &self.params, &self.residuals);
+                self.allocation = next.allocation(&self.params, &self.residuals);
                 self.prepare(now);
             }
         }
@@ -283,26 +287,9 @@ impl Measurement {
             schedule: self.schedule(),
             started_unix_s: None,
             checked_cells,
+            hindered: self.hindered.clone(),
             seconds,
         });
         self.actions.push_back(Action::Stop { round: self.turn.round });
     }
-}
-
-/// Whether every other socket of a turn begins in the middle of its round.
-const fn has_halves(turn: &Turn, params: &Params) -> bool {
-    params.path.probes || turn.widening > 1
-}
-
-/// Who takes part in a turn. If half of the sockets are to begin later, each has two, as far as there may be so
-/// many: of a single one there is no half.
-pub(super) fn allocation_for(turn: &Turn, params: &Params, residuals: &[Rate]) -> Allocation {
-    let needed = turn.guess.scaled(params.excess_factor());
-    let sockets = turn.sockets(params.path.first_sockets, params.sockets);
-    let allocation = allocate(needed, residuals, sockets);
-    let two_each = u32::try_from(2 * allocation.assignments.len()).unwrap_or(u32::MAX);
-    if !has_halves(turn, params) || sockets >= two_each {
-        return allocation;
-    }
-    allocate(needed, residuals, two_each.min(params.sockets))
 }

@@ -1,4 +1,5 @@
 use super::*;
+use crate::Hindrance;
 use crate::turn::Turn;
 use onion::Duration;
 use onion::identity::RsaId;
@@ -26,6 +27,7 @@ fn record(end: End) -> Record {
         allocation,
         started_unix_s: None,
         checked_cells: 9,
+        hindered: vec![],
         seconds: seconds.collect(),
     };
     Record {
@@ -115,7 +117,7 @@ fn a_relay_at_its_limit_or_at_the_end_of_a_processor_is_believed() {
 
 #[test]
 fn an_estimate_stands_only_if_the_relay_did_not_want_another_round() {
-    let next = Turn { guess: mbit(100.0), round: 2, rounds_max: 2, widening: 1 };
+    let next = Turn { guess: mbit(100.0), round: 2, rounds_max: 2, widening: 1, measurers_min: 1 };
     let first = record(measured(mbit(50.0), Some(Inconclusive::LoadTooSmall { next })));
     let second = |end| {
         let mut record = record(end);
@@ -166,10 +168,14 @@ fn a_turn_is_told_with_the_teams_numbers() {
         told.to_string(),
         "failed in round 1, second 2, measurer 2: the measurer was lost: gone"
     );
-    let reason = Inconclusive::MeasurerSaturated { measurer: MeasurerId(0) };
-    let told = record(measured(mbit(50.0), Some(reason))).in_team(&allocation);
+    let hindered = Hindered { measurer: MeasurerId(0), by: Hindrance::Processor, got: mbit(9.0) };
+    let reason = Inconclusive::MeasurerHindered { hindered, next: None };
+    let mut turn = record(measured(mbit(50.0), Some(reason)));
+    turn.rounds[0].hindered = vec![hindered];
+    let told = turn.in_team(&allocation);
+    assert_eq!(told.hindered(), [Hindered { measurer: MeasurerId(1), ..hindered }]);
     let Verdict::LowerBound(reason) = told.verdict() else { panic!("{told:?}") };
-    assert!(reason.to_string().starts_with("measurer 1 is the bottleneck"), "{reason}");
+    assert!(reason.to_string().starts_with("measurer 1 is a bottleneck"), "{reason}");
 }
 
 #[test]

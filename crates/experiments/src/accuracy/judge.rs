@@ -1,8 +1,8 @@
 //! Whether a run held.
 
-use super::Mode;
 use super::plan::Setting;
 use crate::error::Error;
+use crate::mode::Mode;
 use crate::trial::{BOUNDS, Tried};
 use onion::Rate;
 use report::experiment::{Case, CaseVerdict};
@@ -144,7 +144,13 @@ mod tests {
             checked_cells: 0,
         });
         let load = Load { used: 1.0, ..Load::default() };
-        Tried { outcome, seconds: (1..=5).map(second).collect(), load, measurers: Vec::new() }
+        Tried {
+            outcome,
+            seconds: (1..=5).map(second).collect(),
+            load,
+            measurers: Vec::new(),
+            hindered: Vec::new(),
+        }
     }
 
     #[test]

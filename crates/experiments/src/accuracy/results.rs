@@ -1,7 +1,7 @@
 //! All runs, as a report.
 
-use super::Mode;
 use super::plan::{Plan, Setting, capacity, team};
+use crate::mode::Mode;
 use crate::telling;
 use crate::trial::BOUNDS;
 use onion::Rate;

@@ -1,10 +1,14 @@
 //! Whether a run was true.
 
+use super::fault::Fault;
 use super::plan::{Path, Plan};
-use super::scene::Scene;
+use super::scene::{Scene, Timed};
 use crate::error::Error;
+use crate::mode::Mode;
 use crate::trial::{BOUNDS, Tried};
-use coordinator::{Inconclusive, Outcome};
+use coordinator::{Hindrance, Inconclusive, Outcome};
+use lab::wan::Congestion;
+use onion::Duration;
 use report::experiment::{Case, CaseVerdict, ExperimentReport, Promise};
 
 pub(super) const TITLE: &str = "Are estimates true over real distances?";
@@ -24,16 +28,19 @@ pub(super) struct Judged {
 
 impl Judged {
     pub(super) fn new(
+        plan: &Plan,
         scene: &Scene,
-        limit: f64,
+        relay: usize,
         path: Path,
         truth: Option<f64>,
-        tried: Result<&Tried, &Error>,
+        timed: Result<&Timed, &Error>,
     ) -> Self {
-        let Path { rtt_ms, loss_percent } = path;
+        let Path { rtt_ms, loss_percent, fault } = path;
+        let limit = plan.limits[relay];
         let mode = scene.mode.word();
         let congestion = scene.congestion.to_string();
-        let name = format!("{mode} {limit}, {rtt_ms} ms, {loss_percent} %, {congestion}");
+        let name = format!("{mode} {limit}, {path}, {congestion}");
+        let tried = timed.map(|it| &it.tried);
         let estimate = tried.ok().and_then(Tried::estimate_mbit);
         let reason = tried.ok().and_then(Tried::estimate).map(|it| it.inconclusive);
         let (verdict, limited_by) = match reason {
@@ -60,6 +67,10 @@ impl Judged {
             }
             (Ok(_), Some(None)) => case,
         };
+        let case = match (fault, timed) {
+            (Some(fault), Ok(timed)) if fault.is_fatal() => broken(plan, timed, verdict, case),
+            _ => case,
+        };
         let rounds = tried.ok().and_then(Tried::estimate).map(|it| it.rounds);
         let case = case
             .column("mode", mode)
@@ -69,14 +80,23 @@ impl Judged {
             .column("limit_mbit_per_s", limit)
             .column("conclusion", verdict)
             .column("limited_by", limited_by)
+            .column("fault", fault.map(Fault::words))
             .column("rounds", rounds)
+            .column("took_s", timed.ok().map(|it| it.took.as_secs_f64()))
             .column("sent_mbit_per_s", tried.ok().and_then(Tried::sent_mbit));
         Self { case, path, verdict }
     }
 
+    /// Relays that could not be started.
+    pub(super) fn unplayed(mode: Mode, congestion: Congestion, error: &Error) -> Self {
+        let case = Case::new(format!("{}, {congestion}", mode.word()), None, None)
+            .ended(CaseVerdict::Failed, error.to_string());
+        Self { case, path: Path::NONE, verdict: "failed" }
+    }
+
     /// Not so far and not so lossy that a lower bound would be as good as anything.
     fn is_moderate(&self) -> bool {
-        self.path.rtt_ms <= 200 && self.path.loss_percent <= 0.1
+        self.path.rtt_ms <= 200 && self.path.loss_percent <= 0.1 && self.path.fault.is_none()
     }
 
     fn is_true(&self) -> bool {
@@ -84,10 +104,35 @@ impl Judged {
     }
 }
 
+/// On a path that breaks in the middle there is no estimate to be had: a reason must come, and in time.
+fn broken(plan: &Plan, timed: &Timed, verdict: &str, case: Case) -> Case {
+    let params = plan.params();
+    // What each of the rounds may take.
+    let round = params.setup_timeout
+        + params.report_grace
+        + Duration::from_secs(u64::from(plan.seconds) + 6);
+    let rounds = timed.tried.estimate().map_or(1, |it| it.rounds) + 1;
+    let detail = case.detail.clone();
+    if verdict == "conclusive" {
+        case.ended(CaseVerdict::Missed, "conclusive, although the path broke in the middle")
+    } else if timed.took > round * rounds {
+        case.ended(
+            CaseVerdict::Missed,
+            format!("it took {:.0} s: {detail}", timed.took.as_secs_f64()),
+        )
+    } else {
+        case.ended(CaseVerdict::Held, detail)
+    }
+}
+
 const fn limited_by(reason: &Inconclusive) -> &'static str {
     match reason {
         Inconclusive::PathLimited { .. } | Inconclusive::PathUnknown { .. } => "path",
-        Inconclusive::MeasurerSaturated { .. } => "measurer's processor",
+        Inconclusive::QueueOfOne { .. } => "unknown",
+        Inconclusive::MeasurerHindered { hindered, .. } => match hindered.by {
+            Hindrance::Path { .. } => "measurer's path",
+            Hindrance::Processor => "measurer's processor",
+        },
         Inconclusive::TeamTooSmall { .. } | Inconclusive::LoadTooSmall { .. } => "assigned rate",
         Inconclusive::RoundLimit { .. } | Inconclusive::Unsteady { .. } => "unknown",
         Inconclusive::RelayStarved { .. } => "relay's processor",
@@ -95,8 +140,10 @@ const fn limited_by(reason: &Inconclusive) -> &'static str {
 }
 
 pub(super) fn report(plan: &Plan, runs: Vec<Judged>, base: ExperimentReport) -> ExperimentReport {
-    let is_false =
-        |it: &&Judged| it.verdict == "conclusive" && it.case.verdict != CaseVerdict::Held;
+    let is_false = |it: &&Judged| {
+        it.case.verdict == CaseVerdict::Missed
+            || (it.verdict == "conclusive" && it.case.verdict != CaseVerdict::Held)
+    };
     let wrong = runs.iter().filter(is_false).count();
     let moderate = runs.iter().filter(|it| it.is_moderate()).count();
     let found = runs.iter().filter(|it| it.is_moderate() && it.is_true()).count();

@@ -1,24 +1,26 @@
 //! Relays at one end of a distance, a measurer at the other.
 
 use super::plan::{Path, Plan};
-use super::{Mode, way};
+use crate::distant::{Relays, enter};
 use crate::error::Error;
+use crate::mode::Mode;
 use crate::stage::Stage;
 use crate::trial::{Trial, Tried};
-use lab::wan::{Congestion, Wan, WanSpec};
-use lab::{Network, NetworkSpec, OwnRelay, OwnRelaySpec, RelaySaid, RelaySpec};
-use measurer::{Approach, Defences, Request, Team, TeamOptions};
-use netdoc::Fingerprint;
-use onion::Rate;
-use onion::measure::pump::Target;
-use terminal::measuring::Subject;
-use terminal::{Interrupt, Output, network};
+use lab::wan::{Congestion, Wan, WanSpec, Way};
+use measurer::{Team, TeamOptions};
+use onion::{Duration, Rate};
+use std::sync::mpsc::{RecvTimeoutError, channel};
+use std::thread;
+use terminal::{Interrupt, Output};
 
 const NEAR: &str = "near";
 const FAR: &str = "far";
 
 /// Measurers of the team.
 const MEASURERS: u32 = 2;
+
+/// What opening sockets and circuits takes, about.
+const SETUP: Duration = Duration::from_secs(4);
 
 /// A distance that changes from run to run, and the relays beyond it.
 pub(super) struct Scene {
@@ -31,9 +33,10 @@ pub(super) struct Scene {
     wan: Wan,
 }
 
-enum Relays {
-    Stock(Network),
-    Own(Vec<OwnRelay>),
+/// A measurement, and how long it took.
+pub(super) struct Timed {
+    pub(super) tried: Tried,
+    pub(super) took: Duration,
 }
 
 impl Scene {
@@ -43,41 +46,12 @@ impl Scene {
         congestion: Congestion,
         output: &Output,
     ) -> Result<Self, Error> {
-        let mut spec = WanSpec::pair(way(&Path::NONE)).with_seed(plan.seed);
+        let mut spec = WanSpec::pair(Path::NONE.way()).with_seed(plan.seed);
         spec.hosts.iter_mut().for_each(|host| host.congestion = Some(congestion));
         let wan = Wan::start(&spec)?;
         let stage = Stage::new()?;
-        let far = wan.host(FAR)?;
-        let address = far.address();
-        // This thread goes from host to host: processes and threads that it starts stay where it was.
-        far.namespace().enter().map_err(network_error)?;
-        let limits = (1..).zip(plan.limits.iter().map(|mbit| Rate::from_mbit_per_s(*mbit)));
-        let relays = match mode {
-            Mode::Transit => {
-                let relay = |(number, limit): (u32, Rate)| {
-                    RelaySpec::new(&format!("stock{number}")).limited_to(limit)
-                };
-                let relays = limits.map(relay).collect();
-                let spec =
-                    NetworkSpec { bandwidth_file: false, address, ..NetworkSpec::new(relays) };
-                Relays::Stock(network::start(&spec, output)?)
-            }
-            Mode::Echo => {
-                let start = |(number, limit): (u32, Rate)| {
-                    let spec = OwnRelaySpec {
-                        nickname: format!("own{number}"),
-                        limit: Some(limit),
-                        coordinator: stage.key().public().to_string(),
-                        authorities: Vec::new(),
-                        client_percent: None,
-                        is_open_exit: false,
-                        address,
-                    };
-                    stage.start_relay(spec)
-                };
-                Relays::Own(limits.map(start).collect::<Result<_, _>>()?)
-            }
-        };
+        let limits: Vec<Rate> = plan.limits.iter().map(|it| Rate::from_mbit_per_s(*it)).collect();
+        let relays = Relays::start(mode, &limits, wan.host(FAR)?, &stage, output)?;
         Ok(Self { mode, congestion, relays, stage, wan })
     }
 
@@ -90,14 +64,12 @@ impl Scene {
         path: &Path,
         output: &Output,
         interrupt: &Interrupt,
-    ) -> Result<Option<Tried>, Error> {
-        for (from, to) in [(NEAR, FAR), (FAR, NEAR)] {
-            self.wan.set_way(from, to, way(path))?;
-        }
+    ) -> Result<Option<Timed>, Error> {
+        set_ways(&self.wan, [path.way(), path.way()])?;
         let limit = Rate::from_mbit_per_s(plan.limits[relay]);
         let (near, far) = (self.wan.host(NEAR)?, self.wan.host(FAR)?);
-        far.namespace().enter().map_err(network_error)?;
-        let (request, pid, mut said) = self.subject(relay, limit)?;
+        enter(far)?;
+        let (request, pid, mut said) = self.relays.subject(relay, limit, &self.stage)?;
         let options = TeamOptions {
             measurers: MEASURERS,
             pumps: Some(1),
@@ -108,45 +80,54 @@ impl Scene {
             ..TeamOptions::default()
         };
         let name = format!(
-            "{} {:?} Mbit/s, {} ms, {} %, {}",
+            "{} {:?} Mbit/s, {path}, {}",
             self.mode.word(),
             plan.limits[relay],
-            path.rtt_ms,
-            path.loss_percent,
             self.congestion
         );
-        near.namespace().enter().map_err(network_error)?;
+        enter(near)?;
         let team = &mut Team::new(options)?;
-        Trial { name: &name, team, request, pid, said: &mut said }.run(output, interrupt)
+        let clock = self.stage.clock();
+        let start = clock.now();
+        let trial = Trial { name: &name, team, request, pid, said: &mut said };
+        let tried = self.while_it_breaks(plan, path, || trial.run(output, interrupt))?;
+        Ok(tried.map(|tried| Timed { tried, took: clock.now() - start }))
     }
 
-    /// The relay of this number, as it is to be measured.
-    fn subject(&self, relay: usize, guess: Rate) -> Result<(Request, u32, RelaySaid<'_>), Error> {
-        match &self.relays {
-            Relays::Stock(network) => {
-                let node = &network.relays()[relay];
-                let ids = Subject::ids(Fingerprint::from_bytes(node.rsa()), Some(node.ed25519()));
-                let target = Target { address: node.or_addr(), ids };
-                let defences = Defences::default();
-                let request = Request { target, guess, defences, approach: Approach::Transit };
-                Ok((request, node.pid(), RelaySaid::watch(node)?))
+    /// Does something during which the path changes, if it does, after half of a measurement's seconds.
+    fn while_it_breaks<T>(
+        &self,
+        plan: &Plan,
+        path: &Path,
+        body: impl FnOnce() -> Result<T, Error>,
+    ) -> Result<T, Error> {
+        let later = path.fault.and_then(|it| it.once_broken(path.way()));
+        let Some(later) = later else { return body() };
+        let middle = Duration::from_secs(u64::from(plan.seconds / 2)) + SETUP;
+        let (is_over, over) = channel::<()>();
+        let wan = &self.wan;
+        thread::scope(|scope| {
+            let breaking = scope.spawn(move || match over.recv_timeout(middle) {
+                Err(RecvTimeoutError::Timeout) => set_ways(wan, later),
+                Ok(()) | Err(RecvTimeoutError::Disconnected) => Ok(()),
+            });
+            let done = body();
+            drop(is_over);
+            match breaking.join() {
+                Ok(broken) => broken?,
+                Err(panic) => std::panic::resume_unwind(panic),
             }
-            Relays::Own(relays) => {
-                let relay = &relays[relay];
-                let said = RelaySaid::watch_own(relay, self.stage.clock());
-                Ok((self.stage.echo_request(relay.target, guess), relay.process.pid(), said))
-            }
-        }
+            done
+        })
     }
 
     pub(super) fn stop(self) -> Result<(), Error> {
-        if let Relays::Stock(network) = self.relays {
-            network.stop()?;
-        }
-        Ok(())
+        self.relays.stop()
     }
 }
 
-fn network_error(error: std::io::Error) -> Error {
-    Error::Network(error.to_string())
+/// Changes the ways out and back.
+fn set_ways(wan: &Wan, [out, back]: [Way; 2]) -> Result<(), Error> {
+    wan.set_way(NEAR, FAR, out)?;
+    Ok(wan.set_way(FAR, NEAR, back)?)
 }

@@ -9,7 +9,7 @@ use crate::member::{MemberReport, Nonce, RoundWayBack};
 use crate::plan::round_trip;
 use coordinator::{
     Action, Failure, Launch, Measurement, MeasurerId, Mode, OrderRetries, Outcome, SecondReport,
-    Turn, allocate,
+    Turn,
 };
 use link::{NodeThread, unix_time_s};
 use onion::measure::order::{OrderEvent, OrderLink};
@@ -85,12 +85,11 @@ impl<'t> Run<'t> {
         let distance = if is_here { Duration::ZERO } else { rtt };
         params.path = Defences::path(rate, distance, params.seconds, way_back);
         let first = launch.map_or_else(|| Turn::first(request.guess, 1), |it| it.turn);
-        let sockets = first.sockets(params.path.first_sockets, params.sockets);
         let residuals: Vec<Rate> = team.capacities().collect();
         let loads = vec![None; residuals.len()];
         let (sender, news) = channel();
         // Now, since the time for set-up runs from the measurement's beginning.
-        let assignments = allocate(rate, &residuals, sockets).assignments;
+        let assignments = first.allocation(&params, &residuals).assignments;
         let check_share = params.check_share;
         let deadline = Instant::ORIGIN;
         let (round, seconds) = (launch.map_or(1, |it| it.turn.round), params.seconds);

@@ -48,6 +48,7 @@ fn round(accounts: &[Vec<Option<Account>>]) -> RoundRecord {
         allocation,
         started_unix_s: None,
         checked_cells: 0,
+        hindered: Vec::new(),
         seconds: (0..).zip(accounts).map(second).collect(),
     }
 }

@@ -4,6 +4,7 @@ use super::frame::{Badge, figure, numbers};
 use crate::plots::Figure;
 use crate::text::{Escaped, NOTHING, count, mbit, percent, plural, quotient, range};
 use crate::{Mode, RelayReport, Report, RoundAccount, Verdict};
+use coordinator::Hindrance;
 use std::fmt;
 
 /// All relays in one table.
@@ -95,7 +96,15 @@ fn accounts(f: &mut fmt::Formatter<'_>, accounts: &[RoundAccount]) -> fmt::Resul
         numbers(
             f,
             &[
-                account.measurer.to_string(),
+                match account.held_back_by {
+                    None => account.measurer.to_string(),
+                    Some(Hindrance::Path { .. }) => {
+                        format!("{}, held back by its path", account.measurer)
+                    }
+                    Some(Hindrance::Processor) => {
+                        format!("{}, held back by its processor", account.measurer)
+                    }
+                },
                 account.sockets.to_string(),
                 percent(account.peer_window_share),
                 percent(account.congestion_share),

@@ -15,6 +15,7 @@ fn record(end: End) -> Record {
         schedule: coordinator::Schedule::PLAIN,
         started_unix_s: Some(1_800_000_000),
         checked_cells: u64::from(number) * 100,
+        hindered: Vec::new(),
         seconds: (0..)
             .zip(rates)
             .map(|(second, rate)| SecondRecord {

@@ -28,6 +28,13 @@ pub(super) struct Lab {
     pub(super) per_socket: Option<u64>,
     /// The round trip that the measurers' kernels see, if they tell.
     pub(super) rtt: Option<Duration>,
+    /// A measurer whose path has a narrow place of its own: what it lets through in bytes per second, and how
+    /// long packets wait there.
+    pub(super) narrow: Option<(usize, u64, Duration)>,
+    /// How long packets wait on the relay's own link.
+    pub(super) relays_queue: Duration,
+    /// A measurer whose processor is busy all the time.
+    pub(super) busy: Option<usize>,
     /// Sockets open of 100 assigned.
     pub(super) open_percent: u32,
     /// What happened, a line each.
@@ -47,6 +54,9 @@ impl Lab {
             deaf: None,
             per_socket: None,
             rtt: None,
+            narrow: None,
+            busy: None,
+            relays_queue: Duration::ZERO,
             open_percent: 100,
             log: vec![],
         }
@@ -114,18 +124,41 @@ impl Lab {
                 Mode::Transit => self.clients.min(capacity),
             };
             let relayed = load.min(way).min(capacity - clients);
+            let part = |of: u64, share: u64, whole: u64| {
+                u64::try_from(u128::from(of) * u128::from(share) / u128::from(whole.max(1)))
+                    .unwrap()
+            };
+            // What a narrow place keeps from one measurer, the relay has left for the others.
+            let narrow = self.narrow.map_or(usize::MAX, |it| it.0);
+            let held: Option<(u64, u64)> = assignments
+                .iter()
+                .filter(|it| it.measurer.0 == narrow)
+                .zip(self.narrow)
+                .map(|(it, (_, most, _))| (bytes(it), part(relayed, bytes(it), load).min(most)))
+                .next();
+            let (held_load, held_got) = held.unwrap_or_default();
+            let others_load = load - held_load;
+            let others = (relayed - held_got).min(others_load);
             for it in assignments {
-                let share = u128::from(relayed) * u128::from(bytes(it)) / u128::from(load.max(1));
-                let share = if deaf(&it) { u64::try_from(share).unwrap() } else { 0 };
+                let is_narrow = it.measurer.0 == narrow;
+                let share = if is_narrow { held_got } else { part(others, bytes(it), others_load) };
+                let share = if deaf(&it) { share } else { 0 };
+                let own = self.narrow.filter(|_| is_narrow).map_or(Duration::ZERO, |it| it.2);
+                let wait = self.relays_queue + own;
+                if self.busy == Some(it.measurer.0) {
+                    measurement.handle_busy(it.measurer, round, 1.0);
+                }
                 if self.unreported != Some((it.measurer.0, second)) {
                     let report = SecondReport {
                         round,
                         second,
                         bytes: share,
                         checked_cells: 2,
-                        account: self
-                            .rtt
-                            .map(|rtt| Account { least_rtt: Some(rtt), ..Account::default() }),
+                        account: self.rtt.map(|rtt| Account {
+                            least_rtt: Some(rtt),
+                            mean_rtt: Some(rtt + wait),
+                            ..Account::default()
+                        }),
                     };
                     measurement.handle_second(now, it.measurer, report);
                 }

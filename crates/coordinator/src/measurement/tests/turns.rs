@@ -55,7 +55,7 @@ fn a_turn_that_another_follows_ends_as_soon_as_that_is_certain_and_says_with_wha
     let outcome = turn(&mut lab, first, false, &[147.7]);
     assert!(lab.log.contains(&"stop 1 at 16.000000 s".to_string()), "{:?}", lab.log);
     let estimate = outcome.estimate().expect("a lower bound");
-    let next = Turn { guess: mbit(100.0), round: 2, rounds_max: 12, widening: 1 };
+    let next = Turn { guess: mbit(100.0), round: 2, rounds_max: 12, widening: 1, measurers_min: 1 };
     assert_eq!(estimate.inconclusive, Some(Inconclusive::LoadTooSmall { next }));
     assert_eq!(Next::after(&outcome), Next::Enlarged(next));
     // Of the seconds that it did not wait for nothing is known: no more than this is certain.
@@ -67,7 +67,11 @@ fn a_turn_that_another_follows_ends_as_soon_as_that_is_certain_and_says_with_wha
 #[test]
 fn the_last_turn_and_one_with_the_whole_team_have_their_full_length_and_say_why_none_follows() {
     for (turn_, is_whole, is_right) in [
-        (Turn { guess: mbit(50.0), round: 2, rounds_max: 2, widening: 1 }, false, "after 2 rounds"),
+        (
+            Turn { guess: mbit(50.0), round: 2, rounds_max: 2, widening: 1, measurers_min: 1 },
+            false,
+            "after 2 rounds",
+        ),
         (Turn::first(mbit(50.0), 12), true, "the team is too small"),
     ] {
         let outcome = turn(&mut relay(100.0), turn_, is_whole, &[147.7]);

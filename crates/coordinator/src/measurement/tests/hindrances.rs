@@ -1,0 +1,137 @@
+//! Measurers that something of their own holds back.
+
+use super::*;
+use crate::{PathParams, RelayId, Standing};
+
+/// Of a relay of 200 Mbit/s at 40 ms, of whose measurers one is behind a narrow place.
+fn behind(measurer: usize, narrow: f64) -> Lab {
+    let narrow = (measurer, mbit(narrow).as_byte_per_s(), Duration::from_millis(80));
+    Lab { rtt: Some(Duration::from_millis(40)), narrow: Some(narrow), ..relay(200.0) }
+}
+
+fn far(guess: f64, team: &[f64]) -> Measurement {
+    let path = PathParams { first_sockets: 32, lead_s: 2, probes: true };
+    let params = Params { path, ..Params::default() };
+    let team = team.iter().copied().map(mbit).collect();
+    Measurement::new(Instant::ORIGIN, params, Mode::Transit, mbit(guess), team).unwrap()
+}
+
+fn hindered(measurement: &Measurement) -> Vec<(usize, Hindrance)> {
+    let rounds = measurement.course().rounds;
+    rounds.last().unwrap().hindered.iter().map(|it| (it.measurer.0, it.by)).collect()
+}
+
+const QUEUE: Hindrance = Hindrance::Path { queue_ms: 80 };
+
+#[test]
+fn a_narrow_place_of_one_of_two_is_named_and_the_other_shows_the_relay() {
+    for narrow in [0, 1] {
+        let mut measurement = far(200.0, &[800.0, 800.0]);
+        let estimate = estimate(behind(narrow, 20.0).run(&mut measurement));
+        // Each has 295 Mbit/s to do at first, too few for the 180 that the relay has for the other.
+        assert_eq!((estimate.is_conclusive(), estimate.rounds), (true, 2), "{estimate}");
+        assert!(estimate.capacity > mbit(199.9), "{estimate}");
+        assert_eq!(hindered(&measurement), [(narrow, QUEUE)]);
+    }
+}
+
+#[test]
+fn what_the_others_were_asked_for_must_show_the_limit_by_itself() {
+    // The other has 190 Mbit/s of 590 to do, and the relay 180 for it. All that is sent would seem to
+    // suffice.
+    let mut measurement = far(200.0, &[400.0, 190.0]);
+    let estimate = estimate(behind(0, 20.0).run(&mut measurement));
+    let Some(Inconclusive::MeasurerHindered { hindered, next: None }) = estimate.inconclusive
+    else {
+        panic!("{estimate}");
+    };
+    assert_eq!((hindered.measurer, hindered.by), (MeasurerId(0), QUEUE));
+    assert!(estimate.to_string().contains("held it back at 20"), "{estimate}");
+}
+
+#[test]
+fn the_load_goes_to_those_that_can_bear_it() {
+    // It begins with 390 and 200. Then the first has 25, but the second no more than before.
+    let mut lab = behind(0, 20.0);
+    let mut measurement = far(200.0, &[600.0, 200.0]);
+    let bigger = estimate(lab.run(&mut measurement));
+    assert!(!bigger.is_conclusive(), "the second has no more: {bigger}");
+
+    let mut lab = behind(0, 20.0);
+    let mut measurement = far(200.0, &[500.0, 100.0, 100.0, 90.0, 90.0, 90.0, 90.0]);
+    let estimate = estimate(lab.run(&mut measurement));
+    assert_eq!((estimate.is_conclusive(), estimate.rounds), (true, 2), "{estimate}");
+    assert!(estimate.capacity > mbit(199.9), "{estimate}");
+    let first = lab.log.iter().find(|it| it.starts_with("prepare 1")).unwrap();
+    assert_eq!(first, "prepare 1: 490.62 Mbit/s + 100.00 Mbit/s", "{:?}", lab.log);
+}
+
+#[test]
+fn a_queue_that_all_meet_is_the_relays() {
+    let mut lab = relay(50.0);
+    lab.rtt = Some(Duration::from_millis(40));
+    lab.relays_queue = Duration::from_millis(200);
+    let mut measurement = far(50.0, &[800.0, 800.0]);
+    let estimate = estimate(lab.run(&mut measurement));
+    assert_eq!((estimate.is_conclusive(), estimate.rounds), (true, 1), "{estimate}");
+    assert_eq!(hindered(&measurement), []);
+}
+
+#[test]
+fn far_relays_are_measured_by_two_if_there_are_two() {
+    let mut lab = behind(0, 900.0);
+    estimate(lab.run(&mut far(100.0, &[800.0, 700.0, 600.0])));
+    assert_eq!(lab.log[0], "prepare 1: 147.66 Mbit/s + 147.66 Mbit/s");
+    estimate(lab.run(&mut far(100.0, &[800.0])));
+    assert!(lab.log.contains(&"prepare 1: 295.31 Mbit/s".to_string()), "{:?}", lab.log);
+}
+
+/// As a campaign sees it, which gives a relay as few measurers as it can.
+#[test]
+fn a_queue_before_the_only_measurer_asks_for_another_one_beside_it() {
+    let params = Params::default();
+    let capacities = vec![mbit(800.0); 3];
+    let mut campaign = crate::Campaign::new(params.excess_factor(), params.sockets, capacities);
+    let relay = RelayId(3);
+    campaign.add(relay, Standing::Old, mbit(200.0), 12);
+    let mut turns = vec![];
+    while let Some(launch) = campaign.poll_launch() {
+        let shares: Vec<Rate> = launch.allocation.assignments.iter().map(|it| it.rate).collect();
+        let measurers = shares.len();
+        let path = PathParams { first_sockets: 32, lead_s: 2, probes: true };
+        let params = Params { path, ..params };
+        let mut measurement = Measurement::of_turn(
+            Instant::ORIGIN,
+            params,
+            Mode::Transit,
+            launch.turn,
+            false,
+            shares,
+        )
+        .unwrap();
+        let outcome = behind(0, 20.0).run(&mut measurement);
+        let estimate = estimate(outcome.clone());
+        turns.push((measurers, estimate.is_conclusive(), hindered(&measurement)));
+        if let Some(reason @ Inconclusive::QueueOfOne { queue_ms: 80, .. }) = estimate.inconclusive
+        {
+            assert!(reason.to_string().contains("the only measurer"));
+        }
+        campaign.handle_outcome(relay, &outcome);
+    }
+    let named = || vec![(0, QUEUE)];
+    assert_eq!(turns, [(1, false, vec![]), (2, false, named()), (2, true, named())]);
+}
+
+#[test]
+fn of_two_measurers_one_that_is_busy_leaves_the_verdict_to_the_other() {
+    for (team, is_conclusive) in [([800.0, 800.0], true), ([400.0, 190.0], false)] {
+        let mut measurement = far(200.0, &team);
+        // Its processor lets 20 Mbit/s through; there is no queue.
+        let mut lab = behind(0, 20.0);
+        lab.narrow = lab.narrow.map(|(who, rate, _)| (who, rate, Duration::ZERO));
+        lab.busy = Some(0);
+        let estimate = estimate(lab.run(&mut measurement));
+        assert_eq!(estimate.is_conclusive(), is_conclusive, "{estimate}");
+        assert_eq!(hindered(&measurement), [(0, Hindrance::Processor)]);
+    }
+}

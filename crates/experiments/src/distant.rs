@@ -1,0 +1,99 @@
+//! Relays beyond a distance.
+
+use crate::error::Error;
+use crate::mode::Mode;
+use crate::stage::Stage;
+use lab::wan::Host;
+use lab::{Network, NetworkSpec, OwnRelay, OwnRelaySpec, RelaySaid, RelaySpec};
+use measurer::{Approach, Defences, Request};
+use netdoc::Fingerprint;
+use onion::Rate;
+use onion::measure::pump::Target;
+use terminal::measuring::Subject;
+use terminal::{Output, network};
+
+/// Relays with limits that run at a host, all of one kind.
+pub(crate) enum Relays {
+    /// Stock tor's, in a network of their own.
+    Stock(Network),
+    /// Ours, that a stage's coordinator may measure.
+    Own(Vec<OwnRelay>),
+}
+
+impl Relays {
+    /// Starts one for each limit. It leaves this thread at that host: processes and threads that it starts later
+    /// stay there.
+    pub(crate) fn start(
+        mode: Mode,
+        limits: &[Rate],
+        host: &Host,
+        stage: &Stage,
+        output: &Output,
+    ) -> Result<Self, Error> {
+        let address = host.address();
+        enter(host)?;
+        let limits = (1..).zip(limits.iter().copied());
+        match mode {
+            Mode::Transit => {
+                let relay = |(number, limit): (u32, Rate)| {
+                    RelaySpec::new(&format!("stock{number}")).limited_to(limit)
+                };
+                let relays = limits.map(relay).collect();
+                let spec =
+                    NetworkSpec { bandwidth_file: false, address, ..NetworkSpec::new(relays) };
+                Ok(Self::Stock(network::start(&spec, output)?))
+            }
+            Mode::Echo => {
+                let start = |(number, limit): (u32, Rate)| {
+                    let spec = OwnRelaySpec {
+                        nickname: format!("own{number}"),
+                        limit: Some(limit),
+                        coordinator: stage.key().public().to_string(),
+                        authorities: Vec::new(),
+                        client_percent: None,
+                        is_open_exit: false,
+                        address,
+                    };
+                    stage.start_relay(spec)
+                };
+                Ok(Self::Own(limits.map(start).collect::<Result<_, _>>()?))
+            }
+        }
+    }
+
+    /// The relay of this number, as it is to be measured: the order, its process, and what it says.
+    pub(crate) fn subject(
+        &self,
+        relay: usize,
+        guess: Rate,
+        stage: &Stage,
+    ) -> Result<(Request, u32, RelaySaid<'_>), Error> {
+        match self {
+            Self::Stock(network) => {
+                let node = &network.relays()[relay];
+                let ids = Subject::ids(Fingerprint::from_bytes(node.rsa()), Some(node.ed25519()));
+                let target = Target { address: node.or_addr(), ids };
+                let defences = Defences::default();
+                let request = Request { target, guess, defences, approach: Approach::Transit };
+                Ok((request, node.pid(), RelaySaid::watch(node)?))
+            }
+            Self::Own(relays) => {
+                let relay = &relays[relay];
+                let said = RelaySaid::watch_own(relay, stage.clock());
+                Ok((stage.echo_request(relay.target, guess), relay.process.pid(), said))
+            }
+        }
+    }
+
+    pub(crate) fn stop(self) -> Result<(), Error> {
+        match self {
+            Self::Stock(network) => Ok(network.stop()?),
+            Self::Own(_) => Ok(()),
+        }
+    }
+}
+
+/// Brings this thread to a host.
+pub(crate) fn enter(host: &Host) -> Result<(), Error> {
+    host.namespace().enter().map_err(|error| Error::Network(error.to_string()))
+}

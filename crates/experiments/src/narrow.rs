@@ -1,0 +1,142 @@
+//! `flashflow experiment narrow`: a narrow place at the relay, and at one of two measurers.
+
+mod judge;
+mod place;
+mod scene;
+
+use crate::common::Common;
+use crate::error::Error;
+use crate::mode::Mode;
+use crate::telling::{report, tell};
+use clap::Args;
+use judge::Judged;
+use lab::wan::Congestion;
+use onion::{Duration, Rate};
+use place::{Place, Plan};
+use report::experiment::ExperimentReport;
+use scene::Scene;
+use terminal::{Interrupt, Output};
+
+/// Between two runs: the relay's token bucket is full again, and the path is empty.
+const PAUSE: Duration = Duration::from_millis(1500);
+
+/// Is a narrow place told apart that is not the relay's?
+///
+/// A relay is measured by two measurers, each a process on a host of its own, with a narrow place nowhere, on
+/// the relay's own link (a token bucket filter, as tc makes it), on the link of one measurer, and with a
+/// measurer whose processor others have. The relay's own narrow place is its capacity. The others must be named, and the
+/// relay be measured truly by the other measurer. Needs root, for network namespaces.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  flashflow experiment narrow --quick --out results
+  flashflow experiment narrow --rtts-ms 40,200 --congestions reno --modes echo --link 50")]
+pub(super) struct Options {
+    /// Length of a measurement in seconds, 8 to 60; 30 by default, 12 if --quick.
+    #[arg(long, value_parser = clap::value_parser!(u32).range(8..=60))]
+    seconds: Option<u32>,
+    /// Round trips; 40,200 by default, 40 if --quick.
+    #[arg(long, value_delimiter = ',', value_name = "MS,…",
+        value_parser = clap::value_parser!(u32).range(0..=2000))]
+    rtts_ms: Vec<u32>,
+    /// Congestion control of all hosts; bbr,reno by default, reno if --quick.
+    #[arg(long, value_delimiter = ',', value_name = "NAME,…")]
+    congestions: Vec<Congestion>,
+    /// How to measure; both by default, echo if --quick.
+    #[arg(long, value_delimiter = ',', value_enum, value_name = "MODE,…")]
+    modes: Vec<Mode>,
+    /// Where something is narrow; all by default. What the relay carries otherwise is found out in any case.
+    #[arg(long, value_delimiter = ',', value_enum, value_name = "PLACE,…")]
+    places: Vec<Place>,
+    /// The relay's rate limit in Mbit/s.
+    #[arg(long, default_value_t = 200.0, value_name = "MBIT", value_parser = mbit)]
+    limit: f64,
+    /// What the relay's own link lets through in Mbit/s, where that is narrow.
+    #[arg(long, default_value_t = 50.0, value_name = "MBIT", value_parser = mbit)]
+    link: f64,
+    /// What a measurer's link lets through in Mbit/s, where that is narrow.
+    #[arg(long, default_value_t = 20.0, value_name = "MBIT", value_parser = mbit)]
+    measurer: f64,
+}
+
+fn mbit(text: &str) -> Result<f64, String> {
+    let mbit = text.parse().ok().filter(|it| (1.0..=1000.0).contains(it));
+    mbit.ok_or_else(|| "a rate is 1 to 1000 Mbit/s".to_owned())
+}
+
+fn or<T: Clone>(asked: &[T], default: &[T]) -> Vec<T> {
+    if asked.is_empty() { default.to_vec() } else { asked.to_vec() }
+}
+
+fn plan(options: &Options, is_quick: bool) -> Plan {
+    let quick = |quick: usize, all| if is_quick { quick } else { all };
+    let rate = Rate::from_mbit_per_s;
+    let mut places = or(&options.places, &Place::ALL);
+    // The first tells what the relay carries.
+    places.retain(|it| *it != Place::Nowhere);
+    places.insert(0, Place::Nowhere);
+    Plan {
+        seconds: options.seconds.unwrap_or(if is_quick { 12 } else { 30 }),
+        rtts_ms: or(&options.rtts_ms, &[40, 200][..quick(1, 2)]),
+        congestions: or(&options.congestions, &[Congestion::Reno, Congestion::Bbr][..quick(1, 2)]),
+        modes: or(&options.modes, &[Mode::Echo, Mode::Transit][..quick(1, 2)]),
+        places,
+        limit: rate(options.limit),
+        link: rate(options.link),
+        measurer: rate(options.measurer),
+    }
+}
+
+pub(super) fn run(
+    options: &Options,
+    common: &Common,
+    output: &Output,
+    interrupt: &Interrupt,
+) -> Result<ExperimentReport, Error> {
+    let plan = plan(options, common.quick);
+    output.step(format!("{} runs of {} s each", plan.runs(), plan.seconds));
+    let mut judged = Vec::new();
+    for congestion in plan.congestions.iter().copied() {
+        for mode in plan.modes.iter().copied() {
+            output.doing(format!("starting relay and measurers: {}, {congestion}", mode.word()));
+            let scene = Scene::start(&plan, mode, congestion, output)?;
+            let all_played = of_scene(&plan, &scene, &mut judged, output, interrupt);
+            scene.stop()?;
+            if !all_played {
+                return Ok(judge::report(&plan, judged, base()));
+            }
+        }
+    }
+    Ok(judge::report(&plan, judged, base()))
+}
+
+fn base() -> ExperimentReport {
+    report("narrow", judge::TITLE, judge::QUESTION)
+}
+
+/// All runs with this relay; whether the user let them all be played.
+fn of_scene(
+    plan: &Plan,
+    scene: &Scene,
+    judged: &mut Vec<Judged>,
+    output: &Output,
+    interrupt: &Interrupt,
+) -> bool {
+    for rtt_ms in plan.rtts_ms.iter().copied() {
+        // What the relay carries where nothing is narrow.
+        let mut carried = None;
+        for place in plan.places.iter().copied() {
+            if interrupt.wait(PAUSE) {
+                return false;
+            }
+            let tried = scene.measure(plan, place, rtt_ms, output, interrupt);
+            let Some(tried) = tried.transpose() else { return false };
+            if place == Place::Nowhere {
+                carried = tried.as_ref().ok().and_then(crate::trial::Tried::sent_mbit);
+            }
+            let run = Judged::new(plan, scene, place, rtt_ms, carried, tried.as_ref());
+            tell(&run.case, output);
+            judged.push(run);
+        }
+    }
+    true
+}

@@ -1,0 +1,115 @@
+//! Whether a narrow place was told apart.
+
+use super::place::{Place, Plan};
+use super::scene::Scene;
+use crate::error::Error;
+use crate::trial::{BOUNDS, Tried};
+use coordinator::{Hindered, Hindrance, MeasurerId};
+use report::experiment::{Case, CaseVerdict, ExperimentReport, Promise};
+
+pub(super) const TITLE: &str = "Is a narrow place told apart that is not the relay's?";
+pub(super) const QUESTION: &str = "Is a relay's own narrow link conclusively its capacity, and are a measurer's link \
+                                   and a measurer's processor named, and the relay measured truly by the other?";
+
+/// A run that has ended.
+pub(super) struct Judged {
+    pub(super) case: Case,
+}
+
+impl Judged {
+    /// `carried` is what the relay's process sent where nothing was narrow.
+    pub(super) fn new(
+        plan: &Plan,
+        scene: &Scene,
+        place: Place,
+        rtt_ms: u32,
+        carried: Option<f64>,
+        tried: Result<&Tried, &Error>,
+    ) -> Self {
+        let (mode, congestion) = (scene.mode.word(), scene.congestion.to_string());
+        let name = format!("{mode}, {}, {rtt_ms} ms, {congestion}", place.words());
+        let truth = match place {
+            Place::Relay => Some(plan.link.as_mbit_per_s()),
+            Place::Nowhere | Place::Measurer | Place::Processor => carried,
+        };
+        let estimate = tried.ok().and_then(Tried::estimate_mbit);
+        let case = match truth {
+            Some(truth) => Case::judged(name, truth, estimate, BOUNDS),
+            None => Case::new(name, None, estimate)
+                .ended(CaseVerdict::Failed, "what the relay carries is not known"),
+        };
+        let named = tried.map_or(&[][..], |it| &it.hindered);
+        let case = match tried {
+            Err(error) => case.ended(CaseVerdict::Failed, error.to_string()),
+            Ok(tried) => match tried.estimate().map(|it| it.inconclusive) {
+                None => case.ended(CaseVerdict::Failed, tried.outcome.to_string()),
+                Some(Some(reason)) => case.ended(CaseVerdict::Missed, reason.to_string()),
+                Some(None) => match problem(place, named) {
+                    Some(problem) => case.ended(CaseVerdict::Missed, problem),
+                    None => case,
+                },
+            },
+        };
+        let words: Vec<String> = named.iter().map(ToString::to_string).collect();
+        let conclusive = tried.ok().and_then(Tried::estimate).map(|it| it.is_conclusive());
+        let rounds = tried.ok().and_then(Tried::estimate).map(|it| it.rounds);
+        let case = case
+            .column("mode", mode)
+            .column("narrow", place.words())
+            .column("rtt_ms", rtt_ms)
+            .column("congestion", congestion)
+            .column("conclusive", conclusive)
+            .column("named", words.join("; "))
+            .column("rounds", rounds)
+            .column("sent_mbit_per_s", tried.ok().and_then(Tried::sent_mbit));
+        Self { case }
+    }
+}
+
+/// What is wrong with who was named.
+fn problem(place: Place, named: &[Hindered]) -> Option<String> {
+    let second = MeasurerId(1);
+    let is_right = |it: &Hindered| match place {
+        Place::Nowhere | Place::Relay => false,
+        Place::Measurer => it.measurer == second && matches!(it.by, Hindrance::Path { .. }),
+        Place::Processor => it.measurer == second && it.by == Hindrance::Processor,
+    };
+    if let Some(wrong) = named.iter().find(|it| !is_right(it)) {
+        return Some(format!("wrongly named: {wrong}"));
+    }
+    let must_be_named = matches!(place, Place::Measurer | Place::Processor);
+    (must_be_named && named.is_empty()).then(|| "nobody was named".to_owned())
+}
+
+pub(super) fn report(plan: &Plan, runs: Vec<Judged>, base: ExperimentReport) -> ExperimentReport {
+    let cases: Vec<Case> = runs.into_iter().map(|it| it.case).collect();
+    let held = cases.iter().filter(|it| it.verdict == CaseVerdict::Held).count();
+    let answer = format!(
+        "In {held} of {} runs the estimate was conclusive and right, and who was narrow was named.",
+        cases.len()
+    );
+    let list = |items: Vec<String>| items.join(", ");
+    let pair = |name: &str, value: String| (name.to_owned(), value);
+    let parameters = vec![
+        pair("seconds t", plan.seconds.to_string()),
+        pair("round trips, ms", list(plan.rtts_ms.iter().map(ToString::to_string).collect())),
+        pair(
+            "congestion control",
+            list(plan.congestions.iter().map(ToString::to_string).collect()),
+        ),
+        pair("the relay's limit", plan.limit.to_string()),
+        pair("its link, where that is narrow", plan.link.to_string()),
+        pair("a measurer's link, where that is narrow", plan.measurer.to_string()),
+    ];
+    let notes = vec![
+        "The truth is what the relay's link lets through where that is narrow, TCP and TLS included; else what \
+         the kernel counted that the relay's process sent where nothing was, in the median second."
+            .to_owned(),
+    ];
+    let promise = Promise::Decided {
+        held: !cases.is_empty() && held == cases.len(),
+        rule: "all estimates are conclusive and right, and all narrow places that are not the relay's are named"
+            .to_owned(),
+    };
+    ExperimentReport { answer, promise, parameters, cases, notes, ..base }
+}

@@ -1,0 +1,76 @@
+//! Where something is narrow.
+
+use crate::mode::Mode;
+use clap::ValueEnum;
+use coordinator::Params;
+use lab::wan::{Congestion, Narrow, Queue};
+use measurer::TeamOptions;
+use onion::{Duration, Rate};
+
+/// What may wait at a narrow place.
+const QUEUE: Duration = Duration::from_millis(100);
+
+/// Where something is narrow.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(super) enum Place {
+    /// Nothing but the relay.
+    Nowhere,
+    /// The relay's own link.
+    Relay,
+    /// The link of the second measurer.
+    Measurer,
+    /// The processor of the second measurer.
+    Processor,
+}
+
+impl Place {
+    pub(super) const ALL: [Self; 4] = [Self::Nowhere, Self::Relay, Self::Measurer, Self::Processor];
+
+    pub(super) const fn words(self) -> &'static str {
+        match self {
+            Self::Nowhere => "nothing narrow",
+            Self::Relay => "the relay's link",
+            Self::Measurer => "a measurer's link",
+            Self::Processor => "a measurer's processor",
+        }
+    }
+}
+
+pub(super) struct Plan {
+    pub(super) seconds: u32,
+    pub(super) rtts_ms: Vec<u32>,
+    pub(super) congestions: Vec<Congestion>,
+    pub(super) modes: Vec<Mode>,
+    pub(super) places: Vec<Place>,
+    /// The relay's limit.
+    pub(super) limit: Rate,
+    /// What its link lets through where that is narrow.
+    pub(super) link: Rate,
+    /// The same of a measurer's.
+    pub(super) measurer: Rate,
+}
+
+impl Plan {
+    pub(super) fn runs(&self) -> usize {
+        self.rtts_ms.len() * self.congestions.len() * self.modes.len() * self.places.len()
+    }
+
+    pub(super) fn params(&self) -> Params {
+        Params { seconds: self.seconds, ..TeamOptions::default().params }
+    }
+
+    /// What each measurer has: enough for one of them to measure the relay alone.
+    pub(super) fn capacity(&self) -> Rate {
+        self.limit.scaled(4.0)
+    }
+
+    /// A measurer's link where that is narrow.
+    pub(super) fn narrow_link(&self) -> Narrow {
+        Narrow { rate: self.measurer, queue: Queue::Time(QUEUE) }
+    }
+
+    /// Bytes that may wait where the relay's link is narrow.
+    pub(super) fn link_queue_bytes(&self) -> u64 {
+        self.link.bytes_in(QUEUE)
+    }
+}

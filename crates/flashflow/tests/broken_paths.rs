@@ -1,0 +1,39 @@
+//! Measurements over paths on which something goes wrong.
+
+#[expect(dead_code, reason = "what the other test files need")]
+mod common;
+
+use common::{Scratch, lacking, number, text};
+use serde_json::Value;
+
+fn case<'s>(summary: &'s Value, fault: &str) -> &'s Value {
+    let cases = summary["cases"].as_array().expect("cases");
+    let found = cases.iter().find(|it| it["fault"] == fault);
+    found.unwrap_or_else(|| panic!("no case {fault} in {summary:#}"))
+}
+
+#[test]
+fn a_path_that_breaks_gives_a_reason_in_time_and_one_that_shuffles_packets_no_wrong_number() {
+    if let Some(what) = lacking() {
+        skip::this_test!("it needs {what}");
+    }
+    let scratch = Scratch::new();
+    let arguments = "experiment paths --modes echo --limits 40 --rtts-ms 20 --losses-percent 0 --congestions reno \
+                     --faults reorders,duplicates,breaks,breaks-back --seconds 8 --out results --json";
+    let ended = scratch.run(&arguments.split_whitespace().collect::<Vec<_>>());
+    eprintln!("it took {:?}", ended.took);
+    ended.assert_no_panic();
+    scratch.assert_clean();
+    let summary = ended.summary();
+    for fault in ["breaks", "breaks on the way back"] {
+        let case = case(&summary, fault);
+        assert_eq!(text(case, "verdict"), "held", "{case}");
+        assert_ne!(text(case, "conclusion"), "conclusive", "{case}");
+        assert!(!text(case, "detail").is_empty(), "a reason: {case}");
+    }
+    for fault in ["reordered", "duplicated"] {
+        let case = case(&summary, fault);
+        assert_ne!(text(case, "verdict"), "missed", "{case}");
+        assert!(number(case, "estimate_mbit_per_s") > 0.0, "{case}");
+    }
+}

@@ -1,0 +1,38 @@
+//! `flashflow experiment narrow`, on hosts of its own.
+
+#[expect(dead_code, reason = "what the other test files need")]
+mod common;
+
+use common::{Scratch, lacking, text};
+
+#[test]
+fn a_measurers_narrow_link_is_named_and_the_relays_own_is_its_capacity() {
+    if let Some(what) = lacking() {
+        skip::this_test!("it needs {what}");
+    }
+    let scratch = Scratch::new();
+    let arguments = "experiment narrow --quick --places relay,measurer --limit 60 --link 25 --measurer 8 \
+                     --seconds 10 --out results --json";
+    let ended = scratch.run(&arguments.split_whitespace().collect::<Vec<_>>());
+    eprintln!("it took {:?}", ended.took);
+    ended.assert_no_panic();
+    scratch.assert_clean();
+    let summary = ended.summary();
+    assert_eq!(text(&summary, "experiment"), "narrow");
+    let [nowhere, relay, measurer] = summary["cases"].as_array().expect("cases").as_slice() else {
+        panic!("{summary}");
+    };
+    for case in [nowhere, relay] {
+        assert_eq!(text(case, "named"), "", "{case}");
+    }
+    assert_eq!(relay["truth_mbit_per_s"], 25.0);
+    assert!(
+        text(measurer, "named").starts_with("the path of measurer 1 held it back"),
+        "{measurer}"
+    );
+    // A busy machine may make relays slower, but nothing makes them faster than that.
+    for case in [nowhere, relay, measurer] {
+        let ratio = case["ratio"].as_f64().expect("an estimate");
+        assert!(ratio < 1.06, "{case}");
+    }
+}
