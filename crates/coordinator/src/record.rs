@@ -156,6 +156,14 @@ pub struct Hearsay {
     pub rate: Rate,
 }
 
+impl Course {
+    /// As [`Record::hindered`].
+    #[must_use]
+    pub fn hindered(&self) -> Vec<Hindered> {
+        hindered(&self.rounds)
+    }
+}
+
 impl Record {
     /// The record of a measurement that has ended so. A conclusive estimate of a relay that its machine
     /// starved becomes a lower bound.
@@ -313,10 +321,11 @@ impl Record {
         round.schedule.halves(&self.totals(round).collect::<Vec<_>>())
     }
 
-    /// The measurers that something of their own held back in the decisive round.
+    /// The measurers that something of their own held back, each by the first round in which it did: later ones ask
+    /// them for no more than they can do.
     #[must_use]
-    pub fn hindered(&self) -> &[Hindered] {
-        self.decisive_round().map_or(&[], |it| &it.hindered)
+    pub fn hindered(&self) -> Vec<Hindered> {
+        hindered(&self.rounds)
     }
 
     /// The median of what the relay told somebody else of the decisive round's seconds.
@@ -341,6 +350,16 @@ impl fmt::Display for Record {
             }
         }
     }
+}
+
+fn hindered(rounds: &[RoundRecord]) -> Vec<Hindered> {
+    let mut all: Vec<Hindered> = Vec::new();
+    for it in rounds.iter().flat_map(|round| &round.hindered) {
+        if all.iter().all(|known| known.measurer != it.measurer) {
+            all.push(*it);
+        }
+    }
+    all
 }
 
 /// Why not to believe that a relay's capacity was seen: on a machine that it shares with others, a

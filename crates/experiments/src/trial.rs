@@ -44,7 +44,7 @@ pub(super) struct Tried {
     pub(super) load: Load,
     /// Of the measurers that took part in the last round and reported.
     pub(super) measurers: Vec<WorkerLoad>,
-    /// The measurers that something of their own held back in the last round.
+    /// The measurers that something of their own held back.
     pub(super) hindered: Vec<Hindered>,
 }
 
@@ -111,7 +111,7 @@ impl Trial<'_, '_> {
             seconds,
             load: load.unwrap_or_default(),
             measurers: result.loads.into_iter().flatten().collect(),
-            hindered: result.course.rounds.last().map(|it| it.hindered.clone()).unwrap_or_default(),
+            hindered: result.course.hindered(),
         }))
     }
 }

@@ -23,8 +23,12 @@ const RELAY: &str = "relay";
 const MEASURERS: [usize; 2] = [0, 1];
 const SLOW: usize = 2;
 
-/// How little of a processor the slow measurer gets beside another that wants it: a fortieth.
-const NICE: i32 = 15;
+/// With this it gets a hundred-and-fortieth of a processor beside those that want all of it: loading a relay with
+/// 100 Mbit/s takes a twentieth.
+const NICE: i32 = 19;
+
+/// Threads that want all of it.
+const BUSY_THREADS: usize = 2;
 
 /// A star of three hosts, the relay and the measurers.
 pub(super) struct Scene {
@@ -103,7 +107,7 @@ impl Scene {
             format!("{}, {}, {rtt_ms} ms, {}", self.mode.word(), place.words(), self.congestion);
         let trial = Trial { name: &name, team, request, pid, said: &mut said };
         if place == Place::Processor {
-            beside_a_busy_thread(|| trial.run(output, interrupt))
+            beside_busy_threads(|| trial.run(output, interrupt))
         } else {
             trial.run(output, interrupt)
         }
@@ -129,21 +133,24 @@ fn slow_down() -> Result<(), Error> {
     setpriority_process(None, NICE).map_err(refused)
 }
 
-/// Does something while a thread has that processor.
-fn beside_a_busy_thread<T>(body: impl FnOnce() -> Result<T, Error>) -> Result<T, Error> {
+/// Does something while others have that processor.
+fn beside_busy_threads<T>(body: impl FnOnce() -> Result<T, Error>) -> Result<T, Error> {
     let set = shared_processor()?;
     let is_over = AtomicBool::new(false);
     thread::scope(|scope| {
-        let busy = scope.spawn(|| {
+        let spin = || {
             sched_setaffinity(None, &set).map_err(refused)?;
             while !is_over.load(Ordering::Relaxed) {
                 hint::spin_loop();
             }
             Ok::<(), Error>(())
-        });
+        };
+        let busy = [(); BUSY_THREADS].map(|()| scope.spawn(spin));
         let done = body();
         is_over.store(true, Ordering::Relaxed);
-        busy.join().map_err(|_| stopped())??;
+        for thread in busy {
+            thread.join().map_err(|_| stopped())??;
+        }
         done
     })
 }
