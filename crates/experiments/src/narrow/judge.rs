@@ -4,7 +4,7 @@ use super::place::{Place, Plan};
 use super::scene::Scene;
 use crate::error::Error;
 use crate::trial::{BOUNDS, Tried};
-use coordinator::{Hindered, Hindrance, MeasurerId};
+use coordinator::{Blame, Hindered, Hindrance, MeasurerId, Outcome};
 use report::experiment::{Case, CaseVerdict, ExperimentReport, Promise};
 
 pub(super) const TITLE: &str = "Is a narrow place told apart that is not the relay's?";
@@ -42,7 +42,12 @@ impl Judged {
         let case = match tried {
             Err(error) => case.ended(CaseVerdict::Failed, error.to_string()),
             Ok(tried) => match tried.estimate().map(|it| it.inconclusive) {
-                None => case.ended(CaseVerdict::Failed, tried.outcome.to_string()),
+                None => {
+                    // One that is so slow that it is not even ready is named by the failure.
+                    let is_slow = place == Place::Processor && is_its_failure(&tried.outcome);
+                    let verdict = if is_slow { CaseVerdict::Held } else { CaseVerdict::Failed };
+                    case.ended(verdict, tried.outcome.to_string())
+                }
                 Some(Some(reason)) => case.ended(CaseVerdict::Missed, reason.to_string()),
                 Some(None) => match problem(place, named) {
                     Some(problem) => case.ended(CaseVerdict::Missed, problem),
@@ -66,13 +71,21 @@ impl Judged {
     }
 }
 
+/// The measurer whose link or processor is narrow.
+const SECOND: MeasurerId = MeasurerId(1);
+
+/// Whether the second measurer failed, and is said to have.
+fn is_its_failure(outcome: &Outcome) -> bool {
+    matches!(outcome, Outcome::Failed { measurer: Some(SECOND), .. })
+        && outcome.blame() == Some(Blame::Measurer)
+}
+
 /// What is wrong with who was named.
 fn problem(place: Place, named: &[Hindered]) -> Option<String> {
-    let second = MeasurerId(1);
     let is_right = |it: &Hindered| match place {
         Place::Nowhere | Place::Relay => false,
-        Place::Measurer => it.measurer == second && matches!(it.by, Hindrance::Path { .. }),
-        Place::Processor => it.measurer == second && it.by == Hindrance::Processor,
+        Place::Measurer => it.measurer == SECOND && matches!(it.by, Hindrance::Path { .. }),
+        Place::Processor => it.measurer == SECOND && it.by == Hindrance::Processor,
     };
     if let Some(wrong) = named.iter().find(|it| !is_right(it)) {
         return Some(format!("wrongly named: {wrong}"));
@@ -108,7 +121,8 @@ pub(super) fn report(plan: &Plan, runs: Vec<Judged>, base: ExperimentReport) -> 
     ];
     let promise = Promise::Decided {
         held: !cases.is_empty() && held == cases.len(),
-        rule: "all estimates are conclusive and right, and all narrow places that are not the relay's are named"
+        rule: "all estimates are conclusive and right, and all narrow places that are not the relay's are named; a \
+               measurer that is too slow to take part fails by its number"
             .to_owned(),
     };
     ExperimentReport { answer, promise, parameters, cases, notes, ..base }

@@ -23,12 +23,9 @@ const RELAY: &str = "relay";
 const MEASURERS: [usize; 2] = [0, 1];
 const SLOW: usize = 2;
 
-/// With this it gets a hundred-and-fortieth of a processor beside those that want all of it: loading a relay with
+/// With this it gets a seventieth of a processor beside a thread that wants all of it: loading a relay with
 /// 100 Mbit/s takes a twentieth.
 const NICE: i32 = 19;
-
-/// Threads that want all of it.
-const BUSY_THREADS: usize = 2;
 
 /// A star of three hosts, the relay and the measurers.
 pub(super) struct Scene {
@@ -107,7 +104,7 @@ impl Scene {
             format!("{}, {}, {rtt_ms} ms, {}", self.mode.word(), place.words(), self.congestion);
         let trial = Trial { name: &name, team, request, pid, said: &mut said };
         if place == Place::Processor {
-            beside_busy_threads(|| trial.run(output, interrupt))
+            beside_a_busy_thread(|| trial.run(output, interrupt))
         } else {
             trial.run(output, interrupt)
         }
@@ -133,8 +130,8 @@ fn slow_down() -> Result<(), Error> {
     setpriority_process(None, NICE).map_err(refused)
 }
 
-/// Does something while others have that processor.
-fn beside_busy_threads<T>(body: impl FnOnce() -> Result<T, Error>) -> Result<T, Error> {
+/// Does something while a thread wants all of that processor.
+fn beside_a_busy_thread<T>(body: impl FnOnce() -> Result<T, Error>) -> Result<T, Error> {
     let set = shared_processor()?;
     let is_over = AtomicBool::new(false);
     thread::scope(|scope| {
@@ -145,12 +142,10 @@ fn beside_busy_threads<T>(body: impl FnOnce() -> Result<T, Error>) -> Result<T, 
             }
             Ok::<(), Error>(())
         };
-        let busy = [(); BUSY_THREADS].map(|()| scope.spawn(spin));
+        let busy = scope.spawn(spin);
         let done = body();
         is_over.store(true, Ordering::Relaxed);
-        for thread in busy {
-            thread.join().map_err(|_| stopped())??;
-        }
+        busy.join().map_err(|_| stopped())??;
         done
     })
 }
