@@ -15,6 +15,10 @@ const QUEUE_MIN: Duration = Duration::from_millis(10);
 /// wanders, and the more the longer they are.
 const QUEUE_PART: u32 = 10;
 
+/// Sockets that the relay's window holds back for a greater share of their time wait for the relay. Their round trips
+/// say nothing then: a relay that does not read acknowledges late, by 40 ms and more.
+const WINDOW_MAX: f64 = 0.05;
+
 /// A measurer that something of its own held back in a round. What came back to it the relay has done, but
 /// it does not show that the relay could not do more.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -59,7 +63,8 @@ impl fmt::Display for Hindered {
     }
 }
 
-/// How long the packets of a measurer wait on their path to the relay, in the median second.
+/// How long the packets of a measurer wait on their path to the relay, in the median second; not at all where the
+/// relay's window holds them back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Queue {
     pub(crate) measurer: MeasurerId,
@@ -75,8 +80,13 @@ impl Queue {
         accounts: impl Iterator<Item = &'a Account> + Clone,
     ) -> Option<Self> {
         let least_rtt = accounts.clone().filter_map(|it| it.least_rtt).min()?;
-        let micros = |time: Duration| u64::try_from(time.as_micros()).unwrap_or(u64::MAX);
-        let waits = accounts.filter_map(|it| Some(micros(it.mean_rtt?.saturating_sub(least_rtt))));
+        let wait = |it: &Account| {
+            let wait = it.mean_rtt?.saturating_sub(least_rtt);
+            let is_the_relays = it.peer_window_share() > WINDOW_MAX;
+            let wait = if is_the_relays { Duration::ZERO } else { wait };
+            Some(u64::try_from(wait.as_micros()).unwrap_or(u64::MAX))
+        };
+        let waits = accounts.filter_map(wait);
         let mut waits: Vec<u64> = waits.collect();
         waits.sort_unstable();
         Some(Self { measurer, least_rtt, wait: Duration::from_micros(median(&waits)?) })
@@ -149,6 +159,23 @@ mod tests {
         assert_eq!(own(&[near, queue(1, 40, &[50])]), vec![], "less than 10 ms longer");
         assert_eq!(own(&[near, queue(1, 300, &[325])]), vec![], "a long path wanders so far");
         assert_eq!(own(&[near, queue(1, 300, &[332])]), vec![(1, 31)]);
+    }
+
+    #[test]
+    fn a_relay_that_does_not_read_is_no_queue() {
+        let account = |peer_window: u64| Account {
+            socket_time: ms(1000),
+            peer_window: ms(peer_window),
+            least_rtt: Some(ms(1)),
+            mean_rtt: Some(ms(36)),
+            ..Account::default()
+        };
+        let stands =
+            |window| Queue::of(MeasurerId(0), [account(window)].iter()).map(|it| it.stands());
+        assert_eq!([40, 60].map(stands), [Some(true), Some(false)]);
+        // Whom it holds back has none on its path, so another's is that one's own.
+        let held = Queue::of(MeasurerId(0), [account(300)].iter());
+        assert_eq!(own(&[held, queue(1, 1, &[41])]), vec![(1, 40)]);
     }
 
     #[test]
