@@ -82,7 +82,46 @@ pub struct Account {
     pub busiest: Duration,
 }
 
+/// Where most of a measurer's cells waited.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Waited {
+    /// At the relay, or on the way back from it: most of what was not back the relay's kernel had acknowledged, or
+    /// its window let nothing more be sent.
+    #[default]
+    Relay,
+    /// On the path to the relay: in our kernel, under way, or lost there.
+    Path,
+    /// For the measurer's processor, which had no rest.
+    Processor,
+    /// For their turn: the assigned rate allowed no more.
+    AssignedRate,
+}
+
+/// A thread that is busier has nothing left.
+const BUSY: f64 = 0.95;
+
+/// What holds back for a greater share of the time is what mattered.
+const MOSTLY: f64 = 0.5;
+
 impl Account {
+    /// Where most cells waited. It tells what to look at, and decides nothing: a relay with spare capacity and one
+    /// without look alike where the circuits' windows are the limit.
+    #[must_use]
+    pub fn waited(&self) -> Waited {
+        if self.busiest_share() > BUSY {
+            Waited::Processor
+        } else if self.throttled_share() > MOSTLY {
+            Waited::AssignedRate
+        } else if self.peer_window_share() > MOSTLY
+            || self.taken_bytes() as f64 >= MOSTLY * self.outstanding_bytes as f64
+        {
+            Waited::Relay
+        } else {
+            Waited::Path
+        }
+    }
+
     /// Busy time that neither the relay's window nor our buffer explains: the congestion window held the
     /// sockets back, *or they had sent all that there was*, and it was under way. These times do not tell
     /// the two apart; [`app_limited`](Self::app_limited) helps.

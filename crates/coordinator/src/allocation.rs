@@ -88,6 +88,35 @@ impl Allocation {
         later.saturating_mul(4) >= self.sockets()
     }
 
+    /// The same with as many sockets, shared out by rate and distance: who is twice as far has twice as much under
+    /// way, and needs as many more sockets where they lose packets. `rtts` holds the round trips that are known, by
+    /// the measurers' places in the team; unless those of all who take part are, nothing changes.
+    #[must_use]
+    pub(crate) fn with_sockets_by_distance(mut self, rtts: &[Option<Duration>]) -> Self {
+        /// Nearer than this all are the same.
+        const NEAR: Duration = Duration::from_millis(1);
+        let under_way = |it: &Assignment| {
+            let rtt = rtts.get(it.measurer.0).copied().flatten()?;
+            Some(u128::from(it.rate.bytes_in(rtt.max(NEAR))).max(1))
+        };
+        let Some(weights) = self.assignments.iter().map(under_way).collect::<Option<Vec<_>>>()
+        else {
+            return self;
+        };
+        let least = u32::try_from(self.assignments.len()).unwrap_or(u32::MAX).saturating_mul(2);
+        let Some(spare) = self.sockets().checked_sub(least) else { return self };
+        let mut weight_left: u128 = weights.iter().sum();
+        let mut spare_left = u128::from(spare);
+        for (assignment, weight) in self.assignments.iter_mut().zip(weights) {
+            // Rounded, of what is left, so that the last one has all the rest.
+            let more = (spare_left * weight + weight_left / 2) / weight_left.max(1);
+            assignment.sockets = 2 + u32::try_from(more).unwrap_or(u32::MAX);
+            weight_left -= weight;
+            spare_left -= more;
+        }
+        self
+    }
+
     /// Whether less was given than needed: Σ*aᵢ* < *f·z₀*.
     #[must_use]
     pub fn is_short(&self) -> bool {
@@ -219,7 +248,41 @@ mod tests {
         assert_eq!(among(&[40, 30, 20]), vec![(0, 40, 3), (1, 30, 3), (2, 20, 2)]);
     }
 
+    #[test]
+    fn who_is_far_has_more_of_the_sockets() {
+        let even = allocate_among(Rate::from_mbit_per_s(200.0), &bits(&[1 << 30; 2]), 44, 2);
+        let ms = |ms| Some(Duration::from_millis(ms));
+        let by = |rtts: &[Option<Duration>]| {
+            let allocation = even.clone().with_sockets_by_distance(rtts);
+            allocation.assignments.iter().map(|it| it.sockets).collect::<Vec<_>>()
+        };
+        assert_eq!(by(&[ms(20), ms(180)]), vec![6, 38]);
+        assert_eq!(by(&[ms(0), ms(0)]), vec![22, 22]);
+        assert_eq!(by(&[ms(20), None]), vec![22, 22], "not all are known");
+        assert_eq!(by(&[]), vec![22, 22]);
+        let few = allocate_among(Rate::from_mbit_per_s(200.0), &bits(&[1 << 30; 2]), 3, 2);
+        assert_eq!(
+            few.clone().with_sockets_by_distance(&[ms(20), ms(180)]),
+            few,
+            "two each at least"
+        );
+    }
+
     proptest! {
+        #[test]
+        fn no_socket_is_lost_where_they_are_shared_out_by_distance(
+            team in vec((1u64..1 << 40, 0u64..400), 1..8), sockets in 1u32..300,
+        ) {
+            let residuals: Vec<u64> = team.iter().map(|it| it.0).collect();
+            let rtts: Vec<_> = team.iter().map(|it| Some(Duration::from_millis(it.1))).collect();
+            let even = allocate(Rate::from_bit_per_s(1 << 41), &bits(&residuals), sockets);
+            let spread = even.clone().with_sockets_by_distance(&rtts);
+            prop_assert_eq!(spread.sockets(), even.sockets());
+            if even.sockets() as usize >= 2 * team.len() {
+                prop_assert!(spread.assignments.iter().all(|it| it.sockets >= 2));
+            }
+        }
+
         #[test]
         fn shares_fill_the_need_and_never_exceed_what_is_left(
             needed in 0u64..500, residuals in vec(0u64..100, 0..8), sockets in 1u32..200,

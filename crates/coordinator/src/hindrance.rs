@@ -1,6 +1,6 @@
 //! Measurers that something of their own held back, and not the relay.
 
-use crate::account::Account;
+use crate::account::{Account, Waited};
 use crate::allocation::MeasurerId;
 use crate::stats::median;
 use alloc::vec::Vec;
@@ -14,10 +14,6 @@ const QUEUE_MIN: Duration = Duration::from_millis(10);
 /// Nor do those that wait for less than this part of the round trip without a queue: what long paths take
 /// wanders, and the more the longer they are.
 const QUEUE_PART: u32 = 10;
-
-/// Sockets that the relay's window holds back for a greater share of their time wait for the relay. Their round trips
-/// say nothing then: a relay that does not read acknowledges late, by 40 ms and more.
-const WINDOW_MAX: f64 = 0.05;
 
 /// A measurer that something of its own held back in a round. What came back to it the relay has done, but
 /// it does not show that the relay could not do more.
@@ -63,8 +59,9 @@ impl fmt::Display for Hindered {
     }
 }
 
-/// How long the packets of a measurer wait on their path to the relay, in the median second; not at all where the
-/// relay's window holds them back.
+/// How long the packets of a measurer wait on their path to the relay, in the median second; not at all where most cells
+/// [wait](Account::waited) at the relay. A relay that reads when it may, and not when something comes, acknowledges late,
+/// by 40 ms and more: its measurers' round trips are long, and no queue stands on their paths.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Queue {
     pub(crate) measurer: MeasurerId,
@@ -81,9 +78,10 @@ impl Queue {
     ) -> Option<Self> {
         let least_rtt = accounts.clone().filter_map(|it| it.least_rtt).min()?;
         let wait = |it: &Account| {
-            let wait = it.mean_rtt?.saturating_sub(least_rtt);
-            let is_the_relays = it.peer_window_share() > WINDOW_MAX;
-            let wait = if is_the_relays { Duration::ZERO } else { wait };
+            let wait = match it.waited() {
+                Waited::Path => it.mean_rtt?.saturating_sub(least_rtt),
+                Waited::Relay | Waited::Processor | Waited::AssignedRate => Duration::ZERO,
+            };
             Some(u64::try_from(wait.as_micros()).unwrap_or(u64::MAX))
         };
         let waits = accounts.filter_map(wait);
@@ -130,12 +128,17 @@ mod tests {
         Duration::from_millis(millis)
     }
 
+    /// Most of what is not back the relay has not acknowledged.
+    fn on_the_path() -> Account {
+        Account { outstanding_bytes: 1000, unacked_bytes: 900, ..Account::default() }
+    }
+
     /// Of seconds with these mean round trips.
     fn queue(measurer: usize, least_ms: u64, means_ms: &[u64]) -> Option<Queue> {
         let account = |mean: &u64| Account {
             least_rtt: Some(ms(least_ms)),
             mean_rtt: Some(ms(*mean)),
-            ..Account::default()
+            ..on_the_path()
         };
         let accounts: Vec<Account> = means_ms.iter().map(account).collect();
         Queue::of(MeasurerId(measurer), accounts.iter())
@@ -163,19 +166,16 @@ mod tests {
 
     #[test]
     fn a_relay_that_does_not_read_is_no_queue() {
-        let account = |peer_window: u64| Account {
-            socket_time: ms(1000),
-            peer_window: ms(peer_window),
+        let account = |unacked_bytes: u64| Account {
+            unacked_bytes,
             least_rtt: Some(ms(1)),
             mean_rtt: Some(ms(36)),
-            ..Account::default()
+            ..on_the_path()
         };
-        let stands =
-            |window| Queue::of(MeasurerId(0), [account(window)].iter()).map(|it| it.stands());
-        assert_eq!([40, 60].map(stands), [Some(true), Some(false)]);
+        let queue = |unacked| Queue::of(MeasurerId(0), [account(unacked)].iter());
+        assert_eq!([600, 400].map(|it| queue(it).map(|it| it.stands())), [Some(true), Some(false)]);
         // Whom it holds back has none on its path, so another's is that one's own.
-        let held = Queue::of(MeasurerId(0), [account(300)].iter());
-        assert_eq!(own(&[held, queue(1, 1, &[41])]), vec![(1, 40)]);
+        assert_eq!(own(&[queue(400), self::queue(1, 1, &[41])]), vec![(1, 40)]);
     }
 
     #[test]
@@ -183,6 +183,6 @@ mod tests {
         assert!(queue(0, 20, &[20, 90, 90]).is_some_and(|it| it.stands()));
         assert!(!queue(0, 20, &[20, 20, 90]).is_some_and(|it| it.stands()));
         assert_eq!(queue(0, 20, &[]), None);
-        assert_eq!(Queue::of(MeasurerId(0), [Account::default()].iter()), None);
+        assert_eq!(Queue::of(MeasurerId(0), [on_the_path()].iter()), None);
     }
 }

@@ -36,7 +36,7 @@ mod stats;
 mod team_capacity;
 mod turn;
 
-pub use account::Account;
+pub use account::{Account, Waited};
 pub use allocation::{Allocation, Assignment, MeasurerId, allocate};
 pub use campaign::{Campaign, Ended, Launch, Next, RelayId, Standing};
 pub use failure::{Blame, Failure, Violation};

@@ -90,6 +90,8 @@ pub struct Measurement {
     mode: Mode,
     /// What each member of the team has left for this relay.
     residuals: Vec<Rate>,
+    /// The round trips to the relay that each member's sockets have shown in earlier rounds.
+    rtts: Vec<Option<Duration>>,
     /// The round that is on, or was last.
     turn: Turn,
     scope: Scope,
@@ -173,13 +175,14 @@ impl Measurement {
         if turn.guess == Rate::ZERO {
             return Err(SetupError::NoGuess);
         }
-        let allocation = turn.allocation(&params, &residuals);
+        let allocation = turn.allocation(&params, &residuals, &[]);
         if allocation.assignments.is_empty() {
             return Err(SetupError::NoCapacity);
         }
         let mut this = Self {
             params,
             mode,
+            rtts: vec![None; residuals.len()],
             residuals,
             turn,
             scope,

@@ -72,6 +72,11 @@ struct Reported {
 }
 
 impl Reported {
+    /// The least round trip that its sockets have seen.
+    fn rtt(&self) -> Option<Duration> {
+        self.accounts.iter().flatten().filter_map(|it| it.least_rtt).min()
+    }
+
     fn account(&self, index: usize) -> Option<&Account> {
         self.accounts.get(index)?.as_ref()
     }
@@ -284,13 +289,16 @@ impl Series {
         self.measurers.iter().any(|it| it.assignment.measurer == measurer && it.bytes > 0)
     }
 
-    /// The least round trip to the relay that each measurer's sockets have seen, the longest of these; `None`
-    /// if nobody told.
+    /// The least round trip to the relay that a measurer's sockets have seen; `None` if it did not tell.
+    #[must_use]
+    pub fn rtt(&self, measurer: MeasurerId) -> Option<Duration> {
+        self.measurers.iter().find(|it| it.assignment.measurer == measurer)?.rtt()
+    }
+
+    /// The longest of these; `None` if nobody told.
     #[must_use]
     pub fn farthest(&self) -> Option<Duration> {
-        let nearest =
-            |it: &Reported| it.accounts.iter().flatten().filter_map(|it| it.least_rtt).min();
-        self.measurers.iter().filter_map(nearest).max()
+        self.measurers.iter().filter_map(Reported::rtt).max()
     }
 
     /// What came back to a measurer in the median second of those that count and that it has reported;

@@ -2,7 +2,7 @@
 
 use crate::allocation::{Allocation, allocate_among};
 use crate::params::Params;
-use onion::Rate;
+use onion::{Duration, Rate};
 use serde::{Deserialize, Serialize};
 
 /// Rounds that a relay which takes part allows a coordinator in a period, by default (proposal 316).
@@ -89,19 +89,29 @@ impl Turn {
 
     /// Who takes part, of measurers that have so much left for the relay. In a round with halves two do at
     /// least: whose path has a narrow place of its own shows only beside another's. And each has two sockets, as
-    /// far as there may be so many: of a single one there is no half.
+    /// far as there may be so many: of a single one there is no half. `rtts` are the round trips of the team to the
+    /// relay, as far as they are known: who is far has more of the sockets.
     #[must_use]
-    pub fn allocation(&self, params: &Params, residuals: &[Rate]) -> Allocation {
+    pub fn allocation(
+        &self,
+        params: &Params,
+        residuals: &[Rate],
+        rtts: &[Option<Duration>],
+    ) -> Allocation {
         let needed = self.guess.scaled(params.excess_factor());
         let sockets = self.sockets(params.path.first_sockets, params.sockets);
         let has_halves = self.has_halves(params);
         let measurers_min = self.measurers_min.max(if has_halves { 2 } else { 1 });
-        let allocation = allocate_among(needed, residuals, sockets, measurers_min);
+        let allocate = |sockets| {
+            let even = allocate_among(needed, residuals, sockets, measurers_min);
+            even.with_sockets_by_distance(rtts)
+        };
+        let allocation = allocate(sockets);
         let two_each = u32::try_from(2 * allocation.assignments.len()).unwrap_or(u32::MAX);
         if !has_halves || sockets >= two_each {
             return allocation;
         }
-        allocate_among(needed, residuals, two_each.min(params.sockets), measurers_min)
+        allocate(two_each.min(params.sockets))
     }
 
     /// The turn after one that says nothing of the relay, since a measurer failed it: the same again.

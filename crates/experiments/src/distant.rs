@@ -9,6 +9,7 @@ use measurer::{Approach, Defences, Request};
 use netdoc::Fingerprint;
 use onion::Rate;
 use onion::measure::pump::Target;
+use std::thread;
 use terminal::measuring::Subject;
 use terminal::{Output, network};
 
@@ -90,6 +91,25 @@ impl Relays {
             Self::Stock(network) => Ok(network.stop()?),
             Self::Own(_) => Ok(()),
         }
+    }
+}
+
+/// Starts a measurer of one pump at a host, on a thread that `prepare` may change first: the process inherits
+/// that.
+pub(crate) fn measurer_at(
+    host: &Host,
+    stage: &mut Stage,
+    capacity: Rate,
+    prepare: impl FnOnce() -> Result<(), Error> + Send,
+) -> Result<(), Error> {
+    let start = || -> Result<(), Error> {
+        enter(host)?;
+        prepare()?;
+        stage.add_measurer_at(host.address(), capacity, 1)
+    };
+    match thread::scope(|scope| scope.spawn(start).join()) {
+        Ok(started) => started,
+        Err(panic) => std::panic::resume_unwind(panic),
     }
 }
 

@@ -12,6 +12,8 @@ mod concurrent;
 mod distant;
 mod downloads;
 mod error;
+mod felt;
+mod hosts;
 mod kill;
 mod kist;
 mod load;
@@ -59,6 +61,8 @@ enum Experiment {
     Adversary(adversary::Options),
     Concurrent(concurrent::Options),
     Downloads(downloads::Options),
+    Felt(felt::Options),
+    Hosts(hosts::Options),
     Kill(kill::Options),
     Kist(kist::Options),
     Narrow(narrow::Options),
@@ -82,6 +86,8 @@ pub fn run(
         Experiment::Adversary(options) => adversary::run(options, common, output, interrupt)?,
         Experiment::Concurrent(options) => concurrent::run(options, common, output, interrupt)?,
         Experiment::Downloads(options) => downloads::run(options, common, output, interrupt)?,
+        Experiment::Felt(options) => felt::run(options, common, output, interrupt)?,
+        Experiment::Hosts(options) => hosts::run(options, common, output, interrupt)?,
         Experiment::Kill(options) => kill::run(options, common, output, interrupt)?,
         Experiment::Kist(options) => kist::run(options, common, output, interrupt)?,
         Experiment::Narrow(options) => narrow::run(options, common, output, interrupt)?,

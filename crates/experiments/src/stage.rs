@@ -134,12 +134,20 @@ impl Stage {
         shares: impl IntoIterator<Item = (usize, Rate)>,
         params: Params,
     ) -> Result<Team, Error> {
+        self.team_with(shares, TeamOptions { params, ..TeamOptions::default() })
+    }
+
+    /// The same with other choices than a team has by default.
+    pub(crate) fn team_with(
+        &self,
+        shares: impl IntoIterator<Item = (usize, Rate)>,
+        options: TeamOptions,
+    ) -> Result<Team, Error> {
         let mate = |(place, capacity): (usize, Rate)| {
             let member = Box::new(self.measurers.get(place)?.remote.member());
             Some(Teammate { member, capacity })
         };
-        let mates = shares.into_iter().filter_map(mate).collect();
-        Ok(Team::of(mates, TeamOptions { params, ..TeamOptions::default() })?)
+        Ok(Team::of(shares.into_iter().filter_map(mate).collect(), options)?)
     }
 
     /// Starts a relay of our own that this stage's coordinator may measure.

@@ -25,7 +25,8 @@
 //! A [`Client`] is a stock tor that uses a network, along [paths](Pins) of choice, and [`download`] gets
 //! through it what a [`ContentServer`] has.
 //!
-//! [`wan`] has networks of our own with real distances.
+//! [`wan`] has networks of our own with real distances. A [`JoinedRelay`] is a stock relay of a network that is at another
+//! host than the rest.
 //!
 //! # No remains
 //! However the process ends that has started a network, no process, port or file of the network is
@@ -46,6 +47,7 @@ mod connections;
 mod consensus;
 pub mod control;
 mod error;
+mod joined;
 mod keeper;
 mod keys;
 mod launch;
@@ -65,6 +67,7 @@ mod web;
 pub use client::{Client, Pins};
 pub use connections::{Connection, connections};
 pub use error::LabError;
+pub use joined::JoinedRelay;
 pub use network::Network;
 pub use node::{Node, Role};
 pub use own::{CpuReading, OwnError, OwnProcess, OwnRelay, OwnRelaySpec, RelaySaid};

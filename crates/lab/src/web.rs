@@ -61,7 +61,7 @@ impl Content {
     }
 }
 
-/// An HTTP server on loopback that has all [`Content`], at `/LENGTH/SEED`. It ends with this value.
+/// An HTTP server that has all [`Content`], at `/LENGTH/SEED`. It ends with this value.
 #[derive(Debug)]
 pub struct ContentServer {
     address: SocketAddr,
@@ -70,12 +70,20 @@ pub struct ContentServer {
 }
 
 impl ContentServer {
-    /// Starts it, on a port that is free.
+    /// Starts it on loopback, on a port that is free.
     ///
     /// # Errors
     /// Where the system gives no port or thread.
     pub fn start() -> io::Result<Self> {
-        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
+        Self::start_at(Ipv4Addr::LOCALHOST)
+    }
+
+    /// The same at an address of the network that this thread is in.
+    ///
+    /// # Errors
+    /// As for [`start`](Self::start).
+    pub fn start_at(address: Ipv4Addr) -> io::Result<Self> {
+        let listener = TcpListener::bind((address, 0))?;
         let address = listener.local_addr()?;
         let is_over = Arc::new(AtomicBool::new(false));
         let is_over_too = Arc::clone(&is_over);

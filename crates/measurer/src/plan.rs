@@ -61,9 +61,9 @@ impl Defences {
     /// path that loses one packet of a thousand (`SOCKET_IN_FLIGHT_BYTES`), with time for slow start, and
     /// with a second half that shows whether that was enough.
     #[must_use]
-    pub fn path(rate: Rate, rtt: Duration, seconds: u32, way_back: RoundWayBack) -> PathParams {
-        // In transit a cell goes over two connections, of which the slower one at the time counts.
-        let flows = rate.bytes_in(way_back.way(rtt)).div_ceil(SOCKET_IN_FLIGHT_BYTES);
+    pub fn path(rate: Rate, rtt: Duration, seconds: u32) -> PathParams {
+        // In transit, too: each of the two connections that a cell goes over has this much under way.
+        let flows = rate.bytes_in(rtt).div_ceil(SOCKET_IN_FLIGHT_BYTES);
         let first_sockets =
             u32::try_from(flows).unwrap_or(u32::MAX).clamp(SOCKETS_MIN, SOCKETS_MAX);
         if rtt < FAR {

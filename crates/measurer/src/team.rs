@@ -9,7 +9,7 @@ use crate::defences::Defences;
 use crate::load::WorkerLoad;
 use crate::local::{LocalMember, LocalOptions, Site, SiteError, free_cores};
 use crate::member::{Member, MemberError};
-use coordinator::{Course, Launch, Outcome, Params, ROUNDS_ALLOWED, SetupError};
+use coordinator::{Course, Launch, Outcome, Params, PathParams, ROUNDS_ALLOWED, SetupError};
 use link::pump;
 use link::tls::TlsConfigs;
 use onion::cell::CELLS_PER_RECORD;
@@ -35,6 +35,8 @@ pub struct TeamOptions {
     pub address: Option<IpAddr>,
     /// Parameters of the measurements; `sockets` is a bound, fewer are used where fewer do.
     pub params: Params,
+    /// What the path to a relay asks for; found out by its round trip if `None`.
+    pub path: Option<PathParams>,
     /// Links authenticate as a relay's even where nothing is gained by it.
     pub always_authenticate: bool,
 }
@@ -51,6 +53,7 @@ impl Default for TeamOptions {
             capacity: None,
             address: None,
             params,
+            path: None,
             always_authenticate: false,
         }
     }

@@ -1,7 +1,7 @@
 //! Where a measurer's sockets waited in a round.
 
 use crate::text::percent;
-use coordinator::{Account, Hindrance, Record, RoundRecord};
+use coordinator::{Account, Hindrance, Record, RoundRecord, Waited};
 use onion::Duration;
 use serde::Serialize;
 
@@ -16,6 +16,8 @@ pub struct RoundAccount {
     pub measurer: usize,
     /// What of its own held the measurer back, if something did.
     pub held_back_by: Option<Hindrance>,
+    /// Where most of its cells waited.
+    pub waited: Waited,
     /// Seconds of which there is an account.
     pub seconds: u32,
     /// Its sockets to the relay.
@@ -78,6 +80,7 @@ impl RoundAccount {
                 .iter()
                 .find(|it| it.measurer.0 == measurer)
                 .map(|it| it.by),
+            waited: whole.waited(),
             seconds: u32::try_from(accounts.len()).unwrap_or(u32::MAX),
             sockets: whole.sockets,
             peer_window_share: whole.peer_window_share(),
@@ -114,9 +117,15 @@ impl RoundAccount {
             Some(Hindrance::Processor) => "held back by its processor; ".to_owned(),
             None => String::new(),
         };
+        let waited = match self.waited {
+            Waited::Relay => "cells waited mostly at the relay or on the way back",
+            Waited::Path => "cells waited mostly on the path to the relay",
+            Waited::Processor => "cells waited mostly for the processor",
+            Waited::AssignedRate => "the assigned rate allowed no more",
+        };
         let outstanding = self.outstanding_bytes.max(1) as f64;
         format!(
-            "{own}held back by the relay’s window {}, congestion {} (with little to send {}), our buffer {}, \
+            "{own}{waited}; held back by the relay’s window {}, congestion {} (with little to send {}), our buffer {}, \
              the assigned rate {}; busiest thread {}; of what is not back the relay has taken {}; sent again {}, out of order on the way \
              back {}{rtt}",
             percent(self.peer_window_share),

@@ -47,11 +47,11 @@ pub fn team(arguments: &TeamArguments, output: &Output) -> Result<Team, Error> {
     output.doing("making keys, and finding out what this machine can do");
     let team = Team::new(TeamOptions {
         measurers: arguments.measurers,
-        pumps: None,
         capacity: arguments.capacity.map(Rate::from_mbit_per_s),
         address: arguments.own_address,
         params: params(arguments),
         always_authenticate: arguments.authenticate,
+        ..TeamOptions::default()
     })?;
     let each = team.capacities().next().unwrap_or_default().as_mbit_per_s();
     output.step(match arguments.measurers {
@@ -142,7 +142,7 @@ fn tell_accounts(record: &Record, output: &Output) {
                         "type": "account", "nickname": record.relay.nickname,
                         "fingerprint": record.relay.ids.rsa.to_string(), "round": round.number,
                         "second": second.second, "measurer": assignment.measurer.0,
-                        "account": account,
+                        "waited": account.waited(), "account": account,
                     })
                 });
             }

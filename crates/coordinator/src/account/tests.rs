@@ -197,3 +197,19 @@ proptest! {
         prop_assert_eq!(serde_json::from_str::<Account>(&json).expect("was data"), account);
     }
 }
+
+#[test]
+fn where_most_cells_waited_is_told_by_what_is_most() {
+    let second = Duration::from_secs(1);
+    let busy =
+        Account { elapsed: second, pump_time: second, socket_time: second, ..Account::default() };
+    let (most, little) = (Duration::from_millis(960), Duration::from_millis(100));
+    let under_way =
+        Account { outstanding_bytes: 1000, unsent_bytes: 200, unacked_bytes: 400, ..busy };
+    assert_eq!(under_way.waited(), Waited::Path, "the relay has 400 of 1000");
+    assert_eq!(Account { unacked_bytes: 300, ..under_way }.waited(), Waited::Relay);
+    assert_eq!(Account { peer_window: most, ..under_way }.waited(), Waited::Relay);
+    assert_eq!(Account { peer_window: little, ..under_way }.waited(), Waited::Path);
+    assert_eq!(Account { throttled: most, ..under_way }.waited(), Waited::AssignedRate);
+    assert_eq!(Account { throttled: most, busiest: most, ..under_way }.waited(), Waited::Processor);
+}

@@ -244,9 +244,21 @@ impl Measurement {
                 self.end_round();
                 self.before = Some(so_far);
                 self.residuals = self.without_hindered(&self.hindered);
+                self.learn_round_trips();
                 self.turn = next;
-                self.allocation = next.allocation(&self.params, &self.residuals);
+                self.allocation = next.allocation(&self.params, &self.residuals, &self.rtts);
                 self.prepare(now);
+            }
+        }
+    }
+
+    /// Who is how far, by the round that is over.
+    fn learn_round_trips(&mut self) {
+        let Phase::Running { series, .. } = &self.phase else { return };
+        for assignment in &self.allocation.assignments {
+            let known = self.rtts.get_mut(assignment.measurer.0);
+            if let (Some(known), rtt @ Some(_)) = (known, series.rtt(assignment.measurer)) {
+                *known = rtt;
             }
         }
     }

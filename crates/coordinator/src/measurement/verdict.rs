@@ -94,7 +94,7 @@ impl Measurement {
             return next.map(|next| Turn { measurers_min: next.measurers_min.max(2), ..next });
         }
         let next = self.turn.compared(seen)?;
-        let later = next.allocation(&self.params, &self.without_hindered(hindered));
+        let later = next.allocation(&self.params, &self.without_hindered(hindered), &self.rtts);
         let load = |allocation| load_without(hindered, allocation);
         (load(&later) > load(&self.allocation)).then_some(next)
     }

@@ -1,7 +1,7 @@
 //! Two measurers and a relay, each at a host of its own.
 
 use super::place::{Place, Plan};
-use crate::distant::{Relays, enter};
+use crate::distant::{Relays, enter, measurer_at};
 use crate::error::Error;
 use crate::mode::Mode;
 use crate::stage::Stage;
@@ -53,17 +53,9 @@ impl Scene {
         enter(wan.host(FIRST)?)?;
         let mut stage = Stage::new()?;
         for (name, is_slow) in [(FIRST, false), (SECOND, false), (SECOND, true)] {
-            let host = wan.host(name)?;
-            let address = host.address();
             // A process is as slow as the thread that starts it.
-            let start = || -> Result<(), Error> {
-                enter(host)?;
-                if is_slow {
-                    slow_down()?;
-                }
-                stage.add_measurer_at(address, plan.capacity(), 1)
-            };
-            thread::scope(|scope| scope.spawn(start).join()).map_err(|_| stopped())??;
+            let prepare = || if is_slow { slow_down() } else { Ok(()) };
+            measurer_at(wan.host(name)?, &mut stage, plan.capacity(), prepare)?;
         }
         let relays = Relays::start(mode, &[plan.limit], wan.host(RELAY)?, &stage, output)?;
         Ok(Self { mode, congestion, relays, stage, wan })

@@ -83,13 +83,14 @@ impl<'t> Run<'t> {
         // On this machine a long round trip is a busy processor.
         let is_here = request.target.address.ip().is_loopback();
         let distance = if is_here { Duration::ZERO } else { rtt };
-        params.path = Defences::path(rate, distance, params.seconds, way_back);
+        let found_out = || Defences::path(rate, distance, params.seconds);
+        params.path = team.options.path.unwrap_or_else(found_out);
         let first = launch.map_or_else(|| Turn::first(request.guess, 1), |it| it.turn);
         let residuals: Vec<Rate> = team.capacities().collect();
         let loads = vec![None; residuals.len()];
         let (sender, news) = channel();
         // Now, since the time for set-up runs from the measurement's beginning.
-        let assignments = first.allocation(&params, &residuals).assignments;
+        let assignments = first.allocation(&params, &residuals, &[]).assignments;
         let check_share = params.check_share;
         let deadline = Instant::ORIGIN;
         let (round, seconds) = (launch.map_or(1, |it| it.turn.round), params.seconds);

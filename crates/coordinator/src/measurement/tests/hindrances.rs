@@ -135,3 +135,27 @@ fn of_two_measurers_one_that_is_busy_leaves_the_verdict_to_the_other() {
         assert_eq!(hindered(&measurement), [(0, Hindrance::Processor)]);
     }
 }
+
+proptest::proptest! {
+    /// Who lies about a queue of its own may spoil a verdict, but gains none.
+    #[test]
+    fn what_a_measurer_says_of_its_path_makes_nothing_conclusive(
+        capacity in 20.0f64..600.0, guess in 50.0f64..300.0, got in 1.0f64..600.0,
+        first in 50.0f64..900.0, second in 50.0f64..900.0,
+    ) {
+        let conclusive = |queue: u64| {
+            let params = Params { max_rounds: 1, ..Params::default() };
+            let team = vec![mbit(first), mbit(second)];
+            let guess = mbit(guess);
+            let mut measurement =
+                Measurement::new(Instant::ORIGIN, params, Mode::Transit, guess, team).unwrap();
+            let narrow = (0, mbit(got).as_byte_per_s(), Duration::from_millis(queue));
+            let rtt = Some(Duration::from_millis(1));
+            let mut lab = Lab { rtt, narrow: Some(narrow), ..relay(capacity) };
+            estimate(lab.run(&mut measurement)).is_conclusive()
+        };
+        if conclusive(80) {
+            proptest::prop_assert!(conclusive(0));
+        }
+    }
+}

@@ -28,6 +28,8 @@ pub(super) struct Lab {
     pub(super) per_socket: Option<u64>,
     /// The round trip that the measurers' kernels see, if they tell.
     pub(super) rtt: Option<Duration>,
+    /// A measurer that is farther than that.
+    pub(super) farther: Option<(usize, Duration)>,
     /// A measurer whose path has a narrow place of its own: what it lets through in bytes per second, and how
     /// long packets wait there.
     pub(super) narrow: Option<(usize, u64, Duration)>,
@@ -54,6 +56,7 @@ impl Lab {
             deaf: None,
             per_socket: None,
             rtt: None,
+            farther: None,
             narrow: None,
             busy: None,
             relays_queue: Duration::ZERO,
@@ -154,10 +157,15 @@ impl Lab {
                         second,
                         bytes: share,
                         checked_cells: 2,
-                        account: self.rtt.map(|rtt| Account {
-                            least_rtt: Some(rtt),
-                            mean_rtt: Some(rtt + wait),
-                            ..Account::default()
+                        account: self.rtt.map(|rtt| {
+                            let farther = self.farther.filter(|far| far.0 == it.measurer.0);
+                            let rtt = farther.map_or(rtt, |far| far.1);
+                            let (least_rtt, mean_rtt) = (Some(rtt), Some(rtt + wait));
+                            // What waits anywhere waits on the path.
+                            let (outstanding_bytes, unacked_bytes) = (1000, 900);
+                            let account =
+                                Account { outstanding_bytes, unacked_bytes, ..Account::default() };
+                            Account { least_rtt, mean_rtt, ..account }
                         }),
                     };
                     measurement.handle_second(now, it.measurer, report);

@@ -42,6 +42,26 @@ fn a_way_that_holds_back_is_widened_until_the_relay_is_seen() {
 }
 
 #[test]
+fn a_wider_round_gives_more_sockets_to_who_is_farther() {
+    let path = PathParams { first_sockets: 16, lead_s: 2, probes: true };
+    let params = Params { path, ..Params::default() };
+    let team = vec![mbit(5000.0); 2];
+    let mut measurement =
+        Measurement::new(Instant::ORIGIN, params, Mode::Transit, mbit(90.0), team).unwrap();
+    let mut lab = over(90.0, 4.5);
+    lab.rtt = Some(Duration::from_millis(20));
+    lab.farther = Some((1, Duration::from_millis(180)));
+    let estimate = estimate(lab.run(&mut measurement));
+    assert!(estimate.is_conclusive(), "{estimate}");
+    let rounds = measurement.course().rounds;
+    let sockets = |round: usize| -> Vec<u32> {
+        rounds[round].allocation.assignments.iter().map(|it| it.sockets).collect()
+    };
+    assert_eq!(sockets(0), [8, 8], "nobody knows yet");
+    assert_eq!(sockets(1), [8, 56], "of 64, two each, and the rest as one to nine");
+}
+
+#[test]
 fn a_way_that_no_number_of_sockets_makes_wide_enough_gives_a_lower_bound_that_says_so() {
     let mut lab = over(250.0, 0.3);
     let estimate = estimate(lab.run(&mut far(90.0, 8, 12)));

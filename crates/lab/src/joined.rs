@@ -1,0 +1,69 @@
+//! A stock relay that joins a network from another host.
+
+use crate::client::Client;
+use crate::error::LabError;
+use crate::network::Network;
+use crate::torrc::RESOLV_CONF;
+use std::net::Ipv4Addr;
+use std::time::Duration;
+
+/// A stock tor that is a relay of a [`Network`], and runs at another host than that. It is an exit to everywhere,
+/// and ends with this value, or with the network.
+#[derive(Debug)]
+pub struct JoinedRelay {
+    tor: Client,
+    rsa: [u8; 20],
+}
+
+impl JoinedRelay {
+    /// Starts it in the network that this thread is in, of which `address` is one, and waits until it can build
+    /// circuits. It is listed some seconds later: [`Network::wait_until_known`].
+    ///
+    /// # Errors
+    /// [`LabError`] if tor ends, does not answer, or is not ready within `patience`.
+    pub fn start(
+        network: &Network,
+        nickname: &str,
+        address: Ipv4Addr,
+        patience: Duration,
+    ) -> Result<Self, LabError> {
+        let resolver = network.dir().join(RESOLV_CONF);
+        let resolver = resolver.to_string_lossy().replace('\\', "\\\\").replace('"', "\\\"");
+        let lines = [
+            format!("Nickname {nickname}"),
+            "ClientOnly 0".to_owned(),
+            format!("ORPort {address}:auto"),
+            format!("Address {address}"),
+            format!("OutboundBindAddress {address}"),
+            "AssumeReachable 1".to_owned(),
+            "ExtendAllowPrivateAddresses 1".to_owned(),
+            "ExitRelay 1".to_owned(),
+            "ExitPolicyRejectPrivate 0".to_owned(),
+            "ExitPolicy accept *:*".to_owned(),
+            "ServerDNSDetectHijacking 0".to_owned(),
+            format!("ServerDNSResolvConfFile \"{resolver}\""),
+            "ContactInfo a private network on one machine, made by FlashFlow".to_owned(),
+        ];
+        let mut tor = Client::start(network, nickname, &lines, &[], patience)?;
+        let failed = LabError::control(nickname);
+        let fingerprint = tor.control().get_info("fingerprint").map_err(failed)?;
+        let mut rsa = [0; 20];
+        hex::decode_to_slice(&fingerprint, &mut rsa).map_err(|_| LabError::BadFile {
+            path: network.dir().join(nickname),
+            expected: "a relay with a fingerprint",
+        })?;
+        Ok(Self { tor, rsa })
+    }
+
+    /// Its RSA fingerprint.
+    #[must_use]
+    pub const fn rsa(&self) -> [u8; 20] {
+        self.rsa
+    }
+
+    /// Its process.
+    #[must_use]
+    pub const fn pid(&self) -> u32 {
+        self.tor.pid()
+    }
+}
