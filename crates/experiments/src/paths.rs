@@ -27,8 +27,8 @@ const PAUSE: Duration = Duration::from_millis(1500);
 ///
 /// Stock relays are measured in transit and relays of ours as an echo, over a network of this machine's own
 /// with the round trips and losses of the grid, on each of its two ways. What a relay can carry is found out
-/// first, by the kernel's counters of its sockets while it is measured over a path without distance or
-/// loss. A run has held if it is not conclusive, or within −10 % and +5 % of that: a wrong number is worse
+/// by the kernel's counters of its sockets while it is measured over a path without distance or loss, by as many
+/// sockets. A run has held if it is not conclusive, or within −10 % and +5 % of that: a wrong number is worse
 /// than none. Where a path breaks in the middle of a measurement, none is right. Needs root, for network namespaces.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
@@ -104,6 +104,38 @@ pub(super) fn run(
     Ok(judge::report(&plan, judged, report("paths", judge::TITLE, judge::QUESTION)))
 }
 
+/// What a relay carries over a path without distance, by the number of sockets: a stock relay with a rate limit
+/// passes less over more of them.
+#[derive(Default)]
+struct Truths(Vec<(Option<u32>, Option<f64>)>);
+
+impl Truths {
+    /// For so many sockets, in Mbit/s, as far as it can be found out; `None` if the user has asked for the end.
+    fn of(
+        &mut self,
+        plan: &Plan,
+        scene: &Scene,
+        relay: usize,
+        sockets: Option<u32>,
+        output: &Output,
+        interrupt: &Interrupt,
+    ) -> Option<Option<f64>> {
+        if let Some((_, truth)) = self.0.iter().find(|it| it.0 == sockets) {
+            return Some(*truth);
+        }
+        let path = Path { sockets, ..Path::NONE };
+        let truth = match scene.measure(plan, relay, &path, output, interrupt) {
+            Ok(timed) => timed?.tried.sent_mbit(),
+            Err(error) => {
+                output.step(format!("no truth for relay {relay}: {error}"));
+                None
+            }
+        };
+        self.0.push((sockets, truth));
+        Some(truth)
+    }
+}
+
 /// All runs with these relays. Distances take turns, so that a busy hour hits them all.
 fn of_scene(
     plan: &Plan,
@@ -113,14 +145,7 @@ fn of_scene(
     interrupt: &Interrupt,
 ) {
     for relay in 0..plan.limits.len() {
-        let truth = match scene.measure(plan, relay, &Path::NONE, output, interrupt) {
-            Ok(Some(timed)) => timed.tried.sent_mbit(),
-            Ok(None) => return,
-            Err(error) => {
-                output.step(format!("no truth for relay {relay}: {error}"));
-                None
-            }
-        };
+        let mut truths = Truths::default();
         // What breaks for good comes last.
         let faulty = plan.faulty_paths().filter(|_| relay + 1 == plan.limits.len());
         for path in plan.paths().chain(faulty) {
@@ -129,6 +154,10 @@ fn of_scene(
             }
             let tried = scene.measure(plan, relay, &path, output, interrupt);
             let Some(tried) = tried.transpose() else { return };
+            let sockets = tried.as_ref().ok().and_then(|it| it.tried.sockets);
+            let Some(truth) = truths.of(plan, scene, relay, sockets, output, interrupt) else {
+                return;
+            };
             let run = Judged::new(plan, scene, relay, path, truth, tried.as_ref());
             tell(&run.case, output);
             judged.push(run);

@@ -44,6 +44,8 @@ pub(super) struct Tried {
     pub(super) load: Load,
     /// Of the measurers that took part in the last round and reported.
     pub(super) measurers: Vec<WorkerLoad>,
+    /// Of the last round, over all measurers; `None` if there was none.
+    pub(super) sockets: Option<u32>,
     /// The measurers that something of their own held back.
     pub(super) hindered: Vec<Hindered>,
 }
@@ -111,6 +113,7 @@ impl Trial<'_, '_> {
             seconds,
             load: load.unwrap_or_default(),
             measurers: result.loads.into_iter().flatten().collect(),
+            sockets: result.course.rounds.last().map(|it| it.allocation.sockets()),
             hindered: result.course.hindered(),
         }))
     }

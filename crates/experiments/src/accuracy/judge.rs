@@ -149,6 +149,7 @@ mod tests {
             seconds: (1..=5).map(second).collect(),
             load,
             measurers: Vec::new(),
+            sockets: None,
             hindered: Vec::new(),
         }
     }

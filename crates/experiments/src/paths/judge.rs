@@ -35,7 +35,7 @@ impl Judged {
         truth: Option<f64>,
         timed: Result<&Timed, &Error>,
     ) -> Self {
-        let Path { rtt_ms, loss_percent, fault } = path;
+        let Path { rtt_ms, loss_percent, fault, .. } = path;
         let limit = plan.limits[relay];
         let mode = scene.mode.word();
         let congestion = scene.congestion.to_string();
@@ -82,6 +82,7 @@ impl Judged {
             .column("limited_by", limited_by)
             .column("fault", fault.map(Fault::words))
             .column("rounds", rounds)
+            .column("sockets", tried.ok().and_then(|it| it.sockets))
             .column("took_s", timed.ok().map(|it| it.took.as_secs_f64()))
             .column("sent_mbit_per_s", tried.ok().and_then(Tried::sent_mbit));
         Self { case, path, verdict }
@@ -174,7 +175,7 @@ pub(super) fn report(plan: &Plan, runs: Vec<Judged>, base: ExperimentReport) -> 
     ];
     let notes = vec![
         "The truth of a relay is what the kernel counted that its process sent, TLS included, while it was \
-         measured over a path without distance and loss, in the median second of the last round."
+         measured over a path without distance and loss by as many sockets, in the median second of the last round."
             .to_owned(),
     ];
     let promise = Promise::Decided {

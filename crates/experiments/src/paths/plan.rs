@@ -17,6 +17,8 @@ pub(super) struct Path {
     pub(super) loss_percent: f64,
     /// What else goes wrong.
     pub(super) fault: Option<Fault>,
+    /// How many sockets; found out by the distance if `None`.
+    pub(super) sockets: Option<u32>,
 }
 
 impl Path {
@@ -28,7 +30,7 @@ impl Path {
     }
 
     /// What tells the truth: neither length nor loss.
-    pub(super) const NONE: Self = Self { rtt_ms: 0, loss_percent: 0.0, fault: None };
+    pub(super) const NONE: Self = Self { rtt_ms: 0, loss_percent: 0.0, fault: None, sockets: None };
 }
 
 pub(super) struct Plan {
@@ -85,7 +87,7 @@ impl Plan {
             self.losses_percent.iter().map(|loss_percent| Path {
                 rtt_ms: *rtt_ms,
                 loss_percent: *loss_percent,
-                fault: None,
+                ..Path::NONE
             })
         })
     }
@@ -93,7 +95,7 @@ impl Plan {
     /// Those on which something goes wrong.
     pub(super) fn faulty_paths(&self) -> impl Iterator<Item = Path> {
         let rtt_ms = self.rtts_ms.first().copied().unwrap_or_default();
-        self.faults.iter().map(move |it| Path { rtt_ms, loss_percent: 0.0, fault: Some(*it) })
+        self.faults.iter().map(move |it| Path { rtt_ms, fault: Some(*it), ..Path::NONE })
     }
 
     /// Runs in all, without those that tell the truth.

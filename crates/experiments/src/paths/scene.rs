@@ -6,6 +6,7 @@ use crate::error::Error;
 use crate::mode::Mode;
 use crate::stage::Stage;
 use crate::trial::{Trial, Tried};
+use coordinator::PathParams;
 use lab::wan::{Congestion, Wan, WanSpec, Way};
 use measurer::{Team, TeamOptions};
 use onion::{Duration, Rate};
@@ -77,6 +78,9 @@ impl Scene {
             capacity: Some(limit.scaled(4.0)),
             address: Some(near.address().into()),
             params: plan.params(),
+            path: path
+                .sockets
+                .map(|first_sockets| PathParams { first_sockets, ..PathParams::default() }),
             ..TeamOptions::default()
         };
         let name = format!(

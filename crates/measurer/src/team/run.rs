@@ -83,7 +83,7 @@ impl<'t> Run<'t> {
         // On this machine a long round trip is a busy processor.
         let is_here = request.target.address.ip().is_loopback();
         let distance = if is_here { Duration::ZERO } else { rtt };
-        let found_out = || Defences::path(rate, distance, params.seconds);
+        let found_out = || Defences::path(rate, distance, params.seconds, way_back);
         params.path = team.options.path.unwrap_or_else(found_out);
         let first = launch.map_or_else(|| Turn::first(request.guess, 1), |it| it.turn);
         let residuals: Vec<Rate> = team.capacities().collect();
