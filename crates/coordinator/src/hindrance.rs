@@ -15,6 +15,9 @@ const QUEUE_MIN: Duration = Duration::from_millis(10);
 /// wanders, and the more the longer they are.
 const QUEUE_PART: u32 = 10;
 
+/// Sockets that the relay's window holds back for a greater share of their time wait for the relay.
+const WINDOW_MAX: f64 = 0.05;
+
 /// A measurer that something of its own held back in a round. What came back to it the relay has done, but
 /// it does not show that the relay could not do more.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -60,7 +63,7 @@ impl fmt::Display for Hindered {
 }
 
 /// How long the packets of a measurer wait on their path to the relay, in the median second; not at all where most cells
-/// [wait](Account::waited) at the relay. A relay that reads when it may, and not when something comes, acknowledges late,
+/// [wait](Account::waited) at the relay, or where its window holds them back. A relay that reads when it may, and not when something comes, acknowledges late,
 /// by 40 ms and more: its measurers' round trips are long, and no queue stands on their paths.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Queue {
@@ -78,10 +81,9 @@ impl Queue {
     ) -> Option<Self> {
         let least_rtt = accounts.clone().filter_map(|it| it.least_rtt).min()?;
         let wait = |it: &Account| {
-            let wait = match it.waited() {
-                Waited::Path => it.mean_rtt?.saturating_sub(least_rtt),
-                Waited::Relay | Waited::Processor | Waited::AssignedRate => Duration::ZERO,
-            };
+            let is_the_paths = it.waited() == Waited::Path && it.peer_window_share() <= WINDOW_MAX;
+            let wait = it.mean_rtt?.saturating_sub(least_rtt);
+            let wait = if is_the_paths { wait } else { Duration::ZERO };
             Some(u64::try_from(wait.as_micros()).unwrap_or(u64::MAX))
         };
         let waits = accounts.filter_map(wait);
@@ -173,6 +175,13 @@ mod tests {
             ..on_the_path()
         };
         let queue = |unacked| Queue::of(MeasurerId(0), [account(unacked)].iter());
+        let window = |peer_window: u64| Account {
+            socket_time: ms(1000),
+            peer_window: ms(peer_window),
+            ..account(900)
+        };
+        let stands = |it| Queue::of(MeasurerId(0), [window(it)].iter()).map(|it| it.stands());
+        assert_eq!([40, 60].map(stands), [Some(true), Some(false)], "its window is closed");
         assert_eq!([600, 400].map(|it| queue(it).map(|it| it.stands())), [Some(true), Some(false)]);
         // Whom it holds back has none on its path, so another's is that one's own.
         assert_eq!(own(&[queue(400), self::queue(1, 1, &[41])]), vec![(1, 40)]);
