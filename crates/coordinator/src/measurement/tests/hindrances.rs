@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::{PathParams, RelayId, Standing};
+use std::boxed::Box;
 
 /// Of a relay of 200 Mbit/s at 40 ms, of whose measurers one is behind a narrow place.
 fn behind(measurer: usize, narrow: f64) -> Lab {
@@ -134,6 +135,22 @@ fn of_two_measurers_one_that_is_busy_leaves_the_verdict_to_the_other() {
         assert_eq!(estimate.is_conclusive(), is_conclusive, "{estimate}");
         assert_eq!(hindered(&measurement), [(0, Hindrance::Processor)]);
     }
+}
+
+#[test]
+fn who_claims_more_than_came_back_is_not_believed_for_a_queue_of_its_own() {
+    // Nine tenths of what it was to send, of a relay that did a sixth of that.
+    let mut lab = behind(0, 20.0);
+    lab.capacity = Box::new(|_| mbit(50.0).as_byte_per_s());
+    lab.claims = Some((0, mbit(270.0).as_byte_per_s()));
+    lab.rtt = Some(Duration::from_millis(1));
+    let team = vec![mbit(300.0); 2];
+    let params = Params { max_rounds: 1, ..Params::default() };
+    let mut measurement =
+        Measurement::new(Instant::ORIGIN, params, Mode::Transit, mbit(200.0), team).unwrap();
+    let estimate = estimate(lab.run(&mut measurement));
+    assert_eq!(hindered(&measurement), [(0, QUEUE)]);
+    assert!(!estimate.is_conclusive(), "{estimate}");
 }
 
 proptest::proptest! {

@@ -35,6 +35,8 @@ pub(super) struct Lab {
     pub(super) narrow: Option<(usize, u64, Duration)>,
     /// How long packets wait on the relay's own link.
     pub(super) relays_queue: Duration,
+    /// A measurer that claims so many bytes in each second.
+    pub(super) claims: Option<(usize, u64)>,
     /// A measurer whose processor is busy all the time.
     pub(super) busy: Option<usize>,
     /// Sockets open of 100 assigned.
@@ -58,6 +60,7 @@ impl Lab {
             rtt: None,
             farther: None,
             narrow: None,
+            claims: None,
             busy: None,
             relays_queue: Duration::ZERO,
             open_percent: 100,
@@ -146,6 +149,8 @@ impl Lab {
                 let is_narrow = it.measurer.0 == narrow;
                 let share = if is_narrow { held_got } else { part(others, bytes(it), others_load) };
                 let share = if deaf(&it) { share } else { 0 };
+                let claim = self.claims.filter(|liar| liar.0 == it.measurer.0);
+                let share = claim.map_or(share, |liar| liar.1);
                 let own = self.narrow.filter(|_| is_narrow).map_or(Duration::ZERO, |it| it.2);
                 let wait = self.relays_queue + own;
                 if self.busy == Some(it.measurer.0) {
