@@ -16,3 +16,15 @@ pub(crate) struct Common {
     #[arg(long, global = true)]
     pub(crate) json: bool,
 }
+
+/// A rate in Mbit/s, from 1 to 1000.
+pub(crate) fn mbit(text: &str) -> Result<f64, String> {
+    let mbit = text.parse().ok().filter(|it| (1.0..=1000.0).contains(it));
+    mbit.ok_or_else(|| "a rate is 1 to 1000 Mbit/s".to_owned())
+}
+
+/// A loss in per cent, from 0 to 50.
+pub(crate) fn percent(text: &str) -> Result<f64, String> {
+    let share = text.parse().ok().filter(|it| (0.0..=50.0).contains(it));
+    share.ok_or_else(|| "a loss is 0 to 50 %".to_owned())
+}

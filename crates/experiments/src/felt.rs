@@ -3,7 +3,7 @@
 mod judge;
 mod scene;
 
-use crate::common::Common;
+use crate::common::{Common, percent};
 use crate::error::Error;
 use crate::telling::{report, tell};
 use clap::{Args, ValueEnum};
@@ -54,11 +54,6 @@ pub(super) struct Options {
     /// Seed of what is lost.
     #[arg(long, default_value_t = 1)]
     seed: u64,
-}
-
-fn percent(text: &str) -> Result<f64, String> {
-    let share = text.parse().ok().filter(|it| (0.0..=50.0).contains(it));
-    share.ok_or_else(|| "a loss is 0 to 50 %".to_owned())
 }
 
 /// A place of a circuit.

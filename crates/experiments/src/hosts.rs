@@ -4,7 +4,7 @@ mod judge;
 mod plan;
 mod scene;
 
-use crate::common::Common;
+use crate::common::{Common, mbit, percent};
 use crate::error::Error;
 use crate::mode::Mode;
 use crate::telling::{report, tell};
@@ -40,7 +40,7 @@ pub(super) struct Options {
     seconds: Option<u32>,
     /// Rate limits of the relays in Mbit/s; 10,100,250 by default, 90 if --quick. Sockets and buffers are varied
     /// for the last one only.
-    #[arg(long, value_delimiter = ',', value_name = "MBIT,…", value_parser = limit)]
+    #[arg(long, value_delimiter = ',', value_name = "MBIT,…", value_parser = mbit)]
     limits: Vec<f64>,
     /// How to measure; both by default, transit if --quick.
     #[arg(long, value_delimiter = ',', value_enum, value_name = "MODE,…")]
@@ -49,16 +49,11 @@ pub(super) struct Options {
     #[arg(long, default_value = "cubic", value_name = "NAME")]
     congestion: Congestion,
     /// Packets lost on each way. The paper's paths lost what they lost.
-    #[arg(long, default_value_t = 0.01, value_name = "PERCENT")]
+    #[arg(long, default_value_t = 0.01, value_name = "PERCENT", value_parser = percent)]
     loss_percent: f64,
     /// Seed of what is lost.
     #[arg(long, default_value_t = 1)]
     seed: u64,
-}
-
-fn limit(text: &str) -> Result<f64, String> {
-    let mbit = text.parse().ok().filter(|it| (1.0..=1000.0).contains(it));
-    mbit.ok_or_else(|| "a limit is 1 to 1000 Mbit/s".to_owned())
 }
 
 pub(super) fn run(

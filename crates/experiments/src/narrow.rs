@@ -4,7 +4,7 @@ mod judge;
 mod place;
 mod scene;
 
-use crate::common::Common;
+use crate::common::{Common, mbit};
 use crate::error::Error;
 use crate::mode::Mode;
 use crate::telling::{report, tell};
@@ -56,11 +56,6 @@ pub(super) struct Options {
     /// What a measurer's link lets through in Mbit/s, where that is narrow.
     #[arg(long, default_value_t = 20.0, value_name = "MBIT", value_parser = mbit)]
     measurer: f64,
-}
-
-fn mbit(text: &str) -> Result<f64, String> {
-    let mbit = text.parse().ok().filter(|it| (1.0..=1000.0).contains(it));
-    mbit.ok_or_else(|| "a rate is 1 to 1000 Mbit/s".to_owned())
 }
 
 fn or<T: Clone>(asked: &[T], default: &[T]) -> Vec<T> {

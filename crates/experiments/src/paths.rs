@@ -6,7 +6,7 @@ mod judge;
 mod plan;
 mod scene;
 
-use crate::common::Common;
+use crate::common::{Common, mbit, percent};
 use crate::error::Error;
 use crate::mode::Mode;
 use crate::telling::{report, tell};
@@ -50,7 +50,7 @@ pub(super) struct Options {
     #[arg(long, value_delimiter = ',', value_name = "NAME,…")]
     congestions: Vec<Congestion>,
     /// Rate limits of the relays in Mbit/s; 10,90,250 by default, 10,90 if --quick.
-    #[arg(long, value_delimiter = ',', value_name = "MBIT,…", value_parser = limit)]
+    #[arg(long, value_delimiter = ',', value_name = "MBIT,…", value_parser = mbit)]
     limits: Vec<f64>,
     /// How to measure; both by default.
     #[arg(long, value_delimiter = ',', value_enum, value_name = "MODE,…")]
@@ -61,18 +61,6 @@ pub(super) struct Options {
     /// Seed of what is lost.
     #[arg(long, default_value_t = 1)]
     seed: u64,
-}
-
-fn percent(text: &str) -> Result<f64, String> {
-    text.parse()
-        .ok()
-        .filter(|it| (0.0..=50.0).contains(it))
-        .ok_or_else(|| "a loss is 0 to 50 %".to_owned())
-}
-
-fn limit(text: &str) -> Result<f64, String> {
-    let mbit = text.parse().ok().filter(|it| (1.0..=1000.0).contains(it));
-    mbit.ok_or_else(|| "a limit is 1 to 1000 Mbit/s".to_owned())
 }
 
 pub(super) fn run(
