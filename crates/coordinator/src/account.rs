@@ -98,8 +98,8 @@ pub enum Waited {
     AssignedRate,
 }
 
-/// A thread that is busier has nothing left.
-const BUSY: f64 = 0.95;
+/// A measurer whose busiest thread is busier than this has nothing left.
+pub(crate) const BUSY_MAX: f64 = 0.95;
 
 /// What holds back for a greater share of the time is what mattered.
 const MOSTLY: f64 = 0.5;
@@ -109,7 +109,7 @@ impl Account {
     /// without look alike where the circuits' windows are the limit.
     #[must_use]
     pub fn waited(&self) -> Waited {
-        if self.busiest_share() > BUSY {
+        if self.busiest_share() > BUSY_MAX {
             Waited::Processor
         } else if self.throttled_share() > MOSTLY {
             Waited::AssignedRate

@@ -62,9 +62,10 @@ impl fmt::Display for Hindered {
     }
 }
 
-/// How long the packets of a measurer wait on their path to the relay, in the median second; not at all where most cells
-/// [wait](Account::waited) at the relay, or where its window holds them back. A relay that reads when it may, and not when something comes, acknowledges late,
-/// by 40 ms and more: its measurers' round trips are long, and no queue stands on their paths.
+/// How long the packets of a measurer wait on their path to the relay, in the median second; not at all where
+/// most cells [wait](Account::waited) at the relay, or where its window holds them back. A relay that reads when
+/// it may, and not when something comes, acknowledges late, by 40 ms and more: its measurers' round trips are
+/// long, and no queue stands on their paths.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Queue {
     pub(crate) measurer: MeasurerId,

@@ -1,5 +1,6 @@
 //! The measurement of one relay by a team, from the first guess to the outcome (§4.1, §4.2).
 
+use crate::account::BUSY_MAX;
 use crate::allocation::{Allocation, Assignment, MeasurerId};
 use crate::failure::{Blame, Failure, Violation};
 use crate::hindrance::Hindered;
@@ -14,9 +15,6 @@ use alloc::collections::VecDeque;
 use alloc::vec;
 use alloc::vec::Vec;
 use onion::{Duration, Instant, Rate};
-
-/// A measurer that is busier than this has nothing left.
-const BUSY_MAX: f64 = 0.95;
 
 /// What the shell has to do now.
 #[derive(Clone, Debug, PartialEq)]

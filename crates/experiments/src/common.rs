@@ -28,3 +28,9 @@ pub(crate) fn percent(text: &str) -> Result<f64, String> {
     let share = text.parse().ok().filter(|it| (0.0..=50.0).contains(it));
     share.ok_or_else(|| "a loss is 0 to 50 %".to_owned())
 }
+
+/// What was asked for, or else what there is for haste, or the whole.
+pub(crate) fn or<T: Clone>(asked: &[T], is_quick: bool, quick: &[T], all: &[T]) -> Vec<T> {
+    let default = if is_quick { quick } else { all };
+    if asked.is_empty() { default.to_vec() } else { asked.to_vec() }
+}

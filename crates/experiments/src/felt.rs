@@ -3,7 +3,7 @@
 mod judge;
 mod scene;
 
-use crate::common::{Common, percent};
+use crate::common::{Common, or, percent};
 use crate::error::Error;
 use crate::telling::{report, tell};
 use clap::{Args, ValueEnum};
@@ -119,14 +119,10 @@ struct Plan {
 }
 
 fn plan(options: &Options, is_quick: bool) -> Plan {
-    let rtts: &[u32] = match options.rtts_ms.as_slice() {
-        [] if is_quick => &[20, 100],
-        [] => &[20, 100, 200],
-        asked => asked,
-    };
-    let places = if options.places.is_empty() { &Place::ALL[..] } else { &options.places };
+    let rtts = or(&options.rtts_ms, is_quick, &[20, 100], &[20, 100, 200]);
+    let places = or(&options.places, is_quick, &Place::ALL, &Place::ALL);
     let mut cases = Vec::new();
-    for place in places.iter().copied() {
+    for place in places {
         for rtt_ms in rtts.iter().copied() {
             for loss_percent in options.losses_percent.iter().copied() {
                 cases.push(Case { place, rtt_ms, loss_percent });

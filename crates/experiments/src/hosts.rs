@@ -62,7 +62,7 @@ pub(super) fn run(
     output: &Output,
     interrupt: &Interrupt,
 ) -> Result<ExperimentReport, Error> {
-    let plan = Plan::new(options, common.quick)?;
+    let plan = Plan::new(options, common.quick);
     output.step(format!("{} runs", plan.runs()));
     let mut judged = Vec::new();
     for mode in plan.modes.iter().copied() {
@@ -72,9 +72,14 @@ pub(super) fn run(
                 continue;
             }
             output.doing(format!("starting relays and measurers: {}", mode.word()));
-            let scene = Scene::start(&plan, mode, is_tuned, output)?;
-            of_scene(&plan, &scene, &mut judged, output, interrupt);
-            scene.stop()?;
+            match Scene::start(&plan, mode, is_tuned, output) {
+                Ok(scene) => {
+                    of_scene(&plan, &scene, &mut judged, output, interrupt);
+                    scene.stop()?;
+                }
+                Err(error) if judged.is_empty() => return Err(error),
+                Err(error) => judged.push(Judged::unplayed(mode, &error)),
+            }
         }
     }
     Ok(judge::report(&plan, judged, report("hosts", judge::TITLE, judge::QUESTION)))

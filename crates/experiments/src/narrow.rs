@@ -4,16 +4,15 @@ mod judge;
 mod place;
 mod scene;
 
-use crate::common::{Common, mbit};
+use crate::common::{Common, mbit, or};
 use crate::error::Error;
 use crate::mode::Mode;
-use crate::telling::{report, tell};
+use crate::telling::{report, tell, unplayed};
 use clap::Args;
-use judge::Judged;
 use lab::wan::Congestion;
 use onion::{Duration, Rate};
 use place::{Place, Plan};
-use report::experiment::ExperimentReport;
+use report::experiment::{Case, ExperimentReport};
 use scene::Scene;
 use terminal::{Interrupt, Output};
 
@@ -58,22 +57,19 @@ pub(super) struct Options {
     measurer: f64,
 }
 
-fn or<T: Clone>(asked: &[T], default: &[T]) -> Vec<T> {
-    if asked.is_empty() { default.to_vec() } else { asked.to_vec() }
-}
-
 fn plan(options: &Options, is_quick: bool) -> Plan {
-    let quick = |quick: usize, all| if is_quick { quick } else { all };
+    let congestions = [Congestion::Reno, Congestion::Bbr];
+    let modes = [Mode::Echo, Mode::Transit];
     let rate = Rate::from_mbit_per_s;
-    let mut places = or(&options.places, &Place::ALL);
+    let mut places = or(&options.places, is_quick, &Place::ALL, &Place::ALL);
     // The first tells what the relay carries.
     places.retain(|it| *it != Place::Nowhere);
     places.insert(0, Place::Nowhere);
     Plan {
         seconds: options.seconds.unwrap_or(if is_quick { 12 } else { 30 }),
-        rtts_ms: or(&options.rtts_ms, &[40, 200][..quick(1, 2)]),
-        congestions: or(&options.congestions, &[Congestion::Reno, Congestion::Bbr][..quick(1, 2)]),
-        modes: or(&options.modes, &[Mode::Echo, Mode::Transit][..quick(1, 2)]),
+        rtts_ms: or(&options.rtts_ms, is_quick, &[40], &[40, 200]),
+        congestions: or(&options.congestions, is_quick, &congestions[..1], &congestions),
+        modes: or(&options.modes, is_quick, &modes[..1], &modes),
         places,
         limit: rate(options.limit),
         link: rate(options.link),
@@ -89,19 +85,26 @@ pub(super) fn run(
 ) -> Result<ExperimentReport, Error> {
     let plan = plan(options, common.quick);
     output.step(format!("{} runs of {} s each", plan.runs(), plan.seconds));
-    let mut judged = Vec::new();
+    let mut cases = Vec::new();
     for congestion in plan.congestions.iter().copied() {
         for mode in plan.modes.iter().copied() {
             output.doing(format!("starting relay and measurers: {}, {congestion}", mode.word()));
-            let scene = Scene::start(&plan, mode, congestion, output)?;
-            let all_played = of_scene(&plan, &scene, &mut judged, output, interrupt);
+            let scene = match Scene::start(&plan, mode, congestion, output) {
+                Ok(scene) => scene,
+                Err(error) if cases.is_empty() => return Err(error),
+                Err(error) => {
+                    cases.push(unplayed(format!("{}, {congestion}", mode.word()), &error));
+                    continue;
+                }
+            };
+            let all_played = of_scene(&plan, &scene, &mut cases, output, interrupt);
             scene.stop()?;
             if !all_played {
-                return Ok(judge::report(&plan, judged, base()));
+                return Ok(judge::report(&plan, cases, base()));
             }
         }
     }
-    Ok(judge::report(&plan, judged, base()))
+    Ok(judge::report(&plan, cases, base()))
 }
 
 fn base() -> ExperimentReport {
@@ -112,7 +115,7 @@ fn base() -> ExperimentReport {
 fn of_scene(
     plan: &Plan,
     scene: &Scene,
-    judged: &mut Vec<Judged>,
+    cases: &mut Vec<Case>,
     output: &Output,
     interrupt: &Interrupt,
 ) -> bool {
@@ -128,9 +131,9 @@ fn of_scene(
             if place == Place::Nowhere {
                 carried = tried.as_ref().ok().and_then(crate::trial::Tried::sent_mbit);
             }
-            let run = Judged::new(plan, scene, place, rtt_ms, carried, tried.as_ref());
-            tell(&run.case, output);
-            judged.push(run);
+            let case = judge::case(plan, scene, place, rtt_ms, carried, tried.as_ref());
+            tell(&case, output);
+            cases.push(case);
         }
     }
     true

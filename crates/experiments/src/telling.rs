@@ -1,7 +1,8 @@
 //! What the reports of experiments have in common, and telling of cases as they end.
 
+use crate::error::Error;
 use link::unix_time_s;
-use report::experiment::{Case, ExperimentReport, Value};
+use report::experiment::{Case, CaseVerdict, ExperimentReport, Value};
 use std::fmt::Write;
 use std::{env, fs, thread};
 use terminal::Output;
@@ -18,6 +19,11 @@ pub(super) fn report(name: &str, title: &str, question: &str) -> ExperimentRepor
         command: command(),
         ..ExperimentReport::default()
     }
+}
+
+/// The case of something that could not be played at all. What was found before it is not lost for that.
+pub(super) fn unplayed(name: String, error: &Error) -> Case {
+    Case::new(name, None, None).ended(CaseVerdict::Failed, error.to_string())
 }
 
 /// Tells of a case that has ended.

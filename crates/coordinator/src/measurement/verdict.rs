@@ -41,19 +41,19 @@ impl Measurement {
         capacity: Rate,
         seconds: &[SecondTotals],
     ) -> Result<Option<Inconclusive>, (Option<MeasurerId>, Failure)> {
+        // The share of a measurer that got nothing back was no load: it must not make an estimate
+        // look conclusive.
+        let (working, silent): (Vec<Assignment>, Vec<Assignment>) =
+            self.allocation.assignments.iter().partition(|it| series.got_anything(it.measurer));
         if let Some(first) = hindered.first() {
             // What they got the relay has done, as if for clients; the others must show that it had no more.
             let theirs: Rate = hindered.iter().map(|it| it.got).sum();
-            let load = load_without(hindered, &self.allocation);
+            let load = load_without(hindered, &working);
             if capacity.saturating_sub(theirs) >= self.params.conclusive_limit(load) {
                 let next = self.turn_of_others(hindered, capacity);
                 return Ok(Some(Inconclusive::MeasurerHindered { hindered: *first, next }));
             }
         }
-        // The share of a measurer that got nothing back was no load: it must not make an estimate
-        // look conclusive.
-        let (working, silent): (Vec<Assignment>, Vec<Assignment>) =
-            self.allocation.assignments.iter().partition(|it| series.got_anything(it.measurer));
         let load: Rate = working.iter().map(|it| it.rate).sum();
         if capacity >= self.params.conclusive_limit(load) {
             if capacity < self.params.conclusive_limit(self.allocation.total()) {
@@ -95,7 +95,7 @@ impl Measurement {
         }
         let next = self.turn.compared(seen)?;
         let later = next.allocation(&self.params, &self.without_hindered(hindered), &self.rtts);
-        let load = |allocation| load_without(hindered, allocation);
+        let load = |allocation: &Allocation| load_without(hindered, &allocation.assignments);
         (load(&later) > load(&self.allocation)).then_some(next)
     }
 
@@ -119,9 +119,9 @@ impl Measurement {
 }
 
 /// What was asked of those that nothing of their own held back.
-fn load_without(hindered: &[Hindered], allocation: &Allocation) -> Rate {
+fn load_without(hindered: &[Hindered], assignments: &[Assignment]) -> Rate {
     let is_free = |it: &&Assignment| hindered.iter().all(|held| held.measurer != it.measurer);
-    allocation.assignments.iter().filter(is_free).map(|it| it.rate).sum()
+    assignments.iter().filter(is_free).map(|it| it.rate).sum()
 }
 
 /// By how many percent more came back with all sockets, rounded.

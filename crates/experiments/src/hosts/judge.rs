@@ -3,6 +3,8 @@
 use super::plan::{Plan, Setting, Vary};
 use super::scene::Scene;
 use crate::error::Error;
+use crate::mode::Mode;
+use crate::telling::unplayed;
 use crate::trial::{BOUNDS, Tried};
 use report::experiment::{Case, CaseVerdict, ExperimentReport, Promise};
 
@@ -85,6 +87,12 @@ impl Judged {
             Err(_) => case,
         };
         Self { case, vary: setting.vary, is_conclusive }
+    }
+
+    /// Relays or hosts that could not be started.
+    pub(super) fn unplayed(mode: Mode, error: &Error) -> Self {
+        let case = unplayed(mode.word().to_owned(), error);
+        Self { case, vary: Vary::Team, is_conclusive: false }
     }
 
     fn is_false(&self) -> bool {

@@ -1,7 +1,7 @@
 //! What is varied, and the paper's hosts.
 
 use super::Options;
-use crate::error::Error;
+use crate::common::or;
 use crate::mode::Mode;
 use clap::ValueEnum;
 use coordinator::{Params, PathParams};
@@ -149,35 +149,23 @@ pub(super) struct Plan {
 }
 
 impl Plan {
-    pub(super) fn new(options: &Options, is_quick: bool) -> Result<Self, Error> {
-        if !(0.0..=50.0).contains(&options.loss_percent) {
-            return Err(Error::Usage("--loss-percent is 0 to 50".to_owned()));
-        }
-        let limits: &[f64] = match options.limits.as_slice() {
-            [] if is_quick => &[90.0],
-            [] => &[10.0, 100.0, 250.0],
-            asked => asked,
-        };
-        let modes: &[Mode] = match options.modes.as_slice() {
-            [] if is_quick => &[Mode::Transit],
-            [] => &[Mode::Echo, Mode::Transit],
-            asked => asked,
-        };
-        let vary = if options.vary.is_empty() { &Vary::ALL[..] } else { &options.vary };
+    pub(super) fn new(options: &Options, is_quick: bool) -> Self {
+        let limits = or(&options.limits, is_quick, &[90.0], &[10.0, 100.0, 250.0]);
+        let modes = [Mode::Echo, Mode::Transit];
         let mut plan = Self {
             seconds: options.seconds.unwrap_or(if is_quick { 10 } else { 30 }),
             limits: limits.iter().map(|mbit| Rate::from_mbit_per_s(*mbit)).collect(),
-            modes: modes.to_vec(),
+            modes: or(&options.modes, is_quick, &modes[1..], &modes),
             congestion: options.congestion,
             loss_percent: options.loss_percent,
             seed: options.seed,
             settings: Vec::new(),
         };
-        for vary in vary {
-            let settings = plan.varied(*vary, is_quick);
+        for vary in or(&options.vary, is_quick, &Vary::ALL, &Vary::ALL) {
+            let settings = plan.varied(vary, is_quick);
             plan.settings.extend(settings);
         }
-        Ok(plan)
+        plan
     }
 
     /// A run by all hosts with the paper's parameters.
@@ -270,7 +258,7 @@ mod tests {
             loss_percent: 0.0,
             seed: 1,
         };
-        Plan::new(&options, is_quick).unwrap()
+        Plan::new(&options, is_quick)
     }
 
     fn of(plan: &Plan, vary: Vary) -> Vec<String> {

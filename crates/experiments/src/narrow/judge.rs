@@ -11,64 +11,55 @@ pub(super) const TITLE: &str = "Is a narrow place told apart that is not the rel
 pub(super) const QUESTION: &str = "Is a relay's own narrow link conclusively its capacity, and are a measurer's link \
                                    and a measurer's processor named, and the relay measured truly by the other?";
 
-/// A run that has ended.
-pub(super) struct Judged {
-    pub(super) case: Case,
-}
-
-impl Judged {
-    /// `carried` is what the relay's process sent where nothing was narrow.
-    pub(super) fn new(
-        plan: &Plan,
-        scene: &Scene,
-        place: Place,
-        rtt_ms: u32,
-        carried: Option<f64>,
-        tried: Result<&Tried, &Error>,
-    ) -> Self {
-        let (mode, congestion) = (scene.mode.word(), scene.congestion.to_string());
-        let name = format!("{mode}, {}, {rtt_ms} ms, {congestion}", place.words());
-        let truth = match place {
-            Place::Relay => Some(plan.link.as_mbit_per_s()),
-            Place::Nowhere | Place::Measurer | Place::Processor => carried,
-        };
-        let estimate = tried.ok().and_then(Tried::estimate_mbit);
-        let case = match truth {
-            Some(truth) => Case::judged(name, truth, estimate, BOUNDS),
-            None => Case::new(name, None, estimate)
-                .ended(CaseVerdict::Failed, "what the relay carries is not known"),
-        };
-        let named = tried.map_or(&[][..], |it| &it.hindered);
-        let case = match tried {
-            Err(error) => case.ended(CaseVerdict::Failed, error.to_string()),
-            Ok(tried) => match tried.estimate().map(|it| it.inconclusive) {
-                None => {
-                    // One that is so slow that it is not even ready is named by the failure.
-                    let is_slow = place == Place::Processor && is_its_failure(&tried.outcome);
-                    let verdict = if is_slow { CaseVerdict::Held } else { CaseVerdict::Failed };
-                    case.ended(verdict, tried.outcome.to_string())
-                }
-                Some(Some(reason)) => case.ended(CaseVerdict::Missed, reason.to_string()),
-                Some(None) => match problem(place, named) {
-                    Some(problem) => case.ended(CaseVerdict::Missed, problem),
-                    None => case,
-                },
+/// A run that has ended. `carried` is what the relay's process sent where nothing was narrow.
+pub(super) fn case(
+    plan: &Plan,
+    scene: &Scene,
+    place: Place,
+    rtt_ms: u32,
+    carried: Option<f64>,
+    tried: Result<&Tried, &Error>,
+) -> Case {
+    let (mode, congestion) = (scene.mode.word(), scene.congestion.to_string());
+    let name = format!("{mode}, {}, {rtt_ms} ms, {congestion}", place.words());
+    let truth = match place {
+        Place::Relay => Some(plan.link.as_mbit_per_s()),
+        Place::Nowhere | Place::Measurer | Place::Processor => carried,
+    };
+    let estimate = tried.ok().and_then(Tried::estimate_mbit);
+    let case = match truth {
+        Some(truth) => Case::judged(name, truth, estimate, BOUNDS),
+        None => Case::new(name, None, estimate)
+            .ended(CaseVerdict::Failed, "what the relay carries is not known"),
+    };
+    let named = tried.map_or(&[][..], |it| &it.hindered);
+    let case = match tried {
+        Err(error) => case.ended(CaseVerdict::Failed, error.to_string()),
+        Ok(tried) => match tried.estimate().map(|it| it.inconclusive) {
+            None => {
+                // One that is so slow that it is not even ready is named by the failure.
+                let is_slow = place == Place::Processor && is_its_failure(&tried.outcome);
+                let verdict = if is_slow { CaseVerdict::Held } else { CaseVerdict::Failed };
+                case.ended(verdict, tried.outcome.to_string())
+            }
+            Some(Some(reason)) => case.ended(CaseVerdict::Missed, reason.to_string()),
+            Some(None) => match problem(place, named) {
+                Some(problem) => case.ended(CaseVerdict::Missed, problem),
+                None => case,
             },
-        };
-        let words: Vec<String> = named.iter().map(ToString::to_string).collect();
-        let conclusive = tried.ok().and_then(Tried::estimate).map(|it| it.is_conclusive());
-        let rounds = tried.ok().and_then(Tried::estimate).map(|it| it.rounds);
-        let case = case
-            .column("mode", mode)
-            .column("narrow", place.words())
-            .column("rtt_ms", rtt_ms)
-            .column("congestion", congestion)
-            .column("conclusive", conclusive)
-            .column("named", words.join("; "))
-            .column("rounds", rounds)
-            .column("sent_mbit_per_s", tried.ok().and_then(Tried::sent_mbit));
-        Self { case }
-    }
+        },
+    };
+    let words: Vec<String> = named.iter().map(ToString::to_string).collect();
+    let conclusive = tried.ok().and_then(Tried::estimate).map(|it| it.is_conclusive());
+    let rounds = tried.ok().and_then(Tried::estimate).map(|it| it.rounds);
+    case.column("mode", mode)
+        .column("narrow", place.words())
+        .column("rtt_ms", rtt_ms)
+        .column("congestion", congestion)
+        .column("conclusive", conclusive)
+        .column("named", words.join("; "))
+        .column("rounds", rounds)
+        .column("sent_mbit_per_s", tried.ok().and_then(Tried::sent_mbit))
 }
 
 /// The measurer whose link or processor is narrow.
@@ -94,8 +85,7 @@ fn problem(place: Place, named: &[Hindered]) -> Option<String> {
     (must_be_named && named.is_empty()).then(|| "nobody was named".to_owned())
 }
 
-pub(super) fn report(plan: &Plan, runs: Vec<Judged>, base: ExperimentReport) -> ExperimentReport {
-    let cases: Vec<Case> = runs.into_iter().map(|it| it.case).collect();
+pub(super) fn report(plan: &Plan, cases: Vec<Case>, base: ExperimentReport) -> ExperimentReport {
     let held = cases.iter().filter(|it| it.verdict == CaseVerdict::Held).count();
     let answer = format!(
         "In {held} of {} runs the estimate was conclusive and right, and who was narrow was named.",

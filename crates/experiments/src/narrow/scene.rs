@@ -135,11 +135,21 @@ fn beside_a_busy_thread<T>(body: impl FnOnce() -> Result<T, Error>) -> Result<T,
             Ok::<(), Error>(())
         };
         let busy = scope.spawn(spin);
+        let spinning = Spinning(&is_over);
         let done = body();
-        is_over.store(true, Ordering::Relaxed);
+        drop(spinning);
         busy.join().map_err(|_| stopped())??;
         done
     })
+}
+
+/// Ends a busy thread, also when what is done meanwhile panics.
+struct Spinning<'a>(&'a AtomicBool);
+
+impl Drop for Spinning<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
 }
 
 fn refused(error: rustix::io::Errno) -> Error {
@@ -147,5 +157,5 @@ fn refused(error: rustix::io::Errno) -> Error {
 }
 
 fn stopped() -> Error {
-    Error::Network("a thread that prepares measurers has stopped".to_owned())
+    Error::Network("the thread that keeps a processor busy has stopped".to_owned())
 }

@@ -5,6 +5,7 @@ use super::plan::{Path, Plan};
 use super::scene::{Scene, Timed};
 use crate::error::Error;
 use crate::mode::Mode;
+use crate::telling::unplayed;
 use crate::trial::{BOUNDS, Tried};
 use coordinator::{Hindrance, Inconclusive, Outcome};
 use lab::wan::Congestion;
@@ -90,8 +91,7 @@ impl Judged {
 
     /// Relays that could not be started.
     pub(super) fn unplayed(mode: Mode, congestion: Congestion, error: &Error) -> Self {
-        let case = Case::new(format!("{}, {congestion}", mode.word()), None, None)
-            .ended(CaseVerdict::Failed, error.to_string());
+        let case = unplayed(format!("{}, {congestion}", mode.word()), error);
         Self { case, path: Path::NONE, verdict: "failed" }
     }
 

@@ -2,6 +2,7 @@
 
 use super::Options;
 use super::fault::Fault;
+use crate::common::or;
 use crate::mode::Mode;
 use coordinator::Params;
 use lab::wan::{Congestion, Way};
@@ -49,12 +50,6 @@ impl fmt::Display for Path {
         write!(f, "{} ms, {} %", self.rtt_ms, self.loss_percent)?;
         self.fault.map_or(Ok(()), |fault| write!(f, ", {}", fault.words()))
     }
-}
-
-/// What was asked for, or else what there is for haste, or the whole.
-fn or<T: Clone>(asked: &[T], is_quick: bool, quick: &[T], all: &[T]) -> Vec<T> {
-    let default = if is_quick { quick } else { all };
-    if asked.is_empty() { default.to_vec() } else { asked.to_vec() }
 }
 
 impl Plan {

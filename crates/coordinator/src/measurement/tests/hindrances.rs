@@ -138,6 +138,22 @@ fn of_two_measurers_one_that_is_busy_leaves_the_verdict_to_the_other() {
 }
 
 #[test]
+fn a_measurer_that_got_nothing_is_no_load_beside_one_that_is_held_back() {
+    // Of 590 Mbit/s the first two have 240 each to do and the last 110. The first gets 20, the second nothing, and
+    // the last 60: too much of 110 to show the limit, though little of 350.
+    let mut lab = behind(0, 20.0);
+    lab.deaf = Some(1);
+    lab.capacity = Box::new(|_| mbit(80.0).as_byte_per_s());
+    lab.rtt = Some(Duration::from_millis(1));
+    let team = [240.0, 240.0, 110.0].map(mbit).to_vec();
+    let params = Params { max_rounds: 1, ..Params::default() };
+    let mut measurement =
+        Measurement::new(Instant::ORIGIN, params, Mode::Transit, mbit(200.0), team).unwrap();
+    let reason = estimate(lab.run(&mut measurement)).inconclusive;
+    assert!(matches!(reason, Some(Inconclusive::MeasurerHindered { .. })), "{reason:?}");
+}
+
+#[test]
 fn who_claims_more_than_came_back_is_not_believed_for_a_queue_of_its_own() {
     // Nine tenths of what it was to send, of a relay that did a sixth of that.
     let mut lab = behind(0, 20.0);
