@@ -159,7 +159,10 @@ fn play(
     output.doing(format!("r = {r}: starting the relay's clients"));
     let from = relay.process.pid();
     let of = |by: Vec<u32>| Count::Received { by, from };
-    let counts = vec![of(stage.measurer_pids()), of(scene.client_pids())];
+    // What it tells itself, as its directory does, never leaves it.
+    let others = [&stage.measurer_pids()[..], &[from]].concat();
+    let handed = Count::Handed { by: from, except: others };
+    let counts = vec![of(stage.measurer_pids()), of(scene.client_pids()), handed];
     let witness = Witness::start(counts, clock)?;
     let steady = ClientLoad::start(relay.target, plan.limit.scaled(STEADY), clock)?;
     let name = format!("r {percent}");

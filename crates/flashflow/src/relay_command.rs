@@ -138,8 +138,8 @@ pub(crate) fn run(
             })
         },
     );
-    let clock = Clock::start();
-    let run = Run { options, output, events };
+    let clock = relay.clock();
+    let run = Run { options, output, clock, events };
     while !interrupt.is_requested() {
         run.step()?;
     }
@@ -170,6 +170,7 @@ pub(crate) fn run(
 struct Run<'a> {
     options: &'a RelayOptions,
     output: &'a Output,
+    clock: Clock,
     events: Receiver<RelayEvent>,
 }
 
@@ -182,7 +183,7 @@ impl Run<'_> {
             Ok(RelayEvent::Load(_)) if !self.options.tell_load => {}
             Ok(event) => {
                 self.output.step(&event);
-                self.output.record(|| value(&event));
+                self.output.record(|| value(&event, self.clock));
             }
             Err(RecvTimeoutError::Timeout) => {}
             Err(RecvTimeoutError::Disconnected) => {
@@ -196,7 +197,7 @@ impl Run<'_> {
 }
 
 /// An event for programs.
-fn value(event: &RelayEvent) -> Value {
+fn value(event: &RelayEvent, clock: Clock) -> Value {
     match event {
         RelayEvent::Answered { authority, answer } => {
             let (answer, status, reason) = match answer {
@@ -230,9 +231,12 @@ fn value(event: &RelayEvent) -> Value {
         RelayEvent::Router(RouterEvent::Refused(reason)) => {
             json!({"type": "refused", "reason": reason})
         }
-        RelayEvent::Router(RouterEvent::MeasuredSecond { measured_bytes, client_bytes }) => json!({
-            "type": "second", "measured_bytes": measured_bytes, "client_bytes": client_bytes,
-        }),
+        RelayEvent::Router(RouterEvent::MeasuredSecond { ended, measured_bytes, client_bytes }) => {
+            json!({
+                "type": "second", "ended_unix_us": clock.unix_us(*ended),
+                "measured_bytes": measured_bytes, "client_bytes": client_bytes,
+            })
+        }
         RelayEvent::Router(RouterEvent::MeasurementOver(reason)) => {
             json!({"type": "over", "reason": reason})
         }

@@ -28,14 +28,45 @@ impl Clock {
     pub fn now(&self) -> Instant {
         Instant::ORIGIN + self.origin.elapsed()
     }
+
+    /// When that was by the calendar, as it stands now: microseconds since 1970. For what other processes
+    /// are told.
+    #[must_use]
+    pub fn unix_us(&self, at: Instant) -> u64 {
+        let unix = unix_at(at, self.now(), unix_time());
+        u64::try_from(unix.as_micros()).unwrap_or(u64::MAX)
+    }
+
+    /// The same back: when it was so many microseconds since 1970. Wrong by as much as the calendar has
+    /// been set since.
+    #[must_use]
+    pub fn at_unix_us(&self, unix_us: u64) -> Instant {
+        instant_at(Duration::from_micros(unix_us), self.now(), unix_time())
+    }
+}
+
+/// When `at` was since 1970, on a clock that is at `now` when it is `unix`.
+fn unix_at(at: Instant, now: Instant, unix: Duration) -> Duration {
+    unix.saturating_sub(now.saturating_since(at)) + at.saturating_since(now)
+}
+
+/// The same back; the origin for what was before.
+fn instant_at(at: Duration, now: Instant, unix: Duration) -> Instant {
+    let passed = (now - Instant::ORIGIN).saturating_sub(unix.saturating_sub(at));
+    Instant::ORIGIN + passed + at.saturating_sub(unix)
 }
 
 /// Seconds since 1970, for what has dates: certificates, documents, results.
 #[must_use]
-#[expect(clippy::disallowed_methods, reason = "the shell's one reading of the calendar")]
 pub fn unix_time_s() -> u64 {
+    unix_time().as_secs()
+}
+
+/// Time since 1970.
+#[expect(clippy::disallowed_methods, reason = "the shell's one reading of the calendar")]
+fn unix_time() -> Duration {
     let since = std::time::SystemTime::now().duration_since(std::time::SystemTime::UNIX_EPOCH);
-    since.map_or(0, |time| time.as_secs())
+    since.unwrap_or_default()
 }
 
 /// Processor time that the calling thread has used.
@@ -54,4 +85,27 @@ pub fn thread_wait_time() -> Duration {
     // Time on a processor, time in the run queue, number of turns; nanoseconds.
     let waited = text.split_whitespace().nth(1).and_then(|nanos| nanos.parse().ok());
     Duration::from_nanos(waited.unwrap_or(0))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_instant_is_the_same_by_the_calendar_and_back_on_another_clock() {
+        let unix = Duration::from_micros(1_700_000_000_123_456);
+        let (told, heard) = (Instant::from_millis(5_000), Instant::from_millis(90_000));
+        for (at_ms, unix_ms) in [(4_000, -1_000), (5_000, 0), (5_700, 700)] {
+            let by_calendar = unix_at(Instant::from_millis(at_ms), told, unix);
+            assert_eq!(
+                by_calendar.as_micros().cast_signed(),
+                1_700_000_000_123_456 + unix_ms * 1000
+            );
+            // Heard three seconds later.
+            let later = Duration::from_secs(3);
+            let back = instant_at(by_calendar, heard + later, unix + later);
+            assert_eq!(back, Instant::from_millis(90_000 + at_ms - 5_000));
+        }
+        assert_eq!(instant_at(Duration::ZERO, told, unix), Instant::ORIGIN);
+    }
 }

@@ -35,6 +35,8 @@ const APP_LIMITED_BIT: u8 = if cfg!(target_endian = "little") { 0x01 } else { 0x
 /// once however often it was sent.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TcpBytes {
+    /// Taken from the program to be sent: sent already, or waiting for it.
+    pub written: u64,
     /// Sent, and acknowledged by the other end's kernel.
     pub sent: u64,
     /// Received, whether anybody has read it yet or not.
@@ -46,7 +48,13 @@ pub struct TcpBytes {
 #[must_use]
 pub fn tcp_bytes(socket: &impl AsFd) -> Option<TcpBytes> {
     let info = tcp_info(socket)?;
-    Some(TcpBytes { sent: info.wide(BYTES_ACKED)?, received: info.wide(BYTES_RECEIVED)? })
+    let unsent = u64::from(info.number(NOTSENT_BYTES)?);
+    let first_time = info.wide(BYTES_SENT)?.saturating_sub(info.wide(BYTES_RETRANS)?);
+    Some(TcpBytes {
+        written: first_time + unsent,
+        sent: info.wide(BYTES_ACKED)?,
+        received: info.wide(BYTES_RECEIVED)?,
+    })
 }
 
 /// Why a TCP connection has not sent more, and how what it got has come, as the kernel counts it since the

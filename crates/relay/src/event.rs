@@ -130,7 +130,7 @@ impl fmt::Display for RelayEvent {
             Self::Router(RouterEvent::Refused(reason)) => {
                 write!(f, "measurement refused: {reason}")
             }
-            Self::Router(RouterEvent::MeasuredSecond { measured_bytes, client_bytes }) => {
+            Self::Router(RouterEvent::MeasuredSecond { measured_bytes, client_bytes, .. }) => {
                 write!(
                     f,
                     "measured second: {measured_bytes} B sent back, {client_bytes} B for clients"

@@ -77,6 +77,7 @@ pub struct Relay {
     address: SocketAddr,
     rsa: RsaId,
     ed25519: Ed25519Id,
+    clock: Clock,
     bandwidth: Arc<Bandwidth>,
     engine: NodeThread<Engine>,
     /// Wakes the publishing thread; its end ends that.
@@ -181,7 +182,7 @@ impl Relay {
         let thread = thread::Builder::new().name("directory".to_owned());
         let no_thread = |error| RelayError::System(format!("no thread: {error}"));
         thread.spawn(move || directory.run(&wakes)).map_err(no_thread)?;
-        Ok(Self { address, rsa, ed25519, bandwidth, engine, wake_directory, server })
+        Ok(Self { address, rsa, ed25519, clock, bandwidth, engine, wake_directory, server })
     }
 
     /// Where others reach it: the configured address with the port that it really has.
@@ -200,6 +201,12 @@ impl Relay {
     #[must_use]
     pub const fn ed25519(&self) -> Ed25519Id {
         self.ed25519
+    }
+
+    /// The clock that its events' instants count by.
+    #[must_use]
+    pub const fn clock(&self) -> Clock {
+        self.clock
     }
 
     /// Where it serves its directory, on loopback; `None` if it serves none.

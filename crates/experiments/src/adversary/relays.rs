@@ -194,7 +194,7 @@ fn really_sent(relay: &LiarRelay, seconds: u32) -> Option<f64> {
     for event in relay.take_events() {
         match event {
             RouterEvent::MeasurementAccepted => sent.clear(),
-            RouterEvent::MeasuredSecond { measured_bytes, client_bytes } => {
+            RouterEvent::MeasuredSecond { measured_bytes, client_bytes, .. } => {
                 sent.push(Rate::from_byte_per_s(measured_bytes + client_bytes).as_mbit_per_s());
             }
             RouterEvent::Refused(_) | RouterEvent::MeasurementOver(_) => {}

@@ -6,31 +6,31 @@ use lab::OwnRelay;
 use link::Clock;
 use onion::{Duration, Instant, Rate};
 
-/// The witness's counts, by their places: what measurers and what clients received from the relay.
+/// The witness's counts, by their places: what measurers and what clients received from the relay, and what
+/// it gave its kernel for clients.
 pub(super) const MEASURERS: usize = 0;
 pub(super) const CLIENTS: usize = 1;
+pub(super) const HANDED: usize = 2;
 
 /// Left out after all clients' traffic has begun to flow: queues fill.
 const SETTLING: Duration = Duration::from_secs(1);
 
-/// When the last measurement of a relay began, by what it has told of its seconds until now: each comes
-/// when it is over, and some a little late.
+/// When the last measurement of a relay began, by what it has told of its seconds until now. On a busy
+/// machine that is heard late; when a second was over is part of what it tells.
 pub(super) fn beginning(relay: &OwnRelay, clock: Clock, seconds: u32) -> Option<Instant> {
     let now = clock.now();
     let mut ends: Vec<Instant> = Vec::new();
-    while let Some((at, value)) = relay.process.hear(now) {
+    while let Some((_, value)) = relay.process.hear(now) {
         match value["type"].as_str() {
             Some("accepted") => ends.clear(),
-            Some("second") => ends.push(at),
+            Some("second") => ends.push(clock.at_unix_us(value["ended_unix_us"].as_u64()?)),
             _ => {}
         }
     }
     let is_whole = ends.len() == seconds as usize;
-    let begins = (1..).zip(&ends).map(|(number, end)| {
-        let passed = Duration::from_secs(number);
-        Instant::ORIGIN + (*end - Instant::ORIGIN).saturating_sub(passed)
-    });
-    begins.min().filter(|_| is_whole)
+    let length = Duration::from_secs(u64::from(seconds));
+    let last = ends.last().filter(|_| is_whole)?;
+    Some(Instant::ORIGIN + (*last - Instant::ORIGIN).saturating_sub(length))
 }
 
 /// A measurement that is over, and clients that go on.
@@ -61,6 +61,9 @@ pub(super) struct MeasuredSecond {
     pub(super) came_back: f64,
     /// What the sockets of its clients, and of the relays behind it, received.
     pub(super) received: f64,
+    /// What its own sockets took for them: not the same, since a client that is slow to read leaves much of it
+    /// with the relay's kernel.
+    pub(super) handed: f64,
 }
 
 /// What was seen second by second, in Mbit/s.
@@ -99,15 +102,18 @@ impl Seen<'_> {
         let end = self.began + Duration::from_secs(u64::from(length));
         let clients = |from: Instant, count: u32| self.witness.seconds_from(CLIENTS, from, count);
         let received = clients(self.began, length);
+        let handed = self.witness.seconds_from(HANDED, self.began, length);
         let came_back = self.witness.seconds_from(MEASURERS, self.began, length);
         #[expect(clippy::cast_precision_loss, reason = "nothing here moves 2^53 bytes in a second")]
         let rate = |bytes: u64| mbit(bytes as f64);
-        let during = estimate.seconds.iter().zip(came_back).zip(received).map(
-            |((second, came_back), received)| MeasuredSecond {
+        let counted = came_back.into_iter().zip(received).zip(handed);
+        let during = estimate.seconds.iter().zip(counted).map(
+            |(second, ((came_back, received), handed))| MeasuredSecond {
                 measured: rate(second.measured),
                 reported: rate(second.client_reported.unwrap_or_default()),
                 came_back,
                 received,
+                handed,
             },
         );
         let mut window = Window {

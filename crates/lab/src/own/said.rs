@@ -83,11 +83,12 @@ impl<'r> RelaySaid<'r> {
                 }
             }
             Source::Own(relay) => {
-                while let Some((at, value)) = relay.process.hear(deadline) {
-                    let bytes = |name: &str| value[name].as_u64();
-                    if let (Some(measured), Some(clients)) =
-                        (bytes("measured_bytes"), bytes("client_bytes"))
+                while let Some((_, value)) = relay.process.hear(deadline) {
+                    let number = |name: &str| value[name].as_u64();
+                    if let (Some(ended), Some(measured), Some(clients)) =
+                        (number("ended_unix_us"), number("measured_bytes"), number("client_bytes"))
                     {
+                        let at = self.clock.at_unix_us(ended);
                         let written = Rate::from_byte_per_s(measured + clients);
                         self.samples.push(Sample { at, written });
                     }

@@ -137,7 +137,7 @@ impl<'a, S: Stage> Play<'a, S> {
     pub(crate) fn listen(&mut self) {
         while let Some(event) = self.stage.node::<Relay>(self.relay).poll_event() {
             match event {
-                RouterEvent::MeasuredSecond { measured_bytes, client_bytes } => {
+                RouterEvent::MeasuredSecond { measured_bytes, client_bytes, .. } => {
                     self.measured.push((measured_bytes, client_bytes));
                 }
                 other => self.told.push(other),

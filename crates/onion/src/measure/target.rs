@@ -44,6 +44,8 @@ pub enum TargetEvent {
         conn: ConnId,
         /// Client traffic of that second.
         second: ClientSecond,
+        /// When it was over.
+        ended: Instant,
         /// Measurement traffic that was sent back in that second, in bytes.
         measured_bytes: u64,
     },
@@ -249,7 +251,8 @@ impl Target {
                 return;
             }
             let Some(running) = &mut active.running else { return };
-            if now < running.second_ends_at() {
+            let ended = running.second_ends_at();
+            if now < ended {
                 return;
             }
             let second = running.current;
@@ -257,7 +260,7 @@ impl Target {
             running.current = ClientSecond { second: second.second + 1, ..ClientSecond::default() };
             let is_last = running.current.second >= active.order.seconds;
             let conn = active.coordinator;
-            self.events.push_back(TargetEvent::Report { conn, second, measured_bytes });
+            self.events.push_back(TargetEvent::Report { conn, second, ended, measured_bytes });
             if is_last {
                 self.end(None);
             }

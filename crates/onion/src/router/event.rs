@@ -1,3 +1,4 @@
+use crate::time::Instant;
 use alloc::string::String;
 
 /// What a router has to tell. A shell that does not ask misses the oldest.
@@ -9,6 +10,8 @@ pub enum RouterEvent {
     Refused(String),
     /// A second of a measurement is over.
     MeasuredSecond {
+        /// When it was over; however late that is told.
+        ended: Instant,
         /// Measurement traffic that was sent back, in bytes.
         measured_bytes: u64,
         /// Client traffic that really was sent, in bytes.

@@ -127,8 +127,8 @@ impl<S: Suite, R: Rng, C: Conduct<S>> Core<S, R, C> {
     pub(super) fn drain_target(&mut self) {
         while let Some(event) = self.target.poll_event() {
             match event {
-                TargetEvent::Report { conn, second, measured_bytes } => {
-                    self.report_second(conn, second, measured_bytes);
+                TargetEvent::Report { conn, second, ended, measured_bytes } => {
+                    self.report_second(conn, second, ended, measured_bytes);
                 }
                 TargetEvent::Over { coordinator, measurers, refusal } => {
                     self.end_measurement(coordinator, &measurers, refusal);
@@ -175,11 +175,17 @@ impl<S: Suite, R: Rng, C: Conduct<S>> Core<S, R, C> {
         }
     }
 
-    fn report_second(&mut self, id: ConnId, honest: ClientSecond, measured_bytes: u64) {
+    fn report_second(
+        &mut self,
+        id: ConnId,
+        honest: ClientSecond,
+        ended: Instant,
+        measured_bytes: u64,
+    ) {
         let told = self.conduct.report(honest, measured_bytes);
         self.send_message(id, &Message::ClientSecond(told));
         let client_bytes = honest.sent_bytes;
-        self.tell(RouterEvent::MeasuredSecond { measured_bytes, client_bytes });
+        self.tell(RouterEvent::MeasuredSecond { ended, measured_bytes, client_bytes });
     }
 
     fn end_measurement(

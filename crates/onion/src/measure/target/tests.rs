@@ -143,7 +143,8 @@ fn seconds_are_reported_from_the_first_cell_on_and_the_last_ends_it() {
     assert_eq!(it.poll_event(), None);
     it.handle_timeout(at_ms(1500));
     let second = ClientSecond { second: 0, received_bytes: 514, sent_bytes: 1028 };
-    let report = TargetEvent::Report { conn: LINK, second, measured_bytes: 5140 };
+    let report =
+        TargetEvent::Report { conn: LINK, second, ended: at_ms(1500), measured_bytes: 5140 };
     assert_eq!(it.poll_event(), Some(report));
     it.handle_timeout(at_ms(3500)); // late: both seconds that are left
     for second in [1, 2] {
