@@ -74,6 +74,9 @@ pub(crate) struct RelayOptions {
     /// How long circuits may go on once it is told to end, in seconds; 30 by default, 0 to end at once.
     #[arg(long, value_name = "SECONDS")]
     shutdown_wait_s: Option<u32>,
+    /// What clients and relays may have it hold in memory, in MiB; by default two fifths of the machine's.
+    #[arg(long, value_name = "MIB")]
+    max_mem_in_queues_mib: Option<u32>,
     /// Print what happens as JSON, one value a line.
     #[arg(long)]
     pub(crate) json: bool,
@@ -109,6 +112,7 @@ impl RelayOptions {
             scheduler_interval_ms: None,
             contact: self.contact.clone(),
             shutdown_wait_s: self.shutdown_wait_s,
+            max_mem_in_queues_mib: self.max_mem_in_queues_mib,
             authorities: some(!self.authorities.is_empty()).map(|()| self.authorities.clone()),
             flashflow,
             ..RelayConfig::default()
@@ -237,6 +241,7 @@ fn value(event: &RelayEvent, clock: Clock) -> Value {
                 "measured_bytes": measured_bytes, "client_bytes": client_bytes,
             })
         }
+        RelayEvent::Router(RouterEvent::Shed { bytes }) => json!({"type": "shed", "bytes": bytes}),
         RelayEvent::Router(RouterEvent::MeasurementOver(reason)) => {
             json!({"type": "over", "reason": reason})
         }

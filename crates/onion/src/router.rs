@@ -27,7 +27,9 @@
 //! | cells of a circuit that wait, each way | [`RouterConfig::queue_limit_cells`] | the circuit is destroyed, reason 5 |
 //! | data among them that destinations have sent | 256 cells | destinations are not read until 10 are left |
 //! | bytes for one destination | 500 cells; with congestion control 16 MiB | the circuit is destroyed; the stream ends |
-//! | queues and buffers together | [`RouterConfig::held_bytes_max`] | the circuit that holds most is destroyed |
+//! | all that waits, and circuits, streams, links | [`RouterConfig::held_bytes_max`] | what has waited longest goes, until a tenth is free |
+//! | circuits, streams and links without it | half of that | circuits are refused, reason 5 |
+//! | links that are dialled at once | 512; 256 to places unknown to the consensus | the oldest goes of the neighbour that asked for most |
 //! | streams of a circuit | 1,024 | refused, "misc" |
 //! | streams of all circuits, and connections that are still to be written out | [`RouterConfig::streams_max`] | refused, "resource limit" |
 //! | circuits of a link | 10,000 | refused, reason 5 |
@@ -62,6 +64,7 @@ mod face;
 mod links;
 mod measurement;
 mod memory;
+mod oldest;
 mod parameters;
 pub mod schedule;
 mod slab;

@@ -28,6 +28,8 @@ const UNLIMITED: Rate = Rate::from_byte_per_s(1 << 30);
 const INTERVAL_MAX_MS: u32 = 100;
 /// Most threads for sockets: far more than one thread that decides can feed.
 const THREADS_MAX: usize = 64;
+/// The least of [`RelayConfig::max_mem_in_queues_mib`].
+const HELD_MIN_MIB: u32 = 64;
 /// How long circuits may go on after the relay was told to end, by default: C tor's 30 seconds.
 const SHUTDOWN_WAIT_S: u32 = 30;
 /// And at most: a day. Who wants longer has forgotten to end it.
@@ -121,6 +123,9 @@ pub struct RelayConfig {
     /// Whether circuits may be extended to relays with private addresses. By default they may if the
     /// relay's own address is private: then it is part of a network of such relays.
     pub allow_private_addresses: Option<bool>,
+    /// `MaxMemInQueues`: what clients and relays may have it hold in memory, in MiB; by default two fifths of the
+    /// machine's, three quarters if that has less than 8 GiB, and 256 MiB to 8 GiB in any case.
+    pub max_mem_in_queues_mib: Option<u32>,
     /// `ShutdownWaitLength`: how long circuits may go on once the relay is told to end; 30 seconds by
     /// default, 0 to end at once.
     pub shutdown_wait_s: Option<u32>,
@@ -191,6 +196,7 @@ impl RelayConfig {
             directory: over.directory.or(self.directory),
             cache: over.cache.or(self.cache),
             allow_private_addresses: over.allow_private_addresses.or(self.allow_private_addresses),
+            max_mem_in_queues_mib: over.max_mem_in_queues_mib.or(self.max_mem_in_queues_mib),
             shutdown_wait_s: over.shutdown_wait_s.or(self.shutdown_wait_s),
             exit: self.exit.overridden_by(over.exit),
             flashflow: self.flashflow.overridden_by(over.flashflow),
@@ -259,6 +265,7 @@ impl RelayConfig {
             allows_private_addresses: self
                 .allow_private_addresses
                 .unwrap_or_else(|| is_private(address.into())),
+            held_bytes_max: held_bytes_max(self.max_mem_in_queues_mib)?,
             shutdown_wait: shutdown_wait(self.shutdown_wait_s)?,
             exit: self.exit.check()?,
             flashflow: self.flashflow,
@@ -289,6 +296,24 @@ fn scheduler(
 fn threads(count: Option<usize>) -> Result<NonZeroUsize, ConfigError> {
     let count = NonZeroUsize::new(count.unwrap_or(1)).filter(|count| count.get() <= THREADS_MAX);
     count.ok_or_else(|| invalid("threads", format_args!("a number from 1 to {THREADS_MAX}")))
+}
+
+fn held_bytes_max(mib: Option<u32>) -> Result<usize, ConfigError> {
+    let bytes = match mib {
+        None => default_held_bytes_max(rustix::system::sysinfo().totalram),
+        Some(mib @ HELD_MIN_MIB..) => u64::from(mib) << 20,
+        Some(mib) => {
+            let reason = format!("{mib} is less than {HELD_MIN_MIB}: a few clients fill that");
+            return Err(invalid("max_mem_in_queues_mib", reason));
+        }
+    };
+    Ok(usize::try_from(bytes).unwrap_or(usize::MAX))
+}
+
+/// For a machine with so much memory: C tor's rule.
+fn default_held_bytes_max(total_bytes: u64) -> u64 {
+    let share = if total_bytes >= 8 << 30 { total_bytes / 5 * 2 } else { total_bytes / 4 * 3 };
+    share.clamp(256 << 20, 8 << 30)
 }
 
 fn shutdown_wait(seconds: Option<u32>) -> Result<Duration, ConfigError> {
@@ -347,6 +372,8 @@ pub struct Settings {
     pub allows_private_addresses: bool,
     /// How long circuits may go on once the relay is told to end.
     pub shutdown_wait: Duration,
+    /// Bytes of memory that clients and relays may have it hold.
+    pub held_bytes_max: usize,
     /// Where clients may go; nowhere if `None`.
     pub exit: Option<ExitSettings>,
     /// Who may measure it: goes into [`target_params`](crate::target_params).

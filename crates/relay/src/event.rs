@@ -136,6 +136,10 @@ impl fmt::Display for RelayEvent {
                     "measured second: {measured_bytes} B sent back, {client_bytes} B for clients"
                 )
             }
+            Self::Router(RouterEvent::Shed { bytes }) => write!(
+                f,
+                "too much memory in use: dropped {bytes} B of what had waited longest for peers to read it"
+            ),
             Self::Router(RouterEvent::MeasurementOver(None)) => f.write_str("measurement over"),
             Self::Router(RouterEvent::MeasurementOver(Some(reason))) => {
                 write!(f, "measurement broken off: {reason}")

@@ -130,6 +130,7 @@ impl Relay {
             directory: server.as_ref().map(Server::address),
             addresses: vec![settings.address.into()],
             extends_to_private: settings.allows_private_addresses,
+            held_bytes_max: settings.held_bytes_max,
             streams_max: RouterConfig::STREAMS_MAX.min(descriptors / 2),
             ..RouterConfig::new(Arc::new(certified.identity.clone()), unix_time_s)
         };

@@ -197,7 +197,9 @@ fn really_sent(relay: &LiarRelay, seconds: u32) -> Option<f64> {
             RouterEvent::MeasuredSecond { measured_bytes, client_bytes, .. } => {
                 sent.push(Rate::from_byte_per_s(measured_bytes + client_bytes).as_mbit_per_s());
             }
-            RouterEvent::Refused(_) | RouterEvent::MeasurementOver(_) => {}
+            RouterEvent::Refused(_)
+            | RouterEvent::Shed { .. }
+            | RouterEvent::MeasurementOver(_) => {}
         }
     }
     let is_whole = sent.len() == seconds as usize;

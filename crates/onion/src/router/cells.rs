@@ -128,7 +128,7 @@ impl<S: Suite, R: Rng, C: Conduct<S>> Core<S, R, C> {
         }
         // It is decrypted where it will wait: most cells go on.
         let joined = queue.joining();
-        let passed = queue.push().begin(out.circ_id, command);
+        let passed = queue.push(self.outputs.now()).begin(out.circ_id, command);
         passed.clone_from(body);
         if layer.decrypt(passed) {
             let cell = queue.unpush();
@@ -179,7 +179,7 @@ impl<S: Suite, R: Rng, C: Conduct<S>> Core<S, R, C> {
             return;
         }
         let joined = queue.joining();
-        let passed = queue.push().begin(circuit.back.circ_id, Command::RELAY);
+        let passed = queue.push(self.outputs.now()).begin(circuit.back.circ_id, Command::RELAY);
         passed.clone_from(body);
         layer.pass_back(passed);
         let conn = circuit.back.conn;
@@ -252,7 +252,7 @@ impl<S: Suite, R: Rng, C: Conduct<S>> Core<S, R, C> {
         let queue = &mut circuit.back_queue;
         let is_full = queue.len() >= self.config.queue_limit_cells as usize;
         let joined = queue.joining();
-        let body = queue.push().begin(circuit.back.circ_id, Command::RELAY);
+        let body = queue.push(self.outputs.now()).begin(circuit.back.circ_id, Command::RELAY);
         let message = Message { command, stream_id, data: S::Stretch::from_bytes(data) };
         if is_full || body.write(&message).is_err() {
             queue.unpush();

@@ -61,8 +61,9 @@ pub struct RouterConfig<I = Arc<OwnIdentity>> {
     pub extends_to_private: bool,
     /// Streams at once, of all circuits together; more are refused.
     pub streams_max: u32,
-    /// Bytes of memory that all queues of cells and buffers of streams may hold together. Beyond it the
-    /// circuit that holds most is destroyed (C tor: `MaxMemInQueues`).
+    /// Bytes of memory that peers may have it hold: cells, control cells, handshakes, buffers of streams, and
+    /// circuits, streams and links themselves. Beyond it whatever has waited longest is dropped, with its circuit,
+    /// until a tenth is free (C tor: `MaxMemInQueues`). Circuits that would take more than half of it are refused.
     pub held_bytes_max: usize,
     /// Whether clients' links are padded as consensus and clients ask for (padding-spec §2); none is if
     /// not. C tor's relays have no such choice.

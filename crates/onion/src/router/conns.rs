@@ -1,5 +1,6 @@
 //! All connections of a relay in one table: links, streams, and what is left of both.
 
+mod dials;
 mod relays;
 
 use super::links::{Link, Output};
@@ -8,6 +9,7 @@ use crate::node::ConnId;
 use crate::suite::Suite;
 use alloc::boxed::Box;
 use alloc::vec::Vec;
+use dials::Dials;
 use relays::Relays;
 
 /// What is behind a connection's number.

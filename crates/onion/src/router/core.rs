@@ -63,6 +63,10 @@ pub struct Core<S: Suite, R, C = super::Honest> {
     pub(super) has_changed_rate: bool,
     pub(super) target: Target,
     pub(super) to_dial: VecDeque<Dial>,
+    /// Bytes of memory that CREATE2 bodies take that wait for links to open.
+    pub(super) waiting_bytes: usize,
+    /// Memory is not looked through for something to drop before this.
+    pub(super) sheds_at: Instant,
     events: VecDeque<RouterEvent>,
     pub(super) totals: RouterTotals,
     /// What new circuits may agree on.
@@ -94,6 +98,8 @@ impl<S: Suite, R: Rng, C: Conduct<S>> Core<S, R, C> {
             has_changed_rate: false,
             target,
             to_dial: VecDeque::new(),
+            waiting_bytes: 0,
+            sheds_at: now,
             events: VecDeque::new(),
             totals: RouterTotals::default(),
             congestion: Arc::default(),
@@ -140,7 +146,14 @@ impl<S: Suite, R: Rng, C: Conduct<S>> Core<S, R, C> {
     /// Bytes of memory that all queues of cells and buffers of streams take.
     #[must_use]
     pub const fn queued_bytes(&self) -> usize {
-        self.held_bytes()
+        self.outputs.queued_cells() * size_of::<S::Cell>() + self.streams.held_bytes()
+    }
+
+    /// Bytes of memory that peers have us hold in all: queues and buffers, cells that open and close circuits,
+    /// handshakes that wait, and circuits, streams and links themselves. TLS and the kernel are not in it.
+    #[must_use]
+    pub const fn held_bytes(&self) -> usize {
+        self.waiting_bytes() + self.standing_bytes()
     }
 
     /// What the consensus asks for, by the last [`set_parameters`](Self::set_parameters).

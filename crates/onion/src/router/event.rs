@@ -17,6 +17,11 @@ pub enum RouterEvent {
         /// Client traffic that really was sent, in bytes.
         client_bytes: u64,
     },
+    /// Peers had it hold more than it may: so many bytes of what had waited longest are dropped.
+    Shed {
+        /// How many.
+        bytes: u64,
+    },
     /// A measurement is over; the reason if before its time.
     MeasurementOver(Option<String>),
 }
@@ -32,4 +37,8 @@ pub struct RouterTotals {
     pub circuits: u64,
     /// Streams opened, and names looked up, for clients.
     pub streams: u64,
+    /// Times that memory was looked through, since there was too much in it.
+    pub sheds: u64,
+    /// Bytes of memory that were dropped then.
+    pub shed_bytes: u64,
 }

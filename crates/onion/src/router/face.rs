@@ -103,6 +103,12 @@ impl<R: Rng, C: Conduct> Router<R, C> {
         self.core.queued_bytes()
     }
 
+    /// See [`Core::held_bytes`].
+    #[must_use]
+    pub const fn held_bytes(&self) -> usize {
+        self.core.held_bytes()
+    }
+
     /// See [`Core::parameters`].
     #[must_use]
     pub fn parameters(&self) -> &Parameters {

@@ -153,7 +153,7 @@ impl<S: Suite, R: Rng, C: Conduct<S>> Core<S, R, C> {
             return Ok(());
         }
         let joined = queue.joining();
-        let echoed = queue.push().begin(circuit.back.circ_id, Command::RELAY);
+        let echoed = queue.push(self.outputs.now()).begin(circuit.back.circ_id, Command::RELAY);
         echoed.clone_from(body);
         self.conduct.answer(&mut self.rng, layer, echoed);
         let conn = circuit.back.conn;
@@ -169,7 +169,8 @@ impl<S: Suite, R: Rng, C: Conduct<S>> Core<S, R, C> {
             let Some(circuit) = self.circuits.get_mut(index) else { return };
             let queue = &mut circuit.back_queue;
             let joined = queue.joining();
-            queue.push().begin(circuit.back.circ_id, Command::RELAY).forge(&seed);
+            let cell = queue.push(self.outputs.now());
+            cell.begin(circuit.back.circ_id, Command::RELAY).forge(&seed);
             let conn = circuit.back.conn;
             self.outputs.handle_queued(&mut self.conns, conn, (index, Way::Back), joined);
         }

@@ -1,44 +1,122 @@
 //! What a relay holds in memory for others, and what goes when it is too much.
 
-use super::circuits::CircuitIndex;
-use super::streams::State;
-use super::{Conduct, Core};
+use super::circuits::{Circuit, CircuitIndex};
+use super::links::{Link, Output};
+use super::streams::{State, Stream};
+use super::{Conduct, Core, RouterEvent};
 use crate::cell::msg::DestroyReason;
 use crate::node::ConnId;
 use crate::suite::{Buffer, Suite};
+use crate::time::{Duration, Instant};
 use alloc::vec;
 use alloc::vec::Vec;
 use rand_core::Rng;
 
+/// Bytes that a circuit takes beside itself: keys, and its entries on its links (`flashflow bench idle`).
+const BESIDE_CIRCUIT_BYTES: usize = 1 << 10;
+
+/// When nothing is found that could go, memory is not looked through again for so long.
+const PAUSE: Duration = Duration::from_secs(1);
+
+/// What can be dropped.
+#[derive(Clone, Copy, Debug)]
+enum Holder {
+    /// A circuit with its queues and streams.
+    Circuit(CircuitIndex),
+    /// A connection whose stream is over.
+    Stream(ConnId),
+    /// A link that does not read its control cells.
+    Link(ConnId),
+}
+
 impl<S: Suite, R: Rng, C: Conduct<S>> Core<S, R, C> {
-    /// Bytes that wait in all queues and buffers.
-    pub(super) const fn held_bytes(&self) -> usize {
-        self.outputs.queued_cells() * size_of::<S::Cell>() + self.streams.held_bytes()
+    /// Bytes of all that waits: cells, control cells, handshakes, data on its way to destinations.
+    pub(super) const fn waiting_bytes(&self) -> usize {
+        self.queued_bytes() + self.outputs.held_control_bytes() + self.waiting_bytes
     }
 
-    /// Keeps what all queues and buffers hold together under its bound.
+    /// Bytes of circuits, streams and links on which nothing waits.
+    pub(super) const fn standing_bytes(&self) -> usize {
+        self.circuits.len() * (size_of::<Circuit<S>>() + BESIDE_CIRCUIT_BYTES)
+            + self.conns.stream_count() * size_of::<Stream<S>>()
+            + self.conns.link_count() * size_of::<Link>()
+    }
+
+    /// Whether another circuit may begin. Circuits, streams and links may take half of all memory: so there
+    /// is always something that waits when there is too much.
+    pub(super) const fn has_room_for_circuits(&self) -> bool {
+        self.standing_bytes() < self.config.held_bytes_max / 2
+    }
+
+    /// Keeps what peers have us hold under its bound.
     #[inline]
     pub(super) fn shed_excess(&mut self) {
-        while self.held_bytes() > self.config.held_bytes_max && self.shed() {}
+        if self.held_bytes() > self.config.held_bytes_max && self.outputs.now() >= self.sheds_at {
+            self.shed();
+        }
     }
 
-    /// Drops what holds most, if all together hold too much: a circuit with its queues and streams, or
-    /// a connection whose stream is over. It is what an attacker fills, or as good as dead. False if
-    /// there is none.
+    /// Drops what has waited longest, until a tenth of the bound is free. As C tor: who reads nothing is
+    /// older than anybody who is served, however little he has us hold at a time, and in however many circuits.
+    ///
+    /// It looks at each circuit, stream and link once for each tenth of the bound that has come in since.
     #[cold]
-    fn shed(&mut self) -> bool {
-        let circuit = self.largest_circuit();
-        let draining = self
-            .conns
-            .streams()
-            .filter(|(_, stream)| stream.state == State::Draining)
-            .map(|(conn, stream)| (conn, stream.buffer.held_bytes()))
-            .max_by_key(|(_, bytes)| *bytes);
-        match (circuit, draining) {
-            (circuit, Some((conn, bytes))) if circuit.is_none_or(|(_, most)| most < bytes) => {
-                self.streams.close(&mut self.conns, conn);
+    fn shed(&mut self) {
+        let enough = self.config.held_bytes_max / 10 * 9;
+        let before = self.held_bytes();
+        let mut all = self.holders();
+        all.sort_unstable_by_key(|(since, _)| *since);
+        for (_, holder) in all {
+            if self.held_bytes() <= enough {
+                break;
             }
-            (Some((index, _)), _) => {
+            self.drop_holder(holder);
+        }
+        if self.held_bytes() > enough {
+            self.sheds_at = self.outputs.now() + PAUSE;
+        }
+        self.totals.sheds += 1;
+        let bytes = before.saturating_sub(self.held_bytes()) as u64;
+        self.totals.shed_bytes += bytes;
+        self.tell(RouterEvent::Shed { bytes });
+    }
+
+    /// All that holds something that waits, and since when.
+    fn holders(&self) -> Vec<(Instant, Holder)> {
+        let mut of_circuits: Vec<Option<Instant>> = vec![None; self.circuits.numbers()];
+        for (index, circuit) in self.circuits.iter() {
+            of_circuits[index.0 as usize] = circuit.oldest_since();
+        }
+        let mut all = Vec::new();
+        for (conn, stream) in self.conns.streams() {
+            let Some(since) = stream.oldest.since() else { continue };
+            if stream.state == State::Draining {
+                all.push((since, Holder::Stream(conn)));
+            } else if let Some(tunnel) = self.tunnels.get(stream.tunnel)
+                && stream.state.has_circuit()
+            {
+                let of_circuit = &mut of_circuits[tunnel.circuit.0 as usize];
+                *of_circuit = Some(of_circuit.map_or(since, |other| other.min(since)));
+            }
+        }
+        for (id, link) in self.conns.links() {
+            let since = link.output.oldest_control_since();
+            all.extend(since.map(|since| (since, Holder::Link(id))));
+        }
+        let circuits = (0..).map(CircuitIndex).zip(of_circuits);
+        all.extend(circuits.filter_map(|(index, since)| Some((since?, Holder::Circuit(index)))));
+        all
+    }
+
+    fn drop_holder(&mut self, holder: Holder) {
+        match holder {
+            Holder::Stream(conn) => self.streams.close(&mut self.conns, conn),
+            Holder::Link(id) => {
+                self.lose(id, DestroyReason::CHANNEL_CLOSED);
+                self.outputs.drop_control(&mut self.conns, id);
+                self.outputs.close(&mut self.conns, id);
+            }
+            Holder::Circuit(index) => {
                 let conns: Vec<ConnId> =
                     self.tunnel_of(index).map(|it| it.iter().collect()).unwrap_or_default();
                 for conn in conns {
@@ -49,25 +127,7 @@ impl<S: Suite, R: Rng, C: Conduct<S>> Core<S, R, C> {
                 }
                 self.destroy(index, DestroyReason::RESOURCE_LIMIT, None);
             }
-            (None, _) => return false,
         }
-        true
-    }
-
-    /// The circuit with most bytes in its queues and its streams' buffers, and how many.
-    fn largest_circuit(&self) -> Option<(CircuitIndex, usize)> {
-        let mut buffered: Vec<usize> = vec![0; self.circuits.numbers()];
-        for (_, stream) in self.conns.streams().filter(|(_, stream)| stream.state.has_circuit()) {
-            let circuit = self.tunnels.get(stream.tunnel).map(|tunnel| tunnel.circuit);
-            if let Some(bytes) = circuit.and_then(|index| buffered.get_mut(index.0 as usize)) {
-                *bytes += stream.buffer.held_bytes();
-            }
-        }
-        let bytes = |index: CircuitIndex, cells: usize| {
-            cells * size_of::<S::Cell>() + buffered.get(index.0 as usize).copied().unwrap_or(0)
-        };
-        let all = self.circuits.iter();
-        all.map(|(index, it)| (index, bytes(index, it.queued_cells()))).max_by_key(|(_, it)| *it)
     }
 
     /// Compares the accounts that are kept on the way with what really is there.
@@ -101,6 +161,14 @@ impl<S: Suite, R: Rng, C: Conduct<S>> Core<S, R, C> {
             let expected = pending[id.0 as usize];
             assert_eq!(link.output.pending_cells(), expected, "cells pending on {id:?}");
         }
+        let control = (0..self.conns.numbers()).filter_map(|number| {
+            self.conns.output(ConnId(u32::try_from(number).unwrap_or(u32::MAX)))
+        });
+        let control: usize = control.map(Output::held_control_bytes).sum();
+        assert_eq!(control, self.outputs.held_control_bytes(), "bytes of control cells");
+        let waiting = self.conns.links().flat_map(|(_, link)| link.waiting.values());
+        let waiting: usize = waiting.map(|create| create.len()).sum();
+        assert_eq!(waiting, self.waiting_bytes, "bytes of handshakes that wait");
         let buffered: usize = self.conns.streams().map(|(_, it)| it.buffer.held_bytes()).sum();
         assert_eq!(buffered, self.streams.held_bytes(), "bytes in all buffers");
         for (conn, stream) in self.conns.streams().filter(|(_, it)| it.state.has_circuit()) {

@@ -68,7 +68,7 @@ impl<K: Key, T> Slab<K, T> {
         Some(entry)
     }
 
-    pub(super) fn len(&self) -> usize {
+    pub(super) const fn len(&self) -> usize {
         self.entries.len() - self.free.len()
     }
 

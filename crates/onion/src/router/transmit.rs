@@ -21,7 +21,7 @@ impl<S: Suite, R: Rng, C: Conduct<S>> Core<S, R, C> {
     #[must_use]
     pub fn poll_control(&mut self, now: Instant, conn: ConnId) -> Option<Control> {
         self.outputs.set_now(now);
-        let control = self.conns.output_mut(conn)?.poll_control()?;
+        let control = self.outputs.poll_control(&mut self.conns, conn)?;
         self.handle_transfer(now, conn);
         Some(control)
     }

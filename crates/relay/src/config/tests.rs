@@ -53,6 +53,7 @@ fn the_sample_file_is_accepted_as_it_is_and_has_every_setting_in_it() {
         cache,
         allow_private_addresses,
         shutdown_wait_s,
+        max_mem_in_queues_mib,
         exit,
         flashflow,
     } = whole;
@@ -83,6 +84,7 @@ fn the_sample_file_is_accepted_as_it_is_and_has_every_setting_in_it() {
         ("cache", cache.is_some()),
         ("allow_private_addresses", allow_private_addresses.is_some()),
         ("shutdown_wait_s", shutdown_wait_s.is_some()),
+        ("max_mem_in_queues_mib", max_mem_in_queues_mib.is_some()),
         ("policy", policy.is_some()),
         ("reject_private", reject_private.is_some()),
         ("ipv6", ipv6.is_some()),
@@ -120,6 +122,11 @@ fn what_is_not_set_has_a_default() {
     assert!(settings.serves_directory && settings.authority_identities.is_empty());
     assert_eq!(settings.exit, None);
     assert_eq!(settings.shutdown_wait, Duration::from_secs(30));
+    assert!(
+        (256 << 20..=8 << 30).contains(&settings.held_bytes_max),
+        "{}",
+        settings.held_bytes_max
+    );
     let announced = announced(None);
     assert_eq!((announced.rate.as_byte_per_s(), announced.burst_bytes), (1 << 30, 1 << 30));
 }
@@ -192,6 +199,7 @@ fn mistakes_are_refused_with_their_place_and_reason() {
         ("threads = 65", "a number from 1 to 64"),
         ("scheduler_interval_ms = 101", "101 is not from 1 to 100"),
         ("shutdown_wait_s = 86401", "86401 is not from 0 to 86400"),
+        ("max_mem_in_queues_mib = 63", "63 is less than 64"),
         ("scheduler = \"fifo\"", "expected one of `kist`, `kist-lite`, `vanilla`"),
         ("contact = \"a\\nb\"", "one line"),
         ("contact = \" a\"", "one line"),
@@ -293,4 +301,21 @@ fn only_a_relay_in_a_private_network_extends_into_it() {
     assert!(allows(LEAST) && !allows(&public));
     assert!(allows(&format!("{public}allow_private_addresses = true")));
     assert!(!allows(&format!("{LEAST}allow_private_addresses = false")));
+}
+
+#[test]
+fn memory_is_shared_as_c_tor_shares_it() {
+    let gib = |count: u64| count << 30;
+    for (total, expected) in [
+        (gib(24), gib(8)),
+        (gib(10), gib(4)),
+        (gib(4), gib(3)),
+        (gib(1) / 4, gib(1) / 4),
+        (gib(1000), gib(8)),
+        (0, gib(1) / 4),
+    ] {
+        assert_eq!(default_held_bytes_max(total), expected, "of {total}");
+    }
+    let it = settings(&format!("{LEAST}\nmax_mem_in_queues_mib = 512")).expect("sound");
+    assert_eq!(it.held_bytes_max, 512 << 20);
 }

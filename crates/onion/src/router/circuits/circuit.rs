@@ -4,6 +4,7 @@ use crate::flow::control::Agreed;
 use crate::node::ConnId;
 use crate::router::slab::{Slab, key};
 use crate::suite::{Layer, Suite};
+use crate::time::Instant;
 use crate::tunnel::{Leg, Tunnel};
 use alloc::boxed::Box;
 use core::fmt;
@@ -172,6 +173,12 @@ impl<S: Suite> Circuit<S> {
     pub(in crate::router) fn queues(&self) -> impl Iterator<Item = (OnLink, &CellQueue<S::Cell>)> {
         let forth = self.onward.on_link().map(|at| (at, &self.forth_queue));
         core::iter::once((self.back, &self.back_queue)).chain(forth)
+    }
+
+    /// Since when the oldest cell has waited in either queue, as far as is known.
+    pub(in crate::router) fn oldest_since(&self) -> Option<Instant> {
+        let queues = [&self.back_queue, &self.forth_queue];
+        queues.into_iter().filter_map(CellQueue::oldest_since).min()
     }
 
     /// Cells in both queues.

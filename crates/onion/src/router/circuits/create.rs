@@ -29,7 +29,7 @@ impl<S: Suite, R: Rng, C: Conduct<S>> Core<S, R, C> {
         if role == Role::Measurer && count >= MEASUREMENT_CIRCUITS_PER_LINK_MAX {
             return Err("too many measurement circuits on one link");
         }
-        if count >= CIRCUITS_PER_LINK_MAX {
+        if count >= CIRCUITS_PER_LINK_MAX || !self.has_room_for_circuits() {
             self.refuse(at, DestroyReason::RESOURCE_LIMIT);
             return Ok(());
         }
@@ -48,7 +48,7 @@ impl<S: Suite, R: Rng, C: Conduct<S>> Core<S, R, C> {
     /// Answers CREATE2.
     pub(in crate::router) fn create2(&mut self, at: OnLink, body: &S::Body) {
         let Some(link) = self.conns.link(at.conn) else { return };
-        if link.circuits.len() >= CIRCUITS_PER_LINK_MAX {
+        if link.circuits.len() >= CIRCUITS_PER_LINK_MAX || !self.has_room_for_circuits() {
             self.refuse(at, DestroyReason::RESOURCE_LIMIT);
             return;
         }

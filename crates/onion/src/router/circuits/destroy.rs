@@ -61,13 +61,17 @@ impl<S: Suite, R: Rng, C: Conduct<S>> Core<S, R, C> {
         self.originate(index, RelayCommand::TRUNCATED, StreamId::CIRCUIT, &reason);
     }
 
-    /// A circuit does not wait for a link any more: its number may be used again.
+    /// A circuit does not wait for a link any more: its number may be used again. A link that nobody waits for
+    /// is not dialled any further.
     fn forget_waiting(&mut self, index: CircuitIndex) {
         let Some(circuit) = self.circuits.get(index) else { return };
-        if let Onward::Waiting(conn) = circuit.onward
-            && let Some(link) = self.conns.link_mut(conn)
-        {
-            link.waiting.retain(|(waiting, _)| *waiting != index);
+        let Onward::Waiting(conn) = circuit.onward else { return };
+        let Some(link) = self.conns.link_mut(conn) else { return };
+        let Some(create) = link.waiting.remove(&index) else { return };
+        let is_in_vain = link.is_dial() && link.waiting.is_empty();
+        self.waiting_bytes -= create.len();
+        if is_in_vain {
+            self.reject(conn);
         }
     }
 
@@ -75,8 +79,8 @@ impl<S: Suite, R: Rng, C: Conduct<S>> Core<S, R, C> {
     pub(in crate::router) fn lose(&mut self, id: ConnId, reason: DestroyReason) {
         let Some(mut link) = self.conns.remove_link(id) else { return };
         self.padder.forget(id, &mut link.padding);
-        let waiting = link.waiting.iter().map(|(index, _)| *index);
-        for index in link.circuits.indices().into_iter().chain(waiting) {
+        self.waiting_bytes -= link.waiting.values().map(|create| create.len()).sum::<usize>();
+        for index in link.circuits.indices().into_iter().chain(link.waiting.into_keys()) {
             let uses_it = self.circuits.get(index).is_some_and(|circuit| {
                 circuit.back.conn == id || circuit.onward.conn() == Some(id)
             });

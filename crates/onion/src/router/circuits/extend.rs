@@ -16,9 +16,6 @@ use alloc::vec::Vec;
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use rand_core::Rng;
 
-/// Links that are being dialled at once; circuits that want more of them are refused.
-const DIALS_MAX: usize = 128;
-
 impl<S: Suite, R: Rng, C: Conduct<S>> Core<S, R, C> {
     /// Begins to extend a circuit: over the link to that relay, or over a new one.
     pub(in crate::router) fn extend(
@@ -48,18 +45,17 @@ impl<S: Suite, R: Rng, C: Conduct<S>> Core<S, R, C> {
         if is_same(&S::ids(&self.config.identity), &ids) {
             return Err(DestroyReason::CONNECT_FAILED); // as C tor, which fails to dial itself
         }
+        let asked_by = self.conns.link(circuit.back.conn).and_then(Link::ip);
         let id = match self.conns.to_relay(&ids, &addresses) {
             Some(id) => id,
-            None if self.conns.relays.dials() >= DIALS_MAX => {
-                return Err(DestroyReason::RESOURCE_LIMIT);
-            }
-            None => self.dial_relay(address, ids),
+            None => self.dial_relay(address, ids, asked_by),
         };
         let mut create = Vec::new();
         extend.create.encode_into(&mut create);
         let link = self.conns.link_mut(id).ok_or(DestroyReason::CONNECT_FAILED)?;
         // The number of circuits bounds the number of those that wait.
-        link.waiting.push((index, create));
+        self.waiting_bytes += create.len();
+        link.waiting.insert(index, create.into());
         let is_open = link.is_open;
         if let Some(circuit) = self.circuits.get_mut(index) {
             circuit.onward = Onward::Waiting(id);
@@ -70,9 +66,14 @@ impl<S: Suite, R: Rng, C: Conduct<S>> Core<S, R, C> {
         Ok(())
     }
 
-    fn dial_relay(&mut self, to: SocketAddr, ids: RelayIds) -> ConnId {
+    fn dial_relay(&mut self, to: SocketAddr, ids: RelayIds, asked_by: Option<IpAddr>) -> ConnId {
+        let is_listed = self.config.relays.contain(to);
+        while let Some(victim) = self.conns.relays.dials.in_the_way(asked_by, is_listed) {
+            self.reject(victim);
+        }
         let link = Link::dialled(self.outputs.now(), self.outputs.begin(), to, ids);
         let conn = self.conns.add_link(link);
+        self.conns.relays.dials.add(conn, asked_by, is_listed);
         self.to_dial.push_back(Dial { conn, to, security: Security::Tls });
         conn
     }
@@ -81,6 +82,7 @@ impl<S: Suite, R: Rng, C: Conduct<S>> Core<S, R, C> {
     pub(in crate::router) fn create_waiting(&mut self, id: ConnId) {
         let Some(link) = self.conns.link_mut(id) else { return };
         for (index, create) in core::mem::take(&mut link.waiting) {
+            self.waiting_bytes -= create.len();
             let Some(link) = self.conns.link_mut(id) else { return };
             // It may have been destroyed while it waited, and its number used again.
             let Some(circuit) = self.circuits.get_mut(index) else { continue };
@@ -157,3 +159,6 @@ fn destination(extend: &Extend2<'_>) -> Option<(Vec<SocketAddr>, RelayIds)> {
     let rsa = rsa.filter(|rsa| rsa.0 != [0; 20])?;
     Some((v4.into_iter().chain(v6).collect(), RelayIds { rsa, ed25519 }))
 }
+
+#[cfg(test)]
+mod tests;

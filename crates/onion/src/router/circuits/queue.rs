@@ -1,4 +1,5 @@
 use crate::flow::hop::HopWindow;
+use crate::router::oldest::Oldest;
 use crate::router::schedule::Recent;
 use crate::suite::Cell;
 use crate::time::Instant;
@@ -18,6 +19,7 @@ pub(in crate::router) struct CellQueue<T> {
     len: usize,
     /// Most cells that waited at once since it was last looked at.
     peak: usize,
+    oldest: Oldest,
     /// Times that it has run empty since then.
     emptied: u32,
     /// Somebody waits for it to be as short as this.
@@ -39,6 +41,7 @@ impl<T> Default for CellQueue<T> {
             head: 0,
             len: 0,
             peak: 0,
+            oldest: Oldest::default(),
             emptied: 0,
             watched: None,
             window: None,
@@ -68,6 +71,11 @@ impl<T: Cell> CellQueue<T> {
         self.len
     }
 
+    /// Since when its first cell has waited, as far as is known.
+    pub(in crate::router) fn oldest_since(&self) -> Option<Instant> {
+        self.oldest.since()
+    }
+
     /// What the link has to know of the next cell.
     #[inline]
     pub(in crate::router) const fn joining(&self) -> Joined {
@@ -82,13 +90,14 @@ impl<T: Cell> CellQueue<T> {
 
     /// A slot at the end of the queue; it holds something of an earlier cell.
     #[inline]
-    pub(in crate::router) fn push(&mut self) -> &mut T {
+    pub(in crate::router) fn push(&mut self, now: Instant) -> &mut T {
         if self.len == self.slots.len() {
             self.grow();
         }
         // The ring's size is a power of two.
         let at = (self.head + self.len) & (self.slots.len() - 1);
         self.len += 1;
+        self.oldest.handle_added(now, 1);
         self.peak = self.peak.max(self.len);
         &mut self.slots[at]
     }
@@ -97,6 +106,7 @@ impl<T: Cell> CellQueue<T> {
     pub(in crate::router) fn unpush(&mut self) -> T {
         debug_assert!(self.len > 0, "nothing was pushed");
         self.len -= 1;
+        self.oldest.handle_taken_back(self.len);
         let at = (self.head + self.len) & (self.slots.len() - 1);
         core::mem::replace(&mut self.slots[at], T::EMPTY)
     }
@@ -110,6 +120,7 @@ impl<T: Cell> CellQueue<T> {
         T::shift(&mut self.slots[self.head..self.head + until_end], first);
         T::shift(&mut self.slots[..second.len()], second);
         self.len -= count;
+        self.oldest.handle_taken(now, count, self.len);
         if self.len == 0 {
             self.head = 0;
             self.emptied += 1;
@@ -212,7 +223,7 @@ mod tests {
         let mut queue = CellQueue::<[u8; CELL_LEN]>::default();
         assert_eq!(queue.room_cells(NOW), usize::MAX);
         queue.set_window(Some(Box::new(FixedHopWindow::new(3))));
-        (0..5).for_each(|_| _ = queue.push());
+        (0..5).for_each(|_| _ = queue.push(NOW));
         assert_eq!(queue.pop_into(NOW, &mut [[0; CELL_LEN]; 2]), 2);
         assert_eq!(queue.room_cells(NOW), 1);
         queue.pop_into(NOW, &mut [[0; CELL_LEN]; 1]);
@@ -225,7 +236,7 @@ mod tests {
     #[test]
     fn what_was_pushed_last_can_be_taken_back() {
         let mut queue = CellQueue::<[u8; CELL_LEN]>::default();
-        (1..=9).for_each(|number| queue.push()[0] = number);
+        (1..=9).for_each(|number| queue.push(NOW)[0] = number);
         assert_eq!(queue.unpush()[0], 9);
         let mut out = [[0; CELL_LEN]; 9];
         assert_eq!(queue.pop_into(NOW, &mut out), 8);
@@ -238,7 +249,7 @@ mod tests {
         let mut out = [[0; CELL_LEN]; 64];
         for count in [64, 1] {
             for _ in 0..20_000 {
-                (0..count).for_each(|_| queue.push()[0] = 1);
+                (0..count).for_each(|_| queue.push(NOW)[0] = 1);
                 assert_eq!(queue.pop_into(NOW, &mut out), count);
             }
             assert!(queue.slots.len() <= count.max(ROOM_MIN), "{} slots", queue.slots.len());
@@ -248,7 +259,7 @@ mod tests {
     #[test]
     fn it_tells_once_that_it_is_short() {
         let mut queue = CellQueue::<[u8; CELL_LEN]>::default();
-        (0..20).for_each(|_| _ = queue.push());
+        (0..20).for_each(|_| _ = queue.push(NOW));
         assert!(!queue.has_become_short());
         queue.watch(10);
         queue.pop_into(NOW, &mut [[0; CELL_LEN]; 9]);
@@ -260,7 +271,7 @@ mod tests {
     #[test]
     fn a_queue_that_rests_takes_no_room() {
         let mut queue = CellQueue::<[u8; CELL_LEN]>::default();
-        queue.push()[0] = 1;
+        queue.push(NOW)[0] = 1;
         queue.rest();
         assert_eq!(queue.len(), 1);
         queue.pop_into(NOW, &mut [[0; CELL_LEN]; 9]);
@@ -281,7 +292,7 @@ mod tests {
                     queue.rest();
                 }
                 for _ in 0..pushes {
-                    queue.push()[..8].copy_from_slice(&next.to_be_bytes());
+                    queue.push(NOW)[..8].copy_from_slice(&next.to_be_bytes());
                     model.push_back(next);
                     next += 1;
                 }

@@ -44,7 +44,7 @@ impl<S: Suite, R: Rng, C: Conduct<S>> Core<S, R, C> {
             return;
         }
         let joined = queue.joining();
-        let added = queue.push().begin(out.circ_id, Command::RELAY);
+        let added = queue.push(self.outputs.now()).begin(out.circ_id, Command::RELAY);
         self.conduct.add(&mut self.rng, circuit.back, added);
         self.outputs.handle_queued(&mut self.conns, out.conn, (index, Way::Forth), joined);
     }

@@ -1,4 +1,4 @@
-use super::Conns;
+use super::{Conns, Dials};
 use crate::identity::{RelayIds, RsaId};
 use crate::node::ConnId;
 use crate::router::links::{Link, LinkPeer};
@@ -13,25 +13,18 @@ use core::net::SocketAddr;
 pub(in crate::router) struct Relays {
     /// Those that we dialled, and those whose other end has proved who it is. The older ones first.
     by_relay: BTreeMap<RsaId, Vec<ConnId>>,
-    /// Those that we dial and that are not open yet.
-    dials: usize,
+    pub(in crate::router) dials: Dials,
 }
 
 impl Relays {
     pub(super) fn add(&mut self, id: ConnId, link: &Link) {
         if let Some(expected) = &link.expected {
             self.by_relay.entry(expected.ids.rsa).or_default().push(id);
-            self.dials += 1;
         }
     }
 
-    /// Links that we dial and that are not open yet.
-    pub(in crate::router) const fn dials(&self) -> usize {
-        self.dials
-    }
-
     pub(super) fn remove(&mut self, id: ConnId, link: &Link) {
-        self.dials -= usize::from(link.is_dial());
+        self.dials.remove(id);
         let rsa = link.expected.map(|expected| expected.ids.rsa).or(link.peer().map(|ids| ids.rsa));
         if let Some(rsa) = rsa
             && let Some(ids) = self.by_relay.get_mut(&rsa)
@@ -48,13 +41,12 @@ impl<S: Suite> Conns<S> {
     /// The handshake of a link has brought this.
     pub(in crate::router) fn handle_link_open(&mut self, id: ConnId, peer: &LinkPeer) {
         let Some(link) = self.link_mut(id) else { return };
-        let was_dial = link.is_dial();
         link.is_open = true;
         link.peer = peer.relay.map(Box::new);
         link.is_canonical = peer.is_canonical;
         link.padding.is_possible = peer.has_padding;
         let is_accepted = link.expected.is_none();
-        self.relays.dials -= usize::from(was_dial);
+        self.relays.dials.remove(id);
         if let (true, Some(peer)) = (is_accepted, peer.relay) {
             self.relays.by_relay.entry(peer.rsa).or_default().push(id);
         }

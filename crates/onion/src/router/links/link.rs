@@ -42,7 +42,7 @@ pub(in crate::router) struct Link {
     pub(in crate::router) exported: Option<[u8; 32]>,
     pub(in crate::router) circuits: CircuitIds,
     /// Circuits that wait for the link to open, with their CREATE2 bodies.
-    pub(in crate::router) waiting: Vec<(CircuitIndex, Vec<u8>)>,
+    pub(in crate::router) waiting: BTreeMap<CircuitIndex, Box<[u8]>>,
     /// Circuits opened on it by us.
     opened: u32,
     /// When it began, or was last seen with something on it.
@@ -66,7 +66,7 @@ impl Link {
             is_canonical: false,
             exported: None,
             circuits: CircuitIds::default(),
-            waiting: Vec::new(),
+            waiting: BTreeMap::new(),
             opened: 0,
             used_at: now,
             idle_max: Duration::ZERO,
@@ -130,6 +130,11 @@ impl Link {
         self.peer.as_deref()
     }
 
+    /// Where the other end is.
+    pub(in crate::router) fn ip(&self) -> Option<IpAddr> {
+        self.dialled.map(|dialled| dialled.ip()).or(self.from)
+    }
+
     /// Whether circuits may be extended over it to a relay that is said to be at these addresses.
     ///
     /// As in C tor: where the relay says that its end has an address of its own, or where that address is
@@ -137,8 +142,7 @@ impl Link {
     /// would otherwise see all that anybody sends to that relay through us.
     pub(in crate::router) fn leads_to(&self, ids: &RelayIds, addresses: &[SocketAddr]) -> bool {
         let Some(peer) = self.peer() else { return false };
-        let ip = self.dialled.map(|dialled| dialled.ip()).or(self.from);
-        let is_asked_for = || addresses.iter().any(|address| Some(address.ip()) == ip);
+        let is_asked_for = || addresses.iter().any(|address| Some(address.ip()) == self.ip());
         self.role == Role::Ordinary
             && peer.rsa == ids.rsa
             && ids.ed25519.is_none_or(|ed25519| peer.ed25519 == Some(ed25519))

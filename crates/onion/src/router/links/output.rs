@@ -9,6 +9,7 @@ use crate::cell::{BODY_LEN, CELL_LEN, CELLS_PER_RECORD, CircId, Command};
 use crate::node::ConnId;
 use crate::router::circuits::{CircuitIndex, Joined, Way};
 use crate::router::conns::Conns;
+use crate::router::oldest::Oldest;
 use crate::router::schedule::{Decay, Moment, Recent, Runs, SchedulerConfig, Turns};
 use crate::suite::{Body, Cell, Suite};
 use crate::time::Instant;
@@ -40,6 +41,11 @@ impl Control {
         if is_variable { self.body.len() + CELL_LEN - BODY_LEN + 2 } else { CELL_LEN }
     }
 
+    /// Bytes of memory that it takes while it waits.
+    fn held_bytes(&self) -> usize {
+        size_of::<Self>() + self.body.len()
+    }
+
     /// Makes `cell` this one. For commands of fixed length.
     pub fn fill<S: Suite>(&self, cell: &mut S::Cell) {
         *cell.begin(self.circ_id, self.command) = S::Body::from_bytes(&self.body);
@@ -53,6 +59,7 @@ pub(in crate::router) struct Output {
     control: VecDeque<Control>,
     /// Bytes of them on the wire.
     control_bytes: usize,
+    oldest_control: Oldest,
     /// Circuits with cells for this link.
     turns: Turns,
     /// Cells for this link in the queues of all circuits but those that wait for the next hop.
@@ -80,6 +87,8 @@ pub(in crate::router) struct Outputs {
     to_close: VecDeque<ConnId>,
     /// Cells in the queues of all circuits.
     queued_cells: usize,
+    /// Bytes of memory that the control cells of all links take.
+    held_control_bytes: usize,
     /// Circuits whose queue has become as short as their streams wait for.
     drained: VecDeque<CircuitIndex>,
     runs: Runs,
@@ -100,6 +109,7 @@ impl Outputs {
             held_clients: VecDeque::new(),
             to_close: VecDeque::new(),
             queued_cells: 0,
+            held_control_bytes: 0,
             drained: VecDeque::new(),
             runs: Runs::new(config.scheduler),
             moment: decay.at(now),
@@ -173,6 +183,8 @@ impl Outputs {
             return false;
         }
         output.control_bytes += control.weight_bytes();
+        output.oldest_control.handle_added(self.now, 1);
+        self.held_control_bytes += control.held_bytes();
         output.control.push_back(control);
         self.wake(conns, id);
         true
@@ -236,6 +248,37 @@ impl Outputs {
         self.drained.pop_front()
     }
 
+    /// The next control cell of a link.
+    pub(in crate::router) fn poll_control<S: Suite>(
+        &mut self,
+        conns: &mut Conns<S>,
+        id: ConnId,
+    ) -> Option<Control> {
+        let output = conns.output_mut(id)?;
+        let control = output.control.pop_front()?;
+        output.control_bytes -= control.weight_bytes();
+        output.oldest_control.handle_taken(self.now, 1, output.control.len());
+        self.held_control_bytes -= control.held_bytes();
+        if output.control.is_empty() {
+            output.control = VecDeque::new();
+        }
+        Some(control)
+    }
+
+    /// A link's control cells are not to be written any more.
+    pub(in crate::router) fn drop_control<S: Suite>(&mut self, conns: &mut Conns<S>, id: ConnId) {
+        let Some(output) = conns.output_mut(id) else { return };
+        self.held_control_bytes -= output.held_control_bytes();
+        output.control = VecDeque::new();
+        output.control_bytes = 0;
+        output.oldest_control = Oldest::default();
+    }
+
+    /// Bytes of memory that the control cells of all links take.
+    pub(in crate::router) const fn held_control_bytes(&self) -> usize {
+        self.held_control_bytes
+    }
+
     /// Cells in the queues of all circuits.
     pub(in crate::router) const fn queued_cells(&self) -> usize {
         self.queued_cells
@@ -263,6 +306,7 @@ impl Outputs {
     pub(in crate::router) fn forget<S: Suite>(&mut self, conns: &mut Conns<S>, id: ConnId) {
         if let Some(output) = conns.output_mut(id) {
             let gone = core::mem::take(output);
+            self.held_control_bytes -= gone.held_control_bytes();
             // Its number may be given to another link.
             if gone.parked != Parked::No {
                 let lists =
@@ -276,14 +320,14 @@ impl Outputs {
 }
 
 impl Output {
-    /// The next control cell.
-    pub(in crate::router) fn poll_control(&mut self) -> Option<Control> {
-        let control = self.control.pop_front()?;
-        self.control_bytes -= control.weight_bytes();
-        if self.control.is_empty() {
-            self.control = VecDeque::new();
-        }
-        Some(control)
+    /// Since when its first control cell has waited, as far as is known.
+    pub(in crate::router) fn oldest_control_since(&self) -> Option<Instant> {
+        self.oldest_control.since()
+    }
+
+    /// Bytes of memory that its control cells take. Counts them.
+    pub(in crate::router) fn held_control_bytes(&self) -> usize {
+        self.control.iter().map(Control::held_bytes).sum()
     }
 
     /// Whether nothing waits.

@@ -80,7 +80,7 @@ impl Stage {
             let it = self.circuits.get_mut(circuit).expect("is there");
             let (conn, queue) = (it.back.conn, &mut it.back_queue);
             let joined = queue.joining();
-            let slot = queue.push();
+            let slot = queue.push(Instant::ORIGIN);
             slot.fill(0);
             slot[..4].copy_from_slice(&circuit.0.to_be_bytes());
             self.outputs.handle_queued(&mut self.conns, conn, (circuit, Way::Back), joined);

@@ -56,7 +56,7 @@ impl<S: Suite, R: Rng, C: Conduct<S>> Core<S, R, C> {
         if matches!(stream.state, State::Asking { .. }) {
             return;
         }
-        let buffered_bytes = self.streams.buffer(&mut self.conns, conn, data);
+        let buffered_bytes = self.streams.buffer(now, &mut self.conns, conn, data);
         let Some(stream) = self.conns.stream_mut(conn) else { return };
         if stream.flow.handle_delivered(now, buffered_bytes).is_err() {
             self.destroy(index, DestroyReason::PROTOCOL, None);
@@ -236,7 +236,7 @@ impl<S: Suite, R: Rng, C: Conduct<S>> Core<S, R, C> {
 
         let queue = &mut circuit.back_queue;
         let joined = queue.joining();
-        let body = queue.push().begin(circuit.back.circ_id, Command::RELAY);
+        let body = queue.push(now).begin(circuit.back.circ_id, Command::RELAY);
         let message = Message { command: RelayCommand::DATA, stream_id: stream.stream_id, data };
         let written = body.write(&message);
         debug_assert!(written.is_ok(), "a cell was to be filled with more than fits");

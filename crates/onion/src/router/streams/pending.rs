@@ -1,7 +1,7 @@
 use super::State;
 use crate::node::{ConnId, Lookup, LookupId, Question};
 use crate::router::conns::Conns;
-use crate::suite::{Buffer, Suite};
+use crate::suite::{Buffer, Stretch, Suite};
 use crate::time::{Duration, Instant};
 use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use alloc::vec::Vec;
@@ -74,12 +74,14 @@ impl Streams {
     /// Puts data from the client into a stream's buffer; returns how much is in it.
     pub(in crate::router) fn buffer<S: Suite>(
         &mut self,
+        now: Instant,
         conns: &mut Conns<S>,
         conn: ConnId,
         data: S::Stretch<'_>,
     ) -> usize {
         let Some(stream) = conns.stream_mut(conn) else { return 0 };
         let before = stream.buffer.held_bytes();
+        stream.oldest.handle_added(now, data.len());
         stream.buffer.push(data);
         self.held_bytes = self.held_bytes + stream.buffer.held_bytes() - before;
         let buffered_bytes = stream.buffer.len();
@@ -102,10 +104,12 @@ impl Streams {
         let before = stream.buffer.held_bytes();
         let taken = stream.buffer.pop_into(room);
         self.held_bytes = self.held_bytes + stream.buffer.held_bytes() - before;
+        let left = stream.buffer.len();
+        stream.oldest.handle_taken(now, taken, left);
         if taken > 0 {
             stream.since = now;
         }
-        (taken, stream.buffer.len())
+        (taken, left)
     }
 
     /// Names a connection for writing, once, if it has something to write.

@@ -3,6 +3,7 @@ use crate::cell::relay::MAX_DATA_LEN;
 use crate::flow::stream::StreamFlow;
 use crate::node::LookupId;
 use crate::router::circuits::TunnelIndex;
+use crate::router::oldest::Oldest;
 use crate::suite::{StreamId, Suite};
 use crate::time::Instant;
 use core::net::SocketAddr;
@@ -59,6 +60,8 @@ pub(in crate::router) struct Stream<S: Suite> {
     pub(in crate::router) state: State,
     /// From the client to the destination.
     pub(in crate::router) buffer: S::Buffer,
+    /// Of the bytes in it.
+    pub(in crate::router) oldest: Oldest,
     pub(in crate::router) flow: StreamFlow,
     /// What the stream's flow control lets be read from the destination.
     pub(in crate::router) room_bytes: u64,
@@ -83,6 +86,7 @@ impl<S: Suite> Stream<S> {
             stream_id,
             state,
             buffer: S::Buffer::default(),
+            oldest: Oldest::default(),
             room_bytes: flow.room_bytes(now),
             flow,
             rated_until: None,

@@ -20,10 +20,10 @@ fn a_queue_that_never_runs_empty_does_not_keep_what_it_has_sent() {
     let (mut outputs, mut conns, id) = conns();
     for sent in 0..10_000 {
         assert!(outputs.control(&mut conns, id, destroy()));
-        let output = conns.output_mut(id).expect("open");
         if sent >= 2 {
-            assert_eq!(output.poll_control(), Some(destroy()));
+            assert_eq!(outputs.poll_control(&mut conns, id), Some(destroy()));
         }
+        let output = conns.output_mut(id).expect("open");
         assert!(output.control.capacity() <= 16, "{} cells", output.control.capacity());
     }
 }
@@ -38,6 +38,9 @@ fn a_peer_that_reads_nothing_gets_no_more_than_so_much() {
     assert_eq!(cells, CONTROL_MAX / CELL_LEN + 1);
     let output = conns.output_mut(id).expect("open");
     assert!(output.control_bytes <= CONTROL_MAX + CELL_LEN, "{} bytes", output.control_bytes);
-    while output.poll_control().is_some() {}
+    assert_eq!(outputs.held_control_bytes(), cells * (size_of::<Control>() + 1));
+    while outputs.poll_control(&mut conns, id).is_some() {}
+    let output = conns.output_mut(id).expect("open");
     assert_eq!((output.control_bytes, output.control.capacity()), (0, 0));
+    assert_eq!(outputs.held_control_bytes(), 0);
 }

@@ -107,7 +107,8 @@ impl Model {
                 {
                     *buffered += len;
                     let data = &[1; 500][..len];
-                    let buffered_bytes = self.streams.buffer(&mut self.conns, ConnId(conn), data);
+                    let conn = ConnId(conn);
+                    let buffered_bytes = self.streams.buffer(now, &mut self.conns, conn, data);
                     assert_eq!(buffered_bytes, *buffered);
                 }
             }

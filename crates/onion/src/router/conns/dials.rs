@@ -1,0 +1,133 @@
+use crate::node::ConnId;
+use alloc::collections::VecDeque;
+use core::net::IpAddr;
+
+/// Links that are being dialled at once.
+const DIALS_MAX: usize = 512;
+
+/// Of these, links to places where the consensus knows no relay: somebody can have us dial any number of those, and
+/// none of them answers.
+const UNLISTED_MAX: usize = 256;
+
+/// Links that are being dialled.
+///
+/// When there are too many, the oldest goes of those that the neighbour asked for who asked for most. So who has us
+/// dial into the void has his own dials cut short, and keeps nobody else from a relay. What one more dial costs is
+/// bounded by [`DIALS_MAX`].
+#[derive(Debug, Default)]
+pub(in crate::router) struct Dials {
+    /// The oldest first.
+    all: VecDeque<Dialling>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Dialling {
+    conn: ConnId,
+    /// Where the circuit came from that asked for it first.
+    asked_by: Option<IpAddr>,
+    /// The consensus knows a relay there.
+    is_listed: bool,
+}
+
+impl Dials {
+    pub(in crate::router) fn add(
+        &mut self,
+        conn: ConnId,
+        asked_by: Option<IpAddr>,
+        is_listed: bool,
+    ) {
+        self.all.push_back(Dialling { conn, asked_by, is_listed });
+    }
+
+    /// It has opened, or is gone.
+    pub(super) fn remove(&mut self, conn: ConnId) {
+        self.all.retain(|it| it.conn != conn);
+    }
+
+    /// Which one has to go before this neighbour can have another; none if there is room.
+    pub(in crate::router) fn in_the_way(
+        &self,
+        asked_by: Option<IpAddr>,
+        is_listed: bool,
+    ) -> Option<ConnId> {
+        let unlisted = self.all.iter().filter(|it| !it.is_listed).count();
+        let is_full = self.all.len() >= DIALS_MAX;
+        if !is_full && (is_listed || unlisted < UNLISTED_MAX) {
+            return None;
+        }
+        // Room that is kept for relays of the consensus is nobody else's.
+        let is_counted = |it: &&Dialling| !it.is_listed || (is_listed && unlisted == 0);
+        let of = |who: Option<IpAddr>| {
+            self.all.iter().filter(is_counted).filter(|it| it.asked_by == who).count()
+        };
+        let mut most = (of(asked_by), asked_by);
+        for it in self.all.iter().filter(is_counted) {
+            let count = of(it.asked_by);
+            if count > most.0 {
+                most = (count, it.asked_by);
+            }
+        }
+        let oldest = self.all.iter().filter(is_counted).find(|it| it.asked_by == most.1);
+        oldest.or(self.all.front()).map(|it| it.conn)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use core::net::Ipv4Addr;
+
+    fn neighbour(number: u32) -> Option<IpAddr> {
+        Some(Ipv4Addr::from(number).into())
+    }
+
+    fn dial(dials: &mut Dials, number: u32, asked_by: Option<IpAddr>, is_listed: bool) {
+        while let Some(victim) = dials.in_the_way(asked_by, is_listed) {
+            dials.remove(victim);
+        }
+        dials.add(ConnId(number), asked_by, is_listed);
+    }
+
+    fn all(dials: &Dials) -> impl Iterator<Item = u32> {
+        dials.all.iter().map(|it| it.conn.0)
+    }
+
+    #[test]
+    fn who_asks_for_too_many_loses_his_own() {
+        let mut dials = Dials::default();
+        dial(&mut dials, 0, neighbour(2), false);
+        for number in 1..=10_000 {
+            dial(&mut dials, number, neighbour(1), false);
+        }
+        assert_eq!(dials.all.len(), UNLISTED_MAX);
+        assert!(all(&dials).any(|it| it == 0), "the other's is still being dialled");
+        assert!(all(&dials).any(|it| it == 10_000) && all(&dials).all(|it| it == 0 || it > 9_000));
+        // And another one gets through at once.
+        dial(&mut dials, 20_000, neighbour(3), false);
+        assert!(all(&dials).any(|it| it == 20_000) && all(&dials).any(|it| it == 0));
+    }
+
+    #[test]
+    fn relays_of_the_consensus_have_room_of_their_own() {
+        let mut dials = Dials::default();
+        for number in 0..1000 {
+            dial(&mut dials, number, neighbour(number), false);
+        }
+        assert_eq!(dials.all.len(), UNLISTED_MAX);
+        let before: alloc::vec::Vec<u32> = all(&dials).collect();
+        for number in 1000..1200 {
+            dial(&mut dials, number, neighbour(1), true);
+        }
+        assert!(before.iter().all(|it| all(&dials).any(|other| other == *it)));
+        // Beyond that they take the room of those that are not.
+        for number in 1200..2000 {
+            dial(&mut dials, number, neighbour(1), true);
+        }
+        assert_eq!(dials.all.len(), DIALS_MAX);
+        assert!(dials.all.iter().all(|it| it.is_listed), "{dials:?}");
+        assert!(all(&dials).any(|it| it == 1999));
+        // Who is in no consensus does not take theirs.
+        dial(&mut dials, 3000, neighbour(7), false);
+        assert_eq!(dials.all.len(), DIALS_MAX);
+    }
+}
