@@ -217,7 +217,7 @@ impl Resolver for OtherThread {
     fn ask(&mut self, question: Question, reply: Reply) {
         thread::spawn(move || match question {
             Question::Addresses(name) if name == "known" => {
-                reply.answer(Answer::Addresses(vec![[10, 0, 0, 1].into()], 60));
+                reply.answer(Answer::Addresses(vec![[10, 0, 0, 1].into()]));
             }
             _ => drop(reply),
         });
@@ -233,7 +233,7 @@ fn questions_are_answered_from_elsewhere_and_none_is_forgotten() {
     driver.set_resolver(Box::new(OtherThread));
     let (known, lost) = (driver.node_mut().ask(2, "known"), driver.node_mut().ask(3, "lost"));
     run(&mut driver, |node| node.answers.len() == 3);
-    let expected = Answer::Addresses(vec![[10, 0, 0, 1].into()], 60);
+    let expected = Answer::Addresses(vec![[10, 0, 0, 1].into()]);
     assert_eq!(driver.node().answers[&known], expected);
     assert_eq!(driver.node().answers[&lost], Answer::Failed);
 }

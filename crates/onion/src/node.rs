@@ -53,7 +53,7 @@ pub struct Lookup {
 }
 
 /// What a [`Lookup`] asks.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Question {
     /// The addresses of this name.
     Addresses(String),
@@ -61,13 +61,14 @@ pub enum Question {
     Name(IpAddr),
 }
 
-/// What the domain name system says.
+/// What the domain name system says. For how long that holds is nobody's business: it would tell a client when another
+/// one first asked.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Answer {
-    /// Addresses of the name, and for how many seconds they hold. Not empty.
-    Addresses(Vec<IpAddr>, u32),
-    /// The name of the address, and for how many seconds it holds.
-    Name(String, u32),
+    /// Addresses of the name. Not empty.
+    Addresses(Vec<IpAddr>),
+    /// The name of the address.
+    Name(String),
     /// There is no such name.
     NoSuchName,
     /// No answer now: trying later may help.

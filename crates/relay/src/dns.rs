@@ -2,12 +2,14 @@
 //!
 //! The name servers are the system's (`/etc/resolv.conf`) or those of the configuration. The system's
 //! hosts file and search domains are not looked at: what a machine knows of its own network is not for
-//! strangers. Answers are cached by the library, up to a fixed number; questions that are under way are
-//! bounded as well, and those beyond fail at once.
+//! strangers. Answers are kept for a time that is drawn by lot; questions that are under way are bounded,
+//! and those beyond fail at once.
 
+mod cache;
 #[cfg(test)]
 mod tests;
 
+use cache::Cache;
 use hickory_resolver::TokioResolver;
 use hickory_resolver::config::{
     ConnectionConfig, LookupIpStrategy, NameServerConfig, ResolveHosts, ResolverConfig,
@@ -17,20 +19,18 @@ use hickory_resolver::net::{DnsError, NetError};
 use hickory_resolver::proto::op::ResponseCode;
 use hickory_resolver::proto::rr::{Name, RData, RecordType};
 use hickory_resolver::system_conf::read_system_conf;
-use link::{Reply, Resolver};
+use link::{Clock, Reply, Resolver};
 use onion::node::{Answer, Question};
+use rand::SeedableRng;
+use rand::rngs::{StdRng, SysRng};
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
-use tokio::sync::{Semaphore, mpsc};
+use tokio::sync::{Mutex, Semaphore, mpsc};
 
-/// How long answers hold, in seconds: at least, and at most.
-const TTL_S: std::ops::RangeInclusive<u32> = 60..=3_600;
 /// Questions under way.
 const QUESTIONS_MAX: usize = 1_024;
-/// Answers in the cache.
-const CACHED_MAX: u64 = 16_384;
 /// Addresses of one name that are passed on.
 const ADDRESSES_MAX: usize = 16;
 /// For one attempt at one server.
@@ -66,10 +66,11 @@ impl Names {
             let _inside = runtime.enter();
             resolver(servers).map_err(|error| no_names(&error))?
         };
+        let rng = StdRng::try_from_rng(&mut SysRng).map_err(|error| no_names(&error))?;
         let (questions, asked) = mpsc::channel(QUESTIONS_MAX);
         thread::Builder::new()
             .name("dns".to_owned())
-            .spawn(move || runtime.block_on(serve(resolver, asked)))
+            .spawn(move || runtime.block_on(serve(resolver, rng, asked)))
             .map_err(|error| no_names(&error))?;
         Ok(Self { questions })
     }
@@ -94,12 +95,8 @@ fn resolver(servers: &[SocketAddr]) -> Result<TokioResolver, NetError> {
     let provider = TokioRuntimeProvider::default();
     let mut builder = TokioResolver::builder_with_config(config, provider);
     let options = builder.options_mut();
-    let [least, most] = [*TTL_S.start(), *TTL_S.end()].map(|ttl| Duration::from_secs(ttl.into()));
-    options.positive_min_ttl = Some(least);
-    options.positive_max_ttl = Some(most);
-    options.negative_min_ttl = Some(least);
-    options.negative_max_ttl = Some(most);
-    options.cache_size = CACHED_MAX;
+    // We keep answers ourselves.
+    options.cache_size = 0;
     options.use_hosts_file = ResolveHosts::Never;
     options.ip_strategy = LookupIpStrategy::Ipv4AndIpv6;
     options.timeout = ATTEMPT;
@@ -118,13 +115,22 @@ fn name_server(address: &SocketAddr) -> NameServerConfig {
 }
 
 /// Answers until nobody can ask any more.
-async fn serve(resolver: TokioResolver, mut asked: mpsc::Receiver<(Question, Reply)>) {
+async fn serve(resolver: TokioResolver, rng: StdRng, mut asked: mpsc::Receiver<(Question, Reply)>) {
     let places = Arc::new(Semaphore::new(QUESTIONS_MAX));
+    let clock = Clock::start();
+    // All of this is one thread's.
+    let cache = Arc::new(Mutex::new(Cache::new(rng)));
     while let Some((question, reply)) = asked.recv().await {
+        if let Some(answer) = cache.lock().await.find(clock.now(), &question) {
+            reply.answer(answer);
+            continue;
+        }
         let Ok(place) = Arc::clone(&places).try_acquire_owned() else { continue };
-        let resolver = resolver.clone();
+        let (resolver, cache) = (resolver.clone(), Arc::clone(&cache));
         tokio::spawn(async move {
-            reply.answer(look_up(&resolver, question).await);
+            let answer = look_up(&resolver, question.clone()).await;
+            cache.lock().await.keep(clock.now(), question, &answer);
+            reply.answer(answer);
             drop(place);
         });
     }
@@ -143,31 +149,21 @@ async fn addresses(resolver: &TokioResolver, name: &str) -> Result<Answer, NetEr
     // Not below any of our own domains.
     name.set_fqdn(true);
     let found = resolver.lookup_ip(name).await?;
-    let records = found.as_lookup().answers();
     let addresses: Vec<IpAddr> = found.iter().take(ADDRESSES_MAX).collect();
     Ok(match addresses.is_empty() {
         true => Answer::NoSuchName,
-        false => Answer::Addresses(addresses, ttl(records.iter().map(|record| record.ttl))),
+        false => Answer::Addresses(addresses),
     })
 }
 
 async fn name_of(resolver: &TokioResolver, address: IpAddr) -> Result<Answer, NetError> {
     let found = resolver.lookup(Name::from(address), RecordType::PTR).await?;
-    let names = found.answers().iter().filter_map(|record| match &record.data {
-        RData::PTR(name) => Some((name.0.to_ascii(), record.ttl)),
+    let mut names = found.answers().iter().filter_map(|record| match &record.data {
+        RData::PTR(name) => Some(name.0.to_ascii()),
         _ => None,
     });
-    Ok(match names.into_iter().next() {
-        Some((name, ttl_s)) => {
-            Answer::Name(name.trim_end_matches('.').to_owned(), ttl(std::iter::once(ttl_s)))
-        }
-        None => Answer::NoSuchName,
-    })
-}
-
-/// The least of these, within bounds.
-fn ttl(all: impl Iterator<Item = u32>) -> u32 {
-    all.min().unwrap_or(0).clamp(*TTL_S.start(), *TTL_S.end())
+    let name = names.next().map(|name| Answer::Name(name.trim_end_matches('.').to_owned()));
+    Ok(name.unwrap_or(Answer::NoSuchName))
 }
 
 /// What an error says of the name.

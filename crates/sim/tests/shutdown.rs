@@ -95,7 +95,7 @@ fn what_stands_goes_on_and_nothing_begins<S: Cast>() {
     assert_eq!((stage.relay.open_streams(), stage.destinations()), (2, 1));
 
     // Those that have begun are served to their end.
-    stage.answer(&Answer::Addresses(vec![[192, 0, 2, 81].into()], 60));
+    stage.answer(&Answer::Addresses(vec![[192, 0, 2, 81].into()]));
     stage.connect(1);
     for (destination, stream) in [(0, 1), (1, 2)] {
         assert_eq!(stage.feed(destination, LEN), LEN);

@@ -193,10 +193,10 @@ impl World {
         self.fixture.answer(match how % 8 {
             0 => Answer::NoSuchName,
             1 => Answer::Failed,
-            2 => Answer::Name("a.example".into(), 60),
-            3 => Answer::Addresses(vec![v6, v4], how.into()),
-            4 => Answer::Addresses(vec![v6], 0),
-            _ => Answer::Addresses(vec![v4], 60),
+            2 => Answer::Name("a.example".into()),
+            3 => Answer::Addresses(vec![v6, v4]),
+            4 => Answer::Addresses(vec![v6]),
+            _ => Answer::Addresses(vec![v4]),
         });
     }
 

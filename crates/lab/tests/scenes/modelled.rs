@@ -118,7 +118,7 @@ fn names_lead_where_the_domain_name_system_says() {
     let mut net = world(1, PathModel::default());
     let to = net.server_at;
     let question = Question::Addresses("a.test".into());
-    net.stage.wire.set_answer(question, Answer::Addresses(vec![to.ip()], 60));
+    net.stage.wire.set_answer(question, Answer::Addresses(vec![to.ip()]));
     let circuit = net.circuit(true);
     let to = onion::client::Destination::Host("a.test".into(), to.port(), Default::default());
     let stream = net.begin_to(circuit, to, Transfer::download(1, 1000));

@@ -11,9 +11,10 @@ mod exit_policy;
 mod known_relays;
 mod lookup;
 mod pending;
+mod ranking;
 mod stream;
 
 pub use exit_policy::{Addresses, ExitConfig, ExitPolicy, ExitRule, RuleError, is_private};
 pub use known_relays::KnownRelays;
 pub(super) use pending::Streams;
-pub(super) use stream::{Asked, State, Stream};
+pub(super) use stream::{Asked, State, Stream, StreamKind};

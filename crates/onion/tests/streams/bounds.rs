@@ -78,6 +78,38 @@ fn many_circuits_that_read_nothing_do_not_cost_one_that_does() {
 }
 
 #[test]
+fn who_takes_all_streams_that_are_to_be_had_leaves_some_to_others() {
+    let directory = Some("127.0.0.1:9".parse().expect("an address"));
+    let config = RouterConfig { directory, streams_max: 400, ..exit() };
+    let mut world = World::new(config, false);
+    let flood = |world: &mut World, circ_id: CircId, command: RelayCommand, data: &[u8]| {
+        world.create(circ_id);
+        for stream_id in 1..=320 {
+            world.say_on(circ_id, command, stream_id, data);
+        }
+    };
+    // The directory's are a quarter of all, and what fills them leaves the others alone.
+    let floods = [(RelayCommand::BEGIN_DIR, &b""[..], 100), (RelayCommand::RESOLVE, b"a.b", 300)];
+    for (of_kind, (command, data, most)) in (0u32..).zip(floods) {
+        let before = world.router.open_streams();
+        let first = 10 + 100 * of_kind;
+        for number in first..first + 9 {
+            flood(&mut world, id(number), command, data);
+            let taken = world.router.open_streams() - before;
+            assert!((most..=most + 1).contains(&taken), "{command:?}: {taken} of {most}");
+        }
+        // Another one gets as many as each of them has then.
+        let last = id(first + 50);
+        flood(&mut world, last, command, data);
+        let heard = world.circuits[&last].heard.iter();
+        let refused =
+            heard.filter(|it| it.command == RelayCommand::END || it.data.first() == Some(&0xf0));
+        let had = 320 - refused.count();
+        assert!((most / 10 - 1..=most / 10 + 1).contains(&had), "{command:?}: {had} of {most}");
+    }
+}
+
+#[test]
 fn circuits_alone_take_half_of_all_memory_at_most() {
     let held_bytes_max = 1_000_000;
     let mut world = World::new(RouterConfig { held_bytes_max, ..exit() }, false);
@@ -161,7 +193,7 @@ fn what_is_asked_and_given_up_leaves_nothing_behind() {
     assert!(highest.0 < 5, "numbers are used again: {highest:?}");
     // Answers that come late are for nobody.
     while !world.questions.is_empty() {
-        world.answer(Answer::Addresses(vec![[192, 0, 2, 1].into()], 60));
+        world.answer(Answer::Addresses(vec![[192, 0, 2, 1].into()]));
     }
     assert!(world.destinations.is_empty());
     world.hear_nothing();
@@ -277,8 +309,8 @@ impl Player {
                     let addresses = vec![[192, 0, 2, 1].into()];
                     world.answer(match how % 4 {
                         0 => Answer::Failed,
-                        1 => Answer::Name("a.b".into(), 60),
-                        _ => Answer::Addresses(addresses, 60),
+                        1 => Answer::Name("a.b".into()),
+                        _ => Answer::Addresses(addresses),
                     });
                 }
             }

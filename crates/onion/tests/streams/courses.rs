@@ -42,7 +42,7 @@ fn what_comes_before_the_connection_stands_waits_for_it() {
     let mut world = World::exit();
     world.begin(5, "a.b", 80);
     world.say(RelayCommand::DATA, 5, b"GET ");
-    world.answer(Answer::Addresses(vec![[192, 0, 2, 1].into()], 60));
+    world.answer(Answer::Addresses(vec![[192, 0, 2, 1].into()]));
     world.say(RelayCommand::DATA, 5, b"/");
     let conn = world.dialled();
     assert_eq!(world.router.queued_bytes(), 5);
@@ -242,12 +242,20 @@ fn who_is_an_exit_no_more_opens_no_streams() {
 #[test]
 fn streams_are_limited_in_all_and_on_each_circuit() {
     let mut world = World::new(RouterConfig { streams_max: 2, ..exit() }, false);
-    world.open(5);
-    let two = world.open(6);
+    let other = CircId::of_initiator(2);
+    world.create(other);
+    let one = world.open(5);
+    world.open(6);
     world.begin(7, "192.0.2.1", 80);
     assert_eq!(world.hear_end(7), EndReason::RESOURCE_LIMIT);
-    world.lose(two, CloseCause::ByPeer);
-    assert_eq!(world.hear_end(6), EndReason::DONE);
+    // Another circuit that has none takes one of its two, but not the last.
+    world.open_on(other, 6);
+    assert_eq!(world.hear_end(6), EndReason::RESOURCE_LIMIT);
+    world.say_on(other, RelayCommand::BEGIN, 7, b"192.0.2.1:80\0\0\0\0\0");
+    assert_eq!(world.router.open_streams(), 2);
+    world.hear_nothing();
+    world.lose(one, CloseCause::ByPeer);
+    assert_eq!(world.hear_end(5), EndReason::DONE);
     world.open(7);
 
     let mut world = World::exit();
@@ -259,7 +267,6 @@ fn streams_are_limited_in_all_and_on_each_circuit() {
     assert_eq!(world.hear_end(2000), EndReason::MISC);
     world.say(RelayCommand::RESOLVE, 2000, b"a.b");
     assert_eq!(world.hear().data[0], 0xf0, "later, perhaps");
-    let other = CircId::of_initiator(2);
     world.create(other);
     world.open_on(other, 1);
 }

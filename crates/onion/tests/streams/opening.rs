@@ -7,6 +7,9 @@ use onion::node::{Answer, CloseCause, Question};
 use onion::router::{ExitConfig, ExitPolicy, RouterConfig};
 use std::net::IpAddr;
 
+/// For how long anything holds that clients are told: from the record, the cache or nowhere, it is the same.
+const TTL_S: u32 = 60;
+
 fn ip(text: &str) -> IpAddr {
     text.parse().expect("an address")
 }
@@ -34,7 +37,7 @@ fn a_stream_to_an_address_is_dialled_at_once() {
         assert_eq!(world.destination(conn).to.to_string(), to);
         world.hear_nothing();
         world.connect(conn);
-        assert_eq!(connected(&mut world), Some((ip(host), 1800)));
+        assert_eq!(connected(&mut world), Some((ip(host), TTL_S)));
         assert_eq!((world.router.open_streams(), world.router.totals().streams), (1, 1));
     }
 }
@@ -46,11 +49,11 @@ fn a_name_is_looked_up_first() {
     let question = Question::Addresses("www.example.com".into());
     assert_eq!(world.questions[0].1, question);
     assert!(world.destinations.is_empty());
-    world.answer(Answer::Addresses(vec![ip("192.0.2.9")], 77));
+    world.answer(Answer::Addresses(vec![ip("192.0.2.9")]));
     let conn = world.dialled();
     assert_eq!(world.destination(conn).to.to_string(), "192.0.2.9:80");
     world.connect(conn);
-    assert_eq!(connected(&mut world), Some((ip("192.0.2.9"), 77)));
+    assert_eq!(connected(&mut world), Some((ip("192.0.2.9"), TTL_S)));
 }
 
 #[test]
@@ -69,7 +72,7 @@ fn a_client_chooses_between_the_families() {
     ] {
         let mut world = World::exit();
         world.begin_with(5, "a.b", 80, BeginFlags(flags));
-        world.answer(Answer::Addresses(answer.iter().map(|it| ip(it)).collect(), 60));
+        world.answer(Answer::Addresses(answer.iter().map(|it| ip(it)).collect()));
         match to {
             Some(to) => {
                 let conn = world.dialled();
@@ -86,14 +89,14 @@ fn the_policy_decides_after_the_lookup() {
     for (host, port) in [("192.0.2.1", 80), ("198.51.100.1", 81)] {
         world.begin(5, host, port);
         let end = End::parse(&world.hear().data);
-        assert_eq!(end, End { reason: EndReason::EXIT_POLICY, refused: Some((ip(host), 1800)) });
+        assert_eq!(end, End { reason: EndReason::EXIT_POLICY, refused: Some((ip(host), TTL_S)) });
     }
     world.begin(5, "a.b", 80);
-    world.answer(Answer::Addresses(vec![ip("192.0.2.1")], 60));
+    world.answer(Answer::Addresses(vec![ip("192.0.2.1")]));
     let end = End::parse(&world.hear().data);
-    assert_eq!(end.refused, Some((ip("192.0.2.1"), 60)));
+    assert_eq!(end.refused, Some((ip("192.0.2.1"), TTL_S)));
     world.begin(5, "a.b", 80);
-    world.answer(Answer::Addresses(vec![ip("192.0.2.1"), ip("198.51.100.1")], 60));
+    world.answer(Answer::Addresses(vec![ip("192.0.2.1"), ip("198.51.100.1")]));
     let conn = world.dialled();
     assert_eq!(world.destination(conn).to.to_string(), "198.51.100.1:80", "another of them");
 }
@@ -106,7 +109,7 @@ fn ipv6_goes_out_only_where_it_is_offered() {
     world.begin(5, "2001:db8::1", 80);
     assert_eq!(world.hear_end(5), EndReason::EXIT_POLICY);
     world.begin_with(6, "a.b", 80, BeginFlags(5));
-    world.answer(Answer::Addresses(vec![ip("2001:db8::1"), ip("192.0.2.1")], 60));
+    world.answer(Answer::Addresses(vec![ip("2001:db8::1"), ip("192.0.2.1")]));
     let conn = world.dialled();
     assert!(world.destination(conn).to.is_ipv4());
 }
@@ -121,7 +124,7 @@ fn who_is_no_exit_says_so() {
     world.say(RelayCommand::RESOLVE, 7, b"a.b\0");
     let heard = world.hear();
     assert_eq!((heard.command, heard.stream_id), (RelayCommand::RESOLVED, 7));
-    assert_eq!(Resolved::parse(&heard.data).expect("readable"), [(Resolved::Error, 300)]);
+    assert_eq!(Resolved::parse(&heard.data).expect("readable"), [(Resolved::Error, TTL_S)]);
     assert!(world.questions.is_empty());
     world.hear_nothing();
 }
@@ -204,7 +207,7 @@ fn what_goes_wrong_with_a_connection_is_told() {
 
 #[test]
 fn a_name_without_answer_ends_the_stream() {
-    for answer in [Answer::NoSuchName, Answer::Failed, Answer::Name("a.b".into(), 3)] {
+    for answer in [Answer::NoSuchName, Answer::Failed, Answer::Name("a.b".into())] {
         let mut world = World::exit();
         world.begin(5, "a.b", 80);
         world.answer(answer);
@@ -221,9 +224,9 @@ fn a_stream_that_is_ended_while_it_is_looked_up_leaves_nothing() {
     assert_eq!(world.router.open_streams(), 0);
     // Its numbers are used again meanwhile.
     world.begin(5, "c.d", 80);
-    world.answer(Answer::Addresses(vec![ip("192.0.2.1")], 60));
+    world.answer(Answer::Addresses(vec![ip("192.0.2.1")]));
     assert!(world.destinations.is_empty(), "an answer to nobody");
-    world.answer(Answer::Addresses(vec![ip("192.0.2.2")], 60));
+    world.answer(Answer::Addresses(vec![ip("192.0.2.2")]));
     let conn = world.dialled();
     world.say(RelayCommand::END, 5, &[6]);
     assert_eq!(world.closed, [conn]);
@@ -248,23 +251,24 @@ fn resolve(world: &mut World, name: &[u8], answer: Option<Answer>) -> Vec<(Strin
 fn names_and_addresses_are_resolved() {
     let mut world = World::exit();
     let all = ["192.0.2.1", "192.0.2.2", "2001:db8::1", "2001:db8::2"].map(ip).to_vec();
-    let found = resolve(&mut world, b"a.b\0", Some(Answer::Addresses(all, 99)));
-    let one_each = [("Address(192.0.2.1)".to_owned(), 99), ("Address(2001:db8::1)".to_owned(), 99)];
+    let found = resolve(&mut world, b"a.b\0", Some(Answer::Addresses(all)));
+    let one_each =
+        [("Address(192.0.2.1)".to_owned(), TTL_S), ("Address(2001:db8::1)".to_owned(), TTL_S)];
     assert_eq!(found, one_each);
-    assert_eq!(resolve(&mut world, b"192.0.2.1", None), [("Address(192.0.2.1)".to_owned(), 1800)]);
+    assert_eq!(resolve(&mut world, b"192.0.2.1", None), [("Address(192.0.2.1)".to_owned(), TTL_S)]);
     world.say(RelayCommand::RESOLVE, 9, b"4.4.8.8.in-addr.arpa");
     assert_eq!(world.questions[0].1, Question::Name(ip("8.8.4.4")));
-    world.answer(Answer::Name("dns.example".into(), 5));
+    world.answer(Answer::Name("dns.example".into()));
     let heard = world.hear();
     let answers = Resolved::parse(&heard.data).expect("readable");
-    assert_eq!(answers, [(Resolved::Name("dns.example"), 5)]);
+    assert_eq!(answers, [(Resolved::Name("dns.example"), TTL_S)]);
     world.hear_nothing();
 }
 
 #[test]
 fn what_does_not_resolve_is_an_error_of_its_kind() {
     let mut world = World::exit();
-    let error = |kind: &str| [(kind.to_owned(), 300)];
+    let error = |kind: &str| [(kind.to_owned(), TTL_S)];
     assert_eq!(resolve(&mut world, b"a.b", Some(Answer::NoSuchName)), error("Error"));
     assert_eq!(resolve(&mut world, b"a.b", Some(Answer::Failed)), error("TransientError"));
     for name in [&b"1.0.0.10.in-addr.arpa"[..], b"x.in-addr.arpa", b"", b"\0", b"a b", b"\xff"] {
@@ -319,7 +323,7 @@ fn no_stream_leads_to_a_relay_where_it_takes_links() {
         assert_eq!(world.hear_end(stream_id), EndReason::CONNECT_REFUSED);
     }
     world.begin(4, "www.example.com", 9001);
-    world.answer(Answer::Addresses(vec![ip("192.0.2.7")], 77));
+    world.answer(Answer::Addresses(vec![ip("192.0.2.7")]));
     assert_eq!(world.hear_end(4), EndReason::CONNECT_REFUSED);
     assert!(world.destinations.is_empty() && world.router.open_streams() == 0);
     // The same machine at another port, the same port at another machine, and a relay that is gone.

@@ -141,7 +141,7 @@ impl<S: Cast, R: Rng> Stage<S, R> {
         let answer = match script.next() % 4 {
             0 => Answer::NoSuchName,
             1 => Answer::Failed,
-            _ => Answer::Addresses(Vec::from([[192, 0, 2, 81].into()]), 60),
+            _ => Answer::Addresses(Vec::from([[192, 0, 2, 81].into()])),
         };
         self.answer(&answer);
     }

@@ -1,7 +1,7 @@
 //! How streams begin: BEGIN and BEGIN_DIR (tor-spec §6.2).
 
-use super::lookup::{NAMED_TTL_S, clean_name};
-use super::{Asked, State, Stream};
+use super::lookup::{TOLD_TTL_S, clean_name};
+use super::{Asked, State, Stream, StreamKind};
 use crate::cell::msg::{Begin, BeginFlags, Connected, End as StreamEnd, EndReason};
 use crate::cell::relay::RelayCommand;
 use crate::flow::control::{CircuitEnd, Flow};
@@ -17,6 +17,9 @@ use rand_core::Rng;
 
 /// Streams of one circuit at a time; more are refused.
 const STREAMS_PER_CIRCUIT_MAX: usize = 1024;
+
+/// One of so many streams may be the directory's.
+const DIRECTORY_PART: usize = 4;
 
 /// For addresses that the client has named itself.
 pub(super) const ANY_FAMILY: BeginFlags = BeginFlags(BeginFlags::IPV6_OK.0);
@@ -52,11 +55,11 @@ impl<S: Suite, R: Rng, C: Conduct<S>> Core<S, R, C> {
         if !allows_single_hop && self.comes_from_client(index) {
             return Err(StreamEnd::of(EndReason::TOR_PROTOCOL));
         }
-        self.check_room(index)?;
+        self.make_room(index, StreamKind::Exit)?;
         let asked = Asked { port: begin.port, flags: begin.flags };
         if let Ok(ip) = begin.host.parse::<IpAddr>() {
-            let to = self.choose(&[ip], NAMED_TTL_S, Asked { flags: ANY_FAMILY, ..asked })?;
-            self.dial_stream(index, stream_id, to, Some(NAMED_TTL_S));
+            let to = self.choose(&[ip], Asked { flags: ANY_FAMILY, ..asked })?;
+            self.dial_stream(index, stream_id, to, true);
             return Ok(());
         }
         let name = clean_name(begin.host).ok_or(StreamEnd::of(EndReason::RESOLVE_FAILED))?;
@@ -76,8 +79,8 @@ impl<S: Suite, R: Rng, C: Conduct<S>> Core<S, R, C> {
             return;
         }
         let directory = self.config.directory.ok_or(StreamEnd::of(EndReason::NOT_DIRECTORY));
-        match directory.and_then(|to| self.check_room(index).map(|()| to)) {
-            Ok(to) => self.dial_stream(index, stream_id, to, None),
+        match directory.and_then(|to| self.make_room(index, StreamKind::Directory).map(|()| to)) {
+            Ok(to) => self.dial_stream(index, stream_id, to, false),
             Err(end) => self.send_end(index, stream_id, end),
         }
     }
@@ -86,11 +89,11 @@ impl<S: Suite, R: Rng, C: Conduct<S>> Core<S, R, C> {
     pub(in crate::router) fn handle_stream_connected(&mut self, conn: ConnId) {
         let Some((index, stream_id)) = self.circuit_of(conn) else { return };
         let Some(stream) = self.conns.stream_mut(conn) else { return };
-        let State::Connecting { to, ttl_s } = stream.state else { return };
+        let State::Connecting { to, is_told } = stream.state else { return };
         stream.state = State::Open;
         stream.since = self.outputs.now();
         let mut data = Vec::new();
-        Connected { to: ttl_s.map(|ttl_s| (to.ip(), ttl_s)) }.encode_into(&mut data);
+        Connected { to: is_told.then_some((to.ip(), TOLD_TTL_S)) }.encode_into(&mut data);
         self.originate(index, RelayCommand::CONNECTED, stream_id, &data);
         // What the client has sent already.
         self.streams.wake(&mut self.conns, conn);
@@ -102,7 +105,6 @@ impl<S: Suite, R: Rng, C: Conduct<S>> Core<S, R, C> {
     pub(super) fn choose(
         &self,
         addresses: &[IpAddr],
-        ttl_s: u32,
         asked: Asked,
     ) -> Result<SocketAddr, StreamEnd> {
         let exit = self.config.exit.as_ref().ok_or(StreamEnd::of(EndReason::EXIT_POLICY))?;
@@ -117,7 +119,7 @@ impl<S: Suite, R: Rng, C: Conduct<S>> Core<S, R, C> {
         let first = *taken.first().ok_or(StreamEnd::of(EndReason::RESOLVE_FAILED))?;
         let is_allowed = |to: &SocketAddr| (exit.ipv6 || to.is_ipv4()) && exit.policy.allows(*to);
         let mut all = taken.iter().map(|ip| SocketAddr::new(*ip, asked.port));
-        let refused = Some((first, ttl_s));
+        let refused = Some((first, TOLD_TTL_S));
         let to =
             all.find(is_allowed).ok_or(StreamEnd { reason: EndReason::EXIT_POLICY, refused })?;
         // As C tor: a reason after which a client does not try the next exit.
@@ -132,10 +134,10 @@ impl<S: Suite, R: Rng, C: Conduct<S>> Core<S, R, C> {
         index: CircuitIndex,
         stream_id: StreamId,
         to: SocketAddr,
-        ttl_s: Option<u32>,
+        is_told: bool,
     ) {
         let conn = self.conns.reserve();
-        self.add_stream(index, stream_id, conn, State::Connecting { to, ttl_s });
+        self.add_stream(index, stream_id, conn, State::Connecting { to, is_told });
         self.to_dial.push_back(Dial { conn, to, security: Security::Plain });
     }
 
@@ -148,11 +150,17 @@ impl<S: Suite, R: Rng, C: Conduct<S>> Core<S, R, C> {
     ) {
         let now = self.outputs.now();
         let Some(end) = self.end_mut(index) else { return };
+        let kind = match state {
+            State::Connecting { is_told: false, .. } => StreamKind::Directory,
+            _ => StreamKind::Exit,
+        };
         let (tunnel, flow) = (end.tunnel, end.leg.flow.stream(CircuitEnd::Exit));
         if let Some(tunnel) = self.tunnels.get_mut(tunnel) {
             tunnel.streams.add(stream_id, conn);
         }
-        self.conns.add_stream(conn, Stream::new(now, tunnel, stream_id, state, flow));
+        let stream = Stream::new(now, tunnel, stream_id, state, flow);
+        self.conns.add_stream(conn, Stream { kind, ..stream });
+        self.streams.handle_added(kind, tunnel, conn);
         self.totals.streams += 1;
     }
 
@@ -187,19 +195,37 @@ impl<S: Suite, R: Rng, C: Conduct<S>> Core<S, R, C> {
         self.find_stream(index, stream_id).is_some()
     }
 
-    /// Whether another stream may begin: the relay goes on, and there is room.
-    pub(super) fn check_room(&self, index: CircuitIndex) -> Result<(), StreamEnd> {
+    /// Whether another stream may begin: the relay goes on, and there is room. The directory's have room of their
+    /// own: a quarter.
+    ///
+    /// Where there is none, the circuit that has most gives one up for one that has less: whoever takes all that is
+    /// to be had keeps nobody else from as much as he has himself on any one circuit.
+    pub(super) fn make_room(
+        &mut self,
+        index: CircuitIndex,
+        kind: StreamKind,
+    ) -> Result<(), StreamEnd> {
         if self.is_shutting_down {
             return Err(StreamEnd::of(EndReason::HIBERNATING));
-        }
-        if self.conns.stream_count() >= self.config.streams_max as usize {
-            return Err(StreamEnd::of(EndReason::RESOURCE_LIMIT));
         }
         let on_circuit = self.tunnel_of(index).map_or(0, Tunnel::len);
         if on_circuit >= STREAMS_PER_CIRCUIT_MAX {
             // "Resource limit" would keep an honest client from us for hours.
             return Err(StreamEnd::of(EndReason::MISC));
         }
+        let all = self.config.streams_max as usize;
+        let of_directory = all / DIRECTORY_PART;
+        let room = match kind {
+            StreamKind::Directory => of_directory,
+            StreamKind::Exit => all - of_directory,
+        };
+        if self.streams.count(kind) < room {
+            return Ok(());
+        }
+        let tunnel = self.end_mut(index).map(|end| end.tunnel);
+        let richer = tunnel.and_then(|tunnel| self.streams.richer_than(kind, tunnel));
+        let richer = richer.ok_or(StreamEnd::of(EndReason::RESOURCE_LIMIT))?;
+        self.cut_stream(richer, StreamEnd::of(EndReason::RESOURCE_LIMIT));
         Ok(())
     }
 

@@ -5,6 +5,7 @@
 //! ignored, but counts for the circuit's window.
 
 use super::State;
+use super::lookup::TOLD_TTL_S;
 use crate::cell::msg::{End as StreamEnd, EndReason, Resolved};
 use crate::cell::relay::RelayCommand;
 use crate::node::{CloseCause, ConnId};
@@ -46,18 +47,20 @@ impl<S: Suite, R: Rng, C: Conduct<S>> Core<S, R, C> {
     /// A stream is no more its tunnel's. Its connection lives until all is written.
     pub(super) fn forget_stream(&mut self, conn: ConnId) {
         let Some(stream) = self.conns.stream(conn) else { return };
-        let (tunnel, stream_id) = (stream.tunnel, stream.stream_id);
+        let (kind, index, stream_id) = (stream.kind, stream.tunnel, stream.stream_id);
         if stream.state.has_circuit()
-            && let Some(tunnel) = self.tunnels.get_mut(tunnel)
+            && let Some(tunnel) = self.tunnels.get_mut(index)
         {
             tunnel.streams.remove(stream_id);
+            self.streams.handle_over(kind, index, conn);
         }
         self.streams.finish(&mut self.conns, self.outputs.now(), conn);
     }
 
     /// The last circuit of a tunnel is gone, and its streams with it.
-    pub(in crate::router) fn end_tunnel(&mut self, tunnel: TunnelIndex) {
-        let Some(tunnel) = self.tunnels.remove(tunnel) else { return };
+    pub(in crate::router) fn end_tunnel(&mut self, index: TunnelIndex) {
+        let Some(tunnel) = self.tunnels.remove(index) else { return };
+        self.streams.handle_tunnel_over(index);
         for conn in tunnel.streams.iter() {
             self.streams.finish(&mut self.conns, self.outputs.now(), conn);
         }
@@ -92,7 +95,7 @@ impl<S: Suite, R: Rng, C: Conduct<S>> Core<S, R, C> {
             if is_asking {
                 self.forget_stream(conn);
                 let mut data = Vec::new();
-                Resolved::TransientError.encode_into(0, &mut data);
+                Resolved::TransientError.encode_into(TOLD_TTL_S, &mut data);
                 self.originate(index, RelayCommand::RESOLVED, stream_id, &data);
             } else {
                 self.end_stream(conn, StreamEnd::of(EndReason::TIMEOUT));

@@ -1,6 +1,6 @@
 //! Questions to the domain name system, for streams and for RESOLVE (tor-spec §6.4).
 
-use super::{State, is_private};
+use super::{State, StreamKind, is_private};
 use crate::cell::msg::{End as StreamEnd, EndReason, Resolved};
 use crate::cell::relay::RelayCommand;
 use crate::node::{Answer, Dial, LookupId, Question, Security};
@@ -12,11 +12,9 @@ use alloc::vec::Vec;
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use rand_core::Rng;
 
-/// For how long an address holds that the client itself has named (C tor: `DEFAULT_DNS_TTL`).
-pub(super) const NAMED_TTL_S: u32 = 30 * 60;
-
-/// For how long an error holds (C tor: `MIN_DNS_TTL`).
-const ERROR_TTL_S: u32 = 5 * 60;
+/// For how long anything holds that a client is told, as C tor says it: always the same. What is left of a shared
+/// cache's time would tell who else has asked, and when.
+pub(super) const TOLD_TTL_S: u32 = 60;
 
 /// Bytes of a name, at most (RFC 1035).
 const NAME_MAX: usize = 253;
@@ -38,27 +36,27 @@ impl<S: Suite, R: Rng, C: Conduct<S>> Core<S, R, C> {
                 let lookup = self.streams.ask(conn, question);
                 self.add_stream(index, stream_id, conn, State::Asking { lookup });
             }
-            Err((answer, ttl_s)) => self.send_resolved(index, stream_id, &[answer], ttl_s),
+            Err(answer) => self.send_resolved(index, stream_id, &[answer]),
         }
     }
 
     /// What to ask, or the answer if it is known.
     fn judge_question(
-        &self,
+        &mut self,
         index: CircuitIndex,
         data: &[u8],
-    ) -> Result<Question, (Resolved<'static>, u32)> {
-        const ERROR: (Resolved<'static>, u32) = (Resolved::Error, ERROR_TTL_S);
+    ) -> Result<Question, Resolved<'static>> {
+        const ERROR: Resolved<'static> = Resolved::Error;
         let name = data.split(|byte| *byte == 0).next().unwrap_or_default();
         let name = core::str::from_utf8(name).map_err(|_| ERROR)?;
         if let Ok(ip) = name.parse::<IpAddr>() {
-            return Err((Resolved::Address(ip), NAMED_TTL_S));
+            return Err(Resolved::Address(ip));
         }
         // Who lets nobody out looks nothing up, as in C tor.
         if self.config.exit.as_ref().is_none_or(|exit| exit.policy.is_closed()) {
             return Err(ERROR);
         }
-        self.check_room(index).map_err(|_| (Resolved::TransientError, ERROR_TTL_S))?;
+        self.make_room(index, StreamKind::Exit).map_err(|_| Resolved::TransientError)?;
         let name = clean_name(name).ok_or(ERROR)?;
         match reverse(&name) {
             Some(Some(ip)) if is_public(ip) => Ok(Question::Name(ip)),
@@ -76,15 +74,13 @@ impl<S: Suite, R: Rng, C: Conduct<S>> Core<S, R, C> {
         match state {
             State::Resolving { asked, .. } => {
                 let chosen = match answer {
-                    Answer::Addresses(addresses, ttl_s) => {
-                        self.choose(addresses, *ttl_s, asked).map(|to| (to, *ttl_s))
-                    }
+                    Answer::Addresses(addresses) => self.choose(addresses, asked),
                     _ => Err(StreamEnd::of(EndReason::RESOLVE_FAILED)),
                 };
                 match chosen {
-                    Ok((to, ttl_s)) => {
+                    Ok(to) => {
                         if let Some(stream) = self.conns.stream_mut(conn) {
-                            stream.state = State::Connecting { to, ttl_s: Some(ttl_s) };
+                            stream.state = State::Connecting { to, is_told: true };
                         }
                         self.to_dial.push_back(Dial { conn, to, security: Security::Plain });
                     }
@@ -93,8 +89,7 @@ impl<S: Suite, R: Rng, C: Conduct<S>> Core<S, R, C> {
             }
             State::Asking { .. } => {
                 self.forget_stream(conn);
-                let (answers, ttl_s) = resolved(answer);
-                self.send_resolved(index, stream_id, &answers, ttl_s);
+                self.send_resolved(index, stream_id, &resolved(answer));
             }
             _ => {}
         }
@@ -105,27 +100,24 @@ impl<S: Suite, R: Rng, C: Conduct<S>> Core<S, R, C> {
         index: CircuitIndex,
         stream_id: StreamId,
         answers: &[Resolved<'_>],
-        ttl_s: u32,
     ) {
         let mut data = Vec::new();
-        answers.iter().for_each(|answer| answer.encode_into(ttl_s, &mut data));
+        answers.iter().for_each(|answer| answer.encode_into(TOLD_TTL_S, &mut data));
         self.originate(index, RelayCommand::RESOLVED, stream_id, &data);
     }
 }
 
 /// What a RESOLVED says: of each family one address, as in C tor.
-fn resolved(answer: &Answer) -> (Vec<Resolved<'_>>, u32) {
+fn resolved(answer: &Answer) -> Vec<Resolved<'_>> {
     match answer {
-        Answer::Addresses(addresses, ttl_s) => {
+        Answer::Addresses(addresses) => {
             let first = |is_v6| addresses.iter().find(|ip| ip.is_ipv6() == is_v6);
             let found = [first(false), first(true)].into_iter().flatten();
-            (found.map(|ip| Resolved::Address(*ip)).collect(), *ttl_s)
+            found.map(|ip| Resolved::Address(*ip)).collect()
         }
-        Answer::Name(name, ttl_s) if name.len() <= NAME_MAX => {
-            (Vec::from([Resolved::Name(name)]), *ttl_s)
-        }
-        Answer::Failed => (Vec::from([Resolved::TransientError]), ERROR_TTL_S),
-        Answer::Name(..) | Answer::NoSuchName => (Vec::from([Resolved::Error]), ERROR_TTL_S),
+        Answer::Name(name) if name.len() <= NAME_MAX => Vec::from([Resolved::Name(name)]),
+        Answer::Failed => Vec::from([Resolved::TransientError]),
+        Answer::Name(_) | Answer::NoSuchName => Vec::from([Resolved::Error]),
     }
 }
 

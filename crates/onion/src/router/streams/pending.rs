@@ -1,5 +1,7 @@
-use super::State;
+use super::ranking::Ranking;
+use super::{State, StreamKind};
 use crate::node::{ConnId, Lookup, LookupId, Question};
+use crate::router::circuits::TunnelIndex;
 use crate::router::conns::Conns;
 use crate::suite::{Buffer, Stretch, Suite};
 use crate::time::{Duration, Instant};
@@ -17,6 +19,10 @@ const LOOKUP_MAX: Duration = Duration::from_secs(300);
 pub(in crate::router) struct Streams {
     /// Bytes of memory that data on its way to destinations takes.
     held_bytes: usize,
+    /// How many streams there are of each kind, and connections of theirs that are still to be emptied or closed.
+    counts: [usize; 2],
+    /// Those that are not over, by their tunnels.
+    rankings: [Ranking; 2],
     /// Some may be gone since.
     writable: VecDeque<ConnId>,
     readable: VecDeque<ConnId>,
@@ -34,6 +40,7 @@ impl Streams {
     pub(in crate::router) fn remove<S: Suite>(&mut self, conns: &mut Conns<S>, conn: ConnId) {
         let Some(stream) = conns.remove_stream(conn) else { return };
         self.held_bytes -= stream.buffer.held_bytes();
+        self.counts[stream.kind as usize] -= 1;
         if let State::Resolving { lookup, .. } | State::Asking { lookup } = stream.state {
             self.lookups.remove(&lookup);
         }
@@ -41,6 +48,32 @@ impl Streams {
             self.rated.remove(&(at, conn));
         }
         conns.release(conn);
+    }
+
+    /// A stream has begun.
+    pub(super) fn handle_added(&mut self, kind: StreamKind, tunnel: TunnelIndex, conn: ConnId) {
+        self.counts[kind as usize] += 1;
+        self.rankings[kind as usize].add(tunnel, conn);
+    }
+
+    /// A stream is no more its tunnel's.
+    pub(super) fn handle_over(&mut self, kind: StreamKind, tunnel: TunnelIndex, conn: ConnId) {
+        self.rankings[kind as usize].remove(tunnel, conn);
+    }
+
+    /// All streams of a tunnel are over.
+    pub(super) fn handle_tunnel_over(&mut self, tunnel: TunnelIndex) {
+        self.rankings.iter_mut().for_each(|it| it.remove_tunnel(tunnel));
+    }
+
+    /// Streams of this kind, and connections of theirs that are still to be emptied or closed.
+    pub(super) const fn count(&self, kind: StreamKind) -> usize {
+        self.counts[kind as usize]
+    }
+
+    /// The newest stream of the tunnel that has most of this kind, if that has more than this one.
+    pub(super) fn richer_than(&self, kind: StreamKind, tunnel: TunnelIndex) -> Option<ConnId> {
+        self.rankings[kind as usize].richer_than(tunnel)
     }
 
     /// Bytes of memory that data on its way to destinations takes.

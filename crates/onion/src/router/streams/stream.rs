@@ -15,6 +15,15 @@ pub(in crate::router) struct Asked {
     pub(in crate::router) flags: BeginFlags,
 }
 
+/// What a stream takes its place from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::router) enum StreamKind {
+    /// It leads to a destination, or is a question to the domain name system.
+    Exit,
+    /// It leads to our directory server.
+    Directory,
+}
+
 /// Where a stream stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::router) enum State {
@@ -22,9 +31,9 @@ pub(in crate::router) enum State {
     Resolving { lookup: LookupId, asked: Asked },
     /// It is a RESOLVE, and ends with the answer.
     Asking { lookup: LookupId },
-    /// The shell connects to the destination. `ttl_s`: for how long the address holds; none for
-    /// directory streams, whose clients are not told an address.
-    Connecting { to: SocketAddr, ttl_s: Option<u32> },
+    /// The shell connects to the destination. `is_told`: the client is told the address, but for that of the
+    /// directory server.
+    Connecting { to: SocketAddr, is_told: bool },
     /// Bytes go both ways.
     Open,
     /// The stream is over: what its client has sent is still to be written.
@@ -58,6 +67,7 @@ pub(in crate::router) struct Stream<S: Suite> {
     /// Its number in the tunnel.
     pub(in crate::router) stream_id: StreamId,
     pub(in crate::router) state: State,
+    pub(in crate::router) kind: StreamKind,
     /// From the client to the destination.
     pub(in crate::router) buffer: S::Buffer,
     /// Of the bytes in it.
@@ -85,6 +95,7 @@ impl<S: Suite> Stream<S> {
             tunnel,
             stream_id,
             state,
+            kind: StreamKind::Exit,
             buffer: S::Buffer::default(),
             oldest: Oldest::default(),
             room_bytes: flow.room_bytes(now),

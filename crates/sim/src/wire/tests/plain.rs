@@ -176,7 +176,7 @@ fn tls_and_plain_do_not_meet() {
 fn names_are_looked_up_in_the_table_of_the_world() {
     let mut wire = Wire::new(WireConfig::default());
     let (known, unknown) = (Question::Addresses("a".into()), Question::Addresses("b".into()));
-    let answer = Answer::Addresses(vec![[10, 0, 0, 9].into()], 60);
+    let answer = Answer::Addresses(vec![[10, 0, 0, 9].into()]);
     wire.set_answer(known.clone(), answer.clone());
     let lookup = |id, question: &Question| {
         let (id, question) = (LookupId(id), question.clone());

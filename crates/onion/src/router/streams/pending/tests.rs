@@ -82,9 +82,10 @@ impl Model {
             let lookup = self.streams.ask(conn, Question::Addresses(format!("{conn:?}")));
             State::Resolving { lookup, asked: asked() }
         } else {
-            State::Connecting { to: to(), ttl_s: None }
+            State::Connecting { to: to(), is_told: false }
         };
         self.conns.add_stream(conn, stream(self.now, state));
+        self.streams.handle_added(StreamKind::Exit, TunnelIndex(0), conn);
         let name = if is_resolving { "resolving" } else { "connecting" };
         assert!(self.known.insert(conn, (name, 0)).is_none());
     }
@@ -157,7 +158,7 @@ impl Model {
                     assert_eq!(self.known[&conn].0, "resolving");
                     self.known.get_mut(&conn).expect("known").0 = "connecting";
                     let stream = self.conns.stream_mut(conn).expect("known");
-                    stream.state = State::Connecting { to: to(), ttl_s: None };
+                    stream.state = State::Connecting { to: to(), is_told: false };
                 }
             }
             Step::PollClose => {
