@@ -93,7 +93,7 @@ impl Stage {
         fs::create_dir_all(&folder).map_err(failed)?;
         key.write_new(&folder.join("key"))?;
         let configuration = format!(
-            "listen = \"{address}:0\"\nkey = \"key\"\ncoordinators = [\"{}\"]\n\
+            "listen = \"{address}:0\"\nprivate_network = true\nkey = \"key\"\ncoordinators = [\"{}\"]\n\
              capacity_mbit_per_s = {:?}\npumps = {pumps}\n",
             self.key.public(),
             capacity.as_mbit_per_s(),

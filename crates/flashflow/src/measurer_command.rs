@@ -18,8 +18,8 @@ use terminal::{Exit, Interrupt, Output};
 /// Be a measurer: do what coordinators order.
 ///
 /// Listens for the coordinators whose keys the configuration names, and loads the relays that they
-/// order to be measured: only those on loopback or private addresses, and those on this measurer's own
-/// opt-in list. Prints `listening on ADDRESS:PORT` once it is ready.
+/// order to be measured: only those on this measurer's own opt-in list, those on private addresses if its
+/// configuration says `private_network = true`, and for a coordinator on this machine those on loopback. Prints `listening on ADDRESS:PORT` once it is ready.
 #[derive(Debug, Args)]
 #[command(after_help = "Example:
   flashflow measurer --config measurer.toml
@@ -53,6 +53,9 @@ struct Config {
     pumps: Option<NonZeroU32>,
     /// File with fingerprints of relays whose operators agreed to be measured.
     opt_in: Option<PathBuf>,
+    /// Whether relays on private addresses are measured for coordinators on other machines, too.
+    #[serde(default)]
+    private_network: bool,
     /// Measurers on public addresses whose operators agreed to capacity tests with us.
     peers: Option<Vec<IpAddr>>,
     /// Where targets find our landings; the address towards them if absent.
@@ -96,6 +99,7 @@ fn server_options(path: &Path, config: &Config) -> Result<ServerOptions, Error> 
         Some(list) => Consent::local_only().with_list(&config::beside(path, list))?,
         None => Consent::local_only(),
     };
+    let consent = consent.in_private_network(config.private_network);
     let pumps = config.pumps.map_or_else(free_cores, NonZeroU32::get);
     let capacity = match config.capacity_mbit_per_s {
         Some(Mbit(capacity)) => capacity,

@@ -17,6 +17,26 @@ pub enum ConsentError {
         /// Its address.
         address: IpAddr,
     },
+    /// Nothing that anybody else may have us connect to.
+    #[error(
+        "{address} is for this machine and its neighbours only: no coordinator elsewhere has it measured, \
+         listed or not"
+    )]
+    Never {
+        /// The address.
+        address: IpAddr,
+    },
+    /// A private address, and nobody has said that the network is one.
+    #[error(
+        "{address} is private and {relay} has not opted in. If all of this network is private, set \
+         `private_network = true`; else put the relay's fingerprint and address on a line of the opt-in list"
+    )]
+    NotPrivate {
+        /// The relay's fingerprint.
+        relay: RsaId,
+        /// Its address.
+        address: IpAddr,
+    },
     /// On the list, but with another address.
     #[error(
         "relay {relay} has opted in at {}, not at {address}; if it has moved, correct the opt-in list",
@@ -51,9 +71,15 @@ pub enum ConsentError {
     },
 }
 
-/// Which relays may be measured: those on loopback and private addresses, and those that opted in.
+/// Which relays may be measured: those that opted in, and for who sits at this machine those on loopback and private
+/// addresses.
+///
+/// A coordinator elsewhere is another matter: its key can be stolen, and then it would be the thief who has us connect to
+/// whatever is inside our network.
 #[derive(Clone, Debug, Default)]
 pub struct Consent {
+    /// Private addresses are measured for coordinators elsewhere, too.
+    is_private_network: bool,
     /// With the addresses that the list names; with none, any will do.
     opted_in: BTreeMap<RsaId, BTreeSet<IpAddr>>,
 }
@@ -63,6 +89,13 @@ impl Consent {
     #[must_use]
     pub fn local_only() -> Self {
         Self::default()
+    }
+
+    /// For a network that is private as a whole: relays on private addresses may be measured for coordinators
+    /// elsewhere, too.
+    #[must_use]
+    pub fn in_private_network(self, is_private_network: bool) -> Self {
+        Self { is_private_network, ..self }
     }
 
     /// Adds the relays of an opt-in list: a fingerprint a line, `#` begins a comment. An address after
@@ -97,9 +130,42 @@ impl Consent {
     /// # Errors
     /// [`ConsentError::NotGiven`], which says how to opt in; [`ConsentError::OtherAddress`].
     pub fn check(&self, relay: RsaId, address: IpAddr) -> Result<(), ConsentError> {
-        if is_local(address) {
+        if is_local(address) { Ok(()) } else { self.check_listed(relay, address) }
+    }
+
+    /// Whether `relay` at `address` may be measured for a coordinator that has come from there. One on this machine
+    /// may have measured what we may.
+    ///
+    /// # Errors
+    /// As for [`check`](Self::check); [`ConsentError::Never`] for loopback, link-local and unspecified addresses and
+    /// where clouds keep their machines' secrets, [`ConsentError::NotPrivate`] for private ones that are on no list.
+    pub fn check_for(
+        &self,
+        coordinator: IpAddr,
+        relay: RsaId,
+        address: IpAddr,
+    ) -> Result<(), ConsentError> {
+        if coordinator.to_canonical().is_loopback() {
+            return self.check(relay, address);
+        }
+        if is_ours_alone(address) {
+            return Err(ConsentError::Never { address });
+        }
+        if !is_local(address) {
+            return self.check_listed(relay, address);
+        }
+        if self.is_private_network {
             return Ok(());
         }
+        self.check_listed(relay, address).map_err(|error| match error {
+            ConsentError::NotGiven { relay, address } => {
+                ConsentError::NotPrivate { relay, address }
+            }
+            other => other,
+        })
+    }
+
+    fn check_listed(&self, relay: RsaId, address: IpAddr) -> Result<(), ConsentError> {
         match self.opted_in.get(&relay) {
             None => Err(ConsentError::NotGiven { relay, address }),
             Some(listed) if listed.is_empty() || listed.contains(&address.to_canonical()) => Ok(()),
@@ -135,6 +201,18 @@ pub(crate) fn is_local(address: IpAddr) -> bool {
     }
 }
 
+/// What nobody elsewhere has any business with: this machine, its link, and the addresses at which clouds tell a machine
+/// its secrets.
+fn is_ours_alone(address: IpAddr) -> bool {
+    const METADATA: Ipv6Addr = Ipv6Addr::new(0xfd00, 0xec2, 0, 0, 0, 0, 0, 0x254);
+    match address.to_canonical() {
+        IpAddr::V4(v4) => v4.is_loopback() || v4.is_link_local() || v4.octets()[0] == 0,
+        IpAddr::V6(v6) => {
+            v6.is_loopback() || v6.is_unicast_link_local() || v6.is_unspecified() || v6 == METADATA
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -165,6 +243,46 @@ mod tests {
             let text = error.expect_err(public).to_string();
             assert!(text.contains("--opt-in"), "{text}");
         }
+    }
+
+    #[test]
+    fn a_coordinator_elsewhere_has_nothing_measured_that_is_ours_alone_and_what_is_private_if_we_say_so()
+     {
+        let elsewhere = IpAddr::from([10, 0, 0, 9]);
+        let ip = |text: &str| text.parse::<IpAddr>().expect("an address");
+        let listed = format!("{}\n", "AB".repeat(20));
+        let consents =
+            [Consent::local_only(), list(&listed).expect("well-formed").in_private_network(true)];
+        for consent in &consents {
+            for never in [
+                "127.0.0.1",
+                "127.9.9.9",
+                "::1",
+                "::ffff:127.0.0.1",
+                "169.254.169.254",
+                "fe80::1",
+                "fd00:ec2::254",
+                "0.0.0.0",
+                "::",
+            ] {
+                let error = consent.check_for(elsewhere, RELAY, ip(never)).expect_err(never);
+                assert!(matches!(error, ConsentError::Never { .. }), "{never}: {error}");
+                let here = consent.check_for(ip("::ffff:127.0.0.1"), RELAY, ip(never));
+                assert_eq!(here.is_ok(), consent.check(RELAY, ip(never)).is_ok(), "{never}");
+            }
+        }
+        let [consent, listed] = &consents;
+        for private in ["10.1.2.3", "192.168.0.1", "172.16.9.9", "fd00::1", "::ffff:10.1.2.3"] {
+            let error = consent.check_for(elsewhere, RELAY, ip(private)).expect_err(private);
+            assert!(error.to_string().contains("private_network = true"), "{error}");
+            listed.check_for(elsewhere, RELAY, ip(private)).expect(private);
+            listed.check_for(elsewhere, RsaId([1; 20]), ip(private)).expect(private);
+            let in_private = consent.clone().in_private_network(true);
+            in_private.check_for(elsewhere, RELAY, ip(private)).expect(private);
+        }
+        listed.check_for(elsewhere, RELAY, public()).expect("listed");
+        let error = listed.check_for(elsewhere, RsaId([1; 20]), public()).expect_err("not listed");
+        assert!(matches!(error, ConsentError::NotGiven { .. }));
     }
 
     #[test]

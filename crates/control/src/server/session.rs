@@ -164,7 +164,7 @@ impl Session {
         let order = RoundOrder::try_from(prepare).map_err(malformed)?;
         let target = order.target;
         self.consent
-            .check(target.ids.rsa, target.address.ip())
+            .check_for(self.peer.address.ip(), target.ids.rsa, target.address.ip())
             .map_err(|error| Refusal::new(RefusalCode::NoConsent, error))?;
         let reservation = self.book.reserve(self.peer.key, order.rate)?;
         let reporter = self.reporter.clone();
