@@ -8,22 +8,22 @@ use crate::parameters::{
 };
 use netdoc::Consensus;
 use onion::Duration;
+use onion::identity::RsaId;
 use onion::measure::protocol::ClientShare;
 use onion::measure::target::TargetParams;
 use onion::router::KnownRelays;
 use std::net::SocketAddr;
 
-/// Where the relays of a consensus take links: no stream of an exit leads there, unless the consensus
-/// says `allow-network-reentry=1`.
+/// The relays of a consensus, and what it says of streams to and from them.
 pub(crate) fn known_relays(consensus: &Consensus) -> KnownRelays {
-    if consensus.params.get("allow-network-reentry").is_some_and(|value| value >= 1) {
-        return KnownRelays::default();
-    }
+    let is_set = |name: &str, default: i32| consensus.params.get(name).unwrap_or(default) >= 1;
     let addresses = consensus.routers().iter().flat_map(|router| {
         let v4 = SocketAddr::from((router.address, router.or_port));
         std::iter::once(v4).chain(router.ipv6.map(SocketAddr::V6))
     });
-    addresses.collect()
+    let identities = consensus.routers().iter().map(|router| RsaId(*router.fingerprint.as_bytes()));
+    let relays = addresses.collect::<KnownRelays>().with_identities(identities);
+    relays.allowing(is_set("allow-network-reentry", 0), !is_set("refuseunknownexits", 1))
 }
 
 /// Who may measure the relay, under this configuration and these consensus parameters.
@@ -75,15 +75,24 @@ mod tests {
         let text = include_str!("../../netdoc/tests/data/consensus-ns");
         let known = |text: &str| known_relays(&Consensus::parse(text.as_bytes()).expect("sound"));
         let relays = known(text);
+        let one = |text: &str| {
+            let consensus = Consensus::parse(text.as_bytes()).expect("sound");
+            RsaId(*consensus.routers()[0].fingerprint.as_bytes())
+        };
         for to in ["61.239.100.129:443", "[2620:7:6001::103]:80"] {
             assert!(relays.contain(to.parse().expect("an address")), "{to}");
         }
         assert!(!relays.contain(([61, 239, 100, 129], 9030).into()), "a directory port is none");
         let allowing = text.replacen("\nparams ", "\nparams allow-network-reentry=1 ", 1);
         assert_ne!(allowing, text);
-        assert_eq!(known(&allowing), KnownRelays::default());
+        let to = ([61, 239, 100, 129], 443).into();
+        assert!(relays.forbid(to) && known(&allowing).contain(to) && !known(&allowing).forbid(to));
         let forbidding = text.replacen("\nparams ", "\nparams allow-network-reentry=0 ", 1);
         assert_eq!(known(&forbidding), relays);
+        let (listed, other) = (one(text), RsaId([7; 20]));
+        assert!(relays.trust(&listed) && !relays.trust(&other));
+        let open = text.replacen("\nparams ", "\nparams refuseunknownexits=0 ", 1);
+        assert!(known(&open).trust(&other));
     }
 
     #[test]

@@ -21,7 +21,7 @@ use onion::identity::{Ed25519Id, RsaId};
 use onion::router::{RateLimit, Router, RouterConfig};
 use rand::rngs::{StdRng, SysRng};
 use rand::{Rng, RngExt, SeedableRng};
-use std::net::{SocketAddr, TcpListener};
+use std::net::{IpAddr, SocketAddr, TcpListener};
 use std::num::NonZeroUsize;
 use std::sync::Arc;
 use std::sync::mpsc::{self, Sender};
@@ -126,7 +126,7 @@ impl Relay {
             target: target.clone(),
             limit: settings.limit,
             scheduler: settings.scheduler,
-            exit: settings.exit.as_ref().map(|exit| exit.engine(settings.address)),
+            exit: settings.exit.as_ref().map(|exit| exit.engine(&own_addresses(settings))),
             directory: server.as_ref().map(Server::address),
             addresses: vec![settings.address.into()],
             extends_to_private: settings.allows_private_addresses,
@@ -134,7 +134,8 @@ impl Relay {
             streams_max: RouterConfig::STREAMS_MAX.min(descriptors / 2),
             ..RouterConfig::new(Arc::new(certified.identity.clone()), unix_time_s)
         };
-        let exit = config.exit.clone();
+        // Which addresses this machine has besides is nobody's business.
+        let exit = settings.exit.as_ref().map(|exit| exit.engine(&[settings.address.into()]));
         let mut own_rng = StdRng::from_rng(&mut rng);
         let router = Router::new(config, rng, clock.now());
         let tls = TlsConfigs::new(&forge)?;
@@ -251,4 +252,13 @@ impl Relay {
     pub fn renew_certificates(&self) {
         let _ = self.wake_directory.send(Wake::RenewCertificates);
     }
+}
+
+/// Every address at which streams of an exit would come back to this machine: the configured ones, and those of its
+/// interfaces.
+fn own_addresses(settings: &Settings) -> Vec<IpAddr> {
+    let interfaces = if_addrs::get_if_addrs().unwrap_or_default();
+    let configured = [settings.address.into(), settings.listen.ip()];
+    let all = configured.into_iter().chain(interfaces.iter().map(if_addrs::Interface::ip));
+    all.filter(|ip| !ip.is_unspecified()).map(|ip| ip.to_canonical()).collect()
 }

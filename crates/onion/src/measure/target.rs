@@ -7,12 +7,13 @@ mod params;
 #[cfg(test)]
 mod tests;
 
-pub use client_limit::ClientLimit;
+pub use client_limit::{ClientLimit, client_floor};
 pub use params::TargetParams;
 
 use super::protocol::{ClientSecond, ErrorCode, Nonce, Order, Proof, SignedOrder};
 use crate::identity::RelayIds;
 use crate::node::ConnId;
+use crate::rate::Rate;
 use crate::time::{Duration, Instant};
 use admission::History;
 use alloc::collections::{BTreeSet, VecDeque};
@@ -91,14 +92,25 @@ pub struct Target {
     ids: RelayIds,
     history: History,
     active: Option<Active>,
+    usual: Usual,
     events: VecDeque<TargetEvent>,
+}
+
+/// What clients have when nothing is measured.
+#[derive(Clone, Copy, Debug)]
+struct Usual {
+    since: Instant,
+    sent_bytes: u64,
+    /// In the last time that was looked at.
+    rate: Rate,
 }
 
 impl Target {
     /// A relay with these identities that has not been measured yet.
     #[must_use]
     pub const fn new(params: TargetParams, ids: RelayIds) -> Self {
-        Self { params, ids, history: History::new(), active: None, events: VecDeque::new() }
+        let usual = Usual { since: Instant::ORIGIN, sent_bytes: 0, rate: Rate::from_bit_per_s(0) };
+        Self { params, ids, history: History::new(), active: None, usual, events: VecDeque::new() }
     }
 
     /// The parameters.
@@ -194,11 +206,12 @@ impl Target {
             && active.running.is_none()
         {
             let share = active.order.client_share.min(self.params.client_share);
+            let floor = client_floor(self.usual.rate, self.params.client_share);
             active.running = Some(Running {
                 start: now,
                 current: ClientSecond::default(),
                 measured_bytes: 0,
-                limit: ClientLimit::new(share, now),
+                limit: ClientLimit::new(share, floor, now),
             });
         }
     }
@@ -226,7 +239,21 @@ impl Target {
         if let Some(running) = self.running() {
             running.current.sent_bytes += bytes;
             running.limit.handle_client_sent(bytes);
+        } else {
+            self.usual.sent_bytes += bytes;
         }
+    }
+
+    /// Some seconds have passed since the last time: notes what clients have had in them. What they have while the relay is
+    /// measured is not what they usually have.
+    pub fn note_clients(&mut self, now: Instant) {
+        if self.is_measuring() {
+            self.usual.since = now;
+            return;
+        }
+        let Usual { since, sent_bytes, .. } = self.usual;
+        let rate = Rate::from_bytes_over(sent_bytes, now - since);
+        self.usual = Usual { since: now, sent_bytes: 0, rate };
     }
 
     /// Bytes that clients may be sent now: without limit unless a measurement runs.

@@ -50,7 +50,7 @@ pub struct RouterConfig<I = Arc<OwnIdentity>> {
     pub unix_time_s: u64,
     /// Streams to destinations; none go out if `None`.
     pub exit: Option<ExitConfig>,
-    /// Where no streams lead.
+    /// The relays of the consensus.
     pub relays: KnownRelays,
     /// The directory server that BEGIN_DIR leads to, if there is one.
     pub directory: Option<SocketAddr>,

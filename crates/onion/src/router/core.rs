@@ -193,7 +193,7 @@ impl<S: Suite, R: Rng, C: Conduct<S>> Core<S, R, C> {
         self.config.exit = exit;
     }
 
-    /// Where no streams may lead from now on: the consensus has changed. Those that stand go on.
+    /// The relays of the consensus from now on. Streams that stand go on.
     pub fn set_relays(&mut self, relays: KnownRelays) {
         self.config.relays = relays;
     }

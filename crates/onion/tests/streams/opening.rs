@@ -1,8 +1,10 @@
 //! How streams begin, or don't.
 
+use crate::vectors::PARTIES;
 use crate::world::{CIRCUIT, World, exit, middle};
 use onion::cell::msg::{BeginFlags, Connected, DestroyReason, End, EndReason, Resolved};
 use onion::cell::relay::RelayCommand;
+use onion::identity::RsaId;
 use onion::node::{Answer, CloseCause, Question};
 use onion::router::{ExitConfig, ExitPolicy, RouterConfig};
 use std::net::IpAddr;
@@ -333,4 +335,17 @@ fn no_stream_leads_to_a_relay_where_it_takes_links() {
     world.router.set_relays(onion::router::KnownRelays::default());
     world.begin(7, "192.0.2.7", 9001);
     assert_eq!(world.destinations.len(), 3);
+}
+
+#[test]
+fn who_is_no_relay_of_the_consensus_is_served_no_streams() {
+    let mut world = World::exit();
+    let stranger = onion::router::KnownRelays::default().with_identities([RsaId([9; 20])]);
+    world.router.set_relays(stranger);
+    world.begin(5, "192.0.2.1", 80);
+    assert_eq!(world.hear_end(5), EndReason::MISC);
+    assert!(world.destinations.is_empty());
+    let known = onion::router::KnownRelays::default().with_identities([PARTIES.other.rsa]);
+    world.router.set_relays(known);
+    world.open(5);
 }

@@ -3,7 +3,7 @@
 use super::{ConfigError, invalid};
 use onion::router::{ExitConfig, ExitPolicy, ExitRule};
 use serde::Deserialize;
-use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::net::{IpAddr, SocketAddr};
 
 /// Rules at most: descriptors are to stay small.
 const RULES_MAX: usize = 400;
@@ -73,12 +73,12 @@ pub struct ExitSettings {
 }
 
 impl ExitSettings {
-    /// What the engine is to do, for a relay at this address.
+    /// What the engine is to do, for a relay whose own addresses these are.
     #[must_use]
-    pub fn engine(&self, own: Ipv4Addr) -> ExitConfig {
+    pub fn engine(&self, own: &[IpAddr]) -> ExitConfig {
         let policy = ExitPolicy::new(self.rules.clone());
         let policy = match self.rejects_private {
-            true => policy.rejecting_private(&[IpAddr::V4(own)]),
+            true => policy.rejecting_private(own),
             false => policy,
         };
         ExitConfig { policy, ipv6: self.ipv6, allows_single_hop: false }

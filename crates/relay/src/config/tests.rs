@@ -283,12 +283,14 @@ fn an_exit_lets_go_where_its_rules_say_and_nowhere_private() {
     assert_eq!(exit("policy = [\"reject *:25\"]"), None, "it accepts nothing");
     let exit = exit("policy = [\"reject *:25\", \"accept *:*\"]").expect("it accepts much");
     assert!(exit.rejects_private && !exit.ipv6 && exit.name_servers.is_empty());
-    let policy = exit.engine([203, 0, 113, 1].into()).policy;
+    let policy =
+        exit.engine(&[[203, 0, 113, 1].into(), "2001:db8::1".parse().expect("one")]).policy;
     let allows = |to: &str| policy.allows(to.parse().expect("an address"));
     assert!(allows("203.0.113.2:80") && !allows("203.0.113.2:25"));
     assert!(!allows("10.0.0.1:80") && !allows("127.0.0.1:80") && !allows("203.0.113.1:80"));
+    assert!(allows("[2001:db8::2]:80") && !allows("[2001:db8::1]:80"));
     let open = ExitSettings { rejects_private: false, ipv6: true, ..exit };
-    assert!(open.engine([127, 0, 0, 1].into()).policy.allows(([127, 0, 0, 1], 80).into()));
+    assert!(open.engine(&[[127, 0, 0, 1].into()]).policy.allows(([127, 0, 0, 1], 80).into()));
     assert!(refusal(&format!("{LEAST}[exit]\npolicy = [\"accept\"]")).contains("exit.policy"));
     let no_port = format!("{LEAST}[exit]\nname_servers = [\"192.0.2.1:0\"]");
     assert!(refusal(&no_port).contains("exit.name_servers"));

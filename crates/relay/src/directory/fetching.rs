@@ -6,7 +6,7 @@ use crate::policy::{known_relays, target_params};
 use crate::renewal::OnionKeyLife;
 use link::unix_time_s;
 use netdoc::Consensus;
-use onion::router::{KnownRelays, Parameters};
+use onion::router::Parameters;
 use onion::{Duration, Instant};
 use rand::RngExt;
 
@@ -121,11 +121,7 @@ impl Directory {
             self.parameters = parameters.clone();
             self.teller.tell(|drive| drive.node_mut().set_parameters(parameters));
         }
-        // Who lets nobody out need not know where.
-        let relays = match &self.own.exit {
-            Some(_) => known_relays(consensus),
-            None => KnownRelays::default(),
-        };
+        let relays = known_relays(consensus);
         if relays != self.relays {
             self.relays = relays.clone();
             self.teller.tell(|drive| drive.node_mut().set_relays(relays));

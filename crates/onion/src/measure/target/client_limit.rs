@@ -18,10 +18,23 @@ const SMOOTHING: u64 = 8;
 /// Bytes that a round may always be overdrawn by: less than a cell would never let one pass.
 const LEAST_GRANT: u64 = crate::cell::CELL_LEN as u64;
 
+/// The least that clients of a relay may have while it is measured, if they have had so much before.
+///
+/// No order lowers it: with *r* = 0, or with hardly any measurement traffic, a coordinator (or whoever has stolen its key)
+/// could otherwise stop a relay's clients at will, and see from elsewhere whose they are. It costs no estimate: clients had
+/// no more than the relay can carry, so that 1−*r* of that is left for the measurement, and what they have counts
+/// up to *x*·*r*/(1−*r*).
+pub fn client_floor(usual: Rate, share: ClientShare) -> Rate {
+    let of = |rate: Rate| rate.scaled(f64::from(share.as_permille()) / 1000.0);
+    of(usual).max(Rate::from_byte_per_s(share.beside(MEASURED_MIN.as_byte_per_s())))
+}
+
 /// Holds client traffic to *y* ≤ *x*·*r*/(1−*r*) while a relay is measured (§4.1).
 #[derive(Clone, Debug)]
 pub struct ClientLimit {
     share: ClientShare,
+    /// Clients may have that in any case.
+    floor: Rate,
     round_began: Instant,
     /// Measurement traffic of this round.
     measured_bytes: u64,
@@ -32,12 +45,14 @@ pub struct ClientLimit {
 }
 
 impl ClientLimit {
-    /// A limit from now on; the first round has the least traffic that is assumed.
+    /// A limit from now on; the first round has the least traffic that is assumed. Whatever is measured, clients may
+    /// have `floor`.
     #[must_use]
-    pub fn new(share: ClientShare, now: Instant) -> Self {
-        let grant = share.beside(MEASURED_MIN.bytes_in(ROUND));
+    pub fn new(share: ClientShare, floor: Rate, now: Instant) -> Self {
+        let grant = share.beside(MEASURED_MIN.bytes_in(ROUND)).max(floor.bytes_in(ROUND));
         Self {
             share,
+            floor,
             round_began: now,
             measured_bytes: 0,
             credit_bytes: grant,
@@ -77,7 +92,7 @@ impl ClientLimit {
         // Who looks late has let several rounds pass; no more of them count than can be saved up.
         let passed = now - self.round_began;
         let measured = core::mem::take(&mut self.measured_bytes).max(MEASURED_MIN.bytes_in(passed));
-        let granted = self.share.beside(measured);
+        let granted = self.share.beside(measured).max(self.floor.bytes_in(passed));
         let round = part(granted, ROUND, passed);
         let saved = self.usual_grant_bytes * (SMOOTHING - 1);
         self.usual_grant_bytes = saved.saturating_add(round) / SMOOTHING;

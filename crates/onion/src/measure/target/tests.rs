@@ -11,6 +11,7 @@ const MEASURER: [u8; 32] = [2; 32];
 const SESSION: [u8; 32] = [3; 32];
 const UNIX: u64 = 1_800_000_000;
 const LINK: ConnId = ConnId(0);
+const NONE: Rate = Rate::from_bit_per_s(0);
 
 const fn ids() -> RelayIds {
     RelayIds { rsa: RsaId([4; 20]), ed25519: Some(Ed25519Id([5; 32])) }
@@ -185,6 +186,48 @@ fn violation_loss_of_the_coordinator_and_time_end_it() {
     assert_eq!(code(slow), ErrorCode::TIMED_OUT);
 }
 
+/// What clients get of a relay that carried so much for them, in ten seconds of a measurement with an order of this share
+/// and so much measurement traffic.
+fn clients_get(usual_mbit: f64, permille: u16, measured_mbit: f64) -> f64 {
+    let mut it = target();
+    let usual = Rate::from_mbit_per_s(usual_mbit);
+    it.note_clients(at_ms(1_000));
+    it.handle_client_sent(usual.bytes_in(Duration::from_secs(10)));
+    it.note_clients(at_ms(11_000));
+    let client_share = ClientShare::from_permille(permille).expect("under one");
+    let order = Order { client_share, seconds: 30, ..order(1) };
+    give(&mut it, at_ms(12_000), &order).expect("accepted");
+    prove(&mut it, 1, &MEASURER, 1).expect("proven");
+    it.handle_measurement_cell(at_ms(12_000));
+    let mut sent = 0;
+    for millis in 12_000..22_000 {
+        it.handle_measured(Rate::from_mbit_per_s(measured_mbit).bytes_in(Duration::from_millis(1)));
+        let granted = it.clients_may_send(at_ms(millis));
+        it.handle_client_sent(granted);
+        // What they have meanwhile is not what they usually have.
+        it.note_clients(at_ms(millis));
+        sent += granted;
+    }
+    Rate::from_bytes_over(sent, Duration::from_secs(10)).as_mbit_per_s()
+}
+
+#[test]
+fn no_order_takes_more_than_three_quarters_of_what_clients_had() {
+    // r of the order, and what is measured; what is left of 800 Mbit/s.
+    for (permille, measured, least, most) in [
+        (0, 0.0, 195.0, 215.0),
+        (250, 0.001, 195.0, 215.0),
+        (0, 600.0, 195.0, 215.0),
+        (100, 4_500.0, 490.0, 515.0),
+    ] {
+        let got = clients_get(800.0, permille, measured);
+        assert!((least..most).contains(&got), "r = {permille}, {measured} measured: {got}");
+    }
+    // Of clients that had next to nothing, what proposal 316 lets them have.
+    let got = clients_get(0.5, 0, 100.0);
+    assert!((3.2..3.7).contains(&got), "{got}");
+}
+
 proptest! {
     /// Greedy clients beside a steady measurement get what the ratio gives them, hardly more or less.
     #[test]
@@ -193,7 +236,7 @@ proptest! {
     ) {
         let share = ClientShare::from_permille(permille).expect("under one");
         let rate = Rate::from_bit_per_s(mbit * 1_000_000);
-        let mut limit = ClientLimit::new(share, Instant::ORIGIN);
+        let mut limit = ClientLimit::new(share, NONE, Instant::ORIGIN);
         let (mut measured, mut sent) = (0, 0);
         for step in 1..=(2_000_000 / look_us) {
             let now = Instant::from_nanos(step * look_us * 1000);
@@ -215,7 +258,7 @@ proptest! {
     #[test]
     fn clients_do_not_save_up_what_they_have_not_used(mbit in 20u64..5000, idle_ms in 100u64..5000) {
         let rate = Rate::from_bit_per_s(mbit * 1_000_000);
-        let mut limit = ClientLimit::new(ClientShare::DEFAULT, Instant::ORIGIN);
+        let mut limit = ClientLimit::new(ClientShare::DEFAULT, NONE, Instant::ORIGIN);
         limit.handle_measured(rate.bytes_in(Duration::from_millis(idle_ms)));
         let credit = limit.available_bytes(at_ms(idle_ms));
         let round = ClientShare::DEFAULT.beside(rate.bytes_in(Duration::from_millis(10)));
@@ -225,7 +268,7 @@ proptest! {
 
     #[test]
     fn clients_of_a_slow_relay_are_not_starved(looks in 100u64..2000) {
-        let mut limit = ClientLimit::new(ClientShare::DEFAULT, Instant::ORIGIN);
+        let mut limit = ClientLimit::new(ClientShare::DEFAULT, NONE, Instant::ORIGIN);
         let mut sent = 0;
         for look in 1..=looks {
             let granted = limit.available_bytes(at_ms(look));

@@ -7,6 +7,7 @@ use crate::cell::relay::RelayCommand;
 use crate::flow::control::{CircuitEnd, Flow};
 use crate::node::{ConnId, Dial, Question, Security};
 use crate::router::circuits::{CircuitIndex, End, Hop, RelayTunnel};
+use crate::router::links::Link;
 use crate::router::{Conduct, Core};
 use crate::suite::{StreamId, Suite};
 use crate::tunnel::{Leg, Tunnel};
@@ -54,6 +55,9 @@ impl<S: Suite, R: Rng, C: Conduct<S>> Core<S, R, C> {
         let begin = Begin::parse(data).map_err(|_| StreamEnd::of(EndReason::TOR_PROTOCOL))?;
         if !allows_single_hop && self.comes_from_client(index) {
             return Err(StreamEnd::of(EndReason::TOR_PROTOCOL));
+        }
+        if !self.comes_from_known(index) {
+            return Err(StreamEnd::of(EndReason::MISC));
         }
         self.make_room(index, StreamKind::Exit)?;
         let asked = Asked { port: begin.port, flags: begin.flags };
@@ -123,7 +127,7 @@ impl<S: Suite, R: Rng, C: Conduct<S>> Core<S, R, C> {
         let to =
             all.find(is_allowed).ok_or(StreamEnd { reason: EndReason::EXIT_POLICY, refused })?;
         // As C tor: a reason after which a client does not try the next exit.
-        if self.config.relays.contain(to) {
+        if self.config.relays.forbid(to) {
             return Err(StreamEnd::of(EndReason::CONNECT_REFUSED));
         }
         Ok(to)
@@ -227,6 +231,13 @@ impl<S: Suite, R: Rng, C: Conduct<S>> Core<S, R, C> {
         let richer = richer.ok_or(StreamEnd::of(EndReason::RESOURCE_LIMIT))?;
         self.cut_stream(richer, StreamEnd::of(EndReason::RESOURCE_LIMIT));
         Ok(())
+    }
+
+    /// Whether the circuit's previous hop is a relay of the consensus, or none.
+    fn comes_from_known(&self, index: CircuitIndex) -> bool {
+        let back = self.circuits.get(index).map(|circuit| circuit.back.conn);
+        let peer = back.and_then(|conn| self.conns.link(conn)).and_then(Link::peer);
+        peer.is_none_or(|peer| self.config.relays.trust(&peer.rsa))
     }
 
     /// Whether the circuit's previous hop is no relay: we would be its only hop, and know both ends.

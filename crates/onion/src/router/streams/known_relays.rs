@@ -1,17 +1,25 @@
-//! Streams that would lead back into the network.
+//! The relays that the consensus lists.
 
+use crate::identity::RsaId;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::net::SocketAddr;
 
-/// Where the network's relays take links, by address and OR port. Exits let no stream go there: circuits
-/// through circuits would be of any length, and multiply what an attacker sends (C tor: "re-entry").
+/// Who the network's relays are, and where they take links, by address and OR port. Made from any order; cheap to copy.
 ///
-/// Made from any order; cheap to copy.
+/// Exits let no stream go there: circuits through circuits would be of any length, and multiply what an attacker
+/// sends (C tor: "re-entry"). Nor do they serve circuits from a relay that is not listed: anybody can make up a key pair
+/// and be alone with his circuit (C tor: `RefuseUnknownExits`). And who is listed is dialled before others.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct KnownRelays {
     /// In ascending order.
     addresses: Arc<[SocketAddr]>,
+    /// The same; empty if they are not known.
+    identities: Arc<[RsaId]>,
+    /// Streams may lead to them: `allow-network-reentry=1`.
+    allow_reentry: bool,
+    /// Circuits from others are served: `refuseunknownexits=0`.
+    allow_unknown: bool,
 }
 
 impl KnownRelays {
@@ -20,6 +28,33 @@ impl KnownRelays {
     pub fn contain(&self, to: SocketAddr) -> bool {
         self.addresses.binary_search(&canonical(to)).is_ok()
     }
+
+    /// Whether no stream may lead there.
+    #[must_use]
+    pub fn forbid(&self, to: SocketAddr) -> bool {
+        !self.allow_reentry && self.contain(to)
+    }
+
+    /// Whether a relay's circuits may have streams; any relay's, as long as nobody knows who they are.
+    #[must_use]
+    pub fn trust(&self, relay: &RsaId) -> bool {
+        let knows_nobody = self.identities.is_empty();
+        self.allow_unknown || knows_nobody || self.identities.binary_search(relay).is_ok()
+    }
+
+    /// With these identities.
+    #[must_use]
+    pub fn with_identities(self, identities: impl IntoIterator<Item = RsaId>) -> Self {
+        let mut identities: Vec<_> = identities.into_iter().collect();
+        identities.sort_unstable();
+        Self { identities: identities.into(), ..self }
+    }
+
+    /// With what the consensus says of both.
+    #[must_use]
+    pub fn allowing(self, allow_reentry: bool, allow_unknown: bool) -> Self {
+        Self { allow_reentry, allow_unknown, ..self }
+    }
 }
 
 impl FromIterator<SocketAddr> for KnownRelays {
@@ -27,7 +62,7 @@ impl FromIterator<SocketAddr> for KnownRelays {
         let mut addresses: Vec<_> = addresses.into_iter().map(canonical).collect();
         addresses.sort_unstable();
         addresses.dedup();
-        Self { addresses: addresses.into() }
+        Self { addresses: addresses.into(), ..Self::default() }
     }
 }
 
@@ -56,6 +91,15 @@ mod tests {
         assert!(
             !contains("[2001:db8::2]:443") && !KnownRelays::default().contain(([0; 4], 0).into())
         );
+    }
+
+    #[test]
+    fn who_is_not_listed_is_trusted_only_where_nobody_is_known_or_the_consensus_says_so() {
+        let (listed, other) = (RsaId([1; 20]), RsaId([2; 20]));
+        assert!(KnownRelays::default().trust(&other));
+        let relays = KnownRelays::default().with_identities([RsaId([3; 20]), listed]);
+        assert!(relays.trust(&listed) && relays.trust(&RsaId([3; 20])) && !relays.trust(&other));
+        assert!(relays.allowing(false, true).trust(&other));
     }
 
     proptest! {
