@@ -31,7 +31,8 @@
 //! | circuits, streams and links without it | half of that | circuits are refused, reason 5 |
 //! | links that are dialled at once | 512; 256 to places unknown to the consensus | the oldest goes of the neighbour that asked for most |
 //! | streams of a circuit | 1,024 | refused, "misc" |
-//! | streams of all circuits, and connections that are still to be written out | [`RouterConfig::streams_max`] | refused, "resource limit" |
+//! | streams to destinations and lookups, of all circuits, and connections that are still to be written out | three quarters of [`RouterConfig::streams_max`] | the circuit that has most gives up its newest for one that has less; else refused, "resource limit" |
+//! | streams to the directory server | a quarter of it | the same |
 //! | circuits of a link | 10,000 | refused, reason 5 |
 //! | time for what is left of a stream that is over | 15 s without progress | dropped |
 //! | time of a link without circuits | 3 to 4.5 minutes; to a relay, about `nf_conntimeout_relays` | closed |
