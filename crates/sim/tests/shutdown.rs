@@ -131,7 +131,7 @@ const SESSION: [u8; 32] = [3; 32];
 /// Orders a measurement on a link of its own; what the relay says.
 fn order<S: Cast>(stage: &mut Play<S>, nonce: u8) -> Message {
     let now = Instant::ORIGIN;
-    let conn: ConnId = stage.relay.accept(now, None, Some(SESSION));
+    let conn: ConnId = stage.relay.accept(now, None, Some(SESSION)).expect("admitted");
     let peer = LinkPeer { relay: None, is_canonical: false, has_padding: true };
     stage.relay.handle_link_open(now, conn, &peer);
     let order = Order {

@@ -42,7 +42,9 @@ struct Course {
 impl Course {
     fn of<S: Cast>(stage: &Stage<S, ChaCha8Rng>) -> Self {
         let (relay, seen) = (&stage.relay, stage.seen().to_vec());
-        Self { seen, totals: *relay.totals(), waited_cell_s: relay.waited_cell_s() }
+        // What was dropped holds more or less, by the suite.
+        let totals = RouterTotals { shed_bytes: 0, ..*relay.totals() };
+        Self { seen, totals, waited_cell_s: relay.waited_cell_s() }
     }
 
     fn count(&self, command: Command) -> usize {
@@ -118,7 +120,7 @@ fn a_play_with_weightless_cells_is_the_play_with_tors() {
     assert!(real.said(RelayCommand::DATA) > 2000, "{} cells", real.said(RelayCommand::DATA));
     assert!(real.said(RelayCommand::SENDME) > 3 && real.count(Command::CREATE2) == 1);
     assert!(real.count(Command::PADDING) > 0, "idle links are padded");
-    assert!(real.count(Command::DESTROY) > 0, "memory ran short");
+    assert!(real.count(Command::DESTROY) > 0 && real.totals.sheds > 0, "memory ran short");
     assert!(real.waited_cell_s > 1.0, "cells have waited");
     for (at, (real, weightless)) in real.seen.iter().zip(&weightless.seen).enumerate() {
         assert_eq!(real, weightless, "cell {at}");

@@ -130,6 +130,12 @@ impl Target {
         self.active.as_ref().is_some_and(|active| active.running.is_some())
     }
 
+    /// Links of measurers that may be on their way: of those of an order that was accepted.
+    #[must_use]
+    pub fn expected_sockets(&self) -> u32 {
+        self.active.as_ref().map_or(0, |active| active.order.sockets.into())
+    }
+
     /// A coordinator orders a measurement on `conn`, whose TLS session has exported `exported`.
     ///
     /// # Errors

@@ -1,5 +1,6 @@
 use super::circuits::{Circuits, Tunnels};
 use super::conns::Conns;
+use super::defences::Neighbours;
 use super::links::{Link, Outputs, Padder};
 use super::schedule::SchedulerConfig;
 use super::streams::{ExitConfig, KnownRelays, Streams};
@@ -63,8 +64,8 @@ pub struct Core<S: Suite, R, C = super::Honest> {
     pub(super) has_changed_rate: bool,
     pub(super) target: Target,
     pub(super) to_dial: VecDeque<Dial>,
-    /// Bytes of memory that CREATE2 bodies take that wait for links to open.
-    pub(super) waiting_bytes: usize,
+    /// CREATE2 bodies that wait for links to open.
+    pub(super) waiting: usize,
     /// Memory is not looked through for something to drop before this.
     pub(super) sheds_at: Instant,
     events: VecDeque<RouterEvent>,
@@ -77,6 +78,7 @@ pub struct Core<S: Suite, R, C = super::Honest> {
     pub(super) refusals_told: TokenBucket,
     /// Nothing begins any more.
     pub(super) is_shutting_down: bool,
+    pub(super) neighbours: Neighbours,
 }
 
 impl<S: Suite, R: Rng, C: Conduct<S>> Core<S, R, C> {
@@ -98,7 +100,7 @@ impl<S: Suite, R: Rng, C: Conduct<S>> Core<S, R, C> {
             has_changed_rate: false,
             target,
             to_dial: VecDeque::new(),
-            waiting_bytes: 0,
+            waiting: 0,
             sheds_at: now,
             events: VecDeque::new(),
             totals: RouterTotals::default(),
@@ -106,6 +108,7 @@ impl<S: Suite, R: Rng, C: Conduct<S>> Core<S, R, C> {
             upkept_at: now,
             refusals_told: TokenBucket::new(REFUSALS_PER_S, Duration::ZERO, REFUSALS_BURST, now),
             is_shutting_down: false,
+            neighbours: Neighbours::default(),
             config,
         };
         core.set_limit(now, core.config.limit);
@@ -232,6 +235,7 @@ impl<S: Suite, R: Rng, C: Conduct<S>> Core<S, R, C> {
         if scheduler != self.config.scheduler {
             self.set_scheduler(scheduler);
         }
+        self.neighbours.set_defences(parameters.defences);
         self.padder.follow(&parameters, &mut self.conns);
         self.parameters = parameters;
     }
@@ -260,17 +264,25 @@ impl<S: Suite, R: Rng, C: Conduct<S>> Core<S, R, C> {
         (random, self.unix_time_s())
     }
 
-    /// A link has come in from there; what its TLS session has exported is for signatures of the
+    /// A link has come in from there; `None` if there may be no more of them, and it is to be closed. What its TLS session has exported is for signatures of the
     /// measurement's protocol. Its handshake is still to be done.
     pub fn accept(
         &mut self,
         now: Instant,
         from: Option<IpAddr>,
         exported: Option<[u8; 32]>,
-    ) -> ConnId {
+    ) -> Option<ConnId> {
         self.outputs.set_now(now);
-        let link = Link::accepted(now, self.outputs.begin(), from, exported);
-        self.conns.add_link(link)
+        // Behind a relay of the consensus are many clients.
+        let stranger = from.filter(|ip| !self.config.relays.contain_host(*ip));
+        let expected = self.target.expected_sockets();
+        if stranger.is_some_and(|ip| !self.neighbours.admit_link(now, ip, expected)) {
+            self.totals.refused_links += 1;
+            return None;
+        }
+        let mut link = Link::accepted(now, self.outputs.begin(), from, exported);
+        link.is_counted = stranger.is_some();
+        Some(self.conns.add_link(link))
     }
 
     /// A link that we have dialled turns out to be none.

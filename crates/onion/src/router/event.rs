@@ -37,6 +37,10 @@ pub struct RouterTotals {
     pub circuits: u64,
     /// Streams opened, and names looked up, for clients.
     pub streams: u64,
+    /// Links that were refused, since too many come from one address.
+    pub refused_links: u64,
+    /// Circuits that were refused for that reason.
+    pub refused_circuits: u64,
     /// Times that memory was looked through, since there was too much in it.
     pub sheds: u64,
     /// Bytes of memory that were dropped then.

@@ -284,7 +284,7 @@ impl<R: Rng, C: Conduct> Node for Router<R, C> {
         let channel =
             Channel::responder(identity, tls, challenge, unix_time_s).at_addresses(&self.addresses);
         let exported = tls.export_keying_material(EXPORTER_LABEL, b"");
-        let conn = self.core.accept(now, tls.peer_address(), exported);
+        let conn = self.core.accept(now, tls.peer_address(), exported)?;
         self.set_channel(conn, channel);
         Some(conn)
     }

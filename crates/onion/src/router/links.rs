@@ -8,6 +8,7 @@ mod padding;
 mod upkeep;
 
 pub(super) use link::{Link, Role};
+pub(super) use lot::lot;
 pub use output::Control;
 pub(super) use output::{Output, Outputs, Parked, RECORD_BYTES};
 pub(super) use padding::Padder;

@@ -1,5 +1,6 @@
 //! What the network's consensus asks of a relay's engine (param-spec.txt).
 
+use super::defences::{CircuitDefence, Defences, LinkDefence};
 use crate::flow::QUEUE_LIMIT_CELLS;
 use crate::time::Duration;
 use alloc::collections::BTreeMap;
@@ -32,6 +33,8 @@ pub struct Parameters {
     /// `nf_conntimeout_relays`: links between relays are closed when they had no circuit for this time,
     /// give or take a quarter.
     pub nf_conntimeout_relays: Duration,
+    /// `DoSCircuitCreation…` and `DoSConnection…`: what one address may ask for.
+    pub defences: Defences,
     /// Congestion control: all parameters that begin with `cc_`, by their names, as the consensus has
     /// them (proposal 324, §6.5). Bounds and defaults are left to who reads them.
     pub congestion_control: BTreeMap<String, i32>,
@@ -68,6 +71,7 @@ impl Parameters {
             Duration::from_millis(get(name, default, least, most).into())
         };
         const MOST: u32 = i32::MAX.unsigned_abs();
+        let seconds = |name, default| Duration::from_secs(get(name, default, 0, MOST).into());
         const IDLE_MS_MOST: u32 = 60_000;
         const WEEK_S: u32 = 7 * 24 * 3600;
         let low_ms = get("nf_ito_low", 1500, 0, IDLE_MS_MOST);
@@ -85,6 +89,23 @@ impl Parameters {
             nf_pad_before_usage: get("nf_pad_before_usage", 1, 0, 1) == 1,
             nf_pad_relays: get("nf_pad_relays", 0, 0, 1) == 1,
             nf_conntimeout_relays: Duration::from_secs(idle_s.into()),
+            defences: Defences {
+                circuits: (get("DoSCircuitCreationEnabled", 0, 0, 1) == 1
+                    && get("DoSCircuitCreationDefenseType", 2, 1, 2) == 2)
+                    .then(|| CircuitDefence {
+                        links_min: get("DoSCircuitCreationMinConnections", 3, 1, MOST),
+                        per_s: get("DoSCircuitCreationRate", 3, 1, MOST),
+                        burst: get("DoSCircuitCreationBurst", 90, 1, MOST),
+                        period: seconds("DoSCircuitCreationDefenseTimePeriod", 3600),
+                    }),
+                links: (get("DoSConnectionEnabled", 0, 0, 1) == 1
+                    && get("DoSConnectionDefenseType", 2, 1, 2) == 2)
+                    .then(|| LinkDefence {
+                        max: get("DoSConnectionMaxConcurrentCount", 100, 1, MOST),
+                        per_s: get("DoSConnectionConnectRate", 20, 1, MOST),
+                        burst: get("DoSConnectionConnectBurst", 40, 1, MOST),
+                    }),
+            },
             congestion_control: all
                 .keys()
                 .filter(is_of_congestion_control)
@@ -110,6 +131,7 @@ mod tests {
         assert!(params.nf_pad_before_usage && !params.nf_pad_relays);
         assert_eq!(params.nf_conntimeout_relays, Duration::from_secs(3600));
         assert!(params.congestion_control.is_empty());
+        assert_eq!(params.defences, Defences::default(), "none, as in C tor");
 
         let params = Parameters::from_consensus([
             ("circ_max_cell_queue_size", 1_250),
@@ -121,6 +143,10 @@ mod tests {
             ("nf_pad_before_usage", 0),
             ("nf_pad_relays", 2),
             ("nf_conntimeout_relays", 59),
+            ("DoSCircuitCreationEnabled", 1),
+            ("DoSCircuitCreationBurst", 60),
+            ("DoSConnectionEnabled", 1),
+            ("DoSConnectionMaxConcurrentCount", 50),
             ("cc_sendme_inc", 31),
             ("cc_alg", -2),
             ("circwindow", 9),
@@ -133,6 +159,11 @@ mod tests {
         assert_eq!(params.nf_ito_high, params.nf_ito_low, "never below");
         assert!(!params.nf_pad_before_usage && params.nf_pad_relays);
         assert_eq!(params.nf_conntimeout_relays, Duration::from_mins(1));
+        let circuits = params.defences.circuits.expect("enabled");
+        assert_eq!((circuits.links_min, circuits.per_s, circuits.burst), (3, 3, 60));
+        assert_eq!(circuits.period, Duration::from_hours(1));
+        let links = LinkDefence { max: 50, per_s: 20, burst: 40 };
+        assert_eq!(params.defences.links, Some(links));
         let names: alloc::vec::Vec<_> = params.congestion_control.into_iter().collect();
         assert_eq!(names, [("cc_alg".into(), -2), ("cc_sendme_inc".into(), 31)]);
     }

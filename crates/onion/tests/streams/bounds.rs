@@ -135,7 +135,7 @@ fn what_is_left_of_streams_that_are_over_is_dropped_as_well() {
         assert!(world.router.held_bytes() <= held_bytes_max, "round {round}");
     }
     assert_eq!(world.destroyed(), None, "its streams are over");
-    assert_eq!(world.router.open_streams(), 6);
+    assert_eq!(world.router.open_streams(), 5);
     world.pass(Duration::from_secs(30));
     assert_eq!((world.router.open_streams(), world.router.queued_bytes()), (0, 0));
 }

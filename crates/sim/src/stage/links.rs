@@ -100,8 +100,12 @@ impl<S: Suite> StageLink<S> {
 
 impl<S: Cast, R: Rng> Stage<S, R> {
     /// A link comes in, from a relay of this number or from a client; it is open at once. Gives its place.
+    ///
+    /// # Panics
+    /// If the relay has defences: all links of a stage come from one address.
     pub fn accept(&mut self, relay: Option<u8>, pace: Option<Pace>) -> usize {
         let conn = self.relay.accept(self.now, Some([192, 0, 2, 9].into()), None);
+        let conn = conn.expect("the relay has no defences");
         self.open(conn, relay, pace)
     }
 

@@ -4,6 +4,7 @@ use super::{Circuit, CircuitIndex, Hop, OnLink, Way};
 use crate::cell::Command;
 use crate::cell::msg::{Create2, DestroyReason, encode_created2_into};
 use crate::flow::control::Agreed;
+use crate::node::ConnId;
 use crate::router::links::Role;
 use crate::router::{Conduct, Core};
 use crate::suite::{Answer, Body, EchoLayer, Layer, Suite};
@@ -29,7 +30,11 @@ impl<S: Suite, R: Rng, C: Conduct<S>> Core<S, R, C> {
         if role == Role::Measurer && count >= MEASUREMENT_CIRCUITS_PER_LINK_MAX {
             return Err("too many measurement circuits on one link");
         }
-        if count >= CIRCUITS_PER_LINK_MAX || !self.has_room_for_circuits() {
+        let is_measurers = role == Role::Measurer;
+        if count >= CIRCUITS_PER_LINK_MAX
+            || !self.has_room_for_circuits()
+            || !(is_measurers || self.admits_circuit(at.conn))
+        {
             self.refuse(at, DestroyReason::RESOURCE_LIMIT);
             return Ok(());
         }
@@ -48,7 +53,10 @@ impl<S: Suite, R: Rng, C: Conduct<S>> Core<S, R, C> {
     /// Answers CREATE2.
     pub(in crate::router) fn create2(&mut self, at: OnLink, body: &S::Body) {
         let Some(link) = self.conns.link(at.conn) else { return };
-        if link.circuits.len() >= CIRCUITS_PER_LINK_MAX || !self.has_room_for_circuits() {
+        if link.circuits.len() >= CIRCUITS_PER_LINK_MAX
+            || !self.has_room_for_circuits()
+            || !self.admits_circuit(at.conn)
+        {
             self.refuse(at, DestroyReason::RESOURCE_LIMIT);
             return;
         }
@@ -61,6 +69,15 @@ impl<S: Suite, R: Rng, C: Conduct<S>> Core<S, R, C> {
             }
             None => self.refuse(at, DestroyReason::PROTOCOL),
         }
+    }
+
+    /// Whether the address at the other end may have another circuit.
+    fn admits_circuit(&mut self, conn: ConnId) -> bool {
+        let Some(link) = self.conns.link(conn) else { return false };
+        let Some(from) = link.from.filter(|_| link.is_counted) else { return true };
+        let is_admitted = self.neighbours.admit_circuit(self.outputs.now(), from, &mut self.rng);
+        self.totals.refused_circuits += u64::from(!is_admitted);
+        is_admitted
     }
 
     /// Answers the handshake in a CREATE2, if that is possible.

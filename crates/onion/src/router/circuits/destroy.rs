@@ -67,9 +67,11 @@ impl<S: Suite, R: Rng, C: Conduct<S>> Core<S, R, C> {
         let Some(circuit) = self.circuits.get(index) else { return };
         let Onward::Waiting(conn) = circuit.onward else { return };
         let Some(link) = self.conns.link_mut(conn) else { return };
-        let Some(create) = link.waiting.remove(&index) else { return };
+        if link.waiting.remove(&index).is_none() {
+            return;
+        }
         let is_in_vain = link.is_dial() && link.waiting.is_empty();
-        self.waiting_bytes -= create.len();
+        self.waiting -= 1;
         if is_in_vain {
             self.reject(conn);
         }
@@ -79,7 +81,10 @@ impl<S: Suite, R: Rng, C: Conduct<S>> Core<S, R, C> {
     pub(in crate::router) fn lose(&mut self, id: ConnId, reason: DestroyReason) {
         let Some(mut link) = self.conns.remove_link(id) else { return };
         self.padder.forget(id, &mut link.padding);
-        self.waiting_bytes -= link.waiting.values().map(|create| create.len()).sum::<usize>();
+        if let Some(from) = link.from.filter(|_| link.is_counted) {
+            self.neighbours.handle_gone(from);
+        }
+        self.waiting -= link.waiting.len();
         for index in link.circuits.indices().into_iter().chain(link.waiting.into_keys()) {
             let uses_it = self.circuits.get(index).is_some_and(|circuit| {
                 circuit.back.conn == id || circuit.onward.conn() == Some(id)

@@ -54,7 +54,7 @@ impl<S: Suite, R: Rng, C: Conduct<S>> Core<S, R, C> {
         extend.create.encode_into(&mut create);
         let link = self.conns.link_mut(id).ok_or(DestroyReason::CONNECT_FAILED)?;
         // The number of circuits bounds the number of those that wait.
-        self.waiting_bytes += create.len();
+        self.waiting += 1;
         link.waiting.insert(index, create.into());
         let is_open = link.is_open;
         if let Some(circuit) = self.circuits.get_mut(index) {
@@ -82,7 +82,7 @@ impl<S: Suite, R: Rng, C: Conduct<S>> Core<S, R, C> {
     pub(in crate::router) fn create_waiting(&mut self, id: ConnId) {
         let Some(link) = self.conns.link_mut(id) else { return };
         for (index, create) in core::mem::take(&mut link.waiting) {
-            self.waiting_bytes -= create.len();
+            self.waiting -= 1;
             let Some(link) = self.conns.link_mut(id) else { return };
             // It may have been destroyed while it waited, and its number used again.
             let Some(circuit) = self.circuits.get_mut(index) else { continue };

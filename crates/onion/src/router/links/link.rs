@@ -31,6 +31,8 @@ pub(in crate::router) struct Link {
     pub(in crate::router) expected: Option<ExpectedPeer>,
     /// Where we dialled it.
     pub(in crate::router) dialled: Option<SocketAddr>,
+    /// It counts among the links of the address where it comes from.
+    pub(in crate::router) is_counted: bool,
     /// Where it comes from, if we did not dial it.
     pub(in crate::router) from: Option<IpAddr>,
     /// The relay at the other end, once it has proved it. In a box to save memory: clients prove nothing,
@@ -61,6 +63,7 @@ impl Link {
             role: Role::Ordinary,
             expected: None,
             dialled: None,
+            is_counted: false,
             from: None,
             peer: None,
             is_canonical: false,

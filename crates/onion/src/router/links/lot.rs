@@ -1,7 +1,7 @@
 use rand_core::Rng;
 
 /// A number below this one, all with the same chance; zero if there is none.
-pub(super) fn lot(rng: &mut impl Rng, below: u32) -> u32 {
+pub(in crate::router) fn lot(rng: &mut impl Rng, below: u32) -> u32 {
     let product = u64::from(rng.next_u32()) * u64::from(below);
     u32::try_from(product >> 32).unwrap_or(0)
 }

@@ -41,11 +41,6 @@ impl Control {
         if is_variable { self.body.len() + CELL_LEN - BODY_LEN + 2 } else { CELL_LEN }
     }
 
-    /// Bytes of memory that it takes while it waits.
-    fn held_bytes(&self) -> usize {
-        size_of::<Self>() + self.body.len()
-    }
-
     /// Makes `cell` this one. For commands of fixed length.
     pub fn fill<S: Suite>(&self, cell: &mut S::Cell) {
         *cell.begin(self.circ_id, self.command) = S::Body::from_bytes(&self.body);
@@ -87,8 +82,8 @@ pub(in crate::router) struct Outputs {
     to_close: VecDeque<ConnId>,
     /// Cells in the queues of all circuits.
     queued_cells: usize,
-    /// Bytes of memory that the control cells of all links take.
-    held_control_bytes: usize,
+    /// Control cells of all links.
+    held_controls: usize,
     /// Circuits whose queue has become as short as their streams wait for.
     drained: VecDeque<CircuitIndex>,
     runs: Runs,
@@ -109,7 +104,7 @@ impl Outputs {
             held_clients: VecDeque::new(),
             to_close: VecDeque::new(),
             queued_cells: 0,
-            held_control_bytes: 0,
+            held_controls: 0,
             drained: VecDeque::new(),
             runs: Runs::new(config.scheduler),
             moment: decay.at(now),
@@ -184,7 +179,7 @@ impl Outputs {
         }
         output.control_bytes += control.weight_bytes();
         output.oldest_control.handle_added(self.now, 1);
-        self.held_control_bytes += control.held_bytes();
+        self.held_controls += 1;
         output.control.push_back(control);
         self.wake(conns, id);
         true
@@ -258,7 +253,7 @@ impl Outputs {
         let control = output.control.pop_front()?;
         output.control_bytes -= control.weight_bytes();
         output.oldest_control.handle_taken(self.now, 1, output.control.len());
-        self.held_control_bytes -= control.held_bytes();
+        self.held_controls -= 1;
         if output.control.is_empty() {
             output.control = VecDeque::new();
         }
@@ -268,15 +263,15 @@ impl Outputs {
     /// A link's control cells are not to be written any more.
     pub(in crate::router) fn drop_control<S: Suite>(&mut self, conns: &mut Conns<S>, id: ConnId) {
         let Some(output) = conns.output_mut(id) else { return };
-        self.held_control_bytes -= output.held_control_bytes();
+        self.held_controls -= output.held_controls();
         output.control = VecDeque::new();
         output.control_bytes = 0;
         output.oldest_control = Oldest::default();
     }
 
-    /// Bytes of memory that the control cells of all links take.
-    pub(in crate::router) const fn held_control_bytes(&self) -> usize {
-        self.held_control_bytes
+    /// Control cells of all links.
+    pub(in crate::router) const fn held_controls(&self) -> usize {
+        self.held_controls
     }
 
     /// Cells in the queues of all circuits.
@@ -306,7 +301,7 @@ impl Outputs {
     pub(in crate::router) fn forget<S: Suite>(&mut self, conns: &mut Conns<S>, id: ConnId) {
         if let Some(output) = conns.output_mut(id) {
             let gone = core::mem::take(output);
-            self.held_control_bytes -= gone.held_control_bytes();
+            self.held_controls -= gone.held_controls();
             // Its number may be given to another link.
             if gone.parked != Parked::No {
                 let lists =
@@ -325,9 +320,9 @@ impl Output {
         self.oldest_control.since()
     }
 
-    /// Bytes of memory that its control cells take. Counts them.
-    pub(in crate::router) fn held_control_bytes(&self) -> usize {
-        self.control.iter().map(Control::held_bytes).sum()
+    /// Control cells that wait.
+    pub(in crate::router) fn held_controls(&self) -> usize {
+        self.control.len()
     }
 
     /// Whether nothing waits.

@@ -52,6 +52,7 @@ impl<S: Suite, R: Rng, C: Conduct<S>> Core<S, R, C> {
         }
         self.upkept_at = now;
         self.target.note_clients(now);
+        self.neighbours.keep_up(now);
         let mut stale: Vec<ConnId> = Vec::new();
         for (id, link) in self.conns.links_mut() {
             let is_used = link.role != Role::Ordinary || link.circuits.len() > 0;

@@ -3,7 +3,7 @@
 use crate::identity::RsaId;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
-use core::net::SocketAddr;
+use core::net::{IpAddr, SocketAddr};
 
 /// Who the network's relays are, and where they take links, by address and OR port. Made from any order; cheap to copy.
 ///
@@ -27,6 +27,14 @@ impl KnownRelays {
     #[must_use]
     pub fn contain(&self, to: SocketAddr) -> bool {
         self.addresses.binary_search(&canonical(to)).is_ok()
+    }
+
+    /// Whether a relay takes links at this address, on any port.
+    #[must_use]
+    pub fn contain_host(&self, ip: IpAddr) -> bool {
+        let ip = ip.to_canonical();
+        let at = self.addresses.partition_point(|known| known.ip() < ip);
+        self.addresses.get(at).is_some_and(|known| known.ip() == ip)
     }
 
     /// Whether no stream may lead there.
@@ -87,6 +95,9 @@ mod tests {
         let contains = |text: &str| relays.contain(text.parse().expect("an address"));
         assert!(contains("192.0.2.1:9001") && contains("192.0.2.1:443"));
         assert!(contains("[::ffff:192.0.2.1]:443") && contains("[2001:db8::1]:443"));
+        let hosts = ["192.0.2.1", "::ffff:192.0.2.1", "2001:db8::1", "192.0.2.2", "10.0.0.1"];
+        let known = hosts.map(|ip| relays.contain_host(ip.parse().expect("an address")));
+        assert_eq!(known, [true, true, true, false, false]);
         assert!(!contains("192.0.2.1:80") && !contains("192.0.2.2:443"));
         assert!(
             !contains("[2001:db8::2]:443") && !KnownRelays::default().contain(([0; 4], 0).into())

@@ -17,7 +17,7 @@ fn relay() -> Core<Tor, ChaCha8Rng> {
 
 /// A client's link from there.
 fn link(core: &mut Core<Tor, ChaCha8Rng>, from: [u8; 4]) -> ConnId {
-    let conn = core.accept(NOW, Some(IpAddr::from(from)), None);
+    let conn = core.accept(NOW, Some(IpAddr::from(from)), None).expect("admitted");
     core.handle_link_open(NOW, conn, &LinkPeer::default());
     conn
 }

@@ -45,7 +45,7 @@ fn after_two(passing: Passing) -> Core<Tor, ChaCha8Rng, Once> {
     let conduct = Once { passing, passed: 0, added: 0 };
     let mut core = Core::new(config, conduct, ChaCha8Rng::seed_from_u64(1), NOW);
     for _ in 0..2 {
-        let conn = core.accept(NOW, None, None);
+        let conn = core.accept(NOW, None, None).expect("admitted");
         let peer = LinkPeer { relay: None, is_canonical: false, has_padding: false };
         core.handle_link_open(NOW, conn, &peer);
     }

@@ -1,0 +1,272 @@
+//! What one address may ask for: C tor's defences against denial of service (`dos.c`), by the consensus' parameters.
+//!
+//! They count by address, since that is what an attacker has few of. Relays of the consensus are exempt: behind each
+//! of them are many clients. Without the parameters there is none of it, as in C tor.
+
+use super::links::lot;
+use crate::flow::TokenBucket;
+use crate::rate::Rate;
+use crate::time::{Duration, Instant};
+use alloc::collections::BTreeMap;
+use core::net::{IpAddr, Ipv6Addr};
+use rand_core::Rng;
+
+/// Bounds for circuits: `DoSCircuitCreation…`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CircuitDefence {
+    /// `MinConnections`: an address with fewer links is left alone.
+    pub links_min: u32,
+    /// `Rate`: circuits a second, over all links of an address.
+    pub per_s: u32,
+    /// `Burst`: and so many at once.
+    pub burst: u32,
+    /// `DefenseTimePeriod`: who is over it has no more circuits for so long, and up to half as long again.
+    pub period: Duration,
+}
+
+/// Bounds for links: `DoSConnection…`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LinkDefence {
+    /// `MaxConcurrentCount`: links from an address at a time.
+    pub max: u32,
+    /// `ConnectRate`: new ones a second.
+    pub per_s: u32,
+    /// `ConnectBurst`: and so many at once.
+    pub burst: u32,
+}
+
+/// Which defences there are, and how strict.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Defences {
+    /// Of circuits.
+    pub circuits: Option<CircuitDefence>,
+    /// Of links.
+    pub links: Option<LinkDefence>,
+}
+
+/// An address as attackers have them: one of IPv4, or a network of 64 bits of IPv6.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Place(u64, bool);
+
+impl Place {
+    fn of(ip: IpAddr) -> Self {
+        match ip.to_canonical() {
+            IpAddr::V4(v4) => Self(v4.to_bits().into(), false),
+            IpAddr::V6(v6) => Self(network(v6), true),
+        }
+    }
+}
+
+fn network(ip: Ipv6Addr) -> u64 {
+    u64::try_from(ip.to_bits() >> 64).unwrap_or(u64::MAX)
+}
+
+/// What is known of an address with links, or that had some.
+#[derive(Debug)]
+struct Neighbour {
+    links: u32,
+    /// Circuits; one byte of it is one.
+    circuits: Option<TokenBucket>,
+    /// New links, likewise.
+    connects: Option<TokenBucket>,
+    /// It has no more circuits until then.
+    refused_until: Option<Instant>,
+    seen_at: Instant,
+}
+
+/// Who has asked for how much.
+#[derive(Debug, Default)]
+pub(super) struct Neighbours {
+    defences: Defences,
+    by_place: BTreeMap<Place, Neighbour>,
+}
+
+/// An address without links is forgotten after so long, if it is not refused.
+const FORGOTTEN: Duration = Duration::from_mins(10);
+
+impl Neighbours {
+    /// From now on. What was counted until now is forgotten where the bounds have changed, but for the links.
+    pub(super) fn set_defences(&mut self, defences: Defences) {
+        if defences == self.defences {
+            return;
+        }
+        self.defences = defences;
+        for neighbour in self.by_place.values_mut() {
+            (neighbour.circuits, neighbour.connects) = (None, None);
+            neighbour.refused_until = None;
+        }
+    }
+
+    /// A link has come from there. False if it may not: it does not count then. So many measurers' links are
+    /// `expected` besides, which nobody can tell from others yet.
+    pub(super) fn admit_link(&mut self, now: Instant, from: IpAddr, expected: u32) -> bool {
+        let links = self.defences.links;
+        let neighbour = self.neighbour(now, from);
+        if let Some(LinkDefence { max, per_s, burst }) = links {
+            let connects = neighbour.connects.get_or_insert_with(|| bucket(per_s, burst, now));
+            if connects.available_bytes(now) == 0 && expected == 0 {
+                return false;
+            }
+            connects.take(1);
+            if neighbour.links >= max.saturating_add(expected) {
+                return false;
+            }
+        }
+        neighbour.links += 1;
+        true
+    }
+
+    /// A link from there that counted is gone.
+    pub(super) fn handle_gone(&mut self, from: IpAddr) {
+        if let Some(neighbour) = self.by_place.get_mut(&Place::of(from)) {
+            neighbour.links = neighbour.links.saturating_sub(1);
+        }
+    }
+
+    /// Whether a circuit may begin on a link from there.
+    pub(super) fn admit_circuit(&mut self, now: Instant, from: IpAddr, rng: &mut impl Rng) -> bool {
+        let Some(CircuitDefence { links_min, per_s, burst, period }) = self.defences.circuits
+        else {
+            return true;
+        };
+        let neighbour = self.neighbour(now, from);
+        if neighbour.refused_until.is_some_and(|until| now < until) {
+            return false;
+        }
+        let circuits = neighbour.circuits.get_or_insert_with(|| bucket(per_s, burst, now));
+        if circuits.available_bytes(now) > 0 {
+            circuits.take(1);
+            return true;
+        }
+        if neighbour.links < links_min {
+            return true;
+        }
+        let half_s = u32::try_from(period.as_secs() / 2).unwrap_or(u32::MAX);
+        let more = Duration::from_secs(lot(rng, half_s.max(1)).into());
+        neighbour.refused_until = Some(now + period + more);
+        false
+    }
+
+    /// Forgets who has long been gone.
+    pub(super) fn keep_up(&mut self, now: Instant) {
+        self.by_place.retain(|_, it| {
+            it.links > 0
+                || it.refused_until.is_some_and(|until| now < until)
+                || now - it.seen_at < FORGOTTEN
+        });
+    }
+
+    fn neighbour(&mut self, now: Instant, from: IpAddr) -> &mut Neighbour {
+        let new = || Neighbour {
+            links: 0,
+            circuits: None,
+            connects: None,
+            refused_until: None,
+            seen_at: now,
+        };
+        let neighbour = self.by_place.entry(Place::of(from)).or_insert_with(new);
+        neighbour.seen_at = now;
+        neighbour
+    }
+}
+
+/// One byte of it is one of what is counted.
+fn bucket(per_s: u32, burst: u32, now: Instant) -> TokenBucket {
+    TokenBucket::new(Rate::from_byte_per_s(per_s.into()), Duration::ZERO, burst.max(1).into(), now)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rand_chacha::ChaCha8Rng;
+    use rand_chacha::rand_core::SeedableRng;
+
+    /// As the live consensus has them.
+    const LIVE: Defences = Defences {
+        circuits: Some(CircuitDefence {
+            links_min: 2,
+            per_s: 2,
+            burst: 60,
+            period: Duration::from_secs(3600),
+        }),
+        links: Some(LinkDefence { max: 50, per_s: 20, burst: 40 }),
+    };
+
+    fn at(seconds: u64) -> Instant {
+        Instant::from_millis(seconds * 1000)
+    }
+
+    fn neighbours(defences: Defences) -> Neighbours {
+        let mut neighbours = Neighbours::default();
+        neighbours.set_defences(defences);
+        neighbours
+    }
+
+    fn ip(text: &str) -> IpAddr {
+        text.parse().expect("an address")
+    }
+
+    fn circuits(it: &mut Neighbours, now: Instant, from: IpAddr, asked: u32) -> usize {
+        let rng = &mut ChaCha8Rng::seed_from_u64(1);
+        (0..asked).filter(|_| it.admit_circuit(now, from, rng)).count()
+    }
+
+    #[test]
+    fn who_asks_for_too_many_circuits_has_none_for_an_hour_and_nobody_else_feels_it() {
+        let (attacker, honest) = (ip("192.0.2.1"), ip("192.0.2.2"));
+        let mut it = neighbours(LIVE);
+        for from in [attacker, attacker, honest, honest] {
+            assert!(it.admit_link(at(0), from, 0));
+        }
+        assert_eq!(circuits(&mut it, at(0), attacker, 10_000), 60);
+        assert_eq!(circuits(&mut it, at(3_500), attacker, 1), 0);
+        assert_eq!(circuits(&mut it, at(0), honest, 50), 50);
+        assert_eq!(circuits(&mut it, at(5_400), attacker, 1), 1, "an hour and a half at most");
+        // At two a second nobody is refused.
+        for second in 1..1000 {
+            assert_eq!(circuits(&mut it, at(second), honest, 2), 2);
+        }
+    }
+
+    #[test]
+    fn an_address_with_one_link_is_left_alone() {
+        let from = ip("192.0.2.1");
+        let mut it = neighbours(LIVE);
+        assert!(it.admit_link(at(0), from, 0));
+        assert_eq!(circuits(&mut it, at(0), from, 500), 500);
+        assert!(it.admit_link(at(0), from, 0));
+        assert_eq!(circuits(&mut it, at(0), from, 500), 0);
+    }
+
+    #[test]
+    fn links_of_an_address_are_bounded_in_number_and_in_time() {
+        let mut it = neighbours(LIVE);
+        // Networks of 64 bits are one address.
+        let from = |host: u16| IpAddr::from([0x2001, 0xdb8, 0, 1, 0, 0, 0, host]);
+        let count = |it: &mut Neighbours, now, asked: u16| {
+            (0..asked).filter(|host| it.admit_link(now, from(*host), 0)).count()
+        };
+        assert_eq!(count(&mut it, at(0), 100), 40, "at once");
+        assert_eq!(count(&mut it, at(10), 100), 10, "50 in all");
+        assert!(it.admit_link(at(10), ip("2001:db8:0:2::1"), 0), "another network");
+        (0..30).for_each(|host| it.handle_gone(from(host)));
+        assert_eq!(count(&mut it, at(20), 100), 30);
+        // Measurers are expected.
+        let measurers = (0..500).filter(|host| it.admit_link(at(20), from(*host), 160)).count();
+        assert_eq!(measurers, 160);
+        (0..160).for_each(|host| it.handle_gone(from(host)));
+        // Who is gone is forgotten, but not who is refused.
+        (0..50).for_each(|host| it.handle_gone(from(host)));
+        it.handle_gone(ip("2001:db8:0:2::1"));
+        it.keep_up(at(700));
+        assert!(it.by_place.is_empty());
+    }
+
+    #[test]
+    fn without_defences_everything_may_be() {
+        let from = ip("192.0.2.1");
+        let mut it = neighbours(Defences::default());
+        assert!((0..1000).all(|_| it.admit_link(at(0), from, 0)));
+        assert_eq!(circuits(&mut it, at(0), from, 1000), 1000);
+    }
+}
