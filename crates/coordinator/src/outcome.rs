@@ -240,6 +240,20 @@ pub enum Inconclusive {
         /// What was to follow, with more of them; `None` where there may be no more, or no other round.
         next: Option<Turn>,
     },
+    /// What came back fell while nothing changed: the path's flows still came down from slow start, so that what came
+    /// back with more of them tells nothing.
+    #[error(
+        "the path to the relay had not settled: with half of all {sockets} sockets {decline_percent} % more came back \
+         at first than later"
+    )]
+    PathSettling {
+        /// How much more, in percent.
+        decline_percent: u32,
+        /// Sockets of the round.
+        sockets: u32,
+        /// What was to follow, with more of them; `None` where there may be no more, or no other round.
+        next: Option<Turn>,
+    },
     /// Some measurer is far from the relay, and the round was not made to show whether the path held it back.
     #[error(
         "a measurer is {rtt_ms} ms from the relay, and the round could not show whether the path to it held it back"
@@ -285,6 +299,7 @@ impl Inconclusive {
         match self {
             Self::LoadTooSmall { next } => Some(*next),
             Self::PathLimited { next, .. }
+            | Self::PathSettling { next, .. }
             | Self::PathUnknown { next, .. }
             | Self::MeasurerHindered { next, .. }
             | Self::QueueOfOne { next, .. } => *next,

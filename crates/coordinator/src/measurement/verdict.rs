@@ -79,8 +79,15 @@ impl Measurement {
                 .filter(|rtt| *rtt >= FAR)
                 .map(|rtt| Inconclusive::PathUnknown { rtt_ms: whole_ms(rtt), next }));
         };
+        if halves.is_settling() && !halves.is_held_back() {
+            return Ok(Some(Inconclusive::PathSettling {
+                decline_percent: percent_above_one(halves.decline()),
+                sockets: self.allocation.sockets(),
+                next: self.wider_turn(capacity, &halves),
+            }));
+        }
         Ok(halves.is_held_back().then(|| Inconclusive::PathLimited {
-            growth_percent: growth_percent(&halves),
+            growth_percent: percent_above_one(halves.growth()),
             sockets: self.allocation.sockets(),
             next: self.wider_turn(capacity, &halves),
         }))
@@ -124,9 +131,9 @@ fn load_without(hindered: &[Hindered], assignments: &[Assignment]) -> Rate {
     assignments.iter().filter(is_free).map(|it| it.rate).sum()
 }
 
-/// By how many percent more came back with all sockets, rounded.
+/// By how many percent more one was than the other, rounded.
 #[expect(clippy::cast_possible_truncation, reason = "a cast from floating point saturates")]
 #[expect(clippy::cast_sign_loss, reason = "a cast from floating point saturates")]
-fn growth_percent(halves: &Halves) -> u32 {
-    ((halves.growth() - 1.0) * 100.0 + 0.5) as u32
+fn percent_above_one(quotient: f64) -> u32 {
+    ((quotient - 1.0) * 100.0 + 0.5) as u32
 }

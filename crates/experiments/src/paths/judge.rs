@@ -128,7 +128,9 @@ fn broken(plan: &Plan, timed: &Timed, verdict: &str, case: Case) -> Case {
 
 const fn limited_by(reason: &Inconclusive) -> &'static str {
     match reason {
-        Inconclusive::PathLimited { .. } | Inconclusive::PathUnknown { .. } => "path",
+        Inconclusive::PathLimited { .. }
+        | Inconclusive::PathSettling { .. }
+        | Inconclusive::PathUnknown { .. } => "path",
         Inconclusive::QueueOfOne { .. } => "unknown",
         Inconclusive::MeasurerHindered { hindered, .. } => match hindered.by {
             Hindrance::Path { .. } => "measurer's path",

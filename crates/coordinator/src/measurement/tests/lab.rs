@@ -26,6 +26,8 @@ pub(super) struct Lab {
     pub(super) deaf: Option<usize>,
     /// What the way lets each socket carry, in bytes per second.
     pub(super) per_socket: Option<u64>,
+    /// And that sockets begin with nine times as much, which halves every four seconds, as after slow start.
+    pub(super) is_settling: bool,
     /// The round trip that the measurers' kernels see, if they tell.
     pub(super) rtt: Option<Duration>,
     /// A measurer that is farther than that.
@@ -57,6 +59,7 @@ impl Lab {
             rounds_wanted: None,
             deaf: None,
             per_socket: None,
+            is_settling: false,
             rtt: None,
             farther: None,
             narrow: None,
@@ -121,7 +124,8 @@ impl Lab {
             let is_half = held_back_s.is_some_and(|from| second < from);
             let sockets = |it: &Assignment| it.sockets - if is_half { it.sockets / 2 } else { 0 };
             let open: u64 = assignments.iter().map(|it| u64::from(sockets(it))).sum();
-            let way = self.per_socket.map_or(u64::MAX, |each| each * open);
+            let more = if self.is_settling { 8 >> (second / 4).min(4) } else { 0 };
+            let way = self.per_socket.map_or(u64::MAX, |each| each * open * (1 + more));
             let load: u64 = assignments.iter().filter(deaf).map(bytes).sum();
             let capacity = (self.capacity)(second);
             let clients = match measurement.mode() {

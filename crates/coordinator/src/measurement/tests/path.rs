@@ -75,6 +75,19 @@ fn a_way_that_no_number_of_sockets_makes_wide_enough_gives_a_lower_bound_that_sa
 }
 
 #[test]
+fn a_way_whose_flows_come_down_from_slow_start_is_not_taken_for_a_relays_limit() {
+    let settling = |capacity, per_socket| Lab { is_settling: true, ..over(capacity, per_socket) };
+    let estimate = |lab: &mut Lab| estimate(lab.run(&mut far(90.0, 8, 12)));
+    let found = estimate(&mut settling(90.0, 2.0));
+    assert!(found.is_conclusive(), "{found}");
+    assert!((mbit(87.0)..=mbit(90.0)).contains(&found.capacity), "{found}");
+    let lost = estimate(&mut settling(90.0, 0.2));
+    let reason = lost.inconclusive.expect("a lower bound");
+    assert!(matches!(reason, Inconclusive::PathSettling { next: None, .. }), "{reason}");
+    assert!(reason.to_string().contains("had not settled"), "{reason}");
+}
+
+#[test]
 fn a_relay_that_wants_no_more_rounds_keeps_a_lower_bound() {
     let estimate = estimate(over(90.0, 4.5).run(&mut far(90.0, 8, 1)));
     let reason = estimate.inconclusive.expect("a lower bound");
