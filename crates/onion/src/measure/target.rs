@@ -254,7 +254,7 @@ impl Target {
     /// measured is not what they usually have.
     pub fn note_clients(&mut self, now: Instant) {
         if self.is_measuring() {
-            self.usual.since = now;
+            self.usual = Usual { since: now, sent_bytes: 0, ..self.usual };
             return;
         }
         let Usual { since, sent_bytes, .. } = self.usual;

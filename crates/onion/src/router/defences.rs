@@ -84,6 +84,9 @@ pub(super) struct Neighbours {
 /// An address without links is forgotten after so long, if it is not refused.
 const FORGOTTEN: Duration = Duration::from_mins(10);
 
+/// Where more of them are known, one without links is forgotten at the next look: networks of 64 bits are cheap.
+const KNOWN_MAX: usize = 1 << 16;
+
 impl Neighbours {
     /// From now on. What was counted until now is forgotten where the bounds have changed, but for the links.
     pub(super) fn set_defences(&mut self, defences: Defences) {
@@ -149,10 +152,11 @@ impl Neighbours {
 
     /// Forgets who has long been gone.
     pub(super) fn keep_up(&mut self, now: Instant) {
+        let are_too_many = self.by_place.len() > KNOWN_MAX;
         self.by_place.retain(|_, it| {
             it.links > 0
                 || it.refused_until.is_some_and(|until| now < until)
-                || now - it.seen_at < FORGOTTEN
+                || !are_too_many && now - it.seen_at < FORGOTTEN
         });
     }
 
@@ -260,6 +264,20 @@ mod tests {
         it.handle_gone(ip("2001:db8:0:2::1"));
         it.keep_up(at(700));
         assert!(it.by_place.is_empty());
+    }
+
+    #[test]
+    fn who_comes_from_ever_other_networks_is_not_remembered_for_long() {
+        let mut it = neighbours(LIVE);
+        for number in 0..=KNOWN_MAX as u128 {
+            let from = IpAddr::from(Ipv6Addr::from_bits((0x2001_0db8_u128 << 96) | (number << 64)));
+            assert!(it.admit_link(at(0), from, 0));
+            it.handle_gone(from);
+        }
+        let honest = ip("192.0.2.1");
+        assert!(it.admit_link(at(0), honest, 0));
+        it.keep_up(at(1));
+        assert_eq!(it.by_place.len(), 1, "who has a link is known still");
     }
 
     #[test]

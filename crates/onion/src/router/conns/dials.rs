@@ -1,5 +1,5 @@
 use crate::node::ConnId;
-use alloc::collections::VecDeque;
+use alloc::collections::{BTreeMap, VecDeque};
 use core::net::IpAddr;
 
 /// Links that are being dialled at once.
@@ -57,17 +57,14 @@ impl Dials {
         }
         // Room that is kept for relays of the consensus is nobody else's.
         let is_counted = |it: &&Dialling| !it.is_listed || (is_listed && unlisted == 0);
-        let of = |who: Option<IpAddr>| {
-            self.all.iter().filter(is_counted).filter(|it| it.asked_by == who).count()
-        };
-        let mut most = (of(asked_by), asked_by);
+        let mut counts: BTreeMap<Option<IpAddr>, usize> = BTreeMap::new();
         for it in self.all.iter().filter(is_counted) {
-            let count = of(it.asked_by);
-            if count > most.0 {
-                most = (count, it.asked_by);
-            }
+            *counts.entry(it.asked_by).or_default() += 1;
         }
-        let oldest = self.all.iter().filter(is_counted).find(|it| it.asked_by == most.1);
+        // Who asks gives way himself, if nobody has more.
+        let most = counts.into_iter().max_by_key(|(who, count)| (*count, *who == asked_by));
+        let greediest = most.map_or(asked_by, |(who, _)| who);
+        let oldest = self.all.iter().filter(is_counted).find(|it| it.asked_by == greediest);
         oldest.or(self.all.front()).map(|it| it.conn)
     }
 }
