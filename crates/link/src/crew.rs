@@ -17,6 +17,7 @@ use crate::drive::Drive;
 use crate::driver::{Driver, DriverError, DriverOptions, Lookups, Remote, Resolver, Traffic};
 use crate::sockopt::TcpAccount;
 use crate::tls::TlsConfigs;
+use crate::workers::Workers;
 use conn::Conn;
 use messages::{Errand, Event, Serial, Spare};
 use onion::link::TlsSession;
@@ -52,6 +53,7 @@ pub struct Crew<N> {
     by_serial: BTreeMap<(usize, Serial), ConnId>,
     dialled: u64,
     lookups: Lookups,
+    workers: Workers,
     spare: Spare,
     traffic: Traffic,
 }
@@ -76,7 +78,7 @@ impl<N: Node> Crew<N> {
         for place in 0..threads.get() {
             let cloned: Result<Vec<_>, _> = listeners.iter().map(TcpListener::try_clone).collect();
             let cloned = cloned.map_err(DriverError::of("cannot share a listener"))?;
-            let options = DriverOptions { max_conns, ..options };
+            let options = DriverOptions { max_conns, workers: 0, ..options };
             let driver = Driver::new(Porter::default(), clock, tls.clone(), cloned, options)?;
             hands.push(Hand::start(place, driver, to_us.clone())?);
         }
@@ -90,6 +92,7 @@ impl<N: Node> Crew<N> {
             by_serial: BTreeMap::new(),
             dialled: 0,
             lookups: Lookups::new(),
+            workers: Workers::start(options.workers)?,
             spare: Spare::default(),
             traffic: Traffic::default(),
         })
@@ -202,6 +205,12 @@ impl<N: Node> Crew<N> {
                     let remote = self.remote();
                     self.lookups.ask(lookup, remote);
                 }
+                Wish::Work(work) => {
+                    let remote = self.remote();
+                    if let Some(done) = self.workers.ask(work, remote) {
+                        self.node.handle_work(now, done);
+                    }
+                }
                 Wish::SocketState(id) => {
                     let state = self.conns.get(&id).and_then(Conn::state);
                     self.node.handle_socket_state(now, id, state);
@@ -292,6 +301,9 @@ impl<N: Node> Drive<N> for Crew<N> {
         }
         while let Some((id, answer)) = self.lookups.poll_answer() {
             self.node.handle_answer(self.clock.now(), id, answer);
+        }
+        while let Some(done) = self.workers.poll_done()? {
+            self.node.handle_work(self.clock.now(), done);
         }
         let now = self.clock.now();
         if self.node.poll_timeout().is_some_and(|timeout| timeout <= now) {

@@ -14,6 +14,7 @@ pub use options::{DriverError, DriverOptions, Remote, Traffic};
 use crate::clock::Clock;
 use crate::sockopt::TcpAccount;
 use crate::tls::{Buffers, TlsConfigs};
+use crate::workers::Workers;
 use deadlines::Deadlines;
 pub(crate) use lookup::Lookups;
 use mio::net::TcpListener;
@@ -57,6 +58,7 @@ pub struct Driver<N> {
     record: Box<[u8; RECORD_LEN]>,
     buffers: Buffers,
     lookups: Lookups,
+    workers: Workers,
     traffic: Traffic,
     /// When the sockets were last looked at.
     looked_at: Instant,
@@ -120,6 +122,7 @@ impl<N: Node> Driver<N> {
             record: Box::new([0; RECORD_LEN]),
             buffers: Buffers::default(),
             lookups: Lookups::new(),
+            workers: Workers::start(options.workers)?,
             traffic: Traffic::default(),
             looked_at: Instant::ORIGIN,
             deadlines: Deadlines::default(),
@@ -225,6 +228,9 @@ impl<N: Node> Driver<N> {
         while let Some((id, answer)) = self.lookups.poll_answer() {
             self.node.handle_answer(self.clock.now(), id, answer);
         }
+        while let Some(done) = self.workers.poll_done()? {
+            self.node.handle_work(self.clock.now(), done);
+        }
         for _ in 0..self.runnable.len() {
             let Some(place) = self.runnable.pop_front() else { break };
             self.run_socket(place);
@@ -267,6 +273,11 @@ impl<N: Node> Driver<N> {
             match wish {
                 Wish::Dial(dial) => self.dial(now, dial),
                 Wish::Lookup(lookup) => self.lookups.ask(lookup, Remote::of(&self.waker)),
+                Wish::Work(work) => {
+                    if let Some(done) = self.workers.ask(work, Remote::of(&self.waker)) {
+                        self.node.handle_work(now, done);
+                    }
+                }
                 Wish::SocketState(conn) => {
                     let place = self.by_conn.get(&conn);
                     let socket = place.and_then(|place| self.sockets[*place].as_mut());

@@ -28,6 +28,7 @@ pub mod pump;
 mod sockopt;
 pub mod tls;
 mod tun;
+mod workers;
 
 pub use clock::{Clock, thread_cpu_time, thread_wait_time, unix_time_s};
 pub use crew::Crew;

@@ -1,8 +1,10 @@
 //! The seam between what decides and what moves bytes.
 
 mod wish;
+mod work;
 
 pub use wish::Wish;
+pub use work::{Done, Work};
 
 use crate::link::TlsSession;
 use crate::time::Instant;
@@ -223,6 +225,16 @@ pub trait Node {
     /// The state of a connection; `None` where the system does not tell.
     fn handle_socket_state(&mut self, _now: Instant, _conn: ConnId, _state: Option<SocketState>) {}
 
+    /// The next work that is to be done on any thread.
+    #[must_use]
+    fn poll_work(&mut self, _now: Instant) -> Option<Work> {
+        None
+    }
+
+    /// Work of [`poll_work`](Self::poll_work) is done. It may come after the node has lost its interest, and in another
+    /// order.
+    fn handle_work(&mut self, _now: Instant, _done: Done) {}
+
     /// The next thing that the node wants, of all kinds; `None` once there is none, until something is
     /// handled. What is to be written comes before what is to be closed: a node may say why on its
     /// last writing.
@@ -231,6 +243,7 @@ pub trait Node {
     fn poll_wish(&mut self, now: Instant) -> Option<Wish> {
         (self.poll_dial(now).map(Wish::Dial))
             .or_else(|| self.poll_lookup().map(Wish::Lookup))
+            .or_else(|| self.poll_work(now).map(Wish::Work))
             .or_else(|| self.poll_socket_query().map(Wish::SocketState))
             .or_else(|| self.poll_writable().map(Wish::Transmit))
             .or_else(|| self.poll_close().map(Wish::Close))

@@ -30,6 +30,8 @@
 //! | all that waits, and circuits, streams, links | [`RouterConfig::held_bytes_max`] | what has waited longest goes, until a tenth is free |
 //! | circuits, streams and links without it | half of that | circuits are refused, reason 5 |
 //! | links that are dialled at once | 512; 256 to places unknown to the consensus | the oldest goes of the neighbour that asked for most |
+//! | handshakes that wait to be answered by another thread | 4,096 | the newest goes of the address that has most, reason 5 |
+//! | time that a handshake waits | 1.75 s | refused, reason 5 |
 //! | streams of a circuit | 1,024 | refused, "misc" |
 //! | streams to destinations and lookups, of all circuits, and connections that are still to be written out | three quarters of [`RouterConfig::streams_max`] | the circuit that has most gives up its newest for one that has less; else refused, "resource limit" |
 //! | streams to the directory server | a quarter of it | the same |
@@ -74,7 +76,7 @@ mod streams;
 mod transmit;
 
 pub use self::core::Core;
-pub use circuits::OnLink;
+pub use circuits::{HandshakeDone, HandshakeJob, OnLink};
 pub use conduct::{Conduct, Honest, Passing};
 pub use config::{RateLimit, RouterConfig};
 pub use defences::{CircuitDefence, Defences, LinkDefence};

@@ -30,6 +30,19 @@ use std::thread;
 /// How long certificates last.
 const LIFETIME: Duration = Duration::from_secs(CERTIFICATES_S);
 
+/// Handshakes of circuits that each thread for them has before it at most: enough that it is not waited for, few enough that
+/// whose turn it is is decided late.
+const HANDSHAKES_PER_WORKER: usize = 16;
+
+/// Threads for handshakes of circuits: one for each core but one, which is for cells.
+fn workers() -> usize {
+    let cores = thread::available_parallelism().map_or(1, NonZeroUsize::get);
+    cores.saturating_sub(1).clamp(1, WORKERS_MAX)
+}
+
+/// More would answer more than the thread of cells can begin circuits for.
+const WORKERS_MAX: usize = 8;
+
 /// Why a relay could not start.
 #[derive(Debug, thiserror::Error)]
 pub enum RelayError {
@@ -120,6 +133,7 @@ impl Relay {
         };
 
         let descriptors = link::raise_descriptor_limit();
+        let workers = workers();
         let clock = Clock::start();
         let target = target_params(&settings.flashflow, &|_| None);
         let config = RouterConfig {
@@ -132,6 +146,7 @@ impl Relay {
             extends_to_private: settings.allows_private_addresses,
             held_bytes_max: settings.held_bytes_max,
             streams_max: RouterConfig::STREAMS_MAX.min(descriptors / 2),
+            handshakes_at_once: workers * HANDSHAKES_PER_WORKER,
             ..RouterConfig::new(Arc::new(certified.identity.clone()), unix_time_s)
         };
         // Which addresses this machine has besides is nobody's business.
@@ -141,6 +156,7 @@ impl Relay {
         let tls = TlsConfigs::new(&forge)?;
         let options = DriverOptions {
             max_conns: usize::try_from(descriptors / 4 * 3).unwrap_or(usize::MAX),
+            workers,
             ..DriverOptions::default()
         };
         let mut driver: Box<dyn Drive<Engine> + Send> = match settings.threads {

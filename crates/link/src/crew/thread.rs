@@ -147,11 +147,11 @@ fn poll_event(driver: &mut Driver<Porter>) -> Option<Event> {
 }
 
 impl DriverError {
-    pub(super) fn of(what: &'static str) -> impl FnOnce(io::Error) -> Self {
+    pub(crate) fn of(what: &'static str) -> impl FnOnce(io::Error) -> Self {
         move |source| Self { what, source }
     }
 
-    pub(super) fn of_thread(problem: String) -> Self {
+    pub(crate) fn of_thread(problem: String) -> Self {
         Self { what: "a thread that serves sockets has ended", source: io::Error::other(problem) }
     }
 }

@@ -33,6 +33,9 @@ pub struct DriverOptions {
     /// Least time between two looks at the sockets. Longer means fewer and larger reads and writes,
     /// and so less work for each byte, at the price of latency.
     pub coalesce: Duration,
+    /// Threads for what a node wants done elsewhere ([`Wish::Work`](onion::node::Wish::Work)). With none it is done at once, and
+    /// all else waits.
+    pub workers: usize,
 }
 
 impl Default for DriverOptions {
@@ -44,6 +47,7 @@ impl Default for DriverOptions {
             accepts_plain: false,
             dial_from: None,
             coalesce: Duration::ZERO,
+            workers: 0,
         }
     }
 }

@@ -1,12 +1,14 @@
-use super::{ConnId, Dial, Lookup};
+use super::{ConnId, Dial, Lookup, Work};
 
 /// Something that a [`Node`](super::Node) wants of its driver.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Debug)]
 pub enum Wish {
     /// [`poll_dial`](super::Node::poll_dial): a connection is to be made.
     Dial(Dial),
     /// [`poll_lookup`](super::Node::poll_lookup): a question is to be asked.
     Lookup(Lookup),
+    /// [`poll_work`](super::Node::poll_work): something is to be done on any thread.
+    Work(Work),
     /// [`poll_socket_query`](super::Node::poll_socket_query): it waits for the state of a connection.
     SocketState(ConnId),
     /// [`poll_writable`](super::Node::poll_writable): a connection has something to transmit.

@@ -71,7 +71,13 @@ impl<S: Suite, R: Rng, C: Conduct<S>> Core<S, R, C> {
             self.padder.negotiate(at.conn, link, body.bytes());
             return Ok(());
         }
-        match (command, link.circuits.find(at.circ_id)) {
+        let found = link.circuits.find(at.circ_id);
+        if found.is_none() && self.handshakes.contains(at) {
+            self.handle_unanswered(at, command);
+            return Ok(());
+        }
+        let Some(link) = self.conns.link(at.conn) else { return Ok(()) };
+        match (command, found) {
             (Command::CREATE_FAST | Command::CREATE2, None) if at.circ_id == CircId::LINK => {
                 return Err("a circuit without a number");
             }
@@ -96,6 +102,18 @@ impl<S: Suite, R: Rng, C: Conduct<S>> Core<S, R, C> {
             _ => {} // padding, and cells of circuits that are gone
         }
         Ok(())
+    }
+
+    /// A cell of a circuit whose handshake waits for its answer.
+    fn handle_unanswered(&mut self, at: OnLink, command: Command) {
+        match command {
+            Command::DESTROY => self.handshakes.cancel(at),
+            Command::CREATE_FAST | Command::CREATE2 => {
+                self.handshakes.cancel(at);
+                self.refuse(at, DestroyReason::PROTOCOL);
+            }
+            _ => {} // too early
+        }
     }
 
     /// A relay cell from the one who built the circuit.

@@ -4,10 +4,13 @@ mod circuit;
 mod create;
 mod destroy;
 mod extend;
+mod handshakes;
 mod queue;
 
 pub use circuit::OnLink;
 pub(super) use circuit::{
     Circuit, CircuitIndex, Circuits, End, Hop, Onward, RelayTunnel, TunnelIndex, Tunnels, Way,
 };
+pub(super) use handshakes::{Asker, Handshakes};
+pub use handshakes::{HandshakeDone, HandshakeJob};
 pub(super) use queue::{CellQueue, Joined};

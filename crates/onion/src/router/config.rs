@@ -65,6 +65,9 @@ pub struct RouterConfig<I = Arc<OwnIdentity>> {
     /// circuits, streams and links themselves. Beyond it whatever has waited longest is dropped, with its circuit,
     /// until a tenth is free (C tor: `MaxMemInQueues`). Circuits that would take more than half of it are refused.
     pub held_bytes_max: usize,
+    /// Handshakes of CREATE2 that are handed out at a time, for other threads to answer
+    /// ([`Core::poll_handshake`](super::Core::poll_handshake)). With none they are answered at once, where they come in.
+    pub handshakes_at_once: usize,
     /// Whether clients' links are padded as consensus and clients ask for (padding-spec §2); none is if
     /// not. C tor's relays have no such choice.
     pub padding: bool,
@@ -98,6 +101,7 @@ impl<I> RouterConfig<I> {
             extends_to_private: true,
             streams_max: RouterConfig::STREAMS_MAX,
             held_bytes_max: RouterConfig::HELD_BYTES_MAX,
+            handshakes_at_once: 0,
             padding: true,
         }
     }

@@ -1,4 +1,4 @@
-use super::circuits::{Circuits, Tunnels};
+use super::circuits::{Circuits, Handshakes, Tunnels};
 use super::conns::Conns;
 use super::defences::Neighbours;
 use super::links::{Link, Outputs, Padder};
@@ -54,6 +54,7 @@ pub struct Core<S: Suite, R, C = super::Honest> {
     began: Instant,
     pub(super) conns: Conns<S>,
     pub(super) circuits: Circuits<S>,
+    pub(super) handshakes: Handshakes<S>,
     pub(super) tunnels: Tunnels,
     pub(super) streams: Streams,
     /// Keeps the time, too.
@@ -92,6 +93,7 @@ impl<S: Suite, R: Rng, C: Conduct<S>> Core<S, R, C> {
             began: now,
             conns: Conns::default(),
             circuits: Circuits::default(),
+            handshakes: Handshakes::default(),
             tunnels: Tunnels::default(),
             streams: Streams::default(),
             outputs: Outputs::new(&config.scheduler, now),

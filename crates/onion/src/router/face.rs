@@ -1,7 +1,7 @@
 use super::schedule::SchedulerConfig;
 use super::{
-    Conduct, Core, ExitConfig, Honest, KnownRelays, LinkPeer, Parameters, RateLimit, RouterConfig,
-    RouterEvent, RouterTotals,
+    Conduct, Core, ExitConfig, HandshakeDone, Honest, KnownRelays, LinkPeer, Parameters, RateLimit,
+    RouterConfig, RouterEvent, RouterTotals,
 };
 use crate::cell::{BODY_LEN, CELL_LEN, Cell, CircId, Command, LinkProtocol};
 use crate::flow::control::CongestionParams;
@@ -10,7 +10,7 @@ use crate::link::{Authentication, Channel, ChannelError, TlsSession};
 use crate::measure::protocol::EXPORTER_LABEL;
 use crate::measure::target::TargetParams;
 use crate::node::{
-    Answer, CloseCause, ConnId, Dial, ListenerId, Lookup, LookupId, Node, SocketState,
+    Answer, CloseCause, ConnId, Dial, Done, ListenerId, Lookup, LookupId, Node, SocketState, Work,
 };
 use crate::suite::Tor;
 use crate::time::Instant;
@@ -369,6 +369,17 @@ impl<R: Rng, C: Conduct> Node for Router<R, C> {
 
     fn handle_answer(&mut self, now: Instant, id: LookupId, answer: Answer) {
         self.core.handle_answer(now, id, &answer);
+    }
+
+    fn poll_work(&mut self, now: Instant) -> Option<Work> {
+        let job = self.core.poll_handshake(now)?;
+        Some(Work::new(move || job.run()))
+    }
+
+    fn handle_work(&mut self, now: Instant, done: Done) {
+        if let Ok(done) = done.into::<HandshakeDone<Tor>>() {
+            self.core.handle_handshake(now, done);
+        }
     }
 
     fn poll_socket_query(&mut self) -> Option<ConnId> {

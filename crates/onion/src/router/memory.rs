@@ -45,7 +45,8 @@ enum Holder {
 impl<S: Suite, R: Rng, C: Conduct<S>> Core<S, R, C> {
     /// Bytes of all that waits: cells, control cells, handshakes, data on its way to destinations.
     pub(super) const fn waiting_bytes(&self) -> usize {
-        let cells = self.outputs.held_controls() / CONTROLS_PER_CELL + self.waiting * WAITING_CELLS;
+        let cells = self.outputs.held_controls() / CONTROLS_PER_CELL
+            + (self.waiting + self.handshakes.len()) * WAITING_CELLS;
         self.queued_bytes() + cells * size_of::<S::Cell>()
     }
 

@@ -26,6 +26,7 @@ impl Wire {
                     let at = self.now + self.config.lookup_latency;
                     self.agenda.plan(at, Event::Answered(id, lookup.id, answer));
                 }
+                Some(Wish::Work(work)) => resident.node.handle_work(self.now, work.run()),
                 Some(Wish::SocketState(conn)) => {
                     let end = resident.conns.get(&conn);
                     let end = end

@@ -1,13 +1,16 @@
 //! How circuits begin here.
 
-use super::{Circuit, CircuitIndex, Hop, OnLink, Way};
+use super::handshakes::Next;
+use super::{Asker, Circuit, CircuitIndex, HandshakeDone, HandshakeJob, Hop, OnLink, Way};
 use crate::cell::Command;
 use crate::cell::msg::{Create2, DestroyReason, encode_created2_into};
 use crate::flow::control::Agreed;
 use crate::node::ConnId;
-use crate::router::links::Role;
+use crate::router::defences::Place;
+use crate::router::links::{Link, Role};
 use crate::router::{Conduct, Core};
 use crate::suite::{Answer, Body, EchoLayer, Layer, Suite};
+use crate::time::Instant;
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 use rand_core::Rng;
@@ -60,7 +63,59 @@ impl<S: Suite, R: Rng, C: Conduct<S>> Core<S, R, C> {
             self.refuse(at, DestroyReason::RESOURCE_LIMIT);
             return;
         }
-        match self.answer(body.bytes()) {
+        if self.config.handshakes_at_once == 0 {
+            let answer = self.answer(body.bytes());
+            self.create(at, answer);
+            return;
+        }
+        let asker = self.conns.link(at.conn).and_then(Link::ip);
+        let asker = asker.map_or(Asker::Link(at.conn), |ip| Asker::Place(Place::of(ip)));
+        if let Some(loser) = self.handshakes.add(self.outputs.now(), asker, at, body) {
+            self.refuse_handshake(loser);
+        }
+    }
+
+    /// The next handshake to be answered, on any thread. [`handle_handshake`](Self::handle_handshake) takes the answer. Not more than
+    /// [`RouterConfig::handshakes_at_once`](crate::router::RouterConfig::handshakes_at_once) are handed out at a time.
+    #[must_use]
+    pub fn poll_handshake(&mut self, now: Instant) -> Option<HandshakeJob<S>> {
+        self.outputs.set_now(now);
+        while self.handshakes.under_way() < self.config.handshakes_at_once {
+            match self.handshakes.next(now)? {
+                Next::TooLate(at) => self.refuse_handshake(at),
+                Next::Answer(unanswered) => {
+                    let mut ephemeral = [0; 32];
+                    self.rng.fill_bytes(&mut ephemeral);
+                    let identity = self.config.identity.clone();
+                    return Some(unanswered.job(identity, self.offered(), ephemeral));
+                }
+            }
+        }
+        None
+    }
+
+    /// A handshake of [`poll_handshake`](Self::poll_handshake) is answered.
+    pub fn handle_handshake(&mut self, now: Instant, done: HandshakeDone<S>) {
+        self.outputs.set_now(now);
+        let Some((at, answer)) = self.handshakes.take(done) else { return };
+        let Some(link) = self.conns.link(at.conn) else { return };
+        // Others of the link may have been answered meanwhile.
+        if link.circuits.len() >= CIRCUITS_PER_LINK_MAX || !self.has_room_for_circuits() {
+            self.refuse(at, DestroyReason::RESOURCE_LIMIT);
+            return;
+        }
+        self.create(at, answer);
+    }
+
+    /// There is no time for this one.
+    fn refuse_handshake(&mut self, at: OnLink) {
+        self.totals.refused_handshakes += 1;
+        self.refuse(at, DestroyReason::RESOURCE_LIMIT);
+    }
+
+    /// Begins the circuit whose handshake has this answer, or refuses it if there is none.
+    fn create(&mut self, at: OnLink, answer: Option<Answer<S>>) {
+        match answer {
             Some(Answer { data, keys, agreed }) => {
                 let mut created = Vec::new();
                 encode_created2_into(&data, &mut created);
@@ -83,15 +138,19 @@ impl<S: Suite, R: Rng, C: Conduct<S>> Core<S, R, C> {
     /// Answers the handshake in a CREATE2, if that is possible.
     fn answer(&mut self, body: &[u8]) -> Option<Answer<S>> {
         let create = Create2::parse(body).ok()?;
-        let params = &self.congestion;
-        let sendme_cells = params.is_enabled.then_some(params.sendme_cells);
-        let offered = Agreed { congestion_sendme_cells: sendme_cells };
+        let offered = self.offered();
         let rng = &mut self.rng;
         S::answer(&self.config.identity, &create, offered, || {
             let mut ephemeral = [0; 32];
             rng.fill_bytes(&mut ephemeral);
             ephemeral
         })
+    }
+
+    /// What the relay agrees to if it is asked for congestion control.
+    fn offered(&self) -> Agreed {
+        let params = &self.congestion;
+        Agreed { congestion_sendme_cells: params.is_enabled.then_some(params.sendme_cells) }
     }
 
     fn begin(&mut self, circuit: Circuit<S>) {

@@ -84,6 +84,7 @@ impl<S: Suite, R: Rng, C: Conduct<S>> Core<S, R, C> {
         if let Some(from) = link.from.filter(|_| link.is_counted) {
             self.neighbours.handle_gone(from);
         }
+        self.handshakes.cancel_link(id);
         self.waiting -= link.waiting.len();
         for index in link.circuits.indices().into_iter().chain(link.waiting.into_keys()) {
             let uses_it = self.circuits.get(index).is_some_and(|circuit| {
