@@ -231,7 +231,7 @@ fn value(event: &RelayEvent, clock: Clock) -> Value {
         RelayEvent::NoConsensus(problem) => json!({"type": "no_consensus", "reason": problem}),
         RelayEvent::Renewed(what) => json!({"type": "renewed", "what": what.to_string()}),
         RelayEvent::Trouble(problem) => json!({"type": "trouble", "reason": problem}),
-        RelayEvent::Router(RouterEvent::MeasurementAccepted) => json!({"type": "accepted"}),
+        RelayEvent::Router(RouterEvent::MeasurementAccepted(_)) => json!({"type": "accepted"}),
         RelayEvent::Router(RouterEvent::Refused(reason)) => {
             json!({"type": "refused", "reason": reason})
         }

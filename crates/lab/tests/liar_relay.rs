@@ -107,7 +107,8 @@ fn a_lying_relay_runs_on_its_own_and_is_found_out() {
     let liar = relay(Some(EchoLie::SkipsDecryption));
     assert!(matches!(measure(&liar), Err(PumpFailure::CheckFailed { .. })));
     assert!(liar.totals().measured_bytes > 0);
-    assert!(liar.take_events().contains(&RouterEvent::MeasurementAccepted));
+    let events = liar.take_events();
+    assert!(events.iter().any(|it| matches!(it, RouterEvent::MeasurementAccepted(_))));
     let address = liar.address();
     liar.stop().expect("it ran");
     assert!(std::net::TcpStream::connect(address).is_err(), "nobody listens any more");

@@ -1,10 +1,11 @@
 //! Who looks after the engine on its thread: it tells what happens, and counts what passes.
 
+use crate::accepted::Ledger;
 use crate::bandwidth::Bandwidth;
 use crate::event::{Load, RelayEvent, Unfinished};
 use crate::observed::Observed;
 use link::{Drive, ThreadError, Traffic, Watch, unix_time_s};
-use onion::router::Router;
+use onion::router::{Router, RouterEvent};
 use onion::{Duration, Instant};
 use rand::rngs::StdRng;
 use std::sync::Arc;
@@ -27,6 +28,7 @@ impl Unfinished {
 /// Looks after the engine.
 pub(crate) struct Overseer {
     bandwidth: Arc<Bandwidth>,
+    ledger: Ledger,
     events: Sender<RelayEvent>,
     meter: Meter,
     /// It has been told that nothing is left.
@@ -34,8 +36,13 @@ pub(crate) struct Overseer {
 }
 
 impl Overseer {
-    pub(crate) fn new(now: Instant, bandwidth: Arc<Bandwidth>, events: Sender<RelayEvent>) -> Self {
-        Self { bandwidth, events, meter: Meter::new(now), has_drained: false }
+    pub(crate) fn new(
+        now: Instant,
+        bandwidth: Arc<Bandwidth>,
+        ledger: Ledger,
+        events: Sender<RelayEvent>,
+    ) -> Self {
+        Self { bandwidth, ledger, events, meter: Meter::new(now), has_drained: false }
     }
 
     fn tell(&self, event: RelayEvent) {
@@ -46,6 +53,14 @@ impl Overseer {
 impl Watch<Engine> for Overseer {
     fn look(&mut self, drive: &mut dyn Drive<Engine>) -> Option<Instant> {
         while let Some(event) = drive.node_mut().poll_event() {
+            if let RouterEvent::MeasurementAccepted(accepted) = event
+                && let Err(error) = self.ledger.add(accepted)
+            {
+                let problem = format!(
+                    "machine: the measurement will not count after a restart, since it cannot be noted: {error}"
+                );
+                self.tell(RelayEvent::Trouble(problem));
+            }
             self.tell(RelayEvent::Router(event));
         }
         let engine = drive.node();

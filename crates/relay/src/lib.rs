@@ -26,6 +26,7 @@
 //! more than half of the configured authorities. What a false one could do is bounded: coordinators
 //! come from the configuration only, and numbers are brought into the specifications' ranges.
 
+mod accepted;
 mod bandwidth;
 mod cache;
 pub mod config;

@@ -1,3 +1,4 @@
+use crate::accepted::Ledger;
 use crate::bandwidth::Bandwidth;
 use crate::cache::Cache;
 use crate::config::Settings;
@@ -152,7 +153,14 @@ impl Relay {
         // Which addresses this machine has besides is nobody's business.
         let exit = settings.exit.as_ref().map(|exit| exit.engine(&[settings.address.into()]));
         let mut own_rng = StdRng::from_rng(&mut rng);
-        let router = Router::new(config, rng, clock.now());
+        let mut router = Router::new(config, rng, clock.now());
+        let (ledger, unreadable) = Ledger::open(&settings.keys, target.period.as_secs())
+            .map_err(|error| RelayError::System(format!("cannot read past measurements: {error}")))?;
+        ledger.accepted().iter().for_each(|accepted| router.remember_measurement(*accepted));
+        if unreadable > 0 {
+            let problem = format!("{unreadable} past measurements cannot be read, and do not count");
+            let _nobody_listens = events.send(RelayEvent::Trouble(problem));
+        }
         let tls = TlsConfigs::new(&forge)?;
         let options = DriverOptions {
             max_conns: usize::try_from(descriptors / 4 * 3).unwrap_or(usize::MAX),
@@ -171,7 +179,7 @@ impl Relay {
 
         let _nobody_listens = events.send(RelayEvent::TargetParams(target.clone()));
         let bandwidth = Arc::new(Bandwidth::new(settings.limit));
-        let overseer = Overseer::new(clock.now(), Arc::clone(&bandwidth), events.clone());
+        let overseer = Overseer::new(clock.now(), Arc::clone(&bandwidth), ledger, events.clone());
         let engine = NodeThread::start("relay", driver, overseer)?;
         let (wake_directory, wakes) = mpsc::channel();
         let following = Following::new(

@@ -161,7 +161,8 @@ fn no_measurement_begins_and_one_that_has_begun_goes_on() {
         };
     });
     assert!(matches!(order(&mut stage, 1), Message::Accepted { .. }));
-    assert_eq!(stage.relay.poll_event(), Some(RouterEvent::MeasurementAccepted));
+    let event = stage.relay.poll_event();
+    assert!(matches!(event, Some(RouterEvent::MeasurementAccepted(_))), "{event:?}");
     stage.relay.shut_down();
     let text = "the relay is shutting down".to_owned();
     let refusal = Message::Error { code: ErrorCode::NOT_ALLOWED, text };

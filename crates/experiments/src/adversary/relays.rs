@@ -193,7 +193,7 @@ fn really_sent(relay: &LiarRelay, seconds: u32) -> Option<f64> {
     let mut sent = Vec::new();
     for event in relay.take_events() {
         match event {
-            RouterEvent::MeasurementAccepted => sent.clear(),
+            RouterEvent::MeasurementAccepted(_) => sent.clear(),
             RouterEvent::MeasuredSecond { measured_bytes, client_bytes, .. } => {
                 sent.push(Rate::from_byte_per_s(measured_bytes + client_bytes).as_mbit_per_s());
             }

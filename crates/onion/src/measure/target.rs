@@ -7,10 +7,11 @@ mod params;
 #[cfg(test)]
 mod tests;
 
+pub use admission::Accepted;
 pub use client_limit::{ClientLimit, client_floor};
 pub use params::TargetParams;
 
-use super::protocol::{ClientSecond, ErrorCode, Nonce, Order, Proof, SignedOrder};
+use super::protocol::{ClientSecond, ErrorCode, Order, Proof, SignedOrder};
 use crate::identity::RelayIds;
 use crate::node::ConnId;
 use crate::rate::Rate;
@@ -61,6 +62,9 @@ pub enum TargetEvent {
     },
 }
 
+/// A measurement that brings nothing for so many seconds one after another is over: clients are held back for nothing.
+const EMPTY_SECONDS_MAX: u8 = 3;
+
 /// A measurement that was accepted.
 #[derive(Debug)]
 struct Active {
@@ -78,6 +82,8 @@ struct Running {
     start: Instant,
     current: ClientSecond,
     measured_bytes: u64,
+    /// Seconds up to now in which nothing was sent back.
+    empty_seconds: u8,
     limit: ClientLimit,
 }
 
@@ -147,10 +153,11 @@ impl Target {
         conn: ConnId,
         exported: &[u8; 32],
         signed: &SignedOrder,
-    ) -> Result<Nonce, Refusal> {
-        let order = self.admit(now, unix_time_s, exported, signed)?;
-        let nonce = order.nonce;
-        self.history.remember(now, order.coordinator, nonce);
+    ) -> Result<Accepted, Refusal> {
+        let order = self.admit(unix_time_s, exported, signed)?;
+        let Order { coordinator, nonce, .. } = order;
+        let accepted = Accepted { unix_time_s, coordinator, nonce };
+        self.history.remember(accepted);
         self.active = Some(Active {
             order,
             coordinator: conn,
@@ -158,7 +165,12 @@ impl Target {
             measurers: BTreeSet::new(),
             running: None,
         });
-        Ok(nonce)
+        Ok(accepted)
+    }
+
+    /// A measurement was accepted before this relay began, and counts.
+    pub fn remember(&mut self, accepted: Accepted) {
+        self.history.remember(accepted);
     }
 
     /// A measurer proves itself on `conn`: if it succeeds, circuits there are measurement circuits.
@@ -217,6 +229,7 @@ impl Target {
                 start: now,
                 current: ClientSecond::default(),
                 measured_bytes: 0,
+                empty_seconds: 0,
                 limit: ClientLimit::new(share, floor, now),
             });
         }
@@ -291,11 +304,15 @@ impl Target {
             let second = running.current;
             let measured_bytes = core::mem::take(&mut running.measured_bytes);
             running.current = ClientSecond { second: second.second + 1, ..ClientSecond::default() };
+            running.empty_seconds = if measured_bytes > 0 { 0 } else { running.empty_seconds + 1 };
+            let is_in_vain = running.empty_seconds >= EMPTY_SECONDS_MAX;
             let is_last = running.current.second >= active.order.seconds;
             let conn = active.coordinator;
             self.events.push_back(TargetEvent::Report { conn, second, ended, measured_bytes });
             if is_last {
                 self.end(None);
+            } else if is_in_vain {
+                self.end(Some(Refusal::new(ErrorCode::NO_TRAFFIC)));
             }
         }
     }

@@ -9,7 +9,7 @@ use crate::cell::msg::DestroyReason;
 use crate::flow::TokenBucket;
 use crate::flow::control::CongestionParams;
 use crate::link::ExpectedPeer;
-use crate::measure::target::{Target, TargetParams};
+use crate::measure::target::{Accepted, Target, TargetParams};
 use crate::node::{Answer, CloseCause, ConnId, Dial, Lookup, LookupId, SocketState};
 use crate::rate::Rate;
 use crate::suite::Suite;
@@ -217,6 +217,11 @@ impl<S: Suite, R: Rng, C: Conduct<S>> Core<S, R, C> {
     /// Who may measure it from now on: the consensus has changed.
     pub fn set_target_params(&mut self, params: TargetParams) {
         self.target.set_params(params);
+    }
+
+    /// A measurement was accepted before this relay began, and counts against its coordinator's quota.
+    pub fn remember_measurement(&mut self, accepted: Accepted) {
+        self.target.remember(accepted);
     }
 
     /// Schedules like this from now on: the consensus has changed.

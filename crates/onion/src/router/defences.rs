@@ -35,6 +35,17 @@ pub struct LinkDefence {
     pub burst: u32,
 }
 
+/// Bounds for streams of one circuit: `DoSStreamCreation…`. Lookups count as well.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct StreamDefence {
+    /// `Rate`: new ones a second.
+    pub per_s: u32,
+    /// `Burst`: and so many at once.
+    pub burst: u32,
+    /// `DefenseType` 3: a circuit that asks for more is closed. With 2 it is refused the stream.
+    pub closes_circuit: bool,
+}
+
 /// Which defences there are, and how strict.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Defences {
@@ -42,6 +53,8 @@ pub struct Defences {
     pub circuits: Option<CircuitDefence>,
     /// Of links.
     pub links: Option<LinkDefence>,
+    /// Of streams.
+    pub streams: Option<StreamDefence>,
 }
 
 /// An address as attackers have them: one of IPv4, or a network of 64 bits of IPv6.
@@ -88,6 +101,11 @@ const FORGOTTEN: Duration = Duration::from_mins(10);
 const KNOWN_MAX: usize = 1 << 16;
 
 impl Neighbours {
+    /// The defences that there are.
+    pub(super) const fn defences(&self) -> &Defences {
+        &self.defences
+    }
+
     /// From now on. What was counted until now is forgotten where the bounds have changed, but for the links.
     pub(super) fn set_defences(&mut self, defences: Defences) {
         if defences == self.defences {
@@ -175,7 +193,7 @@ impl Neighbours {
 }
 
 /// One byte of it is one of what is counted.
-fn bucket(per_s: u32, burst: u32, now: Instant) -> TokenBucket {
+pub(super) fn bucket(per_s: u32, burst: u32, now: Instant) -> TokenBucket {
     TokenBucket::new(Rate::from_byte_per_s(per_s.into()), Duration::ZERO, burst.max(1).into(), now)
 }
 
@@ -194,6 +212,7 @@ mod tests {
             period: Duration::from_secs(3600),
         }),
         links: Some(LinkDefence { max: 50, per_s: 20, burst: 40 }),
+        streams: None,
     };
 
     fn at(seconds: u64) -> Instant {

@@ -1,11 +1,13 @@
+use crate::measure::target::Accepted;
 use crate::time::Instant;
 use alloc::string::String;
 
 /// What a router has to tell. A shell that does not ask misses the oldest.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum RouterEvent {
-    /// A coordinator's order was accepted.
-    MeasurementAccepted,
+    /// A coordinator's order was accepted. A shell that keeps it can give it back to
+    /// [`Router::remember_measurement`](super::Router::remember_measurement) when the relay starts again.
+    MeasurementAccepted(Accepted),
     /// A coordinator or measurer was refused, with this reason.
     Refused(String),
     /// A second of a measurement is over.
@@ -41,6 +43,8 @@ pub struct RouterTotals {
     pub refused_links: u64,
     /// Circuits that were refused for that reason.
     pub refused_circuits: u64,
+    /// Streams and lookups that were refused, since their circuit asked for too many.
+    pub refused_streams: u64,
     /// Handshakes that were refused, since too many waited, or for too long.
     pub refused_handshakes: u64,
     /// Times that memory was looked through, since there was too much in it.

@@ -8,7 +8,7 @@ use crate::flow::control::CongestionParams;
 use crate::identity::OwnIdentity;
 use crate::link::{Authentication, Channel, ChannelError, TlsSession};
 use crate::measure::protocol::EXPORTER_LABEL;
-use crate::measure::target::TargetParams;
+use crate::measure::target::{Accepted, TargetParams};
 use crate::node::{
     Answer, CloseCause, ConnId, Dial, Done, ListenerId, Lookup, LookupId, Node, SocketState, Work,
 };
@@ -144,6 +144,11 @@ impl<R: Rng, C: Conduct> Router<R, C> {
     /// See [`Core::set_target_params`].
     pub fn set_target_params(&mut self, params: TargetParams) {
         self.core.set_target_params(params);
+    }
+
+    /// See [`Core::remember_measurement`].
+    pub fn remember_measurement(&mut self, accepted: Accepted) {
+        self.core.remember_measurement(accepted);
     }
 
     /// See [`Core::set_scheduler`].

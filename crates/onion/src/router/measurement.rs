@@ -53,10 +53,10 @@ impl<S: Suite, R: Rng, C: Conduct<S>> Core<S, R, C> {
             (Ok(Message::Order(order)), Role::Ordinary | Role::Coordinator, Some(exported)) => {
                 let (now, unix_time_s) = (self.outputs.now(), self.unix_time_s());
                 match self.target.handle_order(now, unix_time_s, id, &exported, &order) {
-                    Ok(nonce) => {
+                    Ok(accepted) => {
                         self.set_role(id, Role::Coordinator);
-                        self.send_message(id, &Message::Accepted { nonce });
-                        self.tell(RouterEvent::MeasurementAccepted);
+                        self.send_message(id, &Message::Accepted { nonce: accepted.nonce });
+                        self.tell(RouterEvent::MeasurementAccepted(accepted));
                         return;
                     }
                     Err(refusal) => refusal,

@@ -1,6 +1,6 @@
 //! What the network's consensus asks of a relay's engine (param-spec.txt).
 
-use super::defences::{CircuitDefence, Defences, LinkDefence};
+use super::defences::{CircuitDefence, Defences, LinkDefence, StreamDefence};
 use crate::flow::QUEUE_LIMIT_CELLS;
 use crate::time::Duration;
 use alloc::collections::BTreeMap;
@@ -33,7 +33,7 @@ pub struct Parameters {
     /// `nf_conntimeout_relays`: links between relays are closed when they had no circuit for this time,
     /// give or take a quarter.
     pub nf_conntimeout_relays: Duration,
-    /// `DoSCircuitCreation…` and `DoSConnection…`: what one address may ask for.
+    /// `DoSCircuitCreation…`, `DoSConnection…` and `DoSStreamCreation…`: what one address or one circuit may ask for.
     pub defences: Defences,
     /// Congestion control: all parameters that begin with `cc_`, by their names, as the consensus has
     /// them (proposal 324, §6.5). Bounds and defaults are left to who reads them.
@@ -104,6 +104,13 @@ impl Parameters {
                         max: get("DoSConnectionMaxConcurrentCount", 100, 1, MOST),
                         per_s: get("DoSConnectionConnectRate", 20, 1, MOST),
                         burst: get("DoSConnectionConnectBurst", 40, 1, MOST),
+                    }),
+                streams: (get("DoSStreamCreationEnabled", 0, 0, 1) == 1
+                    && get("DoSStreamCreationDefenseType", 2, 1, 3) > 1)
+                    .then(|| StreamDefence {
+                        per_s: get("DoSStreamCreationRate", 100, 1, MOST),
+                        burst: get("DoSStreamCreationBurst", 300, 1, MOST),
+                        closes_circuit: get("DoSStreamCreationDefenseType", 2, 1, 3) == 3,
                     }),
             },
             congestion_control: all

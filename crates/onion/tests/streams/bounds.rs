@@ -6,7 +6,7 @@ use onion::cell::msg::DestroyReason;
 use onion::cell::relay::{MAX_DATA_LEN, RelayCommand, RelayMessage};
 use onion::cell::{CELL_LEN, CircId, Command};
 use onion::node::{Answer, CloseCause, ConnId, Node};
-use onion::router::RouterConfig;
+use onion::router::{Parameters, RouterConfig};
 use proptest::prelude::*;
 
 const LIMIT: Option<DestroyReason> = Some(DestroyReason::RESOURCE_LIMIT);
@@ -107,6 +107,50 @@ fn who_takes_all_streams_that_are_to_be_had_leaves_some_to_others() {
         let had = 320 - refused.count();
         assert!((most / 10 - 1..=most / 10 + 1).contains(&had), "{command:?}: {had} of {most}");
     }
+}
+
+/// A relay whose consensus lets a circuit have 10 streams at once, and 2 more each second.
+fn with_stream_defence(defence_type: i32) -> World {
+    let directory = Some("127.0.0.1:9".parse().expect("an address"));
+    let mut world = World::new(RouterConfig { directory, ..exit() }, false);
+    world.router.set_parameters(Parameters::from_consensus([
+        ("DoSStreamCreationEnabled", 1),
+        ("DoSStreamCreationDefenseType", defence_type),
+        ("DoSStreamCreationRate", 2),
+        ("DoSStreamCreationBurst", 10),
+    ]));
+    world
+}
+
+#[test]
+fn a_circuit_has_so_many_streams_a_second_as_the_consensus_says_lookups_among_them() {
+    let mut world = with_stream_defence(2);
+    for stream_id in 1..=6 {
+        world.say_on(CIRCUIT, RelayCommand::BEGIN_DIR, stream_id, b"");
+        world.say_on(CIRCUIT, RelayCommand::RESOLVE, 100 + stream_id, b"a.b");
+    }
+    assert_eq!(world.router.totals().streams, 10);
+    assert_eq!(world.router.totals().refused_streams, 2);
+    // Another circuit has its own.
+    world.create(id(2));
+    world.say_on(id(2), RelayCommand::BEGIN_DIR, 1, b"");
+    assert_eq!(world.router.totals().streams, 11);
+    world.pass(Duration::from_secs(1));
+    for stream_id in 11..=13 {
+        world.say_on(CIRCUIT, RelayCommand::BEGIN_DIR, stream_id, b"");
+    }
+    assert_eq!((world.router.totals().streams, world.destroyed()), (13, None));
+}
+
+#[test]
+fn a_circuit_that_asks_for_too_many_streams_is_closed_where_the_consensus_says_so() {
+    let mut world = with_stream_defence(3);
+    world.create(id(2));
+    for stream_id in 1..=11 {
+        world.say_on(id(2), RelayCommand::BEGIN_DIR, stream_id, b"");
+    }
+    assert_eq!(world.circuits[&id(2)].destroyed, LIMIT);
+    assert_eq!(world.destroyed(), None, "the others go on");
 }
 
 #[test]

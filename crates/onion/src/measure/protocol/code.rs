@@ -64,6 +64,8 @@ codes! {
     CALLED_OFF = 18, "the coordinator has called the measurement off";
     /// The measurement was cut short by another party's violation.
     VIOLATION = 19, "another party broke the rules of this measurement";
+    /// Nothing to be measured came for some seconds.
+    NO_TRAFFIC = 20, "no measurement traffic came for three seconds";
     /// Anything else: the text says what.
     OTHER = 255, "the measurement is impossible";
 }

@@ -2,7 +2,7 @@
 
 use super::{Refusal, Target};
 use crate::measure::protocol::{CoordinatorKey, ErrorCode, Nonce, Order, SignedOrder};
-use crate::time::{Duration, Instant};
+use crate::time::Duration;
 use alloc::format;
 use alloc::string::ToString;
 use alloc::vec::Vec;
@@ -10,12 +10,23 @@ use alloc::vec::Vec;
 /// An order may expire so much later than now: long enough for clocks that differ by minutes.
 const EXPIRY_AHEAD_MAX_S: u64 = 60 * 60;
 
-/// The measurements that were accepted within the last period.
+/// A measurement that was accepted: it counts against its coordinator's quota.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Accepted {
+    /// When, in seconds since 1970.
+    pub unix_time_s: u64,
+    /// Who ordered it.
+    pub coordinator: CoordinatorKey,
+    /// The order.
+    pub nonce: Nonce,
+}
+
+/// The measurements that were accepted within the last period, by the calendar: it goes on while the relay does not run.
 ///
 /// Bounded by the number of coordinators and their quota.
 #[derive(Debug)]
 pub(super) struct History {
-    accepted: Vec<(Instant, CoordinatorKey, Nonce)>,
+    accepted: Vec<Accepted>,
 }
 
 impl History {
@@ -23,20 +34,22 @@ impl History {
         Self { accepted: Vec::new() }
     }
 
-    pub(super) fn remember(&mut self, now: Instant, coordinator: CoordinatorKey, nonce: Nonce) {
-        self.accepted.push((now, coordinator, nonce));
+    pub(super) fn remember(&mut self, accepted: Accepted) {
+        self.accepted.push(accepted);
     }
 
-    fn forget_before(&mut self, now: Instant, period: Duration) {
-        self.accepted.retain(|(at, ..)| now - *at < period);
+    fn forget_before(&mut self, unix_time_s: u64, period: Duration) {
+        let first = unix_time_s.saturating_sub(period.as_secs());
+        // What is of the future a clock that was wrong has made.
+        self.accepted.retain(|it| it.unix_time_s > first && it.unix_time_s <= unix_time_s);
     }
 
     fn knows(&self, nonce: Nonce) -> bool {
-        self.accepted.iter().any(|(.., known)| *known == nonce)
+        self.accepted.iter().any(|it| it.nonce == nonce)
     }
 
     fn count(&self, coordinator: CoordinatorKey) -> usize {
-        self.accepted.iter().filter(|(_, known, _)| *known == coordinator).count()
+        self.accepted.iter().filter(|it| it.coordinator == coordinator).count()
     }
 }
 
@@ -45,7 +58,6 @@ impl Target {
     /// with time, so that only a coordinator learns anything about other measurements.
     pub(super) fn admit(
         &mut self,
-        now: Instant,
         unix_time_s: u64,
         exported: &[u8; 32],
         signed: &SignedOrder,
@@ -66,7 +78,7 @@ impl Target {
             return Err(Refusal::new(ErrorCode::WRONG_TARGET));
         }
         self.check_times(unix_time_s, &order)?;
-        self.history.forget_before(now, self.params.period);
+        self.history.forget_before(unix_time_s, self.params.period);
         if self.history.knows(order.nonce) {
             return Err(Refusal::new(ErrorCode::REPLAYED));
         }

@@ -1,7 +1,7 @@
 use super::*;
 use crate::cell::CELL_LEN;
 use crate::identity::{Ed25519Id, RsaId};
-use crate::measure::protocol::{ClientShare, CoordinatorKey, MeasurerKey};
+use crate::measure::protocol::{ClientShare, CoordinatorKey, MeasurerKey, Nonce};
 use crate::rate::Rate;
 use alloc::vec::Vec;
 use proptest::prelude::*;
@@ -44,8 +44,12 @@ fn at_ms(millis: u64) -> Instant {
 }
 
 fn give(target: &mut Target, now: Instant, order: &Order) -> Result<Nonce, ErrorCode> {
+    let passed_s = (now - Instant::ORIGIN).as_secs();
+    let unix = UNIX + passed_s;
+    let order = Order { expires_unix_s: order.expires_unix_s + passed_s, ..order.clone() };
     let signed = order.sign(&COORDINATOR, &SESSION);
-    target.handle_order(now, UNIX, LINK, &SESSION, &signed).map_err(|refusal| refusal.code)
+    let accepted = target.handle_order(now, unix, LINK, &SESSION, &signed);
+    accepted.map(|it| it.nonce).map_err(|refusal| refusal.code)
 }
 
 fn prove(target: &mut Target, conn: u32, seed: &[u8; 32], nonce: u8) -> Result<(), ErrorCode> {
@@ -111,6 +115,22 @@ fn a_coordinator_has_its_quota_in_any_period_and_no_more() {
 }
 
 #[test]
+fn what_was_accepted_before_the_relay_began_again_counts_until_its_period_is_over() {
+    let mut it = target();
+    let coordinator = CoordinatorKey::of_seed(&COORDINATOR);
+    let hour_s = 3600;
+    for (nonce, hours_ago) in [(1, 23), (2, 1)] {
+        let unix_time_s = UNIX - hours_ago * hour_s;
+        it.remember(Accepted { unix_time_s, coordinator, nonce: Nonce([nonce; 32]) });
+    }
+    // A clock that was a day ahead must not shut a coordinator out.
+    it.remember(Accepted { unix_time_s: UNIX + 24 * hour_s, coordinator, nonce: Nonce([9; 32]) });
+    assert_eq!(give(&mut it, at_ms(0), &order(2)), Err(ErrorCode::REPLAYED));
+    assert_eq!(give(&mut it, at_ms(0), &order(3)), Err(ErrorCode::QUOTA_EXCEEDED));
+    assert!(give(&mut it, at_ms(hour_s * 1000), &order(4)).is_ok());
+}
+
+#[test]
 fn measurers_prove_themselves_up_to_the_number_of_sockets() {
     let mut it = target();
     assert_eq!(prove(&mut it, 1, &MEASURER, 1), Err(ErrorCode::NO_SUCH_MEASUREMENT));
@@ -158,6 +178,31 @@ fn seconds_are_reported_from_the_first_cell_on_and_the_last_ends_it() {
     let over = TargetEvent::Over { coordinator: Some(LINK), measurers, refusal: None };
     assert_eq!(it.poll_event(), Some(over));
     assert_eq!((it.poll_event(), it.poll_timeout()), (None, None));
+}
+
+#[test]
+fn a_measurement_that_brings_nothing_for_three_seconds_is_over() {
+    let mut it = target();
+    give(&mut it, at_ms(0), &Order { seconds: 30, ..order(1) }).expect("accepted");
+    prove(&mut it, 1, &MEASURER, 1).expect("proven");
+    it.handle_measurement_cell(at_ms(0));
+    // Two seconds without any are a path that stands still for a while.
+    for second in 1..=7 {
+        if second % 3 == 1 {
+            it.handle_measured(514);
+        }
+        it.handle_timeout(at_ms(second * 1000));
+        assert!(it.is_measuring(), "after {second} s");
+    }
+    it.handle_timeout(at_ms(9_999));
+    assert!(it.is_measuring());
+    it.handle_timeout(at_ms(10_000));
+    assert!(!it.is_measuring());
+    let last = core::iter::from_fn(|| it.poll_event()).last();
+    let Some(TargetEvent::Over { refusal: Some(refusal), coordinator, .. }) = last else {
+        panic!("not over: {last:?}");
+    };
+    assert_eq!((refusal.code, coordinator), (ErrorCode::NO_TRAFFIC, Some(LINK)));
 }
 
 #[test]

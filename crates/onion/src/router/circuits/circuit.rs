@@ -1,5 +1,6 @@
 use super::queue::CellQueue;
 use crate::cell::CircId;
+use crate::flow::TokenBucket;
 use crate::flow::control::Agreed;
 use crate::node::ConnId;
 use crate::router::slab::{Slab, key};
@@ -100,6 +101,8 @@ pub(in crate::router) struct RelayTunnel {
     pub(in crate::router) circuit: CircuitIndex,
     /// Its streams, by their connections.
     pub(in crate::router) streams: Tunnel<ConnId>,
+    /// Lets new streams begin, where there is a defence. One byte of it is one.
+    pub(in crate::router) begins: Option<Box<TokenBucket>>,
 }
 
 /// All tunnels.

@@ -2,11 +2,12 @@
 
 use super::lookup::{TOLD_TTL_S, clean_name};
 use super::{Asked, State, Stream, StreamKind};
-use crate::cell::msg::{Begin, BeginFlags, Connected, End as StreamEnd, EndReason};
+use crate::cell::msg::{Begin, BeginFlags, Connected, DestroyReason, End as StreamEnd, EndReason};
 use crate::cell::relay::RelayCommand;
 use crate::flow::control::{CircuitEnd, Flow};
 use crate::node::{ConnId, Dial, Question, Security};
 use crate::router::circuits::{CircuitIndex, End, Hop, RelayTunnel};
+use crate::router::defences::{StreamDefence, bucket};
 use crate::router::links::Link;
 use crate::router::{Conduct, Core};
 use crate::suite::{StreamId, Suite};
@@ -177,7 +178,7 @@ impl<S: Suite, R: Rng, C: Conduct<S>> Core<S, R, C> {
         if circuit.end.is_none() {
             let flow = Flow::new(self.config.flows.end(&self.congestion, circuit.agreed));
             let leg = Leg::new(flow, self.config.queue_limit_cells);
-            let tunnel = RelayTunnel { circuit: index, streams: Tunnel::default() };
+            let tunnel = RelayTunnel { circuit: index, streams: Tunnel::default(), begins: None };
             circuit.end = Some(Box::new(End { leg, tunnel: self.tunnels.add(tunnel) }));
         }
         circuit.end.as_deref_mut()
@@ -212,6 +213,7 @@ impl<S: Suite, R: Rng, C: Conduct<S>> Core<S, R, C> {
         if self.is_shutting_down {
             return Err(StreamEnd::of(EndReason::HIBERNATING));
         }
+        self.admit_stream(index)?;
         let on_circuit = self.tunnel_of(index).map_or(0, Tunnel::len);
         if on_circuit >= STREAMS_PER_CIRCUIT_MAX {
             // "Resource limit" would keep an honest client from us for hours.
@@ -231,6 +233,27 @@ impl<S: Suite, R: Rng, C: Conduct<S>> Core<S, R, C> {
         let richer = richer.ok_or(StreamEnd::of(EndReason::RESOURCE_LIMIT))?;
         self.cut_stream(richer, StreamEnd::of(EndReason::RESOURCE_LIMIT));
         Ok(())
+    }
+
+    /// Whether the circuit does not ask for more streams a second than the consensus has for one. It may be gone
+    /// afterwards.
+    fn admit_stream(&mut self, index: CircuitIndex) -> Result<(), StreamEnd> {
+        let Some(defence) = self.neighbours.defences().streams else { return Ok(()) };
+        let StreamDefence { per_s, burst, closes_circuit } = defence;
+        let now = self.outputs.now();
+        let tunnel = self.end_mut(index).map(|end| end.tunnel);
+        let tunnel = tunnel.and_then(|tunnel| self.tunnels.get_mut(tunnel));
+        let Some(RelayTunnel { begins, .. }) = tunnel else { return Ok(()) };
+        let begins = begins.get_or_insert_with(|| Box::new(bucket(per_s, burst, now)));
+        if begins.available_bytes(now) > 0 {
+            begins.take(1);
+            return Ok(());
+        }
+        self.totals.refused_streams += 1;
+        if closes_circuit {
+            self.destroy(index, DestroyReason::RESOURCE_LIMIT, None);
+        }
+        Err(StreamEnd::of(EndReason::RESOURCE_LIMIT))
     }
 
     /// Whether the circuit's previous hop is a relay of the consensus, or none.
