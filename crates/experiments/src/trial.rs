@@ -119,6 +119,14 @@ impl Trial<'_, '_> {
     }
 }
 
+impl Tried {
+    /// What came back in each second of the last round, from its lead on: megabits per second, with spaces between.
+    pub(super) fn seconds_text(&self) -> String {
+        let seconds = self.seconds.iter().map(|it| format!("{:.1}", it.measured.as_mbit_per_s()));
+        seconds.collect::<Vec<_>>().join(" ")
+    }
+}
+
 impl Round {
     /// The seconds with what relay and kernel say of each.
     fn seconds(&self, said: &mut RelaySaid<'_>, witness: &Witness) -> Vec<TriedSecond> {

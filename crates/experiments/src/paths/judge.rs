@@ -85,7 +85,8 @@ impl Judged {
             .column("rounds", rounds)
             .column("sockets", tried.ok().and_then(|it| it.sockets))
             .column("took_s", timed.ok().map(|it| it.took.as_secs_f64()))
-            .column("sent_mbit_per_s", tried.ok().and_then(Tried::sent_mbit));
+            .column("sent_mbit_per_s", tried.ok().and_then(Tried::sent_mbit))
+            .column("seconds_mbit_per_s", tried.ok().map(Tried::seconds_text));
         Self { case, path, verdict }
     }
 
