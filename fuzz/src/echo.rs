@@ -168,7 +168,7 @@ impl Subject for Ordering {
                     assert!(!self.is_accepted);
                     self.is_accepted = true;
                 }
-                OrderEvent::ClientSecond(second) => {
+                OrderEvent::ClientSecond(second, _) => {
                     assert!(self.is_accepted && second.second == self.told);
                     self.told += 1;
                 }

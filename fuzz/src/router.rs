@@ -293,7 +293,7 @@ impl World {
             Command::MEASURE => match Message::parse(&cell.body).expect("readable") {
                 Message::Accepted { .. } => link.heard.accepted += 1,
                 Message::Proven => link.heard.proven += 1,
-                Message::ClientSecond(_) => link.heard.seconds += 1,
+                Message::ClientSecond(..) => link.heard.seconds += 1,
                 Message::Error { .. } => link.heard.errors += 1,
                 other => panic!("{other:?}"),
             },

@@ -152,11 +152,17 @@ impl<S: Subject> Links<S> {
                 let second = self.second;
                 self.second += 1;
                 let (received_bytes, sent_bytes) = (input.u64(), input.u64());
-                Message::ClientSecond(ClientSecond { second, received_bytes, sent_bytes })
+                Message::ClientSecond(
+                    ClientSecond { second, received_bytes, sent_bytes },
+                    Vec::new(),
+                )
             }
             5 => {
                 let second = input.u16();
-                Message::ClientSecond(ClientSecond { second, received_bytes: 1, sent_bytes: 1 })
+                Message::ClientSecond(
+                    ClientSecond { second, received_bytes: 1, sent_bytes: 1 },
+                    Vec::new(),
+                )
             }
             _ => {
                 let code = ErrorCode::new(input.u16());

@@ -54,6 +54,20 @@ impl Assignment {
     pub fn most_counted(&self) -> u64 {
         self.most_returned(0)
     }
+
+    /// Whether what it says that came back to it in a whole round of so many seconds can be what the relay says that it sent to
+    /// it.
+    ///
+    /// Nothing comes back before it is sent. But the relay counts from the first cell that reaches it from any measurer, and
+    /// others may begin some hundred milliseconds later: half a second's worth, or a twentieth. In the end something is
+    /// still under way: a second's worth of what was ordered, and a fifth.
+    #[must_use]
+    pub fn agrees(&self, returned_bytes: u64, sent_bytes: u64, seconds: u32) -> bool {
+        let records = u64::from(self.sockets).saturating_mul(SLACK_PER_SOCKET_BYTES);
+        let late = (sent_bytes / 20).max(sent_bytes / (2 * u64::from(seconds.max(1))));
+        returned_bytes <= sent_bytes.saturating_add(late).saturating_add(records)
+            && returned_bytes.saturating_add(self.most_counted()) >= sent_bytes / 5 * 4
+    }
 }
 
 /// Shares of a team's capacity, for one round.

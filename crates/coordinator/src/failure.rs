@@ -88,6 +88,17 @@ pub enum Failure {
         /// Counted from zero.
         second: u32,
     },
+    /// What a measurer says that came back to it is not what the relay says that it sent to it. Only in echo mode.
+    #[error(
+        "the measurer says that {returned_bytes} bytes came back, and the relay that it sent {sent_bytes}: one of them \
+         is wrong"
+    )]
+    WordsDiffer {
+        /// By the measurer, over the whole round.
+        returned_bytes: u64,
+        /// By the relay.
+        sent_bytes: u64,
+    },
     /// The relay said what it must not say. Only in echo mode.
     #[error("the relay {0}")]
     RelayViolation(Violation),
@@ -192,6 +203,8 @@ impl Failure {
             | Self::NotReady { .. }
             | Self::SecondMissing { .. }
             | Self::GotNothing
+            // It may be the relay that is wrong. With another measurer that would show.
+            | Self::WordsDiffer { .. }
             | Self::MeasurerViolation(_) => Blame::Measurer,
             Self::ConsentRefused { .. } | Self::RelayNotNow { .. } => Blame::Configuration,
             Self::Cancelled | Self::CoordinatorBroken { .. } | Self::Internal { .. } => Blame::Us,

@@ -310,6 +310,16 @@ impl Measurement {
         }
     }
 
+    /// The relay says what it has sent back to a measurer in a second, before it
+    /// [tells of its clients](Self::handle_client_second) in that. Only in [`Mode::Echo`].
+    pub fn handle_sent_back(&mut self, round: u32, measurer: MeasurerId, bytes: u64) {
+        if !self.is_stale(round)
+            && let Phase::Running { series, .. } = &mut self.phase
+        {
+            series.record_sent(measurer, bytes);
+        }
+    }
+
     /// Something failed, at this measurer or (`None`) elsewhere. This ends the measurement, also if
     /// it is late news of an earlier round. Only a measurer that fails of its own
     /// ([`Blame::Measurer`]) while it has no part in this round is merely not counted on for later

@@ -240,15 +240,15 @@ pub enum Inconclusive {
         /// What was to follow, with more of them; `None` where there may be no more, or no other round.
         next: Option<Turn>,
     },
-    /// What came back fell while nothing changed: the path's flows still came down from slow start, so that what came
-    /// back with more of them tells nothing.
+    /// What came back rose or fell while nothing changed: the path's flows were not yet as fast as the path lets them be, or
+    /// still faster, so that what came back with more of them tells nothing.
     #[error(
-        "the path to the relay had not settled: with half of all {sockets} sockets {decline_percent} % more came back \
-         at first than later"
+        "the path to the relay had not settled: what came back changed by {change_percent} %, with no more sockets than \
+         before or with all {sockets} instead of half of them"
     )]
     PathSettling {
-        /// How much more, in percent.
-        decline_percent: u32,
+        /// By how much, in percent.
+        change_percent: u32,
         /// Sockets of the round.
         sockets: u32,
         /// What was to follow, with more of them; `None` where there may be no more, or no other round.

@@ -67,6 +67,8 @@ struct Reported {
     /// As many, of the same seconds.
     accounts: Vec<Option<Account>>,
     bytes: u64,
+    /// What the relay says that it has sent to it, in all; `None` if it does not.
+    sent_bytes: Option<u64>,
     /// The latest second of those reported.
     latest: u32,
 }
@@ -99,6 +101,7 @@ impl Series {
             seconds: vec![None; count],
             accounts: vec![None; count],
             bytes: 0,
+            sent_bytes: None,
             latest: 0,
         };
         Self {
@@ -140,8 +143,9 @@ impl Series {
 
     /// Whether what a measurer says that it got back is no more than it may have sent.
     ///
-    /// That is all that can be known of it: the relay does not tell what it sent to whom, and which
-    /// of its seconds it came in only the measurer knows. Measurers are trusted that far (§5).
+    /// In transit that is all that can be known of it, and which of its seconds it came in only the measurer knows: it is
+    /// trusted that far (§5). A relay that takes part says what it has sent back; see
+    /// [`disagreement`](Self::disagreement).
     ///
     /// # Errors
     /// [`Violation::TooMuch`].
@@ -167,6 +171,27 @@ impl Series {
         }
         *slot = Some(bytes);
         Ok(())
+    }
+
+    /// Adds what the relay says that it has sent to a measurer in a second; that it has told of the second before
+    /// is for [`record_client`](Self::record_client) to see. Does nothing for a measurer that has no part.
+    pub fn record_sent(&mut self, measurer: MeasurerId, bytes: u64) {
+        let is_it = |reported: &&mut Reported| reported.assignment.measurer == measurer;
+        if let Some(reported) = self.measurers.iter_mut().find(is_it) {
+            let sum = reported.sent_bytes.unwrap_or(0).saturating_add(bytes);
+            reported.sent_bytes = Some(sum);
+        }
+    }
+
+    /// The first measurer whose word on what came back to it is not the relay's, with both; `None` where they agree, or where
+    /// the relay does not say. Only of a complete series.
+    #[must_use]
+    pub fn disagreement(&self) -> Option<(MeasurerId, u64, u64)> {
+        self.measurers.iter().find_map(|it| {
+            let sent = it.sent_bytes?;
+            let agrees = it.assignment.agrees(it.bytes, sent, self.len());
+            (!agrees).then_some((it.assignment.measurer, it.bytes, sent))
+        })
     }
 
     /// A second, once all have reported it.

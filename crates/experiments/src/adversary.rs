@@ -36,7 +36,7 @@ const CAPACITY: f64 = 3.0;
 /// Each relay that lies is measured as an echo by two measurer processes, with a known rate limit: it
 /// gains at most 1/(1-r), or is found out; but one that is fast only while it is measured is believed.
 /// Coordinators and measurers that break the rules are refused, each with the number of the reason.
-/// Measurers that inflate their counts gain no more than they were told to send. Then many relays that forge
+/// Measurers that inflate their counts are found out, since the relay says what it sent to each. Then many relays that forge
 /// answers are measured in virtual time: how many are checked before k forged answers have come back?
 #[derive(Debug, Args)]
 #[command(after_help = "Example:\n  flashflow experiment adversary --quick --out results")]
@@ -160,11 +160,8 @@ fn begin(plan: &Plan) -> ExperimentReport {
             "A relay that does not hold its clients to their share loses: what they have beyond it does \
              not count."
                 .to_owned(),
-            "A measurer is refused once the sum of its claims is more than it was ordered to send. Below that \
-             its word is taken: measurers are trusted (paper, §5). Claims that are not conclusive lead to \
-             rounds with more load, up to all that the team has, so that a liar can add what the \
-             coordinator's configuration says that it is able to send; and nearly twice that, if it saves up \
-             its claims for the seconds that decide the median. Such an estimate says that it is a lower bound."
+            "A measurer is refused once the sum of its claims is more than it was ordered to send, and at the end of \
+             a round if they are not what the relay says that it sent to it, but for a twentieth."
                 .to_owned(),
         ],
         ..report
@@ -194,20 +191,16 @@ fn answer(
         );
     }
     answer += &format!(
-        "; {} of {} breaches of the rules by coordinators and measurers were refused; a measurer that claims \
-         what is just believed made {:.2} of it.",
-        refused(parties) + refused(inflation),
-        parties.len() + inflation.iter().filter(|case| is_breach(case)).count(),
-        inflation::most(inflation),
+        "; {} of {} breaches of the rules by coordinators and measurers were refused, and {} of {} measurers that \
+         claimed more than came back to them.",
+        refused(parties),
+        parties.len(),
+        refused(inflation),
+        inflation.len(),
     );
     if let Some(evasion) = evasion {
         answer += " ";
         answer += &evasion.answer();
     }
     answer
-}
-
-/// Whether a case is of a breach that must be refused.
-fn is_breach(case: &Case) -> bool {
-    case.columns.iter().any(|(name, value)| name == "kind" && value == "party")
 }

@@ -122,16 +122,12 @@ fn those_who_lie_are_found_out_or_refused_by_number() {
         assert!((low..=high).contains(&predicted) && high - low < 0.6, "{it}");
         assert!((low..=high).contains(&number(it, "evasion")), "{it}");
     }
-    // Measurers are believed up to what they were to send, and gain by it what is said of that.
-    assert_eq!(of_kind("inflation").count(), 3);
+    // The relay says what it sent to each measurer, and that is not what these claim.
+    assert_eq!(of_kind("inflation").count(), 4);
     for liar in of_kind("inflation") {
-        assert_eq!(text(liar, "verdict"), "held", "{liar}");
-        let most = number(liar, "bound_mbit_per_s");
-        assert!(number(liar, "estimate_mbit_per_s") <= 1.05 * most, "{liar}");
+        assert_eq!(text(liar, "verdict"), "refused", "{liar}");
+        assert!(liar["estimate_mbit_per_s"].is_null(), "{liar}");
     }
-    let claimed = case(&summary, "measurer: claims all that it was to send");
-    let estimate = number(claimed, "estimate_mbit_per_s");
-    assert!(estimate > number(claimed, "allocated_mbit_per_s"), "{claimed}");
     for file in ["gains.csv", "gains.svg", "evasion.csv", "evasion.svg"] {
         assert!(scratch.path("out").join(format!("adversary-{file}")).exists(), "{file}");
     }

@@ -30,9 +30,20 @@ fn an_honest_relay_is_measured_and_reports_every_second() {
             assert_eq!(second.bytes % 514, 0);
         }
     }
-    let second =
-        |second| OrderEvent::ClientSecond(ClientSecond { second, ..ClientSecond::default() });
-    assert_eq!(report.order, [OrderEvent::Accepted, second(0), second(1), OrderEvent::Finished]);
+    let [accepted, seconds @ .., finished] = &report.order[..] else { panic!("nothing told") };
+    assert_eq!((accepted, finished), (&OrderEvent::Accepted, &OrderEvent::Finished));
+    let mut sent_back = [0; 2];
+    for (event, second) in seconds.iter().zip(0..) {
+        let OrderEvent::ClientSecond(told, to_each) = event else { panic!("{event:?}") };
+        assert_eq!(*told, ClientSecond { second, ..ClientSecond::default() });
+        assert_eq!(to_each.len(), 2, "each that the order names");
+        sent_back.iter_mut().zip(to_each).for_each(|(sum, it)| *sum += it.bytes);
+    }
+    // What it says that it sent to each has come back to that one, but for what is still under way.
+    for (sent, found) in sent_back.into_iter().zip(&report.measurers) {
+        let got: u64 = found.seconds.iter().map(|it| it.bytes).sum();
+        assert!(got <= sent && got + got / 5 >= sent, "{got} of {sent}");
+    }
 }
 
 #[test]

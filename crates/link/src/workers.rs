@@ -128,7 +128,8 @@ mod tests {
     #[test]
     fn who_panics_over_work_is_told_of() {
         let workers = Workers::start(1).expect("threads");
-        let error = until_woken(&workers, Work::new(|| -> () { panic!("on purpose") })).unwrap_err();
+        let error =
+            until_woken(&workers, Work::new(|| -> () { panic!("on purpose") })).unwrap_err();
         assert!(error.to_string().contains("panicked"), "{error}");
     }
 }

@@ -126,7 +126,9 @@ impl fmt::Display for RelayEvent {
             Self::NoConsensus(problem) => write!(f, "no consensus: {problem}"),
             Self::Renewed(what) => write!(f, "renewed: {what}"),
             Self::Trouble(problem) => f.write_str(problem),
-            Self::Router(RouterEvent::MeasurementAccepted(_)) => f.write_str("measurement accepted"),
+            Self::Router(RouterEvent::MeasurementAccepted(_)) => {
+                f.write_str("measurement accepted")
+            }
             Self::Router(RouterEvent::Refused(reason)) => {
                 write!(f, "measurement refused: {reason}")
             }

@@ -154,11 +154,14 @@ impl Relay {
         let exit = settings.exit.as_ref().map(|exit| exit.engine(&[settings.address.into()]));
         let mut own_rng = StdRng::from_rng(&mut rng);
         let mut router = Router::new(config, rng, clock.now());
-        let (ledger, unreadable) = Ledger::open(&settings.keys, target.period.as_secs())
-            .map_err(|error| RelayError::System(format!("cannot read past measurements: {error}")))?;
+        let (ledger, unreadable) =
+            Ledger::open(&settings.keys, target.period.as_secs()).map_err(|error| {
+                RelayError::System(format!("cannot read past measurements: {error}"))
+            })?;
         ledger.accepted().iter().for_each(|accepted| router.remember_measurement(*accepted));
         if unreadable > 0 {
-            let problem = format!("{unreadable} past measurements cannot be read, and do not count");
+            let problem =
+                format!("{unreadable} past measurements cannot be read, and do not count");
             let _nobody_listens = events.send(RelayEvent::Trouble(problem));
         }
         let tls = TlsConfigs::new(&forge)?;

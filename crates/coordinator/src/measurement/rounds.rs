@@ -200,6 +200,10 @@ impl Measurement {
             let failure = Failure::RelayedNothing { idle, seconds: self.params.seconds };
             return self.fail(now, None, failure);
         }
+        if let Some((measurer, returned_bytes, sent_bytes)) = series.disagreement() {
+            let failure = Failure::WordsDiffer { returned_bytes, sent_bytes };
+            return self.fail(now, Some(measurer), failure);
+        }
         // Never above the mean: what a relay is spared in some seconds it must not get for the others.
         let capacity = Rate::from_byte_per_s(median.min(mean));
         let hindered = self.hindered_in(series);

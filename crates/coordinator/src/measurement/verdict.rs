@@ -81,7 +81,7 @@ impl Measurement {
         };
         if halves.is_settling() && !halves.is_held_back() {
             return Ok(Some(Inconclusive::PathSettling {
-                decline_percent: percent_above_one(halves.decline()),
+                change_percent: percent_above_one(halves.change()),
                 sockets: self.allocation.sockets(),
                 next: self.wider_turn(capacity, &halves),
             }));

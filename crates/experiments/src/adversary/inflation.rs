@@ -1,9 +1,8 @@
-//! What a measurer gains that inflates its counts: measurers are believed up to what they were ordered to
-//! send.
+//! What a measurer gains that inflates its counts: nothing, where the relay says what it sent to each.
 
+use super::Scene;
 use super::inflating::{Claim, Inflating, Notes};
 use super::relays::{params, start};
-use super::{Scene, TOLERANCE};
 use crate::error::Error;
 use crate::telling::median;
 use coordinator::{Failure, Outcome, Violation};
@@ -14,29 +13,19 @@ use report::experiment::{Case, CaseVerdict};
 /// What the relay is expected to carry, over what it can: so much that all measurers have to take part.
 const GUESS: f64 = 1.5;
 
-/// What is claimed, and what must come of it.
+/// What is claimed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Part {
     name: &'static str,
     claim: Claim,
-    /// Whether it is more than can be true.
-    is_impossible: bool,
 }
 
 /// From what anybody would try to what pays most.
 const PARTS: [Part; 4] = [
-    Part { name: "measurer: inflates its counts", claim: Claim::Times(10), is_impossible: true },
-    Part { name: "measurer: doubles its counts", claim: Claim::Times(2), is_impossible: false },
-    Part {
-        name: "measurer: claims all that it was to send",
-        claim: Claim::All,
-        is_impossible: false,
-    },
-    Part {
-        name: "measurer: saves up all that it was to send",
-        claim: Claim::Saved,
-        is_impossible: false,
-    },
+    Part { name: "measurer: inflates its counts", claim: Claim::Times(10) },
+    Part { name: "measurer: doubles its counts", claim: Claim::Times(2) },
+    Part { name: "measurer: claims all that it was to send", claim: Claim::All },
+    Part { name: "measurer: saves up all that it was to send", claim: Claim::Saved },
 ];
 
 /// What a measurement with a measurer that inflates came to.
@@ -100,49 +89,24 @@ fn judge(part: Part, found: &Found) -> Case {
     let Found { limit, honest, own, allocated, .. } = *found;
     let estimate = found.outcome.estimate();
     let mbit = estimate.map(|estimate| estimate.capacity.as_mbit_per_s());
-    // What docs/security.md says that a liar can add.
+    // What it would have added if it were believed.
     let most = honest + allocated;
     let case = Case::new(part.name, mbit.map(|_| limit), mbit)
-        .column("kind", if part.is_impossible { "party" } else { "inflation" })
+        .column("kind", "inflation")
         .column("honest_mbit_per_s", honest)
         .column("allocated_mbit_per_s", allocated)
         .column("most_believed_factor", (own > 0.0).then(|| allocated / own))
         .column("bound_mbit_per_s", most)
         .column("conclusive", estimate.map(coordinator::Estimate::is_conclusive));
-    match (&found.outcome, mbit) {
-        (
-            Outcome::Failed {
-                reason: Failure::MeasurerViolation(Violation::TooMuch { .. }), ..
-            },
-            _,
-        ) => {
-            let verdict =
-                if part.is_impossible { CaseVerdict::Refused } else { CaseVerdict::Missed };
-            case.ended(verdict, found.outcome.to_string())
-        }
-        (Outcome::Measured(_), Some(_)) if part.is_impossible => {
-            case.ended(CaseVerdict::Missed, "it was believed")
-        }
-        (Outcome::Measured(_), Some(mbit)) => {
-            let is_bounded = mbit <= most * (1.0 + TOLERANCE);
-            let verdict = if is_bounded { CaseVerdict::Held } else { CaseVerdict::Missed };
-            case.ended(
-                verdict,
-                format!(
-                    "believed: {:.2} times what the relay has; at most {:.2} by what the other got back \
-                     and what this one was to send",
-                    mbit / limit,
-                    most / limit
-                ),
-            )
-        }
-        _ => case.ended(CaseVerdict::Failed, found.outcome.to_string()),
+    match &found.outcome {
+        Outcome::Failed {
+            reason:
+                Failure::MeasurerViolation(Violation::TooMuch { .. }) | Failure::WordsDiffer { .. },
+            ..
+        } => case.ended(CaseVerdict::Refused, found.outcome.to_string()),
+        Outcome::Measured(_) => case.ended(CaseVerdict::Missed, "it was believed"),
+        Outcome::Failed { .. } => case.ended(CaseVerdict::Failed, found.outcome.to_string()),
     }
-}
-
-/// The most that a relay was overestimated by, of those measured with such a measurer.
-pub(super) fn most(cases: &[Case]) -> f64 {
-    cases.iter().filter_map(|case| case.ratio).fold(0.0, f64::max)
 }
 
 #[cfg(test)]
@@ -165,32 +129,24 @@ mod tests {
         })
     }
 
-    fn verdict(claim: Claim, is_impossible: bool, outcome: Outcome) -> CaseVerdict {
-        let part = Part { name: "one", claim, is_impossible };
+    fn verdict(outcome: Outcome) -> CaseVerdict {
+        let part = Part { name: "one", claim: Claim::All };
         let (limit, honest, own, allocated) = (100.0, 50.0, 50.0, 200.0);
         judge(part, &Found { limit, outcome, honest, own, allocated }).verdict
     }
 
+    fn failed(reason: Failure) -> Outcome {
+        Outcome::Failed { reason, measurer: None, round: 1, second: None }
+    }
+
     #[test]
-    fn what_is_believed_is_held_against_the_bound_and_no_more() {
-        use CaseVerdict::{Failed, Held, Missed, Refused};
-        let bytes = 1;
-        let violation = Violation::TooMuch { second: 0, bytes, allowed: 0 };
-        let refused = Outcome::Failed {
-            reason: Failure::MeasurerViolation(violation),
-            measurer: None,
-            round: 1,
-            second: None,
-        };
-        assert_eq!(verdict(Claim::All, false, measured(250.0)), Held);
-        assert_eq!(verdict(Claim::All, false, measured(270.0)), Missed);
-        assert_eq!(verdict(Claim::Saved, false, measured(250.0)), Held);
-        assert_eq!(verdict(Claim::Saved, false, measured(270.0)), Missed);
-        assert_eq!(verdict(Claim::Times(10), true, measured(250.0)), Missed);
-        assert_eq!(verdict(Claim::Times(10), true, refused.clone()), Refused);
-        assert_eq!(verdict(Claim::All, false, refused), Missed);
-        let reason = Failure::Cancelled;
-        let ours = Outcome::Failed { reason, measurer: None, round: 1, second: None };
-        assert_eq!(verdict(Claim::All, false, ours), Failed);
+    fn whatever_is_believed_is_a_miss() {
+        use CaseVerdict::{Failed, Missed, Refused};
+        let violation = Violation::TooMuch { second: 0, bytes: 1, allowed: 0 };
+        assert_eq!(verdict(failed(Failure::MeasurerViolation(violation))), Refused);
+        let differ = Failure::WordsDiffer { returned_bytes: 2, sent_bytes: 1 };
+        assert_eq!(verdict(failed(differ)), Refused);
+        assert_eq!(verdict(measured(100.0)), Missed);
+        assert_eq!(verdict(failed(Failure::Cancelled)), Failed);
     }
 }

@@ -334,7 +334,7 @@ impl<'a, S: Stage> Play<'a, S> {
         while let Some(event) = self.stage.node::<OrderLink>(link).poll_event() {
             match event {
                 OrderEvent::Accepted => {}
-                OrderEvent::ClientSecond(second) => report.client_seconds.push(second),
+                OrderEvent::ClientSecond(second, _) => report.client_seconds.push(second),
                 OrderEvent::Finished => report.order = Some(Ok(())),
                 OrderEvent::Failed(failure) => report.order = Some(Err(failure)),
             }

@@ -205,7 +205,7 @@ impl Play<'_> {
         let now = wire.now();
         let order: &mut OrderLink = wire.node_mut(self.order).unwrap();
         while let Some(event) = order.poll_event() {
-            if let OrderEvent::ClientSecond(second) = &event
+            if let OrderEvent::ClientSecond(second, _) = &event
                 && self.scenario.stop_after == Some(second.second + 1)
             {
                 order.stop();

@@ -174,9 +174,11 @@ fn messages_that_cannot_be_read_are_refused_whoever_sends_them<S: Stage + 'stati
 fn messages_that_only_a_relay_sends_are_refused_whoever_sends_them<S: Stage + 'static>(stage: S) {
     let mut scene = Scene::new(stage);
     let (link, nonce, _) = ordered(&mut scene.play);
-    for message in
-        [Message::Accepted { nonce }, Message::Proven, Message::ClientSecond(Default::default())]
-    {
+    for message in [
+        Message::Accepted { nonce },
+        Message::Proven,
+        Message::ClientSecond(Default::default(), Vec::new()),
+    ] {
         assert_eq!(scene.refused_with(|_| message), ErrorCode::OUT_OF_ORDER);
     }
     scene.play.stop_order(link);

@@ -13,6 +13,7 @@ use coordinator::{
 };
 use link::{NodeThread, unix_time_s};
 use onion::measure::order::{OrderEvent, OrderLink};
+use onion::measure::protocol::SentBack;
 use onion::{Duration, Instant, Rate};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
@@ -279,7 +280,13 @@ impl<'t> Run<'t> {
                     self.prepare(&plan, progress);
                 }
             }
-            OrderEvent::ClientSecond(second) => {
+            OrderEvent::ClientSecond(second, sent_back) => {
+                for SentBack { measurer, bytes } in sent_back {
+                    let place = self.team.mates.iter().position(|it| it.member.key() == measurer);
+                    if let Some(place) = place {
+                        self.measurement.handle_sent_back(round, MeasurerId(place), bytes);
+                    }
+                }
                 // What it passed on: what came and did not go, or the other way round, is not.
                 let bytes = second.received_bytes.min(second.sent_bytes);
                 let (now, second) = (self.now(), u32::from(second.second));

@@ -5,7 +5,7 @@ mod failure;
 pub(in crate::measure) use failure::write_refusal;
 pub use failure::{OrderFailure, OrderViolation};
 
-use super::protocol::{ClientSecond, EXPORTER_LABEL, Message, Order};
+use super::protocol::{ClientSecond, EXPORTER_LABEL, Message, Order, SentBack};
 use super::pump::Target;
 use crate::cell::{CircId, Command};
 use crate::link::{Authentication, Channel, ExpectedPeer, TlsSession};
@@ -13,6 +13,7 @@ use crate::node::{CloseCause, ConnId, Dial, ListenerId, Node, Security};
 use crate::time::{Duration, Instant};
 use alloc::collections::VecDeque;
 use alloc::string::{String, ToString};
+use alloc::vec::Vec;
 
 /// The one connection.
 const LINK: ConnId = ConnId(0);
@@ -40,8 +41,9 @@ pub struct OrderConfig {
 pub enum OrderEvent {
     /// The target has accepted: measurers may come.
     Accepted,
-    /// Its word on its clients' traffic in the next second: seconds come in order, each once.
-    ClientSecond(ClientSecond),
+    /// Its word on its clients' traffic in the next second, and on what it sent back to each measurer: seconds come in
+    /// order, each once.
+    ClientSecond(ClientSecond, Vec<SentBack>),
     /// It has reported all seconds. The link stays until [`OrderLink::stop`], or until the target closes
     /// it; nothing more is told.
     Finished,
@@ -184,12 +186,12 @@ impl OrderLink {
                 self.events.push_back(OrderEvent::Accepted);
                 Ok(())
             }
-            (Message::ClientSecond(second), Phase::Accepted(expected)) => {
+            (Message::ClientSecond(second, sent_back), Phase::Accepted(expected)) => {
                 let (expected, found) = (*expected, u32::from(second.second));
                 if found != expected {
                     return violation(OrderViolation::WrongSecond { expected, found });
                 }
-                self.events.push_back(OrderEvent::ClientSecond(second));
+                self.events.push_back(OrderEvent::ClientSecond(second, sent_back));
                 self.phase = Phase::Accepted(expected + 1);
                 if expected + 1 >= u32::from(self.config.order.seconds) {
                     self.events.push_back(OrderEvent::Finished);

@@ -14,7 +14,7 @@ mod order;
 mod tests;
 
 pub use code::ErrorCode;
-pub use message::{ClientSecond, Message, TEXT_LEN_MAX};
+pub use message::{ClientSecond, Message, SentBack, TEXT_LEN_MAX};
 pub use order::{
     ClientShare, CoordinatorKey, MEASURERS_MAX, MeasurerKey, Nonce, Order, Proof, SignatureInvalid,
     SignedOrder,

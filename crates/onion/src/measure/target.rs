@@ -11,14 +11,16 @@ pub use admission::Accepted;
 pub use client_limit::{ClientLimit, client_floor};
 pub use params::TargetParams;
 
-use super::protocol::{ClientSecond, ErrorCode, Order, Proof, SignedOrder};
+use super::protocol::{ClientSecond, ErrorCode, Order, Proof, SentBack, SignedOrder};
 use crate::identity::RelayIds;
 use crate::node::ConnId;
 use crate::rate::Rate;
 use crate::time::{Duration, Instant};
 use admission::History;
-use alloc::collections::{BTreeSet, VecDeque};
+use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use alloc::string::String;
+use alloc::vec;
+use alloc::vec::Vec;
 
 /// Why a message is not obeyed: goes back as an error, and its link gets closed.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -50,6 +52,8 @@ pub enum TargetEvent {
         ended: Instant,
         /// Measurement traffic that was sent back in that second, in bytes.
         measured_bytes: u64,
+        /// The same for each measurer that the order names, in that order.
+        sent_back: Vec<SentBack>,
     },
     /// The measurement is over: close the measurers' links.
     Over {
@@ -72,7 +76,8 @@ struct Active {
     coordinator: ConnId,
     /// `FFMaxMeasurementDuration` after the order.
     deadline: Instant,
-    measurers: BTreeSet<ConnId>,
+    /// Their links, and the place of each in the order.
+    measurers: BTreeMap<ConnId, usize>,
     running: Option<Running>,
 }
 
@@ -82,6 +87,8 @@ struct Running {
     start: Instant,
     current: ClientSecond,
     measured_bytes: u64,
+    /// Of each measurer that the order names.
+    sent_back: Vec<u64>,
     /// Seconds up to now in which nothing was sent back.
     empty_seconds: u8,
     limit: ClientLimit,
@@ -162,7 +169,7 @@ impl Target {
             order,
             coordinator: conn,
             deadline: now + self.params.max_duration,
-            measurers: BTreeSet::new(),
+            measurers: BTreeMap::new(),
             running: None,
         });
         Ok(accepted)
@@ -188,14 +195,13 @@ impl Target {
             .as_mut()
             .filter(|active| active.order.nonce == proof.nonce)
             .ok_or(Refusal::new(ErrorCode::NO_SUCH_MEASUREMENT))?;
-        if !active.order.measurers.contains(&proof.measurer) {
-            return Err(Refusal::new(ErrorCode::UNKNOWN_MEASURER));
-        }
+        let place = active.order.measurers.iter().position(|it| *it == proof.measurer);
+        let place = place.ok_or(Refusal::new(ErrorCode::UNKNOWN_MEASURER))?;
         proof.verify(&self.ids, exported).map_err(|_| Refusal::new(ErrorCode::BAD_SIGNATURE))?;
         if active.measurers.len() >= usize::from(active.order.sockets) {
             return Err(Refusal::new(ErrorCode::TOO_MANY_SOCKETS));
         }
-        active.measurers.insert(conn);
+        active.measurers.insert(conn, place);
         Ok(())
     }
 
@@ -203,7 +209,7 @@ impl Target {
     /// the link has no part in a measurement.
     pub fn handle_violation(&mut self, conn: ConnId, text: String) {
         let Some(active) = &self.active else { return };
-        if active.coordinator == conn || active.measurers.contains(&conn) {
+        if active.coordinator == conn || active.measurers.contains_key(&conn) {
             self.end(Some(Refusal { code: ErrorCode::VIOLATION, text }));
         }
     }
@@ -229,17 +235,23 @@ impl Target {
                 start: now,
                 current: ClientSecond::default(),
                 measured_bytes: 0,
+                sent_back: vec![0; active.order.measurers.len()],
                 empty_seconds: 0,
                 limit: ClientLimit::new(share, floor, now),
             });
         }
     }
 
-    /// Measurement traffic has been sent back.
+    /// Measurement traffic has been sent back on a measurer's link.
     #[inline]
-    pub fn handle_measured(&mut self, bytes: u64) {
-        if let Some(running) = self.running() {
+    pub fn handle_measured(&mut self, conn: ConnId, bytes: u64) {
+        let Some(active) = &mut self.active else { return };
+        let place = active.measurers.get(&conn);
+        if let Some(running) = &mut active.running {
             running.measured_bytes += bytes;
+            if let Some(sent) = place.and_then(|place| running.sent_back.get_mut(*place)) {
+                *sent += bytes;
+            }
             running.limit.handle_measured(bytes);
         }
     }
@@ -303,12 +315,23 @@ impl Target {
             }
             let second = running.current;
             let measured_bytes = core::mem::take(&mut running.measured_bytes);
+            let sent = running.sent_back.iter_mut().map(core::mem::take);
+            let named = active.order.measurers.iter();
+            let sent_back = named.zip(sent);
+            let sent_back: Vec<_> =
+                sent_back.map(|(it, bytes)| SentBack { measurer: *it, bytes }).collect();
             running.current = ClientSecond { second: second.second + 1, ..ClientSecond::default() };
             running.empty_seconds = if measured_bytes > 0 { 0 } else { running.empty_seconds + 1 };
             let is_in_vain = running.empty_seconds >= EMPTY_SECONDS_MAX;
             let is_last = running.current.second >= active.order.seconds;
             let conn = active.coordinator;
-            self.events.push_back(TargetEvent::Report { conn, second, ended, measured_bytes });
+            self.events.push_back(TargetEvent::Report {
+                conn,
+                second,
+                ended,
+                measured_bytes,
+                sent_back,
+            });
             if is_last {
                 self.end(None);
             } else if is_in_vain {
@@ -340,7 +363,7 @@ impl Target {
         let Some(active) = self.active.take() else { return };
         let is_gone = refusal.as_ref().is_some_and(|it| it.code == ErrorCode::CALLED_OFF);
         let coordinator = (!is_gone).then_some(active.coordinator);
-        let measurers = active.measurers;
+        let measurers = active.measurers.into_keys().collect();
         self.events.push_back(TargetEvent::Over { coordinator, measurers, refusal });
     }
 }

@@ -4,9 +4,10 @@ mod passing;
 
 use super::circuits::OnLink;
 use crate::cell::msg::DestroyReason;
-use crate::measure::protocol::ClientSecond;
+use crate::measure::protocol::{ClientSecond, SentBack};
 use crate::rate::Rate;
 use crate::suite::{EchoLayer, Suite, Tor};
+use alloc::vec::Vec;
 use rand_core::Rng;
 
 /// What becomes of a cell on its way to the next hop.
@@ -74,6 +75,11 @@ pub trait Conduct<S: Suite = Tor> {
 
     /// What it tells of a second with so much measurement traffic.
     fn report(&mut self, honest: ClientSecond, _measured_bytes: u64) -> ClientSecond {
+        honest
+    }
+
+    /// What it tells of what it has sent back to each measurer in a second.
+    fn report_sent_back(&mut self, honest: Vec<SentBack>) -> Vec<SentBack> {
         honest
     }
 

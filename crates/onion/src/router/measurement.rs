@@ -6,7 +6,7 @@ use super::links::{Outputs, Role};
 use super::{Conduct, Core, RouterEvent};
 use crate::cell::msg::DestroyReason;
 use crate::cell::{CircId, Command};
-use crate::measure::protocol::{ClientSecond, ErrorCode, Message};
+use crate::measure::protocol::{ErrorCode, Message};
 use crate::measure::target::{Refusal, TargetEvent};
 use crate::node::ConnId;
 use crate::suite::{Body, Cell, EchoLayer, Suite};
@@ -127,8 +127,13 @@ impl<S: Suite, R: Rng, C: Conduct<S>> Core<S, R, C> {
     pub(super) fn drain_target(&mut self) {
         while let Some(event) = self.target.poll_event() {
             match event {
-                TargetEvent::Report { conn, second, ended, measured_bytes } => {
-                    self.report_second(conn, second, ended, measured_bytes);
+                TargetEvent::Report { conn, second, ended, measured_bytes, sent_back } => {
+                    let told = self.conduct.report(second, measured_bytes);
+                    let sent_back = self.conduct.report_sent_back(sent_back);
+                    self.send_message(conn, &Message::ClientSecond(told, sent_back));
+                    let client_bytes = second.sent_bytes;
+                    let event = RouterEvent::MeasuredSecond { ended, measured_bytes, client_bytes };
+                    self.tell(event);
                 }
                 TargetEvent::Over { coordinator, measurers, refusal } => {
                     self.end_measurement(coordinator, &measurers, refusal);
@@ -174,19 +179,6 @@ impl<S: Suite, R: Rng, C: Conduct<S>> Core<S, R, C> {
             let conn = circuit.back.conn;
             self.outputs.handle_queued(&mut self.conns, conn, (index, Way::Back), joined);
         }
-    }
-
-    fn report_second(
-        &mut self,
-        id: ConnId,
-        honest: ClientSecond,
-        ended: Instant,
-        measured_bytes: u64,
-    ) {
-        let told = self.conduct.report(honest, measured_bytes);
-        self.send_message(id, &Message::ClientSecond(told));
-        let client_bytes = honest.sent_bytes;
-        self.tell(RouterEvent::MeasuredSecond { ended, measured_bytes, client_bytes });
     }
 
     fn end_measurement(

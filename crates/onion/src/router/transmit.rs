@@ -82,7 +82,7 @@ impl<S: Suite, R: Rng, C: Conduct<S>> Core<S, R, C> {
             bucket.take(bytes);
         }
         if self.conns.output(conn).is_some_and(|output| output.is_measurers) {
-            self.target.handle_measured(bytes);
+            self.target.handle_measured(conn, bytes);
             self.totals.measured_bytes += bytes;
         } else {
             self.target.handle_client_sent(bytes);

@@ -16,7 +16,8 @@ fn honest() -> Vec<Message> {
 
 /// What is told of the first so many of it.
 fn told(messages: usize) -> Vec<OrderEvent> {
-    let seconds = (0..SECONDS).map(|second| OrderEvent::ClientSecond(client_second(second)));
+    let seconds =
+        (0..SECONDS).map(|second| OrderEvent::ClientSecond(client_second(second), Vec::new()));
     let mut all: Vec<OrderEvent> = [OrderEvent::Accepted].into_iter().chain(seconds).collect();
     all.truncate(messages);
     if messages == honest().len() {

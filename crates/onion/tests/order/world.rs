@@ -251,7 +251,7 @@ pub(crate) fn client_second(second: u16) -> ClientSecond {
 }
 
 pub(crate) fn traffic(second: u16) -> Message {
-    Message::ClientSecond(client_second(second))
+    Message::ClientSecond(client_second(second), Vec::new())
 }
 
 /// A failure by the relay's own words.

@@ -39,6 +39,8 @@ pub(super) struct Lab {
     pub(super) relays_queue: Duration,
     /// A measurer that claims so many bytes in each second.
     pub(super) claims: Option<(usize, u64)>,
+    /// The relay says what it sends back to each, and in percent how much of that is true.
+    pub(super) tells_percent: Option<u64>,
     /// A measurer whose processor is busy all the time.
     pub(super) busy: Option<usize>,
     /// Sockets open of 100 assigned.
@@ -64,6 +66,7 @@ impl Lab {
             farther: None,
             narrow: None,
             claims: None,
+            tells_percent: None,
             busy: None,
             relays_queue: Duration::ZERO,
             open_percent: 100,
@@ -153,6 +156,9 @@ impl Lab {
                 let is_narrow = it.measurer.0 == narrow;
                 let share = if is_narrow { held_got } else { part(others, bytes(it), others_load) };
                 let share = if deaf(&it) { share } else { 0 };
+                if let Some(percent) = self.tells_percent {
+                    measurement.handle_sent_back(round, it.measurer, share * percent / 100);
+                }
                 let claim = self.claims.filter(|liar| liar.0 == it.measurer.0);
                 let share = claim.map_or(share, |liar| liar.1);
                 let own = self.narrow.filter(|_| is_narrow).map_or(Duration::ZERO, |it| it.2);

@@ -1,7 +1,7 @@
 use super::MESSAGE_LEN_MAX;
 use super::code::ErrorCode;
 use super::fields::{each, push};
-use super::order::{MeasurerKey, Nonce, Proof, SignedOrder};
+use super::order::{MEASURERS_MAX, MeasurerKey, Nonce, Proof, SignedOrder};
 use crate::cell::{Malformed, Reader};
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
@@ -20,6 +20,16 @@ pub struct ClientSecond {
     pub sent_bytes: u64,
 }
 
+/// What a relay has sent back to one measurer in a second, as it reports it: so a measurer's word is not the only one on
+/// what came back to it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SentBack {
+    /// To whom.
+    pub measurer: MeasurerKey,
+    /// Bytes of its measurement circuits' cells.
+    pub bytes: u64,
+}
+
 /// One message of the protocol.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Message {
@@ -34,8 +44,8 @@ pub enum Message {
     Proof(Proof),
     /// Target to measurer: circuits on this link are measurement circuits.
     Proven,
-    /// Target to coordinator, once a second.
-    ClientSecond(ClientSecond),
+    /// Target to coordinator, once a second; with what was sent back to each measurer, at most [`MEASURERS_MAX`] of them.
+    ClientSecond(ClientSecond, Vec<SentBack>),
     /// Either way: the measurement is impossible, or over before its time. The link gets closed.
     Error {
         /// Which error.
@@ -64,6 +74,7 @@ mod field {
     pub(super) const SENT: u16 = 7;
     pub(super) const CODE: u16 = 8;
     pub(super) const TEXT: u16 = 9;
+    pub(super) const SENT_BACK: u16 = 10;
 }
 
 /// Name for errors about messages whose kind is not known yet.
@@ -91,11 +102,16 @@ impl Message {
                 push(&mut out, field::SIGNATURE, &proof.signature);
             }
             Self::Proven => out.push(kind::PROVEN),
-            Self::ClientSecond(second) => {
+            Self::ClientSecond(second, sent_back) => {
                 out.push(kind::CLIENT_SECOND);
                 push(&mut out, field::SECOND, &second.second.to_be_bytes());
                 push(&mut out, field::RECEIVED, &second.received_bytes.to_be_bytes());
                 push(&mut out, field::SENT, &second.sent_bytes.to_be_bytes());
+                for SentBack { measurer, bytes } in sent_back {
+                    let mut value = measurer.0.to_vec();
+                    value.extend(bytes.to_be_bytes());
+                    push(&mut out, field::SENT_BACK, &value);
+                }
             }
             Self::Error { code, text } => {
                 out.push(kind::ERROR);
@@ -131,11 +147,14 @@ impl Message {
                 signature: Fields::need(fields.signature)?,
             })),
             kind::PROVEN => Ok(Self::Proven),
-            kind::CLIENT_SECOND => Ok(Self::ClientSecond(ClientSecond {
-                second: Fields::need(fields.second)?,
-                received_bytes: Fields::need(fields.received)?,
-                sent_bytes: Fields::need(fields.sent)?,
-            })),
+            kind::CLIENT_SECOND => {
+                let second = ClientSecond {
+                    second: Fields::need(fields.second)?,
+                    received_bytes: Fields::need(fields.received)?,
+                    sent_bytes: Fields::need(fields.sent)?,
+                };
+                Ok(Self::ClientSecond(second, fields.sent_back))
+            }
             kind::ERROR => Ok(Self::Error {
                 code: Fields::need(fields.code)?,
                 text: fields.text.unwrap_or_default(),
@@ -157,12 +176,21 @@ struct Fields {
     sent: Option<u64>,
     code: Option<ErrorCode>,
     text: Option<String>,
+    sent_back: Vec<SentBack>,
 }
 
 impl Fields {
     fn parse(reader: Reader<'_>) -> Result<Self, Malformed> {
         let mut fields = Self::default();
+        let too_many = reader.malformed("too many measurers");
         each(reader, |field_type, value| match field_type {
+            field::SENT_BACK if fields.sent_back.len() == MEASURERS_MAX => Err(too_many),
+            field::SENT_BACK => {
+                let mut one = None;
+                value.set(&mut one, sent_back)?;
+                fields.sent_back.extend(one);
+                Ok(())
+            }
             field::ORDER_BODY => value.set_bytes(&mut fields.order_body, <[u8]>::to_vec),
             field::SIGNATURE => value.set(&mut fields.signature, |bytes| bytes),
             field::NONCE => value.set(&mut fields.nonce, Nonce),
@@ -182,6 +210,13 @@ impl Fields {
     fn need<T>(field: Option<T>) -> Result<T, Malformed> {
         field.ok_or(Malformed { message: NAME, problem: "a field is missing" })
     }
+}
+
+fn sent_back(value: [u8; 40]) -> SentBack {
+    let (mut measurer, mut bytes) = ([0; 32], [0; 8]);
+    measurer.copy_from_slice(&value[..32]);
+    bytes.copy_from_slice(&value[32..]);
+    SentBack { measurer: MeasurerKey(measurer), bytes: u64::from_be_bytes(bytes) }
 }
 
 /// A peer's text, fit for a terminal and a log: no control characters, and not too much of it.

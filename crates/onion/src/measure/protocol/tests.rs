@@ -31,9 +31,15 @@ fn messages() -> impl Strategy<Value = Message> {
             Message::Proof(Proof::sign(&SEED, Nonce(nonce), &order().target, &SESSION))
         }),
         Just(Message::Proven),
-        any::<(u16, u64, u64)>().prop_map(|(second, received_bytes, sent_bytes)| {
-            Message::ClientSecond(ClientSecond { second, received_bytes, sent_bytes })
-        }),
+        (any::<(u16, u64, u64)>(), prop::collection::vec(any::<(u8, u64)>(), 0..=MEASURERS_MAX))
+            .prop_map(|((second, received_bytes, sent_bytes), sent_back)| {
+                let sent_back = sent_back.into_iter().map(|(measurer, bytes)| SentBack {
+                    measurer: MeasurerKey([measurer; 32]),
+                    bytes,
+                });
+                let second = ClientSecond { second, received_bytes, sent_bytes };
+                Message::ClientSecond(second, sent_back.collect())
+            }),
         (any::<u16>(), "[a-z ä]{0,60}").prop_map(|(code, text)| Message::Error {
             code: ErrorCode::new(code),
             text: text.trim().into(),

@@ -1,13 +1,14 @@
 use super::*;
 use crate::cell::CELL_LEN;
 use crate::identity::{Ed25519Id, RsaId};
-use crate::measure::protocol::{ClientShare, CoordinatorKey, MeasurerKey, Nonce};
+use crate::measure::protocol::{ClientShare, CoordinatorKey, MeasurerKey, Nonce, SentBack};
 use crate::rate::Rate;
 use alloc::vec::Vec;
 use proptest::prelude::*;
 
 const COORDINATOR: [u8; 32] = [1; 32];
 const MEASURER: [u8; 32] = [2; 32];
+const OTHER: [u8; 32] = [6; 32];
 const SESSION: [u8; 32] = [3; 32];
 const UNIX: u64 = 1_800_000_000;
 const LINK: ConnId = ConnId(0);
@@ -151,21 +152,30 @@ fn measurers_prove_themselves_up_to_the_number_of_sockets() {
 #[test]
 fn seconds_are_reported_from_the_first_cell_on_and_the_last_ends_it() {
     let mut it = target();
-    give(&mut it, at_ms(0), &order(1)).expect("accepted");
+    let both = [MEASURER, OTHER].map(|seed| MeasurerKey::of_seed(&seed));
+    let order = Order { measurers: Vec::from(both), ..order(1) };
+    give(&mut it, at_ms(0), &order).expect("accepted");
     prove(&mut it, 1, &MEASURER, 1).expect("proven");
+    prove(&mut it, 2, &OTHER, 1).expect("proven");
     it.handle_client_received(999); // before it begins
     assert!(!it.is_measuring());
     it.handle_measurement_cell(at_ms(500));
     assert!(it.is_measuring());
     it.handle_client_received(514);
     it.handle_client_sent(1028);
-    it.handle_measured(5140);
+    it.handle_measured(ConnId(1), 5140);
+    it.handle_measured(ConnId(2), 514);
     it.handle_timeout(at_ms(1499));
     assert_eq!(it.poll_event(), None);
     it.handle_timeout(at_ms(1500));
     let second = ClientSecond { second: 0, received_bytes: 514, sent_bytes: 1028 };
-    let report =
-        TargetEvent::Report { conn: LINK, second, ended: at_ms(1500), measured_bytes: 5140 };
+    let sent_back = Vec::from([
+        SentBack { measurer: MeasurerKey::of_seed(&MEASURER), bytes: 5140 },
+        SentBack { measurer: MeasurerKey::of_seed(&OTHER), bytes: 514 },
+    ]);
+    let ended = at_ms(1500);
+    let measured_bytes = 5654;
+    let report = TargetEvent::Report { conn: LINK, second, ended, measured_bytes, sent_back };
     assert_eq!(it.poll_event(), Some(report));
     it.handle_timeout(at_ms(3500)); // late: both seconds that are left
     for second in [1, 2] {
@@ -174,7 +184,7 @@ fn seconds_are_reported_from_the_first_cell_on_and_the_last_ends_it() {
         };
         assert_eq!(found, ClientSecond { second, ..ClientSecond::default() });
     }
-    let measurers = BTreeSet::from([ConnId(1)]);
+    let measurers = BTreeSet::from([ConnId(1), ConnId(2)]);
     let over = TargetEvent::Over { coordinator: Some(LINK), measurers, refusal: None };
     assert_eq!(it.poll_event(), Some(over));
     assert_eq!((it.poll_event(), it.poll_timeout()), (None, None));
@@ -189,7 +199,7 @@ fn a_measurement_that_brings_nothing_for_three_seconds_is_over() {
     // Two seconds without any are a path that stands still for a while.
     for second in 1..=7 {
         if second % 3 == 1 {
-            it.handle_measured(514);
+            it.handle_measured(ConnId(1), 514);
         }
         it.handle_timeout(at_ms(second * 1000));
         assert!(it.is_measuring(), "after {second} s");
@@ -246,7 +256,10 @@ fn clients_get(usual_mbit: f64, permille: u16, measured_mbit: f64) -> f64 {
     it.handle_measurement_cell(at_ms(12_000));
     let mut sent = 0;
     for millis in 12_000..22_000 {
-        it.handle_measured(Rate::from_mbit_per_s(measured_mbit).bytes_in(Duration::from_millis(1)));
+        it.handle_measured(
+            ConnId(1),
+            Rate::from_mbit_per_s(measured_mbit).bytes_in(Duration::from_millis(1)),
+        );
         let granted = it.clients_may_send(at_ms(millis));
         it.handle_client_sent(granted);
         // What they have meanwhile is not what they usually have.
