@@ -18,7 +18,7 @@ use link::{
 };
 use onion::Duration;
 use onion::identity::{Ed25519Id, RsaId};
-use onion::router::{RateLimit, Router, RouterConfig};
+use onion::router::{RateLimit, Router, RouterConfig, RouterTotals};
 use rand::rngs::{StdRng, SysRng};
 use rand::{Rng, RngExt, SeedableRng};
 use std::net::{IpAddr, SocketAddr, TcpListener};
@@ -238,6 +238,12 @@ impl Relay {
             Unfinished::of(drive.node())
         });
         unfinished.unwrap_or_default()
+    }
+
+    /// What has passed through it since it began.
+    #[must_use]
+    pub fn totals(&self) -> RouterTotals {
+        self.engine.teller().ask(|drive| *drive.node().totals()).unwrap_or_default()
     }
 
     /// What would be broken off if it were dropped now.
