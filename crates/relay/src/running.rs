@@ -1,5 +1,6 @@
 use crate::bandwidth::Bandwidth;
 use crate::cache::Cache;
+use crate::cache::diffs::DiffTotals;
 use crate::config::Settings;
 use crate::descriptor::{DescriptorError, TapKey};
 use crate::directory::{Directory, Own, Ties, Wake};
@@ -84,6 +85,8 @@ pub struct Relay {
     wake_directory: Sender<Wake>,
     /// Serves the directory, if there is one.
     server: Option<Server>,
+    /// What it serves.
+    cache: Cache,
 }
 
 impl Relay {
@@ -162,7 +165,7 @@ impl Relay {
             settings.authorities.clone(),
             settings.authority_identities.iter().copied().collect(),
             settings.cache.clone(),
-            cache,
+            cache.clone(),
             unix_time_s,
             own_rng.random_range(0..64),
         );
@@ -184,7 +187,7 @@ impl Relay {
         let thread = thread::Builder::new().name("directory".to_owned());
         let no_thread = |error| RelayError::System(format!("no thread: {error}"));
         thread.spawn(move || directory.run(&wakes)).map_err(no_thread)?;
-        Ok(Self { address, rsa, ed25519, clock, bandwidth, engine, wake_directory, server })
+        Ok(Self { address, rsa, ed25519, clock, bandwidth, engine, wake_directory, server, cache })
     }
 
     /// Where others reach it: the configured address with the port that it really has.
@@ -244,6 +247,12 @@ impl Relay {
     #[must_use]
     pub fn totals(&self) -> RouterTotals {
         self.engine.teller().ask(|drive| *drive.node().totals()).unwrap_or_default()
+    }
+
+    /// How many consensuses have come and gone as differences since it began.
+    #[must_use]
+    pub fn diff_totals(&self) -> DiffTotals {
+        self.cache.diffs().totals()
     }
 
     /// What would be broken off if it were dropped now.

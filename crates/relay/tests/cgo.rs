@@ -115,7 +115,10 @@ fn next_hop(network: &Network, rsa: [u8; 20]) -> NextHop {
     assert!(found.proto.is_some_and(|proto| proto.contains("Relay=2-6")), "{:?}", found.proto);
     NextHop {
         address: SocketAddr::new(found.address.into(), found.or_port),
-        ids: RelayIds { rsa: RsaId(rsa), ed25519: found.ed25519.map(|id| Ed25519Id(*id.as_bytes())) },
+        ids: RelayIds {
+            rsa: RsaId(rsa),
+            ed25519: found.ed25519.map(|id| Ed25519Id(*id.as_bytes())),
+        },
         onion_key: found.ntor_onion_key.expect("an onion key"),
     }
 }
@@ -136,8 +139,7 @@ fn our_client_has_counter_galois_onion_with_stock_exits_and_ours() {
     let listener = TcpListener::bind(("127.0.0.1", 0)).expect("a port");
     let server_at = listener.local_addr().expect("bound");
     let options = DriverOptions { accepts_plain: true, ..DriverOptions::default() };
-    let server =
-        Driver::new(client::Server::new(), clock, tls.clone(), vec![listener], options);
+    let server = Driver::new(client::Server::new(), clock, tls.clone(), vec![listener], options);
     let server = Box::new(server.expect("a driver"));
     let _server = NodeThread::start("server", server, Silent).expect("a thread");
 
@@ -147,11 +149,8 @@ fn our_client_has_counter_galois_onion_with_stock_exits_and_ours() {
         let mut node = client::Client::new(now, StdRng::seed_from_u64(number));
         let hops = path.iter().map(|rsa| next_hop(&network, *rsa)).collect();
         let before = relay.totals().cgo_circuits;
-        let plan = CircuitPlan {
-            has_congestion_control: true,
-            has_cgo: true,
-            ..CircuitPlan::new(hops)
-        };
+        let plan =
+            CircuitPlan { has_congestion_control: true, has_cgo: true, ..CircuitPlan::new(hops) };
         let circuit = node.open(clock.now(), &plan);
         let transfer = Transfer { seed: number, download_bytes: 2 << 20, upload_bytes: 1 << 20 };
         node.begin(clock.now(), circuit, server_at.into(), transfer);
