@@ -59,8 +59,8 @@ fn the_difference_between_two_real_consensuses_makes_one_of_the_other_and_is_muc
     let (a, b) = (without_annotation(&a), without_annotation(&b));
     for (from, to) in [(a, b), (b, a)] {
         let diff = consdiff::make(from, to).unwrap();
-        // Dates, bandwidths and statistics of a third of all relays change in an hour.
-        assert!(diff.len() * 3 < to.len(), "{} of {} bytes", diff.len(), to.len());
+        // In an hour a few lines in a hundred change, and all signatures.
+        assert!(diff.len() * 10 < to.len(), "{} of {} bytes", diff.len(), to.len());
         assert!(consdiff::apply(from, &diff, to.len()).is_ok_and(|made| made == to));
         assert_eq!(consdiff::apply(to, &diff, to.len()), Err(consdiff::DiffError::OtherBase));
     }

@@ -38,19 +38,22 @@ impl Capabilities {
     /// The value of the line, in tor's order.
     ///
     /// - `Cons`, `Desc`, `Microdesc`: the documents that we read and hand on, and our descriptor with
-    ///   its Ed25519 identity and cross-certificates. Without a directory only the latter matters.
+    ///   its Ed25519 identity and cross-certificates. Without a directory only the latter matters. The latest
+    ///   versions are documents without keys for TAP, and with certificates of families (proposals 350 and
+    ///   321), which are read and handed on as all others.
     /// - `LinkAuth=3` makes clients and authorities ask for our Ed25519 identity, too.
     /// - `Relay=2` is CREATE2 and EXTEND2 with ntor: without it no client builds circuits through us.
     ///   Version 3 is EXTEND2 to an IPv6 address; it says nothing of an IPv6 port of our own.
     ///   Version 1, TAP, we do not speak.
-    /// - Not `Conflux`, nor what onion services want: `HSDir`, `HSIntro`, `HSRend`, `Padding`.
+    /// - Not `Conflux`, nor what onion services want: `HSDir`, `HSIntro`, `HSRend`, `Padding`; nor `Link=3`,
+    ///   whose circuit IDs have two bytes. All else is what tor 0.4.9 says of itself.
     #[must_use]
     pub fn protocols(self) -> String {
         let mut all = Vec::new();
         if self.directory {
-            all.extend(["Cons=1-2", "Desc=1-2", "DirCache=2"]);
+            all.extend(["Cons=1-2", "Desc=1-4", "DirCache=2"]);
         } else {
-            all.push("Desc=1-2");
+            all.push("Desc=1-4");
         }
         let has_vegas = self.congestion_control && self.authenticated_sendmes && self.ntor_v3;
         match (self.authenticated_sendmes, has_vegas) {
@@ -60,7 +63,7 @@ impl Capabilities {
         }
         all.extend(["Link=4-5", "LinkAuth=3"]);
         if self.directory {
-            all.push("Microdesc=1-2");
+            all.push("Microdesc=1-3");
         }
         all.push(match (self.ntor_v3, has_vegas && self.counter_galois_onion) {
             (false, _) => "Relay=2-3",
@@ -78,11 +81,11 @@ mod tests {
     #[test]
     fn nothing_is_announced_that_the_relay_cannot_do() {
         let least = Capabilities::default();
-        assert_eq!(least.protocols(), "Desc=1-2 Link=4-5 LinkAuth=3 Relay=2-3");
+        assert_eq!(least.protocols(), "Desc=1-4 Link=4-5 LinkAuth=3 Relay=2-3");
         let directory = Capabilities { directory: true, ..least };
         assert_eq!(
             directory.protocols(),
-            "Cons=1-2 Desc=1-2 DirCache=2 Link=4-5 LinkAuth=3 Microdesc=1-2 Relay=2-3"
+            "Cons=1-2 Desc=1-4 DirCache=2 Link=4-5 LinkAuth=3 Microdesc=1-3 Relay=2-3"
         );
         let all = Capabilities {
             directory: true,
@@ -93,7 +96,7 @@ mod tests {
         };
         assert_eq!(
             all.protocols(),
-            "Cons=1-2 Desc=1-2 DirCache=2 FlowCtrl=1-2 Link=4-5 LinkAuth=3 Microdesc=1-2 Relay=2-6"
+            "Cons=1-2 Desc=1-4 DirCache=2 FlowCtrl=1-2 Link=4-5 LinkAuth=3 Microdesc=1-3 Relay=2-6"
         );
         // A client could not negotiate it.
         let without_ntor_v3 = Capabilities { ntor_v3: false, ..all }.protocols();
