@@ -33,7 +33,8 @@ fn onions() -> Vec<Seed> {
         join(&[&[action, hop, 0, 0], content, &change])
     };
     let plain = [0; 5];
-    let honest: Vec<_> = (0..12).map(|at| cell([1, 6][at % 2], (at % 3) as u8, plain)).collect();
+    let honest: Vec<_> =
+        (0..12u8).map(|at| cell([1, 6][usize::from(at % 2)], at % 3, plain)).collect();
     let altered = [1, 1, 100, 0, 1];
     let dropped = [2, 1, 0, 0, 0];
     let forth = [cell(1, 2, plain), cell(1, 2, altered), cell(1, 2, plain), cell(1, 0, plain)];

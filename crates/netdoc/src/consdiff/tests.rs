@@ -142,7 +142,7 @@ proptest! {
                 prop_assert_eq!(apply(&from, &diff, to.len()), Ok(to.clone()));
                 prop_assert!(diff.len() < to.len());
                 // No byte of it may be another, be it of its commands, its lines or its digests.
-                let mut altered = diff.clone();
+                let mut altered = diff;
                 let at = altered.len() / 2;
                 altered[at] ^= 1;
                 prop_assert!(apply(&from, &altered, MOST).is_err());
