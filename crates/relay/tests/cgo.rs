@@ -2,7 +2,7 @@
 
 mod common;
 
-use common::{PATIENCE, config};
+use common::{PATIENCE, config, knowing};
 use lab::{Client, Content, ContentServer, Network, NetworkSpec, Pins, RelaySpec, download};
 use link::tls::TlsConfigs;
 use link::{Clock, Drive, Driver, DriverOptions, Forge, NodeThread, ThreadError, Watch};
@@ -46,15 +46,17 @@ fn a_stock_client_has_counter_galois_onion_with_our_exit_and_passes_it_through_o
     let folder = tempfile::tempdir().expect("a folder");
     let [middle, exit] = ["oursA", "oursB"].map(|name| ours(&network, name, folder.path()));
     network.wait_until_known(&[middle.rsa().0, exit.rsa().0], PATIENCE).expect("listed");
-    let entry = network.authorities()[0].rsa();
+    // An exit refuses streams of circuits that come from a relay of which it has not heard.
+    let _ = knowing(&network, 0, &[&middle.rsa().to_string()]);
+    let [entry, other] = [0, 1].map(|place: usize| network.authorities()[place].rsa());
     let stock = network.relays()[0].rsa();
-    let all = [middle.rsa().0, exit.rsa().0, entry, stock];
+    let all = [middle.rsa().0, exit.rsa().0, entry, other, stock];
     let extra = ["ConfluxEnabled 0".to_owned()];
     let mut client = Client::start(&network, "client", &extra, &all, PATIENCE).expect("a client");
     let server = ContentServer::start().expect("a server");
     let mut number = 0;
-    for last in [exit.rsa().0, stock] {
-        let pins = Pins { entry: vec![entry], middle: vec![middle.rsa().0], exit: vec![last] };
+    for (second, last) in [(other, exit.rsa().0), (middle.rsa().0, stock)] {
+        let pins = Pins { entry: vec![entry], middle: vec![second], exit: vec![last] };
         client.pin(&pins).expect("accepted");
         let before = (middle.totals().cgo_circuits, exit.totals().cgo_circuits);
         for len in [1 << 10, 100_000, 4 << 20] {
@@ -62,7 +64,10 @@ fn a_stock_client_has_counter_galois_onion_with_our_exit_and_passes_it_through_o
             let content = Content { len, seed: number };
             let from = ("127.0.0.1", server.address().port());
             let done = download(client.socks(), from, content, &number.to_string(), PATIENCE);
-            assert!(done.expect("downloaded").is_right, "{len} bytes");
+            let done = done.unwrap_or_else(|error| {
+                panic!("{last:x?}, {len} bytes: {error}: {:#?}", client.events())
+            });
+            assert!(done.is_right, "{last:x?}, {len} bytes: {done:?}");
         }
         let at_exit = exit.totals().cgo_circuits - before.1;
         assert_eq!(middle.totals().cgo_circuits, before.0, "nobody asks a middle hop for it");
@@ -131,6 +136,7 @@ fn our_client_has_counter_galois_onion_with_stock_exits_and_ours() {
     let [ours, stock, first] =
         [relay.rsa().0, network.relays()[0].rsa(), network.authorities()[0].rsa()];
     network.wait_until_known(&[ours, stock], PATIENCE).expect("listed");
+    let _ = knowing(&network, 0, &[&relay.rsa().to_string()]);
 
     let now = link::unix_time_s();
     let forge = Forge::new([7; 32], now).expect("keys");
