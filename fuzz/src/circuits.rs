@@ -3,7 +3,7 @@ use crate::vectors::{self, Scene};
 use onion::cell::relay::{RelayCommand, RelayMessage};
 use onion::cell::{BODY_LEN, CircId, Command};
 use onion::circuit::{Builder, NextHop, Step};
-use onion::crypto::RelayHop;
+use onion::crypto::{LayerKeys, RelayHop};
 use onion::identity::{Ed25519Id, RelayIds, RsaId};
 use std::sync::OnceLock;
 
@@ -68,7 +68,7 @@ pub fn two_hop(data: &[u8]) {
             Ok(Step::Send { command, .. }) => {
                 assert_eq!(command, Command::RELAY_EARLY);
                 assert!(!had_first, "the circuit is extended once");
-                relay = two_hop.first_hop_keys().map(RelayHop::new);
+                relay = two_hop.first_hop_keys().and_then(LayerKeys::tor1).map(RelayHop::new);
             }
             Ok(Step::Built) => {
                 assert!(had_first && proves_itself, "built without proof");

@@ -1,6 +1,7 @@
 use crate::input::Input;
 use crate::vectors;
 use onion::cell::msg::{CircuitPadding, CircuitPaddingAnswer, LinkPadding, Sendme, Xoff, Xon};
+use onion::cell::relay::RelayFormat;
 use onion::crypto::ntor_v3::extension::{Request, Response};
 use onion::crypto::ntor_v3::{Client, RelayKeys, Server};
 use onion::flow::control::{
@@ -56,7 +57,7 @@ fn messages(data: &[u8]) {
         assert!(data.starts_with(&encode(|out| answer.encode_into(out))));
     }
     if let Ok(request) = Request::parse(data) {
-        let again = Request { wants_protocols: false, ..request };
+        let again = Request { wants_other_protocols: false, ..request };
         assert_eq!(Request::parse(&again.encode()), Ok(again));
     }
     if let Ok(response) = Response::parse(data) {
@@ -68,6 +69,7 @@ fn messages(data: &[u8]) {
 fn handshake(mut input: Input<'_>) {
     let (client_secret, server_secret) = (input.array(), input.array());
     let is_altered = input.bool();
+    let format = RelayFormat::V1;
     let message = input.take(200);
     let identity = vectors::identity_landing();
     let onion_secret = identity.onion_secret();
@@ -79,14 +81,14 @@ fn handshake(mut input: Input<'_>) {
     if is_altered {
         sent.clear();
         sent.extend_from_slice(rest);
-        let _ = client.finish(rest);
+        let _ = client.finish(rest, format);
         assert!(Server::open(&relay.ed25519_id, &onion_secret, &sent).is_err());
         return;
     }
     let server = Server::open(&relay.ed25519_id, &onion_secret, &sent).expect("honest");
     assert_eq!(server.message(), message);
-    let (answer, _) = server.respond(server_secret, answer_message).expect("honest");
-    let (said, _) = client.finish(&answer).expect("honest");
+    let (answer, _) = server.respond(server_secret, answer_message, format).expect("honest");
+    let (said, _) = client.finish(&answer, format).expect("honest");
     assert_eq!(said, answer_message);
 }
 

@@ -9,7 +9,9 @@
 
 mod capacity;
 mod cells;
+mod cgo;
 mod circuits;
+mod consdiff;
 mod control;
 mod control_plane;
 mod documents;
@@ -30,7 +32,9 @@ mod vectors;
 
 pub use capacity::capacity;
 pub use cells::{certs, framer, messages};
+pub use cgo::cgo;
 pub use circuits::two_hop;
+pub use consdiff::consdiff;
 pub use control::control_port;
 pub use control_plane::control_plane;
 pub use documents::{bandwidth_file, consensus, descriptors};
@@ -50,7 +54,7 @@ pub use transit::transit;
 pub type Target = fn(&[u8]);
 
 /// All targets by name.
-pub const TARGETS: [(&str, Target); 19] = [
+pub const TARGETS: [(&str, Target); 21] = [
     ("framer", framer),
     ("messages", messages),
     ("certs", certs),
@@ -70,6 +74,8 @@ pub const TARGETS: [(&str, Target); 19] = [
     ("seam", seam),
     ("control_plane", control_plane),
     ("flow_control", flow_control),
+    ("cgo", cgo),
+    ("consdiff", consdiff),
 ];
 
 /// The body of a fuzz target's program: libFuzzer's, or one that replays files.

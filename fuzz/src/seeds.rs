@@ -19,7 +19,48 @@ pub fn seeds() -> Vec<Seed> {
     seeds.extend(orders());
     seeds.extend(routers());
     seeds.extend(flows());
+    seeds.extend(onions());
+    seeds.extend(differences());
     seeds
+}
+
+/// Cells through a circuit of Counter Galois Onion: each of direction, hop, command, and content.
+fn onions() -> Vec<Seed> {
+    let keys = [7; 24];
+    let cell = |action: u8, hop: u8, change: [u8; 5]| {
+        // DATA with four bytes on stream 3.
+        let content = b"\x02\0\x04\0\x03abcd89012345678901234";
+        join(&[&[action, hop, 0, 0], content, &change])
+    };
+    let plain = [0; 5];
+    let honest: Vec<_> =
+        (0..12u8).map(|at| cell([1, 6][usize::from(at % 2)], at % 3, plain)).collect();
+    let altered = [1, 1, 100, 0, 1];
+    let dropped = [2, 1, 0, 0, 0];
+    let forth = [cell(1, 2, plain), cell(1, 2, altered), cell(1, 2, plain), cell(1, 0, plain)];
+    let back = [cell(6, 2, plain), cell(6, 2, dropped), cell(6, 0, plain), cell(6, 2, plain)];
+    vec![
+        ("cgo", "honest", join(&[&keys, &honest.concat()])),
+        ("cgo", "altered-forth", join(&[&keys, &forth.concat()])),
+        ("cgo", "dropped-back", join(&[&keys, &back.concat()])),
+    ]
+}
+
+/// Two consensuses by their lines, and scripts on one.
+fn differences() -> Vec<Seed> {
+    let lines: Vec<String> = (0..30).map(|number| format!("r relay{number}")).collect();
+    let mut later = lines.clone();
+    later[3] = "r changed".to_owned();
+    later.remove(9);
+    later.insert(20, "r new".to_owned());
+    let both = join(&[b"\x01", lines.join("\n").as_bytes(), b"\n=\n", later.join("\n").as_bytes()]);
+    let script = b"\0r a\nr b\nr c\n=\n5,$d\n3c\nr x\n.\n2d\n1a\nr y\n.";
+    let wrong = b"\0r a\nr b\n=\n2d\n9d\n1,1c\n.\n";
+    vec![
+        ("consdiff", "two", both),
+        ("consdiff", "script", script.to_vec()),
+        ("consdiff", "wrong-script", wrong.to_vec()),
+    ]
 }
 
 /// The body of the first cell of this command in a link handshake.

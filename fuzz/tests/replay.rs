@@ -81,6 +81,8 @@ replays! {
     seam: 10_000,
     control_plane: 20_000,
     flow_control: 5_000,
+    cgo: 2_000,
+    consdiff: 5_000,
 }
 
 #[test]

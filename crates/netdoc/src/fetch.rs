@@ -10,6 +10,7 @@ use std::time::Duration;
 use ureq::http::StatusCode;
 use ureq::{Agent, Timeout};
 
+use crate::consdiff::ConsensusDigest;
 use crate::id::Fingerprint;
 
 /// A document an authority serves.
@@ -99,6 +100,7 @@ pub enum Problem {
 
 fn remedy(status: u16) -> &'static str {
     match status {
+        304 => "it has none later than ours",
         400 => "the path is malformed",
         404 => "it has no such document now: check the path, or ask another authority",
         503 => "it is busy: try again later, or ask another authority",
@@ -137,11 +139,27 @@ impl Fetcher {
     /// # Errors
     /// [`FetchError`], which names the URL.
     pub fn get(&self, authority: SocketAddr, what: &Resource) -> Result<Vec<u8>, FetchError> {
-        let url = format!("http://{authority}{what}");
-        self.get_url(&url).map_err(|problem| FetchError { url, problem })
+        self.get_since(authority, what, &[])
     }
 
-    fn get_url(&self, url: &str) -> Result<Vec<u8>, Problem> {
+    /// The same for a consensus, of which these earlier ones are here, by
+    /// [their digests](crate::consdiff::digest_as_signed): what comes may be a
+    /// [difference](crate::consdiff) to one of them. With the latest among them there is nothing to come, which
+    /// is [`Problem::Status`] with 304.
+    ///
+    /// # Errors
+    /// [`FetchError`], which names the URL.
+    pub fn get_since(
+        &self,
+        authority: SocketAddr,
+        what: &Resource,
+        have: &[ConsensusDigest],
+    ) -> Result<Vec<u8>, FetchError> {
+        let url = format!("http://{authority}{what}");
+        self.get_url(&url, have).map_err(|problem| FetchError { url, problem })
+    }
+
+    fn get_url(&self, url: &str, have: &[ConsensusDigest]) -> Result<Vec<u8>, Problem> {
         let agent: Agent = Agent::config_builder()
             .proxy(None)
             .max_redirects(0)
@@ -154,7 +172,12 @@ impl Fetcher {
             .max_idle_connections(0)
             .build()
             .into();
-        let mut response = agent.get(url).call().map_err(|error| self.problem(error))?;
+        let mut request = agent.get(url);
+        if !have.is_empty() {
+            let digests: Vec<_> = have.iter().map(hex::encode_upper).collect();
+            request = request.header("X-Or-Diff-From-Consensus", digests.join(" "));
+        }
+        let mut response = request.call().map_err(|error| self.problem(error))?;
         if response.status() != StatusCode::OK {
             return Err(Problem::Status { status: response.status().as_u16() });
         }

@@ -24,6 +24,7 @@
 //! ```
 
 pub mod bwfile;
+pub mod consdiff;
 pub mod consensus;
 pub mod descriptor;
 pub mod fetch;

@@ -1,8 +1,7 @@
 //! Documents as a directory keeps them: cut apart, byte by byte as their authors signed them, and not
 //! read any further.
 //!
-//! What is hashed to name a document is part of it, so the digest is left to the caller: this crate
-//! has no cryptography.
+//! What is hashed to name a document is part of it; the digest is left to the caller.
 
 use crate::text::{Line, Lines};
 

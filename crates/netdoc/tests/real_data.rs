@@ -4,7 +4,7 @@ use std::io::ErrorKind;
 use std::path::PathBuf;
 
 use netdoc::bwfile::{Eligibility, Estimate, NodeIdStyle, Outcome, Settings};
-use netdoc::{BandwidthFile, Consensus, Flag, check_as_tor, descriptor};
+use netdoc::{BandwidthFile, Consensus, Flag, check_as_tor, consdiff, descriptor};
 
 /// The bytes of a file of real data, or where there is none.
 fn read(name: &str) -> Result<Vec<u8>, PathBuf> {
@@ -44,6 +44,25 @@ fn two_whole_consensuses_are_read() {
         assert!(c.routers().iter().all(|r| r.bandwidth_kb_s.is_some() && r.version.is_some()));
         assert!(c.routers().iter().all(|r| c.by_fingerprint(&r.fingerprint) == Some(r)));
         assert!(c.find("Unnamed").is_err(), "hundreds share that name");
+    }
+}
+
+/// What CollecTor puts before a document.
+fn without_annotation(bytes: &[u8]) -> &[u8] {
+    let rest = bytes.split_inclusive(|byte| *byte == b'\n').next().map(|line| &bytes[line.len()..]);
+    rest.filter(|_| bytes.starts_with(b"@type")).unwrap_or(bytes)
+}
+
+#[test]
+fn the_difference_between_two_real_consensuses_makes_one_of_the_other_and_is_much_shorter() {
+    let (a, b) = (real!(CONSENSUS_10), real!(CONSENSUS_11));
+    let (a, b) = (without_annotation(&a), without_annotation(&b));
+    for (from, to) in [(a, b), (b, a)] {
+        let diff = consdiff::make(from, to).unwrap();
+        // In an hour a few lines in a hundred change, and all signatures.
+        assert!(diff.len() * 10 < to.len(), "{} of {} bytes", diff.len(), to.len());
+        assert!(consdiff::apply(from, &diff, to.len()).is_ok_and(|made| made == to));
+        assert_eq!(consdiff::apply(to, &diff, to.len()), Err(consdiff::DiffError::OtherBase));
     }
 }
 

@@ -18,11 +18,12 @@ pub use tor::Tor;
 pub use weightless::{Run, RunRoom, Weightless, WeightlessBody, WeightlessCell, WeightlessStretch};
 
 use crate::cell::msg::Create2;
-use crate::cell::relay::RelayCommand;
+use crate::cell::relay::{RelayCommand, RelayFormat};
 use crate::cell::{CircId, Command, Malformed};
 use crate::circuit::{CircuitError, NextHop};
+use crate::crypto::ntor_v3::extension::Request;
 use crate::crypto::{CryptError, HandshakeFailed};
-use crate::flow::control::{Agreed, SENDME_TAG_LEN};
+use crate::flow::control::{Agreed, SendmeTag};
 use crate::identity::RelayIds;
 use alloc::vec::Vec;
 use core::fmt;
@@ -64,7 +65,9 @@ pub trait Suite: Copy + fmt::Debug + Default + Send + Sync + 'static {
     /// Data of a stream that waits for its destination.
     type Buffer: Buffer<Self>;
     /// What a handshake yields for one hop.
-    type Keys: Clone + fmt::Debug + Send;
+    type Keys: From<Self::FastKeys> + Clone + fmt::Debug + Send;
+    /// What CREATE_FAST yields: keys of a keystream, always, which can be sought.
+    type FastKeys: Clone + fmt::Debug + Send;
     /// A relay's end of a layer.
     type Layer: Layer<Self>;
     /// The layer of a measurement circuit, at its target.
@@ -80,7 +83,7 @@ pub trait Suite: Copy + fmt::Debug + Default + Send + Sync + 'static {
     fn ids(identity: &Self::Identity) -> RelayIds;
 
     /// Answers a CREATE_FAST; `y` is fresh random bytes. Gives the body of CREATED_FAST.
-    fn answer_fast(body: &Self::Body, y: [u8; 20]) -> (Vec<u8>, Self::Keys);
+    fn answer_fast(body: &Self::Body, y: [u8; 20]) -> (Vec<u8>, Self::FastKeys);
 
     /// Answers the handshake of a CREATE2; `ephemeral` gives fresh random bytes, once, if an answer is
     /// possible. `offered` is what the relay agrees to if it is asked for congestion control.
@@ -151,25 +154,30 @@ pub trait Body<S: Suite>: Clone + fmt::Debug + Send + 'static {
     ///
     /// # Errors
     /// Where it contradicts itself.
-    fn message(&self) -> Result<Message<S::Stretch<'_>>, Malformed>;
+    fn message(&self, format: RelayFormat) -> Result<Message<S::Stretch<'_>>, Malformed>;
 
-    /// Makes it that of a relay cell without layers and without a digest.
+    /// Makes it that of a relay cell without layers and without digest or tag.
     ///
     /// # Errors
-    /// Where the data is more than fits.
-    fn write(&mut self, message: &Message<S::Stretch<'_>>) -> Result<(), Malformed>;
+    /// Where the data is more than fits, or the format has no such message.
+    fn write(
+        &mut self,
+        format: RelayFormat,
+        message: &Message<S::Stretch<'_>>,
+    ) -> Result<(), Malformed>;
 
     /// Makes it that of a DATA message without layers and without a digest, whose data `fill` puts into
     /// the room that it is given, `most_bytes` at most; returns how many. With none it is of no use.
     fn write_data(
         &mut self,
+        format: RelayFormat,
         stream_id: StreamId,
         most_bytes: usize,
         fill: impl FnOnce(S::Room<'_>) -> usize,
     ) -> usize;
 
-    /// Puts random bytes into a relay cell's padding, so far behind the beginning of its data.
-    fn salt(&mut self, at: usize, salt: &Salt);
+    /// Puts random bytes into the padding of a cell of DATA, so far behind the beginning of its data.
+    fn salt(&mut self, format: RelayFormat, at: usize, salt: &Salt);
 
     /// Makes it one that nobody can tell from another's without the seed.
     fn forge(&mut self, seed: &[u8; 16]);
@@ -223,8 +231,11 @@ pub trait Layer<S: Suite>: fmt::Debug + Send {
     /// With what a handshake has yielded.
     fn new(keys: &S::Keys) -> Self;
 
-    /// Takes the layer off a cell from the client; true if the cell is for this relay.
-    fn decrypt(&mut self, body: &mut S::Body) -> bool;
+    /// How messages lie in its cells.
+    fn format(&self) -> RelayFormat;
+
+    /// Takes the layer off a cell from the client, RELAY or RELAY_EARLY; true if the cell is for this relay.
+    fn decrypt(&mut self, command: Command, body: &mut S::Body) -> bool;
 
     /// Seals a cell from this relay to the client, and puts the layer on.
     fn originate(&mut self, body: &mut S::Body);
@@ -233,10 +244,10 @@ pub trait Layer<S: Suite>: fmt::Debug + Send {
     fn pass_back(&mut self, body: &mut S::Body);
 
     /// The tag of the last cell that was originated here.
-    fn sent_tag(&self) -> [u8; SENDME_TAG_LEN];
+    fn sent_tag(&self) -> SendmeTag;
 
     /// The tag of the last cell that was for this relay.
-    fn received_tag(&self) -> [u8; SENDME_TAG_LEN];
+    fn received_tag(&self) -> SendmeTag;
 
     /// Call it from time to time: gives back room that no cell has needed since the last time.
     fn rest(&mut self) {}
@@ -245,7 +256,7 @@ pub trait Layer<S: Suite>: fmt::Debug + Send {
 /// The layer of a measurement circuit.
 pub trait EchoLayer<S: Suite>: fmt::Debug + Send {
     /// With what a handshake has yielded.
-    fn new(keys: &S::Keys) -> Self;
+    fn new(keys: &S::FastKeys) -> Self;
 
     /// Takes the layer off.
     fn apply(&mut self, body: &mut S::Body);
@@ -264,8 +275,12 @@ pub trait Layers<S: Suite>: Default + fmt::Debug + Send {
         self.len() == 0
     }
 
-    /// Seals a cell for a hop, by its place, and puts on its layer and those before it.
-    fn seal(&mut self, hop: usize, body: &mut S::Body);
+    /// How messages lie in the cells of a hop.
+    fn format(&self, hop: usize) -> RelayFormat;
+
+    /// Seals a cell for a hop, by its place, and puts on its layer and those before it. The cell leaves as
+    /// RELAY or RELAY_EARLY.
+    fn seal(&mut self, hop: usize, command: Command, body: &mut S::Body);
 
     /// Takes off the layers of a cell up to the hop that has sent it; returns that hop's place.
     ///
@@ -274,10 +289,10 @@ pub trait Layers<S: Suite>: Default + fmt::Debug + Send {
     fn open(&mut self, body: &mut S::Body) -> Result<usize, CryptError>;
 
     /// The tag of the last cell that was sealed for a hop.
-    fn sent_tag(&self, hop: usize) -> [u8; SENDME_TAG_LEN];
+    fn sent_tag(&self, hop: usize) -> SendmeTag;
 
     /// The tag of the last cell that came from a hop.
-    fn received_tag(&self, hop: usize) -> [u8; SENDME_TAG_LEN];
+    fn received_tag(&self, hop: usize) -> SendmeTag;
 }
 
 /// The client's half of the handshake with one hop.
@@ -288,14 +303,14 @@ pub trait Handshake<S: Suite>: fmt::Debug + Send + Sized {
     /// ntor with this relay. `ephemeral_secret` is fresh random bytes.
     fn ntor(relay: &NextHop, ephemeral_secret: [u8; 32]) -> Self;
 
-    /// ntor of version 3 with this relay. `ephemeral_secret` is fresh random bytes.
+    /// ntor of version 3 with this relay, asking for this. `ephemeral_secret` is fresh random bytes.
     ///
     /// # Errors
     /// Where what is known of the relay does not do for it.
     fn ntor_v3(
         relay: &NextHop,
         ephemeral_secret: [u8; 32],
-        wants_congestion_control: bool,
+        request: Request,
     ) -> Result<Self, HandshakeFailed>;
 
     /// Our ephemeral public key, where there is one.

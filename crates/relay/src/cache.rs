@@ -5,6 +5,7 @@
 //! one, which is cheap, since documents themselves are shared. What was verified is said where they
 //! are fetched, in [`following`](crate::following).
 
+pub(crate) mod diffs;
 pub(crate) mod disk;
 #[cfg(test)]
 pub(crate) mod tests;
@@ -12,8 +13,10 @@ pub(crate) mod times;
 pub(crate) mod verify;
 
 use bytes::Bytes;
+use diffs::{DiffCounts, Earlier};
 use flate2::Compression;
 use flate2::write::ZlibEncoder;
+use netdoc::consdiff::{self, ConsensusDigest};
 use netdoc::consensus::{Consensus, Flavour};
 use netdoc::{Fingerprint, descriptor, pieces, signed};
 use sha1::Sha1;
@@ -53,6 +56,8 @@ pub(crate) struct Listing {
     pub(crate) text: Bytes,
     /// The same, compressed once for all.
     pub(crate) deflated: Bytes,
+    /// By what those who have it ask for differences to it.
+    pub(crate) digest: ConsensusDigest,
     /// What was read of it.
     pub(crate) content: Arc<Consensus>,
     /// The authorities that signed it, by their identities.
@@ -68,8 +73,9 @@ impl Listing {
         }
         let (_, signatures) = signed::consensus_signatures(&text).unwrap_or_default();
         let signers = signatures.iter().map(|signature| signature.identity).collect();
+        let digest = consdiff::digest_as_signed(&text).unwrap_or_default();
         let (deflated, content) = (deflate(&text), Arc::new(content));
-        Ok(Self { text: text.into(), deflated, content, signers })
+        Ok(Self { text: text.into(), deflated, digest, content, signers })
     }
 }
 
@@ -97,6 +103,9 @@ pub(crate) struct Certificate {
 pub(crate) struct Documents {
     pub(crate) ns: Option<Arc<Listing>>,
     pub(crate) microdesc: Option<Arc<Listing>>,
+    /// Those before them.
+    pub(crate) earlier_ns: Earlier,
+    pub(crate) earlier_microdesc: Earlier,
     pub(crate) micro: BTreeMap<MicroDigest, Kept>,
     pub(crate) descriptors: BTreeMap<DescriptorDigest, Kept>,
     /// The latest descriptor of each relay.
@@ -125,6 +134,25 @@ impl Documents {
         }
     }
 
+    /// The consensuses before the present one.
+    pub(crate) const fn earlier(&self, flavour: Flavour) -> &Earlier {
+        match flavour {
+            Flavour::Ns => &self.earlier_ns,
+            Flavour::Microdesc => &self.earlier_microdesc,
+        }
+    }
+
+    /// Makes the differences from earlier consensuses to the present ones, as far as that is not done. Takes a
+    /// second or more.
+    pub(crate) fn make_diffs(&mut self) {
+        let Self { ns, microdesc, earlier_ns, earlier_microdesc, .. } = self;
+        for (present, earlier) in [(ns, earlier_ns), (microdesc, earlier_microdesc)] {
+            if let Some(present) = present {
+                earlier.make(present);
+            }
+        }
+    }
+
     /// Takes a consensus for the present one of its flavour.
     pub(crate) fn put_listing(&mut self, now: u64, listing: Listing) {
         for router in listing.content.routers() {
@@ -135,10 +163,12 @@ impl Documents {
                 kept.last_listed = now;
             }
         }
-        let listing = Some(Arc::new(listing));
-        match listing.as_ref().map(|listing| listing.content.flavour) {
-            Some(Flavour::Microdesc) => self.microdesc = listing,
-            _ => self.ns = listing,
+        let (present, earlier) = match listing.content.flavour {
+            Flavour::Ns => (&mut self.ns, &mut self.earlier_ns),
+            Flavour::Microdesc => (&mut self.microdesc, &mut self.earlier_microdesc),
+        };
+        if let Some(before) = present.replace(Arc::new(listing)) {
+            earlier.push(&before);
         }
         let is_young = |kept: &Kept| now.saturating_sub(kept.last_listed) < UNLISTED_MAX_S;
         self.micro.retain(|_, kept| is_young(kept));
@@ -247,13 +277,18 @@ impl<T: Ord> Wanted<'_, T> {
 
 /// The present documents: one thread writes, another reads.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Cache(Arc<RwLock<Arc<Documents>>>);
+pub(crate) struct Cache(Arc<RwLock<Arc<Documents>>>, Arc<DiffCounts>);
 
 impl Cache {
     /// What there is now.
     pub(crate) fn get(&self) -> Arc<Documents> {
         // Nobody panics while holding it.
         Arc::clone(&self.0.read().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// How often differences were of use.
+    pub(crate) fn diffs(&self) -> &DiffCounts {
+        &self.1
     }
 
     /// Replaces everything.

@@ -7,16 +7,20 @@
 //!   (`authority_identities`), or else those that each authority states itself, at
 //!   `/tor/keys/authority`. The latter is no more than that no minority of the authorities can make a
 //!   consensus; who controls the path to most of them can.
+//!   A consensus that came as a difference to the one before is looked at in the same way, once it is put
+//!   together.
 //! - **Certificates**: that the identity key has the fingerprint, signed the certificate, and that it
 //!   has not ended.
 //! - **Microdescriptors and server descriptors**: that their digests are those in the consensus.
 //!   Authorities have verified their signatures.
 
+use crate::cache::diffs::CONSENSUS_MAX;
 use crate::cache::disk::{self, Changed};
 use crate::cache::{Cache, Documents, Listing, Wanted, times, verify};
 use netdoc::Fingerprint;
+use netdoc::consdiff;
 use netdoc::consensus::Flavour;
-use netdoc::fetch::{Fetcher, Resource};
+use netdoc::fetch::{FetchError, Fetcher, Problem, Resource};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
 use std::net::SocketAddr;
@@ -91,6 +95,9 @@ impl Following {
         // As soon as it is there: what is missing may take long.
         self.cache.set(documents.clone());
         let microdesc = self.fetch_listing(&mut documents, Flavour::Microdesc, now);
+        self.cache.set(documents.clone());
+        documents.make_diffs();
+        self.cache.set(documents.clone());
         self.fetch_missing(&mut documents, now);
         let unstored = self.keep(documents);
         let found = match (ns, microdesc) {
@@ -173,12 +180,19 @@ impl Following {
             Flavour::Microdesc => Resource::ConsensusMicrodesc,
         };
         let mut problem = None;
+        let present = documents.listing(flavour).cloned();
         for authority in self.in_turn() {
-            let listing = FETCHER
-                .get(authority, &resource)
-                .map_err(|error| error.to_string())
-                .and_then(|text| Listing::read(text, flavour))
-                .and_then(|listing| self.verified(authority, documents, listing, now));
+            let listing = match fetch_text(authority, &resource, present.as_deref()) {
+                Ok(Fetched::Nothing) => return Ok(false),
+                Ok(Fetched::Text { text, is_by_diff }) => Listing::read(text, flavour)
+                    .and_then(|listing| self.verified(authority, documents, listing, now))
+                    .inspect(|_| {
+                        if is_by_diff {
+                            self.cache.diffs().count_applied();
+                        }
+                    }),
+                Err(error) => Err(error.to_string()),
+            };
             match listing {
                 Ok(listing) => {
                     let before = documents.listing(flavour);
@@ -260,6 +274,38 @@ impl Following {
                 self.changed.documents |= new > 0;
             }
         }
+    }
+}
+
+/// What an authority has given.
+enum Fetched {
+    /// Nothing later than what is here.
+    Nothing,
+    /// A consensus; whether it was made of the present one and a difference.
+    Text { text: Vec<u8>, is_by_diff: bool },
+}
+
+/// Fetches a consensus, as a difference to the present one where the authority has that. A difference that
+/// does not fit is no reason to do without: then it is asked for a whole one.
+fn fetch_text(
+    authority: SocketAddr,
+    resource: &Resource,
+    present: Option<&Listing>,
+) -> Result<Fetched, FetchError> {
+    let whole = |text| Fetched::Text { text, is_by_diff: false };
+    let Some(present) = present else { return FETCHER.get(authority, resource).map(whole) };
+    let text = match FETCHER.get_since(authority, resource, &[present.digest]) {
+        Err(FetchError { problem: Problem::Status { status: 304 }, .. }) => {
+            return Ok(Fetched::Nothing);
+        }
+        other => other?,
+    };
+    if !consdiff::is_diff(&text) {
+        return Ok(whole(text));
+    }
+    match consdiff::apply(&present.text, &text, CONSENSUS_MAX) {
+        Ok(text) => Ok(Fetched::Text { text, is_by_diff: true }),
+        Err(_) => FETCHER.get(authority, resource).map(whole),
     }
 }
 

@@ -49,6 +49,7 @@ mod running;
 mod schedule;
 mod server;
 
+pub use cache::diffs::DiffTotals;
 pub use config::{
     ConfigError, ExitSection, ExitSettings, FlashFlowConfig, RelayConfig, SchedulerName, Settings,
     coordinator_key,

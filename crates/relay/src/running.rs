@@ -1,6 +1,7 @@
 use crate::accepted::Ledger;
 use crate::bandwidth::Bandwidth;
 use crate::cache::Cache;
+use crate::cache::diffs::DiffTotals;
 use crate::config::Settings;
 use crate::descriptor::{DescriptorError, TapKey};
 use crate::directory::{Directory, Own, Ties, Wake};
@@ -19,7 +20,7 @@ use link::{
 };
 use onion::Duration;
 use onion::identity::{Ed25519Id, RsaId};
-use onion::router::{RateLimit, Router, RouterConfig};
+use onion::router::{RateLimit, Router, RouterConfig, RouterTotals};
 use rand::rngs::{StdRng, SysRng};
 use rand::{Rng, RngExt, SeedableRng};
 use std::net::{IpAddr, SocketAddr, TcpListener};
@@ -98,6 +99,8 @@ pub struct Relay {
     wake_directory: Sender<Wake>,
     /// Serves the directory, if there is one.
     server: Option<Server>,
+    /// What it serves.
+    cache: Cache,
 }
 
 impl Relay {
@@ -189,7 +192,7 @@ impl Relay {
             settings.authorities.clone(),
             settings.authority_identities.iter().copied().collect(),
             settings.cache.clone(),
-            cache,
+            cache.clone(),
             unix_time_s,
             own_rng.random_range(0..64),
         );
@@ -211,7 +214,7 @@ impl Relay {
         let thread = thread::Builder::new().name("directory".to_owned());
         let no_thread = |error| RelayError::System(format!("no thread: {error}"));
         thread.spawn(move || directory.run(&wakes)).map_err(no_thread)?;
-        Ok(Self { address, rsa, ed25519, clock, bandwidth, engine, wake_directory, server })
+        Ok(Self { address, rsa, ed25519, clock, bandwidth, engine, wake_directory, server, cache })
     }
 
     /// Where others reach it: the configured address with the port that it really has.
@@ -265,6 +268,18 @@ impl Relay {
             Unfinished::of(drive.node())
         });
         unfinished.unwrap_or_default()
+    }
+
+    /// What has passed through it since it began.
+    #[must_use]
+    pub fn totals(&self) -> RouterTotals {
+        self.engine.teller().ask(|drive| *drive.node().totals()).unwrap_or_default()
+    }
+
+    /// How many consensuses have come and gone as differences since it began.
+    #[must_use]
+    pub fn diff_totals(&self) -> DiffTotals {
+        self.cache.diffs().totals()
     }
 
     /// What would be broken off if it were dropped now.

@@ -42,6 +42,8 @@ const CONNECTION_TIMEOUT: Duration = Duration::from_secs(1_200);
 const REQUEST_MAX: usize = 32 << 10;
 /// The pause after a connection could not be accepted, for want of descriptors.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+/// Which consensuses somebody has.
+const DIFF_FROM: HeaderName = HeaderName::from_static("x-or-diff-from-consensus");
 const HTTP_DATE: &str = "%a, %d %b %Y %H:%M:%S GMT";
 
 /// A running server; it ends when this is dropped.
@@ -108,8 +110,13 @@ async fn talk(stream: TcpStream, cache: &Cache, is_busy: bool) -> hyper::Result<
                 path: request.uri().path(),
                 accept_encoding: text(request.headers(), &ACCEPT_ENCODING).unwrap_or_default(),
                 if_modified_since: text(request.headers(), &IF_MODIFIED_SINCE).and_then(unix_time),
+                diff_from: text(request.headers(), &DIFF_FROM).unwrap_or_default(),
             };
-            answer(&cache.get(), request, now)
+            let answer = answer(&cache.get(), request, now);
+            if answer.is_diff {
+                cache.diffs().count_served();
+            }
+            answer
         } else {
             Answer::short(400, "Bad request")
         };
@@ -145,7 +152,7 @@ fn http_date(unix_time_s: u64) -> Option<HeaderValue> {
 }
 
 fn response(answer: Answer, now: u64) -> Response<Full<Bytes>> {
-    let Answer { status, reason, body, is_deflated, lifetime_s, is_consensus } = answer;
+    let Answer { status, reason, body, is_deflated, lifetime_s, is_consensus, is_diff: _ } = answer;
     let mut response = Response::new(Full::new(body));
     *response.status_mut() = StatusCode::from_u16(status).unwrap_or(StatusCode::NOT_FOUND);
     response.extensions_mut().insert(hyper::ext::ReasonPhrase::from_static(reason.as_bytes()));

@@ -7,7 +7,8 @@ use common::{
     PATIENCE, authorities, build_circuit, client_that_knows, config, fetched, knowing, only,
     published, text, wait_for, wait_until_known,
 };
-use lab::{Network, NetworkSpec, RelaySpec};
+use lab::{Network, NetworkSpec, Node, RelaySpec};
+use link::Clock;
 use netdoc::consensus::{Consensus, Flag};
 use netdoc::fetch::Resource;
 use netdoc::{Fingerprint, Router, pieces};
@@ -252,6 +253,19 @@ impl Client {
     }
 }
 
+/// The lines `DirAuthority` of a network, with right names and keys, and ports where nobody listens.
+fn deaf_authorities(network: &Network) -> Vec<String> {
+    let line = |(authority, port): (&Node, u16)| {
+        format!(
+            "DirAuthority {} orport={port} no-v2 v3ident={} 127.0.0.1:{port} {}\n",
+            authority.nickname(),
+            hex::encode_upper(authority.v3_identity().expect("an authority")),
+            authority.rsa_hex()
+        )
+    };
+    network.authorities().iter().zip(1..).map(line).collect()
+}
+
 impl Drop for Client {
     fn drop(&mut self) {
         // It may have ended already.
@@ -268,21 +282,42 @@ fn a_stock_client_bootstraps_with_our_directory_alone() {
     let (relay, events) = published(&network, &folder.path().join("keys"));
     wait_until_listed(&events);
 
-    // The authorities' names and keys are right; at these ports nobody listens.
-    let lines = network.authorities().iter().zip(1..).map(|(authority, port)| {
-        format!(
-            "DirAuthority {} orport={port} no-v2 v3ident={} 127.0.0.1:{port} {}\n",
-            authority.nickname(),
-            hex::encode_upper(authority.v3_identity().expect("an authority")),
-            authority.rsa_hex()
-        )
-    });
     let data = folder.path().join("client");
     std::fs::create_dir(&data).expect("made");
-    let client = Client::start(&data, &lines.collect::<Vec<_>>(), &relay);
+    let client = Client::start(&data, &deaf_authorities(&network), &relay);
     client.wait_until_it_says("Bootstrapped 100%");
     // What it has came from us.
     let stored = std::fs::read_to_string(data.join("cached-microdesc-consensus")).expect("stored");
     assert!(Consensus::parse(stored.as_bytes()).is_ok());
     drop(client);
+}
+
+/// A stock client that has our relay alone, and our relay, which has stock authorities: both hear of the next
+/// consensus by a difference to the one before.
+#[test]
+fn a_stock_client_updates_by_differences_of_ours_and_we_by_differences_of_stock_authorities() {
+    let network =
+        Network::start(&NetworkSpec::new(vec![RelaySpec::new("stock")]), &mut |_| {}).expect("up");
+    let folder = tempfile::tempdir().expect("a folder");
+    let (relay, events) = published(&network, &folder.path().join("keys"));
+    wait_until_listed(&events);
+    let data = folder.path().join("client");
+    std::fs::create_dir(&data).expect("made");
+    let log = data.join("log");
+    let mut lines = deaf_authorities(&network);
+    lines.push(format!("Log [dir]info notice file {}\nFetchDirInfoEarly 1\n", log.display()));
+    let client = Client::start(&data, &lines, &relay);
+    client.wait_until_it_says("Bootstrapped 100%");
+
+    let clock = Clock::start();
+    let deadline = clock.now() + PATIENCE;
+    let logged = || std::fs::read_to_string(&log).expect("a log");
+    while !logged().contains("Applied consensus diff") || relay.diff_totals().applied == 0 {
+        assert!(clock.now() < deadline, "{:?}: {}", relay.diff_totals(), logged());
+        let _news = events.recv_timeout(Duration::from_millis(200));
+    }
+    let totals = relay.diff_totals();
+    assert!(totals.served > 0, "{totals:?}");
+    let text = logged();
+    assert!(!text.contains("Could not apply consensus diff"), "{text}");
 }

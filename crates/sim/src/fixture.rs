@@ -66,7 +66,7 @@ impl Parties {
     pub fn ask_for_congestion_control(&self) -> (ntor_v3::Client, Vec<u8>) {
         let (ed25519_id, onion_key) = (self.own.ed25519.0, self.own.onion_key());
         let keys = ntor_v3::RelayKeys { ed25519_id, onion_key };
-        let request = Request { wants_congestion_control: true, wants_protocols: false };
+        let request = Request { wants_congestion_control: true, ..Request::default() };
         let client = ntor_v3::Client::new(keys, [8; 32], &request.encode()).expect("a good key");
         let mut body = Vec::new();
         let create = Create2 { handshake_type: HANDSHAKE_NTOR_V3, data: client.data() };

@@ -65,7 +65,7 @@ fn play<S: Cast>() -> Course {
     let pace = |cells_per_ms| Some(Pace { cells_per_ms, buffer_cells: 200 });
     let (slow, fast) = (stage.accept(Some(7), pace(2)), stage.accept(None, pace(30)));
 
-    stage.create(slow, circuit(1), Handshaking::Congestion);
+    stage.create(slow, circuit(1), Handshaking::Cgo);
     stage.create(slow, circuit(2), Handshaking::Ntor);
     stage.create(fast, circuit(3), Handshaking::Fast);
     stage.pass(Duration::from_millis(5));

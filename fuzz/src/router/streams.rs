@@ -4,7 +4,7 @@ use super::{World, circ_id};
 use crate::input::Input;
 use crate::vectors::PARTIES;
 use onion::cell::msg::{Begin, BeginFlags, Sendme};
-use onion::cell::relay::{MAX_DATA_LEN, RelayCommand, RelayMessage};
+use onion::cell::relay::{MAX_DATA_LEN, RelayCommand, RelayFormat, RelayMessage};
 use onion::cell::{BODY_LEN, CircId, Command};
 use onion::crypto::{ClientHop, HopKeys};
 use onion::node::{Answer, CloseCause, ConnId, Node};
@@ -211,8 +211,10 @@ impl World {
     /// The router has answered a CREATE2.
     pub(super) fn hear_created(&mut self, place: usize, circ_id: CircId, answer: &[u8]) {
         let Some(client) = self.pending.remove(&(place, circ_id)) else { return };
-        if let Ok((_, keys)) = client.finish(answer) {
-            self.links[place].hops.insert(circ_id, Hop::new(&keys, 31));
+        if let Ok((_, keys)) = client.finish(answer, RelayFormat::V0)
+            && let Some(keys) = keys.tor1()
+        {
+            self.links[place].hops.insert(circ_id, Hop::new(keys, 31));
         }
     }
 

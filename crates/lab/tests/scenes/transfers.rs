@@ -9,6 +9,7 @@ use onion::{Duration, Rate};
 crate::stage::in_both_worlds! {
     downloads_through_three_relays_are_intact_at_all_sizes
     uploads_through_three_relays_are_intact_at_all_sizes
+    both_ways_are_intact_at_all_sizes_with_counter_galois_onion
     both_ways_at_once_is_intact_with_either_flow_control
     directory_streams_lead_to_the_relays_own_directory
     many_streams_share_a_circuit
@@ -47,6 +48,26 @@ fn uploads_through_three_relays_are_intact_at_all_sizes<W: World>(world: W) {
         }
         net.client().destroy(circuit);
     }
+    net.assert_empty();
+}
+
+/// With whom the layer is shared, the other hops having keystreams; and where the exit is the first hop.
+fn both_ways_are_intact_at_all_sizes_with_counter_galois_onion<W: World>(world: W) {
+    /// Around the bytes of such a cell.
+    const CELL_SIZES: [u64; 4] = [480, 487, 488, 700 * 488];
+    let mut net = Net::new(world);
+    for hops in [3, 2] {
+        let asked = CircuitPlan { has_congestion_control: true, has_cgo: true, ..net.path(hops) };
+        let circuit = net.built(&asked);
+        for (seed, size) in (1..).zip(SIZES.into_iter().chain(CELL_SIZES)) {
+            let transfer = Transfer { seed, download_bytes: size, upload_bytes: size };
+            let stream = net.begin(circuit, transfer);
+            net.complete(stream);
+        }
+        net.client().destroy(circuit);
+        assert_eq!(net.relay(hops - 1).totals().cgo_circuits, 1, "the last hop of {hops} alone");
+    }
+    assert_eq!(net.relay(0).totals().cgo_circuits, 0);
     net.assert_empty();
 }
 

@@ -125,6 +125,22 @@ fn an_overload_is_dated() {
     assert_eq!(parse_all(text.as_bytes()).0[0].overload_general, Some(1_582_959_600));
 }
 
+/// `Desc=3` and `Desc=4`: proposals 321 and 350.
+#[test]
+fn keys_for_tap_may_be_missing_and_families_have_certificates() {
+    let first = &three()[0];
+    let (before, rest) = first.split_once("onion-key\n").unwrap();
+    let (_, signing) = rest.split_once("signing-key\n").unwrap();
+    let (signing, rest) = signing.split_once("onion-key-crosscert\n").unwrap();
+    let (_, after) = rest.split_once("-----END CROSSCERT-----\n").unwrap();
+    let cert = "family-cert\n-----BEGIN FAMILY CERT-----\nAQwA\n-----END FAMILY CERT-----\n";
+    let text = format!("{before}signing-key\n{signing}{cert}{after}");
+    assert!(!text.contains("\nonion-key"));
+    let (good, bad) = parse_all(text.as_bytes());
+    assert_eq!((good.len(), bad.len()), (1, 0), "{bad:?}");
+    assert_eq!(good[0].ntor_onion_key, parse_all(first.as_bytes()).0[0].ntor_onion_key);
+}
+
 #[test]
 fn only_fingerprints_make_a_family() {
     let id = "0BC8BA32CC3CB0F598E0C92778F7C0946DFBCE91";

@@ -3,10 +3,14 @@
 use super::BODY_LEN;
 use super::reader::{Malformed, Reader};
 
-/// Bytes of a relay cell's header: command, recognized, stream ID, digest, length.
+mod format;
+
+pub use format::{RelayFormat, TAG_LEN};
+
+/// Bytes of a relay cell's header in [`RelayFormat::V0`]: command, recognized, stream ID, digest, length.
 pub const HEADER_LEN: usize = 11;
 
-/// Most data that one relay cell carries.
+/// Most data that one relay cell carries, in whatever format.
 pub const MAX_DATA_LEN: usize = BODY_LEN - HEADER_LEN;
 
 /// Where the two "recognized" bytes lie: zero when no layer is left on the cell.
@@ -52,7 +56,7 @@ pub struct RelayMessage<'a> {
 }
 
 impl<'a> RelayMessage<'a> {
-    /// Reads the body of a relay cell that has no layer left.
+    /// Reads the body of a relay cell that has no layer left, in [`RelayFormat::V0`].
     ///
     /// # Errors
     /// Where the announced length exceeds the cell.
@@ -66,7 +70,8 @@ impl<'a> RelayMessage<'a> {
         Ok(Self { command, stream_id, data: reader.take(len)? })
     }
 
-    /// The body of a relay cell that carries the message: digest not set, no layer on.
+    /// The body of a relay cell that carries the message, in [`RelayFormat::V0`]: digest not set, no layer
+    /// on.
     ///
     /// # Errors
     /// Where the data exceeds [`MAX_DATA_LEN`].
@@ -81,15 +86,7 @@ impl<'a> RelayMessage<'a> {
     /// # Errors
     /// Where the data exceeds [`MAX_DATA_LEN`].
     pub fn write_into(&self, body: &mut [u8; BODY_LEN]) -> Result<(), Malformed> {
-        if self.data.len() > MAX_DATA_LEN {
-            return Err(Malformed { message: "relay cell", problem: "more data than fits" });
-        }
-        let (header, rest) = body.split_at_mut(HEADER_LEN);
-        write_header(header, self.command, self.stream_id, self.data.len());
-        let (data, padding) = rest.split_at_mut(self.data.len());
-        data.copy_from_slice(self.data);
-        padding.fill(0);
-        Ok(())
+        RelayFormat::V0.write(self, body)
     }
 }
 

@@ -1,6 +1,6 @@
 use super::{CircuitError, NextHop};
 use crate::cell::msg::{DestroyReason, Extend2, link_specifier};
-use crate::cell::relay::RelayCommand;
+use crate::cell::relay::{RelayCommand, RelayFormat};
 use crate::cell::{CircId, Command};
 use crate::flow::control::Agreed;
 use crate::suite::{
@@ -118,7 +118,8 @@ impl<S: Suite> Builder<S> {
             (_, Command::RELAY) => {
                 let mut body = body.clone();
                 let from = self.layers.open(&mut body).map_err(CircuitError::Crypt)?;
-                let message = body.message().map_err(CircuitError::Malformed)?;
+                let message =
+                    body.message(self.layers.format(from)).map_err(CircuitError::Malformed)?;
                 match message.command {
                     RelayCommand::EXTENDED2 if from + 1 == built => {
                         handshake.finish_extended(message.data.bytes())?
@@ -140,10 +141,11 @@ impl<S: Suite> Builder<S> {
         else {
             return Ok(Step::Built);
         };
-        let mut body = extend_body::<S>(next, handshake)?;
-        self.layers.seal(built, &mut body);
+        let mut body = extend_body::<S>(next, handshake, self.layers.format(built))?;
         // Only RELAY_EARLY may extend a circuit (§5.6).
-        Ok(Step::Send { command: Command::RELAY_EARLY, body })
+        let command = Command::RELAY_EARLY;
+        self.layers.seal(built, command, &mut body);
+        Ok(Step::Send { command, body })
     }
 
     /// What it consists of, once it is built. The builder is of no more use.
@@ -160,13 +162,14 @@ impl<S: Suite> fmt::Debug for Builder<S> {
     }
 }
 
-/// The body of a relay cell with EXTEND2, without layers.
+/// The body of a relay cell with EXTEND2, without layers, for a hop whose cells have this format.
 ///
 /// # Errors
 /// Where the handshake is more than fits.
 pub fn extend_body<S: Suite>(
     next: &NextHop,
     handshake: &S::Handshake,
+    format: RelayFormat,
 ) -> Result<S::Body, CircuitError> {
     let mut address = Vec::new();
     let address_type = match next.address {
@@ -194,6 +197,6 @@ pub fn extend_body<S: Suite>(
         data: S::Stretch::from_bytes(&data),
     };
     let mut body = S::Body::from_bytes(&[]);
-    body.write(&message).map_err(CircuitError::Malformed)?;
+    body.write(format, &message).map_err(CircuitError::Malformed)?;
     Ok(body)
 }

@@ -61,8 +61,8 @@ impl<S: Suite> Circuit<S> {
         let up = self.up()?;
         let mut cell = S::Cell::EMPTY;
         let body = cell.begin(circ_id, Command::RELAY);
-        body.write(message).ok()?;
-        up.layers.seal(up.last, body);
+        body.write(up.leg.format(), message).ok()?;
+        up.layers.seal(up.last, Command::RELAY, body);
         Some(cell)
     }
 }
@@ -70,6 +70,7 @@ impl<S: Suite> Circuit<S> {
 impl<S: Suite> Up<S> {
     pub(super) fn new(layers: S::Layers, flow: Flow) -> Self {
         let last = layers.len().saturating_sub(1);
-        Self { layers, last, leg: Leg::new(flow, QUEUE_LIMIT_CELLS) }
+        let leg = Leg::new(flow, layers.format(last), QUEUE_LIMIT_CELLS);
+        Self { layers, last, leg }
     }
 }

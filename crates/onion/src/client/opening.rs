@@ -9,6 +9,7 @@ use super::streams::{Stream, Streams};
 use crate::cell::msg::Begin;
 use crate::cell::relay::RelayCommand;
 use crate::circuit::{Builder, Built, NextHop};
+use crate::crypto::ntor_v3::extension::Request;
 use crate::flow::control::{CircuitEnd, Flow};
 use crate::suite::{Handshake, Suite};
 use crate::time::Instant;
@@ -27,16 +28,16 @@ impl<S: Suite, A: Application<S>, R: Rng> Core<S, A, R> {
         let shared = self.links.iter().find(|(_, link)| link.serves(first));
         let shared = shared.map(|(conn, _)| *conn).filter(|_| !path.has_own_link);
         let conn = shared.unwrap_or_else(|| self.dial(*first, path.has_own_link));
-        let wants_congestion_control = path.has_congestion_control && onward.is_empty();
+        let request = path.request();
         let opening = if path.is_fast {
             S::Handshake::fast(self.random())
         } else {
-            self.handshake(first, wants_congestion_control)
+            self.handshake(first, request.filter(|_| onward.is_empty()))
         };
         let mut rest = Vec::new();
         for (place, hop) in (1..).zip(onward) {
             let is_last = place == onward.len();
-            rest.push((*hop, self.handshake(hop, path.has_congestion_control && is_last)));
+            rest.push((*hop, self.handshake(hop, request.filter(|_| is_last))));
         }
         let Some(link) = self.links.get_mut(&conn) else { return number };
         let circ_id = link.add_circuit(number);
@@ -56,11 +57,9 @@ impl<S: Suite, A: Application<S>, R: Rng> Core<S, A, R> {
         bytes
     }
 
-    fn handshake(&mut self, hop: &NextHop, wants_congestion_control: bool) -> S::Handshake {
+    fn handshake(&mut self, hop: &NextHop, request: Option<Request>) -> S::Handshake {
         let secret = self.random();
-        let newer = wants_congestion_control
-            .then(|| S::Handshake::ntor_v3(hop, secret, true).ok())
-            .flatten();
+        let newer = request.and_then(|it| S::Handshake::ntor_v3(hop, secret, it).ok());
         newer.unwrap_or_else(|| S::Handshake::ntor(hop, secret))
     }
 

@@ -1,5 +1,6 @@
 use crate::cell::msg::BeginFlags;
 use crate::circuit::NextHop;
+use crate::crypto::ntor_v3::extension::Request;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 use core::net::SocketAddr;
@@ -13,15 +14,31 @@ pub struct CircuitPlan {
     pub is_fast: bool,
     /// Asks the last hop for congestion control, by ntor of version 3.
     pub has_congestion_control: bool,
+    /// Asks for Counter Galois Onion with congestion control, of a last hop that announces `Relay=5-6`. One
+    /// that does not may refuse the circuit.
+    pub has_cgo: bool,
     /// Gets a link of its own; otherwise it shares one with other circuits through the same relay.
     pub has_own_link: bool,
 }
 
 impl CircuitPlan {
+    /// What the last hop is asked for, in ntor of version 3; nothing if none is needed.
+    pub(super) fn request(&self) -> Option<Request> {
+        let wants_cgo = self.has_cgo;
+        let request = Request { wants_congestion_control: true, wants_cgo, ..Request::default() };
+        self.has_congestion_control.then_some(request)
+    }
+
     /// Through these relays, on a link that is shared, with CREATE2.
     #[must_use]
     pub const fn new(hops: Vec<NextHop>) -> Self {
-        Self { hops, is_fast: false, has_congestion_control: false, has_own_link: false }
+        Self {
+            hops,
+            is_fast: false,
+            has_congestion_control: false,
+            has_cgo: false,
+            has_own_link: false,
+        }
     }
 }
 

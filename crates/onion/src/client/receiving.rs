@@ -74,13 +74,15 @@ impl<S: Suite, A: Application<S>, R: Rng> Core<S, A, R> {
         let lost = |error| Loss::Circuit(error);
         let mut plain = body.clone();
         let from = up.layers.open(&mut plain).map_err(|it| lost(CircuitError::Crypt(it)))?;
-        let message = plain.message().map_err(|it| lost(CircuitError::Malformed(it)))?;
+        let message = plain
+            .message(up.layers.format(from))
+            .map_err(|it| lost(CircuitError::Malformed(it)))?;
         let stream = streams.tunnel.find(message.stream_id);
         let is_data = message.command == RelayCommand::DATA;
         if is_data && up.leg.flow.handle_received() {
             let tag = up.layers.received_tag(from);
             let mut data = Vec::new();
-            Sendme::Tagged(&tag).encode_into(&mut data);
+            Sendme::Tagged(tag.as_bytes()).encode_into(&mut data);
             self.say(number, RelayCommand::SENDME, StreamId::CIRCUIT, &data);
         }
         match (message.command, stream) {

@@ -51,13 +51,13 @@ impl<S: Suite, A: Application<S>, R: Rng> Core<S, A, R> {
             let Some(it) = it else { continue };
             streams.sending.push_back(stream);
             let body = out[cells].begin(circ_id, Command::RELAY);
-            if !it.package::<S>(self.now, body) {
+            if !it.package::<S>(self.now, up.leg.format(), body) {
                 blocked += 1;
                 self.room_at = self.room_at.into_iter().chain(it.room_at()).min();
                 continue;
             }
             blocked = 0;
-            up.layers.seal(up.last, body);
+            up.layers.seal(up.last, Command::RELAY, body);
             up.leg.flow.handle_sent(self.now, || up.layers.sent_tag(up.last));
             cells += 1;
         }

@@ -1,7 +1,7 @@
 use super::application::{Application, Progress};
 use super::event::{CircuitNumber, Figures, Outcome, StreamNumber};
 use super::plan::Destination;
-use crate::cell::relay::MAX_DATA_LEN;
+use crate::cell::relay::{MAX_DATA_LEN, RelayFormat};
 use crate::flow::control::FlowError;
 use crate::flow::stream::{StreamFlow, StreamSignal};
 use crate::suite::{Body, StreamId, Stretch, Suite};
@@ -88,7 +88,12 @@ impl<A> Stream<A> {
 
     /// Makes `body` that of a DATA cell with what is to be sent next; false if there is nothing in it,
     /// since the stream's flow control forbids it.
-    pub(super) fn package<S: Suite>(&mut self, now: Instant, body: &mut S::Body) -> bool
+    pub(super) fn package<S: Suite>(
+        &mut self,
+        now: Instant,
+        format: RelayFormat,
+        body: &mut S::Body,
+    ) -> bool
     where
         A: Application<S>,
     {
@@ -97,7 +102,9 @@ impl<A> Stream<A> {
         let (application, sent_bytes) = (&mut self.application, self.figures.sent_bytes);
         let len = match room.min(MAX_DATA_LEN) {
             0 => 0,
-            most => body.write_data(self.id, most, |room| application.fill(sent_bytes, room)),
+            most => {
+                body.write_data(format, self.id, most, |room| application.fill(sent_bytes, room))
+            }
         };
         if len > 0 {
             flow.handle_packaged(len as u64);

@@ -8,7 +8,8 @@
 pub mod extension;
 mod hash;
 
-use super::{HandshakeFailed, HopKeys};
+use super::{HandshakeFailed, LayerKeys, MATERIAL_LEN_MAX};
+use crate::cell::relay::RelayFormat;
 use aes::Aes256;
 use alloc::vec::Vec;
 use core::fmt;
@@ -93,14 +94,19 @@ impl Client {
         &self.data
     }
 
-    /// Checks the relay's answer; its message, and the keys.
+    /// Checks the relay's answer; its message, and the keys of the layer that goes with cells of this format.
     ///
     /// # Errors
     /// Where the answer is cut off, has a bad key, or does not prove the relay's identity.
-    pub fn finish(&self, answer: &[u8]) -> Result<(Vec<u8>, HopKeys), HandshakeFailed> {
-        let mut material = [0; 72];
-        let message = self.finish_with(answer, &mut material)?;
-        Ok((message, HopKeys::from_material(&material)))
+    pub fn finish(
+        &self,
+        answer: &[u8],
+        format: RelayFormat,
+    ) -> Result<(Vec<u8>, LayerKeys), HandshakeFailed> {
+        let mut material = [0; MATERIAL_LEN_MAX];
+        let len = LayerKeys::material_len(format);
+        let message = self.finish_with(answer, &mut material[..len])?;
+        Ok((message, LayerKeys::from_material(format, &material)))
     }
 
     fn finish_with(&self, answer: &[u8], material: &mut [u8]) -> Result<Vec<u8>, HandshakeFailed> {
@@ -194,8 +200,8 @@ impl Server {
         &self.message
     }
 
-    /// The answer that carries `message`, and the keys. With fresh random bytes as the ephemeral
-    /// secret.
+    /// The answer that carries `message`, and the keys of the layer that goes with cells of this format.
+    /// With fresh random bytes as the ephemeral secret.
     ///
     /// # Errors
     /// Where the client's key is bad.
@@ -203,10 +209,12 @@ impl Server {
         &self,
         ephemeral_secret: [u8; 32],
         message: &[u8],
-    ) -> Result<(Vec<u8>, HopKeys), HandshakeFailed> {
-        let mut material = [0; 72];
-        let answer = self.respond_with(ephemeral_secret, message, &mut material)?;
-        Ok((answer, HopKeys::from_material(&material)))
+        format: RelayFormat,
+    ) -> Result<(Vec<u8>, LayerKeys), HandshakeFailed> {
+        let mut material = [0; MATERIAL_LEN_MAX];
+        let len = LayerKeys::material_len(format);
+        let answer = self.respond_with(ephemeral_secret, message, &mut material[..len])?;
+        Ok((answer, LayerKeys::from_material(format, &material)))
     }
 
     fn respond_with(

@@ -3,7 +3,7 @@
 
 mod layers;
 
-pub use layers::Layers;
+pub use layers::{Layers, RelayLayer};
 
 use super::HopKeys;
 use crate::cell::BODY_LEN;

@@ -17,7 +17,7 @@ pub use blocked::BlockedMark;
 pub use factory::{Agreed, FlowFactory, TorFlows};
 pub use fixed::FixedWindow;
 pub use params::{CongestionParams, PathKind, QueueLimits};
-pub use tags::{SENDME_TAG_LEN, SendmeTags};
+pub use tags::{SendmeTag, SendmeTags};
 pub use vegas::Vegas;
 
 pub use super::error::FlowError;
@@ -100,7 +100,7 @@ impl Flow {
 
     /// A DATA cell was packaged. Asks for its tag if a SENDME will acknowledge it.
     #[inline]
-    pub fn handle_sent(&mut self, now: Instant, tag: impl FnOnce() -> [u8; SENDME_TAG_LEN]) {
+    pub fn handle_sent<T: Into<SendmeTag>>(&mut self, now: Instant, tag: impl FnOnce() -> T) {
         if self.rules.handle_sent(now) {
             self.tags.expect(tag());
         }

@@ -148,7 +148,7 @@ impl<S: Suite, R: Rng, C: Conduct<S>> Core<S, R, C> {
         let joined = queue.joining();
         let passed = queue.push(self.outputs.now()).begin(out.circ_id, command);
         passed.clone_from(body);
-        if layer.decrypt(passed) {
+        if layer.decrypt(command, passed) {
             let cell = queue.unpush();
             self.padder.handle_use(&mut self.conns, circuit, command);
             self.handle_message(index, command, cell.body());
@@ -177,7 +177,7 @@ impl<S: Suite, R: Rng, C: Conduct<S>> Core<S, R, C> {
         self.padder.handle_use(&mut self.conns, circuit, command);
         let Hop::Relay(layer) = &mut circuit.hop else { return };
         let mut plain = body.clone();
-        if layer.decrypt(&mut plain) {
+        if layer.decrypt(command, &mut plain) {
             self.handle_message(index, command, &plain);
         } else {
             self.destroy(index, otherwise, None);
@@ -206,7 +206,9 @@ impl<S: Suite, R: Rng, C: Conduct<S>> Core<S, R, C> {
 
     /// A relay message for us.
     fn handle_message(&mut self, index: CircuitIndex, command: Command, body: &S::Body) {
-        let Ok(Message { command: message, stream_id, data }) = body.message() else {
+        let Some(circuit) = self.circuits.get(index) else { return };
+        let Hop::Relay(layer) = &circuit.hop else { return };
+        let Ok(Message { command: message, stream_id, data }) = body.message(layer.format()) else {
             self.destroy(index, DestroyReason::PROTOCOL, None);
             return;
         };
@@ -272,7 +274,7 @@ impl<S: Suite, R: Rng, C: Conduct<S>> Core<S, R, C> {
         let joined = queue.joining();
         let body = queue.push(self.outputs.now()).begin(circuit.back.circ_id, Command::RELAY);
         let message = Message { command, stream_id, data: S::Stretch::from_bytes(data) };
-        if is_full || body.write(&message).is_err() {
+        if is_full || body.write(layer.format(), &message).is_err() {
             queue.unpush();
             if is_full {
                 self.destroy(index, DestroyReason::RESOURCE_LIMIT, None);

@@ -37,6 +37,8 @@ pub struct RouterTotals {
     pub client_bytes: u64,
     /// Circuits opened.
     pub circuits: u64,
+    /// Of them, those with Counter Galois Onion for our layer.
+    pub cgo_circuits: u64,
     /// Streams opened, and names looked up, for clients.
     pub streams: u64,
     /// Links that were refused, since too many come from one address.

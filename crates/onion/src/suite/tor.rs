@@ -6,11 +6,13 @@ use super::{
     Answer, Body, Buffer, Cell, EchoLayer, Layer, Layers, Message, Salt, StreamId, Stretch, Suite,
 };
 use crate::cell::msg::{Create2, HANDSHAKE_NTOR, HANDSHAKE_NTOR_V3};
-use crate::cell::relay::{HEADER_LEN, MAX_DATA_LEN, RelayCommand, RelayMessage, write_header};
+use crate::cell::relay::{RelayCommand, RelayFormat, RelayMessage};
 use crate::cell::{BODY_LEN, CELL_LEN, CircId, Command, Malformed, begin_fixed};
 use crate::crypto::ntor_v3::extension::{Request, Response};
-use crate::crypto::{self, CryptError, HopKeys, Keystream, RelayHop, fast, ntor, ntor_v3};
-use crate::flow::control::{Agreed, SENDME_TAG_LEN};
+use crate::crypto::{
+    self, CryptError, HopKeys, Keystream, LayerKeys, RelayLayer, fast, ntor, ntor_v3,
+};
+use crate::flow::control::{Agreed, SendmeTag};
 use crate::identity::{OwnIdentity, RelayIds};
 use alloc::collections::VecDeque;
 use alloc::sync::Arc;
@@ -26,8 +28,9 @@ impl Suite for Tor {
     type Stretch<'a> = &'a [u8];
     type Room<'a> = &'a mut [u8];
     type Buffer = ByteBuffer;
-    type Keys = HopKeys;
-    type Layer = RelayHop;
+    type Keys = LayerKeys;
+    type FastKeys = HopKeys;
+    type Layer = RelayLayer;
     type EchoLayer = Keystream;
     type Layers = crypto::Layers;
     type Handshake = Handshake;
@@ -64,11 +67,11 @@ fn answer_ntor(identity: &OwnIdentity, data: &[u8], ephemeral: [u8; 32]) -> Opti
     let (answer, keys) = identity
         .onion_secrets()
         .find_map(|onion| ntor::respond(&identity.rsa.0, &onion, ephemeral, data).ok())?;
-    Some(Answer { data: Vec::from(answer), keys, agreed: Agreed::default() })
+    Some(Answer { data: Vec::from(answer), keys: keys.into(), agreed: Agreed::default() })
 }
 
-/// Stock clients take version 3 for exits that announce `FlowCtrl=2` and `Relay=4`, and ask for
-/// congestion control.
+/// Stock clients take version 3 for relays that announce `Relay=4`. Of exits that announce `FlowCtrl=2` they
+/// ask congestion control, and with it Counter Galois Onion if there is `Relay=5-6`.
 fn answer_ntor_v3(
     identity: &OwnIdentity,
     data: &[u8],
@@ -81,7 +84,7 @@ fn answer_ntor_v3(
     let request = Request::parse(handshake.message()).ok()?;
     let agreed = request.agree(offered)?;
     let response = Response { congestion_sendme_cells: agreed.congestion_sendme_cells };
-    let (data, keys) = handshake.respond(ephemeral(), &response.encode()).ok()?;
+    let (data, keys) = handshake.respond(ephemeral(), &response.encode(), request.format()).ok()?;
     Some(Answer { data, keys, agreed })
 }
 
@@ -127,31 +130,36 @@ impl Body<Tor> for [u8; BODY_LEN] {
         self
     }
 
-    fn message(&self) -> Result<Message<&[u8]>, Malformed> {
-        let RelayMessage { command, stream_id, data } = RelayMessage::parse(self)?;
+    #[inline]
+    fn message(&self, format: RelayFormat) -> Result<Message<&[u8]>, Malformed> {
+        let RelayMessage { command, stream_id, data } = format.parse(self)?;
         Ok(Message { command, stream_id: StreamId(stream_id), data })
     }
 
-    fn write(&mut self, message: &Message<&[u8]>) -> Result<(), Malformed> {
+    #[inline]
+    fn write(&mut self, format: RelayFormat, message: &Message<&[u8]>) -> Result<(), Malformed> {
         let Message { command, stream_id: StreamId(stream_id), data } = *message;
-        RelayMessage { command, stream_id, data }.write_into(self)
+        format.write(&RelayMessage { command, stream_id, data }, self)
     }
 
     fn write_data(
         &mut self,
+        format: RelayFormat,
         stream_id: StreamId,
         most_bytes: usize,
         fill: impl FnOnce(&mut [u8]) -> usize,
     ) -> usize {
-        let (header, rest) = self.split_at_mut(HEADER_LEN);
-        let len = fill(&mut rest[..most_bytes.min(MAX_DATA_LEN)]);
-        write_header(header, RelayCommand::DATA, stream_id.0, len);
+        let (header, rest) = self.split_at_mut(format.header_len(RelayCommand::DATA));
+        let most_bytes = most_bytes.min(rest.len());
+        let len = fill(&mut rest[..most_bytes]);
+        format.write_header(header, RelayCommand::DATA, stream_id.0, len);
         rest[len..].fill(0);
         len
     }
 
-    fn salt(&mut self, at: usize, salt: &Salt) {
-        self[HEADER_LEN + at..][..salt.len()].copy_from_slice(salt);
+    fn salt(&mut self, format: RelayFormat, at: usize, salt: &Salt) {
+        let header_len = format.header_len(RelayCommand::DATA);
+        self[header_len + at..][..salt.len()].copy_from_slice(salt);
     }
 
     fn forge(&mut self, seed: &[u8; 16]) {
@@ -221,14 +229,19 @@ impl Buffer<Tor> for ByteBuffer {
     }
 }
 
-impl Layer<Tor> for RelayHop {
-    fn new(keys: &HopKeys) -> Self {
+impl Layer<Tor> for RelayLayer {
+    fn new(keys: &LayerKeys) -> Self {
         Self::new(keys)
     }
 
     #[inline]
-    fn decrypt(&mut self, body: &mut [u8; BODY_LEN]) -> bool {
-        self.decrypt(body)
+    fn format(&self) -> RelayFormat {
+        self.format()
+    }
+
+    #[inline]
+    fn decrypt(&mut self, command: Command, body: &mut [u8; BODY_LEN]) -> bool {
+        self.decrypt(command, body)
     }
 
     #[inline]
@@ -241,11 +254,11 @@ impl Layer<Tor> for RelayHop {
         self.pass_back(body);
     }
 
-    fn sent_tag(&self) -> [u8; SENDME_TAG_LEN] {
+    fn sent_tag(&self) -> SendmeTag {
         self.sent_tag()
     }
 
-    fn received_tag(&self) -> [u8; SENDME_TAG_LEN] {
+    fn received_tag(&self) -> SendmeTag {
         self.received_tag()
     }
 
@@ -266,7 +279,7 @@ impl EchoLayer<Tor> for Keystream {
 }
 
 impl Layers<Tor> for crypto::Layers {
-    fn push(&mut self, keys: &HopKeys) {
+    fn push(&mut self, keys: &LayerKeys) {
         self.push(keys);
     }
 
@@ -274,19 +287,23 @@ impl Layers<Tor> for crypto::Layers {
         self.len()
     }
 
-    fn seal(&mut self, hop: usize, body: &mut [u8; BODY_LEN]) {
-        self.seal(hop, body);
+    fn format(&self, hop: usize) -> RelayFormat {
+        self.format(hop)
+    }
+
+    fn seal(&mut self, hop: usize, command: Command, body: &mut [u8; BODY_LEN]) {
+        self.seal(hop, command, body);
     }
 
     fn open(&mut self, body: &mut [u8; BODY_LEN]) -> Result<usize, CryptError> {
         self.open(body)
     }
 
-    fn sent_tag(&self, hop: usize) -> [u8; SENDME_TAG_LEN] {
+    fn sent_tag(&self, hop: usize) -> SendmeTag {
         self.sent_tag(hop)
     }
 
-    fn received_tag(&self, hop: usize) -> [u8; SENDME_TAG_LEN] {
+    fn received_tag(&self, hop: usize) -> SendmeTag {
         self.received_tag(hop)
     }
 }

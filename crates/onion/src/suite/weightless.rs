@@ -8,6 +8,7 @@ pub use data::{Run, RunRoom, WeightlessStretch};
 
 use super::{Answer, Suite};
 use crate::cell::msg::{Create2, HANDSHAKE_NTOR, HANDSHAKE_NTOR_V3};
+use crate::cell::relay::RelayFormat;
 use crate::crypto::ntor_v3::extension::{Request, Response};
 use crate::flow::control::Agreed;
 use crate::identity::RelayIds;
@@ -29,7 +30,8 @@ impl Suite for Weightless {
     type Stretch<'a> = WeightlessStretch<'a>;
     type Room<'a> = &'a mut RunRoom;
     type Buffer = RunBuffer;
-    type Keys = ();
+    type Keys = RelayFormat;
+    type FastKeys = ();
     type Layer = Count;
     type EchoLayer = Count;
     type Layers = Counts;
@@ -50,16 +52,24 @@ impl Suite for Weightless {
         offered: Agreed,
         ephemeral: impl FnOnce() -> [u8; 32],
     ) -> Option<Answer<Self>> {
-        let (data, agreed) = match create.handshake_type {
-            HANDSHAKE_NTOR => (Vec::new(), Agreed::default()),
+        let (data, agreed, keys) = match create.handshake_type {
+            HANDSHAKE_NTOR => (Vec::new(), Agreed::default(), RelayFormat::V0),
             HANDSHAKE_NTOR_V3 => {
-                let agreed = Request::parse(create.data).ok()?.agree(offered)?;
+                let request = Request::parse(create.data).ok()?;
+                let agreed = request.agree(offered)?;
                 let congestion_sendme_cells = agreed.congestion_sendme_cells;
-                (Response { congestion_sendme_cells }.encode(), agreed)
+                (Response { congestion_sendme_cells }.encode(), agreed, request.format())
             }
             _ => return None,
         };
         ephemeral();
-        Some(Answer { data, keys: (), agreed })
+        Some(Answer { data, keys, agreed })
+    }
+}
+
+impl From<()> for RelayFormat {
+    /// What CREATE_FAST yields.
+    fn from((): ()) -> Self {
+        Self::V0
     }
 }

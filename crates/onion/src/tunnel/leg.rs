@@ -1,5 +1,5 @@
 use crate::cell::CELLS_PER_RECORD;
-use crate::cell::relay::MAX_DATA_LEN;
+use crate::cell::relay::{RelayCommand, RelayFormat};
 use crate::flow::control::{BlockedMark, Flow, PathState};
 use crate::suite::Salt;
 
@@ -11,8 +11,8 @@ const SALT_AFTER: u8 = 30;
 /// Bytes of zero padding before the random ones (tor-spec §6.1).
 const PADDING_GAP: usize = 4;
 
-/// Bytes of data in a cell with random padding.
-const SALTED_DATA_LEN_MAX: usize = MAX_DATA_LEN - PADDING_GAP - size_of::<Salt>();
+/// Bytes of data that random padding takes the place of.
+const SALT_LEN: usize = PADDING_GAP + size_of::<Salt>();
 
 /// Cells that one reading from a destination may fill: those of a TLS record.
 const READING_CELLS: usize = CELLS_PER_RECORD;
@@ -25,6 +25,8 @@ const READING_CELLS: usize = CELLS_PER_RECORD;
 pub struct Leg {
     /// How many DATA cells may be under way.
     pub flow: Flow,
+    /// How messages lie in the cells of the layer between the two ends.
+    format: RelayFormat,
     /// DATA cells before one must have random bytes, from one such cell on, and now.
     salt_after: u8,
     salt_in: u8,
@@ -44,19 +46,32 @@ pub struct Filling {
 }
 
 impl Leg {
-    /// The end of a circuit whose queue to the link holds `queue_limit_cells` at most.
+    /// The end of a circuit with cells of this format, whose queue to the link holds `queue_limit_cells` at
+    /// most.
     #[must_use]
-    pub fn new(flow: Flow, queue_limit_cells: u32) -> Self {
+    pub fn new(flow: Flow, format: RelayFormat, queue_limit_cells: u32) -> Self {
         let before_sendme = flow.sendme_cells().saturating_sub(1);
         let salt_after = u8::try_from(before_sendme).unwrap_or(u8::MAX).min(SALT_AFTER);
         Self {
             flow,
+            format,
             salt_after,
             salt_in: salt_after,
             is_blocked: false,
             // Half is left to cells other than of data.
             high_cells: BlockedMark::HIGH_CELLS.min(queue_limit_cells / 2).max(1),
         }
+    }
+
+    /// How messages lie in the circuit's cells.
+    #[must_use]
+    pub const fn format(&self) -> RelayFormat {
+        self.format
+    }
+
+    /// Most data that one of its cells carries.
+    const fn data_len_max(&self) -> usize {
+        self.format.max_data_len(RelayCommand::DATA)
     }
 
     /// What a sender knows of its way out when a SENDME comes.
@@ -75,22 +90,23 @@ impl Leg {
         }
         let queue_cells = (self.high_cells as usize).saturating_sub(queued_cells);
         let stream_bytes = usize::try_from(stream_bytes).unwrap_or(usize::MAX);
-        let stream_cells = stream_bytes.div_ceil(MAX_DATA_LEN);
+        let stream_cells = stream_bytes.div_ceil(self.data_len_max());
         let flow_cells = self.flow.room_cells() as usize;
         // No more than one of them has random bytes.
         let reading_cells = READING_CELLS.min(usize::from(self.salt_after) + 1);
         let cells = flow_cells.min(queue_cells).min(stream_cells).min(reading_cells);
         let is_salted = usize::from(self.salt_in) < cells;
-        let salt_len = if is_salted { MAX_DATA_LEN - SALTED_DATA_LEN_MAX } else { 0 };
-        stream_bytes.min(cells * MAX_DATA_LEN - salt_len)
+        let salt_len = if is_salted { SALT_LEN } else { 0 };
+        stream_bytes.min(cells * self.data_len_max() - salt_len)
     }
 
     /// How the next cell is to be filled from `available` bytes.
     #[must_use]
     pub const fn fill(&mut self, available: usize) -> Filling {
-        let most = if self.salt_in == 0 { SALTED_DATA_LEN_MAX } else { MAX_DATA_LEN };
+        let salted_most = self.data_len_max() - SALT_LEN;
+        let most = if self.salt_in == 0 { salted_most } else { self.data_len_max() };
         let data_len = if available < most { available } else { most };
-        if data_len <= SALTED_DATA_LEN_MAX {
+        if data_len <= salted_most {
             self.salt_in = self.salt_after;
             Filling { data_len, salt_at: Some(data_len + PADDING_GAP) }
         } else {
@@ -121,8 +137,10 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
+    const MAX_DATA_LEN: usize = 498;
+
     fn leg() -> Leg {
-        Leg::new(Flow::default(), 2500)
+        Leg::new(Flow::default(), RelayFormat::V0, 2500)
     }
 
     #[test]
@@ -140,24 +158,27 @@ mod tests {
         /// What may be read never needs more cells than may be sent.
         #[test]
         fn what_may_be_read_fits(
+            is_v1: bool,
             steps in prop::collection::vec((0usize..300, 0u64..40_000, 1usize..16_000), 1..200),
         ) {
-            let mut leg = leg();
+            let format = if is_v1 { RelayFormat::V1 } else { RelayFormat::V0 };
+            let most_len = if is_v1 { 488 } else { MAX_DATA_LEN };
+            let mut leg = Leg::new(Flow::default(), format, 2500);
             let mut since_salted = 0;
             for (queued, stream_bytes, wanted) in steps {
                 let room = leg.room_bytes(queued, stream_bytes);
                 prop_assert!(room as u64 <= stream_bytes);
                 let most = (256usize.saturating_sub(queued)).min(31);
-                let most = most.min(usize::try_from(stream_bytes.div_ceil(498)).unwrap());
+                let most = most.min(usize::try_from(stream_bytes.div_ceil(most_len as u64)).unwrap());
                 let (mut left, mut cells) = (room.min(wanted), 0);
                 while left > 0 {
                     let filling = leg.fill(left);
-                    prop_assert!(filling.data_len > 0);
+                    prop_assert!(filling.data_len > 0 && filling.data_len <= most_len);
                     left -= filling.data_len;
                     cells += 1;
                     since_salted += 1;
                     if let Some(at) = filling.salt_at {
-                        prop_assert!(at >= filling.data_len + 4 && at + 16 <= MAX_DATA_LEN);
+                        prop_assert!(at >= filling.data_len + 4 && at + 16 <= most_len);
                         since_salted = 0;
                     }
                     prop_assert!(since_salted <= usize::from(SALT_AFTER));

@@ -36,7 +36,9 @@ fn extending(scene: &Scene) -> Builder {
 }
 
 fn first_hop_keys(scene: &Scene) -> HopKeys {
-    extending(scene).first_hop_keys().expect("the first hop has answered").clone()
+    let builder = extending(scene);
+    let keys = builder.first_hop_keys().expect("the first hop has answered");
+    keys.tor1().expect("CREATE_FAST gives keys of a keystream").clone()
 }
 
 #[test]

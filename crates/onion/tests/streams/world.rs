@@ -6,7 +6,7 @@ mod hearing;
 use crate::vectors;
 use onion::Duration;
 use onion::cell::msg::{Begin, BeginFlags, DestroyReason};
-use onion::cell::relay::{RelayCommand, RelayMessage};
+use onion::cell::relay::{RelayCommand, RelayFormat, RelayMessage};
 use onion::cell::{CircId, Command};
 use onion::crypto::{ClientHop, HopKeys};
 use onion::link::Authentication;
@@ -120,8 +120,8 @@ impl World {
         self.queue(circ_id, Command::CREATE2, &body);
         self.exchange();
         let created = self.created.take().expect("answered");
-        let (_, keys) = client.finish(&created).expect("honest");
-        self.add_circuit(circ_id, &keys);
+        let (_, keys) = client.finish(&created, RelayFormat::V0).expect("honest");
+        self.add_circuit(circ_id, keys.tor1().expect("nothing else was asked for"));
     }
 
     fn add_circuit(&mut self, circ_id: CircId, keys: &HopKeys) {

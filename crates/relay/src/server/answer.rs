@@ -6,11 +6,14 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD_NO_PAD;
 use bytes::Bytes;
 use netdoc::Fingerprint;
+use netdoc::consdiff::ConsensusDigest;
 use netdoc::consensus::Flavour;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Documents in one request, at most; tor asks for less than a hundred.
 const NAMES_MAX: usize = 500;
+/// Consensuses that somebody may say to have.
+const CONSENSUSES_MAX: usize = 32;
 /// How long certificates may be kept by those who fetch them, in seconds.
 const CERTIFICATES_S: u64 = 3600;
 /// The same for microdescriptors and descriptors by digest, which never change.
@@ -25,6 +28,8 @@ pub(crate) struct Request<'a> {
     pub(crate) accept_encoding: &'a str,
     /// `If-Modified-Since`, in Unix seconds.
     pub(crate) if_modified_since: Option<u64>,
+    /// `X-Or-Diff-From-Consensus`, or nothing.
+    pub(crate) diff_from: &'a str,
 }
 
 /// An answer.
@@ -40,6 +45,8 @@ pub(crate) struct Answer {
     pub(crate) lifetime_s: u64,
     /// It depends on `X-Or-Diff-From-Consensus`: tor says so of consensuses.
     pub(crate) is_consensus: bool,
+    /// It is the difference to a consensus that the client has.
+    pub(crate) is_diff: bool,
 }
 
 impl Answer {
@@ -51,6 +58,7 @@ impl Answer {
             is_deflated: false,
             lifetime_s: 0,
             is_consensus: false,
+            is_diff: false,
         }
     }
 
@@ -58,7 +66,8 @@ impl Answer {
     const NOT_MODIFIED: Self = Self::short(304, "Not modified");
 
     fn found(body: Bytes, is_deflated: bool, lifetime_s: u64) -> Self {
-        Self { status: 200, reason: "OK", body, is_deflated, lifetime_s, is_consensus: false }
+        let answer = Self::short(200, "OK");
+        Self { body, is_deflated, lifetime_s, ..answer }
     }
 
     /// Documents, one after another.
@@ -82,7 +91,8 @@ pub(crate) fn answer(documents: &Documents, request: Request<'_>, now: u64) -> A
         all.any(|one| one.is_some_and(|one| one.trim() == name))
     };
     let is_deflated = has_z || accepts("deflate");
-    let directory = Directory { documents, now, is_deflated, since: request.if_modified_since };
+    let Request { if_modified_since: since, diff_from, .. } = request;
+    let directory = Directory { documents, now, is_deflated, since, diff_from };
     if let Some(rest) = path.strip_prefix("/tor/status-vote/current/consensus") {
         return directory.consensus(rest);
     }
@@ -113,14 +123,15 @@ struct Directory<'a> {
     now: u64,
     is_deflated: bool,
     since: Option<u64>,
+    diff_from: &'a str,
 }
 
 impl Directory<'_> {
-    /// `rest` is what follows the word `consensus`: a flavour, and whose signatures are wanted. Who
-    /// would take a difference to an older one gets it whole, as the protocol allows; who takes
-    /// nothing else (`/diff/`) does not find it.
+    /// `rest` is what follows the word `consensus`: a flavour, and whose signatures are wanted. Who says which
+    /// consensuses he has gets the difference to one of them, or a whole one if there is none; who takes
+    /// nothing else (`/diff/`) does not find it then.
     fn consensus(&self, rest: &str) -> Answer {
-        let (flavour, wanted) = match rest.split_once('/') {
+        let (flavour, mut wanted) = match rest.split_once('/') {
             Some((flavour, wanted)) => (flavour, Some(wanted)),
             None => (rest, None),
         };
@@ -129,8 +140,15 @@ impl Directory<'_> {
             "-microdesc" => Flavour::Microdesc,
             _ => return Answer::NOT_FOUND,
         };
-        if wanted.is_some_and(|wanted| wanted.starts_with("diff/")) {
-            return Answer::short(404, "No such diff available");
+        let mut have = digests_of_consensuses(self.diff_from);
+        let diff_only = wanted.and_then(|wanted| wanted.strip_prefix("diff/"));
+        if let Some(rest) = diff_only {
+            let (digest, authorities) = match rest.split_once('/') {
+                Some((digest, authorities)) => (digest, Some(authorities)),
+                None => (rest, None),
+            };
+            have = digests_of_consensuses(digest);
+            wanted = authorities;
         }
         let Some(listing) = self.documents.listing(flavour) else { return Answer::NOT_FOUND };
         if !times::is_reasonably_live(&listing.content, self.now) {
@@ -153,10 +171,19 @@ impl Directory<'_> {
         if self.since.is_some_and(|since| listing.content.valid_after <= since) {
             return Answer::NOT_MODIFIED;
         }
-        let body = if self.is_deflated { &listing.deflated } else { &listing.text };
+        if have.contains(&listing.digest) {
+            return Answer::NOT_MODIFIED;
+        }
+        let difference = self.documents.earlier(flavour).find(&have);
+        let (text, deflated) = match difference {
+            Some(difference) => (&difference.text, &difference.deflated),
+            None if diff_only.is_some() => return Answer::short(404, "No such diff available"),
+            None => (&listing.text, &listing.deflated),
+        };
+        let body = if self.is_deflated { deflated } else { text };
         let lifetime_s = listing.content.fresh_until.saturating_sub(self.now);
         let found = Answer::found(body.clone(), self.is_deflated, lifetime_s);
-        Answer { is_consensus: true, ..found }
+        Answer { is_consensus: true, is_diff: difference.is_some(), ..found }
     }
 
     fn micro(&self, names: &str) -> Answer {
@@ -261,6 +288,15 @@ impl Directory<'_> {
         let texts = if text.is_empty() { &[] } else { &texts[..] };
         Answer::of(texts, self.is_deflated, 0)
     }
+}
+
+/// The digests of consensuses that somebody has; what is none is passed over.
+fn digests_of_consensuses(text: &str) -> Vec<ConsensusDigest> {
+    let digest = |word| {
+        let mut digest = [0; 32];
+        hex::decode_to_slice(word, &mut digest).ok().map(|()| digest)
+    };
+    text.split_whitespace().take(CONSENSUSES_MAX).filter_map(digest).collect()
 }
 
 fn fingerprint(text: &str) -> Option<Fingerprint> {

@@ -53,12 +53,18 @@ impl<S: Cast, R: Rng> Stage<S, R> {
         match script.next() % 16 {
             0 if self.links.len() < LINKS_MAX => self.act_accept(script),
             0 | 1 => {
-                let kinds = [Handshaking::Fast, Handshaking::Ntor, Handshaking::Congestion];
-                let (circ_id, kind) = (script.circ_id(), kinds[script.below(3)]);
+                let kinds = [
+                    Handshaking::Fast,
+                    Handshaking::Ntor,
+                    Handshaking::Congestion,
+                    Handshaking::Cgo,
+                ];
+                let (circ_id, kind) = (script.circ_id(), kinds[script.below(4)]);
                 self.create(link, circ_id, kind);
             }
             2 => {
-                let kind = [Handshaking::Ntor, Handshaking::Congestion][script.below(2)];
+                let kinds = [Handshaking::Ntor, Handshaking::Congestion, Handshaking::Cgo];
+                let kind = kinds[script.below(3)];
                 let (circ_id, to) = (script.circ_id(), script.next() % 4);
                 self.extend(link, circ_id, kind, to);
             }

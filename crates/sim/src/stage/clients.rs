@@ -1,9 +1,12 @@
 use super::{Cast, Said, Stage};
 use alloc::collections::VecDeque;
-use onion::cell::msg::parse_created2;
+use alloc::vec::Vec;
+use onion::cell::msg::{Sendme, parse_created2};
 use onion::cell::relay::RelayCommand;
 use onion::cell::{CircId, Command};
 use onion::circuit::{NextHop, extend_body};
+use onion::crypto::ntor_v3::extension::Request;
+use onion::flow::control::SendmeTag;
 use onion::suite::{Body, Finished, Handshake, Layers, Message, StreamId, Stretch, Suite};
 use rand_core::Rng;
 
@@ -16,6 +19,8 @@ pub enum Handshaking {
     Ntor,
     /// ntor of version 3, with congestion control.
     Congestion,
+    /// The same, and Counter Galois Onion.
+    Cgo,
 }
 
 /// A client's end of a circuit.
@@ -29,7 +34,7 @@ pub(super) struct ClientCircuit<S: Suite> {
     /// How many of them a SENDME acknowledges.
     sendme_cells: u64,
     /// SENDMEs that are due: from which hop their cells came, and the tag of the last of them.
-    due: VecDeque<(usize, [u8; 20])>,
+    due: VecDeque<(usize, SendmeTag)>,
     /// Bytes before the next that are sent.
     sent_bytes: u32,
 }
@@ -46,9 +51,14 @@ impl<S: Cast, R: Rng> Stage<S, R> {
         match kind {
             Handshaking::Fast => S::Handshake::fast(self.next_secret()),
             Handshaking::Ntor => S::Handshake::ntor(&to, self.next_secret()),
-            Handshaking::Congestion => {
+            Handshaking::Congestion | Handshaking::Cgo => {
                 let secret = self.next_secret();
-                S::Handshake::ntor_v3(&to, secret, true).expect("its identity is known")
+                let request = Request {
+                    wants_congestion_control: true,
+                    wants_cgo: kind == Handshaking::Cgo,
+                    ..Request::default()
+                };
+                S::Handshake::ntor_v3(&to, secret, request).expect("its identity is known")
             }
         }
     }
@@ -80,11 +90,13 @@ impl<S: Cast, R: Rng> Stage<S, R> {
             return;
         }
         let handshake = self.begin_handshake(kind, to);
-        let Ok(mut body) = extend_body::<S>(&Self::next_hop(to), &handshake) else { return };
         let Some(circuit) = self.client_mut(link, circ_id) else { return };
-        circuit.handshake = Some(handshake);
         let last = circuit.layers.len().saturating_sub(1);
-        circuit.layers.seal(last, &mut body);
+        let format = circuit.layers.format(last);
+        let body = extend_body::<S>(&Self::next_hop(to), &handshake, format);
+        let Ok(mut body) = body else { return };
+        circuit.handshake = Some(handshake);
+        circuit.layers.seal(last, Command::RELAY_EARLY, &mut body);
         self.send(link, circ_id, Command::RELAY_EARLY, &body);
     }
 
@@ -113,12 +125,14 @@ impl<S: Cast, R: Rng> Stage<S, R> {
     ) {
         let mut body = S::Body::from_bytes(&[]);
         let data = S::Stretch::from_bytes(bytes);
-        if body.write(&Message { command, stream_id, data }).is_ok() {
+        let Some(circuit) = self.client_mut(link, circ_id) else { return };
+        let format = circuit.layers.format(hop);
+        if body.write(format, &Message { command, stream_id, data }).is_ok() {
             self.seal_and_send(link, circ_id, hop, body);
         }
     }
 
-    /// A client sends a cell of data to a hop.
+    /// A client sends a cell of data to a hop, of `len` bytes or as many as fit.
     pub fn say_data(
         &mut self,
         link: usize,
@@ -128,12 +142,15 @@ impl<S: Cast, R: Rng> Stage<S, R> {
         len: u32,
     ) {
         let Some(circuit) = self.client_mut(link, circ_id) else { return };
+        let format = circuit.layers.format(hop);
+        let most = format.max_data_len(RelayCommand::DATA);
+        let len = len.min(u32::try_from(most).unwrap_or(u32::MAX));
         let at = circuit.sent_bytes;
         circuit.sent_bytes = at.wrapping_add(len);
         let mut body = S::Body::from_bytes(&[]);
         let command = RelayCommand::DATA;
         let written =
-            S::with_data(at, len, |data| body.write(&Message { command, stream_id, data }));
+            S::with_data(at, len, |data| body.write(format, &Message { command, stream_id, data }));
         if written.is_ok() {
             self.seal_and_send(link, circ_id, hop, body);
         }
@@ -143,7 +160,8 @@ impl<S: Cast, R: Rng> Stage<S, R> {
     pub fn acknowledge(&mut self, link: usize, circ_id: CircId) -> bool {
         let due = self.client_mut(link, circ_id).and_then(|circuit| circuit.due.pop_front());
         let Some((hop, tag)) = due else { return false };
-        let data = [&[1, 0, 20][..], &tag].concat();
+        let mut data = Vec::new();
+        Sendme::Tagged(tag.as_bytes()).encode_into(&mut data);
         self.say(link, circ_id, (hop, RelayCommand::SENDME), StreamId::CIRCUIT, &data);
         true
     }
@@ -154,7 +172,7 @@ impl<S: Cast, R: Rng> Stage<S, R> {
         if hop >= circuit.layers.len() {
             return;
         }
-        circuit.layers.seal(hop, &mut body);
+        circuit.layers.seal(hop, Command::RELAY, &mut body);
         self.send(link, circ_id, Command::RELAY, &body);
     }
 
@@ -196,7 +214,8 @@ impl<S: Cast, R: Rng> Stage<S, R> {
                     self.give_up(link, circ_id); // its layers are out of step
                     return None;
                 };
-                let message = plain.message().expect("relays say what can be read");
+                let format = circuit.layers.format(hop);
+                let message = plain.message(format).expect("relays say what can be read");
                 circuit.heard(hop, &message)
             }
             _ => None,
@@ -241,7 +260,7 @@ impl Said {
                 | RelayCommand::EXTENDED2
                 | RelayCommand::EXTEND2
         );
-        let bytes = if is_same { data.bytes().into() } else { alloc::vec::Vec::new() };
+        let bytes = if is_same { data.bytes().into() } else { Vec::new() };
         let len = if command == RelayCommand::DATA || is_same { data.len() } else { 0 };
         Self { hop, command, stream_id, len, bytes }
     }

@@ -2,7 +2,7 @@ use super::{Cast, Said, Stage};
 use alloc::vec::Vec;
 use core::net::SocketAddr;
 use onion::cell::msg::{Create2, encode_created2_into};
-use onion::cell::relay::RelayCommand;
+use onion::cell::relay::{RelayCommand, RelayFormat};
 use onion::cell::{CircId, Command};
 use onion::flow::control::Agreed;
 use onion::node::ConnId;
@@ -51,7 +51,8 @@ impl<S: Cast, R: Rng> Stage<S, R> {
     ) {
         let mut body = S::Body::from_bytes(&[]);
         let data = S::Stretch::from_bytes(bytes);
-        if body.write(&Message { command, stream_id, data }).is_ok() {
+        let Some(format) = self.format_of(link, circ_id) else { return };
+        if body.write(format, &Message { command, stream_id, data }).is_ok() {
             self.originate(link, circ_id, body);
         }
     }
@@ -60,11 +61,17 @@ impl<S: Cast, R: Rng> Stage<S, R> {
     pub fn reply_data(&mut self, link: usize, circ_id: CircId, stream_id: StreamId, len: u32) {
         let mut body = S::Body::from_bytes(&[]);
         let command = RelayCommand::DATA;
+        let Some(format) = self.format_of(link, circ_id) else { return };
         let written =
-            S::with_data(0, len, |data| body.write(&Message { command, stream_id, data }));
+            S::with_data(0, len, |data| body.write(format, &Message { command, stream_id, data }));
         if written.is_ok() {
             self.originate(link, circ_id, body);
         }
+    }
+
+    /// How messages lie in the cells of a circuit at its next hop.
+    fn format_of(&self, link: usize, circ_id: CircId) -> Option<RelayFormat> {
+        self.links.get(link)?.hops.get(&circ_id).map(|hop| hop.layer.format())
     }
 
     fn originate(&mut self, link: usize, circ_id: CircId, mut body: S::Body) {
@@ -94,8 +101,8 @@ impl<S: Cast, R: Rng> Stage<S, R> {
             Command::RELAY | Command::RELAY_EARLY => {
                 let hop = self.links[link].hops.get_mut(&circ_id)?;
                 let mut plain = body.clone();
-                if hop.layer.decrypt(&mut plain) {
-                    let message = plain.message().expect("a client's message");
+                if hop.layer.decrypt(command, &mut plain) {
+                    let message = plain.message(hop.layer.format()).expect("a client's message");
                     return Some(Said::new::<S>(1, &message));
                 }
                 // For nobody: the last hop ends the circuit.

@@ -1,7 +1,7 @@
 //! The relays' ends of one circuit, made of a suite's layers, and a destination behind the last.
 
 use crate::cell::msg::{Create2, DestroyReason, Extend2, Sendme, Xon, encode_created2_into};
-use crate::cell::relay::RelayCommand;
+use crate::cell::relay::{RelayCommand, RelayFormat};
 use crate::cell::{CircId, Command};
 use crate::client::Transfer;
 use crate::flow::QUEUE_LIMIT_CELLS;
@@ -93,9 +93,10 @@ pub(super) struct Chain<S: Played> {
     pub(super) seen: Vec<Seen>,
 }
 
-fn leg(agreed: Agreed) -> Leg {
+fn leg(agreed: Agreed, format: RelayFormat) -> Leg {
     let params = Arc::new(CongestionParams::default());
-    Leg::new(Flow::new(TorFlows.end(&params, agreed)), QUEUE_LIMIT_CELLS)
+    let flow = Flow::new(TorFlows.end(&params, agreed));
+    Leg::new(flow, format, QUEUE_LIMIT_CELLS)
 }
 
 impl<S: Played> Chain<S> {
@@ -106,7 +107,7 @@ impl<S: Played> Chain<S> {
             liar,
             offered: Agreed { congestion_sendme_cells: Some(31) },
             layers: Vec::new(),
-            leg: leg(Agreed::default()),
+            leg: leg(Agreed::default(), RelayFormat::V0),
             streams: BTreeMap::new(),
             data_cells: 0,
             out: VecDeque::new(),
@@ -121,7 +122,7 @@ impl<S: Played> Chain<S> {
             Command::CREATE_FAST => {
                 self.seen.push(about_circuit);
                 let (created, keys) = S::answer_fast(body, [1; 20]);
-                self.layers.push(S::Layer::new(&keys));
+                self.layers.push(S::Layer::new(&keys.into()));
                 self.out.push_back((Command::CREATED_FAST, S::Body::from_bytes(&created)));
             }
             Command::CREATE2 => {
@@ -132,9 +133,11 @@ impl<S: Played> Chain<S> {
             }
             Command::RELAY | Command::RELAY_EARLY => {
                 let mut body = body.clone();
-                let hop = self.layers.iter_mut().position(|it| it.decrypt(&mut body));
+                let hop = self.layers.iter_mut().position(|it| it.decrypt(command, &mut body));
                 let hop = hop.expect("it is for one of us");
-                self.handle_message(now, hop, command, &body.message().expect("well-formed"));
+                let format = self.layers[hop].format();
+                let message = body.message(format).expect("well-formed");
+                self.handle_message(now, hop, command, &message);
                 self.package(now);
             }
             other => self.seen.push((self.circ_id, other, 0, 0, StreamId::CIRCUIT, 0)),
@@ -146,8 +149,9 @@ impl<S: Played> Chain<S> {
         let number = u8::try_from(self.layers.len() + 1).unwrap();
         let answer = S::answer(&S::identity(number), create, self.offered, || [number; 32]);
         let answer = answer.expect("honest");
-        self.layers.push(S::Layer::new(&answer.keys));
-        self.leg = leg(answer.agreed);
+        let layer = S::Layer::new(&answer.keys);
+        self.leg = leg(answer.agreed, layer.format());
+        self.layers.push(layer);
         let mut created = Vec::new();
         encode_created2_into(&answer.data, &mut created);
         created
@@ -162,7 +166,8 @@ impl<S: Played> Chain<S> {
     fn say(&mut self, hop: usize, command: RelayCommand, stream_id: StreamId, data: &[u8]) {
         let mut body = S::Body::from_bytes(&[]);
         let data = S::Stretch::from_bytes(data);
-        body.write(&Message { command, stream_id, data }).expect("it fits");
+        let format = self.layers[hop].format();
+        body.write(format, &Message { command, stream_id, data }).expect("it fits");
         self.send_from(hop, body);
     }
 
@@ -235,7 +240,7 @@ impl<S: Played> Chain<S> {
         if self.leg.flow.handle_received() {
             let tag = self.layers[hop].received_tag();
             let mut data = Vec::new();
-            Sendme::Tagged(&tag).encode_into(&mut data);
+            Sendme::Tagged(tag.as_bytes()).encode_into(&mut data);
             self.say(hop, RelayCommand::SENDME, StreamId::CIRCUIT, &data);
         }
         let Some(it) = self.streams.get_mut(&stream_id) else { return };
@@ -270,7 +275,7 @@ impl<S: Played> Chain<S> {
                 let most = usize::try_from(it.flow.room_bytes(now)).unwrap_or(usize::MAX);
                 let has_upload = it.received_bytes == it.transfer.request_bytes();
                 let mut body = S::Body::from_bytes(&[]);
-                let len = body.write_data(stream_id, most, |room| {
+                let len = body.write_data(self.leg.format(), stream_id, most, |room| {
                     S::respond(&it.transfer, it.sent_bytes, has_upload, room)
                 });
                 if len == 0 {

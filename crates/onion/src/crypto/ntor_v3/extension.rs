@@ -2,6 +2,7 @@
 //!
 //! Those that one does not know are skipped, and so is a second one of a type.
 
+use crate::cell::relay::RelayFormat;
 use crate::cell::{Malformed, Reader};
 use crate::flow::control::Agreed;
 use alloc::vec::Vec;
@@ -10,8 +11,11 @@ use alloc::vec::Vec;
 const CONGESTION_REQUEST: u8 = 1;
 /// The relay agrees to it. With the number of cells for each SENDME.
 const CONGESTION_RESPONSE: u8 = 2;
-/// The client asks for protocols that are not used otherwise (proposal 346).
+/// The client asks for protocols that are not used otherwise (proposal 346). With the number of each
+/// protocol, and its version.
 const PROTOCOL_REQUEST: u8 = 3;
+/// `Relay=6`.
+const CGO: [u8; 2] = [2, 6];
 
 /// Calls `handle` with type and content of each first extension of its type.
 fn read<'a>(
@@ -37,9 +41,11 @@ fn read<'a>(
 pub struct Request {
     /// Congestion control, with XON and XOFF.
     pub wants_congestion_control: bool,
-    /// Protocols that only a relay that announces `Relay=5` may be asked for. No such relay: refuse
-    /// the circuit, for the client counts on them.
-    pub wants_protocols: bool,
+    /// Counter Galois Onion: `Relay=6`. Only together with congestion control, since its cells cannot say
+    /// SENDME of a stream.
+    pub wants_cgo: bool,
+    /// Protocols that nobody can ask us for: refuse the circuit, for the client counts on them.
+    pub wants_other_protocols: bool,
 }
 
 impl Request {
@@ -53,7 +59,7 @@ impl Request {
             match extension_type {
                 // What is in it has no meaning yet.
                 CONGESTION_REQUEST => request.wants_congestion_control = true,
-                PROTOCOL_REQUEST => request.wants_protocols = !content.is_empty(),
+                PROTOCOL_REQUEST => request.read_protocols(content),
                 _ => {}
             }
             Ok(())
@@ -61,20 +67,41 @@ impl Request {
         Ok(request)
     }
 
+    /// Reads pairs of protocol and version, each once and in order. What is not so asks for nothing that
+    /// could be had.
+    fn read_protocols(&mut self, content: &[u8]) {
+        let (pairs, rest) = content.as_chunks::<2>();
+        self.wants_cgo = pairs.contains(&CGO);
+        self.wants_other_protocols = !rest.is_empty() || !matches!(pairs, [] | [CGO]);
+    }
+
     /// What a relay agrees to that offers this much; `None` if it must refuse.
     pub(crate) fn agree(&self, offered: Agreed) -> Option<Agreed> {
         let agreed = if self.wants_congestion_control { offered } else { Agreed::default() };
-        (!self.wants_protocols).then_some(agreed)
+        let has_cgo_alone = self.wants_cgo && agreed.congestion_sendme_cells.is_none();
+        (!self.wants_other_protocols && !has_cgo_alone).then_some(agreed)
     }
 
-    /// The client's message. Never asks for protocols.
+    /// The cells of the layer that it asks for.
+    #[must_use]
+    pub const fn format(&self) -> RelayFormat {
+        if self.wants_cgo { RelayFormat::V1 } else { RelayFormat::V0 }
+    }
+
+    /// The client's message. Never asks for other protocols.
     #[must_use]
     pub fn encode(&self) -> Vec<u8> {
+        let mut message = Vec::from([0]);
         if self.wants_congestion_control {
-            Vec::from([1, CONGESTION_REQUEST, 0])
-        } else {
-            Vec::from([0])
+            message[0] += 1;
+            message.extend([CONGESTION_REQUEST, 0]);
         }
+        if self.wants_cgo {
+            message[0] += 1;
+            message.extend([PROTOCOL_REQUEST, 2]);
+            message.extend(CGO);
+        }
+        message
     }
 }
 

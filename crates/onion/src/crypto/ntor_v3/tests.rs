@@ -1,5 +1,7 @@
 use super::extension::{Request, Response};
 use super::*;
+use crate::cell::{BODY_LEN, Command};
+use crate::crypto::{Layers, RelayLayer};
 use proptest::prelude::*;
 
 /// A byte string of the vectors by its name.
@@ -61,7 +63,10 @@ fn keys_of_low_order_are_refused() {
     assert!(Client::new(relay, [7; 32], &[]).is_err());
     let relay = RelayKeys { ed25519_id: [1; 32], onion_key: [9; 32] };
     let client = Client::new(relay, [7; 32], &[]).expect("good");
-    assert_eq!(client.finish(&[0; 64]).expect_err("zero key").problem, "a public key of low order");
+    assert_eq!(
+        client.finish(&[0; 64], RelayFormat::V0).expect_err("zero key").problem,
+        "a public key of low order"
+    );
 }
 
 proptest! {
@@ -70,19 +75,26 @@ proptest! {
         ed25519_id: [u8; 32], onion: [u8; 32], client_secret: [u8; 32], server_secret: [u8; 32],
         question in prop::collection::vec(any::<u8>(), 0..280),
         reply in prop::collection::vec(any::<u8>(), 0..280),
-        at: prop::sample::Index, bit in 0u8..8,
+        at: prop::sample::Index, bit in 0u8..8, is_v1: bool,
     ) {
+        let format = if is_v1 { RelayFormat::V1 } else { RelayFormat::V0 };
         let onion_secret = StaticSecret::from(onion);
         let onion_key = *PublicKey::from(&onion_secret).as_bytes();
         let relay = RelayKeys { ed25519_id, onion_key };
         let client = Client::new(relay, client_secret, &question).expect("honest");
         let server = Server::open(&ed25519_id, &onion_secret, client.data()).expect("honest");
         prop_assert_eq!(server.message(), &question[..]);
-        let (answer, relay_keys) = server.respond(server_secret, &reply).expect("honest");
-        let (said, client_keys) = client.finish(&answer).expect("honest");
+        let (answer, relay_keys) = server.respond(server_secret, &reply, format).expect("honest");
+        let (said, client_keys) = client.finish(&answer, format).expect("honest");
         prop_assert_eq!(said, reply);
-        prop_assert_eq!(client_keys.key_forward, relay_keys.key_forward);
-        prop_assert_eq!(client_keys.digest_backward, relay_keys.digest_backward);
+        prop_assert_eq!(client_keys.format(), format);
+        let (mut layers, mut relay) = (Layers::default(), RelayLayer::new(&relay_keys));
+        layers.push(&client_keys);
+        let mut cell = [0; BODY_LEN];
+        layers.seal(0, Command::RELAY, &mut cell);
+        prop_assert!(relay.decrypt(Command::RELAY, &mut cell));
+        relay.originate(&mut cell);
+        prop_assert_eq!(layers.open(&mut cell), Ok(0));
 
         let mut altered = Vec::from(client.data());
         // The highest bit of a public key says nothing, but is under the MAC.
@@ -90,15 +102,15 @@ proptest! {
         prop_assert!(Server::open(&ed25519_id, &onion_secret, &altered).is_err());
         let mut altered = answer.clone();
         altered[at.index(answer.len())] ^= 1 << bit;
-        prop_assert!(client.finish(&altered).is_err());
-        prop_assert!(client.finish(&answer[..at.index(answer.len())]).is_err());
+        prop_assert!(client.finish(&altered, format).is_err());
+        prop_assert!(client.finish(&answer[..at.index(answer.len())], format).is_err());
         let cut = &client.data()[..at.index(client.data().len())];
         prop_assert!(Server::open(&ed25519_id, &onion_secret, cut).is_err());
     }
 
     #[test]
     fn extensions_come_back_and_unknown_ones_are_skipped(
-        wants_congestion_control: bool, sendme in prop::option::of(1u8..),
+        wants_congestion_control: bool, wants_cgo: bool, sendme in prop::option::of(1u8..),
         unknown in 4u8.., content in prop::collection::vec(any::<u8>(), 0..200),
     ) {
         let with_unknown = |mut message: Vec<u8>| {
@@ -108,7 +120,8 @@ proptest! {
             message.splice(1..1, first);
             message
         };
-        let request = Request { wants_congestion_control, wants_protocols: false };
+        let request =
+            Request { wants_congestion_control, wants_cgo, wants_other_protocols: false };
         prop_assert_eq!(Request::parse(&request.encode()), Ok(request));
         prop_assert_eq!(Request::parse(&with_unknown(request.encode())), Ok(request));
         let response = Response { congestion_sendme_cells: sendme };
@@ -126,7 +139,21 @@ fn extensions_that_are_cut_off_are_refused_and_second_ones_ignored() {
     assert!(Response::parse(&[1, 2, 1, 0]).is_err());
     let response = Response::parse(&[2, 2, 1, 31, 2, 1, 77]).expect("well formed");
     assert_eq!(response.congestion_sendme_cells, Some(31));
-    // A client that counts on Relay=6 must not take us for such a relay.
-    let request = Request::parse(&[2, 1, 0, 3, 2, 2, 6]).expect("well formed");
-    assert!(request.wants_congestion_control && request.wants_protocols);
+}
+
+/// As C tor takes them: each pair once, in order, and none but `Relay=6`.
+#[test]
+fn protocols_that_nobody_can_ask_for_are_told_from_the_one() {
+    let asked = |pairs: &[u8]| {
+        let len = u8::try_from(pairs.len()).expect("short");
+        let message = [&[2, 1, 0, 3, len][..], pairs].concat();
+        let request = Request::parse(&message).expect("well formed");
+        assert!(request.wants_congestion_control);
+        (request.wants_cgo, request.wants_other_protocols)
+    };
+    assert_eq!(asked(&[]), (false, false));
+    assert_eq!(asked(&[2, 6]), (true, false));
+    for refused in [&[2, 5][..], &[2, 5, 2, 6], &[2, 6, 2, 6], &[2, 6, 11, 2], &[2, 6, 2], &[2]] {
+        assert!(asked(refused).1, "{refused:?}");
+    }
 }

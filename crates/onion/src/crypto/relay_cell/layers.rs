@@ -1,18 +1,120 @@
-use super::{ClientHop, CryptError};
-use crate::cell::BODY_LEN;
-use crate::crypto::HopKeys;
+use super::{ClientHop, CryptError, RelayHop};
+use crate::cell::relay::RelayFormat;
+use crate::cell::{BODY_LEN, Command};
+use crate::crypto::{CgoClientHop, CgoRelayHop, LayerKeys};
+use crate::flow::control::SendmeTag;
+use alloc::boxed::Box;
 use alloc::vec::Vec;
+
+/// A relay's end of a layer, of whichever kind.
+///
+/// Most circuits that a relay carries end elsewhere, and have keystreams here: stock clients ask for Counter
+/// Galois Onion at their last hop alone. That has its state in a box, so that it costs others nothing.
+#[expect(clippy::large_enum_variant, reason = "nearly all are of this kind: a box would be dearer")]
+#[derive(Debug)]
+pub enum RelayLayer {
+    /// A keystream and running digests.
+    Tor1(RelayHop),
+    /// Counter Galois Onion.
+    Cgo(Box<CgoRelayHop>),
+}
+
+impl RelayLayer {
+    /// With the keys of a finished handshake.
+    #[must_use]
+    pub fn new(keys: &LayerKeys) -> Self {
+        match keys {
+            LayerKeys::Tor1(keys) => Self::Tor1(RelayHop::new(keys)),
+            LayerKeys::Cgo(keys) => Self::Cgo(Box::new(CgoRelayHop::new(keys))),
+        }
+    }
+
+    /// How messages lie in its cells.
+    #[must_use]
+    #[inline]
+    pub const fn format(&self) -> RelayFormat {
+        match self {
+            Self::Tor1(_) => RelayFormat::V0,
+            Self::Cgo(_) => RelayFormat::V1,
+        }
+    }
+
+    /// Takes the layer off a cell from the client; true if the cell is for this relay, else it goes on to the
+    /// next hop.
+    #[inline]
+    pub fn decrypt(&mut self, command: Command, body: &mut [u8; BODY_LEN]) -> bool {
+        match self {
+            Self::Tor1(hop) => hop.decrypt(body),
+            Self::Cgo(hop) => hop.decrypt(command, body),
+        }
+    }
+
+    /// Seals a cell from this relay to the client and puts the layer on.
+    #[inline]
+    pub fn originate(&mut self, body: &mut [u8; BODY_LEN]) {
+        match self {
+            Self::Tor1(hop) => hop.originate(body),
+            Self::Cgo(hop) => hop.originate(body),
+        }
+    }
+
+    /// Puts the layer on a cell that passes from the next hop to the client.
+    #[inline]
+    pub fn pass_back(&mut self, body: &mut [u8; BODY_LEN]) {
+        match self {
+            Self::Tor1(hop) => hop.pass_back(body),
+            Self::Cgo(hop) => hop.pass_back(body),
+        }
+    }
+
+    /// The tag of the last cell that was originated here: a SENDME for it carries it (proposal 289).
+    #[must_use]
+    pub fn sent_tag(&self) -> SendmeTag {
+        match self {
+            Self::Tor1(hop) => hop.sent_tag().into(),
+            Self::Cgo(hop) => (*hop.sent_tag()).into(),
+        }
+    }
+
+    /// The tag of the last cell that was for this relay.
+    #[must_use]
+    pub fn received_tag(&self) -> SendmeTag {
+        match self {
+            Self::Tor1(hop) => hop.received_tag().into(),
+            Self::Cgo(hop) => (*hop.received_tag()).into(),
+        }
+    }
+
+    /// Call it from time to time: where no cell has passed since the last time, the expanded keys are given
+    /// back. The next cell expands them again.
+    pub fn rest(&mut self) {
+        match self {
+            Self::Tor1(hop) => hop.rest(),
+            Self::Cgo(hop) => hop.rest(),
+        }
+    }
+}
+
+/// The client's end of a layer.
+#[derive(Debug)]
+enum ClientLayer {
+    Tor1(Box<ClientHop>),
+    Cgo(Box<CgoClientHop>),
+}
 
 /// The client's ends of the layers of a circuit, first hop first.
 #[derive(Debug, Default)]
 pub struct Layers {
-    hops: Vec<ClientHop>,
+    hops: Vec<ClientLayer>,
 }
 
 impl Layers {
     /// Adds the layer of the next hop.
-    pub fn push(&mut self, keys: &HopKeys) {
-        self.hops.push(ClientHop::new(keys));
+    pub fn push(&mut self, keys: &LayerKeys) {
+        self.hops.push(match keys {
+            LayerKeys::Tor1(keys) => ClientLayer::Tor1(Box::new(ClientHop::new(keys))),
+            LayerKeys::Cgo(keys) => ClientLayer::Cgo(Box::new(CgoClientHop::new(keys))),
+        });
     }
 
     /// How many hops there are.
@@ -27,14 +129,31 @@ impl Layers {
         self.hops.is_empty()
     }
 
-    /// Seals a cell for a hop, by its place, and puts on its layer and those before it. Without such a
-    /// hop nothing happens.
-    pub fn seal(&mut self, hop: usize, body: &mut [u8; BODY_LEN]) {
+    /// How messages lie in the cells of a hop.
+    #[must_use]
+    pub fn format(&self, hop: usize) -> RelayFormat {
+        match self.hops.get(hop) {
+            Some(ClientLayer::Cgo(_)) => RelayFormat::V1,
+            Some(ClientLayer::Tor1(_)) | None => RelayFormat::V0,
+        }
+    }
+
+    /// Seals a cell for a hop, by its place, and puts on its layer and those before it; it leaves with this
+    /// command. Without such a hop nothing happens.
+    pub fn seal(&mut self, hop: usize, command: Command, body: &mut [u8; BODY_LEN]) {
         let Some((last, before)) = self.hops.get_mut(..=hop).and_then(<[_]>::split_last_mut) else {
             return;
         };
-        last.encrypt(body);
-        before.iter_mut().rev().for_each(|hop| hop.forward.keystream.apply(body));
+        match last {
+            ClientLayer::Tor1(hop) => hop.encrypt(body),
+            ClientLayer::Cgo(hop) => hop.encrypt(command, body),
+        }
+        for layer in before.iter_mut().rev() {
+            match layer {
+                ClientLayer::Tor1(hop) => hop.forward.keystream.apply(body),
+                ClientLayer::Cgo(hop) => hop.pass(command, body),
+            }
+        }
     }
 
     /// Takes off the layers of a cell up to the hop that has sent it; returns that hop's place.
@@ -42,41 +161,48 @@ impl Layers {
     /// # Errors
     /// Where no hop has sent it.
     pub fn open(&mut self, body: &mut [u8; BODY_LEN]) -> Result<usize, CryptError> {
-        for (place, hop) in self.hops.iter_mut().enumerate() {
-            hop.backward.keystream.apply(body);
-            if hop.backward.digest.recognizes(body) {
-                return Ok(place);
-            }
-        }
-        Err(CryptError)
+        let is_from = |layer: &mut ClientLayer| match layer {
+            ClientLayer::Tor1(hop) => hop.decrypt(body).is_ok(),
+            ClientLayer::Cgo(hop) => hop.decrypt(body),
+        };
+        self.hops.iter_mut().position(is_from).ok_or(CryptError)
     }
 
     /// The tag of the last cell that was sealed for a hop, see [`ClientHop::sent_tag`].
     #[must_use]
-    pub fn sent_tag(&self, hop: usize) -> [u8; 20] {
-        self.hops.get(hop).map_or([0; 20], ClientHop::sent_tag)
+    pub fn sent_tag(&self, hop: usize) -> SendmeTag {
+        match self.hops.get(hop) {
+            Some(ClientLayer::Tor1(hop)) => hop.sent_tag().into(),
+            Some(ClientLayer::Cgo(hop)) => (*hop.sent_tag()).into(),
+            None => [0; 20].into(),
+        }
     }
 
     /// The tag of the last cell that came from a hop.
     #[must_use]
-    pub fn received_tag(&self, hop: usize) -> [u8; 20] {
-        self.hops.get(hop).map_or([0; 20], ClientHop::received_tag)
+    pub fn received_tag(&self, hop: usize) -> SendmeTag {
+        match self.hops.get(hop) {
+            Some(ClientLayer::Tor1(hop)) => hop.received_tag().into(),
+            Some(ClientLayer::Cgo(hop)) => (*hop.received_tag()).into(),
+            None => [0; 20].into(),
+        }
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::crypto::{RelayHop, fast};
+    use crate::crypto::fast;
     use proptest::prelude::*;
 
     /// A circuit of three hops, both sides.
-    fn circuit() -> (Layers, Vec<RelayHop>) {
+    fn circuit() -> (Layers, Vec<RelayLayer>) {
         let (mut layers, mut relays) = (Layers::default(), Vec::new());
         for number in 0..3 {
             let (created, keys) = fast::respond(&[number; 20], [99; 20]);
-            relays.push(RelayHop::new(&keys));
-            layers.push(&fast::Client::new([number; 20]).finish(&created).expect("honest"));
+            relays.push(RelayLayer::new(&keys.into()));
+            let keys = fast::Client::new([number; 20]).finish(&created).expect("honest");
+            layers.push(&keys.into());
         }
         (layers, relays)
     }
@@ -90,8 +216,8 @@ mod tests {
             for (hop, is_forth, content) in cells {
                 let mut body = [content; BODY_LEN];
                 if is_forth {
-                    layers.seal(hop, &mut body);
-                    let found = relays.iter_mut().position(|relay| relay.decrypt(&mut body));
+                    layers.seal(hop, Command::RELAY, &mut body);
+                    let found = relays.iter_mut().position(|relay| relay.decrypt(Command::RELAY, &mut body));
                     prop_assert_eq!(found, Some(hop));
                     prop_assert_eq!(relays[hop].received_tag(), layers.sent_tag(hop));
                 } else {

@@ -3,15 +3,45 @@ use crate::cell::msg::Sendme;
 use alloc::collections::VecDeque;
 use subtle::ConstantTimeEq;
 
-/// Bytes of a tag: the whole running digest of a cell, of which the cell shows four.
-pub const SENDME_TAG_LEN: usize = 20;
+/// Bytes of the longest tag.
+const LEN_MAX: usize = 20;
+
+/// What proves that a cell was seen: with keystreams for layers the whole running digest, 20 bytes, of which
+/// the cell shows four; with Counter Galois Onion the 16 bytes that the cell begins with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct SendmeTag {
+    bytes: [u8; LEN_MAX],
+    len: u8,
+}
+
+impl SendmeTag {
+    /// Its bytes.
+    #[must_use]
+    pub fn as_bytes(&self) -> &[u8] {
+        &self.bytes[..usize::from(self.len)]
+    }
+}
+
+impl From<[u8; 20]> for SendmeTag {
+    fn from(bytes: [u8; 20]) -> Self {
+        Self { bytes, len: 20 }
+    }
+}
+
+impl From<[u8; 16]> for SendmeTag {
+    fn from(tag: [u8; 16]) -> Self {
+        let mut bytes = [0; LEN_MAX];
+        bytes[..16].copy_from_slice(&tag);
+        Self { bytes, len: 16 }
+    }
+}
 
 /// The tags of cells that wait for their SENDME, oldest first (proposal 289).
 ///
 /// The window of the circuit bounds them: one tag for each whole increment under way.
 #[derive(Clone, Debug, Default)]
 pub struct SendmeTags {
-    expected: VecDeque<[u8; SENDME_TAG_LEN]>,
+    expected: VecDeque<SendmeTag>,
 }
 
 impl SendmeTags {
@@ -35,8 +65,8 @@ impl SendmeTags {
 
     /// A cell was sent that a SENDME will acknowledge, see
     /// [`CircuitFlow::handle_sent`](super::CircuitFlow::handle_sent).
-    pub fn expect(&mut self, tag: [u8; SENDME_TAG_LEN]) {
-        self.expected.push_back(tag);
+    pub fn expect(&mut self, tag: impl Into<SendmeTag>) {
+        self.expected.push_back(tag.into());
     }
 
     /// Handles a SENDME: an error, or it acknowledges the oldest cell that waits.
@@ -55,7 +85,7 @@ impl SendmeTags {
         match sendme {
             Sendme::Bare if may_be_bare => Ok(()),
             Sendme::Bare => Err(FlowError::SendmeVersion(0)),
-            Sendme::Tagged(tag) if bool::from(expected[..].ct_eq(tag)) => Ok(()),
+            Sendme::Tagged(tag) if bool::from(expected.as_bytes().ct_eq(tag)) => Ok(()),
             Sendme::Tagged(_) => Err(FlowError::WrongTag),
             Sendme::Unknown(version) => Err(FlowError::SendmeVersion(*version)),
         }

@@ -9,8 +9,8 @@ struct End {
     sent: u64,
 }
 
-fn tag(cell: u64) -> [u8; SENDME_TAG_LEN] {
-    let mut tag = [0xee; SENDME_TAG_LEN];
+fn tag(cell: u64) -> [u8; 20] {
+    let mut tag = [0xee; 20];
     tag[..8].copy_from_slice(&cell.to_be_bytes());
     tag
 }

@@ -6,7 +6,7 @@ use super::{Phase, Pump, PumpFailure};
 use crate::cell::msg::{Create2, CreatedFast, DestroyReason, HANDSHAKE_NTOR, encode_created2_into};
 use crate::cell::{BODY_LEN, CELL_LEN, Cell, CircId, Command};
 use crate::circuit::{CircuitError, Step};
-use crate::crypto::{HopKeys, fast, ntor};
+use crate::crypto::{HopKeys, LayerKeys, fast, ntor};
 use crate::link::Channel;
 use crate::measure::check::compare;
 use crate::measure::protocol::Message;
@@ -207,7 +207,7 @@ impl<R: Rng> Pump<R> {
                     channel.send(circuit.origin_id, command, &body);
                     Ok(None)
                 }
-                Ok(Step::Built) => Ok(building.first_hop_keys().cloned()),
+                Ok(Step::Built) => Ok(building.first_hop_keys().and_then(LayerKeys::tor1).cloned()),
                 Err(error) => Err(error),
             },
             State::Creating(client) => finish_fast(*client, command, body).map(Some),

@@ -4,6 +4,7 @@ use super::handshakes::Next;
 use super::{Asker, Circuit, CircuitIndex, HandshakeDone, HandshakeJob, Hop, OnLink, Way};
 use crate::cell::Command;
 use crate::cell::msg::{Create2, DestroyReason, encode_created2_into};
+use crate::cell::relay::RelayFormat;
 use crate::flow::control::Agreed;
 use crate::node::ConnId;
 use crate::router::defences::Place;
@@ -46,7 +47,7 @@ impl<S: Suite, R: Rng, C: Conduct<S>> Core<S, R, C> {
         let (answer, keys) = S::answer_fast(body, y);
         let hop = match role {
             Role::Measurer => Hop::Echo(Box::new(S::EchoLayer::new(&keys))),
-            Role::Ordinary | Role::Coordinator => Hop::Relay(S::Layer::new(&keys)),
+            Role::Ordinary | Role::Coordinator => Hop::Relay(S::Layer::new(&keys.into())),
         };
         self.control(at, Command::CREATED_FAST, &answer);
         self.begin(Circuit::new(at, hop, Agreed::default()));
@@ -155,7 +156,10 @@ impl<S: Suite, R: Rng, C: Conduct<S>> Core<S, R, C> {
 
     fn begin(&mut self, circuit: Circuit<S>) {
         let at = circuit.back;
-        let is_measured = matches!(circuit.hop, Hop::Echo(_));
+        let (is_measured, is_cgo) = match &circuit.hop {
+            Hop::Echo(_) => (true, false),
+            Hop::Relay(layer) => (false, layer.format() == RelayFormat::V1),
+        };
         let index: CircuitIndex = self.circuits.add(circuit);
         if let Some(circuit) = self.circuits.get_mut(index) {
             circuit.back_queue.set_window(self.config.flows.hop());
@@ -164,6 +168,7 @@ impl<S: Suite, R: Rng, C: Conduct<S>> Core<S, R, C> {
             link.circuits.add(at.circ_id, index, Way::Forth);
         }
         self.totals.circuits += 1;
+        self.totals.cgo_circuits += u64::from(is_cgo);
         if is_measured {
             self.answer_ahead(index);
         }

@@ -10,7 +10,7 @@ use crate::router::circuits::{CircuitIndex, End, Hop, RelayTunnel};
 use crate::router::defences::{StreamDefence, bucket};
 use crate::router::links::Link;
 use crate::router::{Conduct, Core};
-use crate::suite::{StreamId, Suite};
+use crate::suite::{Layer as _, StreamId, Suite};
 use crate::tunnel::{Leg, Tunnel};
 use alloc::boxed::Box;
 use alloc::vec::Vec;
@@ -172,12 +172,10 @@ impl<S: Suite, R: Rng, C: Conduct<S>> Core<S, R, C> {
     /// The circuit's end here. It takes memory from the first message on that needs it.
     pub(in crate::router) fn end_mut(&mut self, index: CircuitIndex) -> Option<&mut End> {
         let circuit = self.circuits.get_mut(index)?;
-        if matches!(circuit.hop, Hop::Echo(_)) {
-            return None;
-        }
+        let Hop::Relay(layer) = &circuit.hop else { return None };
         if circuit.end.is_none() {
             let flow = Flow::new(self.config.flows.end(&self.congestion, circuit.agreed));
-            let leg = Leg::new(flow, self.config.queue_limit_cells);
+            let leg = Leg::new(flow, layer.format(), self.config.queue_limit_cells);
             let tunnel = RelayTunnel { circuit: index, streams: Tunnel::default(), begins: None };
             circuit.end = Some(Box::new(End { leg, tunnel: self.tunnels.add(tunnel) }));
         }

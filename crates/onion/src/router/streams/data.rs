@@ -73,7 +73,7 @@ impl<S: Suite, R: Rng, C: Conduct<S>> Core<S, R, C> {
         let Some(circuit) = self.circuits.get(index) else { return };
         let Hop::Relay(layer) = &circuit.hop else { return };
         let mut data = Vec::new();
-        Sendme::Tagged(&layer.received_tag()).encode_into(&mut data);
+        Sendme::Tagged(layer.received_tag().as_bytes()).encode_into(&mut data);
         self.originate(index, RelayCommand::SENDME, StreamId::CIRCUIT, &data);
     }
 
@@ -238,12 +238,13 @@ impl<S: Suite, R: Rng, C: Conduct<S>> Core<S, R, C> {
         let joined = queue.joining();
         let body = queue.push(now).begin(circuit.back.circ_id, Command::RELAY);
         let message = Message { command: RelayCommand::DATA, stream_id: stream.stream_id, data };
-        let written = body.write(&message);
+        let format = layer.format();
+        let written = body.write(format, &message);
         debug_assert!(written.is_ok(), "a cell was to be filled with more than fits");
         if let Some(at) = filling.salt_at {
             let mut salt = Salt::default();
             self.rng.fill_bytes(&mut salt);
-            body.salt(at, &salt);
+            body.salt(format, at, &salt);
         }
         layer.originate(body);
 

@@ -1,4 +1,4 @@
-use crate::cell::relay::{MAX_DATA_LEN, RelayCommand};
+use crate::cell::relay::{MAX_DATA_LEN, RelayCommand, RelayFormat};
 use crate::cell::{CircId, Command};
 use crate::suite::fixture::Staged;
 use crate::suite::{Body, Cell, Message, StreamId, Stretch, Tor, Weightless};
@@ -7,26 +7,32 @@ use alloc::vec::Vec;
 use proptest::prelude::*;
 use proptest::test_runner::TestCaseResult;
 
+fn format(is_v1: bool) -> RelayFormat {
+    if is_v1 { RelayFormat::V1 } else { RelayFormat::V0 }
+}
+
 /// A message comes out as it went in, over whatever the body held before.
 fn round_trip<S: Staged>(
-    command: u8,
-    stream_id: u16,
+    format: RelayFormat,
+    (command, stream_id): (u8, u16),
     data: &[u8],
     before: &[u8],
 ) -> TestCaseResult {
     let mut body = S::Body::from_bytes(before);
     let (command, stream_id) = (RelayCommand(command), StreamId(stream_id));
     let message = Message { command, stream_id, data: S::Stretch::from_bytes(data) };
-    if data.len() > MAX_DATA_LEN {
-        prop_assert!(body.write(&message).is_err());
+    let is_well_formed = format == RelayFormat::V0
+        || (command.is_known() && command.is_of_streams() == (stream_id.0 > 0));
+    if data.len() > format.max_data_len(command) || !is_well_formed {
+        prop_assert!(body.write(format, &message).is_err());
         return Ok(());
     }
-    prop_assert!(body.write(&message).is_ok());
+    prop_assert!(body.write(format, &message).is_ok());
     // Room for padding of four bytes, and for as many random ones as there are.
-    if data.len() + 20 <= MAX_DATA_LEN {
-        body.salt(data.len() + 4, &[0xab; 16]);
+    if command == RelayCommand::DATA && data.len() + 20 <= format.max_data_len(command) {
+        body.salt(format, data.len() + 4, &[0xab; 16]);
     }
-    let found = body.message().expect("just written");
+    let found = body.message(format).expect("just written");
     prop_assert_eq!((found.command, found.stream_id), (command, stream_id));
     prop_assert_eq!((found.data.len(), found.data.bytes()), (data.len(), data));
     prop_assert_eq!(found.data.is_empty(), data.is_empty());
@@ -35,15 +41,17 @@ fn round_trip<S: Staged>(
 
 /// The same of data that is made in its place.
 fn data_round_trip<S: Staged>(
+    format: RelayFormat,
     stream_id: u16,
     from: u64,
     len: usize,
     room: usize,
 ) -> TestCaseResult {
     let mut body = S::Body::from_bytes(b"of earlier use");
-    let filled = body.write_data(StreamId(stream_id), room, |room| S::put(room, from, len));
-    prop_assert_eq!(filled, len.min(room).min(MAX_DATA_LEN));
-    let found = body.message().expect("just written");
+    let filled = body.write_data(format, StreamId(stream_id), room, |room| S::put(room, from, len));
+    let most = format.max_data_len(RelayCommand::DATA);
+    prop_assert_eq!(filled, len.min(room).min(most));
+    let found = body.message(format).expect("just written");
     let head = (found.command, found.stream_id, found.data.len());
     prop_assert_eq!(head, (RelayCommand::DATA, StreamId(stream_id), filled));
     prop_assert!(S::is_from(found.data, from));
@@ -83,21 +91,23 @@ fn shift<S: Staged>(numbers: &[u8], at: usize) {
 proptest! {
     #[test]
     fn messages_come_out_as_they_went_in(
-        command: u8,
-        stream_id: u16,
+        is_v1: bool,
+        command in prop_oneof![Just(2u8), 0u8..48, any::<u8>()],
+        stream_id in prop_oneof![Just(0u16), any::<u16>()],
         data in prop::collection::vec(any::<u8>(), 0..MAX_DATA_LEN + 5),
         before in prop::collection::vec(any::<u8>(), 0..600),
     ) {
-        round_trip::<Tor>(command, stream_id, &data, &before)?;
-        round_trip::<Weightless>(command, stream_id, &data, &before)?;
+        let head = (command, stream_id);
+        round_trip::<Tor>(format(is_v1), head, &data, &before)?;
+        round_trip::<Weightless>(format(is_v1), head, &data, &before)?;
     }
 
     #[test]
     fn data_is_where_it_was_put(
-        stream_id: u16, from in 0u64..1 << 33, len in 0usize..600, room in 0usize..600,
+        is_v1: bool, stream_id: u16, from in 0u64..1 << 33, len in 0usize..600, room in 0usize..600,
     ) {
-        data_round_trip::<Tor>(stream_id, from, len, room)?;
-        data_round_trip::<Weightless>(stream_id, from, len, room)?;
+        data_round_trip::<Tor>(format(is_v1), stream_id, from, len, room)?;
+        data_round_trip::<Weightless>(format(is_v1), stream_id, from, len, room)?;
     }
 
     #[test]
@@ -113,7 +123,7 @@ proptest! {
 #[test]
 fn nothing_of_earlier_use_is_left() {
     let mut body = [0xee; 509];
-    let written = Body::<Tor>::write_data(&mut body, StreamId(1), 3, |room| {
+    let written = Body::<Tor>::write_data(&mut body, RelayFormat::V0, StreamId(1), 3, |room| {
         room.fill(1);
         room.len()
     });

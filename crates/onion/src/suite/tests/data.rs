@@ -1,3 +1,4 @@
+use crate::cell::relay::RelayFormat;
 use crate::suite::fixture::Staged;
 use crate::suite::{
     Body, Buffer, Run, RunRoom, StreamId, Suite, Tor, Weightless, WeightlessStretch,
@@ -30,13 +31,14 @@ fn queue<S: Staged>(steps: &[Step], begins_at: u64) -> TestCaseResult {
         let held = usize::try_from(pushed - popped).unwrap();
         match step {
             Step::Push(len) => {
-                body.write_data(stream, len, |room| S::put(room, pushed, len));
-                buffer.push(body.message().expect("just written").data);
+                body.write_data(RelayFormat::V0, stream, len, |room| S::put(room, pushed, len));
+                buffer.push(body.message(RelayFormat::V0).expect("just written").data);
                 pushed += len as u64;
             }
             Step::Pop(most) => {
-                let len = body.write_data(stream, most, |room| buffer.pop_into(room));
-                let data = body.message().expect("just written").data;
+                let len =
+                    body.write_data(RelayFormat::V0, stream, most, |room| buffer.pop_into(room));
+                let data = body.message(RelayFormat::V0).expect("just written").data;
                 prop_assert_eq!(len, held.min(most).min(498));
                 prop_assert!(len == 0 || S::is_from(data, popped));
                 popped += len as u64;

@@ -1,6 +1,7 @@
 use crate::cell::Command;
 use crate::cell::msg::{Create2, encode_created2_into};
 use crate::cell::relay::RelayCommand;
+use crate::crypto::ntor_v3::extension::Request;
 use crate::flow::control::Agreed;
 use crate::suite::fixture::{Staged, hop};
 use crate::suite::{
@@ -8,8 +9,11 @@ use crate::suite::{
 };
 use alloc::vec::Vec;
 
+const CONGESTION: Request =
+    Request { wants_congestion_control: true, wants_cgo: false, wants_other_protocols: false };
+
 /// CREATE_FAST and its answer: what the client has then, and the relay.
-pub(super) fn by_fast<S: Staged>(handshake: S::Handshake) -> (S::Keys, S::Keys) {
+pub(super) fn by_fast<S: Staged>(handshake: S::Handshake) -> (S::Keys, S::FastKeys) {
     let (command, create) = handshake.create_cell();
     assert_eq!(command, Command::CREATE_FAST);
     let (created, theirs) = S::answer_fast(&S::Body::from_bytes(&create), [99; 20]);
@@ -64,26 +68,31 @@ fn fit<S: Staged>(ours: &S::Keys, theirs: &S::Keys) -> bool {
         data: S::Stretch::from_bytes(b"fits"),
     };
     let mut body = S::Body::from_bytes(&[]);
-    body.write(&message).expect("it fits");
-    layers.seal(0, &mut body);
-    let is_forth = relay.decrypt(&mut body);
+    let format = relay.format();
+    assert_eq!(layers.format(0), format);
+    body.write(format, &message).expect("it fits");
+    layers.seal(0, Command::RELAY, &mut body);
+    let is_forth = relay.decrypt(Command::RELAY, &mut body);
     relay.originate(&mut body);
     is_forth && layers.open(&mut body) == Ok(0)
 }
 
 fn agree<S: Staged>() {
     let (ours, theirs) = by_fast::<S>(S::Handshake::fast([1; 20]));
-    assert!(fit::<S>(&ours, &theirs));
+    assert!(fit::<S>(&ours, &theirs.into()));
     let offered = Agreed { congestion_sendme_cells: Some(17) };
     for is_first in [true, false] {
         let ntor = S::Handshake::ntor(&hop(1), [2; 32]);
-        let wanting = S::Handshake::ntor_v3(&hop(1), [3; 32], true).expect("its key is known");
-        let plain = S::Handshake::ntor_v3(&hop(1), [4; 32], false).expect("its key is known");
+        let asking = |request| S::Handshake::ntor_v3(&hop(1), [3; 32], request).expect("known");
+        let wanting = asking(CONGESTION);
+        let cgo = asking(Request { wants_cgo: true, ..CONGESTION });
+        let plain = asking(Request::default());
         let cases = [
             (&ntor, offered, Agreed::default()),
             (&plain, offered, Agreed::default()),
             (&wanting, Agreed::default(), Agreed::default()),
             (&wanting, offered, offered),
+            (&cgo, offered, offered),
         ];
         for (handshake, offered, agreed) in cases {
             let (ours, theirs) = by_create2::<S>(handshake, offered, is_first);
@@ -106,7 +115,7 @@ fn refuse<S: Staged>() {
     assert!(matches!(answer::<S>(&cut, Agreed::default()), (None, 0)), "nothing is drawn");
     let mut nameless = hop(1);
     nameless.ids.ed25519 = None;
-    assert!(S::Handshake::ntor_v3(&nameless, [1; 32], true).is_err());
+    assert!(S::Handshake::ntor_v3(&nameless, [1; 32], CONGESTION).is_err());
     let fast = S::Handshake::fast([1; 20]);
     let ntor = S::Handshake::ntor(&hop(1), [2; 32]);
     let body = S::Body::from_bytes(&[0; 66]);
@@ -125,7 +134,7 @@ fn what_is_no_handshake_is_none() {
 fn commands<S: Staged>() -> Vec<(Command, u16)> {
     let handshakes = [
         S::Handshake::ntor(&hop(1), [2; 32]),
-        S::Handshake::ntor_v3(&hop(1), [3; 32], true).expect("its key is known"),
+        S::Handshake::ntor_v3(&hop(1), [3; 32], CONGESTION).expect("its key is known"),
     ];
     let types = handshakes.iter().map(|it| {
         let message = it.message();

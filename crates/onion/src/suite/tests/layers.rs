@@ -1,6 +1,6 @@
 use super::handshakes::by_fast;
-use crate::cell::BODY_LEN;
-use crate::cell::relay::RelayCommand;
+use crate::cell::relay::{RelayCommand, RelayFormat};
+use crate::cell::{BODY_LEN, Command};
 use crate::suite::fixture::Staged;
 use crate::suite::{
     Body, EchoLayer, Handshake, Layer, Layers, Message, StreamId, Stretch, Suite, Tor, Weightless,
@@ -15,7 +15,7 @@ fn circuit<S: Staged>() -> (S::Layers, Vec<S::Layer>) {
     for number in 0..3 {
         let (ours, theirs) = by_fast::<S>(S::Handshake::fast([number; 20]));
         layers.push(&ours);
-        relays.push(S::Layer::new(&theirs));
+        relays.push(S::Layer::new(&theirs.into()));
     }
     assert_eq!((layers.len(), layers.is_empty()), (3, false));
     (layers, relays)
@@ -25,12 +25,12 @@ fn body<S: Suite>(stream_id: u16, data: &[u8]) -> S::Body {
     let mut body = S::Body::from_bytes(&[]);
     let data = S::Stretch::from_bytes(data);
     let message = Message { command: RelayCommand::END, stream_id: StreamId(stream_id), data };
-    body.write(&message).expect("it fits");
+    body.write(RelayFormat::V0, &message).expect("it fits");
     body
 }
 
 fn says<S: Suite>(body: &S::Body, stream_id: u16, data: &[u8]) -> bool {
-    let message = body.message().expect("no layer is on it");
+    let message = body.message(RelayFormat::V0).expect("no layer is on it");
     let StreamId(found) = message.stream_id;
     (message.command, found, message.data.bytes()) == (RelayCommand::END, stream_id, data)
 }
@@ -44,8 +44,9 @@ fn recognize<S: Staged>(cells: &[Sent]) -> TestCaseResult {
         let data = content.to_be_bytes();
         let mut body = body::<S>(content, &data);
         if is_forth {
-            layers.seal(hop, &mut body);
-            let found = relays.iter_mut().position(|relay| relay.decrypt(&mut body));
+            layers.seal(hop, Command::RELAY, &mut body);
+            let found =
+                relays.iter_mut().position(|relay| relay.decrypt(Command::RELAY, &mut body));
             prop_assert_eq!(found, Some(hop));
             prop_assert_eq!(relays[hop].received_tag(), layers.sent_tag(hop));
         } else {
@@ -65,8 +66,8 @@ fn tags_differ<S: Staged>() {
     let mut tags = Vec::new();
     for _ in 0..5 {
         let mut body = body::<S>(1, b"again");
-        layers.seal(0, &mut body);
-        assert!(relays[0].decrypt(&mut body));
+        layers.seal(0, Command::RELAY, &mut body);
+        assert!(relays[0].decrypt(Command::RELAY, &mut body));
         tags.push(layers.sent_tag(0));
     }
     tags.sort_unstable();
@@ -78,7 +79,7 @@ fn tags_differ<S: Staged>() {
 fn stray<S: Staged>(body: &S::Body) {
     let (mut layers, mut relays) = circuit::<S>();
     let mut forth = body.clone();
-    assert!(!relays.iter_mut().any(|relay| relay.decrypt(&mut forth)));
+    assert!(!relays.iter_mut().any(|relay| relay.decrypt(Command::RELAY, &mut forth)));
     let mut back = body.clone();
     relays.iter_mut().rev().skip(1).for_each(|relay| relay.pass_back(&mut back));
     assert!(layers.open(&mut back).is_err());
@@ -99,7 +100,7 @@ fn echo<S: Staged>() {
     layers.push(&ours);
     for content in 0..3 {
         let mut body = body::<S>(content, b"there and back");
-        layers.seal(0, &mut body);
+        layers.seal(0, Command::RELAY, &mut body);
         target.apply(&mut body);
         assert!(says::<S>(&body, content, b"there and back"));
     }

@@ -1,6 +1,7 @@
 use super::Tor;
 use crate::cell::Command;
 use crate::cell::msg::{Create2, CreatedFast, HANDSHAKE_NTOR, HANDSHAKE_NTOR_V3, parse_created2};
+use crate::cell::relay::RelayFormat;
 use crate::circuit::{CircuitError, NextHop};
 use crate::crypto::ntor_v3::extension::{Request, Response};
 use crate::crypto::{HandshakeFailed, HopKeys, fast, ntor, ntor_v3};
@@ -17,12 +18,13 @@ enum Kind {
     /// For a first hop only: without public keys, since its link has them.
     Fast(fast::Client),
     Ntor(Box<ntor::Client>),
-    NtorV3(Box<ntor_v3::Client>),
+    /// With the cells that it asks for.
+    NtorV3(Box<ntor_v3::Client>, RelayFormat),
 }
 
 /// Without anything agreed.
 fn by_keys(keys: HopKeys) -> Finished<Tor> {
-    Finished { keys, agreed: Agreed::default() }
+    Finished { keys: keys.into(), agreed: Agreed::default() }
 }
 
 impl suite::Handshake<Tor> for Handshake {
@@ -38,22 +40,21 @@ impl suite::Handshake<Tor> for Handshake {
     fn ntor_v3(
         relay: &NextHop,
         ephemeral_secret: [u8; 32],
-        wants_congestion_control: bool,
+        request: Request,
     ) -> Result<Self, HandshakeFailed> {
         let unknown =
             HandshakeFailed { handshake: "ntor-v3", problem: "no Ed25519 identity is known" };
         let ed25519_id = relay.ids.ed25519.ok_or(unknown)?.0;
         let relay = ntor_v3::RelayKeys { ed25519_id, onion_key: relay.onion_key };
-        let request = Request { wants_congestion_control, ..Request::default() };
         let client = ntor_v3::Client::new(relay, ephemeral_secret, &request.encode())?;
-        Ok(Self(Kind::NtorV3(Box::new(client))))
+        Ok(Self(Kind::NtorV3(Box::new(client), request.format())))
     }
 
     fn public(&self) -> Option<&[u8; 32]> {
         match &self.0 {
             Kind::Fast(_) => None,
             Kind::Ntor(client) => Some(client.public()),
-            Kind::NtorV3(client) => Some(client.public()),
+            Kind::NtorV3(client, _) => Some(client.public()),
         }
     }
 
@@ -61,14 +62,14 @@ impl suite::Handshake<Tor> for Handshake {
         match &self.0 {
             Kind::Fast(client) => client.x.to_vec(),
             Kind::Ntor(client) => client.message().to_vec(),
-            Kind::NtorV3(client) => client.data().to_vec(),
+            Kind::NtorV3(client, _) => client.data().to_vec(),
         }
     }
 
     fn create2<'a>(&self, message: &'a [u8]) -> Create2<'a> {
         let handshake_type = match &self.0 {
             Kind::Fast(_) | Kind::Ntor(_) => HANDSHAKE_NTOR,
-            Kind::NtorV3(_) => HANDSHAKE_NTOR_V3,
+            Kind::NtorV3(..) => HANDSHAKE_NTOR_V3,
         };
         Create2 { handshake_type, data: message }
     }
@@ -77,7 +78,7 @@ impl suite::Handshake<Tor> for Handshake {
         let message = self.message();
         match &self.0 {
             Kind::Fast(_) => (Command::CREATE_FAST, message),
-            Kind::Ntor(_) | Kind::NtorV3(_) => {
+            Kind::Ntor(_) | Kind::NtorV3(..) => {
                 let mut body = Vec::new();
                 self.create2(&message).encode_into(&mut body);
                 (Command::CREATE2, body)
@@ -91,7 +92,7 @@ impl suite::Handshake<Tor> for Handshake {
                 let created = CreatedFast::parse(body).map_err(CircuitError::Malformed)?;
                 client.finish(&created).map(by_keys).map_err(CircuitError::Handshake)
             }
-            (Kind::Ntor(_) | Kind::NtorV3(_), Command::CREATED2) => self.finish_extended(body),
+            (Kind::Ntor(_) | Kind::NtorV3(..), Command::CREATED2) => self.finish_extended(body),
             (_, other) => Err(CircuitError::Unexpected(other)),
         }
     }
@@ -103,8 +104,9 @@ impl suite::Handshake<Tor> for Handshake {
             Kind::Ntor(client) => {
                 client.finish(answer).map(by_keys).map_err(CircuitError::Handshake)
             }
-            Kind::NtorV3(client) => {
-                let (message, keys) = client.finish(answer).map_err(CircuitError::Handshake)?;
+            Kind::NtorV3(client, format) => {
+                let (message, keys) =
+                    client.finish(answer, *format).map_err(CircuitError::Handshake)?;
                 let response = Response::parse(&message).map_err(CircuitError::Malformed)?;
                 let congestion_sendme_cells = response.congestion_sendme_cells;
                 Ok(Finished { keys, agreed: Agreed { congestion_sendme_cells } })
@@ -118,7 +120,7 @@ impl fmt::Debug for Handshake {
         f.write_str(match self.0 {
             Kind::Fast(_) => "Handshake(CREATE_FAST)",
             Kind::Ntor(_) => "Handshake(ntor)",
-            Kind::NtorV3(_) => "Handshake(ntor-v3)",
+            Kind::NtorV3(..) => "Handshake(ntor-v3)",
         })
     }
 }

@@ -1,5 +1,5 @@
 use super::{Run, RunRoom, Weightless, WeightlessStretch};
-use crate::cell::relay::{MAX_DATA_LEN, RelayCommand};
+use crate::cell::relay::{RelayCommand, RelayFormat};
 use crate::cell::{CircId, Command, Malformed};
 use crate::suite::{Body, Cell, Message, Salt, StreamId, Stretch};
 use alloc::boxed::Box;
@@ -46,7 +46,7 @@ impl Body<Weightless> for WeightlessBody {
         }
     }
 
-    fn message(&self) -> Result<Message<WeightlessStretch<'_>>, Malformed> {
+    fn message(&self, format: RelayFormat) -> Result<Message<WeightlessStretch<'_>>, Malformed> {
         let (command, stream_id, data) = match &self.content {
             Content::Data(stream_id, run) => {
                 (RelayCommand::DATA, *stream_id, WeightlessStretch::Run(*run))
@@ -58,14 +58,20 @@ impl Body<Weightless> for WeightlessBody {
                 return Err(Malformed { message: "relay cell", problem: "no relay message in it" });
             }
         };
+        if format == RelayFormat::V1 && !command.is_known() {
+            let problem = "a command that we do not know";
+            return Err(Malformed { message: "relay cell", problem });
+        }
         Ok(Message { command, stream_id, data })
     }
 
-    fn write(&mut self, message: &Message<WeightlessStretch<'_>>) -> Result<(), Malformed> {
+    fn write(
+        &mut self,
+        format: RelayFormat,
+        message: &Message<WeightlessStretch<'_>>,
+    ) -> Result<(), Malformed> {
         let Message { command, stream_id, data } = *message;
-        if data.len() > MAX_DATA_LEN {
-            return Err(Malformed { message: "relay cell", problem: "more data than fits" });
-        }
+        format.check(command, stream_id.0, data.len())?;
         self.layers = 0;
         self.content = match data {
             WeightlessStretch::Run(run) => {
@@ -79,11 +85,13 @@ impl Body<Weightless> for WeightlessBody {
 
     fn write_data(
         &mut self,
+        format: RelayFormat,
         stream_id: StreamId,
         most_bytes: usize,
         fill: impl FnOnce(&mut RunRoom) -> usize,
     ) -> usize {
-        let room_bytes = u32::try_from(most_bytes.min(MAX_DATA_LEN)).unwrap_or(0);
+        let fitting_bytes = format.max_data_len(RelayCommand::DATA);
+        let room_bytes = u32::try_from(most_bytes.min(fitting_bytes)).unwrap_or(0);
         let mut room = RunRoom { room_bytes, run: Run::default() };
         let len = fill(&mut room);
         debug_assert_eq!(len, room.run.len as usize, "what is said to be there is there");
@@ -91,7 +99,7 @@ impl Body<Weightless> for WeightlessBody {
         len
     }
 
-    fn salt(&mut self, _at: usize, _salt: &Salt) {}
+    fn salt(&mut self, _format: RelayFormat, _at: usize, _salt: &Salt) {}
 
     fn forge(&mut self, _seed: &[u8; 16]) {
         // No circuit has so many hops that this would be for one of them.

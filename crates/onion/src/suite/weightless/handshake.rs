@@ -1,6 +1,7 @@
 use super::Weightless;
 use crate::cell::Command;
 use crate::cell::msg::{Create2, HANDSHAKE_NTOR, HANDSHAKE_NTOR_V3, parse_created2};
+use crate::cell::relay::RelayFormat;
 use crate::circuit::{CircuitError, NextHop};
 use crate::crypto::HandshakeFailed;
 use crate::crypto::ntor_v3::extension::{Request, Response};
@@ -17,8 +18,8 @@ pub enum NullHandshake {
     Ntor,
     /// In the place of ntor of version 3.
     NtorV3 {
-        /// Whether it asks for congestion control.
-        wants_congestion_control: bool,
+        /// What it asks for.
+        request: Request,
     },
 }
 
@@ -34,11 +35,11 @@ impl Handshake<Weightless> for NullHandshake {
     fn ntor_v3(
         relay: &NextHop,
         _ephemeral_secret: [u8; 32],
-        wants_congestion_control: bool,
+        request: Request,
     ) -> Result<Self, HandshakeFailed> {
         let unknown =
             HandshakeFailed { handshake: "ntor-v3", problem: "no Ed25519 identity is known" };
-        relay.ids.ed25519.map(|_| Self::NtorV3 { wants_congestion_control }).ok_or(unknown)
+        relay.ids.ed25519.map(|_| Self::NtorV3 { request }).ok_or(unknown)
     }
 
     fn public(&self) -> Option<&[u8; 32]> {
@@ -57,9 +58,7 @@ impl Handshake<Weightless> for NullHandshake {
     fn message(&self) -> Vec<u8> {
         match *self {
             Self::Fast | Self::Ntor => Vec::new(),
-            Self::NtorV3 { wants_congestion_control } => {
-                Request { wants_congestion_control, ..Request::default() }.encode()
-            }
+            Self::NtorV3 { request } => request.encode(),
         }
     }
 
@@ -78,7 +77,7 @@ impl Handshake<Weightless> for NullHandshake {
     ) -> Result<Finished<Weightless>, CircuitError> {
         match (self, command) {
             (Self::Fast, Command::CREATED_FAST) => {
-                Ok(Finished { keys: (), agreed: Agreed::default() })
+                Ok(Finished { keys: RelayFormat::V0, agreed: Agreed::default() })
             }
             (Self::Ntor | Self::NtorV3 { .. }, Command::CREATED2) => self.finish_extended(body),
             (_, other) => Err(CircuitError::Unexpected(other)),
@@ -87,14 +86,15 @@ impl Handshake<Weightless> for NullHandshake {
 
     fn finish_extended(&self, data: &[u8]) -> Result<Finished<Weightless>, CircuitError> {
         let answer = parse_created2(data).map_err(CircuitError::Malformed)?;
-        let agreed = match self {
+        let (agreed, keys) = match self {
             Self::Fast => return Err(CircuitError::Unexpected(Command::CREATED2)),
-            Self::Ntor => Agreed::default(),
-            Self::NtorV3 { .. } => {
+            Self::Ntor => (Agreed::default(), RelayFormat::V0),
+            Self::NtorV3 { request } => {
                 let response = Response::parse(answer).map_err(CircuitError::Malformed)?;
-                Agreed { congestion_sendme_cells: response.congestion_sendme_cells }
+                let congestion_sendme_cells = response.congestion_sendme_cells;
+                (Agreed { congestion_sendme_cells }, request.format())
             }
         };
-        Ok(Finished { keys: (), agreed })
+        Ok(Finished { keys, agreed })
     }
 }

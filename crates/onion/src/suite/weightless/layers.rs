@@ -1,7 +1,9 @@
 use super::Weightless;
 use super::body::WeightlessBody;
+use crate::cell::Command;
+use crate::cell::relay::RelayFormat;
 use crate::crypto::CryptError;
-use crate::flow::control::SENDME_TAG_LEN;
+use crate::flow::control::SendmeTag;
 use crate::suite::{EchoLayer, Layer, Layers};
 use alloc::vec::Vec;
 
@@ -10,21 +12,33 @@ use alloc::vec::Vec;
 pub struct Count {
     sent: u64,
     received: u64,
+    format: RelayFormat,
 }
 
-fn tag(count: u64) -> [u8; SENDME_TAG_LEN] {
-    let mut tag = [0; SENDME_TAG_LEN];
-    tag[..8].copy_from_slice(&count.to_be_bytes());
-    tag
+impl Count {
+    /// Of as many bytes as with the other suite.
+    fn tag(self, count: u64) -> SendmeTag {
+        let mut tag = [0; 20];
+        tag[..8].copy_from_slice(&count.to_be_bytes());
+        match (self.format, tag.first_chunk::<16>()) {
+            (RelayFormat::V1, Some(tag)) => (*tag).into(),
+            _ => tag.into(),
+        }
+    }
 }
 
 impl Layer<Weightless> for Count {
-    fn new((): &()) -> Self {
-        Self::default()
+    fn new(format: &RelayFormat) -> Self {
+        Self { format: *format, ..Self::default() }
     }
 
     #[inline]
-    fn decrypt(&mut self, body: &mut WeightlessBody) -> bool {
+    fn format(&self) -> RelayFormat {
+        self.format
+    }
+
+    #[inline]
+    fn decrypt(&mut self, _command: Command, body: &mut WeightlessBody) -> bool {
         if body.layers > 0 || body.is_noise() {
             body.layers = body.layers.saturating_sub(1);
             return false;
@@ -43,12 +57,12 @@ impl Layer<Weightless> for Count {
         body.layers = body.layers.saturating_add(1);
     }
 
-    fn sent_tag(&self) -> [u8; SENDME_TAG_LEN] {
-        tag(self.sent)
+    fn sent_tag(&self) -> SendmeTag {
+        self.tag(self.sent)
     }
 
-    fn received_tag(&self) -> [u8; SENDME_TAG_LEN] {
-        tag(self.received)
+    fn received_tag(&self) -> SendmeTag {
+        self.tag(self.received)
     }
 }
 
@@ -69,15 +83,19 @@ pub struct Counts {
 }
 
 impl Layers<Weightless> for Counts {
-    fn push(&mut self, (): &()) {
-        self.hops.push(Count::default());
+    fn push(&mut self, format: &RelayFormat) {
+        self.hops.push(<Count as Layer<Weightless>>::new(format));
     }
 
     fn len(&self) -> usize {
         self.hops.len()
     }
 
-    fn seal(&mut self, hop: usize, body: &mut WeightlessBody) {
+    fn format(&self, hop: usize) -> RelayFormat {
+        self.hops.get(hop).map_or_else(RelayFormat::default, |it| it.format)
+    }
+
+    fn seal(&mut self, hop: usize, _command: Command, body: &mut WeightlessBody) {
         let Some(it) = self.hops.get_mut(hop) else { return };
         it.sent += 1;
         body.layers = u8::try_from(hop).unwrap_or(u8::MAX);
@@ -94,11 +112,11 @@ impl Layers<Weightless> for Counts {
         Ok(hop)
     }
 
-    fn sent_tag(&self, hop: usize) -> [u8; SENDME_TAG_LEN] {
-        tag(self.hops.get(hop).map_or(0, |it| it.sent))
+    fn sent_tag(&self, hop: usize) -> SendmeTag {
+        self.hops.get(hop).copied().map_or_else(|| [0; 20].into(), |it| it.tag(it.sent))
     }
 
-    fn received_tag(&self, hop: usize) -> [u8; SENDME_TAG_LEN] {
-        tag(self.hops.get(hop).map_or(0, |it| it.received))
+    fn received_tag(&self, hop: usize) -> SendmeTag {
+        self.hops.get(hop).copied().map_or_else(|| [0; 20].into(), |it| it.tag(it.received))
     }
 }

@@ -1,4 +1,5 @@
 use super::*;
+use crate::cache::diffs::EARLIER_MAX;
 use crate::cache::tests::{NOW, authorities, documents};
 use crate::cache::{Listing, Own};
 use flate2::read::ZlibDecoder;
@@ -30,7 +31,11 @@ fn served() -> Documents {
 }
 
 fn get(documents: &Documents, path: &str) -> Answer {
-    answer(documents, Request { path, accept_encoding: "", if_modified_since: None }, NOW)
+    answer(
+        documents,
+        Request { path, accept_encoding: "", if_modified_since: None, diff_from: "" },
+        NOW,
+    )
 }
 
 fn body(documents: &Documents, path: &str) -> String {
@@ -78,7 +83,7 @@ fn a_consensus_that_the_client_has_is_not_sent_again_and_an_old_one_not_at_all()
     let documents = served();
     let path = "/tor/status-vote/current/consensus-microdesc.z";
     let at = |now, if_modified_since| {
-        let request = Request { path, accept_encoding: "", if_modified_since };
+        let request = Request { path, accept_encoding: "", if_modified_since, diff_from: "" };
         answer(&documents, request, now)
     };
     assert_eq!(at(NOW, Some(NOW - 1)).status, 200);
@@ -91,10 +96,81 @@ fn a_consensus_that_the_client_has_is_not_sent_again_and_an_old_one_not_at_all()
 }
 
 #[test]
+fn who_has_an_earlier_consensus_gets_the_difference() {
+    let mut documents = served();
+    let later = documents.microdesc.clone().expect("one");
+    let text = std::str::from_utf8(&later.text).expect("text");
+    let earlier = text.replacen("\nparams ", "\nparams a=1 ", 1);
+    assert_ne!(earlier, text);
+    let earlier = Listing::read(earlier.into_bytes(), Flavour::Microdesc).expect("a consensus");
+    let (from, digest) = (earlier.text.clone(), hex::encode_upper(earlier.digest));
+    documents.microdesc = Some(earlier.into());
+    documents.put_listing(NOW, Listing::clone(&later));
+
+    let path = "/tor/status-vote/current/consensus-microdesc";
+    let ask = |documents: &Documents, path: &str, diff_from: &str| {
+        let request = Request { path, accept_encoding: "", if_modified_since: None, diff_from };
+        answer(documents, request, NOW)
+    };
+    assert!(!ask(&documents, path, &digest).is_diff, "none is made yet");
+    documents.make_diffs();
+    let unknown = "0".repeat(64);
+    let several = format!("rubbish {unknown} {digest}");
+    let by_path = format!("{path}/diff/{digest}");
+    let signer = authorities()[0].name().0;
+    for (path, diff_from) in [
+        (path, &digest[..]),
+        (path, &digest.to_lowercase()),
+        (path, &several),
+        (&by_path, ""),
+        (&format!("{by_path}/{signer}"), ""),
+    ] {
+        let found = ask(&documents, path, diff_from);
+        assert!(found.is_diff && found.is_consensus, "{path} {diff_from}");
+        let made = netdoc::consdiff::apply(&from, &found.body, 1 << 20).expect("it fits");
+        assert_eq!(made, later.text);
+        let deflated = ask(&documents, &format!("{path}.z"), diff_from);
+        let mut inflated = Vec::new();
+        ZlibDecoder::new(&deflated.body[..]).read_to_end(&mut inflated).expect("deflated");
+        assert_eq!(inflated, found.body);
+    }
+    for diff_from in ["", &unknown, "rubbish"] {
+        assert_eq!(ask(&documents, path, diff_from).body, later.text, "{diff_from}");
+    }
+    assert_eq!(ask(&documents, &format!("{path}/diff/{unknown}"), "").status, 404);
+    assert_eq!(ask(&documents, &format!("{by_path}/{NOBODY}"), "").status, 404);
+    let present = hex::encode(later.digest);
+    assert_eq!(ask(&documents, path, &present), Answer::NOT_MODIFIED);
+    // The other flavour has another digest.
+    assert!(!ask(&documents, "/tor/status-vote/current/consensus", &digest).is_diff);
+}
+
+#[test]
+fn earlier_consensuses_are_kept_within_bounds() {
+    let mut documents = served();
+    let text =
+        String::from_utf8(documents.microdesc.clone().expect("one").text.to_vec()).expect("text");
+    let listing = |number: usize| {
+        let text = text.replacen("\nparams ", &format!("\nparams a={number} "), 1);
+        Listing::read(text.into_bytes(), Flavour::Microdesc).expect("a consensus")
+    };
+    let digests: Vec<_> = (0..EARLIER_MAX + 3).map(|number| listing(number).digest).collect();
+    for number in 0..EARLIER_MAX + 3 {
+        documents.put_listing(NOW, listing(number));
+    }
+    documents.make_diffs();
+    let earlier = documents.earlier(Flavour::Microdesc);
+    let found: Vec<_> = digests.iter().map(|digest| earlier.find(&[*digest]).is_some()).collect();
+    assert_eq!(found.iter().filter(|found| **found).count(), EARLIER_MAX);
+    assert_eq!(found[..2], [false, false], "the oldest are gone");
+    assert!(!found[EARLIER_MAX + 2], "nobody needs one to what he has");
+}
+
+#[test]
 fn encodings_are_what_the_client_accepts() {
     let documents = served();
     let deflated = |path, accept_encoding| {
-        let request = Request { path, accept_encoding, if_modified_since: None };
+        let request = Request { path, accept_encoding, if_modified_since: None, diff_from: "" };
         answer(&documents, request, NOW).is_deflated
     };
     let path = "/tor/keys/all";
@@ -139,8 +215,12 @@ fn certificates_are_found_by_identity_by_signing_key_and_by_both() {
     missing(&documents, &format!("/tor/keys/fp/{NOBODY}"));
     assert_eq!(get(&documents, "/tor/keys/nonsense").status, 400);
     let since = |unix| {
-        let request =
-            Request { path: "/tor/keys/all", accept_encoding: "", if_modified_since: Some(unix) };
+        let request = Request {
+            path: "/tor/keys/all",
+            accept_encoding: "",
+            if_modified_since: Some(unix),
+            diff_from: "",
+        };
         answer(&documents, request, NOW).status
     };
     // 2023-01-01 00:00:00

@@ -29,12 +29,14 @@ fn ask(router: &mut Relay, message: &[u8]) -> Option<(Response, Agreed)> {
     create.encode_into(&mut body);
     body.resize(BODY_LEN, 0);
     let answer = router.answer(&body)?;
-    let (message, keys) = client.finish(&answer.data).expect("an honest relay");
-    assert_eq!(keys.key_forward, answer.keys.key_forward);
+    let format = Request::parse(message).expect("answered").format();
+    let (message, keys) = client.finish(&answer.data, format).expect("an honest relay");
+    assert_eq!(keys.format(), answer.keys.format());
     Some((Response::parse(&message).expect("well formed"), answer.agreed))
 }
 
-const CONGESTION: Request = Request { wants_congestion_control: true, wants_protocols: false };
+const CONGESTION: Request =
+    Request { wants_congestion_control: true, wants_cgo: false, wants_other_protocols: false };
 
 #[test]
 fn who_asks_for_congestion_control_gets_it() {
@@ -71,5 +73,18 @@ fn the_consensus_can_forbid_congestion_control_and_set_its_step() {
 fn a_request_that_is_malformed_or_for_other_protocols_is_refused() {
     assert!(ask(&mut router(), &[1, 1]).is_none());
     assert!(ask(&mut router(), &[]).is_none());
-    assert!(ask(&mut router(), &[2, 1, 0, 3, 2, 2, 6]).is_none());
+    assert!(ask(&mut router(), &[2, 1, 0, 3, 2, 2, 5]).is_none());
+}
+
+#[test]
+fn counter_galois_onion_comes_with_congestion_control_or_not_at_all() {
+    let both = Request { wants_cgo: true, ..CONGESTION };
+    let mut router = router();
+    let (_, agreed) = ask(&mut router, &both.encode()).expect("answered");
+    assert_eq!(agreed.congestion_sendme_cells, Some(31));
+    let alone = Request { wants_congestion_control: false, ..both };
+    assert!(ask(&mut router, &alone.encode()).is_none());
+    let params = CongestionParams { is_enabled: false, ..CongestionParams::default() };
+    router.set_congestion_params(params);
+    assert!(ask(&mut router, &both.encode()).is_none());
 }

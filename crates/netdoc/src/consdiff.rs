@@ -1,0 +1,294 @@
+//! Differences between consensuses (dir-spec.txt, section "Consensus diff"; proposal 140): who has an earlier
+//! one fetches what has changed, a tenth of the whole.
+//!
+//! A difference is an *ed script* that is applied from the end to the beginning, behind a header with the
+//! digests of what it turns into what. It first cuts the signatures off, so that two copies of one consensus
+//! with different signatures are the same to begin from.
+//!
+//! Only the digests are checked here: whether authorities have signed what comes out is for who takes it.
+
+use crate::signed::consensus_signatures;
+use imara_diff::{Algorithm, Diff, Hunk, InternedInput, sources};
+use sha3::{Digest, Sha3_256};
+
+/// What a difference begins with.
+const VERSION: &[u8] = b"network-status-diff-version 1";
+/// What begins the line with the digests.
+const HASH: &[u8] = b"hash ";
+/// The end of added lines.
+const END: &[u8] = b".";
+/// The first word that is not under the digest of what is signed; a blank after it still is.
+const SIGNATURE: &[u8] = b"directory-signature ";
+
+/// SHA3-256 of a consensus, or of what of it is signed.
+pub type ConsensusDigest = [u8; 32];
+
+/// Why there is no difference, or what is wrong with one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum DiffError {
+    /// A text that is no consensus, as far as it matters here.
+    #[error("the {which} consensus has {problem}; ask for a whole one")]
+    Consensus {
+        /// The one to begin from, or the one to end with.
+        which: &'static str,
+        /// What it has.
+        problem: &'static str,
+    },
+    /// It would be as long as what it is to replace.
+    #[error("the difference is as long as the consensus")]
+    Useless,
+    /// It is for somebody who has another consensus.
+    #[error("the difference is to another consensus than ours; ask for a whole one")]
+    OtherBase,
+    /// A line that makes no sense.
+    #[error("line {line} of the difference {problem}; ask for a whole consensus")]
+    Malformed {
+        /// Its number, from one on.
+        line: usize,
+        /// What is wrong there.
+        problem: &'static str,
+    },
+    /// More comes out than is allowed.
+    #[error("the consensus that the difference makes is longer than {most_bytes} bytes")]
+    TooLong {
+        /// The limit.
+        most_bytes: usize,
+    },
+    /// Something else comes out than was promised.
+    #[error("the difference does not make the consensus that it promises; ask for a whole one")]
+    WrongResult,
+}
+
+/// The digest of what is signed of a consensus, by which those who have it ask for differences to it. `None` if
+/// nothing is signed.
+#[must_use]
+pub fn digest_as_signed(consensus: &[u8]) -> Option<ConsensusDigest> {
+    consensus_signatures(consensus).map(|(signed, _)| Sha3_256::digest(signed).into())
+}
+
+/// The digest of a whole consensus, signatures and all.
+#[must_use]
+pub fn digest_of_all(consensus: &[u8]) -> ConsensusDigest {
+    Sha3_256::digest(consensus).into()
+}
+
+/// Whether a text is a difference rather than a consensus.
+#[must_use]
+pub fn is_diff(text: &[u8]) -> bool {
+    text.starts_with(b"network-status-diff-version")
+}
+
+/// The text up to its first signature, and all its lines.
+fn parts<'a>(
+    which: &'static str,
+    consensus: &'a [u8],
+) -> Result<(&'a [u8], Vec<&'a [u8]>), DiffError> {
+    let wrong = |problem| DiffError::Consensus { which, problem };
+    let (signed, _) = consensus_signatures(consensus).ok_or(wrong("no signature"))?;
+    if !consensus.starts_with(signed) {
+        return Err(wrong("lines before its first"));
+    }
+    let content = consensus.strip_suffix(b"\n").ok_or(wrong("no end"))?;
+    let lines = content.split(|byte| *byte == b'\n').collect();
+    Ok((&signed[..signed.len() - SIGNATURE.len()], lines))
+}
+
+/// The difference that turns one consensus into another.
+///
+/// Takes time in proportion to their lengths, and to how much they differ: a tenth of a second for two of the
+/// public network.
+///
+/// # Errors
+/// Where one of them is no consensus, or the difference would be of no use.
+pub fn make(from: &[u8], to: &[u8]) -> Result<Vec<u8>, DiffError> {
+    let (kept, from_lines) = parts("old", from)?;
+    let (_, to_lines) = parts("new", to)?;
+    let kept_lines = kept.iter().filter(|byte| **byte == b'\n').count();
+    // C tor takes a range for one only if it has several lines.
+    if kept_lines + 1 >= from_lines.len() {
+        return Err(DiffError::Consensus { which: "old", problem: "too short a signature" });
+    }
+    let from_digest = digest_as_signed(from).unwrap_or_default();
+    let mut out = VERSION.to_vec();
+    let digests = [from_digest, digest_of_all(to)].map(hex::encode_upper);
+    out.extend_from_slice(format!("\nhash {} {}\n", digests[0], digests[1]).as_bytes());
+    out.extend_from_slice(format!("{},$d\n", kept_lines + 1).as_bytes());
+
+    let input = InternedInput::new(sources::byte_lines(kept), sources::byte_lines(to));
+    let diff = Diff::compute(Algorithm::Histogram, &input);
+    let hunks: Vec<Hunk> = diff.hunks().collect();
+    for Hunk { before, after } in hunks.into_iter().rev() {
+        let action = match (before.is_empty(), after.is_empty()) {
+            (true, _) => 'a',
+            (false, true) => 'd',
+            (false, false) => 'c',
+        };
+        // Lines have numbers from one on; what is appended comes behind the line of this number.
+        let command = match before.end - before.start {
+            0 => format!("{}{action}\n", before.start),
+            1 => format!("{}{action}\n", before.end),
+            _ => format!("{},{}{action}\n", before.start + 1, before.end),
+        };
+        out.extend_from_slice(command.as_bytes());
+        if !after.is_empty() {
+            for line in &to_lines[after.start as usize..after.end as usize] {
+                if *line == END {
+                    let problem = "a line that is a dot alone";
+                    return Err(DiffError::Consensus { which: "new", problem });
+                }
+                out.extend_from_slice(line);
+                out.push(b'\n');
+            }
+            out.extend_from_slice(b".\n");
+        }
+        if out.len() >= to.len() {
+            return Err(DiffError::Useless);
+        }
+    }
+    Ok(out)
+}
+
+/// What a difference makes of a consensus, of `most_bytes` at most.
+///
+/// # Errors
+/// Where it is to another consensus, makes no sense, or does not make what it promises.
+pub fn apply(from: &[u8], diff: &[u8], most_bytes: usize) -> Result<Vec<u8>, DiffError> {
+    let (_, lines) = parts("old", from)?;
+    let mut script = Script::new(diff)?;
+    let (from_digest, to_digest) = script.header()?;
+    if digest_as_signed(from) != Some(from_digest) {
+        return Err(DiffError::OtherBase);
+    }
+    // Lines of the result, the last one first; and how many of the old ones are not yet looked at.
+    let (mut made, mut bytes, mut left) = (Vec::with_capacity(lines.len()), 0, lines.len());
+    while let Some(command) = script.next_command(lines.len())? {
+        if command.last > left {
+            return Err(script.malformed("is out of order"));
+        }
+        take(&mut made, &mut bytes, lines[command.last..left].iter().copied(), most_bytes)?;
+        left = command.first_kept;
+        take(&mut made, &mut bytes, command.added.iter().copied(), most_bytes)?;
+    }
+    take(&mut made, &mut bytes, lines[..left].iter().copied(), most_bytes)?;
+    let mut out = Vec::with_capacity(bytes);
+    for line in made.iter().rev() {
+        out.extend_from_slice(line);
+        out.push(b'\n');
+    }
+    if digest_of_all(&out) == to_digest { Ok(out) } else { Err(DiffError::WrongResult) }
+}
+
+/// Puts lines before those that were made.
+fn take<'a>(
+    made: &mut Vec<&'a [u8]>,
+    bytes: &mut usize,
+    lines: impl DoubleEndedIterator<Item = &'a [u8]>,
+    most_bytes: usize,
+) -> Result<(), DiffError> {
+    for line in lines.rev() {
+        *bytes += line.len() + 1;
+        if *bytes > most_bytes {
+            return Err(DiffError::TooLong { most_bytes });
+        }
+        made.push(line);
+    }
+    Ok(())
+}
+
+/// One command of a script.
+struct Command<'a> {
+    /// Old lines before this many stay for later commands.
+    first_kept: usize,
+    /// Old lines after this many stay as they are.
+    last: usize,
+    /// What comes in the place of those between.
+    added: Vec<&'a [u8]>,
+}
+
+/// The lines of a difference.
+struct Script<'a> {
+    lines: std::slice::Split<'a, u8, fn(&u8) -> bool>,
+    /// Those that were taken.
+    number: usize,
+}
+
+impl<'a> Script<'a> {
+    fn new(diff: &'a [u8]) -> Result<Self, DiffError> {
+        let is_end: fn(&u8) -> bool = |byte| *byte == b'\n';
+        let cut = DiffError::Malformed { line: 1, problem: "or a later one is cut off" };
+        let content = diff.strip_suffix(b"\n").ok_or(cut)?;
+        Ok(Self { lines: content.split(is_end), number: 0 })
+    }
+
+    fn next(&mut self) -> Option<&'a [u8]> {
+        self.number += 1;
+        self.lines.next()
+    }
+
+    const fn malformed(&self, problem: &'static str) -> DiffError {
+        DiffError::Malformed { line: self.number, problem }
+    }
+
+    /// From what, and to what.
+    fn header(&mut self) -> Result<(ConsensusDigest, ConsensusDigest), DiffError> {
+        if self.next() != Some(VERSION) {
+            return Err(self.malformed("is not of a version that we know"));
+        }
+        let words = self.next().and_then(|line| line.strip_prefix(HASH)).unwrap_or_default();
+        let mut digests = words.split(|byte| *byte == b' ').map(|word| {
+            let mut digest = [0; 32];
+            hex::decode_to_slice(word, &mut digest).ok().map(|()| digest)
+        });
+        match (digests.next().flatten(), digests.next().flatten(), digests.next()) {
+            (Some(from), Some(to), None) => Ok((from, to)),
+            _ => Err(self.malformed("has no two digests")),
+        }
+    }
+
+    /// The next command on a text of so many lines; `None` after the last one. As strict as C tor.
+    fn next_command(&mut self, all: usize) -> Result<Option<Command<'a>>, DiffError> {
+        let Some(line) = self.next() else { return Ok(None) };
+        let Some((action, range)) = line.split_last() else {
+            return Err(self.malformed("is empty"));
+        };
+        let text = std::str::from_utf8(range).unwrap_or_default();
+        let number = |text: &str| {
+            let is_plain = text.bytes().all(|byte| byte.is_ascii_digit());
+            text.parse::<usize>().ok().filter(|_| is_plain)
+        };
+        let (first, last) = match text.split_once(',') {
+            None => (number(text), number(text)),
+            Some((first, "$")) if *action == b'd' => (number(first), Some(all)),
+            Some((first, last)) => (number(first), number(last)),
+        };
+        let (Some(first), Some(last)) = (first, last) else {
+            return Err(self.malformed("has no range of lines"));
+        };
+        let is_range = text.contains(',');
+        if last > all || (is_range && last <= first) {
+            return Err(self.malformed("has a range that there is not"));
+        }
+        let first_kept = match action {
+            b'a' if !is_range => last,
+            b'c' | b'd' if first > 0 => first - 1,
+            _ => return Err(self.malformed("is no command")),
+        };
+        let mut added = Vec::new();
+        if *action != b'd' {
+            loop {
+                match self.next() {
+                    Some(END) if added.is_empty() => {
+                        return Err(self.malformed("ends what adds nothing"));
+                    }
+                    Some(END) => break,
+                    Some(line) => added.push(line),
+                    None => return Err(self.malformed("is missing: what is added has no end")),
+                }
+            }
+        }
+        Ok(Some(Command { first_kept, last, added }))
+    }
+}
+
+#[cfg(test)]
+mod tests;

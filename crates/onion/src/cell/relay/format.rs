@@ -1,0 +1,224 @@
+use super::{HEADER_LEN, RelayCommand, RelayMessage, write_header};
+use crate::cell::BODY_LEN;
+use crate::cell::reader::{Malformed, Reader};
+
+/// Bytes of the tag that begins a relay cell of [`RelayFormat::V1`].
+pub const TAG_LEN: usize = 16;
+
+/// How a message lies in a relay cell. It goes with the cryptography of the layer that the cell is sealed
+/// with.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum RelayFormat {
+    /// With a digest in the header, and a stream ID in every one (tor-spec §6.1): of layers that are a
+    /// keystream ("tor1").
+    #[default]
+    V0,
+    /// Behind a tag, and with a stream ID in messages of streams alone (proposal 340): of Counter Galois
+    /// Onion. One message a cell.
+    V1,
+}
+
+impl RelayFormat {
+    /// Most data that a message with this command has.
+    #[must_use]
+    #[inline]
+    pub const fn max_data_len(self, command: RelayCommand) -> usize {
+        BODY_LEN - self.header_len(command)
+    }
+
+    /// Bytes before the data of a message with this command.
+    #[must_use]
+    #[inline]
+    pub const fn header_len(self, command: RelayCommand) -> usize {
+        match self {
+            Self::V0 => HEADER_LEN,
+            Self::V1 if command.is_of_streams() => TAG_LEN + 5,
+            Self::V1 => TAG_LEN + 3,
+        }
+    }
+
+    /// Reads the body of a relay cell that has no layer left.
+    ///
+    /// # Errors
+    /// Where the announced length exceeds the cell; in version 1, where we do not know the command, and so
+    /// not what lies where.
+    #[inline]
+    pub fn parse(self, body: &[u8]) -> Result<RelayMessage<'_>, Malformed> {
+        match self {
+            Self::V0 => RelayMessage::parse(body),
+            Self::V1 => parse_v1(body),
+        }
+    }
+
+    /// Makes a body that of a relay cell with this message, without digest, tag, or layers.
+    ///
+    /// # Errors
+    /// Where the data exceeds [`max_data_len`](Self::max_data_len); in version 1, where the command has no
+    /// place for the stream ID, or needs one.
+    #[inline]
+    pub fn write(
+        self,
+        message: &RelayMessage<'_>,
+        body: &mut [u8; BODY_LEN],
+    ) -> Result<(), Malformed> {
+        let RelayMessage { command, stream_id, data } = *message;
+        self.check(command, stream_id, data.len())?;
+        let (header, rest) = body.split_at_mut(self.header_len(command));
+        self.write_header(header, command, stream_id, data.len());
+        let (room, padding) = rest.split_at_mut(data.len());
+        room.copy_from_slice(data);
+        padding.fill(0);
+        Ok(())
+    }
+
+    /// Whether there can be such a message.
+    #[inline]
+    pub(crate) fn check(
+        self,
+        command: RelayCommand,
+        stream_id: u16,
+        data_len: usize,
+    ) -> Result<(), Malformed> {
+        let malformed = |problem| Malformed { message: "relay cell", problem };
+        if data_len > self.max_data_len(command) {
+            return Err(malformed("more data than fits"));
+        }
+        match self {
+            Self::V0 => Ok(()),
+            Self::V1 if !command.is_known() => Err(malformed("a command that nobody knows")),
+            Self::V1 if command.is_of_streams() != (stream_id != 0) => {
+                Err(malformed("a stream where none belongs, or none where one does"))
+            }
+            Self::V1 => Ok(()),
+        }
+    }
+
+    /// Writes the header of a message with so many bytes of data; `header` is as long as it is.
+    pub(crate) fn write_header(
+        self,
+        header: &mut [u8],
+        command: RelayCommand,
+        stream_id: u16,
+        len: usize,
+    ) {
+        if self == Self::V0 {
+            return write_header(header, command, stream_id, len);
+        }
+        let len = u16::try_from(len).unwrap_or(u16::MAX);
+        header[..TAG_LEN].fill(0);
+        header[TAG_LEN] = command.0;
+        header[TAG_LEN + 1..TAG_LEN + 3].copy_from_slice(&len.to_be_bytes());
+        if let Some(id) = header.get_mut(TAG_LEN + 3..) {
+            id.copy_from_slice(&stream_id.to_be_bytes()[..id.len()]);
+        }
+    }
+}
+
+fn parse_v1(body: &[u8]) -> Result<RelayMessage<'_>, Malformed> {
+    let mut reader = Reader::new("relay cell", body);
+    reader.take(TAG_LEN)?;
+    let command = RelayCommand(reader.take_u8()?);
+    let len = usize::from(reader.take_u16()?);
+    if !command.is_known() {
+        return Err(reader.malformed("a command that we do not know"));
+    }
+    let stream_id = if command.is_of_streams() { reader.take_u16()? } else { 0 };
+    Ok(RelayMessage { command, stream_id, data: reader.take(len)? })
+}
+
+impl RelayCommand {
+    /// Whether messages with this command belong to streams, and have a stream ID in
+    /// [`RelayFormat::V1`].
+    #[must_use]
+    #[inline]
+    pub const fn is_of_streams(self) -> bool {
+        matches!(
+            self,
+            Self::BEGIN
+                | Self::DATA
+                | Self::END
+                | Self::CONNECTED
+                | Self::RESOLVE
+                | Self::RESOLVED
+                | Self::BEGIN_DIR
+                | Self::XOFF
+                | Self::XON
+        )
+    }
+
+    /// Whether tor has a command of this number, by which [`RelayFormat::V1`] tells what lies where: those
+    /// of streams and circuits (tor-spec §6.1), conflux (19 to 22), onion services (32 to 40), padding, and
+    /// flow control.
+    #[must_use]
+    pub const fn is_known(self) -> bool {
+        matches!(self.0, 1..=15 | 19..=22 | 32..=44)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    /// Most of what a cell can carry, as C tor has it.
+    #[test]
+    fn there_is_as_much_room_as_the_header_leaves() {
+        let of = |format: RelayFormat, command| format.max_data_len(command);
+        assert_eq!(of(RelayFormat::V0, RelayCommand::DATA), 498);
+        assert_eq!(of(RelayFormat::V0, RelayCommand::EXTEND2), 498);
+        assert_eq!(of(RelayFormat::V1, RelayCommand::DATA), 488);
+        assert_eq!(of(RelayFormat::V1, RelayCommand::EXTEND2), 490);
+    }
+
+    #[test]
+    fn a_message_lies_where_tor_has_it() {
+        let mut body = [0xff; BODY_LEN];
+        let data = RelayMessage { command: RelayCommand::DATA, stream_id: 0x1234, data: b"abc" };
+        RelayFormat::V1.write(&data, &mut body).expect("it fits");
+        assert_eq!(body[..25], *b"\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\x02\0\x03\x12\x34abc\0");
+        assert!(body[24..].iter().all(|byte| *byte == 0), "nothing of earlier use is left");
+        let sendme = RelayMessage { command: RelayCommand::SENDME, stream_id: 0, data: b"abc" };
+        RelayFormat::V1.write(&sendme, &mut body).expect("it fits");
+        assert_eq!(body[16..23], *b"\x05\0\x03abc\0");
+    }
+
+    #[test]
+    fn streams_are_named_where_they_belong_alone() {
+        let mut body = [0; BODY_LEN];
+        let mut write = |command, stream_id| {
+            let message = RelayMessage { command, stream_id, data: &[] };
+            RelayFormat::V1.write(&message, &mut body).is_ok()
+        };
+        assert!(write(RelayCommand::DATA, 1) && !write(RelayCommand::DATA, 0));
+        assert!(write(RelayCommand::EXTEND2, 0) && !write(RelayCommand::EXTEND2, 1));
+        // Streams have no SENDME in this format, since it goes with congestion control.
+        assert!(write(RelayCommand::SENDME, 0) && !write(RelayCommand::SENDME, 1));
+        assert!(!write(RelayCommand(45), 0) && !write(RelayCommand(0), 0));
+    }
+
+    proptest! {
+        #[test]
+        fn a_message_comes_out_as_it_went_in(
+            is_v1: bool, command: u8, stream_id: u16,
+            data in prop::collection::vec(any::<u8>(), 0..510),
+        ) {
+            let format = if is_v1 { RelayFormat::V1 } else { RelayFormat::V0 };
+            let message =
+                RelayMessage { command: RelayCommand(command), stream_id, data: &data };
+            let mut body = [0x77; BODY_LEN];
+            if format.write(&message, &mut body).is_ok() {
+                prop_assert_eq!(format.parse(&body), Ok(message));
+            } else if !is_v1 {
+                prop_assert!(data.len() > 498);
+            }
+        }
+
+        #[test]
+        fn no_body_makes_it_panic(body in prop::collection::vec(any::<u8>(), BODY_LEN)) {
+            if let Ok(found) = RelayFormat::V1.parse(&body) {
+                prop_assert!(found.command.is_known());
+                prop_assert!(found.data.len() <= RelayFormat::V1.max_data_len(found.command));
+            }
+        }
+    }
+}

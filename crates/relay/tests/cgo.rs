@@ -1,0 +1,172 @@
+//! Counter Galois Onion between relays of ours and stock tor's clients, and between our client and stock relays.
+
+mod common;
+
+use common::{PATIENCE, config, knowing};
+use lab::{Client, Content, ContentServer, Network, NetworkSpec, Pins, RelaySpec, download};
+use link::tls::TlsConfigs;
+use link::{Clock, Drive, Driver, DriverOptions, Forge, NodeThread, ThreadError, Watch};
+use netdoc::fetch::{Fetcher, Resource};
+use netdoc::{Fingerprint, descriptor};
+use onion::Instant;
+use onion::circuit::NextHop;
+use onion::client::{self, CircuitPlan, ClientEvent, Outcome, Transfer};
+use onion::identity::{Ed25519Id, RelayIds, RsaId};
+use rand::SeedableRng;
+use rand::rngs::StdRng;
+use relay::{ExitSection, Relay, RelayConfig};
+use std::net::{SocketAddr, TcpListener};
+use std::path::Path;
+use std::sync::mpsc::{Sender, channel};
+
+/// A relay of ours that lets clients go anywhere.
+fn ours(network: &Network, nickname: &str, folder: &Path) -> Relay {
+    let settings = RelayConfig {
+        authorities: Some(network.directory_addrs()),
+        exit: ExitSection {
+            policy: Some(vec!["accept *:*".to_owned()]),
+            reject_private: Some(false),
+            ..ExitSection::default()
+        },
+        ..config(nickname, &folder.join(nickname))
+    };
+    Relay::start(&settings.check().expect("sound"), channel().0).expect("started")
+}
+
+fn stock_exit() -> RelaySpec {
+    let lines = ["ExitRelay 1", "ExitPolicyRejectPrivate 0", "ExitPolicy accept *:*"];
+    RelaySpec { extra_torrc: lines.map(str::to_owned).to_vec(), ..RelaySpec::new("stock") }
+}
+
+/// Stock clients ask their last hop alone for it: with ours in the middle it is between the client and the
+/// stock exit, and our layer is a keystream.
+#[test]
+fn a_stock_client_has_counter_galois_onion_with_our_exit_and_passes_it_through_our_middle() {
+    let network = Network::start(&NetworkSpec::new(vec![stock_exit()]), &mut |_| {}).expect("up");
+    let folder = tempfile::tempdir().expect("a folder");
+    let [middle, exit] = ["oursA", "oursB"].map(|name| ours(&network, name, folder.path()));
+    network.wait_until_known(&[middle.rsa().0, exit.rsa().0], PATIENCE).expect("listed");
+    // An exit refuses streams of circuits that come from a relay of which it has not heard.
+    let _ = knowing(&network, 0, &[&middle.rsa().to_string()]);
+    let [entry, other] = [0, 1].map(|place: usize| network.authorities()[place].rsa());
+    let stock = network.relays()[0].rsa();
+    let all = [middle.rsa().0, exit.rsa().0, entry, other, stock];
+    let extra = ["ConfluxEnabled 0".to_owned()];
+    let mut client = Client::start(&network, "client", &extra, &all, PATIENCE).expect("a client");
+    let server = ContentServer::start().expect("a server");
+    let mut number = 0;
+    for (second, last) in [(other, exit.rsa().0), (middle.rsa().0, stock)] {
+        let pins = Pins { entry: vec![entry], middle: vec![second], exit: vec![last] };
+        client.pin(&pins).expect("accepted");
+        let before = (middle.totals().cgo_circuits, exit.totals().cgo_circuits);
+        for len in [1 << 10, 100_000, 4 << 20] {
+            number += 1;
+            let content = Content { len, seed: number };
+            let from = ("127.0.0.1", server.address().port());
+            let done = download(client.socks(), from, content, &number.to_string(), PATIENCE);
+            let done = done.unwrap_or_else(|error| {
+                panic!("{last:x?}, {len} bytes: {error}: {:#?}", client.events())
+            });
+            assert!(done.is_right, "{last:x?}, {len} bytes: {done:?}");
+        }
+        let at_exit = exit.totals().cgo_circuits - before.1;
+        assert_eq!(middle.totals().cgo_circuits, before.0, "nobody asks a middle hop for it");
+        if last == exit.rsa().0 {
+            assert!(at_exit >= 3, "{at_exit} of three circuits");
+        }
+    }
+}
+
+/// What a client thread tells: how a transfer ended, or why its circuit did not stand.
+struct Telling(Sender<Result<u64, String>>);
+
+impl Watch<client::Client<StdRng>> for Telling {
+    fn look(&mut self, drive: &mut dyn Drive<client::Client<StdRng>>) -> Option<Instant> {
+        while let Some(event) = drive.node_mut().poll_event() {
+            let told = match event {
+                ClientEvent::Over { outcome: Outcome::Complete, figures, .. } => {
+                    Ok(figures.received_bytes)
+                }
+                ClientEvent::Built { .. } => continue,
+                other => Err(format!("{other:?}")),
+            };
+            let _ = self.0.send(told);
+        }
+        None
+    }
+
+    fn handle_failure(&mut self, failure: &ThreadError) {
+        let _ = self.0.send(Err(failure.to_string()));
+    }
+}
+
+struct Silent;
+
+impl Watch<client::Server> for Silent {
+    fn look(&mut self, _: &mut dyn Drive<client::Server>) -> Option<Instant> {
+        None
+    }
+
+    fn handle_failure(&mut self, failure: &ThreadError) {
+        panic!("{failure}");
+    }
+}
+
+/// A relay, by its own descriptor.
+fn next_hop(network: &Network, rsa: [u8; 20]) -> NextHop {
+    let resource = Resource::Descriptors(vec![Fingerprint::from_bytes(rsa)]);
+    let text = Fetcher::default().get(network.directory_addrs()[0], &resource).expect("served");
+    let found = descriptor::iter(&text).next().expect("one").expect("readable");
+    assert!(found.proto.is_some_and(|proto| proto.contains("Relay=2-6")), "{:?}", found.proto);
+    NextHop {
+        address: SocketAddr::new(found.address.into(), found.or_port),
+        ids: RelayIds {
+            rsa: RsaId(rsa),
+            ed25519: found.ed25519.map(|id| Ed25519Id(*id.as_bytes())),
+        },
+        onion_key: found.ntor_onion_key.expect("an onion key"),
+    }
+}
+
+#[test]
+fn our_client_has_counter_galois_onion_with_stock_exits_and_ours() {
+    let network = Network::start(&NetworkSpec::new(vec![stock_exit()]), &mut |_| {}).expect("up");
+    let folder = tempfile::tempdir().expect("a folder");
+    let relay = ours(&network, "ours", folder.path());
+    let [ours, stock, first] =
+        [relay.rsa().0, network.relays()[0].rsa(), network.authorities()[0].rsa()];
+    network.wait_until_known(&[ours, stock], PATIENCE).expect("listed");
+    let _ = knowing(&network, 0, &[&relay.rsa().to_string()]);
+
+    let now = link::unix_time_s();
+    let forge = Forge::new([7; 32], now).expect("keys");
+    let clock = Clock::start();
+    let tls = TlsConfigs::new(&forge).expect("certificates");
+    let listener = TcpListener::bind(("127.0.0.1", 0)).expect("a port");
+    let server_at = listener.local_addr().expect("bound");
+    let options = DriverOptions { accepts_plain: true, ..DriverOptions::default() };
+    let server = Driver::new(client::Server::new(), clock, tls.clone(), vec![listener], options);
+    let server = Box::new(server.expect("a driver"));
+    let _server = NodeThread::start("server", server, Silent).expect("a thread");
+
+    // The last hop is whom the layer is shared with; without cells of its kind nothing would be understood.
+    let paths = [vec![first, ours, stock], vec![first, stock, ours], vec![ours, stock]];
+    for (number, path) in (1..).zip(paths) {
+        let mut node = client::Client::new(now, StdRng::seed_from_u64(number));
+        let hops = path.iter().map(|rsa| next_hop(&network, *rsa)).collect();
+        let before = relay.totals().cgo_circuits;
+        let plan =
+            CircuitPlan { has_congestion_control: true, has_cgo: true, ..CircuitPlan::new(hops) };
+        let circuit = node.open(clock.now(), &plan);
+        let transfer = Transfer { seed: number, download_bytes: 2 << 20, upload_bytes: 1 << 20 };
+        node.begin(clock.now(), circuit, server_at.into(), transfer);
+        let node = Driver::new(node, clock, tls.clone(), Vec::new(), DriverOptions::default());
+        let (sender, told) = channel();
+        let node = Box::new(node.expect("a driver"));
+        let _client = NodeThread::start("client", node, Telling(sender)).expect("a thread");
+        let received = told.recv_timeout(PATIENCE).expect("an end");
+        assert!(received.as_ref().is_ok_and(|it| *it > 2 << 20), "{path:x?}: {received:?}");
+        let is_ours = path.last() == Some(&ours);
+        assert_eq!(relay.totals().cgo_circuits - before, u64::from(is_ours), "{path:x?}");
+    }
+}
