@@ -6,7 +6,7 @@ use link::Clock;
 use onion::measure::protocol::CoordinatorKey;
 use onion::router::RouterEvent;
 use relay::publish::Answer;
-use relay::{FlashFlowConfig, Relay, RelayConfig, RelayEvent, coordinator_key};
+use relay::{FlashFlowConfig, Reachability, Relay, RelayConfig, RelayEvent, coordinator_key};
 use serde_json::{Value, json};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
@@ -66,6 +66,9 @@ pub(crate) struct RelayOptions {
     /// Directory authority to publish to, by address and directory port; may be repeated.
     #[arg(long = "authority", value_name = "ADDRESS:PORT", value_delimiter = ',')]
     authorities: Vec<SocketAddr>,
+    /// Publish at once, without waiting for a circuit through other relays to come back to the relay's port.
+    #[arg(long)]
+    assume_reachable: bool,
     /// Public key of a coordinator that may measure the relay, 64 hex digits; may be repeated.
     /// Allows measurements, unless the file says otherwise.
     #[arg(long = "coordinator", value_name = "KEY", value_delimiter = ',',
@@ -114,6 +117,7 @@ impl RelayOptions {
             shutdown_wait_s: self.shutdown_wait_s,
             max_mem_in_queues_mib: self.max_mem_in_queues_mib,
             authorities: some(!self.authorities.is_empty()).map(|()| self.authorities.clone()),
+            assume_reachable: some(self.assume_reachable).map(|()| true),
             flashflow,
             ..RelayConfig::default()
         };
@@ -228,6 +232,13 @@ fn value(event: &RelayEvent, clock: Clock) -> Value {
             "client_share_permille": params.client_share.as_permille(),
             "max_duration_s": params.max_duration.as_secs(),
         }),
+        RelayEvent::Reachability(Reachability::Reached { address, directory }) => json!({
+            "type": "reachability", "address": address, "reached": true, "directory": directory,
+        }),
+        RelayEvent::Reachability(Reachability::Unreached { address, problem, is_published }) => {
+            json!({"type": "reachability", "address": address, "reached": false, "reason": problem,
+                "published": is_published})
+        }
         RelayEvent::NoConsensus(problem) => json!({"type": "no_consensus", "reason": problem}),
         RelayEvent::Renewed(what) => json!({"type": "renewed", "what": what.to_string()}),
         RelayEvent::Trouble(problem) => json!({"type": "trouble", "reason": problem}),

@@ -8,6 +8,7 @@ pub(crate) mod tests;
 pub use exit::{ExitSection, ExitSettings};
 pub use flashflow::{FlashFlowConfig, coordinator_key};
 
+use crate::family::FamilyIds;
 use netdoc::{Fingerprint, Nickname};
 use onion::router::schedule::SchedulerConfig;
 use onion::router::{RateLimit, is_private};
@@ -108,8 +109,14 @@ pub struct RelayConfig {
     pub threads: Option<usize>,
     /// How to reach the operator.
     pub contact: Option<String>,
+    /// `MyFamily`: fingerprints of the other relays of the same operator.
+    pub my_family: Option<Vec<Fingerprint>>,
+    /// `FamilyId`: the families whose keys the folder of keys has; `["*"]` for all that are there.
+    pub family_ids: Option<FamilyIds>,
     /// Directory authorities to publish to: IP addresses with directory ports. None by default.
     pub authorities: Option<Vec<SocketAddr>>,
+    /// `AssumeReachable`: publishes without waiting for a circuit through others to come back to the relay's port. It waits by default.
+    pub assume_reachable: Option<bool>,
     /// Fingerprints of the authorities' identity keys (`v3ident` in a `DirAuthority` line of tor):
     /// more than half of them must have signed a consensus. By default each authority is asked for its
     /// own.
@@ -191,7 +198,10 @@ impl RelayConfig {
             scheduler_interval_ms: over.scheduler_interval_ms.or(self.scheduler_interval_ms),
             threads: over.threads.or(self.threads),
             contact: over.contact.or(self.contact),
+            my_family: over.my_family.or(self.my_family),
+            family_ids: over.family_ids.or(self.family_ids),
             authorities: over.authorities.or(self.authorities),
+            assume_reachable: over.assume_reachable.or(self.assume_reachable),
             authority_identities: over.authority_identities.or(self.authority_identities),
             directory: over.directory.or(self.directory),
             cache: over.cache.or(self.cache),
@@ -259,7 +269,10 @@ impl RelayConfig {
             scheduler,
             threads: threads(self.threads)?,
             contact: self.contact,
+            family: self.my_family.unwrap_or_default(),
+            family_ids: self.family_ids.unwrap_or_default(),
             authorities: self.authorities.unwrap_or_default(),
+            assumes_reachable: self.assume_reachable.unwrap_or(false),
             authority_identities: self.authority_identities.unwrap_or_default(),
             serves_directory: self.directory.unwrap_or(true),
             allows_private_addresses: self
@@ -360,8 +373,14 @@ pub struct Settings {
     pub threads: NonZeroUsize,
     /// How to reach the operator.
     pub contact: Option<String>,
+    /// The other relays of the same operator.
+    pub family: Vec<Fingerprint>,
+    /// The families by their keys.
+    pub family_ids: FamilyIds,
     /// Whom to publish to.
     pub authorities: Vec<SocketAddr>,
+    /// Whether to publish before others have reached the relay.
+    pub assumes_reachable: bool,
     /// Who may sign consensuses; empty if the authorities are to say who they are.
     pub authority_identities: Vec<Fingerprint>,
     /// Whether it is a directory.

@@ -2,6 +2,7 @@
 //! renews keys and certificates.
 
 mod fetching;
+mod testing;
 mod upkeep;
 
 use crate::bandwidth::Bandwidth;
@@ -11,10 +12,13 @@ use crate::descriptor::{Announcement, Capabilities, DescriptorError, TapKey, wri
 use crate::driving::Engine;
 use crate::event::RelayEvent;
 use crate::extra_info::ExtraInfo;
+use crate::family::FamilyKey;
 use crate::following::Following;
 use crate::publish::{self, Answer, Patience};
 use crate::renewal::OnionKeyLife;
 use crate::schedule::{Content, Schedule, Sent};
+use crate::self_test::Report;
+use crate::state;
 use link::{Certified, Clock, LongTermKeys, Teller, unix_time_s};
 use netdoc::consensus::Flags;
 use netdoc::fetch::{Fetcher, Resource};
@@ -30,6 +34,10 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender};
 
 /// How often the observed bandwidth is looked at.
 const LOOK: Duration = Duration::from_secs(60);
+/// The same until something has been observed.
+const FIRST_LOOK: Duration = Duration::from_secs(2);
+/// How often what was carried is stored.
+const REMEMBER: Duration = Duration::from_secs(300);
 
 /// For a descriptor.
 const FETCHER: Fetcher = Fetcher {
@@ -47,6 +55,8 @@ pub(crate) struct Own {
     /// When the onion key was made, in Unix seconds.
     pub(crate) onion_made: u64,
     pub(crate) tap: TapKey,
+    /// The keys of its families.
+    pub(crate) families: Vec<FamilyKey>,
     pub(crate) address: SocketAddr,
     /// Whether the relay serves a directory.
     pub(crate) is_directory: bool,
@@ -57,11 +67,15 @@ pub(crate) struct Own {
 }
 
 /// Why the directory's thread is woken.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Wake {
     /// Something has changed that a descriptor has in it.
     Look,
     RenewCertificates,
+    /// A test of ourselves has come so far.
+    Tested(Report),
+    /// The relay has ended.
+    End,
 }
 
 /// What connects it to the other threads.
@@ -69,6 +83,8 @@ pub(crate) struct Ties {
     pub(crate) bandwidth: Arc<Bandwidth>,
     pub(crate) teller: Teller<Engine>,
     pub(crate) events: Sender<RelayEvent>,
+    /// Wakes this thread.
+    pub(crate) wake: Sender<Wake>,
 }
 
 /// The shortest time between two descriptors that are made because an authority holds on to an older
@@ -102,6 +118,9 @@ pub(crate) struct Directory {
     life: OnionKeyLife,
     /// When something could not be renewed: not to try it without a pause.
     failed_to_renew: Option<Instant>,
+    /// When what was carried was last stored.
+    remembered: Instant,
+    testing: testing::Testing,
 }
 
 impl Directory {
@@ -113,7 +132,7 @@ impl Directory {
         clock: Clock,
         ties: Ties,
     ) -> Self {
-        let Ties { bandwidth, teller, events } = ties;
+        let Ties { bandwidth, teller, events, wake } = ties;
         let now = clock.now();
         Self {
             schedule: Schedule::new(settings.authorities.len()),
@@ -137,27 +156,55 @@ impl Directory {
             relays: KnownRelays::default(),
             life: OnionKeyLife::from_consensus(&|_| None),
             failed_to_renew: None,
+            remembered: now,
+            testing: testing::Testing::new(now, wake),
         }
     }
 
-    /// Publishes and fetches until the relay is dropped, which `wakes` tells by its end.
+    /// Publishes, fetches and tests until the relay is dropped, which `wakes` tells.
     pub(crate) fn run(mut self, wakes: &Receiver<Wake>) {
         loop {
             self.renew();
+            self.remember();
+            let mut next = vec![self.clock.now() + self.look()];
             if !self.settings.authorities.is_empty() {
-                while self.publish() {}
+                if self.may_publish() {
+                    while self.publish() {}
+                    next.extend(self.schedule.timeout());
+                }
                 self.fetch();
+                self.test();
+                next.extend(
+                    [self.fetching.timeout(), self.testing.timeout()].into_iter().flatten(),
+                );
             }
             let now = self.clock.now();
-            let fetch_at =
-                self.fetching.timeout().filter(|_| !self.settings.authorities.is_empty());
-            let next = [Some(now + LOOK), self.schedule.timeout(), fetch_at];
-            let next = next.into_iter().flatten().min().unwrap_or(now);
+            let next = next.into_iter().min().unwrap_or(now);
             match wakes.recv_timeout(next - now) {
                 Ok(Wake::Look) | Err(RecvTimeoutError::Timeout) => {}
                 Ok(Wake::RenewCertificates) => self.own.certified_at = 0,
-                Err(RecvTimeoutError::Disconnected) => return,
+                Ok(Wake::Tested(report)) => self.handle_tested(report),
+                Ok(Wake::End) | Err(RecvTimeoutError::Disconnected) => return,
             }
+        }
+    }
+
+    /// How soon the observed bandwidth is looked at again: soon, as long as authorities know of none.
+    fn look(&self) -> Duration {
+        let is_known = self.schedule.content().is_none_or(|content| content.observed_bytes_s > 0);
+        if is_known { LOOK } else { FIRST_LOOK }
+    }
+
+    /// Stores what was carried, now and then: a relay that is killed loses little of it.
+    fn remember(&mut self) {
+        let now = self.clock.now();
+        if now < self.remembered + REMEMBER {
+            return;
+        }
+        self.remembered = now;
+        let path = self.settings.keys.join(state::FILE);
+        if let Err(problem) = self.bandwidth.remembered().save(&path) {
+            self.tell(RelayEvent::Trouble(problem));
         }
     }
 
@@ -208,11 +255,12 @@ impl Directory {
 
     /// Makes a descriptor and an extra-info document; our own directory has them at once.
     fn make_descriptor(&mut self, now: Instant, content: Content) -> Result<(), DescriptorError> {
-        let announcement = self.announcement(now, content);
+        let announcement = self.announcement(now, content)?;
         let Own { keys, certified, tap, .. } = &self.own;
-        let history = self.bandwidth.history_lines(announcement.rate_bytes_s);
+        let lines =
+            self.bandwidth.extra_info_lines(announcement.published, announcement.rate_bytes_s);
         let Announcement { nickname, published, .. } = announcement;
-        let extra_info = ExtraInfo::new(nickname, published, &history, keys, certified)?;
+        let extra_info = ExtraInfo::new(nickname, published, &lines, keys, certified)?;
         self.descriptor = write(&announcement, Some(&extra_info), keys, certified, tap)?;
         let digested = netdoc::pieces::server_descriptors(self.descriptor.as_bytes()).next();
         let descriptor_digest =
@@ -256,8 +304,14 @@ impl Directory {
         Fingerprint::from_bytes(self.own.certified.identity.rsa.0)
     }
 
-    fn announcement(&self, now: Instant, content: Content) -> Announcement {
-        Announcement {
+    fn announcement(
+        &self,
+        now: Instant,
+        content: Content,
+    ) -> Result<Announcement, DescriptorError> {
+        let Own { keys, certified, families, .. } = &self.own;
+        let certify = |key: &FamilyKey| key.certify(keys.ed25519.public(), certified.expires);
+        Ok(Announcement {
             nickname: self.settings.nickname,
             address: self.settings.address,
             or_port: self.own.address.port(),
@@ -267,9 +321,14 @@ impl Directory {
             published: self.published,
             uptime_s: (now - self.began).as_secs(),
             contact: self.settings.contact.clone(),
-            capabilities: Capabilities::of_engine(self.own.is_directory),
+            capabilities: Capabilities::of_engine(
+                self.own.is_directory && self.testing.has_directory,
+            ),
             exit: self.own.exit.clone(),
-        }
+            overload: self.bandwidth.overload_line(self.published),
+            family: self.settings.family.clone(),
+            family_certs: families.iter().map(certify).collect::<Result<_, _>>()?,
+        })
     }
 }
 
@@ -279,6 +338,6 @@ fn says_the_same(a: &ServerDescriptor<'_>, b: &ServerDescriptor<'_>) -> bool {
         == (b.nickname, b.address, b.or_port, b.ed25519, b.ntor_onion_key)
         && (a.bandwidth_avg_bytes_s, a.bandwidth_burst_bytes_s)
             == (b.bandwidth_avg_bytes_s, b.bandwidth_burst_bytes_s)
-        && (a.contact_bytes, a.platform_bytes, a.proto)
-            == (b.contact_bytes, b.platform_bytes, b.proto)
+        && (a.contact_bytes, a.platform_bytes, a.proto, a.family_text)
+            == (b.contact_bytes, b.platform_bytes, b.proto, b.family_text)
 }

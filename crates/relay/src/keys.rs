@@ -15,6 +15,7 @@ use std::io::{self, Read, Write};
 use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
+use tor_llcrypto::pk::ed25519;
 
 /// The RSA identity key.
 const RSA: &str = "secret_id_key";
@@ -76,6 +77,17 @@ pub enum KeyError {
         present: PathBuf,
         /// The name of the one that isn't.
         missing: &'static str,
+    },
+    /// There is no such family key.
+    #[error(
+        "configuration: `family_ids`: no key of the family {id} is in `{}`. Copy the file that `tor --keygen-family` \
+         has made there, under a name that ends with `.secret_family_key`", .folder.display()
+    )]
+    NoFamilyKey {
+        /// The family, by its public key.
+        id: String,
+        /// Where its key should be.
+        folder: PathBuf,
     },
     /// Keys could not be made.
     #[error(transparent)]
@@ -196,6 +208,13 @@ pub fn forget_old_onion_key(folder: &Path, keys: &mut LongTermKeys) -> Result<()
     }
     keys.previous_onion_secret = None;
     Ok(())
+}
+
+/// Reads the key of a family.
+pub(crate) fn read_family_key(path: &Path) -> Result<ed25519::ExpandedKeypair, KeyError> {
+    let damaged = |reason| KeyError::Damaged { path: path.to_owned(), reason };
+    let file = read(path, true)?.ok_or("it is gone").map_err(damaged)?;
+    format::read_family(&file).map_err(damaged)
 }
 
 fn make_folder(folder: &Path) -> Result<(), KeyError> {

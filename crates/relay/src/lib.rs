@@ -36,17 +36,21 @@ mod document;
 mod driving;
 mod event;
 pub mod extra_info;
+pub mod family;
 mod following;
 mod history;
 pub mod keys;
 mod observed;
+mod overload;
 mod parameters;
 mod policy;
 pub mod publish;
 mod renewal;
 mod running;
 mod schedule;
+mod self_test;
 mod server;
+mod state;
 
 pub use config::{
     ConfigError, ExitSection, ExitSettings, FlashFlowConfig, RelayConfig, SchedulerName, Settings,
@@ -55,3 +59,4 @@ pub use config::{
 pub use event::{Load, RelayEvent, Renewed, Unfinished};
 pub use policy::target_params;
 pub use running::{Relay, RelayError};
+pub use self_test::Reachability;

@@ -6,11 +6,13 @@ use crate::directory::{Directory, Own, Ties, Wake};
 use crate::dns::{Names, NoNames};
 use crate::driving::{Engine, Overseer};
 use crate::event::{RelayEvent, Unfinished};
+use crate::family;
 use crate::following::Following;
 use crate::keys::{self, KeyError};
 use crate::policy::target_params;
 use crate::renewal::CERTIFICATES_S;
 use crate::server::Server;
+use crate::state::{self, State};
 use link::tls::TlsConfigs;
 use link::{
     Clock, Crew, Drive, Driver, DriverError, DriverOptions, Forge, ForgeError, NodeThread,
@@ -23,6 +25,7 @@ use rand::rngs::{StdRng, SysRng};
 use rand::{Rng, RngExt, SeedableRng};
 use std::net::{IpAddr, SocketAddr, TcpListener};
 use std::num::NonZeroUsize;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::mpsc::{self, Sender};
 use std::thread;
@@ -80,10 +83,12 @@ pub struct Relay {
     clock: Clock,
     bandwidth: Arc<Bandwidth>,
     engine: NodeThread<Engine>,
-    /// Wakes the publishing thread; its end ends that.
+    /// Wakes the publishing thread, and ends it.
     wake_directory: Sender<Wake>,
     /// Serves the directory, if there is one.
     server: Option<Server>,
+    /// Where it remembers what it carried.
+    state: PathBuf,
 }
 
 impl Relay {
@@ -98,6 +103,7 @@ impl Relay {
         let mut rng = StdRng::try_from_rng(&mut SysRng).map_err(random)?;
         let unix_time_s = unix_time_s();
         let keys = keys::open(&settings.keys, &mut rng)?;
+        let families = family::open(&settings.keys, &settings.family_ids)?;
         let mut seed = [0; 32];
         rng.fill_bytes(&mut seed);
         let mut forge = Forge::new(seed, unix_time_s)?.lasting(LIFETIME);
@@ -154,7 +160,12 @@ impl Relay {
         }
 
         let _nobody_listens = events.send(RelayEvent::TargetParams(target.clone()));
-        let bandwidth = Arc::new(Bandwidth::new(settings.limit));
+        let state = settings.keys.join(state::FILE);
+        let remembered = State::load(&state).unwrap_or_else(|problem| {
+            let _nobody_listens = events.send(RelayEvent::Trouble(problem));
+            State::default()
+        });
+        let bandwidth = Arc::new(Bandwidth::new(settings.limit, remembered));
         let overseer = Overseer::new(clock.now(), Arc::clone(&bandwidth), events.clone());
         let engine = NodeThread::start("relay", driver, overseer)?;
         let (wake_directory, wakes) = mpsc::channel();
@@ -173,18 +184,20 @@ impl Relay {
             certified_at: unix_time_s,
             onion_made,
             tap,
+            families,
             address,
             is_directory,
             exit,
             rng: own_rng,
         };
         let teller = engine.teller().clone();
-        let ties = Ties { bandwidth: Arc::clone(&bandwidth), teller, events };
+        let wake = wake_directory.clone();
+        let ties = Ties { bandwidth: Arc::clone(&bandwidth), teller, events, wake };
         let directory = Directory::new(settings.clone(), own, following, target, clock, ties);
         let thread = thread::Builder::new().name("directory".to_owned());
         let no_thread = |error| RelayError::System(format!("no thread: {error}"));
         thread.spawn(move || directory.run(&wakes)).map_err(no_thread)?;
-        Ok(Self { address, rsa, ed25519, clock, bandwidth, engine, wake_directory, server })
+        Ok(Self { address, rsa, ed25519, clock, bandwidth, engine, wake_directory, server, state })
     }
 
     /// Where others reach it: the configured address with the port that it really has.
@@ -251,6 +264,15 @@ impl Relay {
     /// are not touched. [`RelayEvent::Renewed`] tells when it is done.
     pub fn renew_certificates(&self) {
         let _ = self.wake_directory.send(Wake::RenewCertificates);
+    }
+}
+
+impl Drop for Relay {
+    fn drop(&mut self) {
+        // A thread that has ended needs no word.
+        let _ = self.wake_directory.send(Wake::End);
+        // Who would be told is gone as well.
+        let _ = self.bandwidth.remembered().save(&self.state);
     }
 }
 

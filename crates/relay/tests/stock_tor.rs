@@ -53,6 +53,9 @@ fn publish_from_the_future(settings: &Settings, network: &Network) {
         contact: None,
         capabilities: Capabilities::of_engine(false),
         exit: None,
+        family: Vec::new(),
+        family_certs: Vec::new(),
+        overload: String::new(),
     };
     let text = write(&announcement, None, &keys, &certified, &tap).expect("written");
     for authority in network.directory_addrs() {

@@ -41,6 +41,8 @@ pub struct RouterTotals {
     pub refused_links: u64,
     /// Circuits that were refused for that reason.
     pub refused_circuits: u64,
+    /// Times that a link had to wait for the rate limit.
+    pub limited: u64,
     /// Times that memory was looked through, since there was too much in it.
     pub sheds: u64,
     /// Bytes of memory that were dropped then.
