@@ -9,6 +9,7 @@ pub use exit::{ExitSection, ExitSettings};
 pub use flashflow::{FlashFlowConfig, coordinator_key};
 
 use crate::family::FamilyIds;
+use crate::public;
 use netdoc::{Fingerprint, Nickname};
 use onion::router::schedule::SchedulerConfig;
 use onion::router::{RateLimit, is_private};
@@ -115,6 +116,9 @@ pub struct RelayConfig {
     pub family_ids: Option<FamilyIds>,
     /// Directory authorities to publish to: IP addresses with directory ports. None by default.
     pub authorities: Option<Vec<SocketAddr>>,
+    /// Whether it is to be a relay of the public network: then the authorities are that network's, with their identities. The
+    /// operator's explicit word; without it a relay publishes nowhere, or in a network of its own.
+    pub public_network: Option<bool>,
     /// `AssumeReachable`: publishes without waiting for a circuit through others to come back to the relay's port. It waits by default.
     pub assume_reachable: Option<bool>,
     /// Fingerprints of the authorities' identity keys (`v3ident` in a `DirAuthority` line of tor):
@@ -139,6 +143,9 @@ pub struct RelayConfig {
     /// Where clients may go.
     #[serde(default)]
     pub exit: ExitSection,
+    /// `MetricsPort`: where figures are told to Prometheus; nowhere by default. An address of this machine alone, or of a
+    /// private network.
+    pub metrics: Option<SocketAddr>,
     /// Who may measure the relay.
     #[serde(default)]
     pub flashflow: FlashFlowConfig,
@@ -201,6 +208,7 @@ impl RelayConfig {
             my_family: over.my_family.or(self.my_family),
             family_ids: over.family_ids.or(self.family_ids),
             authorities: over.authorities.or(self.authorities),
+            public_network: over.public_network.or(self.public_network),
             assume_reachable: over.assume_reachable.or(self.assume_reachable),
             authority_identities: over.authority_identities.or(self.authority_identities),
             directory: over.directory.or(self.directory),
@@ -208,6 +216,7 @@ impl RelayConfig {
             allow_private_addresses: over.allow_private_addresses.or(self.allow_private_addresses),
             max_mem_in_queues_mib: over.max_mem_in_queues_mib.or(self.max_mem_in_queues_mib),
             shutdown_wait_s: over.shutdown_wait_s.or(self.shutdown_wait_s),
+            metrics: over.metrics.or(self.metrics),
             exit: self.exit.overridden_by(over.exit),
             flashflow: self.flashflow.overridden_by(over.flashflow),
         }
@@ -253,6 +262,15 @@ impl RelayConfig {
             }
         }
         self.flashflow.check()?;
+        if self.metrics.is_some_and(|metrics| !is_private(metrics.ip())) {
+            let reason = "figures of a relay help to follow its clients: not on a public address";
+            return Err(invalid("metrics", reason));
+        }
+        let (authorities, authority_identities) = if self.public_network == Some(true) {
+            public_authorities(address, self.authorities.is_some(), self.authority_identities)?
+        } else {
+            (self.authorities.unwrap_or_default(), self.authority_identities.unwrap_or_default())
+        };
         let scheduler = scheduler(self.scheduler, self.scheduler_interval_ms)?;
         Ok(Settings {
             nickname,
@@ -271,15 +289,16 @@ impl RelayConfig {
             contact: self.contact,
             family: self.my_family.unwrap_or_default(),
             family_ids: self.family_ids.unwrap_or_default(),
-            authorities: self.authorities.unwrap_or_default(),
+            authorities,
             assumes_reachable: self.assume_reachable.unwrap_or(false),
-            authority_identities: self.authority_identities.unwrap_or_default(),
+            authority_identities,
             serves_directory: self.directory.unwrap_or(true),
             allows_private_addresses: self
                 .allow_private_addresses
                 .unwrap_or_else(|| is_private(address.into())),
             held_bytes_max: held_bytes_max(self.max_mem_in_queues_mib)?,
             shutdown_wait: shutdown_wait(self.shutdown_wait_s)?,
+            metrics: self.metrics,
             exit: self.exit.check()?,
             flashflow: self.flashflow,
         })
@@ -304,6 +323,24 @@ fn scheduler(
         SchedulerName::Vanilla => SchedulerConfig::vanilla(),
     };
     Ok(SchedulerConfig { is_interval_fixed: interval_ms.is_some(), ..config })
+}
+
+/// The authorities of the public network, for a relay that may be one of it.
+fn public_authorities(
+    address: Ipv4Addr,
+    has_own: bool,
+    identities: Option<Vec<Fingerprint>>,
+) -> Result<(Vec<SocketAddr>, Vec<Fingerprint>), ConfigError> {
+    if has_own || identities.is_some() {
+        let reason = "the public network has its own authorities: leave out `authorities` and `authority_identities`";
+        return Err(invalid("public_network", reason));
+    }
+    if is_private(address.into()) {
+        let reason =
+            format!("nobody there can reach a relay at {address}: set `address` to the public one");
+        return Err(invalid("public_network", reason));
+    }
+    Ok(public::authorities())
 }
 
 fn threads(count: Option<usize>) -> Result<NonZeroUsize, ConfigError> {
@@ -393,6 +430,8 @@ pub struct Settings {
     pub shutdown_wait: Duration,
     /// Bytes of memory that clients and relays may have it hold.
     pub held_bytes_max: usize,
+    /// Where figures are told to Prometheus.
+    pub metrics: Option<SocketAddr>,
     /// Where clients may go; nowhere if `None`.
     pub exit: Option<ExitSettings>,
     /// Who may measure it: goes into [`target_params`](crate::target_params).

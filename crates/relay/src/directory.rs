@@ -14,7 +14,9 @@ use crate::event::RelayEvent;
 use crate::extra_info::ExtraInfo;
 use crate::family::FamilyKey;
 use crate::following::Following;
+use crate::metrics::{SharedStanding, Standing};
 use crate::publish::{self, Answer, Patience};
+use crate::reload::Reload;
 use crate::renewal::OnionKeyLife;
 use crate::schedule::{Content, Schedule, Sent};
 use crate::self_test::Report;
@@ -29,8 +31,9 @@ use onion::{Duration, Instant};
 use rand::rngs::StdRng;
 use sha1::{Digest, Sha1};
 use std::net::SocketAddr;
-use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender};
+use std::sync::{Arc, PoisonError};
+use std::time::SystemTime;
 
 /// How often the observed bandwidth is looked at.
 const LOOK: Duration = Duration::from_secs(60);
@@ -67,11 +70,13 @@ pub(crate) struct Own {
 }
 
 /// Why the directory's thread is woken.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Debug)]
 pub(crate) enum Wake {
     /// Something has changed that a descriptor has in it.
     Look,
     RenewCertificates,
+    /// The configuration is another one.
+    Reload(Box<Reload>),
     /// A test of ourselves has come so far.
     Tested(Report),
     /// The relay has ended.
@@ -85,6 +90,8 @@ pub(crate) struct Ties {
     pub(crate) events: Sender<RelayEvent>,
     /// Wakes this thread.
     pub(crate) wake: Sender<Wake>,
+    /// Tells how the relay stands.
+    pub(crate) standing: SharedStanding,
 }
 
 /// The shortest time between two descriptors that are made because an authority holds on to an older
@@ -121,6 +128,7 @@ pub(crate) struct Directory {
     /// When what was carried was last stored.
     remembered: Instant,
     testing: testing::Testing,
+    standing: SharedStanding,
 }
 
 impl Directory {
@@ -132,7 +140,7 @@ impl Directory {
         clock: Clock,
         ties: Ties,
     ) -> Self {
-        let Ties { bandwidth, teller, events, wake } = ties;
+        let Ties { bandwidth, teller, events, wake, standing } = ties;
         let now = clock.now();
         Self {
             schedule: Schedule::new(settings.authorities.len()),
@@ -157,6 +165,7 @@ impl Directory {
             life: OnionKeyLife::from_consensus(&|_| None),
             failed_to_renew: None,
             remembered: now,
+            standing,
             testing: testing::Testing::new(now, wake),
         }
     }
@@ -178,12 +187,14 @@ impl Directory {
                     [self.fetching.timeout(), self.testing.timeout()].into_iter().flatten(),
                 );
             }
+            self.tell_standing();
             let now = self.clock.now();
             let next = next.into_iter().min().unwrap_or(now);
             match wakes.recv_timeout(next - now) {
                 Ok(Wake::Look) | Err(RecvTimeoutError::Timeout) => {}
                 Ok(Wake::RenewCertificates) => self.own.certified_at = 0,
                 Ok(Wake::Tested(report)) => self.handle_tested(report),
+                Ok(Wake::Reload(reload)) => self.reload(*reload),
                 Ok(Wake::End) | Err(RecvTimeoutError::Disconnected) => return,
             }
         }
@@ -193,6 +204,26 @@ impl Directory {
     fn look(&self) -> Duration {
         let is_known = self.schedule.content().is_none_or(|content| content.observed_bytes_s > 0);
         if is_known { LOOK } else { FIRST_LOOK }
+    }
+
+    /// Goes on with other settings, and publishes them.
+    fn reload(&mut self, reload: Reload) {
+        let Reload { settings, families, exit } = reload;
+        self.settings = settings;
+        (self.own.families, self.own.exit) = (families, exit);
+        self.follow_again();
+        self.schedule.discard_descriptor();
+    }
+
+    fn tell_standing(&self) {
+        let mut standing = self.standing.lock().unwrap_or_else(PoisonError::into_inner);
+        let until = self.own.certified.expires.duration_since(SystemTime::UNIX_EPOCH);
+        *standing = Standing {
+            flags: self.listed.unwrap_or_default(),
+            is_reached: self.testing.is_reached(),
+            certified_until: until.map_or(0, |until| until.as_secs()),
+            published: self.published,
+        };
     }
 
     /// Stores what was carried, now and then: a relay that is killed loses little of it.

@@ -9,7 +9,9 @@ use crate::event::{RelayEvent, Unfinished};
 use crate::family;
 use crate::following::Following;
 use crate::keys::{self, KeyError};
+use crate::metrics::{Metrics, SharedStanding, Sources};
 use crate::policy::target_params;
+use crate::reload::Reload;
 use crate::renewal::CERTIFICATES_S;
 use crate::server::Server;
 use crate::state::{self, State};
@@ -56,6 +58,16 @@ pub enum RelayError {
         /// The system's answer.
         source: std::io::Error,
     },
+    /// The port for Prometheus.
+    #[error(
+        "machine: cannot listen on {address} for `metrics`: {source}. Choose another port there"
+    )]
+    Metrics {
+        /// Where it should listen.
+        address: SocketAddr,
+        /// The system's answer.
+        source: std::io::Error,
+    },
     /// Its driver.
     #[error("machine: {0}")]
     Driver(#[from] DriverError),
@@ -82,11 +94,14 @@ pub struct Relay {
     ed25519: Ed25519Id,
     clock: Clock,
     bandwidth: Arc<Bandwidth>,
-    engine: NodeThread<Engine>,
+    pub(crate) engine: NodeThread<Engine>,
+    pub(crate) settings: Settings,
     /// Wakes the publishing thread, and ends it.
     wake_directory: Sender<Wake>,
     /// Serves the directory, if there is one.
     server: Option<Server>,
+    /// Tells figures, if it is to.
+    metrics: Option<Metrics>,
     /// Where it remembers what it carried.
     state: PathBuf,
 }
@@ -168,6 +183,21 @@ impl Relay {
         let bandwidth = Arc::new(Bandwidth::new(settings.limit, remembered));
         let overseer = Overseer::new(clock.now(), Arc::clone(&bandwidth), events.clone());
         let engine = NodeThread::start("relay", driver, overseer)?;
+        let standing = SharedStanding::default();
+        let metrics = match settings.metrics {
+            None => None,
+            Some(address) => {
+                let sources = Sources {
+                    engine: engine.teller().clone(),
+                    bandwidth: Arc::clone(&bandwidth),
+                    standing: Arc::clone(&standing),
+                    held_bytes_max: settings.held_bytes_max,
+                    descriptors_max: descriptors,
+                };
+                let failed = |source| RelayError::Metrics { address, source };
+                Some(Metrics::start(address, sources).map_err(failed)?)
+            }
+        };
         let (wake_directory, wakes) = mpsc::channel();
         let following = Following::new(
             settings.authorities.clone(),
@@ -192,12 +222,25 @@ impl Relay {
         };
         let teller = engine.teller().clone();
         let wake = wake_directory.clone();
-        let ties = Ties { bandwidth: Arc::clone(&bandwidth), teller, events, wake };
+        let ties = Ties { bandwidth: Arc::clone(&bandwidth), teller, events, wake, standing };
         let directory = Directory::new(settings.clone(), own, following, target, clock, ties);
         let thread = thread::Builder::new().name("directory".to_owned());
         let no_thread = |error| RelayError::System(format!("no thread: {error}"));
         thread.spawn(move || directory.run(&wakes)).map_err(no_thread)?;
-        Ok(Self { address, rsa, ed25519, clock, bandwidth, engine, wake_directory, server, state })
+        let settings = settings.clone();
+        Ok(Self {
+            address,
+            rsa,
+            ed25519,
+            clock,
+            bandwidth,
+            engine,
+            settings,
+            wake_directory,
+            server,
+            metrics,
+            state,
+        })
     }
 
     /// Where others reach it: the configured address with the port that it really has.
@@ -228,6 +271,23 @@ impl Relay {
     #[must_use]
     pub fn directory(&self) -> Option<SocketAddr> {
         self.server.as_ref().map(Server::address)
+    }
+
+    /// Where it tells figures to Prometheus; `None` if nowhere.
+    #[must_use]
+    pub fn metrics(&self) -> Option<SocketAddr> {
+        self.metrics.as_ref().map(Metrics::address)
+    }
+
+    /// How long circuits may go on once it is told to end.
+    #[must_use]
+    pub const fn shutdown_wait(&self) -> Duration {
+        self.settings.shutdown_wait
+    }
+
+    pub(crate) fn tell_directory(&self, reload: Reload) {
+        // If the thread has ended, it has told so.
+        let _ = self.wake_directory.send(Wake::Reload(Box::new(reload)));
     }
 
     /// Sends no more than this from now on, and tells the authorities.
@@ -278,7 +338,7 @@ impl Drop for Relay {
 
 /// Every address at which streams of an exit would come back to this machine: the configured ones, and those of its
 /// interfaces.
-fn own_addresses(settings: &Settings) -> Vec<IpAddr> {
+pub(crate) fn own_addresses(settings: &Settings) -> Vec<IpAddr> {
     let interfaces = if_addrs::get_if_addrs().unwrap_or_default();
     let configured = [settings.address.into(), settings.listen.ip()];
     let all = configured.into_iter().chain(interfaces.iter().map(if_addrs::Interface::ip));

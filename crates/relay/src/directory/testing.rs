@@ -55,6 +55,10 @@ impl Testing {
         (!self.is_running && !self.is_over()).then_some(self.next)
     }
 
+    pub(super) const fn is_reached(&self) -> bool {
+        self.is_reached
+    }
+
     const fn is_over(&self) -> bool {
         self.is_reached && self.is_padded
     }
