@@ -147,7 +147,7 @@ fn relays_that_are_told_to_end_under_load_break_no_transfer_off() {
         };
         assert!(under_way(clients.driver.node()) > 0, "told to end when all was over");
 
-        // Nothing new begins, and clients are told why.
+        // Nothing new begins: the guard tells that the next relay has refused (tor-spec §5.4).
         let late = clients.open(path.clone());
         let why = clients.until("refusal", |_, events| {
             events.iter().find_map(|event| match event {
@@ -159,7 +159,7 @@ fn relays_that_are_told_to_end_under_load_break_no_transfer_off() {
         else {
             panic!("{why}")
         };
-        assert_eq!(reason, DestroyReason::HIBERNATING);
+        assert_eq!(reason, DestroyReason::DESTROYED);
 
         let outcomes = clients.until("all transfers", |_, events| {
             let over = |stream: &StreamNumber| {

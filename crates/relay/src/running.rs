@@ -1,14 +1,18 @@
+mod error;
+
+pub use error::RelayError;
+
 use crate::bandwidth::Bandwidth;
 use crate::cache::Cache;
 use crate::config::Settings;
-use crate::descriptor::{DescriptorError, TapKey};
+use crate::descriptor::TapKey;
 use crate::directory::{Directory, Own, Ties, Wake};
-use crate::dns::{Names, NoNames};
+use crate::dns::Names;
 use crate::driving::{Engine, Overseer};
 use crate::event::{RelayEvent, Unfinished};
 use crate::family;
 use crate::following::Following;
-use crate::keys::{self, KeyError};
+use crate::keys;
 use crate::metrics::{Metrics, SharedStanding, Sources};
 use crate::policy::target_params;
 use crate::reload::Reload;
@@ -16,10 +20,7 @@ use crate::renewal::CERTIFICATES_S;
 use crate::server::Server;
 use crate::state::{self, State};
 use link::tls::TlsConfigs;
-use link::{
-    Clock, Crew, Drive, Driver, DriverError, DriverOptions, Forge, ForgeError, NodeThread,
-    ThreadError, unix_time_s,
-};
+use link::{Clock, Crew, Drive, Driver, DriverOptions, Forge, NodeThread, unix_time_s};
 use onion::Duration;
 use onion::identity::{Ed25519Id, RsaId};
 use onion::router::{RateLimit, Router, RouterConfig};
@@ -34,53 +35,6 @@ use std::thread;
 
 /// How long certificates last.
 const LIFETIME: Duration = Duration::from_secs(CERTIFICATES_S);
-
-/// Why a relay could not start.
-#[derive(Debug, thiserror::Error)]
-pub enum RelayError {
-    /// Its keys.
-    #[error(transparent)]
-    Keys(#[from] KeyError),
-    /// Its certificates.
-    #[error(transparent)]
-    Forge(#[from] ForgeError),
-    /// Its descriptor.
-    #[error(transparent)]
-    Descriptor(#[from] DescriptorError),
-    /// Its port.
-    #[error(
-        "machine: cannot listen on {address}: {source}. Is another relay running there? Choose \
-         another `or_port` (0 for any), or set `listen` to an address of this machine"
-    )]
-    Listen {
-        /// Where it should listen.
-        address: SocketAddr,
-        /// The system's answer.
-        source: std::io::Error,
-    },
-    /// The port for Prometheus.
-    #[error(
-        "machine: cannot listen on {address} for `metrics`: {source}. Choose another port there"
-    )]
-    Metrics {
-        /// Where it should listen.
-        address: SocketAddr,
-        /// The system's answer.
-        source: std::io::Error,
-    },
-    /// Its driver.
-    #[error("machine: {0}")]
-    Driver(#[from] DriverError),
-    /// The driver's thread.
-    #[error("machine: {0}")]
-    Thread(#[from] ThreadError),
-    /// Names for exits.
-    #[error(transparent)]
-    Names(#[from] NoNames),
-    /// The operating system gives no thread or no random bytes.
-    #[error("machine: {0}")]
-    System(String),
-}
 
 /// A relay that runs on threads of its own: one that drives the engine, one that publishes.
 ///

@@ -1,3 +1,4 @@
+use super::values::default_held_bytes_max;
 use super::*;
 use proptest::prelude::*;
 

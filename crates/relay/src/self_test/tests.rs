@@ -1,11 +1,14 @@
+use super::Reachability;
 use super::fetch::Fetch;
 use super::paths::Others;
-use super::*;
 use crate::cache::{Documents, Listing, Wanted, tests::NS};
 use netdoc::Fingerprint;
 use netdoc::consensus::Flavour;
 use onion::client::{Application, Progress};
-use std::net::Ipv4Addr;
+use onion::identity::RsaId;
+use rand::SeedableRng;
+use rand::rngs::StdRng;
+use std::net::{Ipv4Addr, SocketAddr};
 
 const DESCRIPTORS: &[u8] = include_bytes!("../../../netdoc/tests/data/server-descriptors");
 
