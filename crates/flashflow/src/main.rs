@@ -12,6 +12,7 @@ mod measure;
 mod measure_team;
 mod measurer_command;
 mod relay_command;
+mod service;
 
 use clap::Parser;
 use cli::{Cli, Command};

@@ -1,18 +1,19 @@
 //! `flashflow relay`: a relay that can be measured by the echo protocol.
 
 use crate::error::Error;
+use crate::service::Service;
 use clap::Args;
 use link::Clock;
 use onion::measure::protocol::CoordinatorKey;
 use onion::router::RouterEvent;
 use relay::publish::Answer;
-use relay::{FlashFlowConfig, Relay, RelayConfig, RelayEvent, coordinator_key};
+use relay::{FlashFlowConfig, Reachability, Relay, RelayConfig, RelayEvent, coordinator_key};
 use serde_json::{Value, json};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
 use std::time::Duration;
-use terminal::{Exit, Interrupt, Output};
+use terminal::{Exit, Hangup, Interrupt, Output};
 
 /// How soon an interrupt is noticed.
 const STEP: Duration = Duration::from_millis(100);
@@ -31,7 +32,8 @@ const STEP: Duration = Duration::from_millis(100);
 Once it listens, it says so on stdout: `listening on ADDRESS fingerprint FP ed25519 HEX`. What follows
 goes to stderr; with --json, to stdout as well. It runs until it is interrupted or terminated. Then it
 takes no new links and circuits, and ends once no circuit is left, or after --shutdown-wait-s. A second
-signal ends it at once.
+signal ends it at once. At SIGHUP it reads its configuration again, and says what only a restart changes. To
+systemd it tells that it is ready (Type=notify).
 
 Exit status: 0 ended as asked; 1 failed; 2 wrong arguments.")]
 pub(crate) struct RelayOptions {
@@ -66,6 +68,15 @@ pub(crate) struct RelayOptions {
     /// Directory authority to publish to, by address and directory port; may be repeated.
     #[arg(long = "authority", value_name = "ADDRESS:PORT", value_delimiter = ',')]
     authorities: Vec<SocketAddr>,
+    /// Be a relay of the public Tor network: publish to its authorities, which are built in.
+    #[arg(long, conflicts_with = "authorities")]
+    public_network: bool,
+    /// Tell figures to Prometheus at this address of the machine or of a private network, under /metrics.
+    #[arg(long, value_name = "ADDRESS:PORT")]
+    metrics: Option<SocketAddr>,
+    /// Publish at once, without waiting for a circuit through other relays to come back to the relay's port.
+    #[arg(long)]
+    assume_reachable: bool,
     /// Public key of a coordinator that may measure the relay, 64 hex digits; may be repeated.
     /// Allows measurements, unless the file says otherwise.
     #[arg(long = "coordinator", value_name = "KEY", value_delimiter = ',',
@@ -114,6 +125,9 @@ impl RelayOptions {
             shutdown_wait_s: self.shutdown_wait_s,
             max_mem_in_queues_mib: self.max_mem_in_queues_mib,
             authorities: some(!self.authorities.is_empty()).map(|()| self.authorities.clone()),
+            public_network: some(self.public_network).map(|()| true),
+            metrics: self.metrics,
+            assume_reachable: some(self.assume_reachable).map(|()| true),
             flashflow,
             ..RelayConfig::default()
         };
@@ -128,7 +142,8 @@ pub(crate) fn run(
 ) -> Result<Exit, Error> {
     let settings = options.configuration()?.check()?;
     let (sender, events) = mpsc::channel();
-    let relay = Relay::start(&settings, sender)?;
+    let hangup = Hangup::install()?;
+    let mut relay = Relay::start(&settings, sender)?;
     interrupt.wind_up_in_order();
     let (address, fingerprint, ed25519) = (relay.address(), relay.rsa(), relay.ed25519());
     output.result(
@@ -143,13 +158,26 @@ pub(crate) fn run(
         },
     );
     let clock = relay.clock();
+    if let Some(metrics) = relay.metrics() {
+        output.step(format!("figures at http://{metrics}/metrics"));
+        output.record(|| json!({"type": "metrics", "address": metrics}));
+    }
+    let service = Service::start(clock);
     let run = Run { options, output, clock, events };
     while !interrupt.is_requested() {
         run.step()?;
+        service.watch(&relay);
+        if hangup.take() {
+            service.reloading();
+            run.reload(&mut relay);
+            service.ready();
+        }
     }
-    if !settings.shutdown_wait.is_zero() && !interrupt.is_orphaned() {
+    service.stopping();
+    let shutdown_wait = relay.shutdown_wait();
+    if !shutdown_wait.is_zero() && !interrupt.is_orphaned() {
         let left = relay.shut_down();
-        let wait_s = settings.shutdown_wait.as_secs();
+        let wait_s = shutdown_wait.as_secs();
         output.step(format!(
             "shutting down: nothing new, and {wait_s} s at most for {left}; a second signal ends it at once"
         ));
@@ -157,8 +185,10 @@ pub(crate) fn run(
             json!({"type": "shutting_down", "circuits": left.circuits, "streams": left.streams,
                 "wait_s": wait_s})
         });
-        let end = clock.now() + settings.shutdown_wait;
-        while clock.now() < end && !interrupt.is_orphaned() && !run.step()? {}
+        let end = clock.now() + shutdown_wait;
+        while clock.now() < end && !interrupt.is_orphaned() && !run.step()? {
+            service.watch(&relay);
+        }
     }
     let left = relay.unfinished();
     drop(relay);
@@ -179,6 +209,27 @@ struct Run<'a> {
 }
 
 impl Run<'_> {
+    /// Reads the configuration again; a relay whose configuration has become unusable goes on with the one before.
+    fn reload(&self, relay: &mut Relay) {
+        let settings = self.options.configuration().and_then(|config| Ok(config.check()?));
+        let reloaded = settings.and_then(|settings| Ok(relay.reload(settings)?));
+        match reloaded {
+            Ok(reloaded) => {
+                self.output.step(&reloaded);
+                self.output.record(|| {
+                    json!({"type": "reloaded", "changed": reloaded.changed,
+                        "needs_restart": reloaded.needs_restart})
+                });
+            }
+            Err(error) => {
+                self.output.step(format!(
+                    "configuration read again, and not used: {error}; what was set before holds on"
+                ));
+                self.output.record(|| json!({"type": "reloaded", "error": error.to_string()}));
+            }
+        }
+    }
+
     /// Waits for an event, for a moment; says whether it was that nothing is left.
     fn step(&self) -> Result<bool, Error> {
         match self.events.recv_timeout(STEP) {
@@ -228,6 +279,13 @@ fn value(event: &RelayEvent, clock: Clock) -> Value {
             "client_share_permille": params.client_share.as_permille(),
             "max_duration_s": params.max_duration.as_secs(),
         }),
+        RelayEvent::Reachability(Reachability::Reached { address, directory }) => json!({
+            "type": "reachability", "address": address, "reached": true, "directory": directory,
+        }),
+        RelayEvent::Reachability(Reachability::Unreached { address, problem, is_published }) => {
+            json!({"type": "reachability", "address": address, "reached": false, "reason": problem,
+                "published": is_published})
+        }
         RelayEvent::NoConsensus(problem) => json!({"type": "no_consensus", "reason": problem}),
         RelayEvent::Renewed(what) => json!({"type": "renewed", "what": what.to_string()}),
         RelayEvent::Trouble(problem) => json!({"type": "trouble", "reason": problem}),

@@ -1,4 +1,12 @@
+//! What a process can run out of: file descriptors and local ports.
+
+use rustix::io::Errno;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use std::io;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+static WITHOUT_DESCRIPTOR: AtomicU64 = AtomicU64::new(0);
+static WITHOUT_PORT: AtomicU64 = AtomicU64::new(0);
 
 /// Lets this process have as many file descriptors as the system allows it, and says how many that is.
 /// Many programs' default, 1024, would be the most connections of a relay.
@@ -7,4 +15,51 @@ pub fn raise_descriptor_limit() -> u32 {
     let raised = setrlimit(Resource::Nofile, Rlimit { current: maximum, maximum });
     let limit = if raised.is_ok() { maximum } else { current };
     limit.and_then(|limit| u32::try_from(limit).ok()).unwrap_or(u32::MAX)
+}
+
+/// How often this process could not open a socket for want of something: a matter of the whole process, whichever of its
+/// drivers asked.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Exhaustion {
+    /// There was no file descriptor left, in the process or the machine.
+    pub descriptors: u64,
+    /// There was no local port left.
+    pub ports: u64,
+}
+
+impl Exhaustion {
+    /// Since the process began.
+    #[must_use]
+    pub fn so_far() -> Self {
+        Self {
+            descriptors: WITHOUT_DESCRIPTOR.load(Ordering::Relaxed),
+            ports: WITHOUT_PORT.load(Ordering::Relaxed),
+        }
+    }
+
+    /// A socket could not be opened, accepted or connected.
+    pub(crate) fn note(error: &io::Error) {
+        let is = |errno: Errno| error.raw_os_error() == Some(errno.raw_os_error());
+        if is(Errno::MFILE) || is(Errno::NFILE) {
+            WITHOUT_DESCRIPTOR.fetch_add(1, Ordering::Relaxed);
+        } else if is(Errno::ADDRNOTAVAIL) {
+            WITHOUT_PORT.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_runs_out_is_counted_and_nothing_else() {
+        let before = Exhaustion::so_far();
+        for errno in [Errno::MFILE, Errno::NFILE, Errno::ADDRNOTAVAIL, Errno::CONNREFUSED] {
+            Exhaustion::note(&io::Error::from_raw_os_error(errno.raw_os_error()));
+        }
+        let now = Exhaustion::so_far();
+        // Other tests may run out of something at the same time.
+        assert!(now.descriptors >= before.descriptors + 2 && now.ports > before.ports);
+    }
 }

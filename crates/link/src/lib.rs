@@ -32,7 +32,7 @@ mod workers;
 
 pub use clock::{Clock, thread_cpu_time, thread_wait_time, unix_time_s};
 pub use crew::Crew;
-pub use descriptors::raise_descriptor_limit;
+pub use descriptors::{Exhaustion, raise_descriptor_limit};
 pub use drive::Drive;
 pub use driver::{Driver, DriverError, DriverOptions, Remote, Reply, Resolver, Traffic};
 pub use forge::{Certified, Forge};

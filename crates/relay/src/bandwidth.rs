@@ -1,23 +1,22 @@
 //! What a relay tells authorities of its bandwidth.
 
 use crate::history::History;
+use crate::overload::Overload;
+use crate::state::State;
 use onion::router::RateLimit;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// The limit, what was observed, and what was carried: noted and read by several threads.
+/// The limit, what was carried, and when it was too much: noted and read by several threads.
 #[derive(Debug)]
 pub(crate) struct Bandwidth {
     limit: Mutex<Option<RateLimit>>,
-    observed_bytes_s: AtomicU64,
-    history: Mutex<History>,
+    state: Mutex<State>,
 }
 
 impl Bandwidth {
-    /// Nothing was carried yet.
-    pub(crate) fn new(limit: Option<RateLimit>) -> Self {
-        let limit = Mutex::new(limit);
-        Self { limit, observed_bytes_s: AtomicU64::new(0), history: Mutex::default() }
+    /// With what was known when the relay last ended.
+    pub(crate) fn new(limit: Option<RateLimit>, state: State) -> Self {
+        Self { limit: Mutex::new(limit), state: Mutex::new(state) }
     }
 
     pub(crate) fn limit(&self) -> Option<RateLimit> {
@@ -31,19 +30,33 @@ impl Bandwidth {
 
     /// The observed bandwidth, in bytes/s.
     pub(crate) fn observed_bytes_s(&self) -> u64 {
-        self.observed_bytes_s.load(Ordering::Relaxed)
+        self.state().history.observed_bytes_s()
     }
 
-    pub(crate) fn set_observed(&self, bytes_s: u64) {
-        self.observed_bytes_s.store(bytes_s, Ordering::Relaxed);
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub(crate) fn history(&self) -> MutexGuard<'_, History> {
-        self.history.lock().unwrap_or_else(PoisonError::into_inner)
+    /// Has a second's bytes, or several, noted.
+    pub(crate) fn note(&self, note: impl FnOnce(&mut History, &mut Overload)) {
+        let State { history, overload } = &mut *self.state();
+        note(history, overload);
     }
 
-    /// The lines about what was carried, for an extra-info document.
-    pub(crate) fn history_lines(&self, rate_bytes_s: u64) -> String {
-        self.history().lines(rate_bytes_s)
+    /// The lines of an extra-info document about what was carried, and too much of it.
+    pub(crate) fn extra_info_lines(&self, now: u64, rate_bytes_s: u64) -> String {
+        let limit = self.limit();
+        let state = self.state();
+        state.history.lines(rate_bytes_s) + &state.overload.extra_info_lines(now, limit)
+    }
+
+    /// The line of a descriptor about overload, if any.
+    pub(crate) fn overload_line(&self, now: u64) -> String {
+        self.state().overload.descriptor_line(now)
+    }
+
+    /// What is to be remembered.
+    pub(crate) fn remembered(&self) -> State {
+        self.state().clone()
     }
 }

@@ -4,10 +4,12 @@ mod exit;
 mod flashflow;
 #[cfg(test)]
 pub(crate) mod tests;
+mod values;
 
 pub use exit::{ExitSection, ExitSettings};
 pub use flashflow::{FlashFlowConfig, coordinator_key};
 
+use crate::family::FamilyIds;
 use netdoc::{Fingerprint, Nickname};
 use onion::router::schedule::SchedulerConfig;
 use onion::router::{RateLimit, is_private};
@@ -19,21 +21,12 @@ use std::io;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
+use values::{amount, held_bytes_max, public_authorities, scheduler, shutdown_wait, threads};
 
 /// The least rate that tor accepts for a relay: 75 KiB/s.
 const LEAST_RATE: Rate = Rate::from_byte_per_s(75 * 1024);
 /// What a relay without a limit announces, as tor's default `BandwidthRate`: 1 GiB/s.
 const UNLIMITED: Rate = Rate::from_byte_per_s(1 << 30);
-/// Longest time from one run of a scheduler to the next, as in C tor.
-const INTERVAL_MAX_MS: u32 = 100;
-/// Most threads for sockets: far more than one thread that decides can feed.
-const THREADS_MAX: usize = 64;
-/// The least of [`RelayConfig::max_mem_in_queues_mib`].
-const HELD_MIN_MIB: u32 = 64;
-/// How long circuits may go on after the relay was told to end, by default: C tor's 30 seconds.
-const SHUTDOWN_WAIT_S: u32 = 30;
-/// And at most: a day. Who wants longer has forgotten to end it.
-const SHUTDOWN_WAIT_MAX_S: u32 = 86_400;
 /// Longest contact, in bytes; descriptors are to stay small.
 const CONTACT_MAX: usize = 1_000;
 
@@ -108,8 +101,17 @@ pub struct RelayConfig {
     pub threads: Option<usize>,
     /// How to reach the operator.
     pub contact: Option<String>,
+    /// `MyFamily`: fingerprints of the other relays of the same operator.
+    pub my_family: Option<Vec<Fingerprint>>,
+    /// `FamilyId`: the families whose keys the folder of keys has; `["*"]` for all that are there.
+    pub family_ids: Option<FamilyIds>,
     /// Directory authorities to publish to: IP addresses with directory ports. None by default.
     pub authorities: Option<Vec<SocketAddr>>,
+    /// Whether it is to be a relay of the public network: then the authorities are that network's, with their identities. The
+    /// operator's explicit word; without it a relay publishes nowhere, or in a network of its own.
+    pub public_network: Option<bool>,
+    /// `AssumeReachable`: publishes without waiting for a circuit through others to come back to the relay's port. It waits by default.
+    pub assume_reachable: Option<bool>,
     /// Fingerprints of the authorities' identity keys (`v3ident` in a `DirAuthority` line of tor):
     /// more than half of them must have signed a consensus. By default each authority is asked for its
     /// own.
@@ -132,6 +134,9 @@ pub struct RelayConfig {
     /// Where clients may go.
     #[serde(default)]
     pub exit: ExitSection,
+    /// `MetricsPort`: where figures are told to Prometheus; nowhere by default. An address of this machine alone, or of a
+    /// private network.
+    pub metrics: Option<SocketAddr>,
     /// Who may measure the relay.
     #[serde(default)]
     pub flashflow: FlashFlowConfig,
@@ -191,13 +196,18 @@ impl RelayConfig {
             scheduler_interval_ms: over.scheduler_interval_ms.or(self.scheduler_interval_ms),
             threads: over.threads.or(self.threads),
             contact: over.contact.or(self.contact),
+            my_family: over.my_family.or(self.my_family),
+            family_ids: over.family_ids.or(self.family_ids),
             authorities: over.authorities.or(self.authorities),
+            public_network: over.public_network.or(self.public_network),
+            assume_reachable: over.assume_reachable.or(self.assume_reachable),
             authority_identities: over.authority_identities.or(self.authority_identities),
             directory: over.directory.or(self.directory),
             cache: over.cache.or(self.cache),
             allow_private_addresses: over.allow_private_addresses.or(self.allow_private_addresses),
             max_mem_in_queues_mib: over.max_mem_in_queues_mib.or(self.max_mem_in_queues_mib),
             shutdown_wait_s: over.shutdown_wait_s.or(self.shutdown_wait_s),
+            metrics: over.metrics.or(self.metrics),
             exit: self.exit.overridden_by(over.exit),
             flashflow: self.flashflow.overridden_by(over.flashflow),
         }
@@ -243,6 +253,15 @@ impl RelayConfig {
             }
         }
         self.flashflow.check()?;
+        if self.metrics.is_some_and(|metrics| !is_private(metrics.ip())) {
+            let reason = "figures of a relay help to follow its clients: not on a public address";
+            return Err(invalid("metrics", reason));
+        }
+        let (authorities, authority_identities) = if self.public_network == Some(true) {
+            public_authorities(address, self.authorities.is_some(), self.authority_identities)?
+        } else {
+            (self.authorities.unwrap_or_default(), self.authority_identities.unwrap_or_default())
+        };
         let scheduler = scheduler(self.scheduler, self.scheduler_interval_ms)?;
         Ok(Settings {
             nickname,
@@ -259,78 +278,22 @@ impl RelayConfig {
             scheduler,
             threads: threads(self.threads)?,
             contact: self.contact,
-            authorities: self.authorities.unwrap_or_default(),
-            authority_identities: self.authority_identities.unwrap_or_default(),
+            family: self.my_family.unwrap_or_default(),
+            family_ids: self.family_ids.unwrap_or_default(),
+            authorities,
+            assumes_reachable: self.assume_reachable.unwrap_or(false),
+            authority_identities,
             serves_directory: self.directory.unwrap_or(true),
             allows_private_addresses: self
                 .allow_private_addresses
                 .unwrap_or_else(|| is_private(address.into())),
             held_bytes_max: held_bytes_max(self.max_mem_in_queues_mib)?,
             shutdown_wait: shutdown_wait(self.shutdown_wait_s)?,
+            metrics: self.metrics,
             exit: self.exit.check()?,
             flashflow: self.flashflow,
         })
     }
-}
-
-fn scheduler(
-    name: Option<SchedulerName>,
-    interval_ms: Option<u32>,
-) -> Result<SchedulerConfig, ConfigError> {
-    let interval = match interval_ms {
-        None => SchedulerConfig::INTERVAL,
-        Some(ms @ 1..=INTERVAL_MAX_MS) => Duration::from_millis(u64::from(ms)),
-        Some(ms) => {
-            let reason = format!("{ms} is not from 1 to {INTERVAL_MAX_MS}");
-            return Err(invalid("scheduler_interval_ms", reason));
-        }
-    };
-    let config = match name.unwrap_or_default() {
-        SchedulerName::Kist => SchedulerConfig::kist(interval),
-        SchedulerName::KistLite => SchedulerConfig::kist_lite(interval),
-        SchedulerName::Vanilla => SchedulerConfig::vanilla(),
-    };
-    Ok(SchedulerConfig { is_interval_fixed: interval_ms.is_some(), ..config })
-}
-
-fn threads(count: Option<usize>) -> Result<NonZeroUsize, ConfigError> {
-    let count = NonZeroUsize::new(count.unwrap_or(1)).filter(|count| count.get() <= THREADS_MAX);
-    count.ok_or_else(|| invalid("threads", format_args!("a number from 1 to {THREADS_MAX}")))
-}
-
-fn held_bytes_max(mib: Option<u32>) -> Result<usize, ConfigError> {
-    let bytes = match mib {
-        None => default_held_bytes_max(rustix::system::sysinfo().totalram),
-        Some(mib @ HELD_MIN_MIB..) => u64::from(mib) << 20,
-        Some(mib) => {
-            let reason = format!("{mib} is less than {HELD_MIN_MIB}: a few clients fill that");
-            return Err(invalid("max_mem_in_queues_mib", reason));
-        }
-    };
-    Ok(usize::try_from(bytes).unwrap_or(usize::MAX))
-}
-
-/// For a machine with so much memory: C tor's rule.
-fn default_held_bytes_max(total_bytes: u64) -> u64 {
-    let share = if total_bytes >= 8 << 30 { total_bytes / 5 * 2 } else { total_bytes / 4 * 3 };
-    share.clamp(256 << 20, 8 << 30)
-}
-
-fn shutdown_wait(seconds: Option<u32>) -> Result<Duration, ConfigError> {
-    match seconds.unwrap_or(SHUTDOWN_WAIT_S) {
-        seconds @ 0..=SHUTDOWN_WAIT_MAX_S => Ok(Duration::from_secs(seconds.into())),
-        seconds => {
-            let reason = format!("{seconds} is not from 0 to {SHUTDOWN_WAIT_MAX_S}");
-            Err(invalid("shutdown_wait_s", reason))
-        }
-    }
-}
-
-fn amount(key: &str, mbit: f64) -> Result<Rate, ConfigError> {
-    if mbit.is_finite() && mbit > 0.0 {
-        return Ok(Rate::from_mbit_per_s(mbit));
-    }
-    Err(invalid(key, format_args!("{mbit} is no amount")))
 }
 
 /// The limit that a relay announces.
@@ -360,8 +323,14 @@ pub struct Settings {
     pub threads: NonZeroUsize,
     /// How to reach the operator.
     pub contact: Option<String>,
+    /// The other relays of the same operator.
+    pub family: Vec<Fingerprint>,
+    /// The families by their keys.
+    pub family_ids: FamilyIds,
     /// Whom to publish to.
     pub authorities: Vec<SocketAddr>,
+    /// Whether to publish before others have reached the relay.
+    pub assumes_reachable: bool,
     /// Who may sign consensuses; empty if the authorities are to say who they are.
     pub authority_identities: Vec<Fingerprint>,
     /// Whether it is a directory.
@@ -374,6 +343,8 @@ pub struct Settings {
     pub shutdown_wait: Duration,
     /// Bytes of memory that clients and relays may have it hold.
     pub held_bytes_max: usize,
+    /// Where figures are told to Prometheus.
+    pub metrics: Option<SocketAddr>,
     /// Where clients may go; nowhere if `None`.
     pub exit: Option<ExitSettings>,
     /// Who may measure it: goes into [`target_params`](crate::target_params).

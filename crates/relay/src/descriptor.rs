@@ -19,10 +19,11 @@ pub use proto::Capabilities;
 
 use crate::document::{date_time, failed, push_object, sign};
 use crate::extra_info::ExtraInfo;
+use crate::family;
 use base64::Engine;
 use base64::engine::general_purpose::{STANDARD, STANDARD_NO_PAD};
 use link::{Certified, LongTermKeys};
-use netdoc::Nickname;
+use netdoc::{Fingerprint, Nickname};
 use onion::router::ExitConfig;
 use rand::CryptoRng;
 use sha1::{Digest, Sha1};
@@ -58,8 +59,14 @@ pub struct Announcement {
     pub contact: Option<String>,
     /// What it can do: `proto`, and `tunnelled-dir-server` if it is a directory.
     pub capabilities: Capabilities,
+    /// The other relays of the same operator.
+    pub family: Vec<Fingerprint>,
+    /// Certificates that it belongs to families.
+    pub family_certs: Vec<Vec<u8>>,
     /// Where it lets streams go; none for a relay that is no exit.
     pub exit: Option<ExitConfig>,
+    /// The line `overload-general`, with its end, if it was overloaded of late; else nothing.
+    pub overload: String,
 }
 
 /// The public half of a TAP onion key, and its signature of both identities.
@@ -147,6 +154,11 @@ fn push_items(
     if let Some(contact) = &announcement.contact {
         writeln!(text, "contact {contact}")?;
     }
+    text.push_str(&family::line(&announcement.family));
+    for cert in &announcement.family_certs {
+        text.push_str("family-cert\n");
+        push_object(text, "FAMILY CERT", cert);
+    }
     writeln!(text, "ntor-onion-key {}", STANDARD.encode(certified.identity.onion_key()))?;
     for line in exit_lines(announcement.exit.as_ref()) {
         writeln!(text, "{line}")?;
@@ -157,6 +169,7 @@ fn push_items(
     if announcement.capabilities.directory {
         text.push_str("tunnelled-dir-server\n");
     }
+    text.push_str(&announcement.overload);
     Ok(())
 }
 

@@ -3,8 +3,8 @@
 use crate::accepted::Ledger;
 use crate::bandwidth::Bandwidth;
 use crate::event::{Load, RelayEvent, Unfinished};
-use crate::observed::Observed;
-use link::{Drive, ThreadError, Traffic, Watch, unix_time_s};
+use crate::overload::Signs;
+use link::{Drive, Exhaustion, ThreadError, Traffic, Watch, unix_time_s};
 use onion::router::{Router, RouterEvent};
 use onion::{Duration, Instant};
 use rand::rngs::StdRng;
@@ -68,13 +68,16 @@ impl Watch<Engine> for Overseer {
             self.has_drained = true;
             self.tell(RelayEvent::Drained);
         }
+        let unix = unix_time_s();
+        let bandwidth = &self.bandwidth;
         let looked = self.meter.look(drive.now(), *drive.traffic(), |received, sent| {
-            self.bandwidth.history().note_second(unix_time_s(), received, sent);
+            bandwidth.note(|history, _| history.note_second(unix, received, sent));
         });
-        if let Some(bytes_s) = looked {
-            self.bandwidth.set_observed(bytes_s);
+        if looked {
+            let signs = signs(drive.node());
+            self.bandwidth.note(|_, overload| overload.note(unix, signs));
             let now = drive.now();
-            drive.node_mut().set_unix_time(now, unix_time_s());
+            drive.node_mut().set_unix_time(now, unix);
             let router = drive.node();
             let client_bytes = router.totals().client_bytes;
             let load = Load { client_bytes, waited_cell_s: router.waited_cell_s() };
@@ -88,29 +91,33 @@ impl Watch<Engine> for Overseer {
     }
 }
 
+/// What the engine and the process have counted of overload.
+fn signs(engine: &Engine) -> Signs {
+    let Exhaustion { descriptors, ports } = Exhaustion::so_far();
+    let totals = engine.totals();
+    Signs {
+        sheds: totals.sheds,
+        without_port: ports,
+        without_descriptor: descriptors,
+        limited: totals.limited,
+    }
+}
+
 /// Counts what passes in each second.
 struct Meter {
-    observed: Observed,
     before: Traffic,
     next: Instant,
 }
 
 impl Meter {
     fn new(now: Instant) -> Self {
-        Self { observed: Observed::default(), before: Traffic::default(), next: now + SECOND }
+        Self { before: Traffic::default(), next: now + SECOND }
     }
 
-    /// The observed bandwidth, once a second.
-    ///
-    /// `each` gets what was received and sent in each second.
-    fn look(
-        &mut self,
-        now: Instant,
-        traffic: Traffic,
-        mut each: impl FnMut(u64, u64),
-    ) -> Option<u64> {
+    /// Looks once a second; whether it has. `each` gets what was received and sent in each second.
+    fn look(&mut self, now: Instant, traffic: Traffic, mut each: impl FnMut(u64, u64)) -> bool {
         if now < self.next {
-            return None;
+            return false;
         }
         // A thread that got no processor for seconds counts their bytes as evenly spread: taken for
         // one second's, they would look like a speed that never was.
@@ -118,12 +125,11 @@ impl Meter {
         let received = (traffic.received_bytes - self.before.received_bytes) / seconds;
         let sent = (traffic.sent_bytes - self.before.sent_bytes) / seconds;
         for _ in 0..seconds.min(SECONDS_MAX) {
-            self.observed.note_second(received, sent);
             each(received, sent);
         }
         self.before = traffic;
         self.next += Duration::from_secs(seconds);
-        Some(self.observed.bytes_s())
+        true
     }
 }
 
@@ -137,17 +143,20 @@ mod tests {
         let traffic =
             |bytes| Traffic { received_bytes: bytes, sent_bytes: bytes, ..Traffic::default() };
         let mut meter = Meter::new(at(0));
-        let ignore = |_, _| {};
-        assert_eq!(meter.look(at(999), traffic(10), ignore), None);
-        for second in 1..=9 {
-            assert_eq!(meter.look(at(second * 1000), traffic(second * 100), ignore), Some(0));
-        }
+        let mut look = |now, bytes| {
+            let mut seconds = Vec::new();
+            let has_looked = meter.look(now, traffic(bytes), |received, sent| {
+                assert_eq!(received, sent);
+                seconds.push(sent);
+            });
+            (has_looked, seconds, meter.next)
+        };
+        assert_eq!(look(at(999), 10), (false, vec![], at(1000)));
+        assert_eq!(look(at(1000), 100), (true, vec![100], at(2000)));
         // Five seconds, of which four were not looked at.
-        assert_eq!(meter.look(at(14_500), traffic(1_400), ignore), Some(100));
-        assert_eq!(meter.next, at(15_000));
-        assert_eq!(meter.look(at(15_000), traffic(2_500), ignore), Some(200));
+        assert_eq!(look(at(6_500), 600), (true, vec![100; 5], at(7_000)));
         // A machine that slept for a month is not counted second by second.
-        assert_eq!(meter.look(at(2_600_000_000), traffic(2_500), ignore), Some(200));
-        assert_eq!(meter.next, at(2_600_001_000));
+        let (_, seconds, next) = look(at(2_600_000_000), 600);
+        assert_eq!((seconds.len(), next), (100, at(2_600_001_000)));
     }
 }

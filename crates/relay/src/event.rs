@@ -1,4 +1,5 @@
 use crate::publish::Answer;
+use crate::self_test::Reachability;
 use netdoc::consensus::Flags;
 use onion::measure::target::TargetParams;
 use onion::router::RouterEvent;
@@ -28,6 +29,8 @@ pub enum RelayEvent {
     TargetParams(TargetParams),
     /// No authority gives a consensus; told once, until one does again.
     NoConsensus(String),
+    /// Whether others reach the relay: told when they do, and each time that a test of it fails.
+    Reachability(Reachability),
     /// Something has been renewed, as it has to be now and then.
     Renewed(Renewed),
     /// Something went wrong that the relay can do without; it will be tried again.
@@ -124,6 +127,7 @@ impl fmt::Display for RelayEvent {
                 )
             }
             Self::NoConsensus(problem) => write!(f, "no consensus: {problem}"),
+            Self::Reachability(found) => found.fmt(f),
             Self::Renewed(what) => write!(f, "renewed: {what}"),
             Self::Trouble(problem) => f.write_str(problem),
             Self::Router(RouterEvent::MeasurementAccepted(_)) => {

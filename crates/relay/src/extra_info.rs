@@ -18,15 +18,15 @@ pub struct ExtraInfo {
 }
 
 impl ExtraInfo {
-    /// Writes and signs a document. `history` has the lines `write-history` and `read-history`, or
-    /// nothing; `published`, in Unix seconds, must be the descriptor's date.
+    /// Writes and signs a document. `lines` has what there is to say of bandwidth and overload:
+    /// `write-history`, `read-history`, `overload-…`; `published`, in Unix seconds, must be the descriptor's date.
     ///
     /// # Errors
     /// [`DescriptorError`] where something can't be signed.
     pub fn new(
         nickname: Nickname,
         published: u64,
-        history: &str,
+        lines: &str,
         keys: &LongTermKeys,
         certified: &Certified,
     ) -> Result<Self, DescriptorError> {
@@ -35,7 +35,7 @@ impl ExtraInfo {
         text.push_str("identity-ed25519\n");
         push_object(&mut text, "ED25519 CERT", &certified.identity.signing_cert);
         writeln!(text, "published {}", date_time(published))?;
-        text.push_str(history);
+        text.push_str(lines);
         let sha1 = sign(&mut text, keys, certified)?;
         Ok(Self { text, sha1 })
     }

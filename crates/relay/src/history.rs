@@ -1,6 +1,11 @@
 //! How much was carried in the last days: `write-history` and `read-history` of an extra-info
-//! document (dir-spec.txt, section 2.1.2).
+//! document (dir-spec.txt, section 2.1.2), and the observed bandwidth of a descriptor.
 
+#[cfg(test)]
+mod tests;
+
+use crate::observed::{WINDOW_S, Window};
+use serde::{Deserialize, Serialize};
 use std::collections::VecDeque;
 
 /// The length of an interval: a day, as in tor, since shorter ones would help to follow clients.
@@ -10,33 +15,66 @@ const INTERVALS: usize = 5;
 /// Numbers are rounded down to whole KiB.
 const ROUNDING: u64 = 0x3ff;
 
-/// Bytes in both directions, day by day. It is not stored: a restart begins anew.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct History {
-    /// Seconds of the present interval that are over.
-    elapsed_s: u64,
+/// One interval.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+struct Day {
+    /// Bytes in all.
     read: u64,
     written: u64,
+    /// The most within ten seconds.
+    most_read: u64,
+    most_written: u64,
+}
+
+/// Bytes in both directions, day by day of the calendar's time. What it is made of can be stored, and goes on after a
+/// restart: the time between counts as one in which nothing was carried.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub(crate) struct History {
+    /// When the present interval began, in Unix seconds; 0 before the first second.
+    began: u64,
+    today: Day,
     /// Whole intervals, the oldest first.
-    whole: VecDeque<(u64, u64)>,
-    /// When the last whole one ended, in Unix seconds.
-    ended: u64,
+    whole: VecDeque<Day>,
+    #[serde(skip)]
+    reading: Window,
+    #[serde(skip)]
+    writing: Window,
 }
 
 impl History {
     /// Takes in one second's bytes.
     pub(crate) fn note_second(&mut self, unix_time_s: u64, received_bytes: u64, sent_bytes: u64) {
-        self.read = self.read.saturating_add(received_bytes);
-        self.written = self.written.saturating_add(sent_bytes);
-        self.elapsed_s += 1;
-        if self.elapsed_s < INTERVAL_S {
+        self.go_on(unix_time_s);
+        let most = |before: &mut u64, sum: Option<u64>| *before = (*before).max(sum.unwrap_or(0));
+        most(&mut self.today.most_read, self.reading.note_second(received_bytes));
+        most(&mut self.today.most_written, self.writing.note_second(sent_bytes));
+        self.today.read = self.today.read.saturating_add(received_bytes);
+        self.today.written = self.today.written.saturating_add(sent_bytes);
+    }
+
+    /// Ends the intervals that are over. A clock that was set far back, or ahead of all that is known, begins anew.
+    fn go_on(&mut self, now: u64) {
+        let over = now.saturating_sub(self.began) / INTERVAL_S;
+        if now.saturating_add(INTERVAL_S) < self.began || over > INTERVALS as u64 {
+            *self = Self { began: now, ..Self::default() };
             return;
         }
-        self.whole.push_back((self.read, self.written));
-        if self.whole.len() > INTERVALS {
+        for _ in 0..over {
+            self.whole.push_back(std::mem::take(&mut self.today));
+            self.began += INTERVAL_S;
+        }
+        while self.whole.len() > INTERVALS {
             self.whole.pop_front();
         }
-        (self.elapsed_s, self.read, self.written, self.ended) = (0, 0, 0, unix_time_s);
+    }
+
+    /// The observed bandwidth in bytes/s: the most that was carried for ten seconds, in the direction in which that is
+    /// less, as in tor.
+    pub(crate) fn observed_bytes_s(&self) -> u64 {
+        let days = || self.whole.iter().chain([&self.today]);
+        let read = days().map(|day| day.most_read).max().unwrap_or(0);
+        let written = days().map(|day| day.most_written).max().unwrap_or(0);
+        read.min(written) / WINDOW_S
     }
 
     /// Both lines; nothing before the first day is over. No number is larger than what the rate lets
@@ -46,44 +84,13 @@ impl History {
             return String::new();
         }
         let most = rate_bytes_s.saturating_mul(INTERVAL_S);
-        let end = crate::document::date_time(self.ended);
-        let line = |name: &str, pick: fn(&(u64, u64)) -> u64| {
+        let end = crate::document::date_time(self.began);
+        let line = |name: &str, pick: fn(&Day) -> u64| {
             let numbers =
                 self.whole.iter().map(|day| (pick(day) & !ROUNDING).min(most).to_string());
             let numbers: Vec<_> = numbers.collect();
             format!("{name} {end} ({INTERVAL_S} s) {}\n", numbers.join(","))
         };
-        line("write-history", |day| day.1) + &line("read-history", |day| day.0)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn days_are_summed_up_and_five_are_kept() {
-        let mut history = History::default();
-        let begin = 1_700_000_000;
-        for second in 1..INTERVAL_S {
-            history.note_second(begin + second, 10, 20);
-        }
-        assert_eq!(history.lines(1_000), "");
-        history.note_second(begin + INTERVAL_S, 10, 20);
-        // 864,000 and 1,728,000, in whole KiB.
-        let expected = "write-history 2023-11-15 22:13:20 (86400 s) 1727488\n\
-                        read-history 2023-11-15 22:13:20 (86400 s) 863232\n";
-        assert_eq!(history.lines(1_000), expected);
-        assert!(
-            history.lines(1).starts_with("write-history 2023-11-15 22:13:20 (86400 s) 86400\n")
-        );
-        for day in 1..=6 {
-            for second in 1..=INTERVAL_S {
-                history.note_second(begin + day * INTERVAL_S + second, u64::MAX / 100_000, 0);
-            }
-        }
-        let lines = history.lines(u64::MAX);
-        assert!(lines.starts_with("write-history 2023-11-21 22:13:20 (86400 s) 0,0,0,0,0\n"));
-        assert_eq!(lines.matches(',').count(), 8);
+        line("write-history", |day| day.written) + &line("read-history", |day| day.read)
     }
 }

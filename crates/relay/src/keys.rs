@@ -12,9 +12,10 @@ use link::{ForgeError, LongTermKeys};
 use rand::CryptoRng;
 use std::fs::{self, DirBuilder};
 use std::io::{self, Read, Write};
-use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
+use tor_llcrypto::pk::ed25519;
 
 /// The RSA identity key.
 const RSA: &str = "secret_id_key";
@@ -41,6 +42,19 @@ pub enum KeyError {
         path: PathBuf,
         /// The system's answer.
         source: io::Error,
+    },
+    /// The folder is somebody else's.
+    #[error(
+        "configuration: the folder of keys `{}` belongs to the user with the number {owner}, and we are {we}. Run the relay as that \
+         user, or make it ours with `chown -R {we}`", .path.display()
+    )]
+    Foreign {
+        /// The folder.
+        path: PathBuf,
+        /// Its owner's number.
+        owner: u32,
+        /// Ours.
+        we: u32,
     },
     /// Others can read a secret.
     #[error(
@@ -76,6 +90,17 @@ pub enum KeyError {
         present: PathBuf,
         /// The name of the one that isn't.
         missing: &'static str,
+    },
+    /// There is no such family key.
+    #[error(
+        "configuration: `family_ids`: no key of the family {id} is in `{}`. Copy the file that `tor --keygen-family` \
+         has made there, under a name that ends with `.secret_family_key`", .folder.display()
+    )]
+    NoFamilyKey {
+        /// The family, by its public key.
+        id: String,
+        /// Where its key should be.
+        folder: PathBuf,
     },
     /// Keys could not be made.
     #[error(transparent)]
@@ -198,15 +223,36 @@ pub fn forget_old_onion_key(folder: &Path, keys: &mut LongTermKeys) -> Result<()
     Ok(())
 }
 
+/// Reads the key of a family.
+pub(crate) fn read_family_key(path: &Path) -> Result<ed25519::ExpandedKeypair, KeyError> {
+    let damaged = |reason| KeyError::Damaged { path: path.to_owned(), reason };
+    let file = read(path, true)?.ok_or("it is gone").map_err(damaged)?;
+    format::read_family(&file).map_err(damaged)
+}
+
 fn make_folder(folder: &Path) -> Result<(), KeyError> {
     if folder.is_dir() {
-        return Ok(());
+        return look_at_folder(folder);
     }
     DirBuilder::new()
         .recursive(true)
         .mode(0o700)
         .create(folder)
         .map_err(KeyError::io("create the folder of keys", folder))
+}
+
+/// As C tor: a folder of somebody else is refused, and one that others may enter is closed.
+fn look_at_folder(folder: &Path) -> Result<(), KeyError> {
+    let metadata = fs::metadata(folder).map_err(KeyError::io("look at the folder", folder))?;
+    let (owner, we) = (metadata.uid(), rustix::process::geteuid().as_raw());
+    if owner != we {
+        return Err(KeyError::Foreign { path: folder.to_owned(), owner, we });
+    }
+    if metadata.mode() & 0o077 != 0 {
+        let closed = fs::Permissions::from_mode(0o700);
+        fs::set_permissions(folder, closed).map_err(KeyError::io("close the folder", folder))?;
+    }
+    Ok(())
 }
 
 /// A file's content, if there is one.

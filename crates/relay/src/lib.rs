@@ -37,17 +37,24 @@ mod document;
 mod driving;
 mod event;
 pub mod extra_info;
+pub mod family;
 mod following;
 mod history;
 pub mod keys;
+mod metrics;
 mod observed;
+mod overload;
 mod parameters;
 mod policy;
+mod public;
 pub mod publish;
+mod reload;
 mod renewal;
 mod running;
 mod schedule;
+mod self_test;
 mod server;
+mod state;
 
 pub use cache::diffs::DiffTotals;
 pub use config::{
@@ -56,4 +63,6 @@ pub use config::{
 };
 pub use event::{Load, RelayEvent, Renewed, Unfinished};
 pub use policy::target_params;
+pub use reload::Reloaded;
 pub use running::{Relay, RelayError};
+pub use self_test::Reachability;

@@ -1,23 +1,28 @@
+mod error;
+
+pub use error::RelayError;
+
 use crate::accepted::Ledger;
 use crate::bandwidth::Bandwidth;
 use crate::cache::Cache;
 use crate::cache::diffs::DiffTotals;
 use crate::config::Settings;
-use crate::descriptor::{DescriptorError, TapKey};
+use crate::descriptor::TapKey;
 use crate::directory::{Directory, Own, Ties, Wake};
-use crate::dns::{Names, NoNames};
+use crate::dns::Names;
 use crate::driving::{Engine, Overseer};
 use crate::event::{RelayEvent, Unfinished};
+use crate::family;
 use crate::following::Following;
-use crate::keys::{self, KeyError};
+use crate::keys;
+use crate::metrics::{Metrics, SharedStanding, Sources};
 use crate::policy::target_params;
+use crate::reload::Reload;
 use crate::renewal::CERTIFICATES_S;
 use crate::server::Server;
+use crate::state::{self, State};
 use link::tls::TlsConfigs;
-use link::{
-    Clock, Crew, Drive, Driver, DriverError, DriverOptions, Forge, ForgeError, NodeThread,
-    ThreadError, unix_time_s,
-};
+use link::{Clock, Crew, Drive, Driver, DriverOptions, Forge, NodeThread, unix_time_s};
 use onion::Duration;
 use onion::identity::{Ed25519Id, RsaId};
 use onion::router::{RateLimit, Router, RouterConfig, RouterTotals};
@@ -25,6 +30,7 @@ use rand::rngs::{StdRng, SysRng};
 use rand::{Rng, RngExt, SeedableRng};
 use std::net::{IpAddr, SocketAddr, TcpListener};
 use std::num::NonZeroUsize;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::mpsc::{self, Sender};
 use std::thread;
@@ -45,43 +51,6 @@ fn workers() -> usize {
 /// More would answer more than the thread of cells can begin circuits for.
 const WORKERS_MAX: usize = 8;
 
-/// Why a relay could not start.
-#[derive(Debug, thiserror::Error)]
-pub enum RelayError {
-    /// Its keys.
-    #[error(transparent)]
-    Keys(#[from] KeyError),
-    /// Its certificates.
-    #[error(transparent)]
-    Forge(#[from] ForgeError),
-    /// Its descriptor.
-    #[error(transparent)]
-    Descriptor(#[from] DescriptorError),
-    /// Its port.
-    #[error(
-        "machine: cannot listen on {address}: {source}. Is another relay running there? Choose \
-         another `or_port` (0 for any), or set `listen` to an address of this machine"
-    )]
-    Listen {
-        /// Where it should listen.
-        address: SocketAddr,
-        /// The system's answer.
-        source: std::io::Error,
-    },
-    /// Its driver.
-    #[error("machine: {0}")]
-    Driver(#[from] DriverError),
-    /// The driver's thread.
-    #[error("machine: {0}")]
-    Thread(#[from] ThreadError),
-    /// Names for exits.
-    #[error(transparent)]
-    Names(#[from] NoNames),
-    /// The operating system gives no thread or no random bytes.
-    #[error("machine: {0}")]
-    System(String),
-}
-
 /// A relay that runs on threads of its own: one that drives the engine, one that publishes.
 ///
 /// Dropping it closes its port and all links; [`shut_down`](Self::shut_down) before lets circuits end by
@@ -94,13 +63,18 @@ pub struct Relay {
     ed25519: Ed25519Id,
     clock: Clock,
     bandwidth: Arc<Bandwidth>,
-    engine: NodeThread<Engine>,
-    /// Wakes the publishing thread; its end ends that.
+    pub(crate) engine: NodeThread<Engine>,
+    pub(crate) settings: Settings,
+    /// Wakes the publishing thread, and ends it.
     wake_directory: Sender<Wake>,
     /// Serves the directory, if there is one.
     server: Option<Server>,
     /// What it serves.
     cache: Cache,
+    /// Tells figures, if it is to.
+    metrics: Option<Metrics>,
+    /// Where it remembers what it carried.
+    state: PathBuf,
 }
 
 impl Relay {
@@ -115,6 +89,7 @@ impl Relay {
         let mut rng = StdRng::try_from_rng(&mut SysRng).map_err(random)?;
         let unix_time_s = unix_time_s();
         let keys = keys::open(&settings.keys, &mut rng)?;
+        let families = family::open(&settings.keys, &settings.family_ids)?;
         let mut seed = [0; 32];
         rng.fill_bytes(&mut seed);
         let mut forge = Forge::new(seed, unix_time_s)?.lasting(LIFETIME);
@@ -184,9 +159,29 @@ impl Relay {
         }
 
         let _nobody_listens = events.send(RelayEvent::TargetParams(target.clone()));
-        let bandwidth = Arc::new(Bandwidth::new(settings.limit));
+        let state = settings.keys.join(state::FILE);
+        let remembered = State::load(&state).unwrap_or_else(|problem| {
+            let _nobody_listens = events.send(RelayEvent::Trouble(problem));
+            State::default()
+        });
+        let bandwidth = Arc::new(Bandwidth::new(settings.limit, remembered));
         let overseer = Overseer::new(clock.now(), Arc::clone(&bandwidth), ledger, events.clone());
         let engine = NodeThread::start("relay", driver, overseer)?;
+        let standing = SharedStanding::default();
+        let metrics = match settings.metrics {
+            None => None,
+            Some(address) => {
+                let sources = Sources {
+                    engine: engine.teller().clone(),
+                    bandwidth: Arc::clone(&bandwidth),
+                    standing: Arc::clone(&standing),
+                    held_bytes_max: settings.held_bytes_max,
+                    descriptors_max: descriptors,
+                };
+                let failed = |source| RelayError::Metrics { address, source };
+                Some(Metrics::start(address, sources).map_err(failed)?)
+            }
+        };
         let (wake_directory, wakes) = mpsc::channel();
         let following = Following::new(
             settings.authorities.clone(),
@@ -203,18 +198,34 @@ impl Relay {
             certified_at: unix_time_s,
             onion_made,
             tap,
+            families,
             address,
             is_directory,
             exit,
             rng: own_rng,
         };
         let teller = engine.teller().clone();
-        let ties = Ties { bandwidth: Arc::clone(&bandwidth), teller, events };
+        let wake = wake_directory.clone();
+        let ties = Ties { bandwidth: Arc::clone(&bandwidth), teller, events, wake, standing };
         let directory = Directory::new(settings.clone(), own, following, target, clock, ties);
         let thread = thread::Builder::new().name("directory".to_owned());
         let no_thread = |error| RelayError::System(format!("no thread: {error}"));
         thread.spawn(move || directory.run(&wakes)).map_err(no_thread)?;
-        Ok(Self { address, rsa, ed25519, clock, bandwidth, engine, wake_directory, server, cache })
+        let settings = settings.clone();
+        Ok(Self {
+            address,
+            rsa,
+            ed25519,
+            clock,
+            bandwidth,
+            engine,
+            settings,
+            wake_directory,
+            server,
+            cache,
+            metrics,
+            state,
+        })
     }
 
     /// Where others reach it: the configured address with the port that it really has.
@@ -245,6 +256,23 @@ impl Relay {
     #[must_use]
     pub fn directory(&self) -> Option<SocketAddr> {
         self.server.as_ref().map(Server::address)
+    }
+
+    /// Where it tells figures to Prometheus; `None` if nowhere.
+    #[must_use]
+    pub fn metrics(&self) -> Option<SocketAddr> {
+        self.metrics.as_ref().map(Metrics::address)
+    }
+
+    /// How long circuits may go on once it is told to end.
+    #[must_use]
+    pub const fn shutdown_wait(&self) -> Duration {
+        self.settings.shutdown_wait
+    }
+
+    pub(crate) fn tell_directory(&self, reload: Reload) {
+        // If the thread has ended, it has told so.
+        let _ = self.wake_directory.send(Wake::Reload(Box::new(reload)));
     }
 
     /// Sends no more than this from now on, and tells the authorities.
@@ -296,9 +324,18 @@ impl Relay {
     }
 }
 
+impl Drop for Relay {
+    fn drop(&mut self) {
+        // A thread that has ended needs no word.
+        let _ = self.wake_directory.send(Wake::End);
+        // Who would be told is gone as well.
+        let _ = self.bandwidth.remembered().save(&self.state);
+    }
+}
+
 /// Every address at which streams of an exit would come back to this machine: the configured ones, and those of its
 /// interfaces.
-fn own_addresses(settings: &Settings) -> Vec<IpAddr> {
+pub(crate) fn own_addresses(settings: &Settings) -> Vec<IpAddr> {
     let interfaces = if_addrs::get_if_addrs().unwrap_or_default();
     let configured = [settings.address.into(), settings.listen.ip()];
     let all = configured.into_iter().chain(interfaces.iter().map(if_addrs::Interface::ip));

@@ -63,6 +63,11 @@ impl Schedule {
         Self { made: None, authorities: vec![pending; authorities] }
     }
 
+    /// What the present descriptor says.
+    pub(crate) fn content(&self) -> Option<Content> {
+        self.made.map(|(_, content)| content)
+    }
+
     /// Whether a new descriptor is due.
     pub(crate) fn wants_descriptor(&self, now: Instant, content: Content) -> bool {
         let Some((at, before)) = self.made else { return true };

@@ -2,6 +2,7 @@
 
 use super::Driver;
 use super::socket::{self, Socket, Stage, Transport};
+use crate::descriptors::Exhaustion;
 use crate::tls::{Outgoing, Placed, Session};
 use mio::net::TcpStream;
 use mio::{Interest, Token};
@@ -30,7 +31,8 @@ impl<N: Node> Driver<N> {
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
                 // No descriptors, no memory; or the one connection was aborted.
-                Err(_) => {
+                Err(error) => {
+                    Exhaustion::note(&error);
                     self.must_accept_again = true;
                     break;
                 }
@@ -65,7 +67,10 @@ impl<N: Node> Driver<N> {
             Ok(place) => {
                 self.by_conn.insert(dial.conn, place);
             }
-            Err(error) => self.node.handle_closed(now, dial.conn, socket::cause(&error)),
+            Err(error) => {
+                Exhaustion::note(&error);
+                self.node.handle_closed(now, dial.conn, socket::cause(&error));
+            }
         }
     }
 

@@ -24,7 +24,7 @@ use rand_core::Rng;
 ///   [`open_streams`](Self::open_streams), [`figures`](Self::figures),
 ///   [`received_bytes`](Self::received_bytes), [`first_hop`](Self::first_hop);
 /// - *commands*: [`set_congestion`](Self::set_congestion), [`set_flows`](Self::set_flows),
-///   [`open`](Self::open), [`begin`](Self::begin), [`pause`](Self::pause), [`resume`](Self::resume),
+///   [`open`](Self::open), [`begin`](Self::begin), [`send_drops`](Self::send_drops), [`pause`](Self::pause), [`resume`](Self::resume),
 ///   [`end`](Self::end), [`destroy`](Self::destroy), [`close_idle`](Self::close_idle),
 ///   [`close_all`](Self::close_all);
 /// - *handle*: [`handle_link_open`](Self::handle_link_open), [`handle_cell`](Self::handle_cell),

@@ -5,9 +5,10 @@ use super::circuit::Passage;
 use super::core::Core;
 use super::event::CircuitNumber;
 use super::link::Link;
+use crate::cell::relay::RelayCommand;
 use crate::cell::{CELLS_PER_RECORD, Command};
 use crate::node::ConnId;
-use crate::suite::{Cell, Layers, Suite};
+use crate::suite::{Cell, Layers, StreamId, Suite};
 use crate::time::Instant;
 use rand_core::Rng;
 
@@ -22,6 +23,15 @@ impl<S: Suite, A: Application<S>, R: Rng> Core<S, A, R> {
         let count = link.pop_into(out);
         let most = out.len().min(count + CELLS_PER_RECORD);
         count + self.package(conn, &mut out[count..most])
+    }
+
+    /// Sends so many DROP messages to the last hop of a circuit that stands: long-range padding, which takes the way of data and
+    /// arrives nowhere (tor-spec §7.2). Nothing acknowledges it, and no window holds it back: all of it waits here at once.
+    pub fn send_drops(&mut self, now: Instant, circuit: CircuitNumber, cells: usize) {
+        self.now = now;
+        for _ in 0..cells {
+            self.say(circuit, RelayCommand::DROP, StreamId::CIRCUIT, &[]);
+        }
     }
 
     /// Packages data of the circuits of a link, in turn.

@@ -325,3 +325,26 @@ fn a_link_that_is_lost_takes_its_circuits_along() {
     }
     assert_eq!(core.poll_event(), lost(own, Loss::Channel("no relay".into())));
 }
+
+fn padding_goes_to_the_last_hop_and_fills_no_window<S: Played>()
+where
+    Transfer: Application<S>,
+{
+    // Circuit IDs begin with one.
+    let chains = (0..2).map(|place| Chain::new(CircId::of_initiator(place), &[], Liar::Nobody));
+    let (mut world, circuits) = World::<S>::new(&[path(3, false, false)], chains.collect());
+    world.run();
+    let before = world.seen.len();
+    world.core.send_drops(world.now, circuits[0], 1_200);
+    world.run();
+    let drops = &world.seen[before..];
+    assert_eq!(drops.len(), 1_200, "more than a window of data");
+    assert!(drops.iter().all(|it| (it.2, it.3) == (2, RelayCommand::DROP.0)), "{:?}", drops[0]);
+    assert!(world.core.is_built(circuits[0]));
+}
+
+#[test]
+fn padding_goes_to_the_last_hop_and_fills_no_window_of_either_suite() {
+    padding_goes_to_the_last_hop_and_fills_no_window::<Tor>();
+    padding_goes_to_the_last_hop_and_fills_no_window::<Weightless>();
+}

@@ -8,6 +8,7 @@ use super::{Conduct, Parameters, RouterConfig, RouterEvent, RouterTotals};
 use crate::cell::msg::DestroyReason;
 use crate::flow::TokenBucket;
 use crate::flow::control::CongestionParams;
+use crate::identity::RsaId;
 use crate::link::ExpectedPeer;
 use crate::measure::target::{Accepted, Target, TargetParams};
 use crate::node::{Answer, CloseCause, ConnId, Dial, Lookup, LookupId, SocketState};
@@ -31,6 +32,7 @@ const EVENTS_MAX: usize = 256;
 /// What an onion router decides, over cells of any [`Suite`]: no bytes, no framing, no link handshake.
 ///
 /// - *getters*: [`totals`](Self::totals), [`open_circuits`](Self::open_circuits),
+///   [`open_links`](Self::open_links), [`has_dialled`](Self::has_dialled),
 ///   [`open_streams`](Self::open_streams), [`queued_bytes`](Self::queued_bytes),
 ///   [`parameters`](Self::parameters), [`expected`](Self::expected), [`is_stream`](Self::is_stream),
 ///   [`receive_limit`](Self::receive_limit);
@@ -140,6 +142,18 @@ impl<S: Suite, R: Rng, C: Conduct<S>> Core<S, R, C> {
     #[must_use]
     pub fn open_circuits(&self) -> usize {
         self.circuits.len()
+    }
+
+    /// Links that are open now, or on their way.
+    #[must_use]
+    pub const fn open_links(&self) -> usize {
+        self.conns.link_count()
+    }
+
+    /// Whether there is a link to this relay that we have dialled: it has no need to dial us.
+    #[must_use]
+    pub fn has_dialled(&self, relay: &RsaId) -> bool {
+        self.conns.has_dialled(relay)
     }
 
     /// Streams that are open now, are being opened, or are still to be written out.

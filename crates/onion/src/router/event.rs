@@ -49,6 +49,8 @@ pub struct RouterTotals {
     pub refused_streams: u64,
     /// Handshakes that were refused, since too many waited, or for too long.
     pub refused_handshakes: u64,
+    /// Times that a link had to wait for the rate limit.
+    pub limited: u64,
     /// Times that memory was looked through, since there was too much in it.
     pub sheds: u64,
     /// Bytes of memory that were dropped then.

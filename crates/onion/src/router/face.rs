@@ -5,7 +5,7 @@ use super::{
 };
 use crate::cell::{BODY_LEN, CELL_LEN, Cell, CircId, Command, LinkProtocol};
 use crate::flow::control::CongestionParams;
-use crate::identity::OwnIdentity;
+use crate::identity::{OwnIdentity, RsaId};
 use crate::link::{Authentication, Channel, ChannelError, TlsSession};
 use crate::measure::protocol::EXPORTER_LABEL;
 use crate::measure::target::{Accepted, TargetParams};
@@ -78,6 +78,18 @@ impl<R: Rng, C: Conduct> Router<R, C> {
     #[must_use]
     pub fn open_circuits(&self) -> usize {
         self.core.open_circuits()
+    }
+
+    /// See [`Core::open_links`].
+    #[must_use]
+    pub const fn open_links(&self) -> usize {
+        self.core.open_links()
+    }
+
+    /// See [`Core::has_dialled`].
+    #[must_use]
+    pub fn has_dialled(&self, relay: &RsaId) -> bool {
+        self.core.has_dialled(relay)
     }
 
     /// See [`Core::open_streams`].

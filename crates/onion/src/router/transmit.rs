@@ -61,6 +61,7 @@ impl<S: Suite, R: Rng, C: Conduct<S>> Core<S, R, C> {
         let affordable = self.bucket.as_mut().map_or(u64::MAX, |b| b.available_bytes(now));
         if affordable < (wanted * CELL_LEN) as u64 {
             // Better a whole record later than crumbs now.
+            self.totals.limited += 1;
             self.outputs.park(&mut self.conns, conn, Parked::ByRate);
             return 0;
         }

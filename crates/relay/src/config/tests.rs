@@ -1,3 +1,4 @@
+use super::values::default_held_bytes_max;
 use super::*;
 use proptest::prelude::*;
 
@@ -47,13 +48,18 @@ fn the_sample_file_is_accepted_as_it_is_and_has_every_setting_in_it() {
         scheduler_interval_ms,
         threads,
         contact,
+        my_family,
+        family_ids,
         authorities,
+        public_network,
+        assume_reachable,
         authority_identities,
         directory,
         cache,
         allow_private_addresses,
         shutdown_wait_s,
         max_mem_in_queues_mib,
+        metrics,
         exit,
         flashflow,
     } = whole;
@@ -78,7 +84,12 @@ fn the_sample_file_is_accepted_as_it_is_and_has_every_setting_in_it() {
         ("scheduler_interval_ms", scheduler_interval_ms.is_some()),
         ("threads", threads.is_some()),
         ("contact", contact.is_some()),
+        ("my_family", my_family.is_some()),
+        ("family_ids", family_ids.is_some()),
         ("authorities", authorities.is_some()),
+        ("public_network", public_network.is_some()),
+        ("metrics", metrics.is_some()),
+        ("assume_reachable", assume_reachable.is_some()),
         ("authority_identities", authority_identities.is_some()),
         ("directory", directory.is_some()),
         ("cache", cache.is_some()),
@@ -320,4 +331,35 @@ fn memory_is_shared_as_c_tor_shares_it() {
     }
     let it = settings(&format!("{LEAST}\nmax_mem_in_queues_mib = 512")).expect("sound");
     assert_eq!(it.held_bytes_max, 512 << 20);
+}
+
+#[test]
+fn the_public_network_takes_the_operators_word_and_a_public_address() {
+    let at = |address: &str, more: &str| {
+        settings(&format!("nickname = \"a\"\naddress = \"{address}\"\nkeys = \"k\"\n{more}"))
+    };
+    assert!(at("198.51.100.7", "").expect("sound").authorities.is_empty());
+    let public = at("198.51.100.7", "public_network = true\n");
+    let refusal = |found: Result<Settings, ConfigError>| found.expect_err("refused").to_string();
+    if is_private(Ipv4Addr::new(198, 51, 100, 7).into()) {
+        // An address of documentation may be none of the public network.
+        assert!(refusal(public).contains("public_network"));
+    } else {
+        let public = public.expect("sound");
+        assert_eq!((public.authorities.len(), public.authority_identities.len()), (9, 9));
+    }
+    assert!(refusal(at("10.0.0.7", "public_network = true\n")).contains("10.0.0.7"));
+    let own = "public_network = true\nauthorities = [\"198.51.100.1:80\"]\n";
+    assert!(refusal(at("198.51.100.7", own)).contains("leave out `authorities`"));
+}
+
+#[test]
+fn figures_are_not_told_on_public_addresses() {
+    let at = |metrics: &str| settings(&format!("{LEAST}metrics = \"{metrics}\"\n"));
+    for good in ["127.0.0.1:9035", "[::1]:9035", "10.0.0.7:9035"] {
+        assert_eq!(at(good).expect("sound").metrics, good.parse().ok());
+    }
+    for bad in ["8.8.8.8:9035", "nowhere"] {
+        assert!(at(bad).expect_err("refused").to_string().contains("metrics"), "{bad}");
+    }
 }

@@ -61,6 +61,9 @@ fn announcement() -> impl Strategy<Value = Announcement> {
             contact,
             capabilities: Capabilities::of_engine(true),
             exit: Some(web()),
+            family: Vec::new(),
+            family_certs: Vec::new(),
+            overload: String::new(),
         },
     )
 }
@@ -109,6 +112,9 @@ fn sample() -> Announcement {
         contact: None,
         capabilities: Capabilities::of_engine(false),
         exit: None,
+        family: Vec::new(),
+        family_certs: Vec::new(),
+        overload: String::new(),
     }
 }
 

@@ -6,6 +6,7 @@ use crate::policy::{known_relays, target_params};
 use crate::renewal::OnionKeyLife;
 use link::unix_time_s;
 use netdoc::Consensus;
+use onion::measure::target::TargetParams;
 use onion::router::Parameters;
 use onion::{Duration, Instant};
 use rand::RngExt;
@@ -126,7 +127,19 @@ impl Directory {
             self.relays = relays.clone();
             self.teller.tell(|drive| drive.node_mut().set_relays(relays));
         }
-        let target = target_params(&self.settings.flashflow, &get);
+        self.handle_target(target_params(&self.settings.flashflow, &get));
+    }
+
+    /// The configuration has changed, and the consensus not.
+    pub(super) fn follow_again(&mut self) {
+        let documents = self.following.cache().get();
+        let known = documents.ns.as_ref().or(documents.microdesc.as_ref());
+        let live = known.filter(|it| times::is_reasonably_live(&it.content, unix_time_s()));
+        let get = |name: &str| live.and_then(|listing| listing.content.params.get(name));
+        self.handle_target(target_params(&self.settings.flashflow, &get));
+    }
+
+    fn handle_target(&mut self, target: TargetParams) {
         if target != self.target {
             self.target = target.clone();
             let theirs = target.clone();

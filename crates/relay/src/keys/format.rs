@@ -11,6 +11,7 @@ const RSA_END: &str = "-----END RSA PRIVATE KEY-----";
 const HEADER_LEN: usize = 32;
 const ED25519_HEADER: &[u8] = b"== ed25519v1-secret: type0 ==";
 const ED25519_PUBLIC_HEADER: &[u8] = b"== ed25519v1-public: type0 ==";
+const FAMILY_HEADER: &[u8] = b"== ed25519v1-secret: fmly-id ==";
 const ONION_HEADER: &[u8] = b"== c25519v1: onion ==";
 
 /// A file of tor's binary format.
@@ -66,6 +67,12 @@ pub(super) fn ed25519(key: &ed25519::ExpandedKeypair) -> Vec<u8> {
 
 pub(super) fn read_ed25519(file: &[u8]) -> Result<ed25519::ExpandedKeypair, &'static str> {
     let bytes = untagged(ED25519_HEADER, file)?;
+    ed25519::ExpandedKeypair::from_secret_key_bytes(bytes).ok_or("it is no Ed25519 key")
+}
+
+/// A family's key, as tor stores it.
+pub(super) fn read_family(file: &[u8]) -> Result<ed25519::ExpandedKeypair, &'static str> {
+    let bytes = untagged(FAMILY_HEADER, file)?;
     ed25519::ExpandedKeypair::from_secret_key_bytes(bytes).ok_or("it is no Ed25519 key")
 }
 

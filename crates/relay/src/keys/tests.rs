@@ -204,3 +204,26 @@ fn an_onion_key_is_changed_and_the_one_before_is_kept_until_it_is_forgotten() {
     fs::copy(folder.join(ONION), folder.join(OLD_ONION)).expect("copied");
     assert_eq!(open_at(folder, 4).expect("found").previous_onion_secret, None);
 }
+
+#[test]
+fn a_folder_that_others_may_enter_is_closed_and_one_of_somebody_else_refused() {
+    let parent = tempfile::tempdir().expect("a folder");
+    let folder = parent.path().join("keys");
+    fs::create_dir(&folder).expect("made");
+    fs::set_permissions(&folder, fs::Permissions::from_mode(0o755)).expect("opened");
+    let mut rng = StdRng::from_seed([1; 32]);
+    open(&folder, &mut rng).expect("keys");
+    let mode = fs::metadata(&folder).expect("there").permissions().mode() & 0o777;
+    assert_eq!(mode, 0o700);
+
+    // A folder of root's, for everybody else; for root, one of somebody else's.
+    let foreign = match rustix::process::geteuid().is_root() {
+        true => {
+            std::os::unix::fs::chown(&folder, Some(12_345), None).expect("changed");
+            folder
+        }
+        false => PathBuf::from("/usr"),
+    };
+    let problem = open(&foreign, &mut rng).err().expect("refused").to_string();
+    assert!(problem.contains("belongs to the user") && problem.contains("chown"), "{problem}");
+}

@@ -191,6 +191,7 @@ impl<S: Played> Chain<S> {
             }
             RelayCommand::BEGIN => self.begin(hop, stream_id),
             RelayCommand::DATA => self.handle_data(now, hop, stream_id, data),
+            RelayCommand::DROP => {}
             RelayCommand::END => _ = self.streams.remove(&stream_id),
             RelayCommand::SENDME if stream_id == StreamId::CIRCUIT => {
                 let sendme = Sendme::parse(data.bytes()).expect("well-formed");

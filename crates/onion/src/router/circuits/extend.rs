@@ -46,7 +46,7 @@ impl<S: Suite, R: Rng, C: Conduct<S>> Core<S, R, C> {
             return Err(DestroyReason::CONNECT_FAILED); // as C tor, which fails to dial itself
         }
         let asked_by = self.conns.link(circuit.back.conn).and_then(Link::ip);
-        let id = match self.conns.to_relay(&ids, &addresses) {
+        let id = match self.conns.to_relay(&ids, &addresses, self.outputs.now()) {
             Some(id) => id,
             None => self.dial_relay(address, ids, asked_by),
         };

@@ -3,6 +3,7 @@ use crate::identity::{RelayIds, RsaId};
 use crate::node::ConnId;
 use crate::router::links::{Link, LinkPeer};
 use crate::suite::Suite;
+use crate::time::Instant;
 use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
@@ -52,8 +53,14 @@ impl<S: Suite> Conns<S> {
         }
     }
 
+    /// Whether a link to this relay is open, or on its way, that we have dialled.
+    pub(in crate::router) fn has_dialled(&self, relay: &RsaId) -> bool {
+        let links = self.relays.by_relay.get(relay).into_iter().flatten();
+        links.filter_map(|id| self.link(*id)).any(|link| link.expected.is_some())
+    }
+
     /// The link over which circuits are extended to a relay that is said to be at these addresses,
-    /// whoever dialled it.
+    /// whoever dialled it. None that is [too old](Link::is_old).
     ///
     /// Of several, one whose relay says that the address is its own, and of these the oldest: nobody
     /// draws circuits over to a new one. One that we dial serves those who want the same address only:
@@ -62,9 +69,11 @@ impl<S: Suite> Conns<S> {
         &self,
         ids: &RelayIds,
         addresses: &[SocketAddr],
+        now: Instant,
     ) -> Option<ConnId> {
         let with_relay = self.relays.by_relay.get(&ids.rsa)?.iter();
         let links = with_relay.filter_map(|id| Some((*id, self.link(*id)?)));
+        let links = links.filter(|(_, link)| !link.is_old(now));
         let is_open = |link: &Link| link.is_open && link.leads_to(ids, addresses);
         let is_dialled = |link: &Link| {
             let is_there = || link.dialled.is_some_and(|dialled| addresses.contains(&dialled));

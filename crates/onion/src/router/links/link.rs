@@ -10,6 +10,9 @@ use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 use core::net::{IpAddr, SocketAddr};
 
+/// C tor's `TIME_BEFORE_OR_CONN_IS_TOO_OLD`: a week.
+const AGE_MAX: Duration = Duration::from_secs(7 * 24 * 3600);
+
 /// What a link is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::router) enum Role {
@@ -47,6 +50,8 @@ pub(in crate::router) struct Link {
     pub(in crate::router) waiting: BTreeMap<CircuitIndex, Box<[u8]>>,
     /// Circuits opened on it by us.
     opened: u32,
+    /// When it began.
+    began_at: Instant,
     /// When it began, or was last seen with something on it.
     pub(in crate::router) used_at: Instant,
     /// So long it stays open without circuits, once it is open.
@@ -71,6 +76,7 @@ impl Link {
             circuits: CircuitIds::default(),
             waiting: BTreeMap::new(),
             opened: 0,
+            began_at: now,
             used_at: now,
             idle_max: Duration::ZERO,
             padding: Padding::new(now),
@@ -97,6 +103,12 @@ impl Link {
     ) -> Self {
         let expected = Some(ExpectedPeer { ids, address: to.ip() });
         Self { expected, dialled: Some(to), ..Self::new(now, output) }
+    }
+
+    /// Whether it has stood so long that no circuits are extended over it any more: what its keys protect does not
+    /// grow for ever. As in C tor, it is closed when those that it carries are over.
+    pub(in crate::router) fn is_old(&self, now: Instant) -> bool {
+        now - self.began_at >= AGE_MAX
     }
 
     /// A circuit ID of our choice that is free.

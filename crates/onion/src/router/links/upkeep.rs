@@ -59,8 +59,9 @@ impl<S: Suite, R: Rng, C: Conduct<S>> Core<S, R, C> {
             if link.is_open && is_used {
                 link.used_at = now;
             }
+            let is_worn_out = !is_used && link.is_old(now);
             let most = if link.is_open { link.idle_max } else { HANDSHAKE_MAX };
-            if now - link.used_at >= most {
+            if is_worn_out || now - link.used_at >= most {
                 stale.push(id);
             }
         }

@@ -1,0 +1,111 @@
+//! `flashflow relay` as a service: what it reads again, what it tells systemd and Prometheus.
+
+#[expect(dead_code, reason = "what the other test files need")]
+mod common;
+
+use common::{PATIENCE, Running, Scratch, text};
+use rustix::process::Signal;
+use serde_json::{Value, json};
+use std::cell::RefCell;
+use std::fs;
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::os::unix::net::UnixDatagram;
+
+/// What systemd hears next.
+fn hear(systemd: &UnixDatagram) -> String {
+    let mut told = [0; 1024];
+    let len = systemd.recv(&mut told).expect("word of the relay");
+    String::from_utf8_lossy(&told[..len]).into_owned()
+}
+
+/// Waits for a line of JSON on stdout of which `holds`.
+fn wait_for(relay: &mut Running, what: &str, holds: impl Fn(&Value) -> bool) {
+    relay.wait_for_out(what, |line| serde_json::from_str::<Value>(line).is_ok_and(|it| holds(&it)));
+}
+
+fn configuration(more: &str) -> String {
+    format!(
+        "nickname = \"mine\"\naddress = \"127.0.0.1\"\nkeys = \"keys\"\nmetrics = \"127.0.0.1:0\"\n{more}"
+    )
+}
+
+#[test]
+fn a_relay_reads_its_configuration_again_and_tells_systemd_and_prometheus_how_it_is() {
+    let scratch = Scratch::new();
+    let file = scratch.path("relay.toml");
+    fs::write(&file, configuration("")).expect("written");
+    let notify = scratch.path("notify");
+    let systemd = UnixDatagram::bind(&notify).expect("a socket");
+    systemd.set_read_timeout(Some(PATIENCE)).expect("set");
+    let mut command = scratch.command(&["relay", "--config", "relay.toml", "--json"]);
+    // A fifth of a second between two signs of life.
+    command.env("NOTIFY_SOCKET", &notify).env("WATCHDOG_USEC", "400000");
+    let mut relay = Running::new(command);
+    assert_eq!(hear(&systemd).trim(), "READY=1");
+    assert_eq!(hear(&systemd).trim(), "WATCHDOG=1");
+    assert_eq!(hear(&systemd).trim(), "WATCHDOG=1");
+
+    // Figures, over HTTP.
+    let metrics = RefCell::new(String::new());
+    wait_for(&mut relay, "the port of figures", |value| {
+        let is_it = value["type"] == "metrics";
+        if is_it {
+            metrics.replace(text(value, "address").to_owned());
+        }
+        is_it
+    });
+    let metrics = metrics.into_inner();
+    let answer = |path: &str| {
+        let mut stream = TcpStream::connect(&metrics).expect("connected");
+        write!(stream, "GET {path} HTTP/1.1\r\nHost: x\r\n\r\n").expect("sent");
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).expect("an answer");
+        answer
+    };
+    let figures = answer("/metrics");
+    assert!(figures.starts_with("HTTP/1.1 200 OK\r\n"), "{figures}");
+    for line in [
+        "tor_relay_circuits_total{state=\"opened\"} 0",
+        "tor_relay_flag{type=\"Running\"} 0",
+        "flashflow_relay_reached 0",
+    ] {
+        assert!(figures.lines().any(|found| found == line), "{line} in {figures}");
+    }
+    assert!(answer("/").starts_with("HTTP/1.1 404"));
+
+    // What can change changes; what cannot is named.
+    let reload = |relay: &Running, more: &str| {
+        fs::write(&file, configuration(more)).expect("written");
+        relay.signal(Signal::HUP);
+        let skip_signs = || loop {
+            let told = hear(&systemd);
+            if told.trim() != "WATCHDOG=1" {
+                break told;
+            }
+        };
+        let told = skip_signs();
+        assert!(told.starts_with("RELOADING=1\nMONOTONIC_USEC="), "{told}");
+        assert_eq!(skip_signs().trim(), "READY=1");
+    };
+    reload(&relay, "contact = \"me\"\nthreads = 2\n[flashflow]\nmeasurements_allowed = true\n");
+    wait_for(&mut relay, "what has changed", |value| {
+        value["changed"] == json!(["contact", "flashflow"])
+            && value["needs_restart"] == json!(["threads"])
+    });
+    wait_for(&mut relay, "the new rules", |it| {
+        it["type"] == "measurements" && it["allowed"] == true
+    });
+    reload(&relay, "nonsense = 1\n");
+    wait_for(&mut relay, "what is wrong", |value| {
+        value["type"] == "reloaded"
+            && value["error"].as_str().is_some_and(|error| error.contains("nonsense"))
+    });
+
+    relay.signal(Signal::TERM);
+    let ended = relay.end();
+    ended.assert_code(0);
+    let told = std::iter::from_fn(|| Some(hear(&systemd))).find(|told| told.trim() != "WATCHDOG=1");
+    assert_eq!(told.as_deref().map(str::trim), Some("STOPPING=1"));
+    assert!(ended.error.contains("what was set before holds on"), "{}", ended.error);
+}

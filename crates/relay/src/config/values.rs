@@ -1,0 +1,99 @@
+//! Settings one by one: what each may be, and what it is by default.
+
+use super::{ConfigError, SchedulerName, invalid};
+use crate::public;
+use netdoc::Fingerprint;
+use onion::router::is_private;
+use onion::router::schedule::SchedulerConfig;
+use onion::{Duration, Rate};
+use std::net::{Ipv4Addr, SocketAddr};
+use std::num::NonZeroUsize;
+
+/// Longest time from one run of a scheduler to the next, as in C tor.
+const INTERVAL_MAX_MS: u32 = 100;
+/// Most threads for sockets: far more than one thread that decides can feed.
+const THREADS_MAX: usize = 64;
+/// The least of [`RelayConfig::max_mem_in_queues_mib`].
+const HELD_MIN_MIB: u32 = 64;
+/// How long circuits may go on after the relay was told to end, by default: C tor's 30 seconds.
+const SHUTDOWN_WAIT_S: u32 = 30;
+/// And at most: a day. Who wants longer has forgotten to end it.
+const SHUTDOWN_WAIT_MAX_S: u32 = 86_400;
+
+pub(super) fn scheduler(
+    name: Option<SchedulerName>,
+    interval_ms: Option<u32>,
+) -> Result<SchedulerConfig, ConfigError> {
+    let interval = match interval_ms {
+        None => SchedulerConfig::INTERVAL,
+        Some(ms @ 1..=INTERVAL_MAX_MS) => Duration::from_millis(u64::from(ms)),
+        Some(ms) => {
+            let reason = format!("{ms} is not from 1 to {INTERVAL_MAX_MS}");
+            return Err(invalid("scheduler_interval_ms", reason));
+        }
+    };
+    let config = match name.unwrap_or_default() {
+        SchedulerName::Kist => SchedulerConfig::kist(interval),
+        SchedulerName::KistLite => SchedulerConfig::kist_lite(interval),
+        SchedulerName::Vanilla => SchedulerConfig::vanilla(),
+    };
+    Ok(SchedulerConfig { is_interval_fixed: interval_ms.is_some(), ..config })
+}
+
+/// The authorities of the public network, for a relay that may be one of it.
+pub(super) fn public_authorities(
+    address: Ipv4Addr,
+    has_own: bool,
+    identities: Option<Vec<Fingerprint>>,
+) -> Result<(Vec<SocketAddr>, Vec<Fingerprint>), ConfigError> {
+    if has_own || identities.is_some() {
+        let reason = "the public network has its own authorities: leave out `authorities` and `authority_identities`";
+        return Err(invalid("public_network", reason));
+    }
+    if is_private(address.into()) {
+        let reason =
+            format!("nobody there can reach a relay at {address}: set `address` to the public one");
+        return Err(invalid("public_network", reason));
+    }
+    Ok(public::authorities())
+}
+
+pub(super) fn threads(count: Option<usize>) -> Result<NonZeroUsize, ConfigError> {
+    let count = NonZeroUsize::new(count.unwrap_or(1)).filter(|count| count.get() <= THREADS_MAX);
+    count.ok_or_else(|| invalid("threads", format_args!("a number from 1 to {THREADS_MAX}")))
+}
+
+pub(super) fn held_bytes_max(mib: Option<u32>) -> Result<usize, ConfigError> {
+    let bytes = match mib {
+        None => default_held_bytes_max(rustix::system::sysinfo().totalram),
+        Some(mib @ HELD_MIN_MIB..) => u64::from(mib) << 20,
+        Some(mib) => {
+            let reason = format!("{mib} is less than {HELD_MIN_MIB}: a few clients fill that");
+            return Err(invalid("max_mem_in_queues_mib", reason));
+        }
+    };
+    Ok(usize::try_from(bytes).unwrap_or(usize::MAX))
+}
+
+/// For a machine with so much memory: C tor's rule.
+pub(super) fn default_held_bytes_max(total_bytes: u64) -> u64 {
+    let share = if total_bytes >= 8 << 30 { total_bytes / 5 * 2 } else { total_bytes / 4 * 3 };
+    share.clamp(256 << 20, 8 << 30)
+}
+
+pub(super) fn shutdown_wait(seconds: Option<u32>) -> Result<Duration, ConfigError> {
+    match seconds.unwrap_or(SHUTDOWN_WAIT_S) {
+        seconds @ 0..=SHUTDOWN_WAIT_MAX_S => Ok(Duration::from_secs(seconds.into())),
+        seconds => {
+            let reason = format!("{seconds} is not from 0 to {SHUTDOWN_WAIT_MAX_S}");
+            Err(invalid("shutdown_wait_s", reason))
+        }
+    }
+}
+
+pub(super) fn amount(key: &str, mbit: f64) -> Result<Rate, ConfigError> {
+    if mbit.is_finite() && mbit > 0.0 {
+        return Ok(Rate::from_mbit_per_s(mbit));
+    }
+    Err(invalid(key, format_args!("{mbit} is no amount")))
+}

@@ -1,0 +1,148 @@
+//! Making a descriptor, and sending it to the authorities.
+
+use super::{Directory, FETCHER, Own, REMAKE_PAUSE};
+use crate::cache;
+use crate::config::announced;
+use crate::descriptor::{Announcement, Capabilities, DescriptorError, write};
+use crate::event::RelayEvent;
+use crate::extra_info::ExtraInfo;
+use crate::family::FamilyKey;
+use crate::publish::{self, Answer, Patience};
+use crate::schedule::{Content, Sent};
+use link::unix_time_s;
+use netdoc::fetch::Resource;
+use netdoc::{Fingerprint, ServerDescriptor, descriptor};
+use onion::Instant;
+use sha1::{Digest, Sha1};
+use std::net::SocketAddr;
+
+impl Directory {
+    /// Makes a descriptor if one is due, and sends it to whom it is due. Whether another is due at
+    /// once.
+    pub(super) fn publish(&mut self) -> bool {
+        let now = self.clock.now();
+        let content = Content {
+            limit: announced(self.bandwidth.limit()),
+            observed_bytes_s: self.bandwidth.observed_bytes_s(),
+        };
+        if self.schedule.wants_descriptor(now, content) {
+            // Authorities take one for newer than another by its date.
+            self.published = unix_time_s().max(self.published + 1);
+            if let Err(error) = self.make_descriptor(now, content) {
+                self.tell(RelayEvent::Ended(error.to_string()));
+                return false;
+            }
+            self.schedule.descriptor_made(now, content);
+        }
+        while let Some(place) = self.schedule.due(now) {
+            let Some(authority) = self.settings.authorities.get(place).copied() else { break };
+            let both = format!("{}{}", self.descriptor, self.extra_info);
+            let result = publish::post(authority, &both, self.clock, Patience::default());
+            let sent = match &result {
+                Ok(Answer::Accepted) => Sent::Known,
+                Ok(Answer::NotNew) => self.look_at_what_it_has(authority),
+                // It is busy or shutting down.
+                Ok(Answer::Refused { status: 500.., .. }) | Err(_) => Sent::Failed,
+                Ok(Answer::Refused { .. }) => Sent::Refused,
+            };
+            self.tell(match result {
+                Ok(answer) => RelayEvent::Answered { authority, answer },
+                Err(error) => RelayEvent::Unanswered { authority, problem: error.to_string() },
+            });
+            // Not before now, or one that never answers would be due again at once.
+            self.schedule.handle_sent(self.clock.now(), place, sent);
+            if self.schedule.wants_descriptor(now, content) {
+                return true;
+            }
+        }
+        false
+    }
+
+    /// Makes a descriptor and an extra-info document; our own directory has them at once.
+    fn make_descriptor(&mut self, now: Instant, content: Content) -> Result<(), DescriptorError> {
+        let announcement = self.announcement(now, content)?;
+        let Own { keys, certified, tap, .. } = &self.own;
+        let lines =
+            self.bandwidth.extra_info_lines(announcement.published, announcement.rate_bytes_s);
+        let Announcement { nickname, published, .. } = announcement;
+        let extra_info = ExtraInfo::new(nickname, published, &lines, keys, certified)?;
+        self.descriptor = write(&announcement, Some(&extra_info), keys, certified, tap)?;
+        let digested = netdoc::pieces::server_descriptors(self.descriptor.as_bytes()).next();
+        let descriptor_digest =
+            digested.map_or([0; 20], |piece| Sha1::digest(piece.digested).into());
+        self.extra_info = extra_info.text().to_owned();
+        let cache = self.following.cache();
+        let mut documents = cache::Documents::clone(&cache.get());
+        documents.own = cache::Own {
+            descriptor: self.descriptor.clone().into(),
+            extra_info: self.extra_info.clone().into(),
+            fingerprint: Some(self.fingerprint()),
+            descriptor_digest,
+            extra_info_digest: extra_info.sha1(),
+        };
+        cache.set(documents);
+        Ok(())
+    }
+
+    /// An authority keeps the descriptor that it has. That is well if it says the same as ours. It
+    /// doesn't if it is of the same second, before a restart, or of a time when our clock was ahead:
+    /// then ours has to be later.
+    fn look_at_what_it_has(&mut self, authority: SocketAddr) -> Sent {
+        let resource = Resource::Descriptors(vec![self.fingerprint()]);
+        let Ok(text) = FETCHER.get(authority, &resource) else { return Sent::Failed };
+        let theirs = descriptor::iter(&text).next().and_then(Result::ok);
+        let ours = descriptor::iter(self.descriptor.as_bytes()).next().and_then(Result::ok);
+        let (Some(theirs), Some(ours)) = (theirs, ours) else { return Sent::Failed };
+        if says_the_same(&theirs, &ours) {
+            return Sent::Known;
+        }
+        let now = self.clock.now();
+        if self.remade.is_none_or(|at| now - at >= REMAKE_PAUSE) {
+            self.remade = Some(now);
+            self.published = self.published.max(theirs.published);
+            self.schedule.discard_descriptor();
+        }
+        Sent::Failed
+    }
+
+    pub(super) fn fingerprint(&self) -> Fingerprint {
+        Fingerprint::from_bytes(self.own.certified.identity.rsa.0)
+    }
+
+    fn announcement(
+        &self,
+        now: Instant,
+        content: Content,
+    ) -> Result<Announcement, DescriptorError> {
+        let Own { keys, certified, families, .. } = &self.own;
+        let certify = |key: &FamilyKey| key.certify(keys.ed25519.public(), certified.expires);
+        Ok(Announcement {
+            nickname: self.settings.nickname,
+            address: self.settings.address,
+            or_port: self.own.address.port(),
+            rate_bytes_s: content.limit.rate.as_byte_per_s(),
+            burst_bytes_s: content.limit.burst_bytes,
+            observed_bytes_s: content.observed_bytes_s,
+            published: self.published,
+            uptime_s: (now - self.began).as_secs(),
+            contact: self.settings.contact.clone(),
+            capabilities: Capabilities::of_engine(
+                self.own.is_directory && self.testing.has_directory,
+            ),
+            exit: self.own.exit.clone(),
+            overload: self.bandwidth.overload_line(self.published),
+            family: self.settings.family.clone(),
+            family_certs: families.iter().map(certify).collect::<Result<_, _>>()?,
+        })
+    }
+}
+
+/// Whether two descriptors differ in nothing but dates, certificates and what was observed.
+fn says_the_same(a: &ServerDescriptor<'_>, b: &ServerDescriptor<'_>) -> bool {
+    (a.nickname, a.address, a.or_port, a.ed25519, a.ntor_onion_key)
+        == (b.nickname, b.address, b.or_port, b.ed25519, b.ntor_onion_key)
+        && (a.bandwidth_avg_bytes_s, a.bandwidth_burst_bytes_s)
+            == (b.bandwidth_avg_bytes_s, b.bandwidth_burst_bytes_s)
+        && (a.contact_bytes, a.platform_bytes, a.proto, a.family_text)
+            == (b.contact_bytes, b.platform_bytes, b.proto, b.family_text)
+}

@@ -1,0 +1,291 @@
+//! Figures for Prometheus, on a port of their own (`MetricsPort`). Names are C tor's where they mean the same, and begin with
+//! `flashflow_relay_` where C tor has nothing like it.
+
+#[cfg(test)]
+mod tests;
+
+use crate::bandwidth::Bandwidth;
+use crate::driving::Engine;
+use bytes::Bytes;
+use http_body_util::Full;
+use hyper::body::Incoming;
+use hyper::header::{CONTENT_TYPE, HeaderValue};
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper::{Request, Response, StatusCode};
+use hyper_util::rt::{TokioIo, TokioTimer};
+use link::{Exhaustion, Teller, Traffic};
+use netdoc::consensus::{Flag, Flags};
+use onion::router::RouterTotals;
+use std::convert::Infallible;
+use std::fmt::Write;
+use std::io;
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread;
+use std::time::Duration;
+use tokio::sync::oneshot;
+
+/// How long a request and its answer may take.
+const TIMEOUT: Duration = Duration::from_secs(10);
+/// The format that Prometheus reads.
+const FORMAT: &str = "text/plain; version=0.0.4";
+
+/// What is known of the relay outside its engine.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Standing {
+    /// What the consensus says of it.
+    pub(crate) flags: Flags,
+    /// Whether a circuit through others has come back.
+    pub(crate) is_reached: bool,
+    /// When its certificates end, in Unix seconds.
+    pub(crate) certified_until: u64,
+    /// When it last made a descriptor.
+    pub(crate) published: u64,
+}
+
+/// The standing, told by one thread and read by another.
+pub(crate) type SharedStanding = Arc<Mutex<Standing>>;
+
+/// Where all figures come from.
+pub(crate) struct Sources {
+    pub(crate) engine: Teller<Engine>,
+    pub(crate) bandwidth: Arc<Bandwidth>,
+    pub(crate) standing: SharedStanding,
+    pub(crate) held_bytes_max: usize,
+    pub(crate) descriptors_max: u32,
+}
+
+/// What the engine and its driver say.
+#[derive(Clone, Copy, Debug, Default)]
+struct Reading {
+    totals: RouterTotals,
+    traffic: Traffic,
+    links: usize,
+    circuits: usize,
+    streams: usize,
+    queued_bytes: usize,
+    held_bytes: usize,
+    waited_cell_s: f64,
+}
+
+impl Sources {
+    /// All figures now; `None` if the engine has ended.
+    fn text(&self) -> Option<String> {
+        let reading = self.engine.ask(|drive| {
+            let node = drive.node();
+            Reading {
+                totals: *node.totals(),
+                traffic: *drive.traffic(),
+                links: node.open_links(),
+                circuits: node.open_circuits(),
+                streams: node.open_streams(),
+                queued_bytes: node.queued_bytes(),
+                held_bytes: node.held_bytes(),
+                waited_cell_s: node.waited_cell_s(),
+            }
+        })?;
+        let standing = *self.standing.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut text = Text::default();
+        text.engine(&reading);
+        text.process(&reading, Exhaustion::so_far(), self.descriptors_max);
+        text.standing(&standing);
+        let name = "flashflow_relay_memory_max_bytes";
+        text.gauge(
+            name,
+            "What peers may have it hold (MaxMemInQueues)",
+            self.held_bytes_max as u64,
+        );
+        let name = "flashflow_relay_observed_bandwidth_bytes_per_second";
+        text.gauge(
+            name,
+            "The observed bandwidth of its descriptor",
+            self.bandwidth.observed_bytes_s(),
+        );
+        Some(text.0)
+    }
+}
+
+/// Prometheus' text, metric by metric.
+#[derive(Default)]
+struct Text(String);
+
+impl Text {
+    // Writing to a string does not fail.
+    fn head(&mut self, name: &str, kind: &str, help: &str) {
+        let _ = writeln!(self.0, "# HELP {name} {help}\n# TYPE {name} {kind}");
+    }
+
+    fn value(&mut self, name: &str, labels: &str, value: impl std::fmt::Display) {
+        let _ = match labels {
+            "" => writeln!(self.0, "{name} {value}"),
+            labels => writeln!(self.0, "{name}{{{labels}}} {value}"),
+        };
+    }
+
+    fn counter(&mut self, name: &str, help: &str, value: u64) {
+        self.head(name, "counter", help);
+        self.value(name, "", value);
+    }
+
+    fn gauge(&mut self, name: &str, help: &str, value: u64) {
+        self.head(name, "gauge", help);
+        self.value(name, "", value);
+    }
+
+    fn engine(&mut self, reading: &Reading) {
+        let totals = &reading.totals;
+        let name = "tor_relay_connections";
+        self.head(name, "gauge", "Total number of opened connections");
+        self.value(name, "type=\"OR\",state=\"opened\"", reading.links);
+        self.value(name, "type=\"Exit\",state=\"opened\"", reading.streams);
+        let name = "tor_relay_connections_total";
+        self.head(name, "counter", "Total number of created/rejected connections");
+        self.value(
+            name,
+            "type=\"OR\",direction=\"received\",state=\"rejected\"",
+            totals.refused_links,
+        );
+        let name = "tor_relay_circuits_total";
+        self.head(name, "gauge", "Total number of circuits");
+        self.value(name, "state=\"opened\"", reading.circuits);
+        let name = "tor_relay_traffic_bytes";
+        self.head(name, "counter", "Traffic related counters: bytes inside TLS");
+        self.value(name, "direction=\"read\"", reading.traffic.received_bytes);
+        self.value(name, "direction=\"written\"", reading.traffic.sent_bytes);
+        let name = "tor_relay_dos_total";
+        self.head(name, "counter", "Denial of Service defenses related counters");
+        self.value(name, "type=\"circuit_rejected\"", totals.refused_circuits);
+        let name = "tor_relay_load_oom_bytes_total";
+        self.head(name, "counter", "Total number of bytes the OOM has freed by subsystem");
+        self.value(name, "subsys=\"cell\"", totals.shed_bytes);
+        let name = "tor_relay_load_global_rate_limit_reached_total";
+        self.head(name, "counter", "Total number of global connection bucket limit reached");
+        self.value(name, "side=\"write\"", totals.limited);
+
+        self.counter("flashflow_relay_circuits_opened_total", "Circuits opened", totals.circuits);
+        let help = "Streams opened and names looked up for clients";
+        self.counter("flashflow_relay_streams_opened_total", help, totals.streams);
+        let help = "Bytes of clients' cells sent, either way";
+        self.counter("flashflow_relay_client_bytes_total", help, totals.client_bytes);
+        let help = "Bytes of measurement cells sent back";
+        self.counter("flashflow_relay_measured_bytes_total", help, totals.measured_bytes);
+        let name = "flashflow_relay_cells_waited_seconds_total";
+        self.head(
+            name,
+            "counter",
+            "Seconds that cells have waited in circuits' queues, all together",
+        );
+        self.value(name, "", reading.waited_cell_s);
+        let help = "Bytes of cells and of streams' data that wait";
+        self.gauge("flashflow_relay_queued_bytes", help, reading.queued_bytes as u64);
+        let help = "Bytes that peers have it hold in all, TLS and kernel aside";
+        self.gauge("flashflow_relay_held_bytes", help, reading.held_bytes as u64);
+    }
+
+    fn process(&mut self, reading: &Reading, exhaustion: Exhaustion, descriptors_max: u32) {
+        let name = "tor_relay_load_socket_total";
+        self.head(name, "gauge", "Total number of sockets");
+        self.value(name, "state=\"opened\"", reading.links + reading.streams);
+        self.value(name, "", descriptors_max);
+        let name = "tor_relay_load_tcp_exhaustion_total";
+        self.counter(name, "Total number of times we ran out of TCP ports", exhaustion.ports);
+        let name = "flashflow_relay_descriptor_exhaustion_total";
+        self.counter(
+            name,
+            "Times that there was no file descriptor for a socket",
+            exhaustion.descriptors,
+        );
+    }
+
+    fn standing(&mut self, standing: &Standing) {
+        let name = "tor_relay_flag";
+        self.head(name, "gauge", "Relay flags from consensus");
+        for flag in Flag::ALL {
+            let is_set = u8::from(standing.flags.contains(*flag));
+            self.value(name, &format!("type=\"{}\"", flag.name()), is_set);
+        }
+        let name = "tor_relay_signing_cert_expiry_timestamp";
+        self.gauge(
+            name,
+            "Timestamp at which the current signing keypair will expire",
+            standing.certified_until,
+        );
+        let name = "flashflow_relay_reached";
+        self.gauge(
+            name,
+            "Whether a circuit through others has come back to its port",
+            standing.is_reached.into(),
+        );
+        let name = "flashflow_relay_published_timestamp";
+        self.gauge(name, "When it last made a descriptor; 0 if it has not", standing.published);
+    }
+}
+
+/// The server of all figures; it ends when this is dropped.
+#[derive(Debug)]
+pub(crate) struct Metrics {
+    address: SocketAddr,
+    /// Its end ends the server.
+    _stop: oneshot::Sender<Infallible>,
+}
+
+impl Metrics {
+    /// Listens, and answers `/metrics`. Whoever can connect gets an answer: the address is the protection.
+    pub(crate) fn start(address: SocketAddr, sources: Sources) -> io::Result<Self> {
+        let listener = std::net::TcpListener::bind(address)?;
+        listener.set_nonblocking(true)?;
+        let address = listener.local_addr()?;
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+        let (stop, stopped) = oneshot::channel();
+        thread::Builder::new().name("metrics".to_owned()).spawn(move || {
+            runtime.block_on(async move {
+                tokio::select! {
+                    () = serve(listener, sources) => {}
+                    _ = stopped => {}
+                }
+            });
+        })?;
+        Ok(Self { address, _stop: stop })
+    }
+
+    /// Where it listens.
+    pub(crate) const fn address(&self) -> SocketAddr {
+        self.address
+    }
+}
+
+/// One request after another: there is one who asks, every some seconds.
+async fn serve(listener: std::net::TcpListener, sources: Sources) {
+    // It is non-blocking, so there is nothing that could fail.
+    let Ok(listener) = tokio::net::TcpListener::from_std(listener) else { return };
+    loop {
+        let Ok((stream, _)) = listener.accept().await else {
+            tokio::time::sleep(Duration::from_millis(100)).await;
+            continue;
+        };
+        let service = service_fn(async |request: Request<Incoming>| {
+            let text = (request.uri().path() == "/metrics").then(|| sources.text());
+            Ok::<_, Infallible>(response(text))
+        });
+        let connection = http1::Builder::new()
+            .keep_alive(false)
+            .timer(TokioTimer::new())
+            .serve_connection(TokioIo::new(stream), service);
+        // Who goes away, or is too slow, is nothing to tell of.
+        let _ = tokio::time::timeout(TIMEOUT, connection).await;
+    }
+}
+
+/// Figures, or why there are none: no such path, or no engine any more.
+fn response(text: Option<Option<String>>) -> Response<Full<Bytes>> {
+    let (status, text) = match text {
+        None => (StatusCode::NOT_FOUND, String::new()),
+        Some(None) => (StatusCode::SERVICE_UNAVAILABLE, String::new()),
+        Some(Some(text)) => (StatusCode::OK, text),
+    };
+    let mut response = Response::new(Full::new(text.into()));
+    *response.status_mut() = status;
+    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(FORMAT));
+    response
+}

@@ -1,0 +1,138 @@
+//! Whether the relay was asked for more than it can do, as descriptors and extra-info documents say it (proposal 328,
+//! dir-spec.txt, sections 2.1.1 and 2.1.2). Pure: times are arguments, in Unix seconds.
+
+use crate::document::date_time;
+use onion::router::RateLimit;
+use serde::{Deserialize, Serialize};
+
+const HOUR_S: u64 = 3600;
+/// So long a line stays after it was last true.
+const STAYS_S: u64 = 72 * HOUR_S;
+/// Over so long the seconds at the rate limit are counted.
+const LIMIT_PERIOD_S: u64 = 24 * HOUR_S;
+/// The rate limit is counted once in so long.
+const LIMIT_STEP_S: u64 = 60;
+
+/// What a relay has counted so far since it began; each only grows.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Signs {
+    /// Times that memory had to be freed.
+    pub(crate) sheds: u64,
+    /// Times that there was no local port for a connection.
+    pub(crate) without_port: u64,
+    /// Times that there was no file descriptor.
+    pub(crate) without_descriptor: u64,
+    /// Times that something waited for the rate limit.
+    pub(crate) limited: u64,
+}
+
+/// What of it was seen when. It can be stored.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Overload {
+    /// When memory or ports were last short, rounded down to the hour.
+    general: Option<u64>,
+    /// When file descriptors were last short, rounded down to the hour.
+    descriptors: Option<u64>,
+    /// Since when minutes at the rate limit are counted, and how many there were.
+    limited: Option<(u64, u32)>,
+    #[serde(skip)]
+    before: Signs,
+    #[serde(skip)]
+    limited_at: u64,
+}
+
+impl Overload {
+    /// Takes in what has been counted up to now.
+    pub(crate) fn note(&mut self, now: u64, signs: Signs) {
+        let before = std::mem::replace(&mut self.before, signs);
+        let hour = now - now % HOUR_S;
+        if signs.sheds > before.sheds || signs.without_port > before.without_port {
+            self.general = Some(hour);
+        }
+        if signs.without_descriptor > before.without_descriptor {
+            self.descriptors = Some(hour);
+        }
+        if signs.limited > before.limited && now.abs_diff(self.limited_at) >= LIMIT_STEP_S {
+            self.limited_at = now;
+            let (since, count) = match self.limited {
+                Some((since, count)) if now.abs_diff(since) < LIMIT_PERIOD_S => (since, count),
+                _ => (hour, 0),
+            };
+            self.limited = Some((since, count.saturating_add(1)));
+        }
+    }
+
+    /// The line of a server descriptor, if there is reason for one.
+    pub(crate) fn descriptor_line(&self, now: u64) -> String {
+        line("overload-general", self.general, now)
+    }
+
+    /// The lines of an extra-info document.
+    pub(crate) fn extra_info_lines(&self, now: u64, limit: Option<RateLimit>) -> String {
+        let limited =
+            self.limited.zip(limit).filter(|((since, _), _)| now.abs_diff(*since) < LIMIT_PERIOD_S);
+        let limited = limited.map(|((since, count), limit)| {
+            let (rate, burst) = (limit.rate.as_byte_per_s(), limit.burst_bytes);
+            // What comes in is not limited: reading is never held up.
+            format!("overload-ratelimits 1 {} {rate} {burst} 0 {count}\n", date_time(since))
+        });
+        limited.unwrap_or_default() + &line("overload-fd-exhausted", self.descriptors, now)
+    }
+}
+
+fn line(name: &str, at: Option<u64>, now: u64) -> String {
+    let recent = at.filter(|at| now.saturating_sub(*at) < STAYS_S);
+    recent.map_or_else(String::new, |at| format!("{name} 1 {}\n", date_time(at)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use onion::Rate;
+
+    /// 2023-11-14 22:13:20.
+    const NOW: u64 = 1_700_000_000;
+
+    #[test]
+    fn what_was_short_is_told_for_three_days_by_the_hour() {
+        let mut overload = Overload::default();
+        overload.note(NOW, Signs::default());
+        assert_eq!(overload.descriptor_line(NOW) + &overload.extra_info_lines(NOW, None), "");
+        overload.note(NOW, Signs { sheds: 1, ..Signs::default() });
+        let expected = "overload-general 1 2023-11-14 22:00:00\n";
+        assert_eq!(overload.descriptor_line(NOW), expected);
+        assert_eq!(overload.extra_info_lines(NOW, None), "");
+        let hour = NOW - NOW % HOUR_S;
+        assert_eq!(overload.descriptor_line(hour + STAYS_S - 1), expected);
+        assert_eq!(overload.descriptor_line(hour + STAYS_S), "");
+        // What has been told is no news; ports are.
+        let later = NOW + HOUR_S;
+        overload.note(later, Signs { sheds: 1, ..Signs::default() });
+        assert_eq!(overload.descriptor_line(later), expected);
+        overload.note(later, Signs { sheds: 1, without_port: 1, ..Signs::default() });
+        assert_eq!(overload.descriptor_line(later), "overload-general 1 2023-11-14 23:00:00\n");
+        overload.note(later, Signs { without_descriptor: 3, ..Signs::default() });
+        let expected = "overload-fd-exhausted 1 2023-11-14 23:00:00\n";
+        assert_eq!(overload.extra_info_lines(later, None), expected);
+        let stored = serde_json::to_string(&overload).expect("JSON");
+        let again: Overload = serde_json::from_str(&stored).expect("the same");
+        assert_eq!(again.extra_info_lines(later, None), expected);
+    }
+
+    #[test]
+    fn minutes_at_the_rate_limit_are_counted_for_a_day() {
+        let mut overload = Overload::default();
+        let limit = Some(RateLimit { rate: Rate::from_byte_per_s(100_000), burst_bytes: 200_000 });
+        for second in 0..150 {
+            overload.note(NOW + second, Signs { limited: second + 1, ..Signs::default() });
+        }
+        let expected = "overload-ratelimits 1 2023-11-14 22:00:00 100000 200000 0 3\n";
+        assert_eq!(overload.extra_info_lines(NOW + 150, limit), expected);
+        assert_eq!(overload.extra_info_lines(NOW + 150, None), "");
+        assert_eq!(overload.extra_info_lines(NOW + LIMIT_PERIOD_S, limit), "");
+        let tomorrow = NOW + LIMIT_PERIOD_S;
+        overload.note(tomorrow, Signs { limited: 1_000, ..Signs::default() });
+        let expected = "overload-ratelimits 1 2023-11-15 22:00:00 100000 200000 0 1\n";
+        assert_eq!(overload.extra_info_lines(tomorrow, limit), expected);
+    }
+}

@@ -1,0 +1,168 @@
+//! Another configuration while the relay runs.
+
+use crate::config::Settings;
+use crate::dns::Names;
+use crate::family::{self, FamilyKey};
+use crate::running::{Relay, RelayError, own_addresses};
+use onion::router::ExitConfig;
+use std::fmt;
+
+/// What a new configuration has changed.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Reloaded {
+    /// Settings that hold from now on, by their names in the file.
+    pub changed: Vec<&'static str>,
+    /// Settings that are different in the file, and take a restart: the former ones hold on.
+    pub needs_restart: Vec<&'static str>,
+}
+
+impl fmt::Display for Reloaded {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.changed[..] {
+            [] => f.write_str("configuration read again: nothing has changed that could")?,
+            changed => write!(f, "configuration read again, changed: {}", changed.join(", "))?,
+        }
+        match &self.needs_restart[..] {
+            [] => Ok(()),
+            names => write!(f, "; only a restart changes: {}", names.join(", ")),
+        }
+    }
+}
+
+/// What the thread that publishes needs of it.
+#[derive(Debug)]
+pub(crate) struct Reload {
+    pub(crate) settings: Settings,
+    pub(crate) families: Vec<FamilyKey>,
+    /// Where it lets streams go, as the descriptor is to say it.
+    pub(crate) exit: Option<ExitConfig>,
+}
+
+/// The names of those settings that differ.
+fn differing<const N: usize>(settings: [(&'static str, bool); N]) -> Vec<&'static str> {
+    settings.into_iter().filter(|(_, differs)| *differs).map(|(name, _)| name).collect()
+}
+
+/// Sorts out what differs.
+fn compare(old: &Settings, new: &Settings) -> Reloaded {
+    let changed = differing([
+        ("rate_mbit_per_s and burst_mbit", old.limit != new.limit),
+        ("scheduler", old.scheduler != new.scheduler),
+        ("contact", old.contact != new.contact),
+        ("my_family", old.family != new.family),
+        ("family_ids", old.family_ids != new.family_ids),
+        ("assume_reachable", old.assumes_reachable != new.assumes_reachable),
+        ("shutdown_wait_s", old.shutdown_wait != new.shutdown_wait),
+        ("exit", old.exit != new.exit),
+        ("flashflow", old.flashflow != new.flashflow),
+    ]);
+    let needs_restart = differing([
+        ("nickname", old.nickname != new.nickname),
+        ("address", old.address != new.address),
+        ("or_port or listen", old.listen != new.listen),
+        ("keys", old.keys != new.keys),
+        ("threads", old.threads != new.threads),
+        ("authorities", old.authorities != new.authorities),
+        ("authority_identities", old.authority_identities != new.authority_identities),
+        ("directory", old.serves_directory != new.serves_directory),
+        ("cache", old.cache != new.cache),
+        ("allow_private_addresses", old.allows_private_addresses != new.allows_private_addresses),
+        ("max_mem_in_queues_mib", old.held_bytes_max != new.held_bytes_max),
+        ("metrics", old.metrics != new.metrics),
+    ]);
+    Reloaded { changed, needs_restart }
+}
+
+/// The new settings where they can change, the old ones elsewhere.
+fn merge(old: &Settings, new: Settings) -> Settings {
+    Settings {
+        limit: new.limit,
+        scheduler: new.scheduler,
+        contact: new.contact,
+        family: new.family,
+        family_ids: new.family_ids,
+        assumes_reachable: new.assumes_reachable,
+        shutdown_wait: new.shutdown_wait,
+        exit: new.exit,
+        flashflow: new.flashflow,
+        ..old.clone()
+    }
+}
+
+impl Relay {
+    /// Goes on with another configuration, as far as it can change while the relay runs; what changed is published.
+    /// Circuits and streams that stand are not touched. Keys of families are read anew in any case.
+    ///
+    /// # Errors
+    /// [`RelayError`] where family keys or name servers are of no use: then nothing has changed.
+    pub fn reload(&mut self, new: Settings) -> Result<Reloaded, RelayError> {
+        let reloaded = compare(&self.settings, &new);
+        let settings = merge(&self.settings, new);
+        let families = family::open(&settings.keys, &settings.family_ids)?;
+        let former = std::mem::replace(&mut self.settings, settings.clone());
+        if settings.exit != former.exit {
+            let servers = settings.exit.as_ref().map(|exit| Names::start(&exit.name_servers));
+            let names = match servers.transpose() {
+                Ok(names) => names,
+                Err(error) => {
+                    self.settings = former;
+                    return Err(error.into());
+                }
+            };
+            let exit = settings.exit.as_ref().map(|exit| exit.engine(&own_addresses(&settings)));
+            self.engine.teller().tell(move |drive| {
+                if let Some(names) = names {
+                    drive.set_resolver(Box::new(names));
+                }
+                drive.node_mut().set_exit(exit);
+            });
+        }
+        if settings.scheduler != former.scheduler {
+            let scheduler = settings.scheduler;
+            self.engine.teller().tell(move |drive| {
+                let node = drive.node_mut();
+                node.set_scheduler(scheduler);
+                // The consensus has its say again where the operator has none.
+                node.set_parameters(node.parameters().clone());
+            });
+        }
+        if settings.limit != former.limit {
+            self.set_limit(settings.limit);
+        }
+        let exit = settings.exit.as_ref().map(|exit| exit.engine(&[settings.address.into()]));
+        self.tell_directory(Reload { settings, families, exit });
+        Ok(reloaded)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::RelayConfig;
+
+    fn settings(more: &str) -> Settings {
+        let text = format!("nickname = \"a\"\naddress = \"127.0.0.1\"\nkeys = \"k\"\n{more}");
+        RelayConfig::parse(&text, "test").and_then(RelayConfig::check).expect("sound")
+    }
+
+    #[test]
+    fn what_can_change_does_and_what_cannot_is_named() {
+        let old = settings("");
+        assert_eq!(compare(&old, &old), Reloaded::default());
+        let new = settings(
+            "contact = \"me\"\nrate_mbit_per_s = 5\nor_port = 9001\nthreads = 2\n\
+             [exit]\npolicy = [\"accept *:80\"]\n",
+        );
+        let reloaded = compare(&old, &new);
+        assert_eq!(reloaded.changed, ["rate_mbit_per_s and burst_mbit", "contact", "exit"]);
+        assert_eq!(reloaded.needs_restart, ["or_port or listen", "threads"]);
+        let expected = "configuration read again, changed: rate_mbit_per_s and burst_mbit, contact, exit; only a \
+                        restart changes: or_port or listen, threads";
+        assert_eq!(reloaded.to_string(), expected);
+        let merged = merge(&old, new.clone());
+        assert_eq!((&merged.contact, merged.limit), (&new.contact, new.limit));
+        assert_eq!((merged.listen, merged.threads), (old.listen, old.threads));
+        assert_eq!(compare(&merged, &new).changed, Vec::<&str>::new());
+        assert_eq!(compare(&merged, &new).needs_restart, reloaded.needs_restart);
+    }
+}

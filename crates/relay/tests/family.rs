@@ -1,0 +1,75 @@
+//! Families of relays, as stock tor's authorities and relays see them.
+
+mod common;
+
+use common::{PATIENCE, config, fetched, text, wait_for, wait_until_known};
+use lab::{Network, NetworkSpec, RelaySpec};
+use netdoc::Consensus;
+use netdoc::fetch::Resource;
+use relay::family::FamilyIds;
+use relay::{Relay, RelayConfig};
+use std::process::Command;
+use std::sync::mpsc::channel;
+
+#[test]
+fn authorities_put_our_relay_and_a_stock_one_with_the_same_key_into_one_family() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let keys = folder.path().join("keys");
+    std::fs::create_dir(&keys).expect("made");
+    let made = Command::new("tor")
+        .env("PATH", format!("{}:/usr/sbin", std::env::var("PATH").unwrap_or_default()))
+        .args(["--keygen-family", "mine"])
+        .current_dir(&keys)
+        .output()
+        .expect("a tor");
+    assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stdout));
+    let id = std::fs::read_to_string(keys.join("mine.public_family_id")).expect("made");
+    let id = id.trim();
+
+    let member = RelaySpec {
+        extra_torrc: vec![
+            format!("FamilyKeyDirectory {}", keys.display()),
+            format!("FamilyId {id}"),
+        ],
+        ..RelaySpec::new("member")
+    };
+    let network = Network::start(&NetworkSpec::new(vec![member]), &mut |_| {}).expect("up");
+    let other = netdoc::Fingerprint::from_bytes(network.relays()[0].rsa());
+    let settings = RelayConfig {
+        authorities: Some(network.directory_addrs()),
+        my_family: Some(vec![other]),
+        family_ids: Some(FamilyIds::All),
+        ..config("ours", &keys)
+    };
+    let (sender, events) = channel();
+    let relay = Relay::start(&settings.check().expect("sound"), sender).expect("started");
+    wait_until_known(&network, &events);
+    let descriptor = fetched(&network, &relay);
+    assert!(descriptor.contains(&format!("\nfamily ${other}\n")), "{descriptor}");
+    assert!(descriptor.contains("\nfamily-cert\n-----BEGIN FAMILY CERT-----\n"), "{descriptor}");
+
+    // An authority that verified the certificate names the family in the microdescriptor.
+    let ours = netdoc::Fingerprint::from_bytes(relay.rsa().0);
+    network
+        .wait_until_running(&[relay.rsa().0, network.relays()[0].rsa()], PATIENCE)
+        .expect("listed");
+    let authority = network.directory_addrs()[0];
+    let consensus = loop {
+        let consensus = text(authority, &Resource::ConsensusMicrodesc);
+        let consensus = Consensus::parse(consensus.as_bytes()).expect("a consensus");
+        if [ours, other].iter().all(|it| consensus.by_fingerprint(it).is_some()) {
+            break consensus;
+        }
+        // There is a new one soon.
+        wait_for("news", &events, |_| Some(()));
+    };
+    for fingerprint in [ours, other] {
+        let router = consensus.by_fingerprint(&fingerprint).expect("just seen");
+        let digest = router.microdesc_digest.expect("a microdescriptor");
+        use base64::Engine;
+        let digest = base64::engine::general_purpose::STANDARD_NO_PAD.encode(digest);
+        let micro = text(authority, &Resource::Path(format!("/tor/micro/d/{digest}")));
+        let line = micro.lines().find(|line| line.starts_with("family-ids ")).unwrap_or_default();
+        assert_eq!(line, format!("family-ids ed25519:{id}"), "{micro}");
+    }
+}

@@ -1,0 +1,85 @@
+//! What our relay tests of itself before it publishes, through stock tor.
+
+mod common;
+
+use common::{PATIENCE, config, fetched, only, wait_for, wait_until_known};
+use lab::{Network, NetworkSpec};
+use netdoc::fetch::{Fetcher, Resource};
+use netdoc::{Consensus, Fingerprint};
+use relay::{Reachability, Relay, RelayConfig, RelayEvent};
+use std::sync::mpsc::channel;
+
+#[test]
+fn a_fresh_relay_is_reached_through_others_and_gets_a_weight_though_nobody_has_used_it() {
+    let network = Network::start(&NetworkSpec::default(), &mut |_| {}).expect("up");
+    let folder = tempfile::tempdir().expect("a folder");
+    let settings = RelayConfig {
+        authorities: Some(network.directory_addrs()),
+        ..config("ours", folder.path())
+    };
+    let again = settings.clone();
+    let (sender, events) = channel();
+    let relay = Relay::start(&settings.check().expect("sound"), sender).expect("started");
+    let found = wait_for("verdict", &events, |event| match event {
+        RelayEvent::Reachability(found) => Some(found),
+        RelayEvent::Answered { .. } => panic!("published before it was reached"),
+        _ => None,
+    });
+    let address = relay.address();
+    assert_eq!(found, Reachability::Reached { address, directory: Some(true) });
+    wait_until_known(&network, &events);
+
+    let fingerprint = Fingerprint::from_bytes(relay.rsa().0);
+    let weight = |text: &str| {
+        let consensus = Consensus::parse(text.as_bytes()).expect("a consensus");
+        consensus.by_fingerprint(&fingerprint).and_then(|router| router.bandwidth_kb_s)
+    };
+    let mut weighs = |text: &str| weight(text).is_some_and(|weight| weight > 0);
+    let text = network.wait_for_consensus(None, &mut weighs, PATIENCE).expect("a weight");
+    // A thousand cells in ten seconds.
+    let kb_s = weight(&text).expect("just seen");
+    assert!((40..1_000).contains(&kb_s), "{kb_s} KB/s");
+    assert!(fetched(&network, &relay).contains("\ntunnelled-dir-server\n"));
+
+    // After a restart it has not forgotten what it carried: its first descriptor says so, before anything is tested anew.
+    let port = relay.address().port();
+    drop(relay);
+    let (sender, events) = channel();
+    let settings = RelayConfig { or_port: Some(port), assume_reachable: Some(true), ..again };
+    let relay = Relay::start(&settings.check().expect("sound"), sender).expect("started");
+    wait_until_known(&network, &events);
+    assert!(only(&fetched(&network, &relay)).bandwidth_observed_bytes_s >= 40_000);
+}
+
+#[test]
+fn a_relay_that_others_do_not_reach_says_why_and_publishes_nothing_unless_it_is_told_to() {
+    let network = Network::start(&NetworkSpec::default(), &mut |_| {}).expect("up");
+    let folder = tempfile::tempdir().expect("a folder");
+    for assume_reachable in [false, true] {
+        let settings = RelayConfig {
+            authorities: Some(network.directory_addrs()),
+            // Nobody listens there.
+            address: Some([127, 0, 0, 99].into()),
+            listen: Some([127, 0, 0, 1].into()),
+            assume_reachable: Some(assume_reachable),
+            ..config("ours", &folder.path().join(assume_reachable.to_string()))
+        };
+        let (sender, events) = channel();
+        let relay = Relay::start(&settings.check().expect("sound"), sender).expect("started");
+        let mut has_published = false;
+        let problem = wait_for("verdict", &events, |event| {
+            has_published |= matches!(event, RelayEvent::Answered { .. });
+            match event {
+                RelayEvent::Reachability(found) => Some(found.to_string()),
+                _ => None,
+            }
+        });
+        let expected =
+            format!("not reachable at {}: other relays do not get through", relay.address());
+        assert!(problem.starts_with(&expected), "{problem}");
+        assert_eq!(has_published, assume_reachable);
+        let resource = Resource::Descriptors(vec![Fingerprint::from_bytes(relay.rsa().0)]);
+        let served = Fetcher::default().get(network.directory_addrs()[0], &resource);
+        assert_eq!(served.is_ok(), assume_reachable, "{served:?}");
+    }
+}

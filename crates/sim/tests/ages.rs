@@ -1,0 +1,65 @@
+//! Links that grow old, at the seam of cells: the relay renews those to others as C tor does.
+
+use onion::Duration;
+use onion::cell::msg::DestroyReason;
+use onion::cell::{CircId, Command};
+use onion::suite::{Tor, Weightless};
+use rand_chacha::ChaCha8Rng;
+use rand_chacha::rand_core::SeedableRng;
+use sim::stage::{Cast, Handshaking, Stage};
+
+const WEEK: Duration = Duration::from_secs(7 * 24 * 3600);
+/// More than links are looked through in.
+const UPKEEP: Duration = Duration::from_secs(30);
+
+fn circuit(number: u32) -> CircId {
+    CircId::of_initiator(number)
+}
+
+/// A circuit from a client on to the relay with the number 3.
+fn extend<S: Cast>(stage: &mut Stage<S, ChaCha8Rng>, client: usize, number: u32) {
+    stage.create(client, circuit(number), Handshaking::Ntor);
+    stage.pass(Duration::from_millis(100));
+    stage.extend(client, circuit(number), Handshaking::Ntor, 3);
+    stage.pass(Duration::from_millis(100));
+    assert_eq!(stage.hops(client, circuit(number)), 2);
+}
+
+fn a_link_of_a_week_gets_no_more_circuits_and_goes_when_it_carries_none<S: Cast>() {
+    let mut stage = Stage::<S, _>::new(ChaCha8Rng::seed_from_u64(1), |_| {});
+    let relay = S::ids(&S::identity(3)).rsa;
+    let client = stage.accept(None, None);
+    assert!(!stage.relay.has_dialled(&relay));
+    for number in [1, 2] {
+        extend(&mut stage, client, number);
+    }
+    let first: Vec<usize> = stage.next_hops().collect();
+    assert_eq!(first.len(), 1, "both share one link");
+    assert!(stage.relay.has_dialled(&relay));
+
+    // Shortly before the week is over it is still good, and then no more.
+    stage.pass(WEEK - Duration::from_secs(10));
+    extend(&mut stage, client, 3);
+    assert_eq!(stage.next_hops().collect::<Vec<_>>(), first);
+    stage.pass(UPKEEP);
+    extend(&mut stage, client, 4);
+    extend(&mut stage, client, 5);
+    let both: Vec<usize> = stage.next_hops().collect();
+    assert_eq!((both.len(), stage.begun(both[1]).len()), (2, 2), "the new ones share a new link");
+    assert_eq!(both[0], first[0], "what it carries goes on");
+
+    for number in [1, 2, 3] {
+        let reason = [DestroyReason::NONE.get()];
+        stage.send_bytes(client, circuit(number), Command::DESTROY, &reason);
+    }
+    stage.pass(UPKEEP);
+    assert_eq!(stage.next_hops().collect::<Vec<_>>(), both[1..], "the old one is closed");
+    assert_eq!(stage.relay.open_circuits(), 2);
+    stage.relay.check_accounts();
+}
+
+#[test]
+fn a_link_of_a_week_gets_no_more_circuits_of_either_suite() {
+    a_link_of_a_week_gets_no_more_circuits_and_goes_when_it_carries_none::<Tor>();
+    a_link_of_a_week_gets_no_more_circuits_and_goes_when_it_carries_none::<Weightless>();
+}
