@@ -54,9 +54,9 @@ pub(super) struct Options {
     /// What honest downloads take at most, in Mbit/s: less than relay and machine can, so that they lack nothing in peace.
     #[arg(long, default_value_t = 20.0, value_parser = mbit, value_name = "MBIT")]
     demand: f64,
-    /// What peers may have each relay hold in memory (MaxMemInQueues), in MiB: little, so that attacks come
-    /// to it.
-    #[arg(long, default_value_t = 64, value_name = "MIB",
+    /// What peers may have each relay hold in memory (MaxMemInQueues), in MiB: little, so that attacks come to it. Stock tor
+    /// takes what compressing a consensus needs from it, and with less than 256 it destroys circuits in peace.
+    #[arg(long, default_value_t = 256, value_name = "MIB",
         value_parser = clap::value_parser!(u32).range(64..=8192))]
     memory: u32,
 }
@@ -194,9 +194,13 @@ fn besiege(
     let (mut siege_cpu, mut spent) = (Duration::ZERO, Spent::default());
     let mut on_end = || (siege_cpu, spent) = (cpu().saturating_sub(used), assault.spent());
     let through = (subject, in_siege);
-    let siege = circuits.watch(scene, through, &downloads, plan.seconds, &mut on_end, interrupt)?;
+    let mut siege =
+        circuits.watch(scene, through, &downloads, plan.seconds, &mut on_end, interrupt)?;
     let (witnessed_bytes, witnessed_connections) = witness.seen(pid);
-    let stood = circuits.alive_of_before(began);
+    let (stood, losses) = circuits.alive_of_before(began);
+    for (why, count) in losses {
+        *siege.losses.entry(format!("{why} of those that stood")).or_default() += count;
+    }
     drop(assault);
     let peak_mib = Memory::of(pid)?.peak_mib;
     drop((witness, downloads));

@@ -25,7 +25,7 @@ const LENGTH: u64 = 3_000_000;
 const PATIENCE: Duration = Duration::from_secs(6);
 
 /// From one new circuit to the next.
-const PACE: Duration = Duration::from_millis(200);
+const PACE: Duration = Duration::from_millis(250);
 
 /// Time for the last ones, and for circuits before the attack.
 const SETTLING: Duration = Duration::from_secs(8);
@@ -135,12 +135,14 @@ impl Drop for Downloads {
 }
 
 /// One circuit of ours at a stock client.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Debug, Default)]
 struct Circuit {
     asked: Instant,
     built: Option<Instant>,
     /// When it failed or was closed.
     gone: Option<Instant>,
+    /// Why, in tor's words.
+    why: String,
 }
 
 /// Circuits that a stock client builds on command.
@@ -149,6 +151,9 @@ pub(super) struct Circuits {
     by_id: BTreeMap<String, Circuit>,
     asked: usize,
 }
+
+/// Why circuits are gone, in tor's words, each with how many.
+pub(super) type Losses = BTreeMap<String, usize>;
 
 /// What a stretch of time came to.
 #[derive(Clone, Debug, Default)]
@@ -163,6 +168,8 @@ pub(super) struct Stretch {
     pub(super) alive: usize,
     /// How long each that was built took, in milliseconds.
     pub(super) build_ms: Vec<f64>,
+    /// Why others are gone, in tor's words, each with how many.
+    pub(super) losses: Losses,
 }
 
 impl Stretch {
@@ -213,7 +220,11 @@ impl Circuits {
                 + (clock.now() - Instant::ORIGIN).saturating_sub(event.at.elapsed());
             match status {
                 "BUILT" => _ = circuit.built.get_or_insert(at),
-                "FAILED" | "CLOSED" => _ = circuit.gone.get_or_insert(at),
+                "FAILED" | "CLOSED" => {
+                    circuit.gone.get_or_insert(at);
+                    let why = words.filter(|word| word.contains("REASON="));
+                    circuit.why = why.collect::<Vec<_>>().join(" ");
+                }
                 _ => {}
             }
         }
@@ -295,17 +306,27 @@ impl Circuits {
         stretch.asked = circuits.len();
         stretch.alive =
             circuits.iter().filter(|it| it.built.is_some() && it.gone.is_none()).count();
+        for circuit in circuits.iter().filter(|it| it.built.is_none() || it.gone.is_some()) {
+            let why =
+                if circuit.gone.is_some() { circuit.why.clone() } else { "no answer".to_owned() };
+            *stretch.losses.entry(why).or_default() += 1;
+        }
         let took = |it: &&Circuit| Some((it.built? - it.asked).as_secs_f64() * 1e3);
         stretch.build_ms = circuits.iter().filter_map(took).collect();
         Ok(stretch)
     }
 
-    /// How many of all that were built before an instant are still there.
-    pub(super) fn alive_of_before(&self, then: Instant) -> (usize, usize) {
+    /// How many of all that were built before an instant are still there, and how many they were; and why others are
+    /// gone.
+    pub(super) fn alive_of_before(&self, then: Instant) -> ((usize, usize), Losses) {
         let before = self.by_id.values().filter(|it| it.built.is_some_and(|built| built <= then));
         let before: Vec<&Circuit> =
             before.filter(|it| it.gone.is_none_or(|gone| gone > then)).collect();
-        (before.iter().filter(|it| it.gone.is_none()).count(), before.len())
+        let mut losses = Losses::new();
+        for circuit in before.iter().filter(|it| it.gone.is_some()) {
+            *losses.entry(circuit.why.clone()).or_default() += 1;
+        }
+        ((before.len() - losses.values().sum::<usize>(), before.len()), losses)
     }
 
     /// Closes them all.

@@ -78,12 +78,13 @@ impl Finding {
         let share = self.alive_share();
         if share < ALIVE {
             failings.push(format!(
-                "{:.1} % of honest circuits ({} of {} that stood, {} of {} asked for)",
+                "{:.1} % of honest circuits ({} of {} that stood, {} of {} asked for{})",
                 share * 100.0,
                 self.stood.0,
                 self.stood.1,
                 self.siege.alive,
-                self.siege.asked
+                self.siege.asked,
+                reasons(&self.siege)
             ));
         }
         if self.grown_mib() > self.bound_mib {
@@ -111,7 +112,8 @@ impl Finding {
         }
         let Stretch { asked, alive, .. } = self.peace;
         if asked == 0 || share(alive, asked) < ALIVE {
-            return Some(format!("in peace {alive} of {asked} circuits were built"));
+            let why = reasons(&self.peace);
+            return Some(format!("in peace {alive} of {asked} circuits were built{why}"));
         }
         let mean = self.peace.mean_mbit();
         (mean <= 0.0).then(|| "in peace nothing was downloaded".to_owned())
@@ -182,6 +184,13 @@ impl Finding {
         ];
         columns.into_iter().filter(|(_, is_worse)| *is_worse).map(|(column, _)| column).collect()
     }
+}
+
+/// Why circuits were lost.
+fn reasons(stretch: &Stretch) -> String {
+    let reasons = stretch.losses.iter().map(|(why, count)| format!("{count}× {why}"));
+    let reasons: Vec<String> = reasons.collect();
+    if reasons.is_empty() { String::new() } else { format!(": {}", reasons.join(", ")) }
 }
 
 #[expect(clippy::cast_precision_loss, reason = "a count of circuits")]
