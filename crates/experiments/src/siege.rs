@@ -9,6 +9,7 @@ mod watch;
 
 use crate::common::{Common, mbit};
 use crate::error::Error;
+use crate::load::{Load, Reading};
 use crate::telling::{self, tell};
 use attack::{Assault, Kind, Spent};
 use clap::{Args, ValueEnum};
@@ -45,7 +46,7 @@ pub(super) struct Options {
     #[arg(long, value_enum, value_delimiter = ',', value_name = "RELAY,…",
         default_values_t = [Side::Ours, Side::Tor])]
     relays: Vec<Side>,
-    /// Length of each attack in seconds, 3 to 600; 30 by default, 10 if --quick.
+    /// Length of each attack in seconds, 3 to 600; 30 by default, 6 if --quick.
     #[arg(long, value_parser = clap::value_parser!(u32).range(3..=600))]
     seconds: Option<u32>,
     /// What an attacker sends at most, in Mbit/s.
@@ -109,11 +110,11 @@ fn plan(options: &Options, is_quick: bool) -> Plan {
         unique.into_iter().collect()
     };
     let sides: BTreeSet<Side> = options.relays.iter().copied().collect();
-    let seconds = options.seconds.unwrap_or(if is_quick { 10 } else { 30 });
+    let seconds = options.seconds.unwrap_or(if is_quick { 6 } else { 30 });
     Plan {
         attacks,
         sides: sides.into_iter().collect(),
-        peace_s: if is_quick { 5.min(seconds) } else { seconds.min(15) },
+        peace_s: if is_quick { 4.min(seconds) } else { seconds.min(15) },
         seconds,
         rate: Rate::from_mbit_per_s(options.rate),
         demand: Rate::from_mbit_per_s(options.demand),
@@ -192,7 +193,11 @@ fn besiege(
     used = cpu();
     let assault = Assault::start(kind, prey, plan.rate, clock)?;
     let (mut siege_cpu, mut spent) = (Duration::ZERO, Spent::default());
-    let mut on_end = || (siege_cpu, spent) = (cpu().saturating_sub(used), assault.spent());
+    let (before, mut load) = (Reading::take(pid, began), Load::default());
+    let mut on_end = || {
+        (siege_cpu, spent) = (cpu().saturating_sub(used), assault.spent());
+        load = Reading::take(pid, clock.now()).since(&before);
+    };
     let through = (subject, in_siege);
     let mut siege =
         circuits.watch(scene, through, &downloads, plan.seconds, &mut on_end, interrupt)?;
@@ -217,6 +222,7 @@ fn besiege(
         bound_mib,
         peace_cpu,
         siege_cpu,
+        load,
         spent,
         witnessed_bytes,
         witnessed_connections,

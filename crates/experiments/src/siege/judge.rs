@@ -3,6 +3,7 @@
 use super::attack::{Kind, Spent};
 use super::honest::Stretch;
 use super::plan::Side;
+use crate::load::Load;
 use onion::Duration;
 use report::experiment::{Case, CaseVerdict, Value};
 
@@ -38,6 +39,8 @@ pub(super) struct Finding {
     /// Processor time of the relay.
     pub(super) peace_cpu: Duration,
     pub(super) siege_cpu: Duration,
+    /// Who had the processors during the attack.
+    pub(super) load: Load,
     pub(super) spent: Spent,
     /// What the relay's sockets received from attackers by the kernel, at least, and their most connections at a time.
     pub(super) witnessed_bytes: u64,
@@ -144,6 +147,9 @@ impl Finding {
             .column("circuits_built_alive", self.siege.alive)
             .column("relay_cpu_s", number(self.siege_cpu.as_secs_f64(), 2))
             .column("relay_cpu_peace_s", number(self.peace_cpu.as_secs_f64(), 2))
+            .column("relay_waited_percent", number(self.load.waited * 100.0, 1))
+            .column("machine_busy_percent", number(self.load.machine * 100.0, 1))
+            .column("attacker_cpu_s", number(self.spent.cpu.as_secs_f64(), 2))
             .column("attacker_cells", self.spent.cells)
             .column("attacker_connections", self.spent.dialled)
             .column("attacker_links", self.spent.opened)

@@ -151,6 +151,12 @@ impl Scene {
         Ok(self.network.authorities().get(place).ok_or_else(none)?)
     }
 
+    /// Where honest circuits enter that do not enter by the relay itself: each relay's clients by another one, since defences
+    /// count them there as well.
+    fn entry(&self, subject: &Subject) -> Result<&Node, Error> {
+        self.authority(usize::from(subject.side == Side::Tor))
+    }
+
     fn stock(&self, nickname: &str) -> Result<&Node, Error> {
         let none = || LabError::Spec(format!("a network without {nickname}"));
         Ok(self.network.node(nickname).ok_or_else(none)?)
@@ -162,9 +168,9 @@ impl Scene {
         let (rsa, kind) = (subject.rsa(), subject.kind);
         let exit = self.stock(EXIT)?.rsa();
         Ok(if kind.is_on_exit() {
-            [self.authority(number % 2)?.rsa(), self.authority(1 - number % 2)?.rsa(), rsa]
+            [self.entry(subject)?.rsa(), self.authority(2)?.rsa(), rsa]
         } else if kind.comes_by_another() {
-            [self.authority(0)?.rsa(), rsa, exit]
+            [self.entry(subject)?.rsa(), rsa, exit]
         } else if kind.is_on_dials() {
             [rsa, self.stock(&fresh(number % FRESH))?.rsa(), exit]
         } else {
@@ -175,11 +181,12 @@ impl Scene {
     /// Has downloads go through a relay from now on.
     pub(super) fn pin(&mut self, subject: &Subject) -> Result<(), Error> {
         let authority = |place| Ok::<_, Error>(self.authority(place)?.rsa());
+        let entry = vec![self.entry(subject)?.rsa()];
         let (rsa, exit) = (subject.rsa(), self.stock(EXIT)?.rsa());
         let pins = if subject.kind.is_on_exit() {
-            Pins { entry: vec![authority(0)?], middle: vec![authority(1)?], exit: vec![rsa] }
+            Pins { entry, middle: vec![authority(2)?], exit: vec![rsa] }
         } else if subject.kind.comes_by_another() {
-            Pins { entry: vec![authority(0)?], middle: vec![rsa], exit: vec![exit] }
+            Pins { entry, middle: vec![rsa], exit: vec![exit] }
         } else {
             Pins { entry: vec![rsa], middle: vec![authority(0)?], exit: vec![exit] }
         };
@@ -195,8 +202,8 @@ impl Scene {
     pub(super) fn prey(&mut self, place: usize) -> Result<Prey, Error> {
         let none = || Error::Usage("no such relay".to_owned());
         let subject = self.subjects.get(place).ok_or_else(none)?;
-        // Honest circuits to an exit come by the first two.
-        let by = self.authority(if subject.kind.is_on_exit() { 2 } else { 0 })?;
+        // Honest circuits to an exit come by others.
+        let by = if subject.kind.is_on_exit() { self.authority(2) } else { self.entry(subject) }?;
         let (relay, by) = (subject.target, target_of(by));
         let relay = self.hop(relay)?;
         let by = self.hop(by)?;

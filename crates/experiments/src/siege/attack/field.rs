@@ -19,6 +19,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 /// What TCP's own segments of a connection cost who makes it: SYN, ACK and FIN, with headers of 66 bytes.
 const CONNECTION_BYTES: u64 = 200;
 
+/// Where there are more lines than this, one in so many of those that rest is looked at in a turn.
+const MANY: usize = 200;
+const LOOK_ONE_IN: usize = 16;
+
 /// One of the field's lines. Its number is used again once it is lost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct LineId(pub(super) usize);
@@ -32,6 +36,7 @@ pub(in crate::siege) struct Counts {
     opened: AtomicU64,
     lost: AtomicU64,
     cells: AtomicU64,
+    cpu_ns: AtomicU64,
 }
 
 /// What an attack has spent up to now.
@@ -49,6 +54,8 @@ pub(in crate::siege) struct Spent {
     pub(in crate::siege) lost: u64,
     /// Cells sent.
     pub(in crate::siege) cells: u64,
+    /// Processor time of the attacker's program.
+    pub(in crate::siege) cpu: Duration,
 }
 
 impl Counts {
@@ -61,6 +68,7 @@ impl Counts {
             opened: get(&self.opened),
             lost: get(&self.lost),
             cells: get(&self.cells),
+            cpu: Duration::from_nanos(get(&self.cpu_ns)),
         }
     }
 }
@@ -75,8 +83,8 @@ pub(super) struct Field {
     buffers: Buffers,
     lines: Vec<Option<Line>>,
     free: Vec<usize>,
-    /// Where the last turn began: who is served first changes.
-    first: usize,
+    /// Who is served first changes.
+    turns: usize,
     counts: Arc<Counts>,
 }
 
@@ -103,7 +111,7 @@ impl Field {
             buffers: Buffers::default(),
             lines: Vec::new(),
             free: Vec::new(),
-            first: 0,
+            turns: 0,
             counts,
         })
     }
@@ -114,6 +122,8 @@ impl Field {
 
     pub(super) fn begin_turn(&mut self) {
         self.now = self.clock.now();
+        let cpu_ns = u64::try_from(link::thread_cpu_time().as_nanos()).unwrap_or(u64::MAX);
+        self.counts.cpu_ns.store(cpu_ns, Ordering::Relaxed);
     }
 
     /// A line to the relay from an attacker's address, by its number; `None` if there is no money for it now.
@@ -219,10 +229,15 @@ impl Field {
     pub(super) fn turn(&mut self, attack: &mut dyn Attack) -> bool {
         let (mut has_moved, mut arrived) = (false, Vec::new());
         let count = self.lines.len();
-        self.first = if count == 0 { 0 } else { (self.first + 1) % count };
+        self.turns = self.turns.wrapping_add(1);
         let unix_time_s = unix_time_s();
         for nth in 0..count {
-            let place = (self.first + nth) % count;
+            let place = (self.turns + nth) % count;
+            // Of thousands that rest only some are looked at: the attacker's processor is the others', too.
+            let is_at_rest = self.lines[place].as_ref().is_some_and(Line::is_at_rest);
+            if count > MANY && is_at_rest && !nth.is_multiple_of(LOOK_ONE_IN) {
+                continue;
+            }
             // It leaves its place, since the attack may use the others meanwhile.
             let Some(mut line) = self.lines[place].take() else { continue };
             let rng = &mut self.rng;

@@ -41,7 +41,6 @@ pub(super) struct Line {
     is_deaf: bool,
     /// What goes to the socket as it is: behind TLS' handshake within TLS, or without it.
     raw: Vec<u8>,
-    /// Of what TLS has ready for the socket.
     expected: ExpectedPeer,
 }
 
@@ -126,11 +125,16 @@ impl Line {
         self.is_deaf = true;
     }
 
-    /// Whether the kernel need not be asked now.
-    fn is_quiet(&self) -> bool {
+    /// Whether it stands and there is nothing to be written.
+    pub(super) fn is_at_rest(&self) -> bool {
         let queued = self.channel.as_ref().map_or(0, Channel::queued_len) + self.raw.len();
         let pending = self.session.as_ref().is_some_and(|session| !session.pending().is_empty());
-        self.is_connected && self.is_deaf && queued == 0 && !pending
+        self.stands() && queued == 0 && !pending
+    }
+
+    /// Whether the kernel need not be asked now.
+    fn is_quiet(&self) -> bool {
+        self.is_deaf && self.is_at_rest()
     }
 
     /// Reads and writes what can be. An error is the line's end.
