@@ -208,3 +208,80 @@ fn share(part: usize, all: usize) -> f64 {
 fn megabytes(bytes: u64) -> f64 {
     bytes as f64 / 1e6
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn stretch(mbit: f64, asked: usize, alive: usize, build_ms: f64) -> Stretch {
+        let build_ms = vec![build_ms; alive];
+        Stretch { seconds: 4.0, mbit: vec![mbit; 4], asked, alive, build_ms, ..Stretch::default() }
+    }
+
+    fn finding() -> Finding {
+        Finding {
+            kind: Kind::SniperWide,
+            side: Side::Ours,
+            peace: stretch(20.0, 50, 50, 10.0),
+            siege: stretch(16.0, 50, 50, 20.0),
+            stood: (50, 50),
+            before_mib: 20.0,
+            peak_mib: 84.0,
+            bound_mib: 64.0,
+            peace_cpu: Duration::ZERO,
+            siege_cpu: Duration::from_secs(1),
+            load: Load::default(),
+            spent: Spent { sent_bytes: 25_000_000, ..Spent::default() },
+            witnessed_bytes: 24_000_000,
+            witnessed_connections: 10,
+        }
+    }
+
+    #[test]
+    fn an_attack_is_held_at_the_bounds_and_not_beyond_any_of_them() {
+        let case = finding().case();
+        assert_eq!(case.verdict, CaseVerdict::Held, "{}", case.detail);
+        let column =
+            |name: &str| case.columns.iter().find(|(its, _)| its == name).unwrap().1.clone();
+        assert_eq!(column("honest_throughput_share"), Value::from(0.8));
+        assert_eq!(column("honest_circuits_alive_share"), Value::from(1.0));
+        assert_eq!(column("attacker_mbit_per_s"), Value::from(50.0));
+        assert_eq!(column("held"), Value::from(true));
+        let missed = [
+            Finding { siege: stretch(15.9, 50, 50, 20.0), ..finding() },
+            Finding { siege: stretch(16.0, 50, 48, 20.0), ..finding() },
+            Finding { stood: (48, 50), ..finding() },
+            Finding { peak_mib: 84.5, ..finding() },
+        ];
+        for it in missed {
+            assert_eq!((it.case().verdict, it.held()), (CaseVerdict::Missed, false), "{it:?}");
+        }
+        assert!(Finding { stood: (49, 50), ..finding() }.held(), "99 % live");
+    }
+
+    #[test]
+    fn without_peace_or_without_an_attack_there_is_no_result() {
+        let failed = [
+            Finding { witnessed_bytes: 0, witnessed_connections: 0, ..finding() },
+            Finding { peace: stretch(20.0, 50, 40, 10.0), ..finding() },
+            Finding { peace: stretch(0.0, 50, 50, 10.0), ..finding() },
+        ];
+        for it in failed {
+            let case = it.case();
+            assert_eq!(case.verdict, CaseVerdict::Failed, "{}", case.detail);
+            let held = case.columns.iter().find(|(name, _)| name == "held");
+            assert_eq!(held.map(|(_, held)| held.clone()), Some(Value::from(false)));
+        }
+    }
+
+    #[test]
+    fn worse_is_worse_by_more_than_chance() {
+        let tor = Finding { side: Side::Tor, ..finding() };
+        assert!(finding().worse_than(&tor).is_empty());
+        let slower = Finding { siege: stretch(14.0, 50, 49, 90.0), peak_mib: 100.0, ..finding() };
+        assert_eq!(slower.worse_than(&tor), ["throughput", "build time", "memory"]);
+        assert!(tor.worse_than(&slower).is_empty());
+        let lost = Finding { stood: (40, 50), ..finding() };
+        assert_eq!(lost.worse_than(&tor), ["circuits"]);
+    }
+}
