@@ -76,8 +76,6 @@ pub(crate) enum Kind {
     BeginDirFlood,
     /// RESOLVE of ever other names, over circuits of two hops.
     ResolveFlood,
-    /// Idle circuits that come by another relay.
-    IdleCircuits,
     /// Links that stand and say nothing.
     ConnectionFlood,
     /// TCP without TLS, and TLS without VERSIONS.
@@ -90,6 +88,9 @@ pub(crate) enum Kind {
     SendmeFlood,
     /// Bytes that are no TLS, no cells, and no messages.
     Garbage,
+    // The last: relays by which it comes are busy with it for long.
+    /// Idle circuits that come by another relay.
+    IdleCircuits,
 }
 
 impl Kind {

@@ -188,7 +188,7 @@ impl Scene {
         } else if subject.kind.comes_by_another() {
             Pins { entry, middle: vec![rsa], exit: vec![exit] }
         } else {
-            Pins { entry: vec![rsa], middle: vec![authority(0)?], exit: vec![exit] }
+            Pins { entry: vec![rsa], middle: vec![authority(2)?], exit: vec![exit] }
         };
         Ok(self.loader.pin(&pins)?)
     }
