@@ -21,6 +21,7 @@ mod mode;
 mod narrow;
 mod paths;
 mod ratio;
+mod siege;
 mod stage;
 mod telling;
 mod trial;
@@ -68,6 +69,7 @@ enum Experiment {
     Narrow(narrow::Options),
     Paths(paths::Options),
     Ratio(ratio::Options),
+    Siege(siege::Options),
 }
 
 /// Plays an experiment, and leaves its report.
@@ -93,6 +95,7 @@ pub fn run(
         Experiment::Narrow(options) => narrow::run(options, common, output, interrupt)?,
         Experiment::Paths(options) => paths::run(options, common, output, interrupt)?,
         Experiment::Ratio(options) => ratio::run(options, common, output, interrupt)?,
+        Experiment::Siege(options) => siege::run(options, common, output, interrupt)?,
     };
     conclude(&report, &options.common, output, interrupt)
 }

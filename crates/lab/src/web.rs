@@ -174,6 +174,21 @@ pub fn download(
     isolation: &str,
     patience: Duration,
 ) -> io::Result<Download> {
+    download_while(socks, from, content, isolation, patience, &mut |_| true)
+}
+
+/// The same; each time that some has come, `on_bytes` is told how many bytes, and says whether to go on.
+///
+/// # Errors
+/// As for [`download`].
+pub fn download_while(
+    socks: SocketAddr,
+    from: (&str, u16),
+    content: Content,
+    isolation: &str,
+    patience: Duration,
+    on_bytes: &mut dyn FnMut(u64) -> bool,
+) -> io::Result<Download> {
     let start = clock::now();
     let mut stream = TcpStream::connect(socks)?;
     stream.set_read_timeout(Some(patience))?;
@@ -190,7 +205,11 @@ pub fn download(
         if len == 0 {
             break;
         }
-        received += u64::try_from(len).unwrap_or(0);
+        let more = u64::try_from(len).unwrap_or(0);
+        received += more;
+        if !on_bytes(more) {
+            break;
+        }
         hash.update(&buffer[..len]);
     }
     let took = start.elapsed();

@@ -32,6 +32,10 @@ use std::sync::Arc;
 /// Plaintext of one record: the cells that it holds whole.
 const RECORD_LEN: usize = onion::cell::CELLS_PER_RECORD * onion::cell::CELL_LEN;
 
+/// Sockets whose TLS handshake goes on in one turn, at most: each takes a millisecond of computing, and no cell of a link that stands is
+/// to wait behind hundreds of them.
+const HANDSHAKES_PER_TURN: usize = 4;
+
 const WAKER: Token = Token(usize::MAX);
 
 /// Runs one [`Node`] over real sockets, on the thread that calls [`turn`](Self::turn).
@@ -231,8 +235,18 @@ impl<N: Node> Driver<N> {
         while let Some(done) = self.workers.poll_done()? {
             self.node.handle_work(self.clock.now(), done);
         }
+        let mut handshakes = 0;
         for _ in 0..self.runnable.len() {
             let Some(place) = self.runnable.pop_front() else { break };
+            let socket = self.sockets.get(place).and_then(Option::as_ref);
+            if socket.is_some_and(Socket::is_in_handshake) {
+                handshakes += 1;
+                if handshakes > HANDSHAKES_PER_TURN {
+                    // It keeps its turn, behind those that stand.
+                    self.runnable.push_back(place);
+                    continue;
+                }
+            }
             self.run_socket(place);
         }
         let now = self.clock.now();

@@ -25,6 +25,7 @@ use std::convert::Infallible;
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 use std::time::Duration;
 use tokio::net::{TcpListener, TcpStream};
@@ -34,6 +35,9 @@ use tokio::sync::{Semaphore, oneshot};
 const CONNECTIONS_MAX: usize = 1_200;
 /// Connections that are served at once.
 const BUSY: usize = 1_000;
+/// Bytes of answers that are being sent, at most, but for consensuses, of which all share one: who asks for more and does not
+/// read is told that we are busy.
+const ANSWERS_MAX: usize = 64 << 20;
 /// How long a request may take to come.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(30);
 /// How long a connection may last: slow clients take minutes for a consensus.
@@ -83,6 +87,7 @@ async fn serve(listener: std::net::TcpListener, cache: Cache) {
     // It is non-blocking, so there is nothing that could fail.
     let Ok(listener) = TcpListener::from_std(listener) else { return };
     let places = Arc::new(Semaphore::new(CONNECTIONS_MAX));
+    let held = Arc::new(AtomicUsize::new(0));
     loop {
         // It is never closed.
         let Ok(place) = Arc::clone(&places).acquire_owned().await else { return };
@@ -92,19 +97,48 @@ async fn serve(listener: std::net::TcpListener, cache: Cache) {
         };
         let is_busy = places.available_permits() < CONNECTIONS_MAX - BUSY;
         let cache = cache.clone();
+        let held = Held { of_all: Arc::clone(&held), own: AtomicUsize::new(0) };
         tokio::spawn(async move {
             let _place = place;
+            let talk = talk(stream, &cache, &held, is_busy);
             // A client that goes away, or is too slow, is nothing to tell of.
-            let _ = tokio::time::timeout(CONNECTION_TIMEOUT, talk(stream, &cache, is_busy)).await;
+            let _ = tokio::time::timeout(CONNECTION_TIMEOUT, talk).await;
         });
     }
 }
 
-async fn talk(stream: TcpStream, cache: &Cache, is_busy: bool) -> hyper::Result<()> {
+/// What the answer on a connection takes, given back with the connection.
+struct Held {
+    of_all: Arc<AtomicUsize>,
+    own: AtomicUsize,
+}
+
+impl Held {
+    /// The answer, if there is room for it.
+    fn take(&self, answer: Answer) -> Answer {
+        if answer.is_consensus {
+            return answer;
+        }
+        let len = answer.body.len();
+        self.own.fetch_add(len, Ordering::Relaxed);
+        if self.of_all.fetch_add(len, Ordering::Relaxed) + len > ANSWERS_MAX {
+            return Answer::BUSY;
+        }
+        answer
+    }
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        self.of_all.fetch_sub(self.own.load(Ordering::Relaxed), Ordering::Relaxed);
+    }
+}
+
+async fn talk(stream: TcpStream, cache: &Cache, held: &Held, is_busy: bool) -> hyper::Result<()> {
     let service = service_fn(async |request: hyper::Request<Incoming>| {
         let now = unix_time_s();
         let answer = if is_busy {
-            Answer::short(503, "Directory busy, try again later")
+            Answer::BUSY
         } else if request.method() == Method::GET {
             let request = Request {
                 path: request.uri().path(),
@@ -116,7 +150,7 @@ async fn talk(stream: TcpStream, cache: &Cache, is_busy: bool) -> hyper::Result<
             if answer.is_diff {
                 cache.diffs().count_served();
             }
-            answer
+            held.take(answer)
         } else {
             Answer::short(400, "Bad request")
         };

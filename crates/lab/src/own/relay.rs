@@ -60,6 +60,19 @@ impl OwnRelay {
         Self::start_in(spec, folder, None, clock)
     }
 
+    /// The same, with further arguments of `flashflow relay`.
+    ///
+    /// # Errors
+    /// As for [`start`](Self::start).
+    pub fn start_with(
+        spec: OwnRelaySpec,
+        folder: &Path,
+        further: &[&str],
+        clock: Clock,
+    ) -> Result<Self, OwnError> {
+        Self::start_all(spec, folder, None, further, clock)
+    }
+
     /// The same, with a folder of its own for temporary files.
     ///
     /// # Errors
@@ -70,12 +83,23 @@ impl OwnRelay {
         temporary: Option<&Path>,
         clock: Clock,
     ) -> Result<Self, OwnError> {
+        Self::start_all(spec, folder, temporary, &[], clock)
+    }
+
+    fn start_all(
+        spec: OwnRelaySpec,
+        folder: &Path,
+        temporary: Option<&Path>,
+        further: &[&str],
+        clock: Clock,
+    ) -> Result<Self, OwnError> {
         let folder = folder.join(&spec.nickname);
         let file = folder.join("relay.toml");
         let failed = |source| OwnError::File { path: file.clone(), source };
         fs::create_dir_all(&folder).map_err(failed)?;
         fs::write(&file, Self::configuration(&spec)).map_err(failed)?;
         let arguments = ["relay".as_ref(), "--config".as_ref(), file.as_os_str()];
+        let arguments = arguments.into_iter().chain(further.iter().map(AsRef::as_ref));
         let process = OwnProcess::start_in(&spec.nickname, arguments, temporary, clock)?;
         let listening = process.wait_for("listening", PATIENCE)?;
         let target = Self::target_of(&listening)

@@ -68,6 +68,11 @@ fn tune(stream: &TcpStream) {
 }
 
 impl Socket {
+    /// Whether it has TLS that does not stand yet.
+    pub(super) const fn is_in_handshake(&self) -> bool {
+        matches!((self.stage, &self.transport), (Stage::Handshake, Transport::Tls(_)))
+    }
+
     pub(super) fn dialled(stream: TcpStream, transport: Transport, conn: ConnId) -> Self {
         Self::new(stream, transport, Stage::Connecting, Some(conn), None)
     }

@@ -62,6 +62,8 @@ impl Answer {
         }
     }
 
+    /// Come again.
+    pub(crate) const BUSY: Self = Self::short(503, "Directory busy, try again later");
     const NOT_FOUND: Self = Self::short(404, "Not found");
     const NOT_MODIFIED: Self = Self::short(304, "Not modified");
 

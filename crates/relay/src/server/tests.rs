@@ -76,3 +76,25 @@ fn dates_are_those_of_http() {
     }
     assert_eq!(http_date(u64::MAX), None);
 }
+
+#[test]
+fn answers_that_nobody_reads_have_a_bound_together_and_consensuses_are_shared() {
+    let of_all = Arc::new(AtomicUsize::new(0));
+    let held = || Held { of_all: Arc::clone(&of_all), own: AtomicUsize::new(0) };
+    let documents = Answer { status: 200, body: vec![0; 1 << 20].into(), ..Answer::BUSY };
+    let mut all: Vec<Held> = Vec::new();
+    for _ in 0..ANSWERS_MAX >> 20 {
+        all.push(held());
+        assert_eq!(all[all.len() - 1].take(documents.clone()), documents);
+    }
+    let one_more = held();
+    assert_eq!(one_more.take(documents.clone()), Answer::BUSY);
+    let consensus = Answer { is_consensus: true, ..documents.clone() };
+    assert_eq!(held().take(consensus.clone()), consensus);
+    // Who was refused holds nothing for long, and who leaves makes room.
+    drop(one_more);
+    all.pop();
+    assert_eq!(held().take(documents.clone()), documents);
+    drop(all);
+    assert_eq!(of_all.load(Ordering::Relaxed), 0);
+}

@@ -16,7 +16,8 @@ use alloc::boxed::Box;
 use alloc::vec::Vec;
 use rand_core::Rng;
 
-/// Circuits on one link at a time; more are refused.
+/// Circuits on one link of a stranger at a time; more are refused. Behind a relay are many clients, and whoever comes by it
+/// could shut it out from here: its circuits are bounded by memory alone.
 const CIRCUITS_PER_LINK_MAX: usize = 10_000;
 
 /// Measurement circuits on one link.
@@ -30,12 +31,12 @@ impl<S: Suite, R: Rng, C: Conduct<S>> Core<S, R, C> {
         body: &S::Body,
     ) -> Result<(), &'static str> {
         let Some(link) = self.conns.link(at.conn) else { return Ok(()) };
-        let (role, count) = (link.role, link.circuits.len());
+        let (role, count, is_full) = (link.role, link.circuits.len(), is_full(link));
         if role == Role::Measurer && count >= MEASUREMENT_CIRCUITS_PER_LINK_MAX {
             return Err("too many measurement circuits on one link");
         }
         let is_measurers = role == Role::Measurer;
-        if count >= CIRCUITS_PER_LINK_MAX
+        if is_full
             || !self.has_room_for_circuits()
             || !(is_measurers || self.admits_circuit(at.conn))
         {
@@ -57,10 +58,7 @@ impl<S: Suite, R: Rng, C: Conduct<S>> Core<S, R, C> {
     /// Answers CREATE2.
     pub(in crate::router) fn create2(&mut self, at: OnLink, body: &S::Body) {
         let Some(link) = self.conns.link(at.conn) else { return };
-        if link.circuits.len() >= CIRCUITS_PER_LINK_MAX
-            || !self.has_room_for_circuits()
-            || !self.admits_circuit(at.conn)
-        {
+        if is_full(link) || !self.has_room_for_circuits() || !self.admits_circuit(at.conn) {
             self.refuse(at, DestroyReason::RESOURCE_LIMIT);
             return;
         }
@@ -101,7 +99,7 @@ impl<S: Suite, R: Rng, C: Conduct<S>> Core<S, R, C> {
         let Some((at, answer)) = self.handshakes.take(done) else { return };
         let Some(link) = self.conns.link(at.conn) else { return };
         // Others of the link may have been answered meanwhile.
-        if link.circuits.len() >= CIRCUITS_PER_LINK_MAX || !self.has_room_for_circuits() {
+        if is_full(link) || !self.has_room_for_circuits() {
             self.refuse(at, DestroyReason::RESOURCE_LIMIT);
             return;
         }
@@ -177,3 +175,9 @@ impl<S: Suite, R: Rng, C: Conduct<S>> Core<S, R, C> {
 
 #[cfg(test)]
 mod tests;
+
+/// Whether a link may have no more circuits, however much memory there is.
+fn is_full(link: &Link) -> bool {
+    let is_relays = link.dialled.is_some() || (link.from.is_some() && !link.is_counted);
+    !is_relays && link.circuits.len() >= CIRCUITS_PER_LINK_MAX
+}

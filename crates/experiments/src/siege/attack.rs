@@ -1,0 +1,191 @@
+//! The attacks: what an ill-meaning client can do to a relay with little of its own.
+//!
+//! Each is one [`Attack`] in a file with its like, on real sockets and with the engine's own links, handshakes and
+//! circuits. They share a [`Field`]: lines to the relay, each from an address of the attacker's, and a purse that holds
+//! them all to a rate.
+//!
+//! **Safety.** These programs stop relays. A [`Prey`] can only be made of an address on loopback, and the field dials
+//! nobody else: there is no way to name another machine.
+
+mod circuits;
+mod connections;
+mod dials;
+mod field;
+mod handshakes;
+mod line;
+mod messages;
+mod prey;
+mod snipers;
+mod streams;
+
+pub(super) use field::{Counts, Spent};
+pub(super) use prey::{ATTACKERS, Prey};
+
+use crate::error::Error;
+use clap::ValueEnum;
+use field::{Field, LineId};
+use link::Clock;
+use onion::Rate;
+use onion::cell::{BODY_LEN, CircId, Command};
+use rand::SeedableRng;
+use rand::rngs::{StdRng, SysRng};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::{self, JoinHandle};
+
+/// A way to do harm.
+trait Attack: Send {
+    /// Does what can be done now: dials, opens circuits, sends while a line has room. Called again and again.
+    fn act(&mut self, field: &mut Field);
+
+    /// A cell has come on a line that reads.
+    fn handle_cell(
+        &mut self,
+        _field: &mut Field,
+        _line: LineId,
+        _circ_id: CircId,
+        _command: Command,
+        _body: &[u8; BODY_LEN],
+    ) {
+    }
+
+    /// The relay has closed a line, or it could not be made.
+    fn handle_lost(&mut self, _line: LineId) {}
+}
+
+/// Which attack.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, ValueEnum)]
+pub(crate) enum Kind {
+    /// Ever more circuits, each with an unread cell or two.
+    SniperWide,
+    /// Few circuits, each with as many unread cells as it takes.
+    SniperDeep,
+    /// CREATE2 with ntor, by the right key.
+    Create2Flood,
+    /// CREATE2 with ntor of version 3, by the right key.
+    Create2V3Flood,
+    /// CREATE2 with ntor of version 3 by the right key, whose proof is wrong.
+    Create2WrongFlood,
+    /// CREATE_FAST, and DESTROY some time later.
+    CreateFastFlood,
+    /// EXTEND2 to places where nobody answers.
+    DialExhaustion,
+    /// Circuits that wait for such a place, and are destroyed meanwhile.
+    WaitAndDie,
+    /// BEGIN_DIR, and nothing after it.
+    BeginDirFlood,
+    /// RESOLVE of ever other names, over circuits of two hops.
+    ResolveFlood,
+    /// Links that stand and say nothing.
+    ConnectionFlood,
+    /// TCP without TLS, and TLS without VERSIONS.
+    HalfOpen,
+    /// Links that ask for control cells and read none.
+    SlowReaders,
+    /// DROP, PADDING and VPADDING.
+    PaddingFlood,
+    /// SENDMEs that nobody has asked for.
+    SendmeFlood,
+    /// Bytes that are no TLS, no cells, and no messages.
+    Garbage,
+    // The last: relays by which it comes are busy with it for long.
+    /// Idle circuits that come by another relay.
+    IdleCircuits,
+}
+
+impl Kind {
+    /// What it is called on the command line and in results.
+    pub(super) fn word(self) -> String {
+        self.to_possible_value().map(|it| it.get_name().to_owned()).unwrap_or_default()
+    }
+
+    /// In a sentence, for people.
+    pub(super) fn help(self) -> String {
+        let help = self.to_possible_value().and_then(|it| it.get_help().map(ToString::to_string));
+        help.unwrap_or_default()
+    }
+
+    /// Whether it is played against the relay as an exit.
+    pub(super) const fn is_on_exit(self) -> bool {
+        matches!(self, Self::ResolveFlood)
+    }
+
+    /// Whether it comes by another relay, which honest circuits share.
+    pub(super) const fn comes_by_another(self) -> bool {
+        matches!(self, Self::IdleCircuits)
+    }
+
+    /// Whether honest circuits go on to relays to which there is no link yet.
+    pub(super) const fn is_on_dials(self) -> bool {
+        matches!(self, Self::DialExhaustion | Self::WaitAndDie)
+    }
+
+    fn program(self, prey: &Prey) -> Result<Box<dyn Attack>, Error> {
+        Ok(match self {
+            Self::SniperWide => Box::new(snipers::wide()),
+            Self::SniperDeep => Box::new(snipers::deep()),
+            Self::Create2Flood => Box::new(handshakes::Flood::ntor(prey)),
+            Self::Create2V3Flood => Box::new(handshakes::Flood::ntor_v3(prey, true)?),
+            Self::Create2WrongFlood => Box::new(handshakes::Flood::ntor_v3(prey, false)?),
+            Self::CreateFastFlood => Box::new(handshakes::Flood::fast()),
+            Self::DialExhaustion => Box::new(dials::BlackHoles::new(dials::After::Wait)?),
+            Self::WaitAndDie => Box::new(dials::BlackHoles::new(dials::After::Destroy)?),
+            Self::BeginDirFlood => Box::new(streams::Flood::begin_dir()),
+            Self::ResolveFlood => Box::new(streams::Flood::resolve()),
+            Self::IdleCircuits => Box::new(circuits::Idle::default()),
+            Self::ConnectionFlood => Box::new(connections::Idle::default()),
+            Self::HalfOpen => Box::new(connections::HalfOpen::default()),
+            Self::SlowReaders => Box::new(connections::SlowReaders::default()),
+            Self::PaddingFlood => Box::new(messages::Padding::default()),
+            Self::SendmeFlood => Box::new(messages::Sendmes::default()),
+            Self::Garbage => Box::new(messages::Garbage::default()),
+        })
+    }
+}
+
+/// An attack under way, on a thread of its own, until it is dropped.
+pub(super) struct Assault {
+    counts: Arc<Counts>,
+    must_stop: Arc<AtomicBool>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Assault {
+    /// Begins it, at this rate at most.
+    pub(super) fn start(kind: Kind, prey: Prey, rate: Rate, clock: Clock) -> Result<Self, Error> {
+        let rng = StdRng::try_from_rng(&mut SysRng);
+        let rng = rng.map_err(|error| Error::Random(error.to_string()))?;
+        let mut attack = kind.program(&prey)?;
+        let counts = Arc::new(Counts::default());
+        let mut field = Field::new(prey, rate, clock, rng, Arc::clone(&counts))?;
+        let must_stop = Arc::new(AtomicBool::new(false));
+        let stop = Arc::clone(&must_stop);
+        let run = move || {
+            while !stop.load(Ordering::Acquire) {
+                field.begin_turn();
+                attack.act(&mut field);
+                if !field.turn(&mut *attack) {
+                    thread::park_timeout(Field::PAUSE);
+                }
+            }
+        };
+        let thread = thread::Builder::new().name("attack".to_owned()).spawn(run);
+        let thread = thread.map_err(|error| Error::Clients(error.to_string()))?;
+        Ok(Self { counts, must_stop, thread: Some(thread) })
+    }
+
+    /// What it has spent so far.
+    pub(super) fn spent(&self) -> Spent {
+        self.counts.spent()
+    }
+}
+
+impl Drop for Assault {
+    fn drop(&mut self) {
+        self.must_stop.store(true, Ordering::Release);
+        if let Some(thread) = self.thread.take() {
+            // Its panic has been printed.
+            let _ = thread.join();
+        }
+    }
+}

@@ -1,0 +1,204 @@
+//! Circuits of an attacker, and circuits that come by another relay and do nothing.
+
+use super::Attack;
+use super::field::{Field, LineId};
+use onion::cell::relay::{RelayCommand, RelayMessage};
+use onion::cell::{BODY_LEN, CircId, Command};
+use onion::circuit::{Builder, NextHop, Step};
+use onion::crypto::Layers;
+use onion::suite::{Handshake, Suite, Tor};
+use std::collections::BTreeMap;
+
+/// A circuit that stands.
+pub(super) struct Circuit {
+    pub(super) line: LineId,
+    circ_id: CircId,
+    layers: Layers,
+}
+
+impl Circuit {
+    /// A message to its last hop.
+    pub(super) fn send(
+        &mut self,
+        field: &mut Field,
+        command: RelayCommand,
+        stream_id: u16,
+        data: &[u8],
+    ) {
+        self.send_in(field, Command::RELAY, command, stream_id, data);
+    }
+
+    /// The same in a cell of this command.
+    pub(super) fn send_in(
+        &mut self,
+        field: &mut Field,
+        cell: Command,
+        command: RelayCommand,
+        stream_id: u16,
+        data: &[u8],
+    ) {
+        // What attacks have to say fits.
+        if let Ok(mut body) = (RelayMessage { command, stream_id, data }).to_body() {
+            self.layers.seal(self.layers.len().saturating_sub(1), cell, &mut body);
+            field.send(self.line, self.circ_id, cell, &body);
+        }
+    }
+
+    /// Gives it up.
+    pub(super) fn destroy(self, field: &mut Field) {
+        field.send(self.line, self.circ_id, Command::DESTROY, &[0]);
+    }
+}
+
+/// Circuits that are being built.
+#[derive(Default)]
+pub(super) struct Yard {
+    building: BTreeMap<(LineId, CircId), Builder>,
+    begun: BTreeMap<LineId, u32>,
+}
+
+impl Yard {
+    /// How many are being built.
+    pub(super) fn building(&self) -> usize {
+        self.building.len()
+    }
+
+    /// How many have been begun on a line.
+    pub(super) fn begun(&self, line: LineId) -> u32 {
+        self.begun.get(&line).copied().unwrap_or_default()
+    }
+
+    /// A number that the line has not had.
+    pub(super) fn next_id(&mut self, line: LineId) -> CircId {
+        let begun = self.begun.entry(line).or_default();
+        *begun += 1;
+        CircId::of_initiator(*begun)
+    }
+
+    /// Begins a circuit with CREATE_FAST, and goes on by ntor.
+    pub(super) fn begin(&mut self, field: &mut Field, line: LineId, onward: &[NextHop]) {
+        type Half = <Tor as Suite>::Handshake;
+        let circ_id = self.next_id(line);
+        let first = Half::fast(field.random());
+        let onward = onward.iter().map(|hop| (*hop, Half::ntor(hop, field.random()))).collect();
+        let builder = Builder::new(circ_id, first, onward);
+        if let Some((command, body)) = builder.create() {
+            field.send(line, circ_id, command, &body);
+        }
+        self.building.insert((line, circ_id), builder);
+    }
+
+    /// A cell has come: the circuit, if it stands now.
+    pub(super) fn handle_cell(
+        &mut self,
+        field: &mut Field,
+        line: LineId,
+        circ_id: CircId,
+        command: Command,
+        body: &[u8; BODY_LEN],
+    ) -> Option<Circuit> {
+        let builder = self.building.get_mut(&(line, circ_id))?;
+        match builder.handle_cell(command, body) {
+            Ok(Step::Send { command, body }) => {
+                field.send(line, circ_id, command, &body);
+                None
+            }
+            Ok(Step::Built) => {
+                let layers = builder.take_built().layers;
+                self.building.remove(&(line, circ_id));
+                Some(Circuit { line, circ_id, layers })
+            }
+            // Refused.
+            Err(_) => {
+                self.building.remove(&(line, circ_id));
+                None
+            }
+        }
+    }
+
+    /// A line is gone, with all that was on it.
+    pub(super) fn handle_lost(&mut self, line: LineId) {
+        self.building.retain(|(its, _), _| *its != line);
+        self.begun.remove(&line);
+    }
+}
+
+/// The lines of an attack, each from an address of its own: under the bound at which defences look at circuits.
+#[derive(Default)]
+pub(super) struct Lines {
+    all: Vec<LineId>,
+    next_address: u32,
+}
+
+impl Lines {
+    /// Sees to it that there are so many.
+    pub(super) fn keep(&mut self, field: &mut Field, count: usize) -> &[LineId] {
+        while self.all.len() < count {
+            let Some(line) = field.dial(self.next_address, super::line::Depth::Link) else { break };
+            self.add(line);
+        }
+        &self.all
+    }
+
+    /// The same to the relay by which some attacks come.
+    pub(super) fn keep_to_other(&mut self, field: &mut Field, count: usize) -> &[LineId] {
+        while self.all.len() < count {
+            let Some(line) = field.dial_other(self.next_address) else { break };
+            self.add(line);
+        }
+        &self.all
+    }
+
+    fn add(&mut self, line: LineId) {
+        self.next_address += 1;
+        self.all.push(line);
+    }
+
+    pub(super) fn handle_lost(&mut self, line: LineId) {
+        self.all.retain(|it| *it != line);
+    }
+}
+
+/// Idle circuits to the relay by another one: what binds a link of clients binds that of relays, too, if nobody
+/// thinks of it.
+#[derive(Default)]
+pub(super) struct Idle {
+    lines: Lines,
+    yard: Yard,
+    standing: Vec<Circuit>,
+}
+
+impl Idle {
+    const LINES: usize = 24;
+    /// Circuits that are being built at a time: the other relay is not to be what breaks.
+    const AT_ONCE: usize = 400;
+}
+
+impl Attack for Idle {
+    fn act(&mut self, field: &mut Field) {
+        let relay = *field.prey().relay();
+        let lines = self.lines.keep_to_other(field, Self::LINES).to_vec();
+        for line in lines {
+            if self.yard.building() < Self::AT_ONCE && field.takes(line) {
+                self.yard.begin(field, line, &[relay]);
+            }
+        }
+    }
+
+    fn handle_cell(
+        &mut self,
+        field: &mut Field,
+        line: LineId,
+        circ_id: CircId,
+        command: Command,
+        body: &[u8; BODY_LEN],
+    ) {
+        self.standing.extend(self.yard.handle_cell(field, line, circ_id, command, body));
+    }
+
+    fn handle_lost(&mut self, line: LineId) {
+        self.lines.handle_lost(line);
+        self.yard.handle_lost(line);
+        self.standing.retain(|circuit| circuit.line != line);
+    }
+}

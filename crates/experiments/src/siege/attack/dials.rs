@@ -1,0 +1,117 @@
+//! Circuits to places where nobody answers.
+
+use super::Attack;
+use super::circuits::{Circuit, Lines, Yard};
+use super::field::{Field, LineId};
+use crate::error::Error;
+use onion::cell::relay::{RelayCommand, RelayFormat};
+use onion::cell::{BODY_LEN, CircId, Command};
+use onion::circuit::NextHop;
+use onion::identity::{Ed25519Id, RelayIds, RsaId};
+use onion::suite::{Handshake, Suite, Tor};
+use std::collections::VecDeque;
+use std::net::{Ipv4Addr, SocketAddr, TcpListener};
+
+/// Addresses of the attacker, with a link each.
+const LINES: usize = 24;
+
+/// Places where nobody answers.
+const HOLES: u8 = 16;
+
+/// Circuits that are being built, or wait to be extended, at a time.
+const AT_ONCE: usize = 256;
+
+/// Circuits that wait before the oldest is destroyed.
+const WAITING: usize = 20_000;
+
+/// What becomes of circuits that wait.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum After {
+    /// Nothing: each asks for another dial.
+    Wait,
+    /// They all wait for a few dials, and the oldest are destroyed.
+    Destroy,
+}
+
+/// Has the relay dial where TCP may come to stand, and TLS never does.
+pub(super) struct BlackHoles {
+    after: After,
+    /// Nobody accepts what they hold.
+    holes: Vec<(SocketAddr, TcpListener)>,
+    lines: Lines,
+    yard: Yard,
+    waiting: VecDeque<Circuit>,
+    asked: u64,
+}
+
+impl BlackHoles {
+    pub(super) fn new(after: After) -> Result<Self, Error> {
+        let hole = |number: u8| {
+            let listener = TcpListener::bind((Ipv4Addr::new(127, 67, 0, number), 0))?;
+            Ok((listener.local_addr()?, listener))
+        };
+        let holes: Result<Vec<_>, std::io::Error> = (1..=HOLES).map(hole).collect();
+        let holes = holes.map_err(|error| Error::Clients(error.to_string()))?;
+        let (lines, yard, waiting) = (Lines::default(), Yard::default(), VecDeque::new());
+        Ok(Self { after, holes, lines, yard, waiting, asked: 0 })
+    }
+
+    /// A relay that is not there.
+    fn nobody(&mut self, field: &mut Field) -> Option<NextHop> {
+        let count = self.holes.len() as u64;
+        let place = usize::try_from(self.asked % count.max(1)).ok()?;
+        let (address, _) = self.holes.get(place)?;
+        // Each a relay of its own, or always the same few.
+        let (rsa, ed25519) = match self.after {
+            After::Wait => (field.random(), field.random()),
+            After::Destroy => ([place.to_be_bytes()[7]; 20], [place.to_be_bytes()[7]; 32]),
+        };
+        self.asked += 1;
+        let ids = RelayIds { rsa: RsaId(rsa), ed25519: Some(Ed25519Id(ed25519)) };
+        Some(NextHop { address: *address, ids, onion_key: [9; 32] })
+    }
+}
+
+impl Attack for BlackHoles {
+    fn act(&mut self, field: &mut Field) {
+        let lines = self.lines.keep(field, LINES).to_vec();
+        for line in lines {
+            if self.yard.building() < AT_ONCE && field.takes(line) {
+                self.yard.begin(field, line, &[]);
+            }
+        }
+        let most = if self.after == After::Wait { WAITING / 10 } else { WAITING };
+        while self.waiting.len() > most
+            && let Some(oldest) = self.waiting.pop_front()
+        {
+            oldest.destroy(field);
+        }
+    }
+
+    fn handle_cell(
+        &mut self,
+        field: &mut Field,
+        line: LineId,
+        circ_id: CircId,
+        command: Command,
+        body: &[u8; BODY_LEN],
+    ) {
+        let built = self.yard.handle_cell(field, line, circ_id, command, body);
+        let Some((mut circuit, hop)) = built.zip(self.nobody(field)) else { return };
+        // The engine's own EXTEND2, whose layers are then those of the circuit.
+        let half = <Tor as Suite>::Handshake::ntor(&hop, [9; 32]);
+        if let Ok(body) = onion::circuit::extend_body::<Tor>(&hop, &half, RelayFormat::V0)
+            && let Ok(message) = onion::cell::relay::RelayMessage::parse(&body)
+        {
+            let (early, extend) = (Command::RELAY_EARLY, RelayCommand::EXTEND2);
+            circuit.send_in(field, early, extend, 0, message.data);
+            self.waiting.push_back(circuit);
+        }
+    }
+
+    fn handle_lost(&mut self, line: LineId) {
+        self.lines.handle_lost(line);
+        self.yard.handle_lost(line);
+        self.waiting.retain(|circuit| circuit.line != line);
+    }
+}

@@ -1,0 +1,280 @@
+//! What all attacks share: lines to the relay from addresses of their own, and a purse.
+
+use super::Attack;
+use super::line::{Depth, Line};
+use super::prey::{Prey, address_of};
+use crate::error::Error;
+use link::tls::{Buffers, TlsConfigs};
+use link::{Clock, Forge, unix_time_s};
+use onion::cell::{CircId, Command};
+use onion::circuit::NextHop;
+use onion::flow::TokenBucket;
+use onion::link::ExpectedPeer;
+use onion::{Duration, Instant, Rate};
+use rand::Rng;
+use rand::rngs::StdRng;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// What TCP's own segments of a connection cost who makes it: SYN, ACK and FIN, with headers of 66 bytes.
+const CONNECTION_BYTES: u64 = 200;
+
+/// Where there are more lines than this, one in so many of those that rest is looked at in a turn.
+const MANY: usize = 200;
+const LOOK_ONE_IN: usize = 16;
+
+/// One of the field's lines. Its number is used again once it is lost.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct LineId(pub(super) usize);
+
+/// What has been spent, for both threads.
+#[derive(Debug, Default)]
+pub(in crate::siege) struct Counts {
+    sent_bytes: AtomicU64,
+    received_bytes: AtomicU64,
+    dialled: AtomicU64,
+    opened: AtomicU64,
+    lost: AtomicU64,
+    cells: AtomicU64,
+    cpu_ns: AtomicU64,
+}
+
+/// What an attack has spent up to now.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(in crate::siege) struct Spent {
+    /// Bytes given to TCP, TLS included, and some for each connection.
+    pub(in crate::siege) sent_bytes: u64,
+    /// Bytes that came back and were read.
+    pub(in crate::siege) received_bytes: u64,
+    /// Connections begun.
+    pub(in crate::siege) dialled: u64,
+    /// Links that opened.
+    pub(in crate::siege) opened: u64,
+    /// Connections that failed, or that the relay has closed.
+    pub(in crate::siege) lost: u64,
+    /// Cells sent.
+    pub(in crate::siege) cells: u64,
+    /// Processor time of the attacker's program.
+    pub(in crate::siege) cpu: Duration,
+}
+
+impl Counts {
+    pub(in crate::siege) fn spent(&self) -> Spent {
+        let get = |it: &AtomicU64| it.load(Ordering::Relaxed);
+        Spent {
+            sent_bytes: get(&self.sent_bytes),
+            received_bytes: get(&self.received_bytes),
+            dialled: get(&self.dialled),
+            opened: get(&self.opened),
+            lost: get(&self.lost),
+            cells: get(&self.cells),
+            cpu: Duration::from_nanos(get(&self.cpu_ns)),
+        }
+    }
+}
+
+pub(super) struct Field {
+    prey: Prey,
+    clock: Clock,
+    now: Instant,
+    pub(super) rng: StdRng,
+    purse: TokenBucket,
+    tls: TlsConfigs,
+    buffers: Buffers,
+    lines: Vec<Option<Line>>,
+    free: Vec<usize>,
+    /// Who is served first changes.
+    turns: usize,
+    counts: Arc<Counts>,
+}
+
+impl Field {
+    /// After a turn in which nothing moved.
+    pub(super) const PAUSE: Duration = Duration::from_millis(1);
+
+    pub(super) fn new(
+        prey: Prey,
+        rate: Rate,
+        clock: Clock,
+        rng: StdRng,
+        counts: Arc<Counts>,
+    ) -> Result<Self, Error> {
+        let tls = TlsConfigs::new(&Forge::new([66; 32], unix_time_s())?)?;
+        let now = clock.now();
+        Ok(Self {
+            prey,
+            clock,
+            now,
+            rng,
+            purse: TokenBucket::new(rate, Duration::from_millis(20), 16_384, now),
+            tls,
+            buffers: Buffers::default(),
+            lines: Vec::new(),
+            free: Vec::new(),
+            turns: 0,
+            counts,
+        })
+    }
+
+    pub(super) fn prey(&self) -> Prey {
+        self.prey.clone()
+    }
+
+    pub(super) fn begin_turn(&mut self) {
+        self.now = self.clock.now();
+        let cpu_ns = u64::try_from(link::thread_cpu_time().as_nanos()).unwrap_or(u64::MAX);
+        self.counts.cpu_ns.store(cpu_ns, Ordering::Relaxed);
+    }
+
+    /// A line to the relay from an attacker's address, by its number; `None` if there is no money for it now.
+    pub(super) fn dial(&mut self, from: u32, depth: Depth) -> Option<LineId> {
+        let relay = *self.prey.relay();
+        self.dial_to(from, depth, relay, false)
+    }
+
+    /// The same with a small buffer, for who means to read nothing.
+    pub(super) fn dial_narrow(&mut self, from: u32) -> Option<LineId> {
+        let relay = *self.prey.relay();
+        self.dial_to(from, Depth::Link, relay, true)
+    }
+
+    /// A link to the relay by which some attacks come.
+    pub(super) fn dial_other(&mut self, from: u32) -> Option<LineId> {
+        let by = *self.prey.by();
+        self.dial_to(from, Depth::Link, by, false)
+    }
+
+    fn dial_to(
+        &mut self,
+        from: u32,
+        depth: Depth,
+        to: NextHop,
+        has_small_buffer: bool,
+    ) -> Option<LineId> {
+        if self.purse.available_bytes(self.now) < CONNECTION_BYTES {
+            return None;
+        }
+        self.purse.take(CONNECTION_BYTES);
+        self.counts.sent_bytes.fetch_add(CONNECTION_BYTES, Ordering::Relaxed);
+        self.counts.dialled.fetch_add(1, Ordering::Relaxed);
+        let expected = ExpectedPeer { ids: to.ids, address: to.address.ip() };
+        let from = address_of(from);
+        let line = Line::dial(from, expected, to.address, depth, has_small_buffer, &self.tls);
+        let Ok(line) = line else {
+            self.counts.lost.fetch_add(1, Ordering::Relaxed);
+            return None;
+        };
+        let place = self.free.pop().unwrap_or_else(|| {
+            self.lines.push(None);
+            self.lines.len() - 1
+        });
+        self.lines[place] = Some(line);
+        Some(LineId(place))
+    }
+
+    fn line(&self, line: LineId) -> Option<&Line> {
+        self.lines.get(line.0)?.as_ref()
+    }
+
+    fn line_mut(&mut self, line: LineId) -> Option<&mut Line> {
+        self.lines.get_mut(line.0)?.as_mut()
+    }
+
+    /// Whether cells can be sent, and more of them queued.
+    pub(super) fn takes(&self, line: LineId) -> bool {
+        self.line(line).is_some_and(|line| line.is_open() && line.has_room())
+    }
+
+    /// Whether there are TCP, and TLS where it is wanted, and more bytes can be queued.
+    pub(super) fn takes_raw(&self, line: LineId) -> bool {
+        self.line(line).is_some_and(|line| line.stands() && line.has_room())
+    }
+
+    /// Sends a cell.
+    pub(super) fn send(&mut self, line: LineId, circ_id: CircId, command: Command, body: &[u8]) {
+        self.counts.cells.fetch_add(1, Ordering::Relaxed);
+        if let Some(line) = self.line_mut(line) {
+            line.send(circ_id, command, body);
+        }
+    }
+
+    /// Sends bytes that are no cells.
+    pub(super) fn send_raw(&mut self, line: LineId, bytes: &[u8]) {
+        if let Some(line) = self.line_mut(line) {
+            line.send_raw(bytes);
+        }
+    }
+
+    /// Reads nothing of it from now on.
+    pub(super) fn deafen(&mut self, line: LineId) {
+        if let Some(line) = self.line_mut(line) {
+            line.deafen();
+        }
+    }
+
+    /// Closes it.
+    pub(super) fn close(&mut self, line: LineId) {
+        if self.lines.get_mut(line.0).and_then(Option::take).is_some() {
+            self.free.push(line.0);
+        }
+    }
+
+    pub(super) fn random<const N: usize>(&mut self) -> [u8; N] {
+        let mut bytes = [0; N];
+        self.rng.fill_bytes(&mut bytes);
+        bytes
+    }
+
+    /// Reads and writes on all lines; whether anything moved.
+    pub(super) fn turn(&mut self, attack: &mut dyn Attack) -> bool {
+        let (mut has_moved, mut arrived) = (false, Vec::new());
+        let count = self.lines.len();
+        self.turns = self.turns.wrapping_add(1);
+        let unix_time_s = unix_time_s();
+        for nth in 0..count {
+            let place = (self.turns + nth) % count;
+            // Of thousands that rest only some are looked at: the attacker's processor is the others', too.
+            let is_at_rest = self.lines[place].as_ref().is_some_and(Line::is_at_rest);
+            if count > MANY && is_at_rest && !nth.is_multiple_of(LOOK_ONE_IN) {
+                continue;
+            }
+            // It leaves its place, since the attack may use the others meanwhile.
+            let Some(mut line) = self.lines[place].take() else { continue };
+            let rng = &mut self.rng;
+            let mut random = || {
+                let mut bytes = [0; 24];
+                rng.fill_bytes(&mut bytes);
+                bytes
+            };
+            let moved = line.turn(
+                self.now,
+                &mut self.purse,
+                &mut self.buffers,
+                &mut random,
+                unix_time_s,
+                &mut arrived,
+            );
+            let id = LineId(place);
+            match moved {
+                Ok(moved) => {
+                    self.lines[place] = Some(line);
+                    has_moved |= moved.sent_bytes > 0 || moved.received_bytes > 0;
+                    let add = |to: &AtomicU64, more| _ = to.fetch_add(more, Ordering::Relaxed);
+                    add(&self.counts.sent_bytes, moved.sent_bytes);
+                    add(&self.counts.received_bytes, moved.received_bytes);
+                    add(&self.counts.opened, moved.has_opened.into());
+                    for (circ_id, command, body) in arrived.drain(..) {
+                        attack.handle_cell(self, id, circ_id, command, &body);
+                    }
+                }
+                Err(_) => {
+                    arrived.clear();
+                    self.free.push(place);
+                    self.counts.lost.fetch_add(1, Ordering::Relaxed);
+                    attack.handle_lost(id);
+                }
+            }
+        }
+        has_moved
+    }
+}

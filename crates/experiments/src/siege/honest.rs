@@ -1,0 +1,345 @@
+//! What honest clients do, and what they get: downloads, circuits that stand, circuits that are built.
+
+use super::plan::Plan;
+use super::scene::{FRESH, Scene, Subject};
+use crate::error::Error;
+use crate::telling::median;
+use lab::{Client, Content, download_while};
+use link::Clock;
+use onion::{Duration, Instant};
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::ops::Range;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::{self, JoinHandle};
+use terminal::Interrupt;
+
+/// Downloads at a time, each on a circuit of its own.
+const AT_ONCE: u64 = 4;
+
+/// Bytes of each: some seconds' worth.
+const LENGTH: u64 = 3_000_000;
+
+/// A download on which nothing comes for so long is broken.
+const PATIENCE: Duration = Duration::from_secs(6);
+
+/// From one new circuit to the next: all honest circuits come from one address, which `DoSCircuitCreationRate` grants two a
+/// second.
+const PACE: Duration = Duration::from_millis(500);
+
+/// Time for the last ones, and for circuits before the attack.
+const SETTLING: Duration = Duration::from_secs(8);
+
+/// From one look at events and counters to the next.
+const STEP: Duration = Duration::from_millis(50);
+
+/// Downloads until it is dropped.
+pub(super) struct Downloads {
+    shared: Arc<Shared>,
+    threads: Vec<JoinHandle<()>>,
+}
+
+#[derive(Default)]
+struct Shared {
+    must_stop: AtomicBool,
+    bytes: AtomicU64,
+    whole: AtomicU64,
+    broken: AtomicU64,
+    /// The last problem.
+    problem: Mutex<String>,
+}
+
+impl Shared {
+    fn run(&self, (socks, server): (SocketAddr, SocketAddr), name: &str, number: u64) {
+        let host = server.ip().to_string();
+        let from = (host.as_str(), server.port());
+        for seed in (number..).step_by(usize::try_from(AT_ONCE).unwrap_or(1)) {
+            let mut on_bytes = |more: u64| {
+                self.bytes.fetch_add(more, Ordering::AcqRel);
+                !self.must_stop.load(Ordering::Acquire)
+            };
+            let content = Content { len: LENGTH, seed };
+            // A circuit that breaks is replaced by tor for the next one.
+            let isolation = format!("{name} {number}");
+            let result = download_while(socks, from, content, &isolation, PATIENCE, &mut on_bytes);
+            if self.must_stop.load(Ordering::Acquire) {
+                return;
+            }
+            let problem = match result {
+                Ok(download) if download.is_right => {
+                    self.whole.fetch_add(1, Ordering::AcqRel);
+                    continue;
+                }
+                Ok(download) => format!("{} of {LENGTH} bytes came, or others", download.received),
+                Err(error) => error.to_string(),
+            };
+            self.broken.fetch_add(1, Ordering::AcqRel);
+            *self.problem.lock().unwrap_or_else(PoisonError::into_inner) = problem;
+            thread::park_timeout(STEP);
+        }
+    }
+}
+
+impl Downloads {
+    /// Begins; `name` tells its circuits from those of others.
+    pub(super) fn start(places: (SocketAddr, SocketAddr), name: &str) -> Result<Self, Error> {
+        let shared = Arc::new(Shared::default());
+        let mut threads = Vec::new();
+        for number in 1..=AT_ONCE {
+            let (theirs, name) = (Arc::clone(&shared), name.to_owned());
+            let run = move || theirs.run(places, &name, number);
+            let thread = thread::Builder::new().name("downloads".to_owned()).spawn(run);
+            threads.push(thread.map_err(|error| Error::Clients(error.to_string()))?);
+        }
+        Ok(Self { shared, threads })
+    }
+
+    /// Bytes that have come so far.
+    pub(super) fn bytes(&self) -> u64 {
+        self.shared.bytes.load(Ordering::Acquire)
+    }
+
+    /// Downloads that broke so far.
+    pub(super) fn broken(&self) -> u64 {
+        self.shared.broken.load(Ordering::Acquire)
+    }
+
+    /// Waits until they flow.
+    pub(super) fn wait_until_flowing(
+        &self,
+        clock: Clock,
+        interrupt: &Interrupt,
+    ) -> Result<(), Error> {
+        let deadline = clock.now() + Duration::from_secs(40);
+        while self.shared.whole.load(Ordering::Acquire) < AT_ONCE / 2 {
+            if clock.now() > deadline {
+                let problem = self.shared.problem.lock().unwrap_or_else(PoisonError::into_inner);
+                return Err(Error::Clients(format!("downloads do not come: {problem}")));
+            }
+            if interrupt.wait(STEP) {
+                break;
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Drop for Downloads {
+    fn drop(&mut self) {
+        self.shared.must_stop.store(true, Ordering::Release);
+        for thread in self.threads.drain(..) {
+            // Its panic has been printed.
+            let _ = thread.join();
+        }
+    }
+}
+
+/// One circuit of ours at a stock client.
+#[derive(Clone, Debug, Default)]
+struct Circuit {
+    asked: Instant,
+    built: Option<Instant>,
+    /// When it failed or was closed.
+    gone: Option<Instant>,
+    /// Why, in tor's words.
+    why: String,
+}
+
+/// Circuits that a stock client builds on command.
+#[derive(Default)]
+pub(super) struct Circuits {
+    by_id: BTreeMap<String, Circuit>,
+    asked: usize,
+}
+
+/// Why circuits are gone, in tor's words, each with how many.
+pub(super) type Losses = BTreeMap<String, usize>;
+
+/// What a stretch of time came to.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Stretch {
+    pub(super) seconds: f64,
+    /// Downloaded, in each second.
+    pub(super) mbit: Vec<f64>,
+    pub(super) broken_downloads: u64,
+    /// Circuits asked for.
+    pub(super) asked: usize,
+    /// Of these, built and not gone at the end.
+    pub(super) alive: usize,
+    /// How long each that was built took, in milliseconds.
+    pub(super) build_ms: Vec<f64>,
+    /// Why others are gone, in tor's words, each with how many.
+    pub(super) losses: Losses,
+}
+
+impl Stretch {
+    /// Over all of it, in Mbit/s.
+    #[expect(clippy::cast_precision_loss, reason = "a number of seconds")]
+    pub(super) fn mean_mbit(&self) -> f64 {
+        self.mbit.iter().sum::<f64>() / (self.mbit.len().max(1)) as f64
+    }
+
+    pub(super) fn median_build_ms(&self) -> Option<f64> {
+        median(self.build_ms.iter().copied())
+    }
+}
+
+impl Circuits {
+    /// Asks for another one through a relay.
+    fn ask(
+        &mut self,
+        scene: &mut Scene,
+        subject: &Subject,
+        paths: &Range<usize>,
+    ) -> Result<Option<String>, Error> {
+        let number = paths.start + self.asked % paths.len().max(1);
+        let path = scene.path(subject, number)?;
+        self.asked += 1;
+        let path = path.map(|rsa| format!("${}", hex::encode_upper(rsa))).join(",");
+        let asked = scene.clock.now();
+        let answer = scene.builder.control().request(&format!("EXTENDCIRCUIT 0 {path}"));
+        // "EXTENDED 12"; tor refuses where it knows a relay no more.
+        let answer = answer.map_err(|error| Error::Clients(error.to_string()))?;
+        let id = answer.text().rsplit(' ').next().map(str::to_owned);
+        if let Some(id) = &id {
+            self.by_id.insert(id.clone(), Circuit { asked, ..Circuit::default() });
+        }
+        Ok(id)
+    }
+
+    /// Takes in what the client tells.
+    fn hear(&mut self, client: &mut Client, clock: Clock) {
+        for event in client.control().events().try_iter() {
+            // "CIRC 7 BUILT $FP~name,… …"
+            let text = event.message.text();
+            let Some(rest) = text.strip_prefix("CIRC ") else { continue };
+            let mut words = rest.split(' ');
+            let Some((id, status)) = words.next().zip(words.next()) else { continue };
+            let Some(circuit) = self.by_id.get_mut(id) else { continue };
+            let at = Instant::ORIGIN
+                + (clock.now() - Instant::ORIGIN).saturating_sub(event.at.elapsed());
+            match status {
+                "BUILT" => _ = circuit.built.get_or_insert(at),
+                "FAILED" | "CLOSED" => {
+                    circuit.gone.get_or_insert(at);
+                    let why = words.filter(|word| word.contains("REASON="));
+                    circuit.why = why.collect::<Vec<_>>().join(" ");
+                }
+                _ => {}
+            }
+        }
+    }
+
+    /// Builds those that are to stand when the attack begins. Returns how many do.
+    pub(super) fn stand(
+        &mut self,
+        scene: &mut Scene,
+        subject: &Subject,
+        plan: &Plan,
+        interrupt: &Interrupt,
+    ) -> Result<usize, Error> {
+        for _ in 0..plan.standing {
+            self.ask(scene, subject, &(0..FRESH))?;
+            if interrupt.wait(STEP) {
+                break;
+            }
+        }
+        let deadline = scene.clock.now() + SETTLING;
+        loop {
+            self.hear(&mut scene.builder, scene.clock);
+            let open = self.by_id.values().filter(|it| it.built.is_none() && it.gone.is_none());
+            if open.count() == 0 || scene.clock.now() > deadline || interrupt.wait(STEP) {
+                return Ok(self.alive());
+            }
+        }
+    }
+
+    fn alive(&self) -> usize {
+        self.by_id.values().filter(|it| it.built.is_some() && it.gone.is_none()).count()
+    }
+
+    /// Builds one after another for so long, and watches downloads meanwhile. When the time is over it is told, and then the last
+    /// circuits have some more to come.
+    pub(super) fn watch(
+        &mut self,
+        scene: &mut Scene,
+        (subject, paths): (&Subject, Range<usize>),
+        downloads: &Downloads,
+        seconds: u32,
+        on_end: &mut dyn FnMut(),
+        interrupt: &Interrupt,
+    ) -> Result<Stretch, Error> {
+        let clock = scene.clock;
+        let began = clock.now();
+        let (mut second, mut next) = (began, began);
+        let (mut bytes, broken) = (downloads.bytes(), downloads.broken());
+        let mut stretch = Stretch::default();
+        let mut ids = Vec::new();
+        let end = began + Duration::from_secs(seconds.into());
+        while clock.now() < end && !interrupt.is_requested() {
+            if clock.now() >= next {
+                next += PACE;
+                ids.extend(self.ask(scene, subject, &paths)?);
+            }
+            self.hear(&mut scene.builder, clock);
+            let now = clock.now();
+            if now - second >= Duration::from_secs(1) {
+                let more = downloads.bytes();
+                stretch.mbit.push(mbit(more - bytes, now - second));
+                (bytes, second) = (more, now);
+            }
+            interrupt.wait(STEP.min(next.saturating_since(now)).max(Duration::from_millis(1)));
+        }
+        stretch.seconds = (clock.now() - began).as_secs_f64();
+        stretch.broken_downloads = downloads.broken() - broken;
+        on_end();
+        // The last ones have time to come.
+        let deadline = clock.now() + SETTLING;
+        let is_open = |it: &Circuit| it.built.is_none() && it.gone.is_none();
+        while ids.iter().any(|id| self.by_id.get(id).is_some_and(is_open))
+            && clock.now() < deadline
+            && !interrupt.wait(STEP)
+        {
+            self.hear(&mut scene.builder, clock);
+        }
+        let circuits: Vec<&Circuit> = ids.iter().filter_map(|id| self.by_id.get(id)).collect();
+        stretch.asked = circuits.len();
+        stretch.alive =
+            circuits.iter().filter(|it| it.built.is_some() && it.gone.is_none()).count();
+        for circuit in circuits.iter().filter(|it| it.built.is_none() || it.gone.is_some()) {
+            let why =
+                if circuit.gone.is_some() { circuit.why.clone() } else { "no answer".to_owned() };
+            *stretch.losses.entry(why).or_default() += 1;
+        }
+        let took = |it: &&Circuit| Some((it.built? - it.asked).as_secs_f64() * 1e3);
+        stretch.build_ms = circuits.iter().filter_map(took).collect();
+        Ok(stretch)
+    }
+
+    /// How many of all that were built before an instant are still there, and how many they were; and why others are
+    /// gone.
+    pub(super) fn alive_of_before(&self, then: Instant) -> ((usize, usize), Losses) {
+        let before = self.by_id.values().filter(|it| it.built.is_some_and(|built| built <= then));
+        let before: Vec<&Circuit> =
+            before.filter(|it| it.gone.is_none_or(|gone| gone > then)).collect();
+        let mut losses = Losses::new();
+        for circuit in before.iter().filter(|it| it.gone.is_some()) {
+            *losses.entry(circuit.why.clone()).or_default() += 1;
+        }
+        ((before.len() - losses.values().sum::<usize>(), before.len()), losses)
+    }
+
+    /// Closes them all.
+    pub(super) fn close(self, scene: &mut Scene) {
+        for id in self.by_id.keys() {
+            // It may have ended.
+            let _ended = scene.builder.control().request(&format!("CLOSECIRCUIT {id}"));
+        }
+    }
+}
+
+#[expect(clippy::cast_precision_loss, reason = "a figure")]
+fn mbit(bytes: u64, time: Duration) -> f64 {
+    bytes as f64 * 8e-6 / time.as_secs_f64().max(1e-9)
+}

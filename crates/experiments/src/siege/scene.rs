@@ -1,0 +1,291 @@
+//! The private network, a relay for each case, and stock clients.
+
+use super::attack::{Kind, Prey};
+use super::plan::{Plan, Side};
+use crate::error::Error;
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD_NO_PAD;
+use control::keys::SecretKey;
+use lab::{
+    Client, ContentServer, LabError, Network, NetworkSpec, Node, OwnRelay, OwnRelaySpec, Pins,
+    RelaySpec,
+};
+use link::Clock;
+use onion::circuit::NextHop;
+use onion::identity::{Ed25519Id, RelayIds, RsaId};
+use onion::measure::pump::Target;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::time::Duration;
+use tempfile::TempDir;
+use terminal::{Interrupt, Output, network};
+
+/// Far more than a consensus of all takes.
+const PATIENCE: Duration = Duration::from_secs(180);
+
+/// Defences and scheduling as in the consensus of the public network, autumn 2025.
+pub(super) const PARAMETERS: &str = "DoSCircuitCreationEnabled=1 DoSCircuitCreationMinConnections=2 \
+    DoSCircuitCreationRate=2 DoSCircuitCreationBurst=60 DoSConnectionEnabled=1 \
+    DoSConnectionMaxConcurrentCount=50 DoSRefuseSingleHopClientRendezvous=1 \
+    circ_max_cell_queue_size=1750 circ_max_cell_queue_size_out=1500 dos_num_circ_max_outq=5 \
+    KISTSchedRunInterval=3 CircuitPriorityHalflifeMsec=30000";
+
+/// Relays of which each is fresh once for each relay under attack: there is no link to it yet.
+pub(super) const FRESH: usize = 6;
+
+/// A relay that is to be attacked once.
+pub(super) struct Subject {
+    pub(super) kind: Kind,
+    pub(super) side: Side,
+    pub(super) target: Target,
+    pub(super) pid: u32,
+    holder: Holder,
+}
+
+enum Holder {
+    /// It ends with this.
+    Ours {
+        _relay: Box<OwnRelay>,
+    },
+    Tor(Box<Node>),
+}
+
+impl Subject {
+    /// Its fingerprint.
+    pub(super) const fn rsa(&self) -> [u8; 20] {
+        self.target.ids.rsa.0
+    }
+
+    /// Ends it: nothing of it is to disturb the next.
+    pub(super) fn end(self) {
+        if let Holder::Tor(node) = &self.holder {
+            node.kill();
+        }
+    }
+}
+
+/// All that takes part.
+pub(super) struct Scene {
+    // In this order: clients end before the network does.
+    /// Downloads.
+    pub(super) loader: Client,
+    /// Builds circuits.
+    pub(super) builder: Client,
+    server: ContentServer,
+    /// In the order in which they are attacked.
+    pub(super) subjects: Vec<Subject>,
+    network: Network,
+    pub(super) clock: Clock,
+    _folder: TempDir,
+}
+
+impl Scene {
+    /// Starts it all; `None` if the user has had enough.
+    pub(super) fn start(
+        plan: &Plan,
+        output: &Output,
+        interrupt: &Interrupt,
+    ) -> Result<Option<Self>, Error> {
+        let network = network::start(&spec(plan), output)?;
+        if interrupt.is_requested() {
+            return Ok(None);
+        }
+        let folder = tempfile::tempdir().map_err(|source| Error::File {
+            what: "make a temporary folder in",
+            path: std::env::temp_dir(),
+            source,
+        })?;
+        let clock = Clock::start();
+        output.doing("starting our relays");
+        let key = SecretKey::generate()?.public().to_string();
+        let mut subjects = Vec::new();
+        for (kind, side) in plan.cases() {
+            let name = nickname(kind, side);
+            subjects.push(match side {
+                Side::Tor => of_tor(kind, &network, &name)?,
+                Side::Ours => {
+                    let spec = OwnRelaySpec {
+                        nickname: name,
+                        limit: None,
+                        coordinator: key.clone(),
+                        authorities: network.directory_addrs(),
+                        client_percent: None,
+                        is_open_exit: kind.is_on_exit(),
+                        address: Ipv4Addr::LOCALHOST,
+                    };
+                    let mib = plan.memory_mib.to_string();
+                    let arguments = ["--max-mem-in-queues-mib", &mib];
+                    let relay = OwnRelay::start_with(spec, folder.path(), &arguments, clock)?;
+                    let (target, pid) = (relay.target, relay.process.pid());
+                    Subject {
+                        kind,
+                        side,
+                        target,
+                        pid,
+                        holder: Holder::Ours { _relay: Box::new(relay) },
+                    }
+                }
+            });
+        }
+        let ours = subjects.iter().filter(|subject| subject.side == Side::Ours);
+        let ours: Vec<[u8; 20]> = ours.map(Subject::rsa).collect();
+        output.doing("waiting for the consensus that lists them");
+        network.wait_until_known(&ours, PATIENCE)?;
+        if interrupt.is_requested() {
+            return Ok(None);
+        }
+        output.doing("starting stock clients");
+        let stock = network.nodes().iter().map(Node::rsa);
+        let known: Vec<[u8; 20]> = ours.iter().copied().chain(stock).collect();
+        let loader = Client::start(&network, "loader", &loader_torrc(plan), &known, PATIENCE)?;
+        let builder = Client::start(&network, "builder", &builder_torrc(), &known, PATIENCE)?;
+        let server = ContentServer::start().map_err(|source| Error::File {
+            what: "listen on",
+            path: "127.0.0.1".into(),
+            source,
+        })?;
+        Ok(Some(Self { loader, builder, server, subjects, network, clock, _folder: folder }))
+    }
+
+    fn authority(&self, place: usize) -> Result<&Node, Error> {
+        let none = || LabError::Spec("a network with too few authorities".to_owned());
+        Ok(self.network.authorities().get(place).ok_or_else(none)?)
+    }
+
+    /// Where honest circuits enter that do not enter by the relay itself: each relay's clients by another one, since defences
+    /// count them there as well.
+    fn entry(&self, subject: &Subject) -> Result<&Node, Error> {
+        self.authority(usize::from(subject.side == Side::Tor))
+    }
+
+    fn stock(&self, nickname: &str) -> Result<&Node, Error> {
+        let none = || LabError::Spec(format!("a network without {nickname}"));
+        Ok(self.network.node(nickname).ok_or_else(none)?)
+    }
+
+    /// The path of the honest circuit with this number through a relay. Where links are what is attacked, its second hop is a
+    /// relay to which there is none yet, for the first circuit that goes there.
+    pub(super) fn path(&self, subject: &Subject, number: usize) -> Result<[[u8; 20]; 3], Error> {
+        let (rsa, kind) = (subject.rsa(), subject.kind);
+        let exit = self.stock(EXIT)?.rsa();
+        Ok(if kind.is_on_exit() {
+            [self.entry(subject)?.rsa(), self.authority(2)?.rsa(), rsa]
+        } else if kind.comes_by_another() {
+            [self.entry(subject)?.rsa(), rsa, exit]
+        } else if kind.is_on_dials() {
+            [rsa, self.stock(&fresh(number % FRESH))?.rsa(), exit]
+        } else {
+            [rsa, self.authority(number % 3)?.rsa(), exit]
+        })
+    }
+
+    /// Has downloads go through a relay from now on.
+    pub(super) fn pin(&mut self, subject: &Subject) -> Result<(), Error> {
+        let authority = |place| Ok::<_, Error>(self.authority(place)?.rsa());
+        let entry = vec![self.entry(subject)?.rsa()];
+        let (rsa, exit) = (subject.rsa(), self.stock(EXIT)?.rsa());
+        let pins = if subject.kind.is_on_exit() {
+            Pins { entry, middle: vec![authority(2)?], exit: vec![rsa] }
+        } else if subject.kind.comes_by_another() {
+            Pins { entry, middle: vec![rsa], exit: vec![exit] }
+        } else {
+            Pins { entry: vec![rsa], middle: vec![authority(2)?], exit: vec![exit] }
+        };
+        Ok(self.loader.pin(&pins)?)
+    }
+
+    /// The downloading client's SOCKS port, and where the content is.
+    pub(super) const fn downloads(&self) -> (SocketAddr, SocketAddr) {
+        (self.loader.socks(), self.server.address())
+    }
+
+    /// A relay as attackers see it.
+    pub(super) fn prey(&mut self, place: usize) -> Result<Prey, Error> {
+        let none = || Error::Usage("no such relay".to_owned());
+        let subject = self.subjects.get(place).ok_or_else(none)?;
+        // Honest circuits to an exit come by others.
+        let by = if subject.kind.is_on_exit() { self.authority(2) } else { self.entry(subject) }?;
+        let (relay, by) = (subject.target, target_of(by));
+        let relay = self.hop(relay)?;
+        let by = self.hop(by)?;
+        Prey::new(relay, by)
+    }
+
+    /// What a client knows of a relay, by its microdescriptor.
+    fn hop(&mut self, target: Target) -> Result<NextHop, Error> {
+        let unusable = || Error::Clients("a relay's microdescriptor has no onion key".to_owned());
+        let key = format!("md/id/{}", hex::encode_upper(target.ids.rsa.0));
+        let text = self.builder.control().get_info(&key);
+        let text = text.map_err(|error| Error::Clients(error.to_string()))?;
+        let key = text.lines().find_map(|line| line.strip_prefix("ntor-onion-key "));
+        let key = key.ok_or_else(unusable)?.trim().trim_end_matches('=');
+        let key = STANDARD_NO_PAD.decode(key).ok().and_then(|key| key.try_into().ok());
+        let onion_key = key.ok_or_else(unusable)?;
+        Ok(NextHop { address: target.address, ids: target.ids, onion_key })
+    }
+}
+
+/// The stock exit.
+const EXIT: &str = "stockexit";
+
+fn fresh(number: usize) -> String {
+    format!("fresh{number}")
+}
+
+fn nickname(kind: Kind, side: Side) -> String {
+    let word: String = kind.word().chars().filter(char::is_ascii_alphanumeric).collect();
+    format!("{}{word}", side.word()).chars().take(19).collect()
+}
+
+fn target_of(node: &Node) -> Target {
+    let ids = RelayIds { rsa: RsaId(node.rsa()), ed25519: Some(Ed25519Id(node.ed25519())) };
+    Target { address: node.or_addr(), ids }
+}
+
+fn of_tor(kind: Kind, network: &Network, name: &str) -> Result<Subject, Error> {
+    let none = || LabError::Spec(format!("a network without {name}"));
+    let node = network.node(name).ok_or_else(none)?;
+    let holder = Holder::Tor(Box::new(node.clone()));
+    Ok(Subject { kind, side: Side::Tor, target: target_of(node), pid: node.pid(), holder })
+}
+
+/// Lines are in this order: a rule of a policy counts before those after it.
+const OPEN_EXIT: [&str; 3] = ["ExitRelay 1", "ExitPolicyRejectPrivate 0", "ExitPolicy accept *:*"];
+
+fn spec(plan: &Plan) -> NetworkSpec {
+    let exit = |name: &str| RelaySpec {
+        extra_torrc: OPEN_EXIT.map(str::to_owned).to_vec(),
+        ..RelaySpec::new(name)
+    };
+    let mut relays = vec![exit(EXIT)];
+    if plan.attacks.iter().any(|kind| kind.is_on_dials()) {
+        relays.extend((0..FRESH).map(|number| RelaySpec::new(&fresh(number))));
+    }
+    for (kind, _) in plan.cases().filter(|(_, side)| *side == Side::Tor) {
+        let name = nickname(kind, Side::Tor);
+        let mut relay = if kind.is_on_exit() { exit(&name) } else { RelaySpec::new(&name) };
+        relay.extra_torrc.push(format!("MaxMemInQueues {} MB", plan.memory_mib));
+        relays.push(relay);
+    }
+    NetworkSpec {
+        extra_torrc_authorities: vec![format!("ConsensusParams {PARAMETERS}")],
+        bandwidth_file: false,
+        ..NetworkSpec::new(relays)
+    }
+}
+
+/// A client of one guard that takes so much at most.
+fn loader_torrc(plan: &Plan) -> Vec<String> {
+    let bytes = plan.demand.as_byte_per_s();
+    vec![
+        "ConfluxEnabled 0".to_owned(),
+        format!("BandwidthRate {bytes} bytes"),
+        format!("BandwidthBurst {bytes} bytes"),
+    ]
+}
+
+/// A client whose circuits are made on command, and judged by us.
+fn builder_torrc() -> Vec<String> {
+    ["ConfluxEnabled 0", "LearnCircuitBuildTimeout 0", "CircuitBuildTimeout 20"]
+        .map(str::to_owned)
+        .to_vec()
+}

@@ -1,0 +1,134 @@
+//! What the kernel says of the relay: memory, processor time, and what came from the attackers.
+
+use super::attack::ATTACKERS;
+use crate::error::Error;
+use onion::Duration;
+use std::collections::BTreeMap;
+use std::fs;
+use std::net::IpAddr;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::{self, JoinHandle};
+
+/// How often the relay's sockets are looked at.
+const STEP: Duration = Duration::from_millis(400);
+
+/// Memory of a process, in MiB: now, and the most it ever had (`VmRSS` and `VmHWM`).
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(super) struct Memory {
+    pub(super) now_mib: f64,
+    pub(super) peak_mib: f64,
+}
+
+impl Memory {
+    pub(super) fn of(pid: u32) -> Result<Self, Error> {
+        let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+        Self::parse(&status).ok_or_else(|| {
+            Error::Witness(format!("the relay's process {pid} has ended, or tells no memory"))
+        })
+    }
+
+    fn parse(status: &str) -> Option<Self> {
+        let mib = |key: &str| {
+            let line = status.lines().find_map(|line| line.strip_prefix(key))?;
+            let kib: u32 = line.trim().strip_suffix(" kB")?.parse().ok()?;
+            Some(f64::from(kib) / 1024.0)
+        };
+        Some(Self { now_mib: mib("VmRSS:")?, peak_mib: mib("VmHWM:")? })
+    }
+}
+
+/// Counts what a relay's sockets receive from attackers' addresses, for as long as it lives.
+pub(super) struct Witness {
+    shared: Arc<Shared>,
+    thread: Option<JoinHandle<()>>,
+}
+
+#[derive(Default)]
+struct Shared {
+    must_stop: AtomicBool,
+    seen: Mutex<Seen>,
+}
+
+#[derive(Default)]
+struct Seen {
+    /// The most of each socket. What a socket received since the last look before its end is not seen.
+    received: BTreeMap<u64, u64>,
+    most_connections: usize,
+}
+
+impl Witness {
+    /// Begins to count.
+    pub(super) fn start(pid: u32) -> Result<Self, Error> {
+        let shared = Arc::new(Shared::default());
+        let theirs = Arc::clone(&shared);
+        let watch = move || {
+            while !theirs.must_stop.load(Ordering::Acquire) {
+                theirs.look(pid);
+                thread::park_timeout(STEP);
+            }
+        };
+        let thread = thread::Builder::new().name("witness".to_owned()).spawn(watch);
+        let thread = thread.map_err(|error| Error::Witness(error.to_string()))?;
+        Ok(Self { shared, thread: Some(thread) })
+    }
+
+    /// Bytes that came from attackers, at least, and their most connections at a time.
+    pub(super) fn seen(&self, pid: u32) -> (u64, usize) {
+        self.shared.look(pid);
+        let seen = self.shared.seen.lock().unwrap_or_else(PoisonError::into_inner);
+        (seen.received.values().sum(), seen.most_connections)
+    }
+}
+
+impl Shared {
+    fn look(&self, pid: u32) {
+        // A relay that has ended has no connections.
+        let all = lab::connections(pid).unwrap_or_default();
+        let theirs = all.iter().filter(|it| is_attacker(it.peer.ip()));
+        let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut count = 0;
+        for connection in theirs {
+            count += 1;
+            let most = seen.received.entry(connection.inode).or_default();
+            *most = (*most).max(connection.bytes.received);
+        }
+        seen.most_connections = seen.most_connections.max(count);
+    }
+}
+
+fn is_attacker(ip: IpAddr) -> bool {
+    matches!(ip.to_canonical(), IpAddr::V4(v4) if v4.octets()[..2] == ATTACKERS)
+}
+
+impl Drop for Witness {
+    fn drop(&mut self) {
+        self.shared.must_stop.store(true, Ordering::Release);
+        if let Some(thread) = self.thread.take() {
+            thread.thread().unpark();
+            // Its panic has been printed.
+            let _ = thread.join();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn memory_is_read_as_the_kernel_tells_it() {
+        let status = "Name:\tx\nVmHWM:\t    2048 kB\nVmRSS:\t    1024 kB\n";
+        let memory = Memory { now_mib: 1.0, peak_mib: 2.0 };
+        assert_eq!(Memory::parse(status), Some(memory));
+        assert_eq!(Memory::parse("VmRSS: 12 kB"), None);
+        assert!(Memory::of(std::process::id()).expect("this process").peak_mib > 1.0);
+    }
+
+    #[test]
+    fn attackers_are_known_by_their_network() {
+        assert!(is_attacker(IpAddr::from([127, 66, 3, 4])));
+        assert!(is_attacker("::ffff:127.66.0.0".parse().expect("an address")));
+        assert!(!is_attacker(IpAddr::from([127, 0, 0, 1])));
+    }
+}
