@@ -26,6 +26,9 @@ const LINK_WINDOW: u64 = 6 << 20;
 /// What may wait on the way up: as much as is through in this time. The rest waits in its sockets.
 const UP_AHEAD_NS: u64 = 500_000;
 
+/// Flights for which there is room in advance.
+const POOL_MAX: usize = 1 << 16;
+
 /// Steps of the handshakes: TCP's three, TLS 1.3's, VERSIONS to NETINFO; all are small.
 const STEPS_OF_LINK: u8 = 6;
 
@@ -69,14 +72,15 @@ pub(super) struct Kernel {
     down_free_at: u64,
     /// Sockets that wait for their turn on the way up.
     ready: VecDeque<u32>,
-    /// What is on its way down, and when it is through.
-    arriving: VecDeque<(u64, bool, Mail)>,
+    /// What is on its way down; its time is when it is through.
+    arriving: VecDeque<Mail>,
     sockets: Vec<Socket>,
     free: Vec<u32>,
     silences: BinaryHeap<Reverse<(u64, u32, u32)>>,
     pub(super) out: Vec<Mail>,
     mails: u32,
-    pool: Vec<Vec<WeightlessCell>>,
+    /// Room for flights. The part lends it to each of its hosts in turn, so that it stays in the processor's cache.
+    pub(super) pool: Vec<Vec<WeightlessCell>>,
     pub(super) events: VecDeque<Event>,
     pub(super) counts: Counts,
     /// Bytes that were sent in each second, as they are on the wire.
@@ -134,7 +138,7 @@ impl Kernel {
 
     /// When something happens here by itself.
     pub(super) fn next_at(&self) -> u64 {
-        let arrives = self.arriving.front().map_or(u64::MAX, |(at, ..)| *at);
+        let arrives = self.arriving.front().map_or(u64::MAX, |mail| mail.at);
         let sends = if self.ready.is_empty() { u64::MAX } else { self.up_at() };
         let silent = self.silences.peek().map_or(u64::MAX, |Reverse((at, ..))| *at);
         arrives.min(sends).min(silent)
@@ -145,7 +149,7 @@ impl Kernel {
     }
 
     /// What is sent to this host comes to its way down, in order.
-    pub(super) fn admit(&mut self, mail: Mail) {
+    pub(super) fn admit(&mut self, mut mail: Mail) {
         let at = mail.at;
         let (bytes, segments) = match &mail.what {
             What::Cells { cells, .. } => {
@@ -172,17 +176,18 @@ impl Kernel {
             let wire = bytes + HEADERS * segments.max(1);
             self.down_free_at = self.down_free_at.max(at) + wire * self.down_ps_per_byte / 1000;
         }
-        let done =
-            self.arriving.back().map_or(0, |(last, ..)| *last).max(self.down_free_at).max(at);
-        self.arriving.push_back((done, is_lost, mail));
+        let before = self.arriving.back().map_or(0, |last| last.at);
+        mail.at = before.max(self.down_free_at).max(at);
+        mail.is_lost = is_lost;
+        self.arriving.push_back(mail);
     }
 
     /// Does what is due now.
     pub(super) fn step(&mut self) {
         self.counts.events += 1;
-        if self.arriving.front().is_some_and(|(at, ..)| *at <= self.now) {
-            if let Some((_, is_lost, mail)) = self.arriving.pop_front() {
-                self.receive(mail, is_lost);
+        if self.arriving.front().is_some_and(|mail| mail.at <= self.now) {
+            if let Some(mail) = self.arriving.pop_front() {
+                self.receive(mail);
             }
         } else if !self.ready.is_empty() && self.up_at() <= self.now {
             if let Some(index) = self.ready.pop_front() {
@@ -251,7 +256,7 @@ impl Kernel {
         let index = self.new_socket(to, purpose);
         self.sockets[index as usize].conn = conn;
         let back = self.key(index);
-        self.post_small(index, What::Open { back, purpose });
+        self.post_small(index, What::Open(alloc::boxed::Box::new((back, purpose))));
         index
     }
 
@@ -341,7 +346,7 @@ impl Kernel {
     /// Gives back what cells came in.
     pub(super) fn recycle(&mut self, mut cells: Vec<WeightlessCell>) {
         cells.clear();
-        if self.pool.len() < 256 {
+        if self.pool.len() < POOL_MAX {
             self.pool.push(cells);
         }
     }
@@ -413,6 +418,7 @@ impl Kernel {
             number: self.mails,
             to: socket.peer_host,
             socket: socket.peer,
+            is_lost: false,
             what,
         };
         self.mails = self.mails.wrapping_add(1);
@@ -421,8 +427,10 @@ impl Kernel {
 
     // --- the way down ---
 
-    fn receive(&mut self, mail: Mail, is_lost: bool) {
-        if let What::Open { back, purpose } = mail.what {
+    fn receive(&mut self, mail: Mail) {
+        let is_lost = mail.is_lost;
+        if let What::Open(open) = mail.what {
+            let (back, purpose) = *open;
             let index = self.new_socket(mail.from, purpose);
             self.sockets[index as usize].peer = back;
             let back = self.key(index);
@@ -441,7 +449,7 @@ impl Kernel {
             return;
         }
         match mail.what {
-            What::Open { .. } => {}
+            What::Open(_) => {}
             What::Step { back, step } => self.handle_step(index, back, step),
             What::Cells { number, start, cells } => {
                 self.handle_flight(index, number, start, Payload::Cells(cells), is_lost);

@@ -1,3 +1,4 @@
+use alloc::boxed::Box;
 use alloc::vec::Vec;
 use onion::suite::WeightlessCell;
 
@@ -41,55 +42,45 @@ pub struct Mail {
     pub(super) to: u32,
     /// The socket there; none yet for [`What::Open`].
     pub(super) socket: SocketKey,
+    /// It does not come: only its receiver knows.
+    pub(super) is_lost: bool,
     pub(super) what: What,
 }
 
+const _: () = assert!(size_of::<Mail>() <= 72, "it is copied from hand to hand");
+
 #[derive(Debug)]
 pub(super) enum What {
-    Open {
-        back: SocketKey,
-        purpose: Purpose,
-    },
+    /// A connection begins: the socket there, and what it is for.
+    Open(Box<(SocketKey, Purpose)>),
     /// A step of TCP's, TLS's and the link's handshakes.
-    Step {
-        back: SocketKey,
-        step: u8,
-    },
+    Step { back: SocketKey, step: u8 },
     /// A flight of cells. If it gets lost, the receiver keeps them apart until it is sent again.
-    Cells {
-        number: u32,
-        start: u64,
-        cells: Vec<WeightlessCell>,
-    },
+    Cells { number: u32, start: u64, cells: Vec<WeightlessCell> },
     /// A flight of bytes that nobody looks at.
-    Bytes {
-        number: u32,
-        start: u64,
-        bytes: u32,
-    },
+    Bytes { number: u32, start: u64, bytes: u32 },
     /// A flight that was sent before, and has got lost.
-    Again {
-        number: u32,
-        start: u64,
-        bytes: u32,
-    },
+    Again { number: u32, start: u64, bytes: u32 },
     /// This flight has come; so has all before `next`; nothing from `window_end` on is taken.
-    Ack {
-        number: u32,
-        next: u64,
-        window_end: u64,
-    },
+    Ack { number: u32, next: u64, window_end: u64 },
     /// There is room again.
-    Window {
-        window_end: u64,
-    },
+    Window { window_end: u64 },
     /// Nothing comes from this byte on.
-    Close {
-        end: u64,
-    },
+    Close { end: u64 },
 }
 
 impl Mail {
+    /// Nothing for nobody.
+    pub(super) const NONE: Self = Self {
+        at: 0,
+        from: 0,
+        number: 0,
+        to: 0,
+        socket: SocketKey { index: u32::MAX, uses: 0 },
+        is_lost: false,
+        what: What::Window { window_end: 0 },
+    };
+
     /// When it comes, in nanoseconds.
     #[must_use]
     pub const fn at_ns(&self) -> u64 {

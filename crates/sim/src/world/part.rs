@@ -7,6 +7,7 @@ use super::records::Record;
 use alloc::collections::BTreeMap;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
+use onion::suite::WeightlessCell;
 
 /// Windows for which mail has a place in the calendar; what comes later waits apart.
 const CALENDAR_WINDOWS: u64 = 512;
@@ -28,8 +29,9 @@ pub struct Part {
     later: BTreeMap<u64, Vec<Mail>>,
     /// To be sorted: host, time, sender, number; and the place in the window's mail.
     order: Vec<((u32, u64, u32, u32), u32)>,
-    today: Vec<Option<Mail>>,
+    today: Vec<Mail>,
     out: Vec<Mail>,
+    pool: Vec<Vec<WeightlessCell>>,
     records: Vec<Record>,
 }
 
@@ -67,6 +69,7 @@ impl Part {
             order: Vec::new(),
             today: Vec::new(),
             out: Vec::new(),
+            pool: Vec::new(),
             records: Vec::new(),
         }
     }
@@ -92,18 +95,16 @@ impl Part {
     pub fn pass_window(&mut self, mut post: impl FnMut(Mail)) {
         let end = (self.window + 1) * self.window_ns;
         let place = usize::try_from(self.window % CALENDAR_WINDOWS).unwrap_or(0);
-        self.today.extend(self.calendar[place].drain(..).map(Some));
+        core::mem::swap(&mut self.today, &mut self.calendar[place]);
         while let Some(first) = self.later.first_entry().filter(|it| *it.key() <= self.window) {
-            self.today.extend(first.remove().into_iter().map(Some));
+            self.today.extend(first.remove());
         }
         self.window += 1;
         self.order.clear();
         for (place, mail) in self.today.iter().enumerate() {
-            if let Some(mail) = mail {
-                let host = self.place_of[mail.to as usize];
-                let key = (host, mail.at, mail.from, mail.number);
-                self.order.push((key, u32::try_from(place).unwrap_or(u32::MAX)));
-            }
+            let host = self.place_of[mail.to as usize];
+            let key = (host, mail.at, mail.from, mail.number);
+            self.order.push((key, u32::try_from(place).unwrap_or(u32::MAX)));
         }
         self.order.sort_unstable();
         let mut next = 0;
@@ -113,16 +114,16 @@ impl Part {
             while let Some(((to, ..), at)) = self.order.get(next)
                 && *to as usize == place
             {
-                if let Some(mail) = self.today[*at as usize].take() {
-                    host.admit(mail);
-                }
+                host.admit(core::mem::replace(&mut self.today[*at as usize], Mail::NONE));
                 has_mail = true;
                 next += 1;
             }
             if !has_mail && self.next_at[place] >= end {
                 continue;
             }
+            core::mem::swap(&mut self.pool, &mut host.kernel.pool);
             host.run(end);
+            core::mem::swap(&mut self.pool, &mut host.kernel.pool);
             self.next_at[place] = host.next_at();
             self.out.append(&mut host.kernel.out);
         }
