@@ -94,7 +94,8 @@ impl Server {
     /// Sends what is due, and closes when all is done.
     fn go_on(&mut self, kernel: &mut Kernel, socket: u32) {
         let Some(Some(answer)) = self.jobs.get_mut(socket as usize) else { return };
-        if !answer.has_begun {
+        let begins = !answer.has_begun;
+        if begins {
             if answer.received_bytes < answer.request_bytes {
                 return;
             }
@@ -104,9 +105,11 @@ impl Server {
         let bytes = answer.sending.due(kernel.now);
         if bytes > 0 {
             kernel.write_bytes(socket, bytes);
-            if let Some(at) = answer.sending.next_at() {
-                self.timers.push(Reverse((at, socket, kernel.socket(socket).uses)));
-            }
+        }
+        if (begins || bytes > 0)
+            && let Some(at) = answer.sending.next_at()
+        {
+            self.timers.push(Reverse((at, socket, kernel.socket(socket).uses)));
         }
         let is_done = answer.sending.next_at().is_none();
         if is_done && answer.received_bytes >= answer.expected_bytes {
