@@ -62,6 +62,9 @@ pub(crate) struct RunOptions {
     /// How much users do, times what the network says: 1.15 is 15 % more.
     #[arg(long, value_name = "FACTOR")]
     load: Option<f64>,
+    /// Take so many times as many relays and clients, 0.01 to 100: to see what size costs.
+    #[arg(long, value_name = "FACTOR")]
+    scale: Option<f64>,
     /// Write transfers.csv, relays.csv and seconds.csv into this folder.
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
@@ -87,6 +90,12 @@ fn run_once(options: &RunOptions, output: &Output, interrupt: &Interrupt) -> Res
             return Err(Error::Usage(format!("--load {load}: more than 0 please")));
         }
         network.choices.load *= load;
+    }
+    if let Some(scale) = options.scale {
+        if !(0.01..=100.0).contains(&scale) {
+            return Err(Error::Usage(format!("--scale {scale}: from 0.01 to 100 please")));
+        }
+        network = network.scaled(scale);
     }
     interrupt.wind_up_in_order();
     let Plan { seconds, .. } = plan(options);

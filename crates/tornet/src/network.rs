@@ -132,6 +132,15 @@ impl Network {
         Ok(network)
     }
 
+    /// The same network with so many times as many relays and clients: each so many of them once, or all of them several times, in
+    /// their order. For the cost of a simulation by size: who wants a network of Tor's at another scale, samples one.
+    #[must_use]
+    pub fn scaled(mut self, factor: f64) -> Self {
+        self.relays = dealt(self.relays, factor, |it, name| it.site.name = name);
+        self.clients = dealt(self.clients, factor, |it, name| it.site.name = name);
+        self
+    }
+
     /// # Errors
     /// Where it cannot work.
     fn check(&self) -> Result<(), Error> {
@@ -152,4 +161,27 @@ impl Network {
         };
         Err(Error::Impossible(problem.into()))
     }
+}
+
+#[expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_precision_loss,
+    clippy::cast_sign_loss,
+    reason = "small numbers of hosts"
+)]
+fn dealt<T: Clone>(all: Vec<T>, factor: f64, rename: impl Fn(&mut T, String)) -> Vec<T> {
+    let mut dealt = Vec::new();
+    for (place, it) in all.iter().enumerate() {
+        let until = ((place + 1) as f64 * factor) as usize;
+        while dealt.len() < until {
+            dealt.push(it.clone());
+        }
+    }
+    // No two have the same name in the results.
+    let count = dealt.len();
+    if count > all.len() {
+        let number = |(place, it)| rename(it, format!("host-{place}"));
+        dealt.iter_mut().enumerate().for_each(number);
+    }
+    dealt
 }

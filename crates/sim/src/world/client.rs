@@ -120,7 +120,7 @@ impl Client {
         self.engine_at.min(self.timers.peek().map_or(u64::MAX, |Reverse((at, _))| *at))
     }
 
-    pub(super) fn handle_time(&mut self, kernel: &mut Kernel) {
+    pub(super) fn handle_time(&mut self, kernel: &Kernel) {
         if self.engine_at <= kernel.now {
             self.core.handle_timeout(kernel.instant());
         }

@@ -51,12 +51,6 @@ pub struct HostFigures {
     pub received_bytes: u64,
 }
 
-impl Default for HostId {
-    fn default() -> Self {
-        Self(0)
-    }
-}
-
 impl Host {
     pub(super) fn new(
         id: HostId,
@@ -122,7 +116,7 @@ impl Host {
     fn handle_time(&mut self) {
         match &mut self.application {
             Application::Relay(it) => it.handle_time(&mut self.kernel),
-            Application::Client(it) => it.handle_time(&mut self.kernel),
+            Application::Client(it) => it.handle_time(&self.kernel),
             Application::Server(it) => it.handle_time(&mut self.kernel),
         }
     }

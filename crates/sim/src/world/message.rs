@@ -3,7 +3,7 @@ use alloc::vec::Vec;
 use onion::suite::WeightlessCell;
 
 /// A host of the world, by its number.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct HostId(pub u32);
 
 /// A socket of a host: its place in the host's table, and how often that place had been used before.

@@ -38,7 +38,7 @@ impl Small {
             control: Control::Cubic,
             role,
         });
-        HostId(self.hosts.len() as u32 - 1)
+        id(self.hosts.len() - 1)
     }
 
     /// So many of the segments get lost.
@@ -62,7 +62,7 @@ impl Small {
         };
         change(&mut config);
         let host = self.add(rate, Role::Relay(config));
-        let is_guard = !is_exit && self.candidates.len() % 2 == 0;
+        let is_guard = !is_exit && self.candidates.len().is_multiple_of(2);
         self.candidates.push(Candidate { host, weight: 100, is_guard, is_exit });
         self
     }
@@ -104,15 +104,12 @@ impl Small {
             (Duration::from_millis(if from == to { 5 } else { 20 }), self.loss)
         });
         for (number, is_relay) in self.is_relay.iter().enumerate() {
-            net.add((number % 2) as u16, *is_relay);
+            net.add(u16::from(number % 2 == 1), *is_relay);
         }
         let net = Arc::new(net);
         let paths = Arc::new(Paths::new(&self.candidates));
         let here = |part: usize| -> Vec<HostId> {
-            (0..self.hosts.len())
-                .filter(|it| it % parts == part)
-                .map(|it| HostId(it as u32))
-                .collect()
+            (0..self.hosts.len()).filter(|it| it % parts == part).map(id).collect()
         };
         let mut all: Vec<Part> = (0..parts)
             .map(|part| Part::new(&self.hosts, &here(part), (&net, &paths), seed))
@@ -130,6 +127,10 @@ impl Small {
         figures.sort_by_key(|it| it.host);
         Played { records, figures }
     }
+}
+
+fn id(place: usize) -> HostId {
+    HostId(u32::try_from(place).expect("small"))
 }
 
 /// The same for all: a flow each second, some streams in it.

@@ -1,5 +1,5 @@
 use crate::world::message::What;
-use crate::world::tcp::{Control, Payload, Receiver, Sender};
+use crate::world::tcp::{Control, Flight, Payload, Receiver, Sender};
 use proptest::prelude::*;
 use std::collections::VecDeque;
 use std::vec::Vec;
@@ -11,18 +11,17 @@ fn carry(control: Control, bytes: u64, lost: &[usize]) -> (u64, u64) {
     sender.write(bytes);
     let mut now = 0;
     let mut sent = 0;
-    let mut forth: VecDeque<(u64, Option<(u32, u64, u32, bool)>)> = VecDeque::new();
+    let mut forth: VecDeque<(u64, Flight)> = VecDeque::new();
     let mut back: VecDeque<(u64, What)> = VecDeque::new();
     let mut got: Vec<u64> = Vec::new();
     for _ in 0..1_000_000 {
         while let Some(flight) = sender.take_flight(now, 1) {
-            let it = (flight.number, flight.start, flight.bytes, flight.is_again);
             if lost.contains(&sent) {
                 if !flight.is_again {
                     receiver.lose(flight.start, Payload::Bytes(flight.bytes));
                 }
             } else {
-                forth.push_back((now + WAY_NS, Some(it)));
+                forth.push_back((now + WAY_NS, flight));
             }
             sent += 1;
         }
@@ -34,9 +33,8 @@ fn carry(control: Control, bytes: u64, lost: &[usize]) -> (u64, u64) {
         assert!(next < u64::MAX, "it hangs");
         now = now.max(next);
         if forth.front().is_some_and(|it| it.0 <= now) {
-            let Some((_, Some((number, start, bytes, is_again)))) = forth.pop_front() else {
-                continue;
-            };
+            let Some((_, flight)) = forth.pop_front() else { continue };
+            let Flight { number, start, bytes, is_again, .. } = flight;
             let payload = if is_again { receiver.find(start) } else { Some(Payload::Bytes(bytes)) };
             if let Some(payload) = payload {
                 receiver.receive(start, payload, |payload| got.push(payload.bytes()));
