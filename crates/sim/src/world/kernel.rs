@@ -187,6 +187,9 @@ impl Kernel {
         self.counts.events += 1;
         if self.arriving.front().is_some_and(|mail| mail.at <= self.now) {
             if let Some(mail) = self.arriving.pop_front() {
+                if self.arriving.is_empty() {
+                    self.arriving.clear();
+                }
                 self.receive(mail);
             }
         } else if !self.ready.is_empty() && self.up_at() <= self.now {

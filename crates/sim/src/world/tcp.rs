@@ -234,7 +234,12 @@ impl Sender {
             }
         }
         self.silences = 0;
-        self.silent_at = if self.flights.is_empty() { u64::MAX } else { now + self.silence_ns() };
+        self.silent_at = now + self.silence_ns();
+        if self.flights.is_empty() {
+            self.silent_at = u64::MAX;
+            // An empty ring begins anew where it was last: in memory that the processor still has at hand.
+            self.flights.clear();
+        }
         self.is_limited = false;
     }
 
