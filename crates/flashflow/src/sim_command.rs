@@ -129,7 +129,7 @@ fn plan(options: &RunOptions) -> Plan {
     }
 }
 
-/// What kind of line it is comes first.
+/// A line that says of which kind it is.
 fn value(kind: &str, what: &impl serde::Serialize) -> Value {
     let mut line = json!({"type": kind});
     if let (Value::Object(line), Ok(Value::Object(rest))) = (&mut line, serde_json::to_value(what))
