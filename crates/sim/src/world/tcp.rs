@@ -72,6 +72,9 @@ pub(super) struct Sender {
     recovers_until: u64,
     /// The window has held something back since the last acknowledgement.
     is_limited: bool,
+    /// Most that was under way at once in this round, and where the next begins.
+    peak: u64,
+    peak_until: u64,
     round_trip_ns: u64,
     variance_ns: u64,
     /// The least round trip of all, and of the last round; when that began, by bytes.
@@ -115,6 +118,8 @@ impl Sender {
             threshold: u64::MAX,
             recovers_until: 0,
             is_limited: false,
+            peak: 0,
+            peak_until: 0,
             round_trip_ns: 0,
             variance_ns: 0,
             least_ns: u64::MAX,
@@ -186,6 +191,7 @@ impl Sender {
         let flight = Flight { number: self.sent_flights, start, bytes, sent_at: now, is_again };
         self.sent_flights += 1;
         self.in_flight += u64::from(bytes);
+        self.peak = self.peak.max(self.in_flight);
         if self.flights.is_empty() {
             self.silent_at = now + self.silence_ns();
         }
@@ -229,9 +235,14 @@ impl Sender {
             if !flight.is_again {
                 self.handle_round_trip(now - flight.sent_at);
             }
-            if flight.start >= self.recovers_until && self.is_limited {
+            // A window that is not used says nothing of the path. As in Linux, half of it is enough in slow start.
+            let is_used = self.is_limited || self.cwnd < self.threshold.min(2 * self.peak);
+            if flight.start >= self.recovers_until && is_used {
                 self.grow(now, u64::from(flight.bytes));
             }
+        }
+        if self.acked >= self.peak_until {
+            (self.peak, self.peak_until) = (self.in_flight, self.next);
         }
         self.silences = 0;
         self.silent_at = now + self.silence_ns();
