@@ -45,6 +45,8 @@ pub(crate) enum Error {
     RelayConfig(#[from] relay::ConfigError),
     #[error(transparent)]
     Relay(#[from] relay::RelayError),
+    #[error(transparent)]
+    Simulation(#[from] tornet::Error),
     #[error("the relay has ended: {0}")]
     RelayEnded(String),
     #[error("the operating system gives no random bytes: {0}")]

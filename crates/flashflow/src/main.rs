@@ -13,6 +13,7 @@ mod measure_team;
 mod measurer_command;
 mod relay_command;
 mod service;
+mod sim_command;
 
 use clap::Parser;
 use cli::{Cli, Command};
@@ -50,5 +51,6 @@ fn run(command: &Command, output: &Output, interrupt: &Interrupt) -> Result<Exit
         Command::Measurer(options) => measurer_command::run(options, output, interrupt),
         Command::Coordinator(options) => coordinator_command::run(options, output, interrupt),
         Command::Relay(options) => relay_command::run(options, output, interrupt),
+        Command::Sim(options) => sim_command::run(&options.action, output, interrupt),
     }
 }

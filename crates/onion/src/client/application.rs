@@ -4,7 +4,7 @@ use crate::suite::{Run, RunRoom, Suite, Tor, Weightless, WeightlessStretch};
 /// What stands at our end of a stream: it makes what is sent, and takes what comes.
 pub trait Application<S: Suite> {
     /// Whether there is something to send behind so many bytes. Asked when the stream is connected and
-    /// after each cell; who has nothing more is not asked again.
+    /// after each cell; who has nothing more is not asked again before [`send_more`](super::Core::send_more).
     fn has_more(&self, sent_bytes: u64) -> bool;
 
     /// Puts what is to be sent behind so many bytes into `room`; returns how many bytes.

@@ -24,8 +24,8 @@ use rand_core::Rng;
 ///   [`open_streams`](Self::open_streams), [`figures`](Self::figures),
 ///   [`received_bytes`](Self::received_bytes), [`first_hop`](Self::first_hop);
 /// - *commands*: [`set_congestion`](Self::set_congestion), [`set_flows`](Self::set_flows),
-///   [`open`](Self::open), [`begin`](Self::begin), [`send_drops`](Self::send_drops), [`pause`](Self::pause), [`resume`](Self::resume),
-///   [`end`](Self::end), [`destroy`](Self::destroy), [`close_idle`](Self::close_idle),
+///   [`open`](Self::open), [`begin`](Self::begin), [`send_drops`](Self::send_drops), [`application_mut`](Self::application_mut),
+///   [`send_more`](Self::send_more), [`pause`](Self::pause), [`resume`](Self::resume), [`end`](Self::end), [`destroy`](Self::destroy), [`close_idle`](Self::close_idle),
 ///   [`close_all`](Self::close_all);
 /// - *handle*: [`handle_link_open`](Self::handle_link_open), [`handle_cell`](Self::handle_cell),
 ///   [`handle_broken`](Self::handle_broken), [`handle_closed`](Self::handle_closed),
@@ -138,6 +138,24 @@ impl<S: Suite, A: Application<S>, R: Rng> Core<S, A, R> {
         let Some(it) = self.streams.get_mut(&stream) else { return };
         it.resume(now);
         self.signal(stream);
+    }
+
+    /// What stands at our end of a stream that is not over.
+    pub fn application_mut(&mut self, stream: StreamNumber) -> Option<&mut A> {
+        self.streams.get_mut(&stream).map(Stream::application_mut)
+    }
+
+    /// The application of a stream has something to send again, after it had nothing more.
+    pub fn send_more(&mut self, now: Instant, stream: StreamNumber) {
+        self.now = now;
+        let it = self.streams.get(&stream).filter(|it| it.is_connected);
+        let passage = it.and_then(|it| self.passages.get_mut(&it.circuit));
+        let Some(Passage { circuit, streams }) = passage else { return };
+        if !streams.sending.contains(&stream) {
+            streams.sending.push_back(stream);
+        }
+        let conn = circuit.conn;
+        self.wake(conn);
     }
 
     /// Ends a stream. There will be no event.

@@ -62,6 +62,10 @@ impl<A> Stream<A> {
         &self.figures
     }
 
+    pub(super) const fn application_mut(&mut self) -> &mut A {
+        &mut self.application
+    }
+
     /// What to tell of it at its end.
     pub(super) const fn last_figures(&mut self, now: Instant) -> Figures {
         self.figures.last_at = now;

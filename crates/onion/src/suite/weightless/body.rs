@@ -5,56 +5,95 @@ use crate::suite::{Body, Cell, Message, Salt, StreamId, Stretch};
 use alloc::boxed::Box;
 
 /// What is in a weightless cell.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct WeightlessBody {
-    /// Layers that are on it.
-    pub(super) layers: u8,
-    content: Content,
+///
+/// Simulations hold millions of them: it is as small as can be, and what is rare is elsewhere.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct WeightlessBody(Content);
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Content {
+    /// By far the most frequent.
+    Data {
+        layers: u8,
+        stream_id: StreamId,
+        len: u16,
+        at: u32,
+    },
+    Message {
+        layers: u8,
+        message: Box<(RelayCommand, StreamId, Box<[u8]>)>,
+    },
+    /// Of a cell that opens or closes circuits, or concerns a link.
+    Bytes {
+        layers: u8,
+        bytes: Box<Box<[u8]>>,
+    },
+}
+
+const EMPTY: WeightlessBody =
+    WeightlessBody(Content::Data { layers: 0, stream_id: StreamId::CIRCUIT, len: 0, at: 0 });
+
+impl Default for WeightlessBody {
+    fn default() -> Self {
+        EMPTY
+    }
 }
 
 impl WeightlessBody {
     /// No relay has sealed it: with real layers it would be recognized nowhere.
     pub(super) const fn is_noise(&self) -> bool {
-        matches!(self.content, Content::Bytes(_))
+        matches!(self.0, Content::Bytes { .. })
     }
-}
 
-#[derive(Clone, Debug, PartialEq, Eq)]
-enum Content {
-    /// By far the most frequent.
-    Data(StreamId, Run),
-    Message(RelayCommand, StreamId, Box<[u8]>),
-    /// Of a cell that opens or closes circuits, or concerns a link.
-    Bytes(Box<[u8]>),
-}
+    /// Layers that are on it.
+    #[inline]
+    pub(super) const fn layers(&self) -> u8 {
+        match &self.0 {
+            Content::Data { layers, .. }
+            | Content::Message { layers, .. }
+            | Content::Bytes { layers, .. } => *layers,
+        }
+    }
 
-impl Default for Content {
-    fn default() -> Self {
-        Self::Data(StreamId::CIRCUIT, Run { at: 0, len: 0 })
+    #[inline]
+    pub(super) const fn set_layers(&mut self, count: u8) {
+        match &mut self.0 {
+            Content::Data { layers, .. }
+            | Content::Message { layers, .. }
+            | Content::Bytes { layers, .. } => *layers = count,
+        }
+    }
+
+    /// Of a length that fits into a cell.
+    fn data(stream_id: StreamId, run: Run) -> Self {
+        let len = u16::try_from(run.len).unwrap_or(u16::MAX);
+        Self(Content::Data { layers: 0, stream_id, len, at: run.at })
     }
 }
 
 impl Body<Weightless> for WeightlessBody {
     fn from_bytes(bytes: &[u8]) -> Self {
-        Self { layers: 0, content: Content::Bytes(bytes.into()) }
+        Self(Content::Bytes { layers: 0, bytes: Box::new(bytes.into()) })
     }
 
     fn bytes(&self) -> &[u8] {
-        match &self.content {
-            Content::Bytes(bytes) => bytes,
-            Content::Data(..) | Content::Message(..) => &[],
+        match &self.0 {
+            Content::Bytes { bytes, .. } => bytes,
+            Content::Data { .. } | Content::Message { .. } => &[],
         }
     }
 
     fn message(&self, format: RelayFormat) -> Result<Message<WeightlessStretch<'_>>, Malformed> {
-        let (command, stream_id, data) = match &self.content {
-            Content::Data(stream_id, run) => {
-                (RelayCommand::DATA, *stream_id, WeightlessStretch::Run(*run))
+        let (command, stream_id, data) = match &self.0 {
+            Content::Data { stream_id, len, at, .. } => {
+                let run = Run { at: *at, len: u32::from(*len) };
+                (RelayCommand::DATA, *stream_id, WeightlessStretch::Run(run))
             }
-            Content::Message(command, stream_id, bytes) => {
+            Content::Message { message, .. } => {
+                let (command, stream_id, bytes) = &**message;
                 (*command, *stream_id, WeightlessStretch::Bytes(bytes))
             }
-            Content::Bytes(_) => {
+            Content::Bytes { .. } => {
                 return Err(Malformed { message: "relay cell", problem: "no relay message in it" });
             }
         };
@@ -72,13 +111,15 @@ impl Body<Weightless> for WeightlessBody {
     ) -> Result<(), Malformed> {
         let Message { command, stream_id, data } = *message;
         format.check(command, stream_id.0, data.len())?;
-        self.layers = 0;
-        self.content = match data {
+        *self = match data {
             WeightlessStretch::Run(run) => {
                 debug_assert_eq!(command, RelayCommand::DATA, "a length says nothing else");
-                Content::Data(stream_id, run)
+                Self::data(stream_id, run)
             }
-            WeightlessStretch::Bytes(bytes) => Content::Message(command, stream_id, bytes.into()),
+            WeightlessStretch::Bytes(bytes) => {
+                let message = Box::new((command, stream_id, bytes.into()));
+                Self(Content::Message { layers: 0, message })
+            }
         };
         Ok(())
     }
@@ -95,15 +136,16 @@ impl Body<Weightless> for WeightlessBody {
         let mut room = RunRoom { room_bytes, run: Run::default() };
         let len = fill(&mut room);
         debug_assert_eq!(len, room.run.len as usize, "what is said to be there is there");
-        *self = Self { layers: 0, content: Content::Data(stream_id, room.run) };
+        *self = Self::data(stream_id, room.run);
         len
     }
 
     fn salt(&mut self, _format: RelayFormat, _at: usize, _salt: &Salt) {}
 
     fn forge(&mut self, _seed: &[u8; 16]) {
+        *self = EMPTY;
         // No circuit has so many hops that this would be for one of them.
-        *self = Self { layers: u8::MAX, ..Self::default() };
+        self.set_layers(u8::MAX);
     }
 }
 
@@ -118,14 +160,7 @@ pub struct WeightlessCell {
 impl Cell for WeightlessCell {
     type Body = WeightlessBody;
 
-    const EMPTY: Self = Self {
-        circ_id: CircId::LINK,
-        command: 0,
-        body: WeightlessBody {
-            layers: 0,
-            content: Content::Data(StreamId::CIRCUIT, Run { at: 0, len: 0 }),
-        },
-    };
+    const EMPTY: Self = Self { circ_id: CircId::LINK, command: 0, body: EMPTY };
 
     fn begin(&mut self, circ_id: CircId, command: Command) -> &mut WeightlessBody {
         self.circ_id = circ_id;
@@ -149,3 +184,5 @@ impl Cell for WeightlessCell {
         from.swap_with_slice(to);
     }
 }
+
+const _: () = assert!(size_of::<WeightlessCell>() <= 24, "millions of them are held");

@@ -39,8 +39,9 @@ impl Layer<Weightless> for Count {
 
     #[inline]
     fn decrypt(&mut self, _command: Command, body: &mut WeightlessBody) -> bool {
-        if body.layers > 0 || body.is_noise() {
-            body.layers = body.layers.saturating_sub(1);
+        let layers = body.layers();
+        if layers > 0 || body.is_noise() {
+            body.set_layers(layers.saturating_sub(1));
             return false;
         }
         self.received += 1;
@@ -49,12 +50,12 @@ impl Layer<Weightless> for Count {
 
     fn originate(&mut self, body: &mut WeightlessBody) {
         self.sent += 1;
-        body.layers = 1;
+        body.set_layers(1);
     }
 
     #[inline]
     fn pass_back(&mut self, body: &mut WeightlessBody) {
-        body.layers = body.layers.saturating_add(1);
+        body.set_layers(body.layers().saturating_add(1));
     }
 
     fn sent_tag(&self) -> SendmeTag {
@@ -98,17 +99,17 @@ impl Layers<Weightless> for Counts {
     fn seal(&mut self, hop: usize, _command: Command, body: &mut WeightlessBody) {
         let Some(it) = self.hops.get_mut(hop) else { return };
         it.sent += 1;
-        body.layers = u8::try_from(hop).unwrap_or(u8::MAX);
+        body.set_layers(u8::try_from(hop).unwrap_or(u8::MAX));
     }
 
     fn open(&mut self, body: &mut WeightlessBody) -> Result<usize, CryptError> {
         if body.is_noise() {
             return Err(CryptError);
         }
-        let hop = usize::from(body.layers).checked_sub(1).ok_or(CryptError)?;
+        let hop = usize::from(body.layers()).checked_sub(1).ok_or(CryptError)?;
         let it = self.hops.get_mut(hop).ok_or(CryptError)?;
         it.received += 1;
-        body.layers = 0;
+        body.set_layers(0);
         Ok(hop)
     }
 

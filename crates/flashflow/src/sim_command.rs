@@ -1,0 +1,172 @@
+//! `flashflow sim`: whole networks in virtual time.
+
+use crate::error::Error;
+use clap::{Args, Subcommand};
+use serde_json::{Value, json};
+use std::path::PathBuf;
+use std::time::Duration;
+use terminal::{Exit, Interrupt, Output};
+use tornet::network::Network;
+use tornet::results::{SizeFigures, Summary, finish};
+use tornet::run::{Plan, run as run_network};
+
+/// Simulate whole Tor networks, in virtual time.
+///
+/// Relays and clients are the engine itself, with cells that weigh 514 bytes and hold a few. See docs/simulation.md.
+#[derive(Debug, Args)]
+pub(crate) struct SimOptions {
+    #[command(subcommand)]
+    pub(crate) action: SimAction,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum SimAction {
+    Run(RunOptions),
+}
+
+impl SimOptions {
+    pub(crate) const fn wants_json(&self) -> bool {
+        match &self.action {
+            SimAction::Run(options) => options.json,
+        }
+    }
+}
+
+/// Run one network once.
+///
+/// A seed gives the same result files, to the byte, with any number of threads.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  flashflow sim run --network tornet-0.05-1 --seconds 300 --threads 2 --json
+  flashflow sim run --network scenario.toml --seconds 1200 --out results
+
+Exit status: 0 done; 1 something is wrong with the network, or a file cannot be written; 2 wrong arguments;
+130 interrupted: what was simulated until then is told and written.")]
+pub(crate) struct RunOptions {
+    /// A scenario (TOML), or a folder with one (`scenario.toml`), or a folder with a sample that tornettools
+    /// made for Shadow.
+    #[arg(long, value_name = "PATH")]
+    network: PathBuf,
+    /// Simulated seconds, 1 to 1000000.
+    #[arg(long, default_value_t = 300, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    seconds: u32,
+    /// Seconds at the beginning by which speed and throughput are not judged; at most half of all.
+    #[arg(long, default_value_t = 60, value_name = "SECONDS")]
+    warm_up: u32,
+    /// Threads, 1 to 256.
+    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=256))]
+    threads: u16,
+    /// Another seed gives another run of the same network.
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+    /// How much users do, times what the network says: 1.15 is 15 % more.
+    #[arg(long, value_name = "FACTOR")]
+    load: Option<f64>,
+    /// Take so many times as many relays and clients, 0.01 to 100: to see what size costs.
+    #[arg(long, value_name = "FACTOR")]
+    scale: Option<f64>,
+    /// Write transfers.csv, relays.csv and seconds.csv into this folder.
+    #[arg(long, value_name = "DIR")]
+    out: Option<PathBuf>,
+    /// Print results as JSON, one value a line: downloads by size, then a summary.
+    #[arg(long)]
+    json: bool,
+}
+
+pub(crate) fn run(
+    action: &SimAction,
+    output: &Output,
+    interrupt: &Interrupt,
+) -> Result<Exit, Error> {
+    match action {
+        SimAction::Run(options) => run_once(options, output, interrupt),
+    }
+}
+
+fn run_once(options: &RunOptions, output: &Output, interrupt: &Interrupt) -> Result<Exit, Error> {
+    let mut network = Network::read(&options.network)?;
+    if let Some(load) = options.load {
+        if !load.is_finite() || load <= 0.0 {
+            return Err(Error::Usage(format!("--load {load}: more than 0 please")));
+        }
+        network.choices.load *= load;
+    }
+    if let Some(scale) = options.scale {
+        if !(0.01..=100.0).contains(&scale) {
+            return Err(Error::Usage(format!("--scale {scale}: from 0.01 to 100 please")));
+        }
+        network = network.scaled(scale);
+    }
+    interrupt.wind_up_in_order();
+    let Plan { seconds, .. } = plan(options);
+    let progress = |second: u32, wall: Duration| {
+        let each_s = wall.as_secs_f64() / f64::from(second.max(1));
+        let left_s = each_s * f64::from(seconds.saturating_sub(second));
+        output.doing(format!(
+            "{second} of {seconds} simulated seconds, {each_s:.2} s each, {left_s:.0} s to go",
+        ));
+    };
+    let outcome = run_network(&network, &plan(options), interrupt.requested(), &progress)?;
+    output.quiet();
+    let summary = finish(&network, &plan(options), &outcome, options.out.as_deref())?;
+    for size in &summary.downloads {
+        output.result(download(size), || value("downloads", size));
+    }
+    output.result(in_words(&summary), || value("summary", &summary));
+    if interrupt.is_requested() {
+        output.step(format!("interrupted after {:.1} simulated seconds", summary.simulated_s));
+        return Ok(Exit::Interrupted);
+    }
+    Ok(Exit::Done)
+}
+
+fn plan(options: &RunOptions) -> Plan {
+    Plan {
+        seconds: options.seconds,
+        warm_up_s: options.warm_up.min(options.seconds / 2),
+        threads: options.threads,
+        seed: options.seed,
+    }
+}
+
+/// A line that says of which kind it is.
+fn value(kind: &str, what: &impl serde::Serialize) -> Value {
+    let mut line = json!({"type": kind});
+    if let (Value::Object(line), Ok(Value::Object(rest))) = (&mut line, serde_json::to_value(what))
+    {
+        line.extend(rest);
+    }
+    line
+}
+
+fn download(size: &SizeFigures) -> String {
+    let seconds = |time: Option<f64>| time.map_or("-".into(), |time| format!("{time:.2} s"));
+    format!(
+        "{:>8} KiB: {} complete, {} timed out, {} lost; first byte {}, last {}, 95 of 100 within {}",
+        size.bytes / 1024,
+        size.complete,
+        size.timed_out,
+        size.lost,
+        seconds(size.first_byte_median_s),
+        seconds(size.last_byte_median_s),
+        seconds(size.last_byte_p95_s),
+    )
+}
+
+fn in_words(summary: &Summary) -> String {
+    format!(
+        "{} relays, {} clients: {:.1} simulated seconds in {:.1} s, {:.2} s each after the warm-up, {:.0} MiB
+relays sent {:.2} Gbit/s, {:.0} % of what they can; {} cell-hops, {:.0} ns each; fingerprint {}",
+        summary.relays,
+        summary.clients,
+        summary.simulated_s,
+        summary.wall_s,
+        summary.wall_s_per_simulated_s,
+        summary.peak_memory_mib.unwrap_or_default(),
+        summary.relays_sent_gbit_per_s,
+        summary.utilisation * 100.0,
+        summary.cell_hops,
+        summary.ns_per_cell_hop,
+        summary.fingerprint,
+    )
+}

@@ -1,0 +1,58 @@
+//! `flashflow sim`, as users call it.
+
+use serde_json::Value;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+fn small() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../tornet/examples/small.toml")
+}
+
+fn simulate(network: &Path, more: &[&str]) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_flashflow"));
+    command.args(["sim", "run", "--network"]).arg(network).args(more);
+    command.output().expect("it starts")
+}
+
+fn lines(output: &Output) -> Vec<Value> {
+    let text = String::from_utf8_lossy(&output.stdout);
+    text.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect()
+}
+
+#[test]
+fn a_network_is_simulated_and_its_last_line_sums_up() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let out = folder.path().to_str().expect("UTF-8");
+    let more = ["--seconds", "115", "--threads", "2", "--seed", "5", "--json", "--out", out];
+    let output = simulate(&small(), &more);
+    assert_eq!(output.status.code(), Some(0), "{output:?}");
+    let lines = lines(&output);
+    let [downloads, summary] = &lines[..] else { panic!("two lines: {lines:?}") };
+    assert_eq!(downloads["type"], "downloads");
+    assert_eq!((&downloads["bytes"], &downloads["timed_out"]), (&1_048_576.into(), &0.into()));
+    assert!(downloads["complete"].as_u64() >= Some(35), "{downloads}");
+    assert_eq!(summary["type"], "summary");
+    for name in ["wall_s", "simulated_s", "wall_s_per_simulated_s", "cell_hops", "ns_per_cell_hop"]
+    {
+        assert!(summary[name].as_f64() > Some(0.0), "{name} in {summary}");
+    }
+    let transfers = std::fs::read_to_string(folder.path().join("transfers.csv")).expect("a file");
+    let complete = transfers.lines().filter(|line| line.ends_with(",complete")).count() as u64;
+    assert_eq!(Some(complete), downloads["complete"].as_u64());
+    let alone = simulate(&small(), &["--seconds", "115", "--seed", "5", "--json"]);
+    let same = &self::lines(&alone)[1]["fingerprint"];
+    assert_eq!(same, &summary["fingerprint"], "another number of threads is another run");
+}
+
+#[test]
+fn what_is_wrong_is_told() {
+    let nowhere = simulate(Path::new("/nowhere"), &["--json"]);
+    assert_eq!(nowhere.status.code(), Some(1));
+    assert_eq!(lines(&nowhere)[0]["type"], "error");
+    let told = String::from_utf8_lossy(&nowhere.stderr);
+    assert!(told.contains("cannot read /nowhere/shadow.config.yaml"), "{told}");
+    let load = simulate(&small(), &["--load", "nan"]);
+    assert_eq!(load.status.code(), Some(1));
+    assert!(String::from_utf8_lossy(&load.stderr).contains("--load NaN: more than 0"));
+    assert_eq!(simulate(&small(), &["--threads", "0"]).status.code(), Some(2));
+}

@@ -1,0 +1,249 @@
+//! A client: the engine's core, its circuits, and what its users do with them.
+
+mod circuits;
+mod flows;
+mod streams;
+
+use super::config::ClientConfig;
+use super::kernel::{Event, Kernel};
+use super::lot::Lot;
+use super::markov::Walk;
+use super::message::Purpose;
+use super::net::host_at;
+use super::paths::Paths;
+use super::records::Record;
+use super::users::Users;
+use alloc::collections::{BTreeMap, BinaryHeap, VecDeque};
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+use circuits::Use;
+use core::cmp::Reverse;
+use flows::Flow;
+use onion::Instant;
+use onion::client::{CircuitNumber, ClientEvent, Core, StreamNumber};
+use onion::node::{CloseCause, ConnId};
+use onion::suite::{Cell, Weightless, WeightlessCell};
+use rand_chacha::ChaCha8Rng;
+use rand_chacha::rand_core::SeedableRng;
+use streams::{Stream, Traffic};
+
+const NONE: u32 = u32::MAX;
+const RECORD_CELLS: usize = 31;
+
+/// What happens by itself, later.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Timer {
+    /// Users begin.
+    Begin,
+    /// The next flow, or the next download of a benchmark.
+    NextFlow,
+    /// The next stream of a flow.
+    NextStream(u32),
+    /// A stream has more to send.
+    Send(StreamNumber),
+    /// A stream has taken too long.
+    TimeOut(StreamNumber),
+    /// A circuit ought to stand by now.
+    Build(CircuitNumber),
+    /// A circuit is dirty.
+    Dirty(CircuitNumber),
+}
+
+#[derive(Debug)]
+pub(super) struct Client {
+    id: u32,
+    core: Core<Weightless, Traffic, ChaCha8Rng>,
+    engine_at: u64,
+    sockets: Vec<u32>,
+    record: Vec<WeightlessCell>,
+    config: ClientConfig,
+    paths: Arc<Paths>,
+    /// Hosts that are servers.
+    servers: Arc<[u32]>,
+    lot: Lot,
+    guards: Vec<u32>,
+    timers: BinaryHeap<Reverse<(u64, Timer)>>,
+    /// Circuits that nobody has used.
+    ready: VecDeque<CircuitNumber>,
+    circuits: BTreeMap<CircuitNumber, Use>,
+    streams: BTreeMap<StreamNumber, Stream>,
+    flows: Vec<Option<Flow>>,
+    /// When flows begin.
+    walk: Option<Walk>,
+    fetched: u32,
+    pub(super) records: Vec<Record>,
+    pub(super) received_bytes: u64,
+}
+
+impl Client {
+    pub(super) fn new(
+        id: u32,
+        config: &ClientConfig,
+        (paths, servers): (Arc<Paths>, Arc<[u32]>),
+        seed: u64,
+    ) -> Self {
+        let mut lot = Lot::of(seed, u64::from(id) << 8 | 3);
+        let mut core = Core::new(ChaCha8Rng::seed_from_u64(lot.next()));
+        if let Some(congestion) = &config.congestion {
+            core.set_congestion(congestion.clone());
+        }
+        let guards = paths.draw_guards(&mut lot, config.guards);
+        let walk = match &config.users {
+            Users::Markov(models, _) => Some(Walk::new(&models.flow, Lot::new(lot.next()))),
+            Users::Fetch(_) => None,
+        };
+        let begins = u64::try_from(config.begins.as_nanos()).unwrap_or(u64::MAX);
+        Self {
+            id,
+            core,
+            engine_at: u64::MAX,
+            sockets: Vec::new(),
+            record: (0..RECORD_CELLS).map(|_| WeightlessCell::EMPTY).collect(),
+            config: config.clone(),
+            paths,
+            servers,
+            lot,
+            guards,
+            timers: BinaryHeap::from([Reverse((begins, Timer::Begin))]),
+            ready: VecDeque::new(),
+            circuits: BTreeMap::new(),
+            streams: BTreeMap::new(),
+            flows: Vec::new(),
+            walk,
+            fetched: 0,
+            records: Vec::new(),
+            received_bytes: 0,
+        }
+    }
+
+    pub(super) fn next_at(&self) -> u64 {
+        self.engine_at.min(self.timers.peek().map_or(u64::MAX, |Reverse((at, _))| *at))
+    }
+
+    pub(super) fn handle_time(&mut self, kernel: &Kernel) {
+        if self.engine_at <= kernel.now {
+            self.core.handle_timeout(kernel.instant());
+        }
+        while let Some(Reverse((at, timer))) = self.timers.peek().copied() {
+            if at > kernel.now {
+                break;
+            }
+            self.timers.pop();
+            self.handle_timer(kernel.now, timer);
+        }
+    }
+
+    fn handle_timer(&mut self, now: u64, timer: Timer) {
+        match timer {
+            Timer::Begin => self.begin(now),
+            Timer::NextFlow => self.next_flow(now),
+            Timer::NextStream(flow) => self.next_stream(now, flow),
+            Timer::Send(stream) => self.send_due(now, stream),
+            Timer::TimeOut(stream) => self.time_out(now, stream),
+            Timer::Build(circuit) => self.give_up_building(now, circuit),
+            Timer::Dirty(circuit) => self.handle_dirty(circuit),
+        }
+    }
+
+    fn set(&mut self, at: u64, timer: Timer) {
+        self.timers.push(Reverse((at, timer)));
+    }
+
+    fn socket_of(&self, conn: ConnId) -> Option<u32> {
+        self.sockets.get(conn.0 as usize).copied().filter(|socket| *socket != NONE)
+    }
+
+    fn bind(&mut self, conn: ConnId, socket: u32) {
+        let place = conn.0 as usize;
+        if self.sockets.len() <= place {
+            self.sockets.resize(place + 1, NONE);
+        }
+        self.sockets[place] = socket;
+    }
+
+    pub(super) fn handle(&mut self, event: Event, kernel: &mut Kernel) {
+        let now = kernel.instant();
+        match event {
+            Event::Opened(socket) => {
+                self.core.handle_link_open(now, ConnId(kernel.socket(socket).conn));
+            }
+            Event::Cells(socket, cells) => {
+                let conn = ConnId(kernel.socket(socket).conn);
+                for cell in &cells {
+                    let (circ_id, command) = (cell.circ_id(), cell.command());
+                    self.core.handle_cell(now, conn, circ_id, command, cell.body());
+                }
+                kernel.recycle(cells);
+            }
+            Event::Room(socket) => self.write(kernel, ConnId(kernel.socket(socket).conn)),
+            Event::Closed(socket) => {
+                let conn = ConnId(kernel.socket(socket).conn);
+                if self.socket_of(conn) == Some(socket) {
+                    self.bind(conn, NONE);
+                    self.core.handle_closed(now, conn, CloseCause::ByPeer);
+                }
+                kernel.forget(socket);
+            }
+            // Nobody dials a client.
+            Event::Accepted(socket) => kernel.close(socket),
+            Event::Bytes(_) => {}
+        }
+    }
+
+    fn write(&mut self, kernel: &mut Kernel, conn: ConnId) {
+        let Some(socket) = self.socket_of(conn) else { return };
+        loop {
+            let most = kernel.room_cells(socket).min(RECORD_CELLS);
+            if most == 0 {
+                kernel.socket_mut(socket).wants_room = true;
+                break;
+            }
+            let count = self.core.poll_cells(kernel.instant(), conn, &mut self.record[..most]);
+            if count == 0 {
+                break;
+            }
+            kernel.write_cells(socket, &mut self.record[..count]);
+        }
+        kernel.send(socket);
+    }
+
+    /// Does all that the engine wants now, and what its events ask for.
+    pub(super) fn settle(&mut self, kernel: &mut Kernel) {
+        loop {
+            if let Some(event) = self.core.poll_event() {
+                self.handle_event(kernel.now, event);
+            } else if let Some(dial) = self.core.poll_dial() {
+                match host_at(dial.to.ip()) {
+                    Some(host) => {
+                        let socket = kernel.dial(host, Purpose::Link, dial.conn.0);
+                        self.bind(dial.conn, socket);
+                    }
+                    None => {
+                        self.core.handle_closed(kernel.instant(), dial.conn, CloseCause::NoRoute);
+                    }
+                }
+            } else if let Some(conn) = self.core.poll_writable() {
+                self.write(kernel, conn);
+            } else if let Some(conn) = self.core.poll_close() {
+                if let Some(socket) = self.socket_of(conn) {
+                    self.bind(conn, NONE);
+                    kernel.close(socket);
+                }
+            } else {
+                break;
+            }
+        }
+        self.received_bytes = self.core.received_bytes();
+        self.engine_at = self.core.poll_timeout().map_or(u64::MAX, Instant::as_nanos);
+    }
+
+    fn handle_event(&mut self, now: u64, event: ClientEvent) {
+        match event {
+            ClientEvent::Built { circuit, .. } => self.handle_built(circuit),
+            ClientEvent::Lost { circuit, .. } => self.handle_lost(now, circuit),
+            ClientEvent::Over { stream, outcome, figures } => {
+                self.handle_over(now, stream, outcome, &figures);
+            }
+        }
+    }
+}

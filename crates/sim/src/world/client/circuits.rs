@@ -1,0 +1,93 @@
+//! Which circuits there are, and how long they live.
+
+use super::{Client, Timer};
+use crate::world::net::next_hop;
+use onion::Instant;
+use onion::client::{CircuitNumber, CircuitPlan};
+
+/// What a circuit is used for.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Use {
+    /// Streams that it carries or is to carry.
+    pub(super) streams: u32,
+    is_built: bool,
+    /// It takes no new streams.
+    is_dirty: bool,
+}
+
+impl Client {
+    /// Keeps circuits ready.
+    pub(super) fn keep_ready(&mut self, now: u64) {
+        while self.ready.len() < usize::from(self.config.ready_circuits) {
+            let Some(circuit) = self.open(now) else { return };
+            self.ready.push_back(circuit);
+        }
+    }
+
+    fn open(&mut self, now: u64) -> Option<CircuitNumber> {
+        let path = self.paths.draw(&mut self.lot, &self.guards)?;
+        let mut plan = CircuitPlan::new(path.map(next_hop).into());
+        plan.has_congestion_control = self.config.congestion.is_some();
+        let circuit = self.core.open(Instant::from_nanos(now), &plan);
+        self.circuits.insert(circuit, Use::default());
+        self.set(later(now, self.config.build_timeout), Timer::Build(circuit));
+        Some(circuit)
+    }
+
+    /// A circuit that nobody else has used. One that stands, if there is one.
+    pub(super) fn take_circuit(&mut self, now: u64) -> Option<CircuitNumber> {
+        let built =
+            |circuit: &CircuitNumber| self.circuits.get(circuit).is_some_and(|it| it.is_built);
+        let place = self.ready.iter().position(built);
+        let circuit = match place.and_then(|place| self.ready.remove(place)) {
+            Some(circuit) => circuit,
+            None => self.ready.pop_front().or_else(|| self.open(now))?,
+        };
+        self.set(later(now, self.config.dirtiness), Timer::Dirty(circuit));
+        self.keep_ready(now);
+        Some(circuit)
+    }
+
+    /// Whether a circuit takes another stream.
+    pub(super) fn is_clean(&self, circuit: CircuitNumber) -> bool {
+        self.circuits.get(&circuit).is_some_and(|it| !it.is_dirty)
+    }
+
+    pub(super) fn handle_built(&mut self, circuit: CircuitNumber) {
+        if let Some(it) = self.circuits.get_mut(&circuit) {
+            it.is_built = true;
+        }
+    }
+
+    pub(super) fn handle_lost(&mut self, now: u64, circuit: CircuitNumber) {
+        self.circuits.remove(&circuit);
+        self.ready.retain(|ready| *ready != circuit);
+        self.lose_streams(now, circuit);
+        self.keep_ready(now);
+    }
+
+    pub(super) fn give_up_building(&mut self, now: u64, circuit: CircuitNumber) {
+        if self.circuits.get(&circuit).is_some_and(|it| !it.is_built) {
+            self.core.destroy(circuit);
+            self.handle_lost(now, circuit);
+        }
+    }
+
+    pub(super) fn handle_dirty(&mut self, circuit: CircuitNumber) {
+        if let Some(it) = self.circuits.get_mut(&circuit) {
+            it.is_dirty = true;
+            self.end_if_unused(circuit);
+        }
+    }
+
+    pub(super) fn end_if_unused(&mut self, circuit: CircuitNumber) {
+        if self.circuits.get(&circuit).is_some_and(|it| it.is_dirty && it.streams == 0) {
+            self.circuits.remove(&circuit);
+            self.core.destroy(circuit);
+        }
+    }
+}
+
+pub(super) fn later(now: u64, wait: onion::Duration) -> u64 {
+    now.saturating_add(u64::try_from(wait.as_nanos()).unwrap_or(u64::MAX))
+}

@@ -1,0 +1,124 @@
+//! When flows and streams begin.
+
+use super::circuits::later;
+use super::{Client, Timer};
+use crate::world::lot::Lot;
+use crate::world::markov::{Observation, Walk, choose};
+use crate::world::message::Job;
+use crate::world::users::Users;
+use onion::client::CircuitNumber;
+
+/// Streams of one user that belong together: they share circuits, which nobody else uses.
+#[derive(Debug)]
+pub(super) struct Flow {
+    walk: Walk,
+    circuit: Option<CircuitNumber>,
+    pub(super) streams: u32,
+    is_ending: bool,
+}
+
+impl Client {
+    /// Users begin.
+    pub(super) fn begin(&mut self, now: u64) {
+        self.keep_ready(now);
+        match &self.config.users {
+            Users::Markov(..) => self.next_flow(now),
+            Users::Fetch(fetch) => {
+                // Not all at once.
+                let every = u64::try_from(fetch.every.as_nanos()).unwrap_or(u64::MAX);
+                let at = now.saturating_add(self.lot.below(every.max(1)));
+                self.set(at, Timer::NextFlow);
+            }
+        }
+    }
+
+    /// A flow begins, or a download of a benchmark; and it is known when the next one does.
+    pub(super) fn next_flow(&mut self, now: u64) {
+        match self.config.users.clone() {
+            Users::Markov(models, scale) => {
+                let Some(walk) = &mut self.walk else { return };
+                let (observation, pause) = walk.next(&models.flow);
+                if observation == Observation::End {
+                    return;
+                }
+                let flow = Flow {
+                    walk: Walk::new(&models.stream, Lot::new(self.lot.next())),
+                    circuit: None,
+                    streams: 0,
+                    is_ending: false,
+                };
+                let place = self.add_flow(flow);
+                self.set(later(now, pause.div_f64(scale.max(1e-9))), Timer::NextFlow);
+                self.next_stream(now, place);
+            }
+            Users::Fetch(fetch) => {
+                if fetch.count.is_some_and(|count| self.fetched >= count) {
+                    return;
+                }
+                self.fetched += 1;
+                self.set(later(now, fetch.every), Timer::NextFlow);
+                let weights = fetch.sizes.iter().map(|it| it.weight);
+                let Some(place) = choose(&mut self.lot, weights) else { return };
+                let size = fetch.sizes[place];
+                let number = u8::try_from(place).ok();
+                let timeout = Some(size.timeout);
+                self.begin_stream(now, None, Job::Fetch(size.bytes), (number, timeout));
+            }
+        }
+    }
+
+    fn add_flow(&mut self, flow: Flow) -> u32 {
+        let free = self.flows.iter().position(Option::is_none);
+        let place = free.unwrap_or_else(|| {
+            self.flows.push(None);
+            self.flows.len() - 1
+        });
+        self.flows[place] = Some(flow);
+        u32::try_from(place).unwrap_or(u32::MAX)
+    }
+
+    /// The next stream of a flow begins, if there is one more.
+    pub(super) fn next_stream(&mut self, now: u64, place: u32) {
+        let Users::Markov(models, _) = self.config.users.clone() else { return };
+        let Some(Some(flow)) = self.flows.get_mut(place as usize) else { return };
+        let (observation, pause) = flow.walk.next(&models.stream);
+        if observation == Observation::End {
+            flow.is_ending = true;
+            self.end_flow_if_over(place);
+            return;
+        }
+        flow.streams += 1;
+        self.set(later(now, pause), Timer::NextStream(place));
+        let job = Job::Packets(self.lot.next());
+        self.begin_stream(now, Some(place), job, (None, None));
+    }
+
+    /// The circuit of a flow, or one of its own for what belongs to none.
+    pub(super) fn circuit_for(&mut self, now: u64, place: Option<u32>) -> Option<CircuitNumber> {
+        let known = place.and_then(|place| self.flows.get(place as usize)?.as_ref()?.circuit);
+        if let Some(circuit) = known.filter(|circuit| self.is_clean(*circuit)) {
+            return Some(circuit);
+        }
+        let circuit = self.take_circuit(now)?;
+        if let Some(Some(flow)) = place.and_then(|place| self.flows.get_mut(place as usize)) {
+            flow.circuit = Some(circuit);
+        }
+        Some(circuit)
+    }
+
+    /// A stream of a flow is over.
+    pub(super) fn leave_flow(&mut self, place: Option<u32>) {
+        let Some(place) = place else { return };
+        if let Some(Some(flow)) = self.flows.get_mut(place as usize) {
+            flow.streams = flow.streams.saturating_sub(1);
+            self.end_flow_if_over(place);
+        }
+    }
+
+    fn end_flow_if_over(&mut self, place: u32) {
+        let slot = &mut self.flows[place as usize];
+        if slot.as_ref().is_some_and(|flow| flow.is_ending && flow.streams == 0) {
+            *slot = None;
+        }
+    }
+}

@@ -1,0 +1,219 @@
+//! Streams: from what a user wants to what has become of it.
+
+use super::circuits::later;
+use super::{Client, Timer};
+use crate::world::jobs::Sending;
+use crate::world::message::{HostId, Job};
+use crate::world::net::job_address;
+use crate::world::records::{Ending, Record};
+use crate::world::users::{Models, Users};
+use alloc::string::ToString;
+use alloc::vec::Vec;
+use onion::cell::msg::BeginFlags;
+use onion::client::{
+    Application, CircuitNumber, Destination, Figures, Outcome, Progress, StreamNumber,
+};
+use onion::suite::{Run, RunRoom, Stretch, Weightless, WeightlessStretch};
+use onion::{Duration, Instant};
+
+/// Circuits that a stream tries, at most (C tor gives up after some, too).
+const TRIES_MAX: u8 = 3;
+
+/// A stream, as the client's users see it.
+#[derive(Debug)]
+pub(super) struct Stream {
+    flow: Option<u32>,
+    circuit: CircuitNumber,
+    job: Job,
+    size: Option<u8>,
+    timeout: Option<Duration>,
+    begun: u64,
+    tries: u8,
+    sending: Sending,
+    expected_bytes: u64,
+}
+
+/// Our end of a stream to the engine.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Traffic {
+    /// What may be sent by now, and what was.
+    may_send_bytes: u64,
+    sent_bytes: u64,
+    /// What is to be sent, and to come, in all.
+    total_bytes: u64,
+    expected_bytes: u64,
+}
+
+impl Application<Weightless> for Traffic {
+    fn has_more(&self, sent_bytes: u64) -> bool {
+        sent_bytes < self.may_send_bytes
+    }
+
+    fn fill(&mut self, sent_bytes: u64, room: &mut RunRoom) -> usize {
+        let len = room.put(sent_bytes, self.may_send_bytes.saturating_sub(sent_bytes));
+        self.sent_bytes = sent_bytes + len as u64;
+        len
+    }
+
+    fn take(&mut self, received_bytes: u64, data: WeightlessStretch<'_>) -> Progress {
+        let WeightlessStretch::Run(Run { at, len }) = data else { return Progress::Wrong };
+        let received = received_bytes + u64::from(len);
+        if at != Run::place(received_bytes) || received > self.expected_bytes {
+            return Progress::Wrong;
+        }
+        debug_assert_eq!(data.len(), len as usize, "a run is as long as it says");
+        // Where something is left to be sent, the server ends it.
+        let is_done = received == self.expected_bytes && self.sent_bytes >= self.total_bytes;
+        if is_done { Progress::Complete } else { Progress::Open }
+    }
+}
+
+impl Client {
+    /// Something is to be transferred.
+    pub(super) fn begin_stream(
+        &mut self,
+        now: u64,
+        flow: Option<u32>,
+        job: Job,
+        (size, timeout): (Option<u8>, Option<Duration>),
+    ) {
+        self.try_stream(now, (flow, job), (size, timeout), (now, 1));
+    }
+
+    fn try_stream(
+        &mut self,
+        now: u64,
+        (flow, job): (Option<u32>, Job),
+        (size, timeout): (Option<u8>, Option<Duration>),
+        (begun, tries): (u64, u8),
+    ) {
+        let servers = self.servers.len() as u64;
+        let circuit = (servers > 0).then(|| self.circuit_for(now, flow)).flatten();
+        let Some(circuit) = circuit else {
+            self.leave_flow(flow);
+            return;
+        };
+        let place = usize::try_from(self.lot.below(servers)).unwrap_or(0);
+        let server = self.servers[place];
+        let request_bytes = Models::request_bytes(job);
+        let (mut sending, later_bytes, expected_bytes) = match (&self.config.users, job) {
+            (_, Job::Fetch(bytes)) => (Sending::default(), 0, u64::from(bytes)),
+            (Users::Markov(models, _), Job::Packets(seed)) => {
+                let packets = models.packet.packets(seed);
+                let (to_server, to_client) = packets.total_bytes();
+                (Sending::new(packets.to_server), to_server, to_client)
+            }
+            (Users::Fetch(_), Job::Packets(_)) => return,
+        };
+        // Its clock begins with the request.
+        sending.begin(now);
+        let traffic = Traffic {
+            may_send_bytes: request_bytes,
+            sent_bytes: 0,
+            total_bytes: request_bytes + later_bytes,
+            expected_bytes,
+        };
+        let address = job_address(server, job).to_string();
+        let to = Destination::Host(address, 80, BeginFlags::IPV6_OK);
+        let number = self.core.begin(Instant::from_nanos(now), circuit, to, traffic);
+        if let Some(it) = self.circuits.get_mut(&circuit) {
+            it.streams += 1;
+        }
+        if let Some(at) = sending.next_at() {
+            self.set(at, Timer::Send(number));
+        }
+        if let Some(timeout) = timeout {
+            self.set(later(begun, timeout), Timer::TimeOut(number));
+        }
+        let stream =
+            Stream { flow, circuit, job, size, timeout, begun, tries, sending, expected_bytes };
+        self.streams.insert(number, stream);
+    }
+
+    /// More is due to be sent on a stream.
+    pub(super) fn send_due(&mut self, now: u64, number: StreamNumber) {
+        let Some(stream) = self.streams.get_mut(&number) else { return };
+        let bytes = stream.sending.due(now);
+        let next_at = stream.sending.next_at();
+        if let Some(traffic) = self.core.application_mut(number) {
+            traffic.may_send_bytes += bytes;
+        }
+        self.core.send_more(Instant::from_nanos(now), number);
+        if let Some(at) = next_at {
+            self.set(at, Timer::Send(number));
+        }
+    }
+
+    fn remove_stream(&mut self, number: StreamNumber) -> Option<Stream> {
+        let stream = self.streams.remove(&number)?;
+        if let Some(circuit) = self.circuits.get_mut(&stream.circuit) {
+            circuit.streams = circuit.streams.saturating_sub(1);
+        }
+        self.end_if_unused(stream.circuit);
+        Some(stream)
+    }
+
+    fn record(&mut self, stream: &Stream, figures: &Figures, last: Option<u64>, ending: Ending) {
+        let since = |at: Instant| Duration::from_nanos(at.as_nanos().saturating_sub(stream.begun));
+        self.records.push(Record {
+            client: HostId(self.id),
+            size: stream.size,
+            bytes: figures.received_bytes,
+            begun: Instant::from_nanos(stream.begun),
+            first_byte: figures.first_byte_at.map(since),
+            last_byte: last.map(|at| since(Instant::from_nanos(at))),
+            ending,
+        });
+        self.leave_flow(stream.flow);
+    }
+
+    pub(super) fn time_out(&mut self, now: u64, number: StreamNumber) {
+        if !self.streams.contains_key(&number) {
+            return;
+        }
+        let figures = self.core.figures(number).copied().unwrap_or_default();
+        self.core.end(number);
+        let _ = now;
+        if let Some(stream) = self.remove_stream(number) {
+            self.record(&stream, &figures, None, Ending::TimedOut);
+        }
+    }
+
+    pub(super) fn handle_over(
+        &mut self,
+        now: u64,
+        number: StreamNumber,
+        outcome: Outcome,
+        figures: &Figures,
+    ) {
+        let Some(stream) = self.remove_stream(number) else { return };
+        let is_whole = figures.received_bytes >= stream.expected_bytes;
+        if outcome == Outcome::Complete || is_whole {
+            let last = Some(figures.last_at.as_nanos());
+            self.record(&stream, figures, last, Ending::Complete);
+        } else {
+            self.try_again(now, &stream, figures);
+        }
+    }
+
+    /// All streams of a circuit that is gone.
+    pub(super) fn lose_streams(&mut self, now: u64, circuit: CircuitNumber) {
+        let on_it = self.streams.iter().filter(|(_, stream)| stream.circuit == circuit);
+        let lost: Vec<StreamNumber> = on_it.map(|(number, _)| *number).collect();
+        for number in lost {
+            if let Some(stream) = self.remove_stream(number) {
+                self.try_again(now, &stream, &Figures::default());
+            }
+        }
+    }
+
+    /// A stream that nothing has come on is tried on another circuit; so is one whose circuit is gone.
+    fn try_again(&mut self, now: u64, stream: &Stream, figures: &Figures) {
+        if stream.tries < TRIES_MAX && figures.received_bytes == 0 {
+            let Stream { flow, job, size, timeout, begun, tries, .. } = *stream;
+            self.try_stream(now, (flow, job), (size, timeout), (begun, tries + 1));
+        } else {
+            self.record(stream, figures, None, Ending::Lost);
+        }
+    }
+}

@@ -1,0 +1,172 @@
+use super::client::Client;
+use super::config::{HostConfig, Role};
+use super::kernel::{Event, Kernel};
+use super::message::{HostId, Mail};
+use super::net::Net;
+use super::paths::Paths;
+use super::records::Record;
+use super::relay::Relay;
+use super::server::Server;
+use alloc::boxed::Box;
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+
+/// What runs on a host.
+#[derive(Debug)]
+enum Application {
+    Relay(Box<Relay>),
+    Client(Box<Client>),
+    Server(Box<Server>),
+}
+
+/// A host: kernel and application.
+#[derive(Debug)]
+pub struct Host {
+    pub(super) kernel: Kernel,
+    application: Application,
+}
+
+/// What a host has done so far.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct HostFigures {
+    /// Which.
+    pub host: HostId,
+    /// Cells that have come over links.
+    pub cells: u64,
+    /// What its kernel has done: arrivals, departures and time-outs.
+    pub events: u64,
+    /// Flights that got lost on their way, and at its own way down.
+    pub lost_flights: u64,
+    /// Those of them that would have waited too long there.
+    pub dropped_flights: u64,
+    /// Bytes sent in each second, with all headers.
+    pub sent_bytes: Vec<u64>,
+    /// A relay's cells sent, and the seconds that cells have waited in its queues, all together.
+    pub relayed_bytes: u64,
+    /// See `relayed_bytes`.
+    pub waited_cell_s: f64,
+    /// Circuits that a relay has had.
+    pub circuits: u64,
+    /// Bytes that a client's streams have got.
+    pub received_bytes: u64,
+}
+
+impl Host {
+    pub(super) fn new(
+        id: HostId,
+        config: &HostConfig,
+        (net, paths, servers): (&Arc<Net>, &Arc<Paths>, &Arc<[u32]>),
+        seed: u64,
+    ) -> Self {
+        let pace = (config.up, config.down, config.queue);
+        let kernel = Kernel::new(id.0, net.clone(), pace, config.control, seed);
+        let application = match &config.role {
+            Role::Relay(relay) => Application::Relay(Box::new(Relay::new(id.0, relay, seed))),
+            Role::Client(client) => {
+                let around = (paths.clone(), servers.clone());
+                Application::Client(Box::new(Client::new(id.0, client, around, seed)))
+            }
+            Role::Server(models) => Application::Server(Box::new(Server::new(models.clone()))),
+        };
+        Self { kernel, application }
+    }
+
+    /// When something happens here by itself.
+    pub(super) fn next_at(&self) -> u64 {
+        self.kernel.next_at().min(self.application_at())
+    }
+
+    fn application_at(&self) -> u64 {
+        match &self.application {
+            Application::Relay(it) => it.next_at(),
+            Application::Client(it) => it.next_at(),
+            Application::Server(it) => it.next_at(),
+        }
+    }
+
+    pub(super) fn admit(&mut self, mail: Mail) {
+        self.kernel.admit(mail);
+    }
+
+    /// Lets all happen that happens before `end`.
+    pub(super) fn run(&mut self, end: u64) {
+        loop {
+            let (kernel_at, application_at) = (self.kernel.next_at(), self.application_at());
+            let at = kernel_at.min(application_at);
+            if at >= end {
+                return;
+            }
+            self.kernel.now = self.kernel.now.max(at);
+            if kernel_at <= application_at {
+                self.kernel.step();
+            } else {
+                self.handle_time();
+            }
+            let mut is_touched = application_at < kernel_at;
+            while let Some(event) = self.kernel.events.pop_front() {
+                self.handle(event);
+                is_touched = true;
+            }
+            if is_touched {
+                self.settle();
+            }
+        }
+    }
+
+    fn handle_time(&mut self) {
+        match &mut self.application {
+            Application::Relay(it) => it.handle_time(&mut self.kernel),
+            Application::Client(it) => it.handle_time(&self.kernel),
+            Application::Server(it) => it.handle_time(&mut self.kernel),
+        }
+    }
+
+    fn handle(&mut self, event: Event) {
+        match &mut self.application {
+            Application::Relay(it) => it.handle(event, &mut self.kernel),
+            Application::Client(it) => it.handle(event, &mut self.kernel),
+            Application::Server(it) => it.handle(event, &mut self.kernel),
+        }
+    }
+
+    fn settle(&mut self) {
+        match &mut self.application {
+            Application::Relay(it) => it.settle(&mut self.kernel),
+            Application::Client(it) => it.settle(&mut self.kernel),
+            Application::Server(_) => {}
+        }
+    }
+
+    /// What it has done so far.
+    #[must_use]
+    pub fn figures(&self) -> HostFigures {
+        let counts = &self.kernel.counts;
+        let mut figures = HostFigures {
+            host: HostId(self.kernel.id),
+            cells: counts.cells,
+            events: counts.events,
+            lost_flights: counts.lost_flights,
+            dropped_flights: counts.dropped_flights,
+            sent_bytes: self.kernel.sent_bytes.clone(),
+            ..HostFigures::default()
+        };
+        match &self.application {
+            Application::Relay(it) => {
+                figures.relayed_bytes = it.core.totals().client_bytes;
+                figures.waited_cell_s = it.waited_cell_s();
+                figures.circuits = it.core.totals().circuits;
+            }
+            Application::Client(it) => figures.received_bytes = it.received_bytes,
+            Application::Server(_) => {}
+        }
+        figures
+    }
+
+    /// Takes what transfers have ended since the last time.
+    pub fn take_records(&mut self) -> Vec<Record> {
+        match &mut self.application {
+            Application::Client(it) => core::mem::take(&mut it.records),
+            Application::Relay(_) | Application::Server(_) => Vec::new(),
+        }
+    }
+}

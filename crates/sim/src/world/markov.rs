@@ -1,0 +1,201 @@
+//! Hidden Markov models as TGen has them: how often flows begin, streams in a flow, packets in a stream.
+
+use super::lot::Lot;
+use alloc::vec::Vec;
+use onion::Duration;
+
+/// Bytes of a packet.
+const PACKET_BYTES: u64 = 1434;
+
+/// Packets of one side whose pauses are not longer than this are sent at once.
+const AT_ONCE_NS: u64 = 10_000_000;
+
+/// No pause is longer.
+const DELAY_MAX_US: f64 = 600_000_000.0;
+
+/// Observations of one walk, at most: a model need not come to an end.
+const STEPS_MAX: usize = 1 << 20;
+
+/// What a model says at a step.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Observation {
+    /// `+`: a packet to the server; or, a flow or a stream.
+    ToServer,
+    /// `-`: a packet to the client.
+    ToClient,
+    /// `F`: that was all.
+    End,
+}
+
+/// How long until the next step, in microseconds.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Delay {
+    /// Between two bounds.
+    Uniform(f64, f64),
+    /// Mean and deviation.
+    Normal(f64, f64),
+    /// Mean and deviation of the logarithm.
+    LogNormal(f64, f64),
+    /// Steps in a microsecond.
+    Exponential(f64),
+    /// Scale and shape.
+    Pareto(f64, f64),
+}
+
+impl Delay {
+    fn draw(self, lot: &mut Lot) -> Duration {
+        let us = match self {
+            Self::Uniform(low, high) => low + (high - low) * lot.unit(),
+            Self::Normal(mean, deviation) => mean + deviation * normal(lot),
+            Self::LogNormal(mean, deviation) => libm::exp(mean + deviation * normal(lot)),
+            Self::Exponential(rate) => -libm::log(1.0 - lot.unit()) / rate,
+            Self::Pareto(scale, shape) => scale / libm::pow(1.0 - lot.unit(), 1.0 / shape),
+        };
+        // Also where it is not a number.
+        let us = if us > 0.0 { us.min(DELAY_MAX_US) } else { 0.0 };
+        Duration::from_nanos(nanos(us))
+    }
+}
+
+#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "it is in bounds")]
+fn nanos(us: f64) -> u64 {
+    (us * 1000.0) as u64
+}
+
+/// By Box and Muller; the second number is not used, so that there is no state.
+fn normal(lot: &mut Lot) -> f64 {
+    let (first, second) = (1.0 - lot.unit(), lot.unit());
+    libm::sqrt(-2.0 * libm::log(first)) * libm::cos(2.0 * core::f64::consts::PI * second)
+}
+
+/// A state of a model.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct State {
+    /// The states that may follow, with their weights.
+    pub transitions: Vec<(f64, usize)>,
+    /// What is observed in it, with weights, and the pause before the next step.
+    pub emissions: Vec<(f64, Observation, Delay)>,
+}
+
+/// A hidden Markov model.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct MarkovModel {
+    /// All states.
+    pub states: Vec<State>,
+    /// Where a walk begins. Nothing is observed there.
+    pub start: usize,
+}
+
+/// A walk through a model.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Walk {
+    lot: Lot,
+    state: usize,
+}
+
+impl Walk {
+    pub(super) const fn new(model: &MarkovModel, lot: Lot) -> Self {
+        Self { lot, state: model.start }
+    }
+
+    /// The next observation, and the pause after it. The end where a state leads nowhere.
+    pub(super) fn next(&mut self, model: &MarkovModel) -> (Observation, Duration) {
+        const OVER: (Observation, Duration) = (Observation::End, Duration::ZERO);
+        let Some(state) = model.states.get(self.state) else { return OVER };
+        let Some(place) = choose(&mut self.lot, state.transitions.iter().map(|it| it.0)) else {
+            return OVER;
+        };
+        self.state = state.transitions[place].1;
+        let Some(state) = model.states.get(self.state) else { return OVER };
+        let Some(place) = choose(&mut self.lot, state.emissions.iter().map(|it| it.0)) else {
+            return OVER;
+        };
+        let (_, observation, delay) = state.emissions[place];
+        (observation, delay.draw(&mut self.lot))
+    }
+}
+
+/// Which of some weights.
+pub(super) fn choose(lot: &mut Lot, weights: impl Iterator<Item = f64> + Clone) -> Option<usize> {
+    let total: f64 = weights.clone().sum();
+    let mut left = lot.unit() * total;
+    let mut last = None;
+    for (place, weight) in weights.enumerate() {
+        if weight <= 0.0 {
+            continue;
+        }
+        last = Some(place);
+        left -= weight;
+        if left < 0.0 {
+            break;
+        }
+    }
+    last
+}
+
+/// What one side sends: pauses in nanoseconds, and bytes after them.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Bursts(Vec<(u64, u64)>);
+
+impl Bursts {
+    pub(super) fn one(bytes: u64) -> Self {
+        Self([(0, bytes)].into())
+    }
+
+    pub(super) fn get(&self, place: usize) -> Option<(u64, u64)> {
+        self.0.get(place).copied()
+    }
+
+    pub(super) fn total_bytes(&self) -> u64 {
+        self.0.iter().map(|(_, bytes)| bytes).sum()
+    }
+
+    /// A packet, so long after the one before of the same side.
+    fn add(&mut self, pause_ns: u64) {
+        match self.0.last_mut() {
+            Some((_, bytes)) if pause_ns <= AT_ONCE_NS => *bytes += PACKET_BYTES,
+            _ => self.0.push((pause_ns, PACKET_BYTES)),
+        }
+    }
+}
+
+/// What both sides of a stream send.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Packets {
+    pub(super) to_server: Bursts,
+    pub(super) to_client: Bursts,
+}
+
+impl Packets {
+    /// Bytes to the server, and to the client.
+    #[must_use]
+    pub fn total_bytes(&self) -> (u64, u64) {
+        (self.to_server.total_bytes(), self.to_client.total_bytes())
+    }
+}
+
+impl MarkovModel {
+    /// What both sides of a stream send by this seed. As TGen does it: each side has its own clock, and what the other one sends is a pause to it.
+    #[must_use]
+    pub fn packets(&self, seed: u64) -> Packets {
+        let mut walk = Walk::new(self, Lot::new(seed));
+        let mut packets = Packets::default();
+        let (mut server_ns, mut client_ns) = (0, 0);
+        for _ in 0..STEPS_MAX {
+            let (observation, pause) = walk.next(self);
+            let pause_ns = u64::try_from(pause.as_nanos()).unwrap_or(u64::MAX);
+            match observation {
+                Observation::ToServer => {
+                    packets.to_server.add(server_ns);
+                    (server_ns, client_ns) = (pause_ns, client_ns + pause_ns);
+                }
+                Observation::ToClient => {
+                    packets.to_client.add(client_ns);
+                    (client_ns, server_ns) = (pause_ns, server_ns + pause_ns);
+                }
+                Observation::End => break,
+            }
+        }
+        packets
+    }
+}

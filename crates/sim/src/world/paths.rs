@@ -1,0 +1,187 @@
+//! Which relays a circuit leads through: by weight and position (dir-spec §3.8.3, path-spec §2.2).
+
+use super::lot::Lot;
+use super::message::HostId;
+use alloc::vec::Vec;
+
+/// A relay that circuits may lead through.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Candidate {
+    /// Which.
+    pub host: HostId,
+    /// Its weight in the consensus.
+    pub weight: u64,
+    /// It may be the first.
+    pub is_guard: bool,
+    /// It may be the last.
+    pub is_exit: bool,
+}
+
+/// How much of a relay's weight counts at a position: the consensus' `bandwidth-weights`, with 1 for 10,000.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct PositionWeights {
+    /// A guard's as the first (`Wgg`); one that is an exit, too (`Wgd`).
+    pub guard: [f64; 2],
+    /// In the middle: of one that is neither, of a guard (`Wmg`), of an exit (`Wme`), of both (`Wmd`).
+    pub middle: [f64; 4],
+    /// An exit's as the last (`Wee`); one that is a guard, too (`Wed`).
+    pub exit: [f64; 2],
+}
+
+impl PositionWeights {
+    /// By the rules of dir-spec §3.8.3, from the total weights of relays that are guards only, neither, exits only, and both.
+    #[must_use]
+    pub fn of(g: f64, m: f64, e: f64, d: f64) -> Self {
+        let t = g + m + e + d;
+        // Where nobody is of a kind, its share does not matter.
+        let over = |part: f64, all: f64| if all > 0.0 { part / all } else { 0.0 };
+        let made = |wgg: f64, wgd: f64, wmg: f64, wme: f64, wmd: f64, wee: f64, wed: f64| Self {
+            guard: [wgg, wgd],
+            middle: [1.0, wmg, wme, wmd],
+            exit: [wee, wed],
+        };
+        let (s, r) = (g.max(e), g.min(e));
+        if 3.0 * e >= t && 3.0 * g >= t {
+            let third = 1.0 / 3.0;
+            let wee = over(e + g + m, 3.0 * e);
+            let wmg = over(2.0 * g - e - m, 3.0 * g);
+            return made(1.0 - wmg, third, wmg, 1.0 - wee, third, wee, third);
+        }
+        if 3.0 * e < t && 3.0 * g < t {
+            if r + d < s {
+                let (wgd, wed) = if e < g { (0.0, 1.0) } else { (1.0, 0.0) };
+                return made(1.0, wgd, 0.0, 0.0, 0.0, 1.0, wed);
+            }
+            let (wee, wme) = (over(e - g + m, e), over(g - m, e));
+            let wed = over(d - 2.0 * e + 4.0 * g - 2.0 * m, 3.0 * d);
+            let rest = (1.0 - wed) / 2.0;
+            if [wee, wme, wed, rest].iter().all(|it| (0.0..=1.0).contains(it)) {
+                return made(1.0, rest, 0.0, wme, rest, wee, wed);
+            }
+            let wed = over(d - 2.0 * e + g + m, 3.0 * d).clamp(0.0, 1.0);
+            let wmd = over(d - 2.0 * m + g + e, 3.0 * d).clamp(0.0, 1.0 - wed);
+            return made(1.0, 1.0 - wed - wmd, 0.0, 0.0, wmd, 1.0, wed);
+        }
+        if 3.0 * (r + d) < t {
+            return if g < e {
+                let wme = if e < m { 0.0 } else { over(e - m, 2.0 * e) };
+                made(1.0, 1.0, 0.0, wme, 0.0, 1.0 - wme, 0.0)
+            } else {
+                let wmg = if g < m { 0.0 } else { over(g - m, 2.0 * g) };
+                made(1.0 - wmg, 0.0, wmg, 0.0, 0.0, 1.0, 1.0)
+            };
+        }
+        if g < e {
+            let wgd = over(d - 2.0 * g + e + m, 3.0 * d).clamp(0.0, 1.0);
+            let (wee, rest) = (over(e + m, 2.0 * e), (1.0 - wgd) / 2.0);
+            made(1.0, wgd, 0.0, 1.0 - wee, rest, wee, rest)
+        } else {
+            let wed = over(d - 2.0 * e + g + m, 3.0 * d).clamp(0.0, 1.0);
+            let (wgg, rest) = (over(g + m, 2.0 * g), (1.0 - wed) / 2.0);
+            made(wgg, rest, 1.0 - wgg, 0.0, rest, 1.0, wed)
+        }
+    }
+}
+
+/// Relays by what they weigh at a position, summed up.
+#[derive(Clone, Debug, Default)]
+struct Wheel {
+    hosts: Vec<u32>,
+    sums: Vec<f64>,
+}
+
+impl Wheel {
+    fn new(candidates: &[Candidate], share: impl Fn(&Candidate) -> f64) -> Self {
+        let mut wheel = Self::default();
+        let mut sum = 0.0;
+        for it in candidates {
+            let weight = weight(it) * share(it);
+            if weight > 0.0 {
+                sum += weight;
+                wheel.hosts.push(it.host.0);
+                wheel.sums.push(sum);
+            }
+        }
+        wheel
+    }
+
+    /// One that is none of these.
+    fn draw(&self, lot: &mut Lot, others: &[u32]) -> Option<u32> {
+        let total = *self.sums.last()?;
+        for _ in 0..100 {
+            let at = lot.unit() * total;
+            let place = self.sums.partition_point(|sum| *sum <= at);
+            let host = self.hosts.get(place).copied();
+            if let Some(host) = host.filter(|host| !others.contains(host)) {
+                return Some(host);
+            }
+        }
+        self.hosts.iter().copied().find(|host| !others.contains(host))
+    }
+}
+
+#[expect(clippy::cast_precision_loss, reason = "weights are far below 2⁵³")]
+fn weight(it: &Candidate) -> f64 {
+    it.weight as f64
+}
+
+/// All relays that circuits may lead through.
+#[derive(Clone, Debug)]
+pub struct Paths {
+    guards: Wheel,
+    middles: Wheel,
+    exits: Wheel,
+}
+
+impl Paths {
+    /// Among these, by weights of positions that follow from theirs.
+    #[must_use]
+    pub fn new(candidates: &[Candidate]) -> Self {
+        let total = |is_guard: bool, is_exit: bool| -> f64 {
+            let of_kind = |it: &&Candidate| it.is_guard == is_guard && it.is_exit == is_exit;
+            candidates.iter().filter(of_kind).map(weight).sum()
+        };
+        let (g, m) = (total(true, false), total(false, false));
+        let weights = PositionWeights::of(g, m, total(false, true), total(true, true));
+        Self::with_weights(candidates, &weights)
+    }
+
+    /// Among these, by these weights of positions.
+    #[must_use]
+    pub fn with_weights(candidates: &[Candidate], weights: &PositionWeights) -> Self {
+        let guard = |it: &Candidate| match it {
+            Candidate { is_guard: false, .. } => 0.0,
+            it => weights.guard[usize::from(it.is_exit)],
+        };
+        let middle =
+            |it: &Candidate| weights.middle[usize::from(it.is_guard) + 2 * usize::from(it.is_exit)];
+        let exit = |it: &Candidate| match it {
+            Candidate { is_exit: false, .. } => 0.0,
+            it => weights.exit[usize::from(it.is_guard)],
+        };
+        Self {
+            guards: Wheel::new(candidates, guard),
+            middles: Wheel::new(candidates, middle),
+            exits: Wheel::new(candidates, exit),
+        }
+    }
+
+    /// Some first hops, no two the same.
+    pub(super) fn draw_guards(&self, lot: &mut Lot, count: u8) -> Vec<u32> {
+        let mut guards = Vec::new();
+        for _ in 0..count {
+            let next = self.guards.draw(lot, &guards);
+            guards.extend(next);
+        }
+        guards
+    }
+
+    /// A path of three, whose first is one of these if there are any. The last is chosen first, as clients do.
+    pub(super) fn draw(&self, lot: &mut Lot, guards: &[u32]) -> Option<[u32; 3]> {
+        let exit = self.exits.draw(lot, &[])?;
+        let kept = guards.iter().copied().find(|guard| *guard != exit);
+        let guard = kept.or_else(|| self.guards.draw(lot, &[exit]))?;
+        let middle = self.middles.draw(lot, &[exit, guard])?;
+        Some([guard, middle, exit])
+    }
+}

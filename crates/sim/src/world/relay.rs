@@ -1,0 +1,266 @@
+//! A relay: the engine's core, and what a shell does for it.
+
+use super::config::RelayConfig;
+use super::kernel::{Event, Kernel};
+use super::message::Purpose;
+use super::net::{address, host_at, ids, job_at};
+use alloc::collections::VecDeque;
+use alloc::vec::Vec;
+use onion::Instant;
+use onion::node::{CloseCause, ConnId, Dial, Security};
+use onion::router::{Core, ExitConfig, ExitPolicy, Honest, LinkPeer, RouterConfig};
+use onion::suite::{Cell, Run, RunRoom, Weightless, WeightlessCell, WeightlessStretch};
+use rand_chacha::ChaCha8Rng;
+use rand_chacha::rand_core::SeedableRng;
+
+/// No socket.
+const NONE: u32 = u32::MAX;
+
+/// Bytes of a stream that are read at once.
+const READ_MAX: u64 = 16_384;
+
+/// Cells that are given to a socket at once.
+const RECORD_CELLS: usize = 31;
+
+#[derive(Debug)]
+pub(super) struct Relay {
+    pub(super) core: Core<Weightless, ChaCha8Rng>,
+    engine_at: u64,
+    /// The socket of each connection.
+    sockets: Vec<u32>,
+    record: Vec<WeightlessCell>,
+    cell_cost_ns: u64,
+    /// When the processor is through with all that has come.
+    busy_until: u64,
+    /// Cells that wait for the processor: until when, and of which connection.
+    work: VecDeque<(u64, u32, Vec<WeightlessCell>)>,
+}
+
+impl Relay {
+    pub(super) fn new(id: u32, config: &RelayConfig, seed: u64) -> Self {
+        let mut router = RouterConfig::new(ids(id), 1_600_000_000);
+        router.limit = config.limit;
+        router.scheduler = config.scheduler;
+        router.addresses = [address(id)].into();
+        router.padding = false;
+        router.exit = config.is_exit.then(|| ExitConfig {
+            policy: ExitPolicy::accept_all(),
+            ipv6: true,
+            allows_single_hop: false,
+        });
+        let rng = ChaCha8Rng::seed_from_u64(super::Lot::of(seed, u64::from(id) << 8 | 2).next());
+        let mut core = Core::new(router, Honest, rng, Instant::ORIGIN);
+        core.set_congestion_params(config.congestion.clone());
+        Self {
+            core,
+            engine_at: u64::MAX,
+            sockets: Vec::new(),
+            record: (0..RECORD_CELLS).map(|_| WeightlessCell::EMPTY).collect(),
+            cell_cost_ns: u64::try_from(config.cell_cost.as_nanos()).unwrap_or(0),
+            busy_until: 0,
+            work: VecDeque::new(),
+        }
+    }
+
+    pub(super) fn next_at(&self) -> u64 {
+        self.engine_at.min(self.work.front().map_or(u64::MAX, |(at, ..)| *at))
+    }
+
+    pub(super) fn handle_time(&mut self, kernel: &mut Kernel) {
+        let now = kernel.instant();
+        while self.work.front().is_some_and(|(at, ..)| *at <= kernel.now) {
+            if let Some((_, conn, cells)) = self.work.pop_front() {
+                self.handle_cells(kernel, ConnId(conn), cells);
+            }
+        }
+        if self.engine_at <= kernel.now {
+            self.core.handle_timeout(now);
+        }
+    }
+
+    fn socket_of(&self, conn: ConnId) -> Option<u32> {
+        self.sockets.get(conn.0 as usize).copied().filter(|socket| *socket != NONE)
+    }
+
+    fn bind(&mut self, conn: ConnId, socket: u32) {
+        let place = conn.0 as usize;
+        if self.sockets.len() <= place {
+            self.sockets.resize(place + 1, NONE);
+        }
+        self.sockets[place] = socket;
+    }
+
+    pub(super) fn handle(&mut self, event: Event, kernel: &mut Kernel) {
+        let now = kernel.instant();
+        match event {
+            Event::Opened(socket) => {
+                let it = kernel.socket(socket);
+                let conn = ConnId(it.conn);
+                if it.is_link() {
+                    let peer = peer(kernel, it.peer_host);
+                    self.core.handle_link_open(now, conn, &peer);
+                } else {
+                    self.core.handle_plain_connected(now, conn);
+                }
+            }
+            Event::Accepted(socket) => {
+                let from = kernel.socket(socket).peer_host;
+                match self.core.accept(now, Some(address(from)), None) {
+                    Some(conn) => {
+                        kernel.socket_mut(socket).conn = conn.0;
+                        self.bind(conn, socket);
+                        let peer = peer(kernel, from);
+                        self.core.handle_link_open(now, conn, &peer);
+                    }
+                    None => kernel.close(socket),
+                }
+            }
+            Event::Cells(socket, cells) => {
+                let conn = kernel.socket(socket).conn;
+                if self.cell_cost_ns == 0 {
+                    self.handle_cells(kernel, ConnId(conn), cells);
+                } else {
+                    let takes = self.cell_cost_ns * cells.len() as u64;
+                    self.busy_until = self.busy_until.max(kernel.now) + takes;
+                    self.work.push_back((self.busy_until, conn, cells));
+                }
+            }
+            Event::Bytes(socket) => self.read(kernel, ConnId(kernel.socket(socket).conn)),
+            Event::Room(socket) => self.write(kernel, ConnId(kernel.socket(socket).conn)),
+            Event::Closed(socket) => {
+                let it = kernel.socket(socket);
+                if it.is_link() || it.unread() == 0 {
+                    self.lose(kernel, socket);
+                }
+            }
+        }
+    }
+
+    fn lose(&mut self, kernel: &mut Kernel, socket: u32) {
+        let conn = ConnId(kernel.socket(socket).conn);
+        if self.socket_of(conn) == Some(socket) {
+            self.bind(conn, NONE);
+            self.core.handle_closed(kernel.instant(), conn, &CloseCause::ByPeer);
+        }
+        kernel.forget(socket);
+    }
+
+    fn handle_cells(&mut self, kernel: &mut Kernel, conn: ConnId, cells: Vec<WeightlessCell>) {
+        let now = kernel.instant();
+        for cell in &cells {
+            let at = (cell.circ_id(), cell.command());
+            if !self.core.handle_cell(now, conn, at, cell.body()) {
+                break;
+            }
+        }
+        self.core.handle_transfer(now, conn);
+        kernel.recycle(cells);
+    }
+
+    /// Reads of a stream what the engine takes.
+    fn read(&mut self, kernel: &mut Kernel, conn: ConnId) {
+        let Some(socket) = self.socket_of(conn) else { return };
+        loop {
+            let it = kernel.socket(socket);
+            let limit = self.core.receive_limit(conn) as u64;
+            let len = limit.min(READ_MAX).min(it.unread());
+            if len == 0 {
+                break;
+            }
+            let run = Run { at: Run::place(it.rx.read), len: u32::try_from(len).unwrap_or(0) };
+            kernel.read_bytes(socket, len);
+            self.core.handle_stream_data(kernel.instant(), conn, WeightlessStretch::Run(run));
+        }
+        let it = kernel.socket(socket);
+        if it.unread() == 0 && it.rx.is_over() {
+            self.lose(kernel, socket);
+        }
+    }
+
+    /// Writes what the engine has and the kernel takes.
+    fn write(&mut self, kernel: &mut Kernel, conn: ConnId) {
+        let Some(socket) = self.socket_of(conn) else { return };
+        let now = kernel.instant();
+        if !kernel.socket(socket).is_link() {
+            let mut room = RunRoom { room_bytes: u32::MAX, ..RunRoom::default() };
+            while self.core.poll_stream_data(now, conn, &mut room) > 0 {
+                kernel.write_bytes(socket, u64::from(room.run.len));
+                room = RunRoom { room_bytes: u32::MAX, ..RunRoom::default() };
+            }
+            return;
+        }
+        loop {
+            let room = kernel.room_cells(socket);
+            if room == 0 {
+                kernel.socket_mut(socket).wants_room = true;
+                break;
+            }
+            if let Some(control) = self.core.poll_control(now, conn) {
+                if !control.command.is_variable_length() {
+                    let mut cell = WeightlessCell::EMPTY;
+                    control.fill::<Weightless>(&mut cell);
+                    kernel.write_cell(socket, cell);
+                }
+                continue;
+            }
+            let most = room.min(RECORD_CELLS);
+            let count = self.core.poll_cells(now, conn, &mut self.record[..most]);
+            if count == 0 {
+                break;
+            }
+            kernel.write_cells(socket, &mut self.record[..count]);
+        }
+        kernel.send(socket);
+    }
+
+    fn dial(&mut self, kernel: &mut Kernel, dial: Dial) {
+        let to = match dial.security {
+            Security::Tls => host_at(dial.to.ip()).map(|host| (host, Purpose::Link)),
+            Security::Plain => job_at(dial.to.ip()).map(|(host, job)| (host, Purpose::Plain(job))),
+        };
+        let to = to.filter(|(host, _)| (*host as usize) < kernel.net.hosts());
+        match to {
+            Some((host, purpose)) => {
+                let socket = kernel.dial(host, purpose, dial.conn.0);
+                self.bind(dial.conn, socket);
+            }
+            None => self.core.handle_closed(kernel.instant(), dial.conn, &CloseCause::NoRoute),
+        }
+    }
+
+    /// Does all that the engine wants now.
+    pub(super) fn settle(&mut self, kernel: &mut Kernel) {
+        loop {
+            if let Some(dial) = self.core.poll_dial() {
+                self.dial(kernel, dial);
+            } else if let Some(conn) = self.core.poll_socket_query() {
+                let state = self.socket_of(conn).map(|socket| kernel.state(socket));
+                self.core.handle_socket_state(kernel.instant(), conn, state.as_ref());
+            } else if let Some(conn) = self.core.poll_writable() {
+                self.write(kernel, conn);
+            } else if let Some(conn) = self.core.poll_close() {
+                if let Some(socket) = self.socket_of(conn) {
+                    self.bind(conn, NONE);
+                    kernel.close(socket);
+                }
+            } else if let Some(conn) = self.core.poll_readable() {
+                self.read(kernel, conn);
+            } else {
+                break;
+            }
+        }
+        while self.core.poll_event().is_some() {}
+        self.engine_at = self.core.poll_timeout().map_or(u64::MAX, Instant::as_nanos);
+    }
+
+    /// Seconds that cells have waited in circuits' queues, all together.
+    pub(super) const fn waited_cell_s(&self) -> f64 {
+        self.core.waited_cell_s()
+    }
+}
+
+/// Who is at the other end of a link.
+fn peer(kernel: &Kernel, host: u32) -> LinkPeer {
+    let is_relay = kernel.net.is_relay(host);
+    LinkPeer { relay: is_relay.then(|| ids(host)), is_canonical: is_relay, has_padding: true }
+}

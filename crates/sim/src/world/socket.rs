@@ -1,0 +1,75 @@
+use super::message::{Purpose, SocketKey};
+use super::tcp::{Control, Receiver, Sender};
+use alloc::collections::VecDeque;
+use onion::suite::WeightlessCell;
+
+/// What one end of a connection is at.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Phase {
+    Free,
+    /// Handshakes are under way.
+    Opening,
+    Open,
+    /// The application has closed it; what it has written is still sent.
+    Closing,
+}
+
+/// One end of a connection.
+#[derive(Debug)]
+pub(super) struct Socket {
+    pub(super) uses: u32,
+    pub(super) phase: Phase,
+    pub(super) peer_host: u32,
+    pub(super) peer: SocketKey,
+    pub(super) purpose: Purpose,
+    pub(super) latency_ns: u32,
+    /// Of what comes: of 2³² segments so many get lost.
+    pub(super) loss: u32,
+    /// How the application calls it.
+    pub(super) conn: u32,
+    pub(super) tx: Sender,
+    pub(super) rx: Receiver,
+    /// Cells that were written and not sent.
+    pub(super) unsent: VecDeque<WeightlessCell>,
+    /// It waits for its turn on the way up.
+    pub(super) is_ready: bool,
+    /// The application has more than there was room for.
+    pub(super) wants_room: bool,
+    /// There is an entry for its silence.
+    pub(super) is_watched: bool,
+}
+
+impl Socket {
+    pub(super) fn new(control: Control, window: u64) -> Self {
+        Self {
+            uses: 0,
+            phase: Phase::Free,
+            peer_host: 0,
+            peer: SocketKey::default(),
+            purpose: Purpose::Link,
+            latency_ns: 0,
+            loss: 0,
+            conn: 0,
+            tx: Sender::new(control, window),
+            rx: Receiver::new(window),
+            unsent: VecDeque::new(),
+            is_ready: false,
+            wants_room: false,
+            is_watched: false,
+        }
+    }
+
+    pub(super) const fn is_link(&self) -> bool {
+        matches!(self.purpose, Purpose::Link)
+    }
+
+    /// Bytes of which only whole numbers are sent.
+    pub(super) const fn unit(&self) -> u64 {
+        if self.is_link() { 514 } else { 1 }
+    }
+
+    /// Bytes that have come and were not read.
+    pub(super) const fn unread(&self) -> u64 {
+        self.rx.received() - self.rx.read
+    }
+}

@@ -1,0 +1,114 @@
+use super::small::{FAST, Small, models};
+use crate::world::{Ending, Record, Users};
+use onion::router::RateLimit;
+use onion::{Duration, Rate};
+use std::sync::Arc;
+use std::vec::Vec;
+
+const MIB: u32 = 1 << 20;
+
+fn last_s(record: &Record) -> f64 {
+    assert_eq!(record.ending, Ending::Complete, "{record:?}");
+    record.last_byte.expect("it is complete").as_secs_f64()
+}
+
+#[test]
+fn a_seed_gives_the_same_run_however_hosts_are_distributed() {
+    let users = Users::Markov(Arc::new(models()), 1.0);
+    let small = Small::new().losing(0.005).fast_relays(6);
+    let small = small.client(users.clone()).client(users).fetcher(MIB, 5).fetcher(50_000, 5);
+    let alone = small.run(15, 1, 42);
+    assert!(alone.records.len() > 50, "{}", alone.records.len());
+    for parts in [2, 3, 7] {
+        let together = small.run(15, parts, 42);
+        assert_eq!(together.records, alone.records, "{parts} parts");
+        assert_eq!(together.figures, alone.figures, "{parts} parts");
+    }
+    assert_ne!(small.run(15, 1, 43).records, alone.records);
+}
+
+#[test]
+fn all_comes_whole_and_later_where_much_is_lost() {
+    let small = Small::new().fast_relays(3).fetcher(MIB, 10);
+    let clean = small.run(60, 1, 1);
+    let lossy = small.losing(0.02).run(60, 1, 1);
+    assert_eq!((clean.records.len(), lossy.records.len()), (10, 10));
+    let total = |records: &[Record]| records.iter().map(last_s).sum::<f64>();
+    let (clean_s, lossy_s) = (total(&clean.records), total(&lossy.records));
+    assert!(lossy_s > 1.2 * clean_s, "{lossy_s} {clean_s}");
+    assert_eq!(clean.figures.iter().map(|it| it.lost_flights).sum::<u64>(), 0);
+    assert!(lossy.figures.iter().map(|it| it.lost_flights).sum::<u64>() > 20);
+}
+
+/// The rate that one download of 8 MiB comes to, in Mbit/s, and that of the wire.
+fn one_download(small: Small) -> f64 {
+    let records = small.fetcher(8 * MIB, 1).run(60, 1, 3).records;
+    let [record] = &records[..] else { panic!("{} records", records.len()) };
+    f64::from(8 * MIB) * 8e-6 / last_s(record)
+}
+
+#[test]
+fn whatever_is_narrowest_is_the_limit() {
+    let narrow = Rate::from_bit_per_s(4_000_000);
+    let open = |relay: usize| if relay == 1 { narrow } else { FAST };
+    let hosts = (0..3).fold(Small::new(), |it, place| it.relay(open(place), place == 2, |_| ()));
+    let by_host = one_download(hosts);
+    let limit = RateLimit { rate: narrow, burst_bytes: 100_000 };
+    let limited = Small::new()
+        .relay(FAST, false, |_| ())
+        .relay(FAST, false, |it| it.limit = Some(limit))
+        .relay(FAST, true, |_| ());
+    let by_limit = one_download(limited);
+    // 514 bytes each 1,028 µs.
+    let slow = |it: &mut crate::world::RelayConfig| it.cell_cost = Duration::from_micros(1028);
+    let busy =
+        Small::new().relay(FAST, false, |_| ()).relay(FAST, false, slow).relay(FAST, true, |_| ());
+    let by_processor = one_download(busy);
+    let free = one_download(Small::new().fast_relays(3));
+    // Cells are 3 % longer than what is in them, segments 5 % longer than cells.
+    assert!((3.2..3.75).contains(&by_host), "{by_host}");
+    assert!((3.5..3.9).contains(&by_limit), "{by_limit}");
+    assert!((3.5..3.9).contains(&by_processor), "{by_processor}");
+    assert!(free > 10.0, "{free}");
+}
+
+#[test]
+fn clients_of_a_narrow_relay_have_equal_parts() {
+    let narrow = Rate::from_bit_per_s(8_000_000);
+    let mut small = Small::new().relay(FAST, false, |_| ()).relay(narrow, false, |_| ()).relay(
+        FAST,
+        true,
+        |_| (),
+    );
+    for _ in 0..4 {
+        small = small.fetcher(4 * MIB, 1);
+    }
+    let records = small.run(60, 1, 5).records;
+    // All begin within two seconds, and need 18.
+    let times: Vec<f64> = records.iter().map(last_s).collect();
+    assert_eq!(times.len(), 4);
+    let (least, most) =
+        times.iter().fold((f64::MAX, 0.0f64), |(a, b), it| (a.min(*it), b.max(*it)));
+    assert!(least > 14.0 && most < 22.0, "{times:?}");
+}
+
+#[test]
+fn streams_of_models_carry_what_the_models_say() {
+    let users = Users::Markov(Arc::new(models()), 1.0);
+    let played = Small::new().fast_relays(3).client(users).run(60, 1, 8);
+    assert!(played.records.len() > 100, "{}", played.records.len());
+    for record in &played.records {
+        assert_eq!(record.ending, Ending::Complete, "{record:?}");
+        assert_eq!(record.bytes % 1434, 0, "{record:?}");
+    }
+}
+
+#[test]
+fn a_download_that_takes_too_long_is_given_up() {
+    let slow = Rate::from_bit_per_s(100_000);
+    let small = (0..3).fold(Small::new(), |it, place| it.relay(slow, place == 2, |_| ()));
+    let records = small.fetcher(8 * MIB, 1).run(150, 1, 9).records;
+    let endings: Vec<Ending> = records.iter().map(|it| it.ending).collect();
+    assert_eq!(endings, [Ending::TimedOut]);
+    assert!(records[0].bytes > 0 && records[0].last_byte.is_none());
+}

@@ -1,0 +1,64 @@
+//! What users do.
+
+use super::markov::MarkovModel;
+use super::message::Job;
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+use onion::Duration;
+
+/// Bytes by which a benchmark asks for its download.
+const FETCH_REQUEST_BYTES: u64 = 1000;
+
+/// Bytes by which a stream of the packet model begins: about those of TGen's header.
+const PACKETS_REQUEST_BYTES: u64 = 150;
+
+/// Models of many users together, as TGen has them.
+#[derive(Clone, Debug, Default)]
+pub struct Models {
+    /// How often a user begins a flow.
+    pub flow: MarkovModel,
+    /// How streams follow each other in a flow.
+    pub stream: MarkovModel,
+    /// What a stream carries.
+    pub packet: MarkovModel,
+}
+
+impl Models {
+    pub(super) const fn request_bytes(job: Job) -> u64 {
+        match job {
+            Job::Fetch(_) => FETCH_REQUEST_BYTES,
+            Job::Packets(_) => PACKETS_REQUEST_BYTES,
+        }
+    }
+}
+
+/// A size that is fetched.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Size {
+    /// How often, among the others.
+    pub weight: f64,
+    /// Bytes of the download.
+    pub bytes: u32,
+    /// A download that has not come whole by then is given up.
+    pub timeout: Duration,
+}
+
+/// A client that fetches, and fetches again.
+#[derive(Clone, Debug)]
+pub struct Fetch {
+    /// Time from one beginning to the next.
+    pub every: Duration,
+    /// How often in all; no end if `None`.
+    pub count: Option<u32>,
+    /// What is fetched.
+    pub sizes: Vec<Size>,
+}
+
+/// Who uses a client.
+#[derive(Clone, Debug)]
+pub enum Users {
+    /// Many, as models say. Each flow has circuits of its own. Pauses between flows are divided by the scale.
+    Markov(Arc<Models>, f64),
+    /// A benchmark. Each download has a circuit of its own.
+    Fetch(Arc<Fetch>),
+}

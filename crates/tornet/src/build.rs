@@ -1,0 +1,115 @@
+//! From the description of a network to the hosts of a world.
+
+use crate::error::Error;
+use crate::network::{Choices, Network, Site, Users};
+use crate::places::{Place, Places};
+use onion::Duration;
+use onion::flow::control::CongestionParams;
+use onion::router::RateLimit;
+use sim::world::{
+    Candidate, ClientConfig, HostConfig, HostId, Lot, Net, Paths, RelayConfig, Role,
+    Users as WorldUsers,
+};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// A circuit that does not stand by then is given up (C tor's default, before it knows better).
+const BUILD_TIMEOUT: Duration = Duration::from_secs(60);
+
+/// What a world is made of.
+pub(crate) struct Built {
+    pub(crate) hosts: Vec<HostConfig>,
+    pub(crate) names: Vec<String>,
+    pub(crate) net: Arc<Net>,
+    pub(crate) paths: Arc<Paths>,
+    /// How much each host will have to do, as a share of all relays' work; to distribute them over threads.
+    pub(crate) loads: Vec<f64>,
+}
+
+pub(crate) fn build(network: &Network, seed: u64) -> Result<Built, Error> {
+    let known = Places::new()?;
+    let clients = network.clients.iter().map(|it| &it.site);
+    let relays = network.relays.iter().map(|it| &it.site);
+    let sites: Vec<&Site> = relays.chain(&network.servers).chain(clients).collect();
+    let mut numbers: BTreeMap<&str, u16> = BTreeMap::new();
+    let mut places: Vec<Place> = Vec::new();
+    for site in &sites {
+        if !numbers.contains_key(site.country.as_str()) {
+            numbers.insert(&site.country, u16::try_from(places.len()).unwrap_or(u16::MAX));
+            places.push(known.find(&site.country)?);
+        }
+    }
+    let choices = &network.choices;
+    let mut net = Net::new(u16::try_from(places.len()).unwrap_or(u16::MAX), |from, to| {
+        let latency = places[usize::from(from)].latency_to(&places[usize::from(to)]);
+        (latency, choices.loss_at_300_ms * latency.as_secs_f64() / 0.3)
+    });
+    for (place, site) in sites.iter().enumerate() {
+        net.add(numbers[site.country.as_str()], place < network.relays.len());
+    }
+    let host = |site: &Site, role| HostConfig {
+        up: site.up,
+        down: site.down,
+        queue: choices.queue,
+        control: choices.control,
+        role,
+    };
+    let congestion = CongestionParams::default();
+    let mut candidates = Vec::new();
+    let mut hosts = Vec::new();
+    for relay in &network.relays {
+        candidates.push(Candidate {
+            host: HostId(u32::try_from(hosts.len()).unwrap_or(u32::MAX)),
+            weight: relay.weight,
+            is_guard: relay.is_guard,
+            is_exit: relay.is_exit,
+        });
+        let limit = relay.limit.map(|rate| RateLimit { rate, burst_bytes: rate.as_byte_per_s() });
+        let config = RelayConfig {
+            is_exit: relay.is_exit,
+            limit,
+            scheduler: choices.scheduler,
+            cell_cost: choices.cell_cost,
+            congestion: congestion.clone(),
+        };
+        hosts.push(host(&relay.site, Role::Relay(config)));
+    }
+    let models = &network.models;
+    hosts.extend(network.servers.iter().map(|site| host(site, Role::Server(models.clone()))));
+    let congestion = choices.has_congestion_control.then(|| Arc::new(congestion));
+    let mut lot = Lot::of(seed, 4);
+    let ramp_ns = u64::try_from(choices.ramp.as_nanos()).unwrap_or(u64::MAX).max(1);
+    for client in &network.clients {
+        let users = match &client.users {
+            Users::Models(models) => WorldUsers::Markov(models.clone(), choices.load),
+            Users::Fetch(fetch) => WorldUsers::Fetch(fetch.clone()),
+        };
+        let config = ClientConfig {
+            guards: choices.guards,
+            ready_circuits: choices.ready_circuits,
+            dirtiness: client.dirtiness,
+            build_timeout: BUILD_TIMEOUT,
+            congestion: congestion.clone(),
+            users,
+            begins: Duration::from_nanos(lot.below(ramp_ns)),
+        };
+        hosts.push(host(&client.site, Role::Client(config)));
+    }
+    Ok(Built {
+        loads: loads(network, choices),
+        names: sites.iter().map(|site| site.name.clone()).collect(),
+        hosts,
+        net: Arc::new(net),
+        paths: Arc::new(Paths::new(&candidates)),
+    })
+}
+
+/// A cell is three relays' business, and that of a client and a server.
+#[expect(clippy::cast_precision_loss, reason = "weights and numbers are far below 2⁵³")]
+fn loads(network: &Network, _choices: &Choices) -> Vec<f64> {
+    let total: u64 = network.relays.iter().map(|it| it.weight).sum();
+    let relays = network.relays.iter().map(|it| 0.6 * it.weight as f64 / total.max(1) as f64);
+    let servers = network.servers.iter().map(|_| 0.15 / network.servers.len() as f64);
+    let clients = network.clients.iter().map(|_| 0.25 / network.clients.len() as f64);
+    relays.chain(servers).chain(clients).collect()
+}

@@ -1,0 +1,24 @@
+//! Whole Tor networks in virtual time: what [`sim::world`] needs from outside, and what comes out of it.
+//!
+//! | module | what is in it |
+//! |---|---|
+//! | [`network`] | what a network consists of, whoever describes it |
+//! | [`shadow`] | networks as tornettools samples them for Shadow |
+//! | [`scenario`] | networks and choices by hand, in TOML |
+//! | [`models`] | TGen's Markov models, in GraphML |
+//! | [`places`] | countries, and what lies between them |
+//! | [`run`] | one run, on some threads |
+//! | [`results`] | what came out: files, figures, a fingerprint |
+
+mod build;
+mod error;
+mod graphml;
+pub mod models;
+pub mod network;
+pub mod places;
+pub mod results;
+pub mod run;
+pub mod scenario;
+pub mod shadow;
+
+pub use error::Error;

@@ -1,0 +1,187 @@
+//! What a network consists of.
+
+use crate::error::Error;
+use crate::{scenario, shadow};
+use onion::router::schedule::SchedulerConfig;
+use onion::{Duration, Rate};
+use sim::world::{Control, Fetch, Models};
+use std::path::Path;
+use std::sync::Arc;
+
+/// A host's connection to the network.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Site {
+    /// How it is called in results.
+    pub name: String,
+    /// Where it is: the two letters of ISO 3166.
+    pub country: String,
+    /// What it sends at most.
+    pub up: Rate,
+    /// What it gets at most.
+    pub down: Rate,
+}
+
+/// A relay.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Relay {
+    /// Where it is.
+    pub site: Site,
+    /// Its weight in the consensus.
+    pub weight: u64,
+    /// Circuits may begin there.
+    pub is_guard: bool,
+    /// Streams may leave there.
+    pub is_exit: bool,
+    /// What it lets itself send, if less than its host could.
+    pub limit: Option<Rate>,
+}
+
+/// Who uses a client.
+#[derive(Clone, Debug)]
+pub enum Users {
+    /// Many, as models say.
+    Models(Arc<Models>),
+    /// A benchmark.
+    Fetch(Arc<Fetch>),
+}
+
+/// A client: one tor process, and who is behind it.
+#[derive(Clone, Debug)]
+pub struct Client {
+    /// Where it is.
+    pub site: Site,
+    /// Who uses it.
+    pub users: Users,
+    /// A circuit takes new streams for so long.
+    pub dirtiness: Duration,
+}
+
+/// What is the same for all hosts of a kind.
+#[derive(Clone, Debug)]
+pub struct Choices {
+    /// Relays' scheduler.
+    pub scheduler: SchedulerConfig,
+    /// Kernels' congestion control.
+    pub control: Control,
+    /// Circuits have congestion control (proposal 324); fixed windows if not.
+    pub has_congestion_control: bool,
+    /// What a relay's processor needs for a cell.
+    pub cell_cost: Duration,
+    /// What comes and would wait longer on a host's way down is dropped.
+    pub queue: Duration,
+    /// Guards that a client keeps; 0 for a new one for each circuit.
+    pub guards: u8,
+    /// Circuits that clients keep ready.
+    pub ready_circuits: u8,
+    /// Segments that get lost on a path of 300 ms, one way; on shorter paths as many less.
+    pub loss_at_300_ms: f64,
+    /// Users begin in the course of this time.
+    pub ramp: Duration,
+    /// How much users do: 1 is what models say.
+    pub load: f64,
+}
+
+impl Default for Choices {
+    /// Those of the network in January 2019, with Linux on all hosts: KIST each 10 ms, fixed windows, Cubic.
+    fn default() -> Self {
+        Self {
+            scheduler: SchedulerConfig::kist(Duration::from_millis(10)),
+            control: Control::Cubic,
+            has_congestion_control: false,
+            cell_cost: Duration::ZERO,
+            queue: Duration::from_millis(100),
+            guards: 0,
+            ready_circuits: 3,
+            loss_at_300_ms: 0.015,
+            ramp: Duration::from_secs(10),
+            load: 1.0,
+        }
+    }
+}
+
+/// A network.
+#[derive(Clone, Debug, Default)]
+pub struct Network {
+    /// Its relays.
+    pub relays: Vec<Relay>,
+    /// Destinations.
+    pub servers: Vec<Site>,
+    /// Clients.
+    pub clients: Vec<Client>,
+    /// The models that users have, if any do: servers need them, too.
+    pub models: Arc<Models>,
+    /// What is the same for all.
+    pub choices: Choices,
+}
+
+impl Network {
+    /// Reads what is there: a scenario (a file, or a folder with `scenario.toml`), or a folder with a sample for Shadow.
+    ///
+    /// # Errors
+    /// Where something is missing or malformed, or cannot work.
+    pub fn read(path: &Path) -> Result<Self, Error> {
+        let inside = path.join("scenario.toml");
+        let network = if path.is_file() {
+            scenario::read_scenario(path)?
+        } else if inside.is_file() {
+            scenario::read_scenario(&inside)?
+        } else {
+            shadow::read_sample(path)?
+        };
+        network.check()?;
+        Ok(network)
+    }
+
+    /// The same network with so many times as many relays and clients: each so many of them once, or all of them several times, in
+    /// their order. For the cost of a simulation by size: who wants a network of Tor's at another scale, samples one.
+    #[must_use]
+    pub fn scaled(mut self, factor: f64) -> Self {
+        self.relays = dealt(self.relays, factor, |it, name| it.site.name = name);
+        self.clients = dealt(self.clients, factor, |it, name| it.site.name = name);
+        self
+    }
+
+    /// # Errors
+    /// Where it cannot work.
+    fn check(&self) -> Result<(), Error> {
+        let has =
+            |what: &dyn Fn(&Relay) -> bool| self.relays.iter().any(|it| it.weight > 0 && what(it));
+        let problem = if self.relays.len() < 3 {
+            "circuits need three relays"
+        } else if !has(&|it| it.is_exit) {
+            "no relay with a weight lets streams out"
+        } else if !has(&|it| it.is_guard) {
+            "no relay with a weight is a guard"
+        } else if self.servers.is_empty() {
+            "there is no server"
+        } else if self.clients.is_empty() {
+            "there is no client"
+        } else {
+            return Ok(());
+        };
+        Err(Error::Impossible(problem.into()))
+    }
+}
+
+#[expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_precision_loss,
+    clippy::cast_sign_loss,
+    reason = "small numbers of hosts"
+)]
+fn dealt<T: Clone>(all: Vec<T>, factor: f64, rename: impl Fn(&mut T, String)) -> Vec<T> {
+    let mut dealt = Vec::new();
+    for (place, it) in all.iter().enumerate() {
+        let until = ((place + 1) as f64 * factor) as usize;
+        while dealt.len() < until {
+            dealt.push(it.clone());
+        }
+    }
+    // No two have the same name in the results.
+    let count = dealt.len();
+    if count > all.len() {
+        let number = |(place, it)| rename(it, format!("host-{place}"));
+        dealt.iter_mut().enumerate().for_each(number);
+    }
+    dealt
+}

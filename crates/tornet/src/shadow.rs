@@ -1,0 +1,223 @@
+//! Networks as tornettools samples them for Shadow: `shadow.config.yaml`, `v3bw`, and `conf/`.
+//!
+//! Who is a relay stands in `v3bw`, with its weight. Which are guards and exits the authorities vote by their torrc. A host that runs tgen without tor is a
+//! server; one that runs both is a client, whose tgen file says what it does. What the sample leaves open, such as the map of latencies, is not
+//! part of it: see [`Choices`](crate::network::Choices) and [`places`](crate::places).
+
+use crate::error::{Error, read};
+use crate::graphml::Graph;
+use crate::models::read_model;
+use crate::network::{Choices, Client, Network, Relay, Site, Users};
+use onion::{Duration, Rate};
+use serde::Deserialize;
+use sim::world::{Fetch, Models, Size};
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// C tor's `MaxCircuitDirtiness`, and what benchmarks' torrc has instead.
+const DIRTINESS: Duration = Duration::from_mins(10);
+const DIRTINESS_OF_BENCHMARKS: Duration = Duration::from_secs(10);
+
+#[derive(Deserialize)]
+struct Config {
+    hosts: BTreeMap<String, Host>,
+}
+
+#[derive(Deserialize)]
+struct Host {
+    #[serde(default)]
+    options: Options,
+    bandwidth_down: String,
+    bandwidth_up: String,
+    processes: Vec<Process>,
+}
+
+#[derive(Default, Deserialize)]
+struct Options {
+    country_code_hint: Option<String>,
+}
+
+#[derive(Deserialize)]
+struct Process {
+    path: String,
+    args: String,
+}
+
+impl Host {
+    fn runs(&self, program: &str) -> Option<&Process> {
+        self.processes.iter().find(|it| it.path.rsplit('/').next() == Some(program))
+    }
+}
+
+/// Reads a sample.
+///
+/// # Errors
+/// Where something is missing or malformed.
+pub fn read_sample(folder: &Path) -> Result<Network, Error> {
+    let path = folder.join("shadow.config.yaml");
+    let config: Config =
+        serde_saphyr::from_str(&read(&path)?).map_err(|error| Error::malformed(&path, error))?;
+    let weights = weights(&folder.join("v3bw"))?;
+    let torrc = folder.join("conf/tor.relay.authority.torrc");
+    let (guards, exits) = flags(&torrc)?;
+    let models = Arc::new(models(&folder.join("conf"))?);
+    let fetch = Arc::new(benchmark(&folder.join("conf/tgen-perf.tgenrc.graphml"))?);
+    let mut network = Network { models: models.clone(), ..Network::default() };
+    network.choices = Choices::default();
+    for (name, host) in config.hosts {
+        let malformed = |problem: String| Error::malformed(&path, format!("{name}: {problem}"));
+        let site = Site {
+            country: host.options.country_code_hint.clone().unwrap_or_else(|| "US".into()),
+            up: rate(&host.bandwidth_up).map_err(malformed)?,
+            down: rate(&host.bandwidth_down).map_err(malformed)?,
+            name: name.clone(),
+        };
+        if let Some((fingerprint, weight)) = weights.get(&name) {
+            network.relays.push(Relay {
+                site,
+                weight: *weight,
+                is_guard: guards.contains(fingerprint),
+                is_exit: exits.contains(fingerprint),
+                limit: None,
+            });
+            continue;
+        }
+        match (host.runs("tor"), host.runs("tgen")) {
+            (None, Some(_)) => network.servers.push(site),
+            (Some(_), Some(tgen)) if tgen.args.contains("tgen-perf") => {
+                let users = Users::Fetch(fetch.clone());
+                network.clients.push(Client { site, users, dirtiness: DIRTINESS_OF_BENCHMARKS });
+            }
+            (Some(_), Some(_)) => {
+                let users = Users::Models(models.clone());
+                network.clients.push(Client { site, users, dirtiness: DIRTINESS });
+            }
+            (Some(_), None) => return Err(malformed("a relay that v3bw does not name".into())),
+            (None, None) => {}
+        }
+    }
+    Ok(network)
+}
+
+/// "1000 kilobit".
+fn rate(text: &str) -> Result<Rate, String> {
+    let problem = || format!("no such rate: {text:?}; as in \"1000 kilobit\"");
+    let (number, unit) = text.split_once(' ').ok_or_else(problem)?;
+    let number: u64 = number.parse().map_err(|_| problem())?;
+    let bits: u64 = match unit {
+        "bit" => 1,
+        "kilobit" | "kbit" | "Kbit" => 1_000,
+        "megabit" | "mbit" | "Mbit" => 1_000_000,
+        "gigabit" | "gbit" | "Gbit" => 1_000_000_000,
+        _ => return Err(problem()),
+    };
+    Ok(Rate::from_bit_per_s(number * bits))
+}
+
+/// Fingerprints and weights by nickname: tornettools notes it behind what tor reads.
+fn weights(path: &Path) -> Result<BTreeMap<String, (String, u64)>, Error> {
+    let text = read(path)?;
+    let mut all = BTreeMap::new();
+    for (number, line) in text.lines().enumerate().filter(|(_, line)| line.contains("node_id=")) {
+        let value = |name: &str| {
+            line.split_whitespace().find_map(|part| part.strip_prefix(name)?.strip_prefix('='))
+        };
+        let found = (|| {
+            let fingerprint = value("node_id")?.trim_start_matches('$');
+            Some((value("nick")?.into(), (fingerprint.into(), value("bw")?.parse().ok()?)))
+        })();
+        let problem = || format!("line {}: no node_id, bw or nick", number + 1);
+        let (nick, relay) = found.ok_or_else(|| Error::malformed(path, problem()))?;
+        all.insert(nick, relay);
+    }
+    Ok(all)
+}
+
+/// The guards and the exits that authorities vote for.
+fn flags(path: &Path) -> Result<(BTreeSet<String>, BTreeSet<String>), Error> {
+    let text = read(path)?;
+    let list = |option: &str| -> Option<BTreeSet<String>> {
+        let mut words = text.lines().map(|line| line.split_once(' ').unwrap_or((line, "")));
+        let (_, all) = words.find(|(word, _)| *word == option)?;
+        Some(all.split(',').map(|it| it.trim().to_string()).collect())
+    };
+    let missing = |option: &str| Error::malformed(path, format!("no {option}"));
+    let (guard, exit) = ("TestingDirAuthVoteGuard", "TestingDirAuthVoteExit");
+    Ok((list(guard).ok_or_else(|| missing(guard))?, list(exit).ok_or_else(|| missing(exit))?))
+}
+
+/// The three models of a folder, by what their names begin with.
+fn models(folder: &Path) -> Result<Models, Error> {
+    let files = std::fs::read_dir(folder)
+        .map_err(|source| Error::Read { path: folder.into(), source })?
+        .filter_map(|it| Some(it.ok()?.path()));
+    let mut files: Vec<PathBuf> = files.collect();
+    files.sort();
+    let model = |begin: &str| {
+        let of_kind = |path: &&PathBuf| {
+            let name = path.file_name().and_then(|name| name.to_str());
+            name.is_some_and(|name| name.starts_with(begin))
+        };
+        let path = files.iter().find(of_kind);
+        let missing = || Error::malformed(folder, format!("no file {begin}*"));
+        read_model(path.ok_or_else(missing)?)
+    };
+    Ok(Models {
+        flow: model("tgen.tor-flowmodel")?,
+        stream: model("tgen.tor-streammodel")?,
+        packet: model("tgen.tor-packetmodel")?,
+    })
+}
+
+/// What benchmarks do: after each pause one of some downloads begins.
+fn benchmark(path: &Path) -> Result<Fetch, Error> {
+    let malformed = |problem: String| Error::malformed(path, problem);
+    let graph = Graph::parse(&read(path)?).map_err(malformed)?;
+    let mut every = None;
+    let mut sizes = Vec::new();
+    for (id, of) in &graph.nodes {
+        if let Some(time) = of.get("time") {
+            every = Some(duration(time).map_err(malformed)?);
+        }
+        let (Some(bytes), Some(timeout)) = (of.get("recvsize"), of.get("timeout")) else {
+            continue;
+        };
+        let weight = graph.edges.iter().filter(|(_, target, _)| target == id);
+        let weight = weight.filter_map(|(.., of)| of.get("weight")?.parse::<f64>().ok()).sum();
+        let bytes = bytes_of(bytes).map_err(malformed)?;
+        sizes.push(Size { weight, bytes, timeout: duration(timeout).map_err(malformed)? });
+    }
+    sizes.sort_by_key(|it| it.bytes);
+    let every = every.ok_or_else(|| malformed("no pause".into()))?;
+    Ok(Fetch { every, count: None, sizes })
+}
+
+fn with_unit<'a>(text: &'a str, what: &str) -> Result<(u64, &'a str), String> {
+    let parts = text.split_once(' ').and_then(|(number, unit)| Some((number.parse().ok()?, unit)));
+    parts.ok_or_else(|| format!("no such {what}: {text:?}"))
+}
+
+/// "1 MiB".
+fn bytes_of(text: &str) -> Result<u32, String> {
+    let (number, unit) = with_unit(text, "size")?;
+    let shift = match unit {
+        "byte" | "bytes" | "B" => 0,
+        "KiB" => 10,
+        "MiB" => 20,
+        "GiB" => 30,
+        _ => return Err(format!("no such unit of size: {unit:?}")),
+    };
+    u32::try_from(number << shift).map_err(|_| format!("more than four GiB: {text:?}"))
+}
+
+/// "15 seconds".
+fn duration(text: &str) -> Result<Duration, String> {
+    let (number, unit) = with_unit(text, "time")?;
+    match unit {
+        "second" | "seconds" => Ok(Duration::from_secs(number)),
+        "minute" | "minutes" => Ok(Duration::from_mins(number)),
+        "millisecond" | "milliseconds" => Ok(Duration::from_millis(number)),
+        _ => Err(format!("no such unit of time: {unit:?}")),
+    }
+}

@@ -1,0 +1,138 @@
+//! Whole runs: of scenarios, of a sample, and of descriptions that cannot work.
+
+use std::path::{Path, PathBuf};
+use std::sync::atomic::AtomicBool;
+use tornet::Error;
+use tornet::network::{Network, Users};
+use tornet::results::{Summary, finish};
+use tornet::run::{Plan, run};
+
+const FILES: [&str; 3] = ["transfers.csv", "relays.csv", "seconds.csv"];
+
+fn small() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("examples/small.toml")
+}
+
+fn sample() -> Option<PathBuf> {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/data/tornet-0.05-1");
+    path.is_dir().then_some(path)
+}
+
+fn play(network: &Network, plan: &Plan, folder: Option<&Path>) -> Summary {
+    let outcome = run(network, plan, &AtomicBool::new(false), &|_, _| ()).expect("it works");
+    finish(network, plan, &outcome, folder).expect("it can be written")
+}
+
+#[test]
+fn a_seed_gives_the_same_files_to_the_byte_with_any_number_of_threads() {
+    let network = Network::read(&small()).expect("a scenario");
+    let folder = tempfile::tempdir().expect("a folder");
+    let plan = |threads, seed| Plan { seconds: 130, warm_up_s: 10, threads, seed };
+    let first = play(&network, &plan(1, 7), Some(&folder.path().join("1")));
+    for threads in [1, 2, 5] {
+        let here = folder.path().join(format!("again-{threads}"));
+        let again = play(&network, &plan(threads, 7), Some(&here));
+        assert_eq!(again.fingerprint, first.fingerprint, "{threads} threads");
+        for name in FILES {
+            let read = |folder: &Path| std::fs::read(folder.join(name)).expect("it is there");
+            let (one, other) = (read(&folder.path().join("1")), read(&here));
+            assert!(one == other && one.len() > 1000, "{name} with {threads} threads");
+        }
+    }
+    let [size] = &first.downloads[..] else { panic!("one size: {:?}", first.downloads) };
+    assert_eq!((size.bytes, size.timed_out, size.lost), (1 << 20, 0, 0));
+    assert!(size.complete > 40, "{}", size.complete);
+    assert_ne!(play(&network, &plan(2, 8), None).fingerprint, first.fingerprint);
+}
+
+/// A change of the engine or the world that changes what happens changes this. If it is meant to: put the new one here.
+#[test]
+fn the_fingerprint_of_the_small_network_is_the_same_on_every_machine() {
+    let network = Network::read(&small()).expect("a scenario");
+    let plan = Plan { seconds: 60, warm_up_s: 10, threads: 2, seed: 1 };
+    assert_eq!(play(&network, &plan, None).fingerprint, "5aa93de5ce33cee2");
+}
+
+#[test]
+fn who_asks_to_stop_gets_what_was_simulated_until_then() {
+    let network = Network::read(&small()).expect("a scenario");
+    let plan = Plan { seconds: 1_000_000, warm_up_s: 10, threads: 3, seed: 1 };
+    let stop = AtomicBool::new(false);
+    let after_some = |second, _| stop.store(second >= 20, std::sync::atomic::Ordering::Relaxed);
+    let outcome = run(&network, &plan, &stop, &after_some).expect("it works");
+    assert!((20.0..21.0).contains(&outcome.simulated_s), "{}", outcome.simulated_s);
+}
+
+#[test]
+fn a_sample_for_shadow_has_all_its_relays_users_and_benchmarks() {
+    let Some(path) = sample() else { skip::this_test!("there is no sample of tornettools") };
+    let mut network = Network::read(&path).expect("a sample");
+    // 346 relays and three authorities.
+    assert_eq!((network.relays.len(), network.servers.len()), (349, 40));
+    let of = |what: fn(&Users) -> bool| network.clients.iter().filter(|it| what(&it.users)).count();
+    assert_eq!(of(|it| matches!(it, Users::Models(_))), 396);
+    assert_eq!(of(|it| matches!(it, Users::Fetch(_))), 40);
+    let guards = network.relays.iter().filter(|it| it.is_guard).count();
+    let exits = network.relays.iter().filter(|it| it.is_exit).count();
+    assert_eq!((guards, exits), (170, 76));
+    let benchmark = network.clients.iter().find_map(|it| match &it.users {
+        Users::Fetch(fetch) => Some(fetch.clone()),
+        Users::Models(_) => None,
+    });
+    let fetch = benchmark.expect("there are benchmarks");
+    let sizes: Vec<_> =
+        fetch.sizes.iter().map(|it| (it.bytes, it.timeout.as_secs(), it.weight)).collect();
+    assert_eq!(sizes, [(51_200, 15, 12.0), (1 << 20, 60, 2.0), (5 << 20, 120, 1.0)]);
+    // Some users of all, for some seconds: all that a stream was to bring has come.
+    network.choices.load = 0.2;
+    let plan = Plan { seconds: 8, warm_up_s: 4, threads: 2, seed: 1 };
+    let summary = play(&network, &plan, None);
+    assert!(summary.model_streams_complete > 50, "{}", summary.model_streams_complete);
+    assert_eq!(summary.model_streams_complete, summary.model_streams);
+}
+
+fn problem(text: &str) -> String {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("scenario.toml");
+    std::fs::write(&path, text).expect("it can be written");
+    let error = Network::read(folder.path()).and_then(|network| {
+        let plan = Plan { seconds: 1, warm_up_s: 0, threads: 1, seed: 1 };
+        run(&network, &plan, &AtomicBool::new(false), &|_, _| ())
+    });
+    error.expect_err("it cannot work").to_string()
+}
+
+#[test]
+fn what_cannot_work_is_told_with_its_reason() {
+    let good = std::fs::read_to_string(small()).expect("a scenario");
+    let cases = [
+        (good.replace("relays]]", "relay]]"), "unknown field `relay`"),
+        (good.replace("\"NL\"", "\"XX\""), "no place is known for country \"XX\""),
+        (good.replace("exit = true", ""), "lets streams out"),
+        (good.replace("guard = true", "weight = 0"), "is a guard"),
+        (good.replace("[[servers]]", "[[clients]]"), "missing field `fetch`"),
+        (good.replace("mbit_per_s = 10000", "mbit_per_s = -1"), "a rate of -1 Mbit/s"),
+        (good.replace("timeout_s = 60", "timeout_s = 0"), "a time-out of 0 s"),
+        (good.replace("[choices]", "shadow = \"nowhere\"\n[choices]"), "cannot read"),
+        ("[[relays]]\ncountry = \"DE\"\nmbit_per_s = 1".into(), "circuits need three relays"),
+    ];
+    for (text, expected) in cases {
+        let told = problem(&text);
+        assert!(told.contains(expected), "{told:?} does not tell {expected:?}");
+    }
+}
+
+#[test]
+fn a_full_disk_is_told() {
+    let full = Path::new("/dev/full");
+    if !full.exists() {
+        skip::this_test!("there is no /dev/full");
+    }
+    let network = Network::read(&small()).expect("a scenario");
+    let plan = Plan { seconds: 2, warm_up_s: 0, threads: 1, seed: 1 };
+    let outcome = run(&network, &plan, &AtomicBool::new(false), &|_, _| ()).expect("it works");
+    let folder = tempfile::tempdir().expect("a folder");
+    std::os::unix::fs::symlink(full, folder.path().join("relays.csv")).expect("a link");
+    let error = finish(&network, &plan, &outcome, Some(folder.path())).expect_err("it is full");
+    assert!(matches!(&error, Error::Write { path, .. } if path.ends_with("relays.csv")), "{error}");
+}
