@@ -42,6 +42,8 @@ fn a_seed_gives_the_same_files_to_the_byte_with_any_number_of_threads() {
     let [size] = &first.downloads[..] else { panic!("one size: {:?}", first.downloads) };
     assert_eq!((size.bytes, size.timed_out, size.lost), (1 << 20, 0, 0));
     assert!(size.complete > 40, "{}", size.complete);
+    // Four windows of 500 cells and a little: slow start must not end for one late acknowledgement.
+    assert!(size.last_byte_median_s < Some(2.0), "{size:?}");
     assert_ne!(play(&network, &plan(2, 8), None).fingerprint, first.fingerprint);
 }
 
