@@ -15,6 +15,9 @@ pub(super) const MSS: u64 = 1448;
 const WINDOW_FIRST: u64 = 10 * MSS;
 const WINDOW_LEAST: u64 = 2 * MSS;
 
+/// Bytes of a round by which its delay is judged: RFC 9406 wants eight segments.
+const ROUND_LEAST: u64 = 8 * MSS;
+
 /// Bytes of a flight, at most: those of a TLS record.
 const FLIGHT_MAX: u64 = 31 * 514;
 
@@ -77,9 +80,10 @@ pub(super) struct Sender {
     peak_until: u64,
     round_trip_ns: u64,
     variance_ns: u64,
-    /// The least round trip of all, and of the last round; when that began, by bytes.
+    /// The least round trip of the last round and of this one; bytes that tell of this one, and where the next begins.
     least_ns: u64,
     round_least_ns: u64,
+    round_bytes: u64,
     round_end: u64,
     silences: u32,
     /// When all that is under way counts as lost.
@@ -124,6 +128,7 @@ impl Sender {
             variance_ns: 0,
             least_ns: u64::MAX,
             round_least_ns: u64::MAX,
+            round_bytes: 0,
             round_end: 0,
             silences: 0,
             silent_at: u64::MAX,
@@ -233,7 +238,7 @@ impl Sender {
                 continue;
             }
             if !flight.is_again {
-                self.handle_round_trip(now - flight.sent_at);
+                self.handle_round_trip(now - flight.sent_at, u64::from(flight.bytes));
             }
             // A window that is not used says nothing of the path. As in Linux, half of it is enough in slow start.
             let is_used = self.is_limited || self.cwnd < self.threshold.min(2 * self.peak);
@@ -297,7 +302,7 @@ impl Sender {
         self.threshold = kept.max(WINDOW_LEAST);
     }
 
-    fn handle_round_trip(&mut self, sample: u64) {
+    fn handle_round_trip(&mut self, sample: u64, bytes: u64) {
         if self.round_trip_ns == 0 {
             (self.round_trip_ns, self.variance_ns) = (sample, sample / 2);
         } else {
@@ -305,21 +310,24 @@ impl Sender {
             self.variance_ns = (self.variance_ns * 3 + difference) / 4;
             self.round_trip_ns = (self.round_trip_ns * 7 + sample) / 8;
         }
-        self.least_ns = self.least_ns.min(sample);
         if self.cwnd >= self.threshold {
             return;
         }
-        // Slow start ends before a queue overflows: HyStart (RFC 9406), by delay.
+        // Slow start ends before a queue overflows: HyStart (RFC 9406), by the delay of rounds that tell enough.
         self.round_least_ns = self.round_least_ns.min(sample);
-        if self.acked >= self.round_end {
+        self.round_bytes += bytes;
+        if self.acked < self.round_end {
+            return;
+        }
+        if self.round_bytes >= ROUND_LEAST {
             let tolerated = (self.least_ns / 8).clamp(4_000_000, 16_000_000);
             let is_late = self.round_least_ns >= self.least_ns.saturating_add(tolerated);
             if is_late && self.cwnd >= 16 * MSS {
                 self.threshold = self.cwnd;
             }
-            self.round_least_ns = u64::MAX;
-            self.round_end = self.next;
+            self.least_ns = self.round_least_ns;
         }
+        (self.round_least_ns, self.round_bytes, self.round_end) = (u64::MAX, 0, self.next);
     }
 
     fn grow(&mut self, now: u64, acked: u64) {
