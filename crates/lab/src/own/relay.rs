@@ -131,6 +131,8 @@ impl OwnRelay {
         }
         if spec.is_open_exit {
             text.push_str("[exit]\npolicy = [\"accept *:*\"]\nreject_private = false\n");
+            // Nobody listens there: what clients ask for must not leave the machine.
+            text.push_str("name_servers = [\"127.0.0.1:53\"]\n");
         }
         text
     }

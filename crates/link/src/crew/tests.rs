@@ -81,6 +81,38 @@ impl Node for Party {
             self.writable.push_back(conn);
             return;
         }
+        if let Some(wrong) =
+            plaintext.iter().enumerate().find(|(i, b)| **b != byte(conn, ends.received + i))
+        {
+            let at = ends.received + wrong.0;
+            let tail: Vec<u8> = plaintext[wrong.0..].iter().take(64).copied().collect();
+            // Which connection and place would it belong to?
+            let mut fits = Vec::new();
+            for c in 0..CONNS {
+                for o in 0..LEN {
+                    if tail.iter().enumerate().all(|(i, b)| byte(ConnId(c), o + i) == *b) {
+                        fits.push((c, o));
+                    }
+                    if fits.len() > 5 {
+                        break;
+                    }
+                }
+            }
+            eprintln!(
+                "WRONG at {at} of {conn:?}: chunk from {} len {}, wrong offset {}; tail {:?}; fits {fits:?}; later ok: {:?}",
+                ends.received,
+                plaintext.len(),
+                wrong.0,
+                &tail[..16.min(tail.len())],
+                (wrong.0..plaintext.len())
+                    .step_by(97)
+                    .map(|i| plaintext[i] == byte(conn, ends.received + i))
+                    .collect::<Vec<_>>()
+                    .iter()
+                    .filter(|x| **x)
+                    .count()
+            );
+        }
         for found in plaintext {
             assert_eq!(*found, byte(conn, ends.received), "byte {} of {conn:?}", ends.received);
             ends.received += 1;

@@ -9,6 +9,10 @@ use alloc::vec::Vec;
 /// Cells that a new queue has room for.
 const ROOM_MIN: usize = 8;
 
+/// Up to this room doubles; from there it grows by a quarter. What is counted are cells, and who has many long queues filled
+/// should not have us hold twice as much.
+const DOUBLED_MAX: usize = 64;
+
 /// Cells of one circuit that wait to be given to its link, in the order in which they came.
 ///
 /// A ring that grows to what is needed, and gives back what was not needed for long.
@@ -94,8 +98,7 @@ impl<T: Cell> CellQueue<T> {
         if self.len == self.slots.len() {
             self.grow();
         }
-        // The ring's size is a power of two.
-        let at = (self.head + self.len) & (self.slots.len() - 1);
+        let at = self.place(self.len);
         self.len += 1;
         self.oldest.handle_added(now, 1);
         self.peak = self.peak.max(self.len);
@@ -107,7 +110,7 @@ impl<T: Cell> CellQueue<T> {
         debug_assert!(self.len > 0, "nothing was pushed");
         self.len -= 1;
         self.oldest.handle_taken_back(self.len);
-        let at = (self.head + self.len) & (self.slots.len() - 1);
+        let at = self.place(self.len);
         core::mem::replace(&mut self.slots[at], T::EMPTY)
     }
 
@@ -128,7 +131,7 @@ impl<T: Cell> CellQueue<T> {
                 self.shrink();
             }
         } else {
-            self.head = (self.head + count) & (self.slots.len() - 1);
+            self.head = self.place(count);
         }
         if let Some(window) = &mut self.window {
             window.handle_sent(now, u32::try_from(count).unwrap_or(u32::MAX));
@@ -199,12 +202,21 @@ impl<T: Cell> CellQueue<T> {
         }
     }
 
+    /// The slot of the cell that so many are before, or would be: at most as many as there are slots.
+    #[inline]
+    const fn place(&self, before: usize) -> usize {
+        let at = self.head + before;
+        if at >= self.slots.len() { at - self.slots.len() } else { at }
+    }
+
     #[cold]
     fn grow(&mut self) {
         self.slots.rotate_left(self.head);
         self.head = 0;
-        let room = (self.slots.len() * 2).max(ROOM_MIN);
-        self.slots.resize(room, T::EMPTY);
+        let room = self.slots.len();
+        let more = if room < DOUBLED_MAX { room.max(ROOM_MIN) } else { room / 4 };
+        self.slots.reserve_exact(more);
+        self.slots.resize(room + more, T::EMPTY);
     }
 }
 
@@ -253,6 +265,19 @@ mod tests {
                 assert_eq!(queue.pop_into(NOW, &mut out), count);
             }
             assert!(queue.slots.len() <= count.max(ROOM_MIN), "{} slots", queue.slots.len());
+        }
+    }
+
+    #[test]
+    fn a_long_queue_has_hardly_more_room_than_it_needs() {
+        let mut queue = CellQueue::<[u8; CELL_LEN]>::default();
+        for count in 1..=2_500 {
+            queue.push(NOW)[0] = 1;
+            let room = queue.slots.capacity();
+            assert!(
+                room <= (count * 2).clamp(ROOM_MIN, DOUBLED_MAX.max(count / 4 * 5 + 5)),
+                "{room}"
+            );
         }
     }
 
