@@ -107,7 +107,7 @@ fn those_who_lie_are_found_out_or_refused_by_number() {
 
     let of_kind = |kind: &'static str| cases(&summary).iter().filter(move |it| it["kind"] == kind);
     assert_eq!(of_kind("relay").count(), 4);
-    assert_eq!(of_kind("party").count(), 14);
+    assert_eq!(of_kind("party").count(), 13);
     for party in of_kind("party") {
         assert_eq!(text(party, "verdict"), "refused", "{party}");
         assert_eq!(party.get("error"), party.get("expected_error"), "{party}");
