@@ -74,8 +74,6 @@ pub(crate) enum Kind {
     WaitAndDie,
     /// BEGIN_DIR, and nothing after it.
     BeginDirFlood,
-    /// RESOLVE of ever other names, over circuits of two hops.
-    ResolveFlood,
     /// Links that stand and say nothing.
     ConnectionFlood,
     /// TCP without TLS, and TLS without VERSIONS.
@@ -88,9 +86,11 @@ pub(crate) enum Kind {
     SendmeFlood,
     /// Bytes that are no TLS, no cells, and no messages.
     Garbage,
-    // The last: relays by which it comes are busy with it for long.
+    // The last two: relays by which they come are busy with them for long.
     /// Idle circuits that come by another relay.
     IdleCircuits,
+    /// RESOLVE of ever other names, over circuits of two hops.
+    ResolveFlood,
 }
 
 impl Kind {

@@ -28,6 +28,9 @@ const WAITING_CELLS: usize = 1;
 /// So many control cells take as much as a cell: most have a byte or two to say.
 const CONTROLS_PER_CELL: usize = 8;
 
+/// Long queues have room for one more for so many of their cells.
+const CELLS_PER_ROOM: usize = 4;
+
 /// When nothing is found that could go, memory is not looked through again for so long.
 const PAUSE: Duration = Duration::from_secs(1);
 
@@ -46,7 +49,8 @@ impl<S: Suite, R: Rng, C: Conduct<S>> Core<S, R, C> {
     /// Bytes of all that waits: cells, control cells, handshakes, data on its way to destinations.
     pub(super) const fn waiting_bytes(&self) -> usize {
         let cells = self.outputs.held_controls() / CONTROLS_PER_CELL
-            + (self.waiting + self.handshakes.len()) * WAITING_CELLS;
+            + (self.waiting + self.handshakes.len()) * WAITING_CELLS
+            + self.outputs.queued_cells() / CELLS_PER_ROOM;
         self.queued_bytes() + cells * size_of::<S::Cell>()
     }
 

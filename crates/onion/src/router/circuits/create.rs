@@ -78,6 +78,10 @@ impl<S: Suite, R: Rng, C: Conduct<S>> Core<S, R, C> {
     /// [`RouterConfig::handshakes_at_once`](crate::router::RouterConfig::handshakes_at_once) are handed out at a time.
     #[must_use]
     pub fn poll_handshake(&mut self, now: Instant) -> Option<HandshakeJob<S>> {
+        // By far the most frequent: it is asked after everything that happens.
+        if self.handshakes.len() == 0 {
+            return None;
+        }
         self.outputs.set_now(now);
         while self.handshakes.under_way() < self.config.handshakes_at_once {
             match self.handshakes.next(now)? {
