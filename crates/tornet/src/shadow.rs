@@ -2,7 +2,7 @@
 //!
 //! Who is a relay stands in `v3bw`, with its weight. Which are guards and exits the authorities vote by their torrc. A host that runs tgen without tor is a
 //! server; one that runs both is a client, whose tgen file says what it does. What the sample leaves open, such as the map of latencies, is not
-//! part of it: see [`Choices`](crate::network::Choices) and [`places`](crate::places).
+//! part of it: see [`Choices`] and [`places`](crate::places).
 
 use crate::error::{Error, read};
 use crate::graphml::Graph;
