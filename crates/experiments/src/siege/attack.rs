@@ -22,11 +22,11 @@ pub(super) use field::{Counts, Spent};
 pub(super) use prey::{ATTACKERS, Prey};
 
 use crate::error::Error;
+use circuits::Circuit;
 use clap::ValueEnum;
 use field::{Field, LineId};
 use link::Clock;
 use onion::Rate;
-use onion::cell::{BODY_LEN, CircId, Command};
 use rand::SeedableRng;
 use rand::rngs::{StdRng, SysRng};
 use std::sync::Arc;
@@ -38,16 +38,8 @@ trait Attack: Send {
     /// Does what can be done now: dials, opens circuits, sends while a line has room. Called again and again.
     fn act(&mut self, field: &mut Field);
 
-    /// A cell has come on a line that reads.
-    fn handle_cell(
-        &mut self,
-        _field: &mut Field,
-        _line: LineId,
-        _circ_id: CircId,
-        _command: Command,
-        _body: &[u8; BODY_LEN],
-    ) {
-    }
+    /// A circuit that was [begun](Field::begin) stands.
+    fn handle_built(&mut self, _field: &mut Field, _circuit: Circuit) {}
 
     /// The relay has closed a line, or it could not be made.
     fn handle_lost(&mut self, _line: LineId) {}

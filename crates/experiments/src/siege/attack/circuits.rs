@@ -12,7 +12,7 @@ use std::collections::BTreeMap;
 /// A circuit that stands.
 pub(super) struct Circuit {
     pub(super) line: LineId,
-    circ_id: CircId,
+    pub(super) circ_id: CircId,
     layers: Layers,
 }
 
@@ -58,68 +58,69 @@ pub(super) struct Yard {
 }
 
 impl Yard {
-    /// How many are being built.
+    /// A line is gone, with all that was on it.
+    pub(super) fn handle_lost(&mut self, line: LineId) {
+        self.building.retain(|(its, _), _| *its != line);
+        self.begun.remove(&line);
+    }
+}
+
+impl Field {
+    /// How many circuits are being built.
     pub(super) fn building(&self) -> usize {
-        self.building.len()
+        self.yard.building.len()
     }
 
     /// How many have been begun on a line.
     pub(super) fn begun(&self, line: LineId) -> u32 {
-        self.begun.get(&line).copied().unwrap_or_default()
+        self.yard.begun.get(&line).copied().unwrap_or_default()
     }
 
     /// A number that the line has not had.
     pub(super) fn next_id(&mut self, line: LineId) -> CircId {
-        let begun = self.begun.entry(line).or_default();
+        let begun = self.yard.begun.entry(line).or_default();
         *begun += 1;
         CircId::of_initiator(*begun)
     }
 
     /// Begins a circuit with CREATE_FAST, and goes on by ntor.
-    pub(super) fn begin(&mut self, field: &mut Field, line: LineId, onward: &[NextHop]) {
+    pub(super) fn begin(&mut self, line: LineId, onward: &[NextHop]) {
         type Half = <Tor as Suite>::Handshake;
         let circ_id = self.next_id(line);
-        let first = Half::fast(field.random());
-        let onward = onward.iter().map(|hop| (*hop, Half::ntor(hop, field.random()))).collect();
+        let first = Half::fast(self.random());
+        let onward = onward.iter().map(|hop| (*hop, Half::ntor(hop, self.random()))).collect();
         let builder = Builder::new(circ_id, first, onward);
         if let Some((command, body)) = builder.create() {
-            field.send(line, circ_id, command, &body);
+            self.send(line, circ_id, command, &body);
         }
-        self.building.insert((line, circ_id), builder);
+        self.yard.building.insert((line, circ_id), builder);
     }
 
     /// A cell has come: the circuit, if it stands now.
     pub(super) fn handle_cell(
         &mut self,
-        field: &mut Field,
         line: LineId,
         circ_id: CircId,
         command: Command,
         body: &[u8; BODY_LEN],
     ) -> Option<Circuit> {
-        let builder = self.building.get_mut(&(line, circ_id))?;
+        let builder = self.yard.building.get_mut(&(line, circ_id))?;
         match builder.handle_cell(command, body) {
             Ok(Step::Send { command, body }) => {
-                field.send(line, circ_id, command, &body);
+                self.send(line, circ_id, command, &body);
                 None
             }
             Ok(Step::Built) => {
                 let layers = builder.take_built().layers;
-                self.building.remove(&(line, circ_id));
+                self.yard.building.remove(&(line, circ_id));
                 Some(Circuit { line, circ_id, layers })
             }
             // Refused.
             Err(_) => {
-                self.building.remove(&(line, circ_id));
+                self.yard.building.remove(&(line, circ_id));
                 None
             }
         }
-    }
-
-    /// A line is gone, with all that was on it.
-    pub(super) fn handle_lost(&mut self, line: LineId) {
-        self.building.retain(|(its, _), _| *its != line);
-        self.begun.remove(&line);
     }
 }
 
@@ -164,7 +165,6 @@ impl Lines {
 #[derive(Default)]
 pub(super) struct Idle {
     lines: Lines,
-    yard: Yard,
     standing: Vec<Circuit>,
 }
 
@@ -179,26 +179,18 @@ impl Attack for Idle {
         let relay = *field.prey().relay();
         let lines = self.lines.keep_to_other(field, Self::LINES).to_vec();
         for line in lines {
-            if self.yard.building() < Self::AT_ONCE && field.takes(line) {
-                self.yard.begin(field, line, &[relay]);
+            if field.building() < Self::AT_ONCE && field.takes(line) {
+                field.begin(line, &[relay]);
             }
         }
     }
 
-    fn handle_cell(
-        &mut self,
-        field: &mut Field,
-        line: LineId,
-        circ_id: CircId,
-        command: Command,
-        body: &[u8; BODY_LEN],
-    ) {
-        self.standing.extend(self.yard.handle_cell(field, line, circ_id, command, body));
+    fn handle_built(&mut self, _field: &mut Field, circuit: Circuit) {
+        self.standing.push(circuit);
     }
 
     fn handle_lost(&mut self, line: LineId) {
         self.lines.handle_lost(line);
-        self.yard.handle_lost(line);
         self.standing.retain(|circuit| circuit.line != line);
     }
 }

@@ -1,7 +1,6 @@
 //! Connections that cost the relay more than who makes them.
 
 use super::Attack;
-use super::circuits::Yard;
 use super::field::{Field, LineId};
 use super::line::Depth;
 use onion::cell::Command;
@@ -80,7 +79,6 @@ impl Attack for HalfOpen {
 #[derive(Default)]
 pub(super) struct SlowReaders {
     lines: Vec<LineId>,
-    yard: Yard,
     dialled: u32,
 }
 
@@ -102,7 +100,7 @@ impl Attack for SlowReaders {
             if field.takes(*line) {
                 field.deafen(*line);
                 for _ in 0..8 {
-                    let circ_id = self.yard.next_id(*line);
+                    let circ_id = field.next_id(*line);
                     field.send(*line, circ_id, Command::CREATE_FAST, &[9; 20]);
                     field.send(*line, circ_id, Command::DESTROY, &[0]);
                 }
@@ -112,6 +110,5 @@ impl Attack for SlowReaders {
 
     fn handle_lost(&mut self, line: LineId) {
         self.lines.retain(|it| *it != line);
-        self.yard.handle_lost(line);
     }
 }

@@ -1,11 +1,11 @@
 //! Circuits to places where nobody answers.
 
 use super::Attack;
-use super::circuits::{Circuit, Lines, Yard};
+use super::circuits::{Circuit, Lines};
 use super::field::{Field, LineId};
 use crate::error::Error;
+use onion::cell::Command;
 use onion::cell::relay::{RelayCommand, RelayFormat};
-use onion::cell::{BODY_LEN, CircId, Command};
 use onion::circuit::NextHop;
 use onion::identity::{Ed25519Id, RelayIds, RsaId};
 use onion::suite::{Handshake, Suite, Tor};
@@ -39,7 +39,6 @@ pub(super) struct BlackHoles {
     /// Nobody accepts what they hold.
     holes: Vec<(SocketAddr, TcpListener)>,
     lines: Lines,
-    yard: Yard,
     waiting: VecDeque<Circuit>,
     asked: u64,
 }
@@ -52,8 +51,8 @@ impl BlackHoles {
         };
         let holes: Result<Vec<_>, std::io::Error> = (1..=HOLES).map(hole).collect();
         let holes = holes.map_err(|error| Error::Clients(error.to_string()))?;
-        let (lines, yard, waiting) = (Lines::default(), Yard::default(), VecDeque::new());
-        Ok(Self { after, holes, lines, yard, waiting, asked: 0 })
+        let (lines, waiting) = (Lines::default(), VecDeque::new());
+        Ok(Self { after, holes, lines, waiting, asked: 0 })
     }
 
     /// A relay that is not there.
@@ -76,8 +75,8 @@ impl Attack for BlackHoles {
     fn act(&mut self, field: &mut Field) {
         let lines = self.lines.keep(field, LINES).to_vec();
         for line in lines {
-            if self.yard.building() < AT_ONCE && field.takes(line) {
-                self.yard.begin(field, line, &[]);
+            if field.building() < AT_ONCE && field.takes(line) {
+                field.begin(line, &[]);
             }
         }
         let most = if self.after == After::Wait { WAITING / 10 } else { WAITING };
@@ -88,16 +87,8 @@ impl Attack for BlackHoles {
         }
     }
 
-    fn handle_cell(
-        &mut self,
-        field: &mut Field,
-        line: LineId,
-        circ_id: CircId,
-        command: Command,
-        body: &[u8; BODY_LEN],
-    ) {
-        let built = self.yard.handle_cell(field, line, circ_id, command, body);
-        let Some((mut circuit, hop)) = built.zip(self.nobody(field)) else { return };
+    fn handle_built(&mut self, field: &mut Field, mut circuit: Circuit) {
+        let Some(hop) = self.nobody(field) else { return };
         // The engine's own EXTEND2, whose layers are then those of the circuit.
         let half = <Tor as Suite>::Handshake::ntor(&hop, [9; 32]);
         if let Ok(body) = onion::circuit::extend_body::<Tor>(&hop, &half, RelayFormat::V0)
@@ -111,7 +102,6 @@ impl Attack for BlackHoles {
 
     fn handle_lost(&mut self, line: LineId) {
         self.lines.handle_lost(line);
-        self.yard.handle_lost(line);
         self.waiting.retain(|circuit| circuit.line != line);
     }
 }

@@ -1,6 +1,7 @@
 //! What all attacks share: lines to the relay from addresses of their own, and a purse.
 
 use super::Attack;
+use super::circuits::Yard;
 use super::line::{Depth, Line};
 use super::prey::{Prey, address_of};
 use crate::error::Error;
@@ -83,6 +84,8 @@ pub(super) struct Field {
     buffers: Buffers,
     lines: Vec<Option<Line>>,
     free: Vec<usize>,
+    /// Circuits that are being built.
+    pub(super) yard: Yard,
     /// Who is served first changes.
     turns: usize,
     counts: Arc<Counts>,
@@ -111,6 +114,7 @@ impl Field {
             buffers: Buffers::default(),
             lines: Vec::new(),
             free: Vec::new(),
+            yard: Yard::default(),
             turns: 0,
             counts,
         })
@@ -264,13 +268,16 @@ impl Field {
                     add(&self.counts.received_bytes, moved.received_bytes);
                     add(&self.counts.opened, moved.has_opened.into());
                     for (circ_id, command, body) in arrived.drain(..) {
-                        attack.handle_cell(self, id, circ_id, command, &body);
+                        if let Some(circuit) = self.handle_cell(id, circ_id, command, &body) {
+                            attack.handle_built(self, circuit);
+                        }
                     }
                 }
                 Err(_) => {
                     arrived.clear();
                     self.free.push(place);
                     self.counts.lost.fetch_add(1, Ordering::Relaxed);
+                    self.yard.handle_lost(id);
                     attack.handle_lost(id);
                 }
             }

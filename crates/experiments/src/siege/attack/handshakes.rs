@@ -1,6 +1,6 @@
 //! Floods of handshakes: what a relay computes for others before it knows them.
 
-use super::circuits::{Lines, Yard};
+use super::circuits::Lines;
 use super::field::{Field, LineId};
 use super::{Attack, Prey};
 use crate::error::Error;
@@ -22,14 +22,13 @@ pub(super) struct Flood {
     command: Command,
     body: Vec<u8>,
     lines: Lines,
-    yard: Yard,
     standing: BTreeMap<LineId, VecDeque<onion::cell::CircId>>,
 }
 
 impl Flood {
     fn new((command, body): (Command, Vec<u8>)) -> Self {
-        let (lines, yard, standing) = (Lines::default(), Yard::default(), BTreeMap::new());
-        Self { command, body, lines, yard, standing }
+        let (lines, standing) = (Lines::default(), BTreeMap::new());
+        Self { command, body, lines, standing }
     }
 
     /// CREATE2 with ntor, by the right keys.
@@ -67,7 +66,7 @@ impl Attack for Flood {
         for line in lines {
             let standing = self.standing.entry(line).or_default();
             while field.takes(line) {
-                let circ_id = self.yard.next_id(line);
+                let circ_id = field.next_id(line);
                 field.send(line, circ_id, self.command, &self.body);
                 standing.push_back(circ_id);
                 if standing.len() > STANDING
@@ -81,7 +80,6 @@ impl Attack for Flood {
 
     fn handle_lost(&mut self, line: LineId) {
         self.lines.handle_lost(line);
-        self.yard.handle_lost(line);
         self.standing.remove(&line);
     }
 }

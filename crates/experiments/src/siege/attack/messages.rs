@@ -1,7 +1,7 @@
 //! Floods of what is allowed, or not, and means nothing.
 
 use super::Attack;
-use super::circuits::{Circuit, Lines, Yard};
+use super::circuits::{Circuit, Lines};
 use super::field::{Field, LineId};
 use super::line::Depth;
 use onion::cell::relay::{MAX_DATA_LEN, RelayCommand};
@@ -15,7 +15,6 @@ const LINES: usize = 24;
 #[derive(Default)]
 pub(super) struct Padding {
     lines: Lines,
-    yard: Yard,
     circuits: Vec<Circuit>,
 }
 
@@ -23,8 +22,8 @@ impl Attack for Padding {
     fn act(&mut self, field: &mut Field) {
         for line in self.lines.keep(field, LINES).to_vec() {
             if field.takes(line) {
-                if self.yard.begun(line) == 0 {
-                    self.yard.begin(field, line, &[]);
+                if field.begun(line) == 0 {
+                    field.begin(line, &[]);
                 }
                 field.send(line, CircId::LINK, Command::PADDING, &[0; BODY_LEN]);
                 field.send(line, CircId::LINK, Command::VPADDING, &[0; 64]);
@@ -37,20 +36,12 @@ impl Attack for Padding {
         }
     }
 
-    fn handle_cell(
-        &mut self,
-        field: &mut Field,
-        line: LineId,
-        circ_id: CircId,
-        command: Command,
-        body: &[u8; BODY_LEN],
-    ) {
-        self.circuits.extend(self.yard.handle_cell(field, line, circ_id, command, body));
+    fn handle_built(&mut self, _field: &mut Field, circuit: Circuit) {
+        self.circuits.push(circuit);
     }
 
     fn handle_lost(&mut self, line: LineId) {
         self.lines.handle_lost(line);
-        self.yard.handle_lost(line);
         self.circuits.retain(|circuit| circuit.line != line);
     }
 }
@@ -60,7 +51,6 @@ impl Attack for Padding {
 #[derive(Default)]
 pub(super) struct Sendmes {
     lines: Lines,
-    yard: Yard,
 }
 
 impl Sendmes {
@@ -74,34 +64,23 @@ impl Sendmes {
 impl Attack for Sendmes {
     fn act(&mut self, field: &mut Field) {
         for line in self.lines.keep(field, LINES).to_vec() {
-            if self.yard.building() < Self::AT_ONCE && field.takes(line) {
-                self.yard.begin(field, line, &[]);
+            if field.building() < Self::AT_ONCE && field.takes(line) {
+                field.begin(line, &[]);
             }
         }
     }
 
-    fn handle_cell(
-        &mut self,
-        field: &mut Field,
-        line: LineId,
-        circ_id: CircId,
-        command: Command,
-        body: &[u8; BODY_LEN],
-    ) {
-        let built = self.yard.handle_cell(field, line, circ_id, command, body);
-        if let Some(mut circuit) = built {
-            // Those of streams first: they are not even there.
-            for number in (0..Self::EACH).rev() {
-                let tag = [&[1, 0, 20][..], &[7; 20]].concat();
-                circuit.send(field, RelayCommand::SENDME, number, &tag);
-            }
-            circuit.destroy(field);
+    fn handle_built(&mut self, field: &mut Field, mut circuit: Circuit) {
+        // Those of streams first: they are not even there.
+        for number in (0..Self::EACH).rev() {
+            let tag = [&[1, 0, 20][..], &[7; 20]].concat();
+            circuit.send(field, RelayCommand::SENDME, number, &tag);
         }
+        circuit.destroy(field);
     }
 
     fn handle_lost(&mut self, line: LineId) {
         self.lines.handle_lost(line);
-        self.yard.handle_lost(line);
     }
 }
 
@@ -110,7 +89,6 @@ impl Attack for Sendmes {
 #[derive(Default)]
 pub(super) struct Garbage {
     lines: VecDeque<(LineId, Stage)>,
-    yard: Yard,
     dialled: u32,
 }
 
@@ -163,34 +141,23 @@ impl Attack for Garbage {
                         &garbage,
                     );
                 }
-                Stage::Circuit if field.takes(*line) && self.yard.building() < 50 => {
-                    self.yard.begin(field, *line, &[]);
+                Stage::Circuit if field.takes(*line) && field.building() < 50 => {
+                    field.begin(*line, &[]);
                 }
                 _ => {}
             }
         }
     }
 
-    fn handle_cell(
-        &mut self,
-        field: &mut Field,
-        line: LineId,
-        circ_id: CircId,
-        command: Command,
-        body: &[u8; BODY_LEN],
-    ) {
-        let built = self.yard.handle_cell(field, line, circ_id, command, body);
-        if let Some(mut circuit) = built {
-            let garbage: [u8; 400] = field.random();
-            circuit.send(field, RelayCommand(garbage[0]), 7, &garbage);
-            circuit.send(field, RelayCommand::EXTEND2, 0, &garbage);
-            let body: [u8; BODY_LEN] = field.random();
-            field.send(line, circ_id, Command::RELAY, &body);
-        }
+    fn handle_built(&mut self, field: &mut Field, mut circuit: Circuit) {
+        let garbage: [u8; 400] = field.random();
+        circuit.send(field, RelayCommand(garbage[0]), 7, &garbage);
+        circuit.send(field, RelayCommand::EXTEND2, 0, &garbage);
+        let body: [u8; BODY_LEN] = field.random();
+        field.send(circuit.line, circuit.circ_id, Command::RELAY, &body);
     }
 
     fn handle_lost(&mut self, line: LineId) {
         self.lines.retain(|(its, _)| *its != line);
-        self.yard.handle_lost(line);
     }
 }

@@ -2,10 +2,9 @@
 //! cells that nobody reads, until it runs out of memory or destroys the circuits of others.
 
 use super::Attack;
-use super::circuits::{Circuit, Yard};
+use super::circuits::Circuit;
 use super::field::{Field, LineId};
 use onion::cell::relay::RelayCommand;
-use onion::cell::{BODY_LEN, CircId, Command};
 
 /// A request that is answered in one cell.
 const SHORT: &[u8] = b"GET /tor/nothing HTTP/1.0\r\n\r\n";
@@ -24,7 +23,6 @@ struct Gun {
 
 /// Fills one line after the other, each from a new address: circuits first, then requests whose answers stay unread.
 struct Battery {
-    yard: Yard,
     guns: Vec<Gun>,
     next_address: u32,
     circuits_per_line: u32,
@@ -37,14 +35,7 @@ impl Battery {
     const LOADING: usize = 3;
 
     fn new(circuits_per_line: u32, streams_per_circuit: u32, request: &'static [u8]) -> Self {
-        Self {
-            yard: Yard::default(),
-            guns: Vec::new(),
-            next_address: 0,
-            circuits_per_line,
-            streams_per_circuit,
-            request,
-        }
+        Self { guns: Vec::new(), next_address: 0, circuits_per_line, streams_per_circuit, request }
     }
 
     fn load(&mut self, field: &mut Field) {
@@ -56,8 +47,8 @@ impl Battery {
             self.guns.push(Gun { line, loaded: Vec::new(), is_shooting: false, shots: 0 });
         }
         for gun in self.guns.iter().filter(|gun| !gun.is_shooting) {
-            while field.takes(gun.line) && self.yard.begun(gun.line) < self.circuits_per_line {
-                self.yard.begin(field, gun.line, &[]);
+            while field.takes(gun.line) && field.begun(gun.line) < self.circuits_per_line {
+                field.begin(gun.line, &[]);
             }
         }
     }
@@ -95,24 +86,13 @@ impl Attack for Battery {
         self.shoot(field);
     }
 
-    fn handle_cell(
-        &mut self,
-        field: &mut Field,
-        line: LineId,
-        circ_id: CircId,
-        command: Command,
-        body: &[u8; BODY_LEN],
-    ) {
-        let built = self.yard.handle_cell(field, line, circ_id, command, body);
-        if let Some(circuit) = built
-            && let Some(gun) = self.guns.iter_mut().find(|gun| gun.line == line)
-        {
+    fn handle_built(&mut self, _field: &mut Field, circuit: Circuit) {
+        if let Some(gun) = self.guns.iter_mut().find(|gun| gun.line == circuit.line) {
             gun.loaded.push(circuit);
         }
     }
 
     fn handle_lost(&mut self, line: LineId) {
-        self.yard.handle_lost(line);
         self.guns.retain(|gun| gun.line != line);
     }
 }

@@ -1,10 +1,9 @@
 //! Floods of streams that nobody means to use.
 
 use super::Attack;
-use super::circuits::{Circuit, Lines, Yard};
+use super::circuits::{Circuit, Lines};
 use super::field::{Field, LineId};
 use onion::cell::relay::RelayCommand;
-use onion::cell::{BODY_LEN, CircId, Command};
 
 /// Addresses of the attacker, with a link each.
 const LINES: usize = 24;
@@ -21,7 +20,6 @@ pub(super) struct Flood {
     /// Over circuits of two hops, whose last is the relay.
     comes_by_another: bool,
     lines: Lines,
-    yard: Yard,
     circuits: Vec<(Circuit, u16)>,
     asked: u64,
 }
@@ -38,8 +36,7 @@ impl Flood {
     }
 
     fn new(command: RelayCommand, comes_by_another: bool) -> Self {
-        let (lines, yard) = (Lines::default(), Yard::default());
-        Self { command, comes_by_another, lines, yard, circuits: Vec::new(), asked: 0 }
+        Self { command, comes_by_another, lines: Lines::default(), circuits: Vec::new(), asked: 0 }
     }
 }
 
@@ -52,8 +49,8 @@ impl Attack for Flood {
             (self.lines.keep(field, LINES), &[][..])
         };
         for line in lines.iter().copied() {
-            if self.yard.begun(line) < CIRCUITS && field.takes(line) {
-                self.yard.begin(field, line, onward);
+            if field.begun(line) < CIRCUITS && field.takes(line) {
+                field.begin(line, onward);
             }
         }
         for (circuit, streams) in &mut self.circuits {
@@ -73,21 +70,12 @@ impl Attack for Flood {
         }
     }
 
-    fn handle_cell(
-        &mut self,
-        field: &mut Field,
-        line: LineId,
-        circ_id: CircId,
-        command: Command,
-        body: &[u8; BODY_LEN],
-    ) {
-        let built = self.yard.handle_cell(field, line, circ_id, command, body);
-        self.circuits.extend(built.map(|circuit| (circuit, 0)));
+    fn handle_built(&mut self, _field: &mut Field, circuit: Circuit) {
+        self.circuits.push((circuit, 0));
     }
 
     fn handle_lost(&mut self, line: LineId) {
         self.lines.handle_lost(line);
-        self.yard.handle_lost(line);
         self.circuits.retain(|(circuit, _)| circuit.line != line);
     }
 }
