@@ -23,6 +23,7 @@
 
 mod client;
 mod config;
+mod conns;
 mod host;
 mod jobs;
 mod kernel;

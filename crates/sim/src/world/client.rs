@@ -5,6 +5,7 @@ mod flows;
 mod streams;
 
 use super::config::ClientConfig;
+use super::conns::Conns;
 use super::kernel::{Event, Kernel};
 use super::lot::Lot;
 use super::markov::Walk;
@@ -27,7 +28,6 @@ use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::SeedableRng;
 use streams::{Stream, Traffic};
 
-const NONE: u32 = u32::MAX;
 const RECORD_CELLS: usize = 31;
 
 /// What happens by itself, later.
@@ -54,7 +54,7 @@ pub(super) struct Client {
     id: u32,
     core: Core<Weightless, Traffic, ChaCha8Rng>,
     engine_at: u64,
-    sockets: Vec<u32>,
+    conns: Conns,
     record: Vec<WeightlessCell>,
     config: ClientConfig,
     paths: Arc<Paths>,
@@ -97,7 +97,7 @@ impl Client {
             id,
             core,
             engine_at: u64::MAX,
-            sockets: Vec::new(),
+            conns: Conns::default(),
             record: (0..RECORD_CELLS).map(|_| WeightlessCell::EMPTY).collect(),
             config: config.clone(),
             paths,
@@ -149,18 +149,6 @@ impl Client {
         self.timers.push(Reverse((at, timer)));
     }
 
-    fn socket_of(&self, conn: ConnId) -> Option<u32> {
-        self.sockets.get(conn.0 as usize).copied().filter(|socket| *socket != NONE)
-    }
-
-    fn bind(&mut self, conn: ConnId, socket: u32) {
-        let place = conn.0 as usize;
-        if self.sockets.len() <= place {
-            self.sockets.resize(place + 1, NONE);
-        }
-        self.sockets[place] = socket;
-    }
-
     pub(super) fn handle(&mut self, event: Event, kernel: &mut Kernel) {
         let now = kernel.instant();
         match event {
@@ -178,8 +166,7 @@ impl Client {
             Event::Room(socket) => self.write(kernel, ConnId(kernel.socket(socket).conn)),
             Event::Closed(socket) => {
                 let conn = ConnId(kernel.socket(socket).conn);
-                if self.socket_of(conn) == Some(socket) {
-                    self.bind(conn, NONE);
+                if self.conns.forget(conn, socket) {
                     self.core.handle_closed(now, conn, CloseCause::ByPeer);
                 }
                 kernel.forget(socket);
@@ -191,7 +178,7 @@ impl Client {
     }
 
     fn write(&mut self, kernel: &mut Kernel, conn: ConnId) {
-        let Some(socket) = self.socket_of(conn) else { return };
+        let Some(socket) = self.conns.socket(conn) else { return };
         loop {
             let most = kernel.room_cells(socket).min(RECORD_CELLS);
             if most == 0 {
@@ -216,7 +203,7 @@ impl Client {
                 match host_at(dial.to.ip()) {
                     Some(host) => {
                         let socket = kernel.dial(host, Purpose::Link, dial.conn.0);
-                        self.bind(dial.conn, socket);
+                        self.conns.bind(dial.conn, socket);
                     }
                     None => {
                         self.core.handle_closed(kernel.instant(), dial.conn, CloseCause::NoRoute);
@@ -225,8 +212,7 @@ impl Client {
             } else if let Some(conn) = self.core.poll_writable() {
                 self.write(kernel, conn);
             } else if let Some(conn) = self.core.poll_close() {
-                if let Some(socket) = self.socket_of(conn) {
-                    self.bind(conn, NONE);
+                if let Some(socket) = self.conns.take(conn) {
                     kernel.close(socket);
                 }
             } else {

@@ -1,6 +1,7 @@
 //! A relay: the engine's core, and what a shell does for it.
 
 use super::config::RelayConfig;
+use super::conns::Conns;
 use super::kernel::{Event, Kernel};
 use super::message::Purpose;
 use super::net::{address, host_at, ids, job_at};
@@ -13,9 +14,6 @@ use onion::suite::{Cell, Run, RunRoom, Weightless, WeightlessCell, WeightlessStr
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::SeedableRng;
 
-/// No socket.
-const NONE: u32 = u32::MAX;
-
 /// Bytes of a stream that are read at once.
 const READ_MAX: u64 = 16_384;
 
@@ -26,8 +24,7 @@ const RECORD_CELLS: usize = 31;
 pub(super) struct Relay {
     pub(super) core: Core<Weightless, ChaCha8Rng>,
     engine_at: u64,
-    /// The socket of each connection.
-    sockets: Vec<u32>,
+    conns: Conns,
     record: Vec<WeightlessCell>,
     cell_cost_ns: u64,
     /// When the processor is through with all that has come.
@@ -54,7 +51,7 @@ impl Relay {
         Self {
             core,
             engine_at: u64::MAX,
-            sockets: Vec::new(),
+            conns: Conns::default(),
             record: (0..RECORD_CELLS).map(|_| WeightlessCell::EMPTY).collect(),
             cell_cost_ns: u64::try_from(config.cell_cost.as_nanos()).unwrap_or(0),
             busy_until: 0,
@@ -78,18 +75,6 @@ impl Relay {
         }
     }
 
-    fn socket_of(&self, conn: ConnId) -> Option<u32> {
-        self.sockets.get(conn.0 as usize).copied().filter(|socket| *socket != NONE)
-    }
-
-    fn bind(&mut self, conn: ConnId, socket: u32) {
-        let place = conn.0 as usize;
-        if self.sockets.len() <= place {
-            self.sockets.resize(place + 1, NONE);
-        }
-        self.sockets[place] = socket;
-    }
-
     pub(super) fn handle(&mut self, event: Event, kernel: &mut Kernel) {
         let now = kernel.instant();
         match event {
@@ -108,7 +93,7 @@ impl Relay {
                 match self.core.accept(now, Some(address(from)), None) {
                     Some(conn) => {
                         kernel.socket_mut(socket).conn = conn.0;
-                        self.bind(conn, socket);
+                        self.conns.bind(conn, socket);
                         let peer = peer(kernel, from);
                         self.core.handle_link_open(now, conn, &peer);
                     }
@@ -138,8 +123,7 @@ impl Relay {
 
     fn lose(&mut self, kernel: &mut Kernel, socket: u32) {
         let conn = ConnId(kernel.socket(socket).conn);
-        if self.socket_of(conn) == Some(socket) {
-            self.bind(conn, NONE);
+        if self.conns.forget(conn, socket) {
             self.core.handle_closed(kernel.instant(), conn, &CloseCause::ByPeer);
         }
         kernel.forget(socket);
@@ -159,7 +143,7 @@ impl Relay {
 
     /// Reads of a stream what the engine takes.
     fn read(&mut self, kernel: &mut Kernel, conn: ConnId) {
-        let Some(socket) = self.socket_of(conn) else { return };
+        let Some(socket) = self.conns.socket(conn) else { return };
         loop {
             let it = kernel.socket(socket);
             let limit = self.core.receive_limit(conn) as u64;
@@ -179,7 +163,7 @@ impl Relay {
 
     /// Writes what the engine has and the kernel takes.
     fn write(&mut self, kernel: &mut Kernel, conn: ConnId) {
-        let Some(socket) = self.socket_of(conn) else { return };
+        let Some(socket) = self.conns.socket(conn) else { return };
         let now = kernel.instant();
         if !kernel.socket(socket).is_link() {
             let mut room = RunRoom { room_bytes: u32::MAX, ..RunRoom::default() };
@@ -222,7 +206,7 @@ impl Relay {
         match to {
             Some((host, purpose)) => {
                 let socket = kernel.dial(host, purpose, dial.conn.0);
-                self.bind(dial.conn, socket);
+                self.conns.bind(dial.conn, socket);
             }
             None => self.core.handle_closed(kernel.instant(), dial.conn, &CloseCause::NoRoute),
         }
@@ -234,13 +218,12 @@ impl Relay {
             if let Some(dial) = self.core.poll_dial() {
                 self.dial(kernel, dial);
             } else if let Some(conn) = self.core.poll_socket_query() {
-                let state = self.socket_of(conn).map(|socket| kernel.state(socket));
+                let state = self.conns.socket(conn).map(|socket| kernel.state(socket));
                 self.core.handle_socket_state(kernel.instant(), conn, state.as_ref());
             } else if let Some(conn) = self.core.poll_writable() {
                 self.write(kernel, conn);
             } else if let Some(conn) = self.core.poll_close() {
-                if let Some(socket) = self.socket_of(conn) {
-                    self.bind(conn, NONE);
+                if let Some(socket) = self.conns.take(conn) {
                     kernel.close(socket);
                 }
             } else if let Some(conn) = self.core.poll_readable() {
