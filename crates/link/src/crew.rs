@@ -284,16 +284,17 @@ impl<N: Node> Drive<N> for Crew<N> {
     fn turn(&mut self, deadline: Instant) -> Result<(), DriverError> {
         self.drain();
         let next = self.node.poll_timeout().map_or(deadline, |timeout| timeout.min(deadline));
-        let wait = next - self.clock.now();
-        let mut event = self.events.as_ref().map(|events| events.recv_timeout(wait));
+        let mut wait = next - self.clock.now();
         for _ in 0..EVENTS_PER_TURN {
+            // Taken only where it is handled at once: an event that is dropped is a hole in a stream.
+            let event = self.events.as_ref().map(|events| events.recv_timeout(wait));
             match event {
                 Some(Ok((hand, event))) => self.handle(hand, event)?,
                 Some(Err(RecvTimeoutError::Timeout)) | None => break,
                 // We hold a sender ourselves.
                 Some(Err(RecvTimeoutError::Disconnected)) => break,
             }
-            event = self.events.as_ref().map(|events| events.recv_timeout(Duration::ZERO));
+            wait = Duration::ZERO;
         }
         // One that panics says nothing, and its connections would hang.
         if self.hands.iter().any(Hand::has_ended) {

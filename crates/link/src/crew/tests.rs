@@ -81,38 +81,6 @@ impl Node for Party {
             self.writable.push_back(conn);
             return;
         }
-        if let Some(wrong) =
-            plaintext.iter().enumerate().find(|(i, b)| **b != byte(conn, ends.received + i))
-        {
-            let at = ends.received + wrong.0;
-            let tail: Vec<u8> = plaintext[wrong.0..].iter().take(64).copied().collect();
-            // Which connection and place would it belong to?
-            let mut fits = Vec::new();
-            for c in 0..CONNS {
-                for o in 0..LEN {
-                    if tail.iter().enumerate().all(|(i, b)| byte(ConnId(c), o + i) == *b) {
-                        fits.push((c, o));
-                    }
-                    if fits.len() > 5 {
-                        break;
-                    }
-                }
-            }
-            eprintln!(
-                "WRONG at {at} of {conn:?}: chunk from {} len {}, wrong offset {}; tail {:?}; fits {fits:?}; later ok: {:?}",
-                ends.received,
-                plaintext.len(),
-                wrong.0,
-                &tail[..16.min(tail.len())],
-                (wrong.0..plaintext.len())
-                    .step_by(97)
-                    .map(|i| plaintext[i] == byte(conn, ends.received + i))
-                    .collect::<Vec<_>>()
-                    .iter()
-                    .filter(|x| **x)
-                    .count()
-            );
-        }
         for found in plaintext {
             assert_eq!(*found, byte(conn, ends.received), "byte {} of {conn:?}", ends.received);
             ends.received += 1;
@@ -314,4 +282,17 @@ fn a_crew_that_is_dropped_in_the_middle_ends_its_threads() {
         let soon = dialler.now() + Duration::from_millis(10);
         dialler.turn(soon).expect("alive");
     }
+}
+
+#[test]
+fn what_does_not_fit_into_one_turn_is_there_in_the_next() {
+    let mut crew = crew(Party::default(), &[], 1);
+    for _ in 0..EVENTS_PER_TURN {
+        crew.to_us.try_send((0, Event::Wake)).expect("room");
+    }
+    crew.to_us.try_send((0, Event::Failed("the last".to_owned()))).expect("room");
+    let soon = crew.now();
+    crew.turn(soon).expect("all but the last");
+    let error = crew.turn(soon).expect_err("the last");
+    assert!(error.to_string().contains("the last"), "{error}");
 }
