@@ -97,6 +97,8 @@ fn signs(engine: &Engine) -> Signs {
     let totals = engine.totals();
     Signs {
         sheds: totals.sheds,
+        answered_handshakes: totals.circuits,
+        refused_handshakes: totals.refused_handshakes,
         without_port: ports,
         without_descriptor: descriptors,
         limited: totals.limited,

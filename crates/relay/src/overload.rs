@@ -12,12 +12,20 @@ const STAYS_S: u64 = 72 * HOUR_S;
 const LIMIT_PERIOD_S: u64 = 24 * HOUR_S;
 /// The rate limit is counted once in so long.
 const LIMIT_STEP_S: u64 = 60;
+/// Over so long handshakes are counted, as C tor's `overload_onionskin_ntor_period_secs`.
+const HANDSHAKES_PERIOD_S: u64 = 6 * HOUR_S;
+/// One in so many refused is too many, as C tor's `overload_onionskin_ntor_scale_percent` of 1.
+const HANDSHAKES_PER_REFUSED: u64 = 100;
 
 /// What a relay has counted so far since it began; each only grows.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Signs {
     /// Times that memory had to be freed.
     pub(crate) sheds: u64,
+    /// Handshakes of circuits that were answered.
+    pub(crate) answered_handshakes: u64,
+    /// Handshakes of circuits for which there was no time.
+    pub(crate) refused_handshakes: u64,
     /// Times that there was no local port for a connection.
     pub(crate) without_port: u64,
     /// Times that there was no file descriptor.
@@ -29,7 +37,7 @@ pub(crate) struct Signs {
 /// What of it was seen when. It can be stored.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Overload {
-    /// When memory or ports were last short, rounded down to the hour.
+    /// When memory, ports, or time for handshakes were last short, rounded down to the hour.
     general: Option<u64>,
     /// When file descriptors were last short, rounded down to the hour.
     descriptors: Option<u64>,
@@ -39,6 +47,9 @@ pub(crate) struct Overload {
     before: Signs,
     #[serde(skip)]
     limited_at: u64,
+    /// Since when handshakes are counted, and what there was then.
+    #[serde(skip)]
+    handshakes_since: Option<(u64, Signs)>,
 }
 
 impl Overload {
@@ -46,7 +57,8 @@ impl Overload {
     pub(crate) fn note(&mut self, now: u64, signs: Signs) {
         let before = std::mem::replace(&mut self.before, signs);
         let hour = now - now % HOUR_S;
-        if signs.sheds > before.sheds || signs.without_port > before.without_port {
+        let are_refused = self.are_handshakes_refused(now, signs);
+        if signs.sheds > before.sheds || signs.without_port > before.without_port || are_refused {
             self.general = Some(hour);
         }
         if signs.without_descriptor > before.without_descriptor {
@@ -60,6 +72,18 @@ impl Overload {
             };
             self.limited = Some((since, count.saturating_add(1)));
         }
+    }
+
+    /// Whether a period is over in which too many handshakes were refused. One attack of seconds is not overload.
+    fn are_handshakes_refused(&mut self, now: u64, signs: Signs) -> bool {
+        let (since, then) = *self.handshakes_since.get_or_insert((now, signs));
+        if now.abs_diff(since) < HANDSHAKES_PERIOD_S {
+            return false;
+        }
+        self.handshakes_since = Some((now, signs));
+        let refused = signs.refused_handshakes.saturating_sub(then.refused_handshakes);
+        let answered = signs.answered_handshakes.saturating_sub(then.answered_handshakes);
+        refused * HANDSHAKES_PER_REFUSED > refused + answered
     }
 
     /// The line of a server descriptor, if there is reason for one.
@@ -117,6 +141,26 @@ mod tests {
         let stored = serde_json::to_string(&overload).expect("JSON");
         let again: Overload = serde_json::from_str(&stored).expect("the same");
         assert_eq!(again.extra_info_lines(later, None), expected);
+    }
+
+    #[test]
+    fn a_hundredth_of_all_handshakes_refused_in_six_hours_is_overload() {
+        let handshakes = |answered_handshakes, refused_handshakes| Signs {
+            answered_handshakes,
+            refused_handshakes,
+            ..Signs::default()
+        };
+        let mut overload = Overload::default();
+        overload.note(NOW, handshakes(5_000, 5_000));
+        overload.note(NOW + HANDSHAKES_PERIOD_S - 1, handshakes(5_099, 5_002));
+        assert_eq!(overload.descriptor_line(NOW), "", "not before the period is over");
+        let later = NOW + HANDSHAKES_PERIOD_S;
+        overload.note(later, handshakes(5_099, 5_001));
+        assert_eq!(overload.descriptor_line(later), "", "one in a hundred is not more than that");
+        let last = later + HANDSHAKES_PERIOD_S;
+        overload.note(last, handshakes(5_197, 5_002));
+        let expected = "overload-general 1 2023-11-15 10:00:00\n";
+        assert_eq!(overload.descriptor_line(last), expected, "one in 99 is");
     }
 
     #[test]
