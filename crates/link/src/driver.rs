@@ -6,6 +6,7 @@ mod lookup;
 mod moving;
 mod opening;
 mod options;
+mod shaking;
 mod socket;
 
 pub use lookup::{Reply, Resolver};
@@ -22,6 +23,7 @@ use mio::{Events, Interest, Poll, Token, Waker};
 use onion::node::{ConnId, Node, Wish};
 use onion::{Duration, Instant};
 use options::failed;
+use shaking::Shaking;
 pub(crate) use socket::PENDING_LEN;
 use socket::Socket;
 use std::collections::{BTreeMap, VecDeque};
@@ -58,6 +60,8 @@ pub struct Driver<N> {
     by_conn: BTreeMap<ConnId, usize>,
     /// Sockets with something to read or write, each once.
     runnable: VecDeque<usize>,
+    /// Those of them whose TLS does not stand.
+    shaking: Shaking,
     /// Room for the plaintext of what is about to be sent.
     record: Box<[u8; RECORD_LEN]>,
     buffers: Buffers,
@@ -123,6 +127,7 @@ impl<N: Node> Driver<N> {
             free: Vec::new(),
             by_conn: BTreeMap::new(),
             runnable: VecDeque::new(),
+            shaking: Shaking::default(),
             record: Box::new([0; RECORD_LEN]),
             buffers: Buffers::default(),
             lookups: Lookups::new(),
@@ -221,7 +226,8 @@ impl<N: Node> Driver<N> {
         }
         let now = self.clock.now();
         self.looked_at = now;
-        let wait = if self.runnable.is_empty() { next - now } else { Duration::ZERO };
+        let is_idle = self.runnable.is_empty() && self.shaking.is_empty();
+        let wait = if is_idle { next - now } else { Duration::ZERO };
         match self.poll.poll(&mut self.events, Some(wait)) {
             Err(error) if error.kind() != io::ErrorKind::Interrupted => {
                 return Err(failed("cannot wait for events")(error));
@@ -235,18 +241,12 @@ impl<N: Node> Driver<N> {
         while let Some(done) = self.workers.poll_done()? {
             self.node.handle_work(self.clock.now(), done);
         }
-        let mut handshakes = 0;
         for _ in 0..self.runnable.len() {
             let Some(place) = self.runnable.pop_front() else { break };
-            let socket = self.sockets.get(place).and_then(Option::as_ref);
-            if socket.is_some_and(Socket::is_in_handshake) {
-                handshakes += 1;
-                if handshakes > HANDSHAKES_PER_TURN {
-                    // It keeps its turn, behind those that stand.
-                    self.runnable.push_back(place);
-                    continue;
-                }
-            }
+            self.run_socket(place);
+        }
+        for _ in 0..HANDSHAKES_PER_TURN {
+            let Some(place) = self.shaking.pop() else { break };
             self.run_socket(place);
         }
         let now = self.clock.now();
@@ -322,7 +322,12 @@ impl<N: Node> Driver<N> {
             && !socket.is_queued
         {
             socket.is_queued = true;
-            self.runnable.push_back(place);
+            if socket.is_in_handshake() {
+                let other_end = socket.stream.peer_addr().ok();
+                self.shaking.push(other_end.map(|address| address.ip()), place);
+            } else {
+                self.runnable.push_back(place);
+            }
         }
     }
 }

@@ -79,7 +79,7 @@ pub use self::core::Core;
 pub use circuits::{HandshakeDone, HandshakeJob, OnLink};
 pub use conduct::{Conduct, Honest, Passing};
 pub use config::{RateLimit, RouterConfig};
-pub use defences::{CircuitDefence, Defences, LinkDefence, StreamDefence};
+pub use defences::{CircuitDefence, Defences, LinkDefence, Place, StreamDefence};
 pub use event::{RouterEvent, RouterTotals};
 pub use face::Router;
 pub use links::{Control, LinkPeer};

@@ -59,10 +59,12 @@ pub struct Defences {
 
 /// An address as attackers have them: one of IPv4, or a network of 64 bits of IPv6.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Place(u64, bool);
+pub struct Place(u64, bool);
 
 impl Place {
-    pub(super) fn of(ip: IpAddr) -> Self {
+    /// Where this address is.
+    #[must_use]
+    pub fn of(ip: IpAddr) -> Self {
         match ip.to_canonical() {
             IpAddr::V4(v4) => Self(v4.to_bits().into(), false),
             IpAddr::V6(v6) => Self(network(v6), true),
