@@ -70,6 +70,7 @@ enum Experiment {
     Paths(paths::Options),
     Ratio(ratio::Options),
     Siege(siege::Options),
+    Soak(siege::soak::Options),
 }
 
 /// Plays an experiment, and leaves its report.
@@ -96,6 +97,7 @@ pub fn run(
         Experiment::Paths(options) => paths::run(options, common, output, interrupt)?,
         Experiment::Ratio(options) => ratio::run(options, common, output, interrupt)?,
         Experiment::Siege(options) => siege::run(options, common, output, interrupt)?,
+        Experiment::Soak(options) => siege::soak::run(options, common, output, interrupt)?,
     };
     conclude(&report, &options.common, output, interrupt)
 }

@@ -5,6 +5,7 @@ mod honest;
 mod judge;
 mod plan;
 mod scene;
+pub(super) mod soak;
 mod watch;
 
 use crate::common::{Common, mbit};
@@ -153,20 +154,22 @@ fn play(
     let prey = scene.prey(0)?;
     // It leaves the scene while the scene works for it.
     let subject = scene.subjects.remove(0);
-    let found = besiege(scene, &subject, prey, plan, output, interrupt);
+    let found = besiege(scene, &subject, subject.kind, prey, plan, output, interrupt);
     scene.subjects.insert(0, subject);
     found
 }
 
+/// Peace, then an attack, with all that is seen meanwhile.
 fn besiege(
     scene: &mut Scene,
     subject: &scene::Subject,
+    kind: Kind,
     prey: attack::Prey,
     plan: &Plan,
     output: &Output,
     interrupt: &Interrupt,
 ) -> Result<Finding, Error> {
-    let (kind, side, pid, clock) = (subject.kind, subject.side, subject.pid, scene.clock);
+    let (side, pid, clock) = (subject.side, subject.pid, scene.clock);
     let name = format!("{} on {}", kind.word(), side.word());
     output.doing(format!("{name}: honest clients begin"));
     scene.pin(subject)?;

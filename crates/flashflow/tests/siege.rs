@@ -66,3 +66,41 @@ fn what_is_no_attack_is_refused() {
     let ended = scratch.run(&["experiment", "siege", "--attacks", "kindness"]);
     ended.assert_code(2);
 }
+
+#[test]
+fn a_relay_lives_on_from_attack_to_attack_and_its_memory_is_watched() {
+    let scratch = Scratch::new();
+    let ended = scratch.run(&[
+        "experiment",
+        "soak",
+        "--attacks",
+        "create2-flood",
+        "--rounds",
+        "2",
+        "--seconds",
+        "3",
+        "--rate",
+        "5",
+        "--demand",
+        "4",
+        "--json",
+        "--out",
+        "out",
+    ]);
+    eprintln!("it took {:?}", ended.took);
+    scratch.assert_clean();
+    ended.assert_no_panic();
+    let summary = ended.summary();
+    let cases = summary["cases"].as_array().expect("cases");
+    let names: Vec<&str> = cases.iter().map(|case| text(case, "name")).collect();
+    assert_eq!(names, ["round 1: create2-flood", "round 2: create2-flood"]);
+    for case in cases {
+        assert!(["held", "missed"].contains(&text(case, "verdict")), "{case}");
+        assert!(number(case, "honest_circuits_alive_share") >= 0.99, "{case}");
+        assert!(number(case, "witnessed_mb") > 0.1, "{case}");
+    }
+    // It read its configuration again and again, and its memory was seen once a second.
+    let memory = fs::read_to_string(scratch.path("out").join("soak-memory.csv")).expect("drawn");
+    assert!(memory.lines().count() > 15, "{memory}");
+    assert!(text(&summary, "answer").contains("in 2 of 2 rounds"), "{summary}");
+}

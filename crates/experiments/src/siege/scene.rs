@@ -205,6 +205,16 @@ impl Scene {
         // Honest circuits to an exit come by others.
         let by = if subject.kind.is_on_exit() { self.authority(2) } else { self.entry(subject) }?;
         let (relay, by) = (subject.target, target_of(by));
+        self.prey_of(relay, by)
+    }
+
+    /// A relay as attackers see it that come by the authority in this place where they come by another relay.
+    pub(super) fn prey_by(&mut self, subject: &Subject, place: usize) -> Result<Prey, Error> {
+        let by = target_of(self.authority(place)?);
+        self.prey_of(subject.target, by)
+    }
+
+    fn prey_of(&mut self, relay: Target, by: Target) -> Result<Prey, Error> {
         let relay = self.hop(relay)?;
         let by = self.hop(by)?;
         Prey::new(relay, by)

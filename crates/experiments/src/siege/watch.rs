@@ -2,7 +2,8 @@
 
 use super::attack::ATTACKERS;
 use crate::error::Error;
-use onion::Duration;
+use link::Clock;
+use onion::{Duration, Instant};
 use std::collections::BTreeMap;
 use std::fs;
 use std::net::IpAddr;
@@ -38,16 +39,35 @@ impl Memory {
     }
 }
 
-/// Counts what a relay's sockets receive from attackers' addresses, for as long as it lives.
-pub(super) struct Witness {
-    shared: Arc<Shared>,
-    thread: Option<JoinHandle<()>>,
+/// Looks at a process' memory once a second, until it is dropped.
+pub(super) struct Sampler {
+    taken: Arc<Mutex<Vec<(f64, f64)>>>,
+    _watch: Watch,
 }
 
-#[derive(Default)]
-struct Shared {
-    must_stop: AtomicBool,
-    seen: Mutex<Seen>,
+impl Sampler {
+    pub(super) fn start(pid: u32, clock: Clock) -> Result<Self, Error> {
+        let taken = Arc::<Mutex<Vec<_>>>::default();
+        let theirs = Arc::clone(&taken);
+        let watch = Watch::start(Duration::from_secs(1), move || {
+            // A process that has ended has no memory.
+            let Ok(memory) = Memory::of(pid) else { return };
+            let at_s = (clock.now() - Instant::ORIGIN).as_secs_f64();
+            theirs.lock().unwrap_or_else(PoisonError::into_inner).push((at_s, memory.now_mib));
+        })?;
+        Ok(Self { taken, _watch: watch })
+    }
+
+    /// All so far: seconds of the clock, MiB.
+    pub(super) fn taken(&self) -> Vec<(f64, f64)> {
+        self.taken.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+}
+
+/// Counts what a relay's sockets receive from attackers' addresses, for as long as it lives.
+pub(super) struct Witness {
+    seen: Arc<Mutex<Seen>>,
+    _watch: Watch,
 }
 
 #[derive(Default)]
@@ -60,56 +80,69 @@ struct Seen {
 impl Witness {
     /// Begins to count.
     pub(super) fn start(pid: u32) -> Result<Self, Error> {
-        let shared = Arc::new(Shared::default());
-        let theirs = Arc::clone(&shared);
-        let watch = move || {
-            while !theirs.must_stop.load(Ordering::Acquire) {
-                theirs.look(pid);
-                thread::park_timeout(STEP);
-            }
-        };
-        let thread = thread::Builder::new().name("witness".to_owned()).spawn(watch);
-        let thread = thread.map_err(|error| Error::Witness(error.to_string()))?;
-        Ok(Self { shared, thread: Some(thread) })
+        let seen = Arc::<Mutex<Seen>>::default();
+        let theirs = Arc::clone(&seen);
+        let look = move || theirs.lock().unwrap_or_else(PoisonError::into_inner).look(pid);
+        Ok(Self { seen, _watch: Watch::start(STEP, look)? })
     }
 
     /// Bytes that came from attackers, at least, and their most connections at a time.
     pub(super) fn seen(&self, pid: u32) -> (u64, usize) {
-        self.shared.look(pid);
-        let seen = self.shared.seen.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
+        seen.look(pid);
         (seen.received.values().sum(), seen.most_connections)
     }
 }
 
-impl Shared {
-    fn look(&self, pid: u32) {
+impl Seen {
+    fn look(&mut self, pid: u32) {
         // A relay that has ended has no connections.
         let all = lab::connections(pid).unwrap_or_default();
-        let theirs = all.iter().filter(|it| is_attacker(it.peer.ip()));
-        let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
         let mut count = 0;
-        for connection in theirs {
+        for connection in all.iter().filter(|it| is_attacker(it.peer.ip())) {
             count += 1;
-            let most = seen.received.entry(connection.inode).or_default();
+            let most = self.received.entry(connection.inode).or_default();
             *most = (*most).max(connection.bytes.received);
         }
-        seen.most_connections = seen.most_connections.max(count);
+        self.most_connections = self.most_connections.max(count);
     }
 }
 
-fn is_attacker(ip: IpAddr) -> bool {
-    matches!(ip.to_canonical(), IpAddr::V4(v4) if v4.octets()[..2] == ATTACKERS)
+/// A thread that looks at something again and again, until this is dropped.
+struct Watch {
+    must_stop: Arc<AtomicBool>,
+    thread: Option<JoinHandle<()>>,
 }
 
-impl Drop for Witness {
+impl Watch {
+    fn start(every: Duration, mut look: impl FnMut() + Send + 'static) -> Result<Self, Error> {
+        let must_stop = Arc::new(AtomicBool::new(false));
+        let stop = Arc::clone(&must_stop);
+        let watch = move || {
+            while !stop.load(Ordering::Acquire) {
+                look();
+                thread::park_timeout(every);
+            }
+        };
+        let thread = thread::Builder::new().name("witness".to_owned()).spawn(watch);
+        let thread = thread.map_err(|error| Error::Witness(error.to_string()))?;
+        Ok(Self { must_stop, thread: Some(thread) })
+    }
+}
+
+impl Drop for Watch {
     fn drop(&mut self) {
-        self.shared.must_stop.store(true, Ordering::Release);
+        self.must_stop.store(true, Ordering::Release);
         if let Some(thread) = self.thread.take() {
             thread.thread().unpark();
             // Its panic has been printed.
             let _ = thread.join();
         }
     }
+}
+
+fn is_attacker(ip: IpAddr) -> bool {
+    matches!(ip.to_canonical(), IpAddr::V4(v4) if v4.octets()[..2] == ATTACKERS)
 }
 
 #[cfg(test)]

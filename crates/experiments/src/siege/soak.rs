@@ -1,0 +1,266 @@
+//! `flashflow experiment soak`: one relay of ours through all attacks, again and again.
+
+use super::attack::Kind;
+use super::judge::Finding;
+use super::plan::{Plan, Side};
+use super::scene::{Scene, Subject};
+use super::watch::{Memory, Sampler};
+use crate::common::{Common, mbit};
+use crate::error::Error;
+use crate::telling::{self, tell};
+use clap::{Args, ValueEnum};
+use onion::{Duration, Instant, Rate};
+use rand::SeedableRng;
+use rand::rngs::StdRng;
+use rand::seq::SliceRandom;
+use report::experiment::{
+    Axis, Case, CaseVerdict, ExperimentFigure, ExperimentReport, On, Promise, Role, Series,
+};
+use rustix::process::{Pid, Signal, kill_process};
+use std::fs;
+use terminal::{Interrupt, Output};
+
+/// A relay's memory after the last round may be so many times what it was after the first,
+const GROWTH_MAX: f64 = 1.1;
+/// and so much more: pages that the allocator keeps.
+const GROWTH_SLACK_MIB: f64 = 8.0;
+
+/// Rest after each round, in lengths of an attack. Circuits and buffers of those who are gone are given back within it.
+const REST: u32 = 2;
+
+/// Where the relay stands in honest circuits: as where it is attacked as an exit.
+const POSITION: Kind = Kind::ResolveFlood;
+
+/// Does a relay of ours last? All attacks of `siege`, round after round, on one and the same relay.
+///
+/// A relay of ours in a private network is the exit of stock clients' downloads and circuits, which come and go. In each round it
+/// suffers each attack once, in an order by lot, with seconds of peace between; it is told to read its configuration again after
+/// each, and the authorities vote every few seconds. Its memory is drawn over time. All of it stays on loopback.
+#[derive(Debug, Args)]
+#[command(after_help = "Example:
+  flashflow experiment soak --rounds 10 --seconds 20 --out results
+
+It has lasted if each attack of each round is held by the rules of `siege`, and its memory at rest after the last round is at most a tenth
+and 8 MiB more than after the first.")]
+pub(crate) struct Options {
+    /// Attacks of a round; all by default.
+    #[arg(long, value_enum, value_delimiter = ',', value_name = "ATTACK,…")]
+    attacks: Vec<Kind>,
+    /// Rounds, 2 to 1000; 4 by default, 2 if --quick.
+    #[arg(long, value_parser = clap::value_parser!(u32).range(2..=1000))]
+    rounds: Option<u32>,
+    /// Length of each attack in seconds, 3 to 600; 10 by default, 4 if --quick. Peace before it is half as long.
+    #[arg(long, value_parser = clap::value_parser!(u32).range(3..=600))]
+    seconds: Option<u32>,
+    /// What an attacker sends at most, in Mbit/s.
+    #[arg(long, default_value_t = 50.0, value_parser = mbit, value_name = "MBIT")]
+    rate: f64,
+    /// What honest downloads take at most, in Mbit/s.
+    #[arg(long, default_value_t = 20.0, value_parser = mbit, value_name = "MBIT")]
+    demand: f64,
+    /// What peers may have the relay hold in memory, in MiB.
+    #[arg(long, default_value_t = 256, value_name = "MIB",
+        value_parser = clap::value_parser!(u32).range(64..=8192))]
+    memory: u32,
+    /// Draws the order of attacks.
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+}
+
+pub(crate) fn run(
+    options: &Options,
+    common: &Common,
+    output: &Output,
+    interrupt: &Interrupt,
+) -> Result<ExperimentReport, Error> {
+    link::raise_descriptor_limit();
+    let rounds = options.rounds.unwrap_or(if common.quick { 2 } else { 4 });
+    let seconds = options.seconds.unwrap_or(if common.quick { 4 } else { 10 });
+    let plan = Plan {
+        attacks: vec![POSITION],
+        sides: vec![Side::Ours],
+        peace_s: seconds.div_ceil(2),
+        seconds,
+        rate: Rate::from_mbit_per_s(options.rate),
+        demand: Rate::from_mbit_per_s(options.demand),
+        memory_mib: options.memory,
+        standing: 20,
+    };
+    let mut report = begin(&plan, rounds, options.seed);
+    let Some(mut scene) = Scene::start(&plan, output, interrupt)? else { return Ok(report) };
+    let subject = scene.subjects.remove(0);
+    let sampler = Sampler::start(subject.pid, scene.clock)?;
+    let mut soak = Soak { scene, subject, plan, seen: Seen::default() };
+    let mut attacks = match &options.attacks[..] {
+        [] => Kind::value_variants().to_vec(),
+        chosen => chosen.to_vec(),
+    };
+    let mut rng = StdRng::seed_from_u64(options.seed);
+    'rounds: for round in 1..=rounds {
+        attacks.shuffle(&mut rng);
+        for kind in &attacks {
+            let case = soak.suffer(*kind, round, output, interrupt);
+            if interrupt.is_requested() {
+                break 'rounds;
+            }
+            tell(&case, output);
+            report.cases.push(case);
+        }
+        output.doing(format!("round {round} is over: at rest"));
+        if interrupt.wait(Duration::from_secs((REST * seconds).into())) {
+            break;
+        }
+        let memory = Memory::of(soak.subject.pid)?.now_mib;
+        output.step(format!("at rest after round {round}: {memory:.1} MiB"));
+        soak.seen.at_rest_mib.push(memory);
+    }
+    report.figures = soak.seen.figures(&sampler.taken());
+    conclude(&mut report, &soak.seen, rounds);
+    Ok(report)
+}
+
+fn begin(plan: &Plan, rounds: u32, seed: u64) -> ExperimentReport {
+    let pair = |name: &str, value: String| (name.to_owned(), value);
+    let report = telling::report(
+        "soak",
+        "A relay that lasts",
+        "Does a relay of ours keep serving, and its memory, through all attacks again and again?",
+    );
+    ExperimentReport {
+        parameters: vec![
+            pair("rounds", rounds.to_string()),
+            pair("seed", seed.to_string()),
+            pair("attacker's rate", plan.rate.to_string()),
+            pair("honest downloads take", plan.demand.to_string()),
+            pair("peace before each attack", format!("{} s", plan.peace_s)),
+            pair("length of each attack", format!("{} s", plan.seconds)),
+            pair("bound on memory", format!("{} MiB", plan.memory_mib)),
+        ],
+        ..report
+    }
+}
+
+/// One relay, and all that happens to it.
+struct Soak {
+    scene: Scene,
+    subject: Subject,
+    plan: Plan,
+    seen: Seen,
+}
+
+impl Soak {
+    /// One attack, and peace before it.
+    fn suffer(&mut self, kind: Kind, round: u32, output: &Output, interrupt: &Interrupt) -> Case {
+        let Self { scene, subject, plan, seen } = self;
+        // Its peak is to be this attack's. Where the kernel refuses, it is that of all so far, which is more.
+        let _refused = fs::write(format!("/proc/{}/clear_refs", subject.pid), "5");
+        // By another relay than honest circuits come: what that one suffers is not ours.
+        let found = scene
+            .prey_by(subject, 1)
+            .and_then(|prey| super::besiege(scene, subject, kind, prey, plan, output, interrupt));
+        // As its operator would.
+        let pid = i32::try_from(subject.pid).ok().and_then(Pid::from_raw);
+        let _gone = pid.map(|pid| kill_process(pid, Signal::HUP));
+        let name = format!("round {round}: {}", kind.word());
+        match found {
+            Ok(finding) => {
+                seen.note((scene.clock.now() - Instant::ORIGIN).as_secs_f64(), &finding);
+                Case { name, ..finding.case() }
+            }
+            Err(error) => telling::unplayed(name, &error),
+        }
+        .column("round", round)
+    }
+}
+
+/// What has been seen so far.
+#[derive(Default)]
+struct Seen {
+    /// Moments at which attacks began, in seconds of the clock.
+    begun: Vec<(f64, Kind)>,
+    /// Honest downloads in each second, in Mbit/s.
+    mbit: Vec<(f64, f64)>,
+    /// Median times to build a circuit, in milliseconds.
+    build_ms: Vec<(f64, f64)>,
+    at_rest_mib: Vec<f64>,
+}
+
+impl Seen {
+    /// Puts what was found into its place in time: it is over now.
+    fn note(&mut self, now_s: f64, finding: &Finding) {
+        let (peace, siege) = (&finding.peace, &finding.siege);
+        let siege_at = now_s - siege.seconds;
+        self.begun.push((siege_at, finding.kind));
+        for (stretch, from) in [(peace, siege_at - peace.seconds), (siege, siege_at)] {
+            let seconds = (1..).map(f64::from).map(|second| from + second);
+            self.mbit.extend(seconds.zip(stretch.mbit.iter().copied()));
+            let middle = from + stretch.seconds / 2.0;
+            self.build_ms.extend(stretch.median_build_ms().map(|ms| (middle, ms)));
+        }
+    }
+
+    /// Whether memory stayed; the reason if not.
+    fn growth(&self) -> Result<(), String> {
+        let [first, .., last] = self.at_rest_mib[..] else {
+            return Err("fewer than two rounds were played".to_owned());
+        };
+        if last <= first * GROWTH_MAX + GROWTH_SLACK_MIB {
+            return Ok(());
+        }
+        Err(format!("memory at rest grew from {first:.1} to {last:.1} MiB"))
+    }
+
+    fn figures(&self, memory_mib: &[(f64, f64)]) -> Vec<ExperimentFigure> {
+        let figure = |name: &str, title: &str, unit: &str, points: &[(f64, f64)]| {
+            let empty = ExperimentFigure::new(name, title, Axis::new("minutes"), Axis::new(unit));
+            let points = points.iter().map(|(at_s, value)| (at_s / 60.0, *value)).collect();
+            let figure = empty.with(Series::line("ours", Role::Nth(0), points));
+            self.begun.iter().fold(figure, |figure, (at_s, kind)| {
+                figure.mark(On::X, at_s / 60.0, &kind.word(), Role::Truth)
+            })
+        };
+        vec![
+            figure("memory", "Memory of the relay's process", "MiB", memory_mib),
+            figure("downloads", "Honest downloads", "Mbit/s", &self.mbit),
+            figure("build", "Time to build a circuit, median", "ms", &self.build_ms),
+        ]
+    }
+}
+
+fn conclude(report: &mut ExperimentReport, seen: &Seen, rounds: u32) {
+    let held = report.cases.iter().filter(|case| case.verdict == CaseVerdict::Held).count();
+    let all = report.cases.len();
+    let growth = seen.growth();
+    let at_rest: Vec<String> = seen.at_rest_mib.iter().map(|mib| format!("{mib:.1}")).collect();
+    report.answer = format!(
+        "It held {held} of {all} attacks in {} of {rounds} rounds; memory at rest after each round: {} MiB.",
+        seen.at_rest_mib.len(),
+        at_rest.join(", "),
+    );
+    report.promise = Promise::Decided {
+        held: held == all && all > 0 && growth.is_ok(),
+        rule: "Each attack must be held by the rules of `siege`, and memory at rest after the last round be at most a tenth and 8 MiB \
+               more than after the first."
+            .to_owned(),
+    };
+    report.notes.extend(growth.err());
+    report.notes.push(
+        "The relay is honest clients' exit; attacks that need another relay come by one that honest circuits do not use."
+        .to_owned());
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn memory_that_grows_from_round_to_round_is_no_lasting() {
+        let grown = |at_rest_mib: &[f64]| {
+            Seen { at_rest_mib: at_rest_mib.to_vec(), ..Seen::default() }.growth()
+        };
+        assert!(grown(&[40.0, 300.0, 52.0]).is_ok(), "in between it may");
+        let error = grown(&[40.0, 45.0, 52.1]).expect_err("a tenth and 8 MiB");
+        assert_eq!(error, "memory at rest grew from 40.0 to 52.1 MiB");
+        assert!(grown(&[40.0]).is_err(), "one round shows nothing");
+    }
+}
