@@ -168,7 +168,9 @@ impl Scene {
         let (rsa, kind) = (subject.rsa(), subject.kind);
         let exit = self.stock(EXIT)?.rsa();
         Ok(if kind.is_on_exit() {
-            [self.entry(subject)?.rsa(), self.authority(2)?.rsa(), rsa]
+            // Defences of relays on the way count honest clients as well: no more than half of the circuits by one.
+            let entry = if number % 2 == 0 { self.entry(subject)? } else { self.stock(EXIT)? };
+            [entry.rsa(), self.authority(2)?.rsa(), rsa]
         } else if kind.comes_by_another() {
             [self.entry(subject)?.rsa(), rsa, exit]
         } else if kind.is_on_dials() {
