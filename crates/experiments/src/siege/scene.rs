@@ -169,7 +169,8 @@ impl Scene {
         let exit = self.stock(EXIT)?.rsa();
         Ok(if kind.is_on_exit() {
             // Defences of relays on the way count honest clients as well: no more than half of the circuits by one.
-            let entry = if number % 2 == 0 { self.entry(subject)? } else { self.stock(EXIT)? };
+            let entry =
+                if number.is_multiple_of(2) { self.entry(subject)? } else { self.stock(EXIT)? };
             [entry.rsa(), self.authority(2)?.rsa(), rsa]
         } else if kind.comes_by_another() {
             [self.entry(subject)?.rsa(), rsa, exit]
