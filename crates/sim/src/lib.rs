@@ -4,6 +4,7 @@
 //! |---|---|
 //! | [`fixture`] | one router on bytes, and the other ends of its connections, for tests and fuzzing |
 //! | [`stage`] | one relay at the seam of cells, over any suite, and everybody around it |
+//! | [`star`] | circuits of hops with windows, cell by cell, without the engine |
 //! | [`world`] | whole networks at the seam of cells: relays, clients, users; made for scale |
 //! | [`wire`] | nodes that speak bytes, over connections with latency, rates, buffers, loss and TCP |
 //!
@@ -15,5 +16,6 @@ extern crate std;
 
 pub mod fixture;
 pub mod stage;
+pub mod star;
 pub mod wire;
 pub mod world;

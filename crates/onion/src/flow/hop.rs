@@ -1,5 +1,11 @@
 //! Windows between one relay and the next, for transports that are hop by hop.
 
+mod backtap;
+mod flight;
+mod train;
+
+pub use backtap::BackTap;
+
 use crate::time::Instant;
 use core::fmt;
 
@@ -9,6 +15,9 @@ use core::fmt;
 /// When that comes, [`handle_feedback`](Self::handle_feedback) is all that happens, unless the circuit
 /// waited for it.
 pub trait HopWindow: fmt::Debug + Send {
+    /// Cells that may be under way at a time, as it stands.
+    fn size_cells(&self) -> u32;
+
     /// Cells that may be given to the link now.
     fn room_cells(&self, now: Instant) -> u32;
 
@@ -35,6 +44,10 @@ impl FixedHopWindow {
 }
 
 impl HopWindow for FixedHopWindow {
+    fn size_cells(&self) -> u32 {
+        self.size_cells
+    }
+
     fn room_cells(&self, _now: Instant) -> u32 {
         self.room_cells
     }

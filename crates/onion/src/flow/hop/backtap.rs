@@ -1,0 +1,253 @@
+use super::HopWindow;
+use super::flight::Flight;
+use super::train::{Sign, Train, queued_cells};
+use crate::time::{Duration, Instant};
+
+/// Cells with which a circuit begins.
+const INITIAL: u32 = 2;
+
+/// No window is ever larger: what a queue of the next hop takes.
+const SIZE_MAX: u32 = 2_000;
+
+/// Cells that should wait at the next hop: with fewer the window grows, with more it shrinks. Vegas' α and β, as the authors of
+/// `BackTap` have them.
+const QUEUED: (f64, f64) = (2.0, 4.0);
+
+/// With fewer than so many waiting, a round is calm: something has become wider.
+const CALM: f64 = 1.0;
+
+/// So many calm rounds in a row begin another ramp-up; more after one that was for nothing, up to the second.
+const CALM_ROUNDS: (u32, u32) = (2, 32);
+
+/// A ramp-up was worth it if the window has become so many times as large.
+const WORTH: f64 = 1.5;
+
+/// A window that follows the delay, with or without a ramp-up.
+///
+/// **`BackTap`** (Tschorsch and Scheuermann, *Mind the Gap*, NSDI 2016): the next hop says that it has *passed a cell on*, so what
+/// waits there counts into the round trip. Once a round trip the window is compared with what fits on the way: one cell more
+/// if fewer than two wait at the next hop, one less if more than four do. So the least window of a circuit reaches back to its source: where
+/// cells may not go on, they are not passed on.
+///
+/// **`CircuitStart`** (Döpmann and Tschorsch, SIGCOMM 2018 posters) begins with trains of 2, 4, 8, … cells, each when all
+/// of the last is passed on, until a train shows how many are enough: then the window is what was passed on of it so far.
+#[derive(Debug)]
+pub struct BackTap {
+    size: u32,
+    flight: Flight,
+    /// The least round trip ever.
+    base: Option<Duration>,
+    /// Cells ever sent, and ever passed on.
+    sent: u64,
+    passed: u64,
+    phase: Phase,
+    /// Another ramp-up after calm rounds; how many are needed, and how many there were.
+    again: Option<Again>,
+}
+
+#[derive(Debug)]
+enum Phase {
+    /// Trains, each twice as long as the one before if `doubles`; else one.
+    Trains { train: Train, doubles: bool, size_before: u32 },
+    /// One cell more for each that was passed on, until the latest waits for too long; then half.
+    SlowStart,
+    /// One cell more or less in each round.
+    Avoidance(Round),
+}
+
+/// A round trip's time of avoidance.
+#[derive(Debug)]
+struct Round {
+    /// It is over when this cell is passed on.
+    until: u64,
+    least_rtt: Duration,
+    /// There was no room for a while.
+    was_full: bool,
+}
+
+#[derive(Debug)]
+struct Again {
+    needed: u32,
+    calm: u32,
+}
+
+impl BackTap {
+    /// Without a ramp-up: from two cells on, one more in each round trip.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::beginning(INITIAL, |_| Phase::Avoidance(Round::new(0)))
+    }
+
+    /// With `CircuitStart`, once.
+    #[must_use]
+    pub fn with_circuit_start() -> Self {
+        Self::beginning(INITIAL, |size| Phase::Trains {
+            train: Train::new(0, size),
+            doubles: true,
+            size_before: size,
+        })
+    }
+
+    /// With `CircuitStart`, and again when rounds show that the way has become wider: what the paper leaves for later.
+    ///
+    /// A window in balance always has two to four cells waiting, so rounds without any are no noise: noise makes round trips
+    /// longer. After a ramp-up for nothing it takes twice as many calm rounds until the next.
+    #[must_use]
+    pub fn ramping_again() -> Self {
+        let again = Again { needed: CALM_ROUNDS.0, calm: 0 };
+        Self { again: Some(again), ..Self::with_circuit_start() }
+    }
+
+    /// With the slow start of a single TCP connection: doubled in each round trip, and halved at its end.
+    #[must_use]
+    pub fn with_slow_start() -> Self {
+        Self::beginning(INITIAL, |_| Phase::SlowStart)
+    }
+
+    /// With `JumpStart` (Liu et al., PFLDnet 2007): so many cells at once, and as large a window as was passed on of them.
+    #[must_use]
+    pub fn with_jump_start(cells: u32) -> Self {
+        Self::beginning(cells.clamp(INITIAL, SIZE_MAX), |size| Phase::Trains {
+            train: Train::new(0, size),
+            doubles: false,
+            size_before: size,
+        })
+    }
+
+    fn beginning(size: u32, phase: impl FnOnce(u32) -> Phase) -> Self {
+        Self {
+            size,
+            flight: Flight::default(),
+            base: None,
+            sent: 0,
+            passed: 0,
+            phase: phase(size),
+            again: None,
+        }
+    }
+
+    /// A cell was passed on.
+    fn handle_passed(&mut self, now: Instant, rtt: Duration) {
+        let base = self.base.map_or(rtt, |base| base.min(rtt));
+        self.base = Some(base);
+        let number = self.passed;
+        self.passed += 1;
+        match &mut self.phase {
+            Phase::Trains { train, doubles, size_before } => {
+                let (before, doubles) = (*size_before, *doubles);
+                match train.handle_passed(now, number, rtt, base) {
+                    Sign::Going => self.begin_again_if_paused(),
+                    Sign::Full(cells) => self.end_ramp(cells, before),
+                    Sign::Whole if !doubles => self.end_ramp(self.size, before),
+                    Sign::Whole => {
+                        if train.has_filled_window() {
+                            self.size = self.size.saturating_mul(2).min(SIZE_MAX);
+                        }
+                        *train = Train::new(self.sent, self.size);
+                    }
+                }
+            }
+            Phase::SlowStart => {
+                let is_full = self.flight.cells() + 1 >= self.size;
+                if queued_cells(self.size.into(), rtt.as_secs_f64(), base) > QUEUED.1 {
+                    self.end_ramp(self.size / 2, self.size);
+                } else if is_full {
+                    self.size = (self.size + 1).min(SIZE_MAX);
+                }
+            }
+            Phase::Avoidance(round) => {
+                round.least_rtt = round.least_rtt.min(rtt);
+                if number >= round.until {
+                    self.end_round(base);
+                }
+            }
+        }
+    }
+
+    /// The source had nothing to send for a round trip: what is left of the train goes as a new one.
+    fn begin_again_if_paused(&mut self) {
+        if let Phase::Trains { train, .. } = &mut self.phase
+            && self.flight.cells() == 0
+            && train.left() > 0
+        {
+            *train = Train::new(self.sent, train.len());
+        }
+    }
+
+    fn end_ramp(&mut self, size: u32, before: u32) {
+        self.size = size.clamp(INITIAL, SIZE_MAX);
+        if let Some(Again { needed, calm }) = &mut self.again {
+            *calm = 0;
+            let is_worth = f64::from(self.size) >= WORTH * f64::from(before);
+            *needed = if is_worth { CALM_ROUNDS.0 } else { (*needed * 2).min(CALM_ROUNDS.1) };
+        }
+        self.phase = Phase::Avoidance(Round::new(self.sent));
+    }
+
+    fn end_round(&mut self, base: Duration) {
+        let Phase::Avoidance(Round { least_rtt, was_full, .. }) = self.phase else { return };
+        let queued = queued_cells(self.size.into(), least_rtt.as_secs_f64(), base);
+        if queued > QUEUED.1 {
+            self.size = (self.size - 1).max(INITIAL);
+        } else if queued < QUEUED.0 && was_full {
+            self.size = (self.size + 1).min(SIZE_MAX);
+        }
+        self.phase = Phase::Avoidance(Round::new(self.sent));
+        let Some(Again { needed, calm }) = &mut self.again else { return };
+        *calm = if was_full && queued < CALM { *calm + 1 } else { 0 };
+        if *calm >= *needed {
+            let size_before = self.size;
+            self.size = self.size.saturating_mul(2).min(SIZE_MAX);
+            let train = Train::new(self.sent, self.size);
+            self.phase = Phase::Trains { train, doubles: true, size_before };
+        }
+    }
+}
+
+impl Default for BackTap {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Round {
+    const fn new(until: u64) -> Self {
+        Self { until, least_rtt: Duration::MAX, was_full: false }
+    }
+}
+
+impl HopWindow for BackTap {
+    fn size_cells(&self) -> u32 {
+        self.size
+    }
+
+    fn room_cells(&self, _now: Instant) -> u32 {
+        let room = self.size.saturating_sub(self.flight.cells());
+        match &self.phase {
+            Phase::Trains { train, .. } => room.min(train.left()),
+            Phase::SlowStart | Phase::Avoidance(_) => room,
+        }
+    }
+
+    fn handle_sent(&mut self, now: Instant, cells: u32) {
+        self.flight.handle_sent(now, cells);
+        self.sent += u64::from(cells);
+        let in_flight = self.flight.cells();
+        match &mut self.phase {
+            Phase::Trains { train, .. } => train.handle_sent(cells, in_flight),
+            Phase::Avoidance(round) => round.was_full |= in_flight >= self.size,
+            Phase::SlowStart => {}
+        }
+    }
+
+    fn handle_feedback(&mut self, now: Instant, cells: u32) {
+        for _ in 0..cells {
+            // A peer that feeds back more than it got gains nothing.
+            let Some(rtt) = self.flight.handle_passed(now) else { break };
+            self.handle_passed(now, rtt);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,197 @@
+use super::*;
+use alloc::collections::VecDeque;
+use alloc::vec::Vec;
+use proptest::prelude::*;
+use rand_chacha::ChaCha8Rng;
+use rand_chacha::rand_core::{Rng, SeedableRng};
+
+/// A next hop, so far away, that passes cells on one after another.
+struct Hop {
+    window: BackTap,
+    now: Instant,
+    one_way: Duration,
+    spacing: Duration,
+    /// When the last cell is passed on there.
+    busy_until: Instant,
+    /// Feedback on its way.
+    coming: VecDeque<Instant>,
+    /// Longer ways back, at most by so much.
+    noise: Duration,
+    rng: ChaCha8Rng,
+}
+
+impl Hop {
+    /// So many cells fit on the way there and back.
+    fn new(window: BackTap, fits: u32) -> Self {
+        let one_way = Duration::from_millis(20);
+        Self {
+            window,
+            now: Instant::ORIGIN,
+            one_way,
+            spacing: 2 * one_way / fits,
+            busy_until: Instant::ORIGIN,
+            coming: VecDeque::new(),
+            noise: Duration::ZERO,
+            rng: ChaCha8Rng::seed_from_u64(1),
+        }
+    }
+
+    fn round_trip(&self) -> Duration {
+        2 * self.one_way
+    }
+
+    /// Sends at most so many cells now.
+    fn send(&mut self, at_most: u32) {
+        let room = self.window.room_cells(self.now).min(at_most);
+        if room == 0 {
+            return;
+        }
+        self.window.handle_sent(self.now, room);
+        for _ in 0..room {
+            let arrives = self.now + self.one_way;
+            self.busy_until = arrives.max(self.busy_until + self.spacing);
+            let noise_ns = u64::try_from(self.noise.as_nanos()).expect("short");
+            let noise = Duration::from_nanos(self.rng.next_u64() % (noise_ns + 1));
+            let back = self.busy_until + self.one_way + noise;
+            // Links keep the order.
+            let back = self.coming.back().map_or(back, |last| back.max(*last));
+            self.coming.push_back(back);
+        }
+    }
+
+    /// Sends whatever the window permits for so long; tells the window after each feedback.
+    fn run(&mut self, time: Duration, mut each: impl FnMut(Instant, u32)) {
+        let until = self.now + time;
+        self.send(u32::MAX);
+        while let Some(at) = self.coming.front().copied().filter(|at| *at <= until) {
+            self.now = self.now.max(at);
+            self.coming.pop_front();
+            self.window.handle_feedback(self.now, 1);
+            each(self.now, self.window.size_cells());
+            self.send(u32::MAX);
+        }
+        self.now = until;
+    }
+
+    fn sizes(&mut self, time: Duration) -> Vec<u32> {
+        let mut sizes = Vec::new();
+        self.run(time, |_, size| sizes.push(size));
+        sizes
+    }
+}
+
+#[test]
+fn a_ramp_up_ends_at_what_fits_and_does_not_overshoot_for_long() {
+    for fits in [8, 20, 50, 77, 150, 400] {
+        let mut hop = Hop::new(BackTap::with_circuit_start(), fits);
+        // A train takes a round trip, and those that are about enough two.
+        let rounds = fits.ilog2() + 4;
+        hop.run(hop.round_trip() * rounds, |_, _| {});
+        let size = hop.window.size_cells();
+        assert!(matches!(hop.window.phase, Phase::Avoidance(_)), "{fits}: still ramping");
+        assert!((fits..=fits + 5).contains(&size), "{size} of {fits}");
+        let later = hop.sizes(hop.round_trip() * 50);
+        let range = later.iter().min().zip(later.iter().max()).expect("some");
+        assert!(*range.0 >= fits && *range.1 <= fits + 6, "{range:?} of {fits}");
+    }
+}
+
+#[test]
+fn without_a_ramp_up_it_takes_a_round_trip_for_each_cell() {
+    let mut hop = Hop::new(BackTap::new(), 60);
+    hop.run(hop.round_trip() * 20, |_, _| {});
+    assert!((18..=23).contains(&hop.window.size_cells()), "{}", hop.window.size_cells());
+    hop.run(hop.round_trip() * 100, |_, _| {});
+    assert!((60..=66).contains(&hop.window.size_cells()), "{}", hop.window.size_cells());
+}
+
+#[test]
+fn slow_start_stops_too_early_and_a_jump_is_cut_to_what_fits() {
+    let mut slow = Hop::new(BackTap::with_slow_start(), 200);
+    let mut jump = Hop::new(BackTap::with_jump_start(1_000), 200);
+    slow.run(slow.round_trip() * 12, |_, _| {});
+    jump.run(jump.round_trip() * 12, |_, _| {});
+    assert!(slow.window.size_cells() < 120, "{}", slow.window.size_cells());
+    assert!((200..=205).contains(&jump.window.size_cells()), "{}", jump.window.size_cells());
+}
+
+#[test]
+fn a_way_that_becomes_wider_is_found_within_five_round_trips() {
+    for fits in [20, 60, 200] {
+        let mut hop = Hop::new(BackTap::ramping_again(), fits);
+        hop.run(hop.round_trip() * 40, |_, _| {});
+        hop.spacing /= 2;
+        hop.run(hop.round_trip() * 5, |_, _| {});
+        let size = hop.window.size_cells();
+        assert!(size >= fits * 2, "{size} of {}", 2 * fits);
+        hop.run(hop.round_trip(), |_, _| {});
+        let size = hop.window.size_cells();
+        assert!((fits * 2..=fits * 2 + 6).contains(&size), "{size} of {}", 2 * fits);
+        // The paper's window needs a round trip for each cell.
+        let mut once = Hop::new(BackTap::with_circuit_start(), fits);
+        once.run(once.round_trip() * 40, |_, _| {});
+        once.spacing /= 2;
+        once.run(once.round_trip() * 5, |_, _| {});
+        assert!(once.window.size_cells() <= fits + 10, "{}", once.window.size_cells());
+    }
+}
+
+#[test]
+fn noise_begins_no_ramp_up() {
+    for noise_ms in [1, 5, 20] {
+        let mut hop = Hop::new(BackTap::ramping_again(), 60);
+        hop.run(hop.round_trip() * 20, |_, _| {});
+        hop.noise = Duration::from_millis(noise_ms);
+        let before = hop.window.size_cells();
+        let most = hop.sizes(hop.round_trip() * 500).into_iter().max().expect("some");
+        assert!(most <= before + 6, "{most} from {before} with {noise_ms} ms");
+    }
+}
+
+#[test]
+fn a_source_with_little_to_send_gets_no_large_window() {
+    let mut hop = Hop::new(BackTap::ramping_again(), 100);
+    for _ in 0..2_000 {
+        hop.send(3);
+        hop.now += hop.round_trip();
+        while hop.coming.front().is_some_and(|at| *at <= hop.now) {
+            hop.coming.pop_front();
+            hop.window.handle_feedback(hop.now, 1);
+        }
+    }
+    // Five are under way at the most, and trains of at most twice as many are doubled.
+    assert!(hop.window.size_cells() <= 20, "{}", hop.window.size_cells());
+}
+
+proptest! {
+    #[test]
+    fn whatever_a_peer_says_no_more_than_the_window_is_under_way(
+        steps in prop::collection::vec((0u64..50, 0u32..3_000, 0u32..40), 0..400),
+        kind in 0..5,
+    ) {
+        let mut window = match kind {
+            0 => BackTap::new(),
+            1 => BackTap::with_circuit_start(),
+            2 => BackTap::ramping_again(),
+            3 => BackTap::with_slow_start(),
+            _ => BackTap::with_jump_start(100),
+        };
+        let (mut now, mut under_way) = (Instant::ORIGIN, 0);
+        for (ms, fed_back, wanted) in steps {
+            now += Duration::from_millis(ms);
+            let before = window.size_cells();
+            let cells = window.room_cells(now).min(wanted);
+            prop_assert!(under_way + cells <= before.max(under_way));
+            window.handle_sent(now, cells);
+            under_way += cells;
+            window.handle_feedback(now, fed_back);
+            under_way -= under_way.min(fed_back);
+            prop_assert!((2..=SIZE_MAX).contains(&window.size_cells()));
+            // However much is fed back at once: no more than two rounds can be over, and a ramp-up begun.
+            prop_assert!(window.size_cells() <= ((before + 2) * 2).max(before + fed_back));
+        }
+        // It never stands still for ever.
+        window.handle_feedback(now, u32::MAX);
+        prop_assert!(window.room_cells(now) > 0);
+    }
+}

@@ -1,0 +1,90 @@
+use super::*;
+use alloc::vec;
+use onion::flow::hop::{BackTap, FixedHopWindow};
+
+const DELAY: Duration = Duration::from_millis(5);
+/// 100 Mbit/s in cells of 512 bytes.
+const FAST: f64 = 24_400.0;
+
+fn windows(of: impl Fn() -> Box<dyn HopWindow>, hops: usize) -> Vec<Box<dyn HopWindow>> {
+    (0..hops).map(|_| of()).collect()
+}
+
+/// A circuit of a source, three relays and a sink, of which one is slow.
+fn chain(slow: usize, rate: f64, of: impl Fn() -> Box<dyn HopWindow>) -> (Star, Vec<StarNode>) {
+    let mut star = Star::default();
+    let rates = (0..5).map(|node| if node == slow { rate } else { FAST });
+    let nodes: Vec<StarNode> = rates.map(|rate| StarNode::new(rate, DELAY)).collect();
+    let path: Vec<usize> = nodes.iter().map(|node| star.add_node(*node)).collect();
+    let windows = windows(of, 4);
+    star.add_circuit(StarCircuit { path, cells: 20_000, begins: Instant::ORIGIN, windows });
+    (star, nodes)
+}
+
+#[test]
+fn a_transfer_takes_what_its_slowest_place_takes() {
+    let (mut star, _) = chain(2, 1_000.0, || Box::new(FixedHopWindow::new(2_000)));
+    star.run(Instant::from_millis(60_000));
+    let took = star.results()[0].last_byte.expect("ended").as_secs_f64();
+    // Eight ways to and from the middle, and a cell's time in each place.
+    assert!((20.04..20.05).contains(&took), "{took} s");
+}
+
+#[test]
+fn a_window_of_half_of_what_fits_has_half_of_the_rate() {
+    let (_, nodes) = chain(1, 1_000.0, || Box::new(FixedHopWindow::new(1)));
+    let optimal = optimal_window_cells(&nodes);
+    assert!((20.0..22.0).contains(&optimal), "{optimal}");
+    let took = |size| {
+        let (mut star, _) = chain(1, 1_000.0, || Box::new(FixedHopWindow::new(size)));
+        star.run(Instant::from_millis(120_000));
+        star.results()[0].last_byte.expect("ended").as_secs_f64()
+    };
+    assert!(took(22) < 20.3, "{} s", took(22));
+    assert!((37.5..42.0).contains(&took(11)), "{} s", took(11));
+}
+
+#[test]
+fn the_sources_window_settles_at_the_optimum_wherever_the_slow_place_is() {
+    for slow in [1, 2, 3] {
+        let (mut star, nodes) = chain(slow, 2_500.0, || Box::new(BackTap::with_circuit_start()));
+        let optimal = optimal_window_cells(&nodes);
+        star.run(Instant::from_millis(1_000));
+        let trace = star.results().swap_remove(0).trace;
+        let after = |ms| trace.iter().rfind(|(at, _)| *at <= Instant::from_millis(ms));
+        for ms in [350, 700, 1_000] {
+            let size = f64::from(after(ms).expect("some").1);
+            assert!((0.9..1.1).contains(&(size / optimal)), "{slow}: {size} of {optimal}");
+        }
+    }
+}
+
+#[test]
+fn a_cell_waits_no_longer_anywhere_than_windows_let_it() {
+    let (mut star, _) = chain(3, 2_500.0, || Box::new(BackTap::ramping_again()));
+    star.run(Instant::from_millis(3_000));
+    let queued = &star.results()[0].most_queued[1..];
+    // The source learns of the slow place four round trips late: its trains have doubled as often.
+    assert!(queued.iter().all(|cells| *cells <= 512), "{queued:?}");
+    let (mut bound, _) = chain(3, 2_500.0, || Box::new(FixedHopWindow::new(60)));
+    bound.run(Instant::from_millis(3_000));
+    let queued = &bound.results()[0].most_queued[1..];
+    assert!(queued.iter().all(|cells| *cells <= 60) && queued[2] > 30, "{queued:?}");
+}
+
+#[test]
+fn circuits_that_share_a_node_have_equal_parts_of_it() {
+    let mut star = Star::default();
+    let shared = star.add_node(StarNode::new(2_000.0, DELAY));
+    for _ in 0..4 {
+        let [source, sink] = [FAST, FAST].map(|rate| star.add_node(StarNode::new(rate, DELAY)));
+        let path = vec![source, shared, sink];
+        let windows = windows(|| Box::new(BackTap::ramping_again()), 2);
+        star.add_circuit(StarCircuit { path, cells: 2_000, begins: Instant::ORIGIN, windows });
+    }
+    star.run(Instant::from_millis(60_000));
+    let took: Vec<f64> =
+        star.results().iter().map(|it| it.last_byte.expect("ended").as_secs_f64()).collect();
+    // 8,000 cells at 2,000 a second.
+    assert!(took.iter().all(|took| (2.5..5.5).contains(took)), "{took:?}");
+}
