@@ -66,10 +66,11 @@ fn a_cell_waits_no_longer_anywhere_than_windows_let_it() {
     let queued = &star.results()[0].most_queued[1..];
     // The source learns of the slow place four round trips late: its trains have doubled as often.
     assert!(queued.iter().all(|cells| *cells <= 512), "{queued:?}");
-    let (mut bound, _) = chain(3, 2_500.0, || Box::new(FixedHopWindow::new(60)));
+    let (mut bound, _) = chain(3, 2_500.0, || Box::new(FixedHopWindow::new(100)));
     bound.run(Instant::from_millis(3_000));
+    // What the slow node cannot receive waits at the one before it.
     let queued = &bound.results()[0].most_queued[1..];
-    assert!(queued.iter().all(|cells| *cells <= 60) && queued[2] > 30, "{queued:?}");
+    assert!(queued.iter().all(|cells| *cells <= 100) && queued[1] > 40, "{queued:?}");
 }
 
 #[test]
