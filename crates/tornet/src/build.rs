@@ -5,6 +5,7 @@ use crate::network::{Choices, Network, Site, Users};
 use crate::places::{Place, Places};
 use onion::Duration;
 use onion::flow::control::CongestionParams;
+use onion::measure::target::TargetParams;
 use onion::router::RateLimit;
 use sim::world::{
     Candidate, ClientConfig, HostConfig, HostId, Lot, Net, Paths, RelayConfig, Role,
@@ -71,6 +72,7 @@ pub(crate) fn build(network: &Network, seed: u64) -> Result<Built, Error> {
             scheduler: choices.scheduler,
             cell_cost: choices.cell_cost,
             congestion: congestion.clone(),
+            target: TargetParams::default(),
         };
         hosts.push(host(&relay.site, Role::Relay(config)));
     }
