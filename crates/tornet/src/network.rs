@@ -150,6 +150,11 @@ impl Network {
         self
     }
 
+    /// How many hosts it has.
+    pub(crate) const fn hosts(&self) -> usize {
+        self.relays.len() + self.servers.len() + self.clients.len()
+    }
+
     /// What each relay can carry, in bits per second.
     #[must_use]
     #[expect(clippy::cast_precision_loss, reason = "rates are far below 2⁵³")]
