@@ -20,7 +20,8 @@ fn main() -> Result<(), tornet::Error> {
         }
     };
     let stop = AtomicBool::new(false);
-    let how = Conditions { seed: 1, threads: 1, seconds_max: 2000, stop: &stop, progress: &progress };
+    let how =
+        Conditions { seed: 1, threads: 1, seconds_max: 2000, stop: &stop, progress: &progress };
     let weighing = match arguments.get(3).map(String::as_str) {
         Some("ideal") => Capacities.weigh(&network, &how)?,
         Some("torflow") => TorFlow::default().weigh(&network, &how)?,
@@ -34,15 +35,24 @@ fn main() -> Result<(), tornet::Error> {
         let estimates: Vec<f64> =
             estimates.iter().map(|it| it.unwrap_or_default() as f64).collect();
         println!("NCE {:?}", network_capacity_error(&estimates, &capacities));
-        for ((relay, estimate), capacity) in network.relays.iter().zip(&estimates).zip(&capacities) {
+        for ((relay, estimate), capacity) in network.relays.iter().zip(&estimates).zip(&capacities)
+        {
             let error = relay_capacity_error(*estimate, *capacity).unwrap_or_default();
-            println!("{} {:.1} of {:.1}: {error:.3}", relay.site.name, estimate * 1e-6, capacity * 1e-6);
+            println!(
+                "{} {:.1} of {:.1}: {error:.3}",
+                relay.site.name,
+                estimate * 1e-6,
+                capacity * 1e-6
+            );
         }
     } else {
         for ((relay, weight), capacity) in network.relays.iter().zip(&weights).zip(&capacities) {
             println!("{} {:.1} of {:.1}", relay.site.name, weight * 8e-3, capacity * 1e-6);
         }
     }
-    println!("{} s, {} not measured; {:?}", weighing.simulated_s, weighing.not_measured, weighing.notes);
+    println!(
+        "{} s, {} not measured; {:?}",
+        weighing.simulated_s, weighing.not_measured, weighing.notes
+    );
     Ok(())
 }

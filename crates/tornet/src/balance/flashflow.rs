@@ -86,7 +86,8 @@ impl FlashFlow {
         let weight = |(relay, estimate): (&crate::network::Relay, &Option<u64>)| {
             estimate.map_or(relay.weight, kilobytes)
         };
-        let inconclusive = |it: &&Outcome| it.estimate().is_some_and(|it| it.inconclusive.is_some());
+        let inconclusive =
+            |it: &&Outcome| it.estimate().is_some_and(|it| it.inconclusive.is_some());
         let inconclusive = team.outcomes().iter().flatten().filter(inconclusive).count();
         let mut notes = vec![format!(
             "{} rounds of {} s for {} relays; {inconclusive} estimates are lower bounds.",

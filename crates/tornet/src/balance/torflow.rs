@@ -107,8 +107,12 @@ impl Balancer for TorFlow {
         if how.stop.load(std::sync::atomic::Ordering::Relaxed) {
             return Err(Error::Interrupted);
         }
-        let scanned: Vec<Scanned> =
-            network.relays.iter().zip(&outcome.figures).map(|(it, seen)| observed(it, seen)).collect();
+        let scanned: Vec<Scanned> = network
+            .relays
+            .iter()
+            .zip(&outcome.figures)
+            .map(|(it, seen)| observed(it, seen))
+            .collect();
         let scanned = with_downloads(scanned, &probes, &outcome.records);
         let (cap, of_relays) = CAP;
         let cap = (cap * of_relays / network.relays.len() as f64).clamp(cap, 1.0);

@@ -69,6 +69,10 @@ impl Member {
     /// A circuit has come to stand, or is gone: tells how many there are, once nothing is under way.
     pub(super) fn settle(&mut self, kernel: &Kernel, measurement: u32) {
         let Some(it) = self.measurements.get(&measurement) else { return };
+        // After its last second the relay closes them.
+        if it.start.is_some() && !it.is_sending() {
+            return;
+        }
         let mut up = 0;
         for socket in &it.sockets {
             match self.links.get(*socket as usize) {

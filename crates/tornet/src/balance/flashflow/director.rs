@@ -29,6 +29,8 @@ pub(super) struct Team {
     /// Measurements that have begun: the number of the next.
     launched: u32,
     begins_ns: u64,
+    /// Nothing runs and nothing can: the team has lost its measurers.
+    is_stuck: bool,
 }
 
 struct Running {
@@ -49,7 +51,8 @@ impl Team {
         jobs: Vec<Job>,
         begins_ns: u64,
     ) -> Self {
-        let mut campaign = Campaign::new(params.excess_factor(), params.path.first_sockets, capacities);
+        let mut campaign =
+            Campaign::new(params.excess_factor(), params.path.first_sockets, capacities);
         let least = coordinator::HistoryPolicy::default().least;
         for (place, job) in jobs.iter().enumerate() {
             campaign.add(RelayId(place), Standing::Old, job.guess.max(least), params.max_rounds);
@@ -68,6 +71,7 @@ impl Team {
             running: BTreeMap::new(),
             launched: 0,
             begins_ns,
+            is_stuck: false,
         }
     }
 
@@ -83,8 +87,7 @@ impl Team {
     fn launch(&mut self, now: Instant, launch: Launch, orders: &mut Orders) {
         let Launch { relay, turn, allocation, is_whole_team } = launch;
         let shares = allocation.assignments.iter().map(|it| it.rate).collect();
-        let made =
-            Measurement::of_turn(now, self.params, Mode::Echo, turn, is_whole_team, shares);
+        let made = Measurement::of_turn(now, self.params, Mode::Echo, turn, is_whole_team, shares);
         match made {
             Ok(measurement) => {
                 let number = self.launched;
@@ -179,8 +182,7 @@ impl Team {
             }
             (TeamNews::Second { second, bytes }, Some(place)) => {
                 let (second, bytes) = (*second, *bytes);
-                let report =
-                    SecondReport { round, second, bytes, checked_cells: 0, account: None };
+                let report = SecondReport { round, second, bytes, checked_cells: 0, account: None };
                 it.measurement.handle_second(now, place, report);
             }
             (TeamNews::Client { second, sent_bytes, sent_back_bytes }, None) => {
@@ -223,10 +225,11 @@ impl Director for Team {
             while let Some(launch) = self.campaign.poll_launch() {
                 self.launch(now, launch, orders);
             }
+            self.is_stuck = self.running.is_empty();
         }
     }
 
     fn is_over(&self) -> bool {
-        self.campaign.is_over()
+        self.campaign.is_over() || self.is_stuck
     }
 }
