@@ -4,11 +4,11 @@ use serde_json::Value;
 use std::path::Path;
 use std::process::{Command, Output};
 
-fn experiment(name: &str, out: &Path, more: &[&str]) -> Output {
+fn experiment(name: &str, out: &Path, (run_s, more): (&str, &[&str])) -> Output {
     let network = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tornet/examples/small.toml");
     let mut command = Command::new(env!("CARGO_BIN_EXE_flashflow"));
     command.args(["experiment", name, "--quick", "--json", "--network"]).arg(network);
-    command.args(["--scale", "0.4", "--run-seconds", "60", "--seeds", "1"]);
+    command.args(["--scale", "0.4", "--run-seconds", run_s, "--seeds", "1"]);
     command.arg("--out").arg(out).args(more);
     command.output().expect("it starts")
 }
@@ -16,7 +16,7 @@ fn experiment(name: &str, out: &Path, more: &[&str]) -> Output {
 fn balance(out: &Path, more: &[&str]) -> Output {
     let mut all = vec!["--seconds", "3"];
     all.extend(more);
-    experiment("balance", out, &all)
+    experiment("balance", out, ("60", &all))
 }
 
 fn lines(output: &Output) -> Vec<Value> {
@@ -51,11 +51,7 @@ fn shards_of_a_batch_are_played_each_once_and_make_one_report() {
     let before = changed(&path);
     let all = balance(out, &[]);
     assert_eq!((std::fs::read(&path).expect("a run"), changed(&path)), (kept, before));
-    assert_eq!(
-        files(out, "balance-runs").len(),
-        5,
-        "no weights of a simulator's own knowledge: {all:?}"
-    );
+    assert_eq!(files(out, "balance-runs").len(), 6, "runs and weights: {all:?}");
     let told = lines(&all);
     let runs = told.iter().filter(|it| it["type"] == "case").count();
     assert_eq!(runs, 3, "{told:?}");
@@ -68,7 +64,7 @@ fn shards_of_a_batch_are_played_each_once_and_make_one_report() {
     for figure in ["figure-8a", "figure-8b", "figure-9a-last-byte-1mib", "figure-9b", "figure-9c"] {
         assert!(out.join(format!("balance-{figure}.svg")).is_file(), "{figure}");
     }
-    let other = balance(out, &["--run-seconds", "61"]);
+    let other = experiment("balance", out, ("61", &["--seconds", "3"]));
     let told = String::from_utf8_lossy(&other.stderr).into_owned();
     assert!(!other.status.success() && told.contains("--out"), "{told}");
 }
@@ -76,7 +72,7 @@ fn shards_of_a_batch_are_played_each_once_and_make_one_report() {
 #[test]
 fn schedulers_are_compared_over_a_whole_network() {
     let folder = tempfile::tempdir().expect("a folder");
-    let output = experiment("kist", folder.path(), &[]);
+    let output = experiment("kist", folder.path(), ("60", &[]));
     let expected = ["kist-100-1.json", "kist-lite-100-1.json", "vanilla-100-1.json"];
     assert_eq!(files(folder.path(), "kist-runs"), expected, "{output:?}");
     let table = std::fs::read_to_string(folder.path().join("kist-network.csv")).expect("a table");

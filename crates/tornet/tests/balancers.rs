@@ -81,12 +81,15 @@ fn flashflow_measures_again_what_was_expected_too_low() {
     let network = small();
     let low: Vec<u64> = network.relays.iter().map(|it| (it.weight / 10).max(1)).collect();
     let low = network.weighted(&low);
-    let found = weigh(&flashflow(), &low);
+    // In few seconds the first, in which TCP begins, would make them unsteady.
+    let mut flashflow = flashflow();
+    flashflow.params.seconds = 8;
+    let found = weigh(&flashflow, &low);
     assert!(nwe(&found, &low) < 0.02, "{}", nwe(&found, &low));
     let rounds: u32 =
         found.notes[0].split(' ').next().and_then(|it| it.parse().ok()).expect("so many");
     assert!(rounds > 30, "{}", found.notes[0]);
-    assert!(found.notes[0].contains(" 0 estimates are lower bounds"), "{}", found.notes[0]);
+    assert!(found.notes[0].contains(" 0 estimates are lower bounds"), "{:?}", found.notes);
 }
 
 /// A team that has less than a relay takes says that it does not know.

@@ -101,7 +101,13 @@ impl FlashFlow {
                     notes.push(format!("{}: {failed}.", relay.site.name));
                 }
                 None => notes.push(format!("{}: its turn has not come.", relay.site.name)),
-                Some(Outcome::Measured(_)) => {}
+                Some(Outcome::Measured(estimate)) => {
+                    if let Some(reason) = &estimate.inconclusive {
+                        let (name, rounds) = (&relay.site.name, estimate.rounds);
+                        notes
+                            .push(format!("{name}: a lower bound after round {rounds}: {reason}."));
+                    }
+                }
             }
         }
         Weighing {
