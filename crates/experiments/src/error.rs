@@ -69,6 +69,9 @@ pub enum Error {
     /// A network with real distances cannot be made.
     #[error(transparent)]
     Wan(#[from] lab::wan::WanError),
+    /// A network cannot be simulated.
+    #[error(transparent)]
+    Simulated(#[from] tornet::Error),
     /// The network namespaces of an experiment cannot be made.
     #[error("cannot lay the experiment's network: {0}")]
     Network(String),

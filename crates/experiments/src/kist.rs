@@ -4,12 +4,14 @@ mod actor;
 mod client;
 mod judge;
 mod net;
+mod network;
 mod run;
 mod server;
 mod trace;
 
 use crate::common::Common;
 use crate::error::Error;
+use crate::simulated::SimulatedOptions;
 use crate::telling::{self, median, tell};
 use clap::Args;
 use client::Load;
@@ -25,9 +27,12 @@ use terminal::{Interrupt, Output};
 ///
 /// A relay of ours carries bulk circuits and a quiet one over each of some links, through a narrow place
 /// that they share. Runs with the schedulers Vanilla, KISTLite and KIST alternate. All happens in
-/// networks of its own (namespaces), which needs root.
+/// networks of its own (namespaces), which needs root. With --network, all relays of a simulated network have
+/// each scheduler in turn instead: see docs/simulation.md.
 #[derive(Debug, Args)]
-#[command(after_help = "Example:\n  flashflow experiment kist --quick --out results")]
+#[command(after_help = "Examples:
+  flashflow experiment kist --quick --out results
+  flashflow experiment kist --network tornet-0.05-1 --scale 0.2 --run-seconds 150 --seeds 3")]
 pub(super) struct Options {
     /// Runs with each scheduler, 1 to 100; 10 by default, 2 if --quick.
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..=100))]
@@ -58,6 +63,8 @@ pub(super) struct Options {
     /// From one run of the scheduler to the next, in milliseconds.
     #[arg(long, default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..=100))]
     interval: u32,
+    #[command(flatten)]
+    simulated: SimulatedOptions,
 }
 
 /// What is the same for all runs.
@@ -105,6 +112,9 @@ pub(super) fn run(
     output: &Output,
     interrupt: &Interrupt,
 ) -> Result<ExperimentReport, Error> {
+    if let Some(path) = &options.simulated.network {
+        return network::run(options, path, common, output, interrupt);
+    }
     let plan = Plan::new(options, common.quick)?;
     let network = Network::new(plan.narrow)?;
     let folder = tempfile::tempdir().map_err(|source| Error::File {

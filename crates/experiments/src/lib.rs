@@ -5,6 +5,7 @@
 
 mod accuracy;
 mod adversary;
+mod balance;
 pub mod bench;
 mod client_load;
 mod common;
@@ -22,6 +23,7 @@ mod narrow;
 mod paths;
 mod ratio;
 mod siege;
+mod simulated;
 mod stage;
 mod telling;
 mod trial;
@@ -60,6 +62,7 @@ impl ExperimentOptions {
 enum Experiment {
     Accuracy(accuracy::Options),
     Adversary(adversary::Options),
+    Balance(balance::Options),
     Concurrent(concurrent::Options),
     Downloads(downloads::Options),
     Felt(felt::Options),
@@ -87,6 +90,7 @@ pub fn run(
     let report: ExperimentReport = match &options.what {
         Experiment::Accuracy(options) => accuracy::run(options, common, output, interrupt)?,
         Experiment::Adversary(options) => adversary::run(options, common, output, interrupt)?,
+        Experiment::Balance(options) => balance::run(options, common, output, interrupt)?,
         Experiment::Concurrent(options) => concurrent::run(options, common, output, interrupt)?,
         Experiment::Downloads(options) => downloads::run(options, common, output, interrupt)?,
         Experiment::Felt(options) => felt::run(options, common, output, interrupt)?,

@@ -8,6 +8,7 @@
 //! - A **connection** is TCP: slow start with an early exit, Cubic or Reno, fast retransmission, time-outs, bounded buffers, and the state that KIST reads.
 //!   Its unit is the flight: whole cells, at most a quarter of the congestion window, that share their fate.
 //! - Between **places** there are latency and loss ([`Net`]).
+//! - A **team** measures relays as an echo: what it is told and what it tells passes between two windows ([`Part::order`]).
 //! - **Users** fetch files, or do what TGen's Markov models say, over circuits that are chosen by weight and position ([`Paths`]).
 //!
 //! # Time
@@ -29,6 +30,7 @@ mod jobs;
 mod kernel;
 mod lot;
 mod markov;
+mod member;
 mod message;
 mod net;
 mod part;
@@ -38,6 +40,7 @@ mod relay;
 mod server;
 mod socket;
 mod tcp;
+mod team;
 mod users;
 
 pub use config::{ClientConfig, HostConfig, RelayConfig, Role};
@@ -50,7 +53,8 @@ pub use part::Part;
 pub use paths::{Candidate, Paths, PositionWeights};
 pub use records::{Ending, Record};
 pub use tcp::Control;
-pub use users::{Fetch, Models, Size, Users};
+pub use team::{TeamNews, TeamOrder, TeamReport, coordinator_key};
+pub use users::{Fetch, Models, Probe, Scan, Size, Users};
 
 #[cfg(test)]
 mod tests;

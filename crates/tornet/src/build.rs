@@ -1,14 +1,14 @@
 //! From the description of a network to the hosts of a world.
 
 use crate::error::Error;
-use crate::network::{Choices, Network, Site, Users};
+use crate::network::{Network, Site, Users};
 use crate::places::{Place, Places};
 use onion::Duration;
 use onion::flow::control::CongestionParams;
 use onion::router::RateLimit;
 use sim::world::{
-    Candidate, ClientConfig, HostConfig, HostId, Lot, Net, Paths, RelayConfig, Role,
-    Users as WorldUsers,
+    Candidate, ClientConfig, HostConfig, HostId, Lot, Net, Paths, RelayConfig, Role, Scan,
+    Users as WorldUsers, coordinator_key,
 };
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -26,11 +26,35 @@ pub(crate) struct Built {
     pub(crate) loads: Vec<f64>,
 }
 
-pub(crate) fn build(network: &Network, seed: u64) -> Result<Built, Error> {
+/// Hosts that are no part of the network: who measures it.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Guests {
+    /// Scanners, and what each of them does.
+    pub(crate) scanners: Vec<(Site, Arc<Scan>)>,
+    /// A team: the coordinator, whom all relays know, then its measurers.
+    pub(crate) team: Vec<Site>,
+}
+
+impl Guests {
+    /// The number of a host of the team, by its place there.
+    pub(crate) fn member(&self, network: &Network, place: usize) -> HostId {
+        id(network.hosts() + self.scanners.len() + place)
+    }
+}
+
+/// The number of a host.
+pub(crate) fn id(place: usize) -> HostId {
+    HostId(u32::try_from(place).unwrap_or(u32::MAX))
+}
+
+pub(crate) fn build(network: &Network, guests: &Guests, seed: u64) -> Result<Built, Error> {
     let known = Places::new()?;
     let clients = network.clients.iter().map(|it| &it.site);
     let relays = network.relays.iter().map(|it| &it.site);
-    let sites: Vec<&Site> = relays.chain(&network.servers).chain(clients).collect();
+    let scanners = guests.scanners.iter().map(|(site, _)| site);
+    let own = relays.chain(&network.servers).chain(clients);
+    let sites: Vec<&Site> = own.chain(scanners).chain(&guests.team).collect();
+    let coordinator = (!guests.team.is_empty()).then(|| guests.member(network, 0));
     let mut numbers: BTreeMap<&str, u16> = BTreeMap::new();
     let mut places: Vec<Place> = Vec::new();
     for site in &sites {
@@ -59,7 +83,7 @@ pub(crate) fn build(network: &Network, seed: u64) -> Result<Built, Error> {
     let mut hosts = Vec::new();
     for relay in &network.relays {
         candidates.push(Candidate {
-            host: HostId(u32::try_from(hosts.len()).unwrap_or(u32::MAX)),
+            host: id(hosts.len()),
             weight: relay.weight,
             is_guard: relay.is_guard,
             is_exit: relay.is_exit,
@@ -71,6 +95,7 @@ pub(crate) fn build(network: &Network, seed: u64) -> Result<Built, Error> {
             scheduler: choices.scheduler,
             cell_cost: choices.cell_cost,
             congestion: congestion.clone(),
+            measured_by: coordinator.map(coordinator_key).into_iter().collect(),
         };
         hosts.push(host(&relay.site, Role::Relay(config)));
     }
@@ -95,8 +120,21 @@ pub(crate) fn build(network: &Network, seed: u64) -> Result<Built, Error> {
         };
         hosts.push(host(&client.site, Role::Client(config)));
     }
+    for (site, scan) in &guests.scanners {
+        let config = ClientConfig {
+            guards: 0,
+            ready_circuits: 0,
+            dirtiness: Duration::from_hours(1),
+            build_timeout: BUILD_TIMEOUT,
+            congestion: congestion.clone(),
+            users: WorldUsers::Scan(scan.clone()),
+            begins: choices.ramp,
+        };
+        hosts.push(host(site, Role::Client(config)));
+    }
+    hosts.extend(guests.team.iter().map(|site| host(site, Role::Member)));
     Ok(Built {
-        loads: loads(network, choices),
+        loads: loads(network, guests),
         names: sites.iter().map(|site| site.name.clone()).collect(),
         hosts,
         net: Arc::new(net),
@@ -106,10 +144,11 @@ pub(crate) fn build(network: &Network, seed: u64) -> Result<Built, Error> {
 
 /// A cell is three relays' business, and that of a client and a server.
 #[expect(clippy::cast_precision_loss, reason = "weights and numbers are far below 2⁵³")]
-fn loads(network: &Network, _choices: &Choices) -> Vec<f64> {
+fn loads(network: &Network, guests: &Guests) -> Vec<f64> {
     let total: u64 = network.relays.iter().map(|it| it.weight).sum();
     let relays = network.relays.iter().map(|it| 0.6 * it.weight as f64 / total.max(1) as f64);
     let servers = network.servers.iter().map(|_| 0.15 / network.servers.len() as f64);
     let clients = network.clients.iter().map(|_| 0.25 / network.clients.len() as f64);
-    relays.chain(servers).chain(clients).collect()
+    let guests = guests.scanners.len() + guests.team.len();
+    relays.chain(servers).chain(clients).chain((0..guests).map(|_| 0.2)).collect()
 }

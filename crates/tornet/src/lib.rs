@@ -9,9 +9,13 @@
 //! | [`places`] | countries, and what lies between them |
 //! | [`run`] | one run, on some threads |
 //! | [`results`] | what came out: files, figures, a fingerprint |
+//! | [`errors`] | how far estimates and weights are from what is true |
+//! | [`balance`] | who gives relays their weights: ideal, TorFlow, FlashFlow, a file |
 
+pub mod balance;
 mod build;
 mod error;
+pub mod errors;
 mod graphml;
 pub mod models;
 pub mod network;

@@ -1,7 +1,7 @@
 //! What a network consists of.
 
 use crate::error::Error;
-use crate::{scenario, shadow};
+use crate::{errors, scenario, shadow};
 use onion::router::schedule::SchedulerConfig;
 use onion::{Duration, Rate};
 use sim::world::{Control, Fetch, Models};
@@ -34,6 +34,15 @@ pub struct Relay {
     pub is_exit: bool,
     /// What it lets itself send, if less than its host could.
     pub limit: Option<Rate>,
+}
+
+impl Relay {
+    /// What it can carry: the least of what its host sends, what that gets, and its own limit. All headers count.
+    #[must_use]
+    pub fn capacity(&self) -> Rate {
+        let host = self.site.up.min(self.site.down);
+        self.limit.map_or(host, |limit| limit.min(host))
+    }
 }
 
 /// Who uses a client.
@@ -141,9 +150,45 @@ impl Network {
         self
     }
 
+    /// How many hosts it has.
+    pub(crate) const fn hosts(&self) -> usize {
+        self.relays.len() + self.servers.len() + self.clients.len()
+    }
+
+    /// What each relay can carry, in bits per second.
+    #[must_use]
+    #[expect(clippy::cast_precision_loss, reason = "rates are far below 2⁵³")]
+    pub fn capacities(&self) -> Vec<f64> {
+        self.relays.iter().map(|it| it.capacity().as_bit_per_s() as f64).collect()
+    }
+
+    /// How far its weights are from its capacities ([`network_weight_error`](crate::errors::network_weight_error)).
+    #[must_use]
+    #[expect(clippy::cast_precision_loss, reason = "weights are far below 2⁵³")]
+    pub fn weight_error(&self) -> Option<f64> {
+        let weights: Vec<f64> = self.relays.iter().map(|it| it.weight as f64).collect();
+        errors::network_weight_error(&weights, &self.capacities())
+    }
+
+    /// The same with these weights, in the relays' order.
+    #[must_use]
+    pub fn weighted(mut self, weights: &[u64]) -> Self {
+        for (relay, weight) in self.relays.iter_mut().zip(weights) {
+            relay.weight = *weight;
+        }
+        self
+    }
+
+    /// The same without the directory authorities of tornettools' samples, which are no relays that clients use.
+    #[must_use]
+    pub fn without_authorities(mut self) -> Self {
+        self.relays.retain(|it| !it.site.name.starts_with("4uthority"));
+        self
+    }
+
     /// # Errors
     /// Where it cannot work.
-    fn check(&self) -> Result<(), Error> {
+    pub(crate) fn check(&self) -> Result<(), Error> {
         let has =
             |what: &dyn Fn(&Relay) -> bool| self.relays.iter().any(|it| it.weight > 0 && what(it));
         let problem = if self.relays.len() < 3 {

@@ -2,8 +2,10 @@
 
 mod figures;
 mod files;
+mod transfers;
 
 pub use figures::{SizeFigures, Summary, peak_memory_mib};
+pub use transfers::{Transfers, transfers};
 
 use crate::error::Error;
 use crate::network::Network;

@@ -1,11 +1,11 @@
 //! One run, on some threads.
 
-use crate::build::{Built, build};
+use crate::build::{Built, Guests, build};
 use crate::error::Error;
 use crate::network::Network;
-use sim::world::{HostFigures, HostId, Mail, Part, Record};
+use sim::world::{HostFigures, HostId, Mail, Part, Record, TeamOrder, TeamReport};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Barrier, Mutex, PoisonError};
+use std::sync::{Barrier, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -42,7 +42,34 @@ pub struct Outcome {
 /// Something to tell while it runs: simulated seconds, of so many; and real time so far.
 pub type Progress<'a> = &'a (dyn Fn(u32, Duration) + Sync);
 
-struct Shared<'a> {
+/// Who tells a team what to do, by what it tells: between two windows, so that the world is the same with any number of threads.
+pub(crate) trait Director: Send {
+    /// What was told in the window that has just been passed, by host; and the probes of scanners that have ended in the second that was, if one has. What is ordered happens
+    /// from now on.
+    fn direct(&mut self, now_ns: u64, told: News, orders: &mut Vec<(HostId, TeamOrder)>);
+
+    /// There is nothing more to do: the run ends.
+    fn is_over(&self) -> bool;
+}
+
+/// What a [`Director`] gets to know.
+#[derive(Debug, Default)]
+pub(crate) struct News {
+    pub(crate) reports: Vec<TeamReport>,
+    pub(crate) ended_probes: u64,
+}
+
+/// A director, and what goes to and fro.
+#[derive(Default)]
+struct Desk<'d> {
+    director: Option<&'d mut (dyn Director + 'd)>,
+    news: News,
+    orders: Vec<(HostId, TeamOrder)>,
+}
+
+struct Shared<'a, 'd> {
+    desk: Mutex<Desk<'d>>,
+    has_director: bool,
     barrier: Barrier,
     /// What is sent to each part by the others.
     boxes: Vec<Mutex<Vec<Mail>>>,
@@ -71,11 +98,23 @@ pub fn run(
     stop: &AtomicBool,
     progress: Progress<'_>,
 ) -> Result<Outcome, Error> {
-    let built = build(network, plan.seed)?;
+    run_with(network, plan, (&Guests::default(), None), (stop, progress))
+}
+
+/// The same with guests, and who directs them.
+pub(crate) fn run_with<'d>(
+    network: &Network,
+    plan: &Plan,
+    (guests, director): (&Guests, Option<&'d mut (dyn Director + 'd)>),
+    (stop, progress): (&AtomicBool, Progress<'_>),
+) -> Result<Outcome, Error> {
+    let built = build(network, guests, plan.seed)?;
     let threads = usize::from(plan.threads.max(1)).min(built.hosts.len());
     let part_of = distribute(&built.loads, threads);
     let window_ns = built.net.window_ns();
     let shared = Shared {
+        has_director: director.is_some(),
+        desk: Mutex::new(Desk { director, ..Desk::default() }),
         barrier: Barrier::new(threads),
         boxes: (0..threads).map(|_| Mutex::default()).collect(),
         part_of,
@@ -98,6 +137,37 @@ pub fn run(
         workers.into_iter().map(join).collect::<Vec<Ended>>()
     });
     Ok(gather(built, ended, shared.began))
+}
+
+impl<'d> Shared<'_, 'd> {
+    fn desk(&self) -> MutexGuard<'_, Desk<'d>> {
+        self.desk.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// All tell what their hosts have told; one lets it be decided on; all tell their hosts.
+    fn direct(&self, number: usize, window: u64, part: &mut Part) {
+        self.desk().news.reports.append(&mut part.take_reports());
+        self.barrier.wait();
+        if number == 0 {
+            let mut desk = self.desk();
+            let Desk { director, news, orders } = &mut *desk;
+            let mut told = std::mem::take(news);
+            // Stable: those of a host stay in their order.
+            told.reports.sort_by_key(|it| (it.at_ns, it.from));
+            orders.clear();
+            if let Some(director) = director {
+                director.direct(part.now_ns(), told, orders);
+                if director.is_over() {
+                    self.stop_at.fetch_min(window + 1, Ordering::AcqRel);
+                }
+            }
+        }
+        self.barrier.wait();
+        for (host, order) in &self.desk().orders {
+            part.order(*host, order.clone());
+        }
+        // Nobody takes the next news before all have their orders: a window and its barrier lie between.
+    }
 }
 
 struct Ended {
@@ -147,7 +217,7 @@ fn distribute(loads: &[f64], parts: usize) -> Vec<usize> {
     part_of
 }
 
-fn work(number: usize, built: &Built, seed: u64, shared: &Shared<'_>) -> Ended {
+fn work(number: usize, built: &Built, seed: u64, shared: &Shared<'_, '_>) -> Ended {
     let is_here = |host: &usize| shared.part_of[*host] == number;
     let id = |host: usize| HostId(u32::try_from(host).unwrap_or(u32::MAX));
     let here: Vec<HostId> = (0..built.hosts.len()).filter(is_here).map(id).collect();
@@ -177,13 +247,21 @@ fn work(number: usize, built: &Built, seed: u64, shared: &Shared<'_>) -> Ended {
         let now_s = u32::try_from(part.now_ns() / 1_000_000_000).unwrap_or(u32::MAX);
         if now_s > second {
             second = now_s;
-            records.append(&mut part.take_records());
+            let mut ended = part.take_records();
+            let probes = ended.iter().filter(|it| it.probe.is_some()).count();
+            if probes > 0 && shared.has_director {
+                shared.desk().news.ended_probes += probes as u64;
+            }
+            records.append(&mut ended);
             if number == 0 {
                 if second >= shared.warm_up_s && warm_at.is_none() {
                     warm_at = Some((real_time(), part.now_ns()));
                 }
                 (shared.progress)(second, shared.began.elapsed());
             }
+        }
+        if shared.has_director {
+            shared.direct(number, window, &mut part);
         }
     }
     records.append(&mut part.take_records());

@@ -116,7 +116,7 @@ fn rate(text: &str) -> Result<Rate, String> {
 }
 
 /// Fingerprints and weights by nickname: tornettools notes it behind what tor reads.
-fn weights(path: &Path) -> Result<BTreeMap<String, (String, u64)>, Error> {
+pub(crate) fn weights(path: &Path) -> Result<BTreeMap<String, (String, u64)>, Error> {
     let text = read(path)?;
     let mut all = BTreeMap::new();
     for (number, line) in text.lines().enumerate().filter(|(_, line)| line.contains("node_id=")) {

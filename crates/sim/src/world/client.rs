@@ -2,6 +2,7 @@
 
 mod circuits;
 mod flows;
+mod scan;
 mod streams;
 
 use super::config::ClientConfig;
@@ -47,6 +48,8 @@ enum Timer {
     Build(CircuitNumber),
     /// A circuit is dirty.
     Dirty(CircuitNumber),
+    /// A scanner's probe is over.
+    EndProbe(CircuitNumber),
 }
 
 #[derive(Debug)]
@@ -71,6 +74,10 @@ pub(super) struct Client {
     /// When flows begin.
     walk: Option<Walk>,
     fetched: u32,
+    /// Probes of a scanner that have begun.
+    probes: u32,
+    /// Those whose circuits do not stand yet.
+    scanning: BTreeMap<CircuitNumber, u32>,
     pub(super) records: Vec<Record>,
     pub(super) received_bytes: u64,
 }
@@ -90,7 +97,7 @@ impl Client {
         let guards = paths.draw_guards(&mut lot, config.guards);
         let walk = match &config.users {
             Users::Markov(models, _) => Some(Walk::new(&models.flow, Lot::new(lot.next()))),
-            Users::Fetch(_) => None,
+            Users::Fetch(_) | Users::Scan(_) => None,
         };
         let begins = u64::try_from(config.begins.as_nanos()).unwrap_or(u64::MAX);
         Self {
@@ -111,6 +118,8 @@ impl Client {
             flows: Vec::new(),
             walk,
             fetched: 0,
+            probes: 0,
+            scanning: BTreeMap::new(),
             records: Vec::new(),
             received_bytes: 0,
         }
@@ -142,6 +151,7 @@ impl Client {
             Timer::TimeOut(stream) => self.time_out(now, stream),
             Timer::Build(circuit) => self.give_up_building(now, circuit),
             Timer::Dirty(circuit) => self.handle_dirty(circuit),
+            Timer::EndProbe(circuit) => self.end_probe(now, circuit),
         }
     }
 
@@ -225,7 +235,7 @@ impl Client {
 
     fn handle_event(&mut self, now: u64, event: ClientEvent) {
         match event {
-            ClientEvent::Built { circuit, .. } => self.handle_built(circuit),
+            ClientEvent::Built { circuit, .. } => self.handle_built(now, circuit),
             ClientEvent::Lost { circuit, .. } => self.handle_lost(now, circuit),
             ClientEvent::Over { stream, outcome, figures } => {
                 self.handle_over(now, stream, outcome, &figures);

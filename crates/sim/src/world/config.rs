@@ -1,7 +1,9 @@
 use super::tcp::Control;
 use super::users::Users;
 use alloc::sync::Arc;
+use alloc::vec::Vec;
 use onion::flow::control::CongestionParams;
+use onion::measure::protocol::CoordinatorKey;
 use onion::router::schedule::SchedulerConfig;
 use onion::{Duration, Rate};
 
@@ -29,6 +31,8 @@ pub enum Role {
     Client(ClientConfig),
     /// A destination. The models are those that its clients' users have.
     Server(Arc<super::users::Models>),
+    /// Of a team that measures relays: a measurer, or the coordinator. It does what it is told ([`Part::order`](super::Part::order)).
+    Member,
 }
 
 /// A relay.
@@ -44,6 +48,8 @@ pub struct RelayConfig {
     pub cell_cost: Duration,
     /// Congestion control of circuits that ask for it.
     pub congestion: CongestionParams,
+    /// Coordinators that may have it measured, as an echo; as many rounds as they like.
+    pub measured_by: Vec<CoordinatorKey>,
 }
 
 /// A client: what one tor process does for all users behind it.

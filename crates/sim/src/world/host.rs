@@ -1,12 +1,14 @@
 use super::client::Client;
 use super::config::{HostConfig, Role};
 use super::kernel::{Event, Kernel};
+use super::member::Member;
 use super::message::{HostId, Mail};
 use super::net::Net;
 use super::paths::Paths;
 use super::records::Record;
 use super::relay::Relay;
 use super::server::Server;
+use super::team::{TeamOrder, TeamReport};
 use alloc::boxed::Box;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -17,6 +19,7 @@ enum Application {
     Relay(Box<Relay>),
     Client(Box<Client>),
     Server(Box<Server>),
+    Member(Box<Member>),
 }
 
 /// A host: kernel and application.
@@ -67,6 +70,7 @@ impl Host {
                 Application::Client(Box::new(Client::new(id.0, client, around, seed)))
             }
             Role::Server(models) => Application::Server(Box::new(Server::new(models.clone()))),
+            Role::Member => Application::Member(Box::new(Member::new(id.0))),
         };
         Self { kernel, application }
     }
@@ -81,6 +85,7 @@ impl Host {
             Application::Relay(it) => it.next_at(),
             Application::Client(it) => it.next_at(),
             Application::Server(it) => it.next_at(),
+            Application::Member(it) => it.next_at(),
         }
     }
 
@@ -118,6 +123,7 @@ impl Host {
             Application::Relay(it) => it.handle_time(&mut self.kernel),
             Application::Client(it) => it.handle_time(&self.kernel),
             Application::Server(it) => it.handle_time(&mut self.kernel),
+            Application::Member(it) => it.handle_time(&mut self.kernel),
         }
     }
 
@@ -126,6 +132,7 @@ impl Host {
             Application::Relay(it) => it.handle(event, &mut self.kernel),
             Application::Client(it) => it.handle(event, &mut self.kernel),
             Application::Server(it) => it.handle(event, &mut self.kernel),
+            Application::Member(it) => it.handle(event, &mut self.kernel),
         }
     }
 
@@ -133,7 +140,22 @@ impl Host {
         match &mut self.application {
             Application::Relay(it) => it.settle(&mut self.kernel),
             Application::Client(it) => it.settle(&mut self.kernel),
-            Application::Server(_) => {}
+            Application::Server(_) | Application::Member(_) => {}
+        }
+    }
+
+    /// Tells a host of a team something, now.
+    pub(super) fn order(&mut self, now: u64, order: TeamOrder) {
+        if let Application::Member(it) = &mut self.application {
+            it.order(now, order);
+        }
+    }
+
+    /// Takes what a host of a team has told since the last time.
+    pub(super) fn take_reports(&mut self) -> Vec<TeamReport> {
+        match &mut self.application {
+            Application::Member(it) => it.take_reports(),
+            _ => Vec::new(),
         }
     }
 
@@ -157,7 +179,7 @@ impl Host {
                 figures.circuits = it.core.totals().circuits;
             }
             Application::Client(it) => figures.received_bytes = it.received_bytes,
-            Application::Server(_) => {}
+            Application::Server(_) | Application::Member(_) => {}
         }
         figures
     }
@@ -166,7 +188,7 @@ impl Host {
     pub fn take_records(&mut self) -> Vec<Record> {
         match &mut self.application {
             Application::Client(it) => core::mem::take(&mut it.records),
-            Application::Relay(_) | Application::Server(_) => Vec::new(),
+            _ => Vec::new(),
         }
     }
 }

@@ -4,6 +4,7 @@ use super::message::{HostId, Mail};
 use super::net::Net;
 use super::paths::Paths;
 use super::records::Record;
+use super::team::{TeamOrder, TeamReport};
 use alloc::collections::BTreeMap;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -137,6 +138,21 @@ impl Part {
             }
         }
         self.out = out;
+    }
+
+    /// Tells a host of a team something, now: between two windows. Nothing happens if it is not here, or of no team.
+    pub fn order(&mut self, host: HostId, order: TeamOrder) {
+        let now = self.now_ns();
+        let place = self.place_of.get(host.0 as usize).map_or(usize::MAX, |it| *it as usize);
+        if let Some(it) = self.hosts.get_mut(place) {
+            it.order(now, order);
+            self.next_at[place] = it.next_at();
+        }
+    }
+
+    /// What hosts of teams have told since the last time, by host and time.
+    pub fn take_reports(&mut self) -> Vec<TeamReport> {
+        self.hosts.iter_mut().flat_map(Host::take_reports).collect()
     }
 
     /// The transfers that have ended since the last time, by client and time.

@@ -19,6 +19,8 @@ pub struct Record {
     pub client: HostId,
     /// Its size by the place in the list of a [`Fetch`](super::Fetch); `None` if the packet model made it.
     pub size: Option<u8>,
+    /// The place of a scanner's probe in its list; `None` of all others.
+    pub probe: Option<u32>,
     /// Bytes that came to the client.
     pub bytes: u64,
     /// When it was asked for: before there was a circuit, perhaps.

@@ -5,12 +5,15 @@ use super::conns::Conns;
 use super::kernel::{Event, Kernel};
 use super::message::Purpose;
 use super::net::{address, host_at, ids, job_at};
+use super::team::exported;
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 use onion::Instant;
+use onion::cell::{CircId, Command};
+use onion::measure::target::TargetParams;
 use onion::node::{CloseCause, ConnId, Dial, Security};
 use onion::router::{Core, ExitConfig, ExitPolicy, Honest, LinkPeer, RouterConfig};
-use onion::suite::{Cell, Run, RunRoom, Weightless, WeightlessCell, WeightlessStretch};
+use onion::suite::{Body, Cell, Run, RunRoom, Weightless, WeightlessCell, WeightlessStretch};
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::SeedableRng;
 
@@ -19,6 +22,9 @@ const READ_MAX: u64 = 16_384;
 
 /// Cells that are given to a socket at once.
 const RECORD_CELLS: usize = 31;
+
+/// The time by the calendar when a world begins.
+pub(super) const UNIX_TIME_S: u64 = 1_600_000_000;
 
 #[derive(Debug)]
 pub(super) struct Relay {
@@ -35,7 +41,13 @@ pub(super) struct Relay {
 
 impl Relay {
     pub(super) fn new(id: u32, config: &RelayConfig, seed: u64) -> Self {
-        let mut router = RouterConfig::new(ids(id), 1_600_000_000);
+        let mut router = RouterConfig::new(ids(id), UNIX_TIME_S);
+        router.target = TargetParams {
+            is_allowed: !config.measured_by.is_empty(),
+            coordinators: config.measured_by.clone(),
+            measurements_per_period: u32::MAX,
+            ..TargetParams::default()
+        };
         router.limit = config.limit;
         router.scheduler = config.scheduler;
         router.addresses = [address(id)].into();
@@ -90,7 +102,8 @@ impl Relay {
             }
             Event::Accepted(socket) => {
                 let from = kernel.socket(socket).peer_host;
-                match self.core.accept(now, Some(address(from)), None) {
+                let session = exported(from, kernel.id);
+                match self.core.accept(now, Some(address(from)), Some(session)) {
                     Some(conn) => {
                         kernel.socket_mut(socket).conn = conn.0;
                         self.conns.bind(conn, socket);
@@ -133,7 +146,12 @@ impl Relay {
         let now = kernel.instant();
         for cell in &cells {
             let at = (cell.circ_id(), cell.command());
-            if !self.core.handle_cell(now, conn, at, cell.body()) {
+            let is_ours = if at == (CircId::LINK, Command::MEASURE) {
+                self.core.handle_measure(now, conn, cell.body().bytes())
+            } else {
+                self.core.handle_cell(now, conn, at, cell.body())
+            };
+            if !is_ours {
                 break;
             }
         }
@@ -180,7 +198,8 @@ impl Relay {
                 break;
             }
             if let Some(control) = self.core.poll_control(now, conn) {
-                if !control.command.is_variable_length() {
+                // Of those of variable length only these are of use here. Each has a cell of its own.
+                if !control.command.is_variable_length() || control.command == Command::MEASURE {
                     let mut cell = WeightlessCell::EMPTY;
                     control.fill::<Weightless>(&mut cell);
                     kernel.write_cell(socket, cell);

@@ -1,5 +1,6 @@
 mod small;
 mod tcp;
+mod team;
 mod whole;
 
 use super::markov::{Observation, State};

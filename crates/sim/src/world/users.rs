@@ -1,7 +1,7 @@
 //! What users do.
 
 use super::markov::MarkovModel;
-use super::message::Job;
+use super::message::{HostId, Job};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use onion::Duration;
@@ -54,6 +54,26 @@ pub struct Fetch {
     pub sizes: Vec<Size>,
 }
 
+/// A download over a circuit of two hops, to see how fast it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Probe {
+    /// The hops; the second lets streams out.
+    pub path: [HostId; 2],
+    /// Bytes of the download.
+    pub bytes: u32,
+    /// From its beginning, on a circuit that stands.
+    pub timeout: Duration,
+}
+
+/// Who measures relays by downloads through them.
+#[derive(Clone, Debug)]
+pub struct Scan {
+    /// In their order.
+    pub probes: Vec<Probe>,
+    /// How many are under way at a time.
+    pub at_once: u16,
+}
+
 /// Who uses a client.
 #[derive(Clone, Debug)]
 pub enum Users {
@@ -61,4 +81,6 @@ pub enum Users {
     Markov(Arc<Models>, f64),
     /// A benchmark. Each download has a circuit of its own.
     Fetch(Arc<Fetch>),
+    /// A scanner.
+    Scan(Arc<Scan>),
 }

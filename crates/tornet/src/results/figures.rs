@@ -1,6 +1,6 @@
 //! What a run comes to in a few numbers.
 
-use super::files::{asked_bytes, capacity};
+use super::files::asked_bytes;
 use crate::network::Network;
 use crate::run::{Outcome, Plan};
 use serde::Serialize;
@@ -99,7 +99,7 @@ impl Summary {
         let seconds = relays.iter().map(|it| it.sent_bytes.len()).max().unwrap_or(0);
         let seconds = seconds.saturating_sub(from).max(1) as f64;
         let sent = sent_bytes as f64 * 8.0 / seconds;
-        let could: f64 = network.relays.iter().map(|it| capacity(it).as_bit_per_s() as f64).sum();
+        let could: f64 = network.capacities().iter().sum();
         let waited: f64 = relays.iter().map(|it| it.waited_cell_s).sum();
         let relayed: u64 = relays.iter().map(|it| it.relayed_bytes / 514).sum();
         let models = outcome.records.iter().filter(|it| it.size.is_none());
@@ -124,23 +124,11 @@ impl Summary {
             queue_ms: waited * 1e3 / relayed.max(1) as f64,
             lost_flights: sum(&|it| it.lost_flights + it.dropped_flights),
             dropped_flights: sum(&|it| it.dropped_flights),
-            network_weight_error: network_weight_error(network),
+            network_weight_error: network.weight_error().unwrap_or(f64::NAN),
             downloads: downloads(network, outcome),
             fingerprint,
         }
     }
-}
-
-/// Half the sum of the differences between each relay's share of all weight and of all capacity (paper, equation 6).
-#[expect(clippy::cast_precision_loss, reason = "for people")]
-fn network_weight_error(network: &Network) -> f64 {
-    let weight = |it: &crate::network::Relay| it.weight as f64;
-    let can = |it: &crate::network::Relay| capacity(it).as_bit_per_s() as f64;
-    let weights: f64 = network.relays.iter().map(weight).sum();
-    let capacities: f64 = network.relays.iter().map(can).sum();
-    let differences =
-        network.relays.iter().map(|it| (weight(it) / weights - can(it) / capacities).abs());
-    differences.sum::<f64>() / 2.0
 }
 
 fn downloads(network: &Network, outcome: &Outcome) -> Vec<SizeFigures> {

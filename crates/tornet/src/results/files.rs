@@ -123,7 +123,7 @@ fn relays(
         writer.serialize((
             &relay.site.name,
             relay.weight,
-            capacity(relay).as_bit_per_s(),
+            relay.capacity().as_bit_per_s(),
             figures.relayed_bytes,
             figures.cells,
             micros(figures.waited_cell_s),
@@ -133,12 +133,6 @@ fn relays(
         ))?;
     }
     Ok(())
-}
-
-/// What a relay can carry: the least of what its host sends, what that gets, and its own limit.
-pub(super) fn capacity(relay: &crate::network::Relay) -> onion::Rate {
-    let host = relay.site.up.min(relay.site.down);
-    relay.limit.map_or(host, |limit| limit.min(host))
 }
 
 #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "times are positive")]

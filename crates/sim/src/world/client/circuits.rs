@@ -53,14 +53,16 @@ impl Client {
         self.circuits.get(&circuit).is_some_and(|it| !it.is_dirty)
     }
 
-    pub(super) fn handle_built(&mut self, circuit: CircuitNumber) {
+    pub(super) fn handle_built(&mut self, now: u64, circuit: CircuitNumber) {
         if let Some(it) = self.circuits.get_mut(&circuit) {
             it.is_built = true;
         }
+        self.probe(now, circuit);
     }
 
     pub(super) fn handle_lost(&mut self, now: u64, circuit: CircuitNumber) {
         self.circuits.remove(&circuit);
+        self.lose_probe(now, circuit);
         self.ready.retain(|ready| *ready != circuit);
         self.lose_streams(now, circuit);
         self.keep_ready(now);

@@ -11,17 +11,19 @@ use onion::client::CircuitNumber;
 /// Streams of one user that belong together: they share circuits, which nobody else uses.
 #[derive(Debug)]
 pub(super) struct Flow {
-    walk: Walk,
-    circuit: Option<CircuitNumber>,
+    pub(super) walk: Walk,
+    pub(super) circuit: Option<CircuitNumber>,
     pub(super) streams: u32,
-    is_ending: bool,
+    pub(super) is_ending: bool,
+    /// A scanner's probe.
+    pub(super) probe: Option<u32>,
 }
 
 impl Client {
     /// Users begin.
     pub(super) fn begin(&mut self, now: u64) {
         self.keep_ready(now);
-        match &self.config.users {
+        match self.config.users.clone() {
             Users::Markov(..) => self.next_flow(now),
             Users::Fetch(fetch) => {
                 // Not all at once.
@@ -29,6 +31,7 @@ impl Client {
                 let at = now.saturating_add(self.lot.below(every.max(1)));
                 self.set(at, Timer::NextFlow);
             }
+            Users::Scan(scan) => (0..scan.at_once).for_each(|_| self.next_probe(now)),
         }
     }
 
@@ -46,6 +49,7 @@ impl Client {
                     circuit: None,
                     streams: 0,
                     is_ending: false,
+                    probe: None,
                 };
                 let place = self.add_flow(flow);
                 self.set(later(now, pause.div_f64(scale.max(1e-9))), Timer::NextFlow);
@@ -64,10 +68,11 @@ impl Client {
                 let timeout = Some(size.timeout);
                 self.begin_stream(now, None, Job::Fetch(size.bytes), (number, timeout));
             }
+            Users::Scan(_) => {}
         }
     }
 
-    fn add_flow(&mut self, flow: Flow) -> u32 {
+    pub(super) fn add_flow(&mut self, flow: Flow) -> u32 {
         let free = self.flows.iter().position(Option::is_none);
         let place = free.unwrap_or_else(|| {
             self.flows.push(None);

@@ -17,7 +17,7 @@ use onion::suite::{Run, RunRoom, Stretch, Weightless, WeightlessStretch};
 use onion::{Duration, Instant};
 
 /// Circuits that a stream tries, at most (C tor gives up after some, too).
-const TRIES_MAX: u8 = 3;
+pub(super) const TRIES_MAX: u8 = 3;
 
 /// A stream, as the client's users see it.
 #[derive(Debug)]
@@ -80,7 +80,7 @@ impl Client {
         self.try_stream(now, (flow, job), (size, timeout), (now, 1));
     }
 
-    fn try_stream(
+    pub(super) fn try_stream(
         &mut self,
         now: u64,
         (flow, job): (Option<u32>, Job),
@@ -103,7 +103,7 @@ impl Client {
                 let (to_server, to_client) = packets.total_bytes();
                 (Sending::new(packets.to_server), to_server, to_client)
             }
-            (Users::Fetch(_), Job::Packets(_)) => return,
+            (Users::Fetch(_) | Users::Scan(_), Job::Packets(_)) => return,
         };
         // Its clock begins with the request.
         sending.begin(now);
@@ -155,9 +155,16 @@ impl Client {
 
     fn record(&mut self, stream: &Stream, figures: &Figures, last: Option<u64>, ending: Ending) {
         let since = |at: Instant| Duration::from_nanos(at.as_nanos().saturating_sub(stream.begun));
+        let flow = stream.flow.and_then(|place| self.flows.get(place as usize)?.as_ref());
+        let probe = flow.and_then(|it| it.probe);
+        if probe.is_some() {
+            // As soon as this is over.
+            self.set(0, Timer::EndProbe(stream.circuit));
+        }
         self.records.push(Record {
             client: HostId(self.id),
             size: stream.size,
+            probe,
             bytes: figures.received_bytes,
             begun: Instant::from_nanos(stream.begun),
             first_byte: figures.first_byte_at.map(since),

@@ -59,6 +59,7 @@ impl Small {
             scheduler: SchedulerConfig::default(),
             cell_cost: Duration::ZERO,
             congestion: CongestionParams::default(),
+            measured_by: Vec::new(),
         };
         change(&mut config);
         let host = self.add(rate, Role::Relay(config));
@@ -98,8 +99,14 @@ impl Small {
         self.client(Users::Fetch(Arc::new(fetch)))
     }
 
-    /// Passes so much time, hosts dealt out to so many parts.
-    pub(super) fn run(&self, seconds: u64, parts: usize, seed: u64) -> Played {
+    /// A host of a team.
+    pub(super) fn member(mut self, rate: Rate) -> Self {
+        self.add(rate, Role::Member);
+        self
+    }
+
+    /// Hosts dealt out to so many parts.
+    pub(super) fn parts(&self, parts: usize, seed: u64) -> Vec<Part> {
         let mut net = Net::new(2, |from, to| {
             (Duration::from_millis(if from == to { 5 } else { 20 }), self.loss)
         });
@@ -111,9 +118,13 @@ impl Small {
         let here = |part: usize| -> Vec<HostId> {
             (0..self.hosts.len()).filter(|it| it % parts == part).map(id).collect()
         };
-        let mut all: Vec<Part> = (0..parts)
-            .map(|part| Part::new(&self.hosts, &here(part), (&net, &paths), seed))
-            .collect();
+        let part = |part| Part::new(&self.hosts, &here(part), (&net, &paths), seed);
+        (0..parts).map(part).collect()
+    }
+
+    /// Passes so much time, hosts dealt out to so many parts.
+    pub(super) fn run(&self, seconds: u64, parts: usize, seed: u64) -> Played {
+        let mut all = self.parts(parts, seed);
         while all[0].now_ns() < seconds * 1_000_000_000 {
             let mut posted = Vec::new();
             all.iter_mut().for_each(|part| part.pass_window(|mail| posted.push(mail)));

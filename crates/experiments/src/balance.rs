@@ -1,0 +1,215 @@
+//! `flashflow experiment balance`: what FlashFlow's weights do for a whole network, beside TorFlow's and ideal ones.
+
+mod judge;
+mod weighed;
+
+use crate::common::Common;
+use crate::error::Error;
+use crate::simulated::{Batch, Played, Point, SimulatedOptions, Store, play, run_case};
+use crate::telling::{self, tell};
+use clap::{Args, ValueEnum};
+use judge::Results;
+use report::experiment::ExperimentReport;
+use std::path::PathBuf;
+use terminal::{Interrupt, Output};
+use tornet::balance::{
+    Balancer, Capacities, Conditions, FlashFlow, TorFlow, Weighing, WeightsFile,
+};
+use weighed::Weighed;
+
+/// Is load balanced better by FlashFlow than by TorFlow?
+///
+/// A network is simulated with the weights of each balancer, at several loads and with several seeds. TorFlow
+/// and FlashFlow measure its relays inside the simulation, beside its users, once for each seed; with the
+/// weights that come out the same network is run anew. Figures 8 and 9 of the paper, drawn. All runs that are
+/// over are kept in the folder DIR/balance-runs: the same command goes on where it was interrupted. See
+/// docs/simulation.md.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  flashflow experiment balance --network crates/tornet/examples/small.toml --quick --out results
+  flashflow experiment balance --network tornet-0.05-1 --scale 0.2 --run-seconds 150 --seeds 3
+  flashflow experiment balance --network tornet-0.05-1 --shard 2/8 --out shared-folder")]
+pub(super) struct Options {
+    #[command(flatten)]
+    simulated: SimulatedOptions,
+    /// Who gives weights; ideal,torflow,flashflow by default.
+    #[arg(long, value_delimiter = ',', value_enum, value_name = "NAME,…")]
+    balancers: Vec<Name>,
+    /// The weights of the balancer `file`: a bandwidth file with nicknames, or a CSV with the columns relay and
+    /// weight.
+    #[arg(long, value_name = "FILE")]
+    weights: Option<PathBuf>,
+    /// Length of a FlashFlow measurement in seconds, 3 to 40; 30 by default, 10 if --quick.
+    #[arg(long, value_parser = clap::value_parser!(u32).range(3..=40))]
+    seconds: Option<u32>,
+    /// Simulated seconds in which relays are measured, at most.
+    #[arg(long, default_value_t = 3600, value_name = "SECONDS",
+        value_parser = clap::value_parser!(u32).range(20..=1_000_000))]
+    measure_seconds: u32,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Name {
+    /// What relays can carry: nobody can know it but a simulator.
+    Ideal,
+    /// What relays say of themselves times how fast downloads through them are.
+    Torflow,
+    /// A team's measurements.
+    Flashflow,
+    /// The weights that the network has.
+    Network,
+    /// Those of the file --weights.
+    File,
+}
+
+/// Who gives weights.
+fn balancers(options: &Options, common: &Common) -> Result<Vec<Box<dyn Balancer>>, Error> {
+    let all = [Name::Ideal, Name::Torflow, Name::Flashflow];
+    let mut balancers: Vec<Box<dyn Balancer>> = Vec::new();
+    for name in crate::common::or(&options.balancers, false, &all, &all) {
+        balancers.push(match name {
+            Name::Ideal => Box::new(Capacities),
+            Name::Torflow => Box::new(TorFlow::default()),
+            Name::Flashflow => {
+                let mut flashflow = FlashFlow::default();
+                flashflow.params.seconds =
+                    options.seconds.unwrap_or(if common.quick { 10 } else { 30 });
+                Box::new(flashflow)
+            }
+            Name::Network => Box::new(WeightsFile(None)),
+            Name::File => {
+                let path = options.weights.clone();
+                let path = path.ok_or_else(|| {
+                    Error::Usage("the balancer file needs --weights FILE".to_owned())
+                })?;
+                Box::new(WeightsFile(Some(path)))
+            }
+        });
+    }
+    Ok(balancers)
+}
+
+pub(super) fn run(
+    options: &Options,
+    common: &Common,
+    output: &Output,
+    interrupt: &Interrupt,
+) -> Result<ExperimentReport, Error> {
+    let path = options.simulated.network.as_deref();
+    let path = path.ok_or_else(|| Error::Usage("--network PATH is missing".to_owned()))?;
+    let mut batch = Batch::new(&options.simulated, path, common.quick)?;
+    let balancers = balancers(options, common)?;
+    batch.conditions.push_str(&format!(
+        ", t = {} s",
+        options.seconds.unwrap_or(if common.quick { 10 } else { 30 })
+    ));
+    let names: Vec<&str> = balancers.iter().map(|it| it.name()).collect();
+    let store = Store::new(common.out.join("balance-runs"))?;
+    let points = batch.points(&names);
+    output.step(format!("{} runs, {}", points.len(), batch.conditions));
+    let mut results = Results::default();
+    for point in &points {
+        let balancer = balancers.iter().find(|it| it.name() == point.variant);
+        let Some(balancer) = balancer else { continue };
+        let name = point.file_name();
+        let mut played = store.read_run(&name, &batch.conditions)?;
+        let may = batch.is_ours(point, &names) && !interrupt.is_requested();
+        if played.is_none() && may {
+            let stage = Stage { batch: &batch, store: &store, output, interrupt };
+            played = stage.play(&**balancer, point, options.measure_seconds)?;
+            if let Some(played) = &played {
+                store.write(&name, played)?;
+            }
+        }
+        let Some(played) = played else { continue };
+        tell(&run_case(&played), output);
+        results.add(&batch, &store, played)?;
+    }
+    Ok(report(&batch, &names, &results, points.len()))
+}
+
+struct Stage<'a> {
+    batch: &'a Batch,
+    store: &'a Store,
+    output: &'a Output,
+    interrupt: &'a Interrupt,
+}
+
+impl Stage<'_> {
+    /// Weighs, if nobody has yet, and runs. `None` if somebody has asked to stop.
+    fn play(
+        &self,
+        balancer: &dyn Balancer,
+        point: &Point,
+        seconds_max: u32,
+    ) -> Result<Option<Played>, Error> {
+        let Some(weighing) = self.weighing(balancer, point.seed, seconds_max)? else {
+            return Ok(None);
+        };
+        let network = self.batch.at_load(point.load_percent).weighted(&weighing.weights);
+        play(self.batch, &network, point, self.output, self.interrupt)
+    }
+
+    fn weighing(
+        &self,
+        balancer: &dyn Balancer,
+        seed: u64,
+        seconds_max: u32,
+    ) -> Result<Option<Weighing>, Error> {
+        let name = weights_name(balancer.name(), seed);
+        if let Some(Weighed { conditions, weighing }) = self.store.read(&name)? {
+            return if conditions == self.batch.conditions {
+                Ok(Some(weighing))
+            } else {
+                let problem = format!("{name} is of another batch: take another --out");
+                Err(Error::Usage(problem))
+            };
+        }
+        let who = balancer.name();
+        let progress = |second: u32, wall: std::time::Duration| {
+            let wall_s = wall.as_secs_f64();
+            self.output.doing(format!("{who}, seed {seed}: measures, {second} s in {wall_s:.0} s"));
+        };
+        let how = Conditions {
+            seed,
+            threads: self.batch.threads,
+            seconds_max,
+            stop: self.interrupt.requested(),
+            progress: &progress,
+        };
+        let weighing = match balancer.weigh(&self.batch.network, &how) {
+            Err(tornet::Error::Interrupted) => return Ok(None),
+            weighed => weighed?,
+        };
+        for note in weighing.notes.iter().take(3) {
+            self.output.step(format!("{}, seed {seed}: {note}", balancer.name()));
+        }
+        let weighed = Weighed { conditions: self.batch.conditions.clone(), weighing };
+        self.store.write(&name, &weighed)?;
+        Ok(Some(weighed.weighing))
+    }
+}
+
+fn weights_name(balancer: &str, seed: u64) -> String {
+    format!("weights-{balancer}-{seed}")
+}
+
+fn report(batch: &Batch, names: &[&str], results: &Results, planned: usize) -> ExperimentReport {
+    let mut parameters = batch.parameters();
+    parameters.push(("balancers".to_owned(), names.join(", ")));
+    let mut cases = results.cases(&batch.loads);
+    cases.extend(results.runs.iter().map(run_case));
+    ExperimentReport {
+        parameters,
+        answer: results.answer(planned),
+        cases,
+        figures: results.figures(names, &batch.loads),
+        notes: results.notes(planned),
+        ..telling::report(
+            "balance",
+            "Who balances load best?",
+            "Are weights closer to what relays can carry, and downloads faster and more reliable, with \
+             FlashFlow than with TorFlow, in a whole simulated network?",
+        )
+    }
+}

@@ -1,0 +1,305 @@
+//! What the paper claims of FlashFlow's weights, and what came out.
+
+use super::weighed::{Errors, Weighed};
+use super::weights_name;
+use crate::error::Error;
+use crate::simulated::{
+    Batch, Interval, Played, Store, in_words, over_seeds, per_second, times, together,
+};
+use crate::telling::median;
+use report::experiment::{Axis, Case, CaseVerdict, ExperimentFigure, On, Role, Series, Style};
+
+const FLASHFLOW: &str = "flashflow";
+const TORFLOW: &str = "torflow";
+
+/// FlashFlow's network weight error is at most this (paper: 4 %).
+const NWE_MOST: f64 = 0.05;
+
+/// TorFlow's is at least so many times as much (paper: 7).
+const NWE_TIMES: f64 = 3.0;
+
+/// By how much the paper's medians of transfer times were less with FlashFlow, at the usual load.
+const PAPER: [(u32, f64); 3] = [(50 << 10, -0.15), (1 << 20, -0.29), (5 << 20, -0.37)];
+
+/// What there is.
+#[derive(Default)]
+pub(super) struct Results {
+    pub(super) runs: Vec<Played>,
+    pub(super) errors: Vec<Errors>,
+}
+
+impl Results {
+    /// A run, and the errors of its weights.
+    pub(super) fn add(
+        &mut self,
+        batch: &Batch,
+        store: &Store,
+        played: Played,
+    ) -> Result<(), Error> {
+        let (name, seed) = (&played.point.variant, played.point.seed);
+        let is_known = self.errors.iter().any(|it| it.balancer == *name && it.seed == seed);
+        if !is_known && let Some(weighed) = store.read::<Weighed>(&weights_name(name, seed))? {
+            self.errors.push(Errors::of(&weighed.weighing, &batch.network, seed));
+        }
+        self.runs.push(played);
+        Ok(())
+    }
+
+    fn of<'a>(&'a self, balancer: &'a str) -> impl Iterator<Item = &'a Errors> {
+        self.errors.iter().filter(move |it| it.balancer == balancer)
+    }
+
+    fn nwe(&self, balancer: &str) -> Interval {
+        Interval::of(&self.of(balancer).filter_map(|it| it.nwe).collect::<Vec<_>>())
+    }
+
+    fn nce(&self, balancer: &str) -> Interval {
+        Interval::of(&self.of(balancer).filter_map(|it| it.nce).collect::<Vec<_>>())
+    }
+
+    pub(super) fn cases(&self, loads: &[u32]) -> Vec<Case> {
+        let (ours, theirs) = (self.nwe(FLASHFLOW), self.nwe(TORFLOW));
+        let mut cases = Vec::new();
+        cases.push(judged(
+            "FlashFlow's network weight error is at most 5 %".to_owned(),
+            ours.mean.is_finite().then_some(ours.mean <= NWE_MOST),
+            format!("{:.1} %; the paper's: 4 %", ours.times(100.0)),
+        ));
+        let both = ours.mean.is_finite() && theirs.mean.is_finite();
+        cases.push(judged(
+            "TorFlow's is at least three times that".to_owned(),
+            both.then_some(theirs.mean >= NWE_TIMES * ours.mean),
+            format!("{:.1} %; the paper's: 29 %", theirs.times(100.0)),
+        ));
+        for load in loads {
+            for (bytes, paper) in PAPER {
+                cases.extend(self.faster(*load, bytes, paper));
+            }
+            cases.push(self.more_reliable(*load));
+        }
+        cases
+    }
+
+    /// Whether the median of times to the last byte is less with FlashFlow, over all seeds. No case if the network has no such downloads.
+    fn faster(&self, load: u32, bytes: u32, paper: f64) -> Option<Case> {
+        if !self.runs.iter().any(|it| it.size(bytes).is_some()) {
+            return None;
+        }
+        let of = |name| {
+            over_seeds(&self.runs, (name, load), |it| {
+                median(it.size(bytes)?.last_byte_s.iter().copied())
+            })
+        };
+        let (ours, theirs) = (of(FLASHFLOW), of(TORFLOW));
+        let change = ours.mean / theirs.mean - 1.0;
+        let usual = if load == 100 {
+            format!("; the paper's: {:+.0} %", paper * 100.0)
+        } else {
+            String::new()
+        };
+        Some(judged(
+            format!("{} come faster at a load of {load} %", in_words(bytes)),
+            change.is_finite().then_some(change < 0.0),
+            format!(
+                "{ours:.2} s with FlashFlow, {theirs:.2} s with TorFlow: {:+.0} %{usual}",
+                change * 100.0
+            ),
+        ))
+    }
+
+    fn more_reliable(&self, load: u32) -> Case {
+        let of = |name| over_seeds(&self.runs, (name, load), Played::failed_share);
+        let (ours, theirs) = (of(FLASHFLOW), of(TORFLOW));
+        let both = ours.mean.is_finite() && theirs.mean.is_finite();
+        judged(
+            format!("No more downloads fail at a load of {load} %"),
+            both.then_some(ours.mean <= theirs.mean),
+            format!(
+                "{:.2} % with FlashFlow, {:.2} % with TorFlow",
+                ours.times(100.0),
+                theirs.times(100.0)
+            ),
+        )
+    }
+
+    pub(super) fn answer(&self, planned: usize) -> String {
+        let whole = if self.runs.len() < planned {
+            format!(" Only {} of {planned} runs are there.", self.runs.len())
+        } else {
+            String::new()
+        };
+        let nwe = |name| self.nwe(name).times(100.0);
+        format!(
+            "The network weight error is {:.1} % with FlashFlow and {:.1} % with TorFlow; FlashFlow's \
+             network capacity error is {:.1} %.{whole}",
+            nwe(FLASHFLOW),
+            nwe(TORFLOW),
+            self.nce(FLASHFLOW).times(100.0),
+        )
+    }
+
+    pub(super) fn notes(&self, planned: usize) -> Vec<String> {
+        let mut notes = vec![
+            "Intervals are of the mean over seeds, in 95 of 100 cases (Student). Times are medians of a run. \
+             The truth of a relay's capacity is the least of its host's rates and its own limit, with all headers: of \
+             it some 9 % are headers and acknowledgements, which no estimate counts."
+                .to_owned(),
+        ];
+        for errors in &self.errors {
+            if errors.simulated_s > 0.0 {
+                notes.push(format!(
+                    "{}, seed {}: network weight error {:.1} %, {:.0} simulated seconds, {} relays not measured.",
+                    errors.balancer,
+                    errors.seed,
+                    errors.nwe.unwrap_or(f64::NAN) * 100.0,
+                    errors.simulated_s,
+                    errors.not_measured
+                ));
+            }
+        }
+        if self.runs.len() < planned {
+            let left = planned - self.runs.len();
+            notes.push(format!("{left} runs are missing: the same command plays them."));
+        }
+        notes
+    }
+
+    pub(super) fn figures(&self, names: &[&str], loads: &[u32]) -> Vec<ExperimentFigure> {
+        let pooled = |what: &dyn Fn(&Errors) -> Vec<f64>| -> Vec<(String, Vec<f64>)> {
+            let of = |name: &&str| ((*name).to_owned(), self.of(name).flat_map(what).collect());
+            names.iter().map(of).collect()
+        };
+        let mut figures = vec![
+            errors(
+                "figure-8a",
+                "Relay capacity error",
+                "1 − estimate ÷ capacity",
+                &pooled(&|it| it.rce.clone()),
+            )
+            .caption("Equation 2 of the paper, of all relays and seeds: 0 is right."),
+            errors(
+                "figure-8b",
+                "Relay weight error",
+                "log10 (share of weight ÷ share of capacity)",
+                &pooled(&|it| it.log_rwe.clone()),
+            )
+            .caption("Equation 5 of the paper: 0 is right, 1 is ten times too much."),
+        ];
+        figures.extend(times(&self.runs, "figure-9a", names, loads));
+        figures.push(self.failures(names, loads));
+        figures.push(per_second(&self.runs, "figure-9c", names, loads));
+        figures.retain(|figure| !figure.series.is_empty());
+        figures
+    }
+
+    fn failures(&self, names: &[&str], loads: &[u32]) -> ExperimentFigure {
+        let x = Axis::columns(loads.iter().map(|it| format!("load {it} %")));
+        let y = Axis { is_percent: true, ..Axis::new("downloads that failed, mean over clients") };
+        let mut figure = ExperimentFigure::new("figure-9b", "Downloads that failed", x, y)
+            .caption("In time, or since no circuit carried them.");
+        for (n, name) in names.iter().enumerate() {
+            let mut points = Vec::new();
+            for (x, load) in (0u32..).map(f64::from).zip(loads) {
+                let shares = together(&self.runs, &[name], &[*load], |it| {
+                    it.sizes.iter().flat_map(|it| it.failed_of_client.clone()).collect()
+                });
+                let shares: Vec<f64> = shares.into_iter().flat_map(|it| it.1).collect();
+                points.push((x, Interval::of(&shares).mean));
+            }
+            figure = figure.with(Series {
+                name: (*name).to_owned(),
+                points,
+                style: Style::Bars,
+                role: Role::Nth(n),
+                ..Series::default()
+            });
+        }
+        figure
+    }
+}
+
+fn errors(name: &str, title: &str, label: &str, groups: &[(String, Vec<f64>)]) -> ExperimentFigure {
+    let groups = groups.iter().map(|(name, values)| (name.as_str(), values.as_slice()));
+    let mut figure = ExperimentFigure::distributions(name, title, label, groups);
+    figure.y.label = "share of relays".to_owned();
+    figure.mark(On::X, 0.0, "", Role::Truth)
+}
+
+/// Failed if nobody knows.
+fn judged(name: String, held: Option<bool>, detail: String) -> Case {
+    let (verdict, detail) = match held {
+        Some(true) => (CaseVerdict::Held, detail),
+        Some(false) => (CaseVerdict::Missed, detail),
+        None => (CaseVerdict::Failed, "there are no runs to compare".to_owned()),
+    };
+    Case::new(name, None, None).ended(verdict, detail)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::simulated::Point;
+    use tornet::results::Transfers;
+
+    fn played(variant: &str, seed: u64, last_s: f64, failed: usize) -> Played {
+        let size = Transfers {
+            bytes: 1 << 20,
+            first_byte_s: vec![0.1; 9],
+            last_byte_s: vec![last_s; 9],
+            failed,
+            failed_of_client: vec![0.0],
+        };
+        Played {
+            conditions: String::new(),
+            point: Point { variant: variant.to_owned(), load_percent: 100, seed },
+            network_weight_error: 0.0,
+            sizes: vec![size],
+            sent_mbit_per_s: vec![1.0],
+            goodput_mbit_per_s: 1.0,
+            utilisation: 0.5,
+            queue_ms: 1.0,
+            wall_s: 1.0,
+            fingerprint: String::new(),
+        }
+    }
+
+    fn results(nwe: [f64; 2], last_s: [f64; 2], failed: [usize; 2]) -> Results {
+        let mut results = Results::default();
+        for (at, name) in [(0, FLASHFLOW), (1, TORFLOW)] {
+            for seed in 1..=2 {
+                results.runs.push(played(name, seed, last_s[at], failed[at]));
+                let balancer = name.to_owned();
+                let nwe = Some(nwe[at]);
+                results.errors.push(Errors { balancer, seed, nwe, ..Errors::default() });
+            }
+        }
+        results
+    }
+
+    fn verdicts(results: &Results) -> Vec<CaseVerdict> {
+        results.cases(&[100]).iter().map(|it| it.verdict).collect()
+    }
+
+    #[test]
+    fn each_claim_is_judged_by_itself() {
+        const HELD: CaseVerdict = CaseVerdict::Held;
+        const MISSED: CaseVerdict = CaseVerdict::Missed;
+        assert_eq!(verdicts(&results([0.04, 0.29], [1.0, 1.4], [0, 1])), [HELD; 4]);
+        let cases = [
+            (results([0.06, 0.29], [1.0, 1.4], [0, 1]), [MISSED, HELD, HELD, HELD]),
+            (results([0.04, 0.11], [1.0, 1.4], [0, 1]), [HELD, MISSED, HELD, HELD]),
+            (results([0.04, 0.29], [1.4, 1.0], [0, 1]), [HELD, HELD, MISSED, HELD]),
+            (results([0.04, 0.29], [1.0, 1.4], [2, 1]), [HELD, HELD, HELD, MISSED]),
+        ];
+        for (results, expected) in cases {
+            assert_eq!(verdicts(&results), expected);
+        }
+    }
+
+    #[test]
+    fn without_runs_nothing_holds() {
+        let verdicts = verdicts(&Results::default());
+        assert!(verdicts.iter().all(|it| *it == CaseVerdict::Failed), "{verdicts:?}");
+        assert!(Results::default().answer(6).contains("Only 0 of 6"));
+    }
+}

@@ -1,0 +1,58 @@
+//! What balancers have come to, beside what is true.
+
+use serde::{Deserialize, Serialize};
+use tornet::balance::Weighing;
+use tornet::errors::{
+    network_capacity_error, network_weight_error, relay_capacity_error, relay_weight_errors,
+};
+use tornet::network::Network;
+
+/// As it is in its file.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(super) struct Weighed {
+    pub(super) conditions: String,
+    pub(super) weighing: Weighing,
+}
+
+/// The errors of one.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(super) struct Errors {
+    pub(super) balancer: String,
+    pub(super) seed: u64,
+    pub(super) nwe: Option<f64>,
+    /// Of those that estimate.
+    pub(super) nce: Option<f64>,
+    /// Of relays with an estimate.
+    pub(super) rce: Vec<f64>,
+    /// The logarithm to base 10, of relays with a weight: 0 is right.
+    pub(super) log_rwe: Vec<f64>,
+    pub(super) not_measured: usize,
+    pub(super) simulated_s: f64,
+}
+
+impl Errors {
+    #[expect(clippy::cast_precision_loss, reason = "weights and rates are far below 2⁵³")]
+    pub(super) fn of(weighing: &Weighing, network: &Network, seed: u64) -> Self {
+        let capacities = network.capacities();
+        let weights: Vec<f64> = weighing.weights.iter().map(|it| *it as f64).collect();
+        let known = weighing.estimates_bit_per_s.as_deref().unwrap_or_default();
+        // What is not known is nothing that the team has found.
+        let estimates: Vec<f64> = known.iter().map(|it| it.unwrap_or(0) as f64).collect();
+        let rce = known.iter().zip(&capacities).filter_map(|(estimate, capacity)| {
+            relay_capacity_error((*estimate)? as f64, *capacity)
+        });
+        let rwe = relay_weight_errors(&weights, &capacities).into_iter().flatten();
+        Self {
+            balancer: weighing.balancer.clone(),
+            seed,
+            nwe: network_weight_error(&weights, &capacities),
+            nce: (!known.is_empty())
+                .then(|| network_capacity_error(&estimates, &capacities))
+                .flatten(),
+            rce: rce.collect(),
+            log_rwe: rwe.filter(|it| *it > 0.0).map(f64::log10).collect(),
+            not_measured: weighing.not_measured,
+            simulated_s: weighing.simulated_s,
+        }
+    }
+}

@@ -1,0 +1,77 @@
+//! Whole simulated networks, run many times: what `balance` and `kist --network` have in common.
+//!
+//! A run is a variant (a balancer, or a scheduler) at a load with a seed. What came out of it is a file of its own: a batch that was interrupted goes on where it was, and shards on
+//! several machines that share a folder, or whose files are put into one, make one report.
+
+mod figures;
+mod interval;
+mod options;
+mod played;
+mod store;
+
+pub(crate) use figures::{per_second, times, together};
+pub(crate) use interval::Interval;
+pub(crate) use options::{Batch, SimulatedOptions};
+pub(crate) use played::{Played, Point, play};
+pub(crate) use store::Store;
+
+use report::experiment::{Case, CaseVerdict};
+
+/// All runs of a variant at a load, by seed.
+pub(crate) fn runs<'a>(
+    all: &'a [Played],
+    variant: &'a str,
+    load: u32,
+) -> impl Iterator<Item = &'a Played> + Clone {
+    all.iter().filter(move |it| it.point.variant == variant && it.point.load_percent == load)
+}
+
+/// The mean over seeds of something that each run has, with its interval.
+pub(crate) fn over_seeds(
+    all: &[Played],
+    (variant, load): (&str, u32),
+    what: impl Fn(&Played) -> Option<f64>,
+) -> Interval {
+    Interval::of(&runs(all, variant, load).filter_map(what).collect::<Vec<f64>>())
+}
+
+/// A run as a row of the table.
+pub(crate) fn run_case(it: &Played) -> Case {
+    let median = |times: &[f64]| crate::telling::median(times.iter().copied());
+    let mut detail = format!("relays sent {:.0} Mbit/s", it.sent_median_mbit_per_s());
+    for size in &it.sizes {
+        if let Some(last) = median(&size.last_byte_s) {
+            detail.push_str(&format!("; {} in {last:.2} s", in_words(size.bytes)));
+        }
+    }
+    let mut case = Case::new(it.point.name(), None, None)
+        .ended(CaseVerdict::Held, detail)
+        .column("variant", it.point.variant.as_str())
+        .column("load_percent", it.point.load_percent)
+        .column("seed", it.point.seed)
+        .column("network_weight_error", it.network_weight_error)
+        .column("sent_median_mbit_per_s", it.sent_median_mbit_per_s())
+        .column("goodput_mbit_per_s", it.goodput_mbit_per_s)
+        .column("utilisation", it.utilisation)
+        .column("queue_ms", it.queue_ms)
+        .column("wall_s", it.wall_s)
+        .column("fingerprint", it.fingerprint.as_str());
+    for size in &it.sizes {
+        let kib = size.bytes / 1024;
+        let (first, last) = (median(&size.first_byte_s), median(&size.last_byte_s));
+        case = case
+            .column(&format!("first_byte_{kib}_kib_s"), first.unwrap_or(f64::NAN))
+            .column(&format!("last_byte_{kib}_kib_s"), last.unwrap_or(f64::NAN))
+            .column(&format!("downloads_{kib}_kib"), size.last_byte_s.len() + size.failed)
+            .column(&format!("failed_{kib}_kib"), size.failed);
+    }
+    case
+}
+
+/// A size of a download.
+pub(crate) fn in_words(bytes: u32) -> String {
+    match bytes {
+        0..1_048_576 => format!("{} KiB", bytes / 1024),
+        _ => format!("{} MiB", bytes / 1_048_576),
+    }
+}

@@ -1,0 +1,112 @@
+//! The files of runs that are over.
+
+use super::Played;
+use crate::error::Error;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+
+/// A folder with a file for each run, and for whatever else took long. A file is there whole or not at all.
+pub(crate) struct Store {
+    folder: PathBuf,
+}
+
+impl Store {
+    pub(crate) fn new(folder: PathBuf) -> Result<Self, Error> {
+        std::fs::create_dir_all(&folder).map_err(failed("make the folder", &folder))?;
+        Ok(Self { folder })
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.folder.join(format!("{name}.json"))
+    }
+
+    /// What is there under a name.
+    pub(crate) fn read<T: DeserializeOwned>(&self, name: &str) -> Result<Option<T>, Error> {
+        let path = self.path(name);
+        let text = match std::fs::read_to_string(&path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            read => read.map_err(failed("read", &path))?,
+        };
+        let malformed = |error: serde_json::Error| {
+            let problem = format!(
+                "{}: {error}; it is not what this program wrote: remove it, and the run is played again",
+                path.display()
+            );
+            Error::Usage(problem)
+        };
+        serde_json::from_str(&text).map(Some).map_err(malformed)
+    }
+
+    /// The same of a run, which must have been played under these conditions.
+    pub(crate) fn read_run(&self, name: &str, conditions: &str) -> Result<Option<Played>, Error> {
+        let Some(played) = self.read::<Played>(name)? else { return Ok(None) };
+        if played.conditions != conditions {
+            return Err(Error::Usage(format!(
+                "{} is of another batch ({}; this one is {conditions}): take another --out",
+                self.path(name).display(),
+                played.conditions,
+            )));
+        }
+        Ok(Some(played))
+    }
+
+    /// Puts it there.
+    pub(crate) fn write(&self, name: &str, what: &impl Serialize) -> Result<(), Error> {
+        let path = self.path(name);
+        let write = || -> io::Result<()> {
+            let mut file = tempfile::NamedTempFile::new_in(&self.folder)?;
+            serde_json::to_writer(&mut file, what)?;
+            file.flush()?;
+            file.persist(&path)?;
+            Ok(())
+        };
+        write().map_err(failed("write", &path))
+    }
+}
+
+fn failed<'a>(what: &'static str, path: &'a Path) -> impl Fn(io::Error) -> Error + 'a {
+    move |source| Error::File { what, path: path.to_owned(), source }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::Point;
+    use super::*;
+
+    fn played(conditions: &str) -> Played {
+        Played {
+            conditions: conditions.to_owned(),
+            point: Point { variant: "ideal".to_owned(), load_percent: 100, seed: 1 },
+            network_weight_error: 0.125,
+            sizes: Vec::new(),
+            sent_mbit_per_s: vec![1.5],
+            goodput_mbit_per_s: 1.0,
+            utilisation: 0.5,
+            queue_ms: 0.1,
+            wall_s: 1.0,
+            fingerprint: "0f".to_owned(),
+        }
+    }
+
+    #[test]
+    fn a_run_that_is_there_comes_back_as_it_was_and_one_of_another_batch_is_refused() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let store = Store::new(folder.path().join("runs")).expect("a store");
+        assert_eq!(store.read_run("a", "these").expect("no error"), None);
+        store.write("a", &played("these")).expect("it can be written");
+        assert_eq!(store.read_run("a", "these").expect("it is there"), Some(played("these")));
+        let error = store.read_run("a", "others").expect_err("of another batch").to_string();
+        assert!(error.contains("take another --out"), "{error}");
+    }
+
+    #[test]
+    fn what_is_cut_off_is_told_and_not_taken() {
+        let folder = tempfile::tempdir().expect("a folder");
+        std::fs::write(folder.path().join("a.json"), "{\"conditions\":").expect("a file");
+        let store = Store::new(folder.path().to_owned()).expect("a store");
+        let error = store.read_run("a", "these").expect_err("cut off").to_string();
+        assert!(error.contains("remove it"), "{error}");
+    }
+}

@@ -1,0 +1,269 @@
+//! A host of a team: a measurer floods relays that take part (an echo, paper §4.1), a coordinator orders it of them.
+//!
+//! Orders, proofs, the ratio for clients and reports are the engine's and its messages, with signatures; so are the window of a circuit and the bucket of a rate. Not here: the
+//! content of cells and its check, since cells hold none; several circuits on a socket.
+
+mod pumping;
+
+use super::kernel::{Event, Kernel};
+use super::message::{HostId, Purpose};
+use super::net::ids;
+use super::relay::UNIX_TIME_S;
+use super::team::{TeamNews, TeamOrder, TeamReport, exported, fields, key_seed, nonce};
+use alloc::collections::{BTreeMap, BinaryHeap, VecDeque};
+use alloc::format;
+use alloc::string::ToString;
+use alloc::vec::Vec;
+use core::cmp::Reverse;
+use onion::cell::{CircId, Command};
+use onion::flow::{InFlightWindow, QUEUE_LIMIT_CELLS};
+use onion::measure::protocol::{Message, Proof, SignedOrder};
+use onion::suite::{Body, Cell, WeightlessBody, WeightlessCell};
+use pumping::Pumping;
+
+/// Cells under way on one circuit, at most: what the measurer has for relays that take part.
+const WINDOW_MAX_CELLS: u32 = QUEUE_LIMIT_CELLS - QUEUE_LIMIT_CELLS / 10 - 1;
+
+/// The number of a measurement's circuit on its link: of the side that has dialled it.
+const CIRCUIT: CircId = CircId::new(0x8000_0001);
+
+#[derive(Debug)]
+enum Link {
+    /// The coordinator's: what it orders, until the link is open.
+    Ordering(Option<SignedOrder>),
+    /// A measurer's, until it has proved itself and the circuit stands.
+    SettingUp,
+    Up(InFlightWindow),
+    Over,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Timer {
+    /// A second of a measurement is over.
+    Second(u32),
+    /// Its rate lets more be sent.
+    Rate(u32),
+}
+
+#[derive(Debug)]
+pub(super) struct Member {
+    id: u32,
+    /// With the time of each.
+    orders: VecDeque<(u64, TeamOrder)>,
+    /// By socket: of which measurement, and what it is at.
+    links: Vec<Option<(u32, Link)>>,
+    measurements: BTreeMap<u32, Pumping>,
+    timers: BinaryHeap<Reverse<(u64, Timer)>>,
+    reports: Vec<TeamReport>,
+    record: Vec<WeightlessCell>,
+}
+
+impl Member {
+    pub(super) fn new(id: u32) -> Self {
+        Self {
+            id,
+            orders: VecDeque::new(),
+            links: Vec::new(),
+            measurements: BTreeMap::new(),
+            timers: BinaryHeap::new(),
+            reports: Vec::new(),
+            record: (0..pumping::RECORD_CELLS).map(|_| WeightlessCell::EMPTY).collect(),
+        }
+    }
+
+    /// It is told something now, at the end of a window.
+    pub(super) fn order(&mut self, now: u64, order: TeamOrder) {
+        self.orders.push_back((now, order));
+    }
+
+    pub(super) fn take_reports(&mut self) -> Vec<TeamReport> {
+        core::mem::take(&mut self.reports)
+    }
+
+    pub(super) fn next_at(&self) -> u64 {
+        let ordered = self.orders.front().map_or(u64::MAX, |(at, _)| *at);
+        ordered.min(self.timers.peek().map_or(u64::MAX, |Reverse((at, _))| *at))
+    }
+
+    pub(super) fn handle_time(&mut self, kernel: &mut Kernel) {
+        while self.orders.front().is_some_and(|(at, _)| *at <= kernel.now) {
+            if let Some((_, order)) = self.orders.pop_front() {
+                self.obey(kernel, order);
+            }
+        }
+        while let Some(Reverse((at, timer))) = self.timers.peek().copied() {
+            if at > kernel.now {
+                break;
+            }
+            self.timers.pop();
+            match timer {
+                Timer::Second(measurement) => self.end_second(kernel, measurement),
+                Timer::Rate(measurement) => self.go_on(kernel, measurement),
+            }
+        }
+    }
+
+    fn obey(&mut self, kernel: &mut Kernel, order: TeamOrder) {
+        match order {
+            TeamOrder::Ask { measurement, target, measurers, seconds, sockets } => {
+                let unix_time_s = UNIX_TIME_S + kernel.now / 1_000_000_000;
+                let named = (measurement, target);
+                let fields = fields(self.id, named, &measurers, (seconds, sockets), unix_time_s);
+                let signed = fields.sign(&key_seed(self.id), &exported(self.id, target.0));
+                self.dial(kernel, measurement, target, Link::Ordering(Some(signed)));
+            }
+            TeamOrder::Prepare { measurement, target, rate, sockets, seconds } => {
+                let mut pumping = Pumping::new(kernel.instant(), rate, sockets, seconds);
+                for _ in 0..sockets {
+                    let socket = self.dial(kernel, measurement, target, Link::SettingUp);
+                    pumping.sockets.push(socket);
+                }
+                self.measurements.insert(measurement, pumping);
+            }
+            TeamOrder::Start { measurement } => self.start(kernel, measurement),
+            TeamOrder::Stop { measurement } => self.stop(kernel, measurement),
+        }
+    }
+
+    fn dial(&mut self, kernel: &mut Kernel, measurement: u32, to: HostId, link: Link) -> u32 {
+        let socket = kernel.dial(to.0, Purpose::Link, measurement);
+        let place = socket as usize;
+        if self.links.len() <= place {
+            self.links.resize_with(place + 1, || None);
+        }
+        self.links[place] = Some((measurement, link));
+        socket
+    }
+
+    pub(super) fn handle(&mut self, event: Event, kernel: &mut Kernel) {
+        match event {
+            Event::Opened(socket) => self.handle_open(kernel, socket),
+            Event::Cells(socket, cells) => {
+                self.handle_cells(kernel, socket, &cells);
+                kernel.recycle(cells);
+            }
+            Event::Room(socket) => self.flood(kernel, socket),
+            Event::Closed(socket) => {
+                self.lose(kernel, socket, "the relay has closed the link");
+                kernel.forget(socket);
+            }
+            Event::Accepted(socket) => kernel.close(socket),
+            Event::Bytes(_) => {}
+        }
+    }
+
+    fn handle_open(&mut self, kernel: &mut Kernel, socket: u32) {
+        let to = kernel.socket(socket).peer_host;
+        let Some(Some((measurement, link))) = self.links.get_mut(socket as usize) else { return };
+        let message = match link {
+            Link::Ordering(order) => order.take().map(Message::Order),
+            Link::SettingUp => {
+                let (nonce, session) = (nonce(*measurement), exported(self.id, to));
+                Some(Message::Proof(Proof::sign(&key_seed(self.id), nonce, &ids(to), &session)))
+            }
+            Link::Up(_) | Link::Over => None,
+        };
+        if let Some(message) = message {
+            say(kernel, socket, (CircId::LINK, Command::MEASURE), &message.encode());
+        }
+    }
+
+    fn handle_cells(&mut self, kernel: &mut Kernel, socket: u32, cells: &[WeightlessCell]) {
+        let now = kernel.instant();
+        for cell in cells {
+            let Some(Some((measurement, link))) = self.links.get_mut(socket as usize) else {
+                return;
+            };
+            match (cell.command(), &mut *link) {
+                // What was not sent cannot come back.
+                (Command::RELAY, Link::Up(window))
+                    if window.delivered_cells() < window.sent_cells() =>
+                {
+                    window.handle_delivered(now);
+                    if let Some(it) = self.measurements.get_mut(measurement) {
+                        it.count(now);
+                    }
+                }
+                (Command::CREATED_FAST, Link::SettingUp) => {
+                    *link = Link::Up(InFlightWindow::new(WINDOW_MAX_CELLS));
+                    let measurement = *measurement;
+                    self.settle(kernel, measurement);
+                }
+                (Command::DESTROY, Link::Up(_) | Link::SettingUp) => {
+                    self.lose(kernel, socket, "the relay has destroyed the circuit");
+                    kernel.close(socket);
+                }
+                (Command::MEASURE, _) => self.handle_message(kernel, socket, cell.body().bytes()),
+                _ => {}
+            }
+        }
+        self.flood(kernel, socket);
+    }
+
+    fn handle_message(&mut self, kernel: &mut Kernel, socket: u32, bytes: &[u8]) {
+        let Some(Some((measurement, link))) = self.links.get(socket as usize) else { return };
+        let measurement = *measurement;
+        match (Message::parse(bytes), link) {
+            (Ok(Message::Accepted { .. }), Link::Ordering(_)) => {
+                self.tell(kernel, measurement, TeamNews::Accepted);
+            }
+            (Ok(Message::ClientSecond(second, sent_back)), Link::Ordering(_)) => {
+                let sent_back_bytes = sent_back.iter().map(|it| it.bytes).collect();
+                let (second, sent_bytes) = (second.second.into(), second.sent_bytes);
+                let news = TeamNews::Client { second, sent_bytes, sent_back_bytes };
+                self.tell(kernel, measurement, news);
+            }
+            (Ok(Message::Proven), Link::SettingUp) => {
+                say(kernel, socket, (CIRCUIT, Command::CREATE_FAST), &[0x66; 20]);
+            }
+            (Ok(Message::Error { code, text }), _) => {
+                self.lose(kernel, socket, &format!("{code} {text}"));
+                kernel.close(socket);
+            }
+            (Err(error), _) => {
+                self.lose(kernel, socket, &error.to_string());
+                kernel.close(socket);
+            }
+            _ => {}
+        }
+    }
+
+    /// A link is of no use any more.
+    fn lose(&mut self, kernel: &Kernel, socket: u32, why: &str) {
+        let Some(Some((measurement, link))) = self.links.get_mut(socket as usize) else { return };
+        let measurement = *measurement;
+        let was = core::mem::replace(link, Link::Over);
+        match was {
+            Link::Ordering(_) => self.tell(kernel, measurement, TeamNews::Refused(why.into())),
+            Link::SettingUp | Link::Up(_) => self.settle(kernel, measurement),
+            Link::Over => {}
+        }
+    }
+
+    fn tell(&mut self, kernel: &Kernel, measurement: u32, news: TeamNews) {
+        let from = HostId(self.id);
+        self.reports.push(TeamReport { from, measurement, at_ns: kernel.now, news });
+    }
+
+    /// Closes all links of a measurement. What is under way is not waited for.
+    fn stop(&mut self, kernel: &mut Kernel, measurement: u32) {
+        self.measurements.remove(&measurement);
+        for (socket, link) in (0..).zip(&mut self.links) {
+            if let Some((of, link)) = link
+                && *of == measurement
+                && !matches!(link, Link::Over)
+            {
+                *link = Link::Over;
+                kernel.close(socket);
+            }
+        }
+    }
+}
+
+/// One cell, at once.
+fn say(kernel: &mut Kernel, socket: u32, (circ_id, command): (CircId, Command), bytes: &[u8]) {
+    let mut cell = WeightlessCell::EMPTY;
+    *cell.begin(circ_id, command) = WeightlessBody::from_bytes(bytes);
+    kernel.write_cell(socket, cell);
+    kernel.send(socket);
+}

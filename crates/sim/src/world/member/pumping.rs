@@ -1,0 +1,182 @@
+//! The flood of one measurement.
+
+use super::{CIRCUIT, Link, Member, Timer};
+use crate::world::kernel::Kernel;
+use crate::world::team::TeamNews;
+use alloc::collections::VecDeque;
+use alloc::vec;
+use alloc::vec::Vec;
+use core::cmp::Reverse;
+use onion::cell::Command;
+use onion::flow::TokenBucket;
+use onion::suite::Cell;
+use onion::{Duration, Instant, Rate};
+
+/// Cells that are given to a socket at once.
+pub(super) const RECORD_CELLS: usize = 31;
+
+const RECORD_BYTES: u64 = 514 * RECORD_CELLS as u64;
+
+/// Depth of the rate's bucket, as the measurer has it.
+const RATE_BURST: Duration = Duration::from_millis(5);
+
+/// A measurer's part in a measurement.
+#[derive(Debug)]
+pub(super) struct Pumping {
+    pub(super) sockets: Vec<u32>,
+    rate: Rate,
+    bucket: TokenBucket,
+    start: Option<Instant>,
+    /// Bytes that came back, by second.
+    seconds: Vec<u64>,
+    reported: u32,
+    /// Sockets that could send if the rate allowed it.
+    throttled: VecDeque<u32>,
+    is_timed: bool,
+    has_told: Option<u32>,
+}
+
+impl Pumping {
+    pub(super) fn new(now: Instant, rate: Rate, sockets: u32, seconds: u32) -> Self {
+        Self {
+            sockets: Vec::with_capacity(sockets as usize),
+            rate,
+            bucket: TokenBucket::new(rate, RATE_BURST, RECORD_BYTES, now),
+            start: None,
+            seconds: vec![0; seconds as usize],
+            reported: 0,
+            throttled: VecDeque::new(),
+            is_timed: false,
+            has_told: None,
+        }
+    }
+
+    /// A cell has come back.
+    pub(super) fn count(&mut self, now: Instant) {
+        let Some(start) = self.start else { return };
+        let second = usize::try_from((now - start).as_secs()).unwrap_or(usize::MAX);
+        if let Some(bytes) = self.seconds.get_mut(second) {
+            *bytes += 514;
+        }
+    }
+
+    fn is_sending(&self) -> bool {
+        self.start.is_some() && (self.reported as usize) < self.seconds.len()
+    }
+}
+
+impl Member {
+    /// A circuit has come to stand, or is gone: tells how many there are, once nothing is under way.
+    pub(super) fn settle(&mut self, kernel: &Kernel, measurement: u32) {
+        let Some(it) = self.measurements.get(&measurement) else { return };
+        // After its last second the relay closes them.
+        if it.start.is_some() && !it.is_sending() {
+            return;
+        }
+        let mut up = 0;
+        for socket in &it.sockets {
+            match self.links.get(*socket as usize) {
+                // A number that another measurement has by now was lost to this one.
+                Some(Some((of, Link::Up(_)))) if *of == measurement => up += 1,
+                Some(Some((of, Link::SettingUp))) if *of == measurement => return,
+                _ => {}
+            }
+        }
+        let news = match it.has_told {
+            None => TeamNews::Ready(up),
+            Some(before) if before != up => TeamNews::Sockets(up),
+            Some(_) => return,
+        };
+        if let Some(it) = self.measurements.get_mut(&measurement) {
+            it.has_told = Some(up);
+        }
+        self.tell(kernel, measurement, news);
+    }
+
+    pub(super) fn start(&mut self, kernel: &mut Kernel, measurement: u32) {
+        let Some(it) = self.measurements.get_mut(&measurement) else { return };
+        let now = kernel.instant();
+        it.start = Some(now);
+        it.bucket = TokenBucket::new(it.rate, RATE_BURST, RECORD_BYTES, now);
+        self.timers.push(Reverse((kernel.now + 1_000_000_000, Timer::Second(measurement))));
+        for socket in it.sockets.clone() {
+            self.flood(kernel, socket);
+        }
+    }
+
+    /// A second is over.
+    pub(super) fn end_second(&mut self, kernel: &Kernel, measurement: u32) {
+        let Some(it) = self.measurements.get_mut(&measurement) else { return };
+        let second = it.reported;
+        let Some(bytes) = it.seconds.get(second as usize).copied() else { return };
+        it.reported += 1;
+        if it.is_sending() {
+            self.timers.push(Reverse((kernel.now + 1_000_000_000, Timer::Second(measurement))));
+        }
+        self.tell(kernel, measurement, TeamNews::Second { second, bytes });
+    }
+
+    /// The rate lets more be sent.
+    pub(super) fn go_on(&mut self, kernel: &mut Kernel, measurement: u32) {
+        let Some(it) = self.measurements.get_mut(&measurement) else { return };
+        it.is_timed = false;
+        let now = kernel.instant();
+        let mut waiting = core::mem::take(&mut it.throttled);
+        while let Some(socket) = waiting.pop_front() {
+            self.flood(kernel, socket);
+            let it = self.measurements.get_mut(&measurement);
+            if it.is_none_or(|it| it.bucket.available_bytes(now) < RECORD_BYTES) {
+                break;
+            }
+        }
+        let Some(it) = self.measurements.get_mut(&measurement) else { return };
+        // Who has just sent comes after those who wait.
+        waiting.append(&mut it.throttled);
+        it.throttled = waiting;
+        if !it.throttled.is_empty() && !it.is_timed {
+            it.is_timed = true;
+            let at = it.bucket.available_at(RECORD_BYTES);
+            self.timers.push(Reverse((at.as_nanos(), Timer::Rate(measurement))));
+        }
+    }
+
+    /// Sends on a socket what its window, its kernel and the rate let through.
+    pub(super) fn flood(&mut self, kernel: &mut Kernel, socket: u32) {
+        let now = kernel.instant();
+        let Some(Some((measurement, Link::Up(window)))) = self.links.get_mut(socket as usize)
+        else {
+            return;
+        };
+        let Some(it) = self.measurements.get_mut(measurement) else { return };
+        if !it.is_sending() {
+            return;
+        }
+        while window.room_cells() >= window.batch_cells().min(124) {
+            let most = window.room_cells().min(31) as usize;
+            let room = kernel.room_cells(socket).min(most);
+            if room == 0 {
+                kernel.socket_mut(socket).wants_room = true;
+                break;
+            }
+            if it.bucket.available_bytes(now) < RECORD_BYTES {
+                // Not even a record's worth: better a whole one later than crumbs now.
+                if !it.throttled.contains(&socket) {
+                    it.throttled.push_back(socket);
+                }
+                if !it.is_timed {
+                    it.is_timed = true;
+                    let at = it.bucket.available_at(RECORD_BYTES);
+                    self.timers.push(Reverse((at.as_nanos(), Timer::Rate(*measurement))));
+                }
+                break;
+            }
+            for cell in &mut self.record[..room] {
+                cell.begin(CIRCUIT, Command::RELAY);
+            }
+            kernel.write_cells(socket, &mut self.record[..room]);
+            window.handle_sent(now, u32::try_from(room).unwrap_or(0));
+            it.bucket.take(room as u64 * 514);
+        }
+        kernel.send(socket);
+    }
+}

@@ -1,0 +1,122 @@
+//! FlashFlow: a team floods relays until they can no more, beside their clients (paper §4).
+
+mod director;
+
+use super::{Balancer, Conditions, Weighing, kilobytes};
+use crate::build::{Guests, id};
+use crate::error::Error;
+use crate::network::{Network, Site};
+use crate::run::{Director, Plan, run_with};
+use coordinator::{Outcome, Params};
+use director::{Job, Team};
+use onion::Rate;
+use std::sync::atomic::Ordering;
+
+/// FlashFlow, as a team of measurers in the network.
+///
+/// What decides is the coordinator's own code: which relays are measured when and by whom (`Campaign`: those of which most is expected first, as many at a time as the
+/// team has capacity for), allocation, series, aggregation, verdict, further rounds (`Measurement`). Orders, proofs and reports are the messages of the protocol, on links through
+/// the network; relays obey them as `flashflow relay` does, and hold their clients to the ratio. Cells flow through hosts, paths, TCP, buckets and schedulers like all others.
+///
+/// What is simpler: coordinator and measurers talk to each other without delay; each socket has one circuit; no contents are checked; the last estimate, from which
+/// measuring begins, is the weight that the network has.
+#[derive(Clone, Debug)]
+pub struct FlashFlow {
+    /// How relays are measured.
+    pub params: Params,
+    /// Where measurers are, and what they can send and get.
+    pub measurers: Vec<(String, Rate)>,
+}
+
+impl Default for FlashFlow {
+    /// The paper's: three measurers of 1 Gbit/s each.
+    fn default() -> Self {
+        let rate = Rate::from_bit_per_s(1_000_000_000);
+        Self {
+            params: Params::default(),
+            measurers: ["US", "NL", "DE"].map(|country| (country.to_string(), rate)).into(),
+        }
+    }
+}
+
+impl Balancer for FlashFlow {
+    fn name(&self) -> &'static str {
+        "flashflow"
+    }
+
+    fn weigh(&self, network: &Network, how: &Conditions<'_>) -> Result<Weighing, Error> {
+        let site = |name: String, country: &str, rate| Site {
+            name,
+            country: country.into(),
+            up: rate,
+            down: rate,
+        };
+        let members = self.measurers.iter().enumerate();
+        let members = members.map(|(n, (at, rate))| site(format!("measurer-{n}"), at, *rate));
+        let coordinator = site("coordinator".into(), "US", Rate::from_bit_per_s(100_000_000));
+        let guests = Guests {
+            team: std::iter::once(coordinator).chain(members).collect(),
+            ..Guests::default()
+        };
+        let hosts: Vec<_> = (0..guests.team.len()).map(|it| guests.member(network, it)).collect();
+        let jobs = network.relays.iter().enumerate().map(|(place, relay)| Job {
+            target: id(place),
+            guess: Rate::from_byte_per_s(relay.weight * 1000),
+        });
+        let capacities = self.measurers.iter().map(|(_, rate)| *rate).collect();
+        let begins_ns = u64::try_from(network.choices.ramp.as_nanos()).unwrap_or(u64::MAX);
+        let mut team = Team::new(&self.params, (hosts, capacities), jobs.collect(), begins_ns);
+        let plan =
+            Plan { seconds: how.seconds_max, warm_up_s: 0, threads: how.threads, seed: how.seed };
+        let around = (&guests, Some(&mut team as &mut dyn Director));
+        let outcome = run_with(network, &plan, around, (how.stop, how.progress))?;
+        if how.stop.load(Ordering::Relaxed) {
+            return Err(Error::Interrupted);
+        }
+        Ok(self.conclude(network, &team, outcome.simulated_s))
+    }
+}
+
+impl FlashFlow {
+    fn conclude(&self, network: &Network, team: &Team, simulated_s: f64) -> Weighing {
+        let estimate = |outcome: &Option<Outcome>| {
+            outcome.as_ref().and_then(Outcome::estimate).map(|it| it.capacity.as_bit_per_s())
+        };
+        let estimates: Vec<Option<u64>> = team.outcomes().iter().map(estimate).collect();
+        let weight = |(relay, estimate): (&crate::network::Relay, &Option<u64>)| {
+            estimate.map_or(relay.weight, kilobytes)
+        };
+        let inconclusive =
+            |it: &&Outcome| it.estimate().is_some_and(|it| it.inconclusive.is_some());
+        let inconclusive = team.outcomes().iter().flatten().filter(inconclusive).count();
+        let mut notes = vec![format!(
+            "{} rounds of {} s for {} relays; {inconclusive} estimates are lower bounds.",
+            team.rounds(),
+            self.params.seconds,
+            estimates.len(),
+        )];
+        for (relay, outcome) in network.relays.iter().zip(team.outcomes()) {
+            match outcome {
+                Some(failed @ Outcome::Failed { .. }) => {
+                    notes.push(format!("{}: {failed}.", relay.site.name));
+                }
+                None => notes.push(format!("{}: its turn has not come.", relay.site.name)),
+                Some(Outcome::Measured(estimate)) => {
+                    if let Some(reason) = &estimate.inconclusive {
+                        let (name, rounds) = (&relay.site.name, estimate.rounds);
+                        notes
+                            .push(format!("{name}: a lower bound after round {rounds}: {reason}."));
+                    }
+                }
+            }
+        }
+        Weighing {
+            balancer: self.name().into(),
+            weights: network.relays.iter().zip(&estimates).map(weight).collect(),
+            not_measured: estimates.iter().filter(|it| it.is_none()).count(),
+            estimates_bit_per_s: Some(estimates),
+            simulated_s,
+            notes,
+        }
+    }
+}

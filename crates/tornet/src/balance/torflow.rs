@@ -1,0 +1,265 @@
+//! TorFlow and sbws: what relays say of themselves, times how fast downloads through them are.
+
+use super::{Balancer, Conditions, Weighing};
+use crate::build::{Guests, id};
+use crate::error::Error;
+use crate::network::{Network, Relay, Site};
+use crate::run::{Director, News, Plan, run_with};
+use onion::{Duration, Rate};
+use sim::world::{Ending, HostFigures, HostId, Lot, Probe, Record, Scan, TeamOrder};
+use std::sync::Arc;
+
+/// Seconds over which a relay takes the mean of what it carries; the best one is its observed bandwidth (dir-spec §2.1.1).
+const OBSERVED_S: usize = 10;
+
+/// A relay has at most this share of all weight in the public network of so many relays. In a smaller sample large relays have more of it.
+const CAP: (f64, f64) = (0.05, 6500.0);
+
+/// TorFlow's and sbws' method, in one pass.
+///
+/// While users are active on the network with the weights that it has, a scanner downloads a file over circuits of two hops, several times through each relay: 5 MiB
+/// through relays of the upper half by weight, 1 MiB through the others (those of the benchmarks; sbws looks for one that takes 5 to 10 s). The other relay of a circuit has
+/// twice the weight or more, where there is one. Meanwhile each relay observes its own traffic: its best ten seconds are its observed bandwidth, as tor's best ten of the last five
+/// days are. [`scale_as_torflow`] makes weights of both.
+#[derive(Clone, Copy, Debug)]
+pub struct TorFlow {
+    /// Downloads through each relay.
+    pub downloads: u32,
+    /// Downloads at a time.
+    pub at_once: u16,
+}
+
+impl Default for TorFlow {
+    fn default() -> Self {
+        Self { downloads: 5, at_once: 10 }
+    }
+}
+
+/// What is known of a relay before weights are made.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Scanned {
+    /// Its observed bandwidth, and no more than its own limit: bytes per second.
+    pub observed_byte_per_s: f64,
+    /// How fast downloads through it were: bytes per second each.
+    pub downloads_byte_per_s: Vec<f64>,
+}
+
+/// Weights in kilobytes per second as sbws scales them (`bw_torflow_scale`), as TorFlow did: the observed bandwidth times the larger of two ratios, of a relay's
+/// mean download to the mean of all relays', and the same of those downloads that are at least the relay's mean; no more than `cap` of the sum of all; rounded to
+/// two digits. `None` of a relay without downloads.
+#[must_use]
+#[expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_precision_loss,
+    clippy::cast_sign_loss,
+    reason = "weights are positive and far below 2⁵³"
+)]
+pub fn scale_as_torflow(relays: &[Scanned], cap: f64) -> Vec<Option<u64>> {
+    let mean = |all: &[f64]| all.iter().sum::<f64>() / all.len() as f64;
+    let rates = |it: &Scanned| {
+        let all = &it.downloads_byte_per_s;
+        let usual = (!all.is_empty()).then(|| mean(all))?;
+        let upper: Vec<f64> = all.iter().copied().filter(|rate| *rate >= usual).collect();
+        // The mean of equal numbers may be a little more than each.
+        Some((usual, if upper.is_empty() { usual } else { mean(&upper) }))
+    };
+    let rates: Vec<Option<(f64, f64)>> = relays.iter().map(rates).collect();
+    let (usual, upper): (Vec<f64>, Vec<f64>) = rates.iter().flatten().copied().unzip();
+    let (mu, muf) = (mean(&usual), mean(&upper));
+    let scaled = |(relay, rates): (&Scanned, &Option<(f64, f64)>)| {
+        let (usual, upper) = (*rates)?;
+        Some(relay.observed_byte_per_s * (usual / mu).max(upper / muf) / 1000.0)
+    };
+    let scaled: Vec<Option<f64>> = relays.iter().zip(&rates).map(scaled).collect();
+    let most = scaled.iter().flatten().sum::<f64>() * cap;
+    scaled.into_iter().map(|it| Some((two_digits(it?.min(most)) as u64).max(1))).collect()
+}
+
+fn two_digits(number: f64) -> f64 {
+    if number < 1.0 {
+        return number.round();
+    }
+    let unit = 10f64.powf((number.log10().floor() - 1.0).max(0.0));
+    (number / unit).round() * unit
+}
+
+impl Balancer for TorFlow {
+    fn name(&self) -> &'static str {
+        "torflow"
+    }
+
+    #[expect(clippy::cast_precision_loss, reason = "numbers of relays")]
+    fn weigh(&self, network: &Network, how: &Conditions<'_>) -> Result<Weighing, Error> {
+        let probes = self.probes(network, &mut Lot::of(how.seed, 5));
+        let site = Site {
+            name: "scanner".into(),
+            country: "US".into(),
+            up: Rate::from_bit_per_s(1_000_000_000),
+            down: Rate::from_bit_per_s(1_000_000_000),
+        };
+        let scan = Scan { probes: probes.iter().map(|it| it.1).collect(), at_once: self.at_once };
+        let guests = Guests { scanners: vec![(site, Arc::new(scan))], team: Vec::new() };
+        let plan =
+            Plan { seconds: how.seconds_max, warm_up_s: 0, threads: how.threads, seed: how.seed };
+        let mut end = UntilAll { left: probes.len() as u64 };
+        let around = (&guests, Some(&mut end as &mut dyn Director));
+        let outcome = run_with(network, &plan, around, (how.stop, how.progress))?;
+        if how.stop.load(std::sync::atomic::Ordering::Relaxed) {
+            return Err(Error::Interrupted);
+        }
+        let scanned: Vec<Scanned> = network
+            .relays
+            .iter()
+            .zip(&outcome.figures)
+            .map(|(it, seen)| observed(it, seen))
+            .collect();
+        let scanned = with_downloads(scanned, &probes, &outcome.records);
+        let (cap, of_relays) = CAP;
+        let cap = (cap * of_relays / network.relays.len() as f64).clamp(cap, 1.0);
+        let scaled = scale_as_torflow(&scanned, cap);
+        let not_measured = scaled.iter().filter(|it| it.is_none()).count();
+        let done = outcome.records.iter().filter(|it| it.probe.is_some());
+        let complete = done.clone().filter(|it| it.ending == Ending::Complete).count();
+        Ok(Weighing {
+            balancer: self.name().into(),
+            weights: scaled
+                .into_iter()
+                .zip(&network.relays)
+                .map(|(weight, relay)| weight.unwrap_or(relay.weight))
+                .collect(),
+            estimates_bit_per_s: None,
+            simulated_s: outcome.simulated_s,
+            not_measured,
+            notes: vec![format!(
+                "{complete} of {} downloads came whole, {} were not begun or not over.",
+                probes.len(),
+                probes.len() - done.count(),
+            )],
+        })
+    }
+}
+
+impl TorFlow {
+    /// All downloads, and the relay that each is to measure. Relays take turns, so that each is measured at several times.
+    fn probes(&self, network: &Network, lot: &mut Lot) -> Vec<(usize, Probe)> {
+        let mut weights: Vec<u64> = network.relays.iter().map(|it| it.weight).collect();
+        weights.sort_unstable();
+        let middle = weights.get(weights.len() / 2).copied().unwrap_or(0);
+        let mut probes = Vec::new();
+        for _ in 0..self.downloads {
+            for (place, relay) in network.relays.iter().enumerate() {
+                let Some(helper) = helper(network, place, lot) else { continue };
+                let path = if relay.is_exit { [helper, place] } else { [place, helper] };
+                let (bytes, timeout_s) =
+                    if relay.weight >= middle { (5 << 20, 120) } else { (1 << 20, 60) };
+                let timeout = Duration::from_secs(timeout_s);
+                probes.push((place, Probe { path: path.map(id), bytes, timeout }));
+            }
+        }
+        probes
+    }
+}
+
+/// The other relay of a circuit: an exit unless this one is. With twice the weight or more; where nobody has, one of the heaviest ten.
+fn helper(network: &Network, place: usize, lot: &mut Lot) -> Option<usize> {
+    let relay = &network.relays[place];
+    let may = |(other, it): &(usize, &Relay)| *other != place && it.is_exit != relay.is_exit;
+    let mut others: Vec<(usize, &Relay)> =
+        network.relays.iter().enumerate().filter(may).filter(|(_, it)| it.weight > 0).collect();
+    others.sort_by_key(|(_, it)| std::cmp::Reverse(it.weight));
+    let twice = others.iter().filter(|(_, it)| it.weight >= 2 * relay.weight).count();
+    let among = if twice > 0 { twice } else { others.len().min(10) };
+    let chosen = usize::try_from(lot.below(among.max(1) as u64)).ok()?;
+    others.get(chosen).map(|(other, _)| *other)
+}
+
+/// The best ten seconds of a relay.
+#[expect(clippy::cast_precision_loss, reason = "bytes are far below 2⁵³")]
+fn observed(relay: &Relay, figures: &HostFigures) -> Scanned {
+    let windows = figures.sent_bytes.windows(OBSERVED_S);
+    let best = windows.map(|it| it.iter().sum::<u64>()).max().unwrap_or(0) as f64;
+    let limit = relay.limit.map_or(f64::INFINITY, |it| it.as_byte_per_s() as f64);
+    Scanned {
+        observed_byte_per_s: (best / OBSERVED_S as f64).min(limit),
+        downloads_byte_per_s: Vec::new(),
+    }
+}
+
+#[expect(clippy::cast_precision_loss, reason = "bytes are far below 2⁵³")]
+fn with_downloads(
+    mut scanned: Vec<Scanned>,
+    probes: &[(usize, Probe)],
+    records: &[Record],
+) -> Vec<Scanned> {
+    for record in records.iter().filter(|it| it.ending == Ending::Complete) {
+        let probe = record.probe.and_then(|number| probes.get(number as usize));
+        let (Some((place, _)), Some(time)) = (probe, record.last_byte) else { continue };
+        if let Some(relay) = scanned.get_mut(*place) {
+            relay.downloads_byte_per_s.push(record.bytes as f64 / time.as_secs_f64().max(1e-3));
+        }
+    }
+    scanned
+}
+
+/// A run ends when all probes have.
+struct UntilAll {
+    left: u64,
+}
+
+impl Director for UntilAll {
+    fn direct(&mut self, _: u64, told: News, _: &mut Vec<(HostId, TeamOrder)>) {
+        self.left = self.left.saturating_sub(told.ended_probes);
+    }
+
+    fn is_over(&self) -> bool {
+        self.left == 0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn relay(observed: f64, downloads: &[f64]) -> Scanned {
+        Scanned { observed_byte_per_s: observed, downloads_byte_per_s: downloads.into() }
+    }
+
+    #[test]
+    fn a_relay_twice_as_fast_as_others_gets_more_than_it_observed() {
+        let relays = [relay(1e6, &[100.0, 100.0]), relay(1e6, &[200.0, 200.0])];
+        // The mean is 150: 1,000 kB/s times 2/3 and 4/3.
+        assert_eq!(scale_as_torflow(&relays, 1.0), [Some(670), Some(1300)]);
+    }
+
+    /// The filtered mean of the first, 300 of a mean of 200, is better than its plain one.
+    #[test]
+    fn the_better_of_the_two_ratios_counts() {
+        let relays = [relay(1e6, &[100.0, 300.0]), relay(1e6, &[200.0, 200.0])];
+        // Plain: 200/200 both. Filtered: 300 and 200 of 250.
+        assert_eq!(scale_as_torflow(&relays, 1.0), [Some(1200), Some(1000)]);
+    }
+
+    #[test]
+    fn no_relay_has_more_than_its_share_of_all_and_those_without_downloads_have_none() {
+        let relays = [relay(9e6, &[100.0]), relay(1e6, &[100.0]), relay(1e6, &[])];
+        assert_eq!(scale_as_torflow(&relays, 0.5), [Some(5000), Some(1000), None]);
+        assert_eq!(scale_as_torflow(&[relay(0.0, &[1.0])], 1.0), [Some(1)], "never none at all");
+    }
+
+    #[test]
+    fn the_best_ten_seconds_are_what_a_relay_has_observed() {
+        let mut sent_bytes = vec![100; 30];
+        sent_bytes[12..22].fill(700);
+        let figures = HostFigures { sent_bytes, ..HostFigures::default() };
+        let site = Site {
+            name: String::new(),
+            country: "DE".into(),
+            up: Rate::from_byte_per_s(1000),
+            down: Rate::from_byte_per_s(1000),
+        };
+        let mut relay = Relay { site, weight: 1, is_guard: true, is_exit: false, limit: None };
+        assert!((observed(&relay, &figures).observed_byte_per_s - 700.0).abs() < 1e-9);
+        relay.limit = Some(Rate::from_byte_per_s(500));
+        assert!((observed(&relay, &figures).observed_byte_per_s - 500.0).abs() < 1e-9);
+    }
+}

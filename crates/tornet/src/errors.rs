@@ -1,0 +1,95 @@
+//! How far estimates and weights are from what is true (paper, equations 2, 3, 5 and 6).
+//!
+//! Relays stand at the same place in all lists; what only one list has does not count.
+
+/// *RCE* = 1 − *A*/*C*: the part of a relay's capacity that its estimate lacks; negative if it says too much (equation 2). `None` of a relay that can do nothing.
+#[must_use]
+pub fn relay_capacity_error(estimate: f64, capacity: f64) -> Option<f64> {
+    (capacity > 0.0).then(|| 1.0 - estimate / capacity)
+}
+
+/// *NCE* = 1 − Σ*A* / Σ*C*: the same of the whole network (equation 3). `None` of one that can do nothing.
+#[must_use]
+pub fn network_capacity_error(estimates: &[f64], capacities: &[f64]) -> Option<f64> {
+    let (estimates, capacities) = both(estimates, capacities);
+    relay_capacity_error(estimates.iter().sum(), capacities.iter().sum())
+}
+
+/// *RWE* = *W* / *C̄* of each relay, both normalised: below 1 it is chosen too seldom, above 1 too often (equation 5). `None` of relays that can do nothing.
+///
+/// Empty if all weights, or all capacities, are zero.
+#[must_use]
+pub fn relay_weight_errors(weights: &[f64], capacities: &[f64]) -> Vec<Option<f64>> {
+    let (weights, capacities) = both(weights, capacities);
+    let (Some(weights), Some(capacities)) = (normalised(weights), normalised(capacities)) else {
+        return Vec::new();
+    };
+    let error = |(weight, capacity): (f64, f64)| (capacity > 0.0).then(|| weight / capacity);
+    weights.zip(capacities).map(error).collect()
+}
+
+/// *NWE* = ½ Σ|*W* − *C̄*|: the share of all choices that would have to go elsewhere (equation 6), from 0 to 1. `None` if all weights, or all
+/// capacities, are zero.
+#[must_use]
+pub fn network_weight_error(weights: &[f64], capacities: &[f64]) -> Option<f64> {
+    let (weights, capacities) = both(weights, capacities);
+    let differences = normalised(weights)?.zip(normalised(capacities)?);
+    Some(differences.map(|(weight, capacity)| (weight - capacity).abs()).sum::<f64>() / 2.0)
+}
+
+fn both<'a>(one: &'a [f64], other: &'a [f64]) -> (&'a [f64], &'a [f64]) {
+    let len = one.len().min(other.len());
+    (&one[..len], &other[..len])
+}
+
+/// The share of each in the sum.
+fn normalised(all: &[f64]) -> Option<impl Iterator<Item = f64>> {
+    let sum: f64 = all.iter().sum();
+    (sum > 0.0).then(|| all.iter().map(move |it| it / sum))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_relay_that_is_said_to_have_less_has_a_positive_error() {
+        assert_eq!(relay_capacity_error(75.0, 100.0), Some(0.25));
+        assert_eq!(relay_capacity_error(110.0, 100.0).map(|it| (it * 100.0).round()), Some(-10.0));
+        assert_eq!(relay_capacity_error(1.0, 0.0), None);
+    }
+
+    /// Errors of relays add up by their size: 10 of 110, not the mean of 100 % and 0 %.
+    #[test]
+    fn the_networks_capacity_error_weighs_relays_by_their_size() {
+        let error = network_capacity_error(&[100.0, 0.0], &[100.0, 10.0]);
+        assert!((error.expect("it has capacity") - 10.0 / 110.0).abs() < 1e-12);
+        assert_eq!(network_capacity_error(&[], &[]), None);
+    }
+
+    #[test]
+    fn weights_in_proportion_have_no_error_whatever_their_unit() {
+        let capacities = [10.0, 30.0, 60.0];
+        let weights = capacities.map(|it| it * 12.5);
+        assert!(network_weight_error(&weights, &capacities).expect("there are some") < 1e-12);
+        let each = relay_weight_errors(&weights, &capacities);
+        assert!(each.iter().all(|it| it.is_some_and(|it| (it - 1.0).abs() < 1e-12)), "{each:?}");
+    }
+
+    /// Half of all choices go to the wrong one of two equal relays.
+    #[test]
+    fn all_weight_on_one_of_two_equal_relays_is_an_error_of_a_half() {
+        assert_eq!(network_weight_error(&[7.0, 0.0], &[5.0, 5.0]), Some(0.5));
+        assert_eq!(relay_weight_errors(&[7.0, 0.0], &[5.0, 5.0]), [Some(2.0), Some(0.0)]);
+        assert_eq!(network_weight_error(&[0.0, 0.0], &[5.0, 5.0]), None);
+        assert_eq!(relay_weight_errors(&[1.0, 1.0], &[5.0, 0.0]), [Some(0.5), None]);
+    }
+
+    /// It is a distance: from 0 to 1, and the same both ways.
+    #[test]
+    fn disjoint_weights_and_capacities_are_as_wrong_as_can_be() {
+        let (one, other) = ([1.0, 0.0], [0.0, 3.0]);
+        assert_eq!(network_weight_error(&one, &other), Some(1.0));
+        assert_eq!(network_weight_error(&other, &one), Some(1.0));
+    }
+}

@@ -1,0 +1,136 @@
+//! Who gives relays their weights: inside a simulated network, and from files.
+
+use onion::Rate;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::AtomicBool;
+use tornet::Error;
+use tornet::balance::{
+    Balancer, Capacities, Conditions, FlashFlow, TorFlow, Weighing, WeightsFile,
+};
+use tornet::errors::{network_capacity_error, network_weight_error};
+use tornet::network::Network;
+
+/// Fifteen relays of three speeds that all weigh the same, and twenty clients.
+fn small() -> Network {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("examples/small.toml");
+    let mut network = Network::read(&path).expect("a scenario").scaled(0.5);
+    for (n, relay) in network.relays.iter_mut().enumerate() {
+        let rate = Rate::from_mbit_per_s([20.0, 50.0, 100.0][n % 3]);
+        (relay.site.up, relay.site.down, relay.weight) = (rate, rate, 5000);
+    }
+    network
+}
+
+fn weigh_on(balancer: &dyn Balancer, network: &Network, threads: u16) -> Result<Weighing, Error> {
+    let stop = AtomicBool::new(false);
+    let how = Conditions { seed: 1, threads, seconds_max: 600, stop: &stop, progress: &|_, _| () };
+    balancer.weigh(network, &how)
+}
+
+fn weigh(balancer: &dyn Balancer, network: &Network) -> Weighing {
+    weigh_on(balancer, network, 1).expect("it works")
+}
+
+fn numbers(all: &[u64]) -> Vec<f64> {
+    all.iter().map(|it| f64::from(u32::try_from(*it).expect("small"))).collect()
+}
+
+fn nwe(weighing: &Weighing, network: &Network) -> f64 {
+    network_weight_error(&numbers(&weighing.weights), &network.capacities()).expect("some weigh")
+}
+
+fn flashflow() -> FlashFlow {
+    let mut flashflow = FlashFlow::default();
+    flashflow.params.seconds = 4;
+    flashflow
+}
+
+#[test]
+fn flashflow_finds_what_relays_can_and_torflow_comes_less_near() {
+    let even = small();
+    let before = nwe(&weigh(&WeightsFile(None), &even), &even);
+    assert!(before > 0.1, "else there is nothing to find: {before}");
+    let ours = weigh(&flashflow(), &even);
+    assert_eq!(ours.not_measured, 0, "{:?}", ours.notes);
+    assert!(nwe(&ours, &even) < 0.02, "{}", nwe(&ours, &even));
+    let estimates = ours.estimates_bit_per_s.as_ref().expect("it estimates");
+    let estimates = estimates.iter().map(|it| it.expect("all were measured") / 1000);
+    let estimates = numbers(&estimates.collect::<Vec<_>>());
+    let capacities: Vec<f64> = even.capacities().iter().map(|it| it / 1000.0).collect();
+    let nce = network_capacity_error(&estimates, &capacities).expect("it can something");
+    // What headers take on the way is no capacity for cells.
+    assert!((0.03..0.15).contains(&nce), "{nce}");
+    let theirs = weigh(&TorFlow { downloads: 2, ..TorFlow::default() }, &even);
+    assert!(nwe(&theirs, &even) > 3.0 * nwe(&ours, &even), "{}", nwe(&theirs, &even));
+    assert!(nwe(&weigh(&Capacities, &even), &even) < 1e-3);
+}
+
+#[test]
+fn what_balancers_find_does_not_depend_on_threads() {
+    let network = small();
+    for balancer in [&flashflow() as &dyn Balancer, &TorFlow { downloads: 1, at_once: 5 }] {
+        let one = weigh_on(balancer, &network, 1).expect("it works");
+        let three = weigh_on(balancer, &network, 3).expect("it works");
+        assert_eq!(one, three);
+    }
+}
+
+/// Guesses of a tenth make several rounds, each with twice the load at least, until the answer is conclusive.
+#[test]
+fn flashflow_measures_again_what_was_expected_too_low() {
+    let network = small();
+    let low: Vec<u64> = network.relays.iter().map(|it| (it.weight / 10).max(1)).collect();
+    let low = network.weighted(&low);
+    // In few seconds the first, in which TCP begins, would make them unsteady.
+    let mut flashflow = flashflow();
+    flashflow.params.seconds = 8;
+    let found = weigh(&flashflow, &low);
+    assert!(nwe(&found, &low) < 0.02, "{}", nwe(&found, &low));
+    let rounds: u32 =
+        found.notes[0].split(' ').next().and_then(|it| it.parse().ok()).expect("so many");
+    assert!(rounds > 30, "{}", found.notes[0]);
+    assert!(found.notes[0].contains(" 0 estimates are lower bounds"), "{:?}", found.notes);
+}
+
+/// A team that has less than a relay takes says that it does not know.
+#[test]
+fn a_small_team_says_that_its_estimates_are_lower_bounds() {
+    let small_team =
+        FlashFlow { measurers: vec![("DE".into(), Rate::from_mbit_per_s(40.0))], ..flashflow() };
+    let found = weigh(&small_team, &small());
+    assert!(!found.notes[0].contains(" 0 estimates are lower bounds"), "{}", found.notes[0]);
+}
+
+#[test]
+fn who_asks_to_stop_gets_no_weights() {
+    let stop = AtomicBool::new(true);
+    let how =
+        Conditions { seed: 1, threads: 2, seconds_max: 600, stop: &stop, progress: &|_, _| () };
+    let stopped = flashflow().weigh(&small(), &how);
+    assert!(matches!(stopped, Err(Error::Interrupted)), "{stopped:?}");
+}
+
+fn file(name: &str, text: &str) -> (tempfile::TempDir, PathBuf) {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join(name);
+    std::fs::write(&path, text).expect("it can be written");
+    (folder, path)
+}
+
+#[test]
+fn weights_come_from_tables_and_bandwidth_files_and_none_may_be_missing() {
+    let network = small();
+    let names: Vec<&str> = network.relays.iter().map(|it| it.site.name.as_str()).collect();
+    let rows: String =
+        names.iter().enumerate().map(|(n, it)| format!("{it},x,{}\n", n + 7)).collect();
+    let (_folder, table) = file("weights.csv", &format!("relay,more,weight\n{rows}"));
+    let expected: Vec<u64> = (7..).take(names.len()).collect();
+    assert_eq!(weigh(&WeightsFile(Some(table)), &network).weights, expected);
+    let line = |(n, it): (usize, &&str)| format!("node_id=$00 bw={} nick={it}\n", n + 7);
+    let lines: String = names.iter().enumerate().map(line).collect();
+    let (_folder, v3bw) = file("v3bw", &format!("946684801\n{lines}"));
+    assert_eq!(weigh(&WeightsFile(Some(v3bw)), &network).weights, expected);
+    let (_folder, short) = file("weights.csv", "relay,weight\nnobody,5\n");
+    let error = weigh_on(&WeightsFile(Some(short)), &network, 1).expect_err("others are missing");
+    assert!(error.to_string().contains("no weight for relay"), "{error}");
+}
