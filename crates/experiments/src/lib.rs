@@ -7,6 +7,7 @@ mod accuracy;
 mod adversary;
 mod balance;
 pub mod bench;
+mod circuitstart;
 mod client_load;
 mod common;
 mod concurrent;
@@ -63,6 +64,8 @@ enum Experiment {
     Accuracy(accuracy::Options),
     Adversary(adversary::Options),
     Balance(balance::Options),
+    #[command(name = "circuitstart")]
+    CircuitStart(circuitstart::Options),
     Concurrent(concurrent::Options),
     Downloads(downloads::Options),
     Felt(felt::Options),
@@ -91,6 +94,7 @@ pub fn run(
         Experiment::Accuracy(options) => accuracy::run(options, common, output, interrupt)?,
         Experiment::Adversary(options) => adversary::run(options, common, output, interrupt)?,
         Experiment::Balance(options) => balance::run(options, common, output, interrupt)?,
+        Experiment::CircuitStart(options) => circuitstart::run(options, common, output, interrupt)?,
         Experiment::Concurrent(options) => concurrent::run(options, common, output, interrupt)?,
         Experiment::Downloads(options) => downloads::run(options, common, output, interrupt)?,
         Experiment::Felt(options) => felt::run(options, common, output, interrupt)?,
