@@ -69,8 +69,15 @@ fn scheduler(point: &Point, interval: Duration) -> SchedulerConfig {
 fn report(batch: &Batch, names: &[&str], runs: Vec<Played>, planned: usize) -> ExperimentReport {
     let mut cases: Vec<Case> =
         batch.loads.iter().flat_map(|load| load_cases(&runs, *load)).collect();
-    let answer =
-        cases.first().map_or_else(String::new, |it| format!("{}: {}.", it.name, it.detail));
+    let answer = match &cases[..] {
+        [first, carried, ..] => {
+            format!(
+                "KIST against Vanilla: first bytes {}; relays sent {}.",
+                first.detail, carried.detail
+            )
+        }
+        _ => "There are no runs to compare.".to_owned(),
+    };
     cases.extend(runs.iter().map(run_case));
     let mut figures = times(&runs, "times", names, &batch.loads);
     figures.push(per_second(&runs, "throughput", names, &batch.loads));
