@@ -56,3 +56,28 @@ fn what_is_wrong_is_told() {
     assert!(String::from_utf8_lossy(&load.stderr).contains("--load NaN: more than 0"));
     assert_eq!(simulate(&small(), &["--threads", "0"]).status.code(), Some(2));
 }
+
+#[test]
+fn windows_from_hop_to_hop_settle_at_the_optimum_wherever_the_narrow_place_is() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let mut command = Command::new(env!("CARGO_BIN_EXE_flashflow"));
+    command.args(["experiment", "circuitstart", "--stars", "1", "--narrow", "20", "--json"]);
+    let output = command.arg("--out").arg(folder.path()).output().expect("it starts");
+    let summary = lines(&output).pop().expect("a summary");
+    let cases = summary["cases"].as_array().expect("cases");
+    let traces: Vec<&Value> = cases.iter().filter(|it| it["distance_hops"].is_u64()).collect();
+    assert_eq!(traces.len(), 3);
+    for case in traces {
+        let number = |name: &str| case[name].as_f64().expect("a number");
+        let waiting = number("settled_kb") - number("optimal_kb");
+        // At most four cells wait at the next hop, and rounding.
+        assert!((-0.1..=2.2).contains(&waiting), "{case}");
+        assert!(number("time_to_settle_ms") < 400.0, "{case}");
+    }
+    let median = |begin: &str| {
+        let case = cases.iter().find(|case| case["begin"] == begin).expect("a case");
+        case["median_ttlb_s"].as_f64().expect("a number")
+    };
+    assert!(median("circuitstart") < 0.8 * median("backtap"), "{summary}");
+    assert!(folder.path().join("circuitstart.html").is_file());
+}
