@@ -24,6 +24,7 @@
 mod client;
 mod config;
 mod conns;
+mod direct;
 mod host;
 mod jobs;
 mod kernel;
@@ -41,6 +42,7 @@ mod tcp;
 mod users;
 
 pub use config::{ClientConfig, HostConfig, RelayConfig, Role};
+pub use direct::Direct;
 pub use host::{Host, HostFigures};
 pub use lot::Lot;
 pub use markov::{Delay, MarkovModel, Observation, Packets, State};

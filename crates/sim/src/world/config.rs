@@ -29,6 +29,8 @@ pub enum Role {
     Client(ClientConfig),
     /// A destination. The models are those that its clients' users have.
     Server(Arc<super::users::Models>),
+    /// Somebody who fetches from servers without Tor.
+    Direct(alloc::vec::Vec<super::direct::Direct>),
 }
 
 /// A relay.

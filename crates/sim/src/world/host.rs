@@ -1,5 +1,6 @@
 use super::client::Client;
 use super::config::{HostConfig, Role};
+use super::direct::DirectClient;
 use super::kernel::{Event, Kernel};
 use super::message::{HostId, Mail};
 use super::net::Net;
@@ -17,6 +18,7 @@ enum Application {
     Relay(Box<Relay>),
     Client(Box<Client>),
     Server(Box<Server>),
+    Direct(Box<DirectClient>),
 }
 
 /// A host: kernel and application.
@@ -67,6 +69,7 @@ impl Host {
                 Application::Client(Box::new(Client::new(id.0, client, around, seed)))
             }
             Role::Server(models) => Application::Server(Box::new(Server::new(models.clone()))),
+            Role::Direct(plans) => Application::Direct(Box::new(DirectClient::new(id.0, plans))),
         };
         Self { kernel, application }
     }
@@ -81,6 +84,7 @@ impl Host {
             Application::Relay(it) => it.next_at(),
             Application::Client(it) => it.next_at(),
             Application::Server(it) => it.next_at(),
+            Application::Direct(it) => it.next_at(),
         }
     }
 
@@ -118,6 +122,7 @@ impl Host {
             Application::Relay(it) => it.handle_time(&mut self.kernel),
             Application::Client(it) => it.handle_time(&self.kernel),
             Application::Server(it) => it.handle_time(&mut self.kernel),
+            Application::Direct(it) => it.handle_time(&mut self.kernel),
         }
     }
 
@@ -126,6 +131,7 @@ impl Host {
             Application::Relay(it) => it.handle(event, &mut self.kernel),
             Application::Client(it) => it.handle(event, &mut self.kernel),
             Application::Server(it) => it.handle(event, &mut self.kernel),
+            Application::Direct(it) => it.handle(event, &mut self.kernel),
         }
     }
 
@@ -133,7 +139,7 @@ impl Host {
         match &mut self.application {
             Application::Relay(it) => it.settle(&mut self.kernel),
             Application::Client(it) => it.settle(&mut self.kernel),
-            Application::Server(_) => {}
+            Application::Server(_) | Application::Direct(_) => {}
         }
     }
 
@@ -157,6 +163,7 @@ impl Host {
                 figures.circuits = it.core.totals().circuits;
             }
             Application::Client(it) => figures.received_bytes = it.received_bytes,
+            Application::Direct(it) => figures.received_bytes = it.received_bytes,
             Application::Server(_) => {}
         }
         figures
@@ -166,6 +173,7 @@ impl Host {
     pub fn take_records(&mut self) -> Vec<Record> {
         match &mut self.application {
             Application::Client(it) => core::mem::take(&mut it.records),
+            Application::Direct(it) => core::mem::take(&mut it.records),
             Application::Relay(_) | Application::Server(_) => Vec::new(),
         }
     }

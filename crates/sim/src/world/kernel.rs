@@ -29,6 +29,9 @@ const UP_AHEAD_NS: u64 = 500_000;
 /// Flights for which there is room in advance.
 const POOL_MAX: usize = 1 << 16;
 
+/// What shares of segments are counted in.
+const WHOLE: f64 = 4_294_967_296.0;
+
 /// Steps of the handshakes: TCP's three, TLS 1.3's, VERSIONS to NETINFO; all are small.
 const STEPS_OF_LINK: u8 = 6;
 
@@ -89,6 +92,22 @@ pub(super) struct Kernel {
 
 fn ps_per_byte(rate: Rate) -> u64 {
     (8_000_000_000_000 / rate.as_bit_per_s().max(1)).max(1)
+}
+
+/// Whether the loss of segments, of which so many of 2³² are lost, hits a flight of so many bytes. `drawn` is below 2³².
+///
+/// Segments of a connection that has more to send are full, so that the last of one flight has the first bytes of the next: parts of them count as such.
+fn is_hit(drawn: u64, loss: u32, bytes: u64) -> bool {
+    // Not more than if all segments had lots of their own that exclude each other: nearly always that decides.
+    let bytes = bytes.max(MSS);
+    if drawn * MSS >= u64::from(loss) * bytes {
+        return false;
+    }
+    #[expect(clippy::cast_precision_loss, reason = "32 bits")]
+    let (drawn, loss) = (drawn as f64 / WHOLE, f64::from(loss) / WHOLE);
+    #[expect(clippy::cast_precision_loss, reason = "a flight is small")]
+    let segments = bytes as f64 / MSS as f64;
+    drawn < 1.0 - libm::pow(1.0 - loss, segments)
 }
 
 impl Kernel {
@@ -165,7 +184,7 @@ impl Kernel {
         if segments > 0 {
             let socket = self.sockets.get(mail.socket.index as usize);
             let loss = socket.map_or(0, |socket| socket.loss);
-            is_lost = loss > 0 && (0..segments).any(|_| self.lot.next() >> 32 < u64::from(loss));
+            is_lost = loss > 0 && is_hit(self.lot.next() >> 32, loss, bytes);
             self.counts.lost_flights += u64::from(is_lost);
             if self.down_free_at > at + self.queue_ns {
                 is_lost = true;

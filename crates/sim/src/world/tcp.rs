@@ -73,6 +73,9 @@ pub(super) struct Sender {
     threshold: u64,
     /// Losses before this byte belong to one that was answered already.
     recovers_until: u64,
+    /// What a loss was first told of by is sent again at once, whatever the window is by now (RFC 6937: proportional rate reduction sends something for
+    /// each acknowledgement).
+    is_repair_due: bool,
     /// The window has held something back since the last acknowledgement.
     is_limited: bool,
     /// Most that was under way at once in this round, and where the next begins.
@@ -121,6 +124,7 @@ impl Sender {
             cwnd: WINDOW_FIRST,
             threshold: u64::MAX,
             recovers_until: 0,
+            is_repair_due: false,
             is_limited: false,
             peak: 0,
             peak_until: 0,
@@ -163,12 +167,15 @@ impl Sender {
             self.again.pop_front();
         }
         if let Some((_, bytes)) = self.again.front() {
-            return self.in_flight == 0 || self.in_flight + u64::from(*bytes) <= self.cwnd;
+            let fits = self.in_flight + u64::from(*bytes) <= self.cwnd;
+            return fits || self.in_flight == 0 || self.is_repair_due;
         }
         let unsent = self.written - self.next;
         let window = self.cwnd.saturating_sub(self.in_flight);
         self.is_limited |= window < unsent;
-        unsent.min(window).min(self.window_end.saturating_sub(self.next)) >= unit
+        // Windows are whole segments: what is left of one waits until there is room for all of it.
+        let least = unsent.min(MSS).max(unit);
+        unsent.min(window).min(self.window_end.saturating_sub(self.next)) >= least
     }
 
     /// Whether all has come.
@@ -182,14 +189,17 @@ impl Sender {
             return None;
         }
         let (start, bytes, is_again) = if let Some((start, bytes)) = self.again.pop_front() {
+            self.is_repair_due = false;
             (start, bytes, true)
         } else {
             self.rest(now);
             let most = (self.cwnd / 4).clamp(2 * MSS, FLIGHT_MAX);
             let window = self.cwnd.saturating_sub(self.in_flight);
             let allowed = self.window_end.saturating_sub(self.next);
-            let bytes = (self.written - self.next).min(most).min(window).min(allowed);
-            let (start, bytes) = (self.next, bytes - bytes % unit);
+            let unsent = self.written - self.next;
+            let bytes = unsent.min(most).min(window).min(allowed);
+            let whole = if unit == 1 && bytes < unsent && bytes >= MSS { MSS } else { unit };
+            let (start, bytes) = (self.next, bytes - bytes % whole);
             self.next += bytes;
             (start, u32::try_from(bytes).unwrap_or(0), false)
         };
@@ -234,7 +244,7 @@ impl Sender {
             self.in_flight -= u64::from(flight.bytes);
             if flight.number < number {
                 self.again.push_back((flight.start, flight.bytes));
-                self.handle_loss(now, &flight);
+                self.handle_loss(&flight);
                 continue;
             }
             if !flight.is_again {
@@ -277,11 +287,13 @@ impl Sender {
         self.silent_at = u64::MAX;
     }
 
-    fn handle_loss(&mut self, _now: u64, flight: &Flight) {
-        if flight.start >= self.recovers_until || flight.is_again {
+    fn handle_loss(&mut self, flight: &Flight) {
+        // One answer to all losses of a window, those of what was sent again among them: as Linux has it since RACK (RFC 8985).
+        if flight.start >= self.recovers_until {
             self.reduce();
             self.cwnd = self.threshold;
             self.recovers_until = self.next;
+            self.is_repair_due = true;
         }
     }
 
