@@ -39,6 +39,7 @@ mod relay;
 mod server;
 mod socket;
 mod tcp;
+mod unsent;
 mod users;
 
 pub use config::{ClientConfig, HostConfig, RelayConfig, Role};
