@@ -1,5 +1,7 @@
 //! `flashflow sim`: whole networks in virtual time.
 
+mod truth;
+
 use crate::error::Error;
 use clap::{Args, Subcommand};
 use serde_json::{Value, json};
@@ -9,6 +11,7 @@ use terminal::{Exit, Interrupt, Output};
 use tornet::network::Network;
 use tornet::results::{SizeFigures, Summary, finish};
 use tornet::run::{Plan, run as run_network};
+use truth::TruthOptions;
 
 /// Simulate whole Tor networks, in virtual time.
 ///
@@ -22,12 +25,14 @@ pub(crate) struct SimOptions {
 #[derive(Debug, Subcommand)]
 pub(crate) enum SimAction {
     Run(RunOptions),
+    Truth(TruthOptions),
 }
 
 impl SimOptions {
     pub(crate) const fn wants_json(&self) -> bool {
         match &self.action {
             SimAction::Run(options) => options.json,
+            SimAction::Truth(options) => options.json,
         }
     }
 }
@@ -80,6 +85,7 @@ pub(crate) fn run(
 ) -> Result<Exit, Error> {
     match action {
         SimAction::Run(options) => run_once(options, output, interrupt),
+        SimAction::Truth(options) => truth::run(options, output, interrupt),
     }
 }
 

@@ -8,6 +8,7 @@
 //! | [`models`] | TGen's Markov models, in GraphML |
 //! | [`places`] | countries, and what lies between them |
 //! | [`run`] | one run, on some threads |
+//! | [`truth`] | the model of TCP held beside real sockets |
 //! | [`results`] | what came out: files, figures, a fingerprint |
 
 mod build;
@@ -20,5 +21,6 @@ pub mod results;
 pub mod run;
 pub mod scenario;
 pub mod shadow;
+pub mod truth;
 
 pub use error::Error;

@@ -97,19 +97,19 @@ mod tests {
     proptest! {
         #[test]
         fn cells_leave_in_their_order_however_they_are_written_and_taken(
-            steps in prop::collection::vec((1usize..=31, 0usize..=31), 1..200),
+            steps in prop::collection::vec((1u32..=31, 0u32..=31), 1..200),
         ) {
             let (mut unsent, mut pool) = (Unsent::default(), Pool::new());
             let (mut written, mut taken) = (0u32, 0u32);
             for (write, wanted) in steps {
-                let mut cells: Vec<_> = (written..).take(write).map(cell).collect();
+                let mut cells: Vec<_> = (written..).take(write as usize).map(cell).collect();
                 unsent.push(&mut cells, &mut pool);
-                written += write as u32;
-                let count = wanted.min((written - taken) as usize);
-                let got = unsent.take(count, &mut pool);
-                let expected: Vec<_> = (taken..).take(count).map(cell).collect();
+                written += write;
+                let count = wanted.min(written - taken);
+                let got = unsent.take(count as usize, &mut pool);
+                let expected: Vec<_> = (taken..).take(count as usize).map(cell).collect();
                 prop_assert_eq!(&got, &expected);
-                taken += count as u32;
+                taken += count;
                 pool_back(got, &mut pool);
             }
         }
