@@ -4,6 +4,7 @@
 //! |---|---|
 //! | [`network`] | what a network consists of, whoever describes it |
 //! | [`shadow`] | networks as tornettools samples them for Shadow |
+//! | [`export`] | the same network for Shadow, with stock tor and TGen |
 //! | [`scenario`] | networks and choices by hand, in TOML |
 //! | [`models`] | TGen's Markov models, in GraphML |
 //! | [`places`] | countries, and what lies between them |
@@ -13,6 +14,7 @@
 
 mod build;
 mod error;
+pub mod export;
 mod graphml;
 pub mod models;
 pub mod network;
