@@ -1,9 +1,11 @@
 //! `flashflow sim`: whole networks in virtual time.
 
+mod export;
 mod truth;
 
 use crate::error::Error;
 use clap::{Args, Subcommand};
+use export::ExportOptions;
 use serde_json::{Value, json};
 use std::path::PathBuf;
 use std::time::Duration;
@@ -25,6 +27,7 @@ pub(crate) struct SimOptions {
 #[derive(Debug, Subcommand)]
 pub(crate) enum SimAction {
     Run(RunOptions),
+    Export(ExportOptions),
     Truth(TruthOptions),
 }
 
@@ -32,6 +35,7 @@ impl SimOptions {
     pub(crate) const fn wants_json(&self) -> bool {
         match &self.action {
             SimAction::Run(options) => options.json,
+            SimAction::Export(options) => options.json,
             SimAction::Truth(options) => options.json,
         }
     }
@@ -85,6 +89,7 @@ pub(crate) fn run(
 ) -> Result<Exit, Error> {
     match action {
         SimAction::Run(options) => run_once(options, output, interrupt),
+        SimAction::Export(options) => export::run(options, output),
         SimAction::Truth(options) => truth::run(options, output, interrupt),
     }
 }
