@@ -1,7 +1,11 @@
 //! `flashflow sim`: whole networks in virtual time.
 
+mod export;
+mod truth;
+
 use crate::error::Error;
 use clap::{Args, Subcommand};
+use export::ExportOptions;
 use serde_json::{Value, json};
 use std::path::PathBuf;
 use std::time::Duration;
@@ -9,6 +13,7 @@ use terminal::{Exit, Interrupt, Output};
 use tornet::network::Network;
 use tornet::results::{SizeFigures, Summary, finish};
 use tornet::run::{Plan, run as run_network};
+use truth::TruthOptions;
 
 /// Simulate whole Tor networks, in virtual time.
 ///
@@ -22,12 +27,16 @@ pub(crate) struct SimOptions {
 #[derive(Debug, Subcommand)]
 pub(crate) enum SimAction {
     Run(RunOptions),
+    Export(ExportOptions),
+    Truth(TruthOptions),
 }
 
 impl SimOptions {
     pub(crate) const fn wants_json(&self) -> bool {
         match &self.action {
             SimAction::Run(options) => options.json,
+            SimAction::Export(options) => options.json,
+            SimAction::Truth(options) => options.json,
         }
     }
 }
@@ -80,6 +89,8 @@ pub(crate) fn run(
 ) -> Result<Exit, Error> {
     match action {
         SimAction::Run(options) => run_once(options, output, interrupt),
+        SimAction::Export(options) => export::run(options, output),
+        SimAction::Truth(options) => truth::run(options, output, interrupt),
     }
 }
 

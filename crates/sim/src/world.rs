@@ -25,6 +25,7 @@
 mod client;
 mod config;
 mod conns;
+mod direct;
 mod host;
 mod jobs;
 mod kernel;
@@ -41,9 +42,11 @@ mod server;
 mod socket;
 mod tcp;
 mod team;
+mod unsent;
 mod users;
 
 pub use config::{ClientConfig, HostConfig, RelayConfig, Role};
+pub use direct::Direct;
 pub use host::{Host, HostFigures};
 pub use lot::Lot;
 pub use markov::{Delay, MarkovModel, Observation, Packets, State};

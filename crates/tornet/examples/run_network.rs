@@ -1,4 +1,4 @@
-//! Runs a network: its folder, seconds, threads. For profiling: builds faster than the whole program.
+//! Runs a network: its folder, seconds, threads, a folder for results (`-` for none), scale. For profiling: builds faster than the whole program.
 #![expect(clippy::print_stdout, clippy::print_stderr, reason = "an example")]
 
 use std::path::Path;
@@ -13,6 +13,8 @@ fn main() -> Result<(), tornet::Error> {
     let seconds = number(2).unwrap_or(10);
     let threads = u16::try_from(number(3).unwrap_or(1)).unwrap_or(1);
     let network = Network::read(Path::new(path))?;
+    let scale: Option<f64> = arguments.get(5).and_then(|it| it.parse().ok());
+    let network = scale.map_or(network.clone(), |scale| network.scaled(scale));
     let plan = Plan { seconds, warm_up_s: seconds / 3, threads, seed: 1 };
     let progress = |second: u32, wall: std::time::Duration| {
         if second.is_multiple_of(10) {
@@ -20,7 +22,7 @@ fn main() -> Result<(), tornet::Error> {
         }
     };
     let outcome = run(&network, &plan, &AtomicBool::new(false), &progress)?;
-    let folder = arguments.get(4).map(Path::new);
+    let folder = arguments.get(4).filter(|it| *it != "-").map(Path::new);
     let summary = tornet::results::finish(&network, &plan, &outcome, folder)?;
     println!("{}", serde_json::to_string_pretty(&summary).unwrap_or_default());
     Ok(())

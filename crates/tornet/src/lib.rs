@@ -4,10 +4,12 @@
 //! |---|---|
 //! | [`network`] | what a network consists of, whoever describes it |
 //! | [`shadow`] | networks as tornettools samples them for Shadow |
+//! | [`export`] | the same network for Shadow, with stock tor and TGen |
 //! | [`scenario`] | networks and choices by hand, in TOML |
 //! | [`models`] | TGen's Markov models, in GraphML |
 //! | [`places`] | countries, and what lies between them |
 //! | [`run`] | one run, on some threads |
+//! | [`truth`] | the model of TCP held beside real sockets |
 //! | [`results`] | what came out: files, figures, a fingerprint |
 //! | [`errors`] | how far estimates and weights are from what is true |
 //! | [`balance`] | who gives relays their weights: ideal, TorFlow, FlashFlow, a file |
@@ -16,6 +18,7 @@ pub mod balance;
 mod build;
 mod error;
 pub mod errors;
+pub mod export;
 mod graphml;
 pub mod models;
 pub mod network;
@@ -24,5 +27,6 @@ pub mod results;
 pub mod run;
 pub mod scenario;
 pub mod shadow;
+pub mod truth;
 
 pub use error::Error;

@@ -21,13 +21,31 @@ const DIRTINESS_OF_BENCHMARKS: Duration = Duration::from_secs(10);
 
 #[derive(Deserialize)]
 struct Config {
+    network: NetworkTable,
     hosts: BTreeMap<String, Host>,
+}
+
+#[derive(Deserialize)]
+struct NetworkTable {
+    graph: GraphTable,
+}
+
+#[derive(Deserialize)]
+struct GraphTable {
+    /// Where Shadow 2 has it since 2.1; samples are older, and bring no map along.
+    file: Option<GraphFile>,
+}
+
+#[derive(Deserialize)]
+struct GraphFile {
+    path: PathBuf,
 }
 
 #[derive(Deserialize)]
 struct Host {
     #[serde(default)]
     options: Options,
+    network_node_id: Option<u32>,
     bandwidth_down: String,
     bandwidth_up: String,
     processes: Vec<Process>,
@@ -50,6 +68,25 @@ impl Host {
     }
 }
 
+impl Host {
+    /// By the hint that old samples give, or by the map.
+    fn country(&self, countries: &BTreeMap<u32, String>) -> Result<String, String> {
+        if let Some(hint) = &self.options.country_code_hint {
+            return Ok(hint.clone());
+        }
+        match self.network_node_id {
+            Some(node) => {
+                let country = countries.get(&node).cloned();
+                country.ok_or_else(|| format!("node {node} of the map has no country_code"))
+            }
+            None => Ok("US".into()),
+        }
+    }
+}
+
+/// What the names of benchmarks' files begin with.
+const BENCHMARK: &str = "tgen-perf";
+
 /// Reads a sample.
 ///
 /// # Errors
@@ -61,14 +98,27 @@ pub fn read_sample(folder: &Path) -> Result<Network, Error> {
     let weights = weights(&folder.join("v3bw"))?;
     let torrc = folder.join("conf/tor.relay.authority.torrc");
     let (guards, exits) = flags(&torrc)?;
-    let models = Arc::new(models(&folder.join("conf"))?);
-    let fetch = Arc::new(benchmark(&folder.join("conf/tgen-perf.tgenrc.graphml"))?);
+    let countries = match &config.network.graph.file {
+        Some(file) => countries(&folder.join(&file.path))?,
+        None => BTreeMap::new(),
+    };
+    let is_used = |what: &dyn Fn(&str) -> bool| {
+        config
+            .hosts
+            .values()
+            .filter_map(|host| host.runs("tor").and(host.runs("tgen")))
+            .any(|it| what(&it.args))
+    };
+    let has_models = is_used(&|args| !args.contains(BENCHMARK));
+    let models =
+        Arc::new(if has_models { models(&folder.join("conf"))? } else { Models::default() });
+    let mut fetches: BTreeMap<String, Arc<Fetch>> = BTreeMap::new();
     let mut network = Network { models: models.clone(), ..Network::default() };
     network.choices = Choices::default();
     for (name, host) in config.hosts {
         let malformed = |problem: String| Error::malformed(&path, format!("{name}: {problem}"));
         let site = Site {
-            country: host.options.country_code_hint.clone().unwrap_or_else(|| "US".into()),
+            country: host.country(&countries).map_err(malformed)?,
             up: rate(&host.bandwidth_up).map_err(malformed)?,
             down: rate(&host.bandwidth_down).map_err(malformed)?,
             name: name.clone(),
@@ -79,14 +129,20 @@ pub fn read_sample(folder: &Path) -> Result<Network, Error> {
                 weight: *weight,
                 is_guard: guards.contains(fingerprint),
                 is_exit: exits.contains(fingerprint),
-                limit: None,
+                limit: limit(&folder.join("shadow.data.template/hosts").join(&name).join("torrc"))?,
             });
             continue;
         }
         match (host.runs("tor"), host.runs("tgen")) {
             (None, Some(_)) => network.servers.push(site),
-            (Some(_), Some(tgen)) if tgen.args.contains("tgen-perf") => {
-                let users = Users::Fetch(fetch.clone());
+            (Some(_), Some(tgen)) if tgen.args.contains(BENCHMARK) => {
+                let file = tgen.args.rsplit('/').next().unwrap_or_default().to_owned();
+                let fetch = match fetches.get(&file) {
+                    Some(fetch) => fetch.clone(),
+                    None => Arc::new(benchmark(&folder.join("conf").join(&file))?),
+                };
+                fetches.insert(file, fetch.clone());
+                let users = Users::Fetch(fetch);
                 network.clients.push(Client { site, users, dirtiness: DIRTINESS_OF_BENCHMARKS });
             }
             (Some(_), Some(_)) => {
@@ -98,6 +154,40 @@ pub fn read_sample(folder: &Path) -> Result<Network, Error> {
         }
     }
     Ok(network)
+}
+
+/// What a relay lets itself send, by its own torrc, if it has one.
+fn limit(torrc: &Path) -> Result<Option<Rate>, Error> {
+    if !torrc.is_file() {
+        return Ok(None);
+    }
+    let text = read(torrc)?;
+    let Some(words) = text.lines().find_map(|line| line.strip_prefix("BandwidthRate ")) else {
+        return Ok(None);
+    };
+    let bytes = words.strip_suffix(" bytes").and_then(|it| it.parse().ok());
+    let problem =
+        || Error::malformed(torrc, format!("no such rate: {words:?}; as in \"1000 bytes\""));
+    bytes.map(|it| Some(Rate::from_byte_per_s(it))).ok_or_else(problem)
+}
+
+/// The country of each node of a map in GML. Of GML it takes what such a map has: a node's attributes, one a line.
+fn countries(path: &Path) -> Result<BTreeMap<u32, String>, Error> {
+    let text = read(path)?;
+    let mut all = BTreeMap::new();
+    let mut node = None;
+    for line in text.lines().map(str::trim) {
+        let (word, value) = line.split_once(' ').unwrap_or((line, ""));
+        match (word, node) {
+            ("edge", _) => node = None,
+            ("id", _) => node = value.parse::<u32>().ok(),
+            ("country_code", Some(node)) => {
+                all.insert(node, value.trim_matches('"').to_owned());
+            }
+            _ => {}
+        }
+    }
+    Ok(all)
 }
 
 /// "1000 kilobit".

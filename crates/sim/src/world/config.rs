@@ -33,6 +33,8 @@ pub enum Role {
     Server(Arc<super::users::Models>),
     /// Of a team that measures relays: a measurer, or the coordinator. It does what it is told ([`Part::order`](super::Part::order)).
     Member,
+    /// Somebody who fetches from servers without Tor.
+    Direct(Vec<super::direct::Direct>),
 }
 
 /// A relay.

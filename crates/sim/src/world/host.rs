@@ -1,5 +1,6 @@
 use super::client::Client;
 use super::config::{HostConfig, Role};
+use super::direct::DirectClient;
 use super::kernel::{Event, Kernel};
 use super::member::Member;
 use super::message::{HostId, Mail};
@@ -20,6 +21,7 @@ enum Application {
     Client(Box<Client>),
     Server(Box<Server>),
     Member(Box<Member>),
+    Direct(Box<DirectClient>),
 }
 
 /// A host: kernel and application.
@@ -71,6 +73,7 @@ impl Host {
             }
             Role::Server(models) => Application::Server(Box::new(Server::new(models.clone()))),
             Role::Member => Application::Member(Box::new(Member::new(id.0))),
+            Role::Direct(plans) => Application::Direct(Box::new(DirectClient::new(id.0, plans))),
         };
         Self { kernel, application }
     }
@@ -86,6 +89,7 @@ impl Host {
             Application::Client(it) => it.next_at(),
             Application::Server(it) => it.next_at(),
             Application::Member(it) => it.next_at(),
+            Application::Direct(it) => it.next_at(),
         }
     }
 
@@ -124,6 +128,7 @@ impl Host {
             Application::Client(it) => it.handle_time(&self.kernel),
             Application::Server(it) => it.handle_time(&mut self.kernel),
             Application::Member(it) => it.handle_time(&mut self.kernel),
+            Application::Direct(it) => it.handle_time(&mut self.kernel),
         }
     }
 
@@ -133,6 +138,7 @@ impl Host {
             Application::Client(it) => it.handle(event, &mut self.kernel),
             Application::Server(it) => it.handle(event, &mut self.kernel),
             Application::Member(it) => it.handle(event, &mut self.kernel),
+            Application::Direct(it) => it.handle(event, &mut self.kernel),
         }
     }
 
@@ -140,7 +146,7 @@ impl Host {
         match &mut self.application {
             Application::Relay(it) => it.settle(&mut self.kernel),
             Application::Client(it) => it.settle(&mut self.kernel),
-            Application::Server(_) | Application::Member(_) => {}
+            Application::Server(_) | Application::Direct(_) | Application::Member(_) => {}
         }
     }
 
@@ -179,6 +185,7 @@ impl Host {
                 figures.circuits = it.core.totals().circuits;
             }
             Application::Client(it) => figures.received_bytes = it.received_bytes,
+            Application::Direct(it) => figures.received_bytes = it.received_bytes,
             Application::Server(_) | Application::Member(_) => {}
         }
         figures
@@ -188,6 +195,7 @@ impl Host {
     pub fn take_records(&mut self) -> Vec<Record> {
         match &mut self.application {
             Application::Client(it) => core::mem::take(&mut it.records),
+            Application::Direct(it) => core::mem::take(&mut it.records),
             _ => Vec::new(),
         }
     }

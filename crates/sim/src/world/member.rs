@@ -264,6 +264,6 @@ impl Member {
 fn say(kernel: &mut Kernel, socket: u32, (circ_id, command): (CircId, Command), bytes: &[u8]) {
     let mut cell = WeightlessCell::EMPTY;
     *cell.begin(circ_id, command) = WeightlessBody::from_bytes(bytes);
-    kernel.write_cell(socket, cell);
+    kernel.write_cells(socket, core::slice::from_mut(&mut cell));
     kernel.send(socket);
 }

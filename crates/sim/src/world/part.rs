@@ -5,10 +5,10 @@ use super::net::Net;
 use super::paths::Paths;
 use super::records::Record;
 use super::team::{TeamOrder, TeamReport};
+use super::unsent::Pool;
 use alloc::collections::BTreeMap;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
-use onion::suite::WeightlessCell;
 
 /// Windows for which mail has a place in the calendar; what comes later waits apart.
 const CALENDAR_WINDOWS: u64 = 512;
@@ -32,7 +32,7 @@ pub struct Part {
     order: Vec<((u32, u64, u32, u32), u32)>,
     today: Vec<Mail>,
     out: Vec<Mail>,
-    pool: Vec<Vec<WeightlessCell>>,
+    pool: Pool,
     records: Vec<Record>,
 }
 

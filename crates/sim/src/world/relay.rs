@@ -202,7 +202,7 @@ impl Relay {
                 if !control.command.is_variable_length() || control.command == Command::MEASURE {
                     let mut cell = WeightlessCell::EMPTY;
                     control.fill::<Weightless>(&mut cell);
-                    kernel.write_cell(socket, cell);
+                    kernel.write_cells(socket, core::slice::from_mut(&mut cell));
                 }
                 continue;
             }

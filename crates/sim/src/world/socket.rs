@@ -1,7 +1,6 @@
 use super::message::{Purpose, SocketKey};
 use super::tcp::{Control, Receiver, Sender};
-use alloc::collections::VecDeque;
-use onion::suite::WeightlessCell;
+use super::unsent::Unsent;
 
 /// What one end of a connection is at.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -30,7 +29,7 @@ pub(super) struct Socket {
     pub(super) tx: Sender,
     pub(super) rx: Receiver,
     /// Cells that were written and not sent.
-    pub(super) unsent: VecDeque<WeightlessCell>,
+    pub(super) unsent: Unsent,
     /// It waits for its turn on the way up.
     pub(super) is_ready: bool,
     /// The application has more than there was room for.
@@ -52,7 +51,7 @@ impl Socket {
             conn: 0,
             tx: Sender::new(control, window),
             rx: Receiver::new(window),
-            unsent: VecDeque::new(),
+            unsent: Unsent::default(),
             is_ready: false,
             wants_room: false,
             is_watched: false,

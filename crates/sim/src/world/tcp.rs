@@ -2,11 +2,13 @@
 //!
 //! Windows count bytes. Paths keep the order, so that an acknowledgement of a later flight tells of the loss of an earlier one.
 
-use super::message::What;
-use alloc::collections::{BTreeMap, VecDeque};
-use alloc::vec::Vec;
+mod growth;
+mod receiver;
+
+use alloc::collections::VecDeque;
+use growth::Cubic;
 use onion::node::SocketState;
-use onion::suite::WeightlessCell;
+pub(super) use receiver::{Payload, Receiver};
 
 /// Bytes of a segment.
 pub(super) const MSS: u64 = 1448;
@@ -14,9 +16,6 @@ pub(super) const MSS: u64 = 1448;
 /// The window at first (RFC 6928), and after a pause.
 const WINDOW_FIRST: u64 = 10 * MSS;
 const WINDOW_LEAST: u64 = 2 * MSS;
-
-/// Bytes of a round by which its delay is judged: RFC 9406 wants eight segments.
-const ROUND_LEAST: u64 = 8 * MSS;
 
 /// Bytes of a flight, at most: those of a TLS record.
 const FLIGHT_MAX: u64 = 31 * 514;
@@ -27,10 +26,6 @@ const SILENCE_MAX_NS: u64 = 60_000_000_000;
 
 /// How much of a connection the kernel buffers, at most (Linux: `tcp_wmem`).
 const SEND_BUFFER_MAX: u64 = 4 << 20;
-
-/// Cubic's constants (RFC 9438, §5).
-const CUBIC_C: f64 = 0.4;
-const CUBIC_BETA: f64 = 0.7;
 
 /// Which congestion control hosts have.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -73,6 +68,9 @@ pub(super) struct Sender {
     threshold: u64,
     /// Losses before this byte belong to one that was answered already.
     recovers_until: u64,
+    /// What a loss was first told of by is sent again at once, whatever the window is by now (RFC 6937: proportional rate reduction sends something for
+    /// each acknowledgement).
+    is_repair_due: bool,
     /// The window has held something back since the last acknowledgement.
     is_limited: bool,
     /// Most that was under way at once in this round, and where the next begins.
@@ -92,20 +90,6 @@ pub(super) struct Sender {
     cubic: Cubic,
 }
 
-/// Where Cubic is between two losses.
-#[derive(Clone, Copy, Debug, Default)]
-struct Cubic {
-    began_at: u64,
-    has_begun: bool,
-    /// Segments: the window before the last loss, and where the curve has its middle.
-    before: f64,
-    origin: f64,
-    /// Seconds until then.
-    middle_s: f64,
-    /// What Reno would have by now.
-    friendly: f64,
-}
-
 impl Sender {
     pub(super) fn new(control: Control, window: u64) -> Self {
         Self {
@@ -121,6 +105,7 @@ impl Sender {
             cwnd: WINDOW_FIRST,
             threshold: u64::MAX,
             recovers_until: 0,
+            is_repair_due: false,
             is_limited: false,
             peak: 0,
             peak_until: 0,
@@ -163,12 +148,15 @@ impl Sender {
             self.again.pop_front();
         }
         if let Some((_, bytes)) = self.again.front() {
-            return self.in_flight == 0 || self.in_flight + u64::from(*bytes) <= self.cwnd;
+            let fits = self.in_flight + u64::from(*bytes) <= self.cwnd;
+            return fits || self.in_flight == 0 || self.is_repair_due;
         }
         let unsent = self.written - self.next;
         let window = self.cwnd.saturating_sub(self.in_flight);
         self.is_limited |= window < unsent;
-        unsent.min(window).min(self.window_end.saturating_sub(self.next)) >= unit
+        // Windows are whole segments: what is left of one waits until there is room for all of it.
+        let least = unsent.min(MSS).max(unit);
+        unsent.min(window).min(self.window_end.saturating_sub(self.next)) >= least
     }
 
     /// Whether all has come.
@@ -182,14 +170,17 @@ impl Sender {
             return None;
         }
         let (start, bytes, is_again) = if let Some((start, bytes)) = self.again.pop_front() {
+            self.is_repair_due = false;
             (start, bytes, true)
         } else {
             self.rest(now);
             let most = (self.cwnd / 4).clamp(2 * MSS, FLIGHT_MAX);
             let window = self.cwnd.saturating_sub(self.in_flight);
             let allowed = self.window_end.saturating_sub(self.next);
-            let bytes = (self.written - self.next).min(most).min(window).min(allowed);
-            let (start, bytes) = (self.next, bytes - bytes % unit);
+            let unsent = self.written - self.next;
+            let bytes = unsent.min(most).min(window).min(allowed);
+            let whole = if unit == 1 && bytes < unsent && bytes >= MSS { MSS } else { unit };
+            let (start, bytes) = (self.next, bytes - bytes % whole);
             self.next += bytes;
             (start, u32::try_from(bytes).unwrap_or(0), false)
         };
@@ -234,7 +225,7 @@ impl Sender {
             self.in_flight -= u64::from(flight.bytes);
             if flight.number < number {
                 self.again.push_back((flight.start, flight.bytes));
-                self.handle_loss(now, &flight);
+                self.handle_loss(&flight);
                 continue;
             }
             if !flight.is_again {
@@ -277,97 +268,14 @@ impl Sender {
         self.silent_at = u64::MAX;
     }
 
-    fn handle_loss(&mut self, _now: u64, flight: &Flight) {
-        if flight.start >= self.recovers_until || flight.is_again {
+    fn handle_loss(&mut self, flight: &Flight) {
+        // One answer to all losses of a window, those of what was sent again among them: as Linux has it since RACK (RFC 8985).
+        if flight.start >= self.recovers_until {
             self.reduce();
             self.cwnd = self.threshold;
             self.recovers_until = self.next;
+            self.is_repair_due = true;
         }
-    }
-
-    #[expect(clippy::cast_precision_loss, reason = "windows are far below 2⁵³ bytes")]
-    fn reduce(&mut self) {
-        let kept = match self.control {
-            Control::Reno => self.cwnd / 2,
-            Control::Cubic => {
-                let segments = self.cwnd as f64 / MSS as f64;
-                // Fast convergence (RFC 9438, §4.7).
-                let is_less = segments < self.cubic.before;
-                self.cubic.before =
-                    if is_less { segments * (1.0 + CUBIC_BETA) / 2.0 } else { segments };
-                self.cubic.has_begun = false;
-                self.cwnd * 7 / 10
-            }
-        };
-        self.threshold = kept.max(WINDOW_LEAST);
-    }
-
-    fn handle_round_trip(&mut self, sample: u64, bytes: u64) {
-        if self.round_trip_ns == 0 {
-            (self.round_trip_ns, self.variance_ns) = (sample, sample / 2);
-        } else {
-            let difference = self.round_trip_ns.abs_diff(sample);
-            self.variance_ns = (self.variance_ns * 3 + difference) / 4;
-            self.round_trip_ns = (self.round_trip_ns * 7 + sample) / 8;
-        }
-        if self.cwnd >= self.threshold {
-            return;
-        }
-        // Slow start ends before a queue overflows: HyStart (RFC 9406), by the delay of rounds that tell enough.
-        self.round_least_ns = self.round_least_ns.min(sample);
-        self.round_bytes += bytes;
-        if self.acked < self.round_end {
-            return;
-        }
-        if self.round_bytes >= ROUND_LEAST {
-            let tolerated = (self.least_ns / 8).clamp(4_000_000, 16_000_000);
-            let is_late = self.round_least_ns >= self.least_ns.saturating_add(tolerated);
-            if is_late && self.cwnd >= 16 * MSS {
-                self.threshold = self.cwnd;
-            }
-            self.least_ns = self.round_least_ns;
-        }
-        (self.round_least_ns, self.round_bytes, self.round_end) = (u64::MAX, 0, self.next);
-    }
-
-    fn grow(&mut self, now: u64, acked: u64) {
-        if self.cwnd < self.threshold {
-            self.cwnd += acked;
-        } else {
-            match self.control {
-                Control::Reno => self.cwnd += (MSS * acked / self.cwnd).max(1),
-                Control::Cubic => self.grow_cubic(now, acked),
-            }
-        }
-    }
-
-    #[expect(
-        clippy::cast_precision_loss,
-        clippy::cast_possible_truncation,
-        clippy::cast_sign_loss,
-        reason = "windows are positive and far below 2⁵³ bytes"
-    )]
-    fn grow_cubic(&mut self, now: u64, acked: u64) {
-        let cwnd = self.cwnd as f64 / MSS as f64;
-        let acked = acked as f64 / MSS as f64;
-        let cubic = &mut self.cubic;
-        if !cubic.has_begun {
-            cubic.has_begun = true;
-            cubic.began_at = now;
-            cubic.origin = cubic.before.max(cwnd);
-            cubic.middle_s = libm::cbrt((cubic.origin - cwnd) / CUBIC_C);
-            cubic.friendly = cwnd;
-        }
-        let since_s = (now - cubic.began_at + self.round_trip_ns) as f64 * 1e-9;
-        let offset = since_s - cubic.middle_s;
-        let target = cubic.origin + CUBIC_C * offset * offset * offset;
-        cubic.friendly += 3.0 * (1.0 - CUBIC_BETA) / (1.0 + CUBIC_BETA) * acked / cwnd;
-        let grown = if target < cubic.friendly {
-            cubic.friendly - cwnd
-        } else {
-            (target.clamp(cwnd, 1.5 * cwnd) - cwnd) / cwnd * acked
-        };
-        self.cwnd += (grown.max(0.0) * MSS as f64) as u64;
     }
 
     /// As the kernel tells it.
@@ -382,109 +290,5 @@ impl Sender {
             unwritten_bytes: 0,
             rtt_us: u32::try_from(self.round_trip_ns / 1000).unwrap_or(u32::MAX),
         }
-    }
-}
-
-/// What a flight brings.
-#[derive(Debug)]
-pub(super) enum Payload {
-    Cells(Vec<WeightlessCell>),
-    Bytes(u32),
-}
-
-impl Payload {
-    pub(super) fn bytes(&self) -> u64 {
-        match self {
-            Self::Cells(cells) => cells.len() as u64 * 514,
-            Self::Bytes(bytes) => u64::from(*bytes),
-        }
-    }
-}
-
-/// One side's way in.
-#[derive(Debug)]
-pub(super) struct Receiver {
-    /// All before has come.
-    next: u64,
-    /// Bytes that were read.
-    pub(super) read: u64,
-    window: u64,
-    /// What was told last of what is taken.
-    told_end: u64,
-    /// What has come behind a gap, by its first byte.
-    early: BTreeMap<u64, Payload>,
-    /// What has got lost and will be sent again.
-    lost: BTreeMap<u64, Payload>,
-    /// Nothing comes from here on.
-    pub(super) end: Option<u64>,
-}
-
-impl Receiver {
-    pub(super) const fn new(window: u64) -> Self {
-        Self {
-            next: 0,
-            read: 0,
-            window,
-            told_end: window,
-            early: BTreeMap::new(),
-            lost: BTreeMap::new(),
-            end: None,
-        }
-    }
-
-    /// It has got lost on its way.
-    pub(super) fn lose(&mut self, start: u64, payload: Payload) {
-        self.lost.insert(start, payload);
-    }
-
-    /// What has got lost comes again.
-    pub(super) fn find(&mut self, start: u64) -> Option<Payload> {
-        self.lost.remove(&start)
-    }
-
-    /// It has come: gives what is in order now.
-    pub(super) fn receive(
-        &mut self,
-        start: u64,
-        payload: Payload,
-        mut deliver: impl FnMut(Payload),
-    ) {
-        if start > self.next {
-            self.early.insert(start, payload);
-            return;
-        }
-        self.next += payload.bytes();
-        deliver(payload);
-        while let Some(first) = self.early.first_entry().filter(|it| *it.key() == self.next) {
-            let payload = first.remove();
-            self.next += payload.bytes();
-            deliver(payload);
-        }
-    }
-
-    /// Bytes that are in order.
-    pub(super) const fn received(&self) -> u64 {
-        self.next
-    }
-
-    /// What to say of a flight that has come.
-    pub(super) fn ack(&mut self, number: u32) -> What {
-        self.told_end = self.read + self.window;
-        What::Ack { number, next: self.next, window_end: self.told_end }
-    }
-
-    /// What to say of room that the sender does not know of: when it is half of all.
-    pub(super) fn news(&mut self) -> Option<What> {
-        let window_end = self.read + self.window;
-        if window_end - self.told_end < self.window / 2 {
-            return None;
-        }
-        self.told_end = window_end;
-        Some(What::Window { window_end })
-    }
-
-    /// Whether all has come that ever will.
-    pub(super) fn is_over(&self) -> bool {
-        self.end.is_some_and(|end| self.next >= end)
     }
 }

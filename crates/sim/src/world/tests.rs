@@ -1,3 +1,4 @@
+mod direct;
 mod small;
 mod tcp;
 mod team;

@@ -1,0 +1,173 @@
+//! `flashflow sim truth`: the model of TCP held beside real sockets.
+
+use crate::error::Error;
+use clap::Args;
+use lab::wan::{Access, Congestion, HostSpec, Narrow, Queue, Wan, WanError, WanSpec, Way};
+use onion::Duration;
+use serde_json::json;
+use std::io::{self, Read, Write};
+use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
+use std::thread;
+use terminal::{Exit, Interrupt, Output};
+use tornet::truth::{Came, Control, QUEUE, Scene, scenes, simulate};
+
+/// Hold the model of TCP beside real sockets.
+///
+/// The same scenes are played in virtual time and by Linux's TCP, over paths with real latency, loss and narrow places. A line for each figure: simulated, real, and the
+/// first divided by the second. Real time is as long as the scenes last. Needs root, for network namespaces.
+#[derive(Debug, Args)]
+#[command(after_help = "Example:
+  flashflow sim truth --seconds 20 --runs 3
+
+Exit status: 0 done, whatever the figures say; 1 the machine refuses; 2 wrong arguments; 130 interrupted.")]
+pub(crate) struct TruthOptions {
+    /// Length of scenes that have no end of their own, 2 to 600.
+    #[arg(long, default_value_t = 20, value_parser = clap::value_parser!(u32).range(2..=600))]
+    seconds: u32,
+    /// How often each scene is played on either side; figures are means, 1 to 100.
+    #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=100))]
+    runs: u32,
+    /// Print results as JSON, one value a line.
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+pub(crate) fn run(
+    options: &TruthOptions,
+    output: &Output,
+    interrupt: &Interrupt,
+) -> Result<Exit, Error> {
+    let all = scenes(Duration::from_secs(options.seconds.into()));
+    for (number, scene) in all.iter().enumerate() {
+        let mut means = vec![[0.0; 2]; scene.round_trips.len()];
+        for run in 0..options.runs {
+            if interrupt.is_requested() {
+                return Ok(Exit::Interrupted);
+            }
+            output.doing(format!("scene {} of {}: {}", number + 1, all.len(), scene.name));
+            let simulated = simulate(scene, run.into());
+            let real = play(scene, run.into())?;
+            for (mean, pair) in means.iter_mut().zip(simulated.iter().zip(&real)) {
+                let runs = f64::from(options.runs);
+                mean[0] += pair.0.mbit_per_s() / runs;
+                mean[1] += pair.1.mbit_per_s() / runs;
+            }
+        }
+        output.quiet();
+        for ([simulated, real], round_trip) in means.iter().zip(&scene.round_trips) {
+            let (ratio, round_trip_ms) = (simulated / real, round_trip.as_millis());
+            let text = format!(
+                "{:<46} {round_trip_ms:>4} ms: {simulated:>6.2} Mbit/s simulated, {real:>6.2} real: {ratio:.2}",
+                scene.name,
+            );
+            output.result(text, || {
+                json!({
+                    "type": "truth", "scene": scene.name, "round_trip_ms": round_trip_ms,
+                    "simulated_mbit_per_s": simulated, "real_mbit_per_s": real, "ratio": ratio,
+                })
+            });
+        }
+    }
+    Ok(Exit::Done)
+}
+
+const PORT: u16 = 8080;
+const CLIENT: &str = "client";
+
+/// Plays a scene with real sockets.
+fn play(scene: &Scene, seed: u64) -> Result<Vec<Came>, Error> {
+    let congestion = match scene.control {
+        Control::Cubic => Congestion::Cubic,
+        Control::Reno => Congestion::Reno,
+    };
+    let name = |flow: usize| format!("server-{flow}");
+    let address = |number: usize| Ipv4Addr::new(10, 77, 1, u8::try_from(number).unwrap_or(u8::MAX));
+    let narrow = |rate| Narrow { rate, queue: Queue::Time(QUEUE) };
+    let access = Access { into: scene.down.map(narrow), ..Access::default() };
+    let mut hosts =
+        vec![HostSpec::new(CLIENT, address(1)).with_congestion(congestion).with_access(access)];
+    let flows = scene.round_trips.len();
+    hosts.extend(
+        (0..flows).map(|it| HostSpec::new(name(it), address(it + 2)).with_congestion(congestion)),
+    );
+    let mut spec = WanSpec::new(hosts).with_seed(seed);
+    for (flow, round_trip) in scene.round_trips.iter().enumerate() {
+        let way = Way::with_latency(*round_trip / 2);
+        spec = spec.with_way(CLIENT, &name(flow), way).with_way(
+            &name(flow),
+            CLIENT,
+            way.losing(scene.loss),
+        );
+    }
+    let wan = Wan::start(&spec)?;
+    let failed = |name: &str| {
+        let name = name.to_owned();
+        |source: io::Error| Error::Wan(WanError::Host { name, source })
+    };
+    let mut servers = Vec::new();
+    for flow in 0..flows {
+        let host = wan.host(&name(flow))?;
+        let at = (host.address(), PORT);
+        let listener = host.run(|| TcpListener::bind(at))?.map_err(failed(host.name()))?;
+        let bytes = scene.bytes;
+        // It ends with its connection, which its client ends.
+        servers.push(thread::spawn(move || serve(&listener, bytes)));
+    }
+    let to = |flow: usize| SocketAddr::from((address(flow + 2), PORT));
+    let fetched = wan.host(CLIENT)?.run(|| {
+        thread::scope(|scope| {
+            let begin = |flow: usize| scope.spawn(move || fetch(to(flow), scene));
+            let all: Vec<_> = (0..flows).map(begin).collect();
+            let end = |it: thread::ScopedJoinHandle<'_, _>| {
+                it.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+            };
+            all.into_iter().map(end).collect::<io::Result<Vec<Came>>>()
+        })
+    })?;
+    let came = fetched.map_err(failed(CLIENT))?;
+    for server in servers {
+        // What it says is that its client has gone: so it should.
+        let _gone = server.join();
+    }
+    Ok(came)
+}
+
+fn serve(listener: &TcpListener, bytes: Option<u32>) -> io::Result<()> {
+    let (mut stream, _) = listener.accept()?;
+    stream.read_exact(&mut [0; 1000])?;
+    let block = [0; 1 << 16];
+    let mut left = bytes.map_or(u64::MAX, u64::from);
+    while left > 0 {
+        let most = usize::try_from(left).unwrap_or(block.len()).min(block.len());
+        left -= stream.write(&block[..most])? as u64;
+    }
+    Ok(())
+}
+
+fn fetch(from: SocketAddr, scene: &Scene) -> io::Result<Came> {
+    let clock = link::Clock::start();
+    let began = clock.now();
+    let mut stream = TcpStream::connect(from)?;
+    stream.write_all(&[0; 1000])?;
+    let wanted = scene.bytes.map_or(u64::MAX, u64::from);
+    let mut block = vec![0; 1 << 18];
+    let mut bytes = 0;
+    loop {
+        let left = scene.timeout.saturating_sub(clock.now() - began);
+        if left.is_zero() || bytes >= wanted {
+            break;
+        }
+        stream.set_read_timeout(Some(left))?;
+        match stream.read(&mut block) {
+            Ok(0) => break,
+            Ok(count) => bytes += count as u64,
+            Err(error)
+                if matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut) =>
+            {
+                break;
+            }
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(Came { bytes, time: clock.now() - began })
+}

@@ -1,0 +1,200 @@
+//! The way down: a queue, and what becomes of what comes.
+
+use super::{Event, HEADERS, Kernel, RECORD};
+use crate::world::message::{Mail, Purpose, SocketKey, What};
+use crate::world::socket::Phase;
+use crate::world::tcp::{MSS, Payload};
+
+/// What shares of segments are counted in.
+const WHOLE: f64 = 4_294_967_296.0;
+
+/// Steps of the handshakes: TCP's three, TLS 1.3's, VERSIONS to NETINFO; all are small.
+const STEPS_OF_LINK: u8 = 6;
+
+/// Whether the loss of segments, of which so many of 2³² are lost, hits a flight of so many bytes. `drawn` is below 2³².
+///
+/// Segments of a connection that has more to send are full, so that the last of one flight has the first bytes of the next: parts of them count as such.
+fn is_hit(drawn: u64, loss: u32, bytes: u64) -> bool {
+    // Not more than if all segments had lots of their own that exclude each other: nearly always that decides.
+    let bytes = bytes.max(MSS);
+    if drawn * MSS >= u64::from(loss) * bytes {
+        return false;
+    }
+    #[expect(clippy::cast_precision_loss, reason = "32 bits")]
+    let (drawn, loss) = (drawn as f64 / WHOLE, f64::from(loss) / WHOLE);
+    #[expect(clippy::cast_precision_loss, reason = "a flight is small")]
+    let segments = bytes as f64 / MSS as f64;
+    drawn < 1.0 - libm::pow(1.0 - loss, segments)
+}
+impl Kernel {
+    /// What is sent to this host comes to its way down, in order.
+    pub(in crate::world) fn admit(&mut self, mut mail: Mail) {
+        let at = mail.at;
+        let (bytes, segments) = match &mail.what {
+            What::Cells { cells, .. } => {
+                let bytes = cells.len() as u64 * 514 + RECORD;
+                (bytes, bytes.div_ceil(MSS))
+            }
+            What::Bytes { bytes, .. } | What::Again { bytes, .. } => {
+                (u64::from(*bytes), u64::from(*bytes).div_ceil(MSS))
+            }
+            _ => (0, 0),
+        };
+        let mut is_lost = false;
+        if segments > 0 {
+            let socket = self.sockets.get(mail.socket.index as usize);
+            let loss = socket.map_or(0, |socket| socket.loss);
+            is_lost = loss > 0 && is_hit(self.lot.next() >> 32, loss, bytes);
+            self.counts.lost_flights += u64::from(is_lost);
+            if self.down_free_at > at + self.queue_ns {
+                is_lost = true;
+                self.counts.dropped_flights += 1;
+            }
+        }
+        if !is_lost {
+            let wire = bytes + HEADERS * segments.max(1);
+            self.down_free_at = self.down_free_at.max(at) + wire * self.down_ps_per_byte / 1000;
+        }
+        let before = self.arriving.back().map_or(0, |last| last.at);
+        mail.at = before.max(self.down_free_at).max(at);
+        mail.is_lost = is_lost;
+        self.arriving.push_back(mail);
+    }
+
+    pub(in crate::world) fn receive(&mut self, mail: Mail) {
+        let is_lost = mail.is_lost;
+        if let What::Open(open) = mail.what {
+            let (back, purpose) = *open;
+            let index = self.new_socket(mail.from, purpose);
+            self.sockets[index as usize].peer = back;
+            let back = self.key(index);
+            self.post_small(index, What::Step { back, step: 1 });
+            if purpose != Purpose::Link {
+                self.open(index, false);
+            }
+            return;
+        }
+        let index = mail.socket.index;
+        let is_there = self
+            .sockets
+            .get(index as usize)
+            .is_some_and(|socket| socket.uses == mail.socket.uses && socket.phase != Phase::Free);
+        if !is_there {
+            return;
+        }
+        match mail.what {
+            What::Open(_) => {}
+            What::Step { back, step } => self.handle_step(index, back, step),
+            What::Cells { number, start, cells } => {
+                self.handle_flight(index, number, start, Payload::Cells(cells), is_lost);
+            }
+            What::Bytes { number, start, bytes } => {
+                self.handle_flight(index, number, start, Payload::Bytes(bytes), is_lost);
+            }
+            What::Again { number, start, .. } => {
+                if is_lost {
+                    return;
+                }
+                match self.sockets[index as usize].rx.find(start) {
+                    Some(payload) => self.handle_flight(index, number, start, payload, false),
+                    None => self.acknowledge(index, number),
+                }
+            }
+            What::Ack { number, next, window_end } => {
+                let now = self.now;
+                let socket = &mut self.sockets[index as usize];
+                socket.tx.handle_ack(now, number, next, window_end);
+                if socket.wants_room && socket.tx.room() >= socket.unit() {
+                    socket.wants_room = false;
+                    self.events.push_back(Event::Room(index));
+                }
+                self.send(index);
+                self.end_if_done(index);
+            }
+            What::Window { window_end } => {
+                self.sockets[index as usize].tx.handle_window(window_end);
+                self.send(index);
+            }
+            What::Close { end } => {
+                self.sockets[index as usize].rx.end = Some(end);
+                self.handle_end(index);
+            }
+        }
+    }
+
+    fn handle_step(&mut self, index: u32, back: SocketKey, step: u8) {
+        let socket = &mut self.sockets[index as usize];
+        socket.peer = back;
+        let is_link = socket.is_link();
+        if socket.phase == Phase::Closing {
+            socket.phase = Phase::Open;
+            self.close(index);
+            return;
+        }
+        let last = if is_link { STEPS_OF_LINK } else { 1 };
+        if step < last {
+            let back = self.key(index);
+            self.post_small(index, What::Step { back, step: step + 1 });
+        }
+        // The dialler has steps 1, 3, 5.
+        if step == last || step + 1 == last && is_link {
+            self.open(index, step % 2 == 1);
+        }
+    }
+
+    fn open(&mut self, index: u32, has_dialled: bool) {
+        self.sockets[index as usize].phase = Phase::Open;
+        let event = if has_dialled { Event::Opened(index) } else { Event::Accepted(index) };
+        self.events.push_back(event);
+    }
+
+    fn handle_flight(
+        &mut self,
+        index: u32,
+        number: u32,
+        start: u64,
+        payload: Payload,
+        is_lost: bool,
+    ) {
+        let socket = &mut self.sockets[index as usize];
+        if is_lost {
+            socket.rx.lose(start, payload);
+            return;
+        }
+        let (events, counts) = (&mut self.events, &mut self.counts);
+        let is_heard = socket.phase == Phase::Open;
+        let is_link = socket.is_link();
+        socket.rx.receive(start, payload, |payload| {
+            if let Payload::Cells(cells) = payload
+                && is_heard
+            {
+                counts.cells += cells.len() as u64;
+                events.push_back(Event::Cells(index, cells));
+            }
+        });
+        if is_link || !is_heard {
+            socket.rx.read = socket.rx.received();
+        } else {
+            self.events.push_back(Event::Bytes(index));
+        }
+        self.acknowledge(index, number);
+        self.handle_end(index);
+    }
+
+    fn acknowledge(&mut self, index: u32, number: u32) {
+        let ack = self.sockets[index as usize].rx.ack(number);
+        self.post_small(index, ack);
+    }
+
+    fn handle_end(&mut self, index: u32) {
+        let socket = &self.sockets[index as usize];
+        if socket.rx.is_over() {
+            if matches!(socket.phase, Phase::Open) {
+                // The application may still read what is there; its number stays until it was told.
+                self.events.push_back(Event::Closed(index));
+            } else {
+                self.release(index);
+            }
+        }
+    }
+}

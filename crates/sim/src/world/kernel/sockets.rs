@@ -1,0 +1,133 @@
+//! Sockets: what an application does with them.
+
+use super::Kernel;
+use crate::world::message::{Purpose, SocketKey, What};
+use crate::world::socket::{Phase, Socket};
+use crate::world::unsent::{Unsent, pool_back};
+use alloc::vec::Vec;
+use onion::node::SocketState;
+use onion::suite::WeightlessCell;
+
+/// What a socket takes that is not read. Links' always are.
+const RECEIVE_WINDOW: u64 = 1 << 20;
+const LINK_WINDOW: u64 = 6 << 20;
+
+impl Kernel {
+    pub(in crate::world) fn new_socket(&mut self, peer_host: u32, purpose: Purpose) -> u32 {
+        let index = self.free.pop().unwrap_or_else(|| {
+            self.sockets.push(Socket::new(self.control, 0));
+            u32::try_from(self.sockets.len() - 1).unwrap_or(u32::MAX)
+        });
+        let uses = self.sockets[index as usize].uses;
+        let window = if purpose == Purpose::Link { LINK_WINDOW } else { RECEIVE_WINDOW };
+        let (latency_ns, _) = self.net.between(self.id, peer_host);
+        let (_, loss) = self.net.between(peer_host, self.id);
+        self.sockets[index as usize] = Socket {
+            uses,
+            phase: Phase::Opening,
+            peer_host,
+            purpose,
+            latency_ns,
+            loss,
+            ..Socket::new(self.control, window)
+        };
+        index
+    }
+
+    pub(in crate::world) fn key(&self, index: u32) -> SocketKey {
+        SocketKey { index, uses: self.sockets[index as usize].uses }
+    }
+
+    /// Begins a connection; `conn` is how the application calls it.
+    pub(in crate::world) fn dial(&mut self, to: u32, purpose: Purpose, conn: u32) -> u32 {
+        let index = self.new_socket(to, purpose);
+        self.sockets[index as usize].conn = conn;
+        let back = self.key(index);
+        self.post_small(index, What::Open(alloc::boxed::Box::new((back, purpose))));
+        index
+    }
+
+    /// The application wants no more of it. What was written is still sent; the number is not to be used any more.
+    pub(in crate::world) fn close(&mut self, index: u32) {
+        let socket = &mut self.sockets[index as usize];
+        match socket.phase {
+            Phase::Open => {
+                socket.phase = Phase::Closing;
+                socket.wants_room = false;
+                let end = socket.tx.written();
+                self.post_small(index, What::Close { end });
+                self.end_if_done(index);
+            }
+            // Its peer is told when it is known.
+            Phase::Opening => socket.phase = Phase::Closing,
+            Phase::Free | Phase::Closing => {}
+        }
+    }
+
+    pub(in crate::world) fn end_if_done(&mut self, index: u32) {
+        let socket = &self.sockets[index as usize];
+        if socket.phase == Phase::Closing && socket.tx.is_done() {
+            self.release(index);
+        }
+    }
+
+    pub(in crate::world) fn release(&mut self, index: u32) {
+        let socket = &mut self.sockets[index as usize];
+        if socket.phase == Phase::Free {
+            return;
+        }
+        socket.phase = Phase::Free;
+        socket.uses = socket.uses.wrapping_add(1);
+        socket.unsent = Unsent::default();
+        if core::mem::take(&mut socket.is_ready) {
+            self.ready.retain(|ready| *ready != index);
+        }
+        self.free.push(index);
+    }
+
+    /// What KIST asks for.
+    pub(in crate::world) fn state(&self, index: u32) -> SocketState {
+        self.sockets[index as usize].tx.state()
+    }
+
+    /// Cells that the kernel takes of a socket now.
+    pub(in crate::world) fn room_cells(&self, index: u32) -> usize {
+        let socket = &self.sockets[index as usize];
+        if socket.phase != Phase::Open {
+            return 0;
+        }
+        usize::try_from(socket.tx.room().div_ceil(514)).unwrap_or(0)
+    }
+
+    /// Takes cells; they leave with [`send`](Self::send).
+    pub(in crate::world) fn write_cells(&mut self, index: u32, cells: &mut [WeightlessCell]) {
+        let socket = &mut self.sockets[index as usize];
+        socket.tx.write(cells.len() as u64 * 514);
+        socket.unsent.push(cells, &mut self.pool);
+    }
+
+    /// Takes bytes, and sends what may be sent.
+    pub(in crate::world) fn write_bytes(&mut self, index: u32, bytes: u64) {
+        self.sockets[index as usize].tx.write(bytes);
+        self.send(index);
+    }
+
+    /// So many bytes were read.
+    pub(in crate::world) fn read_bytes(&mut self, index: u32, bytes: u64) {
+        let socket = &mut self.sockets[index as usize];
+        socket.rx.read += bytes;
+        if let Some(news) = socket.rx.news() {
+            self.post_small(index, news);
+        }
+    }
+
+    /// Gives back what cells came in.
+    pub(in crate::world) fn recycle(&mut self, cells: Vec<WeightlessCell>) {
+        pool_back(cells, &mut self.pool);
+    }
+
+    /// The application has been told that the peer has closed it.
+    pub(in crate::world) fn forget(&mut self, index: u32) {
+        self.release(index);
+    }
+}

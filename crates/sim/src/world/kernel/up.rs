@@ -1,0 +1,79 @@
+//! The way up: sockets have turns.
+
+use super::{HEADERS, Kernel, RECORD};
+use crate::world::message::{Mail, What};
+use crate::world::socket::Phase;
+use crate::world::tcp::MSS;
+
+impl Kernel {
+    /// Sends what a socket may send; it waits for its turn where others wait.
+    pub(in crate::world) fn send(&mut self, index: u32) {
+        loop {
+            let others_wait = !self.ready.is_empty() || self.up_at() > self.now;
+            let socket = &mut self.sockets[index as usize];
+            let is_open = matches!(socket.phase, Phase::Open | Phase::Closing);
+            if !is_open || socket.is_ready || !socket.tx.may_send(socket.unit()) {
+                return;
+            }
+            if others_wait {
+                socket.is_ready = true;
+                self.ready.push_back(index);
+                return;
+            }
+            self.send_flight(index);
+        }
+    }
+
+    pub(in crate::world) fn send_flight(&mut self, index: u32) {
+        let now = self.now;
+        let socket = &mut self.sockets[index as usize];
+        let unit = socket.unit();
+        let Some(flight) = socket.tx.take_flight(now, unit) else { return };
+        let (number, start, bytes) = (flight.number, flight.start, flight.bytes);
+        let what = if flight.is_again {
+            What::Again { number, start, bytes }
+        } else if unit == 1 {
+            What::Bytes { number, start, bytes }
+        } else {
+            let count = (bytes / 514) as usize;
+            let cells = socket.unsent.take(count, &mut self.pool);
+            What::Cells { number, start, cells }
+        };
+        self.watch(index);
+        let segments = u64::from(bytes).div_ceil(MSS);
+        let wire = u64::from(bytes) + segments * HEADERS + RECORD;
+        self.post(index, what, wire);
+    }
+
+    pub(in crate::world) fn post_small(&mut self, index: u32, what: What) {
+        self.post(index, what, HEADERS);
+    }
+
+    fn post(&mut self, index: u32, what: What, wire_bytes: u64) {
+        let takes = wire_bytes * self.up_ps_per_byte / 1000;
+        // Acknowledgements and the like do not wait: a queue of which each connection has its part lets them pass.
+        let leaves_at = if wire_bytes == HEADERS {
+            self.now + takes
+        } else {
+            self.up_free_at = self.up_free_at.max(self.now) + takes;
+            self.up_free_at
+        };
+        let second = usize::try_from(self.now / 1_000_000_000).unwrap_or(0);
+        if self.sent_bytes.len() <= second {
+            self.sent_bytes.resize(second + 1, 0);
+        }
+        self.sent_bytes[second] += wire_bytes;
+        let socket = &self.sockets[index as usize];
+        let mail = Mail {
+            at: leaves_at + u64::from(socket.latency_ns),
+            from: self.id,
+            number: self.mails,
+            to: socket.peer_host,
+            socket: socket.peer,
+            is_lost: false,
+            what,
+        };
+        self.mails = self.mails.wrapping_add(1);
+        self.out.push(mail);
+    }
+}

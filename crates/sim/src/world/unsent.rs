@@ -1,0 +1,117 @@
+use alloc::collections::VecDeque;
+use alloc::vec::Vec;
+use onion::suite::{Cell, WeightlessCell};
+
+/// Cells of a piece, at most: those of the largest flight.
+const PIECE_CELLS: usize = 31;
+
+/// Room that is used again. A part lends it to each of its hosts in turn, so that it stays in the processor's cache.
+pub(super) type Pool = Vec<Vec<WeightlessCell>>;
+
+/// Cells that were written to a socket and not sent, in pieces as they were written. A piece that a flight takes whole goes as it is: its cells are not touched.
+#[derive(Debug, Default)]
+pub(super) struct Unsent {
+    /// Of the first piece so many have left.
+    taken: usize,
+    first: Vec<WeightlessCell>,
+    rest: VecDeque<Vec<WeightlessCell>>,
+}
+
+impl Unsent {
+    pub(super) fn push(&mut self, cells: &mut [WeightlessCell], pool: &mut Pool) {
+        let last = self.rest.back_mut().unwrap_or(&mut self.first);
+        let last = if last.capacity() == 0 || last.len() + cells.len() > PIECE_CELLS {
+            let room = || Vec::with_capacity(PIECE_CELLS);
+            let piece = pool.pop().unwrap_or_else(room);
+            if self.first.is_empty() {
+                pool_back(core::mem::replace(&mut self.first, piece), pool);
+                &mut self.first
+            } else {
+                self.rest.push_back(piece);
+                let Some(last) = self.rest.back_mut() else { return };
+                last
+            }
+        } else {
+            last
+        };
+        last.extend(cells.iter_mut().map(take));
+    }
+
+    /// The next of them: so many, or all that there are.
+    pub(super) fn take(&mut self, count: usize, pool: &mut Pool) -> Vec<WeightlessCell> {
+        if self.taken == 0 && self.first.len() == count {
+            let whole = core::mem::take(&mut self.first);
+            self.step();
+            return whole;
+        }
+        let mut cells = pool.pop().unwrap_or_default();
+        while cells.len() < count && !self.first.is_empty() {
+            let until = self.first.len().min(self.taken + count - cells.len());
+            cells.extend(self.first[self.taken..until].iter_mut().map(take));
+            self.taken = until;
+            if until == self.first.len() {
+                pool_back(core::mem::take(&mut self.first), pool);
+                self.step();
+            }
+        }
+        cells
+    }
+
+    /// All of the first piece has left.
+    fn step(&mut self) {
+        self.taken = 0;
+        self.first = self.rest.pop_front().unwrap_or_default();
+        if self.rest.is_empty() {
+            self.rest.clear();
+        }
+    }
+}
+
+fn take(cell: &mut WeightlessCell) -> WeightlessCell {
+    core::mem::replace(cell, WeightlessCell::EMPTY)
+}
+
+/// Flights for which there is room in advance.
+const POOL_MAX: usize = 1 << 16;
+
+/// Gives room back.
+pub(super) fn pool_back(mut cells: Vec<WeightlessCell>, pool: &mut Pool) {
+    cells.clear();
+    if cells.capacity() > 0 && pool.len() < POOL_MAX {
+        pool.push(cells);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use onion::cell::{CircId, Command};
+    use proptest::prelude::*;
+
+    fn cell(number: u32) -> WeightlessCell {
+        let mut cell = WeightlessCell::EMPTY;
+        cell.begin(CircId::of_initiator(number), Command::RELAY);
+        cell
+    }
+
+    proptest! {
+        #[test]
+        fn cells_leave_in_their_order_however_they_are_written_and_taken(
+            steps in prop::collection::vec((1u32..=31, 0u32..=31), 1..200),
+        ) {
+            let (mut unsent, mut pool) = (Unsent::default(), Pool::new());
+            let (mut written, mut taken) = (0u32, 0u32);
+            for (write, wanted) in steps {
+                let mut cells: Vec<_> = (written..).take(write as usize).map(cell).collect();
+                unsent.push(&mut cells, &mut pool);
+                written += write;
+                let count = wanted.min(written - taken);
+                let got = unsent.take(count as usize, &mut pool);
+                let expected: Vec<_> = (taken..).take(count as usize).map(cell).collect();
+                prop_assert_eq!(&got, &expected);
+                taken += count;
+                pool_back(got, &mut pool);
+            }
+        }
+    }
+}

@@ -1,0 +1,191 @@
+//! What TGen reads: what servers, benchmarks and users do, and the models.
+
+use super::{Plan, put};
+use crate::error::Error;
+use crate::network::Users;
+use sim::world::{Delay, Fetch, MarkovModel, Observation};
+use std::collections::BTreeMap;
+use std::fmt::Write;
+use std::path::Path;
+
+/// Where streams lead.
+const PORT: u16 = 80;
+
+/// How the files of the models are called: by these beginnings they are found again.
+const MODELS: [&str; 3] =
+    ["tgen.tor-flowmodel.graphml", "tgen.tor-streammodel.graphml", "tgen.tor-packetmodel.graphml"];
+
+/// What benchmarks of one kind do. The first is called as in tornettools' samples.
+pub(super) fn perf_name(place: usize) -> String {
+    let number = if place == 0 { String::new() } else { format!("-{}", place + 1) };
+    format!("tgen-perf{number}.tgenrc.graphml")
+}
+
+pub(super) fn write(plan: &Plan<'_>, folder: &Path) -> Result<(), Error> {
+    let conf = folder.join("conf");
+    let mut server = Graph::new();
+    server.node("start", &[("serverport", &PORT.to_string()), ("loglevel", "message")]);
+    put(&conf.join("tgen-server.tgenrc.graphml"), &server.finish())?;
+    let peers: Vec<String> =
+        plan.network.servers.iter().map(|it| format!("{}:{PORT}", it.name)).collect();
+    let peers = peers.join(",");
+    for (place, fetch) in plan.fetches.iter().enumerate() {
+        put(&conf.join(perf_name(place)), &perf(fetch, &peers))?;
+    }
+    if !plan.network.clients.iter().any(|it| matches!(it.users, Users::Models(_))) {
+        return Ok(());
+    }
+    let models = &plan.network.models;
+    for (name, model) in MODELS.into_iter().zip([&models.flow, &models.stream, &models.packet]) {
+        put(&conf.join(name), &model_graph(model))?;
+    }
+    let mut users = Graph::new();
+    users.node("start", &[("peers", &peers), ("loglevel", "message")]);
+    let path = |name: &str| format!("../../../conf/{name}");
+    let [flow, stream, packet] = MODELS.map(path);
+    users.node(
+        "traffic",
+        &[
+            ("socksproxy", "localhost:9050"),
+            ("socksauthseed", "1"),
+            ("flowmodelpath", &flow),
+            ("streammodelpath", &stream),
+            ("packetmodelpath", &packet),
+            ("packetmodelmode", "graphml"),
+        ],
+    );
+    users.edge("start", "traffic", &[]);
+    put(&conf.join("tgen-markov.tgenrc.graphml"), &users.finish())
+}
+
+fn perf(fetch: &Fetch, peers: &str) -> String {
+    let mut graph = Graph::new();
+    let start = [("peers", peers), ("socksproxy", "localhost:9050"), ("loglevel", "info")];
+    graph.node("start", &start);
+    graph.node("pause", &[("time", &time(fetch.every))]);
+    graph.edge("start", "pause", &[]);
+    graph.edge("pause", "pause", &[]);
+    for (place, size) in fetch.sizes.iter().enumerate() {
+        let name = format!("stream_{place}");
+        let bytes = format!("{} bytes", size.bytes);
+        let timeout = time(size.timeout);
+        let stream = [
+            ("sendsize", "1000 bytes"),
+            ("recvsize", &bytes),
+            ("stallout", "0 seconds"),
+            ("timeout", &timeout),
+        ];
+        graph.node(&name, &stream);
+        graph.edge("pause", &name, &[("weight", &size.weight.to_string())]);
+    }
+    graph.finish()
+}
+
+fn time(time: onion::Duration) -> String {
+    if time.subsec_nanos() == 0 {
+        format!("{} seconds", time.as_secs())
+    } else {
+        format!("{} milliseconds", time.as_millis())
+    }
+}
+
+fn model_graph(model: &MarkovModel) -> String {
+    let mut graph = Graph { is_model: true, ..Graph::new() };
+    for place in 0..model.states.len() {
+        let number = format!("state{place}");
+        let name = if place == model.start { "start" } else { &number };
+        graph.node(&format!("s{place}"), &[("type", "state"), ("name", name)]);
+    }
+    for (id, name) in [("o1", "+"), ("o2", "-"), ("o3", "F")] {
+        graph.node(id, &[("type", "observation"), ("name", name)]);
+    }
+    for (place, state) in model.states.iter().enumerate() {
+        let source = format!("s{place}");
+        for (weight, to) in &state.transitions {
+            let of = [("type", "transition"), ("weight", &*weight.to_string())];
+            graph.edge(&source, &format!("s{to}"), &of);
+        }
+        for (weight, observation, delay) in &state.emissions {
+            let target = match observation {
+                Observation::ToServer => "o1",
+                Observation::ToClient => "o2",
+                Observation::End => "o3",
+            };
+            let (distribution, params) = match delay {
+                Delay::Uniform(low, high) => {
+                    ("uniform", [("param_low", Some(low)), ("param_high", Some(high))])
+                }
+                Delay::Normal(mean, deviation) => {
+                    ("normal", [("param_location", Some(mean)), ("param_scale", Some(deviation))])
+                }
+                Delay::LogNormal(mean, deviation) => (
+                    "lognormal",
+                    [("param_location", Some(mean)), ("param_scale", Some(deviation))],
+                ),
+                Delay::Exponential(rate) => {
+                    ("exponential", [("param_rate", Some(rate)), ("", None)])
+                }
+                Delay::Pareto(scale, shape) => {
+                    ("pareto", [("param_scale", Some(scale)), ("param_shape", Some(shape))])
+                }
+            };
+            let params = params.map(|(name, value)| (name, value.map(f64::to_string)));
+            let weight = weight.to_string();
+            let mut of =
+                vec![("type", "emission"), ("weight", &*weight), ("distribution", distribution)];
+            of.extend(params.iter().filter_map(|(name, value)| Some((*name, value.as_deref()?))));
+            graph.edge(&source, target, &of);
+        }
+    }
+    graph.finish()
+}
+
+/// A graph as it is written, and the names of attributes that it has used.
+struct Graph {
+    /// TGen reads numbers of models as such, and all else as words.
+    is_model: bool,
+    keys: BTreeMap<(&'static str, String), usize>,
+    body: String,
+}
+
+impl Graph {
+    const fn new() -> Self {
+        Self { is_model: false, keys: BTreeMap::new(), body: String::new() }
+    }
+
+    fn node(&mut self, id: &str, attributes: &[(&str, &str)]) {
+        let _infallible = write!(self.body, "<node id=\"{id}\">");
+        self.data("node", attributes);
+        self.body += "</node>\n";
+    }
+
+    fn edge(&mut self, source: &str, target: &str, attributes: &[(&str, &str)]) {
+        let _infallible = write!(self.body, "<edge source=\"{source}\" target=\"{target}\">");
+        self.data("edge", attributes);
+        self.body += "</edge>\n";
+    }
+
+    fn data(&mut self, of: &'static str, attributes: &[(&str, &str)]) {
+        for (name, value) in attributes {
+            let next = self.keys.len();
+            let key = *self.keys.entry((of, (*name).to_owned())).or_insert(next);
+            // Names of hosts, numbers and words: nothing that XML would take for its own.
+            let _infallible = write!(self.body, "<data key=\"d{key}\">{value}</data>");
+        }
+    }
+
+    fn finish(self) -> String {
+        let mut text = String::from(
+            "<?xml version=\"1.0\" encoding=\"utf-8\"?>\n<graphml xmlns=\"http://graphml.graphdrawing.org/xmlns\">\n",
+        );
+        for ((of, name), key) in &self.keys {
+            let is_number = self.is_model && (name.starts_with("param_") || name == "weight");
+            let kind = if is_number { "double" } else { "string" };
+            let _infallible = writeln!(
+                text,
+                "<key id=\"d{key}\" for=\"{of}\" attr.name=\"{name}\" attr.type=\"{kind}\"/>"
+            );
+        }
+        text + "<graph edgedefault=\"directed\">\n" + &self.body + "</graph>\n</graphml>\n"
+    }
+}
