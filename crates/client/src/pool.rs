@@ -133,7 +133,17 @@ impl<K: Copy + Ord> Pool<K> {
             return Choice::Open;
         };
         circuit.owner = Some(isolation.clone());
-        if circuit.is_built() { Choice::Use(name) } else { Choice::Wait }
+        if !circuit.is_built() {
+            return Choice::Wait;
+        }
+        // What was being built for it is not needed any more.
+        for (other, circuit) in &mut self.0 {
+            let is_its = circuit.owner.as_ref() == Some(isolation);
+            if *other != name && is_its && circuit.first_used.is_none() {
+                circuit.owner = None;
+            }
+        }
+        Choice::Use(name)
     }
 
     /// Gives a circuit to an isolation alone.
