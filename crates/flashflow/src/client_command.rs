@@ -149,6 +149,7 @@ pub(crate) fn run(
     let folder = options.data.clone().or_else(inside).unwrap_or_default();
     let (sender, events) = mpsc::channel();
     let proxy = ClientProxy::start(options.settings(folder)?, sender)?;
+    interrupt.wind_up_in_order();
     let address = proxy.socks();
     output.result(format!("SOCKS at {address}"), || json!({"type": "socks", "address": address}));
     while !interrupt.is_requested() {
