@@ -57,6 +57,10 @@ fn connect_by_name_and_address_is_understood_however_it_is_cut() {
     let (request, _, _) = wanted(&[NO_NAME, v6], 7);
     assert_eq!(request.need, Need::Port { port: 80, is_ipv6: true });
     assert_eq!(request.target, "[2001:db8::1]:80");
+    // However much comes at once behind it.
+    let early_bytes = [7; 5000];
+    let (_, early, _) = wanted(&[NO_NAME, v6, &early_bytes], 10_000);
+    assert_eq!(early, early_bytes);
     // An address that is given as a name is one.
     let (request, _, _) = wanted(&[NO_NAME, b"\x05\x01\x00\x03\x032::\x00\x50"], 100);
     assert_eq!(request.need, Need::Port { port: 80, is_ipv6: true });
