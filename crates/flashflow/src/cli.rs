@@ -1,5 +1,6 @@
 //! What the command line accepts.
 
+use crate::client_command::ClientOptions;
 use crate::coordinator_command::CoordinatorOptions;
 use crate::demo::DemoOptions;
 use crate::keys::KeysOptions;
@@ -40,6 +41,7 @@ pub(crate) enum Command {
     Measurer(MeasurerOptions),
     Coordinator(CoordinatorOptions),
     Relay(RelayOptions),
+    Client(ClientOptions),
     Sim(SimOptions),
 }
 
@@ -56,6 +58,7 @@ impl Command {
             Self::Measurer(options) => options.json,
             Self::Coordinator(options) => options.json,
             Self::Relay(options) => options.json,
+            Self::Client(options) => options.json,
             Self::Sim(options) => options.wants_json(),
         }
     }

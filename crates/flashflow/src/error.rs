@@ -47,6 +47,10 @@ pub(crate) enum Error {
     Relay(#[from] relay::RelayError),
     #[error(transparent)]
     Simulation(#[from] tornet::Error),
+    #[error(transparent)]
+    Client(#[from] client::ClientError),
+    #[error("the client has ended: {0}")]
+    ClientEnded(String),
     #[error("the relay has ended: {0}")]
     RelayEnded(String),
     #[error("the operating system gives no random bytes: {0}")]

@@ -41,6 +41,9 @@ pub(crate) enum LabAction {
         /// Rate limits of the relays in Mbit/s, taken in turn; 0 for no limit.
         #[arg(long, value_delimiter = ',', default_value = "10,50,100,250", value_name = "MBIT,…")]
         limits: Vec<f64>,
+        /// Let the relays be exits, that let clients go anywhere, also on this machine.
+        #[arg(long)]
+        exits: bool,
     },
     /// Say what runs, and where.
     #[command(after_help = "Example:\n  flashflow lab status --dir /tmp/net")]
@@ -68,12 +71,13 @@ pub(crate) fn run(
 ) -> Result<Exit, Error> {
     match action {
         LabAction::Path(options) => path::run(options, output, interrupt),
-        LabAction::Up { dir, relays, limits } => {
-            let spec = NetworkSpec {
-                dir: Some(dir.clone()),
-                detached: true,
-                ..NetworkSpec::new(network::relays(*relays, limits)?)
-            };
+        LabAction::Up { dir, relays, limits, exits } => {
+            let mut relays = network::relays(*relays, limits)?;
+            if *exits {
+                relays.iter_mut().for_each(|relay| relay.extra_torrc.extend(open_exit()));
+            }
+            let spec =
+                NetworkSpec { dir: Some(dir.clone()), detached: true, ..NetworkSpec::new(relays) };
             let network = network::start(&spec, output)?;
             output.quiet();
             let nodes: Vec<Value> = network.nodes().iter().map(node_value).collect();
@@ -127,6 +131,12 @@ pub(crate) fn run(
             Ok(Exit::Done)
         }
     }
+}
+
+/// What lets a stock relay be an exit, also to this machine.
+fn open_exit() -> impl Iterator<Item = String> {
+    let lines = ["ExitRelay 1", "ExitPolicyRejectPrivate 0", "ExitPolicy accept *:*"];
+    lines.into_iter().map(str::to_owned)
 }
 
 fn node_value(node: &lab::Node) -> Value {

@@ -1,6 +1,7 @@
 //! `flashflow`: measures what Tor relays can carry.
 
 mod cli;
+mod client_command;
 mod config;
 mod coordinator_command;
 mod demo;
@@ -51,6 +52,7 @@ fn run(command: &Command, output: &Output, interrupt: &Interrupt) -> Result<Exit
         Command::Measurer(options) => measurer_command::run(options, output, interrupt),
         Command::Coordinator(options) => coordinator_command::run(options, output, interrupt),
         Command::Relay(options) => relay_command::run(options, output, interrupt),
+        Command::Client(options) => client_command::run(options, output, interrupt),
         Command::Sim(options) => sim_command::run(&options.action, output, interrupt),
     }
 }

@@ -1,6 +1,7 @@
 //! Networks that outlive the process that started them.
 
 use std::fs;
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
 use rustix::process::Signal;
@@ -50,6 +51,14 @@ impl Status {
     #[must_use]
     pub fn bandwidth_file_path(&self) -> PathBuf {
         self.dir.join(BANDWIDTH_FILE)
+    }
+
+    /// Where the authorities' directories are, and whose signatures of a consensus count: the fingerprints of their identity
+    /// keys.
+    #[must_use]
+    pub fn authorities(&self) -> (Vec<SocketAddr>, Vec<[u8; 20]>) {
+        let all = self.nodes.iter().filter(|node| node.role() == Role::Authority);
+        all.filter_map(|node| node.dir_addr.zip(node.v3_identity)).unzip()
     }
 
     /// Whether all processes run.

@@ -131,6 +131,8 @@ pub struct Router {
     pub flags: Flags,
     /// The text of its `v` line, such as `Tor 0.4.8.12`. Relays of one version share it.
     pub version: Option<Arc<str>>,
+    /// The versions of protocols it speaks (`pr`), as written: `Cons=1-2 FlowCtrl=1-2 …`. Relays of one version share it.
+    pub protocols: Option<Arc<str>>,
     /// `w Bandwidth=`, in KB/s: the weight in a consensus, the relay's own claim in a vote.
     pub bandwidth_kb_s: Option<u32>,
     /// `w Measured=`, in KB/s: what a vote's bandwidth authority measured.
@@ -148,6 +150,20 @@ impl Router {
     #[must_use]
     pub fn tor_version(&self) -> Option<&str> {
         self.version.as_deref()?.strip_prefix("Tor ")
+    }
+
+    /// Whether it speaks this version of a protocol (tor-spec §9), such as 2 of `FlowCtrl`.
+    #[must_use]
+    pub fn supports(&self, protocol: &str, version: u32) -> bool {
+        let entries = self.protocols.as_deref().unwrap_or_default().split(' ');
+        let mut named = entries.filter_map(|it| it.strip_prefix(protocol)?.strip_prefix('='));
+        named.next().is_some_and(|ranges| {
+            ranges.split(',').any(|range| {
+                let (low, high) = range.split_once('-').unwrap_or((range, range));
+                let bounds = low.parse().ok().zip(high.parse().ok());
+                bounds.is_some_and(|(low, high): (u32, u32)| (low..=high).contains(&version))
+            })
+        })
     }
 }
 

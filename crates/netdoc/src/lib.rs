@@ -1,5 +1,5 @@
 //! The documents a bandwidth scanner reads and writes: network-status consensuses, server
-//! descriptors and bandwidth files, and the plain-HTTP requests that fetch them.
+//! descriptors, microdescriptors and bandwidth files, and the plain-HTTP requests that fetch them.
 //!
 //! Every reader takes bytes, allocates little, never panics, and says which line is wrong, why, and
 //! what to do about it. Nothing here checks a signature: a document is only as trustworthy as the
@@ -29,7 +29,9 @@ pub mod consensus;
 pub mod descriptor;
 pub mod fetch;
 mod id;
+pub mod microdesc;
 pub mod pieces;
+pub mod policy;
 pub mod signed;
 mod text;
 
@@ -38,3 +40,5 @@ pub use consensus::{Consensus, Flag, Flags, Params, Router};
 pub use descriptor::ServerDescriptor;
 pub use fetch::{Fetcher, Resource};
 pub use id::{Ed25519Identity, Fingerprint, IdError, Nickname};
+pub use microdesc::Microdesc;
+pub use policy::PortPolicy;

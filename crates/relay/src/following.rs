@@ -50,6 +50,8 @@ pub(crate) struct Following {
     /// With whom to begin: another one each time, so that they share the load.
     first: usize,
     changed: Changed,
+    /// Only what clients need: the microdesc flavour, and nothing to serve to others.
+    is_for_client: bool,
 }
 
 /// What a look at the authorities has brought.
@@ -78,7 +80,13 @@ impl Following {
         cache.set(documents);
         let stated = BTreeMap::new();
         let changed = Changed::default();
-        Self { authorities, pinned, stated, folder, cache, first, changed }
+        let is_for_client = false;
+        Self { authorities, pinned, stated, folder, cache, first, changed, is_for_client }
+    }
+
+    /// The same for a client, which serves nothing to others.
+    pub(crate) fn for_client(self) -> Self {
+        Self { is_for_client: true, ..self }
     }
 
     pub(crate) const fn cache(&self) -> &Cache {
@@ -91,13 +99,18 @@ impl Following {
         self.first = self.first.wrapping_add(1);
         self.learn_identities();
         let mut documents = Documents::clone(&self.cache.get());
-        let ns = self.fetch_listing(&mut documents, Flavour::Ns, now);
+        let ns = match self.is_for_client {
+            true => Ok(false),
+            false => self.fetch_listing(&mut documents, Flavour::Ns, now),
+        };
         // As soon as it is there: what is missing may take long.
         self.cache.set(documents.clone());
         let microdesc = self.fetch_listing(&mut documents, Flavour::Microdesc, now);
         self.cache.set(documents.clone());
-        documents.make_diffs();
-        self.cache.set(documents.clone());
+        if !self.is_for_client {
+            documents.make_diffs();
+            self.cache.set(documents.clone());
+        }
         self.fetch_missing(&mut documents, now);
         let unstored = self.keep(documents);
         let found = match (ns, microdesc) {

@@ -38,6 +38,7 @@ mod driving;
 mod event;
 pub mod extra_info;
 pub mod family;
+mod follower;
 mod following;
 mod history;
 pub mod keys;
@@ -62,7 +63,9 @@ pub use config::{
     coordinator_key,
 };
 pub use event::{Load, RelayEvent, Renewed, Unfinished};
+pub use follower::{Followed, Follower};
 pub use policy::target_params;
+pub use public::authorities as public_authorities;
 pub use reload::Reloaded;
 pub use running::{Relay, RelayError};
 pub use self_test::Reachability;

@@ -96,8 +96,8 @@ struct Reader {
     expected_routers: usize,
     /// Whether the last router has its `s` line, without which its entry is incomplete.
     has_flags: bool,
-    /// Relays run few versions: keep each text once.
-    versions: BTreeMap<Vec<u8>, Arc<str>>,
+    /// Relays run few versions, with few sets of protocols: keep each text once.
+    texts: BTreeMap<Vec<u8>, Arc<str>>,
 }
 
 impl Reader {
@@ -118,7 +118,7 @@ impl Reader {
             routers: Vec::new(),
             expected_routers: size / BYTES_PER_ROUTER,
             has_flags: true,
-            versions: BTreeMap::new(),
+            texts: BTreeMap::new(),
         }
     }
 
@@ -190,16 +190,8 @@ impl Reader {
                 router.flags = words(rest).filter_map(Flag::from_name).collect();
                 self.has_flags = true;
             }
-            b"v" => {
-                if let Some(known) = self.versions.get(rest) {
-                    router.version = Some(Arc::clone(known));
-                } else {
-                    let text = text::utf8(rest).ok_or_else(|| bad(line, "expected UTF-8 text"))?;
-                    let version: Arc<str> = text.into();
-                    self.versions.insert(rest.to_vec(), Arc::clone(&version));
-                    router.version = Some(version);
-                }
-            }
+            b"v" => router.version = Some(shared(&mut self.texts, line, rest)?),
+            b"pr" => router.protocols = Some(shared(&mut self.texts, line, rest)?),
             // One that cannot be read is no reason to do without the rest, as in tor.
             b"a" if router.ipv6.is_none() => {
                 router.ipv6 = text::utf8(rest).and_then(|text| text.trim().parse().ok());
@@ -295,6 +287,20 @@ fn signature(lines: &mut Lines<'_>) -> Result<(), ConsensusError> {
     Err(truncated(lines.taken(), CUT))
 }
 
+/// A text that many relays have, kept once.
+fn shared(
+    texts: &mut BTreeMap<Vec<u8>, Arc<str>>,
+    line: Line<'_>,
+    rest: &[u8],
+) -> Result<Arc<str>, ConsensusError> {
+    if let Some(known) = texts.get(rest) {
+        return Ok(Arc::clone(known));
+    }
+    let text: Arc<str> = text::utf8(rest).ok_or_else(|| bad(line, "expected UTF-8 text"))?.into();
+    texts.insert(rest.to_vec(), Arc::clone(&text));
+    Ok(text)
+}
+
 fn params(line: Line<'_>, rest: &[u8]) -> Result<Params, ConsensusError> {
     words(rest)
         .map(|word| {
@@ -353,6 +359,7 @@ fn r_line(line: Line<'_>, rest: &[u8], flavour: Flavour) -> Result<Router, Conse
             ipv6: None,
             flags: super::Flags::default(),
             version: None,
+            protocols: None,
             bandwidth_kb_s: None,
             measured_kb_s: None,
             unmeasured: false,

@@ -221,3 +221,26 @@ proptest! {
         prop_assert_eq!((r.flags, r.bandwidth_kb_s), (flags, Some(weight)));
     }
 }
+
+#[test]
+fn the_versions_of_protocols_that_a_relay_speaks_are_read() {
+    let consensus = Consensus::parse(NS.as_bytes()).expect("a consensus");
+    let mut relay = consensus.routers()[0].clone();
+    assert!(relay.supports("Link", 4) && !relay.supports("Link", 99), "{:?}", relay.protocols);
+    relay.protocols = Some("Cons=1-2 FlowCtrl=1-2 Relay=1,3-4 Odd=x-2,7".into());
+    for (name, version, supported) in [
+        ("FlowCtrl", 2, true),
+        ("FlowCtrl", 3, false),
+        ("Flow", 1, false),
+        ("Relay", 2, false),
+        ("Relay", 1, true),
+        ("Relay", 4, true),
+        ("Odd", 2, false),
+        ("Odd", 7, true),
+        ("None", 1, false),
+    ] {
+        assert_eq!(relay.supports(name, version), supported, "{name}={version}");
+    }
+    relay.protocols = None;
+    assert!(!relay.supports("Link", 4));
+}

@@ -3,6 +3,12 @@ use crate::suite::{Run, RunRoom, Suite, Tor, Weightless, WeightlessStretch};
 
 /// What stands at our end of a stream: it makes what is sent, and takes what comes.
 pub trait Application<S: Suite> {
+    /// The stream leads to its destination: the relay has said CONNECTED.
+    fn handle_connected(&mut self) {}
+
+    /// The relay has answered a [`Destination::Lookup`](super::Destination::Lookup): the data of its RESOLVED. The stream is over.
+    fn handle_answer(&mut self, _answer: &[u8]) {}
+
     /// Whether there is something to send behind so many bytes. Asked when the stream is connected and
     /// after each cell; who has nothing more is not asked again before [`send_more`](super::Core::send_more).
     fn has_more(&self, sent_bytes: u64) -> bool;

@@ -23,7 +23,8 @@ const SAYS_NOTHING: [u8; 24] = [0; 24];
 ///   [`open_streams`](Self::open_streams), [`figures`](Self::figures),
 ///   [`received_bytes`](Self::received_bytes);
 /// - *commands*: [`set_congestion`](Self::set_congestion), [`set_flows`](Self::set_flows),
-///   [`open`](Self::open), [`begin`](Self::begin), [`send_drops`](Self::send_drops), [`pause`](Self::pause), [`resume`](Self::resume),
+///   [`open`](Self::open), [`begin`](Self::begin), [`send_drops`](Self::send_drops), [`application_mut`](Self::application_mut),
+///   [`send_more`](Self::send_more), [`pause`](Self::pause), [`resume`](Self::resume),
 ///   [`end`](Self::end), [`destroy`](Self::destroy), [`close_idle`](Self::close_idle),
 ///   [`close_all`](Self::close_all);
 /// - *handle* and *poll*: those of [`Node`](crate::node::Node), and [`poll_event`](Self::poll_event).
@@ -107,6 +108,16 @@ impl<R: Rng, A: Application<Tor>> Client<R, A> {
     /// See [`Core::send_drops`].
     pub fn send_drops(&mut self, now: Instant, circuit: CircuitNumber, cells: usize) {
         self.core.send_drops(now, circuit, cells);
+    }
+
+    /// See [`Core::application_mut`].
+    pub fn application_mut(&mut self, stream: StreamNumber) -> Option<&mut A> {
+        self.core.application_mut(stream)
+    }
+
+    /// See [`Core::send_more`].
+    pub fn send_more(&mut self, now: Instant, stream: StreamNumber) {
+        self.core.send_more(now, stream);
     }
 
     /// See [`Core::pause`].

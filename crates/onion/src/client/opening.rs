@@ -138,6 +138,11 @@ impl<S: Suite, A: Application<S>, R: Rng> Core<S, A, R> {
                 Begin { host, port: *port, flags: *flags }.encode_into(&mut data);
                 RelayCommand::BEGIN
             }
+            Destination::Lookup(name) => {
+                data.extend_from_slice(name.as_bytes());
+                data.push(0);
+                RelayCommand::RESOLVE
+            }
         };
         self.say(circuit, command, id, &data);
     }

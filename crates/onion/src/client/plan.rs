@@ -49,6 +49,9 @@ pub enum Destination {
     Directory,
     /// A host, by name or address, and a port.
     Host(String, u16, BeginFlags),
+    /// No stream, but a question (RESOLVE, tor-spec §6.4): for the addresses of a name, or, by a name under `in-addr.arpa` or
+    /// `ip6.arpa`, for the name of an address.
+    Lookup(String),
 }
 
 impl From<SocketAddr> for Destination {

@@ -4,6 +4,7 @@ use super::application::Application;
 use super::circuit::{Passage, Stage};
 use super::core::Core;
 use super::event::{CircuitNumber, ClientEvent, Loss, Outcome, StreamNumber};
+use super::streams::Stream;
 use crate::cell::msg::{DestroyReason, End, EndReason, Sendme, Xon};
 use crate::cell::relay::RelayCommand;
 use crate::cell::{CircId, Command};
@@ -118,9 +119,13 @@ impl<S: Suite, A: Application<S>, R: Rng> Core<S, A, R> {
         let now = self.now;
         let Some(stream) = self.streams.get_mut(&number) else { return Ok(()) };
         let data = message.data;
+        if stream.is_lookup() {
+            self.handle_lookup(number, message.command, data.bytes());
+            return Ok(());
+        }
         let outcome = match (message.command, &mut stream.flow) {
             (RelayCommand::CONNECTED, _) if !stream.is_connected => {
-                stream.connect(now);
+                stream.connect::<S>(now);
                 if let Some(Passage { streams, .. }) = self.passages.get_mut(&stream.circuit) {
                     streams.sending.push_back(number);
                 }
@@ -155,12 +160,26 @@ impl<S: Suite, A: Application<S>, R: Rng> Core<S, A, R> {
         Ok(())
     }
 
+    /// A question is answered or ended; anything else makes no sense and is passed over.
+    fn handle_lookup(&mut self, number: StreamNumber, command: RelayCommand, data: &[u8]) {
+        if command == RelayCommand::END {
+            self.finish_stream(number, Outcome::Ended(End::parse(data).reason));
+        } else if command == RelayCommand::RESOLVED {
+            if let Some(stream) = self.streams.get_mut(&number) {
+                stream.application_mut().handle_answer(data);
+            }
+            self.finish_stream(number, Outcome::Complete);
+        }
+    }
+
     fn finish_stream(&mut self, number: StreamNumber, outcome: Outcome) {
         let Some(figures) = self.streams.get_mut(&number).map(|it| it.last_figures(self.now))
         else {
             return;
         };
-        if let Outcome::Ended(_) = outcome {
+        // An answer is the end of a question, on both sides.
+        let is_lookup = self.streams.get(&number).is_some_and(Stream::is_lookup);
+        if is_lookup || matches!(outcome, Outcome::Ended(_)) {
             self.forget_stream(number);
         } else {
             self.end_with(number, EndReason::DONE);

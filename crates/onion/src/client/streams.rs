@@ -78,9 +78,18 @@ impl<A> Stream<A> {
         self.figures.begun_at = now;
     }
 
-    pub(super) const fn connect(&mut self, now: Instant) {
+    pub(super) fn connect<S: Suite>(&mut self, now: Instant)
+    where
+        A: Application<S>,
+    {
         self.is_connected = true;
         self.figures.connected_at = Some(now);
+        self.application.handle_connected();
+    }
+
+    /// Whether it is a question, and no stream of bytes.
+    pub(super) const fn is_lookup(&self) -> bool {
+        matches!(self.to, Destination::Lookup(_))
     }
 
     pub(super) fn has_more_to_send<S: Suite>(&self) -> bool

@@ -1,0 +1,97 @@
+//! The thread that follows the consensus.
+
+use crate::event::Event;
+use crate::view::View;
+use link::unix_time_s;
+use netdoc::Microdesc;
+use netdoc::consensus::Consensus;
+use onion::Duration;
+use rand::RngExt;
+use rand::rngs::StdRng;
+use relay::Follower;
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, RecvTimeoutError};
+
+/// The part of the listed relays that must be known before circuits are built: as C tor has it for paths (param-spec,
+/// `min_paths_for_circs_pct`).
+const KNOWN_MIN: f64 = 0.6;
+/// The first and the longest pause after a look that brought nothing of use; each is twice as long as the one before.
+const RETRY: (Duration, Duration) = (Duration::from_millis(250), Duration::from_secs(300));
+/// Between two looks there is at least so much time.
+const PAUSE_MIN: Duration = Duration::from_secs(1);
+
+/// Follows the consensus for a client.
+pub(crate) struct Directory<T> {
+    pub(crate) follower: Follower,
+    pub(crate) rng: StdRng,
+    /// Takes what is found.
+    pub(crate) tell: T,
+}
+
+/// What is found.
+pub(crate) enum News {
+    /// The network.
+    View(Arc<View>),
+    /// Something that is wrong.
+    Event(Event),
+}
+
+impl<T: Fn(News)> Directory<T> {
+    /// Looks, tells and waits, until `end` says that it is over.
+    pub(crate) fn run(mut self, end: &Receiver<()>) {
+        let mut retry = RETRY.0;
+        let mut told = None;
+        loop {
+            let found = self.follower.fetch(unix_time_s());
+            let problems = [found.problem, found.unstored];
+            problems
+                .into_iter()
+                .flatten()
+                .for_each(|it| (self.tell)(News::Event(Event::Trouble(it))));
+            let now = unix_time_s();
+            let view = self.follower.consensus(now).map(|consensus| {
+                let view = self.view(&consensus);
+                (consensus, view)
+            });
+            let pause = match view {
+                Some((consensus, view)) if view.known_share() >= KNOWN_MIN => {
+                    // A consensus is known by its time; more of its microdescriptors may have come.
+                    let name = (consensus.valid_after, view.relays().len());
+                    let is_whole = view.known_share() >= 1.0;
+                    if told != Some(name) {
+                        told = Some(name);
+                        (self.tell)(News::View(Arc::new(view)));
+                    }
+                    let chance = self.rng.random_range(0.0..1.0);
+                    let next = Follower::pause(&consensus, now, chance).max(PAUSE_MIN);
+                    // What is still missing is asked for sooner, and what should have come already.
+                    if is_whole && now <= consensus.valid_until {
+                        retry = RETRY.0;
+                        next
+                    } else {
+                        next.min(grow(&mut retry)).max(PAUSE_MIN)
+                    }
+                }
+                _ => grow(&mut retry),
+            };
+            match end.recv_timeout(pause) {
+                Err(RecvTimeoutError::Timeout) => {}
+                Ok(()) | Err(RecvTimeoutError::Disconnected) => return,
+            }
+        }
+    }
+
+    fn view(&self, consensus: &Consensus) -> View {
+        View::new(consensus, |digest| {
+            // The digest was compared when it came. One that cannot be read is a relay that cannot be used.
+            Microdesc::parse(&self.follower.microdesc(digest)?).ok()
+        })
+    }
+}
+
+/// The pause now; twice as long next time.
+fn grow(retry: &mut Duration) -> Duration {
+    let now = *retry;
+    *retry = (now * 2).min(RETRY.1);
+    now
+}

@@ -1,0 +1,137 @@
+//! What a client has to tell.
+
+use netdoc::Fingerprint;
+use netdoc::Nickname;
+use onion::Duration;
+use std::fmt;
+
+/// A relay of a path, for people and programs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Hop {
+    /// Its RSA identity.
+    pub fingerprint: Fingerprint,
+    /// Its name.
+    pub nickname: Nickname,
+}
+
+/// What a client has to tell.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Event {
+    /// It knows the network: circuits can be built.
+    Bootstrapped {
+        /// Relays that it may use.
+        relays: usize,
+        /// Exits among them.
+        exits: usize,
+        /// Members of its sample of guards.
+        guards: usize,
+        /// When it must stop using what it knows, in Unix seconds.
+        valid_until: u64,
+        /// Time since its start.
+        took: Duration,
+    },
+    /// A later consensus is used from now on.
+    Updated {
+        /// Relays that it may use.
+        relays: usize,
+        /// When it must stop using what it knows, in Unix seconds.
+        valid_until: u64,
+    },
+    /// A circuit stands.
+    CircuitBuilt {
+        /// Its number.
+        circuit: u64,
+        /// First hop first.
+        path: Vec<Hop>,
+        /// Time since its first cell.
+        took: Duration,
+        /// Nobody waited for it any longer; it is closed.
+        is_late: bool,
+    },
+    /// A circuit is gone, or has not come to stand.
+    CircuitClosed {
+        /// Its number.
+        circuit: u64,
+        /// First hop first.
+        path: Vec<Hop>,
+        /// Whether it ever stood.
+        was_built: bool,
+        /// Why.
+        reason: String,
+    },
+    /// A stream leads to its destination.
+    StreamOpened {
+        /// Its number.
+        stream: u64,
+        /// The circuit that carries it.
+        circuit: u64,
+        /// Name or address, and port.
+        target: String,
+        /// Time since the program asked for it.
+        took: Duration,
+    },
+    /// A stream is over, or has not come to be; so is a question to the domain name system.
+    StreamClosed {
+        /// Its number.
+        stream: u64,
+        /// The circuit that has carried it, if any has.
+        circuit: Option<u64>,
+        /// Name or address, and port.
+        target: String,
+        /// Bytes from the program.
+        sent_bytes: u64,
+        /// Bytes to the program.
+        received_bytes: u64,
+        /// Time since the program asked for it.
+        took: Duration,
+        /// How it ended.
+        reason: String,
+        /// It ended as it should.
+        is_ok: bool,
+    },
+    /// Something is wrong that may pass.
+    Trouble(String),
+    /// It has ended by itself: a mistake of ours, or the machine's.
+    Ended(String),
+}
+
+fn names(path: &[Hop]) -> String {
+    let all: Vec<&str> = path.iter().map(|hop| hop.nickname.as_str()).collect();
+    all.join(" > ")
+}
+
+impl fmt::Display for Event {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Bootstrapped { relays, exits, guards, took, .. } => write!(
+                f,
+                "the network is known: {relays} relays, {exits} exits, {guards} sampled guards, \
+                 after {} ms",
+                took.as_millis()
+            ),
+            Self::Updated { relays, .. } => write!(f, "a later consensus: {relays} relays"),
+            Self::CircuitBuilt { circuit, path, took, is_late } => {
+                let late = if *is_late { ", too late to be used" } else { "" };
+                let time_ms = took.as_millis();
+                write!(f, "circuit {circuit} stands: {} in {time_ms} ms{late}", names(path))
+            }
+            Self::CircuitClosed { circuit, path, was_built, reason } => {
+                let what = if *was_built { "closed" } else { "failed" };
+                write!(f, "circuit {circuit} {what}: {}: {reason}", names(path))
+            }
+            Self::StreamOpened { stream, circuit, target, took } => {
+                let time_ms = took.as_millis();
+                write!(f, "stream {stream} to {target} by circuit {circuit} after {time_ms} ms")
+            }
+            Self::StreamClosed { stream, target, sent_bytes, received_bytes, reason, .. } => {
+                write!(
+                    f,
+                    "stream {stream} to {target} over: {sent_bytes} bytes out, {received_bytes} \
+                     bytes in: {reason}"
+                )
+            }
+            Self::Trouble(problem) => f.write_str(problem),
+            Self::Ended(problem) => write!(f, "ended: {problem}"),
+        }
+    }
+}

@@ -1,0 +1,144 @@
+//! Paths: which relays may be in one together, and the draw.
+
+use crate::strategy::{Position, Strategy};
+use crate::view::{RelayInfo, View};
+use netdoc::Fingerprint;
+use netdoc::consensus::Flag;
+use rand::Rng;
+use rand::distr::Distribution;
+use rand::distr::weighted::WeightedIndex;
+
+/// Ports of sessions that last, for which relays must be stable: C tor's default for `LongLivedPorts`.
+const LONG_LIVED_PORTS: [u16; 11] = [21, 22, 706, 1863, 5050, 5190, 5222, 5223, 6523, 6667, 6697];
+
+/// What holds for all paths, besides that no relay is in one twice and none with its family.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Rules {
+    /// No two relays of one network, of 16 bits by IPv4 or 32 by IPv6. Not where all relays are on one machine.
+    pub distinct_subnets: bool,
+}
+
+impl Rules {
+    /// Whether both may be in one path.
+    #[must_use]
+    pub fn allow_both(self, a: &RelayInfo, b: &RelayInfo) -> bool {
+        let are_near = self.distinct_subnets && a.is_near(b);
+        a.fingerprint != b.fingerprint && !a.is_family_of(b) && !are_near
+    }
+}
+
+/// What a path is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Need {
+    /// A question to the domain name system: any exit will do.
+    Lookup,
+    /// A stream.
+    Port {
+        /// To this port.
+        port: u16,
+        /// Of an IPv6 address. A name is not one.
+        is_ipv6: bool,
+    },
+}
+
+impl Need {
+    /// Whether a last hop serves it.
+    #[must_use]
+    pub fn is_served_by(self, exit: &RelayInfo) -> bool {
+        match self {
+            Self::Lookup => exit.is_exit(),
+            Self::Port { port, is_ipv6 } => exit.allows(port, is_ipv6),
+        }
+    }
+
+    /// Whether the path's relays should be stable.
+    #[must_use]
+    pub fn is_long_lived(self) -> bool {
+        matches!(self, Self::Port { port, .. } if LONG_LIVED_PORTS.contains(&port))
+    }
+}
+
+/// Why there is no path.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum NoPath {
+    /// No relay lets such a stream out.
+    #[error("no exit of the network lets such a stream out")]
+    Exit,
+    /// No guard may be used with that exit.
+    #[error("no guard can be used now with any such exit")]
+    Guard,
+    /// No other relay may be used with guard and exit.
+    #[error("no relay is left for the middle of a path")]
+    Middle,
+}
+
+/// Draws a relay for a position among those that `may_be`. Those with the flags `Fast` and, if asked for, `Stable` come
+/// first; if there is none, any will do.
+pub fn draw<'v>(
+    view: &'v View,
+    strategy: &dyn Strategy,
+    position: Position,
+    chosen: &[&RelayInfo],
+    is_long_lived: bool,
+    rng: &mut impl Rng,
+    may_be: impl Fn(&RelayInfo) -> bool,
+) -> Option<&'v RelayInfo> {
+    let all: Vec<&RelayInfo> = view.relays().iter().filter(|relay| may_be(relay)).collect();
+    let is_fit = |relay: &RelayInfo| {
+        relay.flags.contains(Flag::Fast) && (!is_long_lived || relay.flags.contains(Flag::Stable))
+    };
+    let fit: Vec<&RelayInfo> = all.iter().copied().filter(|relay| is_fit(relay)).collect();
+    let candidates = if fit.is_empty() { all } else { fit };
+    let weight = |relay: &&RelayInfo| {
+        let weight = strategy.weight(view, relay, position, chosen);
+        if weight.is_finite() { weight.max(0.0) } else { 0.0 }
+    };
+    let place = match WeightedIndex::new(candidates.iter().map(weight)) {
+        Ok(weighted) => weighted.sample(rng),
+        // All weigh nothing, or there is none.
+        Err(_) if candidates.is_empty() => return None,
+        Err(_) => rand::RngExt::random_range(rng, 0..candidates.len()),
+    };
+    candidates.get(place).copied()
+}
+
+/// How often an exit is drawn before there is no guard that may go with one.
+const EXITS_TRIED: usize = 8;
+
+/// Chooses a path of three: first the exit, then the guard, of which `guard` says which is to be used among those that may be,
+/// then the middle.
+///
+/// # Errors
+/// [`NoPath`] says which position cannot be filled.
+pub fn choose<'v>(
+    view: &'v View,
+    strategy: &dyn Strategy,
+    rules: Rules,
+    need: Need,
+    rng: &mut impl Rng,
+    guard: impl Fn(&dyn Fn(&RelayInfo) -> bool) -> Option<Fingerprint>,
+) -> Result<[&'v RelayInfo; 3], NoPath> {
+    let lasts = need.is_long_lived();
+    let mut problem = NoPath::Exit;
+    for _ in 0..EXITS_TRIED {
+        let serves = |relay: &RelayInfo| need.is_served_by(relay);
+        let exit = draw(view, strategy, Position::Exit, &[], lasts, rng, serves);
+        let exit = exit.ok_or(NoPath::Exit)?;
+        let first = guard(&|relay| rules.allow_both(relay, exit)).and_then(|it| view.find(&it));
+        let Some(first) = first else {
+            problem = NoPath::Guard;
+            continue;
+        };
+        let may_be = |it: &RelayInfo| rules.allow_both(it, exit) && rules.allow_both(it, first);
+        let chosen = [first, exit];
+        let middle = draw(view, strategy, Position::Middle, &chosen, lasts, rng, may_be);
+        match middle {
+            Some(middle) => return Ok([first, middle, exit]),
+            None => problem = NoPath::Middle,
+        }
+    }
+    Err(problem)
+}
+
+#[cfg(test)]
+mod tests;

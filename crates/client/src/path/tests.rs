@@ -1,0 +1,134 @@
+use super::*;
+use crate::strategy::{Uniform, Weighted};
+use crate::view::tests::{declare, relay, view};
+use netdoc::PortPolicy;
+use proptest::prelude::*;
+use rand::SeedableRng;
+use rand::rngs::StdRng;
+
+const WEB: Need = Need::Port { port: 443, is_ipv6: false };
+const STRICT: Rules = Rules { distinct_subnets: true };
+const LOOSE: Rules = Rules { distinct_subnets: false };
+
+/// Any relay that may be one is a guard.
+fn any_guard<'a>(
+    view: &'a View,
+) -> impl Fn(&dyn Fn(&RelayInfo) -> bool) -> Option<Fingerprint> + 'a {
+    |allowed| view.relays().iter().find(|relay| allowed(relay)).map(|relay| relay.fingerprint)
+}
+
+fn chosen(view: &View, rules: Rules, need: Need, seed: u8) -> Result<[u8; 3], NoPath> {
+    let mut rng = StdRng::from_seed([seed; 32]);
+    let path = choose(view, &Weighted, rules, need, &mut rng, any_guard(view));
+    path.map(|path| path.map(|relay| relay.fingerprint.as_bytes()[0]))
+}
+
+#[test]
+fn what_a_network_lacks_is_said() {
+    assert_eq!(chosen(&view([]), LOOSE, WEB, 1), Err(NoPath::Exit));
+    assert_eq!(chosen(&view([relay(1)]), LOOSE, WEB, 1), Err(NoPath::Guard));
+    assert_eq!(chosen(&view([relay(1), relay(2)]), LOOSE, WEB, 1), Err(NoPath::Middle));
+    let three = view([1, 2, 3].map(relay));
+    assert!(chosen(&three, STRICT, WEB, 1).is_ok());
+    let ssh = Need::Port { port: 22, is_ipv6: false };
+    assert_eq!(chosen(&three, LOOSE, ssh, 1), Err(NoPath::Exit));
+    let ipv6 = Need::Port { port: 443, is_ipv6: true };
+    assert_eq!(chosen(&three, LOOSE, ipv6, 1), Err(NoPath::Exit));
+    assert!(chosen(&three, LOOSE, Need::Lookup, 1).is_ok());
+}
+
+#[test]
+fn relays_of_one_machine_are_in_a_path_only_where_the_rules_let_them() {
+    let near = view([1, 2, 3].map(|number| {
+        let mut it = relay(number);
+        it.address = [127, 0, 0, 1].into();
+        it
+    }));
+    assert!(chosen(&near, LOOSE, WEB, 1).is_ok());
+    assert_eq!(chosen(&near, STRICT, WEB, 1), Err(NoPath::Guard));
+}
+
+#[test]
+fn slow_and_unstable_relays_are_taken_only_for_want_of_others() {
+    let mut slow = relay(1);
+    slow.flags = slow.flags.iter().filter(|flag| *flag != Flag::Fast).collect();
+    let mut unstable = relay(2);
+    unstable.flags = unstable.flags.iter().filter(|flag| *flag != Flag::Stable).collect();
+    let all = view([slow.clone(), unstable, relay(3)]);
+    let mut rng = StdRng::from_seed([1; 32]);
+    let mut seen = |view: &View, lasts| {
+        let mut seen = [false; 4];
+        for _ in 0..100 {
+            let it = draw(view, &Uniform, Position::Middle, &[], lasts, &mut rng, |_| true);
+            seen[usize::from(it.expect("one").fingerprint.as_bytes()[0])] = true;
+        }
+        seen
+    };
+    assert_eq!(seen(&all, false), [false, false, true, true]);
+    assert_eq!(seen(&all, true), [false, false, false, true]);
+    assert_eq!(seen(&view([slow]), true), [false, true, false, false]);
+    assert!(Need::Port { port: 6667, is_ipv6: false }.is_long_lived() && !WEB.is_long_lived());
+}
+
+#[test]
+fn relays_that_weigh_nothing_are_all_alike_and_never_beside_those_that_do() {
+    let weightless = |number| {
+        let mut it = relay(number);
+        it.weight_kb_s = 0;
+        it
+    };
+    let none = view([1, 2, 3].map(weightless));
+    let firsts: std::collections::BTreeSet<_> =
+        (0..50).map(|seed| chosen(&none, LOOSE, WEB, seed).expect("a path")[2]).collect();
+    assert_eq!(firsts.len(), 3);
+    let mut others = [1, 2, 3, 4].map(weightless);
+    others[2].weight_kb_s = 1;
+    for seed in 0..50 {
+        assert_eq!(chosen(&view(others.clone()), LOOSE, WEB, seed).expect("a path")[2], 3);
+    }
+}
+
+proptest! {
+    /// Networks with families, neighbours, and exits of different policies.
+    #[test]
+    fn no_path_breaks_a_rule(
+        kinds in prop::collection::vec((any::<u8>(), 0_u8..4, 0_u8..3, any::<bool>()), 3..12),
+        families in prop::collection::vec((0_usize..12, 0_usize..12, any::<bool>()), 0..10),
+        seed: u8,
+        port in prop::sample::select(vec![22_u16, 80, 443]),
+        distinct_subnets: bool,
+    ) {
+        let mut relays: Vec<RelayInfo> = (1..).map(relay).take(kinds.len()).collect();
+        for (it, (weight, subnet, policy, is_bad)) in relays.iter_mut().zip(kinds) {
+            it.weight_kb_s = weight.into();
+            it.address = [10, subnet, 0, 1].into();
+            it.policy = [PortPolicy::REJECT_ALL, PortPolicy::parse(b"accept 80").expect("a policy"),
+                PortPolicy::parse(b"reject 25").expect("a policy")][usize::from(policy)].clone();
+            if is_bad {
+                it.flags = it.flags.iter().chain([Flag::BadExit]).collect();
+            }
+        }
+        for (a, b, is_mutual) in families {
+            let (a, b) = (a % relays.len(), b % relays.len());
+            let (one, other) = (relays[a].clone(), relays[b].clone());
+            declare(&mut relays[a], &other, false);
+            if is_mutual {
+                declare(&mut relays[b], &one, false);
+            }
+        }
+        let network = view(relays);
+        let need = Need::Port { port, is_ipv6: false };
+        let rules = Rules { distinct_subnets };
+        let mut rng = StdRng::from_seed([seed; 32]);
+        if let Ok([first, middle, exit]) =
+            choose(&network, &Weighted, rules, need, &mut rng, any_guard(&network))
+        {
+            prop_assert!(exit.policy.allows(port) && !exit.flags.contains(Flag::BadExit));
+            for (a, b) in [(first, middle), (first, exit), (middle, exit)] {
+                prop_assert!(a.fingerprint != b.fingerprint);
+                prop_assert!(!a.is_family_of(b));
+                prop_assert!(!distinct_subnets || a.address.octets()[..2] != b.address.octets()[..2]);
+            }
+        }
+    }
+}

@@ -1,0 +1,215 @@
+//! The circuits that a client has, and which of them a stream gets.
+
+use crate::path::Need;
+use crate::view::RelayInfo;
+use netdoc::Fingerprint;
+use onion::{Duration, Instant};
+use std::collections::BTreeMap;
+
+/// A circuit gets no new streams so long after its first: C tor's `MaxCircuitDirtiness`.
+pub(crate) const DIRTY_MAX: Duration = Duration::from_secs(600);
+/// A circuit that nobody has used for so long is closed: C tor's `CircuitsAvailableTimeout`.
+const UNUSED_MAX: Duration = Duration::from_secs(1800);
+/// Circuits that are kept ready for streams that nobody has asked for yet.
+pub(crate) const SPARE: usize = 2;
+/// Circuits at once, at most: what a program that isolates each stream can have.
+pub(crate) const CIRCUITS_MAX: usize = 256;
+
+/// Streams of different isolation never share a circuit: the name and password that a program gives with SOCKS, or that it gives
+/// none.
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Isolation(pub Option<(Vec<u8>, Vec<u8>)>);
+
+/// A circuit of the pool.
+#[derive(Clone, Debug)]
+pub(crate) struct Circuit {
+    /// Its number, for people.
+    pub(crate) number: u64,
+    /// First hop first.
+    pub(crate) path: [Fingerprint; 3],
+    pub(crate) exit: RelayInfo,
+    pub(crate) began: Instant,
+    pub(crate) took: Option<Duration>,
+    /// Nobody waits for it any longer; it is built on to learn from.
+    pub(crate) is_late: bool,
+    /// For whom it is; nobody's yet, if none.
+    owner: Option<Isolation>,
+    /// When it got its first stream.
+    first_used: Option<Instant>,
+    pub(crate) streams: usize,
+}
+
+impl Circuit {
+    pub(crate) const fn new(
+        number: u64,
+        path: [Fingerprint; 3],
+        exit: RelayInfo,
+        began: Instant,
+    ) -> Self {
+        Self {
+            number,
+            path,
+            exit,
+            began,
+            took: None,
+            is_late: false,
+            owner: None,
+            first_used: None,
+            streams: 0,
+        }
+    }
+
+    pub(crate) const fn guard(&self) -> &Fingerprint {
+        &self.path[0]
+    }
+
+    const fn is_built(&self) -> bool {
+        self.took.is_some()
+    }
+
+    /// Whether it may get a stream: it is not too old, and its last hop lets the stream out.
+    fn serves(&self, need: Need, now: Instant) -> bool {
+        let is_young = self.first_used.is_none_or(|first| now < first + DIRTY_MAX);
+        !self.is_late && is_young && need.is_served_by(&self.exit)
+    }
+}
+
+/// What a stream gets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Choice<K> {
+    /// This circuit, which stands.
+    Use(K),
+    /// One that is being built for it.
+    Wait,
+    /// There is none: one is to be built.
+    Open,
+}
+
+/// The circuits that a client has, by its names for them.
+#[derive(Debug)]
+pub(crate) struct Pool<K>(BTreeMap<K, Circuit>);
+
+impl<K> Default for Pool<K> {
+    fn default() -> Self {
+        Self(BTreeMap::new())
+    }
+}
+
+impl<K: Copy + Ord> Pool<K> {
+    pub(crate) fn add(&mut self, name: K, circuit: Circuit) {
+        self.0.insert(name, circuit);
+    }
+
+    pub(crate) fn get(&self, name: K) -> Option<&Circuit> {
+        self.0.get(&name)
+    }
+
+    pub(crate) fn get_mut(&mut self, name: K) -> Option<&mut Circuit> {
+        self.0.get_mut(&name)
+    }
+
+    pub(crate) fn remove(&mut self, name: K) -> Option<Circuit> {
+        self.0.remove(&name)
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    /// Chooses for a stream: a circuit of the same isolation before one that is nobody's, and one that stands before one that
+    /// is being built. What is chosen belongs to this isolation from now on. With `Open` the caller gives what it opens to
+    /// [`reserve`](Self::reserve).
+    pub(crate) fn choose(&mut self, need: Need, isolation: &Isolation, now: Instant) -> Choice<K> {
+        let rank = |circuit: &Circuit| match (circuit.is_built(), circuit.owner.as_ref()) {
+            (true, Some(owner)) if owner == isolation => Some(0),
+            (true, None) => Some(1),
+            (false, Some(owner)) if owner == isolation => Some(2),
+            (false, None) => Some(3),
+            _ => None,
+        };
+        let fit = self.0.iter_mut().filter(|(_, circuit)| circuit.serves(need, now));
+        let ranked = fit.filter_map(|(name, circuit)| Some((rank(circuit)?, *name, circuit)));
+        let Some((_, name, circuit)) = ranked.min_by_key(|(rank, name, _)| (*rank, *name)) else {
+            return Choice::Open;
+        };
+        circuit.owner = Some(isolation.clone());
+        if !circuit.is_built() {
+            return Choice::Wait;
+        }
+        // What was being built for it is not needed any more.
+        for (other, circuit) in &mut self.0 {
+            let is_its = circuit.owner.as_ref() == Some(isolation);
+            if *other != name && is_its && circuit.first_used.is_none() {
+                circuit.owner = None;
+            }
+        }
+        Choice::Use(name)
+    }
+
+    /// Gives a circuit to an isolation alone.
+    pub(crate) fn reserve(&mut self, name: K, isolation: &Isolation) {
+        if let Some(circuit) = self.0.get_mut(&name) {
+            circuit.owner = Some(isolation.clone());
+        }
+    }
+
+    /// A circuit has got a stream.
+    pub(crate) fn handle_begun(&mut self, name: K, now: Instant) {
+        if let Some(circuit) = self.0.get_mut(&name) {
+            circuit.first_used.get_or_insert(now);
+            circuit.streams += 1;
+        }
+    }
+
+    /// A stream of a circuit is over.
+    pub(crate) fn handle_over(&mut self, name: K) {
+        if let Some(circuit) = self.0.get_mut(&name) {
+            circuit.streams = circuit.streams.saturating_sub(1);
+        }
+    }
+
+    /// Circuits that are nobody's, and that such a stream could get, also those that are being built.
+    pub(crate) fn spare(&self, need: Need, now: Instant) -> usize {
+        let is_spare = |it: &&Circuit| it.owner.is_none() && it.serves(need, now);
+        self.0.values().filter(is_spare).count()
+    }
+
+    /// Circuits that are being built and still waited for.
+    pub(crate) fn building(&self) -> usize {
+        self.0.values().filter(|circuit| !circuit.is_built() && !circuit.is_late).count()
+    }
+
+    /// Circuits whose time is over: those that nobody waits for any longer, from now on, and those to be closed.
+    pub(crate) fn overdue(
+        &mut self,
+        now: Instant,
+        timeout: Duration,
+        close_timeout: Duration,
+    ) -> (Vec<K>, Vec<K>) {
+        let (mut late, mut over) = (Vec::new(), Vec::new());
+        for (name, circuit) in &mut self.0 {
+            let is_over = match (circuit.took, circuit.first_used) {
+                (None, _) => now >= circuit.began + close_timeout,
+                (Some(_), Some(first)) => circuit.streams == 0 && now >= first + DIRTY_MAX,
+                (Some(took), None) => now >= circuit.began + took + UNUSED_MAX,
+            };
+            if is_over {
+                over.push(*name);
+            } else if !circuit.is_built() && !circuit.is_late && now >= circuit.began + timeout {
+                circuit.is_late = true;
+                late.push(*name);
+            }
+        }
+        (late, over)
+    }
+
+    /// Lets a circuit have no more streams: one through it has failed in a way that others would, too.
+    pub(crate) fn retire(&mut self, name: K) {
+        if let Some(circuit) = self.0.get_mut(&name) {
+            circuit.is_late = true;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

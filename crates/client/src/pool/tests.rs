@@ -1,0 +1,90 @@
+use super::*;
+use crate::view::tests::relay;
+
+const WEB: Need = Need::Port { port: 443, is_ipv6: false };
+
+fn at(seconds: u64) -> Instant {
+    Instant::ORIGIN + Duration::from_secs(seconds)
+}
+
+fn named(name: &str) -> Isolation {
+    Isolation(Some((name.as_bytes().to_vec(), b"password".to_vec())))
+}
+
+/// A circuit through relays 1 and 2 and an exit to ports 80 and 443.
+fn circuit(number: u64, began_s: u64, took_s: Option<u64>) -> Circuit {
+    let path = [1, 2, 3].map(|number| relay(number).fingerprint);
+    let mut circuit = Circuit::new(number, path, relay(3), at(began_s));
+    circuit.took = took_s.map(Duration::from_secs);
+    circuit
+}
+
+/// With circuits 0 and 1 that stand and 2 that does not.
+fn pool() -> Pool<u32> {
+    let mut pool = Pool::default();
+    pool.add(0, circuit(0, 0, Some(1)));
+    pool.add(1, circuit(1, 0, Some(1)));
+    pool.add(2, circuit(2, 0, None));
+    pool
+}
+
+#[test]
+fn streams_of_one_isolation_share_a_circuit_and_others_never_do() {
+    let mut pool = pool();
+    let nobody = Isolation::default();
+    assert_eq!(pool.spare(WEB, at(1)), 3);
+    for isolation in [&nobody, &named("a"), &named("b")] {
+        let first = pool.choose(WEB, isolation, at(1));
+        assert_eq!(pool.choose(WEB, isolation, at(1)), first);
+    }
+    assert_eq!(pool.choose(WEB, &nobody, at(1)), Choice::Use(0));
+    assert_eq!(pool.choose(WEB, &named("a"), at(1)), Choice::Use(1));
+    assert_eq!(pool.choose(WEB, &named("b"), at(1)), Choice::Wait, "2 is being built for it");
+    assert_eq!(pool.choose(WEB, &named("c"), at(1)), Choice::Open);
+    let other_password = Isolation(Some((b"a".to_vec(), Vec::new())));
+    assert_eq!(pool.choose(WEB, &other_password, at(1)), Choice::Open);
+    assert_eq!((pool.spare(WEB, at(1)), pool.len(), pool.building()), (0, 3, 1));
+    // One that is opened for somebody is nobody else's.
+    pool.add(3, circuit(3, 1, Some(1)));
+    pool.reserve(3, &named("c"));
+    assert_eq!(pool.choose(WEB, &named("d"), at(2)), Choice::Open);
+    assert_eq!(pool.choose(WEB, &named("c"), at(2)), Choice::Use(3));
+}
+
+#[test]
+fn a_circuit_gets_only_streams_that_its_exit_lets_out_and_none_once_it_is_old() {
+    let mut pool = pool();
+    let (isolation, ssh) = (named("a"), Need::Port { port: 22, is_ipv6: false });
+    assert_eq!(pool.choose(ssh, &isolation, at(1)), Choice::Open);
+    assert_eq!(pool.spare(ssh, at(1)), 0);
+    assert_eq!(pool.choose(Need::Lookup, &isolation, at(1)), Choice::Use(0));
+    pool.handle_begun(0, at(1));
+    assert_eq!(pool.choose(WEB, &isolation, at(600)), Choice::Use(0));
+    assert_eq!(
+        pool.choose(WEB, &isolation, at(601)),
+        Choice::Use(1),
+        "ten minutes after its first stream"
+    );
+    pool.retire(1);
+    assert_eq!(pool.choose(WEB, &isolation, at(601)), Choice::Wait);
+}
+
+#[test]
+fn circuits_that_nobody_uses_are_closed_and_those_in_use_are_not() {
+    let mut pool = pool();
+    pool.handle_begun(0, at(5));
+    let overdue = |pool: &mut Pool<u32>, seconds| {
+        pool.overdue(at(seconds), Duration::from_secs(10), Duration::from_secs(60))
+    };
+    assert_eq!(overdue(&mut pool, 9), (vec![], vec![]));
+    assert_eq!(overdue(&mut pool, 10), (vec![2], vec![]), "nobody waits for it any longer");
+    assert_eq!(pool.building(), 0);
+    assert_eq!(overdue(&mut pool, 59), (vec![], vec![]), "late once only");
+    assert_eq!(overdue(&mut pool, 60), (vec![], vec![2]));
+    pool.remove(2);
+    assert_eq!(overdue(&mut pool, 1000), (vec![], vec![]), "a stream is open");
+    pool.handle_over(0);
+    assert_eq!(overdue(&mut pool, 604), (vec![], vec![]));
+    assert_eq!(overdue(&mut pool, 605), (vec![], vec![0]));
+    assert_eq!(overdue(&mut pool, 1801), (vec![], vec![0, 1]));
+}

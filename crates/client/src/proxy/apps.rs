@@ -1,0 +1,275 @@
+//! Programs: what they ask for, and the bytes to and from them.
+
+use super::pipe::Pipe;
+use super::socks::{Greeting, Request, Step};
+use super::{BUSY_STEP, Proxy};
+use crate::event::Event;
+use onion::Instant;
+use onion::client::{CircuitNumber, StreamNumber};
+use onion::node::{CloseCause, ConnId};
+use std::cell::RefCell;
+use std::io::Write;
+use std::rc::Rc;
+use tor_socksproto::SocksStatus;
+
+/// Bytes from a program that wait for its stream, at most.
+const TO_TOR_MAX: usize = 128 << 10;
+/// Bytes for a program that wait: above, the stream is told to hold on; below half of it, to go on.
+const TO_APP_HIGH: usize = 128 << 10;
+
+/// A program's connection.
+pub(super) struct App {
+    pub(super) number: u64,
+    pub(super) pipe: Rc<RefCell<Pipe>>,
+    pub(super) stage: Stage,
+    pub(super) asked_at: Instant,
+    /// Circuits on which its stream was begun.
+    pub(super) attempts: u32,
+    is_stream_paused: bool,
+    /// It was told that it takes no more.
+    is_held: bool,
+    /// It waits in the queue of writable connections.
+    pub(super) is_queued: bool,
+}
+
+/// A stream of a program.
+#[derive(Clone, Debug)]
+pub(super) struct Begun {
+    pub(super) request: Request,
+    pub(super) stream: StreamNumber,
+    pub(super) circuit: CircuitNumber,
+    pub(super) at: Instant,
+}
+
+/// How far a program's connection is.
+pub(super) enum Stage {
+    /// It has not said yet what it wants.
+    Greeting(Box<Greeting>),
+    /// There is no circuit for it.
+    Waiting(Request),
+    /// Its stream was begun; the exit has not answered.
+    Begun(Begun),
+    /// Its stream leads to its destination.
+    Open(Begun),
+    /// The program is gone, and its last bytes are to leave.
+    Draining(Begun),
+    /// Its stream is over, and the last bytes for the program are to leave.
+    Closing,
+}
+
+impl App {
+    pub(super) fn new(number: u64, now: Instant) -> Self {
+        Self {
+            number,
+            pipe: Rc::default(),
+            stage: Stage::Greeting(Box::new(Greeting::new())),
+            asked_at: now,
+            attempts: 0,
+            is_stream_paused: false,
+            is_held: false,
+            is_queued: false,
+        }
+    }
+
+    /// Whether it waits for a circuit or an exit.
+    pub(super) const fn is_waiting(&self) -> bool {
+        matches!(self.stage, Stage::Waiting(_) | Stage::Begun(_))
+    }
+
+    /// Whether its connection is not there any more.
+    pub(super) const fn is_gone(&self) -> bool {
+        matches!(self.stage, Stage::Draining(_))
+    }
+
+    /// How many bytes it may send now.
+    pub(super) fn room(&self) -> usize {
+        TO_TOR_MAX.saturating_sub(self.pipe.borrow().to_tor.len())
+    }
+}
+
+impl Proxy {
+    pub(super) fn handle_app_bytes(&mut self, now: Instant, conn: ConnId, mut bytes: &[u8]) {
+        let Some(app) = self.apps.get_mut(&conn) else { return };
+        while let Stage::Greeting(greeting) = &mut app.stage {
+            let len = bytes.len().min(greeting.room());
+            let (part, rest) = bytes.split_at(len);
+            let mut answer = Vec::new();
+            let step = greeting.handle_bytes(part, &mut answer);
+            let _ = app.pipe.borrow_mut().to_app.write_all(&answer);
+            bytes = rest;
+            match step {
+                Step::More if bytes.is_empty() => break,
+                Step::More if len > 0 => {}
+                Step::Wants(request, early) => {
+                    let _ = app.pipe.borrow_mut().to_tor.write_all(&early);
+                    app.asked_at = now;
+                    match request.destination() {
+                        Ok(_) => {
+                            self.last_need = Some(request.need);
+                            app.stage = Stage::Waiting(request);
+                            self.must_plan = true;
+                        }
+                        Err(problem) => {
+                            let reply = request.refused(SocksStatus::NOT_ALLOWED);
+                            let _ = app.pipe.borrow_mut().to_app.write_all(&reply);
+                            let problem = format!("{}: {problem}", request.target);
+                            app.stage = Stage::Closing;
+                            self.tell(Event::Trouble(problem));
+                        }
+                    }
+                    break;
+                }
+                Step::More | Step::Refused => {
+                    app.stage = Stage::Closing;
+                    break;
+                }
+            }
+        }
+        self.wake_app(conn);
+        let Some(app) = self.apps.get_mut(&conn) else { return };
+        if bytes.is_empty() || matches!(app.stage, Stage::Closing) {
+            return;
+        }
+        let _ = app.pipe.borrow_mut().to_tor.write_all(bytes);
+        app.is_held = app.room() == 0;
+        if let Stage::Open(Begun { stream, .. }) = app.stage {
+            self.client.send_more(now, stream);
+        }
+    }
+
+    /// Queues a program's connection for writing, once.
+    pub(super) fn wake_app(&mut self, conn: ConnId) {
+        let Some(app) = self.apps.get_mut(&conn) else { return };
+        let has_something = !app.pipe.borrow().to_app.is_empty();
+        let is_closing = matches!(app.stage, Stage::Closing);
+        if (has_something || is_closing) && !std::mem::replace(&mut app.is_queued, true) {
+            self.writable.push_back(conn);
+        }
+    }
+
+    pub(super) fn transmit_to_app(&mut self, now: Instant, conn: ConnId, out: &mut [u8]) -> usize {
+        let Some(app) = self.apps.get_mut(&conn) else { return 0 };
+        let mut pipe = app.pipe.borrow_mut();
+        let len = pipe.read_for_app(out);
+        let left = pipe.to_app.len();
+        drop(pipe);
+        if len == 0 && matches!(app.stage, Stage::Closing) {
+            self.to_close.push_back(conn);
+        }
+        if app.is_stream_paused && left < TO_APP_HIGH / 2 {
+            app.is_stream_paused = false;
+            if let Stage::Open(Begun { stream, .. }) = app.stage {
+                self.client.resume(now, stream);
+            }
+        }
+        len
+    }
+
+    /// Takes up what has changed at streams' ends of pipes.
+    pub(super) fn look_at_pipes(&mut self, now: Instant) {
+        loop {
+            let Some(conn) = self.touched.borrow_mut().pop_front() else { return };
+            self.look_at_pipe(now, conn);
+        }
+    }
+
+    fn look_at_pipe(&mut self, now: Instant, conn: ConnId) {
+        let Some(app) = self.apps.get_mut(&conn) else { return };
+        let mut pipe = app.pipe.borrow_mut();
+        pipe.look();
+        let is_connected = pipe.is_connected;
+        let (waiting, unsent) = (pipe.to_app.len(), pipe.to_tor.len());
+        drop(pipe);
+        if is_connected && let Stage::Begun(begun) = &app.stage {
+            let begun = begun.clone();
+            let took = now - app.asked_at;
+            // In front of what the destination may have said already.
+            let granted = begun.request.granted();
+            let mut pipe = app.pipe.borrow_mut();
+            granted.iter().rev().for_each(|byte| pipe.to_app.push_front(*byte));
+            drop(pipe);
+            let (stream, target) = (app.number, begun.request.target.clone());
+            let circuit = self.pool.get(begun.circuit).map_or(0, |circuit| circuit.number);
+            let engine_stream = begun.stream;
+            app.stage = Stage::Open(begun);
+            self.client.send_more(now, engine_stream);
+            self.tell(Event::StreamOpened { stream, circuit, target, took });
+        }
+        let Some(app) = self.apps.get_mut(&conn) else { return };
+        if app.is_held && unsent < TO_TOR_MAX / 2 {
+            app.is_held = false;
+            self.readable.push_back(conn);
+        }
+        if waiting > TO_APP_HIGH
+            && let Stage::Open(Begun { stream, .. }) = app.stage
+            && !std::mem::replace(&mut app.is_stream_paused, true)
+        {
+            self.client.pause(stream);
+        }
+        if unsent == 0 && app.is_gone() {
+            self.finish_app(now, conn, "the program has closed it", true);
+            return;
+        }
+        self.wake_app(conn);
+    }
+
+    /// A program has gone, or its connection has broken.
+    pub(super) fn handle_app_closed(&mut self, now: Instant, conn: ConnId, cause: &CloseCause) {
+        let Some(app) = self.apps.get_mut(&conn) else { return };
+        let has_more = !app.pipe.borrow().to_tor.is_empty();
+        match &app.stage {
+            // What it has sent before it left is to arrive; nobody reads what comes.
+            Stage::Open(begun) if has_more && *cause == CloseCause::ByPeer => {
+                app.stage = Stage::Draining(begun.clone());
+            }
+            Stage::Open(_) => self.finish_app(now, conn, "the program has closed it", true),
+            _ => self.finish_app(now, conn, "the program has given up", false),
+        }
+        if !self.apps.get(&conn).is_some_and(App::is_gone) {
+            self.apps.remove(&conn);
+        }
+    }
+
+    /// Ends a program's stream from our side, or its wait for one, and tells of it. What is left for the program still leaves.
+    pub(super) fn finish_app(&mut self, now: Instant, conn: ConnId, reason: &str, is_ok: bool) {
+        let Some(app) = self.apps.get_mut(&conn) else { return };
+        let was_gone = app.is_gone();
+        let stage = std::mem::replace(&mut app.stage, Stage::Closing);
+        let (request, begun) = match stage {
+            Stage::Waiting(request) => (request, None),
+            Stage::Begun(begun) | Stage::Open(begun) | Stage::Draining(begun) => {
+                (begun.request.clone(), Some(begun))
+            }
+            Stage::Greeting(_) | Stage::Closing => return,
+        };
+        let pipe = app.pipe.borrow();
+        let event = Event::StreamClosed {
+            stream: app.number,
+            circuit: begun
+                .as_ref()
+                .and_then(|begun| self.pool.get(begun.circuit).map(|it| it.number)),
+            target: request.target,
+            sent_bytes: pipe.sent_bytes,
+            received_bytes: pipe.received_bytes,
+            took: now - app.asked_at,
+            reason: reason.to_owned(),
+            is_ok,
+        };
+        drop(pipe);
+        if let Some(begun) = begun {
+            self.detach(&begun);
+        }
+        self.tell(event);
+        if was_gone {
+            self.apps.remove(&conn);
+        } else {
+            self.wake_app(conn);
+        }
+    }
+
+    /// Somebody waits: things are looked at soon.
+    pub(super) fn hurry(&mut self, now: Instant) {
+        self.must_plan = true;
+        self.plan_at = self.plan_at.min(now + BUSY_STEP);
+    }
+}

@@ -1,0 +1,145 @@
+//! Circuits: paths for them, those that are kept ready, and what becomes of them.
+
+use super::Proxy;
+use crate::event::{Event, Hop};
+use crate::path::{self, Need};
+use crate::pool::{CIRCUITS_MAX, Circuit, SPARE};
+use netdoc::Fingerprint;
+use onion::client::{CircuitNumber, CircuitPlan, Loss};
+use onion::{Duration, Instant};
+
+/// Circuits that are built at once without anybody's waiting for them.
+const PREBUILDING_MAX: usize = 2;
+/// The pause after a circuit that fails; twice as long after each that follows.
+const PAUSE: Duration = Duration::from_millis(50);
+/// The longest such pause.
+const PAUSE_MAX: Duration = Duration::from_secs(5);
+/// For what circuits are kept ready before anything was asked for: the web.
+const FIRST_NEEDS: [Need; 3] = [
+    Need::Port { port: 443, is_ipv6: false },
+    Need::Port { port: 80, is_ipv6: false },
+    Need::Lookup,
+];
+
+impl Proxy {
+    /// Has a circuit built for such streams. None if there is no path now, or too many failed of late.
+    pub(super) fn open_circuit(&mut self, now: Instant, need: Need) -> Option<CircuitNumber> {
+        if now < self.open_at || self.pool.len() >= CIRCUITS_MAX {
+            return None;
+        }
+        let Self { view, choices, state, rng, .. } = self;
+        let guard = |allowed: &dyn Fn(&_) -> bool| state.guards.choose(view, now, allowed);
+        let chosen = path::choose(view, &*choices.strategy, choices.rules, need, rng, guard);
+        let relays = match chosen {
+            Ok(relays) => relays,
+            Err(problem) => {
+                self.pause(now);
+                self.tell(Event::Trouble(format!("no circuit can be built: {problem}")));
+                return None;
+            }
+        };
+        let plan = CircuitPlan {
+            has_congestion_control: relays[2].has_congestion_control,
+            ..CircuitPlan::new(relays.iter().map(|relay| relay.hop).collect())
+        };
+        let path = relays.map(|relay| relay.fingerprint);
+        self.circuits_opened += 1;
+        let circuit = Circuit::new(self.circuits_opened, path, relays[2].clone(), now);
+        let number = self.client.open(now, &plan);
+        self.pool.add(number, circuit);
+        Some(number)
+    }
+
+    /// Has circuits built for streams that are to be expected.
+    pub(super) fn prebuild(&mut self, now: Instant) {
+        if !self.has_bootstrapped {
+            return;
+        }
+        let is_possible =
+            |need: &Need| self.view.relays().iter().any(|relay| need.is_served_by(relay));
+        let need = self.last_need.into_iter().chain(FIRST_NEEDS).find(is_possible);
+        let Some(need) = need else { return };
+        while self.pool.spare(need, now) < SPARE && self.pool.building() < PREBUILDING_MAX {
+            if self.open_circuit(now, need).is_none() {
+                return;
+            }
+        }
+    }
+
+    /// A circuit stands.
+    pub(super) fn handle_built(&mut self, now: Instant, number: CircuitNumber, took: Duration) {
+        let unix_time_s = self.unix_time_s(now);
+        let Some(circuit) = self.pool.get_mut(number) else { return };
+        circuit.took = Some(took);
+        let (guard, is_late, path, name) =
+            (*circuit.guard(), circuit.is_late, circuit.path, circuit.number);
+        self.failures = 0;
+        self.open_at = now;
+        self.has_state_changed |= self.state.guards.handle_success(&guard, unix_time_s);
+        self.state.build_times.handle_built(took);
+        let path = self.hops(&path);
+        self.tell(Event::CircuitBuilt { circuit: name, path, took, is_late });
+        if is_late {
+            self.pool.remove(number);
+            self.client.destroy(number);
+        }
+        self.hurry(now);
+    }
+
+    /// A circuit is gone, or has not come to stand.
+    pub(super) fn handle_lost(&mut self, now: Instant, number: CircuitNumber, cause: &Loss) {
+        let Some(circuit) = self.pool.get(number) else { return };
+        let (path, was_built, name) = (circuit.path, circuit.took.is_some(), circuit.number);
+        if !was_built {
+            if matches!(cause, Loss::Link(_) | Loss::Channel(_)) {
+                self.state.guards.handle_failure(&path[0], now);
+            }
+            self.pause(now);
+        }
+        let reason = cause.to_string();
+        self.lose_streams(now, number, &reason);
+        self.pool.remove(number);
+        let path = self.hops(&path);
+        self.tell(Event::CircuitClosed { circuit: name, path, was_built, reason });
+        self.hurry(now);
+    }
+
+    /// Tries no other circuit for a moment.
+    fn pause(&mut self, now: Instant) {
+        self.open_at = now + (PAUSE * 2_u32.pow(self.failures.min(10))).min(PAUSE_MAX);
+        self.failures += 1;
+    }
+
+    /// Ends circuits and streams that have taken too long, and circuits that nobody uses any longer.
+    pub(super) fn end_overdue(&mut self, now: Instant) {
+        let times = &self.state.build_times;
+        let (timeout, close_timeout) = (times.timeout(), times.close_timeout());
+        let (late, over) = self.pool.overdue(now, timeout, close_timeout);
+        for _ in late {
+            self.state.build_times.handle_timeout();
+        }
+        for number in over {
+            let Some(circuit) = self.pool.remove(number) else { continue };
+            self.client.destroy(number);
+            let reason = match circuit.took {
+                Some(_) => "not used any longer",
+                None => "not built in time",
+            };
+            let (path, was_built) = (self.hops(&circuit.path), circuit.took.is_some());
+            let (circuit, reason) = (circuit.number, reason.to_owned());
+            self.tell(Event::CircuitClosed { circuit, path, was_built, reason });
+        }
+        self.end_overdue_streams(now);
+    }
+
+    fn hops(&self, path: &[Fingerprint]) -> Vec<Hop> {
+        let unnamed = || "Unnamed".parse().ok();
+        path.iter()
+            .filter_map(|fingerprint| {
+                let relay = self.view.find(fingerprint).map(|relay| relay.nickname);
+                let nickname = relay.or_else(unnamed)?;
+                Some(Hop { fingerprint: *fingerprint, nickname })
+            })
+            .collect()
+    }
+}

@@ -1,0 +1,96 @@
+//! What joins a stream of a circuit and the program that asked for it.
+
+use onion::client::{Application, Progress};
+use onion::node::ConnId;
+use onion::suite::Tor;
+use std::cell::RefCell;
+use std::collections::VecDeque;
+use std::io::{Read, Write};
+use std::rc::Rc;
+
+/// Bytes on their way, both ways, and what the stream has had to say.
+#[derive(Debug, Default)]
+pub(super) struct Pipe {
+    /// For the program.
+    pub(super) to_app: VecDeque<u8>,
+    /// For the stream.
+    pub(super) to_tor: VecDeque<u8>,
+    pub(super) is_connected: bool,
+    /// The data of a RESOLVED.
+    pub(super) answer: Option<Vec<u8>>,
+    /// Bytes that the stream has taken and brought.
+    pub(super) sent_bytes: u64,
+    pub(super) received_bytes: u64,
+    is_touched: bool,
+}
+
+impl Pipe {
+    /// Moves bytes for the program to where they leave; how many.
+    pub(super) fn read_for_app(&mut self, out: &mut [u8]) -> usize {
+        read(&mut self.to_app, out)
+    }
+
+    /// Somebody has looked at what has changed.
+    pub(super) const fn look(&mut self) {
+        self.is_touched = false;
+    }
+}
+
+/// Reading from memory does not fail. As much as there is, also where it goes round the end of the room.
+fn read(from: &mut VecDeque<u8>, out: &mut [u8]) -> usize {
+    let first = from.read(out).unwrap_or(0);
+    first + from.read(&mut out[first..]).unwrap_or(0)
+}
+
+/// Connections whose pipes have changed, each once until it is looked at.
+pub(super) type Touched = Rc<RefCell<VecDeque<ConnId>>>;
+
+/// The stream's end of a pipe.
+#[derive(Debug)]
+pub(super) struct StreamEnd {
+    pub(super) pipe: Rc<RefCell<Pipe>>,
+    pub(super) conn: ConnId,
+    pub(super) touched: Touched,
+}
+
+impl StreamEnd {
+    fn change(&self, change: impl FnOnce(&mut Pipe)) {
+        let mut pipe = self.pipe.borrow_mut();
+        change(&mut pipe);
+        if !std::mem::replace(&mut pipe.is_touched, true) {
+            self.touched.borrow_mut().push_back(self.conn);
+        }
+    }
+}
+
+impl Application<Tor> for StreamEnd {
+    fn handle_connected(&mut self) {
+        self.change(|pipe| pipe.is_connected = true);
+    }
+
+    fn handle_answer(&mut self, answer: &[u8]) {
+        self.change(|pipe| pipe.answer = Some(answer.to_vec()));
+    }
+
+    fn has_more(&self, _sent_bytes: u64) -> bool {
+        !self.pipe.borrow().to_tor.is_empty()
+    }
+
+    fn fill(&mut self, _sent_bytes: u64, room: &mut [u8]) -> usize {
+        let mut len = 0;
+        self.change(|pipe| {
+            len = read(&mut pipe.to_tor, room);
+            pipe.sent_bytes += len as u64;
+        });
+        len
+    }
+
+    fn take(&mut self, _received_bytes: u64, data: &[u8]) -> Progress {
+        self.change(|pipe| {
+            // Writing into memory does not fail.
+            let _ = pipe.to_app.write_all(data);
+            pipe.received_bytes += data.len() as u64;
+        });
+        Progress::Open
+    }
+}

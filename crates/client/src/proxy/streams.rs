@@ -1,0 +1,184 @@
+//! Streams: from a program's wish to its end.
+
+use super::Proxy;
+use super::apps::{Begun, Stage};
+use super::pipe::StreamEnd;
+use super::socks::status_of;
+use crate::pool::Choice;
+use onion::cell::msg::EndReason;
+use onion::client::{CircuitNumber, Outcome, StreamNumber};
+use onion::node::ConnId;
+use onion::{Duration, Instant};
+use std::io::Write;
+use std::rc::Rc;
+use tor_socksproto::SocksStatus;
+
+/// A program waits for its stream for so long: C tor's `SocksTimeout`.
+const WAIT_MAX: Duration = Duration::from_secs(120);
+/// An exit that has not answered for so long is left for another: C tor's first wait.
+const ANSWER_MAX: Duration = Duration::from_secs(10);
+/// Circuits on which a stream is begun, at most.
+const ATTEMPTS_MAX: u32 = 3;
+
+impl Proxy {
+    /// Gives circuits to streams that wait for them, and has circuits built where there are none.
+    pub(super) fn attach_waiting(&mut self, now: Instant) {
+        if !self.has_bootstrapped {
+            return;
+        }
+        let is_waiting = |stage: &Stage| matches!(stage, Stage::Waiting(_));
+        let waiting: Vec<ConnId> =
+            self.apps.iter().filter(|(_, app)| is_waiting(&app.stage)).map(|(it, _)| *it).collect();
+        for conn in waiting {
+            let Some(app) = self.apps.get(&conn) else { continue };
+            let Stage::Waiting(request) = &app.stage else { continue };
+            let (need, isolation) = (request.need, request.isolation.clone());
+            match self.pool.choose(need, &isolation, now) {
+                Choice::Use(circuit) => self.begin(now, conn, circuit),
+                Choice::Wait => {}
+                Choice::Open => {
+                    if let Some(circuit) = self.open_circuit(now, need) {
+                        self.pool.reserve(circuit, &isolation);
+                    }
+                }
+            }
+        }
+    }
+
+    /// Begins a program's stream on a circuit that stands.
+    fn begin(&mut self, now: Instant, conn: ConnId, circuit: CircuitNumber) {
+        let Some(app) = self.apps.get_mut(&conn) else { return };
+        let Stage::Waiting(request) = &app.stage else { return };
+        // What cannot be asked for was refused when it was.
+        let (request, Ok(destination)) = (request.clone(), request.destination()) else { return };
+        let (pipe, touched) = (Rc::clone(&app.pipe), Rc::clone(&self.touched));
+        let end = StreamEnd { pipe, conn, touched };
+        let stream = self.client.begin(now, circuit, destination, end);
+        app.attempts += 1;
+        app.stage = Stage::Begun(Begun { request, stream, circuit, at: now });
+        self.by_stream.insert(stream, conn);
+        self.pool.handle_begun(circuit, now);
+        self.hurry(now);
+        // This is the plan itself.
+        self.must_plan = false;
+    }
+
+    /// A stream is no more, on our side and the engine's.
+    pub(super) fn detach(&mut self, begun: &Begun) {
+        if self.by_stream.remove(&begun.stream).is_some() {
+            self.client.end(begun.stream);
+        }
+        self.pool.handle_over(begun.circuit);
+    }
+
+    /// A stream is over, by the other side.
+    pub(super) fn handle_over(&mut self, now: Instant, stream: StreamNumber, outcome: Outcome) {
+        let Some(conn) = self.by_stream.remove(&stream) else { return };
+        let Some(app) = self.apps.get_mut(&conn) else { return };
+        match (&app.stage, outcome) {
+            (Stage::Begun(begun), Outcome::Complete) if begun.request.is_lookup() => {
+                let answer = app.pipe.borrow_mut().answer.take().unwrap_or_default();
+                let (reply, is_found) = begun.request.answered(&answer);
+                let _ = app.pipe.borrow_mut().to_app.write_all(&reply);
+                let reason = if is_found { "answered" } else { "there is no answer" };
+                self.finish_app(now, conn, reason, is_found);
+            }
+            (Stage::Begun(begun), Outcome::Ended(reason)) => {
+                let begun = begun.clone();
+                self.handle_refusal(now, conn, &begun, reason);
+            }
+            (_, Outcome::Ended(reason)) => {
+                let is_ok = reason == EndReason::DONE;
+                self.finish_app(now, conn, &reason.to_string(), is_ok);
+            }
+            (_, outcome) => self.finish_app(now, conn, &format!("{outcome:?}"), false),
+        }
+    }
+
+    /// An exit does not let a stream begin: another one may.
+    fn handle_refusal(&mut self, now: Instant, conn: ConnId, begun: &Begun, reason: EndReason) {
+        let Some(app) = self.apps.get(&conn) else { return };
+        // The destination's own word, which no other exit changes; a name is asked for at two.
+        let most = match reason {
+            EndReason::CONNECT_REFUSED | EndReason::CONN_RESET | EndReason::DONE => 1,
+            EndReason::RESOLVE_FAILED => 2,
+            _ => ATTEMPTS_MAX,
+        };
+        if app.attempts < most {
+            self.try_elsewhere(now, conn, begun);
+        } else {
+            self.refuse(now, conn, status_of(reason), &reason.to_string());
+        }
+    }
+
+    /// Lets a program's stream wait for another circuit; this one gets no more streams.
+    fn try_elsewhere(&mut self, now: Instant, conn: ConnId, begun: &Begun) {
+        self.pool.retire(begun.circuit);
+        self.detach(begun);
+        if let Some(app) = self.apps.get_mut(&conn) {
+            app.stage = Stage::Waiting(begun.request.clone());
+        }
+        self.hurry(now);
+    }
+
+    /// Tells a program that there will be no stream.
+    fn refuse(&mut self, now: Instant, conn: ConnId, status: SocksStatus, reason: &str) {
+        if let Some(app) = self.apps.get_mut(&conn) {
+            let reply = match &app.stage {
+                Stage::Waiting(request) => request.refused(status),
+                Stage::Begun(begun) => begun.request.refused(status),
+                _ => Vec::new(),
+            };
+            let _ = app.pipe.borrow_mut().to_app.write_all(&reply);
+        }
+        self.finish_app(now, conn, reason, false);
+    }
+
+    /// A circuit is gone: streams that have not begun yet go to others, the others are over.
+    pub(super) fn lose_streams(&mut self, now: Instant, circuit: CircuitNumber, cause: &str) {
+        let is_on = |stage: &Stage| match stage {
+            Stage::Begun(it) | Stage::Open(it) | Stage::Draining(it) => it.circuit == circuit,
+            _ => false,
+        };
+        let lost: Vec<ConnId> =
+            self.apps.iter().filter(|(_, app)| is_on(&app.stage)).map(|(it, _)| *it).collect();
+        for conn in lost {
+            let Some(app) = self.apps.get(&conn) else { continue };
+            match &app.stage {
+                Stage::Begun(begun) if app.attempts < ATTEMPTS_MAX => {
+                    let begun = begun.clone();
+                    self.try_elsewhere(now, conn, &begun);
+                }
+                Stage::Begun(_) => {
+                    self.refuse(now, conn, SocksStatus::GENERAL_FAILURE, cause);
+                }
+                _ => self.finish_app(now, conn, &format!("its circuit is gone: {cause}"), false),
+            }
+        }
+    }
+
+    /// Ends what has waited too long.
+    pub(super) fn end_overdue_streams(&mut self, now: Instant) {
+        let waiting: Vec<ConnId> =
+            self.apps.iter().filter(|(_, app)| app.is_waiting()).map(|(it, _)| *it).collect();
+        for conn in waiting {
+            let Some(app) = self.apps.get(&conn) else { continue };
+            if now >= app.asked_at + WAIT_MAX {
+                let why = match self.has_bootstrapped {
+                    true => "no circuit in time",
+                    false => "the network is not known yet",
+                };
+                self.refuse(now, conn, SocksStatus::TTL_EXPIRED, why);
+            } else if let Stage::Begun(begun) = &app.stage
+                && now >= begun.at + ANSWER_MAX
+            {
+                let begun = begun.clone();
+                if app.attempts < ATTEMPTS_MAX {
+                    self.try_elsewhere(now, conn, &begun);
+                } else {
+                    self.refuse(now, conn, SocksStatus::TTL_EXPIRED, "no exit has answered");
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,257 @@
+//! A client that runs: its threads, and what joins them.
+
+use crate::directory::{Directory, News};
+use crate::event::Event;
+use crate::path::Rules;
+use crate::proxy::{Choices, Proxy};
+use crate::state::{self, State};
+use crate::strategy::{Strategy, Weighted};
+use link::tls::TlsConfigs;
+use link::{Clock, Driver, DriverError, DriverOptions, Forge, Remote, unix_time_s};
+use netdoc::Fingerprint;
+use onion::Duration;
+use rand::rngs::{StdRng, SysRng};
+use rand::{Rng, RngExt, SeedableRng};
+use relay::Follower;
+use std::collections::BTreeSet;
+use std::fmt;
+use std::io;
+use std::net::{Ipv4Addr, SocketAddr, TcpListener};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::thread::{Builder, JoinHandle};
+
+/// What has been learnt is stored this often, besides new guards, which are stored at once.
+const SAVE: Duration = Duration::from_secs(300);
+/// Only bounds the wait: what matters wakes the thread, or has a time.
+const LONGEST_WAIT: Duration = Duration::from_secs(60);
+
+/// What a client is to be.
+#[derive(Debug)]
+pub struct Settings {
+    /// Where programs reach it.
+    pub socks: SocketAddr,
+    /// Directory authorities, by address and directory port.
+    pub authorities: Vec<SocketAddr>,
+    /// Whose signatures count; if empty, those of whom the authorities say that they are.
+    pub identities: BTreeSet<Fingerprint>,
+    /// Where it keeps what it has fetched and learnt. Made if it is not there, in a folder that is.
+    pub folder: PathBuf,
+    /// How it chooses relays.
+    pub strategy: Box<dyn Strategy>,
+    /// What holds for all paths.
+    pub rules: Rules,
+}
+
+impl Settings {
+    /// For a private network of these authorities: a free port of loopback, relays by weight, and all of them may be on one machine.
+    #[must_use]
+    pub fn new(authorities: Vec<SocketAddr>, folder: PathBuf) -> Self {
+        Self {
+            socks: SocketAddr::from((Ipv4Addr::LOCALHOST, 0)),
+            authorities,
+            identities: BTreeSet::new(),
+            folder,
+            strategy: Box::new(Weighted),
+            rules: Rules { distinct_subnets: false },
+        }
+    }
+}
+
+/// Why a client cannot run.
+#[derive(Debug, thiserror::Error)]
+pub enum ClientError {
+    /// No authority is configured.
+    #[error(
+        "configuration: no directory authority is given; a client learns of the network from them"
+    )]
+    NoAuthority,
+    /// Nothing can listen there.
+    #[error("configuration: cannot listen for programs at {address}: {source}")]
+    Listen {
+        /// Where.
+        address: SocketAddr,
+        /// What the system says.
+        source: io::Error,
+    },
+    /// The folder cannot be used.
+    #[error("configuration: cannot make the folder `{}`: {source}", folder.display())]
+    Folder {
+        /// Which.
+        folder: PathBuf,
+        /// What the system says.
+        source: io::Error,
+    },
+    /// What was remembered cannot be read.
+    #[error("configuration: {0}")]
+    State(String),
+    /// The machine gives no randomness, certificates or threads.
+    #[error("machine: {0}")]
+    Machine(String),
+}
+
+/// A client that runs. Dropping it closes all connections, and waits for its threads.
+pub struct ClientProxy {
+    socks: SocketAddr,
+    is_over: Arc<AtomicBool>,
+    remote: Remote,
+    end_directory: Option<Sender<()>>,
+    threads: Vec<JoinHandle<()>>,
+}
+
+impl ClientProxy {
+    /// Listens for programs, and starts to learn of the network. What happens is told to `events`, until whoever has the other
+    /// end drops it. A program that comes before the network is known waits.
+    ///
+    /// # Errors
+    /// [`ClientError`] says who is to blame.
+    pub fn start(settings: Settings, events: Sender<Event>) -> Result<Self, ClientError> {
+        if settings.authorities.is_empty() {
+            return Err(ClientError::NoAuthority);
+        }
+        let machine = |error: &dyn fmt::Display| ClientError::Machine(error.to_string());
+        let Settings { socks, authorities, identities, folder, strategy, rules } = settings;
+        if !folder.is_dir() {
+            let failed = |source| ClientError::Folder { folder: folder.clone(), source };
+            std::fs::create_dir(&folder).map_err(failed)?;
+        }
+        let file = folder.join(state::FILE);
+        let remembered = State::load(&file).map_err(ClientError::State)?;
+        let listen = |source| ClientError::Listen { address: socks, source };
+        let listener = TcpListener::bind(socks).map_err(listen)?;
+        let address = listener.local_addr().map_err(listen)?;
+
+        let mut rng = StdRng::try_from_rng(&mut SysRng).map_err(|error| machine(&error))?;
+        let mut seed = [0; 32];
+        rng.fill_bytes(&mut seed);
+        let now = unix_time_s();
+        // A client proves nothing: these keys are for TLS alone.
+        let forge = Forge::new(seed, now).map_err(|error| machine(&error))?;
+        let tls = TlsConfigs::new(&forge).map_err(|error| machine(&error))?;
+
+        let first = rng.random_range(0..authorities.len());
+        let follower = Follower::new(authorities, identities, folder, now, first);
+        let (is_over, directory_rng) =
+            (Arc::new(AtomicBool::new(false)), StdRng::from_rng(&mut rng));
+        let (ready, started) = channel();
+        let (teller, news) = channel();
+        let engine = Engine { events, news, file, is_over: Arc::clone(&is_over) };
+        let work = move || {
+            let clock = Clock::start();
+            let choices = Choices { strategy, rules };
+            let proxy = Proxy::new(choices, remembered, clock.now(), now, rng);
+            // Plain connections come in; links that go out have TLS all the same.
+            let options = DriverOptions { accepts_plain: true, ..DriverOptions::default() };
+            match Driver::new(proxy, clock, tls, vec![listener], options) {
+                Ok(driver) => {
+                    let _waits_for_it = ready.send(Ok(driver.remote()));
+                    engine.run(driver);
+                }
+                Err(error) => _ = ready.send(Err(error)),
+            }
+        };
+        let engine = Builder::new().name("client".to_owned()).spawn(work);
+        let engine = engine.map_err(|error| machine(&error))?;
+        let remote = started.recv().map_err(|error| machine(&error))?;
+        let remote = remote.map_err(|error| machine(&error))?;
+
+        let waker = remote.clone();
+        let tell = move |news| {
+            // Who has ended needs no news.
+            let _ = teller.send(news);
+            waker.wake();
+        };
+        let (end_directory, end) = channel();
+        let directory = Directory { follower, rng: directory_rng, tell };
+        let directory =
+            Builder::new().name("directory".to_owned()).spawn(move || directory.run(&end));
+        let mut proxy = Self {
+            socks: address,
+            is_over,
+            remote,
+            end_directory: Some(end_directory),
+            threads: vec![engine],
+        };
+        // If it cannot be started, the other one is ended by the drop.
+        proxy.threads.push(directory.map_err(|error| machine(&error))?);
+        Ok(proxy)
+    }
+
+    /// Where programs reach it.
+    #[must_use]
+    pub const fn socks(&self) -> SocketAddr {
+        self.socks
+    }
+}
+
+impl Drop for ClientProxy {
+    fn drop(&mut self) {
+        self.is_over.store(true, Ordering::Release);
+        self.remote.wake();
+        drop(self.end_directory.take());
+        for thread in self.threads.drain(..) {
+            // A panic has been told of where it happened.
+            let _ = thread.join();
+        }
+    }
+}
+
+impl fmt::Debug for ClientProxy {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ClientProxy").field("socks", &self.socks).finish_non_exhaustive()
+    }
+}
+
+/// What the thread of the engine has besides its driver.
+struct Engine {
+    events: Sender<Event>,
+    news: Receiver<News>,
+    file: PathBuf,
+    is_over: Arc<AtomicBool>,
+}
+
+impl Engine {
+    fn run(&self, mut driver: Driver<Proxy>) {
+        if let Err(error) = self.turn(&mut driver) {
+            self.tell(Event::Ended(format!("machine: {error}")));
+        }
+        self.save(driver.node().state(), &self.file);
+    }
+
+    fn turn(&self, driver: &mut Driver<Proxy>) -> Result<(), DriverError> {
+        let mut save_at = driver.now() + SAVE;
+        while !self.is_over.load(Ordering::Acquire) {
+            let now = driver.now();
+            for news in self.news.try_iter() {
+                match news {
+                    News::View(view) => driver.node_mut().set_view(now, view),
+                    News::Event(event) => self.tell(event),
+                }
+            }
+            while let Some(event) = driver.node_mut().poll_event() {
+                self.tell(event);
+            }
+            if let Some(state) = driver.node_mut().poll_state() {
+                self.save(&state, &self.file);
+            }
+            if now >= save_at {
+                save_at = now + SAVE;
+                self.save(driver.node().state(), &self.file);
+            }
+            driver.turn(now + LONGEST_WAIT)?;
+        }
+        Ok(())
+    }
+
+    fn tell(&self, event: Event) {
+        let _nobody_listens = self.events.send(event);
+    }
+
+    fn save(&self, state: &State, file: &Path) {
+        if let Err(problem) = state.save(file) {
+            self.tell(Event::Trouble(format!("machine: {problem}")));
+        }
+    }
+}

@@ -1,0 +1,95 @@
+//! What a client remembers from one run to the next: its guards, and how long circuits took.
+
+use crate::guards::Guards;
+use crate::timeouts::BuildTimes;
+use serde::{Deserialize, Serialize};
+use std::fs;
+use std::io::{ErrorKind, Write};
+use std::path::Path;
+
+/// The file's name, in the client's folder.
+pub(crate) const FILE: &str = "client-state.json";
+/// Version of the file's format.
+const VERSION: u32 = 1;
+/// No file is longer.
+const LEN_MAX: u64 = 1 << 20;
+
+/// What is remembered.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct State {
+    pub(crate) guards: Guards,
+    pub(crate) build_times: BuildTimes,
+}
+
+/// As it is written.
+#[derive(Serialize, Deserialize)]
+struct Written {
+    flashflow_client: u32,
+    guards: Guards,
+    build_times_ms: BuildTimes,
+}
+
+impl State {
+    /// Reads the file; without one, nothing is remembered.
+    ///
+    /// # Errors
+    /// What is wrong with a file that is there. To choose new guards without a word would be worse than to end.
+    pub(crate) fn load(path: &Path) -> Result<Self, String> {
+        let told = |problem: String| {
+            format!("`{}`: {problem}; remove it to choose new guards", path.display())
+        };
+        let text = match fs::metadata(path) {
+            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Self::default()),
+            Ok(found) if found.len() > LEN_MAX => return Err(told("far too long".to_owned())),
+            _ => fs::read_to_string(path).map_err(|error| told(error.to_string()))?,
+        };
+        let read: Written = serde_json::from_str(&text).map_err(|it| told(it.to_string()))?;
+        if read.flashflow_client != VERSION {
+            return Err(told(format!("of format {}, not {VERSION}", read.flashflow_client)));
+        }
+        Ok(Self { guards: read.guards, build_times: read.build_times_ms })
+    }
+
+    /// Writes the file, whole or not at all.
+    ///
+    /// # Errors
+    /// Why it cannot be written.
+    pub(crate) fn save(&self, path: &Path) -> Result<(), String> {
+        let told = |error: std::io::Error| format!("cannot write `{}`: {error}", path.display());
+        let written = Written {
+            flashflow_client: VERSION,
+            guards: self.guards.clone(),
+            build_times_ms: self.build_times.clone(),
+        };
+        let text = serde_json::to_vec_pretty(&written).map_err(|error| told(error.into()))?;
+        let folder = path.parent().unwrap_or(Path::new("."));
+        let mut file = tempfile::NamedTempFile::new_in(folder).map_err(told)?;
+        file.write_all(&text).map_err(told)?;
+        file.persist(path).map_err(|error| told(error.error))?;
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use onion::Duration;
+
+    #[test]
+    fn what_is_written_is_read_again_and_what_is_broken_is_not_replaced_in_silence() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join(FILE);
+        assert_eq!(State::load(&path), Ok(State::default()));
+        let mut state = State::default();
+        state.build_times.handle_built(Duration::from_millis(7));
+        state.save(&path).expect("written");
+        let read = State::load(&path).expect("read");
+        assert_eq!((read.build_times.len(), &read.guards), (1, &state.guards));
+        for broken in ["", "{}", r#"{"flashflow_client":9,"guards":[],"build_times_ms":[]}"#] {
+            fs::write(&path, broken).expect("written");
+            let problem = State::load(&path).expect_err("broken");
+            assert!(problem.contains("remove it to choose new guards"), "{problem}");
+        }
+        assert!(State::default().save(&folder.path().join("none/x")).is_err());
+    }
+}

@@ -1,0 +1,171 @@
+//! The network as a client sees it: what the consensus and the microdescriptors say together.
+
+use netdoc::consensus::{Consensus, Flag, Flags, Params, Router};
+use netdoc::microdesc::{FamilyMember, Microdesc};
+use netdoc::{Fingerprint, Nickname, PortPolicy};
+use onion::circuit::NextHop;
+use onion::identity::{Ed25519Id, RelayIds, RsaId};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, SocketAddrV6};
+
+/// A relay that a circuit may lead through.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RelayInfo {
+    /// Its RSA identity, by which it is known here.
+    pub fingerprint: Fingerprint,
+    /// The name its operator gave it.
+    pub nickname: Nickname,
+    /// How to extend a circuit to it.
+    pub hop: NextHop,
+    /// Its IPv4 address.
+    pub address: Ipv4Addr,
+    /// Where else it takes links.
+    pub ipv6: Option<SocketAddrV6>,
+    /// What the authorities say of it.
+    pub flags: Flags,
+    /// Its weight in the consensus, in KB/s; 0 if there is none.
+    pub weight_kb_s: u32,
+    /// Where it lets streams go by IPv4.
+    pub policy: PortPolicy,
+    /// Where it lets streams go by IPv6.
+    pub policy_ipv6: PortPolicy,
+    /// Whether it speaks congestion control, `FlowCtrl=2` (proposal 324).
+    pub has_congestion_control: bool,
+    family: Vec<FamilyMember>,
+    family_ids: Vec<String>,
+}
+
+impl RelayInfo {
+    fn new(router: &Router, micro: Microdesc) -> Self {
+        let ed25519 = micro.ed25519.map(|id| Ed25519Id(*id.as_bytes()));
+        Self {
+            fingerprint: router.fingerprint,
+            nickname: router.nickname,
+            hop: NextHop {
+                address: SocketAddr::from((router.address, router.or_port)),
+                ids: RelayIds { rsa: RsaId(*router.fingerprint.as_bytes()), ed25519 },
+                onion_key: micro.ntor_onion_key,
+            },
+            address: router.address,
+            ipv6: micro.ipv6.or(router.ipv6),
+            flags: router.flags,
+            weight_kb_s: router.bandwidth_kb_s.unwrap_or(0),
+            policy: micro.policy,
+            policy_ipv6: micro.policy_ipv6,
+            has_congestion_control: router.supports("FlowCtrl", 2),
+            family: micro.family,
+            family_ids: micro.family_ids,
+        }
+    }
+
+    /// Whether it may serve as a last hop at all.
+    #[must_use]
+    pub fn is_exit(&self) -> bool {
+        let rejects_all = self.policy.rejects_all() && self.policy_ipv6.rejects_all();
+        !rejects_all && !self.flags.contains(Flag::BadExit)
+    }
+
+    /// Whether both are of one operator: each names the other, or they prove to be of one family.
+    #[must_use]
+    pub fn is_family_of(&self, other: &Self) -> bool {
+        let names = |a: &Self, b: &Self| {
+            a.family.binary_search(&FamilyMember::Fingerprint(b.fingerprint)).is_ok()
+                || a.family.binary_search(&FamilyMember::Nickname(b.nickname)).is_ok()
+        };
+        let is_common = |id: &String| other.family_ids.binary_search(id).is_ok();
+        (names(self, other) && names(other, self)) || self.family_ids.iter().any(is_common)
+    }
+
+    /// Whether both are in one network of 16 bits by IPv4, or of 32 bits by IPv6 (path-spec §2.2).
+    #[must_use]
+    pub fn is_near(&self, other: &Self) -> bool {
+        let ours = self.ipv6.map(|at| at.ip().octets());
+        let theirs = other.ipv6.map(|at| at.ip().octets());
+        let is_near_by_ipv6 = ours.zip(theirs).is_some_and(|(a, b)| a[..4] == b[..4]);
+        self.address.octets()[..2] == other.address.octets()[..2] || is_near_by_ipv6
+    }
+
+    /// Whether it lets streams go to this port of an address of that kind.
+    #[must_use]
+    pub fn allows(&self, port: u16, is_ipv6: bool) -> bool {
+        let policy = if is_ipv6 { &self.policy_ipv6 } else { &self.policy };
+        self.is_exit() && policy.allows(port)
+    }
+}
+
+/// The network as a client sees it.
+#[derive(Clone, Debug, Default)]
+pub struct View {
+    relays: Vec<RelayInfo>,
+    /// Relays that the consensus lists as running.
+    listed: usize,
+    weights: Params,
+    params: Params,
+    /// When there should be a newer consensus, in Unix seconds.
+    pub fresh_until: u64,
+    /// When clients must stop using it, in Unix seconds.
+    pub valid_until: u64,
+}
+
+impl View {
+    /// Puts a consensus of the microdesc flavour and microdescriptors together. Relays that don't run, are not valid, or whose
+    /// microdescriptor `find` does not know are left out.
+    pub fn new(
+        consensus: &Consensus,
+        mut find: impl FnMut(&[u8; 32]) -> Option<Microdesc>,
+    ) -> Self {
+        let runs = |router: &&Router| {
+            let is_reachable = router.or_port != 0 && !IpAddr::V4(router.address).is_unspecified();
+            router.flags.contains(Flag::Running)
+                && router.flags.contains(Flag::Valid)
+                && is_reachable
+        };
+        let mut listed = 0;
+        let running = consensus.routers().iter().filter(runs).inspect(|_| listed += 1);
+        let relays = running
+            .filter_map(|router| Some(RelayInfo::new(router, find(&router.microdesc_digest?)?)))
+            .collect();
+        Self {
+            relays,
+            listed,
+            weights: consensus.bandwidth_weights.clone(),
+            params: consensus.params.clone(),
+            fresh_until: consensus.fresh_until,
+            valid_until: consensus.valid_until,
+        }
+    }
+
+    /// The relays, in ascending order of fingerprint.
+    #[must_use]
+    pub fn relays(&self) -> &[RelayInfo] {
+        &self.relays
+    }
+
+    /// The relay with this fingerprint.
+    #[must_use]
+    pub fn find(&self, fingerprint: &Fingerprint) -> Option<&RelayInfo> {
+        let at = self.relays.binary_search_by_key(fingerprint, |relay| relay.fingerprint).ok()?;
+        self.relays.get(at)
+    }
+
+    /// The share of the relays that the consensus lists of which the microdescriptor is known, 0 to 1.
+    #[must_use]
+    pub fn known_share(&self) -> f64 {
+        // Some thousands: exact as floating-point numbers.
+        self.relays.len() as f64 / self.listed.max(1) as f64
+    }
+
+    /// The weight of a position for a kind of relay, such as `Wgd` (dir-spec §3.8.3): 0 to 1, 1 if the consensus has none.
+    #[must_use]
+    pub fn position_weight(&self, name: &str) -> f64 {
+        f64::from(self.weights.get_clamped(name, 10_000, 0, 10_000)) / 10_000.0
+    }
+
+    /// The network's parameters.
+    #[must_use]
+    pub const fn params(&self) -> &Params {
+        &self.params
+    }
+}
+
+#[cfg(test)]
+pub(crate) mod tests;

@@ -1,0 +1,87 @@
+//! What tests with stock tor's networks have in common.
+
+#![allow(dead_code, reason = "no test needs all of it")]
+
+use client::{ClientProxy, Event, Hop, Settings};
+use lab::{Network, NetworkSpec, RelaySpec};
+use std::path::Path;
+use std::sync::mpsc::{Receiver, channel};
+use std::time::Duration;
+
+/// Far more than anything here takes, even on a busy machine.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(100);
+
+/// A stock relay that lets clients go anywhere, also on this machine.
+pub(crate) fn exit(nickname: &str) -> RelaySpec {
+    RelaySpec {
+        extra_torrc: ["ExitRelay 1", "ExitPolicyRejectPrivate 0", "ExitPolicy accept *:*"]
+            .map(str::to_owned)
+            .to_vec(),
+        ..RelaySpec::new(nickname)
+    }
+}
+
+/// A network of stock relays: three authorities, which are no exits, and these relays.
+pub(crate) fn network(relays: Vec<RelaySpec>) -> Network {
+    Network::start(&NetworkSpec::new(relays), &mut |_| {}).expect("up")
+}
+
+/// A client of ours, and what it tells.
+pub(crate) struct Ours {
+    pub(crate) proxy: ClientProxy,
+    pub(crate) events: Receiver<Event>,
+    pub(crate) heard: Vec<Event>,
+}
+
+impl Ours {
+    /// Starts it, and waits until it knows the network.
+    pub(crate) fn start(network: &Network, folder: &Path) -> Self {
+        Self::start_with(Settings::new(network.directory_addrs(), folder.join("client")))
+    }
+
+    pub(crate) fn start_with(settings: Settings) -> Self {
+        let (sender, events) = channel();
+        let proxy = ClientProxy::start(settings, sender).expect("started");
+        let mut ours = Self { proxy, events, heard: Vec::new() };
+        ours.wait_for("network", |event| matches!(event, Event::Bootstrapped { .. }).then_some(()));
+        ours
+    }
+
+    /// The next event of which `pick` makes something.
+    pub(crate) fn wait_for<T>(&mut self, what: &str, pick: impl Fn(&Event) -> Option<T>) -> T {
+        loop {
+            let Ok(event) = self.events.recv_timeout(PATIENCE) else {
+                panic!("no {what}: {:#?}", self.heard)
+            };
+            let found = pick(&event);
+            self.heard.push(event);
+            if let Some(found) = found {
+                return found;
+            }
+        }
+    }
+
+    /// All that was told until now.
+    pub(crate) fn heard(&mut self) -> &[Event] {
+        self.heard.extend(self.events.try_iter());
+        &self.heard
+    }
+
+    /// The path of a circuit.
+    pub(crate) fn path(&self, number: u64) -> Vec<Hop> {
+        let path = self.heard.iter().find_map(|event| match event {
+            Event::CircuitBuilt { circuit, path, .. } if *circuit == number => Some(path.clone()),
+            _ => None,
+        });
+        path.expect("a circuit that stood")
+    }
+
+    /// Which circuit carried the latest stream that was opened.
+    pub(crate) fn last_circuit(&mut self) -> u64 {
+        let circuit = self.heard().iter().rev().find_map(|event| match event {
+            Event::StreamOpened { circuit, .. } => Some(*circuit),
+            _ => None,
+        });
+        circuit.expect("a stream that was opened")
+    }
+}

@@ -1,0 +1,39 @@
+//! Programs download through our client and stock relays.
+
+mod common;
+
+use common::{Ours, PATIENCE, exit, network};
+use lab::{Content, ContentServer, download};
+use std::thread;
+
+#[test]
+fn downloads_of_all_lengths_come_whole_one_by_one_and_many_at_once() {
+    let network = network(vec![exit("exita"), exit("exitb")]);
+    let folder = tempfile::tempdir().expect("a folder");
+    let mut ours = Ours::start(&network, folder.path());
+    let server = ContentServer::start().expect("a server");
+    let (socks, port) = (ours.proxy.socks(), server.address().port());
+
+    for (number, len) in [0, 1, 498, 1 << 10, 100_000, 1 << 20, 10 << 20].into_iter().enumerate() {
+        let content = Content { len, seed: number as u64 };
+        let done = download(socks, ("127.0.0.1", port), content, "one", PATIENCE);
+        let done = done.unwrap_or_else(|error| panic!("{len} bytes: {error}: {:#?}", ours.heard()));
+        assert!(done.is_right, "{len} bytes: {done:?}");
+    }
+
+    // As a browser has it: many at once, some by circuits of their own.
+    let all = thread::scope(|scope| {
+        let downloads: Vec<_> = (0..50_u64)
+            .map(|number| {
+                let content = Content { len: 1 << (10 + number % 10), seed: 100 + number };
+                let name = format!("tab{}", number % 5);
+                scope.spawn(move || download(socks, ("127.0.0.1", port), content, &name, PATIENCE))
+            })
+            .collect();
+        downloads.into_iter().map(|it| it.join().expect("no panic")).collect::<Vec<_>>()
+    });
+    for done in all {
+        let done = done.unwrap_or_else(|error| panic!("{error}: {:#?}", ours.heard()));
+        assert!(done.is_right, "{done:?}");
+    }
+}

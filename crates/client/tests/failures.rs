@@ -1,0 +1,159 @@
+//! What becomes of streams when things go wrong, and that they are kept apart.
+
+mod common;
+
+use client::Event;
+use common::{Ours, PATIENCE, exit, network};
+use lab::{Content, ContentServer, Network, download};
+use std::collections::BTreeMap;
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpStream};
+
+/// Kills the stock relay at a place of the path that carries the latest stream.
+fn kill_hop(network: &Network, ours: &mut Ours, place: usize) -> String {
+    let circuit = ours.last_circuit();
+    let hop = ours.path(circuit)[place];
+    let node = network.nodes().iter().find(|node| node.rsa() == *hop.fingerprint.as_bytes());
+    let node = node.expect("a stock relay");
+    node.kill();
+    node.nickname().to_owned()
+}
+
+#[test]
+fn a_relay_that_is_killed_ends_the_stream_with_an_error_and_the_next_one_works() {
+    let relays = ["a", "b", "c", "d", "e"].map(|name| exit(&format!("exit{name}")));
+    let network = network(relays.to_vec());
+    let folder = tempfile::tempdir().expect("a folder");
+    let mut ours = Ours::start(&network, folder.path());
+    let server = ContentServer::start().expect("a server");
+    let (socks, port) = (ours.proxy.socks(), server.address().port());
+    // The exit first, then the guard: then two relays are left that may be guards beside the authorities.
+    for (number, place) in [(1, 2), (2, 0)] {
+        let name = format!("broken{number}");
+        // Opened, and then left: nobody reads, so most of it is still under way.
+        let mut stream = connect(socks, port, &name);
+        let mut first = [0; 16];
+        stream.write_all(b"GET /50000000/1 HTTP/1.0\r\n\r\n").expect("sent");
+        stream.read_exact(&mut first).expect("it begins");
+        let killed = kill_hop(&network, &mut ours, place);
+        let mut rest = Vec::new();
+        // Ended or reset: but never the whole.
+        let _ended = stream.read_to_end(&mut rest);
+        assert!(rest.len() < 50_000_000, "{killed} was killed, and {} bytes came", rest.len());
+        ours.wait_for("end of the stream", |event| match event {
+            Event::StreamClosed { is_ok: false, received_bytes, .. } => {
+                (*received_bytes > 0 && *received_bytes < 50_000_000).then_some(())
+            }
+            _ => None,
+        });
+        for next in 0..3 {
+            let content = Content { len: 200_000, seed: next };
+            let done = download(socks, ("127.0.0.1", port), content, &name, PATIENCE);
+            let done = done.unwrap_or_else(|error| {
+                panic!("{killed} was killed, {next}: {error}: {:#?}", ours.heard())
+            });
+            assert!(done.is_right, "{done:?}");
+            let circuit = ours.last_circuit();
+            let path = ours.path(circuit);
+            assert!(path.iter().all(|hop| hop.nickname.as_str() != killed), "{path:?}");
+        }
+    }
+}
+
+/// A stream to this port of our machine, for a program of this name.
+fn connect(socks: SocketAddr, port: u16, name: &str) -> TcpStream {
+    let mut stream = TcpStream::connect(socks).expect("it listens");
+    stream.set_read_timeout(Some(PATIENCE)).expect("set");
+    let len = u8::try_from(name.len()).expect("short");
+    let mut asked = vec![5, 1, 2, 1, len];
+    asked.extend_from_slice(name.as_bytes());
+    asked.extend_from_slice(&[1, b'x', 5, 1, 0, 1, 127, 0, 0, 1]);
+    asked.extend_from_slice(&port.to_be_bytes());
+    stream.write_all(&asked).expect("sent");
+    let mut answer = [0; 14];
+    stream.read_exact(&mut answer).expect("answered");
+    assert_eq!(answer[..6], [5, 2, 1, 0, 5, 0], "granted");
+    stream
+}
+
+#[test]
+fn two_credentials_never_share_a_circuit_and_one_keeps_to_its_own() {
+    let network = network(vec![exit("exita"), exit("exitb")]);
+    let folder = tempfile::tempdir().expect("a folder");
+    let mut ours = Ours::start(&network, folder.path());
+    let server = ContentServer::start().expect("a server");
+    let (socks, port) = (ours.proxy.socks(), server.address().port());
+    let mut by_name: BTreeMap<String, Vec<u64>> = BTreeMap::new();
+    for round in 0..4 {
+        for name in ["alice", "bob", "carol", "dave", "eve"] {
+            let content = Content { len: 2000, seed: round };
+            let done = download(socks, ("127.0.0.1", port), content, name, PATIENCE);
+            assert!(done.expect("whole").is_right);
+            by_name.entry(name.to_owned()).or_default().push(ours.last_circuit());
+        }
+    }
+    let mut seen = Vec::new();
+    for (name, mut circuits) in by_name {
+        circuits.sort_unstable();
+        circuits.dedup();
+        assert_eq!(circuits.len(), 1, "{name} used {circuits:?}");
+        seen.extend(circuits);
+    }
+    seen.sort_unstable();
+    seen.dedup();
+    assert_eq!(seen.len(), 5, "five names, five circuits");
+
+    // Guards are kept: the first serves all, and the second those whose exit is the first. So they do after a restart.
+    let guards: std::collections::BTreeSet<_> =
+        seen.iter().map(|circuit| ours.path(*circuit)[0].fingerprint).collect();
+    assert!(guards.len() <= 2, "{guards:?}");
+    drop(ours);
+    let mut again = Ours::start(&network, folder.path());
+    let built = again.wait_for("circuit", |event| match event {
+        Event::CircuitBuilt { path, .. } => Some(path[0].fingerprint),
+        _ => None,
+    });
+    assert!(guards.contains(&built), "{built}");
+}
+
+#[test]
+fn what_cannot_be_reached_is_refused_and_programs_that_leave_hinder_nobody() {
+    let network = network(vec![exit("exita"), exit("exitb")]);
+    let folder = tempfile::tempdir().expect("a folder");
+    let mut ours = Ours::start(&network, folder.path());
+    let server = ContentServer::start().expect("a server");
+    let (socks, port) = (ours.proxy.socks(), server.address().port());
+    drop(server);
+    let content = Content { len: 100, seed: 1 };
+    // Stock exits of 0.4.9 give no better reason for a destination that refuses than "misc".
+    let refused = download(socks, ("127.0.0.1", port), content, "x", PATIENCE);
+    let problem = refused.expect_err("nobody listens").to_string();
+    assert!(problem.contains("code 1") || problem.contains("code 5"), "{problem}");
+    ours.wait_for("end of the stream", |event| match event {
+        Event::StreamClosed { is_ok: false, received_bytes: 0, .. } => Some(()),
+        _ => None,
+    });
+    let onion = download(socks, ("abc.onion", 80), content, "x", PATIENCE);
+    let problem = onion.expect_err("no onion services").to_string();
+    assert!(problem.contains("code 2"), "{problem}");
+    // No SOCKS: the connection is closed without a word.
+    let mut stream = TcpStream::connect(socks).expect("it listens");
+    stream.set_read_timeout(Some(PATIENCE)).expect("set");
+    stream.write_all(b"GET / HTTP/1.0\r\n\r\n").expect("sent");
+    let mut answer = Vec::new();
+    let _ended_or_reset = stream.read_to_end(&mut answer);
+    assert!(answer.is_empty(), "{answer:?}");
+
+    let server = ContentServer::start().expect("a server");
+    for _ in 0..20 {
+        drop(connect(socks, server.address().port(), "leaver"));
+    }
+    for _ in 0..20 {
+        ours.wait_for("end of a stream", |event| match event {
+            Event::StreamClosed { is_ok: true, .. } => Some(()),
+            _ => None,
+        });
+    }
+    let from = ("127.0.0.1", server.address().port());
+    assert!(download(socks, from, content, "leaver", PATIENCE).expect("whole").is_right);
+}

@@ -1,0 +1,127 @@
+//! Our client over our relays: the whole way is ours, except for the authorities.
+
+mod common;
+
+use client::strategy::{Position, Strategy};
+use client::{RelayInfo, Settings, View};
+use common::{Ours, PATIENCE, exit, network};
+use hickory_proto::op::{Message, MessageType};
+use hickory_proto::rr::rdata::A;
+use hickory_proto::rr::{RData, Record, RecordType};
+use lab::{Content, ContentServer, Network, download};
+use relay::{ExitSection, Relay, RelayConfig};
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpStream, UdpSocket};
+use std::path::Path;
+use std::sync::mpsc::channel;
+use std::thread;
+
+/// Relays whose names begin with `ours`, as long as there are any.
+#[derive(Debug)]
+struct OnlyOurs;
+
+impl Strategy for OnlyOurs {
+    fn name(&self) -> &'static str {
+        "only-ours"
+    }
+
+    fn weight(&self, _: &View, relay: &RelayInfo, _: Position, _: &[&RelayInfo]) -> f64 {
+        f64::from(u8::from(relay.nickname.as_str().starts_with("ours")))
+    }
+}
+
+/// A name server for which all names but those that begin with `no` are names of loopback.
+fn name_server() -> SocketAddr {
+    let socket = UdpSocket::bind(("127.0.0.1", 0)).expect("a port");
+    let address = socket.local_addr().expect("bound");
+    thread::spawn(move || {
+        let mut buffer = [0; 1500];
+        while let Ok((len, from)) = socket.recv_from(&mut buffer) {
+            let mut message = Message::from_vec(&buffer[..len]).expect("a question");
+            let query = message.queries[0].clone();
+            message.metadata.message_type = MessageType::Response;
+            let is_known = !query.name.to_string().to_lowercase().starts_with("no");
+            if is_known && query.query_type == RecordType::A {
+                let data = RData::A(A::new(127, 0, 0, 1));
+                message.answers = vec![Record::from_rdata(query.name, 600, data)];
+            }
+            socket.send_to(&message.to_vec().expect("encoded"), from).expect("sent");
+        }
+    });
+    address
+}
+
+/// A relay of ours that is published in this network, and lets clients go anywhere.
+fn ours(network: &Network, nickname: &str, names: SocketAddr, folder: &Path) -> Relay {
+    let config = RelayConfig {
+        nickname: Some(nickname.parse().expect("a nickname")),
+        address: Some([127, 0, 0, 1].into()),
+        keys: Some(folder.join(nickname)),
+        authorities: Some(network.directory_addrs()),
+        exit: ExitSection {
+            policy: Some(vec!["accept *:*".to_owned()]),
+            reject_private: Some(false),
+            name_servers: Some(vec![names]),
+            ..ExitSection::default()
+        },
+        ..RelayConfig::default()
+    };
+    Relay::start(&config.check().expect("sound"), channel().0).expect("started")
+}
+
+/// The address of a name, by SOCKS (`RESOLVE`); the status if there is none.
+fn resolve(socks: SocketAddr, name: &str) -> Result<[u8; 4], u8> {
+    let mut stream = TcpStream::connect(socks).expect("it listens");
+    stream.set_read_timeout(Some(PATIENCE)).expect("set");
+    let len = u8::try_from(name.len()).expect("short");
+    let mut asked = vec![5, 1, 0, 5, 0xf0, 0, 3, len];
+    asked.extend_from_slice(name.as_bytes());
+    asked.extend_from_slice(&[0, 0]);
+    stream.write_all(&asked).expect("sent");
+    let mut answer = Vec::new();
+    stream.read_to_end(&mut answer).expect("answered and closed");
+    assert_eq!(answer[..3], [5, 0, 5], "{answer:?}");
+    match answer[3] {
+        0 => {
+            assert_eq!((answer[5], answer.len()), (1, 12), "{answer:?}");
+            Ok(answer[6..10].try_into().expect("four bytes"))
+        }
+        status => Err(status),
+    }
+}
+
+#[test]
+fn downloads_come_whole_over_three_relays_of_ours_and_names_are_found() {
+    let network = network(vec![exit("stock")]);
+    let folder = tempfile::tempdir().expect("a folder");
+    let names = name_server();
+    let relays = ["oursA", "oursB", "oursC"].map(|name| ours(&network, name, names, folder.path()));
+    let all = relays.each_ref().map(|relay| relay.rsa().0);
+    network.wait_until_known(&all, PATIENCE).expect("listed as guards");
+    let settings = Settings {
+        strategy: Box::new(OnlyOurs),
+        ..Settings::new(network.directory_addrs(), folder.path().join("client"))
+    };
+    let mut client = Ours::start_with(settings);
+    let server = ContentServer::start().expect("a server");
+    let (socks, port) = (client.proxy.socks(), server.address().port());
+    for (number, len) in [1 << 10, 100_000, 2 << 20, 10 << 20].into_iter().enumerate() {
+        let content = Content { len, seed: number as u64 };
+        let done = download(socks, ("files.test", port), content, "x", PATIENCE);
+        let done = done.unwrap_or_else(|error| panic!("{len}: {error}: {:#?}", client.heard()));
+        assert!(done.is_right, "{len} bytes: {done:?}");
+    }
+    let circuit = client.last_circuit();
+    let path = client.path(circuit);
+    assert!(path.iter().all(|hop| hop.nickname.as_str().starts_with("ours")), "{path:?}");
+
+    assert_eq!(resolve(socks, "a.test"), Ok([127, 0, 0, 1]));
+    assert_eq!(resolve(socks, "no.such.test"), Err(4));
+    assert_eq!(resolve(socks, "198.51.100.7"), Ok([198, 51, 100, 7]));
+
+    drop(server);
+    let content = Content { len: 100, seed: 1 };
+    let refused = download(socks, ("127.0.0.1", port), content, "x", PATIENCE);
+    let problem = refused.expect_err("nobody listens").to_string();
+    assert!(problem.contains("code 5"), "{problem}");
+}

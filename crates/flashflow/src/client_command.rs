@@ -1,0 +1,234 @@
+//! `flashflow client`: a SOCKS proxy on the engine's circuits.
+
+use crate::error::Error;
+use clap::{Args, ValueEnum};
+use client::{ClientProxy, Event, Hop, Settings, path::Rules, strategy};
+use netdoc::Fingerprint;
+use serde_json::{Value, json};
+use std::collections::BTreeSet;
+use std::net::{IpAddr, SocketAddr};
+use std::path::PathBuf;
+use std::sync::mpsc::{self, RecvTimeoutError};
+use std::time::Duration;
+use terminal::{Exit, Interrupt, Output};
+
+/// How soon an interrupt is noticed.
+const STEP: Duration = Duration::from_millis(100);
+
+/// Be a Tor client for research: a SOCKS proxy whose way of choosing paths can be set.
+///
+/// It is for private networks and experiments, and no protection for anybody: nobody has audited it, it can be told from other
+/// clients, it asks the authorities openly for the directory, and it tells everything it does. Use Tor Browser, C tor or Arti
+/// for anonymity. It knows no onion services.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  flashflow lab up --dir /tmp/net --limits 0,0,0 --exits
+  flashflow client --network /tmp/net --socks 127.0.0.1:9150
+  curl --socks5-hostname 127.0.0.1:9150 http://127.0.0.1:8000/
+  flashflow client --authority 127.0.0.1:7001,127.0.0.1:7002 --strategy uniform --json
+
+Programs that give different names or passwords with SOCKS never share a circuit. It says on stdout
+`SOCKS at ADDRESS`; what follows goes to stderr; with --json, to stdout as well: bootstrapped,
+circuit_built, circuit_closed, stream_opened, stream_closed, trouble.
+
+Exit status: 0 ended as asked; 1 failed; 2 wrong arguments.")]
+pub(crate) struct ClientOptions {
+    /// Where programs reach it; 0 for any port that is free.
+    #[arg(long, value_name = "ADDRESS:PORT", default_value = "127.0.0.1:9150")]
+    socks: SocketAddr,
+    /// Let --socks be an address that others reach: they use the network under your name.
+    #[arg(long)]
+    allow_others: bool,
+    /// Directory authority, by address and directory port; may be repeated.
+    #[arg(long = "authority", value_name = "ADDRESS:PORT", value_delimiter = ',', required_unless_present_any = ["network", "public"])]
+    authorities: Vec<SocketAddr>,
+    /// Fingerprint of an authority's identity key (v3ident) whose signatures count; may be repeated. Without, the authorities are
+    /// believed who they are.
+    #[arg(long = "identity", value_name = "FP", value_delimiter = ',')]
+    identities: Vec<Fingerprint>,
+    /// A private network of `flashflow lab up`, by its folder.
+    #[arg(long, value_name = "DIR", conflicts_with = "authorities")]
+    network: Option<PathBuf>,
+    /// Use the public Tor network, whose authorities are built in. It is not for hiding: see above.
+    #[arg(long, conflicts_with_all = ["authorities", "identities", "network"])]
+    public: bool,
+    /// How relays are chosen.
+    #[arg(long, value_enum, default_value_t)]
+    strategy: StrategyName,
+    /// No two relays of a path in one network of 16 bits (IPv4) or 32 bits (IPv6). Always so with --public.
+    #[arg(long)]
+    distinct_subnets: bool,
+    /// Where it keeps its guards and what it has fetched; by default a temporary folder that is removed.
+    #[arg(long, value_name = "DIR")]
+    data: Option<PathBuf>,
+    /// Print what happens as JSON, one value a line.
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// How relays are chosen.
+#[derive(Clone, Copy, Debug, Default, ValueEnum)]
+enum StrategyName {
+    /// By bandwidth, as stock clients.
+    #[default]
+    Weighted,
+    /// All alike.
+    Uniform,
+}
+
+impl StrategyName {
+    fn make(self) -> Box<dyn strategy::Strategy> {
+        match self {
+            Self::Weighted => Box::new(strategy::Weighted),
+            Self::Uniform => Box::new(strategy::Uniform),
+        }
+    }
+}
+
+impl ClientOptions {
+    fn settings(&self, folder: PathBuf) -> Result<Settings, Error> {
+        if !self.socks.ip().is_loopback() && !self.allow_others {
+            return Err(Error::Usage(format!(
+                "--socks {}: others would reach the proxy there; use an address of loopback, or add \
+                 --allow-others",
+                self.socks
+            )));
+        }
+        let (authorities, identities) = match &self.network {
+            Some(network) => {
+                let (addresses, identities) = lab::status(network)?.authorities();
+                (addresses, identities.into_iter().map(Fingerprint::from_bytes).collect())
+            }
+            None if self.public => relay::public_authorities(),
+            None => (self.authorities.clone(), self.identities.clone()),
+        };
+        if let Some(address) = authorities.iter().find(|it| !self.public && is_public(it.ip())) {
+            return Err(Error::Usage(format!(
+                "--authority {address} is of no private network: this client is for research, and \
+                 uses the public network only if told so with --public"
+            )));
+        }
+        Ok(Settings {
+            socks: self.socks,
+            authorities,
+            identities: identities.into_iter().collect::<BTreeSet<_>>(),
+            folder,
+            strategy: self.strategy.make(),
+            rules: Rules { distinct_subnets: self.distinct_subnets || self.public },
+        })
+    }
+}
+
+/// Whether an address may belong to the public network: it is neither of loopback nor of a private network (RFC 1918, RFC 4193),
+/// nor for documentation and tests of equipment.
+fn is_public(ip: IpAddr) -> bool {
+    match ip {
+        IpAddr::V4(v4) => {
+            let is_test = matches!(v4.octets(), [198, 18 | 19, ..] | [100, 64..128, ..]);
+            let is_local = v4.is_loopback() || v4.is_private() || v4.is_link_local();
+            !is_local && !v4.is_documentation() && !is_test
+        }
+        IpAddr::V6(v6) => !v6.is_loopback() && !v6.is_unique_local() && !v6.is_unicast_link_local(),
+    }
+}
+
+pub(crate) fn run(
+    options: &ClientOptions,
+    output: &Output,
+    interrupt: &Interrupt,
+) -> Result<Exit, Error> {
+    let temporary = match options.data {
+        Some(_) => None,
+        None => Some(tempfile::tempdir().map_err(|source| Error::File {
+            what: "make a folder in",
+            path: std::env::temp_dir(),
+            source,
+        })?),
+    };
+    let inside = || temporary.as_ref().map(|folder| folder.path().join("client"));
+    let folder = options.data.clone().or_else(inside).unwrap_or_default();
+    let (sender, events) = mpsc::channel();
+    let proxy = ClientProxy::start(options.settings(folder)?, sender)?;
+    interrupt.wind_up_in_order();
+    let address = proxy.socks();
+    output.result(format!("SOCKS at {address}"), || json!({"type": "socks", "address": address}));
+    while !interrupt.is_requested() {
+        match events.recv_timeout(STEP) {
+            Ok(Event::Ended(reason)) => return Err(Error::ClientEnded(reason)),
+            Ok(event) => {
+                output.step(&event);
+                output.record(|| value(&event));
+            }
+            Err(RecvTimeoutError::Timeout) => {}
+            Err(RecvTimeoutError::Disconnected) => {
+                let reason = "its threads are gone; a mistake of ours";
+                return Err(Error::ClientEnded(reason.to_owned()));
+            }
+        }
+    }
+    drop(proxy);
+    output.step("ended");
+    output.record(|| json!({"type": "ended"}));
+    Ok(Exit::Done)
+}
+
+/// An event for programs.
+fn value(event: &Event) -> Value {
+    let ms = |took: &Duration| (took.as_secs_f64() * 1e6).round() / 1e3;
+    let hops = |path: &[Hop]| -> Vec<Value> {
+        let hop = |hop: &Hop| json!({"fingerprint": hop.fingerprint.to_string(), "nickname": hop.nickname.as_str()});
+        path.iter().map(hop).collect()
+    };
+    match event {
+        Event::Bootstrapped { relays, exits, guards, valid_until, took } => json!({
+            "type": "bootstrapped", "relays": relays, "exits": exits, "guards": guards,
+            "valid_until": valid_until, "ms": ms(took),
+        }),
+        Event::Updated { relays, valid_until } => {
+            json!({"type": "updated", "relays": relays, "valid_until": valid_until})
+        }
+        Event::CircuitBuilt { circuit, path, took, is_late } => json!({
+            "type": "circuit_built", "circuit": circuit, "path": hops(path), "ms": ms(took),
+            "late": is_late,
+        }),
+        Event::CircuitClosed { circuit, path, was_built, reason } => json!({
+            "type": "circuit_closed", "circuit": circuit, "path": hops(path),
+            "was_built": was_built, "reason": reason,
+        }),
+        Event::StreamOpened { stream, circuit, target, took } => json!({
+            "type": "stream_opened", "stream": stream, "circuit": circuit, "target": target,
+            "ms": ms(took),
+        }),
+        Event::StreamClosed {
+            stream,
+            circuit,
+            target,
+            sent_bytes,
+            received_bytes,
+            took,
+            reason,
+            is_ok,
+        } => json!({
+            "type": "stream_closed", "stream": stream, "circuit": circuit, "target": target,
+            "sent_bytes": sent_bytes, "received_bytes": received_bytes, "ms": ms(took),
+            "reason": reason, "ok": is_ok,
+        }),
+        Event::Trouble(problem) => json!({"type": "trouble", "reason": problem}),
+        Event::Ended(reason) => json!({"type": "error", "error": reason}),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_addresses_that_nobody_routes_are_private() {
+        for private in ["127.0.0.1", "10.1.2.3", "192.168.0.1", "198.18.0.1", "::1", "fd00::1"] {
+            assert!(!is_public(private.parse().expect("an address")), "{private}");
+        }
+        for public in ["128.31.0.39", "217.196.147.77", "2001:678:558::1"] {
+            assert!(is_public(public.parse().expect("an address")), "{public}");
+        }
+    }
+}

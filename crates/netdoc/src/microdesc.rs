@@ -1,0 +1,193 @@
+//! Microdescriptors: what clients need to know of a relay beside its line in the consensus
+//! (dir-spec.txt, section 3.3).
+//!
+//! A microdescriptor has no signature: it is what the consensus says if its SHA-256 is the digest there.
+//! That is for the caller to check; [`pieces::microdescs`](crate::pieces::microdescs) cuts a file or an
+//! answer apart.
+
+use crate::id::{Ed25519Identity, Fingerprint, Nickname};
+use crate::policy::PortPolicy;
+use crate::text::{self, Line, Lines, base64_array, words};
+use std::net::SocketAddrV6;
+
+/// The longest microdescriptor that is read: authorities make none that is nearly as long.
+pub const LEN_MAX: usize = 20_000;
+/// Members of a family that are kept, at most. With 42 bytes a name, no document has more.
+const FAMILY_MAX: usize = 500;
+
+/// Why a text is no microdescriptor that a client can use.
+#[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
+pub enum MicrodescError {
+    /// It is longer than [`LEN_MAX`].
+    #[error("{len} bytes are longer than any microdescriptor; ask another directory")]
+    TooLong {
+        /// Its length.
+        len: usize,
+    },
+    /// It does not begin with `onion-key`, or is cut.
+    #[error("line {line}: {what}; ask another directory")]
+    Malformed {
+        /// The line's number, from 1.
+        line: usize,
+        /// What is wrong.
+        what: String,
+    },
+    /// It ends without something that every relay has.
+    #[error("it has no `{item}`; the relay cannot be used")]
+    Missing {
+        /// The keyword.
+        item: &'static str,
+    },
+}
+
+/// A member of a relay's family, as the relay's operator names it.
+#[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
+pub enum FamilyMember {
+    /// By identity.
+    Fingerprint(Fingerprint),
+    /// By name alone: old operators do.
+    Nickname(Nickname),
+}
+
+/// What a client needs to know of a relay.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Microdesc {
+    /// The public key of its ntor handshake.
+    pub ntor_onion_key: [u8; 32],
+    /// Its Ed25519 identity.
+    pub ed25519: Option<Ed25519Identity>,
+    /// Relays that it declares to be of the same operator (`family`), ascending. It counts where both declare it.
+    pub family: Vec<FamilyMember>,
+    /// Families that it proves to belong to (`family-ids`), ascending: relays with one in common are a family.
+    pub family_ids: Vec<String>,
+    /// Where it lets streams go by IPv4.
+    pub policy: PortPolicy,
+    /// Where it lets streams go by IPv6.
+    pub policy_ipv6: PortPolicy,
+    /// Where else it takes links, by IPv6: the first such `a` line.
+    pub ipv6: Option<SocketAddrV6>,
+}
+
+impl Microdesc {
+    /// Reads one microdescriptor, from its `onion-key` on. Unknown lines are passed over, as the specification demands.
+    ///
+    /// # Errors
+    /// [`MicrodescError`] if it is too long, cut, or lacks the ntor onion key.
+    pub fn parse(bytes: &[u8]) -> Result<Self, MicrodescError> {
+        if bytes.len() > LEN_MAX {
+            return Err(MicrodescError::TooLong { len: bytes.len() });
+        }
+        let mut lines = Lines::new(bytes);
+        if lines.peek().is_none_or(|line| line.keyword().0 != b"onion-key") {
+            return Err(malformed(1, "expected `onion-key`"));
+        }
+        let mut draft = Draft::default();
+        while let Some(line) = lines.next() {
+            if !line.complete {
+                return Err(malformed(line.number, "the line is cut"));
+            }
+            if line.bytes.starts_with(b"-----BEGIN ") {
+                skip_object(line, &mut lines)?;
+            } else {
+                draft.item(line)?;
+            }
+        }
+        draft.finish()
+    }
+}
+
+fn malformed(line: usize, what: &str) -> MicrodescError {
+    MicrodescError::Malformed { line, what: what.to_owned() }
+}
+
+/// The items read so far.
+#[derive(Default)]
+struct Draft {
+    ntor_onion_key: Option<[u8; 32]>,
+    ed25519: Option<Ed25519Identity>,
+    family: Vec<FamilyMember>,
+    family_ids: Vec<String>,
+    policy: Option<PortPolicy>,
+    policy_ipv6: Option<PortPolicy>,
+    ipv6: Option<SocketAddrV6>,
+}
+
+impl Draft {
+    fn item(&mut self, line: Line<'_>) -> Result<(), MicrodescError> {
+        let bad = |what: &str| {
+            let found = text::excerpt(line.bytes);
+            Err(malformed(line.number, &format!("expected {what}, found {found:?}")))
+        };
+        let (keyword, rest) = line.keyword();
+        match keyword {
+            b"ntor-onion-key" if self.ntor_onion_key.is_none() => {
+                let Some(key) = words(rest).next().and_then(base64_array) else {
+                    return bad("an ntor key in base64");
+                };
+                self.ntor_onion_key = Some(key);
+            }
+            b"ntor-onion-key" => return bad("one ntor key only"),
+            b"id" if words(rest).next() == Some(b"ed25519") => {
+                let Some(Ok(id)) = words(rest).nth(1).map(Ed25519Identity::parse) else {
+                    return bad("an Ed25519 identity in base64");
+                };
+                self.ed25519 = Some(id);
+            }
+            b"family" => {
+                self.family = words(rest).filter_map(member).take(FAMILY_MAX).collect();
+                self.family.sort_unstable();
+                self.family.dedup();
+            }
+            b"family-ids" => {
+                let ids = words(rest).filter_map(text::utf8).take(FAMILY_MAX);
+                self.family_ids = ids.map(str::to_owned).collect();
+                self.family_ids.sort_unstable();
+                self.family_ids.dedup();
+            }
+            // A summary that cannot be read lets nothing through: the relay serves at other places still.
+            b"p" => self.policy = PortPolicy::parse(rest),
+            b"p6" => self.policy_ipv6 = PortPolicy::parse(rest),
+            b"a" if self.ipv6.is_none() => {
+                self.ipv6 = text::utf8(rest).and_then(|text| text.trim().parse().ok());
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+
+    fn finish(self) -> Result<Microdesc, MicrodescError> {
+        let missing = MicrodescError::Missing { item: "ntor-onion-key" };
+        Ok(Microdesc {
+            ntor_onion_key: self.ntor_onion_key.ok_or(missing)?,
+            ed25519: self.ed25519,
+            family: self.family,
+            family_ids: self.family_ids,
+            policy: self.policy.unwrap_or(PortPolicy::REJECT_ALL),
+            policy_ipv6: self.policy_ipv6.unwrap_or(PortPolicy::REJECT_ALL),
+            ipv6: self.ipv6,
+        })
+    }
+}
+
+/// `$FINGERPRINT`, with or without a nickname after it, or a nickname alone; what is neither is left out.
+fn member(word: &[u8]) -> Option<FamilyMember> {
+    let Some(hex) = word.strip_prefix(b"$") else {
+        return Nickname::parse(word).ok().map(FamilyMember::Nickname);
+    };
+    let (hex, rest) = hex.split_at_checked(40)?;
+    let is_end = matches!(rest.first(), None | Some(b'~' | b'='));
+    Fingerprint::parse(hex).ok().filter(|_| is_end).map(FamilyMember::Fingerprint)
+}
+
+/// Takes the rest of an object, through its `END` line.
+fn skip_object(begin: Line<'_>, lines: &mut Lines<'_>) -> Result<(), MicrodescError> {
+    for line in lines.by_ref() {
+        if line.complete && line.bytes.starts_with(b"-----END ") {
+            return Ok(());
+        }
+    }
+    Err(malformed(begin.number, "a key is cut"))
+}
+
+#[cfg(test)]
+mod tests;
