@@ -10,7 +10,8 @@
 //! 4. [`Measurement`] runs rounds of 2 and 3 until the answer is conclusive, or says why it can't be.
 //!    [`Turn`] is the rule by which it goes from round to round.
 //! 5. [`Campaign`] measures many relays, several at once, turn by turn within the team's capacity.
-//! 6. A [`Record`] is what remains of a measurement: reports, bandwidth files and rows of databases are
+//! 6. [`plan::Plan`] says when in a period each relay's turn is: by lot, from a secret seed.
+//! 7. A [`Record`] is what remains of a measurement: reports, bandwidth files and rows of databases are
 //!    made from it and from nothing else.
 #![no_std]
 extern crate alloc;
@@ -29,6 +30,7 @@ mod mode;
 mod order;
 mod outcome;
 mod params;
+pub mod plan;
 mod record;
 mod second;
 mod series;
