@@ -222,6 +222,15 @@ impl Plan {
         slot
     }
 
+    /// Gives the period at least so many slots: room after the last one that a greedy plan needs.
+    pub fn extend_to(&mut self, slots: u32) {
+        for room in &mut self.rooms {
+            while room.slots() < slots {
+                room.grow();
+            }
+        }
+    }
+
     /// All measurements, by slot, team, machine and relay.
     #[must_use]
     pub fn places(&self) -> Vec<Place> {

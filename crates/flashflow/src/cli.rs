@@ -8,6 +8,7 @@ use crate::measure::MeasureOptions;
 use crate::measure_team::MeasureTeamOptions;
 use crate::measurer_command::MeasurerOptions;
 use crate::relay_command::RelayOptions;
+use crate::schedule_command::ScheduleOptions;
 use crate::sim_command::SimOptions;
 use clap::{Parser, Subcommand};
 use experiments::ExperimentOptions;
@@ -40,6 +41,7 @@ pub(crate) enum Command {
     Measurer(MeasurerOptions),
     Coordinator(CoordinatorOptions),
     Relay(RelayOptions),
+    Schedule(ScheduleOptions),
     Sim(SimOptions),
 }
 
@@ -56,6 +58,7 @@ impl Command {
             Self::Measurer(options) => options.json,
             Self::Coordinator(options) => options.json,
             Self::Relay(options) => options.json,
+            Self::Schedule(options) => options.json,
             Self::Sim(options) => options.wants_json(),
         }
     }

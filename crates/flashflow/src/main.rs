@@ -12,6 +12,7 @@ mod measure;
 mod measure_team;
 mod measurer_command;
 mod relay_command;
+mod schedule_command;
 mod service;
 mod sim_command;
 
@@ -51,6 +52,7 @@ fn run(command: &Command, output: &Output, interrupt: &Interrupt) -> Result<Exit
         Command::Measurer(options) => measurer_command::run(options, output, interrupt),
         Command::Coordinator(options) => coordinator_command::run(options, output, interrupt),
         Command::Relay(options) => relay_command::run(options, output, interrupt),
+        Command::Schedule(options) => schedule_command::run(options, output),
         Command::Sim(options) => sim_command::run(&options.action, output, interrupt),
     }
 }
