@@ -150,20 +150,22 @@ impl Plan {
         plan
     }
 
-    /// Adds a machine whose relays have no estimate, or have come since, in the first slots with room from
-    /// `from` on: first come, first served. What has a slot keeps it. Relays that are in the plan already
-    /// are left as they are.
-    pub fn admit(&mut self, machine: &Machine, from: u32) -> Admission {
+    /// Adds a machine that the plan did not begin with. What has a slot keeps it; relays that are in the
+    /// plan already are left as they are.
+    ///
+    /// New relays get the first slots with room from `from` on: first come, first served. Old ones that come late
+    /// draw among those slots: else they could choose their minute by staying away until then.
+    pub fn admit(&mut self, machine: &Machine, standing: Standing, from: u32) -> Admission {
         let known = machine.relays().find_map(|relay| self.entry_of.get(&relay).copied());
         let newcomers = machine.without(|relay| self.entry_of.contains_key(&relay));
         let Some(newcomers) = newcomers else { return Admission::Joined };
         if let Some(key) = known {
             return self.join(key, &newcomers, from);
         }
-        let mut entry = Entry::new(newcomers, Standing::New, self.rooms.len());
+        let mut entry = Entry::new(newcomers, standing, self.rooms.len());
         let mut last = from;
         for team in 0..self.rooms.len() {
-            let slot = self.first_slot(&entry, team, from);
+            let slot = self.next_slot(&mut entry, team, from);
             self.take(&mut entry, team, slot);
             let Some(slot) = slot else {
                 (0..team).for_each(|team| self.release(&mut entry, team));
@@ -213,10 +215,7 @@ impl Plan {
         }
         entry.machine.expect(relay, guess);
         let stays = ahead.filter(|slot| self.fits(&entry, team, *slot));
-        let slot = stays.or_else(|| match entry.standing {
-            Standing::Old => self.draw(&mut entry, team, from),
-            Standing::New => self.first_slot(&entry, team, from),
-        });
+        let slot = stays.or_else(|| self.next_slot(&mut entry, team, from));
         self.take(&mut entry, team, slot);
         self.insert(entry);
         slot
@@ -301,6 +300,13 @@ impl Plan {
         let Some(room) = self.rooms.get(team) else { return false };
         let share = room.share(&entry.machine, self.excess_factor);
         !entry.is_in(slot) && room.fits(slot, share)
+    }
+
+    fn next_slot(&self, entry: &mut Entry, team: usize, from: u32) -> Option<u32> {
+        match entry.standing {
+            Standing::Old => self.draw(entry, team, from),
+            Standing::New => self.first_slot(entry, team, from),
+        }
     }
 
     fn first_slot(&self, entry: &Entry, team: usize, from: u32) -> Option<u32> {

@@ -3,8 +3,8 @@
 use super::ScheduleOptions;
 use super::network::{Network, Relay, relays};
 use crate::error::Error;
-use coordinator::Percentile;
 use coordinator::plan::{Admission, Plan};
+use coordinator::{Percentile, Standing};
 use onion::Rate;
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
@@ -71,7 +71,7 @@ impl Newcomers {
         for machine in network.together(&all) {
             let news = machine.relays().filter(|relay| new.contains(relay)).count();
             if news > 0 {
-                found.count(plan.admit(&machine, from), news, from);
+                found.count(plan.admit(&machine, Standing::New, from), news, from);
             }
         }
         let after: BTreeSet<_> = plan.places().into_iter().collect();
