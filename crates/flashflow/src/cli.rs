@@ -1,5 +1,6 @@
 //! What the command line accepts.
 
+use crate::bwfile_command::BwfileOptions;
 use crate::coordinator_command::CoordinatorOptions;
 use crate::demo::DemoOptions;
 use crate::keys::KeysOptions;
@@ -41,6 +42,7 @@ pub(crate) enum Command {
     Measurer(MeasurerOptions),
     Coordinator(CoordinatorOptions),
     Relay(RelayOptions),
+    Bwfile(BwfileOptions),
     Schedule(ScheduleOptions),
     Sim(SimOptions),
 }
@@ -58,6 +60,7 @@ impl Command {
             Self::Measurer(options) => options.json,
             Self::Coordinator(options) => options.json,
             Self::Relay(options) => options.json,
+            Self::Bwfile(options) => options.wants_json(),
             Self::Schedule(options) => options.json,
             Self::Sim(options) => options.wants_json(),
         }

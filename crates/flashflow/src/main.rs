@@ -1,5 +1,6 @@
 //! `flashflow`: measures what Tor relays can carry.
 
+mod bwfile_command;
 mod cli;
 mod config;
 mod coordinator_command;
@@ -52,6 +53,7 @@ fn run(command: &Command, output: &Output, interrupt: &Interrupt) -> Result<Exit
         Command::Measurer(options) => measurer_command::run(options, output, interrupt),
         Command::Coordinator(options) => coordinator_command::run(options, output, interrupt),
         Command::Relay(options) => relay_command::run(options, output, interrupt),
+        Command::Bwfile(options) => bwfile_command::run(options, output),
         Command::Schedule(options) => schedule_command::run(options, output),
         Command::Sim(options) => sim_command::run(&options.action, output, interrupt),
     }
