@@ -256,6 +256,13 @@ impl Campaign {
         self.capacities.iter().copied().sum()
     }
 
+    /// Measurers without capacity: they have failed, or never answered.
+    #[must_use]
+    pub fn lost(&self) -> Vec<MeasurerId> {
+        let lost = self.capacities.iter().enumerate().filter(|(_, it)| **it == Rate::ZERO);
+        lost.map(|(place, _)| MeasurerId(place)).collect()
+    }
+
     /// Gives up all relays that wait.
     pub fn clear_queue(&mut self) -> Vec<RelayId> {
         let left = self.waiting().map(|it| it.relay).collect();

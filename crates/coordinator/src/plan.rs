@@ -251,6 +251,12 @@ impl Plan {
         self.entries.get(self.entry_of.get(&relay)?)?.slot(team)
     }
 
+    /// The machine of a relay that is in the plan, as [`Place::machine`] names it.
+    #[must_use]
+    pub fn machine(&self, relay: RsaId) -> Option<RsaId> {
+        self.entry_of.get(&relay).copied()
+    }
+
     /// What is expected of a relay that is in the plan.
     #[must_use]
     pub fn guess(&self, relay: RsaId) -> Option<Rate> {

@@ -143,19 +143,26 @@ impl Rota {
             return Vec::new();
         }
         self.polled = Some(slot);
+        let is_there = |(relay, member): &(&RsaId, &mut Member)| {
+            self.plan.slot(**relay, TEAM) == Some(slot)
+                && member.state != State::Running
+                && self.present.contains(relay)
+        };
+        let mut candidates: Vec<_> = self.relays.iter_mut().filter(is_there).collect();
+        // A machine's turn has come if it has a relay that waits; those that are done already come along, if they may.
+        let waits = candidates.iter().filter(|(_, member)| member.state == State::Waiting);
+        let machines: BTreeSet<Option<RsaId>> =
+            waits.map(|(relay, _)| self.plan.machine(**relay)).collect();
+        candidates.retain(|(relay, _)| machines.contains(&self.plan.machine(**relay)));
         let mut due = Vec::new();
-        for (relay, member) in &mut self.relays {
-            let is_due = self.plan.slot(*relay, TEAM) == Some(slot);
-            if is_due && member.state != State::Running && self.present.contains(relay) {
-                // Of a machine that is measured again, those that are done already have another turn, if they may.
-                let turn = match member.state {
-                    State::Done => member.turn.repeated(),
-                    State::Waiting | State::Running => Some(member.turn),
-                };
-                let Some(turn) = turn else { continue };
-                (member.turn, member.state) = (turn, State::Running);
-                due.push(Due { relay: *relay, standing: member.standing, turn });
-            }
+        for (relay, member) in candidates {
+            let turn = match member.state {
+                State::Done => member.turn.repeated(),
+                State::Waiting | State::Running => Some(member.turn),
+            };
+            let Some(turn) = turn else { continue };
+            (member.turn, member.state) = (turn, State::Running);
+            due.push(Due { relay: *relay, standing: member.standing, turn });
         }
         self.catch_up(slot + 1);
         due

@@ -88,7 +88,8 @@ impl Machine {
 }
 
 /// Puts relays at one address on one machine, and relays that `together` names in pairs, with all that hang
-/// together by either. A pair of which one is no candidate says nothing.
+/// together by either. A pair of which one is no candidate says nothing, nor does a loopback address: there private networks are
+/// played, whose relays have what their configurations give them.
 #[must_use]
 pub fn machines(candidates: &[Candidate], together: &[(RsaId, RsaId)]) -> Vec<Machine> {
     let place_of: BTreeMap<RsaId, usize> =
@@ -96,7 +97,9 @@ pub fn machines(candidates: &[Candidate], together: &[(RsaId, RsaId)]) -> Vec<Ma
     let mut groups = Groups::new(candidates.len());
     let mut at: BTreeMap<IpAddr, usize> = BTreeMap::new();
     for (place, candidate) in candidates.iter().enumerate() {
-        groups.join(*at.entry(candidate.address).or_insert(place), place);
+        if !candidate.address.is_loopback() {
+            groups.join(*at.entry(candidate.address).or_insert(place), place);
+        }
     }
     for (one, other) in together {
         if let (Some(one), Some(other)) = (place_of.get(one), place_of.get(other)) {

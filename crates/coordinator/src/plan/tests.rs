@@ -199,6 +199,9 @@ fn relays_at_one_address_or_named_together_share_a_machine() {
     assert_eq!(count(&[]), [2, 1, 1, 2]);
     // What hangs together by either: 0 and 2 by address, 1 with 2, 1 with 3 by name.
     assert_eq!(count(&[(id(2), id(1)), (id(3), id(1)), (id(3), id(99))]), [4, 2]);
+    let local = |it: &Candidate| Candidate { address: IpAddr::V4(Ipv4Addr::LOCALHOST), ..*it };
+    let local: Vec<Candidate> = relays.iter().map(local).collect();
+    assert_eq!(machines(&local, &[]).len(), 6);
 }
 
 #[test]
