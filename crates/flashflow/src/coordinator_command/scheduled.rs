@@ -140,6 +140,11 @@ impl Watch<'_> {
                     rota.handle_end(id, end.follows, slot);
                 }
             }
+            if measuring.is_broken()
+                && let Err(error) = self.write(&known, measuring.found())
+            {
+                output.error(&error);
+            }
             measuring.end().map(|found| (found, known))
         })?;
         if interrupt.is_requested() {
