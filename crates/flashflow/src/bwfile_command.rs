@@ -123,7 +123,13 @@ fn check(options: &CheckOptions, output: &Output) -> Result<Exit, Error> {
     let limits = options.descriptors.as_deref().map(limits).transpose()?;
     let beside = Beside { consensus: consensus.as_ref(), limits_bytes_s: limits.as_ref() };
     let verdict = match report.verdict {
-        FileVerdict::Read => "tor reads it".to_owned(),
+        FileVerdict::Read => match report.breaks_vote().next() {
+            None => "tor reads it".to_owned(),
+            Some(relay) => format!(
+                "tor reads it, and then makes no vote at all if it knows {relay}: from 2147483648 KB/s on a bandwidth gets a \
+                 sign, and the vote cannot be read"
+            ),
+        },
         FileVerdict::Empty => "tor refuses it: it is empty".to_owned(),
         FileVerdict::BadTimestamp => {
             "tor refuses it: the first line is not a Unix time in seconds alone".to_owned()
@@ -150,6 +156,7 @@ fn check(options: &CheckOptions, output: &Output) -> Result<Exit, Error> {
             || json!({"type": "advice", "line": line, "what": what}),
         );
     }
+    let is_vote = report.breaks_vote().next().is_none();
     let relays = report.relays.len();
     let headers = if report.headers.too_long { 0 } else { report.headers.lines.len() };
     let in_words = format!(
@@ -159,12 +166,12 @@ fn check(options: &CheckOptions, output: &Output) -> Result<Exit, Error> {
     );
     output.result(in_words, || {
         json!({
-            "type": "summary", "accepted": report.verdict == FileVerdict::Read, "verdict": verdict,
+            "type": "summary", "accepted": report.verdict == FileVerdict::Read && is_vote, "verdict": verdict,
             "relays": relays, "header_lines_in_vote": headers, "tor_warnings": warnings,
             "skipped": report.skipped().count(), "advice": advice.len(),
         })
     });
-    let votes = report.verdict == FileVerdict::Read && relays > 0;
+    let votes = report.verdict == FileVerdict::Read && relays > 0 && is_vote;
     let is_fine = advice.is_empty() && report.is_clean();
     Ok(if votes && (is_fine || !options.strict) { Exit::Done } else { Exit::Failed })
 }

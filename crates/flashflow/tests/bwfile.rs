@@ -58,6 +58,15 @@ fn a_file_is_checked_as_tor_would_and_beyond() {
     assert!(kind("advice").iter().any(|it| it["what"].as_str().expect("text").contains("bw=0")));
     assert_eq!(check("wrong", &["--strict"]).status.code(), Some(1));
 
+    write(
+        folder.path(),
+        "sign",
+        &[&format!("node_id=${one} bw=2147483648"), &format!("node_id=${two} bw=1")],
+    );
+    let sign = check("sign", &[]);
+    assert_eq!(sign.status.code(), Some(1), "an authority makes no vote: {sign:?}");
+    assert_eq!(values(&sign).pop().expect("a summary")["accepted"], false);
+
     for (name, text, word) in [
         ("empty", "", "it is empty"),
         ("date", "2026-01-01\n", "not a Unix time"),
