@@ -77,6 +77,9 @@ pub struct Ended {
     /// The measurer that failed it. It has no capacity any more, until
     /// [`Campaign::set_capacity`] gives it some.
     pub lost: Option<MeasurerId>,
+    /// The turn that has to follow, if the campaign leaves to its caller when that is
+    /// ([`Campaign::leaving_what_follows`]).
+    pub follows: Option<Turn>,
 }
 
 /// A relay is passed over at most so often by others that come after it but need less. Then it is due:
@@ -104,6 +107,7 @@ pub struct Campaign {
     new: VecDeque<Waiting>,
     /// In the order in which they became due.
     due: VecDeque<Waiting>,
+    leaves_what_follows: bool,
     running: BTreeMap<RelayId, Running>,
 }
 
@@ -134,14 +138,26 @@ impl Campaign {
             old: Vec::new(),
             new: VecDeque::new(),
             due: VecDeque::new(),
+            leaves_what_follows: false,
             running: BTreeMap::new(),
         }
+    }
+
+    /// The same, for a caller that has a plan of its own: a turn that follows on another is not queued, but told by
+    /// [`handle_outcome`](Self::handle_outcome), and added by [`add_turn`](Self::add_turn) when its time has come.
+    #[must_use]
+    pub fn leaving_what_follows(self) -> Self {
+        Self { leaves_what_follows: true, ..self }
     }
 
     /// Adds a relay, to be measured in `rounds_max` rounds at most, at least one. It must not be waiting
     /// or running already; if it is, nothing happens.
     pub fn add(&mut self, relay: RelayId, standing: Standing, guess: Rate, rounds_max: u32) {
-        let turn = Turn::first(guess, rounds_max);
+        self.add_turn(relay, standing, Turn::first(guess, rounds_max));
+    }
+
+    /// The same with any turn.
+    pub fn add_turn(&mut self, relay: RelayId, standing: Standing, turn: Turn) {
         let is_known = self.waiting().any(|it| it.relay == relay);
         if !is_known && !self.running.contains_key(&relay) {
             self.queue(Waiting { relay, turn, standing, passed_over: 0 });
@@ -163,13 +179,23 @@ impl Campaign {
         if let Some(measurer) = lost {
             self.set_capacity(measurer, Rate::ZERO);
         }
-        Ended { is_over: self.handle_end(relay, Next::after(outcome)), lost }
+        let follows = self.end(relay, Next::after(outcome));
+        Ended {
+            is_over: follows.is_none(),
+            lost,
+            follows: follows.filter(|_| self.leaves_what_follows),
+        }
     }
 
     /// As [`handle_outcome`](Self::handle_outcome), where the caller judges for itself. Says whether that
     /// was all about this relay.
     pub fn handle_end(&mut self, relay: RelayId, next: Next) -> bool {
-        let Some(Running { waiting, launch }) = self.running.remove(&relay) else { return true };
+        self.end(relay, next).is_none()
+    }
+
+    /// The turn that follows, which is queued unless the caller sees to that.
+    fn end(&mut self, relay: RelayId, next: Next) -> Option<Turn> {
+        let Running { waiting, launch } = self.running.remove(&relay)?;
         for assignment in &launch.allocation.assignments {
             if let Some(used) = self.used.get_mut(assignment.measurer.0) {
                 *used = *used - assignment.rate;
@@ -184,10 +210,10 @@ impl Campaign {
             Next::Repeated => waiting.turn.repeated(),
             Next::Nothing | Next::Enlarged(_) => None,
         };
-        if let Some(turn) = turn {
+        if let Some(turn) = turn.filter(|_| !self.leaves_what_follows) {
             self.queue(Waiting { turn, ..waiting });
         }
-        turn.is_none()
+        turn
     }
 
     /// The next measurement to start now; call until `None`.
@@ -228,6 +254,13 @@ impl Campaign {
     #[must_use]
     pub fn capacity(&self) -> Rate {
         self.capacities.iter().copied().sum()
+    }
+
+    /// Measurers without capacity: they have failed, or never answered.
+    #[must_use]
+    pub fn lost(&self) -> Vec<MeasurerId> {
+        let lost = self.capacities.iter().enumerate().filter(|(_, it)| **it == Rate::ZERO);
+        lost.map(|(place, _)| MeasurerId(place)).collect()
     }
 
     /// Gives up all relays that wait.

@@ -10,7 +10,9 @@
 //! 4. [`Measurement`] runs rounds of 2 and 3 until the answer is conclusive, or says why it can't be.
 //!    [`Turn`] is the rule by which it goes from round to round.
 //! 5. [`Campaign`] measures many relays, several at once, turn by turn within the team's capacity.
-//! 6. A [`Record`] is what remains of a measurement: reports, bandwidth files and rows of databases are
+//! 6. [`plan::Plan`] says when in a period each relay's turn is: by lot, from a secret seed;
+//!    a [`Rota`] keeps a coordinator to it, whoever comes and goes.
+//! 7. A [`Record`] is what remains of a measurement: reports, bandwidth files and rows of databases are
 //!    made from it and from nothing else.
 #![no_std]
 extern crate alloc;
@@ -29,7 +31,9 @@ mod mode;
 mod order;
 mod outcome;
 mod params;
+pub mod plan;
 mod record;
+mod rota;
 mod second;
 mod series;
 mod stats;
@@ -49,6 +53,7 @@ pub use order::{OrderRetries, ends_an_accepted_one};
 pub use outcome::{Bounds, Estimate, Inconclusive, Outcome, ProcessorTime};
 pub use params::{Params, ParamsError, PathParams};
 pub use record::{Course, End, Facts, Hearsay, Record, RoundRecord, Subject, Verdict};
+pub use rota::{Arrival, Counts, Due, Rota};
 pub use second::{SecondRecord, SecondReport, SecondTotals};
 pub use series::{Missing, Series, Source, Summary};
 pub use stats::{Percentile, Spread, median, median_rate};

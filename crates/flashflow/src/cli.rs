@@ -1,5 +1,6 @@
 //! What the command line accepts.
 
+use crate::bwfile_command::BwfileOptions;
 use crate::client_command::ClientOptions;
 use crate::coordinator_command::CoordinatorOptions;
 use crate::demo::DemoOptions;
@@ -9,6 +10,7 @@ use crate::measure::MeasureOptions;
 use crate::measure_team::MeasureTeamOptions;
 use crate::measurer_command::MeasurerOptions;
 use crate::relay_command::RelayOptions;
+use crate::schedule_command::ScheduleOptions;
 use crate::sim_command::SimOptions;
 use clap::{Parser, Subcommand};
 use experiments::ExperimentOptions;
@@ -42,6 +44,8 @@ pub(crate) enum Command {
     Coordinator(CoordinatorOptions),
     Relay(RelayOptions),
     Client(ClientOptions),
+    Bwfile(BwfileOptions),
+    Schedule(ScheduleOptions),
     Sim(SimOptions),
 }
 
@@ -59,6 +63,8 @@ impl Command {
             Self::Coordinator(options) => options.json,
             Self::Relay(options) => options.json,
             Self::Client(options) => options.json,
+            Self::Bwfile(options) => options.wants_json(),
+            Self::Schedule(options) => options.json,
             Self::Sim(options) => options.wants_json(),
         }
     }

@@ -4,19 +4,26 @@ mod campaign;
 mod config;
 mod past;
 mod relays;
+mod scheduled;
+mod seed;
 mod team;
 
+use config::Schedule;
 pub(crate) use config::{Config, Mate};
 pub(crate) use team::RemoteTeam;
 
 use crate::config::log_to_stderr;
+use crate::documents::Documents;
 use crate::error::Error;
+use campaign::{Common, Found};
 use clap::Args;
+use coordinator::{History, Record};
 use link::unix_time_s;
 use netdoc::bwfile::{self, BandwidthFile, Eligibility, NodeIdStyle, Settings, Written};
 use onion::Duration;
 use report::RelayReport;
 use serde_json::{Value, json};
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use terminal::{Exit, Interrupt, Output};
 
@@ -57,14 +64,15 @@ pub(crate) fn run(
     let team = RemoteTeam::new(&config)?;
     tracing::info!("coordinator {} with {} measurers", config.secret.public(), team.len());
     interrupt.wind_up_in_order();
+    let common = Common { config: &config, team: &team, output, interrupt };
+    if !options.once && config.schedule == Schedule::Randomised {
+        return scheduled::run(common, started);
+    }
     loop {
         let begun = unix_time_s();
-        let done = period(&config, &team, started, output, interrupt);
+        let done = period(common, started);
         if interrupt.is_requested() {
-            output.quiet();
-            output.step("interrupted");
-            output.record(|| json!({"type": "interrupted"}));
-            return Ok(Exit::Interrupted);
+            return Ok(interrupted(output));
         }
         if options.once {
             return done;
@@ -78,26 +86,40 @@ pub(crate) fn run(
     }
 }
 
-/// Measures each relay, and writes the bandwidth file.
-fn period(
-    config: &Config,
-    team: &RemoteTeam,
-    generator_started: u64,
-    output: &Output,
-    interrupt: &Interrupt,
-) -> Result<Exit, Error> {
+fn interrupted(output: &Output) -> Exit {
+    output.quiet();
+    output.step("interrupted");
+    output.record(|| json!({"type": "interrupted"}));
+    Exit::Interrupted
+}
+
+/// Measures each relay, as early as the team can, and writes the bandwidth file.
+fn period(common: Common<'_>, generator_started: u64) -> Result<Exit, Error> {
+    let Common { config, team, output, interrupt } = common;
     output.doing("asking the measurers, and fetching the consensus");
     let documents = relays::documents(config)?;
-    let (history, policy) = (past::history(&config.out), config.history_policy());
-    let expectations = history.expectations(policy, unix_time_s());
+    let history = past::history(&config.out);
+    let expectations = history.expectations(config.history_policy(), unix_time_s());
     let relays = relays::relays(&documents, config, &expectations)?;
     let capacities = team.greet(output)?;
     output.step(format!("{} relays to be measured", relays.len()));
-    let records = campaign::run(config, team, capacities, &relays, output, interrupt)?;
+    let found = campaign::run(common, capacities, relays)?;
     if interrupt.is_requested() {
         return Ok(Exit::Interrupted);
     }
-    let now = unix_time_s();
+    let written = publish(common, &documents, &history, &found, generator_started)?;
+    Ok(tell(&found.records, written.as_ref(), output))
+}
+
+/// Writes the bandwidth file, if there is anything to be written.
+fn publish(
+    Common { config, output, .. }: Common<'_>,
+    documents: &Documents,
+    history: &History,
+    Found { relays, records }: &Found,
+    generator_started: u64,
+) -> Result<Option<Written>, Error> {
+    let (policy, now) = (config.history_policy(), unix_time_s());
     let mut estimates: Vec<bwfile::Estimate> = Vec::new();
     for (place, relay) in relays.iter().enumerate() {
         let ids = &relay.subject.target().ids;
@@ -111,25 +133,29 @@ fn period(
     }
     let counts = Eligibility::count(&documents.consensus, &estimates);
     let settings = Settings::new(env!("CARGO_PKG_VERSION"), generator_started, now);
-    let written = match BandwidthFile::generate(&estimates, counts, &settings) {
-        Ok(file) => Some(write(config, &file)?),
+    match BandwidthFile::generate(&estimates, counts, &settings) {
+        Ok(file) => write(config, &file).map(Some),
         Err(error @ bwfile::GenerateError::NoResults { .. }) => {
             output.step(format!("no bandwidth file: {error}"));
-            None
+            Ok(None)
         }
-        Err(error) => return Err(error.into()),
-    };
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// What a period has found.
+fn tell(records: &BTreeMap<usize, Record>, written: Option<&Written>, output: &Output) -> Exit {
     output.quiet();
     let rows: Vec<RelayReport> = records.values().map(RelayReport::from).collect();
     let reports: Vec<Value> = rows.iter().map(|row| row.value("relay")).collect();
     output.text(report::table(&rows));
-    if let Some(written) = &written {
+    if let Some(written) = written {
         output.text(format!("bandwidth file: {}", written.path.display()));
     }
-    let path = written.as_ref().map(|written| &written.path);
+    let path = written.map(|written| &written.path);
     output.record(|| json!({"type": "summary", "relays": reports, "bandwidth_file": path}));
     let all = records.values().all(|record| record.capacity().is_some());
-    Ok(if all { Exit::Done } else { Exit::Failed })
+    if all { Exit::Done } else { Exit::Failed }
 }
 
 fn write(config: &Config, file: &BandwidthFile) -> Result<Written, Error> {
@@ -137,6 +163,9 @@ fn write(config: &Config, file: &BandwidthFile) -> Result<Written, Error> {
     let failed = |source| Error::File { what: "make the folder", path: out.clone(), source };
     std::fs::create_dir_all(out).map_err(failed)?;
     let written = file.write_atomically(out, NodeIdStyle::default())?;
-    bwfile::remove_old(out, config.keep_files)?;
+    // Of the last day all that there are, of each day before it one.
+    const OF_A_DAY: usize = 24;
+    bwfile::remove_superseded(out, OF_A_DAY)?;
+    bwfile::remove_old(out, config.keep_files.saturating_add(OF_A_DAY))?;
     Ok(written)
 }

@@ -1,5 +1,6 @@
 //! `flashflow`: measures what Tor relays can carry.
 
+mod bwfile_command;
 mod cli;
 mod client_command;
 mod config;
@@ -13,6 +14,7 @@ mod measure;
 mod measure_team;
 mod measurer_command;
 mod relay_command;
+mod schedule_command;
 mod service;
 mod sim_command;
 
@@ -53,6 +55,8 @@ fn run(command: &Command, output: &Output, interrupt: &Interrupt) -> Result<Exit
         Command::Coordinator(options) => coordinator_command::run(options, output, interrupt),
         Command::Relay(options) => relay_command::run(options, output, interrupt),
         Command::Client(options) => client_command::run(options, output, interrupt),
+        Command::Bwfile(options) => bwfile_command::run(options, output),
+        Command::Schedule(options) => schedule_command::run(options, output),
         Command::Sim(options) => sim_command::run(&options.action, output, interrupt),
     }
 }

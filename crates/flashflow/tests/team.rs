@@ -12,6 +12,7 @@ use serde_json::{Value, json};
 use std::cell::RefCell;
 use std::fs;
 use std::net::TcpListener;
+use std::os::unix::fs::PermissionsExt as _;
 
 /// Makes a key, and says its public half.
 fn make_key(scratch: &Scratch, file: &str) -> String {
@@ -182,6 +183,68 @@ fn a_team_measures_a_network_though_a_measurer_is_killed_meanwhile() {
     }
     relay.signal(Signal::TERM);
     relay.end().assert_code(0);
+    network.stop().expect("down");
+    scratch.wait_until_clean();
+}
+
+/// The daemon: new relays at once, and then each at its slot of a secret plan, once in a period.
+#[test]
+fn a_coordinator_measures_each_relay_once_in_each_period_by_its_secret_plan() {
+    const PERIOD_S: u64 = 40;
+    let scratch = Scratch::new();
+    let limited = |name: &str, mbit| RelaySpec::new(name).limited_to(Rate::from_mbit_per_s(mbit));
+    let spec = NetworkSpec::new(vec![limited("slow", 10.0), limited("fast", 30.0)]);
+    let network = Network::start(&spec, &mut |_| {}).expect("up");
+    let coordinator = make_key(&scratch, "c.key");
+    let key = make_key(&scratch, "m1.key");
+    write_measurer(&scratch, "m1", "127.0.0.1:0", &coordinator);
+    let (measurer, at) = start_measurer(&scratch, "m1.toml");
+    let config = format!(
+        "key = \"c.key\"\nout = \"bandwidth\"\nauthority = \"{}\"\nseconds = 5\nguess_mbit_per_s = 35\n\
+         period_s = {PERIOD_S}\nslot_s = 8\nrefresh_s = 10\n{}",
+        network.directory_addrs()[0],
+        measurer_of(&at, &key),
+    );
+    fs::write(scratch.path("c.toml"), config).expect("written");
+    let mut run = scratch.start(&["coordinator", "--config", "c.toml", "--json"]);
+    // The first period has begun somewhere in its middle.
+    let is_summary = |line: &str| line.contains("\"summary\"");
+    run.wait_for_outs("the ends of three periods", 3, is_summary);
+    run.signal(Signal::TERM);
+    let ended = run.end();
+    ended.assert_code(130);
+    let values = ended.values();
+    let periods: Vec<&[Value]> = values.split(|it| it["type"] == "summary").take(3).collect();
+    let names = |values: Vec<&Value>| {
+        let mut names: Vec<String> =
+            values.into_iter().map(|it| text(it, "nickname").to_owned()).collect();
+        names.sort_unstable();
+        names
+    };
+    for period in &periods {
+        let mut told = names(period.iter().filter(|it| it["type"] == "relay").collect());
+        let count = told.len();
+        told.dedup();
+        assert_eq!(told.len(), count, "twice in one period");
+    }
+    let summaries = values.iter().filter(|it| it["type"] == "summary").skip(1);
+    for summary in summaries {
+        let relays = summary["relays"].as_array().expect("a list").iter().collect();
+        assert_eq!(names(relays), ["fast", "slow"]);
+    }
+    let seed = scratch.path("bandwidth/schedule.seed");
+    let mode = fs::metadata(&seed).expect("a seed").permissions().mode();
+    assert_eq!(mode & 0o777, 0o600);
+    // Nobody is told the plan.
+    let secret = fs::read_to_string(&seed).expect("ours");
+    assert!(
+        !ended.error.contains(secret.trim_end()) && !ended.out.concat().contains(secret.trim_end())
+    );
+    let file = fs::read_to_string(scratch.path("bandwidth/latest.v3bw")).expect("a bandwidth file");
+    assert_eq!(file.matches("flashflow_mode=transit").count(), 2, "{file}");
+    assert!(!file.contains("unmeasured=1"), "{file}");
+    measurer.signal(Signal::TERM);
+    measurer.end().assert_code(0);
     network.stop().expect("down");
     scratch.wait_until_clean();
 }

@@ -4,9 +4,12 @@
 //! [`BandwidthFile::generate`] makes one from measurements and applies the rules that are the
 //! generator's duty, because tor checks none of them: the cap by the descriptor, the least of 1 KB/s,
 //! the 60 % gate. [`BandwidthFile::write_atomically`] puts it where tor reads it,
-//! [`BandwidthFile::parse`] reads any version, and [`check_as_tor`] tells what tor would do with it.
+//! [`BandwidthFile::parse`] reads any version, [`check_as_tor`] tells what tor would do with it, and
+//! [`advise`] what is wrong although tor is silent.
 
+mod advice;
 mod as_tor;
+mod compare;
 mod generate;
 mod read;
 mod render;
@@ -14,11 +17,13 @@ mod store;
 #[cfg(test)]
 mod tests;
 
+pub use self::advice::{Advice, Beside, advise};
 pub use self::as_tor::{FileVerdict, LineVerdict, Report, VoteHeaders, check_as_tor};
+pub use self::compare::Difference;
 pub use self::generate::{Eligibility, Estimate, GenerateError, Outcome, Settings};
 pub use self::read::{Parsed, ReadError, Skipped};
 pub use self::render::RenderError;
-pub use self::store::{LATEST, StoreError, Written, remove_old, stored};
+pub use self::store::{LATEST, StoreError, Written, remove_old, remove_superseded, stored};
 use crate::id::{Ed25519Identity, Fingerprint, Nickname};
 
 /// The header keys with a field of their own in [`Header`], besides the timestamp.

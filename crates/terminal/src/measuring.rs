@@ -62,6 +62,7 @@ pub fn team(arguments: &TeamArguments, output: &Output) -> Result<Team, Error> {
 }
 
 /// The relay that is measured, as the user knows it.
+#[derive(Clone, Debug)]
 pub struct Subject {
     /// What it calls itself, or its fingerprint.
     pub nickname: String,

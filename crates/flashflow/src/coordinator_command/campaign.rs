@@ -5,121 +5,238 @@ use super::relays::Relay;
 use super::team::RemoteTeam;
 use crate::error::Error;
 use coordinator::{Campaign, Ended, Launch, MeasurerId, Next, Outcome, Record, RelayId};
+use coordinator::{Standing, Turn};
 use measurer::{Team, TeamOptions};
+use onion::identity::RsaId;
 use onion::{Duration, Rate};
 use report::RelayReport;
 use std::collections::BTreeMap;
-use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
-use std::thread;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::thread::{self, Scope};
 use terminal::measuring;
 use terminal::{Interrupt, Output};
 
 /// Longest wait before the user's wish to end is looked at.
-const LATENCY: Duration = Duration::from_millis(200);
+pub(super) const LATENCY: Duration = Duration::from_millis(200);
 
 /// A measurer that failed is asked so often, with a pause before each, whether it is well again.
 const CHECK_UPS: u32 = 6;
 const CHECK_UP_PAUSE: Duration = Duration::from_secs(3);
+
+/// What all measurements of a period have in common.
+#[derive(Clone, Copy)]
+pub(super) struct Common<'env> {
+    pub(super) config: &'env Config,
+    pub(super) team: &'env RemoteTeam,
+    pub(super) output: &'env Output,
+    pub(super) interrupt: &'env Interrupt,
+}
+
+/// A campaign whose measurements are threads of a scope. Relays are numbered in the order in which they come.
+pub(super) struct Measuring<'scope, 'env> {
+    scope: &'scope Scope<'scope, 'env>,
+    common: Common<'env>,
+    campaign: Campaign,
+    found: Found,
+    broken: Option<Error>,
+    check_ups: u32,
+    sender: Sender<Event>,
+    events: Receiver<Event>,
+}
 
 enum Event {
     Ended { relay: RelayId, result: Result<Box<(Outcome, Record)>, Error> },
     CheckedUp { measurer: MeasurerId, capacity: Option<Rate> },
 }
 
-/// Measures each relay. Records are by the relays' places; relays that an interrupt kept from being
-/// measured, or the loss of all measurers, have none.
+/// What a period has found: records by the places of the relays. Relays whose turn did not come have none.
+#[derive(Default)]
+pub(super) struct Found {
+    pub(super) relays: Vec<Relay>,
+    pub(super) records: BTreeMap<usize, Record>,
+}
+
+/// A relay's turn is over.
+pub(super) struct TurnEnd {
+    pub(super) relay: RelayId,
+    /// What has to follow, if that is left to the caller.
+    pub(super) follows: Option<Turn>,
+}
+
+/// Measures each relay, as many at once as the team can, the biggest first.
 pub(super) fn run(
-    config: &Config,
-    team: &RemoteTeam,
+    common: Common<'_>,
     capacities: Vec<Rate>,
-    relays: &[Relay],
-    output: &Output,
-    interrupt: &Interrupt,
-) -> Result<BTreeMap<usize, Record>, Error> {
-    let params = config.params;
-    let mut campaign = Campaign::new(params.excess_factor(), params.sockets, capacities);
-    for (place, Relay { subject, guess, .. }) in relays.iter().enumerate() {
-        let rounds_max = subject.request.approach.within(params).max_rounds;
-        campaign.add(RelayId(place), guess.standing(), guess.capacity, rounds_max);
-    }
-    let mut records: BTreeMap<usize, Record> = BTreeMap::new();
-    let mut broken: Option<Error> = None;
-    let mut check_ups = 0;
-    let (sender, events) = channel();
+    relays: Vec<Relay>,
+) -> Result<Found, Error> {
     thread::scope(|scope| {
-        loop {
-            if interrupt.is_requested() || broken.is_some() {
-                campaign.clear_queue();
-            }
-            while let Some(launch) = campaign.poll_launch() {
-                let Some(relay) = relays.get(launch.relay.0) else { continue };
-                let sender = sender.clone();
-                scope.spawn(move || {
-                    let result = measure(config, team, relay, &launch, output, interrupt);
-                    // The receiver outlives all threads of its scope.
-                    let _ = sender.send(Event::Ended { relay: launch.relay, result });
-                });
-            }
-            let is_hopeless = campaign.capacity() == Rate::ZERO && check_ups == 0;
-            if campaign.running() == 0 && (campaign.queued() == 0 || is_hopeless) {
-                break;
-            }
-            match events.recv_timeout(LATENCY) {
-                Ok(Event::Ended { relay, result: Err(error) }) => {
-                    campaign.handle_end(relay, Next::Nothing);
-                    broken.get_or_insert(error);
-                }
-                Ok(Event::Ended { relay, result: Ok(measured) }) => {
-                    let (outcome, record) = *measured;
-                    let Ended { is_over, lost } = campaign.handle_outcome(relay, &outcome);
-                    if let Some(measurer) = lost {
-                        let name = &record.relay.nickname;
-                        output.step(format!("{measurer} ({name}) has failed: {record}"));
-                        check_ups += 1;
-                        let sender = sender.clone();
-                        scope.spawn(move || check_up(team, measurer, interrupt, &sender));
-                    }
-                    let record = match records.remove(&relay.0) {
-                        Some(earlier) => earlier.followed_by(record),
-                        None => record,
-                    };
-                    if is_over && !interrupt.is_requested() {
-                        let report = RelayReport::from(&record);
-                        output.step(report::line(&report));
-                        output.record(|| report.value("relay"));
-                    }
-                    records.insert(relay.0, record);
-                }
-                Ok(Event::CheckedUp { measurer, capacity }) => {
-                    check_ups -= 1;
-                    if let Some(capacity) = capacity {
-                        output.step(format!("{measurer} is back, with {capacity}"));
-                        campaign.set_capacity(measurer, capacity);
-                    }
-                }
-                Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => {}
-            }
+        let mut measuring = Measuring::new(scope, common, capacities, false);
+        for relay in relays {
+            let (standing, turn) = (relay.guess.standing(), relay.first_turn(common.config));
+            let place = measuring.know(relay);
+            measuring.add(place, standing, turn);
         }
-        let left = campaign.clear_queue().len();
+        while !measuring.is_over() {
+            measuring.proceed(LATENCY);
+        }
+        measuring.end()
+    })
+}
+
+impl<'scope, 'env> Measuring<'scope, 'env> {
+    /// Without relays. Turns that follow on others are the caller's business if it has a plan.
+    pub(super) fn new(
+        scope: &'scope Scope<'scope, 'env>,
+        common: Common<'env>,
+        capacities: Vec<Rate>,
+        has_plan: bool,
+    ) -> Self {
+        let params = &common.config.params;
+        let campaign = Campaign::new(params.excess_factor(), params.sockets, capacities);
+        let campaign = if has_plan { campaign.leaving_what_follows() } else { campaign };
+        let (sender, events) = channel();
+        Self {
+            scope,
+            common,
+            campaign,
+            found: Found::default(),
+            broken: None,
+            check_ups: 0,
+            sender,
+            events,
+        }
+    }
+
+    /// Takes up a relay that may be measured later, and numbers it.
+    pub(super) fn know(&mut self, relay: Relay) -> RelayId {
+        self.found.relays.push(relay);
+        RelayId(self.found.relays.len() - 1)
+    }
+
+    /// A newer consensus has other addresses or parameters of a relay.
+    pub(super) fn renew(&mut self, RelayId(place): RelayId, relay: Relay) {
+        if let Some(known) = self.found.relays.get_mut(place) {
+            *known = relay;
+        }
+    }
+
+    /// Its turn has come.
+    pub(super) fn add(&mut self, relay: RelayId, standing: Standing, turn: Turn) {
+        self.campaign.add_turn(relay, standing, turn);
+    }
+
+    /// Which relay has this number.
+    pub(super) fn id(&self, RelayId(place): RelayId) -> Option<RsaId> {
+        self.found.relays.get(place).map(Relay::id)
+    }
+
+    /// What has been found so far.
+    pub(super) const fn found(&self) -> &Found {
+        &self.found
+    }
+
+    /// Whether nothing is left to do, or nobody to do it.
+    pub(super) fn is_over(&self) -> bool {
+        let is_hopeless = self.campaign.capacity() == Rate::ZERO && self.check_ups == 0;
+        self.campaign.running() == 0 && (self.campaign.queued() == 0 || is_hopeless)
+    }
+
+    /// Whether something has gone wrong that concerns all measurements.
+    pub(super) const fn is_broken(&self) -> bool {
+        self.broken.is_some()
+    }
+
+    /// Asks measurers that have failed whether they are well again.
+    pub(super) fn check_up(&mut self) {
+        if self.check_ups > 0 {
+            return;
+        }
+        for measurer in self.campaign.lost() {
+            self.start_check_up(measurer);
+        }
+    }
+
+    /// Starts what can be started, and waits for one thing to happen, so long at most.
+    pub(super) fn proceed(&mut self, longest: Duration) -> Option<TurnEnd> {
+        if self.common.interrupt.is_requested() || self.broken.is_some() {
+            self.campaign.clear_queue();
+        }
+        while let Some(launch) = self.campaign.poll_launch() {
+            let Some(relay) = self.found.relays.get(launch.relay.0) else { continue };
+            let (common, relay, sender) = (self.common, relay.clone(), self.sender.clone());
+            self.scope.spawn(move || {
+                let result = measure(common, &relay, &launch);
+                // The receiver outlives all threads of its scope.
+                let _ = sender.send(Event::Ended { relay: launch.relay, result });
+            });
+        }
+        match self.events.recv_timeout(longest) {
+            Ok(Event::Ended { relay, result: Err(error) }) => {
+                self.campaign.handle_end(relay, Next::Nothing);
+                self.broken.get_or_insert(error);
+                None
+            }
+            Ok(Event::Ended { relay, result: Ok(measured) }) => Some(self.note(relay, *measured)),
+            Ok(Event::CheckedUp { measurer, capacity }) => {
+                self.check_ups -= 1;
+                if let Some(capacity) = capacity {
+                    self.common.output.step(format!("{measurer} is back, with {capacity}"));
+                    self.campaign.set_capacity(measurer, capacity);
+                }
+                None
+            }
+            Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => None,
+        }
+    }
+
+    fn note(&mut self, relay: RelayId, (outcome, record): (Outcome, Record)) -> TurnEnd {
+        let Common { output, interrupt, .. } = self.common;
+        let Ended { is_over, lost, follows } = self.campaign.handle_outcome(relay, &outcome);
+        if let Some(measurer) = lost {
+            let name = &record.relay.nickname;
+            output.step(format!("{measurer} ({name}) has failed: {record}"));
+            self.start_check_up(measurer);
+        }
+        let record = match self.found.records.remove(&relay.0) {
+            Some(earlier) => earlier.followed_by(record),
+            None => record,
+        };
+        if is_over && !interrupt.is_requested() {
+            let report = RelayReport::from(&record);
+            output.step(report::line(&report));
+            output.record(|| report.value("relay"));
+        }
+        self.found.records.insert(relay.0, record);
+        TurnEnd { relay, follows }
+    }
+
+    fn start_check_up(&mut self, measurer: MeasurerId) {
+        self.check_ups += 1;
+        let (common, sender) = (self.common, self.sender.clone());
+        self.scope.spawn(move || check_up(common, measurer, &sender));
+    }
+
+    /// What was found; says which relays had to be left out.
+    pub(super) fn end(mut self) -> Result<Found, Error> {
+        let left = self.campaign.clear_queue().len();
         if left > 0 {
-            output.step(format!("no measurer is left: {left} relays are not measured"));
+            let what = format!("no measurer is left: {left} relays are not measured");
+            self.common.output.step(what);
         }
-    });
-    match broken {
-        Some(error) => Err(error),
-        None => Ok(records),
+        match self.broken {
+            Some(error) => Err(error),
+            None => Ok(self.found),
+        }
     }
 }
 
 /// One turn of a relay.
 fn measure(
-    config: &Config,
-    team: &RemoteTeam,
+    common: Common<'_>,
     relay: &Relay,
     launch: &Launch,
-    output: &Output,
-    interrupt: &Interrupt,
 ) -> Result<Box<(Outcome, Record)>, Error> {
+    let Common { config, team, output, interrupt } = common;
     let options = TeamOptions { params: config.params, ..TeamOptions::default() };
     let mut team = Team::of(team.mates_of(&launch.allocation), options)?;
     let measured = measuring::measure_turn(&mut team, &relay.subject, launch, output, interrupt)?;
@@ -128,12 +245,8 @@ fn measure(
 }
 
 /// Asks a measurer that has failed until it answers.
-fn check_up(
-    team: &RemoteTeam,
-    measurer: MeasurerId,
-    interrupt: &Interrupt,
-    events: &Sender<Event>,
-) {
+fn check_up(common: Common<'_>, measurer: MeasurerId, events: &Sender<Event>) {
+    let Common { team, interrupt, .. } = common;
     let mut attempts = 0..CHECK_UPS;
     let capacity = attempts
         .find_map(|_| if interrupt.wait(CHECK_UP_PAUSE) { None } else { team.ask(measurer).ok() });

@@ -27,6 +27,11 @@ struct File {
     opt_in: Option<PathBuf>,
     keep_files: Option<usize>,
     period_s: Option<u64>,
+    #[serde(default)]
+    schedule: Schedule,
+    seed: Option<PathBuf>,
+    slot_s: Option<u64>,
+    refresh_s: Option<u64>,
     seconds: Option<u32>,
     sockets: Option<u32>,
     check_share: Option<f64>,
@@ -40,6 +45,17 @@ struct Measurer {
     address: SocketAddr,
     key: Key,
     capacity_mbit_per_s: Option<Mbit>,
+}
+
+/// When relays are measured.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum Schedule {
+    /// Each in a slot of its own, drawn from a secret seed.
+    #[default]
+    Randomised,
+    /// One after the other from the beginning of each period, the biggest first.
+    Greedy,
 }
 
 /// Where the consensus comes from.
@@ -70,6 +86,13 @@ pub(crate) struct Config {
     pub(crate) consent: Consent,
     pub(crate) keep_files: usize,
     pub(crate) period: Duration,
+    pub(crate) schedule: Schedule,
+    /// The file with the secret seed of the schedule.
+    pub(crate) seed: PathBuf,
+    /// A slot of the schedule, in seconds.
+    pub(crate) slot_s: u64,
+    /// How often the consensus is looked at, and a bandwidth file written.
+    pub(crate) refresh: Duration,
     pub(crate) params: Params,
     pub(crate) guess: Option<Rate>,
     pub(crate) measurers: Vec<Mate>,
@@ -103,25 +126,44 @@ impl Config {
             ..defaults
         };
         params.validate().map_err(|error| bad(error.to_string()))?;
+        let period_s = file.period_s.unwrap_or(24 * 3600);
+        let slot_s = file.slot_s.unwrap_or_else(|| slot_s(&params));
+        if slot_s == 0 || slot_s > period_s {
+            let problem = format!("a slot of {slot_s} s, but a period of {period_s} s");
+            return Err(bad(format!("{problem}: `slot_s` is 1 or more, and `period_s` not less")));
+        }
+        let out = beside(&file.out);
         let consent = match &file.opt_in {
             Some(list) => Consent::local_only().with_list(&beside(list))?,
             None => Consent::local_only(),
         };
         Ok(Self {
             secret: SecretKey::read(&beside(&file.key))?,
-            out: beside(&file.out),
+            seed: file.seed.as_deref().map_or_else(|| out.join("schedule.seed"), beside),
+            out,
+            schedule: file.schedule,
+            slot_s,
+            refresh: Duration::from_secs(file.refresh_s.unwrap_or(3600).max(1)),
             source,
             relays: file.relays,
             echo: file.echo,
             echo_rounds: file.echo_rounds.unwrap_or(ROUNDS_ALLOWED).max(1),
             consent,
             keep_files: file.keep_files.unwrap_or(30),
-            period: Duration::from_secs(file.period_s.unwrap_or(24 * 3600)),
+            period: Duration::from_secs(period_s),
             params,
             guess: file.guess_mbit_per_s.map(|mbit| mbit.0),
             measurers,
         })
     }
+}
+
+/// Long enough for a round with all that goes before and after it.
+fn slot_s(params: &Params) -> u64 {
+    /// The longest lead of the load before the seconds that count.
+    const LEAD_S: u64 = 6;
+    let around = params.setup_timeout + params.report_grace;
+    around.as_secs() + LEAD_S + u64::from(params.seconds)
 }
 
 impl Mate {

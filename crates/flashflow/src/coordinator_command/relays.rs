@@ -3,7 +3,7 @@
 use super::config::{Config, Source};
 use crate::documents::Documents;
 use crate::error::Error;
-use coordinator::{Expectations, Guess};
+use coordinator::{Expectations, Guess, Turn};
 use measurer::{Approach, Coordinator, Defences, Request};
 use netdoc::Nickname;
 use netdoc::consensus::{Flag, Router};
@@ -11,15 +11,32 @@ use netdoc::fetch::{Fetcher, Resource};
 use onion::identity::RsaId;
 use onion::measure::pump::Target;
 use std::fs;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use terminal::measuring::Subject;
 
 /// A relay to be measured.
+#[derive(Clone)]
 pub(super) struct Relay {
     pub(super) subject: Subject,
     pub(super) nickname: Nickname,
     /// What to expect of it.
     pub(super) guess: Guess,
+}
+
+impl Relay {
+    pub(super) const fn id(&self) -> RsaId {
+        self.subject.request.target.ids.rsa
+    }
+
+    pub(super) const fn address(&self) -> IpAddr {
+        self.subject.request.target.address.ip()
+    }
+
+    /// Its first turn in a period.
+    pub(super) fn first_turn(&self, config: &Config) -> Turn {
+        let rounds_max = self.subject.request.approach.within(config.params).max_rounds;
+        Turn::first(self.guess.capacity, rounds_max)
+    }
 }
 
 /// What the authorities say.

@@ -200,6 +200,13 @@ impl Running {
         }
     }
 
+    /// Waits until stdout has so many lines of which `holds`.
+    pub(crate) fn wait_for_outs(&mut self, what: &str, count: usize, holds: impl Fn(&str) -> bool) {
+        while self.out.iter().filter(|line| holds(line)).count() < count {
+            assert!(self.next_line(), "ended without {what}: {:#?} {:#?}", self.out, self.error);
+        }
+    }
+
     /// Waits for the first line of stdout, which must be JSON.
     pub(crate) fn wait_for_value(&mut self) -> Value {
         self.wait_for_out("a value", |_| true);

@@ -104,9 +104,30 @@ impl BandwidthFile {
 /// # Errors
 /// [`StoreError`], as for writing.
 pub fn remove_old(dir: &Path, keep: usize) -> Result<Vec<PathBuf>, StoreError> {
+    remove(dir, |names| names.truncate(names.len().saturating_sub(keep)))
+}
+
+/// Removes files of which there is a newer one of the same day (UTC), except the newest `keep` of all: so that files
+/// of every hour leave room for files of a month. Returns what was removed.
+///
+/// # Errors
+/// [`StoreError`], as for writing.
+pub fn remove_superseded(dir: &Path, keep: usize) -> Result<Vec<PathBuf>, StoreError> {
+    let day = |name: &PathBuf| name.to_str().and_then(|name| name.get(..8)).map(str::to_owned);
+    remove(dir, |names| {
+        let is_last = |at: usize| names.get(at).and_then(day) != names.get(at + 1).and_then(day);
+        let old = names.len().saturating_sub(keep);
+        let superseded: Vec<bool> = (0..old).map(|at| !is_last(at)).collect();
+        let mut superseded = superseded.into_iter();
+        names.retain(|_| superseded.next().unwrap_or(false));
+    })
+}
+
+/// Removes the files that `choose` leaves of all, except the one that [`LATEST`] points to.
+fn remove(dir: &Path, choose: impl FnOnce(&mut Vec<PathBuf>)) -> Result<Vec<PathBuf>, StoreError> {
     let _lock = lock(dir)?;
     let mut names = names(dir).map_err(failed("list", dir))?;
-    names.truncate(names.len().saturating_sub(keep));
+    choose(&mut names);
     let latest = fs::read_link(dir.join(LATEST)).ok();
     names.retain(|name| Some(name) != latest.as_ref());
     for name in &mut names {

@@ -1,9 +1,11 @@
+mod advice;
 mod as_tor;
 mod generate;
 mod round_trip;
 mod store;
 
 use super::*;
+use crate::consensus::Consensus;
 
 const NOW: u64 = 1_767_225_600; // 2026-01-01 00:00:00
 

@@ -150,3 +150,17 @@ fn a_header_of_more_than_1024_bytes_is_lost_from_the_vote() {
         assert_eq!(report.is_clean(), !too_long);
     }
 }
+
+#[test]
+fn a_bandwidth_that_gets_a_sign_costs_the_whole_vote() {
+    for (bw, breaks) in
+        [(i32::MAX as u64, false), (1 << 31, true), ((1 << 32) + 5, false), (i64::MAX as u64, true)]
+    {
+        let report = check(&format!("version=1.4.0\n=====\n{RELAY} bw={bw}\n"));
+        assert_eq!(
+            (report.breaks_vote().next().is_some(), report.is_clean()),
+            (breaks, !breaks),
+            "{bw}"
+        );
+    }
+}

@@ -102,3 +102,24 @@ fn old_files_are_removed_but_never_the_latest_nor_what_is_not_ours() {
     assert_eq!(names(dir.path()), left);
     assert!(remove_old(dir.path(), 10).unwrap().is_empty());
 }
+
+#[test]
+fn of_earlier_days_the_last_file_stays() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut file = sample();
+    // Two days and a half, a file every six hours.
+    for six_hours in 0..10 {
+        file.header.file_created = Some(NOW + 6 * 3600 * six_hours);
+        file.write_atomically(dir.path(), NodeIdStyle::Dollar).unwrap();
+    }
+    assert_eq!(remove_superseded(dir.path(), 3).unwrap().len(), 6);
+    let left = [
+        "20260101-180000.v3bw",
+        "20260102-180000.v3bw",
+        "20260103-000000.v3bw",
+        "20260103-060000.v3bw",
+        LATEST,
+    ];
+    assert_eq!(names(dir.path()), left);
+    assert!(remove_superseded(dir.path(), 3).unwrap().is_empty());
+}

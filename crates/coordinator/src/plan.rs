@@ -1,0 +1,369 @@
+//! When each relay is measured: the plan of a measurement period (paper §4.3, §5, §7).
+//!
+//! A period is divided into slots, each as long as a measurement with its set-up. A [`Plan`] gives every
+//! relay one slot for each team, within what the teams can load at once.
+//!
+//! - [`Plan::randomised`] is for a network that is watched: slots follow from a secret [`Seed`], so that a
+//!   relay can neither be fast at its own minute only, nor be attacked at it.
+//! - [`Plan::greedy`] measures all as early as it can. It can be foretold from the consensus by anybody.
+//!
+//! Relays that share a [`Machine`] have one slot together: measured one after the other, each of them could
+//! have all of it (§5, limitations).
+//!
+//! Pure: slots are numbers, and what the hour is, who is away and what a measurement found, the caller says.
+
+mod greedy;
+mod machine;
+mod random;
+mod room;
+mod seed;
+#[cfg(test)]
+mod tests;
+
+pub use machine::{Candidate, Machine, machines};
+pub use seed::Seed;
+
+use crate::campaign::Standing;
+use alloc::collections::BTreeMap;
+use alloc::vec;
+use alloc::vec::Vec;
+use onion::Rate;
+use onion::identity::RsaId;
+use random::Draws;
+use room::{Room, Share};
+use sha2::{Digest, Sha256};
+
+/// What a team can load at once.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TeamRoom {
+    /// All its measurers together.
+    pub capacity: Rate,
+    /// Relays that it measures at once at most, whatever its capacity: sockets, memory and
+    /// file descriptors have an end.
+    pub at_once_max: u32,
+}
+
+impl TeamRoom {
+    /// A team that nothing but its capacity limits.
+    #[must_use]
+    pub const fn of(capacity: Rate) -> Self {
+        Self { capacity, at_once_max: u32::MAX }
+    }
+}
+
+/// The measurement of one relay by one team.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Place {
+    /// In which slot.
+    pub slot: u32,
+    /// By which team, counted from zero.
+    pub team: usize,
+    /// Relays of one machine have the same, that of its first relay: they begin at the same instant.
+    pub machine: RsaId,
+    /// Of which relay.
+    pub relay: RsaId,
+}
+
+/// What became of relays that were not in the plan.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Admission {
+    /// Each team has a slot for them: the latest of these.
+    Placed(u32),
+    /// They share a machine with relays that are planned, and are measured with them.
+    Joined,
+    /// Nothing in this period: there is no room left, or the measurement of the machine that they share is
+    /// over. Alone they would show what the whole machine can do a second time.
+    NextPeriod,
+}
+
+/// Who is measured when, by several teams, within one period.
+///
+/// The memory that it takes grows with relays and slots, and with nothing that relays do.
+#[derive(Clone, Debug)]
+pub struct Plan {
+    excess_factor: f64,
+    rooms: Vec<Room>,
+    draws: Option<Draws>,
+    /// By the first relay of each.
+    entries: BTreeMap<RsaId, Entry>,
+    /// Where each relay is.
+    entry_of: BTreeMap<RsaId, RsaId>,
+}
+
+#[derive(Clone, Debug)]
+struct Entry {
+    /// The first relay that the machine had when it came: draws are made by it.
+    key: RsaId,
+    machine: Machine,
+    standing: Standing,
+    /// By team.
+    held: Vec<Option<Held>>,
+    /// Draws so far, so that no two are the same.
+    drawn: u32,
+}
+
+/// What a machine has of a team: given back as it was taken, whatever is expected of the machine since.
+#[derive(Clone, Copy, Debug)]
+struct Held {
+    slot: u32,
+    share: Share,
+}
+
+impl Plan {
+    /// A plan without relays. Without a seed nothing is drawn: all have the first slot with room.
+    fn empty(seed: Option<&Seed>, slots: u32, teams: &[TeamRoom], excess_factor: f64) -> Self {
+        Self {
+            excess_factor,
+            rooms: teams.iter().map(|team| Room::new(*team, slots)).collect(),
+            draws: seed.map(Draws::new),
+            entries: BTreeMap::new(),
+            entry_of: BTreeMap::new(),
+        }
+    }
+
+    /// The randomised plan of a period (§4.3): for each machine with an estimate, the biggest first, and
+    /// for each team a slot, drawn uniformly without replacement among those that have room.
+    ///
+    /// All slots are alike to the draws, so each relay's slot is uniform over the period, however full it is: who
+    /// knows all but the seed knows nothing. Each machine draws by a key of its own: where two coordinators with
+    /// a common seed differ in what they know of a few relays, the others' slots are the same, unless one of them
+    /// is full.
+    ///
+    /// Relays without an estimate come afterwards, by [`admit`](Self::admit).
+    #[must_use]
+    pub fn randomised(
+        seed: &Seed,
+        slots: u32,
+        teams: &[TeamRoom],
+        excess_factor: f64,
+        machines: Vec<Machine>,
+    ) -> Self {
+        let mut plan = Self::empty(Some(seed), slots, teams, excess_factor);
+        for machine in biggest_first(machines) {
+            let mut entry = Entry::new(machine, Standing::Old, teams.len());
+            for team in 0..teams.len() {
+                let slot = plan.draw(&mut entry, team, 0);
+                plan.take(&mut entry, team, slot);
+            }
+            plan.insert(entry);
+        }
+        plan
+    }
+
+    /// Adds a machine that the plan did not begin with. What has a slot keeps it; relays that are in the
+    /// plan already are left as they are.
+    ///
+    /// New relays get the first slots with room from `from` on: first come, first served. Old ones that come late
+    /// draw among those slots: else they could choose their minute by staying away until then.
+    pub fn admit(&mut self, machine: &Machine, standing: Standing, from: u32) -> Admission {
+        let known = machine.relays().find_map(|relay| self.entry_of.get(&relay).copied());
+        let newcomers = machine.without(|relay| self.entry_of.contains_key(&relay));
+        let Some(newcomers) = newcomers else { return Admission::Joined };
+        if let Some(key) = known {
+            return self.join(key, &newcomers, from);
+        }
+        let mut entry = Entry::new(newcomers, standing, self.rooms.len());
+        let mut last = from;
+        for team in 0..self.rooms.len() {
+            let slot = self.next_slot(&mut entry, team, from);
+            self.take(&mut entry, team, slot);
+            let Some(slot) = slot else {
+                (0..team).for_each(|team| self.release(&mut entry, team));
+                return Admission::NextPeriod;
+            };
+            last = last.max(slot);
+        }
+        self.insert(entry);
+        Admission::Placed(last)
+    }
+
+    fn join(&mut self, key: RsaId, newcomers: &Machine, from: u32) -> Admission {
+        let Some(mut entry) = self.entries.remove(&key) else { return Admission::NextPeriod };
+        let slots: Vec<Option<u32>> = (0..self.rooms.len()).map(|team| entry.slot(team)).collect();
+        let mut larger = entry.clone();
+        larger.machine.add(newcomers);
+        (0..slots.len()).for_each(|team| self.release(&mut entry, team));
+        larger.held = entry.held.clone();
+        let fits = |(team, slot): (usize, &Option<u32>)| {
+            slot.is_some_and(|slot| slot >= from && self.fits(&larger, team, slot))
+        };
+        let is_joined = slots.iter().enumerate().all(fits);
+        let mut entry = if is_joined { larger } else { entry };
+        for (team, slot) in slots.into_iter().enumerate() {
+            self.take(&mut entry, team, slot);
+        }
+        self.insert(entry);
+        if is_joined { Admission::Joined } else { Admission::NextPeriod }
+    }
+
+    /// A relay, and whoever shares its machine, is to be measured by this team once more, or later than it
+    /// was planned: the round was not conclusive, the relay was away, or the coordinator was. `guess` is what is
+    /// expected of it now.
+    ///
+    /// Old relays draw among the slots from `from` on that have room, so that they do not know their second
+    /// minute either; new ones get the first. If the machine has a slot from `from` on with room for
+    /// the new guess, that one stays. `None` if there is no room: the relay's turn comes in the next period.
+    pub fn again(&mut self, relay: RsaId, team: usize, from: u32, guess: Rate) -> Option<u32> {
+        let key = *self.entry_of.get(&relay)?;
+        let mut entry = self.entries.remove(&key)?;
+        let ahead = entry.slot(team).filter(|slot| *slot >= from);
+        if ahead.is_some() {
+            self.release(&mut entry, team);
+        } else if let Some(held) = entry.held.get_mut(team) {
+            // What is over stays spent.
+            *held = None;
+        }
+        entry.machine.expect(relay, guess);
+        let stays = ahead.filter(|slot| self.fits(&entry, team, *slot));
+        let slot = stays.or_else(|| self.next_slot(&mut entry, team, from));
+        self.take(&mut entry, team, slot);
+        self.insert(entry);
+        slot
+    }
+
+    /// Gives the period at least so many slots: room after the last one that a greedy plan needs.
+    pub fn extend_to(&mut self, slots: u32) {
+        for room in &mut self.rooms {
+            while room.slots() < slots {
+                room.grow();
+            }
+        }
+    }
+
+    /// All measurements, by slot, team, machine and relay.
+    #[must_use]
+    pub fn places(&self) -> Vec<Place> {
+        let mut places = Vec::new();
+        for (machine, entry) in &self.entries {
+            for (team, held) in entry.held.iter().enumerate() {
+                let Some(Held { slot, .. }) = *held else { continue };
+                let place = |relay| Place { slot, team, machine: *machine, relay };
+                places.extend(entry.machine.relays().map(place));
+            }
+        }
+        places.sort_unstable();
+        places
+    }
+
+    /// The slot in which a team measures a relay.
+    #[must_use]
+    pub fn slot(&self, relay: RsaId, team: usize) -> Option<u32> {
+        self.entries.get(self.entry_of.get(&relay)?)?.slot(team)
+    }
+
+    /// The machine of a relay that is in the plan, as [`Place::machine`] names it.
+    #[must_use]
+    pub fn machine(&self, relay: RsaId) -> Option<RsaId> {
+        self.entry_of.get(&relay).copied()
+    }
+
+    /// What is expected of a relay that is in the plan.
+    #[must_use]
+    pub fn guess(&self, relay: RsaId) -> Option<Rate> {
+        self.entries.get(self.entry_of.get(&relay)?)?.machine.guess_of(relay)
+    }
+
+    /// Relays for which a team has no slot: the period is too short for it.
+    #[must_use]
+    pub fn without_slot(&self, team: usize) -> Vec<RsaId> {
+        let lacks = |entry: &&Entry| entry.slot(team).is_none();
+        self.entries.values().filter(lacks).flat_map(|entry| entry.machine.relays()).collect()
+    }
+
+    /// How many slots there are.
+    #[must_use]
+    pub fn slots(&self) -> u32 {
+        self.rooms.iter().map(Room::slots).max().unwrap_or(0)
+    }
+
+    /// What a team has given away in each slot.
+    #[must_use]
+    pub fn used(&self, team: usize) -> Vec<Rate> {
+        self.rooms.get(team).map(Room::used).unwrap_or_default()
+    }
+
+    /// SHA-256 of all [`places`](Self::places): equal for equal plans.
+    #[must_use]
+    pub fn fingerprint(&self) -> [u8; 32] {
+        let mut hash = Sha256::new();
+        for Place { slot, team, machine, relay } in self.places() {
+            hash.update(slot.to_be_bytes());
+            hash.update((team as u64).to_be_bytes());
+            hash.update(machine.0);
+            hash.update(relay.0);
+        }
+        hash.finalize().into()
+    }
+
+    fn insert(&mut self, entry: Entry) {
+        for relay in entry.machine.relays() {
+            self.entry_of.insert(relay, entry.key);
+        }
+        self.entries.insert(entry.key, entry);
+    }
+
+    fn fits(&self, entry: &Entry, team: usize, slot: u32) -> bool {
+        let Some(room) = self.rooms.get(team) else { return false };
+        let share = room.share(&entry.machine, self.excess_factor);
+        !entry.is_in(slot) && room.fits(slot, share)
+    }
+
+    fn next_slot(&self, entry: &mut Entry, team: usize, from: u32) -> Option<u32> {
+        match entry.standing {
+            Standing::Old => self.draw(entry, team, from),
+            Standing::New => self.first_slot(entry, team, from),
+        }
+    }
+
+    fn first_slot(&self, entry: &Entry, team: usize, from: u32) -> Option<u32> {
+        let slots = self.rooms.get(team)?.slots();
+        (from..slots).find(|slot| self.fits(entry, team, *slot))
+    }
+
+    /// Draws a slot among those from `from` on that have room; without a seed, the first.
+    fn draw(&self, entry: &mut Entry, team: usize, from: u32) -> Option<u32> {
+        let Some(draws) = &self.draws else { return self.first_slot(entry, team, from) };
+        let room = self.rooms.get(team)?;
+        let mut rng = draws.of(entry.key, team, entry.drawn);
+        entry.drawn += 1;
+        let share = room.share(&entry.machine, self.excess_factor);
+        let is_free = |slot: u32| !entry.is_in(slot) && room.fits(slot, share);
+        random::one_of(from..room.slots(), is_free, &mut rng)
+    }
+
+    fn take(&mut self, entry: &mut Entry, team: usize, slot: Option<u32>) {
+        let Some(room) = self.rooms.get_mut(team) else { return };
+        let share = room.share(&entry.machine, self.excess_factor);
+        if let (Some(held), Some(slot)) = (entry.held.get_mut(team), slot) {
+            room.take(slot, share);
+            *held = Some(Held { slot, share });
+        }
+    }
+
+    fn release(&mut self, entry: &mut Entry, team: usize) {
+        let Some(room) = self.rooms.get_mut(team) else { return };
+        if let Some(Held { slot, share }) = entry.held.get_mut(team).and_then(Option::take) {
+            room.release(slot, share);
+        }
+    }
+}
+
+impl Entry {
+    fn new(machine: Machine, standing: Standing, teams: usize) -> Self {
+        Self { key: machine.key(), machine, standing, held: vec![None; teams], drawn: 0 }
+    }
+
+    fn slot(&self, team: usize) -> Option<u32> {
+        self.held.get(team).copied().flatten().map(|held| held.slot)
+    }
+
+    fn is_in(&self, slot: u32) -> bool {
+        self.held.iter().flatten().any(|held| held.slot == slot)
+    }
+}
+
+/// Of equals, the smaller identity comes first: so the order is the same for all who have the same relays.
+fn biggest_first(mut machines: Vec<Machine>) -> Vec<Machine> {
+    machines.sort_by_key(|machine| (core::cmp::Reverse(machine.guess()), machine.key()));
+    machines
+}

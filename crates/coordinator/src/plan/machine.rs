@@ -1,0 +1,142 @@
+use alloc::collections::BTreeMap;
+use alloc::vec::Vec;
+use core::net::IpAddr;
+use onion::Rate;
+use onion::identity::RsaId;
+
+/// A relay that is to have a place in a plan.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Candidate {
+    /// Which relay.
+    pub relay: RsaId,
+    /// *z₀*: the capacity to expect.
+    pub guess: Rate,
+    /// Where it is.
+    pub address: IpAddr,
+}
+
+/// Relays that are measured at the same instant, since what one of them carries another may lack. Most have
+/// one relay.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Machine {
+    /// By identity; never empty.
+    relays: BTreeMap<RsaId, Rate>,
+    first: RsaId,
+}
+
+impl Machine {
+    /// One with a single relay.
+    #[must_use]
+    pub fn single(relay: RsaId, guess: Rate) -> Self {
+        Self { relays: BTreeMap::from([(relay, guess)]), first: relay }
+    }
+
+    /// With another relay.
+    #[must_use]
+    pub fn with(mut self, relay: RsaId, guess: Rate) -> Self {
+        self.relays.insert(relay, guess);
+        self.first = self.first.min(relay);
+        self
+    }
+
+    /// Its relays, in the order of their identities.
+    pub fn relays(&self) -> impl Iterator<Item = RsaId> {
+        self.relays.keys().copied()
+    }
+
+    /// How many they are.
+    #[must_use]
+    pub fn count(&self) -> u32 {
+        u32::try_from(self.relays.len()).unwrap_or(u32::MAX)
+    }
+
+    /// What is expected of all of them together.
+    #[must_use]
+    pub fn guess(&self) -> Rate {
+        self.relays.values().copied().sum()
+    }
+
+    /// What is expected of one of them.
+    #[must_use]
+    pub fn guess_of(&self, relay: RsaId) -> Option<Rate> {
+        self.relays.get(&relay).copied()
+    }
+
+    /// The first of its relays.
+    #[must_use]
+    pub const fn key(&self) -> RsaId {
+        self.first
+    }
+
+    pub(super) fn expect(&mut self, relay: RsaId, guess: Rate) {
+        if let Some(known) = self.relays.get_mut(&relay) {
+            *known = guess;
+        }
+    }
+
+    pub(super) fn add(&mut self, others: &Self) {
+        self.relays.extend(&others.relays);
+    }
+
+    /// The others of its relays, if there are any.
+    pub(super) fn without(&self, is_left_out: impl Fn(RsaId) -> bool) -> Option<Self> {
+        let mut others = self.relays.iter().filter(|(relay, _)| !is_left_out(**relay));
+        let (relay, guess) = others.next()?;
+        let first = Self::single(*relay, *guess);
+        Some(others.fold(first, |machine, (relay, guess)| machine.with(*relay, *guess)))
+    }
+}
+
+/// Puts relays at one address on one machine, and relays that `together` names in pairs, with all that hang
+/// together by either. A pair of which one is no candidate says nothing, nor does a loopback address: there private networks are
+/// played, whose relays have what their configurations give them.
+#[must_use]
+pub fn machines(candidates: &[Candidate], together: &[(RsaId, RsaId)]) -> Vec<Machine> {
+    let place_of: BTreeMap<RsaId, usize> =
+        candidates.iter().enumerate().map(|(place, it)| (it.relay, place)).collect();
+    let mut groups = Groups::new(candidates.len());
+    let mut at: BTreeMap<IpAddr, usize> = BTreeMap::new();
+    for (place, candidate) in candidates.iter().enumerate() {
+        if !candidate.address.is_loopback() {
+            groups.join(*at.entry(candidate.address).or_insert(place), place);
+        }
+    }
+    for (one, other) in together {
+        if let (Some(one), Some(other)) = (place_of.get(one), place_of.get(other)) {
+            groups.join(*one, *other);
+        }
+    }
+    let mut found: BTreeMap<usize, Machine> = BTreeMap::new();
+    for (place, Candidate { relay, guess, .. }) in candidates.iter().enumerate() {
+        let root = groups.root(place);
+        let machine = match found.remove(&root) {
+            Some(machine) => machine.with(*relay, *guess),
+            None => Machine::single(*relay, *guess),
+        };
+        found.insert(root, machine);
+    }
+    found.into_values().collect()
+}
+
+/// Disjoint sets, with paths that are halved.
+struct Groups(Vec<usize>);
+
+impl Groups {
+    fn new(count: usize) -> Self {
+        Self((0..count).collect())
+    }
+
+    fn root(&mut self, mut place: usize) -> usize {
+        while self.0[place] != place {
+            self.0[place] = self.0[self.0[place]];
+            place = self.0[place];
+        }
+        place
+    }
+
+    fn join(&mut self, one: usize, other: usize) {
+        let (one, other) = (self.root(one), self.root(other));
+        let (first, second) = (one.min(other), one.max(other));
+        self.0[second] = first;
+    }
+}

@@ -1,0 +1,103 @@
+//! Draws that follow from a seed, the same in all processes and on all machines.
+
+use super::Seed;
+use core::fmt;
+use core::ops::Range;
+use hmac::{Hmac, Mac};
+use onion::identity::RsaId;
+use rand_chacha::ChaCha12Rng;
+use rand_core::{Rng, SeedableRng};
+use sha2::Sha256;
+
+/// Draws that missed before the free slots are counted.
+const MISSES_MAX: u32 = 64;
+
+/// Gives each machine, team and draw a generator of its own.
+#[derive(Clone)]
+pub(super) struct Draws(Hmac<Sha256>);
+
+impl Draws {
+    pub(super) fn new(seed: &Seed) -> Self {
+        Self(seed.keyed().chain_update(b"flashflow plan: slots"))
+    }
+
+    pub(super) fn of(&self, machine: RsaId, team: usize, draw: u32) -> ChaCha12Rng {
+        let mut mac = self.0.clone();
+        mac.update(&machine.0);
+        mac.update(&(team as u64).to_be_bytes());
+        mac.update(&draw.to_be_bytes());
+        ChaCha12Rng::from_seed(mac.finalize().into_bytes().into())
+    }
+}
+
+impl fmt::Debug for Draws {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Draws(secret)")
+    }
+}
+
+/// One of the slots that are free, each as likely as any other.
+///
+/// Slots are drawn among all until one is free, which is uniform over the free ones; after many misses, that is
+/// where few are free, these are counted.
+pub(super) fn one_of(
+    slots: Range<u32>,
+    is_free: impl Fn(u32) -> bool,
+    rng: &mut impl Rng,
+) -> Option<u32> {
+    let count = u32::try_from(slots.len()).ok().filter(|count| *count > 0)?;
+    for _ in 0..MISSES_MAX {
+        let slot = slots.start + below(count, rng);
+        if is_free(slot) {
+            return Some(slot);
+        }
+    }
+    let free = slots.clone().filter(|slot| is_free(*slot)).count();
+    let free = u32::try_from(free).ok().filter(|free| *free > 0)?;
+    let chosen = below(free, rng) as usize;
+    slots.filter(|slot| is_free(*slot)).nth(chosen)
+}
+
+/// A number below a bound that is not zero, without bias: Lemire's method. Libraries have it too, but none promises that
+/// its next version draws the same.
+fn below(bound: u32, rng: &mut impl Rng) -> u32 {
+    let unfair = bound.wrapping_neg() % bound;
+    loop {
+        let wide = u64::from(rng.next_u32()) * u64::from(bound);
+        #[expect(clippy::cast_possible_truncation, reason = "the lower half, and the upper one")]
+        let (low, high) = (wide as u32, (wide >> 32) as u32);
+        if low >= unfair {
+            return high;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::vec;
+    use std::vec::Vec;
+
+    #[test]
+    fn few_free_slots_among_many_are_equally_likely() {
+        let rng = &mut ChaCha12Rng::from_seed([3; 32]);
+        // Of 2880 slots two are free: nearly all draws miss.
+        let free = [17, 2000];
+        let counts = free.map(|slot| {
+            let draws = (0..400).map(|_| one_of(0..2880, |it| free.contains(&it), rng));
+            draws.filter(|drawn| *drawn == Some(slot)).count()
+        });
+        assert!(counts.iter().all(|count| (150..250).contains(count)), "{counts:?}");
+        assert_eq!(one_of(0..2880, |_| false, rng), None);
+        assert_eq!(one_of(5..5, |_| true, rng), None);
+    }
+
+    #[test]
+    fn numbers_below_a_bound_are_equally_likely() {
+        let rng = &mut ChaCha12Rng::from_seed([4; 32]);
+        let mut counts: Vec<u32> = vec![0; 7];
+        (0..70_000).for_each(|_| counts[below(7, rng) as usize] += 1);
+        // Six standard deviations.
+        assert!(counts.iter().all(|count| count.abs_diff(10_000) < 6 * 93), "{counts:?}");
+    }
+}

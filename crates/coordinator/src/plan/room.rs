@@ -1,0 +1,82 @@
+use super::{Machine, TeamRoom};
+use alloc::vec;
+use alloc::vec::Vec;
+use onion::Rate;
+
+/// What a team has left in each slot.
+#[derive(Clone, Debug)]
+pub(super) struct Room {
+    team: TeamRoom,
+    left: Vec<Rate>,
+    at_once_left: Vec<u32>,
+}
+
+/// What a machine takes of a team.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Share {
+    /// *f·z₀* of all its relays; all that the team has, if that is less.
+    pub(super) rate: Rate,
+    /// How many they are.
+    pub(super) relays: u32,
+}
+
+impl Room {
+    pub(super) fn new(team: TeamRoom, slots: u32) -> Self {
+        let slots = slots as usize;
+        let left = vec![team.capacity; slots];
+        Self { team, left, at_once_left: vec![team.at_once_max; slots] }
+    }
+
+    pub(super) fn slots(&self) -> u32 {
+        u32::try_from(self.left.len()).unwrap_or(u32::MAX)
+    }
+
+    /// One more slot, after the others.
+    pub(super) fn grow(&mut self) {
+        self.left.push(self.team.capacity);
+        self.at_once_left.push(self.team.at_once_max);
+    }
+
+    pub(super) fn share(&self, machine: &Machine, excess_factor: f64) -> Share {
+        let TeamRoom { capacity, at_once_max } = self.team;
+        Share {
+            rate: machine.guess().scaled(excess_factor).min(capacity),
+            relays: machine.count().min(at_once_max),
+        }
+    }
+
+    /// Whether the team can do anything at all.
+    pub(super) fn is_able(&self) -> bool {
+        self.team.capacity > Rate::ZERO && self.team.at_once_max > 0
+    }
+
+    pub(super) fn fits(&self, slot: u32, share: Share) -> bool {
+        let slot = slot as usize;
+        let is_within = |left: &Rate| share.rate <= *left;
+        self.is_able()
+            && self.left.get(slot).is_some_and(is_within)
+            && self.at_once_left.get(slot).is_some_and(|left| share.relays <= *left)
+    }
+
+    pub(super) fn take(&mut self, slot: u32, share: Share) {
+        if let Some(left) = self.left.get_mut(slot as usize) {
+            *left = left.saturating_sub(share.rate);
+        }
+        if let Some(left) = self.at_once_left.get_mut(slot as usize) {
+            *left = left.saturating_sub(share.relays);
+        }
+    }
+
+    pub(super) fn release(&mut self, slot: u32, share: Share) {
+        if let Some(left) = self.left.get_mut(slot as usize) {
+            *left = *left + share.rate;
+        }
+        if let Some(left) = self.at_once_left.get_mut(slot as usize) {
+            *left = left.saturating_add(share.relays);
+        }
+    }
+
+    pub(super) fn used(&self) -> Vec<Rate> {
+        self.left.iter().map(|left| self.team.capacity.saturating_sub(*left)).collect()
+    }
+}

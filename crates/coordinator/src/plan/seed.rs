@@ -1,0 +1,48 @@
+use core::fmt;
+use hmac::{Hmac, Mac};
+use sha2::Sha256;
+
+/// The secret from which a randomised plan follows.
+///
+/// Whoever has it knows when each relay is measured, so a coordinator keeps a master seed to itself, and plans
+/// each period by [`of_period`](Self::of_period). A period's seed tells neither the master seed nor those of
+/// other periods: it may be shown to others once the period is over, so that they can check the plan.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Seed([u8; 32]);
+
+impl Seed {
+    /// Of 32 bytes, drawn by a generator for cryptography.
+    #[must_use]
+    pub const fn from_bytes(bytes: [u8; 32]) -> Self {
+        Self(bytes)
+    }
+
+    /// Its bytes, to be kept secret.
+    #[must_use]
+    pub const fn as_bytes(&self) -> &[u8; 32] {
+        &self.0
+    }
+
+    /// The seed of the period that begins at this time, in Unix seconds.
+    #[must_use]
+    pub fn of_period(&self, begin_unix_s: u64) -> Self {
+        Self(self.derive(&[b"flashflow plan: period", &begin_unix_s.to_be_bytes()]))
+    }
+
+    /// HMAC-SHA256 with the seed as its key.
+    pub(super) fn derive(&self, parts: &[&[u8]]) -> [u8; 32] {
+        let mut mac = self.keyed();
+        parts.iter().for_each(|part| mac.update(part));
+        mac.finalize().into_bytes().into()
+    }
+
+    pub(super) fn keyed(&self) -> Hmac<Sha256> {
+        Hmac::new_from_slice(&self.0).expect("HMAC takes keys of any length (RFC 2104)")
+    }
+}
+
+impl fmt::Debug for Seed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Seed(secret)")
+    }
+}

@@ -1,0 +1,221 @@
+//! A team's period, slot by slot: who is to be measured now (§4.3).
+
+use crate::campaign::Standing;
+use crate::plan::{Admission, Candidate, Machine, Plan, Seed, TeamRoom, machines};
+use crate::turn::Turn;
+use alloc::collections::{BTreeMap, BTreeSet};
+use alloc::vec::Vec;
+use onion::identity::RsaId;
+
+/// A relay of the newest consensus.
+#[derive(Clone, Copy, Debug)]
+pub struct Arrival {
+    /// Which relay.
+    pub relay: RsaId,
+    /// Where it is.
+    pub address: core::net::IpAddr,
+    /// Whether there is an estimate of it.
+    pub standing: Standing,
+    /// Its first turn.
+    pub turn: Turn,
+    /// It was measured in this period already, before the coordinator was started anew.
+    pub is_done: bool,
+}
+
+/// A measurement to be started in this slot.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Due {
+    /// Of which relay.
+    pub relay: RsaId,
+    /// How it gets into a campaign's queue.
+    pub standing: Standing,
+    /// Which turn.
+    pub turn: Turn,
+}
+
+/// How far a period is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// Relays that wait for their slot.
+    pub waiting: usize,
+    /// Relays that are being measured.
+    pub running: usize,
+    /// Relays that are measured.
+    pub done: usize,
+    /// Relays that have no slot left in this period: of those that wait, and new ones.
+    pub without_slot: usize,
+}
+
+/// The plan of one team for one period, and what has become of it.
+///
+/// A state machine without clock: the caller says which slot it is. Relays that were away at their slot, or whose
+/// slot passed while nobody asked, get another one; a turn that follows on another too. Each relay is handed out
+/// only while nobody measures it, and again only for a turn that follows, or with a relay that shares its machine.
+#[derive(Clone, Debug)]
+pub struct Rota {
+    plan: Plan,
+    relays: BTreeMap<RsaId, Member>,
+    present: BTreeSet<RsaId>,
+    /// New ones that had to be put off.
+    put_off: BTreeSet<RsaId>,
+    polled: Option<u32>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Member {
+    standing: Standing,
+    turn: Turn,
+    state: State,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    Waiting,
+    Running,
+    Done,
+}
+
+/// There is one team.
+const TEAM: usize = 0;
+
+impl Rota {
+    /// The period of this seed, with the relays that are there in slot `now`. Old ones whose slot is over by
+    /// then, and that are not done, get another.
+    #[must_use]
+    pub fn new(
+        seed: &Seed,
+        slots: u32,
+        team: TeamRoom,
+        excess_factor: f64,
+        arrivals: &[Arrival],
+        now: u32,
+    ) -> Self {
+        let old: BTreeSet<RsaId> =
+            arrivals.iter().filter(|it| it.standing == Standing::Old).map(|it| it.relay).collect();
+        // New ones come afterwards; those that share a machine with old ones are measured with them.
+        let has_old = |machine: &Machine| machine.relays().any(|relay| old.contains(&relay));
+        let planned: Vec<Machine> = together(arrivals).into_iter().filter(has_old).collect();
+        let mut rota = Self {
+            relays: BTreeMap::new(),
+            plan: Plan::randomised(seed, slots, &[team], excess_factor, planned.clone()),
+            present: BTreeSet::new(),
+            put_off: BTreeSet::new(),
+            polled: None,
+        };
+        let members: BTreeSet<RsaId> = planned.iter().flat_map(Machine::relays).collect();
+        let known = arrivals.iter().filter(|it| members.contains(&it.relay));
+        rota.relays.extend(known.map(|it| (it.relay, Member::of(it))));
+        rota.handle_consensus(arrivals, now);
+        rota
+    }
+
+    /// There is a newer consensus in slot `now`: new relays are admitted, and those that are back get another slot
+    /// if theirs is over.
+    pub fn handle_consensus(&mut self, arrivals: &[Arrival], now: u32) {
+        self.present = arrivals.iter().map(|it| it.relay).collect();
+        let by_id: BTreeMap<RsaId, &Arrival> = arrivals.iter().map(|it| (it.relay, it)).collect();
+        self.put_off.clear();
+        for machine in together(arrivals) {
+            let newcomers: Vec<RsaId> =
+                machine.relays().filter(|relay| !self.relays.contains_key(relay)).collect();
+            if newcomers.is_empty() {
+                continue;
+            }
+            let is_old =
+                |relay: &RsaId| by_id.get(relay).is_some_and(|it| it.standing == Standing::Old);
+            let has_old = newcomers.iter().any(is_old);
+            let standing = if has_old { Standing::Old } else { Standing::New };
+            match self.plan.admit(&machine, standing, now) {
+                Admission::Placed(_) | Admission::Joined => {
+                    let new = newcomers.iter().filter_map(|relay| by_id.get(relay));
+                    self.relays.extend(new.map(|it| (it.relay, Member::of(it))));
+                }
+                Admission::NextPeriod => self.put_off.extend(newcomers),
+            }
+        }
+        self.catch_up(now);
+    }
+
+    /// What is to be started in this slot. Once for each slot; if the last call was some slots ago, what should have been
+    /// started since gets other slots.
+    pub fn poll_due(&mut self, slot: u32) -> Vec<Due> {
+        if self.polled.is_some_and(|polled| polled >= slot) {
+            return Vec::new();
+        }
+        self.polled = Some(slot);
+        let is_there = |(relay, member): &(&RsaId, &mut Member)| {
+            self.plan.slot(**relay, TEAM) == Some(slot)
+                && member.state != State::Running
+                && self.present.contains(relay)
+        };
+        let mut candidates: Vec<_> = self.relays.iter_mut().filter(is_there).collect();
+        // A machine's turn has come if it has a relay that waits; those that are done already come along, if they may.
+        let waits = candidates.iter().filter(|(_, member)| member.state == State::Waiting);
+        let machines: BTreeSet<Option<RsaId>> =
+            waits.map(|(relay, _)| self.plan.machine(**relay)).collect();
+        candidates.retain(|(relay, _)| machines.contains(&self.plan.machine(**relay)));
+        let mut due = Vec::new();
+        for (relay, member) in candidates {
+            let turn = match member.state {
+                State::Done => member.turn.repeated(),
+                State::Waiting | State::Running => Some(member.turn),
+            };
+            let Some(turn) = turn else { continue };
+            (member.turn, member.state) = (turn, State::Running);
+            due.push(Due { relay: *relay, standing: member.standing, turn });
+        }
+        self.catch_up(slot + 1);
+        due
+    }
+
+    /// A measurement has ended in slot `now`, and nothing follows (`None`), or this turn.
+    pub fn handle_end(&mut self, relay: RsaId, follows: Option<Turn>, now: u32) {
+        let Some(member) = self.relays.get_mut(&relay) else { return };
+        member.state = State::Done;
+        if let Some(turn) = follows {
+            (member.turn, member.state) = (turn, State::Waiting);
+            self.plan.again(relay, TEAM, now + 1, turn.guess);
+        }
+    }
+
+    /// How far it is.
+    #[must_use]
+    pub fn counts(&self) -> Counts {
+        let count = |state| self.relays.values().filter(|it| it.state == state).count();
+        let lacks = |(relay, member): &(&RsaId, &Member)| {
+            member.state == State::Waiting && self.plan.slot(**relay, TEAM).is_none()
+        };
+        Counts {
+            waiting: count(State::Waiting),
+            running: count(State::Running),
+            done: count(State::Done),
+            without_slot: self.relays.iter().filter(lacks).count() + self.put_off.len(),
+        }
+    }
+
+    /// Who waits, is there, and has no slot from here on gets one.
+    fn catch_up(&mut self, from: u32) {
+        for (relay, member) in &self.relays {
+            let is_late = self.plan.slot(*relay, TEAM).is_none_or(|slot| slot < from);
+            if is_late && member.state == State::Waiting && self.present.contains(relay) {
+                self.plan.again(*relay, TEAM, from, member.turn.guess);
+            }
+        }
+    }
+}
+
+impl Member {
+    const fn of(arrival: &Arrival) -> Self {
+        let state = if arrival.is_done { State::Done } else { State::Waiting };
+        Self { standing: arrival.standing, turn: arrival.turn, state }
+    }
+}
+
+fn together(arrivals: &[Arrival]) -> Vec<Machine> {
+    let candidate =
+        |it: &Arrival| Candidate { relay: it.relay, guess: it.turn.guess, address: it.address };
+    machines(&arrivals.iter().map(candidate).collect::<Vec<_>>(), &[])
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,168 @@
+use super::*;
+use core::net::{IpAddr, Ipv4Addr};
+use onion::Rate;
+use proptest::collection::vec;
+use proptest::prelude::*;
+use std::vec;
+
+const SLOTS: u32 = 30;
+const F: f64 = 2.0;
+
+fn id(number: u8) -> RsaId {
+    RsaId([number; 20])
+}
+
+fn team() -> TeamRoom {
+    TeamRoom::of(Rate::from_mbit_per_s(100.0))
+}
+
+fn arrival(number: u8, standing: Standing) -> Arrival {
+    Arrival {
+        relay: id(number),
+        address: IpAddr::V4(Ipv4Addr::new(10, 0, 0, number)),
+        standing,
+        turn: Turn::first(Rate::from_mbit_per_s(10.0), 3),
+        is_done: false,
+    }
+}
+
+fn rota(arrivals: &[Arrival], now: u32) -> Rota {
+    Rota::new(&Seed::from_bytes([1; 32]), SLOTS, team(), F, arrivals, now)
+}
+
+/// Plays the slots; each measurement ends in its slot, as the closure says.
+fn play(
+    rota: &mut Rota,
+    slots: core::ops::Range<u32>,
+    mut follows: impl FnMut(u32, Due) -> Option<Turn>,
+) -> Vec<(u32, RsaId)> {
+    let mut measured = vec![];
+    for slot in slots {
+        for due in rota.poll_due(slot) {
+            measured.push((slot, due.relay));
+            rota.handle_end(due.relay, follows(slot, due), slot);
+        }
+    }
+    measured
+}
+
+fn numbers(measured: &[(u32, RsaId)]) -> Vec<u8> {
+    let mut numbers: Vec<u8> = measured.iter().map(|(_, relay)| relay.0[0]).collect();
+    numbers.sort_unstable();
+    numbers
+}
+
+#[test]
+fn each_relay_is_measured_once_in_a_period() {
+    let old = (1..40).map(|number| arrival(number, Standing::Old));
+    let new = (40..50).map(|number| arrival(number, Standing::New));
+    let mut rota = rota(&old.chain(new).collect::<Vec<_>>(), 0);
+    let measured = play(&mut rota, 0..SLOTS, |_, _| None);
+    assert_eq!(numbers(&measured), (1..50).collect::<Vec<u8>>());
+    let of_new = measured.iter().filter(|(_, relay)| relay.0[0] >= 40).map(|it| it.0).max();
+    assert!(of_new < Some(SLOTS / 2), "new ones come first, not at random: {of_new:?}");
+    assert_eq!(rota.counts(), Counts { done: 49, ..Counts::default() });
+}
+
+#[test]
+fn whoever_was_missed_is_measured_later_in_the_period() {
+    let all: Vec<_> = (1..40).map(|number| arrival(number, Standing::Old)).collect();
+    // Nobody asked for a third of the period.
+    let mut paused = rota(&all, 0);
+    let mut measured = play(&mut paused, 0..5, |_, _| None);
+    measured.extend(play(&mut paused, 15..SLOTS, |_, _| None));
+    assert_eq!(numbers(&measured), (1..40).collect::<Vec<u8>>());
+    // Half of them were away for most of it.
+    let mut away = rota(&all[..20], 0);
+    away.handle_consensus(&all, 0);
+    away.handle_consensus(&all[..20], 0);
+    let mut measured = play(&mut away, 0..25, |_, _| None);
+    assert!(measured.iter().all(|(_, relay)| relay.0[0] <= 20));
+    away.handle_consensus(&all, 25);
+    measured.extend(play(&mut away, 25..SLOTS, |_, _| None));
+    assert_eq!(numbers(&measured), (1..40).collect::<Vec<u8>>());
+}
+
+#[test]
+fn a_coordinator_that_starts_anew_goes_on_where_it_was() {
+    let mut all: Vec<_> = (1..40).map(|number| arrival(number, Standing::Old)).collect();
+    let mut whole = rota(&all, 0);
+    let expected = play(&mut whole, 0..SLOTS, |_, _| None);
+    let mut before = rota(&all, 0);
+    let mut measured = play(&mut before, 0..12, |_, _| None);
+    for arrival in &mut all {
+        arrival.is_done = measured.iter().any(|(_, relay)| *relay == arrival.relay);
+    }
+    let mut after = rota(&all, 12);
+    measured.extend(play(&mut after, 12..SLOTS, |_, _| None));
+    assert_eq!(measured, expected);
+    // They were new when they were measured: their slots of the plan may be ahead.
+    all.iter_mut().for_each(|arrival| arrival.is_done = true);
+    assert_eq!(play(&mut rota(&all, 1), 1..SLOTS, |_, _| None), []);
+}
+
+#[test]
+fn a_turn_that_follows_has_another_slot_and_whoever_shares_the_machine_comes_too() {
+    let mut all: Vec<_> = (1..4).map(|number| arrival(number, Standing::Old)).collect();
+    all[1].address = all[0].address;
+    let mut rota = rota(&all, 0);
+    let measured = play(&mut rota, 0..SLOTS, |_, due| {
+        let is_first = due.relay == id(1) && due.turn.round == 1;
+        is_first.then(|| due.turn.enlarged(Rate::ZERO)).flatten()
+    });
+    let slots = |number| {
+        let of_it = measured.iter().filter(|(_, relay)| *relay == id(number));
+        of_it.map(|(slot, _)| *slot).collect::<Vec<_>>()
+    };
+    assert_eq!((slots(1).len(), slots(3).len()), (2, 1));
+    assert_eq!(slots(1), slots(2), "alone, either would have the whole machine");
+}
+
+#[test]
+fn a_newcomer_beside_a_relay_whose_turn_is_over_waits_for_the_next_period() {
+    let mut all = vec![arrival(1, Standing::Old), arrival(2, Standing::New)];
+    all[1].address = all[0].address;
+    let mut rota = rota(&all[..1], 0);
+    assert_eq!(numbers(&play(&mut rota, 0..SLOTS - 1, |_, _| None)), [1]);
+    rota.handle_consensus(&all, SLOTS - 1);
+    assert_eq!(rota.counts(), Counts { done: 1, without_slot: 1, ..Counts::default() });
+    assert!(rota.poll_due(SLOTS - 1).is_empty());
+}
+
+proptest! {
+    /// Whatever happens, nobody is measured twice at once, and turns never exceed what a relay allows.
+    #[test]
+    fn no_relay_is_handed_out_twice_at_once(
+        consensuses in vec(vec(1u8..20, 0..20), 1..6), lengths in vec(0u32..4, SLOTS as usize),
+    ) {
+        // Two each share a machine, so that the end of one measurement may bring another of a relay that still runs.
+        let one = |number: u8| {
+            let standing = if number % 6 < 2 { Standing::New } else { Standing::Old };
+            let address = IpAddr::V4(Ipv4Addr::new(10, 0, 0, number / 2));
+            Arrival { address, ..arrival(number, standing) }
+        };
+        let of = |numbers: &[u8]| {
+            let numbers: BTreeSet<u8> = numbers.iter().copied().collect();
+            numbers.into_iter().map(one).collect::<Vec<_>>()
+        };
+        let mut rota = rota(&of(&consensuses[0]), 0);
+        let mut running: Vec<(u32, Due)> = vec![];
+        for slot in 0..SLOTS {
+            if let Some(numbers) = consensuses.get(slot as usize / 5).filter(|_| slot % 5 == 4) {
+                rota.handle_consensus(&of(numbers), slot);
+            }
+            let (over, rest): (Vec<_>, Vec<_>) = running.into_iter().partition(|(end, _)| *end <= slot);
+            running = rest;
+            for (end, due) in over {
+                let follows = if end % 2 == 0 { due.turn.enlarged(Rate::ZERO) } else { None };
+                rota.handle_end(due.relay, follows, slot);
+            }
+            for due in rota.poll_due(slot) {
+                prop_assert!(running.iter().all(|(_, it)| it.relay != due.relay));
+                prop_assert!(due.turn.round <= due.turn.rounds_max);
+                running.push((slot + lengths[slot as usize], due));
+            }
+            prop_assert_eq!(rota.counts().running, running.len());
+        }
+    }
+}

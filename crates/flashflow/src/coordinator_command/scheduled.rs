@@ -1,0 +1,228 @@
+//! The daemon: measures each relay at its slot of a secret plan, period after period (paper §4.3).
+
+use super::campaign::{Common, Found, LATENCY, Measuring};
+use super::relays::{self, Relay};
+use super::{config::Config, interrupted, past, publish, seed, tell};
+use crate::documents::Documents;
+use crate::error::Error;
+use coordinator::plan::{Seed, TeamRoom};
+use coordinator::{Arrival, Counts, History, RelayId, Rota};
+use link::unix_time_s;
+use onion::Duration;
+use onion::identity::RsaId;
+use std::collections::BTreeMap;
+use std::thread;
+use terminal::Exit;
+
+/// A period that cannot begin, such as when the authority is down, is tried again after so long.
+const RETRY: Duration = Duration::from_secs(60);
+
+/// Periods follow each other without gaps from the beginning of 1970, so that a coordinator that is started anew is in the
+/// same one, and all coordinators are.
+#[derive(Clone, Copy)]
+struct Period {
+    begin_unix_s: u64,
+    length_s: u64,
+    slot_s: u64,
+}
+
+impl Period {
+    fn at(now_unix_s: u64, config: &Config) -> Self {
+        let length_s = config.period.as_secs().max(1);
+        let begin_unix_s = now_unix_s - now_unix_s % length_s;
+        Self { begin_unix_s, length_s, slot_s: config.slot_s.max(1) }
+    }
+
+    const fn end_unix_s(&self) -> u64 {
+        self.begin_unix_s + self.length_s
+    }
+
+    fn slots(&self) -> u32 {
+        u32::try_from(self.length_s / self.slot_s).unwrap_or(u32::MAX)
+    }
+
+    fn slot(&self, now_unix_s: u64) -> u32 {
+        let passed_s = now_unix_s.saturating_sub(self.begin_unix_s);
+        u32::try_from(passed_s / self.slot_s).unwrap_or(u32::MAX)
+    }
+}
+
+/// Measures until the user asks for the end.
+pub(super) fn run(common: Common<'_>, generator_started: u64) -> Result<Exit, Error> {
+    let Common { config, output, interrupt, .. } = common;
+    let master = seed::read_or_make(&config.seed)?;
+    loop {
+        let period = Period::at(unix_time_s(), config);
+        let done = Watch { common, period, generator_started }.play(&master);
+        if interrupt.is_requested() {
+            return Ok(interrupted(output));
+        }
+        let wait = match &done {
+            Err(error) => {
+                output.error(error);
+                RETRY
+            }
+            Ok(_) => Duration::from_secs(period.end_unix_s().saturating_sub(unix_time_s())),
+        };
+        interrupt.wait(wait);
+    }
+}
+
+/// One period.
+#[derive(Clone, Copy)]
+struct Watch<'env> {
+    common: Common<'env>,
+    period: Period,
+    generator_started: u64,
+}
+
+/// What is known of the network, and of its past.
+struct Known {
+    documents: Documents,
+    history: History,
+    relays: Vec<Relay>,
+}
+
+impl Watch<'_> {
+    fn play(self, master: &Seed) -> Result<Exit, Error> {
+        let Common { config, team, output, interrupt } = self.common;
+        output.doing("asking the measurers, and fetching the consensus");
+        let mut known = self.look()?;
+        let capacities = team.greet(output)?;
+        let room = TeamRoom::of(capacities.iter().copied().sum());
+        let seed = master.of_period(self.period.begin_unix_s);
+        let (found, known) = thread::scope(|scope| {
+            let mut measuring = Measuring::new(scope, self.common, capacities, true);
+            let mut places = BTreeMap::new();
+            let now = self.period.slot(unix_time_s());
+            let arrivals = self.arrivals(&known);
+            let factor = config.params.excess_factor();
+            let mut rota = Rota::new(&seed, self.period.slots(), room, factor, &arrivals, now);
+            take_up(&mut measuring, &mut places, &known);
+            output.step(format!(
+                "a period of {} slots: {}",
+                self.period.slots(),
+                in_words(rota.counts())
+            ));
+            let mut refreshed = unix_time_s();
+            loop {
+                let now = unix_time_s();
+                let is_ended = now >= self.period.end_unix_s() || measuring.is_broken();
+                if measuring.is_over() && (is_ended || interrupt.is_requested()) {
+                    break;
+                }
+                let slot = self.period.slot(now);
+                if !is_ended && !interrupt.is_requested() {
+                    for due in rota.poll_due(slot) {
+                        if let Some(place) = places.get(&due.relay) {
+                            measuring.add(*place, due.standing, due.turn);
+                        }
+                    }
+                    if now >= refreshed + config.refresh.as_secs() {
+                        refreshed = now;
+                        // The old ones do until there are newer ones.
+                        match self.look() {
+                            Ok(newer) => known = newer,
+                            Err(error) => output.error(&error),
+                        }
+                        rota.handle_consensus(&self.arrivals(&known), slot + 1);
+                        take_up(&mut measuring, &mut places, &known);
+                        measuring.check_up();
+                        output.step(in_words(rota.counts()));
+                        if let Err(error) = self.write(&known, measuring.found()) {
+                            output.error(&error);
+                        }
+                    }
+                }
+                if let Some(end) = measuring.proceed(LATENCY)
+                    && let Some(id) = measuring.id(end.relay)
+                {
+                    rota.handle_end(id, end.follows, slot);
+                }
+            }
+            if measuring.is_broken()
+                && let Err(error) = self.write(&known, measuring.found())
+            {
+                output.error(&error);
+            }
+            measuring.end().map(|found| (found, known))
+        })?;
+        if interrupt.is_requested() {
+            // What was measured is not lost with the period.
+            self.write(&known, &found)?;
+            return Ok(Exit::Interrupted);
+        }
+        let written = self.write(&known, &found)?;
+        Ok(tell(&found.records, written.as_ref(), output))
+    }
+
+    fn look(&self) -> Result<Known, Error> {
+        let config = self.common.config;
+        let documents = relays::documents(config)?;
+        let history = past::history(&config.out);
+        let expectations = history.expectations(config.history_policy(), unix_time_s());
+        let relays = relays::relays(&documents, config, &expectations)?;
+        Ok(Known { documents, history, relays })
+    }
+
+    fn arrivals(&self, known: &Known) -> Vec<Arrival> {
+        let arrival = |relay: &Relay| Arrival {
+            relay: relay.id(),
+            address: relay.address(),
+            standing: relay.guess.standing(),
+            turn: relay.first_turn(self.common.config),
+            is_done: known
+                .history
+                .last(relay.id())
+                .is_some_and(|it| it.measured_unix_s >= self.period.begin_unix_s),
+        };
+        known.relays.iter().map(arrival).collect()
+    }
+
+    fn write(
+        &self,
+        known: &Known,
+        found: &Found,
+    ) -> Result<Option<netdoc::bwfile::Written>, Error> {
+        publish(self.common, &known.documents, &known.history, found, self.generator_started)
+    }
+}
+
+/// Numbers relays that are new, and takes over what is new about the others.
+fn take_up(
+    measuring: &mut Measuring<'_, '_>,
+    places: &mut BTreeMap<RsaId, RelayId>,
+    known: &Known,
+) {
+    for relay in &known.relays {
+        match places.get(&relay.id()) {
+            Some(place) => measuring.renew(*place, relay.clone()),
+            None => {
+                places.insert(relay.id(), measuring.know(relay.clone()));
+            }
+        }
+    }
+}
+
+/// How far the period is; nothing of what is to come.
+fn in_words(counts: Counts) -> String {
+    let Counts { waiting, running, done, without_slot } = counts;
+    format!(
+        "{waiting} relays wait for their slots, {running} are being measured, {done} are measured; {without_slot} have \
+         no slot in this period"
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_period_is_the_same_for_all_who_are_in_it() {
+        let period = |begin_unix_s| Period { begin_unix_s, length_s: 86_400, slot_s: 71 };
+        let at = period(1_800_057_600);
+        assert_eq!((at.slots(), at.end_unix_s()), (1216, 1_800_144_000));
+        assert_eq!([0, 70, 71, 86_399].map(|it| at.slot(at.begin_unix_s + it)), [0, 0, 1, 1216]);
+        assert_eq!(at.slot(0), 0, "a clock that was set back");
+    }
+}

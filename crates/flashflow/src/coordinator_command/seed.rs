@@ -1,0 +1,97 @@
+//! The secret seed of the schedule, in a file of its own.
+
+use crate::error::Error;
+use coordinator::plan::Seed;
+use rand::TryRng as _;
+use rand::rngs::SysRng;
+use std::fs::{self, File, OpenOptions};
+use std::io::{ErrorKind, Read as _, Write as _};
+use std::os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _};
+use std::path::Path;
+
+/// 64 digits, a newline, and not much more.
+const FILE_MAX: u64 = 256;
+
+/// The seed in this file; a new one that is put there if there is none. Who knows it knows when each relay is
+/// measured, so only its owner may read it.
+pub(super) fn read_or_make(path: &Path) -> Result<Seed, Error> {
+    match read(path) {
+        Err(Error::File { source, .. }) if source.kind() == ErrorKind::NotFound => make(path),
+        other => other,
+    }
+}
+
+fn read(path: &Path) -> Result<Seed, Error> {
+    let failed = |source| Error::File { what: "read the seed", path: path.to_owned(), source };
+    let bad = |problem: String| Error::Config { path: path.to_owned(), problem };
+    let file = File::open(path).map_err(failed)?;
+    let mode = file.metadata().map_err(failed)?.permissions().mode() & 0o777;
+    if mode & 0o077 != 0 {
+        let name = path.display();
+        return Err(bad(format!(
+            "others can read the seed of the schedule (mode {mode:03o}); remove it, and a new one is made. If nobody \
+             has: chmod 600 {name}"
+        )));
+    }
+    let mut text = String::new();
+    file.take(FILE_MAX).read_to_string(&mut text).map_err(failed)?;
+    let mut bytes = [0; 32];
+    hex::decode_to_slice(text.trim_end(), &mut bytes).map_err(|_| {
+        bad("not the seed of a schedule, 64 hexadecimal digits; remove it, and a new one is made".to_owned())
+    })?;
+    Ok(Seed::from_bytes(bytes))
+}
+
+/// The name appears only once the whole seed is on the disk: a coordinator that is killed meanwhile draws another.
+fn make(path: &Path) -> Result<Seed, Error> {
+    let failed = |source| Error::File { what: "write the seed", path: path.to_owned(), source };
+    let mut bytes = [0; 32];
+    SysRng.try_fill_bytes(&mut bytes).map_err(|error| Error::Random(error.to_string()))?;
+    let folder = path.parent().unwrap_or(Path::new(""));
+    fs::create_dir_all(folder).map_err(failed)?;
+    let unfinished = path.with_extension("unfinished");
+    let mut file = OpenOptions::new()
+        .write(true)
+        .create(true)
+        .truncate(true)
+        .mode(0o600)
+        .open(&unfinished)
+        .map_err(failed)?;
+    writeln!(file, "{}", hex::encode(bytes)).and_then(|()| file.sync_all()).map_err(failed)?;
+    fs::rename(&unfinished, path).map_err(failed)?;
+    File::open(folder).and_then(|folder| folder.sync_all()).map_err(failed)?;
+    Ok(Seed::from_bytes(bytes))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_seed_is_drawn_once_and_nobody_else_can_read_it() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("state/schedule.seed");
+        let seed = read_or_make(&path).expect("made");
+        assert_eq!(fs::metadata(&path).expect("there").permissions().mode() & 0o777, 0o600);
+        assert_eq!(fs::read_dir(path.parent().expect("a folder")).expect("listed").count(), 1);
+        assert!(read_or_make(&path).expect("read") == seed, "the same again");
+        let other = read_or_make(&folder.path().join("other.seed")).expect("made");
+        assert!(other != seed);
+    }
+
+    #[test]
+    fn a_seed_that_others_can_read_or_that_is_none_is_refused() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("schedule.seed");
+        read_or_make(&path).expect("made");
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o640)).expect("ours");
+        let error = read_or_make(&path).expect_err("exposed").to_string();
+        assert!(error.contains("mode 640") && error.contains("schedule.seed"), "{error}");
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).expect("ours");
+        for text in ["", "12", "x".repeat(64).as_str(), "ab".repeat(33).as_str()] {
+            fs::write(&path, text).expect("ours");
+            let error = read_or_make(&path).expect_err("no seed").to_string();
+            assert!(error.contains("64 hexadecimal digits"), "{error}");
+        }
+    }
+}

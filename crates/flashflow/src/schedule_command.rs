@@ -1,0 +1,239 @@
+//! `flashflow schedule`: when a team would measure the relays of a consensus.
+
+mod network;
+mod newcomers;
+mod picture;
+
+use crate::error::Error;
+use clap::Args;
+use coordinator::Params;
+use coordinator::plan::{Plan, Seed, TeamRoom};
+use link::Clock;
+use network::Network;
+use newcomers::Newcomers;
+use onion::Rate;
+use rand::TryRng as _;
+use rand::rngs::SysRng;
+use serde_json::{Value, json};
+use std::fs;
+use std::path::PathBuf;
+use std::str::FromStr;
+use terminal::{Exit, Output};
+
+/// Plan when each relay of a consensus is measured, and by whom.
+///
+/// Each relay gets a slot for each team, drawn uniformly among those with room, the biggest relays first (FlashFlow,
+/// section 4.3). Who knows the seed knows the plan; a coordinator keeps its own secret. With --greedy, the
+/// plan is the fastest one instead (section 7). Nothing is measured.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  flashflow schedule --consensus cached-consensus --team 1000,1000,1000 --greedy
+  flashflow schedule --consensus cached-consensus --team 1000,1000,1000 --team 2500 \\
+      --seed 000102030405060708090a0b0c0d0e0f101112131415161718191a1b1c1d1e1f --svg filled.svg
+  flashflow schedule --consensus 10-00-consensus --next 11-00-consensus --team 1000,1000,1000 --json
+
+Capacities are the weights of the consensus, or where --descriptors has them, what the paper takes (section 7): the
+largest throughput that the relay has observed, at most its own rate limit.
+
+Exit status: 0 each relay has a slot; 1 some have none, or a file cannot be used; 2 wrong arguments.")]
+pub(crate) struct ScheduleOptions {
+    /// A consensus; authorities and relays that are down are left out.
+    #[arg(long, value_name = "FILE")]
+    consensus: PathBuf,
+    /// Server descriptors: capacities, and families.
+    #[arg(long, value_name = "FILE")]
+    descriptors: Option<PathBuf>,
+    /// Capacities of a team's measurers, in Mbit/s. Once for each team.
+    #[arg(long, value_name = "MBIT,MBIT,...", required = true)]
+    team: Vec<TeamArgument>,
+    /// The seed of the period, 64 hexadecimal digits; a new one is drawn, and told, without it.
+    #[arg(long, value_name = "HEX", conflicts_with = "greedy")]
+    seed: Option<SeedArgument>,
+    /// The fastest plan, which anybody can foretell.
+    #[arg(long)]
+    greedy: bool,
+    /// Scale all capacities so that their sum is this.
+    #[arg(long, value_name = "GBIT")]
+    total_gbit_per_s: Option<f64>,
+    /// No relay has more than this.
+    #[arg(long, value_name = "MBIT")]
+    max_mbit_per_s: Option<f64>,
+    /// f: capacity of measurers for each capacity expected. Of the default parameters, 2.95.
+    #[arg(long, value_name = "FACTOR")]
+    excess: Option<f64>,
+    /// Length of a slot, with all that goes before the seconds that count.
+    #[arg(long, value_name = "SECONDS", default_value_t = 30, value_parser = clap::value_parser!(u32).range(1..=86_400))]
+    slot_s: u32,
+    /// Length of the period.
+    #[arg(long, value_name = "SECONDS", default_value_t = 86_400, value_parser = clap::value_parser!(u32).range(1..=31 * 86_400))]
+    period_s: u32,
+    /// Relays that a team measures at once, at most.
+    #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u32).range(1..))]
+    at_once: Option<u32>,
+    /// Measure relays that name each other as family in their descriptors at the same instant, as those at one
+    /// address always are.
+    #[arg(long, requires = "descriptors")]
+    families: bool,
+    /// Measure each relay for itself, also those at one address, as the paper does in section 7.
+    #[arg(long, conflicts_with = "families")]
+    apart: bool,
+    /// A later consensus: relays that are new in it get the first slots with room. Says how long they wait.
+    #[arg(long, value_name = "FILE")]
+    next: Option<PathBuf>,
+    /// Draw how the slots are filled into this file.
+    #[arg(long, value_name = "FILE")]
+    svg: Option<PathBuf>,
+    /// Print the plan as JSON: a measurement a line, then a summary.
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// A team as on the command line.
+#[derive(Clone, Debug)]
+struct TeamArgument(Rate);
+
+impl FromStr for TeamArgument {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let mbit = |part: &str| {
+            let mbit =
+                part.trim().parse::<f64>().ok().filter(|mbit| mbit.is_finite() && *mbit > 0.0);
+            mbit.map(Rate::from_mbit_per_s).ok_or_else(|| format!("{part:?} is no rate above zero"))
+        };
+        text.split(',').map(mbit).sum::<Result<Rate, String>>().map(Self)
+    }
+}
+
+#[derive(Clone, Debug)]
+struct SeedArgument(Seed);
+
+impl FromStr for SeedArgument {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let mut bytes = [0; 32];
+        hex::decode_to_slice(text, &mut bytes)
+            .map_err(|_| "not 64 hexadecimal digits".to_owned())?;
+        Ok(Self(Seed::from_bytes(bytes)))
+    }
+}
+
+pub(crate) fn run(options: &ScheduleOptions, output: &Output) -> Result<Exit, Error> {
+    let above_zero = [
+        ("total-gbit-per-s", options.total_gbit_per_s),
+        ("max-mbit-per-s", options.max_mbit_per_s),
+        ("excess", options.excess),
+    ];
+    for (name, value) in above_zero {
+        if let Some(value) = value.filter(|value| !value.is_finite() || *value <= 0.0) {
+            return Err(Error::Usage(format!("--{name} {value}: not a number above zero")));
+        }
+    }
+    let network = Network::read(options)?;
+    let excess = options.excess.unwrap_or_else(|| Params::default().excess_factor());
+    let at_once_max = options.at_once.unwrap_or(u32::MAX);
+    let teams: Vec<TeamRoom> =
+        options.team.iter().map(|team| TeamRoom { capacity: team.0, at_once_max }).collect();
+    let (seed, drawn) = match &options.seed {
+        Some(seed) => (seed.0.clone(), false),
+        None => (draw()?, !options.greedy),
+    };
+    let period_slots = options.period_s / options.slot_s;
+    let machines = network.machines();
+    let machine_count = machines.len();
+    let shared = machines.iter().filter(|it| it.count() > 1).count();
+    let least = teams.iter().map(|team| team.capacity).min().unwrap_or_default();
+    let short = machines.iter().filter(|it| it.guess().scaled(excess) > least).count();
+
+    let clock = Clock::start();
+    let began = clock.now();
+    let mut plan = if options.greedy {
+        Plan::greedy(&teams, excess, machines)
+    } else {
+        Plan::randomised(&seed, period_slots, &teams, excess, machines)
+    };
+    let wall = clock.now().saturating_since(began);
+
+    let places = plan.places();
+    let slots = places.last().map_or(0, |place| place.slot + 1);
+    let without_slot: usize = (0..teams.len()).map(|team| plan.without_slot(team).len()).sum();
+    let fingerprint = hex::encode(plan.fingerprint());
+    let bound_slots = bound(&network, &teams, excess);
+    for place in &places {
+        output.record(|| {
+            let relay = network.relay(place.relay);
+            json!({
+                "type": "measurement", "team": place.team, "slot": place.slot,
+                "start_s": u64::from(place.slot) * u64::from(options.slot_s),
+                "fingerprint": hex::encode_upper(place.relay.0),
+                "nickname": relay.map(|it| it.nickname.as_str()),
+                "capacity_mbit_per_s": plan.guess(place.relay).map(Rate::as_mbit_per_s),
+                "machine": hex::encode_upper(place.machine.0),
+            })
+        });
+    }
+    let filled: Vec<Vec<f64>> =
+        teams.iter().enumerate().map(|(team, it)| fill(&plan, team, it.capacity)).collect();
+    output.text(picture::text(&filled, options.slot_s));
+    if let Some(path) = &options.svg {
+        let svg = picture::figure(&filled, options.slot_s, options.greedy).to_svg()?;
+        let failed = |source| Error::File { what: "write the picture", path: path.clone(), source };
+        fs::write(path, svg).map_err(failed)?;
+    }
+    let newcomers = match &options.next {
+        Some(path) => Some(Newcomers::admit(&mut plan, &network, path, options)?),
+        None => None,
+    };
+    if let Some(newcomers) = &newcomers {
+        output.result(newcomers, || newcomers.value());
+    }
+    let hours = f64::from(slots) * f64::from(options.slot_s) / 3600.0;
+    let kind = if options.greedy { "greedy" } else { "randomised" };
+    let capacity: Rate = network.relays.iter().map(|it| it.guess).sum();
+    let gbit = capacity.as_mbit_per_s() / 1000.0;
+    let in_words = format!(
+        "{kind}: {} relays on {machine_count} machines, {gbit:.1} Gbit/s; {} teams; {without_slot} measurements without a slot\n\
+         {slots} slots of {} s ({hours:.2} h) of {period_slots} in the period; what relays need is {bound_slots:.1} slots of the \
+         smallest team\n\
+         {short} machines need more than that team has, and get all of it\n\
+         planned in {:.1} ms; fingerprint {fingerprint}{}",
+        network.relays.len(),
+        teams.len(),
+        options.slot_s,
+        wall.as_secs_f64() * 1e3,
+        if drawn { format!("\nseed {}", hex::encode(seed.as_bytes())) } else { String::new() },
+    );
+    let mut summary = json!({
+        "type": "summary", "plan": kind, "relays": network.relays.len(), "machines": machine_count,
+        "shared_machines": shared, "short_machines": short, "capacity_gbit_per_s": gbit, "teams": teams.len(), "excess": excess,
+        "slots": slots, "bound_slots": bound_slots, "slot_s": options.slot_s, "hours": hours,
+        "period_slots": period_slots, "without_slot": without_slot,
+        "wall_ms": wall.as_secs_f64() * 1e3, "fingerprint": fingerprint,
+    });
+    if drawn && let Value::Object(summary) = &mut summary {
+        summary.insert("seed".to_owned(), hex::encode(seed.as_bytes()).into());
+    }
+    output.result(in_words, || summary);
+    let has_room = without_slot == 0 && (!options.greedy || slots <= period_slots);
+    Ok(if has_room { Exit::Done } else { Exit::Failed })
+}
+
+/// Σ *f·c* over what the smallest team has: where no machine needs more than it has, no plan takes fewer slots.
+fn bound(network: &Network, teams: &[TeamRoom], excess: f64) -> f64 {
+    let sum: f64 = network.relays.iter().map(|it| it.guess.as_mbit_per_s()).sum();
+    let of_team = |team: &TeamRoom| sum * excess / team.capacity.as_mbit_per_s();
+    teams.iter().map(of_team).fold(0.0, f64::max)
+}
+
+/// The share of each slot that is given away.
+fn fill(plan: &Plan, team: usize, capacity: Rate) -> Vec<f64> {
+    let share = |used: Rate| used.as_mbit_per_s() / capacity.as_mbit_per_s();
+    plan.used(team).into_iter().map(share).collect()
+}
+
+fn draw() -> Result<Seed, Error> {
+    let mut bytes = [0; 32];
+    SysRng.try_fill_bytes(&mut bytes).map_err(|error| Error::Random(error.to_string()))?;
+    Ok(Seed::from_bytes(bytes))
+}

@@ -1,0 +1,203 @@
+//! The relays of a consensus, with what to expect of them.
+
+use super::ScheduleOptions;
+use crate::error::Error;
+use coordinator::plan::{Candidate, Machine, machines};
+use netdoc::consensus::{Consensus, Flag, Router};
+use netdoc::{Fingerprint, descriptor};
+use onion::Rate;
+use onion::identity::RsaId;
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::net::IpAddr;
+use std::path::Path;
+
+/// A relay to be planned for.
+#[derive(Clone)]
+pub(super) struct Relay {
+    pub(super) id: RsaId,
+    pub(super) nickname: String,
+    pub(super) address: IpAddr,
+    pub(super) guess: Rate,
+}
+
+/// Relays, by identity.
+pub(super) struct Network {
+    pub(super) relays: Vec<Relay>,
+    pub(super) valid_after: u64,
+    /// Pairs that name each other.
+    families: Vec<(RsaId, RsaId)>,
+    is_apart: bool,
+}
+
+impl Network {
+    pub(super) fn read(options: &ScheduleOptions) -> Result<Self, Error> {
+        let (valid_after, mut relays) = relays(&options.consensus)?;
+        let mut families = Vec::new();
+        if let Some(path) = &options.descriptors {
+            let text = read(path, "read the descriptors")?;
+            // A file of them holds some that do not parse; their relays have the weight of the consensus.
+            let (descriptors, _bad) = descriptor::parse_all(&text);
+            let mut claims: BTreeMap<RsaId, Rate> = BTreeMap::new();
+            let mut members: BTreeMap<RsaId, BTreeSet<RsaId>> = BTreeMap::new();
+            for it in &descriptors {
+                let most = it.bandwidth_avg_bytes_s.min(it.bandwidth_burst_bytes_s);
+                let observed = it.bandwidth_observed_bytes_s.min(most);
+                claims.insert(id(it.fingerprint), Rate::from_byte_per_s(observed));
+                members.insert(id(it.fingerprint), it.family().map(id).collect());
+            }
+            for relay in &mut relays {
+                relay.guess = claims.get(&relay.id).copied().unwrap_or(relay.guess);
+            }
+            if options.families {
+                families = mutual(&members);
+            }
+        }
+        let mut rates: Vec<f64> = relays.iter().map(|relay| relay.guess.as_mbit_per_s()).collect();
+        let most = options.max_mbit_per_s.unwrap_or(f64::INFINITY);
+        fit(&mut rates, options.total_gbit_per_s.map(|gbit| gbit * 1000.0), most).ok_or_else(
+            || {
+                let count = relays.len();
+                Error::Usage(format!("{count} relays of at most {most} Mbit/s have no such sum"))
+            },
+        )?;
+        for (relay, mbit) in relays.iter_mut().zip(rates) {
+            relay.guess = Rate::from_mbit_per_s(mbit);
+        }
+        Ok(Self { relays, valid_after, families, is_apart: options.apart })
+    }
+
+    pub(super) fn relay(&self, id: RsaId) -> Option<&Relay> {
+        let at = self.relays.binary_search_by_key(&id, |relay| relay.id).ok()?;
+        self.relays.get(at)
+    }
+
+    pub(super) fn machines(&self) -> Vec<Machine> {
+        self.together(&self.relays)
+    }
+
+    /// Machines of these relays, by what is known of the network.
+    pub(super) fn together(&self, relays: &[Relay]) -> Vec<Machine> {
+        if self.is_apart {
+            return relays.iter().map(|relay| Machine::single(relay.id, relay.guess)).collect();
+        }
+        let candidates: Vec<Candidate> = relays.iter().map(Relay::candidate).collect();
+        machines(&candidates, &self.families)
+    }
+}
+
+impl Relay {
+    const fn candidate(&self) -> Candidate {
+        Candidate { relay: self.id, guess: self.guess, address: self.address }
+    }
+}
+
+/// When a consensus began to hold, and its relays, with their weights as capacities.
+pub(super) fn relays(path: &Path) -> Result<(u64, Vec<Relay>), Error> {
+    let text = read(path, "read the consensus")?;
+    let what = || format!("the consensus in {}", path.display());
+    let parsed = Consensus::parse(&text);
+    let consensus = parsed.map_err(|source| Error::Consensus { what: what(), source })?;
+    let is_measured = |router: &&Router| {
+        router.flags.contains(Flag::Running) && !router.flags.contains(Flag::Authority)
+    };
+    let relay = |router: &Router| Relay {
+        id: id(router.fingerprint),
+        nickname: router.nickname.to_string(),
+        address: router.address.into(),
+        guess: Rate::from_byte_per_s(u64::from(router.bandwidth_kb_s.unwrap_or(0)) * 1000),
+    };
+    let relays: Vec<Relay> = consensus.routers().iter().filter(is_measured).map(relay).collect();
+    if relays.is_empty() {
+        return Err(Error::Usage(format!("{} has no relay that is up", what())));
+    }
+    Ok((consensus.valid_after, relays))
+}
+
+const fn id(fingerprint: Fingerprint) -> RsaId {
+    RsaId(*fingerprint.as_bytes())
+}
+
+fn read(path: &Path, what: &'static str) -> Result<Vec<u8>, Error> {
+    fs::read(path).map_err(|source| Error::File { what, path: path.to_owned(), source })
+}
+
+/// Pairs of which each names the other.
+fn mutual(members: &BTreeMap<RsaId, BTreeSet<RsaId>>) -> Vec<(RsaId, RsaId)> {
+    let names = |one: &RsaId, other: &RsaId| members.get(one).is_some_and(|it| it.contains(other));
+    let pairs = members.iter().flat_map(|(one, all)| all.iter().map(move |other| (*one, *other)));
+    pairs.filter(|(one, other)| one < other && names(other, one)).collect()
+}
+
+/// Scales rates so that their sum is `total`, if that is asked for, and none is above `most`: what the largest do not
+/// get, the others do. `None` if there is no such factor.
+fn fit(rates: &mut [f64], total: Option<f64>, most: f64) -> Option<()> {
+    let Some(total) = total else {
+        rates.iter_mut().for_each(|rate| *rate = rate.min(most));
+        return Some(());
+    };
+    let mut falling: Vec<f64> = rates.to_vec();
+    falling.sort_by(|one, other| other.total_cmp(one));
+    let mut rest: f64 = falling.iter().sum();
+    let mut left = total;
+    let mut factor = None;
+    // So many of the largest have the most there is; the others share what is left.
+    for rate in falling {
+        let candidate = left / rest;
+        if !candidate.is_finite() || candidate < 0.0 {
+            break;
+        }
+        if rate * candidate <= most {
+            factor = Some(candidate);
+            break;
+        }
+        left -= most;
+        rest -= rate;
+    }
+    let factor = factor?;
+    rates.iter_mut().for_each(|rate| *rate = (*rate * factor).min(most));
+    Some(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn what_the_largest_do_not_get_the_others_do() {
+        let mut rates = [100.0, 1.0, 3.0, 0.0];
+        fit(&mut rates, Some(18.0), 10.0).expect("possible");
+        assert_eq!(rates, [10.0, 2.0, 6.0, 0.0]);
+        assert_eq!(fit(&mut rates, Some(40.1), 10.0), None, "three have something");
+        assert_eq!(fit(&mut [0.0], Some(1.0), 10.0), None);
+        let mut rates = [100.0, 1.0];
+        fit(&mut rates, None, 10.0).expect("possible");
+        assert_eq!(rates, [10.0, 1.0]);
+    }
+
+    #[test]
+    fn a_family_is_one_that_both_name() {
+        let id = |byte| RsaId([byte; 20]);
+        let names = |all: &[u8]| all.iter().map(|it| id(*it)).collect::<BTreeSet<_>>();
+        let members = [(1, vec![2, 3]), (2, vec![1]), (3, vec![2, 4]), (4, vec![3])]
+            .map(|(it, all)| (id(it), names(&all)));
+        assert_eq!(mutual(&members.into()), [(id(1), id(2)), (id(3), id(4))]);
+    }
+
+    proptest! {
+        #[test]
+        fn scaled_rates_have_their_sum_and_bound_and_keep_their_order(
+            weights in proptest::collection::vec(1.0f64..1e6, 1..50), share in 0.01f64..0.99,
+        ) {
+            let (most, mut rates) = (10.0, weights.clone());
+            let total = share * most * weights.len() as f64;
+            fit(&mut rates, Some(total), most).expect("possible");
+            prop_assert!((rates.iter().sum::<f64>() / total - 1.0).abs() < 1e-6);
+            prop_assert!(rates.iter().all(|rate| *rate <= most));
+            for (one, other) in weights.iter().zip(&rates).zip(weights.iter().zip(&rates).skip(1)) {
+                prop_assert!((one.0 - other.0) * (one.1 - other.1) >= 0.0);
+            }
+        }
+    }
+}

@@ -1,0 +1,76 @@
+//! How the slots of a plan are filled.
+
+use report::experiment::{Axis, ExperimentFigure, On, Role, Series};
+use std::fmt::Write as _;
+
+/// Columns that fit into a terminal.
+const COLUMNS: usize = 72;
+/// Points of a figure, so that it stays small.
+const POINTS: usize = 288;
+
+/// A line for each team: time goes to the right, and the fuller a slot, the higher the block.
+pub(super) fn text(filled: &[Vec<f64>], slot_s: u32) -> String {
+    const BLOCKS: [char; 9] = [' ', '▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
+    let mut text = String::new();
+    for (team, slots) in filled.iter().enumerate() {
+        let block = |share: &f64| {
+            let full = f64::from(8u8);
+            #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "0 to 8")]
+            let height = (share * full).round().clamp(0.0, full) as usize;
+            // What is not empty shows.
+            BLOCKS.get(height.max(usize::from(*share > 0.0))).copied().unwrap_or(' ')
+        };
+        let line: String = together(slots, COLUMNS).iter().map(|(_, share)| block(share)).collect();
+        let hours = hours(slots.len(), slot_s);
+        let _cannot_fail = writeln!(text, "team {team} |{line}| {hours:.1} h");
+    }
+    text.truncate(text.trim_end().len());
+    text
+}
+
+/// The same as a figure.
+pub(super) fn figure(filled: &[Vec<f64>], slot_s: u32, is_greedy: bool) -> ExperimentFigure {
+    let title = if is_greedy { "The fastest plan" } else { "A randomised plan" };
+    let y = Axis { is_percent: true, ..Axis::new("of the team's capacity").showing(0.0, 1.05) };
+    let figure = ExperimentFigure::new("schedule", title, Axis::new("hours"), y)
+        .caption("How much of each slot is given to relays.")
+        .mark(On::Y, 1.0, "", Role::Muted);
+    filled.iter().enumerate().fold(figure, |figure, (team, slots)| {
+        let points = together(slots, POINTS).into_iter();
+        let points = points.map(|(slot, share)| (hours(slot, slot_s), share)).collect();
+        figure.with(Series::steps(&format!("team {team}"), Role::Nth(team), points))
+    })
+}
+
+fn hours(slots: usize, slot_s: u32) -> f64 {
+    slots as f64 * f64::from(slot_s) / 3600.0
+}
+
+/// Neighbours together, so that there are at most so many: the first slot of each group, and the mean.
+fn together(slots: &[f64], most: usize) -> Vec<(usize, f64)> {
+    let size = slots.len().div_ceil(most).max(1);
+    let mean = |(group, slots): (usize, &[f64])| {
+        (group * size, slots.iter().sum::<f64>() / slots.len() as f64)
+    };
+    slots.chunks(size).enumerate().map(mean).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_full_is_high_and_what_is_empty_is_blank() {
+        let shown = text(&[vec![1.0, 0.5, 0.001, 0.0]], 900);
+        assert_eq!(shown, "team 0 |█▄▁ | 1.0 h");
+    }
+
+    #[test]
+    fn a_long_period_is_drawn_in_few_points() {
+        let slots: Vec<f64> = (0..2880).map(|slot| f64::from(slot % 2)).collect();
+        let points = together(&slots, POINTS);
+        assert_eq!((points.len(), points[1]), (288, (10, 0.5)));
+        let svg = figure(&[slots.clone(), slots], 30, false).to_svg().expect("drawn");
+        assert!(svg.contains("team 1") && svg.len() < 100_000, "{}", svg.len());
+    }
+}

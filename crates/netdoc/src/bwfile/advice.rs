@@ -1,0 +1,207 @@
+//! What is wrong with a bandwidth file although tor says nothing.
+//!
+//! Tor leaves to the generator most of what the specification asks for (bandwidth-file-spec.txt, sections 2.2 and 2.3),
+//! and takes in silence files that harm the network.
+
+use super::as_tor::{FileVerdict, LineVerdict, Report};
+use super::{BandwidthFile, KNOWN_HEADERS};
+use crate::consensus::{Consensus, Flag};
+use crate::id::Fingerprint;
+use std::collections::BTreeMap;
+use std::fmt;
+
+/// The least share of the network's relays that authorities should vote on: `MIN_REPORT` of TorFlow and sbws.
+const MIN_PERCENT: u64 = 60;
+
+/// The largest share of all bandwidth that one relay should have: TorFlow's and sbws' `NODE_CAP`.
+const NODE_CAP_PERCENT: u64 = 5;
+
+/// With fewer relays the cap says nothing: an even share would be as large.
+const NODE_CAP_RELAYS: usize = 40;
+
+/// Longer lines were cut by older versions of tor, and sbws avoids them.
+const LINE_MAX: usize = 1022;
+
+/// Half of what tor allows: a generator that ran would have written a newer one.
+const OLD_S: u64 = 36 * 60 * 60;
+
+/// Something to be put right.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Advice {
+    /// The line, from 1; none if it concerns the whole file.
+    pub line: Option<usize>,
+    /// What is wrong.
+    pub what: String,
+}
+
+impl fmt::Display for Advice {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.line {
+            Some(line) => write!(f, "line {line}: {}", self.what),
+            None => f.write_str(&self.what),
+        }
+    }
+}
+
+/// What a file can be compared with.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Beside<'a> {
+    /// A consensus of that time: who should be in the file.
+    pub consensus: Option<&'a Consensus>,
+    /// `bandwidth-avg` of descriptors, in bytes/s: no weight may exceed it.
+    pub limits_bytes_s: Option<&'a BTreeMap<Fingerprint, u64>>,
+}
+
+/// What is wrong with a file beside what tor warns of. `report` is what
+/// [`check_as_tor`](super::check_as_tor) says of the same bytes at the same time.
+#[must_use]
+pub fn advise(bytes: &[u8], report: &Report, now: u64, beside: Beside<'_>) -> Vec<Advice> {
+    let mut advice = Vec::new();
+    let mut say = |line, what: String| advice.push(Advice { line, what });
+    let Ok(parsed) = BandwidthFile::parse(bytes) else { return advice };
+    if report.verdict != FileVerdict::Read {
+        return advice;
+    }
+    for skipped in &parsed.skipped {
+        say(Some(skipped.line), format!("not as the specification has it: {}", skipped.reason));
+    }
+    let file = &parsed.file;
+    let age_s = now.saturating_sub(file.timestamp);
+    if age_s > OLD_S {
+        say(Some(1), format!("it is {} h old, and tor refuses it from 72 h on", age_s / 3600));
+    }
+    if file.timestamp > now {
+        say(Some(1), format!("it is dated {} s after now", file.timestamp - now));
+    }
+    match file.header.latest_bandwidth {
+        Some(latest) if latest != file.timestamp => {
+            say(None, "latest_bandwidth is not the timestamp in line 1".to_owned());
+        }
+        _ => {}
+    }
+    if !report.has_terminator {
+        say(
+            None,
+            "no line `=====` ends the header: the first relay that tor takes does".to_owned(),
+        );
+    }
+    if report.headers.too_long {
+        let len = report.headers.joined_len;
+        say(
+            None,
+            format!("the header has {len} bytes: over 1024 of them, and votes have none of it"),
+        );
+    }
+    for (number, line) in (1..).zip(bytes.split(|byte| *byte == b'\n')) {
+        if line.len() > LINE_MAX {
+            say(Some(number), format!("{} bytes, more than {LINE_MAX}", line.len()));
+        }
+    }
+    for (number, verdict) in &report.lines {
+        if let LineVerdict::Relay { node_id, bw_kb_s: 0, .. } = verdict {
+            say(Some(*number), format!("relay {node_id} has bw=0; the least is 1"));
+        }
+    }
+    let voted = &report.relays;
+    let total: u64 = voted.values().map(|bw| u64::from(*bw)).sum();
+    if voted.len() >= NODE_CAP_RELAYS {
+        for (relay, bw) in
+            voted.iter().filter(|(_, bw)| u64::from(**bw) * 100 > total * NODE_CAP_PERCENT)
+        {
+            let percent = u64::from(*bw) * 100 / total.max(1);
+            say(
+                None,
+                format!(
+                    "relay {relay} has {percent} % of all bandwidth, over {NODE_CAP_PERCENT} %"
+                ),
+            );
+        }
+    }
+    if let Some(limits) = beside.limits_bytes_s {
+        for (relay, bw) in voted {
+            let limit =
+                limits.get(relay).filter(|limit| u64::from(*bw) * 1000 > (**limit).max(1000));
+            if let Some(limit) = limit {
+                say(
+                    None,
+                    format!("relay {relay} has {bw} KB/s, but its operator allows {limit} bytes/s"),
+                );
+            }
+        }
+    }
+    gate(file, voted.len(), beside.consensus, &mut say);
+    if let Some(consensus) = beside.consensus {
+        compare(file, voted, consensus, &mut say);
+    }
+    advice
+}
+
+/// The 60 % rule: nothing in tor looks at it.
+fn gate(
+    file: &BandwidthFile,
+    voted: usize,
+    consensus: Option<&Consensus>,
+    say: &mut impl FnMut(Option<usize>, String),
+) {
+    if voted == 0 {
+        say(None, "tor votes on no relay of it".to_owned());
+        return;
+    }
+    let header = &file.header;
+    let least = header.minimum_percent_eligible_relays.unwrap_or(MIN_PERCENT);
+    let of_header = match (header.number_eligible_relays, header.number_consensus_relays) {
+        (Some(eligible), Some(all)) => Some((eligible, all)),
+        _ => None,
+    };
+    let of_consensus =
+        consensus.map(|consensus| (voted as u64, measurable(consensus).count() as u64));
+    let sources = [("by its header", of_header), ("by the consensus", of_consensus)];
+    for (source, counts) in sources {
+        let Some((some, all)) = counts else { continue };
+        if some.saturating_mul(100) < all.saturating_mul(least) {
+            say(
+                None,
+                format!(
+                    "{source}, it has {some} of {all} relays, under {least} %, and authorities would vote all the same: \
+                     all lines should have vote=0"
+                ),
+            );
+        }
+    }
+    if of_header.is_none() && header.version.is_some() {
+        let keys = KNOWN_HEADERS.iter().filter(|key| key.starts_with("number_"));
+        let keys: Vec<&str> = keys.copied().collect();
+        say(None, format!("its header does not have {}", keys.join(" and ")));
+    }
+}
+
+/// Relays of the consensus that are missing, and others.
+fn compare(
+    file: &BandwidthFile,
+    voted: &BTreeMap<Fingerprint, u32>,
+    consensus: &Consensus,
+    say: &mut impl FnMut(Option<usize>, String),
+) {
+    let lines: BTreeMap<Fingerprint, bool> =
+        file.relays.iter().map(|line| (line.node_id, line.vote)).collect();
+    let missing: Vec<Fingerprint> =
+        measurable(consensus).filter(|relay| !lines.contains_key(relay)).collect();
+    let others = voted.keys().filter(|relay| consensus.by_fingerprint(relay).is_none());
+    let others: Vec<Fingerprint> = others.copied().collect();
+    for (relays, what) in [
+        (missing, "relays of the consensus are up and have no line"),
+        (others, "relays have a bandwidth but are not in the consensus"),
+    ] {
+        if let Some(first) = relays.first() {
+            say(None, format!("{} {what}, such as {first}", relays.len()));
+        }
+    }
+}
+
+/// Relays that could have been measured.
+fn measurable(consensus: &Consensus) -> impl Iterator<Item = Fingerprint> {
+    let up = consensus.routers().iter().filter(|router| {
+        router.flags.contains(Flag::Running) && !router.flags.contains(Flag::Authority)
+    });
+    up.map(|router| router.fingerprint)
+}

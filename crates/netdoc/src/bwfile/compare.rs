@@ -1,0 +1,68 @@
+//! What differs between two bandwidth files, as authorities would vote on them.
+
+use crate::id::Fingerprint;
+use std::collections::BTreeMap;
+
+/// How one file differs from an earlier one: by relay, in KB/s as [`check_as_tor`](super::check_as_tor) takes them.
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
+pub struct Difference {
+    /// Relays that only the later file has.
+    pub added: BTreeMap<Fingerprint, u32>,
+    /// Relays that only the earlier one has.
+    pub removed: BTreeMap<Fingerprint, u32>,
+    /// Relays with another bandwidth: what they had, and have.
+    pub changed: BTreeMap<Fingerprint, (u32, u32)>,
+    /// Relays with the same.
+    pub same: usize,
+}
+
+impl Difference {
+    /// Between the relays of two [reports](super::Report).
+    #[must_use]
+    pub fn between(
+        earlier: &BTreeMap<Fingerprint, u32>,
+        later: &BTreeMap<Fingerprint, u32>,
+    ) -> Self {
+        let mut difference = Self::default();
+        for (relay, bw) in later {
+            match earlier.get(relay) {
+                None => {
+                    difference.added.insert(*relay, *bw);
+                }
+                Some(before) if before == bw => difference.same += 1,
+                Some(before) => {
+                    difference.changed.insert(*relay, (*before, *bw));
+                }
+            }
+        }
+        let removed = earlier.iter().filter(|(relay, _)| !later.contains_key(relay));
+        difference.removed = removed.map(|(relay, bw)| (*relay, *bw)).collect();
+        difference
+    }
+
+    /// Whether there is none.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.added.is_empty() && self.removed.is_empty() && self.changed.is_empty()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_relay_is_added_removed_changed_or_the_same() {
+        let of = |pairs: &[(u8, u32)]| {
+            let pairs =
+                pairs.iter().map(|(relay, bw)| (Fingerprint::from_bytes([*relay; 20]), *bw));
+            pairs.collect::<BTreeMap<_, _>>()
+        };
+        let difference =
+            Difference::between(&of(&[(1, 5), (2, 6), (3, 7)]), &of(&[(2, 6), (3, 8), (4, 9)]));
+        assert_eq!((difference.removed, difference.added), (of(&[(1, 5)]), of(&[(4, 9)])));
+        let changed = BTreeMap::from([(Fingerprint::from_bytes([3; 20]), (7, 8))]);
+        assert_eq!((difference.changed, difference.same), (changed, 1));
+        assert!(Difference::between(&of(&[(1, 5)]), &of(&[(1, 5)])).is_empty());
+    }
+}

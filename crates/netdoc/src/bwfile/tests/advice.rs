@@ -1,0 +1,92 @@
+use super::*;
+use std::collections::BTreeMap;
+
+fn advice(text: &str, now: u64, beside: Beside<'_>) -> Vec<String> {
+    let report = check_as_tor(text.as_bytes(), now);
+    advise(text.as_bytes(), &report, now, beside).iter().map(ToString::to_string).collect()
+}
+
+fn alone(text: &str) -> Vec<String> {
+    advice(text, NOW, Beside::default())
+}
+
+const HEADER: &str = "version=1.9.0\nnumber_eligible_relays=9\nnumber_consensus_relays=10\n=====\n";
+
+fn line(number: u8, rest: &str) -> String {
+    format!("node_id={} {rest}\n", id(number))
+}
+
+/// Whether the only advice has these words.
+#[track_caller]
+fn assert_only(advice: &[String], words: &str) {
+    assert!(advice.len() == 1 && advice[0].contains(words), "{words}: {advice:?}");
+}
+
+#[test]
+fn nothing_is_wrong_with_what_we_generate() {
+    assert_eq!(alone(&text(&sample())), Vec::<String>::new());
+}
+
+#[test]
+fn what_tor_takes_in_silence_is_named() {
+    let file = |rest: &str| format!("{NOW}\n{HEADER}{rest}");
+    assert_only(&alone(&file(&line(1, "bw=0"))), "bw=0; the least is 1");
+    assert_only(&alone(&file(&line(1, "bw=5 vote=0"))), "tor votes on no relay");
+    assert_only(&alone(&file(&line(1, "bw=5").repeat(2))[..]), "line 7");
+    let good = line(1, "bw=5");
+    assert_only(
+        &alone(&format!("{NOW}\nversion=1.9.0\n=====\n{good}")),
+        "number_eligible_relays and",
+    );
+    assert_only(&alone(&format!("{}\n{HEADER}{good}", NOW + 60)), "60 s after now");
+    assert_only(&alone(&format!("{}\n{HEADER}{good}", NOW - 40 * 3600)), "40 h old");
+    let other = HEADER.replace("=====\n", "latest_bandwidth=2026-01-01T00:00:01\n=====\n");
+    assert_only(&alone(&format!("{NOW}\n{other}{good}")), "latest_bandwidth");
+    assert_only(&alone(&file(&good).replace("=====\n", "")), "`=====`");
+    assert_only(
+        &alone(&file(&line(1, &format!("bw=5 error={}", "x".repeat(1000))))),
+        "more than 1022",
+    );
+    assert_eq!(alone("x\n"), Vec::<String>::new(), "tor says it");
+}
+
+#[test]
+fn the_gate_and_the_cap_are_looked_at() {
+    let good = line(1, "bw=5");
+    let few = HEADER.replace("=9", "=5");
+    assert_only(&alone(&format!("{NOW}\n{few}{good}")), "5 of 10 relays, under 60 %");
+    let allowed = few.replace("=====", "minimum_percent_eligible_relays=50\n=====");
+    assert_eq!(alone(&format!("{NOW}\n{allowed}{good}")), Vec::<String>::new());
+    // Forty relays, and one of them with 6 % of all.
+    let even: String = (1..40).map(|number| line(number, "bw=100")).collect();
+    let file = |bw| format!("{NOW}\n{HEADER}{even}{}", line(40, &format!("bw={bw}")));
+    assert_eq!(alone(&file(205)), Vec::<String>::new());
+    assert_only(&alone(&file(250)), "has 6 % of all bandwidth");
+}
+
+#[test]
+fn who_is_missing_and_who_has_too_much_is_named() {
+    let consensus = Consensus::parse(include_bytes!("../../../tests/data/consensus-ns")).unwrap();
+    let up: Vec<Fingerprint> = consensus
+        .routers()
+        .iter()
+        .filter(|it| {
+            it.flags.contains(crate::Flag::Running) && !it.flags.contains(crate::Flag::Authority)
+        })
+        .map(|it| it.fingerprint)
+        .collect();
+    let file = |relays: &[Fingerprint]| {
+        let lines: String = relays.iter().map(|it| format!("node_id={it} bw=5\n")).collect();
+        format!("{NOW}\n{HEADER}{lines}")
+    };
+    let beside = Beside { consensus: Some(&consensus), ..Beside::default() };
+    assert_eq!(advice(&file(&up), NOW, beside), Vec::<String>::new());
+    let with_other = [&up[..], &[id(7)]].concat();
+    assert_only(&advice(&file(&with_other), NOW, beside), "1 relays have a bandwidth but are not");
+    let without = advice(&file(&up[1..]), NOW, beside);
+    assert!(without.iter().any(|it| it.contains(&format!("such as {}", up[0]))), "{without:?}");
+    let limits = BTreeMap::from([(id(1), 4999), (id(2), 5000)]);
+    let beside = Beside { limits_bytes_s: Some(&limits), ..Beside::default() };
+    let both = file(&[id(1), id(2)]);
+    assert_only(&advice(&both, NOW, beside), "has 5 KB/s, but its operator allows 4999");
+}

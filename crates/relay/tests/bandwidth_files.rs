@@ -1,0 +1,344 @@
+//! What stock authorities make of bandwidth files, line by line: their votes are compared with what
+//! `netdoc::check_as_tor` says, for a corpus that holds what generators do and what they should not.
+//!
+//! Relays are known to the authorities by their descriptors alone, so that many lines can be looked at.
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD_NO_PAD;
+use lab::{Network, NetworkSpec, Node};
+use link::{Clock, Forge, LongTermKeys, unix_time_s};
+use netdoc::bwfile::{FileVerdict, Report};
+use netdoc::fetch::{Fetcher, Resource};
+use netdoc::{Fingerprint, check_as_tor};
+use onion::Duration;
+use rand::rngs::StdRng;
+use rand::{RngExt as _, SeedableRng};
+use relay::descriptor::{Announcement, Capabilities, TapKey, write};
+use relay::publish::{self, Answer, Patience};
+use sha2::{Digest as _, Sha256};
+use std::collections::BTreeMap;
+use std::fs;
+use std::net::Ipv4Addr;
+use std::sync::mpsc::channel;
+
+/// Relays that only have descriptors.
+const RELAYS: u16 = 24;
+/// Files with lines drawn by lot.
+const DRAWN: usize = 24;
+/// Lines of each of them.
+const LINES: usize = 120;
+/// Authorities make their votes so long before those hold.
+const VOTE_BEFORE_S: u64 = 5;
+
+/// Makes relays known to all authorities.
+fn publish_relays(network: &Network) -> Vec<Fingerprint> {
+    let rng = &mut StdRng::from_seed([1; 32]);
+    let mut forge = Forge::new([2; 32], unix_time_s()).expect("keys");
+    let mut all = Vec::new();
+    for number in 0..RELAYS {
+        let keys = LongTermKeys::generate(rng).expect("keys");
+        let certified = forge.certify(&keys).expect("certificates");
+        let tap = TapKey::generate(&keys, rng).expect("a key");
+        let announcement = Announcement {
+            nickname: format!("paper{number}").parse().expect("a nickname"),
+            address: Ipv4Addr::LOCALHOST,
+            or_port: 20_000 + number,
+            rate_bytes_s: 1 << 30,
+            burst_bytes_s: 1 << 30,
+            observed_bytes_s: 1 << 20,
+            published: unix_time_s(),
+            uptime_s: 100,
+            contact: None,
+            capabilities: Capabilities::of_engine(false),
+            exit: None,
+            family: Vec::new(),
+            family_certs: Vec::new(),
+            overload: String::new(),
+        };
+        let text = write(&announcement, None, &keys, &certified, &tap).expect("written");
+        for authority in network.directory_addrs() {
+            let answer = publish::post(authority, &text, Clock::start(), Patience::default());
+            // Authorities tell each other of those that they know.
+            let answer = answer.expect("an answer");
+            assert!(matches!(answer, Answer::Accepted | Answer::NotNew), "{answer}");
+        }
+        all.push(Fingerprint::from_bytes(certified.identity.rsa.0));
+    }
+    all
+}
+
+/// A line about a relay, sound or not; each kind is one that a generator could write by mistake, or that C reads in
+/// its own way.
+fn line(relay: &Fingerprint, kind: usize, bw: u32) -> Vec<u8> {
+    let hex = relay.to_string();
+    let lower = hex.to_lowercase();
+    let cut = &hex[..39];
+    let text = match kind {
+        0 => format!("node_id=${hex} bw={bw}\n"),
+        1 => format!("node_id={hex} bw={bw}\n"),
+        2 => format!("bw={bw} node_id=${lower} nick=paper time=2026-01-01T00:00:00\n"),
+        3 => format!("node_id=${hex} bw={bw} vote=0\n"),
+        4 => format!("vote=0 node_id=${hex} bw={bw} unmeasured=1\n"),
+        5 => format!("node_id=${hex} bw={bw} vote=01\n"),
+        6 => format!("node_id=${hex} bw={bw} vote=1\n"),
+        7 => format!("node_id=${hex} bw={bw} bw={bw}\n"),
+        8 => format!("node_id=${hex} node_id=${hex} bw={bw}\n"),
+        9 => format!("node_id=${hex} bw=-{bw}\n"),
+        10 => format!("node_id=${hex} bw=+{bw}\n"),
+        11 => format!("node_id=${hex} bw=000{bw}\n"),
+        12 => format!("node_id=${hex} bw=0\n"),
+        13 => format!("node_id=${hex} bw=\n"),
+        14 => format!("node_id=${hex} bw={bw}kb\n"),
+        15 => format!("node_id=${hex} bw={bw}.5\n"),
+        16 => format!("node_id=${hex} bw=0x{bw:x}\n"),
+        // From 2^31 on an authority makes no vote that it can read itself: `Measured=` gets a sign.
+        17 => format!("node_id=${hex} bw={}\n", i32::MAX),
+        18 => format!("node_id=${hex} bw={}\n", u64::from(bw) + (1 << 32)),
+        19 => format!("node_id=${hex} bw=99999999999999999999999\n"),
+        20 => format!("node_id=${hex} bw={}\n", (1u64 << 32) + u64::from(bw / 2)),
+        21 => format!("node_id=${cut} bw={bw}\n"),
+        22 => format!("node_id=${hex}0 bw={bw}\n"),
+        23 => format!("node_id=$${hex} bw={bw}\n"),
+        24 => format!("node_id=${hex}~paper bw={bw}\n"),
+        25 => format!("node_id=${cut}X bw={bw}\n"),
+        26 => format!("node_id= bw={bw}\n"),
+        27 => format!("node_id=${hex}\n"),
+        28 => format!("bw={bw}\n"),
+        29 => format!("node_id=${hex}\tbw={bw}\n"),
+        30 => format!("  node_id=${hex}   bw={bw}  \n"),
+        31 => format!("node_id=${hex} bw={bw}\r\n"),
+        32 => format!("node_id=${hex} xbw={bw}\n"),
+        33 => format!("node_id=${hex} bw ={bw}\n"),
+        34 => format!("NODE_ID=${hex} BW={bw}\n"),
+        35 => format!("node_id=${hex},bw={bw}\n"),
+        36 => format!("node_id=${hex} bw={bw} error={}\n", "x".repeat(1500)),
+        37 => format!("{}node_id=${hex} bw={bw}\n", "a=b ".repeat(600)),
+        38 => format!("node_id=${hex} bw={bw}\0 vote=0\n"),
+        39 => format!("node_id=${hex} \0bw={bw}\n"),
+        40 => "\n".to_owned(),
+        41 => "   \n".to_owned(),
+        42 => "=====\n".to_owned(),
+        43 => "====\n".to_owned(),
+        44 => "software=late\n".to_owned(),
+        45 => format!("# node_id=${hex} bw={bw}\n"),
+        46 => format!("node_id=${hex} bw=1{bw} vote=0x\n"),
+        47 => format!("node_id=${hex} bw={bw} master_key_ed25519=\n"),
+        48 => format!("node_id=${hex} bw={bw} vote\n"),
+        49 => format!("bw= {bw} node_id=${hex}\n"),
+        50 => format!("node_id=${hex} bw={bw} rtt=380 success=1 error_stream=0\n"),
+        _ => format!("node_id=${hex} bw={bw} \u{e9}\n"),
+    };
+    text.into_bytes()
+}
+
+const KINDS: usize = 52;
+
+/// A file of sound and unsound lines; the relays are hit several times each.
+fn drawn(relays: &[Fingerprint], now: u64, rng: &mut StdRng) -> Vec<u8> {
+    let mut text =
+        format!("{}\nversion=1.9.0\nsoftware=corpus\n", now - rng.random_range(0..100_000))
+            .into_bytes();
+    if rng.random_bool(0.8) {
+        text.extend(b"=====\n");
+    }
+    for _ in 0..LINES {
+        let relay = &relays[rng.random_range(0..relays.len())];
+        // As many sound ones as others, so that relays are not all left out.
+        let kind = if rng.random_bool(0.3) { 0 } else { rng.random_range(0..KINDS) };
+        text.extend(line(relay, kind, rng.random_range(1..100_000)));
+    }
+    if rng.random_bool(0.3) {
+        text.pop();
+    }
+    text
+}
+
+/// Files that are odd as a whole.
+fn odd(relays: &[Fingerprint], now: u64) -> Vec<(&'static str, Vec<u8>)> {
+    let body: String =
+        (100..).zip(relays).map(|(bw, relay)| format!("node_id=${relay} bw={bw}\n")).collect();
+    let with = |head: &str| format!("{head}{body}").into_bytes();
+    let headers = |count: usize| {
+        let lines: String = (0..count).map(|it| format!("key{it}=value\n")).collect();
+        with(&format!("{now}\nversion=1.9.0\n{lines}=====\n"))
+    };
+    vec![
+        ("empty", Vec::new()),
+        ("a newline", b"\n".to_vec()),
+        ("no timestamp", with("version=1.9.0\n=====\n")),
+        ("a date instead", with("2026-01-01T00:00:00\n=====\n")),
+        ("a blank before the time", with(&format!(" {now}\n=====\n"))),
+        ("a blank after the time", with(&format!("{now} \n=====\n"))),
+        ("a carriage return", with(&format!("{now}\r\n=====\r\n"))),
+        ("the time alone", format!("{now}\n").into_bytes()),
+        ("the time without an end", now.to_string().into_bytes()),
+        ("almost stale", with(&format!("{}\n=====\n", now - 3 * 86_400 + 600))),
+        ("stale", with(&format!("{}\n=====\n", now - 3 * 86_400 - 60))),
+        ("of the future", with(&format!("{}\n=====\n", now + 86_400))),
+        ("a negative time", with("-5\n=====\n")),
+        ("a time beyond 64 bits", with("99999999999999999999999\n=====\n")),
+        ("no terminator", with(&format!("{now}\nversion=1.9.0\nsoftware=corpus\n"))),
+        ("a short terminator", with(&format!("{now}\nversion=1.9.0\n====\n"))),
+        ("no header", with(&format!("{now}\n"))),
+        ("50 lines of header", headers(48)),
+        ("51 lines of header", headers(49)),
+        ("60 lines of header", headers(58)),
+        ("a header of 1024 bytes", {
+            let head = format!("{now}\nversion=1.9.0\n");
+            // `timestamp=`, and blanks instead of newlines but for the last.
+            let used = "timestamp=".len() + head.len() - 1;
+            let filler = "x".repeat(1024 - used - " long=".len());
+            with(&format!("{head}long={filler}\n=====\n"))
+        }),
+        ("a header of 1025 bytes", {
+            let head = format!("{now}\nversion=1.9.0\n");
+            let used = "timestamp=".len() + head.len() - 1;
+            let filler = "x".repeat(1025 - used - " long=".len());
+            with(&format!("{head}long={filler}\n=====\n"))
+        }),
+        (
+            "odd headers",
+            with(&format!(
+                "{now}\nversion=1.9.0\nhas a=blank\nnovalue=\n=nokey\nnoequals\n\nkey=v=w\ttab=1\n=====\nlate=1\n"
+            )),
+        ),
+        (
+            "vote=0 in the header",
+            with(&format!("{now}\nvote=0\nnode_id={} bw=9 vote=0\n", relays[0])),
+        ),
+    ]
+}
+
+/// What a vote says.
+struct Vote {
+    valid_after: u64,
+    /// By relay, in KB/s, as 32 bits.
+    measured: BTreeMap<Fingerprint, u32>,
+    /// All that it lists.
+    listed: Vec<Fingerprint>,
+    headers: Option<String>,
+    digest: Option<String>,
+}
+
+impl Vote {
+    fn of(authority: &Node) -> Option<Self> {
+        let address = authority.dir_addr().expect("an authority");
+        let bytes = Fetcher::default().get(address, &Resource::CurrentVote).ok()?;
+        let text = String::from_utf8_lossy(&bytes).into_owned();
+        let parsed = netdoc::consensus::Consensus::parse(&bytes).expect("a vote");
+        let value = |key: &str| {
+            let found = text.lines().find_map(|line| line.strip_prefix(key));
+            found.map(str::to_owned)
+        };
+        // In the order of the relays: `%d` makes large ones negative, which no reader of votes would take.
+        let weights = text.lines().filter_map(|line| line.strip_prefix("w "));
+        let measured = |line: &str| {
+            let found = line.split(' ').find_map(|pair| pair.strip_prefix("Measured="))?;
+            #[expect(
+                clippy::cast_possible_truncation,
+                clippy::cast_sign_loss,
+                reason = "32 bits, signed or not"
+            )]
+            Some(found.parse::<i64>().expect("a number") as u32)
+        };
+        let listed: Vec<Fingerprint> = parsed.routers().iter().map(|it| it.fingerprint).collect();
+        let weights: Vec<Option<u32>> = weights.map(measured).collect();
+        assert_eq!(weights.len(), listed.len());
+        let pairs = listed.iter().zip(weights);
+        let measured = pairs.filter_map(|(relay, bw)| bw.map(|bw| (*relay, bw))).collect();
+        let headers = value("bandwidth-file-headers ");
+        let digest = value("bandwidth-file-digest sha256=");
+        Some(Self { valid_after: parsed.valid_after, measured, listed, headers, digest })
+    }
+}
+
+/// Waits for the vote that was made after this time.
+fn vote_after(authority: &Node, unix_s: u64) -> Vote {
+    let (_nobody, nothing) = channel::<()>();
+    let clock = Clock::start();
+    let patience = clock.now() + Duration::from_secs(100);
+    loop {
+        if let Some(vote) = Vote::of(authority)
+            && vote.valid_after > unix_s + VOTE_BEFORE_S
+        {
+            return vote;
+        }
+        assert!(clock.now() < patience, "{}: no vote", authority.nickname());
+        let _timeout = nothing.recv_timeout(Duration::from_millis(300));
+    }
+}
+
+/// What differs between what the check foretells and the vote.
+fn differences(name: &str, bytes: &[u8], report: &Report, vote: &Vote) -> Vec<String> {
+    let mut found = Vec::new();
+    for relay in &vote.listed {
+        let (ours, tors) = (report.relays.get(relay), vote.measured.get(relay));
+        if ours != tors {
+            let text = String::from_utf8_lossy(bytes).into_owned();
+            let of_it =
+                text.lines().filter(|line| line.to_uppercase().contains(&relay.to_string()));
+            let lines: Vec<String> = of_it.map(|line| line.chars().take(120).collect()).collect();
+            found.push(format!("{name}: foretold {ours:?}, voted {tors:?}: {lines:#?}"));
+        }
+    }
+    // A vote says nothing of a file that is refused, and of a header that is too long.
+    let is_told = report.verdict == FileVerdict::Read && !report.headers.too_long;
+    let headers = if is_told { report.headers.lines.join(" ") } else { String::new() };
+    if vote.headers.as_deref().unwrap_or_default() != headers {
+        found.push(format!("{name}: header foretold {headers:?}, voted {:?}", vote.headers));
+    }
+    // Where a file has these, tor's digest is of something else.
+    let is_plain = !bytes.iter().any(|byte| matches!(byte, b'\0' | b'\r'));
+    if let Some(digest) = &vote.digest
+        && is_plain
+        && *digest != STANDARD_NO_PAD.encode(Sha256::digest(bytes))
+    {
+        found.push(format!("{name}: the vote is by another file"));
+    }
+    found
+}
+
+#[test]
+fn authorities_vote_by_bandwidth_files_as_the_check_foretells() {
+    let network = Network::start(&NetworkSpec::default(), &mut |_| {}).expect("up");
+    let relays = publish_relays(&network);
+    let known: Vec<[u8; 20]> = relays.iter().map(|it| *it.as_bytes()).collect();
+    network.wait_until_running(&known, Duration::from_secs(100)).expect("listed");
+
+    let rng = &mut StdRng::from_seed([3; 32]);
+    let mut now = unix_time_s();
+    let mut corpus: Vec<(String, Vec<u8>)> =
+        odd(&relays, now).into_iter().map(|(name, bytes)| (name.to_owned(), bytes)).collect();
+    // Each kind of line once at least, alone for its relay.
+    for (part, kinds) in (0..KINDS).collect::<Vec<_>>().chunks(relays.len()).enumerate() {
+        let mut text = format!("{now}\nversion=1.9.0\n=====\n").into_bytes();
+        kinds.iter().zip(&relays).for_each(|(kind, relay)| text.extend(line(relay, *kind, 777)));
+        corpus.push((format!("each kind, part {part}"), text));
+    }
+    for number in 0..DRAWN {
+        corpus.push((format!("drawn {number}"), drawn(&relays, now, rng)));
+    }
+    let (mut lines, mut taken, mut wrong) = (0, 0, Vec::new());
+    for files in corpus.chunks(network.authorities().len()) {
+        for ((_, bytes), authority) in files.iter().zip(network.authorities()) {
+            let path = network.dir().join(format!("{}.v3bw", authority.nickname()));
+            fs::write(&path, bytes).expect("written");
+            let line = format!("SETCONF V3BandwidthsFile=\"{}\"", path.display());
+            authority.control().expect("answers").request(&line).expect("taken");
+        }
+        now = unix_time_s();
+        for ((name, bytes), authority) in files.iter().zip(network.authorities()) {
+            let vote = vote_after(authority, now);
+            let report = check_as_tor(bytes, now);
+            assert!(relays.iter().all(|relay| vote.listed.contains(relay)), "{name}");
+            wrong.extend(differences(name, bytes, &report, &vote));
+            lines += report.lines.len();
+            taken += vote.measured.len();
+        }
+    }
+    eprintln!("{} files, {lines} lines, {taken} votes on relays", corpus.len());
+    assert!(wrong.is_empty(), "{wrong:#?}");
+    // The corpus is none if tor takes nothing, or all.
+    assert!(lines > 1000 && taken > 300, "{lines} {taken}");
+    network.stop().expect("down");
+}
