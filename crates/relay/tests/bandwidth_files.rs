@@ -23,8 +23,11 @@ use std::sync::mpsc::channel;
 
 /// Relays that only have descriptors.
 const RELAYS: u16 = 24;
-/// Files with lines drawn by lot.
-const DRAWN: usize = 24;
+/// Files with lines drawn by lot, if the environment asks for no more of them. Three authorities look at as many files in each
+/// voting period of ten seconds.
+const DRAWN: usize = 9;
+/// How many the environment asks for: `FLASHFLOW_BANDWIDTH_FILES=200` is half an hour's work.
+const DRAWN_VARIABLE: &str = "FLASHFLOW_BANDWIDTH_FILES";
 /// Lines of each of them.
 const LINES: usize = 120;
 /// Authorities make their votes so long before those hold.
@@ -315,7 +318,8 @@ fn authorities_vote_by_bandwidth_files_as_the_check_foretells() {
         kinds.iter().zip(&relays).for_each(|(kind, relay)| text.extend(line(relay, *kind, 777)));
         corpus.push((format!("each kind, part {part}"), text));
     }
-    for number in 0..DRAWN {
+    let asked = std::env::var(DRAWN_VARIABLE).ok().and_then(|text| text.parse().ok());
+    for number in 0..asked.unwrap_or(DRAWN) {
         corpus.push((format!("drawn {number}"), drawn(&relays, now, rng)));
     }
     let (mut lines, mut taken, mut wrong) = (0, 0, Vec::new());
@@ -339,6 +343,6 @@ fn authorities_vote_by_bandwidth_files_as_the_check_foretells() {
     eprintln!("{} files, {lines} lines, {taken} votes on relays", corpus.len());
     assert!(wrong.is_empty(), "{wrong:#?}");
     // The corpus is none if tor takes nothing, or all.
-    assert!(lines > 1000 && taken > 300, "{lines} {taken}");
+    assert!(lines > 1000 && taken > 200, "{lines} {taken}");
     network.stop().expect("down");
 }
