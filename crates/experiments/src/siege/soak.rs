@@ -84,7 +84,8 @@ pub(crate) fn run(
         rate: Rate::from_mbit_per_s(options.rate),
         demand: Rate::from_mbit_per_s(options.demand),
         memory_mib: options.memory,
-        standing: 20,
+        // From attack to attack: stock relays on the way grant an address two new circuits a second in the long run.
+        standing: 4,
     };
     let mut report = begin(&plan, rounds, options.seed);
     let Some(mut scene) = Scene::start(&plan, output, interrupt)? else { return Ok(report) };
