@@ -10,7 +10,7 @@ mod relays;
 use crate::common::Common;
 use crate::error::Error;
 use crate::stage::{Stage, echo_limit};
-use crate::telling::{self, tell};
+use crate::telling::{self, pair, tell};
 use clap::Args;
 use onion::Rate;
 use report::experiment::{Case, CaseVerdict, ExperimentReport};
@@ -135,7 +135,6 @@ impl Scene<'_> {
 }
 
 fn begin(plan: &Plan) -> ExperimentReport {
-    let pair = |name: &str, value: String| (name.to_owned(), value);
     let report = telling::report(
         "adversary",
         "Those who lie",

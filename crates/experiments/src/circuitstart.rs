@@ -2,7 +2,7 @@
 
 use crate::common::Common;
 use crate::error::Error;
-use crate::telling::{self, median, tell};
+use crate::telling::{self, median, pair, tell};
 use clap::Args;
 use onion::flow::hop::{BackTap, FixedHopWindow, HopWindow};
 use onion::{Duration, Instant};
@@ -147,7 +147,6 @@ pub(super) fn run(
 }
 
 fn begin(options: &Options, stars: u32) -> ExperimentReport {
-    let pair = |name: &str, value: String| (name.to_owned(), value);
     ExperimentReport {
         parameters: vec![
             pair("narrow place", format!("{} Mbit/s", options.narrow)),

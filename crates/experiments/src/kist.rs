@@ -12,7 +12,7 @@ mod trace;
 use crate::common::Common;
 use crate::error::Error;
 use crate::simulated::SimulatedOptions;
-use crate::telling::{self, median, tell};
+use crate::telling::{self, median, pair, tell};
 use clap::Args;
 use client::Load;
 use judge::Runs;
@@ -155,7 +155,6 @@ pub(super) fn run(
 }
 
 fn begin(plan: &Plan) -> ExperimentReport {
-    let pair = |name: &str, value: String| (name.to_owned(), value);
     let report = telling::report(
         "kist",
         "Schedulers at a narrow place",

@@ -10,7 +10,7 @@ use crate::client_load::ClientLoad;
 use crate::common::Common;
 use crate::error::Error;
 use crate::stage::echo_limit;
-use crate::telling::{self, tell};
+use crate::telling::{self, pair, tell};
 use crate::witness::{Count, Witness};
 use clap::Args;
 use coordinator::Params;
@@ -124,7 +124,6 @@ fn is_of(case: &Case, percent: u32) -> bool {
 }
 
 fn begin(plan: &Plan) -> ExperimentReport {
-    let pair = |name: &str, value: String| (name.to_owned(), value);
     let report = telling::report(
         "ratio",
         "Clients while their relay is measured",

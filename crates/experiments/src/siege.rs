@@ -11,7 +11,7 @@ mod watch;
 use crate::common::{Common, mbit};
 use crate::error::Error;
 use crate::load::{Load, Reading};
-use crate::telling::{self, tell};
+use crate::telling::{self, pair, tell};
 use attack::{Assault, Kind, Spent};
 use clap::{Args, ValueEnum};
 use honest::{Circuits, Downloads};
@@ -50,6 +50,13 @@ pub(super) struct Options {
     /// Length of each attack in seconds, 3 to 600; 30 by default, 6 if --quick.
     #[arg(long, value_parser = clap::value_parser!(u32).range(3..=600))]
     seconds: Option<u32>,
+    #[command(flatten)]
+    force: Force,
+}
+
+/// How much attackers and honest clients do, and what relays may hold.
+#[derive(Debug, Args)]
+struct Force {
     /// What an attacker sends at most, in Mbit/s.
     #[arg(long, default_value_t = 50.0, value_parser = mbit, value_name = "MBIT")]
     rate: f64,
@@ -117,15 +124,14 @@ fn plan(options: &Options, is_quick: bool) -> Plan {
         sides: sides.into_iter().collect(),
         peace_s: if is_quick { 4.min(seconds) } else { seconds.min(15) },
         seconds,
-        rate: Rate::from_mbit_per_s(options.rate),
-        demand: Rate::from_mbit_per_s(options.demand),
-        memory_mib: options.memory,
+        rate: Rate::from_mbit_per_s(options.force.rate),
+        demand: Rate::from_mbit_per_s(options.force.demand),
+        memory_mib: options.force.memory,
         standing: 20,
     }
 }
 
 fn begin(plan: &Plan) -> ExperimentReport {
-    let pair = |name: &str, value: String| (name.to_owned(), value);
     let report = telling::report(
         "siege",
         "Relays under siege",

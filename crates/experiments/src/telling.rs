@@ -26,6 +26,21 @@ pub(super) fn unplayed(name: String, error: &Error) -> Case {
     Case::new(name, None, None).ended(CaseVerdict::Failed, error.to_string())
 }
 
+/// A parameter of a report.
+pub(super) fn pair(name: &str, value: String) -> (String, String) {
+    (name.to_owned(), value)
+}
+
+/// A case that has held or not; failed if nobody knows.
+pub(super) fn judged(name: String, held: Option<bool>, detail: String) -> Case {
+    let (verdict, detail) = match held {
+        Some(true) => (CaseVerdict::Held, detail),
+        Some(false) => (CaseVerdict::Missed, detail),
+        None => (CaseVerdict::Failed, "there are no runs to compare".to_owned()),
+    };
+    Case::new(name, None, None).ended(verdict, detail)
+}
+
 /// Tells of a case that has ended.
 pub(super) fn tell(case: &Case, output: &Output) {
     let mut text = format!("{}: {}", case.name, case.verdict.word());

@@ -2,7 +2,7 @@
 
 use super::plan::{Plan, Setting, capacity, team};
 use crate::mode::Mode;
-use crate::telling;
+use crate::telling::{self, pair};
 use crate::trial::BOUNDS;
 use onion::Rate;
 use report::experiment::{
@@ -156,7 +156,6 @@ fn distributions(
 fn parameters(plan: &Plan) -> Vec<(String, String)> {
     let params = plan.params();
     let list = |items: Vec<String>| items.join(", ");
-    let pair = |name: &str, value: String| (name.to_owned(), value);
     vec![
         pair("modes", list(plan.modes.iter().map(|mode| mode.word().to_owned()).collect())),
         pair("limits", list(plan.limits.iter().map(|limit| capacity(*limit)).collect())),

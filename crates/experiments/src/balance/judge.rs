@@ -6,8 +6,8 @@ use crate::error::Error;
 use crate::simulated::{
     Batch, Interval, Played, Store, in_words, over_seeds, per_second, times, together,
 };
-use crate::telling::median;
-use report::experiment::{Axis, Case, CaseVerdict, ExperimentFigure, On, Role, Series, Style};
+use crate::telling::{judged, median};
+use report::experiment::{Axis, Case, ExperimentFigure, On, Role, Series, Style};
 
 const FLASHFLOW: &str = "flashflow";
 const TORFLOW: &str = "torflow";
@@ -225,20 +225,11 @@ fn errors(name: &str, title: &str, label: &str, groups: &[(String, Vec<f64>)]) -
     figure.mark(On::X, 0.0, "", Role::Truth)
 }
 
-/// Failed if nobody knows.
-fn judged(name: String, held: Option<bool>, detail: String) -> Case {
-    let (verdict, detail) = match held {
-        Some(true) => (CaseVerdict::Held, detail),
-        Some(false) => (CaseVerdict::Missed, detail),
-        None => (CaseVerdict::Failed, "there are no runs to compare".to_owned()),
-    };
-    Case::new(name, None, None).ended(verdict, detail)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::simulated::Point;
+    use report::experiment::CaseVerdict;
     use tornet::results::Transfers;
 
     fn played(variant: &str, seed: u64, last_s: f64, failed: usize) -> Played {

@@ -2,7 +2,7 @@
 
 use super::Plan;
 use super::at_once::{OneOf, Set};
-use crate::telling::{self, median};
+use crate::telling::{self, median, pair};
 use crate::trial::{BOUNDS, Tried, TriedSecond};
 use onion::{Duration, Instant, Rate};
 use report::experiment::{
@@ -225,7 +225,6 @@ fn seconds(set: &Set, all: &[OneOf]) -> ExperimentFigure {
 
 fn parameters(plan: &Plan) -> Vec<(String, String)> {
     let params = plan.params();
-    let pair = |name: &str, value: String| (name.to_owned(), value);
     let capacities: Vec<String> = plan.capacities().iter().map(Rate::to_string).collect();
     let set = |count: &u32| format!("{count} × {}", plan.limit(*count));
     vec![

@@ -2,7 +2,7 @@
 
 use super::scene::Who;
 use super::{Case, Plan};
-use crate::telling::median;
+use crate::telling::{median, pair};
 use lab::Download;
 use report::experiment::{self, CaseVerdict, ExperimentReport, Promise};
 use std::io;
@@ -99,7 +99,6 @@ pub(super) fn report(plan: &Plan, judged: Vec<Judged>, base: ExperimentReport) -
         cases.len(),
         ratio.unwrap_or(f64::NAN),
     );
-    let pair = |name: &str, value: String| (name.to_owned(), value);
     let parameters = vec![
         pair("downloads through each, for a case", plan.runs.to_string()),
         pair("bytes of each", plan.bytes.to_string()),

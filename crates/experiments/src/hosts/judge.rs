@@ -4,7 +4,7 @@ use super::plan::{Plan, Setting, Vary};
 use super::scene::Scene;
 use crate::error::Error;
 use crate::mode::Mode;
-use crate::telling::unplayed;
+use crate::telling::{pair, unplayed};
 use crate::trial::{BOUNDS, Tried};
 use report::experiment::{Case, CaseVerdict, ExperimentReport, Promise};
 
@@ -108,7 +108,6 @@ pub(super) fn report(plan: &Plan, runs: Vec<Judged>, base: ExperimentReport) -> 
         runs.len() - conclusive,
         runs.len(),
     );
-    let pair = |name: &str, value: String| (name.to_owned(), value);
     let limits: Vec<String> = plan.limits.iter().map(ToString::to_string).collect();
     let parameters = vec![
         pair("seconds t, where not varied", plan.seconds.to_string()),

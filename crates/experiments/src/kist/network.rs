@@ -6,10 +6,10 @@ use crate::error::Error;
 use crate::simulated::{
     Batch, Interval, Played, Point, Store, in_words, over_seeds, per_second, play, run_case, times,
 };
-use crate::telling::{self, median, tell};
+use crate::telling::{self, judged, median, tell};
 use onion::Duration;
 use onion::router::schedule::SchedulerConfig;
-use report::experiment::{Case, CaseVerdict, ExperimentReport};
+use report::experiment::{Case, ExperimentReport};
 use std::path::Path;
 use terminal::{Interrupt, Output};
 
@@ -143,13 +143,4 @@ fn load_cases(runs: &[Played], load: u32) -> Vec<Case> {
         ));
     }
     cases
-}
-
-fn judged(name: String, held: Option<bool>, detail: String) -> Case {
-    let (verdict, detail) = match held {
-        Some(true) => (CaseVerdict::Held, detail),
-        Some(false) => (CaseVerdict::Missed, detail),
-        None => (CaseVerdict::Failed, "there are no runs to compare".to_owned()),
-    };
-    Case::new(name, None, None).ended(verdict, detail)
 }

@@ -3,6 +3,7 @@
 use super::place::{Place, Plan};
 use super::scene::Scene;
 use crate::error::Error;
+use crate::telling::pair;
 use crate::trial::{BOUNDS, Tried};
 use coordinator::{Blame, Hindered, Hindrance, MeasurerId, Outcome};
 use report::experiment::{Case, CaseVerdict, ExperimentReport, Promise};
@@ -92,7 +93,6 @@ pub(super) fn report(plan: &Plan, cases: Vec<Case>, base: ExperimentReport) -> E
         cases.len()
     );
     let list = |items: Vec<String>| items.join(", ");
-    let pair = |name: &str, value: String| (name.to_owned(), value);
     let parameters = vec![
         pair("seconds t", plan.seconds.to_string()),
         pair("round trips, ms", list(plan.rtts_ms.iter().map(ToString::to_string).collect())),

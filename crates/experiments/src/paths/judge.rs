@@ -5,7 +5,7 @@ use super::plan::{Path, Plan};
 use super::scene::{Scene, Timed};
 use crate::error::Error;
 use crate::mode::Mode;
-use crate::telling::unplayed;
+use crate::telling::{pair, unplayed};
 use crate::trial::{BOUNDS, Tried};
 use coordinator::{Hindrance, Inconclusive, Outcome};
 use lab::wan::Congestion;
@@ -161,7 +161,6 @@ pub(super) fn report(plan: &Plan, runs: Vec<Judged>, base: ExperimentReport) -> 
         CONCLUSIVE_SHARE * 100.0,
     );
     let list = |items: Vec<String>| items.join(", ");
-    let pair = |name: &str, value: String| (name.to_owned(), value);
     let parameters = vec![
         pair("seconds t", plan.seconds.to_string()),
         pair("round trips, ms", list(plan.rtts_ms.iter().map(ToString::to_string).collect())),

@@ -1,13 +1,14 @@
 //! `flashflow experiment soak`: one relay of ours through all attacks, again and again.
 
+use super::Force;
 use super::attack::Kind;
 use super::judge::Finding;
 use super::plan::{Plan, Side};
 use super::scene::{Scene, Subject};
 use super::watch::{Memory, Sampler};
-use crate::common::{Common, mbit};
+use crate::common::Common;
 use crate::error::Error;
-use crate::telling::{self, tell};
+use crate::telling::{self, pair, tell};
 use clap::{Args, ValueEnum};
 use onion::{Duration, Instant, Rate};
 use rand::SeedableRng;
@@ -52,16 +53,8 @@ pub(crate) struct Options {
     /// Length of each attack in seconds, 3 to 600; 10 by default, 4 if --quick. Peace before it is half as long.
     #[arg(long, value_parser = clap::value_parser!(u32).range(3..=600))]
     seconds: Option<u32>,
-    /// What an attacker sends at most, in Mbit/s.
-    #[arg(long, default_value_t = 50.0, value_parser = mbit, value_name = "MBIT")]
-    rate: f64,
-    /// What honest downloads take at most, in Mbit/s.
-    #[arg(long, default_value_t = 20.0, value_parser = mbit, value_name = "MBIT")]
-    demand: f64,
-    /// What peers may have the relay hold in memory, in MiB.
-    #[arg(long, default_value_t = 256, value_name = "MIB",
-        value_parser = clap::value_parser!(u32).range(64..=8192))]
-    memory: u32,
+    #[command(flatten)]
+    force: Force,
     /// Draws the order of attacks.
     #[arg(long, default_value_t = 1)]
     seed: u64,
@@ -81,9 +74,9 @@ pub(crate) fn run(
         sides: vec![Side::Ours],
         peace_s: seconds.div_ceil(2),
         seconds,
-        rate: Rate::from_mbit_per_s(options.rate),
-        demand: Rate::from_mbit_per_s(options.demand),
-        memory_mib: options.memory,
+        rate: Rate::from_mbit_per_s(options.force.rate),
+        demand: Rate::from_mbit_per_s(options.force.demand),
+        memory_mib: options.force.memory,
         // From attack to attack: stock relays on the way grant an address two new circuits a second in the long run.
         standing: 4,
     };
@@ -121,7 +114,6 @@ pub(crate) fn run(
 }
 
 fn begin(plan: &Plan, rounds: u32, seed: u64) -> ExperimentReport {
-    let pair = |name: &str, value: String| (name.to_owned(), value);
     let report = telling::report(
         "soak",
         "A relay that lasts",

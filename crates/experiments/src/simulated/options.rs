@@ -1,5 +1,6 @@
 use super::Point;
 use crate::error::Error;
+use crate::telling::pair;
 use clap::Args;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
@@ -129,7 +130,6 @@ impl Batch {
 
     /// What is the same for all runs, for the report.
     pub(crate) fn parameters(&self) -> Vec<(String, String)> {
-        let pair = |name: &str, value: String| (name.to_owned(), value);
         let network = &self.network;
         let capacity: f64 = network.capacities().iter().sum::<f64>() * 1e-9;
         let loads: Vec<String> = self.loads.iter().map(|it| format!("{it} %")).collect();
