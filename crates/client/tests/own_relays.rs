@@ -1,21 +1,19 @@
 //! Our client over our relays: the whole way is ours, except for the authorities.
 
+#[path = "../../relay/tests/common/exits.rs"]
+mod exits;
+
 mod common;
 
 use client::strategy::{Position, Strategy};
 use client::{RelayInfo, Settings, View};
 use common::{Ours, PATIENCE, exit, network};
-use hickory_proto::op::{Message, MessageType};
-use hickory_proto::rr::rdata::A;
-use hickory_proto::rr::{RData, Record, RecordType};
-use lab::{Content, ContentServer, Network, download};
+use exits::{name_server, ours};
+use lab::{Content, ContentServer, download};
 use link::Clock;
 use onion::{Duration, Instant};
-use relay::{ExitSection, Relay, RelayConfig};
 use std::io::{Read, Write};
-use std::net::{SocketAddr, TcpStream, UdpSocket};
-use std::path::Path;
-use std::sync::mpsc::channel;
+use std::net::{SocketAddr, TcpStream};
 use std::thread;
 
 /// Relays whose names begin with `ours`, as long as there are any.
@@ -30,45 +28,6 @@ impl Strategy for OnlyOurs {
     fn weight(&self, _: &View, relay: &RelayInfo, _: Position, _: &[&RelayInfo]) -> f64 {
         f64::from(u8::from(relay.nickname.as_str().starts_with("ours")))
     }
-}
-
-/// A name server for which all names but those that begin with `no` are names of loopback.
-fn name_server() -> SocketAddr {
-    let socket = UdpSocket::bind(("127.0.0.1", 0)).expect("a port");
-    let address = socket.local_addr().expect("bound");
-    thread::spawn(move || {
-        let mut buffer = [0; 1500];
-        while let Ok((len, from)) = socket.recv_from(&mut buffer) {
-            let mut message = Message::from_vec(&buffer[..len]).expect("a question");
-            let query = message.queries[0].clone();
-            message.metadata.message_type = MessageType::Response;
-            let is_known = !query.name.to_string().to_lowercase().starts_with("no");
-            if is_known && query.query_type == RecordType::A {
-                let data = RData::A(A::new(127, 0, 0, 1));
-                message.answers = vec![Record::from_rdata(query.name, 600, data)];
-            }
-            socket.send_to(&message.to_vec().expect("encoded"), from).expect("sent");
-        }
-    });
-    address
-}
-
-/// A relay of ours that is published in this network, and lets clients go anywhere.
-fn ours(network: &Network, nickname: &str, names: SocketAddr, folder: &Path) -> Relay {
-    let config = RelayConfig {
-        nickname: Some(nickname.parse().expect("a nickname")),
-        address: Some([127, 0, 0, 1].into()),
-        keys: Some(folder.join(nickname)),
-        authorities: Some(network.directory_addrs()),
-        exit: ExitSection {
-            policy: Some(vec!["accept *:*".to_owned()]),
-            reject_private: Some(false),
-            name_servers: Some(vec![names]),
-            ..ExitSection::default()
-        },
-        ..RelayConfig::default()
-    };
-    Relay::start(&config.check().expect("sound"), channel().0).expect("started")
 }
 
 /// The address of a name, by SOCKS (`RESOLVE`); the status if there is none.
@@ -97,7 +56,8 @@ fn downloads_come_whole_over_three_relays_of_ours_and_names_are_found() {
     let network = network(vec![exit("stock")]);
     let folder = tempfile::tempdir().expect("a folder");
     let names = name_server();
-    let relays = ["oursA", "oursB", "oursC"].map(|name| ours(&network, name, names, folder.path()));
+    let relays =
+        ["oursA", "oursB", "oursC"].map(|name| ours(&network, name, 1, names, folder.path()));
     let all = relays.each_ref().map(|relay| relay.rsa().0);
     network.wait_until_known(&all, PATIENCE).expect("listed as guards");
     let settings = Settings {

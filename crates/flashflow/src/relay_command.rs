@@ -286,6 +286,7 @@ fn value(event: &RelayEvent, clock: Clock) -> Value {
             json!({"type": "reachability", "address": address, "reached": false, "reason": problem,
                 "published": is_published})
         }
+        RelayEvent::BandwidthTested => json!({"type": "bandwidth_tested"}),
         RelayEvent::NoConsensus(problem) => json!({"type": "no_consensus", "reason": problem}),
         RelayEvent::Renewed(what) => json!({"type": "renewed", "what": what.to_string()}),
         RelayEvent::Trouble(problem) => json!({"type": "trouble", "reason": problem}),

@@ -31,6 +31,8 @@ pub enum RelayEvent {
     NoConsensus(String),
     /// Whether others reach the relay: told when they do, and each time that a test of it fails.
     Reachability(Reachability),
+    /// Padding has gone through the relay: it has shown that it carries something.
+    BandwidthTested,
     /// Something has been renewed, as it has to be now and then.
     Renewed(Renewed),
     /// Something went wrong that the relay can do without; it will be tried again.
@@ -128,6 +130,9 @@ impl fmt::Display for RelayEvent {
             }
             Self::NoConsensus(problem) => write!(f, "no consensus: {problem}"),
             Self::Reachability(found) => found.fmt(f),
+            Self::BandwidthTested => {
+                f.write_str("bandwidth tested: padding has gone through circuits of other relays")
+            }
             Self::Renewed(what) => write!(f, "renewed: {what}"),
             Self::Trouble(problem) => f.write_str(problem),
             Self::Router(RouterEvent::MeasurementAccepted(_)) => {

@@ -1,63 +1,14 @@
 //! A stock client downloads through relays of ours, as guard, middle and exit.
 
-use hickory_proto::op::{Message, MessageType};
-use hickory_proto::rr::rdata::A;
-use hickory_proto::rr::{RData, Record, RecordType};
+#[path = "common/exits.rs"]
+mod exits;
+
+use exits::{name_server, ours};
 use lab::{Client, Content, ContentServer, Network, NetworkSpec, Pins, RelaySpec, download};
-use relay::{ExitSection, Relay, RelayConfig};
-use std::net::{SocketAddr, UdpSocket};
-use std::path::Path;
-use std::sync::mpsc::channel;
-use std::thread;
 use std::time::Duration;
 
 /// Far more than anything here takes, even on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(100);
-
-/// A name server for which all names are names of loopback.
-fn name_server() -> SocketAddr {
-    let socket = UdpSocket::bind(("127.0.0.1", 0)).expect("a port");
-    let address = socket.local_addr().expect("bound");
-    thread::spawn(move || {
-        let mut buffer = [0; 1500];
-        while let Ok((len, from)) = socket.recv_from(&mut buffer) {
-            let mut message = Message::from_vec(&buffer[..len]).expect("a question");
-            let query = message.queries[0].clone();
-            message.metadata.message_type = MessageType::Response;
-            if query.query_type == RecordType::A {
-                let data = RData::A(A::new(127, 0, 0, 1));
-                message.answers = vec![Record::from_rdata(query.name, 600, data)];
-            }
-            socket.send_to(&message.to_vec().expect("encoded"), from).expect("sent");
-        }
-    });
-    address
-}
-
-/// A relay of ours that is published in this network, and lets clients go anywhere.
-fn ours(
-    network: &Network,
-    nickname: &str,
-    threads: usize,
-    names: SocketAddr,
-    folder: &Path,
-) -> Relay {
-    let config = RelayConfig {
-        nickname: Some(nickname.parse().expect("a nickname")),
-        address: Some([127, 0, 0, 1].into()),
-        keys: Some(folder.join(nickname)),
-        threads: Some(threads),
-        authorities: Some(network.directory_addrs()),
-        exit: ExitSection {
-            policy: Some(vec!["accept *:*".to_owned()]),
-            reject_private: Some(false),
-            name_servers: Some(vec![names]),
-            ..ExitSection::default()
-        },
-        ..RelayConfig::default()
-    };
-    Relay::start(&config.check().expect("sound"), channel().0).expect("started")
-}
 
 #[test]
 fn a_stock_client_downloads_through_ours_as_guard_middle_exit_and_all_three() {

@@ -1,10 +1,11 @@
-//! Links between stock relays and ours: who dials whom, and what each makes of it.
+//! Links between stock relays and ours: one is enough, whoever dialled, and what each makes of it.
 
 mod common;
 
-use common::{PATIENCE, authorities, build_circuit, knowing, published};
+use common::{PATIENCE, authorities, build_circuit, knowing, published, wait_for};
 use lab::control::Control;
 use lab::{Network, NetworkSpec, RelaySpec};
+use relay::RelayEvent;
 use std::path::{Path, PathBuf};
 
 /// Connections of a stock relay with the relay of this fingerprint, whoever dialled.
@@ -14,25 +15,33 @@ fn conns_with(control: &mut Control, fingerprint: &str) -> Vec<String> {
     all.lines().filter(is_with).map(str::to_owned).collect()
 }
 
+/// A circuit that nobody asked for, begun while another makes our relay and a stock one connect, would be two
+/// dials that cross: then there are two connections, and nobody is wrong.
+const NO_CIRCUITS_OF_ITS_OWN: &str = "__DisablePredictedCircuits 1";
+
 #[test]
-fn stock_relays_that_dial_ours_are_recognised_and_get_circuits_over_the_same_link() {
+fn stock_relays_and_ours_recognise_each_other_and_circuits_of_both_ways_go_over_one_link() {
     let folder = tempfile::tempdir().expect("a folder");
     let log = |name: &str| -> PathBuf { folder.path().join(name) };
     let spec = |name: &str| RelaySpec {
         extra_torrc: vec![
             format!("Log [general,or]info file {}", log(name).display()),
-            // Circuits of its own through ours, begun while another relay's make ours dial it, would be two
-            // dials that cross: then there are two connections, and nobody is wrong.
-            "__DisablePredictedCircuits 1".to_owned(),
+            NO_CIRCUITS_OF_ITS_OWN.to_owned(),
         ],
         ..RelaySpec::new(name)
     };
     let spec = NetworkSpec {
-        extra_torrc_authorities: vec!["AuthDirTestReachability 1".to_owned()],
+        extra_torrc_authorities: vec![
+            "AuthDirTestReachability 1".to_owned(),
+            NO_CIRCUITS_OF_ITS_OWN.to_owned(),
+        ],
         ..NetworkSpec::new(vec![spec("one"), spec("two")])
     };
     let network = Network::start(&spec, &mut |_| {}).expect("up");
-    let (relay, _events) = published(&network, &folder.path().join("keys"));
+    let (relay, events) = published(&network, &folder.path().join("keys"));
+    // Its test of itself has others connect to it and to each other through it.
+    let is_over = |event| matches!(event, RelayEvent::BandwidthTested).then_some(());
+    wait_for("the end of its test of itself", &events, is_over);
     let ours = relay.rsa().to_string();
     let all: Vec<_> = [relay.rsa().0, network.relays()[0].rsa(), network.relays()[1].rsa()].into();
     network.wait_until_running(&all, PATIENCE).expect("listed");
@@ -41,7 +50,7 @@ fn stock_relays_that_dial_ours_are_recognised_and_get_circuits_over_the_same_lin
     let mut of_two = knowing(&network, 1, &[&ours, &one]);
     let named = |id: &str| format!("${id}");
 
-    // Both dial ours, for circuits of their own: they prove who they are, as relays do.
+    // Both have a link with ours at the latest now, and who dialled has proved who it is, as relays do.
     let [elsewhere, ..] = authorities(&network);
     build_circuit(&mut of_one, &[&named(&ours), &elsewhere]);
     build_circuit(&mut of_two, &[&named(&ours), &elsewhere]);

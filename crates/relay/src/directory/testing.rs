@@ -137,7 +137,9 @@ impl Directory {
             }
             Report::Done { is_padded } => {
                 self.testing.is_running = false;
-                self.testing.is_padded = is_padded;
+                if is_padded && !std::mem::replace(&mut self.testing.is_padded, is_padded) {
+                    self.tell(RelayEvent::BandwidthTested);
+                }
                 self.testing.next = now + self.testing.pause;
                 self.testing.pause = (self.testing.pause * 2).min(PAUSES.1);
             }

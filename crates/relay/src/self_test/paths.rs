@@ -54,13 +54,19 @@ impl Others {
         Some(first.into_iter().chain([last]).collect())
     }
 
-    /// Two different relays, for a circuit that has us in the middle.
-    pub(super) fn around_us(&mut self) -> Option<[NextHop; 2]> {
-        if self.0.len() < 2 {
-            return None;
-        }
-        self.0.rotate_left(1);
-        Some([self.0[0], self.0[1]])
+    /// The relays before and behind us of so many circuits that have us in the middle, or of fewer; each pair is another one while
+    /// relays last.
+    ///
+    /// No relay is before us in one and behind us in another: it would dial us while we dial it, and both links would stay.
+    pub(super) fn around_us(&self, circuits: usize) -> Vec<[NextHop; 2]> {
+        let (before, behind) = self.0.split_at(self.0.len() / 2);
+        before
+            .iter()
+            .cycle()
+            .zip(behind.iter().cycle())
+            .map(|(a, b)| [*a, *b])
+            .take(circuits)
+            .collect()
     }
 }
 

@@ -108,11 +108,9 @@ impl Tester {
         let cells = rate.as_byte_per_s().saturating_mul(PADDING_S) / BODY_LEN as u64;
         let each = cells.min(PADDING_CELLS_MAX) / PADDED_CIRCUITS as u64;
         let each = usize::try_from(each).unwrap_or(0);
-        let mut circuits = Vec::new();
-        for _ in 0..PADDED_CIRCUITS {
-            let Some([before, behind]) = self.kit.others.around_us() else { break };
-            circuits.push(self.open(vec![before, self.kit.own, behind]));
-        }
+        let pairs = self.kit.others.around_us(PADDED_CIRCUITS);
+        let open = |[before, behind]: [NextHop; 2]| self.open(vec![before, self.kit.own, behind]);
+        let circuits: Vec<_> = pairs.into_iter().map(open).collect();
         let limit = self.driver.now() + CIRCUIT_MAX;
         let mut standing = Vec::new();
         for circuit in circuits {

@@ -8,6 +8,7 @@ use onion::client::{Application, Progress};
 use onion::identity::RsaId;
 use rand::SeedableRng;
 use rand::rngs::StdRng;
+use std::collections::BTreeSet;
 use std::net::{Ipv4Addr, SocketAddr};
 
 const DESCRIPTORS: &[u8] = include_bytes!("../../../netdoc/tests/data/server-descriptors");
@@ -54,8 +55,13 @@ fn a_test_leads_through_relays_that_are_known_and_others_each_time() {
         assert_ne!(path.last().map(|hop| hop.ids.rsa), Some(own));
     }
     assert_eq!(all.before_us(|_| false), None);
-    let [before, behind] = all.around_us().expect("two");
-    assert_ne!(before.ids.rsa, behind.ids.rsa);
+    let around = all.around_us(40);
+    assert_eq!(around.len(), 40);
+    let ends = [0, 1].map(|end: usize| -> BTreeSet<RsaId> {
+        around.iter().map(|pair| pair[end].ids.rsa).collect()
+    });
+    assert!(ends[0].is_disjoint(&ends[1]), "{ends:?}");
+    let before = around[0][0];
 
     // Who is in our own network comes last.
     let near = before.address.ip();
@@ -63,7 +69,7 @@ fn a_test_leads_through_relays_that_are_known_and_others_each_time() {
     let mut sorted = others(&nobody, near);
     assert_ne!(last_hops(&mut sorted, 1), [before.ids.rsa]);
     assert!(others(&nobody, far).before_us(|relay| *relay == before.ids.rsa).is_some());
-    assert!(Others::default().is_empty() && Others::default().around_us().is_none());
+    assert!(Others::default().is_empty() && Others::default().around_us(4).is_empty());
 }
 
 #[test]
