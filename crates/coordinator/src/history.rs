@@ -3,7 +3,7 @@
 use crate::campaign::Standing;
 use crate::failure::Failure;
 use crate::mode::Mode;
-use crate::record::{End, Record};
+use crate::record::{End, Record, RoundRecord};
 use crate::stats::Percentile;
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
@@ -52,6 +52,11 @@ pub struct PastEstimate {
     pub mode: Option<Mode>,
     /// Whether it was conclusive, where that is known.
     pub is_conclusive: Option<bool>,
+    /// With how many sockets the next measurement should begin, where that is known: as many as this one needed, or half of them
+    /// if it had as many from its first round on. So one that needs more than its distance says has a single round, or two
+    /// every other time, and one whose path became better has fewer again after some periods. Sockets cost a stock relay some
+    /// of its rate.
+    pub sockets: Option<u32>,
 }
 
 impl PastEstimate {
@@ -64,6 +69,7 @@ impl PastEstimate {
             measured_unix_s: record.ended_unix_s,
             mode: Some(record.mode),
             is_conclusive: Some(inconclusive.is_none()),
+            sockets: next_sockets(&record.rounds),
         })
     }
 
@@ -72,6 +78,13 @@ impl PastEstimate {
     pub const fn age(&self, now_unix_s: u64) -> Duration {
         Duration::from_secs(now_unix_s.saturating_sub(self.measured_unix_s))
     }
+}
+
+/// See [`PastEstimate::sockets`]; `None` where no round tried half of its sockets first.
+fn next_sockets(rounds: &[RoundRecord]) -> Option<u32> {
+    let last = rounds.last().filter(|it| it.schedule.held_back_s.is_some())?;
+    let (first, last) = (rounds.first()?.allocation.sockets(), last.allocation.sockets());
+    Some(if last > first { last } else { last / 2 })
 }
 
 /// Where a guess comes from.
@@ -92,6 +105,8 @@ pub struct Guess {
     pub capacity: Rate,
     /// Where it comes from.
     pub source: GuessSource,
+    /// Sockets that the first round should have at least; 0 where nothing is known.
+    pub sockets_min: u32,
 }
 
 impl Guess {
@@ -197,7 +212,8 @@ impl Expectations<'_> {
             (None, Some(typical)) => (typical, GuessSource::Distribution),
             (None, None) => (self.policy.default, GuessSource::Default),
         };
-        Guess { capacity: capacity.max(self.policy.least), source }
+        let sockets_min = own.and_then(|it| it.sockets).unwrap_or(0);
+        Guess { capacity: capacity.max(self.policy.least), source, sockets_min }
     }
 }
 

@@ -31,6 +31,10 @@ pub struct Turn {
     /// not is not the relay's.
     #[serde(default = "once")]
     pub measurers_min: u32,
+    /// The first round has at least so many sockets, since an earlier period needed them
+    /// ([`PastEstimate::sockets`](crate::PastEstimate::sockets)).
+    #[serde(default)]
+    pub sockets_min: u32,
 }
 
 const fn once() -> u32 {
@@ -43,7 +47,13 @@ impl Turn {
     #[must_use]
     pub const fn first(guess: Rate, rounds_max: u32) -> Self {
         let rounds_max = if rounds_max == 0 { 1 } else { rounds_max };
-        Self { guess, round: 1, rounds_max, widening: 1, measurers_min: 1 }
+        Self { guess, round: 1, rounds_max, widening: 1, measurers_min: 1, sockets_min: 0 }
+    }
+
+    /// The same with at least so many sockets.
+    #[must_use]
+    pub const fn with_sockets(self, sockets_min: u32) -> Self {
+        Self { sockets_min, ..self }
     }
 
     /// Whether no other may follow.
@@ -78,13 +88,13 @@ impl Turn {
     /// Sockets that it has, of those of a first turn and of the most there may be.
     #[must_use]
     pub fn sockets(&self, first: u32, most: u32) -> u32 {
-        first.saturating_mul(self.widening).min(most).max(1)
+        first.max(self.sockets_min).saturating_mul(self.widening).min(most).max(1)
     }
 
     /// Whether every other one of its sockets begins in the middle of its round.
     #[must_use]
     pub const fn has_halves(&self, params: &Params) -> bool {
-        params.path.probes || self.widening > 1
+        params.path.probes || self.widening > 1 || self.sockets_min > params.path.first_sockets
     }
 
     /// Who takes part, of measurers that have so much left for the relay. In a round with halves two do at
@@ -141,6 +151,20 @@ mod tests {
             assert_eq!(turns(|turn| turn.enlarged(Rate::ZERO)), rounds);
             assert_eq!(turns(Turn::repeated), rounds, "what a measurer failed counts, too");
         }
+    }
+
+    #[test]
+    fn what_an_earlier_period_needed_is_there_from_the_first_round_on() {
+        let first = Turn::first(Rate::from_bit_per_s(10), 3);
+        assert_eq!((first.sockets(8, 160), first.with_sockets(4).sockets(8, 160)), (8, 8));
+        let wide = first.with_sockets(60);
+        assert_eq!((wide.sockets(8, 160), wide.sockets(8, 40)), (60, 40));
+        let wider = wide.widened(Rate::ZERO, 2).expect("three rounds");
+        assert_eq!(wider.sockets(8, 160), 120);
+        let near = Params::default();
+        assert!(!near.path.probes && !first.has_halves(&near));
+        let needed = near.path.first_sockets + 1;
+        assert!(first.with_sockets(needed).has_halves(&near), "so that it can be too many, too");
     }
 
     proptest! {

@@ -24,6 +24,7 @@ pub(crate) struct Documents {
 const MODE: &str = "flashflow_mode";
 const CONCLUSIVE: &str = "flashflow_conclusive";
 const CAPACITY: &str = "flashflow_capacity_bytes_s";
+const SOCKETS: &str = "flashflow_next_sockets";
 
 impl Documents {
     /// A consensus; and from `authority`, the limits in the relays' descriptors.
@@ -78,8 +79,10 @@ impl Documents {
         let mode = estimate.mode.map(|mode| (MODE, name(mode).to_owned()));
         let is_conclusive = estimate.is_conclusive;
         let conclusive = is_conclusive.map(|it| (CONCLUSIVE, u8::from(it).to_string()));
-        let extra = [mode, conclusive, Some((CAPACITY, capacity.to_string()))].into_iter();
-        let extra = extra.flatten().map(|(key, value)| (key.to_owned(), value)).collect();
+        let sockets = estimate.sockets.map(|sockets| (SOCKETS, sockets.to_string()));
+        let extra = [mode, conclusive, Some((CAPACITY, capacity.to_string())), sockets];
+        let extra =
+            extra.into_iter().flatten().map(|(key, value)| (key.to_owned(), value)).collect();
         bwfile::Estimate { fingerprint, ed25519, nickname, outcome, extra }
     }
 }
@@ -99,6 +102,7 @@ pub(crate) fn estimate_in(line: &RelayLine) -> Option<PastEstimate> {
         measured_unix_s: line.time?,
         mode: modes.into_iter().find(|mode| value(MODE) == Some(name(*mode))),
         is_conclusive: value(CONCLUSIVE).map(|it| it == "1"),
+        sockets: value(SOCKETS).and_then(|it| it.parse().ok()),
     })
 }
 
@@ -185,6 +189,14 @@ mod tests {
             assert_eq!(line.bw_kb_s, weight);
             assert_eq!(estimate_in(&line), PastEstimate::of(&record), "for the next period");
         }
+    }
+
+    #[test]
+    fn the_next_period_knows_how_many_sockets_were_needed() {
+        let estimate = PastEstimate::of(&record(measured(5_000_000, None))).expect("an estimate");
+        let estimate = PastEstimate { sockets: Some(64), ..estimate };
+        let entry = documents(None).entry_of(&IDS, nickname("relay").expect("one"), &estimate);
+        assert_eq!(estimate_in(&line(entry)), Some(estimate));
     }
 
     #[test]

@@ -17,6 +17,7 @@ fn estimate(mbit: f64, age: u64) -> PastEstimate {
         measured_unix_s: NOW - age,
         mode: Some(Mode::Echo),
         is_conclusive: Some(true),
+        sockets: None,
     }
 }
 
@@ -54,7 +55,7 @@ fn a_relay_not_measured_for_a_month_is_like_a_new_one() {
 fn without_any_history_the_default_is_guessed() {
     let guess = guess(&History::default(), 0);
     let default = HistoryPolicy::default().default;
-    assert_eq!(guess, Guess { capacity: default, source: GuessSource::Default });
+    assert_eq!(guess, Guess { capacity: default, source: GuessSource::Default, sockets_min: 0 });
     assert_eq!(guess.standing(), Standing::New);
 }
 

@@ -116,8 +116,38 @@ fn a_relay_at_its_limit_or_at_the_end_of_a_processor_is_believed() {
 }
 
 #[test]
+fn the_next_period_begins_with_the_sockets_that_this_one_needed_or_fewer() {
+    let halves = Schedule { lead_s: 2, held_back_s: Some(5) };
+    let next = |schedule: Schedule, sockets: &[u32]| {
+        let mut record = record(measured(mbit(50.0), None));
+        let round = record.rounds.remove(0);
+        let allocation = |sockets| crate::allocate(mbit(150.0), &[mbit(1000.0)], sockets);
+        record.rounds = (1..)
+            .zip(sockets)
+            .map(|(number, sockets)| RoundRecord {
+                number,
+                schedule,
+                allocation: allocation(*sockets),
+                ..round.clone()
+            })
+            .collect();
+        crate::PastEstimate::of(&record).expect("an estimate").sockets
+    };
+    assert_eq!(next(halves, &[8, 16, 64]), Some(64));
+    assert_eq!(next(halves, &[64]), Some(32), "perhaps the path became better");
+    assert_eq!(next(Schedule::PLAIN, &[160]), None, "nothing says that they were needed");
+}
+
+#[test]
 fn an_estimate_stands_only_if_the_relay_did_not_want_another_round() {
-    let next = Turn { guess: mbit(100.0), round: 2, rounds_max: 2, widening: 1, measurers_min: 1 };
+    let next = Turn {
+        guess: mbit(100.0),
+        round: 2,
+        rounds_max: 2,
+        widening: 1,
+        measurers_min: 1,
+        sockets_min: 0,
+    };
     let first = record(measured(mbit(50.0), Some(Inconclusive::LoadTooSmall { next })));
     let second = |end| {
         let mut record = record(end);

@@ -35,7 +35,7 @@ impl Relay {
     /// Its first turn in a period.
     pub(super) fn first_turn(&self, config: &Config) -> Turn {
         let rounds_max = self.subject.request.approach.within(config.params).max_rounds;
-        Turn::first(self.guess.capacity, rounds_max)
+        Turn::first(self.guess.capacity, rounds_max).with_sockets(self.guess.sockets_min)
     }
 }
 

@@ -55,7 +55,14 @@ fn a_turn_that_another_follows_ends_as_soon_as_that_is_certain_and_says_with_wha
     let outcome = turn(&mut lab, first, false, &[147.7]);
     assert!(lab.log.contains(&"stop 1 at 16.000000 s".to_string()), "{:?}", lab.log);
     let estimate = outcome.estimate().expect("a lower bound");
-    let next = Turn { guess: mbit(100.0), round: 2, rounds_max: 12, widening: 1, measurers_min: 1 };
+    let next = Turn {
+        guess: mbit(100.0),
+        round: 2,
+        rounds_max: 12,
+        widening: 1,
+        measurers_min: 1,
+        sockets_min: 0,
+    };
     assert_eq!(estimate.inconclusive, Some(Inconclusive::LoadTooSmall { next }));
     assert_eq!(Next::after(&outcome), Next::Enlarged(next));
     // Of the seconds that it did not wait for nothing is known: no more than this is certain.
@@ -68,7 +75,14 @@ fn a_turn_that_another_follows_ends_as_soon_as_that_is_certain_and_says_with_wha
 fn the_last_turn_and_one_with_the_whole_team_have_their_full_length_and_say_why_none_follows() {
     for (turn_, is_whole, is_right) in [
         (
-            Turn { guess: mbit(50.0), round: 2, rounds_max: 2, widening: 1, measurers_min: 1 },
+            Turn {
+                guess: mbit(50.0),
+                round: 2,
+                rounds_max: 2,
+                widening: 1,
+                measurers_min: 1,
+                sockets_min: 0,
+            },
             false,
             "after 2 rounds",
         ),
