@@ -112,6 +112,8 @@ impl Client {
             list(&pins.exit)
         );
         self.request(&command)?;
+        // Else, with the 21st entry, it has as many guards as it remembers, and none that it may use.
+        self.request("DROPGUARDS")?;
         // A circuit that is being built now would still be used, along its old path.
         for line in self.get_info("circuit-status")?.lines() {
             let id = line.split(' ').next().unwrap_or_default();
