@@ -32,6 +32,8 @@ pub(crate) struct Directory<T> {
 pub(crate) enum News {
     /// The network.
     View(Arc<View>),
+    /// What is known of the network is too old to be used any longer, and no authority gives anything newer.
+    Expired,
     /// Something that is wrong.
     Event(Event),
 }
@@ -72,7 +74,13 @@ impl<T: Fn(News)> Directory<T> {
                         next.min(grow(&mut retry)).max(PAUSE_MIN)
                     }
                 }
-                _ => grow(&mut retry),
+                Some(_) => grow(&mut retry),
+                None => {
+                    if told.take().is_some() {
+                        (self.tell)(News::Expired);
+                    }
+                    grow(&mut retry)
+                }
             };
             match end.recv_timeout(pause) {
                 Err(RecvTimeoutError::Timeout) => {}

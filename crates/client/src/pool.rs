@@ -32,6 +32,8 @@ pub(crate) struct Circuit {
     pub(crate) took: Option<Duration>,
     /// Nobody waits for it any longer; it is built on to learn from.
     pub(crate) is_late: bool,
+    /// It stands, and gets no more streams.
+    is_retired: bool,
     /// For whom it is; nobody's yet, if none.
     owner: Option<Isolation>,
     /// When it got its first stream.
@@ -53,6 +55,7 @@ impl Circuit {
             began,
             took: None,
             is_late: false,
+            is_retired: false,
             owner: None,
             first_used: None,
             streams: 0,
@@ -70,7 +73,7 @@ impl Circuit {
     /// Whether it may get a stream: it is not too old, and its last hop lets the stream out.
     fn serves(&self, need: Need, now: Instant) -> bool {
         let is_young = self.first_used.is_none_or(|first| now < first + DIRTY_MAX);
-        !self.is_late && is_young && need.is_served_by(&self.exit)
+        !self.is_late && !self.is_retired && is_young && need.is_served_by(&self.exit)
     }
 }
 
@@ -206,7 +209,7 @@ impl<K: Copy + Ord> Pool<K> {
     /// Lets a circuit have no more streams: one through it has failed in a way that others would, too.
     pub(crate) fn retire(&mut self, name: K) {
         if let Some(circuit) = self.0.get_mut(&name) {
-            circuit.is_late = true;
+            circuit.is_retired = true;
         }
     }
 }

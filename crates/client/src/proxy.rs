@@ -72,6 +72,8 @@ pub(crate) struct Proxy {
     /// Circuits that have failed since one stood, and when to try again.
     failures: u32,
     open_at: Instant,
+    /// For what there was no path, and until when none is looked for.
+    no_paths: BTreeMap<Need, Instant>,
     events: VecDeque<Event>,
 }
 
@@ -113,6 +115,7 @@ impl Proxy {
             plan_at: now,
             failures: 0,
             open_at: now,
+            no_paths: BTreeMap::new(),
             events: VecDeque::new(),
         }
     }
@@ -120,6 +123,7 @@ impl Proxy {
     /// The network is this one from now on.
     pub(crate) fn set_view(&mut self, now: Instant, view: Arc<View>) {
         self.view = view;
+        self.no_paths.clear();
         self.state.build_times.set_params(self.view.params());
         let congestion = onion::flow::control::CongestionParams::from_consensus(|name| {
             self.view.params().get(name)
@@ -140,6 +144,14 @@ impl Proxy {
         }
         self.must_plan = true;
         self.settle(now);
+    }
+
+    /// What is known of the network is too old. Streams wait, and no circuit begins, until there is something newer.
+    pub(crate) fn handle_expired(&mut self) {
+        self.has_bootstrapped = false;
+        let problem =
+            "the consensus has expired, and no authority gives a newer one: nothing new is begun";
+        self.tell(Event::Trouble(problem.to_owned()));
     }
 
     /// What is to be remembered, if that has changed since it was last asked for.

@@ -92,13 +92,14 @@ pub enum ClientError {
     Machine(String),
 }
 
-/// A client that runs. Dropping it closes all connections, and waits for its threads.
+/// A client that runs. Dropping it closes all connections, and waits for them. Its other thread, which may be waiting for an
+/// authority's answer, ends by itself.
 pub struct ClientProxy {
     socks: SocketAddr,
     is_over: Arc<AtomicBool>,
     remote: Remote,
     end_directory: Option<Sender<()>>,
-    threads: Vec<JoinHandle<()>>,
+    engine: Option<JoinHandle<()>>,
 }
 
 impl ClientProxy {
@@ -165,17 +166,17 @@ impl ClientProxy {
         };
         let (end_directory, end) = channel();
         let directory = Directory { follower, rng: directory_rng, tell };
-        let directory =
-            Builder::new().name("directory".to_owned()).spawn(move || directory.run(&end));
-        let mut proxy = Self {
+        // If that cannot be started, the engine is ended by the drop.
+        let proxy = Self {
             socks: address,
             is_over,
             remote,
             end_directory: Some(end_directory),
-            threads: vec![engine],
+            engine: Some(engine),
         };
-        // If it cannot be started, the other one is ended by the drop.
-        proxy.threads.push(directory.map_err(|error| machine(&error))?);
+        let directory =
+            Builder::new().name("directory".to_owned()).spawn(move || directory.run(&end));
+        directory.map_err(|error| machine(&error))?;
         Ok(proxy)
     }
 
@@ -191,9 +192,9 @@ impl Drop for ClientProxy {
         self.is_over.store(true, Ordering::Release);
         self.remote.wake();
         drop(self.end_directory.take());
-        for thread in self.threads.drain(..) {
+        if let Some(engine) = self.engine.take() {
             // A panic has been told of where it happened.
-            let _ = thread.join();
+            let _ = engine.join();
         }
     }
 }
@@ -227,6 +228,7 @@ impl Engine {
             for news in self.news.try_iter() {
                 match news {
                     News::View(view) => driver.node_mut().set_view(now, view),
+                    News::Expired => driver.node_mut().handle_expired(),
                     News::Event(event) => self.tell(event),
                 }
             }

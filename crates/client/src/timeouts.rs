@@ -91,7 +91,7 @@ impl BuildTimes {
 
     /// A circuit has come to stand.
     pub fn handle_built(&mut self, took: Duration) {
-        if self.times_ms.len() == TIMES_MAX {
+        while self.times_ms.len() >= TIMES_MAX {
             self.times_ms.pop_front();
         }
         self.times_ms.push_back(u32::try_from(took.as_millis()).unwrap_or(u32::MAX));

@@ -3,7 +3,7 @@
 mod common;
 
 use client::Event;
-use common::{Ours, PATIENCE, exit, network};
+use common::{Ours, PATIENCE, exit, exit_with, network};
 use lab::{Content, ContentServer, Network, download};
 use std::collections::BTreeMap;
 use std::io::{Read, Write};
@@ -118,7 +118,8 @@ fn two_credentials_never_share_a_circuit_and_one_keeps_to_its_own() {
 
 #[test]
 fn what_cannot_be_reached_is_refused_and_programs_that_leave_hinder_nobody() {
-    let network = network(vec![exit("exita"), exit("exitb")]);
+    let but_mail = |nickname| exit_with(nickname, "reject *:25,accept *:*");
+    let network = network(vec![but_mail("exita"), but_mail("exitb")]);
     let folder = tempfile::tempdir().expect("a folder");
     let mut ours = Ours::start(&network, folder.path());
     let server = ContentServer::start().expect("a server");
@@ -135,6 +136,13 @@ fn what_cannot_be_reached_is_refused_and_programs_that_leave_hinder_nobody() {
     });
     let onion = download(socks, ("abc.onion", 80), content, "x", PATIENCE);
     let problem = onion.expect_err("no onion services").to_string();
+    assert!(problem.contains("code 2"), "{problem}");
+    // Nobody needs to wait for an exit that there is not.
+    let mail = download(socks, ("127.0.0.1", 25), content, "x", PATIENCE);
+    let problem = mail.expect_err("no exit lets it out").to_string();
+    assert!(problem.contains("code 2"), "{problem}");
+    let odd = download(socks, ("a:b", 80), content, "x", PATIENCE);
+    let problem = odd.expect_err("no name").to_string();
     assert!(problem.contains("code 2"), "{problem}");
     // No SOCKS: the connection is closed without a word.
     let mut stream = TcpStream::connect(socks).expect("it listens");

@@ -137,7 +137,9 @@ pub(super) fn run(
         report.cases.push(case);
     }
     let held = report.cases.iter().filter(|case| case.verdict == CaseVerdict::Held).count();
-    report.answer = format!("{held} of {} cases held.", report.cases.len());
+    // Cases that are only shown are judged by nobody.
+    let judged = report.cases.iter().filter(|case| case.verdict != CaseVerdict::Skipped).count();
+    report.answer = format!("{held} of {judged} cases held.");
     report.promise = Promise::Decided {
         held: report.cases.iter().all(|case| case.verdict != CaseVerdict::Missed),
         rule: "The source's window settles at the optimum at each distance, and no quantile of the star is worse with CircuitStart."

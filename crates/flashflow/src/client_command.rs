@@ -47,7 +47,7 @@ pub(crate) struct ClientOptions {
     #[arg(long = "identity", value_name = "FP", value_delimiter = ',')]
     identities: Vec<Fingerprint>,
     /// A private network of `flashflow lab up`, by its folder.
-    #[arg(long, value_name = "DIR", conflicts_with = "authorities")]
+    #[arg(long, value_name = "DIR", conflicts_with_all = ["authorities", "identities"])]
     network: Option<PathBuf>,
     /// Use the public Tor network, whose authorities are built in. It is not for hiding: see above.
     #[arg(long, conflicts_with_all = ["authorities", "identities", "network"])]

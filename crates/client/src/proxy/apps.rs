@@ -23,6 +23,8 @@ pub(super) struct App {
     pub(super) pipe: Rc<RefCell<Pipe>>,
     pub(super) stage: Stage,
     pub(super) asked_at: Instant,
+    /// Since when it greets, drains or closes.
+    pub(super) since: Instant,
     /// Circuits on which its stream was begun.
     pub(super) attempts: u32,
     is_stream_paused: bool,
@@ -64,6 +66,7 @@ impl App {
             pipe: Rc::default(),
             stage: Stage::Greeting(Box::new(Greeting::new())),
             asked_at: now,
+            since: now,
             attempts: 0,
             is_stream_paused: false,
             is_held: false,
@@ -79,6 +82,12 @@ impl App {
     /// Whether its connection is not there any more.
     pub(super) const fn is_gone(&self) -> bool {
         matches!(self.stage, Stage::Draining(_))
+    }
+
+    /// Nothing more is expected of it; what is left for it leaves. Returns how far it was.
+    fn close(&mut self, now: Instant) -> Stage {
+        self.since = now;
+        std::mem::replace(&mut self.stage, Stage::Closing)
     }
 
     /// How many bytes it may send now.
@@ -113,14 +122,14 @@ impl Proxy {
                             let reply = request.refused(SocksStatus::NOT_ALLOWED);
                             let _ = app.pipe.borrow_mut().to_app.write_all(&reply);
                             let problem = format!("{}: {problem}", request.target);
-                            app.stage = Stage::Closing;
+                            app.close(now);
                             self.tell(Event::Trouble(problem));
                         }
                     }
                     break;
                 }
                 Step::More | Step::Refused => {
-                    app.stage = Stage::Closing;
+                    app.close(now);
                     break;
                 }
             }
@@ -200,6 +209,10 @@ impl Proxy {
             app.is_held = false;
             self.readable.push_back(conn);
         }
+        if app.is_gone() {
+            // Nobody reads it.
+            app.pipe.borrow_mut().to_app.clear();
+        }
         if waiting > TO_APP_HIGH
             && let Stage::Open(Begun { stream, .. }) = app.stage
             && !std::mem::replace(&mut app.is_stream_paused, true)
@@ -221,6 +234,7 @@ impl Proxy {
             // What it has sent before it left is to arrive; nobody reads what comes.
             Stage::Open(begun) if has_more && *cause == CloseCause::ByPeer => {
                 app.stage = Stage::Draining(begun.clone());
+                app.since = now;
             }
             Stage::Open(_) => self.finish_app(now, conn, "the program has closed it", true),
             _ => self.finish_app(now, conn, "the program has given up", false),
@@ -234,13 +248,13 @@ impl Proxy {
     pub(super) fn finish_app(&mut self, now: Instant, conn: ConnId, reason: &str, is_ok: bool) {
         let Some(app) = self.apps.get_mut(&conn) else { return };
         let was_gone = app.is_gone();
-        let stage = std::mem::replace(&mut app.stage, Stage::Closing);
+        let stage = app.close(now);
         let (request, begun) = match stage {
             Stage::Waiting(request) => (request, None),
             Stage::Begun(begun) | Stage::Open(begun) | Stage::Draining(begun) => {
                 (begun.request.clone(), Some(begun))
             }
-            Stage::Greeting(_) | Stage::Closing => return,
+            Stage::Greeting(_) | Stage::Closing => return self.wake_app(conn),
         };
         let pipe = app.pipe.borrow();
         let event = Event::StreamClosed {

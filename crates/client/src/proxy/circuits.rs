@@ -24,7 +24,8 @@ const FIRST_NEEDS: [Need; 3] = [
 impl Proxy {
     /// Has a circuit built for such streams. None if there is no path now, or too many failed of late.
     pub(super) fn open_circuit(&mut self, now: Instant, need: Need) -> Option<CircuitNumber> {
-        if now < self.open_at || self.pool.len() >= CIRCUITS_MAX {
+        let has_no_path = self.no_paths.get(&need).is_some_and(|until| now < *until);
+        if now < self.open_at || has_no_path || self.pool.len() >= CIRCUITS_MAX {
             return None;
         }
         let Self { view, choices, state, rng, .. } = self;
@@ -33,7 +34,9 @@ impl Proxy {
         let relays = match chosen {
             Ok(relays) => relays,
             Err(problem) => {
-                self.pause(now);
+                // Others may have one.
+                self.no_paths.retain(|_, until| now < *until);
+                self.no_paths.insert(need, now + PAUSE_MAX);
                 self.tell(Event::Trouble(format!("no circuit can be built: {problem}")));
                 return None;
             }
@@ -50,13 +53,17 @@ impl Proxy {
         Some(number)
     }
 
+    /// Whether any relay lets such streams out.
+    pub(super) fn has_exit(&self, need: Need) -> bool {
+        self.view.relays().iter().any(|relay| need.is_served_by(relay))
+    }
+
     /// Has circuits built for streams that are to be expected.
     pub(super) fn prebuild(&mut self, now: Instant) {
         if !self.has_bootstrapped {
             return;
         }
-        let is_possible =
-            |need: &Need| self.view.relays().iter().any(|relay| need.is_served_by(relay));
+        let is_possible = |need: &Need| self.has_exit(*need);
         let need = self.last_need.into_iter().chain(FIRST_NEEDS).find(is_possible);
         let Some(need) = need else { return };
         while self.pool.spare(need, now) < SPARE && self.pool.building() < PREBUILDING_MAX {
@@ -115,8 +122,14 @@ impl Proxy {
         let times = &self.state.build_times;
         let (timeout, close_timeout) = (times.timeout(), times.close_timeout());
         let (late, over) = self.pool.overdue(now, timeout, close_timeout);
-        for _ in late {
+        for number in late {
             self.state.build_times.handle_timeout();
+            // A guard that takes the link and then says nothing is as bad as one that cannot be reached.
+            if let Some(circuit) = self.pool.get(number)
+                && !self.client.has_first_hop(number)
+            {
+                self.state.guards.handle_failure(circuit.guard(), now);
+            }
         }
         for number in over {
             let Some(circuit) = self.pool.remove(number) else { continue };

@@ -42,6 +42,10 @@ fn read(from: &mut VecDeque<u8>, out: &mut [u8]) -> usize {
     first + from.read(&mut out[first..]).unwrap_or(0)
 }
 
+/// Bytes for a program that wait, at most. It is told to the exit long before; what is on its way then fits in here: a congestion
+/// window of 100 Mbit/s over 600 ms.
+const TO_APP_MAX: usize = 8 << 20;
+
 /// Connections whose pipes have changed, each once until it is looked at.
 pub(super) type Touched = Rc<RefCell<VecDeque<ConnId>>>;
 
@@ -86,6 +90,9 @@ impl Application<Tor> for StreamEnd {
     }
 
     fn take(&mut self, _received_bytes: u64, data: &[u8]) -> Progress {
+        if self.pipe.borrow().to_app.len() > TO_APP_MAX {
+            return Progress::Wrong;
+        }
         self.change(|pipe| {
             // Writing into memory does not fail.
             let _ = pipe.to_app.write_all(data);

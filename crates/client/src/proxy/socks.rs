@@ -85,7 +85,9 @@ impl Request {
             true => Need::Port { port: socks.port(), is_ipv6 },
             false => Need::Lookup,
         };
-        let host = socks.addr();
+        let host = socks.addr().to_string();
+        // Who reads of it may read it on a terminal.
+        let host = host.escape_debug();
         let target = match (is_stream, is_ipv6) {
             (false, _) => host.to_string(),
             (true, false) => format!("{host}:{}", socks.port()),
@@ -103,6 +105,11 @@ impl Request {
     pub(super) fn destination(&self) -> Result<Destination, &'static str> {
         let host = self.socks.addr();
         let name = host.to_string().trim_end_matches('.').to_ascii_lowercase();
+        // A colon in a name would end it within BEGIN.
+        let is_odd = |it: char| it.is_whitespace() || it.is_control() || it == ':';
+        if address(host).is_none() && name.contains(is_odd) {
+            return Err("that is no host name");
+        }
         if name.ends_with(".onion") {
             return Err("onion services are none of this client's business");
         }

@@ -1,9 +1,10 @@
 //! Streams: from a program's wish to its end.
 
 use super::Proxy;
-use super::apps::{Begun, Stage};
+use super::apps::{App, Begun, Stage};
 use super::pipe::StreamEnd;
 use super::socks::status_of;
+use crate::path::NoPath;
 use crate::pool::Choice;
 use onion::cell::msg::EndReason;
 use onion::client::{CircuitNumber, Outcome, StreamNumber};
@@ -36,6 +37,10 @@ impl Proxy {
             match self.pool.choose(need, &isolation, now) {
                 Choice::Use(circuit) => self.begin(now, conn, circuit),
                 Choice::Wait => {}
+                Choice::Open if !self.has_exit(need) => {
+                    let why = NoPath::Exit.to_string();
+                    self.refuse(now, conn, SocksStatus::NOT_ALLOWED, &why);
+                }
                 Choice::Open => {
                     if let Some(circuit) = self.open_circuit(now, need) {
                         self.pool.reserve(circuit, &isolation);
@@ -91,7 +96,10 @@ impl Proxy {
                 let is_ok = reason == EndReason::DONE;
                 self.finish_app(now, conn, &reason.to_string(), is_ok);
             }
-            (_, outcome) => self.finish_app(now, conn, &format!("{outcome:?}"), false),
+            (_, Outcome::WrongBytes { .. }) => {
+                self.finish_app(now, conn, "the exit sends on though it was told to wait", false);
+            }
+            (_, Outcome::Complete) => self.finish_app(now, conn, "complete", true),
         }
     }
 
@@ -157,8 +165,28 @@ impl Proxy {
         }
     }
 
+    /// Ends connections on which a program says nothing, or takes nothing any more.
+    fn end_overdue_programs(&mut self, now: Instant) {
+        let is_overdue = |app: &App| match app.stage {
+            Stage::Greeting(_) | Stage::Draining(_) | Stage::Closing => now >= app.since + WAIT_MAX,
+            Stage::Waiting(_) | Stage::Begun(_) | Stage::Open(_) => false,
+        };
+        let overdue: Vec<ConnId> =
+            self.apps.iter().filter(|(_, app)| is_overdue(app)).map(|(it, _)| *it).collect();
+        for conn in overdue {
+            match self.apps.get(&conn).map(|app| &app.stage) {
+                Some(Stage::Draining(_)) => {
+                    let why = "the program has gone, and its last bytes are not taken";
+                    self.finish_app(now, conn, why, false);
+                }
+                _ => self.to_close.push_back(conn),
+            }
+        }
+    }
+
     /// Ends what has waited too long.
     pub(super) fn end_overdue_streams(&mut self, now: Instant) {
+        self.end_overdue_programs(now);
         let waiting: Vec<ConnId> =
             self.apps.iter().filter(|(_, app)| app.is_waiting()).map(|(it, _)| *it).collect();
         for conn in waiting {

@@ -13,8 +13,14 @@ pub(crate) const PATIENCE: Duration = Duration::from_secs(100);
 
 /// A stock relay that lets clients go anywhere, also on this machine.
 pub(crate) fn exit(nickname: &str) -> RelaySpec {
+    exit_with(nickname, "accept *:*")
+}
+
+/// The same with this policy.
+pub(crate) fn exit_with(nickname: &str, policy: &str) -> RelaySpec {
+    let policy = format!("ExitPolicy {policy}");
     RelaySpec {
-        extra_torrc: ["ExitRelay 1", "ExitPolicyRejectPrivate 0", "ExitPolicy accept *:*"]
+        extra_torrc: ["ExitRelay 1", "ExitPolicyRejectPrivate 0", &policy]
             .map(str::to_owned)
             .to_vec(),
         ..RelaySpec::new(nickname)

@@ -224,6 +224,7 @@ fn conclude(report: &mut ExperimentReport, seen: &Seen, rounds: u32) {
     let held = report.cases.iter().filter(|case| case.verdict == CaseVerdict::Held).count();
     let all = report.cases.len();
     let growth = seen.growth();
+    let is_whole = seen.at_rest_mib.len() == rounds as usize;
     let at_rest: Vec<String> = seen.at_rest_mib.iter().map(|mib| format!("{mib:.1}")).collect();
     report.answer = format!(
         "It held {held} of {all} attacks in {} of {rounds} rounds; memory at rest after each round: {} MiB.",
@@ -231,8 +232,8 @@ fn conclude(report: &mut ExperimentReport, seen: &Seen, rounds: u32) {
         at_rest.join(", "),
     );
     report.promise = Promise::Decided {
-        held: held == all && all > 0 && growth.is_ok(),
-        rule: "Each attack must be held by the rules of `siege`, and memory at rest after the last round be at most a tenth and 8 MiB \
+        held: held == all && all > 0 && is_whole && growth.is_ok(),
+        rule: "All rounds must be played, each attack must be held by the rules of `siege`, and memory at rest after the last round be at most a tenth and 8 MiB \
                more than after the first."
             .to_owned(),
     };

@@ -4,10 +4,11 @@ use crate::error::Error;
 use coordinator::plan::Seed;
 use rand::TryRng as _;
 use rand::rngs::SysRng;
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, File};
 use std::io::{ErrorKind, Read as _, Write as _};
-use std::os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _};
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
+use tempfile::NamedTempFile;
 
 /// 64 digits, a newline, and not much more.
 const FILE_MAX: u64 = 256;
@@ -49,16 +50,15 @@ fn make(path: &Path) -> Result<Seed, Error> {
     SysRng.try_fill_bytes(&mut bytes).map_err(|error| Error::Random(error.to_string()))?;
     let folder = path.parent().unwrap_or(Path::new(""));
     fs::create_dir_all(folder).map_err(failed)?;
-    let unfinished = path.with_extension("unfinished");
-    let mut file = OpenOptions::new()
-        .write(true)
-        .create(true)
-        .truncate(true)
-        .mode(0o600)
-        .open(&unfinished)
-        .map_err(failed)?;
-    writeln!(file, "{}", hex::encode(bytes)).and_then(|()| file.sync_all()).map_err(failed)?;
-    fs::rename(&unfinished, path).map_err(failed)?;
+    let text = format!("{}\n", hex::encode(bytes));
+    // Its owner's alone from the first byte on, and never in the place of a seed that another coordinator has just drawn.
+    let mut file = NamedTempFile::new_in(folder).map_err(failed)?;
+    file.write_all(text.as_bytes()).and_then(|()| file.as_file().sync_all()).map_err(failed)?;
+    match file.persist_noclobber(path) {
+        Ok(_) => {}
+        Err(error) if error.error.kind() == ErrorKind::AlreadyExists => return read(path),
+        Err(error) => return Err(failed(error.error)),
+    }
     File::open(folder).and_then(|folder| folder.sync_all()).map_err(failed)?;
     Ok(Seed::from_bytes(bytes))
 }

@@ -129,7 +129,7 @@ pub fn advise(bytes: &[u8], report: &Report, now: u64, beside: Beside<'_>) -> Ve
             }
         }
     }
-    gate(file, voted.len(), beside.consensus, &mut say);
+    gate(file, voted, beside.consensus, &mut say);
     if let Some(consensus) = beside.consensus {
         compare(file, voted, consensus, &mut say);
     }
@@ -139,22 +139,26 @@ pub fn advise(bytes: &[u8], report: &Report, now: u64, beside: Beside<'_>) -> Ve
 /// The 60 % rule: nothing in tor looks at it.
 fn gate(
     file: &BandwidthFile,
-    voted: usize,
+    voted: &BTreeMap<Fingerprint, u32>,
     consensus: Option<&Consensus>,
     say: &mut impl FnMut(Option<usize>, String),
 ) {
-    if voted == 0 {
+    if voted.is_empty() {
         say(None, "tor votes on no relay of it".to_owned());
         return;
     }
     let header = &file.header;
-    let least = header.minimum_percent_eligible_relays.unwrap_or(MIN_PERCENT);
+    // A file does not excuse itself.
+    let least = header.minimum_percent_eligible_relays.unwrap_or(MIN_PERCENT).max(MIN_PERCENT);
     let of_header = match (header.number_eligible_relays, header.number_consensus_relays) {
         (Some(eligible), Some(all)) => Some((eligible, all)),
         _ => None,
     };
-    let of_consensus =
-        consensus.map(|consensus| (voted as u64, measurable(consensus).count() as u64));
+    let of_consensus = consensus.map(|consensus| {
+        // Relays that are not in it help nobody.
+        let known = measurable(consensus).filter(|relay| voted.contains_key(relay)).count();
+        (known as u64, measurable(consensus).count() as u64)
+    });
     let sources = [("by its header", of_header), ("by the consensus", of_consensus)];
     for (source, counts) in sources {
         let Some((some, all)) = counts else { continue };

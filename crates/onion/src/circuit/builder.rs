@@ -93,6 +93,12 @@ impl<S: Suite> Builder<S> {
         self.first_keys.as_ref()
     }
 
+    /// Whether the first hop has answered.
+    #[must_use]
+    pub fn has_first_hop(&self) -> bool {
+        !self.layers.is_empty()
+    }
+
     /// The cell that begins it, until the first hop has answered: command and body.
     #[must_use]
     pub fn create(&self) -> Option<(Command, Vec<u8>)> {

@@ -95,6 +95,15 @@ impl<S: Suite, A: Application<S>, R: Rng> Core<S, A, R> {
         self.passages.get(&circuit).is_some_and(|it| matches!(it.circuit.stage, Stage::Up(_)))
     }
 
+    /// Whether the first hop of a circuit has answered.
+    #[must_use]
+    pub fn has_first_hop(&self, circuit: CircuitNumber) -> bool {
+        self.passages.get(&circuit).is_some_and(|it| match &it.circuit.stage {
+            Stage::Building(builder) => builder.has_first_hop(),
+            Stage::Up(_) => true,
+        })
+    }
+
     /// Circuits that stand or are being built.
     #[must_use]
     pub fn open_circuits(&self) -> usize {

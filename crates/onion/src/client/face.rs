@@ -19,8 +19,8 @@ const SAYS_NOTHING: [u8; 24] = [0; 24];
 
 /// A client on links of bytes: a [`Core`], and the channel of each of its links. See the [module](super).
 ///
-/// - *getters*: [`is_built`](Self::is_built), [`open_circuits`](Self::open_circuits),
-///   [`open_streams`](Self::open_streams), [`figures`](Self::figures),
+/// - *getters*: [`is_built`](Self::is_built), [`has_first_hop`](Self::has_first_hop),
+///   [`open_circuits`](Self::open_circuits), [`open_streams`](Self::open_streams), [`figures`](Self::figures),
 ///   [`received_bytes`](Self::received_bytes);
 /// - *commands*: [`set_congestion`](Self::set_congestion), [`set_flows`](Self::set_flows),
 ///   [`open`](Self::open), [`begin`](Self::begin), [`send_drops`](Self::send_drops), [`application_mut`](Self::application_mut),
@@ -63,6 +63,12 @@ impl<R: Rng, A: Application<Tor>> Client<R, A> {
     #[must_use]
     pub fn is_built(&self, circuit: CircuitNumber) -> bool {
         self.core.is_built(circuit)
+    }
+
+    /// See [`Core::has_first_hop`].
+    #[must_use]
+    pub fn has_first_hop(&self, circuit: CircuitNumber) -> bool {
+        self.core.has_first_hop(circuit)
     }
 
     /// See [`Core::open_circuits`].

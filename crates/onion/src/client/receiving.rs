@@ -131,7 +131,8 @@ impl<S: Suite, A: Application<S>, R: Rng> Core<S, A, R> {
                 }
                 None
             }
-            (RelayCommand::DATA, _) => {
+            // Data of a stream that has not begun is nobody's.
+            (RelayCommand::DATA, _) if stream.is_connected => {
                 self.received_bytes += data.len() as u64;
                 stream.receive::<S>(now, data).map_err(Loss::Flow)?
             }
