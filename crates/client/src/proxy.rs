@@ -175,6 +175,7 @@ impl Proxy {
         while let Some(event) = self.client.poll_event() {
             match event {
                 ClientEvent::Built { circuit, took } => self.handle_built(now, circuit, took),
+                ClientEvent::LegBuilt { .. } | ClientEvent::LegLost { .. } => {}
                 ClientEvent::Lost { circuit, cause } => self.handle_lost(now, circuit, &cause),
                 ClientEvent::Over { stream, outcome, .. } => {
                     self.handle_over(now, stream, outcome);
