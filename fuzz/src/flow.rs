@@ -1,7 +1,8 @@
 use crate::input::Input;
 use crate::vectors;
 use onion::cell::msg::{
-    CircuitPadding, CircuitPaddingAnswer, ConfluxLink, ConfluxSwitch, LinkPadding, Sendme, Xoff, Xon,
+    CircuitPadding, CircuitPaddingAnswer, ConfluxLink, ConfluxSwitch, LinkPadding, Sendme, Xoff,
+    Xon,
 };
 use onion::cell::relay::RelayFormat;
 use onion::crypto::ntor_v3::extension::{Request, Response};

@@ -347,6 +347,7 @@ impl DestroyReason {
     pub const CONNECT_FAILED: Self = Self(6);
     pub const OR_IDENTITY: Self = Self(7);
     pub const CHANNEL_CLOSED: Self = Self(8);
+    pub const FINISHED: Self = Self(9);
     pub const DESTROYED: Self = Self(11);
 
     /// The reason with this number on the wire, known or not.

@@ -90,7 +90,8 @@ impl<S: Suite, A: Application<S>, R: Rng> Core<S, A, R> {
             legs_opened: 0,
         };
         let set = Some(Box::new(set));
-        self.passages.insert(number, Passage { legs: Vec::new(), streams: Streams::default(), set });
+        self.passages
+            .insert(number, Passage { legs: Vec::new(), streams: Streams::default(), set });
         for leg in &plan.legs {
             self.add_leg(now, number, leg);
         }

@@ -113,7 +113,9 @@ impl Cell for [u8; CELL_LEN] {
     }
 
     fn body_mut(&mut self) -> &mut [u8; BODY_LEN] {
-        let Some(body) = self.last_chunk_mut() else { unreachable!("a cell is longer than its body") };
+        let Some(body) = self.last_chunk_mut() else {
+            unreachable!("a cell is longer than its body")
+        };
         body
     }
 

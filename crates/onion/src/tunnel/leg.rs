@@ -1,6 +1,6 @@
+use super::conflux::LegState;
 use crate::cell::CELLS_PER_RECORD;
 use crate::cell::relay::{RelayCommand, RelayFormat};
-use super::conflux::LegState;
 use crate::flow::control::{BlockedMark, Flow, FlowState, PathState};
 use crate::suite::Salt;
 

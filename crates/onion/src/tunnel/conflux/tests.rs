@@ -38,11 +38,7 @@ fn send(end: &mut Conflux<usize, u64>, ways: &mut [VecDeque<Sent>], leg: usize, 
 }
 
 /// Gives the receiving end the next of a leg. What is delivered.
-fn arrive(
-    end: &mut Conflux<usize, u64>,
-    leg: usize,
-    sent: Sent,
-) -> Result<Vec<u64>, ConfluxError> {
+fn arrive(end: &mut Conflux<usize, u64>, leg: usize, sent: Sent) -> Result<Vec<u64>, ConfluxError> {
     let mut delivered = vec![];
     match sent {
         Sent::Switch(skipped) => end.handle_switch(leg, ConfluxSwitch { skipped })?,
