@@ -69,6 +69,7 @@ fn wait_for_exit(client: &mut Ours, port: u16) {
         assert!(clock.now() - Instant::ORIGIN < PATIENCE, "{error}: {:#?}", client.heard());
         thread::park_timeout(Duration::from_millis(500));
     }
+    let _ = traffic(client);
 }
 
 /// What the legs had carried when the latest stream was closed.

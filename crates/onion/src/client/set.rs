@@ -122,7 +122,7 @@ impl<S: Suite, A: Application<S>, R: Rng> Core<S, A, R> {
         };
         let figures = |leg| {
             let it = set.conflux.figures(leg).unwrap_or_default();
-            let rtt = leg_state(legs, leg).rtt;
+            let rtt = leg_state(legs, leg).rtt.or(set.conflux.first_rtt(leg));
             LegFigures { leg, received: it.received, sent: it.sent, rtt }
         };
         set.conflux.legs().map(figures).collect()

@@ -121,6 +121,12 @@ impl<L: Copy + PartialEq, M> Conflux<L, M> {
         self.find(leg).map(|it| LegFigures { sent: it.sent_here, received: it.received_here })
     }
 
+    /// A leg's round trip by the handshake.
+    #[must_use]
+    pub fn first_rtt(&self, leg: L) -> Option<Duration> {
+        self.find(leg)?.rtt
+    }
+
     /// Messages that wait for others that come before them.
     #[must_use]
     pub fn early_len(&self) -> usize {
