@@ -1,6 +1,9 @@
 use crate::input::Input;
 use crate::vectors;
-use onion::cell::msg::{CircuitPadding, CircuitPaddingAnswer, LinkPadding, Sendme, Xoff, Xon};
+use onion::cell::msg::{
+    CircuitPadding, CircuitPaddingAnswer, ConfluxLink, ConfluxSwitch, LinkPadding, Sendme, Xoff,
+    Xon,
+};
 use onion::cell::relay::RelayFormat;
 use onion::crypto::ntor_v3::extension::{Request, Response};
 use onion::crypto::ntor_v3::{Client, RelayKeys, Server};
@@ -46,6 +49,12 @@ fn messages(data: &[u8]) {
     }
     if let Ok(xoff) = Xoff::parse(data) {
         assert!(data.starts_with(&encode(|out| xoff.encode_into(out))));
+    }
+    if let Ok(link) = ConfluxLink::parse(data) {
+        assert!(data.starts_with(&encode(|out| link.encode_into(out))));
+    }
+    if let Ok(switch) = ConfluxSwitch::parse(data) {
+        assert!(data.starts_with(&encode(|out| switch.encode_into(out))));
     }
     if let Ok(padding) = LinkPadding::parse(data) {
         assert!(data.starts_with(&encode(|out| padding.encode_into(out))));

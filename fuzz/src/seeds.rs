@@ -383,6 +383,7 @@ fn flows() -> Vec<Seed> {
     let slow = join(&[&data, &data, &data, &later, &data, &[4, 255, 255, 4, 255, 255].repeat(9)]);
     vec![
         ("flow_control", "sendme", join(&[&[0, 1, 0, 20], &tag])),
+        ("flow_control", "conflux-link", join(&[&[0, 1], &[7; 32], &[0; 16], &[3]])),
         ("flow_control", "xon", vec![0, 0, 0, 0, 1, 0]),
         ("flow_control", "link-padding", vec![0, 0, 2, 5, 220, 37, 28]),
         ("flow_control", "circuit-padding", vec![0, 0, 2, 1, 1, 0, 0, 0, 1]),

@@ -14,6 +14,19 @@ pub struct Hop {
     pub nickname: Nickname,
 }
 
+/// What a leg of linked circuits has carried: messages of streams, most of them a cell of data.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LegTraffic {
+    /// Which leg of its set.
+    pub leg: u8,
+    /// Those that have come.
+    pub received_messages: u64,
+    /// Those that were sent.
+    pub sent_messages: u64,
+    /// Its round trip to the exit, once it was measured.
+    pub rtt: Option<Duration>,
+}
+
 /// What a client has to tell.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Event {
@@ -37,13 +50,37 @@ pub enum Event {
         /// When it must stop using what it knows, in Unix seconds.
         valid_until: u64,
     },
-    /// A circuit stands.
-    CircuitBuilt {
-        /// Its number.
+    /// A circuit of a set stands; its exit is still to link it.
+    LegBuilt {
+        /// The set's number.
         circuit: u64,
+        /// Which leg of it.
+        leg: u8,
         /// First hop first.
         path: Vec<Hop>,
         /// Time since its first cell.
+        took: Duration,
+    },
+    /// A circuit of a set is gone; the set goes on.
+    LegLost {
+        /// The set's number.
+        circuit: u64,
+        /// Which leg of it.
+        leg: u8,
+        /// First hop first.
+        path: Vec<Hop>,
+        /// Why.
+        reason: String,
+    },
+    /// A circuit stands, or a set of them that are linked.
+    CircuitBuilt {
+        /// Its number.
+        circuit: u64,
+        /// First hop first; of a set, its first leg's.
+        path: Vec<Hop>,
+        /// How many circuits it is.
+        legs: usize,
+        /// Time since its first cell; of a set, since it was wanted.
         took: Duration,
         /// Nobody waited for it any longer; it is closed.
         is_late: bool,
@@ -82,6 +119,8 @@ pub enum Event {
         sent_bytes: u64,
         /// Bytes to the program.
         received_bytes: u64,
+        /// What its circuit's legs have carried until now, for all streams; none if it is one circuit.
+        legs: Vec<LegTraffic>,
         /// Time since the program asked for it.
         took: Duration,
         /// How it ended.
@@ -110,10 +149,19 @@ impl fmt::Display for Event {
                 took.as_millis()
             ),
             Self::Updated { relays, .. } => write!(f, "a later consensus: {relays} relays"),
-            Self::CircuitBuilt { circuit, path, took, is_late } => {
-                let late = if *is_late { ", too late to be used" } else { "" };
+            Self::LegBuilt { circuit, leg, path, took } => {
                 let time_ms = took.as_millis();
-                write!(f, "circuit {circuit} stands: {} in {time_ms} ms{late}", names(path))
+                write!(f, "leg {leg} of circuit {circuit}: {} in {time_ms} ms", names(path))
+            }
+            Self::LegLost { circuit, leg, path, reason } => {
+                write!(f, "leg {leg} of circuit {circuit} lost: {}: {reason}", names(path))
+            }
+            Self::CircuitBuilt { circuit, path, legs, took, is_late } => {
+                let late = if *is_late { ", too late to be used" } else { "" };
+                let linked =
+                    if *legs > 1 { format!(", {legs} legs linked") } else { String::new() };
+                let time_ms = took.as_millis();
+                write!(f, "circuit {circuit} stands: {} in {time_ms} ms{linked}{late}", names(path))
             }
             Self::CircuitClosed { circuit, path, was_built, reason } => {
                 let what = if *was_built { "closed" } else { "failed" };

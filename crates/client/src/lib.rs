@@ -36,7 +36,7 @@ pub mod strategy;
 pub mod timeouts;
 mod view;
 
-pub use event::{Event, Hop};
+pub use event::{Event, Hop, LegTraffic};
 pub use pool::Isolation;
 pub use running::{ClientError, ClientProxy, Settings};
 pub use view::{RelayInfo, View};

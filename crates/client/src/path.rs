@@ -140,5 +140,66 @@ pub fn choose<'v>(
     Err(problem)
 }
 
+/// Chooses paths for circuits that are to be linked at their common exit: no two have the same guard, nor the same middle
+/// (proposal 329 §2.2), and as long as there are relays enough they have no relay but the exit in common. `taken` are the
+/// paths of legs that there are already; the exit is theirs.
+///
+/// # Errors
+/// [`NoPath`] says which position cannot be filled: of all legs, or there are none.
+pub fn choose_legs<'v>(
+    view: &'v View,
+    strategy: &dyn Strategy,
+    rules: Rules,
+    need: Need,
+    (count, taken): (usize, &[[Fingerprint; 3]]),
+    rng: &mut impl Rng,
+    guard: impl Fn(&dyn Fn(&RelayInfo) -> bool) -> Option<Fingerprint>,
+) -> Result<Vec<[&'v RelayInfo; 3]>, NoPath> {
+    let lasts = need.is_long_lived();
+    let mut problem = NoPath::Exit;
+    let exits_tried = if taken.is_empty() { EXITS_TRIED } else { 1 };
+    for _ in 0..exits_tried {
+        let serves = |relay: &RelayInfo| {
+            let links = relay.has_conflux && relay.has_congestion_control;
+            let is_theirs = taken.iter().all(|path| path[2] == relay.fingerprint);
+            links && is_theirs && need.is_served_by(relay)
+        };
+        let exit = draw(view, strategy, Position::Exit, &[], lasts, rng, serves);
+        let exit = exit.ok_or(NoPath::Exit)?;
+        for may_share in [false, true] {
+            let mut paths = taken.to_vec();
+            let mut chosen = Vec::new();
+            while chosen.len() < count {
+                // Whether a relay is free for a position: in no other leg, or at least not there.
+                let is_free = |relay: &RelayInfo, place: usize| {
+                    let is_it = |path: &[Fingerprint; 3]| match may_share {
+                        true => path[place] == relay.fingerprint,
+                        false => path[..2].contains(&relay.fingerprint),
+                    };
+                    rules.allow_both(relay, exit) && !paths.iter().any(is_it)
+                };
+                let first = guard(&|relay| is_free(relay, 0)).and_then(|it| view.find(&it));
+                let Some(first) = first else {
+                    problem = NoPath::Guard;
+                    break;
+                };
+                let may_be = |it: &RelayInfo| is_free(it, 1) && rules.allow_both(it, first);
+                let known = [first, exit];
+                let middle = draw(view, strategy, Position::Middle, &known, lasts, rng, may_be);
+                let Some(middle) = middle else {
+                    problem = NoPath::Middle;
+                    break;
+                };
+                paths.push([first.fingerprint, middle.fingerprint, exit.fingerprint]);
+                chosen.push([first, middle, exit]);
+            }
+            if chosen.len() == count {
+                return Ok(chosen);
+            }
+        }
+    }
+    Err(problem)
+}
+
 #[cfg(test)]
 mod tests;

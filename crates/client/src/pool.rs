@@ -25,8 +25,12 @@ pub struct Isolation(pub Option<(Vec<u8>, Vec<u8>)>);
 pub(crate) struct Circuit {
     /// Its number, for people.
     pub(crate) number: u64,
-    /// First hop first.
+    /// First hop first; of a set, its first leg's.
     pub(crate) path: [Fingerprint; 3],
+    /// Of a set: the paths of its legs, by their numbers.
+    pub(crate) legs: BTreeMap<u8, [Fingerprint; 3]>,
+    /// Of a set: legs that were tried for others that failed.
+    pub(crate) retries: u32,
     pub(crate) exit: RelayInfo,
     pub(crate) began: Instant,
     pub(crate) took: Option<Duration>,
@@ -51,6 +55,8 @@ impl Circuit {
         Self {
             number,
             path,
+            legs: BTreeMap::new(),
+            retries: 0,
             exit,
             began,
             took: None,

@@ -4,6 +4,7 @@
 
 mod apps;
 mod circuits;
+mod legs;
 mod pipe;
 mod socks;
 mod streams;
@@ -15,9 +16,11 @@ use crate::state::State;
 use crate::strategy::Strategy;
 use crate::view::View;
 use apps::App;
+use onion::cell::msg::DesiredUx;
 use onion::client::{CircuitNumber, Client, ClientEvent, StreamNumber};
 use onion::link::TlsSession;
 use onion::node::{CloseCause, ConnId, Dial, ListenerId, Node};
+use onion::tunnel::conflux::LegScheduler;
 use onion::{Duration, Instant};
 use pipe::{StreamEnd, Touched};
 use rand::SeedableRng;
@@ -41,6 +44,10 @@ const EVENTS_MAX: usize = 1 << 14;
 pub(crate) struct Choices {
     pub(crate) strategy: Box<dyn Strategy>,
     pub(crate) rules: Rules,
+    /// Circuits of a set; one for none.
+    pub(crate) legs: usize,
+    pub(crate) leg_scheduler: &'static dyn LegScheduler,
+    pub(crate) desired: DesiredUx,
 }
 
 /// The node of a client.
@@ -60,6 +67,8 @@ pub(crate) struct Proxy {
     by_stream: BTreeMap<StreamNumber, ConnId>,
     apps_accepted: u32,
     circuits_opened: u64,
+    /// It was told that there is no set of circuits to be had, and has not changed since.
+    has_told_no_set: bool,
     /// For which streams circuits are kept ready: those that were asked for last.
     last_need: Option<Need>,
     touched: Touched,
@@ -106,6 +115,7 @@ impl Proxy {
             by_stream: BTreeMap::new(),
             apps_accepted: 0,
             circuits_opened: 0,
+            has_told_no_set: false,
             last_need: None,
             touched: Touched::default(),
             writable: VecDeque::new(),
@@ -187,6 +197,12 @@ impl Proxy {
         while let Some(event) = self.client.poll_event() {
             match event {
                 ClientEvent::Built { circuit, took } => self.handle_built(now, circuit, took),
+                ClientEvent::LegBuilt { circuit, leg, took } => {
+                    self.handle_leg_built(now, circuit, leg, took);
+                }
+                ClientEvent::LegLost { circuit, leg, cause } => {
+                    self.handle_leg_lost(now, circuit, leg, &cause);
+                }
                 ClientEvent::Lost { circuit, cause } => self.handle_lost(now, circuit, &cause),
                 ClientEvent::Over { stream, outcome, .. } => {
                     self.handle_over(now, stream, outcome);

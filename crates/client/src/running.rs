@@ -10,6 +10,9 @@ use link::tls::TlsConfigs;
 use link::{Clock, Driver, DriverError, DriverOptions, Forge, Remote, unix_time_s};
 use netdoc::Fingerprint;
 use onion::Duration;
+use onion::cell::msg::DesiredUx;
+use onion::tunnel::conflux::schedulers::MinRtt;
+use onion::tunnel::conflux::{LEGS_MAX, LegScheduler};
 use rand::rngs::{StdRng, SysRng};
 use rand::{Rng, RngExt, SeedableRng};
 use relay::Follower;
@@ -43,6 +46,13 @@ pub struct Settings {
     pub strategy: Box<dyn Strategy>,
     /// What holds for all paths.
     pub rules: Rules,
+    /// Circuits that are linked into one (proposal 329), where the network has relays enough for them and an exit that links
+    /// them; 1 for none. At most [`LEGS_MAX`](onion::tunnel::conflux::LEGS_MAX).
+    pub legs: usize,
+    /// Which of the linked circuits carries what programs send.
+    pub leg_scheduler: &'static dyn LegScheduler,
+    /// How exits are asked to use linked circuits.
+    pub desired: DesiredUx,
 }
 
 impl Settings {
@@ -56,6 +66,9 @@ impl Settings {
             folder,
             strategy: Box::new(Weighted),
             rules: Rules { distinct_subnets: false },
+            legs: 1,
+            leg_scheduler: &MinRtt,
+            desired: DesiredUx::HighThroughput,
         }
     }
 }
@@ -113,7 +126,17 @@ impl ClientProxy {
             return Err(ClientError::NoAuthority);
         }
         let machine = |error: &dyn fmt::Display| ClientError::Machine(error.to_string());
-        let Settings { socks, authorities, identities, folder, strategy, rules } = settings;
+        let Settings {
+            socks,
+            authorities,
+            identities,
+            folder,
+            strategy,
+            rules,
+            legs,
+            leg_scheduler,
+            desired,
+        } = settings;
         if !folder.is_dir() {
             let failed = |source| ClientError::Folder { folder: folder.clone(), source };
             std::fs::create_dir(&folder).map_err(failed)?;
@@ -141,7 +164,8 @@ impl ClientProxy {
         let engine = Engine { events, news, file, is_over: Arc::clone(&is_over) };
         let work = move || {
             let clock = Clock::start();
-            let choices = Choices { strategy, rules };
+            let legs = legs.clamp(1, LEGS_MAX);
+            let choices = Choices { strategy, rules, legs, leg_scheduler, desired };
             let proxy = Proxy::new(choices, remembered, clock.now(), now, rng);
             // Plain connections come in; links that go out have TLS all the same.
             let options = DriverOptions { accepts_plain: true, ..DriverOptions::default() };

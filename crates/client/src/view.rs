@@ -30,6 +30,8 @@ pub struct RelayInfo {
     pub policy_ipv6: PortPolicy,
     /// Whether it speaks congestion control, `FlowCtrl=2` (proposal 324).
     pub has_congestion_control: bool,
+    /// Whether it links circuits, `Conflux=1` (proposal 329).
+    pub has_conflux: bool,
     family: Vec<FamilyMember>,
     family_ids: Vec<String>,
 }
@@ -52,6 +54,7 @@ impl RelayInfo {
             policy: micro.policy,
             policy_ipv6: micro.policy_ipv6,
             has_congestion_control: router.supports("FlowCtrl", 2),
+            has_conflux: router.supports("Conflux", 1),
             family: micro.family,
             family_ids: micro.family_ids,
         }

@@ -2,8 +2,10 @@
 
 use crate::error::Error;
 use clap::{Args, ValueEnum};
-use client::{ClientProxy, Event, Hop, Settings, path::Rules, strategy};
+use client::{ClientProxy, Event, Hop, LegTraffic, Settings, path::Rules, strategy};
 use netdoc::Fingerprint;
+use onion::cell::msg::DesiredUx;
+use onion::tunnel::conflux::{LegScheduler, schedulers};
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
 use std::net::{IpAddr, SocketAddr};
@@ -25,11 +27,12 @@ const STEP: Duration = Duration::from_millis(100);
   flashflow lab up --dir /tmp/net --limits 0,0,0 --exits
   flashflow client --network /tmp/net --socks 127.0.0.1:9150
   curl --socks5-hostname 127.0.0.1:9150 http://127.0.0.1:8000/
+  flashflow client --network /tmp/net --legs 2 --json
   flashflow client --authority 127.0.0.1:7001,127.0.0.1:7002 --strategy uniform --json
 
 Programs that give different names or passwords with SOCKS never share a circuit. It says on stdout
 `SOCKS at ADDRESS`; what follows goes to stderr; with --json, to stdout as well: bootstrapped,
-circuit_built, circuit_closed, stream_opened, stream_closed, trouble.
+leg_built, leg_lost, circuit_built, circuit_closed, stream_opened, stream_closed, trouble.
 
 Exit status: 0 ended as asked; 1 failed; 2 wrong arguments.")]
 pub(crate) struct ClientOptions {
@@ -58,6 +61,17 @@ pub(crate) struct ClientOptions {
     /// No two relays of a path in one network of 16 bits (IPv4) or 32 bits (IPv6). Always so with --public.
     #[arg(long)]
     distinct_subnets: bool,
+    /// Circuits that are linked into one at their exit (Conflux), by guards and middles of their own; where the network has no
+    /// exit that links them, or not relays enough, one circuit is used.
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u8).range(1..=8))]
+    legs: u8,
+    /// Which of the linked circuits carries what programs send.
+    #[arg(long, value_enum, default_value_t, value_name = "NAME")]
+    leg_scheduler: LegSchedulerName,
+    /// What exits are asked to use linked circuits for: stock exits send on the fastest leg with room for throughput, and on
+    /// the fastest alone for latency.
+    #[arg(long, value_enum, default_value_t, value_name = "WISH")]
+    leg_wish: LegWish,
     /// Where it keeps its guards and what it has fetched; by default a temporary folder that is removed.
     #[arg(long, value_name = "DIR")]
     data: Option<PathBuf>,
@@ -81,6 +95,53 @@ impl StrategyName {
         match self {
             Self::Weighted => Box::new(strategy::Weighted),
             Self::Uniform => Box::new(strategy::Uniform),
+        }
+    }
+}
+
+/// Which leg the next cell goes on.
+#[derive(Clone, Copy, Debug, Default, ValueEnum)]
+enum LegSchedulerName {
+    /// The fastest, and no other, as stock clients.
+    #[default]
+    MinRtt,
+    /// The fastest that has room, as stock exits.
+    LowRtt,
+    /// The same, as far as nothing comes later than by waiting.
+    CwndRtt,
+    /// The one whose last round trip was the shortest, of those with room: the rule of Kristel et al.
+    CurrentRtt,
+    /// The fastest, or the next if that blocks nothing.
+    Blest,
+}
+
+impl LegSchedulerName {
+    const fn get(self) -> &'static dyn LegScheduler {
+        match self {
+            Self::MinRtt => &schedulers::MinRtt,
+            Self::LowRtt => &schedulers::LowRtt,
+            Self::CwndRtt => &schedulers::CwndRtt,
+            Self::CurrentRtt => &schedulers::CurrentRtt,
+            Self::Blest => &schedulers::Blest,
+        }
+    }
+}
+
+/// What linked circuits are for.
+#[derive(Clone, Copy, Debug, Default, ValueEnum)]
+enum LegWish {
+    /// As much as can be.
+    #[default]
+    Throughput,
+    /// As soon as can be.
+    Latency,
+}
+
+impl LegWish {
+    const fn get(self) -> DesiredUx {
+        match self {
+            Self::Throughput => DesiredUx::HighThroughput,
+            Self::Latency => DesiredUx::MinLatency,
         }
     }
 }
@@ -115,6 +176,9 @@ impl ClientOptions {
             folder,
             strategy: self.strategy.make(),
             rules: Rules { distinct_subnets: self.distinct_subnets || self.public },
+            legs: usize::from(self.legs),
+            leg_scheduler: self.leg_scheduler.get(),
+            desired: self.leg_wish.get(),
         })
     }
 }
@@ -179,6 +243,12 @@ fn value(event: &Event) -> Value {
         let hop = |hop: &Hop| json!({"fingerprint": hop.fingerprint.to_string(), "nickname": hop.nickname.as_str()});
         path.iter().map(hop).collect()
     };
+    let leg = |it: &LegTraffic| {
+        json!({
+            "leg": it.leg, "received_messages": it.received_messages,
+            "sent_messages": it.sent_messages, "rtt_ms": it.rtt.as_ref().map(ms),
+        })
+    };
     match event {
         Event::Bootstrapped { relays, exits, guards, valid_until, took } => json!({
             "type": "bootstrapped", "relays": relays, "exits": exits, "guards": guards,
@@ -187,9 +257,15 @@ fn value(event: &Event) -> Value {
         Event::Updated { relays, valid_until } => {
             json!({"type": "updated", "relays": relays, "valid_until": valid_until})
         }
-        Event::CircuitBuilt { circuit, path, took, is_late } => json!({
-            "type": "circuit_built", "circuit": circuit, "path": hops(path), "ms": ms(took),
-            "late": is_late,
+        Event::LegBuilt { circuit, leg, path, took } => json!({
+            "type": "leg_built", "circuit": circuit, "leg": leg, "path": hops(path), "ms": ms(took),
+        }),
+        Event::LegLost { circuit, leg, path, reason } => json!({
+            "type": "leg_lost", "circuit": circuit, "leg": leg, "path": hops(path), "reason": reason,
+        }),
+        Event::CircuitBuilt { circuit, path, legs, took, is_late } => json!({
+            "type": "circuit_built", "circuit": circuit, "path": hops(path), "legs": legs,
+            "ms": ms(took), "late": is_late,
         }),
         Event::CircuitClosed { circuit, path, was_built, reason } => json!({
             "type": "circuit_closed", "circuit": circuit, "path": hops(path),
@@ -205,13 +281,14 @@ fn value(event: &Event) -> Value {
             target,
             sent_bytes,
             received_bytes,
+            legs,
             took,
             reason,
             is_ok,
         } => json!({
             "type": "stream_closed", "stream": stream, "circuit": circuit, "target": target,
             "sent_bytes": sent_bytes, "received_bytes": received_bytes, "ms": ms(took),
-            "reason": reason, "ok": is_ok,
+            "legs": legs.iter().map(leg).collect::<Vec<_>>(), "reason": reason, "ok": is_ok,
         }),
         Event::Trouble(problem) => json!({"type": "trouble", "reason": problem}),
         Event::Ended(reason) => json!({"type": "error", "error": reason}),

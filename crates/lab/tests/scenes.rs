@@ -20,6 +20,8 @@ mod bounds;
 mod circuits;
 #[path = "scenes/floods.rs"]
 mod floods;
+#[path = "scenes/linked.rs"]
+mod linked;
 #[path = "scenes/modelled.rs"]
 mod modelled;
 #[path = "scenes/transfers.rs"]

@@ -22,6 +22,7 @@ mod plan;
 mod receiving;
 mod sending;
 mod server;
+mod set;
 mod streams;
 
 pub use self::core::Core;
@@ -29,8 +30,9 @@ pub use application::{Application, Progress};
 pub use event::{CircuitNumber, ClientEvent, Figures, Loss, Outcome, StreamNumber};
 pub use face::Client;
 pub use pattern::{Pattern, Transfer};
-pub use plan::{CircuitPlan, Destination};
+pub use plan::{CircuitPlan, Destination, SetPlan};
 pub use server::{Answer, Server};
+pub use set::LegFigures;
 
 /// Events that wait to be asked for, at most; a shell that does not ask misses the oldest.
 const EVENTS_MAX: usize = 1 << 16;

@@ -35,6 +35,8 @@
 //! | streams of a circuit | 1,024 | refused, "misc" |
 //! | streams to destinations and lookups, of all circuits, and connections that are still to be written out | three quarters of [`RouterConfig::streams_max`] | the circuit that has most gives up its newest for one that has less; else refused, "resource limit" |
 //! | streams to the directory server | a quarter of it | the same |
+//! | messages of linked circuits that wait for others before them | 16,384 a set | the set is destroyed, reason 1 |
+//! | circuits of a set | 8 | the next is destroyed, reason 1 |
 //! | circuits of a link | 10,000 | refused, reason 5 |
 //! | time for what is left of a stream that is over | 15 s without progress | dropped |
 //! | time of a link without circuits | 3 to 4.5 minutes; to a relay, about `nf_conntimeout_relays` | closed |
@@ -52,6 +54,7 @@
 //! | `circuits` | CREATE, EXTEND, DESTROY, queues of cells |
 //! | `schedule` | which link and which circuit goes first |
 //! | `streams` | streams of exits and of the directory |
+//! | `conflux` | circuits that are linked here: LINK, the order of what comes, the leg of what goes |
 //! | `measurement` | the target's part |
 //! | `conduct` | what an honest relay does not do |
 //! | `memory` | what is held in all, and what goes when it is too much |
@@ -60,6 +63,7 @@ mod cells;
 mod circuits;
 mod conduct;
 mod config;
+mod conflux;
 mod conns;
 mod core;
 mod defences;

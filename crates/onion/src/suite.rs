@@ -136,6 +136,9 @@ pub trait Cell: fmt::Debug + Clone + Send + 'static {
     /// What is in it.
     fn body(&self) -> &Self::Body;
 
+    /// What is in it, to be sealed.
+    fn body_mut(&mut self) -> &mut Self::Body;
+
     /// Moves cells to where others were; both are as many.
     fn shift(from: &mut [Self], to: &mut [Self])
     where

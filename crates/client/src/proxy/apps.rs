@@ -1,5 +1,6 @@
 //! Programs: what they ask for, and the bytes to and from them.
 
+use super::legs::leg_traffic;
 use super::pipe::Pipe;
 use super::socks::{Greeting, Request, Step};
 use super::{BUSY_STEP, Proxy};
@@ -265,6 +266,10 @@ impl Proxy {
             target: request.target,
             sent_bytes: pipe.sent_bytes,
             received_bytes: pipe.received_bytes,
+            legs: begun
+                .as_ref()
+                .map(|it| leg_traffic(&self.client, it.circuit))
+                .unwrap_or_default(),
             took: now - app.asked_at,
             reason: reason.to_owned(),
             is_ok,

@@ -28,6 +28,11 @@ impl Proxy {
         if now < self.open_at || has_no_path || self.pool.len() >= CIRCUITS_MAX {
             return None;
         }
+        if self.choices.legs > 1
+            && let Some(set) = self.open_set(now, need)
+        {
+            return Some(set);
+        }
         let Self { view, choices, state, rng, .. } = self;
         let guard = |allowed: &dyn Fn(&_) -> bool| state.guards.choose(view, now, allowed);
         let chosen = path::choose(view, &*choices.strategy, choices.rules, need, rng, guard);
@@ -80,12 +85,16 @@ impl Proxy {
         circuit.took = Some(took);
         let (guard, is_late, path, name) =
             (*circuit.guard(), circuit.is_late, circuit.path, circuit.number);
+        let (legs, is_set) = (circuit.legs.len().max(1), !circuit.legs.is_empty());
         self.failures = 0;
         self.open_at = now;
-        self.has_state_changed |= self.state.guards.handle_success(&guard, unix_time_s);
-        self.state.build_times.handle_built(took);
+        // Of a set each leg was told of.
+        if !is_set {
+            self.has_state_changed |= self.state.guards.handle_success(&guard, unix_time_s);
+            self.state.build_times.handle_built(took);
+        }
         let path = self.hops(&path);
-        self.tell(Event::CircuitBuilt { circuit: name, path, took, is_late });
+        self.tell(Event::CircuitBuilt { circuit: name, path, legs, took, is_late });
         if is_late {
             self.pool.remove(number);
             self.client.destroy(number);
@@ -98,8 +107,14 @@ impl Proxy {
         let Some(circuit) = self.pool.get(number) else { return };
         let (path, was_built, name) = (circuit.path, circuit.took.is_some(), circuit.number);
         if !was_built {
-            if matches!(cause, Loss::Link(_) | Loss::Channel(_)) {
-                self.state.guards.handle_failure(&path[0], now);
+            // Of a set the last leg that was left, if it is known which.
+            let guard = match circuit.legs.len() {
+                0 => Some(path[0]),
+                1 => circuit.legs.values().next().map(|leg| leg[0]),
+                _ => None,
+            };
+            if let (Some(guard), Loss::Link(_) | Loss::Channel(_)) = (guard, cause) {
+                self.state.guards.handle_failure(&guard, now);
             }
             self.pause(now);
         }
@@ -112,7 +127,7 @@ impl Proxy {
     }
 
     /// Tries no other circuit for a moment.
-    fn pause(&mut self, now: Instant) {
+    pub(super) fn pause(&mut self, now: Instant) {
         self.open_at = now + (PAUSE * 2_u32.pow(self.failures.min(10))).min(PAUSE_MAX);
         self.failures += 1;
     }
@@ -125,10 +140,10 @@ impl Proxy {
         for number in late {
             self.state.build_times.handle_timeout();
             // A guard that takes the link and then says nothing is as bad as one that cannot be reached.
-            if let Some(circuit) = self.pool.get(number)
-                && !self.client.has_first_hop(number)
-            {
-                self.state.guards.handle_failure(circuit.guard(), now);
+            let Some(circuit) = self.pool.get(number) else { continue };
+            for leg in self.client.silent_legs(number) {
+                let guard = circuit.legs.get(&leg).map_or(circuit.guard(), |path| &path[0]);
+                self.state.guards.handle_failure(guard, now);
             }
         }
         for number in over {
@@ -145,7 +160,7 @@ impl Proxy {
         self.end_overdue_streams(now);
     }
 
-    fn hops(&self, path: &[Fingerprint]) -> Vec<Hop> {
+    pub(super) fn hops(&self, path: &[Fingerprint]) -> Vec<Hop> {
         let unnamed = || "Unnamed".parse().ok();
         path.iter()
             .filter_map(|fingerprint| {

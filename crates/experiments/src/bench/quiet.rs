@@ -156,6 +156,7 @@ impl Watch<Client<StdRng>> for Asker {
                     self.told.with(|told| told.round_trips.push((now, figures.to_last())));
                     self.next = Some(now + PAUSE);
                 }
+                ClientEvent::LegBuilt { .. } | ClientEvent::LegLost { .. } => {}
                 ClientEvent::Over { outcome, .. } => {
                     self.told.fail(format!("a stream was not refused: {outcome:?}"));
                 }

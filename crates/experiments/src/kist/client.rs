@@ -131,6 +131,8 @@ impl Errands {
             ClientEvent::Over { outcome, .. } => {
                 self.trace.fail(format!("a client's stream: {outcome:?}"));
             }
+            // Of sets of circuits, of which there are none.
+            ClientEvent::LegBuilt { .. } | ClientEvent::LegLost { .. } => {}
             ClientEvent::Lost { cause, .. } => {
                 self.trace.fail(format!("a client's circuit: {cause}"));
             }

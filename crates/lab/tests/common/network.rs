@@ -187,7 +187,7 @@ impl<S: World> Net<S> {
         let is_it = |event: &ClientEvent| match event {
             ClientEvent::Over { stream: it, .. } => *it == stream,
             ClientEvent::Lost { .. } => true,
-            ClientEvent::Built { .. } => false,
+            _ => false,
         };
         match self.event(is_it) {
             ClientEvent::Over { outcome, figures, .. } => (outcome, figures),
@@ -209,7 +209,7 @@ impl<S: World> Net<S> {
         let is_it = |event: &ClientEvent| match event {
             ClientEvent::Lost { circuit: it, .. } => *it == circuit,
             ClientEvent::Built { circuit: it, .. } => *it == circuit,
-            ClientEvent::Over { .. } => false,
+            _ => false,
         };
         match self.event(is_it) {
             ClientEvent::Lost { cause, .. } => cause,

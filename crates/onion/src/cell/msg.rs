@@ -2,10 +2,12 @@
 //!
 //! Each type borrows from the cell it was parsed from and writes itself back with `encode_into`.
 
+mod conflux;
 mod flow;
 mod padding;
 mod stream;
 
+pub use conflux::{ConfluxLink, ConfluxNonce, ConfluxSwitch, DesiredUx};
 pub use flow::{Sendme, Xoff, Xon};
 pub use padding::{CircuitPadding, CircuitPaddingAnswer, LinkPadding};
 pub use stream::{Begin, BeginFlags, Connected, End, EndReason, Resolved};
@@ -345,6 +347,7 @@ impl DestroyReason {
     pub const CONNECT_FAILED: Self = Self(6);
     pub const OR_IDENTITY: Self = Self(7);
     pub const CHANNEL_CLOSED: Self = Self(8);
+    pub const FINISHED: Self = Self(9);
     pub const DESTROYED: Self = Self(11);
 
     /// The reason with this number on the wire, known or not.

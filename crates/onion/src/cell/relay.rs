@@ -38,6 +38,10 @@ impl RelayCommand {
     pub const BEGIN_DIR: Self = Self(13);
     pub const EXTEND2: Self = Self(14);
     pub const EXTENDED2: Self = Self(15);
+    pub const CONFLUX_LINK: Self = Self(19);
+    pub const CONFLUX_LINKED: Self = Self(20);
+    pub const CONFLUX_LINKED_ACK: Self = Self(21);
+    pub const CONFLUX_SWITCH: Self = Self(22);
     pub const PADDING_NEGOTIATE: Self = Self(41);
     pub const PADDING_NEGOTIATED: Self = Self(42);
     pub const XOFF: Self = Self(43);

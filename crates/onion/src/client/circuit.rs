@@ -1,3 +1,4 @@
+use super::set::LinkedSet;
 use super::streams::Streams;
 use crate::cell::{CircId, Command};
 use crate::circuit::Builder;
@@ -7,12 +8,32 @@ use crate::node::ConnId;
 use crate::suite::{Body, Cell, Layers, Message, Suite};
 use crate::time::Instant;
 use crate::tunnel::Leg;
+use alloc::boxed::Box;
+use alloc::vec::Vec;
 
-/// What goes by one [`CircuitNumber`](super::CircuitNumber): a tunnel of one leg, and its streams.
+/// What goes by one [`CircuitNumber`](super::CircuitNumber): a tunnel, and its streams.
 #[derive(Debug)]
 pub(super) struct Passage<S: Suite> {
-    pub(super) circuit: Circuit<S>,
+    /// One circuit, or those of a set.
+    pub(super) legs: Vec<Circuit<S>>,
     pub(super) streams: Streams,
+    /// What the circuits of a set have in common. Without it there is one circuit.
+    pub(super) set: Option<Box<LinkedSet<S>>>,
+}
+
+impl<S: Suite> Passage<S> {
+    /// The circuit of this number on this link.
+    pub(super) fn place(&self, conn: ConnId, circ_id: CircId) -> Option<usize> {
+        self.legs.iter().position(|it| it.circ_id == circ_id && it.conn == conn)
+    }
+
+    /// Whether streams may begin.
+    pub(super) fn is_ready(&self) -> bool {
+        match &self.set {
+            None => self.legs.iter().any(|it| matches!(it.stage, Stage::Up(_))),
+            Some(set) => set.is_usable,
+        }
+    }
 }
 
 /// A circuit, from before its first cell to its end.
@@ -20,6 +41,8 @@ pub(super) struct Passage<S: Suite> {
 pub(super) struct Circuit<S: Suite> {
     pub(super) conn: ConnId,
     pub(super) circ_id: CircId,
+    /// Which leg of its set it is.
+    pub(super) leg: u8,
     pub(super) stage: Stage<S>,
     /// When its first cell was sent.
     pub(super) began_at: Instant,
@@ -42,13 +65,21 @@ pub(super) struct Up<S: Suite> {
 }
 
 impl<S: Suite> Circuit<S> {
-    pub(super) const fn new(conn: ConnId, circ_id: CircId, builder: Builder<S>) -> Self {
+    pub(super) const fn new(conn: ConnId, circ_id: CircId, leg: u8, builder: Builder<S>) -> Self {
         let stage = Stage::Building(builder);
-        Self { conn, circ_id, stage, began_at: Instant::ORIGIN }
+        Self { conn, circ_id, leg, stage, began_at: Instant::ORIGIN }
     }
 
     /// What it consists of, if it stands.
-    pub(super) const fn up(&mut self) -> Option<&mut Up<S>> {
+    pub(super) const fn up(&self) -> Option<&Up<S>> {
+        match &self.stage {
+            Stage::Building(_) => None,
+            Stage::Up(up) => Some(up),
+        }
+    }
+
+    /// The same, to change it.
+    pub(super) const fn up_mut(&mut self) -> Option<&mut Up<S>> {
         match &mut self.stage {
             Stage::Building(_) => None,
             Stage::Up(up) => Some(up),
@@ -58,7 +89,7 @@ impl<S: Suite> Circuit<S> {
     /// The cell of a message to the last hop. None unless the circuit stands and the message fits.
     pub(super) fn seal(&mut self, message: &Message<S::Stretch<'_>>) -> Option<S::Cell> {
         let circ_id = self.circ_id;
-        let up = self.up()?;
+        let up = self.up_mut()?;
         let mut cell = S::Cell::EMPTY;
         let body = cell.begin(circ_id, Command::RELAY);
         body.write(up.leg.format(), message).ok()?;

@@ -1,8 +1,9 @@
 use super::EVENTS_MAX;
 use super::application::Application;
-use super::circuit::{Passage, Stage};
+use super::circuit::{Circuit, Passage, Stage};
 use super::event::{CircuitNumber, ClientEvent, Figures, Loss, StreamNumber};
 use super::link::Link;
+use super::set::leg_state;
 use super::streams::Stream;
 use crate::cell::Command;
 use crate::cell::msg::{DestroyReason, EndReason};
@@ -20,11 +21,12 @@ use rand_core::Rng;
 
 /// What a client decides, over cells of any [`Suite`]: no bytes, and links that stand already or not at all.
 ///
-/// - *getters*: [`is_built`](Self::is_built), [`open_circuits`](Self::open_circuits),
+/// - *getters*: [`is_built`](Self::is_built), [`silent_legs`](Self::silent_legs), [`open_circuits`](Self::open_circuits),
 ///   [`open_streams`](Self::open_streams), [`figures`](Self::figures),
-///   [`received_bytes`](Self::received_bytes), [`first_hop`](Self::first_hop);
+///   [`received_bytes`](Self::received_bytes), [`first_hop`](Self::first_hop), [`legs`](Self::legs),
+///   [`early_peak_cells`](Self::early_peak_cells);
 /// - *commands*: [`set_congestion`](Self::set_congestion), [`set_flows`](Self::set_flows),
-///   [`open`](Self::open), [`begin`](Self::begin), [`send_drops`](Self::send_drops), [`application_mut`](Self::application_mut),
+///   [`open`](Self::open), [`open_set`](Self::open_set), [`add_leg`](Self::add_leg), [`begin`](Self::begin), [`send_drops`](Self::send_drops), [`application_mut`](Self::application_mut),
 ///   [`send_more`](Self::send_more), [`pause`](Self::pause), [`resume`](Self::resume), [`end`](Self::end), [`destroy`](Self::destroy), [`close_idle`](Self::close_idle),
 ///   [`close_all`](Self::close_all);
 /// - *handle*: [`handle_link_open`](Self::handle_link_open), [`handle_cell`](Self::handle_cell),
@@ -92,16 +94,18 @@ impl<S: Suite, A: Application<S>, R: Rng> Core<S, A, R> {
     /// Whether a circuit stands.
     #[must_use]
     pub fn is_built(&self, circuit: CircuitNumber) -> bool {
-        self.passages.get(&circuit).is_some_and(|it| matches!(it.circuit.stage, Stage::Up(_)))
+        self.passages.get(&circuit).is_some_and(Passage::is_ready)
     }
 
-    /// Whether the first hop of a circuit has answered.
+    /// Legs of a circuit whose first hop has not answered; of one that is no set, leg 0.
     #[must_use]
-    pub fn has_first_hop(&self, circuit: CircuitNumber) -> bool {
-        self.passages.get(&circuit).is_some_and(|it| match &it.circuit.stage {
-            Stage::Building(builder) => builder.has_first_hop(),
-            Stage::Up(_) => true,
-        })
+    pub fn silent_legs(&self, circuit: CircuitNumber) -> Vec<u8> {
+        let is_silent = |it: &&Circuit<S>| match &it.stage {
+            Stage::Building(builder) => !builder.has_first_hop(),
+            Stage::Up(_) => false,
+        };
+        let Some(passage) = self.passages.get(&circuit) else { return Vec::new() };
+        passage.legs.iter().filter(is_silent).map(|it| it.leg).collect()
     }
 
     /// Circuits that stand or are being built.
@@ -159,12 +163,12 @@ impl<S: Suite, A: Application<S>, R: Rng> Core<S, A, R> {
         self.now = now;
         let it = self.streams.get(&stream).filter(|it| it.is_connected);
         let passage = it.and_then(|it| self.passages.get_mut(&it.circuit));
-        let Some(Passage { circuit, streams }) = passage else { return };
+        let Some(Passage { legs, streams, .. }) = passage else { return };
         if !streams.sending.contains(&stream) {
             streams.sending.push_back(stream);
         }
-        let conn = circuit.conn;
-        self.wake(conn);
+        let conns: Vec<ConnId> = legs.iter().map(|it| it.conn).collect();
+        conns.into_iter().for_each(|conn| self.wake(conn));
     }
 
     /// Ends a stream. There will be no event.
@@ -174,8 +178,10 @@ impl<S: Suite, A: Application<S>, R: Rng> Core<S, A, R> {
 
     /// Ends a circuit, and all streams on it. There will be no event.
     pub fn destroy(&mut self, circuit: CircuitNumber) {
-        let Some(Passage { circuit: it, .. }) = self.forget_circuit(circuit) else { return };
-        self.send(it.conn, it.circ_id, Command::DESTROY, &[DestroyReason::NONE.get()]);
+        let Some(Passage { legs, .. }) = self.forget_circuit(circuit) else { return };
+        for it in legs {
+            self.send(it.conn, it.circ_id, Command::DESTROY, &[DestroyReason::NONE.get()]);
+        }
     }
 
     /// Closes all links, without a word about their circuits; there will be no events about them.
@@ -223,8 +229,10 @@ impl<S: Suite, A: Application<S>, R: Rng> Core<S, A, R> {
 
     fn forget_circuit(&mut self, number: CircuitNumber) -> Option<Passage<S>> {
         let passage = self.passages.remove(&number)?;
-        if let Some(link) = self.links.get_mut(&passage.circuit.conn) {
-            link.circuits.remove(&passage.circuit.circ_id);
+        for circuit in &passage.legs {
+            if let Some(link) = self.links.get_mut(&circuit.conn) {
+                link.circuits.remove(&circuit.circ_id);
+            }
         }
         for stream in passage.streams.iter() {
             self.streams.remove(&stream);
@@ -258,9 +266,20 @@ impl<S: Suite, A: Application<S>, R: Rng> Core<S, A, R> {
         stream_id: StreamId,
         data: &[u8],
     ) {
-        let Some(Passage { circuit, .. }) = self.passages.get_mut(&number) else { return };
+        let Some(Passage { legs, set, .. }) = self.passages.get_mut(&number) else { return };
+        let leg = match set {
+            Some(set) if command.is_multiplexed() => {
+                set.conflux.choose_for_message(|leg| leg_state(legs, leg))
+            }
+            _ => legs.first().map(|it| it.leg),
+        };
+        let circuit = legs.iter_mut().find(|it| Some(it.leg) == leg);
+        let Some(circuit) = circuit else { return };
         let conn = circuit.conn;
         let Some(link) = self.links.get_mut(&conn) else { return };
+        if let Some(set) = set.as_deref_mut().filter(|_| command.is_multiplexed()) {
+            set.begin_message(circuit).into_iter().for_each(|switch| link.push(switch));
+        }
         let message = Message { command, stream_id, data: S::Stretch::from_bytes(data) };
         if let Some(cell) = circuit.seal(&message) {
             link.push(cell);

@@ -3,6 +3,7 @@ use crate::circuit::CircuitError;
 use crate::flow::control::FlowError;
 use crate::node::CloseCause;
 use crate::time::{Duration, Instant};
+use crate::tunnel::conflux::ConfluxError;
 use alloc::string::String;
 use core::fmt;
 
@@ -17,17 +18,35 @@ pub struct StreamNumber(pub(super) u32);
 /// What a client has to tell.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ClientEvent {
-    /// A circuit stands.
+    /// A circuit stands, or a set of them: all its legs are linked, or have gone.
     Built {
         /// Which.
         circuit: CircuitNumber,
-        /// Time since its first cell.
+        /// Time since its first cell; of a set, since it was asked for.
         took: Duration,
     },
     /// A circuit is gone, or could not be built; its streams go without a word.
     Lost {
         /// Which.
         circuit: CircuitNumber,
+        /// Why.
+        cause: Loss,
+    },
+    /// A circuit of a set stands, and is to be linked.
+    LegBuilt {
+        /// The set.
+        circuit: CircuitNumber,
+        /// Which leg of it.
+        leg: u8,
+        /// Time since its first cell.
+        took: Duration,
+    },
+    /// A leg of a set is gone, or could not be built; the set goes on, or waits for its other legs.
+    LegLost {
+        /// The set.
+        circuit: CircuitNumber,
+        /// Which leg of it.
+        leg: u8,
         /// Why.
         cause: Loss,
     },
@@ -53,6 +72,14 @@ pub enum Loss {
     Circuit(CircuitError),
     /// The last hop broke the rules of flow control.
     Flow(FlowError),
+    /// The last hop broke the rules of linked circuits, or does not link them.
+    Conflux(ConfluxError),
+}
+
+impl From<ConfluxError> for Loss {
+    fn from(error: ConfluxError) -> Self {
+        Self::Conflux(error)
+    }
 }
 
 impl fmt::Display for Loss {
@@ -62,6 +89,7 @@ impl fmt::Display for Loss {
             Self::Channel(problem) => f.write_str(problem),
             Self::Circuit(error) => error.fmt(f),
             Self::Flow(error) => error.fmt(f),
+            Self::Conflux(error) => write!(f, "the last hop broke the protocol: {error}"),
         }
     }
 }

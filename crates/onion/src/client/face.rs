@@ -1,6 +1,6 @@
 use super::{
-    Application, CircuitNumber, CircuitPlan, ClientEvent, Core, Destination, Figures, StreamNumber,
-    Transfer,
+    Application, CircuitNumber, CircuitPlan, ClientEvent, Core, Destination, Figures, LegFigures,
+    SetPlan, StreamNumber, Transfer,
 };
 use crate::cell::{BODY_LEN, CELL_LEN};
 use crate::flow::control::{CongestionParams, FlowFactory};
@@ -11,6 +11,7 @@ use crate::time::Instant;
 use alloc::collections::BTreeMap;
 use alloc::string::ToString;
 use alloc::sync::Arc;
+use alloc::vec::Vec;
 use core::fmt;
 use rand_core::Rng;
 
@@ -19,11 +20,11 @@ const SAYS_NOTHING: [u8; 24] = [0; 24];
 
 /// A client on links of bytes: a [`Core`], and the channel of each of its links. See the [module](super).
 ///
-/// - *getters*: [`is_built`](Self::is_built), [`has_first_hop`](Self::has_first_hop),
+/// - *getters*: [`is_built`](Self::is_built), [`silent_legs`](Self::silent_legs),
 ///   [`open_circuits`](Self::open_circuits), [`open_streams`](Self::open_streams), [`figures`](Self::figures),
-///   [`received_bytes`](Self::received_bytes);
+///   [`received_bytes`](Self::received_bytes), [`legs`](Self::legs), [`early_peak_cells`](Self::early_peak_cells);
 /// - *commands*: [`set_congestion`](Self::set_congestion), [`set_flows`](Self::set_flows),
-///   [`open`](Self::open), [`begin`](Self::begin), [`send_drops`](Self::send_drops), [`application_mut`](Self::application_mut),
+///   [`open`](Self::open), [`open_set`](Self::open_set), [`add_leg`](Self::add_leg), [`begin`](Self::begin), [`send_drops`](Self::send_drops), [`application_mut`](Self::application_mut),
 ///   [`send_more`](Self::send_more), [`pause`](Self::pause), [`resume`](Self::resume),
 ///   [`end`](Self::end), [`destroy`](Self::destroy), [`close_idle`](Self::close_idle),
 ///   [`close_all`](Self::close_all);
@@ -65,10 +66,10 @@ impl<R: Rng, A: Application<Tor>> Client<R, A> {
         self.core.is_built(circuit)
     }
 
-    /// See [`Core::has_first_hop`].
+    /// See [`Core::silent_legs`].
     #[must_use]
-    pub fn has_first_hop(&self, circuit: CircuitNumber) -> bool {
-        self.core.has_first_hop(circuit)
+    pub fn silent_legs(&self, circuit: CircuitNumber) -> Vec<u8> {
+        self.core.silent_legs(circuit)
     }
 
     /// See [`Core::open_circuits`].
@@ -98,6 +99,33 @@ impl<R: Rng, A: Application<Tor>> Client<R, A> {
     /// See [`Core::open`].
     pub fn open(&mut self, now: Instant, path: &CircuitPlan) -> CircuitNumber {
         self.core.open(now, path)
+    }
+
+    /// See [`Core::open_set`].
+    pub fn open_set(&mut self, now: Instant, plan: &SetPlan) -> CircuitNumber {
+        self.core.open_set(now, plan)
+    }
+
+    /// See [`Core::add_leg`].
+    pub fn add_leg(
+        &mut self,
+        now: Instant,
+        circuit: CircuitNumber,
+        path: &CircuitPlan,
+    ) -> Option<u8> {
+        self.core.add_leg(now, circuit, path)
+    }
+
+    /// See [`Core::legs`].
+    #[must_use]
+    pub fn legs(&self, circuit: CircuitNumber) -> Vec<LegFigures> {
+        self.core.legs(circuit)
+    }
+
+    /// See [`Core::early_peak_cells`].
+    #[must_use]
+    pub fn early_peak_cells(&self, circuit: CircuitNumber) -> usize {
+        self.core.early_peak_cells(circuit)
     }
 
     /// See [`Core::begin`].

@@ -54,12 +54,17 @@ impl<S: Suite> Link<S> {
     }
 
     /// The circuit whose turn it is, after the one that had the last.
-    pub(super) fn take_turn(&mut self) -> Option<CircuitNumber> {
+    pub(super) fn take_turn(&mut self) -> Option<(CircId, CircuitNumber)> {
         let after = (Bound::Excluded(self.turn), Bound::Unbounded);
         let next = self.circuits.range(after).next().or_else(|| self.circuits.iter().next());
         let (circ_id, number) = next?;
         self.turn = *circ_id;
-        Some(*number)
+        Some((*circ_id, *number))
+    }
+
+    /// Whether nothing waits but data.
+    pub(super) fn is_drained(&self) -> bool {
+        self.cells.is_empty()
     }
 
     pub(super) fn push(&mut self, cell: S::Cell) {

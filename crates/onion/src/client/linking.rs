@@ -28,8 +28,9 @@ impl<S: Suite, A: Application<S>, R: Rng> Core<S, A, R> {
         self.now = now;
         let Some(link) = self.links.get_mut(&conn) else { return };
         link.is_open = true;
-        let waiting: Vec<CircuitNumber> = link.circuits.values().copied().collect();
-        waiting.into_iter().for_each(|number| self.create(number));
+        let waiting: Vec<(CircId, CircuitNumber)> =
+            link.circuits.iter().map(|(circ_id, number)| (*circ_id, *number)).collect();
+        waiting.into_iter().for_each(|(circ_id, number)| self.create(number, conn, circ_id));
     }
 
     /// A link is gone, or could not be made.
@@ -47,8 +48,12 @@ impl<S: Suite, A: Application<S>, R: Rng> Core<S, A, R> {
 
     fn lose_link(&mut self, conn: ConnId, cause: &Loss) {
         let Some(link) = self.links.remove(&conn) else { return };
-        for circuit in link.circuits.into_values() {
-            self.lose_circuit(circuit, cause.clone());
+        for (circ_id, circuit) in link.circuits {
+            let passage = self.passages.get(&circuit);
+            let place = passage.and_then(|it| it.place(conn, circ_id).map(|at| it.legs[at].leg));
+            if let Some(leg) = place {
+                self.lose_leg(circuit, leg, cause.clone());
+            }
         }
     }
 

@@ -3,16 +3,19 @@
 use super::application::Application;
 use super::circuit::{Circuit, Passage, Stage, Up};
 use super::core::Core;
-use super::event::{CircuitNumber, ClientEvent, StreamNumber};
+use super::event::{CircuitNumber, ClientEvent, Loss, StreamNumber};
 use super::plan::{CircuitPlan, Destination};
 use super::streams::{Stream, Streams};
+use crate::cell::CircId;
 use crate::cell::msg::Begin;
 use crate::cell::relay::RelayCommand;
 use crate::circuit::{Builder, Built, NextHop};
 use crate::crypto::ntor_v3::extension::Request;
 use crate::flow::control::{CircuitEnd, Flow};
+use crate::node::ConnId;
 use crate::suite::{Handshake, Suite};
 use crate::time::Instant;
+use crate::tunnel::conflux::ConfluxError;
 use alloc::vec::Vec;
 use rand_core::Rng;
 
@@ -22,9 +25,25 @@ impl<S: Suite, A: Application<S>, R: Rng> Core<S, A, R> {
     /// A path without hops is lost at once, without a word.
     pub fn open(&mut self, now: Instant, path: &CircuitPlan) -> CircuitNumber {
         self.now = now;
+        let number = self.next_circuit();
+        if !path.hops.is_empty() {
+            let passage = Passage { legs: Vec::new(), streams: Streams::default(), set: None };
+            self.passages.insert(number, passage);
+            self.open_leg(number, 0, path);
+        }
+        number
+    }
+
+    /// A number that no circuit has had.
+    pub(super) const fn next_circuit(&mut self) -> CircuitNumber {
         let number = CircuitNumber(self.opened);
         self.opened += 1;
-        let Some((first, onward)) = path.hops.split_first() else { return number };
+        number
+    }
+
+    /// Opens a circuit of a tunnel.
+    pub(super) fn open_leg(&mut self, number: CircuitNumber, leg: u8, path: &CircuitPlan) {
+        let Some((first, onward)) = path.hops.split_first() else { return };
         let shared = self.links.iter().find(|(_, link)| link.serves(first));
         let shared = shared.map(|(conn, _)| *conn).filter(|_| !path.has_own_link);
         let conn = shared.unwrap_or_else(|| self.dial(*first, path.has_own_link));
@@ -39,19 +58,18 @@ impl<S: Suite, A: Application<S>, R: Rng> Core<S, A, R> {
             let is_last = place == onward.len();
             rest.push((*hop, self.handshake(hop, request.filter(|_| is_last))));
         }
-        let Some(link) = self.links.get_mut(&conn) else { return number };
+        let Some(link) = self.links.get_mut(&conn) else { return };
+        let Some(passage) = self.passages.get_mut(&number) else { return };
         let circ_id = link.add_circuit(number);
         let is_open = link.is_open;
-        let circuit = Circuit::new(conn, circ_id, Builder::new(circ_id, opening, rest));
-        self.passages.insert(number, Passage { circuit, streams: Streams::default() });
+        passage.legs.push(Circuit::new(conn, circ_id, leg, Builder::new(circ_id, opening, rest)));
         if is_open {
-            self.create(number);
+            self.create(number, conn, circ_id);
         }
-        number
     }
 
     /// The suites take the same random bytes, whatever they do with them.
-    fn random<const LEN: usize>(&mut self) -> [u8; LEN] {
+    pub(super) fn random<const LEN: usize>(&mut self) -> [u8; LEN] {
         let mut bytes = [0; LEN];
         self.rng.fill_bytes(&mut bytes);
         bytes
@@ -64,25 +82,39 @@ impl<S: Suite, A: Application<S>, R: Rng> Core<S, A, R> {
     }
 
     /// Sends the first cell of a circuit.
-    pub(super) fn create(&mut self, number: CircuitNumber) {
-        let Some(Passage { circuit, .. }) = self.passages.get_mut(&number) else { return };
+    pub(super) fn create(&mut self, number: CircuitNumber, conn: ConnId, circ_id: CircId) {
+        let Some(passage) = self.passages.get_mut(&number) else { return };
+        let Some(place) = passage.place(conn, circ_id) else { return };
+        let circuit = &mut passage.legs[place];
         let Stage::Building(builder) = &circuit.stage else { return };
         circuit.began_at = self.now;
-        let (conn, circ_id) = (circuit.conn, circuit.circ_id);
         if let Some((command, body)) = builder.create() {
             self.send(conn, circ_id, command, &body);
         }
     }
 
     /// A circuit stands.
-    pub(super) fn finish(&mut self, number: CircuitNumber) {
-        let Some(Passage { circuit, .. }) = self.passages.get_mut(&number) else { return };
-        let took = self.now - circuit.began_at;
-        let Stage::Building(builder) = &mut circuit.stage else { return };
+    pub(super) fn finish(&mut self, number: CircuitNumber, place: usize) -> Result<(), Loss> {
+        let Some(Passage { legs, set, .. }) = self.passages.get_mut(&number) else {
+            return Ok(());
+        };
+        let Some(circuit) = legs.get_mut(place) else { return Ok(()) };
+        let (took, leg) = (self.now - circuit.began_at, circuit.leg);
+        let Stage::Building(builder) = &mut circuit.stage else { return Ok(()) };
         let Built { layers, agreed } = builder.take_built();
         let flow = Flow::new(self.flows.end(&self.congestion, agreed));
         circuit.stage = Stage::Up(Up::new(layers, flow));
-        self.tell(ClientEvent::Built { circuit: number, took });
+        if set.is_none() {
+            self.tell(ClientEvent::Built { circuit: number, took });
+            self.begin_waiting(number);
+            return Ok(());
+        }
+        if agreed.congestion_sendme_cells.is_none() {
+            return Err(ConfluxError::Unsuitable.into());
+        }
+        self.tell(ClientEvent::LegBuilt { circuit: number, leg, took });
+        self.link_leg(number, leg);
+        Ok(())
     }
 
     /// Opens a stream on a circuit, once that stands, with an application at our end.
@@ -110,21 +142,20 @@ impl<S: Suite, A: Application<S>, R: Rng> Core<S, A, R> {
 
     /// Sends the BEGINs that have waited, if the circuit stands.
     pub(super) fn begin_waiting(&mut self, circuit: CircuitNumber) {
-        let Some(Passage { circuit: it, streams }) = self.passages.get_mut(&circuit) else {
-            return;
-        };
-        if it.up().is_some() {
-            let waiting = core::mem::take(&mut streams.waiting);
+        let Some(it) = self.passages.get_mut(&circuit) else { return };
+        if it.is_ready() {
+            let waiting = core::mem::take(&mut it.streams.waiting);
             waiting.into_iter().for_each(|stream| self.begin_now(circuit, stream));
         }
     }
 
     fn begin_now(&mut self, circuit: CircuitNumber, number: StreamNumber) {
-        let Some(Passage { circuit: it, streams }) = self.passages.get_mut(&circuit) else {
+        let Some(Passage { legs, streams, .. }) = self.passages.get_mut(&circuit) else {
             return;
         };
+        let up = legs.iter().find_map(Circuit::up);
         let (Some(stream), Some(up), Some(id)) =
-            (self.streams.get_mut(&number), it.up(), streams.tunnel.next_id())
+            (self.streams.get_mut(&number), up, streams.tunnel.next_id())
         else {
             self.streams.remove(&number);
             return;

@@ -1,6 +1,7 @@
-use crate::cell::msg::BeginFlags;
+use crate::cell::msg::{BeginFlags, DesiredUx};
 use crate::circuit::NextHop;
 use crate::crypto::ntor_v3::extension::Request;
+use crate::tunnel::conflux::schedulers::{LegScheduler, MinRtt};
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 use core::net::SocketAddr;
@@ -38,6 +39,37 @@ impl CircuitPlan {
             has_congestion_control: false,
             has_cgo: false,
             has_own_link: false,
+        }
+    }
+}
+
+/// Several circuits that are to be one (proposal 329).
+#[derive(Clone, Debug)]
+pub struct SetPlan {
+    /// The circuits, with nothing in common but their last hop, which announces `Conflux=1` and `FlowCtrl=2`.
+    pub legs: Vec<CircuitPlan>,
+    /// Which of them carries what we send.
+    pub scheduler: &'static dyn LegScheduler,
+    /// How the last hop is asked to send: it chooses its scheduler by that.
+    pub desired: DesiredUx,
+    /// Messages that may wait for others that come before them. With more the set is closed: the last hop, or a relay that
+    /// holds one leg back, has us hold them.
+    pub early_max_cells: usize,
+}
+
+impl SetPlan {
+    /// A default for [`early_max_cells`](Self::early_max_cells), 16 MiB: what a leg of 100 Mbit/s carries while another
+    /// is 1.3 seconds slower.
+    pub const EARLY_MAX_CELLS: usize = 1 << 15;
+
+    /// Over these circuits; we send as C tor's clients do, and ask for throughput as they do.
+    #[must_use]
+    pub fn new(legs: Vec<CircuitPlan>) -> Self {
+        Self {
+            legs,
+            scheduler: &MinRtt,
+            desired: DesiredUx::HighThroughput,
+            early_max_cells: Self::EARLY_MAX_CELLS,
         }
     }
 }

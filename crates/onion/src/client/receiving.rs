@@ -1,7 +1,7 @@
 //! What comes on circuits.
 
 use super::application::Application;
-use super::circuit::{Passage, Stage};
+use super::circuit::{Circuit, Passage, Stage};
 use super::core::Core;
 use super::event::{CircuitNumber, ClientEvent, Loss, Outcome, StreamNumber};
 use super::streams::Stream;
@@ -12,7 +12,7 @@ use crate::circuit::{CircuitError, Step};
 use crate::node::ConnId;
 use crate::suite::{Body, Layers, Message, StreamId, Stretch, Suite};
 use crate::time::Instant;
-use alloc::vec::Vec;
+use crate::tunnel::conflux::ConfluxError;
 use rand_core::Rng;
 
 impl<S: Suite, A: Application<S>, R: Rng> Core<S, A, R> {
@@ -29,11 +29,14 @@ impl<S: Suite, A: Application<S>, R: Rng> Core<S, A, R> {
         let number = self.links.get(&conn).and_then(|link| link.circuits.get(&circ_id)).copied();
         // Not those of circuits that are gone, nor those that concern the link itself.
         let Some(number) = number else { return };
-        if let Err(cause) = self.handle_circuit_cell(number, command, body) {
+        let passage = self.passages.get(&number);
+        let place = passage.and_then(|it| it.place(conn, circ_id).map(|at| (at, it.legs[at].leg)));
+        let Some((place, leg)) = place else { return };
+        if let Err(cause) = self.handle_circuit_cell(number, place, command, body) {
             if command != Command::DESTROY {
                 self.send(conn, circ_id, Command::DESTROY, &[DestroyReason::PROTOCOL.get()]);
             }
-            self.lose_circuit(number, cause);
+            self.lose_leg(number, leg, cause);
         }
         // Windows may be open again.
         self.wake(conn);
@@ -42,23 +45,22 @@ impl<S: Suite, A: Application<S>, R: Rng> Core<S, A, R> {
     fn handle_circuit_cell(
         &mut self,
         number: CircuitNumber,
+        place: usize,
         command: Command,
         body: &S::Body,
     ) -> Result<(), Loss> {
-        let Some(Passage { circuit, .. }) = self.passages.get_mut(&number) else { return Ok(()) };
+        let Some(Passage { legs, .. }) = self.passages.get_mut(&number) else { return Ok(()) };
+        let Some(circuit) = legs.get_mut(place) else { return Ok(()) };
         let (conn, circ_id) = (circuit.conn, circuit.circ_id);
         match &mut circuit.stage {
             Stage::Building(builder) => {
                 match builder.handle_cell(command, body).map_err(Loss::Circuit)? {
                     Step::Send { command, body } => self.send_body(conn, circ_id, command, body),
-                    Step::Built => {
-                        self.finish(number);
-                        self.begin_waiting(number);
-                    }
+                    Step::Built => return self.finish(number, place),
                 }
                 Ok(())
             }
-            Stage::Up(_) if command == Command::RELAY => self.handle_relay(number, body),
+            Stage::Up(_) if command == Command::RELAY => self.handle_relay(number, place, body),
             Stage::Up(_) if command == Command::DESTROY => {
                 let reason = DestroyReason::parse(body.bytes());
                 Err(Loss::Circuit(CircuitError::Destroyed(reason)))
@@ -67,43 +69,70 @@ impl<S: Suite, A: Application<S>, R: Rng> Core<S, A, R> {
         }
     }
 
-    fn handle_relay(&mut self, number: CircuitNumber, body: &S::Body) -> Result<(), Loss> {
-        let Some(Passage { circuit, streams }) = self.passages.get_mut(&number) else {
+    fn handle_relay(
+        &mut self,
+        number: CircuitNumber,
+        place: usize,
+        body: &S::Body,
+    ) -> Result<(), Loss> {
+        let Some(Passage { legs, set, .. }) = self.passages.get_mut(&number) else {
             return Ok(());
         };
-        let Some(up) = circuit.up() else { return Ok(()) };
+        let (is_set, circuit) = (set.is_some(), legs.get_mut(place));
+        let leg = circuit.as_ref().map_or(0, |it| it.leg);
+        let Some(up) = circuit.and_then(Circuit::up_mut) else { return Ok(()) };
         let lost = |error| Loss::Circuit(error);
         let mut plain = body.clone();
         let from = up.layers.open(&mut plain).map_err(|it| lost(CircuitError::Crypt(it)))?;
-        let message = plain
-            .message(up.layers.format(from))
-            .map_err(|it| lost(CircuitError::Malformed(it)))?;
-        let stream = streams.tunnel.find(message.stream_id);
+        let (format, is_last) = (up.layers.format(from), from == up.last);
+        let message = plain.message(format).map_err(|it| lost(CircuitError::Malformed(it)))?;
         let is_data = message.command == RelayCommand::DATA;
         if is_data && up.leg.flow.handle_received() {
             let tag = up.layers.received_tag(from);
-            let mut data = Vec::new();
-            Sendme::Tagged(tag.as_bytes()).encode_into(&mut data);
-            self.say(number, RelayCommand::SENDME, StreamId::CIRCUIT, &data);
+            self.say_sendme(number, leg, tag.as_bytes());
         }
-        match (message.command, stream) {
-            (RelayCommand::SENDME, _) if message.stream_id == StreamId::CIRCUIT => {
-                self.handle_sendme(number, message.data.bytes())
+        let is_of_set = message.command.is_multiplexed() || message.command.is_of_conflux();
+        match message.command {
+            RelayCommand::SENDME if message.stream_id == StreamId::CIRCUIT => {
+                self.handle_sendme(number, place, message.data.bytes())
             }
-            (RelayCommand::TRUNCATED, _) => {
+            RelayCommand::TRUNCATED => {
                 let reason = DestroyReason::parse(message.data.bytes());
                 Err(lost(CircuitError::Truncated(reason)))
             }
-            (_, Some(stream)) => self.handle_stream(stream, &message),
+            // From elsewhere it would be a relay on the way that puts something in between.
+            _ if is_set && is_of_set && !is_last => Err(ConfluxError::Misplaced.into()),
+            _ if is_set && is_of_set => {
+                self.handle_set_message(number, leg, format, &plain, &message)
+            }
+            it if it.is_of_conflux() => Err(ConfluxError::Handshake.into()),
+            _ => self.handle_stream_message(number, &message),
+        }
+    }
+
+    /// A message that may be a stream's, whose turn it is.
+    pub(super) fn handle_stream_message(
+        &mut self,
+        number: CircuitNumber,
+        message: &Message<S::Stretch<'_>>,
+    ) -> Result<(), Loss> {
+        let passage = self.passages.get(&number);
+        match passage.and_then(|it| it.streams.tunnel.find(message.stream_id)) {
+            Some(stream) => self.handle_stream(stream, message),
             // What is for a stream that is over may still be under way; DROP is padding.
-            (_, None) => Ok(()),
+            None => Ok(()),
         }
     }
 
     /// The last hop acknowledges cells of the circuit.
-    fn handle_sendme(&mut self, number: CircuitNumber, data: &[u8]) -> Result<(), Loss> {
-        let Some(Passage { circuit, .. }) = self.passages.get_mut(&number) else { return Ok(()) };
-        let Some(up) = circuit.up() else { return Ok(()) };
+    fn handle_sendme(
+        &mut self,
+        number: CircuitNumber,
+        place: usize,
+        data: &[u8],
+    ) -> Result<(), Loss> {
+        let Some(Passage { legs, .. }) = self.passages.get_mut(&number) else { return Ok(()) };
+        let Some(up) = legs.get_mut(place).and_then(Circuit::up_mut) else { return Ok(()) };
         let sendme = Sendme::parse(data);
         let sendme = sendme.map_err(|it| Loss::Circuit(CircuitError::Malformed(it)))?;
         // Data is packaged when it can leave: it waits nowhere.

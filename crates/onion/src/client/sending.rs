@@ -4,9 +4,9 @@ use super::application::Application;
 use super::circuit::Passage;
 use super::core::Core;
 use super::event::CircuitNumber;
-use super::link::Link;
+use super::set::leg_state;
 use crate::cell::relay::RelayCommand;
-use crate::cell::{CELLS_PER_RECORD, Command};
+use crate::cell::{CELLS_PER_RECORD, CircId, Command};
 use crate::node::ConnId;
 use crate::suite::{Cell, Layers, StreamId, Suite};
 use crate::time::Instant;
@@ -42,34 +42,72 @@ impl<S: Suite, A: Application<S>, R: Rng> Core<S, A, R> {
             if cells == out.len() {
                 break;
             }
-            let number = self.links.get_mut(&conn).and_then(Link::take_turn);
-            let Some(number) = number else { break };
-            cells += self.package_circuit(number, &mut out[cells..]);
+            let Some(link) = self.links.get_mut(&conn).filter(|link| link.is_drained()) else {
+                break;
+            };
+            let Some((circ_id, number)) = link.take_turn() else { break };
+            cells += self.package_circuit(number, conn, circ_id, &mut out[cells..]);
         }
         cells
     }
 
     /// Packages data of the streams of a circuit, in turn.
-    fn package_circuit(&mut self, number: CircuitNumber, out: &mut [S::Cell]) -> usize {
-        let Some(Passage { circuit, streams }) = self.passages.get_mut(&number) else { return 0 };
-        let circ_id = circuit.circ_id;
-        let Some(up) = circuit.up() else { return 0 };
+    fn package_circuit(
+        &mut self,
+        number: CircuitNumber,
+        conn: ConnId,
+        circ_id: CircId,
+        out: &mut [S::Cell],
+    ) -> usize {
         let (mut cells, mut blocked) = (0, 0);
-        while cells < out.len() && blocked < streams.sending.len() && up.leg.flow.room_cells() > 0 {
+        while let Some(passage) = self.passages.get_mut(&number)
+            && cells < out.len()
+            && blocked < passage.streams.sending.len()
+        {
+            let Some(place) = passage.place(conn, circ_id) else { break };
+            let Passage { legs, streams, set } = passage;
+            if let Some(set) = set {
+                let chosen = set.conflux.choose(|leg| leg_state(legs, leg));
+                if chosen != Some(legs[place].leg) {
+                    // Another leg is to carry it, or none for now.
+                    let other = legs.iter().find(|it| Some(it.leg) == chosen).map(|it| it.conn);
+                    other.into_iter().for_each(|conn| self.wake(conn));
+                    break;
+                }
+            }
+            let circuit = &mut legs[place];
+            let Some(up) = circuit.up_mut().filter(|up| up.leg.flow.room_cells() > 0) else {
+                break;
+            };
+            let format = up.leg.format();
             let Some(stream) = streams.sending.pop_front() else { break };
             let it = self.streams.get_mut(&stream).filter(|it| it.has_more_to_send::<S>());
             let Some(it) = it else { continue };
             streams.sending.push_back(stream);
             let body = out[cells].begin(circ_id, Command::RELAY);
-            if !it.package::<S>(self.now, up.leg.format(), body) {
+            if !it.package::<S>(self.now, format, body) {
                 blocked += 1;
                 self.room_at = self.room_at.into_iter().chain(it.room_at()).min();
                 continue;
             }
             blocked = 0;
+            let switched = set.as_mut().and_then(|set| set.begin_message(circuit));
+            let Some(up) = circuit.up_mut() else { break };
+            let body = out[cells].body_mut();
             up.layers.seal(up.last, Command::RELAY, body);
             up.leg.flow.handle_sent(self.now, || up.layers.sent_tag(up.last));
-            cells += 1;
+            let Some(switch) = switched else {
+                cells += 1;
+                continue;
+            };
+            // A SWITCH goes before it; what there is no room for waits, and nothing overtakes it.
+            let Some(link) = self.links.get_mut(&conn) else { break };
+            link.push(switch);
+            link.push(core::mem::replace(&mut out[cells], S::Cell::EMPTY));
+            cells += link.pop_into(&mut out[cells..]);
+            if !link.is_drained() {
+                break;
+            }
         }
         cells
     }

@@ -21,6 +21,11 @@ pub(super) struct Streams {
 }
 
 impl Streams {
+    /// Whether there is none.
+    pub(super) fn is_empty(&self) -> bool {
+        self.tunnel.is_empty() && self.waiting.is_empty()
+    }
+
     /// All of them.
     pub(super) fn iter(&self) -> impl Iterator<Item = StreamNumber> {
         self.tunnel.iter().chain(self.waiting.iter().copied())

@@ -24,7 +24,7 @@ pub use super::error::FlowError;
 
 use super::stream::StreamFlow;
 use crate::cell::msg::Sendme;
-use crate::time::Instant;
+use crate::time::{Duration, Instant};
 use alloc::boxed::Box;
 use core::fmt;
 
@@ -70,6 +70,26 @@ pub trait CircuitFlow: fmt::Debug + Send {
 
     /// The flow control of a new stream of the circuit, at this end of it.
     fn stream(&self, end: CircuitEnd) -> StreamFlow;
+
+    /// What a scheduler of several circuits has to know.
+    fn state(&self) -> FlowState {
+        FlowState { window_cells: self.room_cells(), ..FlowState::default() }
+    }
+}
+
+/// What flow control knows of a circuit. Without congestion control there is only room.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct FlowState {
+    /// Cells that may be under way.
+    pub window_cells: u32,
+    /// Cells under way.
+    pub in_flight_cells: u32,
+    /// The average round trip.
+    pub rtt: Option<Duration>,
+    /// The last that was measured.
+    pub last_rtt: Option<Duration>,
+    /// The window still grows by each SENDME.
+    pub is_in_slow_start: bool,
 }
 
 /// One end's flow control of a circuit: rules, and the tags of the cells that wait for a SENDME.
@@ -125,6 +145,12 @@ impl Flow {
     #[inline]
     pub fn handle_received(&mut self) -> bool {
         self.rules.handle_received()
+    }
+
+    /// What a scheduler of several circuits has to know.
+    #[must_use]
+    pub fn state(&self) -> FlowState {
+        self.rules.state()
     }
 
     /// SENDMEs that are expected.

@@ -212,10 +212,35 @@ impl<S: Suite, R: Rng, C: Conduct<S>> Core<S, R, C> {
             self.destroy(index, DestroyReason::PROTOCOL, None);
             return;
         };
+        if message == RelayCommand::DATA {
+            self.count_data(index);
+        }
+        let circuit = self.circuits.get(index);
+        let is_linked = circuit.and_then(|it| it.end.as_ref()).is_some_and(|end| end.is_linked);
+        let message = Message { command: message, stream_id, data };
+        if is_linked && message.command.is_multiplexed() {
+            self.handle_set_message(index, command, body, &message);
+        } else {
+            self.handle_message_in_turn(index, command, &message);
+        }
+    }
+
+    /// The same, of a message whose turn it is.
+    pub(super) fn handle_message_in_turn(
+        &mut self,
+        index: CircuitIndex,
+        command: Command,
+        message: &Message<S::Stretch<'_>>,
+    ) {
+        let Message { command: message, stream_id, data } = *message;
         let is_circuit = stream_id == StreamId::CIRCUIT;
         match message {
             // By far the most frequent.
             RelayCommand::DATA => self.handle_data(index, stream_id, data),
+            RelayCommand::CONFLUX_LINK
+            | RelayCommand::CONFLUX_LINKED
+            | RelayCommand::CONFLUX_LINKED_ACK
+            | RelayCommand::CONFLUX_SWITCH => self.handle_conflux(index, message, data.bytes()),
             RelayCommand::SENDME => self.handle_sendme(index, stream_id, data.bytes()),
             RelayCommand::XON | RelayCommand::XOFF => {
                 self.handle_xon_xoff(index, stream_id, message, data.bytes());
@@ -267,6 +292,7 @@ impl<S: Suite, R: Rng, C: Conduct<S>> Core<S, R, C> {
         stream_id: StreamId,
         data: &[u8],
     ) {
+        let index = if command.is_multiplexed() { self.leg_for_message(index) } else { index };
         let Some(circuit) = self.circuits.get_mut(index) else { return };
         let Hop::Relay(layer) = &mut circuit.hop else { return };
         let queue = &mut circuit.back_queue;

@@ -7,6 +7,7 @@ use crate::identity::OwnIdentity;
 use crate::measure::target::TargetParams;
 use crate::rate::Rate;
 use crate::time::{Duration, Instant};
+use crate::tunnel::conflux::LegScheduler;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::net::{IpAddr, SocketAddr};
@@ -68,6 +69,9 @@ pub struct RouterConfig<I = Arc<OwnIdentity>> {
     /// Handshakes of CREATE2 that are handed out at a time, for other threads to answer
     /// ([`Core::poll_handshake`](super::Core::poll_handshake)). With none they are answered at once, where they come in.
     pub handshakes_at_once: usize,
+    /// Which leg of linked circuits carries what is sent, whatever clients wish; as they wish if `None`, by
+    /// [`for_wish`](crate::tunnel::conflux::schedulers::for_wish).
+    pub conflux_scheduler: Option<&'static dyn LegScheduler>,
     /// Whether clients' links are padded as consensus and clients ask for (padding-spec §2); none is if
     /// not. C tor's relays have no such choice.
     pub padding: bool,
@@ -102,6 +106,7 @@ impl<I> RouterConfig<I> {
             streams_max: RouterConfig::STREAMS_MAX,
             held_bytes_max: RouterConfig::HELD_BYTES_MAX,
             handshakes_at_once: 0,
+            conflux_scheduler: None,
             padding: true,
         }
     }

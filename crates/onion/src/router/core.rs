@@ -1,4 +1,5 @@
 use super::circuits::{Circuits, Handshakes, Tunnels};
+use super::conflux::Sets;
 use super::conns::Conns;
 use super::defences::Neighbours;
 use super::links::{Link, Outputs, Padder};
@@ -58,6 +59,7 @@ pub struct Core<S: Suite, R, C = super::Honest> {
     pub(super) circuits: Circuits<S>,
     pub(super) handshakes: Handshakes<S>,
     pub(super) tunnels: Tunnels,
+    pub(super) sets: Sets<S>,
     pub(super) streams: Streams,
     /// Keeps the time, too.
     pub(super) outputs: Outputs,
@@ -97,6 +99,7 @@ impl<S: Suite, R: Rng, C: Conduct<S>> Core<S, R, C> {
             circuits: Circuits::default(),
             handshakes: Handshakes::default(),
             tunnels: Tunnels::default(),
+            sets: Sets::default(),
             streams: Streams::default(),
             outputs: Outputs::new(&config.scheduler, now),
             padder: Padder::new(config.padding, &Parameters::default()),
@@ -162,10 +165,12 @@ impl<S: Suite, R: Rng, C: Conduct<S>> Core<S, R, C> {
         self.conns.stream_count()
     }
 
-    /// Bytes of memory that all queues of cells and buffers of streams take.
+    /// Bytes of memory that all queues of cells and buffers of streams take, and messages of linked circuits that wait
+    /// for their turn.
     #[must_use]
     pub const fn queued_bytes(&self) -> usize {
-        self.outputs.queued_cells() * size_of::<S::Cell>() + self.streams.held_bytes()
+        let cells = self.outputs.queued_cells() + self.sets.held_cells();
+        cells * size_of::<S::Cell>() + self.streams.held_bytes()
     }
 
     /// Bytes of memory that peers have us hold in all: queues and buffers, cells that open and close circuits,

@@ -39,6 +39,12 @@ pub struct RouterTotals {
     pub circuits: u64,
     /// Of them, those with Counter Galois Onion for our layer.
     pub cgo_circuits: u64,
+    /// Sets of circuits that were linked here (proposal 329).
+    pub conflux_sets: u64,
+    /// Circuits in them.
+    pub conflux_legs: u64,
+    /// Times that clients or we went over from one leg to another.
+    pub conflux_switches: u64,
     /// Streams opened, and names looked up, for clients.
     pub streams: u64,
     /// Links that were refused, since too many come from one address.

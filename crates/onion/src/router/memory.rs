@@ -119,6 +119,12 @@ impl<S: Suite, R: Rng, C: Conduct<S>> Core<S, R, C> {
                 *of_circuit = Some(of_circuit.map_or(since, |other| other.min(since)));
             }
         }
+        for (tunnel, since) in self.sets.oldest() {
+            if let Some(tunnel) = self.tunnels.get(tunnel) {
+                let of_circuit = &mut of_circuits[tunnel.circuit.0 as usize];
+                *of_circuit = Some(of_circuit.map_or(since, |other| other.min(since)));
+            }
+        }
         for (id, link) in self.conns.links() {
             let since = link.output.oldest_control_since();
             all.extend(since.map(|since| (since, Holder::Link(id))));
@@ -145,7 +151,7 @@ impl<S: Suite, R: Rng, C: Conduct<S>> Core<S, R, C> {
                         self.streams.close(&mut self.conns, conn);
                     }
                 }
-                self.destroy(index, DestroyReason::RESOURCE_LIMIT, None);
+                self.destroy_all_legs(index, DestroyReason::RESOURCE_LIMIT);
             }
         }
     }
@@ -172,11 +178,15 @@ impl<S: Suite, R: Rng, C: Conduct<S>> Core<S, R, C> {
                 assert_eq!(known, Some(true), "{index:?} is unknown to {:?}", at.conn);
             }
             if let Some(end) = &circuit.end {
-                let circuit = self.tunnels.get(end.tunnel).map(|tunnel| tunnel.circuit);
-                assert_eq!(circuit, Some(index), "a tunnel without its leg");
+                let tunnel = self.tunnels.get(end.tunnel);
+                assert_eq!(tunnel.map(|it| it.is_set), Some(end.is_linked), "{index:?} in a set");
+                let is_leg = tunnel.is_some_and(|it| it.circuit == index)
+                    || self.sets.has_leg(end.tunnel, index);
+                assert!(is_leg, "a tunnel without its leg");
             }
         }
         assert_eq!(queued_cells, self.outputs.queued_cells(), "cells in all queues");
+        self.sets.check_accounts();
         for (id, link) in self.conns.links() {
             let expected = pending[id.0 as usize];
             assert_eq!(link.output.pending_cells(), expected, "cells pending on {id:?}");

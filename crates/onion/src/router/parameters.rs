@@ -35,6 +35,8 @@ pub struct Parameters {
     pub nf_conntimeout_relays: Duration,
     /// `DoSCircuitCreation…`, `DoSConnection…` and `DoSStreamCreation…`: what one address or one circuit may ask for.
     pub defences: Defences,
+    /// `cfx_enabled`: circuits may be linked (proposal 329 §5).
+    pub cfx_enabled: bool,
     /// Congestion control: all parameters that begin with `cc_`, by their names, as the consensus has
     /// them (proposal 324, §6.5). Bounds and defaults are left to who reads them.
     pub congestion_control: BTreeMap<String, i32>,
@@ -113,6 +115,7 @@ impl Parameters {
                         closes_circuit: get("DoSStreamCreationDefenseType", 2, 1, 3) == 3,
                     }),
             },
+            cfx_enabled: get("cfx_enabled", 1, 0, 1) == 1,
             congestion_control: all
                 .keys()
                 .filter(is_of_congestion_control)

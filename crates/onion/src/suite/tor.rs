@@ -112,6 +112,13 @@ impl Cell for [u8; CELL_LEN] {
         body
     }
 
+    fn body_mut(&mut self) -> &mut [u8; BODY_LEN] {
+        let Some(body) = self.last_chunk_mut() else {
+            unreachable!("a cell is longer than its body")
+        };
+        body
+    }
+
     #[inline]
     fn shift(from: &mut [Self], to: &mut [Self]) {
         to.copy_from_slice(from);

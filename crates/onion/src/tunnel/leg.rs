@@ -1,6 +1,7 @@
+use super::conflux::LegState;
 use crate::cell::CELLS_PER_RECORD;
 use crate::cell::relay::{RelayCommand, RelayFormat};
-use crate::flow::control::{BlockedMark, Flow, PathState};
+use crate::flow::control::{BlockedMark, Flow, FlowState, PathState};
 use crate::suite::Salt;
 
 /// DATA cells after which one has some random bytes, so that nobody can know the tag that a SENDME must
@@ -79,6 +80,15 @@ impl Leg {
     pub fn path(&self, queued_cells: usize) -> PathState {
         let queued_cells = u32::try_from(queued_cells).unwrap_or(u32::MAX);
         PathState { is_link_blocked: self.is_blocked, queued_cells }
+    }
+
+    /// What a scheduler of several legs has to know.
+    #[must_use]
+    pub fn state(&self) -> LegState {
+        let FlowState { window_cells, in_flight_cells, rtt, last_rtt, is_in_slow_start } =
+            self.flow.state();
+        let is_blocked = self.is_blocked;
+        LegState { rtt, last_rtt, window_cells, in_flight_cells, is_in_slow_start, is_blocked }
     }
 
     /// Bytes that may be read from a stream that has room for `stream_bytes`, with so many cells in

@@ -20,6 +20,9 @@ pub struct Capabilities {
     /// Counter Galois Onion: `Relay=5-6` (proposals 346 and 359), by which a client may ask for it in its
     /// handshake. Not without congestion control, since its cells have no SENDME of streams.
     pub counter_galois_onion: bool,
+    /// Circuits that end here can be linked: `Conflux=1` (proposal 329). Not without congestion control, which all that
+    /// are linked must have.
+    pub conflux: bool,
 }
 
 impl Capabilities {
@@ -32,6 +35,7 @@ impl Capabilities {
             ntor_v3: true,
             congestion_control: true,
             counter_galois_onion: true,
+            conflux: true,
         }
     }
 
@@ -45,17 +49,20 @@ impl Capabilities {
     /// - `Relay=2` is CREATE2 and EXTEND2 with ntor: without it no client builds circuits through us.
     ///   Version 3 is EXTEND2 to an IPv6 address; it says nothing of an IPv6 port of our own.
     ///   Version 1, TAP, we do not speak.
-    /// - Not `Conflux`, nor what onion services want: `HSDir`, `HSIntro`, `HSRend`, `Padding`; nor `Link=3`,
+    /// - Not what onion services want: `HSDir`, `HSIntro`, `HSRend`, `Padding`; nor `Link=3`,
     ///   whose circuit IDs have two bytes. All else is what tor 0.4.9 says of itself.
     #[must_use]
     pub fn protocols(self) -> String {
         let mut all = Vec::new();
+        let has_vegas = self.congestion_control && self.authenticated_sendmes && self.ntor_v3;
+        if self.conflux && has_vegas {
+            all.push("Conflux=1");
+        }
         if self.directory {
             all.extend(["Cons=1-2", "Desc=1-4", "DirCache=2"]);
         } else {
             all.push("Desc=1-4");
         }
-        let has_vegas = self.congestion_control && self.authenticated_sendmes && self.ntor_v3;
         match (self.authenticated_sendmes, has_vegas) {
             (true, true) => all.push("FlowCtrl=1-2"),
             (true, false) => all.push("FlowCtrl=1"),
@@ -93,10 +100,12 @@ mod tests {
             ntor_v3: true,
             congestion_control: true,
             counter_galois_onion: true,
+            conflux: true,
         };
         assert_eq!(
             all.protocols(),
-            "Cons=1-2 Desc=1-4 DirCache=2 FlowCtrl=1-2 Link=4-5 LinkAuth=3 Microdesc=1-3 Relay=2-6"
+            "Conflux=1 Cons=1-2 Desc=1-4 DirCache=2 FlowCtrl=1-2 Link=4-5 LinkAuth=3 Microdesc=1-3 \
+             Relay=2-6"
         );
         // A client could not negotiate it.
         let without_ntor_v3 = Capabilities { ntor_v3: false, ..all }.protocols();
@@ -105,5 +114,8 @@ mod tests {
         assert!(!without_sendmes.contains("FlowCtrl"), "{without_sendmes}");
         let without_vegas = Capabilities { congestion_control: false, ..all }.protocols();
         assert!(without_vegas.ends_with("Relay=2-4"), "{without_vegas}");
+        assert!(!without_vegas.contains("Conflux"), "{without_vegas}");
+        let without_conflux = Capabilities { conflux: false, ..all }.protocols();
+        assert!(without_conflux.starts_with("Cons"), "{without_conflux}");
     }
 }

@@ -240,6 +240,8 @@ impl Client {
             ClientEvent::Over { stream, outcome, figures } => {
                 self.handle_over(now, stream, outcome, &figures);
             }
+            // Nobody here links circuits.
+            ClientEvent::LegBuilt { .. } | ClientEvent::LegLost { .. } => {}
         }
     }
 }

@@ -146,6 +146,21 @@ impl RelayCommand {
         )
     }
 
+    /// Whether messages with this command are in one order in a set of linked circuits, whichever of them carries
+    /// them (proposal 329 §2.8). All others concern one circuit.
+    #[must_use]
+    #[inline]
+    pub const fn is_multiplexed(self) -> bool {
+        self.is_of_streams() && self.0 != Self::BEGIN_DIR.0
+    }
+
+    /// Whether it links circuits, or switches between those that are linked (proposal 329).
+    #[must_use]
+    #[inline]
+    pub const fn is_of_conflux(self) -> bool {
+        matches!(self.0, 19..=22)
+    }
+
     /// Whether tor has a command of this number, by which [`RelayFormat::V1`] tells what lies where: those
     /// of streams and circuits (tor-spec §6.1), conflux (19 to 22), onion services (32 to 40), padding, and
     /// flow control.

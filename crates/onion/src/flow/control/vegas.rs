@@ -3,10 +3,11 @@
 mod rtt;
 
 use super::{
-    CircuitEnd, CircuitFlow, CongestionParams, FlowError, PathKind, PathState, QueueLimits,
+    CircuitEnd, CircuitFlow, CongestionParams, FlowError, FlowState, PathKind, PathState,
+    QueueLimits,
 };
 use crate::flow::stream::{StreamFlow, XonXoff};
-use crate::time::Instant;
+use crate::time::{Duration, Instant};
 use alloc::collections::VecDeque;
 use alloc::sync::Arc;
 use rtt::RoundTrips;
@@ -298,6 +299,17 @@ impl CircuitFlow for Vegas {
             CircuitEnd::Exit => self.params.exit_streams,
         };
         StreamFlow::Rated(XonXoff::new(params))
+    }
+
+    fn state(&self) -> FlowState {
+        let time = |us: u64| (us > 0).then(|| Duration::from_micros(us));
+        FlowState {
+            window_cells: self.window_cells,
+            in_flight_cells: self.in_flight_cells,
+            rtt: time(self.round_trips.average_us),
+            last_rtt: time(self.round_trips.last_us),
+            is_in_slow_start: self.is_in_slow_start,
+        }
     }
 }
 

@@ -92,13 +92,17 @@ impl<S: Suite> fmt::Debug for Hop<S> {
 pub(in crate::router) struct End {
     pub(in crate::router) leg: Leg,
     pub(in crate::router) tunnel: TunnelIndex,
+    /// It is one of the legs of a set (proposal 329).
+    pub(in crate::router) is_linked: bool,
 }
 
-/// A tunnel that ends at this relay: its streams, and its circuits. Today it has one.
+/// A tunnel that ends at this relay: its streams, and its circuits. It has one, or with Conflux several.
 #[derive(Debug)]
 pub(in crate::router) struct RelayTunnel {
-    /// The circuit that carries its cells.
+    /// The circuit that carries its cells; of a set, one of them.
     pub(in crate::router) circuit: CircuitIndex,
+    /// It is a set: which circuit carries what is decided for each reading.
+    pub(in crate::router) is_set: bool,
     /// Its streams, by their connections.
     pub(in crate::router) streams: Tunnel<ConnId>,
     /// Lets new streams begin, where there is a defence. One byte of it is one.

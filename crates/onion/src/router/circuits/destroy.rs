@@ -7,6 +7,7 @@ use crate::cell::relay::RelayCommand;
 use crate::node::ConnId;
 use crate::router::{Conduct, Core};
 use crate::suite::{StreamId, Suite};
+use alloc::vec::Vec;
 use rand_core::Rng;
 
 impl<S: Suite, R: Rng, C: Conduct<S>> Core<S, R, C> {
@@ -24,9 +25,14 @@ impl<S: Suite, R: Rng, C: Conduct<S>> Core<S, R, C> {
     ) {
         self.forget_waiting(index);
         let Some(circuit) = self.circuits.remove(index) else { return };
-        if let Some(end) = &circuit.end {
-            self.end_tunnel(end.tunnel);
-        }
+        let others = match &circuit.end {
+            Some(end) if end.is_linked => self.unlink(index, end),
+            Some(end) => {
+                self.end_tunnel(end.tunnel);
+                Vec::new()
+            }
+            None => Vec::new(),
+        };
         for (at, queue) in circuit.queues() {
             self.outputs.handle_dropped(&mut self.conns, at.conn, queue.len(), queue.is_held());
             let Some(link) = self.conns.link_mut(at.conn) else { continue };
@@ -34,6 +40,9 @@ impl<S: Suite, R: Rng, C: Conduct<S>> Core<S, R, C> {
             if but != Some(at) {
                 self.refuse(at, reason);
             }
+        }
+        for other in others {
+            self.destroy(other, DestroyReason::FINISHED, None);
         }
     }
 

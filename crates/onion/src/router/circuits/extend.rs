@@ -33,7 +33,8 @@ impl<S: Suite, R: Rng, C: Conduct<S>> Core<S, R, C> {
         addresses.retain(|it| is_somewhere(*it) && (allows_private || !is_private(it.ip())));
         let address = *addresses.first().ok_or(DestroyReason::PROTOCOL)?;
         let circuit = self.circuits.get(index).ok_or(DestroyReason::PROTOCOL)?;
-        if circuit.onward != Onward::Nowhere || matches!(circuit.hop, Hop::Echo(_)) {
+        let is_linked = circuit.end.as_ref().is_some_and(|end| end.is_linked);
+        if circuit.onward != Onward::Nowhere || matches!(circuit.hop, Hop::Echo(_)) || is_linked {
             return Err(DestroyReason::PROTOCOL);
         }
         // Nobody honest sends a circuit back where it comes from; in circles it multiplies what its

@@ -176,8 +176,10 @@ impl<S: Suite, R: Rng, C: Conduct<S>> Core<S, R, C> {
         if circuit.end.is_none() {
             let flow = Flow::new(self.config.flows.end(&self.congestion, circuit.agreed));
             let leg = Leg::new(flow, layer.format(), self.config.queue_limit_cells);
-            let tunnel = RelayTunnel { circuit: index, streams: Tunnel::default(), begins: None };
-            circuit.end = Some(Box::new(End { leg, tunnel: self.tunnels.add(tunnel) }));
+            let streams = Tunnel::default();
+            let tunnel = RelayTunnel { circuit: index, is_set: false, streams, begins: None };
+            let tunnel = self.tunnels.add(tunnel);
+            circuit.end = Some(Box::new(End { leg, tunnel, is_linked: false }));
         }
         circuit.end.as_deref_mut()
     }

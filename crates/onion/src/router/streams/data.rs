@@ -38,17 +38,21 @@ impl<S: Suite, R: Rng, C: Conduct<S>> Core<S, R, C> {
         conn.and_then(|conn| self.conns.stream(conn)).is_some_and(|it| it.state == State::Open)
     }
 
-    /// Data from the client. It counts for the circuit's window whatever becomes of it.
+    /// Data has come from the client. It counts for the circuit's window whatever becomes of it.
+    pub(in crate::router) fn count_data(&mut self, index: CircuitIndex) {
+        let Some(end) = self.end_mut(index) else { return };
+        if end.leg.flow.handle_received() {
+            self.send_sendme(index);
+        }
+    }
+
+    /// Data from the client, whose turn it is.
     pub(in crate::router) fn handle_data(
         &mut self,
         index: CircuitIndex,
         stream_id: StreamId,
         data: S::Stretch<'_>,
     ) {
-        let Some(end) = self.end_mut(index) else { return };
-        if end.leg.flow.handle_received() {
-            self.send_sendme(index);
-        }
         // Of a stream that is over: some was under way when we ended it.
         let Some(conn) = self.find_stream(index, stream_id) else { return };
         let now = self.outputs.now();
@@ -114,7 +118,9 @@ impl<S: Suite, R: Rng, C: Conduct<S>> Core<S, R, C> {
         let had_room = end.leg.flow.room_cells() > 0;
         let path = end.leg.path(circuit.back_queue.len());
         end.leg.flow.handle_sendme(now, &sendme, path)?;
-        if !had_room && end.leg.flow.room_cells() > 0 {
+        let has_room = end.leg.flow.room_cells() > 0;
+        // Of a set another leg may be the next, with another round trip.
+        if has_room && (!had_room || end.is_linked) {
             self.wake_streams(index);
         }
         Ok(())
@@ -166,7 +172,7 @@ impl<S: Suite, R: Rng, C: Conduct<S>> Core<S, R, C> {
     }
 
     /// A circuit has room again: its streams may be read, each in its turn.
-    fn wake_streams(&mut self, index: CircuitIndex) {
+    pub(in crate::router) fn wake_streams(&mut self, index: CircuitIndex) {
         let end = self.circuits.get(index).and_then(|circuit| circuit.end.as_ref());
         let Some(tunnel) = end.and_then(|end| self.tunnels.get(end.tunnel)) else { return };
         for conn in tunnel.streams.in_turn() {
@@ -192,7 +198,8 @@ impl<S: Suite, R: Rng, C: Conduct<S>> Core<S, R, C> {
         if stream.state != State::Open {
             return Some(0);
         }
-        let circuit = self.circuits.get(self.tunnels.get(stream.tunnel)?.circuit)?;
+        let Some(index) = self.leg_for_data(stream.tunnel) else { return Some(0) };
+        let circuit = self.circuits.get(index)?;
         let end = circuit.end.as_ref()?;
         Some(end.leg.room_bytes(circuit.back_queue.len(), stream.room_bytes))
     }
@@ -207,8 +214,10 @@ impl<S: Suite, R: Rng, C: Conduct<S>> Core<S, R, C> {
             }
             return;
         }
+        let leg = self.conns.stream(conn).and_then(|stream| self.leg_for_data(stream.tunnel));
+        let Some(leg) = leg else { return };
         while !data.is_empty() {
-            match self.package(now, conn, data) {
+            match self.package(now, conn, leg, data) {
                 Some(rest) => data = rest,
                 None => return,
             }
@@ -217,16 +226,20 @@ impl<S: Suite, R: Rng, C: Conduct<S>> Core<S, R, C> {
         self.shed_excess();
     }
 
-    /// Fills a cell with a stream's data, and gives back the rest.
+    /// Fills a cell of a circuit with a stream's data, and gives back the rest.
     fn package<'a>(
         &mut self,
         now: Instant,
         conn: ConnId,
+        index: CircuitIndex,
         data: S::Stretch<'a>,
     ) -> Option<S::Stretch<'a>> {
+        let tunnel = self.conns.stream(conn)?.tunnel;
+        if self.tunnels.get(tunnel)?.is_set {
+            self.begin_message(tunnel, index);
+        }
         let stream = self.conns.stream_mut(conn)?;
         let tunnel = self.tunnels.get_mut(stream.tunnel)?;
-        let index = tunnel.circuit;
         let circuit = self.circuits.get_mut(index)?;
         let (Hop::Relay(layer), Some(end)) = (&mut circuit.hop, &mut circuit.end) else {
             return None;

@@ -180,6 +180,10 @@ impl Cell for WeightlessCell {
         &self.body
     }
 
+    fn body_mut(&mut self) -> &mut WeightlessBody {
+        &mut self.body
+    }
+
     fn shift(from: &mut [Self], to: &mut [Self]) {
         from.swap_with_slice(to);
     }

@@ -6,6 +6,8 @@ const JUMP_RATIO: u64 = 5000;
 pub(super) struct RoundTrips {
     /// Moving average.
     pub(super) average_us: u64,
+    /// The last one that could be trusted.
+    pub(super) last_us: u64,
     /// The shortest that the average has been.
     pub(super) min_us: u64,
     /// The last that could be told was none at all.
@@ -27,6 +29,7 @@ impl RoundTrips {
         if self.is_stalled(sample_us, is_in_slow_start) {
             return false;
         }
+        self.last_us = sample_us;
         self.average_us = match self.average_us {
             0 => sample_us,
             before => {

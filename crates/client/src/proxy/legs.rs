@@ -1,0 +1,134 @@
+//! Sets of linked circuits: their paths, and what becomes of their legs.
+
+use super::Proxy;
+use super::pipe::StreamEnd;
+use crate::event::{Event, LegTraffic};
+use crate::path::{self, Need};
+use crate::pool::Circuit;
+use crate::view::RelayInfo;
+use onion::client::{CircuitNumber, CircuitPlan, Client, Loss, SetPlan};
+use onion::{Duration, Instant};
+use rand::Rng;
+
+/// Legs that are tried for others of their set that have failed, at most: C tor's `cfx_max_unlinked_leg_retry`. An exit that
+/// lets legs fail would see guard after guard.
+const RETRIES_MAX: u32 = 3;
+
+/// The circuit of a leg.
+fn plan(relays: &[&RelayInfo; 3]) -> CircuitPlan {
+    CircuitPlan {
+        has_congestion_control: true,
+        ..CircuitPlan::new(relays.iter().map(|relay| relay.hop).collect())
+    }
+}
+
+impl Proxy {
+    /// Has a set of circuits built for such streams. None if there are no paths for one now: then one circuit must do.
+    pub(super) fn open_set(&mut self, now: Instant, need: Need) -> Option<CircuitNumber> {
+        let Self { view, choices, state, rng, .. } = self;
+        let guard = |allowed: &dyn Fn(&_) -> bool| state.guards.choose(view, now, allowed);
+        let (strategy, rules) = (&*choices.strategy, choices.rules);
+        let wanted = (choices.legs, &[][..]);
+        let legs = match path::choose_legs(view, strategy, rules, need, wanted, rng, guard) {
+            Ok(legs) => legs,
+            Err(problem) => {
+                if !std::mem::replace(&mut self.has_told_no_set, true) {
+                    let count = self.choices.legs;
+                    self.tell(Event::Trouble(format!(
+                        "no {count} circuits can be linked, and one is used instead: {problem}"
+                    )));
+                }
+                return None;
+            }
+        };
+        self.has_told_no_set = false;
+        let set = SetPlan {
+            scheduler: choices.leg_scheduler,
+            desired: choices.desired,
+            ..SetPlan::new(legs.iter().map(plan).collect())
+        };
+        let paths: Vec<_> = legs.iter().map(|leg| leg.map(|it| it.fingerprint)).collect();
+        let (first, exit) = (*paths.first()?, legs.first()?[2].clone());
+        self.circuits_opened += 1;
+        let mut circuit = Circuit::new(self.circuits_opened, first, exit, now);
+        circuit.legs = (0..).zip(paths).collect();
+        let number = self.client.open_set(now, &set);
+        self.pool.add(number, circuit);
+        Some(number)
+    }
+
+    /// A leg stands; its exit is still to link it.
+    pub(super) fn handle_leg_built(
+        &mut self,
+        now: Instant,
+        number: CircuitNumber,
+        leg: u8,
+        took: Duration,
+    ) {
+        let unix_time_s = self.unix_time_s(now);
+        let Some(circuit) = self.pool.get(number) else { return };
+        let (name, path) = (circuit.number, circuit.legs.get(&leg).copied());
+        let Some(path) = path else { return };
+        self.has_state_changed |= self.state.guards.handle_success(&path[0], unix_time_s);
+        self.state.build_times.handle_built(took);
+        let path = self.hops(&path);
+        self.tell(Event::LegBuilt { circuit: name, leg, path, took });
+    }
+
+    /// A leg is gone, and its set goes on. While that is not linked yet, another is tried.
+    pub(super) fn handle_leg_lost(
+        &mut self,
+        now: Instant,
+        number: CircuitNumber,
+        leg: u8,
+        cause: &Loss,
+    ) {
+        let Some(circuit) = self.pool.get_mut(number) else { return };
+        let Some(path) = circuit.legs.remove(&leg) else { return };
+        let (name, was_built) = (circuit.number, circuit.took.is_some());
+        if !was_built && matches!(cause, Loss::Link(_) | Loss::Channel(_)) {
+            self.state.guards.handle_failure(&path[0], now);
+        }
+        let reason = cause.to_string();
+        let path = self.hops(&path);
+        self.tell(Event::LegLost { circuit: name, leg, path, reason });
+        if !was_built && !self.client.is_built(number) {
+            self.replace_leg(now, number);
+        }
+    }
+
+    fn replace_leg(&mut self, now: Instant, number: CircuitNumber) {
+        let Self { view, choices, state, rng, pool, client, last_need, .. } = self;
+        let Some(circuit) = pool.get_mut(number).filter(|it| it.retries < RETRIES_MAX) else {
+            return;
+        };
+        circuit.retries += 1;
+        let taken: Vec<_> = circuit.legs.values().copied().collect();
+        let guard = |allowed: &dyn Fn(&_) -> bool| state.guards.choose(view, now, allowed);
+        // The exit is known to serve what the set is for.
+        let need = last_need.filter(|need| need.is_served_by(&circuit.exit));
+        let need = need.unwrap_or(Need::Lookup);
+        let (strategy, rules) = (&*choices.strategy, choices.rules);
+        let wanted = (1, &taken[..]);
+        let found = path::choose_legs(view, strategy, rules, need, wanted, rng, guard);
+        let Some(relays) = found.ok().and_then(|legs| legs.first().copied()) else { return };
+        if let Some(leg) = client.add_leg(now, number, &plan(&relays)) {
+            circuit.legs.insert(leg, relays.map(|relay| relay.fingerprint));
+        }
+    }
+}
+
+/// What the legs of a set have carried until now; nothing of one circuit.
+pub(super) fn leg_traffic<R: Rng>(
+    client: &Client<R, StreamEnd>,
+    number: CircuitNumber,
+) -> Vec<LegTraffic> {
+    let legs = client.legs(number).into_iter();
+    legs.map(|it| LegTraffic {
+        leg: it.leg,
+        received_messages: it.received,
+        sent_messages: it.sent,
+        rtt: it.rtt,
+    })
+    .collect()
+}

@@ -1,0 +1,244 @@
+//! Circuits that are linked at their exit (proposal 329), with stock exits and ours.
+
+mod common;
+
+use client::strategy::{Position, Strategy};
+use client::{Event, LegTraffic, RelayInfo, Settings, View};
+use common::{Ours, PATIENCE, exit, network};
+use lab::{Content, ContentServer, Network, RelaySpec, download};
+use link::Clock;
+use netdoc::Fingerprint;
+use onion::cell::msg::DesiredUx;
+use onion::tunnel::conflux::schedulers;
+use onion::{Duration, Instant};
+use relay::{ExitSection, Relay, RelayConfig};
+use std::collections::BTreeSet;
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::path::Path;
+use std::sync::mpsc::channel;
+use std::thread;
+
+/// By weight, but for the exit, which has this name.
+#[derive(Debug)]
+struct ExitBy(&'static str);
+
+impl Strategy for ExitBy {
+    fn name(&self) -> &'static str {
+        "exit-by"
+    }
+
+    fn weight(&self, _: &View, relay: &RelayInfo, at: Position, _: &[&RelayInfo]) -> f64 {
+        let is_it = relay.nickname.as_str() == self.0;
+        f64::from(u8::from((at == Position::Exit) == is_it))
+    }
+}
+
+fn with_legs(network: &Network, folder: &Path, exit: &'static str, legs: usize) -> Settings {
+    let folder = folder.join(format!("client{legs}"));
+    Settings {
+        legs,
+        strategy: Box::new(ExitBy(exit)),
+        ..Settings::new(network.directory_addrs(), folder)
+    }
+}
+
+/// A relay of ours that is published in this network, and lets clients go anywhere.
+fn our_exit(network: &Network, folder: &Path) -> Relay {
+    let config = RelayConfig {
+        nickname: Some("ours".parse().expect("a nickname")),
+        address: Some([127, 0, 0, 1].into()),
+        keys: Some(folder.join("ours")),
+        authorities: Some(network.directory_addrs()),
+        exit: ExitSection {
+            policy: Some(vec!["accept *:*".to_owned()]),
+            reject_private: Some(false),
+            ..ExitSection::default()
+        },
+        ..RelayConfig::default()
+    };
+    Relay::start(&config.check().expect("sound"), channel().0).expect("started")
+}
+
+/// Waits until a first download comes through: exits of ours take streams only from relays that their own consensus lists.
+fn wait_for_exit(client: &mut Ours, port: u16) {
+    let clock = Clock::start();
+    let content = Content { len: 100, seed: 9 };
+    let socks = client.proxy.socks();
+    while let Err(error) = download(socks, ("127.0.0.1", port), content, "first", PATIENCE) {
+        assert!(clock.now() - Instant::ORIGIN < PATIENCE, "{error}: {:#?}", client.heard());
+        thread::park_timeout(Duration::from_millis(500));
+    }
+    let _ = traffic(client);
+}
+
+/// What the legs had carried when the latest stream was closed.
+fn traffic(client: &mut Ours) -> Vec<LegTraffic> {
+    client.wait_for("end of a stream", |event| match event {
+        Event::StreamClosed { legs, is_ok: true, .. } => Some(legs.clone()),
+        _ => None,
+    })
+}
+
+/// Downloads of all lengths under one name, and so over one set; what its legs have carried at the end.
+fn downloads(client: &mut Ours, port: u16, what: &str) -> Vec<LegTraffic> {
+    let socks = client.proxy.socks();
+    let mut last = Vec::new();
+    for (number, len) in [0, 1, 498, 100_000, 3 << 20, 10 << 20].into_iter().enumerate() {
+        let content = Content { len, seed: number as u64 };
+        let done = download(socks, ("127.0.0.1", port), content, "one", PATIENCE);
+        let done = done
+            .unwrap_or_else(|error| panic!("{what}, {len} bytes: {error}: {:#?}", client.heard()));
+        assert!(done.is_right, "{what}, {len} bytes: {done:?}");
+        last = traffic(client);
+    }
+    last
+}
+
+/// The paths of the legs of a set.
+fn leg_paths(client: &Ours, number: u64) -> Vec<Vec<Fingerprint>> {
+    let of = |event: &Event| match event {
+        Event::LegBuilt { circuit, path, .. } if *circuit == number => {
+            Some(path.iter().map(|hop| hop.fingerprint).collect())
+        }
+        _ => None,
+    };
+    client.heard.iter().filter_map(of).collect()
+}
+
+/// All legs have carried, by ways of their own.
+fn check_legs(client: &mut Ours, last: &[LegTraffic], count: usize, what: &str) {
+    assert_eq!(last.len(), count, "{what}: {last:?}");
+    assert!(last.iter().all(|leg| leg.received_messages > 100), "{what}: {last:?}");
+    let all: u64 = last.iter().map(|leg| leg.received_messages).sum();
+    assert!(all > (13 << 20) / 498, "{what}: {last:?}");
+    let number = client.last_circuit();
+    let paths = leg_paths(client, number);
+    assert_eq!(paths.len(), count, "{what}: {paths:?}");
+    for place in 0..2 {
+        let relays: BTreeSet<_> = paths.iter().map(|path| path[place]).collect();
+        assert_eq!(relays.len(), count, "{what}: relays at place {place} differ: {paths:?}");
+    }
+    assert!(paths.iter().all(|path| path[2] == paths[0][2]), "{what}: one exit: {paths:?}");
+}
+
+fn relays(count: usize) -> Vec<RelaySpec> {
+    (0..count).map(|number| RelaySpec::new(&format!("middle{number}"))).collect()
+}
+
+#[test]
+fn downloads_come_whole_over_two_to_four_legs_to_a_stock_exit_and_all_carry() {
+    let mut specs = relays(4);
+    specs.push(exit("stock"));
+    let network = network(specs);
+    let folder = tempfile::tempdir().expect("a folder");
+    let server = ContentServer::start().expect("a server");
+    let port = server.address().port();
+    for legs in 2..=4 {
+        let settings = with_legs(&network, folder.path(), "stock", legs);
+        let mut client = Ours::start_with(settings);
+        let last = downloads(&mut client, port, &format!("{legs} legs"));
+        check_legs(&mut client, &last, legs, &format!("{legs} legs"));
+    }
+}
+
+#[test]
+fn downloads_come_whole_over_two_to_four_legs_to_our_exit_by_each_scheduler() {
+    let network = network(relays(4));
+    let folder = tempfile::tempdir().expect("a folder");
+    let relay = our_exit(&network, folder.path());
+    network.wait_until_known(&[relay.rsa().0], PATIENCE).expect("listed");
+    let server = ContentServer::start().expect("a server");
+    let port = server.address().port();
+    for (legs, scheduler) in [(2, "low-rtt"), (3, "cwnd-rtt"), (4, "current-rtt")] {
+        let settings = Settings {
+            leg_scheduler: schedulers::by_name(scheduler).expect("known"),
+            ..with_legs(&network, folder.path(), "ours", legs)
+        };
+        let mut client = Ours::start_with(settings);
+        wait_for_exit(&mut client, port);
+        let before = relay.totals();
+        let last = downloads(&mut client, port, scheduler);
+        check_legs(&mut client, &last, legs, scheduler);
+        let after = relay.totals();
+        assert!(after.conflux_switches > before.conflux_switches, "{after:?}");
+    }
+    // Asked for latency, it keeps to one leg, but for when another becomes faster.
+    let settings = Settings {
+        desired: DesiredUx::MinLatency,
+        ..with_legs(&network, folder.path(), "ours", 2)
+    };
+    let mut client = Ours::start_with(settings);
+    wait_for_exit(&mut client, port);
+    let last = downloads(&mut client, port, "latency");
+    assert_eq!(last.len(), 2, "{last:?}");
+}
+
+/// A stream to this port of our machine that has asked for so many bytes, and has got the first of them.
+fn begun(client: &Ours, port: u16, len: usize) -> TcpStream {
+    let mut stream = TcpStream::connect(client.proxy.socks()).expect("it listens");
+    stream.set_read_timeout(Some(PATIENCE)).expect("set");
+    let mut asked = vec![5, 1, 0, 5, 1, 0, 1, 127, 0, 0, 1];
+    asked.extend_from_slice(&port.to_be_bytes());
+    stream.write_all(&asked).expect("sent");
+    let mut answer = [0; 12];
+    stream.read_exact(&mut answer).expect("answered");
+    assert_eq!(answer[..4], [5, 0, 5, 0], "granted");
+    stream.write_all(format!("GET /{len}/1 HTTP/1.0\r\n\r\n").as_bytes()).expect("sent");
+    stream.read_exact(&mut [0; 16]).expect("it begins");
+    stream
+}
+
+/// Neither a stock exit nor ours sends again what was under way on a leg (proposal 329 §2.4.3): the stream ends, and what has
+/// come of it is right. Nothing hangs, and the next stream goes another way.
+#[test]
+fn a_leg_that_is_killed_in_the_middle_ends_the_stream_and_nothing_wrong_has_come() {
+    let mut specs = relays(5);
+    specs.push(exit("stock"));
+    let network = network(specs);
+    let folder = tempfile::tempdir().expect("a folder");
+    let server = ContentServer::start().expect("a server");
+    let port = server.address().port();
+    let mut client = Ours::start_with(with_legs(&network, folder.path(), "stock", 2));
+    client.wait_for("set", |event| match event {
+        Event::CircuitBuilt { legs: 2, .. } => Some(()),
+        _ => None,
+    });
+    let mut stream = begun(&client, port, 50_000_000);
+    let number = client.last_circuit();
+    let guard = leg_paths(&client, number)[1][0];
+    let node = network.nodes().iter().find(|node| node.rsa() == *guard.as_bytes());
+    node.expect("a stock relay").kill();
+    let mut rest = Vec::new();
+    let _ended_or_reset = stream.read_to_end(&mut rest);
+    assert!(rest.len() < 50_000_000, "{} bytes came", rest.len());
+    client.wait_for("end of the set", |event| match event {
+        Event::CircuitClosed { circuit, .. } if *circuit == number => Some(()),
+        _ => None,
+    });
+    for seed in 0..3 {
+        let content = Content { len: 500_000, seed };
+        let done = download(client.proxy.socks(), ("127.0.0.1", port), content, "", PATIENCE);
+        assert!(done.expect("whole").is_right);
+    }
+}
+
+#[test]
+fn where_no_exit_links_circuits_one_circuit_is_used() {
+    let plain = RelaySpec {
+        extra_torrc: [exit("plain").extra_torrc, vec!["ConfluxEnabled 0".to_owned()]].concat(),
+        ..RelaySpec::new("plain")
+    };
+    let network = network(vec![plain]);
+    let folder = tempfile::tempdir().expect("a folder");
+    let server = ContentServer::start().expect("a server");
+    // It announces what it refuses; five legs need more guards and middles than there are, too.
+    let mut client = Ours::start_with(with_legs(&network, folder.path(), "plain", 5));
+    let content = Content { len: 100_000, seed: 1 };
+    let from = ("127.0.0.1", server.address().port());
+    let done = download(client.proxy.socks(), from, content, "one", PATIENCE);
+    assert!(done.expect("whole").is_right);
+    assert_eq!(traffic(&mut client), []);
+    let is_told = |event: &Event| matches!(event, Event::Trouble(why) if why.contains("linked"));
+    assert!(client.heard().iter().any(is_told), "{:#?}", client.heard());
+}

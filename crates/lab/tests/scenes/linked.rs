@@ -1,0 +1,268 @@
+//! Circuits that are linked at their exit (proposal 329), our client's and our router's.
+
+use crate::network::{Net, World};
+use crate::stage::{Stage, VirtualTime};
+use onion::cell::msg::DesiredUx;
+use onion::client::{
+    CircuitNumber, CircuitPlan, ClientEvent, LegFigures, Loss, Outcome, SetPlan, Transfer,
+};
+use onion::tunnel::conflux::{ConfluxError, LegScheduler, schedulers};
+use onion::{Duration, Rate};
+use sim::wire::PathModel;
+
+crate::stage::in_both_worlds! {
+    transfers_over_linked_circuits_are_intact_at_all_sizes_by_each_scheduler
+    many_streams_share_linked_circuits_both_ways
+    linked_circuits_with_counter_galois_onion_are_intact
+    a_relay_that_the_consensus_forbids_it_links_no_circuits
+    more_legs_than_may_be_are_refused_and_the_others_go_on
+    without_congestion_control_nothing_is_linked
+}
+
+/// Around the bytes of a cell, and several windows.
+const SIZES: [u64; 6] = [0, 1, 488, 498, 5_000, 700 * 498 + 7];
+
+/// Two to four ways to the third relay: by the first, by the second, and by both.
+fn legs<S: World>(net: &Net<S>, count: usize) -> Vec<CircuitPlan> {
+    let ways: [&[usize]; 4] = [&[0, 2], &[1, 2], &[0, 1, 2], &[1, 0, 2]];
+    let path = |way: &&[usize]| CircuitPlan::new(way.iter().map(|hop| net.hops[*hop]).collect());
+    ways[..count].iter().map(path).collect()
+}
+
+/// Circuits that are linked, and used so from both sides.
+#[track_caller]
+fn linked<S: World>(net: &mut Net<S>, plan: &SetPlan) -> CircuitNumber {
+    let now = net.stage.now();
+    let set = net.client().open_set(now, plan);
+    net.until(|net| net.client().is_built(set));
+    assert_eq!(net.client().legs(set).len(), plan.legs.len());
+    set
+}
+
+/// A relay that sends by this scheduler whatever it is asked for.
+fn scheduled<W: World>(world: W, scheduler: &'static dyn LegScheduler) -> Net<W> {
+    Net::with(world, |_, config| config.conflux_scheduler = Some(scheduler))
+}
+
+fn transfers_over_linked_circuits_are_intact_at_all_sizes_by_each_scheduler<W: World>(world: W) {
+    let mut net = Net::new(world);
+    let mut seed = 0;
+    for (place, scheduler) in schedulers::ALL.into_iter().enumerate() {
+        let count = 2 + place % 3;
+        let plan = SetPlan { scheduler, ..SetPlan::new(legs(&net, count)) };
+        let set = linked(&mut net, &plan);
+        for size in SIZES {
+            for (download_bytes, upload_bytes) in [(size, 0), (0, size), (size, size)] {
+                seed += 1;
+                let transfer = Transfer { seed, download_bytes, upload_bytes };
+                let stream = net.begin(set, transfer);
+                let (outcome, figures) = net.over(stream);
+                assert_eq!(outcome, Outcome::Complete, "{}, {size}: {figures:?}", scheduler.name());
+            }
+        }
+        net.client().destroy(set);
+    }
+    assert_eq!(net.relay(2).totals().conflux_sets, schedulers::ALL.len() as u64);
+    net.assert_empty();
+}
+
+fn many_streams_share_linked_circuits_both_ways<W: World>(world: W) {
+    let mut net = Net::new(world);
+    let plan = SetPlan { scheduler: &schedulers::LowRtt, ..SetPlan::new(legs(&net, 3)) };
+    let set = linked(&mut net, &plan);
+    let transfer = |seed| Transfer { seed, download_bytes: 400_000, upload_bytes: 300_000 };
+    let streams: Vec<_> = (1..=8).map(|seed| net.begin(set, transfer(seed))).collect();
+    for stream in streams {
+        net.complete(stream);
+    }
+    let all = net.client().legs(set);
+    assert!(all.iter().all(|leg| leg.received > 20 && leg.sent > 20), "{all:?}");
+    net.client().destroy(set);
+    net.assert_empty();
+}
+
+fn linked_circuits_with_counter_galois_onion_are_intact<W: World>(world: W) {
+    let mut net = Net::new(world);
+    // One leg with each kind of layer: what waits is of either format.
+    let mut paths = legs(&net, 2);
+    paths[1].has_cgo = true;
+    let plan = SetPlan { scheduler: &schedulers::LowRtt, ..SetPlan::new(paths) };
+    let set = linked(&mut net, &plan);
+    for (seed, size) in (1..).zip(SIZES) {
+        let stream = net.begin(set, Transfer { seed, download_bytes: size, upload_bytes: size });
+        net.complete(stream);
+    }
+    net.client().destroy(set);
+    net.assert_empty();
+}
+
+fn a_relay_that_the_consensus_forbids_it_links_no_circuits<W: World>(world: W) {
+    let mut net = Net::new(world);
+    let parameters = onion::router::Parameters::from_consensus([("cfx_enabled", 0)]);
+    net.relay(2).set_parameters(parameters);
+    let plan = SetPlan::new(legs(&net, 2));
+    let now = net.stage.now();
+    let set = net.client().open_set(now, &plan);
+    assert!(matches!(lost(&mut net, set), Loss::Circuit(_)));
+    net.assert_empty();
+}
+
+/// Why a set is lost, whatever is told of its legs before.
+fn lost<S: World>(net: &mut Net<S>, set: CircuitNumber) -> Loss {
+    let mut found = None;
+    net.until(|net| {
+        while let Some(event) = net.client().poll_event() {
+            match event {
+                ClientEvent::Lost { circuit, cause } if circuit == set => found = Some(cause),
+                ClientEvent::Built { .. } => panic!("{event:?}"),
+                _ => {}
+            }
+        }
+        found.is_some()
+    });
+    found.expect("told")
+}
+
+fn more_legs_than_may_be_are_refused_and_the_others_go_on<W: World>(world: W) {
+    let mut net = Net::new(world);
+    let paths: Vec<_> = legs(&net, 4).into_iter().cycle().take(8).collect();
+    let set = linked(&mut net, &SetPlan::new(paths.clone()));
+    let now = net.stage.now();
+    net.client().add_leg(now, set, &paths[0]).expect("a set");
+    net.until(|net| {
+        let is_lost = |event| matches!(event, ClientEvent::LegLost { leg: 8, .. });
+        core::iter::from_fn(|| net.client().poll_event()).any(is_lost)
+    });
+    let stream = net.begin(set, Transfer::download(1, 300_000));
+    net.complete(stream);
+    assert_eq!(net.client().legs(set).len(), 8);
+    net.client().destroy(set);
+    net.assert_empty();
+}
+
+fn without_congestion_control_nothing_is_linked<W: World>(world: W) {
+    let mut net = Net::new(world);
+    // CREATE_FAST agrees on nothing.
+    let only = CircuitPlan { is_fast: true, ..net.path(1) };
+    let now = net.stage.now();
+    let set = net.client().open_set(now, &SetPlan::new(vec![only]));
+    assert_eq!(lost(&mut net, set), Loss::Conflux(ConfluxError::Unsuitable));
+    assert_eq!(net.relay(0).totals().conflux_sets, 0);
+    net.assert_empty();
+}
+
+/// A leg that carries is cut in the middle of a transfer: nobody sends again what was on it, so the set ends at both ends. What
+/// had come was right: each byte is checked as it comes.
+#[test]
+fn a_leg_that_breaks_in_the_middle_ends_the_set_at_both_ends_and_nothing_hangs() {
+    for leg in [0, 1] {
+        let mut net = uneven([20, 30], 10.0);
+        let set = linked(&mut net, &SetPlan::new(legs(&net, 2)));
+        let stream = net.begin(set, Transfer::download(1, 20_000_000));
+        let has_come = |net: &mut Net<VirtualTime>| {
+            net.client().figures(stream).is_some_and(|it| it.received_bytes > 1_000_000)
+        };
+        net.until(has_come);
+        let all = net.client().legs(set);
+        assert!(all.iter().all(|leg| leg.received > 50), "{all:?}");
+        let (guard, exit) = (net.stage.nodes[leg], net.stage.nodes[2]);
+        net.stage.wire.cut(guard, exit);
+        assert!(matches!(lost(&mut net, set), Loss::Circuit(_)));
+        assert_eq!(net.client().open_streams(), 0);
+        net.assert_empty();
+    }
+}
+
+/// A leg on which nothing was sent yet may go: the other carries on, and the stream never knows.
+#[test]
+fn a_leg_that_has_carried_nothing_may_break_and_the_stream_goes_on() {
+    let mut net = Net::new(VirtualTime::new(1, None));
+    let nodes = net.stage.nodes.clone();
+    let slow = PathModel { latency: Duration::from_millis(200), ..PathModel::default() };
+    net.stage.wire.set_path(nodes[1], nodes[2], slow);
+    let plan = SetPlan { desired: DesiredUx::MinLatency, ..SetPlan::new(legs(&net, 2)) };
+    let set = linked(&mut net, &plan);
+    let stream = net.begin(set, Transfer::download(1, 2_000_000));
+    net.until(|net| net.client().figures(stream).is_some_and(|it| it.received_bytes > 200_000));
+    net.stage.wire.cut(nodes[1], nodes[2]);
+    net.complete(stream);
+    assert_eq!(net.client().legs(set).len(), 1);
+    // Another joins while the set is idle, and carries.
+    let now = net.stage.now();
+    let paths = legs(&net, 3);
+    net.client().add_leg(now, set, &paths[2]).expect("a set");
+    net.until(|net| net.client().legs(set).len() == 2);
+    let stream = net.begin(set, Transfer::download(2, 2_000_000));
+    net.complete(stream);
+    net.client().destroy(set);
+    net.assert_empty();
+}
+
+/// Legs of this many milliseconds each way, with a narrow place each.
+fn uneven(one_way_ms: [u64; 2], mbit_per_s: f64) -> Net<VirtualTime> {
+    let mut net = scheduled(VirtualTime::new(1, None), &schedulers::LowRtt);
+    let nodes = net.stage.nodes.clone();
+    for (guard, latency_ms) in one_way_ms.into_iter().enumerate() {
+        let path = PathModel {
+            latency: Duration::from_millis(latency_ms),
+            rate: Some(Rate::from_mbit_per_s(mbit_per_s)),
+            ..PathModel::default()
+        };
+        net.stage.wire.set_path(nodes[guard], nodes[2], path);
+    }
+    net
+}
+
+fn throughput(net: &mut Net<VirtualTime>, count: usize) -> (Duration, Vec<LegFigures>) {
+    let set = linked(net, &SetPlan::new(legs(net, count)));
+    let stream = net.begin(set, Transfer::download(1, 8_000_000));
+    let took = net.complete(stream).to_last();
+    let figures = net.client().legs(set);
+    net.client().destroy(set);
+    net.assert_empty();
+    (took, figures)
+}
+
+#[test]
+fn two_narrow_legs_carry_nearly_twice_as_much_as_one() {
+    let mut net = uneven([20, 30], 10.0);
+    let (one, _) = throughput(&mut net, 1);
+    let (two, figures) = throughput(&mut net, 2);
+    assert!(two.as_secs_f64() < 0.6 * one.as_secs_f64(), "{one:?} by one, {two:?} by two");
+    let shares: Vec<u64> = figures.iter().map(|leg| leg.received).collect();
+    assert!(shares.iter().all(|share| *share > 6_000), "{figures:?}");
+}
+
+/// Paper, §3: what comes out of order waits at the receiver; with legs that differ it is much, and bounded.
+#[test]
+fn what_waits_for_the_slow_leg_is_bounded_and_beyond_the_bound_the_set_is_closed() {
+    let mut net = uneven([5, 400], 20.0);
+    let plan = SetPlan::new(legs(&net, 2));
+    let set = linked(&mut net, &plan);
+    let stream = net.begin(set, Transfer::download(1, 6_000_000));
+    net.complete(stream);
+    let peak = net.client().early_peak_cells(set);
+    assert!((200..10_000).contains(&peak), "{peak} cells");
+    net.client().destroy(set);
+    let strict = SetPlan { early_max_cells: peak / 2, ..plan };
+    let set = linked(&mut net, &strict);
+    net.begin(set, Transfer::download(1, 6_000_000));
+    assert_eq!(lost(&mut net, set), Loss::Conflux(ConfluxError::TooEarly));
+    net.assert_empty();
+}
+
+#[test]
+fn asked_for_latency_an_exit_keeps_to_the_fastest_leg() {
+    let mut net = Net::new(VirtualTime::new(1, None));
+    let nodes = net.stage.nodes.clone();
+    let slow = PathModel { latency: Duration::from_millis(200), ..PathModel::default() };
+    net.stage.wire.set_path(nodes[1], nodes[2], slow);
+    let plan = SetPlan { desired: DesiredUx::MinLatency, ..SetPlan::new(legs(&net, 2)) };
+    let set = linked(&mut net, &plan);
+    let stream = net.begin(set, Transfer::download(1, 3_000_000));
+    net.complete(stream);
+    let figures = net.client().legs(set);
+    assert!(figures[0].received > 6_000 && figures[1].received == 0, "{figures:?}");
+    net.client().destroy(set);
+    net.assert_empty();
+}

@@ -1,0 +1,76 @@
+use super::*;
+use alloc::vec;
+use proptest::prelude::*;
+
+/// Field by field as proposal 329 §2.2 has it.
+#[test]
+fn a_link_lies_where_the_proposal_has_it() {
+    let link = ConfluxLink {
+        nonce: ConfluxNonce([0xab; 32]),
+        last_sent: 0x0102_0304_0506_0708,
+        last_received: 9,
+        desired: DesiredUx::HighThroughput,
+    };
+    let mut expected = vec![1];
+    expected.extend_from_slice(&[0xab; 32]);
+    expected.extend_from_slice(&[1, 2, 3, 4, 5, 6, 7, 8, 0, 0, 0, 0, 0, 0, 0, 9, 3]);
+    let mut data = vec![];
+    link.encode_into(&mut data);
+    assert_eq!(data, expected);
+    data.resize(498, 0);
+    assert_eq!(ConfluxLink::parse(&data), Ok(link), "padding is passed over");
+}
+
+#[test]
+fn a_link_that_says_what_nobody_knows_is_refused() {
+    let mut data = vec![1; 50];
+    assert!(ConfluxLink::parse(&data).is_ok());
+    for (place, value) in [(0, 0), (0, 2), (49, 5), (49, 255)] {
+        data[place] = value;
+        assert!(ConfluxLink::parse(&data).is_err(), "{value} at {place}");
+        data[place] = 1;
+    }
+    assert!(ConfluxLink::parse(&data[..49]).is_err(), "cut off");
+}
+
+#[test]
+fn a_switch_is_four_bytes_and_may_be_padded() {
+    let mut data = vec![];
+    ConfluxSwitch { skipped: 0x0102_0304 }.encode_into(&mut data);
+    assert_eq!(data, [1, 2, 3, 4]);
+    data.resize(498, 0);
+    assert_eq!(ConfluxSwitch::parse(&data), Ok(ConfluxSwitch { skipped: 0x0102_0304 }));
+    assert!(ConfluxSwitch::parse(&data[..3]).is_err());
+}
+
+#[test]
+fn a_nonce_is_in_no_log() {
+    let shown = alloc::format!("{:?}", ConfluxNonce([0x5a; 32]));
+    assert!(!shown.contains("90") && !shown.contains("5a"), "{shown}");
+}
+
+proptest! {
+    #[test]
+    fn what_is_written_is_read(
+        nonce: [u8; 32], last_sent: u64, last_received: u64, desired in 0usize..5, skipped: u32,
+    ) {
+        let desired = DesiredUx::ALL[desired];
+        let link = ConfluxLink { nonce: ConfluxNonce(nonce), last_sent, last_received, desired };
+        let mut data = vec![];
+        link.encode_into(&mut data);
+        prop_assert_eq!(ConfluxLink::parse(&data), Ok(link));
+        let mut data = vec![];
+        ConfluxSwitch { skipped }.encode_into(&mut data);
+        prop_assert_eq!(ConfluxSwitch::parse(&data), Ok(ConfluxSwitch { skipped }));
+    }
+
+    #[test]
+    fn no_bytes_make_it_panic(data in prop::collection::vec(any::<u8>(), 0..80)) {
+        let mut back = vec![];
+        if let Ok(link) = ConfluxLink::parse(&data) {
+            link.encode_into(&mut back);
+            prop_assert_eq!(&data[..50], &back[..]);
+        }
+        let _ = ConfluxSwitch::parse(&data);
+    }
+}

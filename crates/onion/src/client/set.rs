@@ -1,0 +1,298 @@
+//! Sets of circuits that are linked at their last hop (proposal 329).
+
+use super::application::Application;
+use super::circuit::{Circuit, Passage, Stage, Up};
+use super::core::Core;
+use super::event::{CircuitNumber, ClientEvent, Loss};
+use super::plan::{CircuitPlan, SetPlan};
+use super::streams::Streams;
+use crate::cell::Command;
+use crate::cell::msg::{
+    ConfluxLink, ConfluxNonce, ConfluxSwitch, DesiredUx, DestroyReason, Sendme,
+};
+use crate::cell::relay::{RelayCommand, RelayFormat};
+use crate::suite::{Body, Message, StreamId, Stretch, Suite};
+use crate::time::{Duration, Instant};
+use crate::tunnel::conflux::{Conflux, ConfluxError, LegState, Order, Removed};
+use alloc::boxed::Box;
+use alloc::vec::Vec;
+use rand_core::Rng;
+
+/// A message whose turn has not come.
+#[derive(Debug)]
+pub(super) struct Held<S: Suite> {
+    format: RelayFormat,
+    body: S::Body,
+}
+
+/// What the circuits of a set have in common.
+#[derive(Debug)]
+pub(super) struct LinkedSet<S: Suite> {
+    pub(super) conflux: Conflux<u8, Held<S>>,
+    desired: DesiredUx,
+    /// What our LINK has said, and when: of the legs that have not been answered.
+    asked: Vec<(u8, ConfluxLink, Instant)>,
+    /// All legs that were to be there at first are linked, or have gone.
+    pub(super) is_usable: bool,
+    began_at: Instant,
+    legs_opened: u8,
+}
+
+impl<S: Suite> LinkedSet<S> {
+    /// A message goes on this leg next. The SWITCH that goes before it, if it needs one.
+    pub(super) fn begin_message(&mut self, circuit: &mut Circuit<S>) -> Option<S::Cell> {
+        let skipped = self.conflux.handle_chosen(circuit.leg);
+        self.conflux.handle_sent(circuit.leg);
+        let mut data = Vec::new();
+        ConfluxSwitch { skipped: skipped? }.encode_into(&mut data);
+        let (command, stream_id) = (RelayCommand::CONFLUX_SWITCH, StreamId::CIRCUIT);
+        let data = S::Stretch::from_bytes(&data);
+        circuit.seal(&Message { command, stream_id, data })
+    }
+}
+
+/// What is known of a leg.
+pub(super) fn leg_state<S: Suite>(legs: &[Circuit<S>], leg: u8) -> LegState {
+    let it = legs.iter().find(|it| it.leg == leg);
+    it.and_then(Circuit::up).map(|up| up.leg.state()).unwrap_or_default()
+}
+
+/// A leg of a set as it is now.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct LegFigures {
+    /// Which of the plan's, from zero on; later ones come after them.
+    pub leg: u8,
+    /// Messages of streams that have come on it.
+    pub received: u64,
+    /// Messages of streams that were sent on it.
+    pub sent: u64,
+    /// Its round trip, if that is known.
+    pub rtt: Option<Duration>,
+}
+
+impl<S: Suite, A: Application<S>, R: Rng> Core<S, A, R> {
+    /// Opens circuits that end at the same relay and links them there: they are one to streams. [`ClientEvent::Built`]
+    /// tells when they can be used, [`ClientEvent::LegLost`] of each that is lost and not missed, [`ClientEvent::Lost`] of
+    /// the whole.
+    ///
+    /// That the paths have nothing but their last hop in common is for the caller to see to. Congestion control is asked
+    /// for on all of them: without it a circuit is no leg.
+    pub fn open_set(&mut self, now: Instant, plan: &SetPlan) -> CircuitNumber {
+        self.now = now;
+        let number = self.next_circuit();
+        let nonce = ConfluxNonce(self.random());
+        let set = LinkedSet {
+            conflux: Conflux::new(nonce, plan.scheduler, plan.early_max_cells),
+            desired: plan.desired,
+            asked: Vec::new(),
+            is_usable: false,
+            began_at: now,
+            legs_opened: 0,
+        };
+        let set = Some(Box::new(set));
+        self.passages
+            .insert(number, Passage { legs: Vec::new(), streams: Streams::default(), set });
+        for leg in &plan.legs {
+            self.add_leg(now, number, leg);
+        }
+        number
+    }
+
+    /// Opens another circuit for a set. Its number in the set; none if there is no such set.
+    pub fn add_leg(
+        &mut self,
+        now: Instant,
+        number: CircuitNumber,
+        path: &CircuitPlan,
+    ) -> Option<u8> {
+        self.now = now;
+        let set = self.passages.get_mut(&number)?.set.as_mut()?;
+        let leg = set.legs_opened;
+        set.legs_opened = leg.checked_add(1)?;
+        let path = CircuitPlan { has_congestion_control: true, ..path.clone() };
+        self.open_leg(number, leg, &path);
+        Some(leg)
+    }
+
+    /// The legs of a set that are linked; none if the circuit is no set.
+    #[must_use]
+    pub fn legs(&self, number: CircuitNumber) -> Vec<LegFigures> {
+        let Some(Passage { legs, set: Some(set), .. }) = self.passages.get(&number) else {
+            return Vec::new();
+        };
+        let figures = |leg| {
+            let it = set.conflux.figures(leg).unwrap_or_default();
+            let rtt = leg_state(legs, leg).rtt.or(set.conflux.first_rtt(leg));
+            LegFigures { leg, received: it.received, sent: it.sent, rtt }
+        };
+        set.conflux.legs().map(figures).collect()
+    }
+
+    /// Most messages of a set that have waited for others that come before them, at once.
+    #[must_use]
+    pub fn early_peak_cells(&self, number: CircuitNumber) -> usize {
+        let set = self.passages.get(&number).and_then(|it| it.set.as_ref());
+        set.map_or(0, |set| set.conflux.early_peak())
+    }
+
+    /// A circuit of a set stands: asks its last hop to link it.
+    pub(super) fn link_leg(&mut self, number: CircuitNumber, leg: u8) {
+        let now = self.now;
+        let Some(set) = self.set_mut(number) else { return };
+        let link = set.conflux.link(set.desired);
+        set.asked.push((leg, link, now));
+        let mut data = Vec::new();
+        link.encode_into(&mut data);
+        self.say_on_leg(number, leg, RelayCommand::CONFLUX_LINK, &data);
+    }
+
+    /// The last hop has linked a circuit.
+    fn handle_linked(&mut self, number: CircuitNumber, leg: u8, data: &[u8]) -> Result<(), Loss> {
+        let now = self.now;
+        let Some(Passage { set: Some(set), .. }) = self.passages.get_mut(&number) else {
+            return Ok(());
+        };
+        let theirs = ConfluxLink::parse(data).map_err(|_| ConfluxError::Malformed)?;
+        let place = set.asked.iter().position(|(asked, ..)| *asked == leg);
+        let (_, ours, asked_at) = set.asked.remove(place.ok_or(ConfluxError::Handshake)?);
+        set.conflux.add_leg(leg, &ours, &theirs, asked_at)?;
+        set.conflux.handle_answered(now, leg)?;
+        self.say_on_leg(number, leg, RelayCommand::CONFLUX_LINKED_ACK, &[]);
+        self.finish_set(number);
+        Ok(())
+    }
+
+    /// Lets streams begin on a set, once no leg of it is on its way any more.
+    fn finish_set(&mut self, number: CircuitNumber) {
+        let Some(Passage { legs, set: Some(set), .. }) = self.passages.get_mut(&number) else {
+            return;
+        };
+        if set.is_usable || legs.is_empty() || set.conflux.leg_count() < legs.len() {
+            return;
+        }
+        set.is_usable = true;
+        let took = self.now - set.began_at;
+        self.tell(ClientEvent::Built { circuit: number, took });
+        self.begin_waiting(number);
+    }
+
+    /// A message has come from the last hop of a leg.
+    pub(super) fn handle_set_message(
+        &mut self,
+        number: CircuitNumber,
+        leg: u8,
+        format: RelayFormat,
+        body: &S::Body,
+        message: &Message<S::Stretch<'_>>,
+    ) -> Result<(), Loss> {
+        match message.command {
+            RelayCommand::CONFLUX_LINKED => {
+                return self.handle_linked(number, leg, message.data.bytes());
+            }
+            RelayCommand::CONFLUX_SWITCH => {
+                let switch = ConfluxSwitch::parse(message.data.bytes());
+                let switch = switch.map_err(|_| ConfluxError::Malformed)?;
+                if let Some(set) = self.set_mut(number) {
+                    set.conflux.handle_switch(leg, switch)?;
+                }
+                return Ok(());
+            }
+            // Those are for relays.
+            it if it.is_of_conflux() => return Err(ConfluxError::Handshake.into()),
+            _ => {}
+        }
+        let Some(set) = self.set_mut(number) else { return Ok(()) };
+        match set.conflux.handle_received(leg)? {
+            Order::Early(place) => {
+                set.conflux.hold(place, Held { format, body: body.clone() })?;
+                Ok(())
+            }
+            Order::Next => {
+                self.handle_stream_message(number, message)?;
+                self.deliver_early(number)
+            }
+        }
+    }
+
+    /// Delivers what has waited for its turn.
+    fn deliver_early(&mut self, number: CircuitNumber) -> Result<(), Loss> {
+        while let Some(Held { format, body }) =
+            self.set_mut(number).and_then(|set| set.conflux.poll_early())
+        {
+            // It was read when it came.
+            let Ok(message) = body.message(format) else { continue };
+            self.handle_stream_message(number, &message)?;
+        }
+        Ok(())
+    }
+
+    fn set_mut(&mut self, number: CircuitNumber) -> Option<&mut LinkedSet<S>> {
+        self.passages.get_mut(&number)?.set.as_deref_mut()
+    }
+
+    /// Queues a message to the last hop of a leg that concerns that leg alone.
+    pub(super) fn say_on_leg(
+        &mut self,
+        number: CircuitNumber,
+        leg: u8,
+        command: RelayCommand,
+        data: &[u8],
+    ) {
+        let Some(Passage { legs, .. }) = self.passages.get_mut(&number) else { return };
+        let Some(circuit) = legs.iter_mut().find(|it| it.leg == leg) else { return };
+        let data = S::Stretch::from_bytes(data);
+        let message = Message { command, stream_id: StreamId::CIRCUIT, data };
+        let (conn, cell) = (circuit.conn, circuit.seal(&message));
+        if let (Some(link), Some(cell)) = (self.links.get_mut(&conn), cell) {
+            link.push(cell);
+            self.wake(conn);
+        }
+    }
+
+    /// Acknowledges cells of a leg.
+    pub(super) fn say_sendme(&mut self, number: CircuitNumber, leg: u8, tag: &[u8]) {
+        let mut data = Vec::new();
+        Sendme::Tagged(tag).encode_into(&mut data);
+        self.say_on_leg(number, leg, RelayCommand::SENDME, &data);
+    }
+
+    /// A leg is gone, or a circuit that is none. What was wrong with it may concern the whole set.
+    pub(super) fn lose_leg(&mut self, number: CircuitNumber, leg: u8, cause: Loss) {
+        let Some(passage) = self.passages.get_mut(&number) else { return };
+        let Some(place) = passage.legs.iter().position(|it| it.leg == leg) else { return };
+        let Passage { legs, streams, set } = passage;
+        let Some(set) = set.as_deref_mut() else {
+            self.lose_circuit(number, cause);
+            return;
+        };
+        let circuit = legs.remove(place);
+        let in_flight_cells = match &circuit.stage {
+            Stage::Up(Up { leg, .. }) => leg.flow.state().in_flight_cells,
+            Stage::Building(_) => 0,
+        };
+        set.asked.retain(|(asked, ..)| *asked != leg);
+        let is_idle = streams.is_empty();
+        let removed = set.conflux.remove_leg(leg, in_flight_cells, is_idle);
+        if let Some(link) = self.links.get_mut(&circuit.conn) {
+            link.circuits.remove(&circuit.circ_id);
+        }
+        let is_of_all = matches!(cause, Loss::Conflux(_) | Loss::Flow(_));
+        let is_broken = removed == Removed::Broken || is_of_all;
+        if self.passages.get(&number).is_some_and(|it| it.legs.is_empty()) || is_broken {
+            self.end_legs(number);
+            self.lose_circuit(number, cause);
+            return;
+        }
+        self.tell(ClientEvent::LegLost { circuit: number, leg, cause });
+        self.finish_set(number);
+    }
+
+    /// Says on all legs that are left that they are over.
+    fn end_legs(&mut self, number: CircuitNumber) {
+        let Some(passage) = self.passages.get(&number) else { return };
+        let all: Vec<_> = passage.legs.iter().map(|it| (it.conn, it.circ_id)).collect();
+        for (conn, circ_id) in all {
+            self.send(conn, circ_id, Command::DESTROY, &[DestroyReason::NONE.get()]);
+        }
+    }
+}

@@ -1,0 +1,346 @@
+//! A client's set of linked circuits against an exit that says whatever it likes.
+
+use super::path;
+use crate::cell::msg::{
+    ConfluxLink, ConfluxSwitch, Create2, DesiredUx, DestroyReason, encode_created2_into,
+};
+use crate::cell::relay::RelayCommand;
+use crate::cell::{CircId, Command};
+use crate::client::{
+    Application, CircuitNumber, ClientEvent, Core, Destination, Loss, Progress, SetPlan,
+};
+use crate::flow::control::Agreed;
+use crate::node::ConnId;
+use crate::suite::fixture::Staged;
+use crate::suite::{Body, Cell, Layer, Message, StreamId, Suite, Tor};
+use crate::time::{Duration, Instant};
+use crate::tunnel::conflux::ConfluxError;
+use alloc::collections::BTreeMap;
+use alloc::rc::Rc;
+use alloc::vec;
+use alloc::vec::Vec;
+use core::cell::RefCell;
+use core::net::SocketAddr;
+use proptest::prelude::*;
+use rand_chacha::ChaCha8Rng;
+use rand_core::SeedableRng;
+
+type TorLayer = <Tor as Suite>::Layer;
+
+/// Keeps all that comes, and sends nothing.
+struct Keeps(Rc<RefCell<Vec<u8>>>);
+
+impl Application<Tor> for Keeps {
+    fn has_more(&self, _sent_bytes: u64) -> bool {
+        false
+    }
+
+    fn fill(&mut self, _sent_bytes: u64, _room: &mut [u8]) -> usize {
+        0
+    }
+
+    fn take(&mut self, received_bytes: u64, data: &[u8]) -> Progress {
+        let mut all = self.0.borrow_mut();
+        assert_eq!(received_bytes, all.len() as u64);
+        all.extend_from_slice(data);
+        Progress::Open
+    }
+}
+
+/// Messages that may wait.
+const EARLY_MAX: usize = 40;
+
+/// A client with a set that is linked, a stream on it, and the exit's ends of its legs.
+struct World {
+    core: Core<Tor, Keeps, ChaCha8Rng>,
+    now: Instant,
+    conn: ConnId,
+    set: CircuitNumber,
+    link: ConfluxLink,
+    layers: Vec<TorLayer>,
+    /// The number of the last message that was said on each leg.
+    numbers: Vec<u64>,
+    got: Rc<RefCell<Vec<u8>>>,
+    events: Vec<ClientEvent>,
+}
+
+impl World {
+    fn new(legs: usize) -> Self {
+        let mut core = Core::new(ChaCha8Rng::seed_from_u64(1));
+        let now = Instant::ORIGIN;
+        let plan = SetPlan {
+            early_max_cells: EARLY_MAX,
+            ..SetPlan::new(vec![path(1, false, true); legs])
+        };
+        let set = core.open_set(now, &plan);
+        let conn = core.poll_dial().expect("a link is wanted").conn;
+        core.handle_link_open(now, conn);
+        let nonce = crate::cell::msg::ConfluxNonce([0; 32]);
+        let link =
+            ConfluxLink { nonce, last_sent: 0, last_received: 0, desired: DesiredUx::NoOpinion };
+        let (layers, numbers) = (Vec::new(), vec![0; legs]);
+        let (got, events) = (Rc::default(), Vec::new());
+        let mut world = Self { core, now, conn, set, link, layers, numbers, got, events };
+        world.answer_creates(legs);
+        world
+    }
+
+    /// One whose legs are linked and whose stream has begun: CONNECTED was the first message.
+    fn linked(legs: usize) -> Self {
+        let mut world = Self::new(legs);
+        world.expect_links();
+        let mut data = Vec::new();
+        world.link.encode_into(&mut data);
+        for leg in 0..legs {
+            world.say(leg, RelayCommand::CONFLUX_LINKED, 0, &data);
+        }
+        assert!(world.core.is_built(world.set));
+        let to = Destination::from(SocketAddr::from(([192, 0, 2, 99], 80)));
+        world.core.begin(world.now, world.set, to, Keeps(Rc::clone(&world.got)));
+        let heard = world.hear();
+        let heard: Vec<u8> = heard.iter().map(|(_, command, _)| command.0).collect();
+        assert_eq!(heard.iter().filter(|it| **it == 21).count(), legs, "LINKED_ACK on each");
+        assert_eq!(heard.last(), Some(&RelayCommand::BEGIN.0), "no SWITCH before the first");
+        world.say(0, RelayCommand::CONNECTED, 1, &[]);
+        world.numbers[0] = 1;
+        world
+    }
+
+    fn answer_creates(&mut self, legs: usize) {
+        let mut out = vec![Cell::EMPTY; 20];
+        let count = self.core.poll_cells(self.now, self.conn, &mut out);
+        assert_eq!(count, legs);
+        let offered = Agreed { congestion_sendme_cells: Some(31) };
+        for cell in &out[..count] {
+            let create = Create2::parse(Cell::body(cell)).expect("well-formed");
+            let answer = Tor::answer(&Tor::identity(1), &create, offered, || [9; 32]);
+            let answer = answer.expect("honest");
+            self.layers.push(Layer::<Tor>::new(&answer.keys));
+            let mut created = Vec::new();
+            encode_created2_into(&answer.data, &mut created);
+            let body = Body::<Tor>::from_bytes(&created);
+            self.core.handle_cell(self.now, self.conn, cell.circ_id(), Command::CREATED2, &body);
+        }
+    }
+
+    fn expect_links(&mut self) {
+        let heard = self.hear();
+        assert_eq!(heard.len(), self.layers.len());
+        for (_, command, data) in heard {
+            assert_eq!(command, RelayCommand::CONFLUX_LINK);
+            self.link.nonce = ConfluxLink::parse(&data).expect("well-formed").nonce;
+        }
+    }
+
+    /// What the client says, by legs.
+    fn hear(&mut self) -> Vec<(usize, RelayCommand, Vec<u8>)> {
+        let mut out = vec![Cell::EMPTY; 64];
+        let mut heard = Vec::new();
+        loop {
+            let count = self.core.poll_cells(self.now, self.conn, &mut out);
+            if count == 0 {
+                return heard;
+            }
+            for cell in &out[..count] {
+                let leg = (Cell::circ_id(cell).get() & 0xff) as usize - 1;
+                if Cell::command(cell) != Command::RELAY {
+                    continue;
+                }
+                let mut body = *Cell::body(cell);
+                let layer = &mut self.layers[leg];
+                assert!(Layer::<Tor>::decrypt(layer, Command::RELAY, &mut body), "it is for us");
+                let message = Body::<Tor>::message(&body, Layer::<Tor>::format(layer));
+                let Message { command, data, .. } = message.expect("well-formed");
+                heard.push((leg, command, data.to_vec()));
+            }
+        }
+    }
+
+    fn say(&mut self, leg: usize, command: RelayCommand, stream_id: u16, data: &[u8]) {
+        self.now += Duration::from_millis(1);
+        let layer = &mut self.layers[leg];
+        let mut body = Body::<Tor>::from_bytes(&[]);
+        let message = Message { command, stream_id: StreamId(stream_id), data };
+        Body::<Tor>::write(&mut body, Layer::<Tor>::format(layer), &message).expect("it fits");
+        Layer::<Tor>::originate(layer, &mut body);
+        let circ_id = CircId::of_initiator(u32::try_from(leg).expect("few") + 1);
+        self.core.handle_cell(self.now, self.conn, circ_id, Command::RELAY, &body);
+        self.events.extend(core::iter::from_fn(|| self.core.poll_event()));
+    }
+
+    fn switch(&mut self, leg: usize, skipped: u32) {
+        let mut data = Vec::new();
+        ConfluxSwitch { skipped }.encode_into(&mut data);
+        self.say(leg, RelayCommand::CONFLUX_SWITCH, 0, &data);
+        self.numbers[leg] += u64::from(skipped);
+    }
+
+    fn data(&mut self, leg: usize, data: &[u8]) -> u64 {
+        self.say(leg, RelayCommand::DATA, 1, data);
+        self.numbers[leg] += 1;
+        self.numbers[leg]
+    }
+
+    fn loss(&self) -> Option<&Loss> {
+        self.events.iter().find_map(|event| match event {
+            ClientEvent::Lost { cause, .. } => Some(cause),
+            _ => None,
+        })
+    }
+}
+
+#[test]
+fn a_set_is_usable_once_all_its_legs_are_linked() {
+    let mut world = World::new(3);
+    world.expect_links();
+    let mut data = Vec::new();
+    world.link.encode_into(&mut data);
+    for leg in 0..3 {
+        assert!(!world.core.is_built(world.set));
+        world.say(leg, RelayCommand::CONFLUX_LINKED, 0, &data);
+    }
+    assert!(world.core.is_built(world.set));
+    assert!(matches!(world.events.last(), Some(ClientEvent::Built { .. })), "{:?}", world.events);
+}
+
+#[test]
+fn a_leg_that_is_destroyed_before_it_is_linked_is_told_of_and_not_waited_for() {
+    let mut world = World::new(2);
+    world.expect_links();
+    let mut data = Vec::new();
+    world.link.encode_into(&mut data);
+    world.say(1, RelayCommand::CONFLUX_LINKED, 0, &data);
+    let body = Body::<Tor>::from_bytes(&[DestroyReason::RESOURCE_LIMIT.get()]);
+    let circ_id = CircId::of_initiator(1);
+    world.core.handle_cell(world.now, world.conn, circ_id, Command::DESTROY, &body);
+    let events: Vec<_> = core::iter::from_fn(|| world.core.poll_event()).collect();
+    assert!(matches!(events[0], ClientEvent::LegLost { leg: 0, .. }), "{events:?}");
+    assert!(matches!(events[1], ClientEvent::Built { .. }), "{events:?}");
+}
+
+/// Proposal 329 §4.2.1, and C tor's checks of LINKED: each would be a side channel, or worse.
+#[test]
+fn an_exit_that_breaks_the_handshake_loses_the_set() {
+    let link = |world: &World, change: fn(&mut ConfluxLink)| {
+        let (mut link, mut data) = (world.link, Vec::new());
+        change(&mut link);
+        link.encode_into(&mut data);
+        data
+    };
+    let wrong: [(&str, fn(&mut ConfluxLink), ConfluxError); 3] = [
+        ("another set's nonce", |it| it.nonce.0[5] ^= 1, ConfluxError::Handshake),
+        ("data that has not come", |it| it.last_sent = 1, ConfluxError::Desynchronised),
+        ("data that we have not sent", |it| it.last_received = 1, ConfluxError::Desynchronised),
+    ];
+    for (what, change, expected) in wrong {
+        let mut world = World::new(2);
+        world.expect_links();
+        let data = link(&world, change);
+        world.say(0, RelayCommand::CONFLUX_LINKED, 0, &data);
+        assert_eq!(world.loss(), Some(&Loss::Conflux(expected)), "{what}");
+        assert_eq!(world.core.open_circuits(), 0, "{what}");
+    }
+    for command in
+        [RelayCommand::CONFLUX_LINKED, RelayCommand::CONFLUX_LINK, RelayCommand::CONFLUX_LINKED_ACK]
+    {
+        let mut world = World::linked(2);
+        let data = link(&world, |_| ());
+        world.say(1, command, 0, &data);
+        assert_eq!(world.loss(), Some(&Loss::Conflux(ConfluxError::Handshake)), "{command:?}");
+    }
+    let mut world = World::new(2);
+    world.expect_links();
+    world.say(0, RelayCommand::CONFLUX_LINKED, 0, &[1; 30]);
+    assert_eq!(world.loss(), Some(&Loss::Conflux(ConfluxError::Malformed)));
+}
+
+#[test]
+fn data_before_the_leg_is_linked_loses_the_set() {
+    let mut world = World::new(2);
+    world.expect_links();
+    world.data(0, b"early");
+    assert_eq!(world.loss(), Some(&Loss::Conflux(ConfluxError::Misplaced)));
+    let mut world = World::new(2);
+    world.expect_links();
+    world.switch(0, 1);
+    assert_eq!(world.loss(), Some(&Loss::Conflux(ConfluxError::Switch)));
+}
+
+#[test]
+fn what_comes_out_of_order_waits_and_each_leg_is_acknowledged_as_it_comes() {
+    let mut world = World::linked(2);
+    world.switch(1, 32);
+    for _ in 0..31 {
+        world.data(1, b"b");
+    }
+    assert!(world.got.borrow().is_empty(), "others come before it");
+    // Congestion control counts arrivals, whatever their order.
+    let heard = world.hear();
+    let sendmes = heard.iter().filter(|it| (it.0, it.1) == (1, RelayCommand::SENDME)).count();
+    assert_eq!(sendmes, 1, "{heard:?}");
+    for _ in 0..31 {
+        world.data(0, b"a");
+    }
+    let expected = [[b'a'; 31], [b'b'; 31]].concat();
+    assert_eq!(*world.got.borrow(), expected);
+    assert_eq!(world.core.early_peak_cells(world.set), 31);
+}
+
+/// What an exit may say on a leg.
+#[derive(Clone, Copy, Debug)]
+enum Said {
+    Data,
+    Switch(u32),
+    /// To the number that is delivered next, so that runs go on.
+    ToNext,
+}
+
+fn said() -> impl Strategy<Value = Said> {
+    prop_oneof![
+        5 => Just(Said::Data),
+        1 => (0u32..4).prop_map(Said::Switch),
+        3 => Just(Said::ToNext),
+    ]
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(128))]
+
+    /// An exit that numbers as it likes: what the program gets are the messages by their numbers, from the first on, without a
+    /// gap, or the set is closed. Nothing is lost, comes twice, or changes places; and no more waits than may.
+    #[test]
+    fn whatever_an_exit_says_nothing_is_lost_reordered_or_invented(
+        steps in prop::collection::vec((0usize..3, said()), 1..200),
+    ) {
+        let mut world = World::linked(3);
+        // What was said under each number from the first that is data.
+        let mut by_number: BTreeMap<u64, [u8; 4]> = BTreeMap::new();
+        for (count, (leg, said)) in (0u32..).zip(steps) {
+            let content = count.to_be_bytes();
+            match said {
+                Said::Data => {
+                    let number = world.data(leg, &content);
+                    by_number.entry(number).or_insert(content);
+                }
+                Said::Switch(skipped) => world.switch(leg, skipped),
+                Said::ToNext => {
+                    let next = (2..).find(|it| !by_number.contains_key(it)).expect("endless");
+                    let Some(skipped) = (next - 1).checked_sub(world.numbers[leg]) else { continue };
+                    world.switch(leg, u32::try_from(skipped).expect("few"));
+                }
+            }
+            let expected: Vec<u8> = (2..)
+                .map_while(|number| by_number.get(&number))
+                .flatten()
+                .copied()
+                .collect();
+            let got = world.got.borrow();
+            prop_assert!(expected.starts_with(&got), "{got:?} of {expected:?}");
+            if world.loss().is_some() {
+                break;
+            }
+            prop_assert_eq!(&*got, &expected);
+            prop_assert!(world.core.early_peak_cells(world.set) <= EARLY_MAX);
+        }
+    }
+}

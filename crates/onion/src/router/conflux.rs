@@ -1,0 +1,305 @@
+//! Circuits that end here and are linked into one tunnel (proposal 329), as C tor's exits have it.
+//!
+//! What of streams comes on any of them is in one order, [`Conflux`]; what goes is given to the leg that the scheduler
+//! chooses, for each reading from a destination.
+
+use super::circuits::{CircuitIndex, Circuits, End, Hop, Onward, TunnelIndex};
+use super::oldest::Oldest;
+use super::{Conduct, Core};
+use crate::cell::Command;
+use crate::cell::msg::{ConfluxLink, ConfluxNonce, ConfluxSwitch, DesiredUx, DestroyReason};
+use crate::cell::relay::{RelayCommand, RelayFormat};
+use crate::suite::{Body, Layer, Message, StreamId, Suite};
+use crate::time::Instant;
+use crate::tunnel::conflux::schedulers::for_wish;
+use crate::tunnel::conflux::{Conflux, ConfluxError, LegState, Order, Removed};
+use alloc::boxed::Box;
+use alloc::collections::BTreeMap;
+use alloc::vec::Vec;
+use rand_core::Rng;
+
+/// Messages of a set that may wait for others that come before them. Clients are asked to send on one leg at a time, and then
+/// hardly any do.
+const EARLY_MAX: usize = 1 << 14;
+
+/// How clients are asked to send: as C tor's exits ask.
+const DESIRED: DesiredUx = DesiredUx::MinLatency;
+
+/// A message whose turn has not come.
+#[derive(Debug)]
+struct Held<S: Suite> {
+    /// The circuit that has brought it. It stands: a set that has lost a leg while something waited is none any more.
+    leg: CircuitIndex,
+    format: RelayFormat,
+    /// Apart, so that memory is taken for what is there and not for room in a tree.
+    body: Box<S::Body>,
+}
+
+/// A set of linked circuits.
+#[derive(Debug)]
+struct Set<S: Suite> {
+    conflux: Conflux<CircuitIndex, Held<S>>,
+    /// Of what waits for its turn.
+    oldest: Oldest,
+}
+
+/// All sets.
+#[derive(Debug)]
+pub(super) struct Sets<S: Suite> {
+    by_nonce: BTreeMap<ConfluxNonce, TunnelIndex>,
+    all: BTreeMap<TunnelIndex, Set<S>>,
+    /// Messages that wait for their turn.
+    held_cells: usize,
+}
+
+impl<S: Suite> Default for Sets<S> {
+    fn default() -> Self {
+        Self { by_nonce: BTreeMap::new(), all: BTreeMap::new(), held_cells: 0 }
+    }
+}
+
+impl<S: Suite> Sets<S> {
+    /// Messages that wait for their turn, of all sets.
+    pub(super) const fn held_cells(&self) -> usize {
+        self.held_cells
+    }
+
+    /// Since when the oldest of them has waited, of each set that has some.
+    pub(super) fn oldest(&self) -> impl Iterator<Item = (TunnelIndex, Instant)> {
+        self.all.iter().filter_map(|(tunnel, set)| Some((*tunnel, set.oldest.since()?)))
+    }
+
+    pub(super) fn has_leg(&self, tunnel: TunnelIndex, leg: CircuitIndex) -> bool {
+        self.all.get(&tunnel).is_some_and(|set| set.conflux.legs().any(|it| it == leg))
+    }
+
+    fn remove(&mut self, tunnel: TunnelIndex) {
+        if let Some(set) = self.all.remove(&tunnel) {
+            self.by_nonce.remove(set.conflux.nonce());
+            self.held_cells -= set.conflux.early_len();
+        }
+    }
+
+    /// Compares what is kept on the way with what is there. Panics if they differ.
+    pub(super) fn check_accounts(&self) {
+        let held: usize = self.all.values().map(|set| set.conflux.early_len()).sum();
+        assert_eq!(held, self.held_cells, "messages of sets that wait for their turn");
+        assert_eq!(self.all.len(), self.by_nonce.len(), "sets and their nonces");
+        for (tunnel, set) in &self.all {
+            assert_eq!(self.by_nonce.get(set.conflux.nonce()), Some(tunnel), "a set's nonce");
+            assert!(set.conflux.leg_count() > 0, "a set without legs");
+        }
+    }
+}
+
+fn leg_state<S: Suite>(circuits: &Circuits<S>, leg: CircuitIndex) -> LegState {
+    let end = circuits.get(leg).and_then(|circuit| circuit.end.as_ref());
+    end.map(|end| end.leg.state()).unwrap_or_default()
+}
+
+impl<S: Suite, R: Rng, C: Conduct<S>> Core<S, R, C> {
+    /// A message about links between circuits.
+    pub(super) fn handle_conflux(
+        &mut self,
+        index: CircuitIndex,
+        command: RelayCommand,
+        data: &[u8],
+    ) {
+        let now = self.outputs.now();
+        let outcome = match command {
+            RelayCommand::CONFLUX_LINK => self.link(index, data),
+            RelayCommand::CONFLUX_LINKED_ACK => match self.set_of(index) {
+                Some(set) => set.conflux.handle_answered(now, index),
+                None => Err(ConfluxError::Handshake),
+            },
+            RelayCommand::CONFLUX_SWITCH => self.handle_switch(index, data),
+            // For clients.
+            _ => Err(ConfluxError::Handshake),
+        };
+        if outcome.is_err() {
+            self.destroy_all_legs(index, DestroyReason::PROTOCOL);
+        } else if command == RelayCommand::CONFLUX_LINKED_ACK {
+            self.wake_streams(index);
+        }
+    }
+
+    fn handle_switch(&mut self, index: CircuitIndex, data: &[u8]) -> Result<(), ConfluxError> {
+        let switch = ConfluxSwitch::parse(data).map_err(|_| ConfluxError::Malformed)?;
+        self.totals.conflux_switches += 1;
+        self.set_of(index).ok_or(ConfluxError::Switch)?.conflux.handle_switch(index, switch)
+    }
+
+    fn set_of(&mut self, index: CircuitIndex) -> Option<&mut Set<S>> {
+        let tunnel = self.circuits.get(index)?.end.as_ref().filter(|end| end.is_linked)?.tunnel;
+        self.sets.all.get_mut(&tunnel)
+    }
+
+    /// A client asks for a circuit to be a leg of a set, or the first of one.
+    fn link(&mut self, index: CircuitIndex, data: &[u8]) -> Result<(), ConfluxError> {
+        let now = self.outputs.now();
+        let theirs = ConfluxLink::parse(data).map_err(|_| ConfluxError::Malformed)?;
+        let circuit = self.circuits.get(index).ok_or(ConfluxError::Unsuitable)?;
+        let ends_here = circuit.onward == Onward::Nowhere;
+        let has_congestion_control = circuit.agreed.congestion_sendme_cells.is_some();
+        if !ends_here || !has_congestion_control || !self.parameters.cfx_enabled {
+            return Err(ConfluxError::Unsuitable);
+        }
+        let end = self.end_mut(index).ok_or(ConfluxError::Unsuitable)?;
+        let (own, is_linked) = (end.tunnel, end.is_linked);
+        if is_linked {
+            return Err(ConfluxError::Handshake);
+        }
+        // It would have streams of two tunnels.
+        if self.tunnels.get(own).is_none_or(|tunnel| !tunnel.streams.is_empty()) {
+            return Err(ConfluxError::Misplaced);
+        }
+        let known = self.sets.by_nonce.get(&theirs.nonce).copied();
+        let tunnel = known.unwrap_or(own);
+        let scheduler = self.config.conflux_scheduler.unwrap_or_else(|| for_wish(theirs.desired));
+        let mut new = Set {
+            conflux: Conflux::new(theirs.nonce, scheduler, EARLY_MAX),
+            oldest: Oldest::default(),
+        };
+        let set = match known {
+            Some(tunnel) => self.sets.all.get_mut(&tunnel).ok_or(ConfluxError::Handshake)?,
+            None => &mut new,
+        };
+        let ours = set.conflux.link(DESIRED);
+        set.conflux.add_leg(index, &ours, &theirs, now)?;
+        if known.is_some() {
+            self.tunnels.remove(own);
+        } else {
+            self.sets.by_nonce.insert(theirs.nonce, own);
+            self.sets.all.insert(own, new);
+            self.totals.conflux_sets += 1;
+        }
+        if let Some(it) = self.tunnels.get_mut(tunnel) {
+            it.is_set = true;
+        }
+        if let Some(end) = self.end_mut(index) {
+            (end.tunnel, end.is_linked) = (tunnel, true);
+        }
+        self.totals.conflux_legs += 1;
+        let mut data = Vec::new();
+        ours.encode_into(&mut data);
+        self.originate(index, RelayCommand::CONFLUX_LINKED, StreamId::CIRCUIT, &data);
+        Ok(())
+    }
+
+    /// A message of streams has come on a leg.
+    pub(super) fn handle_set_message(
+        &mut self,
+        index: CircuitIndex,
+        command: Command,
+        body: &S::Body,
+        message: &Message<S::Stretch<'_>>,
+    ) {
+        let now = self.outputs.now();
+        let Some(circuit) = self.circuits.get(index) else { return };
+        let Hop::Relay(layer) = &circuit.hop else { return };
+        let format = layer.format();
+        let Some(tunnel) = circuit.end.as_ref().map(|end| end.tunnel) else { return };
+        let Some(set) = self.sets.all.get_mut(&tunnel) else { return };
+        let outcome = set.conflux.handle_received(index).and_then(|order| match order {
+            Order::Next => Ok(true),
+            Order::Early(number) => {
+                let held = Held { leg: index, format, body: Box::new(body.clone()) };
+                set.conflux.hold(number, held)?;
+                set.oldest.handle_added(now, 1);
+                self.sets.held_cells += 1;
+                Ok(false)
+            }
+        });
+        match outcome {
+            Ok(true) => {
+                self.handle_message_in_turn(index, command, message);
+                self.deliver_early(tunnel);
+            }
+            Ok(false) => {}
+            Err(_) => self.destroy_all_legs(index, DestroyReason::PROTOCOL),
+        }
+    }
+
+    /// Takes up what has waited for its turn.
+    fn deliver_early(&mut self, tunnel: TunnelIndex) {
+        let now = self.outputs.now();
+        while let Some(set) = self.sets.all.get_mut(&tunnel)
+            && let Some(Held { leg, format, body }) = set.conflux.poll_early()
+        {
+            set.oldest.handle_taken(now, 1, set.conflux.early_len());
+            self.sets.held_cells -= 1;
+            // It was read when it came.
+            if let Ok(message) = body.message(format) {
+                self.handle_message_in_turn(leg, Command::RELAY, &message);
+            }
+        }
+    }
+
+    /// The leg for a message to a client, other than of data; `index` itself if it is no leg. It is as good as sent.
+    pub(super) fn leg_for_message(&mut self, index: CircuitIndex) -> CircuitIndex {
+        let Some(circuit) = self.circuits.get(index) else { return index };
+        let Some(end) = circuit.end.as_ref().filter(|end| end.is_linked) else { return index };
+        let (tunnel, circuits) = (end.tunnel, &self.circuits);
+        let Some(set) = self.sets.all.get(&tunnel) else { return index };
+        let leg = set.conflux.choose_for_message(|leg| leg_state(circuits, leg)).unwrap_or(index);
+        self.begin_message(tunnel, leg);
+        leg
+    }
+
+    /// The circuit for a tunnel's next data; none if it has to wait.
+    pub(super) fn leg_for_data(&self, tunnel: TunnelIndex) -> Option<CircuitIndex> {
+        let it = self.tunnels.get(tunnel)?;
+        if !it.is_set {
+            return Some(it.circuit);
+        }
+        self.sets.all.get(&tunnel)?.conflux.choose(|leg| leg_state(&self.circuits, leg))
+    }
+
+    /// A message of a set goes on this leg next: says SWITCH before it, if it needs one.
+    pub(super) fn begin_message(&mut self, tunnel: TunnelIndex, leg: CircuitIndex) {
+        let Some(set) = self.sets.all.get_mut(&tunnel) else { return };
+        let skipped = set.conflux.handle_chosen(leg);
+        set.conflux.handle_sent(leg);
+        if let Some(skipped) = skipped {
+            self.totals.conflux_switches += 1;
+            let mut data = Vec::new();
+            ConfluxSwitch { skipped }.encode_into(&mut data);
+            self.originate(leg, RelayCommand::CONFLUX_SWITCH, StreamId::CIRCUIT, &data);
+        }
+    }
+
+    /// A leg is gone. Others that go with it, since their set is broken; their tunnel is over.
+    pub(super) fn unlink(&mut self, index: CircuitIndex, end: &End) -> Vec<CircuitIndex> {
+        let tunnel = end.tunnel;
+        let is_idle = self.tunnels.get(tunnel).is_none_or(|it| it.streams.is_empty());
+        let Some(set) = self.sets.all.get_mut(&tunnel) else { return Vec::new() };
+        let in_flight_cells = end.leg.flow.state().in_flight_cells;
+        let removed = set.conflux.remove_leg(index, in_flight_cells, is_idle);
+        let others: Vec<CircuitIndex> = set.conflux.legs().collect();
+        if let Some(other) = others.first()
+            && removed == Removed::Spare
+        {
+            if let Some(it) = self.tunnels.get_mut(tunnel) {
+                it.circuit = *other;
+            }
+            return Vec::new();
+        }
+        self.sets.remove(tunnel);
+        for other in &others {
+            if let Some(circuit) = self.circuits.get_mut(*other) {
+                circuit.end = None;
+            }
+        }
+        self.end_tunnel(tunnel);
+        others
+    }
+
+    /// Ends a circuit, and all that it is linked with.
+    pub(super) fn destroy_all_legs(&mut self, index: CircuitIndex, reason: DestroyReason) {
+        let legs = self.set_of(index).map(|set| set.conflux.legs().collect::<Vec<_>>());
+        self.destroy(index, reason, None);
+        for leg in legs.unwrap_or_default() {
+            self.destroy(leg, reason, None);
+        }
+    }
+}

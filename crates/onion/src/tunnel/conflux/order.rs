@@ -1,0 +1,70 @@
+//! What has come: in which order, and what waits.
+
+use super::{Conflux, ConfluxError};
+use crate::cell::msg::ConfluxSwitch;
+
+/// Where a message stands that has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Order {
+    /// It is its turn: it is delivered, and then [`poll_early`](Conflux::poll_early) may have others.
+    Next,
+    /// This is its number, and others come before it: it goes to [`hold`](Conflux::hold).
+    Early(u64),
+}
+
+impl<L: Copy + PartialEq, M> Conflux<L, M> {
+    /// A SWITCH has come on a leg.
+    ///
+    /// # Errors
+    /// Where the leg is none, or its last SWITCH was followed by nothing: it would only tell a relay on the way something.
+    pub fn handle_switch(&mut self, leg: L, switch: ConfluxSwitch) -> Result<(), ConfluxError> {
+        let it = self.find_mut(leg).filter(|it| !it.is_switched).ok_or(ConfluxError::Switch)?;
+        it.is_switched = true;
+        let skipped = u64::from(switch.skipped);
+        it.received = it.received.checked_add(skipped).ok_or(ConfluxError::Switch)?;
+        Ok(())
+    }
+
+    /// A message of streams has come on a leg.
+    ///
+    /// # Errors
+    /// Where the leg is none, and where that message has come before.
+    pub fn handle_received(&mut self, leg: L) -> Result<Order, ConfluxError> {
+        let it = self.find_mut(leg).ok_or(ConfluxError::Misplaced)?;
+        it.is_switched = false;
+        it.received += 1;
+        it.received_here += 1;
+        let number = it.received;
+        if number <= self.delivered || self.early.contains_key(&number) {
+            return Err(ConfluxError::Again);
+        }
+        if number == self.delivered + 1 {
+            self.delivered = number;
+            return Ok(Order::Next);
+        }
+        Ok(Order::Early(number))
+    }
+
+    /// Keeps a message until its turn.
+    ///
+    /// # Errors
+    /// Where more wait than may.
+    pub fn hold(&mut self, number: u64, message: M) -> Result<(), ConfluxError> {
+        if self.early.len() >= self.early_max {
+            return Err(ConfluxError::TooEarly);
+        }
+        self.early.insert(number, message);
+        self.early_peak = self.early_peak.max(self.early.len());
+        Ok(())
+    }
+
+    /// The next message whose turn has come.
+    pub fn poll_early(&mut self) -> Option<M> {
+        let first = self.early.first_entry()?;
+        if *first.key() != self.delivered + 1 {
+            return None;
+        }
+        self.delivered += 1;
+        Some(first.remove())
+    }
+}

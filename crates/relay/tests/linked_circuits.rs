@@ -1,0 +1,63 @@
+//! Stock clients link circuits at our exit (proposal 329).
+
+mod common;
+
+use common::{PATIENCE, config, knowing};
+use lab::{Client, Content, ContentServer, Network, NetworkSpec, Pins, RelaySpec, download};
+use link::Clock;
+use onion::Instant;
+use relay::{ExitSection, Relay, RelayConfig};
+use std::sync::mpsc::channel;
+use std::time::Duration;
+
+#[test]
+fn a_stock_client_downloads_whole_over_two_legs_to_our_exit() {
+    let stock = ["a", "b", "c", "d"].map(RelaySpec::new).to_vec();
+    let network = Network::start(&NetworkSpec::new(stock), &mut |_| {}).expect("up");
+    let folder = tempfile::tempdir().expect("a folder");
+    let settings = RelayConfig {
+        authorities: Some(network.directory_addrs()),
+        exit: ExitSection {
+            policy: Some(vec!["accept *:*".to_owned()]),
+            reject_private: Some(false),
+            ..ExitSection::default()
+        },
+        ..config("ours", &folder.path().join("ours"))
+    };
+    let exit = Relay::start(&settings.check().expect("sound"), channel().0).expect("started");
+    network.wait_until_known(&[exit.rsa().0], PATIENCE).expect("listed");
+    let relays: Vec<[u8; 20]> = network.relays().iter().map(lab::Node::rsa).collect();
+    let _ = knowing(&network, 0, &[&exit.rsa().to_string()]);
+    let extra = ["ConfluxEnabled 1", "ConfluxClientUX throughput"].map(str::to_owned);
+    let all = [&relays[..], &[exit.rsa().0]].concat();
+    let mut client = Client::start(&network, "client", &extra, &all, PATIENCE).expect("a client");
+    let pins = Pins {
+        entry: relays[..2].to_vec(),
+        middle: relays[2..].to_vec(),
+        exit: vec![exit.rsa().0],
+    };
+    client.pin(&pins).expect("accepted");
+    // It links circuits before anybody asks, and takes them first.
+    let clock = Clock::start();
+    while exit.totals().conflux_legs < 2 * exit.totals().conflux_sets.max(1) {
+        let events = client.events().expect("answers");
+        let has_time = clock.now() - Instant::ORIGIN < PATIENCE;
+        assert!(has_time, "no set of two: {:?}, {events:#?}", exit.totals());
+        std::thread::park_timeout(Duration::from_millis(200));
+    }
+    let server = ContentServer::start().expect("a server");
+    let from = ("127.0.0.1", server.address().port());
+    for (number, len) in [1 << 10, 100_000, 4 << 20, 10 << 20, 10 << 20].into_iter().enumerate() {
+        let content = Content { len, seed: number as u64 };
+        let isolation = (number / 2).to_string();
+        let done = download(client.socks(), from, content, &isolation, PATIENCE);
+        let done = done.unwrap_or_else(|error| {
+            panic!("{len} bytes: {error}: {:?}, {:#?}", exit.totals(), client.events())
+        });
+        assert!(done.is_right, "{len} bytes: {done:?}");
+    }
+    let totals = exit.totals();
+    assert!(totals.conflux_switches > 10, "both legs carry: {totals:?}");
+    let events = client.events().expect("answers").join("\n");
+    assert!(events.contains("PURPOSE=CONFLUX_LINKED"), "{events}");
+}
