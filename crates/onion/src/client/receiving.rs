@@ -50,7 +50,10 @@ impl<S: Suite, A: Application<S>, R: Rng> Core<S, A, R> {
         match &mut circuit.stage {
             Stage::Building(builder) => {
                 match builder.handle_cell(command, body).map_err(Loss::Circuit)? {
-                    Step::Send { command, body } => self.send_body(conn, circ_id, command, body),
+                    Step::Send { command, body } => {
+                        circuit.hop_times.push(self.now - circuit.began_at);
+                        self.send_body(conn, circ_id, command, body);
+                    }
                     Step::Built => {
                         self.finish(number);
                         self.begin_waiting(number);
@@ -78,8 +81,12 @@ impl<S: Suite, A: Application<S>, R: Rng> Core<S, A, R> {
         let message = plain
             .message(up.layers.format(from))
             .map_err(|it| lost(CircuitError::Malformed(it)))?;
-        let stream = streams.tunnel.find(message.stream_id);
-        let is_data = message.command == RelayCommand::DATA;
+        // A hop has no say on streams that are at another.
+        let is_there = |it: &StreamNumber| {
+            self.streams.get(it).is_some_and(|it| it.hop.unwrap_or(up.last) == from)
+        };
+        let stream = streams.tunnel.find(message.stream_id).filter(is_there);
+        let is_data = message.command == RelayCommand::DATA && from == up.last;
         if is_data && up.leg.flow.handle_received() {
             let tag = up.layers.received_tag(from);
             let mut data = Vec::new();
@@ -126,7 +133,9 @@ impl<S: Suite, A: Application<S>, R: Rng> Core<S, A, R> {
         let outcome = match (message.command, &mut stream.flow) {
             (RelayCommand::CONNECTED, _) if !stream.is_connected => {
                 stream.connect::<S>(now);
-                if let Some(Passage { streams, .. }) = self.passages.get_mut(&stream.circuit) {
+                if stream.hop.is_none()
+                    && let Some(Passage { streams, .. }) = self.passages.get_mut(&stream.circuit)
+                {
                     streams.sending.push_back(number);
                 }
                 None
@@ -191,9 +200,9 @@ impl<S: Suite, A: Application<S>, R: Rng> Core<S, A, R> {
     pub(super) fn signal(&mut self, number: StreamNumber) {
         while let Some(stream) = self.streams.get_mut(&number) {
             let Some(signal) = stream.poll_signal() else { return };
-            let (circuit, id) = (stream.circuit, stream.id);
+            let (circuit, hop, id) = (stream.circuit, stream.hop, stream.id);
             let (command, data) = signal.encode();
-            self.say(circuit, command, id, &data);
+            self.say_to(circuit, hop, command, id, &data);
         }
     }
 }

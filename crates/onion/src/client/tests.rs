@@ -1,6 +1,7 @@
 //! A client's decisions against relays' ends of its circuits, with the same test over both suites.
 
 mod chain;
+mod leaky_pipe;
 
 use super::application::Application;
 use super::{CircuitNumber, CircuitPlan, ClientEvent, Core, Destination, Loss, Outcome, Transfer};
