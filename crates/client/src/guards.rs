@@ -84,7 +84,7 @@ impl Failing {
 pub struct Guards(Vec<Guard>);
 
 /// Whether a relay may be a guard: it is one in the consensus, and serves its directory, too.
-fn may_guard(relay: &RelayInfo) -> bool {
+pub(crate) fn may_guard(relay: &RelayInfo) -> bool {
     relay.flags.contains(Flag::Guard) && relay.flags.contains(Flag::V2Dir)
 }
 

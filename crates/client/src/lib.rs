@@ -24,11 +24,15 @@
 //! # }
 //! ```
 
+pub mod anonymity;
+pub mod countries;
 mod directory;
 mod event;
 pub mod guards;
+pub mod model;
 pub mod path;
 mod pool;
+pub mod probe;
 mod proxy;
 mod running;
 mod state;

@@ -1,5 +1,6 @@
 //! Paths: which relays may be in one together, and the draw.
 
+use crate::guards::may_guard;
 use crate::strategy::{Position, Strategy};
 use crate::view::{RelayInfo, View};
 use netdoc::Fingerprint;
@@ -83,23 +84,38 @@ pub fn draw<'v>(
     rng: &mut impl Rng,
     may_be: impl Fn(&RelayInfo) -> bool,
 ) -> Option<&'v RelayInfo> {
-    let all: Vec<&RelayInfo> = view.relays().iter().filter(|relay| may_be(relay)).collect();
-    let is_fit = |relay: &RelayInfo| {
-        relay.flags.contains(Flag::Fast) && (!is_long_lived || relay.flags.contains(Flag::Stable))
-    };
-    let fit: Vec<&RelayInfo> = all.iter().copied().filter(|relay| is_fit(relay)).collect();
-    let candidates = if fit.is_empty() { all } else { fit };
-    let weight = |relay: &&RelayInfo| {
-        let weight = strategy.weight(view, relay, position, chosen);
-        if weight.is_finite() { weight.max(0.0) } else { 0.0 }
-    };
-    let place = match WeightedIndex::new(candidates.iter().map(weight)) {
+    let candidates = candidates(view, strategy, position, chosen, is_long_lived, may_be);
+    let place = match WeightedIndex::new(candidates.iter().map(|(_, weight)| *weight)) {
         Ok(weighted) => weighted.sample(rng),
         // All weigh nothing, or there is none.
         Err(_) if candidates.is_empty() => return None,
         Err(_) => rand::RngExt::random_range(rng, 0..candidates.len()),
     };
-    candidates.get(place).copied()
+    candidates.get(place).map(|(relay, _)| *relay)
+}
+
+/// The relays that [`draw`] draws one of, and how much each weighs; if all weigh nothing, all are equal.
+pub fn candidates<'v>(
+    view: &'v View,
+    strategy: &dyn Strategy,
+    position: Position,
+    chosen: &[&RelayInfo],
+    is_long_lived: bool,
+    may_be: impl Fn(&RelayInfo) -> bool,
+) -> Vec<(&'v RelayInfo, f64)> {
+    let admits = |relay: &RelayInfo| strategy.admits(view, relay, position, chosen);
+    let all: Vec<&RelayInfo> =
+        view.relays().iter().filter(|relay| may_be(relay) && admits(relay)).collect();
+    let is_fit = |relay: &RelayInfo| {
+        relay.flags.contains(Flag::Fast) && (!is_long_lived || relay.flags.contains(Flag::Stable))
+    };
+    let fit: Vec<&RelayInfo> = all.iter().copied().filter(|relay| is_fit(relay)).collect();
+    let fit = if fit.is_empty() { all } else { fit };
+    let weighed = fit.into_iter().map(|relay| {
+        let weight = strategy.weight(view, relay, position, chosen);
+        (relay, if weight.is_finite() { weight.max(0.0) } else { 0.0 })
+    });
+    weighed.collect()
 }
 
 /// How often an exit is drawn before there is no guard that may go with one.
@@ -124,7 +140,9 @@ pub fn choose<'v>(
         let serves = |relay: &RelayInfo| need.is_served_by(relay);
         let exit = draw(view, strategy, Position::Exit, &[], lasts, rng, serves);
         let exit = exit.ok_or(NoPath::Exit)?;
-        let first = guard(&|relay| rules.allow_both(relay, exit)).and_then(|it| view.find(&it));
+        let admits = |relay: &RelayInfo| strategy.admits(view, relay, Position::Guard, &[exit]);
+        let first = guard(&|relay| rules.allow_both(relay, exit) && admits(relay));
+        let first = first.and_then(|it| view.find(&it));
         let Some(first) = first else {
             problem = NoPath::Guard;
             continue;
@@ -197,6 +215,56 @@ pub fn choose_legs<'v>(
                 return Ok(chosen);
             }
         }
+    }
+    Err(problem)
+}
+
+/// Draws a path of so many hops, at least one, for probes and studies: as [`choose`], but the first hop is drawn anew each time
+/// among those that may be guards, if there are any. Without a `need` any relay may be the last hop.
+///
+/// # Errors
+/// [`NoPath`] says which position cannot be filled.
+pub fn draw_path<'v>(
+    view: &'v View,
+    strategy: &dyn Strategy,
+    rules: Rules,
+    need: Option<Need>,
+    hops: usize,
+    rng: &mut impl Rng,
+) -> Result<Vec<&'v RelayInfo>, NoPath> {
+    let mut problem = NoPath::Exit;
+    for _ in 0..EXITS_TRIED {
+        let serves = |relay: &RelayInfo| need.is_none_or(|need| need.is_served_by(relay));
+        let exit = draw(view, strategy, Position::Exit, &[], false, rng, serves);
+        let exit = exit.ok_or(NoPath::Exit)?;
+        if hops < 2 {
+            return Ok(vec![exit]);
+        }
+        let first = {
+            let may_be = |relay: &RelayInfo| rules.allow_both(relay, exit);
+            let guard = |relay: &RelayInfo| may_be(relay) && may_guard(relay);
+            draw(view, strategy, Position::Guard, &[exit], false, rng, guard).or_else(|| {
+                draw(view, strategy, Position::Guard, &[exit], false, rng, may_be)
+            })
+        };
+        let Some(first) = first else {
+            problem = NoPath::Guard;
+            continue;
+        };
+        // First hop and exit, and then the middles, as they come.
+        let mut chosen = vec![first, exit];
+        while chosen.len() < hops {
+            let may_be = |it: &RelayInfo| chosen.iter().all(|other| rules.allow_both(it, other));
+            let middle = draw(view, strategy, Position::Middle, &chosen, false, rng, may_be);
+            let Some(middle) = middle else { break };
+            chosen.push(middle);
+        }
+        if chosen.len() == hops {
+            let exit = chosen.remove(1);
+            chosen.push(exit);
+            return Ok(chosen);
+        }
+        problem = NoPath::Middle;
     }
     Err(problem)
 }

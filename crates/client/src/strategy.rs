@@ -3,13 +3,24 @@
 //! A strategy says how much a relay weighs at a position of a path, given those that are chosen already. Everything
 //! else is not its business: who may be in a path together, which relays are guards, and the draw itself.
 
+mod geography;
+mod latency;
+mod measured;
+mod ranking;
+mod throughput;
 mod uniform;
 mod weighted;
 
+pub use geography::{GeoRule, Geography};
+pub use latency::Latency;
+pub use measured::Measured;
+pub use ranking::{Claim, Claims, Ranking};
+pub use throughput::Throughput;
 pub use uniform::Uniform;
 pub use weighted::Weighted;
 
 use crate::view::{RelayInfo, View};
+use netdoc::Fingerprint;
 use std::fmt;
 
 /// A position in a path.
@@ -29,7 +40,8 @@ pub trait Strategy: fmt::Debug + Send {
     fn name(&self) -> &'static str;
 
     /// How much a relay weighs at this position, not below 0: it is chosen with a probability in proportion to that. `chosen` are
-    /// the others of the path that are known already; exits are chosen first, then guards, then middles. If all weigh nothing,
+    /// the others of the path that are known already; exits are chosen first, then guards, then middles. For a middle they are the
+    /// first hop, the exit, and the middles between them in their order. If all weigh nothing,
     /// all are equal.
     fn weight(
         &self,
@@ -38,19 +50,29 @@ pub trait Strategy: fmt::Debug + Send {
         position: Position,
         chosen: &[&RelayInfo],
     ) -> f64;
+
+    /// Whether a relay may be at this position at all. Unlike one that weighs nothing, one that may not is never taken, though there
+    /// be no other; then there is no path.
+    fn admits(
+        &self,
+        _view: &View,
+        _relay: &RelayInfo,
+        _position: Position,
+        _chosen: &[&RelayInfo],
+    ) -> bool {
+        true
+    }
+
+    /// A circuit through these relays has come to stand, or has not.
+    fn handle_outcome(&mut self, _path: &[Fingerprint], _was_built: bool) {}
 }
 
-/// The names of all strategies.
-pub const NAMES: [&str; 2] = ["weighted", "uniform"];
-
-/// The strategy of this name, if there is one.
+/// A weight between that of a choice by an index alone and that of a uniform one: *b·i* + (1 − *b*), for an index *i* and an influence *b*,
+/// both from 0 to 1. So no relay is chosen more than 1/(1 − *b*) times as often as another, whatever the index says.
 #[must_use]
-pub fn by_name(name: &str) -> Option<Box<dyn Strategy>> {
-    match name {
-        "weighted" => Some(Box::new(Weighted)),
-        "uniform" => Some(Box::new(Uniform)),
-        _ => None,
-    }
+pub fn blend(index: f64, influence: f64) -> f64 {
+    let (index, influence) = (index.clamp(0.0, 1.0), influence.clamp(0.0, 1.0));
+    influence * index + (1.0 - influence)
 }
 
 #[cfg(test)]

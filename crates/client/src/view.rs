@@ -1,10 +1,12 @@
 //! The network as a client sees it: what the consensus and the microdescriptors say together.
 
 use netdoc::consensus::{Consensus, Flag, Flags, Params, Router};
+use netdoc::descriptor::ServerDescriptor;
 use netdoc::microdesc::{FamilyMember, Microdesc};
 use netdoc::{Fingerprint, Nickname, PortPolicy};
 use onion::circuit::NextHop;
 use onion::identity::{Ed25519Id, RelayIds, RsaId};
+use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, SocketAddrV6};
 
 /// A relay that a circuit may lead through.
@@ -58,6 +60,24 @@ impl RelayInfo {
             family: micro.family,
             family_ids: micro.family_ids,
         }
+    }
+
+    /// What a consensus of either flavour says alone, for studies: no circuit can be built by it, since there are no keys. Who has the flag
+    /// `Exit` lets streams go everywhere.
+    fn without_keys(router: &Router, family: Vec<FamilyMember>) -> Self {
+        let is_exit = router.flags.contains(Flag::Exit) && !router.flags.contains(Flag::BadExit);
+        let everywhere = || PortPolicy::parse(b"accept 1-65535").unwrap_or_default();
+        let policy = if is_exit { everywhere() } else { PortPolicy::REJECT_ALL };
+        let micro = Microdesc {
+            ntor_onion_key: [0; 32],
+            ed25519: None,
+            family,
+            family_ids: Vec::new(),
+            policy,
+            policy_ipv6: PortPolicy::REJECT_ALL,
+            ipv6: None,
+        };
+        Self::new(router, micro)
     }
 
     /// Whether it may serve as a last hop at all.
@@ -127,9 +147,33 @@ impl View {
         let relays = running
             .filter_map(|router| Some(RelayInfo::new(router, find(&router.microdesc_digest?)?)))
             .collect();
+        Self { listed, ..Self::of(relays, consensus) }
+    }
+
+    /// A network to be studied, not used: what a consensus of either flavour says alone, and the relays' own descriptors of their
+    /// families, if there are any. No circuit can be built by it.
+    #[must_use]
+    pub fn for_study(consensus: &Consensus, descriptors: &[ServerDescriptor<'_>]) -> Self {
+        let mut families: BTreeMap<Fingerprint, Vec<FamilyMember>> = BTreeMap::new();
+        for it in descriptors {
+            let mut family: Vec<FamilyMember> = it.family().map(FamilyMember::Fingerprint).collect();
+            family.sort_unstable();
+            families.insert(it.fingerprint, family);
+        }
+        let runs = |router: &&Router| {
+            router.flags.contains(Flag::Running) && router.flags.contains(Flag::Valid)
+        };
+        let relay = |router: &Router| {
+            RelayInfo::without_keys(router, families.remove(&router.fingerprint).unwrap_or_default())
+        };
+        let relays: Vec<RelayInfo> = consensus.routers().iter().filter(runs).map(relay).collect();
+        Self { listed: relays.len(), ..Self::of(relays, consensus) }
+    }
+
+    fn of(relays: Vec<RelayInfo>, consensus: &Consensus) -> Self {
         Self {
+            listed: 0,
             relays,
-            listed,
             weights: consensus.bandwidth_weights.clone(),
             params: consensus.params.clone(),
             fresh_until: consensus.fresh_until,
@@ -141,6 +185,13 @@ impl View {
     #[must_use]
     pub fn relays(&self) -> &[RelayInfo] {
         &self.relays
+    }
+
+    /// The same network with those relays alone that `keep` picks.
+    #[must_use]
+    pub fn only(&self, keep: impl Fn(&RelayInfo) -> bool) -> Self {
+        let relays = self.relays.iter().filter(|relay| keep(relay)).cloned().collect();
+        Self { relays, ..self.clone() }
     }
 
     /// The relay with this fingerprint.

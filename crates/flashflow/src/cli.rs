@@ -1,5 +1,6 @@
 //! What the command line accepts.
 
+use crate::anonymity_command::AnonymityOptions;
 use crate::bwfile_command::BwfileOptions;
 use crate::client_command::ClientOptions;
 use crate::coordinator_command::CoordinatorOptions;
@@ -9,6 +10,8 @@ use crate::lab_command::LabOptions;
 use crate::measure::MeasureOptions;
 use crate::measure_team::MeasureTeamOptions;
 use crate::measurer_command::MeasurerOptions;
+use crate::model_command::ModelOptions;
+use crate::probe_command::ProbeOptions;
 use crate::relay_command::RelayOptions;
 use crate::schedule_command::ScheduleOptions;
 use crate::sim_command::SimOptions;
@@ -44,6 +47,9 @@ pub(crate) enum Command {
     Coordinator(CoordinatorOptions),
     Relay(RelayOptions),
     Client(ClientOptions),
+    Probe(ProbeOptions),
+    Model(ModelOptions),
+    Anonymity(AnonymityOptions),
     Bwfile(BwfileOptions),
     Schedule(ScheduleOptions),
     Sim(SimOptions),
@@ -63,6 +69,9 @@ impl Command {
             Self::Coordinator(options) => options.json,
             Self::Relay(options) => options.json,
             Self::Client(options) => options.json,
+            Self::Probe(options) => options.json,
+            Self::Model(options) => options.json,
+            Self::Anonymity(options) => options.json,
             Self::Bwfile(options) => options.wants_json(),
             Self::Schedule(options) => options.json,
             Self::Sim(options) => options.wants_json(),

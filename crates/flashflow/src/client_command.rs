@@ -1,14 +1,14 @@
 //! `flashflow client`: a SOCKS proxy on the engine's circuits.
 
+use crate::authorities::Authorities;
+use crate::choosing::{Choosing, StrategyName};
 use crate::error::Error;
 use clap::{Args, ValueEnum};
-use client::{ClientProxy, Event, Hop, LegTraffic, Settings, path::Rules, strategy};
-use netdoc::Fingerprint;
+use client::{ClientProxy, Event, Hop, LegTraffic, Settings, path::Rules};
 use onion::cell::msg::DesiredUx;
 use onion::tunnel::conflux::{LegScheduler, schedulers};
 use serde_json::{Value, json};
-use std::collections::BTreeSet;
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::time::Duration;
@@ -16,6 +16,8 @@ use terminal::{Exit, Interrupt, Output};
 
 /// How soon an interrupt is noticed.
 const STEP: Duration = Duration::from_millis(100);
+/// Of its circuits.
+const HOPS: usize = 3;
 
 /// Be a Tor client for research: a SOCKS proxy whose way of choosing paths can be set.
 ///
@@ -29,6 +31,10 @@ const STEP: Duration = Duration::from_millis(100);
   curl --socks5-hostname 127.0.0.1:9150 http://127.0.0.1:8000/
   flashflow client --network /tmp/net --legs 2 --json
   flashflow client --authority 127.0.0.1:7001,127.0.0.1:7002 --strategy uniform --json
+  flashflow client --network /tmp/net --strategy ranking --influence 0.5
+  flashflow client --network /tmp/net --strategy weighted --geo entry=DE --geo countries=2.. --countries geoip
+  flashflow client --network /tmp/net --strategy measured --bwfile v3bw
+  flashflow client --network /tmp/net --strategy latency --model model.gz
 
 Programs that give different names or passwords with SOCKS never share a circuit. It says on stdout
 `SOCKS at ADDRESS`; what follows goes to stderr; with --json, to stdout as well: bootstrapped,
@@ -42,22 +48,13 @@ pub(crate) struct ClientOptions {
     /// Let --socks be an address that others reach: they use the network under your name.
     #[arg(long)]
     allow_others: bool,
-    /// Directory authority, by address and directory port; may be repeated.
-    #[arg(long = "authority", value_name = "ADDRESS:PORT", value_delimiter = ',', required_unless_present_any = ["network", "public"])]
-    authorities: Vec<SocketAddr>,
-    /// Fingerprint of an authority's identity key (v3ident) whose signatures count; may be repeated. Without, the authorities are
-    /// believed who they are.
-    #[arg(long = "identity", value_name = "FP", value_delimiter = ',')]
-    identities: Vec<Fingerprint>,
-    /// A private network of `flashflow lab up`, by its folder.
-    #[arg(long, value_name = "DIR", conflicts_with_all = ["authorities", "identities"])]
-    network: Option<PathBuf>,
-    /// Use the public Tor network, whose authorities are built in. It is not for hiding: see above.
-    #[arg(long, conflicts_with_all = ["authorities", "identities", "network"])]
-    public: bool,
+    #[command(flatten)]
+    authorities: Authorities,
     /// How relays are chosen.
     #[arg(long, value_enum, default_value_t)]
     strategy: StrategyName,
+    #[command(flatten)]
+    choosing: Choosing,
     /// No two relays of a path in one network of 16 bits (IPv4) or 32 bits (IPv6). Always so with --public.
     #[arg(long)]
     distinct_subnets: bool,
@@ -78,25 +75,6 @@ pub(crate) struct ClientOptions {
     /// Print what happens as JSON, one value a line.
     #[arg(long)]
     pub(crate) json: bool,
-}
-
-/// How relays are chosen.
-#[derive(Clone, Copy, Debug, Default, ValueEnum)]
-enum StrategyName {
-    /// By bandwidth, as stock clients.
-    #[default]
-    Weighted,
-    /// All alike.
-    Uniform,
-}
-
-impl StrategyName {
-    fn make(self) -> Box<dyn strategy::Strategy> {
-        match self {
-            Self::Weighted => Box::new(strategy::Weighted),
-            Self::Uniform => Box::new(strategy::Uniform),
-        }
-    }
 }
 
 /// Which leg the next cell goes on.
@@ -155,44 +133,18 @@ impl ClientOptions {
                 self.socks
             )));
         }
-        let (authorities, identities) = match &self.network {
-            Some(network) => {
-                let (addresses, identities) = lab::status(network)?.authorities();
-                (addresses, identities.into_iter().map(Fingerprint::from_bytes).collect())
-            }
-            None if self.public => relay::public_authorities(),
-            None => (self.authorities.clone(), self.identities.clone()),
-        };
-        if let Some(address) = authorities.iter().find(|it| !self.public && is_public(it.ip())) {
-            return Err(Error::Usage(format!(
-                "--authority {address} is of no private network: this client is for research, and \
-                 uses the public network only if told so with --public"
-            )));
-        }
+        let (authorities, identities) = self.authorities.find()?;
         Ok(Settings {
             socks: self.socks,
+            strategy: self.choosing.strategy(self.strategy, HOPS, &authorities)?,
             authorities,
-            identities: identities.into_iter().collect::<BTreeSet<_>>(),
+            identities,
             folder,
-            strategy: self.strategy.make(),
-            rules: Rules { distinct_subnets: self.distinct_subnets || self.public },
+            rules: Rules { distinct_subnets: self.distinct_subnets || self.authorities.public },
             legs: usize::from(self.legs),
             leg_scheduler: self.leg_scheduler.get(),
             desired: self.leg_wish.get(),
         })
-    }
-}
-
-/// Whether an address may belong to the public network: it is neither of loopback nor of a private network (RFC 1918, RFC 4193),
-/// nor for documentation and tests of equipment.
-fn is_public(ip: IpAddr) -> bool {
-    match ip {
-        IpAddr::V4(v4) => {
-            let is_test = matches!(v4.octets(), [198, 18 | 19, ..] | [100, 64..128, ..]);
-            let is_local = v4.is_loopback() || v4.is_private() || v4.is_link_local();
-            !is_local && !v4.is_documentation() && !is_test
-        }
-        IpAddr::V6(v6) => !v6.is_loopback() && !v6.is_unique_local() && !v6.is_unicast_link_local(),
     }
 }
 
@@ -292,20 +244,5 @@ fn value(event: &Event) -> Value {
         }),
         Event::Trouble(problem) => json!({"type": "trouble", "reason": problem}),
         Event::Ended(reason) => json!({"type": "error", "error": reason}),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn only_addresses_that_nobody_routes_are_private() {
-        for private in ["127.0.0.1", "10.1.2.3", "192.168.0.1", "198.18.0.1", "::1", "fd00::1"] {
-            assert!(!is_public(private.parse().expect("an address")), "{private}");
-        }
-        for public in ["128.31.0.39", "217.196.147.77", "2001:678:558::1"] {
-            assert!(is_public(public.parse().expect("an address")), "{public}");
-        }
     }
 }

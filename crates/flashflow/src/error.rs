@@ -49,6 +49,12 @@ pub(crate) enum Error {
     Simulation(#[from] tornet::Error),
     #[error(transparent)]
     Client(#[from] client::ClientError),
+    #[error(transparent)]
+    Countries(#[from] client::countries::CountriesError),
+    #[error(transparent)]
+    Probe(#[from] client::probe::ProbeError),
+    #[error("{from}: {source}")]
+    Signed { from: String, source: client::model::SignedError },
     #[error("the client has ended: {0}")]
     ClientEnded(String),
     #[error("the relay has ended: {0}")]

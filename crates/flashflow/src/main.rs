@@ -1,6 +1,9 @@
 //! `flashflow`: measures what Tor relays can carry.
 
+mod anonymity_command;
+mod authorities;
 mod bwfile_command;
+mod choosing;
 mod cli;
 mod client_command;
 mod config;
@@ -14,6 +17,8 @@ mod measure;
 mod measure_team;
 mod measurer_command;
 mod relay_command;
+mod model_command;
+mod probe_command;
 mod schedule_command;
 mod service;
 mod sim_command;
@@ -55,6 +60,9 @@ fn run(command: &Command, output: &Output, interrupt: &Interrupt) -> Result<Exit
         Command::Coordinator(options) => coordinator_command::run(options, output, interrupt),
         Command::Relay(options) => relay_command::run(options, output, interrupt),
         Command::Client(options) => client_command::run(options, output, interrupt),
+        Command::Probe(options) => probe_command::run(options, output, interrupt),
+        Command::Model(options) => model_command::run(&options.action, output, interrupt),
+        Command::Anonymity(options) => anonymity_command::run(options, output),
         Command::Bwfile(options) => bwfile_command::run(options, output),
         Command::Schedule(options) => schedule_command::run(options, output),
         Command::Sim(options) => sim_command::run(&options.action, output, interrupt),

@@ -13,21 +13,26 @@ impl Strategy for Weighted {
     }
 
     fn weight(&self, view: &View, relay: &RelayInfo, position: Position, _: &[&RelayInfo]) -> f64 {
-        let is_exit = relay.flags.contains(Flag::Exit) && !relay.flags.contains(Flag::BadExit);
-        let is_guard = relay.flags.contains(Flag::Guard);
-        let name = match (position, is_guard, is_exit) {
-            (Position::Guard, true, true) => "Wgd",
-            (Position::Guard, true, false) => "Wgg",
-            (Position::Guard, false, _) => "Wgm",
-            (Position::Middle, true, true) => "Wmd",
-            (Position::Middle, true, false) => "Wmg",
-            (Position::Middle, false, true) => "Wme",
-            (Position::Middle, false, false) => "Wmm",
-            (Position::Exit, true, true) => "Wed",
-            (Position::Exit, true, false) => "Weg",
-            (Position::Exit, false, true) => "Wee",
-            (Position::Exit, false, false) => "Wem",
-        };
-        f64::from(relay.weight_kb_s) * view.position_weight(name)
+        f64::from(relay.weight_kb_s) * position_share(view, relay, position)
     }
+}
+
+/// The weight of a position for a relay's kind (dir-spec §3.8.3): 0 to 1.
+pub(super) fn position_share(view: &View, relay: &RelayInfo, position: Position) -> f64 {
+    let is_exit = relay.flags.contains(Flag::Exit) && !relay.flags.contains(Flag::BadExit);
+    let is_guard = relay.flags.contains(Flag::Guard);
+    let name = match (position, is_guard, is_exit) {
+        (Position::Guard, true, true) => "Wgd",
+        (Position::Guard, true, false) => "Wgg",
+        (Position::Guard, false, _) => "Wgm",
+        (Position::Middle, true, true) => "Wmd",
+        (Position::Middle, true, false) => "Wmg",
+        (Position::Middle, false, true) => "Wme",
+        (Position::Middle, false, false) => "Wmm",
+        (Position::Exit, true, true) => "Wed",
+        (Position::Exit, true, false) => "Weg",
+        (Position::Exit, false, true) => "Wee",
+        (Position::Exit, false, false) => "Wem",
+    };
+    view.position_weight(name)
 }

@@ -6,7 +6,7 @@ use crate::flow::QUEUE_LIMIT_CELLS;
 use crate::flow::control::Flow;
 use crate::node::ConnId;
 use crate::suite::{Body, Cell, Layers, Message, Suite};
-use crate::time::Instant;
+use crate::time::{Duration, Instant};
 use crate::tunnel::Leg;
 use alloc::boxed::Box;
 use alloc::vec::Vec;
@@ -46,6 +46,8 @@ pub(super) struct Circuit<S: Suite> {
     pub(super) stage: Stage<S>,
     /// When its first cell was sent.
     pub(super) began_at: Instant,
+    /// How long after that each hop had answered.
+    pub(super) hop_times: Vec<Duration>,
 }
 
 /// How far a circuit is.
@@ -67,7 +69,8 @@ pub(super) struct Up<S: Suite> {
 impl<S: Suite> Circuit<S> {
     pub(super) const fn new(conn: ConnId, circ_id: CircId, leg: u8, builder: Builder<S>) -> Self {
         let stage = Stage::Building(builder);
-        Self { conn, circ_id, leg, stage, began_at: Instant::ORIGIN }
+        let hop_times = Vec::new();
+        Self { conn, circ_id, leg, stage, began_at: Instant::ORIGIN, hop_times }
     }
 
     /// What it consists of, if it stands.
@@ -86,14 +89,24 @@ impl<S: Suite> Circuit<S> {
         }
     }
 
-    /// The cell of a message to the last hop. None unless the circuit stands and the message fits.
-    pub(super) fn seal(&mut self, message: &Message<S::Stretch<'_>>) -> Option<S::Cell> {
+    /// The cell of a message to a hop, by its place, or to the last. None unless the circuit stands, has that hop, and the message
+    /// fits.
+    pub(super) fn seal(
+        &mut self,
+        hop: Option<usize>,
+        message: &Message<S::Stretch<'_>>,
+    ) -> Option<S::Cell> {
         let circ_id = self.circ_id;
         let up = self.up_mut()?;
+        let hop = hop.unwrap_or(up.last);
+        if hop > up.last {
+            return None;
+        }
+        let format = up.layers.format(hop);
         let mut cell = S::Cell::EMPTY;
         let body = cell.begin(circ_id, Command::RELAY);
-        body.write(up.leg.format(), message).ok()?;
-        up.layers.seal(up.last, Command::RELAY, body);
+        body.write(format, message).ok()?;
+        up.layers.seal(hop, Command::RELAY, body);
         Some(cell)
     }
 }

@@ -12,7 +12,7 @@ use crate::circuit::NextHop;
 use crate::flow::control::{CongestionParams, FlowFactory, TorFlows};
 use crate::node::{ConnId, Dial};
 use crate::suite::{Message, StreamId, Stretch, Suite};
-use crate::time::Instant;
+use crate::time::{Duration, Instant};
 use alloc::collections::{BTreeMap, VecDeque};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -23,10 +23,10 @@ use rand_core::Rng;
 ///
 /// - *getters*: [`is_built`](Self::is_built), [`silent_legs`](Self::silent_legs), [`open_circuits`](Self::open_circuits),
 ///   [`open_streams`](Self::open_streams), [`figures`](Self::figures),
-///   [`received_bytes`](Self::received_bytes), [`first_hop`](Self::first_hop), [`legs`](Self::legs),
+///   [`received_bytes`](Self::received_bytes), [`first_hop`](Self::first_hop), [`hop_times`](Self::hop_times), [`legs`](Self::legs),
 ///   [`early_peak_cells`](Self::early_peak_cells);
 /// - *commands*: [`set_congestion`](Self::set_congestion), [`set_flows`](Self::set_flows),
-///   [`open`](Self::open), [`open_set`](Self::open_set), [`add_leg`](Self::add_leg), [`begin`](Self::begin), [`send_drops`](Self::send_drops), [`application_mut`](Self::application_mut),
+///   [`open`](Self::open), [`open_set`](Self::open_set), [`add_leg`](Self::add_leg), [`begin`](Self::begin), [`begin_at`](Self::begin_at), [`send_drops`](Self::send_drops), [`application_mut`](Self::application_mut),
 ///   [`send_more`](Self::send_more), [`pause`](Self::pause), [`resume`](Self::resume), [`end`](Self::end), [`destroy`](Self::destroy), [`close_idle`](Self::close_idle),
 ///   [`close_all`](Self::close_all);
 /// - *handle*: [`handle_link_open`](Self::handle_link_open), [`handle_cell`](Self::handle_cell),
@@ -108,6 +108,13 @@ impl<S: Suite, A: Application<S>, R: Rng> Core<S, A, R> {
         passage.legs.iter().filter(is_silent).map(|it| it.leg).collect()
     }
 
+    /// How long after a circuit's first cell each of its hops had answered, first hop first: the time to set up so many hops.
+    #[must_use]
+    pub fn hop_times(&self, circuit: CircuitNumber) -> &[Duration] {
+        let leg = self.passages.get(&circuit).and_then(|it| it.legs.first());
+        leg.map_or(&[], |it| &it.hop_times)
+    }
+
     /// Circuits that stand or are being built.
     #[must_use]
     pub fn open_circuits(&self) -> usize {
@@ -161,7 +168,7 @@ impl<S: Suite, A: Application<S>, R: Rng> Core<S, A, R> {
     /// The application of a stream has something to send again, after it had nothing more.
     pub fn send_more(&mut self, now: Instant, stream: StreamNumber) {
         self.now = now;
-        let it = self.streams.get(&stream).filter(|it| it.is_connected);
+        let it = self.streams.get(&stream).filter(|it| it.is_connected && it.hop.is_none());
         let passage = it.and_then(|it| self.passages.get_mut(&it.circuit));
         let Some(Passage { legs, streams, .. }) = passage else { return };
         if !streams.sending.contains(&stream) {
@@ -242,8 +249,9 @@ impl<S: Suite, A: Application<S>, R: Rng> Core<S, A, R> {
 
     /// Ends a stream from our side.
     pub(super) fn end_with(&mut self, number: StreamNumber, reason: EndReason) {
+        let hop = self.streams.get(&number).and_then(|it| it.hop);
         if let Some((circuit, id)) = self.forget_stream(number) {
-            self.say(circuit, RelayCommand::END, id, &[reason.0]);
+            self.say_to(circuit, hop, RelayCommand::END, id, &[reason.0]);
         }
     }
 
@@ -266,6 +274,18 @@ impl<S: Suite, A: Application<S>, R: Rng> Core<S, A, R> {
         stream_id: StreamId,
         data: &[u8],
     ) {
+        self.say_to(number, None, command, stream_id, data);
+    }
+
+    /// The same to any hop, by its place; of a set, always the last of the leg that it goes on.
+    pub(super) fn say_to(
+        &mut self,
+        number: CircuitNumber,
+        hop: Option<usize>,
+        command: RelayCommand,
+        stream_id: StreamId,
+        data: &[u8],
+    ) {
         let Some(Passage { legs, set, .. }) = self.passages.get_mut(&number) else { return };
         let leg = match set {
             Some(set) if command.is_multiplexed() => {
@@ -281,7 +301,7 @@ impl<S: Suite, A: Application<S>, R: Rng> Core<S, A, R> {
             set.begin_message(circuit).into_iter().for_each(|switch| link.push(switch));
         }
         let message = Message { command, stream_id, data: S::Stretch::from_bytes(data) };
-        if let Some(cell) = circuit.seal(&message) {
+        if let Some(cell) = circuit.seal(hop.filter(|_| set.is_none()), &message) {
             link.push(cell);
             self.wake(conn);
         }

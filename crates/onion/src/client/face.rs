@@ -7,7 +7,7 @@ use crate::flow::control::{CongestionParams, FlowFactory};
 use crate::link::{Authentication, Channel, ChannelError, ExpectedPeer, TlsSession};
 use crate::node::{CloseCause, ConnId, Dial, ListenerId, Node};
 use crate::suite::{Body, Cell, Tor};
-use crate::time::Instant;
+use crate::time::{Duration, Instant};
 use alloc::collections::BTreeMap;
 use alloc::string::ToString;
 use alloc::sync::Arc;
@@ -137,6 +137,24 @@ impl<R: Rng, A: Application<Tor>> Client<R, A> {
         application: A,
     ) -> StreamNumber {
         self.core.begin(now, circuit, to, application)
+    }
+
+    /// See [`Core::begin_at`].
+    pub fn begin_at(
+        &mut self,
+        now: Instant,
+        circuit: CircuitNumber,
+        hop: Option<usize>,
+        to: Destination,
+        application: A,
+    ) -> StreamNumber {
+        self.core.begin_at(now, circuit, hop, to, application)
+    }
+
+    /// See [`Core::hop_times`].
+    #[must_use]
+    pub fn hop_times(&self, circuit: CircuitNumber) -> &[Duration] {
+        self.core.hop_times(circuit)
     }
 
     /// See [`Core::send_drops`].

@@ -100,6 +100,7 @@ impl<S: Suite, A: Application<S>, R: Rng> Core<S, A, R> {
         };
         let Some(circuit) = legs.get_mut(place) else { return Ok(()) };
         let (took, leg) = (self.now - circuit.began_at, circuit.leg);
+        circuit.hop_times.push(took);
         let Stage::Building(builder) = &mut circuit.stage else { return Ok(()) };
         let Built { layers, agreed } = builder.take_built();
         let flow = Flow::new(self.flows.end(&self.congestion, agreed));
@@ -129,11 +130,24 @@ impl<S: Suite, A: Application<S>, R: Rng> Core<S, A, R> {
         to: Destination,
         application: A,
     ) -> StreamNumber {
+        self.begin_at(now, circuit, None, to, application)
+    }
+
+    /// The same at any hop of the circuit, 0 for the first, or at the last: tor's leaky pipe. A stream at a hop that is not the last is for
+    /// probing: nothing that the application has is sent on it.
+    pub fn begin_at(
+        &mut self,
+        now: Instant,
+        circuit: CircuitNumber,
+        hop: Option<usize>,
+        to: Destination,
+        application: A,
+    ) -> StreamNumber {
         self.now = now;
         let number = StreamNumber(self.begun);
         self.begun += 1;
         if let Some(Passage { streams, .. }) = self.passages.get_mut(&circuit) {
-            self.streams.insert(number, Stream::new(circuit, to, application));
+            self.streams.insert(number, Stream::new(circuit, hop, to, application));
             streams.waiting.push(number);
             self.begin_waiting(circuit);
         }
@@ -162,7 +176,7 @@ impl<S: Suite, A: Application<S>, R: Rng> Core<S, A, R> {
         };
         stream.begin(self.now, id, up.leg.flow.stream(CircuitEnd::Origin));
         streams.tunnel.add(id, number);
-        let mut data = Vec::new();
+        let (mut data, hop) = (Vec::new(), stream.hop);
         let command = match &stream.to {
             Destination::Directory => RelayCommand::BEGIN_DIR,
             Destination::Host(host, port, flags) => {
@@ -175,6 +189,6 @@ impl<S: Suite, A: Application<S>, R: Rng> Core<S, A, R> {
                 RelayCommand::RESOLVE
             }
         };
-        self.say(circuit, command, id, &data);
+        self.say_to(circuit, hop, command, id, &data);
     }
 }

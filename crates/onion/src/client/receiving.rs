@@ -55,7 +55,10 @@ impl<S: Suite, A: Application<S>, R: Rng> Core<S, A, R> {
         match &mut circuit.stage {
             Stage::Building(builder) => {
                 match builder.handle_cell(command, body).map_err(Loss::Circuit)? {
-                    Step::Send { command, body } => self.send_body(conn, circ_id, command, body),
+                    Step::Send { command, body } => {
+                        circuit.hop_times.push(self.now - circuit.began_at);
+                        self.send_body(conn, circ_id, command, body);
+                    }
                     Step::Built => return self.finish(number, place),
                 }
                 Ok(())
@@ -84,9 +87,10 @@ impl<S: Suite, A: Application<S>, R: Rng> Core<S, A, R> {
         let lost = |error| Loss::Circuit(error);
         let mut plain = body.clone();
         let from = up.layers.open(&mut plain).map_err(|it| lost(CircuitError::Crypt(it)))?;
-        let (format, is_last) = (up.layers.format(from), from == up.last);
+        let (format, last) = (up.layers.format(from), up.last);
+        let is_last = from == last;
         let message = plain.message(format).map_err(|it| lost(CircuitError::Malformed(it)))?;
-        let is_data = message.command == RelayCommand::DATA;
+        let is_data = message.command == RelayCommand::DATA && is_last;
         if is_data && up.leg.flow.handle_received() {
             let tag = up.layers.received_tag(from);
             self.say_sendme(number, leg, tag.as_bytes());
@@ -106,8 +110,17 @@ impl<S: Suite, A: Application<S>, R: Rng> Core<S, A, R> {
                 self.handle_set_message(number, leg, format, &plain, &message)
             }
             it if it.is_of_conflux() => Err(ConfluxError::Handshake.into()),
+            // A hop has no say on streams that are at another.
+            _ if !self.is_at(number, message.stream_id, (from, last)) => Ok(()),
             _ => self.handle_stream_message(number, &message),
         }
+    }
+
+    /// Whether a circuit's stream is at the hop in this place, of so many and one; also if there is no such stream.
+    fn is_at(&self, number: CircuitNumber, id: StreamId, (hop, last): (usize, usize)) -> bool {
+        let stream = self.passages.get(&number).and_then(|it| it.streams.tunnel.find(id));
+        let stream = stream.and_then(|stream| self.streams.get(&stream));
+        stream.is_none_or(|it| it.hop.unwrap_or(last) == hop)
     }
 
     /// A message that may be a stream's, whose turn it is.
@@ -155,7 +168,9 @@ impl<S: Suite, A: Application<S>, R: Rng> Core<S, A, R> {
         let outcome = match (message.command, &mut stream.flow) {
             (RelayCommand::CONNECTED, _) if !stream.is_connected => {
                 stream.connect::<S>(now);
-                if let Some(Passage { streams, .. }) = self.passages.get_mut(&stream.circuit) {
+                if stream.hop.is_none()
+                    && let Some(Passage { streams, .. }) = self.passages.get_mut(&stream.circuit)
+                {
                     streams.sending.push_back(number);
                 }
                 None
@@ -221,9 +236,9 @@ impl<S: Suite, A: Application<S>, R: Rng> Core<S, A, R> {
     pub(super) fn signal(&mut self, number: StreamNumber) {
         while let Some(stream) = self.streams.get_mut(&number) {
             let Some(signal) = stream.poll_signal() else { return };
-            let (circuit, id) = (stream.circuit, stream.id);
+            let (circuit, hop, id) = (stream.circuit, stream.hop, stream.id);
             let (command, data) = signal.encode();
-            self.say(circuit, command, id, &data);
+            self.say_to(circuit, hop, command, id, &data);
         }
     }
 }

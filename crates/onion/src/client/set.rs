@@ -47,7 +47,7 @@ impl<S: Suite> LinkedSet<S> {
         ConfluxSwitch { skipped: skipped? }.encode_into(&mut data);
         let (command, stream_id) = (RelayCommand::CONFLUX_SWITCH, StreamId::CIRCUIT);
         let data = S::Stretch::from_bytes(&data);
-        circuit.seal(&Message { command, stream_id, data })
+        circuit.seal(None, &Message { command, stream_id, data })
     }
 }
 
@@ -242,7 +242,7 @@ impl<S: Suite, A: Application<S>, R: Rng> Core<S, A, R> {
         let Some(circuit) = legs.iter_mut().find(|it| it.leg == leg) else { return };
         let data = S::Stretch::from_bytes(data);
         let message = Message { command, stream_id: StreamId::CIRCUIT, data };
-        let (conn, cell) = (circuit.conn, circuit.seal(&message));
+        let (conn, cell) = (circuit.conn, circuit.seal(None, &message));
         if let (Some(link), Some(cell)) = (self.links.get_mut(&conn), cell) {
             link.push(cell);
             self.wake(conn);

@@ -36,6 +36,8 @@ impl Streams {
 #[derive(Debug)]
 pub(super) struct Stream<A> {
     pub(super) circuit: CircuitNumber,
+    /// At which hop it is; the last, if not said.
+    pub(super) hop: Option<usize>,
     pub(super) to: Destination,
     /// Its number on the circuit, from BEGIN on.
     pub(super) id: StreamId,
@@ -49,9 +51,15 @@ pub(super) struct Stream<A> {
 }
 
 impl<A> Stream<A> {
-    pub(super) fn new(circuit: CircuitNumber, to: Destination, application: A) -> Self {
+    pub(super) fn new(
+        circuit: CircuitNumber,
+        hop: Option<usize>,
+        to: Destination,
+        application: A,
+    ) -> Self {
         Self {
             circuit,
+            hop,
             to,
             id: StreamId::CIRCUIT,
             application,

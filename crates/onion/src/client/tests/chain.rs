@@ -1,6 +1,6 @@
 //! The relays' ends of one circuit, made of a suite's layers, and a destination behind the last.
 
-use crate::cell::msg::{Create2, DestroyReason, Extend2, Sendme, Xon, encode_created2_into};
+use crate::cell::msg::{Create2, DestroyReason, EndReason, Extend2, Sendme, Xon, encode_created2_into};
 use crate::cell::relay::{RelayCommand, RelayFormat};
 use crate::cell::{CircId, Command};
 use crate::client::Transfer;
@@ -67,6 +67,10 @@ pub(super) enum Liar {
     Destroying,
     /// The last hop acknowledges what it has not got.
     Acknowledging,
+    /// No hop lets a stream out.
+    Refusing,
+    /// The last hop answers in the place of the others.
+    Meddling,
 }
 
 /// A stream at its exit.
@@ -212,6 +216,15 @@ impl<S: Played> Chain<S> {
     }
 
     fn begin(&mut self, hop: usize, stream_id: StreamId) {
+        let refusal = [EndReason::EXIT_POLICY.0];
+        match self.liar {
+            Liar::Refusing => return self.say(hop, RelayCommand::END, stream_id, &refusal),
+            Liar::Meddling => {
+                let last = self.layers.len() - 1;
+                return self.say(last, RelayCommand::END, stream_id, &refusal);
+            }
+            _ => {}
+        }
         let flow = self.leg.flow.stream(CircuitEnd::Exit);
         let transfer = self.transfers.pop_front().expect("one for each stream");
         let stream = Exiting { flow, transfer, received_bytes: 0, sent_bytes: 0 };
@@ -219,7 +232,7 @@ impl<S: Played> Chain<S> {
         self.say(hop, RelayCommand::CONNECTED, stream_id, &[]);
         let reason = [DestroyReason::PROTOCOL.get()];
         match self.liar {
-            Liar::Nobody | Liar::Skipping => {}
+            Liar::Nobody | Liar::Skipping | Liar::Refusing | Liar::Meddling => {}
             Liar::Forging => {
                 let mut body = S::Body::from_bytes(&[]);
                 body.forge(&[5; 16]);

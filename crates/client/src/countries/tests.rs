@@ -1,0 +1,84 @@
+use super::*;
+use proptest::prelude::*;
+use std::fs;
+use std::net::{IpAddr, Ipv4Addr};
+
+fn country(code: &str) -> Country {
+    code.parse().expect("a country")
+}
+
+/// As tor's files are: numbers for IPv4, addresses for IPv6.
+const TABLE: &str = "# a comment\n16777216,16777471,AU\n16777472,16778239,CN\n2001:db8::,2001:db8::ffff,DE\n16778240,16779263,??\n";
+
+#[test]
+fn tors_tables_are_read_by_number_and_by_address() {
+    let table = Countries::parse(TABLE).expect("a table");
+    let find = |address: &str| table.find(address.parse().expect("an address"));
+    assert_eq!(find("1.0.0.0"), Some(country("AU")));
+    assert_eq!(find("1.0.0.255"), Some(country("AU")));
+    assert_eq!(find("1.0.1.0"), Some(country("CN")));
+    assert_eq!(find("1.0.4.1"), None, "of which nothing is known");
+    assert_eq!(find("0.255.255.255"), None);
+    assert_eq!(find("2001:db8::1"), Some(country("DE")));
+    assert_eq!(find("2001:db8::1:0"), None);
+    assert!(table.has(country("DE")) && !table.has(country("FR")));
+}
+
+#[test]
+fn a_broken_table_is_refused_with_its_line() {
+    for (text, word) in [
+        ("1,2", "no country"),
+        ("1,2,DEU", "two letters"),
+        ("x,2,DE", "no address"),
+        ("9,2,DE", "before the first"),
+        ("1,5,DE\n5,6,FR", "overlap"),
+        ("# nothing\n", "empty"),
+    ] {
+        let error = Countries::parse(text).expect_err(text).to_string();
+        assert!(error.contains(word), "{text:?}: {error}");
+    }
+    let error = Countries::read(&["nowhere/geoip".into()]).expect_err("no file").to_string();
+    assert!(error.contains("tor-geoipdb"), "{error}");
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("x.mmdb");
+    fs::write(&path, "no such thing").expect("written");
+    assert!(matches!(Countries::read(&[path]), Err(CountriesError::MaxMind { .. })));
+}
+
+#[test]
+fn each_country_is_on_one_continent() {
+    for (code, continent) in [
+        ("DE", Continent::Europe),
+        ("us", Continent::NorthAmerica),
+        ("TR", Continent::Asia),
+        ("AS", Continent::Oceania),
+        ("NA", Continent::Africa),
+        ("BR", Continent::SouthAmerica),
+    ] {
+        assert_eq!(country(code).continent(), Some(continent), "{code}");
+        assert_eq!(continent.code().parse(), Ok(continent));
+    }
+    assert_eq!(country("ZZ").continent(), None);
+    let mut codes = std::collections::BTreeSet::new();
+    for letters in 0..26 * 26_u16 {
+        let letter = |place: u16| char::from(b'A' + u8::try_from(place).expect("a letter"));
+        let code: String = [letter(letters / 26), letter(letters % 26)].into_iter().collect();
+        codes.extend(country(&code).continent().map(|_| code));
+    }
+    // ISO 3166-1 has 249 codes; XK is in use besides.
+    assert_eq!(codes.len(), 250);
+}
+
+proptest! {
+    #[test]
+    fn no_text_makes_it_panic_and_what_is_found_is_in_the_range(
+        text in "([0-9:,.a-f?]{0,20},[A-Z?]{2}\n){0,4}",
+        first in any::<u32>(), len in 0_u32..1000, at in any::<u32>(),
+    ) {
+        let _ = Countries::parse(&text);
+        let last = first.saturating_add(len);
+        let table = Countries::parse(&format!("{first},{last},DE")).expect("a table");
+        let found = table.find(IpAddr::V4(Ipv4Addr::from_bits(at)));
+        prop_assert_eq!(found.is_some(), (first..=last).contains(&at));
+    }
+}

@@ -1,0 +1,69 @@
+use super::{Link, Model, Node, Pair};
+use netdoc::Fingerprint;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// The model without what is nobody else's business.
+#[must_use]
+pub fn strip(model: &Model) -> Model {
+    let nodes = model.nodes.iter().map(|(relay, node)| {
+        (*relay, Node { entry_rtt_ms: None, ..*node })
+    });
+    Model::new(model.made_unix_s, nodes.collect(), model.links.clone())
+}
+
+/// One model of one's own and those of others, of whom fewer than half lie.
+///
+/// - What one has measured oneself counts, and nothing else beside it.
+/// - Of the others' values the middle one counts; of an even number the worse of the middle two. While fewer than half of those who have a
+///   value lie, it lies between two honest ones.
+/// - A value that not more than half of *all* the others have is left out: so a few liars can't invent what nobody else has measured.
+#[must_use]
+pub fn merge(own: Option<&Model>, others: &[Model]) -> Model {
+    let quorum = others.len() / 2 + 1;
+    let all = || own.into_iter().chain(others);
+    let value = |mine: Option<f64>, theirs: Vec<f64>, is_less_better: bool| {
+        mine.or_else(|| middle(theirs, quorum, is_less_better))
+    };
+    let node = |relay: &Fingerprint| {
+        let mine = own.and_then(|model| model.nodes.get(relay));
+        let theirs = || others.iter().filter_map(|model| model.nodes.get(relay));
+        let rates = theirs().filter_map(|node| node.throughput_kb_s).collect();
+        // Counts of circuits are evidence for no one but who has tried them.
+        Node {
+            throughput_kb_s: value(mine.and_then(|it| it.throughput_kb_s), rates, false),
+            ..mine.copied().unwrap_or_default()
+        }
+    };
+    let link = |pair: &Pair| {
+        let mine = own.and_then(|model| model.links.get(pair));
+        let theirs = || others.iter().filter_map(|model| model.links.get(pair));
+        let rtts = theirs().filter_map(|link| link.rtt_ms).collect();
+        let rates = theirs().filter_map(|link| link.throughput_kb_s).collect();
+        Link {
+            rtt_ms: value(mine.and_then(|it| it.rtt_ms), rtts, true),
+            throughput_kb_s: value(mine.and_then(|it| it.throughput_kb_s), rates, false),
+        }
+    };
+    let relays: BTreeSet<Fingerprint> = all().flat_map(|it| it.nodes.keys().copied()).collect();
+    let pairs: BTreeSet<Pair> = all().flat_map(|it| it.links.keys().copied()).collect();
+    let nodes: BTreeMap<Fingerprint, Node> = relays.iter().map(|it| (*it, node(it))).collect();
+    let mut links: BTreeMap<Pair, Link> = pairs.iter().map(|it| (*it, link(it))).collect();
+    links.retain(|_, link| *link != Link::default());
+    // Nobody's word can make the whole older or newer than most say.
+    let times = others.iter().map(|model| model.made_unix_s as f64).collect();
+    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a date in seconds")]
+    let their_time = middle(times, quorum, false).map(|it| it as u64);
+    let made_unix_s = own.map(Model::made_unix_s).or(their_time).unwrap_or(0);
+    Model::new(made_unix_s, nodes, links)
+}
+
+/// The middle of values if there are as many as the quorum.
+fn middle(mut values: Vec<f64>, quorum: usize, is_less_better: bool) -> Option<f64> {
+    values.retain(|value| value.is_finite());
+    if values.len() < quorum {
+        return None;
+    }
+    values.sort_by(f64::total_cmp);
+    let place = if is_less_better { values.len() / 2 } else { (values.len() - 1) / 2 };
+    values.get(place).copied()
+}

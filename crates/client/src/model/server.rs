@@ -1,0 +1,146 @@
+//! The performance directory's server: HTTP, one document.
+
+use bytes::Bytes;
+use http_body_util::Full;
+use hyper::body::Incoming;
+use hyper::header::{CONTENT_TYPE, HeaderValue};
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper::{Method, Request, Response, StatusCode};
+use hyper_util::rt::{TokioIo, TokioTimer};
+use std::convert::Infallible;
+use std::io;
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread;
+use std::time::Duration;
+use tokio::sync::{Semaphore, oneshot};
+
+/// Where the document is.
+pub const PATH: &str = "/flashflow/performance";
+/// Connections at once; others wait.
+const CONNECTIONS_MAX: usize = 64;
+/// How long a request and its answer may take.
+const TIMEOUT: Duration = Duration::from_secs(60);
+/// The longest request.
+const REQUEST_MAX: usize = 16 << 10;
+/// The pause after a connection could not be accepted, for want of descriptors.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+
+/// A performance directory; it ends when this is dropped.
+#[derive(Debug)]
+pub struct DirectoryServer {
+    address: SocketAddr,
+    document: Arc<Mutex<Bytes>>,
+    /// Its end ends the server.
+    _stop: oneshot::Sender<Infallible>,
+}
+
+impl DirectoryServer {
+    /// Listens, and gives this document, which [`sign`](super::sign) made, to whoever asks.
+    ///
+    /// # Errors
+    /// Where nothing can listen there, or the system gives no thread.
+    pub fn start(address: SocketAddr, document: Vec<u8>) -> io::Result<Self> {
+        let listener = std::net::TcpListener::bind(address)?;
+        listener.set_nonblocking(true)?;
+        let address = listener.local_addr()?;
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+        let document = Arc::new(Mutex::new(Bytes::from(document)));
+        let served = Arc::clone(&document);
+        let (stop, stopped) = oneshot::channel();
+        thread::Builder::new().name("performance".to_owned()).spawn(move || {
+            runtime.block_on(async move {
+                tokio::select! {
+                    () = serve(listener, served) => {}
+                    _ = stopped => {}
+                }
+            });
+        })?;
+        Ok(Self { address, document, _stop: stop })
+    }
+
+    /// Where it listens.
+    #[must_use]
+    pub const fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Gives another document from now on.
+    pub fn replace(&self, document: Vec<u8>) {
+        // Whoever had it cannot have left it half done.
+        *self.document.lock().unwrap_or_else(PoisonError::into_inner) = document.into();
+    }
+}
+
+async fn serve(listener: std::net::TcpListener, document: Arc<Mutex<Bytes>>) {
+    // It is non-blocking, so there is nothing that could fail.
+    let Ok(listener) = tokio::net::TcpListener::from_std(listener) else { return };
+    let places = Arc::new(Semaphore::new(CONNECTIONS_MAX));
+    loop {
+        // It is never closed.
+        let Ok(place) = Arc::clone(&places).acquire_owned().await else { return };
+        let Ok((stream, _)) = listener.accept().await else {
+            tokio::time::sleep(ACCEPT_PAUSE).await;
+            continue;
+        };
+        let document = Arc::clone(&document);
+        tokio::spawn(async move {
+            let _place = place;
+            let service = service_fn(async |request: Request<Incoming>| {
+                Ok::<_, Infallible>(answer(&request, &document))
+            });
+            let connection = http1::Builder::new()
+                .keep_alive(false)
+                .timer(TokioTimer::new())
+                .header_read_timeout(TIMEOUT)
+                .max_buf_size(REQUEST_MAX)
+                .serve_connection(TokioIo::new(stream), service);
+            // Who goes away, or is too slow, is nothing to tell of.
+            let _ = tokio::time::timeout(TIMEOUT, connection).await;
+        });
+    }
+}
+
+fn answer(request: &Request<Incoming>, document: &Mutex<Bytes>) -> Response<Full<Bytes>> {
+    let is_known = request.method() == Method::GET && request.uri().path() == PATH;
+    let body = match is_known {
+        true => document.lock().unwrap_or_else(PoisonError::into_inner).clone(),
+        false => Bytes::new(),
+    };
+    let mut response = Response::new(Full::new(body));
+    let binary = HeaderValue::from_static("application/octet-stream");
+    response.headers_mut().insert(CONTENT_TYPE, binary);
+    if !is_known {
+        *response.status_mut() = StatusCode::NOT_FOUND;
+    }
+    response
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{Model, public_key, sign, verify};
+    use super::*;
+    use netdoc::fetch::{Fetcher, Resource};
+    use std::net::Ipv4Addr;
+
+    #[test]
+    fn what_a_directory_serves_is_fetched_and_believed_and_nothing_else_is_there() {
+        let secret = [9; 32];
+        let document = |made| {
+            let model = Model::new(made, [].into(), [].into());
+            sign(&model, &secret).expect("signed")
+        };
+        let here = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
+        let server = DirectoryServer::start(here, document(1000)).expect("started");
+        let get = |path: &str| {
+            Fetcher::default().get(server.address(), &Resource::Path(path.to_owned()))
+        };
+        let found = verify(&get(PATH).expect("fetched"), &public_key(&secret), 1000);
+        assert_eq!(found.expect("believed").model.made_unix_s(), 1000);
+        assert!(get("/").is_err());
+        server.replace(document(1001));
+        let found = verify(&get(PATH).expect("fetched"), &public_key(&secret), 1000);
+        assert_eq!(found.expect("believed").model.made_unix_s(), 1001);
+    }
+}

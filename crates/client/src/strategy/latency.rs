@@ -1,0 +1,51 @@
+use super::{Position, Strategy, blend};
+use crate::model::Model;
+use crate::view::{RelayInfo, View};
+use std::sync::Arc;
+
+/// By latency, as a [`Model`] has it (Panchenko et al., §V-A): a middle by the round trips of its links to both neighbours, a first hop by
+/// the round trip from here if it is known, else, and an exit, by the links that it has. What is not known counts as the median.
+#[derive(Clone, Debug)]
+pub struct Latency {
+    model: Arc<Model>,
+    influence: f64,
+}
+
+impl Latency {
+    /// Goes by this model. The influence is that of the index, 0 (uniform) to 1.
+    #[must_use]
+    pub const fn new(model: Arc<Model>, influence: f64) -> Self {
+        Self { model, influence }
+    }
+}
+
+impl Strategy for Latency {
+    fn name(&self) -> &'static str {
+        "latency"
+    }
+
+    fn weight(&self, _: &View, relay: &RelayInfo, position: Position, chosen: &[&RelayInfo]) -> f64 {
+        let it = &relay.fingerprint;
+        let index = match (position, neighbours(position, chosen)) {
+            (Position::Guard, _) => self.model.entry_index(it),
+            (_, Some([before, after])) => self.model.rtt_index(&[
+                (before.fingerprint, *it),
+                (*it, after.fingerprint),
+            ]),
+            _ => self.model.node_rtt_index(it),
+        };
+        blend(index, self.influence)
+    }
+}
+
+/// The relays before and behind a middle, when both are known.
+pub(super) fn neighbours<'a>(
+    position: Position,
+    chosen: &[&'a RelayInfo],
+) -> Option<[&'a RelayInfo; 2]> {
+    match (position, chosen) {
+        (Position::Middle, [first, exit]) => Some([first, exit]),
+        (Position::Middle, [_, exit, .., last]) => Some([last, exit]),
+        _ => None,
+    }
+}

@@ -1,0 +1,183 @@
+use super::{Position, Strategy, blend};
+use crate::view::{RelayInfo, View};
+use netdoc::Fingerprint;
+use netdoc::descriptor::ServerDescriptor;
+use std::collections::BTreeMap;
+
+/// An uptime of so long counts a half.
+const HALF_UPTIME_S: f64 = 3.0 * 24.0 * 3600.0;
+/// Bandwidths are seen in proportion to that which so many of the relays do not exceed; who says more than that gains nothing.
+const TOP: f64 = 0.95;
+/// A failure halves the index this many times, at most.
+const FAILURES_MAX: u32 = 6;
+
+/// What a relay says of itself in its server descriptor.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Claim {
+    /// How long it has been up, in seconds.
+    pub uptime_s: u64,
+    /// What its operator lets it carry on average, in bytes per second.
+    pub average_bytes_s: u64,
+    /// The most that it has seen itself carry of late, in bytes per second.
+    pub observed_bytes_s: u64,
+}
+
+/// What relays say of themselves.
+pub type Claims = BTreeMap<Fingerprint, Claim>;
+
+/// The ranking index of Panchenko et al. (§II-B, from OnionCoffee): relays are drawn by a number in \[0, 1\] of uptime, average and
+/// current bandwidth from the server descriptor, which failures lower; how much it counts beside a uniform choice is the user's.
+///
+/// The paper gives no formula. Here the index is the mean of three numbers, times ½ for each failure that no success has made good:
+/// *u* / (*u* + 3 days) for the uptime *u*, and average and observed bandwidth over the 95th percentile of all relays', at most 1. The weight is
+/// [`blend`]ed with the uniform one by the influence. All three numbers are the relay's own word: who lies gains, but no more than
+/// the index of the best.
+#[derive(Clone, Debug)]
+pub struct Ranking {
+    indices: BTreeMap<Fingerprint, f64>,
+    influence: f64,
+    /// Failures that no success has made good.
+    failures: BTreeMap<Fingerprint, u32>,
+}
+
+impl Ranking {
+    /// Goes by these claims. The influence is that of the index, 0 (uniform) to 1.
+    #[must_use]
+    pub fn new(claims: &Claims, influence: f64) -> Self {
+        let average = top(claims.values().map(|claim| claim.average_bytes_s));
+        let observed = top(claims.values().map(|claim| claim.observed_bytes_s));
+        let index = |claim: &Claim| {
+            let uptime_s = claim.uptime_s as f64;
+            let uptime = uptime_s / (uptime_s + HALF_UPTIME_S);
+            let share = |bytes_s: u64, top: u64| (bytes_s as f64 / top.max(1) as f64).min(1.0);
+            (uptime + share(claim.average_bytes_s, average) + share(claim.observed_bytes_s, observed)) / 3.0
+        };
+        let indices = claims.iter().map(|(relay, claim)| (*relay, index(claim))).collect();
+        Self { indices, influence, failures: BTreeMap::new() }
+    }
+
+    /// The claims in descriptors; of several of one relay, the latest.
+    pub fn claims<'a>(descriptors: impl IntoIterator<Item = &'a ServerDescriptor<'a>>) -> Claims {
+        let mut latest: BTreeMap<Fingerprint, (u64, Claim)> = BTreeMap::new();
+        for it in descriptors {
+            let claim = Claim {
+                uptime_s: it.uptime_s.unwrap_or(0),
+                average_bytes_s: it.bandwidth_avg_bytes_s,
+                observed_bytes_s: it.bandwidth_observed_bytes_s,
+            };
+            let entry = latest.entry(it.fingerprint).or_insert((it.published, claim));
+            if it.published >= entry.0 {
+                *entry = (it.published, claim);
+            }
+        }
+        latest.into_iter().map(|(relay, (_, claim))| (relay, claim)).collect()
+    }
+
+    /// The index of a relay, from 0 to 1; 0 of one that nothing is known of.
+    #[must_use]
+    pub fn index(&self, relay: &Fingerprint) -> f64 {
+        let failures = self.failures.get(relay).copied().unwrap_or(0);
+        self.indices.get(relay).copied().unwrap_or(0.0) / f64::from(1_u32 << failures)
+    }
+}
+
+/// The value that the top share does not exceed.
+fn top(values: impl Iterator<Item = u64>) -> u64 {
+    let mut sorted: Vec<u64> = values.collect();
+    sorted.sort_unstable();
+    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "thousands of relays")]
+    let place = (sorted.len() as f64 * TOP) as usize;
+    sorted.get(place.min(sorted.len().saturating_sub(1))).copied().unwrap_or(0)
+}
+
+impl Strategy for Ranking {
+    fn name(&self) -> &'static str {
+        "ranking"
+    }
+
+    fn weight(&self, _: &View, relay: &RelayInfo, _: Position, _: &[&RelayInfo]) -> f64 {
+        blend(self.index(&relay.fingerprint), self.influence)
+    }
+
+    /// Nobody knows which relay of a path it was: all of them are a little suspect, and the next circuits clear the others.
+    fn handle_outcome(&mut self, path: &[Fingerprint], was_built: bool) {
+        for relay in path.iter().filter(|relay| self.indices.contains_key(relay)) {
+            let failures = self.failures.entry(*relay).or_default();
+            *failures = match was_built {
+                true => failures.saturating_sub(1),
+                false => (*failures + 1).min(FAILURES_MAX),
+            };
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::strategy::Strategy;
+    use proptest::prelude::*;
+    use proptest::strategy::Strategy as _;
+
+    fn of(number: u8) -> Fingerprint {
+        Fingerprint::from_bytes([number; 20])
+    }
+
+    fn claims() -> impl proptest::strategy::Strategy<Value = Claims> {
+        let claim = (any::<u64>(), any::<u64>(), any::<u64>()).prop_map(|it| Claim {
+            uptime_s: it.0,
+            average_bytes_s: it.1,
+            observed_bytes_s: it.2,
+        });
+        prop::collection::btree_map(any::<u8>().prop_map(of), claim, 1..40)
+    }
+
+    #[test]
+    fn a_claim_beyond_what_others_claim_gains_no_more_than_theirs() {
+        let honest = Claim { uptime_s: 86_400, average_bytes_s: 1_000_000, observed_bytes_s: 900_000 };
+        let mut claims: Claims = (0..40).map(|number| (of(number), honest)).collect();
+        let before = Ranking::new(&claims, 1.0);
+        let lie = Claim { uptime_s: u64::MAX, average_bytes_s: u64::MAX, observed_bytes_s: u64::MAX };
+        claims.insert(of(1), lie);
+        let after = Ranking::new(&claims, 1.0);
+        assert!(after.index(&of(1)) <= 1.0 && after.index(&of(1)) > before.index(&of(1)));
+        assert!((after.index(&of(2)) - before.index(&of(2))).abs() < 1e-12, "others lose nothing");
+        assert_eq!(after.index(&of(99)), 0.0);
+    }
+
+    #[test]
+    fn failures_lower_the_index_and_successes_raise_it_again() {
+        let claim = Claim { uptime_s: 86_400, average_bytes_s: 10, observed_bytes_s: 10 };
+        let mut ranking = Ranking::new(&[(of(1), claim)].into_iter().collect(), 1.0);
+        let whole = ranking.index(&of(1));
+        for _ in 0..2 {
+            ranking.handle_outcome(&[of(1), of(2)], false);
+        }
+        assert!((ranking.index(&of(1)) - whole / 4.0).abs() < 1e-12);
+        ranking.handle_outcome(&[of(1)], true);
+        assert!((ranking.index(&of(1)) - whole / 2.0).abs() < 1e-12);
+        (0..100).for_each(|_| ranking.handle_outcome(&[of(1)], false));
+        assert!(ranking.index(&of(1)) > 0.0, "it can come back");
+        (0..100).for_each(|_| ranking.handle_outcome(&[of(1)], true));
+        assert!((ranking.index(&of(1)) - whole).abs() < 1e-12);
+    }
+
+    proptest! {
+        #[test]
+        fn an_index_is_between_nothing_and_one_and_no_less_for_a_better_relay(
+            claims in claims(), influence in 0.0..=1.0_f64, more in 0_u64..1 << 40,
+        ) {
+            let ranking = Ranking::new(&claims, influence);
+            for relay in claims.keys() {
+                let index = ranking.index(relay);
+                prop_assert!((0.0..=1.0).contains(&index), "{}", index);
+            }
+            let (relay, claim) = claims.iter().next().expect("one");
+            let better = Claim { uptime_s: claim.uptime_s.saturating_add(more), ..*claim };
+            let mut others = claims.clone();
+            others.insert(*relay, better);
+            // But for rounding.
+            let index = Ranking::new(&others, influence).index(relay);
+            prop_assert!(index >= ranking.index(relay) - 1e-12);
+        }
+    }
+}

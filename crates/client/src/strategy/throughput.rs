@@ -1,0 +1,39 @@
+use super::latency::neighbours;
+use super::{Position, Strategy, blend};
+use crate::model::Model;
+use crate::view::{RelayInfo, View};
+use std::sync::Arc;
+
+/// By throughput, as a [`Model`] has it (Panchenko et al., §V-B): a middle by the slower of its links to both neighbours, others by the fastest
+/// link that they have. What is not known counts as the median.
+#[derive(Clone, Debug)]
+pub struct Throughput {
+    model: Arc<Model>,
+    influence: f64,
+}
+
+impl Throughput {
+    /// Goes by this model. The influence is that of the index, 0 (uniform) to 1.
+    #[must_use]
+    pub const fn new(model: Arc<Model>, influence: f64) -> Self {
+        Self { model, influence }
+    }
+}
+
+impl Strategy for Throughput {
+    fn name(&self) -> &'static str {
+        "throughput"
+    }
+
+    fn weight(&self, _: &View, relay: &RelayInfo, position: Position, chosen: &[&RelayInfo]) -> f64 {
+        let it = &relay.fingerprint;
+        let index = match neighbours(position, chosen) {
+            Some([before, after]) => self.model.throughput_index(&[
+                (before.fingerprint, *it),
+                (*it, after.fingerprint),
+            ]),
+            None => self.model.node_throughput_index(it),
+        };
+        blend(index, self.influence)
+    }
+}

@@ -1,0 +1,69 @@
+//! Streams at hops that are not the last, and how long each hop took.
+
+use super::*;
+use crate::cell::msg::EndReason;
+
+fn world<S: Played>(liar: Liar) -> (World<S>, CircuitNumber)
+where
+    Transfer: Application<S>,
+{
+    // Circuit IDs begin with one.
+    let chains = (0..2).map(|place| Chain::new(CircId::of_initiator(place), &[], liar));
+    let (mut world, circuits) = World::<S>::new(&[path(3, false, false)], chains.collect());
+    world.run();
+    (world, circuits[0])
+}
+
+fn each_hop_answers<S: Played>()
+where
+    Transfer: Application<S>,
+{
+    let (mut world, circuit) = world::<S>(Liar::Refusing);
+    let times = world.core.hop_times(circuit).to_vec();
+    assert_eq!(times.len(), 3);
+    assert!(times.is_sorted() && times[0] > Duration::ZERO, "{times:?}");
+    let built = ClientEvent::Built { circuit, took: times[2] };
+    assert_eq!(world.events, [built]);
+    for hop in [0, 1, 2] {
+        let (seen, told) = (world.seen.len(), world.events.len());
+        let transfer = Transfer::download(1, 1);
+        world.core.begin_at(world.now, circuit, Some(hop), destination(), transfer);
+        world.run();
+        let begins: Vec<_> = world.seen[seen..].iter().map(|it| (it.2, it.3)).collect();
+        assert_eq!(begins, [(hop, RelayCommand::BEGIN.0)]);
+        let [ClientEvent::Over { outcome, .. }] = &world.events[told..] else {
+            panic!("{:?}", world.events)
+        };
+        assert_eq!(*outcome, Outcome::Ended(EndReason::EXIT_POLICY));
+    }
+    // There is no such hop: nothing is sent, and nothing breaks.
+    let seen = world.seen.len();
+    world.core.begin_at(world.now, circuit, Some(3), destination(), Transfer::download(1, 1));
+    world.run();
+    assert_eq!(world.seen.len(), seen);
+    assert!(world.core.is_built(circuit));
+}
+
+#[test]
+fn each_hop_answers_what_is_asked_of_it_over_both_suites() {
+    each_hop_answers::<Tor>();
+    each_hop_answers::<Weightless>();
+}
+
+fn other_hops_have_no_say<S: Played>()
+where
+    Transfer: Application<S>,
+{
+    let (mut world, circuit) = world::<S>(Liar::Meddling);
+    for hop in [0, 1] {
+        world.core.begin_at(world.now, circuit, Some(hop), destination(), Transfer::download(1, 1));
+    }
+    world.run();
+    assert_eq!((world.core.open_streams(), world.events.len()), (2, 1), "{:?}", world.events);
+}
+
+#[test]
+fn a_hop_cannot_answer_for_another_over_both_suites() {
+    other_hops_have_no_say::<Tor>();
+    other_hops_have_no_say::<Weightless>();
+}
