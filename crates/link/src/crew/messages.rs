@@ -3,7 +3,7 @@
 use crate::tls::TlsConfigs;
 use onion::cell::CELLS_PER_RECORD;
 use onion::link::TlsSession;
-use onion::node::{CloseCause, ListenerId, Security};
+use onion::node::{CloseCause, ListenerId, Security, Unwritten};
 use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
 
@@ -13,8 +13,8 @@ pub(super) const CHUNK_LEN: usize = 16_384;
 /// Bytes of cells that fill a record: more is not asked of a node at once.
 pub(super) const RECORD_LEN: usize = CELLS_PER_RECORD * onion::cell::CELL_LEN;
 
-/// Bytes of one connection that may be on their way from the hub to the kernel.
-pub(super) const IN_FLIGHT_MAX: usize = 4 * RECORD_LEN;
+/// Chunks of one connection that may be on their way from the hub to its thread's TLS. Each takes its whole room, however little is in it.
+pub(super) const IN_FLIGHT_MAX: usize = 4;
 
 /// Chunks that a thread keeps for later.
 const SPARE_MAX: usize = 512;
@@ -71,6 +71,14 @@ impl Spare {
     }
 }
 
+/// What is on its way from the hub to a thread, or has come there.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Load {
+    pub(super) bytes: usize,
+    /// Whole ones.
+    pub(super) chunks: usize,
+}
+
 /// From the hub to a porter.
 pub(super) enum Errand {
     Dial {
@@ -105,8 +113,10 @@ pub(super) enum Event {
         socket: Option<OwnedFd>,
     },
     Bytes(Serial, Chunk),
-    /// So many bytes of what was to be sent are encrypted, and behind them there is room again.
-    Room(Serial, usize),
+    /// Of what was to be sent so much is encrypted, and behind it there is room again.
+    Room(Serial, Load),
+    /// A thread holds so much that is encrypted and not written.
+    Unwritten(Serial, Unwritten),
     Closed(Serial, CloseCause),
     /// A porter can't go on.
     Failed(String),
