@@ -118,12 +118,13 @@ impl<N: Node> Crew<N> {
                     self.spare.give(chunk);
                 }
             }
-            Event::Room(serial, Load { bytes, chunks }) => {
+            Event::Room(serial, Load { bytes, held_bytes }) => {
                 if let Some(id) = self.by_serial.get(&(hand, serial)).copied()
                     && let Some(conn) = self.conns.get_mut(&id)
                 {
-                    conn.in_flight.bytes = conn.in_flight.bytes.saturating_sub(bytes);
-                    conn.in_flight.chunks = conn.in_flight.chunks.saturating_sub(chunks);
+                    let in_flight = &mut conn.in_flight;
+                    in_flight.bytes = in_flight.bytes.saturating_sub(bytes);
+                    in_flight.held_bytes = in_flight.held_bytes.saturating_sub(held_bytes);
                     let wants_flush = conn.wants_flush;
                     // What the thread has not written of it, it has told before.
                     self.tell_of_unwritten(now, id, bytes);

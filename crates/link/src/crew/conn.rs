@@ -1,4 +1,4 @@
-use super::messages::{CHUNK_LEN, Chunk, Load, Serial};
+use super::messages::{Chunk, Load, Serial};
 use crate::sockopt::{self, TcpAccount};
 use onion::node::{CloseCause, Security, SocketState, Unwritten};
 use std::collections::VecDeque;
@@ -58,9 +58,8 @@ impl Conn {
 
     /// What the node is to be told of what waits to be written, if anything. So much of it has left since the last time.
     pub(super) fn news_of_unwritten(&mut self, written_bytes: usize) -> Option<Unwritten> {
-        let Load { bytes, chunks } = self.in_flight;
-        let pending_bytes = bytes + self.unwritten.pending_bytes;
-        let held_bytes = chunks * CHUNK_LEN + self.unwritten.held_bytes;
+        let pending_bytes = self.in_flight.bytes + self.unwritten.pending_bytes;
+        let held_bytes = self.in_flight.held_bytes + self.unwritten.held_bytes;
         let had_told = std::mem::replace(&mut self.has_told, held_bytes > 0);
         let is_news = held_bytes > 0 || had_told;
         is_news.then_some(Unwritten { pending_bytes, written_bytes, held_bytes })

@@ -11,7 +11,7 @@ impl<N: Node> Crew<N> {
         let Some(conn) = self.conns.get_mut(&id) else { return };
         conn.wants_flush = true;
         // A node may name a connection before it stands: it is asked once it does.
-        while conn.is_connected && conn.in_flight.chunks < IN_FLIGHT_MAX {
+        while conn.is_connected && conn.in_flight.held_bytes < IN_FLIGHT_MAX {
             let mut chunk = self.spare.take();
             let len = chunk.fill(|out| self.node.poll_transmit(now, id, out));
             if len == 0 {
@@ -19,8 +19,9 @@ impl<N: Node> Crew<N> {
                 self.spare.give(chunk);
                 break;
             }
+            let chunk = self.spare.fit(chunk);
             conn.in_flight.bytes += len;
-            conn.in_flight.chunks += 1;
+            conn.in_flight.held_bytes += chunk.held_bytes();
             self.traffic.sent_bytes += len as u64;
             self.traffic.sent_records += 1;
             self.hands[conn.hand].tell(Errand::Send(conn.serial, chunk));

@@ -1,6 +1,6 @@
 //! The node of a thread that only carries: plaintext to the hub, and from it.
 
-use super::messages::{Chunk, Errand, Event, Load, Serial, Spare};
+use super::messages::{CHUNK_LEN, Chunk, Errand, Event, Load, Serial, Spare};
 use onion::link::TlsSession;
 use onion::node::{CloseCause, ConnId, Dial, ListenerId, Node, Security, Unwritten};
 use onion::{Duration, Instant};
@@ -190,13 +190,16 @@ impl Node for Porter {
             return;
         }
         let serial = slot.serial;
+        let mut wanted = plaintext.len();
         if let Some(Event::Bytes(last, chunk)) = self.events.back_mut()
             && *last == serial
         {
             plaintext = &plaintext[chunk.append(plaintext)..];
+            // Much comes on it, in small pieces.
+            wanted = CHUNK_LEN;
         }
         while !plaintext.is_empty() {
-            let mut chunk = self.spare.take();
+            let mut chunk = self.spare.take_for(wanted);
             plaintext = &plaintext[chunk.append(plaintext)..];
             self.events.push_back(Event::Bytes(serial, chunk));
         }
@@ -249,8 +252,8 @@ impl Node for Porter {
         slot.room.bytes += len;
         if slot.sent == first.bytes().len() {
             slot.sent = 0;
-            slot.room.chunks += 1;
             if let Some(chunk) = slot.to_send.pop_front() {
+                slot.room.held_bytes += chunk.held_bytes();
                 self.spare.give(chunk);
             }
             if slot.is_closing && slot.to_send.is_empty() && slot.security == Security::Plain {
