@@ -6,6 +6,7 @@ mod judge;
 mod plan;
 mod scene;
 pub(super) mod soak;
+mod told;
 mod watch;
 
 use crate::common::{Common, mbit};
@@ -23,7 +24,9 @@ use report::experiment::{
 };
 use scene::{FRESH, Scene};
 use std::collections::BTreeSet;
+use std::sync::Arc;
 use terminal::{Interrupt, Output};
+use told::Told;
 use watch::{Memory, Witness};
 
 /// Does our relay stand longer than stock tor under attack?
@@ -186,6 +189,14 @@ fn besiege(
         circuits.stand(scene, subject, plan, interrupt)?;
     }
     downloads.wait_until_flowing(clock, interrupt)?;
+    let watchlist = scene.watchlist(kind);
+    let prey = match &watchlist {
+        Some(watchlist) => {
+            scene.ask_for(watchlist, &name)?;
+            prey.watching(Arc::clone(watchlist))
+        }
+        None => prey,
+    };
     output.doing(format!("{name}: peace"));
     let cpu = || lab::cpu_time(pid).unwrap_or_default();
     let (in_peace, in_siege) =
@@ -219,6 +230,7 @@ fn besiege(
     let peak_mib = Memory::of(pid)?.peak_mib;
     drop((witness, downloads));
     circuits.close(scene);
+    let told = watchlist.map(|watchlist| Told::of(&watchlist.heard()));
     let (before_mib, bound_mib) = (memory.now_mib, f64::from(plan.memory_mib));
     Ok(Finding {
         kind,
@@ -235,6 +247,7 @@ fn besiege(
         spent,
         witnessed_bytes,
         witnessed_connections,
+        told,
     })
 }
 

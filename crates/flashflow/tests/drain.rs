@@ -1,6 +1,7 @@
-//! Relays that are told to end under load, again and again: nobody loses a transfer.
+//! Relays under load that are told to end, again and again: nobody loses a transfer. And one that is told to read its configuration
+//! again: what it says then holds.
 //!
-//! Three times by default. `FLASHFLOW_TERMINATIONS=200 cargo test -p flashflow --test drain` does it two hundred times.
+//! They end three times by default. `FLASHFLOW_TERMINATIONS=200 cargo test -p flashflow --test drain` does it two hundred times.
 
 #[expect(dead_code, reason = "what the other test files need")]
 mod common;
@@ -8,7 +9,7 @@ mod common;
 use common::{PATIENCE, Running, Scratch, now, number, text};
 use link::tls::TlsConfigs;
 use link::{Clock, Driver, DriverOptions, Forge, NodeThread, unix_time_s};
-use onion::cell::msg::DestroyReason;
+use onion::cell::msg::{DestroyReason, EndReason};
 use onion::circuit::{CircuitError, NextHop};
 use onion::client::{
     CircuitNumber, CircuitPlan, Client, ClientEvent, Loss, Outcome, Server, StreamNumber, Transfer,
@@ -18,8 +19,10 @@ use rand::SeedableRng;
 use rand::rngs::StdRng;
 use rustix::process::Signal;
 use serde_json::Value;
+use std::cell::RefCell;
 use std::fs;
-use std::net::{SocketAddr, TcpListener};
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
 
 /// How often a relay is told to end.
 const TERMINATIONS: usize = 3;
@@ -35,11 +38,19 @@ struct Played {
 }
 
 fn start(scratch: &Scratch, nickname: &str, port: u16) -> Played {
-    let text_of = |key: &Value, name: &str| text(key, name).to_owned();
-    let config = format!(
+    start_as(scratch, nickname, &configuration(nickname, port, 40, "accept *:*"))
+}
+
+fn configuration(nickname: &str, port: u16, rate_mbit_per_s: u32, policy: &str) -> String {
+    format!(
         "nickname = \"{nickname}\"\naddress = \"127.0.0.1\"\nkeys = \"{nickname}\"\nor_port = {port}\n\
-         rate_mbit_per_s = 40.0\n[exit]\npolicy = [\"accept *:*\"]\nreject_private = false\n"
-    );
+         rate_mbit_per_s = {rate_mbit_per_s}.0\nmetrics = \"127.0.0.1:0\"\n\
+         [exit]\npolicy = [\"{policy}\"]\nreject_private = false\n"
+    )
+}
+
+fn start_as(scratch: &Scratch, nickname: &str, config: &str) -> Played {
+    let text_of = |key: &Value, name: &str| text(key, name).to_owned();
     let file = format!("{nickname}.toml");
     fs::write(scratch.path(&file), config).expect("written");
     let mut running = scratch.start(&["relay", "--config", &file, "--json"]);
@@ -104,20 +115,105 @@ impl Clients {
     }
 }
 
-#[test]
-fn relays_that_are_told_to_end_under_load_break_no_transfer_off() {
-    let terminations = std::env::var("FLASHFLOW_TERMINATIONS").ok();
-    let terminations = terminations.map_or(TERMINATIONS, |it| it.parse().expect("a number"));
-    let scratch = Scratch::new();
-    let clock = Clock::start();
-
+/// A server of what clients ask for, and where it is.
+fn serve(clock: Clock) -> (NodeThread<Server>, SocketAddr) {
     let listener = TcpListener::bind(("127.0.0.1", 0)).expect("a port");
     let server_at = listener.local_addr().expect("an address");
     let forge = Forge::new([7; 32], unix_time_s()).expect("keys");
     let options = DriverOptions { accepts_plain: true, ..DriverOptions::default() };
     let tls = TlsConfigs::new(&forge).expect("keys");
     let server = Driver::new(Server::new(), clock, tls, vec![listener], options).expect("a server");
-    let _server = NodeThread::start("server", Box::new(server), ()).expect("a thread");
+    (NodeThread::start("server", Box::new(server), ()).expect("a thread"), server_at)
+}
+
+#[test]
+fn what_a_relay_reads_again_holds_at_once_and_its_figures_are_those_of_its_traffic() {
+    let scratch = Scratch::new();
+    let clock = Clock::start();
+    let (_server, server_at) = serve(clock);
+    let guard = start(&scratch, "guard", 0);
+    let mut exit = start(&scratch, "exit", 0);
+    let metrics = RefCell::new(String::new());
+    exit.running.wait_for_out("the port of figures", |line| {
+        let value: Value = serde_json::from_str(line).unwrap_or_default();
+        let is_it = value["type"] == "metrics";
+        if is_it {
+            metrics.replace(text(&value, "address").to_owned());
+        }
+        is_it
+    });
+    let metrics = metrics.into_inner();
+    let figure = |name: &str| -> f64 {
+        let mut stream = TcpStream::connect(&metrics).expect("connected");
+        write!(stream, "GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n").expect("sent");
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).expect("an answer");
+        let mut values =
+            answer.lines().filter_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
+        values.next().expect("it is there").parse().expect("a number")
+    };
+    let port = exit.hop.address.port();
+    let mut reloads = 0;
+    let mut reload = |rate_mbit_per_s, policy| {
+        reloads += 1;
+        let config = configuration("exit", port, rate_mbit_per_s, policy);
+        fs::write(scratch.path("exit.toml"), config).expect("written");
+        exit.running.signal(Signal::HUP);
+        exit.running.wait_for_outs("its word", reloads, |line| {
+            let value: Value = serde_json::from_str(line).unwrap_or_default();
+            value["type"] == "reloaded"
+                && value["changed"].as_array().is_some_and(|it| !it.is_empty())
+        });
+    };
+    // The port is known now, which is a change that only a restart could make; and it is none.
+    reload(41, "accept *:*");
+
+    let mut clients = Clients::new(clock);
+    let path = vec![guard.hop, exit.hop];
+    let circuits = [clients.open(path.clone()), clients.open(path)];
+    clients.until("circuits", |client, _| {
+        circuits.iter().all(|circuit| client.is_built(*circuit)).then_some(())
+    });
+    let outcome = |clients: &mut Clients, stream: StreamNumber| {
+        clients.until("its end", |_, events| {
+            events.iter().find_map(|event| match event {
+                ClientEvent::Over { stream: over, outcome, .. } if *over == stream => {
+                    Some(*outcome)
+                }
+                _ => None,
+            })
+        })
+    };
+    let stream = clients.transfer(circuits[0], server_at, 1);
+    assert_eq!(outcome(&mut clients, stream), Outcome::Complete);
+    assert!(figure("tor_relay_traffic_bytes{direction=\"written\"}") > 400_000.0);
+
+    reload(41, "reject *:*");
+    let stream = clients.transfer(circuits[0], server_at, 2);
+    assert_eq!(outcome(&mut clients, stream), Outcome::Ended(EndReason::EXIT_POLICY));
+
+    reload(1, "accept *:*");
+    let limited = "tor_relay_load_global_rate_limit_reached_total{side=\"write\"}";
+    let before = figure(limited);
+    let stream = clients.transfer(circuits[0], server_at, 3);
+    clients.until("some of it", |client, _| {
+        client.figures(stream).is_some_and(|figures| figures.received_bytes > 0).then_some(())
+    });
+    // It lasts seconds at this rate.
+    assert_eq!(figure("tor_relay_circuits_total{state=\"opened\"}"), 2.0);
+    assert_eq!(figure("tor_relay_connections{type=\"Exit\",state=\"opened\"}"), 1.0);
+    assert_eq!(figure("tor_relay_connections{type=\"OR\",state=\"opened\"}"), 1.0);
+    assert_eq!(outcome(&mut clients, stream), Outcome::Complete, "what stands goes on");
+    assert!(figure(limited) > before, "the rate is not what was read");
+}
+
+#[test]
+fn relays_that_are_told_to_end_under_load_break_no_transfer_off() {
+    let terminations = std::env::var("FLASHFLOW_TERMINATIONS").ok();
+    let terminations = terminations.map_or(TERMINATIONS, |it| it.parse().expect("a number"));
+    let scratch = Scratch::new();
+    let clock = Clock::start();
+    let (_server, server_at) = serve(clock);
 
     let guard = start(&scratch, "guard", 0);
     let exit = start(&scratch, "exit", 0);

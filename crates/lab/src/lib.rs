@@ -23,7 +23,7 @@
 //! What any of these processes sends and receives the kernel counts: [`connections`].
 //!
 //! A [`Client`] is a stock tor that uses a network, along [paths](Pins) of choice, and [`download`] gets
-//! through it what a [`ContentServer`] has.
+//! through it what a [`ContentServer`] has; a [`NameServer`] has names for exits.
 //!
 //! [`wan`] has networks of our own with real distances. A [`JoinedRelay`] is a stock relay of a network that is at another
 //! host than the rest.
@@ -52,6 +52,7 @@ mod keeper;
 mod keys;
 mod launch;
 pub mod liars;
+mod names;
 mod network;
 mod node;
 mod own;
@@ -68,6 +69,7 @@ pub use client::{Client, Pins};
 pub use connections::{Connection, connections};
 pub use error::LabError;
 pub use joined::JoinedRelay;
+pub use names::NameServer;
 pub use network::Network;
 pub use node::{Node, Role};
 pub use own::{CpuReading, OwnError, OwnProcess, OwnRelay, OwnRelaySpec, RelaySaid};

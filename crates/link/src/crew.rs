@@ -19,7 +19,7 @@ use crate::sockopt::TcpAccount;
 use crate::tls::TlsConfigs;
 use crate::workers::Workers;
 use conn::Conn;
-use messages::{Errand, Event, Serial, Spare};
+use messages::{Errand, Event, Load, Serial, Spare};
 use onion::link::TlsSession;
 use onion::node::{ConnId, Dial, ListenerId, Node, Security, Wish};
 use onion::{Duration, Instant};
@@ -118,14 +118,27 @@ impl<N: Node> Crew<N> {
                     self.spare.give(chunk);
                 }
             }
-            Event::Room(serial, bytes) => {
+            Event::Room(serial, Load { bytes, held_bytes }) => {
                 if let Some(id) = self.by_serial.get(&(hand, serial)).copied()
                     && let Some(conn) = self.conns.get_mut(&id)
                 {
-                    conn.in_flight = conn.in_flight.saturating_sub(bytes);
-                    if conn.wants_flush {
+                    let in_flight = &mut conn.in_flight;
+                    in_flight.bytes = in_flight.bytes.saturating_sub(bytes);
+                    in_flight.held_bytes = in_flight.held_bytes.saturating_sub(held_bytes);
+                    let wants_flush = conn.wants_flush;
+                    // What the thread has not written of it, it has told before.
+                    self.tell_of_unwritten(now, id, bytes);
+                    if wants_flush {
                         self.transmit(now, id);
                     }
+                }
+            }
+            Event::Unwritten(serial, unwritten) => {
+                if let Some(id) = self.by_serial.get(&(hand, serial)).copied()
+                    && let Some(conn) = self.conns.get_mut(&id)
+                {
+                    conn.unwritten = unwritten;
+                    self.tell_of_unwritten(now, id, unwritten.written_bytes);
                 }
             }
             Event::Closed(serial, cause) => {

@@ -68,6 +68,8 @@ pub struct Driver<N> {
     lookups: Lookups,
     workers: Workers,
     traffic: Traffic,
+    /// Bytes of memory of sockets that are [leaving](socket::Stage::Leaving).
+    leaving_bytes: usize,
     /// When the sockets were last looked at.
     looked_at: Instant,
     deadlines: Deadlines,
@@ -133,6 +135,7 @@ impl<N: Node> Driver<N> {
             lookups: Lookups::new(),
             workers: Workers::start(options.workers)?,
             traffic: Traffic::default(),
+            leaving_bytes: 0,
             looked_at: Instant::ORIGIN,
             deadlines: Deadlines::default(),
             must_accept_again: false,

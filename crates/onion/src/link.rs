@@ -5,4 +5,6 @@ mod certs;
 mod channel;
 
 pub use certs::{CertError, PeerIdentity, verify_initiator_certs, verify_responder_certs};
-pub use channel::{Authentication, Channel, ChannelError, ExpectedPeer, NoTls, TlsSession};
+pub use channel::{
+    Authentication, Channel, ChannelError, ExpectedPeer, NoTls, TlsSession, Verification, Verified,
+};

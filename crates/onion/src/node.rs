@@ -94,6 +94,17 @@ pub struct SocketState {
     pub rtt_us: u32,
 }
 
+/// What a driver holds of a connection's way out: it has it from the node, and the kernel has not taken it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Unwritten {
+    /// Bytes that wait.
+    pub pending_bytes: usize,
+    /// Bytes that the kernel has taken since the driver last told of this connection.
+    pub written_bytes: usize,
+    /// Bytes of memory that this takes.
+    pub held_bytes: usize,
+}
+
 /// Why a connection is gone, or never came to be.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum CloseCause {
@@ -224,6 +235,10 @@ pub trait Node {
 
     /// The state of a connection; `None` where the system does not tell.
     fn handle_socket_state(&mut self, _now: Instant, _conn: ConnId, _state: Option<SocketState>) {}
+
+    /// The driver holds so much of what it has taken from the node. It tells where a connection's kernel has not taken all at once, until
+    /// it has, and whenever that changes; of a connection that it closes it tells nothing more.
+    fn handle_unwritten(&mut self, _now: Instant, _conn: ConnId, _unwritten: Unwritten) {}
 
     /// The next work that is to be done on any thread.
     #[must_use]

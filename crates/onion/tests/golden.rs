@@ -9,6 +9,8 @@ mod circuits;
 mod initiator;
 #[path = "golden/messages.rs"]
 mod messages;
+#[path = "golden/outside.rs"]
+mod outside;
 #[path = "golden/proof.rs"]
 mod proof;
 #[path = "golden/renewal.rs"]

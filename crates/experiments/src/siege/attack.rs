@@ -15,11 +15,14 @@ mod handshakes;
 mod line;
 mod messages;
 mod prey;
+mod probing;
 mod snipers;
 mod streams;
+mod watchlist;
 
 pub(super) use field::{Counts, Spent};
 pub(super) use prey::{ATTACKERS, Prey};
+pub(super) use watchlist::{Probe, Watchlist};
 
 use crate::error::Error;
 use circuits::Circuit;
@@ -27,6 +30,7 @@ use clap::ValueEnum;
 use field::{Field, LineId};
 use link::Clock;
 use onion::Rate;
+use onion::cell::{BODY_LEN, CircId, Command};
 use rand::SeedableRng;
 use rand::rngs::{StdRng, SysRng};
 use std::sync::Arc;
@@ -40,6 +44,16 @@ trait Attack: Send {
 
     /// A circuit that was [begun](Field::begin) stands.
     fn handle_built(&mut self, _field: &mut Field, _circuit: Circuit) {}
+
+    /// A cell has come on a circuit that is not being built.
+    fn handle_cell(
+        &mut self,
+        _field: &mut Field,
+        _at: (LineId, CircId),
+        _command: Command,
+        _body: &[u8; BODY_LEN],
+    ) {
+    }
 
     /// The relay has closed a line, or it could not be made.
     fn handle_lost(&mut self, _line: LineId) {}
@@ -78,11 +92,13 @@ pub(crate) enum Kind {
     SendmeFlood,
     /// Bytes that are no TLS, no cells, and no messages.
     Garbage,
-    // The last two: relays by which they come are busy with them for long.
+    // The last ones: relays by which they come are busy with them for long.
     /// Idle circuits that come by another relay.
     IdleCircuits,
     /// RESOLVE of ever other names, over circuits of two hops.
     ResolveFlood,
+    /// RESOLVE and BEGIN of the same names again and again, to learn whether anybody else has asked for them.
+    DnsProbing,
 }
 
 impl Kind {
@@ -99,7 +115,12 @@ impl Kind {
 
     /// Whether it is played against the relay as an exit.
     pub(super) const fn is_on_exit(self) -> bool {
-        matches!(self, Self::ResolveFlood)
+        matches!(self, Self::ResolveFlood | Self::DnsProbing)
+    }
+
+    /// Whether it is about names that the relay looks up as an exit.
+    pub(super) const fn is_on_names(self) -> bool {
+        matches!(self, Self::DnsProbing)
     }
 
     /// Whether it comes by another relay, which honest circuits share.
@@ -124,6 +145,7 @@ impl Kind {
             Self::WaitAndDie => Box::new(dials::BlackHoles::new(dials::After::Destroy)?),
             Self::BeginDirFlood => Box::new(streams::Flood::begin_dir()),
             Self::ResolveFlood => Box::new(streams::Flood::resolve()),
+            Self::DnsProbing => Box::new(probing::Prober::new(prey)),
             Self::IdleCircuits => Box::new(circuits::Idle::default()),
             Self::ConnectionFlood => Box::new(connections::Idle::default()),
             Self::HalfOpen => Box::new(connections::HalfOpen::default()),

@@ -3,6 +3,7 @@
 use super::attack::{Kind, Spent};
 use super::honest::Stretch;
 use super::plan::Side;
+use super::told::{self, Told};
 use crate::load::Load;
 use onion::Duration;
 use report::experiment::{Case, CaseVerdict, Value};
@@ -45,6 +46,8 @@ pub(super) struct Finding {
     /// What the relay's sockets received from attackers by the kernel, at least, and their most connections at a time.
     pub(super) witnessed_bytes: u64,
     pub(super) witnessed_connections: usize,
+    /// Where names were probed: what answers told, or why they tell nothing.
+    pub(super) told: Option<Result<Told, String>>,
 }
 
 impl Finding {
@@ -97,7 +100,20 @@ impl Finding {
                 self.bound_mib
             ));
         }
+        if let Some(told) = self.told()
+            && told.by_ttl > told::BY_TTL
+        {
+            failings.push(format!(
+                "lifetimes that answers tell ({:?} s) tell {:.0} % of names that others have asked for from names that nobody has",
+                told.ttls_s,
+                told.by_ttl * 100.0
+            ));
+        }
         failings
+    }
+
+    fn told(&self) -> Option<&Told> {
+        self.told.as_ref()?.as_ref().ok()
     }
 
     pub(super) fn held(&self) -> bool {
@@ -112,6 +128,9 @@ impl Finding {
             && !self.kind.is_on_exit()
         {
             return Some("the kernel has seen nothing of the attack at the relay".to_owned());
+        }
+        if let Some(Err(problem)) = &self.told {
+            return Some(problem.clone());
         }
         let Stretch { asked, alive, .. } = self.peace;
         if asked == 0 || share(alive, asked) < ALIVE {
@@ -157,6 +176,15 @@ impl Finding {
             .column("attacker_received_mb", number(megabytes(self.spent.received_bytes), 2))
             .column("witnessed_mb", number(megabytes(self.witnessed_bytes), 2))
             .column("witnessed_connections", self.witnessed_connections);
+        let case = match self.told() {
+            Some(told) => case
+                .column("names_told_by_time", number(told.by_time, 3))
+                .column("names_told_by_ttl", number(told.by_ttl, 3))
+                .column("answer_asked_ms", number(told.asked_ms, 1))
+                .column("answer_fresh_ms", number(told.fresh_ms, 1))
+                .column("ttls_told_s", format!("{:?}", told.ttls_s)),
+            None => case,
+        };
         if let Some(problem) = self.problem() {
             return case.ended(CaseVerdict::Failed, problem);
         }
@@ -170,6 +198,14 @@ impl Finding {
             self.peak_mib,
             self.attacker_mbit(),
         );
+        let told = match self.told() {
+            Some(of) => format!(
+                "{told}; names told right by the time of answers {:.0} %, by their lifetimes {:.0} %",
+                of.by_time * 100.0,
+                of.by_ttl * 100.0
+            ),
+            None => told,
+        };
         if failings.is_empty() {
             case.ended(CaseVerdict::Held, told)
         } else {
@@ -234,7 +270,23 @@ mod tests {
             spent: Spent { sent_bytes: 25_000_000, ..Spent::default() },
             witnessed_bytes: 24_000_000,
             witnessed_connections: 10,
+            told: None,
         }
+    }
+
+    fn told(by_time: f64, by_ttl: f64) -> Option<Result<Told, String>> {
+        let ttls_s = vec![60, 600];
+        Some(Ok(Told { by_time, by_ttl, asked_ms: 1.0, fresh_ms: 50.0, ttls_s }))
+    }
+
+    #[test]
+    fn lifetimes_that_tell_who_has_asked_are_a_failing_and_too_few_answers_no_result() {
+        let it = Finding { told: told(1.0, 0.75), ..finding() };
+        assert_eq!(it.case().verdict, CaseVerdict::Held, "by chance");
+        let it = Finding { told: told(1.0, 0.8), ..finding() };
+        assert_eq!(it.case().verdict, CaseVerdict::Missed);
+        let it = Finding { told: Some(Err("too few".to_owned())), ..finding() };
+        assert_eq!(it.case().verdict, CaseVerdict::Failed);
     }
 
     #[test]

@@ -1,20 +1,24 @@
 //! The private network, a relay for each case, and stock clients.
 
-use super::attack::{Kind, Prey};
+use super::attack::{Kind, Prey, Watchlist};
 use super::plan::{Plan, Side};
 use crate::error::Error;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD_NO_PAD;
 use control::keys::SecretKey;
 use lab::{
-    Client, ContentServer, LabError, Network, NetworkSpec, Node, OwnRelay, OwnRelaySpec, Pins,
-    RelaySpec,
+    Client, Content, ContentServer, LabError, NameServer, Network, NetworkSpec, Node, OwnRelay,
+    OwnRelaySpec, Pins, RelaySpec, download,
 };
 use link::Clock;
+use onion::Instant;
 use onion::circuit::NextHop;
 use onion::identity::{Ed25519Id, RelayIds, RsaId};
 use onion::measure::pump::Target;
+use std::fs;
 use std::net::{Ipv4Addr, SocketAddr};
+use std::path::Path;
+use std::sync::Arc;
 use std::time::Duration;
 use tempfile::TempDir;
 use terminal::{Interrupt, Output, network};
@@ -28,6 +32,18 @@ pub(super) const PARAMETERS: &str = "DoSCircuitCreationEnabled=1 DoSCircuitCreat
     DoSConnectionMaxConcurrentCount=50 DoSRefuseSingleHopClientRendezvous=1 \
     circ_max_cell_queue_size=1750 circ_max_cell_queue_size_out=1500 dos_num_circ_max_outq=5 \
     KISTSchedRunInterval=3 CircuitPriorityHalflifeMsec=30000";
+
+/// How far away the name server is of exits whose names are probed: as one that has to ask others, and long beside the way to the exit.
+const NAMES_DELAY: Duration = Duration::from_millis(50);
+
+/// What it says of how long its answers hold: an hour.
+const NAMES_TTL_S: u32 = 3_600;
+
+/// A name that is not found in so long is not found.
+const NAME_PATIENCE: Duration = Duration::from_secs(20);
+
+/// A download of so little is there to have its name looked up.
+const LOOKED_UP: Content = Content { len: 1_000, seed: 7 };
 
 /// Relays of which each is fresh once for each relay under attack: there is no link to it yet.
 pub(super) const FRESH: usize = 6;
@@ -71,6 +87,7 @@ pub(super) struct Scene {
     /// Builds circuits.
     pub(super) builder: Client,
     server: ContentServer,
+    _names: NameServer,
     /// In the order in which they are attacked.
     pub(super) subjects: Vec<Subject>,
     network: Network,
@@ -85,15 +102,23 @@ impl Scene {
         output: &Output,
         interrupt: &Interrupt,
     ) -> Result<Option<Self>, Error> {
-        let network = network::start(&spec(plan), output)?;
-        if interrupt.is_requested() {
-            return Ok(None);
-        }
         let folder = tempfile::tempdir().map_err(|source| Error::File {
             what: "make a temporary folder in",
             path: std::env::temp_dir(),
             source,
         })?;
+        let names = NameServer::start(NAMES_DELAY, NAMES_TTL_S).map_err(|source| Error::File {
+            what: "listen on",
+            path: "127.0.0.1".into(),
+            source,
+        })?;
+        let resolver = folder.path().join("resolv.conf");
+        fs::write(&resolver, format!("nameserver {}\n", names.address()))
+            .map_err(|source| Error::File { what: "write", path: resolver.clone(), source })?;
+        let network = network::start(&spec(plan, &resolver), output)?;
+        if interrupt.is_requested() {
+            return Ok(None);
+        }
         let clock = Clock::start();
         output.doing("starting our relays");
         let key = SecretKey::generate()?.public().to_string();
@@ -114,7 +139,12 @@ impl Scene {
                     };
                     let mib = plan.memory_mib.to_string();
                     let arguments = ["--max-mem-in-queues-mib", &mib];
-                    let relay = OwnRelay::start_with(spec, folder.path(), &arguments, clock)?;
+                    let relay = if kind.is_on_names() {
+                        let names = names.address();
+                        OwnRelay::start_with_names(spec, folder.path(), &arguments, names, clock)?
+                    } else {
+                        OwnRelay::start_with(spec, folder.path(), &arguments, clock)?
+                    };
                     let (target, pid) = (relay.target, relay.process.pid());
                     Subject {
                         kind,
@@ -143,7 +173,16 @@ impl Scene {
             path: "127.0.0.1".into(),
             source,
         })?;
-        Ok(Some(Self { loader, builder, server, subjects, network, clock, _folder: folder }))
+        Ok(Some(Self {
+            loader,
+            builder,
+            server,
+            _names: names,
+            subjects,
+            network,
+            clock,
+            _folder: folder,
+        }))
     }
 
     fn authority(&self, place: usize) -> Result<&Node, Error> {
@@ -199,6 +238,26 @@ impl Scene {
     /// The downloading client's SOCKS port, and where the content is.
     pub(super) const fn downloads(&self) -> (SocketAddr, SocketAddr) {
         (self.loader.socks(), self.server.address())
+    }
+
+    /// The names that are watched under this attack, if it is on names. No others before were called so.
+    pub(super) fn watchlist(&self, kind: Kind) -> Option<Arc<Watchlist>> {
+        let tag = (self.clock.now() - Instant::ORIGIN).as_millis();
+        let tag = u32::try_from(tag).unwrap_or_default();
+        kind.is_on_names().then(|| Arc::new(Watchlist::new(tag, self.server.address().port())))
+    }
+
+    /// Has the downloading client go to those of the names that somebody is to ask for, through the exit that it is pinned to.
+    pub(super) fn ask_for(&self, names: &Watchlist, isolation: &str) -> Result<(), Error> {
+        for name in names.to_be_asked() {
+            let from = (name.as_str(), self.server.address().port());
+            let done = download(self.loader.socks(), from, LOOKED_UP, isolation, NAME_PATIENCE);
+            let done = done.map_err(|error| Error::Clients(format!("{name}: {error}")))?;
+            if !done.is_right {
+                return Err(Error::Clients(format!("{name} leads elsewhere")));
+            }
+        }
+        Ok(())
     }
 
     /// A relay as attackers see it.
@@ -264,7 +323,7 @@ fn of_tor(kind: Kind, network: &Network, name: &str) -> Result<Subject, Error> {
 /// Lines are in this order: a rule of a policy counts before those after it.
 const OPEN_EXIT: [&str; 3] = ["ExitRelay 1", "ExitPolicyRejectPrivate 0", "ExitPolicy accept *:*"];
 
-fn spec(plan: &Plan) -> NetworkSpec {
+fn spec(plan: &Plan, resolver: &Path) -> NetworkSpec {
     let exit = |name: &str| RelaySpec {
         extra_torrc: OPEN_EXIT.map(str::to_owned).to_vec(),
         ..RelaySpec::new(name)
@@ -277,6 +336,10 @@ fn spec(plan: &Plan) -> NetworkSpec {
         let name = nickname(kind, Side::Tor);
         let mut relay = if kind.is_on_exit() { exit(&name) } else { RelaySpec::new(&name) };
         relay.extra_torrc.push(format!("MaxMemInQueues {} MB", plan.memory_mib));
+        if kind.is_on_names() {
+            let resolver = resolver.display();
+            relay.extra_torrc.push(format!("ServerDNSResolvConfFile {resolver}"));
+        }
         relays.push(relay);
     }
     NetworkSpec {

@@ -29,8 +29,8 @@ const GROWTH_SLACK_MIB: f64 = 8.0;
 /// Rest after each round, in lengths of an attack. Circuits and buffers of those who are gone are given back within it.
 const REST: u32 = 2;
 
-/// Where the relay stands in honest circuits: as where it is attacked as an exit.
-const POSITION: Kind = Kind::ResolveFlood;
+/// Where the relay stands in honest circuits: as where it is attacked as an exit that looks names up.
+const POSITION: Kind = Kind::DnsProbing;
 
 /// Does a relay of ours last? All attacks of `siege`, round after round, on one and the same relay.
 ///

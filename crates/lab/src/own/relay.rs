@@ -10,11 +10,14 @@ use onion::{Duration, Rate};
 use serde_json::Value;
 use std::fmt::Write;
 use std::fs;
-use std::net::{Ipv4Addr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::Path;
 
 /// Far more than a relay needs to make its keys.
 const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Nobody listens there: what clients ask for must not leave the machine.
+const NOBODY: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 53);
 
 /// What a relay is to be.
 #[derive(Clone, Debug)]
@@ -70,7 +73,21 @@ impl OwnRelay {
         further: &[&str],
         clock: Clock,
     ) -> Result<Self, OwnError> {
-        Self::start_all(spec, folder, None, further, clock)
+        Self::start_all(spec, folder, None, (further, NOBODY), clock)
+    }
+
+    /// The same, with a name server that it asks, if it is an exit.
+    ///
+    /// # Errors
+    /// As for [`start`](Self::start).
+    pub fn start_with_names(
+        spec: OwnRelaySpec,
+        folder: &Path,
+        further: &[&str],
+        name_server: SocketAddr,
+        clock: Clock,
+    ) -> Result<Self, OwnError> {
+        Self::start_all(spec, folder, None, (further, name_server), clock)
     }
 
     /// The same, with a folder of its own for temporary files.
@@ -83,21 +100,21 @@ impl OwnRelay {
         temporary: Option<&Path>,
         clock: Clock,
     ) -> Result<Self, OwnError> {
-        Self::start_all(spec, folder, temporary, &[], clock)
+        Self::start_all(spec, folder, temporary, (&[], NOBODY), clock)
     }
 
     fn start_all(
         spec: OwnRelaySpec,
         folder: &Path,
         temporary: Option<&Path>,
-        further: &[&str],
+        (further, name_server): (&[&str], SocketAddr),
         clock: Clock,
     ) -> Result<Self, OwnError> {
         let folder = folder.join(&spec.nickname);
         let file = folder.join("relay.toml");
         let failed = |source| OwnError::File { path: file.clone(), source };
         fs::create_dir_all(&folder).map_err(failed)?;
-        fs::write(&file, Self::configuration(&spec)).map_err(failed)?;
+        fs::write(&file, Self::configuration(&spec, name_server)).map_err(failed)?;
         let arguments = ["relay".as_ref(), "--config".as_ref(), file.as_os_str()];
         let arguments = arguments.into_iter().chain(further.iter().map(AsRef::as_ref));
         let process = OwnProcess::start_in(&spec.nickname, arguments, temporary, clock)?;
@@ -107,7 +124,7 @@ impl OwnRelay {
         Ok(Self { spec, target, process })
     }
 
-    fn configuration(spec: &OwnRelaySpec) -> String {
+    fn configuration(spec: &OwnRelaySpec, name_server: SocketAddr) -> String {
         let mut text = format!(
             "nickname = {:?}\naddress = \"{}\"\nkeys = \"keys\"\nauthorities = {:?}\n",
             spec.nickname,
@@ -131,8 +148,7 @@ impl OwnRelay {
         }
         if spec.is_open_exit {
             text.push_str("[exit]\npolicy = [\"accept *:*\"]\nreject_private = false\n");
-            // Nobody listens there: what clients ask for must not leave the machine.
-            text.push_str("name_servers = [\"127.0.0.1:53\"]\n");
+            let _ = writeln!(text, "name_servers = [\"{name_server}\"]");
         }
         text
     }

@@ -1,6 +1,6 @@
-use super::messages::{Chunk, Serial};
+use super::messages::{Chunk, Load, Serial};
 use crate::sockopt::{self, TcpAccount};
-use onion::node::{CloseCause, Security, SocketState};
+use onion::node::{CloseCause, Security, SocketState, Unwritten};
 use std::collections::VecDeque;
 use std::os::fd::OwnedFd;
 
@@ -10,8 +10,12 @@ pub(super) struct Conn {
     pub(super) serial: Serial,
     pub(super) security: Security,
     pub(super) is_connected: bool,
-    /// Bytes that were given to the thread, and of which it has not said that they are encrypted.
-    pub(super) in_flight: usize,
+    /// What was given to the thread, and of which it has not said that it is encrypted.
+    pub(super) in_flight: Load,
+    /// What the thread has encrypted and the kernel has not taken, by its last word.
+    pub(super) unwritten: Unwritten,
+    /// The node was told that something waits.
+    pub(super) has_told: bool,
     /// The node may have more to send.
     pub(super) wants_flush: bool,
     /// Bytes that the thread may still read, without TLS.
@@ -34,7 +38,9 @@ impl Conn {
             serial,
             security,
             is_connected: false,
-            in_flight: 0,
+            in_flight: Load::default(),
+            unwritten: Unwritten::default(),
+            has_told: false,
             wants_flush: false,
             granted: 0,
             held: VecDeque::new(),
@@ -44,10 +50,19 @@ impl Conn {
         }
     }
 
-    /// What the kernel says of its way out. Of what its thread has encrypted and the kernel has not
-    /// taken, nobody but the thread knows.
+    /// What the kernel says of its way out.
     pub(super) fn state(&self) -> Option<SocketState> {
-        sockopt::socket_state(self.socket.as_ref()?, self.in_flight)
+        let unwritten = self.in_flight.bytes + self.unwritten.pending_bytes;
+        sockopt::socket_state(self.socket.as_ref()?, unwritten)
+    }
+
+    /// What the node is to be told of what waits to be written, if anything. So much of it has left since the last time.
+    pub(super) fn news_of_unwritten(&mut self, written_bytes: usize) -> Option<Unwritten> {
+        let pending_bytes = self.in_flight.bytes + self.unwritten.pending_bytes;
+        let held_bytes = self.in_flight.held_bytes + self.unwritten.held_bytes;
+        let had_told = std::mem::replace(&mut self.has_told, held_bytes > 0);
+        let is_news = held_bytes > 0 || had_told;
+        is_news.then_some(Unwritten { pending_bytes, written_bytes, held_bytes })
     }
 
     /// What the kernel says of it.

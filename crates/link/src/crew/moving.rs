@@ -11,18 +11,29 @@ impl<N: Node> Crew<N> {
         let Some(conn) = self.conns.get_mut(&id) else { return };
         conn.wants_flush = true;
         // A node may name a connection before it stands: it is asked once it does.
-        while conn.is_connected && conn.in_flight < IN_FLIGHT_MAX {
+        while conn.is_connected && conn.in_flight.held_bytes < IN_FLIGHT_MAX {
             let mut chunk = self.spare.take();
             let len = chunk.fill(|out| self.node.poll_transmit(now, id, out));
             if len == 0 {
                 conn.wants_flush = false;
                 self.spare.give(chunk);
-                return;
+                break;
             }
-            conn.in_flight += len;
+            let chunk = self.spare.fit(chunk);
+            conn.in_flight.bytes += len;
+            conn.in_flight.held_bytes += chunk.held_bytes();
             self.traffic.sent_bytes += len as u64;
             self.traffic.sent_records += 1;
             self.hands[conn.hand].tell(Errand::Send(conn.serial, chunk));
+        }
+        self.tell_of_unwritten(now, id, 0);
+    }
+
+    /// Tells the node what it has given away and the kernel has not taken; so much of it has gone since the last time.
+    pub(super) fn tell_of_unwritten(&mut self, now: Instant, id: ConnId, written_bytes: usize) {
+        let news = self.conns.get_mut(&id).and_then(|conn| conn.news_of_unwritten(written_bytes));
+        if let Some(unwritten) = news {
+            self.node.handle_unwritten(now, id, unwritten);
         }
     }
 

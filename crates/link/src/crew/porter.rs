@@ -1,14 +1,17 @@
 //! The node of a thread that only carries: plaintext to the hub, and from it.
 
-use super::messages::{Chunk, Errand, Event, Serial, Spare};
+use super::messages::{CHUNK_LEN, Chunk, Errand, Event, Load, Serial, Spare};
 use onion::link::TlsSession;
-use onion::node::{CloseCause, ConnId, Dial, ListenerId, Node, Security};
+use onion::node::{CloseCause, ConnId, Dial, ListenerId, Node, Security, Unwritten};
 use onion::{Duration, Instant};
 use std::collections::{BTreeMap, VecDeque};
 use std::os::fd::OwnedFd;
 
 /// How long a connection without TLS that is to be closed may take to get rid of its last bytes.
 const LINGER: Duration = Duration::from_secs(30);
+
+/// Connections that do so at a time; each holds up to four chunks.
+const LINGERING_MAX: usize = 256;
 
 /// One connection.
 struct Slot {
@@ -17,8 +20,8 @@ struct Slot {
     to_send: VecDeque<Chunk>,
     /// Bytes of the first chunk that are gone.
     sent: usize,
-    /// Bytes that were encrypted since the hub was told.
-    room: usize,
+    /// What was encrypted since the hub was told.
+    room: Load,
     /// Bytes that may be read, without TLS.
     granted: usize,
     is_closing: bool,
@@ -73,9 +76,24 @@ impl Porter {
                         self.to_close.push_back(conn);
                     } else {
                         self.lingering.push_back((now + LINGER, serial));
+                        self.bound_lingering();
                     }
                 }
             }
+        }
+    }
+
+    /// Whoever lets more connections linger is waited for no longer.
+    fn bound_lingering(&mut self) {
+        if self.lingering.len() <= LINGERING_MAX {
+            return;
+        }
+        let known = &self.by_serial;
+        self.lingering.retain(|(_, serial)| known.contains_key(serial));
+        while self.lingering.len() > LINGERING_MAX
+            && let Some((_, first)) = self.lingering.pop_front()
+        {
+            self.to_close.extend(self.by_serial.get(&first).copied().map(ConnId));
         }
     }
 
@@ -105,7 +123,7 @@ impl Porter {
             security,
             to_send: VecDeque::new(),
             sent: 0,
-            room: 0,
+            room: Load::default(),
             granted: 0,
             is_closing: false,
         };
@@ -172,13 +190,16 @@ impl Node for Porter {
             return;
         }
         let serial = slot.serial;
+        let mut wanted = plaintext.len();
         if let Some(Event::Bytes(last, chunk)) = self.events.back_mut()
             && *last == serial
         {
             plaintext = &plaintext[chunk.append(plaintext)..];
+            // Much comes on it, in small pieces.
+            wanted = CHUNK_LEN;
         }
         while !plaintext.is_empty() {
-            let mut chunk = self.spare.take();
+            let mut chunk = self.spare.take_for(wanted);
             plaintext = &plaintext[chunk.append(plaintext)..];
             self.events.push_back(Event::Bytes(serial, chunk));
         }
@@ -187,6 +208,13 @@ impl Node for Porter {
     fn handle_closed(&mut self, _: Instant, conn: ConnId, cause: CloseCause) {
         if let Some(slot) = self.remove(conn) {
             self.events.push_back(Event::Closed(slot.serial, cause));
+        }
+    }
+
+    fn handle_unwritten(&mut self, _: Instant, conn: ConnId, unwritten: Unwritten) {
+        if let Some(slot) = self.of_conn(conn) {
+            let serial = slot.serial;
+            self.events.push_back(Event::Unwritten(serial, unwritten));
         }
     }
 
@@ -218,13 +246,14 @@ impl Node for Porter {
         let len = rest.len().min(out.len());
         out[..len].copy_from_slice(&rest[..len]);
         slot.sent += len;
-        if slot.room == 0 {
+        if slot.room == Load::default() {
             self.with_room.push(slot.serial);
         }
-        slot.room += len;
+        slot.room.bytes += len;
         if slot.sent == first.bytes().len() {
             slot.sent = 0;
             if let Some(chunk) = slot.to_send.pop_front() {
+                slot.room.held_bytes += chunk.held_bytes();
                 self.spare.give(chunk);
             }
             if slot.is_closing && slot.to_send.is_empty() && slot.security == Security::Plain {

@@ -5,6 +5,9 @@ use super::socket::{Stage, Transport};
 use onion::Instant;
 use onion::node::{CloseCause, ConnId, Node};
 
+/// Bytes of memory of connections without TLS that the node has closed and whose last bytes are not written yet, of all together.
+const LEAVING_MAX: usize = 16 << 20;
+
 impl<N: Node> Driver<N> {
     /// The node closes a connection.
     pub(super) fn close_for_node(&mut self, now: Instant, conn: ConnId) {
@@ -33,9 +36,16 @@ impl<N: Node> Driver<N> {
     fn leave(&mut self, now: Instant, place: usize) -> bool {
         let Some(socket) = &mut self.sockets[place] else { return false };
         let is_plain = matches!(socket.transport, Transport::Plain(_));
-        if !is_plain || socket.stage != Stage::Open || socket.outgoing().pending().is_empty() {
+        let held_bytes = socket.outgoing().held_bytes();
+        if !is_plain || socket.stage != Stage::Open || held_bytes == 0 {
             return false;
         }
+        // The node forgets it, and with it what it holds: whoever lets many wait so is not waited for.
+        if self.leaving_bytes + held_bytes > LEAVING_MAX {
+            return false;
+        }
+        self.leaving_bytes += held_bytes;
+        socket.left_with_bytes = held_bytes;
         socket.stage = Stage::Leaving;
         socket.conn = None;
         self.set_deadline(place, Some(now + self.options.linger_timeout));
@@ -53,6 +63,7 @@ impl<N: Node> Driver<N> {
     pub(super) fn drop_socket(&mut self, place: usize) {
         self.set_deadline(place, None);
         let Some(mut socket) = self.sockets[place].take() else { return };
+        self.leaving_bytes -= socket.left_with_bytes;
         if let Transport::Tls(session) = &mut socket.transport {
             session.give_incoming_back(&mut self.buffers);
         }

@@ -145,6 +145,11 @@ impl<N: Node> Driver<N> {
             len
         });
         let is_plain = matches!(socket.transport, Transport::Plain(_));
+        if let Some(conn) = socket.conn
+            && let Some(unwritten) = socket.news_of_unwritten()
+        {
+            node.handle_unwritten(now, conn, unwritten);
+        }
         match result {
             Ok(()) => {
                 if socket.stage == Stage::Leaving && socket.outgoing().pending().is_empty() {
@@ -155,6 +160,11 @@ impl<N: Node> Driver<N> {
             Err(cause) if is_plain && socket.stage == Stage::Open => {
                 socket.outgoing().clear();
                 socket.outgoing().give_back(&mut self.buffers);
+                if let Some(conn) = socket.conn
+                    && let Some(unwritten) = socket.news_of_unwritten()
+                {
+                    node.handle_unwritten(now, conn, unwritten);
+                }
                 socket.broken = Some(cause);
                 socket.is_readable = true;
                 self.enqueue(place);

@@ -3,7 +3,7 @@ use crate::tls::{Buffers, Outgoing, Session};
 use mio::event::Event;
 use mio::net::TcpStream;
 use onion::Instant;
-use onion::node::{CloseCause, ConnId, ListenerId, SocketState};
+use onion::node::{CloseCause, ConnId, ListenerId, SocketState, Unwritten};
 use socket2::{SockRef, TcpKeepalive};
 use std::io::{self, Read, Write};
 use std::net::{IpAddr, SocketAddr};
@@ -52,6 +52,10 @@ pub(super) struct Socket {
     pub(super) is_queued: bool,
     /// Nothing can be written any more, for this reason; what has come may still be read.
     pub(super) broken: Option<CloseCause>,
+    /// Bytes that the kernel has taken since the node was told of what it has not, if it was.
+    written_since_told: Option<usize>,
+    /// What it held when the node had closed it.
+    pub(super) left_with_bytes: usize,
 }
 
 /// After so long without traffic the kernel asks whether the other end is still there, again and again
@@ -109,7 +113,22 @@ impl Socket {
             wants_flush: false,
             is_queued: false,
             broken: None,
+            written_since_told: None,
+            left_with_bytes: 0,
         }
+    }
+
+    /// What the node is to be told of what waits to be written, if anything: at rest there is nothing to tell.
+    pub(super) fn news_of_unwritten(&mut self) -> Option<Unwritten> {
+        let outgoing = self.outgoing();
+        let (pending_bytes, held_bytes) = (outgoing.pending().len(), outgoing.held_bytes());
+        let told = self.written_since_told;
+        self.written_since_told = (held_bytes > 0).then_some(0);
+        if held_bytes == 0 && told.is_none() {
+            return None;
+        }
+        let written_bytes = told.unwrap_or(0);
+        Some(Unwritten { pending_bytes, written_bytes, held_bytes })
     }
 
     /// Notes what epoll reports.
@@ -250,7 +269,10 @@ impl Socket {
             }
             match self.stream.write(outgoing.pending()) {
                 Ok(0) => return Err(CloseCause::ByPeer),
-                Ok(len) => outgoing.advance(len),
+                Ok(len) => {
+                    outgoing.advance(len);
+                    self.written_since_told = self.written_since_told.map(|before| before + len);
+                }
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => self.is_writable = false,
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(error) => return Err(cause(&error)),

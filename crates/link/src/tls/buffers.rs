@@ -103,6 +103,11 @@ impl Outgoing {
         &self.buffer[self.start..self.end]
     }
 
+    /// Bytes of memory that it takes while something waits in it. An empty buffer is given back.
+    pub(crate) fn held_bytes(&self) -> usize {
+        if self.start == self.end { 0 } else { self.buffer.len() }
+    }
+
     /// `len` bytes of it have been written.
     pub(crate) fn advance(&mut self, len: usize) {
         self.start = (self.start + len).min(self.end);

@@ -71,6 +71,14 @@ impl Framer {
         self.wide_circ_ids = true;
     }
 
+    /// Gives back the room that the longest cell so far has taken, unless a part of one waits.
+    pub(crate) fn shrink(&mut self) {
+        if self.carry_is_spent || self.carry.is_empty() {
+            self.carry = Vec::new();
+            self.carry_is_spent = false;
+        }
+    }
+
     /// Bytes of an unfinished cell that wait for the rest.
     #[must_use]
     pub fn carried_len(&self) -> usize {

@@ -3,10 +3,12 @@ mod initiator;
 mod proof;
 mod responder;
 mod session;
+mod verification;
 
 pub use error::ChannelError;
 pub use initiator::{Authentication, ExpectedPeer};
 pub use session::{NoTls, TlsSession};
+pub use verification::{Verification, Verified};
 
 use super::certs::PeerIdentity;
 use crate::cell::msg::parse_versions;
@@ -26,8 +28,20 @@ enum State {
     Initiating(Box<Initiating>),
     /// Waiting for the initiator's cells, from VERSIONS to NETINFO.
     Responding(Box<Responding>),
+    /// All has come, and waits for what proves it to be verified.
+    Verifying(Box<Verifying>),
     Open,
     Failed,
+}
+
+/// A handshake in which all has come.
+#[derive(Debug)]
+struct Verifying {
+    /// We dialled, and have our part still to say.
+    initiating: Option<Box<Initiating>>,
+    is_canonical: bool,
+    /// Until it is taken.
+    verification: Option<Verification>,
 }
 
 /// One link, from its first byte: handshake as initiator or responder, then a stream of cells.
@@ -39,6 +53,8 @@ enum State {
 /// - *commands*: [`send`](Self::send) queues a cell;
 /// - *poll*: take what is to be written with [`poll_transmit`](Self::poll_transmit) after either.
 ///
+/// Signatures are verified on the spot, unless the channel is [deferring](Self::deferring).
+///
 /// Cells that open the link stay inside; once it is open, all cells are handed out, padding included.
 #[derive(Debug)]
 pub struct Channel {
@@ -48,6 +64,7 @@ pub struct Channel {
     /// Not at hand: clients prove nothing, and there are many.
     peer: Option<Box<PeerIdentity>>,
     is_canonical: bool,
+    is_deferring: bool,
     /// Cells to be written; bytes before `out_start` are gone.
     out: Vec<u8>,
     out_start: usize,
@@ -95,8 +112,16 @@ impl Channel {
         match &mut self.state {
             State::Initiating(initiating) => initiating.claim_addresses(addresses),
             State::Responding(responding) => responding.claim_addresses(addresses),
-            State::Open | State::Failed => {}
+            State::Verifying(_) | State::Open | State::Failed => {}
         }
+        self
+    }
+
+    /// Leaves it to others to verify signatures, which take long enough to be in the way of other links' cells: see
+    /// [`poll_verification`](Self::poll_verification).
+    #[must_use]
+    pub const fn deferring(mut self) -> Self {
+        self.is_deferring = true;
         self
     }
 
@@ -107,6 +132,7 @@ impl Channel {
             protocol: None,
             peer: None,
             is_canonical: false,
+            is_deferring: false,
             out,
             out_start: 0,
         }
@@ -138,9 +164,52 @@ impl Channel {
         self.is_canonical
     }
 
+    /// Whether it waits for what has come to be verified, and takes nothing more until then.
+    #[must_use]
+    pub const fn is_verifying(&self) -> bool {
+        matches!(self.state, State::Verifying(_))
+    }
+
+    /// What is to be verified, once: its outcome goes to [`handle_verified`](Self::handle_verified).
+    #[must_use]
+    pub fn poll_verification(&mut self) -> Option<Verification> {
+        match &mut self.state {
+            State::Verifying(verifying) => verifying.verification.take(),
+            _ => None,
+        }
+    }
+
+    /// What was to be verified is: the link is open, or of no more use. Afterwards it takes what came meanwhile.
+    ///
+    /// # Errors
+    /// [`ChannelError`]: close the connection, it will never be open again.
+    pub fn handle_verified(&mut self, verified: Verified) -> Result<(), ChannelError> {
+        let state = core::mem::replace(&mut self.state, State::Failed);
+        let State::Verifying(verifying) = state else {
+            self.state = state;
+            return Ok(());
+        };
+        let peer = verified.0?;
+        if let Some(mut initiating) = verifying.initiating {
+            // A responder that proves nothing is an error, and no peer.
+            let peer = peer.as_ref().ok_or(ChannelError::Unexpected(Command::NETINFO))?;
+            initiating.finish(peer, &mut self.out)?;
+        }
+        self.open(Opened { peer, is_canonical: verifying.is_canonical });
+        Ok(())
+    }
+
+    fn open(&mut self, Opened { peer, is_canonical }: Opened) {
+        self.peer = peer.map(Box::new);
+        self.is_canonical = is_canonical;
+        self.state = State::Open;
+        self.framer.shrink();
+    }
+
     /// Takes bytes off the front of `input` until a cell for the circuits turns up.
     ///
-    /// `None` means that `input` is used up.
+    /// `None` means that `input` is used up, or that the channel [is verifying](Self::is_verifying): then the rest of it is to be
+    /// kept for later.
     ///
     /// # Errors
     /// [`ChannelError`]: close the connection, it will never be open again.
@@ -165,7 +234,7 @@ impl Channel {
     #[inline]
     pub(crate) fn handle_until_open(&mut self, input: &mut &[u8]) -> Result<bool, ChannelError> {
         while !self.is_open() {
-            if !self.handle_handshake(input)? {
+            if self.is_verifying() || !self.handle_handshake(input)? {
                 return Ok(false);
             }
         }
@@ -191,8 +260,9 @@ impl Channel {
         out[..len].copy_from_slice(&queued[..len]);
         self.out_start += len;
         if self.out_start == self.out.len() {
-            self.out.clear();
             self.out_start = 0;
+            // A link at rest holds no buffer: there may be very many, and what opens one takes kilobytes.
+            self.out = Vec::new();
         }
         len
     }
@@ -222,25 +292,50 @@ impl Channel {
             self.protocol = Some(protocol);
             self.framer.widen_circ_ids();
         }
-        let (opened, state) = match state {
+        let (progress, state) = match state {
             State::Initiating(mut initiating) => {
-                (initiating.handle(&cell, &mut self.out)?, State::Initiating(initiating))
+                (initiating.handle(&cell)?, State::Initiating(initiating))
             }
             State::Responding(mut responding) => {
                 (responding.handle(&cell, &mut self.out)?, State::Responding(responding))
             }
-            State::Open | State::Failed => return Err(ChannelError::Unexpected(cell.command)),
-        };
-        self.state = match opened {
-            None => state,
-            Some(Opened { peer, is_canonical }) => {
-                self.peer = peer.map(Box::new);
-                self.is_canonical = is_canonical;
-                State::Open
+            State::Verifying(_) | State::Open | State::Failed => {
+                return Err(ChannelError::Unexpected(cell.command));
             }
         };
+        match progress {
+            Progress::GoesOn => self.state = state,
+            Progress::Opened(opened) => self.open(opened),
+            Progress::Verify(verification, is_canonical) => {
+                let initiating = match state {
+                    State::Initiating(initiating) => Some(initiating),
+                    _ => None,
+                };
+                let verification = Some(verification);
+                self.state = State::Verifying(Box::new(Verifying {
+                    initiating,
+                    is_canonical,
+                    verification,
+                }));
+                if !self.is_deferring
+                    && let Some(verification) = self.poll_verification()
+                {
+                    self.handle_verified(verification.run())?;
+                }
+            }
+        }
         Ok(true)
     }
+}
+
+/// What has come of a cell of the handshake.
+enum Progress {
+    /// There is more to come.
+    GoesOn,
+    /// The link is open.
+    Opened(Opened),
+    /// The link is open if this holds. Whether the peer says that its end's address is its own.
+    Verify(Verification, bool),
 }
 
 /// What has come of a handshake.

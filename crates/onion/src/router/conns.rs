@@ -1,6 +1,7 @@
 //! All connections of a relay in one table: links, streams, and what is left of both.
 
 mod dials;
+mod outside;
 mod relays;
 
 use super::links::{Link, Output};
@@ -10,6 +11,7 @@ use crate::suite::Suite;
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 use dials::Dials;
+use outside::Outside;
 use relays::Relays;
 
 /// What is behind a connection's number.
@@ -34,12 +36,15 @@ pub(super) struct Conns<S: Suite> {
     streams: usize,
     /// Which links lead to which relays.
     pub(super) relays: Relays,
+    /// What others hold of them.
+    pub(super) outside: Outside,
 }
 
 impl<S: Suite> Default for Conns<S> {
     fn default() -> Self {
         let (slots, free, relays) = (Vec::new(), Vec::new(), Relays::default());
-        Self { slots, free, links: 0, streams: 0, relays }
+        let outside = Outside::default();
+        Self { slots, free, links: 0, streams: 0, relays, outside }
     }
 }
 
@@ -60,6 +65,7 @@ impl<S: Suite> Conns<S> {
             Slot::Stream(_) => debug_assert!(false, "a stream goes before its number is free"),
         }
         debug_assert!(self.free.len() > 1000 || !self.free.contains(&id), "{id:?} is free already");
+        self.outside.forget(id);
         self.free.push(id);
     }
 

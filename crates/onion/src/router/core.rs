@@ -12,7 +12,7 @@ use crate::flow::control::CongestionParams;
 use crate::identity::RsaId;
 use crate::link::ExpectedPeer;
 use crate::measure::target::{Accepted, Target, TargetParams};
-use crate::node::{Answer, CloseCause, ConnId, Dial, Lookup, LookupId, SocketState};
+use crate::node::{Answer, CloseCause, ConnId, Dial, Lookup, LookupId, SocketState, Unwritten};
 use crate::rate::Rate;
 use crate::suite::Suite;
 use crate::time::{Duration, Instant};
@@ -174,7 +174,8 @@ impl<S: Suite, R: Rng, C: Conduct<S>> Core<S, R, C> {
     }
 
     /// Bytes of memory that peers have us hold in all: queues and buffers, cells that open and close circuits,
-    /// handshakes that wait, and circuits, streams and links themselves. TLS and the kernel are not in it.
+    /// handshakes that wait, what the driver has taken and the kernel has not, and circuits, streams and links themselves. The kernel's own
+    /// buffers are not in it.
     #[must_use]
     pub const fn held_bytes(&self) -> usize {
         self.waiting_bytes() + self.standing_bytes()
@@ -365,6 +366,25 @@ impl<S: Suite, R: Rng, C: Conduct<S>> Core<S, R, C> {
     pub fn handle_socket_state(&mut self, now: Instant, conn: ConnId, state: Option<&SocketState>) {
         self.outputs.set_now(now);
         self.outputs.handle_socket_state(&mut self.conns, conn, state);
+    }
+
+    /// The driver holds so much of what it has taken to write.
+    pub fn handle_unwritten(&mut self, now: Instant, conn: ConnId, unwritten: Unwritten) {
+        self.outputs.set_now(now);
+        self.conns.outside.set_unwritten(now, conn, unwritten);
+        self.shed_excess();
+    }
+
+    /// So much is kept of what has come on a link before it is known who is at its other end.
+    pub fn handle_early(&mut self, now: Instant, conn: ConnId, bytes: usize) {
+        self.outputs.set_now(now);
+        self.conns.outside.set_early(now, conn, bytes);
+        self.shed_excess();
+    }
+
+    /// Pieces of each kind of work that may be done elsewhere at a time.
+    pub(super) const fn works_at_once(&self) -> usize {
+        self.config.handshakes_at_once
     }
 
     /// The next connection to be made.

@@ -1,3 +1,5 @@
+mod verifications;
+
 use super::schedule::SchedulerConfig;
 use super::{
     Conduct, Core, ExitConfig, HandshakeDone, Honest, KnownRelays, LinkPeer, Parameters, RateLimit,
@@ -10,7 +12,8 @@ use crate::link::{Authentication, Channel, ChannelError, TlsSession};
 use crate::measure::protocol::EXPORTER_LABEL;
 use crate::measure::target::{Accepted, TargetParams};
 use crate::node::{
-    Answer, CloseCause, ConnId, Dial, Done, ListenerId, Lookup, LookupId, Node, SocketState, Work,
+    Answer, CloseCause, ConnId, Dial, Done, ListenerId, Lookup, LookupId, Node, SocketState,
+    Unwritten, Work,
 };
 use crate::suite::Tor;
 use crate::time::Instant;
@@ -19,6 +22,7 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::net::{IpAddr, SocketAddr};
 use rand_core::Rng;
+use verifications::{LinkVerified, Verifications};
 
 /// An onion router on links of bytes: the thin face of a [`Core`] over tor's cells. See the
 /// [module](super).
@@ -30,6 +34,7 @@ pub struct Router<R, C = Honest> {
     core: Core<Tor, R, C>,
     /// By connection; none before TLS stands, and none for streams.
     channels: Vec<Option<Box<Channel>>>,
+    verifications: Verifications,
     identity: Arc<OwnIdentity>,
     /// The one before, for sessions that still show its TLS certificate.
     former_identity: Option<Arc<OwnIdentity>>,
@@ -52,6 +57,7 @@ impl<R: Rng, C: Conduct> Router<R, C> {
             former_identity: None,
             addresses: config.addresses.clone(),
             channels: Vec::new(),
+            verifications: Verifications::default(),
             core: Core::new(config, conduct, rng, now),
         }
     }
@@ -215,6 +221,10 @@ impl<R: Rng, C: Conduct> Router<R, C> {
     }
 
     fn set_channel(&mut self, conn: ConnId, channel: Channel) {
+        let channel = channel.at_addresses(&self.addresses);
+        // Without other threads all is done where it comes in.
+        let is_deferring = self.core.works_at_once() > 0;
+        let channel = if is_deferring { channel.deferring() } else { channel };
         let place = conn.0 as usize;
         if self.channels.len() <= place {
             self.channels.resize_with(place + 1, || None);
@@ -226,6 +236,12 @@ impl<R: Rng, C: Conduct> Router<R, C> {
         self.channels.get_mut(conn.0 as usize)?.take()
     }
 
+    /// A connection is gone.
+    fn forget(&mut self, conn: ConnId) {
+        self.take_channel(conn);
+        self.verifications.forget(conn);
+    }
+
     /// Hands all cells in a stretch of plaintext over. False if the link is ours no more.
     fn handle_cells(
         &mut self,
@@ -235,16 +251,18 @@ impl<R: Rng, C: Conduct> Router<R, C> {
         mut input: &[u8],
     ) -> Result<bool, ChannelError> {
         if !channel.is_open() {
-            if !channel.handle_until_open(&mut input)? {
+            let is_open = channel.handle_until_open(&mut input)?;
+            if let Some(verification) = channel.poll_verification() {
+                self.verifications.add(conn, verification);
+            }
+            if !is_open {
+                if channel.is_verifying() {
+                    self.keep_early(now, conn, input);
+                }
                 return Ok(true);
             }
-            let peer = LinkPeer {
-                relay: channel.peer().map(|peer| peer.ids),
-                is_canonical: channel.is_canonical(),
-                has_padding: channel.protocol() == Some(LinkProtocol::V5),
-            };
             // Before the first of its cells, which may come along.
-            self.core.handle_link_open(now, conn, &peer);
+            self.handle_open(now, conn, channel);
         }
         while let Some(cell) = channel.handle_bytes(&mut input)? {
             let goes_on = match <&[u8; BODY_LEN]>::try_from(cell.body) {
@@ -258,6 +276,59 @@ impl<R: Rng, C: Conduct> Router<R, C> {
             }
         }
         Ok(true)
+    }
+
+    /// The handshake of a link is done.
+    fn handle_open(&mut self, now: Instant, conn: ConnId, channel: &Channel) {
+        let peer = LinkPeer {
+            relay: channel.peer().map(|peer| peer.ids),
+            is_canonical: channel.is_canonical(),
+            has_padding: channel.protocol() == Some(LinkProtocol::V5),
+        };
+        self.core.handle_link_open(now, conn, &peer);
+    }
+
+    /// Keeps what has come before it is known who is at the other end.
+    fn keep_early(&mut self, now: Instant, conn: ConnId, bytes: &[u8]) {
+        match self.verifications.keep(conn, bytes) {
+            Some(bytes) => self.core.handle_early(now, conn, bytes),
+            None => {
+                let problem = "it sends too much before it is known who it is";
+                self.core.handle_violation(now, conn, problem);
+            }
+        }
+    }
+
+    /// It is known who is at the other end of a link, or that nobody proves it.
+    fn handle_verified(&mut self, now: Instant, done: LinkVerified) {
+        let conn = done.conn;
+        let Some(early) = self.verifications.take(&done) else { return };
+        let Some(mut channel) = self.take_channel(conn) else { return };
+        self.core.handle_early(now, conn, 0);
+        let opened = channel.handle_verified(done.verified);
+        let outcome = opened.and_then(|()| {
+            self.handle_open(now, conn, &channel);
+            self.handle_cells(now, conn, &mut channel, &early)
+        });
+        self.give_back(now, conn, channel, &outcome);
+    }
+
+    /// A channel goes back to its place after what has come was handled.
+    fn give_back(
+        &mut self,
+        now: Instant,
+        conn: ConnId,
+        channel: Box<Channel>,
+        outcome: &Result<bool, ChannelError>,
+    ) {
+        if outcome.is_err() {
+            self.core.handle_violation(now, conn, "what it sends is no stream of cells");
+        }
+        self.core.handle_transfer(now, conn);
+        if channel.queued_len() > 0 {
+            self.core.wake(conn);
+        }
+        self.channels[conn.0 as usize] = Some(channel);
     }
 
     /// A cell of variable length: none of them concerns circuits.
@@ -283,7 +354,7 @@ impl<R: Rng, C: Conduct> Node for Router<R, C> {
         let own = Authentication::AsRelay(Arc::clone(&self.identity));
         match Channel::initiator(expected, own, tls, random, unix_time_s) {
             Ok(channel) => {
-                self.set_channel(conn, channel.at_addresses(&self.addresses));
+                self.set_channel(conn, channel);
                 self.core.wake(conn);
             }
             Err(_) => self.core.reject(conn),
@@ -298,8 +369,7 @@ impl<R: Rng, C: Conduct> Node for Router<R, C> {
     ) -> Option<ConnId> {
         let (challenge, unix_time_s) = self.core.begin_handshake::<32>(now);
         let identity = Arc::clone(self.identity_shown(tls));
-        let channel =
-            Channel::responder(identity, tls, challenge, unix_time_s).at_addresses(&self.addresses);
+        let channel = Channel::responder(identity, tls, challenge, unix_time_s);
         let exported = tls.export_keying_material(EXPORTER_LABEL, b"");
         let conn = self.core.accept(now, tls.peer_address(), exported)?;
         self.set_channel(conn, channel);
@@ -313,18 +383,11 @@ impl<R: Rng, C: Conduct> Node for Router<R, C> {
             return;
         };
         let outcome = self.handle_cells(now, conn, &mut channel, plaintext);
-        if outcome.is_err() {
-            self.core.handle_violation(now, conn, "what it sends is no stream of cells");
-        }
-        self.core.handle_transfer(now, conn);
-        if channel.queued_len() > 0 {
-            self.core.wake(conn);
-        }
-        self.channels[conn.0 as usize] = Some(channel);
+        self.give_back(now, conn, channel, &outcome);
     }
 
     fn handle_closed(&mut self, now: Instant, conn: ConnId, cause: CloseCause) {
-        self.take_channel(conn);
+        self.forget(conn);
         self.core.handle_closed(now, conn, &cause);
     }
 
@@ -360,7 +423,7 @@ impl<R: Rng, C: Conduct> Node for Router<R, C> {
 
     fn poll_close(&mut self) -> Option<ConnId> {
         let conn = self.core.poll_close()?;
-        self.take_channel(conn);
+        self.forget(conn);
         Some(conn)
     }
 
@@ -389,14 +452,26 @@ impl<R: Rng, C: Conduct> Node for Router<R, C> {
     }
 
     fn poll_work(&mut self, now: Instant) -> Option<Work> {
+        if let Some(proof) = self.verifications.next(self.core.works_at_once()) {
+            return Some(Work::new(move || proof.run()));
+        }
         let job = self.core.poll_handshake(now)?;
         Some(Work::new(move || job.run()))
     }
 
     fn handle_work(&mut self, now: Instant, done: Done) {
-        if let Ok(done) = done.into::<HandshakeDone<Tor>>() {
-            self.core.handle_handshake(now, done);
+        match done.into::<HandshakeDone<Tor>>() {
+            Ok(done) => self.core.handle_handshake(now, done),
+            Err(done) => {
+                if let Ok(done) = done.into::<LinkVerified>() {
+                    self.handle_verified(now, done);
+                }
+            }
         }
+    }
+
+    fn handle_unwritten(&mut self, now: Instant, conn: ConnId, unwritten: Unwritten) {
+        self.core.handle_unwritten(now, conn, unwritten);
     }
 
     fn poll_socket_query(&mut self) -> Option<ConnId> {

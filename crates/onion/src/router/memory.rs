@@ -8,6 +8,7 @@ use crate::cell::msg::DestroyReason;
 use crate::node::ConnId;
 use crate::suite::{Buffer, Suite};
 use crate::time::{Duration, Instant};
+use alloc::collections::BTreeMap;
 use alloc::vec;
 use alloc::vec::Vec;
 use rand_core::Rng;
@@ -41,17 +42,18 @@ enum Holder {
     Circuit(CircuitIndex),
     /// A connection whose stream is over.
     Stream(ConnId),
-    /// A link that does not read its control cells.
+    /// A link that does not read its control cells, or what the driver has for it.
     Link(ConnId),
 }
 
 impl<S: Suite, R: Rng, C: Conduct<S>> Core<S, R, C> {
-    /// Bytes of all that waits: cells, control cells, handshakes, data on its way to destinations.
+    /// Bytes of all that waits: cells, control cells, handshakes, data on its way to destinations, what the driver has to
+    /// write, and what comes before a link's other end is known.
     pub(super) const fn waiting_bytes(&self) -> usize {
         let cells = self.outputs.held_controls() / CONTROLS_PER_CELL
             + (self.waiting + self.handshakes.len()) * WAITING_CELLS
             + self.outputs.queued_cells() / CELLS_PER_ROOM;
-        self.queued_bytes() + cells * size_of::<S::Cell>()
+        self.queued_bytes() + cells * size_of::<S::Cell>() + self.conns.outside.bytes()
     }
 
     /// Bytes of circuits, streams and links on which nothing waits.
@@ -108,8 +110,10 @@ impl<S: Suite, R: Rng, C: Conduct<S>> Core<S, R, C> {
             of_circuits[index.0 as usize] = circuit.oldest_since();
         }
         let mut all = Vec::new();
+        let outside: BTreeMap<ConnId, Instant> = self.conns.outside.since().collect();
         for (conn, stream) in self.conns.streams() {
-            let Some(since) = stream.oldest.since() else { continue };
+            let both = [stream.oldest.since(), outside.get(&conn).copied()];
+            let Some(since) = both.into_iter().flatten().min() else { continue };
             if stream.state == State::Draining {
                 all.push((since, Holder::Stream(conn)));
             } else if let Some(tunnel) = self.tunnels.get(stream.tunnel)
@@ -126,7 +130,8 @@ impl<S: Suite, R: Rng, C: Conduct<S>> Core<S, R, C> {
             }
         }
         for (id, link) in self.conns.links() {
-            let since = link.output.oldest_control_since();
+            let both = [link.output.oldest_control_since(), outside.get(&id).copied()];
+            let since = both.into_iter().flatten().min();
             all.extend(since.map(|since| (since, Holder::Link(id))));
         }
         let circuits = (0..).map(CircuitIndex).zip(of_circuits);
@@ -136,10 +141,15 @@ impl<S: Suite, R: Rng, C: Conduct<S>> Core<S, R, C> {
 
     fn drop_holder(&mut self, holder: Holder) {
         match holder {
-            Holder::Stream(conn) => self.streams.close(&mut self.conns, conn),
+            Holder::Stream(conn) => {
+                self.streams.close(&mut self.conns, conn);
+                self.conns.outside.forget(conn);
+            }
             Holder::Link(id) => {
                 self.lose(id, DestroyReason::CHANNEL_CLOSED);
                 self.outputs.drop_control(&mut self.conns, id);
+                // The driver drops it before anything else is handled.
+                self.conns.outside.forget(id);
                 self.outputs.close(&mut self.conns, id);
             }
             Holder::Circuit(index) => {
@@ -149,6 +159,7 @@ impl<S: Suite, R: Rng, C: Conduct<S>> Core<S, R, C> {
                     // Before the circuit goes: its streams would drain first.
                     if self.conns.stream(conn).is_some_and(|stream| stream.state.is_dialled()) {
                         self.streams.close(&mut self.conns, conn);
+                        self.conns.outside.forget(conn);
                     }
                 }
                 self.destroy_all_legs(index, DestroyReason::RESOURCE_LIMIT);
@@ -187,6 +198,7 @@ impl<S: Suite, R: Rng, C: Conduct<S>> Core<S, R, C> {
         }
         assert_eq!(queued_cells, self.outputs.queued_cells(), "cells in all queues");
         self.sets.check_accounts();
+        self.conns.outside.check();
         for (id, link) in self.conns.links() {
             let expected = pending[id.0 as usize];
             assert_eq!(link.output.pending_cells(), expected, "cells pending on {id:?}");

@@ -50,7 +50,7 @@ impl Capabilities {
     ///   Version 3 is EXTEND2 to an IPv6 address; it says nothing of an IPv6 port of our own.
     ///   Version 1, TAP, we do not speak.
     /// - Not what onion services want: `HSDir`, `HSIntro`, `HSRend`, `Padding`; nor `Link=3`,
-    ///   whose circuit IDs have two bytes. All else is what tor 0.4.9 says of itself.
+    ///   whose circuit IDs have two bytes, and which nobody needs: every tor since 0.2.4.11 speaks 4. All else is what tor 0.4.9 says of itself.
     #[must_use]
     pub fn protocols(self) -> String {
         let mut all = Vec::new();

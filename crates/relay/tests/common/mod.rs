@@ -4,6 +4,7 @@
 
 use lab::Network;
 use lab::control::{Control, ControlError};
+use link::Clock;
 use netdoc::fetch::{Fetcher, Resource};
 use netdoc::{Fingerprint, ServerDescriptor, descriptor};
 use relay::publish::Answer;
@@ -25,15 +26,18 @@ pub(crate) fn config(nickname: &str, keys: &Path) -> RelayConfig {
     }
 }
 
-/// The next event of which `pick` makes something; the others are passed over.
+/// The next event of which `pick` makes something; the others are passed over, and give it no more time.
 pub(crate) fn wait_for<T>(
     what: &str,
     events: &Receiver<RelayEvent>,
     mut pick: impl FnMut(RelayEvent) -> Option<T>,
 ) -> T {
     let mut heard = Vec::new();
+    let clock = Clock::start();
+    let began = clock.now();
     loop {
-        let Ok(event) = events.recv_timeout(PATIENCE) else { panic!("no {what}: {heard:#?}") };
+        let left = PATIENCE.saturating_sub(clock.now() - began);
+        let Ok(event) = events.recv_timeout(left) else { panic!("no {what}: {heard:#?}") };
         heard.push(event.to_string());
         if let Some(found) = pick(event) {
             return found;

@@ -44,6 +44,14 @@ impl Circuit {
         }
     }
 
+    /// What has come on it: command, stream and data of a message. `None` if it is nothing that one can read.
+    pub(super) fn open(&mut self, body: &[u8; BODY_LEN]) -> Option<(RelayCommand, u16, Vec<u8>)> {
+        let mut body = *body;
+        let from = self.layers.open(&mut body).ok()?;
+        let message = self.layers.format(from).parse(&body).ok()?;
+        Some((message.command, message.stream_id, message.data.to_vec()))
+    }
+
     /// Gives it up.
     pub(super) fn destroy(self, field: &mut Field) {
         field.send(self.line, self.circ_id, Command::DESTROY, &[0]);
@@ -69,6 +77,11 @@ impl Field {
     /// How many circuits are being built.
     pub(super) fn building(&self) -> usize {
         self.yard.building.len()
+    }
+
+    /// Whether a circuit is being built.
+    pub(super) fn is_building(&self, line: LineId, circ_id: CircId) -> bool {
+        self.yard.building.contains_key(&(line, circ_id))
     }
 
     /// How many have been begun on a line.

@@ -120,6 +120,11 @@ impl Field {
         })
     }
 
+    /// When the turn began.
+    pub(super) const fn now(&self) -> Instant {
+        self.now
+    }
+
     pub(super) fn prey(&self) -> Prey {
         self.prey.clone()
     }
@@ -268,7 +273,10 @@ impl Field {
                     add(&self.counts.received_bytes, moved.received_bytes);
                     add(&self.counts.opened, moved.has_opened.into());
                     for (circ_id, command, body) in arrived.drain(..) {
-                        if let Some(circuit) = self.handle_cell(id, circ_id, command, &body) {
+                        if !self.is_building(id, circ_id) {
+                            attack.handle_cell(self, (id, circ_id), command, &body);
+                        } else if let Some(circuit) = self.handle_cell(id, circ_id, command, &body)
+                        {
                             attack.handle_built(self, circuit);
                         }
                     }

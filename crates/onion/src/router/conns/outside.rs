@@ -1,0 +1,97 @@
+//! What is held of connections outside of the core: by the driver, who has it to write, and by the face, before it is known who is
+//! at the other end.
+
+use crate::node::{ConnId, Unwritten};
+use crate::router::oldest::Oldest;
+use crate::time::Instant;
+use alloc::collections::BTreeMap;
+
+/// What is held of one connection.
+#[derive(Debug, Default)]
+struct Held {
+    unwritten: Unwritten,
+    /// Counts bytes.
+    oldest: Oldest,
+    early_bytes: usize,
+    early_since: Option<Instant>,
+}
+
+impl Held {
+    const fn bytes(&self) -> usize {
+        self.unwritten.held_bytes + self.early_bytes
+    }
+}
+
+/// What is held of all connections. Of most that is nothing, and they have no entry.
+#[derive(Debug, Default)]
+pub(in crate::router) struct Outside {
+    by_conn: BTreeMap<ConnId, Held>,
+    bytes: usize,
+}
+
+impl Outside {
+    /// Bytes of memory, of all.
+    pub(in crate::router) const fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// What the driver holds of a connection now.
+    pub(in crate::router) fn set_unwritten(
+        &mut self,
+        now: Instant,
+        id: ConnId,
+        unwritten: Unwritten,
+    ) {
+        self.change(id, |held| {
+            let before = held.unwritten.pending_bytes;
+            let left = before.saturating_sub(unwritten.written_bytes);
+            held.oldest.handle_taken(now, before - left, left);
+            held.oldest.handle_added(now, unwritten.pending_bytes.saturating_sub(left));
+            held.unwritten = unwritten;
+        });
+    }
+
+    /// So much is kept of what has come before it is known who is there.
+    pub(in crate::router) fn set_early(&mut self, now: Instant, id: ConnId, bytes: usize) {
+        self.change(id, |held| {
+            held.early_bytes = bytes;
+            held.early_since =
+                held.early_since.filter(|_| bytes > 0).or((bytes > 0).then_some(now));
+        });
+    }
+
+    fn change(&mut self, id: ConnId, change: impl FnOnce(&mut Held)) {
+        let held = self.by_conn.entry(id).or_default();
+        let before = held.bytes();
+        change(held);
+        let after = held.bytes();
+        if after == 0 {
+            self.by_conn.remove(&id);
+        }
+        self.bytes = self.bytes + after - before;
+    }
+
+    /// Nothing is held of it any more.
+    pub(in crate::router) fn forget(&mut self, id: ConnId) {
+        if let Some(held) = self.by_conn.remove(&id) {
+            self.bytes -= held.bytes();
+        }
+    }
+
+    /// Since when the oldest of what is held of each connection has waited.
+    pub(in crate::router) fn since(&self) -> impl Iterator<Item = (ConnId, Instant)> + '_ {
+        self.by_conn.iter().filter_map(|(id, held)| {
+            let both = [held.oldest.since(), held.early_since];
+            Some((*id, both.into_iter().flatten().min()?))
+        })
+    }
+
+    /// Compares the sum with what it is the sum of.
+    ///
+    /// # Panics
+    /// If they differ.
+    pub(in crate::router) fn check(&self) {
+        let sum: usize = self.by_conn.values().map(Held::bytes).sum();
+        assert_eq!(sum, self.bytes, "bytes outside of the core");
+    }
+}
