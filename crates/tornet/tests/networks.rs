@@ -112,7 +112,7 @@ fn what_cannot_work_is_told_with_its_reason() {
         (good.replace("\"NL\"", "\"XX\""), "no place is known for country \"XX\""),
         (good.replace("exit = true", ""), "lets streams out"),
         (good.replace("guard = true", "weight = 0"), "is a guard"),
-        (good.replace("[[servers]]", "[[clients]]"), "missing field `fetch`"),
+        (good.replace("[[servers]]", "[[clients]]"), "either `fetch` or `users = true`"),
         (good.replace("mbit_per_s = 10000", "mbit_per_s = -1"), "a rate of -1 Mbit/s"),
         (good.replace("timeout_s = 60", "timeout_s = 0"), "a time-out of 0 s"),
         (good.replace("[choices]", "shadow = \"nowhere\"\n[choices]"), "cannot read"),
