@@ -97,7 +97,7 @@ pub(super) fn run(
 ) -> Result<ExperimentReport, Error> {
     let path = options.simulated.network.as_deref();
     let path = path.ok_or_else(|| Error::Usage("--network PATH is missing".to_owned()))?;
-    let mut batch = Batch::new(&options.simulated, path, common.quick)?;
+    let mut batch = Batch::new(&options.simulated.runs, path, common.quick)?;
     let balancers = balancers(options, common)?;
     batch.conditions.push_str(&format!(
         ", t = {} s",

@@ -1,11 +1,12 @@
 //! Experiments and benchmarks: what the paper claims, tried on this machine, and what our own work costs.
 //!
-//! [`run`] is `flashflow experiment`, [`bench::run`] `flashflow bench`. Both start relays, measurers and coordinators
+//! [`run`] is `flashflow experiment`, [`bench::run`] `flashflow bench`, [`batch`](mod@batch) `flashflow sim batch` and `sim report`. The first two start relays, measurers and coordinators
 //! as processes of their own ([`lab::OwnProcess`]), so the program that calls them must know those commands.
 
 mod accuracy;
 mod adversary;
 mod balance;
+pub mod batch;
 pub mod bench;
 mod circuitstart;
 mod client_load;
@@ -34,6 +35,7 @@ use clap::{Args, Subcommand};
 use common::Common;
 pub use error::Error;
 use report::experiment::ExperimentReport;
+pub use simulated::Interval;
 use terminal::{Exit, Interrupt, Output};
 
 /// Experiments: what the paper claims, tried with real processes on this machine.

@@ -10,8 +10,8 @@ mod played;
 mod store;
 
 pub(crate) use figures::{per_second, times, together};
-pub(crate) use interval::Interval;
-pub(crate) use options::{Batch, SimulatedOptions};
+pub use interval::Interval;
+pub(crate) use options::{Batch, RunsOptions, SimulatedOptions};
 pub(crate) use played::{Played, Point, play};
 pub(crate) use store::Store;
 

@@ -1,11 +1,14 @@
 //! `flashflow sim`: whole networks in virtual time.
 
 mod export;
+mod sample;
 mod truth;
 
 use crate::error::Error;
 use clap::{Args, Subcommand};
+use experiments::batch::{self, BatchOptions, ReportOptions};
 use export::ExportOptions;
+use sample::SampleOptions;
 use serde_json::{Value, json};
 use std::path::PathBuf;
 use std::time::Duration;
@@ -27,6 +30,9 @@ pub(crate) struct SimOptions {
 #[derive(Debug, Subcommand)]
 pub(crate) enum SimAction {
     Run(RunOptions),
+    Batch(BatchOptions),
+    Report(ReportOptions),
+    Sample(SampleOptions),
     Export(ExportOptions),
     Truth(TruthOptions),
 }
@@ -35,7 +41,10 @@ impl SimOptions {
     pub(crate) const fn wants_json(&self) -> bool {
         match &self.action {
             SimAction::Run(options) => options.json,
+            SimAction::Batch(options) => options.json,
+            SimAction::Report(options) => options.json,
             SimAction::Export(options) => options.json,
+            SimAction::Sample(options) => options.json,
             SimAction::Truth(options) => options.json,
         }
     }
@@ -89,7 +98,10 @@ pub(crate) fn run(
 ) -> Result<Exit, Error> {
     match action {
         SimAction::Run(options) => run_once(options, output, interrupt),
+        SimAction::Batch(options) => Ok(batch::batch(options, output, interrupt)?),
+        SimAction::Report(options) => Ok(batch::report(options, output)?),
         SimAction::Export(options) => export::run(options, output),
+        SimAction::Sample(options) => sample::run(options, output),
         SimAction::Truth(options) => truth::run(options, output, interrupt),
     }
 }

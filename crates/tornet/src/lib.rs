@@ -6,6 +6,7 @@
 //! | [`shadow`] | networks as tornettools samples them for Shadow |
 //! | [`export`] | the same network for Shadow, with stock tor and TGen |
 //! | [`scenario`] | networks and choices by hand, in TOML |
+//! | [`sample`] | a network of any size, drawn from all relays of the Tor network |
 //! | [`models`] | TGen's Markov models, in GraphML |
 //! | [`places`] | countries, and what lies between them |
 //! | [`run`] | one run, on some threads |
@@ -25,6 +26,7 @@ pub mod network;
 pub mod places;
 pub mod results;
 pub mod run;
+pub mod sample;
 pub mod scenario;
 pub mod shadow;
 pub mod truth;

@@ -4,6 +4,7 @@ use crate::error::Error;
 use crate::{errors, scenario, shadow};
 use onion::router::schedule::SchedulerConfig;
 use onion::{Duration, Rate};
+use sha2::{Digest, Sha256};
 use sim::world::{Control, Fetch, Models};
 use std::path::Path;
 use std::sync::Arc;
@@ -148,6 +149,14 @@ impl Network {
         self.relays = dealt(self.relays, factor, |it, name| it.site.name = name);
         self.clients = dealt(self.clients, factor, |it, name| it.site.name = name);
         self
+    }
+
+    /// What tells it from others: of all that is read of it, models and choices among it, not of names of files.
+    #[must_use]
+    pub fn digest(&self) -> String {
+        // What is derived shows every field, and numbers in full.
+        let digest = Sha256::digest(format!("{self:?}").as_bytes());
+        digest[..6].iter().map(|byte| format!("{byte:02x}")).collect()
     }
 
     /// How many hosts it has.

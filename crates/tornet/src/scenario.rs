@@ -1,130 +1,19 @@
 //! Networks and choices by hand, in TOML. `docs/simulation.md` has all of it.
 
+mod tables;
+mod write;
+
+pub use write::scenario_text;
+
 use crate::error::{Error, read};
 use crate::network::{Choices, Client, Network, Relay, Site, Users};
 use crate::shadow;
 use onion::router::schedule::SchedulerConfig;
 use onion::{Duration, Rate};
-use serde::Deserialize;
 use sim::world::{Control, Fetch, Size};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct File {
-    /// A sample that what follows is added to.
-    shadow: Option<PathBuf>,
-    #[serde(default)]
-    choices: ChoicesTable,
-    #[serde(default)]
-    relays: Vec<RelayTable>,
-    #[serde(default)]
-    servers: Vec<SiteTable>,
-    #[serde(default)]
-    clients: Vec<ClientTable>,
-}
-
-#[derive(Clone, Copy, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-enum SchedulerName {
-    Vanilla,
-    KistLite,
-    Kist,
-}
-
-#[derive(Clone, Copy, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-enum TcpName {
-    Cubic,
-    Reno,
-}
-
-#[derive(Default, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct ChoicesTable {
-    scheduler: Option<SchedulerName>,
-    scheduler_interval_ms: Option<u64>,
-    tcp: Option<TcpName>,
-    congestion_control: Option<bool>,
-    cell_cost_ns: Option<u64>,
-    queue_ms: Option<u64>,
-    guards: Option<u8>,
-    ready_circuits: Option<u8>,
-    loss_at_300_ms: Option<f64>,
-    ramp_s: Option<u64>,
-    load: Option<f64>,
-}
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct SiteTable {
-    #[serde(default = "one")]
-    count: u32,
-    #[serde(default = "nobody")]
-    name: String,
-    country: String,
-    mbit_per_s: f64,
-}
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct RelayTable {
-    #[serde(default = "one")]
-    count: u32,
-    #[serde(default = "nobody")]
-    name: String,
-    country: String,
-    mbit_per_s: f64,
-    limit_mbit_per_s: Option<f64>,
-    /// That of its rate if not said.
-    weight: Option<u64>,
-    #[serde(default)]
-    guard: bool,
-    #[serde(default)]
-    exit: bool,
-}
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct ClientTable {
-    #[serde(default = "one")]
-    count: u32,
-    #[serde(default = "nobody")]
-    name: String,
-    country: String,
-    mbit_per_s: f64,
-    fetch: FetchTable,
-}
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct FetchTable {
-    every_s: f64,
-    count: Option<u32>,
-    sizes: Vec<SizeTable>,
-}
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct SizeTable {
-    #[serde(default = "unit")]
-    weight: f64,
-    bytes: u32,
-    timeout_s: f64,
-}
-
-const fn one() -> u32 {
-    1
-}
-
-const fn unit() -> f64 {
-    1.0
-}
-
-const fn nobody() -> String {
-    String::new()
-}
+use tables::{ChoicesTable, FetchTable, File, SchedulerName, SizeTable, TcpName};
 
 /// Reads a scenario.
 ///
@@ -133,11 +22,16 @@ const fn nobody() -> String {
 pub fn read_scenario(path: &Path) -> Result<Network, Error> {
     let malformed = |problem: String| Error::malformed(path, problem);
     let file: File = toml::from_str(&read(path)?).map_err(|error| malformed(error.to_string()))?;
+    // From where the scenario is.
+    let beside = |it: &Path| path.parent().unwrap_or(Path::new(".")).join(it);
     let mut network = match &file.shadow {
-        // From where the scenario is.
-        Some(sample) => shadow::read_sample(&path.parent().unwrap_or(Path::new(".")).join(sample))?,
+        Some(sample) => shadow::read_sample(&beside(sample))?,
         None => Network::default(),
     };
+    if let Some(folder) = &file.models {
+        network.models = Arc::new(shadow::read_models(&beside(folder))?);
+    }
+    let has_models = file.models.is_some() || file.shadow.is_some();
     choose(&mut network.choices, &file.choices).map_err(malformed)?;
     for table in &file.relays {
         let mbit = table.mbit_per_s;
@@ -155,12 +49,28 @@ pub fn read_scenario(path: &Path) -> Result<Network, Error> {
         network.servers.extend(all.map_err(malformed)?);
     }
     for table in &file.clients {
-        let users = Users::Fetch(Arc::new(fetch(&table.fetch).map_err(malformed)?));
+        let (users, dirtiness) = match (&table.fetch, table.users) {
+            (Some(table), false) => {
+                let fetch = fetch(table).map_err(malformed)?;
+                (Users::Fetch(Arc::new(fetch)), shadow::DIRTINESS_OF_BENCHMARKS)
+            }
+            (None, true) if has_models => {
+                (Users::Models(network.models.clone()), shadow::DIRTINESS)
+            }
+            (None, true) => {
+                return Err(malformed(
+                    "clients with `users = true` need `models = \"FOLDER\"`".into(),
+                ));
+            }
+            _ => {
+                let problem = "clients have either `fetch` or `users = true`";
+                return Err(malformed(problem.into()));
+            }
+        };
         let mbit = table.mbit_per_s;
         for site in
             sites("client", table.count, &table.name, &table.country, mbit).map_err(malformed)?
         {
-            let dirtiness = Duration::from_secs(10);
             network.clients.push(Client { site, users: users.clone(), dirtiness });
         }
     }

@@ -16,8 +16,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 /// C tor's `MaxCircuitDirtiness`, and what benchmarks' torrc has instead.
-const DIRTINESS: Duration = Duration::from_mins(10);
-const DIRTINESS_OF_BENCHMARKS: Duration = Duration::from_secs(10);
+pub(crate) const DIRTINESS: Duration = Duration::from_mins(10);
+pub(crate) const DIRTINESS_OF_BENCHMARKS: Duration = Duration::from_secs(10);
 
 #[derive(Deserialize)]
 struct Config {
@@ -111,7 +111,7 @@ pub fn read_sample(folder: &Path) -> Result<Network, Error> {
     };
     let has_models = is_used(&|args| !args.contains(BENCHMARK));
     let models =
-        Arc::new(if has_models { models(&folder.join("conf"))? } else { Models::default() });
+        Arc::new(if has_models { read_models(&folder.join("conf"))? } else { Models::default() });
     let mut fetches: BTreeMap<String, Arc<Fetch>> = BTreeMap::new();
     let mut network = Network { models: models.clone(), ..Network::default() };
     network.choices = Choices::default();
@@ -238,7 +238,10 @@ fn flags(path: &Path) -> Result<(BTreeSet<String>, BTreeSet<String>), Error> {
 }
 
 /// The three models of a folder, by what their names begin with.
-fn models(folder: &Path) -> Result<Models, Error> {
+///
+/// # Errors
+/// Where one is missing, or malformed.
+pub fn read_models(folder: &Path) -> Result<Models, Error> {
     let files = std::fs::read_dir(folder)
         .map_err(|source| Error::Read { path: folder.into(), source })?
         .filter_map(|it| Some(it.ok()?.path()));

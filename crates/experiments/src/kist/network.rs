@@ -23,7 +23,7 @@ pub(super) fn run(
     output: &Output,
     interrupt: &Interrupt,
 ) -> Result<ExperimentReport, Error> {
-    let mut batch = Batch::new(&options.simulated, path, common.quick)?;
+    let mut batch = Batch::new(&options.simulated.runs, path, common.quick)?;
     let interval = Duration::from_millis(u64::from(options.interval));
     batch.conditions.push_str(&format!(", interval {} ms", options.interval));
     let names = Scheduler::ALL.map(variant);

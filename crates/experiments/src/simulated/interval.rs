@@ -5,18 +5,20 @@ use std::fmt;
 
 /// A mean, and how far the true one lies from it at most, in 95 of 100 cases: by Student's distribution, as for few values from a normal one.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) struct Interval {
-    /// NaN of no values.
-    pub(crate) mean: f64,
-    /// `None` of fewer than two.
-    pub(crate) half_width: Option<f64>,
-    pub(crate) count: usize,
+pub struct Interval {
+    /// The mean; NaN of no values.
+    pub mean: f64,
+    /// How far off it may be; `None` of fewer than two.
+    pub half_width: Option<f64>,
+    /// Of how many values.
+    pub count: usize,
 }
 
 impl Interval {
     /// What is no number does not count.
     #[expect(clippy::cast_precision_loss, reason = "a handful of seeds")]
-    pub(crate) fn of(values: &[f64]) -> Self {
+    #[must_use]
+    pub fn of(values: &[f64]) -> Self {
         let values: Vec<f64> = values.iter().copied().filter(|it| it.is_finite()).collect();
         let count = values.len();
         let mean = values.iter().sum::<f64>() / count as f64;
@@ -30,7 +32,8 @@ impl Interval {
     }
 
     /// In other units.
-    pub(crate) fn times(self, factor: f64) -> Self {
+    #[must_use]
+    pub fn times(self, factor: f64) -> Self {
         let half_width = self.half_width.map(|it| it * factor.abs());
         Self { mean: self.mean * factor, half_width, ..self }
     }

@@ -13,6 +13,13 @@ pub(crate) struct SimulatedOptions {
     /// docs/simulation.md.
     #[arg(long, value_name = "PATH")]
     pub(crate) network: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) runs: RunsOptions,
+}
+
+/// How large, how long, how often.
+#[derive(Debug, Args)]
+pub(crate) struct RunsOptions {
     /// Take so many times as many relays and clients, 0.01 to 100.
     #[arg(long, value_name = "FACTOR", default_value_t = 1.0)]
     scale: f64,
@@ -23,7 +30,7 @@ pub(crate) struct SimulatedOptions {
     /// How much users do, in percent of what the network says; 100,115,130 by default, 100 if --quick.
     #[arg(long, value_delimiter = ',', value_name = "PERCENT,…",
         value_parser = clap::value_parser!(u32).range(1..=1000))]
-    loads: Vec<u32>,
+    pub(crate) loads: Vec<u32>,
     /// Runs of each, with the seeds 1, 2, …; 5 by default, 2 if --quick.
     #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u32).range(1..=1000))]
     seeds: Option<u32>,
@@ -69,11 +76,7 @@ pub(crate) struct Batch {
 
 impl Batch {
     /// `path` is the network's.
-    pub(crate) fn new(
-        options: &SimulatedOptions,
-        path: &Path,
-        is_quick: bool,
-    ) -> Result<Self, Error> {
+    pub(crate) fn new(options: &RunsOptions, path: &Path, is_quick: bool) -> Result<Self, Error> {
         let scale = options.scale;
         if !(0.01..=100.0).contains(&scale) {
             return Err(Error::Usage(format!("--scale {scale}: from 0.01 to 100 please")));
@@ -82,10 +85,11 @@ impl Batch {
         let seconds = options.run_seconds.unwrap_or(if is_quick { 90 } else { 300 });
         Ok(Self {
             conditions: format!(
-                "{} relays and {} clients, {seconds} s, network {} scaled by {scale}",
+                "{} relays and {} clients, {seconds} s, network {} scaled by {scale}, digest {}",
                 network.relays.len(),
                 network.clients.len(),
                 path.display(),
+                network.digest(),
             ),
             network,
             seconds,

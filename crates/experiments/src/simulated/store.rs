@@ -18,6 +18,27 @@ impl Store {
         Ok(Self { folder })
     }
 
+    /// One that somebody has written.
+    pub(crate) fn existing(folder: PathBuf) -> Result<Self, Error> {
+        std::fs::read_dir(&folder).map_err(failed("read the runs in", &folder))?;
+        Ok(Self { folder })
+    }
+
+    /// All runs that are there, by name.
+    pub(crate) fn read_runs(&self) -> Result<Vec<Played>, Error> {
+        let unreadable = failed("read the runs in", &self.folder);
+        let entries = std::fs::read_dir(&self.folder).map_err(&unreadable)?;
+        let mut names = Vec::new();
+        for entry in entries {
+            let name = entry.map_err(&unreadable)?.file_name().to_string_lossy().into_owned();
+            // What is being written has another name until it is whole.
+            names.extend(name.strip_suffix(".json").map(str::to_owned));
+        }
+        names.sort();
+        let read = names.iter().map(|name| self.read::<Played>(name));
+        Ok(read.collect::<Result<Vec<_>, Error>>()?.into_iter().flatten().collect())
+    }
+
     fn path(&self, name: &str) -> PathBuf {
         self.folder.join(format!("{name}.json"))
     }
@@ -62,7 +83,8 @@ impl Store {
             file.persist(&path)?;
             Ok(())
         };
-        write().map_err(failed("write", &path))
+        // On a full disk, for one, nothing of this run is there, and all that were over before are.
+        write().map_err(failed("write (the runs before it are kept)", &path))
     }
 }
 

@@ -64,6 +64,8 @@ pub(super) struct Kernel {
     queue_ns: u64,
     up_free_at: u64,
     down_free_at: u64,
+    /// Until then this socket's connection keeps the way down full.
+    full: (u64, u32),
     /// Sockets that wait for their turn on the way up.
     ready: VecDeque<u32>,
     /// What is on its way down; its time is when it is through.
@@ -103,6 +105,7 @@ impl Kernel {
             queue_ns: u64::try_from(queue.as_nanos()).unwrap_or(u64::MAX),
             up_free_at: 0,
             down_free_at: 0,
+            full: (0, 0),
             ready: VecDeque::new(),
             arriving: VecDeque::new(),
             sockets: Vec::new(),

@@ -6,7 +6,7 @@ mod growth;
 mod receiver;
 
 use alloc::collections::VecDeque;
-use growth::Cubic;
+use growth::{Cubic, SlowStart};
 use onion::node::SocketState;
 pub(super) use receiver::{Payload, Receiver};
 
@@ -78,11 +78,7 @@ pub(super) struct Sender {
     peak_until: u64,
     round_trip_ns: u64,
     variance_ns: u64,
-    /// The least round trip of the last round and of this one; bytes that tell of this one, and where the next begins.
-    least_ns: u64,
-    round_least_ns: u64,
-    round_bytes: u64,
-    round_end: u64,
+    start: SlowStart,
     silences: u32,
     /// When all that is under way counts as lost.
     pub(super) silent_at: u64,
@@ -111,10 +107,7 @@ impl Sender {
             peak_until: 0,
             round_trip_ns: 0,
             variance_ns: 0,
-            least_ns: u64::MAX,
-            round_least_ns: u64::MAX,
-            round_bytes: 0,
-            round_end: 0,
+            start: SlowStart::default(),
             silences: 0,
             silent_at: u64::MAX,
             sent_at: 0,
@@ -229,7 +222,7 @@ impl Sender {
                 continue;
             }
             if !flight.is_again {
-                self.handle_round_trip(now - flight.sent_at, u64::from(flight.bytes));
+                self.handle_round_trip(now, &flight);
             }
             // A window that is not used says nothing of the path. As in Linux, half of it is enough in slow start.
             let is_used = self.is_limited || self.cwnd < self.threshold.min(2 * self.peak);
@@ -262,6 +255,8 @@ impl Sender {
         }
         self.in_flight = 0;
         self.reduce();
+        // Linux forgets what it knew of the path.
+        (self.cubic, self.start) = <_>::default();
         self.cwnd = WINDOW_LEAST;
         self.recovers_until = self.next;
         self.silences += 1;

@@ -40,25 +40,47 @@ impl Kernel {
             }
             _ => (0, 0),
         };
+        let wire = bytes + HEADERS * segments.max(1);
+        let takes_ns = wire * self.down_ps_per_byte / 1000;
         let mut is_lost = false;
         if segments > 0 {
             let socket = self.sockets.get(mail.socket.index as usize);
             let loss = socket.map_or(0, |socket| socket.loss);
             is_lost = loss > 0 && is_hit(self.lot.next() >> 32, loss, bytes);
             self.counts.lost_flights += u64::from(is_lost);
-            if self.down_free_at > at + self.queue_ns {
+            if self.overflows(at, mail.socket.index, takes_ns) {
                 is_lost = true;
                 self.counts.dropped_flights += 1;
             }
         }
         if !is_lost {
-            let wire = bytes + HEADERS * segments.max(1);
-            self.down_free_at = self.down_free_at.max(at) + wire * self.down_ps_per_byte / 1000;
+            self.down_free_at = self.down_free_at.max(at) + takes_ns;
         }
         let before = self.arriving.back().map_or(0, |last| last.at);
         mail.at = before.max(self.down_free_at).max(at);
         mail.is_lost = is_lost;
         self.arriving.push_back(mail);
+    }
+
+    /// Whether the queue has no room for what comes now to a socket, which is a flight's segments at once, where on a real way they come one by one.
+    ///
+    /// So of a flight for which there is room in part, the whole is taken by lot, as often as one of its segments would be. And the room that comes up while a connection whose flight was
+    /// dropped is about to send more is not for others: a queue that one keeps full is full for those who send little, too.
+    fn overflows(&mut self, at: u64, socket: u32, takes_ns: u64) -> bool {
+        let waits_ns = self.down_free_at.saturating_sub(at);
+        if waits_ns == 0 {
+            return false;
+        }
+        let (until, filled_by) = self.full;
+        if at < until && socket != filled_by {
+            return true;
+        }
+        let room_ns = self.queue_ns.saturating_sub(waits_ns);
+        let is_full = takes_ns > room_ns && self.lot.below(takes_ns) >= room_ns;
+        if is_full {
+            self.full = (at + 2 * takes_ns, socket);
+        }
+        is_full
     }
 
     pub(in crate::world) fn receive(&mut self, mail: Mail) {

@@ -1,13 +1,46 @@
 //! How fast: slow start and its end, Reno, Cubic, and what a loss costs.
 
-use super::{Control, MSS, Sender, WINDOW_LEAST};
+use super::{Control, Flight, MSS, Sender, WINDOW_LEAST};
 
-/// Bytes of a round by which its delay is judged: RFC 9406 wants eight segments.
-const ROUND_LEAST: u64 = 8 * MSS;
+/// HyStart as Linux has it, by its parameters' defaults: from so many segments on; a train of acknowledgements ends by a pause so long for a segment; a round's
+/// delay is judged by so many segments.
+const HYSTART_LEAST: u64 = 16 * MSS;
+const HYSTART_PAUSE_NS: u64 = 2_000_000;
+const HYSTART_SAMPLE: u64 = 8 * MSS;
 
 /// Cubic's constants (RFC 9438, §5).
 const CUBIC_C: f64 = 0.4;
 const CUBIC_BETA: f64 = 0.7;
+
+/// Linux: before the first loss one segment for so many that are acknowledged, at the least.
+const LEAST_BEFORE_LOSS: f64 = 20.0;
+
+/// What ends slow start before a queue overflows: HyStart (Ha and Rhee 2008), which in Linux is a part of Cubic.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct SlowStart {
+    /// The least round trip so far.
+    least_ns: u64,
+    /// Of this round: when it began, its least round trip, the bytes that tell of it, and where the next begins.
+    began_at: u64,
+    round_least_ns: u64,
+    bytes: u64,
+    end: u64,
+    /// The last acknowledgement of those that came one upon the other since the round began.
+    train_at: u64,
+}
+
+impl Default for SlowStart {
+    fn default() -> Self {
+        Self {
+            least_ns: u64::MAX,
+            began_at: 0,
+            round_least_ns: u64::MAX,
+            bytes: 0,
+            end: 0,
+            train_at: 0,
+        }
+    }
+}
 
 /// Where Cubic is between two losses.
 #[derive(Clone, Copy, Debug, Default)]
@@ -41,7 +74,8 @@ impl Sender {
         self.threshold = kept.max(WINDOW_LEAST);
     }
 
-    pub(super) fn handle_round_trip(&mut self, sample: u64, bytes: u64) {
+    pub(super) fn handle_round_trip(&mut self, now: u64, flight: &Flight) {
+        let sample = now - flight.sent_at;
         if self.round_trip_ns == 0 {
             (self.round_trip_ns, self.variance_ns) = (sample, sample / 2);
         } else {
@@ -49,24 +83,42 @@ impl Sender {
             self.variance_ns = (self.variance_ns * 3 + difference) / 4;
             self.round_trip_ns = (self.round_trip_ns * 7 + sample) / 8;
         }
-        if self.cwnd >= self.threshold {
-            return;
+        self.start.least_ns = self.start.least_ns.min(sample);
+        if self.control == Control::Cubic
+            && self.cwnd < self.threshold
+            && self.has_filled_path(now, sample, flight.bytes.into())
+        {
+            self.threshold = self.cwnd;
         }
-        // Slow start ends before a queue overflows: HyStart (RFC 9406), by the delay of rounds that tell enough.
-        self.round_least_ns = self.round_least_ns.min(sample);
-        self.round_bytes += bytes;
-        if self.acked < self.round_end {
-            return;
+    }
+
+    /// Whether slow start is to end, by an acknowledgement.
+    fn has_filled_path(&mut self, now: u64, sample: u64, bytes: u64) -> bool {
+        let start = &mut self.start;
+        if self.acked > start.end {
+            *start = SlowStart {
+                least_ns: start.least_ns,
+                began_at: now,
+                train_at: now,
+                end: self.next,
+                ..SlowStart::default()
+            };
         }
-        if self.round_bytes >= ROUND_LEAST {
-            let tolerated = (self.least_ns / 8).clamp(4_000_000, 16_000_000);
-            let is_late = self.round_least_ns >= self.least_ns.saturating_add(tolerated);
-            if is_late && self.cwnd >= 16 * MSS {
-                self.threshold = self.cwnd;
-            }
-            self.least_ns = self.round_least_ns;
+        if self.cwnd < HYSTART_LEAST {
+            return false;
         }
-        (self.round_least_ns, self.round_bytes, self.round_end) = (u64::MAX, 0, self.next);
+        // What acknowledges a flight stands for as many as it has segments.
+        let is_of_train = now - start.train_at <= HYSTART_PAUSE_NS * bytes.div_ceil(MSS);
+        if is_of_train {
+            start.train_at = now;
+        }
+        start.round_least_ns = start.round_least_ns.min(sample);
+        let tells_enough = start.bytes >= HYSTART_SAMPLE;
+        start.bytes += bytes;
+        let tolerated = (start.least_ns / 8).clamp(4_000_000, 16_000_000);
+        // A train half as long as the way there and back: what is under way fills the way there. Or a queue has grown.
+        let is_long = is_of_train && now - start.began_at > start.least_ns / 2;
+        is_long || tells_enough && start.round_least_ns > start.least_ns + tolerated
     }
 
     pub(super) fn grow(&mut self, now: u64, acked: u64) {
@@ -97,15 +149,16 @@ impl Sender {
             cubic.middle_s = libm::cbrt((cubic.origin - cwnd) / CUBIC_C);
             cubic.friendly = cwnd;
         }
-        let since_s = (now - cubic.began_at + self.round_trip_ns) as f64 * 1e-9;
+        let since_s = (now - cubic.began_at + self.start.least_ns) as f64 * 1e-9;
         let offset = since_s - cubic.middle_s;
         let target = cubic.origin + CUBIC_C * offset * offset * offset;
         cubic.friendly += 3.0 * (1.0 - CUBIC_BETA) / (1.0 + CUBIC_BETA) * acked / cwnd;
-        let grown = if target < cubic.friendly {
-            cubic.friendly - cwnd
-        } else {
-            (target.clamp(cwnd, 1.5 * cwnd) - cwnd) / cwnd * acked
-        };
-        self.cwnd += (grown.max(0.0) * MSS as f64) as u64;
+        let mut grown = (target.clamp(cwnd, 1.5 * cwnd) - cwnd) / cwnd * acked;
+        if cubic.before == 0.0 {
+            // Linux: as long as nothing was lost the curve's middle is not known, and a twentieth in each round trip is the least.
+            grown = grown.max(acked / LEAST_BEFORE_LOSS);
+        }
+        let friendly = (cubic.friendly - cwnd) / cwnd * acked;
+        self.cwnd += (grown.max(friendly).max(0.0) * MSS as f64) as u64;
     }
 }

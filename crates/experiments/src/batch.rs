@@ -1,0 +1,284 @@
+//! `flashflow sim batch` and `sim report`: networks run over and over, and what comes out, side by side.
+
+mod judge;
+
+use crate::error::Error;
+use crate::simulated::{Batch, Played, Point, RunsOptions, Store, play, run_case};
+use crate::telling::tell;
+use clap::Args;
+use link::Clock;
+use onion::Duration;
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use terminal::{Exit, Interrupt, Output};
+
+/// Where runs that are over are kept, in the folder of results.
+const RUNS: &str = "batch-runs";
+
+/// Run networks over and over, and hold them beside each other.
+///
+/// Each network is run at each load with each seed. What came out of a run is a file of its own in DIR/batch-runs, written when the run is over: the same command goes on where it
+/// was interrupted, and shards of a batch on several machines make one report. It says for each network the mean over seeds with 95 % intervals, how the others differ from the first,
+/// seed by seed, and draws the distributions of transfer times.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  flashflow sim batch --network kist.toml --network vanilla.toml --seeds 10 --out results
+  flashflow sim batch --network five-percent.toml --loads 100,130 --shard 2/8 --out shared-folder
+
+Exit status: 0 all runs are there, or this shard's; 1 something is wrong with a network, a file of another batch is in the way, or a file
+cannot be written; 2 wrong arguments; 130 interrupted: runs that are over are kept.")]
+pub struct BatchOptions {
+    /// A scenario (TOML), or a folder with a sample that tornettools made for Shadow. May be given several times; the
+    /// others are held beside the first. Each is called as its file or folder is.
+    #[arg(long, value_name = "PATH", required = true)]
+    network: Vec<PathBuf>,
+    #[command(flatten)]
+    runs: RunsOptions,
+    /// Folder for runs, page, tables and figures.
+    #[arg(long, value_name = "DIR", default_value = "flashflow-batch")]
+    out: PathBuf,
+    /// Print results as JSON, one value a line: a run each, what they come to, and a summary.
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Make one report of batches' runs.
+///
+/// Of all that lie in the folders, such as shards of one batch on several machines. A run that is in several of them must be the same in each.
+#[derive(Debug, Args)]
+#[command(after_help = "Example:
+  flashflow sim report machine-1 machine-2 --out results
+
+Exit status: 0 done; 1 a file cannot be read or written, or folders hold runs that do not belong together; 2 wrong arguments.")]
+pub struct ReportOptions {
+    /// Folders that `sim batch` has written.
+    #[arg(value_name = "DIR", required = true)]
+    folders: Vec<PathBuf>,
+    /// Network that the others are held beside; the first in the alphabet if not said.
+    #[arg(long, value_name = "NAME")]
+    first: Option<String>,
+    /// Folder for page, tables and figures.
+    #[arg(long, value_name = "DIR", default_value = "flashflow-batch")]
+    out: PathBuf,
+    /// Print results as JSON, one value a line.
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// `flashflow sim batch`.
+///
+/// # Errors
+/// Where a network cannot be simulated, or files cannot be read or written.
+pub fn batch(
+    options: &BatchOptions,
+    output: &Output,
+    interrupt: &Interrupt,
+) -> Result<Exit, Error> {
+    interrupt.wind_up_in_order();
+    let mut batches: Vec<(String, Batch)> = Vec::new();
+    for path in &options.network {
+        let name = name_of(path)?;
+        if batches.iter().any(|(other, _)| *other == name) {
+            return Err(Error::Usage(format!("two networks are called {name}: rename one")));
+        }
+        let mut batch = Batch::new(&options.runs, path, false)?;
+        if options.runs.loads.is_empty() {
+            batch.loads = vec![100];
+        }
+        batches.push((name, batch));
+    }
+    let names: Vec<&str> = batches.iter().map(|(name, _)| name.as_str()).collect();
+    let store = Store::new(options.out.join(RUNS))?;
+    let Some((_, first)) = batches.first() else {
+        return Err(Error::Usage("--network PATH is missing".to_owned()));
+    };
+    let points = first.points(&names);
+    let mut progress = Progress::new(points.iter().filter(|it| first.is_ours(it, &names)).count());
+    let mut runs = Vec::new();
+    for point in &points {
+        let Some((_, batch)) = batches.iter().find(|(name, _)| *name == point.variant) else {
+            continue;
+        };
+        let name = point.file_name();
+        let mut played = store.read_run(&name, &batch.conditions)?;
+        let is_ours = batch.is_ours(point, &names);
+        if played.is_some() {
+            progress.was_there(is_ours);
+        } else if is_ours && !interrupt.is_requested() {
+            output.step(progress.next(point));
+            let network = batch.at_load(point.load_percent);
+            played = play(batch, &network, point, output, interrupt)?;
+            if let Some(played) = &played {
+                store.write(&name, played)?;
+                progress.is_over();
+            }
+        }
+        let Some(played) = played else { continue };
+        tell(&run_case(&played), output);
+        runs.push(played);
+    }
+    let mut missing = Vec::new();
+    if runs.len() < points.len() {
+        missing.push(format!(
+            "{} of {} runs are missing: the same command without --shard plays them, or takes them where they are in the folder by then.",
+            points.len() - runs.len(),
+            points.len(),
+        ));
+    }
+    let is_whole = progress.left == 0;
+    conclude(&names, &runs, missing, &options.out, output)?;
+    Ok(match (interrupt.is_requested(), is_whole) {
+        (true, _) => Exit::Interrupted,
+        (false, true) => Exit::Done,
+        (false, false) => Exit::Failed,
+    })
+}
+
+/// `flashflow sim report`.
+///
+/// # Errors
+/// Where there is nothing to report, folders do not belong together, or files cannot be read or written.
+pub fn report(options: &ReportOptions, output: &Output) -> Result<Exit, Error> {
+    let mut all: BTreeMap<(u32, String, u64), Played> = BTreeMap::new();
+    for folder in &options.folders {
+        for played in Store::existing(folder.join(RUNS))?.read_runs()? {
+            let point = &played.point;
+            let other = all
+                .values()
+                .find(|it| it.point.variant == point.variant && it.conditions != played.conditions);
+            if let Some(other) = other {
+                return Err(Error::Usage(format!(
+                    "{}: runs of {} are of another batch than elsewhere ({}; {})",
+                    folder.display(),
+                    point.variant,
+                    played.conditions,
+                    other.conditions,
+                )));
+            }
+            let key = (point.load_percent, point.variant.clone(), point.seed);
+            let name = point.name();
+            let fingerprint = played.fingerprint.clone();
+            let same = all.insert(key, played);
+            if same.is_some_and(|it| it.fingerprint != fingerprint) {
+                return Err(Error::Usage(format!(
+                    "{}: {name} came out another way elsewhere: not the same program?",
+                    folder.display(),
+                )));
+            }
+        }
+    }
+    let runs: Vec<Played> = all.into_values().collect();
+    let mut names: Vec<&str> = runs.iter().map(|it| it.point.variant.as_str()).collect();
+    names.sort_unstable();
+    names.dedup();
+    if let Some(first) = &options.first {
+        let Some(place) = names.iter().position(|it| it == first) else {
+            let known = names.join(", ");
+            return Err(Error::Usage(format!("--first {first}: there are runs of {known}")));
+        };
+        names[..=place].rotate_right(1);
+    }
+    conclude(&names, &runs, Vec::new(), &options.out, output)?;
+    Ok(Exit::Done)
+}
+
+/// Writes the report, and tells what it says.
+fn conclude(
+    names: &[&str],
+    runs: &[Played],
+    missing: Vec<String>,
+    out: &Path,
+    output: &Output,
+) -> Result<(), Error> {
+    let report = judge::report(names, runs, missing);
+    for case in report.cases.iter().filter(|case| judge::is_comparison(case)) {
+        tell(case, output);
+    }
+    let written = report.write(out)?;
+    output.quiet();
+    output.step(format!("page: {}", written.html.display()));
+    output.result(&report.answer, || report.summary_value());
+    Ok(())
+}
+
+/// How a network is called: as its file without ending, or its folder.
+fn name_of(path: &Path) -> Result<String, Error> {
+    let is_file = path.extension().is_some_and(|it| it == "toml");
+    let name = if is_file { path.file_stem() } else { path.file_name() };
+    let name = name.and_then(|it| it.to_str()).filter(|it| !it.is_empty());
+    name.map(str::to_owned).ok_or_else(|| {
+        Error::Usage(format!("--network {}: a path that ends with a name please", path.display()))
+    })
+}
+
+/// How far a batch is.
+struct Progress {
+    clock: Clock,
+    left: usize,
+    of: usize,
+    played: u32,
+}
+
+impl Progress {
+    fn new(of: usize) -> Self {
+        Self { clock: Clock::start(), left: of, of, played: 0 }
+    }
+
+    fn was_there(&mut self, is_ours: bool) {
+        self.left -= usize::from(is_ours);
+    }
+
+    fn is_over(&mut self) {
+        self.left -= 1;
+        self.played += 1;
+    }
+
+    /// What is told before a run.
+    fn next(&self, point: &Point) -> String {
+        let number = self.of - self.left + 1;
+        let mut text = format!("run {number} of {}: {}", self.of, point.name());
+        if self.played > 0 {
+            let so_far = self.clock.now() - onion::Instant::ORIGIN;
+            let left = u32::try_from(self.left).unwrap_or(u32::MAX);
+            let to_go = so_far / self.played * left;
+            text.push_str(&format!("; {} to go, about {}", self.left, in_words(to_go)));
+        }
+        text
+    }
+}
+
+fn in_words(time: Duration) -> String {
+    match time.as_secs() {
+        seconds @ 0..120 => format!("{seconds} s"),
+        seconds @ 120..7200 => format!("{} min", seconds / 60),
+        seconds => {
+            format!("{:.1} h", f64::from(u32::try_from(seconds).unwrap_or(u32::MAX)) / 3600.0)
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_network_is_called_as_its_file_or_folder() {
+        for (path, name) in
+            [("a/kist.toml", "kist"), ("tornet-0.05-1", "tornet-0.05-1"), ("x/sample/", "sample")]
+        {
+            assert_eq!(name_of(Path::new(path)).expect("a name"), name);
+        }
+        assert!(name_of(Path::new("..")).is_err());
+    }
+
+    #[test]
+    fn what_is_to_go_is_reckoned_by_runs_that_were_played_and_not_by_those_that_were_there() {
+        let point = Point { variant: "kist".to_owned(), load_percent: 100, seed: 3 };
+        let mut progress = Progress::new(4);
+        progress.was_there(true);
+        assert_eq!(progress.next(&point), "run 2 of 4: kist, load 100 %, seed 3");
+        progress.is_over();
+        let told = progress.next(&point);
+        assert!(told.starts_with("run 3 of 4") && told.ends_with("2 to go, about 0 s"), "{told}");
+    }
+}

@@ -1,0 +1,214 @@
+//! A network of any size, drawn from all relays of the Tor network.
+//!
+//! Relays are drawn in layers, as Jansen et al. (“Once is Never Enough”, USENIX Security 2021, §3) have it: those of a kind (guard and exit, exit, guard, neither) in the order of
+//! their weights make as many layers as there are to be relays of that kind, and each layer gives one, by lot. So a small network has the large relays, the small ones, and the shares of the kinds
+//! that the whole one has. How many clients and servers there are, and where, is taken from the sample `tornet-0.05-1` of the same authors' later work (USENIX ATC 2022 artifact):
+//! 396 processes for 40,000 users, 40 benchmarks and 40 servers to 5 % of Tor.
+
+use crate::error::Error;
+use crate::network::{Client, Network, Relay, Site, Users};
+use crate::places::Places;
+use crate::shadow::{DIRTINESS, DIRTINESS_OF_BENCHMARKS};
+use onion::{Duration, Rate};
+use sim::world::{Fetch, Lot, Models, Size};
+use std::sync::Arc;
+
+/// How many relays, clients and servers of the sample are in a country.
+const SHARES: &str = include_str!("sample/shares.csv");
+
+/// Processes that stand for about a hundred users each, benchmarks, and servers, to the whole of Tor.
+const CLIENTS_OF_TOR: f64 = 396.0 / 0.05;
+const BENCHMARKS_OF_TOR: f64 = 40.0 / 0.05;
+const SERVERS_OF_TOR: f64 = 40.0 / 0.05;
+
+/// What clients and servers send and get: as in the sample.
+const CLIENT_RATE: Rate = Rate::from_bit_per_s(1_000_000_000);
+const SERVER_RATE: Rate = Rate::from_bit_per_s(100_000_000_000);
+
+/// What a relay can carry at least: one that carries nothing stops what goes through it for ever.
+const LEAST_RATE: Rate = Rate::from_bit_per_s(400_000);
+
+/// A relay of the whole network.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct KnownRelay {
+    /// Its nickname: others may have the same.
+    pub name: String,
+    /// Where it is, if that is known.
+    pub country: Option<String>,
+    /// Its weight in the consensus: kilobytes per second.
+    pub weight: u64,
+    /// Circuits may begin there.
+    pub is_guard: bool,
+    /// Streams may leave there.
+    pub is_exit: bool,
+    /// The most that it has been seen to carry, if that is known (a descriptor's observed bandwidth).
+    pub observed: Option<Rate>,
+    /// What it lets itself send, if that is known (a descriptor's average bandwidth).
+    pub limit: Option<Rate>,
+}
+
+/// What is wanted.
+#[derive(Clone, Debug)]
+pub struct Wanted {
+    /// The size: 1 is the whole network.
+    pub scale: f64,
+    /// Another seed draws other relays.
+    pub seed: u64,
+    /// What users do; without models there are only benchmarks.
+    pub models: Option<Arc<Models>>,
+}
+
+/// What was drawn, and what had to be guessed.
+#[derive(Clone, Debug)]
+pub struct Sample {
+    /// The network.
+    pub network: Network,
+    /// Relays of the network of which nobody knows what they can carry: their weight says it, by the median of the others.
+    pub guessed_rates: usize,
+    /// Relays of the network whose country is not known, or has no place on the map: drawn by lot, as the sample's relays are distributed.
+    pub guessed_countries: usize,
+}
+
+/// Draws a network.
+///
+/// # Errors
+/// Where so small a one cannot work, or the whole has no relay of a kind that circuits need.
+pub fn sample(all: &[KnownRelay], wanted: &Wanted) -> Result<Sample, Error> {
+    let places = Places::new()?;
+    let shares = Shares::new()?;
+    let mut lot = Lot::of(wanted.seed, 5);
+    let per_weight = rate_of_weight(all);
+    let (mut guessed_rates, mut guessed_countries) = (0, 0);
+    let mut relays = Vec::new();
+    for (is_guard, is_exit) in [(true, true), (false, true), (true, false), (false, false)] {
+        let is_of_kind =
+            |it: &&KnownRelay| it.weight > 0 && (it.is_guard, it.is_exit) == (is_guard, is_exit);
+        let mut kind: Vec<&KnownRelay> = all.iter().filter(is_of_kind).collect();
+        kind.sort_by(|a, b| (b.weight, &a.name).cmp(&(a.weight, &b.name)));
+        for drawn in layers(kind.len(), wanted.scale, &mut lot) {
+            let it = kind[drawn];
+            let known = it.country.as_ref().filter(|country| places.find(country).is_ok());
+            guessed_countries += usize::from(known.is_none());
+            guessed_rates += usize::from(it.observed.is_none());
+            let country = known.cloned().unwrap_or_else(|| shares.draw(Kind::Relay, &mut lot));
+            let rate = it.observed.unwrap_or_else(|| per_weight(it.weight)).max(LEAST_RATE);
+            relays.push(Relay {
+                site: site(&format!("{}-{}", it.name, relays.len() + 1), country, rate),
+                weight: it.weight,
+                is_guard,
+                is_exit,
+                limit: it.limit.filter(|limit| *limit < rate),
+            });
+        }
+    }
+    let count = |of_tor: f64| whole(of_tor * wanted.scale);
+    let mut network =
+        Network { relays, models: wanted.models.clone().unwrap_or_default(), ..Network::default() };
+    for number in 0..count(SERVERS_OF_TOR).max(1) {
+        let country = shares.draw(Kind::Server, &mut lot);
+        network.servers.push(site(&format!("server-{}", number + 1), country, SERVER_RATE));
+    }
+    let fetch = Arc::new(benchmark());
+    let mut client = |name: String, users: Users, dirtiness| {
+        let site = site(&name, shares.draw(Kind::Client, &mut lot), CLIENT_RATE);
+        network.clients.push(Client { site, users, dirtiness });
+    };
+    if let Some(models) = &wanted.models {
+        for number in 0..count(CLIENTS_OF_TOR) {
+            client(format!("users-{}", number + 1), Users::Models(models.clone()), DIRTINESS);
+        }
+    }
+    for number in 0..count(BENCHMARKS_OF_TOR).max(1) {
+        let users = Users::Fetch(fetch.clone());
+        client(format!("benchmark-{}", number + 1), users, DIRTINESS_OF_BENCHMARKS);
+    }
+    network.check()?;
+    Ok(Sample { network, guessed_rates, guessed_countries })
+}
+
+/// What benchmarks fetch: the sizes and time-outs of Tor's own, once a minute.
+fn benchmark() -> Fetch {
+    let size =
+        |weight, bytes, timeout_s| Size { weight, bytes, timeout: Duration::from_secs(timeout_s) };
+    let sizes = vec![size(12.0, 50 << 10, 15), size(2.0, 1 << 20, 60), size(1.0, 5 << 20, 120)];
+    Fetch { every: Duration::from_mins(1), count: None, sizes }
+}
+
+fn site(name: &str, country: String, rate: Rate) -> Site {
+    Site { name: name.to_owned(), country, up: rate, down: rate }
+}
+
+/// Which of so many relays in their order are taken: one of each layer. Of a network larger than the whole some are taken twice.
+#[expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_precision_loss,
+    clippy::cast_sign_loss,
+    reason = "small numbers of relays"
+)]
+fn layers(count: usize, scale: f64, lot: &mut Lot) -> Vec<usize> {
+    // Of a kind that there is, there is one.
+    let wanted = if count == 0 { 0 } else { whole(count as f64 * scale).max(1) };
+    let width = count as f64 / wanted as f64;
+    let draw = |layer: usize| (((layer as f64 + lot.unit()) * width) as usize).min(count - 1);
+    (0..wanted).map(draw).collect()
+}
+
+#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a number of hosts")]
+fn whole(count: f64) -> usize {
+    count.round() as usize
+}
+
+/// What a weight says of a rate: the median of what it says of relays whose rate is known; by its unit if there are none.
+#[expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_precision_loss,
+    clippy::cast_sign_loss,
+    reason = "weights and rates are far below 2⁵³"
+)]
+fn rate_of_weight(all: &[KnownRelay]) -> impl Fn(u64) -> Rate {
+    let ratio = |it: &KnownRelay| {
+        let observed = it.observed.filter(|_| it.weight > 0)?;
+        Some(observed.as_byte_per_s() as f64 / it.weight as f64)
+    };
+    let mut ratios: Vec<f64> = all.iter().filter_map(ratio).collect();
+    ratios.sort_by(f64::total_cmp);
+    let median = ratios.get(ratios.len() / 2).copied().unwrap_or(1000.0);
+    move |weight| Rate::from_byte_per_s((weight as f64 * median) as u64)
+}
+
+#[derive(Clone, Copy)]
+enum Kind {
+    Relay,
+    Client,
+    Server,
+}
+
+/// How hosts are distributed over countries.
+struct Shares(Vec<(String, [u32; 3])>);
+
+impl Shares {
+    fn new() -> Result<Self, Error> {
+        let malformed = |error: csv::Error| Error::malformed("shares.csv", error);
+        let rows = csv::Reader::from_reader(SHARES.as_bytes())
+            .into_deserialize()
+            .map(|row| row.map_err(malformed))
+            .collect::<Result<_, Error>>()?;
+        Ok(Self(rows))
+    }
+
+    fn draw(&self, kind: Kind, lot: &mut Lot) -> String {
+        let of_kind = |(_, counts): &(String, [u32; 3])| u64::from(counts[kind as usize]);
+        let mut left = lot.below(self.0.iter().map(of_kind).sum());
+        for row in &self.0 {
+            let count = of_kind(row);
+            if left < count {
+                return row.0.clone();
+            }
+            left -= count;
+        }
+        String::new()
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,152 @@
+//! The tables of a scenario, as TOML has them.
+
+use serde::{Deserialize, Serialize};
+use std::path::PathBuf;
+
+#[derive(Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct File {
+    /// A sample that what follows is added to.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) shadow: Option<PathBuf>,
+    /// The folder with TGen's models, for clients that have users by models.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) models: Option<PathBuf>,
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub(super) choices: ChoicesTable,
+    #[serde(default)]
+    pub(super) relays: Vec<RelayTable>,
+    #[serde(default)]
+    pub(super) servers: Vec<SiteTable>,
+    #[serde(default)]
+    pub(super) clients: Vec<ClientTable>,
+}
+
+#[derive(Clone, Copy, PartialEq, Deserialize, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub(super) enum SchedulerName {
+    Vanilla,
+    KistLite,
+    Kist,
+}
+
+#[derive(Clone, Copy, PartialEq, Deserialize, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub(super) enum TcpName {
+    Cubic,
+    Reno,
+}
+
+#[derive(Default, PartialEq, Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct ChoicesTable {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) scheduler: Option<SchedulerName>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) scheduler_interval_ms: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) tcp: Option<TcpName>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) congestion_control: Option<bool>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) cell_cost_ns: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) queue_ms: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) guards: Option<u8>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) ready_circuits: Option<u8>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) loss_at_300_ms: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) ramp_s: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) load: Option<f64>,
+}
+
+#[derive(Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct SiteTable {
+    #[serde(default = "one", skip_serializing_if = "is_one")]
+    pub(super) count: u32,
+    #[serde(default = "nobody", skip_serializing_if = "String::is_empty")]
+    pub(super) name: String,
+    pub(super) country: String,
+    pub(super) mbit_per_s: f64,
+}
+
+#[derive(Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct RelayTable {
+    #[serde(default = "one", skip_serializing_if = "is_one")]
+    pub(super) count: u32,
+    #[serde(default = "nobody", skip_serializing_if = "String::is_empty")]
+    pub(super) name: String,
+    pub(super) country: String,
+    pub(super) mbit_per_s: f64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) limit_mbit_per_s: Option<f64>,
+    /// That of its rate if not said.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) weight: Option<u64>,
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub(super) guard: bool,
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub(super) exit: bool,
+}
+
+#[derive(Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct ClientTable {
+    #[serde(default = "one", skip_serializing_if = "is_one")]
+    pub(super) count: u32,
+    #[serde(default = "nobody", skip_serializing_if = "String::is_empty")]
+    pub(super) name: String,
+    pub(super) country: String,
+    pub(super) mbit_per_s: f64,
+    /// What a benchmark fetches,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) fetch: Option<FetchTable>,
+    /// or many users, as models say.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub(super) users: bool,
+}
+
+#[derive(Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct FetchTable {
+    pub(super) every_s: f64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) count: Option<u32>,
+    pub(super) sizes: Vec<SizeTable>,
+}
+
+#[derive(Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct SizeTable {
+    #[serde(default = "unit")]
+    pub(super) weight: f64,
+    pub(super) bytes: u32,
+    pub(super) timeout_s: f64,
+}
+
+pub(super) const fn one() -> u32 {
+    1
+}
+
+pub(super) const fn unit() -> f64 {
+    1.0
+}
+
+pub(super) const fn nobody() -> String {
+    String::new()
+}
+
+fn is_default<T: Default + PartialEq>(value: &T) -> bool {
+    *value == T::default()
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes references")]
+fn is_one(value: &u32) -> bool {
+    *value == 1
+}
