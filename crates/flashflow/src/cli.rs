@@ -3,7 +3,9 @@
 use crate::bwfile_command::BwfileOptions;
 use crate::client_command::ClientOptions;
 use crate::coordinator_command::CoordinatorOptions;
+use crate::dashboard_command::DashboardOptions;
 use crate::demo::DemoOptions;
+use crate::export_command::ExportOptions;
 use crate::keys::KeysOptions;
 use crate::lab_command::LabOptions;
 use crate::measure::MeasureOptions;
@@ -12,6 +14,7 @@ use crate::measurer_command::MeasurerOptions;
 use crate::relay_command::RelayOptions;
 use crate::schedule_command::ScheduleOptions;
 use crate::sim_command::SimOptions;
+use crate::store_command::StoreOptions;
 use clap::{Parser, Subcommand};
 use experiments::ExperimentOptions;
 use experiments::bench::BenchOptions;
@@ -45,6 +48,9 @@ pub(crate) enum Command {
     Relay(RelayOptions),
     Client(ClientOptions),
     Bwfile(BwfileOptions),
+    Dashboard(DashboardOptions),
+    Export(ExportOptions),
+    Store(StoreOptions),
     Schedule(ScheduleOptions),
     Sim(SimOptions),
 }
@@ -64,6 +70,9 @@ impl Command {
             Self::Relay(options) => options.json,
             Self::Client(options) => options.json,
             Self::Bwfile(options) => options.wants_json(),
+            Self::Dashboard(options) => options.json,
+            Self::Export(_) => false,
+            Self::Store(options) => options.wants_json(),
             Self::Schedule(options) => options.json,
             Self::Sim(options) => options.wants_json(),
         }

@@ -5,9 +5,11 @@ mod cli;
 mod client_command;
 mod config;
 mod coordinator_command;
+mod dashboard_command;
 mod demo;
 mod documents;
 mod error;
+mod export_command;
 mod keys;
 mod lab_command;
 mod measure;
@@ -17,6 +19,7 @@ mod relay_command;
 mod schedule_command;
 mod service;
 mod sim_command;
+mod store_command;
 
 use clap::Parser;
 use cli::{Cli, Command};
@@ -56,6 +59,9 @@ fn run(command: &Command, output: &Output, interrupt: &Interrupt) -> Result<Exit
         Command::Relay(options) => relay_command::run(options, output, interrupt),
         Command::Client(options) => client_command::run(options, output, interrupt),
         Command::Bwfile(options) => bwfile_command::run(options, output),
+        Command::Dashboard(options) => dashboard_command::run(options, output, interrupt),
+        Command::Export(options) => export_command::run(options, output),
+        Command::Store(options) => store_command::run(options, output),
         Command::Schedule(options) => schedule_command::run(options, output),
         Command::Sim(options) => sim_command::run(&options.action, output, interrupt),
     }
