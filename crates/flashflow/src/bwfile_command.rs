@@ -1,5 +1,7 @@
 //! `flashflow bwfile`: looks at bandwidth files.
 
+mod explain;
+
 use crate::error::Error;
 use clap::{Args, Subcommand};
 use link::unix_time_s;
@@ -26,6 +28,7 @@ enum Action {
     Check(CheckOptions),
     Show(ShowOptions),
     Diff(DiffOptions),
+    Explain(explain::ExplainOptions),
 }
 
 impl BwfileOptions {
@@ -34,6 +37,7 @@ impl BwfileOptions {
             Action::Check(CheckOptions { json, .. })
             | Action::Show(ShowOptions { json, .. })
             | Action::Diff(DiffOptions { json, .. }) => *json,
+            Action::Explain(options) => options.json,
         }
     }
 }
@@ -112,6 +116,7 @@ pub(crate) fn run(options: &BwfileOptions, output: &Output) -> Result<Exit, Erro
         Action::Check(options) => check(options, output),
         Action::Show(options) => show(options, output),
         Action::Diff(options) => diff(options, output),
+        Action::Explain(options) => explain::run(options, output),
     }
 }
 

@@ -4,7 +4,9 @@ use crate::anonymity_command::AnonymityOptions;
 use crate::bwfile_command::BwfileOptions;
 use crate::client_command::ClientOptions;
 use crate::coordinator_command::CoordinatorOptions;
+use crate::dashboard_command::DashboardOptions;
 use crate::demo::DemoOptions;
+use crate::export_command::ExportOptions;
 use crate::keys::KeysOptions;
 use crate::lab_command::LabOptions;
 use crate::measure::MeasureOptions;
@@ -15,6 +17,7 @@ use crate::probe_command::ProbeOptions;
 use crate::relay_command::RelayOptions;
 use crate::schedule_command::ScheduleOptions;
 use crate::sim_command::SimOptions;
+use crate::store_command::StoreOptions;
 use clap::{Parser, Subcommand};
 use experiments::ExperimentOptions;
 use experiments::bench::BenchOptions;
@@ -51,6 +54,9 @@ pub(crate) enum Command {
     Model(ModelOptions),
     Anonymity(AnonymityOptions),
     Bwfile(BwfileOptions),
+    Dashboard(DashboardOptions),
+    Export(ExportOptions),
+    Store(StoreOptions),
     Schedule(ScheduleOptions),
     Sim(SimOptions),
 }
@@ -73,6 +79,9 @@ impl Command {
             Self::Model(options) => options.json,
             Self::Anonymity(options) => options.json,
             Self::Bwfile(options) => options.wants_json(),
+            Self::Dashboard(options) => options.json,
+            Self::Export(_) => false,
+            Self::Store(options) => options.wants_json(),
             Self::Schedule(options) => options.json,
             Self::Sim(options) => options.wants_json(),
         }

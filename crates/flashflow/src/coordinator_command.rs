@@ -2,6 +2,7 @@
 
 mod campaign;
 mod config;
+mod journal;
 mod past;
 mod relays;
 mod scheduled;
@@ -13,19 +14,21 @@ pub(crate) use config::{Config, Mate};
 pub(crate) use team::RemoteTeam;
 
 use crate::config::log_to_stderr;
-use crate::documents::Documents;
+use crate::documents::{self, Documents};
 use crate::error::Error;
 use campaign::{Common, Found};
 use clap::Args;
-use coordinator::{History, Record};
+use coordinator::{History, MeasurerId, Record};
+use journal::Journal;
 use link::unix_time_s;
-use netdoc::bwfile::{self, BandwidthFile, Eligibility, NodeIdStyle, Settings, Written};
-use onion::Duration;
+use netdoc::bwfile::{self, BandwidthFile, Eligibility, Settings, Written};
+use onion::{Duration, Rate};
 use report::RelayReport;
 use serde_json::{Value, json};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
-use terminal::{Exit, Interrupt, Output};
+use store::{Entry, Issue, Seen, Sighting};
+use terminal::{Exit, Hangup, Interrupt, Output};
 
 /// Be a coordinator: measure relays with a team of measurers, and write bandwidth files.
 ///
@@ -62,9 +65,18 @@ pub(crate) fn run(
     let started = unix_time_s();
     let config = Config::read(&options.config)?;
     let team = RemoteTeam::new(&config)?;
+    let journal = Journal::open(&config)?;
+    let hangup = Hangup::install()?;
     tracing::info!("coordinator {} with {} measurers", config.secret.public(), team.len());
     interrupt.wind_up_in_order();
-    let common = Common { config: &config, team: &team, output, interrupt };
+    let common = Common {
+        config: &config,
+        team: &team,
+        journal: &journal,
+        output,
+        interrupt,
+        hangup: &hangup,
+    };
     if !options.once && config.schedule == Schedule::Randomised {
         return scheduled::run(common, started);
     }
@@ -95,15 +107,20 @@ fn interrupted(output: &Output) -> Exit {
 
 /// Measures each relay, as early as the team can, and writes the bandwidth file.
 fn period(common: Common<'_>, generator_started: u64) -> Result<Exit, Error> {
-    let Common { config, team, output, interrupt } = common;
+    let Common { config, journal, output, interrupt, .. } = common;
     output.doing("asking the measurers, and fetching the consensus");
-    let documents = relays::documents(config)?;
-    let history = past::history(&config.out);
+    reload_if_asked(common);
+    let begun = unix_time_s();
+    journal::pass(common, begun)?;
+    let documents = relays::documents(config, begun)?;
+    see(common, &documents)?;
+    let history = journal.history()?;
     let expectations = history.expectations(config.history_policy(), unix_time_s());
     let relays = relays::relays(&documents, config, &expectations)?;
-    let capacities = team.greet(output)?;
+    let capacities = greet(common)?;
     output.step(format!("{} relays to be measured", relays.len()));
-    let found = campaign::run(common, capacities, relays)?;
+    let found = campaign::run(common, capacities, relays, begun)?;
+    journal.tidy(config, unix_time_s());
     if interrupt.is_requested() {
         return Ok(Exit::Interrupted);
     }
@@ -111,9 +128,43 @@ fn period(common: Common<'_>, generator_started: u64) -> Result<Exit, Error> {
     Ok(tell(&found.records, written.as_ref(), output))
 }
 
+/// Asks all measurers, and records what they say.
+fn greet(Common { team, journal, output, .. }: Common<'_>) -> Result<Vec<Rate>, Error> {
+    let at = unix_time_s();
+    let mut note = |measurer: MeasurerId, answer: Result<Rate, String>| {
+        let health = team.health(measurer, answer, at);
+        health.map(Entry::Measurer).into_iter().for_each(|it| journal.note(it));
+    };
+    team.greet(output, &mut note)
+}
+
+/// Records which relays there are.
+fn see(Common { config, journal, .. }: Common<'_>, documents: &Documents) -> Result<(), Error> {
+    journal.note(Entry::Seen(Seen {
+        valid_after_unix_s: documents.consensus.valid_after,
+        at_unix_s: unix_time_s(),
+        source: documents.what.clone(),
+        signers: documents.signers,
+        relays: relays::sightings(documents, config)?,
+    }));
+    Ok(())
+}
+
+/// Reads the opt-in list again, if somebody wants that; says whether.
+fn reload_if_asked(Common { config, output, hangup, .. }: Common<'_>) -> bool {
+    let is_asked = hangup.take();
+    if is_asked {
+        match config.reload_consent() {
+            Ok(()) => output.step("read the opt-in list again"),
+            Err(error) => output.error(&error),
+        }
+    }
+    is_asked
+}
+
 /// Writes the bandwidth file, if there is anything to be written.
 fn publish(
-    Common { config, output, .. }: Common<'_>,
+    Common { config, journal, output, .. }: Common<'_>,
     documents: &Documents,
     history: &History,
     Found { relays, records }: &Found,
@@ -131,16 +182,44 @@ fn publish(
             (None, None) => {}
         }
     }
+    if config.diagnostics {
+        estimates.extend(unmeasured(config, documents, &estimates)?);
+    }
     let counts = Eligibility::count(&documents.consensus, &estimates);
     let settings = Settings::new(env!("CARGO_PKG_VERSION"), generator_started, now);
     match BandwidthFile::generate(&estimates, counts, &settings) {
-        Ok(file) => write(config, &file).map(Some),
+        Ok(file) => {
+            let written = write(config, &file)?;
+            journal.note(Entry::Issued(Issue {
+                created_unix_s: now,
+                path: written.path.display().to_string(),
+                lines: file.relays.len(),
+                voted: file.relays.iter().filter(|line| line.vote).count(),
+            }));
+            Ok(Some(written))
+        }
         Err(error @ bwfile::GenerateError::NoResults { .. }) => {
             output.step(format!("no bandwidth file: {error}"));
             Ok(None)
         }
         Err(error) => Err(error.into()),
     }
+}
+
+/// Lines of the relays that have none, which say why: authorities do not vote by them.
+fn unmeasured(
+    config: &Config,
+    documents: &Documents,
+    estimates: &[bwfile::Estimate],
+) -> Result<Vec<bwfile::Estimate>, Error> {
+    let known: BTreeSet<_> = estimates.iter().map(|it| it.fingerprint).collect();
+    let mut lines = Vec::new();
+    for Sighting { ids, nickname, left_out, .. } in relays::sightings(documents, config)? {
+        let reason = left_out.unwrap_or_else(|| "not measured yet".to_owned());
+        lines.push(documents::unmeasured(&ids, &nickname, reason)?);
+    }
+    lines.retain(|line| !known.contains(&line.fingerprint));
+    Ok(lines)
 }
 
 /// What a period has found.
@@ -162,7 +241,7 @@ fn write(config: &Config, file: &BandwidthFile) -> Result<Written, Error> {
     let out = &config.out;
     let failed = |source| Error::File { what: "make the folder", path: out.clone(), source };
     std::fs::create_dir_all(out).map_err(failed)?;
-    let written = file.write_atomically(out, NodeIdStyle::default())?;
+    let written = file.write_atomically(out, config.node_ids)?;
     // Of the last day all that there are, of each day before it one.
     const OF_A_DAY: usize = 24;
     bwfile::remove_superseded(out, OF_A_DAY)?;

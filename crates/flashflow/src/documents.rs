@@ -8,7 +8,7 @@ use netdoc::consensus::Consensus;
 use netdoc::fetch::{Fetcher, Resource};
 use netdoc::{Ed25519Identity, Fingerprint, Nickname};
 use onion::Rate;
-use onion::identity::RelayIds;
+use onion::identity::{Ed25519Id, RelayIds, RsaId};
 use std::net::SocketAddr;
 
 /// What authorities say of a network.
@@ -16,6 +16,8 @@ pub(crate) struct Documents {
     /// Which consensus it is, in words.
     pub(crate) what: String,
     pub(crate) consensus: Consensus,
+    /// Authorities whose signatures were verified, if any had to be.
+    pub(crate) signers: Option<u32>,
     /// The limit that each relay's operator sets, in bytes per second.
     averages: Vec<(Fingerprint, u64)>,
 }
@@ -44,7 +46,12 @@ impl Documents {
             }
             None => Vec::new(),
         };
-        Ok(Self { what, consensus, averages })
+        Ok(Self { what, consensus, signers: None, averages })
+    }
+
+    /// The same, signed by so many authorities.
+    pub(crate) fn signed_by(self, signers: Option<u32>) -> Self {
+        Self { signers, ..self }
     }
 
     /// A measurement's entry in the bandwidth file.
@@ -87,6 +94,18 @@ impl Documents {
     }
 }
 
+/// The entry of a relay that was not tried.
+pub(crate) fn unmeasured(
+    ids: &RelayIds,
+    nick: &str,
+    reason: String,
+) -> Result<bwfile::Estimate, Error> {
+    let (fingerprint, ed25519) = names(ids);
+    let outcome = bwfile::Outcome::Failed { reason, tried_at: None };
+    let nickname = nickname(nick)?;
+    Ok(bwfile::Estimate { fingerprint, ed25519, nickname, outcome, extra: Vec::new() })
+}
+
 /// What a line of an earlier bandwidth file of ours says of a relay, if it was measured.
 pub(crate) fn estimate_in(line: &RelayLine) -> Option<PastEstimate> {
     let value = |key: &str| {
@@ -104,6 +123,14 @@ pub(crate) fn estimate_in(line: &RelayLine) -> Option<PastEstimate> {
         is_conclusive: value(CONCLUSIVE).map(|it| it == "1"),
         sockets: value(SOCKETS).and_then(|it| it.parse().ok()),
     })
+}
+
+/// Whom a line is about.
+pub(crate) fn identities(line: &RelayLine) -> RelayIds {
+    RelayIds {
+        rsa: RsaId(*line.node_id.as_bytes()),
+        ed25519: line.master_key_ed25519.map(|id| Ed25519Id(*id.as_bytes())),
+    }
 }
 
 /// The nickname in our records, which take it from a consensus.
@@ -129,7 +156,6 @@ mod tests {
     use coordinator::{End, Failure, Inconclusive, Params, ProcessorTime, Subject};
     use netdoc::bwfile::{BandwidthFile, Eligibility, NodeIdStyle, Settings};
     use onion::Duration;
-    use onion::identity::RsaId;
 
     const NOW: u64 = 1_800_000_000;
     const IDS: RelayIds = RelayIds { rsa: RsaId([7; 20]), ed25519: None };

@@ -23,12 +23,18 @@ pub(crate) enum Error {
     Fetch(#[from] netdoc::fetch::FetchError),
     #[error("{what}: {source}")]
     Consensus { what: String, source: netdoc::consensus::ConsensusError },
+    #[error("{what} is not believed: {problem}")]
+    Unsigned { what: String, problem: String },
     #[error("{what}: {source}")]
     Lookup { what: String, source: netdoc::consensus::LookupError },
     #[error("cannot make the bandwidth file: {0}")]
     Generate(#[from] netdoc::bwfile::GenerateError),
     #[error("cannot write the bandwidth file: {0}")]
-    Store(#[from] netdoc::bwfile::StoreError),
+    WriteFile(#[from] netdoc::bwfile::StoreError),
+    #[error(transparent)]
+    Dashboard(#[from] dashboard::DashboardError),
+    #[error(transparent)]
+    Store(#[from] store::StoreError),
     #[error("cannot write the report: {0}")]
     Report(#[from] report::ReportError),
     #[error("cannot {what} {}: {source}", path.display())]

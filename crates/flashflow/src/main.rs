@@ -8,9 +8,11 @@ mod cli;
 mod client_command;
 mod config;
 mod coordinator_command;
+mod dashboard_command;
 mod demo;
 mod documents;
 mod error;
+mod export_command;
 mod keys;
 mod lab_command;
 mod measure;
@@ -22,6 +24,7 @@ mod probe_command;
 mod schedule_command;
 mod service;
 mod sim_command;
+mod store_command;
 
 use clap::Parser;
 use cli::{Cli, Command};
@@ -64,6 +67,9 @@ fn run(command: &Command, output: &Output, interrupt: &Interrupt) -> Result<Exit
         Command::Model(options) => model_command::run(&options.action, output, interrupt),
         Command::Anonymity(options) => anonymity_command::run(options, output),
         Command::Bwfile(options) => bwfile_command::run(options, output),
+        Command::Dashboard(options) => dashboard_command::run(options, output, interrupt),
+        Command::Export(options) => export_command::run(options, output),
+        Command::Store(options) => store_command::run(options, output),
         Command::Schedule(options) => schedule_command::run(options, output),
         Command::Sim(options) => sim_command::run(&options.action, output, interrupt),
     }

@@ -108,7 +108,7 @@ fn remote_team(
 ) -> Result<(Team, RemoteTeam), Error> {
     measuring::check(&options.team)?;
     let remote = RemoteTeam::new(config)?;
-    let mates = remote.mates(&remote.greet(output)?);
+    let mates = remote.mates(&remote.greet(output, |_, _| {})?);
     let choices = TeamOptions {
         params: measuring::params(&options.team),
         always_authenticate: options.team.authenticate,

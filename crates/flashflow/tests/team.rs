@@ -3,46 +3,16 @@
 #[expect(dead_code, reason = "what the other test files need")]
 mod common;
 
-use common::{Running, Scratch, number, text};
+use common::team::{make_key, measurer_of, start_measurer, write_measurer};
+use common::{Scratch, number, text};
 use lab::{Network, NetworkSpec, RelaySpec};
 use netdoc::consensus::Flag;
 use onion::Rate;
 use rustix::process::Signal;
 use serde_json::{Value, json};
-use std::cell::RefCell;
 use std::fs;
 use std::net::TcpListener;
 use std::os::unix::fs::PermissionsExt as _;
-
-/// Makes a key, and says its public half.
-fn make_key(scratch: &Scratch, file: &str) -> String {
-    let ended = scratch.run(&["keys", "--out", file]);
-    ended.assert_code(0);
-    ended.out[0].clone()
-}
-
-/// A measurer that is ready, and its address.
-fn start_measurer(scratch: &Scratch, config: &str) -> (Running, String) {
-    let mut measurer = scratch.start(&["measurer", "--config", config]);
-    let address = RefCell::new(String::new());
-    measurer.wait_for_out("an address", |line| {
-        let said = line.strip_prefix("listening on ");
-        said.map(|at| address.replace(at.to_owned())).is_some()
-    });
-    (measurer, address.into_inner())
-}
-
-fn write_measurer(scratch: &Scratch, name: &str, listen: &str, coordinator: &str) {
-    let text = format!(
-        "listen = \"{listen}\"\nkey = \"{name}.key\"\ncoordinators = [\"{coordinator}\"]\n\
-         capacity_mbit_per_s = 200\npumps = 1\n"
-    );
-    fs::write(scratch.path(&format!("{name}.toml")), text).expect("written");
-}
-
-fn measurer_of(address: &str, key: &str) -> String {
-    format!("[[measurers]]\naddress = \"{address}\"\nkey = \"{key}\"\ncapacity_mbit_per_s = 200\n")
-}
 
 #[test]
 fn a_key_is_made_once_and_shown_again() {

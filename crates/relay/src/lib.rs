@@ -55,6 +55,7 @@ mod running;
 mod schedule;
 mod self_test;
 mod server;
+mod signers;
 mod state;
 
 pub use cache::diffs::DiffTotals;
@@ -69,3 +70,4 @@ pub use public::authorities as public_authorities;
 pub use reload::Reloaded;
 pub use running::{Relay, RelayError};
 pub use self_test::Reachability;
+pub use signers::consensus_signers;

@@ -1,11 +1,13 @@
 //! Several relays at once, each measurement on a thread of its own.
 
 use super::config::Config;
+use super::journal::Journal;
 use super::relays::Relay;
 use super::team::RemoteTeam;
 use crate::error::Error;
 use coordinator::{Campaign, Ended, Launch, MeasurerId, Next, Outcome, Record, RelayId};
 use coordinator::{Standing, Turn};
+use link::unix_time_s;
 use measurer::{Team, TeamOptions};
 use onion::identity::RsaId;
 use onion::{Duration, Rate};
@@ -13,8 +15,9 @@ use report::RelayReport;
 use std::collections::BTreeMap;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread::{self, Scope};
+use store::{Begun, Entry};
 use terminal::measuring;
-use terminal::{Interrupt, Output};
+use terminal::{Hangup, Interrupt, Output};
 
 /// Longest wait before the user's wish to end is looked at.
 pub(super) const LATENCY: Duration = Duration::from_millis(200);
@@ -28,8 +31,10 @@ const CHECK_UP_PAUSE: Duration = Duration::from_secs(3);
 pub(super) struct Common<'env> {
     pub(super) config: &'env Config,
     pub(super) team: &'env RemoteTeam,
+    pub(super) journal: &'env Journal,
     pub(super) output: &'env Output,
     pub(super) interrupt: &'env Interrupt,
+    pub(super) hangup: &'env Hangup,
 }
 
 /// A campaign whose measurements are threads of a scope. Relays are numbered in the order in which they come.
@@ -37,6 +42,12 @@ pub(super) struct Measuring<'scope, 'env> {
     scope: &'scope Scope<'scope, 'env>,
     common: Common<'env>,
     campaign: Campaign,
+    /// When the period began.
+    period_unix_s: u64,
+    /// The slot that it is in, if there is a plan.
+    slot: Option<u32>,
+    /// What runs, as the store knows it.
+    begun: BTreeMap<RelayId, Begun>,
     found: Found,
     broken: Option<Error>,
     check_ups: u32,
@@ -68,9 +79,10 @@ pub(super) fn run(
     common: Common<'_>,
     capacities: Vec<Rate>,
     relays: Vec<Relay>,
+    period_unix_s: u64,
 ) -> Result<Found, Error> {
     thread::scope(|scope| {
-        let mut measuring = Measuring::new(scope, common, capacities, false);
+        let mut measuring = Measuring::new(scope, common, capacities, period_unix_s, false);
         for relay in relays {
             let (standing, turn) = (relay.guess.standing(), relay.first_turn(common.config));
             let place = measuring.know(relay);
@@ -89,6 +101,7 @@ impl<'scope, 'env> Measuring<'scope, 'env> {
         scope: &'scope Scope<'scope, 'env>,
         common: Common<'env>,
         capacities: Vec<Rate>,
+        period_unix_s: u64,
         has_plan: bool,
     ) -> Self {
         let params = &common.config.params;
@@ -99,6 +112,9 @@ impl<'scope, 'env> Measuring<'scope, 'env> {
             scope,
             common,
             campaign,
+            period_unix_s,
+            slot: None,
+            begun: BTreeMap::new(),
             found: Found::default(),
             broken: None,
             check_ups: 0,
@@ -118,6 +134,16 @@ impl<'scope, 'env> Measuring<'scope, 'env> {
         if let Some(known) = self.found.relays.get_mut(place) {
             *known = relay;
         }
+    }
+
+    /// What an earlier process found out about a relay in this period.
+    pub(super) fn adopt(&mut self, RelayId(place): RelayId, record: Record) {
+        self.found.records.entry(place).or_insert(record);
+    }
+
+    /// The slot of the plan that has begun.
+    pub(super) const fn in_slot(&mut self, slot: u32) {
+        self.slot = Some(slot);
     }
 
     /// Its turn has come.
@@ -163,6 +189,9 @@ impl<'scope, 'env> Measuring<'scope, 'env> {
         }
         while let Some(launch) = self.campaign.poll_launch() {
             let Some(relay) = self.found.relays.get(launch.relay.0) else { continue };
+            let journal = self.common.journal;
+            let begun = journal.begin(relay, self.period_unix_s, self.slot, unix_time_s());
+            self.begun.insert(launch.relay, begun);
             let (common, relay, sender) = (self.common, relay.clone(), self.sender.clone());
             self.scope.spawn(move || {
                 let result = measure(common, &relay, &launch);
@@ -180,7 +209,10 @@ impl<'scope, 'env> Measuring<'scope, 'env> {
             Ok(Event::CheckedUp { measurer, capacity }) => {
                 self.check_ups -= 1;
                 if let Some(capacity) = capacity {
-                    self.common.output.step(format!("{measurer} is back, with {capacity}"));
+                    let Common { team, journal, output, .. } = self.common;
+                    output.step(format!("{measurer} is back, with {capacity}"));
+                    let health = team.health(measurer, Ok(capacity), unix_time_s());
+                    health.map(Entry::Measurer).into_iter().for_each(|it| journal.note(it));
                     self.campaign.set_capacity(measurer, capacity);
                 }
                 None
@@ -190,11 +222,16 @@ impl<'scope, 'env> Measuring<'scope, 'env> {
     }
 
     fn note(&mut self, relay: RelayId, (outcome, record): (Outcome, Record)) -> TurnEnd {
-        let Common { output, interrupt, .. } = self.common;
+        let Common { team, journal, output, interrupt, .. } = self.common;
         let Ended { is_over, lost, follows } = self.campaign.handle_outcome(relay, &outcome);
+        if let Some(begun) = self.begun.remove(&relay) {
+            journal.end(begun, &record, follows, is_over);
+        }
         if let Some(measurer) = lost {
             let name = &record.relay.nickname;
             output.step(format!("{measurer} ({name}) has failed: {record}"));
+            let health = team.health(measurer, Err(record.to_string()), unix_time_s());
+            health.map(Entry::Measurer).into_iter().for_each(|it| journal.note(it));
             self.start_check_up(measurer);
         }
         let record = match self.found.records.remove(&relay.0) {
@@ -236,7 +273,7 @@ fn measure(
     relay: &Relay,
     launch: &Launch,
 ) -> Result<Box<(Outcome, Record)>, Error> {
-    let Common { config, team, output, interrupt } = common;
+    let Common { config, team, output, interrupt, .. } = common;
     let options = TeamOptions { params: config.params, ..TeamOptions::default() };
     let mut team = Team::of(team.mates_of(&launch.allocation), options)?;
     let measured = measuring::measure_turn(&mut team, &relay.subject, launch, output, interrupt)?;

@@ -6,10 +6,14 @@ use control::keys::{PublicKey, SecretKey};
 use coordinator::{HistoryPolicy, Params, ROUNDS_ALLOWED};
 use measurer::{Consent, TeamOptions};
 use netdoc::Fingerprint;
+use netdoc::bwfile::NodeIdStyle;
 use onion::{Duration, Rate};
 use serde::Deserialize;
+use std::collections::BTreeSet;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
+use store::Retention;
 use terminal::measuring::Subject;
 
 /// As in the file.
@@ -20,12 +24,20 @@ struct File {
     out: PathBuf,
     authority: Option<SocketAddr>,
     consensus: Option<PathBuf>,
+    #[serde(default)]
+    authority_identities: Vec<String>,
+    certificates: Option<PathBuf>,
     relays: Option<Vec<String>>,
     #[serde(default)]
     echo: Vec<String>,
     echo_rounds: Option<u32>,
     opt_in: Option<PathBuf>,
     keep_files: Option<usize>,
+    node_id_dollar: Option<bool>,
+    diagnostics: Option<bool>,
+    store: Option<PathBuf>,
+    keep_records_days: Option<u32>,
+    keep_measurements_days: Option<u32>,
     period_s: Option<u64>,
     #[serde(default)]
     schedule: Schedule,
@@ -77,14 +89,27 @@ pub(crate) struct Config {
     pub(crate) secret: SecretKey,
     pub(crate) out: PathBuf,
     pub(crate) source: Source,
+    /// More than half of these must have signed a consensus; with none, any is believed.
+    pub(crate) authority_identities: BTreeSet<Fingerprint>,
+    /// Their certificates, where the consensus is a file.
+    pub(crate) certificates: Option<PathBuf>,
     /// By fingerprint or nickname; all that may be measured if `None`.
     pub(crate) relays: Option<Vec<String>>,
     /// Those that take part, by fingerprint or nickname.
     pub(crate) echo: Vec<String>,
     /// Rounds that those allow in a period.
     pub(crate) echo_rounds: u32,
-    pub(crate) consent: Consent,
+    /// Loaded again on SIGHUP.
+    consent: Mutex<Consent>,
+    opt_in: Option<PathBuf>,
     pub(crate) keep_files: usize,
+    /// How bandwidth files name relays.
+    pub(crate) node_ids: NodeIdStyle,
+    /// Whether they have lines of relays that are not measured, too.
+    pub(crate) diagnostics: bool,
+    /// The database of measurements, and how long they stay in it.
+    pub(crate) store: PathBuf,
+    pub(crate) retention: Retention,
     pub(crate) period: Duration,
     pub(crate) schedule: Schedule,
     /// The file with the secret seed of the schedule.
@@ -108,6 +133,19 @@ impl Config {
             (None, Some(consensus)) => Source::File(beside(consensus)),
             _ => return Err(bad("give either `authority` or `consensus`".to_owned())),
         };
+        let identity = |text: &String| {
+            let problem = || format!("`authority_identities`: {text} is no fingerprint");
+            text.parse::<Fingerprint>().map_err(|_| bad(problem()))
+        };
+        let identities = file.authority_identities.iter().map(identity);
+        let authority_identities = identities.collect::<Result<BTreeSet<_>, Error>>()?;
+        if file.consensus.is_some()
+            && !authority_identities.is_empty()
+            && file.certificates.is_none()
+        {
+            let problem = "`consensus` is a file: to verify it, name the `certificates`, too, such as cached-certs";
+            return Err(bad(problem.to_owned()));
+        }
         if file.measurers.is_empty() {
             return Err(bad("there are no `[[measurers]]`".to_owned()));
         }
@@ -133,10 +171,13 @@ impl Config {
             return Err(bad(format!("{problem}: `slot_s` is 1 or more, and `period_s` not less")));
         }
         let out = beside(&file.out);
-        let consent = match &file.opt_in {
-            Some(list) => Consent::local_only().with_list(&beside(list))?,
-            None => Consent::local_only(),
+        let opt_in = file.opt_in.as_deref().map(beside);
+        let kept = Retention::default();
+        let retention = Retention {
+            records_days: file.keep_records_days.unwrap_or(kept.records_days),
+            measurements_days: file.keep_measurements_days.unwrap_or(kept.measurements_days),
         };
+        let store = file.store.as_deref().map_or_else(|| out.join("store.db"), beside);
         Ok(Self {
             secret: SecretKey::read(&beside(&file.key))?,
             seed: file.seed.as_deref().map_or_else(|| out.join("schedule.seed"), beside),
@@ -145,17 +186,35 @@ impl Config {
             slot_s,
             refresh: Duration::from_secs(file.refresh_s.unwrap_or(3600).max(1)),
             source,
+            authority_identities,
+            certificates: file.certificates.as_deref().map(beside),
+            node_ids: match file.node_id_dollar {
+                Some(false) => NodeIdStyle::Plain,
+                Some(true) | None => NodeIdStyle::Dollar,
+            },
+            diagnostics: file.diagnostics.unwrap_or(false),
             relays: file.relays,
             echo: file.echo,
             echo_rounds: file.echo_rounds.unwrap_or(ROUNDS_ALLOWED).max(1),
-            consent,
+            consent: Mutex::new(read_consent(opt_in.as_deref())?),
+            opt_in,
             keep_files: file.keep_files.unwrap_or(30),
+            store,
+            retention,
             period: Duration::from_secs(period_s),
             params,
             guess: file.guess_mbit_per_s.map(|mbit| mbit.0),
             measurers,
         })
     }
+}
+
+fn read_consent(list: Option<&Path>) -> Result<Consent, Error> {
+    let local = Consent::local_only();
+    Ok(match list {
+        Some(list) => local.with_list(list)?,
+        None => local,
+    })
 }
 
 /// Long enough for a round with all that goes before and after it.
@@ -182,6 +241,18 @@ impl Mate {
 }
 
 impl Config {
+    /// Who may be measured.
+    pub(crate) fn consent(&self) -> Consent {
+        self.consent.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Reads the opt-in list again. If that fails, the old one stays.
+    pub(crate) fn reload_consent(&self) -> Result<(), Error> {
+        let consent = read_consent(self.opt_in.as_deref())?;
+        *self.consent.lock().unwrap_or_else(PoisonError::into_inner) = consent;
+        Ok(())
+    }
+
     /// What is made of the past.
     pub(crate) fn history_policy(&self) -> HistoryPolicy {
         let usual = HistoryPolicy::default();
@@ -220,6 +291,7 @@ mod tests {
         let config = read(SAMPLE).expect("valid");
         assert_eq!((config.measurers.len(), config.keep_files), (2, 30));
         assert!(config.out.is_absolute() && config.out.ends_with("bandwidth"));
+        let retention = config.retention;
         // What is commented out is valid, too, and says what holds without it.
         let all: String = SAMPLE
             .lines()
@@ -227,6 +299,7 @@ mod tests {
             .collect();
         let config = read(&all).expect("valid");
         assert_eq!(config.params, TeamOptions::default().params);
+        assert_eq!((config.retention, retention), (Retention::default(), Retention::default()));
         assert!(config.relays.is_some() && config.echo.len() == 1 && config.guess.is_some());
     }
 
@@ -255,6 +328,12 @@ mod tests {
             ("authority =", "secnds = 3\nauthority =", "`secnds`"),
             ("authority =", "seconds = 0\nauthority =", "seconds is 0, but must lie in 1 to 600"),
             ("authority =", "opt_in = \"none\"\nauthority =", "opt-in list"),
+            ("authority =", "authority_identities = [\"AB\"]\nauthority =", "AB is no fingerprint"),
+            (
+                "authority = \"127.0.0.1:7001\"",
+                "consensus = \"c\"\nauthority_identities = [\"0232AF901C31A04EE9848595AF9BB7620D4C5B2E\"]",
+                "`certificates`",
+            ),
             ("= \"coordinator.key\"", "= \"another.key\"", "another.key"),
             (
                 "27d848e16b694ef11314b9e3299fb6f5aa6fc5ba1d79f3709051f3ad0aa75750",

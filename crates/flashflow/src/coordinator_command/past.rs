@@ -1,22 +1,21 @@
-//! What earlier periods found out, as our bandwidth files tell it.
+//! What earlier bandwidth files of ours tell a store that is new.
 
-use crate::documents::estimate_in;
-use coordinator::History;
+use crate::documents::{estimate_in, identities};
 use netdoc::bwfile::{self, BandwidthFile};
-use onion::identity::RsaId;
 use std::fs;
 use std::path::Path;
+use store::Entry;
 
-/// The relays' last estimates in all files that are kept in a folder. Without a folder, and without a file
-/// in it that can be read, nothing was ever measured.
-pub(super) fn history(folder: &Path) -> History {
-    let mut history = History::default();
+/// All estimates in all files that are kept in a folder. Without a folder, and without a file in it that can be read,
+/// nothing was ever measured.
+pub(super) fn imports(folder: &Path) -> Vec<Entry> {
+    let mut imports = Vec::new();
     let files = match bwfile::stored(folder) {
         Ok(files) => files,
-        Err(_) if !folder.exists() => return history,
+        Err(_) if !folder.exists() => return imports,
         Err(error) => {
             tracing::warn!("all relays count as new: {error}");
-            return history;
+            return imports;
         }
     };
     for path in files {
@@ -24,30 +23,31 @@ pub(super) fn history(folder: &Path) -> History {
         let parsed =
             read.and_then(|text| BandwidthFile::parse(&text).map_err(|error| error.to_string()));
         match parsed {
-            Ok(parsed) => add(&mut history, &parsed.file),
+            Ok(parsed) => imports.extend(estimates(&parsed.file)),
             Err(problem) => {
                 tracing::warn!("{}: {problem}; its estimates do not count", path.display());
             }
         }
     }
-    history
+    imports
 }
 
-fn add(history: &mut History, file: &BandwidthFile) {
-    for line in &file.relays {
-        if let Some(estimate) = estimate_in(line) {
-            history.add(RsaId(*line.node_id.as_bytes()), estimate);
-        }
-    }
+fn estimates(file: &BandwidthFile) -> impl Iterator<Item = Entry> {
+    file.relays.iter().filter_map(|line| {
+        let nickname = line.nick.map(|nick| nick.to_string()).unwrap_or_default();
+        Some(Entry::Imported(identities(line), nickname, estimate_in(line)?))
+    })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use coordinator::{GuessSource, HistoryPolicy, Standing};
+    use coordinator::{GuessSource, History, HistoryPolicy, Standing};
     use netdoc::Fingerprint;
     use netdoc::bwfile::{Eligibility, Estimate, NodeIdStyle, Outcome, Settings};
     use onion::Rate;
+    use onion::identity::RsaId;
+    use store::Store;
 
     const NOW: u64 = 1_800_000_000;
     const DAY: u64 = 24 * 3600;
@@ -80,6 +80,14 @@ mod tests {
         let file = BandwidthFile::generate(estimates, counts, &Settings::new("0", at, at));
         let file = file.expect("a result");
         file.write_atomically(folder, NodeIdStyle::default()).expect("space");
+    }
+
+    /// What a new store knows.
+    fn history(folder: &Path) -> History {
+        let place = tempfile::tempdir().expect("a folder");
+        let mut store = Store::open(&place.path().join("store.db")).expect("new");
+        store.write(&imports(folder)).expect("room");
+        store.history().expect("read")
     }
 
     #[test]

@@ -4,14 +4,18 @@ use super::config::{Config, Source};
 use crate::documents::Documents;
 use crate::error::Error;
 use coordinator::{Expectations, Guess, Turn};
-use measurer::{Approach, Coordinator, Defences, Request};
-use netdoc::Nickname;
+use measurer::{Approach, Consent, ConsentError, Coordinator, Defences, Request};
 use netdoc::consensus::{Flag, Router};
 use netdoc::fetch::{Fetcher, Resource};
+use netdoc::{Fingerprint, Nickname};
 use onion::identity::RsaId;
 use onion::measure::pump::Target;
+use relay::consensus_signers;
+use std::collections::BTreeSet;
 use std::fs;
 use std::net::{IpAddr, SocketAddr};
+use std::path::Path;
+use store::Sighting;
 use terminal::measuring::Subject;
 
 /// A relay to be measured.
@@ -39,20 +43,64 @@ impl Relay {
     }
 }
 
-/// What the authorities say.
-pub(super) fn documents(config: &Config) -> Result<Documents, Error> {
-    match &config.source {
+/// What the authorities say: signed by more than half of those that the configuration names, if it names any.
+pub(super) fn documents(config: &Config, now_unix_s: u64) -> Result<Documents, Error> {
+    let mut documents = match &config.source {
         Source::Authority(authority) => {
             let text = Fetcher::default().get(*authority, &Resource::Consensus)?;
-            Documents::new(format!("the consensus from {authority}"), &text, Some(*authority))
+            let what = format!("the consensus from {authority}");
+            let signers = verify(config, &what, &text, now_unix_s, || {
+                let all = Resource::Path("/tor/keys/all".to_owned());
+                Ok(Fetcher::default().get(*authority, &all)?)
+            })?;
+            Documents::new(what, &text, Some(*authority))?.signed_by(signers)
         }
         Source::File(path) => {
-            let failed =
-                |source| Error::File { what: "read the consensus", path: path.clone(), source };
-            let text = fs::read(path).map_err(failed)?;
-            Documents::new(format!("the consensus in {}", path.display()), &text, None)
+            let text = read(path, "read the consensus")?;
+            let what = format!("the consensus in {}", path.display());
+            let certificates = config.certificates.as_deref().unwrap_or(Path::new(""));
+            let certificates = || read(certificates, "read the certificates");
+            let signers = verify(config, &what, &text, now_unix_s, certificates)?;
+            Documents::new(what, &text, None)?.signed_by(signers)
         }
+    };
+    let lasts = documents.consensus.valid_until.saturating_add(STALE_S);
+    if documents.signers.is_some() && lasts < now_unix_s {
+        let what = std::mem::take(&mut documents.what);
+        return Err(Error::Unsigned { what, problem: "it ended over a day ago".to_owned() });
     }
+    Ok(documents)
+}
+
+/// After its end a consensus is believed for so long, as clients of tor do (dir-spec §5.1).
+const STALE_S: u64 = 24 * 3600;
+
+fn read(path: &Path, what: &'static str) -> Result<Vec<u8>, Error> {
+    fs::read(path).map_err(|source| Error::File { what, path: path.to_owned(), source })
+}
+
+/// How many of the configured authorities have signed, if it is to be looked at.
+fn verify(
+    config: &Config,
+    what: &str,
+    consensus: &[u8],
+    now_unix_s: u64,
+    certificates: impl FnOnce() -> Result<Vec<u8>, Error>,
+) -> Result<Option<u32>, Error> {
+    let trusted = &config.authority_identities;
+    if trusted.is_empty() {
+        return Ok(None);
+    }
+    let signers = consensus_signers(consensus, &certificates()?, trusted, now_unix_s).len();
+    let needed = trusted.len() / 2 + 1;
+    if signers < needed {
+        let problem = format!(
+            "{signers} of the {} authorities in `authority_identities` have signed it, and {needed} must have",
+            trusted.len()
+        );
+        return Err(Error::Unsigned { what: what.to_owned(), problem });
+    }
+    Ok(u32::try_from(signers).ok())
 }
 
 /// The relays that are to be measured. Those that the configuration names must allow it; of all
@@ -63,26 +111,11 @@ pub(super) fn relays(
     expectations: &Expectations<'_>,
 ) -> Result<Vec<Relay>, Error> {
     let Documents { what, consensus, .. } = documents;
-    let lookup = |name: &String| {
-        let found = consensus.find(name);
-        found.map_err(|source| Error::Lookup { what: what.clone(), source })
-    };
-    let echo = config.echo.iter().map(lookup).collect::<Result<Vec<&Router>, Error>>()?;
-    let consent = |router: &Router| config.consent.check(rsa(router), router.address.into());
-    let routers: Vec<&Router> = match &config.relays {
-        Some(names) => {
-            let named = names.iter().map(lookup).collect::<Result<Vec<&Router>, Error>>()?;
-            named.iter().try_for_each(|router| consent(router))?;
-            named
-        }
-        None => {
-            let is_up = |router: &&Router| {
-                router.flags.contains(Flag::Running) && !router.flags.contains(Flag::Authority)
-            };
-            let up = consensus.routers().iter().filter(is_up);
-            up.filter(|router| consent(router).is_ok()).collect()
-        }
-    };
+    let echo = named(documents, &config.echo)?;
+    let consent = config.consent();
+    let wanted = Wanted::new(documents, config, &consent)?;
+    let routers: Vec<&Router> =
+        consensus.routers().iter().filter(|router| wanted.left_out(router).is_none()).collect();
     if routers.is_empty() {
         let problem = "no relay may be measured: none is on a private address or has opted in";
         return Err(Error::Usage(format!("{what}: {problem}")));
@@ -93,6 +126,72 @@ pub(super) fn relays(
         relay(router, config, takes_part, expectations.first_guess(rsa(router)), defences)
     };
     Ok(routers.iter().map(relay).collect())
+}
+
+/// All relays of the consensus, and why those that are not measured are not.
+pub(super) fn sightings(documents: &Documents, config: &Config) -> Result<Vec<Sighting>, Error> {
+    let consent = config.consent();
+    let wanted = Wanted::new(documents, config, &consent)?;
+    let sighting = |router: &Router| Sighting {
+        ids: Subject::ids(router.fingerprint, router.ed25519.map(|id| *id.as_bytes())),
+        nickname: router.nickname.to_string(),
+        address: SocketAddr::new(router.address.into(), router.or_port),
+        left_out: wanted.left_out(router),
+    };
+    Ok(documents.consensus.routers().iter().map(sighting).collect())
+}
+
+/// The relays with these names or fingerprints.
+fn named<'d>(documents: &'d Documents, names: &[String]) -> Result<Vec<&'d Router>, Error> {
+    let lookup = |name: &String| {
+        let found = documents.consensus.find(name);
+        found.map_err(|source| Error::Lookup { what: documents.what.clone(), source })
+    };
+    names.iter().map(lookup).collect()
+}
+
+/// Which relays are to be measured.
+struct Wanted<'c> {
+    consent: &'c Consent,
+    /// Those that the configuration names, if it does.
+    named: Option<BTreeSet<Fingerprint>>,
+}
+
+impl<'c> Wanted<'c> {
+    /// Those that the configuration names must allow it.
+    fn new(documents: &Documents, config: &Config, consent: &'c Consent) -> Result<Self, Error> {
+        let routers = match &config.relays {
+            Some(names) => Some(named(documents, names)?),
+            None => None,
+        };
+        for router in routers.iter().flatten() {
+            consent.check(rsa(router), router.address.into())?;
+        }
+        let named =
+            routers.map(|routers| routers.iter().map(|router| router.fingerprint).collect());
+        Ok(Self { consent, named })
+    }
+
+    /// Why a relay is not measured, if it is not.
+    fn left_out(&self, router: &Router) -> Option<String> {
+        if let Some(named) = &self.named {
+            let is_named = named.contains(&router.fingerprint);
+            return (!is_named).then(|| "the configuration names other relays".to_owned());
+        }
+        if router.flags.contains(Flag::Authority) {
+            return Some("it is a directory authority".to_owned());
+        }
+        if !router.flags.contains(Flag::Running) {
+            return Some("by the consensus it is not running".to_owned());
+        }
+        let refused = self.consent.check(rsa(router), router.address.into()).err()?;
+        Some(match refused {
+            ConsentError::NotGiven { address, .. } => {
+                format!("it is on a public address, {address}, and is not on the opt-in list")
+            }
+            other => other.to_string(),
+        })
+    }
 }
 
 const fn rsa(router: &Router) -> RsaId {

@@ -2,7 +2,7 @@
 
 use super::campaign::{Common, Found, LATENCY, Measuring};
 use super::relays::{self, Relay};
-use super::{config::Config, interrupted, past, publish, seed, tell};
+use super::{config::Config, greet, interrupted, publish, reload_if_asked, see, seed, tell};
 use crate::documents::Documents;
 use crate::error::Error;
 use coordinator::plan::{Seed, TeamRoom};
@@ -11,7 +11,9 @@ use link::unix_time_s;
 use onion::Duration;
 use onion::identity::RsaId;
 use std::collections::BTreeMap;
-use std::thread;
+use std::time::UNIX_EPOCH;
+use std::{fs, thread};
+use store::{Entry, Past, Progress};
 use terminal::Exit;
 
 /// A period that cannot begin, such as when the authority is down, is tried again after so long.
@@ -53,6 +55,7 @@ pub(super) fn run(common: Common<'_>, generator_started: u64) -> Result<Exit, Er
     let master = seed::read_or_make(&config.seed)?;
     loop {
         let period = Period::at(unix_time_s(), config);
+        tell_seeds(common, &master)?;
         let done = Watch { common, period, generator_started }.play(&master);
         if interrupt.is_requested() {
             return Ok(interrupted(output));
@@ -66,6 +69,17 @@ pub(super) fn run(common: Common<'_>, generator_started: u64) -> Result<Exit, Er
         };
         interrupt.wait(wait);
     }
+}
+
+/// Records the seeds of periods that are over, so that anybody can check the plan. One that was drawn in the middle of a period
+/// was not its seed.
+fn tell_seeds(Common { config, journal, .. }: Common<'_>, master: &Seed) -> Result<(), Error> {
+    let drawn = fs::metadata(&config.seed).and_then(|it| it.modified()).ok();
+    let drawn = drawn.and_then(|it| it.duration_since(UNIX_EPOCH).ok());
+    journal.tell_seeds(unix_time_s(), |begin_unix_s| {
+        let is_of_it = drawn.is_some_and(|drawn| drawn.as_secs() < begin_unix_s);
+        is_of_it.then(|| *master.of_period(begin_unix_s).as_bytes())
+    })
 }
 
 /// One period.
@@ -83,27 +97,36 @@ struct Known {
     relays: Vec<Relay>,
 }
 
+/// What an earlier process has done in the period.
+type Pasts = BTreeMap<RsaId, Past>;
+
 impl Watch<'_> {
     fn play(self, master: &Seed) -> Result<Exit, Error> {
-        let Common { config, team, output, interrupt } = self.common;
+        let Common { config, journal, output, interrupt, .. } = self.common;
         output.doing("asking the measurers, and fetching the consensus");
+        let begin_unix_s = self.period.begin_unix_s;
+        let pasts = journal.take_up(begin_unix_s)?;
+        let (length_s, slot_s) = (self.period.length_s, self.period.slot_s);
+        let period = store::Period { begin_unix_s, length_s, slot_s, seed: None };
+        journal.note(Entry::Period(period));
         let mut known = self.look()?;
-        let capacities = team.greet(output)?;
+        let capacities = greet(self.common)?;
         let room = TeamRoom::of(capacities.iter().copied().sum());
         let seed = master.of_period(self.period.begin_unix_s);
         let (found, known) = thread::scope(|scope| {
-            let mut measuring = Measuring::new(scope, self.common, capacities, true);
+            let mut measuring = Measuring::new(scope, self.common, capacities, begin_unix_s, true);
             let mut places = BTreeMap::new();
             let now = self.period.slot(unix_time_s());
-            let arrivals = self.arrivals(&known);
+            let arrivals = self.arrivals(&known, &pasts);
             let factor = config.params.excess_factor();
             let mut rota = Rota::new(&seed, self.period.slots(), room, factor, &arrivals, now);
-            take_up(&mut measuring, &mut places, &known);
+            take_up(&mut measuring, &mut places, &known, &pasts);
             output.step(format!(
                 "a period of {} slots: {}",
                 self.period.slots(),
                 in_words(rota.counts())
             ));
+            self.tell_progress(rota.counts());
             let mut refreshed = unix_time_s();
             loop {
                 let now = unix_time_s();
@@ -112,23 +135,27 @@ impl Watch<'_> {
                     break;
                 }
                 let slot = self.period.slot(now);
+                measuring.in_slot(slot);
+                let is_reloaded = reload_if_asked(self.common);
                 if !is_ended && !interrupt.is_requested() {
                     for due in rota.poll_due(slot) {
                         if let Some(place) = places.get(&due.relay) {
                             measuring.add(*place, due.standing, due.turn);
                         }
                     }
-                    if now >= refreshed + config.refresh.as_secs() {
+                    if is_reloaded || now >= refreshed + config.refresh.as_secs() {
                         refreshed = now;
                         // The old ones do until there are newer ones.
                         match self.look() {
                             Ok(newer) => known = newer,
                             Err(error) => output.error(&error),
                         }
-                        rota.handle_consensus(&self.arrivals(&known), slot + 1);
-                        take_up(&mut measuring, &mut places, &known);
+                        rota.handle_consensus(&self.arrivals(&known, &pasts), slot + 1);
+                        take_up(&mut measuring, &mut places, &known, &pasts);
                         measuring.check_up();
                         output.step(in_words(rota.counts()));
+                        self.tell_progress(rota.counts());
+                        journal.tidy(config, now);
                         if let Err(error) = self.write(&known, measuring.found()) {
                             output.error(&error);
                         }
@@ -138,6 +165,7 @@ impl Watch<'_> {
                     && let Some(id) = measuring.id(end.relay)
                 {
                     rota.handle_end(id, end.follows, slot);
+                    self.tell_progress(rota.counts());
                 }
             }
             if measuring.is_broken()
@@ -157,26 +185,38 @@ impl Watch<'_> {
     }
 
     fn look(&self) -> Result<Known, Error> {
-        let config = self.common.config;
-        let documents = relays::documents(config)?;
-        let history = past::history(&config.out);
+        let Common { config, journal, .. } = self.common;
+        let documents = relays::documents(config, unix_time_s())?;
+        see(self.common, &documents)?;
+        let history = journal.history()?;
         let expectations = history.expectations(config.history_policy(), unix_time_s());
         let relays = relays::relays(&documents, config, &expectations)?;
         Ok(Known { documents, history, relays })
     }
 
-    fn arrivals(&self, known: &Known) -> Vec<Arrival> {
-        let arrival = |relay: &Relay| Arrival {
-            relay: relay.id(),
-            address: relay.address(),
-            standing: relay.guess.standing(),
-            turn: relay.first_turn(self.common.config),
-            is_done: known
-                .history
-                .last(relay.id())
-                .is_some_and(|it| it.measured_unix_s >= self.period.begin_unix_s),
+    /// A turn that an earlier process began and did not end, or that was to follow, is to be done.
+    fn arrivals(&self, known: &Known, pasts: &Pasts) -> Vec<Arrival> {
+        let arrival = |relay: &Relay| {
+            let past = pasts.get(&relay.id());
+            let first = relay.first_turn(self.common.config);
+            let is_of_period = || {
+                let last = known.history.last(relay.id());
+                last.is_some_and(|it| it.measured_unix_s >= self.period.begin_unix_s)
+            };
+            Arrival {
+                relay: relay.id(),
+                address: relay.address(),
+                standing: relay.guess.standing(),
+                turn: past.and_then(|it| it.follows).unwrap_or(first),
+                is_done: past.map_or_else(is_of_period, |it| it.is_done),
+            }
         };
         known.relays.iter().map(arrival).collect()
+    }
+
+    fn tell_progress(&self, counts: Counts) {
+        let (at_unix_s, period_unix_s) = (unix_time_s(), self.period.begin_unix_s);
+        self.common.journal.note(Entry::Progress(Progress { at_unix_s, period_unix_s, counts }));
     }
 
     fn write(
@@ -193,12 +233,17 @@ fn take_up(
     measuring: &mut Measuring<'_, '_>,
     places: &mut BTreeMap<RsaId, RelayId>,
     known: &Known,
+    pasts: &Pasts,
 ) {
     for relay in &known.relays {
         match places.get(&relay.id()) {
             Some(place) => measuring.renew(*place, relay.clone()),
             None => {
-                places.insert(relay.id(), measuring.know(relay.clone()));
+                let place = measuring.know(relay.clone());
+                places.insert(relay.id(), place);
+                if let Some(record) = pasts.get(&relay.id()).and_then(|it| it.record.clone()) {
+                    measuring.adopt(place, record);
+                }
             }
         }
     }

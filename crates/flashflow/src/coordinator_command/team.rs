@@ -2,16 +2,20 @@
 
 use super::config::{Config, Mate};
 use crate::error::Error;
+use control::keys::PublicKey;
 use control::{ConnectError, RemoteMeasurer, Remotes};
 use coordinator::{Allocation, MeasurerId};
 use measurer::Teammate;
 use onion::Rate;
 use std::thread;
+use store::{MeasurerHealth, MeasurerState};
 use terminal::Output;
 
 /// The measurers of a configuration, and the sessions with them.
 pub(crate) struct RemoteTeam {
     measurers: Vec<(RemoteMeasurer, Rate)>,
+    /// Their public keys, in the same order.
+    keys: Vec<PublicKey>,
     // Last, since the sessions end with it.
     _remotes: Remotes,
 }
@@ -28,7 +32,8 @@ impl RemoteTeam {
         for (mate, bound) in config.measurers.iter().zip(bounds) {
             measurers.push((remotes.measurer(mate.address, mate.key)?, bound));
         }
-        Ok(Self { measurers, _remotes: remotes })
+        let keys = config.measurers.iter().map(|mate| mate.key).collect();
+        Ok(Self { measurers, keys, _remotes: remotes })
     }
 
     pub(crate) const fn len(&self) -> usize {
@@ -42,11 +47,38 @@ impl RemoteTeam {
         Ok(told.min(*limit))
     }
 
+    /// What a measurer that has answered, or has not, is up to; `None` if there is none with this number.
+    pub(crate) fn health(
+        &self,
+        measurer: MeasurerId,
+        answer: Result<Rate, String>,
+        at_unix_s: u64,
+    ) -> Option<MeasurerHealth> {
+        let (remote, _) = self.measurers.get(measurer.0)?;
+        let (state, detail) = match &answer {
+            Ok(_) => (MeasurerState::Up, String::new()),
+            Err(problem) => (MeasurerState::Down, problem.clone()),
+        };
+        Some(MeasurerHealth {
+            key: self.keys.get(measurer.0)?.to_string(),
+            place: measurer.0,
+            address: remote.address().to_string(),
+            capacity: answer.unwrap_or_default(),
+            state,
+            detail,
+            at_unix_s,
+        })
+    }
+
     /// Asks all measurers at once. One that does not answer has no capacity.
     ///
     /// # Errors
     /// Where none has any.
-    pub(crate) fn greet(&self, output: &Output) -> Result<Vec<Rate>, Error> {
+    pub(crate) fn greet(
+        &self,
+        output: &Output,
+        mut note: impl FnMut(MeasurerId, Result<Rate, String>),
+    ) -> Result<Vec<Rate>, Error> {
         let ids = (0..self.measurers.len()).map(MeasurerId);
         let answers: Vec<Result<Rate, ConnectError>> = thread::scope(|scope| {
             let asked: Vec<_> = ids.map(|id| scope.spawn(move || self.ask(id))).collect();
@@ -54,7 +86,8 @@ impl RemoteTeam {
             answers.collect()
         });
         let mut capacities = Vec::new();
-        for (answer, (remote, _)) in answers.into_iter().zip(&self.measurers) {
+        for ((place, answer), (remote, _)) in answers.into_iter().enumerate().zip(&self.measurers) {
+            note(MeasurerId(place), answer.as_ref().copied().map_err(ConnectError::to_string));
             match &answer {
                 Ok(capacity) => output.step(format!("measurer {}: {capacity}", remote.address())),
                 Err(error) => output.step(format!("without a measurer: {error}")),

@@ -1,5 +1,7 @@
 //! Running the real program, with a deadline for everything, and looking at what it leaves.
 
+pub(crate) mod team;
+
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 use std::ffi::OsStr;

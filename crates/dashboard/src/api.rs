@@ -1,0 +1,103 @@
+//! The same for programs. Rates are bytes per second, times Unix seconds.
+
+use crate::answer::Refused;
+use crate::line::fingerprint;
+use crate::pages::{self, Wanted};
+use crate::server::App;
+use axum::Json;
+use axum::extract::{Path, Query, State};
+use onion::Rate;
+use serde_json::{Value, json};
+use store::{Measurement, RelayRow};
+
+pub(crate) async fn overview(State(shared): App) -> Result<Json<Value>, Refused> {
+    let now = shared.now();
+    let it = shared.read(move |store| store.overview(now)).await?;
+    let [conclusive, lower_bound, failed] = it.endings;
+    let causes = it.causes.iter().map(|cause| {
+        json!({"name": cause.name, "blame": cause.blame, "count": cause.count, "example": cause.example})
+    });
+    Ok(Json(json!({
+        "now_unix_s": now,
+        "progress": it.progress.map(|it| json!({
+            "at_unix_s": it.at_unix_s, "period_unix_s": it.period_unix_s, "waiting": it.counts.waiting,
+            "running": it.counts.running, "done": it.counts.done, "without_slot": it.counts.without_slot,
+        })),
+        "relays_with_estimate": it.relays,
+        "capacity_byte_s": it.capacity.as_byte_per_s(),
+        "last_day": {
+            "conclusive": conclusive, "lower_bound": lower_bound, "failed": failed, "broken_off": it.broken_off,
+            "causes": causes.collect::<Vec<_>>(),
+        },
+        "consensus": it.consensus.map(|it| json!({
+            "valid_after_unix_s": it.valid_after_unix_s, "relays": it.relays, "to_be_measured": it.to_be_measured,
+            "signers": it.signers,
+        })),
+        "bandwidth_file": it.file.map(|it| json!({
+            "created_unix_s": it.created_unix_s, "path": it.path, "lines": it.lines, "voted": it.voted,
+        })),
+    })))
+}
+
+pub(crate) async fn relays(
+    State(shared): App,
+    Query(wanted): Query<Wanted>,
+) -> Result<Json<Value>, Refused> {
+    let query = pages::query(&wanted);
+    let page = shared.read(move |store| store.relays(&query)).await?;
+    let relays: Vec<Value> = page.relays.iter().map(of_relay).collect();
+    Ok(Json(json!({"found": page.found, "relays": relays})))
+}
+
+pub(crate) async fn relay(
+    State(shared): App,
+    Path(name): Path<String>,
+) -> Result<Json<Value>, Refused> {
+    let told = pages::story(&shared, &name).await?;
+    let measurements: Vec<Value> = told.measurements.iter().map(of_measurement).collect();
+    Ok(Json(json!({
+        "relay": of_relay(&told.relay), "explanation": told.said, "measurements": measurements,
+    })))
+}
+
+pub(crate) async fn measurers(State(shared): App) -> Result<Json<Value>, Refused> {
+    let now = shared.now();
+    let rows = shared.read(move |store| store.measurers(now)).await?;
+    let measurers = rows.iter().map(|it| {
+        json!({
+            "place": it.place, "key": it.key, "address": it.address, "capacity_byte_s": it.capacity.as_byte_per_s(),
+            "state": it.state, "detail": it.detail, "since_unix_s": it.since_unix_s, "losses_of_a_week": it.losses,
+        })
+    });
+    Ok(Json(json!({"measurers": measurers.collect::<Vec<_>>()})))
+}
+
+pub(crate) async fn periods(State(shared): App) -> Result<Json<Value>, Refused> {
+    let passes = shared.read(|store| store.passes(pages::PERIODS)).await?;
+    let periods = passes.iter().map(|it| {
+        json!({
+            "begin_unix_s": it.period.begin_unix_s, "length_s": it.period.length_s, "slot_s": it.period.slot_s,
+            "measurements": it.measurements, "relays": it.relays, "failed": it.failed,
+        })
+    });
+    Ok(Json(json!({"periods": periods.collect::<Vec<_>>()})))
+}
+
+fn of_relay(it: &RelayRow) -> Value {
+    json!({
+        "fingerprint": fingerprint(it.rsa), "nickname": it.nickname, "address": it.address,
+        "first_seen_unix_s": it.first_seen_unix_s, "last_seen_unix_s": it.last_seen_unix_s, "left_out": it.left_out,
+        "capacity_byte_s": it.capacity.map(Rate::as_byte_per_s), "estimated_unix_s": it.estimated_unix_s,
+        "mode": it.mode, "is_conclusive": it.is_conclusive, "last_state": it.last_state.map(store::State::word),
+        "last_ended_unix_s": it.last_ended_unix_s, "last_cause": it.last_cause,
+    })
+}
+
+fn of_measurement(it: &Measurement) -> Value {
+    json!({
+        "id": it.id, "period_unix_s": it.period_unix_s, "turn": it.number, "slot": it.slot,
+        "started_unix_s": it.started_unix_s, "ended_unix_s": it.ended_unix_s, "state": it.state.word(), "mode": it.mode,
+        "capacity_byte_s": it.capacity.map(Rate::as_byte_per_s), "rounds": it.rounds, "cause": it.cause,
+        "reason": it.reason, "blame": it.blame,
+    })
+}

@@ -1,0 +1,110 @@
+//! Pictures of a relay's history and of its seconds.
+
+use crate::answer::{self, Refused};
+use crate::server::App;
+use axum::extract::{Path, State};
+use axum::http::header::{CONTENT_SECURITY_POLICY, CONTENT_TYPE};
+use axum::response::{IntoResponse as _, Response};
+use onion::Rate;
+use report::experiment::{Axis, ExperimentFigure, Role, Series, Style};
+use std::collections::BTreeSet;
+use store::{Limiter, Measurement, Second, State as Ending, utc};
+
+const DAY_S: f64 = 24.0 * 3600.0;
+/// A year of days, and some turns.
+const MEASUREMENTS: usize = 400;
+
+/// A relay's estimates, day by day.
+pub(crate) async fn history(
+    State(shared): App,
+    Path(name): Path<String>,
+) -> Result<Response, Refused> {
+    let relay = answer::relay(&name)?;
+    let measurements = shared.read(move |store| store.measurements_of(relay, MEASUREMENTS)).await?;
+    let now = shared.now();
+    let days_ago = |it: &Measurement| {
+        let ended = it.ended_unix_s.unwrap_or(it.started_unix_s);
+        -(now.saturating_sub(ended) as f64) / DAY_S
+    };
+    let with = |state: Ending| -> Vec<(f64, f64)> {
+        let those = measurements.iter().filter(|it| it.state == state);
+        those.map(|it| (days_ago(it), mbit(it.capacity.unwrap_or_default()))).collect()
+    };
+    let dots = |name: &str, role, points| Series {
+        name: name.to_owned(),
+        points,
+        labels: Vec::new(),
+        style: Style::Dots,
+        role,
+    };
+    let figure = ExperimentFigure::new(
+        "history",
+        "Estimates",
+        Axis::new("days before now"),
+        Axis::new("Mbit/s"),
+    )
+    .caption("Each measurement that has ended: conclusive, a lower bound, or failed at zero.")
+    .with(dots("conclusive", Role::Measurement, with(Ending::Conclusive)))
+    .with(dots("lower bound", Role::Client, with(Ending::LowerBound)))
+    .with(dots("failed", Role::Problem, with(Ending::Failed)));
+    svg(&figure)
+}
+
+/// A measurement second by second, with who limited each.
+pub(crate) async fn seconds(
+    State(shared): App,
+    Path(id): Path<String>,
+) -> Result<Response, Refused> {
+    let unknown = || Refused::NotFound(format!("there is no measurement {id}"));
+    let number = id.parse::<i64>().map_err(|_| unknown())?;
+    let found = shared.read(move |store| store.measurement(number)).await?;
+    let measurement = found.ok_or_else(unknown)?;
+    let seconds = &measurement.seconds;
+    let when = utc(measurement.ended_unix_s.unwrap_or(measurement.started_unix_s));
+    let title = format!("Second by second, ended {when}");
+    let figure = ExperimentFigure::new(
+        "seconds",
+        &title,
+        Axis::new("second, round after round"),
+        Axis::new("Mbit/s"),
+    );
+    let caption = "What was carried in each second. Its colour says who limited it.";
+    let line = seconds.iter().enumerate().map(|(place, it)| (place as f64, of_second(it)));
+    let mut figure = figure.caption(caption).with(Series {
+        name: "all".to_owned(),
+        points: line.collect(),
+        labels: Vec::new(),
+        style: Style::Line,
+        role: Role::Muted,
+    });
+    let limiters: BTreeSet<Limiter> = seconds.iter().map(|it| it.limiter).collect();
+    for (nth, limiter) in limiters.into_iter().enumerate() {
+        let those = seconds.iter().enumerate().filter(|(_, it)| it.limiter == limiter);
+        figure = figure.with(Series {
+            name: limiter.in_words().to_owned(),
+            points: those.map(|(place, it)| (place as f64, of_second(it))).collect(),
+            labels: Vec::new(),
+            style: Style::Dots,
+            role: Role::Nth(nth),
+        });
+    }
+    svg(&figure)
+}
+
+fn mbit(rate: Rate) -> f64 {
+    rate.as_mbit_per_s()
+}
+
+fn of_second(second: &Second) -> f64 {
+    mbit(Rate::from_byte_per_s(second.bytes))
+}
+
+fn svg(figure: &ExperimentFigure) -> Result<Response, Refused> {
+    let svg = figure.to_svg().map_err(|error| Refused::Broken(error.to_string()))?;
+    // The picture carries its own style, and nothing else.
+    let headers = [
+        (CONTENT_TYPE, "image/svg+xml"),
+        (CONTENT_SECURITY_POLICY, "default-src 'none'; style-src 'unsafe-inline'"),
+    ];
+    Ok((headers, svg).into_response())
+}

@@ -1,0 +1,32 @@
+//! What the newest bandwidth file says.
+
+use netdoc::bwfile::BandwidthFile;
+use netdoc::{Fingerprint, check_as_tor};
+use onion::identity::RsaId;
+use std::fs;
+use std::path::Path;
+use store::Line;
+
+/// What a bandwidth file says of a relay; `None` if it has no line of it.
+///
+/// # Errors
+/// In words, if the file cannot be read or is none.
+pub fn weights(file: &Path, relay: RsaId) -> Result<Option<Line>, String> {
+    let bytes = fs::read(file).map_err(|error| error.to_string())?;
+    let parsed = BandwidthFile::parse(&bytes).map_err(|error| error.to_string())?;
+    let mut lines = parsed.file.relays.iter();
+    let line = lines.find(|line| line.node_id.as_bytes() == &relay.0);
+    Ok(line.map(|line| Line {
+        bw_kb_s: line.bw_kb_s,
+        time_unix_s: line.time,
+        // As when it was new: its age is another matter.
+        is_voted: check_as_tor(&bytes, parsed.file.timestamp).relays.contains_key(&line.node_id),
+        is_unmeasured: line.unmeasured,
+        is_under_min_report: line.under_min_report,
+    }))
+}
+
+/// A fingerprint as in files.
+pub(crate) fn fingerprint(relay: RsaId) -> String {
+    Fingerprint::from_bytes(relay.0).to_string()
+}

@@ -1,0 +1,114 @@
+//! What was measured when.
+
+use crate::answer::{Refused, page};
+use crate::line::fingerprint;
+use crate::server::App;
+use crate::words::{cause, length, rate, time};
+use askama::Template;
+use axum::extract::{Path, Query, State};
+use axum::response::Html;
+use serde::Deserialize;
+use store::{Measurement, Pass};
+
+/// Periods of a page.
+pub(crate) const PERIODS: usize = 14;
+/// Measurements of a page.
+const ROWS: usize = 200;
+
+#[derive(Template)]
+#[template(path = "periods.html")]
+struct All {
+    here: &'static str,
+    periods: Vec<Period>,
+}
+
+struct Period {
+    begin_unix_s: u64,
+    begin: String,
+    length: String,
+    slot_s: u64,
+    measurements: u64,
+    relays: u64,
+    failed: u64,
+    seed: String,
+}
+
+pub(crate) async fn periods(State(shared): App) -> Result<Html<String>, Refused> {
+    let passes = shared.read(|store| store.passes(PERIODS)).await?;
+    page(&All { here: "periods", periods: passes.iter().map(of_pass).collect() })
+}
+
+fn of_pass(it: &Pass) -> Period {
+    let hex = |seed: [u8; 32]| seed.iter().map(|byte| format!("{byte:02x}")).collect();
+    Period {
+        begin_unix_s: it.period.begin_unix_s,
+        begin: time(Some(it.period.begin_unix_s)),
+        length: length(it.period.length_s),
+        slot_s: it.period.slot_s,
+        measurements: it.measurements,
+        relays: it.relays,
+        failed: it.failed,
+        seed: it.period.seed.map(hex).unwrap_or_default(),
+    }
+}
+
+#[derive(Template)]
+#[template(path = "period.html")]
+struct One {
+    here: &'static str,
+    begin_unix_s: u64,
+    begin: String,
+    rows: Vec<Row>,
+    number: usize,
+    has_more: bool,
+}
+
+struct Row {
+    slot: String,
+    started: String,
+    fingerprint: String,
+    nickname: String,
+    state: &'static str,
+    class: &'static str,
+    capacity: String,
+    cause: String,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+pub(crate) struct Part {
+    page: String,
+}
+
+pub(crate) async fn period(
+    State(shared): App,
+    Path(begin): Path<String>,
+    Query(part): Query<Part>,
+) -> Result<Html<String>, Refused> {
+    let begin_unix_s = begin.parse::<u64>();
+    let begin_unix_s =
+        begin_unix_s.map_err(|_| Refused::NotFound(format!("{begin} is no time")))?;
+    let number = part.page.parse::<usize>().unwrap_or(1).clamp(1, 1_000_000);
+    let skip = (number - 1) * ROWS;
+    // One more tells whether there are more.
+    let mut found =
+        shared.read(move |store| store.measurements_in(begin_unix_s, skip, ROWS + 1)).await?;
+    let has_more = found.len() > ROWS;
+    found.truncate(ROWS);
+    let begin = time(Some(begin_unix_s));
+    let rows = found.iter().map(row).collect();
+    page(&One { here: "", begin_unix_s, begin, rows, number, has_more })
+}
+
+fn row(it: &Measurement) -> Row {
+    Row {
+        slot: it.slot.map_or_else(|| "–".to_owned(), |slot| slot.to_string()),
+        started: time(Some(it.started_unix_s)),
+        fingerprint: fingerprint(it.relay),
+        nickname: it.nickname.clone(),
+        state: it.state.in_words(),
+        class: it.state.word(),
+        capacity: rate(it.capacity),
+        cause: it.cause.as_deref().map(cause).unwrap_or_default(),
+    }
+}

@@ -1,0 +1,113 @@
+//! One relay.
+
+use crate::answer::{self, Refused, page};
+use crate::line::{fingerprint, weights};
+use crate::server::{App, Shared};
+use crate::words::{cause, rate, time};
+use askama::Template;
+use axum::extract::{Path, State};
+use axum::response::Html;
+use std::sync::Arc;
+use store::{Measurement, RelayRow, Story, explain};
+
+/// Measurements that are shown and told from: a year of days.
+const MEASUREMENTS: usize = 400;
+/// Rows of the table.
+const ROWS: usize = 60;
+
+#[derive(Template)]
+#[template(path = "relay.html")]
+struct Page {
+    here: &'static str,
+    fingerprint: String,
+    nickname: String,
+    address: String,
+    first_seen: String,
+    last_seen: String,
+    said: Vec<String>,
+    latest: Option<i64>,
+    has_history: bool,
+    rows: Vec<Row>,
+    more: usize,
+}
+
+struct Row {
+    id: i64,
+    ended: String,
+    state: &'static str,
+    class: &'static str,
+    capacity: String,
+    mode: &'static str,
+    rounds: u32,
+    turn: u32,
+    cause: String,
+    reason: String,
+    has_seconds: bool,
+}
+
+/// A relay with what is said of it.
+pub(crate) struct Told {
+    pub(crate) relay: RelayRow,
+    pub(crate) measurements: Vec<Measurement>,
+    pub(crate) said: Vec<String>,
+}
+
+/// What is known of a relay, and why it has its weight.
+pub(crate) async fn story(shared: &Arc<Shared>, name: &str) -> Result<Told, Refused> {
+    let relay = answer::relay(name)?;
+    let now = shared.now();
+    let options = shared.options.clone();
+    let told = shared.read(move |store| {
+        let Some(row) = store.relay(relay)? else { return Ok(None) };
+        let measurements = store.measurements_of(relay, MEASUREMENTS)?;
+        let consensus = store.consensuses(1)?;
+        let story = Story {
+            relay: &row,
+            measurements: &measurements,
+            consensus_seen_unix_s: consensus.first().map(|it| it.seen_unix_s),
+            line: weights(&options.file, relay).ok(),
+            policy: options.policy,
+            now_unix_s: now,
+        };
+        let said = explain(&story);
+        Ok(Some(Told { relay: row, measurements, said }))
+    });
+    let unknown = || Refused::NotFound(format!("no relay {name} was seen"));
+    told.await?.ok_or_else(unknown)
+}
+
+pub(crate) async fn relay(
+    State(shared): App,
+    Path(name): Path<String>,
+) -> Result<Html<String>, Refused> {
+    let Told { relay, measurements, said } = story(&shared, &name).await?;
+    page(&Page {
+        here: "",
+        fingerprint: fingerprint(relay.rsa),
+        nickname: relay.nickname.clone(),
+        address: relay.address.clone(),
+        first_seen: time(Some(relay.first_seen_unix_s)),
+        last_seen: time(Some(relay.last_seen_unix_s)),
+        said,
+        latest: measurements.iter().find(|it| !it.seconds.is_empty()).map(|it| it.id),
+        has_history: measurements.iter().any(|it| it.capacity.is_some()),
+        rows: measurements.iter().take(ROWS).map(row).collect(),
+        more: measurements.len().saturating_sub(ROWS),
+    })
+}
+
+fn row(it: &Measurement) -> Row {
+    Row {
+        id: it.id,
+        ended: time(it.ended_unix_s),
+        state: it.state.in_words(),
+        class: it.state.word(),
+        capacity: rate(it.capacity),
+        mode: it.mode.map_or("", store::mode_word),
+        rounds: it.rounds,
+        turn: it.number,
+        cause: it.cause.as_deref().map(cause).unwrap_or_default(),
+        reason: it.reason.clone().unwrap_or_default(),
+        has_seconds: !it.seconds.is_empty(),
+    }
+}

@@ -1,0 +1,302 @@
+//! The whole server over real sockets, on stores that a coordinator's code has written.
+
+use crate::{Options, Server};
+use coordinator::{Counts, HistoryPolicy, PastEstimate};
+use onion::Rate;
+use onion::identity::{RelayIds, RsaId};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::{self, JoinHandle};
+use store::{Begun, Entry, MeasurerHealth, MeasurerState, Period, Progress, Seen, Sighting, Store};
+use tempfile::TempDir;
+
+const NOW: u64 = 1_800_000_000;
+
+struct Running {
+    folder: TempDir,
+    address: String,
+    over: Arc<AtomicBool>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Running {
+    fn new(fill: impl FnOnce(&mut Store)) -> Self {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("store.db");
+        let mut store = Store::open(&path).expect("new");
+        fill(&mut store);
+        drop(store);
+        Self::of(folder, path)
+    }
+
+    fn of(folder: TempDir, store: PathBuf) -> Self {
+        let options = Options {
+            store,
+            file: folder.path().join("latest.v3bw"),
+            policy: HistoryPolicy::default(),
+            hosts: Vec::new(),
+            now: || NOW,
+        };
+        let server = Server::bind(([127, 0, 0, 1], 0).into(), options).expect("a port");
+        let address = server.address().to_string();
+        let over = Arc::new(AtomicBool::new(false));
+        let mark = Arc::clone(&over);
+        let thread = thread::spawn(move || {
+            server.run(|| mark.load(Ordering::Relaxed)).expect("it listens");
+        });
+        Self { folder, address, over, thread: Some(thread) }
+    }
+
+    /// The status, and what was said.
+    fn get(&self, path: &str) -> (u16, String) {
+        self.ask(path, &self.address)
+    }
+
+    fn ask(&self, path: &str, host: &str) -> (u16, String) {
+        let agent: ureq::Agent =
+            ureq::Agent::config_builder().http_status_as_error(false).build().into();
+        let request = agent.get(format!("http://{}{path}", self.address)).header("host", host);
+        let mut answer = request.call().expect("an answer");
+        (answer.status().as_u16(), answer.body_mut().read_to_string().expect("text"))
+    }
+
+    fn page(&self, path: &str) -> String {
+        let (status, text) = self.get(path);
+        assert_eq!(status, 200, "{path}: {text}");
+        text
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        self.over.store(true, Ordering::Relaxed);
+        let ended = self.thread.take().map(JoinHandle::join);
+        if !thread::panicking() {
+            ended.expect("one").expect("no panic");
+        }
+    }
+}
+
+const fn ids(number: u8) -> RelayIds {
+    RelayIds { rsa: RsaId([number; 20]), ed25519: None }
+}
+
+fn begun(number: u8, slot: u32) -> Begun {
+    Begun {
+        ids: ids(number),
+        nickname: format!("relay{number}"),
+        address: ([127, 0, 0, number], 9001).into(),
+        period_unix_s: NOW - 3600,
+        number: 1,
+        slot: Some(slot),
+        started_unix_s: NOW - 30,
+    }
+}
+
+/// Three relays: one with an estimate, one that is being measured, one left out.
+fn fill(store: &mut Store) {
+    let sighting = |number: u8, left_out: Option<&str>| Sighting {
+        ids: ids(number),
+        nickname: format!("relay{number}"),
+        address: ([127, 0, 0, number], 9001).into(),
+        left_out: left_out.map(str::to_owned),
+    };
+    let relays = vec![
+        sighting(1, None),
+        sighting(2, None),
+        sighting(3, Some("it said <script>alert(1)</script>")),
+    ];
+    let source = "a test".to_owned();
+    let (valid_after_unix_s, at_unix_s, signers) = (NOW - 600, NOW - 500, Some(5));
+    let counts = Counts { waiting: 1, running: 1, done: 2, without_slot: 0 };
+    let period_unix_s = NOW - 3600;
+    let estimate = PastEstimate {
+        capacity: Rate::from_mbit_per_s(42.0),
+        measured_unix_s: NOW - 900,
+        mode: None,
+        is_conclusive: Some(true),
+    };
+    let measurer = MeasurerHealth {
+        key: "ab".repeat(32),
+        place: 0,
+        address: "127.0.0.1:7100".to_owned(),
+        capacity: Rate::from_mbit_per_s(1000.0),
+        state: MeasurerState::Up,
+        detail: String::new(),
+        at_unix_s: NOW,
+    };
+    let entries = [
+        Entry::Period(Period {
+            begin_unix_s: period_unix_s,
+            length_s: 7200,
+            slot_s: 71,
+            seed: None,
+        }),
+        Entry::Seen(Seen { valid_after_unix_s, at_unix_s, source, signers, relays }),
+        Entry::Imported(ids(1), "relay1".to_owned(), estimate),
+        Entry::Begun(begun(2, 50)),
+        Entry::Progress(Progress { at_unix_s: NOW - 5, period_unix_s, counts }),
+        Entry::Measurer(measurer),
+    ];
+    store.write(&entries).expect("room");
+}
+
+#[test]
+fn all_pages_tell_what_the_store_has() {
+    let running = Running::new(fill);
+    let overview = running.page("/");
+    for part in ["2 of 4 relays are measured", "42.0 Mbit/s", "relay2", "signatures of 5", "60 min"]
+    {
+        assert!(overview.contains(part), "no {part:?} in {overview}");
+    }
+    let relays = running.page("/relays?sort=nickname&order=up");
+    let places = ["relay1", "relay2", "relay3"].map(|name| relays.find(name).expect(name));
+    assert!(places.is_sorted(), "{places:?}");
+    assert!(relays.contains("aria-sort=\"ascending\""));
+    let found = running.page("/relays?search=0202");
+    assert!(found.contains("relay2") && !found.contains("relay1"));
+    let relay = running.page(&format!("/relays/{}", "01".repeat(20)));
+    assert!(relay.contains("Why it has its weight") && relay.contains("42.00 Mbit/s"), "{relay}");
+    assert!(running.page("/measurers").contains("127.0.0.1:7100"));
+    assert!(running.page("/periods").contains(&format!("/periods/{}", NOW - 3600)));
+    let period = running.page(&format!("/periods/{}", NOW - 3600));
+    assert!(period.contains("relay2") && period.contains("running"));
+    for path in ["/", "/relays", "/measurers", "/periods"] {
+        let text = running.page(path);
+        for part in
+            ["<html lang=\"en\">", "<main", "<nav", "<h1>", "name=\"viewport\"", "To the content"]
+        {
+            assert!(text.contains(part), "no {part} on {path}");
+        }
+        for elsewhere in ["http://", "https://", "src=\"//"] {
+            assert!(!text.contains(elsewhere), "{path} points elsewhere");
+        }
+    }
+    assert!(
+        running.page("/style.css").contains("--page")
+            && running.page("/live.js").contains("EventSource")
+    );
+}
+
+#[test]
+fn what_relays_say_is_shown_and_never_run() {
+    let running = Running::new(fill);
+    for path in ["/relays", &format!("/relays/{}", "03".repeat(20))] {
+        let text = running.page(path);
+        assert!(!text.contains("<script>alert"), "{path}");
+        assert!(
+            text.contains("&#60;script&#62;") || text.contains("&lt;script&gt;"),
+            "{path}: {text}"
+        );
+    }
+    let (_, text) = running.get("/relays?search=%22%3E%3Cscript%3E");
+    assert!(!text.contains("\"><script>"), "{text}");
+}
+
+#[test]
+fn what_is_not_there_is_said_and_nothing_can_be_changed() {
+    let running = Running::new(fill);
+    for path in [
+        "/none",
+        "/relays/xyz",
+        &format!("/relays/{}", "09".repeat(20)),
+        "/measurements/77/seconds.svg",
+    ] {
+        let (status, text) = running.get(path);
+        assert_eq!(status, 404, "{path}");
+        assert!(text.contains("<main"), "{path}: {text}");
+    }
+    let agent: ureq::Agent =
+        ureq::Agent::config_builder().http_status_as_error(false).build().into();
+    let posted =
+        agent.post(format!("http://{}/relays", running.address)).send("x").expect("an answer");
+    assert_eq!(posted.status().as_u16(), 405);
+    let (status, _) = running.ask("/", "rebound.example");
+    assert_eq!(status, 421, "a name that is not ours");
+    assert_eq!(running.ask("/", "localhost").0, 200);
+}
+
+#[test]
+fn programs_get_the_same() {
+    let running = Running::new(fill);
+    let json = |path: &str| -> serde_json::Value {
+        serde_json::from_str(&running.page(path)).expect("JSON")
+    };
+    let overview = json("/api/overview");
+    assert_eq!(
+        (&overview["progress"]["done"], &overview["capacity_byte_s"]),
+        (&2.into(), &5_250_000.into())
+    );
+    assert_eq!(json("/api/relays?search=relay3")["relays"][0]["nickname"], "relay3");
+    let relay = json(&format!("/api/relays/{}", "02".repeat(20)));
+    assert_eq!(relay["measurements"][0]["state"], "running");
+    assert!(relay["explanation"].as_array().is_some_and(|it| !it.is_empty()));
+    assert_eq!(json("/api/measurers")["measurers"][0]["state"], "up");
+    assert_eq!(json("/api/periods")["periods"][0]["measurements"], 1);
+    let metrics = running.page("/metrics");
+    for line in [
+        "flashflow_coordinator_relays{state=\"done\"} 2",
+        "flashflow_coordinator_capacity_bytes_per_second 5250000",
+        "flashflow_coordinator_measurer_up{measurer=\"127.0.0.1:7100\"} 1",
+    ] {
+        assert!(metrics.lines().any(|it| it == line), "no {line} in\n{metrics}");
+    }
+    assert_eq!(running.get("/health"), (200, "ok\n".to_owned()));
+}
+
+#[test]
+fn no_answer_names_a_seed_or_a_slot_that_is_to_come() {
+    // What the store does not have, nobody can be told; so nothing but what has begun may get in.
+    let running = Running::new(fill);
+    let begin = NOW - 3600;
+    let paths = ["/periods".to_owned(), format!("/periods/{begin}"), "/api/periods".to_owned()];
+    for path in paths {
+        assert!(!running.page(&path).contains("seed\":"), "{path}");
+    }
+    assert!(running.page("/periods").contains("<code></code>"), "no seed yet");
+}
+
+#[test]
+fn a_store_that_is_not_there_yet_is_waited_for() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("store.db");
+    let running = Running::of(folder, path.clone());
+    let (status, text) = running.get("/");
+    assert_eq!(status, 503);
+    assert!(text.contains("there is no store"), "{text}");
+    assert_eq!(running.get("/health").0, 503);
+    fill(&mut Store::open(&path).expect("new"));
+    assert_eq!(running.get("/").0, 200);
+    assert!(running.folder.path().exists());
+}
+
+#[test]
+fn whoever_follows_hears_of_what_is_written() {
+    use std::io::{BufRead as _, BufReader};
+    let running = Running::new(fill);
+    let mut answer =
+        ureq::get(format!("http://{}/events", running.address)).call().expect("an answer");
+    let body = BufReader::new(answer.body_mut().as_reader());
+    let store = running.folder.path().join("store.db");
+    let over = Arc::new(AtomicBool::new(false));
+    let mark = Arc::clone(&over);
+    let writing = thread::spawn(move || keep_writing(&store, &mark));
+    let event = body.lines().map(|line| line.expect("text")).find(|line| line.starts_with("data:"));
+    over.store(true, Ordering::Relaxed);
+    writing.join().expect("no panic");
+    assert_eq!(event.as_deref(), Some("data: changed"));
+}
+
+fn keep_writing(path: &Path, over: &AtomicBool) {
+    let mut store = Store::open(path).expect("there");
+    for at_unix_s in NOW.. {
+        if over.load(Ordering::Relaxed) {
+            return;
+        }
+        let counts = Counts::default();
+        let progress = Progress { at_unix_s, period_unix_s: NOW - 3600, counts };
+        store.write([&Entry::Progress(progress)]).expect("room");
+        thread::park_timeout(std::time::Duration::from_millis(20));
+    }
+}

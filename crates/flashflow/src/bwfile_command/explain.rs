@@ -1,0 +1,93 @@
+//! `flashflow bwfile explain`: why a relay has its weight, or none.
+
+use super::bad;
+use crate::error::Error;
+use clap::Args;
+use coordinator::HistoryPolicy;
+use dashboard::weights;
+use link::unix_time_s;
+use netdoc::Fingerprint;
+use netdoc::bwfile::LATEST;
+use onion::Rate;
+use onion::identity::RsaId;
+use serde_json::json;
+use std::path::PathBuf;
+use store::{Reader, RelayQuery, RelayRow, Story, explain};
+use terminal::{Exit, Output};
+
+/// Measurements that are looked at.
+const MEASUREMENTS: usize = 50;
+
+/// Say in words why a relay has its weight, or none: from the coordinator's store and its newest bandwidth file.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  flashflow bwfile explain 8A18112151D6C0361C098DF1A9E7A8507A3F1475 --store bandwidth/store.db
+  flashflow bwfile explain relay7 --store bandwidth/store.db --file bandwidth/latest.v3bw --json
+
+Exit status: 0 done; 1 the store does not know the relay, or cannot be read; 2 wrong arguments.")]
+pub(super) struct ExplainOptions {
+    /// The relay: its fingerprint, or a nickname that is its alone.
+    #[arg(value_name = "RELAY")]
+    relay: String,
+    /// The store: `store.db` in the coordinator's folder of bandwidth files.
+    #[arg(long, value_name = "FILE")]
+    store: PathBuf,
+    /// The bandwidth file; without it, `latest.v3bw` beside the store, if it is there.
+    #[arg(long, value_name = "FILE")]
+    file: Option<PathBuf>,
+    /// Print it as JSON.
+    #[arg(long)]
+    pub(super) json: bool,
+}
+
+pub(super) fn run(options: &ExplainOptions, output: &Output) -> Result<Exit, Error> {
+    let reader = Reader::open(&options.store)?;
+    let relay = find(&reader, &options.relay)?;
+    let beside = options.store.with_file_name(LATEST);
+    let file = options.file.clone().or_else(|| beside.exists().then_some(beside));
+    let line = match &file {
+        Some(path) => Some(weights(path, relay.rsa).map_err(|problem| bad(path, &problem))?),
+        None => None,
+    };
+    let measurements = reader.measurements_of(relay.rsa, MEASUREMENTS)?;
+    let consensus = reader.consensuses(1)?;
+    let story = Story {
+        relay: &relay,
+        measurements: &measurements,
+        consensus_seen_unix_s: consensus.first().map(|it| it.seen_unix_s),
+        line,
+        policy: HistoryPolicy::default(),
+        now_unix_s: unix_time_s(),
+    };
+    let said = explain(&story);
+    output.result(said.join("\n"), || {
+        json!({
+            "type": "explanation", "fingerprint": relay.rsa.to_string(), "nickname": relay.nickname,
+            "weight_kb_s": line.flatten().filter(|it| it.is_voted).map(|it| it.bw_kb_s),
+            "capacity_byte_s": relay.capacity.map(Rate::as_byte_per_s), "estimated_unix_s": relay.estimated_unix_s,
+            "words": said,
+        })
+    });
+    Ok(Exit::Done)
+}
+
+fn find(reader: &Reader, name: &str) -> Result<RelayRow, Error> {
+    if let Ok(fingerprint) = name.parse::<Fingerprint>() {
+        let found = reader.relay(RsaId(*fingerprint.as_bytes()))?;
+        let unknown = || Error::Usage(format!("the store does not know a relay {fingerprint}"));
+        return found.ok_or_else(unknown);
+    }
+    // A part of the name finds more than the name.
+    let query = RelayQuery { search: name.to_owned(), most: 1000, ..RelayQuery::default() };
+    let mut found = reader.relays(&query)?.relays;
+    found.retain(|relay| relay.nickname == name);
+    match (found.pop(), found.len()) {
+        (Some(relay), 0) => Ok(relay),
+        (None, _) => Err(Error::Usage(format!("the store does not know a relay {name}"))),
+        (Some(_), others) => {
+            let problem =
+                format!("{} relays call themselves {name}: give a fingerprint", others + 1);
+            Err(Error::Usage(problem))
+        }
+    }
+}

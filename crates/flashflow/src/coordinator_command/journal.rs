@@ -1,0 +1,207 @@
+//! What the coordinator does gets into its store, also when that cannot be written for a while.
+
+use super::campaign::Common;
+use super::config::Config;
+use super::past;
+use super::relays::Relay;
+use crate::error::Error;
+use coordinator::{Failure, History, PastEstimate, Record, Turn};
+use onion::identity::RsaId;
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use store::{Begun, Closed, Entry, Past, RelayQuery, Store, StoreError};
+
+/// What waits to be written. A measurement takes some tens of kilobytes; a day of them, of a network of thousands of relays, is
+/// less.
+const PENDING_MAX: usize = 8192;
+
+/// The store, and what has yet to get into it.
+pub(super) struct Journal(Mutex<Inner>);
+
+struct Inner {
+    store: Store,
+    pending: VecDeque<Entry>,
+    /// Turns that have begun, of each relay in the period.
+    turns: BTreeMap<RsaId, u32>,
+    /// Whether it has been told that nothing can be written.
+    is_told: bool,
+}
+
+impl Journal {
+    /// Opens the store of a configuration, or makes it. A new one begins with what earlier bandwidth files tell.
+    pub(super) fn open(config: &Config) -> Result<Self, Error> {
+        let mut store = Store::open(&config.store)?;
+        let any = RelayQuery { most: 1, ..RelayQuery::default() };
+        if store.relays(&any)?.found == 0 {
+            let imports = past::imports(&config.out);
+            store.write(&imports)?;
+            if !imports.is_empty() {
+                tracing::info!("a new store, with {} estimates of bandwidth files", imports.len());
+            }
+        }
+        let (pending, turns) = (VecDeque::new(), BTreeMap::new());
+        Ok(Self(Mutex::new(Inner { store, pending, turns, is_told: false })))
+    }
+
+    fn inner(&self) -> MutexGuard<'_, Inner> {
+        // Nobody panics while holding it.
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// What earlier periods found out, and this one so far.
+    pub(super) fn history(&self) -> Result<History, Error> {
+        let inner = self.inner();
+        let mut history = inner.store.history()?;
+        for entry in &inner.pending {
+            if let Entry::Ended(closed) = entry
+                && let Some(estimate) = PastEstimate::of(&closed.record)
+            {
+                history.add(closed.begun.relay(), estimate);
+            }
+        }
+        Ok(history)
+    }
+
+    /// A period begins, or goes on. What has become of its relays so far; nobody is being measured now.
+    pub(super) fn take_up(&self, period_unix_s: u64) -> Result<BTreeMap<RsaId, Past>, Error> {
+        let mut inner = self.inner();
+        inner.flush();
+        let broken_off = inner.store.close_unfinished()?;
+        if broken_off > 0 {
+            tracing::warn!(
+                "{broken_off} measurements were broken off by an end of the coordinator"
+            );
+        }
+        let pasts = inner.store.period(period_unix_s)?;
+        inner.turns = pasts.iter().map(|(relay, past)| (*relay, past.turns)).collect();
+        Ok(pasts)
+    }
+
+    /// A relay's turn begins.
+    pub(super) fn begin(
+        &self,
+        relay: &Relay,
+        period_unix_s: u64,
+        slot: Option<u32>,
+        now_unix_s: u64,
+    ) -> Begun {
+        let mut inner = self.inner();
+        let target = relay.subject.target();
+        let number = inner.turns.entry(target.ids.rsa).or_default();
+        *number += 1;
+        let begun = Begun {
+            ids: target.ids,
+            nickname: relay.nickname.to_string(),
+            address: target.address,
+            period_unix_s,
+            number: *number,
+            slot,
+            started_unix_s: now_unix_s,
+        };
+        inner.note(Entry::Begun(begun.clone()));
+        begun
+    }
+
+    /// It has ended, and this has to follow.
+    pub(super) fn end(&self, begun: Begun, record: &Record, follows: Option<Turn>, is_over: bool) {
+        // What was broken off because we have to end is to be done again.
+        let is_cancelled = matches!(record.failure(), Some(Failure::Cancelled));
+        let is_final = is_over && !is_cancelled;
+        let closed = Closed { begun, record: record.clone(), follows, is_final };
+        self.note(Entry::Ended(Box::new(closed)));
+    }
+
+    /// Anything else.
+    pub(super) fn note(&self, entry: Entry) {
+        self.inner().note(entry);
+    }
+
+    /// Tells the seeds of periods that are over, as far as they are not told.
+    pub(super) fn tell_seeds(
+        &self,
+        now_unix_s: u64,
+        seed_of: impl Fn(u64) -> Option<[u8; 32]>,
+    ) -> Result<(), Error> {
+        /// Those before were told at their time.
+        const LAST: usize = 40;
+        let mut inner = self.inner();
+        for pass in inner.store.passes(LAST)? {
+            let period = pass.period;
+            let is_over = period.begin_unix_s.saturating_add(period.length_s) <= now_unix_s;
+            if is_over && period.seed.is_none() && period.slot_s > 0 {
+                let seed = seed_of(period.begin_unix_s);
+                inner.note(Entry::Period(store::Period { seed, ..period }));
+            }
+        }
+        Ok(())
+    }
+
+    /// Once in a while: what could not be written is tried again, and what is too old goes.
+    pub(super) fn tidy(&self, config: &Config, now_unix_s: u64) {
+        let mut inner = self.inner();
+        inner.flush();
+        match inner.store.remove_old(config.retention, now_unix_s) {
+            Ok(removed) if removed.measurements + removed.records > 0 => tracing::info!(
+                "removed {} old measurements, {} old records",
+                removed.measurements,
+                removed.records
+            ),
+            Ok(_) => {}
+            Err(error) => inner.tell(&error),
+        }
+    }
+}
+
+impl Inner {
+    fn note(&mut self, entry: Entry) {
+        if matches!(entry, Entry::Progress(_)) {
+            self.pending.retain(|it| !matches!(it, Entry::Progress(_)));
+        }
+        if self.pending.len() >= PENDING_MAX {
+            // What is newest matters most.
+            self.pending.pop_front();
+            tracing::error!(
+                "the store could not be written for so long that a measurement is lost"
+            );
+        }
+        self.pending.push_back(entry);
+        self.flush();
+    }
+
+    /// Writes what waits. If that fails, it waits on: measuring goes on, and nothing is forgotten.
+    fn flush(&mut self) {
+        if self.pending.is_empty() {
+            return;
+        }
+        match self.store.write(&self.pending) {
+            Ok(()) => {
+                self.pending.clear();
+                if self.is_told {
+                    tracing::info!("the store can be written again: nothing is lost");
+                    self.is_told = false;
+                }
+            }
+            Err(error) => self.tell(&error),
+        }
+    }
+
+    fn tell(&mut self, error: &StoreError) {
+        if !self.is_told {
+            tracing::error!("{error}; {} entries wait in memory", self.pending.len());
+            self.is_told = true;
+        }
+    }
+}
+
+/// What the store is to know of a whole pass without slots.
+pub(super) fn pass(common: Common<'_>, begin_unix_s: u64) -> Result<(), Error> {
+    let Common { config, journal, .. } = common;
+    journal.take_up(begin_unix_s)?;
+    let length_s = config.period.as_secs();
+    let period = store::Period { begin_unix_s, length_s, slot_s: 0, seed: None };
+    journal.note(Entry::Period(period));
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests;

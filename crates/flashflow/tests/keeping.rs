@@ -1,0 +1,161 @@
+//! What a coordinator remembers: killed in the middle of its work it goes on where it was, and what it knows is told.
+
+#[expect(dead_code, reason = "what the other test files need")]
+mod common;
+
+use common::team::{make_key, measurer_of, start_measurer, write_measurer};
+use common::{Ended, Scratch, number, text};
+use lab::{Network, NetworkSpec, RelaySpec};
+use onion::Rate;
+use rustix::process::Signal;
+use serde_json::Value;
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+
+/// Those lines that are whole: a killed process may leave half of one.
+fn values(ended: &Ended) -> Vec<Value> {
+    ended.out.iter().filter_map(|line| serde_json::from_str(line).ok()).collect()
+}
+
+fn export(scratch: &Scratch, arguments: &[&str]) -> Vec<Value> {
+    let fixed = ["export", "--store", "bandwidth/store.db"];
+    let ended = scratch.run(&[&fixed[..], arguments].concat());
+    ended.assert_code(0);
+    ended.values()
+}
+
+#[test]
+fn a_coordinator_that_is_killed_again_and_again_loses_nothing_and_measures_nothing_twice() {
+    const PERIOD_S: u64 = 60;
+    let scratch = Scratch::new();
+    let limited = |name: &str, mbit| RelaySpec::new(name).limited_to(Rate::from_mbit_per_s(mbit));
+    let spec = NetworkSpec::new(vec![limited("slow", 10.0), limited("fast", 30.0)]);
+    let network = Network::start(&spec, &mut |_| {}).expect("up");
+    let coordinator = make_key(&scratch, "c.key");
+    let key = make_key(&scratch, "m1.key");
+    write_measurer(&scratch, "m1", "127.0.0.1:0", &coordinator);
+    let (measurer, at) = start_measurer(&scratch, "m1.toml");
+    let config = format!(
+        "key = \"c.key\"\nout = \"bandwidth\"\nauthority = \"{}\"\nseconds = 5\nguess_mbit_per_s = 35\n\
+         period_s = {PERIOD_S}\nslot_s = 8\nrefresh_s = 10\n{}",
+        network.directory_addrs()[0],
+        measurer_of(&at, &key),
+    );
+    fs::write(scratch.path("c.toml"), config).expect("written");
+    let arguments = ["coordinator", "--config", "c.toml", "--json"];
+    let mut told = Vec::new();
+    // In the middle of a measurement, at the end of one, and in the middle of another.
+    let moments: [fn(&str) -> bool; 3] =
+        [common::is_second, |line| line.contains("\"relay\""), common::is_second];
+    for moment in moments {
+        let mut run = scratch.start(&arguments);
+        run.wait_for_out("its moment", moment);
+        run.signal(Signal::KILL);
+        told.extend(values(&run.end()));
+    }
+    let mut run = scratch.start(&arguments);
+    run.wait_for_outs("two periods", 2, |line| line.contains("\"summary\""));
+    // Whoever looks does not disturb.
+    let live = export(&scratch, &["--what", "relays"]);
+    run.signal(Signal::TERM);
+    let ended = run.end();
+    ended.assert_code(130);
+    told.extend(values(&ended));
+    let names: BTreeSet<&str> = live.iter().map(|it| text(it, "nickname")).collect();
+    assert!(names.is_superset(&BTreeSet::from(["fast", "slow"])), "{names:?}");
+
+    let all = export(&scratch, &[]);
+    let mut turns: BTreeMap<(&str, u64), Vec<&Value>> = BTreeMap::new();
+    for it in &all {
+        let period = it["period_unix_s"].as_u64().expect("a time");
+        turns.entry((text(it, "nickname"), period)).or_default().push(it);
+    }
+    for ((name, period), turns) in &turns {
+        let finals = turns.iter().filter(|it| it["is_final"] == true).count();
+        assert!(finals <= 1, "{name} was measured twice in period {period}: {turns:#?}");
+        let numbers: BTreeSet<_> = turns.iter().map(|it| it["turn"].as_u64()).collect();
+        assert_eq!(numbers.len(), turns.len(), "{turns:#?}");
+    }
+    // Some turn was broken off, so its number is of none that has ended.
+    assert!(all.iter().any(|it| number(it, "turn") > 1.0), "{all:#?}");
+    let results: Vec<&Value> = told.iter().filter(|it| it["type"] == "relay").collect();
+    for result in &results {
+        let is_it = |it: &&Value| {
+            let mbit = it["capacity_byte_s"].as_f64().unwrap_or_default() * 8.0 / 1e6;
+            let same = (mbit - number(result, "estimate_mbit_per_s")).abs() < 0.001;
+            it["fingerprint"] == result["fingerprint"] && same
+        };
+        assert!(all.iter().any(|it| is_it(&it)), "told and not recorded: {result}");
+    }
+    let finals = all.iter().filter(|it| it["is_final"] == true).count();
+    assert!(finals >= results.len(), "{finals} recorded, {} told", results.len());
+    // The seed of a period is told once it is over; it was drawn in the middle of the first one.
+    let now_unix_s = link::unix_time_s();
+    let first = all.iter().map(|it| it["period_unix_s"].as_u64()).min().flatten();
+    for period in export(&scratch, &["--what", "periods"]) {
+        let begin = period["begin_unix_s"].as_u64().expect("a time");
+        let is_on = begin + PERIOD_S > now_unix_s;
+        assert!(!is_on || period["seed"].is_null(), "told too early: {period}");
+        let is_long_over = begin + 2 * PERIOD_S < now_unix_s;
+        let is_told = period["seed"].is_string();
+        assert!(!is_long_over || is_told || Some(begin) == first, "not told: {period}");
+    }
+
+    scratch.run(&["store", "check", "bandwidth/store.db"]).assert_code(0);
+    scratch.run(&["store", "backup", "bandwidth/store.db", "copy.db"]).assert_code(0);
+    let copied = scratch.run(&["export", "--store", "copy.db"]);
+    assert_eq!(copied.values(), all);
+    let taken = scratch.run(&["store", "backup", "bandwidth/store.db", "copy.db"]);
+    taken.assert_refused(&["copy.db", "not overwritten"]);
+    let csv =
+        scratch.run(&["export", "--store", "copy.db", "--what", "seconds", "--format", "csv"]);
+    csv.assert_code(0);
+    assert!(
+        csv.out[0].starts_with("fingerprint,ended_unix_s,turn,round,second,bytes,"),
+        "{}",
+        csv.out[0]
+    );
+    let seconds = export(&scratch, &["--what", "seconds"]);
+    assert_eq!(csv.out.len(), seconds.len() + 1);
+    assert!(seconds.iter().any(|it| it["limiter"] != "unknown"), "the kernel said something");
+    let records = export(&scratch, &["--what", "records"]);
+    assert_eq!(records.len(), all.len());
+    let said = scratch.run(&["bwfile", "explain", "slow", "--store", "bandwidth/store.db"]);
+    said.assert_code(0);
+    assert!(
+        said.out[0].contains("has the weight") && said.out.concat().contains("in transit"),
+        "{:#?}",
+        said.out
+    );
+    let stranger = "F".repeat(40);
+    let said = scratch.run(&["bwfile", "explain", &stranger, "--store", "bandwidth/store.db"]);
+    said.assert_refused(&[&stranger, "does not know"]);
+
+    measurer.signal(Signal::TERM);
+    measurer.end().assert_code(0);
+    network.stop().expect("down");
+    scratch.wait_until_clean();
+}
+
+#[test]
+fn two_coordinators_cannot_share_a_store() {
+    let scratch = Scratch::new();
+    make_key(&scratch, "c.key");
+    let measurer = make_key(&scratch, "m.key");
+    let config = format!(
+        "key = \"c.key\"\nout = \"out\"\nauthority = \"127.0.0.1:1\"\n{}",
+        measurer_of("127.0.0.1:1", &measurer)
+    );
+    fs::write(scratch.path("c.toml"), config).expect("written");
+    let mut first = scratch.start(&["coordinator", "--config", "c.toml"]);
+    first.wait_for_error("its start", |line| line.contains("coordinator"));
+    common::wait_for("a store", || scratch.path("out/store.db").exists().then_some(()));
+    let second = scratch.run(&["coordinator", "--config", "c.toml"]);
+    second.assert_refused(&["store.db", "another program"]);
+    first.signal(Signal::TERM);
+    first.end().assert_code(130);
+    scratch.run(&["export", "--store", "none.db"]).assert_refused(&["none.db", "no store"]);
+    fs::write(scratch.path("text"), "version=1.9.0").expect("written");
+    scratch.run(&["export", "--store", "text"]).assert_refused(&["no store of a coordinator"]);
+    scratch.wait_until_clean();
+}

@@ -1,0 +1,247 @@
+//! Why a relay has its weight, or none, in words.
+
+use crate::entry::mode_word;
+use crate::read::{Measurement, State};
+use crate::relays::RelayRow;
+use crate::series::{Limiter, Second};
+use crate::words::{roughly, utc};
+use coordinator::HistoryPolicy;
+use onion::{Duration, Rate};
+
+/// All that there is to be told from.
+#[derive(Clone, Debug)]
+pub struct Story<'s> {
+    /// The relay.
+    pub relay: &'s RelayRow,
+    /// Its measurements, the newest first; one of each period and more.
+    pub measurements: &'s [Measurement],
+    /// When the newest consensus was seen, if one was.
+    pub consensus_seen_unix_s: Option<u64>,
+    /// What the newest bandwidth file says of it. The outer `None`: no file was looked at.
+    pub line: Option<Option<Line>>,
+    /// Which rules hold.
+    pub policy: HistoryPolicy,
+    /// The time now.
+    pub now_unix_s: u64,
+}
+
+/// What a line of a bandwidth file says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Line {
+    /// The weight, in KB/s.
+    pub bw_kb_s: u64,
+    /// When the result was made.
+    pub time_unix_s: Option<u64>,
+    /// Whether authorities vote by it.
+    pub is_voted: bool,
+    /// Whether it says that the relay could not be measured.
+    pub is_unmeasured: bool,
+    /// Whether too few relays have results at all.
+    pub is_under_min_report: bool,
+}
+
+/// A paragraph for each thing that there is to say; the first one is the answer in short.
+#[must_use]
+pub fn explain(story: &Story<'_>) -> Vec<String> {
+    let mut said = vec![in_short(story)];
+    said.extend(presence(story));
+    let ended = || story.measurements.iter().filter(|it| it.ended_unix_s.is_some());
+    if let Some(last) = ended().next() {
+        said.push(measurement(last, story));
+        said.extend(limits(&last.seconds));
+    }
+    said.extend(weight(story));
+    said.extend(standing_estimate(story));
+    said.extend(repeated(story));
+    if let Some(running) = story.measurements.iter().find(|it| it.state == State::Running) {
+        said.push(format!("It is being measured since {}.", utc(running.started_unix_s)));
+    }
+    said.push(outlook(story));
+    said
+}
+
+fn in_short(Story { relay, line, .. }: &Story<'_>) -> String {
+    let name = format!("{} ({})", relay.nickname, relay.rsa);
+    let capacity = relay.capacity.map(|capacity| format!("; its last estimate is {capacity}"));
+    let capacity = capacity.unwrap_or_else(|| "; there is no estimate of it".to_owned());
+    match line {
+        Some(Some(line)) if line.is_voted => {
+            format!("{name} has the weight {} KB/s{capacity}.", line.bw_kb_s)
+        }
+        Some(Some(line)) if line.is_unmeasured => {
+            format!("{name} has no weight: it could not be measured{capacity}.")
+        }
+        Some(Some(line)) if line.is_under_min_report => format!(
+            "{name} has no weight yet, nor has any relay: under 60 % of all have a result{capacity}."
+        ),
+        Some(Some(_)) => format!("{name} has no weight: its line is not to be voted by{capacity}."),
+        Some(None) => {
+            format!("{name} has no weight: the bandwidth file has no line of it{capacity}.")
+        }
+        None => format!("{name}{capacity}."),
+    }
+}
+
+fn presence(story: &Story<'_>) -> Vec<String> {
+    let Story { relay, consensus_seen_unix_s, .. } = story;
+    let mut said = Vec::new();
+    if let Some(seen) = consensus_seen_unix_s
+        && relay.last_seen_unix_s < *seen
+    {
+        let last = utc(relay.last_seen_unix_s);
+        said.push(format!("The newest consensus does not have it. It was seen last at {last}."));
+    } else if !relay.left_out.is_empty() {
+        said.push(format!("It is not measured: {}.", relay.left_out));
+    }
+    let first = relay.first_seen_unix_s;
+    let age = Duration::from_secs(story.now_unix_s.saturating_sub(first));
+    if relay.estimated_unix_s.is_none() && age < story.policy.kept_for {
+        said.push(format!("It is new: it was seen first at {}.", utc(first)));
+    }
+    said
+}
+
+fn measurement(last: &Measurement, story: &Story<'_>) -> String {
+    let when = utc(last.ended_unix_s.unwrap_or(last.started_unix_s));
+    let ago = roughly(Duration::from_secs(
+        story.now_unix_s.saturating_sub(last.ended_unix_s.unwrap_or(story.now_unix_s)),
+    ));
+    let how = last.mode.map_or("", |mode| mode_word(mode));
+    let how = match how {
+        "echo" => " as an echo, its clients' traffic included",
+        "transit" => " in transit, its clients' traffic not counted",
+        _ => "",
+    };
+    let found = last.capacity.unwrap_or_default();
+    let reason = last.reason.as_deref().unwrap_or("no reason was recorded");
+    match last.state {
+        State::Conclusive => {
+            format!(
+                "The last measurement ended at {when}, {ago} ago. It found {found}{how}, and is conclusive: the load was large enough to show the relay's limit."
+            )
+        }
+        State::LowerBound => {
+            format!(
+                "The last measurement ended at {when}, {ago} ago. It found {found}{how}. That is a lower bound: {reason}."
+            )
+        }
+        State::Failed => {
+            let who = match last.blame.as_deref() {
+                Some("relay") => " That is for the relay's operator to look into.",
+                Some("measurer") => " That is for the measurer's operator to look into.",
+                Some("configuration") => " It was not permitted, or not at that time.",
+                Some("coordinator") => " That is for the coordinator's operator to look into.",
+                _ => "",
+            };
+            format!(
+                "The last measurement ended at {when}, {ago} ago, without a result: it {reason}.{who}"
+            )
+        }
+        State::Running | State::BrokenOff => {
+            format!("The last measurement was broken off at {when}.")
+        }
+    }
+}
+
+/// What limited most seconds, if that is known.
+fn limits(seconds: &[Second]) -> Option<String> {
+    let counted: Vec<&Second> = seconds.iter().filter(|it| it.counts).collect();
+    let known = [Limiter::Relay, Limiter::Path, Limiter::Processor, Limiter::AssignedRate];
+    let count = |limiter| counted.iter().filter(|it| it.limiter == limiter).count();
+    let most = known.into_iter().max_by_key(|limiter| count(*limiter))?;
+    let (most_count, all) = (count(most), counted.len());
+    let rounds = counted.iter().map(|it| it.round).max()?;
+    let (rates, last): (Vec<Rate>, u32) = (
+        counted
+            .iter()
+            .filter(|it| it.round == rounds)
+            .map(|it| Rate::from_byte_per_s(it.bytes))
+            .collect(),
+        rounds,
+    );
+    let (least, best) = (rates.iter().min()?, rates.iter().max()?);
+    let spread = format!("In round {last} its slowest second had {least}, its fastest {best}.");
+    if most_count == 0 {
+        return Some(spread);
+    }
+    Some(format!(
+        "In {most_count} of {all} seconds most of what was sent waited for {}. {spread}",
+        most.in_words()
+    ))
+}
+
+fn weight(story: &Story<'_>) -> Option<String> {
+    let line = story.line.flatten().filter(|line| line.is_voted)?;
+    let capacity = story.relay.capacity?;
+    let weight = Rate::from_byte_per_s(line.bw_kb_s.saturating_mul(1000));
+    // Weights are whole KB/s.
+    let is_rounded = weight.as_byte_per_s().abs_diff(capacity.as_byte_per_s()) <= 1000;
+    if is_rounded {
+        return Some("The weight is the estimate in KB/s of 1,000 bytes.".to_owned());
+    }
+    let is_of_it = line.time_unix_s == story.relay.estimated_unix_s;
+    Some(if weight < capacity && is_of_it {
+        format!(
+            "The weight is less than the estimate: the operator allows {weight} and no more (bandwidth-avg of its descriptor)."
+        )
+    } else {
+        "The bandwidth file was made before the last estimate; the next one has it.".to_owned()
+    })
+}
+
+/// The estimate that still holds after a failure, and for how long.
+fn standing_estimate(story: &Story<'_>) -> Option<String> {
+    let Story { relay, policy, now_unix_s, .. } = story;
+    if relay.last_state != Some(State::Failed) {
+        return None;
+    }
+    let estimated = relay.estimated_unix_s?;
+    let age = Duration::from_secs(now_unix_s.saturating_sub(estimated));
+    let about_relay = story
+        .measurements
+        .iter()
+        .find(|it| it.ended_unix_s.is_some())
+        .is_some_and(|it| it.blame.as_deref() == Some("relay"));
+    Some(if about_relay {
+        format!(
+            "The estimate of {} does not hold any more: what failed was the relay's doing.",
+            utc(estimated)
+        )
+    } else if age < policy.kept_for {
+        let left = policy.kept_for.saturating_sub(age);
+        format!(
+            "What failed says nothing of the relay, so its estimate of {} holds for {} more.",
+            utc(estimated),
+            roughly(left)
+        )
+    } else {
+        format!("Its estimate of {} is too old to be voted by.", utc(estimated))
+    })
+}
+
+/// Whether the same thing happens again and again.
+fn repeated(story: &Story<'_>) -> Option<String> {
+    let ended = story.measurements.iter().filter(|it| it.ended_unix_s.is_some());
+    let in_row = ended.take_while(|it| it.state == State::Failed).count();
+    (in_row > 1).then(|| format!("It has failed {in_row} times in a row."))
+}
+
+fn outlook(story: &Story<'_>) -> String {
+    let Story { relay, policy, now_unix_s, .. } = story;
+    if !relay.left_out.is_empty() {
+        return "It will be measured once nothing is in the way of that.".to_owned();
+    }
+    let age = |at| Duration::from_secs(now_unix_s.saturating_sub(at));
+    let is_old = relay.estimated_unix_s.is_some_and(|at| age(at) < policy.valid_for);
+    if is_old {
+        let expected = relay.capacity.unwrap_or_default().max(policy.least);
+        format!(
+            "It is measured once in each period, at a time that is secret. Next, {expected} are expected of it."
+        )
+    } else {
+        "It counts as new, since there is no estimate of the last month: it has the first slot with room.".to_owned()
+    }
+}
+
+#[cfg(test)]
+mod tests;

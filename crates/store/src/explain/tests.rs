@@ -1,0 +1,121 @@
+use super::*;
+use crate::testing::{NOW, Scratch, closed, failed, relay};
+use crate::{Closed, Entry, Seen, Sighting, Store};
+use coordinator::{End, Failure, Inconclusive};
+
+const DAY: u64 = 24 * 3600;
+
+const fn voted(bw_kb_s: u64, time_unix_s: u64) -> Option<Option<Line>> {
+    Some(Some(Line {
+        bw_kb_s,
+        time_unix_s: Some(time_unix_s),
+        is_voted: true,
+        is_unmeasured: false,
+        is_under_min_report: false,
+    }))
+}
+
+/// What is said of relay 1 after these, with this line.
+fn said(closed: &[Closed], line: Option<Option<Line>>, left_out: Option<&str>) -> String {
+    let scratch = Scratch::new();
+    let mut store = Store::open(&scratch.store).expect("new");
+    for it in closed {
+        store.write([&Entry::Ended(Box::new(it.clone()))]).expect("room");
+    }
+    let sighting = Sighting {
+        ids: relay(1),
+        nickname: "relay1".to_owned(),
+        address: ([127, 0, 0, 1], 9001).into(),
+        left_out: left_out.map(str::to_owned),
+    };
+    let seen = Seen {
+        valid_after_unix_s: NOW,
+        at_unix_s: NOW,
+        source: "a test".to_owned(),
+        signers: None,
+        relays: vec![sighting],
+    };
+    store.write([&Entry::Seen(seen)]).expect("room");
+    let row = store.relay(relay(1).rsa).expect("read").expect("known");
+    let measurements = store.measurements_of(relay(1).rsa, 20).expect("read");
+    let story = Story {
+        relay: &row,
+        measurements: &measurements,
+        consensus_seen_unix_s: Some(NOW),
+        line,
+        policy: HistoryPolicy::default(),
+        now_unix_s: NOW + 3600,
+    };
+    explain(&story).join("\n")
+}
+
+fn has(text: &str, parts: &[&str]) {
+    for part in parts {
+        assert!(text.contains(part), "no {part:?} in:\n{text}");
+    }
+}
+
+#[test]
+fn a_weight_is_told_with_the_measurement_that_it_is_of() {
+    let measured = closed(relay(1), NOW, 1, 5_000_000);
+    let at = measured.record.ended_unix_s;
+    let text = said(&[measured], voted(5000, at), None);
+    has(
+        &text,
+        &[
+            "has the weight 5000 KB/s",
+            "40.00 Mbit/s",
+            "conclusive",
+            "5 of 5 seconds",
+            "the path to the relay",
+        ],
+    );
+    has(&text, &["The weight is the estimate in KB/s", "secret"]);
+}
+
+#[test]
+fn a_cap_is_told_apart_from_a_file_that_is_older() {
+    let measured = closed(relay(1), NOW, 1, 5_000_000);
+    let at = measured.record.ended_unix_s;
+    has(
+        &said(std::slice::from_ref(&measured), voted(2000, at), None),
+        &["the operator allows 16.00 Mbit/s"],
+    );
+    has(&said(&[measured], voted(2000, at - DAY), None), &["made before the last estimate"]);
+}
+
+#[test]
+fn a_relay_without_weight_is_told_why() {
+    let down = || Failure::RelayUnreachable { detail: "refused".to_owned() };
+    let failures = [1, 2, 3].map(|days| failed(relay(1), NOW - days * DAY, 1, down()));
+    let unmeasured = Some(Some(Line {
+        is_voted: false,
+        is_unmeasured: true,
+        ..voted(1, NOW).flatten().expect("a line")
+    }));
+    let text = said(&failures, unmeasured, None);
+    has(&text, &["has no weight: it could not be measured", "cannot be reached: refused"]);
+    has(&text, &["for the relay's operator", "failed 3 times in a row", "counts as new"]);
+
+    let text = said(&[], Some(None), Some("it is on a public address and has not opted in"));
+    has(&text, &["no line of it", "has not opted in", "nothing is in the way"]);
+
+    let lost = Failure::MeasurerLost { detail: "gone".to_owned() };
+    let turns = [closed(relay(1), NOW - DAY, 1, 5_000_000), failed(relay(1), NOW, 1, lost)];
+    let text = said(&turns, voted(5000, NOW - DAY + 140), None);
+    has(&text, &["measurer's operator", "says nothing of the relay", "holds for 23 hours more"]);
+    let turns = [closed(relay(1), NOW - DAY, 1, 5_000_000), failed(relay(1), NOW, 1, down())];
+    has(&said(&turns, Some(None), None), &["does not hold any more"]);
+}
+
+#[test]
+fn a_lower_bound_says_why_it_is_no_more() {
+    let end = End::Measured {
+        capacity: Rate::from_byte_per_s(5_000_000),
+        round: 1,
+        inconclusive: Some(Inconclusive::RoundLimit { rounds: 2 }),
+    };
+    let closed = crate::testing::with_end(crate::testing::begun(relay(1), NOW, 1), 5_000_000, end);
+    let text = said(&[closed], None, None);
+    has(&text, &["a lower bound: still inconclusive after 2 rounds"]);
+}

@@ -1,0 +1,162 @@
+//! Opening the file: for the one who writes, and for those who read.
+
+use crate::error::StoreError;
+use crate::schema::{self, APPLICATION};
+use rusqlite::{Connection, OpenFlags};
+use std::fs::{self, File, TryLockError};
+use std::ops::Deref;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+/// How long one who finds the file locked for a moment waits.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// The one who writes.
+pub struct Store {
+    pub(crate) reader: Reader,
+    /// Held as long as this lives; the system releases it with the process, however that ends.
+    _lock: File,
+}
+
+/// One who reads. There may be many, also while somebody writes; each query sees one state of the store.
+pub struct Reader {
+    pub(crate) db: Connection,
+    pub(crate) path: PathBuf,
+}
+
+impl Store {
+    /// Opens the store for writing, or makes it; looks whether its pages are sound, and brings an older layout to the
+    /// newest. What an earlier process had begun and not ended stays as it was until
+    /// [`close_unfinished`](Self::close_unfinished).
+    ///
+    /// # Errors
+    /// [`StoreError::Locked`] if another process has it; all that says what is wrong with the file.
+    pub fn open(path: &Path) -> Result<Self, StoreError> {
+        let failed =
+            |action| move |source| StoreError::File { action, path: path.to_owned(), source };
+        if let Some(folder) = path.parent() {
+            fs::create_dir_all(folder).map_err(failed("make the folder of"))?;
+        }
+        let lock = lock(path)?;
+        let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE;
+        let mut reader = Reader::connect(path, flags)?;
+        let of = |source| StoreError::of(path, source);
+        reader.check_whose(true)?;
+        let db = &mut reader.db;
+        // A commit waits for the disk: what was said to be recorded is.
+        db.pragma_update(None, "journal_mode", "wal").map_err(of)?;
+        db.pragma_update(None, "synchronous", "full").map_err(of)?;
+        db.pragma_update(None, "foreign_keys", true).map_err(of)?;
+        db.pragma_update(None, "journal_size_limit", 64 << 20).map_err(of)?;
+        schema::migrate(db).map_err(of)?;
+        reader.check_pages()?;
+        Ok(Self { reader, _lock: lock })
+    }
+}
+
+impl Deref for Store {
+    type Target = Reader;
+
+    fn deref(&self) -> &Reader {
+        &self.reader
+    }
+}
+
+impl Reader {
+    /// Opens a store that is there, for reading.
+    ///
+    /// # Errors
+    /// [`StoreError::Missing`] if there is none, and what is wrong with it.
+    pub fn open(path: &Path) -> Result<Self, StoreError> {
+        if !path.exists() {
+            return Err(StoreError::Missing { path: path.to_owned() });
+        }
+        let reader = Self::connect(path, OpenFlags::SQLITE_OPEN_READ_ONLY)?;
+        reader.check_whose(false)?;
+        Ok(reader)
+    }
+
+    /// Where it is.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    fn connect(path: &Path, flags: OpenFlags) -> Result<Self, StoreError> {
+        let of = |source| StoreError::of(path, source);
+        let flags = flags | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+        let db = Connection::open_with_flags(path, flags).map_err(of)?;
+        db.busy_timeout(PATIENCE).map_err(of)?;
+        Ok(Self { db, path: path.to_owned() })
+    }
+
+    fn check_whose(&self, may_be_new: bool) -> Result<(), StoreError> {
+        let path = self.path.clone();
+        let of = |source| StoreError::of(&self.path, source);
+        let tables = "SELECT count(*) FROM sqlite_schema";
+        let tables: i64 = self.db.query_row(tables, [], |row| row.get(0)).map_err(of)?;
+        if tables == 0 && may_be_new {
+            return Ok(());
+        }
+        if schema::application(&self.db).map_err(of)? != APPLICATION {
+            return Err(StoreError::Foreign { path });
+        }
+        let (found, known) = (schema::layout(&self.db).map_err(of)?, schema::newest());
+        if found > known {
+            return Err(StoreError::TooNew { path, found, known });
+        }
+        Ok(())
+    }
+
+    /// Looks at every page, but does not compare indexes with what they index: as fast as the file can be read.
+    ///
+    /// # Errors
+    /// [`StoreError::Damaged`] with the first thing that does not fit.
+    pub fn check_pages(&self) -> Result<(), StoreError> {
+        self.check("PRAGMA quick_check(1)")
+    }
+
+    /// Looks at every page, compares indexes with what they index, and looks for rows that belong to none.
+    ///
+    /// # Errors
+    /// [`StoreError::Damaged`] with the first thing that does not fit.
+    pub fn check_all(&self) -> Result<(), StoreError> {
+        self.check("PRAGMA integrity_check(1)")?;
+        let of = |source| StoreError::of(&self.path, source);
+        let strays = "SELECT count(*) FROM pragma_foreign_key_check";
+        let strays: i64 = self.db.query_row(strays, [], |row| row.get(0)).map_err(of)?;
+        if strays > 0 {
+            return Err(self.damaged(format!("{strays} rows belong to none")));
+        }
+        Ok(())
+    }
+
+    fn check(&self, pragma: &str) -> Result<(), StoreError> {
+        let said = self.db.query_row(pragma, [], |row| row.get::<_, String>(0));
+        match said.map_err(|source| StoreError::of(&self.path, source))?.as_str() {
+            "ok" => Ok(()),
+            problem => Err(self.damaged(problem.to_owned())),
+        }
+    }
+
+    pub(crate) fn damaged(&self, problem: String) -> StoreError {
+        StoreError::Damaged { path: self.path.clone(), problem }
+    }
+}
+
+/// A lock in a file of its own: SQLite's are taken and released with each transaction.
+fn lock(path: &Path) -> Result<File, StoreError> {
+    let mut name = path.as_os_str().to_owned();
+    name.push(".lock");
+    let name = PathBuf::from(name);
+    let failed = |source| StoreError::File { action: "lock", path: name.clone(), source };
+    let file = File::create(&name).map_err(failed)?;
+    match file.try_lock() {
+        Ok(()) => Ok(file),
+        Err(TryLockError::WouldBlock) => Err(StoreError::Locked { path: path.to_owned() }),
+        Err(TryLockError::Error(source)) => Err(failed(source)),
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,101 @@
+use super::*;
+use crate::testing::{NOW, Scratch, closed, relay};
+use crate::{Entry, RelayQuery};
+use std::io::{Seek as _, SeekFrom, Write as _};
+
+fn fill(store: &mut Store) {
+    let entries: Vec<Entry> =
+        (0..200).map(|it| Entry::Ended(Box::new(closed(relay(it), NOW, 1, 5_000_000)))).collect();
+    store.write(&entries).expect("room");
+}
+
+#[test]
+fn a_store_has_one_writer_and_readers_meanwhile() {
+    let scratch = Scratch::new();
+    let missing = Reader::open(&scratch.store).map(|_| ()).expect_err("none yet");
+    assert!(matches!(missing, StoreError::Missing { .. }), "{missing}");
+    let mut store = Store::open(&scratch.store).expect("new");
+    let second = Store::open(&scratch.store).map(|_| ()).expect_err("taken");
+    assert!(matches!(second, StoreError::Locked { .. }), "{second}");
+    let reader = Reader::open(&scratch.store).expect("there");
+    let before = reader.version().expect("read");
+    fill(&mut store);
+    assert_ne!(reader.version().expect("read"), before, "it notices");
+    let query = RelayQuery { most: 1, ..RelayQuery::default() };
+    assert_eq!(reader.relays(&query).expect("read").found, 200);
+    drop(store);
+    Store::open(&scratch.store).expect("free again");
+}
+
+#[test]
+fn a_reader_cannot_write() {
+    let scratch = Scratch::new();
+    drop(Store::open(&scratch.store).expect("new"));
+    let reader = Reader::open(&scratch.store).expect("there");
+    reader.db.execute("DELETE FROM relay", []).expect_err("read-only");
+}
+
+#[test]
+fn what_is_damaged_is_noticed_at_the_start_and_nothing_is_written_to_it() {
+    let scratch = Scratch::new();
+    let mut store = Store::open(&scratch.store).expect("new");
+    fill(&mut store);
+    drop(store);
+    let sound = fs::read(&scratch.store).expect("closed: all is in the one file");
+    let pages = sound.len() / 4096;
+    let mut noticed = 0;
+    for page in (1..pages).step_by(5) {
+        let mut file = File::options().write(true).open(&scratch.store).expect("ours");
+        file.seek(SeekFrom::Start(page as u64 * 4096)).expect("inside");
+        file.write_all(&[0xa5; 4096]).expect("room");
+        drop(file);
+        let opened = Store::open(&scratch.store).map(|_| ());
+        if let Err(error) = opened {
+            assert!(matches!(error, StoreError::Damaged { .. }), "{error}");
+            noticed += 1;
+        }
+        fs::write(&scratch.store, &sound).expect("room");
+    }
+    // Pages in use: all but the overflow of blobs, which any bytes may fill.
+    assert!(noticed > pages / 5 / 4, "{noticed} of {pages} pages");
+    Store::open(&scratch.store).expect("sound again");
+}
+
+#[test]
+fn other_files_and_later_layouts_are_refused_and_left_alone() {
+    let scratch = Scratch::new();
+    fs::write(&scratch.store, "version=1.9.0\nnot a database".repeat(100)).expect("room");
+    let error = Store::open(&scratch.store).map(|_| ()).expect_err("text");
+    assert!(matches!(error, StoreError::Foreign { .. }), "{error}");
+    fs::remove_file(&scratch.store).expect("ours");
+    let other = Connection::open(&scratch.store).expect("new");
+    other.execute_batch("CREATE TABLE bookmarks (url TEXT)").expect("room");
+    let error = Store::open(&scratch.store).map(|_| ()).expect_err("another's");
+    assert!(matches!(error, StoreError::Foreign { .. }), "{error}");
+    drop(other);
+    fs::remove_file(&scratch.store).expect("ours");
+    drop(Store::open(&scratch.store).expect("new"));
+    let later = Connection::open(&scratch.store).expect("ours");
+    later.pragma_update(None, "user_version", 99).expect("room");
+    drop(later);
+    for error in [
+        Store::open(&scratch.store).map(|_| ()).expect_err("later"),
+        Reader::open(&scratch.store).map(|_| ()).expect_err("later"),
+    ] {
+        assert!(matches!(error, StoreError::TooNew { found: 99, .. }), "{error}");
+    }
+}
+
+#[test]
+fn a_commit_waits_for_the_disk() {
+    let scratch = Scratch::new();
+    let store = Store::open(&scratch.store).expect("new");
+    let pragma = |name: &str| -> String {
+        let read = |row: &rusqlite::Row<'_>| row.get::<_, rusqlite::types::Value>(0);
+        format!("{:?}", store.db.pragma_query_value(None, name, read).expect(name))
+    };
+    assert_eq!(
+        (pragma("journal_mode"), pragma("synchronous")),
+        ("Text(\"wal\")".into(), "Integer(2)".into())
+    );
+}

@@ -1,0 +1,306 @@
+//! How a coordinator is doing.
+
+use crate::entry::{Period, Progress};
+use crate::error::StoreError;
+use crate::open::Reader;
+use crate::read::{rate, time};
+use crate::write::int;
+use coordinator::Counts;
+use onion::Rate;
+use rusqlite::{Row, params};
+
+/// All that fits on one page.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Overview {
+    /// How far the period is, as it was told last.
+    pub progress: Option<Progress>,
+    /// The period of that.
+    pub period: Option<Period>,
+    /// The newest consensus.
+    pub consensus: Option<Consensus>,
+    /// The newest bandwidth file.
+    pub file: Option<File>,
+    /// Relays with an estimate of the last month.
+    pub relays: u64,
+    /// The sum of those estimates.
+    pub capacity: Rate,
+    /// Measurements that ended within a day, by how: conclusive, lower bound, failed.
+    pub endings: [u64; 3],
+    /// Why they were not conclusive, the most frequent first.
+    pub causes: Vec<Cause>,
+    /// Measurements that an end of the coordinator broke off within a day.
+    pub broken_off: u64,
+}
+
+/// A reason, and how often it was met.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Cause {
+    /// Its name.
+    pub name: String,
+    /// Who is to blame, where it is one of failures.
+    pub blame: Option<String>,
+    /// How often.
+    pub count: u64,
+    /// One of them, in words.
+    pub example: String,
+}
+
+/// A consensus that was seen.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Consensus {
+    /// From when on it is valid.
+    pub valid_after_unix_s: u64,
+    /// When it was seen.
+    pub seen_unix_s: u64,
+    /// Where it comes from.
+    pub source: String,
+    /// All its relays.
+    pub relays: u64,
+    /// Those that are measured.
+    pub to_be_measured: u64,
+    /// Authorities whose signatures were verified.
+    pub signers: Option<u32>,
+}
+
+/// A bandwidth file that was written.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct File {
+    /// When.
+    pub created_unix_s: u64,
+    /// Where it was.
+    pub path: String,
+    /// Lines of relays.
+    pub lines: u64,
+    /// Those by which authorities vote.
+    pub voted: u64,
+}
+
+/// A measurer of the team.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MeasurerRow {
+    /// Its number.
+    pub place: u64,
+    /// Its public key.
+    pub key: String,
+    /// Where it is asked.
+    pub address: String,
+    /// What it has to give.
+    pub capacity: Rate,
+    /// `up` or `down`.
+    pub state: String,
+    /// What it said, or what is wrong.
+    pub detail: String,
+    /// Since when it is so.
+    pub since_unix_s: u64,
+    /// How often it was lost in the last week.
+    pub losses: u64,
+}
+
+/// A period, in short.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Pass {
+    /// Which.
+    pub period: Period,
+    /// Measurements that began in it.
+    pub measurements: u64,
+    /// Relays that were measured.
+    pub relays: u64,
+    /// Measurements without estimate.
+    pub failed: u64,
+}
+
+/// The measurements of a day.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DayTotal {
+    /// When it began.
+    pub begin_unix_s: u64,
+    /// Measurements with an estimate.
+    pub measured: u64,
+    /// Without.
+    pub failed: u64,
+}
+
+const DAY_S: u64 = 24 * 3600;
+
+impl Reader {
+    /// How it is now.
+    ///
+    /// # Errors
+    /// If the store cannot be read.
+    pub fn overview(&self, now_unix_s: u64) -> Result<Overview, StoreError> {
+        let progress = self.progress()?;
+        let period = match &progress {
+            Some(progress) => self.pass_of(progress.period_unix_s)?,
+            None => None,
+        };
+        let month = int(now_unix_s.saturating_sub(30 * DAY_S));
+        let sum = "SELECT count(*), sum(capacity_byte_s) FROM relay WHERE estimated_unix_s > ?1";
+        let sum = self.all(sum, [month], |row| Ok((time(row, 0)?, rate(row, 1)?)))?;
+        let (relays, capacity) = sum.first().copied().unwrap_or_default();
+        let day = int(now_unix_s.saturating_sub(DAY_S));
+        let states =
+            "SELECT state, count(*) FROM measurement WHERE ended_unix_s > ?1 GROUP BY state";
+        let states = self.all(states, [day], |row| Ok((row.get::<_, i64>(0)?, time(row, 1)?)))?;
+        let count = |state| states.iter().find(|it| it.0 == state).map_or(0, |it| it.1);
+        let causes = "SELECT cause, blame, count(*), max(reason) FROM measurement
+                      WHERE ended_unix_s > ?1 AND cause IS NOT NULL GROUP BY cause, blame ORDER BY 3 DESC, 1";
+        let cause = |row: &Row<'_>| {
+            let example: Option<String> = row.get(3)?;
+            Ok(Cause {
+                name: row.get(0)?,
+                blame: row.get(1)?,
+                count: time(row, 2)?,
+                example: example.unwrap_or_default(),
+            })
+        };
+        let broken = "SELECT count(*) FROM measurement WHERE state = 4 AND started_unix_s > ?1";
+        let broken = self.all(broken, [day], |row| time(row, 0))?;
+        Ok(Overview {
+            progress,
+            period,
+            consensus: self.consensuses(1)?.into_iter().next(),
+            file: self.files(1)?.into_iter().next(),
+            relays,
+            capacity: capacity.unwrap_or_default(),
+            endings: [1, 2, 3].map(count),
+            causes: self.all(causes, [day], cause)?,
+            broken_off: broken.first().copied().unwrap_or_default(),
+        })
+    }
+
+    /// How far the period is, as it was told last.
+    ///
+    /// # Errors
+    /// If the store cannot be read.
+    pub fn progress(&self) -> Result<Option<Progress>, StoreError> {
+        let sql =
+            "SELECT at_unix_s, period_unix_s, waiting, running, done, without_slot FROM progress";
+        let progress = |row: &Row<'_>| {
+            let count = |column| -> rusqlite::Result<usize> {
+                Ok(usize::try_from(row.get::<_, i64>(column)?).unwrap_or_default())
+            };
+            let counts = Counts {
+                waiting: count(2)?,
+                running: count(3)?,
+                done: count(4)?,
+                without_slot: count(5)?,
+            };
+            Ok(Progress { at_unix_s: time(row, 0)?, period_unix_s: time(row, 1)?, counts })
+        };
+        Ok(self.all(sql, [], progress)?.into_iter().next())
+    }
+
+    fn pass_of(&self, begin_unix_s: u64) -> Result<Option<Period>, StoreError> {
+        let sql = "SELECT begin_unix_s, length_s, slot_s, seed FROM period WHERE begin_unix_s = ?1";
+        Ok(self.all(sql, [int(begin_unix_s)], period)?.into_iter().next())
+    }
+
+    /// The newest consensuses.
+    ///
+    /// # Errors
+    /// If the store cannot be read.
+    pub fn consensuses(&self, most: usize) -> Result<Vec<Consensus>, StoreError> {
+        let sql = "SELECT valid_after_unix_s, seen_unix_s, source, relays, to_be_measured, signers FROM consensus
+                   ORDER BY valid_after_unix_s DESC LIMIT ?1";
+        self.all(sql, [int(most as u64)], |row| {
+            Ok(Consensus {
+                valid_after_unix_s: time(row, 0)?,
+                seen_unix_s: time(row, 1)?,
+                source: row.get(2)?,
+                relays: time(row, 3)?,
+                to_be_measured: time(row, 4)?,
+                signers: row.get(5)?,
+            })
+        })
+    }
+
+    /// The newest bandwidth files.
+    ///
+    /// # Errors
+    /// If the store cannot be read.
+    pub fn files(&self, most: usize) -> Result<Vec<File>, StoreError> {
+        let sql = "SELECT created_unix_s, path, lines, voted FROM bandwidth_file
+                   ORDER BY created_unix_s DESC LIMIT ?1";
+        self.all(sql, [int(most as u64)], |row| {
+            Ok(File {
+                created_unix_s: time(row, 0)?,
+                path: row.get(1)?,
+                lines: time(row, 2)?,
+                voted: time(row, 3)?,
+            })
+        })
+    }
+
+    /// The team.
+    ///
+    /// # Errors
+    /// If the store cannot be read.
+    pub fn measurers(&self, now_unix_s: u64) -> Result<Vec<MeasurerRow>, StoreError> {
+        let sql = "SELECT place, key, address, capacity_byte_s, state, detail, since_unix_s,
+                   (SELECT count(*) FROM measurer_event e
+                    WHERE e.key = m.key AND e.state = 'down' AND e.at_unix_s > ?1)
+                   FROM measurer m ORDER BY place";
+        self.all(sql, [int(now_unix_s.saturating_sub(7 * DAY_S))], |row| {
+            Ok(MeasurerRow {
+                place: time(row, 0)?,
+                key: row.get(1)?,
+                address: row.get(2)?,
+                capacity: rate(row, 3)?.unwrap_or_default(),
+                state: row.get(4)?,
+                detail: row.get(5)?,
+                since_unix_s: time(row, 6)?,
+                losses: time(row, 7)?,
+            })
+        })
+    }
+
+    /// The newest periods.
+    ///
+    /// # Errors
+    /// If the store cannot be read.
+    pub fn passes(&self, most: usize) -> Result<Vec<Pass>, StoreError> {
+        let sql = "SELECT p.begin_unix_s, p.length_s, p.slot_s, p.seed, count(m.id), count(DISTINCT m.relay),
+                   count(CASE m.state WHEN 3 THEN 1 END) FROM
+                   (SELECT * FROM period ORDER BY begin_unix_s DESC LIMIT ?1) p
+                   LEFT JOIN measurement m ON m.period_unix_s = p.begin_unix_s
+                   GROUP BY p.begin_unix_s ORDER BY p.begin_unix_s DESC";
+        self.all(sql, [int(most as u64)], |row| {
+            Ok(Pass {
+                period: period(row)?,
+                measurements: time(row, 4)?,
+                relays: time(row, 5)?,
+                failed: time(row, 6)?,
+            })
+        })
+    }
+
+    /// The measurements of each of the last days, the oldest first; days without any are left out.
+    ///
+    /// # Errors
+    /// If the store cannot be read.
+    pub fn days(&self, now_unix_s: u64, days: u64) -> Result<Vec<DayTotal>, StoreError> {
+        let sql = "SELECT ended_unix_s / 86400 * 86400, count(CASE WHEN state IN (1, 2) THEN 1 END), count(*) FROM measurement
+                   WHERE ended_unix_s > ?1 AND ended_unix_s <= ?2 GROUP BY 1 ORDER BY 1";
+        let since = now_unix_s.saturating_sub(days * DAY_S);
+        self.all(sql, params![int(since), int(now_unix_s)], |row| {
+            let (measured, all) = (time(row, 1)?, time(row, 2)?);
+            Ok(DayTotal {
+                begin_unix_s: time(row, 0)?,
+                measured,
+                failed: all.saturating_sub(measured),
+            })
+        })
+    }
+}
+
+fn period(row: &Row<'_>) -> rusqlite::Result<Period> {
+    Ok(Period {
+        begin_unix_s: time(row, 0)?,
+        length_s: time(row, 1)?,
+        slot_s: time(row, 2)?,
+        seed: row.get(3)?,
+    })
+}
+
+#[cfg(test)]
+mod tests;

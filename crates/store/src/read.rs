@@ -1,0 +1,374 @@
+//! Reading what was measured.
+
+use crate::entry::mode_of;
+use crate::error::StoreError;
+use crate::open::Reader;
+use crate::series::{self, Second};
+use crate::write::int;
+use coordinator::{End, History, Mode, PastEstimate, Record, Turn};
+use onion::Rate;
+use onion::identity::RsaId;
+use rusqlite::types::Type;
+use rusqlite::{Params, Row, params};
+use std::collections::BTreeMap;
+
+/// How a turn stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum State {
+    /// It is going on.
+    Running,
+    /// With an estimate that is bounded on both sides.
+    Conclusive,
+    /// With a lower bound.
+    LowerBound,
+    /// Without.
+    Failed,
+    /// The coordinator ended meanwhile.
+    BrokenOff,
+}
+
+/// A turn of a relay.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Measurement {
+    /// Its number in the store.
+    pub id: i64,
+    /// Of which relay.
+    pub relay: RsaId,
+    /// What that called itself when it was seen last.
+    pub nickname: String,
+    /// When the period began.
+    pub period_unix_s: u64,
+    /// Which turn in it, from 1 on.
+    pub number: u32,
+    /// In which slot.
+    pub slot: Option<u32>,
+    /// When it began.
+    pub started_unix_s: u64,
+    /// When it ended.
+    pub ended_unix_s: Option<u64>,
+    /// How.
+    pub state: State,
+    /// How the relay was loaded.
+    pub mode: Option<Mode>,
+    /// *z*.
+    pub capacity: Option<Rate>,
+    /// Rounds that it took.
+    pub rounds: u32,
+    /// The name of the reason why it is not conclusive.
+    pub cause: Option<String>,
+    /// The same in words.
+    pub reason: Option<String>,
+    /// Who is to blame for a failure: `relay`, `measurer`, `configuration` or `coordinator`.
+    pub blame: Option<String>,
+    /// Whether that was all about the relay in its period.
+    pub is_final: bool,
+    /// Its seconds.
+    pub seconds: Vec<Second>,
+}
+
+/// What has become of a relay in a period.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Past {
+    /// Turns that have begun.
+    pub turns: u32,
+    /// Whether there is no more to be done.
+    pub is_done: bool,
+    /// The turn that has to follow, if the last one said so.
+    pub follows: Option<Turn>,
+    /// All turns that have ended, as one.
+    pub record: Option<Record>,
+}
+
+impl State {
+    const ALL: [Self; 5] =
+        [Self::Running, Self::Conclusive, Self::LowerBound, Self::Failed, Self::BrokenOff];
+
+    pub(crate) const fn of(record: &Record) -> Self {
+        match &record.end {
+            End::Measured { inconclusive: None, .. } => Self::Conclusive,
+            End::Measured { .. } => Self::LowerBound,
+            End::Failed { .. } => Self::Failed,
+        }
+    }
+
+    pub(crate) fn code(self) -> i64 {
+        let place = Self::ALL.iter().position(|it| *it == self);
+        int(place.unwrap_or_default() as u64)
+    }
+
+    pub(crate) fn from_code(code: i64) -> Option<Self> {
+        Self::ALL.get(usize::try_from(code).ok()?).copied()
+    }
+
+    /// For programs.
+    #[must_use]
+    pub const fn word(self) -> &'static str {
+        match self {
+            Self::Running => "running",
+            Self::Conclusive => "conclusive",
+            Self::LowerBound => "lower_bound",
+            Self::Failed => "failed",
+            Self::BrokenOff => "broken_off",
+        }
+    }
+
+    /// From that.
+    #[must_use]
+    pub fn from_word(word: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|it| it.word() == word)
+    }
+
+    /// For people.
+    #[must_use]
+    pub const fn in_words(self) -> &'static str {
+        match self {
+            Self::LowerBound => "lower bound",
+            Self::BrokenOff => "broken off",
+            Self::Running | Self::Conclusive | Self::Failed => self.word(),
+        }
+    }
+}
+
+const MEASUREMENTS: &str = "SELECT m.id, r.rsa, r.nickname, m.period_unix_s, m.number, m.slot, m.started_unix_s,
+     m.ended_unix_s, m.state, m.mode, m.capacity_byte_s, m.rounds, m.cause, m.reason, m.blame, m.is_final, m.seconds
+     FROM measurement m JOIN relay r ON r.id = m.relay";
+
+impl Reader {
+    /// The last estimate of each relay: what to expect of it, and what may be kept.
+    ///
+    /// # Errors
+    /// If the store cannot be read.
+    pub fn history(&self) -> Result<History, StoreError> {
+        let sql = "SELECT rsa, capacity_byte_s, estimated_unix_s, mode, is_conclusive FROM relay
+                   WHERE estimated_unix_s IS NOT NULL";
+        let estimate = |row: &Row<'_>| {
+            let estimate = PastEstimate {
+                capacity: rate(row, 1)?.unwrap_or_default(),
+                measured_unix_s: time(row, 2)?,
+                mode: mode(row, 3)?,
+                is_conclusive: row.get(4)?,
+            };
+            Ok((rsa(row, 0)?, estimate))
+        };
+        let mut history = History::default();
+        for (relay, estimate) in self.all(sql, [], estimate)? {
+            history.add(relay, estimate);
+        }
+        Ok(history)
+    }
+
+    /// What has become of each relay in a period so far.
+    ///
+    /// # Errors
+    /// If the store cannot be read.
+    pub fn period(&self, begin_unix_s: u64) -> Result<BTreeMap<RsaId, Past>, StoreError> {
+        let sql = "SELECT r.rsa, m.number, m.is_final, m.follows, d.json
+                   FROM measurement m JOIN relay r ON r.id = m.relay LEFT JOIN record d ON d.measurement = m.id
+                   WHERE m.period_unix_s = ?1 ORDER BY m.relay, m.number";
+        let turn = |row: &Row<'_>| {
+            let follows: Option<String> = row.get(3)?;
+            let follows: Option<Turn> = match follows {
+                Some(text) => Some(serde_json::from_str(&text).map_err(|error| bad(3, error))?),
+                None => None,
+            };
+            let record: Option<Vec<u8>> = row.get(4)?;
+            let record: Option<Record> = match record {
+                Some(bytes) => Some(series::inflate(&bytes).map_err(|error| bad(4, error))?),
+                None => None,
+            };
+            Ok((rsa(row, 0)?, row.get::<_, u32>(1)?, row.get::<_, bool>(2)?, follows, record))
+        };
+        let mut pasts: BTreeMap<RsaId, Past> = BTreeMap::new();
+        for (relay, number, is_final, follows, record) in
+            self.all(sql, [int(begin_unix_s)], turn)?
+        {
+            let known = pasts.remove(&relay);
+            let earlier = known.as_ref().and_then(|it| it.record.clone());
+            // One that was broken off leaves open what was.
+            let open = known.as_ref().and_then(|it| it.follows);
+            let (is_ended, was_done) = (record.is_some(), known.is_some_and(|it| it.is_done));
+            let record = match (earlier, record) {
+                (Some(earlier), Some(later)) => Some(earlier.followed_by(later)),
+                (earlier, later) => later.or(earlier),
+            };
+            let past = Past {
+                turns: number,
+                is_done: is_final || (was_done && !is_ended),
+                follows: if is_ended { follows } else { open },
+                record,
+            };
+            pasts.insert(relay, past);
+        }
+        Ok(pasts)
+    }
+
+    /// A relay's turns, the newest first.
+    ///
+    /// # Errors
+    /// If the store cannot be read.
+    pub fn measurements_of(
+        &self,
+        relay: RsaId,
+        most: usize,
+    ) -> Result<Vec<Measurement>, StoreError> {
+        let sql = format!(
+            "{MEASUREMENTS} WHERE m.relay = (SELECT id FROM relay WHERE rsa = ?1)
+             ORDER BY m.period_unix_s DESC, m.number DESC LIMIT ?2"
+        );
+        self.all(&sql, params![&relay.0[..], int(most as u64)], measurement)
+    }
+
+    /// Those that began in a period, in the order of their slots.
+    ///
+    /// # Errors
+    /// If the store cannot be read.
+    pub fn measurements_in(
+        &self,
+        begin_unix_s: u64,
+        skip: usize,
+        most: usize,
+    ) -> Result<Vec<Measurement>, StoreError> {
+        let sql = format!(
+            "{MEASUREMENTS} WHERE m.period_unix_s = ?1 ORDER BY m.slot, m.relay LIMIT ?2 OFFSET ?3"
+        );
+        self.all(&sql, params![int(begin_unix_s), int(most as u64), int(skip as u64)], measurement)
+    }
+
+    /// Those that are going on.
+    ///
+    /// # Errors
+    /// If the store cannot be read.
+    pub fn running(&self) -> Result<Vec<Measurement>, StoreError> {
+        self.all(&format!("{MEASUREMENTS} WHERE m.state = 0 ORDER BY m.id"), [], measurement)
+    }
+
+    /// One.
+    ///
+    /// # Errors
+    /// If the store cannot be read.
+    pub fn measurement(&self, id: i64) -> Result<Option<Measurement>, StoreError> {
+        let found = self.all(&format!("{MEASUREMENTS} WHERE m.id = ?1"), [id], measurement)?;
+        Ok(found.into_iter().next())
+    }
+
+    /// The whole record of one, if it has ended and is still kept.
+    ///
+    /// # Errors
+    /// If the store cannot be read.
+    pub fn record(&self, id: i64) -> Result<Option<Record>, StoreError> {
+        let sql = "SELECT json FROM record WHERE measurement = ?1";
+        let record = |row: &Row<'_>| {
+            let bytes: Vec<u8> = row.get(0)?;
+            series::inflate(&bytes).map_err(|error| bad(0, error))
+        };
+        Ok(self.all(sql, [id], record)?.into_iter().next())
+    }
+
+    /// Tells all that have ended since then, the oldest first, one by one; ends early if it is told `false`. Memory holds
+    /// one at a time.
+    ///
+    /// # Errors
+    /// If the store cannot be read.
+    pub fn each_measurement(
+        &self,
+        since_unix_s: u64,
+        relay: Option<RsaId>,
+        mut tell: impl FnMut(Measurement) -> bool,
+    ) -> Result<(), StoreError> {
+        let of = |source| StoreError::of(&self.path, source);
+        let sql = format!(
+            "{MEASUREMENTS} WHERE m.ended_unix_s >= ?1 AND (?2 IS NULL OR r.rsa = ?2) ORDER BY m.ended_unix_s, m.id"
+        );
+        let mut statement = self.db.prepare(&sql).map_err(of)?;
+        let relay = relay.map(|it| it.0.to_vec());
+        let mut rows = statement.query(params![int(since_unix_s), relay]).map_err(of)?;
+        while let Some(row) = rows.next().map_err(of)? {
+            if !tell(measurement(row).map_err(of)?) {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    /// Changes whenever somebody else has written.
+    ///
+    /// # Errors
+    /// If the store cannot be read.
+    pub fn version(&self) -> Result<i64, StoreError> {
+        let version = self.db.pragma_query_value(None, "data_version", |row| row.get(0));
+        version.map_err(|source| StoreError::of(&self.path, source))
+    }
+
+    pub(crate) fn all<T>(
+        &self,
+        sql: &str,
+        values: impl Params,
+        row: impl FnMut(&Row<'_>) -> rusqlite::Result<T>,
+    ) -> Result<Vec<T>, StoreError> {
+        let of = |source| StoreError::of(&self.path, source);
+        let mut statement = self.db.prepare_cached(sql).map_err(of)?;
+        let found = statement.query_map(values, row).map_err(of)?;
+        found.collect::<Result<_, _>>().map_err(of)
+    }
+}
+
+fn measurement(row: &Row<'_>) -> rusqlite::Result<Measurement> {
+    let seconds: Option<Vec<u8>> = row.get(16)?;
+    let seconds = match seconds {
+        Some(bytes) => series::unpack(&bytes).map_err(|error| bad(16, error))?,
+        None => Vec::new(),
+    };
+    Ok(Measurement {
+        id: row.get(0)?,
+        relay: rsa(row, 1)?,
+        nickname: row.get(2)?,
+        period_unix_s: time(row, 3)?,
+        number: row.get(4)?,
+        slot: row.get(5)?,
+        started_unix_s: time(row, 6)?,
+        ended_unix_s: maybe_time(row, 7)?,
+        state: state(row, 8)?.unwrap_or(State::BrokenOff),
+        mode: mode(row, 9)?,
+        capacity: rate(row, 10)?,
+        rounds: row.get::<_, Option<u32>>(11)?.unwrap_or_default(),
+        cause: row.get(12)?,
+        reason: row.get(13)?,
+        blame: row.get(14)?,
+        is_final: row.get(15)?,
+        seconds,
+    })
+}
+
+pub(crate) fn bad(
+    column: usize,
+    error: impl std::error::Error + Send + Sync + 'static,
+) -> rusqlite::Error {
+    rusqlite::Error::FromSqlConversionFailure(column, Type::Blob, Box::new(error))
+}
+
+pub(crate) fn rsa(row: &Row<'_>, column: usize) -> rusqlite::Result<RsaId> {
+    row.get(column).map(RsaId)
+}
+
+pub(crate) fn maybe_time(row: &Row<'_>, column: usize) -> rusqlite::Result<Option<u64>> {
+    let value: Option<i64> = row.get(column)?;
+    Ok(value.map(|it| u64::try_from(it).unwrap_or_default()))
+}
+
+pub(crate) fn time(row: &Row<'_>, column: usize) -> rusqlite::Result<u64> {
+    maybe_time(row, column).map(Option::unwrap_or_default)
+}
+
+pub(crate) fn rate(row: &Row<'_>, column: usize) -> rusqlite::Result<Option<Rate>> {
+    Ok(maybe_time(row, column)?.map(Rate::from_byte_per_s))
+}
+
+pub(crate) fn mode(row: &Row<'_>, column: usize) -> rusqlite::Result<Option<Mode>> {
+    let word: Option<String> = row.get(column)?;
+    Ok(word.as_deref().and_then(mode_of))
+}
+
+pub(crate) fn state(row: &Row<'_>, column: usize) -> rusqlite::Result<Option<State>> {
+    let code: Option<i64> = row.get(column)?;
+    Ok(code.and_then(State::from_code))
+}

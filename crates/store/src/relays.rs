@@ -1,0 +1,236 @@
+//! Tables of relays.
+
+use crate::error::StoreError;
+use crate::open::Reader;
+use crate::read::{State, maybe_time, mode, rate, rsa, state, time};
+use crate::write::int;
+use coordinator::{Mode, PastEstimate};
+use onion::Rate;
+use onion::identity::RsaId;
+use rusqlite::{Row, params};
+
+/// What is known of a relay.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RelayRow {
+    /// Who.
+    pub rsa: RsaId,
+    /// What it calls itself.
+    pub nickname: String,
+    /// Where it was last, with the port.
+    pub address: String,
+    /// When it was seen first.
+    pub first_seen_unix_s: u64,
+    /// When it was seen last.
+    pub last_seen_unix_s: u64,
+    /// Why it is not measured; empty if it is.
+    pub left_out: String,
+    /// Its last estimate.
+    pub capacity: Option<Rate>,
+    /// When that was made.
+    pub estimated_unix_s: Option<u64>,
+    /// How the relay was loaded for it.
+    pub mode: Option<Mode>,
+    /// Whether it is bounded on both sides.
+    pub is_conclusive: Option<bool>,
+    /// How its last measurement ended.
+    pub last_state: Option<State>,
+    /// When.
+    pub last_ended_unix_s: Option<u64>,
+    /// The name of the reason why it was not conclusive.
+    pub last_cause: Option<String>,
+}
+
+impl RelayRow {
+    /// Its last estimate, for the rules of the coordinator.
+    #[must_use]
+    pub fn estimate(&self) -> Option<PastEstimate> {
+        Some(PastEstimate {
+            capacity: self.capacity?,
+            measured_unix_s: self.estimated_unix_s?,
+            mode: self.mode,
+            is_conclusive: self.is_conclusive,
+        })
+    }
+}
+
+/// The order of a table.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Sort {
+    /// By capacity.
+    #[default]
+    Capacity,
+    /// By nickname.
+    Nickname,
+    /// By the time of the last measurement.
+    Measured,
+    /// By how that ended.
+    State,
+    /// By the time when it was seen first.
+    FirstSeen,
+}
+
+impl Sort {
+    /// All there are.
+    pub const ALL: [Self; 5] =
+        [Self::Capacity, Self::Nickname, Self::Measured, Self::State, Self::FirstSeen];
+
+    /// As in an address of a page.
+    #[must_use]
+    pub const fn word(self) -> &'static str {
+        match self {
+            Self::Capacity => "capacity",
+            Self::Nickname => "nickname",
+            Self::Measured => "measured",
+            Self::State => "state",
+            Self::FirstSeen => "first_seen",
+        }
+    }
+
+    /// From there.
+    #[must_use]
+    pub fn from_word(word: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|it| it.word() == word)
+    }
+
+    const fn column(self) -> &'static str {
+        match self {
+            Self::Capacity => "capacity_byte_s",
+            Self::Nickname => "nickname COLLATE NOCASE",
+            Self::Measured => "last_ended_unix_s",
+            Self::State => "last_state",
+            Self::FirstSeen => "first_seen_unix_s",
+        }
+    }
+}
+
+/// Which relays, in which order.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct RelayQuery {
+    /// Part of the nickname, the beginning of the fingerprint (with `$` or without), or of the address; all if empty.
+    pub search: String,
+    /// By what they are sorted.
+    pub sort: Sort,
+    /// The smallest first.
+    pub ascending: bool,
+    /// Only those of which the last measurement ended so.
+    pub state: Option<State>,
+    /// Only those with this reason.
+    pub cause: Option<String>,
+    /// So many are left out first.
+    pub skip: usize,
+    /// At most so many are told.
+    pub most: usize,
+}
+
+/// Some of them.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RelayPage {
+    /// In the order that was asked for.
+    pub relays: Vec<RelayRow>,
+    /// All that were found.
+    pub found: u64,
+}
+
+const COLUMNS: &str =
+    "rsa, nickname, address, first_seen_unix_s, last_seen_unix_s, left_out, capacity_byte_s,
+     estimated_unix_s, mode, is_conclusive, last_state, last_ended_unix_s, last_cause";
+
+const WHERE: &str = "(?1 = '' OR instr(lower(nickname), ?1) > 0 OR substr(lower(hex(rsa)), 1, length(?1)) = ?1
+     OR substr(address, 1, length(?1)) = ?1) AND (?2 IS NULL OR last_state = ?2) AND (?3 IS NULL OR last_cause = ?3)";
+
+impl Reader {
+    /// The relays that are asked for.
+    ///
+    /// # Errors
+    /// If the store cannot be read.
+    pub fn relays(&self, query: &RelayQuery) -> Result<RelayPage, StoreError> {
+        let RelayQuery { search, sort, ascending, state, cause, skip, most } = query;
+        let search = search.trim().trim_start_matches('$').to_ascii_lowercase();
+        let state = state.map(State::code);
+        let count = format!("SELECT count(*) FROM relay WHERE {WHERE}");
+        let found = self.all(&count, params![search, state, cause], |row| time(row, 0))?;
+        let direction = if *ascending { "ASC" } else { "DESC" };
+        // Who has nothing to be sorted by comes last, either way.
+        let sql = format!(
+            "SELECT {COLUMNS} FROM relay WHERE {WHERE} ORDER BY {0} IS NULL, {0} {direction}, rsa LIMIT ?4 OFFSET ?5",
+            sort.column()
+        );
+        let values = params![search, state, cause, int(*most as u64), int(*skip as u64)];
+        let relays = self.all(&sql, values, relay)?;
+        Ok(RelayPage { relays, found: found.first().copied().unwrap_or_default() })
+    }
+
+    /// What is known of one.
+    ///
+    /// # Errors
+    /// If the store cannot be read.
+    pub fn relay(&self, rsa: RsaId) -> Result<Option<RelayRow>, StoreError> {
+        let sql = format!("SELECT {COLUMNS} FROM relay WHERE rsa = ?1");
+        Ok(self.all(&sql, [&rsa.0[..]], relay)?.into_iter().next())
+    }
+}
+
+fn relay(row: &Row<'_>) -> rusqlite::Result<RelayRow> {
+    Ok(RelayRow {
+        rsa: rsa(row, 0)?,
+        nickname: row.get(1)?,
+        address: row.get(2)?,
+        first_seen_unix_s: time(row, 3)?,
+        last_seen_unix_s: time(row, 4)?,
+        left_out: row.get(5)?,
+        capacity: rate(row, 6)?,
+        estimated_unix_s: maybe_time(row, 7)?,
+        mode: mode(row, 8)?,
+        is_conclusive: row.get(9)?,
+        last_state: state(row, 10)?,
+        last_ended_unix_s: maybe_time(row, 11)?,
+        last_cause: row.get(12)?,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{NOW, Scratch, closed, failed, relay};
+    use crate::{Entry, Store};
+    use coordinator::Failure;
+
+    #[test]
+    fn relays_are_found_by_what_people_know_of_them_and_sorted() {
+        let scratch = Scratch::new();
+        let mut store = Store::open(&scratch.store).expect("new");
+        for number in 1..=9u8 {
+            let bytes_s = u64::from(number) * 1_000_000;
+            let ended = Entry::Ended(Box::new(closed(relay(number), NOW, 1, bytes_s)));
+            store.write([&ended]).expect("room");
+        }
+        let gone = Failure::RelayUnreachable { detail: "refused".to_owned() };
+        let ended = Entry::Ended(Box::new(failed(relay(0xab), NOW, 1, gone)));
+        store.write([&ended]).expect("room");
+        let found = |query: RelayQuery| {
+            let page = store.relays(&RelayQuery { most: 4, ..query }).expect("read");
+            let names = page.relays.iter().map(|it| it.nickname.clone()).collect::<Vec<_>>();
+            (page.found, names.join(" "))
+        };
+        let all = RelayQuery::default();
+        assert_eq!(found(all.clone()), (10, "relay9 relay8 relay7 relay6".to_owned()));
+        let slowest = RelayQuery { ascending: true, ..all.clone() };
+        assert_eq!(found(slowest.clone()), (10, "relay1 relay2 relay3 relay4".to_owned()));
+        let last = RelayQuery { skip: 8, ..slowest };
+        assert_eq!(found(last), (10, "relay9 relay171".to_owned()), "who has none comes last");
+        let search = |text: &str| found(RelayQuery { search: text.to_owned(), ..all.clone() });
+        assert_eq!(search("RELAY17"), (1, "relay171".to_owned()));
+        assert_eq!(search("$ABABab"), (1, "relay171".to_owned()));
+        assert_eq!(search(" 0505 "), (1, "relay5".to_owned()));
+        assert_eq!(search("127.0.0").0, 10);
+        assert_eq!(search("%"), (0, String::new()), "no pattern");
+        let failed = RelayQuery { state: Some(State::Failed), ..all.clone() };
+        assert_eq!(found(failed), (1, "relay171".to_owned()));
+        let cause = Some("relay_unreachable".to_owned());
+        assert_eq!(found(RelayQuery { cause, ..all }).0, 1);
+        for sort in Sort::ALL {
+            assert_eq!(Sort::from_word(sort.word()), Some(sort));
+            store.relays(&RelayQuery { sort, most: 3, ..RelayQuery::default() }).expect("an order");
+        }
+    }
+}

@@ -1,0 +1,116 @@
+//! What is old goes.
+
+use crate::error::StoreError;
+use crate::open::Store;
+use crate::write::int;
+use rusqlite::params;
+
+/// How long things are kept, in days; zero: for good.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Retention {
+    /// Whole records, with what each kernel said: some kilobytes for each measurement.
+    pub records_days: u32,
+    /// Measurements with their seconds: some hundred bytes for each. A relay's last estimate stays as long as the relay.
+    pub measurements_days: u32,
+}
+
+impl Default for Retention {
+    /// A month of records, and two years of measurements.
+    fn default() -> Self {
+        Self { records_days: 30, measurements_days: 730 }
+    }
+}
+
+/// What was removed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Removed {
+    /// Whole records.
+    pub records: usize,
+    /// Measurements.
+    pub measurements: usize,
+    /// Relays without measurements that have not been seen for as long.
+    pub relays: usize,
+    /// Whether there is more of it: a call takes no longer than it needs for some thousand rows.
+    pub is_all: bool,
+}
+
+/// Rows that one call removes of each kind: readers and the writer wait for no more than that.
+const BATCH: usize = 5000;
+
+impl Store {
+    /// Removes some of what is too old. Call it again later if that was not all.
+    ///
+    /// # Errors
+    /// As [`write`](Self::write).
+    pub fn remove_old(
+        &mut self,
+        retention: Retention,
+        now_unix_s: u64,
+    ) -> Result<Removed, StoreError> {
+        let before = |days: u32| {
+            let kept_s = u64::from(days) * 24 * 3600;
+            // With zero days nothing has ended before.
+            if days == 0 { 0 } else { int(now_unix_s.saturating_sub(kept_s)) }
+        };
+        let batch = int(BATCH as u64);
+        let (records, measurements) =
+            (before(retention.records_days), before(retention.measurements_days));
+        let removed = self.change(|db| {
+            let old = "DELETE FROM record WHERE measurement IN (SELECT m.id FROM record d
+                       JOIN measurement m ON m.id = d.measurement WHERE m.ended_unix_s < ?1 LIMIT ?2)";
+            let records = db.execute(old, [records, batch])?;
+            let old = "DELETE FROM measurement WHERE id IN (SELECT id FROM measurement
+                       WHERE ended_unix_s < ?1 OR (state = 4 AND started_unix_s < ?1) LIMIT ?2)";
+            let gone = db.execute(old, [measurements, batch])?;
+            for (table, time) in [
+                ("period", "begin_unix_s"),
+                ("consensus", "valid_after_unix_s"),
+                ("bandwidth_file", "created_unix_s"),
+                ("measurer_event", "at_unix_s"),
+            ] {
+                db.execute(&format!("DELETE FROM {table} WHERE {time} < ?1"), [measurements])?;
+            }
+            let strangers = "DELETE FROM relay WHERE last_seen_unix_s < ?1
+                             AND NOT EXISTS (SELECT 1 FROM measurement m WHERE m.relay = relay.id)";
+            let relays = db.execute(strangers, params![measurements])?;
+            let is_all = records < BATCH && gone < BATCH;
+            Ok(Removed { records, measurements: gone, relays, is_all })
+        })?;
+        Ok(removed)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Entry;
+    use crate::testing::{NOW, Scratch, closed, relay};
+
+    const DAY: u64 = 24 * 3600;
+
+    #[test]
+    fn what_is_old_goes_and_the_last_estimate_stays() {
+        let scratch = Scratch::new();
+        let mut store = Store::open(&scratch.store).expect("new");
+        for days_ago in [800, 100, 1] {
+            let at = NOW - days_ago * DAY;
+            let entry = Entry::Ended(Box::new(closed(relay(1), at, 1, 5_000_000)));
+            store.write([&entry]).expect("room");
+        }
+        let gone = Entry::Ended(Box::new(closed(relay(2), NOW - 900 * DAY, 1, 1_000_000)));
+        store.write([&gone]).expect("room");
+        let kept = store.remove_old(Retention { records_days: 0, measurements_days: 0 }, NOW);
+        assert_eq!(kept.expect("room"), Removed { is_all: true, ..Removed::default() });
+        let removed = store.remove_old(Retention::default(), NOW).expect("room");
+        // Records go with their measurements, too.
+        assert_eq!(removed, Removed { records: 3, measurements: 2, relays: 1, is_all: true });
+        let left = store.measurements_of(relay(1).rsa, 10).expect("read");
+        assert_eq!(left.len(), 2);
+        assert!(store.record(left[0].id).expect("read").is_some());
+        assert!(store.record(left[1].id).expect("read").is_none());
+        assert!(!left[1].seconds.is_empty(), "the seconds are kept longer");
+        let history = store.history().expect("read");
+        assert!(history.last(relay(1).rsa).is_some() && history.last(relay(2).rsa).is_none());
+        store.check_all().expect("sound");
+    }
+}

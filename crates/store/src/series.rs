@@ -1,0 +1,207 @@
+//! The seconds of a measurement, small enough to be kept for years.
+
+use coordinator::{Account, Record, SecondRecord, Waited};
+use flate2::Compression;
+use flate2::read::ZlibDecoder;
+use flate2::write::ZlibEncoder;
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+use std::io::{self, Read as _, Write as _};
+
+/// One second of one round.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Second {
+    /// The round, from one on.
+    pub round: u32,
+    /// The second, from zero on.
+    pub second: u32,
+    /// *zⱼ*: bytes counted in all.
+    pub bytes: u64,
+    /// Those of them that were clients'.
+    pub client_bytes: u64,
+    /// Whether it counts for the estimate, and not only as a lead.
+    pub counts: bool,
+    /// Who limited it.
+    pub limiter: Limiter,
+}
+
+/// Who limited a second: where most cells of the measurer waited that got the most back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Limiter {
+    /// No kernel said anything.
+    Unknown,
+    /// The relay, or the way back from it.
+    Relay,
+    /// The path to the relay.
+    Path,
+    /// The measurer's processor.
+    Processor,
+    /// The rate that was allotted.
+    AssignedRate,
+}
+
+/// Nothing that we wrote is larger than this when it is inflated.
+const INFLATED_MAX: u64 = 256 << 20;
+
+/// As it is stored: round, second, bytes, bytes of clients, whether it counts, limiter.
+#[derive(Serialize, Deserialize)]
+struct Stored(u32, u32, u64, u64, u8, u8);
+
+impl Limiter {
+    const ALL: [Self; 5] =
+        [Self::Unknown, Self::Relay, Self::Path, Self::Processor, Self::AssignedRate];
+
+    /// For programs.
+    #[must_use]
+    pub const fn word(self) -> &'static str {
+        match self {
+            Self::Unknown => "unknown",
+            Self::Relay => "relay",
+            Self::Path => "path",
+            Self::Processor => "processor",
+            Self::AssignedRate => "assigned_rate",
+        }
+    }
+
+    /// For people.
+    #[must_use]
+    pub const fn in_words(self) -> &'static str {
+        match self {
+            Self::Unknown => "not known",
+            Self::Relay => "the relay",
+            Self::Path => "the path to the relay",
+            Self::Processor => "a measurer's processor",
+            Self::AssignedRate => "the load that was allotted",
+        }
+    }
+
+    fn of(account: &Account) -> Self {
+        match account.waited() {
+            Waited::Relay => Self::Relay,
+            Waited::Path => Self::Path,
+            Waited::Processor => Self::Processor,
+            Waited::AssignedRate => Self::AssignedRate,
+        }
+    }
+
+    fn code(self) -> u8 {
+        let place = Self::ALL.iter().position(|it| *it == self).unwrap_or_default();
+        u8::try_from(place).unwrap_or_default()
+    }
+
+    /// What a later version may have added is not known here.
+    fn from_code(code: u8) -> Self {
+        Self::ALL.get(usize::from(code)).copied().unwrap_or(Self::Unknown)
+    }
+}
+
+/// All seconds of a record of which all have said what they had to, and who limited them.
+pub(crate) fn of(record: &Record) -> Vec<Second> {
+    let mut seconds = Vec::new();
+    for round in &record.rounds {
+        let assignments = &round.allocation.assignments;
+        for said in &round.seconds {
+            let ratio = record.params.ratio;
+            let Some(totals) = said.totals(record.mode, ratio, assignments) else { continue };
+            seconds.push(Second {
+                round: round.number,
+                second: totals.second,
+                bytes: totals.total(),
+                client_bytes: totals.client_counted,
+                counts: round.schedule.counts(totals.second),
+                limiter: limiter(said),
+            });
+        }
+    }
+    seconds
+}
+
+fn limiter(said: &SecondRecord) -> Limiter {
+    let of_measurers = said.accounts.iter().zip(&said.returned_bytes);
+    let known = of_measurers.filter_map(|(account, bytes)| Some((account.as_ref()?, bytes)));
+    let most = known.max_by_key(|(_, bytes)| bytes.unwrap_or_default());
+    most.map_or(Limiter::Unknown, |(account, _)| Limiter::of(account))
+}
+
+pub(crate) fn pack(seconds: &[Second]) -> Vec<u8> {
+    let stored = seconds.iter().map(|it| {
+        let counts = u8::from(it.counts);
+        Stored(it.round, it.second, it.bytes, it.client_bytes, counts, it.limiter.code())
+    });
+    deflate(&stored.collect::<Vec<_>>())
+}
+
+pub(crate) fn unpack(bytes: &[u8]) -> io::Result<Vec<Second>> {
+    let stored: Vec<Stored> = inflate(bytes)?;
+    let second = |Stored(round, second, bytes, client_bytes, counts, limiter)| Second {
+        round,
+        second,
+        bytes,
+        client_bytes,
+        counts: counts != 0,
+        limiter: Limiter::from_code(limiter),
+    };
+    Ok(stored.into_iter().map(second).collect())
+}
+
+/// As JSON, deflated.
+pub(crate) fn deflate<T: Serialize>(value: &T) -> Vec<u8> {
+    let json =
+        serde_json::to_vec(value).expect("our own types have no maps with keys that are no text");
+    let mut encoder = ZlibEncoder::new(Vec::new(), Compression::default());
+    let written = encoder.write_all(&json).and_then(|()| encoder.finish());
+    written.expect("memory takes what is written")
+}
+
+pub(crate) fn inflate<T: DeserializeOwned>(bytes: &[u8]) -> io::Result<T> {
+    let mut json = Vec::new();
+    ZlibDecoder::new(bytes).take(INFLATED_MAX).read_to_end(&mut json)?;
+    serde_json::from_slice(&json).map_err(io::Error::from)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn seconds() -> impl Strategy<Value = Vec<Second>> {
+        let one = (1..9u32, 0..700u32, any::<u64>(), any::<u64>(), any::<bool>(), 0..5u8);
+        let one = one.prop_map(|(round, second, bytes, client_bytes, counts, limiter)| Second {
+            round,
+            second,
+            bytes,
+            client_bytes,
+            counts,
+            limiter: Limiter::from_code(limiter),
+        });
+        proptest::collection::vec(one, 0..100)
+    }
+
+    proptest! {
+        #[test]
+        fn seconds_come_back_as_they_were(seconds in seconds()) {
+            prop_assert_eq!(unpack(&pack(&seconds)).expect("ours"), seconds);
+        }
+
+        #[test]
+        fn no_bytes_make_it_panic(bytes in proptest::collection::vec(any::<u8>(), 0..200)) {
+            let _ = unpack(&bytes);
+        }
+    }
+
+    #[test]
+    fn what_is_cut_is_an_error_and_no_shorter_measurement() {
+        let second = Second {
+            round: 1,
+            second: 0,
+            bytes: 125_000_000,
+            client_bytes: 0,
+            counts: true,
+            limiter: Limiter::Relay,
+        };
+        let packed = pack(&vec![second; 30]);
+        for length in 0..packed.len() - 4 {
+            assert!(unpack(&packed[..length]).is_err(), "{length} bytes");
+        }
+    }
+}

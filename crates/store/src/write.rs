@@ -1,0 +1,289 @@
+//! Writing entries: each of them once, however often it is written.
+
+use crate::entry::{
+    Begun, Closed, Entry, Issue, MeasurerHealth, Period, Progress, Seen, Sighting, mode_word,
+};
+use crate::error::StoreError;
+use crate::open::Store;
+use crate::read::State;
+use crate::series;
+use coordinator::{PastEstimate, Record, Verdict};
+use onion::identity::RelayIds;
+use rusqlite::{Connection, OptionalExtension as _, TransactionBehavior, params};
+use serde::Serialize;
+use serde_json::Value;
+
+impl Store {
+    /// Writes all of these or, with an error, none of them; they are on the disk when this returns.
+    ///
+    /// # Errors
+    /// [`StoreError::Full`] and others after which the same entries may be written again.
+    pub fn write<'e>(
+        &mut self,
+        entries: impl IntoIterator<Item = &'e Entry>,
+    ) -> Result<(), StoreError> {
+        self.change(|db| entries.into_iter().try_for_each(|entry| write(db, entry)))
+    }
+
+    /// Turns that an earlier process had begun and not ended: it was killed meanwhile. They are measured again. Says how
+    /// many there were.
+    ///
+    /// # Errors
+    /// As [`write`](Self::write).
+    pub fn close_unfinished(&mut self) -> Result<usize, StoreError> {
+        self.change(|db| {
+            let broken_off = "UPDATE measurement SET state = ?1, is_final = 0 WHERE state = ?2";
+            db.execute(broken_off, [State::BrokenOff.code(), State::Running.code()])
+        })
+    }
+
+    pub(crate) fn change<T>(
+        &mut self,
+        change: impl FnOnce(&Connection) -> rusqlite::Result<T>,
+    ) -> Result<T, StoreError> {
+        let path = &self.reader.path;
+        let of = |source| StoreError::of(path, source);
+        let immediate = TransactionBehavior::Immediate;
+        let transaction = self.reader.db.transaction_with_behavior(immediate).map_err(of)?;
+        let done = change(&transaction).map_err(of)?;
+        transaction.commit().map_err(of)?;
+        Ok(done)
+    }
+}
+
+/// SQLite's integers have a sign.
+pub(crate) fn int(value: u64) -> i64 {
+    i64::try_from(value).unwrap_or(i64::MAX)
+}
+
+fn write(db: &Connection, entry: &Entry) -> rusqlite::Result<()> {
+    match entry {
+        Entry::Period(period) => write_period(db, period),
+        Entry::Seen(seen) => write_seen(db, seen),
+        Entry::Begun(begun) => write_begun(db, begun).map(drop),
+        Entry::Ended(closed) => write_closed(db, closed),
+        Entry::Imported(ids, nickname, estimate) => {
+            let relay = know(db, ids, nickname, "", estimate.measured_unix_s)?;
+            write_estimate(db, relay, estimate)
+        }
+        Entry::Measurer(health) => write_measurer(db, health),
+        Entry::Progress(progress) => write_progress(db, progress),
+        Entry::Issued(issue) => write_issue(db, issue),
+    }
+}
+
+fn write_period(db: &Connection, period: &Period) -> rusqlite::Result<()> {
+    let Period { begin_unix_s, length_s, slot_s, seed } = period;
+    let sql = "INSERT INTO period (begin_unix_s, length_s, slot_s, seed) VALUES (?1, ?2, ?3, ?4)
+               ON CONFLICT (begin_unix_s) DO UPDATE SET seed = coalesce(seed, excluded.seed)";
+    let seed = seed.as_ref().map(|it| &it[..]);
+    let values = params![int(*begin_unix_s), int(*length_s), int(*slot_s), seed];
+    db.prepare_cached(sql)?.execute(values).map(drop)
+}
+
+fn write_seen(db: &Connection, seen: &Seen) -> rusqlite::Result<()> {
+    let Seen { valid_after_unix_s, at_unix_s, source, signers, relays } = seen;
+    let sql = "INSERT INTO consensus
+               (valid_after_unix_s, seen_unix_s, source, relays, to_be_measured, signers)
+               VALUES (?1, ?2, ?3, ?4, ?5, ?6) ON CONFLICT (valid_after_unix_s) DO UPDATE SET
+               to_be_measured = excluded.to_be_measured, signers = excluded.signers";
+    let measured = relays.iter().filter(|it| it.left_out.is_none()).count();
+    db.prepare_cached(sql)?.execute(params![
+        int(*valid_after_unix_s),
+        int(*at_unix_s),
+        source,
+        int(relays.len() as u64),
+        int(measured as u64),
+        signers,
+    ])?;
+    let sql = "UPDATE relay SET left_out = ?2, last_seen_unix_s = max(last_seen_unix_s, ?3) WHERE id = ?1";
+    for Sighting { ids, nickname, address, left_out } in relays {
+        let relay = know(db, ids, nickname, &address.to_string(), *at_unix_s)?;
+        let left_out = left_out.as_deref().unwrap_or("");
+        db.prepare_cached(sql)?.execute(params![relay, left_out, int(*at_unix_s)])?;
+    }
+    Ok(())
+}
+
+/// The number of a relay, which is known from here on.
+fn know(
+    db: &Connection,
+    ids: &RelayIds,
+    nickname: &str,
+    address: &str,
+    at_unix_s: u64,
+) -> rusqlite::Result<i64> {
+    let sql =
+        "INSERT INTO relay (rsa, ed25519, nickname, address, first_seen_unix_s, last_seen_unix_s)
+               VALUES (?1, ?2, ?3, ?4, ?5, ?5) ON CONFLICT (rsa) DO UPDATE SET
+               ed25519 = coalesce(excluded.ed25519, ed25519), nickname = excluded.nickname,
+               address = CASE excluded.address WHEN '' THEN address ELSE excluded.address END
+               RETURNING id";
+    let ed25519 = ids.ed25519.as_ref().map(|id| &id.0[..]);
+    let values = params![&ids.rsa.0[..], ed25519, nickname, address, int(at_unix_s)];
+    db.prepare_cached(sql)?.query_row(values, |row| row.get(0))
+}
+
+/// The relay, and the measurement if it is not over yet.
+fn write_begun(db: &Connection, begun: &Begun) -> rusqlite::Result<(i64, Option<i64>)> {
+    let Begun { ids, nickname, address, period_unix_s, number, slot, started_unix_s } = begun;
+    let relay = know(db, ids, nickname, &address.to_string(), *started_unix_s)?;
+    let sql = "INSERT INTO measurement (relay, period_unix_s, number, slot, started_unix_s)
+               VALUES (?1, ?2, ?3, ?4, ?5) ON CONFLICT (relay, period_unix_s, number) DO NOTHING";
+    let values = params![relay, int(*period_unix_s), number, slot, int(*started_unix_s)];
+    db.prepare_cached(sql)?.execute(values)?;
+    let sql = "SELECT id FROM measurement
+               WHERE relay = ?1 AND period_unix_s = ?2 AND number = ?3 AND ended_unix_s IS NULL";
+    let values = params![relay, int(*period_unix_s), number];
+    let open = db.prepare_cached(sql)?.query_row(values, |row| row.get(0)).optional()?;
+    Ok((relay, open))
+}
+
+fn write_closed(db: &Connection, closed: &Closed) -> rusqlite::Result<()> {
+    let Closed { begun, record, follows, is_final } = closed;
+    let (relay, open) = write_begun(db, begun)?;
+    // It has been written before.
+    let Some(measurement) = open else { return Ok(()) };
+    let state = State::of(record);
+    let why = Why::of(record);
+    let capacity = record.capacity().map(|it| int(it.as_byte_per_s()));
+    let sql = "UPDATE measurement SET ended_unix_s = ?2, state = ?3, mode = ?4, capacity_byte_s = ?5,
+               rounds = ?6, cause = ?7, reason = ?8, blame = ?9, is_final = ?10, follows = ?11, seconds = ?12
+               WHERE id = ?1";
+    db.prepare_cached(sql)?.execute(params![
+        measurement,
+        int(record.ended_unix_s),
+        state.code(),
+        mode_word(record.mode),
+        capacity,
+        int(record.rounds.len() as u64),
+        why.cause,
+        why.reason,
+        why.blame,
+        is_final,
+        follows.as_ref().map(json),
+        series::pack(&series::of(record)),
+    ])?;
+    let sql = "INSERT INTO record (measurement, json) VALUES (?1, ?2)";
+    db.prepare_cached(sql)?.execute(params![measurement, series::deflate(record)])?;
+    let sql = "UPDATE relay SET last_state = ?2, last_ended_unix_s = ?3, last_cause = ?4
+               WHERE id = ?1 AND (last_ended_unix_s IS NULL OR last_ended_unix_s <= ?3)";
+    let values = params![relay, state.code(), int(record.ended_unix_s), why.cause];
+    db.prepare_cached(sql)?.execute(values)?;
+    match PastEstimate::of(record) {
+        Some(estimate) => write_estimate(db, relay, &estimate),
+        None => Ok(()),
+    }
+}
+
+fn write_estimate(db: &Connection, relay: i64, estimate: &PastEstimate) -> rusqlite::Result<()> {
+    let PastEstimate { capacity, measured_unix_s, mode, is_conclusive } = estimate;
+    let sql = "UPDATE relay SET capacity_byte_s = ?2, estimated_unix_s = ?3, mode = ?4, is_conclusive = ?5
+               WHERE id = ?1 AND (estimated_unix_s IS NULL OR estimated_unix_s < ?3)";
+    db.prepare_cached(sql)?
+        .execute(params![
+            relay,
+            int(capacity.as_byte_per_s()),
+            int(*measured_unix_s),
+            mode.map(mode_word),
+            is_conclusive,
+        ])
+        .map(drop)
+}
+
+fn write_measurer(db: &Connection, health: &MeasurerHealth) -> rusqlite::Result<()> {
+    let MeasurerHealth { key, place, address, capacity, state, detail, at_unix_s } = health;
+    let values = params![
+        key,
+        int(*place as u64),
+        address,
+        int(capacity.as_byte_per_s()),
+        state.word(),
+        detail,
+        int(*at_unix_s)
+    ];
+    let known = "SELECT 1 FROM measurer WHERE key = ?1 AND state = ?2 AND capacity_byte_s = ?3";
+    let same = params![key, state.word(), int(capacity.as_byte_per_s())];
+    let is_same = db.prepare_cached(known)?.exists(same)?;
+    let sql =
+        "INSERT INTO measurer (key, place, address, capacity_byte_s, state, detail, since_unix_s)
+               VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7) ON CONFLICT (key) DO UPDATE SET
+               place = excluded.place, address = excluded.address, detail = excluded.detail,
+               capacity_byte_s = excluded.capacity_byte_s, since_unix_s =
+               CASE state WHEN excluded.state THEN since_unix_s ELSE excluded.since_unix_s END,
+               state = excluded.state";
+    db.prepare_cached(sql)?.execute(values)?;
+    if is_same {
+        return Ok(());
+    }
+    let sql =
+        "INSERT OR IGNORE INTO measurer_event (at_unix_s, key, state, capacity_byte_s, detail)
+               VALUES (?1, ?2, ?3, ?4, ?5)";
+    let capacity = int(capacity.as_byte_per_s());
+    let values = params![int(*at_unix_s), key, state.word(), capacity, detail];
+    db.prepare_cached(sql)?.execute(values).map(drop)
+}
+
+fn write_progress(db: &Connection, progress: &Progress) -> rusqlite::Result<()> {
+    let Progress { at_unix_s, period_unix_s, counts } = progress;
+    let sql = "INSERT OR REPLACE INTO progress
+               (one, at_unix_s, period_unix_s, waiting, running, done, without_slot)
+               VALUES (1, ?1, ?2, ?3, ?4, ?5, ?6)";
+    let values = params![
+        int(*at_unix_s),
+        int(*period_unix_s),
+        int(counts.waiting as u64),
+        int(counts.running as u64),
+        int(counts.done as u64),
+        int(counts.without_slot as u64),
+    ];
+    db.prepare_cached(sql)?.execute(values).map(drop)
+}
+
+fn write_issue(db: &Connection, issue: &Issue) -> rusqlite::Result<()> {
+    let Issue { created_unix_s, path, lines, voted } = issue;
+    let sql = "INSERT OR REPLACE INTO bandwidth_file (created_unix_s, path, lines, voted)
+               VALUES (?1, ?2, ?3, ?4)";
+    let values = params![int(*created_unix_s), path, int(*lines as u64), int(*voted as u64)];
+    db.prepare_cached(sql)?.execute(values).map(drop)
+}
+
+/// Why a measurement is not conclusive, if it is not.
+#[derive(Default)]
+struct Why {
+    cause: Option<String>,
+    reason: Option<String>,
+    blame: Option<String>,
+}
+
+impl Why {
+    fn of(record: &Record) -> Self {
+        match record.verdict() {
+            Verdict::Conclusive => Self::default(),
+            Verdict::LowerBound(reason) => {
+                Self { cause: name(reason), reason: Some(reason.to_string()), blame: None }
+            }
+            Verdict::Failed(reason) => Self {
+                cause: name(reason),
+                reason: Some(record.to_string()),
+                blame: Some(reason.blame().to_string()),
+            },
+        }
+    }
+}
+
+/// The name of a reason, without what it says of this case: as it is serialised.
+fn name(reason: &impl Serialize) -> Option<String> {
+    match serde_json::to_value(reason).ok()? {
+        Value::String(name) => Some(name),
+        Value::Object(fields) => fields.into_iter().next().map(|(name, _)| name),
+        _ => None,
+    }
+}
+
+fn json(value: &impl Serialize) -> String {
+    serde_json::to_string(value).expect("our own types have no maps with keys that are no text")
+}
+
+#[cfg(test)]
+mod tests;

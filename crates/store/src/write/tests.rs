@@ -1,0 +1,246 @@
+use super::*;
+use crate::testing::{NOW, Scratch, begun, closed, failed, relay, with_end};
+use crate::{Limiter, MeasurerState, Second};
+use coordinator::{Counts, End, Failure, Inconclusive, Mode, Turn};
+use onion::Rate;
+
+const DAY: u64 = 24 * 3600;
+
+fn all_kinds() -> Vec<Entry> {
+    let (period, second) = (NOW - NOW % DAY, closed(relay(2), NOW - NOW % DAY, 1, 7_000_000));
+    let sighting = |number: u8, left_out: Option<&str>| Sighting {
+        ids: relay(number),
+        nickname: format!("relay{number}"),
+        address: ([127, 0, 0, 1], 9001).into(),
+        left_out: left_out.map(str::to_owned),
+    };
+    let estimate = PastEstimate {
+        capacity: Rate::from_byte_per_s(3_000_000),
+        measured_unix_s: NOW - 5 * DAY,
+        mode: Some(Mode::Echo),
+        is_conclusive: Some(true),
+    };
+    vec![
+        Entry::Period(Period { begin_unix_s: period, length_s: DAY, slot_s: 71, seed: None }),
+        Entry::Seen(Seen {
+            valid_after_unix_s: NOW - 60,
+            at_unix_s: NOW,
+            source: "a test".to_owned(),
+            signers: Some(5),
+            relays: vec![sighting(1, None), sighting(2, None), sighting(3, Some("no consent"))],
+        }),
+        Entry::Imported(relay(1), "relay1".to_owned(), estimate),
+        Entry::Begun(begun(relay(1), period, 1)),
+        Entry::Ended(Box::new(second)),
+        Entry::Measurer(MeasurerHealth {
+            key: "ab".repeat(32),
+            place: 0,
+            address: "127.0.0.1:7100".to_owned(),
+            capacity: Rate::from_mbit_per_s(1000.0),
+            state: MeasurerState::Up,
+            detail: String::new(),
+            at_unix_s: NOW,
+        }),
+        Entry::Progress(Progress {
+            at_unix_s: NOW,
+            period_unix_s: period,
+            counts: Counts { waiting: 1, running: 1, done: 1, without_slot: 0 },
+        }),
+        Entry::Issued(Issue {
+            created_unix_s: NOW,
+            path: "bandwidth/20270115-080000.v3bw".to_owned(),
+            lines: 2,
+            voted: 1,
+        }),
+    ]
+}
+
+/// All rows of all tables.
+fn dump(store: &Store) -> Vec<String> {
+    let names = "SELECT name FROM sqlite_schema WHERE type = 'table' ORDER BY 1";
+    let tables: Vec<String> = store.all(names, [], |row| row.get(0)).expect("read");
+    let mut all = Vec::new();
+    for table in tables {
+        let mut statement = store.db.prepare(&format!("SELECT * FROM {table}")).expect("ours");
+        let columns = statement.column_count();
+        let mut rows = statement.query([]).expect("ours");
+        while let Some(row) = rows.next().expect("read") {
+            let values = (0..columns).map(|it| format!("{:?}", row.get_ref(it).expect("there")));
+            all.push(format!("{table}: {}", values.collect::<Vec<_>>().join(" ")));
+        }
+    }
+    all
+}
+
+#[test]
+fn what_is_written_twice_is_there_once() {
+    let scratch = Scratch::new();
+    let mut store = Store::open(&scratch.store).expect("new");
+    let entries = all_kinds();
+    store.write(&entries).expect("room");
+    let once = dump(&store);
+    assert!(once.len() > 10, "{once:#?}");
+    for entry in &entries {
+        store.write([entry]).expect("room");
+        assert_eq!(dump(&store), once, "{entry:?}");
+    }
+    // The end of a measurement is not changed by another one that claims to be the same.
+    let other = closed(relay(2), NOW - NOW % DAY, 1, 9_000_000);
+    store.write([&Entry::Ended(Box::new(other))]).expect("room");
+    assert_eq!(dump(&store), once);
+    store.check_all().expect("sound");
+}
+
+#[test]
+fn entries_that_fail_together_leave_nothing() {
+    let scratch = Scratch::new();
+    let mut store = Store::open(&scratch.store).expect("new");
+    let before = dump(&store);
+    let none = store.change(|db| {
+        write(db, &Entry::Begun(begun(relay(1), NOW, 1)))?;
+        db.execute("INSERT INTO relay (rsa) VALUES (x'00')", []).map(drop)
+    });
+    none.expect_err("against the layout");
+    assert_eq!(dump(&store), before);
+}
+
+#[test]
+fn a_measurement_comes_back_whole_with_who_limited_its_seconds() {
+    let scratch = Scratch::new();
+    let mut store = Store::open(&scratch.store).expect("new");
+    let closed = closed(relay(1), NOW, 1, 5_000_000);
+    store.write([&Entry::Ended(Box::new(closed.clone()))]).expect("room");
+    let found = store.measurements_of(relay(1).rsa, 9).expect("read");
+    let [measurement] = &found[..] else { panic!("{found:?}") };
+    assert_eq!((measurement.state, measurement.slot), (State::Conclusive, Some(7)));
+    let second = Second {
+        round: 1,
+        second: 0,
+        bytes: 5_000_000,
+        client_bytes: 0,
+        counts: true,
+        limiter: Limiter::Path,
+    };
+    let seconds: Vec<Second> = (0..5).map(|it| Second { second: it, ..second }).collect();
+    assert_eq!(measurement.seconds, seconds);
+    let record = store.record(measurement.id).expect("read").expect("kept");
+    assert_eq!(record, closed.record);
+    let history = store.history().expect("read");
+    assert_eq!(history.last(relay(1).rsa), PastEstimate::of(&closed.record).as_ref());
+}
+
+#[test]
+fn a_failure_does_not_make_a_relay_new_and_its_reason_is_counted() {
+    let scratch = Scratch::new();
+    let mut store = Store::open(&scratch.store).expect("new");
+    let measured = closed(relay(1), NOW - 20 * DAY, 1, 5_000_000);
+    let down = Failure::RelayUnreachable { detail: "refused".to_owned() };
+    let later = failed(relay(1), NOW - DAY / 2, 1, down);
+    store.write(&[later, measured].map(|it| Entry::Ended(Box::new(it)))).expect("room");
+    let row = store.relay(relay(1).rsa).expect("read").expect("known");
+    assert_eq!(row.capacity, Some(Rate::from_byte_per_s(5_000_000)));
+    assert_eq!(
+        (row.last_state, row.last_cause.as_deref()),
+        (Some(State::Failed), Some("relay_unreachable"))
+    );
+    let causes = store.overview(NOW).expect("read").causes;
+    assert_eq!(causes.len(), 1);
+    assert_eq!((causes[0].blame.as_deref(), causes[0].count), (Some("relay"), 1));
+    assert!(causes[0].example.contains("refused"), "{causes:?}");
+}
+
+#[test]
+fn a_period_is_taken_up_where_it_was_left() {
+    let scratch = Scratch::new();
+    let mut store = Store::open(&scratch.store).expect("new");
+    let next = Turn { round: 2, ..Turn::first(Rate::from_byte_per_s(10_000_000), 4) };
+    let inconclusive = Some(Inconclusive::LoadTooSmall { next });
+    let end = End::Measured { capacity: Rate::from_byte_per_s(4_000_000), round: 1, inconclusive };
+    let first = Closed {
+        follows: Some(next),
+        is_final: false,
+        ..with_end(begun(relay(1), NOW, 1), 4_000_000, end)
+    };
+    let lost = Failure::MeasurerLost { detail: "gone".to_owned() };
+    let failed = Closed { is_final: true, ..failed(relay(3), NOW, 1, lost) };
+    let entries = [
+        Entry::Ended(Box::new(first.clone())),
+        Entry::Begun(begun(relay(1), NOW, 2)),
+        Entry::Ended(Box::new(closed(relay(2), NOW, 1, 5_000_000))),
+        Entry::Ended(Box::new(failed)),
+        Entry::Ended(Box::new(closed(relay(4), NOW - DAY, 1, 5_000_000))),
+        Entry::Begun(begun(relay(5), NOW, 1)),
+    ];
+    store.write(&entries).expect("room");
+    drop(store);
+    let mut store = Store::open(&scratch.store).expect("there");
+    assert_eq!(store.close_unfinished().expect("room"), 2);
+    assert_eq!(store.close_unfinished().expect("room"), 0);
+    let pasts = store.period(NOW).expect("read");
+    let past = |number: u8| &pasts[&relay(number).rsa];
+    assert_eq!(past(1).follows, Some(next), "a turn that was broken off is still to follow");
+    assert_eq!((past(1).turns, past(1).is_done), (2, false));
+    assert_eq!(past(1).record.as_ref(), Some(&first.record));
+    assert!(past(2).is_done && past(3).is_done && !past(5).is_done);
+    assert!(!pasts.contains_key(&relay(4).rsa), "of yesterday");
+    // And on: the second turn is done anew, under another number.
+    let second = Entry::Ended(Box::new(closed(relay(1), NOW, 3, 8_000_000)));
+    store.write([&second]).expect("room");
+    let pasts = store.period(NOW).expect("read");
+    let past = &pasts[&relay(1).rsa];
+    assert!(past.is_done && past.follows.is_none());
+    let record = past.record.as_ref().expect("a record");
+    assert_eq!(record.rounds.len(), 2, "both rounds");
+    assert_eq!(record.capacity(), Some(Rate::from_byte_per_s(8_000_000)));
+}
+
+#[test]
+fn a_seed_is_told_when_its_period_is_over_and_never_changes() {
+    let scratch = Scratch::new();
+    let mut store = Store::open(&scratch.store).expect("new");
+    let period = |seed| Period { begin_unix_s: NOW, length_s: DAY, slot_s: 71, seed };
+    store.write([&Entry::Period(period(None))]).expect("room");
+    assert_eq!(store.passes(9).expect("read")[0].period.seed, None);
+    store.write([&Entry::Period(period(Some([7; 32])))]).expect("room");
+    store.write([&Entry::Period(period(Some([8; 32])))]).expect("room");
+    store.write([&Entry::Period(period(None))]).expect("room");
+    assert_eq!(store.passes(9).expect("read")[0].period.seed, Some([7; 32]));
+}
+
+#[test]
+fn a_measurer_that_comes_and_goes_is_counted_and_one_that_stays_is_not() {
+    let scratch = Scratch::new();
+    let mut store = Store::open(&scratch.store).expect("new");
+    let health = |state, at_unix_s| {
+        Entry::Measurer(MeasurerHealth {
+            key: "k".to_owned(),
+            place: 3,
+            address: "127.0.0.1:7100".to_owned(),
+            capacity: if state == MeasurerState::Up {
+                Rate::from_mbit_per_s(5.0)
+            } else {
+                Rate::ZERO
+            },
+            state,
+            detail: "said".to_owned(),
+            at_unix_s,
+        })
+    };
+    let (up, down) = (MeasurerState::Up, MeasurerState::Down);
+    for (state, at) in [(up, 0), (up, 10), (down, 20), (down, 30), (up, 40), (down, 50), (down, 60)]
+    {
+        store.write([&health(state, NOW + at)]).expect("room");
+    }
+    let rows = store.measurers(NOW + 60).expect("read");
+    assert_eq!((rows.len(), rows[0].state.as_str(), rows[0].losses), (1, "down", 2));
+    assert_eq!(rows[0].since_unix_s, NOW + 50);
+}
+
+#[test]
+fn whoever_is_not_in_the_newest_consensus_was_seen_last_before_it() {
+    let scratch = Scratch::new();
+    let mut store = Store::open(&scratch.store).expect("new");
+    store.write(&all_kinds()).expect("room");
+    let row = store.relay(relay(3).rsa).expect("read").expect("known");
+    assert_eq!((row.left_out.as_str(), row.last_seen_unix_s), ("no consent", NOW));
+}
