@@ -23,9 +23,9 @@ pub struct HistoryPolicy {
     /// No guess is lower. A tiny one costs a round per doubling and saves no capacity worth the
     /// name, and from zero no doubling leads away. Not in the paper.
     pub least: Rate,
-    /// For so long a relay that could not be measured again keeps its weight: more than a period, but
-    /// a relay cannot live on an old estimate by saying "not now". Tor, too, has forgotten it after
-    /// three days. Not in the paper.
+    /// For so long a relay that could not be measured again keeps its weight: a slot can be at the beginning of one period
+    /// and at the end of the next, so this is more than two; but a relay cannot live on an old estimate by saying "not now".
+    /// Tor, too, has forgotten it after three days. Not in the paper.
     pub kept_for: Duration,
 }
 
@@ -36,8 +36,19 @@ impl Default for HistoryPolicy {
             percentile: Percentile::P75,
             default: Rate::from_bit_per_s(50_000_000),
             least: Rate::from_bit_per_s(1_000_000),
-            kept_for: Duration::from_secs(2 * 24 * 3600),
+            kept_for: Self::kept_over(Duration::from_secs(24 * 3600)),
         }
+    }
+}
+
+impl HistoryPolicy {
+    /// [`kept_for`](Self::kept_for) where each relay is measured once in a period of this length: two of them and six hours, at
+    /// most three days.
+    #[must_use]
+    pub fn kept_over(period: Duration) -> Duration {
+        const GRACE: Duration = Duration::from_secs(6 * 3600);
+        const FORGOTTEN: Duration = Duration::from_secs(3 * 24 * 3600);
+        (period * 2 + GRACE).min(FORGOTTEN)
     }
 }
 
@@ -160,7 +171,8 @@ impl History {
     /// did not come. `None` if the record has an estimate of its own.
     ///
     /// It must be young, and what happened must say nothing of the relay. A relay that refuses to be
-    /// measured, or breaks down under the load, has no estimate.
+    /// measured, or breaks down under the load, has no estimate. A bound that another turn is to replace, since the relay took
+    /// all that it was given, is no reason for a lower weight than before.
     #[must_use]
     pub fn kept(
         &self,
@@ -170,6 +182,9 @@ impl History {
         now_unix_s: u64,
     ) -> Option<&PastEstimate> {
         match record.map(|record| &record.end) {
+            Some(End::Measured { capacity, .. }) if record.is_some_and(Record::wants_another_turn) => {
+                self.kept_for(policy, relay, None, now_unix_s).filter(|it| it.capacity > *capacity)
+            }
             Some(End::Measured { .. }) => None,
             Some(End::Failed { reason, .. }) => {
                 self.kept_for(policy, relay, Some(reason), now_unix_s)

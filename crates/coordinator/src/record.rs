@@ -165,6 +165,16 @@ impl Course {
 }
 
 impl Record {
+    /// Whether the relay took all that it was given, so that another turn was to follow: the estimate is a bound for the time until
+    /// then.
+    #[must_use]
+    pub const fn wants_another_turn(&self) -> bool {
+        match &self.end {
+            End::Measured { inconclusive: Some(reason), .. } => reason.next_turn().is_some(),
+            End::Measured { inconclusive: None, .. } | End::Failed { .. } => false,
+        }
+    }
+
     /// The record of a measurement that has ended so. A conclusive estimate of a relay that its machine
     /// starved becomes a lower bound.
     #[must_use]

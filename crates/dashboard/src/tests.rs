@@ -116,6 +116,7 @@ fn fill(store: &mut Store) {
         measured_unix_s: NOW - 900,
         mode: None,
         is_conclusive: Some(true),
+        sockets: None,
     };
     let measurer = MeasurerHealth {
         key: "ab".repeat(32),

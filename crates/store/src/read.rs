@@ -139,7 +139,7 @@ impl Reader {
     /// # Errors
     /// If the store cannot be read.
     pub fn history(&self) -> Result<History, StoreError> {
-        let sql = "SELECT rsa, capacity_byte_s, estimated_unix_s, mode, is_conclusive FROM relay
+        let sql = "SELECT rsa, capacity_byte_s, estimated_unix_s, mode, is_conclusive, next_sockets FROM relay
                    WHERE estimated_unix_s IS NOT NULL";
         let estimate = |row: &Row<'_>| {
             let estimate = PastEstimate {
@@ -147,6 +147,7 @@ impl Reader {
                 measured_unix_s: time(row, 2)?,
                 mode: mode(row, 3)?,
                 is_conclusive: row.get(4)?,
+                sockets: row.get(5)?,
             };
             Ok((rsa(row, 0)?, estimate))
         };

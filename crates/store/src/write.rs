@@ -64,7 +64,7 @@ fn write(db: &Connection, entry: &Entry) -> rusqlite::Result<()> {
         Entry::Ended(closed) => write_closed(db, closed),
         Entry::Imported(ids, nickname, estimate) => {
             let relay = know(db, ids, nickname, "", estimate.measured_unix_s)?;
-            write_estimate(db, relay, estimate)
+            write_estimate(db, relay, estimate, false)
         }
         Entry::Measurer(health) => write_measurer(db, health),
         Entry::Progress(progress) => write_progress(db, progress),
@@ -171,15 +171,22 @@ fn write_closed(db: &Connection, closed: &Closed) -> rusqlite::Result<()> {
     let values = params![relay, state.code(), int(record.ended_unix_s), why.cause];
     db.prepare_cached(sql)?.execute(values)?;
     match PastEstimate::of(record) {
-        Some(estimate) => write_estimate(db, relay, &estimate),
+        Some(estimate) => write_estimate(db, relay, &estimate, record.wants_another_turn()),
         None => Ok(()),
     }
 }
 
-fn write_estimate(db: &Connection, relay: i64, estimate: &PastEstimate) -> rusqlite::Result<()> {
-    let PastEstimate { capacity, measured_unix_s, mode, is_conclusive } = estimate;
-    let sql = "UPDATE relay SET capacity_byte_s = ?2, estimated_unix_s = ?3, mode = ?4, is_conclusive = ?5
-               WHERE id = ?1 AND (estimated_unix_s IS NULL OR estimated_unix_s < ?3)";
+/// An estimate that is a bound, which another turn is to replace, takes the place of no greater one of the last month.
+fn write_estimate(
+    db: &Connection,
+    relay: i64,
+    estimate: &PastEstimate,
+    is_bound: bool,
+) -> rusqlite::Result<()> {
+    let PastEstimate { capacity, measured_unix_s, mode, is_conclusive, sockets } = estimate;
+    let sql = "UPDATE relay SET capacity_byte_s = ?2, estimated_unix_s = ?3, mode = ?4, is_conclusive = ?5, next_sockets = ?6
+               WHERE id = ?1 AND (estimated_unix_s IS NULL OR estimated_unix_s < ?3)
+               AND (NOT ?7 OR capacity_byte_s IS NULL OR capacity_byte_s <= ?2 OR estimated_unix_s < ?3 - 30 * 86400)";
     db.prepare_cached(sql)?
         .execute(params![
             relay,
@@ -187,6 +194,8 @@ fn write_estimate(db: &Connection, relay: i64, estimate: &PastEstimate) -> rusql
             int(*measured_unix_s),
             mode.map(mode_word),
             is_conclusive,
+            sockets,
+            is_bound,
         ])
         .map(drop)
 }

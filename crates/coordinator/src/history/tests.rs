@@ -74,7 +74,12 @@ fn a_relay_that_says_not_now_keeps_its_estimate_but_cannot_live_on_it() {
     let kept =
         |age| history(&[(5.0, age)]).kept_for(&policy, relay(0), Some(&not_now), NOW).copied();
     assert_eq!(kept(HOUR), Some(estimate(5.0, HOUR)), "with its own time");
-    assert_eq!(kept(2 * DAY), None);
+    // Its slot was at the beginning of one day and at the end of the next, where it failed.
+    assert!(kept(53 * HOUR).is_some());
+    assert_eq!(kept(54 * HOUR), None);
+    let hours = |hours| Duration::from_secs(hours * HOUR);
+    assert_eq!(HistoryPolicy::kept_over(hours(1)), hours(8));
+    assert_eq!(HistoryPolicy::kept_over(hours(48)), hours(72), "tor has forgotten it");
     assert_eq!(history(&[]).kept_for(&policy, relay(0), Some(&not_now), NOW), None);
 }
 

@@ -180,6 +180,11 @@ fn an_earlier_estimate_is_kept_for_a_failure_that_is_not_the_relays_and_never_be
     let closed = Failure::RelayClosed { detail: "bye".to_string() };
     assert_eq!(kept(Some(&record(failed(closed)))), None);
     assert_eq!(kept(Some(&record(measured(mbit(20.0), None)))), None);
+    // While it waits for its next turn, a relay that took all that it was given is not worth less for that.
+    let next = Turn::first(mbit(100.0), 3).enlarged(mbit(20.0)).expect("another");
+    let bound = |rate| record(measured(mbit(rate), Some(Inconclusive::LoadTooSmall { next })));
+    assert_eq!(kept(Some(&bound(20.0))), earlier);
+    assert_eq!(kept(Some(&bound(80.0))), None, "it is worth more already");
 }
 
 #[test]

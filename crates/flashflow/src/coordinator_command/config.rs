@@ -256,7 +256,8 @@ impl Config {
     /// What is made of the past.
     pub(crate) fn history_policy(&self) -> HistoryPolicy {
         let usual = HistoryPolicy::default();
-        HistoryPolicy { default: self.guess.unwrap_or(usual.default), ..usual }
+        let kept_for = HistoryPolicy::kept_over(self.period);
+        HistoryPolicy { default: self.guess.unwrap_or(usual.default), kept_for, ..usual }
     }
 
     /// Whether a relay takes part in measurements.

@@ -15,6 +15,7 @@ CREATE TABLE relay (
     estimated_unix_s INTEGER,
     mode TEXT,
     is_conclusive INTEGER,
+    next_sockets INTEGER,
     -- How its last measurement ended.
     last_state INTEGER,
     last_ended_unix_s INTEGER,

@@ -19,6 +19,7 @@ fn all_kinds() -> Vec<Entry> {
         measured_unix_s: NOW - 5 * DAY,
         mode: Some(Mode::Echo),
         is_conclusive: Some(true),
+        sockets: Some(64),
     };
     vec![
         Entry::Period(Period { begin_unix_s: period, length_s: DAY, slot_s: 71, seed: None }),
