@@ -43,6 +43,9 @@ pub struct Settings {
     pub strategy: Box<dyn Strategy>,
     /// What holds for all paths.
     pub rules: Rules,
+    /// Idle circuits are asked how fast they answer, and streams go to the one that is fastest now. Programs of one isolation then use
+    /// several circuits, and so several exits see them.
+    pub by_latency: bool,
 }
 
 impl Settings {
@@ -56,6 +59,7 @@ impl Settings {
             folder,
             strategy: Box::new(Weighted),
             rules: Rules { distinct_subnets: false },
+            by_latency: false,
         }
     }
 }
@@ -112,7 +116,7 @@ impl ClientProxy {
             return Err(ClientError::NoAuthority);
         }
         let machine = |error: &dyn fmt::Display| ClientError::Machine(error.to_string());
-        let Settings { socks, authorities, identities, folder, strategy, rules } = settings;
+        let Settings { socks, authorities, identities, folder, strategy, rules, by_latency } = settings;
         if !folder.is_dir() {
             let failed = |source| ClientError::Folder { folder: folder.clone(), source };
             std::fs::create_dir(&folder).map_err(failed)?;
@@ -140,7 +144,7 @@ impl ClientProxy {
         let engine = Engine { events, news, file, is_over: Arc::clone(&is_over) };
         let work = move || {
             let clock = Clock::start();
-            let choices = Choices { strategy, rules };
+            let choices = Choices { strategy, rules, by_latency };
             let proxy = Proxy::new(choices, remembered, clock.now(), now, rng);
             // Plain connections come in; links that go out have TLS all the same.
             let options = DriverOptions { accepts_plain: true, ..DriverOptions::default() };

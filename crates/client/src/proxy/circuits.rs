@@ -77,6 +77,7 @@ impl Proxy {
         self.open_at = now;
         self.has_state_changed |= self.state.guards.handle_success(&guard, unix_time_s);
         self.state.build_times.handle_built(took);
+        self.choices.strategy.handle_outcome(&path, true);
         let path = self.hops(&path);
         self.tell(Event::CircuitBuilt { circuit: name, path, took, is_late });
         if is_late {
@@ -90,7 +91,9 @@ impl Proxy {
     pub(super) fn handle_lost(&mut self, now: Instant, number: CircuitNumber, cause: &Loss) {
         let Some(circuit) = self.pool.get(number) else { return };
         let (path, was_built, name) = (circuit.path, circuit.took.is_some(), circuit.number);
+        self.asking.retain(|_, (circuit, _)| *circuit != number);
         if !was_built {
+            self.choices.strategy.handle_outcome(&path, false);
             if matches!(cause, Loss::Link(_) | Loss::Channel(_)) {
                 self.state.guards.handle_failure(&path[0], now);
             }
