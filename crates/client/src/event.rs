@@ -96,6 +96,13 @@ pub enum Event {
         /// Why.
         reason: String,
     },
+    /// A circuit's last hop has answered a question for the round trip.
+    CircuitAnswered {
+        /// Its number.
+        circuit: u64,
+        /// There and back.
+        rtt: Duration,
+    },
     /// A stream leads to its destination.
     StreamOpened {
         /// Its number.
@@ -166,6 +173,9 @@ impl fmt::Display for Event {
             Self::CircuitClosed { circuit, path, was_built, reason } => {
                 let what = if *was_built { "closed" } else { "failed" };
                 write!(f, "circuit {circuit} {what}: {}: {reason}", names(path))
+            }
+            Self::CircuitAnswered { circuit, rtt } => {
+                write!(f, "circuit {circuit} answers in {} ms", rtt.as_millis())
             }
             Self::StreamOpened { stream, circuit, target, took } => {
                 let time_ms = took.as_millis();

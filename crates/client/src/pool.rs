@@ -43,6 +43,9 @@ pub(crate) struct Circuit {
     /// When it got its first stream.
     first_used: Option<Instant>,
     pub(crate) streams: usize,
+    /// How fast its last hop answered when it was last asked.
+    latency: Option<Duration>,
+    asked_at: Option<Instant>,
 }
 
 impl Circuit {
@@ -65,6 +68,8 @@ impl Circuit {
             owner: None,
             first_used: None,
             streams: 0,
+            latency: None,
+            asked_at: None,
         }
     }
 
@@ -96,33 +101,57 @@ pub(crate) enum Choice<K> {
 
 /// The circuits that a client has, by its names for them.
 #[derive(Debug)]
-pub(crate) struct Pool<K>(BTreeMap<K, Circuit>);
-
-impl<K> Default for Pool<K> {
-    fn default() -> Self {
-        Self(BTreeMap::new())
-    }
+pub(crate) struct Pool<K> {
+    circuits: BTreeMap<K, Circuit>,
+    /// Streams go to the circuit that answers fastest now.
+    by_latency: bool,
 }
 
 impl<K: Copy + Ord> Pool<K> {
+    /// Without circuits. `by_latency`: a stream gets the circuit that answers fastest, of those that stand and are its isolation's or
+    /// nobody's.
+    pub(crate) const fn new(by_latency: bool) -> Self {
+        Self { circuits: BTreeMap::new(), by_latency }
+    }
+
+    /// Circuits that stand, have no streams, and were not asked for so long how fast they answer. They count as asked now.
+    pub(crate) fn to_ask(&mut self, now: Instant, again: Duration) -> Vec<K> {
+        let mut due = Vec::new();
+        for (name, circuit) in &mut self.circuits {
+            let is_idle = circuit.is_built() && !circuit.is_late && circuit.streams == 0;
+            if is_idle && circuit.asked_at.is_none_or(|at| now >= at + again) {
+                circuit.asked_at = Some(now);
+                due.push(*name);
+            }
+        }
+        due
+    }
+
+    /// How fast a circuit answered, if it did.
+    pub(crate) fn set_latency(&mut self, name: K, latency: Option<Duration>) {
+        if let Some(circuit) = self.circuits.get_mut(&name) {
+            circuit.latency = latency;
+        }
+    }
+
     pub(crate) fn add(&mut self, name: K, circuit: Circuit) {
-        self.0.insert(name, circuit);
+        self.circuits.insert(name, circuit);
     }
 
     pub(crate) fn get(&self, name: K) -> Option<&Circuit> {
-        self.0.get(&name)
+        self.circuits.get(&name)
     }
 
     pub(crate) fn get_mut(&mut self, name: K) -> Option<&mut Circuit> {
-        self.0.get_mut(&name)
+        self.circuits.get_mut(&name)
     }
 
     pub(crate) fn remove(&mut self, name: K) -> Option<Circuit> {
-        self.0.remove(&name)
+        self.circuits.remove(&name)
     }
 
     pub(crate) fn len(&self) -> usize {
-        self.0.len()
+        self.circuits.len()
     }
 
     /// Chooses for a stream: a circuit of the same isolation before one that is nobody's, and one that stands before one that
@@ -131,14 +160,19 @@ impl<K: Copy + Ord> Pool<K> {
     pub(crate) fn choose(&mut self, need: Need, isolation: &Isolation, now: Instant) -> Choice<K> {
         let rank = |circuit: &Circuit| match (circuit.is_built(), circuit.owner.as_ref()) {
             (true, Some(owner)) if owner == isolation => Some(0),
+            (true, None) if self.by_latency => Some(0),
             (true, None) => Some(1),
             (false, Some(owner)) if owner == isolation => Some(2),
             (false, None) => Some(3),
             _ => None,
         };
-        let fit = self.0.iter_mut().filter(|(_, circuit)| circuit.serves(need, now));
+        let fit = self.circuits.iter_mut().filter(|(_, circuit)| circuit.serves(need, now));
         let ranked = fit.filter_map(|(name, circuit)| Some((rank(circuit)?, *name, circuit)));
-        let Some((_, name, circuit)) = ranked.min_by_key(|(rank, name, _)| (*rank, *name)) else {
+        // Without a question, all are equally fast.
+        let best = ranked.min_by_key(|(rank, name, circuit)| {
+            (*rank, circuit.latency.unwrap_or(Duration::MAX), *name)
+        });
+        let Some((_, name, circuit)) = best else {
             return Choice::Open;
         };
         circuit.owner = Some(isolation.clone());
@@ -146,7 +180,7 @@ impl<K: Copy + Ord> Pool<K> {
             return Choice::Wait;
         }
         // What was being built for it is not needed any more.
-        for (other, circuit) in &mut self.0 {
+        for (other, circuit) in &mut self.circuits {
             let is_its = circuit.owner.as_ref() == Some(isolation);
             if *other != name && is_its && circuit.first_used.is_none() {
                 circuit.owner = None;
@@ -157,14 +191,14 @@ impl<K: Copy + Ord> Pool<K> {
 
     /// Gives a circuit to an isolation alone.
     pub(crate) fn reserve(&mut self, name: K, isolation: &Isolation) {
-        if let Some(circuit) = self.0.get_mut(&name) {
+        if let Some(circuit) = self.circuits.get_mut(&name) {
             circuit.owner = Some(isolation.clone());
         }
     }
 
     /// A circuit has got a stream.
     pub(crate) fn handle_begun(&mut self, name: K, now: Instant) {
-        if let Some(circuit) = self.0.get_mut(&name) {
+        if let Some(circuit) = self.circuits.get_mut(&name) {
             circuit.first_used.get_or_insert(now);
             circuit.streams += 1;
         }
@@ -172,7 +206,7 @@ impl<K: Copy + Ord> Pool<K> {
 
     /// A stream of a circuit is over.
     pub(crate) fn handle_over(&mut self, name: K) {
-        if let Some(circuit) = self.0.get_mut(&name) {
+        if let Some(circuit) = self.circuits.get_mut(&name) {
             circuit.streams = circuit.streams.saturating_sub(1);
         }
     }
@@ -180,12 +214,12 @@ impl<K: Copy + Ord> Pool<K> {
     /// Circuits that are nobody's, and that such a stream could get, also those that are being built.
     pub(crate) fn spare(&self, need: Need, now: Instant) -> usize {
         let is_spare = |it: &&Circuit| it.owner.is_none() && it.serves(need, now);
-        self.0.values().filter(is_spare).count()
+        self.circuits.values().filter(is_spare).count()
     }
 
     /// Circuits that are being built and still waited for.
     pub(crate) fn building(&self) -> usize {
-        self.0.values().filter(|circuit| !circuit.is_built() && !circuit.is_late).count()
+        self.circuits.values().filter(|circuit| !circuit.is_built() && !circuit.is_late).count()
     }
 
     /// Circuits whose time is over: those that nobody waits for any longer, from now on, and those to be closed.
@@ -196,7 +230,7 @@ impl<K: Copy + Ord> Pool<K> {
         close_timeout: Duration,
     ) -> (Vec<K>, Vec<K>) {
         let (mut late, mut over) = (Vec::new(), Vec::new());
-        for (name, circuit) in &mut self.0 {
+        for (name, circuit) in &mut self.circuits {
             let is_over = match (circuit.took, circuit.first_used) {
                 (None, _) => now >= circuit.began + close_timeout,
                 (Some(_), Some(first)) => circuit.streams == 0 && now >= first + DIRTY_MAX,
@@ -214,7 +248,7 @@ impl<K: Copy + Ord> Pool<K> {
 
     /// Lets a circuit have no more streams: one through it has failed in a way that others would, too.
     pub(crate) fn retire(&mut self, name: K) {
-        if let Some(circuit) = self.0.get_mut(&name) {
+        if let Some(circuit) = self.circuits.get_mut(&name) {
             circuit.is_retired = true;
         }
     }

@@ -4,6 +4,7 @@
 
 mod apps;
 mod circuits;
+mod latency;
 mod legs;
 mod pipe;
 mod socks;
@@ -48,6 +49,8 @@ pub(crate) struct Choices {
     pub(crate) legs: usize,
     pub(crate) leg_scheduler: &'static dyn LegScheduler,
     pub(crate) desired: DesiredUx,
+    /// Streams go to the circuit that answers fastest now.
+    pub(crate) by_latency: bool,
 }
 
 /// The node of a client.
@@ -65,6 +68,8 @@ pub(crate) struct Proxy {
     pool: Pool<CircuitNumber>,
     apps: BTreeMap<ConnId, App>,
     by_stream: BTreeMap<StreamNumber, ConnId>,
+    /// Questions for round trips: which circuit, and since when.
+    asking: BTreeMap<StreamNumber, (CircuitNumber, Instant)>,
     apps_accepted: u32,
     circuits_opened: u64,
     /// It was told that there is no set of circuits to be had, and has not changed since.
@@ -100,6 +105,7 @@ impl Proxy {
         mut rng: StdRng,
     ) -> Self {
         let client_rng = StdRng::from_rng(&mut rng);
+        let pool = Pool::new(choices.by_latency);
         Self {
             client: Client::with_applications(unix_time_s, client_rng),
             rng,
@@ -110,9 +116,10 @@ impl Proxy {
             has_bootstrapped: false,
             state,
             has_state_changed: false,
-            pool: Pool::default(),
+            pool,
             apps: BTreeMap::new(),
             by_stream: BTreeMap::new(),
+            asking: BTreeMap::new(),
             apps_accepted: 0,
             circuits_opened: 0,
             has_told_no_set: false,
@@ -204,8 +211,10 @@ impl Proxy {
                     self.handle_leg_lost(now, circuit, leg, &cause);
                 }
                 ClientEvent::Lost { circuit, cause } => self.handle_lost(now, circuit, &cause),
-                ClientEvent::Over { stream, outcome, .. } => {
-                    self.handle_over(now, stream, outcome);
+                ClientEvent::Over { stream, outcome, figures } => {
+                    if !self.handle_answered(stream, &figures) {
+                        self.handle_over(now, stream, outcome);
+                    }
                 }
             }
         }
@@ -219,8 +228,10 @@ impl Proxy {
         self.end_overdue(now);
         self.attach_waiting(now);
         self.prebuild(now);
+        self.ask_idle(now);
         let is_busy = self.pool.building() > 0 || self.apps.values().any(App::is_waiting);
-        self.plan_at = now + if is_busy { BUSY_STEP } else { IDLE_STEP };
+        let idle = if self.choices.by_latency { latency::AGAIN } else { IDLE_STEP };
+        self.plan_at = now + if is_busy { BUSY_STEP } else { idle };
     }
 }
 

@@ -53,6 +53,9 @@ pub struct Settings {
     pub leg_scheduler: &'static dyn LegScheduler,
     /// How exits are asked to use linked circuits.
     pub desired: DesiredUx,
+    /// Idle circuits are asked how fast they answer, and streams go to the one that is fastest now. Programs of one isolation then use
+    /// several circuits, and so several exits see them.
+    pub by_latency: bool,
 }
 
 impl Settings {
@@ -69,6 +72,7 @@ impl Settings {
             legs: 1,
             leg_scheduler: &MinRtt,
             desired: DesiredUx::HighThroughput,
+            by_latency: false,
         }
     }
 }
@@ -136,6 +140,7 @@ impl ClientProxy {
             legs,
             leg_scheduler,
             desired,
+            by_latency,
         } = settings;
         if !folder.is_dir() {
             let failed = |source| ClientError::Folder { folder: folder.clone(), source };
@@ -165,7 +170,7 @@ impl ClientProxy {
         let work = move || {
             let clock = Clock::start();
             let legs = legs.clamp(1, LEGS_MAX);
-            let choices = Choices { strategy, rules, legs, leg_scheduler, desired };
+            let choices = Choices { strategy, rules, legs, leg_scheduler, desired, by_latency };
             let proxy = Proxy::new(choices, remembered, clock.now(), now, rng);
             // Plain connections come in; links that go out have TLS all the same.
             let options = DriverOptions { accepts_plain: true, ..DriverOptions::default() };

@@ -69,6 +69,9 @@ pub enum Error {
     /// A network with real distances cannot be made.
     #[error(transparent)]
     Wan(#[from] lab::wan::WanError),
+    /// Circuits cannot be probed.
+    #[error(transparent)]
+    Probe(#[from] client::probe::ProbeError),
     /// A network cannot be simulated.
     #[error(transparent)]
     Simulated(#[from] tornet::Error),

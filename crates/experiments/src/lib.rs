@@ -24,6 +24,7 @@ mod mode;
 mod narrow;
 mod paths;
 mod ratio;
+mod selection;
 mod siege;
 mod simulated;
 mod stage;
@@ -77,6 +78,7 @@ enum Experiment {
     Narrow(narrow::Options),
     Paths(paths::Options),
     Ratio(ratio::Options),
+    Selection(selection::Options),
     Siege(siege::Options),
     Soak(siege::soak::Options),
 }
@@ -106,6 +108,7 @@ pub fn run(
         Experiment::Narrow(options) => narrow::run(options, common, output, interrupt)?,
         Experiment::Paths(options) => paths::run(options, common, output, interrupt)?,
         Experiment::Ratio(options) => ratio::run(options, common, output, interrupt)?,
+        Experiment::Selection(options) => selection::run(options, common, output, interrupt)?,
         Experiment::Siege(options) => siege::run(options, common, output, interrupt)?,
         Experiment::Soak(options) => siege::soak::run(options, common, output, interrupt)?,
     };

@@ -55,6 +55,10 @@ pub(crate) struct ClientOptions {
     strategy: StrategyName,
     #[command(flatten)]
     choosing: Choosing,
+    /// Ask idle circuits every ten seconds how fast they answer, and give streams to the one that is fastest now. One program's streams then
+    /// go by several exits.
+    #[arg(long)]
+    by_latency: bool,
     /// No two relays of a path in one network of 16 bits (IPv4) or 32 bits (IPv6). Always so with --public.
     #[arg(long)]
     distinct_subnets: bool,
@@ -140,6 +144,7 @@ impl ClientOptions {
             authorities,
             identities,
             folder,
+            by_latency: self.by_latency,
             rules: Rules { distinct_subnets: self.distinct_subnets || self.authorities.public },
             legs: usize::from(self.legs),
             leg_scheduler: self.leg_scheduler.get(),
@@ -223,6 +228,9 @@ fn value(event: &Event) -> Value {
             "type": "circuit_closed", "circuit": circuit, "path": hops(path),
             "was_built": was_built, "reason": reason,
         }),
+        Event::CircuitAnswered { circuit, rtt } => {
+            json!({"type": "circuit_answered", "circuit": circuit, "ms": ms(rtt)})
+        }
         Event::StreamOpened { stream, circuit, target, took } => json!({
             "type": "stream_opened", "stream": stream, "circuit": circuit, "target": target,
             "ms": ms(took),

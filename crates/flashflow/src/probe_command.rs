@@ -1,5 +1,7 @@
 //! `flashflow probe`: what circuits of a network cost.
 
+mod summary;
+
 use crate::authorities::Authorities;
 use crate::choosing::{Choosing, StrategyName};
 use crate::error::Error;
@@ -18,6 +20,7 @@ use serde_json::{Value, json};
 use std::fs;
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
+use summary::Summary;
 use terminal::{Exit, Interrupt, Output};
 
 /// How long to wait for a network to be known.
@@ -221,89 +224,4 @@ fn value(probed: &Probed) -> Value {
         "rtt_ms": probed.rtts.iter().map(|of_hop| all(of_hop)).collect::<Vec<_>>(),
         "throughput_kb_s": probed.throughput_kb_s, "failure": probed.failure,
     })
-}
-
-/// What circuits of one length cost.
-struct Summary {
-    hops: u8,
-    circuits: usize,
-    failed: usize,
-    setup: Figures,
-    /// Each hop's own part of that.
-    steps: Vec<Figures>,
-    rtt: Figures,
-    throughput: Figures,
-}
-
-/// Of several values.
-struct Figures {
-    median: Option<f64>,
-    mean: Option<f64>,
-    deviation: Option<f64>,
-    least: Option<f64>,
-    most: Option<f64>,
-}
-
-impl Figures {
-    fn of(values: impl Iterator<Item = f64>) -> Self {
-        let mut values: Vec<f64> = values.collect();
-        values.sort_by(f64::total_cmp);
-        let count = values.len() as f64;
-        let mean = (count > 0.0).then(|| values.iter().sum::<f64>() / count);
-        let squares = mean.map(|mean| values.iter().map(|it| (it - mean).powi(2)).sum::<f64>());
-        let deviation = squares.filter(|_| count > 1.0).map(|it| (it / (count - 1.0)).sqrt());
-        let (least, most) = (values.first().copied(), values.last().copied());
-        Self { median: values.get(values.len() / 2).copied(), mean, deviation, least, most }
-    }
-
-    fn value(&self) -> Value {
-        json!({
-            "median": self.median, "mean": self.mean, "deviation": self.deviation,
-            "least": self.least, "most": self.most,
-        })
-    }
-}
-
-impl Summary {
-    fn of(hops: u8, all: &[Probed]) -> Self {
-        let its = || all.iter().filter(|it| it.path.len() == usize::from(hops));
-        let step = |place: usize| {
-            let of = move |it: &Probed| {
-                let before = place.checked_sub(1).map_or(Some(&Duration::ZERO), |it_is| it.hop_times.get(it_is));
-                Some(ms(it.hop_times.get(place)?.saturating_sub(*before?)))
-            };
-            Figures::of(its().filter_map(of))
-        };
-        Self {
-            hops,
-            circuits: its().count(),
-            failed: its().filter(|it| it.setup().is_none()).count(),
-            setup: Figures::of(its().filter_map(|it| it.setup().map(ms))),
-            steps: (0..usize::from(hops)).map(step).collect(),
-            rtt: Figures::of(its().filter_map(|it| it.mean_rtt().map(ms))),
-            throughput: Figures::of(its().filter_map(|it| it.throughput_kb_s)),
-        }
-    }
-
-    fn told(&self) -> String {
-        let or = |value: Option<f64>| value.map_or("-".to_owned(), |it| format!("{it:.1}"));
-        format!(
-            "{} hops: {} circuits, {} failed; set up in {} ms (median), round trip {} ms, {} kB/s",
-            self.hops,
-            self.circuits,
-            self.failed,
-            or(self.setup.median),
-            or(self.rtt.median),
-            or(self.throughput.median),
-        )
-    }
-
-    fn value(&self) -> Value {
-        json!({
-            "hops": self.hops, "circuits": self.circuits, "failed": self.failed,
-            "setup_ms": self.setup.value(), "rtt_ms": self.rtt.value(),
-            "throughput_kb_s": self.throughput.value(),
-            "step_ms": self.steps.iter().map(Figures::value).collect::<Vec<_>>(),
-        })
-    }
 }

@@ -27,9 +27,23 @@ impl JoinedRelay {
         address: Ipv4Addr,
         patience: Duration,
     ) -> Result<Self, LabError> {
+        Self::start_with(network, nickname, address, &[], patience)
+    }
+
+    /// The same with more lines of configuration, such as a limit.
+    ///
+    /// # Errors
+    /// As for [`start`](Self::start).
+    pub fn start_with(
+        network: &Network,
+        nickname: &str,
+        address: Ipv4Addr,
+        extra: &[String],
+        patience: Duration,
+    ) -> Result<Self, LabError> {
         let resolver = network.dir().join(RESOLV_CONF);
         let resolver = resolver.to_string_lossy().replace('\\', "\\\\").replace('"', "\\\"");
-        let lines = [
+        let mut lines = vec![
             format!("Nickname {nickname}"),
             "ClientOnly 0".to_owned(),
             format!("ORPort {address}:auto"),
@@ -44,6 +58,7 @@ impl JoinedRelay {
             format!("ServerDNSResolvConfFile \"{resolver}\""),
             "ContactInfo a private network on one machine, made by FlashFlow".to_owned(),
         ];
+        lines.extend_from_slice(extra);
         let mut tor = Client::start(network, nickname, &lines, &[], patience)?;
         let failed = LabError::control(nickname);
         let fingerprint = tor.control().get_info("fingerprint").map_err(failed)?;

@@ -24,6 +24,50 @@ fn tors_tables_are_read_by_number_and_by_address() {
     assert!(table.has(country("DE")) && !table.has(country("FR")));
 }
 
+/// A string, as MaxMind's format has it.
+fn text(text: &str) -> Vec<u8> {
+    let len = u8::try_from(text.len()).expect("short");
+    [&[0x40 | len], text.as_bytes()].concat()
+}
+
+/// A file of MaxMind's by its specification (version 2.0): the lower half of IPv4 is in Germany, and of the rest nothing is known.
+fn maxmind() -> Vec<u8> {
+    const NODES: u8 = 1;
+    // To the left the first byte of the data, behind the tree and 16 bytes; to the right nothing.
+    let tree = [0, 0, NODES + 16, 0, 0, NODES];
+    let map = |entries: &[(&str, Vec<u8>)]| {
+        let pairs = entries.iter().flat_map(|(key, value)| [text(key), value.clone()].concat());
+        let count = u8::try_from(entries.len()).expect("few");
+        [0xe0 | count].into_iter().chain(pairs).collect::<Vec<u8>>()
+    };
+    let data = map(&[("country", map(&[("iso_code", text("DE"))]))]);
+    let metadata = map(&[
+        ("node_count", vec![0xc1, NODES]),
+        ("record_size", vec![0xa1, 24]),
+        ("ip_version", vec![0xa1, 4]),
+        ("database_type", text("Country")),
+        ("languages", vec![0x00, 0x04]),
+        ("binary_format_major_version", vec![0xa1, 2]),
+        ("binary_format_minor_version", vec![0xa0]),
+        ("build_epoch", vec![0x01, 0x02, 1]),
+        ("description", vec![0xe0]),
+    ]);
+    [&tree[..], &[0; 16], &data, b"\xab\xcd\xefMaxMind.com", &metadata].concat()
+}
+
+#[test]
+fn maxminds_tables_are_read_beside_tors() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let (theirs, tors) = (folder.path().join("x.mmdb"), folder.path().join("geoip"));
+    fs::write(&theirs, maxmind()).expect("written");
+    fs::write(&tors, "200.0.0.0,200.0.0.255,BR\n").expect("written");
+    let table = Countries::read(&[theirs, tors]).expect("tables");
+    let find = |address: &str| table.find(address.parse().expect("an address"));
+    assert_eq!(find("10.1.2.3"), Some(country("DE")));
+    assert_eq!(find("200.0.0.7"), Some(country("BR")));
+    assert_eq!(find("210.0.0.7"), None);
+}
+
 #[test]
 fn a_broken_table_is_refused_with_its_line() {
     for (text, word) in [

@@ -21,7 +21,7 @@ fn circuit(number: u64, began_s: u64, took_s: Option<u64>) -> Circuit {
 
 /// With circuits 0 and 1 that stand and 2 that does not.
 fn pool() -> Pool<u32> {
-    let mut pool = Pool::default();
+    let mut pool = Pool::new(false);
     pool.add(0, circuit(0, 0, Some(1)));
     pool.add(1, circuit(1, 0, Some(1)));
     pool.add(2, circuit(2, 0, None));
@@ -87,4 +87,28 @@ fn circuits_that_nobody_uses_are_closed_and_those_in_use_are_not() {
     assert_eq!(overdue(&mut pool, 604), (vec![], vec![]));
     assert_eq!(overdue(&mut pool, 605), (vec![], vec![0]));
     assert_eq!(overdue(&mut pool, 1801), (vec![], vec![0, 1]));
+}
+
+#[test]
+fn by_latency_a_stream_gets_the_circuit_that_answers_fastest_now() {
+    let mut pool = Pool::new(true);
+    (0..3).for_each(|number| pool.add(number, circuit(u64::from(number), 0, Some(1))));
+    pool.add(9, circuit(9, 0, None));
+    assert_eq!(pool.to_ask(at(1), Duration::from_secs(10)), [0, 1, 2], "those that stand");
+    assert_eq!(pool.to_ask(at(5), Duration::from_secs(10)), [], "not again at once");
+    let ms = |count| Some(Duration::from_millis(count));
+    let nobody = Isolation::default();
+    pool.set_latency(0, ms(80));
+    pool.set_latency(1, ms(30));
+    assert_eq!(pool.choose(WEB, &nobody, at(2)), Choice::Use(1));
+    pool.set_latency(1, ms(90));
+    assert_eq!(pool.choose(WEB, &nobody, at(3)), Choice::Use(0), "another is faster now");
+    // What is somebody's is nobody else's, however fast.
+    pool.set_latency(0, ms(1));
+    assert_eq!(pool.choose(WEB, &named("a"), at(3)), Choice::Use(2));
+    // One with streams is not asked: its own data would be measured.
+    pool.handle_begun(0, at(4));
+    assert_eq!(pool.to_ask(at(20), Duration::from_secs(10)), [1, 2]);
+    pool.handle_over(0);
+    assert_eq!(pool.to_ask(at(21), Duration::from_secs(10)), [0]);
 }

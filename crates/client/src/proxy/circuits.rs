@@ -93,6 +93,7 @@ impl Proxy {
             self.has_state_changed |= self.state.guards.handle_success(&guard, unix_time_s);
             self.state.build_times.handle_built(took);
         }
+        self.choices.strategy.handle_outcome(&path, true);
         let path = self.hops(&path);
         self.tell(Event::CircuitBuilt { circuit: name, path, legs, took, is_late });
         if is_late {
@@ -106,7 +107,9 @@ impl Proxy {
     pub(super) fn handle_lost(&mut self, now: Instant, number: CircuitNumber, cause: &Loss) {
         let Some(circuit) = self.pool.get(number) else { return };
         let (path, was_built, name) = (circuit.path, circuit.took.is_some(), circuit.number);
+        self.asking.retain(|_, (circuit, _)| *circuit != number);
         if !was_built {
+            self.choices.strategy.handle_outcome(&path, false);
             // Of a set the last leg that was left, if it is known which.
             let guard = match circuit.legs.len() {
                 0 => Some(path[0]),

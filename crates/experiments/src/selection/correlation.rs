@@ -1,0 +1,56 @@
+//! Whether two values go together.
+
+use std::fmt;
+
+/// A coefficient of correlation (Pearson's), with its interval by Fisher's transformation.
+pub(super) struct Correlation {
+    pub(super) coefficient: f64,
+    /// Of 95 %; none of fewer than four pairs.
+    pub(super) interval: Option<(f64, f64)>,
+    pub(super) count: usize,
+}
+
+impl Correlation {
+    /// Of these pairs.
+    pub(super) fn of(pairs: &[(f64, f64)]) -> Self {
+        let count = pairs.len() as f64;
+        let mean = |of: fn(&(f64, f64)) -> f64| pairs.iter().map(of).sum::<f64>() / count;
+        let (x, y) = (mean(|it| it.0), mean(|it| it.1));
+        let sum = |of: &dyn Fn(&(f64, f64)) -> f64| pairs.iter().map(of).sum::<f64>();
+        let both = sum(&|it| (it.0 - x) * (it.1 - y));
+        let (xs, ys) = (sum(&|it| (it.0 - x).powi(2)), sum(&|it| (it.1 - y).powi(2)));
+        let coefficient = both / (xs * ys).sqrt();
+        let interval = (pairs.len() > 3 && coefficient.is_finite()).then(|| {
+            let (middle, width) = (coefficient.atanh(), 1.96 / (count - 3.0).sqrt());
+            ((middle - width).tanh(), (middle + width).tanh())
+        });
+        Self { coefficient, interval, count: pairs.len() }
+    }
+}
+
+impl fmt::Display for Correlation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:.2}", self.coefficient)?;
+        match self.interval {
+            Some((low, high)) => write!(f, " ({low:.2} to {high:.2})"),
+            None => Ok(()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_correlation_and_its_interval_are_those_of_a_textbook() {
+        let pairs: Vec<(f64, f64)> =
+            [1.0, 2.0, 3.0, 4.0, 5.0].into_iter().zip([2.0, 4.0, 5.0, 4.0, 5.0]).collect();
+        let found = Correlation::of(&pairs);
+        assert!((found.coefficient - 0.774_596_7).abs() < 1e-6, "{found}");
+        let (low, high) = found.interval.expect("five");
+        // atanh r ± 1.96/√2.
+        assert!((low + 0.339_6).abs() < 1e-3 && (high - 0.984_0).abs() < 1e-3, "{found}");
+        assert_eq!(Correlation::of(&pairs[..3]).interval, None);
+    }
+}

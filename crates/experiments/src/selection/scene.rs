@@ -1,0 +1,240 @@
+//! Stock relays of unequal rates, on three continents or on loopback, and a server.
+
+use crate::distant::enter;
+use crate::error::Error;
+use client::View;
+use client::countries::Countries;
+use client::probe;
+use lab::wan::{HostSpec, Wan, WanSpec, Way};
+use lab::{JoinedRelay, Network, NetworkSpec, RelaySpec};
+use link::tls::TlsConfigs;
+use link::{Clock, Driver, DriverOptions, Forge, NodeThread, unix_time_s};
+use netdoc::Fingerprint;
+use onion::client::Server;
+use onion::{Duration, Rate};
+use std::fmt::Write;
+use std::net::{Ipv4Addr, SocketAddr, TcpListener};
+use std::sync::Arc;
+use std::{env, fs, io};
+use tempfile::TempDir;
+use terminal::{Output, network};
+
+const CLIENT: &str = "client";
+const CORE: &str = "core";
+/// Far more than a consensus takes.
+const PATIENCE: Duration = Duration::from_secs(150);
+
+/// A relay: its country, where it is on a plane whose units are milliseconds, and what it can carry in Mbit/s.
+struct Place {
+    country: &'static str,
+    at_ms: (f64, f64),
+    mbit: f64,
+}
+
+const fn place(country: &'static str, at_ms: (f64, f64), mbit: f64) -> Place {
+    Place { country, at_ms, mbit }
+}
+
+/// Three in Germany, one in France; three in the United States; two in Japan. Rates are mixed over continents.
+const PLACES: [Place; 9] = [
+    place("DE", (0.0, 0.0), 2.0),
+    place("DE", (10.0, 4.0), 32.0),
+    place("DE", (3.0, 12.0), 8.0),
+    place("FR", (-8.0, -9.0), 16.0),
+    place("US", (-45.0, 0.0), 64.0),
+    place("US", (-62.0, 8.0), 4.0),
+    place("US", (-55.0, -14.0), 16.0),
+    place("JP", (85.0, 10.0), 2.0),
+    place("JP", (92.0, 22.0), 32.0),
+];
+/// The client is in Germany, and so are authorities and server.
+const CLIENT_AT_MS: (f64, f64) = (2.0, 2.0);
+/// What each way takes besides the distance.
+const LEAST_MS: f64 = 8.0;
+
+/// The relays in words.
+pub(super) fn described() -> String {
+    let all = PLACES.iter().map(|it| format!("{} {} Mbit/s", it.country, it.mbit));
+    all.collect::<Vec<_>>().join(", ")
+}
+
+/// One way.
+fn latency(a: (f64, f64), b: (f64, f64)) -> Duration {
+    let ms = LEAST_MS + (a.0 - b.0).hypot(a.1 - b.1);
+    Duration::from_micros((ms * 1e3).round().max(0.0) as u64)
+}
+
+fn name(number: usize) -> String {
+    format!("place{}", number + 1)
+}
+
+/// All that takes part.
+pub(super) struct Scene {
+    // In this order: what runs at the hosts ends before they do.
+    relays: Vec<Fingerprint>,
+    view: Arc<View>,
+    server: SocketAddr,
+    _serving: NodeThread<Server>,
+    joined: Vec<JoinedRelay>,
+    network: Network,
+    wan: Option<Wan>,
+    _folder: TempDir,
+}
+
+impl Scene {
+    pub(super) fn start(is_flat: bool, seed: u64, output: &Output) -> Result<Self, Error> {
+        let wan = if is_flat { None } else { Some(lay(seed)?) };
+        let folder = tempfile::tempdir().map_err(|source| Error::File {
+            what: "make a temporary folder in",
+            path: env::temp_dir(),
+            source,
+        })?;
+        let core = wan.as_ref().map(|wan| wan.host(CORE)).transpose()?;
+        let address = core.map_or(Ipv4Addr::LOCALHOST, lab::wan::Host::address);
+        // This thread goes from host to host: processes and threads that it starts stay where it was.
+        core.map_or(Ok(()), enter)?;
+        let exit = ["ExitRelay 1", "ExitPolicyRejectPrivate 0", "ExitPolicy accept *:*"];
+        let exit = |name: &str| RelaySpec {
+            extra_torrc: exit.map(str::to_owned).to_vec(),
+            ..RelaySpec::new(name)
+        };
+        let flat = || {
+            let relay = |(number, place): (usize, &Place)| {
+                exit(&name(number)).limited_to(Rate::from_mbit_per_s(place.mbit))
+            };
+            PLACES.iter().enumerate().map(relay).collect()
+        };
+        let relays = if is_flat { flat() } else { vec![exit("stockexit")] };
+        let spec = NetworkSpec { address, ..NetworkSpec::new(relays) };
+        let network = network::start(&spec, output)?;
+        let (serving, server) = serve(address)?;
+        let mut joined = Vec::new();
+        if let Some(wan) = &wan {
+            for (number, place) in PLACES.iter().enumerate() {
+                output.doing(format!("starting relay {} of {}", number + 1, PLACES.len()));
+                let host = wan.host(&name(number))?;
+                enter(host)?;
+                let bytes = Rate::from_mbit_per_s(place.mbit).as_byte_per_s();
+                let extra = ["RelayBandwidthRate", "RelayBandwidthBurst"]
+                    .map(|what| format!("{what} {bytes} bytes"));
+                let (nickname, at) = (name(number), host.address());
+                joined.push(JoinedRelay::start_with(&network, &nickname, at, &extra, PATIENCE)?);
+            }
+            enter(wan.host(CORE)?)?;
+        }
+        let fingerprints: Vec<[u8; 20]> = match is_flat {
+            true => network.relays().iter().map(lab::Node::rsa).collect(),
+            false => joined.iter().map(JoinedRelay::rsa).collect(),
+        };
+        let relays: Vec<Fingerprint> =
+            fingerprints.iter().map(|it| Fingerprint::from_bytes(*it)).collect();
+        weigh(&network, &relays)?;
+        output.doing("waiting for the consensus that lists and weighs them");
+        network.wait_until_known(&fingerprints, PATIENCE)?;
+        if let Some(wan) = &wan {
+            enter(wan.host(CLIENT)?)?;
+        }
+        let weighs = |view: &View| {
+            let of = |(relay, place): (&Fingerprint, &Place)| {
+                view.find(relay).is_some_and(|it| it.weight_kb_s == weight_kb_s(place))
+            };
+            relays.iter().zip(&PLACES).all(of)
+        };
+        let known = folder.path().join("client");
+        let authorities = network.directory_addrs();
+        let view = probe::learn(authorities, [].into(), known, PATIENCE, weighs)?;
+        let view = Arc::new(view.only(|relay| relays.contains(&relay.fingerprint)));
+        let (_serving, _folder) = (serving, folder);
+        Ok(Self { relays, view, server, _serving, joined, network, wan, _folder })
+    }
+
+    /// The network as the client sees it: the relays alone, without authorities.
+    pub(super) fn view(&self) -> &View {
+        &self.view
+    }
+
+    /// Where downloads come from.
+    pub(super) const fn server(&self) -> SocketAddr {
+        self.server
+    }
+
+    /// Where the authorities are, which have the relays' descriptors.
+    pub(super) fn authorities(&self) -> Vec<SocketAddr> {
+        self.network.directory_addrs()
+    }
+
+    /// What was asked for between two relays, there and back; nothing without distances.
+    pub(super) fn true_rtt(&self, a: &Fingerprint, b: &Fingerprint) -> Option<Duration> {
+        self.wan.as_ref()?;
+        let place = |relay| self.relays.iter().position(|it| it == relay).map(|at| PLACES[at].at_ms);
+        Some(latency(place(a)?, place(b)?) * 2)
+    }
+
+    /// Which addresses are in which country; nothing without distances, since all is one address then.
+    pub(super) fn countries(&self) -> Option<Arc<Countries>> {
+        let wan = self.wan.as_ref()?;
+        let mut text = String::new();
+        for (number, place) in PLACES.iter().enumerate() {
+            let address = wan.host(&name(number)).ok()?.address();
+            // Writing to a string cannot fail.
+            let _ = writeln!(text, "{address},{address},{}", place.country);
+        }
+        Countries::parse(&text).ok().map(Arc::new)
+    }
+
+    pub(super) fn stop(self) -> Result<(), Error> {
+        let Self { joined, network, wan, _serving, .. } = self;
+        drop((joined, _serving));
+        network.stop()?;
+        drop(wan);
+        Ok(())
+    }
+}
+
+/// Hosts and the ways between them.
+fn lay(seed: u64) -> Result<Wan, Error> {
+    let own = [(CLIENT.to_owned(), CLIENT_AT_MS), (CORE.to_owned(), CLIENT_AT_MS)];
+    let places = PLACES.iter().enumerate().map(|(number, place)| (name(number), place.at_ms));
+    let all: Vec<(String, (f64, f64))> = own.into_iter().chain(places).collect();
+    let hosts = (1..).zip(&all).map(|(number, (name, _))| {
+        HostSpec::new(name.clone(), Ipv4Addr::new(10, 77, 0, number))
+    });
+    let mut spec = WanSpec::new(hosts.collect()).with_seed(seed);
+    for (from, a) in &all {
+        for (to, b) in all.iter().filter(|(to, _)| to != from) {
+            spec = spec.with_way(from, to, Way::with_latency(latency(*a, *b)));
+        }
+    }
+    Ok(Wan::start(&spec)?)
+}
+
+fn weight_kb_s(place: &Place) -> u32 {
+    (place.mbit * 125.0).round() as u32
+}
+
+/// Gives the authorities a bandwidth file with what relays can carry, as if they had been measured without error.
+fn weigh(network: &Network, relays: &[Fingerprint]) -> Result<(), Error> {
+    let mut text = format!("{}\nversion=1.4.0\nsoftware=flashflow\n=====\n", unix_time_s());
+    for (relay, place) in relays.iter().zip(&PLACES) {
+        // Writing to a string cannot fail.
+        let _ = writeln!(text, "node_id=${relay} bw={}", weight_kb_s(place));
+    }
+    let path = network.bandwidth_file_path();
+    fs::write(&path, text).map_err(|source| Error::File { what: "write", path, source })
+}
+
+/// Starts the server of downloads where this thread is.
+fn serve(address: Ipv4Addr) -> Result<(NodeThread<Server>, SocketAddr), Error> {
+    let failed = |source: io::Error| Error::File {
+        what: "listen on",
+        path: address.to_string().into(),
+        source,
+    };
+    let listener = TcpListener::bind((address, 0)).map_err(failed)?;
+    let at = listener.local_addr().map_err(failed)?;
+    // Connections to it are plain: the keys are for nobody.
+    let tls = TlsConfigs::new(&Forge::new([7; 32], unix_time_s())?)?;
+    let options = DriverOptions { accepts_plain: true, ..DriverOptions::default() };
+    let server = Driver::new(Server::new(), Clock::start(), tls, vec![listener], options)?;
+    Ok((NodeThread::start("server", Box::new(server), ())?, at))
+}

@@ -1,0 +1,57 @@
+//! The strategies that are compared.
+
+use super::scene::Scene;
+use crate::error::Error;
+use client::model::Model;
+use client::strategy::{
+    GeoRule, Geography, Latency, Ranking, Strategy, Throughput, Uniform, Weighted,
+};
+use netdoc::descriptor;
+use netdoc::fetch::{Fetcher, Resource};
+use std::sync::Arc;
+
+/// How much an index counts beside a uniform choice.
+const INFLUENCE: f64 = 0.95;
+
+/// A way of choosing paths.
+pub(super) struct Way {
+    pub(super) name: &'static str,
+    pub(super) strategy: Box<dyn Strategy>,
+}
+
+impl Way {
+    /// All that the scene permits.
+    pub(super) fn all(scene: &Scene, model: &Arc<Model>) -> Result<Vec<Self>, Error> {
+        let way = |name, strategy: Box<dyn Strategy>| Self { name, strategy };
+        let mut ways = vec![
+            way("uniform", Box::new(Uniform)),
+            way("weighted", Box::new(Weighted)),
+            way("ranking", Box::new(ranking(scene)?)),
+            way("latency", Box::new(Latency::new(Arc::clone(model), INFLUENCE))),
+            way("throughput", Box::new(Throughput::new(Arc::clone(model), INFLUENCE))),
+        ];
+        if let Some(table) = scene.countries() {
+            for (name, rule) in [
+                ("unique-continents", "continents=unique"),
+                ("single-continent-eu", "continent=EU"),
+                ("single-country-us", "country=US"),
+                ("single-country-de", "country=DE"),
+            ] {
+                let rule: GeoRule = rule.parse().map_err(Error::Usage)?;
+                let table = Arc::clone(&table);
+                let strategy = Geography::new(Box::new(Uniform), vec![rule], table, 3);
+                ways.push(way(name, Box::new(strategy.map_err(Error::Usage)?)));
+            }
+        }
+        Ok(ways)
+    }
+}
+
+fn ranking(scene: &Scene) -> Result<Ranking, Error> {
+    let authorities = scene.authorities();
+    let first = authorities.first().copied();
+    let first = first.ok_or_else(|| Error::Usage("a network without authorities".to_owned()))?;
+    let text = Fetcher::default().get(first, &Resource::AllDescriptors)?;
+    let (descriptors, _bad) = descriptor::parse_all(&text);
+    Ok(Ranking::new(&Ranking::claims(&descriptors), INFLUENCE))
+}
