@@ -5,12 +5,14 @@ mod exits;
 
 mod common;
 
+use client::probe::{self, ProbePlan, Subject};
 use client::strategy::{Position, Strategy};
 use client::{RelayInfo, Settings, View};
 use common::{Ours, PATIENCE, exit, network};
 use exits::{name_server, ours};
 use lab::{Content, ContentServer, download};
 use link::Clock;
+use netdoc::Fingerprint;
 use onion::{Duration, Instant};
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -94,4 +96,23 @@ fn downloads_come_whole_over_three_relays_of_ours_and_names_are_found() {
     let refused = download(socks, ("127.0.0.1", port), content, "x", PATIENCE);
     let problem = refused.expect_err("nobody listens").to_string();
     assert!(problem.contains("code 5"), "{problem}");
+
+    // Each hop of ours answers a question for its round trip, the others of the circuit undisturbed.
+    let authorities = network.directory_addrs();
+    let is_enough = |view: &View| {
+        all.iter().all(|rsa| view.find(&Fingerprint::from_bytes(*rsa)).is_some())
+    };
+    let known = folder.path().join("probe");
+    let view = probe::learn(authorities, [].into(), known, PATIENCE, is_enough).expect("known");
+    let path = all.map(|rsa| view.find(&Fingerprint::from_bytes(rsa)).expect("listed"));
+    let plan = ProbePlan { rounds: 2, ..ProbePlan::default() };
+    let mut probed = None;
+    let each = |found| {
+        probed = Some(found);
+        true
+    };
+    probe::run(plan, vec![Subject::new(&path)], &view, each, || false).expect("run");
+    let probed = probed.expect("one");
+    assert_eq!((probed.failure, probed.hop_times.len()), (None, 3));
+    assert!(probed.rtts.iter().all(|of_hop| of_hop.len() == 2), "{:?}", probed.rtts);
 }

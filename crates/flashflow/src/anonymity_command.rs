@@ -177,7 +177,7 @@ fn told(name: &str, found: &Anonymity, shares: &[(String, f64, f64)]) -> String 
     };
     let mut text = format!("{name}: paths {:.2} bits", found.path_bits);
     if found.path_bits_error > 0.0 {
-        text += &format!(" (± {:.2})", 1.96 * found.path_bits_error);
+        text += &format!(" (± {:.3})", 1.96 * found.path_bits_error);
     }
     text += &choice("guard", found.guard);
     text += &choice("middle", found.middle);

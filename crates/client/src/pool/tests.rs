@@ -92,10 +92,10 @@ fn circuits_that_nobody_uses_are_closed_and_those_in_use_are_not() {
 #[test]
 fn by_latency_a_stream_gets_the_circuit_that_answers_fastest_now() {
     let mut pool = Pool::new(true);
-    (0..3).for_each(|number| pool.add(number, circuit(u64::from(number), 0, Some(1))));
+    (0..3_u32).for_each(|number| pool.add(number, circuit(u64::from(number), 0, Some(1))));
     pool.add(9, circuit(9, 0, None));
     assert_eq!(pool.to_ask(at(1), Duration::from_secs(10)), [0, 1, 2], "those that stand");
-    assert_eq!(pool.to_ask(at(5), Duration::from_secs(10)), [], "not again at once");
+    assert!(pool.to_ask(at(5), Duration::from_secs(10)).is_empty(), "not again at once");
     let ms = |count| Some(Duration::from_millis(count));
     let nobody = Isolation::default();
     pool.set_latency(0, ms(80));
