@@ -47,7 +47,7 @@ impl Told {
         let mut ttls_s: Vec<u32> = probes.iter().map(|probe| probe.ttl_s).collect();
         ttls_s.sort_unstable();
         ttls_s.dedup();
-        let middle = |values: Vec<f64>| median(values.into_iter()).unwrap_or(f64::NAN);
+        let middle = |values: Vec<f64>| median(values).unwrap_or(f64::NAN);
         Ok(Self {
             by_time: best_guess(&ms(&asked), &ms(&fresh)),
             by_ttl: best_guess(&ttls(&asked), &ttls(&fresh)),
