@@ -26,6 +26,7 @@ pub(crate) fn relay(number: u8) -> RelayInfo {
         policy: PortPolicy::parse(b"accept 80,443").expect("a policy"),
         policy_ipv6: PortPolicy::REJECT_ALL,
         has_congestion_control: true,
+        has_conflux: true,
         family: Vec::new(),
         family_ids: Vec::new(),
     }
