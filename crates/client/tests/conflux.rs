@@ -5,7 +5,7 @@ mod common;
 use client::strategy::{Position, Strategy};
 use client::{Event, LegTraffic, RelayInfo, Settings, View};
 use common::{Ours, PATIENCE, exit, network};
-use lab::{Content, ContentServer, Network, RelaySpec, download};
+use lab::{Content, ContentServer, Network, RelaySpec, download, download_while};
 use link::Clock;
 use netdoc::Fingerprint;
 use onion::cell::msg::DesiredUx;
@@ -189,7 +189,7 @@ fn begun(client: &Ours, port: u16, len: usize) -> TcpStream {
     stream
 }
 
-/// Neither a stock exit nor ours sends again what was under way on a leg (proposal 329 §2.4.3): the stream ends, and what has
+/// A stock exit does not send again what was under way on a leg (proposal 329 §2.4.3): the stream ends, and what has
 /// come of it is right. Nothing hangs, and the next stream goes another way.
 #[test]
 fn a_leg_that_is_killed_in_the_middle_ends_the_stream_and_nothing_wrong_has_come() {
@@ -221,6 +221,43 @@ fn a_leg_that_is_killed_in_the_middle_ends_the_stream_and_nothing_wrong_has_come
         let done = download(client.proxy.socks(), ("127.0.0.1", port), content, "", PATIENCE);
         assert!(done.expect("whole").is_right);
     }
+}
+
+/// Our exit and our client keep what is not acknowledged, and send it again on the legs that are left.
+#[test]
+fn legs_that_are_killed_in_the_middle_lose_nothing_where_the_exit_is_ours() {
+    let network = network(relays(6));
+    let folder = tempfile::tempdir().expect("a folder");
+    let relay = our_exit(&network, folder.path());
+    network.wait_until_known(&[relay.rsa().0], PATIENCE).expect("listed");
+    let server = ContentServer::start().expect("a server");
+    let port = server.address().port();
+    let mut client = Ours::start_with(with_legs(&network, folder.path(), "ours", 3));
+    wait_for_exit(&mut client, port);
+    let before = client.heard().len();
+    let (mut received, mut killed) = (0, 0);
+    let content = Content { len: 60 << 20, seed: 1 };
+    let socks = client.proxy.socks();
+    let mut kill = |bytes| {
+        received += bytes;
+        // Twice in the middle: the guard of a leg that carries.
+        if received > (killed + 1) * (15 << 20) && killed < 2 {
+            let number = client.last_circuit();
+            let guard = leg_paths(&client, number)[usize::try_from(killed).expect("few")][0];
+            killed += 1;
+            let node = network.nodes().iter().find(|node| node.rsa() == *guard.as_bytes());
+            node.expect("a stock relay").kill();
+        }
+        true
+    };
+    let from = ("127.0.0.1", port);
+    let done = download_while(socks, from, content, "first", PATIENCE, &mut kill);
+    assert_eq!(killed, 2);
+    let done = done.unwrap_or_else(|error| panic!("{error}: {:#?}", client.heard()));
+    assert!(done.is_right, "{done:?}");
+    let lost = |event: &&Event| matches!(event, Event::LegLost { .. });
+    assert!(client.heard()[before..].iter().filter(lost).count() >= 2, "{:#?}", client.heard());
+    assert!(relay.totals().conflux_resent > 0, "{:?}", relay.totals());
 }
 
 #[test]

@@ -132,3 +132,54 @@ proptest! {
         }
     }
 }
+
+fn legs(
+    view: &View,
+    count: usize,
+    taken: &[[Fingerprint; 3]],
+    seed: u8,
+) -> Result<Vec<[Fingerprint; 3]>, NoPath> {
+    let mut rng = StdRng::from_seed([seed; 32]);
+    let wanted = (count, taken);
+    let found = choose_legs(view, &Weighted, LOOSE, WEB, wanted, &mut rng, any_guard(view));
+    found.map(|legs| legs.iter().map(|leg| leg.map(|relay| relay.fingerprint)).collect())
+}
+
+#[test]
+fn an_exit_that_does_not_link_circuits_gets_none() {
+    let mut all = [1, 2, 3, 4, 5].map(relay);
+    all.iter_mut().for_each(|relay| relay.has_conflux = false);
+    assert_eq!(legs(&view(all.clone()), 2, &[], 1), Err(NoPath::Exit));
+    all[2].has_conflux = true;
+    let found = legs(&view(all.clone()), 2, &[], 1).expect("one exit does");
+    assert!(found.iter().all(|leg| leg[2] == all[2].fingerprint), "{found:?}");
+    all[2].has_congestion_control = false;
+    assert_eq!(legs(&view(all), 2, &[], 1), Err(NoPath::Exit));
+}
+
+#[test]
+fn too_few_relays_for_legs_are_told() {
+    // An exit, and one relay that may be guard or middle of a single leg.
+    assert_eq!(legs(&view([1, 2].map(relay)), 2, &[], 1), Err(NoPath::Middle));
+    // Two guards that are each other's middle: the least that does.
+    let least = legs(&view([1, 2, 3].map(relay)), 2, &[], 1).expect("enough");
+    assert_eq!((least[0][0], least[0][1]), (least[1][1], least[1][0]), "{least:?}");
+}
+
+proptest! {
+    /// Proposal 329 §2.2: one exit, and neither guard nor middle twice; with relays enough nothing else in common either.
+    #[test]
+    fn legs_have_only_their_exit_in_common(seed: u8, count in 1usize..=4, known in 0usize..=3) {
+        let all = view((1..=17).map(relay));
+        let taken = legs(&all, known, &[], seed).expect("enough");
+        let found = legs(&all, count, &taken, seed.wrapping_add(1)).expect("enough");
+        let paths = [taken, found].concat();
+        let exit = paths[0][2];
+        prop_assert!(paths.iter().all(|path| path[2] == exit));
+        let mut others: Vec<Fingerprint> =
+            paths.iter().flat_map(|path| [path[0], path[1]]).chain([exit]).collect();
+        others.sort_unstable();
+        others.dedup();
+        prop_assert_eq!(others.len(), 2 * paths.len() + 1);
+    }
+}

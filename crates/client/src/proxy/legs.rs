@@ -75,7 +75,7 @@ impl Proxy {
         self.tell(Event::LegBuilt { circuit: name, leg, path, took });
     }
 
-    /// A leg is gone, and its set goes on. While that is not linked yet, another is tried.
+    /// A leg is gone, and its set goes on. Another is tried, as long as it can be of use.
     pub(super) fn handle_leg_lost(
         &mut self,
         now: Instant,
@@ -92,7 +92,8 @@ impl Proxy {
         let reason = cause.to_string();
         let path = self.hops(&path);
         self.tell(Event::LegLost { circuit: name, leg, path, reason });
-        if !was_built && !self.client.is_built(number) {
+        // Where nothing is sent again, a leg that joins later has no use for what is under way.
+        if !self.client.is_built(number) || self.client.resumes(number) {
             self.replace_leg(now, number);
         }
     }

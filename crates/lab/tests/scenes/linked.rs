@@ -157,7 +157,9 @@ fn without_congestion_control_nothing_is_linked<W: World>(world: W) {
 fn a_leg_that_breaks_in_the_middle_ends_the_set_at_both_ends_and_nothing_hangs() {
     for leg in [0, 1] {
         let mut net = uneven([20, 30], 10.0);
-        let set = linked(&mut net, &SetPlan::new(legs(&net, 2)));
+        let plan = SetPlan { resumes: false, ..SetPlan::new(legs(&net, 2)) };
+        let set = linked(&mut net, &plan);
+        assert!(!net.client().resumes(set));
         let stream = net.begin(set, Transfer::download(1, 20_000_000));
         let has_come = |net: &mut Net<VirtualTime>| {
             net.client().figures(stream).is_some_and(|it| it.received_bytes > 1_000_000)
@@ -170,6 +172,50 @@ fn a_leg_that_breaks_in_the_middle_ends_the_set_at_both_ends_and_nothing_hangs()
         assert!(matches!(lost(&mut net, set), Loss::Circuit(_)));
         assert_eq!(net.client().open_streams(), 0);
         net.assert_empty();
+    }
+}
+
+/// Where both ends send again, a leg that carries may break in the middle, and another after it: all comes once, in order.
+/// Another takes its place. Without legs there is nothing to go on with.
+#[test]
+fn legs_that_break_in_the_middle_lose_nothing_where_both_ends_send_again() {
+    for (download_bytes, upload_bytes) in [(8_000_000, 0), (0, 8_000_000), (5_000_000, 5_000_000)] {
+        for leg in [0, 1] {
+            let mut net = uneven([20, 30], 10.0);
+            let plan = SetPlan { scheduler: &schedulers::LowRtt, ..SetPlan::new(legs(&net, 2)) };
+            let set = linked(&mut net, &plan);
+            assert!(net.client().resumes(set));
+            let stream = net.begin(set, Transfer { seed: 1, download_bytes, upload_bytes });
+            let has_come = |net: &mut Net<VirtualTime>, bytes| {
+                let figures = net.client().figures(stream);
+                figures.is_some_and(|it| it.received_bytes + it.sent_bytes > bytes)
+            };
+            net.until(|net| has_come(net, 2_000_000));
+            let all = net.client().legs(set);
+            assert!(all.iter().all(|leg| leg.received + leg.sent > 50), "{all:?}");
+            let (guard, exit) = (net.stage.nodes[leg], net.stage.nodes[2]);
+            net.stage.wire.cut(guard, exit);
+            net.until(|net| net.client().legs(set).len() == 1);
+            // Another way to the exit, in the middle of it all.
+            let (now, paths) = (net.stage.now(), legs(&net, 4));
+            net.client().add_leg(now, set, &paths[3 - leg]).expect("a set");
+            net.until(|net| net.client().legs(set).len() == 2);
+            net.until(|net| has_come(net, 5_000_000));
+            let (one, other) = (net.stage.nodes[1 - leg], net.stage.nodes[2]);
+            net.stage.wire.cut(one, other);
+            net.until(|net| net.client().legs(set).len() < 2 || net.client().open_circuits() == 0);
+            if net.client().open_circuits() == 0 {
+                // Both legs went by that link.
+                net.assert_empty();
+                continue;
+            }
+            net.complete(stream);
+            if download_bytes > 0 {
+                assert!(net.relay(2).totals().conflux_resent > 0);
+            }
+            net.client().destroy(set);
+            net.assert_empty();
+        }
     }
 }
 
@@ -214,7 +260,8 @@ fn uneven(one_way_ms: [u64; 2], mbit_per_s: f64) -> Net<VirtualTime> {
 }
 
 fn throughput(net: &mut Net<VirtualTime>, count: usize) -> (Duration, Vec<LegFigures>) {
-    let set = linked(net, &SetPlan::new(legs(net, count)));
+    let plan = SetPlan::new(legs(net, count));
+    let set = linked(net, &plan);
     let stream = net.begin(set, Transfer::download(1, 8_000_000));
     let took = net.complete(stream).to_last();
     let figures = net.client().legs(set);

@@ -23,7 +23,7 @@ use rand_core::Rng;
 ///
 /// - *getters*: [`is_built`](Self::is_built), [`silent_legs`](Self::silent_legs), [`open_circuits`](Self::open_circuits),
 ///   [`open_streams`](Self::open_streams), [`figures`](Self::figures),
-///   [`received_bytes`](Self::received_bytes), [`first_hop`](Self::first_hop), [`hop_times`](Self::hop_times), [`legs`](Self::legs),
+///   [`received_bytes`](Self::received_bytes), [`first_hop`](Self::first_hop), [`hop_times`](Self::hop_times), [`legs`](Self::legs), [`resumes`](Self::resumes),
 ///   [`early_peak_cells`](Self::early_peak_cells);
 /// - *commands*: [`set_congestion`](Self::set_congestion), [`set_flows`](Self::set_flows),
 ///   [`open`](Self::open), [`open_set`](Self::open_set), [`add_leg`](Self::add_leg), [`begin`](Self::begin), [`begin_at`](Self::begin_at), [`send_drops`](Self::send_drops), [`application_mut`](Self::application_mut),
@@ -303,6 +303,11 @@ impl<S: Suite, A: Application<S>, R: Rng> Core<S, A, R> {
         let message = Message { command, stream_id, data: S::Stretch::from_bytes(data) };
         if let Some(cell) = circuit.seal(hop.filter(|_| set.is_none()), &message) {
             link.push(cell);
+            if let (Some(set), Some(up)) = (set, circuit.up())
+                && command.is_multiplexed()
+            {
+                set.keep(circuit.leg, up.leg.format(), &message);
+            }
             self.wake(conn);
         }
     }

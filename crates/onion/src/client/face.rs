@@ -122,6 +122,12 @@ impl<R: Rng, A: Application<Tor>> Client<R, A> {
         self.core.legs(circuit)
     }
 
+    /// See [`Core::resumes`].
+    #[must_use]
+    pub fn resumes(&self, circuit: CircuitNumber) -> bool {
+        self.core.resumes(circuit)
+    }
+
     /// See [`Core::early_peak_cells`].
     #[must_use]
     pub fn early_peak_cells(&self, circuit: CircuitNumber) -> usize {

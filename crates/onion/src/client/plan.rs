@@ -55,6 +55,9 @@ pub struct SetPlan {
     /// Messages that may wait for others that come before them. With more the set is closed: the last hop, or a relay that
     /// holds one leg back, has us hold them.
     pub early_max_cells: usize,
+    /// Asks the last hop to send again what a lost leg has not brought, and does the same: relays of ours can, stock ones take no
+    /// notice. Either end then keeps what is not acknowledged. All legs must have layers of one kind.
+    pub resumes: bool,
 }
 
 impl SetPlan {
@@ -70,6 +73,7 @@ impl SetPlan {
             scheduler: &MinRtt,
             desired: DesiredUx::HighThroughput,
             early_max_cells: Self::EARLY_MAX_CELLS,
+            resumes: true,
         }
     }
 }

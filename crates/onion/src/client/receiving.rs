@@ -150,7 +150,9 @@ impl<S: Suite, A: Application<S>, R: Rng> Core<S, A, R> {
         let sendme = sendme.map_err(|it| Loss::Circuit(CircuitError::Malformed(it)))?;
         // Data is packaged when it can leave: it waits nowhere.
         let path = up.leg.path(0);
-        up.leg.flow.handle_sendme(self.now, &sendme, path).map_err(Loss::Flow)
+        up.leg.flow.handle_sendme(self.now, &sendme, path).map_err(Loss::Flow)?;
+        self.handle_leg_acknowledged(number, place);
+        Ok(())
     }
 
     fn handle_stream(

@@ -91,11 +91,15 @@ impl<S: Suite, A: Application<S>, R: Rng> Core<S, A, R> {
                 continue;
             }
             blocked = 0;
+            let copy = set.as_ref().and_then(|set| set.copy(format, out[cells].body()));
             let switched = set.as_mut().and_then(|set| set.begin_message(circuit));
             let Some(up) = circuit.up_mut() else { break };
             let body = out[cells].body_mut();
             up.layers.seal(up.last, Command::RELAY, body);
-            up.leg.flow.handle_sent(self.now, || up.layers.sent_tag(up.last));
+            let is_marked = up.leg.flow.handle_sent(self.now, || up.layers.sent_tag(up.last));
+            if let (Some(set), Some(copy)) = (set, copy) {
+                set.conflux.keep(circuit.leg, copy, is_marked);
+            }
             let Some(switch) = switched else {
                 cells += 1;
                 continue;

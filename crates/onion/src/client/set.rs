@@ -11,18 +11,18 @@ use crate::cell::msg::{
     ConfluxLink, ConfluxNonce, ConfluxSwitch, DesiredUx, DestroyReason, Sendme,
 };
 use crate::cell::relay::{RelayCommand, RelayFormat};
-use crate::suite::{Body, Message, StreamId, Stretch, Suite};
+use crate::suite::{Body, Cell, Layers, Message, StreamId, Stretch, Suite};
 use crate::time::{Duration, Instant};
 use crate::tunnel::conflux::{Conflux, ConfluxError, LegState, Order, Removed};
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 use rand_core::Rng;
 
-/// A message whose turn has not come.
+/// A message whose turn has not come, or that may have to be sent again.
 #[derive(Debug)]
 pub(super) struct Held<S: Suite> {
-    format: RelayFormat,
-    body: S::Body,
+    pub(super) format: RelayFormat,
+    pub(super) body: S::Body,
 }
 
 /// What the circuits of a set have in common.
@@ -30,6 +30,10 @@ pub(super) struct Held<S: Suite> {
 pub(super) struct LinkedSet<S: Suite> {
     pub(super) conflux: Conflux<u8, Held<S>>,
     desired: DesiredUx,
+    /// The last hop is asked to send again what a lost leg has not brought.
+    offers_resumption: bool,
+    /// Whether its legs have Counter Galois Onion, if they all must have the same.
+    has_cgo: bool,
     /// What our LINK has said, and when: of the legs that have not been answered.
     asked: Vec<(u8, ConfluxLink, Instant)>,
     /// All legs that were to be there at first are linked, or have gone.
@@ -43,11 +47,33 @@ impl<S: Suite> LinkedSet<S> {
     pub(super) fn begin_message(&mut self, circuit: &mut Circuit<S>) -> Option<S::Cell> {
         let skipped = self.conflux.handle_chosen(circuit.leg);
         self.conflux.handle_sent(circuit.leg);
+        circuit.seal_switch(skipped?)
+    }
+
+    /// Keeps a message other than of data that has gone on a leg, if it may have to be sent again.
+    pub(super) fn keep(&mut self, leg: u8, format: RelayFormat, message: &Message<S::Stretch<'_>>) {
+        if self.conflux.resumes() {
+            let mut body = S::Body::from_bytes(&[]);
+            if body.write(format, message).is_ok() {
+                self.conflux.keep(leg, Held { format, body }, false);
+            }
+        }
+    }
+
+    /// A copy of a message that goes on a leg, before it is sealed, if it may have to be sent again.
+    pub(super) fn copy(&self, format: RelayFormat, body: &S::Body) -> Option<Held<S>> {
+        self.conflux.resumes().then(|| Held { format, body: body.clone() })
+    }
+}
+
+impl<S: Suite> Circuit<S> {
+    /// The cell of a SWITCH.
+    fn seal_switch(&mut self, skipped: u32) -> Option<S::Cell> {
         let mut data = Vec::new();
-        ConfluxSwitch { skipped: skipped? }.encode_into(&mut data);
+        ConfluxSwitch { skipped }.encode_into(&mut data);
         let (command, stream_id) = (RelayCommand::CONFLUX_SWITCH, StreamId::CIRCUIT);
         let data = S::Stretch::from_bytes(&data);
-        circuit.seal(None, &Message { command, stream_id, data })
+        self.seal(None, &Message { command, stream_id, data })
     }
 }
 
@@ -83,6 +109,10 @@ impl<S: Suite, A: Application<S>, R: Rng> Core<S, A, R> {
         let nonce = ConfluxNonce(self.random());
         let set = LinkedSet {
             conflux: Conflux::new(nonce, plan.scheduler, plan.early_max_cells),
+            // What is sent again fits the cells of any leg.
+            has_cgo: plan.legs.first().is_some_and(|it| it.has_cgo),
+            offers_resumption: plan.resumes
+                && plan.legs.is_sorted_by(|one, other| one.has_cgo == other.has_cgo),
             desired: plan.desired,
             asked: Vec::new(),
             is_usable: false,
@@ -109,7 +139,8 @@ impl<S: Suite, A: Application<S>, R: Rng> Core<S, A, R> {
         let set = self.passages.get_mut(&number)?.set.as_mut()?;
         let leg = set.legs_opened;
         set.legs_opened = leg.checked_add(1)?;
-        let path = CircuitPlan { has_congestion_control: true, ..path.clone() };
+        let has_cgo = if set.offers_resumption { set.has_cgo } else { path.has_cgo };
+        let path = CircuitPlan { has_congestion_control: true, has_cgo, ..path.clone() };
         self.open_leg(number, leg, &path);
         Some(leg)
     }
@@ -128,6 +159,13 @@ impl<S: Suite, A: Application<S>, R: Rng> Core<S, A, R> {
         set.conflux.legs().map(figures).collect()
     }
 
+    /// Whether a set loses nothing when it loses a leg: its last hop has agreed to send again what has not come, as we do.
+    #[must_use]
+    pub fn resumes(&self, number: CircuitNumber) -> bool {
+        let set = self.passages.get(&number).and_then(|it| it.set.as_ref());
+        set.is_some_and(|set| set.conflux.resumes())
+    }
+
     /// Most messages of a set that have waited for others that come before them, at once.
     #[must_use]
     pub fn early_peak_cells(&self, number: CircuitNumber) -> usize {
@@ -139,7 +177,8 @@ impl<S: Suite, A: Application<S>, R: Rng> Core<S, A, R> {
     pub(super) fn link_leg(&mut self, number: CircuitNumber, leg: u8) {
         let now = self.now;
         let Some(set) = self.set_mut(number) else { return };
-        let link = set.conflux.link(set.desired);
+        let resumes = set.offers_resumption;
+        let link = ConfluxLink { resumes, ..set.conflux.link(set.desired) };
         set.asked.push((leg, link, now));
         let mut data = Vec::new();
         link.encode_into(&mut data);
@@ -155,6 +194,12 @@ impl<S: Suite, A: Application<S>, R: Rng> Core<S, A, R> {
         let theirs = ConfluxLink::parse(data).map_err(|_| ConfluxError::Malformed)?;
         let place = set.asked.iter().position(|(asked, ..)| *asked == leg);
         let (_, ours, asked_at) = set.asked.remove(place.ok_or(ConfluxError::Handshake)?);
+        // The first to answer says what the last hop can; the others say the same.
+        if set.conflux.leg_count() == 0 && !set.is_usable {
+            set.conflux.set_resumes(ours.resumes && theirs.resumes);
+        } else if set.conflux.resumes() != theirs.resumes {
+            return Err(ConfluxError::Handshake.into());
+        }
         set.conflux.add_leg(leg, &ours, &theirs, asked_at)?;
         set.conflux.handle_answered(now, leg)?;
         self.say_on_leg(number, leg, RelayCommand::CONFLUX_LINKED_ACK, &[]);
@@ -207,6 +252,7 @@ impl<S: Suite, A: Application<S>, R: Rng> Core<S, A, R> {
                 set.conflux.hold(place, Held { format, body: body.clone() })?;
                 Ok(())
             }
+            Order::Again => Ok(()),
             Order::Next => {
                 self.handle_stream_message(number, message)?;
                 self.deliver_early(number)
@@ -284,7 +330,48 @@ impl<S: Suite, A: Application<S>, R: Rng> Core<S, A, R> {
             return;
         }
         self.tell(ClientEvent::LegLost { circuit: number, leg, cause });
+        self.resend(number);
         self.finish_set(number);
+    }
+
+    /// A SENDME has come on a leg, if it is one.
+    pub(super) fn handle_leg_acknowledged(&mut self, number: CircuitNumber, place: usize) {
+        let Some(Passage { legs, set: Some(set), .. }) = self.passages.get_mut(&number) else {
+            return;
+        };
+        if let Some(circuit) = legs.get(place) {
+            set.conflux.handle_acknowledged(circuit.leg);
+            self.resend(number);
+        }
+    }
+
+    /// Sends again what lost legs have not brought, as far as there is room.
+    pub(super) fn resend(&mut self, number: CircuitNumber) {
+        while let Some(Passage { legs, set: Some(set), .. }) = self.passages.get_mut(&number)
+            && set.conflux.next_lost().is_some()
+            && let Some(leg) = set.conflux.choose(|leg| leg_state(legs, leg))
+        {
+            let Some(circuit) = legs.iter_mut().find(|it| it.leg == leg) else { return };
+            let Some((skipped, held)) = set.conflux.take_lost(leg) else { return };
+            let conn = circuit.conn;
+            let Some(link) = self.links.get_mut(&conn) else { return };
+            skipped.and_then(|it| circuit.seal_switch(it)).into_iter().for_each(|it| link.push(it));
+            let circ_id = circuit.circ_id;
+            let Some(up) = circuit.up_mut() else { return };
+            let is_data = matches!(
+                held.body.message(held.format),
+                Ok(Message { command: RelayCommand::DATA, .. })
+            );
+            let mut cell = S::Cell::EMPTY;
+            let body = cell.begin(circ_id, Command::RELAY);
+            body.clone_from(&held.body);
+            up.layers.seal(up.last, Command::RELAY, body);
+            let is_marked =
+                is_data && up.leg.flow.handle_sent(self.now, || up.layers.sent_tag(up.last));
+            link.push(cell);
+            set.conflux.keep(leg, held, is_marked);
+            self.wake(conn);
+        }
     }
 
     /// Says on all legs that are left that they are over.

@@ -118,12 +118,18 @@ impl Flow {
         self.rules.room_cells()
     }
 
-    /// A DATA cell was packaged. Asks for its tag if a SENDME will acknowledge it.
+    /// A DATA cell was packaged. Asks for its tag if a SENDME will acknowledge it; whether one will.
     #[inline]
-    pub fn handle_sent<T: Into<SendmeTag>>(&mut self, now: Instant, tag: impl FnOnce() -> T) {
-        if self.rules.handle_sent(now) {
+    pub fn handle_sent<T: Into<SendmeTag>>(
+        &mut self,
+        now: Instant,
+        tag: impl FnOnce() -> T,
+    ) -> bool {
+        let is_marked = self.rules.handle_sent(now);
+        if is_marked {
             self.tags.expect(tag());
         }
+        is_marked
     }
 
     /// A SENDME has come.

@@ -303,13 +303,19 @@ impl<S: Suite, R: Rng, C: Conduct<S>> Core<S, R, C> {
         if is_full || body.write(layer.format(), &message).is_err() {
             queue.unpush();
             if is_full {
-                self.destroy(index, DestroyReason::RESOURCE_LIMIT, None);
+                // Of a set all: its message has a number, and would be missed.
+                self.destroy_all_legs(index, DestroyReason::RESOURCE_LIMIT);
             }
             return;
         }
+        let is_linked = circuit.end.as_ref().is_some_and(|end| end.is_linked);
+        let copy = (is_linked && command.is_multiplexed()).then(|| (layer.format(), body.clone()));
         layer.originate(body);
         let conn = circuit.back.conn;
         self.outputs.handle_queued(&mut self.conns, conn, (index, Way::Back), joined);
+        if let Some((format, body)) = copy {
+            self.keep(index, format, &body, false);
+        }
     }
 
     /// The next hop says that it has passed cells of a circuit on. It may send more of them from here.

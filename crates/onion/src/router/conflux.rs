@@ -3,13 +3,13 @@
 //! What of streams comes on any of them is in one order, [`Conflux`]; what goes is given to the leg that the scheduler
 //! chooses, for each reading from a destination.
 
-use super::circuits::{CircuitIndex, Circuits, End, Hop, Onward, TunnelIndex};
+use super::circuits::{CircuitIndex, Circuits, End, Hop, Onward, TunnelIndex, Way};
 use super::oldest::Oldest;
 use super::{Conduct, Core};
 use crate::cell::Command;
 use crate::cell::msg::{ConfluxLink, ConfluxNonce, ConfluxSwitch, DesiredUx, DestroyReason};
 use crate::cell::relay::{RelayCommand, RelayFormat};
-use crate::suite::{Body, Layer, Message, StreamId, Suite};
+use crate::suite::{Body, Cell, Layer, Message, StreamId, Suite};
 use crate::time::Instant;
 use crate::tunnel::conflux::schedulers::for_wish;
 use crate::tunnel::conflux::{Conflux, ConfluxError, LegState, Order, Removed};
@@ -25,11 +25,11 @@ const EARLY_MAX: usize = 1 << 14;
 /// How clients are asked to send: as C tor's exits ask.
 const DESIRED: DesiredUx = DesiredUx::MinLatency;
 
-/// A message whose turn has not come.
+/// A message whose turn has not come, or that may have to be sent again.
 #[derive(Debug)]
 struct Held<S: Suite> {
-    /// The circuit that has brought it. It stands: a set that has lost a leg while something waited is none any more.
-    leg: CircuitIndex,
+    /// The circuit that has brought it, if it has come; it may be gone.
+    leg: Option<CircuitIndex>,
     format: RelayFormat,
     /// Apart, so that memory is taken for what is there and not for room in a tree.
     body: Box<S::Body>,
@@ -41,6 +41,15 @@ struct Set<S: Suite> {
     conflux: Conflux<CircuitIndex, Held<S>>,
     /// Of what waits for its turn.
     oldest: Oldest,
+    /// When a message was last kept, to be sent again if its leg is lost.
+    kept_at: Instant,
+}
+
+impl<S: Suite> Set<S> {
+    /// Messages in memory.
+    fn held(&self) -> usize {
+        self.conflux.early_len() + self.conflux.again_len()
+    }
 }
 
 /// All sets.
@@ -66,23 +75,40 @@ impl<S: Suite> Sets<S> {
 
     /// Since when the oldest of them has waited, of each set that has some.
     pub(super) fn oldest(&self) -> impl Iterator<Item = (TunnelIndex, Instant)> {
-        self.all.iter().filter_map(|(tunnel, set)| Some((*tunnel, set.oldest.since()?)))
+        let since = |set: &Set<S>| {
+            let kept_at = (set.conflux.again_len() > 0).then_some(set.kept_at);
+            set.oldest.since().into_iter().chain(kept_at).min()
+        };
+        self.all.iter().filter_map(move |(tunnel, set)| Some((*tunnel, since(set)?)))
     }
 
     pub(super) fn has_leg(&self, tunnel: TunnelIndex, leg: CircuitIndex) -> bool {
         self.all.get(&tunnel).is_some_and(|set| set.conflux.legs().any(|it| it == leg))
     }
 
+    /// Changes a set, and keeps the account of what it holds.
+    fn change<T>(
+        &mut self,
+        tunnel: TunnelIndex,
+        change: impl FnOnce(&mut Set<S>) -> T,
+    ) -> Option<T> {
+        let set = self.all.get_mut(&tunnel)?;
+        let before = set.held();
+        let outcome = change(set);
+        self.held_cells = self.held_cells + set.held() - before;
+        Some(outcome)
+    }
+
     fn remove(&mut self, tunnel: TunnelIndex) {
         if let Some(set) = self.all.remove(&tunnel) {
             self.by_nonce.remove(set.conflux.nonce());
-            self.held_cells -= set.conflux.early_len();
+            self.held_cells -= set.held();
         }
     }
 
     /// Compares what is kept on the way with what is there. Panics if they differ.
     pub(super) fn check_accounts(&self) {
-        let held: usize = self.all.values().map(|set| set.conflux.early_len()).sum();
+        let held: usize = self.all.values().map(Set::held).sum();
         assert_eq!(held, self.held_cells, "messages of sets that wait for their turn");
         assert_eq!(self.all.len(), self.by_nonce.len(), "sets and their nonces");
         for (tunnel, set) in &self.all {
@@ -119,6 +145,7 @@ impl<S: Suite, R: Rng, C: Conduct<S>> Core<S, R, C> {
         if outcome.is_err() {
             self.destroy_all_legs(index, DestroyReason::PROTOCOL);
         } else if command == RelayCommand::CONFLUX_LINKED_ACK {
+            self.resend(index);
             self.wake_streams(index);
         }
     }
@@ -139,6 +166,8 @@ impl<S: Suite, R: Rng, C: Conduct<S>> Core<S, R, C> {
         let now = self.outputs.now();
         let theirs = ConfluxLink::parse(data).map_err(|_| ConfluxError::Malformed)?;
         let circuit = self.circuits.get(index).ok_or(ConfluxError::Unsuitable)?;
+        let Hop::Relay(layer) = &circuit.hop else { return Err(ConfluxError::Unsuitable) };
+        let format = layer.format();
         let ends_here = circuit.onward == Onward::Nowhere;
         let has_congestion_control = circuit.agreed.congestion_sendme_cells.is_some();
         if !ends_here || !has_congestion_control || !self.parameters.cfx_enabled {
@@ -159,11 +188,24 @@ impl<S: Suite, R: Rng, C: Conduct<S>> Core<S, R, C> {
         let mut new = Set {
             conflux: Conflux::new(theirs.nonce, scheduler, EARLY_MAX),
             oldest: Oldest::default(),
+            kept_at: now,
         };
+        new.conflux.set_resumes(theirs.resumes);
         let set = match known {
             Some(tunnel) => self.sets.all.get_mut(&tunnel).ok_or(ConfluxError::Handshake)?,
             None => &mut new,
         };
+        if theirs.resumes != set.conflux.resumes() {
+            return Err(ConfluxError::Handshake);
+        }
+        // What is sent again fits the cells of any leg.
+        let has_format = |leg| match self.circuits.get(leg).map(|it| &it.hop) {
+            Some(Hop::Relay(layer)) => layer.format() == format,
+            _ => false,
+        };
+        if theirs.resumes && !set.conflux.legs().all(has_format) {
+            return Err(ConfluxError::Unsuitable);
+        }
         let ours = set.conflux.link(DESIRED);
         set.conflux.add_leg(index, &ours, &theirs, now)?;
         if known.is_some() {
@@ -199,17 +241,17 @@ impl<S: Suite, R: Rng, C: Conduct<S>> Core<S, R, C> {
         let Hop::Relay(layer) = &circuit.hop else { return };
         let format = layer.format();
         let Some(tunnel) = circuit.end.as_ref().map(|end| end.tunnel) else { return };
-        let Some(set) = self.sets.all.get_mut(&tunnel) else { return };
-        let outcome = set.conflux.handle_received(index).and_then(|order| match order {
-            Order::Next => Ok(true),
-            Order::Early(number) => {
-                let held = Held { leg: index, format, body: Box::new(body.clone()) };
+        let receive = |set: &mut Set<S>| -> Result<bool, ConfluxError> {
+            let order = set.conflux.handle_received(index)?;
+            if let Order::Early(number) = order {
+                let held = Held { leg: Some(index), format, body: Box::new(body.clone()) };
                 set.conflux.hold(number, held)?;
                 set.oldest.handle_added(now, 1);
-                self.sets.held_cells += 1;
-                Ok(false)
             }
-        });
+            Ok(order == Order::Next)
+        };
+        let outcome = self.sets.change(tunnel, receive);
+        let Some(outcome) = outcome else { return };
         match outcome {
             Ok(true) => {
                 self.handle_message_in_turn(index, command, message);
@@ -223,13 +265,17 @@ impl<S: Suite, R: Rng, C: Conduct<S>> Core<S, R, C> {
     /// Takes up what has waited for its turn.
     fn deliver_early(&mut self, tunnel: TunnelIndex) {
         let now = self.outputs.now();
-        while let Some(set) = self.sets.all.get_mut(&tunnel)
-            && let Some(Held { leg, format, body }) = set.conflux.poll_early()
-        {
+        let next = |set: &mut Set<S>| {
+            let held = set.conflux.poll_early()?;
             set.oldest.handle_taken(now, 1, set.conflux.early_len());
-            self.sets.held_cells -= 1;
+            Some(held)
+        };
+        while let Some(Held { leg, format, body }) = self.sets.change(tunnel, next).flatten() {
+            // The leg that has brought it may have gone since, and its number be another circuit's.
+            let leg = leg.filter(|leg| self.sets.has_leg(tunnel, *leg));
+            let lead = self.tunnels.get(tunnel).map(|it| it.circuit);
             // It was read when it came.
-            if let Ok(message) = body.message(format) {
+            if let (Some(leg), Ok(message)) = (leg.or(lead), body.message(format)) {
                 self.handle_message_in_turn(leg, Command::RELAY, &message);
             }
         }
@@ -261,10 +307,81 @@ impl<S: Suite, R: Rng, C: Conduct<S>> Core<S, R, C> {
         let skipped = set.conflux.handle_chosen(leg);
         set.conflux.handle_sent(leg);
         if let Some(skipped) = skipped {
-            self.totals.conflux_switches += 1;
-            let mut data = Vec::new();
-            ConfluxSwitch { skipped }.encode_into(&mut data);
-            self.originate(leg, RelayCommand::CONFLUX_SWITCH, StreamId::CIRCUIT, &data);
+            self.switch(leg, skipped);
+        }
+    }
+
+    fn switch(&mut self, leg: CircuitIndex, skipped: u32) {
+        self.totals.conflux_switches += 1;
+        let mut data = Vec::new();
+        ConfluxSwitch { skipped }.encode_into(&mut data);
+        self.originate(leg, RelayCommand::CONFLUX_SWITCH, StreamId::CIRCUIT, &data);
+    }
+
+    /// Keeps a message that has gone on a leg, if it may have to be sent again.
+    pub(super) fn keep(
+        &mut self,
+        leg: CircuitIndex,
+        format: RelayFormat,
+        body: &S::Body,
+        is_marked: bool,
+    ) {
+        let now = self.outputs.now();
+        let circuit = self.circuits.get(leg);
+        let tunnel = circuit.and_then(|it| it.end.as_ref()).map(|end| end.tunnel);
+        let Some(tunnel) = tunnel else { return };
+        self.sets.change(tunnel, |set| {
+            if set.conflux.resumes() {
+                let body = Box::new(body.clone());
+                set.conflux.keep(leg, Held { leg: None, format, body }, is_marked);
+                set.kept_at = now;
+            }
+        });
+    }
+
+    /// A SENDME has come on a leg.
+    pub(super) fn handle_leg_acknowledged(&mut self, leg: CircuitIndex) {
+        let circuit = self.circuits.get(leg);
+        let tunnel = circuit.and_then(|it| it.end.as_ref()).map(|end| end.tunnel);
+        let Some(tunnel) = tunnel else { return };
+        self.sets.change(tunnel, |set| set.conflux.handle_acknowledged(leg));
+        self.resend(leg);
+    }
+
+    /// Sends again what lost legs of a set have not brought, as far as there is room.
+    pub(super) fn resend(&mut self, leg: CircuitIndex) {
+        let now = self.outputs.now();
+        let circuit = self.circuits.get(leg);
+        let tunnel = circuit.and_then(|it| it.end.as_ref()).map(|end| end.tunnel);
+        let Some(tunnel) = tunnel else { return };
+        while let Some(set) = self.sets.all.get(&tunnel)
+            && set.conflux.next_lost().is_some()
+            && let Some(leg) = self.leg_for_data(tunnel)
+        {
+            let taken = self.sets.change(tunnel, |set| set.conflux.take_lost(leg)).flatten();
+            let Some((skipped, held)) = taken else { return };
+            if let Some(skipped) = skipped {
+                self.switch(leg, skipped);
+            }
+            let Some(circuit) = self.circuits.get_mut(leg) else { return };
+            let (Hop::Relay(layer), Some(end)) = (&mut circuit.hop, &mut circuit.end) else {
+                return;
+            };
+            let queue = &mut circuit.back_queue;
+            let joined = queue.joining();
+            let body = queue.push(now).begin(circuit.back.circ_id, Command::RELAY);
+            body.clone_from(&held.body);
+            layer.originate(body);
+            let message = held.body.message(held.format);
+            let is_data = matches!(message, Ok(Message { command: RelayCommand::DATA, .. }));
+            let is_marked = is_data && end.leg.flow.handle_sent(now, || layer.sent_tag());
+            if let Some(cells) = end.leg.handle_packaged(queue.len()) {
+                queue.watch(cells);
+            }
+            let back = circuit.back.conn;
+            self.outputs.handle_queued(&mut self.conns, back, (leg, Way::Back), joined);
+            self.totals.conflux_resent += 1;
+            self.sets.change(tunnel, |set| set.conflux.keep(leg, held, is_marked));
         }
     }
 
@@ -274,7 +391,9 @@ impl<S: Suite, R: Rng, C: Conduct<S>> Core<S, R, C> {
         let is_idle = self.tunnels.get(tunnel).is_none_or(|it| it.streams.is_empty());
         let Some(set) = self.sets.all.get_mut(&tunnel) else { return Vec::new() };
         let in_flight_cells = end.leg.flow.state().in_flight_cells;
+        let before = set.held();
         let removed = set.conflux.remove_leg(index, in_flight_cells, is_idle);
+        self.sets.held_cells = self.sets.held_cells + set.held() - before;
         let others: Vec<CircuitIndex> = set.conflux.legs().collect();
         if let Some(other) = others.first()
             && removed == Removed::Spare
@@ -282,6 +401,8 @@ impl<S: Suite, R: Rng, C: Conduct<S>> Core<S, R, C> {
             if let Some(it) = self.tunnels.get_mut(tunnel) {
                 it.circuit = *other;
             }
+            self.resend(*other);
+            self.wake_streams(*other);
             return Vec::new();
         }
         self.sets.remove(tunnel);

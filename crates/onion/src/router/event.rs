@@ -45,6 +45,8 @@ pub struct RouterTotals {
     pub conflux_legs: u64,
     /// Times that clients or we went over from one leg to another.
     pub conflux_switches: u64,
+    /// Messages that were sent again, since the leg was lost that had them.
+    pub conflux_resent: u64,
     /// Streams opened, and names looked up, for clients.
     pub streams: u64,
     /// Links that were refused, since too many come from one address.

@@ -7,10 +7,12 @@
 //! Messages of streams ([`is_multiplexed`](crate::cell::relay::RelayCommand::is_multiplexed)) are numbered from one, over
 //! all legs. No number is on the wire: a leg counts its own, and SWITCH says how many others come before the next.
 
+mod again;
 mod error;
 mod order;
 pub mod schedulers;
 
+use again::Kept;
 pub use error::ConfluxError;
 pub use order::Order;
 pub use schedulers::{LegScheduler, LegState};
@@ -25,7 +27,7 @@ pub const LEGS_MAX: usize = 8;
 
 /// What one end knows of one leg.
 #[derive(Debug)]
-struct Sequence<L> {
+struct Sequence<L, M> {
     leg: L,
     /// The number of the last message that was sent on it, those that it skipped counted.
     sent: u64,
@@ -40,6 +42,8 @@ struct Sequence<L> {
     rtt: Option<Duration>,
     /// When our part of the handshake was sent.
     asked_at: Instant,
+    /// What was sent on it and is not acknowledged, if it can be sent again.
+    kept: Kept<M>,
 }
 
 /// Cells that a leg has carried.
@@ -54,7 +58,7 @@ pub struct LegFigures {
 /// What a leg that goes leaves behind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Removed {
-    /// Nothing is lost: the other legs go on.
+    /// Nothing is lost, or all of it will be sent again: the other legs go on.
     Spare,
     /// Something was under way on it, or may have been: the set is broken. Nobody sends it again (proposal 329 §2.4.3).
     Broken,
@@ -64,7 +68,15 @@ pub enum Removed {
 #[derive(Debug)]
 pub struct Conflux<L, M> {
     nonce: ConfluxNonce,
-    legs: Vec<Sequence<L>>,
+    legs: Vec<Sequence<L, M>>,
+    /// The number of the last message that was sent, on whatever leg.
+    sent: u64,
+    /// Both ends keep what is not acknowledged, and send it again if its leg is lost.
+    resumes: bool,
+    /// Of legs that are lost: what is to be sent again, by number.
+    lost: BTreeMap<u64, M>,
+    /// Messages that are kept or lost.
+    again_len: usize,
     scheduler: &'static dyn LegScheduler,
     /// The leg that was sent on last.
     current: Option<L>,
@@ -89,6 +101,10 @@ impl<L: Copy + PartialEq, M> Conflux<L, M> {
         Self {
             nonce,
             legs: Vec::new(),
+            sent: 0,
+            resumes: false,
+            lost: BTreeMap::new(),
+            again_len: 0,
             scheduler,
             current: None,
             delivered: 0,
@@ -147,22 +163,22 @@ impl<L: Copy + PartialEq, M> Conflux<L, M> {
 
     /// Messages that were sent, on whatever leg.
     #[must_use]
-    pub fn sent(&self) -> u64 {
-        self.legs.iter().map(|it| it.sent).max().unwrap_or(0)
+    pub const fn sent(&self) -> u64 {
+        self.sent
     }
 
     /// What our LINK or LINKED says.
     #[must_use]
     pub fn link(&self, desired: DesiredUx) -> ConfluxLink {
-        let (last_sent, last_received) = (self.sent(), self.delivered);
-        ConfluxLink { nonce: self.nonce, last_sent, last_received, desired }
+        let (last_sent, last_received, resumes) = (self.sent, self.delivered, self.resumes);
+        ConfluxLink { nonce: self.nonce, last_sent, last_received, desired, resumes }
     }
 
-    fn find(&self, leg: L) -> Option<&Sequence<L>> {
+    fn find(&self, leg: L) -> Option<&Sequence<L, M>> {
         self.legs.iter().find(|it| it.leg == leg)
     }
 
-    fn find_mut(&mut self, leg: L) -> Option<&mut Sequence<L>> {
+    fn find_mut(&mut self, leg: L) -> Option<&mut Sequence<L, M>> {
         self.legs.iter_mut().find(|it| it.leg == leg)
     }
 
@@ -187,7 +203,9 @@ impl<L: Copy + PartialEq, M> Conflux<L, M> {
         if theirs.nonce != self.nonce || self.find(leg).is_some() {
             return Err(ConfluxError::Handshake);
         }
-        if theirs.last_sent > self.delivered || theirs.last_received > self.sent() {
+        // What is missing is on its way on another leg, or will be sent again.
+        let is_lost = theirs.last_sent > self.delivered && !self.resumes;
+        if is_lost || theirs.last_received > self.sent {
             return Err(ConfluxError::Desynchronised);
         }
         self.legs.push(Sequence {
@@ -199,6 +217,7 @@ impl<L: Copy + PartialEq, M> Conflux<L, M> {
             is_switched: false,
             rtt: None,
             asked_at,
+            kept: Kept::default(),
         });
         Ok(())
     }
@@ -223,12 +242,16 @@ impl<L: Copy + PartialEq, M> Conflux<L, M> {
             return Removed::Spare;
         };
         let it = self.legs.remove(place);
+        if self.resumes {
+            return self.lose(it);
+        }
         let was_current = self.current == Some(leg);
         if was_current {
             self.current = None;
         }
         let has_carried = it.sent_here + it.received_here > 0;
-        let was_ahead = self.sent() < it.sent || self.received() < it.received;
+        let others_sent = self.legs.iter().map(|it| it.sent).max().unwrap_or(0);
+        let was_ahead = others_sent < it.sent || self.received() < it.received;
         let is_missed = in_flight_cells > 0 || was_current || was_ahead || !self.early.is_empty();
         if has_carried && (is_missed || !is_idle) { Removed::Broken } else { Removed::Spare }
     }
@@ -267,7 +290,7 @@ impl<L: Copy + PartialEq, M> Conflux<L, M> {
     /// was sent on last, so that nothing waits for it.
     pub fn choose_for_message(&self, state: impl Fn(L) -> LegState) -> Option<L> {
         let first = || {
-            let of = |it: &&Sequence<L>| it.rtt.unwrap_or(Duration::MAX);
+            let of = |it: &&Sequence<L, M>| it.rtt.unwrap_or(Duration::MAX);
             self.legs.iter().min_by_key(of).map(|it| it.leg)
         };
         self.choose(state).or(self.current).or_else(first)
@@ -276,7 +299,7 @@ impl<L: Copy + PartialEq, M> Conflux<L, M> {
     /// A message goes on this leg next. What its SWITCH must say, if one must come before it.
     pub fn handle_chosen(&mut self, leg: L) -> Option<u32> {
         self.current = Some(leg);
-        let sent = self.sent();
+        let sent = self.sent;
         let it = self.find_mut(leg)?;
         // Beyond 32 bits the set would have to switch to and fro: two terabytes on one leg, without a break.
         let skipped = u32::try_from(sent.saturating_sub(it.sent)).unwrap_or(u32::MAX);
@@ -286,9 +309,10 @@ impl<L: Copy + PartialEq, M> Conflux<L, M> {
 
     /// It was sent.
     pub fn handle_sent(&mut self, leg: L) {
-        if let Some(it) = self.find_mut(leg) {
+        if let Some(it) = self.legs.iter_mut().find(|it| it.leg == leg) {
             it.sent += 1;
             it.sent_here += 1;
+            self.sent = self.sent.max(it.sent);
         }
     }
 }

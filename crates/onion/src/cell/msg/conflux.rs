@@ -7,6 +7,9 @@ use core::fmt;
 /// The only version of the handshake that there is.
 const VERSION: u8 = 1;
 
+/// The byte behind a LINK or LINKED of a sender that can send again. An own extension.
+const RESUMES: u8 = 1;
+
 /// What circuits of one set have in common, and nobody else knows: who has it can put data into its streams.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct ConfluxNonce(pub [u8; 32]);
@@ -61,6 +64,9 @@ pub struct ConfluxLink {
     pub last_received: u64,
     /// How its sender wants data sent to it.
     pub desired: DesiredUx,
+    /// Its sender keeps what is not acknowledged, and can send it again on another leg (proposal 329 §2.7). The proposal has no
+    /// sign for it: it is a byte behind the message, where others see padding.
+    pub resumes: bool,
 }
 
 impl ConfluxLink {
@@ -78,7 +84,8 @@ impl ConfluxLink {
         let last_received = u64::from_be_bytes(reader.take_array()?);
         let desired = DesiredUx::new(reader.take_u8()?);
         let desired = desired.ok_or(reader.malformed("unknown wish"))?;
-        Ok(Self { nonce, last_sent, last_received, desired })
+        let resumes = reader.rest().first() == Some(&RESUMES);
+        Ok(Self { nonce, last_sent, last_received, desired, resumes })
     }
 
     /// Appends the data.
@@ -88,13 +95,17 @@ impl ConfluxLink {
         out.extend_from_slice(&self.last_sent.to_be_bytes());
         out.extend_from_slice(&self.last_received.to_be_bytes());
         out.push(self.desired as u8);
+        if self.resumes {
+            out.push(RESUMES);
+        }
     }
 }
 
 /// The data of CONFLUX_SWITCH: what follows on this leg comes after messages that other legs carry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ConfluxSwitch {
-    /// How many, since the last message on this leg.
+    /// How many, since the last message on this leg. Between ends that send again, a number in two's complement: what is sent
+    /// again may come before what the leg has carried.
     pub skipped: u32,
 }
 

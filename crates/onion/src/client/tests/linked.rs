@@ -76,8 +76,13 @@ impl World {
         let conn = core.poll_dial().expect("a link is wanted").conn;
         core.handle_link_open(now, conn);
         let nonce = crate::cell::msg::ConfluxNonce([0; 32]);
-        let link =
-            ConfluxLink { nonce, last_sent: 0, last_received: 0, desired: DesiredUx::NoOpinion };
+        let link = ConfluxLink {
+            nonce,
+            last_sent: 0,
+            last_received: 0,
+            desired: DesiredUx::NoOpinion,
+            resumes: false,
+        };
         let (layers, numbers) = (Vec::new(), vec![0; legs]);
         let (got, events) = (Rc::default(), Vec::new());
         let mut world = Self { core, now, conn, set, link, layers, numbers, got, events };

@@ -118,9 +118,12 @@ impl<S: Suite, R: Rng, C: Conduct<S>> Core<S, R, C> {
         let had_room = end.leg.flow.room_cells() > 0;
         let path = end.leg.path(circuit.back_queue.len());
         end.leg.flow.handle_sendme(now, &sendme, path)?;
-        let has_room = end.leg.flow.room_cells() > 0;
+        let (has_room, is_linked) = (end.leg.flow.room_cells() > 0, end.is_linked);
+        if is_linked {
+            self.handle_leg_acknowledged(index);
+        }
         // Of a set another leg may be the next, with another round trip.
-        if has_room && (!had_room || end.is_linked) {
+        if has_room && (!had_room || is_linked) {
             self.wake_streams(index);
         }
         Ok(())
@@ -187,6 +190,7 @@ impl<S: Suite, R: Rng, C: Conduct<S>> Core<S, R, C> {
         while let Some(index) = self.outputs.poll_drained() {
             let end = self.circuits.get_mut(index).and_then(|circuit| circuit.end.as_mut());
             if end.is_some_and(|end| end.leg.handle_unblocked()) {
+                self.resend(index);
                 self.wake_streams(index);
             }
         }
@@ -259,9 +263,10 @@ impl<S: Suite, R: Rng, C: Conduct<S>> Core<S, R, C> {
             self.rng.fill_bytes(&mut salt);
             body.salt(format, at, &salt);
         }
+        let copy = end.is_linked.then(|| body.clone());
         layer.originate(body);
 
-        end.leg.flow.handle_sent(now, || layer.sent_tag());
+        let is_marked = end.leg.flow.handle_sent(now, || layer.sent_tag());
         stream.flow.handle_packaged(filling.data_len as u64);
         tunnel.streams.handle_served(stream.stream_id);
         if let Some(cells) = end.leg.handle_packaged(queue.len()) {
@@ -269,6 +274,9 @@ impl<S: Suite, R: Rng, C: Conduct<S>> Core<S, R, C> {
         }
         let back = circuit.back.conn;
         self.outputs.handle_queued(&mut self.conns, back, (index, Way::Back), joined);
+        if let Some(body) = copy {
+            self.keep(index, format, &body, is_marked);
+        }
         Some(rest)
     }
 

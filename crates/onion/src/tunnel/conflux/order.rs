@@ -10,6 +10,8 @@ pub enum Order {
     Next,
     /// This is its number, and others come before it: it goes to [`hold`](Conflux::hold).
     Early(u64),
+    /// It has come before, on a leg that was lost, and is of no use.
+    Again,
 }
 
 impl<L: Copy + PartialEq, M> Conflux<L, M> {
@@ -18,10 +20,14 @@ impl<L: Copy + PartialEq, M> Conflux<L, M> {
     /// # Errors
     /// Where the leg is none, or its last SWITCH was followed by nothing: it would only tell a relay on the way something.
     pub fn handle_switch(&mut self, leg: L, switch: ConfluxSwitch) -> Result<(), ConfluxError> {
+        let resumes = self.resumes;
         let it = self.find_mut(leg).filter(|it| !it.is_switched).ok_or(ConfluxError::Switch)?;
         it.is_switched = true;
-        let skipped = u64::from(switch.skipped);
-        it.received = it.received.checked_add(skipped).ok_or(ConfluxError::Switch)?;
+        let skipped = match resumes {
+            true => i64::from(switch.skipped.cast_signed()),
+            false => i64::from(switch.skipped),
+        };
+        it.received = it.received.checked_add_signed(skipped).ok_or(ConfluxError::Switch)?;
         Ok(())
     }
 
@@ -36,7 +42,7 @@ impl<L: Copy + PartialEq, M> Conflux<L, M> {
         it.received_here += 1;
         let number = it.received;
         if number <= self.delivered || self.early.contains_key(&number) {
-            return Err(ConfluxError::Again);
+            return if self.resumes { Ok(Order::Again) } else { Err(ConfluxError::Again) };
         }
         if number == self.delivered + 1 {
             self.delivered = number;

@@ -10,6 +10,7 @@ fn a_link_lies_where_the_proposal_has_it() {
         last_sent: 0x0102_0304_0506_0708,
         last_received: 9,
         desired: DesiredUx::HighThroughput,
+        resumes: false,
     };
     let mut expected = vec![1];
     expected.extend_from_slice(&[0xab; 32]);
@@ -19,6 +20,10 @@ fn a_link_lies_where_the_proposal_has_it() {
     assert_eq!(data, expected);
     data.resize(498, 0);
     assert_eq!(ConfluxLink::parse(&data), Ok(link), "padding is passed over");
+    let resuming = ConfluxLink { resumes: true, ..link };
+    let mut data = vec![];
+    resuming.encode_into(&mut data);
+    assert_eq!((data.len(), data[50]), (51, 1), "what others take for padding");
 }
 
 #[test]
@@ -52,10 +57,12 @@ fn a_nonce_is_in_no_log() {
 proptest! {
     #[test]
     fn what_is_written_is_read(
-        nonce: [u8; 32], last_sent: u64, last_received: u64, desired in 0usize..5, skipped: u32,
+        nonce: [u8; 32], last_sent: u64, last_received: u64, desired in 0usize..5, resumes: bool,
+        skipped: u32,
     ) {
         let desired = DesiredUx::ALL[desired];
-        let link = ConfluxLink { nonce: ConfluxNonce(nonce), last_sent, last_received, desired };
+        let nonce = ConfluxNonce(nonce);
+        let link = ConfluxLink { nonce, last_sent, last_received, desired, resumes };
         let mut data = vec![];
         link.encode_into(&mut data);
         prop_assert_eq!(ConfluxLink::parse(&data), Ok(link));
@@ -69,7 +76,7 @@ proptest! {
         let mut back = vec![];
         if let Ok(link) = ConfluxLink::parse(&data) {
             link.encode_into(&mut back);
-            prop_assert_eq!(&data[..50], &back[..]);
+            prop_assert_eq!(&data[..back.len()], &back[..]);
         }
         let _ = ConfluxSwitch::parse(&data);
     }
