@@ -36,10 +36,10 @@ use ways::Way;
 It has held if weighted paths have more throughput than uniform ones, paths chosen by measured latency a smaller round trip, all within one country a
 smaller one than across continents, and each link's round trip is within 10 % of the truth; the last three need root.")]
 pub(super) struct Options {
-    /// Circuits of each strategy; 60 by default, 8 if --quick.
+    /// Circuits of each strategy; 60 by default, 6 if --quick.
     #[arg(long, value_parser = clap::value_parser!(u32).range(2..=10_000))]
     circuits: Option<u32>,
-    /// Circuits to learn from; 120 by default, 36 if --quick.
+    /// Circuits to learn from; 120 by default, 24 if --quick.
     #[arg(long, value_parser = clap::value_parser!(u32).range(2..=10_000))]
     learning: Option<u32>,
     /// Bytes of each download.
@@ -70,8 +70,8 @@ pub(super) fn run(
     interrupt: &Interrupt,
 ) -> Result<ExperimentReport, Error> {
     let count = |asked: Option<u32>, quick, all| asked.unwrap_or(if common.quick { quick } else { all });
-    let circuits = count(options.circuits, 8, 60);
-    let learning = count(options.learning, 36, 120);
+    let circuits = count(options.circuits, 6, 60);
+    let learning = count(options.learning, 24, 120);
     let is_flat = options.flat || link::Namespace::new().is_err();
     let mut report = ExperimentReport {
         parameters: vec![
@@ -105,7 +105,9 @@ pub(super) fn run(
         let (mut all, whole) = (Vec::new(), subjects.len());
         let each = |probed| {
             all.push(probed);
-            output.doing(format!("{what}: circuit {} of {whole}", all.len()));
+            if all.len() % 10 == 0 || all.len() == whole {
+                output.step(format!("{what}: {} circuits of {whole}", all.len()));
+            }
             true
         };
         probe::run(plan.clone(), subjects, view, each, || interrupt.is_requested())?;

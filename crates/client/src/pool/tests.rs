@@ -101,6 +101,8 @@ fn by_latency_a_stream_gets_the_circuit_that_answers_fastest_now() {
     pool.set_latency(0, ms(80));
     pool.set_latency(1, ms(30));
     assert_eq!(pool.choose(WEB, &nobody, at(2)), Choice::Use(1));
+    pool.handle_begun(1, at(2));
+    pool.handle_over(1);
     pool.set_latency(1, ms(90));
     assert_eq!(pool.choose(WEB, &nobody, at(3)), Choice::Use(0), "another is faster now");
     // What is somebody's is nobody else's, however fast.
