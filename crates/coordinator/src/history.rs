@@ -182,7 +182,9 @@ impl History {
         now_unix_s: u64,
     ) -> Option<&PastEstimate> {
         match record.map(|record| &record.end) {
-            Some(End::Measured { capacity, .. }) if record.is_some_and(Record::wants_another_turn) => {
+            Some(End::Measured { capacity, .. })
+                if record.is_some_and(Record::wants_another_turn) =>
+            {
                 self.kept_for(policy, relay, None, now_unix_s).filter(|it| it.capacity > *capacity)
             }
             Some(End::Measured { .. }) => None,

@@ -69,7 +69,8 @@ pub(super) fn run(
     output: &Output,
     interrupt: &Interrupt,
 ) -> Result<ExperimentReport, Error> {
-    let count = |asked: Option<u32>, quick, all| asked.unwrap_or(if common.quick { quick } else { all });
+    let count =
+        |asked: Option<u32>, quick, all| asked.unwrap_or(if common.quick { quick } else { all });
     let circuits = count(options.circuits, 6, 60);
     let learning = count(options.learning, 24, 120);
     let is_flat = options.flat || link::Namespace::new().is_err();
@@ -78,7 +79,10 @@ pub(super) fn run(
             pair("circuits of each strategy", circuits.to_string()),
             pair("circuits to learn from", learning.to_string()),
             pair("a download", format!("{} bytes", options.bytes)),
-            pair("distances", if is_flat { "none: loopback" } else { "three continents" }.to_owned()),
+            pair(
+                "distances",
+                if is_flat { "none: loopback" } else { "three continents" }.to_owned(),
+            ),
             pair("relays", scene::described()),
             pair("seed", options.seed.to_string()),
         ],
@@ -121,7 +125,7 @@ pub(super) fn run(
     // Setting up and round trips by length, without downloads.
     let mut subjects = uniform(view, 2, circuits, &mut rng)?;
     subjects.extend(uniform(view, 4, circuits, &mut rng)?);
-    let lengths = play(subjects, &ProbePlan { download: None, ..plan.clone() }, "lengths")?;
+    let lengths = play(subjects, &ProbePlan { download: None, ..plan }, "lengths")?;
     // One of each in turn: what else goes on on this machine meets all alike.
     let ways = Way::all(&scene, &model)?;
     let mut subjects = Vec::new();
@@ -135,11 +139,8 @@ pub(super) fn run(
     }
     let probed = play(subjects, &plan, "strategies")?;
     let names = ways.len();
-    let mut course = Course {
-        learning,
-        lengths,
-        ways: ways.into_iter().map(|way| (way, Vec::new())).collect(),
-    };
+    let mut course =
+        Course { learning, lengths, ways: ways.into_iter().map(|way| (way, Vec::new())).collect() };
     for (place, probed) in probed.into_iter().enumerate() {
         course.ways[place % names].1.push(probed);
     }
@@ -159,12 +160,7 @@ pub(super) fn run(
 }
 
 /// Paths that are chosen uniformly.
-fn uniform(
-    view: &View,
-    hops: usize,
-    count: u32,
-    rng: &mut StdRng,
-) -> Result<Vec<Subject>, Error> {
+fn uniform(view: &View, hops: usize, count: u32, rng: &mut StdRng) -> Result<Vec<Subject>, Error> {
     let draw = |_| {
         let need = Some(Need::Lookup);
         let path = draw_path(view, &client::strategy::Uniform, RULES, need, hops, rng);

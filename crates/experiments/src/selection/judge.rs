@@ -12,7 +12,9 @@ use client::path::Need;
 use client::probe::Probed;
 use onion::Duration;
 use rand::rngs::StdRng;
-use report::experiment::{Axis, Case, CaseVerdict, ExperimentFigure, ExperimentReport, Role, Series};
+use report::experiment::{
+    Axis, Case, CaseVerdict, ExperimentFigure, ExperimentReport, Role, Series,
+};
 
 /// How far a link's round trip may be from the truth.
 const CLOSE: f64 = 0.10;
@@ -62,9 +64,7 @@ pub(super) fn cases(
         cases.push(table_iii(uniform, weighted));
     }
     let has_distances = scene.countries().is_some();
-    for (faster, slower) in
-        [("latency", "uniform"), ("single-country-de", "unique-continents")]
-    {
+    for (faster, slower) in [("latency", "uniform"), ("single-country-de", "unique-continents")] {
         if let (true, Some(fast), Some(slow)) = (has_distances, found(faster), found(slower)) {
             cases.push(shorter(faster, fast, slower, slow));
         }
@@ -75,12 +75,7 @@ pub(super) fn cases(
     Ok(cases)
 }
 
-fn strategy(
-    way: &Way,
-    probed: &[Probed],
-    scene: &Scene,
-    rng: &mut StdRng,
-) -> Result<Case, Error> {
+fn strategy(way: &Way, probed: &[Probed], scene: &Scene, rng: &mut StdRng) -> Result<Case, Error> {
     let need = Need::Port { port: scene.server().port(), is_ipv6: false };
     let view = scene.view();
     let study = Study { view, strategy: &*way.strategy, rules: RULES, need, pairs: 10_000 };
@@ -144,8 +139,7 @@ fn table_iii(uniform: &[Probed], weighted: &[Probed]) -> Case {
 
 fn shorter(faster: &str, fast: &[Probed], slower: &str, slow: &[Probed]) -> Case {
     let (fast, slow) = (of(fast, rtt_ms), of(slow, rtt_ms));
-    let verdict =
-        if fast.mean < slow.mean { CaseVerdict::Held } else { CaseVerdict::Missed };
+    let verdict = if fast.mean < slow.mean { CaseVerdict::Held } else { CaseVerdict::Missed };
     let case = Case::new(format!("round trips: {faster} below {slower}"), None, None);
     let case = with(case, "rtt_ms", fast);
     let told = format!("{fast:.0} ms, beside {slow:.0} ms");
@@ -240,20 +234,24 @@ fn correlations(course: &Course) -> Vec<Case> {
             .column("correlation_high", found.interval.and_then(|it| rounded(it.1)))
             .column("correlation_paper", paper)
             .column("circuits", found.count)
-            .ended(CaseVerdict::Skipped, format!("{found} of {} circuits; paper {paper}", found.count))
+            .ended(
+                CaseVerdict::Skipped,
+                format!("{found} of {} circuits; paper {paper}", found.count),
+            )
     };
     asked.into_iter().map(case).collect()
 }
 
 /// Figures 5, 6 and 7.
 pub(super) fn figures(course: &Course) -> Vec<ExperimentFigure> {
-    let dots = |name: &str, title: &str, x: &str, y: &str, of: &dyn Fn(&Probed) -> Option<(f64, f64)>| {
-        let figure = ExperimentFigure::new(name, title, Axis::new(x), Axis::new(y));
-        course.ways.iter().enumerate().fold(figure, |figure, (nth, (way, probed))| {
-            let points = probed.iter().filter_map(of).collect();
-            figure.with(Series::dots(way.name, Role::Nth(nth), points))
-        })
-    };
+    let dots =
+        |name: &str, title: &str, x: &str, y: &str, of: &dyn Fn(&Probed) -> Option<(f64, f64)>| {
+            let figure = ExperimentFigure::new(name, title, Axis::new(x), Axis::new(y));
+            course.ways.iter().enumerate().fold(figure, |figure, (nth, (way, probed))| {
+                let points = probed.iter().filter_map(of).collect();
+                figure.with(Series::dots(way.name, Role::Nth(nth), points))
+            })
+        };
     let rtts: Vec<(&str, Vec<f64>)> = course
         .ways
         .iter()
@@ -291,8 +289,7 @@ pub(super) fn notes(is_flat: bool) -> Vec<String> {
 }
 
 pub(super) fn answer(report: &ExperimentReport) -> String {
-    let is_judged =
-        |it: &&Case| matches!(it.verdict, CaseVerdict::Held | CaseVerdict::Missed);
+    let is_judged = |it: &&Case| matches!(it.verdict, CaseVerdict::Held | CaseVerdict::Missed);
     let judged: Vec<&Case> = report.cases.iter().filter(is_judged).collect();
     let held = judged.iter().filter(|it| it.verdict == CaseVerdict::Held).count();
     format!("{held} of {} comparisons held.", judged.len())

@@ -21,7 +21,7 @@ fn relay(number: u8) -> Relay {
     };
     let nickname = format!("relay{number}");
     let subject = Subject { nickname: nickname.clone(), fingerprint, limit: None, request };
-    let guess = Guess { capacity: guess, source: GuessSource::Default };
+    let guess = Guess { capacity: guess, source: GuessSource::Default, sockets_min: 0 };
     Relay { subject, nickname: nickname.parse().expect("a nickname"), guess }
 }
 
