@@ -86,6 +86,10 @@ pub(crate) struct RunOptions {
     /// Write transfers.csv, relays.csv and seconds.csv into this folder.
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
+    /// The same tables as Parquet, too: transfers.parquet, relays.parquet and seconds.parquet. Only in a program that
+    /// was built with `--features parquet`.
+    #[arg(long, requires = "out")]
+    parquet: bool,
     /// Print results as JSON, one value a line: downloads by size, then a summary.
     #[arg(long)]
     json: bool,
@@ -107,6 +111,10 @@ pub(crate) fn run(
 }
 
 fn run_once(options: &RunOptions, output: &Output, interrupt: &Interrupt) -> Result<Exit, Error> {
+    if options.parquet && cfg!(not(feature = "parquet")) {
+        let problem = "--parquet: this program was built without; cargo build --features parquet";
+        return Err(Error::Usage(problem.to_owned()));
+    }
     let mut network = Network::read(&options.network)?;
     if let Some(load) = options.load {
         if !load.is_finite() || load <= 0.0 {
@@ -132,6 +140,10 @@ fn run_once(options: &RunOptions, output: &Output, interrupt: &Interrupt) -> Res
     let outcome = run_network(&network, &plan(options), interrupt.requested(), &progress)?;
     output.quiet();
     let summary = finish(&network, &plan(options), &outcome, options.out.as_deref())?;
+    #[cfg(feature = "parquet")]
+    if let Some(folder) = options.out.as_deref().filter(|_| options.parquet) {
+        tornet::results::write_parquet(&network, &outcome, folder)?;
+    }
     for size in &summary.downloads {
         output.result(download(size), || value("downloads", size));
     }

@@ -41,10 +41,15 @@ impl Report {
 
 /// Puts `content` where a file was or is to be, whole.
 pub(crate) fn write(path: &Path, content: &[u8]) -> Result<(), ReportError> {
-    replace(path, content).map_err(|source| ReportError::Write { path: path.to_owned(), source })
+    replace_file(path, content)
+        .map_err(|source| ReportError::Write { path: path.to_owned(), source })
 }
 
-fn replace(path: &Path, content: &[u8]) -> io::Result<()> {
+/// Puts `content` where a file was or is to be, whole: readers find the old one or the new one. It is as public as the umask lets it be.
+///
+/// # Errors
+/// What the operating system says; then what was there before is untouched.
+pub fn replace_file(path: &Path, content: &[u8]) -> io::Result<()> {
     if path.is_dir() {
         return Err(ErrorKind::IsADirectory.into());
     }

@@ -2,9 +2,14 @@
 
 mod figures;
 mod files;
+#[cfg(feature = "parquet")]
+mod parquet;
+mod rows;
 mod transfers;
 
 pub use figures::{SizeFigures, Summary, peak_memory_mib};
+#[cfg(feature = "parquet")]
+pub use parquet::write_parquet;
 pub use transfers::{Transfers, transfers};
 
 use crate::error::Error;

@@ -4,7 +4,7 @@ use super::Played;
 use crate::error::Error;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
-use std::io::{self, Write};
+use std::io;
 use std::path::{Path, PathBuf};
 
 /// A folder with a file for each run, and for whatever else took long. A file is there whole or not at all.
@@ -76,13 +76,7 @@ impl Store {
     /// Puts it there.
     pub(crate) fn write(&self, name: &str, what: &impl Serialize) -> Result<(), Error> {
         let path = self.path(name);
-        let write = || -> io::Result<()> {
-            let mut file = tempfile::NamedTempFile::new_in(&self.folder)?;
-            serde_json::to_writer(&mut file, what)?;
-            file.flush()?;
-            file.persist(&path)?;
-            Ok(())
-        };
+        let write = || report::replace_file(&path, &serde_json::to_vec(what)?);
         // On a full disk, for one, nothing of this run is there, and all that were over before are.
         write().map_err(failed("write (the runs before it are kept)", &path))
     }

@@ -12,7 +12,6 @@ use onion::Rate;
 use serde_json::json;
 use std::collections::BTreeMap;
 use std::fs;
-use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use terminal::{Exit, Output};
@@ -95,7 +94,12 @@ pub(crate) fn run(options: &SampleOptions, output: &Output) -> Result<Exit, Erro
     };
     let scenario = scenario_text(&drawn.network, folder.as_deref())?;
     let text = format!("{}\n{scenario}", heading(options, known.len(), &drawn));
-    write(&options.out, &text)?;
+    let out = &options.out;
+    report::replace_file(out, text.as_bytes()).map_err(|source| Error::File {
+        what: "write",
+        path: out.clone(),
+        source,
+    })?;
     tell(options, known.len(), &drawn, output);
     Ok(Exit::Done)
 }
@@ -154,17 +158,6 @@ fn heading(options: &SampleOptions, of: usize, drawn: &Sample) -> String {
         drawn.guessed_rates,
         drawn.guessed_countries,
     )
-}
-
-/// Whole or not at all.
-fn write(path: &Path, text: &str) -> Result<(), Error> {
-    let folder = path.parent().filter(|it| !it.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    let written = || {
-        let mut file = tempfile::NamedTempFile::new_in(folder)?;
-        file.write_all(text.as_bytes())?;
-        file.persist(path).map(drop).map_err(std::io::Error::from)
-    };
-    written().map_err(|source| Error::File { what: "write", path: path.to_owned(), source })
 }
 
 fn tell(options: &SampleOptions, of: usize, drawn: &Sample, output: &Output) {

@@ -1,10 +1,12 @@
 //! The files of a run, and their fingerprint.
 
+use super::rows::{self, RelayRow, SecondRow, TransferRow};
 use crate::error::Error;
 use crate::network::{Network, Users};
 use crate::run::Outcome;
+use serde::Serialize;
 use sha2::{Digest, Sha256};
-use sim::world::{Ending, Record};
+use sim::world::Record;
 use std::fs::File;
 use std::io::{self, BufWriter, Write};
 use std::path::Path;
@@ -48,47 +50,30 @@ pub(super) fn write(
             |source: io::Error| Error::Write { path: path.clone().unwrap_or_default(), source };
         let file = path.as_ref().map(File::create).transpose().map_err(failed)?;
         let tee = Tee { digest: &mut digest, file: file.map(BufWriter::new) };
-        let mut writer = csv::Writer::from_writer(tee);
+        let mut writer = csv::WriterBuilder::new().has_headers(false).from_writer(tee);
         let written = rows(&mut writer).and_then(|()| Ok(writer.flush()?));
         written.map_err(|error| failed(io::Error::other(error)))
     };
-    add("transfers.csv", &|writer| transfers(network, outcome, writer))?;
-    add("relays.csv", &|writer| relays(network, outcome, writer))?;
-    add("seconds.csv", &|writer| seconds(network, outcome, writer))?;
+    add("transfers.csv", &|writer| {
+        table(&TransferRow::COLUMNS, rows::transfers(network, outcome), writer)
+    })?;
+    add("relays.csv", &|writer| table(&RelayRow::COLUMNS, rows::relays(network, outcome), writer))?;
+    add("seconds.csv", &|writer| {
+        table(&SecondRow::COLUMNS, rows::seconds(network, outcome), writer)
+    })?;
     let digest = digest.finalize();
     Ok(digest[..8].iter().map(|byte| format!("{byte:02x}")).collect())
 }
 
-fn transfers(
-    network: &Network,
-    outcome: &Outcome,
+/// The heading is there even if there are no rows.
+fn table(
+    columns: &[&str],
+    rows: impl Iterator<Item = impl Serialize>,
     writer: &mut csv::Writer<Tee<'_>>,
 ) -> Result<(), csv::Error> {
-    writer.write_record([
-        "client",
-        "begun_ns",
-        "asked_bytes",
-        "received_bytes",
-        "first_byte_ns",
-        "last_byte_ns",
-        "ending",
-    ])?;
-    let ns = |time: Option<onion::Duration>| time.map(|it| it.as_nanos());
-    for record in &outcome.records {
-        let ending = match record.ending {
-            Ending::Complete => "complete",
-            Ending::TimedOut => "timed out",
-            Ending::Lost => "lost",
-        };
-        writer.serialize((
-            &outcome.names[record.client.0 as usize],
-            record.begun.as_nanos(),
-            asked_bytes(network, record),
-            record.bytes,
-            ns(record.first_byte),
-            ns(record.last_byte),
-            ending,
-        ))?;
+    writer.write_record(columns)?;
+    for row in rows {
+        writer.serialize(row)?;
     }
     Ok(())
 }
@@ -101,56 +86,4 @@ pub(super) fn asked_bytes(network: &Network, record: &Record) -> Option<u32> {
         Users::Fetch(fetch) => Some(fetch.sizes.get(usize::from(record.size?))?.bytes),
         Users::Models(_) => None,
     }
-}
-
-fn relays(
-    network: &Network,
-    outcome: &Outcome,
-    writer: &mut csv::Writer<Tee<'_>>,
-) -> Result<(), csv::Error> {
-    writer.write_record([
-        "relay",
-        "weight",
-        "capacity_bit_per_s",
-        "relayed_bytes",
-        "cells",
-        "waited_cell_us",
-        "circuits",
-        "lost_flights",
-        "dropped_flights",
-    ])?;
-    for (relay, figures) in network.relays.iter().zip(&outcome.figures) {
-        writer.serialize((
-            &relay.site.name,
-            relay.weight,
-            relay.capacity().as_bit_per_s(),
-            figures.relayed_bytes,
-            figures.cells,
-            micros(figures.waited_cell_s),
-            figures.circuits,
-            figures.lost_flights,
-            figures.dropped_flights,
-        ))?;
-    }
-    Ok(())
-}
-
-#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "times are positive")]
-fn micros(seconds: f64) -> u64 {
-    (seconds * 1e6) as u64
-}
-
-/// What relays have sent in each second.
-fn seconds(
-    network: &Network,
-    outcome: &Outcome,
-    writer: &mut csv::Writer<Tee<'_>>,
-) -> Result<(), csv::Error> {
-    writer.write_record(["relay", "second", "sent_bytes"])?;
-    for (relay, figures) in network.relays.iter().zip(&outcome.figures) {
-        for (second, bytes) in figures.sent_bytes.iter().enumerate() {
-            writer.serialize((&relay.site.name, second, bytes))?;
-        }
-    }
-    Ok(())
 }
