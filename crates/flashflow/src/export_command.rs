@@ -32,7 +32,7 @@ pub(crate) struct ExportOptions {
     /// What to write.
     #[arg(long, value_enum, default_value_t = What::Measurements)]
     what: What,
-    /// How. Records and seconds of CSV have a line each; records are JSON only.
+    /// The format; records are written as JSON lines only.
     #[arg(long, value_enum, default_value_t = Format::Jsonl)]
     format: Format,
     /// Only measurements that ended at this time or later: a date, or a time as in RFC 3339.
