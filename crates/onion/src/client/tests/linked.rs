@@ -232,7 +232,8 @@ fn an_exit_that_breaks_the_handshake_loses_the_set() {
         link.encode_into(&mut data);
         data
     };
-    let wrong: [(&str, fn(&mut ConfluxLink), ConfluxError); 3] = [
+    type Change = fn(&mut ConfluxLink);
+    let wrong: [(&str, Change, ConfluxError); 3] = [
         ("another set's nonce", |it| it.nonce.0[5] ^= 1, ConfluxError::Handshake),
         ("data that has not come", |it| it.last_sent = 1, ConfluxError::Desynchronised),
         ("data that we have not sent", |it| it.last_received = 1, ConfluxError::Desynchronised),
