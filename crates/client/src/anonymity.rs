@@ -191,7 +191,8 @@ impl<'a> Study<'a> {
             }
             all
         } else {
-            let exits = WeightedIndex::new(joined.iter().map(|it| it.1)).map_err(|_| NoPath::Exit)?;
+            let exits =
+                WeightedIndex::new(joined.iter().map(|it| it.1)).map_err(|_| NoPath::Exit)?;
             let of = |rng: &mut _| {
                 let (exit, _, guards) = &joined[exits.sample(rng)];
                 let places = WeightedIndex::new(guards.iter().map(|it| it.1)).ok()?;

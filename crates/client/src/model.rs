@@ -97,8 +97,12 @@ fn within(value: Option<f64>, most: f64) -> Option<f64> {
 
 /// The value that the share of the sorted ones does not exceed.
 fn quantile(sorted: &[f64], share: f64) -> Option<f64> {
-    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a place in a list")]
-    let place = (sorted.len().saturating_sub(1) as f64 * share).round() as usize;
+    #[expect(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "a place in a list"
+    )]
+    let place = (sorted.len().saturating_sub(1) as f64 * share).floor() as usize;
     sorted.get(place).copied()
 }
 
@@ -218,7 +222,8 @@ impl Model {
         let of = |ends: &(Fingerprint, Fingerprint)| {
             let known = self.link(*ends).and_then(|link| link.throughput_kb_s);
             known.unwrap_or_else(|| {
-                let end = |end| self.fastest_kb_s.get(end).copied().unwrap_or(self.scale.median_kb_s);
+                let end =
+                    |end| self.fastest_kb_s.get(end).copied().unwrap_or(self.scale.median_kb_s);
                 end(&ends.0).min(end(&ends.1))
             })
         };

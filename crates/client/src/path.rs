@@ -182,9 +182,8 @@ pub fn draw_path<'v>(
         let first = {
             let may_be = |relay: &RelayInfo| rules.allow_both(relay, exit);
             let guard = |relay: &RelayInfo| may_be(relay) && may_guard(relay);
-            draw(view, strategy, Position::Guard, &[exit], false, rng, guard).or_else(|| {
-                draw(view, strategy, Position::Guard, &[exit], false, rng, may_be)
-            })
+            draw(view, strategy, Position::Guard, &[exit], false, rng, guard)
+                .or_else(|| draw(view, strategy, Position::Guard, &[exit], false, rng, may_be))
         };
         let Some(first) = first else {
             problem = NoPath::Guard;

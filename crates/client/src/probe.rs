@@ -167,7 +167,10 @@ impl Prober {
     }
 
     /// Congestion control of circuits from now on.
-    pub fn set_congestion(&mut self, params: std::sync::Arc<onion::flow::control::CongestionParams>) {
+    pub fn set_congestion(
+        &mut self,
+        params: std::sync::Arc<onion::flow::control::CongestionParams>,
+    ) {
         self.client.set_congestion(params);
     }
 
@@ -287,7 +290,10 @@ impl Prober {
                 let figures = self.client.figures(*stream);
                 let was_let_out = figures.is_some_and(|it| it.connected_at.is_some());
                 let why = if was_let_out {
-                    format!("hop {hop} lets streams out to {}; give another --refused", self.plan.refused)
+                    format!(
+                        "hop {hop} lets streams out to {}; give another --refused",
+                        self.plan.refused
+                    )
                 } else {
                     format!("hop {hop} has not answered")
                 };

@@ -116,7 +116,8 @@ impl ClientProxy {
             return Err(ClientError::NoAuthority);
         }
         let machine = |error: &dyn fmt::Display| ClientError::Machine(error.to_string());
-        let Settings { socks, authorities, identities, folder, strategy, rules, by_latency } = settings;
+        let Settings { socks, authorities, identities, folder, strategy, rules, by_latency } =
+            settings;
         if !folder.is_dir() {
             let failed = |source| ClientError::Folder { folder: folder.clone(), source };
             std::fs::create_dir(&folder).map_err(failed)?;

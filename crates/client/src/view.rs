@@ -153,7 +153,8 @@ impl View {
     pub fn for_study(consensus: &Consensus, descriptors: &[ServerDescriptor<'_>]) -> Self {
         let mut families: BTreeMap<Fingerprint, Vec<FamilyMember>> = BTreeMap::new();
         for it in descriptors {
-            let mut family: Vec<FamilyMember> = it.family().map(FamilyMember::Fingerprint).collect();
+            let mut family: Vec<FamilyMember> =
+                it.family().map(FamilyMember::Fingerprint).collect();
             family.sort_unstable();
             families.insert(it.fingerprint, family);
         }
@@ -161,7 +162,10 @@ impl View {
             router.flags.contains(Flag::Running) && router.flags.contains(Flag::Valid)
         };
         let relay = |router: &Router| {
-            RelayInfo::without_keys(router, families.remove(&router.fingerprint).unwrap_or_default())
+            RelayInfo::without_keys(
+                router,
+                families.remove(&router.fingerprint).unwrap_or_default(),
+            )
         };
         let relays: Vec<RelayInfo> = consensus.routers().iter().filter(runs).map(relay).collect();
         Self { listed: relays.len(), ..Self::of(relays, consensus) }

@@ -139,9 +139,8 @@ fn downloads_come_whole_over_three_relays_of_ours_and_names_are_found() {
 
     // Each hop of ours answers a question for its round trip, the others of the circuit undisturbed.
     let authorities = network.directory_addrs();
-    let is_enough = |view: &View| {
-        all.iter().all(|rsa| view.find(&Fingerprint::from_bytes(*rsa)).is_some())
-    };
+    let is_enough =
+        |view: &View| all.iter().all(|rsa| view.find(&Fingerprint::from_bytes(*rsa)).is_some());
     let known = folder.path().join("probe");
     let view = probe::learn(authorities, [].into(), known, PATIENCE, is_enough).expect("known");
     let path = all.map(|rsa| view.find(&Fingerprint::from_bytes(rsa)).expect("listed"));

@@ -33,7 +33,7 @@ use ways::Way;
 #[command(after_help = "Example:
   flashflow experiment selection --quick --json --out results
 
-It has held if weighted paths have more throughput than uniform ones, paths chosen by measured latency a smaller round trip, all within one country a
+It has held if no comparison has come out the other way, and one at least this way, beyond what chance can do: weighted paths have more throughput than uniform ones, paths chosen by measured latency a smaller round trip, all within one country a
 smaller one than across continents, and each link's round trip is within 10 % of the truth; the last three need root.")]
 pub(super) struct Options {
     /// Circuits of each strategy; 60 by default, 6 if --quick.
@@ -43,7 +43,7 @@ pub(super) struct Options {
     #[arg(long, value_parser = clap::value_parser!(u32).range(2..=10_000))]
     learning: Option<u32>,
     /// Bytes of each download.
-    #[arg(long, default_value_t = 600_000, value_parser = clap::value_parser!(u64).range(1024..=1 << 30))]
+    #[arg(long, default_value_t = 400_000, value_parser = clap::value_parser!(u64).range(1024..=1 << 30))]
     bytes: u64,
     /// Everything on loopback, without distances.
     #[arg(long)]
@@ -69,7 +69,8 @@ pub(super) fn run(
     output: &Output,
     interrupt: &Interrupt,
 ) -> Result<ExperimentReport, Error> {
-    let count = |asked: Option<u32>, quick, all| asked.unwrap_or(if common.quick { quick } else { all });
+    let count =
+        |asked: Option<u32>, quick, all| asked.unwrap_or(if common.quick { quick } else { all });
     let circuits = count(options.circuits, 6, 60);
     let learning = count(options.learning, 24, 120);
     let is_flat = options.flat || link::Namespace::new().is_err();
@@ -78,7 +79,10 @@ pub(super) fn run(
             pair("circuits of each strategy", circuits.to_string()),
             pair("circuits to learn from", learning.to_string()),
             pair("a download", format!("{} bytes", options.bytes)),
-            pair("distances", if is_flat { "none: loopback" } else { "three continents" }.to_owned()),
+            pair(
+                "distances",
+                if is_flat { "none: loopback" } else { "three continents" }.to_owned(),
+            ),
             pair("relays", scene::described()),
             pair("seed", options.seed.to_string()),
         ],
@@ -94,7 +98,7 @@ pub(super) fn run(
     }
     let mut rng = StdRng::seed_from_u64(options.seed);
     let plan = ProbePlan {
-        rounds: if common.quick { 3 } else { 5 },
+        rounds: if common.quick { 5 } else { 10 },
         gap: Duration::from_millis(10),
         pause: Duration::from_millis(20),
         download: Some((scene.server(), options.bytes)),
@@ -121,7 +125,8 @@ pub(super) fn run(
     // Setting up and round trips by length, without downloads.
     let mut subjects = uniform(view, 2, circuits, &mut rng)?;
     subjects.extend(uniform(view, 4, circuits, &mut rng)?);
-    let lengths = play(subjects, &ProbePlan { download: None, ..plan.clone() }, "lengths")?;
+    let bare = ProbePlan { download: None, ..plan.clone() };
+    let lengths = play(subjects, &bare, "lengths")?;
     // One of each in turn: what else goes on on this machine meets all alike.
     let ways = Way::all(&scene, &model)?;
     let mut subjects = Vec::new();
@@ -135,11 +140,8 @@ pub(super) fn run(
     }
     let probed = play(subjects, &plan, "strategies")?;
     let names = ways.len();
-    let mut course = Course {
-        learning,
-        lengths,
-        ways: ways.into_iter().map(|way| (way, Vec::new())).collect(),
-    };
+    let mut course =
+        Course { learning, lengths, ways: ways.into_iter().map(|way| (way, Vec::new())).collect() };
     for (place, probed) in probed.into_iter().enumerate() {
         course.ways[place % names].1.push(probed);
     }
@@ -159,12 +161,7 @@ pub(super) fn run(
 }
 
 /// Paths that are chosen uniformly.
-fn uniform(
-    view: &View,
-    hops: usize,
-    count: u32,
-    rng: &mut StdRng,
-) -> Result<Vec<Subject>, Error> {
+fn uniform(view: &View, hops: usize, count: u32, rng: &mut StdRng) -> Result<Vec<Subject>, Error> {
     let draw = |_| {
         let need = Some(Need::Lookup);
         let path = draw_path(view, &client::strategy::Uniform, RULES, need, hops, rng);

@@ -3,10 +3,10 @@
 use crate::choosing::{Choosing, StrategyName, read, share};
 use crate::error::Error;
 use clap::Args;
+use client::View;
 use client::anonymity::{Adversary, Anonymity, Choice, Study, Weights};
 use client::countries::Country;
 use client::path::{Need, Rules};
-use client::View;
 use netdoc::consensus::Consensus;
 use netdoc::{Fingerprint, descriptor};
 use rand::SeedableRng;
@@ -183,7 +183,10 @@ fn told(name: &str, found: &Anonymity, shares: &[(String, f64, f64)]) -> String 
     text += &choice("middle", found.middle);
     text += &choice("exit", found.exit);
     for (name, relays, share) in shares {
-        text += &format!("\n  {name} ({relays:.0} relays): both ends of {:.4} % of paths", share * 100.0);
+        text += &format!(
+            "\n  {name} ({relays:.0} relays): both ends of {:.4} % of paths",
+            share * 100.0
+        );
     }
     text
 }
@@ -195,9 +198,7 @@ fn value(name: &str, found: &Anonymity, shares: &[(String, f64, f64)]) -> Value 
             "degree": it.degree(), "largest_share": it.largest_share,
         })
     };
-    let share = |(name, relays, share): &(String, f64, f64)| {
-        json!({"adversary": name, "relays": relays, "compromised_share": share})
-    };
+    let share = |(name, relays, share): &(String, f64, f64)| json!({"adversary": name, "relays": relays, "compromised_share": share});
     json!({
         "type": "anonymity", "strategy": name, "path_bits": found.path_bits,
         "path_bits_error": found.path_bits_error, "guard": choice(found.guard),

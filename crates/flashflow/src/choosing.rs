@@ -109,12 +109,16 @@ impl Choosing {
             return Ok(base);
         }
         let (rules, table) = (self.geo.clone(), Arc::new(self.table()?));
-        Ok(Box::new(Geography::new(base, rules, table, hops).map_err(|it| Error::Usage(format!("--geo: {it}")))?))
+        Ok(Box::new(
+            Geography::new(base, rules, table, hops)
+                .map_err(|it| Error::Usage(format!("--geo: {it}")))?,
+        ))
     }
 
     /// The table of countries.
     pub(crate) fn table(&self) -> Result<Countries, Error> {
-        let usual = || USUAL_TABLES.iter().map(PathBuf::from).filter(|path| path.is_file()).collect();
+        let usual =
+            || USUAL_TABLES.iter().map(PathBuf::from).filter(|path| path.is_file()).collect();
         let paths: Vec<PathBuf> =
             if self.countries.is_empty() { usual() } else { self.countries.clone() };
         if paths.is_empty() {
@@ -141,7 +145,9 @@ impl Choosing {
 
     fn measured(&self) -> Result<Measured, Error> {
         let path = self.bwfile.as_ref().ok_or_else(|| {
-            Error::Usage("--strategy measured needs the bandwidth file: add --bwfile FILE".to_owned())
+            Error::Usage(
+                "--strategy measured needs the bandwidth file: add --bwfile FILE".to_owned(),
+            )
         })?;
         let text = read(path, "read the bandwidth file")?;
         let parsed = BandwidthFile::parse(&text);
@@ -171,7 +177,8 @@ impl Choosing {
 /// Reads a model.
 pub(crate) fn read_model(path: &Path) -> Result<Model, Error> {
     let bytes = read(path, "read the model")?;
-    let wrong = |it: model::FileError| Error::Config { path: path.to_owned(), problem: it.to_string() };
+    let wrong =
+        |it: model::FileError| Error::Config { path: path.to_owned(), problem: it.to_string() };
     model::read(&bytes).map_err(wrong)
 }
 
@@ -182,7 +189,8 @@ pub(crate) fn read(path: &Path, what: &'static str) -> Result<Vec<u8>, Error> {
 
 /// All descriptors, from the first authority that has them.
 fn fetch_descriptors(authorities: &[SocketAddr]) -> Result<Vec<u8>, Error> {
-    let mut last = Error::Usage("no authority to fetch descriptors from; give --descriptors".to_owned());
+    let mut last =
+        Error::Usage("no authority to fetch descriptors from; give --descriptors".to_owned());
     for authority in authorities {
         match Fetcher::default().get(*authority, &Resource::AllDescriptors) {
             Ok(text) => return Ok(text),

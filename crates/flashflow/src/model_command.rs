@@ -159,9 +159,10 @@ fn serve(
     let mut seen = modified();
     let server = DirectoryServer::start(listen, document()?).map_err(problem)?;
     let (address, public) = (server.address(), key.public().to_string());
-    output.result(format!("{address}={public}"), || {
-        json!({"type": "serving", "address": address, "public_key": public})
-    });
+    output.result(
+        format!("{address}={public}"),
+        || json!({"type": "serving", "address": address, "public_key": public}),
+    );
     let (_nobody, wait) = std::sync::mpsc::channel::<()>();
     while !interrupt.is_requested() {
         // Nobody sends anything: this only waits.

@@ -103,6 +103,10 @@ fn what_a_strategy_lacks_is_said_and_what_to_do() {
     asked(&["--influence", "2", "--strategy", "ranking"], 2, "0 to 1");
     asked(&["--adversary-relays", "7"], 2, "0 to 1");
     // All relays of that network are on loopback, and nobody knows where that is.
-    asked(&["--strategy", "geography", "--geo", "country=DE", "--countries", "geoip"], 1, "no exit");
+    asked(
+        &["--strategy", "geography", "--geo", "country=DE", "--countries", "geoip"],
+        1,
+        "no exit",
+    );
     scratch.assert_clean();
 }

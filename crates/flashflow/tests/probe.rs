@@ -48,14 +48,21 @@ fn what_is_probed_becomes_a_model_that_a_directory_serves_and_others_merge() {
         assert!(circuit["failure"].is_null(), "{circuit}");
         let hops = circuit["path"].as_array().map_or(0, Vec::len);
         let answered = circuit["rtt_ms"].as_array().expect("round trips");
-        assert_eq!((circuit["hop_ms"].as_array().map_or(0, Vec::len), answered.len()), (hops, hops));
+        assert_eq!(
+            (circuit["hop_ms"].as_array().map_or(0, Vec::len), answered.len()),
+            (hops, hops)
+        );
         assert!(answered.iter().all(|of_hop| of_hop.as_array().is_some_and(|it| it.len() == 2)));
     }
     let summary = values.last().expect("a summary");
-    assert_eq!((summary["type"].as_str(), summary["circuits"].as_u64()), (Some("summary"), Some(8)));
+    assert_eq!(
+        (summary["type"].as_str(), summary["circuits"].as_u64()),
+        (Some("summary"), Some(8))
+    );
 
     scratch.run(&["keys", "--out", "directory.key"]).assert_code(0);
-    let mut server = scratch.start(&["model", "serve", "model.gz", "--key", "directory.key", "--json"]);
+    let mut server =
+        scratch.start(&["model", "serve", "model.gz", "--key", "directory.key", "--json"]);
     let source = RefCell::new(String::new());
     server.wait_for_out("address", |line| {
         let value = value(line);
@@ -64,7 +71,8 @@ fn what_is_probed_becomes_a_model_that_a_directory_serves_and_others_merge() {
         value["type"] == "serving"
     });
     let source = source.take();
-    let fetched = scratch.run(&["model", "fetch", "--from", &source, "--out", "merged.gz", "--json"]);
+    let fetched =
+        scratch.run(&["model", "fetch", "--from", &source, "--out", "merged.gz", "--json"]);
     fetched.assert_code(0);
     let [merged] = &fetched.values()[..] else { panic!("{:?}", fetched.values()) };
     let links = merged["links"].as_array().expect("links");

@@ -34,7 +34,11 @@ impl Adversary {
     pub fn with_relays(view: &View, share: f64, rng: &mut impl Rng) -> Self {
         let mut all: Vec<Fingerprint> = view.relays().iter().map(|it| it.fingerprint).collect();
         all.shuffle(rng);
-        #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a part of a count")]
+        #[expect(
+            clippy::cast_possible_truncation,
+            clippy::cast_sign_loss,
+            reason = "a part of a count"
+        )]
         let count = (all.len() as f64 * share.clamp(0.0, 1.0)).round() as usize;
         Self::of(format!("{:.3} of the relays", share), all.into_iter().take(count))
     }

@@ -35,13 +35,19 @@ pub enum SignedError {
     #[error("the directory's answer is no signed model: {0}")]
     Malformed(&'static str),
     /// Somebody else signed it.
-    #[error("the model is signed by another key than that which is trusted; ask the directory's operator for the key")]
+    #[error(
+        "the model is signed by another key than that which is trusted; ask the directory's operator for the key"
+    )]
     OtherKey,
     /// The signature does not fit.
-    #[error("the model's signature is wrong: it was changed on its way, or the directory's key is broken")]
+    #[error(
+        "the model's signature is wrong: it was changed on its way, or the directory's key is broken"
+    )]
     Signature,
     /// It is of long ago, or of times to come.
-    #[error("the model is {age_s} s old (at most {MODEL_AGE_MAX_S}; below 0 is in times to come); check both clocks")]
+    #[error(
+        "the model is {age_s} s old (at most {MODEL_AGE_MAX_S}; below 0 is in times to come); check both clocks"
+    )]
     Stale {
         /// Its age in seconds.
         age_s: i64,

@@ -5,9 +5,8 @@ use std::collections::{BTreeMap, BTreeSet};
 /// The model without what is nobody else's business.
 #[must_use]
 pub fn strip(model: &Model) -> Model {
-    let nodes = model.nodes.iter().map(|(relay, node)| {
-        (*relay, Node { entry_rtt_ms: None, ..*node })
-    });
+    let nodes =
+        model.nodes.iter().map(|(relay, node)| (*relay, Node { entry_rtt_ms: None, ..*node }));
     Model::new(model.made_unix_s, nodes.collect(), model.links.clone())
 }
 
@@ -51,7 +50,11 @@ pub fn merge(own: Option<&Model>, others: &[Model]) -> Model {
     links.retain(|_, link| *link != Link::default());
     // Nobody's word can make the whole older or newer than most say.
     let times = others.iter().map(|model| model.made_unix_s as f64).collect();
-    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a date in seconds")]
+    #[expect(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "a date in seconds"
+    )]
     let their_time = middle(times, quorum, false).map(|it| it as u64);
     let made_unix_s = own.map(Model::made_unix_s).or(their_time).unwrap_or(0);
     Model::new(made_unix_s, nodes, links)

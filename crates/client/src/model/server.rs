@@ -133,9 +133,8 @@ mod tests {
         };
         let here = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
         let server = DirectoryServer::start(here, document(1000)).expect("started");
-        let get = |path: &str| {
-            Fetcher::default().get(server.address(), &Resource::Path(path.to_owned()))
-        };
+        let get =
+            |path: &str| Fetcher::default().get(server.address(), &Resource::Path(path.to_owned()));
         let found = verify(&get(PATH).expect("fetched"), &public_key(&secret), 1000);
         assert_eq!(found.expect("believed").model.made_unix_s(), 1000);
         assert!(get("/").is_err());

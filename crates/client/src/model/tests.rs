@@ -106,7 +106,14 @@ fn what_one_has_measured_oneself_nobody_talks_away() {
 }
 
 fn values() -> impl Strategy<Value = f64> {
-    prop_oneof![0.0..RTT_MAX_MS, Just(0.0), Just(f64::NAN), Just(f64::INFINITY), Just(-1.0), any::<f64>()]
+    prop_oneof![
+        0.0..RTT_MAX_MS,
+        Just(0.0),
+        Just(f64::NAN),
+        Just(f64::INFINITY),
+        Just(-1.0),
+        any::<f64>()
+    ]
 }
 
 /// Round trips and throughputs, of fewer than so many.

@@ -25,7 +25,9 @@ const STEP: Duration = Duration::from_millis(100);
 #[derive(Debug, thiserror::Error)]
 pub enum ProbeError {
     /// No authority is configured.
-    #[error("configuration: no directory authority is given; a client learns of the network from them")]
+    #[error(
+        "configuration: no directory authority is given; a client learns of the network from them"
+    )]
     NoAuthority,
     /// The network did not become known.
     #[error("the network is not known in {seconds} s: {problem}")]

@@ -5,11 +5,31 @@ use onion::suite::Tor;
 /// How far the probing of a circuit is.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Stage {
-    Pausing { until: Instant },
-    Building { circuit: CircuitNumber, began: Instant, until: Instant },
-    Asking { circuit: CircuitNumber, asked: usize, hop: usize, stream: StreamNumber, until: Instant },
-    Between { circuit: CircuitNumber, asked: usize, until: Instant },
-    Downloading { circuit: CircuitNumber, stream: StreamNumber, until: Instant },
+    Pausing {
+        until: Instant,
+    },
+    Building {
+        circuit: CircuitNumber,
+        began: Instant,
+        until: Instant,
+    },
+    Asking {
+        circuit: CircuitNumber,
+        asked: usize,
+        hop: usize,
+        stream: StreamNumber,
+        until: Instant,
+    },
+    Between {
+        circuit: CircuitNumber,
+        asked: usize,
+        until: Instant,
+    },
+    Downloading {
+        circuit: CircuitNumber,
+        stream: StreamNumber,
+        until: Instant,
+    },
     Over,
 }
 
@@ -65,9 +85,7 @@ impl Application<Tor> for Asked {
     fn take(&mut self, received_bytes: u64, data: &[u8]) -> Progress {
         match self {
             Self::Nothing => Progress::Wrong,
-            Self::Transfer(transfer) => {
-                Application::<Tor>::take(transfer, received_bytes, data)
-            }
+            Self::Transfer(transfer) => Application::<Tor>::take(transfer, received_bytes, data),
         }
     }
 }

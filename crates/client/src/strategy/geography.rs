@@ -94,7 +94,9 @@ impl GeoRule {
     /// The countries that it names.
     fn countries(&self) -> impl Iterator<Item = Country> + '_ {
         let named = match self {
-            Self::Within(set) | Self::Entry(set) | Self::Exit(set) | Self::Exclude(set) => Some(set),
+            Self::Within(set) | Self::Entry(set) | Self::Exit(set) | Self::Exclude(set) => {
+                Some(set)
+            }
             _ => None,
         };
         named.into_iter().flatten().copied()
@@ -218,7 +220,17 @@ mod tests {
         assert_eq!("continents=unique".parse(), Ok(GeoRule::UniqueContinents));
         let bounds = Bounds { least: 2, most: usize::MAX };
         assert_eq!("countries=2..".parse(), Ok(GeoRule::Countries(bounds)));
-        for wrong in ["", "country", "country=", "country=GER", "continent=XX", "countries=3..2", "continents=2", "entry", "x=1"] {
+        for wrong in [
+            "",
+            "country",
+            "country=",
+            "country=GER",
+            "continent=XX",
+            "countries=3..2",
+            "continents=2",
+            "entry",
+            "x=1",
+        ] {
             assert!(wrong.parse::<GeoRule>().is_err(), "{wrong}");
         }
         let table = Arc::new(Countries::parse(TABLE).expect("a table"));

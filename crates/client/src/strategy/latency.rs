@@ -24,14 +24,19 @@ impl Strategy for Latency {
         "latency"
     }
 
-    fn weight(&self, _: &View, relay: &RelayInfo, position: Position, chosen: &[&RelayInfo]) -> f64 {
+    fn weight(
+        &self,
+        _: &View,
+        relay: &RelayInfo,
+        position: Position,
+        chosen: &[&RelayInfo],
+    ) -> f64 {
         let it = &relay.fingerprint;
         let index = match (position, neighbours(position, chosen)) {
             (Position::Guard, _) => self.model.entry_index(it),
-            (_, Some([before, after])) => self.model.rtt_index(&[
-                (before.fingerprint, *it),
-                (*it, after.fingerprint),
-            ]),
+            (_, Some([before, after])) => {
+                self.model.rtt_index(&[(before.fingerprint, *it), (*it, after.fingerprint)])
+            }
             _ => self.model.node_rtt_index(it),
         };
         blend(index, self.influence)

@@ -61,9 +61,8 @@ mod tests {
         let measured = Measured::new(&file);
         assert_eq!(measured.len(), 1);
         let network = weighted(view([1, 2, 3].map(relay)), &[("Wgg", 5000)]);
-        let weights = [1, 2, 3].map(|number| {
-            measured.weight(&network, &relay(number), Position::Guard, &[])
-        });
+        let weights =
+            [1, 2, 3].map(|number| measured.weight(&network, &relay(number), Position::Guard, &[]));
         assert_eq!(weights, [350.0, 0.0, 0.0]);
     }
 }

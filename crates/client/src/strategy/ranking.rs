@@ -50,7 +50,10 @@ impl Ranking {
             let uptime_s = claim.uptime_s as f64;
             let uptime = uptime_s / (uptime_s + HALF_UPTIME_S);
             let share = |bytes_s: u64, top: u64| (bytes_s as f64 / top.max(1) as f64).min(1.0);
-            (uptime + share(claim.average_bytes_s, average) + share(claim.observed_bytes_s, observed)) / 3.0
+            (uptime
+                + share(claim.average_bytes_s, average)
+                + share(claim.observed_bytes_s, observed))
+                / 3.0
         };
         let indices = claims.iter().map(|(relay, claim)| (*relay, index(claim))).collect();
         Self { indices, influence, failures: BTreeMap::new() }
@@ -85,7 +88,11 @@ impl Ranking {
 fn top(values: impl Iterator<Item = u64>) -> u64 {
     let mut sorted: Vec<u64> = values.collect();
     sorted.sort_unstable();
-    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "thousands of relays")]
+    #[expect(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "thousands of relays"
+    )]
     let place = (sorted.len() as f64 * TOP) as usize;
     sorted.get(place.min(sorted.len().saturating_sub(1))).copied().unwrap_or(0)
 }
@@ -133,10 +140,12 @@ mod tests {
 
     #[test]
     fn a_claim_beyond_what_others_claim_gains_no_more_than_theirs() {
-        let honest = Claim { uptime_s: 86_400, average_bytes_s: 1_000_000, observed_bytes_s: 900_000 };
+        let honest =
+            Claim { uptime_s: 86_400, average_bytes_s: 1_000_000, observed_bytes_s: 900_000 };
         let mut claims: Claims = (0..40).map(|number| (of(number), honest)).collect();
         let before = Ranking::new(&claims, 1.0);
-        let lie = Claim { uptime_s: u64::MAX, average_bytes_s: u64::MAX, observed_bytes_s: u64::MAX };
+        let lie =
+            Claim { uptime_s: u64::MAX, average_bytes_s: u64::MAX, observed_bytes_s: u64::MAX };
         claims.insert(of(1), lie);
         let after = Ranking::new(&claims, 1.0);
         assert!(after.index(&of(1)) <= 1.0 && after.index(&of(1)) > before.index(&of(1)));

@@ -10,7 +10,9 @@ const POSITIONS: [Position; 3] = [Position::Guard, Position::Middle, Position::E
 #[test]
 fn an_influence_bounds_how_much_more_often_one_relay_is_chosen_than_another() {
     let near = |a: f64, b: f64| (a - b).abs() < 1e-12;
-    assert!(near(blend(0.3, 1.0), 0.3) && near(blend(0.3, 0.0), 1.0) && near(blend(0.5, 0.5), 0.75));
+    assert!(
+        near(blend(0.3, 1.0), 0.3) && near(blend(0.3, 0.0), 1.0) && near(blend(0.5, 0.5), 0.75)
+    );
     for influence in [0.0, 0.3, 0.9] {
         assert!(blend(1.0, influence) / blend(0.0, influence) <= 1.0 / (1.0 - influence) + 1e-12);
     }

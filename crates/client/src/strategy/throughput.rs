@@ -25,13 +25,18 @@ impl Strategy for Throughput {
         "throughput"
     }
 
-    fn weight(&self, _: &View, relay: &RelayInfo, position: Position, chosen: &[&RelayInfo]) -> f64 {
+    fn weight(
+        &self,
+        _: &View,
+        relay: &RelayInfo,
+        position: Position,
+        chosen: &[&RelayInfo],
+    ) -> f64 {
         let it = &relay.fingerprint;
         let index = match neighbours(position, chosen) {
-            Some([before, after]) => self.model.throughput_index(&[
-                (before.fingerprint, *it),
-                (*it, after.fingerprint),
-            ]),
+            Some([before, after]) => {
+                self.model.throughput_index(&[(before.fingerprint, *it), (*it, after.fingerprint)])
+            }
             None => self.model.node_throughput_index(it),
         };
         blend(index, self.influence)

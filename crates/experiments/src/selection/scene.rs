@@ -37,15 +37,15 @@ const fn place(country: &'static str, at_ms: (f64, f64), mbit: f64) -> Place {
 
 /// Three in Germany, one in France; three in the United States; two in Japan. Rates are mixed over continents.
 const PLACES: [Place; 9] = [
-    place("DE", (0.0, 0.0), 2.0),
-    place("DE", (10.0, 4.0), 32.0),
-    place("DE", (3.0, 12.0), 8.0),
-    place("FR", (-8.0, -9.0), 16.0),
-    place("US", (-45.0, 0.0), 64.0),
-    place("US", (-62.0, 8.0), 4.0),
-    place("US", (-55.0, -14.0), 16.0),
-    place("JP", (85.0, 10.0), 2.0),
-    place("JP", (92.0, 22.0), 32.0),
+    place("DE", (0.0, 0.0), 0.7),
+    place("DE", (10.0, 4.0), 8.0),
+    place("DE", (3.0, 12.0), 2.0),
+    place("FR", (-8.0, -9.0), 4.0),
+    place("US", (-45.0, 0.0), 16.0),
+    place("US", (-62.0, 8.0), 1.0),
+    place("US", (-55.0, -14.0), 4.0),
+    place("JP", (85.0, 10.0), 0.7),
+    place("JP", (92.0, 22.0), 8.0),
 ];
 /// The client is in Germany, and so are authorities and server.
 const CLIENT_AT_MS: (f64, f64) = (2.0, 2.0);
@@ -61,7 +61,7 @@ pub(super) fn described() -> String {
 /// One way.
 fn latency(a: (f64, f64), b: (f64, f64)) -> Duration {
     let ms = LEAST_MS + (a.0 - b.0).hypot(a.1 - b.1);
-    Duration::from_micros((ms * 1e3).round().max(0.0) as u64)
+    Duration::from_secs_f64(ms / 1e3)
 }
 
 fn name(number: usize) -> String {
@@ -166,7 +166,8 @@ impl Scene {
     /// What was asked for between two relays, there and back; nothing without distances.
     pub(super) fn true_rtt(&self, a: &Fingerprint, b: &Fingerprint) -> Option<Duration> {
         self.wan.as_ref()?;
-        let place = |relay| self.relays.iter().position(|it| it == relay).map(|at| PLACES[at].at_ms);
+        let place =
+            |relay| self.relays.iter().position(|it| it == relay).map(|at| PLACES[at].at_ms);
         Some(latency(place(a)?, place(b)?) * 2)
     }
 
@@ -196,9 +197,9 @@ fn lay(seed: u64) -> Result<Wan, Error> {
     let own = [(CLIENT.to_owned(), CLIENT_AT_MS), (CORE.to_owned(), CLIENT_AT_MS)];
     let places = PLACES.iter().enumerate().map(|(number, place)| (name(number), place.at_ms));
     let all: Vec<(String, (f64, f64))> = own.into_iter().chain(places).collect();
-    let hosts = (1..).zip(&all).map(|(number, (name, _))| {
-        HostSpec::new(name.clone(), Ipv4Addr::new(10, 77, 0, number))
-    });
+    let hosts = (1..)
+        .zip(&all)
+        .map(|(number, (name, _))| HostSpec::new(name.clone(), Ipv4Addr::new(10, 77, 0, number)));
     let mut spec = WanSpec::new(hosts.collect()).with_seed(seed);
     for (from, a) in &all {
         for (to, b) in all.iter().filter(|(to, _)| to != from) {
@@ -209,7 +210,8 @@ fn lay(seed: u64) -> Result<Wan, Error> {
 }
 
 fn weight_kb_s(place: &Place) -> u32 {
-    (place.mbit * 125.0).round() as u32
+    let bytes_s = Rate::from_mbit_per_s(place.mbit).as_byte_per_s();
+    u32::try_from(bytes_s / 1000).unwrap_or(u32::MAX)
 }
 
 /// Gives the authorities a bandwidth file with what relays can carry, as if they had been measured without error.

@@ -51,7 +51,9 @@ impl Summary {
         let its = || all.iter().filter(|it| it.path.len() == usize::from(hops));
         let step = |place: usize| {
             let of = move |it: &Probed| {
-                let before = place.checked_sub(1).map_or(Some(&Duration::ZERO), |before| it.hop_times.get(before));
+                let before = place
+                    .checked_sub(1)
+                    .map_or(Some(&Duration::ZERO), |before| it.hop_times.get(before));
                 Some(ms(it.hop_times.get(place)?.saturating_sub(*before?)))
             };
             Figures::of(its().filter_map(of))

@@ -1,6 +1,8 @@
 //! The relays' ends of one circuit, made of a suite's layers, and a destination behind the last.
 
-use crate::cell::msg::{Create2, DestroyReason, EndReason, Extend2, Sendme, Xon, encode_created2_into};
+use crate::cell::msg::{
+    Create2, DestroyReason, EndReason, Extend2, Sendme, Xon, encode_created2_into,
+};
 use crate::cell::relay::{RelayCommand, RelayFormat};
 use crate::cell::{CircId, Command};
 use crate::client::Transfer;
