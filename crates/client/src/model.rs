@@ -102,7 +102,7 @@ fn quantile(sorted: &[f64], share: f64) -> Option<f64> {
         clippy::cast_sign_loss,
         reason = "a place in a list"
     )]
-    let place = (sorted.len().saturating_sub(1) as f64 * share).round() as usize;
+    let place = (sorted.len().saturating_sub(1) as f64 * share).floor() as usize;
     sorted.get(place).copied()
 }
 

@@ -115,7 +115,7 @@ impl<K: Copy + Ord> Pool<K> {
     }
 
     /// Circuits that stand, have no streams, and were not asked for so long how fast they answer. They count as asked now.
-    pub(crate) fn ask_idle(&mut self, now: Instant, again: Duration) -> Vec<K> {
+    pub(crate) fn take_due(&mut self, now: Instant, again: Duration) -> Vec<K> {
         let mut due = Vec::new();
         for (name, circuit) in &mut self.circuits {
             let is_idle = circuit.is_built() && !circuit.is_late && circuit.streams == 0;

@@ -94,8 +94,8 @@ fn by_latency_a_stream_gets_the_circuit_that_answers_fastest_now() {
     let mut pool = Pool::new(true);
     (0..3_u32).for_each(|number| pool.add(number, circuit(u64::from(number), 0, Some(1))));
     pool.add(9, circuit(9, 0, None));
-    assert_eq!(pool.ask_idle(at(1), Duration::from_secs(10)), [0, 1, 2], "those that stand");
-    assert!(pool.ask_idle(at(5), Duration::from_secs(10)).is_empty(), "not again at once");
+    assert_eq!(pool.take_due(at(1), Duration::from_secs(10)), [0, 1, 2], "those that stand");
+    assert!(pool.take_due(at(5), Duration::from_secs(10)).is_empty(), "not again at once");
     let ms = |count| Some(Duration::from_millis(count));
     let nobody = Isolation::default();
     pool.set_latency(0, ms(80));
@@ -110,7 +110,7 @@ fn by_latency_a_stream_gets_the_circuit_that_answers_fastest_now() {
     assert_eq!(pool.choose(WEB, &named("a"), at(3)), Choice::Use(2));
     // One with streams is not asked: its own data would be measured.
     pool.handle_begun(0, at(4));
-    assert_eq!(pool.ask_idle(at(20), Duration::from_secs(10)), [1, 2]);
+    assert_eq!(pool.take_due(at(20), Duration::from_secs(10)), [1, 2]);
     pool.handle_over(0);
-    assert_eq!(pool.ask_idle(at(21), Duration::from_secs(10)), [0]);
+    assert_eq!(pool.take_due(at(21), Duration::from_secs(10)), [0]);
 }

@@ -36,7 +36,7 @@ impl Proxy {
                 self.pool.set_latency(circuit, None);
             }
         }
-        for circuit in self.pool.ask_idle(now, AGAIN) {
+        for circuit in self.pool.take_due(now, AGAIN) {
             let (pipe, touched) = (Rc::new(RefCell::new(Pipe::default())), Touched::default());
             // Nobody is at this end, and nothing comes of it but its time.
             let end = StreamEnd { pipe, conn: ConnId(u32::MAX), touched };

@@ -37,15 +37,15 @@ const fn place(country: &'static str, at_ms: (f64, f64), mbit: f64) -> Place {
 
 /// Three in Germany, one in France; three in the United States; two in Japan. Rates are mixed over continents.
 const PLACES: [Place; 9] = [
-    place("DE", (0.0, 0.0), 2.0),
-    place("DE", (10.0, 4.0), 32.0),
-    place("DE", (3.0, 12.0), 8.0),
-    place("FR", (-8.0, -9.0), 16.0),
-    place("US", (-45.0, 0.0), 64.0),
-    place("US", (-62.0, 8.0), 4.0),
-    place("US", (-55.0, -14.0), 16.0),
-    place("JP", (85.0, 10.0), 2.0),
-    place("JP", (92.0, 22.0), 32.0),
+    place("DE", (0.0, 0.0), 0.7),
+    place("DE", (10.0, 4.0), 8.0),
+    place("DE", (3.0, 12.0), 2.0),
+    place("FR", (-8.0, -9.0), 4.0),
+    place("US", (-45.0, 0.0), 16.0),
+    place("US", (-62.0, 8.0), 1.0),
+    place("US", (-55.0, -14.0), 4.0),
+    place("JP", (85.0, 10.0), 0.7),
+    place("JP", (92.0, 22.0), 8.0),
 ];
 /// The client is in Germany, and so are authorities and server.
 const CLIENT_AT_MS: (f64, f64) = (2.0, 2.0);
@@ -210,7 +210,8 @@ fn lay(seed: u64) -> Result<Wan, Error> {
 }
 
 fn weight_kb_s(place: &Place) -> u32 {
-    u32::try_from(Rate::from_mbit_per_s(place.mbit).as_byte_per_s() / 1000).unwrap_or(u32::MAX)
+    let bytes_s = Rate::from_mbit_per_s(place.mbit).as_byte_per_s();
+    u32::try_from(bytes_s / 1000).unwrap_or(u32::MAX)
 }
 
 /// Gives the authorities a bandwidth file with what relays can carry, as if they had been measured without error.
