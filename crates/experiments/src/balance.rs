@@ -100,9 +100,16 @@ pub(super) fn run(
     let mut batch = Batch::new(&options.simulated.runs, path, common.quick)?;
     let balancers = balancers(options, common)?;
     batch.conditions.push_str(&format!(
-        ", t = {} s",
-        options.seconds.unwrap_or(if common.quick { 10 } else { 30 })
+        ", t = {} s, measured for {} s at most",
+        options.seconds.unwrap_or(if common.quick { 10 } else { 30 }),
+        options.measure_seconds,
     ));
+    if let Some(path) = &options.weights {
+        // What is in the file, and not only its name.
+        let given = WeightsFile(Some(path.clone())).read(&batch.network)?;
+        let digest = batch.network.clone().weighted(&given).digest();
+        batch.conditions.push_str(&format!(", weights {} (digest {digest})", path.display()));
+    }
     let names: Vec<&str> = balancers.iter().map(|it| it.name()).collect();
     let store = Store::new(common.out.join("balance-runs"))?;
     let points = batch.points(&names);

@@ -14,7 +14,7 @@ use crate::error::Error;
 use crate::network::{Client, Network, Relay, Users};
 use keys::Keys;
 use sim::world::Fetch;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::Path;
 use std::sync::Arc;
@@ -90,9 +90,12 @@ pub fn write(
     }
     let mut relays = network.relays.clone();
     let named = relays.iter().filter(|it| Plan::is_authority(it)).count();
-    for number in named..AUTHORITIES {
+    let mut names = (1..).map(|number| format!("{AUTHORITY}{number}"));
+    for _ in named..AUTHORITIES {
         let mut authority = network.relays[0].clone();
-        authority.site.name = format!("{AUTHORITY}{}", number + 1);
+        let is_free = |name: &String| relays.iter().all(|it| it.site.name != *name);
+        let Some(name) = names.find(is_free) else { break };
+        authority.site.name = name;
         (authority.weight, authority.is_guard, authority.is_exit) = (1, false, false);
         authority.limit = None;
         relays.push(authority);
@@ -120,7 +123,12 @@ fn check_names(network: &Network) -> Result<(), Error> {
     let relays = network.relays.iter().map(|it| (&it.site.name, 19));
     let clients = network.clients.iter().map(|it| (&it.site.name, 63));
     let servers = network.servers.iter().map(|it| (&it.name, 63));
+    let mut seen = BTreeSet::new();
     for (name, longest) in relays.chain(clients).chain(servers) {
+        if !seen.insert(name) {
+            let problem = format!("two hosts are called {name:?}: Shadow has one of each name");
+            return Err(Error::Impossible(problem));
+        }
         let is_right = |it: char| it.is_ascii_alphanumeric() || (it == '-' && longest > 19);
         if name.is_empty() || name.len() > longest || !name.chars().all(is_right) {
             let problem = format!(

@@ -200,6 +200,11 @@ impl Network {
     pub(crate) fn check(&self) -> Result<(), Error> {
         let has =
             |what: &dyn Fn(&Relay) -> bool| self.relays.iter().any(|it| it.weight > 0 && what(it));
+        if let Some(it) = self.relays.iter().find(|it| it.weight > u64::from(u32::MAX)) {
+            let problem =
+                format!("a weight of {} for relay {:?} is no weight", it.weight, it.site.name);
+            return Err(Error::Impossible(problem));
+        }
         let problem = if self.relays.len() < 3 {
             "circuits need three relays"
         } else if !has(&|it| it.is_exit) {

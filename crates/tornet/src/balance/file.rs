@@ -23,20 +23,30 @@ impl Balancer for WeightsFile {
     }
 
     fn weigh(&self, network: &Network, _: &Conditions<'_>) -> Result<Weighing, Error> {
-        let weights = match &self.0 {
-            None => network.relays.iter().map(|it| it.weight).collect(),
-            Some(path) => {
-                let known = read(path)?;
-                let missing = |name: &str| {
-                    Error::malformed(path, format!("it has no weight for relay {name:?}"))
-                };
-                let weight = |it: &crate::network::Relay| {
-                    known.get(&it.site.name).copied().ok_or_else(|| missing(&it.site.name))
-                };
-                network.relays.iter().map(weight).collect::<Result<_, _>>()?
-            }
-        };
+        let weights = self.read(network)?;
         Ok(Weighing { balancer: self.name().into(), weights, ..Weighing::default() })
+    }
+}
+
+impl WeightsFile {
+    /// The weights of a network's relays, in their order.
+    ///
+    /// # Errors
+    /// If the file cannot be read, or lacks a relay, or a weight is none that a consensus can have.
+    pub fn read(&self, network: &Network) -> Result<Vec<u64>, Error> {
+        let Some(path) = &self.0 else {
+            return Ok(network.relays.iter().map(|it| it.weight).collect());
+        };
+        let known = read(path)?;
+        let bad = |problem: String| Error::malformed(path, problem);
+        let weight = |it: &crate::network::Relay| match known.get(&it.site.name) {
+            None => Err(bad(format!("it has no weight for relay {:?}", it.site.name))),
+            Some(weight) if *weight > u64::from(u32::MAX) => {
+                Err(bad(format!("a weight of {weight} for relay {:?} is no weight", it.site.name)))
+            }
+            Some(weight) => Ok(*weight),
+        };
+        network.relays.iter().map(weight).collect()
     }
 }
 
