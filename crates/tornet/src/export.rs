@@ -51,7 +51,7 @@ impl Plan<'_> {
         let relays = self.relays.iter().map(|it| &it.site);
         let clients = self.network.clients.iter().map(|it| &it.site);
         let all = relays.chain(&self.network.servers).chain(clients);
-        let names: std::collections::BTreeSet<&str> = all.map(|it| it.country.as_str()).collect();
+        let names: BTreeSet<&str> = all.map(|it| it.country.as_str()).collect();
         names.into_iter().zip(0..).collect()
     }
 
