@@ -7,15 +7,15 @@ use report::experiment::{Case, CaseVerdict, ExperimentReport, Promise};
 /// The column by which means over seeds are told from single runs.
 const WHAT: &str = "what";
 
-/// Has a figure of a run, if it is there.
-type Taken = Box<dyn Fn(&Played) -> Option<f64>>;
+/// How a figure of a run is had, if it has it.
+type Getter = Box<dyn Fn(&Played) -> Option<f64>>;
 
 /// A figure of a run: how it is called in tables, in words, its unit, and how it is had.
 struct Quantity {
     column: String,
     words: String,
     unit: &'static str,
-    of: Taken,
+    of: Getter,
 }
 
 pub(super) fn report(names: &[&str], all: &[Played], mut notes: Vec<String>) -> ExperimentReport {
