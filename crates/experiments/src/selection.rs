@@ -125,7 +125,7 @@ pub(super) fn run(
     // Setting up and round trips by length, without downloads.
     let mut subjects = uniform(view, 2, circuits, &mut rng)?;
     subjects.extend(uniform(view, 4, circuits, &mut rng)?);
-    let bare = ProbePlan { download: None, ..plan.clone() };
+    let bare = ProbePlan { download: None, ..plan };
     let lengths = play(subjects, &bare, "lengths")?;
     // One of each in turn: what else goes on on this machine meets all alike.
     let ways = Way::all(&scene, &model)?;

@@ -88,7 +88,7 @@ pub fn write(model: &Model) -> std::io::Result<Vec<u8>> {
     packer.finish()
 }
 
-/// Reads what [`write`] wrote. Values that no network has are left out.
+/// Reads what [`write`](write()) wrote. Values that no network has are left out.
 ///
 /// # Errors
 /// [`FileError`] says what is wrong.
