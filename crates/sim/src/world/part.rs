@@ -122,26 +122,22 @@ impl Part {
             if !has_mail && self.next_at[place] >= end {
                 continue;
             }
-            // Room is lent to one host after the other, so that it stays in the processor's cache.
-            debug_assert!(host.kernel.out.is_empty(), "only what happens in a window sends mail");
             core::mem::swap(&mut self.pool, &mut host.kernel.pool);
-            core::mem::swap(&mut self.out, &mut host.kernel.out);
             host.run(end);
             core::mem::swap(&mut self.pool, &mut host.kernel.pool);
-            core::mem::swap(&mut self.out, &mut host.kernel.out);
             self.next_at[place] = host.next_at();
-            let mut out = core::mem::take(&mut self.out);
-            for mail in out.drain(..) {
-                if self.place_of[mail.to as usize] == u32::MAX {
-                    post(mail);
-                } else {
-                    // It comes in a later window: no way is shorter than this one lasts.
-                    self.take(mail);
-                }
-            }
-            self.out = out;
+            self.out.append(&mut host.kernel.out);
         }
         self.today.clear();
+        let mut out = core::mem::take(&mut self.out);
+        for mail in out.drain(..) {
+            if self.place_of[mail.to as usize] == u32::MAX {
+                post(mail);
+            } else {
+                self.take(mail);
+            }
+        }
+        self.out = out;
     }
 
     /// Tells a host of a team something, now: between two windows. Nothing happens if it is not here, or of no team.
