@@ -71,7 +71,7 @@ pub(crate) async fn seconds(
     let caption = "What was carried in each second. Its colour says who limited it.";
     let line = seconds.iter().enumerate().map(|(place, it)| (place as f64, of_second(it)));
     let mut figure = figure.caption(caption).with(Series {
-        name: "all".to_owned(),
+        name: "in all".to_owned(),
         points: line.collect(),
         labels: Vec::new(),
         style: Style::Line,

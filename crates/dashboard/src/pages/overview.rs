@@ -107,13 +107,13 @@ fn progress(overview: &Overview, now: u64) -> Option<Progress> {
     let all = counts.waiting + counts.running + counts.done;
     let end = overview.period.as_ref().map(|it| it.begin_unix_s.saturating_add(it.length_s));
     let expected = match end {
-        _ if counts.waiting + counts.running == 0 => "all are measured".to_owned(),
+        _ if counts.waiting + counts.running == 0 => "All are measured".to_owned(),
         Some(end) if end > now => format!(
-            "the rest is drawn over the {} that are left of the period, until {}",
+            "The rest is drawn over the {} that are left of the period, until {}",
             length(end - now),
             time(Some(end))
         ),
-        _ => "the period is over".to_owned(),
+        _ => "The period is over".to_owned(),
     };
     Some(Progress {
         waiting: counts.waiting,
