@@ -53,6 +53,7 @@ fn our_exit(network: &Network, folder: &Path) -> Relay {
         exit: ExitSection {
             policy: Some(vec!["accept *:*".to_owned()]),
             reject_private: Some(false),
+            conflux: Some(true),
             ..ExitSection::default()
         },
         ..RelayConfig::default()

@@ -20,6 +20,7 @@ fn a_stock_client_downloads_whole_over_two_legs_to_our_exit() {
         exit: ExitSection {
             policy: Some(vec!["accept *:*".to_owned()]),
             reject_private: Some(false),
+            conflux: Some(true),
             ..ExitSection::default()
         },
         ..config("ours", &folder.path().join("ours"))

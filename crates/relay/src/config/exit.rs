@@ -23,6 +23,9 @@ pub struct ExitSection {
     pub ipv6: Option<bool>,
     /// Name servers to ask, by address and port; by default the system's.
     pub name_servers: Option<Vec<SocketAddr>>,
+    /// Whether clients may link circuits here (Conflux, proposal 329); by default they are not told so. Counter Galois Onion is
+    /// not offered then.
+    pub conflux: Option<bool>,
 }
 
 impl ExitSection {
@@ -32,6 +35,7 @@ impl ExitSection {
             reject_private: over.reject_private.or(self.reject_private),
             ipv6: over.ipv6.or(self.ipv6),
             name_servers: over.name_servers.or(self.name_servers),
+            conflux: over.conflux.or(self.conflux),
         }
     }
 
@@ -55,6 +59,7 @@ impl ExitSection {
             rejects_private: self.reject_private.unwrap_or(true),
             ipv6: self.ipv6.unwrap_or(false),
             name_servers,
+            conflux: self.conflux.unwrap_or(false),
         }))
     }
 }
@@ -70,6 +75,8 @@ pub struct ExitSettings {
     pub ipv6: bool,
     /// Whom to ask for names; empty for the system's name servers.
     pub name_servers: Vec<SocketAddr>,
+    /// Whether clients are told that they may link circuits.
+    pub conflux: bool,
 }
 
 impl ExitSettings {

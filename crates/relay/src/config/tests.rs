@@ -63,7 +63,7 @@ fn the_sample_file_is_accepted_as_it_is_and_has_every_setting_in_it() {
         exit,
         flashflow,
     } = whole;
-    let ExitSection { policy, reject_private, ipv6, name_servers } = exit;
+    let ExitSection { policy, reject_private, ipv6, name_servers, conflux } = exit;
     let FlashFlowConfig {
         measurements_allowed,
         allowed_coordinators,
@@ -100,6 +100,7 @@ fn the_sample_file_is_accepted_as_it_is_and_has_every_setting_in_it() {
         ("reject_private", reject_private.is_some()),
         ("ipv6", ipv6.is_some()),
         ("name_servers", name_servers.is_some()),
+        ("conflux", conflux.is_some()),
         ("measurements_allowed", measurements_allowed.is_some()),
         ("allowed_coordinators", allowed_coordinators.is_some()),
         ("measurement_period_s", measurement_period_s.is_some()),

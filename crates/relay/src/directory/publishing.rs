@@ -115,6 +115,9 @@ impl Directory {
         content: Content,
     ) -> Result<Announcement, DescriptorError> {
         let Own { keys, certified, families, .. } = &self.own;
+        let capabilities =
+            Capabilities::of_engine(self.own.is_directory && self.testing.has_directory);
+        let links_circuits = self.settings.exit.as_ref().is_some_and(|exit| exit.conflux);
         let certify = |key: &FamilyKey| key.certify(keys.ed25519.public(), certified.expires);
         Ok(Announcement {
             nickname: self.settings.nickname,
@@ -126,9 +129,10 @@ impl Directory {
             published: self.published,
             uptime_s: (now - self.began).as_secs(),
             contact: self.settings.contact.clone(),
-            capabilities: Capabilities::of_engine(
-                self.own.is_directory && self.testing.has_directory,
-            ),
+            capabilities: match links_circuits {
+                true => capabilities.linking_circuits(),
+                false => capabilities,
+            },
             exit: self.own.exit.clone(),
             overload: self.bandwidth.overload_line(self.published),
             family: self.settings.family.clone(),
