@@ -63,7 +63,7 @@ pub(crate) struct ProbeOptions {
     /// What no relay lets a stream reach.
     #[arg(long, value_name = "ADDRESS:PORT", default_value = "127.0.0.1:1")]
     refused: SocketAddr,
-    /// A server of ours (`flashflow bench` and experiments have it) to download from at the end of each circuit.
+    /// A server to download from at the end of each circuit, of the kind that `flashflow experiment selection` runs.
     #[arg(long, value_name = "ADDRESS:PORT", requires = "bytes")]
     server: Option<SocketAddr>,
     /// How much to download on each circuit.
