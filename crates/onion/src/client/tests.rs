@@ -233,6 +233,14 @@ fn a_cell_that_is_missing_is_noticed() {
 }
 
 #[test]
+fn data_before_a_stream_is_connected_is_nobodys() {
+    for (_, events) in [lied_to::<Tor>(Liar::Eager), lied_to::<Weightless>(Liar::Eager)] {
+        let Some(ClientEvent::Over { outcome, .. }) = events.last() else { panic!("{events:?}") };
+        assert_eq!(*outcome, Outcome::Complete);
+    }
+}
+
+#[test]
 fn circuits_are_lost_to_liars() {
     let reason = crate::cell::msg::DestroyReason::PROTOCOL;
     let cases = [

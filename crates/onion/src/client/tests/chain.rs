@@ -73,6 +73,8 @@ pub(super) enum Liar {
     Refusing,
     /// The last hop answers in the place of the others.
     Meddling,
+    /// Data comes before the stream is connected.
+    Eager,
 }
 
 /// A stream at its exit.
@@ -225,6 +227,7 @@ impl<S: Played> Chain<S> {
                 let last = self.layers.len() - 1;
                 return self.say(last, RelayCommand::END, stream_id, &refusal);
             }
+            Liar::Eager => self.say(hop, RelayCommand::DATA, stream_id, b"early"),
             _ => {}
         }
         let flow = self.leg.flow.stream(CircuitEnd::Exit);
@@ -234,7 +237,7 @@ impl<S: Played> Chain<S> {
         self.say(hop, RelayCommand::CONNECTED, stream_id, &[]);
         let reason = [DestroyReason::PROTOCOL.get()];
         match self.liar {
-            Liar::Nobody | Liar::Skipping | Liar::Refusing | Liar::Meddling => {}
+            Liar::Nobody | Liar::Skipping | Liar::Refusing | Liar::Meddling | Liar::Eager => {}
             Liar::Forging => {
                 let mut body = S::Body::from_bytes(&[]);
                 body.forge(&[5; 16]);

@@ -10,7 +10,9 @@ where
     // Circuit IDs begin with one.
     let chains = (0..2).map(|place| Chain::new(CircId::of_initiator(place), &[], liar));
     let (mut world, circuits) = World::<S>::new(&[path(3, false, false)], chains.collect());
+    assert_eq!(world.core.silent_legs(circuits[0]), [0], "nobody has answered yet");
     world.run();
+    assert!(world.core.silent_legs(circuits[0]).is_empty());
     (world, circuits[0])
 }
 
