@@ -1,6 +1,7 @@
 //! What joins a stream of a circuit and the program that asked for it.
 
-use onion::client::{Application, Progress};
+use onion::cell::CELL_LEN;
+use onion::client::{Application, Progress, SetPlan};
 use onion::node::ConnId;
 use onion::suite::Tor;
 use std::cell::RefCell;
@@ -42,9 +43,9 @@ fn read(from: &mut VecDeque<u8>, out: &mut [u8]) -> usize {
     first + from.read(&mut out[first..]).unwrap_or(0)
 }
 
-/// Bytes for a program that wait, at most. It is told to the exit long before; what is on its way then fits in here: a congestion
-/// window of 100 Mbit/s over 600 ms.
-const TO_APP_MAX: usize = 8 << 20;
+/// Bytes for a program that wait, at most. It is told to the exit long before; what is on its way then fits in here: 8 MiB, a congestion
+/// window of 100 Mbit/s over 600 ms, and what has waited for its turn in a set of circuits, which comes all at once when what was missing comes.
+const TO_APP_MAX: usize = (8 << 20) + SetPlan::EARLY_MAX_CELLS * CELL_LEN;
 
 /// Connections whose pipes have changed, each once until it is looked at.
 pub(super) type Touched = Rc<RefCell<VecDeque<ConnId>>>;
