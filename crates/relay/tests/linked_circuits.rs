@@ -3,7 +3,7 @@
 mod common;
 
 use common::{PATIENCE, config, knowing};
-use lab::{Client, Content, ContentServer, Network, NetworkSpec, Pins, RelaySpec, download};
+use lab::{Client, Content, ContentServer, Network, NetworkSpec, RelaySpec, download};
 use link::Clock;
 use onion::Instant;
 use relay::{ExitSection, Relay, RelayConfig};
@@ -29,15 +29,21 @@ fn a_stock_client_downloads_whole_over_two_legs_to_our_exit() {
     network.wait_until_known(&[exit.rsa().0], PATIENCE).expect("listed");
     let relays: Vec<[u8; 20]> = network.relays().iter().map(lab::Node::rsa).collect();
     let _ = knowing(&network, 0, &[&exit.rsa().to_string()]);
-    let extra = ["ConfluxEnabled 1", "ConfluxClientUX throughput"].map(str::to_owned);
+    let named = |relays: &[[u8; 20]]| -> String {
+        let all: Vec<_> = relays.iter().map(|rsa| format!("${}", hex::encode_upper(rsa))).collect();
+        all.join(",")
+    };
+    // From the start: circuits that are closed while they are being linked are not what this is about.
+    let extra = [
+        "ConfluxEnabled 1".to_owned(),
+        "ConfluxClientUX throughput".to_owned(),
+        format!("EntryNodes {}", named(&relays[..2])),
+        format!("MiddleNodes {}", named(&relays[2..])),
+        format!("ExitNodes {}", named(&[exit.rsa().0])),
+        "StrictNodes 1".to_owned(),
+    ];
     let all = [&relays[..], &[exit.rsa().0]].concat();
     let mut client = Client::start(&network, "client", &extra, &all, PATIENCE).expect("a client");
-    let pins = Pins {
-        entry: relays[..2].to_vec(),
-        middle: relays[2..].to_vec(),
-        exit: vec![exit.rsa().0],
-    };
-    client.pin(&pins).expect("accepted");
     // It links circuits before anybody asks, and takes them first.
     let clock = Clock::start();
     let mut heard = Vec::new();

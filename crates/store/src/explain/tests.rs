@@ -103,7 +103,7 @@ fn a_relay_without_weight_is_told_why() {
     let lost = Failure::MeasurerLost { detail: "gone".to_owned() };
     let turns = [closed(relay(1), NOW - DAY, 1, 5_000_000), failed(relay(1), NOW, 1, lost)];
     let text = said(&turns, voted(5000, NOW - DAY + 140), None);
-    has(&text, &["measurer's operator", "says nothing of the relay", "holds for 23 hours more"]);
+    has(&text, &["measurer's operator", "says nothing of the relay", "holds for 29 hours more"]);
     let turns = [closed(relay(1), NOW - DAY, 1, 5_000_000), failed(relay(1), NOW, 1, down())];
     has(&said(&turns, Some(None), None), &["does not hold any more"]);
 }

@@ -55,8 +55,13 @@ fn the_gate_and_the_cap_are_looked_at() {
     let good = line(1, "bw=5");
     let few = HEADER.replace("=9", "=5");
     assert_only(&alone(&format!("{NOW}\n{few}{good}")), "5 of 10 relays, under 60 %");
-    let allowed = few.replace("=====", "minimum_percent_eligible_relays=50\n=====");
-    assert_eq!(alone(&format!("{NOW}\n{allowed}{good}")), Vec::<String>::new());
+    // A file does not excuse itself, but may ask more of itself.
+    let limit = |header: &str, percent| {
+        header.replace("=====", &format!("minimum_percent_eligible_relays={percent}\n====="))
+    };
+    assert_only(&alone(&format!("{NOW}\n{}{good}", limit(&few, 50))), "5 of 10 relays, under 60 %");
+    let strict = alone(&format!("{NOW}\n{}{good}", limit(HEADER, 95)));
+    assert_only(&strict, "9 of 10 relays, under 95 %");
     // Forty relays, and one of them with 6 % of all.
     let even: String = (1..40).map(|number| line(number, "bw=100")).collect();
     let file = |bw| format!("{NOW}\n{HEADER}{even}{}", line(40, &format!("bw={bw}")));
@@ -83,6 +88,14 @@ fn who_is_missing_and_who_has_too_much_is_named() {
     assert_eq!(advice(&file(&up), NOW, beside), Vec::<String>::new());
     let with_other = [&up[..], &[id(7)]].concat();
     assert_only(&advice(&file(&with_other), NOW, beside), "1 relays have a bandwidth but are not");
+    // Strangers don't make up for those that are missing.
+    let strangers: Vec<Fingerprint> =
+        (50..50 + up.len()).map(|it| id(u8::try_from(it).unwrap())).collect();
+    let of_others = advice(&file(&strangers), NOW, beside);
+    assert!(
+        of_others.iter().any(|it| it.contains("by the consensus, it has 0 of")),
+        "{of_others:?}"
+    );
     let without = advice(&file(&up[1..]), NOW, beside);
     assert!(without.iter().any(|it| it.contains(&format!("such as {}", up[0]))), "{without:?}");
     let limits = BTreeMap::from([(id(1), 4999), (id(2), 5000)]);
