@@ -70,5 +70,7 @@ fn a_stock_client_downloads_whole_over_two_legs_to_our_exit() {
         assert!(done.is_right, "{len} bytes: {done:?}");
     }
     let totals = exit.totals();
+    // Each leg has layers of the kind that stock clients prefer.
+    assert!(totals.cgo_circuits > 0, "{totals:?}");
     assert!(totals.conflux_switches > 10, "both legs carry: {totals:?}, {heard:#?}");
 }

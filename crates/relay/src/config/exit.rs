@@ -23,8 +23,7 @@ pub struct ExitSection {
     pub ipv6: Option<bool>,
     /// Name servers to ask, by address and port; by default the system's.
     pub name_servers: Option<Vec<SocketAddr>>,
-    /// Whether clients may link circuits here (Conflux, proposal 329); by default they are not told so. Counter Galois Onion is
-    /// not offered then.
+    /// Whether clients may link circuits here (Conflux, proposal 329); by default they are not told so.
     pub conflux: Option<bool>,
 }
 

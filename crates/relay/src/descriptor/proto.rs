@@ -39,11 +39,10 @@ impl Capabilities {
         }
     }
 
-    /// The same for an exit that links circuits. It does not offer Counter Galois Onion: with both, downloads of stock clients
-    /// (0.4.9.11) over two legs came to a standstill, and it is not known yet whose fault that is.
+    /// The same for an exit that links circuits.
     #[must_use]
     pub const fn linking_circuits(self) -> Self {
-        Self { conflux: true, counter_galois_onion: false, ..self }
+        Self { conflux: true, ..self }
     }
 
     /// The value of the line, in tor's order.
