@@ -39,6 +39,9 @@ pub(crate) enum Count {
     },
 }
 
+/// A process and one of its sockets, by inode.
+type Socket = (u32, u64);
+
 /// Counts for as long as it lives, on a thread of its own.
 pub(crate) struct Witness {
     shared: Arc<Shared>,
@@ -59,8 +62,11 @@ impl Shared {
 /// One count, and what it has come to so far.
 struct Tally {
     count: Count,
-    /// What each socket had carried when it was last looked at.
-    known: BTreeMap<(u32, u64), u64>,
+    /// What each socket had carried when it was last seen.
+    known: BTreeMap<Socket, u64>,
+    /// Sockets that have been seen to lead to one of the processes named: which of two ends is closed first
+    /// must not make it another's.
+    theirs: BTreeSet<Socket>,
     total: u64,
     readings: Vec<(Instant, u64)>,
     /// Why the kernel does not tell any more.
@@ -128,13 +134,13 @@ impl Drop for Witness {
 
 impl Tally {
     fn new(count: Count) -> Self {
-        let (known, readings) = (BTreeMap::new(), Vec::new());
-        Self { count, known, total: 0, readings, problem: None }
+        let (known, theirs) = (BTreeMap::new(), BTreeSet::new());
+        Self { count, known, theirs, total: 0, readings: Vec::new(), problem: None }
     }
 
     fn read(&mut self, clock: Clock) {
         let begin = clock.now();
-        match self.count.look() {
+        match self.count.look(&mut self.theirs) {
             // A look takes its time, on a busy machine above all.
             Ok(seen) => self.take(begin + (clock.now() - begin) / 2, seen),
             Err(problem) => drop(self.problem.get_or_insert(problem.to_string())),
@@ -142,7 +148,7 @@ impl Tally {
     }
 
     /// Adds what each socket has carried since the last look.
-    fn take(&mut self, now: Instant, seen: BTreeMap<(u32, u64), u64>) {
+    fn take(&mut self, now: Instant, seen: BTreeMap<Socket, u64>) {
         if !self.readings.is_empty() {
             let more = seen.iter().map(|(socket, bytes)| {
                 // One that is new has carried all of it since.
@@ -150,33 +156,42 @@ impl Tally {
             });
             self.total += more.sum::<u64>();
         }
-        self.known = seen;
+        // One that a look has passed over is no new one when it is seen again.
+        self.known.extend(seen);
         self.readings.push((now, self.total));
     }
 }
 
 impl Count {
-    /// What each socket that counts has carried by now.
-    fn look(&self) -> io::Result<BTreeMap<(u32, u64), u64>> {
+    /// What each socket that counts has carried by now. `theirs` are those known to lead to the processes named.
+    fn look(&self, theirs: &mut BTreeSet<Socket>) -> io::Result<BTreeMap<Socket, u64>> {
         match self {
             Self::Sent { by } => {
                 let all = of_living(*by)?.into_iter();
                 Ok(all.map(|it| ((*by, it.inode), it.bytes.sent)).collect())
             }
             Self::Handed { by, except } => {
+                // In this order: what is connected to them now has another end by then.
                 let all = of_living(*by)?;
                 let places = places(except)?;
-                let others = all.into_iter().filter(|it| !places.contains(&it.peer));
-                Ok(others.map(|it| ((*by, it.inode), it.bytes.written)).collect())
+                theirs.extend(
+                    all.iter().filter(|it| places.contains(&it.peer)).map(|it| (*by, it.inode)),
+                );
+                let all = all.into_iter().map(|it| ((*by, it.inode), it.bytes.written));
+                Ok(all.filter(|(socket, _)| !theirs.contains(socket)).collect())
             }
             Self::Received { by, from } => {
                 let places = places(&[*from])?;
                 let mut seen = BTreeMap::new();
                 for pid in by {
-                    let all = of_living(*pid)?.into_iter();
-                    let theirs = all.filter(|it| places.contains(&it.peer));
-                    seen.extend(theirs.map(|it| ((*pid, it.inode), it.bytes.received)));
+                    for it in of_living(*pid)? {
+                        if places.contains(&it.peer) {
+                            theirs.insert((*pid, it.inode));
+                        }
+                        seen.insert((*pid, it.inode), it.bytes.received);
+                    }
                 }
+                seen.retain(|socket, _| theirs.contains(socket));
                 Ok(seen)
             }
         }
@@ -222,6 +237,7 @@ mod tests {
     use super::*;
     use std::io::{Read, Write};
     use std::net::{Ipv4Addr, TcpListener, TcpStream};
+    use std::process::Command;
 
     fn at(ms: u64) -> Instant {
         Instant::from_millis(ms)
@@ -247,6 +263,17 @@ mod tests {
             tally.take(at(ms), look.iter().copied().collect());
         }
         assert_eq!(tally.readings, [(at(0), 0), (at(1), 70), (at(2), 75), (at(3), 75)]);
+    }
+
+    #[test]
+    fn a_socket_that_one_look_passes_over_is_not_counted_twice() {
+        let mut tally = Tally::new(Count::Sent { by: 1 });
+        let looks: [&[((u32, u64), u64)]; 4] =
+            [&[((1, 7), 100)], &[((1, 7), 900)], &[], &[((1, 7), 1000)]];
+        for (ms, look) in (0..).zip(looks) {
+            tally.take(at(ms), look.iter().copied().collect());
+        }
+        assert_eq!(tally.readings, [(at(0), 0), (at(1), 800), (at(2), 800), (at(3), 900)]);
     }
 
     #[test]
@@ -281,7 +308,10 @@ mod tests {
             TcpStream::connect(listener.local_addr().expect("bound")).expect("listens");
         let (_nobody_reads, _) = listener.accept().expect("a connection");
         stream.set_nonblocking(true).expect("a socket");
-        let total = |count: &Count| count.look().expect("this process").into_values().sum::<u64>();
+        let total = |count: &Count| {
+            let seen = count.look(&mut BTreeSet::new()).expect("this process");
+            seen.into_values().sum::<u64>()
+        };
         let all = Count::Handed { by: us, except: Vec::new() };
         let before = total(&all);
         let mut written = 0;
@@ -291,5 +321,28 @@ mod tests {
         // Other tests of this process may write meanwhile.
         assert!(total(&all) >= before + written && written > 100_000);
         assert_eq!(total(&Count::Handed { by: us, except: vec![us] }), 0);
+    }
+
+    #[test]
+    fn what_was_for_one_who_is_left_out_stays_his_when_he_has_closed_first() {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a port");
+        let port = listener.local_addr().expect("bound").port();
+        let reads = format!("exec head -c 300000 </dev/tcp/127.0.0.1/{port} >/dev/null");
+        let mut reader =
+            Command::new("bash").args(["-c", &reads]).spawn().expect("bash is installed");
+        let (mut stream, peer) = listener.accept().expect("a connection");
+        let us = std::process::id();
+        let to_him = || {
+            let ours = connections(us).expect("this process").into_iter();
+            ours.filter(|it| it.peer == peer).map(|it| (us, it.inode)).next().expect("still open")
+        };
+        let mut tally = Tally::new(Count::Handed { by: us, except: vec![reader.id()] });
+        let clock = Clock::start();
+        tally.read(clock);
+        assert!(!tally.known.contains_key(&to_him()));
+        stream.write_all(&[1; 300_000]).expect("somebody reads");
+        reader.wait().expect("it reads all and ends");
+        tally.read(clock);
+        assert!(!tally.known.contains_key(&to_him()));
     }
 }

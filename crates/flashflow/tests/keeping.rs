@@ -3,10 +3,8 @@
 #[expect(dead_code, reason = "what the other test files need")]
 mod common;
 
-use common::team::{make_key, measurer_of, start_measurer, write_measurer};
+use common::team::{make_key, measurer_of, two_relays_by_plan};
 use common::{Ended, Scratch, number, text};
-use lab::{Network, NetworkSpec, RelaySpec};
-use onion::Rate;
 use rustix::process::Signal;
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
@@ -28,23 +26,10 @@ fn export(scratch: &Scratch, arguments: &[&str]) -> Vec<Value> {
 fn a_coordinator_that_is_killed_again_and_again_loses_nothing_and_measures_nothing_twice() {
     const PERIOD_S: u64 = 56;
     let scratch = Scratch::new();
-    let limited = |name: &str, mbit| RelaySpec::new(name).limited_to(Rate::from_mbit_per_s(mbit));
-    let spec = NetworkSpec::new(vec![limited("slow", 10.0), limited("fast", 30.0)]);
-    let network = Network::start(&spec, &mut |_| {}).expect("up");
-    let coordinator = make_key(&scratch, "c.key");
-    let key = make_key(&scratch, "m1.key");
-    write_measurer(&scratch, "m1", "127.0.0.1:0", &coordinator);
+    let (network, measurer) = two_relays_by_plan(&scratch, PERIOD_S);
     // At the beginning of a period: then all that is killed, and what comes after it, is in one.
     let passed_s = || link::unix_time_s() % PERIOD_S;
     common::wait_for("a period", || (passed_s() < 3).then_some(()));
-    let (measurer, at) = start_measurer(&scratch, "m1.toml");
-    let config = format!(
-        "key = \"c.key\"\nout = \"bandwidth\"\nauthority = \"{}\"\nseconds = 5\nguess_mbit_per_s = 35\n\
-         period_s = {PERIOD_S}\nslot_s = 8\nrefresh_s = 10\n{}",
-        network.directory_addrs()[0],
-        measurer_of(&at, &key),
-    );
-    fs::write(scratch.path("c.toml"), config).expect("written");
     let arguments = ["coordinator", "--config", "c.toml", "--json"];
     let mut told = Vec::new();
     // In the middle of a measurement, at the end of one, and in the middle of another.

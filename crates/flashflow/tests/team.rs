@@ -3,11 +3,11 @@
 #[expect(dead_code, reason = "what the other test files need")]
 mod common;
 
-use common::team::{make_key, measurer_of, start_measurer, write_measurer};
+use common::team::{
+    make_key, measurer_of, start_measurer, two_relays, two_relays_by_plan, write_measurer,
+};
 use common::{Scratch, number, text};
-use lab::{Network, NetworkSpec, RelaySpec};
 use netdoc::consensus::Flag;
-use onion::Rate;
 use rustix::process::Signal;
 use serde_json::{Value, json};
 use std::fs;
@@ -86,9 +86,7 @@ fn a_configuration_that_is_wrong_is_refused_with_the_field() {
 #[test]
 fn a_team_measures_a_network_though_a_measurer_is_killed_meanwhile() {
     let scratch = Scratch::new();
-    let limited = |name: &str, mbit| RelaySpec::new(name).limited_to(Rate::from_mbit_per_s(mbit));
-    let spec = NetworkSpec::new(vec![limited("slow", 10.0), limited("fast", 30.0)]);
-    let network = Network::start(&spec, &mut |_| {}).expect("up");
+    let network = two_relays();
     let authorities = network.directory_addrs();
     let list = authorities.iter().map(ToString::to_string).collect::<Vec<_>>().join(",");
     let coordinator = make_key(&scratch, "c.key");
@@ -162,20 +160,7 @@ fn a_team_measures_a_network_though_a_measurer_is_killed_meanwhile() {
 fn a_coordinator_measures_each_relay_once_in_each_period_by_its_secret_plan() {
     const PERIOD_S: u64 = 40;
     let scratch = Scratch::new();
-    let limited = |name: &str, mbit| RelaySpec::new(name).limited_to(Rate::from_mbit_per_s(mbit));
-    let spec = NetworkSpec::new(vec![limited("slow", 10.0), limited("fast", 30.0)]);
-    let network = Network::start(&spec, &mut |_| {}).expect("up");
-    let coordinator = make_key(&scratch, "c.key");
-    let key = make_key(&scratch, "m1.key");
-    write_measurer(&scratch, "m1", "127.0.0.1:0", &coordinator);
-    let (measurer, at) = start_measurer(&scratch, "m1.toml");
-    let config = format!(
-        "key = \"c.key\"\nout = \"bandwidth\"\nauthority = \"{}\"\nseconds = 5\nguess_mbit_per_s = 35\n\
-         period_s = {PERIOD_S}\nslot_s = 8\nrefresh_s = 10\n{}",
-        network.directory_addrs()[0],
-        measurer_of(&at, &key),
-    );
-    fs::write(scratch.path("c.toml"), config).expect("written");
+    let (network, measurer) = two_relays_by_plan(&scratch, PERIOD_S);
     let mut run = scratch.start(&["coordinator", "--config", "c.toml", "--json"]);
     // The first period has begun somewhere in its middle.
     let is_summary = |line: &str| line.contains("\"summary\"");

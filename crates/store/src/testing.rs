@@ -1,6 +1,6 @@
 //! What tests write.
 
-use crate::entry::{Begun, Closed};
+use crate::{Begun, Closed};
 use coordinator::{
     Account, Allocation, Assignment, End, Failure, MeasurerId, Mode, Params, Record, RoundRecord,
     Schedule, SecondRecord, Subject,

@@ -11,7 +11,7 @@ use std::fs;
 use std::io::{BufRead as _, BufReader};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
-use store::{Entry, Reader, Store, StoreError};
+use store::{Begun, Closed, Entry, Reader, Store, StoreError};
 
 /// Names the store for [`the_one_who_writes`].
 const STORE: &str = "FLASHFLOW_TEST_STORE";

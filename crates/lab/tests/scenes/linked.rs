@@ -222,17 +222,24 @@ fn legs_that_break_in_the_middle_lose_nothing_where_both_ends_send_again() {
     }
 }
 
-/// A leg on which nothing was sent yet may go: the other carries on, and the stream never knows.
-#[test]
-fn a_leg_that_has_carried_nothing_may_break_and_the_stream_goes_on() {
+/// Two linked circuits, of which the second is far slower, and an exit that is asked for latency.
+fn with_a_slow_leg() -> (Net<VirtualTime>, CircuitNumber) {
     let mut net = Net::new(VirtualTime::new(1, None));
     let nodes = net.stage.nodes.clone();
     let slow = PathModel { latency: Duration::from_millis(200), ..PathModel::default() };
     net.stage.wire.set_path(nodes[1], nodes[2], slow);
     let plan = SetPlan { desired: DesiredUx::MinLatency, ..SetPlan::new(legs(&net, 2)) };
     let set = linked(&mut net, &plan);
+    (net, set)
+}
+
+/// A leg on which nothing was sent yet may go: the other carries on, and the stream never knows.
+#[test]
+fn a_leg_that_has_carried_nothing_may_break_and_the_stream_goes_on() {
+    let (mut net, set) = with_a_slow_leg();
     let stream = net.begin(set, Transfer::download(1, 2_000_000));
     net.until(|net| net.client().figures(stream).is_some_and(|it| it.received_bytes > 200_000));
+    let nodes = net.stage.nodes.clone();
     net.stage.wire.cut(nodes[1], nodes[2]);
     net.complete(stream);
     assert_eq!(net.client().legs(set).len(), 1);
@@ -303,12 +310,7 @@ fn what_waits_for_the_slow_leg_is_bounded_and_beyond_the_bound_the_set_is_closed
 
 #[test]
 fn asked_for_latency_an_exit_keeps_to_the_fastest_leg() {
-    let mut net = Net::new(VirtualTime::new(1, None));
-    let nodes = net.stage.nodes.clone();
-    let slow = PathModel { latency: Duration::from_millis(200), ..PathModel::default() };
-    net.stage.wire.set_path(nodes[1], nodes[2], slow);
-    let plan = SetPlan { desired: DesiredUx::MinLatency, ..SetPlan::new(legs(&net, 2)) };
-    let set = linked(&mut net, &plan);
+    let (mut net, set) = with_a_slow_leg();
     let stream = net.begin(set, Transfer::download(1, 3_000_000));
     net.complete(stream);
     let figures = net.client().legs(set);
