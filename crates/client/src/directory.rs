@@ -12,9 +12,6 @@ use relay::Follower;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
 
-/// The part of the listed relays that must be known before circuits are built: as C tor has it for paths (param-spec,
-/// `min_paths_for_circs_pct`).
-const KNOWN_MIN: f64 = 0.6;
 /// The first and the longest pause after a look that brought nothing of use; each is twice as long as the one before.
 const RETRY: (Duration, Duration) = (Duration::from_millis(250), Duration::from_secs(300));
 /// Between two looks there is at least so much time.
@@ -56,10 +53,10 @@ impl<T: Fn(News)> Directory<T> {
                 (consensus, view)
             });
             let pause = match view {
-                Some((consensus, view)) if view.known_share() >= KNOWN_MIN => {
+                Some((consensus, view)) if view.path_share() >= paths_min(&view) => {
                     // A consensus is known by its time; more of its microdescriptors may have come.
                     let name = (consensus.valid_after, view.relays().len());
-                    let is_whole = view.known_share() >= 1.0;
+                    let is_whole = view.is_whole();
                     if told != Some(name) {
                         told = Some(name);
                         (self.tell)(News::View(Arc::new(view)));
@@ -95,6 +92,12 @@ impl<T: Fn(News)> Directory<T> {
             Microdesc::parse(&self.follower.microdesc(digest)?).ok()
         })
     }
+}
+
+/// The share of paths that must be known before circuits are built: a directory that keeps some relays back is not to choose
+/// where they lead (param-spec, `min_paths_for_circs_pct`).
+fn paths_min(view: &View) -> f64 {
+    f64::from(view.params().get_clamped("min_paths_for_circs_pct", 60, 25, 95)) / 100.0
 }
 
 /// The pause now; twice as long next time.

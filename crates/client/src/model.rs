@@ -150,9 +150,10 @@ impl Model {
         let entries = sorted(nodes.values().filter_map(|node| node.entry_rtt_ms));
         let rates = sorted(fastest_kb_s.values().copied());
         let scale = Scale {
-            best_rtt_ms: quantile(&rtts, 0.05).unwrap_or(1.0),
+            // A link takes some time. Who delays its own refusals has others look as if they took none.
+            best_rtt_ms: quantile(&rtts, 0.05).unwrap_or(1.0).max(1.0),
             median_rtt_ms: quantile(&rtts, 0.5).unwrap_or(1.0),
-            best_entry_ms: quantile(&entries, 0.05).unwrap_or(1.0),
+            best_entry_ms: quantile(&entries, 0.05).unwrap_or(1.0).max(1.0),
             top_kb_s: quantile(&rates, 0.95).unwrap_or(1.0),
             median_kb_s: quantile(&rates, 0.5).unwrap_or(1.0),
         };

@@ -65,6 +65,7 @@ impl State {
         let folder = path.parent().unwrap_or(Path::new("."));
         let mut file = tempfile::NamedTempFile::new_in(folder).map_err(told)?;
         file.write_all(&text).map_err(told)?;
+        file.as_file().sync_all().map_err(told)?;
         file.persist(path).map_err(|error| told(error.error))?;
         Ok(())
     }

@@ -18,6 +18,7 @@ pub use ranking::{Claim, Claims, Ranking};
 pub use throughput::Throughput;
 pub use uniform::Uniform;
 pub use weighted::Weighted;
+pub(crate) use weighted::position_share;
 
 use crate::view::{RelayInfo, View};
 use netdoc::Fingerprint;

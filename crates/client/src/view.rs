@@ -1,5 +1,6 @@
 //! The network as a client sees it: what the consensus and the microdescriptors say together.
 
+use crate::strategy::{Position, position_share};
 use netdoc::consensus::{Consensus, Flag, Flags, Params, Router};
 use netdoc::descriptor::ServerDescriptor;
 use netdoc::microdesc::{FamilyMember, Microdesc};
@@ -119,8 +120,8 @@ impl RelayInfo {
 #[derive(Clone, Debug, Default)]
 pub struct View {
     relays: Vec<RelayInfo>,
-    /// Relays that the consensus lists as running.
-    listed: usize,
+    /// Of the relays that the consensus lists as running, those whose microdescriptor is not known: flags, and weight in KB/s.
+    unknown: Vec<(Flags, u32)>,
     weights: Params,
     params: Params,
     /// When there should be a newer consensus, in Unix seconds.
@@ -142,12 +143,14 @@ impl View {
                 && router.flags.contains(Flag::Valid)
                 && is_reachable
         };
-        let mut listed = 0;
-        let running = consensus.routers().iter().filter(runs).inspect(|_| listed += 1);
-        let relays = running
-            .filter_map(|router| Some(RelayInfo::new(router, find(&router.microdesc_digest?)?)))
-            .collect();
-        Self { listed, ..Self::of(relays, consensus) }
+        let (mut relays, mut unknown) = (Vec::new(), Vec::new());
+        for router in consensus.routers().iter().filter(runs) {
+            match router.microdesc_digest.as_ref().and_then(&mut find) {
+                Some(micro) => relays.push(RelayInfo::new(router, micro)),
+                None => unknown.push((router.flags, router.bandwidth_kb_s.unwrap_or(0))),
+            }
+        }
+        Self { unknown, ..Self::of(relays, consensus) }
     }
 
     /// A network to be studied, not used: what a consensus of either flavour says alone, and the relays' own descriptors of their
@@ -171,12 +174,12 @@ impl View {
             )
         };
         let relays: Vec<RelayInfo> = consensus.routers().iter().filter(runs).map(relay).collect();
-        Self { listed: relays.len(), ..Self::of(relays, consensus) }
+        Self::of(relays, consensus)
     }
 
     fn of(relays: Vec<RelayInfo>, consensus: &Consensus) -> Self {
         Self {
-            listed: 0,
+            unknown: Vec::new(),
             relays,
             weights: consensus.bandwidth_weights.clone(),
             params: consensus.params.clone(),
@@ -205,11 +208,41 @@ impl View {
         self.relays.get(at)
     }
 
-    /// The share of the relays that the consensus lists of which the microdescriptor is known, 0 to 1.
+    /// Whether the microdescriptor of each relay is known that the consensus lists as running.
     #[must_use]
-    pub fn known_share(&self) -> f64 {
-        // Some thousands: exact as floating-point numbers.
-        self.relays.len() as f64 / self.listed.max(1) as f64
+    pub const fn is_whole(&self) -> bool {
+        self.unknown.is_empty()
+    }
+
+    /// The share of the paths that can be built of those that would be drawn if all microdescriptors were known: the product of
+    /// the shares of guards, middles and exits, each by its weight in that position. Where none has a weight all count alike, and
+    /// where the consensus has no relay for a position, any will do.
+    #[must_use]
+    pub fn path_share(&self) -> f64 {
+        let shares = [Position::Guard, Position::Middle, Position::Exit].map(|position| {
+            let is_fit = |flags: &Flags| match position {
+                Position::Guard => flags.contains(Flag::Guard),
+                Position::Middle => true,
+                Position::Exit => flags.contains(Flag::Exit) && !flags.contains(Flag::BadExit),
+            };
+            let known = self.relays.iter().map(|it| (it.flags, it.weight_kb_s));
+            let known: Vec<_> = known.filter(|(flags, _)| is_fit(flags)).collect();
+            let missing = self.unknown.iter().copied().filter(|(flags, _)| is_fit(flags));
+            let missing: Vec<_> = missing.collect();
+            let sum = |all: &[(Flags, u32)]| -> f64 {
+                let weighed = all.iter().map(|(flags, weight_kb_s)| {
+                    f64::from(*weight_kb_s) * position_share(self, *flags, position)
+                });
+                weighed.sum()
+            };
+            let (of_known, of_all) = match sum(&known) + sum(&missing) {
+                all if all > 0.0 => (sum(&known), all),
+                // Some thousands: exact as floating-point numbers.
+                _ => (known.len() as f64, (known.len() + missing.len()) as f64),
+            };
+            if of_all > 0.0 { of_known / of_all } else { 1.0 }
+        });
+        shares.iter().product()
     }
 
     /// The weight of a position for a kind of relay, such as `Wgd` (dir-spec §3.8.3): 0 to 1, 1 if the consensus has none.

@@ -42,8 +42,14 @@ impl Default for HistoryPolicy {
 }
 
 impl HistoryPolicy {
-    /// [`kept_for`](Self::kept_for) where each relay is measured once in a period of this length: two of them and six hours, at
-    /// most three days.
+    /// The usual one where each relay is measured once in a period of this length: [`kept_for`](Self::kept_for) is two of them and
+    /// six hours, at most three days.
+    #[must_use]
+    pub fn over(period: Duration) -> Self {
+        Self { kept_for: Self::kept_over(period), ..Self::default() }
+    }
+
+    /// See [`over`](Self::over).
     #[must_use]
     pub fn kept_over(period: Duration) -> Duration {
         const GRACE: Duration = Duration::from_secs(6 * 3600);

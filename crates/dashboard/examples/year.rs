@@ -5,8 +5,8 @@
 #![expect(clippy::print_stdout, reason = "a program for the terminal")]
 
 use coordinator::{
-    Allocation, Assignment, Counts, End, Failure, HistoryPolicy, MeasurerId, Mode, Params, Record,
-    RoundRecord, Schedule, SecondRecord, Subject,
+    Allocation, Assignment, Counts, End, Failure, MeasurerId, Mode, Params, Record, RoundRecord,
+    Schedule, SecondRecord, Subject,
 };
 use dashboard::{Options, Server};
 use netdoc::Fingerprint;
@@ -177,7 +177,6 @@ fn ask_for_all(folder: &Path, store: &Path) -> Result<(), Box<dyn Error>> {
     let options = Options {
         store: store.to_owned(),
         file: folder.join("latest.v3bw"),
-        policy: HistoryPolicy::default(),
         hosts: Vec::new(),
         now: || NOW,
     };

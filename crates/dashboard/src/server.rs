@@ -13,7 +13,6 @@ use axum::http::{Method, StatusCode};
 use axum::middleware::{self, Next};
 use axum::response::{IntoResponse as _, Response};
 use axum::routing::get;
-use coordinator::HistoryPolicy;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
@@ -40,8 +39,6 @@ pub struct Options {
     pub store: PathBuf,
     /// Its newest bandwidth file.
     pub file: PathBuf,
-    /// By which rules it goes.
-    pub policy: HistoryPolicy,
     /// Names under which it may be asked, besides addresses and `localhost`: a page elsewhere could give a name of its own our
     /// address, and then read what we say.
     pub hosts: Vec<String>,

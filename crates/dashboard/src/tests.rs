@@ -1,7 +1,7 @@
 //! The whole server over real sockets, on stores that a coordinator's code has written.
 
 use crate::{Options, Server};
-use coordinator::{Counts, HistoryPolicy, PastEstimate};
+use coordinator::{Counts, PastEstimate};
 use onion::Rate;
 use onion::identity::{RelayIds, RsaId};
 use std::path::{Path, PathBuf};
@@ -34,7 +34,6 @@ impl Running {
         let options = Options {
             store,
             file: folder.path().join("latest.v3bw"),
-            policy: HistoryPolicy::default(),
             hosts: Vec::new(),
             now: || NOW,
         };

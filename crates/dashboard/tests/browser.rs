@@ -3,7 +3,7 @@
 mod chromium;
 
 use chromium::Browser;
-use coordinator::{Counts, HistoryPolicy, PastEstimate};
+use coordinator::{Counts, PastEstimate};
 use dashboard::{Options, Server};
 use onion::Rate;
 use onion::identity::{RelayIds, RsaId};
@@ -80,7 +80,6 @@ fn a_relay_is_found_and_followed_by_keyboard_and_all_fits_on_a_phone() {
     let options = Options {
         store: path,
         file: folder.path().join("latest.v3bw"),
-        policy: HistoryPolicy::default(),
         hosts: Vec::new(),
         now: || NOW,
     };

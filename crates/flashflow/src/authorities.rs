@@ -49,17 +49,14 @@ impl Authorities {
     }
 }
 
-/// Whether an address may belong to the public network: it is neither of loopback nor of a private network (RFC 1918, RFC 4193),
-/// nor for documentation and tests of equipment.
+/// Whether an address may belong to the public network: it is not private, nor for documentation (RFC 5737, RFC 3849) and
+/// tests of equipment (RFC 2544).
 fn is_public(ip: IpAddr) -> bool {
-    match ip {
-        IpAddr::V4(v4) => {
-            let is_test = matches!(v4.octets(), [198, 18 | 19, ..] | [100, 64..128, ..]);
-            let is_local = v4.is_loopback() || v4.is_private() || v4.is_link_local();
-            !is_local && !v4.is_documentation() && !is_test
-        }
-        IpAddr::V6(v6) => !v6.is_loopback() && !v6.is_unique_local() && !v6.is_unicast_link_local(),
-    }
+    let is_test = match ip.to_canonical() {
+        IpAddr::V4(v4) => v4.is_documentation() || matches!(v4.octets(), [198, 18 | 19, ..]),
+        IpAddr::V6(v6) => matches!(v6.segments(), [0x2001, 0xdb8, ..]),
+    };
+    !is_test && !onion::router::is_private(ip)
 }
 
 #[cfg(test)]
@@ -68,7 +65,16 @@ mod tests {
 
     #[test]
     fn only_addresses_that_nobody_routes_are_private() {
-        for private in ["127.0.0.1", "10.1.2.3", "192.168.0.1", "198.18.0.1", "::1", "fd00::1"] {
+        for private in [
+            "127.0.0.1",
+            "10.1.2.3",
+            "192.168.0.1",
+            "198.18.0.1",
+            "::1",
+            "fd00::1",
+            "2001:db8::1",
+            "::ffff:10.0.0.1",
+        ] {
             assert!(!is_public(private.parse().expect("an address")), "{private}");
         }
         for public in ["128.31.0.39", "217.196.147.77", "2001:678:558::1"] {

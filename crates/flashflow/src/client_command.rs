@@ -209,31 +209,31 @@ fn value(event: &Event) -> Value {
     match event {
         Event::Bootstrapped { relays, exits, guards, valid_until, took } => json!({
             "type": "bootstrapped", "relays": relays, "exits": exits, "guards": guards,
-            "valid_until": valid_until, "ms": ms(took),
+            "valid_until_unix_s": valid_until, "took_ms": ms(took),
         }),
         Event::Updated { relays, valid_until } => {
-            json!({"type": "updated", "relays": relays, "valid_until": valid_until})
+            json!({"type": "updated", "relays": relays, "valid_until_unix_s": valid_until})
         }
         Event::LegBuilt { circuit, leg, path, took } => json!({
-            "type": "leg_built", "circuit": circuit, "leg": leg, "path": hops(path), "ms": ms(took),
+            "type": "leg_built", "circuit": circuit, "leg": leg, "path": hops(path), "took_ms": ms(took),
         }),
         Event::LegLost { circuit, leg, path, reason } => json!({
             "type": "leg_lost", "circuit": circuit, "leg": leg, "path": hops(path), "reason": reason,
         }),
         Event::CircuitBuilt { circuit, path, legs, took, is_late } => json!({
             "type": "circuit_built", "circuit": circuit, "path": hops(path), "legs": legs,
-            "ms": ms(took), "late": is_late,
+            "took_ms": ms(took), "late": is_late,
         }),
         Event::CircuitClosed { circuit, path, was_built, reason } => json!({
             "type": "circuit_closed", "circuit": circuit, "path": hops(path),
             "was_built": was_built, "reason": reason,
         }),
         Event::CircuitAnswered { circuit, rtt } => {
-            json!({"type": "circuit_answered", "circuit": circuit, "ms": ms(rtt)})
+            json!({"type": "circuit_answered", "circuit": circuit, "rtt_ms": ms(rtt)})
         }
         Event::StreamOpened { stream, circuit, target, took } => json!({
             "type": "stream_opened", "stream": stream, "circuit": circuit, "target": target,
-            "ms": ms(took),
+            "took_ms": ms(took),
         }),
         Event::StreamClosed {
             stream,
@@ -247,7 +247,7 @@ fn value(event: &Event) -> Value {
             is_ok,
         } => json!({
             "type": "stream_closed", "stream": stream, "circuit": circuit, "target": target,
-            "sent_bytes": sent_bytes, "received_bytes": received_bytes, "ms": ms(took),
+            "sent_bytes": sent_bytes, "received_bytes": received_bytes, "took_ms": ms(took),
             "legs": legs.iter().map(leg).collect::<Vec<_>>(), "reason": reason, "ok": is_ok,
         }),
         Event::Trouble(problem) => json!({"type": "trouble", "reason": problem}),

@@ -131,6 +131,7 @@ fn period(common: Common<'_>, generator_started: u64) -> Result<Exit, Error> {
 /// Asks all measurers, and records what they say.
 fn greet(Common { team, journal, output, .. }: Common<'_>) -> Result<Vec<Rate>, Error> {
     let at = unix_time_s();
+    journal.note(Entry::Team(team.keys()));
     let mut note = |measurer: MeasurerId, answer: Result<Rate, String>| {
         let health = team.health(measurer, answer, at);
         health.map(Entry::Measurer).into_iter().for_each(|it| journal.note(it));

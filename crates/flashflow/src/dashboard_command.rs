@@ -3,7 +3,6 @@
 use crate::config::log_to_stderr;
 use crate::error::Error;
 use clap::Args;
-use coordinator::HistoryPolicy;
 use dashboard::{Options, Server};
 use link::unix_time_s;
 use netdoc::bwfile::LATEST;
@@ -55,7 +54,6 @@ pub(crate) fn run(
         Options {
             store: options.store.clone(),
             file,
-            policy: HistoryPolicy::default(),
             hosts: options.host_name.clone(),
             now: unix_time_s,
         },

@@ -10,6 +10,7 @@ use serde::Serialize;
 use serde_json::{Value, json};
 use std::fs::File;
 use std::io::{self, BufWriter, Write};
+use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use store::{Measurement, Reader, RelayQuery, RelayRow, Second};
 use terminal::{Exit, Output};
@@ -139,6 +140,10 @@ pub(crate) fn run(options: &ExportOptions, output: &Output) -> Result<Exit, Erro
         None => write(options, &reader, io::stdout().lock()),
         Some(path) => {
             let failed = |source| file_error(path, source);
+            if is_same_file(path, &options.store) {
+                let problem = "--out names the store itself, which would be gone";
+                return Err(Error::Usage(problem.to_owned()));
+            }
             let file = File::create(path).map_err(failed)?;
             write(options, &reader, file)
         }
@@ -157,6 +162,11 @@ pub(crate) fn run(options: &ExportOptions, output: &Output) -> Result<Exit, Erro
     };
     output.step(format!("{lines} lines"));
     Ok(Exit::Done)
+}
+
+fn is_same_file(one: &Path, other: &Path) -> bool {
+    let of = |path: &Path| std::fs::metadata(path).ok().map(|it| (it.dev(), it.ino()));
+    of(one).is_some_and(|it| of(other) == Some(it))
 }
 
 fn file_error(path: &Path, source: io::Error) -> Error {
@@ -193,7 +203,10 @@ impl<W: Write> Lines<W> {
                 serde_json::to_writer(&mut *out, line)?;
                 out.write_all(b"\n")
             }
-            Self::Csv(out) => out.serialize(line).map_err(io::Error::from),
+            Self::Csv(out) => out.serialize(line).map_err(|error| match error.into_kind() {
+                csv::ErrorKind::Io(error) => error,
+                other => io::Error::other(format!("{other:?}")),
+            }),
         }
     }
 

@@ -67,7 +67,7 @@ fn programs_download_through_the_client_and_it_says_what_happens() {
     let built = of("circuit_built");
     assert!(built.len() >= 3);
     assert!(built.iter().all(|it| it["path"].as_array().is_some_and(|path| path.len() == 3)));
-    assert!(built.iter().all(|it| it["ms"].as_f64().is_some_and(|ms| ms > 0.0)));
+    assert!(built.iter().all(|it| it["took_ms"].as_f64().is_some_and(|ms| ms > 0.0)));
     assert_eq!(of("ended").len(), 1);
 }
 

@@ -108,7 +108,7 @@ fn a_team_measures_a_network_though_a_measurer_is_killed_meanwhile() {
     let (first, first_at) = start_measurer(&scratch, "m1.toml");
     let (second, second_at) = start_measurer(&scratch, "m2.toml");
     let config = format!(
-        "key = \"c.key\"\nout = \"bandwidth\"\nauthority = \"{}\"\necho = [\"echoing\"]\nseconds = 5\n\
+        "key = \"c.key\"\nout = \"bandwidth\"\nauthority = \"{}\"\necho = [\"gone\", \"echoing\"]\nseconds = 5\n\
          guess_mbit_per_s = 40\n{}{}",
         authorities[0],
         measurer_of(&first_at, &one),

@@ -87,18 +87,18 @@ fn measure(relay: &LiarRelay) -> Result<u64, PumpFailure> {
     let pump = Pump::new(config, ChaCha8Rng::seed_from_u64(7), clock.now());
     let mut pump = Driver::new(pump, clock, tls(), Vec::new(), options).expect("it runs");
     let mut bytes = 0;
-    until(&mut pump, |pump| match pump.poll_event()? {
-        Event::Ready { .. } => {
-            pump.start(clock.now(), clock.now());
-            None
+    until(&mut pump, |pump| {
+        // Several may be told at once.
+        while let Some(event) = pump.poll_event() {
+            match event {
+                Event::Ready { .. } => pump.start(clock.now(), clock.now()),
+                Event::Second(second) => bytes = second.bytes,
+                Event::Lost { .. } => {}
+                Event::Finished => return Some(Ok(bytes)),
+                Event::Failed(failure) => return Some(Err(failure)),
+            }
         }
-        Event::Second(second) => {
-            bytes = second.bytes;
-            None
-        }
-        Event::Lost { .. } => None,
-        Event::Finished => Some(Ok(bytes)),
-        Event::Failed(failure) => Some(Err(failure)),
+        None
     })
 }
 

@@ -95,7 +95,7 @@ fn a_peer_that_is_held_back_is_held_back_by_tcp() {
 fn a_peer_that_reads_nothing_leaves_the_bytes_with_the_node_and_disturbs_nobody() {
     let (listener, address) = listener();
     let options =
-        DriverOptions { linger_timeout: Duration::from_millis(50), ..DriverOptions::default() };
+        DriverOptions { linger_timeout: Duration::from_secs(1), ..DriverOptions::default() };
     let mut driver = driver(Puppet::default(), vec![], options);
     let deaf = driver.node_mut().dial(1, address, Security::Plain);
     driver.node_mut().send(deaf, &vec![7; MUCH]);

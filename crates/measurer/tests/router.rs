@@ -86,7 +86,11 @@ fn team() -> Team {
 }
 
 fn team_with_patience(setup_timeout: Duration) -> Team {
-    let params = Params { seconds: 2, setup_timeout, ..TeamOptions::default().params };
+    team_for(2, setup_timeout)
+}
+
+fn team_for(seconds: u32, setup_timeout: Duration) -> Team {
+    let params = Params { seconds, setup_timeout, ..TeamOptions::default().params };
     let capacity = Some(Rate::from_mbit_per_s(60.0));
     let options = TeamOptions { pumps: Some(2), capacity, params, ..TeamOptions::default() };
     Team::new(options).expect("this machine can measure")
@@ -297,7 +301,9 @@ fn a_relay_that_dies_half_way_gives_no_number() {
             relay.end();
         }
     };
-    let result = team().measure(&request, &mut on_progress, &never);
+    // Long enough that it dies before all is over, however late we hear of the first second.
+    let mut team = team_for(30, Duration::from_secs(15));
+    let result = team.measure(&request, &mut on_progress, &never);
     let outcome = result.expect("this machine can measure").outcome;
     let (_, text) = failure(&outcome);
     assert_eq!(outcome.blame(), Some(Blame::Relay), "{text}");

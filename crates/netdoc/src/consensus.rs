@@ -152,6 +152,12 @@ impl Router {
         self.version.as_deref()?.strip_prefix("Tor ")
     }
 
+    /// Whether it is to be measured: it is up, and no authority, whose weight nobody uses.
+    #[must_use]
+    pub fn is_measurable(&self) -> bool {
+        self.flags.contains(Flag::Running) && !self.flags.contains(Flag::Authority)
+    }
+
     /// Whether it speaks this version of a protocol (tor-spec §9), such as 2 of `FlowCtrl`.
     #[must_use]
     pub fn supports(&self, protocol: &str, version: u32) -> bool {

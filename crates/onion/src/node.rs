@@ -237,7 +237,8 @@ pub trait Node {
     fn handle_socket_state(&mut self, _now: Instant, _conn: ConnId, _state: Option<SocketState>) {}
 
     /// The driver holds so much of what it has taken from the node. It tells where a connection's kernel has not taken all at once, until
-    /// it has, and whenever that changes; of a connection that it closes it tells nothing more.
+    /// it has; whenever the memory that this takes changes, and after each buffer's worth that has left; of a connection that it closes
+    /// it tells nothing more.
     fn handle_unwritten(&mut self, _now: Instant, _conn: ConnId, _unwritten: Unwritten) {}
 
     /// The next work that is to be done on any thread.

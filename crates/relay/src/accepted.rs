@@ -1,10 +1,11 @@
 //! The measurements that a relay has accepted, on disk: a relay that starts again gives no coordinator its quota anew.
 
+use crate::whole_file;
 use onion::measure::protocol::{CoordinatorKey, Nonce};
 use onion::measure::target::Accepted;
 use std::fmt::Write as _;
 use std::fs::File;
-use std::io::{self, Read, Write};
+use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
 /// In the folder of the relay's keys: a quota is the identity's.
@@ -57,13 +58,7 @@ impl Ledger {
         for Accepted { unix_time_s, coordinator, nonce } in &self.accepted {
             let _ = writeln!(text, "{unix_time_s} {coordinator} {}", hex::encode(nonce.0));
         }
-        let folder = self.path.parent().unwrap_or(Path::new("."));
-        let mut file = tempfile::NamedTempFile::new_in(folder)?;
-        file.write_all(text.as_bytes())?;
-        file.as_file().sync_all()?;
-        file.persist(&self.path).map_err(|error| error.error)?;
-        // Its name as well.
-        File::open(folder).and_then(|folder| folder.sync_all())
+        whole_file::replace(&self.path, text.as_bytes())
     }
 }
 

@@ -29,8 +29,8 @@ use std::thread;
 use std::time::Duration;
 use tokio::sync::{Mutex, Semaphore, mpsc};
 
-/// Questions under way.
-const QUESTIONS_MAX: usize = 1_024;
+/// Questions under way. Each circuit may have some tens of them (`onion::router`): a few circuits do not take all.
+const QUESTIONS_MAX: usize = 4_096;
 /// Addresses of one name that are passed on.
 const ADDRESSES_MAX: usize = 16;
 /// For one attempt at one server.

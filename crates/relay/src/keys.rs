@@ -8,10 +8,11 @@ mod format;
 #[cfg(test)]
 mod tests;
 
+use crate::whole_file;
 use link::{ForgeError, LongTermKeys};
 use rand::CryptoRng;
 use std::fs::{self, DirBuilder};
-use std::io::{self, Read, Write};
+use std::io::{self, Read};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
@@ -271,14 +272,6 @@ fn read(path: &Path, is_secret: bool) -> Result<Option<Vec<u8>>, KeyError> {
     Ok(Some(content))
 }
 
-/// Writes a file, whole or not at all, readable by us alone.
 fn write(path: &Path, content: &[u8]) -> Result<(), KeyError> {
-    let fail = || KeyError::io("write the key", path);
-    let folder = path.parent().unwrap_or(Path::new("."));
-    // Made with mode 0600.
-    let mut file = tempfile::NamedTempFile::new_in(folder).map_err(fail())?;
-    file.write_all(content).map_err(fail())?;
-    file.as_file().sync_all().map_err(fail())?;
-    file.persist(path).map_err(|error| fail()(error.error))?;
-    Ok(())
+    whole_file::replace(path, content).map_err(KeyError::io("write the key", path))
 }

@@ -3,9 +3,10 @@
 
 use crate::history::History;
 use crate::overload::Overload;
+use crate::whole_file;
 use serde::{Deserialize, Serialize};
 use std::fs;
-use std::io::{self, Write};
+use std::io;
 use std::path::Path;
 
 /// The name of the file, in the folder of keys.
@@ -38,14 +39,7 @@ impl State {
 
     /// Writes it, whole or not at all.
     pub(crate) fn save(&self, path: &Path) -> Result<(), String> {
-        let folder = path.parent().unwrap_or(Path::new("."));
-        let written = || -> io::Result<()> {
-            let mut file = tempfile::NamedTempFile::new_in(folder)?;
-            serde_json::to_writer(&mut file, self)?;
-            file.flush()?;
-            file.persist(path).map_err(|error| error.error)?;
-            Ok(())
-        };
+        let written = || whole_file::replace(path, &serde_json::to_vec(self)?);
         written().map_err(|error| format!("machine: cannot write `{}`: {error}", path.display()))
     }
 }

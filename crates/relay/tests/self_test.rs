@@ -34,11 +34,11 @@ fn a_fresh_relay_is_reached_through_others_and_gets_a_weight_though_nobody_has_u
         let consensus = Consensus::parse(text.as_bytes()).expect("a consensus");
         consensus.by_fingerprint(&fingerprint).and_then(|router| router.bandwidth_kb_s)
     };
-    let mut weighs = |text: &str| weight(text).is_some_and(|weight| weight > 0);
+    // A thousand cells in ten seconds. What it was reached with is less, and may have been published before.
+    let mut weighs = |text: &str| weight(text).is_some_and(|kb_s| kb_s >= 40);
     let text = network.wait_for_consensus(None, &mut weighs, PATIENCE).expect("a weight");
-    // A thousand cells in ten seconds.
     let kb_s = weight(&text).expect("just seen");
-    assert!((40..1_000).contains(&kb_s), "{kb_s} KB/s");
+    assert!(kb_s < 1_000, "{kb_s} KB/s");
     assert!(fetched(&network, &relay).contains("\ntunnelled-dir-server\n"));
 
     // After a restart it has not forgotten what it carried: its first descriptor says so, before anything is tested anew.

@@ -19,6 +19,8 @@ pub enum Entry {
     /// An estimate that comes from elsewhere, such as from an old bandwidth file. It counts if it is newer than what is
     /// known.
     Imported(RelayIds, String, PastEstimate),
+    /// The team's measurers, by their keys: others are of it no more.
+    Team(Vec<String>),
     /// A measurer's state, if it has changed.
     Measurer(MeasurerHealth),
     /// How far the period is.

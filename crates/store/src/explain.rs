@@ -82,12 +82,15 @@ fn in_short(Story { relay, line, .. }: &Story<'_>) -> String {
     }
 }
 
+/// Whether the newest consensus does not have it.
+fn is_gone(story: &Story<'_>) -> bool {
+    story.consensus_seen_unix_s.is_some_and(|seen| story.relay.last_seen_unix_s < seen)
+}
+
 fn presence(story: &Story<'_>) -> Vec<String> {
-    let Story { relay, consensus_seen_unix_s, .. } = story;
+    let Story { relay, .. } = story;
     let mut said = Vec::new();
-    if let Some(seen) = consensus_seen_unix_s
-        && relay.last_seen_unix_s < *seen
-    {
+    if is_gone(story) {
         let last = utc(relay.last_seen_unix_s);
         said.push(format!("The newest consensus does not have it. It was seen last at {last}."));
     } else if !relay.left_out.is_empty() {
@@ -228,6 +231,9 @@ fn repeated(story: &Story<'_>) -> Option<String> {
 
 fn outlook(story: &Story<'_>) -> String {
     let Story { relay, policy, now_unix_s, .. } = story;
+    if is_gone(story) {
+        return "It is measured again once a consensus has it.".to_owned();
+    }
     if !relay.left_out.is_empty() {
         return "It will be measured once nothing is in the way of that.".to_owned();
     }

@@ -36,7 +36,7 @@ pub use entry::{
 pub use error::StoreError;
 pub use explain::{Line, Story, explain};
 pub use open::{Reader, Store};
-pub use overview::{Cause, Consensus, DayTotal, File, MeasurerRow, Overview, Pass};
+pub use overview::{Cause, Consensus, File, MeasurerRow, Overview, Pass};
 pub use read::{Measurement, Past, State};
 pub use relays::{RelayPage, RelayQuery, RelayRow, Sort};
 pub use retention::{Removed, Retention};

@@ -3,8 +3,9 @@
 use crate::error::StoreError;
 use crate::schema::{self, APPLICATION};
 use rusqlite::{Connection, OpenFlags};
-use std::fs::{self, File, TryLockError};
+use std::fs::{self, File, OpenOptions, TryLockError};
 use std::ops::Deref;
+use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -38,6 +39,10 @@ impl Store {
             fs::create_dir_all(folder).map_err(failed("make the folder of"))?;
         }
         let lock = lock(path)?;
+        // Who is being measured now is for nobody else to know. The files beside it take its mode.
+        let made =
+            OpenOptions::new().write(true).create(true).truncate(false).mode(0o600).open(path);
+        made.map_err(failed("make"))?;
         let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE;
         let mut reader = Reader::connect(path, flags)?;
         let of = |source| StoreError::of(path, source);

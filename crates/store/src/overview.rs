@@ -5,9 +5,10 @@ use crate::error::StoreError;
 use crate::open::Reader;
 use crate::read::{rate, time};
 use crate::write::int;
-use coordinator::Counts;
+use coordinator::{Counts, HistoryPolicy};
 use onion::Rate;
-use rusqlite::{Row, params};
+use rusqlite::Row;
+use std::time::Duration;
 
 /// All that fits on one page.
 #[derive(Clone, Debug, PartialEq)]
@@ -106,17 +107,6 @@ pub struct Pass {
     /// Relays that were measured.
     pub relays: u64,
     /// Measurements without estimate.
-    pub failed: u64,
-}
-
-/// The measurements of a day.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct DayTotal {
-    /// When it began.
-    pub begin_unix_s: u64,
-    /// Measurements with an estimate.
-    pub measured: u64,
-    /// Without.
     pub failed: u64,
 }
 
@@ -274,22 +264,15 @@ impl Reader {
         })
     }
 
-    /// The measurements of each of the last days, the oldest first; days without any are left out.
+    /// How long estimates hold, by the length of the newest period.
     ///
     /// # Errors
     /// If the store cannot be read.
-    pub fn days(&self, now_unix_s: u64, days: u64) -> Result<Vec<DayTotal>, StoreError> {
-        let sql = "SELECT ended_unix_s / 86400 * 86400, count(CASE WHEN state IN (1, 2) THEN 1 END), count(*) FROM measurement
-                   WHERE ended_unix_s > ?1 AND ended_unix_s <= ?2 GROUP BY 1 ORDER BY 1";
-        let since = now_unix_s.saturating_sub(days * DAY_S);
-        self.all(sql, params![int(since), int(now_unix_s)], |row| {
-            let (measured, all) = (time(row, 1)?, time(row, 2)?);
-            Ok(DayTotal {
-                begin_unix_s: time(row, 0)?,
-                measured,
-                failed: all.saturating_sub(measured),
-            })
-        })
+    pub fn history_policy(&self) -> Result<HistoryPolicy, StoreError> {
+        let sql = "SELECT length_s FROM period ORDER BY begin_unix_s DESC LIMIT 1";
+        let lengths = self.all(sql, [], |row| time(row, 0))?;
+        let length = lengths.first().map(|length_s| Duration::from_secs(*length_s));
+        Ok(length.map_or_else(HistoryPolicy::default, HistoryPolicy::over))
     }
 }
 

@@ -49,11 +49,14 @@ impl Observations {
             let link = self.links.entry(Pair::new(pair[0], pair[1])).or_default();
             let near = seen.rtts.get(place).and_then(ms);
             let far = seen.rtts.get(place + 1).and_then(ms);
-            if let (Some(near), Some(far)) = (near, far) {
+            // A hop that answers before the one in front of it says nothing of the link between them.
+            if let (Some(near), Some(far)) = (near, far)
+                && far >= near
+            {
                 if link.0.len() == VALUES_MAX {
                     link.0.remove(0);
                 }
-                link.0.push((far - near).max(0.0));
+                link.0.push(far - near);
             }
             link.1 = larger(link.1, seen.throughput_kb_s);
         }

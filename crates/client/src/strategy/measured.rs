@@ -1,5 +1,4 @@
-use super::weighted::position_share;
-use super::{Position, Strategy};
+use super::{Position, Strategy, position_share};
 use crate::view::{RelayInfo, View};
 use netdoc::Fingerprint;
 use netdoc::bwfile::BandwidthFile;
@@ -40,7 +39,7 @@ impl Strategy for Measured {
 
     fn weight(&self, view: &View, relay: &RelayInfo, position: Position, _: &[&RelayInfo]) -> f64 {
         let weight = self.weights_kb_s.get(&relay.fingerprint).copied().unwrap_or(0);
-        weight as f64 * position_share(view, relay, position)
+        weight as f64 * position_share(view, relay.flags, position)
     }
 }
 

@@ -1,6 +1,6 @@
 use super::{Position, Strategy};
 use crate::view::{RelayInfo, View};
-use netdoc::consensus::Flag;
+use netdoc::consensus::{Flag, Flags};
 
 /// By bandwidth, as stock clients choose: the weight in the consensus times that of the position for the relay's kind
 /// (dir-spec §3.8.3).
@@ -13,14 +13,14 @@ impl Strategy for Weighted {
     }
 
     fn weight(&self, view: &View, relay: &RelayInfo, position: Position, _: &[&RelayInfo]) -> f64 {
-        f64::from(relay.weight_kb_s) * position_share(view, relay, position)
+        f64::from(relay.weight_kb_s) * position_share(view, relay.flags, position)
     }
 }
 
 /// The weight of a position for a relay's kind (dir-spec §3.8.3): 0 to 1.
-pub(super) fn position_share(view: &View, relay: &RelayInfo, position: Position) -> f64 {
-    let is_exit = relay.flags.contains(Flag::Exit) && !relay.flags.contains(Flag::BadExit);
-    let is_guard = relay.flags.contains(Flag::Guard);
+pub(crate) fn position_share(view: &View, flags: Flags, position: Position) -> f64 {
+    let is_exit = flags.contains(Flag::Exit) && !flags.contains(Flag::BadExit);
+    let is_guard = flags.contains(Flag::Guard);
     let name = match (position, is_guard, is_exit) {
         (Position::Guard, true, true) => "Wgd",
         (Position::Guard, true, false) => "Wgg",

@@ -36,7 +36,7 @@ pub(crate) fn relay(number: u8) -> RelayInfo {
 pub(crate) fn view(relays: impl IntoIterator<Item = RelayInfo>) -> View {
     let mut relays: Vec<RelayInfo> = relays.into_iter().collect();
     relays.sort_by_key(|relay| relay.fingerprint);
-    View { listed: relays.len(), relays, ..View::default() }
+    View { relays, ..View::default() }
 }
 
 /// With these weights of positions.
@@ -61,7 +61,7 @@ fn a_real_consensus_and_its_microdescriptors_make_a_network() {
     // That the digests fit is the business of who fetches them.
     let view = View::new(&consensus, |_| Microdesc::parse(left.next()?).ok());
     assert_eq!((view.relays().len(), texts.len()), (5, 5));
-    assert!((view.known_share() - 1.0).abs() < 1e-9);
+    assert!(view.is_whole() && (view.path_share() - 1.0).abs() < 1e-9);
     assert_eq!(view.relays().iter().filter(|relay| relay.is_exit()).count(), 2);
     assert!(view.relays().iter().all(|relay| relay.has_congestion_control));
     let first = &view.relays()[0];
@@ -71,7 +71,35 @@ fn a_real_consensus_and_its_microdescriptors_make_a_network() {
     let half = View::new(&consensus, |digest| {
         (digest[0] & 1 == 0).then(|| Microdesc::parse(texts[0]).ok())?
     });
-    assert!(half.relays().len() < 5 && half.known_share() < 1.0);
+    assert!(half.relays().len() < 5 && !half.is_whole() && half.path_share() < 1.0);
+}
+
+#[test]
+fn what_is_known_of_a_network_is_known_by_weight_and_position() {
+    let with =
+        |flags: &[Flag]| [&[Flag::Running, Flag::Valid], flags].concat().into_iter().collect();
+    let mut guard = relay(1);
+    guard.flags = with(&[Flag::Guard]);
+    let mut exit = relay(2);
+    exit.flags = with(&[Flag::Exit]);
+    let weights =
+        [("Wgg", 10_000), ("Wgm", 0), ("Wmg", 0), ("Wmm", 10_000), ("Wme", 0), ("Wee", 10_000)];
+    let mut middle = relay(3);
+    middle.flags = with(&[]);
+    let mut view = weighted(view([guard, middle, exit]), &weights);
+    assert!((view.path_share() - 1.0).abs() < 1e-9);
+
+    // Half of the guards' weight, and none of that of other relays.
+    view.unknown = vec![(with(&[Flag::Guard]), 1000)];
+    assert!((view.path_share() - 0.5).abs() < 1e-9, "{}", view.path_share());
+    // And four fifths of the exits'. One that is bad is for the middle.
+    view.unknown.extend([(with(&[Flag::Exit]), 4000), (with(&[Flag::Exit, Flag::BadExit]), 1000)]);
+    assert!((view.path_share() - 0.05).abs() < 1e-9, "{}", view.path_share());
+    // Many that weigh nothing do not matter, unless all do.
+    view.unknown = vec![(with(&[Flag::Exit]), 0); 9];
+    assert!((view.path_share() - 1.0).abs() < 1e-9);
+    view.relays.iter_mut().for_each(|it| it.weight_kb_s = 0);
+    assert!((view.path_share() - 0.1 * 3.0 / 12.0).abs() < 1e-9, "{}", view.path_share());
 }
 
 #[test]

@@ -11,7 +11,7 @@ use rand::rngs::StdRng;
 use std::net::{SocketAddr, TcpListener};
 use std::sync::atomic::AtomicBool;
 
-const PLAN: CapacityPlan = CapacityPlan { seconds: 2, start_delay: Duration::from_secs(2) };
+const PLAN: CapacityPlan = CapacityPlan { seconds: 3, start_delay: Duration::from_secs(4) };
 const RATE: Rate = Rate::from_bit_per_s(20_000_000);
 
 fn test(

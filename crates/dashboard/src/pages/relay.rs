@@ -66,7 +66,7 @@ pub(crate) async fn story(shared: &Arc<Shared>, name: &str) -> Result<Told, Refu
             measurements: &measurements,
             consensus_seen_unix_s: consensus.first().map(|it| it.seen_unix_s),
             line: weights(&options.file, relay).ok(),
-            policy: options.policy,
+            policy: store.history_policy()?,
             now_unix_s: now,
         };
         let said = explain(&story);

@@ -3,7 +3,6 @@
 use super::bad;
 use crate::error::Error;
 use clap::Args;
-use coordinator::HistoryPolicy;
 use dashboard::weights;
 use link::unix_time_s;
 use netdoc::Fingerprint;
@@ -56,7 +55,7 @@ pub(super) fn run(options: &ExplainOptions, output: &Output) -> Result<Exit, Err
         measurements: &measurements,
         consensus_seen_unix_s: consensus.first().map(|it| it.seen_unix_s),
         line,
-        policy: HistoryPolicy::default(),
+        policy: reader.history_policy()?,
         now_unix_s: unix_time_s(),
     };
     let said = explain(&story);

@@ -6,7 +6,7 @@ use super::relays::Relay;
 use super::team::RemoteTeam;
 use crate::error::Error;
 use coordinator::{Campaign, Ended, Launch, MeasurerId, Next, Outcome, Record, RelayId};
-use coordinator::{Standing, Turn};
+use coordinator::{Counts, Standing, Turn};
 use link::unix_time_s;
 use measurer::{Team, TeamOptions};
 use onion::identity::RsaId;
@@ -15,12 +15,15 @@ use report::RelayReport;
 use std::collections::BTreeMap;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread::{self, Scope};
-use store::{Begun, Entry};
+use store::{Begun, Entry, Progress};
 use terminal::measuring;
 use terminal::{Hangup, Interrupt, Output};
 
 /// Longest wait before the user's wish to end is looked at.
 pub(super) const LATENCY: Duration = Duration::from_millis(200);
+
+/// At least so often the store is told how far a period is.
+pub(super) const ALIVE_S: u64 = 1800;
 
 /// A measurer that failed is asked so often, with a pause before each, whether it is well again.
 const CHECK_UPS: u32 = 6;
@@ -88,9 +91,16 @@ pub(super) fn run(
             let place = measuring.know(relay);
             measuring.add(place, standing, turn);
         }
+        let mut told = 0;
         while !measuring.is_over() {
-            measuring.proceed(LATENCY);
+            let has_ended = measuring.proceed(LATENCY).is_some();
+            let now = unix_time_s();
+            if has_ended || now.abs_diff(told) >= ALIVE_S {
+                told = now;
+                measuring.tell_progress(now);
+            }
         }
+        measuring.tell_progress(unix_time_s());
         measuring.end()
     })
 }
@@ -170,6 +180,18 @@ impl<'scope, 'env> Measuring<'scope, 'env> {
     /// Whether something has gone wrong that concerns all measurements.
     pub(super) const fn is_broken(&self) -> bool {
         self.broken.is_some()
+    }
+
+    /// How far a pass without slots is.
+    fn tell_progress(&self, at_unix_s: u64) {
+        let counts = Counts {
+            waiting: self.campaign.queued(),
+            running: self.campaign.running(),
+            done: self.found.records.len(),
+            without_slot: 0,
+        };
+        let progress = Progress { at_unix_s, period_unix_s: self.period_unix_s, counts };
+        self.common.journal.note(Entry::Progress(progress));
     }
 
     /// Asks measurers that have failed whether they are well again.

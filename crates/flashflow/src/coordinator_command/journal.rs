@@ -15,6 +15,9 @@ use store::{Begun, Closed, Entry, Past, RelayQuery, Store, StoreError};
 /// less.
 const PENDING_MAX: usize = 8192;
 
+/// What is written at once: so one entry more does not cost a pass over all that wait for room on the disk.
+const BATCH: usize = 64;
+
 /// The store, and what has yet to get into it.
 pub(super) struct Journal(Mutex<Inner>);
 
@@ -138,16 +141,26 @@ impl Journal {
 
     /// Once in a while: what could not be written is tried again, and what is too old goes.
     pub(super) fn tidy(&self, config: &Config, now_unix_s: u64) {
-        let mut inner = self.inner();
-        inner.flush();
-        match inner.store.remove_old(config.retention, now_unix_s) {
-            Ok(removed) if removed.measurements + removed.records > 0 => tracing::info!(
-                "removed {} old measurements, {} old records",
-                removed.measurements,
-                removed.records
-            ),
-            Ok(_) => {}
-            Err(error) => inner.tell(&error),
+        /// More than a day of measurements of the whole network: who looks once a day keeps up.
+        const TIMES: usize = 10;
+        self.inner().flush();
+        for _ in 0..TIMES {
+            // Others come to write in between.
+            let mut inner = self.inner();
+            match inner.store.remove_old(config.retention, now_unix_s) {
+                Ok(removed) => {
+                    if removed.measurements + removed.records > 0 {
+                        let (measurements, records) = (removed.measurements, removed.records);
+                        tracing::info!(
+                            "removed {measurements} old measurements, {records} old records"
+                        );
+                    }
+                    if removed.is_all {
+                        return;
+                    }
+                }
+                Err(error) => return inner.tell(&error),
+            }
         }
     }
 }
@@ -170,18 +183,16 @@ impl Inner {
 
     /// Writes what waits. If that fails, it waits on: measuring goes on, and nothing is forgotten.
     fn flush(&mut self) {
-        if self.pending.is_empty() {
-            return;
-        }
-        match self.store.write(&self.pending) {
-            Ok(()) => {
-                self.pending.clear();
-                if self.is_told {
-                    tracing::info!("the store can be written again: nothing is lost");
-                    self.is_told = false;
-                }
+        while !self.pending.is_empty() {
+            let count = self.pending.len().min(BATCH);
+            if let Err(error) = self.store.write(self.pending.iter().take(count)) {
+                return self.tell(&error);
             }
-            Err(error) => self.tell(&error),
+            self.pending.drain(..count);
+            if self.is_told {
+                tracing::info!("the store can be written again: nothing is lost");
+                self.is_told = false;
+            }
         }
     }
 

@@ -111,7 +111,8 @@ pub(super) fn relays(
     expectations: &Expectations<'_>,
 ) -> Result<Vec<Relay>, Error> {
     let Documents { what, consensus, .. } = documents;
-    let echo = named(documents, &config.echo)?;
+    // Who takes part and is not listed is not measured by transit either.
+    let echo = named(documents, &config.echo).unwrap_or_default();
     let consent = config.consent();
     let wanted = Wanted::new(documents, config, &consent)?;
     let routers: Vec<&Router> =
@@ -141,13 +142,27 @@ pub(super) fn sightings(documents: &Documents, config: &Config) -> Result<Vec<Si
     Ok(documents.consensus.routers().iter().map(sighting).collect())
 }
 
-/// The relays with these names or fingerprints.
+/// The relays with these names or fingerprints. One that is not listed now, or a name that is another's as well, is told of and
+/// passed over: what a stranger can do must not keep all others from being measured.
+///
+/// # Errors
+/// Where none of several is listed.
 fn named<'d>(documents: &'d Documents, names: &[String]) -> Result<Vec<&'d Router>, Error> {
-    let lookup = |name: &String| {
-        let found = documents.consensus.find(name);
-        found.map_err(|source| Error::Lookup { what: documents.what.clone(), source })
-    };
-    names.iter().map(lookup).collect()
+    let (mut found, mut problem) = (Vec::new(), None);
+    for name in names {
+        match documents.consensus.find(name) {
+            Ok(router) => found.push(router),
+            Err(source) => {
+                let error = Error::Lookup { what: documents.what.clone(), source };
+                tracing::warn!("`{name}` of the configuration is passed over: {error}");
+                problem.get_or_insert(error);
+            }
+        }
+    }
+    match problem {
+        Some(error) if found.is_empty() => Err(error),
+        _ => Ok(found),
+    }
 }
 
 /// Which relays are to be measured.

@@ -1,6 +1,6 @@
 //! The daemon: measures each relay at its slot of a secret plan, period after period (paper §4.3).
 
-use super::campaign::{Common, Found, LATENCY, Measuring};
+use super::campaign::{ALIVE_S, Common, Found, LATENCY, Measuring};
 use super::relays::{self, Relay};
 use super::{config::Config, greet, interrupted, publish, reload_if_asked, see, seed, tell};
 use crate::documents::Documents;
@@ -127,7 +127,7 @@ impl Watch<'_> {
                 in_words(rota.counts())
             ));
             self.tell_progress(rota.counts());
-            let mut refreshed = unix_time_s();
+            let (mut refreshed, mut told) = (unix_time_s(), unix_time_s());
             loop {
                 let now = unix_time_s();
                 let is_ended = now >= self.period.end_unix_s() || measuring.is_broken();
@@ -136,6 +136,11 @@ impl Watch<'_> {
                 }
                 let slot = self.period.slot(now);
                 measuring.in_slot(slot);
+                // Also where there is nothing to be done: who looks on knows that somebody is there.
+                if now.abs_diff(told) >= ALIVE_S {
+                    told = now;
+                    self.tell_progress(rota.counts());
+                }
                 let is_reloaded = reload_if_asked(self.common);
                 if !is_ended && !interrupt.is_requested() {
                     for due in rota.poll_due(slot) {
@@ -143,7 +148,9 @@ impl Watch<'_> {
                             measuring.add(*place, due.standing, due.turn);
                         }
                     }
-                    if is_reloaded || now >= refreshed + config.refresh.as_secs() {
+                    // A clock may be set back.
+                    let is_due = now >= refreshed + config.refresh.as_secs() || now < refreshed;
+                    if is_reloaded || is_due {
                         refreshed = now;
                         // The old ones do until there are newer ones.
                         match self.look() {

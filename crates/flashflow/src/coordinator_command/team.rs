@@ -36,6 +36,11 @@ impl RemoteTeam {
         Ok(Self { measurers, keys, _remotes: remotes })
     }
 
+    /// Its measurers' public keys, as text.
+    pub(crate) fn keys(&self) -> Vec<String> {
+        self.keys.iter().map(PublicKey::to_string).collect()
+    }
+
     pub(crate) const fn len(&self) -> usize {
         self.measurers.len()
     }

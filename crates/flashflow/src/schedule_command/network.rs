@@ -3,7 +3,7 @@
 use super::ScheduleOptions;
 use crate::error::Error;
 use coordinator::plan::{Candidate, Machine, machines};
-use netdoc::consensus::{Consensus, Flag, Router};
+use netdoc::consensus::{Consensus, Router};
 use netdoc::{Fingerprint, descriptor};
 use onion::Rate;
 use onion::identity::RsaId;
@@ -98,16 +98,14 @@ pub(super) fn relays(path: &Path) -> Result<(u64, Vec<Relay>), Error> {
     let what = || format!("the consensus in {}", path.display());
     let parsed = Consensus::parse(&text);
     let consensus = parsed.map_err(|source| Error::Consensus { what: what(), source })?;
-    let is_measured = |router: &&Router| {
-        router.flags.contains(Flag::Running) && !router.flags.contains(Flag::Authority)
-    };
     let relay = |router: &Router| Relay {
         id: id(router.fingerprint),
         nickname: router.nickname.to_string(),
         address: router.address.into(),
         guess: Rate::from_byte_per_s(u64::from(router.bandwidth_kb_s.unwrap_or(0)) * 1000),
     };
-    let relays: Vec<Relay> = consensus.routers().iter().filter(is_measured).map(relay).collect();
+    let relays: Vec<Relay> =
+        consensus.routers().iter().filter(|it| it.is_measurable()).map(relay).collect();
     if relays.is_empty() {
         return Err(Error::Usage(format!("{} has no relay that is up", what())));
     }

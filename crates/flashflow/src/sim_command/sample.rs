@@ -104,7 +104,7 @@ pub(crate) fn run(options: &SampleOptions, output: &Output) -> Result<Exit, Erro
     Ok(Exit::Done)
 }
 
-/// What descriptors say: the most that was observed, and what the relay lets itself send.
+/// What descriptors say: the most that was observed, and the most that the relay lets itself send.
 fn claims(files: &[PathBuf]) -> Result<BTreeMap<Fingerprint, (u64, u64)>, Error> {
     let mut claims: BTreeMap<Fingerprint, (u64, u64)> = BTreeMap::new();
     for path in files {
@@ -120,7 +120,7 @@ fn claims(files: &[PathBuf]) -> Result<BTreeMap<Fingerprint, (u64, u64)>, Error>
         for it in descriptors {
             let claim = claims.entry(it.fingerprint).or_default();
             claim.0 = claim.0.max(it.bandwidth_observed_bytes_s);
-            claim.1 = it.bandwidth_avg_bytes_s.min(it.bandwidth_burst_bytes_s);
+            claim.1 = claim.1.max(it.bandwidth_avg_bytes_s.min(it.bandwidth_burst_bytes_s));
         }
     }
     Ok(claims)

@@ -100,8 +100,10 @@ impl<'p> Lab<'p> {
             assert!(number(&account["account"], "sockets") >= 1.0, "{account}");
             assert!(number(&account["account"], "sent_bytes") > 0.0, "{account}");
         }
-        assert_eq!(told.len(), seconds, "{told:?}");
+        // A round that is not conclusive is repeated.
+        assert_eq!(told.len() as f64, seconds as f64 * number(summary, "rounds"), "{told:?}");
         for (index, second) in told.iter().enumerate() {
+            let index = index % seconds;
             assert_eq!((&second["type"], &second["second"]), (&"second".into(), &index.into()));
             assert!(number(second, "measured_mbit_per_s") > 0.0);
         }

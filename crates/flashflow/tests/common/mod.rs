@@ -15,8 +15,11 @@ use std::time::Duration;
 use std::time::Instant;
 use tempfile::TempDir;
 
-/// Far more than anything here takes, even on a busy machine.
+/// Far more than anything here takes, and than a program is silent, even on a busy machine.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(150);
+
+/// Far more than any program here runs.
+const LONGEST: Duration = Duration::from_secs(600);
 
 #[expect(clippy::disallowed_methods, reason = "deadlines of the tests")]
 pub(crate) fn now() -> Instant {
@@ -183,13 +186,15 @@ impl Running {
 
     /// Takes in a line; false when there are no more.
     fn next_line(&mut self) -> bool {
-        let left = PATIENCE.saturating_sub(self.started.elapsed());
+        // Periods go by the clock, and what is begun in them may take longer on a busy machine: it is silence that is too long.
+        let left = LONGEST.saturating_sub(self.started.elapsed()).min(PATIENCE);
         match self.lines.recv_timeout(left) {
             Ok(Line::Out(line)) => self.out.push(line),
             Ok(Line::Error(line)) => self.error.push(line),
             Err(std::sync::mpsc::RecvTimeoutError::Disconnected) => return false,
             Err(std::sync::mpsc::RecvTimeoutError::Timeout) => {
-                panic!("not done after {PATIENCE:?}; said {:#?} {:#?}", self.out, self.error)
+                let ran = self.started.elapsed();
+                panic!("silent for {left:?} after {ran:?}; said {:#?} {:#?}", self.out, self.error)
             }
         }
         true

@@ -1,4 +1,5 @@
 use super::messages::{Chunk, Load, Serial};
+use crate::driver::PENDING_LEN;
 use crate::sockopt::{self, TcpAccount};
 use onion::node::{CloseCause, Security, SocketState, Unwritten};
 use std::collections::VecDeque;
@@ -14,8 +15,10 @@ pub(super) struct Conn {
     pub(super) in_flight: Load,
     /// What the thread has encrypted and the kernel has not taken, by its last word.
     pub(super) unwritten: Unwritten,
-    /// The node was told that something waits.
-    pub(super) has_told: bool,
+    /// Memory that the node was told of last.
+    pub(super) held_told: usize,
+    /// Bytes that have left since.
+    pub(super) written_untold: usize,
     /// The node may have more to send.
     pub(super) wants_flush: bool,
     /// Bytes that the thread may still read, without TLS.
@@ -40,7 +43,8 @@ impl Conn {
             is_connected: false,
             in_flight: Load::default(),
             unwritten: Unwritten::default(),
-            has_told: false,
+            held_told: 0,
+            written_untold: 0,
             wants_flush: false,
             granted: 0,
             held: VecDeque::new(),
@@ -60,9 +64,17 @@ impl Conn {
     pub(super) fn news_of_unwritten(&mut self, written_bytes: usize) -> Option<Unwritten> {
         let pending_bytes = self.in_flight.bytes + self.unwritten.pending_bytes;
         let held_bytes = self.in_flight.held_bytes + self.unwritten.held_bytes;
-        let had_told = std::mem::replace(&mut self.has_told, held_bytes > 0);
-        let is_news = held_bytes > 0 || had_told;
-        is_news.then_some(Unwritten { pending_bytes, written_bytes, held_bytes })
+        if held_bytes == 0 && self.held_told == 0 {
+            return None;
+        }
+        self.written_untold += written_bytes;
+        // What it takes is the same, and how long that has waited is known well enough.
+        if held_bytes == self.held_told && self.written_untold < PENDING_LEN {
+            return None;
+        }
+        self.held_told = held_bytes;
+        let written_bytes = std::mem::take(&mut self.written_untold);
+        Some(Unwritten { pending_bytes, written_bytes, held_bytes })
     }
 
     /// What the kernel says of it.

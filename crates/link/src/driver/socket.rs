@@ -54,6 +54,8 @@ pub(super) struct Socket {
     pub(super) broken: Option<CloseCause>,
     /// Bytes that the kernel has taken since the node was told of what it has not, if it was.
     written_since_told: Option<usize>,
+    /// Memory that it was told of then.
+    held_told: usize,
     /// What it held when the node had closed it.
     pub(super) left_with_bytes: usize,
 }
@@ -114,6 +116,7 @@ impl Socket {
             is_queued: false,
             broken: None,
             written_since_told: None,
+            held_told: 0,
             left_with_bytes: 0,
         }
     }
@@ -123,10 +126,15 @@ impl Socket {
         let outgoing = self.outgoing();
         let (pending_bytes, held_bytes) = (outgoing.pending().len(), outgoing.held_bytes());
         let told = self.written_since_told;
-        self.written_since_told = (held_bytes > 0).then_some(0);
         if held_bytes == 0 && told.is_none() {
             return None;
         }
+        // What it takes is the same as long as anything waits, and how long that has waited is known well enough.
+        if held_bytes == self.held_told && told.is_some_and(|written| written < PENDING_LEN) {
+            return None;
+        }
+        self.held_told = held_bytes;
+        self.written_since_told = (held_bytes > 0).then_some(0);
         let written_bytes = told.unwrap_or(0);
         Some(Unwritten { pending_bytes, written_bytes, held_bytes })
     }

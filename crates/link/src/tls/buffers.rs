@@ -5,7 +5,7 @@ pub(crate) const INCOMING_LEN: usize = 128 * 1024;
 const READ_SPACE_MIN: usize = 32 * 1024;
 
 /// Buffers for what waits to be written that are kept for the next one who needs one.
-const SPARE_MAX: usize = 32;
+const SPARE_MAX: usize = 128;
 
 /// The large buffers of one thread. Its connections use them in turn: one at rest holds none.
 #[derive(Debug, Default)]

@@ -5,7 +5,7 @@
 
 use super::as_tor::{FileVerdict, LineVerdict, Report};
 use super::{BandwidthFile, KNOWN_HEADERS};
-use crate::consensus::{Consensus, Flag};
+use crate::consensus::Consensus;
 use crate::id::Fingerprint;
 use std::collections::BTreeMap;
 use std::fmt;
@@ -204,8 +204,6 @@ fn compare(
 
 /// Relays that could have been measured.
 fn measurable(consensus: &Consensus) -> impl Iterator<Item = Fingerprint> {
-    let up = consensus.routers().iter().filter(|router| {
-        router.flags.contains(Flag::Running) && !router.flags.contains(Flag::Authority)
-    });
+    let up = consensus.routers().iter().filter(|router| router.is_measurable());
     up.map(|router| router.fingerprint)
 }

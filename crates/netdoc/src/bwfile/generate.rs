@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use super::{BandwidthFile, Header, RelayLine};
-use crate::consensus::{Consensus, Flag};
+use crate::consensus::Consensus;
 use crate::id::{Ed25519Identity, Fingerprint, Nickname};
 
 /// Results this old are no longer recent: tor calls a file stale after as long (`bwauth.h`).
@@ -73,7 +73,7 @@ impl Eligibility {
             .collect();
         let mut counts = Self { eligible: 0, in_consensus: 0 };
         for router in consensus.routers() {
-            if router.flags.contains(Flag::Running) && !router.flags.contains(Flag::Authority) {
+            if router.is_measurable() {
                 counts.in_consensus += 1;
                 counts.eligible += u64::from(measured.contains(&router.fingerprint));
             }

@@ -10,6 +10,7 @@ mod end;
 mod exit_policy;
 mod known_relays;
 mod lookup;
+mod lookups;
 mod pending;
 mod ranking;
 mod stream;

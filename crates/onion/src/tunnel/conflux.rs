@@ -184,8 +184,10 @@ impl<L: Copy + PartialEq, M> Conflux<L, M> {
 
     /// A leg joins, by what both ends say in their LINK and LINKED. Ours was sent at `asked_at`.
     ///
-    /// Either end counts what comes on the leg from what it has said that it had. Where nothing is under way both say
-    /// the same, and it is what C tor does, which takes the other end's word for what was sent.
+    /// C tor takes each end's word for what that end has sent and received, as it stands in LINK and LINKED: it counts what
+    /// comes on the leg from what we have said that we had sent, and what it sends from what we have said that had come. So we
+    /// count from our own words, too, although a LINK is old by the time it comes: C tor writes it before the circuit is built,
+    /// and the set may have carried much meanwhile. Ends that send lost messages again count from what has come.
     ///
     /// # Errors
     /// Where there are too many legs, where the other end has sent what has not come, and where it says that it got what
@@ -210,7 +212,7 @@ impl<L: Copy + PartialEq, M> Conflux<L, M> {
         }
         self.legs.push(Sequence {
             leg,
-            sent: theirs.last_received,
+            sent: if self.resumes { theirs.last_received } else { ours.last_sent },
             received: ours.last_received,
             sent_here: 0,
             received_here: 0,

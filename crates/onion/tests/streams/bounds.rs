@@ -89,7 +89,8 @@ fn who_takes_all_streams_that_are_to_be_had_leaves_some_to_others() {
         }
     };
     // The directory's are a quarter of all, and what fills them leaves the others alone.
-    let floods = [(RelayCommand::BEGIN_DIR, &b""[..], 100), (RelayCommand::RESOLVE, b"a.b", 300)];
+    let floods =
+        [(RelayCommand::BEGIN_DIR, &b""[..], 100), (RelayCommand::BEGIN, b"192.0.2.1:80\0", 300)];
     for (of_kind, (command, data, most)) in (0u32..).zip(floods) {
         let before = world.router.open_streams();
         let first = 10 + 100 * of_kind;
@@ -102,11 +103,32 @@ fn who_takes_all_streams_that_are_to_be_had_leaves_some_to_others() {
         let last = id(first + 50);
         flood(&mut world, last, command, data);
         let heard = world.circuits[&last].heard.iter();
-        let refused =
-            heard.filter(|it| it.command == RelayCommand::END || it.data.first() == Some(&0xf0));
+        let refused = heard.filter(|it| it.command == RelayCommand::END);
         let had = 320 - refused.count();
         assert!((most / 10 - 1..=most / 10 + 1).contains(&had), "{command:?}: {had} of {most}");
     }
+}
+
+/// RESOLVE and END are two cells; the question is under way until its server answers, which is never.
+#[test]
+fn who_asks_for_names_that_nobody_answers_keeps_no_other_circuit_from_asking() {
+    let mut world = World::new(exit(), false);
+    for stream_id in 1..=70 {
+        world.say_on(CIRCUIT, RelayCommand::RESOLVE, stream_id, b"slow.example");
+        world.say_on(CIRCUIT, RelayCommand::END, stream_id, &[1]);
+    }
+    assert_eq!((world.questions.len(), world.router.open_streams()), (64, 0));
+    let refused = world.circuits[&CIRCUIT].heard.iter();
+    assert_eq!(refused.filter(|it| it.command == RelayCommand::RESOLVED).count(), 6);
+    world.begin(200, "slow.example", 80);
+    assert_eq!(world.questions.len(), 64, "nor by BEGIN");
+    world.create(id(2));
+    world.say_on(id(2), RelayCommand::RESOLVE, 1, b"a.b");
+    assert_eq!(world.questions.len(), 65);
+    // Each answer makes room for another question.
+    world.answer(Answer::Failed);
+    world.say_on(CIRCUIT, RelayCommand::RESOLVE, 300, b"a.b");
+    assert_eq!(world.questions.len(), 65);
 }
 
 /// A relay whose consensus lets a circuit have 10 streams at once, and 2 more each second.

@@ -2,9 +2,10 @@
 //! tor's. Each file is replaced whole or not at all.
 
 use super::{Documents, Kept, Listing, Wanted};
+use crate::whole_file;
 use netdoc::consensus::Flavour;
 use std::fs;
-use std::io::{self, Read, Write};
+use std::io::{self, Read};
 use std::path::Path;
 
 const NS: &str = "cached-consensus";
@@ -71,25 +72,21 @@ pub(crate) fn save(folder: &Path, documents: &Documents, changed: Changed) -> io
     };
     if changed.certificates {
         let all: Vec<_> = documents.certificates.values().map(|cert| &cert.text[..]).collect();
-        write(&folder.join(CERTIFICATES), &all.concat())?;
+        whole_file::replace(&folder.join(CERTIFICATES), &all.concat())?;
     }
     if changed.documents {
-        write(&folder.join(MICRO), &texts(&mut documents.micro.values()))?;
-        write(&folder.join(DESCRIPTORS), &texts(&mut documents.descriptors.values()))?;
+        whole_file::replace(&folder.join(MICRO), &texts(&mut documents.micro.values()))?;
+        whole_file::replace(
+            &folder.join(DESCRIPTORS),
+            &texts(&mut documents.descriptors.values()),
+        )?;
     }
     if changed.listings {
         for (name, listing) in [(NS, &documents.ns), (MICRODESC, &documents.microdesc)] {
             if let Some(listing) = listing {
-                write(&folder.join(name), &listing.text)?;
+                whole_file::replace(&folder.join(name), &listing.text)?;
             }
         }
     }
-    Ok(())
-}
-
-fn write(path: &Path, content: &[u8]) -> io::Result<()> {
-    let mut file = tempfile::NamedTempFile::new_in(path.parent().unwrap_or(Path::new(".")))?;
-    file.write_all(content)?;
-    file.persist(path).map_err(|error| error.error)?;
     Ok(())
 }

@@ -28,6 +28,18 @@ fn a_store_has_one_writer_and_readers_meanwhile() {
 }
 
 #[test]
+fn a_store_is_its_owners_alone() {
+    use std::os::unix::fs::PermissionsExt as _;
+    let scratch = Scratch::new();
+    let mut store = Store::open(&scratch.store).expect("new");
+    fill(&mut store);
+    for name in ["store.db", "store.db-wal"] {
+        let mode = fs::metadata(scratch.path(name)).expect("there").permissions().mode();
+        assert_eq!(mode & 0o077, 0, "{name}: {mode:o}");
+    }
+}
+
+#[test]
 fn a_reader_cannot_write() {
     let scratch = Scratch::new();
     drop(Store::open(&scratch.store).expect("new"));

@@ -35,9 +35,6 @@ fn days_and_periods_add_up() {
     let passes = store.passes(9).expect("read");
     let told = passes.iter().map(|it| (it.measurements, it.relays, it.failed)).collect::<Vec<_>>();
     assert_eq!(told, [(6, 5, 1), (5, 4, 1)]);
-    let days = store.days(NOW, 30).expect("read");
-    let day = |begin_unix_s| DayTotal { begin_unix_s, measured: 4, failed: 1 };
-    assert_eq!(days, [day(today - DAY_S), day(today)]);
     let overview = store.overview(NOW).expect("read");
     assert_eq!((overview.relays, overview.capacity.as_byte_per_s()), (4, 4_000_000));
     assert_eq!(overview.broken_off, 1);

@@ -235,6 +235,25 @@ fn a_measurer_that_comes_and_goes_is_counted_and_one_that_stays_is_not() {
     let rows = store.measurers(NOW + 60).expect("read");
     assert_eq!((rows.len(), rows[0].state.as_str(), rows[0].losses), (1, "down", 2));
     assert_eq!(rows[0].since_unix_s, NOW + 50);
+    store.write([&Entry::Team(vec!["k".to_owned(), "l".to_owned()])]).expect("room");
+    assert_eq!(store.measurers(NOW + 60).expect("read").len(), 1);
+    store.write([&Entry::Team(vec!["l".to_owned()])]).expect("room");
+    assert_eq!(store.measurers(NOW + 60).expect("read"), [], "it has left the team");
+}
+
+#[test]
+fn an_estimate_of_a_clock_that_was_ahead_gives_way_to_a_true_one() {
+    let scratch = Scratch::new();
+    let mut store = Store::open(&scratch.store).expect("new");
+    let rsa = relay(1).rsa;
+    for (at, bytes_s) in
+        [(NOW + 365 * 86_400, 9_000_000), (NOW, 5_000_000), (NOW - 3600, 1_000_000)]
+    {
+        let turn = Entry::Ended(Box::new(closed(relay(1), at, 1, bytes_s)));
+        store.write([&turn]).expect("room");
+    }
+    let known = store.history().expect("read");
+    assert_eq!(known.last(rsa).expect("known").capacity, Rate::from_byte_per_s(5_000_000));
 }
 
 #[test]

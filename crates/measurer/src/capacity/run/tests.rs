@@ -15,7 +15,7 @@ fn test(index: u16, sockets: &[CapacitySocket], seconds: u32) -> CapacityTest {
         token: Token::from_bytes([3; 32]),
         seconds,
         // Time enough for a machine that has much else to do.
-        start_delay: Duration::from_secs(2),
+        start_delay: Duration::from_secs(4),
         rate: Rate::from_mbit_per_s(40.0),
         allowed: BTreeSet::new(),
     }
@@ -27,7 +27,7 @@ fn sockets(count: usize) -> Vec<CapacitySocket> {
 
 #[test]
 fn three_measurers_on_loopback_find_their_capacities() {
-    const SECONDS: u32 = 2;
+    const SECONDS: u32 = 3;
     let sockets = sockets(3);
     let stop = AtomicBool::new(false);
     let reports: Vec<CapacityReport> = thread::scope(|scope| {

@@ -75,9 +75,7 @@ fn who_is_missing_and_who_has_too_much_is_named() {
     let up: Vec<Fingerprint> = consensus
         .routers()
         .iter()
-        .filter(|it| {
-            it.flags.contains(crate::Flag::Running) && !it.flags.contains(crate::Flag::Authority)
-        })
+        .filter(|it| it.is_measurable())
         .map(|it| it.fingerprint)
         .collect();
     let file = |relays: &[Fingerprint]| {

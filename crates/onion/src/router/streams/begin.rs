@@ -68,8 +68,9 @@ impl<S: Suite, R: Rng, C: Conduct<S>> Core<S, R, C> {
             return Ok(());
         }
         let name = clean_name(begin.host).ok_or(StreamEnd::of(EndReason::RESOLVE_FAILED))?;
-        let conn = self.conns.reserve();
-        let lookup = self.streams.ask(conn, Question::Addresses(name));
+        let tunnel = self.asking_tunnel(index).ok_or(StreamEnd::of(EndReason::MISC))?;
+        let (now, conn) = (self.outputs.now(), self.conns.reserve());
+        let lookup = self.streams.ask(now, tunnel, conn, Question::Addresses(name));
         self.add_stream(index, stream_id, conn, State::Resolving { lookup, asked });
         Ok(())
     }
@@ -82,6 +83,10 @@ impl<S: Suite, R: Rng, C: Conduct<S>> Core<S, R, C> {
     ) {
         if self.is_stream_known(index, stream_id) {
             return;
+        }
+        // As C tor since 0.4.9.7: what is linked leads out.
+        if self.end_mut(index).is_some_and(|end| end.is_linked) {
+            return self.send_end(index, stream_id, StreamEnd::of(EndReason::TOR_PROTOCOL));
         }
         let directory = self.config.directory.ok_or(StreamEnd::of(EndReason::NOT_DIRECTORY));
         match directory.and_then(|to| self.make_room(index, StreamKind::Directory).map(|()| to)) {

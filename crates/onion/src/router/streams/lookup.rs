@@ -4,7 +4,7 @@ use super::{State, StreamKind, is_private};
 use crate::cell::msg::{End as StreamEnd, EndReason, Resolved};
 use crate::cell::relay::RelayCommand;
 use crate::node::{Answer, Dial, LookupId, Question, Security};
-use crate::router::circuits::CircuitIndex;
+use crate::router::circuits::{CircuitIndex, TunnelIndex};
 use crate::router::{Conduct, Core};
 use crate::suite::{StreamId, Suite};
 use alloc::string::String;
@@ -31,9 +31,9 @@ impl<S: Suite, R: Rng, C: Conduct<S>> Core<S, R, C> {
             return;
         }
         match self.judge_question(index, data) {
-            Ok(question) => {
-                let conn = self.conns.reserve();
-                let lookup = self.streams.ask(conn, question);
+            Ok((tunnel, question)) => {
+                let (now, conn) = (self.outputs.now(), self.conns.reserve());
+                let lookup = self.streams.ask(now, tunnel, conn, question);
                 self.add_stream(index, stream_id, conn, State::Asking { lookup });
             }
             Err(answer) => self.send_resolved(index, stream_id, &[answer]),
@@ -45,7 +45,7 @@ impl<S: Suite, R: Rng, C: Conduct<S>> Core<S, R, C> {
         &mut self,
         index: CircuitIndex,
         data: &[u8],
-    ) -> Result<Question, Resolved<'static>> {
+    ) -> Result<(TunnelIndex, Question), Resolved<'static>> {
         const ERROR: Resolved<'static> = Resolved::Error;
         let name = data.split(|byte| *byte == 0).next().unwrap_or_default();
         let name = core::str::from_utf8(name).map_err(|_| ERROR)?;
@@ -58,11 +58,19 @@ impl<S: Suite, R: Rng, C: Conduct<S>> Core<S, R, C> {
         }
         self.make_room(index, StreamKind::Exit).map_err(|_| Resolved::TransientError)?;
         let name = clean_name(name).ok_or(ERROR)?;
-        match reverse(&name) {
-            Some(Some(ip)) if is_public(ip) => Ok(Question::Name(ip)),
-            Some(_) => Err(ERROR),
-            None => Ok(Question::Addresses(name)),
-        }
+        let question = match reverse(&name) {
+            Some(Some(ip)) if is_public(ip) => Question::Name(ip),
+            Some(_) => return Err(ERROR),
+            None => Question::Addresses(name),
+        };
+        let tunnel = self.asking_tunnel(index).ok_or(Resolved::TransientError)?;
+        Ok((tunnel, question))
+    }
+
+    /// The tunnel of a circuit, if it may ask for one thing more.
+    pub(super) fn asking_tunnel(&mut self, index: CircuitIndex) -> Option<TunnelIndex> {
+        let tunnel = self.end_mut(index)?.tunnel;
+        self.streams.may_ask(tunnel).then_some(tunnel)
     }
 
     /// An answer of the domain name system.

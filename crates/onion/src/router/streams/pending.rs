@@ -1,3 +1,4 @@
+use super::lookups::{LOOKUP_MAX, Lookups};
 use super::ranking::Ranking;
 use super::{State, StreamKind};
 use crate::node::{ConnId, Lookup, LookupId, Question};
@@ -5,14 +6,11 @@ use crate::router::circuits::TunnelIndex;
 use crate::router::conns::Conns;
 use crate::suite::{Buffer, Stretch, Suite};
 use crate::time::{Duration, Instant};
-use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
+use alloc::collections::{BTreeSet, VecDeque};
 use alloc::vec::Vec;
 
 /// A connection that takes nothing of what is left for it is dropped after so long, as in tor.
 const DRAINING_MAX: Duration = Duration::from_secs(15);
-
-/// A lookup that is not answered for so long never will be (C tor: `RESOLVE_MAX_TIMEOUT`).
-const LOOKUP_MAX: Duration = Duration::from_secs(300);
 
 /// Which streams, and connections whose streams are over, something is to be done about.
 #[derive(Debug, Default)]
@@ -27,10 +25,7 @@ pub(in crate::router) struct Streams {
     writable: VecDeque<ConnId>,
     readable: VecDeque<ConnId>,
     to_close: VecDeque<ConnId>,
-    questions: VecDeque<Lookup>,
-    /// Questions that are not answered yet.
-    lookups: BTreeMap<LookupId, ConnId>,
-    lookups_made: u32,
+    lookups: Lookups,
     /// Streams that are read no faster than their clients advise, and when they may be again.
     rated: BTreeSet<(Instant, ConnId)>,
 }
@@ -42,7 +37,7 @@ impl Streams {
         self.held_bytes -= stream.buffer.held_bytes();
         self.counts[stream.kind as usize] -= 1;
         if let State::Resolving { lookup, .. } | State::Asking { lookup } = stream.state {
-            self.lookups.remove(&lookup);
+            self.lookups.forget(lookup);
         }
         if let Some(at) = stream.rated_until {
             self.rated.remove(&(at, conn));
@@ -81,27 +76,29 @@ impl Streams {
         self.held_bytes
     }
 
+    /// Whether a tunnel may ask the domain name system for one thing more.
+    pub(in crate::router) fn may_ask(&self, tunnel: TunnelIndex) -> bool {
+        self.lookups.has_room(tunnel)
+    }
+
     /// Asks the domain name system on behalf of a stream.
-    pub(in crate::router) fn ask(&mut self, conn: ConnId, question: Question) -> LookupId {
-        self.lookups_made = self.lookups_made.wrapping_add(1);
-        let id = LookupId(self.lookups_made);
-        self.lookups.insert(id, conn);
-        self.questions.push_back(Lookup { id, question });
-        id
+    pub(in crate::router) fn ask(
+        &mut self,
+        now: Instant,
+        tunnel: TunnelIndex,
+        conn: ConnId,
+        question: Question,
+    ) -> LookupId {
+        self.lookups.ask(now, tunnel, conn, question)
     }
 
     /// The stream that has asked this; none if it is gone.
     pub(in crate::router) fn take_asker(&mut self, id: LookupId) -> Option<ConnId> {
-        self.lookups.remove(&id)
+        self.lookups.take_asker(id)
     }
 
     pub(in crate::router) fn poll_lookup(&mut self) -> Option<Lookup> {
-        loop {
-            let lookup = self.questions.pop_front()?;
-            if self.lookups.contains_key(&lookup.id) {
-                return Some(lookup);
-            }
-        }
+        self.lookups.poll()
     }
 
     /// Puts data from the client into a stream's buffer; returns how much is in it.
@@ -296,6 +293,7 @@ impl Streams {
         conns: &mut Conns<S>,
         now: Instant,
     ) -> Vec<ConnId> {
+        self.lookups.keep_up(now);
         let (mut stuck, mut unanswered) = (Vec::new(), Vec::new());
         for (conn, stream) in conns.streams_mut() {
             let before = stream.buffer.held_bytes();

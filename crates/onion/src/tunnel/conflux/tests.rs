@@ -140,6 +140,20 @@ fn ends_that_disagree_are_not_linked() {
     assert_eq!(end.delivered(), 6);
 }
 
+/// A stock client writes its LINK before the leg's circuit is built. What the set carries meanwhile, it counts by our LINKED.
+#[test]
+fn a_leg_that_joins_late_counts_from_what_each_end_has_said_itself() {
+    let mut exit = linked(1, 100);
+    let early = exit.link(DesiredUx::NoOpinion);
+    (0..5).for_each(|_| exit.handle_sent(0));
+    let ours = exit.link(DesiredUx::NoOpinion);
+    assert_eq!((early.last_received, ours.last_sent), (0, 5));
+    exit.add_leg(9, &ours, &early, NOW).expect("nothing is missing");
+    (0..3).for_each(|_| exit.handle_sent(0));
+    // The client has it at 5, since we said so.
+    assert_eq!(exit.handle_chosen(9), Some(3));
+}
+
 /// C tor's bug 40810: too many legs, since those that closed early were counted on.
 #[test]
 fn there_is_room_again_for_legs_when_some_have_gone() {

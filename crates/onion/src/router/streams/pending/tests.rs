@@ -4,6 +4,7 @@ use crate::flow::stream::{StreamFlow, StreamWindow};
 use crate::router::circuits::TunnelIndex;
 use crate::router::streams::{Asked, Stream};
 use crate::suite::{StreamId, Tor};
+use alloc::collections::BTreeMap;
 use alloc::{format, vec};
 use core::net::SocketAddr;
 use proptest::prelude::*;
@@ -79,7 +80,12 @@ impl Model {
     fn add(&mut self, is_resolving: bool) {
         let conn = self.conns.reserve();
         let state = if is_resolving {
-            let lookup = self.streams.ask(conn, Question::Addresses(format!("{conn:?}")));
+            let lookup = self.streams.ask(
+                self.now,
+                TunnelIndex(0),
+                conn,
+                Question::Addresses(format!("{conn:?}")),
+            );
             State::Resolving { lookup, asked: asked() }
         } else {
             State::Connecting { to: to(), is_told: false }
@@ -204,7 +210,7 @@ impl Model {
         for (conn, (_, bytes)) in &self.known {
             assert_eq!(self.conns.stream(*conn).expect("known").buffer.len(), *bytes);
         }
-        assert!(self.streams.lookups.len() <= self.known.len());
+        assert!(self.streams.lookups.waiting() <= self.known.len());
     }
 }
 
@@ -223,7 +229,7 @@ proptest! {
         }
         let (streams, conns) = (&mut model.streams, &mut model.conns);
         prop_assert_eq!((conns.stream_count(), streams.held_bytes()), (0, 0));
-        prop_assert!(streams.lookups.is_empty() && streams.rated.is_empty());
+        prop_assert!(streams.lookups.waiting() == 0 && streams.rated.is_empty());
         prop_assert_eq!(streams.poll_close(conns), None);
         prop_assert_eq!(streams.poll_writable(conns), None);
         prop_assert_eq!(streams.poll_readable(conns), None);
