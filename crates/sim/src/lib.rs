@@ -4,6 +4,7 @@
 //! |---|---|
 //! | [`fixture`] | one router on bytes, and the other ends of its connections, for tests and fuzzing |
 //! | [`stage`] | one relay at the seam of cells, over any suite, and everybody around it |
+//! | [`linked`] | a client's linked circuits and their exit at the seam of cells, and somebody between who lets cells arrive in any order |
 //! | [`star`] | circuits of hops with windows, cell by cell, without the engine |
 //! | [`world`] | whole networks at the seam of cells: relays, clients, users; made for scale |
 //! | [`wire`] | nodes that speak bytes, over connections with latency, rates, buffers, loss and TCP |
@@ -15,6 +16,7 @@ extern crate alloc;
 extern crate std;
 
 pub mod fixture;
+pub mod linked;
 pub mod stage;
 pub mod star;
 pub mod wire;

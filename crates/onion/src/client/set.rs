@@ -1,4 +1,10 @@
-//! Sets of circuits that are linked at their last hop (proposal 329).
+//! Sets of circuits that are linked at their last hop (proposal 329): how they come to be, and what becomes of them when a leg
+//! goes.
+//!
+//! What comes on them is taken up in [`receiving`]; what is sent again, in [`again`].
+
+mod again;
+mod receiving;
 
 use super::application::Application;
 use super::circuit::{Circuit, Passage, Stage, Up};
@@ -11,9 +17,9 @@ use crate::cell::msg::{
     ConfluxLink, ConfluxNonce, ConfluxSwitch, DesiredUx, DestroyReason, Sendme,
 };
 use crate::cell::relay::{RelayCommand, RelayFormat};
-use crate::suite::{Body, Cell, Layers, Message, StreamId, Stretch, Suite};
+use crate::suite::{Message, StreamId, Stretch, Suite};
 use crate::time::{Duration, Instant};
-use crate::tunnel::conflux::{Conflux, ConfluxError, LegState, Order, Removed};
+use crate::tunnel::conflux::{Conflux, LegState, Removed};
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 use rand_core::Rng;
@@ -48,21 +54,6 @@ impl<S: Suite> LinkedSet<S> {
         let skipped = self.conflux.handle_chosen(circuit.leg);
         self.conflux.handle_sent(circuit.leg);
         circuit.seal_switch(skipped?)
-    }
-
-    /// Keeps a message other than of data that has gone on a leg, if it may have to be sent again.
-    pub(super) fn keep(&mut self, leg: u8, format: RelayFormat, message: &Message<S::Stretch<'_>>) {
-        if self.conflux.resumes() {
-            let mut body = S::Body::from_bytes(&[]);
-            if body.write(format, message).is_ok() {
-                self.conflux.keep(leg, Held { format, body }, false);
-            }
-        }
-    }
-
-    /// A copy of a message that goes on a leg, before it is sealed, if it may have to be sent again.
-    pub(super) fn copy(&self, format: RelayFormat, body: &S::Body) -> Option<Held<S>> {
-        self.conflux.resumes().then(|| Held { format, body: body.clone() })
     }
 }
 
@@ -185,28 +176,6 @@ impl<S: Suite, A: Application<S>, R: Rng> Core<S, A, R> {
         self.say_on_leg(number, leg, RelayCommand::CONFLUX_LINK, &data);
     }
 
-    /// The last hop has linked a circuit.
-    fn handle_linked(&mut self, number: CircuitNumber, leg: u8, data: &[u8]) -> Result<(), Loss> {
-        let now = self.now;
-        let Some(Passage { set: Some(set), .. }) = self.passages.get_mut(&number) else {
-            return Ok(());
-        };
-        let theirs = ConfluxLink::parse(data).map_err(|_| ConfluxError::Malformed)?;
-        let place = set.asked.iter().position(|(asked, ..)| *asked == leg);
-        let (_, ours, asked_at) = set.asked.remove(place.ok_or(ConfluxError::Handshake)?);
-        // The first to answer says what the last hop can; the others say the same.
-        if set.conflux.leg_count() == 0 && !set.is_usable {
-            set.conflux.set_resumes(ours.resumes && theirs.resumes);
-        } else if set.conflux.resumes() != theirs.resumes {
-            return Err(ConfluxError::Handshake.into());
-        }
-        set.conflux.add_leg(leg, &ours, &theirs, asked_at)?;
-        set.conflux.handle_answered(now, leg)?;
-        self.say_on_leg(number, leg, RelayCommand::CONFLUX_LINKED_ACK, &[]);
-        self.finish_set(number);
-        Ok(())
-    }
-
     /// Lets streams begin on a set, once no leg of it is on its way any more.
     fn finish_set(&mut self, number: CircuitNumber) {
         let Some(Passage { legs, set: Some(set), .. }) = self.passages.get_mut(&number) else {
@@ -219,57 +188,6 @@ impl<S: Suite, A: Application<S>, R: Rng> Core<S, A, R> {
         let took = self.now - set.began_at;
         self.tell(ClientEvent::Built { circuit: number, took });
         self.begin_waiting(number);
-    }
-
-    /// A message has come from the last hop of a leg.
-    pub(super) fn handle_set_message(
-        &mut self,
-        number: CircuitNumber,
-        leg: u8,
-        format: RelayFormat,
-        body: &S::Body,
-        message: &Message<S::Stretch<'_>>,
-    ) -> Result<(), Loss> {
-        match message.command {
-            RelayCommand::CONFLUX_LINKED => {
-                return self.handle_linked(number, leg, message.data.bytes());
-            }
-            RelayCommand::CONFLUX_SWITCH => {
-                let switch = ConfluxSwitch::parse(message.data.bytes());
-                let switch = switch.map_err(|_| ConfluxError::Malformed)?;
-                if let Some(set) = self.set_mut(number) {
-                    set.conflux.handle_switch(leg, switch)?;
-                }
-                return Ok(());
-            }
-            // Those are for relays.
-            it if it.is_of_conflux() => return Err(ConfluxError::Handshake.into()),
-            _ => {}
-        }
-        let Some(set) = self.set_mut(number) else { return Ok(()) };
-        match set.conflux.handle_received(leg)? {
-            Order::Early(place) => {
-                set.conflux.hold(place, Held { format, body: body.clone() })?;
-                Ok(())
-            }
-            Order::Again => Ok(()),
-            Order::Next => {
-                self.handle_stream_message(number, message)?;
-                self.deliver_early(number)
-            }
-        }
-    }
-
-    /// Delivers what has waited for its turn.
-    fn deliver_early(&mut self, number: CircuitNumber) -> Result<(), Loss> {
-        while let Some(Held { format, body }) =
-            self.set_mut(number).and_then(|set| set.conflux.poll_early())
-        {
-            // It was read when it came.
-            let Ok(message) = body.message(format) else { continue };
-            self.handle_stream_message(number, &message)?;
-        }
-        Ok(())
     }
 
     fn set_mut(&mut self, number: CircuitNumber) -> Option<&mut LinkedSet<S>> {
@@ -332,46 +250,6 @@ impl<S: Suite, A: Application<S>, R: Rng> Core<S, A, R> {
         self.tell(ClientEvent::LegLost { circuit: number, leg, cause });
         self.resend(number);
         self.finish_set(number);
-    }
-
-    /// A SENDME has come on a leg, if it is one.
-    pub(super) fn handle_leg_acknowledged(&mut self, number: CircuitNumber, place: usize) {
-        let Some(Passage { legs, set: Some(set), .. }) = self.passages.get_mut(&number) else {
-            return;
-        };
-        if let Some(circuit) = legs.get(place) {
-            set.conflux.handle_acknowledged(circuit.leg);
-            self.resend(number);
-        }
-    }
-
-    /// Sends again what lost legs have not brought, as far as there is room.
-    pub(super) fn resend(&mut self, number: CircuitNumber) {
-        while let Some(Passage { legs, set: Some(set), .. }) = self.passages.get_mut(&number)
-            && set.conflux.next_lost().is_some()
-            && let Some(leg) = set.conflux.choose(|leg| leg_state(legs, leg))
-        {
-            let Some(circuit) = legs.iter_mut().find(|it| it.leg == leg) else { return };
-            let Some((skipped, held)) = set.conflux.take_lost(leg) else { return };
-            let conn = circuit.conn;
-            let Some(link) = self.links.get_mut(&conn) else { return };
-            skipped.and_then(|it| circuit.seal_switch(it)).into_iter().for_each(|it| link.push(it));
-            let circ_id = circuit.circ_id;
-            let Some(up) = circuit.up_mut() else { return };
-            let is_data = matches!(
-                held.body.message(held.format),
-                Ok(Message { command: RelayCommand::DATA, .. })
-            );
-            let mut cell = S::Cell::EMPTY;
-            let body = cell.begin(circ_id, Command::RELAY);
-            body.clone_from(&held.body);
-            up.layers.seal(up.last, Command::RELAY, body);
-            let is_marked =
-                is_data && up.leg.flow.handle_sent(self.now, || up.layers.sent_tag(up.last));
-            link.push(cell);
-            set.conflux.keep(leg, held, is_marked);
-            self.wake(conn);
-        }
     }
 
     /// Says on all legs that are left that they are over.

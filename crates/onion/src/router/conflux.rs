@@ -1,22 +1,26 @@
 //! Circuits that end here and are linked into one tunnel (proposal 329), as C tor's exits have it.
 //!
 //! What of streams comes on any of them is in one order, [`Conflux`]; what goes is given to the leg that the scheduler
-//! chooses, for each reading from a destination.
+//! chooses, for each reading from a destination. What of it is kept, and sent again on other legs, is in [`again`].
 
-use super::circuits::{CircuitIndex, Circuits, End, Hop, Onward, TunnelIndex, Way};
+mod again;
+mod sets;
+
+pub(super) use sets::Sets;
+
+use super::circuits::{CircuitIndex, Circuits, End, Hop, Onward, TunnelIndex};
 use super::oldest::Oldest;
 use super::{Conduct, Core};
 use crate::cell::Command;
-use crate::cell::msg::{ConfluxLink, ConfluxNonce, ConfluxSwitch, DesiredUx, DestroyReason};
-use crate::cell::relay::{RelayCommand, RelayFormat};
-use crate::suite::{Body, Cell, Layer, Message, StreamId, Suite};
-use crate::time::Instant;
+use crate::cell::msg::{ConfluxLink, ConfluxSwitch, DesiredUx, DestroyReason};
+use crate::cell::relay::RelayCommand;
+use crate::suite::{Body, Layer, Message, StreamId, Suite};
 use crate::tunnel::conflux::schedulers::for_wish;
 use crate::tunnel::conflux::{Conflux, ConfluxError, LegState, Order, Removed};
 use alloc::boxed::Box;
-use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 use rand_core::Rng;
+use sets::{Held, Set};
 
 /// Messages of a set that may wait for others that come before them. Clients are asked to send on one leg at a time, and then
 /// hardly any do.
@@ -24,99 +28,6 @@ const EARLY_MAX: usize = 1 << 14;
 
 /// How clients are asked to send: as C tor's exits ask.
 const DESIRED: DesiredUx = DesiredUx::MinLatency;
-
-/// A message whose turn has not come, or that may have to be sent again.
-#[derive(Debug)]
-struct Held<S: Suite> {
-    /// The circuit that has brought it, if it has come; it may be gone.
-    leg: Option<CircuitIndex>,
-    format: RelayFormat,
-    /// Apart, so that memory is taken for what is there and not for room in a tree.
-    body: Box<S::Body>,
-}
-
-/// A set of linked circuits.
-#[derive(Debug)]
-struct Set<S: Suite> {
-    conflux: Conflux<CircuitIndex, Held<S>>,
-    /// Of what waits for its turn.
-    oldest: Oldest,
-    /// When a message was last kept, to be sent again if its leg is lost.
-    kept_at: Instant,
-}
-
-impl<S: Suite> Set<S> {
-    /// Messages in memory.
-    fn held(&self) -> usize {
-        self.conflux.early_len() + self.conflux.again_len()
-    }
-}
-
-/// All sets.
-#[derive(Debug)]
-pub(super) struct Sets<S: Suite> {
-    by_nonce: BTreeMap<ConfluxNonce, TunnelIndex>,
-    all: BTreeMap<TunnelIndex, Set<S>>,
-    /// Messages that wait for their turn.
-    held_cells: usize,
-}
-
-impl<S: Suite> Default for Sets<S> {
-    fn default() -> Self {
-        Self { by_nonce: BTreeMap::new(), all: BTreeMap::new(), held_cells: 0 }
-    }
-}
-
-impl<S: Suite> Sets<S> {
-    /// Messages that wait for their turn, of all sets.
-    pub(super) const fn held_cells(&self) -> usize {
-        self.held_cells
-    }
-
-    /// Since when the oldest of them has waited, of each set that has some.
-    pub(super) fn oldest(&self) -> impl Iterator<Item = (TunnelIndex, Instant)> {
-        let since = |set: &Set<S>| {
-            let kept_at = (set.conflux.again_len() > 0).then_some(set.kept_at);
-            set.oldest.since().into_iter().chain(kept_at).min()
-        };
-        self.all.iter().filter_map(move |(tunnel, set)| Some((*tunnel, since(set)?)))
-    }
-
-    pub(super) fn has_leg(&self, tunnel: TunnelIndex, leg: CircuitIndex) -> bool {
-        self.all.get(&tunnel).is_some_and(|set| set.conflux.legs().any(|it| it == leg))
-    }
-
-    /// Changes a set, and keeps the account of what it holds.
-    fn change<T>(
-        &mut self,
-        tunnel: TunnelIndex,
-        change: impl FnOnce(&mut Set<S>) -> T,
-    ) -> Option<T> {
-        let set = self.all.get_mut(&tunnel)?;
-        let before = set.held();
-        let outcome = change(set);
-        self.held_cells = self.held_cells + set.held() - before;
-        Some(outcome)
-    }
-
-    fn remove(&mut self, tunnel: TunnelIndex) {
-        if let Some(set) = self.all.remove(&tunnel) {
-            self.by_nonce.remove(set.conflux.nonce());
-            self.held_cells -= set.held();
-        }
-    }
-
-    /// Compares what is kept on the way with what is there. Panics if they differ.
-    pub(super) fn check_accounts(&self) {
-        let held: usize = self.all.values().map(Set::held).sum();
-        assert_eq!(held, self.held_cells, "messages of sets that wait for their turn");
-        assert_eq!(self.all.len(), self.by_nonce.len(), "sets and their nonces");
-        for (tunnel, set) in &self.all {
-            assert_eq!(self.by_nonce.get(set.conflux.nonce()), Some(tunnel), "a set's nonce");
-            assert!(set.conflux.leg_count() > 0, "a set without legs");
-        }
-    }
-}
 
 fn leg_state<S: Suite>(circuits: &Circuits<S>, leg: CircuitIndex) -> LegState {
     let end = circuits.get(leg).and_then(|circuit| circuit.end.as_ref());
@@ -318,83 +229,18 @@ impl<S: Suite, R: Rng, C: Conduct<S>> Core<S, R, C> {
         self.originate(leg, RelayCommand::CONFLUX_SWITCH, StreamId::CIRCUIT, &data);
     }
 
-    /// Keeps a message that has gone on a leg, if it may have to be sent again.
-    pub(super) fn keep(
-        &mut self,
-        leg: CircuitIndex,
-        format: RelayFormat,
-        body: &S::Body,
-        is_marked: bool,
-    ) {
-        let now = self.outputs.now();
-        let circuit = self.circuits.get(leg);
-        let tunnel = circuit.and_then(|it| it.end.as_ref()).map(|end| end.tunnel);
-        let Some(tunnel) = tunnel else { return };
-        self.sets.change(tunnel, |set| {
-            if set.conflux.resumes() {
-                let body = Box::new(body.clone());
-                set.conflux.keep(leg, Held { leg: None, format, body }, is_marked);
-                set.kept_at = now;
-            }
-        });
-    }
-
-    /// A SENDME has come on a leg.
-    pub(super) fn handle_leg_acknowledged(&mut self, leg: CircuitIndex) {
-        let circuit = self.circuits.get(leg);
-        let tunnel = circuit.and_then(|it| it.end.as_ref()).map(|end| end.tunnel);
-        let Some(tunnel) = tunnel else { return };
-        self.sets.change(tunnel, |set| set.conflux.handle_acknowledged(leg));
-        self.resend(leg);
-    }
-
-    /// Sends again what lost legs of a set have not brought, as far as there is room.
-    pub(super) fn resend(&mut self, leg: CircuitIndex) {
-        let now = self.outputs.now();
-        let circuit = self.circuits.get(leg);
-        let tunnel = circuit.and_then(|it| it.end.as_ref()).map(|end| end.tunnel);
-        let Some(tunnel) = tunnel else { return };
-        while let Some(set) = self.sets.all.get(&tunnel)
-            && set.conflux.next_lost().is_some()
-            && let Some(leg) = self.leg_for_data(tunnel)
-        {
-            let taken = self.sets.change(tunnel, |set| set.conflux.take_lost(leg)).flatten();
-            let Some((skipped, held)) = taken else { return };
-            if let Some(skipped) = skipped {
-                self.switch(leg, skipped);
-            }
-            let Some(circuit) = self.circuits.get_mut(leg) else { return };
-            let (Hop::Relay(layer), Some(end)) = (&mut circuit.hop, &mut circuit.end) else {
-                return;
-            };
-            let queue = &mut circuit.back_queue;
-            let joined = queue.joining();
-            let body = queue.push(now).begin(circuit.back.circ_id, Command::RELAY);
-            body.clone_from(&held.body);
-            layer.originate(body);
-            let message = held.body.message(held.format);
-            let is_data = matches!(message, Ok(Message { command: RelayCommand::DATA, .. }));
-            let is_marked = is_data && end.leg.flow.handle_sent(now, || layer.sent_tag());
-            if let Some(cells) = end.leg.handle_packaged(queue.len()) {
-                queue.watch(cells);
-            }
-            let back = circuit.back.conn;
-            self.outputs.handle_queued(&mut self.conns, back, (leg, Way::Back), joined);
-            self.totals.conflux_resent += 1;
-            self.sets.change(tunnel, |set| set.conflux.keep(leg, held, is_marked));
-        }
-    }
-
     /// A leg is gone. Others that go with it, since their set is broken; their tunnel is over.
     pub(super) fn unlink(&mut self, index: CircuitIndex, end: &End) -> Vec<CircuitIndex> {
         let tunnel = end.tunnel;
         let is_idle = self.tunnels.get(tunnel).is_none_or(|it| it.streams.is_empty());
-        let Some(set) = self.sets.all.get_mut(&tunnel) else { return Vec::new() };
         let in_flight_cells = end.leg.flow.state().in_flight_cells;
-        let before = set.held();
-        let removed = set.conflux.remove_leg(index, in_flight_cells, is_idle);
-        self.sets.held_cells = self.sets.held_cells + set.held() - before;
-        let others: Vec<CircuitIndex> = set.conflux.legs().collect();
+        let remove = |set: &mut Set<S>| {
+            let removed = set.conflux.remove_leg(index, in_flight_cells, is_idle);
+            (removed, set.conflux.legs().collect::<Vec<CircuitIndex>>())
+        };
+        let Some((removed, others)) = self.sets.change(tunnel, remove) else {
+            return Vec::new();
+        };
         if let Some(other) = others.first()
             && removed == Removed::Spare
         {

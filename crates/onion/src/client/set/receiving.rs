@@ -1,0 +1,87 @@
+//! What comes on the legs of a set, and its order.
+
+use super::Held;
+use crate::cell::msg::{ConfluxLink, ConfluxSwitch};
+use crate::cell::relay::{RelayCommand, RelayFormat};
+use crate::client::application::Application;
+use crate::client::circuit::Passage;
+use crate::client::core::Core;
+use crate::client::event::{CircuitNumber, Loss};
+use crate::suite::{Body, Message, Stretch, Suite};
+use crate::tunnel::conflux::{ConfluxError, Order};
+use rand_core::Rng;
+
+impl<S: Suite, A: Application<S>, R: Rng> Core<S, A, R> {
+    /// The last hop has linked a circuit.
+    fn handle_linked(&mut self, number: CircuitNumber, leg: u8, data: &[u8]) -> Result<(), Loss> {
+        let now = self.now;
+        let Some(Passage { set: Some(set), .. }) = self.passages.get_mut(&number) else {
+            return Ok(());
+        };
+        let theirs = ConfluxLink::parse(data).map_err(|_| ConfluxError::Malformed)?;
+        let place = set.asked.iter().position(|(asked, ..)| *asked == leg);
+        let (_, ours, asked_at) = set.asked.remove(place.ok_or(ConfluxError::Handshake)?);
+        // The first to answer says what the last hop can; the others say the same.
+        if set.conflux.leg_count() == 0 && !set.is_usable {
+            set.conflux.set_resumes(ours.resumes && theirs.resumes);
+        } else if set.conflux.resumes() != theirs.resumes {
+            return Err(ConfluxError::Handshake.into());
+        }
+        set.conflux.add_leg(leg, &ours, &theirs, asked_at)?;
+        set.conflux.handle_answered(now, leg)?;
+        self.say_on_leg(number, leg, RelayCommand::CONFLUX_LINKED_ACK, &[]);
+        self.finish_set(number);
+        Ok(())
+    }
+
+    /// A message has come from the last hop of a leg.
+    pub(in crate::client) fn handle_set_message(
+        &mut self,
+        number: CircuitNumber,
+        leg: u8,
+        format: RelayFormat,
+        body: &S::Body,
+        message: &Message<S::Stretch<'_>>,
+    ) -> Result<(), Loss> {
+        match message.command {
+            RelayCommand::CONFLUX_LINKED => {
+                return self.handle_linked(number, leg, message.data.bytes());
+            }
+            RelayCommand::CONFLUX_SWITCH => {
+                let switch = ConfluxSwitch::parse(message.data.bytes());
+                let switch = switch.map_err(|_| ConfluxError::Malformed)?;
+                if let Some(set) = self.set_mut(number) {
+                    set.conflux.handle_switch(leg, switch)?;
+                }
+                return Ok(());
+            }
+            // Those are for relays.
+            it if it.is_of_conflux() => return Err(ConfluxError::Handshake.into()),
+            _ => {}
+        }
+        let Some(set) = self.set_mut(number) else { return Ok(()) };
+        match set.conflux.handle_received(leg)? {
+            Order::Early(place) => {
+                set.conflux.hold(place, Held { format, body: body.clone() })?;
+                Ok(())
+            }
+            Order::Again => Ok(()),
+            Order::Next => {
+                self.handle_stream_message(number, message)?;
+                self.deliver_early(number)
+            }
+        }
+    }
+
+    /// Delivers what has waited for its turn.
+    fn deliver_early(&mut self, number: CircuitNumber) -> Result<(), Loss> {
+        while let Some(Held { format, body }) =
+            self.set_mut(number).and_then(|set| set.conflux.poll_early())
+        {
+            // It was read when it came.
+            let Ok(message) = body.message(format) else { continue };
+            self.handle_stream_message(number, &message)?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,213 @@
+//! What may happen to a set, read from bytes: for fuzzing, and for plays drawn by lot.
+
+use super::{LegEnd, Linked, LinkedPlan};
+use alloc::vec::Vec;
+use onion::Duration;
+use onion::cell::Command;
+use onion::cell::msg::{ConfluxLink, ConfluxSwitch, DesiredUx};
+use onion::cell::relay::{RelayCommand, RelayFormat};
+use onion::suite::{
+    Body, Layer, Layers, Message, StreamId, Stretch, Suite, Weightless, WeightlessBody,
+    WeightlessStretch,
+};
+use onion::tunnel::conflux::schedulers;
+
+/// Transfers in one play.
+const ERRANDS_MAX: usize = 6;
+
+/// Bytes that say what happens; zeros when they are used up.
+struct Script<'a>(&'a [u8]);
+
+impl Script<'_> {
+    fn next(&mut self) -> u8 {
+        let Some((first, rest)) = self.0.split_first() else { return 0 };
+        self.0 = rest;
+        *first
+    }
+
+    fn below(&mut self, count: usize) -> usize {
+        usize::from(self.next()) % count.max(1)
+    }
+
+    fn u32(&mut self) -> u32 {
+        u32::from_be_bytes([self.next(), self.next(), self.next(), self.next()])
+    }
+}
+
+impl LinkedPlan {
+    /// What two bytes choose: legs, scheduler, how much may wait, and whether what is lost is sent again.
+    #[must_use]
+    pub fn of_bytes([first, second]: [u8; 2]) -> Self {
+        let early_max_cells = [1 << 15, 1 << 15, 64, 8][usize::from(first / 32 % 4)];
+        Self {
+            legs: 1 + usize::from(first % 4),
+            scheduler: schedulers::ALL[usize::from(first / 4) % schedulers::ALL.len()],
+            early_max_cells,
+            resumes: first < 128,
+            held_bytes_max: 4 << 20,
+            seed: second.into(),
+        }
+    }
+}
+
+impl Linked {
+    /// Plays what the bytes say, and calls `check` after each act. Nobody speaks for an end unless `may_lie`.
+    pub fn play(&mut self, script: &[u8], may_lie: bool, mut check: impl FnMut(&Self)) {
+        let mut script = Script(script);
+        while !script.0.is_empty() {
+            self.act(&mut script, may_lie);
+            check(self);
+        }
+    }
+
+    fn act(&mut self, script: &mut Script<'_>, may_lie: bool) {
+        let link = script.below(self.links());
+        match script.next() % 16 {
+            0..=2 => _ = self.deliver(link, LegEnd::Exit, 1 + script.below(40)),
+            // All that was sent arrives.
+            3 => {
+                for link in 0..self.links() {
+                    self.deliver(link, LegEnd::Exit, 1000);
+                    self.deliver(link, LegEnd::Client, 1000);
+                }
+            }
+            4..=8 => _ = self.deliver(link, LegEnd::Client, 1 + script.below(40)),
+            9 => {
+                if self.errands.len() < ERRANDS_MAX {
+                    let bytes =
+                        |script: &mut Script<'_>| u64::from(script.next()) << (script.next() % 12);
+                    let (download, upload) = (bytes(script), bytes(script));
+                    self.begin(download, upload);
+                }
+            }
+            10 | 11 => {
+                let number = script.below(self.errands.len());
+                self.feed(number, u64::from(script.next()) << (script.next() % 10));
+            }
+            12 => {
+                self.pass(Duration::from_micros(u64::from(script.next()) << (script.next() % 16)));
+            }
+            13 => self.act_cut(link, script),
+            14 => self.add_leg(),
+            _ if may_lie => self.act_lie(link, script),
+            _ => {}
+        }
+    }
+
+    fn act_cut(&mut self, link: usize, script: &mut Script<'_>) {
+        match script.next() % 4 {
+            // Seldom: what survives is more interesting.
+            0 => self.cut(link, Self::end_of(script.next())),
+            1 => _ = self.tell_cuts(),
+            _ => {}
+        }
+    }
+
+    /// The next cell of a leg says something else than what its sender has said; or it goes, or comes twice.
+    fn act_lie(&mut self, link: usize, script: &mut Script<'_>) {
+        let to = Self::end_of(script.next());
+        let (command, stream_id, data) = match script.next() % 10 {
+            0 => return self.drop_next(link, to),
+            1 => return self.repeat_next(link, to),
+            2..=4 => {
+                let mut data = Vec::new();
+                let shift = script.next() % 32;
+                ConfluxSwitch { skipped: script.u32() >> shift }.encode_into(&mut data);
+                (RelayCommand::CONFLUX_SWITCH, StreamId::CIRCUIT, data)
+            }
+            5 | 6 => {
+                let command = [
+                    RelayCommand::CONFLUX_LINK,
+                    RelayCommand::CONFLUX_LINKED,
+                    RelayCommand::CONFLUX_LINKED_ACK,
+                ][script.below(3)];
+                (command, StreamId::CIRCUIT, self.link_data(script))
+            }
+            7 => (RelayCommand::DATA, StreamId(1), Vec::new()),
+            8 => (RelayCommand::END, StreamId(1), Vec::from([6])),
+            _ => {
+                (RelayCommand(script.next()), StreamId(script.next().into()), Vec::from([1, 2, 3]))
+            }
+        };
+        self.say_instead(link, to, command, stream_id, &data);
+    }
+
+    fn link_data(&self, script: &mut Script<'_>) -> Vec<u8> {
+        let mut nonce = self.nonce;
+        nonce.0[0] ^= u8::from(script.next().is_multiple_of(8));
+        let wish = [DesiredUx::NoOpinion, DesiredUx::HighThroughput][script.below(2)];
+        let (last_sent, last_received) = (script.next().into(), script.next().into());
+        let resumes = !script.next().is_multiple_of(3);
+        let link = ConfluxLink { nonce, last_sent, last_received, desired: wish, resumes };
+        let mut data = Vec::new();
+        link.encode_into(&mut data);
+        data
+    }
+
+    fn drop_next(&mut self, link: usize, to: LegEnd) {
+        if let Some(cells) = self.cells_to(link, to)
+            && cells.pop_front().is_some()
+        {
+            self.has_lied = true;
+        }
+    }
+
+    fn repeat_next(&mut self, link: usize, to: LegEnd) {
+        if let Some(cells) = self.cells_to(link, to)
+            && let Some(first) = cells.front().cloned()
+        {
+            cells.push_front(first);
+            self.has_lied = true;
+        }
+    }
+
+    /// The next relay cell on the way to an end says this.
+    fn say_instead(
+        &mut self,
+        link: usize,
+        to: LegEnd,
+        command: RelayCommand,
+        stream_id: StreamId,
+        bytes: &[u8],
+    ) {
+        let Some(cells) = self.cells_to(link, to) else { return };
+        let Some(first) = cells.front_mut().filter(|it| it.1 == Command::RELAY) else { return };
+        let format = RelayFormat::V0;
+        let mut body = WeightlessBody::from_bytes(&[]);
+        let written = if command == RelayCommand::DATA {
+            let data = WeightlessStretch::Run(onion::suite::Run { at: 0, len: 9 });
+            body.write(format, &Message { command, stream_id, data })
+        } else {
+            let data = WeightlessStretch::from_bytes(bytes);
+            body.write(format, &Message { command, stream_id, data })
+        };
+        if written.is_err() {
+            return;
+        }
+        // Whose layers they are does not matter: those of the true ends count on.
+        match to {
+            LegEnd::Client => {
+                <Weightless as Suite>::Layer::new(&format).originate(&mut body);
+            }
+            LegEnd::Exit => {
+                let mut layers = <Weightless as Suite>::Layers::default();
+                layers.push(&format);
+                layers.seal(0, Command::RELAY, &mut body);
+            }
+        }
+        first.2 = body;
+        self.has_lied = true;
+    }
+
+    fn cells_to(
+        &mut self,
+        link: usize,
+        to: LegEnd,
+    ) -> Option<&mut alloc::collections::VecDeque<super::Moved>> {
+        let it = self.links.get_mut(link)?;
+        Some(match to {
+            LegEnd::Exit => &mut it.forth,
+            LegEnd::Client => &mut it.back,
+        })
+    }
+}

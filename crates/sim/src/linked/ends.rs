@@ -1,0 +1,213 @@
+//! What client and exit want, and what their applications get.
+
+use super::{Errand, LegEnd, Link, Linked};
+use alloc::collections::VecDeque;
+use alloc::vec::Vec;
+use core::net::SocketAddr;
+use onion::cell::msg::ConfluxLink;
+use onion::cell::relay::{RelayCommand, RelayFormat};
+use onion::client::{ClientEvent, Outcome};
+use onion::node::{ConnId, Dial, Security};
+use onion::router::LinkPeer;
+use onion::suite::{Body, Cell, Run, RunRoom, Stretch, Weightless, WeightlessBody, WeightlessCell};
+
+/// More than any reaction takes.
+const POLLS_MAX: u32 = 100_000;
+
+/// Cells that one writing takes.
+const RECORD_CELLS: usize = 31;
+
+impl Linked {
+    /// Does all that both ends want now.
+    ///
+    /// # Panics
+    /// If they do not come to rest, and if a destination gets what is not its stream's next.
+    pub(super) fn settle(&mut self) {
+        for _ in 0..POLLS_MAX {
+            if !self.settle_client() && !self.settle_exit() {
+                return;
+            }
+        }
+        panic!("the ends do not come to rest");
+    }
+
+    fn settle_client(&mut self) -> bool {
+        if let Some(dial) = self.client.poll_dial() {
+            self.join(dial.conn);
+        } else if let Some(conn) = self.client.poll_writable() {
+            self.take_from_client(conn);
+        } else if let Some(conn) = self.client.poll_close() {
+            if let Some(link) = self.links.iter_mut().find(|it| it.client == Some(conn)) {
+                link.client = None;
+                link.back.clear();
+            }
+        } else if let Some(event) = self.client.poll_event() {
+            self.hear(event);
+        } else {
+            return false;
+        }
+        true
+    }
+
+    fn settle_exit(&mut self) -> bool {
+        if let Some(dial) = self.exit.poll_dial() {
+            self.connect(&dial);
+        } else if let Some(conn) = self.exit.poll_socket_query() {
+            self.exit.handle_socket_state(self.now, conn, None);
+        } else if let Some(conn) = self.exit.poll_writable() {
+            if self.exit.is_stream(conn) {
+                self.take_for_destination(conn);
+            } else {
+                self.take_from_exit(conn);
+            }
+        } else if let Some(conn) = self.exit.poll_close() {
+            for it in self.errands.iter_mut().filter(|it| it.conn == Some(conn)) {
+                it.conn = None;
+            }
+            if let Some(link) = self.links.iter_mut().find(|it| it.exit == Some(conn)) {
+                link.exit = None;
+                link.forth.clear();
+            }
+        } else {
+            return self.exit.poll_event().is_some() || self.exit.poll_readable().is_some();
+        }
+        true
+    }
+
+    /// The client wants a link: it is open at once, at both ends.
+    fn join(&mut self, client: ConnId) {
+        let exit = self.exit.accept(self.now, None, None);
+        let peer = LinkPeer { relay: None, is_canonical: false, has_padding: false };
+        if let Some(exit) = exit {
+            self.exit.handle_link_open(self.now, exit, &peer);
+        }
+        let (forth, back) = (VecDeque::new(), VecDeque::new());
+        self.links.push(Link { client: Some(client), exit, forth, back });
+        self.client.handle_link_open(self.now, client);
+    }
+
+    /// The exit wants a destination: its port says which errand it is.
+    fn connect(&mut self, Dial { conn, to, security }: &Dial) {
+        assert_eq!(*security, Security::Plain, "it dials no relay");
+        let SocketAddr::V4(to) = to else { return };
+        if let Some(it) =
+            usize::from(to.port()).checked_sub(1).and_then(|at| self.errands.get_mut(at))
+        {
+            it.conn = Some(*conn);
+        }
+        self.exit.handle_plain_connected(self.now, *conn);
+    }
+
+    fn take_from_client(&mut self, conn: ConnId) {
+        let mut cells = cells();
+        loop {
+            let count = self.client.poll_cells(self.now, conn, &mut cells);
+            if count == 0 {
+                return;
+            }
+            for cell in &cells[..count] {
+                self.note_link(cell.body());
+            }
+            if let Some(link) = self.links.iter_mut().find(|it| it.client == Some(conn)) {
+                link.forth.extend(cells[..count].iter().map(moved));
+            }
+        }
+    }
+
+    /// Whoever lies has to know the set's name.
+    fn note_link(&mut self, body: &WeightlessBody) {
+        if let Ok(message) = body.message(RelayFormat::V0)
+            && message.command == RelayCommand::CONFLUX_LINK
+            && let Ok(link) = ConfluxLink::parse(message.data.bytes())
+        {
+            self.nonce = link.nonce;
+        }
+    }
+
+    fn take_from_exit(&mut self, conn: ConnId) {
+        let mut taken = Vec::new();
+        while let Some(control) = self.exit.poll_control(self.now, conn) {
+            if !control.command.is_variable_length() {
+                let mut cell = WeightlessCell::EMPTY;
+                control.fill::<Weightless>(&mut cell);
+                taken.push(moved(&cell));
+            }
+        }
+        let mut cells = cells();
+        loop {
+            let count = self.exit.poll_cells(self.now, conn, &mut cells);
+            if count == 0 {
+                break;
+            }
+            taken.extend(cells[..count].iter().map(moved));
+        }
+        if let Some(link) = self.links.iter_mut().find(|it| it.exit == Some(conn)) {
+            link.back.extend(taken);
+        }
+    }
+
+    /// A destination takes all that has come for it. Each piece begins where the one before it ended, unless the client lies.
+    fn take_for_destination(&mut self, conn: ConnId) {
+        loop {
+            let mut room = RunRoom { room_bytes: 16_384, ..RunRoom::default() };
+            let taken = self.exit.poll_stream_data(self.now, conn, &mut room);
+            if taken == 0 {
+                return;
+            }
+            let has_lied = self.has_lied;
+            let Some(it) = self.errands.iter_mut().find(|it| it.conn == Some(conn)) else {
+                continue;
+            };
+            let is_next = room.run.at == Run::place(it.received_bytes);
+            it.received_bytes += taken as u64;
+            let is_right = is_next && it.received_bytes <= it.request_bytes();
+            assert!(is_right || has_lied, "{it:?} got {room:?}");
+        }
+    }
+
+    fn hear(&mut self, event: ClientEvent) {
+        match event {
+            ClientEvent::Over { stream, outcome, figures } => {
+                let has_lied = self.has_lied;
+                let it = self.errands.iter_mut().find(|it| it.stream == stream);
+                let Some(it) = it else { return };
+                let is_whole =
+                    figures.received_bytes == whole_bytes(it) && outcome == Outcome::Complete;
+                assert!(is_whole || has_lied, "{it:?}: {outcome:?}, {figures:?}");
+                it.is_complete = is_whole;
+            }
+            ClientEvent::Lost { circuit, cause } if circuit == self.set => self.loss = Some(cause),
+            _ => {}
+        }
+    }
+
+    /// Bytes that the client has had of a transfer never are more than its destination has sent.
+    ///
+    /// # Panics
+    /// If they are.
+    pub fn check_prefixes(&self) {
+        for it in &self.errands {
+            if let Some(figures) = self.client.figures(it.stream) {
+                assert!(figures.received_bytes <= it.sent_bytes, "{it:?}: {figures:?}");
+                assert!(it.received_bytes <= figures.sent_bytes, "{it:?}: {figures:?}");
+            }
+        }
+    }
+
+    /// Which end a byte means.
+    pub(super) const fn end_of(byte: u8) -> LegEnd {
+        if byte.is_multiple_of(2) { LegEnd::Client } else { LegEnd::Exit }
+    }
+}
+
+fn whole_bytes(it: &Errand) -> u64 {
+    it.transfer.download_bytes + onion::client::Transfer::RECEIPT_LEN as u64
+}
+
+fn cells() -> Vec<WeightlessCell> {
+    (0..RECORD_CELLS).map(|_| WeightlessCell::EMPTY).collect()
+}
+
+fn moved(cell: &WeightlessCell) -> super::Moved {
+    (cell.circ_id(), cell.command(), cell.body().clone())
+}
