@@ -1,5 +1,5 @@
-//! Generates the plumbing of the one service; its messages are plain Rust, in `src/messages.rs`
-//! and `src/capacity.rs`.
+//! Generates the plumbing of both services; their messages are plain Rust, in `src/messages.rs`, `src/capacity.rs`
+//! and `src/authorities.rs`.
 
 use tonic_build::manual::{Builder, Method, Service};
 
@@ -26,6 +26,18 @@ fn main() {
         .method(session)
         .method(capacity)
         .build();
-    Builder::new().compile(&[service]);
+    let exchange = Method::builder()
+        .name("exchange")
+        .route_name("Exchange")
+        .input_type("crate::authorities::Words")
+        .output_type("crate::authorities::Words")
+        .codec_path("tonic_prost::ProstCodec")
+        .build();
+    let authority = Service::builder()
+        .name("Authority")
+        .package("flashflow.control.v1")
+        .method(exchange)
+        .build();
+    Builder::new().compile(&[service, authority]);
     println!("cargo::rerun-if-changed=build.rs");
 }

@@ -5,13 +5,15 @@
 //!   its capacity and its own consent rule;
 //! - [`Remotes`] and [`RemoteMeasurer`]: the coordinator's side, where a measurer elsewhere is a
 //!   [`measurer::Member`] like any other;
-//! - [`messages`]: what they tell each other.
+//! - [`messages`]: what they tell each other;
+//! - [`Authorities`]: coordinators of several authorities among themselves.
 //!
 //! A session is one bidirectional stream of gRPC over TLS 1.3, in which both sides show a raw public
 //! key (RFC 7250) that the other one knows. It may carry several rounds at once, each with a number.
 //! If it is lost, whatever the cause, its rounds stop at the measurer, and are reported as broken at
 //! the coordinator. All times are relative: clocks need not agree.
 
+mod authorities;
 mod capacity;
 mod convert;
 pub mod fuzzing;
@@ -38,8 +40,10 @@ mod tls;
 )]
 mod rpc {
     include!(concat!(env!("OUT_DIR"), "/flashflow.control.v1.Measurer.rs"));
+    include!(concat!(env!("OUT_DIR"), "/flashflow.control.v1.Authority.rs"));
 }
 
+pub use authorities::{Authorities, Heard};
 pub use convert::{MessageError, Told, told};
 pub use refusal::RefusalCode;
 pub use remote::{

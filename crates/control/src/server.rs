@@ -1,6 +1,6 @@
 //! The measurer's side: a daemon that does what its coordinators order.
 
-mod accept;
+pub(crate) mod accept;
 mod book;
 mod capacity;
 mod handshakes;
@@ -172,7 +172,8 @@ async fn serve(
     service: Service,
     mut stopped: watch::Receiver<bool>,
 ) -> Result<(), Box<dyn std::error::Error>> {
-    let incoming = accept::incoming(tokio::net::TcpListener::from_std(listener)?, tls);
+    let listener = tokio::net::TcpListener::from_std(listener)?;
+    let incoming = accept::incoming(listener, tls, "`coordinators`");
     let mut signal = stopped.clone();
     let service = measurer_server::MeasurerServer::new(service)
         .max_decoding_message_size(MESSAGE_MAX_BYTES)

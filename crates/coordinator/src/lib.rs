@@ -11,7 +11,8 @@
 //!    [`Turn`] is the rule by which it goes from round to round.
 //! 5. [`Campaign`] measures many relays, several at once, turn by turn within the team's capacity.
 //! 6. [`plan::Plan`] says when in a period each relay's turn is: by lot, from a secret seed;
-//!    a [`Rota`] keeps a coordinator to it, whoever comes and goes.
+//!    a [`Rota`] keeps a coordinator to it, whoever comes and goes. Several coordinators may have one seed:
+//!    [`agreement`] is how they come by it.
 //! 7. A [`Record`] is what remains of a measurement: reports, bandwidth files and rows of databases are
 //!    made from it and from nothing else.
 #![no_std]
@@ -20,6 +21,7 @@ extern crate alloc;
 extern crate std;
 
 mod account;
+pub mod agreement;
 mod allocation;
 mod campaign;
 mod failure;
@@ -36,6 +38,7 @@ mod record;
 mod rota;
 mod second;
 mod series;
+mod shared;
 mod stats;
 mod team_capacity;
 mod turn;
@@ -56,6 +59,7 @@ pub use record::{Course, End, Facts, Hearsay, Record, RoundRecord, Subject, Verd
 pub use rota::{Arrival, Counts, Due, Rota};
 pub use second::{SecondRecord, SecondReport, SecondTotals};
 pub use series::{Missing, Series, Source, Summary};
+pub use shared::{Shared, fit_machine, share_machine};
 pub use stats::{Percentile, Spread, median, median_rate};
 pub use team_capacity::{MemberTraffic, PairSecond, PairTraffic, TeamCapacity, team_capacities};
 pub use turn::{ROUNDS_ALLOWED, Turn};

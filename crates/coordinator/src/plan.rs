@@ -88,6 +88,8 @@ pub struct Plan {
     entries: BTreeMap<RsaId, Entry>,
     /// Where each relay is.
     entry_of: BTreeMap<RsaId, RsaId>,
+    /// The one team that has to have room for whoever comes later; all of them, if there is none.
+    judge: Option<usize>,
 }
 
 #[derive(Clone, Debug)]
@@ -118,7 +120,20 @@ impl Plan {
             draws: seed.map(Draws::new),
             entries: BTreeMap::new(),
             entry_of: BTreeMap::new(),
+            judge: None,
         }
+    }
+
+    /// The same plan for one of its teams: whoever comes later is admitted if this team has room. What the others say of their
+    /// room is their word alone, and with little enough of it they would shut everybody out.
+    #[must_use]
+    pub const fn for_team(mut self, team: usize) -> Self {
+        self.judge = Some(team);
+        self
+    }
+
+    fn judges(&self, team: usize) -> bool {
+        self.judge.is_none_or(|judge| judge == team)
     }
 
     /// The randomised plan of a period (§4.3): for each machine with an estimate, the biggest first, and
@@ -167,6 +182,9 @@ impl Plan {
         for team in 0..self.rooms.len() {
             let slot = self.next_slot(&mut entry, team, from);
             self.take(&mut entry, team, slot);
+            if !self.judges(team) {
+                continue;
+            }
             let Some(slot) = slot else {
                 (0..team).for_each(|team| self.release(&mut entry, team));
                 return Admission::NextPeriod;
@@ -187,9 +205,10 @@ impl Plan {
         let fits = |(team, slot): (usize, &Option<u32>)| {
             slot.is_some_and(|slot| slot >= from && self.fits(&larger, team, slot))
         };
-        let is_joined = slots.iter().enumerate().all(fits);
+        let is_joined = slots.iter().enumerate().filter(|(team, _)| self.judges(*team)).all(fits);
         let mut entry = if is_joined { larger } else { entry };
         for (team, slot) in slots.into_iter().enumerate() {
+            let slot = slot.filter(|slot| !is_joined || self.fits(&entry, team, *slot));
             self.take(&mut entry, team, slot);
         }
         self.insert(entry);

@@ -8,6 +8,7 @@ use crate::mode::Mode;
 use crate::outcome::{Bounds, Inconclusive, Outcome, ProcessorTime, tell_failure};
 use crate::params::Params;
 use crate::second::{SecondRecord, SecondTotals};
+use crate::shared::Shared;
 use crate::stats::{Spread, median_rate};
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -37,6 +38,9 @@ pub struct Record {
     pub rounds: Vec<RoundRecord>,
     /// What the relay's process used of the processors in its last round, where that was watched.
     pub processor: Option<ProcessorTime>,
+    /// What it shares with others, if its estimate is its part of that ([`share_machine`](crate::share_machine)).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub shared: Option<Shared>,
     /// How it ended.
     pub end: End,
 }
@@ -196,7 +200,8 @@ impl Record {
                 second: *second,
             },
         };
-        let mut this = Self { relay, ended_unix_s, mode, params, rounds, processor, end };
+        let shared = None;
+        let mut this = Self { relay, ended_unix_s, mode, params, rounds, processor, shared, end };
         for (number, unix_s) in starts {
             if let Some(round) = this.rounds.iter_mut().find(|it| it.number == number) {
                 round.started_unix_s = Some(unix_s);
@@ -354,7 +359,8 @@ impl fmt::Display for Record {
                     self.hindered().iter().try_for_each(|it| write!(f, "; {it}"))
                 }
                 Some(reason) => write!(f, "at least {capacity}: {reason}"),
-            },
+            }
+            .and_then(|()| self.shared.iter().try_for_each(|it| write!(f, "; {it}"))),
             End::Failed { reason, measurer, round, second } => {
                 tell_failure(f, reason, *measurer, *round, *second)
             }

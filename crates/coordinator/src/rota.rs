@@ -31,6 +31,8 @@ pub struct Due {
     pub standing: Standing,
     /// Which turn.
     pub turn: Turn,
+    /// Its machine: all that are due in this slot with the same are to begin at the same instant.
+    pub machine: RsaId,
 }
 
 /// How far a period is.
@@ -54,6 +56,8 @@ pub struct Counts {
 #[derive(Clone, Debug)]
 pub struct Rota {
     plan: Plan,
+    /// Which of the plan's teams it is.
+    team: usize,
     relays: BTreeMap<RsaId, Member>,
     present: BTreeSet<RsaId>,
     /// New ones that had to be put off.
@@ -75,9 +79,6 @@ enum State {
     Done,
 }
 
-/// There is one team.
-const TEAM: usize = 0;
-
 impl Rota {
     /// The period of this seed, with the relays that are there in slot `now`. Old ones whose slot is over by
     /// then, and that are not done, get another.
@@ -90,6 +91,20 @@ impl Rota {
         arrivals: &[Arrival],
         now: u32,
     ) -> Self {
+        Self::among(seed, slots, (&[team], 0), excess_factor, arrivals, now)
+    }
+
+    /// The same for one of several teams that plan by one seed: no two of them measure a relay in the same slot, as far as all
+    /// expect the same of it. `teams` are all of them, in the order that all agree on, and which is this one.
+    #[must_use]
+    pub fn among(
+        seed: &Seed,
+        slots: u32,
+        (teams, own): (&[TeamRoom], usize),
+        excess_factor: f64,
+        arrivals: &[Arrival],
+        now: u32,
+    ) -> Self {
         let old: BTreeSet<RsaId> =
             arrivals.iter().filter(|it| it.standing == Standing::Old).map(|it| it.relay).collect();
         // New ones come afterwards; those that share a machine with old ones are measured with them.
@@ -97,7 +112,9 @@ impl Rota {
         let planned: Vec<Machine> = together(arrivals).into_iter().filter(has_old).collect();
         let mut rota = Self {
             relays: BTreeMap::new(),
-            plan: Plan::randomised(seed, slots, &[team], excess_factor, planned.clone()),
+            plan: Plan::randomised(seed, slots, teams, excess_factor, planned.clone())
+                .for_team(own),
+            team: own,
             present: BTreeSet::new(),
             put_off: BTreeSet::new(),
             polled: None,
@@ -144,7 +161,7 @@ impl Rota {
         }
         self.polled = Some(slot);
         let is_there = |(relay, member): &(&RsaId, &mut Member)| {
-            self.plan.slot(**relay, TEAM) == Some(slot)
+            self.plan.slot(**relay, self.team) == Some(slot)
                 && member.state != State::Running
                 && self.present.contains(relay)
         };
@@ -162,7 +179,8 @@ impl Rota {
             };
             let Some(turn) = turn else { continue };
             (member.turn, member.state) = (turn, State::Running);
-            due.push(Due { relay: *relay, standing: member.standing, turn });
+            let machine = self.plan.machine(*relay).unwrap_or(*relay);
+            due.push(Due { relay: *relay, standing: member.standing, turn, machine });
         }
         self.catch_up(slot + 1);
         due
@@ -174,7 +192,7 @@ impl Rota {
         member.state = State::Done;
         if let Some(turn) = follows {
             (member.turn, member.state) = (turn, State::Waiting);
-            self.plan.again(relay, TEAM, now + 1, turn.guess);
+            self.plan.again(relay, self.team, now + 1, turn.guess);
         }
     }
 
@@ -183,7 +201,7 @@ impl Rota {
     pub fn counts(&self) -> Counts {
         let count = |state| self.relays.values().filter(|it| it.state == state).count();
         let lacks = |(relay, member): &(&RsaId, &Member)| {
-            member.state == State::Waiting && self.plan.slot(**relay, TEAM).is_none()
+            member.state == State::Waiting && self.plan.slot(**relay, self.team).is_none()
         };
         Counts {
             waiting: count(State::Waiting),
@@ -196,9 +214,9 @@ impl Rota {
     /// Who waits, is there, and has no slot from here on gets one.
     fn catch_up(&mut self, from: u32) {
         for (relay, member) in &self.relays {
-            let is_late = self.plan.slot(*relay, TEAM).is_none_or(|slot| slot < from);
+            let is_late = self.plan.slot(*relay, self.team).is_none_or(|slot| slot < from);
             if is_late && member.state == State::Waiting && self.present.contains(relay) {
-                self.plan.again(*relay, TEAM, from, member.turn.guess);
+                self.plan.again(*relay, self.team, from, member.turn.guess);
             }
         }
     }

@@ -150,6 +150,7 @@ fn turn(relay: u64, day: u64, begin_unix_s: u64) -> Entry {
         params: Params::default(),
         rounds: if is_down { Vec::new() } else { vec![round] },
         processor: None,
+        shared: None,
         end,
     };
     Entry::Ended(Box::new(Closed { begun, record, follows: None, is_final: true }))

@@ -181,6 +181,7 @@ mod tests {
             params: Params::default(),
             rounds: Vec::new(),
             processor: None,
+            shared: None,
             end,
         }
     }

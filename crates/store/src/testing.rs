@@ -107,6 +107,7 @@ pub(crate) fn with_end(begun: Begun, bytes_s: u64, end: End) -> Closed {
         params: Params { seconds: 5, ..Params::default() },
         rounds: vec![round],
         processor: None,
+        shared: None,
         end,
     };
     Closed { begun, record, follows: None, is_final: true }

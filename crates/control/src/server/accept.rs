@@ -31,9 +31,9 @@ const SHORTAGE_PAUSE: Duration = Duration::from_millis(200);
 
 /// A coordinator with a pinned key.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Peer {
-    pub(super) key: PublicKey,
-    pub(super) address: SocketAddr,
+pub(crate) struct Peer {
+    pub(crate) key: PublicKey,
+    pub(crate) address: SocketAddr,
 }
 
 impl fmt::Display for Peer {
@@ -43,25 +43,28 @@ impl fmt::Display for Peer {
 }
 
 /// A connection from a peer.
-pub(super) struct PeerStream {
+pub(crate) struct PeerStream {
     stream: TlsStream<TcpStream>,
     peer: Peer,
     _permit: OwnedSemaphorePermit,
 }
 
-/// Accepts connections and shakes hands with several at once, so that none keeps others waiting.
-pub(super) fn incoming(
+/// Accepts connections and shakes hands with several at once, so that none keeps others waiting. `list` is where the configuration has
+/// the keys.
+pub(crate) fn incoming(
     listener: TcpListener,
     tls: Arc<rustls::ServerConfig>,
+    list: &'static str,
 ) -> ReceiverStream<Result<PeerStream, Infallible>> {
     let (sender, receiver) = mpsc::channel(1);
-    tokio::spawn(accept(listener, TlsAcceptor::from(tls), sender));
+    tokio::spawn(accept(listener, TlsAcceptor::from(tls), list, sender));
     ReceiverStream::new(receiver)
 }
 
 async fn accept(
     listener: TcpListener,
     tls: TlsAcceptor,
+    list: &'static str,
     accepted: mpsc::Sender<Result<PeerStream, Infallible>>,
 ) {
     let room = Arc::new(Semaphore::new(CONNECTIONS_MAX));
@@ -85,10 +88,10 @@ async fn accept(
             match tokio::time::timeout(HANDSHAKE_TIMEOUT, shake_hands(socket, address, &tls)).await
             {
                 Ok(Ok((stream, peer))) => admit(stream, peer, room, accepted),
-                Ok(Err(error)) => log(&once, address, &error),
+                Ok(Err(error)) => log(&once, address, list, &error),
                 Err(_) => {
                     let error = io::Error::from(io::ErrorKind::TimedOut);
-                    log(&once, address, &error);
+                    log(&once, address, list, &error);
                 }
             }
         });
@@ -126,9 +129,9 @@ async fn shake_hands(
     Ok((stream, Peer { key, address }))
 }
 
-fn log(once: &SayOnce, from: SocketAddr, error: &io::Error) {
+fn log(once: &SayOnce, from: SocketAddr, list: &str, error: &io::Error) {
     let (kind, what) = if let Some(foreign) = tls::foreign_key(error) {
-        ("key", format!("{foreign}; if it is ours, add this key to `coordinators`"))
+        ("key", format!("{foreign}; if it is ours, add this key to {list}"))
     } else if tls::is_other_protocol(error) {
         ("protocol", format!("it speaks something else: {error}"))
     } else {

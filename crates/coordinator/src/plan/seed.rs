@@ -29,6 +29,20 @@ impl Seed {
         Self(self.derive(&[b"flashflow plan: period", &begin_unix_s.to_be_bytes()]))
     }
 
+    /// What a coordinator with this master seed contributes to a seed that several agree on for the period that begins at this
+    /// time. The same again after a restart: two different ones would make it a liar.
+    #[must_use]
+    pub fn contribution(&self, begin_unix_s: u64) -> [u8; 32] {
+        self.derive(&[b"flashflow plan: contribution", &begin_unix_s.to_be_bytes()])
+    }
+
+    /// Tells seeds apart, and nothing else of them: who is to compare theirs compares these.
+    #[must_use]
+    pub fn mark(&self) -> [u8; 8] {
+        let hash = self.derive(&[b"flashflow plan: mark"]);
+        core::array::from_fn(|place| hash[place])
+    }
+
     /// HMAC-SHA256 with the seed as its key.
     pub(super) fn derive(&self, parts: &[&[u8]]) -> [u8; 32] {
         let mut mac = self.keyed();

@@ -42,6 +42,7 @@ fn record(end: End) -> Record {
         params: Params { seconds: 3, ..Params::default() },
         rounds: vec![round],
         processor: None,
+        shared: None,
         end,
     }
 }

@@ -129,6 +129,40 @@ fn a_newcomer_beside_a_relay_whose_turn_is_over_waits_for_the_next_period() {
     assert!(rota.poll_due(SLOTS - 1).is_empty());
 }
 
+#[test]
+fn teams_with_one_seed_never_measure_a_relay_in_the_same_slot() {
+    let all: Vec<_> = (1..100).map(|number| arrival(number, Standing::Old)).collect();
+    let teams = [team(), TeamRoom::of(Rate::from_mbit_per_s(300.0)), team()];
+    let seed = Seed::from_bytes([1; 32]);
+    let slots_of = |own| {
+        let mut rota = Rota::among(&seed, SLOTS, (&teams, own), F, &all, 0);
+        play(&mut rota, 0..SLOTS, |_, _| None)
+    };
+    let mut places: Vec<(u32, RsaId)> = (0..teams.len()).flat_map(slots_of).collect();
+    assert_eq!(places.len(), 3 * all.len());
+    places.sort_unstable();
+    places.dedup();
+    assert_eq!(places.len(), 3 * all.len(), "two teams at once");
+}
+
+#[test]
+fn a_team_that_claims_to_have_no_room_shuts_nobody_out_of_the_others() {
+    let all: Vec<_> = (1..40)
+        .map(|number| arrival(number, if number < 20 { Standing::Old } else { Standing::New }))
+        .collect();
+    for rate in [Rate::ZERO, Rate::from_bit_per_s(1)] {
+        let teams = [TeamRoom::of(rate), team()];
+        let seed = Seed::from_bytes([1; 32]);
+        let mut rota = Rota::among(&seed, SLOTS, (&teams, 1), F, &all, 0);
+        let mut later = all.clone();
+        // One that shares a machine comes later, too.
+        later.push(Arrival { address: all[0].address, ..arrival(60, Standing::New) });
+        rota.handle_consensus(&later, 0);
+        let measured = play(&mut rota, 0..SLOTS, |_, _| None);
+        assert_eq!(measured.len(), 40, "{rate}: {measured:?}");
+    }
+}
+
 proptest! {
     /// Whatever happens, nobody is measured twice at once, and turns never exceed what a relay allows.
     #[test]

@@ -39,6 +39,7 @@ fn record(end: End) -> Record {
         params: Params { seconds: 3, ..Params::default() },
         rounds: vec![round(1, 10.0, &[20.0, 20.0]), round(2, 60.0, &[50.0, 52.0, 48.0])],
         processor: None,
+        shared: None,
         end,
     }
 }

@@ -1,0 +1,148 @@
+//! What follows from the statements.
+
+use super::statement::{Commitment, Statement, Word};
+use super::{Agreement, AuthorityKey};
+use crate::plan::{Seed, TeamRoom};
+use alloc::collections::BTreeMap;
+use alloc::vec::Vec;
+use core::fmt;
+use onion::Rate;
+use sha2::{Digest, Sha256};
+
+/// What an authority's part was.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Part {
+    /// The seed is of its contribution, too.
+    Took,
+    /// It was not heard, or too late.
+    Silent,
+    /// It has committed to a contribution, and not revealed it in time: it was lost meanwhile, or did not like what would have come out.
+    Withheld,
+    /// It has made two commitments, which nobody does by mistake: it, or whoever has its key, lies.
+    Lied,
+}
+
+impl fmt::Display for Part {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Took => "took part",
+            Self::Silent => "was not heard in time",
+            Self::Withheld => "committed to a contribution and did not reveal it in time",
+            Self::Lied => "made two different commitments: it lies, or its key is in use twice",
+        })
+    }
+}
+
+/// A seed that several have.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Agreed {
+    /// The seed of the period.
+    pub seed: Seed,
+    /// Who plans by it, in the order of their keys, and what the team of each can load.
+    pub teams: Vec<(AuthorityKey, TeamRoom)>,
+    /// Which of these teams is ours.
+    pub own: usize,
+    /// The public random value that went into it.
+    pub shared_random: Option<[u8; 32]>,
+}
+
+/// How an agreement ended for one of those who took part.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Outcome {
+    /// The common seed; without one, each has its own.
+    pub agreed: Option<Agreed>,
+    /// What each of the group did.
+    pub parts: BTreeMap<AuthorityKey, Part>,
+    /// Those of the common seed who have not shown that they have heard us: they may have another one, or their own.
+    pub unconfirmed: Vec<AuthorityKey>,
+}
+
+pub(super) fn of(agreement: &Agreement) -> Outcome {
+    let parts: BTreeMap<AuthorityKey, Part> =
+        agreement.group.keys().map(|key| (key, part(agreement, key))).collect();
+    let members: Vec<(AuthorityKey, &Commitment, &[u8; 32])> =
+        parts.keys().filter_map(|key| contribution(agreement, *key)).collect();
+    let own = members.iter().position(|(key, _, _)| *key == agreement.own);
+    let agreed = own.filter(|_| members.len() > 1).map(|own| {
+        let shared_random = most_named(members.iter().filter_map(|(_, it, _)| it.shared_random));
+        let room = |it: &Commitment| TeamRoom {
+            capacity: Rate::from_bit_per_s(it.capacity_bit_per_s),
+            at_once_max: it.at_once_max,
+        };
+        Agreed {
+            seed: seed(agreement, shared_random, &members),
+            teams: members.iter().map(|(key, it, _)| (*key, room(it))).collect(),
+            own,
+            shared_random,
+        }
+    });
+    let has_heard = |key: &AuthorityKey| agreement.heard_by.iter().all(|it| it.contains(key));
+    let others = agreed.iter().flat_map(|it| &it.teams).map(|(key, _)| *key);
+    let unconfirmed = others.filter(|key| *key != agreement.own && !has_heard(key)).collect();
+    Outcome { agreed, parts, unconfirmed }
+}
+
+fn part(agreement: &Agreement, key: AuthorityKey) -> Part {
+    match agreement.commitments.get(&key).map(Vec::as_slice) {
+        None | Some([]) => Part::Silent,
+        Some([_]) if agreement.reveals.contains_key(&key) => Part::Took,
+        Some([_]) => Part::Withheld,
+        Some(_) => Part::Lied,
+    }
+}
+
+fn contribution(
+    agreement: &Agreement,
+    key: AuthorityKey,
+) -> Option<(AuthorityKey, &Commitment, &[u8; 32])> {
+    let [Statement { word: Word::Commit(commitment), .. }] =
+        agreement.commitments.get(&key)?.as_slice()
+    else {
+        return None;
+    };
+    let [Statement { word: Word::Reveal(contribution), .. }] =
+        agreement.reveals.get(&key)?.as_slice()
+    else {
+        return None;
+    };
+    Some((key, commitment, contribution))
+}
+
+/// The value that most name; of equals the smallest.
+fn most_named(values: impl Iterator<Item = [u8; 32]>) -> Option<[u8; 32]> {
+    let mut counts: BTreeMap<[u8; 32], usize> = BTreeMap::new();
+    values.for_each(|value| *counts.entry(value).or_default() += 1);
+    // The last of those that are equal is taken, so they are looked through backwards.
+    counts.into_iter().rev().max_by_key(|(_, count)| *count).map(|(value, _)| value)
+}
+
+fn seed(
+    agreement: &Agreement,
+    shared_random: Option<[u8; 32]>,
+    members: &[(AuthorityKey, &Commitment, &[u8; 32])],
+) -> Seed {
+    let mut hash = Sha256::new_with_prefix(b"FlashFlow agreed seed 1\0");
+    hash.update(agreement.group.id());
+    hash.update(agreement.begin_unix_s.to_be_bytes());
+    hash.update([u8::from(shared_random.is_some())]);
+    hash.update(shared_random.unwrap_or_default());
+    for (key, _, contribution) in members {
+        hash.update(key.0);
+        hash.update(contribution);
+    }
+    Seed::from_bytes(hash.finalize().into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn of_shared_random_values_the_one_counts_that_most_name() {
+        let of = |values: &[u8]| most_named(values.iter().map(|it| [*it; 32])).map(|it| it[0]);
+        assert_eq!(of(&[]), None, "nobody has one");
+        assert_eq!(of(&[7, 9, 9]), Some(9));
+        assert_eq!(of(&[9, 7, 9, 7]), Some(7), "whatever their order");
+        assert_eq!(of(&[9, 7, 8]), Some(7));
+    }
+}

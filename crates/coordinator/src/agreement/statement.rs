@@ -1,0 +1,248 @@
+//! What coordinators tell each other about a seed, signed so that others can pass it on.
+
+use super::{AuthorityKey, Group};
+use alloc::collections::BTreeMap;
+use alloc::vec::Vec;
+use ed25519_dalek::{Signature, Signer as _, SigningKey, VerifyingKey};
+use sha2::{Digest, Sha256};
+
+/// What every signature begins with, so that it is worth nothing elsewhere.
+const SIGNED: &[u8] = b"FlashFlow seed 1\0";
+const COMMITTED: &[u8] = b"FlashFlow seed commitment 1\0";
+
+const KIND_COMMIT: u8 = 1;
+const KIND_REVEAL: u8 = 2;
+
+/// Why a statement is not taken up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum StatementError {
+    /// Its bytes are no statement.
+    #[error("it cannot be read: do both run the same version of flashflow?")]
+    Malformed,
+    /// Another list of authorities, or other times.
+    #[error(
+        "it has other `[[authorities]]`, or another `period_s`, `slot_s` or `agree_round_s` than we: they must be the \
+         same with all"
+    )]
+    OtherGroup,
+    /// Another period's.
+    #[error("it is about another period: compare the clocks")]
+    OtherPeriod,
+    /// Somebody has signed who has no say.
+    #[error("it is signed by somebody who is none of us, {0}")]
+    Stranger(AuthorityKey),
+    /// Whose word it is has not signed it.
+    #[error("it is told as the word of {0}, who has not signed it")]
+    NotSigned(AuthorityKey),
+    /// A signature is wrong.
+    #[error("the signature of {0} is wrong")]
+    BadSignature(AuthorityKey),
+    /// What is revealed is nothing that was committed to.
+    #[error("what {0} reveals is not what it has committed to")]
+    DoesNotOpen(AuthorityKey),
+    /// At this time more of us should have known it.
+    #[error("it comes too late: compare the clocks")]
+    TooLate,
+    /// The time of reveals has not come; it will be told again.
+    #[error("it comes too early: compare the clocks")]
+    TooEarly,
+}
+
+/// What an authority promises before anybody shows anything.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Commitment {
+    /// Of its contribution.
+    pub(super) hash: [u8; 32],
+    pub(super) capacity_bit_per_s: u64,
+    pub(super) at_once_max: u32,
+    /// The day's shared random value, as it knows it.
+    pub(super) shared_random: Option<[u8; 32]>,
+}
+
+/// What is told.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Word {
+    Commit(Commitment),
+    /// The contribution itself.
+    Reveal([u8; 32]),
+}
+
+/// A word of one authority, with the signatures of all who have passed it on.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Statement {
+    pub(super) group: [u8; 32],
+    pub(super) begin_unix_s: u64,
+    pub(super) author: AuthorityKey,
+    pub(super) word: Word,
+    /// By key, so that there is one way to write it.
+    pub(super) signatures: BTreeMap<AuthorityKey, [u8; 64]>,
+}
+
+/// What commits to a contribution. It names the author: nobody can take over another's commitment and have its reveal open both.
+pub(super) fn commitment_hash(
+    group: &[u8; 32],
+    begin_unix_s: u64,
+    author: AuthorityKey,
+    contribution: &[u8; 32],
+) -> [u8; 32] {
+    let hash = Sha256::new_with_prefix(COMMITTED);
+    let hash = hash.chain_update(group).chain_update(begin_unix_s.to_be_bytes());
+    hash.chain_update(author.0).chain_update(contribution).finalize().into()
+}
+
+impl Statement {
+    pub(super) const fn new(
+        group: &Group,
+        begin_unix_s: u64,
+        author: AuthorityKey,
+        word: Word,
+    ) -> Self {
+        Self { group: *group.id(), begin_unix_s, author, word, signatures: BTreeMap::new() }
+    }
+
+    pub(super) fn signed_by(mut self, key: &SigningKey) -> Self {
+        let signature = key.sign(&self.signed_bytes());
+        let signer = AuthorityKey(key.verifying_key().to_bytes());
+        self.signatures.insert(signer, signature.to_bytes());
+        self
+    }
+
+    /// Whether each who has signed is one of us, and has.
+    pub(super) fn verify(&self, group: &Group) -> Result<(), StatementError> {
+        if !self.signatures.contains_key(&self.author) {
+            return Err(StatementError::NotSigned(self.author));
+        }
+        if let Some(stranger) = self.signatures.keys().find(|key| !group.has(**key)) {
+            return Err(StatementError::Stranger(*stranger));
+        }
+        let signed = self.signed_bytes();
+        for (signer, signature) in &self.signatures {
+            let signature = Signature::from_bytes(signature);
+            let key = VerifyingKey::from_bytes(&signer.0);
+            // Strictly: else a key of small order would have signed anything.
+            let is_right = key.is_ok_and(|key| key.verify_strict(&signed, &signature).is_ok());
+            if !is_right {
+                return Err(StatementError::BadSignature(*signer));
+            }
+        }
+        Ok(())
+    }
+
+    fn signed_bytes(&self) -> Vec<u8> {
+        let mut bytes = SIGNED.to_vec();
+        self.encode_body(&mut bytes);
+        bytes
+    }
+
+    fn encode_body(&self, to: &mut Vec<u8>) {
+        to.extend(self.group);
+        to.extend(self.begin_unix_s.to_be_bytes());
+        to.extend(self.author.0);
+        match &self.word {
+            Word::Commit(commitment) => {
+                to.push(KIND_COMMIT);
+                to.extend(commitment.hash);
+                to.extend(commitment.capacity_bit_per_s.to_be_bytes());
+                to.extend(commitment.at_once_max.to_be_bytes());
+                to.push(commitment.shared_random.is_some().into());
+                to.extend(commitment.shared_random.unwrap_or_default());
+            }
+            Word::Reveal(contribution) => {
+                to.push(KIND_REVEAL);
+                to.extend(contribution);
+            }
+        }
+    }
+
+    pub(super) fn encode(&self) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        self.encode_body(&mut bytes);
+        for (signer, signature) in &self.signatures {
+            bytes.extend(signer.0);
+            bytes.extend(signature);
+        }
+        bytes
+    }
+
+    pub(super) fn decode(bytes: &[u8]) -> Result<Self, StatementError> {
+        let mut rest = bytes;
+        let rest = &mut rest;
+        let group = take(rest)?;
+        let begin_unix_s = u64::from_be_bytes(take(rest)?);
+        let author = AuthorityKey(take(rest)?);
+        let word = match take(rest)? {
+            [KIND_COMMIT] => Word::Commit(Commitment {
+                hash: take(rest)?,
+                capacity_bit_per_s: u64::from_be_bytes(take(rest)?),
+                at_once_max: u32::from_be_bytes(take(rest)?),
+                shared_random: match (take(rest)?, take(rest)?) {
+                    ([0], value) if value == [0; 32] => None,
+                    ([1], value) => Some(value),
+                    _ => return Err(StatementError::Malformed),
+                },
+            }),
+            [KIND_REVEAL] => Word::Reveal(take(rest)?),
+            _ => return Err(StatementError::Malformed),
+        };
+        let mut signatures = BTreeMap::new();
+        while !rest.is_empty() {
+            let signer = AuthorityKey(take(rest)?);
+            let is_next = signatures.last_key_value().is_none_or(|(last, _)| *last < signer);
+            if !is_next || signatures.len() == Group::MAX {
+                return Err(StatementError::Malformed);
+            }
+            signatures.insert(signer, take(rest)?);
+        }
+        Ok(Self { group, begin_unix_s, author, word, signatures })
+    }
+}
+
+fn take<const N: usize>(rest: &mut &[u8]) -> Result<[u8; N], StatementError> {
+    let (head, tail) = rest.split_first_chunk().ok_or(StatementError::Malformed)?;
+    *rest = tail;
+    Ok(*head)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn statement(seed: [u8; 32], word: Word) -> Statement {
+        let key = SigningKey::from_bytes(&seed);
+        let author = AuthorityKey(key.verifying_key().to_bytes());
+        let signatures = BTreeMap::new();
+        Statement { group: [7; 32], begin_unix_s: 9, author, word, signatures }.signed_by(&key)
+    }
+
+    fn word() -> impl Strategy<Value = Word> {
+        let commitment = (any::<[u8; 32]>(), any::<u64>(), any::<u32>(), any::<Option<[u8; 32]>>());
+        let commitment =
+            commitment.prop_map(|(hash, capacity_bit_per_s, at_once_max, shared_random)| {
+                Word::Commit(Commitment { hash, capacity_bit_per_s, at_once_max, shared_random })
+            });
+        prop_oneof![commitment, any::<[u8; 32]>().prop_map(Word::Reveal)]
+    }
+
+    proptest! {
+        #[test]
+        fn a_statement_comes_back(word in word(), seed: [u8; 32], others in proptest::collection::vec(any::<[u8; 32]>(), 0..4)) {
+            let keys = others.iter().map(SigningKey::from_bytes);
+            let it = keys.fold(statement(seed, word), |it, key| it.signed_by(&key));
+            let bytes = it.encode();
+            prop_assert_eq!(Statement::decode(&bytes), Ok(it));
+            for len in 0..bytes.len() {
+                // What is cut between signatures is a statement with fewer.
+                let cut = Statement::decode(&bytes[..len]);
+                prop_assert!(cut.is_err() || cut.is_ok_and(|cut| cut.encode() == bytes[..len]));
+            }
+        }
+
+        #[test]
+        fn no_bytes_make_it_panic_and_what_is_read_has_one_spelling(bytes in proptest::collection::vec(any::<u8>(), 0..400)) {
+            if let Ok(it) = Statement::decode(&bytes) {
+                prop_assert_eq!(it.encode(), bytes);
+            }
+        }
+    }
+}
