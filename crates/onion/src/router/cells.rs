@@ -308,8 +308,9 @@ impl<S: Suite, R: Rng, C: Conduct<S>> Core<S, R, C> {
             }
             return;
         }
-        let is_linked = circuit.end.as_ref().is_some_and(|end| end.is_linked);
-        let copy = (is_linked && command.is_multiplexed()).then(|| (layer.format(), body.clone()));
+        let set = circuit.end.as_ref().filter(|end| end.is_linked).map(|end| end.tunnel);
+        let is_kept = set.is_some_and(|tunnel| self.sets.resumes(tunnel));
+        let copy = (is_kept && command.is_multiplexed()).then(|| (layer.format(), body.clone()));
         layer.originate(body);
         let conn = circuit.back.conn;
         self.outputs.handle_queued(&mut self.conns, conn, (index, Way::Back), joined);

@@ -99,7 +99,7 @@ impl<S: Suite, R: Rng, C: Conduct<S>> Core<S, R, C> {
         let mut new = Set {
             conflux: Conflux::new(theirs.nonce, scheduler, EARLY_MAX),
             oldest: Oldest::default(),
-            kept_at: now,
+            oldest_kept: Oldest::default(),
         };
         new.conflux.set_resumes(theirs.resumes);
         let set = match known {
@@ -161,7 +161,7 @@ impl<S: Suite, R: Rng, C: Conduct<S>> Core<S, R, C> {
             }
             Ok(order == Order::Next)
         };
-        let outcome = self.sets.change(tunnel, receive);
+        let outcome = self.sets.change(now, tunnel, receive);
         let Some(outcome) = outcome else { return };
         match outcome {
             Ok(true) => {
@@ -181,7 +181,7 @@ impl<S: Suite, R: Rng, C: Conduct<S>> Core<S, R, C> {
             set.oldest.handle_taken(now, 1, set.conflux.early_len());
             Some(held)
         };
-        while let Some(Held { leg, format, body }) = self.sets.change(tunnel, next).flatten() {
+        while let Some(Held { leg, format, body }) = self.sets.change(now, tunnel, next).flatten() {
             // The leg that has brought it may have gone since, and its number be another circuit's.
             let leg = leg.filter(|leg| self.sets.has_leg(tunnel, *leg));
             let lead = self.tunnels.get(tunnel).map(|it| it.circuit);
@@ -238,7 +238,7 @@ impl<S: Suite, R: Rng, C: Conduct<S>> Core<S, R, C> {
             let removed = set.conflux.remove_leg(index, in_flight_cells, is_idle);
             (removed, set.conflux.legs().collect::<Vec<CircuitIndex>>())
         };
-        let Some((removed, others)) = self.sets.change(tunnel, remove) else {
+        let Some((removed, others)) = self.sets.change(self.outputs.now(), tunnel, remove) else {
             return Vec::new();
         };
         if let Some(other) = others.first()

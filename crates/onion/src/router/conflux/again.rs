@@ -14,7 +14,7 @@ impl<S: Suite, R: Rng, C: Conduct<S>> Core<S, R, C> {
         self.circuits.get(leg)?.end.as_ref().map(|end| end.tunnel)
     }
 
-    /// Keeps a message that has gone on a leg, if it may have to be sent again.
+    /// Keeps a message that has gone on a leg, of a set whose messages may have to be sent again.
     pub(in crate::router) fn keep(
         &mut self,
         leg: CircuitIndex,
@@ -24,19 +24,14 @@ impl<S: Suite, R: Rng, C: Conduct<S>> Core<S, R, C> {
     ) {
         let now = self.outputs.now();
         let Some(tunnel) = self.tunnel_of_leg(leg) else { return };
-        self.sets.change(tunnel, |set| {
-            if set.conflux.resumes() {
-                let body = Box::new(body.clone());
-                set.conflux.keep(leg, Held { leg: None, format, body }, is_marked);
-                set.kept_at = now;
-            }
-        });
+        let held = Held { leg: None, format, body: Box::new(body.clone()) };
+        self.sets.change(now, tunnel, |set| set.conflux.keep(leg, held, is_marked));
     }
 
     /// A SENDME has come on a leg.
     pub(in crate::router) fn handle_leg_acknowledged(&mut self, leg: CircuitIndex) {
         let Some(tunnel) = self.tunnel_of_leg(leg) else { return };
-        self.sets.change(tunnel, |set| set.conflux.handle_acknowledged(leg));
+        self.sets.change(self.outputs.now(), tunnel, |set| set.conflux.handle_acknowledged(leg));
         self.resend(leg);
     }
 
@@ -48,7 +43,7 @@ impl<S: Suite, R: Rng, C: Conduct<S>> Core<S, R, C> {
             && set.conflux.next_lost().is_some()
             && let Some(leg) = self.leg_for_data(tunnel)
         {
-            let taken = self.sets.change(tunnel, |set| set.conflux.take_lost(leg)).flatten();
+            let taken = self.sets.change(now, tunnel, |set| set.conflux.take_lost(leg)).flatten();
             let Some((skipped, held)) = taken else { return };
             if let Some(skipped) = skipped {
                 self.switch(leg, skipped);
@@ -71,7 +66,7 @@ impl<S: Suite, R: Rng, C: Conduct<S>> Core<S, R, C> {
             let back = circuit.back.conn;
             self.outputs.handle_queued(&mut self.conns, back, (leg, Way::Back), joined);
             self.totals.conflux_resent += 1;
-            self.sets.change(tunnel, |set| set.conflux.keep(leg, held, is_marked));
+            self.sets.change(now, tunnel, |set| set.conflux.keep(leg, held, is_marked));
         }
     }
 }

@@ -26,8 +26,8 @@ pub(super) struct Set<S: Suite> {
     pub(super) conflux: Conflux<CircuitIndex, Held<S>>,
     /// Of what waits for its turn.
     pub(super) oldest: Oldest,
-    /// When a message was last kept, to be sent again if its leg is lost.
-    pub(super) kept_at: Instant,
+    /// Of what is kept, to be sent again if its leg is lost.
+    pub(super) oldest_kept: Oldest,
 }
 
 impl<S: Suite> Set<S> {
@@ -42,7 +42,7 @@ impl<S: Suite> Set<S> {
 pub(in crate::router) struct Sets<S: Suite> {
     pub(super) by_nonce: BTreeMap<ConfluxNonce, TunnelIndex>,
     pub(super) all: BTreeMap<TunnelIndex, Set<S>>,
-    /// Messages that wait for their turn.
+    /// Messages that wait for their turn, or are kept to be sent again.
     held_cells: usize,
 }
 
@@ -53,17 +53,15 @@ impl<S: Suite> Default for Sets<S> {
 }
 
 impl<S: Suite> Sets<S> {
-    /// Messages that wait for their turn, of all sets.
+    /// Messages that wait for their turn, or are kept to be sent again, of all sets.
     pub(in crate::router) const fn held_cells(&self) -> usize {
         self.held_cells
     }
 
     /// Since when the oldest of them has waited, of each set that has some.
     pub(in crate::router) fn oldest(&self) -> impl Iterator<Item = (TunnelIndex, Instant)> {
-        let since = |set: &Set<S>| {
-            let kept_at = (set.conflux.again_len() > 0).then_some(set.kept_at);
-            set.oldest.since().into_iter().chain(kept_at).min()
-        };
+        let since =
+            |set: &Set<S>| set.oldest.since().into_iter().chain(set.oldest_kept.since()).min();
         self.all.iter().filter_map(move |(tunnel, set)| Some((*tunnel, since(set)?)))
     }
 
@@ -71,16 +69,28 @@ impl<S: Suite> Sets<S> {
         self.all.get(&tunnel).is_some_and(|set| set.conflux.legs().any(|it| it == leg))
     }
 
+    /// Whether what the set sends is kept, to be sent again.
+    pub(in crate::router) fn resumes(&self, tunnel: TunnelIndex) -> bool {
+        self.all.get(&tunnel).is_some_and(|set| set.conflux.resumes())
+    }
+
     /// Changes a set, and keeps the account of what it holds.
     pub(super) fn change<T>(
         &mut self,
+        now: Instant,
         tunnel: TunnelIndex,
         change: impl FnOnce(&mut Set<S>) -> T,
     ) -> Option<T> {
         let set = self.all.get_mut(&tunnel)?;
-        let before = set.held();
+        let (before, kept_before) = (set.held(), set.conflux.again_len());
         let outcome = change(set);
         self.held_cells = self.held_cells + set.held() - before;
+        let kept = set.conflux.again_len();
+        if kept > kept_before {
+            set.oldest_kept.handle_added(now, kept - kept_before);
+        } else {
+            set.oldest_kept.handle_taken(now, kept_before - kept, kept);
+        }
         Some(outcome)
     }
 
@@ -94,7 +104,7 @@ impl<S: Suite> Sets<S> {
     /// Compares what is kept on the way with what is there. Panics if they differ.
     pub(in crate::router) fn check_accounts(&self) {
         let held: usize = self.all.values().map(Set::held).sum();
-        assert_eq!(held, self.held_cells, "messages of sets that wait for their turn");
+        assert_eq!(held, self.held_cells, "messages that sets hold");
         assert_eq!(self.all.len(), self.by_nonce.len(), "sets and their nonces");
         for (tunnel, set) in &self.all {
             assert_eq!(self.by_nonce.get(set.conflux.nonce()), Some(tunnel), "a set's nonce");

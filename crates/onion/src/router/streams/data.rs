@@ -239,9 +239,11 @@ impl<S: Suite, R: Rng, C: Conduct<S>> Core<S, R, C> {
         data: S::Stretch<'a>,
     ) -> Option<S::Stretch<'a>> {
         let tunnel = self.conns.stream(conn)?.tunnel;
-        if self.tunnels.get(tunnel)?.is_set {
+        let is_set = self.tunnels.get(tunnel)?.is_set;
+        if is_set {
             self.begin_message(tunnel, index);
         }
+        let is_kept = is_set && self.sets.resumes(tunnel);
         let stream = self.conns.stream_mut(conn)?;
         let tunnel = self.tunnels.get_mut(stream.tunnel)?;
         let circuit = self.circuits.get_mut(index)?;
@@ -263,7 +265,7 @@ impl<S: Suite, R: Rng, C: Conduct<S>> Core<S, R, C> {
             self.rng.fill_bytes(&mut salt);
             body.salt(format, at, &salt);
         }
-        let copy = end.is_linked.then(|| body.clone());
+        let copy = is_kept.then(|| body.clone());
         layer.originate(body);
 
         let is_marked = end.leg.flow.handle_sent(now, || layer.sent_tag());

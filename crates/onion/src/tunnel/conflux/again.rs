@@ -10,18 +10,24 @@ use alloc::collections::VecDeque;
 /// Messages of a leg that are kept, at most. A leg that has more under way cannot be made good.
 const KEPT_MAX: usize = 1 << 13;
 
+/// Messages in a row of which a SENDME acknowledges none, at most: not of data, that is. Who sends hardly anything else has them
+/// kept in vain.
+const UNMARKED_MAX: usize = 512;
+
 /// What was sent on a leg and is not acknowledged.
 #[derive(Debug)]
 pub(super) struct Kept<M> {
     /// By number, ascending but for what was sent again; with whether a SENDME will acknowledge it and all before it.
     messages: VecDeque<(u64, bool, M)>,
+    /// Since the last that a SENDME will acknowledge.
+    unmarked: usize,
     /// Some of it could not be kept.
     is_incomplete: bool,
 }
 
 impl<M> Default for Kept<M> {
     fn default() -> Self {
-        Self { messages: VecDeque::new(), is_incomplete: false }
+        Self { messages: VecDeque::new(), unmarked: 0, is_incomplete: false }
     }
 }
 
@@ -49,10 +55,10 @@ impl<L: Copy + PartialEq, M> Conflux<L, M> {
             return;
         }
         let Some(it) = self.legs.iter_mut().find(|it| it.leg == leg) else { return };
-        if it.kept.messages.len() >= KEPT_MAX {
+        it.kept.unmarked = if is_marked { 0 } else { it.kept.unmarked + 1 };
+        if it.kept.messages.len() >= KEPT_MAX || it.kept.unmarked > UNMARKED_MAX {
             it.kept.is_incomplete = true;
-            it.kept.messages.pop_front();
-            self.again_len -= 1;
+            self.again_len -= usize::from(it.kept.messages.pop_front().is_some());
         }
         it.kept.messages.push_back((it.sent, is_marked, message));
         self.again_len += 1;
