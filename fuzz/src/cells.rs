@@ -1,7 +1,7 @@
 use crate::input::{Input, pieces};
 use crate::links::Recorded;
 use onion::cell::msg::{
-    AuthChallenge, Certs, Create2, CreatedFast, DestroyReason, Extend2, NetInfo,
+    AuthChallenge, Certs, Create2, CreatedFast, DestroyReason, Extend2, NetInfo, PassedOn,
     encode_created2_into, encode_versions_cell, parse_created2, parse_versions,
 };
 use onion::cell::relay::{MAX_DATA_LEN, RelayMessage};
@@ -94,6 +94,10 @@ pub fn messages(data: &[u8]) {
     if let Ok(extend) = Extend2::parse(data) {
         let encoded = encode(|out| extend.encode_into(out));
         assert!(data.starts_with(&encoded));
+    }
+    if let Ok(entries) = PassedOn::parse(data) {
+        let encoded = encode(|out| entries.for_each(|entry| entry.encode_into(out)));
+        assert_eq!(encoded, data);
     }
     if let Ok(message) = RelayMessage::parse(data) {
         match message.to_body() {

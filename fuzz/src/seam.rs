@@ -1,9 +1,12 @@
+use onion::flow::hop::HopWindows;
+use onion::router::schedule::SchedulerConfig;
 use onion::router::{ExitConfig, ExitPolicy, RateLimit, RouterConfig};
 use onion::suite::{Suite, Weightless};
 use onion::{Duration, Rate};
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::SeedableRng;
 use sim::stage::Stage;
+use std::sync::Arc;
 
 /// Cells that may wait on a circuit in one direction, until a consensus says otherwise.
 const QUEUE_LIMIT_CELLS: u32 = 200;
@@ -21,6 +24,8 @@ pub fn seam(data: &[u8]) {
         Stage::new(ChaCha8Rng::seed_from_u64(choice(0).into()), |config| {
             configure(config, choice(1));
         });
+    // One of the next hops is as stock relays are.
+    stage.has_feedback = |relay| relay != Some(2);
     let held_bytes_max = HELD_CELLS_MAX * size_of::<<Weightless as Suite>::Cell>();
     stage.play(script, |stage| {
         stage.relay.check_accounts();
@@ -49,26 +54,13 @@ fn configure<I>(config: &mut RouterConfig<I>, choice: u8) {
         config.limit = Some(RateLimit { rate, burst_bytes: 20_000 });
     }
     if choice & 8 != 0 {
-        config.flows = std::sync::Arc::new(hops::WindowedHops);
-    }
-}
-
-/// Flow control at hops, too.
-mod hops {
-    use onion::flow::control::{Agreed, CircuitFlow, CongestionParams, FlowFactory, TorFlows};
-    use onion::flow::hop::{FixedHopWindow, HopWindow};
-    use std::sync::Arc;
-
-    #[derive(Clone, Copy, Debug)]
-    pub(super) struct WindowedHops;
-
-    impl FlowFactory for WindowedHops {
-        fn end(&self, params: &Arc<CongestionParams>, agreed: Agreed) -> Box<dyn CircuitFlow> {
-            TorFlows.end(params, agreed)
-        }
-
-        fn hop(&self) -> Option<Box<dyn HopWindow>> {
-            Some(Box::new(FixedHopWindow::new(10)))
-        }
+        let kinds = [
+            HopWindows::Fixed { cells: 10 },
+            HopWindows::CircuitStartAgain,
+            HopWindows::SlowStart,
+            HopWindows::JumpStart { cells: 30 },
+        ];
+        let windows = kinds[usize::from(choice >> 4) % kinds.len()];
+        config.flows = Arc::new(windows.flows(SchedulerConfig::INTERVAL));
     }
 }

@@ -1,10 +1,13 @@
 //! `flashflow experiment circuitstart`: windows from hop to hop, and how they begin.
 
+mod network;
+
 use crate::common::Common;
 use crate::error::Error;
+use crate::simulated::SimulatedOptions;
 use crate::telling::{self, median, pair, tell};
 use clap::Args;
-use onion::flow::hop::{BackTap, FixedHopWindow, HopWindow};
+use onion::flow::hop::{HopWindow, HopWindows};
 use onion::{Duration, Instant};
 use rand::rngs::StdRng;
 use rand::seq::index::sample;
@@ -65,14 +68,16 @@ impl Begin {
     }
 
     fn window(self) -> Box<dyn HopWindow> {
-        match self {
-            Self::BackTap => Box::new(BackTap::new()),
-            Self::CircuitStart => Box::new(BackTap::with_circuit_start()),
-            Self::Again => Box::new(BackTap::ramping_again()),
-            Self::SlowStart => Box::new(BackTap::with_slow_start()),
-            Self::JumpStart => Box::new(BackTap::with_jump_start(200)),
-            Self::Fixed => Box::new(FixedHopWindow::new(100)),
-        }
+        let windows = match self {
+            Self::BackTap => HopWindows::BackTap,
+            Self::CircuitStart => HopWindows::CircuitStart,
+            Self::Again => HopWindows::CircuitStartAgain,
+            Self::SlowStart => HopWindows::SlowStart,
+            Self::JumpStart => HopWindows::JumpStart { cells: 200 },
+            Self::Fixed => HopWindows::Fixed { cells: 100 },
+        };
+        // Nodes of the star send cells one by one.
+        windows.window(Duration::ZERO)
     }
 }
 
@@ -80,10 +85,12 @@ impl Begin {
 ///
 /// Circuits of three relays whose windows follow the delay (BackTap), begun by CircuitStart and by others, cell by cell over a star
 /// of nodes, as in the paper: the source's window over time with the narrow place one, two and three hops away, beside a model of
-/// the optimum; and 50 circuits at once over 30 relays made by lot. The windows are the engine's; the star is a model, without TCP.
+/// the optimum; and 50 circuits at once over 30 relays made by lot. The windows are the engine's; the star is a model, without TCP. With
+/// --network, all relays and clients of a simulated network have such windows, or Tor's own from end to end, or both: see docs/researchers.md.
 #[derive(Debug, Args)]
-#[command(after_help = "Example:
+#[command(after_help = "Examples:
   flashflow experiment circuitstart --out results
+  flashflow experiment circuitstart --network tornet-0.05-1 --scale 0.2 --run-seconds 150 --seeds 3
 
 It has held if the source's window settles within a tenth (and the four cells that may wait) of the optimum at each distance, and if no quantile of the 50 transfers is
 worse with CircuitStart than without.")]
@@ -100,6 +107,8 @@ pub(super) struct Options {
     /// Draws the relays and circuits.
     #[arg(long, default_value_t = 1)]
     seed: u64,
+    #[command(flatten)]
+    simulated: SimulatedOptions,
 }
 
 pub(super) fn run(
@@ -108,6 +117,9 @@ pub(super) fn run(
     output: &Output,
     interrupt: &Interrupt,
 ) -> Result<ExperimentReport, Error> {
+    if let Some(path) = &options.simulated.network {
+        return network::run(options, path, common, output, interrupt);
+    }
     let stars = options.stars.unwrap_or(if common.quick { 3 } else { 10 });
     let mut report = begin(options, stars);
     for distance in 1..=RELAYS {

@@ -15,7 +15,43 @@ pub(crate) use options::{Batch, RunsOptions, SimulatedOptions};
 pub(crate) use played::{Played, Point, play};
 pub(crate) use store::Store;
 
+use crate::error::Error;
+use crate::telling::tell;
 use report::experiment::{Case, CaseVerdict};
+use std::path::PathBuf;
+use terminal::{Interrupt, Output};
+use tornet::network::Choices;
+
+/// Plays all runs of a batch that were not played yet, or reads what came of them from `folder`; `choose` makes the network of a variant. It
+/// tells of each.
+pub(crate) fn play_all(
+    batch: &Batch,
+    variants: &[&str],
+    folder: PathBuf,
+    choose: impl Fn(&mut Choices, &str),
+    (output, interrupt): (&Output, &Interrupt),
+) -> Result<Vec<Played>, Error> {
+    let store = Store::new(folder)?;
+    let points = batch.points(variants);
+    output.step(format!("{} runs, {}", points.len(), batch.conditions));
+    let mut runs = Vec::new();
+    for point in &points {
+        let mut played = store.read_run(&point.file_name(), &batch.conditions)?;
+        let may = batch.is_ours(point, variants) && !interrupt.is_requested();
+        if played.is_none() && may {
+            let mut network = batch.at_load(point.load_percent);
+            choose(&mut network.choices, &point.variant);
+            played = play(batch, &network, point, output, interrupt)?;
+            if let Some(played) = &played {
+                store.write(&point.file_name(), played)?;
+            }
+        }
+        let Some(played) = played else { continue };
+        tell(&run_case(&played), output);
+        runs.push(played);
+    }
+    Ok(runs)
+}
 
 /// All runs of a variant at a load, by seed.
 pub(crate) fn runs<'a>(

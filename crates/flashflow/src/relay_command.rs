@@ -301,6 +301,10 @@ fn value(event: &RelayEvent, clock: Clock) -> Value {
             })
         }
         RelayEvent::Router(RouterEvent::Shed { bytes }) => json!({"type": "shed", "bytes": bytes}),
+        RelayEvent::Router(RouterEvent::FeedbackRefused { peer, problem }) => {
+            let peer = peer.map(|peer| peer.to_string());
+            json!({"type": "feedback_refused", "relay": peer, "problem": problem})
+        }
         RelayEvent::Router(RouterEvent::MeasurementOver(reason)) => {
             json!({"type": "over", "reason": reason})
         }

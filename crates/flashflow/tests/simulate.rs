@@ -83,6 +83,29 @@ fn windows_from_hop_to_hop_settle_at_the_optimum_wherever_the_narrow_place_is() 
 }
 
 #[test]
+fn windows_from_hop_to_hop_are_set_beside_vegas_in_a_whole_network() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let mut command = Command::new(env!("CARGO_BIN_EXE_flashflow"));
+    command.args(["experiment", "circuitstart", "--quick", "--json", "--network"]).arg(small());
+    command.args(["--run-seconds", "60", "--seeds", "1", "--scale", "0.5"]);
+    let output = command.arg("--out").arg(folder.path()).output().expect("it starts");
+    assert_eq!(output.status.code(), Some(0), "{output:?}");
+    let summary = lines(&output).pop().expect("a summary");
+    let cases = summary["cases"].as_array().expect("cases");
+    let of = |variant: &str, column: &str| {
+        let name = format!("{variant}, load 100 %");
+        let case = cases.iter().find(|case| case["name"] == name.as_str()).expect("a case");
+        case[column].as_f64().expect("a number")
+    };
+    for variant in ["vegas", "fixed", "circuitstart", "vegas-circuitstart"] {
+        assert!(of(variant, "last_byte_of_1_MiB") > 0.0, "{variant}: {summary}");
+    }
+    // Four different networks, and not one four times.
+    let sent = ["vegas", "fixed", "circuitstart"].map(|it| of(it, "in_relays_queues"));
+    assert!(sent[0] != sent[1] && sent[1] != sent[2], "{sent:?}");
+}
+
+#[test]
 fn a_network_is_exported_for_shadow() {
     if Command::new("tor-gencert").arg("--version").output().is_err() {
         skip::this_test!("it needs tor and tor-gencert");

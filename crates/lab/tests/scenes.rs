@@ -20,6 +20,8 @@ mod bounds;
 mod circuits;
 #[path = "scenes/floods.rs"]
 mod floods;
+#[path = "scenes/hop_windows.rs"]
+mod hop_windows;
 #[path = "scenes/linked.rs"]
 mod linked;
 #[path = "scenes/modelled.rs"]

@@ -31,22 +31,41 @@ pub enum LinkProtocol {
     V4,
     /// Version 5: as 4, with link padding negotiation.
     V5,
+    /// FlashFlow's own: as 5, and each side says by FEEDBACK which cells it has passed on (`docs/protocol.md`).
+    V5WithFeedback,
 }
 
 impl LinkProtocol {
     /// What we offer in a VERSIONS cell.
     pub const SUPPORTED: [u16; 2] = [4, 5];
 
+    /// What those offer that have windows from hop to hop. A peer that does not know the last number passes over it, as over any
+    /// (tor-spec, "Negotiating and initializing channels"); Tor counts its own from 1 on.
+    pub const SUPPORTED_WITH_FEEDBACK: [u16; 3] = [4, 5, 0x4646];
+
+    /// What to offer, with or without windows from hop to hop.
+    #[must_use]
+    pub const fn offer(has_feedback: bool) -> &'static [u16] {
+        if has_feedback { &Self::SUPPORTED_WITH_FEEDBACK } else { &Self::SUPPORTED }
+    }
+
     /// The highest version that the peer offers and we support.
     #[must_use]
     pub fn negotiate(offered: impl Iterator<Item = u16>) -> Option<Self> {
-        offered
-            .filter_map(|version| match version {
-                4 => Some(Self::V4),
-                5 => Some(Self::V5),
-                _ => None,
-            })
-            .max()
+        Self::highest(&Self::SUPPORTED, offered)
+    }
+
+    /// The highest version that both sides have offered.
+    #[must_use]
+    pub fn highest(ours: &[u16], theirs: impl Iterator<Item = u16>) -> Option<Self> {
+        let both = theirs.filter(|version| ours.contains(version));
+        both.filter_map(|version| match version {
+            4 => Some(Self::V4),
+            5 => Some(Self::V5),
+            0x4646 => Some(Self::V5WithFeedback),
+            _ => None,
+        })
+        .max()
     }
 }
 
@@ -121,6 +140,8 @@ impl Command {
     pub const AUTHORIZE: Self = Self(132);
     /// FlashFlow's own (`docs/protocol.md`): a relay that does not know it ignores it.
     pub const MEASURE: Self = Self(160);
+    /// FlashFlow's own: cells that were passed on. Only on links of [`LinkProtocol::V5WithFeedback`].
+    pub const FEEDBACK: Self = Self(161);
 
     /// The command with this number on the wire, known or not.
     #[must_use]
@@ -162,6 +183,7 @@ impl fmt::Display for Command {
             Self::AUTHENTICATE => "AUTHENTICATE",
             Self::AUTHORIZE => "AUTHORIZE",
             Self::MEASURE => "MEASURE",
+            Self::FEEDBACK => "FEEDBACK",
             Self(other) => return write!(f, "command {other}"),
         };
         f.write_str(name)

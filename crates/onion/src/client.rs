@@ -14,6 +14,7 @@ mod circuit;
 mod core;
 mod event;
 mod face;
+mod feedback;
 mod link;
 mod linking;
 mod opening;

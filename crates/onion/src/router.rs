@@ -54,6 +54,7 @@
 //! | `circuits` | CREATE, EXTEND, DESTROY, queues of cells |
 //! | `schedule` | which link and which circuit goes first |
 //! | `streams` | streams of exits and of the directory |
+//! | `feedback` | windows from hop to hop: what the next hop says it has passed on, and what we say |
 //! | `conflux` | circuits that are linked here: LINK, the order of what comes, the leg of what goes |
 //! | `measurement` | the target's part |
 //! | `conduct` | what an honest relay does not do |
@@ -69,6 +70,7 @@ mod core;
 mod defences;
 mod event;
 mod face;
+mod feedback;
 mod links;
 mod measurement;
 mod memory;

@@ -11,6 +11,7 @@ pub use flashflow::{FlashFlowConfig, coordinator_key};
 
 use crate::family::FamilyIds;
 use netdoc::{Fingerprint, Nickname};
+use onion::flow::hop::HopWindows;
 use onion::router::schedule::SchedulerConfig;
 use onion::router::{RateLimit, is_private};
 use onion::{Duration, Rate};
@@ -21,7 +22,9 @@ use std::io;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
-use values::{amount, held_bytes_max, public_authorities, scheduler, shutdown_wait, threads};
+use values::{
+    amount, held_bytes_max, hop_windows, public_authorities, scheduler, shutdown_wait, threads,
+};
 
 /// The least rate that tor accepts for a relay: 75 KiB/s.
 const LEAST_RATE: Rate = Rate::from_byte_per_s(75 * 1024);
@@ -96,6 +99,9 @@ pub struct RelayConfig {
     /// `KISTSchedRunInterval`: from one run of KIST or KISTLite to the next, 1 to 100 milliseconds; by
     /// default what the consensus says, or else 10.
     pub scheduler_interval_ms: Option<u32>,
+    /// Windows from hop to hop with relays and clients that have them, too, by one of the names of [`HopWindows::NAMED`]; `off`, the
+    /// default, for none.
+    pub hop_windows: Option<String>,
     /// Threads that serve sockets: 1, the default, for one that does everything; more for as many
     /// beside the one that decides.
     pub threads: Option<usize>,
@@ -194,6 +200,7 @@ impl RelayConfig {
             burst_mbit: over.burst_mbit.or(self.burst_mbit),
             scheduler: over.scheduler.or(self.scheduler),
             scheduler_interval_ms: over.scheduler_interval_ms.or(self.scheduler_interval_ms),
+            hop_windows: over.hop_windows.or(self.hop_windows),
             threads: over.threads.or(self.threads),
             contact: over.contact.or(self.contact),
             my_family: over.my_family.or(self.my_family),
@@ -276,6 +283,7 @@ impl RelayConfig {
                 .zip(burst)
                 .map(|(rate, burst)| RateLimit { rate, burst_bytes: burst.as_byte_per_s() }),
             scheduler,
+            hop_windows: hop_windows(self.hop_windows.as_deref())?,
             threads: threads(self.threads)?,
             contact: self.contact,
             family: self.my_family.unwrap_or_default(),
@@ -319,6 +327,8 @@ pub struct Settings {
     pub limit: Option<RateLimit>,
     /// Which cells go first, and when.
     pub scheduler: SchedulerConfig,
+    /// Windows from hop to hop, with whoever has them, too.
+    pub hop_windows: Option<HopWindows>,
     /// Threads that serve sockets.
     pub threads: NonZeroUsize,
     /// How to reach the operator.

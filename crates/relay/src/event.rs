@@ -151,6 +151,13 @@ impl fmt::Display for RelayEvent {
                 f,
                 "too much memory in use: dropped {bytes} B of what had waited longest for peers to read it"
             ),
+            Self::Router(RouterEvent::FeedbackRefused { peer, problem }) => {
+                match peer {
+                    Some(peer) => write!(f, "link to relay {peer} closed: ")?,
+                    None => f.write_str("link of a client closed: ")?,
+                }
+                write!(f, "windows from hop to hop: {problem}")
+            }
             Self::Router(RouterEvent::MeasurementOver(None)) => f.write_str("measurement over"),
             Self::Router(RouterEvent::MeasurementOver(Some(reason))) => {
                 write!(f, "measurement broken off: {reason}")

@@ -170,6 +170,10 @@ impl Text {
         self.counter("flashflow_relay_client_bytes_total", help, totals.client_bytes);
         let help = "Bytes of measurement cells sent back";
         self.counter("flashflow_relay_measured_bytes_total", help, totals.measured_bytes);
+        let help = "Links closed, since the other end broke the rules of windows from hop to hop";
+        self.counter("flashflow_relay_feedback_refused_total", help, totals.feedback_refused);
+        let help = "Circuits whose queue filled up while the next hop passed nothing on";
+        self.counter("flashflow_relay_stalled_circuits_total", help, totals.stalled_circuits);
         let name = "flashflow_relay_cells_waited_seconds_total";
         self.head(
             name,

@@ -61,6 +61,7 @@ fn compare(old: &Settings, new: &Settings) -> Reloaded {
         ("address", old.address != new.address),
         ("or_port or listen", old.listen != new.listen),
         ("keys", old.keys != new.keys),
+        ("hop_windows", old.hop_windows != new.hop_windows),
         ("threads", old.threads != new.threads),
         ("authorities", old.authorities != new.authorities),
         ("authority_identities", old.authority_identities != new.authority_identities),

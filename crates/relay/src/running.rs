@@ -24,7 +24,9 @@ use crate::state::{self, State};
 use link::tls::TlsConfigs;
 use link::{Clock, Crew, Drive, Driver, DriverOptions, Forge, NodeThread, unix_time_s};
 use onion::Duration;
+use onion::flow::control::{FlowFactory, TorFlows};
 use onion::identity::{Ed25519Id, RsaId};
+use onion::router::schedule::Scheduler;
 use onion::router::{RateLimit, Router, RouterConfig, RouterTotals};
 use rand::rngs::{StdRng, SysRng};
 use rand::{Rng, RngExt, SeedableRng};
@@ -115,7 +117,15 @@ impl Relay {
         let workers = workers();
         let clock = Clock::start();
         let target = target_params(&settings.flashflow, &|_| None);
+        let flows: Arc<dyn FlowFactory> = match settings.hop_windows {
+            None => Arc::new(TorFlows),
+            Some(windows) => {
+                let interval = settings.scheduler.scheduler.interval();
+                Arc::new(windows.flows(interval.unwrap_or_default()))
+            }
+        };
         let config = RouterConfig {
+            flows,
             target: target.clone(),
             limit: settings.limit,
             scheduler: settings.scheduler,

@@ -21,9 +21,15 @@ fn a_stock_client_downloads_through_ours_as_guard_middle_exit_and_all_three() {
     let network = Network::start(&NetworkSpec::new(vec![exit("stock")]), &mut |_| {}).expect("up");
     let folder = tempfile::tempdir().expect("a folder");
     let names = name_server();
-    // Alone, and with threads that serve the sockets: nobody is to notice.
-    let relays = [("oursA", 1), ("oursB", 3), ("oursC", 2)]
-        .map(|(name, threads)| ours(&network, name, threads, names, folder.path()));
+    // Alone, and with threads that serve the sockets, and with windows from hop to hop between the last two: nobody is to notice.
+    let ours = |name, threads, hop_windows| {
+        ours(&network, name, (threads, hop_windows), names, folder.path())
+    };
+    let relays = [
+        ours("oursA", 1, "off"),
+        ours("oursB", 3, "circuitstart"),
+        ours("oursC", 2, "circuitstart"),
+    ];
     let [a, b, c] = [0, 1, 2].map(|place: usize| relays[place].rsa().0);
     network.wait_until_known(&[a, b, c], PATIENCE).expect("listed as guards");
     let extra = ["ConfluxEnabled 0".to_owned()];
@@ -33,9 +39,13 @@ fn a_stock_client_downloads_through_ours_as_guard_middle_exit_and_all_three() {
     let mut client = Client::start(&network, "client", &extra, &all, PATIENCE).expect("a client");
     let server = ContentServer::start().expect("a server");
     let mut number = 0;
-    for (what, path) in
-        [("middle", [x, b, z]), ("exit", [x, y, c]), ("guard", [a, y, z]), ("all three", [a, b, c])]
-    {
+    for (what, path) in [
+        ("middle", [x, b, z]),
+        ("exit", [x, y, c]),
+        ("guard", [a, y, z]),
+        ("all three", [a, b, c]),
+        ("with a stock relay between windows", [b, x, c]),
+    ] {
         let [entry, middle, exit] = path.map(|rsa| vec![rsa]);
         client.pin(&Pins { entry, middle, exit }).expect("accepted");
         client.used_paths().expect("an answer");

@@ -88,6 +88,8 @@ pub struct Stage<S: Cast, R> {
     /// What next hops have to answer.
     answers: VecDeque<(usize, CircId, Command, Vec<u8>)>,
     secret: u64,
+    /// Who takes part in windows from hop to hop, if the relay has them: relays by their numbers, clients without. All do at first.
+    pub has_feedback: fn(Option<u8>) -> bool,
 }
 
 impl<S: Cast, R: Rng> Stage<S, R> {
@@ -106,6 +108,7 @@ impl<S: Cast, R: Rng> Stage<S, R> {
             seen: Vec::new(),
             answers: VecDeque::new(),
             secret: 0,
+            has_feedback: |_| true,
         }
     }
 

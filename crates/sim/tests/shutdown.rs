@@ -132,7 +132,7 @@ const SESSION: [u8; 32] = [3; 32];
 fn order<S: Cast>(stage: &mut Play<S>, nonce: u8) -> Message {
     let now = Instant::ORIGIN;
     let conn: ConnId = stage.relay.accept(now, None, Some(SESSION)).expect("admitted");
-    let peer = LinkPeer { relay: None, is_canonical: false, has_padding: true };
+    let peer = LinkPeer { has_padding: true, ..LinkPeer::default() };
     stage.relay.handle_link_open(now, conn, &peer);
     let order = Order {
         coordinator: CoordinatorKey::of_seed(&COORDINATOR),

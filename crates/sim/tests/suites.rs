@@ -3,6 +3,7 @@
 
 use onion::cell::relay::RelayCommand;
 use onion::cell::{CircId, Command};
+use onion::flow::hop::HopWindows;
 use onion::router::schedule::SchedulerConfig;
 use onion::router::{ExitConfig, ExitPolicy, RateLimit, RouterConfig, RouterTotals};
 use onion::suite::{StreamId, Suite, Tor, Weightless};
@@ -11,19 +12,26 @@ use proptest::prelude::*;
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::SeedableRng;
 use sim::stage::{Cast, Handshaking, Pace, Seen, Stage};
+use std::sync::Arc;
 
 /// Cells that all queues together may hold.
 const HELD_CELLS_MAX: usize = 600;
 
 fn stage<S: Cast>(limit: Option<RateLimit>) -> Stage<S, ChaCha8Rng> {
+    stage_with(|config| config.limit = limit)
+}
+
+fn stage_with<S: Cast>(
+    change: impl FnOnce(&mut RouterConfig<S::Identity>),
+) -> Stage<S, ChaCha8Rng> {
     Stage::new(ChaCha8Rng::seed_from_u64(7), |config: &mut RouterConfig<S::Identity>| {
         let policy = ExitPolicy::accept_all();
         config.exit = Some(ExitConfig { policy, ipv6: false, allows_single_hop: true });
         config.directory = Some(([127, 0, 0, 1], 9030).into());
-        config.limit = limit;
         // So many cells of this suite, whatever they hold.
         config.held_bytes_max = HELD_CELLS_MAX * size_of::<<S as Suite>::Cell>();
         config.scheduler = SchedulerConfig::default();
+        change(config);
     })
 }
 
@@ -128,8 +136,12 @@ fn a_play_with_weightless_cells_is_the_play_with_tors() {
     assert_eq!(real, weightless);
 }
 
-fn drawn<S: Cast>(script: &[u8]) -> Course {
-    let mut stage = stage::<S>(None);
+fn drawn<S: Cast>(script: &[u8], windows: Option<HopWindows>) -> Course {
+    let mut stage = stage_with::<S>(|config| {
+        if let Some(windows) = windows {
+            config.flows = Arc::new(windows.flows(SchedulerConfig::INTERVAL));
+        }
+    });
     stage.play(script, |stage| stage.relay.check_accounts());
     stage.pass(Duration::from_secs(2));
     stage.end();
@@ -143,6 +155,8 @@ proptest! {
 
     #[test]
     fn no_play_tells_the_suites_apart(script in prop::collection::vec(any::<u8>(), 0..600)) {
-        prop_assert_eq!(drawn::<Tor>(&script), drawn::<Weightless>(&script));
+        for windows in [None, Some(HopWindows::CircuitStartAgain)] {
+            prop_assert_eq!(drawn::<Tor>(&script, windows), drawn::<Weightless>(&script, windows));
+        }
     }
 }

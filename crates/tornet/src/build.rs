@@ -6,6 +6,7 @@ use crate::places::{Place, Places};
 use onion::Duration;
 use onion::flow::control::CongestionParams;
 use onion::router::RateLimit;
+use onion::router::schedule::Scheduler;
 use sim::world::{
     Candidate, ClientConfig, HostConfig, HostId, Lot, Net, Paths, RelayConfig, Role, Scan,
     Users as WorldUsers, coordinator_key,
@@ -79,6 +80,8 @@ pub(crate) fn build(network: &Network, guests: &Guests, seed: u64) -> Result<Bui
         role,
     };
     let congestion = CongestionParams::default();
+    let interval = choices.scheduler.scheduler.interval().unwrap_or_default();
+    let hop_windows = choices.hop_windows.map(|windows| windows.flows(interval));
     let mut candidates = Vec::new();
     let mut hosts = Vec::new();
     for relay in &network.relays {
@@ -95,6 +98,7 @@ pub(crate) fn build(network: &Network, guests: &Guests, seed: u64) -> Result<Bui
             scheduler: choices.scheduler,
             cell_cost: choices.cell_cost,
             congestion: congestion.clone(),
+            hop_windows,
             measured_by: coordinator.map(coordinator_key).into_iter().collect(),
         };
         hosts.push(host(&relay.site, Role::Relay(config)));
@@ -115,6 +119,7 @@ pub(crate) fn build(network: &Network, guests: &Guests, seed: u64) -> Result<Bui
             dirtiness: client.dirtiness,
             build_timeout: BUILD_TIMEOUT,
             congestion: congestion.clone(),
+            hop_windows,
             users,
             begins: Duration::from_nanos(lot.below(ramp_ns)),
         };
@@ -127,6 +132,7 @@ pub(crate) fn build(network: &Network, guests: &Guests, seed: u64) -> Result<Bui
             dirtiness: Duration::from_hours(1),
             build_timeout: BUILD_TIMEOUT,
             congestion: congestion.clone(),
+            hop_windows: None,
             users: WorldUsers::Scan(scan.clone()),
             begins: choices.ramp,
         };

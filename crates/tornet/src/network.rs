@@ -2,6 +2,7 @@
 
 use crate::error::Error;
 use crate::{errors, scenario, shadow};
+use onion::flow::hop::HopWindows;
 use onion::router::schedule::SchedulerConfig;
 use onion::{Duration, Rate};
 use sha2::{Digest, Sha256};
@@ -75,6 +76,8 @@ pub struct Choices {
     pub control: Control,
     /// Circuits have congestion control (proposal 324); fixed windows if not.
     pub has_congestion_control: bool,
+    /// Windows from hop to hop, at all relays and clients; none if `None`.
+    pub hop_windows: Option<HopWindows>,
     /// What a relay's processor needs for a cell.
     pub cell_cost: Duration,
     /// What comes and would wait longer on a host's way down is dropped.
@@ -98,6 +101,7 @@ impl Default for Choices {
             scheduler: SchedulerConfig::kist(Duration::from_millis(10)),
             control: Control::Cubic,
             has_congestion_control: false,
+            hop_windows: None,
             cell_cost: Duration::ZERO,
             queue: Duration::from_millis(100),
             guards: 0,

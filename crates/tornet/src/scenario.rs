@@ -8,6 +8,7 @@ pub use write::scenario_text;
 use crate::error::{Error, read};
 use crate::network::{Choices, Client, Network, Relay, Site, Users};
 use crate::shadow;
+use onion::flow::hop::HopWindows;
 use onion::router::schedule::SchedulerConfig;
 use onion::{Duration, Rate};
 use sim::world::{Control, Fetch, Size};
@@ -160,6 +161,15 @@ fn choose(choices: &mut Choices, table: &ChoicesTable) -> Result<(), String> {
     }
     choices.has_congestion_control =
         table.congestion_control.unwrap_or(choices.has_congestion_control);
+    if let Some(name) = &table.hop_windows {
+        let problem = || {
+            let names = HopWindows::NAMED.map(|(name, _)| name).join(", ");
+            format!("hop_windows = {name:?}: off, {names} please")
+        };
+        let is_off = name == "off";
+        let windows = HopWindows::named(name);
+        choices.hop_windows = windows.map(Some).or(is_off.then_some(None)).ok_or_else(problem)?;
+    }
     choices.cell_cost = table.cell_cost_ns.map_or(choices.cell_cost, Duration::from_nanos);
     choices.queue = table.queue_ms.map_or(choices.queue, Duration::from_millis);
     choices.guards = table.guards.unwrap_or(choices.guards);

@@ -4,14 +4,15 @@ use super::{Options, Scheduler};
 use crate::common::Common;
 use crate::error::Error;
 use crate::simulated::{
-    Batch, Interval, Played, Point, Store, in_words, over_seeds, per_second, play, run_case, times,
+    Batch, Interval, Played, in_words, over_seeds, per_second, play_all, run_case, times,
 };
-use crate::telling::{self, judged, median, tell};
+use crate::telling::{self, judged, median};
 use onion::Duration;
 use onion::router::schedule::SchedulerConfig;
 use report::experiment::{Case, ExperimentReport};
 use std::path::Path;
 use terminal::{Interrupt, Output};
+use tornet::network::Choices;
 
 /// The size by whose first byte latency is judged: the smallest of Tor's benchmarks.
 const SMALL_BYTES: u32 = 50 << 10;
@@ -27,26 +28,11 @@ pub(super) fn run(
     let interval = Duration::from_millis(u64::from(options.interval));
     batch.conditions.push_str(&format!(", interval {} ms", options.interval));
     let names = Scheduler::ALL.map(variant);
-    let store = Store::new(common.out.join("kist-runs"))?;
-    let points = batch.points(&names);
-    output.step(format!("{} runs, {}", points.len(), batch.conditions));
-    let mut runs = Vec::new();
-    for point in &points {
-        let mut played = store.read_run(&point.file_name(), &batch.conditions)?;
-        let may = batch.is_ours(point, &names) && !interrupt.is_requested();
-        if played.is_none() && may {
-            let mut network = batch.at_load(point.load_percent);
-            network.choices.scheduler = scheduler(point, interval);
-            played = play(&batch, &network, point, output, interrupt)?;
-            if let Some(played) = &played {
-                store.write(&point.file_name(), played)?;
-            }
-        }
-        let Some(played) = played else { continue };
-        tell(&run_case(&played), output);
-        runs.push(played);
-    }
-    Ok(report(&batch, &names, runs, points.len()))
+    let choose = |choices: &mut Choices, name: &str| choices.scheduler = scheduler(name, interval);
+    let folder = common.out.join("kist-runs");
+    let runs = play_all(&batch, &names, folder, choose, (output, interrupt))?;
+    let planned = batch.points(&names).len();
+    Ok(report(&batch, &names, runs, planned))
 }
 
 /// As in names of files.
@@ -58,8 +44,8 @@ const fn variant(scheduler: Scheduler) -> &'static str {
     }
 }
 
-fn scheduler(point: &Point, interval: Duration) -> SchedulerConfig {
-    match point.variant.as_str() {
+fn scheduler(variant: &str, interval: Duration) -> SchedulerConfig {
+    match variant {
         "vanilla" => SchedulerConfig::vanilla(),
         "kist-lite" => SchedulerConfig::kist_lite(interval),
         _ => SchedulerConfig::kist(interval),

@@ -3,11 +3,13 @@
 //! Each type borrows from the cell it was parsed from and writes itself back with `encode_into`.
 
 mod conflux;
+mod feedback;
 mod flow;
 mod padding;
 mod stream;
 
 pub use conflux::{ConfluxLink, ConfluxNonce, ConfluxSwitch, DesiredUx};
+pub use feedback::PassedOn;
 pub use flow::{Sendme, Xoff, Xon};
 pub use padding::{CircuitPadding, CircuitPaddingAnswer, LinkPadding};
 pub use stream::{Begin, BeginFlags, Connected, End, EndReason, Resolved};

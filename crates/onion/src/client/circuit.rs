@@ -4,6 +4,7 @@ use crate::cell::{CircId, Command};
 use crate::circuit::Builder;
 use crate::flow::QUEUE_LIMIT_CELLS;
 use crate::flow::control::Flow;
+use crate::flow::hop::HopAccount;
 use crate::node::ConnId;
 use crate::suite::{Body, Cell, Layers, Message, Suite};
 use crate::time::{Duration, Instant};
@@ -24,7 +25,7 @@ pub(super) struct Passage<S: Suite> {
 impl<S: Suite> Passage<S> {
     /// The circuit of this number on this link.
     pub(super) fn place(&self, conn: ConnId, circ_id: CircId) -> Option<usize> {
-        self.legs.iter().position(|it| it.circ_id == circ_id && it.conn == conn)
+        self.legs.iter().position(|it| it.is(conn, circ_id))
     }
 
     /// Whether streams may begin.
@@ -48,6 +49,8 @@ pub(super) struct Circuit<S: Suite> {
     pub(super) began_at: Instant,
     /// How long after that each hop had answered.
     pub(super) hop_times: Vec<Duration>,
+    /// What is under way to the first hop, and what has come from there, if its link has windows from hop to hop.
+    pub(super) account: Option<Box<HopAccount>>,
 }
 
 /// How far a circuit is.
@@ -70,7 +73,8 @@ impl<S: Suite> Circuit<S> {
     pub(super) const fn new(conn: ConnId, circ_id: CircId, leg: u8, builder: Builder<S>) -> Self {
         let stage = Stage::Building(builder);
         let hop_times = Vec::new();
-        Self { conn, circ_id, leg, stage, began_at: Instant::ORIGIN, hop_times }
+        let began_at = Instant::ORIGIN;
+        Self { conn, circ_id, leg, stage, began_at, hop_times, account: None }
     }
 
     /// What it consists of, if it stands.
@@ -86,6 +90,23 @@ impl<S: Suite> Circuit<S> {
         match &mut self.stage {
             Stage::Building(_) => None,
             Stage::Up(up) => Some(up),
+        }
+    }
+
+    /// Whether it is that of this number on this link.
+    pub(super) fn is(&self, conn: ConnId, circ_id: CircId) -> bool {
+        self.circ_id == circ_id && self.conn == conn
+    }
+
+    /// Cells that the first hop takes now.
+    pub(super) fn room_cells(&self, now: Instant) -> usize {
+        self.account.as_ref().map_or(usize::MAX, |account| account.room_cells(now))
+    }
+
+    /// So many cells of it leave for the first hop.
+    pub(super) fn handle_left(&mut self, now: Instant, cells: u32) {
+        if let Some(account) = &mut self.account {
+            account.handle_left(now, cells);
         }
     }
 

@@ -21,7 +21,7 @@ use rand_core::Rng;
 
 /// What a client decides, over cells of any [`Suite`]: no bytes, and links that stand already or not at all.
 ///
-/// - *getters*: [`is_built`](Self::is_built), [`silent_legs`](Self::silent_legs), [`open_circuits`](Self::open_circuits),
+/// - *getters*: [`is_built`](Self::is_built), [`has_hop_windows`](Self::has_hop_windows), [`silent_legs`](Self::silent_legs), [`open_circuits`](Self::open_circuits),
 ///   [`open_streams`](Self::open_streams), [`figures`](Self::figures),
 ///   [`received_bytes`](Self::received_bytes), [`first_hop`](Self::first_hop), [`hop_times`](Self::hop_times), [`legs`](Self::legs), [`resumes`](Self::resumes),
 ///   [`early_peak_cells`](Self::early_peak_cells);
@@ -30,10 +30,10 @@ use rand_core::Rng;
 ///   [`send_more`](Self::send_more), [`pause`](Self::pause), [`resume`](Self::resume), [`end`](Self::end), [`destroy`](Self::destroy), [`close_idle`](Self::close_idle),
 ///   [`close_all`](Self::close_all);
 /// - *handle*: [`handle_link_open`](Self::handle_link_open), [`handle_cell`](Self::handle_cell),
-///   [`handle_broken`](Self::handle_broken), [`handle_closed`](Self::handle_closed),
+///   [`handle_feedback`](Self::handle_feedback), [`handle_broken`](Self::handle_broken), [`handle_closed`](Self::handle_closed),
 ///   [`handle_timeout`](Self::handle_timeout);
 /// - *poll*: [`poll_dial`](Self::poll_dial), [`poll_writable`](Self::poll_writable),
-///   [`poll_cells`](Self::poll_cells), [`poll_close`](Self::poll_close),
+///   [`poll_feedback`](Self::poll_feedback), [`poll_cells`](Self::poll_cells), [`poll_close`](Self::poll_close),
 ///   [`poll_timeout`](Self::poll_timeout), [`poll_event`](Self::poll_event).
 ///
 /// Links are driven as the connections of a [`Node`](crate::node::Node) are, with cells in the place of bytes.

@@ -2,7 +2,7 @@ use super::{
     Application, CircuitNumber, CircuitPlan, ClientEvent, Core, Destination, Figures, LegFigures,
     SetPlan, StreamNumber, Transfer,
 };
-use crate::cell::{BODY_LEN, CELL_LEN};
+use crate::cell::{BODY_LEN, CELL_LEN, CircId, Command, LinkProtocol};
 use crate::flow::control::{CongestionParams, FlowFactory};
 use crate::link::{Authentication, Channel, ChannelError, ExpectedPeer, TlsSession};
 use crate::node::{CloseCause, ConnId, Dial, ListenerId, Node};
@@ -226,9 +226,16 @@ impl<R: Rng, A: Application<Tor>> Client<R, A> {
         let Some(channel) = self.channels.get_mut(&conn) else { return Ok(()) };
         let mut input = plaintext;
         if !channel.is_open() && channel.handle_until_open(&mut input)? {
-            self.core.handle_link_open(now, conn);
+            let has_feedback = channel.protocol() == Some(LinkProtocol::V5WithFeedback);
+            self.core.handle_link_open(now, conn, has_feedback);
         }
         while let Some(cell) = channel.handle_bytes(&mut input)? {
+            if (cell.circ_id, cell.command) == (CircId::LINK, Command::FEEDBACK) {
+                if !self.core.handle_feedback(now, conn, cell.body) {
+                    return Ok(());
+                }
+                continue;
+            }
             let padded;
             let body = match cell.body.first_chunk::<BODY_LEN>() {
                 Some(body) => body,
@@ -257,6 +264,8 @@ impl<R: Rng, A: Application<Tor>> Node for Client<R, A> {
         let anonymous = Authentication::Anonymous;
         match Channel::initiator(expected, anonymous, tls, SAYS_NOTHING, self.unix_time_s) {
             Ok(channel) => {
+                let channel =
+                    if self.core.has_hop_windows() { channel.offering_feedback() } else { channel };
                 self.channels.insert(conn, channel);
                 self.core.wake(conn);
             }
@@ -298,6 +307,9 @@ impl<R: Rng, A: Application<Tor>> Node for Client<R, A> {
 
     fn poll_transmit(&mut self, now: Instant, conn: ConnId, out: &mut [u8]) -> usize {
         let Some(channel) = self.channels.get_mut(&conn) else { return 0 };
+        while let Some(body) = self.core.poll_feedback(conn) {
+            channel.send(CircId::LINK, Command::FEEDBACK, &body);
+        }
         let len = channel.poll_transmit(out);
         let (cells, rest) = out[len..].as_chunks_mut();
         let cells_len = self.core.poll_cells(now, conn, cells) * CELL_LEN;

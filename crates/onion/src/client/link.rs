@@ -3,6 +3,7 @@ use crate::cell::CircId;
 use crate::circuit::NextHop;
 use crate::suite::Suite;
 use alloc::collections::{BTreeMap, VecDeque};
+use alloc::vec::Vec;
 use core::ops::Bound;
 
 /// A link to a first hop.
@@ -15,6 +16,10 @@ pub(super) struct Link<S: Suite> {
     pub(super) is_open: bool,
     /// It is to be closed: nobody else gets it.
     pub(super) is_closing: bool,
+    /// Each side says which cells it has passed on.
+    pub(super) has_feedback: bool,
+    /// Circuits of which cells have come, and the other side is still to be told.
+    pub(super) to_tell: Vec<CircId>,
     pub(super) circuits: BTreeMap<CircId, CircuitNumber>,
     opened: u32,
     /// The circuit that was the last to send data.
@@ -32,6 +37,8 @@ impl<S: Suite> Link<S> {
             is_own,
             is_open: false,
             is_closing: false,
+            has_feedback: false,
+            to_tell: Vec::new(),
             circuits: BTreeMap::new(),
             opened: 0,
             turn: CircId::LINK,

@@ -23,11 +23,13 @@ impl<S: Suite, A: Application<S>, R: Rng> Core<S, A, R> {
         conn
     }
 
-    /// Circuits may be opened on a link that was dialled.
-    pub fn handle_link_open(&mut self, now: Instant, conn: ConnId) {
+    /// Circuits may be opened on a link that was dialled. `has_feedback` if both sides say which cells they have passed on
+    /// ([`LinkProtocol::V5WithFeedback`](crate::cell::LinkProtocol::V5WithFeedback)).
+    pub fn handle_link_open(&mut self, now: Instant, conn: ConnId, has_feedback: bool) {
         self.now = now;
         let Some(link) = self.links.get_mut(&conn) else { return };
         link.is_open = true;
+        link.has_feedback = has_feedback;
         let waiting: Vec<(CircId, CircuitNumber)> =
             link.circuits.iter().map(|(circ_id, number)| (*circ_id, *number)).collect();
         waiting.into_iter().for_each(|(circ_id, number)| self.create(number, conn, circ_id));

@@ -12,10 +12,12 @@ use crate::cell::relay::RelayCommand;
 use crate::circuit::{Builder, Built, NextHop};
 use crate::crypto::ntor_v3::extension::Request;
 use crate::flow::control::{CircuitEnd, Flow};
+use crate::flow::hop::HopAccount;
 use crate::node::ConnId;
 use crate::suite::{Handshake, Suite};
 use crate::time::Instant;
 use crate::tunnel::conflux::ConfluxError;
+use alloc::boxed::Box;
 use alloc::vec::Vec;
 use rand_core::Rng;
 
@@ -88,6 +90,9 @@ impl<S: Suite, A: Application<S>, R: Rng> Core<S, A, R> {
         let circuit = &mut passage.legs[place];
         let Stage::Building(builder) = &circuit.stage else { return };
         circuit.began_at = self.now;
+        if self.links.get(&conn).is_some_and(|link| link.has_feedback) {
+            circuit.account = Some(Box::new(HopAccount::of_client(self.flows.hop())));
+        }
         if let Some((command, body)) = builder.create() {
             self.send(conn, circ_id, command, &body);
         }

@@ -32,6 +32,9 @@ impl<S: Suite, A: Application<S>, R: Rng> Core<S, A, R> {
         let passage = self.passages.get(&number);
         let place = passage.and_then(|it| it.place(conn, circ_id).map(|at| (at, it.legs[at].leg)));
         let Some((place, leg)) = place else { return };
+        if command == Command::RELAY {
+            self.note_came(number, place);
+        }
         if let Err(cause) = self.handle_circuit_cell(number, place, command, body) {
             if command != Command::DESTROY {
                 self.send(conn, circ_id, Command::DESTROY, &[DestroyReason::PROTOCOL.get()]);

@@ -21,6 +21,7 @@ impl<S: Suite, A: Application<S>, R: Rng> Core<S, A, R> {
         self.now = now;
         let Some(link) = self.links.get_mut(&conn).filter(|link| link.is_open) else { return 0 };
         let count = link.pop_into(out);
+        self.note_left(conn, &out[..count]);
         let most = out.len().min(count + CELLS_PER_RECORD);
         count + self.package(conn, &mut out[count..most])
     }
@@ -76,6 +77,9 @@ impl<S: Suite, A: Application<S>, R: Rng> Core<S, A, R> {
                 }
             }
             let circuit = &mut legs[place];
+            if circuit.room_cells(self.now) == 0 {
+                break;
+            }
             let Some(up) = circuit.up_mut().filter(|up| up.leg.flow.room_cells() > 0) else {
                 break;
             };
@@ -101,6 +105,7 @@ impl<S: Suite, A: Application<S>, R: Rng> Core<S, A, R> {
                 set.conflux.keep(circuit.leg, copy, is_marked);
             }
             let Some(switch) = switched else {
+                circuit.handle_left(self.now, 1);
                 cells += 1;
                 continue;
             };
@@ -108,8 +113,11 @@ impl<S: Suite, A: Application<S>, R: Rng> Core<S, A, R> {
             let Some(link) = self.links.get_mut(&conn) else { break };
             link.push(switch);
             link.push(core::mem::replace(&mut out[cells], S::Cell::EMPTY));
-            cells += link.pop_into(&mut out[cells..]);
-            if !link.is_drained() {
+            let count = link.pop_into(&mut out[cells..]);
+            let is_drained = link.is_drained();
+            self.note_left(conn, &out[cells..cells + count]);
+            cells += count;
+            if !is_drained {
                 break;
             }
         }

@@ -59,7 +59,7 @@ where
         let circuits = paths.iter().map(|path| core.open(now, path)).collect();
         let dial = core.poll_dial().expect("a link is wanted");
         assert_eq!((dial.to, core.poll_dial()), (hop(1).address, None), "one for all");
-        core.handle_link_open(now, dial.conn);
+        core.handle_link_open(now, dial.conn, false);
         let (conn, seen, events) = (dial.conn, Vec::new(), Vec::new());
         (Self { core, now, conn, chains, seen, events, cells_max: 40 }, circuits)
     }
@@ -302,7 +302,7 @@ fn a_link_that_is_to_be_closed_gets_no_other_circuit() {
     let now = Instant::ORIGIN;
     let first = core.open(now, &path(3, false, false));
     let conn = core.poll_dial().expect("a link is wanted").conn;
-    core.handle_link_open(now, conn);
+    core.handle_link_open(now, conn, false);
     core.destroy(first);
     core.close_idle();
     core.close_idle();

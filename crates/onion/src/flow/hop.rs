@@ -1,10 +1,14 @@
 //! Windows between one relay and the next, for transports that are hop by hop.
 
+mod account;
 mod backtap;
 mod flight;
 mod train;
+mod windows;
 
+pub(crate) use account::{Excess, HopAccount};
 pub use backtap::BackTap;
+pub use windows::{HopFlows, HopWindows};
 
 use crate::time::Instant;
 use core::fmt;
@@ -21,7 +25,8 @@ pub trait HopWindow: fmt::Debug + Send {
     /// Cells that may be given to the link now.
     fn room_cells(&self, now: Instant) -> u32;
 
-    /// So many cells were given to the link: at most as many as there was room for.
+    /// So many cells were given to the link. Relays give no more than there was room for; a client's messages other than data do not wait,
+    /// and take room from what comes later.
     fn handle_sent(&mut self, now: Instant, cells: u32);
 
     /// The next hop has passed so many cells on.
@@ -31,7 +36,7 @@ pub trait HopWindow: fmt::Debug + Send {
 /// A window of fixed size.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FixedHopWindow {
-    room_cells: u32,
+    in_flight_cells: u32,
     size_cells: u32,
 }
 
@@ -39,7 +44,7 @@ impl FixedHopWindow {
     /// So many cells under way, at most.
     #[must_use]
     pub const fn new(size_cells: u32) -> Self {
-        Self { room_cells: size_cells, size_cells }
+        Self { in_flight_cells: 0, size_cells }
     }
 }
 
@@ -49,16 +54,15 @@ impl HopWindow for FixedHopWindow {
     }
 
     fn room_cells(&self, _now: Instant) -> u32 {
-        self.room_cells
+        self.size_cells.saturating_sub(self.in_flight_cells)
     }
 
     fn handle_sent(&mut self, _now: Instant, cells: u32) {
-        debug_assert!(cells <= self.room_cells, "sent more than there was room for");
-        self.room_cells = self.room_cells.saturating_sub(cells);
+        self.in_flight_cells = self.in_flight_cells.saturating_add(cells);
     }
 
     fn handle_feedback(&mut self, _now: Instant, cells: u32) {
         // A peer that feeds back more than it got gains nothing.
-        self.room_cells = self.room_cells.saturating_add(cells).min(self.size_cells);
+        self.in_flight_cells = self.in_flight_cells.saturating_sub(cells);
     }
 }

@@ -65,6 +65,8 @@ pub struct Channel {
     peer: Option<Box<PeerIdentity>>,
     is_canonical: bool,
     is_deferring: bool,
+    /// What we offer, or have offered.
+    versions: &'static [u16],
     /// Cells to be written; bytes before `out_start` are gone.
     out: Vec<u8>,
     out_start: usize,
@@ -117,6 +119,18 @@ impl Channel {
         self
     }
 
+    /// Offers the peer a link with windows from hop to hop, [`LinkProtocol::V5WithFeedback`]. Before the first bytes come or go.
+    #[must_use]
+    pub fn offering_feedback(mut self) -> Self {
+        self.versions = LinkProtocol::offer(true);
+        match &mut self.state {
+            State::Initiating(initiating) => initiating.offer(self.versions, &mut self.out),
+            State::Responding(responding) => responding.offer(self.versions),
+            State::Verifying(_) | State::Open | State::Failed => {}
+        }
+        self
+    }
+
     /// Leaves it to others to verify signatures, which take long enough to be in the way of other links' cells: see
     /// [`poll_verification`](Self::poll_verification).
     #[must_use]
@@ -133,6 +147,7 @@ impl Channel {
             peer: None,
             is_canonical: false,
             is_deferring: false,
+            versions: LinkProtocol::offer(false),
             out,
             out_start: 0,
         }
@@ -287,7 +302,7 @@ impl Channel {
             if self.protocol.is_some() {
                 return Err(ChannelError::Unexpected(cell.command));
             }
-            let protocol = LinkProtocol::negotiate(parse_versions(cell.body())?)
+            let protocol = LinkProtocol::highest(self.versions, parse_versions(cell.body())?)
                 .ok_or(ChannelError::NoCommonVersion)?;
             self.protocol = Some(protocol);
             self.framer.widen_circ_ids();

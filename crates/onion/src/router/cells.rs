@@ -127,6 +127,7 @@ impl<S: Suite, R: Rng, C: Conduct<S>> Core<S, R, C> {
         let Some(circuit) = self.circuits.get_mut(index) else { return Ok(()) };
         let Hop::Relay(layer) = &mut circuit.hop else { return self.echo(index, body) };
         self.target.handle_client_received(CELL_LEN as u64);
+        circuit.forth_queue.handle_came();
         if command == Command::RELAY_EARLY {
             circuit.early_cells += 1;
             if circuit.early_cells > EARLY_CELLS_MAX {
@@ -150,6 +151,10 @@ impl<S: Suite, R: Rng, C: Conduct<S>> Core<S, R, C> {
         passed.clone_from(body);
         if layer.decrypt(command, passed) {
             let cell = queue.unpush();
+            queue.handle_taken_in();
+            if queue.has_news() {
+                self.outputs.note_passed(index, Way::Forth);
+            }
             self.padder.handle_use(&mut self.conns, circuit, command);
             self.handle_message(index, command, cell.body());
             return Ok(());
@@ -178,8 +183,13 @@ impl<S: Suite, R: Rng, C: Conduct<S>> Core<S, R, C> {
         let Hop::Relay(layer) = &mut circuit.hop else { return };
         let mut plain = body.clone();
         if layer.decrypt(command, &mut plain) {
+            circuit.forth_queue.handle_taken_in();
+            if circuit.forth_queue.has_news() {
+                self.outputs.note_passed(index, Way::Forth);
+            }
             self.handle_message(index, command, &plain);
         } else {
+            self.totals.stalled_circuits += u64::from(circuit.forth_queue.is_held());
             self.destroy(index, otherwise, None);
         }
     }
@@ -193,9 +203,11 @@ impl<S: Suite, R: Rng, C: Conduct<S>> Core<S, R, C> {
         let Hop::Relay(layer) = &mut circuit.hop else { return };
         let queue = &mut circuit.back_queue;
         if queue.len() >= self.config.queue_limit_cells as usize {
+            self.totals.stalled_circuits += u64::from(queue.is_held());
             self.destroy(index, DestroyReason::RESOURCE_LIMIT, None);
             return;
         }
+        queue.handle_came();
         let joined = queue.joining();
         let passed = queue.push(self.outputs.now()).begin(circuit.back.circ_id, Command::RELAY);
         passed.clone_from(body);
@@ -316,25 +328,6 @@ impl<S: Suite, R: Rng, C: Conduct<S>> Core<S, R, C> {
         self.outputs.handle_queued(&mut self.conns, conn, (index, Way::Back), joined);
         if let Some((format, body)) = copy {
             self.keep(index, format, &body, false);
-        }
-    }
-
-    /// The next hop says that it has passed cells of a circuit on. It may send more of them from here.
-    #[inline]
-    pub fn handle_feedback(&mut self, now: Instant, conn: ConnId, circ_id: CircId, cells: u32) {
-        self.outputs.set_now(now);
-        let Some(link) = self.conns.link_mut(conn) else { return };
-        let Some((index, from)) = link.circuits.find(circ_id) else { return };
-        let Some(circuit) = self.circuits.get_mut(index) else { return };
-        // What comes from there goes one way; what went there goes the other.
-        let way = match from {
-            Way::Forth => Way::Back,
-            Way::Back => Way::Forth,
-        };
-        let queue = circuit.queue_mut(way);
-        if queue.handle_feedback(now, cells) {
-            let released = (queue.len(), queue.recent);
-            self.outputs.handle_released(&mut self.conns, conn, (index, way), released);
         }
     }
 }

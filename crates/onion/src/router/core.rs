@@ -33,7 +33,7 @@ const EVENTS_MAX: usize = 256;
 /// What an onion router decides, over cells of any [`Suite`]: no bytes, no framing, no link handshake.
 ///
 /// - *getters*: [`totals`](Self::totals), [`open_circuits`](Self::open_circuits),
-///   [`open_links`](Self::open_links), [`has_dialled`](Self::has_dialled),
+///   [`open_links`](Self::open_links), [`has_dialled`](Self::has_dialled), [`has_hop_windows`](Self::has_hop_windows),
 ///   [`open_streams`](Self::open_streams), [`queued_bytes`](Self::queued_bytes),
 ///   [`parameters`](Self::parameters), [`expected`](Self::expected), [`is_stream`](Self::is_stream),
 ///   [`receive_limit`](Self::receive_limit);
@@ -84,6 +84,7 @@ pub struct Core<S: Suite, R, C = super::Honest> {
     /// Nothing begins any more.
     pub(super) is_shutting_down: bool,
     pub(super) neighbours: Neighbours,
+    pub(super) has_hop_windows: bool,
 }
 
 impl<S: Suite, R: Rng, C: Conduct<S>> Core<S, R, C> {
@@ -116,6 +117,7 @@ impl<S: Suite, R: Rng, C: Conduct<S>> Core<S, R, C> {
             refusals_told: TokenBucket::new(REFUSALS_PER_S, Duration::ZERO, REFUSALS_BURST, now),
             is_shutting_down: false,
             neighbours: Neighbours::default(),
+            has_hop_windows: config.flows.hop().is_some(),
             config,
         };
         core.set_limit(now, core.config.limit);
@@ -397,6 +399,8 @@ impl<S: Suite, R: Rng, C: Conduct<S>> Core<S, R, C> {
     #[must_use]
     pub fn poll_writable(&mut self) -> Option<ConnId> {
         let link = self.outputs.poll_writable(&mut self.conns);
+        // When all has been given out that may be: so one cell tells of all of it.
+        let link = link.or_else(|| self.poll_teller());
         link.or_else(|| self.streams.poll_writable(&mut self.conns))
     }
 

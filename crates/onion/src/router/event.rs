@@ -1,3 +1,4 @@
+use crate::identity::RsaId;
 use crate::measure::target::Accepted;
 use crate::time::Instant;
 use alloc::string::String;
@@ -23,6 +24,13 @@ pub enum RouterEvent {
     Shed {
         /// How many.
         bytes: u64,
+    },
+    /// A link was closed, since the other end breaks the rules of windows from hop to hop.
+    FeedbackRefused {
+        /// The relay there, if it has proved to be one.
+        peer: Option<RsaId>,
+        /// What it does.
+        problem: &'static str,
     },
     /// A measurement is over; the reason if before its time.
     MeasurementOver(Option<String>),
@@ -57,6 +65,10 @@ pub struct RouterTotals {
     pub refused_streams: u64,
     /// Handshakes that were refused, since too many waited, or for too long.
     pub refused_handshakes: u64,
+    /// Links that were closed, since the other end broke the rules of windows from hop to hop.
+    pub feedback_refused: u64,
+    /// Circuits that were destroyed with a full queue while the next hop did not say that it passes cells on.
+    pub stalled_circuits: u64,
     /// Times that a link had to wait for the rate limit.
     pub limited: u64,
     /// Times that memory was looked through, since there was too much in it.

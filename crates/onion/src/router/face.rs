@@ -222,6 +222,8 @@ impl<R: Rng, C: Conduct> Router<R, C> {
 
     fn set_channel(&mut self, conn: ConnId, channel: Channel) {
         let channel = channel.at_addresses(&self.addresses);
+        let channel =
+            if self.core.has_hop_windows() { channel.offering_feedback() } else { channel };
         // Without other threads all is done where it comes in.
         let is_deferring = self.core.works_at_once() > 0;
         let channel = if is_deferring { channel.deferring() } else { channel };
@@ -283,7 +285,8 @@ impl<R: Rng, C: Conduct> Router<R, C> {
         let peer = LinkPeer {
             relay: channel.peer().map(|peer| peer.ids),
             is_canonical: channel.is_canonical(),
-            has_padding: channel.protocol() == Some(LinkProtocol::V5),
+            has_padding: channel.protocol() >= Some(LinkProtocol::V5),
+            has_feedback: channel.protocol() == Some(LinkProtocol::V5WithFeedback),
         };
         self.core.handle_link_open(now, conn, &peer);
     }
@@ -336,6 +339,9 @@ impl<R: Rng, C: Conduct> Router<R, C> {
         match cell.command {
             Command::MEASURE if cell.circ_id == CircId::LINK => {
                 self.core.handle_measure(now, conn, cell.body)
+            }
+            Command::FEEDBACK if cell.circ_id == CircId::LINK => {
+                self.core.handle_feedback(now, conn, cell.body)
             }
             // Who is who has been settled.
             Command::CERTS | Command::AUTH_CHALLENGE | Command::AUTHENTICATE => {

@@ -24,4 +24,7 @@ pub struct LinkPeer {
     pub is_canonical: bool,
     /// The link's protocol has padding (version 5).
     pub has_padding: bool,
+    /// Both sides say which cells they have passed on
+    /// ([`LinkProtocol::V5WithFeedback`](crate::cell::LinkProtocol::V5WithFeedback)).
+    pub has_feedback: bool,
 }

@@ -17,6 +17,9 @@ use rand_core::Rng;
 /// nothing waits, with its keys and its entries on its links: 1.2 to 1.7 KB (`flashflow bench idle`).
 const CIRCUIT_CELLS: usize = 3;
 
+/// Windows from hop to hop, both ways, with what is under way.
+const HOP_WINDOWS_CELLS: usize = 3;
+
 /// A stream, but for its buffer.
 const STREAM_CELLS: usize = 1;
 
@@ -58,7 +61,8 @@ impl<S: Suite, R: Rng, C: Conduct<S>> Core<S, R, C> {
 
     /// Bytes of circuits, streams and links on which nothing waits.
     pub(super) const fn standing_bytes(&self) -> usize {
-        let cells = self.circuits.len() * CIRCUIT_CELLS
+        let windows_cells = if self.has_hop_windows { HOP_WINDOWS_CELLS } else { 0 };
+        let cells = self.circuits.len() * (CIRCUIT_CELLS + windows_cells)
             + self.conns.stream_count() * STREAM_CELLS
             + self.conns.link_count() * LINK_CELLS;
         cells * size_of::<S::Cell>()

@@ -21,7 +21,8 @@ impl<S: Suite, R: Rng, C: Conduct<S>> Core<S, R, C> {
     #[must_use]
     pub fn poll_control(&mut self, now: Instant, conn: ConnId) -> Option<Control> {
         self.outputs.set_now(now);
-        let control = self.outputs.poll_control(&mut self.conns, conn)?;
+        let control = self.outputs.poll_control(&mut self.conns, conn);
+        let control = control.or_else(|| self.poll_feedback(conn))?;
         self.handle_transfer(now, conn);
         Some(control)
     }

@@ -48,6 +48,33 @@ fn the_link_opens_for_anonymous_clients() {
     assert_eq!(info, NetInfo { timestamp: 0, other, mine: vec![] }, "as tor's clients");
 }
 
+/// A stock relay passes over the version that it does not know: the link is what it is without.
+#[test]
+fn windows_from_hop_to_hop_are_offered_by_a_version_and_not_had_from_a_stock_relay() {
+    let scene = link_to_relay();
+    let mut channel = anonymous(&scene).offering_feedback();
+    feed(&mut channel, scene.get("heard")).expect("honest");
+    assert!(channel.is_open());
+    assert_eq!(channel.protocol(), Some(LinkProtocol::V5));
+    let said = output(&mut channel);
+    let offer = encode_versions_cell(&LinkProtocol::SUPPORTED_WITH_FEEDBACK);
+    assert!(said.starts_with(&offer), "and nothing before");
+    let said = cells(&said);
+    assert_eq!(crate::commands(&said), [Command::VERSIONS, Command::NETINFO]);
+}
+
+#[test]
+fn a_link_has_windows_from_hop_to_hop_if_both_sides_offer_them() {
+    let both = LinkProtocol::offer(true);
+    for (ours, theirs, expected) in [
+        (both, both, LinkProtocol::V5WithFeedback),
+        (both, LinkProtocol::offer(false), LinkProtocol::V5),
+        (LinkProtocol::offer(false), both, LinkProtocol::V5),
+    ] {
+        assert_eq!(LinkProtocol::highest(ours, theirs.iter().copied()), Some(expected));
+    }
+}
+
 #[test]
 fn a_relay_tells_time_and_addresses() {
     let scene = link_to_relay();

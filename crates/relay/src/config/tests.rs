@@ -46,6 +46,7 @@ fn the_sample_file_is_accepted_as_it_is_and_has_every_setting_in_it() {
         burst_mbit,
         scheduler,
         scheduler_interval_ms,
+        hop_windows,
         threads,
         contact,
         my_family,
@@ -82,6 +83,7 @@ fn the_sample_file_is_accepted_as_it_is_and_has_every_setting_in_it() {
         ("burst_mbit", burst_mbit.is_some()),
         ("scheduler", scheduler.is_some()),
         ("scheduler_interval_ms", scheduler_interval_ms.is_some()),
+        ("hop_windows", hop_windows.is_some()),
         ("threads", threads.is_some()),
         ("contact", contact.is_some()),
         ("my_family", my_family.is_some()),
@@ -152,6 +154,17 @@ fn schedulers_are_chosen_by_name() {
     assert_eq!(scheduler("scheduler_interval_ms = 5"), fixed);
     assert_eq!(scheduler("scheduler = \"kist-lite\""), SchedulerConfig::kist_lite(usual));
     assert_eq!(scheduler("scheduler = \"vanilla\""), SchedulerConfig::vanilla());
+}
+
+#[test]
+fn windows_from_hop_to_hop_are_off_unless_they_are_chosen_by_name() {
+    let windows = |text: &str| settings(&format!("{LEAST}{text}")).expect("sound").hop_windows;
+    assert_eq!((windows(""), windows("hop_windows = \"off\"")), (None, None));
+    for (name, expected) in HopWindows::NAMED {
+        assert_eq!(windows(&format!("hop_windows = \"{name}\"")), Some(expected));
+    }
+    let refused = refusal(&format!("{LEAST}hop_windows = \"on\""));
+    assert!(refused.contains("`hop_windows`: \"on\" is none of off, backtap, "), "{refused}");
 }
 
 #[test]

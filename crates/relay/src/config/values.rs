@@ -3,6 +3,7 @@
 use super::{ConfigError, SchedulerName, invalid};
 use crate::public;
 use netdoc::Fingerprint;
+use onion::flow::hop::HopWindows;
 use onion::router::is_private;
 use onion::router::schedule::SchedulerConfig;
 use onion::{Duration, Rate};
@@ -38,6 +39,16 @@ pub(super) fn scheduler(
         SchedulerName::Vanilla => SchedulerConfig::vanilla(),
     };
     Ok(SchedulerConfig { is_interval_fixed: interval_ms.is_some(), ..config })
+}
+
+pub(super) fn hop_windows(name: Option<&str>) -> Result<Option<HopWindows>, ConfigError> {
+    match name {
+        None | Some("off") => Ok(None),
+        Some(name) => HopWindows::named(name).map(Some).ok_or_else(|| {
+            let names = HopWindows::NAMED.map(|(name, _)| name).join(", ");
+            invalid("hop_windows", format_args!("{name:?} is none of off, {names}"))
+        }),
+    }
 }
 
 /// The authorities of the public network, for a relay that may be one of it.

@@ -35,7 +35,7 @@ pub(crate) fn name_server() -> SocketAddr {
 pub(crate) fn ours(
     network: &Network,
     nickname: &str,
-    threads: usize,
+    (threads, hop_windows): (usize, &str),
     names: SocketAddr,
     folder: &Path,
 ) -> Relay {
@@ -44,6 +44,7 @@ pub(crate) fn ours(
         address: Some([127, 0, 0, 1].into()),
         keys: Some(folder.join(nickname)),
         threads: Some(threads),
+        hop_windows: Some(hop_windows.to_owned()),
         authorities: Some(network.directory_addrs()),
         exit: ExitSection {
             policy: Some(vec!["accept *:*".to_owned()]),

@@ -157,8 +157,13 @@ impl<S: Cast, R: Rng> Stage<S, R> {
             0 => self.hang_up(link),
             1 => self.set_pace(link, None),
             2 => {
-                let (circ_id, cells) = (script.circ_id(), script.next().into());
-                self.feed_back(link, circ_id, cells);
+                let (circ_id, cells) = (script.circ_id(), u16::from(script.next()));
+                // Some lie.
+                if cells % 8 == 7 {
+                    self.feed_back(link, circ_id, cells);
+                } else {
+                    self.pass_on(link, circ_id, cells);
+                }
             }
             _ => {
                 let pace = Pace { cells_per_ms: u32::from(script.next() % 16), buffer_cells: 32 };

@@ -3,7 +3,7 @@ use super::hops::HopCircuit;
 use super::{Cast, Seen, Stage};
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
-use onion::cell::msg::DestroyReason;
+use onion::cell::msg::{DestroyReason, PassedOn};
 use onion::cell::{CELL_LEN, CircId, Command};
 use onion::identity::RelayIds;
 use onion::node::{CloseCause, ConnId, SocketState};
@@ -40,6 +40,10 @@ pub(super) struct StageLink<S: Suite> {
     pub(super) hops: BTreeMap<CircId, HopCircuit<S>>,
     /// Which relay is at the other end, by its identity's number.
     pub(super) relay: Option<u8>,
+    /// Cells that the relay was given on each circuit, and has not said to have passed on.
+    unsaid: BTreeMap<CircId, u32>,
+    /// Cells that it has given, and was not told to have been passed on.
+    unfed: BTreeMap<CircId, u32>,
 }
 
 impl<S: Suite> StageLink<S> {
@@ -58,6 +62,8 @@ impl<S: Suite> StageLink<S> {
             clients: BTreeMap::new(),
             hops: BTreeMap::new(),
             relay,
+            unsaid: BTreeMap::new(),
+            unfed: BTreeMap::new(),
         }
     }
 
@@ -98,6 +104,11 @@ impl<S: Suite> StageLink<S> {
     }
 }
 
+/// Whether windows from hop to hop count it.
+fn is_relay_cell(command: Command) -> bool {
+    matches!(command, Command::RELAY | Command::RELAY_EARLY)
+}
+
 impl<S: Cast, R: Rng> Stage<S, R> {
     /// A link comes in, from a relay of this number or from a client; it is open at once. Gives its place.
     ///
@@ -111,7 +122,9 @@ impl<S: Cast, R: Rng> Stage<S, R> {
 
     pub(super) fn open(&mut self, conn: ConnId, relay: Option<u8>, pace: Option<Pace>) -> usize {
         let ids: Option<RelayIds> = relay.map(|number| S::ids(&S::identity(number)));
-        let peer = LinkPeer { relay: ids, is_canonical: relay.is_some(), has_padding: true };
+        let has_feedback = self.relay.has_hop_windows() && (self.has_feedback)(relay);
+        let peer =
+            LinkPeer { relay: ids, is_canonical: relay.is_some(), has_padding: true, has_feedback };
         self.links.push(StageLink::new(self.now, conn, pace, relay));
         self.relay.handle_link_open(self.now, conn, &peer);
         self.settle();
@@ -146,7 +159,14 @@ impl<S: Cast, R: Rng> Stage<S, R> {
 
     /// A cell comes on a link, whatever it is.
     pub fn send(&mut self, link: usize, circ_id: CircId, command: Command, body: &S::Body) {
-        let Some(conn) = self.links.get(link).and_then(|it| it.conn) else { return };
+        let Some(it) = self.links.get_mut(link) else { return };
+        let Some(conn) = it.conn else { return };
+        if is_relay_cell(command) {
+            *it.unsaid.entry(circ_id).or_default() += 1;
+        } else if command != Command::PADDING {
+            // Whatever it was, another circuit may begin: of the one before nothing is said any more.
+            it.unfed.remove(&circ_id);
+        }
         let _ = self.relay.handle_cell(self.now, conn, (circ_id, command), body);
         self.settle();
     }
@@ -164,17 +184,81 @@ impl<S: Cast, R: Rng> Stage<S, R> {
         }
     }
 
-    /// The other end says that it has passed cells on.
-    pub fn feed_back(&mut self, link: usize, circ_id: CircId, cells: u32) {
+    /// The other end says that it has passed cells on, whether it has or not.
+    pub fn feed_back(&mut self, link: usize, circ_id: CircId, cells: u16) {
+        let mut body = Vec::new();
+        PassedOn { circ_id, cells }.encode_into(&mut body);
+        self.feed_back_bytes(link, &body);
+    }
+
+    /// A FEEDBACK cell with these bytes comes on a link.
+    pub fn feed_back_bytes(&mut self, link: usize, body: &[u8]) {
         let Some(conn) = self.links.get(link).and_then(|it| it.conn) else { return };
-        self.relay.handle_feedback(self.now, conn, circ_id, cells);
+        let _ = self.relay.handle_feedback(self.now, conn, body);
         self.settle();
+    }
+
+    /// The other end says honestly that it has passed cells of a circuit on, so many at most. How many that were.
+    ///
+    /// # Panics
+    /// If the relay closes the link for it.
+    pub fn pass_on(&mut self, link: usize, circ_id: CircId, most: u16) -> u16 {
+        let Some(it) = self.links.get_mut(link).filter(|it| it.conn.is_some()) else { return 0 };
+        let Some(unfed) = it.unfed.get_mut(&circ_id) else { return 0 };
+        let cells = most.min(u16::try_from(*unfed).unwrap_or(u16::MAX));
+        *unfed -= u32::from(cells);
+        if cells > 0 {
+            self.feed_back(link, circ_id, cells);
+            assert!(self.is_open(link), "an honest peer loses its link");
+        }
+        cells
+    }
+
+    /// Cells of a circuit that have left the relay on a link, and that nobody has said to have passed on.
+    #[must_use]
+    pub fn unfed(&self, link: usize, circ_id: CircId) -> u32 {
+        self.links.get(link).and_then(|it| it.unfed.get(&circ_id)).copied().unwrap_or(0)
+    }
+
+    /// Cells of a circuit that have come to the relay on a link, and that it has not said to have passed on.
+    #[must_use]
+    pub fn unsaid(&self, link: usize, circ_id: CircId) -> u32 {
+        self.links.get(link).and_then(|it| it.unsaid.get(&circ_id)).copied().unwrap_or(0)
+    }
+
+    /// Whether a link stands.
+    #[must_use]
+    pub fn is_open(&self, link: usize) -> bool {
+        self.links.get(link).is_some_and(|it| it.conn.is_some())
+    }
+
+    /// The relay says what it has passed on.
+    ///
+    /// # Panics
+    /// If it has not got as much.
+    fn hear_feedback(&mut self, link: usize, body: &[u8]) {
+        for PassedOn { circ_id, cells } in PassedOn::parse(body).expect("well-formed") {
+            let unsaid = self.links[link].unsaid.entry(circ_id).or_default();
+            *unsaid = unsaid.checked_sub(cells.into()).expect("no more than it got");
+            let command = Command::FEEDBACK;
+            self.seen.push(Seen {
+                at: self.now,
+                link,
+                circ_id,
+                command,
+                said: None,
+                destroyed: None,
+            });
+        }
     }
 
     /// Takes what the relay has to send on a link, as far as there is room.
     pub(super) fn read(&mut self, link: usize) {
         let Some(conn) = self.links[link].conn else { return };
         while let Some(control) = self.relay.poll_control(self.now, conn) {
+            if control.command == Command::FEEDBACK {
+                self.hear_feedback(link, &control.body);
+            }
             if control.command.is_variable_length() {
                 continue;
             }
@@ -208,6 +292,12 @@ impl<S: Cast, R: Rng> Stage<S, R> {
     fn hear(&mut self, link: usize, cell: &S::Cell) {
         const { assert!(CELL_LEN == 514, "the weight that socket states reckon with") };
         let (circ_id, command) = (cell.circ_id(), cell.command());
+        let unfed = &mut self.links[link].unfed;
+        if is_relay_cell(command) {
+            *unfed.entry(circ_id).or_default() += 1;
+        } else if command == Command::DESTROY {
+            unfed.remove(&circ_id);
+        }
         let said = if self.links[link].hops.contains_key(&circ_id) || command == Command::CREATE2 {
             self.hear_as_hop(link, circ_id, command, cell.body())
         } else {

@@ -94,6 +94,9 @@ impl Client {
         if let Some(congestion) = &config.congestion {
             core.set_congestion(congestion.clone());
         }
+        if let Some(windows) = config.hop_windows {
+            core.set_flows(Arc::new(windows));
+        }
         let guards = paths.draw_guards(&mut lot, config.guards);
         let walk = match &config.users {
             Users::Markov(models, _) => Some(Walk::new(&models.flow, Lot::new(lot.next()))),
@@ -163,7 +166,9 @@ impl Client {
         let now = kernel.instant();
         match event {
             Event::Opened(socket) => {
-                self.core.handle_link_open(now, ConnId(kernel.socket(socket).conn));
+                let it = kernel.socket(socket);
+                let has_feedback = self.core.has_hop_windows() && kernel.has_windows(it.peer_host);
+                self.core.handle_link_open(now, ConnId(it.conn), has_feedback);
             }
             Event::Cells(socket, cells) => {
                 let conn = ConnId(kernel.socket(socket).conn);
@@ -172,6 +177,10 @@ impl Client {
                     self.core.handle_cell(now, conn, circ_id, command, cell.body());
                 }
                 kernel.recycle(cells);
+            }
+            Event::Feedback(socket, body) => {
+                let conn = ConnId(kernel.socket(socket).conn);
+                self.core.handle_feedback(now, conn, &body);
             }
             Event::Room(socket) => self.write(kernel, ConnId(kernel.socket(socket).conn)),
             Event::Closed(socket) => {
@@ -189,6 +198,9 @@ impl Client {
 
     fn write(&mut self, kernel: &mut Kernel, conn: ConnId) {
         let Some(socket) = self.conns.socket(conn) else { return };
+        while let Some(body) = self.core.poll_feedback(conn) {
+            kernel.tell(socket, body.into());
+        }
         loop {
             let most = kernel.room_cells(socket).min(RECORD_CELLS);
             if most == 0 {

@@ -3,6 +3,7 @@ use super::users::Users;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use onion::flow::control::CongestionParams;
+use onion::flow::hop::HopFlows;
 use onion::measure::protocol::CoordinatorKey;
 use onion::router::schedule::SchedulerConfig;
 use onion::{Duration, Rate};
@@ -37,6 +38,17 @@ pub enum Role {
     Direct(Vec<super::direct::Direct>),
 }
 
+impl HostConfig {
+    /// Whether it offers windows from hop to hop on its links.
+    pub(super) const fn has_hop_windows(&self) -> bool {
+        match &self.role {
+            Role::Relay(relay) => relay.hop_windows.is_some(),
+            Role::Client(client) => client.hop_windows.is_some(),
+            Role::Server(_) | Role::Member | Role::Direct(_) => false,
+        }
+    }
+}
+
 /// A relay.
 #[derive(Clone, Debug)]
 pub struct RelayConfig {
@@ -50,6 +62,8 @@ pub struct RelayConfig {
     pub cell_cost: Duration,
     /// Congestion control of circuits that ask for it.
     pub congestion: CongestionParams,
+    /// Windows from hop to hop with whoever has them, too; none if `None`.
+    pub hop_windows: Option<HopFlows>,
     /// Coordinators that may have it measured, as an echo; as many rounds as they like.
     pub measured_by: Vec<CoordinatorKey>,
 }
@@ -67,6 +81,8 @@ pub struct ClientConfig {
     pub build_timeout: Duration,
     /// Congestion control (proposal 324), for circuits; fixed windows if `None`.
     pub congestion: Option<Arc<CongestionParams>>,
+    /// Windows from hop to hop with first hops that have them, too; none if `None`.
+    pub hop_windows: Option<HopFlows>,
     /// Who uses it.
     pub users: Users,
     /// When its users begin.

@@ -106,7 +106,7 @@ impl DirectClient {
             // Nobody dials it.
             Event::Accepted(socket) => kernel.close(socket),
             Event::Cells(_, cells) => kernel.recycle(cells),
-            Event::Room(_) => {}
+            Event::Room(_) | Event::Feedback(..) => {}
         }
     }
 

@@ -24,6 +24,17 @@ enum Application {
     Direct(Box<DirectClient>),
 }
 
+/// What all hosts of a world know.
+#[derive(Debug)]
+pub(super) struct Around {
+    pub(super) net: Arc<Net>,
+    pub(super) paths: Arc<Paths>,
+    /// Hosts that are servers.
+    pub(super) servers: Arc<[u32]>,
+    /// Of each host, whether it offers windows from hop to hop.
+    pub(super) windows: Arc<[bool]>,
+}
+
 /// A host: kernel and application.
 #[derive(Debug)]
 pub struct Host {
@@ -60,11 +71,12 @@ impl Host {
     pub(super) fn new(
         id: HostId,
         config: &HostConfig,
-        (net, paths, servers): (&Arc<Net>, &Arc<Paths>, &Arc<[u32]>),
+        Around { net, paths, servers, windows }: &Around,
         seed: u64,
     ) -> Self {
         let pace = (config.up, config.down, config.queue);
-        let kernel = Kernel::new(id.0, net.clone(), pace, config.control, seed);
+        let mut kernel = Kernel::new(id.0, net.clone(), pace, config.control, seed);
+        kernel.windows = windows.clone();
         let application = match &config.role {
             Role::Relay(relay) => Application::Relay(Box::new(Relay::new(id.0, relay, seed))),
             Role::Client(client) => {

@@ -10,6 +10,7 @@ use super::net::Net;
 use super::socket::{Phase, Socket};
 use super::tcp::Control;
 use super::unsent::Pool;
+use alloc::boxed::Box;
 use alloc::collections::{BinaryHeap, VecDeque};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -35,6 +36,8 @@ pub(super) enum Event {
     Accepted(u32),
     /// Cells have come.
     Cells(u32, Vec<WeightlessCell>),
+    /// A FEEDBACK cell has come.
+    Feedback(u32, Box<[u8]>),
     /// There are bytes to be read.
     Bytes(u32),
     /// A socket that was full has room again.
@@ -57,6 +60,8 @@ pub(super) struct Kernel {
     pub(super) id: u32,
     pub(super) now: u64,
     pub(super) net: Arc<Net>,
+    /// Of each host, whether it offers windows from hop to hop.
+    pub(super) windows: Arc<[bool]>,
     control: Control,
     lot: Lot,
     up_ps_per_byte: u64,
@@ -98,6 +103,7 @@ impl Kernel {
             id,
             now: 0,
             net,
+            windows: Arc::default(),
             control,
             lot: Lot::of(seed, u64::from(id) << 8 | 1),
             up_ps_per_byte: ps_per_byte(up),
@@ -118,6 +124,11 @@ impl Kernel {
             counts: Counts::default(),
             sent_bytes: Vec::new(),
         }
+    }
+
+    /// Whether a host offers windows from hop to hop.
+    pub(super) fn has_windows(&self, host: u32) -> bool {
+        self.windows.get(host as usize).copied().unwrap_or(false)
     }
 
     pub(super) const fn instant(&self) -> Instant {

@@ -148,7 +148,7 @@ impl Member {
                 kernel.forget(socket);
             }
             Event::Accepted(socket) => kernel.close(socket),
-            Event::Bytes(_) => {}
+            Event::Bytes(_) | Event::Feedback(..) => {}
         }
     }
 

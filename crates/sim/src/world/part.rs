@@ -1,5 +1,5 @@
 use super::config::{HostConfig, Role};
-use super::host::{Host, HostFigures};
+use super::host::{Around, Host, HostFigures};
 use super::message::{HostId, Mail};
 use super::net::Net;
 use super::paths::Paths;
@@ -56,9 +56,10 @@ impl Part {
         for (place, id) in here.iter().enumerate() {
             place_of[id.0 as usize] = number(place);
         }
-        let around = (net, paths, &servers);
+        let windows = all.iter().map(HostConfig::has_hop_windows).collect();
+        let around = Around { net: net.clone(), paths: paths.clone(), servers, windows };
         let hosts: Vec<Host> =
-            here.iter().map(|id| Host::new(*id, &all[id.0 as usize], around, seed)).collect();
+            here.iter().map(|id| Host::new(*id, &all[id.0 as usize], &around, seed)).collect();
         Self {
             next_at: hosts.iter().map(Host::next_at).collect(),
             hosts,

@@ -7,6 +7,7 @@ use super::message::Purpose;
 use super::net::{address, host_at, ids, job_at};
 use super::team::exported;
 use alloc::collections::VecDeque;
+use alloc::sync::Arc;
 use alloc::vec::Vec;
 use onion::Instant;
 use onion::cell::{CircId, Command};
@@ -51,6 +52,9 @@ impl Relay {
         router.limit = config.limit;
         router.scheduler = config.scheduler;
         router.addresses = [address(id)].into();
+        if let Some(windows) = config.hop_windows {
+            router.flows = Arc::new(windows);
+        }
         router.padding = false;
         router.exit = config.is_exit.then(|| ExitConfig {
             policy: ExitPolicy::accept_all(),
@@ -94,7 +98,7 @@ impl Relay {
                 let it = kernel.socket(socket);
                 let conn = ConnId(it.conn);
                 if it.is_link() {
-                    let peer = peer(kernel, it.peer_host);
+                    let peer = self.peer(kernel, it.peer_host);
                     self.core.handle_link_open(now, conn, &peer);
                 } else {
                     self.core.handle_plain_connected(now, conn);
@@ -107,7 +111,7 @@ impl Relay {
                     Some(conn) => {
                         kernel.socket_mut(socket).conn = conn.0;
                         self.conns.bind(conn, socket);
-                        let peer = peer(kernel, from);
+                        let peer = self.peer(kernel, from);
                         self.core.handle_link_open(now, conn, &peer);
                     }
                     None => kernel.close(socket),
@@ -122,6 +126,10 @@ impl Relay {
                     self.busy_until = self.busy_until.max(kernel.now) + takes;
                     self.work.push_back((self.busy_until, conn, cells));
                 }
+            }
+            Event::Feedback(socket, body) => {
+                let conn = ConnId(kernel.socket(socket).conn);
+                self.core.handle_feedback(now, conn, &body);
             }
             Event::Bytes(socket) => self.read(kernel, ConnId(kernel.socket(socket).conn)),
             Event::Room(socket) => self.write(kernel, ConnId(kernel.socket(socket).conn)),
@@ -198,6 +206,10 @@ impl Relay {
                 break;
             }
             if let Some(control) = self.core.poll_control(now, conn) {
+                if control.command == Command::FEEDBACK {
+                    kernel.tell(socket, control.body);
+                    continue;
+                }
                 // Of those of variable length only these are of use here. Each has a cell of its own.
                 if !control.command.is_variable_length() || control.command == Command::MEASURE {
                     let mut cell = WeightlessCell::EMPTY;
@@ -255,14 +267,19 @@ impl Relay {
         self.engine_at = self.core.poll_timeout().map_or(u64::MAX, Instant::as_nanos);
     }
 
+    /// Who is at the other end of a link.
+    fn peer(&self, kernel: &Kernel, host: u32) -> LinkPeer {
+        let is_relay = kernel.net.is_relay(host);
+        LinkPeer {
+            relay: is_relay.then(|| ids(host)),
+            is_canonical: is_relay,
+            has_padding: true,
+            has_feedback: self.core.has_hop_windows() && kernel.has_windows(host),
+        }
+    }
+
     /// Seconds that cells have waited in circuits' queues, all together.
     pub(super) const fn waited_cell_s(&self) -> f64 {
         self.core.waited_cell_s()
     }
-}
-
-/// Who is at the other end of a link.
-fn peer(kernel: &Kernel, host: u32) -> LinkPeer {
-    let is_relay = kernel.net.is_relay(host);
-    LinkPeer { relay: is_relay.then(|| ids(host)), is_canonical: is_relay, has_padding: true }
 }

@@ -73,7 +73,7 @@ impl Server {
                 self.jobs[socket as usize] = None;
                 kernel.forget(socket);
             }
-            Event::Opened(_) | Event::Room(_) => {}
+            Event::Opened(_) | Event::Room(_) | Event::Feedback(..) => {}
             Event::Cells(_, cells) => kernel.recycle(cells),
         }
     }

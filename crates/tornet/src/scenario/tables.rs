@@ -49,6 +49,8 @@ pub(super) struct ChoicesTable {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) congestion_control: Option<bool>,
     #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) hop_windows: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) cell_cost_ns: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) queue_ms: Option<u64>,

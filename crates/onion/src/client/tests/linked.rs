@@ -74,7 +74,7 @@ impl World {
         };
         let set = core.open_set(now, &plan);
         let conn = core.poll_dial().expect("a link is wanted").conn;
-        core.handle_link_open(now, conn);
+        core.handle_link_open(now, conn, false);
         let nonce = crate::cell::msg::ConfluxNonce([0; 32]);
         let link = ConfluxLink {
             nonce,

@@ -16,7 +16,8 @@ pub trait FlowFactory: fmt::Debug + Send + Sync {
     /// The rules for one end of a circuit.
     fn end(&self, params: &Arc<CongestionParams>, agreed: Agreed) -> Box<dyn CircuitFlow>;
 
-    /// What may be under way from a relay to the next relay on a circuit; without a bound if `None`.
+    /// What may be under way from a relay to the next relay on a circuit; without a bound if `None`. Always the one or always the other: a
+    /// relay that has windows offers them on its links.
     fn hop(&self) -> Option<Box<dyn HopWindow>> {
         None
     }

@@ -1,6 +1,9 @@
 use crate::time::{Duration, Instant};
 use alloc::collections::VecDeque;
 
+/// Times that are kept. Whoever passes on much and then nothing more cannot have us keep one for each cell.
+const TIMES_MAX: usize = 512;
+
 /// Cells that are under way to the next hop, in the order in which they went.
 #[derive(Debug, Default)]
 pub(super) struct Flight {
@@ -19,8 +22,11 @@ impl Flight {
             return;
         }
         self.cells += cells;
+        let is_full = self.sent.len() >= TIMES_MAX;
         match self.sent.back_mut() {
             Some((at, count)) if *at == now => *count += cells,
+            // As if they had gone with those before: the round trip seems longer than it is.
+            Some((_, count)) if is_full => *count += cells,
             _ => self.sent.push_back((now, cells)),
         }
     }

@@ -69,9 +69,7 @@ impl Initiating {
             Authentication::Anonymous => [0; 32],
             Authentication::AsRelay(identity) => Proof::export(tls, &identity.rsa_sha256)?,
         };
-        let versions = encode_versions_cell(&LinkProtocol::SUPPORTED);
-        out.extend_from_slice(&versions);
-        Ok(Self {
+        let mut initiating = Self {
             expected,
             authentication,
             tls_cert_sha256,
@@ -82,8 +80,17 @@ impl Initiating {
             certs: None,
             challenge: None,
             responder_log: Sha256::new(),
-            initiator_log: Sha256::new_with_prefix(&versions),
-        })
+            initiator_log: Sha256::new(),
+        };
+        initiating.offer(LinkProtocol::offer(false), out);
+        Ok(initiating)
+    }
+
+    /// Says these VERSIONS, and nothing before.
+    pub(super) fn offer(&mut self, versions: &[u16], out: &mut Vec<u8>) {
+        let cell = encode_versions_cell(versions);
+        self.initiator_log = Sha256::new_with_prefix(&cell);
+        *out = cell;
     }
 
     pub(super) fn claim_addresses(&mut self, addresses: &[IpAddr]) {

@@ -25,6 +25,8 @@ pub(super) struct Responding {
     /// Where the initiator comes from.
     address: Option<IpAddr>,
     own_addresses: Vec<IpAddr>,
+    /// What we offer.
+    versions: &'static [u16],
     /// All bytes from the initiator before AUTHENTICATE.
     initiator_log: Sha256,
     /// All bytes that we sent up to AUTH_CHALLENGE, once they are sent.
@@ -58,6 +60,7 @@ impl Responding {
             unix_time_s,
             address: tls.peer_address(),
             own_addresses: Vec::new(),
+            versions: LinkProtocol::offer(false),
             initiator_log: Sha256::new(),
             responder_log: None,
             certs: None,
@@ -67,6 +70,10 @@ impl Responding {
 
     pub(super) fn claim_addresses(&mut self, addresses: &[IpAddr]) {
         self.own_addresses = Vec::from(addresses);
+    }
+
+    pub(super) const fn offer(&mut self, versions: &'static [u16]) {
+        self.versions = versions;
     }
 
     /// Handles a cell. What is to be verified is gathered until the last one has come.
@@ -105,7 +112,8 @@ impl Responding {
             known @ (Command::CERTS
             | Command::AUTHENTICATE
             | Command::AUTH_CHALLENGE
-            | Command::MEASURE) => return Err(ChannelError::Unexpected(known)),
+            | Command::MEASURE
+            | Command::FEEDBACK) => return Err(ChannelError::Unexpected(known)),
             other if other.is_variable_length() => {} // VPADDING, AUTHORIZE, and those to come
             other => return Err(ChannelError::Unexpected(other)),
         }
@@ -134,7 +142,7 @@ impl Responding {
     fn answer_versions(&mut self, out: &mut Vec<u8>) {
         let identity = &self.identity;
         let start = out.len();
-        out.extend(encode_versions_cell(&LinkProtocol::SUPPORTED));
+        out.extend(encode_versions_cell(self.versions));
         let certs: [(u8, &[u8]); 4] = [
             (cert_type::RSA_IDENTITY, &identity.rsa_identity_cert),
             (cert_type::ED25519_SIGNING, &identity.signing_cert),

@@ -168,6 +168,14 @@ impl<S: Suite> Circuit<S> {
         }
     }
 
+    /// Where cells that go this way come from.
+    pub(in crate::router) const fn way_in(&self, way: Way) -> Option<OnLink> {
+        match way {
+            Way::Forth => Some(self.back),
+            Way::Back => self.onward.on_link(),
+        }
+    }
+
     #[inline]
     pub(in crate::router) const fn queue_mut(&mut self, way: Way) -> &mut CellQueue<S::Cell> {
         match way {

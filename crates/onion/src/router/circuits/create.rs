@@ -158,13 +158,19 @@ impl<S: Suite, R: Rng, C: Conduct<S>> Core<S, R, C> {
 
     fn begin(&mut self, circuit: Circuit<S>) {
         let at = circuit.back;
+        let has_feedback = self.conns.link(at.conn).is_some_and(|link| link.has_feedback);
         let (is_measured, is_cgo) = match &circuit.hop {
             Hop::Echo(_) => (true, false),
             Hop::Relay(layer) => (false, layer.format() == RelayFormat::V1),
         };
         let index: CircuitIndex = self.circuits.add(circuit);
-        if let Some(circuit) = self.circuits.get_mut(index) {
+        // Measurement has a window of its own.
+        if has_feedback
+            && !is_measured
+            && let Some(circuit) = self.circuits.get_mut(index)
+        {
             circuit.back_queue.set_window(self.config.flows.hop());
+            circuit.forth_queue.tell_hop_before();
         }
         if let Some(link) = self.conns.link_mut(at.conn) {
             link.circuits.add(at.circ_id, index, Way::Forth);

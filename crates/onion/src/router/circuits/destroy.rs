@@ -1,6 +1,6 @@
 //! How circuits end.
 
-use super::{CircuitIndex, OnLink, Onward};
+use super::{CircuitIndex, OnLink, Onward, Way};
 use crate::cell::Command;
 use crate::cell::msg::DestroyReason;
 use crate::cell::relay::RelayCommand;
@@ -37,6 +37,7 @@ impl<S: Suite, R: Rng, C: Conduct<S>> Core<S, R, C> {
             self.outputs.handle_dropped(&mut self.conns, at.conn, queue.len(), queue.is_held());
             let Some(link) = self.conns.link_mut(at.conn) else { continue };
             link.circuits.remove(at.circ_id);
+            link.stray_cells += u64::from(queue.in_flight());
             if but != Some(at) {
                 self.refuse(at, reason);
             }
@@ -57,12 +58,17 @@ impl<S: Suite, R: Rng, C: Conduct<S>> Core<S, R, C> {
         self.forget_waiting(index);
         let Some(circuit) = self.circuits.get_mut(index) else { return };
         let onward = core::mem::replace(&mut circuit.onward, Onward::Nowhere);
-        let dropped = core::mem::take(&mut circuit.forth_queue);
+        let dropped = circuit.forth_queue.cut();
+        if circuit.forth_queue.has_news() {
+            self.outputs.note_passed(index, Way::Forth);
+        }
+        circuit.back_queue.forget_hop_before();
         if let Some(at) = onward.on_link() {
             let (cells, was_held) = (dropped.len(), dropped.is_held());
             self.outputs.handle_dropped(&mut self.conns, at.conn, cells, was_held);
             if let Some(link) = self.conns.link_mut(at.conn) {
                 link.circuits.remove(at.circ_id);
+                link.stray_cells += u64::from(dropped.in_flight());
             }
             self.refuse(at, DestroyReason::REQUESTED);
         }

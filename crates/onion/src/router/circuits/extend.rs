@@ -92,7 +92,6 @@ impl<S: Suite, R: Rng, C: Conduct<S>> Core<S, R, C> {
             }
             let at = OnLink { conn: id, circ_id: link.next_circ_id() };
             circuit.onward = Onward::Asked(at);
-            circuit.forth_queue.set_window(self.config.flows.hop());
             link.circuits.add(at.circ_id, index, Way::Back);
             if !self.control(at, Command::CREATE2, &create) {
                 self.destroy(index, DestroyReason::RESOURCE_LIMIT, None);
@@ -107,10 +106,15 @@ impl<S: Suite, R: Rng, C: Conduct<S>> Core<S, R, C> {
         from: OnLink,
         body: &[u8],
     ) {
+        let has_feedback = self.conns.link(from.conn).is_some_and(|link| link.has_feedback);
         let Some(circuit) = self.circuits.get_mut(index) else { return };
         match parse_created2(body) {
             Ok(answer) if circuit.onward == Onward::Asked(from) => {
                 circuit.onward = Onward::Open(from);
+                if has_feedback {
+                    circuit.forth_queue.set_window(self.config.flows.hop());
+                    circuit.back_queue.tell_hop_before();
+                }
                 let mut data = Vec::new();
                 encode_created2_into(answer, &mut data);
                 self.originate(index, RelayCommand::EXTENDED2, StreamId::CIRCUIT, &data);

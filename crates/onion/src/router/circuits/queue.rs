@@ -1,4 +1,4 @@
-use crate::flow::hop::HopWindow;
+use crate::flow::hop::{Excess, HopAccount, HopWindow};
 use crate::router::oldest::Oldest;
 use crate::router::schedule::Recent;
 use crate::suite::Cell;
@@ -28,10 +28,10 @@ pub(in crate::router) struct CellQueue<T> {
     emptied: u32,
     /// Somebody waits for it to be as short as this.
     watched: Option<u32>,
-    /// What may be under way to the next hop; no bound if there is none.
+    /// Its part in windows from hop to hop; there is no bound for what may be under way if there is none.
     ///
-    /// In two boxes: it is rare, and the room for it is in every circuit.
-    window: Option<Box<Box<dyn HopWindow>>>,
+    /// In a box: it is rare, and the room for it is in every circuit.
+    hops: Option<Box<HopAccount>>,
     /// It has cells and its window has no room: it is out of its link's turns.
     is_held: bool,
     /// What has left it of late.
@@ -48,7 +48,7 @@ impl<T> Default for CellQueue<T> {
             oldest: Oldest::default(),
             emptied: 0,
             watched: None,
-            window: None,
+            hops: None,
             is_held: false,
             recent: Recent::default(),
         }
@@ -133,21 +133,74 @@ impl<T: Cell> CellQueue<T> {
         } else {
             self.head = self.place(count);
         }
-        if let Some(window) = &mut self.window {
-            window.handle_sent(now, u32::try_from(count).unwrap_or(u32::MAX));
+        if let Some(hops) = &mut self.hops {
+            hops.handle_left(now, u32::try_from(count).unwrap_or(u32::MAX));
         }
         count
     }
 
     /// Bounds what may be under way to the next hop.
     pub(in crate::router) fn set_window(&mut self, window: Option<Box<dyn HopWindow>>) {
-        self.window = window.map(Box::new);
+        if window.is_some() || self.hops.is_some() {
+            self.hops.get_or_insert_default().set_window(window);
+        }
+    }
+
+    /// The hop before is to be told of cells that are passed on, from now on.
+    pub(in crate::router) fn tell_hop_before(&mut self) {
+        self.hops.get_or_insert_default().tell();
+    }
+
+    /// The hop before is no more: another may come.
+    pub(in crate::router) fn forget_hop_before(&mut self) {
+        if let Some(hops) = &mut self.hops {
+            hops.forget_before();
+        }
+    }
+
+    /// A cell has come from the hop before.
+    #[inline]
+    pub(in crate::router) fn handle_came(&mut self) {
+        if let Some(hops) = &mut self.hops {
+            hops.handle_came();
+        }
+    }
+
+    /// A cell that has come from there was for this relay.
+    #[inline]
+    pub(in crate::router) fn handle_taken_in(&mut self) {
+        if let Some(hops) = &mut self.hops {
+            hops.pass_on(1);
+        }
+    }
+
+    /// There is something to tell the hop before: true once, until that is [taken](Self::take_untold).
+    #[inline]
+    pub(in crate::router) fn has_news(&mut self) -> bool {
+        self.hops.as_mut().is_some_and(|hops| hops.has_news())
+    }
+
+    /// Cells that were passed on, and of which the hop before was not told: as many as one entry says.
+    pub(in crate::router) fn take_untold(&mut self) -> u16 {
+        self.hops.as_mut().map_or(0, |hops| hops.take_untold())
+    }
+
+    /// Cells that the next hop got and has not passed on, as far as it says.
+    pub(in crate::router) fn in_flight(&self) -> u32 {
+        self.hops.as_ref().map_or(0, |hops| hops.in_flight())
+    }
+
+    /// Takes all cells out, and all that concerns the next hop. What is left is for another.
+    pub(in crate::router) fn cut(&mut self) -> Self {
+        let cut = core::mem::take(self);
+        self.hops = cut.hops.as_ref().and_then(|hops| hops.cut()).map(Box::new);
+        cut
     }
 
     /// Cells that may leave as far as the next hop goes.
     #[inline]
     pub(in crate::router) fn room_cells(&self, now: Instant) -> usize {
-        self.window.as_ref().map_or(usize::MAX, |window| window.room_cells(now) as usize)
+        self.hops.as_ref().map_or(usize::MAX, |hops| hops.room_cells(now))
     }
 
     /// There is no room for more of its cells: it leaves its link's turns.
@@ -161,12 +214,16 @@ impl<T: Cell> CellQueue<T> {
 
     /// The next hop has passed cells on. True if the queue is held no more: it gets its place in the turns
     /// again.
-    pub(in crate::router) fn handle_feedback(&mut self, now: Instant, cells: u32) -> bool {
-        let Some(window) = &mut self.window else { return false };
-        window.handle_feedback(now, cells);
-        let is_released = self.is_held && window.room_cells(now) > 0;
+    pub(in crate::router) fn handle_feedback(
+        &mut self,
+        now: Instant,
+        cells: u32,
+    ) -> Result<bool, Excess> {
+        let hops = self.hops.as_mut().ok_or(Excess)?;
+        hops.handle_feedback(now, cells)?;
+        let is_released = self.is_held && hops.room_cells(now) > 0;
         self.is_held &= !is_released;
-        is_released
+        Ok(is_released)
     }
 
     /// Somebody waits until no more than so many cells wait.
@@ -221,116 +278,4 @@ impl<T: Cell> CellQueue<T> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::cell::CELL_LEN;
-    use crate::flow::hop::FixedHopWindow;
-    use alloc::collections::VecDeque;
-    use proptest::prelude::*;
-
-    const NOW: Instant = Instant::ORIGIN;
-
-    #[test]
-    fn a_queue_whose_window_is_full_is_held_until_the_next_hop_has_passed_cells_on() {
-        let mut queue = CellQueue::<[u8; CELL_LEN]>::default();
-        assert_eq!(queue.room_cells(NOW), usize::MAX);
-        queue.set_window(Some(Box::new(FixedHopWindow::new(3))));
-        (0..5).for_each(|_| _ = queue.push(NOW));
-        assert_eq!(queue.pop_into(NOW, &mut [[0; CELL_LEN]; 2]), 2);
-        assert_eq!(queue.room_cells(NOW), 1);
-        queue.pop_into(NOW, &mut [[0; CELL_LEN]; 1]);
-        queue.hold();
-        assert!(matches!(queue.joining(), Joined::Held));
-        assert!(queue.handle_feedback(NOW, 2) && !queue.handle_feedback(NOW, 9));
-        assert_eq!((queue.room_cells(NOW), queue.len()), (3, 2), "never more than its size");
-    }
-
-    #[test]
-    fn what_was_pushed_last_can_be_taken_back() {
-        let mut queue = CellQueue::<[u8; CELL_LEN]>::default();
-        (1..=9).for_each(|number| queue.push(NOW)[0] = number);
-        assert_eq!(queue.unpush()[0], 9);
-        let mut out = [[0; CELL_LEN]; 9];
-        assert_eq!(queue.pop_into(NOW, &mut out), 8);
-        assert_eq!(out.map(|cell| cell[0]), [1, 2, 3, 4, 5, 6, 7, 8, 0]);
-    }
-
-    #[test]
-    fn room_that_is_not_needed_is_given_back() {
-        let mut queue = CellQueue::<[u8; CELL_LEN]>::default();
-        let mut out = [[0; CELL_LEN]; 64];
-        for count in [64, 1] {
-            for _ in 0..20_000 {
-                (0..count).for_each(|_| queue.push(NOW)[0] = 1);
-                assert_eq!(queue.pop_into(NOW, &mut out), count);
-            }
-            assert!(queue.slots.len() <= count.max(ROOM_MIN), "{} slots", queue.slots.len());
-        }
-    }
-
-    #[test]
-    fn a_long_queue_has_hardly_more_room_than_it_needs() {
-        let mut queue = CellQueue::<[u8; CELL_LEN]>::default();
-        for count in 1..=2_500 {
-            queue.push(NOW)[0] = 1;
-            let room = queue.slots.capacity();
-            assert!(
-                room <= (count * 2).clamp(ROOM_MIN, DOUBLED_MAX.max(count / 4 * 5 + 5)),
-                "{room}"
-            );
-        }
-    }
-
-    #[test]
-    fn it_tells_once_that_it_is_short() {
-        let mut queue = CellQueue::<[u8; CELL_LEN]>::default();
-        (0..20).for_each(|_| _ = queue.push(NOW));
-        assert!(!queue.has_become_short());
-        queue.watch(10);
-        queue.pop_into(NOW, &mut [[0; CELL_LEN]; 9]);
-        assert!(!queue.has_become_short());
-        queue.pop_into(NOW, &mut [[0; CELL_LEN]; 1]);
-        assert!(queue.has_become_short() && !queue.has_become_short());
-    }
-
-    #[test]
-    fn a_queue_that_rests_takes_no_room() {
-        let mut queue = CellQueue::<[u8; CELL_LEN]>::default();
-        queue.push(NOW)[0] = 1;
-        queue.rest();
-        assert_eq!(queue.len(), 1);
-        queue.pop_into(NOW, &mut [[0; CELL_LEN]; 9]);
-        queue.rest();
-        queue.rest();
-        assert_eq!(queue.slots.capacity(), 0);
-    }
-
-    proptest! {
-        #[test]
-        fn it_is_a_queue(
-            steps in prop::collection::vec((0usize..40, 0usize..45, any::<bool>()), 0..3000),
-        ) {
-            let (mut queue, mut model) = (CellQueue::<[u8; CELL_LEN]>::default(), VecDeque::new());
-            let mut next = 0u64;
-            for (pushes, pops, rests) in steps {
-                if rests {
-                    queue.rest();
-                }
-                for _ in 0..pushes {
-                    queue.push(NOW)[..8].copy_from_slice(&next.to_be_bytes());
-                    model.push_back(next);
-                    next += 1;
-                }
-                let mut out = [[0; CELL_LEN]; 45];
-                let count = queue.pop_into(NOW, &mut out[..pops]);
-                prop_assert_eq!(count, pops.min(model.len()));
-                for cell in &out[..count] {
-                    let mut number = [0; 8];
-                    number.copy_from_slice(&cell[..8]);
-                    prop_assert_eq!(Some(u64::from_be_bytes(number)), model.pop_front());
-                }
-                prop_assert_eq!(queue.len(), model.len());
-            }
-        }
-    }
-}
+mod tests;

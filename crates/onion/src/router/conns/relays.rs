@@ -46,6 +46,7 @@ impl<S: Suite> Conns<S> {
         link.peer = peer.relay.map(Box::new);
         link.is_canonical = peer.is_canonical;
         link.padding.is_possible = peer.has_padding;
+        link.has_feedback = peer.has_feedback;
         let is_accepted = link.expected.is_none();
         self.relays.dials.remove(id);
         if let (true, Some(peer)) = (is_accepted, peer.relay) {

@@ -57,6 +57,10 @@ pub(in crate::router) struct Link {
     /// So long it stays open without circuits, once it is open.
     pub(in crate::router) idle_max: Duration,
     pub(in crate::router) padding: Padding,
+    /// Each side says which cells it has passed on.
+    pub(in crate::router) has_feedback: bool,
+    /// Cells that were under way on circuits which are gone: the other side may still say that it has passed them on.
+    pub(in crate::router) stray_cells: u64,
     /// What waits to be written on it.
     pub(in crate::router) output: Output,
 }
@@ -80,6 +84,8 @@ impl Link {
             used_at: now,
             idle_max: Duration::ZERO,
             padding: Padding::new(now),
+            has_feedback: false,
+            stray_cells: 0,
             output,
         }
     }

@@ -15,6 +15,7 @@ use crate::suite::{Body, Cell, Suite};
 use crate::time::Instant;
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
+use alloc::vec::Vec;
 pub(in crate::router) use parking::Parked;
 
 /// Bytes of the cells that one TLS record holds whole.
@@ -70,7 +71,14 @@ pub(in crate::router) struct Output {
     awaits_turn: bool,
     /// It gets closed when its control cells are written.
     is_closing: bool,
+    /// Queues of circuits that have passed on cells from it, which is to be told; some may be gone.
+    pub(in crate::router) to_tell: Vec<(CircuitIndex, Way)>,
+    /// When these are as many, they are looked through for those that are there twice.
+    to_tell_most: usize,
 }
+
+/// The least of [`Output::to_tell_most`].
+const TO_TELL_MIN: usize = 64;
 
 /// Which links have something to write, and what they may.
 #[derive(Debug)]
@@ -86,6 +94,8 @@ pub(in crate::router) struct Outputs {
     held_controls: usize,
     /// Circuits whose queue has become as short as their streams wait for.
     drained: VecDeque<CircuitIndex>,
+    /// Queues that have passed cells on, of which the hop before is to be told.
+    passed: Vec<(CircuitIndex, Way)>,
     runs: Runs,
     decay: Decay,
     now: Instant,
@@ -106,6 +116,7 @@ impl Outputs {
             queued_cells: 0,
             held_controls: 0,
             drained: VecDeque::new(),
+            passed: Vec::new(),
             runs: Runs::new(config.scheduler),
             moment: decay.at(now),
             decay,
@@ -243,6 +254,17 @@ impl Outputs {
         self.drained.pop_front()
     }
 
+    /// A queue has passed cells on, of which the hop before is to be told.
+    pub(in crate::router) fn note_passed(&mut self, index: CircuitIndex, way: Way) {
+        self.passed.push((index, way));
+    }
+
+    /// The last of the queues that have passed cells on.
+    #[inline]
+    pub(in crate::router) fn poll_passed(&mut self) -> Option<(CircuitIndex, Way)> {
+        self.passed.pop()
+    }
+
     /// The next control cell of a link.
     pub(in crate::router) fn poll_control<S: Suite>(
         &mut self,
@@ -318,6 +340,19 @@ impl Output {
     /// Since when its first control cell has waited, as far as is known.
     pub(in crate::router) fn oldest_control_since(&self) -> Option<Instant> {
         self.oldest_control.since()
+    }
+
+    /// A queue has passed on cells that came from this link.
+    ///
+    /// Each is there once, until its circuit goes and the next gets its number: a link that is not read keeps no more than there are
+    /// numbers.
+    pub(in crate::router) fn note_to_tell(&mut self, index: CircuitIndex, way: Way) {
+        if self.to_tell.len() >= self.to_tell_most {
+            self.to_tell.sort_unstable();
+            self.to_tell.dedup();
+            self.to_tell_most = (self.to_tell.len() * 2).max(TO_TELL_MIN);
+        }
+        self.to_tell.push((index, way));
     }
 
     /// Control cells that wait.

@@ -91,7 +91,7 @@ impl Stage {
     fn feed_back(&mut self, circuit: CircuitIndex, cells: u32) {
         let it = self.circuits.get_mut(circuit).expect("is there");
         let (conn, queue) = (it.back.conn, &mut it.back_queue);
-        if queue.handle_feedback(self.now, cells) {
+        if queue.handle_feedback(self.now, cells) == Ok(true) {
             let released = (queue.len(), queue.recent);
             let queue = (circuit, Way::Back);
             self.outputs.handle_released(&mut self.conns, conn, queue, released);

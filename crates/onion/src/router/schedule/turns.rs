@@ -7,6 +7,7 @@ use crate::suite::{Cell, Suite};
 use crate::time::Instant;
 use alloc::collections::binary_heap::PeekMut;
 use alloc::collections::{BinaryHeap, VecDeque};
+use alloc::vec::Vec;
 use core::cmp::Reverse;
 
 /// Cells of one circuit before another may have its turn.
@@ -74,13 +75,15 @@ impl Turns {
     }
 
     /// Fills `out` with cells for link `id`. Circuits whose queues have become as short as somebody waits
-    /// for are noted in `drained`; those whose next hop takes no more leave the turns.
+    /// for are noted in `drained`, those that have something to tell the hop before in `passed`; those whose next hop takes no more leave
+    /// the turns.
     pub(in crate::router) fn take<S: Suite>(
         &mut self,
         (id, now): (ConnId, Instant),
         moment: &Moment,
         circuits: &mut Circuits<S>,
         drained: &mut VecDeque<CircuitIndex>,
+        passed: &mut Vec<(CircuitIndex, Way)>,
         out: &mut [S::Cell],
     ) -> Taken {
         let mut taken = Taken::default();
@@ -92,6 +95,9 @@ impl Turns {
                     let Some(queue) = circuits.queue_for(index, way, id) else { continue };
                     if taken.from(queue, now, out) {
                         turns.push_back((index, way));
+                    }
+                    if queue.has_news() {
+                        passed.push((index, way));
                     }
                     if queue.has_become_short() {
                         drained.push_back(index);
@@ -113,6 +119,9 @@ impl Turns {
                     let before = taken.cells;
                     let has_more = taken.from(queue, now, out);
                     queue.recent.add(taken.cells - before, moment);
+                    if queue.has_news() {
+                        passed.push((index, way));
+                    }
                     if has_more {
                         first.0.0 = queue.recent.at(moment).to_bits();
                     } else {
@@ -141,6 +150,10 @@ impl Taken {
     /// Takes a circuit's turn; true if it is to have another.
     #[inline]
     fn from<T: Cell>(&mut self, queue: &mut CellQueue<T>, now: Instant, out: &mut [T]) -> bool {
+        // It has a second place by the number of a circuit that is gone.
+        if queue.is_held() {
+            return false;
+        }
         let room = queue.room_cells(now);
         let quantum = QUANTUM_CELLS.min(out.len() - self.cells).min(room);
         let count = queue.pop_into(now, &mut out[self.cells..self.cells + quantum]);

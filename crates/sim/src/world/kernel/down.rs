@@ -133,6 +133,11 @@ impl Kernel {
                 self.send(index);
                 self.end_if_done(index);
             }
+            What::Feedback { body } => {
+                if self.sockets[index as usize].phase == Phase::Open {
+                    self.events.push_back(Event::Feedback(index, body));
+                }
+            }
             What::Window { window_end } => {
                 self.sockets[index as usize].tx.handle_window(window_end);
                 self.send(index);

@@ -4,6 +4,7 @@ use super::Kernel;
 use crate::world::message::{Purpose, SocketKey, What};
 use crate::world::socket::{Phase, Socket};
 use crate::world::unsent::{Unsent, pool_back};
+use alloc::boxed::Box;
 use alloc::vec::Vec;
 use onion::node::SocketState;
 use onion::suite::WeightlessCell;
@@ -43,7 +44,7 @@ impl Kernel {
         let index = self.new_socket(to, purpose);
         self.sockets[index as usize].conn = conn;
         let back = self.key(index);
-        self.post_small(index, What::Open(alloc::boxed::Box::new((back, purpose))));
+        self.post_small(index, What::Open(Box::new((back, purpose))));
         index
     }
 
@@ -104,6 +105,11 @@ impl Kernel {
         let socket = &mut self.sockets[index as usize];
         socket.tx.write(cells.len() as u64 * 514);
         socket.unsent.push(cells, &mut self.pool);
+    }
+
+    /// Sends a FEEDBACK cell.
+    pub(in crate::world) fn tell(&mut self, index: u32, body: Box<[u8]>) {
+        self.post_small(index, What::Feedback { body });
     }
 
     /// Takes bytes, and sends what may be sent.

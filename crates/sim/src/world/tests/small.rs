@@ -59,6 +59,7 @@ impl Small {
             scheduler: SchedulerConfig::default(),
             cell_cost: Duration::ZERO,
             congestion: CongestionParams::default(),
+            hop_windows: None,
             measured_by: Vec::new(),
         };
         change(&mut config);
@@ -84,6 +85,7 @@ impl Small {
                 dirtiness: Duration::from_secs(10),
                 build_timeout: Duration::from_secs(60),
                 congestion: None,
+                hop_windows: None,
                 users,
                 begins: Duration::from_millis(100),
             }),

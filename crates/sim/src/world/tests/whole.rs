@@ -1,6 +1,8 @@
 use super::small::{FAST, Small, models};
 use crate::world::{Ending, Record, Users};
+use onion::flow::hop::HopWindows;
 use onion::router::RateLimit;
+use onion::router::schedule::SchedulerConfig;
 use onion::{Duration, Rate};
 use std::sync::Arc;
 use std::vec::Vec;
@@ -70,6 +72,37 @@ fn whatever_is_narrowest_is_the_limit() {
     assert!((3.5..3.9).contains(&by_limit), "{by_limit}");
     assert!((3.5..3.9).contains(&by_processor), "{by_processor}");
     assert!(free > 10.0, "{free}");
+}
+
+#[test]
+fn with_windows_from_hop_to_hop_cells_wait_at_their_source_and_not_at_the_narrow_relay() {
+    let limit = RateLimit { rate: Rate::from_bit_per_s(4_000_000), burst_bytes: 50_000 };
+    // The seconds that a cell waits at each relay on average, and those of the download.
+    let play = |windows: [Option<HopWindows>; 3]| {
+        let small = windows.into_iter().enumerate().fold(Small::new(), |it, (place, windows)| {
+            it.relay(FAST, place == 2, |relay| {
+                relay.limit = (place == 1).then_some(limit);
+                relay.hop_windows = windows.map(|it| it.flows(SchedulerConfig::INTERVAL));
+            })
+        });
+        let played = small.fetcher(4 * MIB, 1).run(60, 1, 3);
+        let waits = |relay: usize| {
+            let it = &played.figures[relay];
+            it.waited_cell_s * 514.0 / it.relayed_bytes as f64
+        };
+        ([1, 2, 3].map(waits), last_s(&played.records[0]))
+    };
+    let on = Some(HopWindows::CircuitStartAgain);
+    let ([_, without, _], took_without) = play([None; 3]);
+    let ([_, with, exit], took_with) = play([on; 3]);
+    // 1,000 cells under way from end to end, of which 970 leave in a second.
+    assert!(without > 0.3, "{without} s");
+    assert!(with < 0.25 * without && exit > with, "{with} s, and {exit} s at the exit");
+    assert!(took_with < 1.2 * took_without, "{took_with} s and {took_without} s");
+    // The narrow one without: all is as ever.
+    let ([_, mixed, _], took_mixed) = play([on, None, on]);
+    assert!((mixed - without).abs() < 0.1 * without, "{mixed} s");
+    assert!((took_mixed - took_without).abs() < 0.1 * took_without, "{took_mixed} s");
 }
 
 #[test]

@@ -17,6 +17,8 @@ struct Hop {
     coming: VecDeque<Instant>,
     /// Longer ways back, at most by so much.
     noise: Duration,
+    /// It gives cells out in runs so far apart; one by one if zero.
+    runs: Duration,
     rng: ChaCha8Rng,
 }
 
@@ -32,12 +34,18 @@ impl Hop {
             busy_until: Instant::ORIGIN,
             coming: VecDeque::new(),
             noise: Duration::ZERO,
+            runs: Duration::ZERO,
             rng: ChaCha8Rng::seed_from_u64(1),
         }
     }
 
     fn round_trip(&self) -> Duration {
         2 * self.one_way
+    }
+
+    fn next_run(&self, ready: Instant) -> Instant {
+        let runs_ns = u64::try_from(self.runs.as_nanos()).expect("short");
+        Instant::from_nanos(ready.as_nanos().next_multiple_of(runs_ns.max(1)))
     }
 
     /// Sends at most so many cells now.
@@ -52,7 +60,7 @@ impl Hop {
             self.busy_until = arrives.max(self.busy_until + self.spacing);
             let noise_ns = u64::try_from(self.noise.as_nanos()).expect("short");
             let noise = Duration::from_nanos(self.rng.next_u64() % (noise_ns + 1));
-            let back = self.busy_until + self.one_way + noise;
+            let back = self.next_run(self.busy_until) + self.one_way + noise;
             // Links keep the order.
             let back = self.coming.back().map_or(back, |last| back.max(*last));
             self.coming.push_back(back);
@@ -146,6 +154,24 @@ fn noise_begins_no_ramp_up() {
         let most = hop.sizes(hop.round_trip() * 500).into_iter().max().expect("some");
         assert!(most <= before + 6, "{most} from {before} with {noise_ms} ms");
     }
+}
+
+/// A relay under KIST lets cells wait for its runs. The first ones may have had none to wait for, and the least round trip is theirs.
+#[test]
+fn what_waits_for_the_next_run_is_no_queue() {
+    let settled = |window: BackTap| {
+        let mut hop = Hop::new(window, 60);
+        hop.run(hop.round_trip() * 5, |_, _| {});
+        // What one run gives out is back and there again a millisecond after the third run after it.
+        hop.runs = Duration::from_millis(13);
+        hop.run(hop.round_trip() * 200, |_, _| {});
+        hop.window.size_cells()
+    };
+    // Twelve milliseconds on top of forty: more are under way, and some may wait.
+    let with = settled(BackTap::ramping_again().with_grain(Duration::from_millis(13)));
+    assert!((70..=100).contains(&with), "{with} with");
+    let without = settled(BackTap::ramping_again());
+    assert!(without < 40, "{without} without");
 }
 
 #[test]

@@ -46,7 +46,7 @@ fn after_two(passing: Passing) -> Core<Tor, ChaCha8Rng, Once> {
     let mut core = Core::new(config, conduct, ChaCha8Rng::seed_from_u64(1), NOW);
     for _ in 0..2 {
         let conn = core.accept(NOW, None, None).expect("admitted");
-        let peer = LinkPeer { relay: None, is_canonical: false, has_padding: false };
+        let peer = LinkPeer::default();
         core.handle_link_open(NOW, conn, &peer);
     }
     core.handle_cell(NOW, ConnId(0), (CIRCUIT, Command::CREATE_FAST), &[7; BODY_LEN]);

@@ -175,8 +175,8 @@ impl Outputs {
         out: &mut [S::Cell],
     ) -> usize {
         let Some(output) = conns.output_mut(id) else { return 0 };
-        let taken =
-            output.turns.take((id, self.now), &self.moment, circuits, &mut self.drained, out);
+        let (drained, passed) = (&mut self.drained, &mut self.passed);
+        let taken = output.turns.take((id, self.now), &self.moment, circuits, drained, passed, out);
         let cells = taken.cells;
         output.take_pending(cells + taken.held_cells);
         output.awaits_turn &= cells == 0;

@@ -44,3 +44,16 @@ fn a_peer_that_reads_nothing_gets_no_more_than_so_much() {
     assert_eq!((output.control_bytes, output.control.capacity()), (0, 0));
     assert_eq!(outputs.held_controls(), 0);
 }
+
+/// It opens and ends circuits, whose numbers are used again and again, and reads nothing of what it is told of them.
+#[test]
+fn a_link_that_is_not_read_has_a_place_for_each_circuit_to_be_told_of() {
+    let (_, mut conns, id) = conns();
+    let output = conns.output_mut(id).expect("open");
+    for number in 0..100_000 {
+        output.note_to_tell(CircuitIndex(number % 50), Way::Forth);
+    }
+    assert!(output.to_tell.capacity() <= 256, "{} places", output.to_tell.capacity());
+    let told: alloc::collections::BTreeSet<_> = output.to_tell.iter().collect();
+    assert_eq!(told.len(), 50, "none is forgotten");
+}

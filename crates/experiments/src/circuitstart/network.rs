@@ -1,0 +1,140 @@
+//! Windows from hop to hop over a whole simulated network, beside Tor's own from end to end.
+
+use super::Options;
+use crate::common::Common;
+use crate::error::Error;
+use crate::simulated::{
+    Batch, Interval, Played, in_words, over_seeds, per_second, play_all, run_case, times,
+};
+use crate::telling::{self, median, tell};
+use onion::flow::hop::HopWindows;
+use report::experiment::{Case, CaseVerdict, ExperimentReport, Promise};
+use std::path::Path;
+use terminal::{Interrupt, Output};
+use tornet::network::Choices;
+use tornet::results::Transfers;
+
+/// What all relays and clients have, as in names of files; the first is what the others are set beside.
+const VARIANTS: [&str; 4] = ["vegas", "fixed", "circuitstart", "vegas-circuitstart"];
+
+/// Congestion control from end to end (proposal 324), or windows of 1,000 cells; and windows from hop to hop beside them, or none.
+fn choose(choices: &mut Choices, variant: &str) {
+    choices.has_congestion_control = variant.starts_with("vegas");
+    choices.hop_windows =
+        variant.ends_with("circuitstart").then_some(HopWindows::CircuitStartAgain);
+}
+
+pub(super) fn run(
+    options: &Options,
+    path: &Path,
+    common: &Common,
+    output: &Output,
+    interrupt: &Interrupt,
+) -> Result<ExperimentReport, Error> {
+    let batch = Batch::new(&options.simulated.runs, path, common.quick)?;
+    let folder = common.out.join("circuitstart-runs");
+    let runs = play_all(&batch, &VARIANTS, folder, choose, (output, interrupt))?;
+    let report = report(&batch, &runs, batch.points(&VARIANTS).len());
+    let compared = batch.loads.len() * VARIANTS.len();
+    report.cases.iter().take(compared).for_each(|case| tell(case, output));
+    Ok(report)
+}
+
+fn report(batch: &Batch, runs: &[Played], planned: usize) -> ExperimentReport {
+    let loads = batch.loads.iter();
+    let mut cases: Vec<Case> =
+        loads.flat_map(|load| VARIANTS.map(|variant| variant_case(runs, variant, *load))).collect();
+    cases.extend(runs.iter().map(run_case));
+    let mut figures = times(runs, "times", &VARIANTS, &batch.loads);
+    figures.push(per_second(runs, "throughput", &VARIANTS, &batch.loads));
+    figures.retain(|figure| !figure.series.is_empty());
+    let mut notes = vec![
+        "Nothing is judged: whether windows from hop to hop gain anything beside Vegas is what is asked. Means over seeds, with intervals that hold the true mean in \
+         19 of 20 cases; changes are beside Vegas."
+            .to_owned(),
+        "FEEDBACK cells have packets of their own, as acknowledgements, and do not wait behind cells: the best that could be had.".to_owned(),
+    ];
+    if runs.len() < planned {
+        let left = planned - runs.len();
+        notes.push(format!("{left} runs are missing: the same command plays them."));
+    }
+    ExperimentReport {
+        parameters: batch.parameters(),
+        answer: format!("{} of {planned} runs; see the comparison.", runs.len()),
+        cases,
+        figures,
+        notes,
+        promise: Promise::Decided {
+            held: runs.len() == planned,
+            rule: "All runs were played.".to_owned(),
+        },
+        ..telling::report(
+            "circuitstart-network",
+            "CircuitStart over a whole network",
+            "What do windows from hop to hop gain in a whole simulated network, beside Tor's own from end to end?",
+        )
+    }
+}
+
+/// What a variant comes to at a load, beside the first one.
+fn variant_case(runs: &[Played], variant: &str, load: u32) -> Case {
+    let smallest = runs.iter().flat_map(|it| &it.sizes).map(|it| it.bytes).min().unwrap_or(0);
+    let largest = runs.iter().flat_map(|it| &it.sizes).map(|it| it.bytes).max().unwrap_or(0);
+    let of = |variant: &str, what: &dyn Fn(&Played) -> Option<f64>| -> Interval {
+        over_seeds(runs, (variant, load), what)
+    };
+    let first_byte = |it: &Played| median(it.size(smallest)?.first_byte_s.iter().copied());
+    let small_last = |it: &Played| median(it.size(smallest)?.last_byte_s.iter().copied());
+    let large_last = |it: &Played| median(it.size(largest)?.last_byte_s.iter().copied());
+    let fair = |it: &Played| fairness(it.size(largest)?);
+    let queue = |it: &Played| Some(it.queue_ms);
+    let sent = |it: &Played| Some(it.sent_median_mbit_per_s());
+    let (small, large) = (in_words(smallest), in_words(largest));
+    let mut told: Vec<(String, &str, &dyn Fn(&Played) -> Option<f64>)> = vec![
+        (format!("first byte of {small}"), "s", &first_byte),
+        (format!("last byte of {small}"), "s", &small_last),
+        (format!("last byte of {large}"), "s", &large_last),
+        ("fairness".to_owned(), "", &fair),
+        ("in relays' queues".to_owned(), "ms", &queue),
+        ("relays sent".to_owned(), "Mbit/s", &sent),
+    ];
+    // Where there is one size only.
+    told.dedup_by(|one, other| one.0 == other.0);
+    let mut case = Case::new(format!("{variant}, load {load} %"), None, None);
+    let mut parts = Vec::new();
+    for (name, unit, what) in told {
+        let (own, other) = (of(variant, what), of(VARIANTS[0], what));
+        let change = (own.mean / other.mean - 1.0) * 100.0;
+        parts.push(format!("{name} {own:.3} {unit} ({change:+.1} %)"));
+        let column = name.replace(' ', "_").replace('\'', "");
+        case = case
+            .column(&column, own.mean)
+            .column(&format!("{column}_half_width"), own.half_width.unwrap_or(f64::NAN));
+    }
+    case.ended(CaseVerdict::Skipped, parts.join("; "))
+}
+
+/// Jain's index of the rates at which downloads came: 1 if all were alike.
+#[expect(clippy::cast_precision_loss, reason = "numbers of downloads")]
+fn fairness(size: &Transfers) -> Option<f64> {
+    let rates: Vec<f64> =
+        size.last_byte_s.iter().map(|s| 1.0 / s).filter(|it| it.is_finite()).collect();
+    let squares: f64 = rates.iter().map(|rate| rate * rate).sum();
+    let sum: f64 = rates.iter().sum();
+    (!rates.is_empty()).then(|| sum * sum / (rates.len() as f64 * squares))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn variants_are_all_four_that_there_are() {
+        let chosen = VARIANTS.map(|variant| {
+            let mut choices = Choices::default();
+            choose(&mut choices, variant);
+            (choices.has_congestion_control, choices.hop_windows.is_some())
+        });
+        assert_eq!(chosen, [(true, false), (false, false), (false, true), (true, true)]);
+    }
+}

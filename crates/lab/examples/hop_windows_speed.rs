@@ -1,0 +1,136 @@
+//! What windows from hop to hop cost a relay: a client downloads over loopback through three relays of ours, without windows and with them in
+//! turn, and the middle one's thread tells its processor time.
+//!
+//! `cargo run --release -p lab --example hop_windows_speed -- [seconds] [runs] [circuits] [jumpstart cells]`
+//!
+//! The last line has the ratio of the medians: what the relay carries in a second of processor time with windows, over what it does without.
+#![expect(clippy::unwrap_used, clippy::print_stdout, reason = "a probe for developers")]
+
+use link::tls::TlsConfigs;
+use link::{Clock, Driver, DriverOptions, Forge, NodeThread, thread_cpu_time, unix_time_s};
+use onion::circuit::NextHop;
+use onion::client::{CircuitPlan, Client, Server, Transfer};
+use onion::flow::control::{FlowFactory, TorFlows};
+use onion::flow::hop::HopWindows;
+use onion::identity::OwnIdentity;
+use onion::router::schedule::SchedulerConfig;
+use onion::router::{ExitConfig, ExitPolicy, Router, RouterConfig};
+use onion::{Duration, Instant, Rate};
+use rand::SeedableRng;
+use rand::rngs::StdRng;
+use std::net::TcpListener;
+use std::sync::Arc;
+
+/// Time for circuits to stand and windows to grow.
+const WARM_UP: Duration = Duration::from_secs(2);
+
+/// More than is downloaded.
+const ENDLESS: u64 = 1 << 40;
+
+struct Cast {
+    forge: Forge,
+    relays: Vec<Arc<OwnIdentity>>,
+    unix_time_s: u64,
+}
+
+/// What the middle relay has done.
+struct Run {
+    rate: Rate,
+    gbit_per_cpu_s: f64,
+}
+
+fn main() {
+    let mut arguments = std::env::args().skip(1).map(|text| text.parse::<u64>().unwrap());
+    let mut argument = |usual| arguments.next().unwrap_or(usual);
+    let (seconds, runs, circuits) = (argument(5), argument(3), argument(8));
+    let jump = u32::try_from(argument(0)).unwrap();
+    let windows = match jump {
+        0 => HopWindows::CircuitStartAgain,
+        cells => HopWindows::JumpStart { cells },
+    };
+    let unix_time_s = unix_time_s();
+    let mut forge = Forge::new([3; 32], unix_time_s).unwrap();
+    let relays = (0..3).map(|_| Arc::new(forge.identity().unwrap())).collect();
+    let cast = Cast { forge, relays, unix_time_s };
+    let kinds = [None, Some(windows), Some(HopWindows::Fixed { cells: 500 })];
+    let mut figures = [const { Vec::new() }; 3];
+    for run in 1..=runs {
+        for (kind, figures) in kinds.iter().zip(&mut figures) {
+            let found = play(&cast, Duration::from_secs(seconds), circuits, *kind);
+            let what = kind.map_or("no windows".to_owned(), |kind| format!("{kind:?}"));
+            let (rate, gbit_per_cpu_s) = (found.rate.as_mbit_per_s(), found.gbit_per_cpu_s);
+            println!(
+                "run {run}: {what}: {rate:.0} Mbit/s, {gbit_per_cpu_s:.3} Gbit per CPU second"
+            );
+            figures.push(gbit_per_cpu_s);
+        }
+    }
+    let [without, with, fixed] = figures.map(median);
+    println!(
+        "median: without {without:.3}, with {with:.3}, fixed {fixed:.3} Gbit per CPU second; ratio {:.3}, fixed {:.3}",
+        with / without,
+        fixed / without
+    );
+}
+
+fn median(mut figures: Vec<f64>) -> f64 {
+    figures.sort_by(f64::total_cmp);
+    figures.get(figures.len() / 2).copied().unwrap_or(f64::NAN)
+}
+
+fn play(cast: &Cast, length: Duration, circuits: u64, windows: Option<HopWindows>) -> Run {
+    let flows = || -> Arc<dyn FlowFactory> {
+        match windows {
+            None => Arc::new(TorFlows),
+            Some(windows) => Arc::new(windows.flows(SchedulerConfig::INTERVAL)),
+        }
+    };
+    let (clock, usual) = (Clock::start(), DriverOptions::default());
+    let tls = TlsConfigs::new(&cast.forge).unwrap();
+    let listen = || TcpListener::bind("127.0.0.1:0").unwrap();
+    let listener = listen();
+    let server_at = listener.local_addr().unwrap();
+    let plain = DriverOptions { accepts_plain: true, ..usual };
+    let server = Driver::new(Server::new(), clock, tls.clone(), vec![listener], plain).unwrap();
+    let _server = NodeThread::start("server", Box::new(server), ()).unwrap();
+    let (mut hops, mut relays) = (Vec::new(), Vec::new());
+    for (number, identity) in (0..).zip(&cast.relays) {
+        let listener = listen();
+        hops.push(NextHop::to_own(identity, listener.local_addr().unwrap()));
+        let mut config = RouterConfig::new(Arc::clone(identity), cast.unix_time_s);
+        let policy = ExitPolicy::accept_all();
+        config.exit = Some(ExitConfig { policy, ..ExitConfig::default() });
+        config.flows = flows();
+        let router = Router::new(config, StdRng::from_seed([number; 32]), clock.now());
+        let driver = Driver::new(router, clock, tls.clone(), vec![listener], usual).unwrap();
+        relays.push(NodeThread::start(format!("relay {number}"), Box::new(driver), ()).unwrap());
+    }
+    let mut client = Client::new(cast.unix_time_s, StdRng::from_seed([9; 32]));
+    client.set_flows(flows());
+    for seed in 0..circuits {
+        let now = clock.now();
+        let circuit = client.open(now, &CircuitPlan::new(hops.clone()));
+        client.begin(now, circuit, server_at.into(), Transfer::download(seed, ENDLESS));
+    }
+    let driver = Driver::new(client, clock, tls, vec![], usual).unwrap();
+    let _client = NodeThread::start("client", Box::new(driver), ()).unwrap();
+    let look = || {
+        let middle = relays[1].teller();
+        let looked =
+            middle.ask(|it| (thread_cpu_time(), it.now(), it.node().totals().client_bytes));
+        looked.unwrap()
+    };
+    wait(clock, clock.now() + WARM_UP);
+    let (cpu, at, bytes) = look();
+    wait(clock, at + length);
+    let (cpu_after, at_after, bytes_after) = look();
+    let (bytes, cpu_s) = (bytes_after - bytes, (cpu_after - cpu).as_secs_f64());
+    let rate = Rate::from_bytes_over(bytes, at_after - at);
+    Run { rate, gbit_per_cpu_s: bytes as f64 * 8e-9 / cpu_s }
+}
+
+fn wait(clock: Clock, until: Instant) {
+    while clock.now() < until {
+        std::thread::park_timeout(until - clock.now());
+    }
+}

@@ -1,0 +1,164 @@
+//! Windows from hop to hop, between our routers and with our client; and paths on which not everybody has them.
+
+use crate::network::{Net, World};
+use crate::stage::VirtualTime;
+use onion::client::Transfer;
+use onion::flow::hop::{HopFlows, HopWindows};
+use onion::router::RateLimit;
+use onion::router::schedule::SchedulerConfig;
+use onion::{Duration, Rate};
+use sim::wire::PathModel;
+use std::sync::Arc;
+
+crate::stage::in_both_worlds! {
+    transfers_are_intact_at_all_sizes_with_windows_from_hop_to_hop
+    transfers_are_intact_with_a_middle_relay_that_has_no_windows
+    a_client_that_does_not_read_is_waited_for_where_the_data_comes_from
+}
+
+/// Around the bytes of a cell, of the first trains, of windows from end to end.
+const SIZES: [u64; 5] = [0, 490, 5_000, 100_000, 1_200 * 498 + 7];
+
+fn flows(windows: HopWindows) -> Arc<HopFlows> {
+    Arc::new(windows.flows(SchedulerConfig::INTERVAL))
+}
+
+/// Those of the path that have windows: the client and three relays, a bit for each.
+fn net<W: World>(world: W, windows: HopWindows, who: u8) -> Net<W> {
+    let mut net = Net::with(world, |place, config| {
+        if who & (2 << place) != 0 {
+            config.flows = flows(windows);
+        }
+    });
+    if who & 1 != 0 {
+        net.client().set_flows(flows(windows));
+    }
+    net
+}
+
+const ALL: u8 = 0b1111;
+
+fn transfers_are_intact_at_all_sizes_with_windows_from_hop_to_hop<W: World>(world: W) {
+    let mut net = net(world, HopWindows::CircuitStartAgain, ALL);
+    for has_congestion_control in [false, true] {
+        let circuit = net.circuit(has_congestion_control);
+        for (seed, size) in (1..).zip(SIZES) {
+            let transfer = Transfer { seed, download_bytes: size, upload_bytes: size };
+            let stream = net.begin(circuit, transfer);
+            net.complete(stream);
+        }
+        net.client().destroy(circuit);
+    }
+    net.assert_empty();
+    for place in 0..3 {
+        let totals = *net.relay(place).totals();
+        assert_eq!((totals.feedback_refused, totals.stalled_circuits), (0, 0), "relay {place}");
+    }
+}
+
+fn transfers_are_intact_with_a_middle_relay_that_has_no_windows<W: World>(world: W) {
+    transfers_are_intact(world, 0b1011);
+}
+
+fn transfers_are_intact<W: World>(world: W, who: u8) {
+    let mut net = net(world, HopWindows::CircuitStart, who);
+    let circuit = net.circuit(true);
+    let transfer = Transfer { seed: 3, download_bytes: 300_000, upload_bytes: 300_000 };
+    let stream = net.begin(circuit, transfer);
+    net.complete(stream);
+    net.client().destroy(circuit);
+    net.assert_empty();
+}
+
+#[test]
+fn transfers_are_intact_whoever_of_the_path_has_windows() {
+    (0..=ALL).for_each(|who| transfers_are_intact(VirtualTime::new(1, Some(3000)), who));
+}
+
+#[test]
+fn transfers_are_intact_with_windows_of_each_kind() {
+    let all = [
+        HopWindows::BackTap,
+        HopWindows::CircuitStart,
+        HopWindows::CircuitStartAgain,
+        HopWindows::SlowStart,
+        HopWindows::JumpStart { cells: 200 },
+        HopWindows::Fixed { cells: 3 },
+    ];
+    for windows in all {
+        let mut net = net(VirtualTime::new(1, Some(3000)), windows, ALL);
+        let circuit = net.circuit(false);
+        let transfer = Transfer { seed: 4, download_bytes: 60_000, upload_bytes: 60_000 };
+        let stream = net.begin(circuit, transfer);
+        net.complete(stream);
+        net.client().destroy(circuit);
+        net.assert_empty();
+    }
+}
+
+fn a_client_that_does_not_read_is_waited_for_where_the_data_comes_from<W: World>(world: W) {
+    let mut net = net(world, HopWindows::CircuitStart, ALL);
+    let circuit = net.circuit(false);
+    let stream = net.begin(circuit, Transfer::download(1, 6_000_000));
+    net.client().pause(stream);
+    net.until(|net| net.client().figures(stream).is_some_and(|it| it.received_bytes > 400 * 490));
+    net.pass(Duration::from_millis(if W::IS_EXACT { 20_000 } else { 300 }));
+    let now = net.stage.now();
+    net.client().resume(now, stream);
+    net.complete(stream);
+    net.client().destroy(circuit);
+    net.assert_empty();
+}
+
+/// What a download through a relay with a rate limit comes to.
+struct Narrow {
+    took: Duration,
+    /// How long a cell waits there, on average.
+    waits: Duration,
+}
+
+/// Three relays, 20 ms from one to the next; the middle one sends no more than 8 Mbit/s.
+fn download_through_a_narrow_middle(windows: HopWindows, who: u8) -> Narrow {
+    let mut stage = VirtualTime::new(1, None);
+    stage
+        .wire
+        .set_all_paths(PathModel { latency: Duration::from_millis(20), ..PathModel::default() });
+    let limit = RateLimit { rate: Rate::from_mbit_per_s(8.0), burst_bytes: 60_000 };
+    let mut net = Net::with(stage, |place, config| {
+        if who & (2 << place) != 0 {
+            config.flows = flows(windows);
+        }
+        config.limit = (place == 1).then_some(limit);
+    });
+    if who & 1 != 0 {
+        net.client().set_flows(flows(windows));
+    }
+    let circuit = net.circuit(false);
+    let (sent, waited) = (net.relay(1).totals().client_bytes, net.relay(1).waited_cell_s());
+    let stream = net.begin(circuit, Transfer::download(1, 4_000_000));
+    let took = net.complete(stream).to_last();
+    let cells = (net.relay(1).totals().client_bytes - sent) as f64 / 514.0;
+    let waits = Duration::from_secs_f64((net.relay(1).waited_cell_s() - waited) / cells);
+    net.client().destroy(circuit);
+    net.assert_empty();
+    Narrow { took, waits }
+}
+
+#[test]
+fn with_windows_cells_wait_at_their_source_and_not_at_the_narrow_relay() {
+    let without = download_through_a_narrow_middle(HopWindows::CircuitStart, 0);
+    let with = download_through_a_narrow_middle(HopWindows::CircuitStart, ALL);
+    // A window of 500 cells of one stream takes a quarter of a second at 8 Mbit/s; what is not on its way waits here.
+    assert!(without.waits > Duration::from_millis(100), "{:?}", without.waits);
+    assert!(with.waits * 2 < without.waits, "{:?} and {:?}", with.waits, without.waits);
+    assert!(with.took < without.took * 5 / 4, "{:?} and {:?}", with.took, without.took);
+}
+
+#[test]
+fn a_narrow_relay_without_windows_is_controlled_from_end_to_end_as_ever() {
+    let without = download_through_a_narrow_middle(HopWindows::CircuitStart, 0);
+    let mixed = download_through_a_narrow_middle(HopWindows::CircuitStart, 0b1011);
+    let (waits, other) = (mixed.waits, without.waits);
+    assert!(waits > other * 4 / 5 && waits < other * 6 / 5, "{waits:?} and {other:?}");
+    assert!(mixed.took < without.took * 11 / 10, "{:?} and {:?}", mixed.took, without.took);
+}

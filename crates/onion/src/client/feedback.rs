@@ -1,0 +1,111 @@
+//! Windows from hop to hop, between the client and its first hops (`docs/protocol.md`).
+//!
+//! The window of a circuit's source is the client's: data waits here until the first hop has passed on what it got. The other way the client
+//! says what has come. Messages other than data do not wait for room, since nothing is sent twice and streams hang on them; they take room
+//! from the data behind them.
+
+use super::application::Application;
+use super::core::Core;
+use super::event::CircuitNumber;
+use crate::cell::msg::PassedOn;
+use crate::cell::{CircId, Command};
+use crate::node::ConnId;
+use crate::suite::{Cell, Suite};
+use crate::time::Instant;
+use alloc::string::ToString;
+use alloc::vec::Vec;
+use rand_core::Rng;
+
+impl<S: Suite, A: Application<S>, R: Rng> Core<S, A, R> {
+    /// Whether windows from hop to hop are offered to first hops: if the [flows](Self::set_flows) have them.
+    #[must_use]
+    pub fn has_hop_windows(&self) -> bool {
+        self.flows.hop().is_some()
+    }
+
+    /// A FEEDBACK cell has come on a link: the first hop has passed cells on. False if it says what cannot be, and the link is ours no more.
+    pub fn handle_feedback(&mut self, now: Instant, conn: ConnId, body: &[u8]) -> bool {
+        self.now = now;
+        if !self.links.get(&conn).is_some_and(|link| link.has_feedback) {
+            return self.links.contains_key(&conn);
+        }
+        let outcome = PassedOn::parse(body).map_err(|malformed| malformed.to_string());
+        let entries: Vec<PassedOn> = match outcome {
+            Ok(entries) => entries.collect(),
+            Err(problem) => {
+                self.handle_broken(now, conn, problem);
+                return false;
+            }
+        };
+        for PassedOn { circ_id, cells } in entries {
+            let number = self.links.get(&conn).and_then(|link| link.circuits.get(&circ_id));
+            let passage = number.and_then(|number| self.passages.get_mut(number));
+            let circuit = passage.and_then(|it| it.legs.iter_mut().find(|it| it.is(conn, circ_id)));
+            // It may have said so before it heard that the circuit is gone.
+            let Some(account) = circuit.and_then(|it| it.account.as_mut()) else { continue };
+            if account.handle_feedback(now, cells.into()).is_err() {
+                let problem = "it says that it has passed on more cells than it got";
+                self.handle_broken(now, conn, problem.to_string());
+                return false;
+            }
+        }
+        self.wake(conn);
+        true
+    }
+
+    /// What a link's other side is to be told: the body of a FEEDBACK cell.
+    #[must_use]
+    pub fn poll_feedback(&mut self, conn: ConnId) -> Option<Vec<u8>> {
+        let link = self.links.get_mut(&conn).filter(|link| link.is_open)?;
+        let mut to_tell = core::mem::take(&mut link.to_tell);
+        let (mut body, mut entries) = (Vec::new(), 0);
+        while entries < PassedOn::PER_CELL_MAX
+            && let Some(circ_id) = to_tell.pop()
+        {
+            let number = self.links.get(&conn).and_then(|link| link.circuits.get(&circ_id));
+            let passage = number.and_then(|number| self.passages.get_mut(number));
+            let circuit = passage.and_then(|it| it.legs.iter_mut().find(|it| it.is(conn, circ_id)));
+            let Some(account) = circuit.and_then(|it| it.account.as_mut()) else { continue };
+            let cells = account.take_untold();
+            if cells > 0 {
+                PassedOn { circ_id, cells }.encode_into(&mut body);
+                entries += 1;
+            }
+        }
+        if let Some(link) = self.links.get_mut(&conn).filter(|_| !to_tell.is_empty()) {
+            link.to_tell = to_tell;
+        }
+        (entries > 0).then_some(body)
+    }
+
+    /// A relay cell has come from the first hop.
+    pub(super) fn note_came(&mut self, number: CircuitNumber, place: usize) {
+        let circuit = self.passages.get_mut(&number).and_then(|it| it.legs.get_mut(place));
+        let Some(circuit) = circuit else { return };
+        let (conn, circ_id) = (circuit.conn, circuit.circ_id);
+        let Some(account) = &mut circuit.account else { return };
+        account.handle_came();
+        account.pass_on(1);
+        if account.has_news()
+            && let Some(link) = self.links.get_mut(&conn)
+        {
+            link.to_tell.push(circ_id);
+        }
+    }
+
+    /// These cells leave on a link, those of circuits among them.
+    pub(super) fn note_left(&mut self, conn: ConnId, cells: &[S::Cell]) {
+        let Some(link) = self.links.get(&conn).filter(|link| link.has_feedback) else { return };
+        for cell in cells {
+            if !matches!(cell.command(), Command::RELAY | Command::RELAY_EARLY) {
+                continue;
+            }
+            let circ_id: CircId = cell.circ_id();
+            let passage = link.circuits.get(&circ_id).and_then(|it| self.passages.get_mut(it));
+            let circuit = passage.and_then(|it| it.legs.iter_mut().find(|it| it.is(conn, circ_id)));
+            if let Some(circuit) = circuit {
+                circuit.handle_left(self.now, 1);
+            }
+        }
+    }
+}

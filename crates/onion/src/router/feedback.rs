@@ -1,0 +1,122 @@
+//! Windows from hop to hop, between relays: FEEDBACK, as it comes and as it goes (`docs/protocol.md`).
+//!
+//! On a link that has them, each side counts the relay cells of each circuit that it gives to the other, and hears how many of them have
+//! gone on from there, or were for that relay. A window of [`flow::hop`](crate::flow::hop) says how many may be under way. Where it is
+//! full, the circuit leaves its link's turns ([`schedule`](super::schedule)), and its cells wait here; those that still come wait
+//! at the hop before, whose window fills up in turn, back to where they come from.
+//!
+//! A link of a stock relay or of a stock client has none of this. Cells that come by it are told to nobody, and cells that leave by it
+//! have no bound but those of the circuit's ends: there a circuit is controlled end to end, as everywhere in Tor.
+//!
+//! # Bounds
+//! Both sides count the same cells, so what is said can be checked to the cell. A peer that says it has passed on more than it got, on a
+//! circuit or on all that are gone, loses the link. One that says too little holds up the circuits that lead over it, which any relay can
+//! do; what waits for it is bounded as all queues are. What it is to be told takes a place for each of its circuits, however slowly it reads.
+
+use super::cells::Violation;
+use super::circuits::{OnLink, Way};
+use super::links::Control;
+use super::{Conduct, Core, RouterEvent};
+use crate::cell::msg::PassedOn;
+use crate::cell::{CircId, Command};
+use crate::flow::hop::Excess;
+use crate::node::ConnId;
+use crate::suite::Suite;
+use crate::time::Instant;
+use alloc::vec::Vec;
+use rand_core::Rng;
+
+/// What a peer did that passed on what it was not given.
+const TOO_MUCH: Violation = "it says that it has passed on more cells than it got";
+
+impl<S: Suite, R: Rng, C: Conduct<S>> Core<S, R, C> {
+    /// Whether windows from hop to hop are offered to those at the other ends of links.
+    #[must_use]
+    pub const fn has_hop_windows(&self) -> bool {
+        self.has_hop_windows
+    }
+
+    /// A FEEDBACK cell has come on a link: the other side has passed cells on. False if the link is ours no more. On a link without
+    /// windows it means nothing, as any cell that is not known.
+    pub fn handle_feedback(&mut self, now: Instant, conn: ConnId, body: &[u8]) -> bool {
+        self.outputs.set_now(now);
+        let Some(link) = self.conns.link(conn) else { return false };
+        if !link.has_feedback {
+            return true;
+        }
+        let peer = link.peer().map(|ids| ids.rsa);
+        let Err(problem) = self.obey_feedback(conn, body) else { return true };
+        self.totals.feedback_refused += 1;
+        self.tell(RouterEvent::FeedbackRefused { peer, problem });
+        self.handle_violation(now, conn, problem);
+        false
+    }
+
+    fn obey_feedback(&mut self, conn: ConnId, body: &[u8]) -> Result<(), Violation> {
+        let entries = PassedOn::parse(body).map_err(|malformed| malformed.problem)?;
+        for PassedOn { circ_id, cells } in entries {
+            self.handle_passed_on(OnLink { conn, circ_id }, cells.into())?;
+        }
+        Ok(())
+    }
+
+    /// The next hop has passed cells of a circuit on: it may get more of them.
+    fn handle_passed_on(&mut self, at: OnLink, cells: u32) -> Result<(), Violation> {
+        let Some(link) = self.conns.link_mut(at.conn) else { return Ok(()) };
+        let Some((index, from)) = link.circuits.find(at.circ_id) else {
+            // It may have said so before it heard that the circuit is gone.
+            link.stray_cells = link.stray_cells.checked_sub(cells.into()).ok_or(TOO_MUCH)?;
+            return Ok(());
+        };
+        let Some(circuit) = self.circuits.get_mut(index) else { return Ok(()) };
+        // What comes from there goes one way; what went there goes the other.
+        let way = match from {
+            Way::Forth => Way::Back,
+            Way::Back => Way::Forth,
+        };
+        let queue = circuit.queue_mut(way);
+        let outcome = queue.handle_feedback(self.outputs.now(), cells);
+        if outcome.map_err(|Excess| TOO_MUCH)? {
+            let released = (queue.len(), queue.recent);
+            self.outputs.handle_released(&mut self.conns, at.conn, (index, way), released);
+        }
+        Ok(())
+    }
+
+    /// A link whose other side is to be told that cells have passed.
+    #[inline]
+    pub(super) fn poll_teller(&mut self) -> Option<ConnId> {
+        let mut is_somebody = false;
+        while let Some((index, way)) = self.outputs.poll_passed() {
+            let from = self.circuits.get(index).and_then(|circuit| circuit.way_in(way));
+            let Some(from) = from else { continue };
+            let Some(output) = self.conns.output_mut(from.conn) else { continue };
+            output.note_to_tell(index, way);
+            self.outputs.wake(&mut self.conns, from.conn);
+            is_somebody = true;
+        }
+        is_somebody.then(|| self.outputs.poll_writable(&mut self.conns)).flatten()
+    }
+
+    /// Tells the other side of a link which cells have passed.
+    pub(super) fn poll_feedback(&mut self, conn: ConnId) -> Option<Control> {
+        let mut to_tell = core::mem::take(&mut self.conns.output_mut(conn)?.to_tell);
+        let (mut body, mut entries) = (Vec::new(), 0);
+        while entries < PassedOn::PER_CELL_MAX
+            && let Some((index, way)) = to_tell.pop()
+        {
+            let Some(circuit) = self.circuits.get_mut(index) else { continue };
+            let Some(from) = circuit.way_in(way).filter(|from| from.conn == conn) else { continue };
+            let cells = circuit.queue_mut(way).take_untold();
+            if cells > 0 {
+                PassedOn { circ_id: from.circ_id, cells }.encode_into(&mut body);
+                entries += 1;
+            }
+        }
+        if let Some(output) = self.conns.output_mut(conn).filter(|_| !to_tell.is_empty()) {
+            output.to_tell = to_tell;
+        }
+        let (circ_id, command) = (CircId::LINK, Command::FEEDBACK);
+        (entries > 0).then(|| Control { circ_id, command, body: body.into() })
+    }
+}

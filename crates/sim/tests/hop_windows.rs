@@ -1,0 +1,324 @@
+//! Windows from hop to hop, at a relay whose neighbours are played: what it tells, what it is told, and who lies to it.
+
+use onion::cell::msg::{DestroyReason, PassedOn};
+use onion::cell::relay::RelayCommand;
+use onion::cell::{CircId, Command};
+use onion::flow::hop::HopWindows;
+use onion::router::schedule::SchedulerConfig;
+use onion::router::{ExitConfig, ExitPolicy, RouterConfig, RouterEvent};
+use onion::suite::{StreamId, Tor, Weightless};
+use onion::{Duration, Instant};
+use proptest::prelude::*;
+use rand_chacha::ChaCha8Rng;
+use rand_chacha::rand_core::SeedableRng;
+use sim::stage::{Cast, Handshaking, Seen, Stage};
+use std::sync::Arc;
+
+/// What the windows of most tests hold.
+const WINDOW: u32 = 10;
+
+/// Cells that may wait on a circuit.
+const QUEUE_LIMIT_CELLS: u32 = 60;
+
+fn stage<S: Cast>(windows: HopWindows) -> Stage<S, ChaCha8Rng> {
+    Stage::new(ChaCha8Rng::seed_from_u64(7), |config: &mut RouterConfig<S::Identity>| {
+        let policy = ExitPolicy::accept_all();
+        config.exit = Some(ExitConfig { policy, ipv6: false, allows_single_hop: true });
+        config.queue_limit_cells = QUEUE_LIMIT_CELLS;
+        config.padding = false;
+        config.flows = Arc::new(windows.flows(SchedulerConfig::INTERVAL));
+    })
+}
+
+/// A circuit from a client through the relay to a next hop.
+struct Middle<S: Cast> {
+    stage: Stage<S, ChaCha8Rng>,
+    client: usize,
+    circ_id: CircId,
+    next: usize,
+    onward: CircId,
+}
+
+impl<S: Cast> Middle<S> {
+    /// `has_feedback` says who takes part: clients, and the next hop, which is relay 3.
+    fn new(windows: HopWindows, has_feedback: fn(Option<u8>) -> bool) -> Self {
+        let mut stage = stage::<S>(windows);
+        stage.has_feedback = has_feedback;
+        let (client, circ_id) = (stage.accept(None, None), CircId::of_initiator(1));
+        stage.create(client, circ_id, Handshaking::Ntor);
+        stage.extend(client, circ_id, Handshaking::Ntor, 3);
+        let mut it = Self { stage, client, circ_id, next: 1, onward: CircId::LINK };
+        // What was said while it was built is passed on.
+        it.pass(10);
+        it.stage.pass_on(client, circ_id, u16::MAX);
+        it.onward = it.stage.begun(1)[0];
+        assert_eq!(it.stage.hops(client, circ_id), 2);
+        it
+    }
+
+    fn pass(&mut self, ms: u64) {
+        self.stage.pass(Duration::from_millis(ms));
+        self.stage.relay.check_accounts();
+    }
+
+    fn forth(&mut self, cells: usize) {
+        for _ in 0..cells {
+            self.stage.say_data(self.client, self.circ_id, 1, StreamId(1), 498);
+        }
+        self.pass(5);
+    }
+
+    fn back(&mut self, cells: usize) {
+        for _ in 0..cells {
+            self.stage.reply_data(self.next, self.onward, StreamId(1), 498);
+        }
+        self.pass(5);
+    }
+
+    fn left(&self, link: usize, command: Command) -> usize {
+        let of = |seen: &&Seen| seen.link == link && seen.command == command;
+        self.stage.seen().iter().filter(of).count()
+    }
+
+    /// Why a link was closed, if one was.
+    fn refusal(&mut self) -> Option<&'static str> {
+        core::iter::from_fn(|| self.stage.relay.poll_event()).find_map(|event| match event {
+            RouterEvent::FeedbackRefused { problem, .. } => Some(problem),
+            _ => None,
+        })
+    }
+}
+
+/// Both ways, and whatever cells hold.
+fn what_has_gone_on_is_told<S: Cast>() {
+    let mut middle = Middle::<S>::new(HopWindows::Fixed { cells: WINDOW }, |_| true);
+    let told_before = middle.left(0, Command::FEEDBACK);
+    assert!(told_before > 0, "the EXTEND2 was for the relay itself");
+    middle.forth(4);
+    assert_eq!(middle.stage.unsaid(0, middle.circ_id), 0, "all has gone on");
+    // The first goes at once, the others in the scheduler's next run: what goes together is told together.
+    assert_eq!(middle.left(0, Command::FEEDBACK), told_before + 2);
+    middle.back(4);
+    assert_eq!(middle.stage.unsaid(1, middle.onward), 0);
+    // Of what may not go on yet nothing is said.
+    middle.forth(20);
+    assert_eq!(middle.stage.unsaid(0, middle.circ_id), 24 - WINDOW);
+    assert_eq!(middle.stage.unfed(1, middle.onward), WINDOW);
+    middle.stage.pass_on(1, middle.onward, 3);
+    middle.pass(5);
+    assert_eq!(middle.stage.unsaid(0, middle.circ_id), 24 - WINDOW - 3);
+    assert_eq!(middle.stage.unfed(1, middle.onward), WINDOW, "three more have gone");
+}
+
+#[test]
+fn what_has_gone_on_is_told_to_the_hop_before_and_nothing_else() {
+    what_has_gone_on_is_told::<Tor>();
+    what_has_gone_on_is_told::<Weightless>();
+}
+
+#[test]
+fn a_hop_that_takes_no_part_is_told_nothing_and_held_back_by_nothing() {
+    // A stock relay behind: all goes to it at once, and the client hears of it.
+    let windows = HopWindows::Fixed { cells: WINDOW };
+    let mut middle = Middle::<Weightless>::new(windows, |relay| relay.is_none());
+    middle.forth(40);
+    assert_eq!(middle.left(1, Command::RELAY), 40);
+    assert_eq!(middle.stage.unsaid(0, middle.circ_id), 0);
+    middle.back(40);
+    assert_eq!(middle.left(1, Command::FEEDBACK), 0);
+    assert_eq!(u64::from(WINDOW), middle.stage.data_cells(0, middle.circ_id));
+    // A stock client before: it gets all at once, and the next hop hears of it.
+    let mut middle = Middle::<Weightless>::new(windows, |relay| relay.is_some());
+    middle.back(40);
+    assert_eq!(middle.stage.data_cells(0, middle.circ_id), 40);
+    assert_eq!(middle.stage.unsaid(1, middle.onward), 0);
+    assert_eq!(middle.left(0, Command::FEEDBACK), 0);
+    middle.forth(40);
+    assert_eq!(middle.left(1, Command::RELAY), WINDOW as usize);
+}
+
+#[test]
+fn without_windows_of_its_own_a_relay_offers_none_and_hears_none() {
+    let mut stage: Stage<Weightless, ChaCha8Rng> = Stage::new(ChaCha8Rng::seed_from_u64(7), |_| ());
+    assert!(!stage.relay.has_hop_windows());
+    let link = stage.accept(None, None);
+    stage.feed_back(link, CircId::of_initiator(1), 9);
+    stage.feed_back_bytes(link, b"noise");
+    assert!(stage.is_open(link), "as any cell that is not known");
+}
+
+#[test]
+fn what_is_dropped_when_a_circuit_is_truncated_counts_as_passed_on() {
+    let mut middle = Middle::<Weightless>::new(HopWindows::Fixed { cells: WINDOW }, |_| true);
+    middle.forth(30);
+    assert_eq!(middle.stage.unsaid(0, middle.circ_id), 30 - WINDOW);
+    let truncate = (0, RelayCommand::TRUNCATE);
+    middle.stage.say(0, middle.circ_id, truncate, StreamId::CIRCUIT, &[0]);
+    middle.pass(5);
+    assert_eq!(middle.stage.unsaid(0, middle.circ_id), 0, "nothing of it waits any more");
+    assert_eq!(middle.left(0, Command::DESTROY), 0);
+}
+
+/// What has a place in a link's turns keeps it when its circuit goes, until the link looks; and the next circuit gets its number.
+#[test]
+fn a_circuit_with_the_number_of_one_that_is_gone_is_held_back_once() {
+    let mut middle = Middle::<Weightless>::new(HopWindows::Fixed { cells: WINDOW }, |_| true);
+    for _ in 0..5 {
+        middle.stage.say_data(0, middle.circ_id, 1, StreamId(1), 498);
+    }
+    middle.stage.send_bytes(0, middle.circ_id, Command::DESTROY, &[0]);
+    middle.stage.relay.check_accounts();
+    let circ_id = CircId::of_initiator(2);
+    middle.stage.create(0, circ_id, Handshaking::Ntor);
+    middle.stage.extend(0, circ_id, Handshaking::Ntor, 3);
+    middle.pass(10);
+    let before = middle.left(1, Command::RELAY);
+    for _ in 0..30 {
+        middle.stage.say_data(0, circ_id, 1, StreamId(1), 498);
+    }
+    middle.pass(10);
+    assert_eq!(middle.left(1, Command::RELAY) - before, WINDOW as usize);
+}
+
+#[test]
+fn an_exits_circuit_is_held_back_at_its_source_and_goes_on_with_feedback() {
+    let mut stage = stage::<Weightless>(HopWindows::CircuitStart);
+    let (client, circ_id) = (stage.accept(None, None), CircId::of_initiator(1));
+    stage.create(client, circ_id, Handshaking::Congestion);
+    let begin = (0, RelayCommand::BEGIN);
+    stage.say(client, circ_id, begin, StreamId(1), b"192.0.2.80:80\0");
+    stage.connect(0);
+    stage.feed(0, 100_000);
+    stage.pass(Duration::from_millis(50));
+    // CONNECTED, and one of data: a window begins with two cells.
+    assert_eq!(stage.data_cells(client, circ_id), 1);
+    let mut most = 0;
+    for _ in 0..40 {
+        most = most.max(stage.unfed(client, circ_id));
+        stage.pass(Duration::from_millis(20));
+        stage.pass_on(client, circ_id, u16::MAX);
+        while stage.acknowledge(client, circ_id) {}
+        stage.feed(0, 100_000);
+        stage.relay.check_accounts();
+    }
+    assert!(most > 20, "the window has grown: {most}");
+    assert!(stage.data_cells(client, circ_id) > 200);
+}
+
+#[test]
+fn who_passes_on_more_than_he_got_loses_his_link_and_nobody_else_suffers() {
+    let mut middle = Middle::<Weightless>::new(HopWindows::Fixed { cells: WINDOW }, |_| true);
+    let (bystander, circ_id) = (middle.stage.accept(None, None), CircId::of_initiator(1));
+    middle.stage.create(bystander, circ_id, Handshaking::Ntor);
+    middle.forth(5);
+    middle.stage.feed_back(1, middle.onward, 5);
+    assert!(middle.stage.is_open(1));
+    middle.stage.feed_back(1, middle.onward, 1);
+    assert!(!middle.stage.is_open(1) && middle.stage.is_open(bystander));
+    assert_eq!(middle.refusal(), Some("it says that it has passed on more cells than it got"));
+    assert_eq!(middle.stage.relay.totals().feedback_refused, 1);
+    assert_eq!(middle.stage.relay.open_circuits(), 1, "the circuit over that link is gone");
+    assert_eq!(middle.left(0, Command::DESTROY), 1, "and its client knows");
+}
+
+#[test]
+fn of_circuits_that_are_gone_a_peer_may_say_what_it_got_there_and_no_more() {
+    let windows = HopWindows::Fixed { cells: WINDOW };
+    for (said, is_open) in [(5, true), (6, false)] {
+        let mut middle = Middle::<Weightless>::new(windows, |_| true);
+        middle.forth(5);
+        middle.stage.send_bytes(0, middle.circ_id, Command::DESTROY, &[0]);
+        assert_eq!(middle.stage.relay.open_circuits(), 0);
+        // It said so before it heard of the end.
+        middle.stage.feed_back(1, middle.onward, said);
+        assert_eq!(middle.stage.is_open(1), is_open);
+    }
+    // Of a circuit that never was.
+    let mut middle = Middle::<Weightless>::new(windows, |_| true);
+    middle.stage.feed_back(1, CircId::of_initiator(77), 1);
+    assert!(!middle.stage.is_open(1));
+}
+
+#[test]
+fn feedback_that_says_nothing_or_cannot_be_read_closes_the_link() {
+    let long = vec![1; 6 * (PassedOn::PER_CELL_MAX + 1)];
+    for body in [&b""[..], &b"12345"[..], &b"\x80\0\0\x01\0\0"[..], &long[..]] {
+        let mut middle = Middle::<Weightless>::new(HopWindows::Fixed { cells: WINDOW }, |_| true);
+        middle.stage.feed_back_bytes(1, body);
+        assert!(!middle.stage.is_open(1), "{} bytes", body.len());
+        assert!(middle.refusal().is_some());
+    }
+}
+
+/// What any relay can do to circuits that lead over it, windows or not.
+#[test]
+fn a_next_hop_that_never_says_anything_has_us_hold_no_more_than_a_queue() {
+    let mut middle = Middle::<Weightless>::new(HopWindows::Fixed { cells: WINDOW }, |_| true);
+    middle.forth(WINDOW as usize);
+    middle.forth(QUEUE_LIMIT_CELLS as usize);
+    assert_eq!(middle.left(0, Command::DESTROY), 0);
+    assert_eq!(middle.left(1, Command::RELAY), WINDOW as usize);
+    middle.forth(1);
+    let why = middle.stage.seen().iter().find_map(|seen| seen.destroyed);
+    assert_eq!(why, Some(DestroyReason::RESOURCE_LIMIT));
+    assert_eq!(middle.stage.relay.totals().stalled_circuits, 1);
+    assert_eq!(middle.stage.relay.queued_bytes(), 0);
+}
+
+fn plays(windows: HopWindows, script: &[u8]) {
+    let mut stage = stage::<Weightless>(windows);
+    stage.has_feedback = |relay| relay != Some(2);
+    // The stage itself sees that no more is said than came, and that who is honest keeps his link.
+    stage.play(script, |stage| stage.relay.check_accounts());
+    stage.pass(Duration::from_secs(2));
+    stage.end();
+    assert_eq!((stage.relay.open_circuits(), stage.relay.queued_bytes()), (0, 0));
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(200))]
+
+    #[test]
+    fn whatever_happens_no_more_is_said_than_came_and_honest_peers_keep_their_links(
+        which in 0usize..4, script in prop::collection::vec(any::<u8>(), 0..600),
+    ) {
+        let all = [
+            HopWindows::Fixed { cells: 5 },
+            HopWindows::CircuitStartAgain,
+            HopWindows::SlowStart,
+            HopWindows::JumpStart { cells: 20 },
+        ];
+        plays(all[which], &script);
+    }
+
+    /// Cells both ways through a middle relay whose neighbours feed back now and then: all come through, in the end.
+    #[test]
+    fn nothing_is_lost_and_nothing_stays(
+        steps in prop::collection::vec((0usize..12, 0usize..12, 0u16..9, 0u16..9, 0u64..30), 1..60),
+    ) {
+        let mut middle = Middle::<Weightless>::new(HopWindows::CircuitStart, |_| true);
+        let (mut forth, mut back) = (0, 0);
+        for (to_next, to_client, fed, fed_back, ms) in steps {
+            let waits = middle.stage.unsaid(0, middle.circ_id) as usize;
+            let to_next = to_next.min((QUEUE_LIMIT_CELLS as usize).saturating_sub(waits));
+            let waits = middle.stage.unsaid(1, middle.onward) as usize;
+            let to_client = to_client.min((QUEUE_LIMIT_CELLS as usize).saturating_sub(waits));
+            middle.forth(to_next);
+            middle.back(to_client);
+            (forth, back) = (forth + to_next, back + to_client);
+            middle.stage.pass_on(1, middle.onward, fed);
+            middle.stage.pass_on(0, middle.circ_id, fed_back);
+            middle.pass(ms);
+        }
+        let until: Instant = middle.stage.now + Duration::from_secs(60);
+        while middle.stage.relay.queued_bytes() > 0 && middle.stage.now < until {
+            middle.stage.pass_on(1, middle.onward, u16::MAX);
+            middle.stage.pass_on(0, middle.circ_id, u16::MAX);
+            middle.pass(20);
+        }
+        prop_assert_eq!(middle.left(1, Command::RELAY), forth);
+        prop_assert_eq!(middle.stage.data_cells(0, middle.circ_id), back as u64);
+        prop_assert_eq!(middle.stage.unsaid(0, middle.circ_id), 0);
+        prop_assert_eq!(middle.stage.unsaid(1, middle.onward), 0);
+    }
+}
