@@ -77,13 +77,14 @@ impl Linked {
     /// The client wants a link: it is open at once, at both ends.
     fn join(&mut self, client: ConnId) {
         let exit = self.exit.accept(self.now, None, None);
-        let peer = LinkPeer { relay: None, is_canonical: false, has_padding: false };
+        let peer =
+            LinkPeer { relay: None, is_canonical: false, has_padding: false, has_feedback: false };
         if let Some(exit) = exit {
             self.exit.handle_link_open(self.now, exit, &peer);
         }
         let (forth, back) = (VecDeque::new(), VecDeque::new());
         self.links.push(Link { client: Some(client), exit, forth, back });
-        self.client.handle_link_open(self.now, client);
+        self.client.handle_link_open(self.now, client, false);
     }
 
     /// The exit wants a destination: its port says which errand it is.

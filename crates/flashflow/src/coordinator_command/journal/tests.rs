@@ -39,6 +39,7 @@ fn record(relay: &Relay, end: coordinator::End) -> Record {
         params: Params::default(),
         rounds: Vec::new(),
         processor: None,
+        shared: None,
         end,
     }
 }
