@@ -18,6 +18,7 @@ mod documents;
 mod echo;
 mod flow;
 mod input;
+mod linked;
 mod links;
 mod measurements;
 mod replay;
@@ -42,6 +43,7 @@ pub use echo::{echo, order};
 pub use flow::flow_control;
 #[cfg(fuzzing)]
 pub use libfuzzer_sys;
+pub use linked::conflux;
 pub use links::{channel_initiator, channel_responder};
 pub use measurements::measurement;
 pub use replay::{Mutator, replay_files};
@@ -54,7 +56,7 @@ pub use transit::transit;
 pub type Target = fn(&[u8]);
 
 /// All targets by name.
-pub const TARGETS: [(&str, Target); 21] = [
+pub const TARGETS: [(&str, Target); 22] = [
     ("framer", framer),
     ("messages", messages),
     ("certs", certs),
@@ -76,6 +78,7 @@ pub const TARGETS: [(&str, Target); 21] = [
     ("flow_control", flow_control),
     ("cgo", cgo),
     ("consdiff", consdiff),
+    ("conflux", conflux),
 ];
 
 /// The body of a fuzz target's program: libFuzzer's, or one that replays files.

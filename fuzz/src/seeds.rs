@@ -21,7 +21,43 @@ pub fn seeds() -> Vec<Seed> {
     seeds.extend(flows());
     seeds.extend(onions());
     seeds.extend(differences());
+    seeds.extend(sets());
     seeds
+}
+
+/// Sets of linked circuits: legs, scheduler and bound; key; whether somebody lies. Then acts, each of a link, what, and how much.
+fn sets() -> Vec<Seed> {
+    // Three legs, LowRTT, much may wait, what is lost is sent again.
+    let head = |lies: u8| [1 << 2 | 2, 9, lies];
+    let all_arrives = [0, 3].repeat(6);
+    // 255 << 11 bytes down and up.
+    let begins = [0, 9, 255, 11, 255, 11, 0, 3, 0, 3, 0, 3];
+    let round: Vec<u8> = (0..3u8)
+        .flat_map(|leg| [leg, 10, 0, 255, 9, leg, 4, 7 * leg, 2 - leg, 0, 5 + leg, leg, 12, 200, 5])
+        .collect();
+    let opened = join(&[&all_arrives, &begins]);
+    let course = join(&[&opened, &round.repeat(12)]);
+    let cut = |end: u8| [1, 13, 0, end];
+    let told = [0, 13, 1];
+    let lies = |what: u8| [0, 15, 0, what, 3, 0, 0, 0, 9];
+    vec![
+        ("conflux", "three-legs", join(&[&head(0), &course])),
+        ("conflux", "cut-at-the-client", join(&[&head(0), &course, &cut(0), &round.repeat(8)])),
+        (
+            "conflux",
+            "cut-at-the-exit",
+            join(&[&head(0), &course, &cut(1), &round.repeat(8), &told]),
+        ),
+        (
+            "conflux",
+            "another-in-its-place",
+            join(&[&head(0), &course, &cut(0), &told, &[0, 14], &all_arrives, &round.repeat(8)]),
+        ),
+        ("conflux", "false-switch", join(&[&head(1), &course, &lies(2), &round.repeat(4)])),
+        ("conflux", "false-link", join(&[&head(1), &[0, 3, 0, 0, 5], &lies(5), &course])),
+        ("conflux", "a-cell-is-gone", join(&[&head(1), &course, &lies(0), &round.repeat(4)])),
+        ("conflux", "a-cell-comes-twice", join(&[&head(1), &course, &lies(1), &round.repeat(4)])),
+    ]
 }
 
 /// Cells through a circuit of Counter Galois Onion: each of direction, hop, command, and content.

@@ -83,6 +83,7 @@ replays! {
     flow_control: 5_000,
     cgo: 2_000,
     consdiff: 5_000,
+    conflux: 2_000,
 }
 
 #[test]

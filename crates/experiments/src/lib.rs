@@ -12,6 +12,7 @@ mod circuitstart;
 mod client_load;
 mod common;
 mod concurrent;
+mod conflux;
 mod distant;
 mod downloads;
 mod error;
@@ -70,6 +71,7 @@ enum Experiment {
     #[command(name = "circuitstart")]
     CircuitStart(circuitstart::Options),
     Concurrent(concurrent::Options),
+    Conflux(conflux::Options),
     Downloads(downloads::Options),
     Felt(felt::Options),
     Hosts(hosts::Options),
@@ -100,6 +102,7 @@ pub fn run(
         Experiment::Balance(options) => balance::run(options, common, output, interrupt)?,
         Experiment::CircuitStart(options) => circuitstart::run(options, common, output, interrupt)?,
         Experiment::Concurrent(options) => concurrent::run(options, common, output, interrupt)?,
+        Experiment::Conflux(options) => conflux::run(options, common, output, interrupt)?,
         Experiment::Downloads(options) => downloads::run(options, common, output, interrupt)?,
         Experiment::Felt(options) => felt::run(options, common, output, interrupt)?,
         Experiment::Hosts(options) => hosts::run(options, common, output, interrupt)?,

@@ -106,6 +106,37 @@ fn windows_from_hop_to_hop_are_set_beside_vegas_in_a_whole_network() {
 }
 
 #[test]
+fn downloads_over_linked_circuits_end_sooner_in_virtual_time() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let mut command = Command::new(env!("CARGO_BIN_EXE_flashflow"));
+    command.args(["experiment", "conflux", "--simulated", "--sizes", "0.4", "--legs", "2,3"]);
+    command.args(["--runs", "6", "--json", "--out"]).arg(folder.path());
+    let output = command.output().expect("it starts");
+    let summary = lines(&output).pop().expect("a summary");
+    let cases = summary["cases"].as_array().expect("cases");
+    let case = |client: &str, legs: u64| {
+        let is_it = |case: &&Value| case["client"] == client && case["legs"] == legs;
+        cases.iter().find(is_it).unwrap_or_else(|| panic!("{client}, {legs}: {summary}"))
+    };
+    let number = |case: &Value, name: &str| case[name].as_f64().expect("a number");
+    let plain = case("plain", 1);
+    assert!(plain["change_against_tor_percent"].is_null(), "{plain}");
+    for legs in [2, 3] {
+        let case = case("ours", legs);
+        assert_eq!((&case["runs"], &case["failed"]), (&6.into(), &0.into()), "{case}");
+        let change = number(case, "mean_s") / number(plain, "mean_s") - 1.0;
+        assert!(change < -0.1, "{case}");
+        assert!(
+            (change * 100.0 - number(case, "change_against_tor_percent")).abs() < 0.5,
+            "{case}"
+        );
+        assert!(number(case, "interval") > 0.0 && number(case, "median_s") > 0.0, "{case}");
+    }
+    assert_eq!(cases.len(), 4, "plain, fixed windows, two and three legs");
+    assert!(folder.path().join("conflux-simulated.html").is_file());
+}
+
+#[test]
 fn a_network_is_exported_for_shadow() {
     if Command::new("tor-gencert").arg("--version").output().is_err() {
         skip::this_test!("it needs tor and tor-gencert");

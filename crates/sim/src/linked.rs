@@ -96,7 +96,8 @@ impl Errand {
 
     /// What the destination has to send now: the receipt only once the upload has come.
     fn due_bytes(&self) -> u64 {
-        let has_upload = self.received_bytes == self.request_bytes();
+        // More comes only from a client that lies.
+        let has_upload = self.received_bytes >= self.request_bytes();
         let receipt = if has_upload { Transfer::RECEIPT_LEN as u64 } else { 0 };
         self.transfer.download_bytes + receipt - self.sent_bytes
     }

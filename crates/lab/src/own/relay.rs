@@ -38,6 +38,21 @@ pub struct OwnRelaySpec {
     pub address: Ipv4Addr,
 }
 
+/// What few relays are told.
+#[derive(Clone, Copy)]
+struct Further<'a> {
+    /// Further arguments of `flashflow relay`.
+    arguments: &'a [&'a str],
+    /// Whom it asks for names, if it is an exit.
+    name_server: SocketAddr,
+    /// Whether it links circuits, if it is an exit.
+    links_circuits: bool,
+}
+
+impl Further<'_> {
+    const NONE: Self = Self { arguments: &[], name_server: NOBODY, links_circuits: false };
+}
+
 /// A `flashflow relay` that runs.
 pub struct OwnRelay {
     /// What it was to be.
@@ -73,7 +88,25 @@ impl OwnRelay {
         further: &[&str],
         clock: Clock,
     ) -> Result<Self, OwnError> {
-        Self::start_all(spec, folder, None, (further, NOBODY), clock)
+        Self::start_all(spec, folder, None, Further { arguments: further, ..Further::NONE }, clock)
+    }
+
+    /// The same, an exit that links circuits (proposal 329).
+    ///
+    /// # Errors
+    /// As for [`start`](Self::start).
+    pub fn start_linking(
+        spec: OwnRelaySpec,
+        folder: &Path,
+        clock: Clock,
+    ) -> Result<Self, OwnError> {
+        Self::start_all(
+            spec,
+            folder,
+            None,
+            Further { links_circuits: true, ..Further::NONE },
+            clock,
+        )
     }
 
     /// The same, with a name server that it asks, if it is an exit.
@@ -87,7 +120,8 @@ impl OwnRelay {
         name_server: SocketAddr,
         clock: Clock,
     ) -> Result<Self, OwnError> {
-        Self::start_all(spec, folder, None, (further, name_server), clock)
+        let further = Further { arguments: further, name_server, ..Further::NONE };
+        Self::start_all(spec, folder, None, further, clock)
     }
 
     /// The same, with a folder of its own for temporary files.
@@ -100,23 +134,23 @@ impl OwnRelay {
         temporary: Option<&Path>,
         clock: Clock,
     ) -> Result<Self, OwnError> {
-        Self::start_all(spec, folder, temporary, (&[], NOBODY), clock)
+        Self::start_all(spec, folder, temporary, Further::NONE, clock)
     }
 
     fn start_all(
         spec: OwnRelaySpec,
         folder: &Path,
         temporary: Option<&Path>,
-        (further, name_server): (&[&str], SocketAddr),
+        further: Further<'_>,
         clock: Clock,
     ) -> Result<Self, OwnError> {
         let folder = folder.join(&spec.nickname);
         let file = folder.join("relay.toml");
         let failed = |source| OwnError::File { path: file.clone(), source };
         fs::create_dir_all(&folder).map_err(failed)?;
-        fs::write(&file, Self::configuration(&spec, name_server)).map_err(failed)?;
+        fs::write(&file, Self::configuration(&spec, &further)).map_err(failed)?;
         let arguments = ["relay".as_ref(), "--config".as_ref(), file.as_os_str()];
-        let arguments = arguments.into_iter().chain(further.iter().map(AsRef::as_ref));
+        let arguments = arguments.into_iter().chain(further.arguments.iter().map(AsRef::as_ref));
         let process = OwnProcess::start_in(&spec.nickname, arguments, temporary, clock)?;
         let listening = process.wait_for("listening", PATIENCE)?;
         let target = Self::target_of(&listening)
@@ -124,7 +158,7 @@ impl OwnRelay {
         Ok(Self { spec, target, process })
     }
 
-    fn configuration(spec: &OwnRelaySpec, name_server: SocketAddr) -> String {
+    fn configuration(spec: &OwnRelaySpec, further: &Further<'_>) -> String {
         let mut text = format!(
             "nickname = {:?}\naddress = \"{}\"\nkeys = \"keys\"\nauthorities = {:?}\n",
             spec.nickname,
@@ -148,7 +182,9 @@ impl OwnRelay {
         }
         if spec.is_open_exit {
             text.push_str("[exit]\npolicy = [\"accept *:*\"]\nreject_private = false\n");
-            let _ = writeln!(text, "name_servers = [\"{name_server}\"]");
+            let Further { name_server, links_circuits, .. } = further;
+            let _ =
+                writeln!(text, "name_servers = [\"{name_server}\"]\nconflux = {links_circuits}");
         }
         text
     }

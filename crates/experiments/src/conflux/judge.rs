@@ -1,0 +1,353 @@
+//! What was found, beside what the paper found.
+
+use super::plan::{ExitOf, Method, Plan, Trial, Who};
+use crate::simulated::Interval;
+use crate::telling::median;
+use report::experiment::{Axis, Case, CaseVerdict, ExperimentFigure, On, Role, Series};
+use std::collections::BTreeMap;
+
+/// Table I of the paper: size in MB, how much less time two legs take than plain Tor, three than plain Tor, and three than two, in per cent.
+const TABLE_I: [(f64, f64, f64, f64); 3] =
+    [(0.4, 23.26, 32.56, 12.12), (5.0, 56.74, 68.96, 28.25), (10.0, 25.36, 43.60, 24.43)];
+
+/// Times of whole downloads in seconds, by run.
+type Times = BTreeMap<u32, f64>;
+
+/// How much longer something takes than something else, in per cent; less than nothing if it is sooner.
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct Change {
+    percent: f64,
+    /// Half the width of its interval of 95 %, in percentage points; none of a single run.
+    half_width: Option<f64>,
+}
+
+impl Change {
+    /// The quotient of the means over those runs that both have. Its interval is that of what is left in each run when the quotient is
+    /// taken out (ratio estimation): a run whose bridges are slow is slow for both.
+    fn of(part: &Times, whole: &Times) -> Option<Self> {
+        let pairs: Vec<(f64, f64)> =
+            part.iter().filter_map(|(run, part)| Some((*part, *whole.get(run)?))).collect();
+        let sum = |of: fn(&(f64, f64)) -> f64| pairs.iter().map(of).sum::<f64>();
+        let (parts, wholes) = (sum(|it| it.0), sum(|it| it.1));
+        if wholes <= 0.0 {
+            return None;
+        }
+        let quotient = parts / wholes;
+        let left: Vec<f64> = pairs.iter().map(|it| it.0 - quotient * it.1).collect();
+        let half = Interval::of(&left).half_width.map(|it| it * pairs.len() as f64 / wholes);
+        Some(Self { percent: (quotient - 1.0) * 100.0, half_width: half.map(|it| it * 100.0) })
+    }
+
+    /// Whether it is sooner, later, or within what chance can do.
+    fn verdict(self) -> CaseVerdict {
+        match self.half_width {
+            Some(half) if self.percent < -half => CaseVerdict::Held,
+            Some(half) if self.percent > half => CaseVerdict::Missed,
+            _ => CaseVerdict::Inconclusive,
+        }
+    }
+
+    fn told(self) -> String {
+        let half = self.half_width.map_or(String::new(), |it| format!(" ± {it:.1}"));
+        format!("{:+.1}{half} %", self.percent)
+    }
+}
+
+fn times(trials: &[Trial], method: Method, size_mb: f64) -> Times {
+    let its = trials.iter().filter(|it| it.method == method && it.size_mb == size_mb);
+    its.filter_map(|it| Some((it.run, it.seen.as_ref().ok()?.took_s))).collect()
+}
+
+/// How long downloads of that size would take if nothing but the bridges' capacity mattered.
+fn ideal_times(trials: &[Trial], method: Method, size_mb: f64) -> Times {
+    let its = trials.iter().filter(|it| it.method == method && it.size_mb == size_mb);
+    its.filter(|it| it.seen.is_ok()).map(|it| (it.run, size_mb * 8.0 / it.capacity_mbit)).collect()
+}
+
+fn baseline(plan: &Plan) -> Option<Method> {
+    plan.methods.iter().copied().find(|it| it.who.is_baseline())
+}
+
+fn rounded(value: f64) -> Option<f64> {
+    value.is_finite().then(|| (value * 1e3).round() / 1e3)
+}
+
+/// A case for each size and method.
+pub(super) fn cases(plan: &Plan, trials: &[Trial]) -> Vec<Case> {
+    let mut cases = Vec::new();
+    for size_mb in plan.sizes_mb.iter().copied() {
+        for method in plan.methods.iter().copied() {
+            cases.push(case(plan, trials, method, size_mb));
+        }
+    }
+    cases
+}
+
+fn case(plan: &Plan, trials: &[Trial], method: Method, size_mb: f64) -> Case {
+    let Method { who, exit, legs } = method;
+    let all: Vec<&Trial> =
+        trials.iter().filter(|it| it.method == method && it.size_mb == size_mb).collect();
+    let seen = times(trials, method, size_mb);
+    let problems: Vec<&String> = all.iter().filter_map(|it| it.seen.as_ref().err()).collect();
+    let mean = Interval::of(&seen.values().copied().collect::<Vec<_>>());
+    let against = |other: Option<Method>| {
+        Change::of(&seen, &times(trials, other.filter(|it| *it != method)?, size_mb))
+    };
+    let change = against(baseline(plan));
+    let ideal = baseline(plan).filter(|it| *it != method && legs > 1).and_then(|other| {
+        let whole = ideal_times(trials, other, size_mb);
+        Change::of(&ideal_times(trials, method, size_mb), &whole)
+    });
+    let fewer = against(Some(Method { legs: legs.saturating_sub(1), ..method }));
+    let first = all.iter().filter_map(|it| it.seen.as_ref().ok()).map(|it| it.first_byte_s);
+    let percent = |change: Option<Change>| change.and_then(|it| rounded(it.percent));
+    let half = |change: Option<Change>| change.and_then(|it| rounded(it.half_width?));
+    let shares = shares(&all);
+    let mut told = format!("{mean} s");
+    if let Some(change) = change {
+        told += &format!(", {} against plain Tor", change.told());
+    }
+    if let Some(fewer) = fewer {
+        told += &format!(", {} against one leg fewer", fewer.told());
+    }
+    if let Some(ideal) = ideal {
+        told += &format!(", {:+.1} % by the bridges' capacity alone", ideal.percent);
+    }
+    let paper = paper(method, size_mb);
+    if let Some((tor, fewer)) = paper {
+        told += &format!(" (paper −{tor:.0} and −{fewer:.0} %)");
+    }
+    let case = Case::new(format!("{size_mb} MB, {method}"), None, None)
+        .column("size_mb", size_mb)
+        .column("legs", legs)
+        .column("client", who.word())
+        .column("exit", exit.word())
+        .column("runs", seen.len())
+        .column("failed", problems.len())
+        .column("median_s", median(seen.values().copied()).and_then(rounded))
+        .column("mean_s", rounded(mean.mean))
+        .column("mean_s_interval", mean.half_width.and_then(rounded))
+        .column("change_against_tor_percent", percent(change))
+        .column("interval", half(change))
+        .column("change_against_one_leg_fewer_percent", percent(fewer))
+        .column("change_against_one_leg_fewer_interval", half(fewer))
+        .column("change_by_capacity_percent", percent(ideal))
+        .column("change_paper_percent", paper.map(|it| -it.0))
+        .column("change_against_one_leg_fewer_paper_percent", paper.map(|it| -it.1))
+        .column("first_byte_s", median(first).and_then(rounded))
+        .column("leg_shares_percent", shares);
+    let verdict = match (problems.first(), change) {
+        (Some(problem), _) => {
+            let whole = seen.len();
+            told = format!("{} of {} failed: {problem}", problems.len(), problems.len() + whole);
+            CaseVerdict::Failed
+        }
+        (None, _) if seen.is_empty() => CaseVerdict::Skipped,
+        (None, Some(change)) if legs > 1 => change.verdict(),
+        // One circuit is there to be compared with.
+        (None, _) => CaseVerdict::Skipped,
+    };
+    case.ended(verdict, told)
+}
+
+/// How much less time the paper's took than plain Tor, and than with one leg fewer, in per cent.
+fn paper(method: Method, size_mb: f64) -> Option<(f64, f64)> {
+    let (_, two, three, three_against_two) = TABLE_I.into_iter().find(|it| it.0 == size_mb)?;
+    match (method.who, method.legs) {
+        (Who::Ours, 2) => Some((two, two)),
+        (Who::Ours, 3) => Some((three, three_against_two)),
+        _ => None,
+    }
+}
+
+/// What each leg has carried of all, as `60 / 40`: the first of each client's own order first, over all runs. None of one circuit.
+fn shares(trials: &[&Trial]) -> Option<String> {
+    let mut carried: Vec<u64> = Vec::new();
+    for seen in trials.iter().filter_map(|it| it.seen.as_ref().ok()) {
+        carried.resize(carried.len().max(seen.carried.len()), 0);
+        carried.iter_mut().zip(&seen.carried).for_each(|(all, one)| *all += one);
+    }
+    let all: u64 = carried.iter().sum();
+    if carried.len() < 2 || all == 0 {
+        return None;
+    }
+    let share = |one: &u64| format!("{:.0}", *one as f64 / all as f64 * 100.0);
+    Some(carried.iter().map(share).collect::<Vec<_>>().join(" / "))
+}
+
+/// Figures 2 and 3: times of each size. Figure 4: what legs gain.
+pub(super) fn figures(plan: &Plan, trials: &[Trial]) -> Vec<ExperimentFigure> {
+    let mut figures = Vec::new();
+    for size_mb in plan.sizes_mb.iter().copied() {
+        // The paper's figure 2 is of 0.4 MB, its figure 3 of the larger ones.
+        let number = if size_mb < 1.0 { 2 } else { 3 };
+        let name = format!("figure-{number}-{}", size_mb.to_string().replace('.', "-"));
+        let groups: Vec<(String, Vec<f64>)> = plan
+            .methods
+            .iter()
+            .map(|it| (it.to_string(), times(trials, *it, size_mb).into_values().collect()))
+            .collect();
+        let title = format!("Time of a download of {size_mb} MB");
+        let groups = groups.iter().map(|(name, times)| (name.as_str(), times.as_slice()));
+        figures.push(ExperimentFigure::distributions(&name, &title, "s", groups));
+    }
+    let title = "What more legs gain";
+    let (x, y) = (Axis::new("legs"), Axis::new("change of the mean time against plain Tor in %"));
+    let mut figure =
+        ExperimentFigure::new("figure-4", title, x, y).mark(On::Y, 0.0, "plain Tor", Role::Truth);
+    let mut nth = 0;
+    for size_mb in plan.sizes_mb.iter().copied() {
+        for exit in [ExitOf::Ours, ExitOf::Stock] {
+            let points = gains(plan, trials, exit, size_mb);
+            if points.len() > 1 {
+                let name = format!("{size_mb} MB, exit: {}", exit.word());
+                figure = figure.with(Series::line(&name, Role::Nth(nth), points));
+                nth += 1;
+            }
+        }
+        if let Some((_, two, three, _)) = TABLE_I.into_iter().find(|it| it.0 == size_mb) {
+            let points = vec![(1.0, 0.0), (2.0, -two), (3.0, -three)];
+            figure =
+                figure.with(Series::dots(&format!("{size_mb} MB, paper"), Role::Muted, points));
+        }
+    }
+    figures.push(figure);
+    figures
+}
+
+/// The change against plain Tor by legs.
+fn gains(plan: &Plan, trials: &[Trial], exit: ExitOf, size_mb: f64) -> Vec<(f64, f64)> {
+    let whole = baseline(plan).map(|it| times(trials, it, size_mb)).unwrap_or_default();
+    let its = plan.methods.iter().filter(|it| it.who == Who::Ours && it.exit == exit);
+    its.filter_map(|it| {
+        let change = Change::of(&times(trials, *it, size_mb), &whole)?;
+        Some((it.legs as f64, change.percent))
+    })
+    .collect()
+}
+
+/// What there is to know besides.
+pub(super) fn notes(plan: &Plan) -> Vec<String> {
+    let mut notes = vec![
+        "Times are from the request to the last byte, over circuits that stand and have brought one byte before. A change is that of the mean over runs, with the \
+         interval of 95 % of a quotient of means; runs are compared with themselves, so that slow bridges are slow for all."
+            .to_owned(),
+        "`change_by_capacity_percent` is what would be if a download took its size over what its bridges carry together: it depends on how much the further legs add to the first, \
+         and on nothing else. Two legs gain more than half of the time only where the second bridge is faster than the first, as in the paper at 5 MB."
+            .to_owned(),
+        "The paper compares means of 10 runs in a network of which it tells neither rates nor distances, with Tor 0.2.9: fixed windows, and stock bridges' capacity unknown."
+            .to_owned(),
+    ];
+    notes.push(if plan.is_simulated {
+        "All relays, clients and the exit are ours, on `sim::wire`: TCP is a model, nothing takes processor time. `plain` is one circuit with congestion control (Vegas), \
+         as stock tor makes; `fixed-windows` one with windows of 1000 and 500 cells, as Tor had them in the paper's time."
+            .to_owned()
+    } else {
+        "The bridges' links are narrow, each way, with queues of 100 ms; middles, exits and the server are at one host without any limit. Stock tor goes by a stock exit, whatever exit \
+         our client uses. Legs begin with the bridges that follow the first, in the order of the list, round about."
+            .to_owned()
+    });
+    notes
+}
+
+/// The result in a sentence.
+pub(super) fn answer(plan: &Plan, trials: &[Trial], cases: &[Case]) -> String {
+    let told = |size_mb: f64, exit| {
+        let gains = gains(plan, trials, exit, size_mb).into_iter().filter(|it| it.0 > 1.0);
+        let gains: Vec<String> =
+            gains.map(|(legs, percent)| format!("{legs} legs {percent:+.0} %")).collect();
+        (!gains.is_empty())
+            .then(|| format!("{size_mb} MB, exit {}: {}", exit.word(), gains.join(", ")))
+    };
+    let all: Vec<String> = [ExitOf::Ours, ExitOf::Stock]
+        .into_iter()
+        .flat_map(|exit| plan.sizes_mb.iter().filter_map(move |size| told(*size, exit)))
+        .collect();
+    let held = cases.iter().filter(|it| it.verdict == CaseVerdict::Held).count();
+    let judged = cases.iter().filter(|it| it.verdict != CaseVerdict::Skipped).count();
+    format!("{held} of {judged} are sooner than plain Tor. {}.", all.join("; "))
+}
+
+/// Whether legs gain somewhere, and lose nowhere.
+pub(super) fn held(cases: &[Case]) -> bool {
+    let is_bad = |it: &Case| matches!(it.verdict, CaseVerdict::Missed | CaseVerdict::Failed);
+    cases.iter().any(|it| it.verdict == CaseVerdict::Held) && !cases.iter().any(is_bad)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::conflux::plan::Seen;
+
+    fn plan() -> Plan {
+        let method = |who, exit, legs| Method { who, exit, legs };
+        Plan {
+            runs: 3,
+            sizes_mb: vec![5.0],
+            methods: vec![
+                method(Who::Tor, ExitOf::Stock, 1),
+                method(Who::Ours, ExitOf::Ours, 1),
+                method(Who::Ours, ExitOf::Ours, 2),
+            ],
+            is_simulated: false,
+            scheduler: None,
+            seed: 1,
+        }
+    }
+
+    fn trials(plan: &Plan, times: [[f64; 3]; 3]) -> Vec<Trial> {
+        let of = |(method, times): (&Method, [f64; 3])| {
+            let method = *method;
+            (1..).zip(times).map(move |(run, took_s)| {
+                let seen = Seen { took_s, first_byte_s: 0.1, carried: vec![3; method.legs] };
+                let seen = if took_s < 0.0 { Err("cut".to_owned()) } else { Ok(seen) };
+                let capacity_mbit = 10.0 * method.legs as f64;
+                Trial { method, size_mb: 5.0, run, capacity_mbit, seen }
+            })
+        };
+        plan.methods.iter().zip(times).flat_map(of).collect()
+    }
+
+    #[test]
+    fn a_change_is_that_of_means_and_runs_are_compared_with_themselves() {
+        let plan = plan();
+        // Whatever the bridges, two legs take half the time, but for a little.
+        let trials = trials(&plan, [[4.0, 8.0, 16.0], [4.0, 8.0, 16.0], [2.1, 3.9, 8.0]]);
+        let cases = cases(&plan, &trials);
+        let [tor, one, two] = &cases[..] else { panic!("{cases:?}") };
+        assert_eq!((tor.verdict, one.verdict), (CaseVerdict::Skipped, CaseVerdict::Skipped));
+        assert_eq!(two.verdict, CaseVerdict::Held, "{two:?}");
+        let value = |name: &str| {
+            let found = two.columns.iter().find(|(it, _)| it == name);
+            found.map(|(_, value)| value.clone()).expect("a column")
+        };
+        assert_eq!(value("change_against_tor_percent"), -50.0);
+        assert_eq!(value("change_against_one_leg_fewer_percent"), -50.0);
+        assert_eq!(
+            (value("median_s"), value("change_paper_percent")),
+            (3.9.into(), (-56.74).into())
+        );
+        assert_eq!(value("change_by_capacity_percent"), -50.0);
+        assert_eq!(value("leg_shares_percent"), "50 / 50");
+        // What is left is 0.1, −0.1 and 0; Student's 4.303 with two degrees of freedom.
+        let half = value("interval").as_f64().expect("a number");
+        assert!((half - 4.303 * 0.1 / 3f64.sqrt() / (28.0 / 3.0) * 100.0).abs() < 1e-2, "{half}");
+        assert!(held(&cases));
+        assert!(answer(&plan, &trials, &cases).contains("2 legs -50 %"));
+        assert_eq!(figures(&plan, &trials).len(), 2);
+    }
+
+    #[test]
+    fn what_fails_or_takes_longer_does_not_hold() {
+        let plan = plan();
+        let slow = trials(&plan, [[4.0, 8.0, 16.0], [4.0, 8.0, 16.0], [6.0, 12.1, 24.0]]);
+        assert_eq!(cases(&plan, &slow)[2].verdict, CaseVerdict::Missed);
+        let by_chance = trials(&plan, [[4.0, 8.0, 16.0], [4.0, 8.0, 16.0], [9.0, 2.0, 15.0]]);
+        assert_eq!(cases(&plan, &by_chance)[2].verdict, CaseVerdict::Inconclusive);
+        let cut = trials(&plan, [[4.0, 8.0, 16.0], [4.0, 8.0, 16.0], [2.0, -1.0, 8.0]]);
+        let found = cases(&plan, &cut);
+        assert_eq!(found[2].verdict, CaseVerdict::Failed);
+        assert!(found[2].detail.contains("1 of 3 failed: cut"), "{}", found[2].detail);
+        assert!(!held(&found) && !held(&cases(&plan, &slow)));
+    }
+}

@@ -1,0 +1,246 @@
+//! What is to be downloaded, how, and how often.
+
+use super::Options;
+use crate::common::or;
+use clap::ValueEnum;
+use onion::tunnel::conflux::{LegScheduler, schedulers};
+use std::fmt;
+
+/// Which leg of linked circuits an exit sends on.
+pub(super) type Scheduler = &'static dyn LegScheduler;
+
+/// Who downloads.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Who {
+    /// Stock tor, over one circuit.
+    Tor,
+    /// Simulated: one circuit of the engine's with congestion control, as stock clients have since 0.4.7.
+    Plain,
+    /// Simulated: one circuit with fixed windows, as in the paper's time.
+    Fixed,
+    /// Our client.
+    Ours,
+}
+
+impl Who {
+    pub(super) const fn word(self) -> &'static str {
+        match self {
+            Self::Tor => "tor",
+            Self::Plain => "plain",
+            Self::Fixed => "fixed-windows",
+            Self::Ours => "ours",
+        }
+    }
+
+    /// Whether others are compared with it.
+    pub(super) const fn is_baseline(self) -> bool {
+        matches!(self, Self::Tor | Self::Plain)
+    }
+}
+
+/// Whose exit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, ValueEnum)]
+pub(super) enum ExitOf {
+    /// A relay of ours.
+    Ours,
+    /// Stock tor's.
+    Stock,
+}
+
+impl ExitOf {
+    pub(super) const fn word(self) -> &'static str {
+        match self {
+            Self::Ours => "ours",
+            Self::Stock => "stock",
+        }
+    }
+}
+
+/// A way to download.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Method {
+    pub(super) who: Who,
+    pub(super) exit: ExitOf,
+    pub(super) legs: usize,
+}
+
+impl fmt::Display for Method {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { who, exit, legs } = self;
+        let plural = if *legs == 1 { "" } else { "s" };
+        match who {
+            Who::Plain => f.write_str("one circuit with congestion control"),
+            Who::Fixed => f.write_str("one circuit with fixed windows"),
+            Who::Tor => f.write_str("stock tor, one circuit"),
+            Who::Ours => write!(f, "ours, {legs} leg{plural}, exit: {}", exit.word()),
+        }
+    }
+}
+
+/// What a download has shown.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(super) struct Seen {
+    /// From asking to the last byte, in seconds.
+    pub(super) took_s: f64,
+    /// To the first.
+    pub(super) first_byte_s: f64,
+    /// Messages that each leg has brought; none of one circuit.
+    pub(super) carried: Vec<u64>,
+}
+
+/// A download.
+#[derive(Clone, Debug)]
+pub(super) struct Trial {
+    pub(super) method: Method,
+    pub(super) size_mb: f64,
+    pub(super) run: u32,
+    /// What its bridges carry, all together, in Mbit/s.
+    pub(super) capacity_mbit: f64,
+    /// What it has shown, or why it is none.
+    pub(super) seen: Result<Seen, String>,
+}
+
+/// What is the same for all.
+#[derive(Debug)]
+pub(super) struct Plan {
+    pub(super) runs: u32,
+    pub(super) sizes_mb: Vec<f64>,
+    /// The baseline first.
+    pub(super) methods: Vec<Method>,
+    pub(super) is_simulated: bool,
+    pub(super) scheduler: Option<Scheduler>,
+    pub(super) seed: u64,
+}
+
+impl Plan {
+    pub(super) fn new(options: &Options, is_quick: bool) -> Self {
+        let is_simulated = options.simulated;
+        let default = match (is_simulated, is_quick) {
+            (true, true) | (false, false) => 12,
+            (true, false) => 40,
+            (false, true) => 4,
+        };
+        let mut sizes_mb = or(&options.sizes, is_quick, &[0.4, 5.0], &[0.4, 5.0, 10.0]);
+        sizes_mb.sort_by(f64::total_cmp);
+        sizes_mb.dedup();
+        let mut legs: Vec<usize> = options.legs.iter().copied().map(usize::from).collect();
+        legs.sort_unstable();
+        legs.dedup();
+        let mut exits =
+            or(&options.exits, is_quick, &[ExitOf::Ours], &[ExitOf::Ours, ExitOf::Stock]);
+        exits.sort_unstable();
+        exits.dedup();
+        let one = |who, exit| Method { who, exit, legs: 1 };
+        let mut methods = Vec::new();
+        if is_simulated {
+            methods.extend([one(Who::Plain, ExitOf::Ours), one(Who::Fixed, ExitOf::Ours)]);
+            // One leg is what the first of these is.
+            legs.retain(|legs| *legs > 1);
+            exits = vec![ExitOf::Ours];
+        } else {
+            methods.push(one(Who::Tor, ExitOf::Stock));
+        }
+        for exit in exits {
+            methods.extend(legs.iter().map(|legs| Method { who: Who::Ours, exit, legs: *legs }));
+        }
+        Self {
+            runs: options.runs.unwrap_or(default),
+            sizes_mb,
+            methods,
+            is_simulated,
+            scheduler: options.leg_scheduler,
+            seed: options.seed,
+        }
+    }
+
+    pub(super) fn downloads(&self) -> usize {
+        self.methods.len() * self.sizes_mb.len() * self.runs as usize
+    }
+
+    /// The runs of which the bridge of this number is the first, of so many: from one on.
+    pub(super) fn runs_from(&self, first: usize, bridges: usize) -> impl Iterator<Item = u32> {
+        (1..=self.runs).skip(first).step_by(bridges.max(1))
+    }
+
+    /// All methods, another one first in each run.
+    pub(super) fn in_turn(&self, run: u32) -> impl Iterator<Item = Method> {
+        let count = self.methods.len();
+        self.methods.iter().copied().cycle().skip(run as usize % count.max(1)).take(count)
+    }
+}
+
+/// A size of a download in MB.
+pub(super) fn size(text: &str) -> Result<f64, String> {
+    let mb = text.parse().ok().filter(|it| (0.01..=1000.0).contains(it));
+    mb.ok_or_else(|| "a size is 0.01 to 1000 MB".to_owned())
+}
+
+/// A scheduler by its name.
+pub(super) fn scheduler(name: &str) -> Result<Scheduler, String> {
+    schedulers::by_name(name).ok_or_else(|| {
+        let names: Vec<&str> = schedulers::ALL.iter().map(|it| it.name()).collect();
+        format!("there are {}", names.join(", "))
+    })
+}
+
+/// Bytes of so many MB, of 10⁶ bytes as the paper's.
+#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a gigabyte at most")]
+pub(super) fn bytes(size_mb: f64) -> u64 {
+    (size_mb * 1e6).round() as u64
+}
+
+/// Numbers for people.
+pub(super) fn list(numbers: &[f64]) -> String {
+    numbers.iter().map(f64::to_string).collect::<Vec<_>>().join(", ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn options(simulated: bool) -> Options {
+        Options {
+            runs: Some(9),
+            sizes: vec![5.0, 0.4, 5.0],
+            legs: vec![3, 1, 2],
+            exits: Vec::new(),
+            simulated,
+            leg_scheduler: None,
+            seed: 1,
+        }
+    }
+
+    #[test]
+    fn each_run_is_some_bridges_and_each_method_comes_once_in_it() {
+        let plan = Plan::new(&options(false), false);
+        assert_eq!(plan.sizes_mb, [0.4, 5.0]);
+        assert_eq!(plan.methods.len(), 7, "stock tor, and three numbers of legs with each exit");
+        assert!(plan.methods[0].who.is_baseline());
+        let mut runs: Vec<u32> = (0..4).flat_map(|first| plan.runs_from(first, 4)).collect();
+        assert_eq!(plan.runs_from(1, 4).collect::<Vec<_>>(), [2, 6]);
+        runs.sort_unstable();
+        assert_eq!(runs, (1..=9).collect::<Vec<_>>());
+        for run in 1..=9 {
+            let mut methods: Vec<Method> = plan.in_turn(run).collect();
+            methods.sort_unstable();
+            let mut all = plan.methods.clone();
+            all.sort_unstable();
+            assert_eq!(methods, all);
+        }
+    }
+
+    #[test]
+    fn simulated_there_is_no_stock_tor() {
+        let plan = Plan::new(&options(true), true);
+        assert_eq!(plan.methods.iter().filter(|it| it.who == Who::Ours).count(), 2);
+        assert!(plan.methods.iter().all(|it| it.who != Who::Tor && it.exit == ExitOf::Ours));
+        assert_eq!(plan.methods.iter().filter(|it| it.who.is_baseline()).count(), 1);
+    }
+
+    #[test]
+    fn sizes_are_of_a_million_bytes_each() {
+        assert_eq!(bytes(0.4), 400_000);
+        assert!(size("0").is_err() && size("x").is_err() && size("inf").is_err());
+        assert!(scheduler("low-rtt").is_ok() && scheduler("none").is_err());
+    }
+}
