@@ -3,19 +3,19 @@
 //!
 //! Relays are known to the authorities by their descriptors alone, so that many lines can be looked at.
 
-use base64::Engine as _;
-use base64::engine::general_purpose::STANDARD_NO_PAD;
+#[expect(dead_code, reason = "what reads it is another file of tests")]
+mod said;
+
 use lab::{Network, NetworkSpec, Node};
 use link::{Clock, Forge, LongTermKeys, unix_time_s};
-use netdoc::bwfile::{FileVerdict, Report};
+use netdoc::Fingerprint;
 use netdoc::fetch::{Fetcher, Resource};
-use netdoc::{Fingerprint, check_as_tor};
 use onion::Duration;
 use rand::rngs::StdRng;
 use rand::{RngExt as _, SeedableRng};
 use relay::descriptor::{Announcement, Capabilities, TapKey, write};
 use relay::publish::{self, Answer, Patience};
-use sha2::{Digest as _, Sha256};
+use said::Said;
 use std::collections::BTreeMap;
 use std::fs;
 use std::net::Ipv4Addr;
@@ -28,6 +28,8 @@ const RELAYS: u16 = 24;
 const DRAWN: usize = 9;
 /// How many the environment asks for: `FLASHFLOW_BANDWIDTH_FILES=200` is half an hour's work.
 const DRAWN_VARIABLE: &str = "FLASHFLOW_BANDWIDTH_FILES";
+/// Where to keep what the authorities say, if the environment wants it kept.
+const KEPT_VARIABLE: &str = "FLASHFLOW_BANDWIDTH_KEEP";
 /// Lines of each of them.
 const LINES: usize = 120;
 /// Authorities make their votes so long before those hold.
@@ -271,36 +273,6 @@ fn vote_after(authority: &Node, unix_s: u64) -> Vote {
     }
 }
 
-/// What differs between what the check foretells and the vote.
-fn differences(name: &str, bytes: &[u8], report: &Report, vote: &Vote) -> Vec<String> {
-    let mut found = Vec::new();
-    for relay in &vote.listed {
-        let (ours, tors) = (report.relays.get(relay), vote.measured.get(relay));
-        if ours != tors {
-            let text = String::from_utf8_lossy(bytes).into_owned();
-            let of_it =
-                text.lines().filter(|line| line.to_uppercase().contains(&relay.to_string()));
-            let lines: Vec<String> = of_it.map(|line| line.chars().take(120).collect()).collect();
-            found.push(format!("{name}: foretold {ours:?}, voted {tors:?}: {lines:#?}"));
-        }
-    }
-    // A vote says nothing of a file that is refused, and of a header that is too long.
-    let is_told = report.verdict == FileVerdict::Read && !report.headers.too_long;
-    let headers = if is_told { report.headers.lines.join(" ") } else { String::new() };
-    if vote.headers.as_deref().unwrap_or_default() != headers {
-        found.push(format!("{name}: header foretold {headers:?}, voted {:?}", vote.headers));
-    }
-    // Where a file has these, tor's digest is of something else.
-    let is_plain = !bytes.iter().any(|byte| matches!(byte, b'\0' | b'\r'));
-    if let Some(digest) = &vote.digest
-        && is_plain
-        && *digest != STANDARD_NO_PAD.encode(Sha256::digest(bytes))
-    {
-        found.push(format!("{name}: the vote is by another file"));
-    }
-    found
-}
-
 #[test]
 fn authorities_vote_by_bandwidth_files_as_the_check_foretells() {
     let network = Network::start(&NetworkSpec::default(), &mut |_| {}).expect("up");
@@ -322,7 +294,7 @@ fn authorities_vote_by_bandwidth_files_as_the_check_foretells() {
     for number in 0..asked.unwrap_or(DRAWN) {
         corpus.push((format!("drawn {number}"), drawn(&relays, now, rng)));
     }
-    let (mut lines, mut taken, mut wrong) = (0, 0, Vec::new());
+    let mut all: Vec<Said> = Vec::new();
     for files in corpus.chunks(network.authorities().len()) {
         for ((_, bytes), authority) in files.iter().zip(network.authorities()) {
             let path = network.dir().join(format!("{}.v3bw", authority.nickname()));
@@ -332,14 +304,25 @@ fn authorities_vote_by_bandwidth_files_as_the_check_foretells() {
         }
         now = unix_time_s();
         for ((name, bytes), authority) in files.iter().zip(network.authorities()) {
-            let vote = vote_after(authority, now);
-            let report = check_as_tor(bytes, now);
-            assert!(relays.iter().all(|relay| vote.listed.contains(relay)), "{name}");
-            wrong.extend(differences(name, bytes, &report, &vote));
-            lines += report.lines.len();
-            taken += vote.measured.len();
+            let Vote { measured, listed, headers, digest, .. } = vote_after(authority, now);
+            assert!(relays.iter().all(|relay| listed.contains(relay)), "{name}");
+            all.push(Said {
+                name: name.clone(),
+                now_unix_s: now,
+                file: String::from_utf8(bytes.clone()).expect("text"),
+                listed: listed.iter().map(ToString::to_string).collect(),
+                measured: measured.iter().map(|(it, bw)| (it.to_string(), *bw)).collect(),
+                headers,
+                digest,
+            });
         }
     }
+    if let Some(path) = std::env::var_os(KEPT_VARIABLE) {
+        said::write(path.as_ref(), &all).expect("written");
+    }
+    let wrong: Vec<String> = all.iter().flat_map(Said::differences).collect();
+    let lines: usize = all.iter().map(|it| it.report().lines.len()).sum();
+    let taken: usize = all.iter().map(|it| it.measured.len()).sum();
     eprintln!("{} files, {lines} lines, {taken} votes on relays", corpus.len());
     assert!(wrong.is_empty(), "{wrong:#?}");
     // The corpus is none if tor takes nothing, or all.
