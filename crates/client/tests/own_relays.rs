@@ -58,8 +58,8 @@ fn downloads_come_whole_over_three_relays_of_ours_and_names_are_found() {
     let network = network(vec![exit("stock")]);
     let folder = tempfile::tempdir().expect("a folder");
     let names = name_server();
-    let relays =
-        ["oursA", "oursB", "oursC"].map(|name| ours(&network, name, 1, names, folder.path()));
+    let relays = ["oursA", "oursB", "oursC"]
+        .map(|name| ours(&network, name, (1, "off"), names, folder.path()));
     let all = relays.each_ref().map(|relay| relay.rsa().0);
     network.wait_until_known(&all, PATIENCE).expect("listed as guards");
     let settings = Settings {
