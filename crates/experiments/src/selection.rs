@@ -2,11 +2,13 @@
 
 mod correlation;
 mod judge;
+mod network;
 mod scene;
 mod ways;
 
 use crate::common::Common;
 use crate::error::Error;
+use crate::simulated::SimulatedOptions;
 use crate::telling::{pair, report, tell};
 use clap::Args;
 use client::View;
@@ -28,10 +30,12 @@ use ways::Way;
 /// A private network of stock relays of unequal rates, on three continents with real distances if namespaces can be had (root), else on
 /// loopback. First circuits are chosen uniformly, to learn a model of relays and links; then each strategy gets as many circuits, in turn:
 /// the time to set up, round trip and throughput of each, by our prober. Links' round trips are compared with those that were asked for,
-/// and entropies and shares of compromised paths are computed beside.
+/// and entropies and shares of compromised paths are computed beside. With --network all clients of a simulated network choose so instead,
+/// as far as weights of relays say it: see docs/simulation.md for such networks.
 #[derive(Debug, Args)]
-#[command(after_help = "Example:
+#[command(after_help = "Examples:
   flashflow experiment selection --quick --json --out results
+  flashflow experiment selection --network tornet-0.05-1 --scale 0.2 --run-seconds 150 --seeds 3
 
 It has held if no comparison has come out the other way, and one at least this way, beyond what chance can do: weighted paths have more throughput than uniform ones, paths chosen by measured latency a smaller round trip, all within one country a
 smaller one than across continents, and each link's round trip is within 10 % of the truth; the last three need root.")]
@@ -51,6 +55,8 @@ pub(super) struct Options {
     /// Draws the paths.
     #[arg(long, default_value_t = 1)]
     seed: u64,
+    #[command(flatten)]
+    simulated: SimulatedOptions,
 }
 
 /// What was probed, in order, and by which way.
@@ -69,6 +75,9 @@ pub(super) fn run(
     output: &Output,
     interrupt: &Interrupt,
 ) -> Result<ExperimentReport, Error> {
+    if let Some(path) = &options.simulated.network {
+        return network::run(&options.simulated, path, common, output, interrupt);
+    }
     let count =
         |asked: Option<u32>, quick, all| asked.unwrap_or(if common.quick { quick } else { all });
     let circuits = count(options.circuits, 6, 60);

@@ -88,6 +88,7 @@ impl Sources {
         let standing = *self.standing.lock().unwrap_or_else(PoisonError::into_inner);
         let mut text = Text::default();
         text.engine(&reading);
+        text.conflux(&reading.totals);
         text.process(&reading, Exhaustion::so_far(), self.descriptors_max);
         text.standing(&standing);
         let name = "flashflow_relay_memory_max_bytes";
@@ -185,6 +186,18 @@ impl Text {
         self.gauge("flashflow_relay_queued_bytes", help, reading.queued_bytes as u64);
         let help = "Bytes that peers have it hold in all, the kernel's buffers aside";
         self.gauge("flashflow_relay_held_bytes", help, reading.held_bytes as u64);
+    }
+
+    /// Circuits that end here and are linked (proposal 329). C tor tells nothing of them.
+    fn conflux(&mut self, totals: &RouterTotals) {
+        let help = "Sets of circuits that were linked here";
+        self.counter("flashflow_relay_conflux_sets_total", help, totals.conflux_sets);
+        let help = "Circuits that were linked into sets";
+        self.counter("flashflow_relay_conflux_legs_total", help, totals.conflux_legs);
+        let help = "Times that clients or the relay went over from one linked circuit to another";
+        self.counter("flashflow_relay_conflux_switches_total", help, totals.conflux_switches);
+        let help = "Messages sent again, since the linked circuit was lost that had them";
+        self.counter("flashflow_relay_conflux_resent_total", help, totals.conflux_resent);
     }
 
     fn process(&mut self, reading: &Reading, exhaustion: Exhaustion, descriptors_max: u32) {

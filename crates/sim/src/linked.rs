@@ -276,6 +276,7 @@ impl Linked {
                 LegEnd::Client => self.client.handle_cell(self.now, conn, circ_id, command, &body),
             }
             self.settle();
+            self.check_early();
         }
         most
     }
@@ -390,6 +391,12 @@ impl Linked {
         panic!("it does not come to rest");
     }
 
+    /// Of a set that is closed since nothing is known any more: so it is looked at after each cell.
+    fn check_early(&self) {
+        let early = self.early_peak_cells();
+        assert!(early <= self.plan.early_max_cells, "{early} messages wait");
+    }
+
     /// Compares what is kept with what is there, and with its bounds; and what has come with what was sent.
     ///
     /// # Panics
@@ -400,8 +407,7 @@ impl Linked {
         // What destinations send comes a reading at a time.
         let most = self.plan.held_bytes_max + 64 * size_of::<<Weightless as Suite>::Cell>();
         assert!(held_bytes <= most, "{held_bytes} bytes held");
-        let early = self.early_peak_cells();
-        assert!(early <= self.plan.early_max_cells, "{early} messages wait");
+        self.check_early();
         if !self.has_lied {
             self.check_prefixes();
         }

@@ -2,7 +2,15 @@ use super::*;
 use std::collections::BTreeSet;
 
 fn whole() -> String {
-    let totals = RouterTotals { shed_bytes: 7, limited: 8, ..RouterTotals::default() };
+    let totals = RouterTotals {
+        shed_bytes: 7,
+        limited: 8,
+        conflux_sets: 11,
+        conflux_legs: 23,
+        conflux_switches: 12,
+        conflux_resent: 13,
+        ..RouterTotals::default()
+    };
     let traffic = Traffic { received_bytes: 5, sent_bytes: 6, ..Traffic::default() };
     let reading =
         Reading { totals, traffic, links: 3, circuits: 4, streams: 1, ..Reading::default() };
@@ -10,6 +18,7 @@ fn whole() -> String {
     flags.insert(Flag::Fast);
     let mut text = Text::default();
     text.engine(&reading);
+    text.conflux(&reading.totals);
     text.process(&reading, Exhaustion { descriptors: 1, ports: 2 }, 1_000);
     text.standing(&Standing { flags, is_reached: true, certified_until: 9, published: 10 });
     text.0
@@ -32,6 +41,10 @@ fn names_and_labels_are_those_of_tor_where_they_mean_the_same() {
         "tor_relay_flag{type=\"Guard\"} 0",
         "tor_relay_signing_cert_expiry_timestamp 9",
         "flashflow_relay_reached 1",
+        "flashflow_relay_conflux_sets_total 11",
+        "flashflow_relay_conflux_legs_total 23",
+        "flashflow_relay_conflux_switches_total 12",
+        "flashflow_relay_conflux_resent_total 13",
     ] {
         assert!(text.lines().any(|found| found == line), "{line} in {text}");
     }

@@ -1,0 +1,259 @@
+//! Strategies at the scale of a network: all clients of a simulated one choose so, and meet in its relays.
+
+use crate::common::Common;
+use crate::error::Error;
+use crate::simulated::{
+    Batch, Interval, Played, Point, SimulatedOptions, Store, in_words, over_seeds, per_second,
+    play, run_case, times,
+};
+use crate::telling::{self, judged, median, tell};
+use client::strategy::blend;
+use report::experiment::{Case, CaseVerdict, ExperimentReport};
+use sim::world::PositionWeights;
+use std::path::Path;
+use terminal::{Interrupt, Output};
+use tornet::network::{Network, Relay};
+
+/// The download by which throughput is judged: the middle one of Tor's benchmarks.
+const MIDDLE_BYTES: u32 = 1 << 20;
+
+/// How relays are weighed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Way {
+    /// All alike.
+    Uniform,
+    /// By what they can carry, but with half of the influence.
+    Half,
+    /// By the network's weights, as stock clients.
+    Weighted,
+    /// By what they can carry: as measured without any error.
+    Capacity,
+}
+
+impl Way {
+    const ALL: [Self; 4] = [Self::Uniform, Self::Half, Self::Weighted, Self::Capacity];
+
+    const fn word(self) -> &'static str {
+        match self {
+            Self::Uniform => "uniform",
+            Self::Half => "half-capacity",
+            Self::Weighted => "weighted",
+            Self::Capacity => "capacity",
+        }
+    }
+
+    /// The relays' weights, in the network's order.
+    #[expect(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "a million at most"
+    )]
+    fn weights(self, network: &Network) -> Vec<u64> {
+        let capacity = |relay: &Relay| relay.capacity().as_bit_per_s();
+        let most = network.relays.iter().map(capacity).max().unwrap_or(1).max(1) as f64;
+        let weight = |relay: &Relay| match self {
+            Self::Uniform => 1000,
+            Self::Half => (blend(capacity(relay) as f64 / most, 0.5) * 1e6) as u64,
+            Self::Weighted => relay.weight,
+            Self::Capacity => (capacity(relay) / 8000).max(1),
+        };
+        network.relays.iter().map(weight).collect()
+    }
+}
+
+pub(super) fn run(
+    options: &SimulatedOptions,
+    path: &Path,
+    common: &Common,
+    output: &Output,
+    interrupt: &Interrupt,
+) -> Result<ExperimentReport, Error> {
+    let batch = Batch::new(&options.runs, path, common.quick)?;
+    let names = Way::ALL.map(Way::word);
+    let store = Store::new(common.out.join("selection-runs"))?;
+    let points = batch.points(&names);
+    output.step(format!("{} runs, {}", points.len(), batch.conditions));
+    let mut runs = Vec::new();
+    for point in &points {
+        let mut played = store.read_run(&point.file_name(), &batch.conditions)?;
+        let may = batch.is_ours(point, &names) && !interrupt.is_requested();
+        if played.is_none() && may {
+            played = play(&batch, &chosen(&batch, point), point, output, interrupt)?;
+            if let Some(played) = &played {
+                store.write(&point.file_name(), played)?;
+            }
+        }
+        let Some(played) = played else { continue };
+        tell(&run_case(&played), output);
+        runs.push(played);
+    }
+    Ok(report(&batch, &names, &runs, points.len()))
+}
+
+/// The network, with clients that choose in this way.
+fn chosen(batch: &Batch, point: &Point) -> Network {
+    let network = batch.at_load(point.load_percent);
+    let way = Way::ALL.into_iter().find(|it| it.word() == point.variant);
+    let weights = way.unwrap_or(Way::Weighted).weights(&network);
+    network.weighted(&weights)
+}
+
+/// Entropies of the choice of the first and of the last hop, in bits.
+fn entropies(network: &Network) -> [f64; 2] {
+    let total = |is_guard: bool, is_exit: bool| -> f64 {
+        let of_kind = |it: &&Relay| it.is_guard == is_guard && it.is_exit == is_exit;
+        network.relays.iter().filter(of_kind).map(|it| it.weight as f64).sum()
+    };
+    let (g, m) = (total(true, false), total(false, false));
+    let at = PositionWeights::of(g, m, total(false, true), total(true, true));
+    let entropy = |weight: &dyn Fn(&Relay) -> f64| {
+        let weights: Vec<f64> = network.relays.iter().map(weight).collect();
+        let all: f64 = weights.iter().sum();
+        let shares = weights.into_iter().map(|it| it / all).filter(|it| *it > 0.0);
+        -shares.map(|share| share * share.log2()).sum::<f64>()
+    };
+    let guard = |it: &Relay| {
+        if it.is_guard { it.weight as f64 * at.guard[usize::from(it.is_exit)] } else { 0.0 }
+    };
+    let exit = |it: &Relay| {
+        if it.is_exit { it.weight as f64 * at.exit[usize::from(it.is_guard)] } else { 0.0 }
+    };
+    [entropy(&guard), entropy(&exit)]
+}
+
+fn report(batch: &Batch, names: &[&str], runs: &[Played], planned: usize) -> ExperimentReport {
+    let mut cases = Vec::new();
+    for load in batch.loads.iter().copied() {
+        cases.push(table_iii(runs, load));
+        cases.extend(Way::ALL.map(|way| strategy(batch, runs, way, load)));
+    }
+    let answer = cases.first().map_or_else(String::new, |it| {
+        format!("Weighted over uniform, in a network that its users load: {}.", it.detail)
+    });
+    cases.extend(runs.iter().map(run_case));
+    let mut figures = times(runs, "times", names, &batch.loads);
+    figures.push(per_second(runs, "throughput", names, &batch.loads));
+    figures.retain(|figure| !figure.series.is_empty());
+    let mut notes = vec![
+        "All clients choose in the same way, and what they do fills the relays: what a strategy does to the others is part of what it is worth. Weights of positions follow from \
+         the weights (dir-spec §3.8.3). Times are medians of a run, of circuits that stand; intervals are of the mean over seeds."
+            .to_owned(),
+        "Strategies by pairs of relays (geography, latency, throughput of links) are not played here: the simulated clients know relays' weights alone.".to_owned(),
+    ];
+    if runs.len() < planned {
+        let left = planned - runs.len();
+        notes.push(format!("{left} runs are missing: the same command plays them."));
+    }
+    ExperimentReport {
+        parameters: batch.parameters(),
+        answer,
+        cases,
+        figures,
+        notes,
+        ..telling::report(
+            "selection-network",
+            "Ways of choosing paths in a whole network",
+            "What do weights gain in a network that its users load, and what do they cost in anonymity?",
+        )
+    }
+}
+
+/// The size by which a run is judged.
+fn judged_bytes(runs: &[Played]) -> Option<u32> {
+    let sizes = || runs.iter().flat_map(|it| &it.sizes).map(|it| it.bytes);
+    sizes().find(|it| *it == MIDDLE_BYTES).or_else(|| sizes().max())
+}
+
+fn first_byte_s(it: &Played) -> Option<f64> {
+    let size = it.sizes.iter().min_by_key(|it| it.bytes)?;
+    median(size.first_byte_s.iter().copied())
+}
+
+fn kb_per_s(it: &Played, bytes: u32) -> Option<f64> {
+    let last = median(it.size(bytes)?.last_byte_s.iter().copied())?;
+    Some(f64::from(bytes) / 1e3 / last)
+}
+
+/// Throughput and latency of weighted paths over those of uniform ones.
+fn table_iii(runs: &[Played], load: u32) -> Case {
+    let of =
+        |name, what: &dyn Fn(&Played) -> Option<f64>| over_seeds(runs, (name, load), what).mean;
+    let factor = |what: &dyn Fn(&Played) -> Option<f64>| of("weighted", what) / of("uniform", what);
+    let bytes = judged_bytes(runs).unwrap_or(MIDDLE_BYTES);
+    let (rate, first) = (factor(&|it| kb_per_s(it, bytes)), factor(&first_byte_s));
+    let told = format!(
+        "throughput of {} × {rate:.2} (paper × 4.11), time to the first byte × {first:.2} (paper's round trips × 0.68)",
+        in_words(bytes)
+    );
+    let name = format!("table III: weighted paths are faster than uniform ones, load {load} %");
+    judged(name, rate.is_finite().then_some(rate > 1.0), told)
+}
+
+fn strategy(batch: &Batch, runs: &[Played], way: Way, load: u32) -> Case {
+    let of = |what: &dyn Fn(&Played) -> Option<f64>| over_seeds(runs, (way.word(), load), what);
+    let bytes = judged_bytes(runs).unwrap_or(MIDDLE_BYTES);
+    let point = Point { variant: way.word().to_owned(), load_percent: load, seed: 1 };
+    let [guard_bits, exit_bits] = entropies(&chosen(batch, &point));
+    let first: Interval = of(&first_byte_s).times(1e3);
+    let rate = of(&|it: &Played| kb_per_s(it, bytes));
+    let failed = of(&Played::failed_share).times(100.0);
+    let rounded = |it: f64| it.is_finite().then(|| (it * 1e3).round() / 1e3);
+    Case::new(format!("{}, load {load} %", way.word()), None, None)
+        .column("strategy", way.word())
+        .column("first_byte_ms", rounded(first.mean))
+        .column("first_byte_ms_interval", first.half_width.and_then(rounded))
+        .column("throughput_kb_s", rounded(rate.mean))
+        .column("throughput_kb_s_interval", rate.half_width.and_then(rounded))
+        .column("failed_percent", rounded(failed.mean))
+        .column("guard_bits", rounded(guard_bits))
+        .column("exit_bits", rounded(exit_bits))
+        .ended(
+            CaseVerdict::Skipped,
+            format!(
+                "first byte after {first:.0} ms, {rate:.0} kB/s, {failed:.1} % failed; guard {guard_bits:.2} bits, exit {exit_bits:.2} bits"
+            ),
+        )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use onion::Rate;
+    use tornet::network::Site;
+
+    fn network() -> Network {
+        let relay = |number: u32, mbit: f64, is_guard, is_exit| {
+            let rate = Rate::from_mbit_per_s(mbit);
+            let site = Site {
+                name: format!("relay{number}"),
+                country: "DE".to_owned(),
+                up: rate,
+                down: rate,
+            };
+            Relay { site, weight: 7, is_guard, is_exit, limit: None }
+        };
+        let relays = vec![
+            relay(1, 8.0, true, false),
+            relay(2, 24.0, true, false),
+            relay(3, 8.0, false, true),
+            relay(4, 8.0, false, true),
+            relay(5, 16.0, false, false),
+        ];
+        Network { relays, ..Network::default() }
+    }
+
+    #[test]
+    fn weights_are_those_of_the_strategy_and_cost_the_entropy_of_a_textbook() {
+        let network = network();
+        assert_eq!(Way::Uniform.weights(&network), [1000; 5]);
+        assert_eq!(Way::Weighted.weights(&network), [7; 5]);
+        assert_eq!(Way::Capacity.weights(&network), [1000, 3000, 1000, 1000, 2000]);
+        let half = Way::Half.weights(&network);
+        assert_eq!((half[1], half[0]), (1_000_000, 666_666));
+        let of = |way: Way| entropies(&network.clone().weighted(&way.weights(&network)));
+        assert_eq!(of(Way::Uniform), [1.0, 1.0]);
+        let [guard, exit] = of(Way::Capacity);
+        // One in four and three in four.
+        assert!((guard - 0.811_278).abs() < 1e-5 && (exit - 1.0).abs() < 1e-9, "{guard}, {exit}");
+    }
+}
