@@ -181,6 +181,11 @@ impl Running {
         signal(self.pid(), which);
     }
 
+    /// The lines of stdout so far.
+    pub(crate) fn out(&self) -> &[String] {
+        &self.out
+    }
+
     /// Takes in a line; false when there are no more.
     fn next_line(&mut self) -> bool {
         let left = PATIENCE.saturating_sub(self.started.elapsed());
