@@ -6,6 +6,7 @@ mod inflating;
 mod inflation;
 mod parties;
 mod relays;
+mod timing;
 
 use crate::common::Common;
 use crate::error::Error;
@@ -36,7 +37,8 @@ const CAPACITY: f64 = 3.0;
 /// Each relay that lies is measured as an echo by two measurer processes, with a known rate limit: it
 /// gains at most 1/(1-r), or is found out; but one that is fast only while it is measured is believed.
 /// Coordinators and measurers that break the rules are refused, each with the number of the reason.
-/// Measurers that inflate their counts are found out, since the relay says what it sent to each. Then many relays that forge
+/// Measurers that inflate their counts are found out, since the relay says what it sent to each. Two relays that take turns on
+/// one machine, and one that is fast only at the minute at which it was measured the day before, are reckoned. Then many relays that forge
 /// answers are measured in virtual time: how many are checked before k forged answers have come back?
 #[derive(Debug, Args)]
 #[command(after_help = "Example:\n  flashflow experiment adversary --quick --out results")]
@@ -95,15 +97,17 @@ pub(super) fn run(
     let relays = relays::cases(&scene);
     let parties = parties::cases(&scene)?;
     let inflation = inflation::cases(&scene)?;
+    let timing = timing::cases(&scene);
     let evasion = evasion::Evasion::play(&scene)?;
 
     let mut report = begin(&scene.plan);
     report.figures.extend(figures::gains(&relays));
     report.figures.extend(evasion.as_ref().map(evasion::Evasion::figure));
-    report.answer = answer(&relays, &parties, &inflation, evasion.as_ref());
+    report.answer = answer(&relays, &parties, &inflation, &timing, evasion.as_ref());
     report.cases.extend(relays);
     report.cases.extend(parties);
     report.cases.extend(inflation);
+    report.cases.extend(timing);
     report.cases.extend(evasion.iter().flat_map(evasion::Evasion::cases));
     Ok(report)
 }
@@ -171,6 +175,7 @@ fn answer(
     relays: &[Case],
     parties: &[Case],
     inflation: &[Case],
+    timing: &[Case],
     evasion: Option<&evasion::Evasion>,
 ) -> String {
     let refused =
@@ -197,6 +202,13 @@ fn answer(
         refused(inflation),
         inflation.len(),
     );
+    let ratio = |name| timing.iter().find(|case| case.name == name).and_then(|case| case.ratio);
+    if let (Some(turns), Some(yesterday)) = (ratio(timing::TURNS), ratio(timing::YESTERDAY)) {
+        answer += &format!(
+            " Two relays that take turns on one machine have at most {turns:.3} times what it has together; being fast only at the \
+             minute of yesterday's measurement makes {yesterday:.3} of the usual."
+        );
+    }
     if let Some(evasion) = evasion {
         answer += " ";
         answer += &evasion.answer();

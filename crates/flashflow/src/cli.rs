@@ -9,6 +9,7 @@ use crate::demo::DemoOptions;
 use crate::export_command::ExportOptions;
 use crate::keys::KeysOptions;
 use crate::lab_command::LabOptions;
+use crate::manual_command::ManualOptions;
 use crate::measure::MeasureOptions;
 use crate::measure_team::MeasureTeamOptions;
 use crate::measurer_command::MeasurerOptions;
@@ -59,6 +60,9 @@ pub(crate) enum Command {
     Store(StoreOptions),
     Schedule(ScheduleOptions),
     Sim(SimOptions),
+    /// For those who make packages.
+    #[command(hide = true)]
+    Manual(ManualOptions),
 }
 
 impl Command {
@@ -82,6 +86,7 @@ impl Command {
             Self::Dashboard(options) => options.json,
             Self::Export(_) => false,
             Self::Store(options) => options.wants_json(),
+            Self::Manual(options) => options.json,
             Self::Schedule(options) => options.json,
             Self::Sim(options) => options.wants_json(),
         }

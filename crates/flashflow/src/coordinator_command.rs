@@ -1,5 +1,7 @@
 //! `flashflow coordinator`: measures all relays with a team of measurers, and writes bandwidth files.
 
+mod agreed;
+mod agreeing;
 mod campaign;
 mod config;
 mod journal;
@@ -8,6 +10,7 @@ mod relays;
 mod scheduled;
 mod seed;
 mod team;
+mod together;
 
 use config::Schedule;
 pub(crate) use config::{Config, Mate};
@@ -26,6 +29,7 @@ use onion::{Duration, Rate};
 use report::RelayReport;
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
+use std::net::IpAddr;
 use std::path::PathBuf;
 use store::{Entry, Issue, Seen, Sighting};
 use terminal::{Exit, Hangup, Interrupt, Output};
@@ -173,16 +177,23 @@ fn publish(
 ) -> Result<Option<Written>, Error> {
     let (policy, now) = (config.history_policy(), unix_time_s());
     let mut estimates: Vec<bwfile::Estimate> = Vec::new();
+    let mut machines: BTreeMap<IpAddr, Vec<usize>> = BTreeMap::new();
     for (place, relay) in relays.iter().enumerate() {
+        let (number, address) = (estimates.len(), relay.address());
         let ids = &relay.subject.target().ids;
         let record = records.get(&place);
         let kept = history.kept(&policy, ids.rsa, record, now);
         match (kept, record) {
             (Some(kept), _) => estimates.push(documents.entry_of(ids, relay.nickname, kept)),
             (None, Some(record)) => estimates.push(documents.entry(record)?),
-            (None, None) => {}
+            (None, None) => continue,
+        }
+        if !address.is_loopback() {
+            machines.entry(address).or_default().push(number);
         }
     }
+    let apart = Duration::from_secs(u64::from(config.params.seconds) / 2);
+    machines.values().for_each(|places| fit_machine(&mut estimates, places, apart));
     if config.diagnostics {
         estimates.extend(unmeasured(config, documents, &estimates)?);
     }
@@ -204,6 +215,25 @@ fn publish(
             Ok(None)
         }
         Err(error) => Err(error.into()),
+    }
+}
+
+/// Relays at one address have together no more than was found of their machine at one time. Measurements that ended further apart than this
+/// were of different slots.
+fn fit_machine(estimates: &mut [bwfile::Estimate], places: &[usize], apart: Duration) {
+    let capacity = |it: &bwfile::Estimate| match it.outcome {
+        bwfile::Outcome::Measured { capacity_bytes_s, measured_at, .. } => {
+            Some((measured_at, Rate::from_byte_per_s(capacity_bytes_s)))
+        }
+        bwfile::Outcome::Failed { .. } => None,
+    };
+    let found = places.iter().filter_map(|place| Some((*place, capacity(estimates.get(*place)?)?)));
+    let (places, mut rates): (Vec<usize>, Vec<(u64, Rate)>) = found.unzip();
+    coordinator::fit_machine(&mut rates, apart);
+    for (place, (_, rate)) in places.into_iter().zip(rates) {
+        if let bwfile::Outcome::Measured { capacity_bytes_s, .. } = &mut estimates[place].outcome {
+            *capacity_bytes_s = rate.as_byte_per_s();
+        }
     }
 }
 

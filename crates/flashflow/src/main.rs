@@ -15,6 +15,7 @@ mod error;
 mod export_command;
 mod keys;
 mod lab_command;
+mod manual_command;
 mod measure;
 mod measure_team;
 mod measurer_command;
@@ -70,6 +71,7 @@ fn run(command: &Command, output: &Output, interrupt: &Interrupt) -> Result<Exit
         Command::Dashboard(options) => dashboard_command::run(options, output, interrupt),
         Command::Export(options) => export_command::run(options, output),
         Command::Store(options) => store_command::run(options, output),
+        Command::Manual(options) => manual_command::run(options, output),
         Command::Schedule(options) => schedule_command::run(options, output),
         Command::Sim(options) => sim_command::run(&options.action, output, interrupt),
     }

@@ -12,6 +12,7 @@
 pub mod capacity;
 mod consent;
 mod defences;
+mod gate;
 mod load;
 mod local;
 pub mod member;
@@ -20,6 +21,7 @@ mod team;
 
 pub use consent::{Consent, ConsentError};
 pub use defences::Defences;
+pub use gate::{Gate, Pass};
 pub use load::WorkerLoad;
 pub use local::{LocalMember, LocalOptions, Site, SiteError, free_cores};
 pub use member::Member;

@@ -6,6 +6,7 @@ mod round;
 mod run;
 
 use crate::defences::Defences;
+use crate::gate::Pass;
 use crate::load::WorkerLoad;
 use crate::local::{LocalMember, LocalOptions, Site, SiteError, free_cores};
 use crate::member::{Member, MemberError};
@@ -193,6 +194,8 @@ pub struct Team {
     site: Site,
     rng: StdRng,
     mates: Vec<Teammate>,
+    /// Where the next turn waits for others before it starts.
+    pass: Option<Pass>,
 }
 
 impl Team {
@@ -218,7 +221,7 @@ impl Team {
             let member = Box::new(LocalMember::new(site.clone(), own)?);
             mates.push(Teammate { member, capacity });
         }
-        Ok(Self { options, site, rng, mates })
+        Ok(Self { options, site, rng, mates, pass: None })
     }
 
     /// A team of these measurers, wherever they run. Of the options, only those of the measurements
@@ -228,7 +231,7 @@ impl Team {
     /// [`TeamError`]: this machine cannot measure.
     pub fn of(mates: Vec<Teammate>, options: TeamOptions) -> Result<Self, TeamError> {
         let rng = StdRng::try_from_rng(&mut SysRng).map_err(SiteError::Random)?;
-        Ok(Self { options, site: Site::new()?, rng, mates })
+        Ok(Self { options, site: Site::new()?, rng, mates, pass: None })
     }
 
     /// What each measurer can send and receive.
@@ -246,6 +249,12 @@ impl Team {
     #[must_use]
     pub const fn options(&self) -> &TeamOptions {
         &self.options
+    }
+
+    /// The next turn starts when this gate is open: relays of one machine begin together.
+    #[must_use]
+    pub fn waiting_at(self, pass: Option<Pass>) -> Self {
+        Self { pass, ..self }
     }
 
     /// Measures one relay, until the outcome or until `cancel` is set. Consent is the caller's duty.

@@ -15,6 +15,8 @@ pub struct Story<'s> {
     pub relay: &'s RelayRow,
     /// Its measurements, the newest first; one of each period and more.
     pub measurements: &'s [Measurement],
+    /// How many other relays are at its address ([`Reader::neighbours`](crate::Reader::neighbours)).
+    pub neighbours: u64,
     /// When the newest consensus was seen, if one was.
     pub consensus_seen_unix_s: Option<u64>,
     /// What the newest bandwidth file says of it. The outer `None`: no file was looked at.
@@ -50,6 +52,7 @@ pub fn explain(story: &Story<'_>) -> Vec<String> {
         said.push(measurement(last, story));
         said.extend(limits(&last.seconds));
     }
+    said.extend(neighbours(story));
     said.extend(weight(story));
     said.extend(standing_estimate(story));
     said.extend(repeated(story));
@@ -173,6 +176,19 @@ fn limits(seconds: &[Second]) -> Option<String> {
     ))
 }
 
+/// Whom it shares its machine with.
+fn neighbours(story: &Story<'_>) -> Option<String> {
+    let others = match story.neighbours {
+        0 => return None,
+        1 => "One other relay is".to_owned(),
+        count => format!("{count} other relays are"),
+    };
+    Some(format!(
+        "{others} at its address. They are measured at the same instant, and each has its part of what was found of all of them together: what \
+         one of them carries the others may lack."
+    ))
+}
+
 fn weight(story: &Story<'_>) -> Option<String> {
     let line = story.line.flatten().filter(|line| line.is_voted)?;
     let capacity = story.relay.capacity?;
@@ -183,7 +199,12 @@ fn weight(story: &Story<'_>) -> Option<String> {
         return Some("The weight is the estimate in KB/s of 1,000 bytes.".to_owned());
     }
     let is_of_it = line.time_unix_s == story.relay.estimated_unix_s;
-    Some(if weight < capacity && is_of_it {
+    Some(if weight < capacity && is_of_it && story.neighbours > 0 {
+        format!(
+            "The weight is less than the estimate: the operator allows {weight} and no more (bandwidth-avg of its descriptor), or the relays at its \
+             address were measured at different times and would have more together than was found of their machine at any of them."
+        )
+    } else if weight < capacity && is_of_it {
         format!(
             "The weight is less than the estimate: the operator allows {weight} and no more (bandwidth-avg of its descriptor)."
         )

@@ -8,6 +8,7 @@ use coordinator::{Mode, PastEstimate};
 use onion::Rate;
 use onion::identity::RsaId;
 use rusqlite::{Row, params};
+use std::net::SocketAddr;
 
 /// What is known of a relay.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -169,6 +170,23 @@ impl Reader {
     pub fn relay(&self, rsa: RsaId) -> Result<Option<RelayRow>, StoreError> {
         let sql = format!("SELECT {COLUMNS} FROM relay WHERE rsa = ?1");
         Ok(self.all(&sql, [&rsa.0[..]], relay)?.into_iter().next())
+    }
+
+    /// How many others were seen at a relay's address at most an hour before it was seen last: those it shares a machine with. On loopback,
+    /// where private networks are, none do.
+    ///
+    /// # Errors
+    /// If the store cannot be read.
+    pub fn neighbours(&self, relay: &RelayRow) -> Result<u64, StoreError> {
+        let Ok(address) = relay.address.parse::<SocketAddr>() else { return Ok(0) };
+        let Some((host, _port)) = relay.address.rsplit_once(':') else { return Ok(0) };
+        if address.ip().is_loopback() {
+            return Ok(0);
+        }
+        let sql = "SELECT count(*) FROM relay WHERE substr(address, 1, length(?1)) = ?1 AND rsa <> ?2 AND last_seen_unix_s >= ?3";
+        let since_unix_s = relay.last_seen_unix_s.saturating_sub(3600);
+        let values = params![format!("{host}:"), &relay.rsa.0[..], int(since_unix_s)];
+        Ok(self.all(sql, values, |row| time(row, 0))?.first().copied().unwrap_or_default())
     }
 }
 

@@ -64,6 +64,7 @@ pub(crate) async fn story(shared: &Arc<Shared>, name: &str) -> Result<Told, Refu
         let story = Story {
             relay: &row,
             measurements: &measurements,
+            neighbours: store.neighbours(&row)?,
             consensus_seen_unix_s: consensus.first().map(|it| it.seen_unix_s),
             line: weights(&options.file, relay).ok(),
             policy: store.history_policy()?,

@@ -53,6 +53,7 @@ pub(super) fn run(options: &ExplainOptions, output: &Output) -> Result<Exit, Err
     let story = Story {
         relay: &relay,
         measurements: &measurements,
+        neighbours: reader.neighbours(&relay)?,
         consensus_seen_unix_s: consensus.first().map(|it| it.seen_unix_s),
         line,
         policy: reader.history_policy()?,

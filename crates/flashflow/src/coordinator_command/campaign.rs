@@ -4,15 +4,17 @@ use super::config::Config;
 use super::journal::Journal;
 use super::relays::Relay;
 use super::team::RemoteTeam;
+use super::together::{Machines, TurnOver};
 use crate::error::Error;
 use coordinator::{Campaign, Ended, Launch, MeasurerId, Next, Outcome, Record, RelayId};
 use coordinator::{Counts, Standing, Turn};
 use link::unix_time_s;
-use measurer::{Team, TeamOptions};
+use measurer::{Pass, Team, TeamOptions};
 use onion::identity::RsaId;
 use onion::{Duration, Rate};
 use report::RelayReport;
 use std::collections::BTreeMap;
+use std::net::IpAddr;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread::{self, Scope};
 use store::{Begun, Entry, Progress};
@@ -51,6 +53,8 @@ pub(super) struct Measuring<'scope, 'env> {
     slot: Option<u32>,
     /// What runs, as the store knows it.
     begun: BTreeMap<RelayId, Begun>,
+    /// Those that share one, and are measured together.
+    machines: Machines,
     found: Found,
     broken: Option<Error>,
     check_ups: u32,
@@ -86,11 +90,18 @@ pub(super) fn run(
 ) -> Result<Found, Error> {
     thread::scope(|scope| {
         let mut measuring = Measuring::new(scope, common, capacities, period_unix_s, false);
+        let mut machines: BTreeMap<IpAddr, Vec<_>> = BTreeMap::new();
         for relay in relays {
             let (standing, turn) = (relay.guess.standing(), relay.first_turn(common.config));
-            let place = measuring.know(relay);
-            measuring.add(place, standing, turn);
+            let address = relay.address();
+            let turn = (measuring.know(relay), standing, turn);
+            if address.is_loopback() {
+                measuring.add_machine(&[turn]);
+            } else {
+                machines.entry(address).or_default().push(turn);
+            }
         }
+        machines.values().for_each(|turns| measuring.add_machine(turns));
         let mut told = 0;
         while !measuring.is_over() {
             let has_ended = measuring.proceed(LATENCY).is_some();
@@ -125,6 +136,7 @@ impl<'scope, 'env> Measuring<'scope, 'env> {
             period_unix_s,
             slot: None,
             begun: BTreeMap::new(),
+            machines: Machines::default(),
             found: Found::default(),
             broken: None,
             check_ups: 0,
@@ -157,8 +169,17 @@ impl<'scope, 'env> Measuring<'scope, 'env> {
     }
 
     /// Its turn has come.
-    pub(super) fn add(&mut self, relay: RelayId, standing: Standing, turn: Turn) {
+    fn add(&mut self, relay: RelayId, standing: Standing, turn: Turn) {
         self.campaign.add_turn(relay, standing, turn);
+    }
+
+    /// The turns of these relays have come, which share a machine, if they are several.
+    pub(super) fn add_machine(&mut self, turns: &[(RelayId, Standing, Turn)]) {
+        let relays: Vec<RelayId> = turns.iter().map(|(relay, _, _)| *relay).collect();
+        self.machines.begin(&relays);
+        for (relay, standing, turn) in turns {
+            self.add(*relay, *standing, *turn);
+        }
     }
 
     /// Which relay has this number.
@@ -215,8 +236,9 @@ impl<'scope, 'env> Measuring<'scope, 'env> {
             let begun = journal.begin(relay, self.period_unix_s, self.slot, unix_time_s());
             self.begun.insert(launch.relay, begun);
             let (common, relay, sender) = (self.common, relay.clone(), self.sender.clone());
+            let pass = self.machines.pass(launch.relay);
             self.scope.spawn(move || {
-                let result = measure(common, &relay, &launch);
+                let result = measure(common, &relay, &launch, pass);
                 // The receiver outlives all threads of its scope.
                 let _ = sender.send(Event::Ended { relay: launch.relay, result });
             });
@@ -225,6 +247,8 @@ impl<'scope, 'env> Measuring<'scope, 'env> {
             Ok(Event::Ended { relay, result: Err(error) }) => {
                 self.campaign.handle_end(relay, Next::Nothing);
                 self.broken.get_or_insert(error);
+                let settled = self.machines.lose(relay);
+                self.settle(settled);
                 None
             }
             Ok(Event::Ended { relay, result: Ok(measured) }) => Some(self.note(relay, *measured)),
@@ -244,11 +268,8 @@ impl<'scope, 'env> Measuring<'scope, 'env> {
     }
 
     fn note(&mut self, relay: RelayId, (outcome, record): (Outcome, Record)) -> TurnEnd {
-        let Common { team, journal, output, interrupt, .. } = self.common;
+        let Common { team, journal, output, .. } = self.common;
         let Ended { is_over, lost, follows } = self.campaign.handle_outcome(relay, &outcome);
-        if let Some(begun) = self.begun.remove(&relay) {
-            journal.end(begun, &record, follows, is_over);
-        }
         if let Some(measurer) = lost {
             let name = &record.relay.nickname;
             output.step(format!("{measurer} ({name}) has failed: {record}"));
@@ -256,17 +277,33 @@ impl<'scope, 'env> Measuring<'scope, 'env> {
             health.map(Entry::Measurer).into_iter().for_each(|it| journal.note(it));
             self.start_check_up(measurer);
         }
-        let record = match self.found.records.remove(&relay.0) {
-            Some(earlier) => earlier.followed_by(record),
-            None => record,
-        };
-        if is_over && !interrupt.is_requested() {
-            let report = RelayReport::from(&record);
-            output.step(report::line(&report));
-            output.record(|| report.value("relay"));
-        }
-        self.found.records.insert(relay.0, record);
+        let begun = self.begun.remove(&relay);
+        let turn = TurnOver { relay, record, begun, follows, is_over };
+        // If the campaign sees to what follows, the relay is not done with yet.
+        let is_last = is_over || follows.is_some();
+        let settled = if is_last { self.machines.end(turn) } else { vec![turn] };
+        self.settle(settled);
         TurnEnd { relay, follows }
+    }
+
+    /// Records turns, and tells of relays that are done.
+    fn settle(&mut self, turns: Vec<TurnOver>) {
+        let Common { journal, output, interrupt, .. } = self.common;
+        for TurnOver { relay, record, begun, follows, is_over } in turns {
+            if let Some(begun) = begun {
+                journal.end(begun, &record, follows, is_over);
+            }
+            let record = match self.found.records.remove(&relay.0) {
+                Some(earlier) => earlier.followed_by(record),
+                None => record,
+            };
+            if is_over && !interrupt.is_requested() {
+                let report = RelayReport::from(&record);
+                output.step(report::line(&report));
+                output.record(|| report.value("relay"));
+            }
+            self.found.records.insert(relay.0, record);
+        }
     }
 
     fn start_check_up(&mut self, measurer: MeasurerId) {
@@ -277,6 +314,8 @@ impl<'scope, 'env> Measuring<'scope, 'env> {
 
     /// What was found; says which relays had to be left out.
     pub(super) fn end(mut self) -> Result<Found, Error> {
+        let settled = self.machines.end_all();
+        self.settle(settled);
         let left = self.campaign.clear_queue().len();
         if left > 0 {
             let what = format!("no measurer is left: {left} relays are not measured");
@@ -294,10 +333,12 @@ fn measure(
     common: Common<'_>,
     relay: &Relay,
     launch: &Launch,
+    pass: Option<Pass>,
 ) -> Result<Box<(Outcome, Record)>, Error> {
     let Common { config, team, output, interrupt, .. } = common;
     let options = TeamOptions { params: config.params, ..TeamOptions::default() };
-    let mut team = Team::of(team.mates_of(&launch.allocation), options)?;
+    let team = Team::of(team.mates_of(&launch.allocation), options)?;
+    let mut team = team.waiting_at(pass);
     let measured = measuring::measure_turn(&mut team, &relay.subject, launch, output, interrupt)?;
     let (result, record) = measured;
     Ok(Box::new((result.outcome, record)))

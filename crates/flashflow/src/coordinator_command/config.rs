@@ -1,5 +1,9 @@
 //! `coordinator.toml`.
 
+mod authorities;
+
+pub(crate) use authorities::{Authorities, Authority};
+
 use crate::config::{self, Key, Mbit};
 use crate::error::Error;
 use control::keys::{PublicKey, SecretKey};
@@ -49,6 +53,10 @@ struct File {
     check_share: Option<f64>,
     guess_mbit_per_s: Option<Mbit>,
     measurers: Vec<Measurer>,
+    agree_listen: Option<SocketAddr>,
+    agree_round_s: Option<u64>,
+    #[serde(default)]
+    authorities: Vec<authorities::Entry>,
 }
 
 #[derive(Debug, Deserialize)]
@@ -121,6 +129,8 @@ pub(crate) struct Config {
     pub(crate) params: Params,
     pub(crate) guess: Option<Rate>,
     pub(crate) measurers: Vec<Mate>,
+    /// With whom the seed of the schedule is agreed on; without them it is our own.
+    pub(crate) authorities: Option<Authorities>,
 }
 
 impl Config {
@@ -178,7 +188,9 @@ impl Config {
             measurements_days: file.keep_measurements_days.unwrap_or(kept.measurements_days),
         };
         let store = file.store.as_deref().map_or_else(|| out.join("store.db"), beside);
-        Ok(Self {
+        let authorities = Authorities::new(file.agree_listen, file.agree_round_s, file.authorities);
+        let authorities = authorities.map_err(bad)?;
+        let this = Self {
             secret: SecretKey::read(&beside(&file.key))?,
             seed: file.seed.as_deref().map_or_else(|| out.join("schedule.seed"), beside),
             out,
@@ -205,7 +217,10 @@ impl Config {
             params,
             guess: file.guess_mbit_per_s.map(|mbit| mbit.0),
             measurers,
-        })
+            authorities,
+        };
+        authorities::check(&this).map_err(bad)?;
+        Ok(this)
     }
 }
 
@@ -302,6 +317,8 @@ mod tests {
         assert_eq!(config.params, TeamOptions::default().params);
         assert_eq!((config.retention, retention), (Retention::default(), Retention::default()));
         assert!(config.relays.is_some() && config.echo.len() == 1 && config.guess.is_some());
+        let authorities = config.authorities.expect("two others");
+        assert_eq!((authorities.others.len(), authorities.round_s), (2, 10));
     }
 
     #[test]
@@ -336,6 +353,7 @@ mod tests {
                 "`certificates`",
             ),
             ("= \"coordinator.key\"", "= \"another.key\"", "another.key"),
+            ("authority =", "agree_listen = \"127.0.0.1:1\"\nauthority =", "go together"),
             (
                 "27d848e16b694ef11314b9e3299fb6f5aa6fc5ba1d79f3709051f3ad0aa75750",
                 "19bf44096984cdfe8541bac167dc3b96c85086aa30b6b6cb0c5c38ad703166e1",

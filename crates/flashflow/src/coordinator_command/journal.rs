@@ -215,4 +215,6 @@ pub(super) fn pass(common: Common<'_>, begin_unix_s: u64) -> Result<(), Error> {
 }
 
 #[cfg(test)]
+pub(super) mod testing;
+#[cfg(test)]
 mod tests;

@@ -1,16 +1,20 @@
 //! The daemon: measures each relay at its slot of a secret plan, period after period (paper §4.3).
 
+use super::agreed::Seeds;
+use super::agreeing::Party;
 use super::campaign::{ALIVE_S, Common, Found, LATENCY, Measuring};
 use super::relays::{self, Relay};
-use super::{config::Config, greet, interrupted, publish, reload_if_asked, see, seed, tell};
+use super::{config::Config, greet, interrupted, publish, reload_if_asked, see, tell};
 use crate::documents::Documents;
 use crate::error::Error;
+use coordinator::agreement::Agreed;
 use coordinator::plan::{Seed, TeamRoom};
 use coordinator::{Arrival, Counts, History, RelayId, Rota};
 use link::unix_time_s;
 use onion::Duration;
 use onion::identity::RsaId;
 use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::UNIX_EPOCH;
 use std::{fs, thread};
 use store::{Entry, Past, Progress};
@@ -49,23 +53,46 @@ impl Period {
     }
 }
 
-/// Measures until the user asks for the end.
+/// Measures until the user asks for the end, and agrees with other authorities' coordinators meanwhile on the seeds to come.
 pub(super) fn run(common: Common<'_>, generator_started: u64) -> Result<Exit, Error> {
+    let seeds = Seeds::open(&common.config.seed)?;
+    let Some(authorities) = &common.config.authorities else {
+        return periods(common, &seeds, generator_started);
+    };
+    let party = Party::start(common, authorities, &seeds)?;
+    let is_over = AtomicBool::new(false);
+    thread::scope(|scope| {
+        scope.spawn(|| party.run(&is_over));
+        let _over = Over(&is_over);
+        periods(common, &seeds, generator_started)
+    })
+}
+
+/// Says so when it is dropped, also in a panic.
+struct Over<'a>(&'a AtomicBool);
+
+impl Drop for Over<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
+fn periods(common: Common<'_>, seeds: &Seeds, generator_started: u64) -> Result<Exit, Error> {
     let Common { config, output, interrupt, .. } = common;
-    let master = seed::read_or_make(&config.seed)?;
     loop {
         let period = Period::at(unix_time_s(), config);
-        tell_seeds(common, &master)?;
-        let done = Watch { common, period, generator_started }.play(&master);
+        tell_seeds(common, seeds)?;
+        let done = Watch { common, period, seeds, generator_started }.play();
         if interrupt.is_requested() {
             return Ok(interrupted(output));
         }
+        let rest = Duration::from_secs(period.end_unix_s().saturating_sub(unix_time_s()));
         let wait = match &done {
             Err(error) => {
                 output.error(error);
-                RETRY
+                RETRY.min(rest)
             }
-            Ok(_) => Duration::from_secs(period.end_unix_s().saturating_sub(unix_time_s())),
+            Ok(_) => rest,
         };
         interrupt.wait(wait);
     }
@@ -73,12 +100,15 @@ pub(super) fn run(common: Common<'_>, generator_started: u64) -> Result<Exit, Er
 
 /// Records the seeds of periods that are over, so that anybody can check the plan. One that was drawn in the middle of a period
 /// was not its seed.
-fn tell_seeds(Common { config, journal, .. }: Common<'_>, master: &Seed) -> Result<(), Error> {
+fn tell_seeds(Common { config, journal, .. }: Common<'_>, seeds: &Seeds) -> Result<(), Error> {
     let drawn = fs::metadata(&config.seed).and_then(|it| it.modified()).ok();
     let drawn = drawn.and_then(|it| it.duration_since(UNIX_EPOCH).ok());
     journal.tell_seeds(unix_time_s(), |begin_unix_s| {
+        if let Some(agreed) = seeds.agreed(begin_unix_s) {
+            return Some(*agreed.seed.as_bytes());
+        }
         let is_of_it = drawn.is_some_and(|drawn| drawn.as_secs() < begin_unix_s);
-        is_of_it.then(|| *master.of_period(begin_unix_s).as_bytes())
+        is_of_it.then(|| *seeds.own(begin_unix_s).as_bytes())
     })
 }
 
@@ -87,6 +117,7 @@ fn tell_seeds(Common { config, journal, .. }: Common<'_>, master: &Seed) -> Resu
 struct Watch<'env> {
     common: Common<'env>,
     period: Period,
+    seeds: &'env Seeds,
     generator_started: u64,
 }
 
@@ -101,7 +132,7 @@ struct Known {
 type Pasts = BTreeMap<RsaId, Past>;
 
 impl Watch<'_> {
-    fn play(self, master: &Seed) -> Result<Exit, Error> {
+    fn play(self) -> Result<Exit, Error> {
         let Common { config, journal, output, interrupt, .. } = self.common;
         output.doing("asking the measurers, and fetching the consensus");
         let begin_unix_s = self.period.begin_unix_s;
@@ -112,14 +143,15 @@ impl Watch<'_> {
         let mut known = self.look()?;
         let capacities = greet(self.common)?;
         let room = TeamRoom::of(capacities.iter().copied().sum());
-        let seed = master.of_period(self.period.begin_unix_s);
+        let (seed, teams, own) = self.plan_by(room);
         let (found, known) = thread::scope(|scope| {
             let mut measuring = Measuring::new(scope, self.common, capacities, begin_unix_s, true);
             let mut places = BTreeMap::new();
             let now = self.period.slot(unix_time_s());
             let arrivals = self.arrivals(&known, &pasts);
             let factor = config.params.excess_factor();
-            let mut rota = Rota::new(&seed, self.period.slots(), room, factor, &arrivals, now);
+            let teams = (teams.as_slice(), own);
+            let mut rota = Rota::among(&seed, self.period.slots(), teams, factor, &arrivals, now);
             take_up(&mut measuring, &mut places, &known, &pasts);
             output.step(format!(
                 "a period of {} slots: {}",
@@ -143,11 +175,14 @@ impl Watch<'_> {
                 }
                 let is_reloaded = reload_if_asked(self.common);
                 if !is_ended && !interrupt.is_requested() {
+                    let mut machines: BTreeMap<RsaId, Vec<_>> = BTreeMap::new();
                     for due in rota.poll_due(slot) {
                         if let Some(place) = places.get(&due.relay) {
-                            measuring.add(*place, due.standing, due.turn);
+                            let turn = (*place, due.standing, due.turn);
+                            machines.entry(due.machine).or_default().push(turn);
                         }
                     }
+                    machines.values().for_each(|turns| measuring.add_machine(turns));
                     // A clock may be set back.
                     let is_due = now >= refreshed + config.refresh.as_secs() || now < refreshed;
                     if is_reloaded || is_due {
@@ -191,9 +226,21 @@ impl Watch<'_> {
         Ok(tell(&found.records, written.as_ref(), output))
     }
 
+    /// The seed of the period, all teams that plan by it, and which is ours: with what it really has, whatever was told.
+    fn plan_by(&self, room: TeamRoom) -> (Seed, Vec<TeamRoom>, usize) {
+        let begin_unix_s = self.period.begin_unix_s;
+        let Some(Agreed { seed, teams, own, .. }) = self.seeds.agreed(begin_unix_s) else {
+            return (self.seeds.own(begin_unix_s), vec![room], 0);
+        };
+        let rooms = teams.into_iter().enumerate();
+        let rooms = rooms.map(|(place, (_, told))| if place == own { room } else { told });
+        (seed, rooms.collect(), own)
+    }
+
     fn look(&self) -> Result<Known, Error> {
         let Common { config, journal, .. } = self.common;
         let documents = relays::documents(config, unix_time_s())?;
+        self.seeds.set_shared_random(documents.consensus.shared_random.map(|it| it.value));
         see(self.common, &documents)?;
         let history = journal.history()?;
         let expectations = history.expectations(config.history_policy(), unix_time_s());

@@ -23,24 +23,51 @@ pub(super) fn read_or_make(path: &Path) -> Result<Seed, Error> {
 }
 
 fn read(path: &Path) -> Result<Seed, Error> {
+    let missing = || Error::File {
+        what: "read the seed",
+        path: path.to_owned(),
+        source: ErrorKind::NotFound.into(),
+    };
+    let text = read_secret(path, FILE_MAX)?.ok_or_else(missing)?;
+    let mut bytes = [0; 32];
+    hex::decode_to_slice(text.trim_end(), &mut bytes).map_err(|_| Error::Config {
+        path: path.to_owned(),
+        problem:
+            "not the seed of a schedule, 64 hexadecimal digits; remove it, and a new one is made"
+                .to_owned(),
+    })?;
+    Ok(Seed::from_bytes(bytes))
+}
+
+/// The text of a file that only its owner may read, as far as `most` bytes; `None` if there is none.
+pub(super) fn read_secret(path: &Path, most: u64) -> Result<Option<String>, Error> {
     let failed = |source| Error::File { what: "read the seed", path: path.to_owned(), source };
-    let bad = |problem: String| Error::Config { path: path.to_owned(), problem };
-    let file = File::open(path).map_err(failed)?;
+    let file = match File::open(path) {
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
+        other => other.map_err(failed)?,
+    };
     let mode = file.metadata().map_err(failed)?.permissions().mode() & 0o777;
     if mode & 0o077 != 0 {
         let name = path.display();
-        return Err(bad(format!(
+        let problem = format!(
             "others can read the seed of the schedule (mode {mode:03o}); remove it, and a new one is made. If nobody \
              has: chmod 600 {name}"
-        )));
+        );
+        return Err(Error::Config { path: path.to_owned(), problem });
     }
     let mut text = String::new();
-    file.take(FILE_MAX).read_to_string(&mut text).map_err(failed)?;
-    let mut bytes = [0; 32];
-    hex::decode_to_slice(text.trim_end(), &mut bytes).map_err(|_| {
-        bad("not the seed of a schedule, 64 hexadecimal digits; remove it, and a new one is made".to_owned())
-    })?;
-    Ok(Seed::from_bytes(bytes))
+    file.take(most).read_to_string(&mut text).map_err(failed)?;
+    Ok(Some(text))
+}
+
+/// Writes a file that only its owner may read, in the place of what was there: either is whole, whenever we are killed.
+pub(super) fn replace_secret(path: &Path, text: &str) -> Result<(), Error> {
+    let failed = |source| Error::File { what: "write the seed", path: path.to_owned(), source };
+    let folder = path.parent().unwrap_or(Path::new(""));
+    let mut file = NamedTempFile::new_in(folder).map_err(failed)?;
+    file.write_all(text.as_bytes()).and_then(|()| file.as_file().sync_all()).map_err(failed)?;
+    file.persist(path).map_err(|error| failed(error.error))?;
+    File::open(folder).and_then(|folder| folder.sync_all()).map_err(failed)
 }
 
 /// The name appears only once the whole seed is on the disk: a coordinator that is killed meanwhile draws another.

@@ -184,6 +184,11 @@ impl Running {
         signal(self.pid(), which);
     }
 
+    /// The lines of stdout so far.
+    pub(crate) fn out(&self) -> &[String] {
+        &self.out
+    }
+
     /// Takes in a line; false when there are no more.
     fn next_line(&mut self) -> bool {
         // Periods go by the clock, and what is begun in them may take longer on a busy machine: it is silence that is too long.

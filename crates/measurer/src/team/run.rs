@@ -4,6 +4,7 @@ use super::ordering::OrderReport;
 use super::round::{Plan, round_order};
 use super::{Approach, Progress, Request, Team, TeamError, TeamResult};
 use crate::defences::Defences;
+use crate::gate::Pass;
 use crate::load::WorkerLoad;
 use crate::member::{MemberReport, Nonce, RoundWayBack};
 use crate::plan::round_trip;
@@ -27,6 +28,10 @@ const START_DELAY_FAR: Duration = Duration::from_millis(500);
 /// Longest wait before `cancel` is looked at again.
 const CANCEL_LATENCY: Duration = Duration::from_millis(100);
 
+/// Relays of one machine wait for each other no longer than this, and leave so much of the time for set-up.
+const LONGEST_AT_GATE: Duration = Duration::from_secs(5);
+const LEFT_OF_SETUP: Duration = Duration::from_secs(2);
+
 /// What is told in a round.
 pub(super) enum News {
     Member(MeasurerId, MemberReport),
@@ -49,6 +54,12 @@ pub(super) struct Run<'t> {
     pub(super) news: Receiver<(u32, News)>,
     pub(super) sender: Sender<(u32, News)>,
     pub(super) seconds_told: u32,
+    /// Where it waits for others before it starts.
+    pass: Option<Pass>,
+    /// Measurers of the round that are not ready.
+    unready: usize,
+    /// The last of them is, and is not passed on before the gate is open: measurer, round, sockets.
+    held: Option<(MeasurerId, u32, u32)>,
 }
 
 impl Drop for Run<'_> {
@@ -86,6 +97,7 @@ impl<'t> Run<'t> {
         let distance = if is_here { Duration::ZERO } else { rtt };
         let found_out = || Defences::path(rate, distance, params.seconds, way_back);
         params.path = team.options.path.unwrap_or_else(found_out);
+        let pass = team.pass.take();
         let first = launch.map_or_else(|| Turn::first(request.guess, 1), |it| it.turn);
         let residuals: Vec<Rate> = team.capacities().collect();
         let loads = vec![None; residuals.len()];
@@ -121,6 +133,9 @@ impl<'t> Run<'t> {
             news,
             sender,
             seconds_told: 0,
+            pass,
+            unready: 0,
+            held: None,
         })
     }
 
@@ -158,7 +173,15 @@ impl<'t> Run<'t> {
             {
                 self.give_order(plan, &coordinator);
             }
-            let ends = [self.measurement.poll_timeout(), self.retries.poll_timeout()];
+            let at_gate = self.held.and(self.pass.as_ref()).and_then(Pass::left);
+            if at_gate == Some(Duration::ZERO)
+                && let Some((measurer, round, sockets)) = self.held.take()
+            {
+                self.measurement.handle_ready(now, measurer, round, sockets);
+                continue;
+            }
+            let at_gate = at_gate.map(|left| now + left);
+            let ends = [self.measurement.poll_timeout(), self.retries.poll_timeout(), at_gate];
             let next = ends.into_iter().flatten().min();
             let timeout = next.map_or(CANCEL_LATENCY, |at| at.saturating_since(now));
             match self.news.recv_timeout(timeout.min(CANCEL_LATENCY)) {
@@ -184,6 +207,7 @@ impl<'t> Run<'t> {
             Action::Prepare { round, assignments, seconds, held_back_s, check_share } => {
                 self.seconds_told = 0;
                 self.loads.fill(None);
+                (self.unready, self.held) = (assignments.len(), None);
                 // A quarter is left for what is on the way when it ends.
                 let setup_timeout = self.measurement.params().setup_timeout;
                 let deadline = self.now() + (setup_timeout - setup_timeout / 4);
@@ -251,7 +275,16 @@ impl<'t> Run<'t> {
         let now = self.now();
         match report {
             MemberReport::Ready { sockets } => {
-                self.measurement.handle_ready(now, measurer, round, sockets);
+                self.unready = self.unready.saturating_sub(1);
+                match &mut self.pass {
+                    Some(pass) if self.unready == 0 => {
+                        let deadline = self.measurement.poll_timeout();
+                        let left = deadline.map_or(Duration::ZERO, |at| at.saturating_since(now));
+                        pass.arrive(LONGEST_AT_GATE.min(left.saturating_sub(LEFT_OF_SETUP)));
+                        self.held = Some((measurer, round, sockets));
+                    }
+                    _ => self.measurement.handle_ready(now, measurer, round, sockets),
+                }
             }
             MemberReport::Second(second, account) => {
                 let report = SecondReport {

@@ -17,15 +17,26 @@ const fn voted(bw_kb_s: u64, time_unix_s: u64) -> Option<Option<Line>> {
 
 /// What is said of relay 1 after these, with this line.
 fn said(closed: &[Closed], line: Option<Option<Line>>, left_out: Option<&str>) -> String {
+    said_at([127, 0, 0, 1], &[1], closed, line, left_out)
+}
+
+/// The same, if these relays are at this address.
+fn said_at(
+    address: [u8; 4],
+    relays: &[u8],
+    closed: &[Closed],
+    line: Option<Option<Line>>,
+    left_out: Option<&str>,
+) -> String {
     let scratch = Scratch::new();
     let mut store = Store::open(&scratch.store).expect("new");
     for it in closed {
         store.write([&Entry::Ended(Box::new(it.clone()))]).expect("room");
     }
-    let sighting = Sighting {
-        ids: relay(1),
-        nickname: "relay1".to_owned(),
-        address: ([127, 0, 0, 1], 9001).into(),
+    let sighting = |number: &u8| Sighting {
+        ids: relay(*number),
+        nickname: format!("relay{number}"),
+        address: (address, 9000 + u16::from(*number)).into(),
         left_out: left_out.map(str::to_owned),
     };
     let seen = Seen {
@@ -33,7 +44,7 @@ fn said(closed: &[Closed], line: Option<Option<Line>>, left_out: Option<&str>) -
         at_unix_s: NOW,
         source: "a test".to_owned(),
         signers: None,
-        relays: vec![sighting],
+        relays: relays.iter().map(sighting).collect(),
     };
     store.write([&Entry::Seen(seen)]).expect("room");
     let row = store.relay(relay(1).rsa).expect("read").expect("known");
@@ -41,6 +52,7 @@ fn said(closed: &[Closed], line: Option<Option<Line>>, left_out: Option<&str>) -
     let story = Story {
         relay: &row,
         measurements: &measurements,
+        neighbours: store.neighbours(&row).expect("read"),
         consensus_seen_unix_s: Some(NOW),
         line,
         policy: HistoryPolicy::default(),
@@ -82,6 +94,20 @@ fn a_cap_is_told_apart_from_a_file_that_is_older() {
         &["the operator allows 16.00 Mbit/s"],
     );
     has(&said(&[measured], voted(2000, at - DAY), None), &["made before the last estimate"]);
+}
+
+#[test]
+fn relays_at_one_address_are_told_that_they_share_a_machine() {
+    let measured = closed(relay(1), NOW, 1, 5_000_000);
+    let at = measured.record.ended_unix_s;
+    let measured = [measured];
+    let of = |address, relays: &[u8]| said_at(address, relays, &measured, voted(2000, at), None);
+    let text = of([192, 0, 2, 1], &[1, 2, 3]);
+    has(&text, &["2 other relays are at its address", "at the same instant"]);
+    has(&text, &["measured at different times"]);
+    for text in [of([192, 0, 2, 1], &[1]), of([127, 0, 0, 1], &[1, 2])] {
+        assert!(!text.contains("at its address"), "{text}");
+    }
 }
 
 #[test]

@@ -1,0 +1,187 @@
+//! Seeds of periods: our own, and those that were agreed on with other authorities, which are kept in a file.
+
+use super::seed;
+use crate::error::Error;
+use coordinator::agreement::{Agreed, AuthorityKey};
+use coordinator::plan::{Seed, TeamRoom};
+use onion::Rate;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+/// So many seeds are kept, until they can be told and a while longer.
+const KEPT: usize = 8;
+
+/// What the file may have: more is none of ours.
+const FILE_MAX: u64 = 256 << 10;
+
+/// The seeds of a coordinator.
+pub(super) struct Seeds {
+    master: Seed,
+    path: PathBuf,
+    agreed: Mutex<BTreeMap<u64, Agreed>>,
+    /// The newest of the consensus.
+    shared_random: Mutex<Option<[u8; 32]>>,
+}
+
+/// A line of the file: a period's agreement.
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Line {
+    period_unix_s: u64,
+    seed: String,
+    shared_random: Option<String>,
+    own: usize,
+    teams: Vec<Team>,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Team {
+    key: String,
+    capacity_bit_per_s: u64,
+    at_once_max: u32,
+}
+
+impl Seeds {
+    /// The seed in this file, which is made if there is none, and what was agreed on, in another one beside it.
+    pub(super) fn open(seed_file: &Path) -> Result<Self, Error> {
+        let master = seed::read_or_make(seed_file)?;
+        let path = seed_file.with_extension("agreed");
+        let agreed = match seed::read_secret(&path, FILE_MAX)? {
+            Some(text) => parse(&text).ok_or_else(|| Error::Config {
+                path: path.clone(),
+                problem: "not what this program has written there; remove it, and the seeds of the periods that are \
+                          on and have just been are our own"
+                    .to_owned(),
+            })?,
+            None => BTreeMap::new(),
+        };
+        let (agreed, shared_random) = (Mutex::new(agreed), Mutex::new(None));
+        Ok(Self { master, path, agreed, shared_random })
+    }
+
+    fn all(&self) -> MutexGuard<'_, BTreeMap<u64, Agreed>> {
+        // Nobody panics while holding it.
+        self.agreed.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// What we bring to the agreement on the seed of the period that begins then.
+    pub(super) fn contribution(&self, begin_unix_s: u64) -> [u8; 32] {
+        self.master.contribution(begin_unix_s)
+    }
+
+    /// Our own seed of the period.
+    pub(super) fn own(&self, begin_unix_s: u64) -> Seed {
+        self.master.of_period(begin_unix_s)
+    }
+
+    /// What was agreed on for the period.
+    pub(super) fn agreed(&self, begin_unix_s: u64) -> Option<Agreed> {
+        self.all().get(&begin_unix_s).cloned()
+    }
+
+    /// Keeps what was agreed on. It holds, even if it cannot be written.
+    pub(super) fn keep(&self, begin_unix_s: u64, agreed: Agreed) -> Result<(), Error> {
+        let mut all = self.all();
+        all.insert(begin_unix_s, agreed);
+        while all.len() > KEPT {
+            all.pop_first();
+        }
+        let lines = all.iter().map(|(begin_unix_s, agreed)| line(*begin_unix_s, agreed) + "\n");
+        seed::replace_secret(&self.path, &lines.collect::<String>())
+    }
+
+    /// The newest consensus has this shared random value.
+    pub(super) fn set_shared_random(&self, value: Option<[u8; 32]>) {
+        *self.shared_random.lock().unwrap_or_else(PoisonError::into_inner) = value;
+    }
+
+    pub(super) fn shared_random(&self) -> Option<[u8; 32]> {
+        *self.shared_random.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn line(period_unix_s: u64, agreed: &Agreed) -> String {
+    let team = |(key, room): &(AuthorityKey, TeamRoom)| Team {
+        key: key.to_string(),
+        capacity_bit_per_s: room.capacity.as_bit_per_s(),
+        at_once_max: room.at_once_max,
+    };
+    let line = Line {
+        period_unix_s,
+        seed: hex::encode(agreed.seed.as_bytes()),
+        shared_random: agreed.shared_random.map(hex::encode),
+        own: agreed.own,
+        teams: agreed.teams.iter().map(team).collect(),
+    };
+    serde_json::to_string(&line).expect("numbers and texts are JSON")
+}
+
+fn parse(text: &str) -> Option<BTreeMap<u64, Agreed>> {
+    let bytes = |text: &str| {
+        let mut bytes = [0; 32];
+        hex::decode_to_slice(text, &mut bytes).ok().map(|()| bytes)
+    };
+    let agreed = |line: &str| {
+        let line: Line = serde_json::from_str(line).ok()?;
+        let team = |it: &Team| {
+            let capacity = Rate::from_bit_per_s(it.capacity_bit_per_s);
+            let room = TeamRoom { capacity, at_once_max: it.at_once_max };
+            Some((AuthorityKey(bytes(&it.key)?), room))
+        };
+        let teams = line.teams.iter().map(team).collect::<Option<Vec<_>>>()?;
+        let own = Some(line.own).filter(|own| *own < teams.len())?;
+        let shared_random = match line.shared_random.as_deref() {
+            Some(text) => Some(bytes(text)?),
+            None => None,
+        };
+        let seed = Seed::from_bytes(bytes(&line.seed)?);
+        Some((line.period_unix_s, Agreed { seed, teams, own, shared_random }))
+    };
+    text.lines().map(agreed).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs;
+    use std::os::unix::fs::PermissionsExt as _;
+
+    fn agreed(byte: u8) -> Agreed {
+        let room = |mbit| TeamRoom { capacity: Rate::from_mbit_per_s(mbit), at_once_max: 7 };
+        Agreed {
+            seed: Seed::from_bytes([byte; 32]),
+            teams: vec![(AuthorityKey([1; 32]), room(10.0)), (AuthorityKey([2; 32]), room(20.0))],
+            own: 1,
+            shared_random: (byte % 2 == 0).then_some([byte; 32]),
+        }
+    }
+
+    #[test]
+    fn what_was_agreed_outlives_the_process_and_nobody_else_can_read_it() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("schedule.seed");
+        let seeds = Seeds::open(&path).expect("made");
+        assert_eq!(seeds.agreed(1), None);
+        for begin in 0..10u8 {
+            seeds.keep(begin.into(), agreed(begin)).expect("kept");
+        }
+        let again = Seeds::open(&path).expect("read");
+        assert_eq!(again.own(5), seeds.own(5));
+        assert_eq!(again.agreed(9), Some(agreed(9)));
+        assert_eq!(again.agreed(2), Some(agreed(2)));
+        assert_eq!(again.agreed(1), None, "long over");
+        assert_ne!(again.contribution(5), *again.own(5).as_bytes());
+        let file = folder.path().join("schedule.agreed");
+        assert_eq!(fs::metadata(&file).expect("there").permissions().mode() & 0o777, 0o600);
+        fs::set_permissions(&file, fs::Permissions::from_mode(0o644)).expect("ours");
+        let error = Seeds::open(&path).map(drop).expect_err("exposed").to_string();
+        assert!(error.contains("mode 644") && error.contains("schedule.agreed"), "{error}");
+        fs::set_permissions(&file, fs::Permissions::from_mode(0o600)).expect("ours");
+        fs::write(&file, "{}\n").expect("ours");
+        let error = Seeds::open(&path).map(drop).expect_err("no agreement").to_string();
+        assert!(error.contains("remove it"), "{error}");
+    }
+}

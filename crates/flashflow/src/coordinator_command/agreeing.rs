@@ -1,0 +1,214 @@
+//! Before each period: agreeing on its seed with the coordinators of other authorities.
+
+use super::agreed::Seeds;
+use super::campaign::{Common, LATENCY};
+use super::config::{Authorities, Authority, Config, Mate};
+use crate::error::Error;
+use control::Heard;
+use control::keys::PublicKey;
+use coordinator::agreement::{
+    Agreement, AuthorityKey, Group, Offer, Outcome, Part, Times, Timetable,
+};
+use coordinator::plan::TeamRoom;
+use link::unix_time_s;
+use onion::Rate;
+use serde_json::{Value, json};
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// Statements of one call that are looked at: two commitments and two reveals of each.
+const STATEMENTS_MAX: usize = 4 * Group::MAX;
+
+/// Our part in the agreements, period after period.
+pub(super) struct Party<'env> {
+    common: Common<'env>,
+    others: &'env [Authority],
+    seeds: &'env Seeds,
+    authorities: control::Authorities,
+    group: Group,
+    room: TeamRoom,
+}
+
+/// Who agrees, by what the configuration says.
+pub(super) fn group(config: &Config, authorities: &Authorities) -> Result<Group, Error> {
+    let keys = authorities.others.iter().map(|it| it.key).chain([config.secret.public()]);
+    let times = Times {
+        period_s: config.period.as_secs(),
+        slot_s: config.slot_s,
+        round_s: authorities.round_s,
+    };
+    Group::new(keys.map(|key| AuthorityKey(key.0)), times)
+        .map_err(|error| Error::Usage(error.to_string()))
+}
+
+impl<'env> Party<'env> {
+    /// Listens for the others.
+    pub(super) fn start(
+        common: Common<'env>,
+        authorities: &'env Authorities,
+        seeds: &'env Seeds,
+    ) -> Result<Self, Error> {
+        let config = common.config;
+        let group = group(config, authorities)?;
+        let capacity = config.measurers.iter().map(Mate::bound).sum::<Result<Rate, Error>>()?;
+        let Authorities { listen, others, .. } = authorities;
+        let routes: Vec<_> = others.iter().map(|it| (it.address, it.key)).collect();
+        let authorities = control::Authorities::start(*listen, &config.secret, &routes)?;
+        tracing::info!(
+            "one seed with {} other authorities, if they are there; listening for them on {}",
+            others.len(),
+            authorities.address()
+        );
+        Ok(Self { common, others, seeds, authorities, group, room: TeamRoom::of(capacity) })
+    }
+
+    /// Agrees before each period, until the end.
+    pub(super) fn run(&self, is_over: &AtomicBool) {
+        let mut table = self.next(unix_time_s());
+        loop {
+            let now = unix_time_s();
+            match table.step(now) {
+                // Who does not know what was said so far must not take part.
+                Some(step) if step > 0 => {
+                    if now < table.begin_unix_s() {
+                        tracing::warn!(
+                            "came too late to agree on the seed of the period that begins at Unix time {}: it will be our own",
+                            table.begin_unix_s()
+                        );
+                    }
+                    table = self.next(now.max(table.begin_unix_s()));
+                }
+                Some(_) => {
+                    self.agree(table, is_over);
+                    table = self.next(table.begin_unix_s());
+                }
+                None => {
+                    self.common.interrupt.wait(LATENCY);
+                }
+            }
+            if self.is_over(is_over) {
+                return;
+            }
+        }
+    }
+
+    fn is_over(&self, is_over: &AtomicBool) -> bool {
+        is_over.load(Ordering::Relaxed) || self.common.interrupt.is_requested()
+    }
+
+    /// When the seed of the first period after this time is agreed on.
+    fn next(&self, unix_s: u64) -> Timetable {
+        let config = self.common.config;
+        let period_s = config.period.as_secs().max(1);
+        let begin_unix_s = unix_s - unix_s % period_s + period_s;
+        let round_s = config.authorities.as_ref().map_or(1, |it| it.round_s);
+        Timetable::new(begin_unix_s, round_s, self.group.rounds())
+    }
+
+    fn agree(&self, table: Timetable, is_over: &AtomicBool) {
+        let begin_unix_s = table.begin_unix_s();
+        let offer = Offer {
+            contribution: self.seeds.contribution(begin_unix_s),
+            room: self.room,
+            shared_random: self.seeds.shared_random(),
+        };
+        let key_seed = self.common.config.secret.seed();
+        let mut agreement = Agreement::new(self.group.clone(), &key_seed, begin_unix_s, offer);
+        let mut committed = BTreeSet::from([agreement.own()]);
+        let mut problems: BTreeMap<AuthorityKey, String> = BTreeMap::new();
+        let mut said = Vec::new();
+        while !agreement.handle_step(table.step(unix_time_s()).unwrap_or(0)) {
+            let statements = agreement.statements();
+            if statements != said {
+                said.clone_from(&statements);
+                self.authorities.say(statements);
+            }
+            for (PublicKey(from), heard) in self.authorities.hear(LATENCY) {
+                let from = AuthorityKey(from);
+                match listen(&mut agreement, from, heard) {
+                    Ok(()) => drop(problems.remove(&from)),
+                    Err(problem) => drop(problems.insert(from, problem)),
+                }
+            }
+            for key in agreement.committed().filter(|key| committed.insert(*key)) {
+                tracing::info!("{} has committed to its contribution", self.name(key));
+            }
+            if self.is_over(is_over) {
+                break;
+            }
+        }
+        self.authorities.say(Vec::new());
+        if !self.is_over(is_over) {
+            self.conclude(begin_unix_s, agreement.outcome(), &problems);
+        }
+    }
+
+    fn conclude(
+        &self,
+        begin_unix_s: u64,
+        outcome: Outcome,
+        problems: &BTreeMap<AuthorityKey, String>,
+    ) {
+        let Outcome { agreed, parts, unconfirmed } = outcome;
+        let mut without: Vec<Value> = Vec::new();
+        for (key, part) in parts.iter().filter(|(_, part)| **part != Part::Took) {
+            let name = self.name(*key);
+            let problem = problems.get(key).map(|it| format!(" ({it})")).unwrap_or_default();
+            tracing::warn!("without {name}, which {part}{problem}");
+            without.push(
+                json!({"key": key.to_string(), "name": name, "why": format!("{part}{problem}")}),
+            );
+        }
+        for key in &unconfirmed {
+            tracing::warn!("{} may not have heard us, and have another seed", self.name(*key));
+        }
+        let members =
+            agreed.as_ref().map(|it| it.teams.iter().map(|(key, _)| *key).collect::<Vec<_>>());
+        let mark = agreed.as_ref().map(|it| hex::encode(it.seed.mark()));
+        match (&members, &mark) {
+            (Some(members), Some(mark)) => tracing::info!(
+                "{} authorities have one seed for the period that begins at Unix time {begin_unix_s}; its mark is {mark}",
+                members.len(),
+            ),
+            _ => tracing::warn!(
+                "no common seed for the period that begins at Unix time {begin_unix_s}: it will be our own"
+            ),
+        }
+        if let Some(agreed) = agreed
+            && let Err(error) = self.seeds.keep(begin_unix_s, agreed)
+        {
+            // It is known until the process ends.
+            self.common.output.error(&error);
+        }
+        self.common.output.record(|| {
+            let keys =
+                |keys: &[AuthorityKey]| keys.iter().map(ToString::to_string).collect::<Vec<_>>();
+            json!({
+                "type": "agreement", "period_unix_s": begin_unix_s, "agreed": members.is_some(),
+                "members": keys(members.as_deref().unwrap_or_default()), "without": without,
+                "unconfirmed": keys(&unconfirmed), "mark": mark,
+            })
+        });
+    }
+
+    fn name(&self, key: AuthorityKey) -> String {
+        match self.others.iter().find(|it| it.key.0 == key.0) {
+            Some(Authority { name: Some(name), .. }) => name.clone(),
+            Some(Authority { address, .. }) => format!("the authority at {address}"),
+            None => "our own coordinator".to_owned(),
+        }
+    }
+}
+
+/// Takes in what one of the others says; if not all of it can be used, why not. That matters only if it is left out in the end.
+fn listen(agreement: &mut Agreement, from: AuthorityKey, heard: Heard) -> Result<(), String> {
+    let statements = match heard {
+        Heard::Words(statements) => statements,
+        Heard::Unreachable(problem) => return Err(problem),
+    };
+    let mut told = Ok(());
+    for statement in statements.iter().take(STATEMENTS_MAX) {
+        told = told.and(agreement.handle_statement(from, statement));
+    }
+    told.map_err(|error| error.to_string())
+}

@@ -1,0 +1,83 @@
+//! Of `coordinator.toml`: with whom there is one seed.
+
+use super::super::agreeing;
+use super::{Config, Schedule};
+use crate::config::Key;
+use control::keys::PublicKey;
+use coordinator::agreement::Timetable;
+use serde::Deserialize;
+use std::collections::BTreeSet;
+use std::net::SocketAddr;
+
+/// As in the file.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Entry {
+    name: Option<String>,
+    address: SocketAddr,
+    key: Key,
+}
+
+/// The coordinators of other authorities, with whom there is to be one seed.
+pub(crate) struct Authorities {
+    /// Where we listen for them.
+    pub(crate) listen: SocketAddr,
+    /// A round of the agreement, in seconds.
+    pub(crate) round_s: u64,
+    pub(crate) others: Vec<Authority>,
+}
+
+/// One of them.
+pub(crate) struct Authority {
+    /// What it is called in messages.
+    pub(crate) name: Option<String>,
+    pub(crate) address: SocketAddr,
+    pub(crate) key: PublicKey,
+}
+
+impl Authorities {
+    /// `None` if there are none: then the seed is our own.
+    pub(super) fn new(
+        listen: Option<SocketAddr>,
+        round_s: Option<u64>,
+        others: Vec<Entry>,
+    ) -> Result<Option<Self>, String> {
+        /// Enough for clocks that NTP keeps, and for a connection that has to be made anew.
+        const ROUND_S: u64 = 10;
+        let round_s = round_s.unwrap_or(ROUND_S);
+        if round_s == 0 {
+            return Err("`agree_round_s` is 1 or more".to_owned());
+        }
+        let other = |Entry { name, address, key: Key(key) }| Authority { name, address, key };
+        let others: Vec<Authority> = others.into_iter().map(other).collect();
+        match listen {
+            Some(listen) if !others.is_empty() => Ok(Some(Self { listen, round_s, others })),
+            None if others.is_empty() => Ok(None),
+            _ => Err("`agree_listen` and `[[authorities]]` go together".to_owned()),
+        }
+    }
+}
+
+/// Whether the rest of the configuration goes with them.
+pub(super) fn check(config: &Config) -> Result<(), String> {
+    let Some(authorities) = &config.authorities else { return Ok(()) };
+    if config.schedule == Schedule::Greedy {
+        return Err(
+            "a greedy schedule has no seed to be agreed on with `[[authorities]]`".to_owned()
+        );
+    }
+    let mut keys = BTreeSet::from([config.secret.public()]);
+    if let Some(it) = authorities.others.iter().find(|it| !keys.insert(it.key)) {
+        return Err(format!("two authorities have the key {}, or it is our own", it.key));
+    }
+    let group = agreeing::group(config, authorities).map_err(|error| error.to_string())?;
+    let (round_s, rounds) = (authorities.round_s, group.rounds());
+    let (lead_s, period_s) = (Timetable::new(0, round_s, rounds).lead_s(), config.period.as_secs());
+    if lead_s < period_s {
+        return Ok(());
+    }
+    Err(format!(
+        "agreeing takes {lead_s} s ({} rounds of {round_s} s), and a period has {period_s} s: lower `agree_round_s`",
+        2 * rounds + 1,
+    ))
+}

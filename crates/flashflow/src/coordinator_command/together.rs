@@ -1,0 +1,139 @@
+//! Relays of one machine: they begin together, and share what was found of it.
+
+use coordinator::{Record, RelayId, Turn, share_machine};
+use measurer::{Gate, Pass};
+use std::collections::BTreeMap;
+use store::Begun;
+
+/// A turn that has ended.
+pub(super) struct TurnOver {
+    pub(super) relay: RelayId,
+    pub(super) record: Record,
+    /// As the store knows it.
+    pub(super) begun: Option<Begun>,
+    pub(super) follows: Option<Turn>,
+    /// That was all about the relay.
+    pub(super) is_over: bool,
+}
+
+/// The machines whose relays are being measured together; relays that are alone are not in it.
+#[derive(Default)]
+pub(super) struct Machines {
+    machine_of: BTreeMap<RelayId, usize>,
+    machines: BTreeMap<usize, Machine>,
+    next: usize,
+}
+
+struct Machine {
+    gate: Gate,
+    passes: Vec<Pass>,
+    /// Relays whose turn has not ended.
+    expected: usize,
+    over: Vec<TurnOver>,
+}
+
+impl Machines {
+    /// The turns of these relays have come, at the same time.
+    pub(super) fn begin(&mut self, relays: &[RelayId]) {
+        if relays.len() < 2 {
+            return;
+        }
+        let (gate, passes) = Gate::new(relays.len());
+        let machine = Machine { gate, passes, expected: relays.len(), over: Vec::new() };
+        self.machines.insert(self.next, machine);
+        self.machine_of.extend(relays.iter().map(|relay| (*relay, self.next)));
+        self.next += 1;
+    }
+
+    /// A relay is about to be measured: where it has to wait for the others of its machine.
+    pub(super) fn pass(&mut self, relay: RelayId) -> Option<Pass> {
+        self.machines.get_mut(self.machine_of.get(&relay)?)?.passes.pop()
+    }
+
+    /// A turn has ended. What is settled by that: nothing, as long as others of the machine are being measured.
+    pub(super) fn end(&mut self, turn: TurnOver) -> Vec<TurnOver> {
+        let Some(number) = self.machine_of.remove(&turn.relay) else { return vec![turn] };
+        let Some(machine) = self.machines.get_mut(&number) else { return vec![turn] };
+        machine.over.push(turn);
+        self.lose_one(number)
+    }
+
+    /// A turn has ended without a record.
+    pub(super) fn lose(&mut self, relay: RelayId) -> Vec<TurnOver> {
+        self.machine_of.remove(&relay).map_or_else(Vec::new, |number| self.lose_one(number))
+    }
+
+    fn lose_one(&mut self, number: usize) -> Vec<TurnOver> {
+        let Some(machine) = self.machines.get_mut(&number) else { return Vec::new() };
+        machine.expected -= 1;
+        if machine.expected > 0 {
+            return Vec::new();
+        }
+        self.machines.remove(&number).map_or_else(Vec::new, Machine::settle)
+    }
+
+    /// No more turns end: what has ended so far.
+    pub(super) fn end_all(&mut self) -> Vec<TurnOver> {
+        self.machine_of.clear();
+        std::mem::take(&mut self.machines).into_values().flat_map(Machine::settle).collect()
+    }
+}
+
+impl Machine {
+    /// Gives each its part.
+    fn settle(self) -> Vec<TurnOver> {
+        let Self { gate, over: mut turns, .. } = self;
+        let mut records: Vec<Record> = turns.iter().map(|turn| turn.record.clone()).collect();
+        share_machine(&mut records, gate.was_passed_together());
+        for (turn, record) in turns.iter_mut().zip(records) {
+            turn.record = record;
+        }
+        turns
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::journal::testing::{measured, record, relay};
+    use super::*;
+
+    fn over(number: u8) -> TurnOver {
+        let record = record(&relay(number), measured());
+        let relay = RelayId(number.into());
+        TurnOver { relay, record, begun: None, follows: None, is_over: true }
+    }
+
+    #[test]
+    fn what_was_found_of_a_machine_is_settled_when_the_last_of_its_relays_has_ended() {
+        let mut machines = Machines::default();
+        machines.begin(&[RelayId(1), RelayId(2), RelayId(3)]);
+        machines.begin(&[RelayId(4)]);
+        assert!(machines.pass(RelayId(4)).is_none(), "it waits for nobody");
+        assert!([1, 2, 3].map(RelayId).iter().all(|it| machines.pass(*it).is_some()));
+        assert_eq!(machines.end(over(4)).len(), 1);
+        assert!(machines.end(over(1)).is_empty() && machines.lose(RelayId(3)).is_empty());
+        let settled = machines.end(over(2));
+        assert_eq!(settled.len(), 2);
+        let whole = measured_capacity();
+        for turn in &settled {
+            // They did not begin together, as far as is known: the largest is the machine.
+            assert_eq!(turn.record.shared.map(|it| (it.relays, it.machine)), Some((2, whole)));
+            assert_eq!(turn.record.capacity(), Some(whole.scaled(0.5)));
+        }
+        assert!(machines.machine_of.is_empty() && machines.machines.is_empty());
+    }
+
+    #[test]
+    fn an_interrupted_campaign_keeps_what_has_ended() {
+        let mut machines = Machines::default();
+        machines.begin(&[RelayId(1), RelayId(2)]);
+        assert!(machines.end(over(1)).is_empty());
+        let left = machines.end_all();
+        assert_eq!((left.len(), left[0].record.shared), (1, None));
+        assert_eq!(machines.end(over(2)).len(), 1, "it came after that");
+    }
+
+    fn measured_capacity() -> onion::Rate {
+        record(&relay(1), measured()).capacity().expect("measured")
+    }
+}

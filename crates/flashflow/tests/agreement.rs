@@ -1,0 +1,108 @@
+//! Coordinators of several authorities, as processes: one secret seed for all of them.
+
+#[expect(dead_code, reason = "what the other test files need")]
+mod common;
+
+use common::team::{make_key, measurer_of};
+use common::{Running, Scratch, text};
+use rustix::process::Signal;
+use serde_json::Value;
+use std::fs;
+use std::net::{SocketAddr, TcpListener};
+use std::path::Path;
+
+/// Five rounds of two seconds, and somewhat more.
+const PERIOD_S: u64 = 14;
+const ROUND_S: u64 = 2;
+
+fn free() -> SocketAddr {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("loopback");
+    listener.local_addr().expect("bound")
+}
+
+/// The agreement that a coordinator tells of next.
+fn agreement(run: &mut Running) -> Value {
+    let is_it = |line: &str| line.contains("\"agreement\"");
+    run.wait_for_out("an agreement", is_it);
+    let line = run.out().iter().find(|line| is_it(line)).expect("told");
+    serde_json::from_str(line).expect("JSON")
+}
+
+/// The seed that a coordinator keeps for a period: its own secret, which a test may look at.
+fn seed(scratch: &Scratch, name: &str, period: &Value) -> String {
+    let kept = fs::read_to_string(scratch.path(&format!("{name}/schedule.agreed"))).expect("kept");
+    let mut lines = kept.lines().map(|line| serde_json::from_str::<Value>(line).expect("JSON"));
+    let line = lines.find(|line| line["period_unix_s"] == *period).expect("of this period");
+    text(&line, "seed").to_owned()
+}
+
+#[test]
+fn two_coordinators_agree_on_a_seed_while_a_third_is_lost_in_the_middle() {
+    let scratch = Scratch::new();
+    let names = ["first", "second", "third"];
+    let keys = names.map(|name| make_key(&scratch, &format!("{name}.key")));
+    let addresses = names.map(|_| free());
+    // They need nobody to measure for this: neither a network nor measurers are there.
+    let measurer = make_key(&scratch, "m.key");
+    for (own, name) in names.iter().enumerate() {
+        let mut config = format!(
+            "key = \"{name}.key\"\nout = \"{name}\"\nauthority = \"127.0.0.1:1\"\nperiod_s = {PERIOD_S}\nslot_s = 7\n\
+             agree_listen = \"{}\"\nagree_round_s = {ROUND_S}\n{}",
+            addresses[own],
+            measurer_of("127.0.0.1:1", &measurer),
+        );
+        for other in (0..names.len()).filter(|other| *other != own) {
+            config += &format!(
+                "[[authorities]]\nname = \"{}\"\naddress = \"{}\"\nkey = \"{}\"\n",
+                names[other], addresses[other], keys[other]
+            );
+        }
+        fs::write(scratch.path(&format!("{name}.toml")), config).expect("written");
+    }
+    // Whoever comes in the middle of an agreement waits for the next one.
+    let is_early = || link::unix_time_s() % PERIOD_S < 2;
+    common::wait_for("a period", || is_early().then_some(()));
+    let mut runs = names
+        .map(|name| scratch.start(&["coordinator", "--config", &format!("{name}.toml"), "--json"]));
+    runs[0]
+        .wait_for_error("the commitment of the third", |line| line.contains("third has committed"));
+    runs[1]
+        .wait_for_error("the commitment of the third", |line| line.contains("third has committed"));
+    // Before anybody reveals anything.
+    runs[2].signal(Signal::KILL);
+    let told = [0, 1].map(|place| agreement(&mut runs[place]));
+    for one in &told {
+        assert_eq!(one["agreed"], true, "{told:#?}");
+        assert_eq!(one["members"].as_array().map(Vec::len), Some(2), "{told:#?}");
+        assert_eq!(one["without"][0]["name"], "third");
+        assert!(text(&one["without"][0], "why").contains("did not reveal"), "{told:#?}");
+        assert_eq!(one["unconfirmed"].as_array().map(Vec::len), Some(0), "{told:#?}");
+        assert_eq!(
+            (&one["mark"], &one["period_unix_s"]),
+            (&told[0]["mark"], &told[0]["period_unix_s"])
+        );
+    }
+    // The seeds are the same, and so are the plans.
+    let consensus = Path::new(env!("CARGO_MANIFEST_DIR")).join("../netdoc/tests/data/consensus-ns");
+    let consensus = consensus.to_str().expect("text");
+    let plans = ["first", "second"].map(|name| {
+        let seed = seed(&scratch, name, &told[0]["period_unix_s"]);
+        let teams = ["--team", "1000", "--team", "1000"];
+        let fixed = ["schedule", "--json", "--consensus", consensus, "--seed", &seed];
+        let ended = scratch.run(&[&fixed[..], &teams].concat());
+        ended.assert_code(0);
+        text(&ended.summary(), "fingerprint").to_owned()
+    });
+    assert_eq!(plans[0], plans[1]);
+    // Told while the period is on, it would be no secret.
+    let seed = seed(&scratch, "first", &told[0]["period_unix_s"]);
+    let [first, second, third] = runs;
+    for run in [first, second] {
+        run.signal(Signal::TERM);
+        let ended = run.end();
+        ended.assert_code(130);
+        assert!(!ended.error.contains(&seed) && !ended.out.concat().contains(&seed));
+    }
+    drop(third);
+    scratch.wait_until_clean();
+}
