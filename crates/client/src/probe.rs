@@ -4,9 +4,11 @@
 //! an address that no relay lets anybody reach: the refusal gives the round trip to that hop (*leaky pipe*). Differences between neighbours are
 //! those of links. A download, if one is wanted, gives the throughput. Between questions and between circuits are pauses.
 
+mod server;
 mod shell;
 mod stage;
 
+pub use server::ProbeServer;
 pub use shell::{ProbeError, learn, run};
 use stage::{Asked, Stage};
 
@@ -35,7 +37,7 @@ pub struct ProbePlan {
     pub pause: Duration,
     /// What no relay should let a stream reach.
     pub refused: SocketAddr,
-    /// Where a [`Server`](onion::client::Server) is, and how many bytes to get from it.
+    /// Where a [`Server`](onion::client::Server) is, such as a [`ProbeServer`], and how many bytes to get from it.
     pub download: Option<(SocketAddr, u64)>,
     /// A circuit may take so long to stand: C tor's first timeout.
     pub build_max: Duration,

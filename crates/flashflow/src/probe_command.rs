@@ -1,5 +1,6 @@
 //! `flashflow probe`: what circuits of a network cost.
 
+mod serving;
 mod summary;
 
 use crate::authorities::Authorities;
@@ -17,6 +18,7 @@ use onion::identity::RsaId;
 use rand::SeedableRng;
 use rand::rngs::{StdRng, SysRng};
 use serde_json::{Value, json};
+use serving::ProbeAction;
 use std::fs;
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
@@ -30,19 +32,27 @@ const PATIENCE: Duration = Duration::from_secs(120);
 /// throughput, failures.
 ///
 /// One circuit at a time, with pauses. A round trip is that of a BEGIN to an address that the hop must refuse, sent to each hop of the
-/// circuit in turn; that of a link is the difference between its ends. A download needs a server of ours behind the exits.
+/// circuit in turn; that of a link is the difference between its ends. A download needs a server of ours behind the exits (`flashflow probe serve`).
 /// Relays are probed that are on loopback or private addresses, and those that have opted in.
 #[derive(Debug, Args)]
-#[command(after_help = "Examples:
+#[command(
+    args_conflicts_with_subcommands = true,
+    subcommand_negates_reqs = true,
+    after_help = "Examples:
   flashflow lab up --dir /tmp/net --limits 0,0,0 --exits
   flashflow probe --network /tmp/net --circuits 20
   flashflow probe --network /tmp/net --hops 2,3,4 --strategy uniform --write-model model.gz --json
   flashflow client --network /tmp/net --strategy latency --model model.gz
+  flashflow probe serve --listen 127.0.0.1:8080 &
+  flashflow probe --network /tmp/net --server 127.0.0.1:8080 --bytes 400000
 
 With --json: one line a circuit, `type` circuit, and at the end one, `type` summary.
 
-Exit status: 0 at least one circuit was measured; 1 none, or a file cannot be used; 2 wrong arguments; 130 interrupted.")]
+Exit status: 0 at least one circuit was measured; 1 none, or a file cannot be used; 2 wrong arguments; 130 interrupted."
+)]
 pub(crate) struct ProbeOptions {
+    #[command(subcommand)]
+    action: Option<ProbeAction>,
     #[command(flatten)]
     authorities: Authorities,
     /// Hops of circuits, with commas between: as many circuits of each.
@@ -63,7 +73,7 @@ pub(crate) struct ProbeOptions {
     /// What no relay lets a stream reach.
     #[arg(long, value_name = "ADDRESS:PORT", default_value = "127.0.0.1:1")]
     refused: SocketAddr,
-    /// A server to download from at the end of each circuit, of the kind that `flashflow experiment selection` runs.
+    /// A server to download from at the end of each circuit, of the kind that `flashflow probe serve` is.
     #[arg(long, value_name = "ADDRESS:PORT", requires = "bytes")]
     server: Option<SocketAddr>,
     /// How much to download on each circuit.
@@ -87,7 +97,7 @@ pub(crate) struct ProbeOptions {
     #[arg(long)]
     seed: Option<u64>,
     /// Print results as JSON, one value a line.
-    #[arg(long)]
+    #[arg(long, global = true)]
     pub(crate) json: bool,
 }
 
@@ -96,6 +106,9 @@ pub(crate) fn run(
     output: &Output,
     interrupt: &Interrupt,
 ) -> Result<Exit, Error> {
+    if let Some(action) = &options.action {
+        return serving::run(action, output, interrupt);
+    }
     interrupt.wind_up_in_order();
     let (authorities, identities) = options.authorities.find()?;
     let consent = match &options.opt_in {

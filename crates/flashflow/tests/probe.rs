@@ -15,7 +15,9 @@ fn value(line: &str) -> Value {
 
 #[test]
 fn what_is_probed_becomes_a_model_that_a_directory_serves_and_others_merge() {
-    let spec = NetworkSpec::new(["one", "two"].map(RelaySpec::new).to_vec());
+    let exit = ["ExitRelay 1", "ExitPolicyRejectPrivate 0", "ExitPolicy accept *:*"];
+    let exit = RelaySpec { extra_torrc: exit.map(str::to_owned).to_vec(), ..RelaySpec::new("two") };
+    let spec = NetworkSpec::new(vec![RelaySpec::new("one"), exit]);
     let network = Network::start(&spec, &mut |_| {}).expect("up");
     let authorities: Vec<_> = network.directory_addrs().iter().map(ToString::to_string).collect();
     let authorities = authorities.join(",");
@@ -86,6 +88,24 @@ fn what_is_probed_becomes_a_model_that_a_directory_serves_and_others_merge() {
     refused.assert_code(1);
     assert!(refused.error.contains("another key"), "{}", refused.error);
     assert!(!scratch.path("other.gz").exists());
+    server.signal(Signal::TERM);
+    server.end().assert_code(0);
+    // Downloads come from a server of ours.
+    let mut server = scratch.start(&["probe", "serve", "--json"]);
+    let at = RefCell::new(String::new());
+    server.wait_for_out("address", |line| {
+        at.replace(value(line)["address"].as_str().unwrap_or_default().to_owned());
+        value(line)["type"] == "serving"
+    });
+    let at = at.take();
+    let more = ["--circuits", "2", "--rounds", "1", "--gap-ms", "5", "--pause-ms", "5", "--json"];
+    let probe = ["probe", "--authority", &authorities, "--server", &at, "--bytes", "300000"];
+    let probed = scratch.run(&[&probe[..], &more].concat());
+    probed.assert_code(0);
+    let circuits: Vec<Value> =
+        probed.values().into_iter().filter(|it| it["type"] == "circuit").collect();
+    let rates = circuits.iter().filter_map(|it| it["throughput_kb_s"].as_f64());
+    assert_eq!(rates.filter(|rate| *rate > 0.0).count(), 2, "{circuits:?}");
     server.signal(Signal::TERM);
     server.end().assert_code(0);
 }

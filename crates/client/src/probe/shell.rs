@@ -12,6 +12,7 @@ use rand::{Rng, RngExt, SeedableRng};
 use relay::Follower;
 use std::collections::BTreeSet;
 use std::fmt;
+use std::io;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -37,12 +38,20 @@ pub enum ProbeError {
         /// What was wrong last.
         problem: String,
     },
+    /// The server of downloads cannot listen there.
+    #[error("configuration: cannot listen at {address}: {source}")]
+    Listen {
+        /// Where.
+        address: SocketAddr,
+        /// What the system says.
+        source: io::Error,
+    },
     /// The machine gives no randomness, certificates, sockets or threads.
     #[error("machine: {0}")]
     Machine(String),
 }
 
-fn machine(error: impl fmt::Display) -> ProbeError {
+pub(super) fn machine(error: impl fmt::Display) -> ProbeError {
     ProbeError::Machine(error.to_string())
 }
 

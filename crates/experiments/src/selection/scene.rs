@@ -4,18 +4,16 @@ use crate::distant::enter;
 use crate::error::Error;
 use client::View;
 use client::countries::Countries;
-use client::probe;
+use client::probe::{self, ProbeServer};
 use lab::wan::{HostSpec, Wan, WanSpec, Way};
 use lab::{JoinedRelay, Network, NetworkSpec, RelaySpec};
-use link::tls::TlsConfigs;
-use link::{Clock, Driver, DriverOptions, Forge, NodeThread, unix_time_s};
+use link::unix_time_s;
 use netdoc::Fingerprint;
-use onion::client::Server;
 use onion::{Duration, Rate};
 use std::fmt::Write;
-use std::net::{Ipv4Addr, SocketAddr, TcpListener};
+use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
-use std::{env, fs, io};
+use std::{env, fs};
 use tempfile::TempDir;
 use terminal::{Output, network};
 
@@ -73,8 +71,7 @@ pub(super) struct Scene {
     // In this order: what runs at the hosts ends before they do.
     relays: Vec<Fingerprint>,
     view: Arc<View>,
-    server: SocketAddr,
-    _serving: NodeThread<Server>,
+    server: ProbeServer,
     joined: Vec<JoinedRelay>,
     network: Network,
     wan: Option<Wan>,
@@ -107,7 +104,7 @@ impl Scene {
         let relays = if is_flat { flat() } else { vec![exit("stockexit")] };
         let spec = NetworkSpec { address, ..NetworkSpec::new(relays) };
         let network = network::start(&spec, output)?;
-        let (serving, server) = serve(address)?;
+        let server = ProbeServer::start((address, 0).into())?;
         let mut joined = Vec::new();
         if let Some(wan) = &wan {
             for (number, place) in PLACES.iter().enumerate() {
@@ -144,8 +141,7 @@ impl Scene {
         let authorities = network.directory_addrs();
         let view = probe::learn(authorities, [].into(), known, PATIENCE, weighs)?;
         let view = Arc::new(view.only(|relay| relays.contains(&relay.fingerprint)));
-        let (_serving, _folder) = (serving, folder);
-        Ok(Self { relays, view, server, _serving, joined, network, wan, _folder })
+        Ok(Self { relays, view, server, joined, network, wan, _folder: folder })
     }
 
     /// The network as the client sees it: the relays alone, without authorities.
@@ -155,7 +151,7 @@ impl Scene {
 
     /// Where downloads come from.
     pub(super) const fn server(&self) -> SocketAddr {
-        self.server
+        self.server.address()
     }
 
     /// Where the authorities are, which have the relays' descriptors.
@@ -184,8 +180,8 @@ impl Scene {
     }
 
     pub(super) fn stop(self) -> Result<(), Error> {
-        let Self { joined, network, wan, _serving, .. } = self;
-        drop((joined, _serving));
+        let Self { joined, network, wan, server, .. } = self;
+        drop((joined, server));
         network.stop()?;
         drop(wan);
         Ok(())
@@ -223,20 +219,4 @@ fn weigh(network: &Network, relays: &[Fingerprint]) -> Result<(), Error> {
     }
     let path = network.bandwidth_file_path();
     fs::write(&path, text).map_err(|source| Error::File { what: "write", path, source })
-}
-
-/// Starts the server of downloads where this thread is.
-fn serve(address: Ipv4Addr) -> Result<(NodeThread<Server>, SocketAddr), Error> {
-    let failed = |source: io::Error| Error::File {
-        what: "listen on",
-        path: address.to_string().into(),
-        source,
-    };
-    let listener = TcpListener::bind((address, 0)).map_err(failed)?;
-    let at = listener.local_addr().map_err(failed)?;
-    // Connections to it are plain: the keys are for nobody.
-    let tls = TlsConfigs::new(&Forge::new([7; 32], unix_time_s())?)?;
-    let options = DriverOptions { accepts_plain: true, ..DriverOptions::default() };
-    let server = Driver::new(Server::new(), Clock::start(), tls, vec![listener], options)?;
-    Ok((NodeThread::start("server", Box::new(server), ())?, at))
 }
