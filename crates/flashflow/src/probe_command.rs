@@ -121,14 +121,19 @@ pub(crate) fn run(
         source,
     })?;
     output.doing("learning of the network");
-    let is_enough = |view: &View| !view.relays().is_empty() && !interrupt.is_requested();
-    let view = probe::learn(
+    let is_enough = |view: &View| !view.relays().is_empty();
+    let learnt = probe::learn(
         authorities.clone(),
         identities,
         folder.path().join("probe"),
         PATIENCE,
         is_enough,
-    )?;
+        || interrupt.is_requested(),
+    );
+    if interrupt.is_requested() {
+        return Ok(Exit::Interrupted);
+    }
+    let view = learnt?;
     let whole = view.relays().len();
     let view = view.only(|relay| has_consented(&consent, relay));
     if view.relays().is_empty() {

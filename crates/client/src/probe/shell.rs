@@ -16,7 +16,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::mpsc::channel;
+use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::thread::Builder;
 
 /// How soon somebody who wants to end is heard.
@@ -56,7 +56,8 @@ pub(super) fn machine(error: impl fmt::Display) -> ProbeError {
 }
 
 /// Learns of a network from its authorities; waits until enough of it is known. `identities` are those whose signatures count; if there
-/// are none, those of whom the authorities say that they are. What is fetched is kept in the folder.
+/// are none, those of whom the authorities say that they are. What is fetched is kept in the folder. `is_over` is asked now and then: it
+/// gives up.
 ///
 /// # Errors
 /// [`ProbeError`] says who is to blame.
@@ -66,6 +67,7 @@ pub fn learn(
     folder: PathBuf,
     patience: Duration,
     is_enough: impl Fn(&View) -> bool,
+    is_over: impl Fn() -> bool,
 ) -> Result<Arc<View>, ProbeError> {
     if authorities.is_empty() {
         return Err(ProbeError::NoAuthority);
@@ -85,11 +87,15 @@ pub fn learn(
     let deadline = clock.now() + patience;
     let mut problem = "too few relays are listed".to_owned();
     let found = loop {
-        match news.recv_timeout(deadline.saturating_since(clock.now())) {
+        let left = deadline.saturating_since(clock.now());
+        if is_over() || left == Duration::ZERO {
+            break None;
+        }
+        match news.recv_timeout(left.min(STEP)) {
             Ok(News::View(view)) if is_enough(&view) => break Some(view),
             Ok(News::Event(Event::Trouble(trouble))) => problem = trouble,
-            Ok(_) => {}
-            Err(_) => break None,
+            Ok(_) | Err(RecvTimeoutError::Timeout) => {}
+            Err(RecvTimeoutError::Disconnected) => break None,
         }
     };
     drop(end);
