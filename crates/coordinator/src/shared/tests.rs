@@ -155,7 +155,7 @@ proptest! {
                 let all: f64 = seconds.iter().map(|it| it[second].0).sum();
                 let first = (0..seconds.len()).max_by(|a, b| seconds[*a][second].0.total_cmp(&seconds[*b][second].0));
                 let share = if is_all_or_nothing { f64::from(u8::from(first == Some(number))) } else { wish / all };
-                ((MACHINE as f64 * share) as u64, Some(said.map_or(0, u64::from)))
+                (Rate::from_byte_per_s(MACHINE).scaled(share).as_byte_per_s(), Some(said.map_or(0, u64::from)))
             };
             let had: Vec<_> = wishes.iter().enumerate().map(part).collect();
             records.push(record(u8::try_from(number).expect("few"), begins[number], &had));

@@ -73,7 +73,7 @@ fn divide(machine: Rate, seconds: u32, rng: &mut StdRng) -> (Rate, Rate) {
     // The second one begins some seconds later, and may not be waited for.
     let late_s = if rng.random_bool(0.5) { 0 } else { rng.random_range(0..=seconds / 2) };
     let has = |at: u32, is_first: bool| -> Second {
-        let is_turn = (at / turn_s % 2 == 0) == is_first;
+        let is_turn = (at / turn_s).is_multiple_of(2) == is_first;
         (if is_turn { whole } else { 0 }, if lies { whole } else { 0 })
     };
     let first: Vec<Second> = (0..seconds).map(|second| has(second, true)).collect();

@@ -155,7 +155,7 @@ mod tests {
             seed: Seed::from_bytes([byte; 32]),
             teams: vec![(AuthorityKey([1; 32]), room(10.0)), (AuthorityKey([2; 32]), room(20.0))],
             own: 1,
-            shared_random: (byte % 2 == 0).then_some([byte; 32]),
+            shared_random: byte.is_multiple_of(2).then_some([byte; 32]),
         }
     }
 
