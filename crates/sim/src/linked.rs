@@ -1,6 +1,6 @@
 //! A client's set of linked circuits and their exit, at the seam of cells, and somebody between them.
 //!
-//! Both ends are the engine's ([`client::Core`](onion::client::Core) and [`router::Core`](onion::router::Core)), over weightless cells; each leg is a circuit of one hop on a link of its
+//! Both ends are the engine's ([`client::Core`] and [`router::Core`]), over weightless cells; each leg is a circuit of one hop on a link of its
 //! own. Who is between lets cells of the legs arrive in any order: one after another on each leg, as links do, and otherwise as he
 //! likes. He cuts links, at one end before the other; and he can speak for either end, as one that lies. Data has no bytes here, but
 //! each cell of it says where in its stream it begins: what is lost, comes twice or changes places is noticed where it comes.

@@ -265,7 +265,7 @@ pub(super) fn answer(plan: &Plan, trials: &[Trial], cases: &[Case]) -> String {
         .collect();
     let held = cases.iter().filter(|it| it.verdict == CaseVerdict::Held).count();
     let judged = cases.iter().filter(|it| it.verdict != CaseVerdict::Skipped).count();
-    format!("{held} of {judged} are sooner than plain Tor. {}.", all.join("; "))
+    format!("{held} of {judged} are sooner than plain Tor beyond chance. {}.", all.join("; "))
 }
 
 /// Whether legs gain somewhere, and lose nowhere.

@@ -72,14 +72,7 @@ impl Linked {
                 }
             }
             4..=8 => _ = self.deliver(link, LegEnd::Client, 1 + script.below(40)),
-            9 => {
-                if self.errands.len() < ERRANDS_MAX {
-                    let bytes =
-                        |script: &mut Script<'_>| u64::from(script.next()) << (script.next() % 12);
-                    let (download, upload) = (bytes(script), bytes(script));
-                    self.begin(download, upload);
-                }
-            }
+            9 => self.act_begin(script),
             10 | 11 => {
                 let number = script.below(self.errands.len());
                 self.feed(number, u64::from(script.next()) << (script.next() % 10));
@@ -91,6 +84,14 @@ impl Linked {
             14 => self.add_leg(),
             _ if may_lie => self.act_lie(link, script),
             _ => {}
+        }
+    }
+
+    fn act_begin(&mut self, script: &mut Script<'_>) {
+        let bytes = |script: &mut Script<'_>| u64::from(script.next()) << (script.next() % 12);
+        if self.errands.len() < ERRANDS_MAX {
+            let (download, upload) = (bytes(script), bytes(script));
+            self.begin(download, upload);
         }
     }
 
