@@ -76,6 +76,9 @@ fn report(batch: &Batch, runs: &[Played], planned: usize) -> ExperimentReport {
     }
 }
 
+/// A name, a unit, and what a run has of it.
+type Figure<'a> = (String, &'a str, &'a dyn Fn(&Played) -> Option<f64>);
+
 /// What a variant comes to at a load, beside the first one.
 fn variant_case(runs: &[Played], variant: &str, load: u32) -> Case {
     let smallest = runs.iter().flat_map(|it| &it.sizes).map(|it| it.bytes).min().unwrap_or(0);
@@ -90,7 +93,7 @@ fn variant_case(runs: &[Played], variant: &str, load: u32) -> Case {
     let queue = |it: &Played| Some(it.queue_ms);
     let sent = |it: &Played| Some(it.sent_median_mbit_per_s());
     let (small, large) = (in_words(smallest), in_words(largest));
-    let mut told: Vec<(String, &str, &dyn Fn(&Played) -> Option<f64>)> = vec![
+    let mut told: Vec<Figure<'_>> = vec![
         (format!("first byte of {small}"), "s", &first_byte),
         (format!("last byte of {small}"), "s", &small_last),
         (format!("last byte of {large}"), "s", &large_last),
