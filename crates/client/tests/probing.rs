@@ -19,7 +19,8 @@ fn view(network: &Network, folder: &Path, relays: usize) -> std::sync::Arc<View>
     let is_enough = |view: &View| view.relays().len() >= relays;
     let authorities = network.directory_addrs();
     let folder = folder.join("probe");
-    probe::learn(authorities, BTreeSet::new(), folder, PATIENCE, is_enough, || false).expect("known")
+    probe::learn(authorities, BTreeSet::new(), folder, PATIENCE, is_enough, || false)
+        .expect("known")
 }
 
 #[test]

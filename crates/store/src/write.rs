@@ -168,7 +168,7 @@ fn write_closed(db: &Connection, closed: &Closed) -> rusqlite::Result<()> {
     let sql = "INSERT INTO record (measurement, json) VALUES (?1, ?2)";
     db.prepare_cached(sql)?.execute(params![measurement, series::deflate(record)])?;
     let sql = "UPDATE relay SET last_state = ?2, last_ended_unix_s = ?3, last_cause = ?4
-               WHERE id = ?1 AND (last_ended_unix_s IS NULL OR last_ended_unix_s <= ?3 OR last_ended_unix_s > ?3 + 86400)";
+               WHERE id = ?1 AND (last_ended_unix_s IS NULL OR last_ended_unix_s <= ?3 OR last_ended_unix_s > ?3 + 31 * 86400)";
     let values = params![relay, state.code(), int(record.ended_unix_s), why.cause];
     db.prepare_cached(sql)?.execute(values)?;
     match PastEstimate::of(record) {
@@ -177,8 +177,8 @@ fn write_closed(db: &Connection, closed: &Closed) -> rusqlite::Result<()> {
     }
 }
 
-/// An estimate that is a bound, which another turn is to replace, takes the place of no greater one of the last month. One of
-/// another day to come is of a clock that was wrong: it takes nobody's place for long.
+/// An estimate that is a bound, which another turn is to replace, takes the place of no greater one of the last month. What
+/// is more than a month ahead is of a clock that was wrong, and gives way.
 fn write_estimate(
     db: &Connection,
     relay: i64,
@@ -187,9 +187,9 @@ fn write_estimate(
 ) -> rusqlite::Result<()> {
     let PastEstimate { capacity, measured_unix_s, mode, is_conclusive, sockets } = estimate;
     let sql = "UPDATE relay SET capacity_byte_s = ?2, estimated_unix_s = ?3, mode = ?4, is_conclusive = ?5, next_sockets = ?6
-               WHERE id = ?1 AND (estimated_unix_s IS NULL OR estimated_unix_s < ?3 OR estimated_unix_s > ?3 + 86400)
+               WHERE id = ?1 AND (estimated_unix_s IS NULL OR estimated_unix_s < ?3 OR estimated_unix_s > ?3 + 31 * 86400)
                AND (NOT ?7 OR capacity_byte_s IS NULL OR capacity_byte_s <= ?2 OR estimated_unix_s < ?3 - 30 * 86400
-                    OR estimated_unix_s > ?3 + 86400)";
+                    OR estimated_unix_s > ?3 + 31 * 86400)";
     db.prepare_cached(sql)?
         .execute(params![
             relay,

@@ -91,13 +91,9 @@ impl fmt::Display for Seen {
     }
 }
 
-fn table(seen: &[&Seen]) {
-    println!(
-        "| clients | world | sent over limit | fairness | round trip, ms | of a quiet circuit, ms |"
-    );
-    println!("|---|---|---|---|---|---|");
-    seen.iter().for_each(|seen| println!("{seen}"));
-}
+const HEAD: &str =
+    "| clients | world | sent over limit | fairness | round trip, ms | of a quiet circuit, ms |
+|---|---|---|---|---|---|";
 
 fn in_virtual_time(clients: usize) -> Seen {
     let mut stage = VirtualTime::new(1, Some(3000));
@@ -108,8 +104,9 @@ fn in_virtual_time(clients: usize) -> Seen {
 #[test]
 fn clients_of_a_limited_relay_share_it_alike() {
     let all = [1, 2, 5].map(in_virtual_time);
-    table(&all.each_ref());
+    println!("{HEAD}");
     for seen in all {
+        println!("{seen}");
         assert!((0.97..1.03).contains(&seen.used), "{seen}");
         assert!(seen.quiet * 3 < seen.busy, "{seen}");
         // However much there is, each gets the same of it.
@@ -123,8 +120,9 @@ mod on_real_sockets {
     #[test]
     fn clients_of_a_limited_relay_get_what_they_get_in_virtual_time() {
         let all = [1, 2, 5].map(|it| (in_virtual_time(it), play("real", RealSockets::new(), it)));
+        println!("{HEAD}");
         for (in_virtual_time, on_real_sockets) in all {
-            table(&[&in_virtual_time, &on_real_sockets]);
+            println!("{in_virtual_time}\n{on_real_sockets}");
             // A machine that has no time for it sends less; nothing makes it send more.
             assert!((0.4..1.1).contains(&on_real_sockets.used), "{on_real_sockets}");
             // Where there are few, a machine that is busy for a moment takes longer than their queue.

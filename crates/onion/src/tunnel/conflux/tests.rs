@@ -321,12 +321,27 @@ fn who_does_not_send_again_takes_no_switch_back() {
 fn what_cannot_be_kept_is_not_made_good() {
     let mut end = linked(2, 100);
     end.set_resumes(true);
-    for _ in 0..=1 << 13 {
+    for number in 0..=1 << 13 {
+        end.handle_chosen(0);
+        end.handle_sent(0);
+        end.keep(0, 1, number % 31 == 0);
+    }
+    assert_eq!(end.again_len(), 1 << 13);
+    assert_eq!(end.remove_leg(0, 9, false), Removed::Broken);
+    assert_eq!(end.again_len(), 0);
+}
+
+/// Only data is acknowledged: who has nothing but answers sent to him makes us keep few of them.
+#[test]
+fn what_no_sendme_will_acknowledge_is_kept_for_a_while_only() {
+    let mut end = linked(2, 100);
+    end.set_resumes(true);
+    for _ in 0..600 {
         end.handle_chosen(0);
         end.handle_sent(0);
         end.keep(0, 1, false);
     }
-    assert_eq!(end.again_len(), 1 << 13);
+    assert_eq!(end.again_len(), 512);
     assert_eq!(end.remove_leg(0, 9, false), Removed::Broken);
     assert_eq!(end.again_len(), 0);
 }
