@@ -275,7 +275,6 @@ fn cancelled(node: &Node) {
     assert_eq!(*reason, Failure::Cancelled);
     assert_eq!(own_connections_to(node.or_addr()), 0);
     drop(team);
-    // Threads of the tests beside this one may have ended meanwhile.
     let (threads, files) = threads_and_files();
     assert!(threads <= before.0 && files <= before.1, "{threads}, {files}; before {before:?}");
 }
