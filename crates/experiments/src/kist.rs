@@ -12,6 +12,7 @@ mod trace;
 use crate::common::Common;
 use crate::error::Error;
 use crate::simulated::SimulatedOptions;
+use crate::stage;
 use crate::telling::{self, median, pair, tell};
 use clap::Args;
 use client::Load;
@@ -117,11 +118,7 @@ pub(super) fn run(
     }
     let plan = Plan::new(options, common.quick)?;
     let network = Network::new(plan.narrow)?;
-    let folder = tempfile::tempdir().map_err(|source| Error::File {
-        what: "make a temporary folder in",
-        path: std::env::temp_dir(),
-        source,
-    })?;
+    let folder = stage::temporary_folder()?;
     let mut report = begin(&plan);
     let (mut runs, mut failed) = (Runs::default(), Vec::new());
     'all: for number in 1..=plan.runs {

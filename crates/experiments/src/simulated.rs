@@ -9,7 +9,7 @@ mod options;
 mod played;
 mod store;
 
-pub(crate) use figures::{per_second, times, together};
+pub(crate) use figures::{of_runs, per_second, times, together};
 pub use interval::Interval;
 pub(crate) use options::{Batch, RunsOptions, SimulatedOptions};
 pub(crate) use played::{Played, Point, play};
@@ -20,7 +20,7 @@ use crate::telling::tell;
 use report::experiment::{Case, CaseVerdict};
 use std::path::PathBuf;
 use terminal::{Interrupt, Output};
-use tornet::network::Choices;
+use tornet::network::Network;
 
 /// Plays all runs of a batch that were not played yet, or reads what came of them from `folder`; `choose` makes the network of a variant. It
 /// tells of each.
@@ -28,7 +28,7 @@ pub(crate) fn play_all(
     batch: &Batch,
     variants: &[&str],
     folder: PathBuf,
-    choose: impl Fn(&mut Choices, &str),
+    choose: impl Fn(Network, &str) -> Network,
     (output, interrupt): (&Output, &Interrupt),
 ) -> Result<Vec<Played>, Error> {
     let store = Store::new(folder)?;
@@ -39,8 +39,7 @@ pub(crate) fn play_all(
         let mut played = store.read_run(&point.file_name(), &batch.conditions)?;
         let may = batch.is_ours(point, variants) && !interrupt.is_requested();
         if played.is_none() && may {
-            let mut network = batch.at_load(point.load_percent);
-            choose(&mut network.choices, &point.variant);
+            let network = choose(batch.at_load(point.load_percent), &point.variant);
             played = play(batch, &network, point, output, interrupt)?;
             if let Some(played) = &played {
                 store.write(&point.file_name(), played)?;
@@ -51,6 +50,12 @@ pub(crate) fn play_all(
         runs.push(played);
     }
     Ok(runs)
+}
+
+/// That some were not played, if so.
+pub(crate) fn missing(played: usize, planned: usize) -> Option<String> {
+    let left = planned.saturating_sub(played);
+    (left > 0).then(|| format!("{left} runs are missing: the same command plays them."))
 }
 
 /// All runs of a variant at a load, by seed.

@@ -4,7 +4,7 @@ use crate::error::Error;
 use control::keys::SecretKey;
 use control::{RemoteMeasurer, Remotes};
 use coordinator::Params;
-use lab::{OwnError, OwnProcess, OwnRelay, OwnRelaySpec};
+use lab::{ContentServer, OwnError, OwnProcess, OwnRelay, OwnRelaySpec};
 use link::Clock;
 use measurer::{Approach, Coordinator, Defences, Request, Team, TeamOptions, Teammate};
 use onion::measure::pump::Target;
@@ -35,15 +35,31 @@ pub(crate) struct StageMeasurer {
     pub(crate) capacity: Rate,
 }
 
+/// A folder for all that an experiment leaves lying about; it is removed with this.
+pub(crate) fn temporary_folder() -> Result<TempDir, Error> {
+    let path = std::env::temp_dir();
+    tempfile::tempdir().map_err(|source| Error::File {
+        what: "make a temporary folder in",
+        path,
+        source,
+    })
+}
+
+/// What clients download from, at this address.
+pub(crate) fn content_server(address: Ipv4Addr) -> Result<ContentServer, Error> {
+    let path = address.to_string().into();
+    ContentServer::start_at(address).map_err(|source| Error::File {
+        what: "listen on",
+        path,
+        source,
+    })
+}
+
 impl Stage {
     /// A stage without measurers and relays.
     pub(crate) fn new() -> Result<Self, Error> {
         let key = SecretKey::generate()?;
-        let folder = tempfile::tempdir().map_err(|source| Error::File {
-            what: "make a temporary folder in",
-            path: std::env::temp_dir(),
-            source,
-        })?;
+        let folder = temporary_folder()?;
         let remotes = Remotes::start(key.clone())?;
         Ok(Self { remotes, measurers: Vec::new(), key, folder, clock: Clock::start() })
     }

@@ -4,7 +4,7 @@ mod path;
 
 use crate::error::Error;
 use clap::{Args, Subcommand};
-use lab::NetworkSpec;
+use lab::{NetworkSpec, RelaySpec};
 use path::PathOptions;
 use serde_json::{Value, json};
 use std::path::PathBuf;
@@ -74,7 +74,8 @@ pub(crate) fn run(
         LabAction::Up { dir, relays, limits, exits } => {
             let mut relays = network::relays(*relays, limits)?;
             if *exits {
-                relays.iter_mut().for_each(|relay| relay.extra_torrc.extend(open_exit()));
+                let open = |relay: RelaySpec| relay.exiting_to("accept *:*");
+                relays = relays.into_iter().map(open).collect();
             }
             let spec =
                 NetworkSpec { dir: Some(dir.clone()), detached: true, ..NetworkSpec::new(relays) };
@@ -131,12 +132,6 @@ pub(crate) fn run(
             Ok(Exit::Done)
         }
     }
-}
-
-/// What lets a stock relay be an exit, also to this machine.
-fn open_exit() -> impl Iterator<Item = String> {
-    let lines = ["ExitRelay 1", "ExitPolicyRejectPrivate 0", "ExitPolicy accept *:*"];
-    lines.into_iter().map(str::to_owned)
 }
 
 fn node_value(node: &lab::Node) -> Value {

@@ -16,12 +16,7 @@ fn value(line: &str) -> Value {
 
 #[test]
 fn programs_download_through_the_client_and_it_says_what_happens() {
-    let exit = |nickname: &str| RelaySpec {
-        extra_torrc: ["ExitRelay 1", "ExitPolicyRejectPrivate 0", "ExitPolicy accept *:*"]
-            .map(str::to_owned)
-            .to_vec(),
-        ..RelaySpec::new(nickname)
-    };
+    let exit = |nickname: &str| RelaySpec::open_exit(nickname);
     let spec = NetworkSpec::new(vec![exit("exita"), exit("exitb")]);
     let network = Network::start(&spec, &mut |_| {}).expect("up");
     let scratch = Scratch::new();

@@ -15,8 +15,7 @@ fn value(line: &str) -> Value {
 
 #[test]
 fn what_is_probed_becomes_a_model_that_a_directory_serves_and_others_merge() {
-    let exit = ["ExitRelay 1", "ExitPolicyRejectPrivate 0", "ExitPolicy accept *:*"];
-    let exit = RelaySpec { extra_torrc: exit.map(str::to_owned).to_vec(), ..RelaySpec::new("two") };
+    let exit = RelaySpec::open_exit("two");
     let spec = NetworkSpec::new(vec![RelaySpec::new("one"), exit]);
     let network = Network::start(&spec, &mut |_| {}).expect("up");
     let authorities: Vec<_> = network.directory_addrs().iter().map(ToString::to_string).collect();

@@ -197,12 +197,7 @@ fn build(client: &mut Client, path: [[u8; 20]; 3]) -> (bool, String) {
 #[test]
 fn a_download_survives_its_relays_being_told_to_end() {
     let scratch = Scratch::new();
-    let exit = RelaySpec {
-        extra_torrc: ["ExitRelay 1", "ExitPolicyRejectPrivate 0", "ExitPolicy accept *:*"]
-            .map(str::to_owned)
-            .to_vec(),
-        ..RelaySpec::new("stock")
-    };
+    let exit = RelaySpec::open_exit("stock");
     let network = Network::start(&NetworkSpec::new(vec![exit]), &mut |_| {}).expect("up");
     // Far longer than the test: nothing here ends because the wait is over, but for the third.
     let (mut guard, a, guard_address) = start_tied_to(&scratch, &network, ("guard", "3600"));

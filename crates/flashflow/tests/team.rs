@@ -185,7 +185,7 @@ fn a_coordinator_measures_each_relay_once_in_each_period_by_its_secret_plan() {
     let summaries = values.iter().filter(|it| it["type"] == "summary").skip(1);
     for summary in summaries {
         let relays = summary["relays"].as_array().expect("a list").iter().collect();
-        assert_eq!(names(relays), ["fast", "slow"]);
+        assert_eq!(names(relays), ["fast", "slow"], "{}", ended.error);
     }
     let seed = scratch.path("bandwidth/schedule.seed");
     let mode = fs::metadata(&seed).expect("a seed").permissions().mode();

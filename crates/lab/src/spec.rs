@@ -37,6 +37,22 @@ impl RelaySpec {
         Self { nickname: nickname.to_owned(), ..Self::default() }
     }
 
+    /// An exit whose clients may go anywhere, also to addresses of this machine.
+    #[must_use]
+    pub fn open_exit(nickname: &str) -> Self {
+        Self::new(nickname).exiting_to("accept *:*")
+    }
+
+    /// The same relay as an exit with this policy, also to addresses of this machine.
+    #[must_use]
+    pub fn exiting_to(mut self, policy: &str) -> Self {
+        // In this order: a rule of a policy counts before those after it.
+        let lines = ["ExitRelay 1", "ExitPolicyRejectPrivate 0"].map(str::to_owned);
+        self.extra_torrc.extend(lines);
+        self.extra_torrc.push(format!("ExitPolicy {policy}"));
+        self
+    }
+
     /// The same relay, limited to a rate.
     #[must_use]
     pub fn limited_to(self, limit: Rate) -> Self {

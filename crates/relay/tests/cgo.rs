@@ -34,8 +34,7 @@ fn ours(network: &Network, nickname: &str, folder: &Path) -> Relay {
 }
 
 fn stock_exit() -> RelaySpec {
-    let lines = ["ExitRelay 1", "ExitPolicyRejectPrivate 0", "ExitPolicy accept *:*"];
-    RelaySpec { extra_torrc: lines.map(str::to_owned).to_vec(), ..RelaySpec::new("stock") }
+    RelaySpec::open_exit("stock")
 }
 
 /// Stock clients ask their last hop alone for it: with ours in the middle it is between the client and the

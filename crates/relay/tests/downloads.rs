@@ -12,12 +12,7 @@ const PATIENCE: Duration = Duration::from_secs(100);
 
 #[test]
 fn a_stock_client_downloads_through_ours_as_guard_middle_exit_and_all_three() {
-    let exit = |nickname: &str| RelaySpec {
-        extra_torrc: ["ExitRelay 1", "ExitPolicyRejectPrivate 0", "ExitPolicy accept *:*"]
-            .map(str::to_owned)
-            .to_vec(),
-        ..RelaySpec::new(nickname)
-    };
+    let exit = |nickname: &str| RelaySpec::open_exit(nickname);
     let network = Network::start(&NetworkSpec::new(vec![exit("stock")]), &mut |_| {}).expect("up");
     let folder = tempfile::tempdir().expect("a folder");
     let names = name_server();

@@ -17,6 +17,7 @@ extern crate std;
 
 pub mod fixture;
 pub mod linked;
+mod script;
 pub mod stage;
 pub mod star;
 pub mod wire;

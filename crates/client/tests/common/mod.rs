@@ -18,13 +18,7 @@ pub(crate) fn exit(nickname: &str) -> RelaySpec {
 
 /// The same with this policy.
 pub(crate) fn exit_with(nickname: &str, policy: &str) -> RelaySpec {
-    let policy = format!("ExitPolicy {policy}");
-    RelaySpec {
-        extra_torrc: ["ExitRelay 1", "ExitPolicyRejectPrivate 0", &policy]
-            .map(str::to_owned)
-            .to_vec(),
-        ..RelaySpec::new(nickname)
-    }
+    RelaySpec::new(nickname).exiting_to(policy)
 }
 
 /// A network of stock relays: three authorities, which are no exits, and these relays.

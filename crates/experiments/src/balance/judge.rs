@@ -4,7 +4,7 @@ use super::weighed::{Errors, Weighed};
 use super::weights_name;
 use crate::error::Error;
 use crate::simulated::{
-    Batch, Interval, Played, Store, in_words, over_seeds, per_second, times, together,
+    self, Batch, Interval, Played, Store, in_words, over_seeds, per_second, times, together,
 };
 use crate::telling::{judged, median};
 use report::experiment::{Axis, Case, ExperimentFigure, On, Role, Series, Style};
@@ -157,10 +157,7 @@ impl Results {
                 ));
             }
         }
-        if self.runs.len() < planned {
-            let left = planned - self.runs.len();
-            notes.push(format!("{left} runs are missing: the same command plays them."));
-        }
+        notes.extend(simulated::missing(self.runs.len(), planned));
         notes
     }
 

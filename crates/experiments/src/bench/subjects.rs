@@ -1,6 +1,7 @@
 //! Stock tor and a relay of ours side by side, measured in turn with the same cells.
 
 use crate::error::Error;
+use crate::stage;
 use crate::telling::median;
 use control::keys::SecretKey;
 use lab::{Network, NetworkSpec, OwnRelay, OwnRelaySpec};
@@ -134,11 +135,7 @@ impl Stage {
         let team = measuring::team(&arguments, output)?;
         let network = network::start(&NetworkSpec::new(network::relays(Some(1), &[0.0])?), output)?;
         interrupt.wind_up_in_order();
-        let folder = tempfile::tempdir().map_err(|source| Error::File {
-            what: "make a temporary folder in",
-            path: std::env::temp_dir(),
-            source,
-        })?;
+        let folder = stage::temporary_folder()?;
         let key = SecretKey::generate()?;
         output.doing("starting our relay");
         let spec = OwnRelaySpec {

@@ -3,25 +3,25 @@
 use super::Options;
 use crate::common::Common;
 use crate::error::Error;
-use crate::simulated::{
-    Batch, Interval, Played, in_words, over_seeds, per_second, play_all, run_case, times,
-};
+use crate::simulated::{self, Batch, Interval, Played, in_words, over_seeds, play_all, run_case};
 use crate::telling::{self, median, tell};
 use onion::flow::hop::HopWindows;
 use report::experiment::{Case, CaseVerdict, ExperimentReport, Promise};
 use std::path::Path;
 use terminal::{Interrupt, Output};
-use tornet::network::Choices;
+use tornet::network::Network;
 use tornet::results::Transfers;
 
 /// What all relays and clients have, as in names of files; the first is what the others are set beside.
 const VARIANTS: [&str; 4] = ["vegas", "fixed", "circuitstart", "vegas-circuitstart"];
 
 /// Congestion control from end to end (proposal 324), or windows of 1,000 cells; and windows from hop to hop beside them, or none.
-fn choose(choices: &mut Choices, variant: &str) {
+fn chosen(mut network: Network, variant: &str) -> Network {
+    let choices = &mut network.choices;
     choices.has_congestion_control = variant.starts_with("vegas");
     choices.hop_windows =
         variant.ends_with("circuitstart").then_some(HopWindows::CircuitStartAgain);
+    network
 }
 
 pub(super) fn run(
@@ -33,7 +33,7 @@ pub(super) fn run(
 ) -> Result<ExperimentReport, Error> {
     let batch = Batch::new(&options.simulated.runs, path, common.quick)?;
     let folder = common.out.join("circuitstart-runs");
-    let runs = play_all(&batch, &VARIANTS, folder, choose, (output, interrupt))?;
+    let runs = play_all(&batch, &VARIANTS, folder, chosen, (output, interrupt))?;
     let report = report(&batch, &runs, batch.points(&VARIANTS).len());
     let compared = batch.loads.len() * VARIANTS.len();
     report.cases.iter().take(compared).for_each(|case| tell(case, output));
@@ -45,19 +45,14 @@ fn report(batch: &Batch, runs: &[Played], planned: usize) -> ExperimentReport {
     let mut cases: Vec<Case> =
         loads.flat_map(|load| VARIANTS.map(|variant| variant_case(runs, variant, *load))).collect();
     cases.extend(runs.iter().map(run_case));
-    let mut figures = times(runs, "times", &VARIANTS, &batch.loads);
-    figures.push(per_second(runs, "throughput", &VARIANTS, &batch.loads));
-    figures.retain(|figure| !figure.series.is_empty());
+    let figures = simulated::of_runs(runs, &VARIANTS, &batch.loads);
     let mut notes = vec![
         "Nothing is judged: whether windows from hop to hop gain anything beside Vegas is what is asked. Means over seeds, with intervals that hold the true mean in \
          19 of 20 cases; changes are beside Vegas."
             .to_owned(),
         "FEEDBACK cells have packets of their own, as acknowledgements, and do not wait behind cells: the best that could be had.".to_owned(),
     ];
-    if runs.len() < planned {
-        let left = planned - runs.len();
-        notes.push(format!("{left} runs are missing: the same command plays them."));
-    }
+    notes.extend(simulated::missing(runs.len(), planned));
     ExperimentReport {
         parameters: batch.parameters(),
         answer: format!("{} of {planned} runs; see the comparison.", runs.len()),
@@ -133,11 +128,11 @@ mod tests {
 
     #[test]
     fn variants_are_all_four_that_there_are() {
-        let chosen = VARIANTS.map(|variant| {
-            let mut choices = Choices::default();
-            choose(&mut choices, variant);
+        let network = Network::default;
+        let all = VARIANTS.map(|variant| {
+            let choices = chosen(network(), variant).choices;
             (choices.has_congestion_control, choices.hop_windows.is_some())
         });
-        assert_eq!(chosen, [(true, false), (false, false), (false, true), (true, true)]);
+        assert_eq!(all, [(true, false), (false, false), (false, true), (true, true)]);
     }
 }

@@ -3,6 +3,7 @@
 use super::plan::{ExitOf, Method, Plan, Seen, Who};
 use crate::distant::enter;
 use crate::error::Error;
+use crate::stage;
 use client::strategy::{Position, Strategy};
 use client::{ClientProxy, Event, RelayInfo, Settings, View};
 use control::keys::SecretKey;
@@ -16,7 +17,7 @@ use netdoc::Fingerprint;
 use onion::{Duration, Rate};
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::mpsc::{Receiver, channel};
-use std::{env, io, thread};
+use std::thread;
 use tempfile::TempDir;
 use terminal::{Output, network};
 
@@ -117,11 +118,7 @@ impl Scene {
         // This thread goes from host to host: processes and threads that it starts stay where it was.
         let core = wan.host(CORE)?;
         enter(core)?;
-        let exit = ["ExitRelay 1", "ExitPolicyRejectPrivate 0", "ExitPolicy accept *:*"];
-        let exit = RelaySpec {
-            extra_torrc: exit.map(str::to_owned).to_vec(),
-            ..RelaySpec::new("stockexit")
-        };
+        let exit = RelaySpec::open_exit("stockexit");
         let middles = (1..=BRIDGES).map(|number| RelaySpec::new(&format!("middle{number}")));
         let spec = NetworkSpec {
             bandwidth_file: false,
@@ -129,17 +126,8 @@ impl Scene {
             ..NetworkSpec::new(middles.chain([exit]).collect())
         };
         let network = network::start(&spec, output)?;
-        let failed = |source: io::Error| Error::File {
-            what: "listen on",
-            path: core.address().to_string().into(),
-            source,
-        };
-        let server = ContentServer::start_at(core.address()).map_err(failed)?;
-        let folder = tempfile::tempdir().map_err(|source| Error::File {
-            what: "make a temporary folder in",
-            path: env::temp_dir(),
-            source,
-        })?;
+        let server = stage::content_server(core.address())?;
+        let folder = stage::temporary_folder()?;
         output.doing("starting our exit");
         let spec = OwnRelaySpec {
             nickname: "oursexit".to_owned(),

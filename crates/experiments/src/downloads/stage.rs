@@ -2,12 +2,13 @@
 
 use super::plan::Placement;
 use crate::error::Error;
+use crate::stage;
 use control::keys::SecretKey;
 use lab::{Client, ContentServer, Network, NetworkSpec, OwnRelay, OwnRelaySpec, Pins, RelaySpec};
 use link::Clock;
+use std::fs;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::time::Duration;
-use std::{env, fs};
 use tempfile::TempDir;
 use terminal::{Output, network};
 
@@ -38,19 +39,10 @@ pub(super) struct Cost {
 
 impl Stage {
     pub(super) fn start(output: &Output) -> Result<Self, Error> {
-        // Lines are in this order: a rule of a policy counts before those after it.
-        let exit = ["ExitRelay 1", "ExitPolicyRejectPrivate 0", "ExitPolicy accept *:*"];
-        let stock = RelaySpec {
-            extra_torrc: exit.map(str::to_owned).to_vec(),
-            ..RelaySpec::new("stockexit")
-        };
+        let stock = RelaySpec::open_exit("stockexit");
         let spec = NetworkSpec::new(vec![stock]);
         let network = network::start(&spec, output)?;
-        let folder = tempfile::tempdir().map_err(|source| Error::File {
-            what: "make a temporary folder in",
-            path: env::temp_dir(),
-            source,
-        })?;
+        let folder = stage::temporary_folder()?;
         output.doing("starting our relays");
         let key = SecretKey::generate()?;
         let start = |nickname: &str| {
@@ -75,11 +67,7 @@ impl Stage {
         // Whoever uses two circuits for a stream has two guards.
         let extra = ["ConfluxEnabled 0".to_owned()];
         let client = Client::start(&network, "client", &extra, &known, PATIENCE)?;
-        let server = ContentServer::start().map_err(|source| Error::File {
-            what: "listen on",
-            path: "127.0.0.1".into(),
-            source,
-        })?;
+        let server = stage::content_server(Ipv4Addr::LOCALHOST)?;
         Ok(Self { client, server, ours, network, _folder: folder })
     }
 

@@ -3,6 +3,7 @@
 use super::Case;
 use crate::distant::enter;
 use crate::error::Error;
+use crate::stage;
 use control::keys::SecretKey;
 use lab::wan::{Congestion, HostSpec, Wan, WanSpec};
 use lab::{
@@ -10,9 +11,9 @@ use lab::{
     OwnRelaySpec, Pins, RelaySpec, download,
 };
 use link::Clock;
+use std::io;
 use std::net::Ipv4Addr;
 use std::time::Duration;
-use std::{env, io};
 use tempfile::TempDir;
 use terminal::{Output, network};
 
@@ -61,28 +62,15 @@ impl Scene {
         // This thread goes from host to host: processes and threads that it starts stay where it was.
         let core = wan.host(CORE)?;
         enter(core)?;
-        let exit = ["ExitRelay 1", "ExitPolicyRejectPrivate 0", "ExitPolicy accept *:*"];
-        let exit = RelaySpec {
-            extra_torrc: exit.map(str::to_owned).to_vec(),
-            ..RelaySpec::new("stockexit")
-        };
+        let exit = RelaySpec::open_exit("stockexit");
         let spec = NetworkSpec {
             bandwidth_file: false,
             address: core.address(),
             ..NetworkSpec::new(vec![exit])
         };
         let network = network::start(&spec, output)?;
-        let failed = |source: io::Error| Error::File {
-            what: "listen on",
-            path: core.address().to_string().into(),
-            source,
-        };
-        let server = ContentServer::start_at(core.address()).map_err(failed)?;
-        let folder = tempfile::tempdir().map_err(|source| Error::File {
-            what: "make a temporary folder in",
-            path: env::temp_dir(),
-            source,
-        })?;
+        let server = stage::content_server(core.address())?;
+        let folder = stage::temporary_folder()?;
         output.doing("starting the relays that will be far away");
         let far = wan.host(FAR)?;
         enter(far)?;

@@ -3,16 +3,13 @@
 use super::{Options, Scheduler};
 use crate::common::Common;
 use crate::error::Error;
-use crate::simulated::{
-    Batch, Interval, Played, in_words, over_seeds, per_second, play_all, run_case, times,
-};
+use crate::simulated::{self, Batch, Interval, Played, in_words, over_seeds, play_all, run_case};
 use crate::telling::{self, judged, median};
 use onion::Duration;
 use onion::router::schedule::SchedulerConfig;
 use report::experiment::{Case, ExperimentReport};
 use std::path::Path;
 use terminal::{Interrupt, Output};
-use tornet::network::Choices;
 
 /// The size by whose first byte latency is judged: the smallest of Tor's benchmarks.
 const SMALL_BYTES: u32 = 50 << 10;
@@ -28,7 +25,10 @@ pub(super) fn run(
     let interval = Duration::from_millis(u64::from(options.interval));
     batch.conditions.push_str(&format!(", interval {} ms", options.interval));
     let names = Scheduler::ALL.map(variant);
-    let choose = |choices: &mut Choices, name: &str| choices.scheduler = scheduler(name, interval);
+    let choose = |mut network: tornet::network::Network, name: &str| {
+        network.choices.scheduler = scheduler(name, interval);
+        network
+    };
     let folder = common.out.join("kist-runs");
     let runs = play_all(&batch, &names, folder, choose, (output, interrupt))?;
     let planned = batch.points(&names).len();
@@ -65,19 +65,14 @@ fn report(batch: &Batch, names: &[&str], runs: Vec<Played>, planned: usize) -> E
         _ => "There are no runs to compare.".to_owned(),
     };
     cases.extend(runs.iter().map(run_case));
-    let mut figures = times(&runs, "times", names, &batch.loads);
-    figures.push(per_second(&runs, "throughput", names, &batch.loads));
-    figures.retain(|figure| !figure.series.is_empty());
+    let figures = simulated::of_runs(&runs, names, &batch.loads);
     let mut notes = vec![
         "The paper's are KIST's against Vanilla: congestion −30 %, time to the first byte −18 %, throughput +10 %. \
          The queue time here is that of cells in relays' own queues: what waits in kernels, which Vanilla fills and KIST \
          does not, is not part of it. So it is told and not judged."
             .to_owned(),
     ];
-    if runs.len() < planned {
-        let left = planned - runs.len();
-        notes.push(format!("{left} runs are missing: the same command plays them."));
-    }
+    notes.extend(simulated::missing(runs.len(), planned));
     ExperimentReport {
         parameters: batch.parameters(),
         answer,

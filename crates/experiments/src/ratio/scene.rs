@@ -2,10 +2,10 @@
 
 use super::{MEASURERS, Plan};
 use crate::error::Error;
-use crate::stage::Stage;
+use crate::stage::{self, Stage};
 use lab::{Client, ContentServer, Network, NetworkSpec, OwnRelay, Pins, RelaySpec};
 use onion::Rate;
-use std::net::SocketAddr;
+use std::net::{Ipv4Addr, SocketAddr};
 use std::time::Duration;
 use terminal::{Interrupt, Output, network};
 
@@ -63,11 +63,7 @@ impl Scene {
         let stock = network.nodes().iter().map(lab::Node::rsa);
         let known: Vec<[u8; 20]> = fingerprints.iter().copied().chain(stock).collect();
         let client = Client::start(&network, "client", &torrc(demand), &known, PATIENCE)?;
-        let server = ContentServer::start().map_err(|source| Error::File {
-            what: "listen on",
-            path: "127.0.0.1".into(),
-            source,
-        })?;
+        let server = stage::content_server(Ipv4Addr::LOCALHOST)?;
         Ok(Some(Self { client, server, relays, stage, network }))
     }
 
@@ -105,10 +101,7 @@ impl Scene {
 
 /// A network with one exit, in which ours can be guards at once.
 fn spec() -> NetworkSpec {
-    // Lines are in this order: a rule of a policy counts before those after it.
-    let exit = ["ExitRelay 1", "ExitPolicyRejectPrivate 0", "ExitPolicy accept *:*"];
-    let stock =
-        RelaySpec { extra_torrc: exit.map(str::to_owned).to_vec(), ..RelaySpec::new("stockexit") };
+    let stock = RelaySpec::open_exit("stockexit");
     NetworkSpec {
         // A client takes no guard that is not stable, and ours have just begun.
         extra_torrc_authorities: ["MinUptime", "MTBF"]

@@ -3,10 +3,9 @@
 use crate::common::Common;
 use crate::error::Error;
 use crate::simulated::{
-    Batch, Interval, Played, Point, SimulatedOptions, Store, in_words, over_seeds, per_second,
-    play, run_case, times,
+    self, Batch, Interval, Played, SimulatedOptions, in_words, over_seeds, play_all, run_case,
 };
-use crate::telling::{self, judged, median, tell};
+use crate::telling::{self, judged, median};
 use client::strategy::blend;
 use report::experiment::{Case, CaseVerdict, ExperimentReport};
 use sim::world::PositionWeights;
@@ -70,30 +69,14 @@ pub(super) fn run(
 ) -> Result<ExperimentReport, Error> {
     let batch = Batch::new(&options.runs, path, common.quick)?;
     let names = Way::ALL.map(Way::word);
-    let store = Store::new(common.out.join("selection-runs"))?;
-    let points = batch.points(&names);
-    output.step(format!("{} runs, {}", points.len(), batch.conditions));
-    let mut runs = Vec::new();
-    for point in &points {
-        let mut played = store.read_run(&point.file_name(), &batch.conditions)?;
-        let may = batch.is_ours(point, &names) && !interrupt.is_requested();
-        if played.is_none() && may {
-            played = play(&batch, &chosen(&batch, point), point, output, interrupt)?;
-            if let Some(played) = &played {
-                store.write(&point.file_name(), played)?;
-            }
-        }
-        let Some(played) = played else { continue };
-        tell(&run_case(&played), output);
-        runs.push(played);
-    }
-    Ok(report(&batch, &names, &runs, points.len()))
+    let folder = common.out.join("selection-runs");
+    let runs = play_all(&batch, &names, folder, chosen, (output, interrupt))?;
+    Ok(report(&batch, &names, &runs, batch.points(&names).len()))
 }
 
 /// The network, with clients that choose in this way.
-fn chosen(batch: &Batch, point: &Point) -> Network {
-    let network = batch.at_load(point.load_percent);
-    let way = Way::ALL.into_iter().find(|it| it.word() == point.variant);
+fn chosen(network: Network, way: &str) -> Network {
+    let way = Way::ALL.into_iter().find(|it| it.word() == way);
     let weights = way.unwrap_or(Way::Weighted).weights(&network);
     network.weighted(&weights)
 }
@@ -131,19 +114,14 @@ fn report(batch: &Batch, names: &[&str], runs: &[Played], planned: usize) -> Exp
         format!("Weighted over uniform, in a network that its users load: {}.", it.detail)
     });
     cases.extend(runs.iter().map(run_case));
-    let mut figures = times(runs, "times", names, &batch.loads);
-    figures.push(per_second(runs, "throughput", names, &batch.loads));
-    figures.retain(|figure| !figure.series.is_empty());
+    let figures = simulated::of_runs(runs, names, &batch.loads);
     let mut notes = vec![
         "All clients choose in the same way, and what they do fills the relays: what a strategy does to the others is part of what it is worth. Weights of positions follow from \
          the weights (dir-spec §3.8.3). Times are medians of a run, of circuits that stand; intervals are of the mean over seeds."
             .to_owned(),
         "Strategies by pairs of relays (geography, latency, throughput of links) are not played here: the simulated clients know relays' weights alone.".to_owned(),
     ];
-    if runs.len() < planned {
-        let left = planned - runs.len();
-        notes.push(format!("{left} runs are missing: the same command plays them."));
-    }
+    notes.extend(simulated::missing(runs.len(), planned));
     ExperimentReport {
         parameters: batch.parameters(),
         answer,
@@ -192,8 +170,7 @@ fn table_iii(runs: &[Played], load: u32) -> Case {
 fn strategy(batch: &Batch, runs: &[Played], way: Way, load: u32) -> Case {
     let of = |what: &dyn Fn(&Played) -> Option<f64>| over_seeds(runs, (way.word(), load), what);
     let bytes = judged_bytes(runs).unwrap_or(MIDDLE_BYTES);
-    let point = Point { variant: way.word().to_owned(), load_percent: load, seed: 1 };
-    let [guard_bits, exit_bits] = entropies(&chosen(batch, &point));
+    let [guard_bits, exit_bits] = entropies(&chosen(batch.at_load(load), way.word()));
     let first: Interval = of(&first_byte_s).times(1e3);
     let rate = of(&|it: &Played| kb_per_s(it, bytes));
     let failed = of(&Played::failed_share).times(100.0);

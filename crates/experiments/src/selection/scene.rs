@@ -2,6 +2,7 @@
 
 use crate::distant::enter;
 use crate::error::Error;
+use crate::stage;
 use client::View;
 use client::countries::Countries;
 use client::probe::{self, ProbeServer};
@@ -11,9 +12,9 @@ use link::unix_time_s;
 use netdoc::Fingerprint;
 use onion::{Duration, Rate};
 use std::fmt::Write;
+use std::fs;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
-use std::{env, fs};
 use tempfile::TempDir;
 use terminal::{Output, network};
 
@@ -81,20 +82,12 @@ pub(super) struct Scene {
 impl Scene {
     pub(super) fn start(is_flat: bool, seed: u64, output: &Output) -> Result<Self, Error> {
         let wan = if is_flat { None } else { Some(lay(seed)?) };
-        let folder = tempfile::tempdir().map_err(|source| Error::File {
-            what: "make a temporary folder in",
-            path: env::temp_dir(),
-            source,
-        })?;
+        let folder = stage::temporary_folder()?;
         let core = wan.as_ref().map(|wan| wan.host(CORE)).transpose()?;
         let address = core.map_or(Ipv4Addr::LOCALHOST, lab::wan::Host::address);
         // This thread goes from host to host: processes and threads that it starts stay where it was.
         core.map_or(Ok(()), enter)?;
-        let exit = ["ExitRelay 1", "ExitPolicyRejectPrivate 0", "ExitPolicy accept *:*"];
-        let exit = |name: &str| RelaySpec {
-            extra_torrc: exit.map(str::to_owned).to_vec(),
-            ..RelaySpec::new(name)
-        };
+        let exit = |name: &str| RelaySpec::open_exit(name);
         let flat = || {
             let relay = |(number, place): (usize, &Place)| {
                 exit(&name(number)).limited_to(Rate::from_mbit_per_s(place.mbit))

@@ -3,6 +3,7 @@
 use super::attack::{Kind, Prey, Watchlist};
 use super::plan::{Plan, Side};
 use crate::error::Error;
+use crate::stage;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD_NO_PAD;
 use control::keys::SecretKey;
@@ -102,11 +103,7 @@ impl Scene {
         output: &Output,
         interrupt: &Interrupt,
     ) -> Result<Option<Self>, Error> {
-        let folder = tempfile::tempdir().map_err(|source| Error::File {
-            what: "make a temporary folder in",
-            path: std::env::temp_dir(),
-            source,
-        })?;
+        let folder = stage::temporary_folder()?;
         let names = NameServer::start(NAMES_DELAY, NAMES_TTL_S).map_err(|source| Error::File {
             what: "listen on",
             path: "127.0.0.1".into(),
@@ -168,11 +165,7 @@ impl Scene {
         let known: Vec<[u8; 20]> = ours.iter().copied().chain(stock).collect();
         let loader = Client::start(&network, "loader", &loader_torrc(plan), &known, PATIENCE)?;
         let builder = Client::start(&network, "builder", &builder_torrc(), &known, PATIENCE)?;
-        let server = ContentServer::start().map_err(|source| Error::File {
-            what: "listen on",
-            path: "127.0.0.1".into(),
-            source,
-        })?;
+        let server = stage::content_server(Ipv4Addr::LOCALHOST)?;
         Ok(Some(Self {
             loader,
             builder,
@@ -320,21 +313,15 @@ fn of_tor(kind: Kind, network: &Network, name: &str) -> Result<Subject, Error> {
     Ok(Subject { kind, side: Side::Tor, target: target_of(node), pid: node.pid(), holder })
 }
 
-/// Lines are in this order: a rule of a policy counts before those after it.
-const OPEN_EXIT: [&str; 3] = ["ExitRelay 1", "ExitPolicyRejectPrivate 0", "ExitPolicy accept *:*"];
-
 fn spec(plan: &Plan, resolver: &Path) -> NetworkSpec {
-    let exit = |name: &str| RelaySpec {
-        extra_torrc: OPEN_EXIT.map(str::to_owned).to_vec(),
-        ..RelaySpec::new(name)
-    };
-    let mut relays = vec![exit(EXIT)];
+    let mut relays = vec![RelaySpec::open_exit(EXIT)];
     if plan.attacks.iter().any(|kind| kind.is_on_dials()) {
         relays.extend((0..FRESH).map(|number| RelaySpec::new(&fresh(number))));
     }
     for (kind, _) in plan.cases().filter(|(_, side)| *side == Side::Tor) {
         let name = nickname(kind, Side::Tor);
-        let mut relay = if kind.is_on_exit() { exit(&name) } else { RelaySpec::new(&name) };
+        let mut relay =
+            if kind.is_on_exit() { RelaySpec::open_exit(&name) } else { RelaySpec::new(&name) };
         relay.extra_torrc.push(format!("MaxMemInQueues {} MB", plan.memory_mib));
         if kind.is_on_names() {
             let resolver = resolver.display();

@@ -33,6 +33,14 @@ fn distributions(
     figure
 }
 
+/// Times for each size and what relays sent in each second, as far as there is anything to be drawn.
+pub(crate) fn of_runs(all: &[Played], variants: &[&str], loads: &[u32]) -> Vec<ExperimentFigure> {
+    let mut figures = times(all, "times", variants, loads);
+    figures.push(per_second(all, "throughput", variants, loads));
+    figures.retain(|figure| !figure.series.is_empty());
+    figures
+}
+
 /// Times to the first and to the last byte for each size.
 pub(crate) fn times(
     all: &[Played],

@@ -1,6 +1,7 @@
 //! What may happen to a set, read from bytes: for fuzzing, and for plays drawn by lot.
 
 use super::{LegEnd, Linked, LinkedPlan};
+use crate::script::Script;
 use alloc::vec::Vec;
 use onion::Duration;
 use onion::cell::Command;
@@ -14,25 +15,6 @@ use onion::tunnel::conflux::schedulers;
 
 /// Transfers in one play.
 const ERRANDS_MAX: usize = 6;
-
-/// Bytes that say what happens; zeros when they are used up.
-struct Script<'a>(&'a [u8]);
-
-impl Script<'_> {
-    fn next(&mut self) -> u8 {
-        let Some((first, rest)) = self.0.split_first() else { return 0 };
-        self.0 = rest;
-        *first
-    }
-
-    fn below(&mut self, count: usize) -> usize {
-        usize::from(self.next()) % count.max(1)
-    }
-
-    fn u32(&mut self) -> u32 {
-        u32::from_be_bytes([self.next(), self.next(), self.next(), self.next()])
-    }
-}
 
 impl LinkedPlan {
     /// What two bytes choose: legs, scheduler, how much may wait, and whether what is lost is sent again.

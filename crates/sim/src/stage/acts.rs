@@ -1,6 +1,7 @@
 //! What may happen on a stage, read from bytes: for fuzzing, and for plays drawn by lot.
 
 use super::{Cast, Handshaking, Pace, Stage};
+use crate::script::Script;
 use alloc::vec::Vec;
 use onion::cell::relay::RelayCommand;
 use onion::cell::{CircId, Command};
@@ -14,20 +15,7 @@ use rand_core::Rng;
 /// Links that are accepted in one play.
 const LINKS_MAX: usize = 6;
 
-/// Bytes that say what happens; zeros when they are used up.
-struct Script<'a>(&'a [u8]);
-
 impl Script<'_> {
-    fn next(&mut self) -> u8 {
-        let Some((first, rest)) = self.0.split_first() else { return 0 };
-        self.0 = rest;
-        *first
-    }
-
-    fn below(&mut self, count: usize) -> usize {
-        usize::from(self.next()) % count.max(1)
-    }
-
     fn circ_id(&mut self) -> CircId {
         let number = u32::from(self.next() % 6);
         if number == 5 { CircId::of_responder(1) } else { CircId::of_initiator(number) }
