@@ -158,7 +158,8 @@ impl Reader {
         Ok(history)
     }
 
-    /// What has become of each relay in a period so far.
+    /// What has become of each relay in a period so far: by the turns that began in it, and by estimates of it that came with
+    /// bandwidth files. A turn of the period before may end in this one.
     ///
     /// # Errors
     /// If the store cannot be read.
@@ -199,6 +200,12 @@ impl Reader {
                 record,
             };
             pasts.insert(relay, past);
+        }
+        let sql = "SELECT rsa FROM relay WHERE estimated_unix_s >= ?1 AND NOT EXISTS
+                   (SELECT 1 FROM measurement m WHERE m.relay = relay.id AND m.ended_unix_s >= ?1)";
+        for relay in self.all(sql, [int(begin_unix_s)], |row| rsa(row, 0))? {
+            let past = Past { turns: 0, is_done: true, follows: None, record: None };
+            pasts.entry(relay).or_insert(past);
         }
         Ok(pasts)
     }

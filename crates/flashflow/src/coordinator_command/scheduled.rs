@@ -253,16 +253,12 @@ impl Watch<'_> {
         let arrival = |relay: &Relay| {
             let past = pasts.get(&relay.id());
             let first = relay.first_turn(self.common.config);
-            let is_of_period = || {
-                let last = known.history.last(relay.id());
-                last.is_some_and(|it| it.measured_unix_s >= self.period.begin_unix_s)
-            };
             Arrival {
                 relay: relay.id(),
                 address: relay.address(),
                 standing: relay.guess.standing(),
                 turn: past.and_then(|it| it.follows).unwrap_or(first),
-                is_done: past.map_or_else(is_of_period, |it| it.is_done),
+                is_done: past.is_some_and(|it| it.is_done),
             }
         };
         known.relays.iter().map(arrival).collect()

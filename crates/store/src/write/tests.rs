@@ -196,6 +196,30 @@ fn a_period_is_taken_up_where_it_was_left() {
 }
 
 #[test]
+fn a_turn_that_ends_after_its_period_is_none_of_the_next_and_an_imported_estimate_is() {
+    let scratch = Scratch::new();
+    let mut store = Store::open(&scratch.store).expect("new");
+    let late = closed(relay(1), NOW - DAY, 1, 5_000_000);
+    let late = Closed { record: Record { ended_unix_s: NOW + 3, ..late.record }, ..late };
+    let imported = |number: u8, measured_unix_s: u64| {
+        let estimate = PastEstimate {
+            capacity: Rate::from_byte_per_s(3_000_000),
+            measured_unix_s,
+            mode: None,
+            is_conclusive: None,
+            sockets: None,
+        };
+        Entry::Imported(relay(number), "some".to_owned(), estimate)
+    };
+    let late = Entry::Ended(Box::new(late));
+    store.write(&[late, imported(2, NOW + 3), imported(3, NOW - 3)]).expect("room");
+    let pasts = store.period(NOW).expect("read");
+    let done: Vec<onion::identity::RsaId> =
+        pasts.into_iter().filter_map(|it| it.1.is_done.then_some(it.0)).collect();
+    assert_eq!(done, [relay(2).rsa]);
+}
+
+#[test]
 fn a_seed_is_told_when_its_period_is_over_and_never_changes() {
     let scratch = Scratch::new();
     let mut store = Store::open(&scratch.store).expect("new");
