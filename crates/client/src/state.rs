@@ -4,7 +4,7 @@ use crate::guards::Guards;
 use crate::timeouts::BuildTimes;
 use serde::{Deserialize, Serialize};
 use std::fs;
-use std::io::{ErrorKind, Write};
+use std::io::ErrorKind;
 use std::path::Path;
 
 /// The file's name, in the client's folder.
@@ -62,12 +62,7 @@ impl State {
             build_times_ms: self.build_times.clone(),
         };
         let text = serde_json::to_vec_pretty(&written).map_err(|error| told(error.into()))?;
-        let folder = path.parent().unwrap_or(Path::new("."));
-        let mut file = tempfile::NamedTempFile::new_in(folder).map_err(told)?;
-        file.write_all(&text).map_err(told)?;
-        file.as_file().sync_all().map_err(told)?;
-        file.persist(path).map_err(|error| told(error.error))?;
-        Ok(())
+        relay::whole_file::replace(path, &text).map_err(told)
     }
 }
 

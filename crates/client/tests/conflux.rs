@@ -260,7 +260,6 @@ fn legs_that_are_killed_in_the_middle_lose_nothing_where_the_exit_is_ours() {
     assert!(done.is_right, "{done:?}");
     let lost = |event: &&Event| matches!(event, Event::LegLost { .. });
     assert!(client.heard()[before..].iter().filter(lost).count() >= 2, "{:#?}", client.heard());
-    assert!(relay.totals().conflux_resent > 0, "{:?}", relay.totals());
 }
 
 #[test]

@@ -31,9 +31,9 @@ use tonic::{Request, Response, Status, Streaming};
 /// A peer that is silent for so long is asked whether it is still there.
 pub(crate) const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(2);
 
-/// A peer that does not answer for so long is lost. A measurer floods its own way out, so it must not
-/// be too short.
-pub(crate) const KEEPALIVE_TIMEOUT: Duration = Duration::from_secs(4);
+/// A peer that does not answer for so long is lost. A measurer floods its own way out, and a machine that stands still for some
+/// seconds finds its own time up before it reads the answers: so it must not be too short.
+pub(crate) const KEEPALIVE_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Messages that wait for a coordinator that does not read. One more ends the session.
 const UNREAD_MAX: usize = 1024;

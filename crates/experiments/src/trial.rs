@@ -2,9 +2,9 @@
 
 use crate::error::Error;
 use crate::load::{Load, Reading};
-use crate::telling::median;
+use crate::telling::middle;
 use crate::witness::{Count, Witness};
-use coordinator::{Estimate, Hindered, Outcome, Percentile, median_rate};
+use coordinator::{Estimate, Hindered, Outcome, Percentile};
 use lab::RelaySaid;
 use measurer::{Progress, Request, Team, WorkerLoad};
 use onion::{Duration, Instant, Rate};
@@ -163,14 +163,14 @@ impl Tried {
         self.estimate().map(|estimate| estimate.capacity.as_mbit_per_s())
     }
 
-    /// The relay's own word: its median second.
+    /// The relay's own word, cut as an estimate is.
     pub(super) fn said_mbit(&self) -> Option<f64> {
-        median_rate(self.seconds.iter().filter_map(|second| second.said)).map(Rate::as_mbit_per_s)
+        middle(self.seconds.iter().filter_map(|second| second.said).map(Rate::as_mbit_per_s))
     }
 
-    /// What the kernel counted that the relay's process sent to anybody, TLS included: its median second.
+    /// What the kernel counted that the relay's process sent to anybody, TLS included, cut as an estimate is.
     pub(super) fn sent_mbit(&self) -> Option<f64> {
-        median(self.seconds.iter().map(|second| second.sent.as_mbit_per_s()))
+        middle(self.seconds.iter().map(|second| second.sent.as_mbit_per_s()))
     }
 
     /// Why the estimate is but a lower bound, if it is. A relay without limit is bound by its

@@ -11,9 +11,9 @@ use std::fs;
 use std::net::{SocketAddr, TcpListener};
 use std::path::Path;
 
-/// Five rounds of two seconds, and somewhat more.
-const PERIOD_S: u64 = 14;
-const ROUND_S: u64 = 2;
+/// Five rounds, and somewhat more.
+const PERIOD_S: u64 = 38;
+const ROUND_S: u64 = 6;
 
 fn free() -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").expect("loopback");
@@ -41,9 +41,12 @@ fn two_coordinators_agree_on_a_seed_while_a_third_is_lost_in_the_middle() {
     let scratch = Scratch::new();
     let names = ["first", "second", "third"];
     let keys = names.map(|name| make_key(&scratch, &format!("{name}.key")));
-    let addresses = names.map(|_| free());
     // They need nobody to measure for this: neither a network nor measurers are there.
     let measurer = make_key(&scratch, "m.key");
+    // Whoever comes in the middle of an agreement waits for the next one.
+    let is_early = || link::unix_time_s() % PERIOD_S < 3;
+    common::wait_for("a period", || is_early().then_some(()));
+    let addresses = names.map(|_| free());
     for (own, name) in names.iter().enumerate() {
         let mut config = format!(
             "key = \"{name}.key\"\nout = \"{name}\"\nauthority = \"127.0.0.1:1\"\nperiod_s = {PERIOD_S}\nslot_s = 7\n\
@@ -59,9 +62,6 @@ fn two_coordinators_agree_on_a_seed_while_a_third_is_lost_in_the_middle() {
         }
         fs::write(scratch.path(&format!("{name}.toml")), config).expect("written");
     }
-    // Whoever comes in the middle of an agreement waits for the next one.
-    let is_early = || link::unix_time_s() % PERIOD_S < 2;
-    common::wait_for("a period", || is_early().then_some(()));
     let mut runs = names
         .map(|name| scratch.start(&["coordinator", "--config", &format!("{name}.toml"), "--json"]));
     runs[0]

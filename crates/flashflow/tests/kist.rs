@@ -35,9 +35,9 @@ fn each_scheduler_is_played_and_compared() {
     let (claims, runs) = cases.split_at(3);
     for (run, scheduler) in runs.iter().zip(["Vanilla", "KISTLite", "KIST"]) {
         assert_eq!((text(run, "scheduler"), text(run, "verdict")), (scheduler, "held"), "{run}");
-        // No more than the narrow place lets through, and something.
+        // No more than the narrow place lets through, and what a machine that stood still had waiting; and something.
         let carried = number(run, "mbit_per_s");
-        assert!(carried > 0.0 && carried < 21.0, "{run}");
+        assert!(carried > 0.0 && carried < 25.0, "{run}");
     }
     let (vanilla, kist) = (&runs[0], &runs[2]);
     let columns = ["queue_ms", "first_byte_ms", "mbit_per_s"];
@@ -49,7 +49,7 @@ fn each_scheduler_is_played_and_compared() {
         assert!((ratio / shown - 1.0).abs() < 1e-6, "{claim}: {shown}");
     }
     let kernel = |run| number(run, "kernel_kib");
-    assert!(kernel(kist) > 0.0 && kernel(kist) < 0.6 * kernel(vanilla), "{vanilla} {kist}");
+    assert!(kernel(kist) > 0.0 && kernel(kist) < 0.8 * kernel(vanilla), "{vanilla} {kist}");
     for file in ["kist.html", "kist.json", "kist.csv", "kist-queue-time.svg", "kist-first-byte.svg"]
     {
         assert!(scratch.path("results").join(file).is_file(), "{file}");

@@ -22,8 +22,10 @@ fn a_measurers_narrow_link_is_named_and_the_relays_own_is_its_capacity() {
     let [nowhere, relay, measurer] = summary["cases"].as_array().expect("cases").as_slice() else {
         panic!("{summary}");
     };
+    // A machine that is busy hinders a measurer itself, which is named then; no path is.
     for case in [nowhere, relay] {
-        assert_eq!(text(case, "named"), "", "{case}");
+        let named = text(case, "named");
+        assert!(named.is_empty() || named.contains("processor"), "{case}");
     }
     assert_eq!(relay["truth_mbit_per_s"], 25.0);
     assert!(

@@ -6,7 +6,7 @@ mod common;
 use common::team::{
     make_key, measurer_of, start_measurer, two_relays, two_relays_by_plan, write_measurer,
 };
-use common::{Scratch, number, text};
+use common::{Scratch, assert_conclusive, number, text};
 use netdoc::consensus::Flag;
 use rustix::process::Signal;
 use serde_json::{Value, json};
@@ -123,7 +123,7 @@ fn a_team_measures_a_network_though_a_measurer_is_killed_meanwhile() {
     write_measurer(&scratch, "m2", &second_at, &coordinator);
     let (second, _) = start_measurer(&scratch, "m2.toml");
     let ended = run.end();
-    ended.assert_code(0);
+    ended.assert_measured();
     let summary = ended.summary();
     let relays = summary["relays"].as_array().expect("a list");
     assert_eq!(relays.len(), 3);
@@ -132,8 +132,9 @@ fn a_team_measures_a_network_though_a_measurer_is_killed_meanwhile() {
     {
         let relay: &Value = relays.iter().find(|relay| relay["nickname"] == name).expect(name);
         let share = number(relay, "estimate_mbit_per_s") / limit;
-        assert!((0.75..1.1).contains(&share), "{relay}");
-        assert_eq!((text(relay, "mode"), &relay["conclusive"]), (mode, &json!(true)), "{relay}");
+        assert!((0.6..1.1).contains(&share), "{relay}");
+        assert_eq!(text(relay, "mode"), mode, "{relay}");
+        assert_conclusive(relay);
     }
     // The round that the measurer failed is repeated as the relay's second.
     let values = ended.values();

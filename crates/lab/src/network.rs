@@ -25,6 +25,9 @@ const ATTEMPTS: u32 = 5;
 /// connection is being made, and processes may die silently.
 const STEP: Duration = Duration::from_millis(500);
 
+/// A node that still has no consensus is told to ask at once so often.
+const RELOAD_PAUSE: Duration = Duration::from_secs(15);
+
 /// What a stock client wants of its guards.
 const GUARD_FLAGS: [&str; 6] = ["Fast", "Guard", "Running", "Stable", "V2Dir", "Valid"];
 
@@ -321,13 +324,15 @@ impl Network {
             progress(Progress::WaitingForRelays { ready, nodes });
             let mut control = node.control()?;
             listen(node, &mut control)?;
-            if !has_directory(node, &mut control, nodes)? {
+            let mut reloads_at = Duration::ZERO;
+            while !has_directory(node, &mut control, nodes)? {
                 // It has asked too early for a consensus, and now waits ever longer between its
                 // attempts. A reload makes it forget these failures and ask at once.
-                let reloaded = control.request("SIGNAL RELOAD");
-                reloaded.map_err(LabError::control(&node.nickname))?;
-            }
-            while !has_directory(node, &mut control, nodes)? {
+                if deadline.elapsed() >= reloads_at {
+                    let reloaded = control.request("SIGNAL RELOAD");
+                    reloaded.map_err(LabError::control(&node.nickname))?;
+                    reloads_at = deadline.elapsed() + RELOAD_PAUSE;
+                }
                 if deadline.passed() {
                     let what =
                         format!("the consensus and descriptors to reach `{}`", node.nickname);

@@ -4,6 +4,7 @@ mod closing;
 mod deadlines;
 mod lookup;
 mod moving;
+mod newcomers;
 mod opening;
 mod options;
 mod shaking;
@@ -20,6 +21,7 @@ use deadlines::Deadlines;
 pub(crate) use lookup::Lookups;
 use mio::net::TcpListener;
 use mio::{Events, Interest, Poll, Token, Waker};
+use newcomers::Newcomers;
 use onion::node::{ConnId, Node, Wish};
 use onion::{Duration, Instant};
 use options::failed;
@@ -62,6 +64,8 @@ pub struct Driver<N> {
     runnable: VecDeque<usize>,
     /// Those of them whose TLS does not stand.
     shaking: Shaking,
+    /// All that have come in and whose TLS does not stand.
+    newcomers: Newcomers,
     /// Room for the plaintext of what is about to be sent.
     record: Box<[u8; RECORD_LEN]>,
     buffers: Buffers,
@@ -130,6 +134,7 @@ impl<N: Node> Driver<N> {
             by_conn: BTreeMap::new(),
             runnable: VecDeque::new(),
             shaking: Shaking::default(),
+            newcomers: Newcomers::default(),
             record: Box::new([0; RECORD_LEN]),
             buffers: Buffers::default(),
             lookups: Lookups::new(),

@@ -210,6 +210,23 @@ fn half_open_connections_have_their_time() {
     let _ = silent.shutdown(Shutdown::Both);
 }
 
+#[test]
+fn who_is_not_admitted_is_closed_before_tls_begins() {
+    let (listener, address) = listener();
+    let refused = Some(address.ip());
+    let puppet = Puppet { refused, ..Puppet::default() };
+    let mut driver = driver(puppet, vec![listener], DriverOptions::default());
+    let mut stream = TcpStream::connect(address).expect("TCP stands");
+    run(&mut driver, |node| node.came == [address.ip()]);
+    assert_eq!(stream.read(&mut [0]).expect("closed in good order"), 0);
+    assert_eq!((driver.open_sockets(), driver.node().accepted), (0, 0));
+    // Another one is, and is not asked twice.
+    driver.node_mut().refused = None;
+    let _stands = TcpStream::connect(address).expect("TCP stands");
+    run_driver(&mut driver, |driver| driver.open_sockets() == 1);
+    assert_eq!(driver.node().came.len(), 2);
+}
+
 /// Answers from another thread; keeps quiet about some names.
 struct OtherThread;
 

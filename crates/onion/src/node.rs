@@ -158,6 +158,12 @@ pub trait Node {
     /// A dialled connection has finished its TLS handshake.
     fn handle_connected(&mut self, now: Instant, conn: ConnId, tls: &dyn TlsSession);
 
+    /// Whether a connection that has come in from there may begin its TLS handshake. A driver that can asks once for each, and
+    /// its sessions say so ([`TlsSession::was_admitted`]).
+    fn admits(&mut self, _now: Instant, _from: IpAddr) -> bool {
+        true
+    }
+
     /// A connection has come in and has finished its TLS handshake. `None` refuses it.
     ///
     /// Where the driver was told to listen for plain connections the session is

@@ -67,11 +67,15 @@ mod config;
 mod conflux;
 mod conns;
 mod core;
+#[cfg(test)]
+mod costs;
 mod defences;
 mod event;
 mod face;
 mod feedback;
 mod links;
+#[cfg(test)]
+mod looks;
 mod measurement;
 mod memory;
 mod oldest;

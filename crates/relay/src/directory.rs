@@ -13,6 +13,7 @@ use crate::driving::Engine;
 use crate::event::RelayEvent;
 use crate::family::FamilyKey;
 use crate::following::Following;
+use crate::keys;
 use crate::metrics::{SharedStanding, Standing};
 use crate::reload::Reload;
 use crate::renewal::OnionKeyLife;
@@ -199,7 +200,8 @@ impl Directory {
     /// How soon the observed bandwidth is looked at again: soon, as long as authorities know of none.
     fn look(&self) -> Duration {
         let is_known = self.schedule.content().is_none_or(|content| content.observed_bytes_s > 0);
-        if is_known { LOOK } else { FIRST_LOOK }
+        let is_settled = is_known && !self.schedule.is_being_observed(self.clock.now());
+        if is_settled { LOOK } else { FIRST_LOOK }
     }
 
     /// Goes on with other settings, and publishes them.
@@ -207,6 +209,10 @@ impl Directory {
         let Reload { settings, families, exit } = reload;
         self.settings = settings;
         (self.own.families, self.own.exit) = (families, exit);
+        // Whoever wants another onion key at once lets the present one's file be of long ago.
+        if let Ok(made) = keys::onion_key_made(&self.settings.keys) {
+            self.own.onion_made = made;
+        }
         self.follow_again();
         self.schedule.discard_descriptor();
     }

@@ -31,6 +31,8 @@ use tokio::sync::{Mutex, Semaphore, mpsc};
 
 /// Questions under way. Each circuit may have some tens of them (`onion::router`): a few circuits do not take all.
 const QUESTIONS_MAX: usize = 4_096;
+/// But of all file descriptors no more than one in so many: each question may take two sockets, and connections have three quarters.
+const DESCRIPTORS_PER_QUESTION: u32 = 16;
 /// Addresses of one name that are passed on.
 const ADDRESSES_MAX: usize = 16;
 /// For one attempt at one server.
@@ -100,7 +102,7 @@ fn resolver(servers: &[SocketAddr]) -> Result<TokioResolver, NetError> {
     options.use_hosts_file = ResolveHosts::Never;
     options.ip_strategy = LookupIpStrategy::Ipv4AndIpv6;
     options.timeout = ATTEMPT;
-    options.max_active_requests = QUESTIONS_MAX;
+    options.max_active_requests = questions_at_once();
     // A forger has to guess the case of each letter, too.
     options.case_randomization = true;
     builder.build()
@@ -114,9 +116,14 @@ fn name_server(address: &SocketAddr) -> NameServerConfig {
     NameServerConfig::new(address.ip(), true, connections.into())
 }
 
+fn questions_at_once() -> usize {
+    let most = link::raise_descriptor_limit() / DESCRIPTORS_PER_QUESTION;
+    usize::try_from(most).unwrap_or(QUESTIONS_MAX).clamp(64, QUESTIONS_MAX)
+}
+
 /// Answers until nobody can ask any more.
 async fn serve(resolver: TokioResolver, rng: StdRng, mut asked: mpsc::Receiver<(Question, Reply)>) {
-    let places = Arc::new(Semaphore::new(QUESTIONS_MAX));
+    let places = Arc::new(Semaphore::new(questions_at_once()));
     let clock = Clock::start();
     // All of this is one thread's.
     let cache = Arc::new(Mutex::new(Cache::new(rng)));

@@ -57,7 +57,7 @@ mod self_test;
 mod server;
 mod signers;
 mod state;
-mod whole_file;
+pub mod whole_file;
 
 pub use cache::diffs::DiffTotals;
 pub use config::{

@@ -8,6 +8,9 @@ use onion::{Duration, Instant};
 const LONGEST_AGE: Duration = Duration::from_secs(18 * 3600);
 /// How soon a change of the observed bandwidth may be announced: tor's `MAX_BANDWIDTH_CHANGE_FREQ`.
 const OBSERVED_PAUSE: Duration = Duration::from_secs(3 * 3600);
+/// For so long after the relay has tested its bandwidth, what comes of that may be announced at once: it takes ten seconds to be
+/// counted, and what was carried before the test would otherwise hold for three hours.
+const TESTED: Duration = Duration::from_secs(60);
 /// The first pause after an authority did not answer; each further one is twice as long.
 const FIRST_PAUSE: Duration = Duration::from_secs(2);
 /// The longest such pause.
@@ -54,13 +57,15 @@ struct Pending {
 #[derive(Debug)]
 pub(crate) struct Schedule {
     made: Option<(Instant, Content)>,
+    /// The bandwidth has just been tested.
+    tested_until: Option<Instant>,
     authorities: Vec<Pending>,
 }
 
 impl Schedule {
     pub(crate) fn new(authorities: usize) -> Self {
         let pending = Pending { due: None, pause: FIRST_PAUSE };
-        Self { made: None, authorities: vec![pending; authorities] }
+        Self { made: None, tested_until: None, authorities: vec![pending; authorities] }
     }
 
     /// What the present descriptor says.
@@ -72,9 +77,20 @@ impl Schedule {
     pub(crate) fn wants_descriptor(&self, now: Instant, content: Content) -> bool {
         let Some((at, before)) = self.made else { return true };
         let age = now - at;
-        let is_observed_anew = content.is_observed_otherwise(before)
-            && (before.observed_bytes_s == 0 || age >= OBSERVED_PAUSE);
+        let may_tell =
+            before.observed_bytes_s == 0 || age >= OBSERVED_PAUSE || self.is_being_observed(now);
+        let is_observed_anew = may_tell && content.is_observed_otherwise(before);
         age >= LONGEST_AGE || content.limit != before.limit || is_observed_anew
+    }
+
+    /// The relay has tested its bandwidth.
+    pub(crate) fn handle_tested(&mut self, now: Instant) {
+        self.tested_until = Some(now + TESTED);
+    }
+
+    /// Whether what the test comes to is still being observed.
+    pub(crate) fn is_being_observed(&self, now: Instant) -> bool {
+        self.tested_until.is_some_and(|until| now < until)
     }
 
     /// A descriptor has been made: everybody is to get it.
@@ -128,6 +144,21 @@ mod tests {
     }
 
     const HOUR: u64 = 3600;
+
+    #[test]
+    fn what_a_test_of_the_bandwidth_comes_to_is_told_at_once() {
+        let mut schedule = Schedule::new(1);
+        // What it was reached with was counted before the test was over.
+        schedule.descriptor_made(at(0), content(10.0, 300));
+        assert!(!schedule.wants_descriptor(at(10), content(10.0, 51_400)));
+        schedule.handle_tested(at(10));
+        assert!(schedule.wants_descriptor(at(11), content(10.0, 5_000)));
+        schedule.descriptor_made(at(11), content(10.0, 5_000));
+        assert!(schedule.wants_descriptor(at(20), content(10.0, 51_400)));
+        schedule.descriptor_made(at(20), content(10.0, 51_400));
+        assert!(!schedule.wants_descriptor(at(21), content(10.0, 60_000)), "not much more");
+        assert!(!schedule.wants_descriptor(at(71), content(10.0, 600_000)), "by itself");
+    }
 
     #[test]
     fn a_descriptor_is_made_at_once_and_again_after_18_hours_or_with_another_rate() {

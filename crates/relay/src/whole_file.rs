@@ -10,7 +10,7 @@ use std::path::Path;
 /// # Errors
 /// The system's answer; what was there before is untouched then, but for an error of the last step, after which
 /// it is the new one that readers find and a power cut may bring back the old one.
-pub(crate) fn replace(path: &Path, content: &[u8]) -> io::Result<()> {
+pub fn replace(path: &Path, content: &[u8]) -> io::Result<()> {
     let folder = match path.parent() {
         Some(folder) if !folder.as_os_str().is_empty() => folder,
         _ => Path::new("."),

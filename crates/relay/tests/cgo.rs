@@ -19,15 +19,16 @@ use std::net::{SocketAddr, TcpListener};
 use std::path::Path;
 use std::sync::mpsc::{Sender, channel};
 
-/// A relay of ours that lets clients go anywhere.
-fn ours(network: &Network, nickname: &str, folder: &Path) -> Relay {
+/// A relay of ours that lets clients go anywhere, or nowhere.
+fn ours(network: &Network, nickname: &str, is_exit: bool, folder: &Path) -> Relay {
+    let open = ExitSection {
+        policy: Some(vec!["accept *:*".to_owned()]),
+        reject_private: Some(false),
+        ..ExitSection::default()
+    };
     let settings = RelayConfig {
         authorities: Some(network.directory_addrs()),
-        exit: ExitSection {
-            policy: Some(vec!["accept *:*".to_owned()]),
-            reject_private: Some(false),
-            ..ExitSection::default()
-        },
+        exit: if is_exit { open } else { ExitSection::default() },
         ..config(nickname, &folder.join(nickname))
     };
     Relay::start(&settings.check().expect("sound"), channel().0).expect("started")
@@ -43,7 +44,9 @@ fn stock_exit() -> RelaySpec {
 fn a_stock_client_has_counter_galois_onion_with_our_exit_and_passes_it_through_our_middle() {
     let network = Network::start(&NetworkSpec::new(vec![stock_exit()]), &mut |_| {}).expect("up");
     let folder = tempfile::tempdir().expect("a folder");
-    let [middle, exit] = ["oursA", "oursB"].map(|name| ours(&network, name, folder.path()));
+    // No circuit that the client has begun before it is pinned ends at the middle.
+    let [middle, exit] = [("oursA", false), ("oursB", true)]
+        .map(|(name, it)| ours(&network, name, it, folder.path()));
     network.wait_until_known(&[middle.rsa().0, exit.rsa().0], PATIENCE).expect("listed");
     // An exit refuses streams of circuits that come from a relay of which it has not heard.
     let _ = knowing(&network, 0, &[&middle.rsa().to_string()]);
@@ -132,7 +135,7 @@ fn next_hop(network: &Network, rsa: [u8; 20]) -> NextHop {
 fn our_client_has_counter_galois_onion_with_stock_exits_and_ours() {
     let network = Network::start(&NetworkSpec::new(vec![stock_exit()]), &mut |_| {}).expect("up");
     let folder = tempfile::tempdir().expect("a folder");
-    let relay = ours(&network, "ours", folder.path());
+    let relay = ours(&network, "ours", true, folder.path());
     let [ours, stock, first] =
         [relay.rsa().0, network.relays()[0].rsa(), network.authorities()[0].rsa()];
     network.wait_until_known(&[ours, stock], PATIENCE).expect("listed");

@@ -12,6 +12,7 @@ use link::Clock;
 use netdoc::consensus::{Consensus, Flag};
 use netdoc::fetch::Resource;
 use netdoc::{Fingerprint, Router, pieces};
+use onion::Instant;
 use relay::{Relay, RelayConfig, RelayEvent, Renewed};
 use std::fs::File;
 use std::io::{BufRead, BufReader};
@@ -19,6 +20,7 @@ use std::net::SocketAddr;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::{Receiver, channel};
+use std::thread;
 use std::time::Duration;
 
 fn consensus(directory: SocketAddr, resource: &Resource) -> Consensus {
@@ -98,12 +100,20 @@ fn our_directory_has_what_authorities_have_and_they_have_our_extra_info() {
     let wanted = format!("/tor/status-vote/current/consensus/{}", signers.join("+"));
     assert_eq!(consensus(ours, &path(&wanted)).valid_after, ns.valid_after);
 
-    // The authorities have stored what belongs to our descriptor.
-    let own = text(ours, &path("/tor/extra/authority"));
-    let at_authority = text(theirs, &path(&format!("/tor/extra/fp/{fingerprint}")));
-    assert_eq!(own, at_authority);
-    assert!(own.starts_with(&format!("extra-info ours {fingerprint}\n")), "{own}");
-    assert_eq!(text(ours, &path("/tor/server/authority")), fetched(&network, &relay));
+    // The authorities have stored what belongs to our descriptor; one that has just been made is on its way to them.
+    let clock = Clock::start();
+    loop {
+        let own = text(ours, &path("/tor/extra/authority"));
+        assert!(own.starts_with(&format!("extra-info ours {fingerprint}\n")), "{own}");
+        let at_authority = text(theirs, &path(&format!("/tor/extra/fp/{fingerprint}")));
+        let descriptor = text(ours, &path("/tor/server/authority"));
+        if own == at_authority && descriptor == fetched(&network, &relay) {
+            break;
+        }
+        let waited = clock.now() - Instant::ORIGIN;
+        assert!(waited < PATIENCE, "{own}\n{at_authority}\n{descriptor}");
+        thread::park_timeout(Duration::from_millis(500));
+    }
     drop(relay);
 
     // It begins again with what it had, also where nobody can be asked.
@@ -230,7 +240,7 @@ impl Client {
         let mut process = command.stdout(Stdio::piped()).spawn().expect("a tor");
         let output = process.stdout.take().expect("piped");
         let (sender, said) = channel();
-        std::thread::spawn(move || {
+        thread::spawn(move || {
             for line in BufReader::new(output).lines().map_while(Result::ok) {
                 if sender.send(line).is_err() {
                     return;

@@ -16,6 +16,9 @@ use store::{Begun, Closed, Entry, Reader, Store, StoreError};
 /// Names the store for [`the_one_who_writes`].
 const STORE: &str = "FLASHFLOW_TEST_STORE";
 
+/// So many measurements it writes, if it is told, and then it does nothing until it is killed.
+const MOST: &str = "FLASHFLOW_TEST_MOST";
+
 /// Not a test of its own: what the others start as a process. It writes one measurement after the other, from those on that
 /// are there, and says the number of each one once it is recorded.
 #[test]
@@ -24,13 +27,17 @@ fn the_one_who_writes() {
     let mut store = Store::open(Path::new(&path)).expect("sound, and nobody else has it");
     store.close_unfinished().expect("room");
     let first = u32::try_from(recorded(&store).len()).expect("few");
-    for number in first.. {
+    let most = std::env::var(MOST).map_or(u32::MAX, |it| it.parse().expect("a number"));
+    for number in first..most {
         let turn = closed(number);
         let begun = Entry::Begun(turn.begun.clone());
         store.write([&begun]).expect("room");
         let ended = Entry::Ended(Box::new(turn));
         store.write([&ended]).expect("room");
         println!("\nrecorded {number}");
+    }
+    loop {
+        std::thread::park();
     }
 }
 
@@ -50,9 +57,10 @@ fn recorded(store: &Reader) -> Vec<u32> {
     numbers
 }
 
-fn writer(store: &Path) -> Child {
+fn writer(store: &Path, most: u32) -> Child {
     let mut command = Command::new(std::env::current_exe().expect("ours"));
     command.args(["--exact", "the_one_who_writes", "--nocapture"]).env(STORE, store);
+    command.env(MOST, most.to_string());
     command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("started")
 }
 
@@ -65,7 +73,7 @@ fn a_writer_that_is_killed_at_any_moment_loses_nothing_and_records_nothing_twice
     let mut random = StdRng::seed_from_u64(12);
     let mut told = 0;
     for kill in 0..kills {
-        let mut child = writer(&path);
+        let mut child = writer(&path, u32::MAX);
         let out = BufReader::new(child.stdout.take().expect("piped"));
         // Killed while it writes something after what it has told.
         let more = random.random_range(1..12);
@@ -97,7 +105,8 @@ fn a_writer_that_is_killed_at_any_moment_loses_nothing_and_records_nothing_twice
 fn a_log_that_is_cut_anywhere_leaves_whole_measurements_in_their_order() {
     let folder = tempfile::tempdir().expect("a folder");
     let path = folder.path().join("store.db");
-    let mut child = writer(&path);
+    // More, and it would begin the log anew.
+    let mut child = writer(&path, 25);
     let out = BufReader::new(child.stdout.take().expect("piped"));
     let acknowledged = out.lines().map(|line| line.expect("text"));
     let count = acknowledged.filter(|line| line.starts_with("recorded ")).take(25).count();

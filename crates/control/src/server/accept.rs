@@ -4,12 +4,13 @@ use super::handshakes::Handshakes;
 use crate::keys::PublicKey;
 use crate::say_once::SayOnce;
 use crate::tls;
+use std::collections::BTreeMap;
 use std::convert::Infallible;
 use std::fmt;
 use std::io;
 use std::net::SocketAddr;
 use std::pin::Pin;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll};
 use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
@@ -20,7 +21,8 @@ use tokio_rustls::server::TlsStream;
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::transport::server::Connected;
 
-/// Connections at once of coordinators, which have shown their keys; more are refused.
+/// Connections at once of one coordinator, which has shown its key; more are refused. Each key has places of its own: one
+/// that takes all of its places keeps no other out. The configuration says how many keys there are.
 const CONNECTIONS_MAX: usize = 64;
 
 /// Time for the TLS handshake.
@@ -39,6 +41,20 @@ pub(crate) struct Peer {
 impl fmt::Display for Peer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "coordinator {} at {}", self.key, self.address)
+    }
+}
+
+/// The places of each key.
+#[derive(Debug, Default)]
+struct Places(Mutex<BTreeMap<PublicKey, Arc<Semaphore>>>);
+
+impl Places {
+    /// One of a key's, if it has one left.
+    fn take(&self, key: PublicKey) -> Option<OwnedSemaphorePermit> {
+        // Nobody panics while holding it.
+        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let places = all.entry(key).or_insert_with(|| Arc::new(Semaphore::new(CONNECTIONS_MAX)));
+        Arc::clone(places).try_acquire_owned().ok()
     }
 }
 
@@ -67,7 +83,7 @@ async fn accept(
     list: &'static str,
     accepted: mpsc::Sender<Result<PeerStream, Infallible>>,
 ) {
-    let room = Arc::new(Semaphore::new(CONNECTIONS_MAX));
+    let places = Arc::new(Places::default());
     let once = Arc::new(SayOnce::default());
     let mut handshakes = Handshakes::default();
     loop {
@@ -83,11 +99,11 @@ async fn accept(
             () = accepted.closed() => return,
         };
         let (tls, accepted, once) = (tls.clone(), accepted.clone(), Arc::clone(&once));
-        let room = Arc::clone(&room);
+        let places = Arc::clone(&places);
         let handshake = tokio::spawn(async move {
             match tokio::time::timeout(HANDSHAKE_TIMEOUT, shake_hands(socket, address, &tls)).await
             {
-                Ok(Ok((stream, peer))) => admit(stream, peer, room, accepted),
+                Ok(Ok((stream, peer))) => admit(stream, peer, &places, accepted),
                 Ok(Err(error)) => log(&once, address, list, &error),
                 Err(_) => {
                     let error = io::Error::from(io::ErrorKind::TimedOut);
@@ -103,11 +119,11 @@ async fn accept(
 fn admit(
     stream: TlsStream<TcpStream>,
     peer: Peer,
-    room: Arc<Semaphore>,
+    places: &Places,
     accepted: mpsc::Sender<Result<PeerStream, Infallible>>,
 ) {
-    let Ok(permit) = room.try_acquire_owned() else {
-        tracing::warn!("refused {peer}: there are {CONNECTIONS_MAX} connections already");
+    let Some(permit) = places.take(peer.key) else {
+        tracing::warn!("refused {peer}: it has {CONNECTIONS_MAX} connections already");
         return;
     };
     // On a task of its own, since the handshake's may be ended to make room for others.
@@ -177,5 +193,23 @@ impl AsyncWrite for PeerStream {
 
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         Pin::new(&mut self.stream).poll_shutdown(cx)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::keys::SecretKey;
+
+    #[test]
+    fn who_takes_all_of_its_places_keeps_nobody_else_out() {
+        let key = || SecretKey::generate().expect("random bytes").public();
+        let (greedy, other) = (key(), key());
+        let places = Places::default();
+        let mut held: Vec<_> = std::iter::from_fn(|| places.take(greedy)).collect();
+        assert_eq!(held.len(), CONNECTIONS_MAX);
+        assert!(places.take(other).is_some());
+        held.pop();
+        assert!(places.take(greedy).is_some(), "what is given back is there again");
     }
 }

@@ -106,11 +106,13 @@ pub(super) fn start(
         max_duration: Duration::from_secs(120),
         ..TargetParams::default()
     };
+    // What it could not send in a tenth of a second, since the machine had no time for it, it may catch up.
+    let burst_bytes = scene.plan.limit.as_byte_per_s() / 10;
     Ok(LiarRelay::start(LiarSetup {
         lie,
         listen: SocketAddr::from((Ipv4Addr::LOCALHOST, 0)),
         target,
-        limit: Some(RateLimit { rate: scene.plan.limit, burst_bytes: 0 }),
+        limit: Some(RateLimit { rate: scene.plan.limit, burst_bytes }),
         seed: random()?,
         unix_time_s: unix_time_s(),
     })?)

@@ -73,10 +73,10 @@ impl Played {
             .column("error", error)
     }
 
-    /// The estimate over what the measurers' sockets got in the median second.
+    /// The estimate over what the measurers' sockets got in the same seconds.
     fn ratio_to_got(&self) -> Option<f64> {
         let estimate = self.verdict.as_ref()?.estimate_mbit_per_s?;
-        let got = telling::median(self.got.iter().map(|rate| rate.as_mbit_per_s()))?;
+        let got = telling::middle(self.got.iter().map(|rate| rate.as_mbit_per_s()))?;
         (got > 0.0).then(|| estimate / got)
     }
 
@@ -91,7 +91,7 @@ impl Played {
     fn remark(&self, ratio: Option<f64>) -> String {
         match &self.verdict {
             Some(_) if ratio.is_some_and(|ratio| ratio > *BOUNDS.end()) => format!(
-                "right: the measurers' sockets got so much in the median second (the estimate is {:.3} of \
+                "right: the measurers' sockets got so much (the estimate is {:.3} of \
                  that), which is the burst after a pause that the limit allows",
                 self.ratio_to_got().unwrap_or_default()
             ),

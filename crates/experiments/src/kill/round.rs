@@ -18,7 +18,7 @@ use terminal::Interrupt;
 const STEP: Duration = Duration::from_millis(10);
 
 /// What survivors may be late by.
-pub(super) const TOLERANCE: Duration = Duration::from_secs(1);
+pub(super) const TOLERANCE: Duration = Duration::from_secs(4);
 
 /// Who is later than that is watched for so long, to know how late.
 const PATIENCE: Duration = Duration::from_secs(15);
@@ -30,7 +30,7 @@ const START_UP: Duration = Duration::from_secs(3);
 const CONNECTING: Duration = Duration::from_secs(8);
 
 /// A session whose other end does not answer is lost after so long, at most (`control`'s limits).
-const SESSION_LOST: Duration = Duration::from_secs(6);
+const SESSION_LOST: Duration = Duration::from_secs(12);
 
 /// From the order to start to the start.
 const START_DELAY: Duration = Duration::from_millis(500);

@@ -18,7 +18,7 @@ use onion::identity::{Ed25519Id, RelayIds, RsaId};
 use onion::measure::pump::Target;
 use std::fs;
 use std::net::{Ipv4Addr, SocketAddr};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 use tempfile::TempDir;
@@ -60,9 +60,7 @@ pub(super) struct Subject {
 
 enum Holder {
     /// It ends with this.
-    Ours {
-        _relay: Box<OwnRelay>,
-    },
+    Ours(Box<OwnRelay>),
     Tor(Box<Node>),
 }
 
@@ -70,6 +68,14 @@ impl Subject {
     /// Its fingerprint.
     pub(super) const fn rsa(&self) -> [u8; 20] {
         self.target.ids.rsa.0
+    }
+
+    /// The file of its onion key, if it is ours.
+    pub(super) fn onion_key(&self) -> Option<PathBuf> {
+        match &self.holder {
+            Holder::Ours(relay) => Some(relay.keys.join("secret_onion_key_ntor")),
+            Holder::Tor(_) => None,
+        }
     }
 
     /// Ends it: nothing of it is to disturb the next.
@@ -143,13 +149,7 @@ impl Scene {
                         OwnRelay::start_with(spec, folder.path(), &arguments, clock)?
                     };
                     let (target, pid) = (relay.target, relay.process.pid());
-                    Subject {
-                        kind,
-                        side,
-                        target,
-                        pid,
-                        holder: Holder::Ours { _relay: Box::new(relay) },
-                    }
+                    Subject { kind, side, target, pid, holder: Holder::Ours(Box::new(relay)) }
                 }
             });
         }

@@ -18,7 +18,9 @@ use report::experiment::{
     Axis, Case, CaseVerdict, ExperimentFigure, ExperimentReport, On, Promise, Role, Series,
 };
 use rustix::process::{Pid, Signal, kill_process};
+use std::collections::BTreeSet;
 use std::fs;
+use std::time::SystemTime;
 use terminal::{Interrupt, Output};
 
 /// A relay's memory after the last round may be so many times what it was after the first,
@@ -29,6 +31,9 @@ const GROWTH_SLACK_MIB: f64 = 8.0;
 /// Rest after each round, in lengths of an attack. Circuits and buffers of those who are gone are given back within it.
 const REST: u32 = 2;
 
+/// Older than an onion key gets, whatever the consensus says.
+const KEY_AGE: Duration = Duration::from_secs(100 * 24 * 3600);
+
 /// Where the relay stands in honest circuits: as where it is attacked as an exit that looks names up.
 const POSITION: Kind = Kind::DnsProbing;
 
@@ -36,7 +41,8 @@ const POSITION: Kind = Kind::DnsProbing;
 ///
 /// A relay of ours in a private network is the exit of stock clients' downloads and circuits, which come and go. In each round it
 /// suffers each attack once, in an order by lot, with seconds of peace between; it is told to read its configuration again after
-/// each, and the authorities vote every few seconds. Its memory is drawn over time. All of it stays on loopback.
+/// each, its onion key is due for another in each round, and the authorities vote every few seconds. Its memory is drawn over time. All of it
+/// stays on loopback.
 #[derive(Debug, Args)]
 #[command(after_help = "Example:
   flashflow experiment soak --rounds 10 --seconds 20 --out results
@@ -92,6 +98,7 @@ pub(crate) fn run(
     let mut rng = StdRng::seed_from_u64(options.seed);
     'rounds: for round in 1..=rounds {
         attacks.shuffle(&mut rng);
+        soak.outdate_onion_key();
         for kind in &attacks {
             let case = soak.suffer(*kind, round, output, interrupt);
             if interrupt.is_requested() {
@@ -104,6 +111,7 @@ pub(crate) fn run(
         if interrupt.wait(Duration::from_secs((REST * seconds).into())) {
             break;
         }
+        soak.note_onion_key();
         let memory = Memory::of(soak.subject.pid)?.now_mib;
         output.step(format!("at rest after round {round}: {memory:.1} MiB"));
         soak.seen.at_rest_mib.push(memory);
@@ -142,6 +150,19 @@ struct Soak {
 }
 
 impl Soak {
+    /// It is made of long ago, as the date of its file says: the next reading of the configuration finds it due.
+    fn outdate_onion_key(&mut self) {
+        self.note_onion_key();
+        let Some(path) = self.subject.onion_key() else { return };
+        let file = fs::File::options().write(true).open(path);
+        let _next_time = file.and_then(|file| file.set_modified(SystemTime::now() - KEY_AGE));
+    }
+
+    fn note_onion_key(&mut self) {
+        let key = self.subject.onion_key().and_then(|path| fs::read(path).ok());
+        self.seen.onion_keys.extend(key);
+    }
+
     /// One attack, and peace before it.
     fn suffer(&mut self, kind: Kind, round: u32, output: &Output, interrupt: &Interrupt) -> Case {
         let Self { scene, subject, plan, seen } = self;
@@ -176,6 +197,8 @@ struct Seen {
     /// Median times to build a circuit, in milliseconds.
     build_ms: Vec<(f64, f64)>,
     at_rest_mib: Vec<f64>,
+    /// All that it had.
+    onion_keys: BTreeSet<Vec<u8>>,
 }
 
 impl Seen {
@@ -224,16 +247,19 @@ fn conclude(report: &mut ExperimentReport, seen: &Seen, rounds: u32) {
     let held = report.cases.iter().filter(|case| case.verdict == CaseVerdict::Held).count();
     let all = report.cases.len();
     let growth = seen.growth();
-    let is_whole = seen.at_rest_mib.len() == rounds as usize;
+    // The one that it had in the beginning, and another in each round.
+    let has_changed_keys = seen.onion_keys.len() == rounds as usize + 1;
+    let is_whole = seen.at_rest_mib.len() == rounds as usize && has_changed_keys;
     let at_rest: Vec<String> = seen.at_rest_mib.iter().map(|mib| format!("{mib:.1}")).collect();
     report.answer = format!(
-        "It held {held} of {all} attacks in {} of {rounds} rounds; memory at rest after each round: {} MiB.",
+        "It held {held} of {all} attacks in {} of {rounds} rounds; memory at rest after each round: {} MiB; {} onion keys.",
         seen.at_rest_mib.len(),
         at_rest.join(", "),
+        seen.onion_keys.len(),
     );
     report.promise = Promise::Decided {
         held: held == all && all > 0 && is_whole && growth.is_ok(),
-        rule: "All rounds must be played, each attack must be held by the rules of `siege`, and memory at rest after the last round be at most a tenth and 8 MiB \
+        rule: "All rounds must be played, each with another onion key, each attack must be held by the rules of `siege`, and memory at rest after the last round be at most a tenth and 8 MiB \
                more than after the first."
             .to_owned(),
     };

@@ -2,7 +2,7 @@
 
 use super::seed;
 use crate::error::Error;
-use coordinator::agreement::{Agreed, AuthorityKey};
+use coordinator::agreement::{Agreed, AuthorityKey, Offer};
 use coordinator::plan::{Seed, TeamRoom};
 use onion::Rate;
 use serde::{Deserialize, Serialize};
@@ -10,16 +10,18 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// So many seeds are kept, until they can be told and a while longer.
-const KEPT: usize = 8;
+/// So many seeds are kept: of more periods than those whose seeds may still have to be told.
+const KEPT: usize = 64;
 
 /// What the file may have: more is none of ours.
-const FILE_MAX: u64 = 256 << 10;
+const FILE_MAX: u64 = 1 << 20;
 
 /// The seeds of a coordinator.
 pub(super) struct Seeds {
     master: Seed,
     path: PathBuf,
+    /// What we have offered last.
+    offer_path: PathBuf,
     agreed: Mutex<BTreeMap<u64, Agreed>>,
     /// The newest of the consensus.
     shared_random: Mutex<Option<[u8; 32]>>,
@@ -34,6 +36,16 @@ struct Line {
     shared_random: Option<String>,
     own: usize,
     teams: Vec<Team>,
+}
+
+/// What was offered for a period: the same again after a restart, also where the consensus or the configuration is another then.
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Offered {
+    period_unix_s: u64,
+    shared_random: Option<String>,
+    capacity_bit_per_s: u64,
+    at_once_max: u32,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -59,7 +71,8 @@ impl Seeds {
             None => BTreeMap::new(),
         };
         let (agreed, shared_random) = (Mutex::new(agreed), Mutex::new(None));
-        Ok(Self { master, path, agreed, shared_random })
+        let offer_path = seed_file.with_extension("offered");
+        Ok(Self { master, path, offer_path, agreed, shared_random })
     }
 
     fn all(&self) -> MutexGuard<'_, BTreeMap<u64, Agreed>> {
@@ -67,9 +80,28 @@ impl Seeds {
         self.agreed.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// What we bring to the agreement on the seed of the period that begins then.
-    pub(super) fn contribution(&self, begin_unix_s: u64) -> [u8; 32] {
-        self.master.contribution(begin_unix_s)
+    /// What we bring to the agreement on the seed of the period that begins then: with the team's room, and the newest consensus'
+    /// shared random value. It is on the disk before it is given out, and the same from then on.
+    pub(super) fn offer(&self, begin_unix_s: u64, room: TeamRoom) -> Result<Offer, Error> {
+        let contribution = self.master.contribution(begin_unix_s);
+        let before = seed::read_secret(&self.offer_path, FILE_MAX)?;
+        let before = before.and_then(|text| serde_json::from_str::<Offered>(&text).ok());
+        if let Some(it) = before.filter(|it| it.period_unix_s == begin_unix_s) {
+            let shared_random = it.shared_random.as_deref().and_then(bytes);
+            let capacity = Rate::from_bit_per_s(it.capacity_bit_per_s);
+            let room = TeamRoom { capacity, at_once_max: it.at_once_max };
+            return Ok(Offer { contribution, room, shared_random });
+        }
+        let shared_random = self.shared_random();
+        let offered = Offered {
+            period_unix_s: begin_unix_s,
+            shared_random: shared_random.map(hex::encode),
+            capacity_bit_per_s: room.capacity.as_bit_per_s(),
+            at_once_max: room.at_once_max,
+        };
+        let text = serde_json::to_string(&offered).expect("numbers and texts are JSON");
+        seed::replace_secret(&self.offer_path, &(text + "\n"))?;
+        Ok(Offer { contribution, room, shared_random })
     }
 
     /// Our own seed of the period.
@@ -98,7 +130,7 @@ impl Seeds {
         *self.shared_random.lock().unwrap_or_else(PoisonError::into_inner) = value;
     }
 
-    pub(super) fn shared_random(&self) -> Option<[u8; 32]> {
+    fn shared_random(&self) -> Option<[u8; 32]> {
         *self.shared_random.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -119,11 +151,12 @@ fn line(period_unix_s: u64, agreed: &Agreed) -> String {
     serde_json::to_string(&line).expect("numbers and texts are JSON")
 }
 
+fn bytes(text: &str) -> Option<[u8; 32]> {
+    let mut bytes = [0; 32];
+    hex::decode_to_slice(text, &mut bytes).ok().map(|()| bytes)
+}
+
 fn parse(text: &str) -> Option<BTreeMap<u64, Agreed>> {
-    let bytes = |text: &str| {
-        let mut bytes = [0; 32];
-        hex::decode_to_slice(text, &mut bytes).ok().map(|()| bytes)
-    };
     let agreed = |line: &str| {
         let line: Line = serde_json::from_str(line).ok()?;
         let team = |it: &Team| {
@@ -165,15 +198,14 @@ mod tests {
         let path = folder.path().join("schedule.seed");
         let seeds = Seeds::open(&path).expect("made");
         assert_eq!(seeds.agreed(1), None);
-        for begin in 0..10u8 {
+        for begin in 0..70u8 {
             seeds.keep(begin.into(), agreed(begin)).expect("kept");
         }
         let again = Seeds::open(&path).expect("read");
         assert_eq!(again.own(5), seeds.own(5));
-        assert_eq!(again.agreed(9), Some(agreed(9)));
-        assert_eq!(again.agreed(2), Some(agreed(2)));
-        assert_eq!(again.agreed(1), None, "long over");
-        assert_ne!(again.contribution(5), *again.own(5).as_bytes());
+        assert_eq!(again.agreed(69), Some(agreed(69)));
+        assert_eq!(again.agreed(6), Some(agreed(6)));
+        assert_eq!(again.agreed(5), None, "long over");
         let file = folder.path().join("schedule.agreed");
         assert_eq!(fs::metadata(&file).expect("there").permissions().mode() & 0o777, 0o600);
         fs::set_permissions(&file, fs::Permissions::from_mode(0o644)).expect("ours");
@@ -183,5 +215,24 @@ mod tests {
         fs::write(&file, "{}\n").expect("ours");
         let error = Seeds::open(&path).map(drop).expect_err("no agreement").to_string();
         assert!(error.contains("remove it"), "{error}");
+    }
+
+    #[test]
+    fn what_was_offered_for_a_period_is_offered_again_after_a_restart() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("schedule.seed");
+        let room = |mbit| TeamRoom { capacity: Rate::from_mbit_per_s(mbit), at_once_max: 7 };
+        let seeds = Seeds::open(&path).expect("made");
+        seeds.set_shared_random(Some([7; 32]));
+        let first = seeds.offer(100, room(10.0)).expect("kept");
+        assert_eq!((first.shared_random, first.room), (Some([7; 32]), room(10.0)));
+        // It has no consensus yet, and other measurers by now.
+        let seeds = Seeds::open(&path).expect("read");
+        let again = seeds.offer(100, room(20.0)).expect("read");
+        assert_eq!((again.shared_random, again.room), (first.shared_random, first.room));
+        assert_eq!(again.contribution, first.contribution);
+        let next = seeds.offer(200, room(20.0)).expect("kept");
+        assert_eq!((next.shared_random, next.room), (None, room(20.0)));
+        assert_ne!(next.contribution, *seeds.own(200).as_bytes());
     }
 }

@@ -6,9 +6,7 @@ use super::config::{Authorities, Authority, Config, Mate};
 use crate::error::Error;
 use control::Heard;
 use control::keys::PublicKey;
-use coordinator::agreement::{
-    Agreement, AuthorityKey, Group, Offer, Outcome, Part, Times, Timetable,
-};
+use coordinator::agreement::{Agreement, AuthorityKey, Group, Outcome, Part, Times, Timetable};
 use coordinator::plan::TeamRoom;
 use link::unix_time_s;
 use onion::Rate;
@@ -82,6 +80,12 @@ impl<'env> Party<'env> {
                     self.agree(table, is_over);
                     table = self.next(table.begin_unix_s());
                 }
+                None if self.is_far_off(&table, now) => {
+                    tracing::warn!(
+                        "the clock has been set back: agreeing on the seed of the period that comes now"
+                    );
+                    table = self.next(now);
+                }
                 None => {
                     self.common.interrupt.wait(LATENCY);
                 }
@@ -90,6 +94,12 @@ impl<'env> Party<'env> {
                 return;
             }
         }
+    }
+
+    /// No clock that is right would be so long before a period that is to be agreed on.
+    fn is_far_off(&self, table: &Timetable, now_unix_s: u64) -> bool {
+        let two_s = self.common.config.period.as_secs().saturating_mul(2);
+        now_unix_s.saturating_add(two_s).saturating_add(table.lead_s()) < table.begin_unix_s()
     }
 
     fn is_over(&self, is_over: &AtomicBool) -> bool {
@@ -107,16 +117,23 @@ impl<'env> Party<'env> {
 
     fn agree(&self, table: Timetable, is_over: &AtomicBool) {
         let begin_unix_s = table.begin_unix_s();
-        let offer = Offer {
-            contribution: self.seeds.contribution(begin_unix_s),
-            room: self.room,
-            shared_random: self.seeds.shared_random(),
+        let offer = match self.seeds.offer(begin_unix_s, self.room) {
+            Ok(offer) => offer,
+            Err(error) => {
+                // Another one after a restart would be a lie.
+                self.common.output.error(&error);
+                tracing::warn!(
+                    "no part in the agreement on the seed of the period that begins at Unix time {begin_unix_s}"
+                );
+                return;
+            }
         };
         let key_seed = self.common.config.secret.seed();
         let mut agreement = Agreement::new(self.group.clone(), &key_seed, begin_unix_s, offer);
         let mut committed = BTreeSet::from([agreement.own()]);
         let mut problems: BTreeMap<AuthorityKey, String> = BTreeMap::new();
         let mut said = Vec::new();
+        let mut is_broken_off = false;
         while !agreement.handle_step(table.step(unix_time_s()).unwrap_or(0)) {
             let statements = agreement.statements();
             if statements != said {
@@ -133,12 +150,13 @@ impl<'env> Party<'env> {
             for key in agreement.committed().filter(|key| committed.insert(*key)) {
                 tracing::info!("{} has committed to its contribution", self.name(key));
             }
-            if self.is_over(is_over) {
+            is_broken_off = self.is_over(is_over) || self.is_far_off(&table, unix_time_s());
+            if is_broken_off {
                 break;
             }
         }
         self.authorities.say(Vec::new());
-        if !self.is_over(is_over) {
+        if !is_broken_off {
             self.conclude(begin_unix_s, agreement.outcome(), &problems);
         }
     }

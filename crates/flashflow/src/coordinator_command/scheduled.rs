@@ -43,6 +43,11 @@ impl Period {
         self.begin_unix_s + self.length_s
     }
 
+    /// Whether it is over, or was never on: a clock that was ahead, and is right now.
+    const fn is_over(&self, now_unix_s: u64) -> bool {
+        now_unix_s >= self.end_unix_s() || now_unix_s + self.slot_s < self.begin_unix_s
+    }
+
     fn slots(&self) -> u32 {
         u32::try_from(self.length_s / self.slot_s).unwrap_or(u32::MAX)
     }
@@ -86,7 +91,9 @@ fn periods(common: Common<'_>, seeds: &Seeds, generator_started: u64) -> Result<
         if interrupt.is_requested() {
             return Ok(interrupted(output));
         }
-        let rest = Duration::from_secs(period.end_unix_s().saturating_sub(unix_time_s()));
+        let now = unix_time_s();
+        let rest = if period.is_over(now) { 0 } else { period.end_unix_s() - now };
+        let rest = Duration::from_secs(rest);
         let wait = match &done {
             Err(error) => {
                 output.error(error);
@@ -162,7 +169,7 @@ impl Watch<'_> {
             let (mut refreshed, mut told) = (unix_time_s(), unix_time_s());
             loop {
                 let now = unix_time_s();
-                let is_ended = now >= self.period.end_unix_s() || measuring.is_broken();
+                let is_ended = self.period.is_over(now) || measuring.is_broken();
                 if measuring.is_over() && (is_ended || interrupt.is_requested()) {
                     break;
                 }
@@ -319,5 +326,8 @@ mod tests {
         assert_eq!((at.slots(), at.end_unix_s()), (1216, 1_800_144_000));
         assert_eq!([0, 70, 71, 86_399].map(|it| at.slot(at.begin_unix_s + it)), [0, 0, 1, 1216]);
         assert_eq!(at.slot(0), 0, "a clock that was set back");
+        let begin = at.begin_unix_s;
+        let over = [begin - 72, begin - 71, begin, begin + 86_399, begin + 86_400];
+        assert_eq!(over.map(|now| at.is_over(now)), [true, false, false, false, true]);
     }
 }

@@ -63,11 +63,15 @@ pub(super) fn read_secret(path: &Path, most: u64) -> Result<Option<String>, Erro
 /// Writes a file that only its owner may read, in the place of what was there: either is whole, whenever we are killed.
 pub(super) fn replace_secret(path: &Path, text: &str) -> Result<(), Error> {
     let failed = |source| Error::File { what: "write the seed", path: path.to_owned(), source };
-    let folder = path.parent().unwrap_or(Path::new(""));
-    let mut file = NamedTempFile::new_in(folder).map_err(failed)?;
-    file.write_all(text.as_bytes()).and_then(|()| file.as_file().sync_all()).map_err(failed)?;
-    file.persist(path).map_err(|error| failed(error.error))?;
-    File::open(folder).and_then(|folder| folder.sync_all()).map_err(failed)
+    relay::whole_file::replace(path, text.as_bytes()).map_err(failed)
+}
+
+/// Where a file is, or is to be.
+fn folder_of(path: &Path) -> &Path {
+    match path.parent() {
+        Some(folder) if !folder.as_os_str().is_empty() => folder,
+        _ => Path::new("."),
+    }
 }
 
 /// The name appears only once the whole seed is on the disk: a coordinator that is killed meanwhile draws another.
@@ -75,7 +79,7 @@ fn make(path: &Path) -> Result<Seed, Error> {
     let failed = |source| Error::File { what: "write the seed", path: path.to_owned(), source };
     let mut bytes = [0; 32];
     SysRng.try_fill_bytes(&mut bytes).map_err(|error| Error::Random(error.to_string()))?;
-    let folder = path.parent().unwrap_or(Path::new(""));
+    let folder = folder_of(path);
     fs::create_dir_all(folder).map_err(failed)?;
     let text = format!("{}\n", hex::encode(bytes));
     // Its owner's alone from the first byte on, and never in the place of a seed that another coordinator has just drawn.

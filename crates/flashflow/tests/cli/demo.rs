@@ -1,6 +1,6 @@
 //! `flashflow demo`.
 
-use crate::common::{Ended, Scratch, is_second, number, text, wait_for};
+use crate::common::{Ended, Scratch, assert_conclusive, is_second, number, text, wait_for};
 use netdoc::bwfile::check_as_tor;
 use rustix::process::Signal;
 use serde_json::Value;
@@ -25,9 +25,10 @@ const RELAY_FIELDS: [&str; 11] = [
 fn assert_close(relay: &Value) {
     let (estimate, said) =
         (number(relay, "estimate_mbit_per_s"), number(relay, "relay_said_mbit_per_s"));
-    // The relay's own seconds are not quite ours: they come late where a machine is busy.
-    assert!((0.85..=1.10).contains(&(estimate / said)), "{relay}");
-    assert_eq!(relay["conclusive"], true, "{relay}");
+    // The relay's own seconds are not quite ours: they come late where a machine is busy. And the estimate is no more than the
+    // mean of its seconds, what it says their median.
+    assert!((0.7..=1.10).contains(&(estimate / said)), "{relay}");
+    assert_conclusive(relay);
 }
 
 #[test]
@@ -39,7 +40,7 @@ fn the_demo_measures_votes_reports_and_leaves_nothing() {
     let ended = scratch.run(&arguments);
     eprintln!("the demo took {:?}", ended.took);
     scratch.assert_clean();
-    ended.assert_code(0);
+    ended.assert_measured();
 
     let values = ended.values();
     let (summary, before) = values.split_last().expect("output");
@@ -61,7 +62,9 @@ fn the_demo_measures_votes_reports_and_leaves_nothing() {
         assert!(number(relay, "estimate_mbit_per_s") < limit * 1.05);
         let of_it = |value: &&Value| value["fingerprint"] == relay["fingerprint"];
         let seconds = before.iter().filter(|value| value["type"] == "second").filter(of_it);
-        assert_eq!(seconds.count() as f64, 5.0 * number(relay, "rounds"));
+        // A round after which another has to follow ends as soon as that is certain.
+        let (told, rounds) = (seconds.count() as f64, number(relay, "rounds"));
+        assert!((5.0..=5.0 * rounds).contains(&told), "{told} seconds: {relay}");
     }
     assert_eq!(summary["weights_in_consensus"], true);
 

@@ -1,6 +1,6 @@
 //! `flashflow lab`, and `flashflow measure` in a network that it has brought up.
 
-use crate::common::{Ended, Scratch, is_second, number, text};
+use crate::common::{Ended, Scratch, assert_conclusive, is_second, number, text};
 use netdoc::fetch::{Fetcher, Resource};
 use rustix::process::Signal;
 use serde_json::Value;
@@ -90,7 +90,7 @@ impl<'p> Lab<'p> {
 
     /// Asserts that a measurement came to a result near the relay's limit.
     fn assert_measured(&self, ended: &Ended, seconds: usize) {
-        ended.assert_code(0);
+        ended.assert_measured();
         let values = ended.values();
         let (summary, told) = values.split_last().expect("output");
         let (accounts, told): (Vec<_>, Vec<_>) =
@@ -100,19 +100,21 @@ impl<'p> Lab<'p> {
             assert!(number(&account["account"], "sockets") >= 1.0, "{account}");
             assert!(number(&account["account"], "sent_bytes") > 0.0, "{account}");
         }
-        // A round that is not conclusive is repeated.
-        assert_eq!(told.len() as f64, seconds as f64 * number(summary, "rounds"), "{told:?}");
-        for (index, second) in told.iter().enumerate() {
-            let index = index % seconds;
+        // A round that is not conclusive is repeated, and ends as soon as that is certain.
+        let rounds = number(summary, "rounds");
+        assert!(told.len() as f64 <= seconds as f64 * rounds, "{told:?}");
+        let last: Vec<_> = told.iter().filter(|it| number(it, "round") == rounds).collect();
+        assert_eq!(last.len(), seconds, "{told:?}");
+        for (index, second) in last.into_iter().enumerate() {
             assert_eq!((&second["type"], &second["second"]), (&"second".into(), &index.into()));
-            assert!(number(second, "measured_mbit_per_s") > 0.0);
         }
         assert_eq!(summary["type"], "summary");
         assert_eq!(summary["fingerprint"], self.fingerprint);
-        assert_eq!((&summary["conclusive"], &summary["error"]), (&true.into(), &Value::Null));
-        // Tor passes some 92 % of its limit.
+        assert_eq!(summary["error"], Value::Null);
+        assert_conclusive(summary);
+        // Tor passes some 92 % of its limit; a second of three without anything costs a third.
         let estimate = number(summary, "estimate_mbit_per_s");
-        assert!((15.0..21.0).contains(&estimate), "{summary}");
+        assert!((11.0..21.0).contains(&estimate), "{summary}");
         assert!(number(summary, "cells_checked") > 0.0, "{summary}");
     }
 

@@ -26,6 +26,14 @@ pub(crate) fn now() -> Instant {
     Instant::now()
 }
 
+/// Asserts that a measurement was conclusive, or says that the machine has kept it from that: one that stands still for half a
+/// second in a round of a few seconds makes the relay unsteady, or a measurer's processor busy.
+pub(crate) fn assert_conclusive(relay: &Value) {
+    let reason = relay["inconclusive_reason"].as_str().unwrap_or_default();
+    let is_machines = reason.contains("unsteady") || reason.contains("processor");
+    assert!(relay["conclusive"] == true || is_machines, "{relay}");
+}
+
 /// Waits until `look` finds something.
 pub(crate) fn wait_for<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
     let started = now();
@@ -278,6 +286,13 @@ impl Ended {
     pub(crate) fn assert_code(&self, code: i32) {
         let Self { out, error, .. } = self;
         assert_eq!(self.code, Some(code), "{out:#?}\n{error}");
+        self.assert_no_panic();
+    }
+
+    /// Asserts that there is a number of each relay, conclusive or not.
+    pub(crate) fn assert_measured(&self) {
+        let Self { code, out, error, .. } = self;
+        assert!(matches!(code, Some(0 | 3)), "{code:?}: {out:#?}\n{error}");
         self.assert_no_panic();
     }
 

@@ -11,7 +11,7 @@ use serde_json::Value;
 use std::fmt::Write;
 use std::fs;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// Far more than a relay needs to make its keys.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -59,6 +59,8 @@ pub struct OwnRelay {
     pub spec: OwnRelaySpec,
     /// Where it listens, and who it is.
     pub target: Target,
+    /// Its folder of keys.
+    pub keys: PathBuf,
     /// It ends with this.
     pub process: OwnProcess,
 }
@@ -155,7 +157,7 @@ impl OwnRelay {
         let listening = process.wait_for("listening", PATIENCE)?;
         let target = Self::target_of(&listening)
             .ok_or_else(|| OwnError::not_listening(&spec.nickname, &listening))?;
-        Ok(Self { spec, target, process })
+        Ok(Self { spec, target, keys: folder.join("keys"), process })
     }
 
     fn configuration(spec: &OwnRelaySpec, further: &Further<'_>) -> String {

@@ -62,6 +62,7 @@ impl<N: Node> Driver<N> {
 
     pub(super) fn drop_socket(&mut self, place: usize) {
         self.set_deadline(place, None);
+        self.newcomers.remove(place);
         let Some(mut socket) = self.sockets[place].take() else { return };
         self.leaving_bytes -= socket.left_with_bytes;
         if let Transport::Tls(session) = &mut socket.transport {

@@ -15,8 +15,11 @@ impl<N: Node> Driver<N> {
     pub(super) fn accept(&mut self, listener: usize) {
         while let Some(listening) = self.listeners.get(listener) {
             match listening.accept() {
-                Ok((stream, _)) => {
-                    if self.open_sockets() >= self.options.max_conns {
+                Ok((stream, from)) => {
+                    // Who has connected by IPv4 to a listener for both is not of IPv6 for that.
+                    let (now, from) = (self.clock.now(), from.ip().to_canonical());
+                    if self.open_sockets() >= self.options.max_conns || !self.node.admits(now, from)
+                    {
                         continue; // closed by being dropped
                     }
                     let id = ListenerId(u32::try_from(listener).unwrap_or(u32::MAX));
@@ -26,7 +29,9 @@ impl<N: Node> Driver<N> {
                     }
                     let Ok(session) = Session::server(&self.tls) else { continue };
                     // A socket that epoll refuses is dropped, and thereby closed.
-                    let _ = self.add(self.clock.now(), Socket::accepted(stream, session, id));
+                    let added = self.add(now, Socket::accepted(stream, session, id));
+                    let victim = added.ok().and_then(|place| self.newcomers.add(from, place));
+                    victim.into_iter().for_each(|place| self.drop_socket(place));
                 }
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
@@ -130,10 +135,10 @@ impl<N: Node> Driver<N> {
     /// Tells the node that TLS stands; false if it refuses.
     pub(super) fn announce(&mut self, now: Instant, place: usize) -> bool {
         self.set_deadline(place, None);
+        self.newcomers.remove(place);
         let Some(socket) = &mut self.sockets[place] else { return false };
         let Transport::Tls(session) = &socket.transport else { return false };
         socket.stage = Stage::Open;
-        // Who has connected by IPv4 to a listener for both is not of IPv6 for that.
         let address = socket.stream.peer_addr().ok().map(|peer| peer.ip().to_canonical());
         let tls = Placed { session, address };
         match (socket.conn, socket.listener) {

@@ -264,6 +264,11 @@ impl TlsSession for Placed<'_> {
         self.address
     }
 
+    fn was_admitted(&self) -> bool {
+        true
+    }
+
+    /// Who gets it was not asked.
     fn detached(&self) -> Option<Box<dyn TlsSession + Send>> {
         Some(Box::new(self.session.detach(self.address)))
     }

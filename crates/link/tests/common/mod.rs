@@ -8,7 +8,7 @@ use onion::node::{
 };
 use onion::{Duration, Instant};
 use std::collections::{BTreeMap, VecDeque};
-use std::net::{SocketAddr, TcpListener};
+use std::net::{IpAddr, SocketAddr, TcpListener};
 
 /// Far more than anything here takes.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -71,6 +71,10 @@ pub(crate) struct Puppet {
     pub(crate) closed: BTreeMap<ConnId, CloseCause>,
     pub(crate) answers: BTreeMap<LookupId, Answer>,
     pub(crate) accepted: u32,
+    /// Lets nobody from here begin TLS.
+    pub(crate) refused: Option<IpAddr>,
+    /// Who has asked.
+    pub(crate) came: Vec<IpAddr>,
 }
 
 impl Puppet {
@@ -107,6 +111,11 @@ impl Puppet {
 impl Node for Puppet {
     fn handle_connected(&mut self, _now: Instant, conn: ConnId, _tls: &dyn TlsSession) {
         self.connected.push(conn);
+    }
+
+    fn admits(&mut self, _now: Instant, from: IpAddr) -> bool {
+        self.came.push(from);
+        self.refused != Some(from)
     }
 
     fn handle_accepted(

@@ -7,6 +7,7 @@
 use super::application::Application;
 use super::core::Core;
 use super::event::CircuitNumber;
+use super::link::Link;
 use crate::cell::msg::PassedOn;
 use crate::cell::{CircId, Command};
 use crate::node::ConnId;
@@ -56,7 +57,8 @@ impl<S: Suite, A: Application<S>, R: Rng> Core<S, A, R> {
     /// What a link's other side is to be told: the body of a FEEDBACK cell.
     #[must_use]
     pub fn poll_feedback(&mut self, conn: ConnId) -> Option<Vec<u8>> {
-        let link = self.links.get_mut(&conn).filter(|link| link.is_open)?;
+        let has_news = |link: &&mut Link<S>| link.is_open && !link.to_tell.is_empty();
+        let link = self.links.get_mut(&conn).filter(has_news)?;
         let mut to_tell = core::mem::take(&mut link.to_tell);
         let (mut body, mut entries) = (Vec::new(), 0);
         while entries < PassedOn::PER_CELL_MAX
@@ -72,7 +74,9 @@ impl<S: Suite, A: Application<S>, R: Rng> Core<S, A, R> {
                 entries += 1;
             }
         }
-        if let Some(link) = self.links.get_mut(&conn).filter(|_| !to_tell.is_empty()) {
+        if !to_tell.is_empty()
+            && let Some(link) = self.links.get_mut(&conn)
+        {
             link.to_tell = to_tell;
         }
         (entries > 0).then_some(body)

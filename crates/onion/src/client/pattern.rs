@@ -112,14 +112,14 @@ impl Transfer {
         let mut filled = 0;
         while filled < out.len() {
             let out = &mut out[filled..];
-            let within = |at: u64, len: u64| (at..at + len).contains(&offset);
+            let within = |at: u64, len: u64| (at..at.saturating_add(len)).contains(&offset);
             let len = if within(own_at, own_bytes) {
                 let own = &own[usize::try_from(offset - own_at).unwrap_or(0)..];
                 let len = own.len().min(out.len());
                 out[..len].copy_from_slice(&own[..len]);
                 len
             } else if within(pattern_at, pattern_bytes) {
-                let left = pattern_at + pattern_bytes - offset;
+                let left = pattern_bytes - (offset - pattern_at);
                 let len = usize::try_from(left).unwrap_or(usize::MAX).min(out.len());
                 Pattern { seed: self.seed }.fill(offset - pattern_at, &mut out[..len]);
                 len
@@ -146,12 +146,12 @@ impl Transfer {
 
     /// Bytes that the server sends in all.
     pub(super) const fn response_bytes(&self) -> u64 {
-        self.download_bytes + Self::RECEIPT_LEN as u64
+        self.download_bytes.saturating_add(Self::RECEIPT_LEN as u64)
     }
 
     /// Bytes that the client sends in all.
     pub(super) const fn request_bytes(&self) -> u64 {
-        self.upload_bytes + Self::REQUEST_LEN as u64
+        self.upload_bytes.saturating_add(Self::REQUEST_LEN as u64)
     }
 }
 
@@ -159,6 +159,7 @@ impl Transfer {
 mod tests {
     use super::*;
     use alloc::vec;
+    use alloc::vec::Vec;
     use proptest::prelude::*;
 
     proptest! {
@@ -179,6 +180,22 @@ mod tests {
                 prop_assert!(!pattern.matches(offset + at as u64, &piece));
                 at += cut;
             }
+        }
+
+        #[test]
+        fn no_request_is_too_long_to_be_answered(
+            numbers in prop::array::uniform3(prop::sample::select(vec![0, 1, u64::MAX / 2, u64::MAX - 8, u64::MAX])),
+            offset in prop::sample::select(vec![0, 24, u64::MAX / 2]),
+        ) {
+            let bytes: Vec<u8> = numbers.iter().flat_map(|it| it.to_be_bytes()).collect();
+            let transfer = Transfer::parse(&bytes.try_into().expect("24 bytes"));
+            let mut out = vec![0; 600];
+            for has_upload in [false, true] {
+                prop_assert!(transfer.fill_response(offset, has_upload, &mut out) <= out.len());
+            }
+            prop_assert!(transfer.fill_request(offset, &mut out) <= out.len());
+            prop_assert!(transfer.request_bytes() >= 24 && transfer.response_bytes() >= 8);
+            let _ = transfer.matches_response(offset, &out);
         }
 
         #[test]

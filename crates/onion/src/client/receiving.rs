@@ -26,13 +26,14 @@ impl<S: Suite, A: Application<S>, R: Rng> Core<S, A, R> {
         body: &S::Body,
     ) {
         self.now = now;
-        let number = self.links.get(&conn).and_then(|link| link.circuits.get(&circ_id)).copied();
+        let Some(link) = self.links.get(&conn) else { return };
+        let has_feedback = link.has_feedback;
         // Not those of circuits that are gone, nor those that concern the link itself.
-        let Some(number) = number else { return };
+        let Some(number) = link.circuits.get(&circ_id).copied() else { return };
         let passage = self.passages.get(&number);
         let place = passage.and_then(|it| it.place(conn, circ_id).map(|at| (at, it.legs[at].leg)));
         let Some((place, leg)) = place else { return };
-        if command == Command::RELAY {
+        if has_feedback && command == Command::RELAY {
             self.note_came(number, place);
         }
         if let Err(cause) = self.handle_circuit_cell(number, place, command, body) {

@@ -121,6 +121,7 @@ impl<S: Suite, R: Rng, C: Conduct<S>> Core<S, R, C> {
         set.conflux.add_leg(index, &ours, &theirs, now)?;
         if known.is_some() {
             self.tunnels.remove(own);
+            self.streams.handle_tunnel_over(own);
         } else {
             self.sets.by_nonce.insert(theirs.nonce, own);
             self.sets.all.insert(own, new);

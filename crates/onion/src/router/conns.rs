@@ -5,6 +5,8 @@ mod outside;
 mod relays;
 
 use super::links::{Link, Output};
+#[cfg(test)]
+use super::looks;
 use super::streams::Stream;
 use crate::node::ConnId;
 use crate::suite::Suite;
@@ -89,6 +91,8 @@ impl<S: Suite> Conns<S> {
 
     #[inline]
     pub(super) fn link(&self, id: ConnId) -> Option<&Link> {
+        #[cfg(test)]
+        looks::note(1);
         match self.slots.get(id.0 as usize)? {
             Slot::Link(link) => Some(link),
             _ => None,
@@ -97,6 +101,8 @@ impl<S: Suite> Conns<S> {
 
     #[inline]
     pub(super) fn link_mut(&mut self, id: ConnId) -> Option<&mut Link> {
+        #[cfg(test)]
+        looks::note(1);
         match self.slots.get_mut(id.0 as usize)? {
             Slot::Link(link) => Some(link),
             _ => None,
@@ -106,6 +112,8 @@ impl<S: Suite> Conns<S> {
     /// What waits on a link, which may be lost already.
     #[inline]
     pub(super) fn output(&self, id: ConnId) -> Option<&Output> {
+        #[cfg(test)]
+        looks::note(1);
         match self.slots.get(id.0 as usize)? {
             Slot::Link(link) => Some(&link.output),
             Slot::Closing(output) => Some(output),
@@ -115,6 +123,8 @@ impl<S: Suite> Conns<S> {
 
     #[inline]
     pub(super) fn output_mut(&mut self, id: ConnId) -> Option<&mut Output> {
+        #[cfg(test)]
+        looks::note(1);
         match self.slots.get_mut(id.0 as usize)? {
             Slot::Link(link) => Some(&mut link.output),
             Slot::Closing(output) => Some(output),
@@ -124,6 +134,8 @@ impl<S: Suite> Conns<S> {
 
     /// The link is no more. What waits on it stays, and so does its number.
     pub(super) fn remove_link(&mut self, id: ConnId) -> Option<Link> {
+        #[cfg(test)]
+        looks::note(1);
         let slot = self.slots.get_mut(id.0 as usize)?;
         if !matches!(slot, Slot::Link(_)) {
             return None;
@@ -137,6 +149,8 @@ impl<S: Suite> Conns<S> {
 
     /// All links.
     pub(super) fn links_mut(&mut self) -> impl Iterator<Item = (ConnId, &mut Link)> {
+        #[cfg(test)]
+        looks::note(self.slots.len());
         (0..).zip(&mut self.slots).filter_map(|(number, slot)| match slot {
             Slot::Link(link) => Some((ConnId(number), &mut **link)),
             _ => None,
@@ -145,6 +159,8 @@ impl<S: Suite> Conns<S> {
 
     /// All links.
     pub(super) fn links(&self) -> impl Iterator<Item = (ConnId, &Link)> {
+        #[cfg(test)]
+        looks::note(self.slots.len());
         (0..).zip(&self.slots).filter_map(|(number, slot)| match slot {
             Slot::Link(link) => Some((ConnId(number), &**link)),
             _ => None,
@@ -164,6 +180,8 @@ impl<S: Suite> Conns<S> {
 
     #[inline]
     pub(super) fn stream(&self, id: ConnId) -> Option<&Stream<S>> {
+        #[cfg(test)]
+        looks::note(1);
         match self.slots.get(id.0 as usize)? {
             Slot::Stream(stream) => Some(stream),
             _ => None,
@@ -172,6 +190,8 @@ impl<S: Suite> Conns<S> {
 
     #[inline]
     pub(super) fn stream_mut(&mut self, id: ConnId) -> Option<&mut Stream<S>> {
+        #[cfg(test)]
+        looks::note(1);
         match self.slots.get_mut(id.0 as usize)? {
             Slot::Stream(stream) => Some(stream),
             _ => None,
@@ -191,6 +211,8 @@ impl<S: Suite> Conns<S> {
 
     /// All streams.
     pub(super) fn streams(&self) -> impl Iterator<Item = (ConnId, &Stream<S>)> {
+        #[cfg(test)]
+        looks::note(self.slots.len());
         (0..).zip(&self.slots).filter_map(|(number, slot)| match slot {
             Slot::Stream(stream) => Some((ConnId(number), &**stream)),
             _ => None,
@@ -199,6 +221,8 @@ impl<S: Suite> Conns<S> {
 
     /// All streams.
     pub(super) fn streams_mut(&mut self) -> impl Iterator<Item = (ConnId, &mut Stream<S>)> {
+        #[cfg(test)]
+        looks::note(self.slots.len());
         (0..).zip(&mut self.slots).filter_map(|(number, slot)| match slot {
             Slot::Stream(stream) => Some((ConnId(number), &mut **stream)),
             _ => None,

@@ -293,8 +293,19 @@ impl<S: Suite, R: Rng, C: Conduct<S>> Core<S, R, C> {
         (random, self.unix_time_s())
     }
 
-    /// A link has come in from there; `None` if there may be no more of them, and it is to be closed. What its TLS session has exported is for signatures of the
-    /// measurement's protocol. Its handshake is still to be done.
+    /// Whether a connection from there may become a link: to be asked once for each, before anything is spent on it.
+    pub fn admits(&mut self, now: Instant, from: IpAddr) -> bool {
+        self.outputs.set_now(now);
+        let expected = self.target.expected_sockets();
+        // Behind a relay of the consensus are many clients.
+        let is_admitted = self.config.relays.contain_host(from)
+            || self.neighbours.admit_connection(now, from, expected);
+        self.totals.refused_links += u64::from(!is_admitted);
+        is_admitted
+    }
+
+    /// A link has come in from there, which was [admitted](Self::admits); `None` if there may be no more of them, and it is to be
+    /// closed. What its TLS session has exported is for signatures of the measurement's protocol. Its handshake is still to be done.
     pub fn accept(
         &mut self,
         now: Instant,
@@ -302,7 +313,6 @@ impl<S: Suite, R: Rng, C: Conduct<S>> Core<S, R, C> {
         exported: Option<[u8; 32]>,
     ) -> Option<ConnId> {
         self.outputs.set_now(now);
-        // Behind a relay of the consensus are many clients.
         let stranger = from.filter(|ip| !self.config.relays.contain_host(*ip));
         let expected = self.target.expected_sockets();
         if stranger.is_some_and(|ip| !self.neighbours.admit_link(now, ip, expected)) {

@@ -120,23 +120,26 @@ impl Neighbours {
         }
     }
 
-    /// A link has come from there. False if it may not: it does not count then. So many measurers' links are
-    /// `expected` besides, which nobody can tell from others yet.
-    pub(super) fn admit_link(&mut self, now: Instant, from: IpAddr, expected: u32) -> bool {
-        let links = self.defences.links;
+    /// A connection has come from there: whether it may become a link. So many measurers' links are `expected` besides, which
+    /// nobody can tell from others yet.
+    pub(super) fn admit_connection(&mut self, now: Instant, from: IpAddr, expected: u32) -> bool {
+        let Some(LinkDefence { max, per_s, burst }) = self.defences.links else { return true };
         let neighbour = self.neighbour(now, from);
-        if let Some(LinkDefence { max, per_s, burst }) = links {
-            let connects = neighbour.connects.get_or_insert_with(|| bucket(per_s, burst, now));
-            if connects.available_bytes(now) == 0 && expected == 0 {
-                return false;
-            }
-            connects.take(1);
-            if neighbour.links >= max.saturating_add(expected) {
-                return false;
-            }
+        let connects = neighbour.connects.get_or_insert_with(|| bucket(per_s, burst, now));
+        if connects.available_bytes(now) == 0 && expected == 0 {
+            return false;
         }
-        neighbour.links += 1;
-        true
+        connects.take(1);
+        neighbour.links < max.saturating_add(expected)
+    }
+
+    /// One that was admitted has become a link. False if there are too many by now: it does not count then.
+    pub(super) fn admit_link(&mut self, now: Instant, from: IpAddr, expected: u32) -> bool {
+        let max = self.defences.links.map_or(u32::MAX, |it| it.max.saturating_add(expected));
+        let neighbour = self.neighbour(now, from);
+        let is_one_more = neighbour.links < max;
+        neighbour.links += u32::from(is_one_more);
+        is_one_more
     }
 
     /// A link from there that counted is gone.
@@ -236,12 +239,16 @@ mod tests {
         (0..asked).filter(|_| it.admit_circuit(now, from, rng)).count()
     }
 
+    fn admit(it: &mut Neighbours, now: Instant, from: IpAddr, expected: u32) -> bool {
+        it.admit_connection(now, from, expected) && it.admit_link(now, from, expected)
+    }
+
     #[test]
     fn who_asks_for_too_many_circuits_has_none_for_an_hour_and_nobody_else_feels_it() {
         let (attacker, honest) = (ip("192.0.2.1"), ip("192.0.2.2"));
         let mut it = neighbours(LIVE);
         for from in [attacker, attacker, honest, honest] {
-            assert!(it.admit_link(at(0), from, 0));
+            assert!(admit(&mut it, at(0), from, 0));
         }
         assert_eq!(circuits(&mut it, at(0), attacker, 10_000), 60);
         assert_eq!(circuits(&mut it, at(3_500), attacker, 1), 0);
@@ -257,9 +264,9 @@ mod tests {
     fn an_address_with_one_link_is_left_alone() {
         let from = ip("192.0.2.1");
         let mut it = neighbours(LIVE);
-        assert!(it.admit_link(at(0), from, 0));
+        assert!(admit(&mut it, at(0), from, 0));
         assert_eq!(circuits(&mut it, at(0), from, 500), 500);
-        assert!(it.admit_link(at(0), from, 0));
+        assert!(admit(&mut it, at(0), from, 0));
         assert_eq!(circuits(&mut it, at(0), from, 500), 0);
     }
 
@@ -269,15 +276,15 @@ mod tests {
         // Networks of 64 bits are one address.
         let from = |host: u16| IpAddr::from([0x2001, 0xdb8, 0, 1, 0, 0, 0, host]);
         let count = |it: &mut Neighbours, now, asked: u16| {
-            (0..asked).filter(|host| it.admit_link(now, from(*host), 0)).count()
+            (0..asked).filter(|host| admit(it, now, from(*host), 0)).count()
         };
         assert_eq!(count(&mut it, at(0), 100), 40, "at once");
         assert_eq!(count(&mut it, at(10), 100), 10, "50 in all");
-        assert!(it.admit_link(at(10), ip("2001:db8:0:2::1"), 0), "another network");
+        assert!(admit(&mut it, at(10), ip("2001:db8:0:2::1"), 0), "another network");
         (0..30).for_each(|host| it.handle_gone(from(host)));
         assert_eq!(count(&mut it, at(20), 100), 30);
         // Measurers are expected.
-        let measurers = (0..500).filter(|host| it.admit_link(at(20), from(*host), 160)).count();
+        let measurers = (0..500).filter(|host| admit(&mut it, at(20), from(*host), 160)).count();
         assert_eq!(measurers, 160);
         (0..160).for_each(|host| it.handle_gone(from(host)));
         // Who is gone is forgotten, but not who is refused.
@@ -288,15 +295,28 @@ mod tests {
     }
 
     #[test]
+    fn connections_that_become_no_links_are_bounded_in_time_alone() {
+        let (mut it, from) = (neighbours(LIVE), ip("192.0.2.1"));
+        let come = |it: &mut Neighbours, now| {
+            (0..1000).filter(|_| it.admit_connection(now, from, 0)).count()
+        };
+        assert_eq!(
+            (come(&mut it, at(0)), come(&mut it, at(1)), come(&mut it, at(60))),
+            (40, 20, 40)
+        );
+        assert!(it.admit_link(at(60), from, 0), "one of those");
+    }
+
+    #[test]
     fn who_comes_from_ever_other_networks_is_not_remembered_for_long() {
         let mut it = neighbours(LIVE);
         for number in 0..=KNOWN_MAX as u128 {
             let from = IpAddr::from(Ipv6Addr::from_bits((0x2001_0db8_u128 << 96) | (number << 64)));
-            assert!(it.admit_link(at(0), from, 0));
+            assert!(admit(&mut it, at(0), from, 0));
             it.handle_gone(from);
         }
         let honest = ip("192.0.2.1");
-        assert!(it.admit_link(at(0), honest, 0));
+        assert!(admit(&mut it, at(0), honest, 0));
         it.keep_up(at(1));
         assert_eq!(it.by_place.len(), 1, "who has a link is known still");
     }
@@ -305,7 +325,7 @@ mod tests {
     fn without_defences_everything_may_be() {
         let from = ip("192.0.2.1");
         let mut it = neighbours(Defences::default());
-        assert!((0..1000).all(|_| it.admit_link(at(0), from, 0)));
+        assert!((0..1000).all(|_| admit(&mut it, at(0), from, 0)));
         assert_eq!(circuits(&mut it, at(0), from, 1000), 1000);
     }
 }

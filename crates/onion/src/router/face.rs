@@ -367,17 +367,25 @@ impl<R: Rng, C: Conduct> Node for Router<R, C> {
         }
     }
 
+    fn admits(&mut self, now: Instant, from: IpAddr) -> bool {
+        self.core.admits(now, from)
+    }
+
     fn handle_accepted(
         &mut self,
         now: Instant,
         _listener: ListenerId,
         tls: &dyn TlsSession,
     ) -> Option<ConnId> {
+        let from = tls.peer_address();
+        if !tls.was_admitted() && from.is_some_and(|ip| !self.core.admits(now, ip)) {
+            return None;
+        }
         let (challenge, unix_time_s) = self.core.begin_handshake::<32>(now);
         let identity = Arc::clone(self.identity_shown(tls));
         let channel = Channel::responder(identity, tls, challenge, unix_time_s);
         let exported = tls.export_keying_material(EXPORTER_LABEL, b"");
-        let conn = self.core.accept(now, tls.peer_address(), exported)?;
+        let conn = self.core.accept(now, from, exported)?;
         self.set_channel(conn, channel);
         Some(conn)
     }

@@ -22,7 +22,9 @@ impl<S: Suite, R: Rng, C: Conduct<S>> Core<S, R, C> {
     pub fn poll_control(&mut self, now: Instant, conn: ConnId) -> Option<Control> {
         self.outputs.set_now(now);
         let control = self.outputs.poll_control(&mut self.conns, conn);
-        let control = control.or_else(|| self.poll_feedback(conn))?;
+        let told =
+            |core: &mut Self| core.has_hop_windows.then(|| core.poll_feedback(conn)).flatten();
+        let control = control.or_else(|| told(self))?;
         self.handle_transfer(now, conn);
         Some(control)
     }

@@ -138,6 +138,7 @@ impl Directory {
             Report::Done { is_padded } => {
                 self.testing.is_running = false;
                 if is_padded && !std::mem::replace(&mut self.testing.is_padded, is_padded) {
+                    self.schedule.handle_tested(now);
                     self.tell(RelayEvent::BandwidthTested);
                 }
                 self.testing.next = now + self.testing.pause;

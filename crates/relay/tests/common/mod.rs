@@ -60,7 +60,8 @@ pub(crate) fn wait_until_known(network: &Network, events: &Receiver<RelayEvent>)
     let mut left = network.directory_addrs();
     wait_for("answers of all authorities", events, |event| {
         match event {
-            RelayEvent::Answered { authority, answer: Answer::Accepted } => {
+            // Authorities tell each other of descriptors, and an answer may be lost.
+            RelayEvent::Answered { authority, answer: Answer::Accepted | Answer::NotNew } => {
                 left.retain(|other| *other != authority);
             }
             // One that was too busy to answer is asked again.

@@ -20,6 +20,11 @@ pub trait TlsSession {
         None
     }
 
+    /// Whether the node was [asked](crate::node::Node::admits) before the handshake began.
+    fn was_admitted(&self) -> bool {
+        false
+    }
+
     /// The same without the connection, for another thread or for later; `None` if that cannot be.
     fn detached(&self) -> Option<Box<dyn TlsSession + Send>> {
         None

@@ -60,15 +60,16 @@ impl<S: Suite, R: Rng, C: Conduct<S>> Core<S, R, C> {
         if !self.comes_from_known(index) {
             return Err(StreamEnd::of(EndReason::MISC));
         }
-        self.make_room(index, StreamKind::Exit)?;
         let asked = Asked { port: begin.port, flags: begin.flags };
         if let Ok(ip) = begin.host.parse::<IpAddr>() {
             let to = self.choose(&[ip], Asked { flags: ANY_FAMILY, ..asked })?;
+            self.make_room(index, StreamKind::Exit)?;
             self.dial_stream(index, stream_id, to, true);
             return Ok(());
         }
         let name = clean_name(begin.host).ok_or(StreamEnd::of(EndReason::RESOLVE_FAILED))?;
         let tunnel = self.asking_tunnel(index).ok_or(StreamEnd::of(EndReason::MISC))?;
+        self.make_room(index, StreamKind::Exit)?;
         let (now, conn) = (self.outputs.now(), self.conns.reserve());
         let lookup = self.streams.ask(now, tunnel, conn, Question::Addresses(name));
         self.add_stream(index, stream_id, conn, State::Resolving { lookup, asked });
@@ -262,14 +263,14 @@ impl<S: Suite, R: Rng, C: Conduct<S>> Core<S, R, C> {
     }
 
     /// Whether the circuit's previous hop is a relay of the consensus, or none.
-    fn comes_from_known(&self, index: CircuitIndex) -> bool {
+    pub(super) fn comes_from_known(&self, index: CircuitIndex) -> bool {
         let back = self.circuits.get(index).map(|circuit| circuit.back.conn);
         let peer = back.and_then(|conn| self.conns.link(conn)).and_then(Link::peer);
         peer.is_none_or(|peer| self.config.relays.trust(&peer.rsa))
     }
 
     /// Whether the circuit's previous hop is no relay: we would be its only hop, and know both ends.
-    fn comes_from_client(&self, index: CircuitIndex) -> bool {
+    pub(super) fn comes_from_client(&self, index: CircuitIndex) -> bool {
         let back = self.circuits.get(index).map(|circuit| circuit.back.conn);
         let link = back.and_then(|conn| self.conns.link(conn));
         link.is_none_or(|link| link.peer().is_none())

@@ -53,10 +53,13 @@ impl<S: Suite, R: Rng, C: Conduct<S>> Core<S, R, C> {
             return Err(Resolved::Address(ip));
         }
         // Who lets nobody out looks nothing up, as in C tor.
-        if self.config.exit.as_ref().is_none_or(|exit| exit.policy.is_closed()) {
+        let exit =
+            self.config.exit.as_ref().filter(|exit| !exit.policy.is_closed()).ok_or(ERROR)?;
+        // And nobody's names for whom it would open no stream.
+        if !exit.allows_single_hop && self.comes_from_client(index) || !self.comes_from_known(index)
+        {
             return Err(ERROR);
         }
-        self.make_room(index, StreamKind::Exit).map_err(|_| Resolved::TransientError)?;
         let name = clean_name(name).ok_or(ERROR)?;
         let question = match reverse(&name) {
             Some(Some(ip)) if is_public(ip) => Question::Name(ip),
@@ -64,6 +67,7 @@ impl<S: Suite, R: Rng, C: Conduct<S>> Core<S, R, C> {
             None => Question::Addresses(name),
         };
         let tunnel = self.asking_tunnel(index).ok_or(Resolved::TransientError)?;
+        self.make_room(index, StreamKind::Exit).map_err(|_| Resolved::TransientError)?;
         Ok((tunnel, question))
     }
 

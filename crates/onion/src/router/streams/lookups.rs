@@ -3,7 +3,7 @@
 use crate::node::{ConnId, Lookup, LookupId, Question};
 use crate::router::circuits::TunnelIndex;
 use crate::time::{Duration, Instant};
-use alloc::collections::{BTreeMap, VecDeque};
+use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 
 /// Questions of one tunnel that are under way, at most. A browser asks for some tens of names at once.
 ///
@@ -21,16 +21,17 @@ pub(super) struct Lookups {
     questions: VecDeque<Lookup>,
     /// The streams that wait. Of those that are over there is none.
     askers: BTreeMap<LookupId, ConnId>,
-    /// For whose tunnel, and since when: until the answer, also where nobody waits for it any more.
-    under_way: BTreeMap<LookupId, (TunnelIndex, Instant)>,
-    counts: BTreeMap<TunnelIndex, usize>,
+    /// For whose tunnel, and since when: until the answer, also where nobody waits for it any more. None where the tunnel is
+    /// gone: its number is another's then.
+    under_way: BTreeMap<LookupId, (Option<TunnelIndex>, Instant)>,
+    by_tunnel: BTreeMap<TunnelIndex, BTreeSet<LookupId>>,
     made: u32,
 }
 
 impl Lookups {
     /// Whether a tunnel may ask for one more.
     pub(super) fn has_room(&self, tunnel: TunnelIndex) -> bool {
-        self.counts.get(&tunnel).is_none_or(|count| *count < LOOKUPS_MAX)
+        self.by_tunnel.get(&tunnel).is_none_or(|all| all.len() < LOOKUPS_MAX)
     }
 
     /// Asks on behalf of a stream.
@@ -44,8 +45,8 @@ impl Lookups {
         self.made = self.made.wrapping_add(1);
         let id = LookupId(self.made);
         self.askers.insert(id, conn);
-        self.under_way.insert(id, (tunnel, now));
-        *self.counts.entry(tunnel).or_default() += 1;
+        self.under_way.insert(id, (Some(tunnel), now));
+        self.by_tunnel.entry(tunnel).or_default().insert(id);
         self.questions.push_back(Lookup { id, question });
         id
     }
@@ -53,6 +54,15 @@ impl Lookups {
     /// The stream is over: nobody waits any more.
     pub(super) fn forget(&mut self, id: LookupId) {
         self.askers.remove(&id);
+    }
+
+    /// The tunnel is gone.
+    pub(super) fn handle_tunnel_over(&mut self, tunnel: TunnelIndex) {
+        for id in self.by_tunnel.remove(&tunnel).unwrap_or_default() {
+            if let Some((owner, _)) = self.under_way.get_mut(&id) {
+                *owner = None;
+            }
+        }
     }
 
     /// The stream that has asked this, which is answered; none if it is gone.
@@ -74,8 +84,8 @@ impl Lookups {
 
     /// Gives up those that will not be answered any more. Once in a while.
     pub(super) fn keep_up(&mut self, now: Instant) {
-        let is_lost = |(_, since): &(TunnelIndex, Instant)| now - *since >= LOOKUP_MAX;
-        let lost = self.under_way.iter().filter(|(_, it)| is_lost(it)).map(|(id, _)| *id);
+        let is_lost = |since: Instant| now - since >= LOOKUP_MAX;
+        let lost = self.under_way.iter().filter(|(_, it)| is_lost(it.1)).map(|(id, _)| *id);
         for id in lost.collect::<alloc::vec::Vec<_>>() {
             self.end(id);
         }
@@ -88,11 +98,11 @@ impl Lookups {
     }
 
     fn end(&mut self, id: LookupId) {
-        let Some((tunnel, _)) = self.under_way.remove(&id) else { return };
-        if let Some(count) = self.counts.get_mut(&tunnel) {
-            *count -= 1;
-            if *count == 0 {
-                self.counts.remove(&tunnel);
+        let Some((Some(tunnel), _)) = self.under_way.remove(&id) else { return };
+        if let Some(all) = self.by_tunnel.get_mut(&tunnel) {
+            all.remove(&id);
+            if all.is_empty() {
+                self.by_tunnel.remove(&tunnel);
             }
         }
     }
@@ -123,7 +133,27 @@ mod tests {
         assert_eq!(lookups.take_asker(ids[0]), None);
         assert!(lookups.has_room(one));
         lookups.keep_up(now + LOOKUP_MAX);
-        assert!(lookups.under_way.is_empty() && lookups.counts.is_empty());
+        assert!(lookups.under_way.is_empty() && lookups.by_tunnel.is_empty());
+    }
+
+    #[test]
+    fn whoever_gets_the_number_of_a_tunnel_that_is_gone_does_not_get_its_questions() {
+        let (now, tunnel) = (Instant::ORIGIN, TunnelIndex(1));
+        let mut lookups = Lookups::default();
+        let ask = |lookups: &mut Lookups| lookups.ask(now, tunnel, ConnId(1), name());
+        let first: alloc::vec::Vec<_> = (0..LOOKUPS_MAX).map(|_| ask(&mut lookups)).collect();
+        while lookups.poll().is_some() {}
+        assert!(!lookups.has_room(tunnel));
+        lookups.handle_tunnel_over(tunnel);
+        assert!(lookups.has_room(tunnel));
+        let next = ask(&mut lookups);
+        // Answers to the former one's are no room for the next one's.
+        for id in first {
+            lookups.take_asker(id);
+        }
+        assert_eq!(lookups.by_tunnel[&tunnel].len(), 1);
+        assert_eq!(lookups.take_asker(next), Some(ConnId(1)));
+        assert!(lookups.under_way.is_empty() && lookups.by_tunnel.is_empty());
     }
 
     #[test]
@@ -132,6 +162,6 @@ mod tests {
         let id = lookups.ask(Instant::ORIGIN, TunnelIndex(1), ConnId(1), name());
         lookups.forget(id);
         assert!(lookups.poll().is_none());
-        assert!(lookups.counts.is_empty());
+        assert!(lookups.by_tunnel.is_empty());
     }
 }

@@ -57,8 +57,9 @@ impl Streams {
     }
 
     /// All streams of a tunnel are over.
-    pub(super) fn handle_tunnel_over(&mut self, tunnel: TunnelIndex) {
+    pub(in crate::router) fn handle_tunnel_over(&mut self, tunnel: TunnelIndex) {
         self.rankings.iter_mut().for_each(|it| it.remove_tunnel(tunnel));
+        self.lookups.handle_tunnel_over(tunnel);
     }
 
     /// Streams of this kind, and connections of theirs that are still to be emptied or closed.

@@ -1,0 +1,245 @@
+//! What an event costs: entries that it looks at, with a thousand circuits and with a hundred thousand.
+//!
+//! Two things look at all, and are meant to: what is done once in ten seconds, and what frees memory, once for each
+//! tenth of its bound.
+
+use super::{Core, ExitConfig, ExitPolicy, Honest, LinkPeer, RouterConfig, looks};
+use crate::cell::msg::{Create2, DestroyReason, Extend2, encode_created2_into, link_specifier};
+use crate::cell::relay::{RelayCommand, RelayFormat};
+use crate::cell::{CircId, Command};
+use crate::identity::{RelayIds, RsaId};
+use crate::node::{CloseCause, ConnId};
+use crate::suite::fixture::Staged;
+use crate::suite::{
+    Body, Cell, Layers, Message, Run, StreamId, Stretch, Suite, Weightless, WeightlessStretch,
+};
+use crate::time::{Duration, Instant};
+use alloc::vec;
+use alloc::vec::Vec;
+use core::net::IpAddr;
+use rand_chacha::ChaCha8Rng;
+use rand_chacha::rand_core::SeedableRng;
+
+type WeightlessBody = <Weightless as Suite>::Body;
+type WeightlessCell = <Weightless as Suite>::Cell;
+
+const START: Instant = Instant::ORIGIN;
+
+/// On each link: nine that go on to the same relay, and one that ends here, with a stream.
+const PER_LINK: u32 = 10;
+
+/// The one that ends here.
+const LAST: u32 = PER_LINK;
+
+const STREAM: StreamId = StreamId(1);
+
+/// A relay that many clients use.
+struct Busy {
+    relay: Core<Weightless, ChaCha8Rng>,
+    clients: Vec<ConnId>,
+    others: Vec<ConnId>,
+    streams: Vec<ConnId>,
+}
+
+impl Busy {
+    fn with(circuits: u32) -> Self {
+        let exit = ExitConfig {
+            policy: ExitPolicy::accept_all(),
+            allows_single_hop: true,
+            ..ExitConfig::default()
+        };
+        let config = RouterConfig {
+            exit: Some(exit),
+            streams_max: u32::MAX,
+            held_bytes_max: usize::MAX,
+            ..RouterConfig::new(Weightless::identity(1), 0)
+        };
+        let relay = Core::new(config, Honest, ChaCha8Rng::seed_from_u64(1), START);
+        let mut busy = Self { relay, clients: vec![], others: vec![], streams: vec![] };
+        (0..circuits / PER_LINK).for_each(|number| busy.add(number));
+        assert_eq!(busy.relay.open_circuits(), circuits as usize);
+        busy.relay.check_accounts();
+        busy
+    }
+
+    /// A client with his circuits, and the relay that they go on to.
+    fn add(&mut self, number: u32) {
+        let client = self.accept(number);
+        self.clients.push(client);
+        for circuit in 1..LAST {
+            self.create_fast(client, circuit);
+            self.extend(client, circuit, number);
+        }
+        self.others.push(self.relay.poll_dial().expect("one for all of them").conn);
+        self.open_dialled(number);
+        self.create_fast(client, LAST);
+        self.begin_stream(client, LAST, STREAM);
+        let stream = self.relay.poll_dial().expect("a stream").conn;
+        self.relay.handle_plain_connected(START, stream);
+        self.streams.push(stream);
+        self.take_all(client);
+    }
+
+    fn accept(&mut self, number: u32) -> ConnId {
+        let [_, ip @ ..] = number.to_be_bytes();
+        let from = IpAddr::from([10, ip[0], ip[1], ip[2]]);
+        let conn = self.relay.accept(START, Some(from), None).expect("room");
+        self.relay.handle_link_open(START, conn, &LinkPeer::default());
+        conn
+    }
+
+    fn cell(&mut self, conn: ConnId, circuit: CircId, command: Command, body: &WeightlessBody) {
+        assert!(self.relay.handle_cell(START, conn, (circuit, command), body));
+    }
+
+    fn create_fast(&mut self, client: ConnId, circuit: u32) {
+        let body = WeightlessBody::from_bytes(&[]);
+        self.cell(client, CircId::of_initiator(circuit), Command::CREATE_FAST, &body);
+        assert!(self.relay.poll_control(START, client).is_some());
+    }
+
+    /// A message for the relay that is so many hops away.
+    fn say(
+        &mut self,
+        client: ConnId,
+        circuit: u32,
+        hop: usize,
+        (command, stream_id, data): (RelayCommand, StreamId, &[u8]),
+    ) {
+        let mut body = WeightlessBody::default();
+        let data = WeightlessStretch::from_bytes(data);
+        let message = Message { command, stream_id, data };
+        body.write(RelayFormat::V0, &message).expect("it fits");
+        let mut layers = <Weightless as Suite>::Layers::default();
+        (0..=hop).for_each(|_| layers.push(&RelayFormat::V0));
+        layers.seal(hop, Command::RELAY, &mut body);
+        self.cell(client, CircId::of_initiator(circuit), Command::RELAY_EARLY, &body);
+    }
+
+    fn extend(&mut self, client: ConnId, circuit: u32, relay: u32) {
+        let [_, ip @ ..] = relay.to_be_bytes();
+        let address = [45, ip[0], ip[1], ip[2], 35, 41];
+        let rsa = ids(relay).rsa.0;
+        let link_specifiers: Vec<(u8, &[u8])> =
+            vec![(link_specifier::IPV4, &address), (link_specifier::RSA_IDENTITY, &rsa)];
+        let mut data = Vec::new();
+        let create = Create2 { handshake_type: 2, data: &[] };
+        Extend2 { link_specifiers, create }.encode_into(&mut data);
+        self.say(client, circuit, 0, (RelayCommand::EXTEND2, StreamId::CIRCUIT, &data));
+    }
+
+    /// The relay of the last link answers, and all circuits that wait for it.
+    fn open_dialled(&mut self, number: u32) {
+        let conn = *self.others.last().expect("one that was dialled");
+        let peer = LinkPeer { relay: Some(ids(number)), is_canonical: true, ..LinkPeer::default() };
+        self.relay.handle_link_open(START, conn, &peer);
+        self.answer_creates(conn);
+    }
+
+    fn answer_creates(&mut self, conn: ConnId) {
+        let mut created = Vec::new();
+        encode_created2_into(&[], &mut created);
+        let created = WeightlessBody::from_bytes(&created);
+        while let Some(create) = self.relay.poll_control(START, conn) {
+            assert_eq!(create.command, Command::CREATE2);
+            self.cell(conn, create.circ_id, Command::CREATED2, &created);
+        }
+    }
+
+    fn begin_stream(&mut self, client: ConnId, circuit: u32, stream: StreamId) {
+        let data = b"93.184.215.14:80\0\0\0\0\0";
+        self.say(client, circuit, 0, (RelayCommand::BEGIN, stream, data));
+    }
+
+    /// All cells that wait for a link.
+    fn take_all(&mut self, conn: ConnId) {
+        let mut room = vec![WeightlessCell::EMPTY; 64];
+        while self.relay.poll_control(START, conn).is_some() {}
+        while self.relay.poll_cells(START, conn, &mut room) > 0 {}
+        while self.relay.poll_writable().is_some() {}
+    }
+
+    /// What each kind of event looks at, of those that concern the first client.
+    fn costs(&mut self) -> Vec<(&'static str, u64)> {
+        let (client, other, stream) = (self.clients[0], self.others[0], self.streams[0]);
+        let mut costs = Vec::new();
+        let mut count = |what, busy: &mut Self, event: &dyn Fn(&mut Self)| {
+            costs.push((what, looks::during(|| event(busy))));
+        };
+        count("a cell that goes on", self, &|busy| {
+            busy.say(client, 1, 1, (RelayCommand::DATA, STREAM, &[]));
+            busy.take_all(other);
+        });
+        count("a SENDME", self, &|busy| {
+            busy.say(client, LAST, 0, (RelayCommand::SENDME, STREAM, &[]));
+        });
+        count("data from a destination", self, &|busy| {
+            let data = WeightlessStretch::Run(Run { at: 0, len: 4 });
+            busy.relay.handle_stream_data(START, stream, data);
+            busy.take_all(client);
+        });
+        count("a stream that begins, and ends", self, &|busy| {
+            busy.begin_stream(client, LAST, StreamId(2));
+            busy.say(client, LAST, 0, (RelayCommand::END, StreamId(2), &[6]));
+            while busy.relay.poll_dial().is_some() {}
+            while let Some(closed) = busy.relay.poll_close() {
+                assert!(closed != client && closed != other);
+            }
+            busy.take_all(client);
+        });
+        count("a circuit that begins", self, &|busy| busy.create_fast(client, 20));
+        count("one that goes on over a link that stands", self, &|busy| {
+            busy.extend(client, 20, 0);
+            busy.answer_creates(other);
+            busy.take_all(client);
+        });
+        count("one that is destroyed", self, &|busy| {
+            let reason = WeightlessBody::from_bytes(&[DestroyReason::NONE.get()]);
+            busy.cell(client, CircId::of_initiator(20), Command::DESTROY, &reason);
+            busy.take_all(other);
+        });
+        count("one that waits for a link, which cannot be made", self, &|busy| {
+            busy.create_fast(client, 21);
+            busy.extend(client, 21, 1 << 23);
+            let dial = busy.relay.poll_dial().expect("a relay that is not known");
+            busy.relay.handle_closed(START, dial.conn, &CloseCause::ByPeer);
+            busy.take_all(client);
+        });
+        count("a timer that comes too early", self, &|busy| busy.relay.handle_timeout(START));
+        count("what is held", self, &|busy| {
+            assert!(busy.relay.held_bytes() > 0 && busy.relay.queued_bytes() < usize::MAX);
+        });
+        count("a link that comes, and goes", self, &|busy| {
+            let conn = busy.accept(1 << 23);
+            busy.relay.handle_closed(START, conn, &CloseCause::ByPeer);
+        });
+        count("a link that is lost with all its circuits", self, &|busy| {
+            busy.relay.handle_closed(START, client, &CloseCause::ByPeer);
+            busy.take_all(other);
+        });
+        costs
+    }
+}
+
+fn ids(number: u32) -> RelayIds {
+    let mut rsa = [9; 20];
+    rsa[..4].copy_from_slice(&number.to_be_bytes());
+    RelayIds { rsa: RsaId(rsa), ed25519: None }
+}
+
+#[test]
+fn an_event_costs_the_same_with_a_thousand_circuits_and_with_a_hundred_thousand() {
+    let costs = [1_000, 100_000].map(|circuits| {
+        let mut busy = Busy::with(circuits);
+        let costs = busy.costs();
+        busy.relay.check_accounts();
+        // That a pass over all is seen.
+        let pass = looks::during(|| busy.relay.handle_timeout(START + Duration::from_secs(60)));
+        assert!(pass >= circuits.into(), "{pass} looks at {circuits} circuits");
+        costs
+    });
+    assert_eq!(costs[0], costs[1]);
+    for (what, looks) in &costs[0] {
+        assert!(*looks < 400, "{what}: {looks}");
+    }
+}
