@@ -109,6 +109,11 @@ pub struct Campaign {
     due: VecDeque<Waiting>,
     leaves_what_follows: bool,
     running: BTreeMap<RelayId, Running>,
+    /// Those with a relay that waits or runs.
+    machines: BTreeMap<MachineId, Sharing>,
+    machines_added: u32,
+    /// A relay of it was launched, and the others that wait are to be launched before anything else.
+    begun: Option<MachineId>,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -117,6 +122,22 @@ struct Waiting {
     turn: Turn,
     standing: Standing,
     passed_over: u32,
+    /// Which machine it shares, if it does.
+    machine: Option<MachineId>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct MachineId(u32);
+
+/// What is expected of the relays of a machine.
+#[derive(Clone, Copy, Debug, Default)]
+struct Sharing {
+    /// Of those that wait.
+    waiting: Rate,
+    /// Of those that run.
+    running: Rate,
+    /// How many run.
+    runs: usize,
 }
 
 #[derive(Clone, Debug)]
@@ -140,6 +161,9 @@ impl Campaign {
             due: VecDeque::new(),
             leaves_what_follows: false,
             running: BTreeMap::new(),
+            machines: BTreeMap::new(),
+            machines_added: 0,
+            begun: None,
         }
     }
 
@@ -158,9 +182,20 @@ impl Campaign {
 
     /// The same with any turn.
     pub fn add_turn(&mut self, relay: RelayId, standing: Standing, turn: Turn) {
-        let is_known = self.waiting().any(|it| it.relay == relay);
-        if !is_known && !self.running.contains_key(&relay) {
-            self.queue(Waiting { relay, turn, standing, passed_over: 0 });
+        self.add_machine(&[(relay, standing, turn)]);
+    }
+
+    /// The same of relays that share a machine: they are launched one right after the other, as soon as there is room for all of them. If the
+    /// team has not as much as all of them need together, each gets a part of all that it has, by what is expected of it: one after the other,
+    /// each would have the machine for itself.
+    pub fn add_machine(&mut self, turns: &[(RelayId, Standing, Turn)]) {
+        self.machines_added += 1;
+        let machine = (turns.len() > 1).then_some(MachineId(self.machines_added));
+        for (relay, standing, turn) in turns.iter().copied() {
+            let is_known = self.waiting().any(|it| it.relay == relay);
+            if !is_known && !self.running.contains_key(&relay) {
+                self.queue(Waiting { relay, turn, standing, passed_over: 0, machine });
+            }
         }
     }
 
@@ -196,6 +231,10 @@ impl Campaign {
     /// The turn that follows, which is queued unless the caller sees to that.
     fn end(&mut self, relay: RelayId, next: Next) -> Option<Turn> {
         let Running { waiting, launch } = self.running.remove(&relay)?;
+        self.share(waiting.machine, |it| {
+            it.running = it.running.saturating_sub(waiting.turn.guess);
+            it.runs -= 1;
+        });
         for assignment in &launch.allocation.assignments {
             if let Some(used) = self.used.get_mut(assignment.measurer.0) {
                 *used = *used - assignment.rate;
@@ -218,6 +257,10 @@ impl Campaign {
 
     /// The next measurement to start now; call until `None`.
     pub fn poll_launch(&mut self) -> Option<Launch> {
+        if let Some(waiting) = self.begun.and_then(|machine| self.take_of(machine)) {
+            return Some(self.launch(waiting));
+        }
+        self.begun = None;
         if let Some(first) = self.due.front() {
             let fits = self.fits(first);
             return if fits { self.due.pop_front().map(|it| self.launch(it)) } else { None };
@@ -269,6 +312,8 @@ impl Campaign {
         self.old.clear();
         self.new.clear();
         self.due.clear();
+        self.machines.values_mut().for_each(|it| it.waiting = Rate::ZERO);
+        self.machines.retain(|_, it| it.runs > 0);
         left
     }
 
@@ -294,7 +339,30 @@ impl Campaign {
         self.due.iter().chain(&self.old).chain(&self.new)
     }
 
+    /// A relay of this machine that waits, which waits no more.
+    fn take_of(&mut self, machine: MachineId) -> Option<Waiting> {
+        let is_of_it = |it: &Waiting| it.machine == Some(machine);
+        if let Some(place) = self.due.iter().position(is_of_it) {
+            return self.due.remove(place);
+        }
+        if let Some(place) = self.old.iter().position(is_of_it) {
+            return Some(self.old.remove(place));
+        }
+        let place = self.new.iter().position(is_of_it)?;
+        self.new.remove(place)
+    }
+
+    fn share(&mut self, machine: Option<MachineId>, change: impl FnOnce(&mut Sharing)) {
+        let Some(machine) = machine else { return };
+        let sharing = self.machines.entry(machine).or_default();
+        change(sharing);
+        if sharing.runs == 0 && sharing.waiting == Rate::ZERO {
+            self.machines.remove(&machine);
+        }
+    }
+
     fn queue(&mut self, waiting: Waiting) {
+        self.share(waiting.machine, |it| it.waiting = it.waiting + waiting.turn.guess);
         match waiting.standing {
             Standing::Old => {
                 // Behind its equals.
@@ -306,14 +374,32 @@ impl Campaign {
         }
     }
 
-    /// What it takes; all that the team has, if that is less.
-    fn needed(&self, waiting: &Waiting) -> Rate {
-        waiting.turn.guess.scaled(self.excess_factor).min(self.capacity())
+    /// What it takes, with all that share its machine; all that the team has, if that is less.
+    fn needed_together(&self, waiting: &Waiting) -> Rate {
+        let sharing = waiting.machine.and_then(|machine| self.machines.get(&machine));
+        let guess = sharing.map_or(waiting.turn.guess, |it| it.waiting + it.running);
+        guess.scaled(self.excess_factor).min(self.capacity())
     }
 
+    /// What it takes itself.
+    fn needed(&self, waiting: &Waiting) -> Rate {
+        let sharing = waiting.machine.and_then(|machine| self.machines.get(&machine));
+        let Some(Sharing { waiting: others, running, .. }) = sharing else {
+            return self.needed_together(waiting);
+        };
+        let part = waiting.turn.guess.as_bit_per_s() as f64
+            / (*others + *running).as_bit_per_s().max(1) as f64;
+        self.needed_together(waiting).scaled(part)
+    }
+
+    /// Whether there is room for it, and for all that have to begin with it. One whose machine is being measured waits for
+    /// the end of that.
     fn fits(&self, waiting: &Waiting) -> bool {
-        let needed = self.needed(waiting);
-        needed > Rate::ZERO && needed <= self.residuals().into_iter().sum()
+        let sharing = waiting.machine.and_then(|machine| self.machines.get(&machine));
+        let needed = self.needed_together(waiting);
+        sharing.is_none_or(|it| it.runs == 0)
+            && needed > Rate::ZERO
+            && needed <= self.residuals().into_iter().sum()
     }
 
     fn gather_due(&mut self) {
@@ -332,7 +418,13 @@ impl Campaign {
                 *used = *used + assignment.rate;
             }
         }
-        let is_whole_team = needed >= self.capacity();
+        let is_whole_team = self.needed_together(&waiting) >= self.capacity();
+        self.share(waiting.machine, |it| {
+            it.waiting = it.waiting.saturating_sub(waiting.turn.guess);
+            it.running = it.running + waiting.turn.guess;
+            it.runs += 1;
+        });
+        self.begun = waiting.machine;
         let Waiting { relay, turn, .. } = waiting;
         let launch = Launch { relay, turn, allocation, is_whole_team };
         self.running.insert(relay, Running { waiting, launch: launch.clone() });

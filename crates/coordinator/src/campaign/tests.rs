@@ -248,3 +248,50 @@ proptest! {
         prop_assert!(launched.iter().all(|count| *count > 0), "each had its turn");
     }
 }
+
+fn machine(relays: &[(usize, f64)]) -> Vec<(RelayId, Standing, Turn)> {
+    let turn = |(relay, guess): &(usize, f64)| {
+        (RelayId(*relay), Standing::Old, Turn::first(mbit(*guess), 12))
+    };
+    relays.iter().map(turn).collect()
+}
+
+#[test]
+fn relays_of_a_machine_begin_together_or_not_at_all() {
+    let mut campaign = campaign(&[100.0]);
+    campaign.add(RelayId(1), Standing::Old, mbit(30.0), 1);
+    campaign.add_machine(&machine(&[(2, 20.0), (3, 5.0)]));
+    campaign.add(RelayId(4), Standing::New, mbit(10.0), 1);
+    // 60 of 100 are in use: the machine takes 50, and one that takes 20 goes before it.
+    assert_eq!(launches(&mut campaign), [1, 4]);
+    assert!(campaign.handle_end(RelayId(1), Next::Nothing));
+    assert_eq!(launches(&mut campaign), [2, 3], "one right after the other");
+    // What follows on one of them waits until the other has ended, too.
+    let again = Turn::first(mbit(25.0), 12);
+    assert!(!campaign.handle_end(RelayId(2), Next::Enlarged(again)));
+    assert!(launches(&mut campaign).is_empty());
+    assert!(!campaign.handle_end(RelayId(3), Next::Enlarged(Turn::first(mbit(10.0), 12))));
+    assert_eq!(launches(&mut campaign), [2, 3]);
+    for relay in [2, 3, 4] {
+        assert!(campaign.handle_end(RelayId(relay), Next::Nothing));
+    }
+    assert!(campaign.is_over() && campaign.machines.is_empty());
+    assert_eq!(campaign.residuals(), [mbit(100.0)]);
+}
+
+/// One after the other, each would have the machine for itself.
+#[test]
+fn a_machine_that_needs_more_than_the_team_has_gets_all_of_it_divided_among_its_relays() {
+    let mut campaign = campaign(&[60.0, 60.0]);
+    campaign.add(RelayId(1), Standing::Old, mbit(1.0), 1);
+    campaign.add_machine(&machine(&[(2, 100.0), (3, 50.0), (4, 50.0)]));
+    let all: Vec<Launch> = core::iter::from_fn(|| campaign.poll_launch()).collect();
+    let shares: Vec<_> = all.iter().map(|it| (it.relay.0, it.allocation.total())).collect();
+    assert_eq!(shares, [(2, mbit(60.0)), (3, mbit(30.0)), (4, mbit(30.0))]);
+    // Another round could not have more.
+    assert!(all.iter().all(|it| it.is_whole_team));
+    all.iter().for_each(|it| assert!(campaign.handle_end(it.relay, enlarged(it))));
+    assert_eq!(launches(&mut campaign), [1], "nothing is left for others meanwhile");
+    assert!(campaign.handle_end(RelayId(1), Next::Nothing));
+    assert!(campaign.is_over() && campaign.machines.is_empty());
+}

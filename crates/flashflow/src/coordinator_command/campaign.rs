@@ -168,18 +168,11 @@ impl<'scope, 'env> Measuring<'scope, 'env> {
         self.slot = Some(slot);
     }
 
-    /// Its turn has come.
-    fn add(&mut self, relay: RelayId, standing: Standing, turn: Turn) {
-        self.campaign.add_turn(relay, standing, turn);
-    }
-
     /// The turns of these relays have come, which share a machine, if they are several.
     pub(super) fn add_machine(&mut self, turns: &[(RelayId, Standing, Turn)]) {
         let relays: Vec<RelayId> = turns.iter().map(|(relay, _, _)| *relay).collect();
         self.machines.begin(&relays);
-        for (relay, standing, turn) in turns {
-            self.add(*relay, *standing, *turn);
-        }
+        self.campaign.add_machine(turns);
     }
 
     /// Which relay has this number.
