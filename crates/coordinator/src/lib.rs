@@ -13,7 +13,8 @@
 //! 6. [`plan::Plan`] says when in a period each relay's turn is: by lot, from a secret seed;
 //!    a [`Rota`] keeps a coordinator to it, whoever comes and goes. Several coordinators may have one seed:
 //!    [`agreement`] is how they come by it.
-//! 7. A [`Record`] is what remains of a measurement: reports, bandwidth files and rows of databases are
+//! 7. A [`Likeness`] says which relays may share a machine, by their estimates of many periods.
+//! 8. A [`Record`] is what remains of a measurement: reports, bandwidth files and rows of databases are
 //!    made from it and from nothing else.
 #![no_std]
 extern crate alloc;
@@ -28,6 +29,7 @@ mod failure;
 mod halves;
 mod hindrance;
 mod history;
+mod likeness;
 mod measurement;
 mod mode;
 mod order;
@@ -50,6 +52,7 @@ pub use failure::{Blame, Failure, Violation};
 pub use halves::{FAR, Halves, Schedule};
 pub use hindrance::{Hindered, Hindrance};
 pub use history::{Expectations, Guess, GuessSource, History, HistoryPolicy, PastEstimate};
+pub use likeness::{Likeness, Suspicion};
 pub use measurement::{Action, Measurement, SetupError};
 pub use mode::Mode;
 pub use order::{OrderRetries, ends_an_accepted_one};
@@ -59,7 +62,7 @@ pub use record::{Course, End, Facts, Hearsay, Record, RoundRecord, Subject, Verd
 pub use rota::{Arrival, Counts, Due, Rota};
 pub use second::{SecondRecord, SecondReport, SecondTotals};
 pub use series::{Missing, Series, Source, Summary};
-pub use shared::{Shared, fit_machine, share_machine};
+pub use shared::{Shared, fit_machine, share_aligned, share_machine};
 pub use stats::{Percentile, Spread, median, median_rate};
 pub use team_capacity::{MemberTraffic, PairSecond, PairTraffic, TeamCapacity, team_capacities};
 pub use turn::{ROUNDS_ALLOWED, Turn};

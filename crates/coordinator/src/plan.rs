@@ -20,7 +20,7 @@ mod seed;
 #[cfg(test)]
 mod tests;
 
-pub use machine::{Candidate, Machine, machines};
+pub use machine::{Candidate, Machine, machines, machines_within};
 pub use seed::Seed;
 
 use crate::campaign::Standing;

@@ -14,6 +14,8 @@ pub struct Arrival {
     pub relay: RsaId,
     /// Where it is.
     pub address: core::net::IpAddr,
+    /// Another relay that it is to be measured with, wherever that is: they may share a machine.
+    pub beside: Option<RsaId>,
     /// Whether there is an estimate of it.
     pub standing: Standing,
     /// Its first turn.
@@ -232,7 +234,9 @@ impl Member {
 fn together(arrivals: &[Arrival]) -> Vec<Machine> {
     let candidate =
         |it: &Arrival| Candidate { relay: it.relay, guess: it.turn.guess, address: it.address };
-    machines(&arrivals.iter().map(candidate).collect::<Vec<_>>(), &[])
+    let pairs: Vec<(RsaId, RsaId)> =
+        arrivals.iter().filter_map(|it| Some((it.relay, it.beside?))).collect();
+    machines(&arrivals.iter().map(candidate).collect::<Vec<_>>(), &pairs)
 }
 
 #[cfg(test)]

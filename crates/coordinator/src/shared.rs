@@ -2,7 +2,8 @@
 //!
 //! Measured one after the other, each of them could have all of the machine; measured at once, each could have all of it in more than half of
 //! the seconds, and show nothing in the others, since a relay's estimate is a median. So what counts is the machine: its estimate is the median
-//! of what all its relays brought back *together* in each second, and each gets the part of it that it brought back itself.
+//! of what all its relays brought back *together* in each second, and each gets a part of it as large as its own median is beside the others'. So a relay
+//! that is steady loses nothing to another that is not, whatever that does.
 
 use crate::record::{End, Record};
 use crate::stats::median;
@@ -42,32 +43,50 @@ const ALIGNED_S: u64 = 1;
 /// `is_together` says that whoever measured them has let them begin at the same instant: to within some hundredths of a second, since a
 /// second that overlaps with two of another relay's could have a part of both.
 pub fn share_machine(records: &mut [Record], is_together: bool) {
-    let measured: Vec<&Record> = records.iter().filter(|it| it.capacity().is_some()).collect();
-    if measured.len() < 2 {
+    if is_together && share_aligned(records) {
         return;
     }
-    let alone: Vec<u64> =
-        measured.iter().filter_map(|it| it.capacity()).map(Rate::as_byte_per_s).collect();
-    let together = if is_together { aligned(&measured) } else { None };
-    let is_aligned = together.is_some();
+    let alone: Vec<u64> = estimates(records).collect();
     let largest = alone.iter().copied().max().unwrap_or(0);
-    let (machine, weights) = together.unwrap_or_else(|| (largest, alone.clone()));
+    divide(records, largest, &alone, false);
+}
+
+/// The same for relays of which it is not certain that they share a machine: only if they began at the same instant. If not, nothing was
+/// found out about that, and each is left as it is. Says whether it was so.
+pub fn share_aligned(records: &mut [Record]) -> bool {
+    let measured: Vec<&Record> = records.iter().filter(|it| it.capacity().is_some()).collect();
+    let found = if measured.len() < 2 { None } else { aligned(&measured) };
+    if let Some((machine, weights)) = &found {
+        divide(records, *machine, weights, true);
+    }
+    found.is_some()
+}
+
+fn estimates(records: &[Record]) -> impl Iterator<Item = u64> {
+    records.iter().filter_map(Record::capacity).map(Rate::as_byte_per_s)
+}
+
+/// Gives each that has an estimate its part of the machine, by these weights.
+fn divide(records: &mut [Record], machine: u64, weights: &[u64], is_aligned: bool) {
+    if weights.len() < 2 {
+        return;
+    }
     let whole: f64 = weights.iter().map(|weight| *weight as f64).sum();
-    let relays = u32::try_from(alone.len()).unwrap_or(u32::MAX);
+    let relays = u32::try_from(weights.len()).unwrap_or(u32::MAX);
     let machine = Rate::from_byte_per_s(machine);
-    let mut parts = alone.into_iter().zip(weights);
+    let mut weights = weights.iter();
     for record in records.iter_mut() {
         let End::Measured { capacity, .. } = &mut record.end else { continue };
-        let Some((alone, weight)) = parts.next() else { break };
-        let part = if whole > 0.0 { weight as f64 / whole } else { 0.0 };
+        let Some(weight) = weights.next() else { break };
+        let part = if whole > 0.0 { *weight as f64 / whole } else { 0.0 };
+        let alone = *capacity;
         *capacity = machine.scaled(part);
-        let alone = Rate::from_byte_per_s(alone);
         record.shared = Some(Shared { relays, machine, alone, is_aligned });
     }
 }
 
-/// The median of what all brought back in each second, and what each did in all of these; `None` if they did not begin at the same time, or have
-/// few seconds in common.
+/// The median of what all brought back in each second, and of what each did; `None` if they did not begin at the same time, or have few seconds in
+/// common.
 fn aligned(records: &[&Record]) -> Option<(u64, Vec<u64>)> {
     let mut starts = BTreeSet::new();
     let mut each: Vec<BTreeMap<u32, u64>> = Vec::new();
@@ -95,7 +114,17 @@ fn aligned(records: &[&Record]) -> Option<(u64, Vec<u64>)> {
         .map(|second| each.iter().map(|it| of(it, second)).fold(0, u64::saturating_add))
         .collect();
     sums.sort_unstable();
-    let parts = each.iter().map(|it| common.iter().map(|second| of(it, second)).sum()).collect();
+    let own = |it: &BTreeMap<u32, u64>| {
+        let mut own: Vec<u64> = common.iter().map(|second| of(it, second)).collect();
+        own.sort_unstable();
+        own
+    };
+    let own: Vec<Vec<u64>> = each.iter().map(own).collect();
+    let mut parts: Vec<u64> = own.iter().filter_map(|it| median(it)).collect();
+    if parts.iter().all(|part| *part == 0) {
+        // All of them take turns: then what each had in all its turns.
+        parts = own.iter().map(|it| it.iter().copied().fold(0, u64::saturating_add)).collect();
+    }
     Some((median(&sums)?, parts))
 }
 

@@ -9,6 +9,7 @@ mod past;
 mod relays;
 mod scheduled;
 mod seed;
+mod suspects;
 mod team;
 mod together;
 
@@ -25,11 +26,11 @@ use coordinator::{History, MeasurerId, Record};
 use journal::Journal;
 use link::unix_time_s;
 use netdoc::bwfile::{self, BandwidthFile, Eligibility, Settings, Written};
+use onion::identity::RsaId;
 use onion::{Duration, Rate};
 use report::RelayReport;
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
-use std::net::IpAddr;
 use std::path::PathBuf;
 use store::{Entry, Issue, Seen, Sighting};
 use terminal::{Exit, Hangup, Interrupt, Output};
@@ -177,9 +178,9 @@ fn publish(
 ) -> Result<Option<Written>, Error> {
     let (policy, now) = (config.history_policy(), unix_time_s());
     let mut estimates: Vec<bwfile::Estimate> = Vec::new();
-    let mut machines: BTreeMap<IpAddr, Vec<usize>> = BTreeMap::new();
+    let mut machines: BTreeMap<RsaId, Vec<usize>> = BTreeMap::new();
     for (place, relay) in relays.iter().enumerate() {
-        let (number, address) = (estimates.len(), relay.address());
+        let number = estimates.len();
         let ids = &relay.subject.target().ids;
         let record = records.get(&place);
         let kept = history.kept(&policy, ids.rsa, record, now);
@@ -188,9 +189,7 @@ fn publish(
             (None, Some(record)) => estimates.push(documents.entry(record)?),
             (None, None) => continue,
         }
-        if !address.is_loopback() {
-            machines.entry(address).or_default().push(number);
-        }
+        machines.entry(relay.machine).or_default().push(number);
     }
     let apart = Duration::from_secs(u64::from(config.params.seconds) / 2);
     machines.values().for_each(|places| fit_machine(&mut estimates, places, apart));
@@ -218,7 +217,7 @@ fn publish(
     }
 }
 
-/// Relays at one address have together no more than was found of their machine at one time. Measurements that ended further apart than this
+/// Relays of one machine have together no more than was found of their machine at one time. Measurements that ended further apart than this
 /// were of different slots.
 fn fit_machine(estimates: &mut [bwfile::Estimate], places: &[usize], apart: Duration) {
     let capacity = |it: &bwfile::Estimate| match it.outcome {

@@ -1,15 +1,18 @@
 //! What directory authorities publish, and what becomes of a measurement in the bandwidth file that they
 //! read.
 
+mod descriptors;
+
+pub(crate) use descriptors::Origin;
+
 use crate::error::Error;
 use coordinator::{Mode, PastEstimate, Record};
 use netdoc::bwfile::{self, RelayLine};
 use netdoc::consensus::Consensus;
-use netdoc::fetch::{Fetcher, Resource};
 use netdoc::{Ed25519Identity, Fingerprint, Nickname};
 use onion::Rate;
 use onion::identity::{Ed25519Id, RelayIds, RsaId};
-use std::net::SocketAddr;
+use std::collections::BTreeMap;
 
 /// What authorities say of a network.
 pub(crate) struct Documents {
@@ -18,8 +21,10 @@ pub(crate) struct Documents {
     pub(crate) consensus: Consensus,
     /// Authorities whose signatures were verified, if any had to be.
     pub(crate) signers: Option<u32>,
+    /// Relays of one operator, in pairs: each names the other in its descriptor.
+    pub(crate) families: Vec<(RsaId, RsaId)>,
     /// The limit that each relay's operator sets, in bytes per second.
-    averages: Vec<(Fingerprint, u64)>,
+    averages: BTreeMap<Fingerprint, u64>,
 }
 
 /// The keys of our own in a bandwidth file.
@@ -29,24 +34,16 @@ const CAPACITY: &str = "flashflow_capacity_bytes_s";
 const SOCKETS: &str = "flashflow_next_sockets";
 
 impl Documents {
-    /// A consensus; and from `authority`, the limits in the relays' descriptors.
-    pub(crate) fn new(
-        what: String,
-        consensus: &[u8],
-        authority: Option<SocketAddr>,
-    ) -> Result<Self, Error> {
+    /// A consensus; and from elsewhere, the limits and families in the relays' descriptors that it names.
+    pub(crate) fn new(what: String, consensus: &[u8], origin: Origin<'_>) -> Result<Self, Error> {
         let parsed = Consensus::parse(consensus);
         let consensus = parsed.map_err(|source| Error::Consensus { what: what.clone(), source })?;
-        let averages = match authority {
-            Some(authority) => {
-                let text = Fetcher::default().get(authority, &Resource::AllDescriptors)?;
-                // A descriptor that does not parse leaves its relay without the cap that it sets.
-                let (descriptors, _bad) = netdoc::descriptor::parse_all(&text);
-                descriptors.iter().map(|it| (it.fingerprint, it.bandwidth_avg_bytes_s)).collect()
-            }
-            None => Vec::new(),
-        };
-        Ok(Self { what, consensus, signers: None, averages })
+        let text = origin.get(&consensus)?;
+        let named = descriptors::named(&consensus, &text);
+        let averages = named.iter().map(|(relay, it)| (*relay, it.bandwidth_avg_bytes_s)).collect();
+        let declared = named.iter().map(|(relay, it)| (*relay, it.family().collect()));
+        let families = descriptors::mutual(&declared.collect());
+        Ok(Self { what, consensus, signers: None, families, averages })
     }
 
     /// The same, signed by so many authorities.
@@ -76,12 +73,11 @@ impl Documents {
         estimate: &PastEstimate,
     ) -> bwfile::Estimate {
         let (fingerprint, ed25519) = names(ids);
-        let average = self.averages.iter().find(|(known, _)| *known == fingerprint);
         let capacity = estimate.capacity.as_byte_per_s();
         let outcome = bwfile::Outcome::Measured {
             capacity_bytes_s: capacity,
             measured_at: estimate.measured_unix_s,
-            descriptor_avg_bytes_s: average.map(|(_, average)| *average),
+            descriptor_avg_bytes_s: self.averages.get(&fingerprint).copied(),
         };
         let mode = estimate.mode.map(|mode| (MODE, name(mode).to_owned()));
         let is_conclusive = estimate.is_conclusive;
@@ -163,7 +159,8 @@ mod tests {
     /// Of a network of which nothing is known but this relay's limit.
     fn documents(limit_bytes_s: Option<u64>) -> Documents {
         let consensus = include_bytes!("../../netdoc/tests/data/consensus-ns");
-        let mut documents = Documents::new("it".to_owned(), consensus, None).expect("a consensus");
+        let mut documents =
+            Documents::new("it".to_owned(), consensus, Origin::Nowhere).expect("a consensus");
         documents.averages.extend(limit_bytes_s.map(|limit| (names(&IDS).0, limit)));
         documents
     }

@@ -1,6 +1,6 @@
 //! What is written.
 
-use coordinator::{Counts, Mode, PastEstimate, Record, Turn};
+use coordinator::{Counts, Mode, PastEstimate, Record, Suspicion, Turn};
 use onion::Rate;
 use onion::identity::{RelayIds, RsaId};
 use std::net::SocketAddr;
@@ -27,6 +27,8 @@ pub enum Entry {
     Progress(Progress),
     /// A bandwidth file was written.
     Issued(Issue),
+    /// Which relays may share a machine, by all that is known now: in place of what was suspected before.
+    Suspicions(Vec<Suspicion>),
 }
 
 /// A period of the plan.

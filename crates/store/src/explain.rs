@@ -1,11 +1,12 @@
 //! Why a relay has its weight, or none, in words.
 
 use crate::entry::mode_word;
+use crate::likeness::Suspect;
 use crate::read::{Measurement, State};
 use crate::relays::RelayRow;
 use crate::series::{Limiter, Second};
 use crate::words::{roughly, utc};
-use coordinator::HistoryPolicy;
+use coordinator::{HistoryPolicy, Suspicion};
 use onion::{Duration, Rate};
 
 /// All that there is to be told from.
@@ -17,6 +18,8 @@ pub struct Story<'s> {
     pub measurements: &'s [Measurement],
     /// How many other relays are at its address ([`Reader::neighbours`](crate::Reader::neighbours)).
     pub neighbours: u64,
+    /// With whom it may share a machine although they are elsewhere ([`Reader::suspects`](crate::Reader::suspects)).
+    pub suspects: &'s [Suspect],
     /// When the newest consensus was seen, if one was.
     pub consensus_seen_unix_s: Option<u64>,
     /// What the newest bandwidth file says of it. The outer `None`: no file was looked at.
@@ -53,6 +56,7 @@ pub fn explain(story: &Story<'_>) -> Vec<String> {
         said.extend(limits(&last.seconds));
     }
     said.extend(neighbours(story));
+    said.extend(suspected(story));
     said.extend(weight(story));
     said.extend(standing_estimate(story));
     said.extend(repeated(story));
@@ -186,6 +190,30 @@ fn neighbours(story: &Story<'_>) -> Option<String> {
     Some(format!(
         "{others} at its address. They are measured at the same instant, and each has its part of what was found of all of them together: what \
          one of them carries the others may lack."
+    ))
+}
+
+/// With whom it may share one.
+fn suspected(Story { relay, suspects, .. }: &Story<'_>) -> Option<String> {
+    /// More would fill the page.
+    const NAMED: usize = 3;
+    let first = suspects.first()?;
+    let named = suspects.iter().take(NAMED).map(|suspect| {
+        let (other, nickname) = suspect.other(relay.rsa);
+        let Suspicion { moves, alike, .. } = suspect.suspicion;
+        format!("{nickname} ({other}; {alike} of {moves} times the same way)")
+    });
+    let named = named.collect::<Vec<_>>().join(", ");
+    let more = match suspects.len().saturating_sub(NAMED) {
+        0 => String::new(),
+        more => format!(" and {more} more"),
+    };
+    let (other, _) = first.other(relay.rsa);
+    Some(format!(
+        "It may share a machine with relays at other addresses: its estimates rise and fall together with those of {named}{more}. That is a suspicion \
+         and no proof: it may be a common provider, and a relay that reads another's weights can follow them. `together = [[\"{}\", \"{other}\"]]` in \
+         coordinator.toml has both measured at the same instant, which shows whether what one of them carries the other lacks.",
+        relay.rsa
     ))
 }
 

@@ -17,6 +17,7 @@ mod backup;
 mod entry;
 mod error;
 mod explain;
+mod likeness;
 mod open;
 mod overview;
 mod read;
@@ -35,6 +36,7 @@ pub use entry::{
 };
 pub use error::StoreError;
 pub use explain::{Line, Story, explain};
+pub use likeness::Suspect;
 pub use open::{Reader, Store};
 pub use overview::{Cause, Consensus, File, MeasurerRow, Overview, Pass};
 pub use read::{Measurement, Past, State};

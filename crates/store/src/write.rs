@@ -4,6 +4,7 @@ use crate::entry::{
     Begun, Closed, Entry, Issue, MeasurerHealth, Period, Progress, Seen, Sighting, mode_word,
 };
 use crate::error::StoreError;
+use crate::likeness;
 use crate::open::Store;
 use crate::read::State;
 use crate::series;
@@ -70,6 +71,7 @@ fn write(db: &Connection, entry: &Entry) -> rusqlite::Result<()> {
         Entry::Measurer(health) => write_measurer(db, health),
         Entry::Progress(progress) => write_progress(db, progress),
         Entry::Issued(issue) => write_issue(db, issue),
+        Entry::Suspicions(suspicions) => likeness::write(db, suspicions),
     }
 }
 

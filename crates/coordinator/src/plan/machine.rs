@@ -92,9 +92,28 @@ impl Machine {
 /// played, whose relays have what their configurations give them.
 #[must_use]
 pub fn machines(candidates: &[Candidate], together: &[(RsaId, RsaId)]) -> Vec<Machine> {
+    group(candidates, together, |_| true)
+}
+
+/// The same, but a pair counts only where no more than `most` is expected of all that it would put together: a team that cannot load
+/// them at once would find less of each than there is. An address always counts.
+#[must_use]
+pub fn machines_within(
+    candidates: &[Candidate],
+    together: &[(RsaId, RsaId)],
+    most: Rate,
+) -> Vec<Machine> {
+    group(candidates, together, |guess| guess <= most)
+}
+
+fn group(
+    candidates: &[Candidate],
+    together: &[(RsaId, RsaId)],
+    fits: impl Fn(Rate) -> bool,
+) -> Vec<Machine> {
     let place_of: BTreeMap<RsaId, usize> =
         candidates.iter().enumerate().map(|(place, it)| (it.relay, place)).collect();
-    let mut groups = Groups::new(candidates.len());
+    let mut groups = Groups::new(candidates.iter().map(|it| it.guess).collect());
     let mut at: BTreeMap<IpAddr, usize> = BTreeMap::new();
     for (place, candidate) in candidates.iter().enumerate() {
         if !candidate.address.is_loopback() {
@@ -102,7 +121,9 @@ pub fn machines(candidates: &[Candidate], together: &[(RsaId, RsaId)]) -> Vec<Ma
         }
     }
     for (one, other) in together {
-        if let (Some(one), Some(other)) = (place_of.get(one), place_of.get(other)) {
+        if let (Some(one), Some(other)) = (place_of.get(one), place_of.get(other))
+            && fits(groups.guess_of_both(*one, *other))
+        {
             groups.join(*one, *other);
         }
     }
@@ -118,25 +139,39 @@ pub fn machines(candidates: &[Candidate], together: &[(RsaId, RsaId)]) -> Vec<Ma
     found.into_values().collect()
 }
 
-/// Disjoint sets, with paths that are halved.
-struct Groups(Vec<usize>);
+/// Disjoint sets, with paths that are halved; and at the root of each what is expected of all of it.
+struct Groups {
+    above: Vec<usize>,
+    guesses: Vec<Rate>,
+}
 
 impl Groups {
-    fn new(count: usize) -> Self {
-        Self((0..count).collect())
+    fn new(guesses: Vec<Rate>) -> Self {
+        Self { above: (0..guesses.len()).collect(), guesses }
     }
 
     fn root(&mut self, mut place: usize) -> usize {
-        while self.0[place] != place {
-            self.0[place] = self.0[self.0[place]];
-            place = self.0[place];
+        while self.above[place] != place {
+            self.above[place] = self.above[self.above[place]];
+            place = self.above[place];
         }
         place
     }
 
+    /// What is expected of the groups of both.
+    fn guess_of_both(&mut self, one: usize, other: usize) -> Rate {
+        let (one, other) = (self.root(one), self.root(other));
+        let roots = [one, other].into_iter().take(if one == other { 1 } else { 2 });
+        roots.map(|root| self.guesses[root]).sum()
+    }
+
     fn join(&mut self, one: usize, other: usize) {
         let (one, other) = (self.root(one), self.root(other));
+        if one == other {
+            return;
+        }
         let (first, second) = (one.min(other), one.max(other));
-        self.0[second] = first;
+        self.guesses[first] = [self.guesses[first], self.guesses[second]].into_iter().sum();
+        self.above[second] = first;
     }
 }

@@ -20,6 +20,7 @@ fn arrival(number: u8, standing: Standing) -> Arrival {
     Arrival {
         relay: id(number),
         address: IpAddr::V4(Ipv4Addr::new(10, 0, 0, number)),
+        beside: None,
         standing,
         turn: Turn::first(Rate::from_mbit_per_s(10.0), 3),
         is_done: false,
@@ -62,6 +63,24 @@ fn each_relay_is_measured_once_in_a_period() {
     let of_new = measured.iter().filter(|(_, relay)| relay.0[0] >= 40).map(|it| it.0).max();
     assert!(of_new < Some(SLOTS / 2), "new ones come first, not at random: {of_new:?}");
     assert_eq!(rota.counts(), Counts { done: 49, ..Counts::default() });
+}
+
+#[test]
+fn relays_that_are_to_be_measured_together_are_wherever_they_are() {
+    let beside = |number: u8, standing| {
+        let other = id(if number < 30 { 3 } else { 30 });
+        Arrival { beside: Some(other), ..arrival(number, standing) }
+    };
+    let mut all: Vec<_> = (1..20).map(|number| arrival(number, Standing::Old)).collect();
+    all.extend([20, 21].map(|number| beside(number, Standing::Old)));
+    all.extend([30, 31].map(|number| beside(number, Standing::New)));
+    // One that is gone is nobody's neighbour.
+    all.push(Arrival { beside: Some(id(99)), ..arrival(40, Standing::Old) });
+    let measured = play(&mut rota(&all, 0), 0..SLOTS, |_, _| None);
+    assert_eq!(measured.len(), 24);
+    let slot_of = |number: u8| measured.iter().find(|it| it.1 == id(number)).map(|it| it.0);
+    assert!(slot_of(3) == slot_of(20) && slot_of(3) == slot_of(21), "{measured:?}");
+    assert_eq!(slot_of(30), slot_of(31), "{measured:?}");
 }
 
 #[test]

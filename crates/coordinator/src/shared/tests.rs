@@ -104,6 +104,20 @@ fn relays_that_did_not_begin_together_have_what_the_largest_has() {
 }
 
 #[test]
+fn relays_that_may_share_a_machine_are_left_as_they_are_if_they_did_not_begin_together() {
+    let mut records = alternating([Some(7), Some(8)]);
+    assert!(share_aligned(&mut records));
+    assert!((sum(&records) - 1.0).abs() < 1e-6, "{}", sum(&records));
+    let mut records = alternating([Some(7), Some(10)]);
+    let before = records.clone();
+    assert!(!share_aligned(&mut records) && records == before);
+    // Nor is there anything to be shared with one that has failed.
+    let mut alone = alternating([Some(7), Some(7)]);
+    alone.truncate(1);
+    assert!(!share_aligned(&mut alone) && !share_aligned(&mut []));
+}
+
+#[test]
 fn honest_relays_on_one_machine_have_what_each_can() {
     let steady = |bytes: u64| vec![(bytes, None); SECONDS];
     let mut records = vec![
@@ -140,6 +154,19 @@ fn estimates_of_different_times_add_up_to_no_more_than_the_machine() {
 }
 
 proptest! {
+    /// One that shares a machine with a steady relay, or says so, takes nothing from it, whatever it does second by second.
+    #[test]
+    fn a_steady_relay_loses_nothing_to_whoever_is_beside_it(
+        steady in 1u64..MACHINE, other in vec(0u64..100 * MACHINE, SECONDS),
+    ) {
+        let other: Vec<_> = other.iter().map(|bytes| (*bytes, None)).collect();
+        let mut records =
+            vec![record(1, Some(7), &[(steady, None); SECONDS]), record(2, Some(7), &other)];
+        share_machine(&mut records, true);
+        let kept = records[0].capacity().expect("measured").as_byte_per_s();
+        prop_assert!(kept.abs_diff(steady) <= 1 + steady / 1_000_000, "{kept} of {steady}");
+    }
+
     /// However relays divide a machine among themselves, second by second, and whatever they say of their clients, in whatever order they
     /// begin: together they have no more than one relay alone could claim, 1/(1−*r*) of what there is.
     #[test]

@@ -61,10 +61,12 @@ pub(crate) async fn story(shared: &Arc<Shared>, name: &str) -> Result<Told, Refu
         let Some(row) = store.relay(relay)? else { return Ok(None) };
         let measurements = store.measurements_of(relay, MEASUREMENTS)?;
         let consensus = store.consensuses(1)?;
+        let suspects = store.suspects(Some(relay))?;
         let story = Story {
             relay: &row,
             measurements: &measurements,
             neighbours: store.neighbours(&row)?,
+            suspects: &suspects,
             consensus_seen_unix_s: consensus.first().map(|it| it.seen_unix_s),
             line: weights(&options.file, relay).ok(),
             policy: store.history_policy()?,

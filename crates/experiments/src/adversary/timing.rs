@@ -167,6 +167,7 @@ fn slot_of_the_first(seed: &Seed, guess: Rate) -> Option<u32> {
     let arrival = |number: u8| Arrival {
         relay: RsaId([number; 20]),
         address: IpAddr::V4(Ipv4Addr::new(192, 0, 2, number)),
+        beside: None,
         standing: Standing::Old,
         turn: Turn::first(guess, 3),
         is_done: false,

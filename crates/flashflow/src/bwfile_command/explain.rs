@@ -50,10 +50,12 @@ pub(super) fn run(options: &ExplainOptions, output: &Output) -> Result<Exit, Err
     };
     let measurements = reader.measurements_of(relay.rsa, MEASUREMENTS)?;
     let consensus = reader.consensuses(1)?;
+    let suspects = reader.suspects(Some(relay.rsa))?;
     let story = Story {
         relay: &relay,
         measurements: &measurements,
         neighbours: reader.neighbours(&relay)?,
+        suspects: &suspects,
         consensus_seen_unix_s: consensus.first().map(|it| it.seen_unix_s),
         line,
         policy: reader.history_policy()?,

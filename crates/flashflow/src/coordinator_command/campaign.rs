@@ -14,7 +14,6 @@ use onion::identity::RsaId;
 use onion::{Duration, Rate};
 use report::RelayReport;
 use std::collections::BTreeMap;
-use std::net::IpAddr;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread::{self, Scope};
 use store::{Begun, Entry, Progress};
@@ -90,16 +89,12 @@ pub(super) fn run(
 ) -> Result<Found, Error> {
     thread::scope(|scope| {
         let mut measuring = Measuring::new(scope, common, capacities, period_unix_s, false);
-        let mut machines: BTreeMap<IpAddr, Vec<_>> = BTreeMap::new();
+        let mut machines: BTreeMap<RsaId, Vec<_>> = BTreeMap::new();
         for relay in relays {
             let (standing, turn) = (relay.guess.standing(), relay.first_turn(common.config));
-            let address = relay.address();
+            let together = relay.together;
             let turn = (measuring.know(relay), standing, turn);
-            if address.is_loopback() {
-                measuring.add_machine(&[turn]);
-            } else {
-                machines.entry(address).or_default().push(turn);
-            }
+            machines.entry(together).or_default().push(turn);
         }
         machines.values().for_each(|turns| measuring.add_machine(turns));
         let mut told = 0;
@@ -170,14 +165,19 @@ impl<'scope, 'env> Measuring<'scope, 'env> {
 
     /// The turns of these relays have come, which share a machine, if they are several.
     pub(super) fn add_machine(&mut self, turns: &[(RelayId, Standing, Turn)]) {
-        let relays: Vec<RelayId> = turns.iter().map(|(relay, _, _)| *relay).collect();
+        let relays: Vec<(RelayId, RsaId)> =
+            turns.iter().filter_map(|(id, _, _)| Some((*id, self.relay(*id)?.machine))).collect();
         self.machines.begin(&relays);
         self.campaign.add_machine(turns);
     }
 
     /// Which relay has this number.
-    pub(super) fn id(&self, RelayId(place): RelayId) -> Option<RsaId> {
-        self.found.relays.get(place).map(Relay::id)
+    pub(super) fn id(&self, id: RelayId) -> Option<RsaId> {
+        self.relay(id).map(Relay::id)
+    }
+
+    fn relay(&self, RelayId(place): RelayId) -> Option<&Relay> {
+        self.found.relays.get(place)
     }
 
     /// What has been found so far.

@@ -11,6 +11,7 @@ use coordinator::{HistoryPolicy, Params, ROUNDS_ALLOWED};
 use measurer::{Consent, TeamOptions};
 use netdoc::Fingerprint;
 use netdoc::bwfile::NodeIdStyle;
+use onion::identity::RsaId;
 use onion::{Duration, Rate};
 use serde::Deserialize;
 use std::collections::BTreeSet;
@@ -31,11 +32,15 @@ struct File {
     #[serde(default)]
     authority_identities: Vec<String>,
     certificates: Option<PathBuf>,
+    descriptors: Option<PathBuf>,
     relays: Option<Vec<String>>,
     #[serde(default)]
     echo: Vec<String>,
     echo_rounds: Option<u32>,
     opt_in: Option<PathBuf>,
+    family: Option<bool>,
+    #[serde(default)]
+    together: Vec<Vec<String>>,
     keep_files: Option<usize>,
     node_id_dollar: Option<bool>,
     diagnostics: Option<bool>,
@@ -101,6 +106,8 @@ pub(crate) struct Config {
     pub(crate) authority_identities: BTreeSet<Fingerprint>,
     /// Their certificates, where the consensus is a file.
     pub(crate) certificates: Option<PathBuf>,
+    /// The relays' descriptors, where the consensus is a file.
+    pub(crate) descriptors: Option<PathBuf>,
     /// By fingerprint or nickname; all that may be measured if `None`.
     pub(crate) relays: Option<Vec<String>>,
     /// Those that take part, by fingerprint or nickname.
@@ -110,6 +117,10 @@ pub(crate) struct Config {
     /// Loaded again on SIGHUP.
     consent: Mutex<Consent>,
     opt_in: Option<PathBuf>,
+    /// Whether relays that declare each other to be of their family are measured together.
+    pub(crate) family: bool,
+    /// Relays that are, by the operator's word, in pairs.
+    pub(crate) together: Vec<(RsaId, RsaId)>,
     pub(crate) keep_files: usize,
     /// How bandwidth files name relays.
     pub(crate) node_ids: NodeIdStyle,
@@ -156,6 +167,17 @@ impl Config {
             let problem = "`consensus` is a file: to verify it, name the `certificates`, too, such as cached-certs";
             return Err(bad(problem.to_owned()));
         }
+        let family = file.family.unwrap_or(false);
+        if file.authority.is_some() && file.descriptors.is_some() {
+            let problem = "`descriptors` go with a `consensus` that is a file: an `authority` is asked for them";
+            return Err(bad(problem.to_owned()));
+        }
+        if family && file.consensus.is_some() && file.descriptors.is_none() {
+            let problem = "`family`: relays declare their families in descriptors: name the file of `descriptors`, too, such as \
+                           cached-descriptors";
+            return Err(bad(problem.to_owned()));
+        }
+        let together = together(&file.together).map_err(bad)?;
         if file.measurers.is_empty() {
             return Err(bad("there are no `[[measurers]]`".to_owned()));
         }
@@ -200,6 +222,7 @@ impl Config {
             source,
             authority_identities,
             certificates: file.certificates.as_deref().map(beside),
+            descriptors: file.descriptors.as_deref().map(beside),
             node_ids: match file.node_id_dollar {
                 Some(false) => NodeIdStyle::Plain,
                 Some(true) | None => NodeIdStyle::Dollar,
@@ -210,6 +233,8 @@ impl Config {
             echo_rounds: file.echo_rounds.unwrap_or(ROUNDS_ALLOWED).max(1),
             consent: Mutex::new(read_consent(opt_in.as_deref())?),
             opt_in,
+            family,
+            together,
             keep_files: file.keep_files.unwrap_or(30),
             store,
             retention,
@@ -222,6 +247,25 @@ impl Config {
         authorities::check(&this).map_err(bad)?;
         Ok(this)
     }
+}
+
+/// The pairs of groups of fingerprints.
+fn together(groups: &[Vec<String>]) -> Result<Vec<(RsaId, RsaId)>, String> {
+    let mut pairs = Vec::new();
+    for group in groups {
+        let id = |text: &String| {
+            let problem = || format!("`together`: {text} is no fingerprint");
+            text.parse::<Fingerprint>().map(|it| RsaId(*it.as_bytes())).map_err(|_| problem())
+        };
+        let ids = group.iter().map(id).collect::<Result<BTreeSet<_>, _>>()?;
+        let mut ids = ids.into_iter();
+        let first = ids.next().filter(|_| ids.len() > 0);
+        let first = first.ok_or_else(|| {
+            "`together`: a group is a list of two relays or more: [[\"FINGERPRINT\", \"FINGERPRINT\"]]".to_owned()
+        })?;
+        pairs.extend(ids.map(|other| (first, other)));
+    }
+    Ok(pairs)
 }
 
 fn read_consent(list: Option<&Path>) -> Result<Consent, Error> {
@@ -317,6 +361,8 @@ mod tests {
         assert_eq!(config.params, TeamOptions::default().params);
         assert_eq!((config.retention, retention), (Retention::default(), Retention::default()));
         assert!(config.relays.is_some() && config.echo.len() == 1 && config.guess.is_some());
+        assert!(!config.family);
+        assert_eq!(config.together.len(), 1);
         let authorities = config.authorities.expect("two others");
         assert_eq!((authorities.others.len(), authorities.round_s), (2, 10));
     }
@@ -346,6 +392,14 @@ mod tests {
             ("authority =", "secnds = 3\nauthority =", "`secnds`"),
             ("authority =", "seconds = 0\nauthority =", "seconds is 0, but must lie in 1 to 600"),
             ("authority =", "opt_in = \"none\"\nauthority =", "opt-in list"),
+            ("authority =", "together = [[\"AB\"]]\nauthority =", "AB is no fingerprint"),
+            ("authority =", "together = [[]]\nauthority =", "two relays or more"),
+            (
+                "authority = \"127.0.0.1:7001\"",
+                "consensus = \"c\"\nfamily = true",
+                "such as cached-descriptors",
+            ),
+            ("authority =", "descriptors = \"d\"\nauthority =", "go with a `consensus`"),
             ("authority =", "authority_identities = [\"AB\"]\nauthority =", "AB is no fingerprint"),
             (
                 "authority = \"127.0.0.1:7001\"",

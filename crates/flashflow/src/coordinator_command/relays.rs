@@ -1,17 +1,19 @@
 //! Which relays are measured, and what is to be expected of them.
 
 use super::config::{Config, Source};
-use crate::documents::Documents;
+use crate::documents::{Documents, Origin};
 use crate::error::Error;
+use coordinator::plan::{Candidate, Machine, machines_within};
 use coordinator::{Expectations, Guess, Turn};
 use measurer::{Approach, Consent, ConsentError, Coordinator, Defences, Request};
 use netdoc::consensus::{Flag, Router};
 use netdoc::fetch::{Fetcher, Resource};
 use netdoc::{Fingerprint, Nickname};
+use onion::Rate;
 use onion::identity::RsaId;
 use onion::measure::pump::Target;
 use relay::consensus_signers;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::net::{IpAddr, SocketAddr};
 use std::path::Path;
@@ -25,6 +27,11 @@ pub(super) struct Relay {
     pub(super) nickname: Nickname,
     /// What to expect of it.
     pub(super) guess: Guess,
+    /// Those that are measured together have the same: that of the first of them.
+    pub(super) together: RsaId,
+    /// Those that certainly share a machine have the same: they have in all what was found of it, also if they were not measured
+    /// together.
+    pub(super) machine: RsaId,
 }
 
 impl Relay {
@@ -53,7 +60,7 @@ pub(super) fn documents(config: &Config, now_unix_s: u64) -> Result<Documents, E
                 let all = Resource::Path("/tor/keys/all".to_owned());
                 Ok(Fetcher::default().get(*authority, &all)?)
             })?;
-            Documents::new(what, &text, Some(*authority))?.signed_by(signers)
+            Documents::new(what, &text, Origin::Authority(*authority))?.signed_by(signers)
         }
         Source::File(path) => {
             let text = read(path, "read the consensus")?;
@@ -61,7 +68,8 @@ pub(super) fn documents(config: &Config, now_unix_s: u64) -> Result<Documents, E
             let certificates = config.certificates.as_deref().unwrap_or(Path::new(""));
             let certificates = || read(certificates, "read the certificates");
             let signers = verify(config, &what, &text, now_unix_s, certificates)?;
-            Documents::new(what, &text, None)?.signed_by(signers)
+            let origin = config.descriptors.as_deref().map_or(Origin::Nowhere, Origin::File);
+            Documents::new(what, &text, origin)?.signed_by(signers)
         }
     };
     let lasts = documents.consensus.valid_until.saturating_add(STALE_S);
@@ -126,7 +134,42 @@ pub(super) fn relays(
         let takes_part = echo.iter().any(|it| it.fingerprint == router.fingerprint);
         relay(router, config, takes_part, expectations.first_guess(rsa(router)), defences)
     };
-    Ok(routers.iter().map(relay).collect())
+    let mut relays: Vec<Relay> = routers.iter().map(relay).collect();
+    let team: Rate = config.measurers.iter().filter_map(|mate| mate.capacity).sum();
+    let most = team.scaled(1.0 / config.params.excess_factor());
+    let families = if config.family { documents.families.as_slice() } else { &[] };
+    put_together(&mut relays, &config.together, families, most);
+    Ok(relays)
+}
+
+/// Relays at one address share a machine, and those that the operator names; those of one family are measured together with them, as many as
+/// the team can load at once, which is `most`. What relays say of each other makes none of them another's debtor: it counts only in seconds in which both were
+/// measured.
+fn put_together(
+    relays: &mut [Relay],
+    certain: &[(RsaId, RsaId)],
+    families: &[(RsaId, RsaId)],
+    most: Rate,
+) {
+    let candidate =
+        |it: &Relay| Candidate { relay: it.id(), guess: it.guess.capacity, address: it.address() };
+    let candidates: Vec<Candidate> = relays.iter().map(candidate).collect();
+    let all = [certain, families].concat();
+    let name = |machines: Vec<Machine>| -> BTreeMap<RsaId, RsaId> {
+        let named = |machine: &Machine| {
+            let key = machine.key();
+            machine.relays().map(|relay| (relay, key)).collect::<Vec<_>>()
+        };
+        machines.iter().flat_map(named).collect()
+    };
+    let together = name(machines_within(&candidates, &all, most));
+    let machine = name(machines_within(&candidates, certain, most));
+    for relay in relays {
+        let of = |names: &BTreeMap<RsaId, RsaId>| names.get(&relay.id()).copied();
+        let (together, machine) = (of(&together), of(&machine));
+        relay.together = together.unwrap_or(relay.together);
+        relay.machine = machine.unwrap_or(relay.machine);
+    }
 }
 
 /// All relays of the consensus, and why those that are not measured are not.
@@ -232,5 +275,47 @@ fn relay(
     let request = Request { target, guess: guess.capacity, defences, approach };
     let (nickname, fingerprint) = (router.nickname.to_string(), router.fingerprint);
     let subject = Subject { nickname, fingerprint, limit: None, request };
-    Relay { subject, nickname: router.nickname, guess }
+    let own = rsa(router);
+    Relay { subject, nickname: router.nickname, guess, together: own, machine: own }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::journal::testing;
+    use super::*;
+
+    /// Relays of 50 Mbit/s, by the last byte of their addresses.
+    fn relays(hosts: &[u8]) -> Vec<Relay> {
+        let relay = |(number, host): (u8, &u8)| {
+            let mut relay = testing::relay(number);
+            relay.subject.request.target.address = ([192, 0, 2, *host], 9001).into();
+            relay
+        };
+        (1..).zip(hosts).map(relay).collect()
+    }
+
+    const fn id(number: u8) -> RsaId {
+        RsaId([number; 20])
+    }
+
+    #[test]
+    fn a_family_is_measured_together_and_only_an_address_or_an_operator_makes_it_one_machine() {
+        let mut relays = relays(&[1, 1, 2, 3, 4]);
+        let mbit = Rate::from_mbit_per_s;
+        // 1 and 2 are at one address, 3 is of the family of 2, and the operator says that 4 and 5 share a machine.
+        let (certain, families) = ([(id(4), id(5))], [(id(2), id(3))]);
+        let names = |relays: &[Relay]| {
+            let of = |name: fn(&Relay) -> RsaId| relays.iter().map(|it| name(it).0[0]).collect();
+            let (together, machine): (Vec<u8>, Vec<u8>) =
+                (of(|it| it.together), of(|it| it.machine));
+            (together, machine)
+        };
+        put_together(&mut relays, &certain, &families, mbit(150.0));
+        assert_eq!(names(&relays), (vec![1, 1, 1, 4, 4], vec![1, 1, 3, 4, 4]));
+        // A team for two of them: the family is too large, the pair is not.
+        put_together(&mut relays, &certain, &families, mbit(100.0));
+        assert_eq!(names(&relays), (vec![1, 1, 3, 4, 4], vec![1, 1, 3, 4, 4]));
+        put_together(&mut relays, &certain, &families, mbit(99.0));
+        assert_eq!(names(&relays), (vec![1, 1, 3, 4, 5], vec![1, 1, 3, 4, 5]));
+    }
 }

@@ -4,7 +4,8 @@ use super::agreed::Seeds;
 use super::agreeing::Party;
 use super::campaign::{ALIVE_S, Common, Found, LATENCY, Measuring};
 use super::relays::{self, Relay};
-use super::{config::Config, greet, interrupted, publish, reload_if_asked, see, tell};
+use super::{config::Config, suspects};
+use super::{greet, interrupted, publish, reload_if_asked, see, tell};
 use crate::documents::Documents;
 use crate::error::Error;
 use coordinator::agreement::Agreed;
@@ -166,6 +167,9 @@ impl Watch<'_> {
                 in_words(rota.counts())
             ));
             self.tell_progress(rota.counts());
+            let (common, together) = (self.common, known.relays.iter());
+            let together = together.map(|it| (it.id(), it.together)).collect();
+            scope.spawn(move || suspects::look(common, begin_unix_s, &together));
             let (mut refreshed, mut told) = (unix_time_s(), unix_time_s());
             loop {
                 let now = unix_time_s();
@@ -263,6 +267,7 @@ impl Watch<'_> {
             Arrival {
                 relay: relay.id(),
                 address: relay.address(),
+                beside: (relay.together != relay.id()).then_some(relay.together),
                 standing: relay.guess.standing(),
                 turn: past.and_then(|it| it.follows).unwrap_or(first),
                 is_done: past.is_some_and(|it| it.is_done),

@@ -1,7 +1,8 @@
 //! Relays of one machine: they begin together, and share what was found of it.
 
-use coordinator::{Record, RelayId, Turn, share_machine};
+use coordinator::{Record, RelayId, Turn, share_aligned, share_machine};
 use measurer::{Gate, Pass};
+use onion::identity::RsaId;
 use std::collections::BTreeMap;
 use store::Begun;
 
@@ -30,18 +31,21 @@ struct Machine {
     /// Relays whose turn has not ended.
     expected: usize,
     over: Vec<TurnOver>,
+    /// Which of them certainly share it: those with the same.
+    certain: BTreeMap<RelayId, RsaId>,
 }
 
 impl Machines {
-    /// The turns of these relays have come, at the same time.
-    pub(super) fn begin(&mut self, relays: &[RelayId]) {
+    /// The turns of these relays have come, at the same time. Those with the same name certainly share a machine.
+    pub(super) fn begin(&mut self, relays: &[(RelayId, RsaId)]) {
         if relays.len() < 2 {
             return;
         }
         let (gate, passes) = Gate::new(relays.len());
-        let machine = Machine { gate, passes, expected: relays.len(), over: Vec::new() };
+        let certain = relays.iter().copied().collect();
+        let machine = Machine { gate, passes, expected: relays.len(), over: Vec::new(), certain };
         self.machines.insert(self.next, machine);
-        self.machine_of.extend(relays.iter().map(|relay| (*relay, self.next)));
+        self.machine_of.extend(relays.iter().map(|(relay, _)| (*relay, self.next)));
         self.next += 1;
     }
 
@@ -80,11 +84,24 @@ impl Machines {
 }
 
 impl Machine {
-    /// Gives each its part.
+    /// Gives each its part. If they did not begin together, nothing was found out about relays that may share a machine or not: only those are held to it that
+    /// certainly do.
     fn settle(self) -> Vec<TurnOver> {
-        let Self { gate, over: mut turns, .. } = self;
+        let Self { gate, over: mut turns, certain, .. } = self;
+        let is_together = gate.was_passed_together();
         let mut records: Vec<Record> = turns.iter().map(|turn| turn.record.clone()).collect();
-        share_machine(&mut records, gate.was_passed_together());
+        if !(is_together && share_aligned(&mut records)) {
+            let mut groups: BTreeMap<Option<RsaId>, Vec<usize>> = BTreeMap::new();
+            for (place, turn) in turns.iter().enumerate() {
+                groups.entry(certain.get(&turn.relay).copied()).or_default().push(place);
+            }
+            for places in groups.into_values() {
+                let mut group: Vec<Record> =
+                    places.iter().map(|place| records[*place].clone()).collect();
+                share_machine(&mut group, is_together);
+                places.into_iter().zip(group).for_each(|(place, it)| records[place] = it);
+            }
+        }
         for (turn, record) in turns.iter_mut().zip(records) {
             turn.record = record;
         }
@@ -106,8 +123,8 @@ mod tests {
     #[test]
     fn what_was_found_of_a_machine_is_settled_when_the_last_of_its_relays_has_ended() {
         let mut machines = Machines::default();
-        machines.begin(&[RelayId(1), RelayId(2), RelayId(3)]);
-        machines.begin(&[RelayId(4)]);
+        machines.begin(&[1, 2, 3].map(|it| (RelayId(it), RsaId([1; 20]))));
+        machines.begin(&[(RelayId(4), RsaId([4; 20]))]);
         assert!(machines.pass(RelayId(4)).is_none(), "it waits for nobody");
         assert!([1, 2, 3].map(RelayId).iter().all(|it| machines.pass(*it).is_some()));
         assert_eq!(machines.end(over(4)).len(), 1);
@@ -126,11 +143,28 @@ mod tests {
     #[test]
     fn an_interrupted_campaign_keeps_what_has_ended() {
         let mut machines = Machines::default();
-        machines.begin(&[RelayId(1), RelayId(2)]);
+        machines.begin(&[1, 2].map(|it| (RelayId(it), RsaId([1; 20]))));
         assert!(machines.end(over(1)).is_empty());
         let left = machines.end_all();
         assert_eq!((left.len(), left[0].record.shared), (1, None));
         assert_eq!(machines.end(over(2)).len(), 1, "it came after that");
+    }
+
+    #[test]
+    fn who_may_share_a_machine_loses_nothing_to_others_that_did_not_begin_with_it() {
+        let mut machines = Machines::default();
+        // 1 and 2 are at one address; 3 is elsewhere, and of their family.
+        let first = RsaId([1; 20]);
+        machines.begin(&[(RelayId(1), first), (RelayId(2), first), (RelayId(3), RsaId([3; 20]))]);
+        assert!(machines.end(over(1)).is_empty() && machines.end(over(2)).is_empty());
+        let settled = machines.end(over(3));
+        let whole = measured_capacity();
+        for turn in &settled {
+            let is_alone = turn.relay == RelayId(3);
+            assert_eq!(turn.record.shared.is_none(), is_alone, "{:?}", turn.record.shared);
+            let part = if is_alone { whole } else { whole.scaled(0.5) };
+            assert_eq!(turn.record.capacity(), Some(part));
+        }
     }
 
     fn measured_capacity() -> onion::Rate {

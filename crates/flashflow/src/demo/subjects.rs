@@ -1,6 +1,6 @@
 //! The network's relays, as they are to be measured.
 
-use crate::documents::Documents;
+use crate::documents::{Documents, Origin};
 use crate::error::Error;
 use lab::{Network, OwnRelay, OwnRelaySpec};
 use measurer::{Approach, Coordinator, Defences, Request};
@@ -15,7 +15,7 @@ use terminal::measuring::Subject;
 /// What the authorities of a network publish, with this consensus.
 pub(super) fn documents(network: &Network, consensus: &str) -> Result<Documents, Error> {
     let what = "the consensus of the private network".to_owned();
-    Documents::new(what, consensus.as_bytes(), Some(authority(network)?))
+    Documents::new(what, consensus.as_bytes(), Origin::Authority(authority(network)?))
 }
 
 fn authority(network: &Network) -> Result<SocketAddr, Error> {

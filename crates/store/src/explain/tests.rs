@@ -53,6 +53,7 @@ fn said_at(
         relay: &row,
         measurements: &measurements,
         neighbours: store.neighbours(&row).expect("read"),
+        suspects: &store.suspects(Some(row.rsa)).expect("read"),
         consensus_seen_unix_s: Some(NOW),
         line,
         policy: HistoryPolicy::default(),
@@ -108,6 +109,42 @@ fn relays_at_one_address_are_told_that_they_share_a_machine() {
     for text in [of([192, 0, 2, 1], &[1]), of([127, 0, 0, 1], &[1, 2])] {
         assert!(!text.contains("at its address"), "{text}");
     }
+}
+
+#[test]
+fn a_suspicion_is_told_with_what_an_operator_can_do_about_it() {
+    let of = |others: u8| {
+        let suspect = |number: u8| Suspect {
+            suspicion: Suspicion {
+                relays: (relay(1).rsa, relay(number).rsa),
+                moves: 60,
+                alike: 58,
+                by_chance: 0.001,
+            },
+            nicknames: ("relay1".to_owned(), format!("relay{number}")),
+        };
+        let suspects: Vec<Suspect> = (2..2 + others).map(suspect).collect();
+        let scratch = Scratch::new();
+        let mut store = Store::open(&scratch.store).expect("new");
+        let measured = closed(relay(1), NOW, 1, 5_000_000);
+        store.write([&Entry::Ended(Box::new(measured))]).expect("room");
+        let row = store.relay(relay(1).rsa).expect("read").expect("known");
+        let story = Story {
+            relay: &row,
+            measurements: &[],
+            neighbours: 0,
+            suspects: &suspects,
+            consensus_seen_unix_s: Some(NOW),
+            line: None,
+            policy: HistoryPolicy::default(),
+            now_unix_s: NOW + 3600,
+        };
+        explain(&story).join("\n")
+    };
+    assert!(!of(0).contains("share a machine"));
+    has(&of(1), &["those of relay2 (", "58 of 60 times", "no proof", "together = [["]);
+    has(&of(5), &["relay2 (", "relay4 (", " and 2 more"]);
+    assert!(!of(5).contains("relay5 ("));
 }
 
 #[test]

@@ -23,7 +23,9 @@ pub(in super::super) fn relay(number: u8) -> Relay {
     let nickname = format!("relay{number}");
     let subject = Subject { nickname: nickname.clone(), fingerprint, limit: None, request };
     let guess = Guess { capacity: guess, source: GuessSource::Default, sockets_min: 0 };
-    Relay { subject, nickname: nickname.parse().expect("a nickname"), guess }
+    let own = ids.rsa;
+    let nickname = nickname.parse().expect("a nickname");
+    Relay { subject, nickname, guess, together: own, machine: own }
 }
 
 pub(in super::super) fn record(relay: &Relay, end: coordinator::End) -> Record {

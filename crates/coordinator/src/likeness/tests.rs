@@ -1,0 +1,170 @@
+use super::*;
+use proptest::collection::vec;
+use proptest::prelude::*;
+use rand_chacha::ChaCha12Rng;
+use rand_core::{Rng, SeedableRng};
+use std::vec;
+
+fn id(number: u16) -> RsaId {
+    let mut bytes = [0; 20];
+    bytes[..2].copy_from_slice(&number.to_be_bytes());
+    RsaId(bytes)
+}
+
+/// Between 0 and 1.
+fn uniform(rng: &mut impl Rng) -> f64 {
+    f64::from(rng.next_u32()) / 4_294_967_296.0
+}
+
+/// Estimates of relays, of which the first `sharing` are on one machine, from period to period: by a factor of their machine between 0.7 and 1, and so much
+/// of their own.
+fn network(seed: u8, relays: u16, sharing: u16, pairs: u32, own: f64) -> Likeness {
+    let rng = &mut ChaCha12Rng::from_seed([seed; 32]);
+    let mut likeness = Likeness::default();
+    for _ in 0..pairs {
+        let common = [(); 2].map(|()| 0.7 + 0.3 * uniform(rng));
+        let mut both = vec![];
+        for number in 0..relays {
+            let machine =
+                if number < sharing { common } else { [(); 2].map(|()| 0.7 + 0.3 * uniform(rng)) };
+            let found = |machine: f64, rng: &mut ChaCha12Rng| {
+                Rate::from_mbit_per_s(f64::from(number + 1) * machine * (1.0 - own * uniform(rng)))
+            };
+            both.push((id(number), found(machine[0], rng), found(machine[1], rng)));
+        }
+        likeness.add(&both);
+    }
+    likeness
+}
+
+#[test]
+fn relays_of_one_machine_are_found_and_nobody_else_is() {
+    // 60 relays are 1,770 pairs; four on one machine are six of them.
+    let found = network(1, 60, 4, 90, 0.1).suspicions(|_, _| false);
+    assert_eq!(found.len(), 6, "{found:#?}");
+    let of_machine = |it: &Suspicion| it.relays.0 < it.relays.1 && it.relays.1 <= id(3);
+    assert!(found.iter().all(of_machine), "{found:#?}");
+    assert!(found.is_sorted_by(|a, b| a.by_chance <= b.by_chance));
+    assert!(found.iter().all(|it| it.moves > 40 && it.alike * 10 > it.moves * 7), "{found:#?}");
+    // Those that are measured together anyway are not told.
+    let others = network(1, 60, 4, 90, 0.1).suspicions(|one, _| one == id(0));
+    assert_eq!(others.len(), 3, "{others:#?}");
+    // Some weeks tell nothing.
+    assert_eq!(network(1, 60, 4, 10, 0.1).suspicions(|_, _| false), []);
+}
+
+/// In 60 networks of 1,770 pairs each, chance alone may bring 0.6 on average.
+#[test]
+fn chance_alone_brings_hardly_any_suspicion() {
+    let networks = (0..60).map(|seed| network(seed, 60, 0, 64, 0.3));
+    let found: usize = networks.map(|it| it.suspicions(|_, _| false).len()).sum();
+    assert!(found <= 4, "{found}");
+}
+
+#[test]
+fn what_concerns_all_relays_is_no_likeness() {
+    let rng = &mut ChaCha12Rng::from_seed([3; 32]);
+    let mut likeness = Likeness::default();
+    for pair in 0..60 {
+        // A measurer is slow every other time.
+        let all = if pair % 2 == 0 { 0.5 } else { 1.9 };
+        let mut found = |number: u16| 1e9 * f64::from(number + 1) * (0.9 + 0.1 * uniform(rng));
+        let mut one = |number: u16| {
+            let rates = [found(number), found(number) * all];
+            let [first, second] = rates.map(|bits| Rate::from_mbit_per_s(bits / 1e6));
+            (id(number), first, second)
+        };
+        likeness.add(&(0..40).map(&mut one).collect::<Vec<_>>());
+    }
+    assert_eq!(likeness.suspicions(|_, _| false), []);
+}
+
+#[test]
+fn few_relays_no_estimate_and_too_many_periods_teach_nothing() {
+    let both = |relays: u16, first: f64| {
+        let mbit = Rate::from_mbit_per_s;
+        let one = |number: u16| (id(number), mbit(first), mbit(f64::from(number)));
+        (0..relays).map(one).collect::<Vec<_>>()
+    };
+    let mut likeness = Likeness::default();
+    likeness.add(&both(19, 1.0));
+    likeness.add(&both(40, 0.0));
+    assert_eq!((likeness.pairs_of_periods, likeness.relays.len()), (0, 0));
+    for _ in 0..200 {
+        likeness.add(&both(21, 1.0));
+    }
+    assert_eq!(likeness.pairs_of_periods, Likeness::PAIRS_OF_PERIODS_MAX);
+    assert_eq!(likeness.relays.len(), 20, "all but the middle one");
+    // All alike, or all different: the ten below the middle, and the ten above it.
+    let moves = likeness.relays[&id(20)];
+    assert_eq!((moves.made, moves.up), (u128::MAX, u128::MAX));
+    // Who always goes the same way is like nobody: there is nothing to be alike in.
+    assert_eq!(likeness.suspicions(|_, _| false), []);
+}
+
+#[test]
+fn no_more_are_told_than_somebody_can_look_at() {
+    // 50 relays on one machine are 1,225 pairs.
+    let found = network(5, 200, 50, 128, 0.05).suspicions(|_, _| false);
+    assert_eq!(found.len(), TOLD_MAX);
+    assert!(found.is_sorted_by(|a, b| a.by_chance <= b.by_chance));
+    assert!(found.iter().all(|it| it.relays.1 < id(50)));
+}
+
+proptest! {
+    /// The chance is what counting all ways to distribute one relay's ups over the moves gives.
+    #[test]
+    fn the_chance_is_a_count_of_all_cases(moves in vec(any::<(bool, bool)>(), 1..11)) {
+        let bits = |of: fn(&(bool, bool)) -> bool| {
+            let set = moves.iter().enumerate().filter(|(_, it)| of(it));
+            set.fold(0u128, |bits, (place, _)| bits | 1 << place)
+        };
+        let made = (1 << moves.len()) - 1;
+        let (one, other) = (bits(|it| it.0), bits(|it| it.1));
+        let table = Table::of(Moves { made, up: one }, Moves { made, up: other });
+        let alike = moves.iter().filter(|(one, other)| one == other).count();
+        prop_assert_eq!(table.alike() as usize, alike);
+        let cases = (0..=made).filter(|it: &u128| it.count_ones() == one.count_ones());
+        let (mut all, mut as_many) = (0u32, 0u32);
+        for case in cases {
+            all += 1;
+            as_many += u32::from((case & other).count_ones() >= table.both_up);
+        }
+        let expected = f64::from(as_many) / f64::from(all);
+        let is_above = table.both_up * table.moves > table.ups.0 * table.ups.1;
+        match table.chance_below(2.0, &Factorials::new()) {
+            Some(chance) => prop_assert!(is_above && (chance - expected).abs() < 1e-9, "{chance} {expected}"),
+            None => prop_assert!(!is_above),
+        }
+        if let Some(chance) = table.chance_below(0.05, &Factorials::new()) {
+            prop_assert!(chance < 0.05);
+        }
+    }
+
+    /// Neither a relay's size nor what it was measured beside changes anything.
+    #[test]
+    fn only_directions_count(factors in vec(1u32..1000, 30), seed: u8) {
+        let rng = &mut ChaCha12Rng::from_seed([seed; 32]);
+        let (mut small, mut scaled) = (Likeness::default(), Likeness::default());
+        for _ in 0..12 {
+            let one = |number: u16| {
+                let mut bytes = || 1_000_000 + u64::from(rng.next_u32() % 1_000_000);
+                (id(number), bytes(), bytes())
+            };
+            let both: Vec<_> = (0..30).map(one).collect();
+            let as_rates = |by: &dyn Fn(usize) -> u64| {
+                let rates = both.iter().enumerate().map(|(place, (relay, first, second))| {
+                    let rate = |bytes: u64| Rate::from_byte_per_s(bytes * by(place));
+                    (*relay, rate(*first), rate(*second))
+                });
+                rates.collect::<Vec<_>>()
+            };
+            small.add(&as_rates(&|_| 1));
+            scaled.add(&as_rates(&|place| u64::from(factors[place])));
+        }
+        for (relay, moves) in &small.relays {
+            let other = scaled.relays[relay];
+            prop_assert_eq!((moves.made, moves.up), (other.made, other.up));
+        }
+    }
+}

@@ -1,0 +1,40 @@
+//! Which relays may share a machine: looked at once in a period, beside the measurements.
+
+use super::campaign::Common;
+use onion::identity::RsaId;
+use std::collections::BTreeMap;
+use store::{Entry, Reader};
+
+/// Looks at all that was found in periods that were over by then, and records who moves together. Relays with the same name in `together` are measured
+/// together anyway.
+///
+/// It has a connection to the store of its own: nothing waits for it.
+pub(super) fn look(
+    Common { config, journal, output, interrupt, .. }: Common<'_>,
+    before_unix_s: u64,
+    together: &BTreeMap<RsaId, RsaId>,
+) {
+    let go_on = || !interrupt.is_requested();
+    let found = Reader::open(&config.store).and_then(|it| it.likeness(before_unix_s, go_on));
+    let likeness = match found {
+        Ok(likeness) => likeness,
+        Err(error) => {
+            tracing::warn!("nobody is suspected of sharing a machine in this period: {error}");
+            return;
+        }
+    };
+    if interrupt.is_requested() {
+        return;
+    }
+    let is_known = |one: RsaId, other: RsaId| {
+        together.get(&one).is_some_and(|name| together.get(&other) == Some(name))
+    };
+    let suspicions = likeness.suspicions(is_known);
+    if !suspicions.is_empty() {
+        let count = suspicions.len();
+        output.step(format!(
+            "{count} pairs of relays may share machines: `flashflow export --what suspicions` names them"
+        ));
+    }
+    journal.note(Entry::Suspicions(suspicions));
+}

@@ -1,0 +1,117 @@
+//! Relays of one machine, through the command line: in networks of their own, since on loopback no address says anything.
+
+#[expect(dead_code, reason = "what the other test files need")]
+mod common;
+
+use common::team::{make_key, measurer_of, start_measurer, write_measurer};
+use common::{Running, Scratch, lacking, number, text};
+use lab::wan::{Access, HostSpec, Narrow, Queue, Wan, WanSpec};
+use netdoc::{Ed25519Identity, Fingerprint};
+use onion::{Duration, Rate};
+use rustix::process::Signal;
+use serde_json::Value;
+use std::fmt::Write as _;
+use std::fs;
+use std::net::{Ipv4Addr, SocketAddr};
+
+/// What the machine's link lets through, each way.
+const MACHINE_MBIT_S: f64 = 24.0;
+
+/// A consensus with these relays, as an authority would write it.
+fn consensus(relays: &[(Fingerprint, SocketAddr)]) -> String {
+    let sample = include_str!("../../netdoc/tests/data/consensus-ns");
+    let (head, _) = sample.split_once("\nr ").expect("a relay");
+    let (_, foot) = sample.split_once("\ndirectory-footer").expect("a footer");
+    let mut relays = relays.to_vec();
+    relays.sort_unstable_by_key(|(fingerprint, _)| *fingerprint);
+    let mut text = format!("{head}\n");
+    for (fingerprint, address) in relays {
+        let mut bytes = [0; 32];
+        bytes[..20].copy_from_slice(fingerprint.as_bytes());
+        // Of 20 bytes: zeros that follow change nothing.
+        let identity = Ed25519Identity::from_bytes(bytes).to_string();
+        let (ip, port) = (address.ip(), address.port());
+        writeln!(
+            text,
+            "r relay{port} {} fT1lwALw2cmUMK6Otfxu5FIrrSc 2020-02-28 21:39:07 {ip} {port} 0\n\
+             s Fast Running Stable Valid\nv Tor 0.4.9.11\nw Bandwidth=1000\np reject 1-65535",
+            &identity[..27]
+        )
+        .expect("memory");
+    }
+    format!("{text}directory-footer{foot}")
+}
+
+#[test]
+fn two_relays_at_one_address_are_measured_together_and_have_the_machine_once() {
+    if let Some(what) = lacking() {
+        skip::this_test!("it needs {what}");
+    }
+    let scratch = Scratch::new();
+    let rate = Rate::from_mbit_per_s(MACHINE_MBIT_S);
+    let link = Narrow { rate, queue: Queue::Time(Duration::from_millis(50)) };
+    let at = |host| Ipv4Addr::new(10, 77, 0, host);
+    let machine = HostSpec::new("machine", at(2)).with_access(Access::both(link));
+    let wan = Wan::start(&WanSpec::new(vec![HostSpec::new("team", at(1)), machine])).expect("up");
+    let (team, machine) = (wan.host("team").expect("it"), wan.host("machine").expect("it"));
+
+    let coordinator = make_key(&scratch, "c.key");
+    let start = |name: &str| {
+        let arguments = ["relay", "--nickname", name, "--address", "10.77.0.2", "--keys", name];
+        let options = ["--coordinator", &coordinator, "--json"];
+        let command = scratch.command(&[&arguments[..], &options].concat());
+        let mut relay = machine.run(|| Running::new(command)).expect("a process there");
+        let is_it = |line: &str| line.contains("\"type\":\"listening\"");
+        relay.wait_for_out("listening", is_it);
+        let line = relay.out().iter().find(|line| is_it(line)).expect("it has come");
+        let listening: Value = serde_json::from_str(line).expect("JSON");
+        let fingerprint: Fingerprint = text(&listening, "fingerprint").parse().expect("one");
+        let address: SocketAddr = text(&listening, "address").parse().expect("an address");
+        (relay, fingerprint, address)
+    };
+    let relays = ["one", "two"].map(start);
+    let listed = relays.each_ref().map(|(_, fingerprint, address)| (*fingerprint, *address));
+    fs::write(scratch.path("consensus"), consensus(&listed)).expect("written");
+
+    let key = make_key(&scratch, "m.key");
+    write_measurer(&scratch, "m", "127.0.0.1:0", &coordinator);
+    let (measurer, address) = team.run(|| start_measurer(&scratch, "m.toml")).expect("a process");
+    let echo: Vec<String> = listed.iter().map(|(it, _)| format!("\"{it}\"")).collect();
+    let config = format!(
+        "key = \"c.key\"\nout = \"bandwidth\"\nconsensus = \"consensus\"\necho = [{}]\nseconds = 8\n\
+         guess_mbit_per_s = 30\n{}",
+        echo.join(", "),
+        measurer_of(&address, &key)
+    );
+    fs::write(scratch.path("c.toml"), config).expect("written");
+    let arguments = ["coordinator", "--config", "c.toml", "--once", "--json"];
+    let command = scratch.command(&arguments);
+    let run = team.run(|| Running::new(command)).expect("a process");
+    let ended = run.end();
+    ended.assert_code(0);
+    let summary = ended.summary();
+    let found = summary["relays"].as_array().expect("a list");
+    let estimates: Vec<f64> = found.iter().map(|it| number(it, "estimate_mbit_per_s")).collect();
+    assert_eq!(estimates.len(), 2);
+    // Measured one after the other each would have had nearly all of it.
+    let sum: f64 = estimates.iter().sum();
+    assert!(estimates.iter().all(|it| *it > 0.0) && sum < 1.02 * MACHINE_MBIT_S, "{estimates:?}");
+
+    let records =
+        scratch.run(&["export", "--store", "bandwidth/store.db", "--what", "records"]).values();
+    // A turn that was not conclusive is followed by another: what the last one found is shared.
+    for (_, address) in &listed {
+        let name = format!("relay{}", address.port());
+        let is_of_it = |it: &&Value| it["relay"]["nickname"] == name;
+        let last = records.iter().filter(is_of_it).next_back().expect("a record");
+        assert_eq!(last["shared"]["relays"], 2, "{records:#?}");
+    }
+    for (relay, _, _) in relays {
+        relay.signal(Signal::TERM);
+        relay.end().assert_code(0);
+    }
+    measurer.signal(Signal::TERM);
+    measurer.end().assert_code(0);
+    drop(wan);
+    scratch.wait_until_clean();
+}
