@@ -1,6 +1,6 @@
 //! Who loads the relay, and how much: the greedy allocation of §4.2.
 
-use alloc::vec;
+use crate::vantage::Vantage;
 use alloc::vec::Vec;
 use core::cmp::Reverse;
 use core::fmt;
@@ -102,19 +102,17 @@ impl Allocation {
         later.saturating_mul(4) >= self.sockets()
     }
 
-    /// The same with as many sockets, shared out by rate and distance: who is twice as far has twice as much under
-    /// way, and needs as many more sockets where they lose packets. `rtts` holds the round trips that are known, by
-    /// the measurers' places in the team; unless those of all who take part are, nothing changes.
+    /// The same with as many sockets, shared out by what each path asks for: who is twice as far has twice as much under
+    /// way, and needs as many more sockets where they lose packets; and each socket keeps less under way the more it loses,
+    /// by the root of that (Mathis et al., 1997). `vantages` are by the measurers' places in the team; unless the round trips of
+    /// all who take part are known, nothing changes.
     #[must_use]
-    pub(crate) fn with_sockets_by_distance(mut self, rtts: &[Option<Duration>]) -> Self {
-        /// Nearer than this all are the same.
-        const NEAR: Duration = Duration::from_millis(1);
-        let under_way = |it: &Assignment| {
-            let rtt = rtts.get(it.measurer.0).copied().flatten()?;
-            Some(u128::from(it.rate.bytes_in(rtt.max(NEAR))).max(1))
+    pub(crate) fn with_sockets_by_path(mut self, vantages: &[Vantage]) -> Self {
+        let weight = |it: &Assignment| {
+            let path = vantages.get(it.measurer.0)?.path;
+            Some(need(it.rate, path.rtt?, path.loss_ppm))
         };
-        let Some(weights) = self.assignments.iter().map(under_way).collect::<Option<Vec<_>>>()
-        else {
+        let Some(weights) = self.assignments.iter().map(weight).collect::<Option<Vec<_>>>() else {
             return self;
         };
         let least = u32::try_from(self.assignments.len()).unwrap_or(u32::MAX).saturating_mul(2);
@@ -165,35 +163,75 @@ impl Allocation {
 /// at least one each (§4.1).
 #[must_use]
 pub fn allocate(needed: Rate, residuals: &[Rate], sockets: u32) -> Allocation {
-    allocate_among(needed, residuals, sockets, 1)
+    allocate_among(needed, residuals, &[], sockets, 1)
 }
 
-/// The same among at least so many measurers, if so many have anything left: that many, most residual
-/// capacity first, have an even part each as far as they can, before the first of them is given more.
+/// How many sockets a path asks for at this rate, in units of their own.
+fn need(rate: Rate, rtt: Duration, loss_ppm: Option<u32>) -> u128 {
+    /// Nearer than this all are the same.
+    const NEAR: Duration = Duration::from_millis(1);
+    /// Rarer losses are too few to be counted in a round, and more frequent ones than those no number of sockets
+    /// makes up for.
+    const RARE_PPM: u32 = 100;
+    const FREQUENT_PPM: u32 = 10_000;
+    let under_way = u128::from(rate.bytes_in(rtt.max(NEAR))).max(1);
+    let loss_ppm = loss_ppm.unwrap_or(0).clamp(RARE_PPM, FREQUENT_PPM);
+    // In thousandths.
+    under_way * u128::from((u64::from(loss_ppm) * 10_000).isqrt())
+}
+
+/// A measurer that may take part.
+#[derive(Clone, Copy)]
+struct Candidate {
+    place: usize,
+    host: Option<u32>,
+    /// What it has left.
+    residual: Rate,
+    /// What of that its path is believed to carry.
+    carried: Rate,
+    /// What it is given.
+    rate: Rate,
+}
+
+/// The same among at least so many measurers, if so many have anything left, at as many hosts, if they are at so many: that
+/// many, most residual capacity first, have an even part each as far as they can, before the first of them is given more.
+///
+/// Nobody is asked for more than its path was seen to carry ([`PathSeen::asked_at_most`](crate::PathSeen::asked_at_most)), unless
+/// that is not enough. `vantages` are by places, as `residuals`; of those that are not there nothing is known.
 #[must_use]
 pub(crate) fn allocate_among(
     needed: Rate,
     residuals: &[Rate],
+    vantages: &[Vantage],
     sockets: u32,
     measurers_min: u32,
 ) -> Allocation {
-    let mut team: Vec<(usize, Rate)> = residuals.iter().copied().enumerate().collect();
-    team.sort_by_key(|(index, residual)| (Reverse(*residual), *index));
+    let candidate = |(place, residual): (usize, &Rate)| {
+        let Vantage { host, path } = vantages.get(place).copied().unwrap_or_default();
+        let carried = path.asked_at_most().min(*residual);
+        Candidate { place, host, residual: *residual, carried, rate: Rate::ZERO }
+    };
+    let mut team: Vec<Candidate> = residuals.iter().enumerate().map(candidate).collect();
+    team.sort_by_key(|it| (Reverse(it.carried), Reverse(it.residual), it.place));
+    spread_over_hosts(&mut team, measurers_min as usize);
     let even = Rate::from_bit_per_s(needed.as_bit_per_s().div_ceil(measurers_min.max(1).into()));
     let mut missing = needed;
-    let mut rates = vec![Rate::ZERO; team.len()];
-    for (most, measurers) in [(even, measurers_min as usize), (Rate::MAX, team.len())] {
-        for ((_, residual), rate) in team.iter().zip(&mut rates).take(measurers) {
-            let more = (*residual).min(most).saturating_sub(*rate).min(missing);
+    let (all, first) = (team.len(), measurers_min as usize);
+    for (most, is_carried, measurers) in
+        [(even, true, first), (Rate::MAX, true, all), (Rate::MAX, false, all)]
+    {
+        for it in team.iter_mut().take(measurers) {
+            let left = if is_carried { it.carried } else { it.residual };
+            let more = left.min(most).saturating_sub(it.rate).min(missing);
             missing = missing - more;
-            *rate = *rate + more;
+            it.rate = it.rate + more;
         }
     }
-    let assignment = |((index, _), rate): (&(usize, Rate), Rate)| {
-        let measurer = MeasurerId(*index);
+    let assignment = |it: &Candidate| {
+        let (measurer, rate) = (MeasurerId(it.place), it.rate);
         (rate > Rate::ZERO).then_some(Assignment { measurer, rate, sockets: 1 })
     };
-    let mut assignments: Vec<Assignment> = team.iter().zip(rates).filter_map(assignment).collect();
+    let mut assignments: Vec<Assignment> = team.iter().filter_map(assignment).collect();
     let count = u32::try_from(assignments.len()).unwrap_or(u32::MAX).max(1);
     let (even, remainder) = (sockets / count, sockets % count);
     for (place, assignment) in (0u32..).zip(&mut assignments) {
@@ -202,11 +240,29 @@ pub(crate) fn allocate_among(
     Allocation { assignments, needed, available: residuals.iter().copied().sum() }
 }
 
+/// Brings those to the front that are at hosts of their own, so that the first so many are at different ones, as far as
+/// others have anything to give.
+fn spread_over_hosts(team: &mut Vec<Candidate>, first: usize) {
+    for place in 1..first.min(team.len()) {
+        let (chosen, rest) = team.split_at(place);
+        let is_new = |it: &Candidate| {
+            it.carried > Rate::ZERO
+                && it.host.is_none_or(|host| chosen.iter().all(|other| other.host != Some(host)))
+        };
+        if let Some(found) = rest.iter().position(is_new) {
+            let moved = team.remove(place + found);
+            team.insert(place, moved);
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::vantage::PathSeen;
     use proptest::collection::vec;
     use proptest::prelude::*;
+    use std::vec;
 
     fn bits(rates: &[u64]) -> Vec<Rate> {
         rates.iter().copied().map(Rate::from_bit_per_s).collect()
@@ -215,6 +271,12 @@ mod tests {
     fn shares(allocation: &Allocation) -> Vec<(usize, u64, u32)> {
         let share = |a: &Assignment| (a.measurer.0, a.rate.as_bit_per_s(), a.sockets);
         allocation.assignments.iter().map(share).collect()
+    }
+
+    fn at(rtt_ms: u64, loss_ppm: u32) -> Vantage {
+        let rtt = Some(Duration::from_millis(rtt_ms));
+        let path = PathSeen { rtt, loss_ppm: Some(loss_ppm), held_back: None };
+        Vantage { host: None, path }
     }
 
     #[test]
@@ -254,7 +316,7 @@ mod tests {
     #[test]
     fn two_measurers_take_part_where_one_would_do_if_there_are_two() {
         let among = |residuals: &[u64]| {
-            shares(&allocate_among(Rate::from_bit_per_s(101), &bits(residuals), 8, 2))
+            shares(&allocate_among(Rate::from_bit_per_s(101), &bits(residuals), &[], 8, 2))
         };
         assert_eq!(among(&[500, 400]), vec![(0, 51, 4), (1, 50, 4)]);
         assert_eq!(among(&[500, 30, 20]), vec![(0, 71, 4), (1, 30, 4)], "the first does the rest");
@@ -263,20 +325,62 @@ mod tests {
     }
 
     #[test]
-    fn who_is_far_has_more_of_the_sockets() {
-        let even = allocate_among(Rate::from_mbit_per_s(200.0), &bits(&[1 << 30; 2]), 44, 2);
-        let ms = |ms| Some(Duration::from_millis(ms));
-        let by = |rtts: &[Option<Duration>]| {
-            let allocation = even.clone().with_sockets_by_distance(rtts);
+    fn two_are_at_different_hosts_if_there_are_two_hosts() {
+        let at_hosts = |hosts: &[Option<u32>], residuals: &[u64], measurers_min| {
+            let vantages: Vec<Vantage> =
+                hosts.iter().map(|host| Vantage { host: *host, ..Vantage::default() }).collect();
+            let needed = Rate::from_bit_per_s(100);
+            let allocation = allocate_among(needed, &bits(residuals), &vantages, 8, measurers_min);
+            allocation.assignments.iter().map(|it| it.measurer.0).collect::<Vec<_>>()
+        };
+        let (one, other) = (Some(7), Some(9));
+        assert_eq!(at_hosts(&[one, one, other], &[500, 400, 300], 2), vec![0, 2]);
+        assert_eq!(at_hosts(&[one, one, None], &[500, 400, 300], 2), vec![0, 2]);
+        assert_eq!(at_hosts(&[None, None, other], &[500, 400, 300], 2), vec![0, 1]);
+        assert_eq!(
+            at_hosts(&[one, one, one], &[500, 400, 300], 2),
+            vec![0, 1],
+            "there is one host"
+        );
+        assert_eq!(at_hosts(&[one, one, other], &[500, 400, 0], 2), vec![0, 1], "nothing is left");
+        assert_eq!(at_hosts(&[one, one, other], &[500, 400, 300], 1), vec![0]);
+    }
+
+    #[test]
+    fn whom_a_path_held_back_is_asked_for_little_if_others_have_the_rest() {
+        let held_back = |bits: u64| PathSeen {
+            held_back: Some(Rate::from_bit_per_s(bits)),
+            ..PathSeen::default()
+        };
+        let among = |residuals: &[u64], held: u64| {
+            let first = Vantage { host: None, path: held_back(held) };
+            let needed = Rate::from_bit_per_s(200);
+            let allocation = allocate_among(needed, &bits(residuals), &[first], 8, 2);
+            shares(&allocation).into_iter().map(|it| (it.0, it.1)).collect::<Vec<_>>()
+        };
+        assert_eq!(among(&[500, 400], 20), vec![(1, 175), (0, 25)]);
+        assert_eq!(among(&[500, 400, 300], 20), vec![(1, 100), (2, 100)], "two others do it");
+        assert_eq!(among(&[500, 100], 20), vec![(1, 100), (0, 100)], "nobody else has any more");
+        assert_eq!(among(&[500, 400], 900), vec![(0, 100), (1, 100)], "it was enough");
+    }
+
+    #[test]
+    fn who_is_far_or_loses_packets_has_more_of_the_sockets() {
+        let even = allocate_among(Rate::from_mbit_per_s(200.0), &bits(&[1 << 30; 2]), &[], 44, 2);
+        let by = |vantages: &[Vantage]| {
+            let allocation = even.clone().with_sockets_by_path(vantages);
             allocation.assignments.iter().map(|it| it.sockets).collect::<Vec<_>>()
         };
-        assert_eq!(by(&[ms(20), ms(180)]), vec![6, 38]);
-        assert_eq!(by(&[ms(0), ms(0)]), vec![22, 22]);
-        assert_eq!(by(&[ms(20), None]), vec![22, 22], "not all are known");
+        assert_eq!(by(&[at(20, 0), at(180, 0)]), vec![6, 38]);
+        assert_eq!(by(&[at(0, 0), at(0, 0)]), vec![22, 22]);
+        assert_eq!(by(&[at(20, 0), Vantage::default()]), vec![22, 22], "not all are known");
         assert_eq!(by(&[]), vec![22, 22]);
-        let few = allocate_among(Rate::from_mbit_per_s(200.0), &bits(&[1 << 30; 2]), 3, 2);
+        // A hundred times the loss is ten times the sockets; what is rarer than one of ten thousand does not count.
+        assert_eq!(by(&[at(20, 10_000), at(20, 99)]), vec![38, 6]);
+        assert_eq!(by(&[at(20, 900_000), at(20, 0)]), vec![38, 6]);
+        let few = allocate_among(Rate::from_mbit_per_s(200.0), &bits(&[1 << 30; 2]), &[], 3, 2);
         assert_eq!(
-            few.clone().with_sockets_by_distance(&[ms(20), ms(180)]),
+            few.clone().with_sockets_by_path(&[at(20, 0), at(180, 0)]),
             few,
             "two each at least"
         );
@@ -284,13 +388,13 @@ mod tests {
 
     proptest! {
         #[test]
-        fn no_socket_is_lost_where_they_are_shared_out_by_distance(
-            team in vec((1u64..1 << 40, 0u64..400), 1..8), sockets in 1u32..300,
+        fn no_socket_is_lost_where_they_are_shared_out_by_path(
+            team in vec((1u64..1 << 40, 0u64..400, 0u32..1_000_000), 1..8), sockets in 1u32..300,
         ) {
             let residuals: Vec<u64> = team.iter().map(|it| it.0).collect();
-            let rtts: Vec<_> = team.iter().map(|it| Some(Duration::from_millis(it.1))).collect();
+            let vantages: Vec<_> = team.iter().map(|it| at(it.1, it.2)).collect();
             let even = allocate(Rate::from_bit_per_s(1 << 41), &bits(&residuals), sockets);
-            let spread = even.clone().with_sockets_by_distance(&rtts);
+            let spread = even.clone().with_sockets_by_path(&vantages);
             prop_assert_eq!(spread.sockets(), even.sockets());
             if even.sockets() as usize >= 2 * team.len() {
                 prop_assert!(spread.assignments.iter().all(|it| it.sockets >= 2));
@@ -300,11 +404,16 @@ mod tests {
         #[test]
         fn shares_fill_the_need_and_never_exceed_what_is_left(
             needed in 0u64..500, residuals in vec(0u64..100, 0..8), sockets in 1u32..200,
-            measurers_min in 0u32..4,
+            measurers_min in 0u32..4, seen in vec((0u32..3, prop::option::of(0u64..100)), 0..8),
         ) {
+            let vantage = |(host, held): &(u32, Option<u64>)| {
+                let held_back = held.map(Rate::from_bit_per_s);
+                Vantage { host: Some(*host), path: PathSeen { held_back, ..PathSeen::default() } }
+            };
+            let vantages: Vec<Vantage> = seen.iter().map(vantage).collect();
             let needed_rate = Rate::from_bit_per_s(needed);
             let allocation =
-                allocate_among(needed_rate, &bits(&residuals), sockets, measurers_min);
+                allocate_among(needed_rate, &bits(&residuals), &vantages, sockets, measurers_min);
             let available: u64 = residuals.iter().sum();
             prop_assert_eq!(allocation.total().as_bit_per_s(), needed.min(available));
             prop_assert_eq!(allocation.is_short(), available < needed);

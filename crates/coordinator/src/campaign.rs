@@ -2,8 +2,11 @@
 
 use crate::allocation::{Allocation, MeasurerId, allocate_among};
 use crate::failure::Blame;
-use crate::outcome::{Estimate, Outcome};
+use crate::halves::FAR;
+use crate::hindrance::Hindered;
+use crate::outcome::{Estimate, Inconclusive, Outcome};
 use crate::turn::Turn;
+use crate::vantage::{PathSeen, Vantage};
 use alloc::collections::{BTreeMap, VecDeque};
 use alloc::vec;
 use alloc::vec::Vec;
@@ -35,6 +38,8 @@ pub struct Launch {
     pub allocation: Allocation,
     /// The whole team takes part, so that another round could not have more.
     pub is_whole_team: bool,
+    /// From where each of those who take part sees the relay, in the allocation's order.
+    pub vantages: Vec<Vantage>,
 }
 
 /// What is to follow on a measurement that has ended.
@@ -94,6 +99,11 @@ const PASSED_OVER_MAX: u32 = 8;
 /// biggest of them before the others; relays that fit beside them may go before one that does not, but
 /// not for long, so that none starves.
 ///
+/// Which measurers a relay has, most residual capacity first, is the same wherever it is, but for what is known of their paths to
+/// it: whom its path held back is asked for little more than it got, if others have the rest; and of a relay that is far from any of
+/// them there are two, at different hosts if the team has two. So what its distance does to a measurement is not taken for what the
+/// relay can do.
+///
 /// After `new`, and after each [`add`](Self::add), [`handle_outcome`](Self::handle_outcome) and
 /// [`set_capacity`](Self::set_capacity): call [`poll_launch`](Self::poll_launch) until `None`, and start what it says.
 #[derive(Clone, Debug)]
@@ -114,6 +124,9 @@ pub struct Campaign {
     machines_added: u32,
     /// A relay of it was launched, and the others that wait are to be launched before anything else.
     begun: Option<MachineId>,
+    /// Which host each measurer is at, where that is known.
+    hosts: Vec<Option<u32>>,
+    paths: BTreeMap<(RelayId, MeasurerId), PathSeen>,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -164,7 +177,16 @@ impl Campaign {
             machines: BTreeMap::new(),
             machines_added: 0,
             begun: None,
+            hosts: Vec::new(),
+            paths: BTreeMap::new(),
         }
+    }
+
+    /// The same with measurers at these hosts, by their places in the team: equal numbers are one host; see
+    /// [`Vantage::host`].
+    #[must_use]
+    pub fn at_hosts(self, hosts: Vec<Option<u32>>) -> Self {
+        Self { hosts, ..self }
     }
 
     /// The same, for a caller that has a plan of its own: a turn that follows on another is not queued, but told by
@@ -199,6 +221,12 @@ impl Campaign {
         }
     }
 
+    /// What a measurer has seen of its path to a relay, in an earlier period or in the turn that has just ended
+    /// ([`Record::paths`](crate::Record::paths)). The latest counts.
+    pub fn set_path(&mut self, relay: RelayId, measurer: MeasurerId, path: PathSeen) {
+        self.paths.insert((relay, measurer), path);
+    }
+
     /// A measurement has ended so: its share is free again, what has to follow is queued, and a measurer
     /// that failed it gets no work. The outcome numbers the measurers by their places in the launch's
     /// allocation, as [`Measurement::of_turn`](crate::Measurement::of_turn) does.
@@ -210,9 +238,14 @@ impl Campaign {
             Outcome::Failed { .. } | Outcome::Measured(_) => None,
         };
         let launch = self.running.get(&relay).map(|it| &it.launch);
-        let lost = launch.zip(failed).and_then(|(launch, place)| launch.allocation.member(place));
+        let member = |place| launch.and_then(|it| it.allocation.member(place));
+        let lost = failed.and_then(member);
+        let hindered = hindered(outcome).and_then(|it| Some((member(it.measurer)?, it.got)));
         if let Some(measurer) = lost {
             self.set_capacity(measurer, Rate::ZERO);
+        }
+        if let Some((measurer, got)) = hindered {
+            self.paths.entry((relay, measurer)).or_default().held_back = Some(got);
         }
         let follows = self.end(relay, Next::after(outcome));
         Ended {
@@ -402,6 +435,15 @@ impl Campaign {
             && needed <= self.residuals().into_iter().sum()
     }
 
+    /// From where each measurer of the team sees a relay.
+    fn vantages(&self, relay: RelayId) -> Vec<Vantage> {
+        let vantage = |place: usize| Vantage {
+            host: self.hosts.get(place).copied().flatten(),
+            path: self.paths.get(&(relay, MeasurerId(place))).copied().unwrap_or_default(),
+        };
+        (0..self.capacities.len()).map(vantage).collect()
+    }
+
     fn gather_due(&mut self) {
         let is_due = |it: &Waiting| it.passed_over >= PASSED_OVER_MAX;
         self.due.extend(self.old.extract_if(.., |it| is_due(it)));
@@ -411,8 +453,11 @@ impl Campaign {
 
     fn launch(&mut self, waiting: Waiting) -> Launch {
         let needed = self.needed(&waiting);
-        let measurers_min = waiting.turn.measurers_min;
-        let allocation = allocate_among(needed, &self.residuals(), self.sockets, measurers_min);
+        let vantages = self.vantages(waiting.relay);
+        let is_far = vantages.iter().any(|it| it.path.rtt.is_some_and(|rtt| rtt >= FAR));
+        let measurers_min = waiting.turn.measurers_min.max(if is_far { 2 } else { 1 });
+        let residuals = self.residuals();
+        let allocation = allocate_among(needed, &residuals, &vantages, self.sockets, measurers_min);
         for assignment in &allocation.assignments {
             if let Some(used) = self.used.get_mut(assignment.measurer.0) {
                 *used = *used + assignment.rate;
@@ -426,9 +471,22 @@ impl Campaign {
         });
         self.begun = waiting.machine;
         let Waiting { relay, turn, .. } = waiting;
-        let launch = Launch { relay, turn, allocation, is_whole_team };
+        let theirs = allocation.assignments.iter().filter_map(|it| vantages.get(it.measurer.0));
+        let vantages = theirs.copied().collect();
+        let launch = Launch { relay, turn, allocation, is_whole_team, vantages };
         self.running.insert(relay, Running { waiting, launch: launch.clone() });
         launch
+    }
+}
+
+/// The measurer that something of its own has held back, if that is why a turn is not conclusive; by its place.
+const fn hindered(outcome: &Outcome) -> Option<Hindered> {
+    match outcome {
+        Outcome::Measured(Estimate {
+            inconclusive: Some(Inconclusive::MeasurerHindered { hindered, .. }),
+            ..
+        }) => Some(*hindered),
+        Outcome::Measured(_) | Outcome::Failed { .. } => None,
     }
 }
 

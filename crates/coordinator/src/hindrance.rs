@@ -1,5 +1,9 @@
 //! Measurers that something of their own held back, and not the relay.
 
+mod unqueued;
+
+pub(crate) use unqueued::{Fared, own_losses, starved};
+
 use crate::account::{Account, Waited};
 use crate::allocation::MeasurerId;
 use crate::stats::median;
@@ -14,6 +18,9 @@ const QUEUE_MIN: Duration = Duration::from_millis(10);
 /// Nor do those that wait for less than this part of the round trip without a queue: what long paths take
 /// wanders, and the more the longer they are.
 const QUEUE_PART: u32 = 10;
+
+/// What a measurer that something of its own has held back is asked for in a later round, of what it got.
+pub(crate) const HINDERED_ASKED: f64 = 1.25;
 
 /// Sockets that the relay's window holds back for a greater share of their time wait for the relay.
 const WINDOW_MAX: f64 = 0.05;
@@ -39,6 +46,19 @@ pub enum Hindrance {
         /// So much longer, in whole milliseconds.
         queue_ms: u32,
     },
+    /// A narrow place on its path that drops what it does not let through, and keeps no queue: its packets are lost, those of
+    /// others are not.
+    Loss {
+        /// Of a million bytes that it sent, so many it had sent before.
+        loss_ppm: u32,
+    },
+    /// A narrow place of its own that nothing else shows, such as one on the way back from the relay. Socket by socket less
+    /// came back to it than to another, to whom all came back that it had to send: a relay that could do no more would have
+    /// kept back that one's first.
+    Share {
+        /// So much of what came back to that one, socket by socket.
+        percent: u32,
+    },
     /// Its processor was busy all the time.
     Processor,
 }
@@ -51,6 +71,17 @@ impl fmt::Display for Hindered {
                 f,
                 "the path of {measurer} held it back at {got}: its packets waited {queue_ms} ms longer than \
                  those of others"
+            ),
+            Hindrance::Loss { loss_ppm } => write!(
+                f,
+                "the path of {measurer} held it back at {got}: it loses {:.2} % of its packets, and those of others do \
+                 not get lost",
+                f64::from(*loss_ppm) / 1e4
+            ),
+            Hindrance::Share { percent } => write!(
+                f,
+                "something of its own held {measurer} back at {got}: socket by socket {percent} % came back of what \
+                 came back to another, which had no more to send"
             ),
             Hindrance::Processor => {
                 write!(
@@ -70,8 +101,10 @@ impl fmt::Display for Hindered {
 pub(crate) struct Queue {
     pub(crate) measurer: MeasurerId,
     /// The round trip without it.
-    least_rtt: Duration,
+    pub(crate) least_rtt: Duration,
     pub(crate) wait: Duration,
+    /// The same also where it waited for its assigned rate: its packets meet what stands on the relay's own link all the same.
+    met: Duration,
 }
 
 impl Queue {
@@ -81,16 +114,19 @@ impl Queue {
         accounts: impl Iterator<Item = &'a Account> + Clone,
     ) -> Option<Self> {
         let least_rtt = accounts.clone().filter_map(|it| it.least_rtt).min()?;
-        let wait = |it: &Account| {
-            let is_the_paths = it.waited() == Waited::Path && it.peer_window_share() <= WINDOW_MAX;
-            let wait = it.mean_rtt?.saturating_sub(least_rtt);
-            let wait = if is_the_paths { wait } else { Duration::ZERO };
-            Some(u64::try_from(wait.as_micros()).unwrap_or(u64::MAX))
+        let median_wait = |counts: fn(&Account) -> bool| {
+            let wait = |it: &Account| {
+                let wait = it.mean_rtt?.saturating_sub(least_rtt);
+                let wait = if counts(it) { wait } else { Duration::ZERO };
+                Some(u64::try_from(wait.as_micros()).unwrap_or(u64::MAX))
+            };
+            let mut waits: Vec<u64> = accounts.clone().filter_map(wait).collect();
+            waits.sort_unstable();
+            median(&waits).map(Duration::from_micros)
         };
-        let waits = accounts.filter_map(wait);
-        let mut waits: Vec<u64> = waits.collect();
-        waits.sort_unstable();
-        Some(Self { measurer, least_rtt, wait: Duration::from_micros(median(&waits)?) })
+        let wait = median_wait(is_on_the_path)?;
+        let met = median_wait(|it| is_on_the_path(it) || it.waited() == Waited::AssignedRate)?;
+        Some(Self { measurer, least_rtt, wait, met })
     }
 
     /// Whether a time that packets wait here is that of a queue.
@@ -104,12 +140,17 @@ impl Queue {
     }
 }
 
+/// Whether most cells waited on the path in a second, and the relay read what came.
+fn is_on_the_path(account: &Account) -> bool {
+    account.waited() == Waited::Path && account.peer_window_share() <= WINDOW_MAX
+}
+
 /// Those whose packets wait in a queue that the others do not meet, and how much longer they do.
 ///
 /// The relay's own link is on everybody's path: a queue there lets the packets of all wait alike. What some
 /// wait longer than those who wait least, they wait elsewhere.
 pub(crate) fn own_queues(queues: &[Queue]) -> impl Iterator<Item = (MeasurerId, Duration)> {
-    let common = queues.iter().map(|it| it.wait).min().unwrap_or_default();
+    let common = queues.iter().map(|it| it.met).min().unwrap_or_default();
     queues.iter().filter_map(move |queue| {
         let own = queue.wait.saturating_sub(common);
         queue.is_queue(own).then_some((queue.measurer, own))
@@ -156,6 +197,22 @@ mod tests {
     fn a_queue_that_all_meet_is_nobodys_own() {
         assert_eq!(own(&[queue(0, 40, &[120]), queue(1, 200, &[284])]), vec![]);
         assert_eq!(own(&[queue(3, 40, &[120])]), vec![], "alone it has nothing to compare with");
+    }
+
+    #[test]
+    fn a_queue_that_one_meets_who_has_no_more_to_send_is_not_the_others_own() {
+        let (time, throttled) = (Duration::from_secs(1), Duration::from_millis(900));
+        let served = |mean_ms| Account {
+            pump_time: time,
+            throttled,
+            least_rtt: Some(ms(40)),
+            mean_rtt: Some(ms(mean_ms)),
+            ..Account::default()
+        };
+        let served = |mean_ms| Queue::of(MeasurerId(0), [served(mean_ms)].iter());
+        assert_eq!(own(&[served(120), queue(1, 40, &[121])]), [], "it stands on the relay's link");
+        assert_eq!(own(&[served(41), queue(1, 40, &[121])]), [(1, 80)]);
+        assert_eq!(own(&[served(200), queue(1, 40, &[41])]), [], "and nobody is named for it");
     }
 
     #[test]

@@ -1,10 +1,12 @@
 //! What earlier periods found out about relays, and what it is good for now (§4.2).
 
+use crate::allocation::MeasurerId;
 use crate::campaign::Standing;
 use crate::failure::Failure;
 use crate::mode::Mode;
 use crate::record::{End, Record, RoundRecord};
 use crate::stats::Percentile;
+use crate::vantage::PathSeen;
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 use onion::identity::RsaId;
@@ -137,7 +139,7 @@ impl Guess {
     }
 }
 
-/// The last estimate of each relay.
+/// The last estimate of each relay, and what measurers have seen of their paths to it.
 ///
 /// Only estimates are in it: a period in which a relay could not be measured changes nothing here. So a
 /// relay is old until its last estimate is [`valid_for`](HistoryPolicy::valid_for) old, however often it
@@ -145,6 +147,8 @@ impl Guess {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct History {
     last: BTreeMap<RsaId, PastEstimate>,
+    /// With when that was, in Unix seconds.
+    paths: BTreeMap<RsaId, BTreeMap<MeasurerId, (PathSeen, u64)>>,
 }
 
 impl History {
@@ -154,6 +158,23 @@ impl History {
         let last = self.last.entry(relay).or_insert(estimate);
         if last.measured_unix_s < estimate.measured_unix_s {
             *last = estimate;
+        }
+    }
+
+    /// Adds what a measurer of the team has seen of its path to a relay, and when; the newest counts. Not each period shows it:
+    /// who took no part has seen nothing, and what it saw before stands until it is
+    /// [`valid_for`](HistoryPolicy::valid_for) old.
+    pub fn add_path(
+        &mut self,
+        relay: RsaId,
+        measurer: MeasurerId,
+        path: PathSeen,
+        seen_unix_s: u64,
+    ) {
+        let seen = (path, seen_unix_s);
+        let last = self.paths.entry(relay).or_default().entry(measurer).or_insert(seen);
+        if last.1 < seen_unix_s {
+            *last = seen;
         }
     }
 
@@ -237,6 +258,17 @@ impl Expectations<'_> {
         };
         let sockets_min = own.and_then(|it| it.sockets).unwrap_or(0);
         Guess { capacity: capacity.max(self.policy.least), source, sockets_min }
+    }
+
+    /// What measurers of the team have seen of their paths to a relay, and not too long ago.
+    #[must_use]
+    pub fn paths(&self, relay: RsaId) -> Vec<(MeasurerId, PathSeen)> {
+        let is_valid = |seen_unix_s: u64| {
+            Duration::from_secs(self.now_unix_s.saturating_sub(seen_unix_s)) < self.policy.valid_for
+        };
+        let paths = self.history.paths.get(&relay).into_iter().flatten();
+        let valid = paths.filter(|(_, (_, seen_unix_s))| is_valid(*seen_unix_s));
+        valid.map(|(measurer, (path, _))| (*measurer, *path)).collect()
     }
 }
 

@@ -44,6 +44,7 @@ mod shared;
 mod stats;
 mod team_capacity;
 mod turn;
+mod vantage;
 
 pub use account::{Account, Waited};
 pub use allocation::{Allocation, Assignment, MeasurerId, allocate};
@@ -66,3 +67,4 @@ pub use shared::{Shared, fit_machine, share_aligned, share_machine};
 pub use stats::{Percentile, Spread, median, median_rate};
 pub use team_capacity::{MemberTraffic, PairSecond, PairTraffic, TeamCapacity, team_capacities};
 pub use turn::{ROUNDS_ALLOWED, Turn};
+pub use vantage::{PathSeen, Vantage};

@@ -2,6 +2,7 @@
 
 use crate::account::BUSY_MAX;
 use crate::allocation::{Allocation, Assignment, MeasurerId};
+use crate::campaign::Launch;
 use crate::failure::{Blame, Failure, Violation};
 use crate::hindrance::Hindered;
 use crate::mode::Mode;
@@ -11,6 +12,7 @@ use crate::record::{Course, RoundRecord};
 use crate::second::{SecondReport, SecondTotals};
 use crate::series::{Missing, Series, Source, Summary};
 use crate::turn::Turn;
+use crate::vantage::Vantage;
 use alloc::collections::VecDeque;
 use alloc::vec;
 use alloc::vec::Vec;
@@ -88,8 +90,8 @@ pub struct Measurement {
     mode: Mode,
     /// What each member of the team has left for this relay.
     residuals: Vec<Rate>,
-    /// The round trips to the relay that each member's sockets have shown in earlier rounds.
-    rtts: Vec<Option<Duration>>,
+    /// From where each member sees the relay, by earlier rounds.
+    vantages: Vec<Vantage>,
     /// The round that is on, or was last.
     turn: Turn,
     scope: Scope,
@@ -139,8 +141,24 @@ impl Measurement {
         guess: Rate,
         residuals: Vec<Rate>,
     ) -> Result<Self, SetupError> {
+        Self::from_vantages(now, params, mode, guess, residuals, Vec::new())
+    }
+
+    /// The same by a team of which it is known from where each member sees the relay: by their places; of those that are
+    /// not there nothing is known.
+    ///
+    /// # Errors
+    /// As [`new`](Self::new).
+    pub fn from_vantages(
+        now: Instant,
+        params: Params,
+        mode: Mode,
+        guess: Rate,
+        residuals: Vec<Rate>,
+        vantages: Vec<Vantage>,
+    ) -> Result<Self, SetupError> {
         let turn = Turn::first(guess, params.max_rounds);
-        Self::begin(now, params, mode, turn, Scope::AllRounds, residuals)
+        Self::begin(now, params, mode, turn, Scope::AllRounds, residuals, vantages)
     }
 
     /// Begins a turn, one round, with a team that has no other. If the answer is not conclusive and could
@@ -158,7 +176,26 @@ impl Measurement {
         residuals: Vec<Rate>,
     ) -> Result<Self, SetupError> {
         let params = Params { max_rounds: turn.rounds_max, ..params };
-        Self::begin(now, params, mode, turn, Scope::OneTurn { is_whole_team }, residuals)
+        let scope = Scope::OneTurn { is_whole_team };
+        Self::begin(now, params, mode, turn, scope, residuals, Vec::new())
+    }
+
+    /// The same for a launch of a [`Campaign`](crate::Campaign), which knows more of the team. `residuals` are those of who
+    /// takes part, in the order of the launch's allocation.
+    ///
+    /// # Errors
+    /// As [`new`](Self::new).
+    pub fn of_launch(
+        now: Instant,
+        params: Params,
+        mode: Mode,
+        launch: &Launch,
+        residuals: Vec<Rate>,
+    ) -> Result<Self, SetupError> {
+        let Launch { turn, is_whole_team, vantages, .. } = launch;
+        let params = Params { max_rounds: turn.rounds_max, ..params };
+        let scope = Scope::OneTurn { is_whole_team: *is_whole_team };
+        Self::begin(now, params, mode, *turn, scope, residuals, vantages.clone())
     }
 
     fn begin(
@@ -168,19 +205,21 @@ impl Measurement {
         turn: Turn,
         scope: Scope,
         residuals: Vec<Rate>,
+        mut vantages: Vec<Vantage>,
     ) -> Result<Self, SetupError> {
         params.validate()?;
         if turn.guess == Rate::ZERO {
             return Err(SetupError::NoGuess);
         }
-        let allocation = turn.allocation(&params, &residuals, &[]);
+        vantages.resize(residuals.len(), Vantage::default());
+        let allocation = turn.allocation(&params, &residuals, &vantages);
         if allocation.assignments.is_empty() {
             return Err(SetupError::NoCapacity);
         }
         let mut this = Self {
             params,
             mode,
-            rtts: vec![None; residuals.len()],
+            vantages,
             residuals,
             turn,
             scope,

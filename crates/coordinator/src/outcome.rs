@@ -201,11 +201,11 @@ pub enum Inconclusive {
         /// round.
         next: Option<Turn>,
     },
-    /// A queue stood on the path of the only measurer that took part. With another it would show whether it was
-    /// the relay's.
+    /// A single measurer took part, and a queue stood on its path, or it is far from the relay. With another it would show
+    /// whether what was narrow was the relay's.
     #[error(
-        "packets waited {queue_ms} ms on the path of the only measurer, and nobody could tell whether that is \
-         the relay's queue"
+        "packets waited {queue_ms} ms on the path of the only measurer, and nobody could tell whether what is narrow \
+         is the relay's"
     )]
     QueueOfOne {
         /// How long they waited, in whole milliseconds.

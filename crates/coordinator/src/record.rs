@@ -10,6 +10,8 @@ use crate::params::Params;
 use crate::second::{SecondRecord, SecondTotals};
 use crate::shared::Shared;
 use crate::stats::{Spread, median_rate};
+use crate::vantage::PathSeen;
+use alloc::collections::BTreeMap;
 use alloc::string::String;
 use alloc::vec::Vec;
 use core::fmt;
@@ -341,6 +343,12 @@ impl Record {
     #[must_use]
     pub fn hindered(&self) -> Vec<Hindered> {
         hindered(&self.rounds)
+    }
+
+    /// What those who took part have seen of their paths to the relay.
+    #[must_use]
+    pub fn paths(&self) -> BTreeMap<MeasurerId, PathSeen> {
+        PathSeen::in_rounds(&self.rounds, &self.params)
     }
 
     /// The median of what the relay told somebody else of the decisive round's seconds.

@@ -4,7 +4,7 @@ use crate::account::Account;
 use crate::allocation::{Assignment, MeasurerId};
 use crate::failure::Violation;
 use crate::halves::Schedule;
-use crate::hindrance::Queue;
+use crate::hindrance::{Fared, Queue};
 use crate::mode::Mode;
 use crate::second::{SecondRecord, SecondReport, SecondTotals};
 use crate::stats::{Spread, median, median_rate};
@@ -314,13 +314,7 @@ impl Series {
         self.measurers.iter().any(|it| it.assignment.measurer == measurer && it.bytes > 0)
     }
 
-    /// The least round trip to the relay that a measurer's sockets have seen; `None` if it did not tell.
-    #[must_use]
-    pub fn rtt(&self, measurer: MeasurerId) -> Option<Duration> {
-        self.measurers.iter().find(|it| it.assignment.measurer == measurer)?.rtt()
-    }
-
-    /// The longest of these; `None` if nobody told.
+    /// The longest of the least round trips to the relay that measurers' sockets have seen; `None` if nobody told.
     #[must_use]
     pub fn farthest(&self) -> Option<Duration> {
         self.measurers.iter().filter_map(Reported::rtt).max()
@@ -338,6 +332,30 @@ impl Series {
         let most = reported.assignment.most_counted();
         median_rate(counted.map(|bytes| Rate::from_byte_per_s((*bytes).min(most))))
             .unwrap_or(Rate::ZERO)
+    }
+
+    /// How each measurer fared in the seconds that count.
+    pub(crate) fn fared(&self) -> Vec<Fared> {
+        let lead = self.schedule.lead_s as usize;
+        let fared = |it: &Reported| {
+            let got = self.got(it.assignment.measurer);
+            Fared::new(it.assignment, got, it.accounts.iter().skip(lead).flatten())
+        };
+        self.measurers.iter().map(fared).collect()
+    }
+
+    /// What came back to some of the measurers, in the seconds that count, once all have reported.
+    pub(crate) fn measured_by(&self, is_one: impl Fn(MeasurerId) -> bool) -> Vec<SecondTotals> {
+        let some: Vec<&Reported> =
+            self.measurers.iter().filter(|it| is_one(it.assignment.measurer)).collect();
+        let total = |second: u32| {
+            let bytes = some.iter().map(|it| {
+                let bytes = it.seconds.get(second as usize).copied().flatten();
+                bytes.unwrap_or(0).min(it.assignment.most_counted())
+            });
+            SecondTotals::of(second, bytes.sum(), None, self.ratio)
+        };
+        (self.schedule.lead_s..self.len()).map(total).collect()
     }
 
     /// How long the packets of each measurer wait on their path, of those that got anything back and whose

@@ -2,7 +2,8 @@
 
 use crate::allocation::{Allocation, allocate_among};
 use crate::params::Params;
-use onion::{Duration, Rate};
+use crate::vantage::Vantage;
+use onion::Rate;
 use serde::{Deserialize, Serialize};
 
 /// Rounds that a relay which takes part allows a coordinator in a period, by default (proposal 316).
@@ -81,8 +82,13 @@ impl Turn {
     /// or more. `None` after the last.
     #[must_use]
     pub fn compared(self, seen: Rate) -> Option<Self> {
-        let measurers_min = self.measurers_min.max(2);
-        self.followed_by(self.guess.max(seen)).map(|next| Self { measurers_min, ..next })
+        self.followed_by(self.guess.max(seen)).map(Self::by_two)
+    }
+
+    /// The same by two measurers at least.
+    #[must_use]
+    pub(crate) fn by_two(self) -> Self {
+        Self { measurers_min: self.measurers_min.max(2), ..self }
     }
 
     /// Sockets that it has, of those of a first turn and of the most there may be.
@@ -99,22 +105,22 @@ impl Turn {
 
     /// Who takes part, of measurers that have so much left for the relay. In a round with halves two do at
     /// least: whose path has a narrow place of its own shows only beside another's. And each has two sockets, as
-    /// far as there may be so many: of a single one there is no half. `rtts` are the round trips of the team to the
-    /// relay, as far as they are known: who is far has more of the sockets.
+    /// far as there may be so many: of a single one there is no half. `vantages` are those of the team, as far as they are
+    /// known: the two are at different hosts, whose path held it back has less to do, and who is far has more of the sockets.
     #[must_use]
     pub fn allocation(
         &self,
         params: &Params,
         residuals: &[Rate],
-        rtts: &[Option<Duration>],
+        vantages: &[Vantage],
     ) -> Allocation {
         let needed = self.guess.scaled(params.excess_factor());
         let sockets = self.sockets(params.path.first_sockets, params.sockets);
         let has_halves = self.has_halves(params);
         let measurers_min = self.measurers_min.max(if has_halves { 2 } else { 1 });
         let allocate = |sockets| {
-            let even = allocate_among(needed, residuals, sockets, measurers_min);
-            even.with_sockets_by_distance(rtts)
+            let even = allocate_among(needed, residuals, vantages, sockets, measurers_min);
+            even.with_sockets_by_path(vantages)
         };
         let allocation = allocate(sockets);
         let two_each = u32::try_from(2 * allocation.assignments.len()).unwrap_or(u32::MAX);

@@ -114,6 +114,13 @@ impl RoundAccount {
                     "held back by a narrow place of its own, where packets waited {queue_ms} ms; "
                 )
             }
+            Some(Hindrance::Loss { loss_ppm }) => {
+                let share = percent(f64::from(loss_ppm) / 1e6);
+                format!("held back by a narrow place of its own, which dropped {share}; ")
+            }
+            Some(Hindrance::Share { percent }) => format!(
+                "held back by something of its own: socket by socket {percent} % came back of what came back to another; "
+            ),
             Some(Hindrance::Processor) => "held back by its processor; ".to_owned(),
             None => String::new(),
         };

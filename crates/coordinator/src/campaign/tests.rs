@@ -48,6 +48,55 @@ fn old_relays_come_first_and_the_biggest_of_them_before_the_others() {
     assert_eq!(launches(&mut campaign), [4, 2, 5, 1, 3]);
 }
 
+/// Who takes part in a launch, with how many Mbit/s.
+fn shares(launch: &Launch) -> Vec<(usize, f64)> {
+    let shares = launch.allocation.assignments.iter();
+    shares.map(|it| (it.measurer.0, it.rate.as_mbit_per_s())).collect()
+}
+
+/// What a measurer has seen of a path of this length, and what came back to it if that held it back.
+fn path(rtt_ms: u64, held_back: Option<f64>) -> PathSeen {
+    let rtt = Some(onion::Duration::from_millis(rtt_ms));
+    PathSeen { rtt, loss_ppm: None, held_back: held_back.map(mbit) }
+}
+
+#[test]
+fn a_relay_that_is_known_to_be_far_has_two_measurers_at_different_hosts_from_its_first_turn_on() {
+    let launched = |rtts_ms: &[u64], hosts: &[u32]| {
+        let hosts = hosts.iter().copied().map(Some).collect();
+        let mut campaign = campaign(&[100.0, 90.0, 80.0]).at_hosts(hosts);
+        for (place, rtt_ms) in rtts_ms.iter().enumerate() {
+            campaign.set_path(RelayId(1), MeasurerId(place), path(*rtt_ms, None));
+        }
+        campaign.add(RelayId(1), Standing::Old, mbit(20.0), 1);
+        let launch = campaign.poll_launch().expect("room");
+        let rtts = launch.vantages.iter().map(|it| it.path.rtt.map(|it| it.as_millis()));
+        (shares(&launch), rtts.collect::<Vec<_>>())
+    };
+    let alone = |rtt| (vec![(0, 40.0)], vec![rtt]);
+    assert_eq!(launched(&[], &[]), alone(None), "nothing is known");
+    assert_eq!(launched(&[1, 1, 1], &[]), alone(Some(1)), "near");
+    let two = |second, rtt| (vec![(0, 20.0), (second, 20.0)], vec![Some(1), rtt]);
+    assert_eq!(launched(&[1, 90, 200], &[]), two(1, Some(90)));
+    assert_eq!(launched(&[1, 90, 200], &[5, 5, 6]), two(2, Some(200)));
+    assert_eq!(launched(&[1, 90], &[5, 5, 6]), two(2, None));
+}
+
+#[test]
+fn what_a_path_held_back_is_left_to_others_and_what_is_known_of_one_relay_is_of_no_other() {
+    let mut campaign = campaign(&[100.0, 90.0]);
+    campaign.set_path(RelayId(1), MeasurerId(0), path(50, Some(8.0)));
+    campaign.add(RelayId(1), Standing::Old, mbit(40.0), 1);
+    campaign.add(RelayId(2), Standing::Old, mbit(20.0), 1);
+    let both =
+        [campaign.poll_launch(), campaign.poll_launch()].map(|it| shares(&it.expect("room")));
+    assert_eq!(both, [vec![(1, 70.0), (0, 10.0)], vec![(0, 40.0)]]);
+    // Nobody else has the rest.
+    campaign.set_path(RelayId(3), MeasurerId(0), path(50, Some(8.0)));
+    campaign.add(RelayId(3), Standing::Old, mbit(30.0), 1);
+    assert_eq!(shares(&campaign.poll_launch().expect("room")), [(1, 20.0), (0, 40.0)]);
+}
+
 #[test]
 fn a_share_returns_when_its_measurement_ends() {
     let mut campaign = campaign(&[60.0, 40.0]);

@@ -99,6 +99,26 @@ fn only_what_says_nothing_of_the_relay_leaves_its_estimate() {
     assert!(!keeps(Some(Failure::TooFewSockets { open: 1, assigned: 9 })));
 }
 
+#[test]
+fn what_a_measurer_saw_of_its_path_counts_for_a_month_and_the_newest_does() {
+    let mut history = History::default();
+    let path = |ms| PathSeen { rtt: Some(Duration::from_millis(ms)), ..PathSeen::default() };
+    for (measurer, ms, age) in [(0, 40, DAY), (0, 50, 2 * DAY), (1, 90, 30 * DAY), (2, 70, HOUR)] {
+        history.add_path(relay(1), MeasurerId(measurer), path(ms), NOW - age);
+    }
+    let expectations = history.expectations(HistoryPolicy::default(), NOW);
+    assert_eq!(
+        expectations.paths(relay(1)),
+        [(MeasurerId(0), path(40)), (MeasurerId(2), path(70))]
+    );
+    assert_eq!(expectations.paths(relay(2)), []);
+    assert_eq!(
+        expectations.first_guess(relay(1)).standing(),
+        Standing::New,
+        "a path is no estimate"
+    );
+}
+
 proptest! {
     #[test]
     fn the_newest_estimate_counts_in_whatever_order_they_come(

@@ -1,7 +1,7 @@
 //! What a [`Measurement`] does with what arrives: from one round to the next.
 
 use super::*;
-use crate::halves::Schedule;
+use crate::halves::{FAR, Schedule};
 use crate::series::spread;
 use alloc::borrow::ToOwned;
 
@@ -187,7 +187,13 @@ impl Measurement {
             return Err(Inconclusive::TeamTooSmall { needed, available });
         }
         let rounds = self.params.max_rounds;
-        self.turn.enlarged(seen).ok_or(Inconclusive::RoundLimit { rounds })
+        let next = self.turn.enlarged(seen).ok_or(Inconclusive::RoundLimit { rounds })?;
+        let farthest = match &self.phase {
+            Phase::Running { series, .. } => series.farthest(),
+            Phase::Preparing { .. } | Phase::Done => None,
+        };
+        // A far relay is for two to see.
+        Ok(if farthest.is_some_and(|rtt| rtt >= FAR) { next.by_two() } else { next })
     }
 
     /// Judges a complete round (§4.2).
@@ -248,21 +254,20 @@ impl Measurement {
                 self.end_round();
                 self.before = Some(so_far);
                 self.residuals = self.without_hindered(&self.hindered);
-                self.learn_round_trips();
+                self.learn_paths();
                 self.turn = next;
-                self.allocation = next.allocation(&self.params, &self.residuals, &self.rtts);
+                self.allocation = next.allocation(&self.params, &self.residuals, &self.vantages);
                 self.prepare(now);
             }
         }
     }
 
-    /// Who is how far, by the round that is over.
-    fn learn_round_trips(&mut self) {
-        let Phase::Running { series, .. } = &self.phase else { return };
-        for assignment in &self.allocation.assignments {
-            let known = self.rtts.get_mut(assignment.measurer.0);
-            if let (Some(known), rtt @ Some(_)) = (known, series.rtt(assignment.measurer)) {
-                *known = rtt;
+    /// From where everybody sees the relay, by the round that is over.
+    fn learn_paths(&mut self) {
+        let Some(round) = self.over.last() else { return };
+        for (place, assignment) in round.allocation.assignments.iter().enumerate() {
+            if let Some(vantage) = self.vantages.get_mut(assignment.measurer.0) {
+                vantage.path.see(round, place, &self.params);
             }
         }
     }

@@ -7,9 +7,12 @@ use std::vec::Vec;
 mod failures;
 mod hindrances;
 mod lab;
+mod narrow_places;
 mod path;
 mod properties;
 mod records;
+mod regions;
+mod scene;
 mod turns;
 
 #[test]

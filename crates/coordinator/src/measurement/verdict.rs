@@ -2,22 +2,52 @@
 
 use super::*;
 use crate::halves::{FAR, Halves};
-use crate::hindrance::{Hindrance, own_queues, whole_ms};
+use crate::hindrance::{
+    Fared, HINDERED_ASKED, Hindrance, Queue, own_losses, own_queues, starved, whole_ms,
+};
 
-/// What a measurer that something of its own has held back is asked for in a later round, of what it got.
-const HINDERED_ASKED: f64 = 1.25;
+/// A narrow place lets no more through with twice the sockets; flows that lose packets each for itself bring twice as much.
+const OWN_GROWTH: f64 = 1.3;
 
 impl Measurement {
-    /// The measurers that something of their own held back in a complete round.
+    /// The measurers that something of their own held back in a complete round, and that more sockets would not help.
     pub(super) fn hindered_in(&self, series: &Series) -> Vec<Hindered> {
+        let mut all = self.held_back_in(series);
+        all.retain(|it| self.growing(series, it).is_none());
+        all
+    }
+
+    /// The halves of a measurer that was held back, if twice the sockets brought it much more: its flows lose packets each for
+    /// itself, and no narrow place lets no more through.
+    fn growing(&self, series: &Series, held: &Hindered) -> Option<Halves> {
+        let is_by_loss = matches!(held.by, Hindrance::Loss { .. } | Hindrance::Share { .. });
+        let own = series.measured_by(|measurer| measurer == held.measurer);
+        let halves = self.schedule().halves(&own).filter(|_| is_by_loss)?;
+        (halves.growth() > OWN_GROWTH).then_some(halves)
+    }
+
+    fn held_back_in(&self, series: &Series) -> Vec<Hindered> {
         let hindered = |measurer, by| Hindered { measurer, by, got: series.got(measurer) };
-        let busy = self.saturated.iter().map(|it| hindered(*it, Hindrance::Processor));
+        let busy = self.saturated.iter().map(|it| (*it, Hindrance::Processor));
         let queues = series.queues();
-        let queued = own_queues(&queues).filter(|(measurer, _)| !self.saturated.contains(measurer));
-        let queued = queued.map(|(measurer, longer)| {
-            hindered(measurer, Hindrance::Path { queue_ms: whole_ms(longer) })
-        });
-        busy.chain(queued).collect()
+        let queued = own_queues(&queues)
+            .map(|(measurer, longer)| (measurer, Hindrance::Path { queue_ms: whole_ms(longer) }));
+        let fared = series.fared();
+        let lossy = own_losses(&fared).map(|(it, loss_ppm)| (it, Hindrance::Loss { loss_ppm }));
+        // Each by what is surest.
+        let mut all: Vec<Hindered> = Vec::new();
+        for (measurer, by) in busy.chain(queued).chain(lossy) {
+            if all.iter().all(|known| known.measurer != measurer) {
+                all.push(hindered(measurer, by));
+            }
+        }
+        // What came back to those says nothing of others.
+        let is_free = |it: &Fared| all.iter().all(|known| known.measurer != it.id());
+        let free: Vec<Fared> = fared.iter().copied().filter(is_free).collect();
+        let starved =
+            starved(&free).map(|(it, percent)| hindered(it, Hindrance::Share { percent }));
+        all.extend(starved);
+        all
     }
 
     /// What each measurer has left for later rounds, if those that were held back are not asked for more than
@@ -63,9 +93,8 @@ impl Measurement {
             let next = self.next_turn(capacity);
             return Ok(Some(next.map_or_else(|it| it, |next| Inconclusive::LoadTooSmall { next })));
         }
-        if let Some(queue) = self.queue_of_one(series) {
-            let next = self.turn.compared(capacity);
-            return Ok(Some(Inconclusive::QueueOfOne { queue_ms: whole_ms(queue), next }));
+        if let Some(queue) = self.queue_of_one(series).filter(Queue::stands) {
+            return Ok(Some(self.doubt_of_one(&queue, capacity)));
         }
         let schedule = self.schedule();
         let halves = schedule.halves(seconds).filter(|_| self.allocation.has_two_halves());
@@ -74,11 +103,21 @@ impl Measurement {
             // or sockets are too few for halves.
             let has_halves = schedule.held_back_s.is_some();
             let next = if has_halves { None } else { self.turn.widened(capacity, 2) };
+            let next = next.map(Turn::by_two);
             return Ok(series
                 .farthest()
                 .filter(|rtt| *rtt >= FAR)
                 .map(|rtt| Inconclusive::PathUnknown { rtt_ms: whole_ms(rtt), next }));
         };
+        // What came back to those who were held back anyway hides what the path did to the others.
+        let is_free = |measurer| hindered.iter().all(|held| held.measurer != measurer);
+        let of_others = schedule.halves(&series.measured_by(is_free));
+        let of_others = of_others.filter(|_| !hindered.is_empty());
+        let held_back = self.held_back_in(series);
+        let growing = held_back.iter().filter_map(|it| self.growing(series, it));
+        let held_back = growing.chain(of_others).filter(Halves::is_held_back);
+        let halves =
+            held_back.fold(halves, |most, it| if it.growth() > most.growth() { it } else { most });
         if halves.is_settling() && !halves.is_held_back() {
             return Ok(Some(Inconclusive::PathSettling {
                 change_percent: percent_above_one(halves.change()),
@@ -86,42 +125,59 @@ impl Measurement {
                 next: self.wider_turn(capacity, &halves),
             }));
         }
-        Ok(halves.is_held_back().then(|| Inconclusive::PathLimited {
-            growth_percent: percent_above_one(halves.growth()),
-            sockets: self.allocation.sockets(),
-            next: self.wider_turn(capacity, &halves),
-        }))
+        if halves.is_held_back() {
+            return Ok(Some(Inconclusive::PathLimited {
+                growth_percent: percent_above_one(halves.growth()),
+                sockets: self.allocation.sockets(),
+                next: self.wider_turn(capacity, &halves),
+            }));
+        }
+        // Not every narrow place has a queue: a far relay is for two to see.
+        let far = self.queue_of_one(series).filter(|it| it.least_rtt >= FAR);
+        Ok(far.map(|queue| self.doubt_of_one(&queue, capacity)))
     }
 
     /// The turn in which those that nothing of their own held back have more to do, if there are such.
     fn turn_of_others(&self, hindered: &[Hindered], seen: Rate) -> Option<Turn> {
         if let Scope::OneTurn { is_whole_team } = self.scope {
-            // Whoever shares out the team does not know of them: all have twice as much to do.
-            let next = if is_whole_team { None } else { self.turn.enlarged(seen) };
-            return next.map(|next| Turn { measurers_min: next.measurers_min.max(2), ..next });
+            if is_whole_team {
+                return None;
+            }
+            // Whoever shares out the team hears of them, and gives the others more to do. Where he did so before, and it
+            // was not enough, all have twice as much.
+            let is_known = |it: &Hindered| {
+                self.vantages.get(it.measurer.0).is_some_and(|it| it.path.held_back.is_some())
+            };
+            let is_new = hindered.iter().any(|it| !is_known(it));
+            let next = if is_new { self.turn.compared(seen) } else { self.turn.enlarged(seen) };
+            return next.map(Turn::by_two);
         }
         let next = self.turn.compared(seen)?;
-        let later = next.allocation(&self.params, &self.without_hindered(hindered), &self.rtts);
+        let later = next.allocation(&self.params, &self.without_hindered(hindered), &self.vantages);
         let load = |allocation: &Allocation| load_without(hindered, &allocation.assignments);
         (load(&later) > load(&self.allocation)).then_some(next)
     }
 
-    /// How long packets waited on the path of the only measurer, if a queue stood there and if another measurer
-    /// could show whether it was the relay's.
-    fn queue_of_one(&self, series: &Series) -> Option<Duration> {
+    /// What stood on the path of the only measurer, if another one could show whether that was the relay's.
+    fn queue_of_one(&self, series: &Series) -> Option<Queue> {
         let is_alone = self.allocation.assignments.len() == 1;
         let has_others = match self.scope {
             Scope::AllRounds => self.residuals.iter().filter(|it| **it > Rate::ZERO).count() > 1,
             Scope::OneTurn { is_whole_team } => !is_whole_team,
         };
-        let queue = series.queues().into_iter().find(|it| is_alone && has_others && it.stands())?;
-        Some(queue.wait)
+        series.queues().into_iter().find(|_| is_alone && has_others)
+    }
+
+    fn doubt_of_one(&self, queue: &Queue, seen: Rate) -> Inconclusive {
+        let next = self.turn.compared(seen);
+        Inconclusive::QueueOfOne { queue_ms: whole_ms(queue.wait), next }
     }
 
     /// The turn with more sockets, if there may be more and the relay has another turn.
     fn wider_turn(&self, seen: Rate, halves: &Halves) -> Option<Turn> {
         let has_all = self.allocation.sockets() >= self.params.sockets;
-        if has_all { None } else { self.turn.widened(seen, halves.widening()) }
+        let next = if has_all { None } else { self.turn.widened(seen, halves.widening()) };
+        next.map(Turn::by_two)
     }
 }
 

@@ -134,7 +134,9 @@ const fn limited_by(reason: &Inconclusive) -> &'static str {
         | Inconclusive::PathUnknown { .. } => "path",
         Inconclusive::QueueOfOne { .. } => "unknown",
         Inconclusive::MeasurerHindered { hindered, .. } => match hindered.by {
-            Hindrance::Path { .. } => "measurer's path",
+            Hindrance::Path { .. } | Hindrance::Loss { .. } | Hindrance::Share { .. } => {
+                "measurer's path"
+            }
             Hindrance::Processor => "measurer's processor",
         },
         Inconclusive::TeamTooSmall { .. } | Inconclusive::LoadTooSmall { .. } => "assigned rate",

@@ -10,12 +10,13 @@ use crate::member::{MemberReport, Nonce, RoundWayBack};
 use crate::plan::round_trip;
 use coordinator::{
     Action, Failure, Launch, Measurement, MeasurerId, Mode, OrderRetries, Outcome, SecondReport,
-    Turn,
+    Turn, Vantage,
 };
 use link::{NodeThread, unix_time_s};
 use onion::measure::order::{OrderEvent, OrderLink};
 use onion::measure::protocol::SentBack;
 use onion::{Duration, Instant, Rate};
+use std::net::IpAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 
@@ -92,18 +93,19 @@ impl<'t> Run<'t> {
             Mode::Echo => Defences { max_connections: None, ..request.defences },
         }
         .sockets(params.sockets);
+        let residuals: Vec<Rate> = team.capacities().collect();
+        let vantages = vantages(team, launch);
         // On this machine a long round trip is a busy processor.
         let is_here = request.target.address.ip().is_loopback();
-        let distance = if is_here { Duration::ZERO } else { rtt };
+        let distance = if is_here { Duration::ZERO } else { distance(rtt, &vantages) };
         let found_out = || Defences::path(rate, distance, params.seconds, way_back);
         params.path = team.options.path.unwrap_or_else(found_out);
         let pass = team.pass.take();
         let first = launch.map_or_else(|| Turn::first(request.guess, 1), |it| it.turn);
-        let residuals: Vec<Rate> = team.capacities().collect();
         let loads = vec![None; residuals.len()];
         let (sender, news) = channel();
         // Now, since the time for set-up runs from the measurement's beginning.
-        let assignments = first.allocation(&params, &residuals, &[]).assignments;
+        let assignments = first.allocation(&params, &residuals, &vantages).assignments;
         let check_share = params.check_share;
         let deadline = Instant::ORIGIN;
         let (round, seconds) = (launch.map_or(1, |it| it.turn.round), params.seconds);
@@ -116,10 +118,11 @@ impl<'t> Run<'t> {
         }
         let now = team.site.clock().now();
         let measurement = match launch {
-            None => Measurement::new(now, params, mode, request.guess, residuals),
-            Some(Launch { turn, is_whole_team, .. }) => {
-                Measurement::of_turn(now, params, mode, *turn, *is_whole_team, residuals)
+            None => {
+                let guess = request.guess;
+                Measurement::from_vantages(now, params, mode, guess, residuals, vantages)
             }
+            Some(launch) => Measurement::of_launch(now, params, mode, launch, residuals),
         }?;
         Ok(Self {
             team,
@@ -347,6 +350,52 @@ impl<'t> Run<'t> {
     }
 }
 
+/// From where each of a team sees the relay: what its campaign knows of that, and who is at one address.
+fn vantages(team: &Team, launch: Option<&Launch>) -> Vec<Vantage> {
+    let addresses: Vec<_> = team.mates.iter().map(|mate| mate.member.address()).collect();
+    let vantage = |(place, address): (usize, &Option<IpAddr>)| {
+        let first = addresses.iter().position(|it| it == address);
+        let host = first.and_then(|it| u32::try_from(it).ok());
+        let known = launch.and_then(|it| it.vantages.get(place));
+        Vantage { host, ..known.copied().unwrap_or_default() }
+    };
+    addresses.iter().enumerate().map(vantage).collect()
+}
+
+/// How far the farthest of a team is, where all have told; else, or if that is more, how far the coordinator is.
+fn distance(own: Duration, vantages: &[Vantage]) -> Duration {
+    let rtts = || vantages.iter().map(|it| it.path.rtt);
+    let farthest = rtts().flatten().max();
+    match farthest {
+        Some(farthest) if rtts().all(|it| it.is_some()) => farthest,
+        _ => farthest.unwrap_or_default().max(own),
+    }
+}
+
 const fn transit(team: &Team) -> RoundWayBack {
     RoundWayBack::Transit { always_authenticate: team.options.always_authenticate }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use coordinator::PathSeen;
+
+    #[test]
+    fn a_far_measurer_is_planned_for_wherever_the_coordinator_is() {
+        let ms = Duration::from_millis;
+        let seen = |rtts_ms: &[Option<u64>]| {
+            let vantage = |rtt_ms: &Option<u64>| Vantage {
+                path: PathSeen { rtt: rtt_ms.map(ms), ..PathSeen::default() },
+                ..Vantage::default()
+            };
+            let vantages: Vec<Vantage> = rtts_ms.iter().map(vantage).collect();
+            distance(ms(50), &vantages)
+        };
+        assert_eq!(seen(&[None, None]), ms(50), "nobody has told");
+        assert_eq!(seen(&[Some(1), Some(200)]), ms(200));
+        assert_eq!(seen(&[Some(1), Some(2)]), ms(2), "nearer than the coordinator");
+        assert_eq!(seen(&[Some(1), None]), ms(50), "the other may be as far as the coordinator");
+        assert_eq!(seen(&[Some(200), None]), ms(200));
+    }
 }

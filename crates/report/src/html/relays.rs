@@ -98,8 +98,11 @@ fn accounts(f: &mut fmt::Formatter<'_>, accounts: &[RoundAccount]) -> fmt::Resul
             &[
                 match account.held_back_by {
                     None => account.measurer.to_string(),
-                    Some(Hindrance::Path { .. }) => {
+                    Some(Hindrance::Path { .. } | Hindrance::Loss { .. }) => {
                         format!("{}, held back by its path", account.measurer)
+                    }
+                    Some(Hindrance::Share { .. }) => {
+                        format!("{}, held back by something of its own", account.measurer)
                     }
                     Some(Hindrance::Processor) => {
                         format!("{}, held back by its processor", account.measurer)

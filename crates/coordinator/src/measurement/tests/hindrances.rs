@@ -97,6 +97,8 @@ fn a_queue_before_the_only_measurer_asks_for_another_one_beside_it() {
     campaign.add(relay, Standing::Old, mbit(200.0), 12);
     let mut turns = vec![];
     while let Some(launch) = campaign.poll_launch() {
+        // The first of the team is behind the narrow place, wherever it stands in this turn.
+        let place = launch.allocation.place(MeasurerId(0));
         let shares: Vec<Rate> = launch.allocation.assignments.iter().map(|it| it.rate).collect();
         let measurers = shares.len();
         let path = PathParams { first_sockets: 32, lead_s: 2, probes: true };
@@ -110,7 +112,7 @@ fn a_queue_before_the_only_measurer_asks_for_another_one_beside_it() {
             shares,
         )
         .unwrap();
-        let outcome = behind(0, 20.0).run(&mut measurement);
+        let outcome = behind(place.unwrap_or(9), 20.0).run(&mut measurement);
         let estimate = estimate(outcome.clone());
         turns.push((measurers, estimate.is_conclusive(), hindered(&measurement)));
         if let Some(reason @ Inconclusive::QueueOfOne { queue_ms: 80, .. }) = estimate.inconclusive
@@ -119,8 +121,24 @@ fn a_queue_before_the_only_measurer_asks_for_another_one_beside_it() {
         }
         campaign.handle_outcome(relay, &outcome);
     }
-    let named = || vec![(0, QUEUE)];
-    assert_eq!(turns, [(1, false, vec![]), (2, false, named()), (2, true, named())]);
+    // Then it is left to the others.
+    assert_eq!(turns, [(1, false, vec![]), (2, false, vec![(0, QUEUE)]), (2, true, vec![])]);
+}
+
+/// A narrow place that keeps no queue, or is on the way back: nothing but what comes back shows it.
+#[test]
+fn a_narrow_place_that_nothing_shows_is_found_by_what_came_back_to_one_that_was_served() {
+    let mut lab = behind(0, 15.0);
+    lab.narrow = lab.narrow.map(|(who, rate, _)| (who, rate, Duration::ZERO));
+    lab.capacity = Box::new(|_| mbit(1000.0).as_byte_per_s());
+    // The other had 190 Mbit/s to send, and all of it came back: of 590, 205 would seem to be the relay's limit.
+    let estimate = estimate(lab.run(&mut far(200.0, &[400.0, 190.0])));
+    let Some(Inconclusive::MeasurerHindered { hindered, next: None }) = estimate.inconclusive
+    else {
+        panic!("{estimate}");
+    };
+    assert_eq!((hindered.measurer, hindered.by), (MeasurerId(0), Hindrance::Share { percent: 7 }));
+    assert!(estimate.to_string().contains("which had no more to send"), "{estimate}");
 }
 
 #[test]

@@ -85,9 +85,9 @@ impl Team {
     }
 
     fn launch(&mut self, now: Instant, launch: Launch, orders: &mut Orders) {
-        let Launch { relay, turn, allocation, is_whole_team } = launch;
-        let shares = allocation.assignments.iter().map(|it| it.rate).collect();
-        let made = Measurement::of_turn(now, self.params, Mode::Echo, turn, is_whole_team, shares);
+        let shares = launch.allocation.assignments.iter().map(|it| it.rate).collect();
+        let made = Measurement::of_launch(now, self.params, Mode::Echo, &launch, shares);
+        let Launch { relay, allocation, .. } = launch;
         match made {
             Ok(measurement) => {
                 let number = self.launched;

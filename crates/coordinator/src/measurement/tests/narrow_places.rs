@@ -1,0 +1,131 @@
+//! Narrow places that are not the relay's, wherever they are and whatever they do with what they do not let through: what the
+//! verdict says of thousands of scenes.
+
+use super::scene::{Kind, Path, Scene, measure_by_all};
+use super::*;
+use crate::PathParams;
+use std::collections::BTreeMap;
+use std::println;
+
+fn params() -> Params {
+    let path = PathParams { first_sockets: 8, lead_s: 4, probes: true };
+    Params { path, seconds: 12, ..Params::default() }
+}
+
+/// What a team has, in Mbit/s.
+const TEAMS: [&[f64]; 5] = [
+    &[800.0, 800.0],
+    &[400.0, 190.0],
+    &[600.0, 100.0, 60.0],
+    &[300.0, 300.0, 300.0],
+    &[900.0, 50.0],
+];
+
+/// Round trips of its members, in milliseconds.
+const RTTS_MS: [[u64; 3]; 3] = [[40; 3], [200; 3], [20, 200, 100]];
+
+/// What the relay can do, and how many times as much is expected.
+const RELAYS: [f64; 3] = [60.0, 200.0, 600.0];
+const GUESSES: [f64; 3] = [0.3, 1.0, 2.0];
+
+/// What was found of scenes of one kind.
+#[derive(Debug, Default, PartialEq, Eq)]
+struct Found {
+    scenes: u32,
+    conclusive: u32,
+    /// Conclusive, and not within −10 % and +5 % of what the relay can do.
+    wrong: u32,
+    /// Somebody is named whom nothing of its own held back.
+    misnamed: u32,
+    /// Not conclusive, though the others, or the whole team where nobody is held back, have enough to show it.
+    in_vain: u32,
+}
+
+impl Found {
+    /// `narrow`: who is behind a narrow place, if anybody is. Says whether the verdict is wrong.
+    fn add(&mut self, scene: &Scene, guess: f64, team: &[f64], narrow: Option<usize>) -> bool {
+        // Who alone loses packets is held back by its path, too.
+        let losing = scene.paths.iter().position(|it| it.loss_ppm > 500);
+        let (estimate, measurement) = measure_by_all(scene, guess, team, true, params());
+        let capacity = scene.capacity.as_mbit_per_s();
+        let ratio = estimate.capacity.as_mbit_per_s() / capacity;
+        let rounds = measurement.course().rounds;
+        let mut named = rounds.iter().flat_map(|it| &it.hindered).map(|it| it.measurer.0);
+        let others = team.iter().enumerate().filter(|it| Some(it.0) != narrow);
+        let is_enough = others.map(|it| it.1).sum::<f64>() > 3.0 * capacity;
+        let is_wrong = estimate.is_conclusive() && !(0.9..=1.05).contains(&ratio);
+        self.scenes += 1;
+        self.conclusive += u32::from(estimate.is_conclusive());
+        self.wrong += u32::from(is_wrong);
+        self.misnamed += u32::from(named.any(|it| Some(it) != narrow.or(losing)));
+        self.in_vain += u32::from(!estimate.is_conclusive() && is_enough);
+        is_wrong
+    }
+}
+
+/// All teams at all distances, before all relays with all guesses.
+fn each_scene(mut tell: impl FnMut(&Scene, f64, &[f64])) {
+    for team in TEAMS {
+        for rtts_ms in RTTS_MS {
+            for relay in RELAYS {
+                let paths = (1..).zip(rtts_ms).map(|(host, rtt_ms)| Path::of(host, rtt_ms));
+                let paths: Vec<Path> = paths.take(team.len()).collect();
+                let scene = Scene::of(relay, &paths);
+                GUESSES.iter().for_each(|guess| tell(&scene, guess * relay, team));
+            }
+        }
+    }
+}
+
+#[test]
+fn no_narrow_place_of_one_measurer_passes_for_the_relays_unless_it_has_no_queue_and_the_others_have_less()
+ {
+    let mut all: BTreeMap<&str, Found> = BTreeMap::new();
+    each_scene(|clear, guess, team| {
+        for (place, kind) in (0..team.len())
+            .flat_map(|place| [Kind::Queue, Kind::Policer, Kind::WayBack].map(|it| (place, it)))
+        {
+            for share in [0.05, 0.2, 0.5] {
+                let mut scene = clear.clone();
+                let narrow = scene.capacity.scaled(share);
+                scene.paths[place].narrow = Some((narrow, kind));
+                let name = match kind {
+                    Kind::Queue => "queue",
+                    Kind::Policer => "policer",
+                    Kind::WayBack => "way back",
+                };
+                let is_wrong = all.entry(name).or_default().add(&scene, guess, team, Some(place));
+                // Where none of the others has as much as comes back through it, it is like the only one.
+                let others = (0..team.len()).filter(|it| *it != place).map(|it| team[it]);
+                let is_like_one = others.fold(0.0, f64::max) * 0.75 < narrow.as_mbit_per_s();
+                let may_be_wrong = kind != Kind::Queue && is_like_one;
+                assert!(!is_wrong || may_be_wrong, "{name}: {guess} Mbit/s, {team:?}, {scene:?}");
+            }
+        }
+    });
+    println!("{all:#?}");
+    assert!(all.values().all(|it| it.misnamed == 0 && it.in_vain == 0), "{all:#?}");
+    assert!(all.values().all(|it| it.conclusive > it.scenes / 2), "{all:#?}");
+}
+
+#[test]
+fn where_nothing_but_the_relay_is_narrow_nobody_is_named_and_nothing_is_in_vain() {
+    let mut all: BTreeMap<&str, Found> = BTreeMap::new();
+    each_scene(|clear, guess, team| {
+        for (name, is_link, losses_ppm) in [
+            ("the relay, no loss", false, [0; 3]),
+            ("the relay, the same loss", false, [200; 3]),
+            ("the relay, loss of one path", false, [1000, 0, 0]),
+            ("the relay's link", true, [0; 3]),
+        ] {
+            let mut scene = Scene { is_link, ..clear.clone() };
+            for (path, loss_ppm) in scene.paths.iter_mut().zip(losses_ppm) {
+                path.loss_ppm = loss_ppm;
+            }
+            let is_wrong = all.entry(name).or_default().add(&scene, guess, team, None);
+            assert!(!is_wrong, "{name}: {guess} Mbit/s, {team:?}, {scene:?}");
+        }
+    });
+    println!("{all:#?}");
+    assert!(all.values().all(|it| it.misnamed == 0 && it.in_vain == 0), "{all:#?}");
+}

@@ -1,0 +1,94 @@
+//! Teams whose measurers are at different distances, and what one period learns from the one before.
+
+use super::scene::{Coordinator, Kind, Path, Scene, measure_by_all};
+use super::*;
+use crate::PathParams;
+use std::format;
+
+/// As a coordinator plans for relays that are not beside it.
+fn params() -> Params {
+    let path = PathParams { first_sockets: 8, lead_s: 4, probes: true };
+    Params { path, ..Params::default() }
+}
+
+const TEAM: [f64; 3] = [900.0, 800.0, 700.0];
+
+/// Paths of these lengths from hosts of their own, all of which lose as much.
+fn paths(rtts_ms: [u64; 3], loss_ppm: u64) -> Vec<Path> {
+    let path = |(host, rtt_ms)| Path { loss_ppm, ..Path::of(host, rtt_ms) };
+    (1..).zip(rtts_ms).map(path).collect()
+}
+
+#[test]
+fn a_relay_far_from_all_measurers_is_measured_as_truly_as_a_near_one() {
+    for loss_ppm in [0, 200, 500] {
+        let near = Scene::of(150.0, &paths([5, 20, 40], loss_ppm));
+        let far = Scene::of(150.0, &paths([250, 280, 300], loss_ppm));
+        let mut coordinator = Coordinator::new(&TEAM, &[1, 2, 3]);
+        for period in 1..=3 {
+            let both = [(1, &near), (2, &far)].map(|(relay, scene)| {
+                let found = coordinator.measure(relay, scene, 150.0, params());
+                let what = format!("period {period}, {loss_ppm} ppm: {}", found.record);
+                assert!(found.estimate.is_conclusive(), "{what}");
+                assert!((0.95..=1.0).contains(&found.ratio(scene)), "{what}");
+                found
+            });
+            // What its distance asks for is known from the second period on; sometimes half of it is tried.
+            let turns = both.map(|it| it.turns.len());
+            assert!(period == 1 || (turns[0] == 1 && turns[1] <= 2), "{loss_ppm} ppm: {turns:?}");
+        }
+    }
+}
+
+#[test]
+fn whom_its_path_held_back_leaves_its_share_to_others_in_the_next_period() {
+    for kind in [Kind::Queue, Kind::Policer] {
+        let mut scene = Scene::of(200.0, &paths([40, 40, 40], 0));
+        scene.paths[0].narrow = Some((mbit(20.0), kind));
+        let mut coordinator = Coordinator::new(&TEAM, &[1, 2, 3]);
+        let turns: Vec<Vec<Vec<(usize, f64)>>> = (0..2)
+            .map(|_| {
+                let found = coordinator.measure(1, &scene, 200.0, params());
+                assert!(found.estimate.is_conclusive(), "{kind:?}: {}", found.record);
+                assert!((0.95..=1.0).contains(&found.ratio(&scene)), "{kind:?}: {}", found.record);
+                found.turns
+            })
+            .collect();
+        assert!(turns[0].len() > 1, "nobody knew: {turns:?}");
+        let [second] = &turns[1][..] else { panic!("{kind:?}: {turns:?}") };
+        let members: Vec<usize> = second.iter().map(|it| it.0).collect();
+        assert_eq!(members, [1, 2], "{kind:?}: two others have all of it");
+    }
+}
+
+#[test]
+fn a_path_that_has_become_better_is_used_again() {
+    let mut scene = Scene::of(200.0, &paths([40, 40, 40], 0)[..2]);
+    scene.paths[0].narrow = Some((mbit(20.0), Kind::Queue));
+    let mut coordinator = Coordinator::new(&TEAM[..2], &[1, 2]);
+    let mut first_of = |scene: &Scene| {
+        let found = coordinator.measure(1, scene, 200.0, params());
+        let last = found.turns.last().expect("a turn");
+        last.iter().find(|it| it.0 == 0).map_or(0.0, |it| it.1)
+    };
+    let held = [first_of(&scene), first_of(&scene)];
+    assert!(held.iter().all(|it| (20.0..=25.1).contains(it)), "{held:?}");
+    scene.paths[0].narrow = None;
+    assert!((20.0..=25.1).contains(&first_of(&scene)), "nobody knows yet");
+    assert!(first_of(&scene) > 200.0);
+}
+
+#[test]
+fn measurers_of_one_host_do_not_take_their_own_link_for_the_relays() {
+    let mut scene = Scene::of(200.0, &paths([40, 40, 40], 0));
+    scene.paths[1].host = 1;
+    scene.host_link = Some((1, mbit(30.0)));
+    let (estimate, _) = measure_by_all(&scene, 200.0, &TEAM, true, params());
+    assert!(estimate.is_conclusive() && estimate.capacity > mbit(190.0), "{estimate}");
+    // That is what one must know for it.
+    let (blind, _) = measure_by_all(&scene, 200.0, &TEAM, false, params());
+    assert!(blind.capacity < mbit(31.0), "{blind}");
+    let mut coordinator = Coordinator::new(&TEAM, &[1, 1, 3]);
+    let found = coordinator.measure(1, &scene, 200.0, params());
+    assert!(found.estimate.is_conclusive() && found.ratio(&scene) > 0.95, "{}", found.record);
+}

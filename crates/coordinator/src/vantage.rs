@@ -1,0 +1,187 @@
+//! From where measurers see a relay: their hosts, and what they have seen of their paths to it.
+
+use crate::account::Account;
+use crate::allocation::MeasurerId;
+use crate::hindrance::{HINDERED_ASKED, Hindrance};
+use crate::params::Params;
+use crate::record::RoundRecord;
+use alloc::collections::BTreeMap;
+use onion::{Duration, Rate};
+
+/// From where a measurer sees a relay, as far as that is known.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Vantage {
+    /// Which host it is at, by a number: measurers of one host share its link, so that one of them says nothing of
+    /// another's narrow place. `None` is a host of its own.
+    pub host: Option<u32>,
+    /// Its path to the relay.
+    pub path: PathSeen,
+}
+
+/// What a measurer's sockets have shown of its path to a relay. The default is a path of which nothing is known.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct PathSeen {
+    /// The least round trip.
+    pub rtt: Option<Duration>,
+    /// Of a million bytes on the way to the relay, so many had been sent before ([`Account::retransmitted_share`]); `None`
+    /// where nothing was sent, or nobody tells.
+    pub loss_ppm: Option<u32>,
+    /// What came back to it in the median second where the path held it back; `None` if it did not.
+    pub held_back: Option<Rate>,
+}
+
+impl PathSeen {
+    /// What it is asked for in the next round, if others have the rest: a path that held it back would only do so again.
+    #[must_use]
+    pub fn asked_at_most(&self) -> Rate {
+        self.held_back.map_or(Rate::MAX, |got| got.scaled(HINDERED_ASKED))
+    }
+
+    /// What the rounds of full length of a measurement, in their order, have shown of the paths of those who took part. The
+    /// latest counts, of round trips the least.
+    pub(crate) fn in_rounds(rounds: &[RoundRecord], params: &Params) -> BTreeMap<MeasurerId, Self> {
+        let mut paths: BTreeMap<MeasurerId, Self> = BTreeMap::new();
+        for round in rounds.iter().filter(|it| is_whole(it, params)) {
+            for (place, assignment) in round.allocation.assignments.iter().enumerate() {
+                if got_anything(round, place) {
+                    paths.entry(assignment.measurer).or_default().see(round, place, params);
+                }
+            }
+        }
+        paths
+    }
+
+    /// The same of one more round, for who has this place in it. One that was ended early does not say who was held back.
+    pub(crate) fn see(&mut self, round: &RoundRecord, place: usize, params: &Params) {
+        self.see_accounts(round, place);
+        if let Some(own) = round.allocation.assignments.get(place)
+            && is_whole(round, params)
+        {
+            let held = round.hindered.iter().find(|it| it.measurer == own.measurer);
+            let held = held.filter(|it| it.by != Hindrance::Processor);
+            self.held_back = held.map(|it| it.got);
+        }
+    }
+
+    fn see_accounts(&mut self, round: &RoundRecord, place: usize) {
+        let of = |counts: bool| {
+            let seconds = round.seconds.iter();
+            let seconds = seconds.filter(move |it| !counts || round.schedule.counts(it.second));
+            seconds.filter_map(move |it| it.accounts.get(place)?.as_ref())
+        };
+        let least = of(false).filter_map(|it| it.least_rtt).min();
+        self.rtt = [self.rtt, least].into_iter().flatten().min();
+        // Slow start loses what the path does not.
+        self.loss_ppm = loss_ppm(of(true)).or(self.loss_ppm);
+    }
+}
+
+fn is_whole(round: &RoundRecord, params: &Params) -> bool {
+    round.seconds.len() >= round.schedule.lead_s.saturating_add(params.seconds) as usize
+}
+
+fn got_anything(round: &RoundRecord, place: usize) -> bool {
+    let returned = |it: &Option<u64>| it.is_some_and(|bytes| bytes > 0);
+    round.seconds.iter().any(|it| it.returned_bytes.get(place).is_some_and(returned))
+}
+
+/// What was sent again, of all that was sent; `None` if nothing was.
+fn loss_ppm<'a>(accounts: impl Iterator<Item = &'a Account>) -> Option<u32> {
+    let (sent, again) = accounts.fold((0u64, 0u64), |(sent, again), it| {
+        (sent.saturating_add(it.sent_bytes), again.saturating_add(it.retransmitted_bytes))
+    });
+    let all = u128::from(sent) + u128::from(again);
+    let share = (u128::from(again) * 1_000_000).checked_div(all)?;
+    u32::try_from(share).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::allocation::{Allocation, Assignment};
+    use crate::halves::Schedule;
+    use crate::hindrance::Hindered;
+    use crate::second::SecondRecord;
+    use std::vec;
+    use std::vec::Vec;
+
+    const SECONDS: u32 = 4;
+
+    fn mbit(mbit: f64) -> Rate {
+        Rate::from_mbit_per_s(mbit)
+    }
+
+    /// A round of two measurers, the second of which loses this share; who is held back, and by what.
+    fn round(seconds: u32, loss_percent: u64, hindered: &[(usize, Hindrance)]) -> RoundRecord {
+        let account = |second: u32, loss: u64| Account {
+            least_rtt: Some(Duration::from_millis(40 + u64::from(second))),
+            sent_bytes: 1_000_000 - loss * 10_000,
+            // In the lead, before the second 1, slow start loses half.
+            retransmitted_bytes: if second == 0 { 500_000 } else { loss * 10_000 },
+            ..Account::default()
+        };
+        let assignment =
+            |measurer| Assignment { measurer: MeasurerId(measurer), rate: mbit(100.0), sockets: 4 };
+        let second = |second| SecondRecord {
+            second,
+            returned_bytes: vec![Some(1_000_000), Some(1_000_000), Some(0)],
+            client_bytes: None,
+            relay_said: None,
+            accounts: vec![Some(account(second, 0)), Some(account(second, loss_percent)), None],
+        };
+        let hindered = hindered.iter().map(|(measurer, by)| Hindered {
+            measurer: MeasurerId(*measurer),
+            by: *by,
+            got: mbit(8.0),
+        });
+        RoundRecord {
+            number: 1,
+            guess: mbit(100.0),
+            allocation: Allocation {
+                assignments: [0, 1, 2].map(assignment).to_vec(),
+                needed: mbit(300.0),
+                available: mbit(300.0),
+            },
+            schedule: Schedule { lead_s: 1, held_back_s: None },
+            started_unix_s: None,
+            checked_cells: 0,
+            hindered: hindered.collect(),
+            seconds: (0..seconds).map(second).collect::<Vec<_>>(),
+        }
+    }
+
+    fn seen(rounds: &[RoundRecord]) -> Vec<(usize, Option<u32>, Option<Rate>)> {
+        let params = Params { seconds: SECONDS, ..Params::default() };
+        let paths = PathSeen::in_rounds(rounds, &params);
+        assert!(paths.values().all(|it| it.rtt == Some(Duration::from_millis(40))), "{paths:?}");
+        paths.into_iter().map(|(id, it)| (id.0, it.loss_ppm, it.held_back)).collect()
+    }
+
+    const QUEUE: Hindrance = Hindrance::Path { queue_ms: 80 };
+
+    #[test]
+    fn a_path_is_what_its_rounds_have_shown_but_for_slow_start() {
+        let whole = round(SECONDS + 1, 1, &[(1, QUEUE)]);
+        let both = [(0, Some(0), None), (1, Some(10_000), Some(mbit(8.0)))];
+        assert_eq!(seen(core::slice::from_ref(&whole)), both, "who got nothing has seen nothing");
+        let better = round(SECONDS + 1, 0, &[]);
+        let free = [(0, Some(0), None), (1, Some(0), None)];
+        assert_eq!(seen(&[whole.clone(), better]), free, "the latest counts");
+        // One that was ended early does not know.
+        let cut = round(SECONDS, 1, &[]);
+        assert_eq!(seen(&[whole, cut]), both);
+    }
+
+    #[test]
+    fn a_busy_processor_is_not_the_paths_fault() {
+        let busy = round(SECONDS + 1, 0, &[(0, Hindrance::Processor)]);
+        assert_eq!(seen(&[busy])[0].2, None);
+    }
+
+    #[test]
+    fn who_was_held_back_is_asked_for_little_more_than_it_got() {
+        let path = PathSeen { held_back: Some(mbit(8.0)), ..PathSeen::default() };
+        assert_eq!(path.asked_at_most(), mbit(10.0));
+        assert_eq!(PathSeen::default().asked_at_most(), Rate::MAX);
+    }
+}
