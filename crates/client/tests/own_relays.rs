@@ -7,7 +7,7 @@ mod common;
 
 use client::probe::{self, ProbePlan, Subject};
 use client::strategy::{Position, Strategy};
-use client::{RelayInfo, Settings, View};
+use client::{Directories, RelayInfo, Settings, View};
 use common::{Ours, PATIENCE, exit, network};
 use exits::{name_server, ours};
 use lab::{Content, ContentServer, download};
@@ -102,8 +102,16 @@ fn downloads_come_whole_over_three_relays_of_ours_and_names_are_found() {
     let is_enough =
         |view: &View| all.iter().all(|rsa| view.find(&Fingerprint::from_bytes(*rsa)).is_some());
     let known = folder.path().join("probe");
-    let view =
-        probe::learn(authorities, [].into(), known, PATIENCE, is_enough, || false).expect("known");
+    let view = probe::learn(
+        authorities,
+        Directories::default(),
+        [].into(),
+        known,
+        PATIENCE,
+        is_enough,
+        || false,
+    )
+    .expect("known");
     let path = all.map(|rsa| view.find(&Fingerprint::from_bytes(rsa)).expect("listed"));
     let plan = ProbePlan { rounds: 2, ..ProbePlan::default() };
     let mut probed = None;

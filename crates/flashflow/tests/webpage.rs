@@ -22,9 +22,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 
 /// Objects of the page.
-const OBJECTS: usize = 50;
+const OBJECTS: u16 = 50;
 /// Pixels of an image's row; with four the rows of its file need no filling up.
-const WIDTH: usize = 64;
+const WIDTH: u16 = 64;
 
 /// An image of noise: nothing of it can be missing, or be another's, without being seen.
 struct Image {
@@ -36,14 +36,14 @@ struct Image {
 
 impl Image {
     /// Of 1.6 to 148 kB.
-    fn new(number: usize) -> Self {
+    fn new(number: u16) -> Self {
         let height = 8 + number * 15;
-        let mut pixels = vec![0; WIDTH * height * 3];
-        StdRng::seed_from_u64(number as u64).fill_bytes(&mut pixels);
+        let mut pixels = vec![0; usize::from(WIDTH) * usize::from(height) * 3];
+        StdRng::seed_from_u64(number.into()).fill_bytes(&mut pixels);
         // A bitmap: file header, information header with a negative height (the first row is the upper one), and blue, green, red.
-        let (width, down) = (WIDTH as u32, -(height as i32));
+        let (width, down) = (u32::from(WIDTH), -i32::from(height));
         let head = 54_u32;
-        let len = pixels.len() as u32;
+        let len = u32::try_from(pixels.len()).expect("small");
         let mut file = b"BM".to_vec();
         [head + len, 0, head, 40, width].iter().for_each(|it| file.extend(it.to_le_bytes()));
         file.extend(down.to_le_bytes());
@@ -163,6 +163,6 @@ fn a_browser_shows_a_page_of_fifty_objects_through_the_client() {
     let over = values.iter().filter(|it| it["type"] == "stream_closed" && it["target"] == target);
     let received_bytes: f64 = over.map(|it| number(it, "received_bytes")).sum();
     let files: usize = images.iter().map(|image| image.file.len()).sum();
-    assert_eq!(served.load(Ordering::Relaxed), OBJECTS, "each was asked for once");
+    assert_eq!(served.load(Ordering::Relaxed), usize::from(OBJECTS), "each was asked for once");
     assert!(received_bytes >= files as f64, "all came through it: {received_bytes} of {files}");
 }

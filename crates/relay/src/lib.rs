@@ -56,6 +56,7 @@ mod schedule;
 mod self_test;
 mod server;
 mod signers;
+mod source;
 mod state;
 mod whole_file;
 
@@ -67,8 +68,9 @@ pub use config::{
 pub use event::{Load, RelayEvent, Renewed, Unfinished};
 pub use follower::{Followed, Follower};
 pub use policy::target_params;
-pub use public::authorities as public_authorities;
+pub use public::{authorities as public_authorities, or_ports as public_or_ports};
 pub use reload::Reloaded;
 pub use running::{Relay, RelayError};
 pub use self_test::Reachability;
 pub use signers::consensus_signers;
+pub use source::{PlainHttp, Source};
