@@ -43,6 +43,7 @@ mod following;
 mod history;
 pub mod keys;
 mod metrics;
+mod observations;
 mod observed;
 mod overload;
 mod parameters;
@@ -67,6 +68,7 @@ pub use config::{
 };
 pub use event::{Load, RelayEvent, Renewed, Unfinished};
 pub use follower::{Followed, Follower};
+pub use observations::{CIRCUITS_MIN, LinkObservations, ObservationError, ObservedLink};
 pub use policy::target_params;
 pub use public::{authorities as public_authorities, or_ports as public_or_ports};
 pub use reload::Reloaded;
