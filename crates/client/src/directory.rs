@@ -1,14 +1,18 @@
 //! The thread that follows the consensus.
 
 use crate::event::Event;
+use crate::sources::{Directories, SharedGuards, Sources};
 use crate::view::View;
 use link::unix_time_s;
-use netdoc::Microdesc;
 use netdoc::consensus::Consensus;
+use netdoc::{Fingerprint, Microdesc};
 use onion::Duration;
 use rand::RngExt;
 use rand::rngs::StdRng;
 use relay::Follower;
+use std::collections::BTreeSet;
+use std::net::SocketAddr;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
 
@@ -17,12 +21,34 @@ const RETRY: (Duration, Duration) = (Duration::from_millis(250), Duration::from_
 /// Between two looks there is at least so much time.
 const PAUSE_MIN: Duration = Duration::from_secs(1);
 
+/// Whom to follow, and where to keep what is found.
+pub(crate) struct Following {
+    pub(crate) authorities: Vec<SocketAddr>,
+    pub(crate) identities: BTreeSet<Fingerprint>,
+    pub(crate) directories: Directories,
+    pub(crate) folder: PathBuf,
+    pub(crate) guards: SharedGuards,
+}
+
+impl Following {
+    /// Looks, tells and waits, until `end` says that it is over. The thread is its own.
+    pub(crate) fn run(self, mut rng: StdRng, tell: impl Fn(News), end: &Receiver<()>) {
+        let Self { authorities, identities, directories, folder, guards } = self;
+        let first = rng.random_range(0..authorities.len().max(1));
+        let source = Sources::new(directories, guards.clone());
+        let now = unix_time_s();
+        let follower = Follower::new(authorities, identities, folder, now, first, source);
+        Directory { follower, guards, rng, tell }.run(end);
+    }
+}
+
 /// Follows the consensus for a client.
-pub(crate) struct Directory<T> {
-    pub(crate) follower: Follower,
-    pub(crate) rng: StdRng,
+struct Directory<T> {
+    follower: Follower<Sources>,
+    guards: SharedGuards,
+    rng: StdRng,
     /// Takes what is found.
-    pub(crate) tell: T,
+    tell: T,
 }
 
 /// What is found.
@@ -36,10 +62,13 @@ pub(crate) enum News {
 }
 
 impl<T: Fn(News)> Directory<T> {
-    /// Looks, tells and waits, until `end` says that it is over.
-    pub(crate) fn run(mut self, end: &Receiver<()>) {
+    fn run(mut self, end: &Receiver<()>) {
         let mut retry = RETRY.0;
         let mut told = None;
+        // Guards that are remembered are known by what was kept, and asked from the beginning.
+        if let Some(kept) = self.follower.consensus(unix_time_s()) {
+            self.guards.set_consensus(kept);
+        }
         loop {
             let found = self.follower.fetch(unix_time_s());
             let problems = [found.problem, found.unstored];
@@ -59,10 +88,11 @@ impl<T: Fn(News)> Directory<T> {
                     let is_whole = view.is_whole();
                     if told != Some(name) {
                         told = Some(name);
+                        self.guards.set_consensus(Arc::clone(&consensus));
                         (self.tell)(News::View(Arc::new(view)));
                     }
                     let chance = self.rng.random_range(0.0..1.0);
-                    let next = Follower::pause(&consensus, now, chance).max(PAUSE_MIN);
+                    let next = Follower::<Sources>::pause(&consensus, now, chance).max(PAUSE_MIN);
                     // What is still missing is asked for sooner, and what should have come already.
                     if is_whole && now <= consensus.valid_until {
                         retry = RETRY.0;

@@ -153,6 +153,12 @@ impl Guards {
         self.in_order().into_iter().take(PRIMARY)
     }
 
+    /// Those of them that may be tried now, the best first: directories are asked through them.
+    pub(crate) fn ready(&self, now: Instant) -> Vec<Fingerprint> {
+        let is_ready = |it: &&Guard| it.failing.is_none_or(|it| it.retry_at(true) <= now);
+        self.primary().filter(is_ready).map(|it| it.fingerprint).collect()
+    }
+
     /// The guard to use now among those that `allowed` permits; `None` if there is none that may be tried.
     #[must_use]
     pub fn choose(

@@ -5,8 +5,7 @@
 //! decided is decided without I/O: the [`View`] of the network, [`path`]s by a [`strategy`], [`guards`], [`timeouts`], the pool of
 //! circuits, and the node that joins programs' connections to streams.
 //!
-//! It is not for people who need anonymity: nobody has audited it, its traffic tells it from stock clients, it fetches
-//! directories openly from the authorities, and strategies other than `weighted` give anonymity away by purpose.
+//! It is not for people who need anonymity: nobody has audited it, its traffic tells it from stock clients, and strategies other than `weighted` give anonymity away by purpose.
 //! Onion services are no part of it.
 //!
 //! ```no_run
@@ -35,12 +34,15 @@ mod pool;
 pub mod probe;
 mod proxy;
 mod running;
+mod sources;
 mod state;
 pub mod strategy;
 pub mod timeouts;
+mod tunnel;
 mod view;
 
 pub use event::{Event, Hop, LegTraffic};
 pub use pool::Isolation;
 pub use running::{ClientError, ClientProxy, Settings};
+pub use sources::{Directories, OnionDirectory};
 pub use view::{RelayInfo, View};

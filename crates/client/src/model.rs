@@ -1,18 +1,20 @@
 //! The network as it was measured: nodes, the links between them, and metrics of both, from which follow ranking indices of nodes,
 //! links and paths (Panchenko et al., §V-A).
 //!
-//! A model comes from [`Observations`] of one's own, from a file, or from [several sources](merge()) of which some may lie.
+//! A model comes from [`Observations`] of one's own, from what relays [say of their links](of_links), from a file, or from [several sources](merge()) of which some may lie.
 //! What a client learns of its own way into the network ([`Node::entry_rtt_ms`]) is nobody else's business: it is in no
 //! file that is given away, and taken from none.
 
 mod directory;
 mod file;
+mod links;
 mod merge;
 mod observe;
 mod server;
 
 pub use directory::{MODEL_AGE_MAX_S, Published, SignedError, public_key, sign, verify};
 pub use file::{FileError, read, write};
+pub use links::of_links;
 pub use merge::{merge, strip};
 pub use observe::{Observations, Observed};
 pub use server::{DirectoryServer, PATH};
@@ -43,7 +45,7 @@ pub struct Node {
 pub struct Link {
     /// There and back, in ms, with what both relays need.
     pub rtt_ms: Option<f64>,
-    /// The fastest download on a circuit by it, in kB/s.
+    /// The fastest download on a circuit by it, or the most that both ends saw pass, in kB/s.
     pub throughput_kb_s: Option<f64>,
 }
 

@@ -1,21 +1,21 @@
 //! A client that runs: its threads, and what joins them.
 
-use crate::directory::{Directory, News};
+use crate::directory::{Following, News};
 use crate::event::Event;
 use crate::path::Rules;
 use crate::proxy::{Choices, Proxy};
+use crate::sources::{Directories, SharedGuards};
 use crate::state::{self, State};
 use crate::strategy::{Strategy, Weighted};
 use link::tls::TlsConfigs;
 use link::{Clock, Driver, DriverError, DriverOptions, Forge, Remote, unix_time_s};
 use netdoc::Fingerprint;
-use onion::Duration;
 use onion::cell::msg::DesiredUx;
 use onion::tunnel::conflux::schedulers::MinRtt;
 use onion::tunnel::conflux::{LEGS_MAX, LegScheduler};
+use onion::{Duration, Instant};
 use rand::rngs::{StdRng, SysRng};
-use rand::{Rng, RngExt, SeedableRng};
-use relay::Follower;
+use rand::{Rng, SeedableRng};
 use std::collections::BTreeSet;
 use std::fmt;
 use std::io;
@@ -36,8 +36,10 @@ const LONGEST_WAIT: Duration = Duration::from_secs(60);
 pub struct Settings {
     /// Where programs reach it.
     pub socks: SocketAddr,
-    /// Directory authorities, by address and directory port.
+    /// Directory authorities, by address and directory port; those of which `directories` knows an OR port, by any address.
     pub authorities: Vec<SocketAddr>,
+    /// Who else is asked for the directory, and by which way.
+    pub directories: Directories,
     /// Whose signatures count; if empty, those of whom the authorities say that they are.
     pub identities: BTreeSet<Fingerprint>,
     /// Where it keeps what it has fetched and learnt. Made if it is not there, in a folder that is.
@@ -59,12 +61,14 @@ pub struct Settings {
 }
 
 impl Settings {
-    /// For a private network of these authorities: a free port of loopback, relays by weight, and all of them may be on one machine.
+    /// For a private network of these authorities: a free port of loopback, relays by weight, and all of them may be on one machine. The
+    /// directory comes from directory ports at first, and then through guards.
     #[must_use]
     pub fn new(authorities: Vec<SocketAddr>, folder: PathBuf) -> Self {
         Self {
             socks: SocketAddr::from((Ipv4Addr::LOCALHOST, 0)),
             authorities,
+            directories: Directories { has_guards: true, ..Directories::default() },
             identities: BTreeSet::new(),
             folder,
             strategy: Box::new(Weighted),
@@ -133,6 +137,7 @@ impl ClientProxy {
         let Settings {
             socks,
             authorities,
+            directories,
             identities,
             folder,
             strategy,
@@ -160,13 +165,15 @@ impl ClientProxy {
         let forge = Forge::new(seed, now).map_err(|error| machine(&error))?;
         let tls = TlsConfigs::new(&forge).map_err(|error| machine(&error))?;
 
-        let first = rng.random_range(0..authorities.len());
-        let follower = Follower::new(authorities, identities, folder, now, first);
+        let guards = SharedGuards::default();
+        guards.set_guards(remembered.guards.ready(Instant::ORIGIN));
+        let known = guards.clone();
+        let following = Following { authorities, identities, directories, folder, guards };
         let (is_over, directory_rng) =
             (Arc::new(AtomicBool::new(false)), StdRng::from_rng(&mut rng));
         let (ready, started) = channel();
         let (teller, news) = channel();
-        let engine = Engine { events, news, file, is_over: Arc::clone(&is_over) };
+        let engine = Engine { events, news, guards: known, file, is_over: Arc::clone(&is_over) };
         let work = move || {
             let clock = Clock::start();
             let legs = legs.clamp(1, LEGS_MAX);
@@ -194,7 +201,6 @@ impl ClientProxy {
             waker.wake();
         };
         let (end_directory, end) = channel();
-        let directory = Directory { follower, rng: directory_rng, tell };
         // If that cannot be started, the engine is ended by the drop.
         let proxy = Self {
             socks: address,
@@ -203,8 +209,9 @@ impl ClientProxy {
             end_directory: Some(end_directory),
             engine: Some(engine),
         };
-        let directory =
-            Builder::new().name("directory".to_owned()).spawn(move || directory.run(&end));
+        let directory = Builder::new()
+            .name("directory".to_owned())
+            .spawn(move || following.run(directory_rng, tell, &end));
         directory.map_err(|error| machine(&error))?;
         Ok(proxy)
     }
@@ -238,6 +245,7 @@ impl fmt::Debug for ClientProxy {
 struct Engine {
     events: Sender<Event>,
     news: Receiver<News>,
+    guards: SharedGuards,
     file: PathBuf,
     is_over: Arc<AtomicBool>,
 }
@@ -256,7 +264,10 @@ impl Engine {
             let now = driver.now();
             for news in self.news.try_iter() {
                 match news {
-                    News::View(view) => driver.node_mut().set_view(now, view),
+                    News::View(view) => {
+                        driver.node_mut().set_view(now, view);
+                        self.guards.set_guards(driver.node().state().guards.ready(now));
+                    }
                     News::Expired => driver.node_mut().handle_expired(),
                     News::Event(event) => self.tell(event),
                 }
@@ -265,10 +276,12 @@ impl Engine {
                 self.tell(event);
             }
             if let Some(state) = driver.node_mut().poll_state() {
+                self.guards.set_guards(state.guards.ready(now));
                 self.save(&state, &self.file);
             }
             if now >= save_at {
                 save_at = now + SAVE;
+                self.guards.set_guards(driver.node().state().guards.ready(now));
                 self.save(driver.node().state(), &self.file);
             }
             driver.turn(now + LONGEST_WAIT)?;

@@ -5,15 +5,18 @@ mod exits;
 
 mod common;
 
+use client::model;
 use client::probe::{self, ProbePlan, Subject};
 use client::strategy::{Position, Strategy};
-use client::{RelayInfo, Settings, View};
+use client::{Directories, RelayInfo, Settings, View};
 use common::{Ours, PATIENCE, exit, network};
 use exits::{name_server, ours};
 use lab::{Content, ContentServer, download};
 use link::Clock;
 use netdoc::Fingerprint;
 use onion::{Duration, Instant};
+use relay::{CIRCUITS_MIN, LinkObservations};
+use std::fs;
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::thread;
@@ -58,8 +61,8 @@ fn downloads_come_whole_over_three_relays_of_ours_and_names_are_found() {
     let network = network(vec![exit("stock")]);
     let folder = tempfile::tempdir().expect("a folder");
     let names = name_server();
-    let relays = ["oursA", "oursB", "oursC"]
-        .map(|name| ours(&network, name, (1, "off"), names, folder.path()));
+    let nicknames = ["oursA", "oursB", "oursC"];
+    let relays = nicknames.map(|name| ours(&network, name, (1, "off"), names, folder.path()));
     let all = relays.each_ref().map(|relay| relay.rsa().0);
     network.wait_until_known(&all, PATIENCE).expect("listed as guards");
     let settings = Settings {
@@ -96,6 +99,35 @@ fn downloads_come_whole_over_three_relays_of_ours_and_names_are_found() {
     let path = client.path(circuit);
     assert!(path.iter().all(|hop| hop.nickname.as_str().starts_with("ours")), "{path:?}");
 
+    // Links that carry several circuits are told of by both their ends: that is a model for clients.
+    let mut accounts = Vec::new();
+    let circuits: Vec<String> =
+        (0..3 * CIRCUITS_MIN).map(|number| format!("own{number}")).collect();
+    let started = clock.now();
+    let model = loop {
+        for isolation in &circuits {
+            let content = Content { len: 50_000, seed: 1 };
+            // It may be refused: another exit may not list the relay before it yet.
+            if let Ok(done) = download(socks, ("files.test", port), content, isolation, PATIENCE) {
+                assert!(done.is_right, "{done:?}");
+            }
+        }
+        accounts.clear();
+        for (relay, nickname) in relays.iter().zip(nicknames) {
+            let file = folder.path().join(nickname).join("link-observations");
+            let ed25519 = relay.ed25519().0;
+            let Ok(text) = fs::read(file) else { continue };
+            accounts.push(LinkObservations::verify(&text, |_| Some(ed25519)).expect("signed"));
+        }
+        let model = model::of_links(&accounts, |_| Some(f64::INFINITY), 0);
+        if !model.links().is_empty() {
+            break model;
+        }
+        assert!(clock.now() - started < PATIENCE, "{accounts:#?}");
+    };
+    let ends = model.links().keys().flat_map(|pair| pair.ends().map(|it| *it.as_bytes()));
+    assert!(ends.into_iter().all(|end| all.contains(&end)), "{model:?}");
+
     assert_eq!(resolve(socks, "a.test"), Ok([127, 0, 0, 1]));
     assert_eq!(resolve(socks, "no.such.test"), Err(4));
     assert_eq!(resolve(socks, "198.51.100.7"), Ok([198, 51, 100, 7]));
@@ -111,8 +143,16 @@ fn downloads_come_whole_over_three_relays_of_ours_and_names_are_found() {
     let is_enough =
         |view: &View| all.iter().all(|rsa| view.find(&Fingerprint::from_bytes(*rsa)).is_some());
     let known = folder.path().join("probe");
-    let view =
-        probe::learn(authorities, [].into(), known, PATIENCE, is_enough, || false).expect("known");
+    let view = probe::learn(
+        authorities,
+        Directories::default(),
+        [].into(),
+        known,
+        PATIENCE,
+        is_enough,
+        || false,
+    )
+    .expect("known");
     let path = all.map(|rsa| view.find(&Fingerprint::from_bytes(rsa)).expect("listed"));
     let plan = ProbePlan { rounds: 2, ..ProbePlan::default() };
     let mut probed = None;

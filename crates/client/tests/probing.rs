@@ -6,7 +6,7 @@ use client::model::Observations;
 use client::path::{Rules, draw_path};
 use client::probe::{self, ProbePlan, Probed, Subject};
 use client::strategy::Uniform;
-use client::{Event, Settings, View};
+use client::{Directories, Event, Settings, View};
 use common::{Ours, PATIENCE, exit, network};
 use lab::{Content, ContentServer, Network, download};
 use onion::Duration;
@@ -19,8 +19,16 @@ fn view(network: &Network, folder: &Path, relays: usize) -> std::sync::Arc<View>
     let is_enough = |view: &View| view.relays().len() >= relays;
     let authorities = network.directory_addrs();
     let folder = folder.join("probe");
-    probe::learn(authorities, BTreeSet::new(), folder, PATIENCE, is_enough, || false)
-        .expect("known")
+    probe::learn(
+        authorities,
+        Directories::default(),
+        BTreeSet::new(),
+        folder,
+        PATIENCE,
+        is_enough,
+        || false,
+    )
+    .expect("known")
 }
 
 #[test]

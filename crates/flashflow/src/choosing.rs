@@ -71,7 +71,7 @@ pub(crate) struct Choosing {
     /// Bandwidth file for measured.
     #[arg(long, value_name = "FILE")]
     pub(crate) bwfile: Option<PathBuf>,
-    /// Model of the network for latency and throughput, as `flashflow probe --model` and `flashflow model fetch` write them.
+    /// Model of the network for latency and throughput, as `flashflow probe --write-model`, `flashflow model observe` and `flashflow model fetch` write them.
     #[arg(long, value_name = "FILE")]
     pub(crate) model: Option<PathBuf>,
 }
@@ -162,7 +162,7 @@ impl Choosing {
     fn known(&self, strategy: &str) -> Result<Arc<Model>, Error> {
         let path = self.model.as_ref().ok_or_else(|| {
             Error::Usage(format!(
-                "--strategy {strategy} needs a model of the network: make one with `flashflow probe --model FILE`, then add --model FILE"
+                "--strategy {strategy} needs a model of the network: make one with `flashflow probe --write-model FILE`, then add --model FILE"
             ))
         })?;
         let model = read_model(path)?;

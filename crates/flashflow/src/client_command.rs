@@ -1,6 +1,6 @@
 //! `flashflow client`: a SOCKS proxy on the engine's circuits.
 
-use crate::authorities::Authorities;
+use crate::authorities::{Authorities, Known};
 use crate::choosing::{Choosing, StrategyName};
 use crate::error::Error;
 use clap::{Args, ValueEnum};
@@ -22,7 +22,7 @@ const HOPS: usize = 3;
 /// Be a Tor client for research: a SOCKS proxy whose way of choosing paths can be set.
 ///
 /// It is for private networks and experiments, and no protection for anybody: nobody has audited it, it can be told from other
-/// clients, it asks the authorities openly for the directory, and it tells everything it does. Use Tor Browser, C tor or Arti
+/// clients, and it tells everything it does. Use Tor Browser, C tor or Arti
 /// for anonymity. It knows no onion services.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
@@ -137,11 +137,12 @@ impl ClientOptions {
                 self.socks
             )));
         }
-        let (authorities, identities) = self.authorities.find()?;
+        let Known { authorities, identities, directories } = self.authorities.find()?;
         Ok(Settings {
             socks: self.socks,
             strategy: self.choosing.strategy(self.strategy, HOPS, &authorities)?,
             authorities,
+            directories,
             identities,
             folder,
             by_latency: self.by_latency,

@@ -1,13 +1,19 @@
 //! `flashflow model`: models of a network, and the performance directory that gives them to clients.
 
-use crate::choosing::read_model;
+use crate::authorities::{Authorities, Known};
+use crate::choosing::{read, read_model};
 use crate::error::Error;
 use clap::{Args, Subcommand};
 use client::model::{self, DirectoryServer, Model, PATH};
+use client::probe;
 use control::keys::{PublicKey, SecretKey};
 use link::unix_time_s;
+use netdoc::Fingerprint;
+use netdoc::bwfile::BandwidthFile;
 use netdoc::fetch::{Fetcher, Resource};
+use relay::LinkObservations;
 use serde_json::{Value, json};
+use std::collections::BTreeMap;
 use std::fs;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -17,6 +23,8 @@ use terminal::{Exit, Interrupt, Output};
 
 /// How soon an interrupt is noticed, and a file that has changed.
 const STEP: Duration = Duration::from_millis(200);
+/// How long to wait for a network to be known.
+const PATIENCE: Duration = Duration::from_secs(120);
 
 /// Models of a network: what was measured of its relays and links, for clients that choose by it.
 ///
@@ -27,6 +35,7 @@ const STEP: Duration = Duration::from_millis(200);
   flashflow model show model.gz
   flashflow keys --out directory.key
   flashflow model serve model.gz --key directory.key --listen 127.0.0.1:8080
+  flashflow model observe --network /tmp/net --out model.gz relay1/link-observations relay2/link-observations
   flashflow model fetch --from 127.0.0.1:8080=KEY --own model.gz --out merged.gz
 
 Exit status: 0 done; 1 failed, for instance because no directory is believed; 2 wrong arguments; 130 interrupted.")]
@@ -40,6 +49,22 @@ pub(crate) struct ModelOptions {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum ModelAction {
+    /// Make a model of what relays of ours saw pass on their links: of the files `link-observations` that they write if their operators want it
+    /// (`link_observations_every_s`). A link counts as far as both its ends say the same.
+    Observe {
+        /// What relays have written.
+        #[arg(required = true)]
+        files: Vec<PathBuf>,
+        #[command(flatten)]
+        network: Authorities,
+        /// Bandwidth file, such as FlashFlow's: no link counts as faster than either end was measured, and relays without a measurement are
+        /// left out.
+        #[arg(long, value_name = "FILE")]
+        bwfile: Option<PathBuf>,
+        /// Where to write the model.
+        #[arg(long, value_name = "FILE")]
+        out: PathBuf,
+    },
     /// Say what a model knows.
     Show {
         /// The model.
@@ -99,6 +124,9 @@ pub(crate) fn run(
             output.result(told(&model), || value(&model));
             Ok(Exit::Done)
         }
+        ModelAction::Observe { files, network, bwfile, out } => {
+            observe(files, network, bwfile.as_deref(), out, output, interrupt)
+        }
         ModelAction::Serve { file, key, listen } => serve(file, key, *listen, output, interrupt),
         ModelAction::Fetch { from, own, out } => fetch(from, own.as_deref(), out, output),
     }
@@ -122,7 +150,7 @@ fn told(model: &Model) -> String {
 }
 
 fn value(model: &Model) -> Value {
-    let node = |(relay, node): (&netdoc::Fingerprint, &model::Node)| {
+    let node = |(relay, node): (&Fingerprint, &model::Node)| {
         json!({
             "relay": relay, "entry_rtt_ms": node.entry_rtt_ms,
             "throughput_kb_s": node.throughput_kb_s, "circuits": node.circuits,
@@ -179,6 +207,72 @@ fn serve(
     Ok(Exit::Done)
 }
 
+fn observe(
+    files: &[PathBuf],
+    network: &Authorities,
+    bwfile: Option<&Path>,
+    out: &Path,
+    output: &Output,
+    interrupt: &Interrupt,
+) -> Result<Exit, Error> {
+    interrupt.wind_up_in_order();
+    let capacities = bwfile.map(read_bwfile).transpose()?;
+    let folder = tempfile::tempdir().map_err(|source| Error::File {
+        what: "make a folder in",
+        path: std::env::temp_dir(),
+        source,
+    })?;
+    let Known { authorities, identities, directories } = network.find()?;
+    output.doing("learning of the network");
+    let learnt = probe::learn(
+        authorities,
+        directories,
+        identities,
+        folder.path().join("network"),
+        PATIENCE,
+        |view| !view.relays().is_empty(),
+        || interrupt.is_requested(),
+    );
+    if interrupt.is_requested() {
+        return Ok(Exit::Interrupted);
+    }
+    let view = learnt?;
+    let find = |relay: &Fingerprint| Some(view.find(relay)?.hop.ids.ed25519?.0);
+    let mut accounts = Vec::new();
+    for path in files {
+        let text = read(path, "read what a relay has seen:")?;
+        match LinkObservations::verify(&text, find) {
+            Ok(account) => accounts.push(account),
+            Err(error) => output.step(format!("`{}`: {error}", path.display())),
+        }
+    }
+    if accounts.is_empty() {
+        return Err(Error::Usage("no relay's account of its links is believed".to_owned()));
+    }
+    let capacity = |relay: &Fingerprint| match &capacities {
+        Some(known) => known.get(relay).copied(),
+        None => Some(f64::INFINITY),
+    };
+    let model = model::of_links(&accounts, capacity, unix_time_s());
+    write_model(&model, out)?;
+    output.result(told(&model), || value(&model));
+    Ok(Exit::Done)
+}
+
+/// What a bandwidth file has measured of each relay, in kB/s.
+fn read_bwfile(path: &Path) -> Result<BTreeMap<Fingerprint, f64>, Error> {
+    let text = read(path, "read the bandwidth file")?;
+    let wrong = |it: String| Error::Config { path: path.to_owned(), problem: it };
+    let parsed = BandwidthFile::parse(&text).map_err(|it| wrong(it.to_string()))?;
+    let measured = parsed.file.relays.into_iter().filter(|it| !it.unmeasured);
+    Ok(measured.map(|it| (it.node_id, it.bw_kb_s as f64)).collect())
+}
+
+fn write_model(model: &Model, out: &Path) -> Result<(), Error> {
+    let problem = |source| Error::File { what: "write", path: out.to_owned(), source };
+    fs::write(out, model::write(model).map_err(problem)?).map_err(problem)
+}
+
 fn fetch(from: &[Source], own: Option<&Path>, out: &Path, output: &Output) -> Result<Exit, Error> {
     let own = own.map(read_model).transpose()?;
     let (mut models, mut last) = (Vec::new(), None);
@@ -203,8 +297,7 @@ fn fetch(from: &[Source], own: Option<&Path>, out: &Path, output: &Output) -> Re
         return Err(error);
     }
     let merged = model::merge(own.as_ref(), &models);
-    let problem = |source| Error::File { what: "write", path: out.to_owned(), source };
-    fs::write(out, model::write(&merged).map_err(problem)?).map_err(problem)?;
+    write_model(&merged, out)?;
     output.result(told(&merged), || value(&merged));
     Ok(Exit::Done)
 }

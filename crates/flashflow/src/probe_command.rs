@@ -3,7 +3,7 @@
 mod serving;
 mod summary;
 
-use crate::authorities::Authorities;
+use crate::authorities::{Authorities, Known};
 use crate::choosing::{Choosing, StrategyName};
 use crate::error::Error;
 use clap::Args;
@@ -110,7 +110,7 @@ pub(crate) fn run(
         return serving::run(action, output, interrupt);
     }
     interrupt.wind_up_in_order();
-    let (authorities, identities) = options.authorities.find()?;
+    let Known { authorities, identities, directories } = options.authorities.find()?;
     let consent = match &options.opt_in {
         Some(list) => Consent::local_only().with_list(list)?,
         None => Consent::local_only(),
@@ -124,6 +124,7 @@ pub(crate) fn run(
     let is_enough = |view: &View| !view.relays().is_empty();
     let learnt = probe::learn(
         authorities.clone(),
+        directories,
         identities,
         folder.path().join("probe"),
         PATIENCE,

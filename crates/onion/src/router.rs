@@ -92,7 +92,7 @@ pub use config::{RateLimit, RouterConfig};
 pub use defences::{CircuitDefence, Defences, LinkDefence, Place, StreamDefence};
 pub use event::{RouterEvent, RouterTotals};
 pub use face::Router;
-pub use links::{Control, LinkPeer};
+pub use links::{Control, LinkPeer, RelayLink};
 pub use parameters::Parameters;
 pub use streams::{
     Addresses, ExitConfig, ExitPolicy, ExitRule, KnownRelays, RuleError, is_private,

@@ -23,7 +23,8 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 use values::{
-    amount, held_bytes_max, hop_windows, public_authorities, scheduler, shutdown_wait, threads,
+    amount, held_bytes_max, hop_windows, link_observations, public_authorities, scheduler,
+    shutdown_wait, threads,
 };
 
 /// The least rate that tor accepts for a relay: 75 KiB/s.
@@ -143,6 +144,9 @@ pub struct RelayConfig {
     /// `MetricsPort`: where figures are told to Prometheus; nowhere by default. An address of this machine alone, or of a
     /// private network.
     pub metrics: Option<SocketAddr>,
+    /// How often the relay writes what it has seen pass on its links to other relays, into the file `link-observations` of the folder of keys, in
+    /// seconds: 3600 or more, in a private network 10 or more. Never by default, and not in the public network.
+    pub link_observations_every_s: Option<u32>,
     /// Who may measure the relay.
     #[serde(default)]
     pub flashflow: FlashFlowConfig,
@@ -215,6 +219,9 @@ impl RelayConfig {
             max_mem_in_queues_mib: over.max_mem_in_queues_mib.or(self.max_mem_in_queues_mib),
             shutdown_wait_s: over.shutdown_wait_s.or(self.shutdown_wait_s),
             metrics: over.metrics.or(self.metrics),
+            link_observations_every_s: over
+                .link_observations_every_s
+                .or(self.link_observations_every_s),
             exit: self.exit.overridden_by(over.exit),
             flashflow: self.flashflow.overridden_by(over.flashflow),
         }
@@ -269,6 +276,11 @@ impl RelayConfig {
         } else {
             (self.authorities.unwrap_or_default(), self.authority_identities.unwrap_or_default())
         };
+        let observes_every = link_observations(
+            self.link_observations_every_s,
+            self.public_network == Some(true),
+            address,
+        )?;
         let scheduler = scheduler(self.scheduler, self.scheduler_interval_ms)?;
         Ok(Settings {
             nickname,
@@ -298,6 +310,7 @@ impl RelayConfig {
             held_bytes_max: held_bytes_max(self.max_mem_in_queues_mib)?,
             shutdown_wait: shutdown_wait(self.shutdown_wait_s)?,
             metrics: self.metrics,
+            observes_every,
             exit: self.exit.check()?,
             flashflow: self.flashflow,
         })
@@ -355,6 +368,8 @@ pub struct Settings {
     pub held_bytes_max: usize,
     /// Where figures are told to Prometheus.
     pub metrics: Option<SocketAddr>,
+    /// How often it writes what it has seen pass on its links to other relays, if at all.
+    pub observes_every: Option<Duration>,
     /// Where clients may go; nowhere if `None`.
     pub exit: Option<ExitSettings>,
     /// Who may measure it: goes into [`target_params`](crate::target_params).

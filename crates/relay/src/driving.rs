@@ -3,6 +3,7 @@
 use crate::accepted::Ledger;
 use crate::bandwidth::Bandwidth;
 use crate::event::{Load, RelayEvent, Unfinished};
+use crate::observations::Observing;
 use crate::overload::Signs;
 use link::{Drive, Exhaustion, ThreadError, Traffic, Watch, unix_time_s};
 use onion::router::{Router, RouterEvent};
@@ -31,6 +32,7 @@ pub(crate) struct Overseer {
     ledger: Ledger,
     events: Sender<RelayEvent>,
     meter: Meter,
+    observing: Option<Observing>,
     /// It has been told that nothing is left.
     has_drained: bool,
 }
@@ -42,7 +44,13 @@ impl Overseer {
         ledger: Ledger,
         events: Sender<RelayEvent>,
     ) -> Self {
-        Self { bandwidth, ledger, events, meter: Meter::new(now), has_drained: false }
+        let meter = Meter::new(now);
+        Self { bandwidth, ledger, events, meter, observing: None, has_drained: false }
+    }
+
+    /// Looks at links to other relays from now on.
+    pub(crate) fn observe(&mut self, observing: Observing) {
+        self.observing = Some(observing);
     }
 
     fn tell(&self, event: RelayEvent) {
@@ -70,10 +78,21 @@ impl Watch<Engine> for Overseer {
         }
         let unix = unix_time_s();
         let bandwidth = &self.bandwidth;
+        let mut seconds = 0;
         let looked = self.meter.look(drive.now(), *drive.traffic(), |received, sent| {
+            seconds += 1;
             bandwidth.note(|history, _| history.note_second(unix, received, sent));
         });
         if looked {
+            let now = drive.now();
+            let noted = self
+                .observing
+                .as_mut()
+                .and_then(|it| it.note(now, unix, seconds, drive.node().relay_links()).err());
+            if let Some(error) = noted {
+                let problem = format!("machine: what links carry cannot be written: {error}");
+                self.tell(RelayEvent::Trouble(problem));
+            }
             let signs = signs(drive.node());
             self.bandwidth.note(|_, overload| overload.note(unix, signs));
             let now = drive.now();

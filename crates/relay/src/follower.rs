@@ -3,6 +3,7 @@
 
 use crate::cache::{Cache, times};
 use crate::following::{Following, Found};
+use crate::source::Source;
 use bytes::Bytes;
 use netdoc::consensus::Flavour;
 use netdoc::{Consensus, Fingerprint};
@@ -12,10 +13,10 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-/// Follows the consensus of the microdesc flavour and the microdescriptors that it names, for a client. It fetches over HTTP
-/// from the authorities' directory ports, keeps what it has in a folder, and verifies what a relay verifies.
-pub struct Follower {
-    following: Following,
+/// Follows the consensus of the microdesc flavour and the microdescriptors that it names, for a client. It asks directories by a
+/// [`Source`], keeps what it has in a folder, and verifies what a relay verifies.
+pub struct Follower<S> {
+    following: Following<S>,
 }
 
 /// What a look at the authorities has brought.
@@ -29,7 +30,7 @@ pub struct Followed {
     pub unstored: Option<String>,
 }
 
-impl Follower {
+impl<S: Source> Follower<S> {
     /// Begins with what is in the folder. `identities` are the authorities whose signatures count, by their identity keys; if
     /// there are none, those count that the authorities state themselves. `first` is any number: with whom to begin.
     #[must_use]
@@ -39,10 +40,11 @@ impl Follower {
         folder: PathBuf,
         unix_time_s: u64,
         first: usize,
+        source: S,
     ) -> Self {
         let cache = Cache::default();
         let following = Following::new(authorities, identities, folder, cache, unix_time_s, first);
-        Self { following: following.for_client() }
+        Self { following: following.for_client(source) }
     }
 
     /// Fetches the latest consensus, and the microdescriptors that it names and that are not here. Takes its time.
@@ -77,7 +79,7 @@ impl Follower {
     }
 }
 
-impl std::fmt::Debug for Follower {
+impl<S> std::fmt::Debug for Follower<S> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Follower").finish_non_exhaustive()
     }

@@ -17,6 +17,7 @@
 use crate::cache::diffs::CONSENSUS_MAX;
 use crate::cache::disk::{self, Changed};
 use crate::cache::{Cache, Documents, Listing, Wanted, times, verify};
+use crate::source::{PlainHttp, Source};
 use netdoc::Fingerprint;
 use netdoc::consdiff;
 use netdoc::consensus::Flavour;
@@ -38,8 +39,8 @@ const SMALL_FETCHER: Fetcher = Fetcher { max_bytes: 4 << 20, ..FETCHER };
 /// Documents that are asked for at once: as tor does, so that a path has less than 4 KiB.
 const BATCH: usize = 90;
 
-/// Follows the consensus for one relay.
-pub(crate) struct Following {
+/// Follows the consensus for one relay, or one client.
+pub(crate) struct Following<S = PlainHttp> {
     authorities: Vec<SocketAddr>,
     /// The identities that the operator has set; none means that the authorities are asked.
     pinned: BTreeSet<Fingerprint>,
@@ -52,6 +53,7 @@ pub(crate) struct Following {
     changed: Changed,
     /// Only what clients need: the microdesc flavour, and nothing to serve to others.
     is_for_client: bool,
+    source: S,
 }
 
 /// What a look at the authorities has brought.
@@ -80,15 +82,29 @@ impl Following {
         cache.set(documents);
         let stated = BTreeMap::new();
         let changed = Changed::default();
-        let is_for_client = false;
-        Self { authorities, pinned, stated, folder, cache, first, changed, is_for_client }
+        let (is_for_client, source) = (false, PlainHttp);
+        Self { authorities, pinned, stated, folder, cache, first, changed, is_for_client, source }
     }
 
-    /// The same for a client, which serves nothing to others.
-    pub(crate) fn for_client(self) -> Self {
-        Self { is_for_client: true, ..self }
+    /// The same for a client, which serves nothing to others, and asks in its own way.
+    pub(crate) fn for_client<S>(self, source: S) -> Following<S> {
+        let Self { authorities, pinned, stated, folder, cache, first, changed, .. } = self;
+        let is_for_client = true;
+        Following {
+            authorities,
+            pinned,
+            stated,
+            folder,
+            cache,
+            first,
+            changed,
+            is_for_client,
+            source,
+        }
     }
+}
 
+impl<S: Source> Following<S> {
     pub(crate) const fn cache(&self) -> &Cache {
         &self.cache
     }
@@ -112,6 +128,7 @@ impl Following {
             self.cache.set(documents.clone());
         }
         self.fetch_missing(&mut documents, now);
+        self.source.rest();
         let unstored = self.keep(documents);
         let found = match (ns, microdesc) {
             (Err(problem), _) | (_, Err(problem)) => Found::Problem(problem),
@@ -126,6 +143,7 @@ impl Following {
         self.first = self.first.wrapping_add(1);
         let mut documents = Documents::clone(&self.cache.get());
         self.fetch_missing(&mut documents, now);
+        self.source.rest();
         self.keep(documents)
     }
 
@@ -140,13 +158,23 @@ impl Following {
     }
 
     /// The authorities, in this round's order.
-    fn in_turn(&self) -> impl Iterator<Item = SocketAddr> + use<> {
+    fn in_turn(&self) -> impl Iterator<Item = SocketAddr> + use<S> {
         let mut authorities = self.authorities.clone();
         if !authorities.is_empty() {
             let first = self.first % authorities.len();
             authorities.rotate_left(first);
         }
         authorities.into_iter()
+    }
+
+    /// Whom to ask for what anybody may give away: it proves itself.
+    fn anybody(&mut self) -> impl Iterator<Item = SocketAddr> + use<S> {
+        self.source.nearer().into_iter().chain(self.in_turn())
+    }
+
+    /// Asks for a document of a few kilobytes.
+    fn get_small(&mut self, from: SocketAddr, path: String) -> Result<Vec<u8>, FetchError> {
+        self.source.get_since(from, &Resource::Path(path), &[], &SMALL_FETCHER)
     }
 
     /// Asks those authorities for their certificates that have not told yet.
@@ -158,8 +186,8 @@ impl Following {
             if self.stated.contains_key(&authority) {
                 continue;
             }
-            let own = Resource::Path("/tor/keys/authority".to_owned());
-            let Ok(text) = SMALL_FETCHER.get(authority, &own) else { continue };
+            let own = "/tor/keys/authority".to_owned();
+            let Ok(text) = self.get_small(authority, own) else { continue };
             // Its certification is verified where it is used.
             let identity = netdoc::signed::certificates(&text).next().map(|cert| cert.fingerprint);
             self.stated.extend(identity.map(|identity| (authority, identity)));
@@ -194,8 +222,12 @@ impl Following {
         };
         let mut problem = None;
         let present = documents.listing(flavour).cloned();
-        for authority in self.in_turn() {
-            let listing = match fetch_text(authority, &resource, present.as_deref()) {
+        // Once it has ended, there should be a later one: then nobody's word alone is believed that there is none.
+        let has_ended = present.as_ref().is_some_and(|it| now > it.content.valid_until);
+        for authority in self.anybody() {
+            let fetched = fetch_text(&mut self.source, authority, &resource, present.as_deref());
+            let listing = match fetched {
+                Ok(Fetched::Nothing) if has_ended => continue,
                 Ok(Fetched::Nothing) => return Ok(false),
                 Ok(Fetched::Text { text, is_by_diff }) => Listing::read(text, flavour)
                     .and_then(|listing| self.verified(authority, documents, listing, now))
@@ -215,6 +247,8 @@ impl Following {
                     if is_later {
                         documents.put_listing(now, listing);
                         self.changed.listings = true;
+                    } else if has_ended {
+                        continue;
                     }
                     return Ok(is_later);
                 }
@@ -238,12 +272,11 @@ impl Following {
             ));
         }
         let trusted = self.trusted();
-        if verify::lacks_certificates(&listing.text, &trusted, &documents.certificates) {
-            let all = Resource::Path("/tor/keys/all".to_owned());
-            if let Ok(text) = SMALL_FETCHER.get(authority, &all) {
-                documents.put_certificates(now, &text);
-                self.changed.certificates = true;
-            }
+        if verify::lacks_certificates(&listing.text, &trusted, &documents.certificates)
+            && let Ok(text) = self.get_small(authority, "/tor/keys/all".to_owned())
+        {
+            documents.put_certificates(now, &text);
+            self.changed.certificates = true;
         }
         let signers = verify::signers(&listing.text, &trusted, &documents.certificates);
         let quorum = self.quorum();
@@ -261,15 +294,15 @@ impl Following {
     /// Fetches the documents that the consensuses name and that are not here. One authority may lack
     /// what another has; what none has is asked for again next time.
     fn fetch_missing(&mut self, documents: &mut Documents, now: u64) {
-        for authority in self.in_turn() {
+        for authority in self.anybody() {
             let (micro, descriptors) = (documents.missing_micro(), documents.missing_descriptors());
             if micro.is_empty() && descriptors.is_empty() {
                 return;
             }
             for batch in micro.chunks(BATCH) {
                 let names = batch.iter().map(|digest| netdoc_base64(digest)).collect::<Vec<_>>();
-                let path = Resource::Path(format!("/tor/micro/d/{}", names.join("-")));
-                let Ok(text) = SMALL_FETCHER.get(authority, &path) else { break };
+                let path = format!("/tor/micro/d/{}", names.join("-"));
+                let Ok(text) = self.get_small(authority, path) else { break };
                 let wanted = batch.iter().copied().collect();
                 let new = documents.put_micro(now, &text, Wanted::These(&wanted));
                 self.changed.documents |= new > 0;
@@ -281,7 +314,7 @@ impl Following {
                     // Writing to a string does not fail.
                     let _ = write!(path, "{plus}{}", hex::encode_upper(digest));
                 }
-                let Ok(text) = SMALL_FETCHER.get(authority, &Resource::Path(path)) else { break };
+                let Ok(text) = self.get_small(authority, path) else { break };
                 let wanted = batch.iter().copied().collect();
                 let new = documents.put_descriptors(now, &text, Wanted::These(&wanted));
                 self.changed.documents |= new > 0;
@@ -301,13 +334,15 @@ enum Fetched {
 /// Fetches a consensus, as a difference to the present one where the authority has that. A difference that
 /// does not fit is no reason to do without: then it is asked for a whole one.
 fn fetch_text(
+    source: &mut impl Source,
     authority: SocketAddr,
     resource: &Resource,
     present: Option<&Listing>,
 ) -> Result<Fetched, FetchError> {
     let whole = |text| Fetched::Text { text, is_by_diff: false };
-    let Some(present) = present else { return FETCHER.get(authority, resource).map(whole) };
-    let text = match FETCHER.get_since(authority, resource, &[present.digest]) {
+    let mut get = |have: &[_]| source.get_since(authority, resource, have, &FETCHER);
+    let Some(present) = present else { return get(&[]).map(whole) };
+    let text = match get(&[present.digest]) {
         Err(FetchError { problem: Problem::Status { status: 304 }, .. }) => {
             return Ok(Fetched::Nothing);
         }
@@ -318,7 +353,7 @@ fn fetch_text(
     }
     match consdiff::apply(&present.text, &text, CONSENSUS_MAX) {
         Ok(text) => Ok(Fetched::Text { text, is_by_diff: true }),
-        Err(_) => FETCHER.get(authority, resource).map(whole),
+        Err(_) => get(&[]).map(whole),
     }
 }
 
@@ -327,3 +362,6 @@ fn netdoc_base64(digest: &[u8]) -> String {
     use base64::Engine;
     base64::engine::general_purpose::STANDARD_NO_PAD.encode(digest)
 }
+
+#[cfg(test)]
+mod tests;

@@ -43,6 +43,7 @@ mod following;
 mod history;
 pub mod keys;
 mod metrics;
+mod observations;
 mod observed;
 mod overload;
 mod parameters;
@@ -56,6 +57,7 @@ mod schedule;
 mod self_test;
 mod server;
 mod signers;
+mod source;
 mod state;
 pub mod whole_file;
 
@@ -66,9 +68,11 @@ pub use config::{
 };
 pub use event::{Load, RelayEvent, Renewed, Unfinished};
 pub use follower::{Followed, Follower};
+pub use observations::{CIRCUITS_MIN, LinkObservations, ObservationError, ObservedLink};
 pub use policy::target_params;
-pub use public::authorities as public_authorities;
+pub use public::{authorities as public_authorities, or_ports as public_or_ports};
 pub use reload::Reloaded;
 pub use running::{Relay, RelayError};
 pub use self_test::Reachability;
 pub use signers::consensus_signers;
+pub use source::{PlainHttp, Source};

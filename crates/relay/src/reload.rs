@@ -70,6 +70,7 @@ fn compare(old: &Settings, new: &Settings) -> Reloaded {
         ("allow_private_addresses", old.allows_private_addresses != new.allows_private_addresses),
         ("max_mem_in_queues_mib", old.held_bytes_max != new.held_bytes_max),
         ("metrics", old.metrics != new.metrics),
+        ("link_observations_every_s", old.observes_every != new.observes_every),
     ]);
     Reloaded { changed, needs_restart }
 }

@@ -16,6 +16,7 @@ use crate::family;
 use crate::following::Following;
 use crate::keys;
 use crate::metrics::{Metrics, SharedStanding, Sources};
+use crate::observations::{self, Observing};
 use crate::policy::target_params;
 use crate::reload::Reload;
 use crate::renewal::CERTIFICATES_S;
@@ -23,6 +24,7 @@ use crate::server::Server;
 use crate::state::{self, State};
 use link::tls::TlsConfigs;
 use link::{Clock, Crew, Drive, Driver, DriverOptions, Forge, NodeThread, unix_time_s};
+use netdoc::Fingerprint;
 use onion::Duration;
 use onion::flow::control::{FlowFactory, TorFlows};
 use onion::identity::{Ed25519Id, RsaId};
@@ -175,7 +177,14 @@ impl Relay {
             State::default()
         });
         let bandwidth = Arc::new(Bandwidth::new(settings.limit, remembered));
-        let overseer = Overseer::new(clock.now(), Arc::clone(&bandwidth), ledger, events.clone());
+        let mut overseer =
+            Overseer::new(clock.now(), Arc::clone(&bandwidth), ledger, events.clone());
+        if let Some(every) = settings.observes_every {
+            let relay = Fingerprint::from_bytes(rsa.0);
+            let path = settings.keys.join(observations::FILE);
+            let keys = keys.ed25519.to_secret_key_bytes();
+            overseer.observe(Observing::new(clock.now(), every, relay, keys, path));
+        }
         let engine = NodeThread::start("relay", driver, overseer)?;
         let standing = SharedStanding::default();
         let metrics = match settings.metrics {

@@ -1,6 +1,7 @@
 use super::{ProbePlan, Probed, Prober, Subject};
-use crate::directory::{Directory, News};
+use crate::directory::{Following, News};
 use crate::event::Event;
+use crate::sources::{Directories, SharedGuards};
 use crate::view::View;
 use link::tls::TlsConfigs;
 use link::{Clock, Driver, DriverOptions, Forge, unix_time_s};
@@ -8,8 +9,7 @@ use netdoc::Fingerprint;
 use onion::Duration;
 use onion::flow::control::CongestionParams;
 use rand::rngs::{StdRng, SysRng};
-use rand::{Rng, RngExt, SeedableRng};
-use relay::Follower;
+use rand::{Rng, SeedableRng};
 use std::collections::BTreeSet;
 use std::fmt;
 use std::io;
@@ -55,7 +55,7 @@ pub(super) fn machine(error: impl fmt::Display) -> ProbeError {
     ProbeError::Machine(error.to_string())
 }
 
-/// Learns of a network from its authorities; waits until enough of it is known. `identities` are those whose signatures count; if there
+/// Learns of a network from its authorities, by the ways that `directories` knows; waits until enough of it is known. `identities` are those whose signatures count; if there
 /// are none, those of whom the authorities say that they are. What is fetched is kept in the folder. `is_over` is asked now and then: it
 /// gives up.
 ///
@@ -63,6 +63,7 @@ pub(super) fn machine(error: impl fmt::Display) -> ProbeError {
 /// [`ProbeError`] says who is to blame.
 pub fn learn(
     authorities: Vec<SocketAddr>,
+    directories: Directories,
     identities: BTreeSet<Fingerprint>,
     folder: PathBuf,
     patience: Duration,
@@ -73,15 +74,15 @@ pub fn learn(
         return Err(ProbeError::NoAuthority);
     }
     std::fs::create_dir_all(&folder).map_err(machine)?;
-    let mut rng = StdRng::try_from_rng(&mut SysRng).map_err(machine)?;
-    let first = rng.random_range(0..authorities.len());
-    let follower = Follower::new(authorities, identities, folder, unix_time_s(), first);
+    let rng = StdRng::try_from_rng(&mut SysRng).map_err(machine)?;
+    let guards = SharedGuards::default();
+    let following = Following { authorities, identities, directories, folder, guards };
     let (sender, news) = channel();
     let (end, ended) = channel();
     // Whoever has ended needs no news.
     let tell = move |news| _ = sender.send(news);
-    let directory = Directory { follower, rng, tell };
-    let thread = Builder::new().name("directory".to_owned()).spawn(move || directory.run(&ended));
+    let thread =
+        Builder::new().name("directory".to_owned()).spawn(move || following.run(rng, tell, &ended));
     let thread = thread.map_err(machine)?;
     let clock = Clock::start();
     let deadline = clock.now() + patience;

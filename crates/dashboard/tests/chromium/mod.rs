@@ -21,16 +21,23 @@ pub(crate) struct Browser {
 impl Browser {
     /// Starts it; what is lacking, if it cannot be had here.
     pub(crate) fn start() -> Result<Self, String> {
+        Self::start_with(&[])
+    }
+
+    /// The same with these arguments besides.
+    pub(crate) fn start_with(arguments: &[&str]) -> Result<Self, String> {
         let version = Command::new("chromium").arg("--version").output();
         version.map_err(|error| format!("the program `chromium`: {error}"))?;
         let folder = tempfile::tempdir().expect("a folder");
         let pipes = ["to", "from"].map(|name| folder.path().join(name));
         assert!(Command::new("mkfifo").args(&pipes).status().expect("started").success());
         // It reads from descriptor 3 and writes to 4.
-        let script = "exec chromium --headless=new --no-sandbox --disable-gpu --disable-dev-shm-usage --no-first-run \
-                      --remote-debugging-pipe --user-data-dir=\"$2\" about:blank 3<\"$0\" 4>\"$1\"";
+        let script = "to=$0 from=$1 profile=$2; shift 2; exec chromium --headless=new --no-sandbox --disable-gpu --disable-dev-shm-usage --no-first-run \
+                      --disable-background-networking --disable-component-update --disable-sync --no-pings \
+                      --remote-debugging-pipe --user-data-dir=\"$profile\" \"$@\" about:blank 3<\"$to\" 4>\"$from\"";
         let mut command = Command::new("sh");
         command.args(["-c", script]).args(&pipes).arg(folder.path().join("profile"));
+        command.args(arguments);
         // All that it starts is to end with it.
         let process = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn();
         let process = process.expect("started");

@@ -5,7 +5,7 @@ use crate::distant::enter;
 use crate::error::Error;
 use crate::stage;
 use client::strategy::{Position, Strategy};
-use client::{ClientProxy, Event, RelayInfo, Settings, View};
+use client::{ClientProxy, Directories, Event, RelayInfo, Settings, View};
 use control::keys::SecretKey;
 use lab::wan::{Access, HostSpec, Narrow, Queue, Wan, WanSpec, Way};
 use lab::{
@@ -184,6 +184,8 @@ impl Scene {
             let settings = Settings {
                 legs: method.legs,
                 strategy: Box::new(self.only(method)),
+                // Nothing but downloads is to go over the bridges' narrow links.
+                directories: Directories::default(),
                 ..Settings::new(self.network.directory_addrs(), self.folder.path().join(folder))
             };
             let (sender, events) = channel();

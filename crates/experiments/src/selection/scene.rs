@@ -3,9 +3,9 @@
 use crate::distant::enter;
 use crate::error::Error;
 use crate::stage;
-use client::View;
 use client::countries::Countries;
 use client::probe::{self, ProbeServer};
+use client::{Directories, View};
 use lab::wan::{HostSpec, Wan, WanSpec, Way};
 use lab::{JoinedRelay, Network, NetworkSpec, RelaySpec};
 use link::unix_time_s;
@@ -132,7 +132,15 @@ impl Scene {
         };
         let known = folder.path().join("client");
         let authorities = network.directory_addrs();
-        let view = probe::learn(authorities, [].into(), known, PATIENCE, weighs, || false)?;
+        let view = probe::learn(
+            authorities,
+            Directories::default(),
+            [].into(),
+            known,
+            PATIENCE,
+            weighs,
+            || false,
+        )?;
         let view = Arc::new(view.only(|relay| relays.contains(&relay.fingerprint)));
         Ok(Self { relays, view, server, joined, network, wan, _folder: folder })
     }

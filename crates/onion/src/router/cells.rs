@@ -49,7 +49,10 @@ impl<S: Suite, R: Rng, C: Conduct<S>> Core<S, R, C> {
         command: Command,
         body: &S::Body,
     ) -> Result<(), Violation> {
-        let found = self.conns.link_mut(at.conn).and_then(|link| link.circuits.find(at.circ_id));
+        let found = self.conns.link_mut(at.conn).and_then(|link| {
+            link.received_cells += 1;
+            link.circuits.find(at.circ_id)
+        });
         match found {
             Some((index, Way::Forth)) => return self.relay_forth(index, command, body),
             Some((index, Way::Back)) if command == Command::RELAY => self.relay_back(index, body),

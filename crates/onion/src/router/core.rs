@@ -2,10 +2,11 @@ use super::circuits::{Circuits, Handshakes, Tunnels};
 use super::conflux::Sets;
 use super::conns::Conns;
 use super::defences::Neighbours;
-use super::links::{Link, Outputs, Padder};
+use super::links::{Link, Outputs, Padder, RelayLink, Role};
 use super::schedule::SchedulerConfig;
 use super::streams::{ExitConfig, KnownRelays, Streams};
 use super::{Conduct, Parameters, RouterConfig, RouterEvent, RouterTotals};
+use crate::cell::CELL_LEN;
 use crate::cell::msg::DestroyReason;
 use crate::flow::TokenBucket;
 use crate::flow::control::CongestionParams;
@@ -153,6 +154,19 @@ impl<S: Suite, R: Rng, C: Conduct<S>> Core<S, R, C> {
     #[must_use]
     pub const fn open_links(&self) -> usize {
         self.conns.link_count()
+    }
+
+    /// What each link to another relay has carried, in no order; links of measurements are none of them. Several may lead to one relay.
+    pub fn relay_links(&self) -> impl Iterator<Item = RelayLink> {
+        let ordinary = self.conns.links().filter(|(_, link)| link.role == Role::Ordinary);
+        ordinary.filter_map(|(_, link)| {
+            Some(RelayLink {
+                relay: link.peer()?.rsa,
+                received_bytes: link.received_cells * CELL_LEN as u64,
+                sent_bytes: link.sent_cells * CELL_LEN as u64,
+                circuits: link.circuits.len(),
+            })
+        })
     }
 
     /// Whether there is a link to this relay that we have dialled: it has no need to dial us.

@@ -3,7 +3,7 @@ mod verifications;
 use super::schedule::SchedulerConfig;
 use super::{
     Conduct, Core, ExitConfig, HandshakeDone, Honest, KnownRelays, LinkPeer, Parameters, RateLimit,
-    RouterConfig, RouterEvent, RouterTotals,
+    RelayLink, RouterConfig, RouterEvent, RouterTotals,
 };
 use crate::cell::{BODY_LEN, CELL_LEN, Cell, CircId, Command, LinkProtocol};
 use crate::flow::control::CongestionParams;
@@ -90,6 +90,11 @@ impl<R: Rng, C: Conduct> Router<R, C> {
     #[must_use]
     pub const fn open_links(&self) -> usize {
         self.core.open_links()
+    }
+
+    /// See [`Core::relay_links`].
+    pub fn relay_links(&self) -> impl Iterator<Item = RelayLink> {
+        self.core.relay_links()
     }
 
     /// See [`Core::has_dialled`].

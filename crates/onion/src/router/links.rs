@@ -13,7 +13,20 @@ pub use output::Control;
 pub(super) use output::{Output, Outputs, Parked, RECORD_BYTES};
 pub(super) use padding::Padder;
 
-use crate::identity::RelayIds;
+use crate::identity::{RelayIds, RsaId};
+
+/// What a link to another relay carries.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RelayLink {
+    /// The relay there, which has proved to be it.
+    pub relay: RsaId,
+    /// Bytes of circuits' cells that have come by it since it opened.
+    pub received_bytes: u64,
+    /// Bytes of cells that were sent by it since then.
+    pub sent_bytes: u64,
+    /// Circuits on it now.
+    pub circuits: usize,
+}
 
 /// Who is at the other end of a link that has opened.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

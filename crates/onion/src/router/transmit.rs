@@ -82,6 +82,9 @@ impl<S: Suite, R: Rng, C: Conduct<S>> Core<S, R, C> {
 
     #[inline]
     fn account_sent(&mut self, conn: ConnId, bytes: u64) {
+        if let Some(link) = self.conns.link_mut(conn) {
+            link.sent_cells += bytes / CELL_LEN as u64;
+        }
         if let Some(bucket) = &mut self.bucket {
             bucket.take(bytes);
         }

@@ -61,6 +61,7 @@ fn the_sample_file_is_accepted_as_it_is_and_has_every_setting_in_it() {
         shutdown_wait_s,
         max_mem_in_queues_mib,
         metrics,
+        link_observations_every_s,
         exit,
         flashflow,
     } = whole;
@@ -91,6 +92,7 @@ fn the_sample_file_is_accepted_as_it_is_and_has_every_setting_in_it() {
         ("authorities", authorities.is_some()),
         ("public_network", public_network.is_some()),
         ("metrics", metrics.is_some()),
+        ("link_observations_every_s", link_observations_every_s.is_some()),
         ("assume_reachable", assume_reachable.is_some()),
         ("authority_identities", authority_identities.is_some()),
         ("directory", directory.is_some()),

@@ -72,6 +72,25 @@ pub(super) fn public_authorities(
     Ok(public::authorities())
 }
 
+pub(super) fn link_observations(
+    every_s: Option<u32>,
+    is_public: bool,
+    address: Ipv4Addr,
+) -> Result<Option<Duration>, ConfigError> {
+    let Some(every_s) = every_s else { return Ok(None) };
+    let key = "link_observations_every_s";
+    if is_public {
+        let reason =
+            "what links of the public network carry helps to follow its users: leave it out";
+        return Err(invalid(key, reason));
+    }
+    let least_s = if is_private(address.into()) { 10 } else { 3600 };
+    if every_s < least_s {
+        return Err(invalid(key, format_args!("{every_s} is less than {least_s}")));
+    }
+    Ok(Some(Duration::from_secs(every_s.into())))
+}
+
 pub(super) fn threads(count: Option<usize>) -> Result<NonZeroUsize, ConfigError> {
     let count = NonZeroUsize::new(count.unwrap_or(1)).filter(|count| count.get() <= THREADS_MAX);
     count.ok_or_else(|| invalid("threads", format_args!("a number from 1 to {THREADS_MAX}")))

@@ -45,6 +45,7 @@ pub(crate) fn ours(
         keys: Some(folder.join(nickname)),
         threads: Some(threads),
         hop_windows: Some(hop_windows.to_owned()),
+        link_observations_every_s: Some(10),
         authorities: Some(network.directory_addrs()),
         exit: ExitSection {
             policy: Some(vec!["accept *:*".to_owned()]),

@@ -61,6 +61,9 @@ pub(in crate::router) struct Link {
     pub(in crate::router) has_feedback: bool,
     /// Cells that were under way on circuits which are gone: the other side may still say that it has passed them on.
     pub(in crate::router) stray_cells: u64,
+    /// Relay cells that have come by it, and cells that were sent: each of 514 bytes.
+    pub(in crate::router) received_cells: u64,
+    pub(in crate::router) sent_cells: u64,
     /// What waits to be written on it.
     pub(in crate::router) output: Output,
 }
@@ -86,6 +89,8 @@ impl Link {
             padding: Padding::new(now),
             has_feedback: false,
             stray_cells: 0,
+            received_cells: 0,
+            sent_cells: 0,
             output,
         }
     }

@@ -1,0 +1,157 @@
+use super::{Link, Model, Pair, THROUGHPUT_MAX_KB_S};
+use netdoc::Fingerprint;
+use relay::LinkObservations;
+use std::collections::BTreeMap;
+
+/// A model of throughputs from what relays say that they saw pass on their links (Panchenko et al., §V-B).
+///
+/// - What went from one relay to another counts as the lesser of what the one says that it sent and what the other says that it received: who lies
+///   alone makes a link look no better than the other end's word, and what one end does not speak of is left out.
+/// - Of both ways the faster counts: the link can do so much at least.
+/// - It is no more than the capacity of either end, if `capacity_kb_s` knows capacities; then relays without one are left out. So two that
+///   lie together gain no more by it than by carrying what they can.
+///
+/// Of several accounts of a relay the latest counts.
+#[must_use]
+pub fn of_links(
+    accounts: &[LinkObservations],
+    capacity_kb_s: impl Fn(&Fingerprint) -> Option<f64>,
+    unix_time_s: u64,
+) -> Model {
+    let mut latest: BTreeMap<Fingerprint, &LinkObservations> = BTreeMap::new();
+    for account in accounts {
+        let known = latest.entry(account.relay).or_insert(account);
+        if known.until_unix_s < account.until_unix_s {
+            *known = account;
+        }
+    }
+    // What was sent, and what was received, from the first to the second; by whoever says it.
+    let mut sent: BTreeMap<(Fingerprint, Fingerprint), u64> = BTreeMap::new();
+    let mut received = sent.clone();
+    for account in latest.values() {
+        for link in &account.links {
+            // Who speaks twice of a link is believed the lesser.
+            let least = |known: &mut u64, said: u64| *known = (*known).min(said);
+            least(sent.entry((account.relay, link.relay)).or_insert(u64::MAX), link.sent_kb_s);
+            least(
+                received.entry((link.relay, account.relay)).or_insert(u64::MAX),
+                link.received_kb_s,
+            );
+        }
+    }
+    let mut links: BTreeMap<Pair, Link> = BTreeMap::new();
+    for ((from, to), sent_kb_s) in sent {
+        let Some(received_kb_s) = received.get(&(from, to)) else { continue };
+        let [Some(one), Some(other)] = [from, to].map(|it| capacity_kb_s(&it)) else { continue };
+        // Rounded to powers of two, far below 2⁵³.
+        let carried = sent_kb_s.min(*received_kb_s) as f64;
+        let carried = carried.min(one).min(other).min(THROUGHPUT_MAX_KB_S);
+        if carried > 0.0 {
+            let link = links.entry(Pair::new(from, to)).or_default();
+            link.throughput_kb_s = Some(link.throughput_kb_s.map_or(carried, |it| it.max(carried)));
+        }
+    }
+    Model::new(unix_time_s, BTreeMap::new(), links)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::strategy::{Position, Strategy as _, Throughput};
+    use crate::view::tests::{relay, view};
+    use proptest::prelude::*;
+    use relay::ObservedLink;
+    use std::sync::Arc;
+
+    fn name(number: u8) -> Fingerprint {
+        Fingerprint::from_bytes([number; 20])
+    }
+
+    fn account(relay: u8, until_unix_s: u64, links: &[(u8, u64, u64)]) -> LinkObservations {
+        let link = |(relay, sent_kb_s, received_kb_s): &(u8, u64, u64)| ObservedLink {
+            relay: name(*relay),
+            sent_kb_s: *sent_kb_s,
+            received_kb_s: *received_kb_s,
+        };
+        let links = links.iter().map(link).collect();
+        LinkObservations { relay: name(relay), until_unix_s, links }
+    }
+
+    const ANY: fn(&Fingerprint) -> Option<f64> = |_| Some(f64::INFINITY);
+
+    fn between(model: &Model, a: u8, b: u8) -> Option<f64> {
+        model.links().get(&Pair::new(name(a), name(b)))?.throughput_kb_s
+    }
+
+    #[test]
+    fn a_link_has_carried_what_both_ends_say_the_faster_way() {
+        let old = account(1, 5, &[(2, 4096, 4096)]);
+        let now = account(1, 9, &[(2, 1024, 512), (3, 8, 8)]);
+        let other = account(2, 9, &[(1, 256, 128), (3, 0, 0)]);
+        let model = of_links(&[old, now, other], ANY, 9);
+        // From 2 to 1: 256 were sent, and 512 are said to have come. From 1 to 2: 1024, and 128. Nobody but 1 speaks of 3.
+        assert_eq!(between(&model, 1, 2), Some(256.0));
+        assert_eq!((between(&model, 1, 3), model.links().len()), (None, 1));
+    }
+
+    #[test]
+    fn clients_prefer_the_middle_whose_links_were_seen_to_carry_more() {
+        let accounts = [
+            account(1, 1, &[(3, 512, 512), (4, 64, 64)]),
+            account(2, 1, &[(3, 512, 512), (4, 64, 64)]),
+            account(3, 1, &[(1, 512, 512), (2, 512, 512)]),
+            // It says that it is the fastest of all.
+            account(4, 1, &[(1, 1 << 40, 1 << 40), (2, 1 << 40, 1 << 40)]),
+        ];
+        let strategy = Throughput::new(Arc::new(of_links(&accounts, ANY, 1)), 1.0);
+        let network = view([1, 2, 3, 4].map(relay));
+        let (first, exit) = (relay(1), relay(2));
+        let weight =
+            |middle| strategy.weight(&network, &relay(middle), Position::Middle, &[&first, &exit]);
+        assert!(weight(3) >= weight(4) * 7.9, "{} and {}", weight(3), weight(4));
+    }
+
+    /// What relays 0 to 5 say of their links with each other.
+    fn said() -> impl Strategy<Value = Vec<(u8, u8, u64, u64)>> {
+        let rate = || prop_oneof![9 => 0_u64..20_000, 1 => any::<u64>()];
+        prop::collection::vec((0_u8..6, 0_u8..6, rate(), rate()), 0..60)
+    }
+
+    fn accounts(said: &[(u8, u8, u64, u64)]) -> Vec<LinkObservations> {
+        let of = |relay| {
+            let own = said.iter().filter(|it| it.0 == relay);
+            account(relay, 1, &own.map(|it| (it.1, it.2, it.3)).collect::<Vec<_>>())
+        };
+        (0..6).map(of).collect()
+    }
+
+    proptest! {
+        /// Relay 0 is honest: whatever all others say, no link of it looks better than it says itself.
+        #[test]
+        fn no_liar_makes_a_link_with_an_honest_relay_look_better_than_that_says(said in said()) {
+            let model = of_links(&accounts(&said), ANY, 1);
+            for (pair, link) in model.links() {
+                let [a, b] = pair.ends().map(|it| it.as_bytes()[0]);
+                prop_assert!(a != b);
+                let other = if a == 0 { b } else { continue };
+                let own = said.iter().filter(|it| (it.0, it.1) == (0, other));
+                let most = own.map(|it| it.2.max(it.3)).max();
+                prop_assert!(link.throughput_kb_s <= most.map(|it| it as f64), "{link:?} {most:?}");
+            }
+        }
+
+        /// All lie together: no link is faster than the capacity of the slower end, and of relays without one there is none.
+        #[test]
+        fn all_liars_together_gain_no_more_than_their_capacity(
+            said in said(), capacities in prop::collection::vec(prop::option::of(0_u32..10_000), 6),
+        ) {
+            let capacity = |it: &Fingerprint| capacities[usize::from(it.as_bytes()[0])].map(f64::from);
+            let model = of_links(&accounts(&said), capacity, 1);
+            for (pair, link) in model.links() {
+                for end in pair.ends() {
+                    prop_assert!(link.throughput_kb_s <= capacity(end), "{link:?}");
+                }
+            }
+        }
+    }
+}

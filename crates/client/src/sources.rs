@@ -1,0 +1,135 @@
+//! Whom a client asks for the directory, and how.
+
+use crate::tunnel::Tunnels;
+use netdoc::Fingerprint;
+use netdoc::consdiff::ConsensusDigest;
+use netdoc::consensus::Consensus;
+use netdoc::fetch::{FetchError, Fetcher, Problem, Resource};
+use onion::circuit::NextHop;
+use onion::identity::{RelayIds, RsaId};
+use relay::Source;
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// A directory that is asked inside a circuit of one hop (BEGIN_DIR).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct OnionDirectory {
+    /// Where it takes links: its OR port.
+    pub address: SocketAddr,
+    /// Its identities, which it must prove.
+    pub ids: RelayIds,
+}
+
+impl OnionDirectory {
+    /// How to get there. Circuits of one hop need no onion key.
+    const fn hop(&self) -> NextHop {
+        NextHop { address: self.address, ids: self.ids, onion_key: [0; 32] }
+    }
+}
+
+/// How the directory is asked for.
+#[derive(Clone, Debug, Default)]
+pub struct Directories {
+    /// Of which authorities the OR port is known, by the addresses that they have in [`Settings`](crate::Settings). The others are asked by plain HTTP.
+    pub authorities: BTreeMap<SocketAddr, OnionDirectory>,
+    /// Relays that are asked before the authorities as long as no guard is known: fallback directories.
+    pub fallbacks: Vec<OnionDirectory>,
+    /// Guards are asked before all others, once they are known.
+    pub has_guards: bool,
+}
+
+/// What the thread of circuits and that of the directory know of guards.
+#[derive(Debug, Default)]
+struct Known {
+    /// Those that may be asked, the best first.
+    guards: Vec<Fingerprint>,
+    /// Says where they are, also of those whose microdescriptor is not here.
+    consensus: Option<Arc<Consensus>>,
+}
+
+/// What two threads know of guards, for both.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct SharedGuards(Arc<Mutex<Known>>);
+
+impl SharedGuards {
+    fn lock(&self) -> MutexGuard<'_, Known> {
+        // What is in there is replaced as a whole.
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn set_guards(&self, guards: Vec<Fingerprint>) {
+        self.lock().guards = guards;
+    }
+
+    pub(crate) fn set_consensus(&self, consensus: Arc<Consensus>) {
+        self.lock().consensus = Some(consensus);
+    }
+
+    fn directories(&self) -> Vec<OnionDirectory> {
+        let known = self.lock();
+        let Some(consensus) = &known.consensus else { return Vec::new() };
+        let find = |guard: &Fingerprint| {
+            let router = consensus.routers().iter().find(|it| it.fingerprint == *guard)?;
+            let ids = RelayIds { rsa: RsaId(*guard.as_bytes()), ed25519: None };
+            Some(OnionDirectory { address: (router.address, router.or_port).into(), ids })
+        };
+        known.guards.iter().filter_map(find).collect()
+    }
+}
+
+/// How a client asks: guards, fallbacks and authorities inside circuits of one hop, authorities without an OR port by plain HTTP.
+pub(crate) struct Sources {
+    directories: Directories,
+    guards: SharedGuards,
+    /// Who is asked before the authorities in this look.
+    nearest: Vec<OnionDirectory>,
+    /// While a look lasts.
+    tunnels: Option<Tunnels>,
+}
+
+impl Sources {
+    pub(crate) const fn new(directories: Directories, guards: SharedGuards) -> Self {
+        Self { directories, guards, nearest: Vec::new(), tunnels: None }
+    }
+
+    fn hop(&self, address: SocketAddr) -> Option<NextHop> {
+        let authority = self.directories.authorities.get(&address);
+        let nearest = || self.nearest.iter().find(|it| it.address == address);
+        authority.or_else(nearest).map(OnionDirectory::hop)
+    }
+
+    fn tunnels(&mut self) -> Result<&mut Tunnels, Problem> {
+        match &mut self.tunnels {
+            Some(tunnels) => Ok(tunnels),
+            none => Ok(none.insert(Tunnels::new()?)),
+        }
+    }
+}
+
+impl Source for Sources {
+    fn nearer(&mut self) -> Vec<SocketAddr> {
+        let Directories { fallbacks, has_guards, .. } = &self.directories;
+        let guards = if *has_guards { self.guards.directories() } else { Vec::new() };
+        self.nearest = if guards.is_empty() { fallbacks.clone() } else { guards };
+        self.nearest.iter().map(|it| it.address).collect()
+    }
+
+    fn get_since(
+        &mut self,
+        from: SocketAddr,
+        what: &Resource,
+        have: &[ConsensusDigest],
+        limits: &Fetcher,
+    ) -> Result<Vec<u8>, FetchError> {
+        let Some(hop) = self.hop(from) else { return limits.get_since(from, what, have) };
+        let got = self.tunnels().and_then(|tunnels| tunnels.get(&hop, what, have, limits));
+        let url = || format!("{what} from {} by BEGIN_DIR", hop.address);
+        got.map_err(|problem| FetchError { url: url(), problem })
+    }
+
+    fn rest(&mut self) {
+        // Idle links would tell the relay when the client's machine is on.
+        self.tunnels = None;
+    }
+}

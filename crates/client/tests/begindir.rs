@@ -1,0 +1,76 @@
+//! The directory inside circuits of one hop, as stock clients ask for it: of stock authorities, of a fallback, and of guards.
+
+mod common;
+
+use client::strategy::{Position, Strategy};
+use client::{Directories, OnionDirectory, RelayInfo, Settings, View};
+use common::{Ours, PATIENCE, exit, network};
+use lab::{Content, ContentServer, Node, download};
+use netdoc::Fingerprint;
+use onion::identity::{Ed25519Id, RelayIds, RsaId};
+use std::fs;
+
+fn onion(node: &Node) -> OnionDirectory {
+    let ids = RelayIds { rsa: RsaId(node.rsa()), ed25519: Some(Ed25519Id(node.ed25519())) };
+    OnionDirectory { address: node.or_addr(), ids }
+}
+
+/// No authority at any position: they are to end.
+#[derive(Debug)]
+struct Without(Vec<[u8; 20]>);
+
+impl Strategy for Without {
+    fn name(&self) -> &'static str {
+        "without"
+    }
+
+    fn weight(&self, _: &View, _: &RelayInfo, _: Position, _: &[&RelayInfo]) -> f64 {
+        1.0
+    }
+
+    fn admits(&self, _: &View, relay: &RelayInfo, _: Position, _: &[&RelayInfo]) -> bool {
+        !self.0.contains(relay.fingerprint.as_bytes())
+    }
+}
+
+#[test]
+fn a_client_learns_of_the_network_by_begin_dir_and_later_from_its_guards_alone() {
+    let network = network(vec![exit("exita"), exit("exitb"), exit("exitc")]);
+    let folder = tempfile::tempdir().expect("a folder");
+    let data = folder.path().join("client");
+    let server = ContentServer::start().expect("a server");
+    let from = ("127.0.0.1", server.address().port());
+    let works = |ours: &mut Ours, seed| {
+        let content = Content { len: 100_000, seed };
+        let done = download(ours.proxy.socks(), from, content, "x", PATIENCE);
+        let done = done.unwrap_or_else(|error| panic!("{error}: {:#?}", ours.heard()));
+        assert!(done.is_right, "{done:?}");
+    };
+
+    // Its authorities go by the addresses of their OR ports: nothing there answers to HTTP. The fallback is another relay than is said.
+    let all: Vec<OnionDirectory> = network.authorities().iter().map(onion).collect();
+    let mut false_one = onion(&network.relays()[0]);
+    false_one.ids.rsa = RsaId([7; 20]);
+    false_one.ids.ed25519 = None;
+    let identities = network.authorities().iter().filter_map(Node::v3_identity);
+    let settings = || Settings {
+        strategy: Box::new(Without(network.authorities().iter().map(Node::rsa).collect())),
+        identities: identities.clone().map(Fingerprint::from_bytes).collect(),
+        directories: Directories {
+            authorities: all.iter().map(|it| (it.address, *it)).collect(),
+            fallbacks: vec![false_one],
+            has_guards: true,
+        },
+        ..Settings::new(all.iter().map(|it| it.address).collect(), data.clone())
+    };
+    let mut ours = Ours::start_with(settings());
+    works(&mut ours, 1);
+    drop(ours);
+
+    // It remembers guards, and where they are; what else it knew is gone, and so are the authorities.
+    fs::remove_file(data.join("cached-microdescs")).expect("they were kept");
+    network.authorities().iter().for_each(Node::kill);
+    let mut ours = Ours::start_with(settings());
+    works(&mut ours, 2);
+    assert!(data.join("cached-microdescs").is_file(), "fetched again: {:#?}", ours.heard());
+}
