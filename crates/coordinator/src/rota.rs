@@ -167,7 +167,12 @@ impl Rota {
                 && member.state != State::Running
                 && self.present.contains(relay)
         };
+        let runs = self.relays.iter().filter(|(_, member)| member.state == State::Running);
+        let running: BTreeSet<Option<RsaId>> =
+            runs.map(|(relay, _)| self.plan.machine(*relay)).collect();
         let mut candidates: Vec<_> = self.relays.iter_mut().filter(is_there).collect();
+        // Beside one that is being measured still, the others would be measured without it: they get another slot.
+        candidates.retain(|(relay, _)| !running.contains(&self.plan.machine(**relay)));
         // A machine's turn has come if it has a relay that waits; those that are done already come along, if they may.
         let waits = candidates.iter().filter(|(_, member)| member.state == State::Waiting);
         let machines: BTreeSet<Option<RsaId>> =

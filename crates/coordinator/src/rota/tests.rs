@@ -219,3 +219,24 @@ proptest! {
         }
     }
 }
+
+/// Alone, it would have what the other has not just then.
+#[test]
+fn a_turn_that_follows_waits_until_nobody_of_the_machine_is_being_measured() {
+    let mut all: Vec<_> = (1..3).map(|number| arrival(number, Standing::Old)).collect();
+    all[1].address = all[0].address;
+    let mut rota = rota(&all, 0);
+    let (first, due) = (0..SLOTS)
+        .map(|slot| (slot, rota.poll_due(slot)))
+        .find(|(_, due)| !due.is_empty())
+        .expect("their slot");
+    assert_eq!(due.len(), 2);
+    // One is done soon and is to be measured again; the other takes its time.
+    rota.handle_end(id(1), due[0].turn.enlarged(Rate::ZERO), first);
+    let half = first + (SLOTS - first) / 2;
+    assert!((first + 1..half).all(|slot| rota.poll_due(slot).is_empty()));
+    rota.handle_end(id(2), None, half - 1);
+    let again: Vec<_> = (half..SLOTS).flat_map(|slot| rota.poll_due(slot)).collect();
+    let again: Vec<_> = again.into_iter().map(|it| it.relay).collect();
+    assert_eq!(again, [id(1), id(2)]);
+}

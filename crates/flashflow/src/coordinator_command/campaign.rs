@@ -274,7 +274,12 @@ impl<'scope, 'env> Measuring<'scope, 'env> {
         let turn = TurnOver { relay, record, begun, follows, is_over };
         // If the campaign sees to what follows, the relay is not done with yet.
         let is_last = is_over || follows.is_some();
-        let settled = if is_last { self.machines.end(turn) } else { vec![turn] };
+        let settled = if is_last {
+            self.machines.end(turn)
+        } else {
+            self.machines.follow(relay);
+            vec![turn]
+        };
         self.settle(settled);
         TurnEnd { relay, follows }
     }

@@ -30,6 +30,8 @@ struct Machine {
     passes: Vec<Pass>,
     /// Relays whose turn has not ended.
     expected: usize,
+    /// Of these, relays that have had a turn and are to have another, for which there is no pass yet.
+    following: usize,
     over: Vec<TurnOver>,
     /// Which of them certainly share it: those with the same.
     certain: BTreeMap<RelayId, RsaId>,
@@ -43,15 +45,29 @@ impl Machines {
         }
         let (gate, passes) = Gate::new(relays.len());
         let certain = relays.iter().copied().collect();
-        let machine = Machine { gate, passes, expected: relays.len(), over: Vec::new(), certain };
+        let (expected, following, over) = (relays.len(), 0, Vec::new());
+        let machine = Machine { gate, passes, expected, following, over, certain };
         self.machines.insert(self.next, machine);
         self.machine_of.extend(relays.iter().map(|(relay, _)| (*relay, self.next)));
         self.next += 1;
     }
 
-    /// A relay is about to be measured: where it has to wait for the others of its machine.
+    /// A relay is about to be measured: where it has to wait for the others of its machine. Those that follow on a turn begin when
+    /// all others have ended, and have a gate of their own.
     pub(super) fn pass(&mut self, relay: RelayId) -> Option<Pass> {
-        self.machines.get_mut(self.machine_of.get(&relay)?)?.passes.pop()
+        let machine = self.machines.get_mut(self.machine_of.get(&relay)?)?;
+        if machine.passes.is_empty() && machine.following > 0 {
+            (machine.gate, machine.passes) = Gate::new(std::mem::take(&mut machine.following));
+        }
+        machine.passes.pop()
+    }
+
+    /// A turn has ended on which another follows, with the same machine.
+    pub(super) fn follow(&mut self, relay: RelayId) {
+        let number = self.machine_of.get(&relay);
+        if let Some(machine) = number.and_then(|number| self.machines.get_mut(number)) {
+            machine.following += 1;
+        }
     }
 
     /// A turn has ended. What is settled by that: nothing, as long as others of the machine are being measured.
@@ -102,7 +118,13 @@ impl Machine {
                 places.into_iter().zip(group).for_each(|(place, it)| records[place] = it);
             }
         }
-        for (turn, record) in turns.iter_mut().zip(records) {
+        // What was found of a machine was found when its last relay was done: estimates with one time are of one slot.
+        let is_shared = |record: &Record| record.shared.is_some();
+        let ended = records.iter().filter(|it| is_shared(it)).map(|it| it.ended_unix_s).max();
+        for (turn, mut record) in turns.iter_mut().zip(records) {
+            if let Some(ended) = ended.filter(|_| is_shared(&record)) {
+                record.ended_unix_s = ended;
+            }
             turn.record = record;
         }
         turns
@@ -111,7 +133,7 @@ impl Machine {
 
 #[cfg(test)]
 mod tests {
-    use super::super::journal::testing::{measured, record, relay};
+    use super::super::journal::testing::{NOW, measured, record, relay};
     use super::*;
 
     fn over(number: u8) -> TurnOver {
@@ -138,6 +160,43 @@ mod tests {
             assert_eq!(turn.record.capacity(), Some(whole.scaled(0.5)));
         }
         assert!(machines.machine_of.is_empty() && machines.machines.is_empty());
+    }
+
+    /// Of eight relays that did not fit together each had an eighth of an eighth: of what the largest of them had, divided, they were
+    /// held once more to the most of any one time.
+    #[test]
+    fn what_was_shared_is_not_divided_once_more_because_it_ended_at_different_times() {
+        let mut machines = Machines::default();
+        machines.begin(&[1, 2].map(|it| (RelayId(it), RsaId([1; 20]))));
+        let mut late = over(2);
+        late.record.ended_unix_s += 60;
+        assert!(machines.end(over(1)).is_empty());
+        let settled = machines.end(late);
+        let whole = measured_capacity();
+        let mut rates: Vec<_> = settled
+            .iter()
+            .map(|it| (it.record.ended_unix_s, it.record.capacity().expect("measured")))
+            .collect();
+        assert_eq!(rates, [(NOW + 100, whole.scaled(0.5)); 2]);
+        coordinator::fit_machine(&mut rates, onion::Duration::from_secs(15));
+        assert_eq!(rates, [(NOW + 100, whole.scaled(0.5)); 2]);
+    }
+
+    #[test]
+    fn turns_that_follow_have_a_gate_of_their_own() {
+        let mut machines = Machines::default();
+        machines.begin(&[1, 2, 3].map(|it| (RelayId(it), RsaId([1; 20]))));
+        let passes = [1, 2, 3].map(|it| machines.pass(RelayId(it)).expect("a place"));
+        assert!(machines.pass(RelayId(1)).is_none(), "each has one");
+        drop(passes);
+        machines.follow(RelayId(1));
+        machines.follow(RelayId(3));
+        assert!(machines.end(over(2)).is_empty());
+        let first = machines.pass(RelayId(1)).expect("a place");
+        assert!(first.left().is_none(), "it waits for the other");
+        assert!(machines.pass(RelayId(3)).is_some() && machines.pass(RelayId(3)).is_none());
+        assert!(machines.end(over(1)).is_empty());
+        assert_eq!(machines.end(over(3)).len(), 3);
     }
 
     #[test]
