@@ -103,7 +103,7 @@ fn two_relays_at_one_address_are_measured_together_and_have_the_machine_once() {
     for (_, address) in &listed {
         let name = format!("relay{}", address.port());
         let is_of_it = |it: &&Value| it["relay"]["nickname"] == name;
-        let last = records.iter().filter(is_of_it).next_back().expect("a record");
+        let last = records.iter().rfind(is_of_it).expect("a record");
         assert_eq!(last["shared"]["relays"], 2, "{records:#?}");
     }
     for (relay, _, _) in relays {
