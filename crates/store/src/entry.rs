@@ -1,6 +1,6 @@
 //! What is written.
 
-use coordinator::{Counts, Mode, PastEstimate, Record, Suspicion, Turn};
+use coordinator::{Counts, Mode, PastEstimate, PathSeen, Record, Suspicion, Turn};
 use onion::Rate;
 use onion::identity::{RelayIds, RsaId};
 use std::net::SocketAddr;
@@ -16,6 +16,8 @@ pub enum Entry {
     Begun(Begun),
     /// It has ended. It need not have been said that it began.
     Ended(Box<Closed>),
+    /// What measurers have seen of their paths to a relay. The newest counts.
+    Paths(Vec<MeasurerPath>),
     /// An estimate that comes from elsewhere, such as from an old bandwidth file. It counts if it is newer than what is
     /// known.
     Imported(RelayIds, String, PastEstimate),
@@ -102,6 +104,19 @@ pub struct Closed {
     pub follows: Option<Turn>,
     /// Whether that was all about the relay in the period.
     pub is_final: bool,
+}
+
+/// What a measurer has seen of its path to a relay.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MeasurerPath {
+    /// To which relay. It is known already: it was measured.
+    pub relay: RsaId,
+    /// The measurer's public key.
+    pub measurer: String,
+    /// What it has seen.
+    pub path: PathSeen,
+    /// When that was.
+    pub seen_unix_s: u64,
 }
 
 /// What a measurer is up to.

@@ -31,8 +31,8 @@ mod words;
 mod write;
 
 pub use entry::{
-    Begun, Closed, Entry, Issue, MeasurerHealth, MeasurerState, Period, Progress, Seen, Sighting,
-    mode_word,
+    Begun, Closed, Entry, Issue, MeasurerHealth, MeasurerPath, MeasurerState, Period, Progress,
+    Seen, Sighting, mode_word,
 };
 pub use error::StoreError;
 pub use explain::{Line, Story, explain};

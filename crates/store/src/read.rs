@@ -1,13 +1,14 @@
 //! Reading what was measured.
 
-use crate::entry::mode_of;
+use crate::entry::{MeasurerPath, mode_of};
 use crate::error::StoreError;
 use crate::open::Reader;
+use crate::schema;
 use crate::series::{self, Second};
 use crate::write::int;
-use coordinator::{End, History, Mode, PastEstimate, Record, Turn};
-use onion::Rate;
+use coordinator::{End, History, Mode, PastEstimate, PathSeen, Record, Turn};
 use onion::identity::RsaId;
+use onion::{Duration, Rate};
 use rusqlite::types::Type;
 use rusqlite::{Params, Row, params};
 use std::collections::BTreeMap;
@@ -156,6 +157,31 @@ impl Reader {
             history.add(relay, estimate);
         }
         Ok(history)
+    }
+
+    /// What measurers have seen of their paths to relays, however long ago.
+    ///
+    /// # Errors
+    /// If the store cannot be read.
+    pub fn paths(&self) -> Result<Vec<MeasurerPath>, StoreError> {
+        // Who reads may have come before the one who writes, and so before the layout that has them.
+        let of = |source| StoreError::of(&self.path, source);
+        if schema::layout(&self.db).map_err(of)? < schema::WITH_PATHS {
+            return Ok(Vec::new());
+        }
+        let sql =
+            "SELECT r.rsa, p.measurer, p.seen_unix_s, p.rtt_us, p.loss_ppm, p.held_back_byte_s
+                   FROM path p JOIN relay r ON r.id = p.relay ORDER BY p.relay, p.measurer";
+        let path = |row: &Row<'_>| {
+            let path = PathSeen {
+                rtt: maybe_time(row, 3)?.map(Duration::from_micros),
+                loss_ppm: row.get(4)?,
+                held_back: rate(row, 5)?,
+            };
+            let (relay, measurer, seen_unix_s) = (rsa(row, 0)?, row.get(1)?, time(row, 2)?);
+            Ok(MeasurerPath { relay, measurer, path, seen_unix_s })
+        };
+        self.all(sql, [], path)
     }
 
     /// What has become of each relay in a period so far: by the turns that began in it, and by estimates of it that came with

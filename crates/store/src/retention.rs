@@ -67,6 +67,7 @@ impl Store {
                 ("consensus", "valid_after_unix_s"),
                 ("bandwidth_file", "created_unix_s"),
                 ("measurer_event", "at_unix_s"),
+                ("path", "seen_unix_s"),
             ] {
                 db.execute(&format!("DELETE FROM {table} WHERE {time} < ?1"), [measurements])?;
             }

@@ -6,7 +6,11 @@ use rusqlite::{Connection, TransactionBehavior};
 pub(crate) const APPLICATION: i64 = 0x4646_6c6f;
 
 /// Each makes of the layout before it the next one. What is here once is never changed, only followed by another.
-const MIGRATIONS: [&str; 2] = [include_str!("schema/1.sql"), include_str!("schema/2.sql")];
+const MIGRATIONS: [&str; 3] =
+    [include_str!("schema/1.sql"), include_str!("schema/2.sql"), include_str!("schema/3.sql")];
+
+/// The layout from which on there are paths.
+pub(crate) const WITH_PATHS: i64 = 3;
 
 /// The newest layout (`PRAGMA user_version`).
 pub(crate) fn newest() -> i64 {

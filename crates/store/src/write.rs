@@ -1,7 +1,8 @@
 //! Writing entries: each of them once, however often it is written.
 
 use crate::entry::{
-    Begun, Closed, Entry, Issue, MeasurerHealth, Period, Progress, Seen, Sighting, mode_word,
+    Begun, Closed, Entry, Issue, MeasurerHealth, MeasurerPath, Period, Progress, Seen, Sighting,
+    mode_word,
 };
 use crate::error::StoreError;
 use crate::likeness;
@@ -63,6 +64,7 @@ fn write(db: &Connection, entry: &Entry) -> rusqlite::Result<()> {
         Entry::Seen(seen) => write_seen(db, seen),
         Entry::Begun(begun) => write_begun(db, begun).map(drop),
         Entry::Ended(closed) => write_closed(db, closed),
+        Entry::Paths(paths) => paths.iter().try_for_each(|it| write_path(db, it)),
         Entry::Imported(ids, nickname, estimate) => {
             let relay = know(db, ids, nickname, "", estimate.measured_unix_s)?;
             write_estimate(db, relay, estimate, false)
@@ -205,6 +207,22 @@ fn write_estimate(
         .map(drop)
 }
 
+/// As with estimates, what is more than a month ahead gives way.
+fn write_path(db: &Connection, path: &MeasurerPath) -> rusqlite::Result<()> {
+    let MeasurerPath { relay, measurer, path, seen_unix_s } = path;
+    let sql = "INSERT INTO path (relay, measurer, seen_unix_s, rtt_us, loss_ppm, held_back_byte_s)
+               SELECT id, ?2, ?3, ?4, ?5, ?6 FROM relay WHERE rsa = ?1
+               ON CONFLICT (relay, measurer) DO UPDATE SET
+               seen_unix_s = excluded.seen_unix_s, rtt_us = excluded.rtt_us, loss_ppm = excluded.loss_ppm,
+               held_back_byte_s = excluded.held_back_byte_s
+               WHERE seen_unix_s < excluded.seen_unix_s OR seen_unix_s > excluded.seen_unix_s + 31 * 86400";
+    let rtt_us = path.rtt.map(|it| int(u64::try_from(it.as_micros()).unwrap_or(u64::MAX)));
+    let held_back = path.held_back.map(|it| int(it.as_byte_per_s()));
+    let values =
+        params![&relay.0[..], measurer, int(*seen_unix_s), rtt_us, path.loss_ppm, held_back];
+    db.prepare_cached(sql)?.execute(values).map(drop)
+}
+
 fn write_team(db: &Connection, keys: &[String]) -> rusqlite::Result<()> {
     let known: Vec<String> = db
         .prepare_cached("SELECT key FROM measurer")?
@@ -212,6 +230,7 @@ fn write_team(db: &Connection, keys: &[String]) -> rusqlite::Result<()> {
         .collect::<rusqlite::Result<_>>()?;
     for gone in known.iter().filter(|key| !keys.contains(key)) {
         db.prepare_cached("DELETE FROM measurer WHERE key = ?1")?.execute([gone])?;
+        db.prepare_cached("DELETE FROM path WHERE measurer = ?1")?.execute([gone])?;
     }
     Ok(())
 }

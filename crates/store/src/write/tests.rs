@@ -1,8 +1,8 @@
 use super::*;
 use crate::testing::{NOW, Scratch, begun, closed, failed, relay, with_end};
 use crate::{Limiter, MeasurerState, Second};
-use coordinator::{Counts, End, Failure, Inconclusive, Mode, Turn};
-use onion::Rate;
+use coordinator::{Counts, End, Failure, Inconclusive, Mode, PathSeen, Turn};
+use onion::{Duration, Rate};
 
 const DAY: u64 = 24 * 3600;
 
@@ -33,6 +33,7 @@ fn all_kinds() -> Vec<Entry> {
         Entry::Imported(relay(1), "relay1".to_owned(), estimate),
         Entry::Begun(begun(relay(1), period, 1)),
         Entry::Ended(Box::new(second)),
+        Entry::Paths(vec![path(1, "ab", NOW, Some(5_000_000)), path(2, "ab", NOW, None)]),
         Entry::Measurer(MeasurerHealth {
             key: "ab".repeat(32),
             place: 0,
@@ -54,6 +55,21 @@ fn all_kinds() -> Vec<Entry> {
             voted: 1,
         }),
     ]
+}
+
+/// What a measurer has seen of its path to a relay, and what came back to it where that held it back.
+fn path(
+    number: u8,
+    measurer: &str,
+    seen_unix_s: u64,
+    held_back_byte_s: Option<u64>,
+) -> MeasurerPath {
+    let path = PathSeen {
+        rtt: Some(Duration::from_micros(40_123)),
+        loss_ppm: Some(200),
+        held_back: held_back_byte_s.map(Rate::from_byte_per_s),
+    };
+    MeasurerPath { relay: relay(number).rsa, measurer: measurer.repeat(32), path, seen_unix_s }
 }
 
 /// All rows of all tables.
@@ -287,4 +303,41 @@ fn whoever_is_not_in_the_newest_consensus_was_seen_last_before_it() {
     store.write(&all_kinds()).expect("room");
     let row = store.relay(relay(3).rsa).expect("read").expect("known");
     assert_eq!((row.left_out.as_str(), row.last_seen_unix_s), ("no consent", NOW));
+}
+
+#[test]
+fn what_measurers_have_seen_of_their_paths_is_kept_as_long_as_they_are_of_the_team() {
+    let scratch = Scratch::new();
+    let mut store = Store::open(&scratch.store).expect("new");
+    store.write(&all_kinds()).expect("room");
+    let (held, free) = (path(1, "ab", NOW, Some(5_000_000)), path(2, "ab", NOW, None));
+    assert_eq!(store.paths().expect("read"), [held, free.clone()]);
+    // The newest counts, in whatever order they come; but for one of a clock that was ahead.
+    let newer = path(1, "ab", NOW + 10, None);
+    let older = path(1, "ab", NOW - 10, Some(1_000_000));
+    store.write(&[Entry::Paths(vec![newer.clone(), older])]).expect("room");
+    assert_eq!(store.paths().expect("read"), [newer.clone(), free.clone()]);
+    let ahead = path(1, "ab", NOW + 365 * DAY, Some(1_000_000));
+    store.write(&[Entry::Paths(vec![ahead, newer.clone()])]).expect("room");
+    assert_eq!(store.paths().expect("read"), [newer, free]);
+    // Of a relay that nobody knows there is nothing.
+    store.write(&[Entry::Paths(vec![path(77, "ab", NOW, None)])]).expect("room");
+    assert_eq!(store.paths().expect("read").len(), 2);
+    store.check_all().expect("sound");
+    store.write([&Entry::Team(vec!["another".to_owned()])]).expect("room");
+    assert_eq!(store.paths().expect("read"), []);
+}
+
+#[test]
+fn a_store_of_the_first_layout_gets_its_paths() {
+    let scratch = Scratch::new();
+    let old = Connection::open(&scratch.store).expect("new");
+    old.execute_batch(include_str!("../schema/1.sql")).expect("as it was");
+    old.pragma_update(None, "application_id", crate::schema::APPLICATION).expect("room");
+    old.pragma_update(None, "user_version", 1).expect("room");
+    drop(old);
+    assert_eq!(crate::Reader::open(&scratch.store).expect("there").paths().expect("read"), []);
+    let mut store = Store::open(&scratch.store).expect("an older one");
+    store.write(&all_kinds()).expect("room");
+    assert_eq!(store.paths().expect("read").len(), 2);
 }
