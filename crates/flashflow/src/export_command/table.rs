@@ -1,6 +1,7 @@
 //! Rows, in one of the formats.
 
 use super::Format;
+#[cfg(not(feature = "parquet"))]
 use serde::Serialize;
 use std::io::{self, BufWriter, Write};
 use store::StoreError;
