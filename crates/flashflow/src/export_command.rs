@@ -12,7 +12,7 @@ use std::fs::File;
 use std::io::{self, BufWriter, Write};
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
-use store::{Measurement, Reader, RelayQuery, RelayRow, Second};
+use store::{Measurement, MeasurerPath, Reader, RelayQuery, RelayRow, Second};
 use terminal::{Exit, Output};
 
 /// Write what a coordinator's store holds as JSON lines or CSV.
@@ -59,6 +59,8 @@ enum What {
     Relays,
     /// A line for each period, with its seed once it is over.
     Periods,
+    /// A line for each relay and measurer: what the measurer saw of its path to the relay the last time it took part.
+    Paths,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -118,6 +120,17 @@ struct RelayLine<'r> {
     last_state: Option<&'static str>,
     last_ended_unix_s: Option<u64>,
     last_cause: Option<&'r str>,
+}
+
+#[derive(Serialize)]
+struct PathLine<'p> {
+    fingerprint: String,
+    /// Its public key.
+    measurer: &'p str,
+    seen_unix_s: u64,
+    rtt_ms: Option<f64>,
+    loss_ppm: Option<u32>,
+    held_back_byte_s: Option<u64>,
 }
 
 #[derive(Serialize)]
@@ -248,6 +261,22 @@ fn write(options: &ExportOptions, reader: &Reader, out: impl Write) -> Result<u6
                 count += 1;
             }
         }
+        What::Paths => {
+            let wanted = |path: &&MeasurerPath| relay.is_none_or(|relay| relay == path.relay);
+            for MeasurerPath { relay, measurer, path, seen_unix_s } in
+                reader.paths()?.iter().filter(wanted)
+            {
+                lines.line(&PathLine {
+                    fingerprint: relay.to_string(),
+                    measurer,
+                    seen_unix_s: *seen_unix_s,
+                    rtt_ms: path.rtt.map(|it| it.as_secs_f64() * 1000.0),
+                    loss_ppm: path.loss_ppm,
+                    held_back_byte_s: path.held_back.map(Rate::as_byte_per_s),
+                })?;
+                count += 1;
+            }
+        }
         What::Measurements | What::Seconds | What::Records => {
             let mut failed = None;
             reader.each_measurement(options.since.unwrap_or(0), relay, |measurement| {
@@ -289,7 +318,7 @@ fn tell(
             lines.line(&value)?;
             Ok(1)
         }
-        What::Measurements | What::Relays | What::Periods => {
+        What::Measurements | What::Relays | What::Periods | What::Paths => {
             lines.line(&measurement_line(measurement))?;
             Ok(1)
         }

@@ -3,7 +3,7 @@
 use super::config::{Config, Source};
 use crate::documents::Documents;
 use crate::error::Error;
-use coordinator::{Expectations, Guess, Turn};
+use coordinator::{Expectations, Guess, MeasurerId, PathSeen, Turn};
 use measurer::{Approach, Consent, ConsentError, Coordinator, Defences, Request};
 use netdoc::consensus::{Flag, Router};
 use netdoc::fetch::{Fetcher, Resource};
@@ -25,6 +25,8 @@ pub(super) struct Relay {
     pub(super) nickname: Nickname,
     /// What to expect of it.
     pub(super) guess: Guess,
+    /// What measurers of the team have seen of their paths to it.
+    pub(super) paths: Vec<(MeasurerId, PathSeen)>,
 }
 
 impl Relay {
@@ -124,7 +126,7 @@ pub(super) fn relays(
     let defences = Defences::from_consensus_params(|name| consensus.params.get(name));
     let relay = |router: &&Router| {
         let takes_part = echo.iter().any(|it| it.fingerprint == router.fingerprint);
-        relay(router, config, takes_part, expectations.first_guess(rsa(router)), defences)
+        relay(router, config, takes_part, expectations, defences)
     };
     Ok(routers.iter().map(relay).collect())
 }
@@ -217,9 +219,10 @@ fn relay(
     router: &Router,
     config: &Config,
     takes_part: bool,
-    guess: Guess,
+    expectations: &Expectations<'_>,
     defences: Defences,
 ) -> Relay {
+    let (guess, paths) = (expectations.first_guess(rsa(router)), expectations.paths(rsa(router)));
     let address = SocketAddr::new(router.address.into(), router.or_port);
     let ids = Subject::ids(router.fingerprint, router.ed25519.map(|id| *id.as_bytes()));
     let approach = if takes_part {
@@ -232,5 +235,5 @@ fn relay(
     let request = Request { target, guess: guess.capacity, defences, approach };
     let (nickname, fingerprint) = (router.nickname.to_string(), router.fingerprint);
     let subject = Subject { nickname, fingerprint, limit: None, request };
-    Relay { subject, nickname: router.nickname, guess }
+    Relay { subject, nickname: router.nickname, guess, paths }
 }
