@@ -29,10 +29,12 @@ const PAUSE: Duration = Duration::from_millis(1200);
 /// Relays of ours with equal rate limits, each a process, are measured as an echo: first each alone, then
 /// all at the same time, by one team of two measurer processes whose capacity just suffices and is shared
 /// out between them as a coordinator does. Once with eight relays, once with four, once with two; together
-/// they always carry the same. Table 4 of the paper, appendix F.
+/// they always carry the same. What this machine is too slow for is told as that: it is no relay's limit. Table 4 of the paper,
+/// appendix F.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   flashflow experiment concurrent --quick --out results
+  flashflow experiment concurrent --quick --total 800
   flashflow experiment concurrent --relays 2 --total 100 --seconds 10 --runs 1")]
 pub(super) struct Options {
     /// Length of a measurement in seconds, 3 to 120; 30 by default, 6 if --quick.

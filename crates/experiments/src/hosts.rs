@@ -32,7 +32,8 @@ const PAUSE: Duration = Duration::from_millis(1500);
   flashflow experiment hosts --vary team --limits 250 --out results
   flashflow experiment hosts --quick --vary sockets,seconds --modes transit")]
 pub(super) struct Options {
-    /// What is varied; all by default.
+    /// What is varied; all by default. With --quick, what is named is varied at all hosts, and all, if nothing is named, at the
+    /// nearest and the farthest only.
     #[arg(long, value_delimiter = ',', value_enum, value_name = "WHAT,…")]
     vary: Vec<Vary>,
     /// Length of a measurement in seconds where that is not varied, 8 to 60; 30 by default, 10 if --quick.

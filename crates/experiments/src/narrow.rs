@@ -22,9 +22,10 @@ const PAUSE: Duration = Duration::from_millis(1500);
 /// Is a narrow place told apart that is not the relay's?
 ///
 /// A relay is measured by two measurers, each a process on a host of its own, with a narrow place nowhere, on
-/// the relay's own link (a token bucket filter, as tc makes it), on the link of one measurer, and with a
-/// measurer whose processor others have. The relay's own narrow place is its capacity. The others must be named, and the
-/// relay be measured truly by the other measurer. Needs root, for network namespaces.
+/// the relay's own link (a token bucket filter, as tc makes it), on the link of one measurer (with a queue, without one, and
+/// on the way back only), on the link of a host with two of three measurers, and with a measurer whose processor others have. The
+/// relay's own narrow place is its capacity. In all other cases the relay must be measured truly by the other measurer, and a link
+/// with a queue and a processor be named. Needs root, for network namespaces.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   flashflow experiment narrow --quick --out results

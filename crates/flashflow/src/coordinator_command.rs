@@ -112,14 +112,14 @@ fn interrupted(output: &Output) -> Exit {
 
 /// Measures each relay, as early as the team can, and writes the bandwidth file.
 fn period(common: Common<'_>, generator_started: u64) -> Result<Exit, Error> {
-    let Common { config, journal, output, interrupt, .. } = common;
+    let Common { config, team, journal, output, interrupt, .. } = common;
     output.doing("asking the measurers, and fetching the consensus");
     reload_if_asked(common);
     let begun = unix_time_s();
     journal::pass(common, begun)?;
     let documents = relays::documents(config, begun)?;
     see(common, &documents)?;
-    let history = journal.history()?;
+    let history = journal.history(&team.keys())?;
     let expectations = history.expectations(config.history_policy(), unix_time_s());
     let relays = relays::relays(&documents, config, &expectations)?;
     let capacities = greet(common)?;

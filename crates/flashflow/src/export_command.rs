@@ -10,7 +10,7 @@ use clap::{Args, ValueEnum};
 use jiff::Timestamp;
 use netdoc::Fingerprint;
 use onion::identity::RsaId;
-use rows::{MeasurementLine, PeriodLine, RelayLine, SecondLine, SuspicionLine};
+use rows::{MeasurementLine, PathLine, PeriodLine, RelayLine, SecondLine, SuspicionLine};
 use serde_json::{Value, json};
 use std::fs::File;
 use std::io::{self, BufWriter, Write};
@@ -67,6 +67,8 @@ enum What {
     Periods,
     /// A line for each two relays that may share a machine, since their estimates rise and fall together; the likeliest first.
     Suspicions,
+    /// A line for each relay and measurer: what the measurer saw of its path to the relay the last time it took part.
+    Paths,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -142,6 +144,11 @@ fn write(options: &ExportOptions, reader: &Reader, out: impl Write + Send) -> Re
         }),
         What::Suspicions => table(format, out, |tell| {
             reader.suspects(relay)?.iter().map(SuspicionLine::from).try_for_each(tell)
+        }),
+        What::Paths => table(format, out, |tell| {
+            let found = reader.paths()?;
+            let wanted = found.iter().filter(|path| relay.is_none_or(|relay| relay == path.relay));
+            wanted.map(PathLine::from).try_for_each(tell)
         }),
         What::Measurements => table(format, out, |tell| {
             each(options, reader, relay, |it| tell(MeasurementLine::from(it)))

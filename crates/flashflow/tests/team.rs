@@ -10,6 +10,7 @@ use common::{Scratch, assert_conclusive, number, text};
 use netdoc::consensus::Flag;
 use rustix::process::Signal;
 use serde_json::{Value, json};
+use std::collections::BTreeSet;
 use std::fs;
 use std::net::TcpListener;
 use std::os::unix::fs::PermissionsExt as _;
@@ -145,6 +146,16 @@ fn a_team_measures_a_network_though_a_measurer_is_killed_meanwhile() {
     let file = fs::read_to_string(scratch.path("bandwidth/latest.v3bw")).expect("a bandwidth file");
     assert_eq!(file.matches("node_id=").count(), 3, "{file}");
     assert!(file.contains("flashflow_mode=echo"), "{file}");
+    // What the measurers saw of their paths is there for the next period.
+    let paths = scratch.run(&["export", "--store", "bandwidth/store.db", "--what", "paths"]);
+    paths.assert_code(0);
+    let paths = paths.values();
+    let measured: BTreeSet<&str> = paths.iter().map(|it| text(it, "fingerprint")).collect();
+    assert_eq!(measured.len(), 3, "{paths:?}");
+    for path in &paths {
+        assert!([&one, &two].iter().any(|key| *key == text(path, "measurer")), "{path}");
+        assert!(number(path, "rtt_ms") > 0.0, "{path}");
+    }
 
     for measurer in [first, second] {
         measurer.signal(Signal::TERM);

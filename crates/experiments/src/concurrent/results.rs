@@ -75,6 +75,15 @@ impl Results {
             (None, _) => case.ended(CaseVerdict::Failed, tried.outcome.to_string()),
             (Some(_), doubt) => Tried::doubted(case, doubt.as_deref()),
         };
+        // A busy machine makes for too little, never for too much.
+        let is_low = case.ratio.is_some_and(|ratio| ratio < *BOUNDS.start());
+        let case = match tried.starvation() {
+            Some(why) if is_low && case.verdict == CaseVerdict::Missed => {
+                let detail = format!("this machine, not the relay, was the limit: {why}");
+                case.ended(CaseVerdict::Inconclusive, detail)
+            }
+            _ => case,
+        };
         let key = (count, one.place);
         let over_alone = run.and_then(|_| Some(estimate? / self.alone.get(&key)?));
         match run {
@@ -99,7 +108,6 @@ impl Results {
             .column("measurers", one.measurers)
             .column("relay_said_mbit_per_s", tried.said_mbit())
             .column("kernel_sent_mbit_per_s", tried.sent_mbit());
-        // A busy machine makes for too little, never for too much.
         let is_high = case.ratio.is_some_and(|ratio| ratio > *BOUNDS.end());
         (tried.with_loads(case), tried.starvation().filter(|_| !is_high))
     }

@@ -138,6 +138,31 @@ impl fmt::Display for Setting {
     }
 }
 
+/// How much of it is played.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Extent {
+    All,
+    /// What tells most, in under five minutes for each thing that is varied.
+    Quick,
+    /// In under five minutes for all of them: by the nearest host and the farthest.
+    Least,
+}
+
+impl Extent {
+    fn choose<T: Clone>(self, all: &[T], quick: &[T], least: &[T]) -> Vec<T> {
+        let chosen = match self {
+            Self::All => all,
+            Self::Quick => quick,
+            Self::Least => least,
+        };
+        chosen.to_vec()
+    }
+}
+
+/// The places of the nearest host and the farthest.
+const NEAREST: usize = 0;
+const FARTHEST: usize = US_SW - 1;
+
 pub(super) struct Plan {
     pub(super) seconds: u32,
     pub(super) limits: Vec<Rate>,
@@ -161,8 +186,13 @@ impl Plan {
             seed: options.seed,
             settings: Vec::new(),
         };
+        let extent = match (is_quick, options.vary.is_empty()) {
+            (false, _) => Extent::All,
+            (true, false) => Extent::Quick,
+            (true, true) => Extent::Least,
+        };
         for vary in or(&options.vary, is_quick, &Vary::ALL, &Vary::ALL) {
-            let settings = plan.varied(vary, is_quick);
+            let settings = plan.varied(vary, extent);
             plan.settings.extend(settings);
         }
         plan
@@ -181,41 +211,49 @@ impl Plan {
         }
     }
 
-    fn varied(&self, vary: Vary, is_quick: bool) -> Vec<Setting> {
+    fn varied(&self, vary: Vary, extent: Extent) -> Vec<Setting> {
         let relays = 0..self.limits.len();
         let last = self.limits.len() - 1;
-        let each =
-            |quick: &[u32], all: &[u32]| if is_quick { quick.to_vec() } else { all.to_vec() };
+        let hosts: Vec<usize> = (0..US_SW).collect();
         let usual = |relay| self.usual(vary, relay);
         match vary {
             Vary::Team => {
                 let is_in = |team: usize| (0..US_SW).filter(move |host| team >> host & 1 == 1);
                 let teams = (1..1usize << US_SW).map(|team| is_in(team).collect::<Vec<_>>());
                 // In haste, each alone and all together.
-                let teams = teams.filter(|it| !is_quick || it.len() == 1 || it.len() == US_SW);
+                let alone = extent.choose(&hosts, &hosts, &[NEAREST, FARTHEST]);
+                let is_played = |it: &Vec<usize>| match &it[..] {
+                    [host] => alone.contains(host),
+                    _ => extent == Extent::All || it.len() == US_SW,
+                };
+                let teams = teams.filter(is_played);
                 let of_team = |hosts: Vec<usize>| relays.clone().map(move |it| (it, hosts.clone()));
                 let setting = |(relay, hosts)| Setting { hosts, ..usual(relay) };
                 teams.flat_map(of_team).map(setting).collect()
             }
             Vary::Sockets => {
-                let counts = each(&[8, 40, 160], &[5, 10, 20, 40, 80, 160, 300]);
+                let counts =
+                    extent.choose(&[5, 10, 20, 40, 80, 160, 300], &[8, 40, 160], &[8, 40, 160]);
+                let all: Vec<usize> = (0..HOSTS.len()).collect();
+                let hosts = extent.choose(&all, &hosts, &[FARTHEST]);
                 let of_host = |host: usize| counts.iter().map(move |sockets| (host, *sockets));
                 let setting = |(host, sockets)| Setting {
                     hosts: vec![host],
                     sockets: Some(sockets),
                     ..usual(last)
                 };
-                (0..HOSTS.len()).flat_map(of_host).map(setting).collect()
+                hosts.into_iter().flat_map(of_host).map(setting).collect()
             }
             Vary::Multiplier => {
-                let hundredths = each(&[150, 225], &[150, 175, 200, 225, 250]);
+                let hundredths: Vec<u32> =
+                    extent.choose(&[150, 175, 200, 225, 250], &[150, 225], &[150]);
                 let of_relay =
                     |relay| hundredths.iter().map(move |it| (relay, f64::from(*it) / 100.0));
                 let setting = |(relay, multiplier)| Setting { multiplier, ..usual(relay) };
                 relays.flat_map(of_relay).map(setting).collect()
             }
             Vary::Seconds => {
-                let lengths = each(&[10, 30], &[10, 20, 30, 60]);
+                let lengths = extent.choose(&[10, 20, 30, 60], &[10, 30], &[20]);
                 let of_relay = |relay| lengths.iter().map(move |it| (relay, *it));
                 let setting = |(relay, seconds)| Setting { seconds, ..usual(relay) };
                 relays.flat_map(of_relay).map(setting).collect()
@@ -228,7 +266,8 @@ impl Plan {
                     is_tuned,
                     ..usual(last)
                 };
-                (0..US_SW).flat_map(of_host).map(setting).collect()
+                let hosts = extent.choose(&hosts, &hosts, &[FARTHEST]);
+                hosts.into_iter().flat_map(of_host).map(setting).collect()
             }
         }
     }
@@ -249,8 +288,12 @@ mod tests {
     use super::*;
 
     fn plan(is_quick: bool) -> Plan {
+        plan_of(is_quick, Vec::new())
+    }
+
+    fn plan_of(is_quick: bool, vary: Vec<Vary>) -> Plan {
         let options = Options {
-            vary: Vec::new(),
+            vary,
             seconds: None,
             limits: Vec::new(),
             modes: Vec::new(),
@@ -274,7 +317,18 @@ mod tests {
             teams.iter().all(|it| !it.contains("US-SW")),
             "the relay's own host is no measurer"
         );
-        assert_eq!(of(&plan(true), Vary::Team).len(), 5);
+    }
+
+    #[test]
+    fn in_haste_one_thing_that_is_asked_for_is_played_at_all_hosts_and_everything_at_the_farthest()
+    {
+        let all = plan(true);
+        assert_eq!(of(&all, Vary::Team), ["US-NW", "IN", "US-NW+US-E+NL+IN"]);
+        assert_eq!(of(&all, Vary::Sockets), ["IN, 8 sockets", "IN, 40 sockets", "IN, 160 sockets"]);
+        assert_eq!(all.settings.len(), 10, "each takes some 20 s");
+        let sockets = plan_of(true, vec![Vary::Sockets]);
+        assert_eq!(sockets.settings.len(), 12);
+        assert_eq!(plan_of(true, vec![Vary::Team]).settings.len(), 5);
     }
 
     #[test]

@@ -9,8 +9,8 @@ use coordinator::{Blame, Hindered, Hindrance, MeasurerId, Outcome};
 use report::experiment::{Case, CaseVerdict, ExperimentReport, Promise};
 
 pub(super) const TITLE: &str = "Is a narrow place told apart that is not the relay's?";
-pub(super) const QUESTION: &str = "Is a relay's own narrow link conclusively its capacity, and are a measurer's link \
-                                   and a measurer's processor named, and the relay measured truly by the other?";
+pub(super) const QUESTION: &str = "Is a relay's own narrow link conclusively its capacity, and is what is narrow at a measurer \
+                                   named, and the relay measured truly by the other?";
 
 /// A run that has ended. `carried` is what the relay's process sent where nothing was narrow.
 pub(super) fn case(
@@ -25,7 +25,7 @@ pub(super) fn case(
     let name = format!("{mode}, {}, {rtt_ms} ms, {congestion}", place.words());
     let truth = match place {
         Place::Relay => Some(plan.link.as_mbit_per_s()),
-        Place::Nowhere | Place::Measurer | Place::Processor => carried,
+        _ => carried,
     };
     let estimate = tried.ok().and_then(Tried::estimate_mbit);
     let case = match truth {
@@ -77,12 +77,16 @@ fn problem(place: Place, named: &[Hindered]) -> Option<String> {
     let is_right = |it: &Hindered| match place {
         Place::Nowhere | Place::Relay => false,
         Place::Measurer => it.measurer == SECOND && matches!(it.by, Hindrance::Path { .. }),
+        Place::Policer | Place::Back => it.measurer == SECOND && it.by != Hindrance::Processor,
+        // The first two are at that host.
+        Place::Host => it.measurer <= SECOND && it.by != Hindrance::Processor,
         Place::Processor => it.measurer == SECOND && it.by == Hindrance::Processor,
     };
     if let Some(wrong) = named.iter().find(|it| !is_right(it)) {
         return Some(format!("wrongly named: {wrong}"));
     }
-    let must_be_named = matches!(place, Place::Measurer | Place::Processor);
+    // The other places need not be: the other measurer shows the relay's limit at once.
+    let must_be_named = matches!(place, Place::Measurer | Place::Host | Place::Processor);
     (must_be_named && named.is_empty()).then(|| "nobody was named".to_owned())
 }
 
@@ -111,8 +115,8 @@ pub(super) fn report(plan: &Plan, cases: Vec<Case>, base: ExperimentReport) -> E
     ];
     let promise = Promise::Decided {
         held: !cases.is_empty() && held == cases.len(),
-        rule: "all estimates are conclusive and right, and all narrow places that are not the relay's are named; a \
-               measurer that is too slow to take part fails by its number"
+        rule: "all estimates are conclusive and right, and links with a queue and processors that are narrow and not the \
+               relay's are named, and nobody else; a measurer that is too slow to take part fails by its number"
             .to_owned(),
     };
     ExperimentReport { answer, promise, parameters, cases, notes, ..base }

@@ -3,12 +3,15 @@
 use crate::mode::Mode;
 use clap::ValueEnum;
 use coordinator::Params;
-use lab::wan::{Congestion, Narrow, Queue};
+use lab::wan::{Access, Congestion, Narrow, Queue};
 use measurer::TeamOptions;
 use onion::{Duration, Rate};
 
 /// What may wait at a narrow place.
 const QUEUE: Duration = Duration::from_millis(100);
+
+/// What may wait at one that drops the rest: a few packets, for less than what counts as a queue.
+const NO_QUEUE: Duration = Duration::from_millis(4);
 
 /// Where something is narrow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -19,18 +22,35 @@ pub(super) enum Place {
     Relay,
     /// The link of the second measurer.
     Measurer,
+    /// The same, but it drops what it does not let through, and keeps no queue.
+    Policer,
+    /// The link of the second measurer in the direction to it: the way back from the relay.
+    Back,
+    /// The link of a host with two measurers, beside a third at a host of its own.
+    Host,
     /// The processor of the second measurer.
     Processor,
 }
 
 impl Place {
-    pub(super) const ALL: [Self; 4] = [Self::Nowhere, Self::Relay, Self::Measurer, Self::Processor];
+    pub(super) const ALL: [Self; 7] = [
+        Self::Nowhere,
+        Self::Relay,
+        Self::Measurer,
+        Self::Policer,
+        Self::Back,
+        Self::Host,
+        Self::Processor,
+    ];
 
     pub(super) const fn words(self) -> &'static str {
         match self {
             Self::Nowhere => "nothing narrow",
             Self::Relay => "the relay's link",
             Self::Measurer => "a measurer's link",
+            Self::Policer => "a measurer's link without a queue",
+            Self::Back => "a measurer's way back",
+            Self::Host => "the link of two measurers",
             Self::Processor => "a measurer's processor",
         }
     }
@@ -64,9 +84,15 @@ impl Plan {
         self.limit.scaled(4.0)
     }
 
-    /// A measurer's link where that is narrow.
-    pub(super) fn narrow_link(&self) -> Narrow {
-        Narrow { rate: self.measurer, queue: Queue::Time(QUEUE) }
+    /// The link of the second measurer's host.
+    pub(super) fn access(&self, place: Place) -> Access {
+        let narrow = |queue| Narrow { rate: self.measurer, queue: Queue::Time(queue) };
+        match place {
+            Place::Nowhere | Place::Relay | Place::Processor => Access::default(),
+            Place::Measurer | Place::Host => Access::both(narrow(QUEUE)),
+            Place::Policer => Access { out: Some(narrow(NO_QUEUE)), into: None },
+            Place::Back => Access { out: None, into: Some(narrow(QUEUE)) },
+        }
     }
 
     /// Bytes that may wait where the relay's link is narrow.

@@ -6,7 +6,7 @@ use crate::error::Error;
 use crate::mode::Mode;
 use crate::stage::Stage;
 use crate::trial::{Trial, Tried};
-use lab::wan::{Access, Congestion, HostSpec, Wan, WanSpec, Way};
+use lab::wan::{Congestion, HostSpec, Wan, WanSpec, Way};
 use onion::Duration;
 use rustix::process::setpriority_process;
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
@@ -19,9 +19,12 @@ const FIRST: &str = "first";
 const SECOND: &str = "second";
 const RELAY: &str = "relay";
 
-/// The places of the measurers on the stage. The slow one is at the second one's host, and takes part in its stead.
-const MEASURERS: [usize; 2] = [0, 1];
+/// The places of the measurers on the stage. All but the first are at the second one's host: the slow one takes part in its
+/// stead, and the third beside it.
+const AT_FIRST: usize = 0;
+const AT_SECOND: usize = 1;
 const SLOW: usize = 2;
+const BESIDE_SECOND: usize = 3;
 
 /// With this it gets a seventieth of a processor beside a thread that wants all of it: loading a relay with
 /// 100 Mbit/s takes a twentieth.
@@ -52,7 +55,8 @@ impl Scene {
         // coordinator is at the first measurer's.
         enter(wan.host(FIRST)?)?;
         let mut stage = Stage::new()?;
-        for (name, is_slow) in [(FIRST, false), (SECOND, false), (SECOND, true)] {
+        let all = [(FIRST, false), (SECOND, false), (SECOND, true), (SECOND, false)];
+        for (name, is_slow) in all {
             // A process is as slow as the thread that starts it.
             let prepare = || if is_slow { slow_down() } else { Ok(()) };
             measurer_at(wan.host(name)?, &mut stage, plan.capacity(), prepare)?;
@@ -77,17 +81,19 @@ impl Scene {
             self.wan.set_way(RELAY, measurer, way)?;
         }
         let host = self.wan.host(RELAY)?;
-        let mut access = Access::default();
-        match place {
-            Place::Relay => host.shape(plan.link, plan.link_queue_bytes())?,
-            Place::Nowhere | Place::Measurer | Place::Processor => host.unshape()?,
+        if place == Place::Relay {
+            host.shape(plan.link, plan.link_queue_bytes())?;
+        } else {
+            host.unshape()?;
         }
-        if place == Place::Measurer {
-            access = Access::both(plan.narrow_link());
-        }
-        self.wan.set_access(SECOND, access)?;
-        let second = if place == Place::Processor { SLOW } else { MEASURERS[1] };
-        let shares = [MEASURERS[0], second].map(|it| (it, plan.capacity()));
+        self.wan.set_access(SECOND, plan.access(place))?;
+        let measurers = match place {
+            Place::Processor => vec![AT_FIRST, SLOW],
+            // In this order: who knows nothing of hosts takes the first two.
+            Place::Host => vec![AT_SECOND, BESIDE_SECOND, AT_FIRST],
+            _ => vec![AT_FIRST, AT_SECOND],
+        };
+        let shares = measurers.into_iter().map(|it| (it, plan.capacity()));
         enter(host)?;
         let (request, pid, mut said) = self.relays.subject(0, plan.limit, &self.stage)?;
         enter(self.wan.host(FIRST)?)?;

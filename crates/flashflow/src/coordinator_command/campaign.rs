@@ -6,7 +6,7 @@ use super::relays::Relay;
 use super::team::RemoteTeam;
 use super::together::{Machines, TurnOver};
 use crate::error::Error;
-use coordinator::{Campaign, Ended, Launch, MeasurerId, Next, Outcome, Record, RelayId};
+use coordinator::{Campaign, Ended, Launch, MeasurerId, Next, Outcome, PathSeen, Record, RelayId};
 use coordinator::{Counts, Standing, Turn};
 use link::unix_time_s;
 use measurer::{Pass, Team, TeamOptions};
@@ -122,6 +122,7 @@ impl<'scope, 'env> Measuring<'scope, 'env> {
     ) -> Self {
         let params = &common.config.params;
         let campaign = Campaign::new(params.excess_factor(), params.sockets, capacities);
+        let campaign = campaign.at_hosts(common.team.hosts());
         let campaign = if has_plan { campaign.leaving_what_follows() } else { campaign };
         let (sender, events) = channel();
         Self {
@@ -142,12 +143,21 @@ impl<'scope, 'env> Measuring<'scope, 'env> {
 
     /// Takes up a relay that may be measured later, and numbers it.
     pub(super) fn know(&mut self, relay: Relay) -> RelayId {
+        let id = RelayId(self.found.relays.len());
+        self.know_paths(id, relay.paths.iter().copied());
         self.found.relays.push(relay);
-        RelayId(self.found.relays.len() - 1)
+        id
+    }
+
+    fn know_paths(&mut self, relay: RelayId, paths: impl Iterator<Item = (MeasurerId, PathSeen)>) {
+        for (measurer, path) in paths {
+            self.campaign.set_path(relay, measurer, path);
+        }
     }
 
     /// A newer consensus has other addresses or parameters of a relay.
     pub(super) fn renew(&mut self, RelayId(place): RelayId, relay: Relay) {
+        self.know_paths(RelayId(place), relay.paths.iter().copied());
         if let Some(known) = self.found.relays.get_mut(place) {
             *known = relay;
         }
@@ -262,6 +272,8 @@ impl<'scope, 'env> Measuring<'scope, 'env> {
 
     fn note(&mut self, relay: RelayId, (outcome, record): (Outcome, Record)) -> TurnEnd {
         let Common { team, journal, output, .. } = self.common;
+        self.know_paths(relay, record.paths().into_iter());
+        journal.note_paths(&team.keys(), &record);
         let Ended { is_over, lost, follows } = self.campaign.handle_outcome(relay, &outcome);
         if let Some(measurer) = lost {
             let name = &record.relay.nickname;

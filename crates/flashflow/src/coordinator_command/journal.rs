@@ -5,11 +5,11 @@ use super::config::Config;
 use super::past;
 use super::relays::Relay;
 use crate::error::Error;
-use coordinator::{Failure, History, PastEstimate, Record, Turn};
+use coordinator::{Failure, History, MeasurerId, PastEstimate, PathSeen, Record, Turn};
 use onion::identity::RsaId;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Mutex, MutexGuard, PoisonError};
-use store::{Begun, Closed, Entry, Past, RelayQuery, Store, StoreError};
+use store::{Begun, Closed, Entry, MeasurerPath, Past, RelayQuery, Store, StoreError};
 
 /// What waits to be written. A measurement takes some tens of kilobytes; a day of them, of a network of thousands of relays, is
 /// less.
@@ -51,15 +51,25 @@ impl Journal {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// What earlier periods found out, and this one so far.
-    pub(super) fn history(&self) -> Result<History, Error> {
+    /// What earlier periods found out, and this one so far. Of paths, those of measurers with these keys, by their places.
+    pub(super) fn history(&self, team: &[String]) -> Result<History, Error> {
         let inner = self.inner();
         let mut history = inner.store.history()?;
+        let mut paths = inner.store.paths()?;
         for entry in &inner.pending {
-            if let Entry::Ended(closed) = entry
-                && let Some(estimate) = PastEstimate::of(&closed.record)
-            {
-                history.add(closed.begun.relay(), estimate);
+            match entry {
+                Entry::Ended(closed) => {
+                    if let Some(estimate) = PastEstimate::of(&closed.record) {
+                        history.add(closed.begun.relay(), estimate);
+                    }
+                }
+                Entry::Paths(pending) => paths.extend(pending.iter().cloned()),
+                _ => {}
+            }
+        }
+        for MeasurerPath { relay, measurer, path, seen_unix_s } in paths {
+            if let Some(place) = team.iter().position(|key| *key == measurer) {
+                history.add_path(relay, MeasurerId(place), path, seen_unix_s);
             }
         }
         Ok(history)
@@ -112,6 +122,19 @@ impl Journal {
         let is_final = is_over && !is_cancelled;
         let closed = Closed { begun, record: record.clone(), follows, is_final };
         self.note(Entry::Ended(Box::new(closed)));
+    }
+
+    /// What measurers, by their places in a team with these keys, have seen of their paths to a relay.
+    pub(super) fn note_paths(&self, team: &[String], record: &Record) {
+        let (relay, seen_unix_s) = (record.relay.ids.rsa, record.ended_unix_s);
+        let path = |(measurer, path): (MeasurerId, PathSeen)| {
+            let measurer = team.get(measurer.0)?.clone();
+            Some(MeasurerPath { relay, measurer, path, seen_unix_s })
+        };
+        let paths: Vec<MeasurerPath> = record.paths().into_iter().filter_map(path).collect();
+        if !paths.is_empty() {
+            self.note(Entry::Paths(paths));
+        }
     }
 
     /// Anything else.

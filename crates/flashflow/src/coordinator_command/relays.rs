@@ -4,7 +4,7 @@ use super::config::{Config, Source};
 use crate::documents::{Documents, Origin};
 use crate::error::Error;
 use coordinator::plan::{Candidate, Machine, machines_within};
-use coordinator::{Expectations, Guess, Turn};
+use coordinator::{Expectations, Guess, MeasurerId, PathSeen, Turn};
 use measurer::{Approach, Consent, ConsentError, Coordinator, Defences, Request};
 use netdoc::consensus::{Flag, Router};
 use netdoc::fetch::{Fetcher, Resource};
@@ -32,6 +32,8 @@ pub(super) struct Relay {
     /// Those that certainly share a machine have the same: they have in all what was found of it, also if they were not measured
     /// together.
     pub(super) machine: RsaId,
+    /// What measurers of the team have seen of their paths to it.
+    pub(super) paths: Vec<(MeasurerId, PathSeen)>,
 }
 
 impl Relay {
@@ -132,7 +134,7 @@ pub(super) fn relays(
     let defences = Defences::from_consensus_params(|name| consensus.params.get(name));
     let relay = |router: &&Router| {
         let takes_part = echo.iter().any(|it| it.fingerprint == router.fingerprint);
-        relay(router, config, takes_part, expectations.first_guess(rsa(router)), defences)
+        relay(router, config, takes_part, expectations, defences)
     };
     let mut relays: Vec<Relay> = routers.iter().map(relay).collect();
     let team: Rate = config.measurers.iter().filter_map(|mate| mate.capacity).sum();
@@ -260,9 +262,10 @@ fn relay(
     router: &Router,
     config: &Config,
     takes_part: bool,
-    guess: Guess,
+    expectations: &Expectations<'_>,
     defences: Defences,
 ) -> Relay {
+    let (guess, paths) = (expectations.first_guess(rsa(router)), expectations.paths(rsa(router)));
     let address = SocketAddr::new(router.address.into(), router.or_port);
     let ids = Subject::ids(router.fingerprint, router.ed25519.map(|id| *id.as_bytes()));
     let approach = if takes_part {
@@ -276,7 +279,7 @@ fn relay(
     let (nickname, fingerprint) = (router.nickname.to_string(), router.fingerprint);
     let subject = Subject { nickname, fingerprint, limit: None, request };
     let own = rsa(router);
-    Relay { subject, nickname: router.nickname, guess, together: own, machine: own }
+    Relay { subject, nickname: router.nickname, guess, together: own, machine: own, paths }
 }
 
 #[cfg(test)]

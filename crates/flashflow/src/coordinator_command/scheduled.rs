@@ -249,11 +249,11 @@ impl Watch<'_> {
     }
 
     fn look(&self) -> Result<Known, Error> {
-        let Common { config, journal, .. } = self.common;
+        let Common { config, team, journal, .. } = self.common;
         let documents = relays::documents(config, unix_time_s())?;
         self.seeds.set_shared_random(documents.consensus.shared_random.map(|it| it.value));
         see(self.common, &documents)?;
-        let history = journal.history()?;
+        let history = journal.history(&team.keys())?;
         let expectations = history.expectations(config.history_policy(), unix_time_s());
         let relays = relays::relays(&documents, config, &expectations)?;
         Ok(Known { documents, history, relays })

@@ -7,6 +7,7 @@ use control::{ConnectError, RemoteMeasurer, Remotes};
 use coordinator::{Allocation, MeasurerId};
 use measurer::Teammate;
 use onion::Rate;
+use std::net::IpAddr;
 use std::thread;
 use store::{MeasurerHealth, MeasurerState};
 use terminal::Output;
@@ -39,6 +40,15 @@ impl RemoteTeam {
     /// Its measurers' public keys, as text.
     pub(crate) fn keys(&self) -> Vec<String> {
         self.keys.iter().map(PublicKey::to_string).collect()
+    }
+
+    /// Which host each is at, by a number: those at one address share a host.
+    pub(crate) fn hosts(&self) -> Vec<Option<u32>> {
+        let addresses: Vec<IpAddr> =
+            self.measurers.iter().map(|(remote, _)| remote.address().ip()).collect();
+        let first = |address: &IpAddr| addresses.iter().position(|it| it == address);
+        let number = |address: &IpAddr| first(address).and_then(|it| u32::try_from(it).ok());
+        addresses.iter().map(number).collect()
     }
 
     pub(crate) const fn len(&self) -> usize {

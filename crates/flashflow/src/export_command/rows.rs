@@ -3,7 +3,7 @@
 use coordinator::Suspicion;
 use onion::Rate;
 use serde::Serialize;
-use store::{Measurement, Pass, RelayRow, Second, Suspect, mode_word};
+use store::{Measurement, MeasurerPath, Pass, RelayRow, Second, Suspect, mode_word};
 
 /// A measurement, without its seconds.
 #[derive(Serialize)]
@@ -154,6 +154,32 @@ impl From<&Pass> for PeriodLine {
             measurements: it.measurements,
             relays: it.relays,
             failed: it.failed,
+        }
+    }
+}
+
+/// What a measurer has seen of its path to a relay.
+#[derive(Serialize)]
+#[cfg_attr(feature = "parquet", derive(parquet_derive::ParquetRecordWriter))]
+pub(super) struct PathLine {
+    fingerprint: String,
+    /// Its public key.
+    measurer: String,
+    seen_unix_s: u64,
+    rtt_ms: Option<f64>,
+    loss_ppm: Option<u32>,
+    held_back_byte_s: Option<u64>,
+}
+
+impl From<&MeasurerPath> for PathLine {
+    fn from(MeasurerPath { relay, measurer, path, seen_unix_s }: &MeasurerPath) -> Self {
+        Self {
+            fingerprint: relay.to_string(),
+            measurer: measurer.clone(),
+            seen_unix_s: *seen_unix_s,
+            rtt_ms: path.rtt.map(|it| it.as_secs_f64() * 1000.0),
+            loss_ppm: path.loss_ppm,
+            held_back_byte_s: path.held_back.map(Rate::as_byte_per_s),
         }
     }
 }

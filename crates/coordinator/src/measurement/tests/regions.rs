@@ -92,3 +92,14 @@ fn measurers_of_one_host_do_not_take_their_own_link_for_the_relays() {
     let found = coordinator.measure(1, &scene, 200.0, params());
     assert!(found.estimate.is_conclusive() && found.ratio(&scene) > 0.95, "{}", found.record);
 }
+
+#[test]
+fn what_comes_back_through_a_narrow_place_does_not_hide_what_the_path_does_to_the_others() {
+    // Of the second 1.4 Mbit/s with half of its sockets and 2.8 with all: a hundredth of what the first brings back.
+    let mut scene = Scene::of(250.0, &[Path::of(1, 40), Path::of(2, 200)]);
+    scene.paths[0].narrow = Some((mbit(100.0), Kind::Queue));
+    scene.paths[1].loss_ppm = 10_000;
+    let (estimate, _) = measure_by_all(&scene, 250.0, &TEAM[..2], true, params());
+    let reason = estimate.inconclusive.expect("a lower bound");
+    assert!(matches!(reason, Inconclusive::PathLimited { .. }), "{estimate}");
+}

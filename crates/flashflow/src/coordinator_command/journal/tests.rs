@@ -1,5 +1,6 @@
-use super::testing::{NOW, measured, record, relay};
+use super::testing::{NOW, measured, record, relay, seen_by};
 use super::*;
+use coordinator::HistoryPolicy;
 use onion::Rate;
 use store::State;
 
@@ -42,7 +43,7 @@ fn what_waits_to_be_written_counts_meanwhile() {
     let ended = Closed { begun, record, follows: None, is_final };
     // As a full disk leaves it.
     journal.inner().pending.push_back(Entry::Ended(Box::new(ended)));
-    let last = journal.history().expect("read").last(relay(1).id()).copied();
+    let last = journal.history(&[]).expect("read").last(relay(1).id()).copied();
     assert_eq!(last.map(|it| it.capacity), Some(Rate::from_mbit_per_s(30.0)));
     let states = |journal: &Journal| -> Vec<State> {
         let found = journal.inner().store.measurements_of(relay(1).id(), 9).expect("read");
@@ -52,6 +53,33 @@ fn what_waits_to_be_written_counts_meanwhile() {
     journal.inner().flush();
     assert_eq!(states(&journal), [State::Conclusive]);
     assert_eq!(journal.inner().pending.len(), 0);
+}
+
+#[test]
+fn what_measurers_saw_of_their_paths_is_theirs_wherever_they_stand_in_the_team() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let journal = journal(folder.path());
+    journal.take_up(NOW).expect("read");
+    let rsa = relay(1).id();
+    let begun = journal.begin(&relay(1), NOW, None, NOW);
+    let record = seen_by(record(&relay(1), measured()), &[40, 200]);
+    journal.end(begun, &record, None, true);
+    let keys = |keys: [&str; 2]| keys.map(str::to_owned).to_vec();
+    journal.note_paths(&keys(["a", "b"]), &record);
+    let rtts_ms = |team: &[String]| -> Vec<(usize, Option<u128>)> {
+        let history = journal.history(team).expect("read");
+        let expectations = history.expectations(HistoryPolicy::default(), NOW + 100);
+        let paths = expectations.paths(rsa).into_iter();
+        paths.map(|(id, path)| (id.0, path.rtt.map(|it| it.as_millis()))).collect()
+    };
+    assert_eq!(rtts_ms(&keys(["a", "b"])), [(0, Some(40)), (1, Some(200))]);
+    assert_eq!(rtts_ms(&keys(["b", "c"])), [(0, Some(200))], "another place, and a new one");
+    // As a full disk leaves it, what waits to be written counts meanwhile.
+    let path = PathSeen { rtt: Some(onion::Duration::from_millis(50)), ..PathSeen::default() };
+    let (relay, measurer, seen_unix_s) = (rsa, "c".to_owned(), NOW + 90);
+    let waiting = MeasurerPath { relay, measurer, path, seen_unix_s };
+    journal.inner().pending.push_back(Entry::Paths(vec![waiting]));
+    assert_eq!(rtts_ms(&keys(["b", "c"])), [(0, Some(200)), (1, Some(50))]);
 }
 
 #[test]
