@@ -12,7 +12,7 @@ help:
 	@echo 'make test   format, lints, house rules, all tests, documentation'
 	@echo 'make quick  format, lints, house rules, unit, property and virtual-time tests: two minutes after a build'
 	@echo 'make lint   format, lints and house rules only'
-	@echo 'make bench  what a measurer, an echo target and a relay cost; how fast documents are parsed, with DATA=FOLDER'
+	@echo 'make bench  what a measurer, an echo target, a relay and a client cost; how fast documents are parsed, with DATA=FOLDER'
 	@echo 'make deps   install the Debian packages that are missing (tor, a C compiler); done by the others, too'
 
 deps: cargo
@@ -40,6 +40,7 @@ bench: deps
 	cargo run --release --locked -- bench measurer $(ARGS)
 	cargo run --release --locked -- bench echo $(ARGS)
 	cargo run --release --locked -- bench relay $(ARGS)
+	cargo run --release --locked -- bench client $(filter --json,$(ARGS))
 	@files=$$(ls $(DATA)/consensus/*-consensus $(DATA)/descriptors/*-server-descriptors 2>/dev/null); \
 	if [ -n "$$files" ]; then \
 	  cargo run --release --locked -p netdoc --example parse_speed -- $$files; \

@@ -206,6 +206,8 @@ fn a_leg_that_is_killed_in_the_middle_ends_the_stream_and_nothing_wrong_has_come
         _ => None,
     });
     let mut stream = begun(&client, port, 50_000_000);
+    // One leg alone has no room for so much at once: now both carry.
+    stream.read_exact(&mut vec![0; 5_000_000]).expect("it comes");
     let number = client.last_circuit();
     let paths = leg_paths(&client, number);
     // The last of them stands; one may have been lost and replaced while it was built.
@@ -219,10 +221,16 @@ fn a_leg_that_is_killed_in_the_middle_ends_the_stream_and_nothing_wrong_has_come
         Event::CircuitClosed { circuit, .. } if *circuit == number => Some(()),
         _ => None,
     });
-    for seed in 0..3 {
-        let content = Content { len: 500_000, seed };
+    // Sets with the dead relay in the middle of a leg are noticed when its neighbours tell: their streams are cut, too.
+    let (mut whole, mut tried) = (0, 0);
+    while whole < 3 {
+        tried += 1;
+        let content = Content { len: 500_000, seed: tried };
         let done = download(client.proxy.socks(), ("127.0.0.1", port), content, "", PATIENCE);
-        assert!(done.expect("whole").is_right);
+        let is_right = done.as_ref().is_ok_and(|it| it.is_right);
+        let is_cut = done.as_ref().map_or(true, |it| it.received < content.len);
+        assert!(is_right || (is_cut && tried < 20), "{done:?}: {:#?}", client.heard());
+        whole += u64::from(is_right);
     }
 }
 

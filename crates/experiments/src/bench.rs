@@ -1,5 +1,6 @@
 //! `flashflow bench`: what our own work costs.
 
+mod client;
 mod echo;
 mod idle;
 mod options;
@@ -36,6 +37,7 @@ pub fn run(options: &BenchOptions, output: &Output, interrupt: &Interrupt) -> Re
         }
         BenchWhat::Echo(options) => echo::run(*options, output, interrupt),
         BenchWhat::Relay(options) => relay::run(*options, output, interrupt),
+        BenchWhat::Client(options) => client::run(*options, output, interrupt),
         BenchWhat::Path(options) => path::run(*options, output, interrupt),
         BenchWhat::Idle { connections, circuits, soak, beside_tor } => {
             let plan = idle::Plan {

@@ -17,8 +17,8 @@ use terminal::{Interrupt, Output};
 
 /// How much sooner do downloads end over linked circuits?
 ///
-/// A client of ours downloads over two, three and four linked circuits (Conflux and ConfluxM), and over one, and a stock client over
-/// one, in turn. First hops are four stock relays of unequal capacity at hosts of their own, as bridges are: of each run another one
+/// A client of ours downloads over two, three and four linked circuits (Conflux and ConfluxM), and over one, and stock clients over
+/// one and over two, in turn. First hops are four stock relays of unequal capacity at hosts of their own, as bridges are: of each run another one
 /// is the only hop of a single circuit, and the first of several. The exit is ours or a stock one. Links stand before; circuits, too. With --simulated
 /// all is in virtual time, with relays of ours, and each run has bridges drawn anew: that takes minutes at most, and no busy machine spoils it.
 /// Without it the experiment needs root, for network namespaces.
@@ -34,14 +34,14 @@ pub(super) struct Options {
     /// Runs of each case; 12 by default, 4 if --quick; simulated 40, 12 if --quick.
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..=10_000))]
     runs: Option<u32>,
-    /// Sizes of downloads in MB; 0.4,5,10 by default, 0.4,5 if --quick.
+    /// Sizes of downloads in MB; 0.4,5,10 by default, 0.4,2 if --quick, and 0.4,5 if that is simulated.
     #[arg(long, value_delimiter = ',', value_name = "MB,…", value_parser = plan::size)]
     sizes: Vec<f64>,
     /// Numbers of legs, 1 to 4; all by default.
     #[arg(long, value_delimiter = ',', value_name = "LEGS,…", default_values_t = [1, 2, 3, 4],
         value_parser = clap::value_parser!(u8).range(1..=4))]
     legs: Vec<u8>,
-    /// Whose exit our client uses; both by default. Simulated it is ours.
+    /// Whose exit our client uses; both by default, with --quick the stock one by two legs alone. Simulated it is ours.
     #[arg(long, value_delimiter = ',', value_enum, value_name = "WHOSE,…")]
     exits: Vec<ExitOf>,
     /// In virtual time, with bridges that each run draws anew.

@@ -42,6 +42,32 @@ fn our_relay_stock_tor_and_a_forwarder_are_set_side_by_side() {
 }
 
 #[test]
+fn our_client_and_stock_tor_are_set_side_by_side() {
+    let scratch = Scratch::new();
+    let ended =
+        scratch.run(&["bench", "client", "--mb", "20", "--streams", "2", "--runs", "1", "--json"]);
+    ended.assert_code(0);
+    let runs: Vec<_> = ended.values().into_iter().filter(|it| it["type"] == "run").collect();
+    let clients: Vec<&str> = runs.iter().map(|run| text(run, "client")).collect();
+    assert_eq!(clients, ["tor", "ours"]);
+    let summary = ended.summary();
+    for run in &runs {
+        let name = text(run, "client");
+        assert!((number(run, "bytes") - 4e7).abs() < 1.0, "{run}");
+        let of_run = number(run, "gbit_per_cpu_s");
+        let of_all = number(&summary, &format!("{name}_gbit_per_cpu_s"));
+        assert!((of_all - of_run).abs() < 1e-9, "{summary}");
+        assert!(
+            (number(run, "bytes") * 8e-9 / number(run, "cpu_s") - of_run).abs() < 1e-6,
+            "{run}"
+        );
+        assert!(number(&summary, &format!("{name}_first_byte_ms")) > 0.0, "{summary}");
+    }
+    let ratio = number(&summary, "ours_gbit_per_cpu_s") / number(&summary, "tor_gbit_per_cpu_s");
+    assert!((number(&summary, "ratio") - ratio).abs() < 1e-9, "{summary}");
+}
+
+#[test]
 fn circuits_that_come_and_go_leave_nothing_behind() {
     let scratch = Scratch::new();
     let ended = scratch.run(&[

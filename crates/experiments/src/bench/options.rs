@@ -43,6 +43,14 @@ pub(super) enum BenchWhat {
     /// own, while a circuit with next to nothing on it measures its round trip.
     #[command(after_help = "Example:\n  flashflow bench relay --seconds 10 --json")]
     Relay(BesideTor),
+    /// What downloads cost our client, beside stock tor as a client.
+    ///
+    /// Both, each a process, download the same through one private network of stock tor in turn; what each uses of the processors for it comes from
+    /// /proc. Before, over circuits that stand, downloads of a byte tell how soon the first byte comes.
+    #[command(
+        after_help = "Example:\n  flashflow bench client --mb 50 --streams 4 --runs 5 --json"
+    )]
+    Client(ClientBench),
     /// What a network of our own with real distances carries, and what that costs.
     ///
     /// Bulk TCP from one host to another, over a path of `flashflow lab path`, in networks of its own
@@ -70,6 +78,20 @@ pub(super) enum BenchWhat {
         #[arg(long)]
         beside_tor: bool,
     },
+}
+
+/// What clients download.
+#[derive(Clone, Copy, Debug, Args)]
+pub(super) struct ClientBench {
+    /// Length of each download in MB of 10⁶ bytes, 1 to 1000.
+    #[arg(long, default_value_t = 50, value_name = "MB", value_parser = clap::value_parser!(u32).range(1..=1000))]
+    pub(super) mb: u32,
+    /// Downloads at once, each on a circuit of its own; 1 to 32.
+    #[arg(long, default_value_t = 4, value_parser = clap::value_parser!(u8).range(1..=32))]
+    pub(super) streams: u8,
+    /// Runs of each client, 1 to 50.
+    #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=50))]
+    pub(super) runs: u32,
 }
 
 /// What is sent over which path.

@@ -143,8 +143,8 @@ fn case(plan: &Plan, trials: &[Trial], method: Method, size_mb: f64) -> Case {
             CaseVerdict::Failed
         }
         (None, _) if seen.is_empty() => CaseVerdict::Skipped,
-        (None, Some(change)) if legs > 1 => change.verdict(),
-        // One circuit is there to be compared with.
+        (None, Some(change)) if legs > 1 && who == Who::Ours => change.verdict(),
+        // One circuit is there to be compared with, and so is stock tor.
         (None, _) => CaseVerdict::Skipped,
     };
     case.ended(verdict, told)
@@ -244,7 +244,7 @@ pub(super) fn notes(plan: &Plan) -> Vec<String> {
             .to_owned()
     } else {
         "The bridges' links are narrow, each way, with queues of 100 ms; middles, exits and the server are at one host without any limit. Stock tor goes by a stock exit, whatever exit \
-         our client uses. Legs begin with the bridges that follow the first, in the order of the list, round about."
+         our client uses: `tor` by one circuit, `tor-conflux` by two that it links, through the same bridges as two legs of ours. Legs begin with the bridges that follow the first, in the order of the list, round about."
             .to_owned()
     });
     notes

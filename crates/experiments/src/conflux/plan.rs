@@ -14,6 +14,8 @@ pub(super) type Scheduler = &'static dyn LegScheduler;
 pub(super) enum Who {
     /// Stock tor, over one circuit.
     Tor,
+    /// Stock tor, over two that it links.
+    TorLinked,
     /// Simulated: one circuit of the engine's with congestion control, as stock clients have since 0.4.7.
     Plain,
     /// Simulated: one circuit with fixed windows, as in the paper's time.
@@ -26,6 +28,7 @@ impl Who {
     pub(super) const fn word(self) -> &'static str {
         match self {
             Self::Tor => "tor",
+            Self::TorLinked => "tor-conflux",
             Self::Plain => "plain",
             Self::Fixed => "fixed-windows",
             Self::Ours => "ours",
@@ -72,6 +75,7 @@ impl fmt::Display for Method {
             Who::Plain => f.write_str("one circuit with congestion control"),
             Who::Fixed => f.write_str("one circuit with fixed windows"),
             Who::Tor => f.write_str("stock tor, one circuit"),
+            Who::TorLinked => write!(f, "stock tor, {legs} legs"),
             Who::Ours => write!(f, "ours, {legs} leg{plural}, exit: {}", exit.word()),
         }
     }
@@ -120,14 +124,15 @@ impl Plan {
             (true, false) => 40,
             (false, true) => 4,
         };
-        let mut sizes_mb = or(&options.sizes, is_quick, &[0.4, 5.0], &[0.4, 5.0, 10.0]);
+        let quick_mb: &[f64] = if is_simulated { &[0.4, 5.0] } else { &[0.4, 2.0] };
+        let mut sizes_mb = or(&options.sizes, is_quick, quick_mb, &[0.4, 5.0, 10.0]);
         sizes_mb.sort_by(f64::total_cmp);
         sizes_mb.dedup();
         let mut legs: Vec<usize> = options.legs.iter().copied().map(usize::from).collect();
         legs.sort_unstable();
         legs.dedup();
-        let mut exits =
-            or(&options.exits, is_quick, &[ExitOf::Ours], &[ExitOf::Ours, ExitOf::Stock]);
+        let both = [ExitOf::Ours, ExitOf::Stock];
+        let mut exits = or(&options.exits, is_quick, &both, &both);
         exits.sort_unstable();
         exits.dedup();
         let one = |who, exit| Method { who, exit, legs: 1 };
@@ -139,9 +144,17 @@ impl Plan {
             exits = vec![ExitOf::Ours];
         } else {
             methods.push(one(Who::Tor, ExitOf::Stock));
+            // Stock clients link two.
+            if exits.contains(&ExitOf::Stock) && legs.contains(&2) {
+                methods.push(Method { who: Who::TorLinked, exit: ExitOf::Stock, legs: 2 });
+            }
         }
+        // A quick look at stock exits is at what they are for.
+        let is_quick_look = is_quick && options.exits.is_empty();
         for exit in exits {
-            methods.extend(legs.iter().map(|legs| Method { who: Who::Ours, exit, legs: *legs }));
+            let is_left_out = |legs: usize| is_quick_look && exit == ExitOf::Stock && legs != 2;
+            let legs = legs.iter().copied().filter(|legs| !is_left_out(*legs));
+            methods.extend(legs.map(|legs| Method { who: Who::Ours, exit, legs }));
         }
         Self {
             runs: options.runs.unwrap_or(default),
@@ -214,7 +227,15 @@ mod tests {
     fn each_run_is_some_bridges_and_each_method_comes_once_in_it() {
         let plan = Plan::new(&options(false), false);
         assert_eq!(plan.sizes_mb, [0.4, 5.0]);
-        assert_eq!(plan.methods.len(), 7, "stock tor, and three numbers of legs with each exit");
+        let quick = Plan::new(&options(false), true);
+        let of_stock_exits =
+            quick.methods.iter().filter(|it| it.who == Who::Ours && it.exit == ExitOf::Stock);
+        assert_eq!(of_stock_exits.map(|it| it.legs).collect::<Vec<_>>(), [2]);
+        assert_eq!(
+            plan.methods.len(),
+            8,
+            "stock tor twice, and three numbers of legs with each exit"
+        );
         assert!(plan.methods[0].who.is_baseline());
         let mut runs: Vec<u32> = (0..4).flat_map(|first| plan.runs_from(first, 4)).collect();
         assert_eq!(plan.runs_from(1, 4).collect::<Vec<_>>(), [2, 6]);

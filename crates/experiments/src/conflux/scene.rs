@@ -101,6 +101,8 @@ pub(super) struct Scene {
     // In this order: what runs at the hosts ends before they do.
     ours: Vec<OurClient>,
     tor: Client,
+    /// The one that links circuits, if it has a part.
+    linked_tor: Option<Client>,
     server: ContentServer,
     exit: OwnRelay,
     bridges: Vec<JoinedRelay>,
@@ -158,9 +160,15 @@ impl Scene {
         // Plain Tor is one circuit.
         let extra = ["ConfluxEnabled 0".to_owned()];
         let tor = Client::start(&network, "client", &extra, &known, PATIENCE)?;
+        let extra = ["ConfluxEnabled 1", "ConfluxClientUX throughput"].map(str::to_owned);
+        let has_linked = plan.methods.iter().any(|it| it.who == Who::TorLinked);
+        let linked_tor = has_linked
+            .then(|| Client::start(&network, "linkedclient", &extra, &known, PATIENCE))
+            .transpose()?;
         Ok(Self {
             ours: Vec::new(),
             tor,
+            linked_tor,
             server,
             exit,
             bridges,
@@ -178,6 +186,11 @@ impl Scene {
         self.ours.clear();
         self.first = first;
         let [entry, middle, exit] = self.stock_path();
+        if let Some(linked) = &mut self.linked_tor {
+            let bridges = self.bridges.iter().cycle().skip(first).take(2);
+            let entry = bridges.map(JoinedRelay::rsa).collect();
+            linked.pin(&Pins { entry, middle: middle.clone(), exit: exit.clone() })?;
+        }
         self.tor.pin(&Pins { entry, middle, exit })?;
         for method in plan.methods.iter().copied().filter(|it| it.who == Who::Ours) {
             let folder = format!("{}-legs-{}-bridge-{first}", method.legs, method.exit.word());
@@ -216,6 +229,9 @@ impl Scene {
         self.downloads += 1;
         let isolation = self.downloads.to_string();
         let server = self.server.address();
+        if let (Who::TorLinked, Some(tor)) = (method.who, &mut self.linked_tor) {
+            return linked(tor, server, content, &isolation);
+        }
         if method.who != Who::Ours {
             // What was used until now is of no interest.
             self.tor.used_paths()?;
@@ -269,8 +285,8 @@ impl Scene {
     }
 
     pub(super) fn stop(self) -> Result<(), Error> {
-        let Self { ours, tor, server, exit, bridges, network, wan, .. } = self;
-        drop((ours, tor, server, exit, bridges));
+        let Self { ours, tor, linked_tor, server, exit, bridges, network, wan, .. } = self;
+        drop((ours, tor, linked_tor, server, exit, bridges));
         network.stop()?;
         drop(wan);
         Ok(())
@@ -305,14 +321,62 @@ fn warmed(
     content: Content,
     isolation: &str,
 ) -> Result<Download, String> {
+    whole(socks, server, Content { len: 1, seed: 0 }, isolation)?;
+    whole(socks, server, content, isolation)
+}
+
+fn whole(
+    socks: SocketAddr,
+    server: SocketAddr,
+    content: Content,
+    isolation: &str,
+) -> Result<Download, String> {
     let from = (&*server.ip().to_string(), server.port());
-    let download = |content| {
-        let done = download(socks, from, content, isolation, PATIENCE);
-        let done = done.map_err(|error| error.to_string())?;
-        if done.is_right { Ok(done) } else { Err(format!("{} bytes came", done.received)) }
-    };
-    download(Content { len: 1, seed: 0 })?;
-    download(content)
+    let done = download(socks, from, content, isolation, PATIENCE);
+    let done = done.map_err(|error| error.to_string())?;
+    if done.is_right { Ok(done) } else { Err(format!("{} bytes came", done.received)) }
+}
+
+/// The same by stock tor over circuits that it has linked: it takes one circuit where it has no such set ready. Then another
+/// program's stream is tried, until there is one.
+fn linked(
+    tor: &mut Client,
+    server: SocketAddr,
+    content: Content,
+    isolation: &str,
+) -> Result<Result<Seen, String>, Error> {
+    let clock = Clock::start();
+    for attempt in 0.. {
+        let isolation = format!("{isolation}-{attempt}");
+        // What was used until now is of no interest.
+        tor.events()?;
+        let byte = whole(tor.socks(), server, Content { len: 1, seed: 0 }, &isolation);
+        if let Err(problem) = byte {
+            return Ok(Err(problem));
+        }
+        if is_linked(tor)? {
+            let done = whole(tor.socks(), server, content, &isolation);
+            return Ok(done.map(|done| seen(&done, Vec::new())));
+        }
+        if clock.now() > onion::Instant::ORIGIN + PATIENCE {
+            break;
+        }
+        thread::park_timeout(PAUSE);
+    }
+    Ok(Err("stock tor has no linked circuits".to_owned()))
+}
+
+/// Whether the circuit that has got a stream of late is one of a set.
+fn is_linked(tor: &mut Client) -> Result<bool, Error> {
+    let events = tor.events()?;
+    // "STREAM 12 SUCCEEDED 7 127.0.0.1:80"
+    let used = events.iter().filter_map(|text| text.strip_prefix("STREAM "));
+    let used = used.filter_map(|text| text.split_once(" SUCCEEDED ")?.1.split(' ').next());
+    let used: Vec<String> = used.map(|id| format!("{id} ")).collect();
+    let status = tor.control().get_info("circuit-status");
+    let status = status.map_err(|error| Error::Clients(format!("stock tor: {error}")))?;
+    let is_of_a_set = |line: &str| line.contains("PURPOSE=CONFLUX_LINKED");
+    Ok(status.lines().any(|line| is_of_a_set(line) && used.iter().any(|id| line.starts_with(id))))
 }
 
 fn seen(done: &Download, carried: Vec<u64>) -> Seen {

@@ -187,7 +187,9 @@ impl World {
         let now = self.wire.now();
         let client = self.client_mut();
         match (method.who, legs.first()) {
-            (Who::Plain | Who::Fixed | Who::Tor, Some(only)) => client.open(now, only),
+            (Who::Plain | Who::Fixed | Who::Tor | Who::TorLinked, Some(only)) => {
+                client.open(now, only)
+            }
             _ => client.open_set(now, &SetPlan::new(legs)),
         }
     }

@@ -1,0 +1,206 @@
+//! `flashflow bench client`: what downloads cost a client, ours beside stock tor, and how soon their first byte comes.
+
+use super::options::ClientBench;
+use crate::error::Error;
+use crate::stage;
+use crate::telling::median;
+use lab::{
+    Client, Content, ContentServer, Network, NetworkSpec, Node, OwnProcess, RelaySpec, download,
+};
+use link::Clock;
+use onion::{Duration, Rate};
+use serde_json::json;
+use std::net::SocketAddr;
+use std::thread;
+use tempfile::TempDir;
+use terminal::{Exit, Interrupt, Output, network};
+
+/// Far more than a client takes to learn of a small network; and a byte of a download has to come at least this often.
+const PATIENCE: Duration = Duration::from_secs(150);
+/// Downloads of a byte whose first byte is waited for, of each client in each run.
+const SOUNDINGS: u64 = 20;
+
+/// A client that runs.
+struct Subject {
+    name: &'static str,
+    pid: u32,
+    socks: SocketAddr,
+}
+
+/// What a client did in a run.
+struct Sample {
+    name: &'static str,
+    bytes: u64,
+    took: Duration,
+    cpu: Duration,
+    /// The median of the soundings.
+    first_byte: Duration,
+}
+
+impl Sample {
+    #[expect(clippy::cast_precision_loss, reason = "no run moves 2^53 bytes")]
+    fn gbit_per_cpu_s(&self) -> f64 {
+        self.bytes as f64 * 8e-9 / self.cpu.as_secs_f64()
+    }
+
+    fn first_byte_ms(&self) -> f64 {
+        self.first_byte.as_secs_f64() * 1e3
+    }
+
+    fn tell(&self, run: u32, output: &Output) {
+        let Self { name, bytes, took, cpu, .. } = self;
+        let (gbit, first_byte_ms) = (self.gbit_per_cpu_s(), self.first_byte_ms());
+        let rate = Rate::from_bytes_over(*bytes, *took);
+        output.result(
+            format!(
+                "run {run}: {name}: {gbit:.3} Gbit per CPU second; {:.0} Mbit/s; first byte after \
+                 {first_byte_ms:.2} ms",
+                rate.as_mbit_per_s()
+            ),
+            || {
+                json!({
+                    "type": "run", "run": run, "client": name, "gbit_per_cpu_s": gbit,
+                    "rate_mbit_per_s": rate.as_mbit_per_s(), "first_byte_ms": first_byte_ms,
+                    "bytes": bytes, "cpu_s": cpu.as_secs_f64(),
+                })
+            },
+        );
+    }
+}
+
+pub(super) fn run(
+    options: ClientBench,
+    output: &Output,
+    interrupt: &Interrupt,
+) -> Result<Exit, Error> {
+    let exits = ["exita", "exitb", "exitc"].map(RelaySpec::open_exit);
+    let network = network::start(&NetworkSpec::new(exits.to_vec()), output)?;
+    interrupt.wind_up_in_order();
+    let server = stage::content_server(std::net::Ipv4Addr::LOCALHOST)?;
+    let folder = stage::temporary_folder()?;
+    output.doing("starting stock tor as a client");
+    let known: Vec<[u8; 20]> = network.nodes().iter().map(Node::rsa).collect();
+    // One circuit each, as ours.
+    let extra = ["ConfluxEnabled 0".to_owned()];
+    let tor = Client::start(&network, "client", &extra, &known, PATIENCE)?;
+    output.doing("starting our client");
+    let (ours, socks) = start_ours(&network, &folder)?;
+    let subjects = [
+        Subject { name: "tor", pid: tor.pid(), socks: tor.socks() },
+        Subject { name: "ours", pid: ours.pid(), socks },
+    ];
+    let mut samples = Vec::new();
+    for run in 1..=options.runs {
+        for subject in &subjects {
+            if interrupt.is_requested() {
+                break;
+            }
+            output.doing(format!("run {run} of {}: {}", options.runs, subject.name));
+            let sample = sample(options, subject, run, &server)?;
+            sample.tell(run, output);
+            samples.push(sample);
+        }
+    }
+    drop((ours, tor));
+    network.stop()?;
+    if interrupt.is_requested() {
+        return Ok(Exit::Interrupted);
+    }
+    output.quiet();
+    conclude(&samples, options, output);
+    Ok(Exit::Done)
+}
+
+/// Our client, in a process of its own, once it knows the network.
+fn start_ours(network: &Network, folder: &TempDir) -> Result<(OwnProcess, SocketAddr), Error> {
+    let data = folder.path().join("client");
+    let arguments = [
+        "client".as_ref(),
+        "--network".as_ref(),
+        network.dir().as_os_str(),
+        "--socks".as_ref(),
+        "127.0.0.1:0".as_ref(),
+        "--data".as_ref(),
+        data.as_os_str(),
+    ];
+    let ours = OwnProcess::start("client", arguments, Clock::start())?;
+    let said = ours.wait_for("socks", PATIENCE)?;
+    let address = said["address"].as_str().and_then(|text| text.parse().ok());
+    let address =
+        address.ok_or_else(|| Error::Clients(format!("our client says no address: {said}")))?;
+    ours.wait_for("bootstrapped", PATIENCE)?;
+    Ok((ours, address))
+}
+
+/// Downloads through one client. Its processor time is read around those that are large, whose circuits stand.
+fn sample(
+    options: ClientBench,
+    subject: &Subject,
+    run: u32,
+    server: &ContentServer,
+) -> Result<Sample, Error> {
+    let at = server.address();
+    let one = |content: Content, stream: u64| {
+        let isolation = format!("{run}-{stream}");
+        let from = (&*at.ip().to_string(), at.port());
+        let done = download(subject.socks, from, content, &isolation, PATIENCE);
+        let failed = |what: String| Error::Clients(format!("{}: {what}", subject.name));
+        let done = done.map_err(|error| failed(error.to_string()))?;
+        let came = || failed(format!("{} bytes of {} came", done.received, content.len));
+        if done.is_right { Ok(done) } else { Err(came()) }
+    };
+    let streams = 1..=u64::from(options.streams);
+    let byte = |seed| Content { len: 1, seed };
+    for stream in streams.clone() {
+        one(byte(0), stream)?;
+    }
+    let mut firsts = Vec::new();
+    for seed in 0..SOUNDINGS {
+        firsts.push(one(byte(seed), 1)?.to_first_byte.as_secs_f64());
+    }
+    let first_byte = Duration::from_secs_f64(median(firsts).unwrap_or(0.0));
+    let cpu = || {
+        let untold = || Error::Witness("the kernel does not tell processor times".to_owned());
+        lab::cpu_time(subject.pid).ok_or_else(untold)
+    };
+    let clock = Clock::start();
+    let (began, before) = (clock.now(), cpu()?);
+    let len = u64::from(options.mb) * 1_000_000;
+    let done: Vec<Result<_, Error>> = thread::scope(|scope| {
+        let one = &one;
+        let each = |stream: u64| scope.spawn(move || one(Content { len, seed: stream }, stream));
+        let all: Vec<_> = streams.clone().map(each).collect();
+        let failed = || Error::Clients("a download has panicked".to_owned());
+        all.into_iter().map(|it| it.join().map_err(|_| failed()).flatten()).collect()
+    });
+    let (took, cpu) = (clock.now() - began, cpu()?.saturating_sub(before));
+    done.into_iter().collect::<Result<Vec<_>, Error>>()?;
+    if cpu.is_zero() {
+        let problem = "too little was downloaded to see its processor time; take more --mb";
+        return Err(Error::Usage(problem.to_owned()));
+    }
+    let bytes = len * u64::from(options.streams);
+    Ok(Sample { name: subject.name, bytes, took, cpu, first_byte })
+}
+
+fn conclude(samples: &[Sample], options: ClientBench, output: &Output) {
+    let of = |name: &str, figure: fn(&Sample) -> f64| {
+        median(samples.iter().filter(|it| it.name == name).map(figure)).unwrap_or(f64::NAN)
+    };
+    let [tor, ours] = ["tor", "ours"].map(|it| of(it, Sample::gbit_per_cpu_s));
+    let [tor_ms, ours_ms] = ["tor", "ours"].map(|it| of(it, Sample::first_byte_ms));
+    let ratio = ours / tor;
+    output.result(
+        format!(
+            "median: our client {ours:.3}, stock tor {tor:.3} Gbit per CPU second; ratio {ratio:.3}; first byte \
+             after {ours_ms:.2} and {tor_ms:.2} ms"
+        ),
+        || {
+            json!({
+                "type": "summary", "ours_gbit_per_cpu_s": ours, "tor_gbit_per_cpu_s": tor,
+                "ratio": ratio, "ours_first_byte_ms": ours_ms, "tor_first_byte_ms": tor_ms,
+                "runs": options.runs, "mb": options.mb, "streams": options.streams,
+            })
+        },
+    );
+}
