@@ -305,6 +305,10 @@ fn value(event: &RelayEvent, clock: Clock) -> Value {
             let peer = peer.map(|peer| peer.to_string());
             json!({"type": "feedback_refused", "relay": peer, "problem": problem})
         }
+        RelayEvent::Router(RouterEvent::CircuitStalled { peer }) => {
+            let peer = peer.map(|peer| peer.to_string());
+            json!({"type": "circuit_stalled", "relay": peer})
+        }
         RelayEvent::Router(RouterEvent::MeasurementOver(reason)) => {
             json!({"type": "over", "reason": reason})
         }

@@ -62,6 +62,7 @@ fn windows_from_hop_to_hop_settle_at_the_optimum_wherever_the_narrow_place_is() 
     let folder = tempfile::tempdir().expect("a folder");
     let mut command = Command::new(env!("CARGO_BIN_EXE_flashflow"));
     command.args(["experiment", "circuitstart", "--stars", "1", "--narrow", "20", "--json"]);
+    command.args(["--worlds", "simulated"]);
     let output = command.arg("--out").arg(folder.path()).output().expect("it starts");
     let summary = lines(&output).pop().expect("a summary");
     let cases = summary["cases"].as_array().expect("cases");
@@ -80,6 +81,16 @@ fn windows_from_hop_to_hop_settle_at_the_optimum_wherever_the_narrow_place_is() 
     };
     assert!(median("circuitstart") < 0.8 * median("backtap"), "{summary}");
     assert!(folder.path().join("circuitstart.html").is_file());
+    // And a path that becomes twice as wide is found soon, wherever that is.
+    let widened: Vec<&Value> = cases.iter().filter(|it| it["widened_hops"].is_u64()).collect();
+    assert_eq!(widened.len(), 3);
+    for case in widened {
+        let round_trips = case["reached_after_round_trips"].as_f64().expect("a number");
+        assert!(round_trips > 0.0 && round_trips <= 5.0, "{case}");
+    }
+    // For programs.
+    assert_eq!(summary["traces"].as_array().map(Vec::len), Some(3), "{summary}");
+    assert!(summary["star"]["largest_gain_s"].as_f64() > Some(0.5), "{summary}");
 }
 
 #[test]

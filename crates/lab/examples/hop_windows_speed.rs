@@ -1,9 +1,9 @@
 //! What windows from hop to hop cost a relay: a client downloads over loopback through three relays of ours, without windows and with them in
 //! turn, and the middle one's thread tells its processor time.
 //!
-//! `cargo run --release -p lab --example hop_windows_speed -- [seconds] [runs] [circuits] [jumpstart cells]`
+//! `cargo run --release -p lab --example hop_windows_speed -- [seconds] [runs] [circuits] [jumpstart cells] [limit in Mbit/s]`
 //!
-//! The last line has the ratio of the medians: what the relay carries in a second of processor time with windows, over what it does without.
+//! Without a limit a relay that carries less has smaller records, and so seems dearer than it is. With one the middle relay carries the same in all runs, and what is left is what windows cost. The last line has the ratio of the medians: what the relay carries in a second of processor time with windows, over what it does without.
 #![expect(clippy::unwrap_used, clippy::print_stdout, reason = "a probe for developers")]
 
 use link::tls::TlsConfigs;
@@ -14,7 +14,7 @@ use onion::flow::control::{FlowFactory, TorFlows};
 use onion::flow::hop::HopWindows;
 use onion::identity::OwnIdentity;
 use onion::router::schedule::SchedulerConfig;
-use onion::router::{ExitConfig, ExitPolicy, Router, RouterConfig};
+use onion::router::{ExitConfig, ExitPolicy, RateLimit, Router, RouterConfig};
 use onion::{Duration, Instant, Rate};
 use rand::SeedableRng;
 use rand::rngs::StdRng;
@@ -24,12 +24,17 @@ use std::sync::Arc;
 /// Time for circuits to stand and windows to grow.
 const WARM_UP: Duration = Duration::from_secs(2);
 
+/// What the limit lets through at once, after a pause.
+const BURST: Duration = Duration::from_millis(20);
+
 /// More than is downloaded.
 const ENDLESS: u64 = 1 << 40;
 
 struct Cast {
     forge: Forge,
     relays: Vec<Arc<OwnIdentity>>,
+    /// That of the middle one.
+    limit: Option<Rate>,
     unix_time_s: u64,
 }
 
@@ -37,6 +42,9 @@ struct Cast {
 struct Run {
     rate: Rate,
     gbit_per_cpu_s: f64,
+    /// Bytes of a TLS record that it has sent, on average, and records that it has got in a second.
+    record_bytes: f64,
+    received_per_s: f64,
 }
 
 fn main() {
@@ -44,6 +52,8 @@ fn main() {
     let mut argument = |usual| arguments.next().unwrap_or(usual);
     let (seconds, runs, circuits) = (argument(5), argument(3), argument(8));
     let jump = u32::try_from(argument(0)).unwrap();
+    let limit = Some(argument(0)).filter(|limit| *limit > 0);
+    let limit = limit.map(|mbit| Rate::from_bit_per_s(mbit * 1_000_000));
     let windows = match jump {
         0 => HopWindows::CircuitStartAgain,
         cells => HopWindows::JumpStart { cells },
@@ -51,7 +61,7 @@ fn main() {
     let unix_time_s = unix_time_s();
     let mut forge = Forge::new([3; 32], unix_time_s).unwrap();
     let relays = (0..3).map(|_| Arc::new(forge.identity().unwrap())).collect();
-    let cast = Cast { forge, relays, unix_time_s };
+    let cast = Cast { forge, relays, limit, unix_time_s };
     let kinds = [None, Some(windows), Some(HopWindows::Fixed { cells: 500 })];
     let mut figures = [const { Vec::new() }; 3];
     for run in 1..=runs {
@@ -59,8 +69,9 @@ fn main() {
             let found = play(&cast, Duration::from_secs(seconds), circuits, *kind);
             let what = kind.map_or("no windows".to_owned(), |kind| format!("{kind:?}"));
             let (rate, gbit_per_cpu_s) = (found.rate.as_mbit_per_s(), found.gbit_per_cpu_s);
+            let Run { record_bytes, received_per_s, .. } = found;
             println!(
-                "run {run}: {what}: {rate:.0} Mbit/s, {gbit_per_cpu_s:.3} Gbit per CPU second"
+                "run {run}: {what}: {rate:.0} Mbit/s, {gbit_per_cpu_s:.3} Gbit per CPU second; {record_bytes:.0} bytes in a record, {received_per_s:.0} records/s received"
             );
             figures.push(gbit_per_cpu_s);
         }
@@ -101,6 +112,8 @@ fn play(cast: &Cast, length: Duration, circuits: u64, windows: Option<HopWindows
         let policy = ExitPolicy::accept_all();
         config.exit = Some(ExitConfig { policy, ..ExitConfig::default() });
         config.flows = flows();
+        let limit = cast.limit.filter(|_| number == 1);
+        config.limit = limit.map(|rate| RateLimit { rate, burst_bytes: rate.bytes_in(BURST) });
         let router = Router::new(config, StdRng::from_seed([number; 32]), clock.now());
         let driver = Driver::new(router, clock, tls.clone(), vec![listener], usual).unwrap();
         relays.push(NodeThread::start(format!("relay {number}"), Box::new(driver), ()).unwrap());
@@ -116,17 +129,27 @@ fn play(cast: &Cast, length: Duration, circuits: u64, windows: Option<HopWindows
     let _client = NodeThread::start("client", Box::new(driver), ()).unwrap();
     let look = || {
         let middle = relays[1].teller();
-        let looked =
-            middle.ask(|it| (thread_cpu_time(), it.now(), it.node().totals().client_bytes));
+        let looked = middle.ask(|it| {
+            (thread_cpu_time(), it.now(), it.node().totals().client_bytes, *it.traffic())
+        });
         looked.unwrap()
     };
     wait(clock, clock.now() + WARM_UP);
-    let (cpu, at, bytes) = look();
+    let (cpu, at, bytes, traffic) = look();
     wait(clock, at + length);
-    let (cpu_after, at_after, bytes_after) = look();
+    let (cpu_after, at_after, bytes_after, traffic_after) = look();
     let (bytes, cpu_s) = (bytes_after - bytes, (cpu_after - cpu).as_secs_f64());
-    let rate = Rate::from_bytes_over(bytes, at_after - at);
-    Run { rate, gbit_per_cpu_s: bytes as f64 * 8e-9 / cpu_s }
+    let (rate, time_s) =
+        (Rate::from_bytes_over(bytes, at_after - at), (at_after - at).as_secs_f64());
+    let sent_bytes = traffic_after.sent_bytes - traffic.sent_bytes;
+    let sent_records = traffic_after.sent_records - traffic.sent_records;
+    let received_records = traffic_after.received_records - traffic.received_records;
+    Run {
+        rate,
+        gbit_per_cpu_s: bytes as f64 * 8e-9 / cpu_s,
+        record_bytes: sent_bytes as f64 / sent_records.max(1) as f64,
+        received_per_s: received_records as f64 / time_s,
+    }
 }
 
 fn wait(clock: Clock, until: Instant) {

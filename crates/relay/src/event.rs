@@ -158,6 +158,14 @@ impl fmt::Display for RelayEvent {
                 }
                 write!(f, "windows from hop to hop: {problem}")
             }
+            Self::Router(RouterEvent::CircuitStalled { peer }) => {
+                f.write_str("windows from hop to hop: a circuit ended with a full queue, since ")?;
+                match peer {
+                    Some(peer) => write!(f, "relay {peer}")?,
+                    None => f.write_str("its client")?,
+                }
+                f.write_str(" does not say that it passes cells on")
+            }
             Self::Router(RouterEvent::MeasurementOver(None)) => f.write_str("measurement over"),
             Self::Router(RouterEvent::MeasurementOver(Some(reason))) => {
                 write!(f, "measurement broken off: {reason}")

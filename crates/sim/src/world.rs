@@ -7,6 +7,7 @@
 //!   would wait too long is dropped.
 //! - A **connection** is TCP: slow start with an early exit, Cubic or Reno, fast retransmission, time-outs, bounded buffers, and the state that KIST reads.
 //!   Its unit is the flight: whole cells, at most a quarter of the congestion window, that share their fate.
+//! - **FEEDBACK** (windows from hop to hop) takes the way of its link's cells: behind those that were written before, on the hosts' rates, and after what was lost has come again.
 //! - Between **places** there are latency and loss ([`Net`]).
 //! - A **team** measures relays as an echo: what it is told and what it tells passes between two windows ([`Part::order`]).
 //! - **Users** fetch files, or do what TGen's Markov models say, over circuits that are chosen by weight and position ([`Paths`]).
@@ -20,7 +21,7 @@
 //!
 //! # What is not modelled
 //!
-//! Jitter; loss of acknowledgements; delayed acknowledgements; segments that a flight loses alone; a path's own bottlenecks, other than those of its two hosts.
+//! Jitter; loss of acknowledgements and of FEEDBACK; delayed acknowledgements; segments that a flight loses alone; a path's own bottlenecks, other than those of its two hosts.
 
 mod client;
 mod config;

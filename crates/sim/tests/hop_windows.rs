@@ -4,6 +4,7 @@ use onion::cell::msg::{DestroyReason, PassedOn};
 use onion::cell::relay::RelayCommand;
 use onion::cell::{CircId, Command};
 use onion::flow::hop::HopWindows;
+use onion::identity::RsaId;
 use onion::router::schedule::SchedulerConfig;
 use onion::router::{ExitConfig, ExitPolicy, RouterConfig, RouterEvent};
 use onion::suite::{StreamId, Tor, Weightless};
@@ -19,6 +20,13 @@ const WINDOW: u32 = 10;
 
 /// Cells that may wait on a circuit.
 const QUEUE_LIMIT_CELLS: u32 = 60;
+
+/// No window is larger.
+const SIZE_MAX_CELLS: u32 = 2_000;
+
+fn ids_of(relay: u8) -> RsaId {
+    <Weightless as Cast>::identity(relay).rsa
+}
 
 fn stage<S: Cast>(windows: HopWindows) -> Stage<S, ChaCha8Rng> {
     Stage::new(ChaCha8Rng::seed_from_u64(7), |config: &mut RouterConfig<S::Identity>| {
@@ -78,6 +86,14 @@ impl<S: Cast> Middle<S> {
     fn left(&self, link: usize, command: Command) -> usize {
         let of = |seen: &&Seen| seen.link == link && seen.command == command;
         self.stage.seen().iter().filter(of).count()
+    }
+
+    /// Whose silence a circuit ended by, if one did: a relay's, or a client's.
+    fn stalled_by(&mut self) -> Option<Option<RsaId>> {
+        core::iter::from_fn(|| self.stage.relay.poll_event()).find_map(|event| match event {
+            RouterEvent::CircuitStalled { peer } => Some(peer),
+            _ => None,
+        })
     }
 
     /// Why a link was closed, if one was.
@@ -263,6 +279,55 @@ fn a_next_hop_that_never_says_anything_has_us_hold_no_more_than_a_queue() {
     assert_eq!(why, Some(DestroyReason::RESOURCE_LIMIT));
     assert_eq!(middle.stage.relay.totals().stalled_circuits, 1);
     assert_eq!(middle.stage.relay.queued_bytes(), 0);
+    assert_eq!(middle.stalled_by(), Some(Some(ids_of(3))), "and it is named");
+}
+
+#[test]
+fn a_client_that_never_says_anything_ends_its_own_circuit_and_is_named_as_a_client() {
+    let mut middle = Middle::<Weightless>::new(HopWindows::Fixed { cells: WINDOW }, |_| true);
+    middle.back(WINDOW as usize);
+    middle.back(QUEUE_LIMIT_CELLS as usize);
+    assert_eq!(middle.left(0, Command::DESTROY), 0);
+    assert_eq!(middle.stage.data_cells(0, middle.circ_id), WINDOW.into());
+    middle.back(1);
+    assert_eq!(middle.stage.relay.totals().stalled_circuits, 1);
+    assert_eq!(middle.stage.relay.queued_bytes(), 0);
+    assert_eq!(middle.stalled_by(), Some(None));
+}
+
+/// It says at once that it has passed on what it may still hold: cells go to it as fast as they come, and no more than the largest window may ever be under way.
+#[test]
+fn who_lies_about_passing_cells_on_gets_his_own_circuit_sooner_and_nothing_else() {
+    let mut middle = Middle::<Weightless>::new(HopWindows::CircuitStartAgain, |_| true);
+    let (bystander, circ_id) = (middle.stage.accept(None, None), CircId::of_initiator(1));
+    middle.stage.create(bystander, circ_id, Handshaking::Ntor);
+    let mut sent = 0;
+    for _ in 0..400 {
+        // As many as the queue takes.
+        let waits = middle.stage.unsaid(0, middle.circ_id);
+        let cells = (QUEUE_LIMIT_CELLS - waits).min(30) as usize;
+        middle.forth(cells);
+        sent += cells;
+        let unfed = middle.stage.unfed(1, middle.onward);
+        assert!(unfed <= SIZE_MAX_CELLS, "{unfed}");
+        middle.stage.pass_on(1, middle.onward, u16::MAX);
+        middle.pass(5);
+    }
+    let waits = middle.stage.unsaid(0, middle.circ_id) as usize;
+    assert_eq!(middle.left(1, Command::RELAY), sent - waits);
+    assert!(sent > 2_000, "{sent}");
+    // Now it is silent: what may be under way to it is what its lies have brought, and a bound.
+    for _ in 0..200 {
+        if middle.left(0, Command::DESTROY) > 0 {
+            break;
+        }
+        let unfed = middle.stage.unfed(1, middle.onward);
+        assert!(unfed <= SIZE_MAX_CELLS, "{unfed}");
+        middle.forth(30);
+    }
+    assert_eq!(middle.stalled_by(), Some(Some(ids_of(3))));
+    assert!(middle.stage.is_open(bystander) && middle.stage.is_open(1));
+    assert_eq!(middle.stage.relay.open_circuits(), 1, "that of the bystander");
 }
 
 fn plays(windows: HopWindows, script: &[u8]) {

@@ -202,6 +202,7 @@ fn really_sent(relay: &LiarRelay, seconds: u32) -> Option<f64> {
             RouterEvent::Refused(_)
             | RouterEvent::Shed { .. }
             | RouterEvent::FeedbackRefused { .. }
+            | RouterEvent::CircuitStalled { .. }
             | RouterEvent::MeasurementOver(_) => {}
         }
     }

@@ -50,7 +50,9 @@ fn report(batch: &Batch, runs: &[Played], planned: usize) -> ExperimentReport {
         "Nothing is judged: whether windows from hop to hop gain anything beside Vegas is what is asked. Means over seeds, with intervals that hold the true mean in \
          19 of 20 cases; changes are beside Vegas."
             .to_owned(),
-        "FEEDBACK cells have packets of their own, as acknowledgements, and do not wait behind cells: the best that could be had.".to_owned(),
+        "FEEDBACK cells take the way of their link's cells: behind those that were written before, on the links' rates, and after what was lost has come again. \
+         They have packets of their own, do not count for TCP's window, and do not get lost themselves."
+            .to_owned(),
     ];
     notes.extend(simulated::missing(runs.len(), planned));
     ExperimentReport {
@@ -71,13 +73,25 @@ fn report(batch: &Batch, runs: &[Played], planned: usize) -> ExperimentReport {
     }
 }
 
+/// Of a single download nothing can be said: the largest size of which each run has so many.
+const DOWNLOADS_MIN: usize = 5;
+
+fn largest(runs: &[Played]) -> Option<u32> {
+    let has_enough = |bytes: u32| {
+        let of = |it: &Played| it.size(bytes).map_or(0, |size| size.last_byte_s.len());
+        runs.iter().all(|it| of(it) >= DOWNLOADS_MIN)
+    };
+    let sizes = runs.iter().flat_map(|it| &it.sizes).map(|it| it.bytes);
+    sizes.filter(|bytes| has_enough(*bytes)).max()
+}
+
 /// A name, a unit, and what a run has of it.
 type Figure<'a> = (String, &'a str, &'a dyn Fn(&Played) -> Option<f64>);
 
 /// What a variant comes to at a load, beside the first one.
 fn variant_case(runs: &[Played], variant: &str, load: u32) -> Case {
     let smallest = runs.iter().flat_map(|it| &it.sizes).map(|it| it.bytes).min().unwrap_or(0);
-    let largest = runs.iter().flat_map(|it| &it.sizes).map(|it| it.bytes).max().unwrap_or(0);
+    let largest = largest(runs).unwrap_or(smallest);
     let of = |variant: &str, what: &dyn Fn(&Played) -> Option<f64>| -> Interval {
         over_seeds(runs, (variant, load), what)
     };

@@ -1,6 +1,7 @@
 //! A client's decisions against relays' ends of its circuits, with the same test over both suites.
 
 mod chain;
+mod feedback;
 mod leaky_pipe;
 mod linked;
 

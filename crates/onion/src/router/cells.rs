@@ -192,7 +192,7 @@ impl<S: Suite, R: Rng, C: Conduct<S>> Core<S, R, C> {
             }
             self.handle_message(index, command, &plain);
         } else {
-            self.totals.stalled_circuits += u64::from(circuit.forth_queue.is_held());
+            self.note_stalled(index, Way::Forth);
             self.destroy(index, otherwise, None);
         }
     }
@@ -206,7 +206,7 @@ impl<S: Suite, R: Rng, C: Conduct<S>> Core<S, R, C> {
         let Hop::Relay(layer) = &mut circuit.hop else { return };
         let queue = &mut circuit.back_queue;
         if queue.len() >= self.config.queue_limit_cells as usize {
-            self.totals.stalled_circuits += u64::from(queue.is_held());
+            self.note_stalled(index, Way::Back);
             self.destroy(index, DestroyReason::RESOURCE_LIMIT, None);
             return;
         }

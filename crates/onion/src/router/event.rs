@@ -32,6 +32,13 @@ pub enum RouterEvent {
         /// What it does.
         problem: &'static str,
     },
+    /// A circuit was destroyed with a full queue, since the next hop did not say that it passes its cells on.
+    ///
+    /// That hop may be honest, and wait for another one behind it.
+    CircuitStalled {
+        /// The relay there, if it has proved to be one.
+        peer: Option<RsaId>,
+    },
     /// A measurement is over; the reason if before its time.
     MeasurementOver(Option<String>),
 }

@@ -14,7 +14,7 @@
 //! do; what waits for it is bounded as all queues are. What it is to be told takes a place for each of its circuits, however slowly it reads.
 
 use super::cells::Violation;
-use super::circuits::{OnLink, Way};
+use super::circuits::{CircuitIndex, OnLink, Way};
 use super::links::Control;
 use super::{Conduct, Core, RouterEvent};
 use crate::cell::msg::PassedOn;
@@ -70,10 +70,7 @@ impl<S: Suite, R: Rng, C: Conduct<S>> Core<S, R, C> {
         };
         let Some(circuit) = self.circuits.get_mut(index) else { return Ok(()) };
         // What comes from there goes one way; what went there goes the other.
-        let way = match from {
-            Way::Forth => Way::Back,
-            Way::Back => Way::Forth,
-        };
+        let way = from.other();
         let queue = circuit.queue_mut(way);
         let outcome = queue.handle_feedback(self.outputs.now(), cells);
         if outcome.map_err(|Excess| TOO_MUCH)? {
@@ -81,6 +78,21 @@ impl<S: Suite, R: Rng, C: Conduct<S>> Core<S, R, C> {
             self.outputs.handle_released(&mut self.conns, at.conn, (index, way), released);
         }
         Ok(())
+    }
+
+    /// A circuit has a full queue, and is about to be destroyed. If its cells wait for the next hop's word, that one is named.
+    #[cold]
+    pub(super) fn note_stalled(&mut self, index: CircuitIndex, way: Way) {
+        let Some(circuit) = self.circuits.get_mut(index) else { return };
+        if !circuit.queue_mut(way).is_held() {
+            return;
+        }
+        // Where they go is where those of the other way come from.
+        let next = circuit.way_in(way.other());
+        let link = next.and_then(|next| self.conns.link(next.conn));
+        let peer = link.and_then(|link| link.peer()).map(|ids| ids.rsa);
+        self.totals.stalled_circuits += 1;
+        self.tell(RouterEvent::CircuitStalled { peer });
     }
 
     /// A link whose other side is to be told that cells have passed.

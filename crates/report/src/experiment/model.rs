@@ -3,6 +3,7 @@
 use super::{ExperimentFigure, Value};
 use crate::text::{finite, quotient};
 use serde::Serialize;
+use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
 
 /// An experiment: its question, its answer, and what the answer rests on.
@@ -37,6 +38,9 @@ pub struct ExperimentReport {
     pub figures: Vec<ExperimentFigure>,
     /// Remarks for the reader, a paragraph each.
     pub notes: Vec<String>,
+    /// What else programs find in the summary, by its key: none that the summary has already.
+    #[serde(flatten)]
+    pub also: BTreeMap<String, Value>,
 }
 
 /// What must be so for an experiment to have held.

@@ -3,6 +3,7 @@
 use super::{Case, CaseVerdict, ExperimentReport, Value};
 use serde::Serialize;
 use serde::ser::{SerializeMap, Serializer};
+use std::collections::BTreeMap;
 
 /// The last line of an experiment's output.
 #[derive(Serialize)]
@@ -13,6 +14,8 @@ struct Summary<'a> {
     answer: &'a str,
     counts: Counts,
     unexplained: Vec<&'a str>,
+    #[serde(flatten)]
+    also: &'a BTreeMap<String, Value>,
     cases: &'a [Case],
 }
 
@@ -68,6 +71,7 @@ impl ExperimentReport {
             answer: &self.answer,
             counts: self.counts(),
             unexplained: self.unexplained_names(),
+            also: &self.also,
             cases: &self.cases,
         }
     }

@@ -80,6 +80,7 @@ fn no_column_can_take_the_place_of_another() {
 fn the_summary_is_one_line_that_says_whether_the_experiment_held() {
     let mut report = report();
     report.answer = "two\nlines".into();
+    report.also.insert("traces".into(), serde_json::json!([{"distance_hops": 1}]));
     let line = report.summary_line();
     assert!(line.starts_with(r#"{"type":"summary","experiment":"accuracy","held":false,"#));
     assert!(!line.contains('\n'));
@@ -88,6 +89,10 @@ fn the_summary_is_one_line_that_says_whether_the_experiment_held() {
     assert_eq!(value["cases"][1]["verdict"], "missed");
     assert_eq!(value["cases"][1]["ratio"], 0.85);
     assert_eq!(value["counts"]["skipped"], 1);
+    assert_eq!(value["traces"][0]["distance_hops"], 1);
+    let whole: Value = serde_json::from_str(&report.to_json()).unwrap();
+    assert_eq!(whole["traces"], value["traces"]);
+    assert!(whole.get("also").is_none(), "they stand beside the others");
     assert_eq!(value["unexplained"], serde_json::json!(["echo 10", "transit 10"]));
 }
 

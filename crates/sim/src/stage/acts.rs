@@ -146,8 +146,12 @@ impl<S: Cast, R: Rng> Stage<S, R> {
             1 => self.set_pace(link, None),
             2 => {
                 let (circ_id, cells) = (script.circ_id(), u16::from(script.next()));
-                // Some lie.
-                if cells % 8 == 7 {
+                // Some lie, or say what cannot be read.
+                if cells % 32 == 31 {
+                    let body = [script.next(), script.next(), script.next(), script.next(), 0, 0];
+                    let len = script.below(body.len() + 1);
+                    self.feed_back_bytes(link, &body[..len]);
+                } else if cells % 8 == 7 {
                     self.feed_back(link, circ_id, cells);
                 } else {
                     self.pass_on(link, circ_id, cells);

@@ -188,6 +188,10 @@ impl<S: Cast, R: Rng> Stage<S, R> {
     pub fn feed_back(&mut self, link: usize, circ_id: CircId, cells: u16) {
         let mut body = Vec::new();
         PassedOn { circ_id, cells }.encode_into(&mut body);
+        let unfed = self.links.get_mut(link).and_then(|it| it.unfed.get_mut(&circ_id));
+        if let Some(unfed) = unfed {
+            *unfed = unfed.saturating_sub(cells.into());
+        }
         self.feed_back_bytes(link, &body);
     }
 
@@ -203,10 +207,10 @@ impl<S: Cast, R: Rng> Stage<S, R> {
     /// # Panics
     /// If the relay closes the link for it.
     pub fn pass_on(&mut self, link: usize, circ_id: CircId, most: u16) -> u16 {
-        let Some(it) = self.links.get_mut(link).filter(|it| it.conn.is_some()) else { return 0 };
-        let Some(unfed) = it.unfed.get_mut(&circ_id) else { return 0 };
-        let cells = most.min(u16::try_from(*unfed).unwrap_or(u16::MAX));
-        *unfed -= u32::from(cells);
+        if !self.is_open(link) {
+            return 0;
+        }
+        let cells = most.min(u16::try_from(self.unfed(link, circ_id)).unwrap_or(u16::MAX));
         if cells > 0 {
             self.feed_back(link, circ_id, cells);
             assert!(self.is_open(link), "an honest peer loses its link");

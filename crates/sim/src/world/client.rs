@@ -198,14 +198,14 @@ impl Client {
 
     fn write(&mut self, kernel: &mut Kernel, conn: ConnId) {
         let Some(socket) = self.conns.socket(conn) else { return };
-        while let Some(body) = self.core.poll_feedback(conn) {
-            kernel.tell(socket, body.into());
-        }
         loop {
             let most = kernel.room_cells(socket).min(RECORD_CELLS);
             if most == 0 {
                 kernel.socket_mut(socket).wants_room = true;
                 break;
+            }
+            while let Some(body) = self.core.poll_feedback(conn) {
+                kernel.tell(socket, body.into());
             }
             let count = self.core.poll_cells(kernel.instant(), conn, &mut self.record[..most]);
             if count == 0 {

@@ -1,6 +1,7 @@
 //! A host's kernel: its way up and down, and its sockets.
 
 mod down;
+mod feedback;
 mod sockets;
 mod up;
 
@@ -15,6 +16,7 @@ use alloc::collections::{BinaryHeap, VecDeque};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::cmp::Reverse;
+pub(super) use feedback::Feedback;
 use onion::suite::WeightlessCell;
 use onion::{Duration, Instant, Rate};
 

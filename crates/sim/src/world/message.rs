@@ -63,8 +63,8 @@ pub(super) enum What {
     Again { number: u32, start: u64, bytes: u32 },
     /// This flight has come; so has all before `next`; nothing from `window_end` on is taken.
     Ack { number: u32, next: u64, window_end: u64 },
-    /// A FEEDBACK cell. It has a packet of its own, as an acknowledgement, and may overtake cells; it does not get lost.
-    Feedback { body: Box<[u8]> },
+    /// A FEEDBACK cell, which stands before this byte of the stream.
+    Feedback { place: u64, body: Box<[u8]> },
     /// There is room again.
     Window { window_end: u64 },
     /// Nothing comes from this byte on.

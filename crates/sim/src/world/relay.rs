@@ -6,6 +6,7 @@ use super::kernel::{Event, Kernel};
 use super::message::Purpose;
 use super::net::{address, host_at, ids, job_at};
 use super::team::exported;
+use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -36,8 +37,15 @@ pub(super) struct Relay {
     cell_cost_ns: u64,
     /// When the processor is through with all that has come.
     busy_until: u64,
-    /// Cells that wait for the processor: until when, and of which connection.
-    work: VecDeque<(u64, u32, Vec<WeightlessCell>)>,
+    /// What waits for the processor: until when, and of which connection.
+    work: VecDeque<(u64, u32, Work)>,
+}
+
+/// What has come on a link.
+#[derive(Debug)]
+enum Work {
+    Cells(Vec<WeightlessCell>),
+    Feedback(Box<[u8]>),
 }
 
 impl Relay {
@@ -82,8 +90,8 @@ impl Relay {
     pub(super) fn handle_time(&mut self, kernel: &mut Kernel) {
         let now = kernel.instant();
         while self.work.front().is_some_and(|(at, ..)| *at <= kernel.now) {
-            if let Some((_, conn, cells)) = self.work.pop_front() {
-                self.handle_cells(kernel, ConnId(conn), cells);
+            if let Some((_, conn, work)) = self.work.pop_front() {
+                self.handle_work(kernel, ConnId(conn), work);
             }
         }
         if self.engine_at <= kernel.now {
@@ -118,18 +126,11 @@ impl Relay {
                 }
             }
             Event::Cells(socket, cells) => {
-                let conn = kernel.socket(socket).conn;
-                if self.cell_cost_ns == 0 {
-                    self.handle_cells(kernel, ConnId(conn), cells);
-                } else {
-                    let takes = self.cell_cost_ns * cells.len() as u64;
-                    self.busy_until = self.busy_until.max(kernel.now) + takes;
-                    self.work.push_back((self.busy_until, conn, cells));
-                }
+                let takes_ns = self.cell_cost_ns * cells.len() as u64;
+                self.take_in(kernel, socket, takes_ns, Work::Cells(cells));
             }
             Event::Feedback(socket, body) => {
-                let conn = ConnId(kernel.socket(socket).conn);
-                self.core.handle_feedback(now, conn, &body);
+                self.take_in(kernel, socket, 0, Work::Feedback(body));
             }
             Event::Bytes(socket) => self.read(kernel, ConnId(kernel.socket(socket).conn)),
             Event::Room(socket) => self.write(kernel, ConnId(kernel.socket(socket).conn)),
@@ -148,6 +149,26 @@ impl Relay {
             self.core.handle_closed(kernel.instant(), conn, &CloseCause::ByPeer);
         }
         kernel.forget(socket);
+    }
+
+    /// Something has come on a link, for which the processor needs so long. All has its turn in the order in which it came.
+    fn take_in(&mut self, kernel: &mut Kernel, socket: u32, takes_ns: u64, work: Work) {
+        let conn = kernel.socket(socket).conn;
+        if self.cell_cost_ns == 0 {
+            self.handle_work(kernel, ConnId(conn), work);
+        } else {
+            self.busy_until = self.busy_until.max(kernel.now) + takes_ns;
+            self.work.push_back((self.busy_until, conn, work));
+        }
+    }
+
+    fn handle_work(&mut self, kernel: &mut Kernel, conn: ConnId, work: Work) {
+        match work {
+            Work::Cells(cells) => self.handle_cells(kernel, conn, cells),
+            Work::Feedback(body) => {
+                self.core.handle_feedback(kernel.instant(), conn, &body);
+            }
+        }
     }
 
     fn handle_cells(&mut self, kernel: &mut Kernel, conn: ConnId, cells: Vec<WeightlessCell>) {

@@ -1,6 +1,8 @@
+use super::kernel::Feedback;
 use super::message::{Purpose, SocketKey};
 use super::tcp::{Control, Receiver, Sender};
 use super::unsent::Unsent;
+use alloc::boxed::Box;
 
 /// What one end of a connection is at.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -30,6 +32,8 @@ pub(super) struct Socket {
     pub(super) rx: Receiver,
     /// Cells that were written and not sent.
     pub(super) unsent: Unsent,
+    /// FEEDBACK cells among them. In a box: most links have none.
+    pub(super) feedback: Option<Box<Feedback>>,
     /// It waits for its turn on the way up.
     pub(super) is_ready: bool,
     /// The application has more than there was room for.
@@ -52,6 +56,7 @@ impl Socket {
             tx: Sender::new(control, window),
             rx: Receiver::new(window),
             unsent: Unsent::default(),
+            feedback: None,
             is_ready: false,
             wants_room: false,
             is_watched: false,

@@ -131,6 +131,11 @@ impl Sender {
         self.written
     }
 
+    /// Bytes that were sent at least once.
+    pub(super) const fn sent(&self) -> u64 {
+        self.next
+    }
+
     /// Whether a flight may be sent.
     pub(super) fn may_send(&mut self, unit: u64) -> bool {
         while self

@@ -38,6 +38,16 @@ pub(in crate::router) enum Way {
     Back,
 }
 
+impl Way {
+    /// The one the other way.
+    pub(in crate::router) const fn other(self) -> Self {
+        match self {
+            Self::Forth => Self::Back,
+            Self::Back => Self::Forth,
+        }
+    }
+}
+
 /// Where a circuit goes on from here.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::router) enum Onward {

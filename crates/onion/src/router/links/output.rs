@@ -66,6 +66,8 @@ pub(in crate::router) struct Output {
     awaits_run: bool,
     /// Bytes that it may give to its socket before the next run; no limit without runs.
     allotment: Option<u64>,
+    /// Cells of a record, at most, where windows from hop to hop have it shorter.
+    record_cells: Option<usize>,
     parked: Parked,
     /// It was woken, and has sent nothing since: its turn is still to come.
     awaits_turn: bool,

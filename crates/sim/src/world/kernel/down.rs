@@ -1,5 +1,6 @@
 //! The way down: a queue, and what becomes of what comes.
 
+use super::feedback::record_bytes;
 use super::{Event, HEADERS, Kernel, RECORD};
 use crate::world::message::{Mail, Purpose, SocketKey, What};
 use crate::world::socket::Phase;
@@ -38,6 +39,7 @@ impl Kernel {
             What::Bytes { bytes, .. } | What::Again { bytes, .. } => {
                 (u64::from(*bytes), u64::from(*bytes).div_ceil(MSS))
             }
+            What::Feedback { body, .. } => (record_bytes(body), 0),
             _ => (0, 0),
         };
         let wire = bytes + HEADERS * segments.max(1);
@@ -133,11 +135,7 @@ impl Kernel {
                 self.send(index);
                 self.end_if_done(index);
             }
-            What::Feedback { body } => {
-                if self.sockets[index as usize].phase == Phase::Open {
-                    self.events.push_back(Event::Feedback(index, body));
-                }
-            }
+            What::Feedback { place, body } => self.receive_feedback(index, place, body),
             What::Window { window_end } => {
                 self.sockets[index as usize].tx.handle_window(window_end);
                 self.send(index);
@@ -201,6 +199,7 @@ impl Kernel {
         });
         if is_link || !is_heard {
             socket.rx.read = socket.rx.received();
+            self.hear_feedback(index);
         } else {
             self.events.push_back(Event::Bytes(index));
         }

@@ -80,6 +80,7 @@ impl Kernel {
         socket.phase = Phase::Free;
         socket.uses = socket.uses.wrapping_add(1);
         socket.unsent = Unsent::default();
+        socket.feedback = None;
         if core::mem::take(&mut socket.is_ready) {
             self.ready.retain(|ready| *ready != index);
         }
@@ -105,11 +106,6 @@ impl Kernel {
         let socket = &mut self.sockets[index as usize];
         socket.tx.write(cells.len() as u64 * 514);
         socket.unsent.push(cells, &mut self.pool);
-    }
-
-    /// Sends a FEEDBACK cell.
-    pub(in crate::world) fn tell(&mut self, index: u32, body: Box<[u8]>) {
-        self.post_small(index, What::Feedback { body });
     }
 
     /// Takes bytes, and sends what may be sent.

@@ -43,13 +43,14 @@ impl Kernel {
         let segments = u64::from(bytes).div_ceil(MSS);
         let wire = u64::from(bytes) + segments * HEADERS + RECORD;
         self.post(index, what, wire);
+        self.send_feedback(index);
     }
 
     pub(in crate::world) fn post_small(&mut self, index: u32, what: What) {
         self.post(index, what, HEADERS);
     }
 
-    fn post(&mut self, index: u32, what: What, wire_bytes: u64) {
+    pub(super) fn post(&mut self, index: u32, what: What, wire_bytes: u64) {
         let takes = wire_bytes * self.up_ps_per_byte / 1000;
         // Acknowledgements and the like do not wait: a queue of which each connection has its part lets them pass.
         let leaves_at = if wire_bytes == HEADERS {

@@ -10,6 +10,18 @@ use crate::router::schedule::{Decay, RECORD_OVERHEAD_BYTES, Runs, SchedulerConfi
 use crate::suite::Suite;
 use crate::time::Instant;
 
+/// Cells of a record on a link with windows from hop to hop: as many as TCP sends in a run's interval, as far as it is known.
+///
+/// The cells of a record are there when its last byte is. Of a long one on a slow link the first has waited for all others: to a window
+/// that follows the delay this is a queue, and what was sent at once is passed on, told and sent at once for ever.
+fn record_cells(state: &SocketState) -> usize {
+    let interval_us = u64::try_from(SchedulerConfig::INTERVAL.as_micros()).unwrap_or(u64::MAX);
+    let window_bytes = u64::from(state.cwnd_segments) * u64::from(state.mss_bytes);
+    let bytes = window_bytes.saturating_mul(interval_us) / u64::from(state.rtt_us).max(1);
+    usize::try_from(bytes / CELL_LEN as u64)
+        .map_or(CELLS_PER_RECORD, |cells| cells.clamp(1, CELLS_PER_RECORD))
+}
+
 impl Output {
     /// Cells of a record that it may send now.
     #[inline]
@@ -89,9 +101,11 @@ impl Outputs {
         id: ConnId,
         state: Option<&SocketState>,
     ) {
-        if let Some(limit_bytes) = self.runs.answer(id, state) {
-            self.allot(conns, id, limit_bytes);
+        let Some(limit_bytes) = self.runs.answer(id, state) else { return };
+        if let Some(link) = conns.link_mut(id).filter(|link| link.has_feedback) {
+            link.output.record_cells = state.map(record_cells);
         }
+        self.allot(conns, id, limit_bytes);
     }
 
     pub(in crate::router) fn poll_writable<S: Suite>(
@@ -162,7 +176,7 @@ impl Outputs {
         if !self.runs.may_give(id, || turns.rank(moment)) {
             return 0;
         }
-        pending.min(allotted)
+        pending.min(allotted).min(output.record_cells.unwrap_or(CELLS_PER_RECORD))
     }
 
     /// Fills `out` with cells of a link's circuits; returns how many.
@@ -187,5 +201,27 @@ impl Outputs {
             *allotment = allotment.saturating_sub(bytes);
         }
         cells
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn records_are_as_long_as_what_tcp_sends_in_two_milliseconds() {
+        let state = |cwnd_segments, rtt_us| SocketState {
+            cwnd_segments,
+            unacked_segments: 0,
+            mss_bytes: 1448,
+            notsent_bytes: 0,
+            unwritten_bytes: 0,
+            rtt_us,
+        };
+        // 10 Mbit/s over 20 ms: 2,500 bytes.
+        assert_eq!(record_cells(&state(17, 20_000)), 4);
+        assert_eq!(record_cells(&state(17, 200_000)), 1, "a cell at least");
+        assert_eq!(record_cells(&state(10, 50)), CELLS_PER_RECORD);
+        assert_eq!(record_cells(&state(10, 0)), CELLS_PER_RECORD, "nothing is known yet");
     }
 }

@@ -1,0 +1,196 @@
+//! A circuit of five nodes, one of which is narrow: the model of it, and what a window over time shows.
+
+use super::Begin;
+use onion::{Duration, Instant};
+use sim::star::{Star, StarCircuit, StarNode, optimal_window_cells};
+
+/// Bytes of a cell's payload, as the paper's axes count.
+pub(super) const CELL_KB: f64 = 0.512;
+
+/// Relays of a circuit, between its source and its sink.
+pub(super) const RELAYS: usize = 3;
+
+/// What all nodes but the narrow one send and receive, in Mbit/s.
+pub(super) const WIDE_MBIT: f64 = 100.0;
+
+/// Cells that may wait at the next hop.
+const WAITING: f64 = 4.0;
+
+/// A window in cells, from each of these times on.
+pub(super) type Sizes = Vec<(Instant, u32)>;
+
+/// A circuit of a source, three relays and a sink.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Chain {
+    /// Hops from the source to the narrow node.
+    pub(super) distance: usize,
+    /// What that one sends and receives.
+    pub(super) narrow_cells_per_s: f64,
+    /// What each other one does.
+    pub(super) wide_cells_per_s: f64,
+    /// From each node to the middle of the star.
+    pub(super) delay: Duration,
+    /// A wait of less is no queue for the windows.
+    pub(super) grain: Duration,
+}
+
+impl Chain {
+    fn nodes(&self) -> Vec<StarNode> {
+        let rate = |node| {
+            if node == self.distance { self.narrow_cells_per_s } else { self.wide_cells_per_s }
+        };
+        (0..RELAYS + 2).map(|node| StarNode::new(rate(node), self.delay)).collect()
+    }
+
+    /// The least window of the source with which nothing is idle.
+    pub(super) fn optimal_cells(&self) -> f64 {
+        optimal_window_cells(&self.nodes())
+    }
+
+    /// Cells that may wait on top of that.
+    pub(super) fn waiting_cells(&self) -> f64 {
+        WAITING + self.grain.as_secs_f64() * self.narrow_cells_per_s
+    }
+
+    /// The same, the narrow place twice as wide.
+    pub(super) fn doubled(self) -> Self {
+        Self { narrow_cells_per_s: 2.0 * self.narrow_cells_per_s, ..self }
+    }
+
+    /// From the source to the narrow node and back, without queues.
+    pub(super) fn round_trip(&self) -> Duration {
+        let hop = Duration::from_secs_f64(1.0 / self.narrow_cells_per_s) + 4 * self.delay;
+        hop * u32::try_from(self.distance).unwrap_or(1)
+    }
+
+    /// The source's window in the model. If asked for, the narrow place doubles so long after the begin.
+    pub(super) fn play(&self, begin: Begin, length: Duration, doubles: Option<Duration>) -> Sizes {
+        let mut star = Star::default();
+        let path: Vec<usize> = self.nodes().into_iter().map(|node| star.add_node(node)).collect();
+        if let Some(after) = doubles {
+            let rate = self.doubled().narrow_cells_per_s;
+            star.change(Instant::ORIGIN + after, path[self.distance], rate);
+        }
+        let windows = (0..=RELAYS).map(|_| begin.window(self.grain)).collect();
+        star.add_circuit(StarCircuit { path, cells: u64::MAX, begins: Instant::ORIGIN, windows });
+        star.run(Instant::ORIGIN + length);
+        star.results().swap_remove(0).trace
+    }
+}
+
+/// From when on a window is at most this share away from the optimum, with the cells that may wait.
+pub(super) fn settled_at(
+    sizes: &[(Instant, u32)],
+    optimal: f64,
+    waiting: f64,
+    tolerance: f64,
+) -> Option<Instant> {
+    let is_there = |size: u32| {
+        let within = optimal * (1.0 - tolerance)..=optimal * (1.0 + tolerance) + waiting;
+        within.contains(&size.into())
+    };
+    let last_away = sizes.iter().rposition(|(_, size)| !is_there(*size));
+    let first = last_away.map_or(0, |place| place + 1);
+    sizes.get(first).map(|(at, _)| *at)
+}
+
+/// The size that a window has exceeded half of this time.
+pub(super) fn median_cells(sizes: &[(Instant, u32)], from: Instant, to: Instant) -> Option<u32> {
+    let untils = sizes.iter().skip(1).map(|(at, _)| *at).chain([to]);
+    let mut times: Vec<(u32, Duration)> = sizes
+        .iter()
+        .zip(untils)
+        .map(|((at, size), until)| (*size, until.min(to) - (*at).max(from)))
+        .filter(|(_, time)| !time.is_zero())
+        .collect();
+    times.sort_unstable();
+    let whole: Duration = times.iter().map(|(_, time)| *time).sum();
+    let mut passed = Duration::ZERO;
+    times.into_iter().find_map(|(size, time)| {
+        passed += time;
+        (passed * 2 >= whole).then_some(size)
+    })
+}
+
+/// How long after a time a window is as large as this.
+pub(super) fn reached(sizes: &[(Instant, u32)], from: Instant, cells: f64) -> Option<Duration> {
+    let until =
+        |place: usize| sizes.get(place + 1).map_or(Instant::from_nanos(u64::MAX), |it| it.0);
+    let mut all = sizes.iter().enumerate();
+    let (_, (at, _)) =
+        all.find(|(place, (_, size))| until(*place) > from && f64::from(*size) >= cells)?;
+    Some(*at - from)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(ms: u64) -> Instant {
+        Instant::from_millis(ms)
+    }
+
+    fn chain(distance: usize) -> Chain {
+        Chain {
+            distance,
+            narrow_cells_per_s: 2_500.0,
+            wide_cells_per_s: 25_000.0,
+            delay: Duration::from_millis(5),
+            grain: Duration::ZERO,
+        }
+    }
+
+    #[test]
+    fn a_window_has_settled_when_it_leaves_the_optimum_no_more() {
+        let sizes = [(at(0), 2), (at(10), 50), (at(20), 80), (at(30), 53), (at(40), 51)];
+        assert_eq!(settled_at(&sizes, 50.0, 4.0, 0.1), Some(at(30)));
+        assert_eq!(settled_at(&sizes[..3], 50.0, 4.0, 0.1), None);
+        assert_eq!(settled_at(&[], 50.0, 4.0, 0.1), None);
+    }
+
+    #[test]
+    fn the_median_is_that_of_time_and_not_of_changes() {
+        let sizes = [(at(0), 2), (at(10), 50), (at(90), 80), (at(91), 81), (at(92), 82)];
+        assert_eq!(median_cells(&sizes, at(0), at(100)), Some(50));
+        assert_eq!(median_cells(&sizes, at(90), at(100)), Some(82));
+        assert_eq!(median_cells(&[], at(0), at(100)), None);
+        // What comes later does not count.
+        assert_eq!(median_cells(&sizes, at(0), at(8)), Some(2));
+    }
+
+    #[test]
+    fn a_size_is_reached_when_it_is_there_first_or_at_once() {
+        let sizes = [(at(0), 2), (at(10), 50), (at(20), 80), (at(30), 60)];
+        assert_eq!(reached(&sizes, at(12), 70.0), Some(Duration::from_millis(8)));
+        assert_eq!(reached(&sizes, at(12), 50.0), Some(Duration::ZERO));
+        assert_eq!(reached(&sizes, at(31), 70.0), None, "it was there, and is no more");
+        assert_eq!(reached(&sizes, at(31), 60.0), Some(Duration::ZERO));
+    }
+
+    #[test]
+    fn the_optimum_doubles_with_the_narrow_place() {
+        for distance in 1..=RELAYS {
+            let chain = chain(distance);
+            let ratio = chain.doubled().optimal_cells() / chain.optimal_cells();
+            assert!((1.95..2.01).contains(&ratio), "{ratio}");
+        }
+    }
+
+    #[test]
+    fn a_narrow_place_that_doubles_is_found_within_five_round_trips_to_it() {
+        for distance in 1..=RELAYS {
+            let (chain, doubles) = (chain(distance), Duration::from_secs(2));
+            let sizes = chain.play(Begin::Again, 2 * doubles, Some(doubles));
+            let optimal = chain.doubled().optimal_cells();
+            let took = reached(&sizes, Instant::ORIGIN + doubles, optimal).expect("it is reached");
+            let round_trips = took.as_secs_f64() / chain.round_trip().as_secs_f64();
+            assert!(round_trips <= 5.0, "{distance}: {round_trips}");
+            // And it stays there.
+            let end = Instant::ORIGIN + 2 * doubles;
+            let late = Instant::ORIGIN + doubles + Duration::from_secs(1);
+            let size = median_cells(&sizes, late, end).expect("some");
+            let most = optimal * 1.1 + chain.waiting_cells();
+            assert!((optimal..most).contains(&size.into()), "{distance}: {size} of {optimal}");
+        }
+    }
+}

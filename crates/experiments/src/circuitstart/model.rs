@@ -1,0 +1,161 @@
+//! Traces of the source's window in the model.
+
+use super::Begin;
+use super::chain::{CELL_KB, Chain, WIDE_MBIT, reached, settled_at};
+use onion::{Duration, Instant};
+use report::experiment::{Axis, Case, CaseVerdict, ExperimentFigure, On, Role, Series, Value};
+
+/// A trace is looked at for so long.
+const TRACE: Duration = Duration::from_secs(2);
+
+/// How far a window may be from the optimum to have settled.
+const SETTLED: f64 = 0.10;
+
+/// When windows settle in the paper's figure 1.
+const PAPER_MS: (f64, f64) = (100.0, 200.0);
+const PAPER_TRACE: &str = "Beside the paper's figure 1 (upper): there the window settles at the optimum 100 to 200 ms after the begin, one and three hops away, and is \
+                           nowhere larger than its axis, 70 kB. The paper does not say how long its ways are, nor how narrow.";
+
+/// What is drawn of a trace, in ms.
+const SHOWN_MS: f64 = 500.0;
+
+/// A window is to be at the new optimum so soon after the narrow place has doubled.
+const ROUND_TRIPS_MAX: f64 = 5.0;
+
+/// Cells a second of so many Mbit/s.
+pub(super) fn cells_per_s(mbit: f64) -> f64 {
+    mbit * 1e3 / 8.0 / CELL_KB
+}
+
+pub(super) fn kb(cells: f64) -> f64 {
+    (cells * CELL_KB * 10.0).round() / 10.0
+}
+
+fn ms(at: Instant) -> f64 {
+    (at - Instant::ORIGIN).as_secs_f64() * 1e3
+}
+
+/// The circuit whose narrow place is so many hops away, as the paper has it.
+pub(super) fn chain(narrow_mbit: f64, delay: Duration, distance: usize) -> Chain {
+    Chain {
+        distance,
+        narrow_cells_per_s: cells_per_s(narrow_mbit),
+        wide_cells_per_s: cells_per_s(WIDE_MBIT),
+        delay,
+        grain: Duration::ZERO,
+    }
+}
+
+/// What a trace has shown, for a row of the table.
+pub(super) struct Found {
+    pub(super) optimal_cells: f64,
+    pub(super) settled_cells: f64,
+    pub(super) settled_at: Option<Instant>,
+    pub(super) largest_cells: u32,
+}
+
+impl Found {
+    /// The columns of a case.
+    pub(super) fn columns(&self, case: Case, mode: &str, distance: usize) -> Case {
+        let overshoot = (f64::from(self.largest_cells) - self.optimal_cells).max(0.0);
+        case.column("mode", mode)
+            .column("distance_hops", distance)
+            .column("optimal_kb", kb(self.optimal_cells))
+            .column("settled_kb", kb(self.settled_cells))
+            .column("time_to_settle_ms", self.settled_at.map(|at| ms(at).round()))
+            .column("overshoot_kb", kb(overshoot))
+    }
+
+    pub(super) fn in_words(&self) -> String {
+        format!(
+            "optimum {:.1} kB, window {:.1} kB, settled after {}, at most {:.1} kB",
+            kb(self.optimal_cells),
+            kb(self.settled_cells),
+            self.settled_at.map_or("never".to_owned(), |at| format!("{:.0} ms", ms(at))),
+            kb(self.largest_cells.into()),
+        )
+    }
+}
+
+pub(super) fn largest(sizes: &[(Instant, u32)]) -> u32 {
+    sizes.iter().map(|(_, size)| *size).max().unwrap_or(0)
+}
+
+/// The source's window with the narrow place so many hops away.
+pub(super) fn trace(chain: &Chain) -> (Case, ExperimentFigure) {
+    let sizes = chain.play(Begin::CircuitStart, TRACE, None);
+    let optimal = chain.optimal_cells();
+    let found = Found {
+        optimal_cells: optimal,
+        settled_cells: sizes.last().map_or(0, |(_, size)| *size).into(),
+        settled_at: settled_at(&sizes, optimal, chain.waiting_cells(), SETTLED),
+        largest_cells: largest(&sizes),
+    };
+    let case = Case::new(format!("trace, {} hops", chain.distance), None, None);
+    let case = found.columns(case, "simulated", chain.distance);
+    let verdict = if found.settled_at.is_some() { CaseVerdict::Held } else { CaseVerdict::Missed };
+    let title = format!("The source's window, narrow place {} hops away", chain.distance);
+    let name = format!("trace-{}", chain.distance);
+    let figure = ExperimentFigure::new(&name, &title, Axis::new("ms"), Axis::new("kB"))
+        .mark(On::Y, optimal * CELL_KB, "optimum", Role::Truth)
+        .band(On::X, PAPER_MS.0, PAPER_MS.1, "paper: it settles here", Role::Truth)
+        .caption(PAPER_TRACE);
+    let begins = [Begin::CircuitStart, Begin::BackTap, Begin::SlowStart];
+    let figure = begins.into_iter().enumerate().fold(figure, |figure, (nth, begin)| {
+        figure.with(drawn(begin.word(), nth, &chain.play(begin, TRACE, None)))
+    });
+    (case.ended(verdict, found.in_words()), figure)
+}
+
+/// A window over time.
+pub(super) fn drawn(name: &str, nth: usize, sizes: &[(Instant, u32)]) -> Series {
+    let shown = sizes.iter().filter(|(at, _)| ms(*at) <= SHOWN_MS);
+    let points = shown.map(|(at, size)| (ms(*at), f64::from(*size) * CELL_KB)).collect();
+    Series::steps(name, Role::Nth(nth), points)
+}
+
+/// How soon the window is at the new optimum after the narrow place has doubled.
+pub(super) fn ramp(chain: &Chain) -> Case {
+    let sizes = chain.play(Begin::Again, 2 * TRACE, Some(TRACE));
+    let took = reached(&sizes, Instant::ORIGIN + TRACE, new_optimum(chain));
+    ramp_case(chain, "simulated", took)
+}
+
+/// A window of so many cells is at the optimum of the path that has become twice as wide.
+pub(super) fn new_optimum(chain: &Chain) -> f64 {
+    chain.doubled().optimal_cells() * (1.0 - SETTLED)
+}
+
+pub(super) fn ramp_case(chain: &Chain, mode: &str, took: Option<Duration>) -> Case {
+    let distance = chain.distance;
+    let name = match mode {
+        "real" => format!("twice as wide over real paths, {distance} hops"),
+        _ => format!("twice as wide, {distance} hops"),
+    };
+    let round_trips = took.map(|took| took.as_secs_f64() / chain.round_trip().as_secs_f64());
+    let told = took.zip(round_trips).map_or("it never is".to_owned(), |(took, round_trips)| {
+        let took_ms = took.as_secs_f64() * 1e3;
+        format!("at the new optimum after {took_ms:.0} ms, {round_trips:.1} round trips to it")
+    });
+    let is_soon = round_trips.is_some_and(|it| it <= ROUND_TRIPS_MAX);
+    let verdict = if is_soon { CaseVerdict::Held } else { CaseVerdict::Missed };
+    Case::new(name, None, None)
+        .column("mode", mode)
+        .column("widened_hops", distance)
+        .column("new_optimal_kb", kb(chain.doubled().optimal_cells()))
+        .column("reached_after_ms", took.map(|it| (it.as_secs_f64() * 1e3).round()))
+        .column("reached_after_round_trips", round_trips.map(|it| (it * 10.0).round() / 10.0))
+        .ended(verdict, told)
+}
+
+/// The traces, for programs.
+pub(super) fn summary(cases: &[Case]) -> Vec<Value> {
+    const KEYS: [&str; 6] =
+        ["mode", "distance_hops", "optimal_kb", "settled_kb", "time_to_settle_ms", "overshoot_kb"];
+    let is_trace = |case: &&Case| case.columns.iter().any(|(name, _)| name == "settled_kb");
+    let object = |case: &Case| {
+        let own = case.columns.iter().filter(|(name, _)| KEYS.contains(&name.as_str()));
+        own.cloned().collect::<Value>()
+    };
+    cases.iter().filter(is_trace).map(object).collect()
+}

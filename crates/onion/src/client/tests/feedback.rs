@@ -1,0 +1,145 @@
+//! Windows from hop to hop, at a client whose first hop says nothing, lies, says too much, or makes no sense.
+
+use super::*;
+use crate::cell::msg::PassedOn;
+use crate::flow::hop::HopWindows;
+use alloc::sync::Arc;
+
+/// Cells that may be under way to the first hop.
+const WINDOW: u32 = 10;
+
+/// A client that uploads over a circuit of three hops, on a link with windows.
+struct Hop {
+    world: World<Weightless>,
+    /// Cells that the first hop has said to have passed on, and that it had got.
+    fed: u32,
+}
+
+impl Hop {
+    /// The circuit stands, and all that this took is passed on.
+    fn new(upload_bytes: u64) -> Self {
+        let mut core = Core::new(ChaCha8Rng::seed_from_u64(1));
+        core.set_flows(Arc::new(HopWindows::Fixed { cells: WINDOW }.flows(Duration::ZERO)));
+        let now = Instant::ORIGIN;
+        let circuit = core.open(now, &path(3, false, false));
+        let conn = core.poll_dial().expect("a link is wanted").conn;
+        core.handle_link_open(now, conn, true);
+        let transfer = Transfer::upload(1, upload_bytes);
+        // Circuit IDs begin with one.
+        let chains: [&[Transfer]; 2] = [&[], &[transfer]];
+        let chain = |(number, transfers): (u32, &[Transfer])| {
+            Chain::new(CircId::of_initiator(number), transfers, Liar::Nobody)
+        };
+        let chains = (0..).zip(chains).map(chain).collect();
+        let (seen, events) = (Vec::new(), Vec::new());
+        let world = World { core, now, conn, chains, seen, events, cells_max: 40 };
+        let mut hop = Self { world, fed: 0 };
+        hop.world.run();
+        assert!(hop.pass_on(u32::MAX));
+        hop.world.core.begin(hop.world.now, circuit, destination(), transfer);
+        hop.world.run();
+        hop
+    }
+
+    /// Cells that it has got and not said to have passed on.
+    fn under_way(&self) -> u32 {
+        let is_relay = |it: &&Seen| matches!(it.1, Command::RELAY | Command::RELAY_EARLY);
+        let came = self.world.seen.iter().filter(is_relay).count();
+        u32::try_from(came).expect("few") - self.fed
+    }
+
+    fn hear(&mut self, body: &[u8]) -> bool {
+        let World { core, now, conn, .. } = &mut self.world;
+        core.handle_feedback(*now, *conn, body)
+    }
+
+    /// It says so of cells of a circuit; false if the client closes the link for it.
+    fn say(&mut self, circuit: u32, cells: u16) -> bool {
+        let mut body = Vec::new();
+        PassedOn { circ_id: CircId::of_initiator(circuit), cells }.encode_into(&mut body);
+        self.hear(&body)
+    }
+
+    /// It says, as it is, that it has passed on so many at most.
+    fn pass_on(&mut self, most: u32) -> bool {
+        let cells = self.under_way().min(most);
+        self.fed += cells;
+        let is_taken = cells == 0 || self.say(1, u16::try_from(cells).expect("few"));
+        self.world.run();
+        is_taken
+    }
+
+    fn is_complete(&self) -> bool {
+        let is =
+            |it: &ClientEvent| matches!(it, ClientEvent::Over { outcome: Outcome::Complete, .. });
+        self.world.events.iter().any(is)
+    }
+}
+
+#[test]
+fn a_first_hop_that_says_nothing_gets_a_window_and_no_more() {
+    let mut hop = Hop::new(1_000_000);
+    assert_eq!(hop.under_way(), WINDOW);
+    hop.world.run();
+    assert_eq!(hop.under_way(), WINDOW);
+    assert!(hop.pass_on(3));
+    assert_eq!(hop.under_way(), WINDOW, "three more have left");
+}
+
+#[test]
+fn a_first_hop_that_says_at_once_what_it_has_not_done_gets_all_of_it_a_window_at_a_time() {
+    let mut hop = Hop::new(100_000);
+    while !hop.is_complete() {
+        assert!((1..=WINDOW).contains(&hop.under_way()), "{}", hop.under_way());
+        assert!(hop.pass_on(u32::MAX));
+    }
+}
+
+#[test]
+fn a_first_hop_that_says_too_much_or_what_makes_no_sense_loses_its_link_and_is_told_apart() {
+    let too_much = |hop: &mut Hop| hop.say(1, u16::try_from(hop.under_way() + 1).expect("few"));
+    let broken = |hop: &mut Hop| hop.hear(&[1, 2, 3]);
+    let nothing = |hop: &mut Hop| hop.say(1, 0);
+    let lies: [(fn(&mut Hop) -> bool, &str); 3] = [
+        (too_much, "it says that it has passed on more cells than it got"),
+        (broken, "FEEDBACK"),
+        (nothing, "FEEDBACK"),
+    ];
+    for (lie, said) in lies {
+        let mut hop = Hop::new(1_000_000);
+        assert!(!lie(&mut hop));
+        assert_eq!(hop.world.core.poll_close(), Some(hop.world.conn));
+        let Some(ClientEvent::Lost { cause: Loss::Channel(problem), .. }) =
+            hop.world.core.poll_event()
+        else {
+            panic!("the circuit is gone")
+        };
+        assert!(problem.contains(said), "{problem}");
+        assert!(!hop.say(1, 1), "there is no such link any more");
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+
+    /// Whatever is said, of this circuit or of one that never was: what cannot be ends the link, and what can never lets more under way than a window.
+    #[test]
+    fn what_cannot_be_is_found_out_to_the_cell(
+        words in prop::collection::vec((1u32..3, 0u16..14), 1..40),
+        noise in prop::collection::vec(any::<u8>(), 0..30),
+    ) {
+        let mut hop = Hop::new(200_000);
+        for (circuit, cells) in words {
+            let under_way = hop.under_way();
+            let can_be = cells > 0 && (circuit == 2 || u32::from(cells) <= under_way);
+            prop_assert_eq!(hop.say(circuit, cells), can_be);
+            if !can_be {
+                return Ok(());
+            }
+            hop.fed += if circuit == 1 { u32::from(cells) } else { 0 };
+            hop.world.run();
+            prop_assert!(hop.under_way() <= WINDOW, "{}", hop.under_way());
+        }
+        let _whatever = hop.hear(&noise);
+    }
+}
