@@ -8,6 +8,9 @@ use alloc::sync::Arc;
 /// Cells that may be under way to the first hop.
 const WINDOW: u32 = 10;
 
+/// What a first hop says; false if the client closes the link for it.
+type Lie = fn(&mut Hop) -> bool;
+
 /// A client that uploads over a circuit of three hops, on a link with windows.
 struct Hop {
     world: World<Weightless>,
@@ -100,7 +103,7 @@ fn a_first_hop_that_says_too_much_or_what_makes_no_sense_loses_its_link_and_is_t
     let too_much = |hop: &mut Hop| hop.say(1, u16::try_from(hop.under_way() + 1).expect("few"));
     let broken = |hop: &mut Hop| hop.hear(&[1, 2, 3]);
     let nothing = |hop: &mut Hop| hop.say(1, 0);
-    let lies: [(fn(&mut Hop) -> bool, &str); 3] = [
+    let lies: [(Lie, &str); 3] = [
         (too_much, "it says that it has passed on more cells than it got"),
         (broken, "FEEDBACK"),
         (nothing, "FEEDBACK"),
