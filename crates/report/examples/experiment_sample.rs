@@ -47,6 +47,7 @@ fn sample() -> ExperimentReport {
             explanation: "The measurer shared its cores with a compiler for nine seconds.".into(),
         }],
         cases,
+        also: std::collections::BTreeMap::new(),
         notes: vec!["These numbers are invented.".into()],
     }
 }

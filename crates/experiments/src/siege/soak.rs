@@ -20,7 +20,7 @@ use report::experiment::{
 use rustix::process::{Pid, Signal, kill_process};
 use std::collections::BTreeSet;
 use std::fs;
-use std::time::SystemTime;
+use std::time::UNIX_EPOCH;
 use terminal::{Interrupt, Output};
 
 /// A relay's memory after the last round may be so many times what it was after the first,
@@ -154,8 +154,10 @@ impl Soak {
     fn outdate_onion_key(&mut self) {
         self.note_onion_key();
         let Some(path) = self.subject.onion_key() else { return };
+        let now = UNIX_EPOCH + Duration::from_secs(link::unix_time_s());
+        let long_ago = now - KEY_AGE;
         let file = fs::File::options().write(true).open(path);
-        let _next_time = file.and_then(|file| file.set_modified(SystemTime::now() - KEY_AGE));
+        let _next_time = file.and_then(|file| file.set_modified(long_ago));
     }
 
     fn note_onion_key(&mut self) {
