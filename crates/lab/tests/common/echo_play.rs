@@ -90,7 +90,7 @@ impl<'a, S: Stage> Play<'a, S> {
             window_cap_cells: scenario.window_cap_cells,
             check_one_in: NonZeroU32::new(scenario.check_one_in).unwrap(),
             setup_timeout: Duration::from_secs(8),
-            stall_timeout: Duration::from_millis(4000),
+            stall_timeout: Duration::from_millis(2000),
             unix_time_s: UNIX_TIME_S,
         }
     }

@@ -120,7 +120,7 @@ impl Scenario {
             window_cap_cells: 2000,
             check_one_in: NonZeroU32::new(self.check_one_in).unwrap(),
             setup_timeout: Duration::from_secs(8),
-            stall_timeout: Duration::from_millis(4000),
+            stall_timeout: Duration::from_millis(2000),
             unix_time_s: UNIX_TIME_S,
         };
         Pump::new(config, Random::seed_from_u64(self.seed ^ u64::from(number)), now)

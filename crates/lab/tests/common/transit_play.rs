@@ -124,7 +124,7 @@ impl Scenario {
             window_cap_cells: 1000,
             check_one_in: NonZeroU32::new(self.check_one_in).unwrap(),
             setup_timeout: self.setup_timeout,
-            stall_timeout: Duration::from_millis(4000),
+            stall_timeout: Duration::from_millis(2000),
             unix_time_s: UNIX_TIME_S,
         }
     }

@@ -121,9 +121,9 @@ fn who_hangs_is_late_or_leaves_something_is_named() {
     assert_eq!(hangs.took(), None);
     let at =
         |at| Played { ends: BTreeMap::from([(Victim::Measurer(1), Some(secs(at)))]), ..well() };
-    assert_eq!(judged(&at(10.0)).0, CaseVerdict::Held);
-    let late = "measurer 1 ended 1.50 s after the deadline".to_owned();
-    assert_eq!(judged(&at(10.5)), (CaseVerdict::Missed, late));
+    assert_eq!(judged(&at(13.0)).0, CaseVerdict::Held);
+    let late = "measurer 1 ended 4.50 s after the deadline".to_owned();
+    assert_eq!(judged(&at(13.5)), (CaseVerdict::Missed, late));
     let remains = Played { remains: vec!["process 7 is left".to_owned()], ..well() };
     assert_eq!(judged(&remains), (CaseVerdict::Missed, "process 7 is left".to_owned()));
     let refuses = Played { refusals: vec!["busy".to_owned()], ..well() };
