@@ -170,9 +170,6 @@ impl Busy {
             busy.say(client, 1, 1, (RelayCommand::DATA, STREAM, &[]));
             busy.take_all(other);
         });
-        count("a SENDME", self, &|busy| {
-            busy.say(client, LAST, 0, (RelayCommand::SENDME, STREAM, &[]));
-        });
         count("data from a destination", self, &|busy| {
             let data = WeightlessStretch::Run(Run { at: 0, len: 4 });
             busy.relay.handle_stream_data(START, stream, data);
@@ -185,6 +182,10 @@ impl Busy {
             while let Some(closed) = busy.relay.poll_close() {
                 assert!(closed != client && closed != other);
             }
+            busy.take_all(client);
+        });
+        count("a SENDME that nobody asked for, which ends its circuit", self, &|busy| {
+            busy.say(client, LAST, 0, (RelayCommand::SENDME, STREAM, &[]));
             busy.take_all(client);
         });
         count("a circuit that begins", self, &|busy| busy.create_fast(client, 20));
