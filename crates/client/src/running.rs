@@ -8,7 +8,7 @@ use crate::sources::{Directories, SharedGuards};
 use crate::state::{self, State};
 use crate::strategy::{Strategy, Weighted};
 use link::tls::TlsConfigs;
-use link::{Clock, Driver, DriverError, DriverOptions, Forge, Remote, unix_time_s};
+use link::{Clock, Driver, DriverError, DriverOptions, Remote, unix_time_s};
 use netdoc::Fingerprint;
 use onion::cell::msg::DesiredUx;
 use onion::tunnel::conflux::schedulers::MinRtt;
@@ -161,9 +161,7 @@ impl ClientProxy {
         let mut seed = [0; 32];
         rng.fill_bytes(&mut seed);
         let now = unix_time_s();
-        // A client proves nothing: these keys are for TLS alone.
-        let forge = Forge::new(seed, now).map_err(|error| machine(&error))?;
-        let tls = TlsConfigs::new(&forge).map_err(|error| machine(&error))?;
+        let tls = TlsConfigs::nameless(seed, now).map_err(|error| machine(&error))?;
 
         let guards = SharedGuards::default();
         guards.set_guards(remembered.guards.ready(Instant::ORIGIN));

@@ -4,7 +4,7 @@
 mod answer;
 
 use link::tls::TlsConfigs;
-use link::{Clock, Driver, DriverOptions, Forge, unix_time_s};
+use link::{Clock, Driver, DriverOptions, unix_time_s};
 use netdoc::consdiff::ConsensusDigest;
 use netdoc::fetch::{Fetcher, Problem, Resource};
 use onion::cell::msg::EndReason;
@@ -82,9 +82,7 @@ impl Tunnels {
         let mut seed = [0; 32];
         rng.fill_bytes(&mut seed);
         let now = unix_time_s();
-        // A client proves nothing: these keys are for TLS alone.
-        let forge = Forge::new(seed, now).map_err(machine)?;
-        let tls = TlsConfigs::new(&forge).map_err(machine)?;
+        let tls = TlsConfigs::nameless(seed, now).map_err(machine)?;
         let client = Client::with_applications(now, rng);
         let options = DriverOptions::default();
         let driver = Driver::new(client, Clock::start(), tls, Vec::new(), options);

@@ -30,6 +30,15 @@ pub struct TlsConfigs {
 }
 
 impl TlsConfigs {
+    /// Of one that dials and proves nothing, as a client does: its keys, made of `seed`, are for TLS alone. The seed is fresh random
+    /// bytes, or all that it makes can be foretold.
+    ///
+    /// # Errors
+    /// As [`new`](Self::new), and where no keys can be made.
+    pub fn nameless(seed: [u8; 32], unix_time_s: u64) -> Result<Self, ForgeError> {
+        Self::new(&Forge::new(seed, unix_time_s)?)
+    }
+
     /// With the forge's certificate for connections that come in.
     ///
     /// # Errors

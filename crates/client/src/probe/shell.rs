@@ -4,7 +4,7 @@ use crate::event::Event;
 use crate::sources::{Directories, SharedGuards};
 use crate::view::View;
 use link::tls::TlsConfigs;
-use link::{Clock, Driver, DriverOptions, Forge, unix_time_s};
+use link::{Clock, Driver, DriverOptions, unix_time_s};
 use netdoc::Fingerprint;
 use onion::Duration;
 use onion::flow::control::CongestionParams;
@@ -120,9 +120,7 @@ pub fn run(
     let mut seed = [0; 32];
     rng.fill_bytes(&mut seed);
     let now = unix_time_s();
-    // A client proves nothing: these keys are for TLS alone.
-    let forge = Forge::new(seed, now).map_err(machine)?;
-    let tls = TlsConfigs::new(&forge).map_err(machine)?;
+    let tls = TlsConfigs::nameless(seed, now).map_err(machine)?;
     let clock = Clock::start();
     let mut prober = Prober::new(plan, subjects, clock.now(), now, rng);
     let params = CongestionParams::from_consensus(|name| view.params().get(name));

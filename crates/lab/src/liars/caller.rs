@@ -1,6 +1,6 @@
 use super::LiarError;
 use link::tls::TlsConfigs;
-use link::{Clock, Driver, DriverOptions, Forge};
+use link::{Clock, Driver, DriverOptions};
 use onion::cell::{CircId, Command};
 use onion::link::{Authentication, Channel, ExpectedPeer, TlsSession};
 use onion::measure::protocol::{EXPORTER_LABEL, Message};
@@ -25,7 +25,7 @@ impl Caller {
     /// # Errors
     /// [`LiarError`]: keys cannot be made.
     pub fn tls(seed: [u8; 32], unix_time_s: u64) -> Result<TlsConfigs, LiarError> {
-        Ok(TlsConfigs::new(&Forge::new(seed, unix_time_s)?)?)
+        Ok(TlsConfigs::nameless(seed, unix_time_s)?)
     }
 
     /// Opens an anonymous link, and waits no longer than `patience` for it, and later for each answer.

@@ -4,7 +4,7 @@ use super::Kit;
 use super::fetch::Fetch;
 use crate::driving::Engine;
 use link::tls::TlsConfigs;
-use link::{Driver, DriverOptions, Forge, Teller, unix_time_s};
+use link::{Driver, DriverOptions, Teller, unix_time_s};
 use onion::cell::BODY_LEN;
 use onion::circuit::NextHop;
 use onion::client::{
@@ -53,9 +53,7 @@ impl Tester {
         let unix_time_s = unix_time_s();
         let mut seed = [0; 32];
         kit.rng.fill_bytes(&mut seed);
-        // A client proves nothing: these keys are for TLS alone.
-        let forge = Forge::new(seed, unix_time_s).map_err(|error| error.to_string())?;
-        let tls = TlsConfigs::new(&forge).map_err(|error| error.to_string())?;
+        let tls = TlsConfigs::nameless(seed, unix_time_s).map_err(|error| error.to_string())?;
         let rng = StdRng::from_rng(&mut kit.rng);
         let client = Client::with_applications(unix_time_s, rng);
         let driver = Driver::new(client, kit.clock, tls, Vec::new(), DriverOptions::default());

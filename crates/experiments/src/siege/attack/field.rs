@@ -6,7 +6,7 @@ use super::line::{Depth, Line};
 use super::prey::{Prey, address_of};
 use crate::error::Error;
 use link::tls::{Buffers, TlsConfigs};
-use link::{Clock, Forge, unix_time_s};
+use link::{Clock, unix_time_s};
 use onion::cell::{CircId, Command};
 use onion::circuit::NextHop;
 use onion::flow::TokenBucket;
@@ -102,7 +102,7 @@ impl Field {
         rng: StdRng,
         counts: Arc<Counts>,
     ) -> Result<Self, Error> {
-        let tls = TlsConfigs::new(&Forge::new([66; 32], unix_time_s())?)?;
+        let tls = TlsConfigs::nameless([66; 32], unix_time_s())?;
         let now = clock.now();
         Ok(Self {
             prey,
