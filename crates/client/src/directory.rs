@@ -88,18 +88,13 @@ impl<T: Fn(News)> Directory<T> {
                     let is_whole = view.is_whole();
                     if told != Some(name) {
                         told = Some(name);
+                        retry = RETRY.0;
                         self.guards.set_consensus(Arc::clone(&consensus));
                         (self.tell)(News::View(Arc::new(view)));
                     }
                     let chance = self.rng.random_range(0.0..1.0);
-                    let next = Follower::<Sources>::pause(&consensus, now, chance).max(PAUSE_MIN);
-                    // What is still missing is asked for sooner, and what should have come already.
-                    if is_whole && now <= consensus.valid_until {
-                        retry = RETRY.0;
-                        next
-                    } else {
-                        next.min(grow(&mut retry)).max(PAUSE_MIN)
-                    }
+                    let next = Follower::<Sources>::pause(&consensus, now, chance);
+                    pause_after_look(next, is_whole, &mut retry)
                 }
                 Some(_) => grow(&mut retry),
                 None => {
@@ -130,9 +125,52 @@ fn paths_min(view: &View) -> f64 {
     f64::from(view.params().get_clamped("min_paths_for_circs_pct", 60, 25, 95)) / 100.0
 }
 
+/// How long to wait where there is a consensus, `next` before another is due. What is still missing is asked for sooner. What should have come
+/// already, and has not, is asked for more and more seldom: each look costs a link and its keys, and who keeps it back may do so on purpose.
+fn pause_after_look(next: Duration, is_whole: bool, retry: &mut Duration) -> Duration {
+    let pause = match next {
+        Duration::ZERO => grow(retry),
+        _ if is_whole => next,
+        _ => next.min(grow(retry)),
+    };
+    pause.max(PAUSE_MIN)
+}
+
 /// The pause now; twice as long next time.
 fn grow(retry: &mut Duration) -> Duration {
     let now = *retry;
     *retry = (now * 2).min(RETRY.1);
     now
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_consensus_that_does_not_come_is_asked_for_more_and_more_seldom() {
+        let mut retry = RETRY.0;
+        let mut look = || pause_after_look(Duration::ZERO, true, &mut retry);
+        let pauses: Vec<Duration> = (0..20).map(|_| look()).collect();
+        assert!(pauses.is_sorted() && pauses[0] == PAUSE_MIN, "{pauses:?}");
+        assert_eq!(pauses.last(), Some(&RETRY.1));
+        let hour = Duration::from_secs(3600);
+        let looks = pauses
+            .iter()
+            .scan(Duration::ZERO, |at, pause| Some(*at + *pause).inspect(|it| *at = *it));
+        assert!(looks.take_while(|at| *at < hour).count() < 30, "{pauses:?}");
+    }
+
+    #[test]
+    fn what_is_missing_is_asked_for_before_the_next_consensus_is_due() {
+        let hour = Duration::from_secs(3600);
+        let mut retry = Duration::from_secs(4);
+        assert_eq!(pause_after_look(hour, true, &mut retry), hour);
+        assert_eq!(pause_after_look(hour, false, &mut retry), Duration::from_secs(4));
+        assert_eq!(pause_after_look(hour, false, &mut retry), Duration::from_secs(8));
+        assert_eq!(
+            pause_after_look(Duration::from_secs(2), false, &mut retry),
+            Duration::from_secs(2)
+        );
+    }
 }

@@ -84,13 +84,15 @@ pub(crate) struct Sources {
     guards: SharedGuards,
     /// Who is asked before the authorities in this look.
     nearest: Vec<OnionDirectory>,
+    /// With which fallback to begin: another one each time, so that none of them alone decides what comes.
+    first_fallback: usize,
     /// While a look lasts.
     tunnels: Option<Tunnels>,
 }
 
 impl Sources {
     pub(crate) const fn new(directories: Directories, guards: SharedGuards) -> Self {
-        Self { directories, guards, nearest: Vec::new(), tunnels: None }
+        Self { directories, guards, nearest: Vec::new(), first_fallback: 0, tunnels: None }
     }
 
     fn hop(&self, address: SocketAddr) -> Option<NextHop> {
@@ -111,7 +113,12 @@ impl Source for Sources {
     fn nearer(&mut self) -> Vec<SocketAddr> {
         let Directories { fallbacks, has_guards, .. } = &self.directories;
         let guards = if *has_guards { self.guards.directories() } else { Vec::new() };
-        self.nearest = if guards.is_empty() { fallbacks.clone() } else { guards };
+        self.nearest = guards;
+        if self.nearest.is_empty() && !fallbacks.is_empty() {
+            self.nearest.clone_from(fallbacks);
+            self.nearest.rotate_left(self.first_fallback % fallbacks.len());
+            self.first_fallback = self.first_fallback.wrapping_add(1);
+        }
         self.nearest.iter().map(|it| it.address).collect()
     }
 

@@ -3,12 +3,13 @@
 mod common;
 
 use client::strategy::{Position, Strategy};
-use client::{Directories, OnionDirectory, RelayInfo, Settings, View};
+use client::{Directories, Event, OnionDirectory, RelayInfo, Settings, View};
 use common::{Ours, PATIENCE, exit, network};
 use lab::{Content, ContentServer, Node, download};
 use netdoc::Fingerprint;
 use onion::identity::{Ed25519Id, RelayIds, RsaId};
 use std::fs;
+use std::path::Path;
 
 fn onion(node: &Node) -> OnionDirectory {
     let ids = RelayIds { rsa: RsaId(node.rsa()), ed25519: Some(Ed25519Id(node.ed25519())) };
@@ -53,16 +54,25 @@ fn a_client_learns_of_the_network_by_begin_dir_and_later_from_its_guards_alone()
     false_one.ids.rsa = RsaId([7; 20]);
     false_one.ids.ed25519 = None;
     let identities = network.authorities().iter().filter_map(Node::v3_identity);
-    let settings = || Settings {
+    let settings_with = |authorities: Vec<OnionDirectory>, data: &Path| Settings {
         strategy: Box::new(Without(network.authorities().iter().map(Node::rsa).collect())),
         identities: identities.clone().map(Fingerprint::from_bytes).collect(),
         directories: Directories {
-            authorities: all.iter().map(|it| (it.address, *it)).collect(),
+            authorities: authorities.iter().map(|it| (it.address, *it)).collect(),
             fallbacks: vec![false_one],
             has_guards: true,
         },
-        ..Settings::new(all.iter().map(|it| it.address).collect(), data.clone())
+        ..Settings::new(authorities.iter().map(|it| it.address).collect(), data.to_owned())
     };
+    let settings = || settings_with(all.clone(), &data);
+
+    // Where it is the only one, nothing is learnt: it has the documents, and is not who it should be.
+    let nobody = OnionDirectory { address: ([127, 0, 0, 1], 1).into(), ..all[0] };
+    let mut misled = Ours::begin(settings_with(vec![nobody], &folder.path().join("misled")));
+    misled.wait_for("trouble", |event| matches!(event, Event::Trouble(_)).then_some(()));
+    drop(misled);
+    assert!(!folder.path().join("misled/cached-microdesc-consensus").exists());
+
     let mut ours = Ours::start_with(settings());
     works(&mut ours, 1);
     drop(ours);

@@ -134,7 +134,7 @@ impl<N: Node> Driver<N> {
             by_conn: BTreeMap::new(),
             runnable: VecDeque::new(),
             shaking: Shaking::default(),
-            newcomers: Newcomers::default(),
+            newcomers: Newcomers::new(options.max_conns),
             record: Box::new([0; RECORD_LEN]),
             buffers: Buffers::default(),
             lookups: Lookups::new(),

@@ -30,8 +30,10 @@ use std::sync::{Arc, PoisonError, RwLock};
 const UNLISTED_MAX_S: u64 = 7 * 24 * 3600;
 /// Documents of a kind that are kept, at most: several times the public network.
 const DOCUMENTS_MAX: usize = 60_000;
-/// Certificates that are kept, at most.
+/// Certificates that are kept, at most, of authorities that nobody here knows: what was kept on disk may be of such.
 const CERTIFICATES_MAX: usize = 200;
+/// Certificates of one authority that are kept: those that were published last. One is for the present, one for its successor.
+const CERTIFICATES_OF_ONE_MAX: usize = 4;
 /// The longest microdescriptor or server descriptor: authorities take none that is longer.
 const DOCUMENT_MAX: usize = 20_000;
 /// Fast: what is compressed for each request is small.
@@ -239,16 +241,36 @@ impl Documents {
         self.descriptors.len() - before
     }
 
-    /// Takes in those certificates whose certification holds and that have not ended.
-    pub(crate) fn put_certificates(&mut self, now: u64, text: &[u8]) {
+    /// Takes in those certificates whose certification holds and that have not ended, of these authorities. Anybody can make
+    /// certificates for identities of his own: whoever hands on such ones takes no room from those that are asked for.
+    pub(crate) fn put_certificates(
+        &mut self,
+        now: u64,
+        text: &[u8],
+        wanted: Wanted<'_, Fingerprint>,
+    ) {
         for certificate in signed::certificates(text).filter_map(|cert| verify::certificate(&cert))
         {
-            if certificate.expires > now && self.certificates.len() < CERTIFICATES_MAX {
-                let name = (certificate.identity, certificate.signing_key);
-                self.certificates.insert(name, certificate);
+            let identity = certificate.identity;
+            let is_known = matches!(wanted, Wanted::These(_));
+            let has_room = is_known || self.certificates.len() < CERTIFICATES_MAX;
+            if certificate.expires > now && wanted.names(&identity) && has_room {
+                self.certificates.insert((identity, certificate.signing_key), certificate);
+                self.forget_older_certificates(identity);
             }
         }
         self.certificates.retain(|_, certificate| certificate.expires > now);
+    }
+
+    /// Keeps the latest certificates of this authority.
+    fn forget_older_certificates(&mut self, identity: Fingerprint) {
+        let of_it = self.certificates.iter().filter(|((of, _), _)| *of == identity);
+        let mut of_it: Vec<_> = of_it.map(|(name, it)| (it.published, *name)).collect();
+        of_it.sort_unstable();
+        let surplus = of_it.len().saturating_sub(CERTIFICATES_OF_ONE_MAX);
+        for (_, name) in &of_it[..surplus] {
+            self.certificates.remove(name);
+        }
     }
 }
 

@@ -276,11 +276,8 @@ impl RelayConfig {
         } else {
             (self.authorities.unwrap_or_default(), self.authority_identities.unwrap_or_default())
         };
-        let observes_every = link_observations(
-            self.link_observations_every_s,
-            self.public_network == Some(true),
-            address,
-        )?;
+        let observes_every =
+            link_observations(self.link_observations_every_s, &authorities, address)?;
         let scheduler = scheduler(self.scheduler, self.scheduler_interval_ms)?;
         Ok(Settings {
             nickname,

@@ -38,6 +38,9 @@ const FETCHER: Fetcher = Fetcher {
 const SMALL_FETCHER: Fetcher = Fetcher { max_bytes: 4 << 20, ..FETCHER };
 /// Documents that are asked for at once: as tor does, so that a path has less than 4 KiB.
 const BATCH: usize = 90;
+/// Who has answered so often with less than half of what he was asked for is not asked for more in this look: each answer may take
+/// as long as the limits permit.
+const POOR_ANSWERS_MAX: usize = 3;
 
 /// Follows the consensus for one relay, or one client.
 pub(crate) struct Following<S = PlainHttp> {
@@ -222,12 +225,15 @@ impl<S: Source> Following<S> {
         };
         let mut problem = None;
         let present = documents.listing(flavour).cloned();
-        // Once it has ended, there should be a later one: then nobody's word alone is believed that there is none.
+        // Once it has ended, there should be a later one: then nobody's word alone is believed that there is none. A directory that is
+        // no authority is not believed that any longer than until each should have it.
         let has_ended = present.as_ref().is_some_and(|it| now > it.content.valid_until);
+        let is_overdue = present.as_ref().is_some_and(|it| times::is_overdue(&it.content, now));
         for authority in self.anybody() {
+            let is_enough = !has_ended && (!is_overdue || self.authorities.contains(&authority));
             let fetched = fetch_text(&mut self.source, authority, &resource, present.as_deref());
             let listing = match fetched {
-                Ok(Fetched::Nothing) if has_ended => continue,
+                Ok(Fetched::Nothing) if !is_enough => continue,
                 Ok(Fetched::Nothing) => return Ok(false),
                 Ok(Fetched::Text { text, is_by_diff }) => Listing::read(text, flavour)
                     .and_then(|listing| self.verified(authority, documents, listing, now))
@@ -247,7 +253,7 @@ impl<S: Source> Following<S> {
                     if is_later {
                         documents.put_listing(now, listing);
                         self.changed.listings = true;
-                    } else if has_ended {
+                    } else if !is_enough {
                         continue;
                     }
                     return Ok(is_later);
@@ -275,7 +281,7 @@ impl<S: Source> Following<S> {
         if verify::lacks_certificates(&listing.text, &trusted, &documents.certificates)
             && let Ok(text) = self.get_small(authority, "/tor/keys/all".to_owned())
         {
-            documents.put_certificates(now, &text);
+            documents.put_certificates(now, &text, Wanted::These(&trusted));
             self.changed.certificates = true;
         }
         let signers = verify::signers(&listing.text, &trusted, &documents.certificates);
@@ -295,6 +301,7 @@ impl<S: Source> Following<S> {
     /// what another has; what none has is asked for again next time.
     fn fetch_missing(&mut self, documents: &mut Documents, now: u64) {
         for authority in self.anybody() {
+            let mut poor_answers = 0;
             let (micro, descriptors) = (documents.missing_micro(), documents.missing_descriptors());
             if micro.is_empty() && descriptors.is_empty() {
                 return;
@@ -306,6 +313,10 @@ impl<S: Source> Following<S> {
                 let wanted = batch.iter().copied().collect();
                 let new = documents.put_micro(now, &text, Wanted::These(&wanted));
                 self.changed.documents |= new > 0;
+                poor_answers += usize::from(new * 2 < batch.len());
+                if poor_answers >= POOR_ANSWERS_MAX {
+                    break;
+                }
             }
             for batch in descriptors.chunks(BATCH) {
                 let mut path = "/tor/server/d/".to_owned();
@@ -318,6 +329,10 @@ impl<S: Source> Following<S> {
                 let wanted = batch.iter().copied().collect();
                 let new = documents.put_descriptors(now, &text, Wanted::These(&wanted));
                 self.changed.documents |= new > 0;
+                poor_answers += usize::from(new * 2 < batch.len());
+                if poor_answers >= POOR_ANSWERS_MAX {
+                    break;
+                }
             }
         }
     }

@@ -7,7 +7,7 @@
 //! - nothing of a link while fewer than [`CIRCUITS_MIN`] circuits are on it: what one of them carries is lost among the others. Who opens so many of
 //!   their own gets past that, and learns what they carry themselves, and who else doubles it;
 //! - rounded down to a power of two of kB/s: as long as nobody doubles the most of a whole interval, nothing changes;
-//! - of relays only: links of clients, and those of measurements, are not looked at.
+//! - of relays that the consensus lists only: links of clients, of strangers and of measurements are not looked at.
 //!
 //! It is signed with the relay's Ed25519 identity. What a relay says of its links is believed as far as the other end says the same
 //! (`client::model::of_links`).
@@ -24,6 +24,7 @@ use onion::identity::RsaId;
 use onion::router::RelayLink;
 use onion::{Duration, Instant};
 use serde::{Deserialize, Serialize};
+use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::io;
 use std::path::PathBuf;
@@ -33,7 +34,7 @@ use tor_llcrypto::pk::ed25519::{ExpandedKeypair, PublicKey, Signature};
 pub(crate) const FILE: &str = "link-observations";
 /// Circuits that must be on a link for what it carries to be noted.
 pub const CIRCUITS_MIN: usize = 8;
-/// Links that are read of one relay, at most.
+/// Links that are written and read of one relay, at most: the public network has half as many relays.
 const LINKS_MAX: usize = 20_000;
 /// What is read is no longer.
 const LEN_MAX: usize = 4 << 20;
@@ -150,11 +151,13 @@ impl Observer {
             bytes[1] += link.sent_bytes;
             *circuits += link.circuits;
         }
-        for (relay, seen) in &mut self.links {
-            if !now.contains_key(relay) {
+        self.links.retain(|relay, seen| {
+            let is_here = now.contains_key(relay);
+            if !is_here {
                 (seen.before, seen.windows) = Default::default();
             }
-        }
+            is_here || seen.most != [0; 2]
+        });
         for (relay, (bytes, circuits)) in now {
             let seen = self.links.entry(relay).or_default();
             let before = std::mem::replace(&mut seen.before, bytes);
@@ -184,7 +187,11 @@ impl Observer {
                 received_kb_s,
             })
         };
-        let all = self.links.iter_mut().filter_map(observed).collect();
+        let mut all: Vec<ObservedLink> = self.links.iter_mut().filter_map(observed).collect();
+        if all.len() > LINKS_MAX {
+            all.sort_by_key(|it| Reverse(it.sent_kb_s.max(it.received_kb_s)));
+            all.truncate(LINKS_MAX);
+        }
         // Those that are gone are forgotten.
         self.links.retain(|_, seen| seen.before != [0; 2]);
         all

@@ -1,6 +1,6 @@
 //! Who has signed a consensus, for those who are no relay.
 
-use crate::cache::{Documents, verify};
+use crate::cache::{Documents, Wanted, verify};
 use netdoc::Fingerprint;
 use std::collections::BTreeSet;
 
@@ -14,7 +14,7 @@ pub fn consensus_signers(
     now_unix_s: u64,
 ) -> BTreeSet<Fingerprint> {
     let mut documents = Documents::default();
-    documents.put_certificates(now_unix_s, certificates);
+    documents.put_certificates(now_unix_s, certificates, Wanted::These(trusted));
     verify::signers(consensus, trusted, &documents.certificates)
 }
 

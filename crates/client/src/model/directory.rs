@@ -17,7 +17,7 @@ const LINE_MAX: usize = 256;
 /// A model older than this is of a network that was.
 pub const MODEL_AGE_MAX_S: u64 = 24 * 3600;
 /// Clocks differ by so much.
-const SKEW_MAX_S: u64 = 600;
+pub(super) const SKEW_MAX_S: u64 = 600;
 
 /// A model, and who vouches for it.
 #[derive(Clone, Debug, PartialEq)]

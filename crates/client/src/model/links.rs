@@ -1,4 +1,5 @@
-use super::{Link, Model, Pair, THROUGHPUT_MAX_KB_S};
+use super::directory::SKEW_MAX_S;
+use super::{Link, MODEL_AGE_MAX_S, Model, Pair, THROUGHPUT_MAX_KB_S};
 use netdoc::Fingerprint;
 use relay::LinkObservations;
 use std::collections::BTreeMap;
@@ -11,7 +12,8 @@ use std::collections::BTreeMap;
 /// - It is no more than the capacity of either end, if `capacity_kb_s` knows capacities; then relays without one are left out. So two that
 ///   lie together gain no more by it than by carrying what they can.
 ///
-/// Of several accounts of a relay the latest counts.
+/// Of several accounts of a relay the latest counts, of those that are not older than a day, nor of times to come, at `unix_time_s`. The
+/// model is as old as the oldest that counts: who uses it asks for a young one.
 #[must_use]
 pub fn of_links(
     accounts: &[LinkObservations],
@@ -19,7 +21,11 @@ pub fn of_links(
     unix_time_s: u64,
 ) -> Model {
     let mut latest: BTreeMap<Fingerprint, &LinkObservations> = BTreeMap::new();
-    for account in accounts {
+    let is_present = |it: &&LinkObservations| {
+        it.until_unix_s <= unix_time_s.saturating_add(SKEW_MAX_S)
+            && it.until_unix_s.saturating_add(MODEL_AGE_MAX_S) >= unix_time_s
+    };
+    for account in accounts.iter().filter(is_present) {
         let known = latest.entry(account.relay).or_insert(account);
         if known.until_unix_s < account.until_unix_s {
             *known = account;
@@ -51,7 +57,8 @@ pub fn of_links(
             link.throughput_kb_s = Some(link.throughput_kb_s.map_or(carried, |it| it.max(carried)));
         }
     }
-    Model::new(unix_time_s, BTreeMap::new(), links)
+    let oldest = latest.values().map(|it| it.until_unix_s.min(unix_time_s)).min();
+    Model::new(oldest.unwrap_or(unix_time_s), BTreeMap::new(), links)
 }
 
 #[cfg(test)]
@@ -92,6 +99,25 @@ mod tests {
         // From 2 to 1: 256 were sent, and 512 are said to have come. From 1 to 2: 1024, and 128. Nobody but 1 speaks of 3.
         assert_eq!(between(&model, 1, 2), Some(256.0));
         assert_eq!((between(&model, 1, 3), model.links().len()), (None, 1));
+    }
+
+    #[test]
+    fn what_was_said_long_ago_or_of_times_to_come_does_not_count_and_a_model_is_as_old_as_what_it_is_made_of()
+     {
+        let now = 10 * MODEL_AGE_MAX_S;
+        let both = |one_s: u64, other_s: u64| {
+            let accounts = [account(1, one_s, &[(2, 64, 64)]), account(2, other_s, &[(1, 64, 64)])];
+            of_links(&accounts, ANY, now)
+        };
+        let model = both(now - 100, now - MODEL_AGE_MAX_S);
+        assert_eq!((model.links().len(), model.made_unix_s()), (1, now - MODEL_AGE_MAX_S));
+        assert_eq!(both(now, now + SKEW_MAX_S).made_unix_s(), now);
+        assert!(both(now, now - MODEL_AGE_MAX_S - 1).links().is_empty());
+        assert!(both(now, now + SKEW_MAX_S + 1).links().is_empty());
+        // One by a clock that was ahead does not hide those that came after.
+        let ahead = account(1, now + MODEL_AGE_MAX_S, &[(2, 1, 1)]);
+        let [one, other] = [account(1, now, &[(2, 64, 64)]), account(2, now, &[(1, 64, 64)])];
+        assert_eq!(between(&of_links(&[ahead, one, other], ANY, now), 1, 2), Some(64.0));
     }
 
     #[test]

@@ -100,8 +100,11 @@ pub fn learn(
         }
     };
     drop(end);
-    // A panic has been told of where it happened.
-    let _ = thread.join();
+    if found.is_some() {
+        // A panic has been told of where it happened.
+        let _ = thread.join();
+    }
+    // Otherwise it may wait for a slow directory still, and ends by itself after that.
     found.ok_or(ProbeError::Unknown { seconds: patience.as_secs(), problem })
 }
 

@@ -40,11 +40,16 @@ impl Ours {
     }
 
     pub(crate) fn start_with(settings: Settings) -> Self {
-        let (sender, events) = channel();
-        let proxy = ClientProxy::start(settings, sender).expect("started");
-        let mut ours = Self { proxy, events, heard: Vec::new() };
+        let mut ours = Self::begin(settings);
         ours.wait_for("network", |event| matches!(event, Event::Bootstrapped { .. }).then_some(()));
         ours
+    }
+
+    /// Starts it, and waits for nothing.
+    pub(crate) fn begin(settings: Settings) -> Self {
+        let (sender, events) = channel();
+        let proxy = ClientProxy::start(settings, sender).expect("started");
+        Self { proxy, events, heard: Vec::new() }
     }
 
     /// The next event of which `pick` makes something.

@@ -91,7 +91,11 @@ impl Results {
                 self.ratios.entry(count).or_default().extend(case.ratio);
                 self.over_alone.entry(count).or_default().extend(over_alone);
             }
-            None => self.alone.extend(estimate.map(|estimate| (key, estimate))),
+            // What this machine was too slow for is nothing to compare with.
+            None if case.verdict == CaseVerdict::Held => {
+                self.alone.extend(estimate.map(|estimate| (key, estimate)));
+            }
+            None => {}
         }
         let is_apart = over_alone.is_some_and(|ratio| !BOUNDS.contains(&ratio));
         let case = match over_alone.filter(|_| is_apart && case.verdict == CaseVerdict::Held) {

@@ -156,12 +156,14 @@ impl<S: Suite, R: Rng, C: Conduct<S>> Core<S, R, C> {
         self.conns.link_count()
     }
 
-    /// What each link to another relay has carried, in no order; links of measurements are none of them. Several may lead to one relay.
+    /// What each link to a relay that the consensus lists has carried, in no order; links of measurements are none of them. Several may lead
+    /// to one relay.
     pub fn relay_links(&self) -> impl Iterator<Item = RelayLink> {
         let ordinary = self.conns.links().filter(|(_, link)| link.role == Role::Ordinary);
         ordinary.filter_map(|(_, link)| {
-            Some(RelayLink {
-                relay: link.peer()?.rsa,
+            let relay = link.peer()?.rsa;
+            self.config.relays.list(&relay).then(|| RelayLink {
+                relay,
                 received_bytes: link.received_cells * CELL_LEN as u64,
                 sent_bytes: link.sent_cells * CELL_LEN as u64,
                 circuits: link.circuits.len(),

@@ -94,13 +94,18 @@ struct Neighbour {
 pub(super) struct Neighbours {
     defences: Defences,
     by_place: BTreeMap<Place, Neighbour>,
+    /// When those without links were last forgotten.
+    kept_up_at: Instant,
 }
 
 /// An address without links is forgotten after so long, if it is not refused.
 const FORGOTTEN: Duration = Duration::from_mins(10);
 
-/// Where more of them are known, one without links is forgotten at the next look: networks of 64 bits are cheap.
+/// Where so many are known, those without links are forgotten at the next look: networks of 64 bits are cheap.
 const KNOWN_MAX: usize = 1 << 16;
+
+/// Between two looks at so many.
+const LOOK_PAUSE: Duration = Duration::from_secs(1);
 
 impl Neighbours {
     /// The defences that there are.
@@ -124,6 +129,13 @@ impl Neighbours {
     /// nobody can tell from others yet.
     pub(super) fn admit_connection(&mut self, now: Instant, from: IpAddr, expected: u32) -> bool {
         let Some(LinkDefence { max, per_s, burst }) = self.defences.links else { return true };
+        // Before TLS it costs nothing to come from ever other places. Who cannot be remembered is not counted.
+        if self.by_place.len() >= KNOWN_MAX && !self.by_place.contains_key(&Place::of(from)) {
+            if now - self.kept_up_at < LOOK_PAUSE {
+                return true;
+            }
+            self.keep_up(now);
+        }
         let neighbour = self.neighbour(now, from);
         let connects = neighbour.connects.get_or_insert_with(|| bucket(per_s, burst, now));
         if connects.available_bytes(now) == 0 && expected == 0 {
@@ -175,7 +187,8 @@ impl Neighbours {
 
     /// Forgets who has long been gone.
     pub(super) fn keep_up(&mut self, now: Instant) {
-        let are_too_many = self.by_place.len() > KNOWN_MAX;
+        self.kept_up_at = now;
+        let are_too_many = self.by_place.len() >= KNOWN_MAX;
         self.by_place.retain(|_, it| {
             it.links > 0
                 || it.refused_until.is_some_and(|until| now < until)
@@ -232,6 +245,23 @@ mod tests {
 
     fn ip(text: &str) -> IpAddr {
         text.parse().expect("an address")
+    }
+
+    #[test]
+    fn connections_from_ever_other_places_are_not_all_remembered() {
+        let mut it = neighbours(LIVE);
+        assert!(it.admit_link(at(1), ip("192.0.2.1"), 0));
+        for number in 0..2 * u32::try_from(KNOWN_MAX).expect("few") {
+            let from = core::net::Ipv4Addr::from_bits(0x0a00_0000 + number);
+            assert!(it.admit_connection(at(2), from.into(), 0), "nobody is refused for others");
+            assert!(it.by_place.len() <= KNOWN_MAX);
+        }
+        // Those with links are, and so is whoever comes when there is room.
+        assert_eq!(it.by_place[&Place::of(ip("192.0.2.1"))].links, 1);
+        let flooder = ip("198.51.100.7");
+        assert!((0..40).all(|_| it.admit_connection(at(4), flooder, 0)));
+        assert!(!it.admit_connection(at(4), flooder, 0));
+        assert!(it.by_place.len() < 10);
     }
 
     fn circuits(it: &mut Neighbours, now: Instant, from: IpAddr, asked: u32) -> usize {

@@ -29,7 +29,7 @@ pub(crate) struct Changed {
 pub(crate) fn load(folder: &Path, now: u64) -> Documents {
     let mut documents = Documents::default();
     if let Some(text) = read(&folder.join(CERTIFICATES)) {
-        documents.put_certificates(now, &text);
+        documents.put_certificates(now, &text, Wanted::All);
     }
     if let Some(text) = read(&folder.join(MICRO)) {
         documents.put_micro(now, &text, Wanted::All);

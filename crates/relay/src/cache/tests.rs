@@ -83,7 +83,7 @@ pub(crate) fn documents() -> (Documents, [MicroDigest; 2]) {
     let mut documents = Documents::default();
     let [a, b, c] = authorities();
     for authority in [a, b, c] {
-        documents.put_certificates(NOW, authority.certificate.as_bytes());
+        documents.put_certificates(NOW, authority.certificate.as_bytes(), Wanted::All);
     }
     let listing = Listing::read(signed_by(&[a, b]), Flavour::Microdesc).expect("a consensus");
     documents.put_listing(NOW, listing);
@@ -165,13 +165,57 @@ fn a_certificate_must_be_signed_by_the_key_that_it_names_and_be_young() {
         format!("{body_a}dir-key-certification{signature_b}"),
         body_a.to_owned(),
     ] {
-        documents.put_certificates(NOW, forged.as_bytes());
+        documents.put_certificates(NOW, forged.as_bytes(), Wanted::All);
         assert!(documents.certificates.is_empty(), "{forged}");
     }
-    documents.put_certificates(NOW, of_a.as_bytes());
+    documents.put_certificates(NOW, of_a.as_bytes(), Wanted::All);
     assert_eq!(documents.certificates.keys().copied().collect::<Vec<_>>(), [a.name()]);
-    documents.put_certificates(5_000_000_000, of_b.as_bytes());
+    documents.put_certificates(5_000_000_000, of_b.as_bytes(), Wanted::All);
     assert!(documents.certificates.is_empty(), "both have ended");
+}
+
+#[test]
+fn certificates_of_strangers_take_no_room_from_those_of_authorities() {
+    let [a, b, _] = authorities();
+    let mut documents = Documents::default();
+    // As many as there is room for, of one identity each, that were kept on disk.
+    documents.put_certificates(NOW, b.certificate.as_bytes(), Wanted::All);
+    let strange = documents.certificates.values().next().expect("taken").clone();
+    for number in 0..u32::try_from(CERTIFICATES_MAX).expect("few") {
+        let mut name = [0; 20];
+        name[..4].copy_from_slice(&number.to_be_bytes());
+        let identity = Fingerprint::from_bytes(name);
+        let other = Certificate { identity, ..strange.clone() };
+        documents.certificates.insert((identity, strange.signing_key), other);
+    }
+    documents.put_certificates(NOW, a.certificate.as_bytes(), Wanted::All);
+    assert!(!documents.certificates.contains_key(&a.name()), "there is no room for just anybody");
+    let of_b = BTreeSet::from([b.name().0]);
+    documents.put_certificates(NOW, a.certificate.as_bytes(), Wanted::These(&of_b));
+    assert!(!documents.certificates.contains_key(&a.name()), "it is not asked for");
+    let of_a = BTreeSet::from([a.name().0]);
+    documents.put_certificates(NOW, a.certificate.as_bytes(), Wanted::These(&of_a));
+    assert!(documents.certificates.contains_key(&a.name()), "there is always room for it");
+}
+
+#[test]
+fn of_one_authority_the_latest_certificates_are_kept() {
+    let [a, _, _] = authorities();
+    let mut documents = Documents::default();
+    documents.put_certificates(NOW, a.certificate.as_bytes(), Wanted::All);
+    let first = documents.certificates.values().next().expect("taken").clone();
+    for number in 1..=2 * CERTIFICATES_OF_ONE_MAX as u64 {
+        let signing_key = Fingerprint::from_bytes([u8::try_from(number).expect("few"); 20]);
+        let other =
+            Certificate { signing_key, published: first.published - number, ..first.clone() };
+        documents.certificates.insert((first.identity, signing_key), other);
+    }
+    documents.put_certificates(NOW, a.certificate.as_bytes(), Wanted::All);
+    let kept: Vec<_> =
+        documents.certificates.values().map(|it| first.published - it.published).collect();
+    assert_eq!(kept.len(), CERTIFICATES_OF_ONE_MAX);
+    assert!(kept.iter().all(|age| *age < CERTIFICATES_OF_ONE_MAX as u64), "{kept:?}");
+    assert!(documents.certificates.contains_key(&a.name()));
 }
 
 #[test]

@@ -16,6 +16,17 @@ pub(crate) const fn is_reasonably_live(consensus: &Consensus, now: u64) -> bool 
         && now <= consensus.valid_until.saturating_add(REASONABLY_LIVE_S)
 }
 
+/// Whether every directory should have the next one by now: the first half-interval after this one stopped being fresh is over.
+pub(crate) fn is_overdue(consensus: &Consensus, now: u64) -> bool {
+    let interval = consensus.fresh_until.saturating_sub(consensus.valid_after);
+    now > consensus.fresh_until + slack_s(interval) + interval / 2
+}
+
+/// Where an interval is short, so is the time for the authorities to have the consensus.
+fn slack_s(interval_s: u64) -> u64 {
+    SLACK_S.min(interval_s / 16).max(1)
+}
+
 /// How long to wait before the next one is fetched: until a random time in the first half-interval
 /// after this one stops being fresh; not at all if it does not hold now. `chance` is a random number
 /// from 0 to 1. Networks with short intervals have short times.
@@ -25,7 +36,7 @@ pub(crate) fn pause(consensus: &Consensus, now: u64, chance: f64) -> Duration {
         return Duration::ZERO;
     }
     let interval = fresh_until.saturating_sub(valid_after);
-    let slack = SLACK_S.min(interval / 16).max(1);
+    let slack = slack_s(interval);
     // At the latest while it holds.
     let latest = valid_until.saturating_sub(1).max(fresh_until);
     let spread = (interval / 2).max(1);

@@ -370,6 +370,20 @@ fn the_public_network_takes_the_operators_word_and_a_public_address() {
 }
 
 #[test]
+fn what_links_of_the_public_network_carry_is_not_written_down_however_it_is_configured() {
+    let (authorities, _) = crate::public::authorities();
+    let with = |authority: &str| {
+        settings(&format!(
+            "nickname = \"a\"\naddress = \"10.0.0.7\"\nkeys = \"k\"\nlink_observations_every_s = 3600\n\
+             authorities = [\"10.0.0.1:80\", \"{authority}\"]\n"
+        ))
+    };
+    assert!(with("10.0.0.2:80").is_ok());
+    let refusal = with(&authorities[3].to_string()).expect_err("refused").to_string();
+    assert!(refusal.contains("link_observations_every_s"), "{refusal}");
+}
+
+#[test]
 fn figures_are_not_told_on_public_addresses() {
     let at = |metrics: &str| settings(&format!("{LEAST}metrics = \"{metrics}\"\n"));
     for good in ["127.0.0.1:9035", "[::1]:9035", "10.0.0.7:9035"] {

@@ -74,12 +74,13 @@ pub(super) fn public_authorities(
 
 pub(super) fn link_observations(
     every_s: Option<u32>,
-    is_public: bool,
+    authorities: &[SocketAddr],
     address: Ipv4Addr,
 ) -> Result<Option<Duration>, ConfigError> {
     let Some(every_s) = every_s else { return Ok(None) };
     let key = "link_observations_every_s";
-    if is_public {
+    let (public, _) = public::authorities();
+    if authorities.iter().any(|it| public.contains(it)) {
         let reason =
             "what links of the public network carry helps to follow its users: leave it out";
         return Err(invalid(key, reason));

@@ -42,6 +42,41 @@ fn an_interval_that_is_over_is_not_told_again_and_a_link_that_is_gone_is_forgott
 }
 
 #[test]
+fn what_is_written_can_be_read_however_many_links_there_were() {
+    let mut observer = Observer::default();
+    let name = |number: u32| {
+        let mut name = [0; 20];
+        name[..4].copy_from_slice(&number.to_be_bytes());
+        RsaId(name)
+    };
+    let all = u32::try_from(LINKS_MAX).expect("few") + 2;
+    for second in 1..=10 {
+        observer.note(
+            1,
+            (0..all).map(|number| RelayLink {
+                relay: name(number),
+                received_bytes: second * if number == all - 1 { 90_000 } else { 10_000 },
+                sent_bytes: 0,
+                circuits: CIRCUITS_MIN,
+            }),
+        );
+    }
+    let told = observer.take();
+    assert_eq!(told.len(), LINKS_MAX);
+    assert_eq!(told[0].relay, Fingerprint::from_bytes(name(all - 1).0), "the fastest first");
+    let key = Keypair::generate(&mut StdRng::from_seed([1; 32]));
+    let relay = Fingerprint::from_bytes([7; 20]);
+    let said = LinkObservations { relay, until_unix_s: 9, links: told };
+    let signed = said.sign(&ExpandedKeypair::from(&key));
+    let read = LinkObservations::verify(&signed, |_| Some(*key.verifying_key().as_bytes()));
+    assert_eq!(read, Ok(said));
+    // Who was there for a second, and carried nothing, leaves nothing behind.
+    observer.note(1, std::iter::once(link(9, 1, 1, 1)));
+    observer.note(1, std::iter::empty());
+    assert!(observer.links.is_empty());
+}
+
+#[test]
 fn only_the_relay_itself_can_say_what_it_has_seen() {
     let mut rng = StdRng::from_seed([1; 32]);
     let [key, other] = [(); 2].map(|()| Keypair::generate(&mut rng));

@@ -47,7 +47,13 @@ impl KnownRelays {
     #[must_use]
     pub fn trust(&self, relay: &RsaId) -> bool {
         let knows_nobody = self.identities.is_empty();
-        self.allow_unknown || knows_nobody || self.identities.binary_search(relay).is_ok()
+        self.allow_unknown || knows_nobody || self.list(relay)
+    }
+
+    /// Whether the consensus lists this relay.
+    #[must_use]
+    pub fn list(&self, relay: &RsaId) -> bool {
+        self.identities.binary_search(relay).is_ok()
     }
 
     /// With these identities.

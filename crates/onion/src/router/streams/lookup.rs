@@ -56,9 +56,12 @@ impl<S: Suite, R: Rng, C: Conduct<S>> Core<S, R, C> {
         let exit =
             self.config.exit.as_ref().filter(|exit| !exit.policy.is_closed()).ok_or(ERROR)?;
         // And nobody's names for whom it would open no stream.
-        if !exit.allows_single_hop && self.comes_from_client(index) || !self.comes_from_known(index)
-        {
+        if !exit.allows_single_hop && self.comes_from_client(index) {
             return Err(ERROR);
+        }
+        // A relay that is not known yet may be so in the next consensus: that the name does not exist would be another answer.
+        if !self.comes_from_known(index) {
+            return Err(Resolved::TransientError);
         }
         let name = clean_name(name).ok_or(ERROR)?;
         let question = match reverse(&name) {

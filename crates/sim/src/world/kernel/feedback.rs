@@ -2,7 +2,8 @@
 //!
 //! They are part of the same stream of bytes: one leaves when all cells that were written before it have left, in a record and a segment of its own, and is heard when all these have come. So
 //! it waits where they wait: in the socket, for TCP's window, on the way up and down, and for what got lost before it. Its bytes count on both ways. They do not count for TCP's window, and it does not
-//! get lost itself: it is small.
+//! get lost itself: it is small. Among the sockets of a host it does not wait for its turn on the way up: where many have cells to send, that is up to a flight of each sooner than by a real kernel, in favour of
+//! these windows.
 
 use super::{Event, HEADERS, Kernel, RECORD};
 use crate::world::message::What;
