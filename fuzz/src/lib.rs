@@ -7,6 +7,7 @@
 //! - `cargo run -p fuzz --example seed` writes the corpus' first files anew, from the golden vectors
 //!   of `onion` and the sample documents of `netdoc`.
 
+mod begin_dir;
 mod capacity;
 mod cells;
 mod cgo;
@@ -31,6 +32,7 @@ mod transit;
 #[path = "../../crates/onion/tests/common/vectors.rs"]
 mod vectors;
 
+pub use begin_dir::begin_dir;
 pub use capacity::capacity;
 pub use cells::{certs, framer, messages};
 pub use cgo::cgo;
@@ -56,7 +58,7 @@ pub use transit::transit;
 pub type Target = fn(&[u8]);
 
 /// All targets by name.
-pub const TARGETS: [(&str, Target); 22] = [
+pub const TARGETS: [(&str, Target); 23] = [
     ("framer", framer),
     ("messages", messages),
     ("certs", certs),
@@ -79,6 +81,7 @@ pub const TARGETS: [(&str, Target); 22] = [
     ("cgo", cgo),
     ("consdiff", consdiff),
     ("conflux", conflux),
+    ("begin_dir", begin_dir),
 ];
 
 /// The body of a fuzz target's program: libFuzzer's, or one that replays files.

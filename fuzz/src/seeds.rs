@@ -22,6 +22,7 @@ pub fn seeds() -> Vec<Seed> {
     seeds.extend(onions());
     seeds.extend(differences());
     seeds.extend(sets());
+    seeds.extend(crate::begin_dir::begin_dir_seeds());
     seeds
 }
 

@@ -84,6 +84,7 @@ replays! {
     cgo: 2_000,
     consdiff: 5_000,
     conflux: 2_000,
+    begin_dir: 10_000,
 }
 
 #[test]

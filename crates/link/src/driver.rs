@@ -7,6 +7,7 @@ mod moving;
 mod newcomers;
 mod opening;
 mod options;
+mod pace;
 mod shaking;
 mod socket;
 
@@ -25,6 +26,7 @@ use newcomers::Newcomers;
 use onion::node::{ConnId, Node, Wish};
 use onion::{Duration, Instant};
 use options::failed;
+use pace::Pace;
 use shaking::Shaking;
 pub(crate) use socket::PENDING_LEN;
 use socket::Socket;
@@ -74,8 +76,7 @@ pub struct Driver<N> {
     traffic: Traffic,
     /// Bytes of memory of sockets that are [leaving](socket::Stage::Leaving).
     leaving_bytes: usize,
-    /// When the sockets were last looked at.
-    looked_at: Instant,
+    pace: Pace,
     deadlines: Deadlines,
     /// A listener failed to accept for want of something: epoll will not tell of it again.
     must_accept_again: bool,
@@ -141,7 +142,7 @@ impl<N: Node> Driver<N> {
             workers: Workers::start(options.workers)?,
             traffic: Traffic::default(),
             leaving_bytes: 0,
-            looked_at: Instant::ORIGIN,
+            pace: Pace::default(),
             deadlines: Deadlines::default(),
             must_accept_again: false,
         })
@@ -227,13 +228,14 @@ impl<N: Node> Driver<N> {
         }
         let next = [Some(deadline), self.node.poll_timeout(), self.deadlines.next()];
         let next = next.into_iter().flatten().min().unwrap_or(deadline);
-        let next_look = (self.looked_at + self.options.coalesce).min(next);
+        let received_bytes = self.traffic.received_bytes;
+        let next_look = self.pace.next_look(&self.options, received_bytes).min(next);
         let now = self.clock.now();
         if now < next_look {
             self.clock.sleep(next_look - now);
         }
         let now = self.clock.now();
-        self.looked_at = now;
+        self.pace.handle_look(now, received_bytes);
         let is_idle = self.runnable.is_empty() && self.shaking.is_empty();
         let wait = if is_idle { next - now } else { Duration::ZERO };
         match self.poll.poll(&mut self.events, Some(wait)) {
