@@ -10,7 +10,6 @@ use crate::strategy::{Strategy, Weighted};
 use link::tls::TlsConfigs;
 use link::{Clock, Driver, DriverError, DriverOptions, Remote, unix_time_s};
 use netdoc::Fingerprint;
-use onion::cell::CELL_LEN;
 use onion::cell::msg::DesiredUx;
 use onion::tunnel::conflux::schedulers::MinRtt;
 use onion::tunnel::conflux::{LEGS_MAX, LegScheduler};
@@ -31,11 +30,6 @@ use std::thread::{Builder, JoinHandle};
 const SAVE: Duration = Duration::from_secs(300);
 /// Only bounds the wait: what matters wakes the thread, or has a time.
 const LONGEST_WAIT: Duration = Duration::from_secs(60);
-/// While bytes come in bulk they are gathered for so long: stock relays write a few cells at a time, and to be woken for each of them,
-/// and to write each of them to the program, costs more than all the cryptography.
-const COALESCE: Duration = Duration::from_millis(1);
-/// More than a look brings that has an answer of one or two cells in it: those wait for nothing.
-const BULK_BYTES: u64 = 4 * CELL_LEN as u64;
 
 /// What a client is to be.
 #[derive(Debug)]
@@ -184,12 +178,7 @@ impl ClientProxy {
             let choices = Choices { strategy, rules, legs, leg_scheduler, desired, by_latency };
             let proxy = Proxy::new(choices, remembered, clock.now(), now, rng);
             // Plain connections come in; links that go out have TLS all the same.
-            let options = DriverOptions {
-                accepts_plain: true,
-                coalesce: COALESCE,
-                coalesce_from_bytes: BULK_BYTES,
-                ..DriverOptions::default()
-            };
+            let options = DriverOptions { accepts_plain: true, ..DriverOptions::default() };
             match Driver::new(proxy, clock, tls, vec![listener], options) {
                 Ok(driver) => {
                     let _waits_for_it = ready.send(Ok(driver.remote()));

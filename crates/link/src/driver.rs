@@ -7,7 +7,6 @@ mod moving;
 mod newcomers;
 mod opening;
 mod options;
-mod pace;
 mod shaking;
 mod socket;
 
@@ -26,7 +25,6 @@ use newcomers::Newcomers;
 use onion::node::{ConnId, Node, Wish};
 use onion::{Duration, Instant};
 use options::failed;
-use pace::Pace;
 use shaking::Shaking;
 pub(crate) use socket::PENDING_LEN;
 use socket::Socket;
@@ -76,7 +74,8 @@ pub struct Driver<N> {
     traffic: Traffic,
     /// Bytes of memory of sockets that are [leaving](socket::Stage::Leaving).
     leaving_bytes: usize,
-    pace: Pace,
+    /// When the sockets were last looked at.
+    looked_at: Instant,
     deadlines: Deadlines,
     /// A listener failed to accept for want of something: epoll will not tell of it again.
     must_accept_again: bool,
@@ -142,7 +141,7 @@ impl<N: Node> Driver<N> {
             workers: Workers::start(options.workers)?,
             traffic: Traffic::default(),
             leaving_bytes: 0,
-            pace: Pace::default(),
+            looked_at: Instant::ORIGIN,
             deadlines: Deadlines::default(),
             must_accept_again: false,
         })
@@ -228,14 +227,13 @@ impl<N: Node> Driver<N> {
         }
         let next = [Some(deadline), self.node.poll_timeout(), self.deadlines.next()];
         let next = next.into_iter().flatten().min().unwrap_or(deadline);
-        let received_bytes = self.traffic.received_bytes;
-        let next_look = self.pace.next_look(&self.options, received_bytes).min(next);
+        let next_look = (self.looked_at + self.options.coalesce).min(next);
         let now = self.clock.now();
         if now < next_look {
             self.clock.sleep(next_look - now);
         }
         let now = self.clock.now();
-        self.pace.handle_look(now, received_bytes);
+        self.looked_at = now;
         let is_idle = self.runnable.is_empty() && self.shaking.is_empty();
         let wait = if is_idle { next - now } else { Duration::ZERO };
         match self.poll.poll(&mut self.events, Some(wait)) {

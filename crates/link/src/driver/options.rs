@@ -33,9 +33,6 @@ pub struct DriverOptions {
     /// Least time between two looks at the sockets. Longer means fewer and larger reads and writes,
     /// and so less work for each byte, at the price of latency.
     pub coalesce: Duration,
-    /// The next look waits for that only if the last one has brought so many bytes of plaintext: what comes in bulk is gathered, what is
-    /// said in a few cells is answered at once. Zero: it always waits.
-    pub coalesce_from_bytes: u64,
     /// Threads for what a node wants done elsewhere ([`Wish::Work`](onion::node::Wish::Work)). With none it is done at once, and
     /// all else waits.
     pub workers: usize,
@@ -50,7 +47,6 @@ impl Default for DriverOptions {
             accepts_plain: false,
             dial_from: None,
             coalesce: Duration::ZERO,
-            coalesce_from_bytes: 0,
             workers: 0,
         }
     }
