@@ -346,7 +346,75 @@ fn what_no_sendme_will_acknowledge_is_kept_for_a_while_only() {
     assert_eq!(end.again_len(), 0);
 }
 
+/// What was not kept does no harm any more once a later SENDME has told that it has come.
+#[test]
+fn a_leg_that_was_acknowledged_after_it_had_too_much_is_made_good() {
+    let mut end = linked(2, 100);
+    end.set_resumes(true);
+    let send = |end: &mut Conflux<usize, u64>, message, is_marked| {
+        end.handle_chosen(0);
+        end.handle_sent(0);
+        end.keep(0, message, is_marked);
+    };
+    (1..=600).for_each(|message| send(&mut end, message, false));
+    send(&mut end, 601, true);
+    send(&mut end, 602, false);
+    end.handle_acknowledged(0);
+    assert_eq!(end.again_len(), 1);
+    assert_eq!(end.remove_leg(0, 9, false), Removed::Spare);
+    assert_eq!(end.next_lost(), Some(&602));
+}
+
 proptest! {
+    /// The set is lost with a leg if something of it was neither kept nor acknowledged, and only then; else just what was not acknowledged
+    /// is sent again.
+    #[test]
+    fn what_is_sent_again_of_a_leg_is_what_was_not_acknowledged(
+        steps in prop::collection::vec((0u8..4, 1u64..700), 1..40),
+    ) {
+        let mut end = linked(2, 100);
+        end.set_resumes(true);
+        // By number; with whether a SENDME will tell of it.
+        let mut open: VecDeque<(u64, bool)> = VecDeque::new();
+        let (mut sent, mut unmarked, mut last_dropped) = (0, 0, 0);
+        for (what, count) in steps {
+            let (count, marked_every) = match what {
+                0 => (count, u64::MAX),
+                1 => (4 * count, 31),
+                2 => (1, 1),
+                _ => (0, 1),
+            };
+            for at in 1..=count {
+                let is_marked = at % marked_every == 0;
+                unmarked = if is_marked { 0 } else { unmarked + 1 };
+                let first = open.front().map_or(sent + 1, |it| it.0).max(last_dropped + 1);
+                let kept = sent + 1 - first;
+                if kept >= 1 << 13 || (kept > 0 && unmarked > 512) {
+                    last_dropped = first;
+                }
+                sent += 1;
+                end.handle_chosen(0);
+                end.handle_sent(0);
+                end.keep(0, sent, is_marked);
+                open.push_back((sent, is_marked));
+            }
+            if what == 3 && open.iter().any(|it| it.1) {
+                while open.pop_front().is_some_and(|it| !it.1) {}
+                end.handle_acknowledged(0);
+            }
+        }
+        let kept = open.iter().filter(|it| it.0 > last_dropped).count();
+        prop_assert_eq!(end.again_len(), kept);
+        let removed = end.remove_leg(0, 9, false);
+        if kept < open.len() {
+            prop_assert_eq!((removed, end.again_len()), (Removed::Broken, 0));
+        } else {
+            prop_assert_eq!(removed, Removed::Spare);
+            let again = core::iter::from_fn(|| end.take_lost(1).map(|it| it.1));
+            prop_assert!(again.eq(open.iter().map(|it| it.0)));
+        }
+    }
+
     /// Whichever legs die, and whenever: as long as one is left all comes once, and in order.
     #[test]
     fn legs_that_die_lose_nothing_between_ends_that_send_again(
