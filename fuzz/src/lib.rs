@@ -22,10 +22,12 @@ mod input;
 mod linked;
 mod links;
 mod measurements;
+mod model;
 mod replay;
 mod router;
 mod seam;
 mod seeds;
+mod signed_documents;
 mod target;
 mod told;
 mod transit;
@@ -48,17 +50,19 @@ pub use libfuzzer_sys;
 pub use linked::conflux;
 pub use links::{channel_initiator, channel_responder};
 pub use measurements::measurement;
+pub use model::model;
 pub use replay::{Mutator, replay_files};
 pub use router::router;
 pub use seam::seam;
 pub use seeds::{Seed, seeds};
+pub use signed_documents::signed_documents;
 pub use transit::transit;
 
 /// A fuzz target.
 pub type Target = fn(&[u8]);
 
 /// All targets by name.
-pub const TARGETS: [(&str, Target); 23] = [
+pub const TARGETS: [(&str, Target); 25] = [
     ("framer", framer),
     ("messages", messages),
     ("certs", certs),
@@ -82,6 +86,8 @@ pub const TARGETS: [(&str, Target); 23] = [
     ("consdiff", consdiff),
     ("conflux", conflux),
     ("begin_dir", begin_dir),
+    ("signed_documents", signed_documents),
+    ("model", model),
 ];
 
 /// The body of a fuzz target's program: libFuzzer's, or one that replays files.

@@ -85,6 +85,8 @@ replays! {
     consdiff: 5_000,
     conflux: 2_000,
     begin_dir: 10_000,
+    signed_documents: 10_000,
+    model: 5_000,
 }
 
 #[test]
