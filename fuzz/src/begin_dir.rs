@@ -81,7 +81,7 @@ impl Directory {
 
     /// One cell of the directory; whether the stream goes on.
     fn says(&mut self, input: &mut Input<'_>) -> bool {
-        self.now = self.now + Duration::from_millis(input.u8().into());
+        self.now += Duration::from_millis(input.u8().into());
         let kind = input.u8() % 8;
         let (command, stream_id) = match kind {
             0 => (RelayCommand::CONNECTED, self.stream_id),
