@@ -40,7 +40,8 @@ pub fn model(data: &[u8]) {
 /// Texts of models: a small one, one with values that cannot be, and one of another version.
 pub(crate) fn model_seeds() -> Vec<crate::Seed> {
     let relay = |number| Fingerprint::from_bytes([number; 20]);
-    let node = Node { entry_rtt_ms: Some(12.5), throughput_kb_s: Some(900.0), circuits: 9, failed: 1 };
+    let node =
+        Node { entry_rtt_ms: Some(12.5), throughput_kb_s: Some(900.0), circuits: 9, failed: 1 };
     let link = Link { rtt_ms: Some(31.25), throughput_kb_s: Some(700.0) };
     let nodes = BTreeMap::from([(relay(1), node), (relay(2), Node::default())]);
     let links = [(1, 2), (2, 3)].map(|(a, b)| (Pair::new(relay(a), relay(b)), link));

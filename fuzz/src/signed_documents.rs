@@ -31,7 +31,8 @@ fn signed_consensus(data: &[u8]) {
     assert!(signatures.len() <= data.len() / 80, "each has two names");
     let Ok(read) = read else { return };
     let name = "A".repeat(40);
-    let signature = format!("{name} {name}\n-----BEGIN SIGNATURE-----\nAA==\n-----END SIGNATURE-----\n");
+    let signature =
+        format!("{name} {name}\n-----BEGIN SIGNATURE-----\nAA==\n-----END SIGNATURE-----\n");
     let again = Consensus::parse(&[signed, signature.as_bytes()].concat());
     let mut again = again.expect("all but the signature is the same");
     again.signatures = read.signatures;

@@ -108,9 +108,13 @@ fn curl_downloads_through_the_client_and_it_says_what_happens() {
     let values = ended.values();
     let of = |kind: &str| values.iter().filter(|it| it["type"] == kind).collect::<Vec<_>>();
     assert_eq!(of("stream_opened").len(), usize::try_from(DOWNLOADS).expect("few"));
-    let received_bytes: f64 = of("stream_closed").iter().map(|it| number(it, "received_bytes")).sum();
+    let received_bytes: f64 =
+        of("stream_closed").iter().map(|it| number(it, "received_bytes")).sum();
     let expected: u64 = (0..DOWNLOADS).map(|it| content(it).len).sum();
-    assert!(received_bytes > expected as f64, "all came through it, with its heads: {received_bytes}");
+    assert!(
+        received_bytes > expected as f64,
+        "all came through it, with its heads: {received_bytes}"
+    );
     assert!(of("stream_closed").iter().all(|it| it["ok"] == true && it["sent_bytes"] != 0));
     let built = of("circuit_built");
     assert!(built.len() >= 3);
@@ -120,7 +124,12 @@ fn curl_downloads_through_the_client_and_it_says_what_happens() {
 }
 
 /// A relay of ours in this network, and its fingerprint. An exit lets clients go anywhere.
-fn relay_of_ours(scratch: &Scratch, network: &Network, name: &str, is_exit: bool) -> (Running, [u8; 20]) {
+fn relay_of_ours(
+    scratch: &Scratch,
+    network: &Network,
+    name: &str,
+    is_exit: bool,
+) -> (Running, [u8; 20]) {
     let authorities: Vec<_> = network.directory_addrs().iter().map(ToString::to_string).collect();
     let exit = "[exit]\npolicy = [\"accept *:*\"]\nreject_private = false\n";
     let file = format!(

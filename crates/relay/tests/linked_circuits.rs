@@ -114,11 +114,13 @@ fn wait_until_linked(client: &mut Client, exit: &Relay) -> Vec<String> {
 fn guards_of_the_latest(client: &mut Client) -> Vec<String> {
     // "STREAM 12 SUCCEEDED 7 127.0.0.1:80"
     let heard = client.events().expect("answers");
-    let stream = heard.iter().rev().find_map(|it| it.strip_prefix("STREAM ")?.split_once(" SUCCEEDED "));
+    let stream =
+        heard.iter().rev().find_map(|it| it.strip_prefix("STREAM ")?.split_once(" SUCCEEDED "));
     let circuit = stream.and_then(|(_, rest)| rest.split(' ').next()).expect("a stream").to_owned();
     // "7 BUILT $FP~name,$FP~name,$FP~name … PURPOSE=CONFLUX_LINKED … CONFLUX_ID=…"
     let all = client.control().get_info("circuit-status").expect("answers");
-    let set_of = |line: &str| line.split(' ').find(|it| it.starts_with("CONFLUX_ID=")).map(str::to_owned);
+    let set_of =
+        |line: &str| line.split(' ').find(|it| it.starts_with("CONFLUX_ID=")).map(str::to_owned);
     let mine = all.lines().find(|line| line.split(' ').next() == Some(&circuit));
     let set = mine.and_then(set_of).unwrap_or_else(|| panic!("circuit {circuit} is no leg: {all}"));
     let legs = all.lines().filter(|line| set_of(line).as_deref() == Some(&set));
@@ -130,7 +132,8 @@ fn guards_of_the_latest(client: &mut Client) -> Vec<String> {
 fn rest_of(stream: &mut TcpStream) -> Vec<u8> {
     let mut rest = Vec::new();
     let ended = stream.read_to_end(&mut rest);
-    let is_silent = |error: &io::Error| matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut);
+    let is_silent =
+        |error: &io::Error| matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut);
     assert!(!ended.is_err_and(|error| is_silent(&error)), "it hangs after {} bytes", rest.len());
     rest
 }
@@ -138,7 +141,8 @@ fn rest_of(stream: &mut TcpStream) -> Vec<u8> {
 /// A stock client does not take again what was under way on a leg, and has no sign to ask for it (proposal 329 §2.4.3): where something may be
 /// missing both ends close the set. What has come is right, nothing hangs, and the next download comes whole.
 #[test]
-fn a_leg_of_a_stock_client_that_is_killed_in_the_middle_leaves_nothing_wrong_and_nothing_that_hangs() {
+fn a_leg_of_a_stock_client_that_is_killed_in_the_middle_leaves_nothing_wrong_and_nothing_that_hangs()
+ {
     let stock = ["a", "b", "c", "d", "e", "f"].map(RelaySpec::new).to_vec();
     let network = Network::start(&NetworkSpec::new(stock), &mut |_| {}).expect("up");
     let folder = tempfile::tempdir().expect("a folder");

@@ -149,7 +149,8 @@ fn a_relay_listed_twice_or_out_of_order_is_refused() {
 #[test]
 fn what_stands_behind_the_first_signature_and_is_none_is_refused() {
     let weights = "bandwidth-weights Wgg=0 Wmg=10000\n";
-    let before = MICRODESC.replacen("directory-signature", &format!("{weights}directory-signature"), 1);
+    let before =
+        MICRODESC.replacen("directory-signature", &format!("{weights}directory-signature"), 1);
     assert_eq!(parse(&before).expect("it is signed").bandwidth_weights.get("Wgg"), Some(0));
     let (_, signature) = MICRODESC.split_once("directory-signature").expect("signed");
     let again = format!("directory-signature{signature}");
