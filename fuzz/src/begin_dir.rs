@@ -96,7 +96,8 @@ impl Directory {
         self.hop.originate(&mut body);
         let (mut cell, before) = (Command::RELAY, body);
         if kind == 7 && input.bool() {
-            cell = input.choose(&[Command::RELAY, Command::DESTROY, Command::new(input.u8())]);
+            let other = Command::new(input.u8());
+            cell = input.choose(&[Command::RELAY, Command::DESTROY, other]);
             body[usize::from(input.u16()) % BODY_LEN] ^= input.u8();
         }
         let is_altered = (cell, body) != (Command::RELAY, before);
@@ -206,7 +207,7 @@ pub(crate) fn begin_dir_seeds() -> Vec<crate::Seed> {
         ("begin_dir", "in-pieces", answer(9, &[&head[..5], &head[5..], b"r", b" relays\n"])),
         ("begin_dir", "too-short", answer(9, &[head, b"r relay"])),
         ("begin_dir", "too-long", answer(8, &[head, b"r relays\n"])),
-        ("begin_dir", "without-a-head", answer(0, &[&endless; 40])),
+        ("begin_dir", "without-a-head", answer(0, &[&endless[..]; 40])),
         ("begin_dir", "a-long-head", answer(20, &[&padded[..498], b"\r\n\r\nr relay"])),
         ("begin_dir", "refused", answer(9, &[b"HTTP/1.0 404 Not found\r\n\r\n"])),
         ("begin_dir", "altered", [answer(9, &[head])[..].to_vec(), cell(7, b"")].concat()),
