@@ -275,9 +275,9 @@ fn legs_that_are_killed_lose_nothing(legs: usize) {
     };
     let from = ("127.0.0.1", port);
     let done = download_while(socks, from, content, "first", PATIENCE, &mut kill);
-    assert_eq!(killed, 2);
     let done = done.unwrap_or_else(|error| panic!("{error}: {:#?}", client.heard()));
-    assert!(done.is_right, "{done:?}");
+    assert!(done.is_right, "{done:?}: {:#?}", client.heard());
+    assert_eq!(killed, 2);
     let lost = |event: &&Event| matches!(event, Event::LegLost { .. });
     assert!(client.heard()[before..].iter().filter(lost).count() >= 2, "{:#?}", client.heard());
 }
