@@ -7,6 +7,7 @@
 //! - `cargo run -p fuzz --example seed` writes the corpus' first files anew, from the golden vectors
 //!   of `onion` and the sample documents of `netdoc`.
 
+mod begin_dir;
 mod capacity;
 mod cells;
 mod cgo;
@@ -21,16 +22,19 @@ mod input;
 mod linked;
 mod links;
 mod measurements;
+mod model;
 mod replay;
 mod router;
 mod seam;
 mod seeds;
+mod signed_documents;
 mod target;
 mod told;
 mod transit;
 #[path = "../../crates/onion/tests/common/vectors.rs"]
 mod vectors;
 
+pub use begin_dir::begin_dir;
 pub use capacity::capacity;
 pub use cells::{certs, framer, messages};
 pub use cgo::cgo;
@@ -46,17 +50,19 @@ pub use libfuzzer_sys;
 pub use linked::conflux;
 pub use links::{channel_initiator, channel_responder};
 pub use measurements::measurement;
+pub use model::model;
 pub use replay::{Mutator, replay_files};
 pub use router::router;
 pub use seam::seam;
 pub use seeds::{Seed, seeds};
+pub use signed_documents::signed_documents;
 pub use transit::transit;
 
 /// A fuzz target.
 pub type Target = fn(&[u8]);
 
 /// All targets by name.
-pub const TARGETS: [(&str, Target); 22] = [
+pub const TARGETS: [(&str, Target); 25] = [
     ("framer", framer),
     ("messages", messages),
     ("certs", certs),
@@ -79,6 +85,9 @@ pub const TARGETS: [(&str, Target); 22] = [
     ("cgo", cgo),
     ("consdiff", consdiff),
     ("conflux", conflux),
+    ("begin_dir", begin_dir),
+    ("signed_documents", signed_documents),
+    ("model", model),
 ];
 
 /// The body of a fuzz target's program: libFuzzer's, or one that replays files.

@@ -22,6 +22,9 @@ pub fn seeds() -> Vec<Seed> {
     seeds.extend(onions());
     seeds.extend(differences());
     seeds.extend(sets());
+    seeds.extend(crate::begin_dir::begin_dir_seeds());
+    seeds.extend(crate::signed_documents::signed_document_seeds());
+    seeds.extend(crate::model::model_seeds());
     seeds
 }
 

@@ -84,6 +84,9 @@ replays! {
     cgo: 2_000,
     consdiff: 5_000,
     conflux: 2_000,
+    begin_dir: 10_000,
+    signed_documents: 10_000,
+    model: 5_000,
 }
 
 #[test]

@@ -24,6 +24,7 @@
 //! ```
 
 pub mod anonymity;
+pub mod begin_dir;
 pub mod countries;
 mod directory;
 mod event;

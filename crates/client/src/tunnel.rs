@@ -1,8 +1,7 @@
 //! Documents of directories inside circuits of one hop, as stock clients ask for them (BEGIN_DIR, tor-spec §6.2.1). Nobody between sees
 //! what is asked for, or changes what is answered; the directory itself proves its identity.
 
-mod answer;
-
+use crate::begin_dir::Exchange;
 use link::tls::TlsConfigs;
 use link::{Clock, Driver, DriverOptions, unix_time_s};
 use netdoc::consdiff::ConsensusDigest;
@@ -10,53 +9,17 @@ use netdoc::fetch::{Fetcher, Problem, Resource};
 use onion::cell::msg::EndReason;
 use onion::circuit::NextHop;
 use onion::client::{
-    Application, CircuitNumber, CircuitPlan, Client, ClientEvent, Destination, Loss, Outcome,
-    Progress, StreamNumber,
+    CircuitNumber, CircuitPlan, Client, ClientEvent, Destination, Loss, Outcome, StreamNumber,
 };
-use onion::suite::Tor;
 use onion::{Duration, Instant};
 use rand::rngs::{StdRng, SysRng};
 use rand::{Rng, SeedableRng};
-use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::net::SocketAddr;
-use std::rc::Rc;
 
 /// Time for the link and the circuit to stand.
 const CIRCUIT_MAX: Duration = Duration::from_secs(30);
-
-/// Our end of a stream to a directory.
-#[derive(Debug)]
-struct Exchange {
-    request: Vec<u8>,
-    answer: Rc<RefCell<Vec<u8>>>,
-    /// The answer is no longer.
-    max_bytes: usize,
-}
-
-impl Application<Tor> for Exchange {
-    fn has_more(&self, sent_bytes: u64) -> bool {
-        sent_bytes < self.request.len() as u64
-    }
-
-    fn fill(&mut self, sent_bytes: u64, room: &mut [u8]) -> usize {
-        let rest = usize::try_from(sent_bytes).ok().and_then(|sent| self.request.get(sent..));
-        let rest = rest.unwrap_or_default();
-        let len = rest.len().min(room.len());
-        room[..len].copy_from_slice(&rest[..len]);
-        len
-    }
-
-    fn take(&mut self, _received_bytes: u64, data: &[u8]) -> Progress {
-        let mut answer = self.answer.borrow_mut();
-        if answer.len() + data.len() > self.max_bytes {
-            return Progress::Wrong;
-        }
-        answer.extend_from_slice(data);
-        Progress::Open
-    }
-}
 
 /// Circuits to directories, each used for all that is asked of one, with the links below them.
 pub(crate) struct Tunnels {
@@ -131,15 +94,11 @@ impl Tunnels {
         have: &[ConsensusDigest],
         limits: &Fetcher,
     ) -> Result<Vec<u8>, Problem> {
-        let answer = Rc::default();
-        let max_bytes = usize::try_from(limits.max_bytes).unwrap_or(usize::MAX);
-        let max_bytes = max_bytes.saturating_add(answer::HEAD_MAX);
-        let request = answer::request(what, have);
-        let exchange = Exchange { request, answer: Rc::clone(&answer), max_bytes };
+        let (exchange, answer) = Exchange::new(what, have, limits.max_bytes);
         let now = self.driver.now();
         let stream = self.driver.node_mut().begin(now, circuit, Destination::Directory, exchange);
         match self.wait(circuit, stream, now, limits)? {
-            Outcome::Ended(EndReason::DONE) => answer::document(answer.take(), limits.max_bytes),
+            Outcome::Ended(EndReason::DONE) => answer.document(),
             Outcome::Ended(reason) => {
                 Err(Problem::Broken { reason: format!("the relay gives none: {reason}") })
             }

@@ -175,8 +175,17 @@ fn downloads_come_whole_over_two_to_four_legs_to_our_exit_by_each_scheduler() {
     assert_eq!(last.len(), 2, "{last:?}");
 }
 
-/// A stream to this port of our machine that has asked for so many bytes, and has got the first of them.
-fn begun(client: &Ours, port: u16, len: usize) -> TcpStream {
+/// What the server at this port says to that request, without any network between.
+fn said_by(port: u16, request: &[u8]) -> Vec<u8> {
+    let mut stream = TcpStream::connect(("127.0.0.1", port)).expect("it listens");
+    stream.write_all(request).expect("sent");
+    let mut said = Vec::new();
+    stream.read_to_end(&mut said).expect("answered");
+    said
+}
+
+/// A stream to this port of our machine on which that was said.
+fn begun(client: &Ours, port: u16, request: &[u8]) -> TcpStream {
     let mut stream = TcpStream::connect(client.proxy.socks()).expect("it listens");
     stream.set_read_timeout(Some(PATIENCE)).expect("set");
     let mut asked = vec![5, 1, 0, 5, 1, 0, 1, 127, 0, 0, 1];
@@ -185,8 +194,7 @@ fn begun(client: &Ours, port: u16, len: usize) -> TcpStream {
     let mut answer = [0; 12];
     stream.read_exact(&mut answer).expect("answered");
     assert_eq!(answer[..4], [5, 0, 5, 0], "granted");
-    stream.write_all(format!("GET /{len}/1 HTTP/1.0\r\n\r\n").as_bytes()).expect("sent");
-    stream.read_exact(&mut [0; 16]).expect("it begins");
+    stream.write_all(request).expect("sent");
     stream
 }
 
@@ -205,18 +213,20 @@ fn a_leg_that_is_killed_in_the_middle_ends_the_stream_and_nothing_wrong_has_come
         Event::CircuitBuilt { legs: 2, .. } => Some(()),
         _ => None,
     });
-    let mut stream = begun(&client, port, 50_000_000);
+    let request = b"GET /50000000/1 HTTP/1.0\r\n\r\n";
+    let mut stream = begun(&client, port, request);
     // One leg alone has no room for so much at once: now both carry.
-    stream.read_exact(&mut vec![0; 5_000_000]).expect("it comes");
+    let mut came = vec![0; 5_000_000];
+    stream.read_exact(&mut came).expect("it comes");
     let number = client.last_circuit();
     let paths = leg_paths(&client, number);
     // The last of them stands; one may have been lost and replaced while it was built.
     let guard = paths.last().expect("two legs")[0];
     let node = network.nodes().iter().find(|node| node.rsa() == *guard.as_bytes());
     node.expect("a stock relay").kill();
-    let mut rest = Vec::new();
-    let _ended_or_reset = stream.read_to_end(&mut rest);
-    assert!(rest.len() < 50_000_000, "{} bytes came", rest.len());
+    let _ended_or_reset = stream.read_to_end(&mut came);
+    assert!(came.len() < 50_000_000, "{} bytes came", came.len());
+    assert!(said_by(port, request).starts_with(&came), "{} bytes are wrong", came.len());
     client.wait_for("end of the set", |event| match event {
         Event::CircuitClosed { circuit, .. } if *circuit == number => Some(()),
         _ => None,
@@ -235,15 +245,15 @@ fn a_leg_that_is_killed_in_the_middle_ends_the_stream_and_nothing_wrong_has_come
 }
 
 /// Our exit and our client keep what is not acknowledged, and send it again on the legs that are left.
-#[test]
-fn legs_that_are_killed_in_the_middle_lose_nothing_where_the_exit_is_ours() {
-    let network = network(relays(6));
+fn legs_that_are_killed_lose_nothing(legs: usize) {
+    // Of a guard and a middle for each leg.
+    let network = network(relays(2 * legs));
     let folder = tempfile::tempdir().expect("a folder");
     let relay = our_exit(&network, folder.path());
     network.wait_until_known(&[relay.rsa().0], PATIENCE).expect("listed");
     let server = ContentServer::start().expect("a server");
     let port = server.address().port();
-    let mut client = Ours::start_with(with_legs(&network, folder.path(), "ours", 3));
+    let mut client = Ours::start_with(with_legs(&network, folder.path(), "ours", legs));
     wait_for_exit(&mut client, port);
     let before = client.heard().len();
     let (mut received, mut killed) = (0, 0);
@@ -254,7 +264,9 @@ fn legs_that_are_killed_in_the_middle_lose_nothing_where_the_exit_is_ours() {
         // Twice in the middle: the guard of a leg that carries.
         if received > (killed + 1) * (15 << 20) && killed < 2 {
             let number = client.last_circuit();
-            let guard = leg_paths(&client, number)[usize::try_from(killed).expect("few")][0];
+            let paths = leg_paths(&client, number);
+            assert!(paths.len() >= legs, "{paths:?}");
+            let guard = paths[usize::try_from(killed).expect("few")][0];
             killed += 1;
             let node = network.nodes().iter().find(|node| node.rsa() == *guard.as_bytes());
             node.expect("a stock relay").kill();
@@ -263,11 +275,21 @@ fn legs_that_are_killed_in_the_middle_lose_nothing_where_the_exit_is_ours() {
     };
     let from = ("127.0.0.1", port);
     let done = download_while(socks, from, content, "first", PATIENCE, &mut kill);
-    assert_eq!(killed, 2);
     let done = done.unwrap_or_else(|error| panic!("{error}: {:#?}", client.heard()));
-    assert!(done.is_right, "{done:?}");
+    assert!(done.is_right, "{done:?}: {:#?}", client.heard());
+    assert_eq!(killed, 2);
     let lost = |event: &&Event| matches!(event, Event::LegLost { .. });
     assert!(client.heard()[before..].iter().filter(lost).count() >= 2, "{:#?}", client.heard());
+}
+
+#[test]
+fn two_of_three_legs_that_are_killed_in_the_middle_lose_nothing_where_the_exit_is_ours() {
+    legs_that_are_killed_lose_nothing(3);
+}
+
+#[test]
+fn two_of_four_legs_that_are_killed_in_the_middle_lose_nothing_where_the_exit_is_ours() {
+    legs_that_are_killed_lose_nothing(4);
 }
 
 #[test]

@@ -3,19 +3,79 @@
 #[expect(dead_code, reason = "what the other test files need")]
 mod common;
 
-use common::{PATIENCE, Scratch};
-use lab::{Content, ContentServer, Network, NetworkSpec, RelaySpec, download};
+use common::{PATIENCE, Running, Scratch, number, text};
+use lab::{Content, ContentServer, Network, NetworkSpec, RelaySpec};
 use rustix::process::Signal;
 use serde_json::Value;
-use std::cell::RefCell;
+use sha2::{Digest, Sha256};
+use std::collections::BTreeSet;
+use std::fs;
+use std::process::Command;
+use std::sync::Mutex;
+use std::thread;
+
+/// Downloads, and programs that do them at the same time.
+const DOWNLOADS: u64 = 100;
+const AT_ONCE: usize = 4;
 
 /// A line of JSON.
 fn value(line: &str) -> Value {
     serde_json::from_str(line).unwrap_or_default()
 }
 
+/// The first line of this type.
+fn wait_for(program: &mut Running, kind: &str) -> Value {
+    program.wait_for_out(kind, |line| value(line)["type"] == kind);
+    let mut all = program.out().iter().map(|line| value(line));
+    all.find(|it| it["type"] == kind).expect("it was there")
+}
+
+/// What is downloaded: 90 of 1 KiB to 512 KiB, nine of 1 to 9 MiB, and one of 100 MiB, which comes first: the others pass beside it.
+fn content(number: u64) -> Content {
+    let len = match number {
+        0 => 100 << 20,
+        1..10 => number << 20,
+        _ => 1 << (10 + number % 10),
+    };
+    Content { len, seed: number }
+}
+
+/// Downloads by `curl`; what is wrong with what came, if anything is.
+fn wrong_by_curl(socks: &str, isolation: u64, server: u16, content: Content) -> Option<String> {
+    let Content { len, seed } = content;
+    let done = Command::new("curl")
+        .args(["--silent", "--show-error", "--fail", "--noproxy", "", "--max-time"])
+        .arg(PATIENCE.as_secs().to_string())
+        .args(["--proxy", &format!("socks5://{isolation}:x@{socks}")])
+        .arg(format!("http://127.0.0.1:{server}/{len}/{seed}"))
+        .output()
+        .expect("curl runs");
+    let has_all = <[u8; 32]>::from(Sha256::digest(&done.stdout)) == content.sha256();
+    let said = String::from_utf8_lossy(&done.stderr);
+    let came = done.stdout.len();
+    let is_right = done.status.success() && has_all;
+    (!is_right).then(|| format!("{content:?}: {came} bytes came; {}: {said}", done.status))
+}
+
+/// Downloads all, some at once, under three names; what is wrong with what came.
+fn all_wrong_by_curl(socks: &str, server: u16, all: Vec<Content>) -> Vec<String> {
+    let left = Mutex::new(all.into_iter());
+    let next = || left.lock().expect("no panic").next();
+    let program = || {
+        let wrong = |it: Content| wrong_by_curl(socks, it.seed % 3, server, it);
+        std::iter::from_fn(next).filter_map(wrong).collect::<Vec<_>>()
+    };
+    thread::scope(|scope| {
+        let programs: Vec<_> = (0..AT_ONCE).map(|_| scope.spawn(program)).collect();
+        programs.into_iter().flat_map(|it| it.join().expect("no panic")).collect()
+    })
+}
+
 #[test]
-fn programs_download_through_the_client_and_it_says_what_happens() {
+fn curl_downloads_through_the_client_and_it_says_what_happens() {
+    if let Err(error) = Command::new("curl").arg("--version").output() {
+        skip::this_test!("the program `curl`: {error}");
+    }
     let exit = |nickname: &str| RelaySpec::open_exit(nickname);
     let spec = NetworkSpec::new(vec![exit("exita"), exit("exitb")]);
     let network = Network::start(&spec, &mut |_| {}).expect("up");
@@ -35,35 +95,113 @@ fn programs_download_through_the_client_and_it_says_what_happens() {
         "--json",
     ];
     let mut client = scratch.start(&arguments);
-    let address = RefCell::new(String::new());
-    client.wait_for_out("address", |line| {
-        let value = value(line);
-        address.replace(value["address"].as_str().unwrap_or_default().to_owned());
-        value["type"] == "socks"
-    });
-    let socks = address.take().parse().expect("an address");
-    client.wait_for_out("network", |line| value(line)["type"] == "bootstrapped");
+    let socks = text(&wait_for(&mut client, "socks"), "address").to_owned();
+    wait_for(&mut client, "bootstrapped");
     let server = ContentServer::start().expect("a server");
-    let from = ("127.0.0.1", server.address().port());
-    for number in 0..100 {
-        let content = Content { len: 1 << (10 + number % 11), seed: number };
-        let isolation = (number % 3).to_string();
-        let done = download(socks, from, content, &isolation, PATIENCE).expect("downloaded");
-        assert!(done.is_right, "{number}: {done:?}");
-    }
+    let port = server.address().port();
+    let all = (0..DOWNLOADS).map(content).collect();
+    assert_eq!(all_wrong_by_curl(&socks, port, all), Vec::<String>::new());
     client.signal(Signal::TERM);
     let ended = client.end();
     ended.assert_code(0);
     assert!(scratch.path("data/client-state.json").is_file(), "guards are kept");
     let values = ended.values();
     let of = |kind: &str| values.iter().filter(|it| it["type"] == kind).collect::<Vec<_>>();
-    assert_eq!(of("stream_opened").len(), 100);
+    assert_eq!(of("stream_opened").len(), usize::try_from(DOWNLOADS).expect("few"));
+    let received_bytes: f64 =
+        of("stream_closed").iter().map(|it| number(it, "received_bytes")).sum();
+    let expected: u64 = (0..DOWNLOADS).map(|it| content(it).len).sum();
+    assert!(
+        received_bytes > expected as f64,
+        "all came through it, with its heads: {received_bytes}"
+    );
     assert!(of("stream_closed").iter().all(|it| it["ok"] == true && it["sent_bytes"] != 0));
     let built = of("circuit_built");
     assert!(built.len() >= 3);
     assert!(built.iter().all(|it| it["path"].as_array().is_some_and(|path| path.len() == 3)));
     assert!(built.iter().all(|it| it["took_ms"].as_f64().is_some_and(|ms| ms > 0.0)));
     assert_eq!(of("ended").len(), 1);
+}
+
+/// A relay of ours in this network, and its fingerprint. An exit lets clients go anywhere.
+fn relay_of_ours(
+    scratch: &Scratch,
+    network: &Network,
+    name: &str,
+    is_exit: bool,
+) -> (Running, [u8; 20]) {
+    let authorities: Vec<_> = network.directory_addrs().iter().map(ToString::to_string).collect();
+    let exit = "[exit]\npolicy = [\"accept *:*\"]\nreject_private = false\n";
+    let file = format!(
+        "nickname = {name:?}\naddress = \"127.0.0.1\"\nkeys = \"keys-{name}\"\nauthorities = {authorities:?}\n{}",
+        if is_exit { exit } else { "" }
+    );
+    fs::write(scratch.path(name), file).expect("written");
+    let mut relay = scratch.start(&["relay", "--config", name, "--json"]);
+    let mut rsa = [0; 20];
+    let fingerprint = wait_for(&mut relay, "listening");
+    hex::decode_to_slice(text(&fingerprint, "fingerprint"), &mut rsa).expect("a fingerprint");
+    (relay, rsa)
+}
+
+#[test]
+fn curl_downloads_over_three_relays_of_ours() {
+    if let Err(error) = Command::new("curl").arg("--version").output() {
+        skip::this_test!("the program `curl`: {error}");
+    }
+    let network = Network::start(&NetworkSpec::default(), &mut |_| {}).expect("up");
+    let scratch = Scratch::new();
+    let relays = [("oursA", false), ("oursB", false), ("oursC", true)]
+        .map(|(name, is_exit)| relay_of_ours(&scratch, &network, name, is_exit));
+    let known = relays.each_ref().map(|(_, rsa)| *rsa);
+    network.wait_until_known(&known, PATIENCE).expect("listed");
+    // Nobody else has been measured, and so nobody else is chosen.
+    let lines = known.map(|rsa| format!("bw=1000 node_id=${}\n", hex::encode_upper(rsa)));
+    let measured = format!("1600000000\nversion=1.4.0\n=====\n{}", lines.concat());
+    fs::write(scratch.path("measured"), measured).expect("written");
+    let folder = network.dir().to_str().expect("text");
+    let arguments = [
+        "client",
+        "--network",
+        folder,
+        "--socks",
+        "127.0.0.1:0",
+        "--strategy",
+        "measured",
+        "--bwfile",
+        "measured",
+        "--json",
+    ];
+    let mut client = scratch.start(&arguments);
+    let socks = text(&wait_for(&mut client, "socks"), "address").to_owned();
+    wait_for(&mut client, "bootstrapped");
+    let server = ContentServer::start().expect("a server");
+    let port = server.address().port();
+    // An exit of ours takes streams from relays only that its own consensus lists, and it fetches that some seconds after the authorities.
+    let first = Content { len: 100, seed: 0 };
+    common::wait_for("a first download", || {
+        wrong_by_curl(&socks, 0, port, first).is_none().then_some(())
+    });
+    let all = (0..20).map(|seed| match seed {
+        0 => Content { len: 20 << 20, seed },
+        1..5 => Content { len: seed << 20, seed },
+        _ => Content { len: 1 << (10 + seed % 10), seed },
+    });
+    assert_eq!(all_wrong_by_curl(&socks, port, all.collect()), Vec::<String>::new());
+    client.signal(Signal::TERM);
+    let ended = client.end();
+    ended.assert_code(0);
+    let values = ended.values();
+    let of = |kind: &str| values.iter().filter(|it| it["type"] == kind).collect::<Vec<_>>();
+    let used: BTreeSet<u64> =
+        of("stream_opened").iter().filter_map(|it| it["circuit"].as_u64()).collect();
+    assert!(used.len() >= 3, "a circuit for each name: {used:?}");
+    for built in of("circuit_built") {
+        let path = built["path"].as_array().expect("a path");
+        let is_ours = path.iter().all(|hop| text(hop, "nickname").starts_with("ours"));
+        let is_used = built["circuit"].as_u64().is_some_and(|it| used.contains(&it));
+        assert!(is_ours || !is_used, "{built}");
+    }
 }
 
 #[test]

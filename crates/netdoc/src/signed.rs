@@ -92,7 +92,7 @@ fn object(lines: &mut Lines<'_>) -> Option<Vec<u8>> {
 /// A certificate by which an authority's identity key names a signing key.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct AuthorityCertificate<'a> {
-    /// The whole text.
+    /// The whole text, up to the end of its signature.
     pub text: &'a [u8],
     /// What the certification signs.
     pub signed: &'a [u8],
@@ -115,10 +115,11 @@ pub fn certificates(bytes: &[u8]) -> impl Iterator<Item = AuthorityCertificate<'
     authority_certificates(bytes).filter_map(|piece| certificate(piece.text, piece.digested))
 }
 
+/// What it says is read from what is signed alone: anybody may write something behind that.
 fn certificate<'a>(text: &'a [u8], signed: &'a [u8]) -> Option<AuthorityCertificate<'a>> {
-    let mut lines = Lines::new(text);
+    let mut lines = Lines::new(signed);
     let (mut fingerprint, mut published, mut expires) = (None, None, None);
-    let (mut identity_key, mut signing_key, mut certification) = (None, None, None);
+    let (mut identity_key, mut signing_key) = (None, None);
     while let Some(line) = lines.next() {
         let (keyword, rest) = Line::keyword(&line);
         match keyword {
@@ -128,19 +129,20 @@ fn certificate<'a>(text: &'a [u8], signed: &'a [u8]) -> Option<AuthorityCertific
             b"dir-key-expires" => expires = date_time(rest),
             b"dir-identity-key" => identity_key = object(&mut lines),
             b"dir-signing-key" => signing_key = object(&mut lines),
-            b"dir-key-certification" => certification = object(&mut lines),
             _ => {}
         }
     }
+    let mut behind = Lines::new(text.get(signed.len()..)?);
+    let certification = object(&mut behind)?;
     Some(AuthorityCertificate {
-        text,
+        text: &text[..behind.position(text)],
         signed,
         fingerprint: fingerprint?,
         identity_key: identity_key?,
         signing_key: signing_key?,
         published: published?,
         expires: expires?,
-        certification: certification?,
+        certification,
     })
 }
 
@@ -179,5 +181,26 @@ mod tests {
         let found: Vec<_> = signatures.iter().map(|s| (s.algorithm, s.identity)).collect();
         let (a, b) = (a.parse().expect("a fingerprint"), b.parse().expect("a fingerprint"));
         assert_eq!(found, [(DigestAlgorithm::Sha256, a), (DigestAlgorithm::Sha1, b)]);
+    }
+
+    #[test]
+    fn what_stands_behind_a_certificates_signature_says_nothing() {
+        let object = |base64: &str| format!("-----BEGIN X-----\n{base64}\n-----END X-----\n");
+        let (good, bad) = (object("AAAA"), object("////"));
+        let text = format!(
+            "dir-key-certificate-version 3\nfingerprint {}\ndir-key-published 2023-01-01 00:00:00\n\
+             dir-key-expires 2024-01-01 00:00:00\ndir-identity-key\n{good}dir-signing-key\n{good}\
+             dir-key-certification\n{good}",
+            "A".repeat(40)
+        );
+        let more = format!(
+            "fingerprint {}\ndir-signing-key\n{bad}dir-identity-key\n{bad}dir-key-expires 2099-01-01 00:00:00\n",
+            "B".repeat(40)
+        );
+        let with_more = format!("{text}{more}");
+        let alone: Vec<_> = certificates(text.as_bytes()).collect();
+        assert_eq!(alone.len(), 1);
+        assert_eq!(alone[0].text, text.as_bytes());
+        assert_eq!(certificates(with_more.as_bytes()).collect::<Vec<_>>(), alone);
     }
 }

@@ -7,14 +7,14 @@ use lab::{Client, Content, ContentServer, Network, NetworkSpec, Pins, RelaySpec,
 use link::Clock;
 use onion::Instant;
 use relay::{ExitSection, Relay, RelayConfig};
+use std::io::{self, ErrorKind, Read, Write};
+use std::net::TcpStream;
+use std::path::Path;
 use std::sync::mpsc::channel;
 use std::time::Duration;
 
-#[test]
-fn a_stock_client_downloads_whole_over_two_legs_to_our_exit() {
-    let stock = ["a", "b", "c", "d"].map(RelaySpec::new).to_vec();
-    let network = Network::start(&NetworkSpec::new(stock), &mut |_| {}).expect("up");
-    let folder = tempfile::tempdir().expect("a folder");
+/// An exit of ours that links circuits, once the network lists it.
+fn linking_exit(network: &Network, folder: &Path) -> Relay {
     let settings = RelayConfig {
         authorities: Some(network.directory_addrs()),
         exit: ExitSection {
@@ -23,12 +23,17 @@ fn a_stock_client_downloads_whole_over_two_legs_to_our_exit() {
             conflux: Some(true),
             ..ExitSection::default()
         },
-        ..config("ours", &folder.path().join("ours"))
+        ..config("ours", &folder.join("ours"))
     };
     let exit = Relay::start(&settings.check().expect("sound"), channel().0).expect("started");
     network.wait_until_known(&[exit.rsa().0], PATIENCE).expect("listed");
+    let _ = knowing(network, 0, &[&exit.rsa().to_string()]);
+    exit
+}
+
+/// A stock client that links circuits by these guards and the other relays at our exit.
+fn linking_client(network: &Network, guards: usize, exit: &Relay) -> Client {
     let relays: Vec<[u8; 20]> = network.relays().iter().map(lab::Node::rsa).collect();
-    let _ = knowing(&network, 0, &[&exit.rsa().to_string()]);
     let named = |relays: &[[u8; 20]]| -> String {
         let all: Vec<_> = relays.iter().map(|rsa| format!("${}", hex::encode_upper(rsa))).collect();
         all.join(",")
@@ -37,13 +42,23 @@ fn a_stock_client_downloads_whole_over_two_legs_to_our_exit() {
     let extra = [
         "ConfluxEnabled 1".to_owned(),
         "ConfluxClientUX throughput".to_owned(),
-        format!("EntryNodes {}", named(&relays[..2])),
-        format!("MiddleNodes {}", named(&relays[2..])),
+        format!("EntryNodes {}", named(&relays[..guards])),
+        format!("MiddleNodes {}", named(&relays[guards..])),
         format!("ExitNodes {}", named(&[exit.rsa().0])),
         "StrictNodes 1".to_owned(),
     ];
     let all = [&relays[..], &[exit.rsa().0]].concat();
-    let mut client = Client::start(&network, "client", &extra, &all, PATIENCE).expect("a client");
+    Client::start(network, "client", &extra, &all, PATIENCE).expect("a client")
+}
+
+#[test]
+fn a_stock_client_downloads_whole_over_two_legs_to_our_exit() {
+    let stock = ["a", "b", "c", "d"].map(RelaySpec::new).to_vec();
+    let network = Network::start(&NetworkSpec::new(stock), &mut |_| {}).expect("up");
+    let folder = tempfile::tempdir().expect("a folder");
+    let exit = linking_exit(&network, folder.path());
+    let relays: Vec<[u8; 20]> = network.relays().iter().map(lab::Node::rsa).collect();
+    let mut client = linking_client(&network, 2, &exit);
     let server = ContentServer::start().expect("a server");
     let from = ("127.0.0.1", server.address().port());
     let mut numbers = 0..;
@@ -93,4 +108,81 @@ fn wait_until_linked(client: &mut Client, exit: &Relay) -> Vec<String> {
         std::thread::park_timeout(Duration::from_millis(200));
     }
     heard
+}
+
+/// The guards of the set on which the latest stream is, by what tor tells of its circuits.
+fn guards_of_the_latest(client: &mut Client) -> Vec<String> {
+    // "STREAM 12 SUCCEEDED 7 127.0.0.1:80"
+    let heard = client.events().expect("answers");
+    let stream =
+        heard.iter().rev().find_map(|it| it.strip_prefix("STREAM ")?.split_once(" SUCCEEDED "));
+    let circuit = stream.and_then(|(_, rest)| rest.split(' ').next()).expect("a stream").to_owned();
+    // "7 BUILT $FP~name,$FP~name,$FP~name … PURPOSE=CONFLUX_LINKED … CONFLUX_ID=…"
+    let all = client.control().get_info("circuit-status").expect("answers");
+    let set_of =
+        |line: &str| line.split(' ').find(|it| it.starts_with("CONFLUX_ID=")).map(str::to_owned);
+    let mine = all.lines().find(|line| line.split(' ').next() == Some(&circuit));
+    let set = mine.and_then(set_of).unwrap_or_else(|| panic!("circuit {circuit} is no leg: {all}"));
+    let legs = all.lines().filter(|line| set_of(line).as_deref() == Some(&set));
+    let guards = legs.filter_map(|line| line.split(' ').nth(2)?.strip_prefix('$')?.get(..40));
+    guards.map(str::to_owned).collect()
+}
+
+/// What comes until its end, however that comes.
+fn rest_of(stream: &mut TcpStream) -> Vec<u8> {
+    let mut rest = Vec::new();
+    let ended = stream.read_to_end(&mut rest);
+    let is_silent =
+        |error: &io::Error| matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut);
+    assert!(!ended.is_err_and(|error| is_silent(&error)), "it hangs after {} bytes", rest.len());
+    rest
+}
+
+/// A stock client does not take again what was under way on a leg, and has no sign to ask for it (proposal 329 §2.4.3): where something may be
+/// missing both ends close the set. What has come is right, nothing hangs, and the next download comes whole.
+#[test]
+fn a_leg_of_a_stock_client_that_is_killed_in_the_middle_leaves_nothing_wrong_and_nothing_that_hangs()
+ {
+    let stock = ["a", "b", "c", "d", "e", "f"].map(RelaySpec::new).to_vec();
+    let network = Network::start(&NetworkSpec::new(stock), &mut |_| {}).expect("up");
+    let folder = tempfile::tempdir().expect("a folder");
+    let exit = linking_exit(&network, folder.path());
+    let mut client = linking_client(&network, 4, &exit);
+    let server = ContentServer::start().expect("a server");
+    let port = server.address().port();
+    wait_until_linked(&mut client, &exit);
+    let request = b"GET /50000000/1 HTTP/1.0\r\n\r\n";
+    let mut stream = TcpStream::connect(client.socks()).expect("it listens");
+    stream.set_read_timeout(Some(PATIENCE)).expect("set");
+    let mut asked = vec![5, 1, 0, 5, 1, 0, 1, 127, 0, 0, 1];
+    asked.extend_from_slice(&port.to_be_bytes());
+    stream.write_all(&asked).expect("sent");
+    let mut answer = [0; 12];
+    stream.read_exact(&mut answer).expect("answered");
+    assert_eq!(answer[..4], [5, 0, 5, 0], "granted");
+    stream.write_all(request).expect("sent");
+    // One leg alone has no room for so much at once: now both carry.
+    let mut came = vec![0; 5_000_000];
+    stream.read_exact(&mut came).expect("it comes");
+    let guards = guards_of_the_latest(&mut client);
+    assert_eq!(guards.len(), 2, "{guards:?}");
+    let node = network.nodes().iter().find(|it| it.rsa_hex().eq_ignore_ascii_case(&guards[0]));
+    node.expect("a stock relay").kill();
+    came.extend(rest_of(&mut stream));
+    let mut direct = TcpStream::connect(server.address()).expect("it listens");
+    direct.write_all(request).expect("sent");
+    assert!(rest_of(&mut direct).starts_with(&came), "{} bytes are wrong", came.len());
+    drop(stream);
+
+    // Sets that have the dead relay in the middle of a leg are noticed later: what was on them is cut, too.
+    let (mut whole, mut tried) = (0, 0);
+    while whole < 3 {
+        tried += 1;
+        let content = Content { len: 500_000, seed: tried };
+        let done = download(client.socks(), ("127.0.0.1", port), content, "next", PATIENCE);
+        let is_right = done.as_ref().is_ok_and(|it| it.is_right);
+        let is_cut = done.as_ref().map_or(true, |it| it.received < content.len);
+        assert!(is_right || (is_cut && tried < 20), "{done:?}: {:?}", exit.totals());
+        whole += u64::from(is_right);
+    }
 }

@@ -220,6 +220,10 @@ impl Reader {
 
     fn foot(&mut self, line: Line<'_>, lines: &mut Lines<'_>) -> Result<(), ConsensusError> {
         match line.keyword() {
+            (keyword, _) if self.signatures > 0 && keyword != b"directory-signature" => {
+                // Nobody has signed it.
+                return Err(bad(line, "expected nothing but signatures after the first"));
+            }
             (b"bandwidth-weights", rest) => self.bandwidth_weights = params(line, rest)?,
             (b"directory-signature", rest) => {
                 if words(rest).count() < 2 {

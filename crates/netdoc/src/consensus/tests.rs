@@ -145,6 +145,22 @@ fn a_relay_listed_twice_or_out_of_order_is_refused() {
     assert!(parse(&moved).unwrap_err().to_string().contains("ascending"));
 }
 
+/// Whoever gives us a consensus can write behind it, and nobody has signed that.
+#[test]
+fn what_stands_behind_the_first_signature_and_is_none_is_refused() {
+    let weights = "bandwidth-weights Wgg=0 Wmg=10000\n";
+    let before =
+        MICRODESC.replacen("directory-signature", &format!("{weights}directory-signature"), 1);
+    assert_eq!(parse(&before).expect("it is signed").bandwidth_weights.get("Wgg"), Some(0));
+    let (_, signature) = MICRODESC.split_once("directory-signature").expect("signed");
+    let again = format!("directory-signature{signature}");
+    for more in [weights.to_owned(), format!("{again}{weights}"), "future thing\n".to_owned()] {
+        let error = parse(&format!("{MICRODESC}{more}")).expect_err(&more);
+        assert!(error.to_string().contains("nothing but signatures"), "{error}");
+    }
+    assert_eq!(parse(&format!("{MICRODESC}{again}")).expect("signed twice").signatures, 2);
+}
+
 #[test]
 fn two_documents_in_one_are_refused() {
     let error = parse(&format!("{NS}{NS}")).unwrap_err().to_string();

@@ -168,8 +168,15 @@ fn a_certificate_must_be_signed_by_the_key_that_it_names_and_be_young() {
         documents.put_certificates(NOW, forged.as_bytes(), Wanted::All);
         assert!(documents.certificates.is_empty(), "{forged}");
     }
-    documents.put_certificates(NOW, of_a.as_bytes(), Wanted::All);
-    assert_eq!(documents.certificates.keys().copied().collect::<Vec<_>>(), [a.name()]);
+    // Another signing key behind the signature: who gives us certificates could sign consensuses by it.
+    let (_, keys_b) = of_b.split_once("dir-signing-key").expect("it has one");
+    let (key_b, _) = keys_b.split_once("dir-key-certification").expect("signed");
+    let longer = format!("{of_a}dir-signing-key{key_b}");
+    for text in [&longer, of_a] {
+        documents.put_certificates(NOW, text.as_bytes(), Wanted::All);
+        assert_eq!(documents.certificates.keys().copied().collect::<Vec<_>>(), [a.name()]);
+        assert_eq!(documents.certificates[&a.name()].text, of_a.as_bytes());
+    }
     documents.put_certificates(5_000_000_000, of_b.as_bytes(), Wanted::All);
     assert!(documents.certificates.is_empty(), "both have ended");
 }

@@ -21,13 +21,45 @@ pub(super) struct Kept<M> {
     messages: VecDeque<(u64, bool, M)>,
     /// Since the last that a SENDME will acknowledge.
     unmarked: usize,
-    /// Some of it could not be kept.
-    is_incomplete: bool,
+    /// SENDMEs that are to come for messages that could not be kept: all of these are older than those that are.
+    dropped_marks: usize,
+    /// The last that could not be kept is none that a SENDME acknowledges: one for a message that is kept will tell of it.
+    has_dropped_since: bool,
 }
 
 impl<M> Default for Kept<M> {
     fn default() -> Self {
-        Self { messages: VecDeque::new(), unmarked: 0, is_incomplete: false }
+        let messages = VecDeque::new();
+        Self { messages, unmarked: 0, dropped_marks: 0, has_dropped_since: false }
+    }
+}
+
+impl<M> Kept<M> {
+    fn push(&mut self, number: u64, is_marked: bool, message: M) {
+        self.unmarked = if is_marked { 0 } else { self.unmarked + 1 };
+        let is_full = self.messages.len() >= KEPT_MAX || self.unmarked > UNMARKED_MAX;
+        if is_full && let Some((_, is_marked, _)) = self.messages.pop_front() {
+            self.dropped_marks += usize::from(is_marked);
+            self.has_dropped_since = !is_marked;
+        }
+        self.messages.push_back((number, is_marked, message));
+    }
+
+    /// A SENDME has come: they come in the order of what they acknowledge.
+    fn handle_acknowledged(&mut self) {
+        if self.dropped_marks > 0 {
+            self.dropped_marks -= 1;
+            return;
+        }
+        self.has_dropped_since = false;
+        while let Some((_, is_marked, _)) = self.messages.pop_front()
+            && !is_marked
+        {}
+    }
+
+    /// Something that could not be kept is not acknowledged.
+    const fn is_incomplete(&self) -> bool {
+        self.dropped_marks > 0 || self.has_dropped_since
     }
 }
 
@@ -55,24 +87,17 @@ impl<L: Copy + PartialEq, M> Conflux<L, M> {
             return;
         }
         let Some(it) = self.legs.iter_mut().find(|it| it.leg == leg) else { return };
-        it.kept.unmarked = if is_marked { 0 } else { it.kept.unmarked + 1 };
-        if it.kept.messages.len() >= KEPT_MAX || it.kept.unmarked > UNMARKED_MAX {
-            it.kept.is_incomplete = true;
-            self.again_len -= usize::from(it.kept.messages.pop_front().is_some());
-        }
-        it.kept.messages.push_back((it.sent, is_marked, message));
-        self.again_len += 1;
+        let before = it.kept.messages.len();
+        it.kept.push(it.sent, is_marked, message);
+        self.again_len = self.again_len + it.kept.messages.len() - before;
     }
 
     /// A SENDME has come on a leg.
     pub fn handle_acknowledged(&mut self, leg: L) {
         let Some(it) = self.legs.iter_mut().find(|it| it.leg == leg) else { return };
-        while let Some((_, is_marked, _)) = it.kept.messages.pop_front() {
-            self.again_len -= 1;
-            if is_marked {
-                return;
-            }
-        }
+        let before = it.kept.messages.len();
+        it.kept.handle_acknowledged();
+        self.again_len -= before - it.kept.messages.len();
     }
 
     /// A leg is gone: what it has not brought is to be sent again.
@@ -80,7 +105,7 @@ impl<L: Copy + PartialEq, M> Conflux<L, M> {
         if self.current == Some(leg.leg) {
             self.current = None;
         }
-        if leg.kept.is_incomplete || self.legs.is_empty() {
+        if leg.kept.is_incomplete() || self.legs.is_empty() {
             self.again_len -= leg.kept.messages.len();
             return Removed::Broken;
         }

@@ -3,8 +3,8 @@
 use netdoc::consdiff::ConsensusDigest;
 use netdoc::fetch::{Problem, Resource};
 
-/// The head of an answer is no longer.
-pub(super) const HEAD_MAX: usize = 16 << 10;
+/// Bytes of an answer's head, at most.
+pub const HEAD_MAX: usize = 16 << 10;
 /// Lines of a head, at most.
 const HEADERS_MAX: usize = 64;
 
