@@ -6,7 +6,7 @@ use crate::error::Error;
 use coordinator::plan::{Seed, TeamRoom};
 use coordinator::{
     Arrival, End, Mode, Params, Record, Rota, RoundRecord, Schedule, SecondRecord, Standing,
-    Subject, Turn, allocate, median_rate, share_machine,
+    Subject, Turn, allocate, median_rate, share_aligned, share_machine,
 };
 use onion::Rate;
 use onion::identity::{RelayIds, RsaId};
@@ -82,7 +82,11 @@ fn divide(machine: Rate, seconds: u32, rng: &mut StdRng) -> (Rate, Rate) {
         vec![record(1, 0, machine, &first), record(2, late_s.into(), machine, &second)];
     let sum = |records: &[Record]| records.iter().filter_map(Record::capacity).sum::<Rate>();
     let alone = sum(&records);
-    share_machine(&mut records, late_s == 0);
+    let mut both: Vec<&mut Record> = records.iter_mut().collect();
+    if late_s == 0 {
+        share_aligned(&mut both);
+    }
+    share_machine(&mut both);
     (sum(&records), alone)
 }
 
