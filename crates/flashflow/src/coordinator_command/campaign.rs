@@ -146,20 +146,20 @@ impl<'scope, 'env> Measuring<'scope, 'env> {
     /// Takes up a relay that may be measured later, and numbers it.
     pub(super) fn know(&mut self, relay: Relay) -> RelayId {
         let id = RelayId(self.found.relays.len());
-        self.know_paths(id, relay.paths.iter().copied());
+        self.expect_paths(id, &relay.paths);
         self.found.relays.push(relay);
         id
     }
 
-    fn know_paths(&mut self, relay: RelayId, paths: impl Iterator<Item = (MeasurerId, PathSeen)>) {
+    fn expect_paths(&mut self, relay: RelayId, paths: &[(MeasurerId, PathSeen)]) {
         for (measurer, path) in paths {
-            self.campaign.set_path(relay, measurer, path);
+            self.campaign.expect_path(relay, *measurer, *path);
         }
     }
 
     /// A newer consensus has other addresses or parameters of a relay.
     pub(super) fn renew(&mut self, RelayId(place): RelayId, relay: Relay) {
-        self.know_paths(RelayId(place), relay.paths.iter().copied());
+        self.expect_paths(RelayId(place), &relay.paths);
         if let Some(known) = self.found.relays.get_mut(place) {
             *known = relay;
         }
@@ -274,7 +274,9 @@ impl<'scope, 'env> Measuring<'scope, 'env> {
 
     fn note(&mut self, relay: RelayId, (outcome, record): (Outcome, Record)) -> TurnEnd {
         let Common { team, journal, output, .. } = self.common;
-        self.know_paths(relay, record.paths().into_iter());
+        for (measurer, path) in record.paths() {
+            self.campaign.handle_path(relay, measurer, path);
+        }
         journal.note_paths(&team.keys(), &record);
         let Ended { lost, follows, .. } = self.campaign.handle_outcome(relay, &outcome);
         if let Some(measurer) = lost {
