@@ -131,14 +131,15 @@ pub(super) fn relays(
         let problem = "no relay may be measured: none is on a private address or has opted in";
         return Err(Error::Usage(format!("{what}: {problem}")));
     }
+    let team: Vec<Rate> =
+        config.measurers.iter().map(|mate| mate.capacity.unwrap_or(Rate::ZERO)).collect();
     let defences = Defences::from_consensus_params(|name| consensus.params.get(name));
     let relay = |router: &&Router| {
         let takes_part = echo.iter().any(|it| it.fingerprint == router.fingerprint);
-        relay(router, config, takes_part, expectations, defences)
+        relay(router, config, takes_part, expectations, &team, defences)
     };
     let mut relays: Vec<Relay> = routers.iter().map(relay).collect();
-    let team: Rate = config.measurers.iter().filter_map(|mate| mate.capacity).sum();
-    let most = team.scaled(1.0 / config.params.excess_factor());
+    let most = team.iter().copied().sum::<Rate>().scaled(1.0 / config.params.excess_factor());
     let families = if config.family { documents.families.as_slice() } else { &[] };
     put_together(&mut relays, &config.together, families, most);
     Ok(relays)
@@ -262,9 +263,10 @@ fn relay(
     config: &Config,
     takes_part: bool,
     expectations: &Expectations<'_>,
+    team: &[Rate],
     defences: Defences,
 ) -> Relay {
-    let (guess, paths) = (expectations.first_guess(rsa(router)), expectations.paths(rsa(router)));
+    let (guess, paths) = (expectations.first_guess(rsa(router)), expectations.paths(rsa(router), team));
     let address = SocketAddr::new(router.address.into(), router.or_port);
     let ids = Subject::ids(router.fingerprint, router.ed25519.map(|id| *id.as_bytes()));
     let approach = if takes_part {

@@ -238,7 +238,7 @@ impl Coordinator {
         let team = self.team.clone();
         let campaign = Campaign::new(params.excess_factor(), params.sockets, team);
         let mut campaign = campaign.at_hosts(self.hosts.clone());
-        for (measurer, path) in expectations.paths(rsa) {
+        for (measurer, path) in expectations.paths(rsa, &self.team) {
             campaign.expect_path(id, measurer, path);
         }
         let turn = Turn::first(guess, params.max_rounds).with_sockets(known.sockets_min);

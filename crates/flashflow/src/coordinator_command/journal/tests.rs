@@ -69,7 +69,7 @@ fn what_measurers_saw_of_their_paths_is_theirs_wherever_they_stand_in_the_team()
     let rtts_ms = |team: &[String]| -> Vec<(usize, Option<u128>)> {
         let history = journal.history(team).expect("read");
         let expectations = history.expectations(HistoryPolicy::default(), NOW + 100);
-        let paths = expectations.paths(rsa).into_iter();
+        let paths = expectations.paths(rsa, &[]).into_iter();
         paths.map(|(id, path)| (id.0, path.rtt.map(|it| it.as_millis()))).collect()
     };
     assert_eq!(rtts_ms(&keys(["a", "b"])), [(0, Some(40)), (1, Some(200))]);
