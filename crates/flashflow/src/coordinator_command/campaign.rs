@@ -277,7 +277,6 @@ impl<'scope, 'env> Measuring<'scope, 'env> {
         for (measurer, path) in record.paths() {
             self.campaign.handle_path(relay, measurer, path);
         }
-        journal.note_paths(&team.keys(), &record);
         let Ended { lost, follows, .. } = self.campaign.handle_outcome(relay, &outcome);
         if let Some(measurer) = lost {
             let name = &record.relay.nickname;
@@ -294,7 +293,7 @@ impl<'scope, 'env> Measuring<'scope, 'env> {
 
     /// Records turns, tells of relays that are done, and queues what follows if nobody else sees to that.
     fn settle(&mut self, mut turns: Vec<TurnOver>) {
-        let Common { journal, output, interrupt, .. } = self.common;
+        let Common { team, journal, output, interrupt, .. } = self.common;
         if !self.has_plan && !interrupt.is_requested() && self.broken.is_none() {
             come_along(&mut turns);
             let follow = turns.iter().filter_map(|it| Some((it.relay, it.follows?)));
@@ -306,7 +305,7 @@ impl<'scope, 'env> Measuring<'scope, 'env> {
         for TurnOver { relay, record, begun, follows, .. } in turns {
             let is_over = follows.is_none();
             if let Some(begun) = begun {
-                journal.end(begun, &record, follows, is_over);
+                journal.end(&team.keys(), begun, &record, follows);
             }
             let record = match self.found.records.remove(&relay.0) {
                 Some(earlier) => earlier.followed_by(record),
