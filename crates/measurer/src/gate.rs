@@ -82,7 +82,8 @@ impl Gate {
     /// With so many places.
     #[must_use]
     pub fn new(places: usize) -> (Self, Vec<Pass>) {
-        let state = Mutex::new(State { places, arrived: 0, opens: None, is_late: false });
+        let on_time = BTreeSet::new();
+        let state = Mutex::new(State { places, arrived: 0, opens: None, on_time });
         let gate = Self(Arc::new(Inner { clock: Clock::start(), state }));
         let pass = |place| Pass { gate: gate.clone(), place, has_arrived: false };
         let passes = (0..places).map(pass).collect();

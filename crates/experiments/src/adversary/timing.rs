@@ -13,7 +13,6 @@ use onion::identity::{RelayIds, RsaId};
 use rand::rngs::StdRng;
 use rand::{Rng as _, RngExt as _, SeedableRng as _};
 use report::experiment::Case;
-use std::net::{IpAddr, Ipv4Addr};
 
 pub(super) const TURNS: &str = "two relays on one machine: take turns";
 pub(super) const YESTERDAY: &str = "fast only at yesterday's minute";
@@ -170,8 +169,7 @@ fn yesterday(usual: Rate, rng: &mut StdRng) -> Case {
 fn slot_of_the_first(seed: &Seed, guess: Rate) -> Option<u32> {
     let arrival = |number: u8| Arrival {
         relay: RsaId([number; 20]),
-        address: IpAddr::V4(Ipv4Addr::new(192, 0, 2, number)),
-        beside: None,
+        together: RsaId([number; 20]),
         standing: Standing::Old,
         turn: Turn::first(guess, 3),
         is_done: false,

@@ -102,7 +102,7 @@ impl Machine {
     fn settle(self) -> Vec<TurnOver> {
         let Self { gate, places, over: mut turns, certain, .. } = self;
         let is_on_time =
-            |relay| places.get(relay).is_some_and(|place| gate.was_on_time(*place));
+            |relay: &RelayId| places.get(relay).is_some_and(|place| gate.was_on_time(*place));
         let together = turns.iter_mut().filter(|it| is_on_time(&it.relay));
         share_aligned(&mut together.map(|it| &mut it.record).collect::<Vec<_>>());
         let mut groups: BTreeMap<Option<RsaId>, Vec<&mut Record>> = BTreeMap::new();
@@ -112,11 +112,10 @@ impl Machine {
         }
         groups.values_mut().for_each(|group| share_machine(group));
         // What was found of a machine was found when its last relay was done: estimates with one time are of one slot.
-        let shared = || turns.iter().filter(|it| it.record.shared.is_some());
-        if let Some(ended) = shared().map(|it| it.record.ended_unix_s).max() {
-            let shared = turns.iter_mut().filter(|it| it.record.shared.is_some());
-            shared.for_each(|it| it.record.ended_unix_s = ended);
-        }
+        let shared = turns.iter_mut().map(|it| &mut it.record).filter(|it| it.shared.is_some());
+        let mut shared: Vec<&mut Record> = shared.collect();
+        let ended = shared.iter().map(|it| it.ended_unix_s).max().unwrap_or(0);
+        shared.iter_mut().for_each(|it| it.ended_unix_s = ended);
         turns
     }
 }

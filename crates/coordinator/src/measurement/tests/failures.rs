@@ -1,6 +1,7 @@
 //! A failure is a failure with its reason, never a low number.
 
 use super::*;
+use crate::Account;
 use std::string::String;
 
 fn told(outcome: &Outcome) -> (String, Option<Blame>) {
