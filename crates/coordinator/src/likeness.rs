@@ -27,8 +27,8 @@ const RELAYS_MIN: usize = 20;
 /// More are told by nobody: the likeliest come first.
 const TOLD_MAX: usize = 1000;
 
-/// Of pairs with the same relay no more are told: many relays that all move alike would leave no room for any other pair.
-const TOLD_OF_ONE_MAX: u32 = 8;
+/// A pair of which each relay is in so many likelier ones is not told: many relays that all move alike would leave no room for any other pair.
+const TOLD_OF_ONE: u32 = 4;
 
 /// Moves of all relays of a network, from one period to the next: relays that share a machine at different addresses make them together. 32 bytes and
 /// an identity for each relay.
@@ -94,8 +94,8 @@ impl Likeness {
         self.relays.retain(|relay, _| is_there(*relay));
     }
 
-    /// Pairs of relays that are more alike than chance makes them, the likeliest first: at most a thousand, and eight with the same relay: of more relays that are all
-    /// alike, not each pair is told. Those that `is_known` are left out, such as those that are measured together anyway.
+    /// Pairs of relays that are more alike than chance makes them, the likeliest first: at most a thousand, and none whose relays are in four likelier ones each: of many relays that are
+    /// all alike, not each pair is told. Those that `is_known` are left out, such as those that are measured together anyway.
     ///
     /// It takes time with the square of the number of relays: some seconds for ten thousand.
     #[must_use]
@@ -135,7 +135,7 @@ fn keep_likeliest(found: &mut Vec<Suspicion>) {
     let mut told: BTreeMap<RsaId, u32> = BTreeMap::new();
     found.retain(|it| {
         let both = [it.relays.0, it.relays.1];
-        let is_told = both.iter().all(|id| told.get(id).is_none_or(|it| *it < TOLD_OF_ONE_MAX));
+        let is_told = both.iter().any(|id| told.get(id).is_none_or(|it| *it < TOLD_OF_ONE));
         if is_told {
             both.into_iter().for_each(|id| *told.entry(id).or_default() += 1);
         }
