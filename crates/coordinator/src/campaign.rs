@@ -7,7 +7,7 @@ use crate::hindrance::Hindered;
 use crate::outcome::{Estimate, Inconclusive, Outcome};
 use crate::turn::Turn;
 use crate::vantage::{PathSeen, Vantage};
-use alloc::collections::{BTreeMap, VecDeque};
+use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use alloc::vec;
 use alloc::vec::Vec;
 use core::cmp::Reverse;
@@ -127,6 +127,8 @@ pub struct Campaign {
     /// Which host each measurer is at, where that is known.
     hosts: Vec<Option<u32>>,
     paths: BTreeMap<(RelayId, MeasurerId), PathSeen>,
+    /// Those of them that a turn of this campaign has shown.
+    shown: BTreeSet<(RelayId, MeasurerId)>,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -179,6 +181,7 @@ impl Campaign {
             begun: None,
             hosts: Vec::new(),
             paths: BTreeMap::new(),
+            shown: BTreeSet::new(),
         }
     }
 
@@ -221,9 +224,17 @@ impl Campaign {
         }
     }
 
-    /// What a measurer has seen of its path to a relay, in an earlier period or in the turn that has just ended
-    /// ([`Record::paths`](crate::Record::paths)). The latest counts.
-    pub fn set_path(&mut self, relay: RelayId, measurer: MeasurerId, path: PathSeen) {
+    /// What a measurer has seen of its path to a relay in an earlier period. What it shows in this campaign counts more, before and after.
+    pub fn expect_path(&mut self, relay: RelayId, measurer: MeasurerId, path: PathSeen) {
+        if !self.shown.contains(&(relay, measurer)) {
+            self.paths.insert((relay, measurer), path);
+        }
+    }
+
+    /// What a measurer has seen of it in the turn that has just ended ([`Record::paths`](crate::Record::paths)), before
+    /// [`handle_outcome`](Self::handle_outcome). The latest counts.
+    pub fn handle_path(&mut self, relay: RelayId, measurer: MeasurerId, path: PathSeen) {
+        self.shown.insert((relay, measurer));
         self.paths.insert((relay, measurer), path);
     }
 
@@ -245,6 +256,8 @@ impl Campaign {
             self.set_capacity(measurer, Rate::ZERO);
         }
         if let Some((measurer, got)) = hindered {
+            // Also where it was busy, which is no matter of the path, and not remembered for later periods.
+            self.shown.insert((relay, measurer));
             self.paths.entry((relay, measurer)).or_default().held_back = Some(got);
         }
         let follows = self.end(relay, Next::after(outcome));

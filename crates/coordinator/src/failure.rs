@@ -60,7 +60,8 @@ pub enum Failure {
         /// The reason it gave.
         detail: String,
     },
-    /// The relay keeps its connections but does not relay.
+    /// The relay keeps its connections but does not relay. Where nothing shows that it had anything to relay, a
+    /// [`Measurement`](crate::Measurement) makes [`LoadStopped`](Self::LoadStopped) of it.
     #[error("the relay stalled: {detail}")]
     RelayStalled {
         /// For how long.
@@ -131,6 +132,12 @@ pub enum Failure {
     /// too small for the result to be conclusive.
     #[error("the measurer got nothing back, and the others are too few without it")]
     GotNothing,
+    /// Nothing comes back, and by the measurers' reports nothing was at the relay: their machine stood still, or their way to it broke.
+    #[error("the load stopped, and no measurer shows that the relay had anything to send back: {detail}")]
+    LoadStopped {
+        /// What it was noticed by.
+        detail: String,
+    },
     /// The measurer said what it must not say.
     #[error("the measurer {0}")]
     MeasurerViolation(Violation),
@@ -203,6 +210,7 @@ impl Failure {
             | Self::NotReady { .. }
             | Self::SecondMissing { .. }
             | Self::GotNothing
+            | Self::LoadStopped { .. }
             // It may be the relay that is wrong. With another measurer that would show.
             | Self::WordsDiffer { .. }
             | Self::MeasurerViolation(_) => Blame::Measurer,

@@ -235,6 +235,9 @@ impl History {
     }
 }
 
+/// Who was held back is asked for an even part again after so long, unless it takes part before and shows how its path is.
+const HELD_BACK_VALID_FOR: Duration = Duration::from_secs(7 * 24 * 3600);
+
 /// What to expect of relays at some time.
 #[derive(Clone, Debug)]
 pub struct Expectations<'h> {
@@ -260,15 +263,27 @@ impl Expectations<'_> {
         Guess { capacity: capacity.max(self.policy.least), source, sockets_min }
     }
 
-    /// What measurers of the team have seen of their paths to a relay, and not too long ago.
+    /// What measurers of a team, which have so much, have seen of their paths to a relay, and not too long ago.
+    ///
+    /// Whether a path held a measurer back can be made to seem so at the relay's own host. So the relay does not get to choose who measures it: that counts for a
+    /// week, and not at all where it would leave the relay to less than half of the team.
     #[must_use]
-    pub fn paths(&self, relay: RsaId) -> Vec<(MeasurerId, PathSeen)> {
-        let is_valid = |seen_unix_s: u64| {
-            Duration::from_secs(self.now_unix_s.saturating_sub(seen_unix_s)) < self.policy.valid_for
+    pub fn paths(&self, relay: RsaId, team: &[Rate]) -> Vec<(MeasurerId, PathSeen)> {
+        let age = |seen_unix_s| Duration::from_secs(self.now_unix_s.saturating_sub(seen_unix_s));
+        let seen = |(measurer, (path, seen_unix_s)): (&MeasurerId, &(PathSeen, u64))| {
+            let held_back = path.held_back.filter(|_| age(*seen_unix_s) < HELD_BACK_VALID_FOR);
+            let is_valid = age(*seen_unix_s) < self.policy.valid_for;
+            is_valid.then_some((*measurer, PathSeen { held_back, ..*path }))
         };
         let paths = self.history.paths.get(&relay).into_iter().flatten();
-        let valid = paths.filter(|(_, (_, seen_unix_s))| is_valid(*seen_unix_s));
-        valid.map(|(measurer, (path, _))| (*measurer, *path)).collect()
+        let mut paths: Vec<(MeasurerId, PathSeen)> = paths.filter_map(seen).collect();
+        let held_back = paths.iter().filter(|(_, path)| path.held_back.is_some());
+        let theirs: Rate = held_back.filter_map(|(measurer, _)| team.get(measurer.0)).copied().sum();
+        let all: Rate = team.iter().copied().sum();
+        if theirs > all.saturating_sub(theirs) {
+            paths.iter_mut().for_each(|(_, path)| path.held_back = None);
+        }
+        paths
     }
 }
 

@@ -27,6 +27,9 @@ const RELAYS_MIN: usize = 20;
 /// More are told by nobody: the likeliest come first.
 const TOLD_MAX: usize = 1000;
 
+/// A pair of which each relay is in so many likelier ones is not told: many relays that all move alike would leave no room for any other pair.
+const TOLD_OF_ONE: u32 = 4;
+
 /// Moves of all relays of a network, from one period to the next: relays that share a machine at different addresses make them together. 32 bytes and
 /// an identity for each relay.
 ///
@@ -86,8 +89,13 @@ impl Likeness {
         self.pairs_of_periods += 1;
     }
 
-    /// All pairs of relays that are more alike than chance makes them, the likeliest first: at most a thousand. Those that `is_known` are left out,
-    /// such as those that are measured together anyway.
+    /// Forgets all other relays, such as those that have left the network.
+    pub fn retain(&mut self, is_there: impl Fn(RsaId) -> bool) {
+        self.relays.retain(|relay, _| is_there(*relay));
+    }
+
+    /// Pairs of relays that are more alike than chance makes them, the likeliest first: at most a thousand, and none whose relays are in four likelier ones each: of many relays that are
+    /// all alike, not each pair is told. Those that `is_known` are left out, such as those that are measured together anyway.
     ///
     /// It takes time with the square of the number of relays: some seconds for ten thousand.
     #[must_use]
@@ -108,7 +116,8 @@ impl Likeness {
                 found.push(Suspicion { relays: (*one, *other), moves, alike, by_chance });
                 if found.len() >= 2 * TOLD_MAX {
                     keep_likeliest(&mut found);
-                    most = found.last().map_or(most, |it| most.min(it.by_chance / pairs));
+                    let last = found.get(TOLD_MAX - 1);
+                    most = last.map_or(most, |it| most.min(it.by_chance / pairs));
                 }
             }
         }
@@ -122,6 +131,15 @@ fn keep_likeliest(found: &mut Vec<Suspicion>) {
     found.sort_unstable_by(|one, other| {
         let ((one, first), (other, second)) = (order(one), order(other));
         one.total_cmp(&other).then(first.cmp(&second))
+    });
+    let mut told: BTreeMap<RsaId, u32> = BTreeMap::new();
+    found.retain(|it| {
+        let both = [it.relays.0, it.relays.1];
+        let is_told = both.iter().any(|id| told.get(id).is_none_or(|it| *it < TOLD_OF_ONE));
+        if is_told {
+            both.into_iter().for_each(|id| *told.entry(id).or_default() += 1);
+        }
+        is_told
     });
     found.truncate(TOLD_MAX);
 }

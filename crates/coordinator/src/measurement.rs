@@ -362,8 +362,14 @@ impl Measurement {
     /// Something failed, at this measurer or (`None`) elsewhere. This ends the measurement, also if
     /// it is late news of an earlier round. Only a measurer that fails of its own
     /// ([`Blame::Measurer`]) while it has no part in this round is merely not counted on for later
-    /// ones.
+    /// ones. A relay of which nothing comes is to blame where the reports show that it had something to send back.
     pub fn handle_failure(&mut self, now: Instant, at: Option<MeasurerId>, failure: Failure) {
+        let (at, failure) = match failure {
+            Failure::RelayStalled { detail } if !self.was_in_vain(now) => {
+                (None, Failure::LoadStopped { detail })
+            }
+            other => (at, other),
+        };
         let own = failure.blame() == Blame::Measurer;
         let idle = at.filter(|it| own && self.allocation.place(*it).is_none());
         match idle.and_then(|measurer| self.residuals.get_mut(measurer.0)) {

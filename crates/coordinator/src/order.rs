@@ -65,6 +65,9 @@ impl From<&OrderFailure> for Failure {
             | OrderFailure::NotAnswered
             | OrderFailure::Closed { was_accepted: false, .. } => Self::RelayUnreachable { detail },
             OrderFailure::Closed { was_accepted: true, .. } => Self::RelayClosed { detail },
+            OrderFailure::Refused { code: ErrorCode::NO_TRAFFIC, .. } => {
+                Self::RelayStalled { detail }
+            }
             OrderFailure::Refused { code, .. } if ends_an_accepted_one(*code) => {
                 Self::RelayClosed { detail }
             }
@@ -77,16 +80,15 @@ impl From<&OrderFailure> for Failure {
     }
 }
 
-/// Whether the code says that a measurement was accepted and ended before its time.
+/// Whether the code says that a measurement was accepted and ended before its time, and not for want of traffic
+/// ([`Failure::RelayStalled`]).
 #[must_use]
 pub fn ends_an_accepted_one(code: ErrorCode) -> bool {
-    // What brings nothing for three seconds is a relay's doing as often as not: it counts what it has sent back.
     let all = [
         ErrorCode::TIMED_OUT,
         ErrorCode::CALLED_OFF,
         ErrorCode::VIOLATION,
         ErrorCode::OUT_OF_ORDER,
-        ErrorCode::NO_TRAFFIC,
     ];
     all.contains(&code)
 }
@@ -106,7 +108,8 @@ mod tests {
             let failure = Failure::from(&refused(*code));
             match code.get() {
                 8 | 10 => assert!(matches!(failure, Failure::RelayNotNow { .. }), "{failure}"),
-                16..=20 => assert!(matches!(failure, Failure::RelayClosed { .. }), "{failure}"),
+                20 => assert!(matches!(failure, Failure::RelayStalled { .. }), "{failure}"),
+                16..=19 => assert!(matches!(failure, Failure::RelayClosed { .. }), "{failure}"),
                 _ => assert!(matches!(failure, Failure::ConsentRefused { .. }), "{failure}"),
             }
         }

@@ -1,7 +1,7 @@
 //! A team's period, slot by slot: who is to be measured now (§4.3).
 
 use crate::campaign::Standing;
-use crate::plan::{Admission, Candidate, Machine, Plan, Seed, TeamRoom, machines};
+use crate::plan::{Admission, Machine, Plan, Seed, TeamRoom};
 use crate::turn::Turn;
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
@@ -12,10 +12,9 @@ use onion::identity::RsaId;
 pub struct Arrival {
     /// Which relay.
     pub relay: RsaId,
-    /// Where it is.
-    pub address: core::net::IpAddr,
-    /// Another relay that it is to be measured with, wherever that is: they may share a machine.
-    pub beside: Option<RsaId>,
+    /// Those with the same are measured together, since they share a machine or may do so (such as the [`key`](Machine::key) of
+    /// [`machines_within`](crate::plan::machines_within)); its own identity if it is alone.
+    pub together: RsaId,
     /// Whether there is an estimate of it.
     pub standing: Standing,
     /// Its first turn.
@@ -237,11 +236,15 @@ impl Member {
 }
 
 fn together(arrivals: &[Arrival]) -> Vec<Machine> {
-    let candidate =
-        |it: &Arrival| Candidate { relay: it.relay, guess: it.turn.guess, address: it.address };
-    let pairs: Vec<(RsaId, RsaId)> =
-        arrivals.iter().filter_map(|it| Some((it.relay, it.beside?))).collect();
-    machines(&arrivals.iter().map(candidate).collect::<Vec<_>>(), &pairs)
+    let mut machines: BTreeMap<RsaId, Machine> = BTreeMap::new();
+    for Arrival { relay, together, turn, .. } in arrivals {
+        let machine = match machines.remove(together) {
+            Some(machine) => machine.with(*relay, turn.guess),
+            None => Machine::single(*relay, turn.guess),
+        };
+        machines.insert(*together, machine);
+    }
+    machines.into_values().collect()
 }
 
 #[cfg(test)]

@@ -302,6 +302,21 @@ impl Series {
         self.complete().filter(reach).count() > self.counted() / 2
     }
 
+    /// Whether the relay had taken cells, and nothing came back of them in this second, by the word of any measurer whose reports came as they should. One whose machine
+    /// stood still has looked at its sockets late, or not yet.
+    #[must_use]
+    pub fn was_in_vain(&self, second: u32) -> bool {
+        const TIMELY: core::ops::Range<Duration> =
+            Duration::from_millis(500)..Duration::from_millis(2000);
+        let index = second as usize;
+        self.measurers.iter().any(|it| {
+            it.seconds.get(index).copied().flatten() == Some(0)
+                && it.account(index).is_some_and(|account| {
+                    TIMELY.contains(&account.elapsed) && account.taken_bytes() > 0
+                })
+        })
+    }
+
     /// Cells checked and found right, over all measurers and seconds.
     #[must_use]
     pub const fn checked_cells(&self) -> u64 {

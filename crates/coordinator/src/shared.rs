@@ -7,7 +7,7 @@
 
 use crate::record::{End, Record};
 use crate::stats::median;
-use alloc::collections::{BTreeMap, BTreeSet};
+use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 use core::fmt;
 use onion::{Duration, Rate};
@@ -22,14 +22,15 @@ pub struct Shared {
     pub machine: Rate,
     /// What was found of this relay, were it alone.
     pub alone: Rate,
-    /// Whether they began at the same instant. If not, each could have had all of the machine, and the largest of them is taken for it.
+    /// Whether all of them began at the same instant. If not, each that did not could have had all of the machine, and the most that was found at one time
+    /// is taken for it.
     pub is_aligned: bool,
 }
 
 impl fmt::Display for Shared {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { relays, machine, alone, is_aligned } = self;
-        let how = if *is_aligned { "" } else { ", which did not begin together" };
+        let how = if *is_aligned { "" } else { ", which did not all begin together" };
         write!(f, "{alone} alone; its part of {machine} of a machine with {relays} relays{how}")
     }
 }
@@ -37,95 +38,104 @@ impl fmt::Display for Shared {
 /// By their records, which have whole seconds, rounds that began at the same instant are so far apart at most.
 const ALIGNED_S: u64 = 1;
 
-/// Gives relays of one machine, which were measured in the same slot, each its part of what was found of all of them. Those without an
-/// estimate are left as they are, and so is one that is alone.
+/// Gives relays that may share a machine, and that were measured in the same slot, each its part of what all of them had together. Whoever measured them has let them
+/// begin at the same instant: to within some hundredths of a second, since a second that overlaps with two of another relay's could have a part of both.
 ///
-/// `is_together` says that whoever measured them has let them begin at the same instant: to within some hundredths of a second, since a
-/// second that overlaps with two of another relay's could have a part of both.
-pub fn share_machine(records: &mut [Record], is_together: bool) {
-    if is_together && share_aligned(records) {
-        return;
-    }
-    let alone: Vec<u64> = estimates(records).collect();
-    let largest = alone.iter().copied().max().unwrap_or(0);
-    divide(records, largest, &alone, false);
-}
-
-/// The same for relays of which it is not certain that they share a machine: only if they began at the same instant. If not, nothing was
-/// found out about that, and each is left as it is. Says whether it was so.
-pub fn share_aligned(records: &mut [Record]) -> bool {
-    let measured: Vec<&Record> = records.iter().filter(|it| it.capacity().is_some()).collect();
-    let found = if measured.len() < 2 { None } else { aligned(&measured) };
-    if let Some((machine, weights)) = &found {
-        divide(records, *machine, weights, true);
-    }
-    found.is_some()
-}
-
-fn estimates(records: &[Record]) -> impl Iterator<Item = u64> {
-    records.iter().filter_map(Record::capacity).map(Rate::as_byte_per_s)
-}
-
-/// Gives each that has an estimate its part of the machine, by these weights.
-fn divide(records: &mut [Record], machine: u64, weights: &[u64], is_aligned: bool) {
-    if weights.len() < 2 {
-        return;
-    }
+/// Those without an estimate are left as they are, and so is one with few seconds in common with the others: it ended early, and says nothing of what they had.
+pub fn share_aligned(records: &mut [&mut Record]) {
+    let mut those: Vec<Aligned<'_>> =
+        records.iter_mut().filter_map(|it| Aligned::of(it)).collect();
+    let longest = those.iter().map(|it| it.seconds.len()).max().unwrap_or(0);
+    those.retain(|it| !it.seconds.is_empty() && it.seconds.len() * 2 >= longest);
+    let Some((machine, weights)) = together(&those, longest) else { return };
     let whole: f64 = weights.iter().map(|weight| *weight as f64).sum();
-    let relays = u32::try_from(weights.len()).unwrap_or(u32::MAX);
-    let machine = Rate::from_byte_per_s(machine);
-    let mut weights = weights.iter();
-    for record in records.iter_mut() {
-        let End::Measured { capacity, .. } = &mut record.end else { continue };
-        let Some(weight) = weights.next() else { break };
-        let part = if whole > 0.0 { *weight as f64 / whole } else { 0.0 };
-        let alone = *capacity;
-        *capacity = machine.scaled(part);
-        record.shared = Some(Shared { relays, machine, alone, is_aligned });
+    let relays = u32::try_from(those.len()).unwrap_or(u32::MAX);
+    for (it, weight) in those.iter_mut().zip(weights) {
+        let part = if whole > 0.0 { weight as f64 / whole } else { 0.0 };
+        let capacity = machine.scaled(part);
+        it.record.set_share(capacity, relays, machine, true);
+    }
+}
+
+/// Holds relays that certainly share a machine, and were measured in the same slot, to the most that was found of it at one time: of those that
+/// have their parts by [`share_aligned`] together, and of each other alone, since each could have had all of the machine then.
+pub fn share_machine(records: &mut [&mut Record]) {
+    let is_aligned = |it: &Record| it.shared.is_some_and(|shared| shared.is_aligned);
+    let found = |it: &&mut Record| it.capacity().map(|rate| (is_aligned(it), rate));
+    let found: Vec<(bool, Rate)> = records.iter().filter_map(found).collect();
+    if found.len() < 2 || found.iter().all(|(is_aligned, _)| *is_aligned) {
+        return;
+    }
+    let aligned: Rate = found.iter().filter(|it| it.0).map(|it| it.1).sum();
+    let single = found.iter().filter(|it| !it.0).map(|it| it.1).max().unwrap_or(Rate::ZERO);
+    let all: Rate = found.iter().map(|it| it.1).sum();
+    let (machine, relays) = (aligned.max(single), u32::try_from(found.len()).unwrap_or(u32::MAX));
+    let factor = machine.as_byte_per_s() as f64 / all.as_byte_per_s().max(1) as f64;
+    for record in records {
+        if let Some(capacity) = record.capacity() {
+            record.set_share(capacity.scaled(factor), relays, machine, false);
+        }
+    }
+}
+
+impl Record {
+    /// Its estimate is its part of a machine from now on.
+    fn set_share(&mut self, part: Rate, relays: u32, machine: Rate, is_aligned: bool) {
+        let End::Measured { capacity, .. } = &mut self.end else { return };
+        let alone = self.shared.map_or(*capacity, |it| it.alone);
+        *capacity = part;
+        self.shared = Some(Shared { relays, machine, alone, is_aligned });
+    }
+}
+
+/// A relay that began at the same instant as others.
+struct Aligned<'a> {
+    record: &'a mut Record,
+    started_unix_s: u64,
+    /// What it brought back in each.
+    seconds: BTreeMap<u32, u64>,
+}
+
+impl<'a> Aligned<'a> {
+    fn of(record: &'a mut Record) -> Option<Self> {
+        record.capacity()?;
+        let round = record.decisive_round()?;
+        let started_unix_s = round.started_unix_s?;
+        let seconds = record.totals(round).map(|it| (it.second, it.total())).collect();
+        Some(Self { record, started_unix_s, seconds })
     }
 }
 
 /// The median of what all brought back in each second, and of what each did; `None` if they did not begin at the same time, or have few seconds in
 /// common.
-fn aligned(records: &[&Record]) -> Option<(u64, Vec<u64>)> {
-    let mut starts = BTreeSet::new();
-    let mut each: Vec<BTreeMap<u32, u64>> = Vec::new();
-    for record in records {
-        let round = record.decisive_round()?;
-        starts.insert(round.started_unix_s?);
-        each.push(record.totals(round).map(|it| (it.second, it.total())).collect());
-    }
-    if starts.last()? - starts.first()? > ALIGNED_S {
+fn together(those: &[Aligned<'_>], longest: usize) -> Option<(Rate, Vec<u64>)> {
+    let starts = || those.iter().map(|it| it.started_unix_s);
+    if those.len() < 2 || starts().max()? - starts().min()? > ALIGNED_S {
         return None;
     }
-    let longest = each.iter().map(BTreeMap::len).max()?;
-    let first = each.first()?;
-    let common: Vec<u32> = first
-        .keys()
-        .copied()
-        .filter(|second| each.iter().all(|it| it.contains_key(second)))
-        .collect();
+    let is_common = |second: &u32| those.iter().all(|it| it.seconds.contains_key(second));
+    let common: Vec<u32> = those.first()?.seconds.keys().copied().filter(is_common).collect();
     if common.is_empty() || common.len() * 2 < longest {
         return None;
     }
-    let of = |it: &BTreeMap<u32, u64>, second: &u32| it.get(second).copied().unwrap_or(0);
+    let of = |it: &Aligned<'_>, second: &u32| it.seconds.get(second).copied().unwrap_or(0);
     let mut sums: Vec<u64> = common
         .iter()
-        .map(|second| each.iter().map(|it| of(it, second)).fold(0, u64::saturating_add))
+        .map(|second| those.iter().map(|it| of(it, second)).fold(0, u64::saturating_add))
         .collect();
     sums.sort_unstable();
-    let own = |it: &BTreeMap<u32, u64>| {
+    let own = |it: &Aligned<'_>| {
         let mut own: Vec<u64> = common.iter().map(|second| of(it, second)).collect();
         own.sort_unstable();
         own
     };
-    let own: Vec<Vec<u64>> = each.iter().map(own).collect();
+    let own: Vec<Vec<u64>> = those.iter().map(own).collect();
     let mut parts: Vec<u64> = own.iter().filter_map(|it| median(it)).collect();
     if parts.iter().all(|part| *part == 0) {
         // All of them take turns: then what each had in all its turns.
         parts = own.iter().map(|it| it.iter().copied().fold(0, u64::saturating_add)).collect();
     }
-    Some((median(&sums)?, parts))
+    Some((Rate::from_byte_per_s(median(&sums)?), parts))
 }
 
 /// Holds estimates of relays of one machine, with their times in Unix seconds, to what was found of it at one time: of relays that were measured

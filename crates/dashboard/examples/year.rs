@@ -174,7 +174,13 @@ fn turn(relay: u64, day: u64, begin_unix_s: u64) -> Entry {
         shared: None,
         end,
     };
-    Entry::Ended(Box::new(Closed { begun, record, follows: None, is_final: true }))
+    Entry::Ended(Box::new(Closed {
+        begun,
+        record,
+        follows: None,
+        is_final: true,
+        paths: Vec::new(),
+    }))
 }
 
 fn write_file(folder: &Path, relays: u64) -> Result<(), Box<dyn Error>> {

@@ -40,6 +40,9 @@ impl Documents {
         let consensus = parsed.map_err(|source| Error::Consensus { what: what.clone(), source })?;
         let text = origin.get(&consensus)?;
         let named = descriptors::named(&consensus, &text);
+        if !matches!(origin, Origin::Nowhere) {
+            descriptors::check(&what, &consensus, named.len())?;
+        }
         let averages = named.iter().map(|(relay, it)| (*relay, it.bandwidth_avg_bytes_s)).collect();
         let declared = named.iter().map(|(relay, it)| (*relay, it.family().collect()));
         let families = descriptors::mutual(&declared.collect());

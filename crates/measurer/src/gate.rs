@@ -2,6 +2,7 @@
 
 use link::Clock;
 use onion::{Duration, Instant};
+use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// From the last one's arrival until the gate is open: as long as each needs to hear of it.
@@ -17,6 +18,7 @@ pub struct Gate(Arc<Inner>);
 #[derive(Debug)]
 pub struct Pass {
     gate: Gate,
+    place: usize,
     has_arrived: bool,
 }
 
@@ -32,11 +34,17 @@ struct State {
     places: usize,
     arrived: usize,
     opens: Option<Instant>,
-    /// Somebody has come after it was open.
-    is_late: bool,
+    /// Who came before it was open.
+    on_time: BTreeSet<usize>,
 }
 
 impl Pass {
+    /// Which of the gate's places it is, from zero.
+    #[must_use]
+    pub const fn place(&self) -> usize {
+        self.place
+    }
+
     /// Stands before the gate, and can wait so long.
     pub fn arrive(&mut self, longest: Duration) {
         let mut state = self.gate.state();
@@ -44,7 +52,9 @@ impl Pass {
         if !self.has_arrived {
             self.has_arrived = true;
             state.arrived += 1;
-            state.is_late |= state.opens.is_some_and(|opens| opens <= now);
+            if state.opens.is_none_or(|opens| now < opens) {
+                state.on_time.insert(self.place);
+            }
         }
         state.open_by(now + longest);
         self.gate.open_if_complete(&mut state);
@@ -72,16 +82,18 @@ impl Gate {
     /// With so many places.
     #[must_use]
     pub fn new(places: usize) -> (Self, Vec<Pass>) {
-        let state = Mutex::new(State { places, arrived: 0, opens: None, is_late: false });
+        let on_time = BTreeSet::new();
+        let state = Mutex::new(State { places, arrived: 0, opens: None, on_time });
         let gate = Self(Arc::new(Inner { clock: Clock::start(), state }));
-        let passes = (0..places).map(|_| Pass { gate: gate.clone(), has_arrived: false }).collect();
+        let pass = |place| Pass { gate: gate.clone(), place, has_arrived: false };
+        let passes = (0..places).map(pass).collect();
         (gate, passes)
     }
 
-    /// Whether all that went through it so far did so at the same instant.
+    /// Whether who has this place stood before the gate when it opened: all of whom that is so went through it at the same instant.
     #[must_use]
-    pub fn was_passed_together(&self) -> bool {
-        !self.state().is_late
+    pub fn was_on_time(&self, place: usize) -> bool {
+        self.state().on_time.contains(&place)
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -122,7 +134,7 @@ mod tests {
         assert!(first.left() > Some(NOTICE) && second.left() > Some(NOTICE));
         second.arrive(LONG);
         assert!(first.left() <= Some(NOTICE));
-        assert!(first.gate.was_passed_together());
+        assert!([0, 1].iter().all(|place| first.gate.was_on_time(*place)));
     }
 
     #[test]
@@ -131,6 +143,7 @@ mod tests {
         first.arrive(LONG);
         drop(second);
         assert!(first.left() <= Some(NOTICE));
+        assert_eq!([0, 1].map(|place| first.gate.was_on_time(place)), [true, false]);
         let (mut first, second) = two();
         drop(second);
         first.arrive(LONG);
@@ -138,10 +151,10 @@ mod tests {
         let (mut first, second) = two();
         first.arrive(Duration::ZERO);
         assert_eq!((first.left(), second.left()), (Some(Duration::ZERO), Some(Duration::ZERO)));
-        assert!(first.gate.was_passed_together());
         let mut late = second;
         late.arrive(LONG);
-        assert!(!first.gate.was_passed_together(), "the other one had begun");
+        let on_time = [&first, &late].map(|it| it.gate.was_on_time(it.place()));
+        assert_eq!(on_time, [true, false], "the first had begun");
     }
 
     #[test]

@@ -10,10 +10,10 @@ mod common;
 mod defences;
 
 use common::{
-    Claims, Stranger, failure, ids, measure, network, now, observe, options, own_connections_to,
+    Claims, Observed, Stranger, failure, ids, measure, network, now, observe, options, own_connections_to,
     request, team, threads_and_files, turn,
 };
-use coordinator::{Blame, Estimate, Failure, Inconclusive, Outcome, Params};
+use coordinator::{Blame, Failure, Inconclusive, Outcome, Params};
 use lab::{Network, NetworkSpec, Node, RelaySpec};
 use measurer::{Approach, Coordinator, Defences, Progress, Request, Team, TeamOptions};
 use onion::identity::Ed25519Id;
@@ -39,21 +39,20 @@ fn hopeless() -> Team {
     team(TeamOptions { measurers: 1, params, ..base })
 }
 
-/// Asserts that an estimate is conclusive, or that the machine has kept it from that: one that stands still for half a second makes a relay
-/// unsteady, or a measurer's processor busy.
-fn assert_conclusive(estimate: &Estimate) {
-    let is_machines = match &estimate.inconclusive {
-        None | Some(Inconclusive::Unsteady { .. }) => true,
-        Some(other) => other.to_string().contains("processor"),
+/// Asserts that an estimate is conclusive, and what the relay says itself; its own seconds are not quite ours, and come late where a machine is busy. Or that the
+/// machine has kept it from that, by the estimate's own word: one that stands still for half a second makes a relay unsteady, or a measurer's processor busy, and the
+/// estimate is no more than the mean of its seconds, what the relay says their median.
+fn assert_close(seen: &Observed) {
+    let outcome = seen.result.outcome.estimate().expect("an estimate");
+    let least = match &outcome.inconclusive {
+        None => 0.85,
+        Some(Inconclusive::Unsteady { .. }) => 0.7,
+        Some(other) if other.to_string().contains("processor") => 0.7,
+        Some(_) => panic!("{outcome}"),
     };
-    assert!(is_machines, "{estimate}");
-}
-
-/// Asserts that an estimate is what the relay says itself. Its own seconds are not quite ours: they come late where a machine is
-/// busy; and the estimate is no more than their mean, what it says their median.
-fn assert_close(estimate: f64, said: f64) {
+    let (estimate, said) = seen.estimate_and_said();
     let ratio = estimate / said;
-    assert!((0.7..=1.10).contains(&ratio), "{estimate} is {ratio:.3} of what the relay said");
+    assert!((least..=1.10).contains(&ratio), "{ratio:.3} of what the relay said: {outcome}");
 }
 
 #[test]
@@ -79,10 +78,8 @@ fn stock_relays_are_measured_right_and_whatever_breaks_gives_no_number() {
     claims.claim("a limited relay is estimated as it says itself, conclusively", || {
         let node = relay(&network, "limited");
         let seen = observe(&mut small_team, &request(node, 25.0), node, &mut |_| {});
-        let (estimate, said) = seen.estimate_and_said();
-        assert_close(estimate, said);
+        assert_close(&seen);
         let outcome = seen.result.outcome.estimate().expect("just seen");
-        assert_conclusive(outcome);
         assert!(outcome.checked_cells > 0);
         assert!((6..=6 * outcome.rounds as usize).contains(&seen.series.len()));
     });
@@ -173,11 +170,9 @@ fn links_authenticate_if_told(node: &Node) {
     let base = options(6);
     let mut named = team(TeamOptions { always_authenticate: true, ..base });
     let seen = observe(&mut named, &request(node, 25.0), node, &mut |_| {});
-    let (estimate, said) = seen.estimate_and_said();
     let named_links = authenticated(node) - before;
     eprintln!("  {named_links} of {} links authenticated", seen.sockets);
-    assert_close(estimate, said);
-    assert_conclusive(seen.result.outcome.estimate().expect("just seen"));
+    assert_close(&seen);
     let sockets = seen.sockets as usize;
     assert!((sockets..sockets + nodes).contains(&named_links));
     assert!(links < sockets, "{links} of {sockets} anonymous links authenticated");

@@ -16,8 +16,6 @@ pub enum Entry {
     Begun(Begun),
     /// It has ended. It need not have been said that it began.
     Ended(Box<Closed>),
-    /// What measurers have seen of their paths to a relay. The newest counts.
-    Paths(Vec<MeasurerPath>),
     /// An estimate that comes from elsewhere, such as from an old bandwidth file. It counts if it is newer than what is
     /// known.
     Imported(RelayIds, String, PastEstimate),
@@ -104,6 +102,8 @@ pub struct Closed {
     pub follows: Option<Turn>,
     /// Whether that was all about the relay in the period.
     pub is_final: bool,
+    /// What measurers have seen of their paths to the relay. The newest counts.
+    pub paths: Vec<MeasurerPath>,
 }
 
 /// What a measurer has seen of its path to a relay.

@@ -45,10 +45,14 @@ impl Reader {
             if !go_on() {
                 break;
             }
-            let sql = "SELECT r.rsa, a.capacity_byte_s, b.capacity_byte_s FROM measurement a
-                       JOIN measurement b ON b.relay = a.relay AND b.period_unix_s = ?2
-                       JOIN relay r ON r.id = a.relay
-                       WHERE a.period_unix_s = ?1 AND a.state = 1 AND b.state = 1 AND a.is_final AND b.is_final";
+            // Of a relay that was measured again with its machine the last one counts.
+            let sql = "WITH latest AS (SELECT relay, period_unix_s, max(number) AS number FROM measurement
+                           WHERE period_unix_s IN (?1, ?2) AND state = 1 AND is_final GROUP BY relay, period_unix_s)
+                       SELECT r.rsa, a.capacity_byte_s, b.capacity_byte_s FROM latest one
+                       JOIN latest two ON two.relay = one.relay AND two.period_unix_s = ?2
+                       JOIN measurement a ON a.relay = one.relay AND a.period_unix_s = ?1 AND a.number = one.number
+                       JOIN measurement b ON b.relay = one.relay AND b.period_unix_s = ?2 AND b.number = two.number
+                       JOIN relay r ON r.id = one.relay WHERE one.period_unix_s = ?1";
             let both = |row: &Row<'_>| {
                 let rate = |column| rate(row, column).map(Option::unwrap_or_default);
                 Ok((rsa(row, 0)?, rate(1)?, rate(2)?))
@@ -181,6 +185,27 @@ mod tests {
             let none = store.likeness(at, || go_on).expect("read");
             assert_eq!(none.suspicions(|_, _| false), []);
         }
+    }
+
+    #[test]
+    fn of_a_relay_that_came_along_with_its_machine_only_the_last_turn_counts() {
+        let scratch = Scratch::new();
+        let mut store = Store::open(&scratch.store).expect("new");
+        // What the first turn had is neither up nor down.
+        fill(&mut store, 101, |number, day| match number {
+            1 => closed(relay(1), first() + day * DAY, 1, 90_000_000),
+            _ => shared(number, day),
+        });
+        for day in 0..101 {
+            let Closed { record, .. } = shared(1, day);
+            let bytes = record.capacity().expect("measured").as_byte_per_s();
+            let again = closed(relay(1), first() + day * DAY, 2, bytes);
+            store.write(&[Entry::Ended(Box::new(again))]).expect("room");
+        }
+        let likeness = store.likeness(first() + 102 * DAY, || true).expect("read");
+        let found = likeness.suspicions(|_, _| false);
+        let pairs: Vec<_> = found.iter().map(|it| (it.relays, it.alike == it.moves)).collect();
+        assert_eq!(pairs, [((relay(1).rsa, relay(2).rsa), true)]);
     }
 
     #[test]

@@ -227,8 +227,9 @@ impl Reader {
             };
             pasts.insert(relay, past);
         }
-        let sql = "SELECT rsa FROM relay WHERE estimated_unix_s >= ?1 AND NOT EXISTS
-                   (SELECT 1 FROM measurement m WHERE m.relay = relay.id AND m.ended_unix_s >= ?1)";
+        // By the index of ends: by that of relays it would look at all that each was ever measured.
+        let sql = "SELECT rsa FROM relay WHERE estimated_unix_s >= ?1 AND id NOT IN
+                   (SELECT relay FROM measurement WHERE ended_unix_s >= ?1)";
         for relay in self.all(sql, [int(begin_unix_s)], |row| rsa(row, 0))? {
             let past = Past { turns: 0, is_done: true, follows: None, record: None };
             pasts.entry(relay).or_insert(past);

@@ -110,5 +110,5 @@ pub(crate) fn with_end(begun: Begun, bytes_s: u64, end: End) -> Closed {
         shared: None,
         end,
     };
-    Closed { begun, record, follows: None, is_final: true }
+    Closed { begun, record, follows: None, is_final: true, paths: Vec::new() }
 }

@@ -64,7 +64,6 @@ fn write(db: &Connection, entry: &Entry) -> rusqlite::Result<()> {
         Entry::Seen(seen) => write_seen(db, seen),
         Entry::Begun(begun) => write_begun(db, begun).map(drop),
         Entry::Ended(closed) => write_closed(db, closed),
-        Entry::Paths(paths) => paths.iter().try_for_each(|it| write_path(db, it)),
         Entry::Imported(ids, nickname, estimate) => {
             let relay = know(db, ids, nickname, "", estimate.measured_unix_s)?;
             write_estimate(db, relay, estimate, false)
@@ -145,10 +144,11 @@ fn write_begun(db: &Connection, begun: &Begun) -> rusqlite::Result<(i64, Option<
 }
 
 fn write_closed(db: &Connection, closed: &Closed) -> rusqlite::Result<()> {
-    let Closed { begun, record, follows, is_final } = closed;
+    let Closed { begun, record, follows, is_final, paths } = closed;
     let (relay, open) = write_begun(db, begun)?;
     // It has been written before.
     let Some(measurement) = open else { return Ok(()) };
+    paths.iter().try_for_each(|it| write_path(db, it))?;
     let state = State::of(record);
     let why = Why::of(record);
     let capacity = record.capacity().map(|it| int(it.as_byte_per_s()));

@@ -66,7 +66,7 @@ fn a_relay_that_is_known_to_be_far_has_two_measurers_at_different_hosts_from_its
         let hosts = hosts.iter().copied().map(Some).collect();
         let mut campaign = campaign(&[100.0, 90.0, 80.0]).at_hosts(hosts);
         for (place, rtt_ms) in rtts_ms.iter().enumerate() {
-            campaign.set_path(RelayId(1), MeasurerId(place), path(*rtt_ms, None));
+            campaign.expect_path(RelayId(1), MeasurerId(place), path(*rtt_ms, None));
         }
         campaign.add(RelayId(1), Standing::Old, mbit(20.0), 1);
         let launch = campaign.poll_launch().expect("room");
@@ -85,14 +85,14 @@ fn a_relay_that_is_known_to_be_far_has_two_measurers_at_different_hosts_from_its
 #[test]
 fn what_a_path_held_back_is_left_to_others_and_what_is_known_of_one_relay_is_of_no_other() {
     let mut campaign = campaign(&[100.0, 90.0]);
-    campaign.set_path(RelayId(1), MeasurerId(0), path(50, Some(8.0)));
+    campaign.expect_path(RelayId(1), MeasurerId(0), path(50, Some(8.0)));
     campaign.add(RelayId(1), Standing::Old, mbit(40.0), 1);
     campaign.add(RelayId(2), Standing::Old, mbit(20.0), 1);
     let both =
         [campaign.poll_launch(), campaign.poll_launch()].map(|it| shares(&it.expect("room")));
     assert_eq!(both, [vec![(1, 70.0), (0, 10.0)], vec![(0, 40.0)]]);
     // Nobody else has the rest.
-    campaign.set_path(RelayId(3), MeasurerId(0), path(50, Some(8.0)));
+    campaign.expect_path(RelayId(3), MeasurerId(0), path(50, Some(8.0)));
     campaign.add(RelayId(3), Standing::Old, mbit(30.0), 1);
     assert_eq!(shares(&campaign.poll_launch().expect("room")), [(1, 20.0), (0, 40.0)]);
 }

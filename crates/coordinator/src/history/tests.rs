@@ -108,15 +108,37 @@ fn what_a_measurer_saw_of_its_path_counts_for_a_month_and_the_newest_does() {
     }
     let expectations = history.expectations(HistoryPolicy::default(), NOW);
     assert_eq!(
-        expectations.paths(relay(1)),
+        expectations.paths(relay(1), &[]),
         [(MeasurerId(0), path(40)), (MeasurerId(2), path(70))]
     );
-    assert_eq!(expectations.paths(relay(2)), []);
+    assert_eq!(expectations.paths(relay(2), &[]), []);
     assert_eq!(
         expectations.first_guess(relay(1)).standing(),
         Standing::New,
         "a path is no estimate"
     );
+}
+
+/// Whom a relay holds back at its own host, one after the other, would be the whole team but for the one that it likes.
+#[test]
+fn a_relay_does_not_choose_who_measures_it() {
+    let team = [500.0, 400.0, 150.0].map(Rate::from_mbit_per_s);
+    let held_back = |ages: &[(usize, u64)]| -> Vec<usize> {
+        let mut history = History::default();
+        for (measurer, age) in ages {
+            let held_back = Some(Rate::from_mbit_per_s(1.0));
+            let path = PathSeen { held_back, ..PathSeen::default() };
+            history.add_path(relay(1), MeasurerId(*measurer), path, NOW - age);
+        }
+        let expectations = history.expectations(HistoryPolicy::default(), NOW);
+        let paths = expectations.paths(relay(1), &team);
+        assert_eq!(paths.len(), ages.len(), "all else that is known of them counts on");
+        paths.iter().filter(|(_, path)| path.held_back.is_some()).map(|(id, _)| id.0).collect()
+    };
+    assert_eq!(held_back(&[(0, DAY)]), [0]);
+    assert_eq!(held_back(&[(1, DAY), (2, 6 * DAY)]), [] as [usize; 0], "550 of 1050");
+    assert_eq!(held_back(&[(0, DAY), (1, 2 * DAY)]), [] as [usize; 0]);
+    assert_eq!(held_back(&[(0, DAY), (1, 7 * DAY)]), [0], "one of them is asked again");
 }
 
 proptest! {

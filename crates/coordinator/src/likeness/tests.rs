@@ -104,11 +104,31 @@ fn few_relays_no_estimate_and_too_many_periods_teach_nothing() {
 
 #[test]
 fn no_more_are_told_than_somebody_can_look_at() {
-    // 50 relays on one machine are 1,225 pairs.
-    let found = network(5, 200, 50, 128, 0.05).suspicions(|_, _| false);
+    let found = network(5, 700, 500, 128, 0.05).suspicions(|_, _| false);
     assert_eq!(found.len(), TOLD_MAX);
     assert!(found.is_sorted_by(|a, b| a.by_chance <= b.by_chance));
-    assert!(found.iter().all(|it| it.relays.1 < id(50)));
+    assert!(found.iter().all(|it| it.relays.1 < id(500)));
+}
+
+/// 46 relays of one script are 1,035 pairs of the smallest chance.
+#[test]
+fn relays_that_all_move_alike_do_not_hide_others_and_those_that_are_gone_hide_nobody() {
+    let rng = &mut ChaCha12Rng::from_seed([6; 32]);
+    let mut drawn = || (0..4).fold(0, |bits: u128, _| bits << 32 | u128::from(rng.next_u32()));
+    let (fleet, machine) = (drawn(), drawn());
+    // 100 of 128 moves are alike.
+    let others = [(100, machine), (101, machine ^ ((1 << 28) - 1))];
+    let relays = (0..46).map(|number| (number, fleet)).chain(others);
+    let moves = |(number, up)| (id(number), Moves { made: u128::MAX, up });
+    let mut likeness = Likeness { relays: relays.map(moves).collect(), pairs_of_periods: 128 };
+    let found = likeness.suspicions(|_, _| false);
+    let of_machine = |it: &Suspicion| it.relays == (id(100), id(101));
+    assert!(found.iter().any(of_machine), "{}", found.len());
+    let told = |number| found.iter().filter(move |it| [it.relays.0, it.relays.1].contains(&id(number)));
+    assert!((0..46).all(|number| told(number).count() >= 4), "{found:#?}");
+    likeness.retain(|relay| relay > id(45));
+    let left = likeness.suspicions(|_, _| false);
+    assert!(left.len() == 1 && of_machine(&left[0]), "{left:#?}");
 }
 
 proptest! {

@@ -272,6 +272,14 @@ impl Measurement {
         }
     }
 
+    /// Whether the relay had been given something to send back before it fell silent. Its three seconds without anything are the three before this one, as far as
+    /// clocks agree on when seconds begin: the middle one is one of them anyway.
+    pub(super) fn was_in_vain(&self, now: Instant) -> bool {
+        let Phase::Running { start, series } = &self.phase else { return false };
+        let passed = u32::try_from(now.saturating_since(*start).as_secs()).unwrap_or(u32::MAX);
+        passed.checked_sub(2).is_some_and(|second| series.was_in_vain(second))
+    }
+
     /// A relay that does not want another round keeps what the one before said.
     pub(super) fn fail(&mut self, now: Instant, measurer: Option<MeasurerId>, reason: Failure) {
         let second = match &self.phase {

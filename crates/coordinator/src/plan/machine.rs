@@ -92,24 +92,18 @@ impl Machine {
 /// played, whose relays have what their configurations give them.
 #[must_use]
 pub fn machines(candidates: &[Candidate], together: &[(RsaId, RsaId)]) -> Vec<Machine> {
-    group(candidates, together, |_| true)
+    machines_within(candidates, together, &[], Rate::ZERO)
 }
 
-/// The same, but a pair counts only where no more than `most` is expected of all that it would put together: a team that cannot load
-/// them at once would find less of each than there is. An address always counts.
+/// The same, and pairs that are measured together although it is not certain that they share a machine. One of these counts only where no more than `most` is
+/// expected of all that it would put together: a team that cannot load them at once would find less of each than there is. An address and
+/// `together` always count: relays that share a machine unseen are each expected to have all of it.
 #[must_use]
 pub fn machines_within(
     candidates: &[Candidate],
     together: &[(RsaId, RsaId)],
+    perhaps: &[(RsaId, RsaId)],
     most: Rate,
-) -> Vec<Machine> {
-    group(candidates, together, |guess| guess <= most)
-}
-
-fn group(
-    candidates: &[Candidate],
-    together: &[(RsaId, RsaId)],
-    fits: impl Fn(Rate) -> bool,
 ) -> Vec<Machine> {
     let place_of: BTreeMap<RsaId, usize> =
         candidates.iter().enumerate().map(|(place, it)| (it.relay, place)).collect();
@@ -120,11 +114,13 @@ fn group(
             groups.join(*at.entry(candidate.address).or_insert(place), place);
         }
     }
-    for (one, other) in together {
-        if let (Some(one), Some(other)) = (place_of.get(one), place_of.get(other))
-            && fits(groups.guess_of_both(*one, *other))
-        {
-            groups.join(*one, *other);
+    let places = |(one, other): &(RsaId, RsaId)| Some((*place_of.get(one)?, *place_of.get(other)?));
+    for (one, other) in together.iter().filter_map(places) {
+        groups.join(one, other);
+    }
+    for (one, other) in perhaps.iter().filter_map(places) {
+        if groups.guess_of_both(one, other) <= most {
+            groups.join(one, other);
         }
     }
     let mut found: BTreeMap<usize, Machine> = BTreeMap::new();

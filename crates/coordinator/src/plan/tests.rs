@@ -205,13 +205,15 @@ fn relays_at_one_address_or_named_together_share_a_machine() {
 }
 
 #[test]
-fn no_more_are_put_together_by_name_than_a_team_can_load_at_once() {
+fn no_more_are_put_together_that_only_may_share_a_machine_than_a_team_can_load_at_once() {
     let relays = candidates(&[(10, 1), (10, 2), (10, 3), (10, 4), (10, 4), (10, 4)]);
     let all: Vec<(RsaId, RsaId)> = (0..6).map(|it| (id(0), id(it))).collect();
     let count = |most| {
-        let found = machines_within(&relays, &all, Rate::from_mbit_per_s(most));
+        let found = machines_within(&relays, &[], &all, Rate::from_mbit_per_s(most));
         found.iter().map(Machine::count).collect::<Vec<_>>()
     };
+    let certain = machines_within(&relays, &all, &all, Rate::ZERO);
+    assert_eq!(certain.iter().map(Machine::count).collect::<Vec<_>>(), [6], "the operator's word");
     // Three at one address share a machine whatever it takes; and a pair of one relay is none.
     assert_eq!(count(0.0), [1, 1, 1, 3]);
     assert_eq!(count(20.0), [2, 1, 3]);

@@ -1,5 +1,4 @@
 use super::*;
-use core::net::{IpAddr, Ipv4Addr};
 use onion::Rate;
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -19,8 +18,7 @@ fn team() -> TeamRoom {
 fn arrival(number: u8, standing: Standing) -> Arrival {
     Arrival {
         relay: id(number),
-        address: IpAddr::V4(Ipv4Addr::new(10, 0, 0, number)),
-        beside: None,
+        together: id(number),
         standing,
         turn: Turn::first(Rate::from_mbit_per_s(10.0), 3),
         is_done: false,
@@ -68,14 +66,14 @@ fn each_relay_is_measured_once_in_a_period() {
 #[test]
 fn relays_that_are_to_be_measured_together_are_wherever_they_are() {
     let beside = |number: u8, standing| {
-        let other = id(if number < 30 { 3 } else { 30 });
-        Arrival { beside: Some(other), ..arrival(number, standing) }
+        let together = id(if number < 30 { 3 } else { 30 });
+        Arrival { together, ..arrival(number, standing) }
     };
     let mut all: Vec<_> = (1..20).map(|number| arrival(number, Standing::Old)).collect();
     all.extend([20, 21].map(|number| beside(number, Standing::Old)));
     all.extend([30, 31].map(|number| beside(number, Standing::New)));
     // One that is gone is nobody's neighbour.
-    all.push(Arrival { beside: Some(id(99)), ..arrival(40, Standing::Old) });
+    all.push(Arrival { together: id(99), ..arrival(40, Standing::Old) });
     let measured = play(&mut rota(&all, 0), 0..SLOTS, |_, _| None);
     assert_eq!(measured.len(), 24);
     let slot_of = |number: u8| measured.iter().find(|it| it.1 == id(number)).map(|it| it.0);
@@ -123,7 +121,7 @@ fn a_coordinator_that_starts_anew_goes_on_where_it_was() {
 #[test]
 fn a_turn_that_follows_has_another_slot_and_whoever_shares_the_machine_comes_too() {
     let mut all: Vec<_> = (1..4).map(|number| arrival(number, Standing::Old)).collect();
-    all[1].address = all[0].address;
+    all[1].together = all[0].together;
     let mut rota = rota(&all, 0);
     let measured = play(&mut rota, 0..SLOTS, |_, due| {
         let is_first = due.relay == id(1) && due.turn.round == 1;
@@ -140,7 +138,7 @@ fn a_turn_that_follows_has_another_slot_and_whoever_shares_the_machine_comes_too
 #[test]
 fn a_newcomer_beside_a_relay_whose_turn_is_over_waits_for_the_next_period() {
     let mut all = vec![arrival(1, Standing::Old), arrival(2, Standing::New)];
-    all[1].address = all[0].address;
+    all[1].together = all[0].together;
     let mut rota = rota(&all[..1], 0);
     assert_eq!(numbers(&play(&mut rota, 0..SLOTS - 1, |_, _| None)), [1]);
     rota.handle_consensus(&all, SLOTS - 1);
@@ -175,7 +173,7 @@ fn a_team_that_claims_to_have_no_room_shuts_nobody_out_of_the_others() {
         let mut rota = Rota::among(&seed, SLOTS, (&teams, 1), F, &all, 0);
         let mut later = all.clone();
         // One that shares a machine comes later, too.
-        later.push(Arrival { address: all[0].address, ..arrival(60, Standing::New) });
+        later.push(Arrival { together: all[0].together, ..arrival(60, Standing::New) });
         rota.handle_consensus(&later, 0);
         let measured = play(&mut rota, 0..SLOTS, |_, _| None);
         assert_eq!(measured.len(), 40, "{rate}: {measured:?}");
@@ -191,8 +189,7 @@ proptest! {
         // Two each share a machine, so that the end of one measurement may bring another of a relay that still runs.
         let one = |number: u8| {
             let standing = if number % 6 < 2 { Standing::New } else { Standing::Old };
-            let address = IpAddr::V4(Ipv4Addr::new(10, 0, 0, number / 2));
-            Arrival { address, ..arrival(number, standing) }
+            Arrival { together: id(number / 2), ..arrival(number, standing) }
         };
         let of = |numbers: &[u8]| {
             let numbers: BTreeSet<u8> = numbers.iter().copied().collect();
@@ -224,7 +221,7 @@ proptest! {
 #[test]
 fn a_turn_that_follows_waits_until_nobody_of_the_machine_is_being_measured() {
     let mut all: Vec<_> = (1..3).map(|number| arrival(number, Standing::Old)).collect();
-    all[1].address = all[0].address;
+    all[1].together = all[0].together;
     let mut rota = rota(&all, 0);
     let (first, due) = (0..SLOTS)
         .map(|slot| (slot, rota.poll_due(slot)))

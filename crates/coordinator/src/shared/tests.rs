@@ -62,6 +62,13 @@ fn record(number: u8, started_unix_s: Option<u64>, seconds: &[(u64, Option<u64>)
     record
 }
 
+/// What comes of relays that certainly share a machine, of which these began together.
+fn share(records: &mut [Record], together: &[bool]) {
+    let those = records.iter_mut().zip(together).filter(|(_, is_together)| **is_together);
+    share_aligned(&mut those.map(|(record, _)| record).collect::<Vec<_>>());
+    share_machine(&mut records.iter_mut().collect::<Vec<_>>());
+}
+
 fn sum(records: &[Record]) -> f64 {
     let bytes = records.iter().filter_map(Record::capacity).map(Rate::as_byte_per_s);
     bytes.sum::<u64>() as f64 / MACHINE as f64
@@ -81,10 +88,10 @@ fn relays_that_take_turns_within_a_slot_gain_nothing() {
     let mut records = alternating([Some(7), Some(7)]);
     records.truncate(1);
     let first = records.clone();
-    share_machine(&mut records, true);
+    share(&mut records, &[true]);
     assert_eq!(records, first, "it is alone");
     let mut records = alternating([Some(7), Some(8)]);
-    share_machine(&mut records, true);
+    share(&mut records, &[true; 2]);
     assert!((sum(&records) - 1.0).abs() < 1e-6, "{}", sum(&records));
     let shared = records[0].shared.expect("shared");
     assert_eq!((shared.relays, shared.is_aligned), (2, true));
@@ -97,7 +104,7 @@ fn relays_that_did_not_begin_together_have_what_the_largest_has() {
     let cases = [([Some(7), Some(9)], true), ([Some(7), None], true), ([Some(7), Some(7)], false)];
     for (starts, is_together) in cases {
         let mut records = alternating(starts);
-        share_machine(&mut records, is_together);
+        share(&mut records, &[true, is_together]);
         assert!(sum(&records) <= 1.0 + 1e-6);
         assert!(records.iter().all(|it| !it.shared.expect("shared").is_aligned));
     }
@@ -105,16 +112,49 @@ fn relays_that_did_not_begin_together_have_what_the_largest_has() {
 
 #[test]
 fn relays_that_may_share_a_machine_are_left_as_they_are_if_they_did_not_begin_together() {
+    let aligned = |records: &mut [Record]| share_aligned(&mut records.iter_mut().collect::<Vec<_>>());
     let mut records = alternating([Some(7), Some(8)]);
-    assert!(share_aligned(&mut records));
+    aligned(&mut records);
     assert!((sum(&records) - 1.0).abs() < 1e-6, "{}", sum(&records));
     let mut records = alternating([Some(7), Some(10)]);
     let before = records.clone();
-    assert!(!share_aligned(&mut records) && records == before);
+    aligned(&mut records);
+    assert_eq!(records, before);
     // Nor is there anything to be shared with one that has failed.
-    let mut alone = alternating([Some(7), Some(7)]);
-    alone.truncate(1);
-    assert!(!share_aligned(&mut alone) && !share_aligned(&mut []));
+    records.truncate(1);
+    aligned(&mut records);
+    assert_eq!(records[..], before[..1]);
+    aligned(&mut []);
+}
+
+/// Steady relays, of so many seconds.
+fn steady(bytes: &[u64], seconds: &[usize]) -> Vec<Record> {
+    let numbered = (1..).zip(bytes).zip(seconds);
+    numbered.map(|((it, bytes), long)| record(it, Some(7), &vec![(*bytes, None); *long])).collect()
+}
+
+/// One of three came late: what the others had at the same instant was found together.
+#[test]
+fn who_comes_late_costs_the_others_no_more_than_his_own_part() {
+    let bytes = |records: &[Record]| -> Vec<u64> {
+        records.iter().filter_map(Record::capacity).map(Rate::as_byte_per_s).collect()
+    };
+    let mut records = steady(&[4_000_000, 4_000_000, 2_000_000], &[SECONDS; 3]);
+    share(&mut records, &[true, true, false]);
+    assert_eq!(bytes(&records), [3_200_000, 3_200_000, 1_600_000], "8 of the machine are certain");
+    let shared = records[0].shared.expect("shared");
+    assert_eq!((shared.relays, shared.is_aligned), (3, false));
+    assert_eq!(shared.machine, Rate::from_byte_per_s(8_000_000));
+    assert_eq!(shared.alone, Rate::from_byte_per_s(4_000_000));
+    // The same of one that began with them, and ended early.
+    let mut records = steady(&[4_000_000, 4_000_000, 2_000_000], &[SECONDS, SECONDS, 3]);
+    share(&mut records, &[true; 3]);
+    assert_eq!(bytes(&records), [3_200_000, 3_200_000, 1_600_000]);
+    // Who only may share it takes nothing from them.
+    let mut records = steady(&[4_000_000, 4_000_000, 2_000_000], &[SECONDS, SECONDS, 3]);
+    share_aligned(&mut records.iter_mut().collect::<Vec<_>>());
+    assert_eq!(bytes(&records), [4_000_000, 4_000_000, 2_000_000]);
+    assert!(records[2].shared.is_none() && records[1].shared.is_some_and(|it| it.relays == 2));
 }
 
 #[test]
@@ -132,7 +172,7 @@ fn honest_relays_on_one_machine_have_what_each_can() {
         round: 1,
         second: None,
     };
-    share_machine(&mut records, true);
+    share(&mut records, &[true; 3]);
     let bytes = |place: usize| records[place].capacity().map(Rate::as_byte_per_s);
     assert_eq!((bytes(0), bytes(1), bytes(2)), (Some(2_000_000), Some(6_000_000), None));
     assert_eq!(records[2].shared, None);
@@ -162,7 +202,7 @@ proptest! {
         let other: Vec<_> = other.iter().map(|bytes| (*bytes, None)).collect();
         let mut records =
             vec![record(1, Some(7), &[(steady, None); SECONDS]), record(2, Some(7), &other)];
-        share_machine(&mut records, true);
+        share(&mut records, &[true; 2]);
         let kept = records[0].capacity().expect("measured").as_byte_per_s();
         prop_assert!(kept.abs_diff(steady) <= 1 + steady / 1_000_000, "{kept} of {steady}");
     }
@@ -175,7 +215,7 @@ proptest! {
         begins in vec(prop_oneof![4 => Just(Some(7)), 1 => (0u64..20).prop_map(Some), 1 => Just(None)], 5),
         is_all_or_nothing: bool,
     ) {
-        let is_together = begins[..seconds.len()].iter().all(|begin| *begin == begins[0]);
+        let is_together: Vec<bool> = begins[..seconds.len()].iter().map(|begin| *begin == begins[0]).collect();
         let mut records: Vec<Record> = Vec::new();
         for (number, wishes) in seconds.iter().enumerate() {
             let part = |(second, (wish, said)): (usize, &(f64, Option<u32>))| {
@@ -187,7 +227,7 @@ proptest! {
             let had: Vec<_> = wishes.iter().enumerate().map(part).collect();
             records.push(record(u8::try_from(number).expect("few"), begins[number], &had));
         }
-        share_machine(&mut records, is_together);
+        share(&mut records, &is_together);
         prop_assert!(sum(&records) <= 1.0 / (1.0 - RATIO) + 1e-5, "{}", sum(&records));
         let mut estimates: Vec<(u64, Rate)> = records
             .iter()

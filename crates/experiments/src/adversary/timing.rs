@@ -6,14 +6,13 @@ use crate::error::Error;
 use coordinator::plan::{Seed, TeamRoom};
 use coordinator::{
     Arrival, End, Mode, Params, Record, Rota, RoundRecord, Schedule, SecondRecord, Standing,
-    Subject, Turn, allocate, median_rate, share_machine,
+    Subject, Turn, allocate, median_rate, share_aligned, share_machine,
 };
 use onion::Rate;
 use onion::identity::{RelayIds, RsaId};
 use rand::rngs::StdRng;
 use rand::{Rng as _, RngExt as _, SeedableRng as _};
 use report::experiment::Case;
-use std::net::{IpAddr, Ipv4Addr};
 
 pub(super) const TURNS: &str = "two relays on one machine: take turns";
 pub(super) const YESTERDAY: &str = "fast only at yesterday's minute";
@@ -82,7 +81,11 @@ fn divide(machine: Rate, seconds: u32, rng: &mut StdRng) -> (Rate, Rate) {
         vec![record(1, 0, machine, &first), record(2, late_s.into(), machine, &second)];
     let sum = |records: &[Record]| records.iter().filter_map(Record::capacity).sum::<Rate>();
     let alone = sum(&records);
-    share_machine(&mut records, late_s == 0);
+    let mut both: Vec<&mut Record> = records.iter_mut().collect();
+    if late_s == 0 {
+        share_aligned(&mut both);
+    }
+    share_machine(&mut both);
     (sum(&records), alone)
 }
 
@@ -166,8 +169,7 @@ fn yesterday(usual: Rate, rng: &mut StdRng) -> Case {
 fn slot_of_the_first(seed: &Seed, guess: Rate) -> Option<u32> {
     let arrival = |number: u8| Arrival {
         relay: RsaId([number; 20]),
-        address: IpAddr::V4(Ipv4Addr::new(192, 0, 2, number)),
-        beside: None,
+        together: RsaId([number; 20]),
         standing: Standing::Old,
         turn: Turn::first(guess, 3),
         is_done: false,

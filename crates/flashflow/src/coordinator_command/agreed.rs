@@ -84,13 +84,18 @@ impl Seeds {
     /// shared random value. It is on the disk before it is given out, and the same from then on.
     pub(super) fn offer(&self, begin_unix_s: u64, room: TeamRoom) -> Result<Offer, Error> {
         let contribution = self.master.contribution(begin_unix_s);
-        let before = seed::read_secret(&self.offer_path, FILE_MAX)?;
-        let before = before.and_then(|text| serde_json::from_str::<Offered>(&text).ok());
-        if let Some(it) = before.filter(|it| it.period_unix_s == begin_unix_s) {
-            let shared_random = it.shared_random.as_deref().and_then(bytes);
-            let capacity = Rate::from_bit_per_s(it.capacity_bit_per_s);
-            let room = TeamRoom { capacity, at_once_max: it.at_once_max };
-            return Ok(Offer { contribution, room, shared_random });
+        if let Some(text) = seed::read_secret(&self.offer_path, FILE_MAX)? {
+            // Another offer than before would be a lie to the others.
+            let (period_unix_s, room, shared_random) =
+                parse_offer(&text).ok_or_else(|| Error::Config {
+                    path: self.offer_path.clone(),
+                    problem: "not what this program has written there; once the period is over that begins next, remove it: \
+                              until then the seed is our own"
+                        .to_owned(),
+                })?;
+            if period_unix_s == begin_unix_s {
+                return Ok(Offer { contribution, room, shared_random });
+            }
         }
         let shared_random = self.shared_random();
         let offered = Offered {
@@ -154,6 +159,17 @@ fn line(period_unix_s: u64, agreed: &Agreed) -> String {
 fn bytes(text: &str) -> Option<[u8; 32]> {
     let mut bytes = [0; 32];
     hex::decode_to_slice(text, &mut bytes).ok().map(|()| bytes)
+}
+
+/// For which period, and what but the contribution.
+fn parse_offer(text: &str) -> Option<(u64, TeamRoom, Option<[u8; 32]>)> {
+    let it: Offered = serde_json::from_str(text).ok()?;
+    let shared_random = match it.shared_random.as_deref() {
+        Some(text) => Some(bytes(text)?),
+        None => None,
+    };
+    let capacity = Rate::from_bit_per_s(it.capacity_bit_per_s);
+    Some((it.period_unix_s, TeamRoom { capacity, at_once_max: it.at_once_max }, shared_random))
 }
 
 fn parse(text: &str) -> Option<BTreeMap<u64, Agreed>> {
@@ -234,5 +250,15 @@ mod tests {
         let next = seeds.offer(200, room(20.0)).expect("kept");
         assert_eq!((next.shared_random, next.room), (None, room(20.0)));
         assert_ne!(next.contribution, *seeds.own(200).as_bytes());
+        // What cannot be read may have been another offer for the same period.
+        let file = folder.path().join("schedule.offered");
+        let text = fs::read_to_string(&file).expect("there");
+        let (later, torn) = (text.replacen('{', "{\"new\":1,", 1), &text[..20]);
+        let random = text.replace("null", "\"7\"");
+        for bad in [&later, torn, &random] {
+            fs::write(&file, bad).expect("ours");
+            let error = seeds.offer(200, room(20.0)).map(drop).expect_err("unread").to_string();
+            assert!(error.contains("schedule.offered"), "{error}");
+        }
     }
 }

@@ -4,7 +4,7 @@ use super::config::Config;
 use super::journal::Journal;
 use super::relays::Relay;
 use super::team::RemoteTeam;
-use super::together::{Machines, TurnOver};
+use super::together::{Machines, TurnOver, come_along};
 use crate::error::Error;
 use coordinator::{Campaign, Ended, Launch, MeasurerId, Next, Outcome, PathSeen, Record, RelayId};
 use coordinator::{Counts, Standing, Turn};
@@ -50,8 +50,10 @@ pub(super) struct Measuring<'scope, 'env> {
     period_unix_s: u64,
     /// The slot that it is in, if there is a plan.
     slot: Option<u32>,
-    /// What runs, as the store knows it.
-    begun: BTreeMap<RelayId, Begun>,
+    /// Turns that follow on others have slots of their own, which the caller sees to.
+    has_plan: bool,
+    /// What runs: which turn, and as the store knows it.
+    begun: BTreeMap<RelayId, (Turn, Begun)>,
     /// Those that share one, and are measured together.
     machines: Machines,
     found: Found,
@@ -122,8 +124,7 @@ impl<'scope, 'env> Measuring<'scope, 'env> {
     ) -> Self {
         let params = &common.config.params;
         let campaign = Campaign::new(params.excess_factor(), params.sockets, capacities);
-        let campaign = campaign.at_hosts(common.team.hosts());
-        let campaign = if has_plan { campaign.leaving_what_follows() } else { campaign };
+        let campaign = campaign.at_hosts(common.team.hosts()).leaving_what_follows();
         let (sender, events) = channel();
         Self {
             scope,
@@ -131,6 +132,7 @@ impl<'scope, 'env> Measuring<'scope, 'env> {
             campaign,
             period_unix_s,
             slot: None,
+            has_plan,
             begun: BTreeMap::new(),
             machines: Machines::default(),
             found: Found::default(),
@@ -144,20 +146,20 @@ impl<'scope, 'env> Measuring<'scope, 'env> {
     /// Takes up a relay that may be measured later, and numbers it.
     pub(super) fn know(&mut self, relay: Relay) -> RelayId {
         let id = RelayId(self.found.relays.len());
-        self.know_paths(id, relay.paths.iter().copied());
+        self.expect_paths(id, &relay.paths);
         self.found.relays.push(relay);
         id
     }
 
-    fn know_paths(&mut self, relay: RelayId, paths: impl Iterator<Item = (MeasurerId, PathSeen)>) {
+    fn expect_paths(&mut self, relay: RelayId, paths: &[(MeasurerId, PathSeen)]) {
         for (measurer, path) in paths {
-            self.campaign.set_path(relay, measurer, path);
+            self.campaign.expect_path(relay, *measurer, *path);
         }
     }
 
     /// A newer consensus has other addresses or parameters of a relay.
     pub(super) fn renew(&mut self, RelayId(place): RelayId, relay: Relay) {
-        self.know_paths(RelayId(place), relay.paths.iter().copied());
+        self.expect_paths(RelayId(place), &relay.paths);
         if let Some(known) = self.found.relays.get_mut(place) {
             *known = relay;
         }
@@ -237,7 +239,7 @@ impl<'scope, 'env> Measuring<'scope, 'env> {
             let Some(relay) = self.found.relays.get(launch.relay.0) else { continue };
             let journal = self.common.journal;
             let begun = journal.begin(relay, self.period_unix_s, self.slot, unix_time_s());
-            self.begun.insert(launch.relay, begun);
+            self.begun.insert(launch.relay, (launch.turn, begun));
             let (common, relay, sender) = (self.common, relay.clone(), self.sender.clone());
             let pass = self.machines.pass(launch.relay);
             self.scope.spawn(move || {
@@ -272,9 +274,10 @@ impl<'scope, 'env> Measuring<'scope, 'env> {
 
     fn note(&mut self, relay: RelayId, (outcome, record): (Outcome, Record)) -> TurnEnd {
         let Common { team, journal, output, .. } = self.common;
-        self.know_paths(relay, record.paths().into_iter());
-        journal.note_paths(&team.keys(), &record);
-        let Ended { is_over, lost, follows } = self.campaign.handle_outcome(relay, &outcome);
+        for (measurer, path) in record.paths() {
+            self.campaign.handle_path(relay, measurer, path);
+        }
+        let Ended { lost, follows, .. } = self.campaign.handle_outcome(relay, &outcome);
         if let Some(measurer) = lost {
             let name = &record.relay.nickname;
             output.step(format!("{measurer} ({name}) has failed: {record}"));
@@ -282,26 +285,27 @@ impl<'scope, 'env> Measuring<'scope, 'env> {
             health.map(Entry::Measurer).into_iter().for_each(|it| journal.note(it));
             self.start_check_up(measurer);
         }
-        let begun = self.begun.remove(&relay);
-        let turn = TurnOver { relay, record, begun, follows, is_over };
-        // If the campaign sees to what follows, the relay is not done with yet.
-        let is_last = is_over || follows.is_some();
-        let settled = if is_last {
-            self.machines.end(turn)
-        } else {
-            self.machines.follow(relay);
-            vec![turn]
-        };
+        let (turn, begun) = self.begun.remove(&relay).unzip();
+        let settled = self.machines.end(TurnOver { relay, turn, record, begun, follows });
         self.settle(settled);
         TurnEnd { relay, follows }
     }
 
-    /// Records turns, and tells of relays that are done.
-    fn settle(&mut self, turns: Vec<TurnOver>) {
-        let Common { journal, output, interrupt, .. } = self.common;
-        for TurnOver { relay, record, begun, follows, is_over } in turns {
+    /// Records turns, tells of relays that are done, and queues what follows if nobody else sees to that.
+    fn settle(&mut self, mut turns: Vec<TurnOver>) {
+        let Common { team, journal, output, interrupt, .. } = self.common;
+        if !self.has_plan && !interrupt.is_requested() && self.broken.is_none() {
+            come_along(&mut turns);
+            let follow = turns.iter().filter_map(|it| Some((it.relay, it.follows?)));
+            let standing = |relay| self.relay(relay).map_or(Standing::New, |it| it.guess.standing());
+            let follow: Vec<_> =
+                follow.map(|(relay, turn)| (relay, standing(relay), turn)).collect();
+            self.add_machine(&follow);
+        }
+        for TurnOver { relay, record, begun, follows, .. } in turns {
+            let is_over = follows.is_none();
             if let Some(begun) = begun {
-                journal.end(begun, &record, follows, is_over);
+                journal.end(&team.keys(), begun, &record, follows);
             }
             let record = match self.found.records.remove(&relay.0) {
                 Some(earlier) => earlier.followed_by(record),

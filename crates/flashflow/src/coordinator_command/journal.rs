@@ -11,8 +11,8 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use store::{Begun, Closed, Entry, MeasurerPath, Past, RelayQuery, Store, StoreError};
 
-/// What waits to be written. A measurement takes some tens of kilobytes; a day of them, of a network of thousands of relays, is
-/// less.
+/// What waits to be written. A measurement takes some tens of kilobytes, and is one entry as soon as it is over: these are a day's of a network of thousands of
+/// relays, as long as few have to be measured again.
 const PENDING_MAX: usize = 8192;
 
 /// What is written at once: so one entry more does not cost a pass over all that wait for room on the disk.
@@ -28,6 +28,8 @@ struct Inner {
     turns: BTreeMap<RsaId, u32>,
     /// Whether it has been told that nothing can be written.
     is_told: bool,
+    /// Entries that there was no room for since then, not even in memory.
+    lost: u64,
 }
 
 impl Journal {
@@ -43,7 +45,7 @@ impl Journal {
             }
         }
         let (pending, turns) = (VecDeque::new(), BTreeMap::new());
-        Ok(Self(Mutex::new(Inner { store, pending, turns, is_told: false })))
+        Ok(Self(Mutex::new(Inner { store, pending, turns, is_told: false, lost: 0 })))
     }
 
     fn inner(&self) -> MutexGuard<'_, Inner> {
@@ -57,15 +59,11 @@ impl Journal {
         let mut history = inner.store.history()?;
         let mut paths = inner.store.paths()?;
         for entry in &inner.pending {
-            match entry {
-                Entry::Ended(closed) => {
-                    if let Some(estimate) = PastEstimate::of(&closed.record) {
-                        history.add(closed.begun.relay(), estimate);
-                    }
-                }
-                Entry::Paths(pending) => paths.extend(pending.iter().cloned()),
-                _ => {}
+            let Entry::Ended(closed) = entry else { continue };
+            if let Some(estimate) = PastEstimate::of(&closed.record) {
+                history.add(closed.begun.relay(), estimate);
             }
+            paths.extend(closed.paths.iter().cloned());
         }
         for MeasurerPath { relay, measurer, path, seen_unix_s } in paths {
             if let Some(place) = team.iter().position(|key| *key == measurer) {
@@ -115,26 +113,25 @@ impl Journal {
         begun
     }
 
-    /// It has ended, and this has to follow.
-    pub(super) fn end(&self, begun: Begun, record: &Record, follows: Option<Turn>, is_over: bool) {
+    /// It has ended, and this has to follow, or nothing. Measurers have places in a team with these keys.
+    pub(super) fn end(
+        &self,
+        team: &[String],
+        begun: Begun,
+        record: &Record,
+        follows: Option<Turn>,
+    ) {
         // What was broken off because we have to end is to be done again.
         let is_cancelled = matches!(record.failure(), Some(Failure::Cancelled));
-        let is_final = is_over && !is_cancelled;
-        let closed = Closed { begun, record: record.clone(), follows, is_final };
-        self.note(Entry::Ended(Box::new(closed)));
-    }
-
-    /// What measurers, by their places in a team with these keys, have seen of their paths to a relay.
-    pub(super) fn note_paths(&self, team: &[String], record: &Record) {
+        let is_final = follows.is_none() && !is_cancelled;
         let (relay, seen_unix_s) = (record.relay.ids.rsa, record.ended_unix_s);
         let path = |(measurer, path): (MeasurerId, PathSeen)| {
             let measurer = team.get(measurer.0)?.clone();
             Some(MeasurerPath { relay, measurer, path, seen_unix_s })
         };
-        let paths: Vec<MeasurerPath> = record.paths().into_iter().filter_map(path).collect();
-        if !paths.is_empty() {
-            self.note(Entry::Paths(paths));
-        }
+        let paths = record.paths().into_iter().filter_map(path).collect();
+        let closed = Closed { begun, record: record.clone(), follows, is_final, paths };
+        self.note(Entry::Ended(Box::new(closed)));
     }
 
     /// Anything else.
@@ -190,18 +187,34 @@ impl Journal {
 
 impl Inner {
     fn note(&mut self, entry: Entry) {
-        if matches!(entry, Entry::Progress(_)) {
-            self.pending.retain(|it| !matches!(it, Entry::Progress(_)));
+        self.keep(entry);
+        self.flush();
+    }
+
+    /// Has it wait, in place of what it makes idle.
+    fn keep(&mut self, entry: Entry) {
+        match &entry {
+            Entry::Progress(_) => self.pending.retain(|it| !matches!(it, Entry::Progress(_))),
+            Entry::Ended(closed) => {
+                let is_its =
+                    |it: &Entry| matches!(it, Entry::Begun(begun) if *begun == closed.begun);
+                if let Some(place) = self.pending.iter().rposition(is_its) {
+                    self.pending.remove(place);
+                }
+            }
+            _ => {}
         }
         if self.pending.len() >= PENDING_MAX {
             // What is newest matters most.
             self.pending.pop_front();
-            tracing::error!(
-                "the store could not be written for so long that a measurement is lost"
-            );
+            if self.lost == 0 {
+                tracing::error!(
+                    "the store could not be written for so long that measurements are lost from here on"
+                );
+            }
+            self.lost += 1;
         }
         self.pending.push_back(entry);
-        self.flush();
     }
 
     /// Writes what waits. If that fails, it waits on: measuring goes on, and nothing is forgotten.
@@ -213,7 +226,12 @@ impl Inner {
             }
             self.pending.drain(..count);
             if self.is_told {
-                tracing::info!("the store can be written again: nothing is lost");
+                match std::mem::take(&mut self.lost) {
+                    0 => tracing::info!("the store can be written again: nothing is lost"),
+                    lost => {
+                        tracing::warn!("the store can be written again: {lost} entries are lost");
+                    }
+                }
                 self.is_told = false;
             }
         }

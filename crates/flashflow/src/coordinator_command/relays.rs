@@ -3,7 +3,7 @@
 use super::config::{Config, Source};
 use crate::documents::{Documents, Origin};
 use crate::error::Error;
-use coordinator::plan::{Candidate, Machine, machines_within};
+use coordinator::plan::{Candidate, Machine, machines, machines_within};
 use coordinator::{Expectations, Guess, MeasurerId, PathSeen, Turn};
 use measurer::{Approach, Consent, ConsentError, Coordinator, Defences, Request};
 use netdoc::consensus::{Flag, Router};
@@ -131,21 +131,22 @@ pub(super) fn relays(
         let problem = "no relay may be measured: none is on a private address or has opted in";
         return Err(Error::Usage(format!("{what}: {problem}")));
     }
+    let team: Vec<Rate> =
+        config.measurers.iter().map(|mate| mate.capacity.unwrap_or(Rate::ZERO)).collect();
     let defences = Defences::from_consensus_params(|name| consensus.params.get(name));
     let relay = |router: &&Router| {
         let takes_part = echo.iter().any(|it| it.fingerprint == router.fingerprint);
-        relay(router, config, takes_part, expectations, defences)
+        relay(router, config, takes_part, expectations, &team, defences)
     };
     let mut relays: Vec<Relay> = routers.iter().map(relay).collect();
-    let team: Rate = config.measurers.iter().filter_map(|mate| mate.capacity).sum();
-    let most = team.scaled(1.0 / config.params.excess_factor());
+    let most = team.iter().copied().sum::<Rate>().scaled(1.0 / config.params.excess_factor());
     let families = if config.family { documents.families.as_slice() } else { &[] };
     put_together(&mut relays, &config.together, families, most);
     Ok(relays)
 }
 
-/// Relays at one address share a machine, and those that the operator names; those of one family are measured together with them, as many as
-/// the team can load at once, which is `most`. What relays say of each other makes none of them another's debtor: it counts only in seconds in which both were
+/// Relays at one address share a machine, and those that the operator names, whatever is expected of them; those of one family are measured together with them,
+/// as many as the team can load at once, which is `most`. What relays say of each other makes none of them another's debtor: it counts only in seconds in which both were
 /// measured.
 fn put_together(
     relays: &mut [Relay],
@@ -156,7 +157,6 @@ fn put_together(
     let candidate =
         |it: &Relay| Candidate { relay: it.id(), guess: it.guess.capacity, address: it.address() };
     let candidates: Vec<Candidate> = relays.iter().map(candidate).collect();
-    let all = [certain, families].concat();
     let name = |machines: Vec<Machine>| -> BTreeMap<RsaId, RsaId> {
         let named = |machine: &Machine| {
             let key = machine.key();
@@ -164,8 +164,8 @@ fn put_together(
         };
         machines.iter().flat_map(named).collect()
     };
-    let together = name(machines_within(&candidates, &all, most));
-    let machine = name(machines_within(&candidates, certain, most));
+    let together = name(machines_within(&candidates, certain, families, most));
+    let machine = name(machines(&candidates, certain));
     for relay in relays {
         let of = |names: &BTreeMap<RsaId, RsaId>| names.get(&relay.id()).copied();
         let (together, machine) = (of(&together), of(&machine));
@@ -263,9 +263,10 @@ fn relay(
     config: &Config,
     takes_part: bool,
     expectations: &Expectations<'_>,
+    team: &[Rate],
     defences: Defences,
 ) -> Relay {
-    let (guess, paths) = (expectations.first_guess(rsa(router)), expectations.paths(rsa(router)));
+    let (guess, paths) = (expectations.first_guess(rsa(router)), expectations.paths(rsa(router), team));
     let address = SocketAddr::new(router.address.into(), router.or_port);
     let ids = Subject::ids(router.fingerprint, router.ed25519.map(|id| *id.as_bytes()));
     let approach = if takes_part {
@@ -315,10 +316,11 @@ mod tests {
         };
         put_together(&mut relays, &certain, &families, mbit(150.0));
         assert_eq!(names(&relays), (vec![1, 1, 1, 4, 4], vec![1, 1, 3, 4, 4]));
-        // A team for two of them: the family is too large, the pair is not.
-        put_together(&mut relays, &certain, &families, mbit(100.0));
-        assert_eq!(names(&relays), (vec![1, 1, 3, 4, 4], vec![1, 1, 3, 4, 4]));
-        put_together(&mut relays, &certain, &families, mbit(99.0));
-        assert_eq!(names(&relays), (vec![1, 1, 3, 4, 5], vec![1, 1, 3, 4, 5]));
+        // A team for less than all of them: the family is too large. The operator's word counts all the same, since each of the two may have been found to have
+        // all of what both have.
+        for most in [149.0, 100.0, 99.0, 1.0] {
+            put_together(&mut relays, &certain, &families, mbit(most));
+            assert_eq!(names(&relays), (vec![1, 1, 3, 4, 4], vec![1, 1, 3, 4, 4]), "{most}");
+        }
     }
 }

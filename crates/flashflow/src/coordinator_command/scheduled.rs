@@ -266,8 +266,7 @@ impl Watch<'_> {
             let first = relay.first_turn(self.common.config);
             Arrival {
                 relay: relay.id(),
-                address: relay.address(),
-                beside: (relay.together != relay.id()).then_some(relay.together),
+                together: relay.together,
                 standing: relay.guess.standing(),
                 turn: past.and_then(|it| it.follows).unwrap_or(first),
                 is_done: past.is_some_and(|it| it.is_done),

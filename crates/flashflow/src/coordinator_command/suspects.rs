@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use store::{Entry, Reader};
 
 /// Looks at all that was found in periods that were over by then, and records who moves together. Relays with the same name in `together` are measured
-/// together anyway.
+/// together anyway, and those that are not in it are not measured any more.
 ///
 /// It has a connection to the store of its own: nothing waits for it.
 pub(super) fn look(
@@ -16,7 +16,7 @@ pub(super) fn look(
 ) {
     let go_on = || !interrupt.is_requested();
     let found = Reader::open(&config.store).and_then(|it| it.likeness(before_unix_s, go_on));
-    let likeness = match found {
+    let mut likeness = match found {
         Ok(likeness) => likeness,
         Err(error) => {
             tracing::warn!("nobody is suspected of sharing a machine in this period: {error}");
@@ -26,6 +26,8 @@ pub(super) fn look(
     if interrupt.is_requested() {
         return;
     }
+    // Nobody can put relays together that have left.
+    likeness.retain(|relay| together.contains_key(&relay));
     let is_known = |one: RsaId, other: RsaId| {
         together.get(&one).is_some_and(|name| together.get(&other) == Some(name))
     };

@@ -9,12 +9,12 @@ use store::Begun;
 /// A turn that has ended.
 pub(super) struct TurnOver {
     pub(super) relay: RelayId,
+    /// Which it was.
+    pub(super) turn: Option<Turn>,
     pub(super) record: Record,
     /// As the store knows it.
     pub(super) begun: Option<Begun>,
     pub(super) follows: Option<Turn>,
-    /// That was all about the relay.
-    pub(super) is_over: bool,
 }
 
 /// The machines whose relays are being measured together; relays that are alone are not in it.
@@ -28,10 +28,10 @@ pub(super) struct Machines {
 struct Machine {
     gate: Gate,
     passes: Vec<Pass>,
+    /// Which place at the gate each has.
+    places: BTreeMap<RelayId, usize>,
     /// Relays whose turn has not ended.
     expected: usize,
-    /// Of these, relays that have had a turn and are to have another, for which there is no pass yet.
-    following: usize,
     over: Vec<TurnOver>,
     /// Which of them certainly share it: those with the same.
     certain: BTreeMap<RelayId, RsaId>,
@@ -45,29 +45,19 @@ impl Machines {
         }
         let (gate, passes) = Gate::new(relays.len());
         let certain = relays.iter().copied().collect();
-        let (expected, following, over) = (relays.len(), 0, Vec::new());
-        let machine = Machine { gate, passes, expected, following, over, certain };
+        let (expected, places, over) = (relays.len(), BTreeMap::new(), Vec::new());
+        let machine = Machine { gate, passes, places, expected, over, certain };
         self.machines.insert(self.next, machine);
         self.machine_of.extend(relays.iter().map(|(relay, _)| (*relay, self.next)));
         self.next += 1;
     }
 
-    /// A relay is about to be measured: where it has to wait for the others of its machine. Those that follow on a turn begin when
-    /// all others have ended, and have a gate of their own.
+    /// A relay is about to be measured: where it has to wait for the others of its machine.
     pub(super) fn pass(&mut self, relay: RelayId) -> Option<Pass> {
         let machine = self.machines.get_mut(self.machine_of.get(&relay)?)?;
-        if machine.passes.is_empty() && machine.following > 0 {
-            (machine.gate, machine.passes) = Gate::new(std::mem::take(&mut machine.following));
-        }
-        machine.passes.pop()
-    }
-
-    /// A turn has ended on which another follows, with the same machine.
-    pub(super) fn follow(&mut self, relay: RelayId) {
-        let number = self.machine_of.get(&relay);
-        if let Some(machine) = number.and_then(|number| self.machines.get_mut(number)) {
-            machine.following += 1;
-        }
+        let pass = machine.passes.pop()?;
+        machine.places.insert(relay, pass.place());
+        Some(pass)
     }
 
     /// A turn has ended. What is settled by that: nothing, as long as others of the machine are being measured.
@@ -99,47 +89,60 @@ impl Machines {
     }
 }
 
+/// If one of a machine's relays has to be measured again, so have the others, as often as they may: one after the other, each could have all of it.
+pub(super) fn come_along(settled: &mut [TurnOver]) {
+    if settled.iter().any(|it| it.follows.is_some()) {
+        settled.iter_mut().for_each(|it| it.follows = it.follows.or_else(|| it.turn?.repeated()));
+    }
+}
+
 impl Machine {
-    /// Gives each its part. If they did not begin together, nothing was found out about relays that may share a machine or not: only those are held to it that
-    /// certainly do.
+    /// Gives each its part. Of who did not begin together with the others nothing was found out, if it only may share a machine with them; who certainly
+    /// does is held to what was found of it at one time.
     fn settle(self) -> Vec<TurnOver> {
-        let Self { gate, over: mut turns, certain, .. } = self;
-        let is_together = gate.was_passed_together();
-        let mut records: Vec<Record> = turns.iter().map(|turn| turn.record.clone()).collect();
-        if !(is_together && share_aligned(&mut records)) {
-            let mut groups: BTreeMap<Option<RsaId>, Vec<usize>> = BTreeMap::new();
-            for (place, turn) in turns.iter().enumerate() {
-                groups.entry(certain.get(&turn.relay).copied()).or_default().push(place);
-            }
-            for places in groups.into_values() {
-                let mut group: Vec<Record> =
-                    places.iter().map(|place| records[*place].clone()).collect();
-                share_machine(&mut group, is_together);
-                places.into_iter().zip(group).for_each(|(place, it)| records[place] = it);
-            }
+        let Self { gate, places, over: mut turns, certain, .. } = self;
+        let is_on_time =
+            |relay: &RelayId| places.get(relay).is_some_and(|place| gate.was_on_time(*place));
+        let together = turns.iter_mut().filter(|it| is_on_time(&it.relay));
+        share_aligned(&mut together.map(|it| &mut it.record).collect::<Vec<_>>());
+        let mut groups: BTreeMap<Option<RsaId>, Vec<&mut Record>> = BTreeMap::new();
+        for turn in &mut turns {
+            let name = certain.get(&turn.relay).copied();
+            groups.entry(name).or_default().push(&mut turn.record);
         }
+        groups.values_mut().for_each(|group| share_machine(group));
         // What was found of a machine was found when its last relay was done: estimates with one time are of one slot.
-        let is_shared = |record: &Record| record.shared.is_some();
-        let ended = records.iter().filter(|it| is_shared(it)).map(|it| it.ended_unix_s).max();
-        for (turn, mut record) in turns.iter_mut().zip(records) {
-            if let Some(ended) = ended.filter(|_| is_shared(&record)) {
-                record.ended_unix_s = ended;
-            }
-            turn.record = record;
-        }
+        let shared = turns.iter_mut().map(|it| &mut it.record).filter(|it| it.shared.is_some());
+        let mut shared: Vec<&mut Record> = shared.collect();
+        let ended = shared.iter().map(|it| it.ended_unix_s).max().unwrap_or(0);
+        shared.iter_mut().for_each(|it| it.ended_unix_s = ended);
         turns
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::journal::testing::{NOW, measured, record, relay};
+    use super::super::journal::testing::{NOW, measured, record, relay, seen_by};
     use super::*;
+    use onion::{Duration, Rate};
 
     fn over(number: u8) -> TurnOver {
         let record = record(&relay(number), measured());
-        let relay = RelayId(number.into());
-        TurnOver { relay, record, begun: None, follows: None, is_over: true }
+        let turn = Some(Turn::first(Rate::from_mbit_per_s(50.0), 2));
+        TurnOver { relay: RelayId(number.into()), turn, record, begun: None, follows: None }
+    }
+
+    /// The same with seconds in which it had all that it was found to have.
+    fn seen(number: u8) -> TurnOver {
+        let mut turn = over(number);
+        turn.record = seen_by(turn.record, &[1]);
+        for round in &mut turn.record.rounds {
+            round.started_unix_s = Some(NOW);
+            for second in &mut round.seconds {
+                second.returned_bytes = vec![Some(measured_capacity().as_byte_per_s())];
+            }
+        }
+        turn
     }
 
     #[test]
@@ -178,25 +181,32 @@ mod tests {
             .map(|it| (it.record.ended_unix_s, it.record.capacity().expect("measured")))
             .collect();
         assert_eq!(rates, [(NOW + 100, whole.scaled(0.5)); 2]);
-        coordinator::fit_machine(&mut rates, onion::Duration::from_secs(15));
+        coordinator::fit_machine(&mut rates, Duration::from_secs(15));
         assert_eq!(rates, [(NOW + 100, whole.scaled(0.5)); 2]);
     }
 
     #[test]
-    fn turns_that_follow_have_a_gate_of_their_own() {
+    fn if_one_has_to_be_measured_again_so_have_the_others_of_its_machine() {
         let mut machines = Machines::default();
-        machines.begin(&[1, 2, 3].map(|it| (RelayId(it), RsaId([1; 20]))));
-        let passes = [1, 2, 3].map(|it| machines.pass(RelayId(it)).expect("a place"));
-        assert!(machines.pass(RelayId(1)).is_none(), "each has one");
-        drop(passes);
-        machines.follow(RelayId(1));
-        machines.follow(RelayId(3));
-        assert!(machines.end(over(2)).is_empty());
-        let first = machines.pass(RelayId(1)).expect("a place");
-        assert!(first.left().is_none(), "it waits for the other");
-        assert!(machines.pass(RelayId(3)).is_some() && machines.pass(RelayId(3)).is_none());
-        assert!(machines.end(over(1)).is_empty());
-        assert_eq!(machines.end(over(3)).len(), 3);
+        let relays = [1, 2, 3].map(|it| (RelayId(it), RsaId([1; 20])));
+        let parts = |settled: &[TurnOver]| -> Vec<Option<Rate>> {
+            settled.iter().map(|it| it.record.capacity()).collect()
+        };
+        let whole = vec![Some(measured_capacity()); 3];
+        for is_first in [true, false] {
+            machines.begin(&relays);
+            for (relay, _) in relays {
+                machines.pass(relay).expect("a place").arrive(Duration::from_secs(60));
+            }
+            let mut last = seen(3);
+            last.follows = last.turn.and_then(Turn::repeated).filter(|_| is_first);
+            assert!(machines.end(seen(1)).is_empty() && machines.end(seen(2)).is_empty());
+            let mut settled = machines.end(last);
+            assert_eq!(parts(&settled), whole, "each keeps what it had beside the others");
+            come_along(&mut settled);
+            let rounds = settled.iter().map(|it| it.follows.map(|turn| turn.round));
+            assert_eq!(rounds.collect::<Vec<_>>(), vec![is_first.then_some(2); 3]);
+        }
     }
 
     #[test]
@@ -226,7 +236,28 @@ mod tests {
         }
     }
 
-    fn measured_capacity() -> onion::Rate {
+    #[test]
+    fn who_comes_late_takes_nothing_from_those_that_began_together() {
+        let mut machines = Machines::default();
+        // 1 and 2 are at one address; 3 is elsewhere, and of their family.
+        let first = RsaId([1; 20]);
+        machines.begin(&[(RelayId(1), first), (RelayId(2), first), (RelayId(3), RsaId([3; 20]))]);
+        let wait = |machines: &mut Machines, relay, longest| {
+            machines.pass(RelayId(relay)).expect("a place").arrive(longest);
+        };
+        wait(&mut machines, 1, Duration::from_secs(60));
+        // It can wait no longer, so the gate is open from here on.
+        wait(&mut machines, 2, Duration::ZERO);
+        wait(&mut machines, 3, Duration::from_secs(60));
+        assert!(machines.end(seen(1)).is_empty() && machines.end(seen(2)).is_empty());
+        for turn in machines.end(seen(3)) {
+            assert_eq!(turn.record.capacity(), Some(measured_capacity()));
+            let relays = turn.record.shared.map(|it| (it.relays, it.is_aligned));
+            assert_eq!(relays, (turn.relay != RelayId(3)).then_some((2, true)));
+        }
+    }
+
+    fn measured_capacity() -> Rate {
         record(&relay(1), measured()).capacity().expect("measured")
     }
 }

@@ -88,6 +88,28 @@ pub(super) fn named<'t>(
     found.collect()
 }
 
+/// Says so if this many are not all that the consensus names.
+///
+/// # Errors
+/// If it names none: then no limit and no family would count, and nobody would hear of it.
+pub(super) fn check(what: &str, consensus: &Consensus, found: usize) -> Result<(), Error> {
+    let wanted = wanted(consensus).len();
+    if wanted == 0 && !consensus.routers().is_empty() {
+        return Err(Error::Usage(format!(
+            "{what} names no descriptors, so that none of them can be believed: it is of the flavour for clients, as tor's \
+             cached-microdesc-consensus. Name tor's cached-consensus, which it keeps with `UseMicrodescriptors 0`, or leave out \
+             `descriptors`"
+        )));
+    }
+    if found < wanted {
+        let missing = wanted - found;
+        tracing::warn!(
+            "{missing} of {wanted} descriptors are missing: their relays have neither their operators' limits nor families"
+        );
+    }
+    Ok(())
+}
+
 fn wanted(consensus: &Consensus) -> BTreeMap<[u8; 20], Fingerprint> {
     let routers = consensus.routers().iter();
     routers.filter_map(|it| Some((it.descriptor_digest?, it.fingerprint))).collect()
@@ -167,6 +189,18 @@ mod tests {
         assert_eq!(found(&other, DESCRIPTORS), []);
         let stranger = naming(&Fingerprint::from_bytes([1; 20]), DIGEST);
         assert_eq!(found(&stranger, DESCRIPTORS), []);
+    }
+
+    #[test]
+    fn a_consensus_that_names_no_descriptors_is_refused_where_there_are_some() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("cached-descriptors");
+        fs::write(&path, DESCRIPTORS).expect("room");
+        let clients = include_bytes!("../../../netdoc/tests/data/consensus-microdesc");
+        let new = |origin| super::super::Documents::new("it".to_owned(), clients, origin);
+        let error = new(Origin::File(&path)).map(drop).expect_err("no digests").to_string();
+        assert!(error.contains("cached-microdesc-consensus"), "{error}");
+        assert!(new(Origin::Nowhere).is_ok());
     }
 
     #[test]

@@ -67,8 +67,15 @@ pub(super) fn write<T: Row>(
     Ok(count)
 }
 
+/// What the file said itself, where it did: a reader that went away is no error.
 fn failed(error: ParquetError) -> Failed {
-    Failed::Write(io::Error::other(error))
+    Failed::Write(match error {
+        ParquetError::External(source) => match source.downcast::<io::Error>() {
+            Ok(error) => *error,
+            Err(source) => io::Error::other(source),
+        },
+        other => io::Error::other(other),
+    })
 }
 
 #[cfg(test)]
@@ -81,9 +88,8 @@ mod tests {
     use parquet::record::RowAccessor;
     use store::Suspect;
 
-    #[test]
-    fn parquet_has_the_rows_and_columns_of_the_other_formats() {
-        let suspect = |moves: u32| Suspect {
+    fn suspect(moves: u32) -> Suspect {
+        Suspect {
             suspicion: Suspicion {
                 relays: (RsaId([1; 20]), RsaId([2; 20])),
                 moves,
@@ -91,7 +97,22 @@ mod tests {
                 by_chance: 0.001,
             },
             nicknames: ("one".to_owned(), "other".to_owned()),
-        };
+        }
+    }
+
+    #[test]
+    fn a_reader_of_parquet_that_went_away_is_told_as_of_other_formats() {
+        let (reader, writer) = io::pipe().expect("a pipe");
+        drop(reader);
+        let suspect = suspect(60);
+        let told = write(writer, |tell| tell(SuspicionLine::from(&suspect)));
+        let is_known =
+            matches!(&told, Err(Failed::Write(it)) if it.kind() == io::ErrorKind::BrokenPipe);
+        assert!(is_known);
+    }
+
+    #[test]
+    fn parquet_has_the_rows_and_columns_of_the_other_formats() {
         let suspects = [60, 70, 80].map(suspect);
         let mut file = tempfile::tempfile().expect("room");
         let told =

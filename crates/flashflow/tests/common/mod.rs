@@ -26,12 +26,16 @@ pub(crate) fn now() -> Instant {
     Instant::now()
 }
 
-/// Asserts that a measurement was conclusive, or says that the machine has kept it from that: one that stands still for half a
-/// second in a round of a few seconds makes the relay unsteady, or a measurer's processor busy.
-pub(crate) fn assert_conclusive(relay: &Value) {
+/// Asserts that a relay was measured conclusively, with at least `least` of what is `right`, and a tenth more at most. Or that it says that the machine has kept it from that:
+/// one that stands still for half a second in a round of a few seconds makes the relay unsteady, or a measurer's processor busy. Then `least_unsteady` is enough.
+pub(crate) fn assert_estimate(relay: &Value, right: f64, least: f64, least_unsteady: f64) {
     let reason = relay["inconclusive_reason"].as_str().unwrap_or_default();
     let is_machines = reason.contains("unsteady") || reason.contains("processor");
-    assert!(relay["conclusive"] == true || is_machines, "{relay}");
+    let is_conclusive = relay["conclusive"] == true;
+    assert!(is_conclusive || is_machines, "{relay}");
+    let share = number(relay, "estimate_mbit_per_s") / right;
+    let least = if is_conclusive { least } else { least_unsteady };
+    assert!((least..=1.1).contains(&share), "{share:.3} of {right}: {relay}");
 }
 
 /// Waits until `look` finds something.
@@ -289,7 +293,8 @@ impl Ended {
         self.assert_no_panic();
     }
 
-    /// Asserts that there is a number of each relay, conclusive or not.
+    /// Asserts that it ended as where there is a number of each relay, conclusive (status 0) or not (3). What numbers, is for
+    /// [`assert_estimate`] to see.
     pub(crate) fn assert_measured(&self) {
         let Self { code, out, error, .. } = self;
         assert!(matches!(code, Some(0 | 3)), "{code:?}: {out:#?}\n{error}");

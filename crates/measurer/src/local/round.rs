@@ -5,6 +5,7 @@ use crate::load::WorkerLoad;
 use crate::member::{FailureKind, MemberReport, Reports};
 use coordinator::{Account, ends_an_accepted_one};
 use onion::measure::Second;
+use onion::measure::protocol::ErrorCode;
 use onion::measure::pump::{Event, PumpFailure};
 use std::collections::BTreeMap;
 
@@ -134,7 +135,9 @@ fn kind_of(failure: &PumpFailure, has_started: bool) -> FailureKind {
         PumpFailure::TooFewOpen { .. } | PumpFailure::SetUpTimedOut { .. } => {
             FailureKind::Unreachable
         }
-        PumpFailure::Stalled { .. } => FailureKind::Stalled,
+        PumpFailure::Stalled { .. } | PumpFailure::Refused { code: ErrorCode::NO_TRAFFIC, .. } => {
+            FailureKind::Stalled
+        }
         PumpFailure::CheckFailed { .. } | PumpFailure::AnsweredEarly { .. } => {
             FailureKind::WrongContent
         }

@@ -7,7 +7,9 @@ use onion::{Duration, Rate};
 const DAY: u64 = 24 * 3600;
 
 fn all_kinds() -> Vec<Entry> {
-    let (period, second) = (NOW - NOW % DAY, closed(relay(2), NOW - NOW % DAY, 1, 7_000_000));
+    let period = NOW - NOW % DAY;
+    let paths = vec![path(1, "ab", NOW, Some(5_000_000)), path(2, "ab", NOW, None)];
+    let second = Closed { paths, ..closed(relay(2), period, 1, 7_000_000) };
     let sighting = |number: u8, left_out: Option<&str>| Sighting {
         ids: relay(number),
         nickname: format!("relay{number}"),
@@ -33,7 +35,6 @@ fn all_kinds() -> Vec<Entry> {
         Entry::Imported(relay(1), "relay1".to_owned(), estimate),
         Entry::Begun(begun(relay(1), period, 1)),
         Entry::Ended(Box::new(second)),
-        Entry::Paths(vec![path(1, "ab", NOW, Some(5_000_000)), path(2, "ab", NOW, None)]),
         Entry::Measurer(MeasurerHealth {
             key: "ab".repeat(32),
             place: 0,
@@ -312,16 +313,22 @@ fn what_measurers_have_seen_of_their_paths_is_kept_as_long_as_they_are_of_the_te
     store.write(&all_kinds()).expect("room");
     let (held, free) = (path(1, "ab", NOW, Some(5_000_000)), path(2, "ab", NOW, None));
     assert_eq!(store.paths().expect("read"), [held, free.clone()]);
+    let mut turn = 1;
+    let mut write = |store: &mut Store, paths: Vec<MeasurerPath>| {
+        turn += 1;
+        let ended = Closed { paths, ..closed(relay(1), NOW, turn, 1_000_000) };
+        store.write(&[Entry::Ended(Box::new(ended))]).expect("room");
+    };
     // The newest counts, in whatever order they come; but for one of a clock that was ahead.
     let newer = path(1, "ab", NOW + 10, None);
     let older = path(1, "ab", NOW - 10, Some(1_000_000));
-    store.write(&[Entry::Paths(vec![newer.clone(), older])]).expect("room");
+    write(&mut store, vec![newer.clone(), older]);
     assert_eq!(store.paths().expect("read"), [newer.clone(), free.clone()]);
     let ahead = path(1, "ab", NOW + 365 * DAY, Some(1_000_000));
-    store.write(&[Entry::Paths(vec![ahead, newer.clone()])]).expect("room");
+    write(&mut store, vec![ahead, newer.clone()]);
     assert_eq!(store.paths().expect("read"), [newer, free]);
     // Of a relay that nobody knows there is nothing.
-    store.write(&[Entry::Paths(vec![path(77, "ab", NOW, None)])]).expect("room");
+    write(&mut store, vec![path(77, "ab", NOW, None)]);
     assert_eq!(store.paths().expect("read").len(), 2);
     store.check_all().expect("sound");
     store.write([&Entry::Team(vec!["another".to_owned()])]).expect("room");

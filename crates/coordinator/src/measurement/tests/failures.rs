@@ -1,6 +1,7 @@
 //! A failure is a failure with its reason, never a low number.
 
 use super::*;
+use crate::Account;
 use std::string::String;
 
 fn told(outcome: &Outcome) -> (String, Option<Blame>) {
@@ -40,6 +41,41 @@ fn a_failed_content_check_ends_the_measurement_at_once() {
     let text = "failed in round 1, second 4, measurer 1: the relay returned wrong content: cell 17 \
                 of circuit 3";
     assert_eq!(ended(&mut measurement), (text.to_string(), Some(Blame::Relay)));
+}
+
+#[test]
+fn silence_is_the_relays_only_where_it_had_something_to_send_back() {
+    let silent = |account: Option<Account>, bytes: u64| {
+        let mut measurement = running();
+        for second in 0..4 {
+            let bytes = if second == 0 { 1000 } else { bytes };
+            let report = SecondReport { bytes, account, ..report(second) };
+            let now = Instant::from_millis(1000 * (u64::from(second) + 1));
+            measurement.handle_second(now, MeasurerId(0), report);
+        }
+        let failure = Failure::RelayStalled { detail: "no traffic (error 20)".to_string() };
+        measurement.handle_failure(Instant::from_millis(4100), Some(MeasurerId(0)), failure);
+        ended(&mut measurement)
+    };
+    let second = Duration::from_secs(1);
+    let taken = Account {
+        elapsed: second,
+        outstanding_bytes: 10_000,
+        unacked_bytes: 1000,
+        ..Account::default()
+    };
+    let by_relay = "failed in round 1, second 4, measurer 0: the relay stalled: no traffic (error 20)";
+    assert_eq!(silent(Some(taken), 0), (by_relay.to_string(), Some(Blame::Relay)));
+    // Nobody knows; the way there is broken; nothing was sent; the measurer's machine stood still; something came back.
+    let lost = Account { unacked_bytes: 10_000, ..taken };
+    let idle = Account { outstanding_bytes: 0, unacked_bytes: 0, ..taken };
+    let late = Account { elapsed: second * 3, ..taken };
+    let others = [(None, 0), (Some(lost), 0), (Some(idle), 0), (Some(late), 0), (Some(taken), 1)];
+    let by_team = "failed in round 1, second 4: the load stopped, and no measurer shows that the relay had anything to \
+                   send back: no traffic (error 20)";
+    for (account, bytes) in others {
+        assert_eq!(silent(account, bytes), (by_team.to_string(), Some(Blame::Measurer)));
+    }
 }
 
 #[test]

@@ -155,6 +155,34 @@ fn of_two_measurers_one_that_is_busy_leaves_the_verdict_to_the_other() {
     }
 }
 
+/// A refresh of what earlier periods know comes between the turns of a plan.
+#[test]
+fn whose_processor_was_busy_is_asked_for_less_in_a_later_turn_whatever_earlier_periods_know() {
+    let params = Params::default();
+    let capacities = vec![mbit(400.0); 3];
+    let campaign = crate::Campaign::new(params.excess_factor(), params.sockets, capacities);
+    let (mut campaign, relay) = (campaign.leaving_what_follows(), RelayId(3));
+    let turn = Turn::first(mbit(200.0), 12);
+    campaign.add_turn(relay, Standing::Old, turn);
+    let launch = campaign.poll_launch().expect("room");
+    assert_eq!(launch.allocation.assignments.len(), 2);
+    let shares: Vec<Rate> = launch.allocation.assignments.iter().map(|it| it.rate).collect();
+    let path = PathParams { first_sockets: 32, lead_s: 2, probes: true };
+    let params = Params { path, ..params };
+    let (now, mode) = (Instant::ORIGIN, Mode::Transit);
+    let mut measurement = Measurement::of_launch(now, params, mode, &launch, shares).unwrap();
+    let mut lab = behind(0, 20.0);
+    lab.narrow = lab.narrow.map(|(who, rate, _)| (who, rate, Duration::ZERO));
+    lab.busy = Some(0);
+    let outcome = lab.run(&mut measurement);
+    let follows = campaign.handle_outcome(relay, &outcome).follows;
+    campaign.expect_path(relay, MeasurerId(0), crate::PathSeen::default());
+    campaign.add_turn(relay, Standing::Old, follows.unwrap_or_else(|| panic!("{outcome}")));
+    let launch = campaign.poll_launch().expect("room");
+    let asked = launch.allocation.assignments.iter().find(|it| it.measurer == MeasurerId(0));
+    assert!(asked.is_none_or(|it| it.rate <= mbit(26.0)), "{launch:?}");
+}
+
 #[test]
 fn a_measurer_that_got_nothing_is_no_load_beside_one_that_is_held_back() {
     // Of 590 Mbit/s the first two have 240 each to do and the last 110. The first gets 20, the second nothing, and

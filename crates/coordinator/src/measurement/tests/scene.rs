@@ -238,8 +238,8 @@ impl Coordinator {
         let team = self.team.clone();
         let campaign = Campaign::new(params.excess_factor(), params.sockets, team);
         let mut campaign = campaign.at_hosts(self.hosts.clone());
-        for (measurer, path) in expectations.paths(rsa) {
-            campaign.set_path(id, measurer, path);
+        for (measurer, path) in expectations.paths(rsa, &self.team) {
+            campaign.expect_path(id, measurer, path);
         }
         let turn = Turn::first(guess, params.max_rounds).with_sockets(known.sockets_min);
         campaign.add_turn(id, known.standing(), turn);
@@ -257,7 +257,7 @@ impl Coordinator {
             let turn = record(&measurement, &outcome).in_team(&launch.allocation);
             let turn = Record { ended_unix_s: self.now_unix_s, ..turn };
             for (measurer, path) in turn.paths() {
-                campaign.set_path(id, measurer, path);
+                campaign.handle_path(id, measurer, path);
                 self.history.add_path(rsa, measurer, path, self.now_unix_s);
             }
             // What a second turn has seen in the same second would be older.

@@ -7,7 +7,7 @@ use store::State;
 fn journal(folder: &std::path::Path) -> Journal {
     let store = Store::open(&folder.join("store.db")).expect("a store");
     let (pending, turns) = (VecDeque::new(), BTreeMap::new());
-    Journal(Mutex::new(Inner { store, pending, turns, is_told: false }))
+    Journal(Mutex::new(Inner { store, pending, turns, is_told: false, lost: 0 }))
 }
 
 #[test]
@@ -16,7 +16,7 @@ fn what_was_cancelled_is_done_again_and_what_was_measured_is_not() {
     let journal = journal(folder.path());
     assert!(journal.take_up(NOW).expect("read").is_empty());
     let begun = journal.begin(&relay(1), NOW, Some(3), NOW);
-    journal.end(begun, &record(&relay(1), measured()), None, true);
+    journal.end(&[], begun, &record(&relay(1), measured()), None);
     let begun = journal.begin(&relay(2), NOW, Some(3), NOW);
     let cancelled = coordinator::End::Failed {
         reason: Failure::Cancelled,
@@ -24,7 +24,7 @@ fn what_was_cancelled_is_done_again_and_what_was_measured_is_not() {
         round: 1,
         second: None,
     };
-    journal.end(begun, &record(&relay(2), cancelled), None, true);
+    journal.end(&[], begun, &record(&relay(2), cancelled), None);
     let _broken_off = journal.begin(&relay(3), NOW, Some(3), NOW);
     let pasts = journal.take_up(NOW).expect("read");
     let is_done = |number| pasts[&relay(number).id()].is_done;
@@ -40,7 +40,7 @@ fn what_waits_to_be_written_counts_meanwhile() {
     journal.take_up(NOW).expect("read");
     let begun = journal.begin(&relay(1), NOW, None, NOW);
     let (record, is_final) = (record(&relay(1), measured()), true);
-    let ended = Closed { begun, record, follows: None, is_final };
+    let ended = Closed { begun, record, follows: None, is_final, paths: Vec::new() };
     // As a full disk leaves it.
     journal.inner().pending.push_back(Entry::Ended(Box::new(ended)));
     let last = journal.history(&[]).expect("read").last(relay(1).id()).copied();
@@ -55,6 +55,38 @@ fn what_waits_to_be_written_counts_meanwhile() {
     assert_eq!(journal.inner().pending.len(), 0);
 }
 
+/// As a full disk leaves it: a day of the whole network, with the newest estimates.
+#[test]
+fn a_turn_that_is_over_and_waits_is_one_entry() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let journal = journal(folder.path());
+    let mut inner = journal.inner();
+    let begun = |number| Begun {
+        ids: relay(1).subject.target().ids,
+        nickname: "relay1".to_owned(),
+        address: relay(1).subject.target().address,
+        period_unix_s: NOW,
+        number,
+        slot: None,
+        started_unix_s: NOW,
+    };
+    let ended = |number| {
+        let (begun, record) = (begun(number), record(&relay(1), measured()));
+        let closed = Closed { begun, record, follows: None, is_final: true, paths: Vec::new() };
+        Entry::Ended(Box::new(closed))
+    };
+    let turns = u32::try_from(PENDING_MAX).expect("few");
+    inner.keep(Entry::Begun(begun(0)));
+    for number in 1..turns {
+        inner.keep(Entry::Begun(begun(number)));
+        inner.keep(ended(number));
+    }
+    assert_eq!((inner.pending.len(), inner.lost), (PENDING_MAX, 0));
+    inner.keep(ended(turns));
+    assert_eq!((inner.pending.len(), inner.lost), (PENDING_MAX, 1), "the oldest is lost");
+    assert!(inner.pending.iter().all(|it| matches!(it, Entry::Ended(_))));
+}
+
 #[test]
 fn what_measurers_saw_of_their_paths_is_theirs_wherever_they_stand_in_the_team() {
     let folder = tempfile::tempdir().expect("a folder");
@@ -63,13 +95,12 @@ fn what_measurers_saw_of_their_paths_is_theirs_wherever_they_stand_in_the_team()
     let rsa = relay(1).id();
     let begun = journal.begin(&relay(1), NOW, None, NOW);
     let record = seen_by(record(&relay(1), measured()), &[40, 200]);
-    journal.end(begun, &record, None, true);
     let keys = |keys: [&str; 2]| keys.map(str::to_owned).to_vec();
-    journal.note_paths(&keys(["a", "b"]), &record);
+    journal.end(&keys(["a", "b"]), begun, &record, None);
     let rtts_ms = |team: &[String]| -> Vec<(usize, Option<u128>)> {
         let history = journal.history(team).expect("read");
         let expectations = history.expectations(HistoryPolicy::default(), NOW + 100);
-        let paths = expectations.paths(rsa).into_iter();
+        let paths = expectations.paths(rsa, &[]).into_iter();
         paths.map(|(id, path)| (id.0, path.rtt.map(|it| it.as_millis()))).collect()
     };
     assert_eq!(rtts_ms(&keys(["a", "b"])), [(0, Some(40)), (1, Some(200))]);
@@ -77,8 +108,10 @@ fn what_measurers_saw_of_their_paths_is_theirs_wherever_they_stand_in_the_team()
     // As a full disk leaves it, what waits to be written counts meanwhile.
     let path = PathSeen { rtt: Some(onion::Duration::from_millis(50)), ..PathSeen::default() };
     let (relay, measurer, seen_unix_s) = (rsa, "c".to_owned(), NOW + 90);
-    let waiting = MeasurerPath { relay, measurer, path, seen_unix_s };
-    journal.inner().pending.push_back(Entry::Paths(vec![waiting]));
+    let paths = vec![MeasurerPath { relay, measurer, path, seen_unix_s }];
+    let begun = journal.begin(&self::relay(1), NOW, None, NOW);
+    let waiting = Closed { begun, record, follows: None, is_final: true, paths };
+    journal.inner().pending.push_back(Entry::Ended(Box::new(waiting)));
     assert_eq!(rtts_ms(&keys(["b", "c"])), [(0, Some(200)), (1, Some(50))]);
 }
 

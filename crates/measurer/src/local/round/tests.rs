@@ -109,6 +109,7 @@ fn failures_are_told_once_and_by_their_kind() {
         ),
         (refused(ErrorCode::UNKNOWN_MEASURER), false, FailureKind::Refused),
         (refused(ErrorCode::CALLED_OFF), true, FailureKind::Closed),
+        (refused(ErrorCode::NO_TRAFFIC), true, FailureKind::Stalled),
     ];
     for (failure, has_started, expected) in cases {
         let (mut sums, told) = sums(1);
