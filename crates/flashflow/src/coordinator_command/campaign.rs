@@ -123,7 +123,8 @@ impl<'scope, 'env> Measuring<'scope, 'env> {
         let params = &common.config.params;
         let campaign = Campaign::new(params.excess_factor(), params.sockets, capacities);
         let campaign = campaign.at_hosts(common.team.hosts());
-        let campaign = if has_plan { campaign.leaving_what_follows() } else { campaign };
+        let mut campaign = if has_plan { campaign.leaving_what_follows() } else { campaign };
+        campaign.set_at_once_max(common.team.at_once_max(common.config));
         let (sender, events) = channel();
         Self {
             scope,
@@ -258,8 +259,9 @@ impl<'scope, 'env> Measuring<'scope, 'env> {
             Ok(Event::CheckedUp { measurer, capacity }) => {
                 self.check_ups -= 1;
                 if let Some(capacity) = capacity {
-                    let Common { team, journal, output, .. } = self.common;
+                    let Common { config, team, journal, output, .. } = self.common;
                     output.step(format!("{measurer} is back, with {capacity}"));
+                    self.campaign.set_at_once_max(team.at_once_max(config));
                     let health = team.health(measurer, Ok(capacity), unix_time_s());
                     health.map(Entry::Measurer).into_iter().for_each(|it| journal.note(it));
                     self.campaign.set_capacity(measurer, capacity);
