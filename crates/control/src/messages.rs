@@ -189,6 +189,12 @@ pub struct Hello {
     /// Its version of FlashFlow.
     #[prost(string, tag = "2")]
     pub version: String,
+    /// Rounds that it does at once at most, of all coordinators. Measurers of before do not say.
+    #[prost(uint32, optional, tag = "3")]
+    pub rounds_max: Option<u32>,
+    /// Sockets to relays that it has room for, over all its rounds. Measurers of before do not say.
+    #[prost(uint32, optional, tag = "4")]
+    pub sockets_max: Option<u32>,
 }
 
 /// Ready to start.

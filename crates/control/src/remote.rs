@@ -92,6 +92,28 @@ pub struct RemoteMeasurer {
     commands: mpsc::UnboundedSender<Command>,
 }
 
+/// What a measurer says that it can do, over the rounds of all coordinators.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Abilities {
+    /// What it can send and receive.
+    pub capacity: Rate,
+    /// Rounds at once; `None` if it does not say.
+    pub rounds_max: Option<u32>,
+    /// Sockets to relays at once; `None` if it does not say.
+    pub sockets_max: Option<u32>,
+}
+
+impl Abilities {
+    /// How many relays it can help to measure at once, with at most so many sockets to each: of what it can send nothing is said here.
+    /// Never none: one is tried.
+    #[must_use]
+    pub fn at_once_max(&self, sockets_each: u32) -> u32 {
+        let by_sockets = self.sockets_max.map(|sockets| sockets / sockets_each.max(1));
+        let least = [self.rounds_max, by_sockets].into_iter().flatten().min();
+        least.unwrap_or(u32::MAX).max(1)
+    }
+}
+
 impl RemoteMeasurer {
     /// Where it listens.
     #[must_use]
@@ -110,17 +132,40 @@ impl RemoteMeasurer {
     ///
     /// # Errors
     /// [`ConnectError`]: who is to blame, and what to do.
-    pub fn capacity(&self) -> Result<Rate, ConnectError> {
+    pub fn abilities(&self) -> Result<Abilities, ConnectError> {
         let (answer, answered) = sync_channel(1);
         // Where nobody takes the command, nobody answers either.
         let _ = self.commands.send(Command::Greet { answer });
         let hello: Hello = answered.recv().map_err(|_| ConnectError::Ended)??;
-        Ok(Rate::from_bit_per_s(hello.capacity_bit_per_s))
+        Ok(Abilities {
+            capacity: Rate::from_bit_per_s(hello.capacity_bit_per_s),
+            rounds_max: hello.rounds_max,
+            sockets_max: hello.sockets_max,
+        })
     }
 
     /// A part of it for one measurement.
     #[must_use]
     pub fn member(&self) -> RemoteMember {
         RemoteMember::new(self.at, self.key, self.commands.clone())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_measurer_takes_as_many_relays_as_it_has_rounds_and_sockets_for_and_always_one() {
+        let most = |rounds_max, sockets_max, sockets_each| {
+            let capacity = Rate::from_mbit_per_s(1.0);
+            Abilities { capacity, rounds_max, sockets_max }.at_once_max(sockets_each)
+        };
+        assert_eq!(most(Some(64), Some(13_000), 160), 64);
+        assert_eq!(most(Some(64), Some(799), 160), 4);
+        assert_eq!(most(Some(3), Some(799), 160), 3);
+        assert_eq!(most(None, Some(320), 160), 2);
+        assert_eq!((most(Some(0), None, 160), most(Some(64), Some(12), 160)), (1, 1));
+        assert_eq!((most(None, None, 160), most(None, Some(7), 0)), (u32::MAX, 7));
     }
 }

@@ -57,6 +57,8 @@ pub struct ServerOptions {
     pub coordinators: Vec<PublicKey>,
     /// What it can send and receive over all rounds.
     pub capacity: Rate,
+    /// Sockets to relays that it has file descriptors for, over all rounds.
+    pub sockets_max: u32,
     /// Which relays it may flood, whatever a coordinator says.
     pub consent: Consent,
     /// Where members come from.
@@ -111,7 +113,8 @@ impl MeasurerServer {
         options: ServerOptions,
         peers: BTreeSet<IpAddr>,
     ) -> Result<Self, ServerError> {
-        let ServerOptions { listen, key, coordinators, capacity, consent, members } = options;
+        let ServerOptions { listen, key, coordinators, capacity, sockets_max, consent, members } =
+            options;
         let listen_error = |source| ServerError::Listen { address: listen, source };
         let listener = TcpListener::bind(listen).map_err(listen_error)?;
         listener.set_nonblocking(true).map_err(listen_error)?;
@@ -120,7 +123,7 @@ impl MeasurerServer {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
         let runtime = runtime.map_err(ServerError::Thread)?;
         let (stop, stopped) = watch::channel(false);
-        let book = Arc::new(Book::new(capacity, members));
+        let book = Arc::new(Book::new(capacity, sockets_max, members));
         let service = Service {
             book,
             consent: Arc::new(consent),

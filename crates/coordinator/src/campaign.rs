@@ -111,6 +111,8 @@ pub struct Campaign {
     excess_factor: f64,
     sockets: u32,
     capacities: Vec<Rate>,
+    /// Relays that are measured at once, at most.
+    at_once_max: u32,
     /// What those that run have of each measurer.
     used: Vec<Rate>,
     old: Vec<Waiting>,
@@ -153,6 +155,8 @@ struct Sharing {
     running: Rate,
     /// How many run.
     runs: usize,
+    /// How many wait.
+    waits: usize,
 }
 
 #[derive(Clone, Debug)]
@@ -171,6 +175,7 @@ impl Campaign {
             sockets,
             used: vec![Rate::ZERO; capacities.len()],
             capacities,
+            at_once_max: u32::MAX,
             old: Vec::new(),
             new: VecDeque::new(),
             due: VecDeque::new(),
@@ -190,6 +195,12 @@ impl Campaign {
     #[must_use]
     pub fn at_hosts(self, hosts: Vec<Option<u32>>) -> Self {
         Self { hosts, ..self }
+    }
+
+    /// So many relays are measured at once at most from now on, whatever the capacity; but a machine with more relays than that is
+    /// measured all the same, alone. Without this there is no such bound.
+    pub const fn set_at_once_max(&mut self, at_once_max: u32) {
+        self.at_once_max = at_once_max;
     }
 
     /// The same, for a caller that has a plan of its own: a turn that follows on another is not queued, but told by
@@ -358,7 +369,7 @@ impl Campaign {
         self.old.clear();
         self.new.clear();
         self.due.clear();
-        self.machines.values_mut().for_each(|it| it.waiting = Rate::ZERO);
+        self.machines.values_mut().for_each(|it| (it.waiting, it.waits) = (Rate::ZERO, 0));
         self.machines.retain(|_, it| it.runs > 0);
         left
     }
@@ -402,13 +413,16 @@ impl Campaign {
         let Some(machine) = machine else { return };
         let sharing = self.machines.entry(machine).or_default();
         change(sharing);
-        if sharing.runs == 0 && sharing.waiting == Rate::ZERO {
+        if sharing.runs == 0 && sharing.waits == 0 {
             self.machines.remove(&machine);
         }
     }
 
     fn queue(&mut self, waiting: Waiting) {
-        self.share(waiting.machine, |it| it.waiting = it.waiting + waiting.turn.guess);
+        self.share(waiting.machine, |it| {
+            it.waiting = it.waiting + waiting.turn.guess;
+            it.waits += 1;
+        });
         match waiting.standing {
             Standing::Old => {
                 // Behind its equals.
@@ -443,7 +457,9 @@ impl Campaign {
     fn fits(&self, waiting: &Waiting) -> bool {
         let sharing = waiting.machine.and_then(|machine| self.machines.get(&machine));
         let needed = self.needed_together(waiting);
+        let count = self.running.len() + sharing.map_or(1, |it| it.waits);
         sharing.is_none_or(|it| it.runs == 0)
+            && (self.running.is_empty() || count <= self.at_once_max as usize)
             && needed > Rate::ZERO
             && needed <= self.residuals().into_iter().sum()
     }
@@ -479,6 +495,7 @@ impl Campaign {
         let is_whole_team = self.needed_together(&waiting) >= self.capacity();
         self.share(waiting.machine, |it| {
             it.waiting = it.waiting.saturating_sub(waiting.turn.guess);
+            it.waits = it.waits.saturating_sub(1);
             it.running = it.running + waiting.turn.guess;
             it.runs += 1;
         });

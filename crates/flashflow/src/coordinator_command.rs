@@ -121,8 +121,9 @@ fn period(common: Common<'_>, generator_started: u64) -> Result<Exit, Error> {
     see(common, &documents)?;
     let history = journal.history(&team.keys())?;
     let expectations = history.expectations(config.history_policy(), unix_time_s());
-    let relays = relays::relays(&documents, config, &expectations)?;
+    let mut relays = relays::relays(&documents, config, &expectations)?;
     let capacities = greet(common)?;
+    relays::put_together(&mut relays, &documents, config, team.at_once_max(config));
     output.step(format!("{} relays to be measured", relays.len()));
     let found = campaign::run(common, capacities, relays, begun)?;
     journal.tidy(config, unix_time_s());
@@ -134,14 +135,19 @@ fn period(common: Common<'_>, generator_started: u64) -> Result<Exit, Error> {
 }
 
 /// Asks all measurers, and records what they say.
-fn greet(Common { team, journal, output, .. }: Common<'_>) -> Result<Vec<Rate>, Error> {
+fn greet(Common { config, team, journal, output, .. }: Common<'_>) -> Result<Vec<Rate>, Error> {
     let at = unix_time_s();
     journal.note(Entry::Team(team.keys()));
     let mut note = |measurer: MeasurerId, answer: Result<Rate, String>| {
         let health = team.health(measurer, answer, at);
         health.map(Entry::Measurer).into_iter().for_each(|it| journal.note(it));
     };
-    team.greet(output, &mut note)
+    let capacities = team.greet(output, &mut note)?;
+    let at_once_max = team.at_once_max(config);
+    if at_once_max < u32::MAX {
+        output.step(format!("at most {at_once_max} relays are measured at once"));
+    }
+    Ok(capacities)
 }
 
 /// Records which relays there are.

@@ -2,6 +2,7 @@
 //! read.
 
 mod descriptors;
+pub(crate) mod families;
 
 pub(crate) use descriptors::Origin;
 
@@ -21,7 +22,7 @@ pub(crate) struct Documents {
     pub(crate) consensus: Consensus,
     /// Authorities whose signatures were verified, if any had to be.
     pub(crate) signers: Option<u32>,
-    /// Relays of one operator, in pairs: each names the other in its descriptor.
+    /// Relays of one operator, in pairs: each names the other in its descriptor, or both prove that they belong to one family.
     pub(crate) families: Vec<(RsaId, RsaId)>,
     /// The limit that each relay's operator sets, in bytes per second.
     averages: BTreeMap<Fingerprint, u64>,
@@ -34,8 +35,14 @@ const CAPACITY: &str = "flashflow_capacity_bytes_s";
 const SOCKETS: &str = "flashflow_next_sockets";
 
 impl Documents {
-    /// A consensus; and from elsewhere, the limits and families in the relays' descriptors that it names.
-    pub(crate) fn new(what: String, consensus: &[u8], origin: Origin<'_>) -> Result<Self, Error> {
+    /// A consensus; and from elsewhere, the limits and families in the relays' descriptors that it names, as far as they hold at this
+    /// time.
+    pub(crate) fn new(
+        what: String,
+        consensus: &[u8],
+        origin: Origin<'_>,
+        now_unix_s: u64,
+    ) -> Result<Self, Error> {
         let parsed = Consensus::parse(consensus);
         let consensus = parsed.map_err(|source| Error::Consensus { what: what.clone(), source })?;
         let text = origin.get(&consensus)?;
@@ -44,8 +51,7 @@ impl Documents {
             descriptors::check(&what, &consensus, named.len())?;
         }
         let averages = named.iter().map(|(relay, it)| (*relay, it.bandwidth_avg_bytes_s)).collect();
-        let declared = named.iter().map(|(relay, it)| (*relay, it.family().collect()));
-        let families = descriptors::mutual(&declared.collect());
+        let families = families::pairs(named.values(), now_unix_s);
         Ok(Self { what, consensus, signers: None, families, averages })
     }
 
@@ -163,7 +169,7 @@ mod tests {
     fn documents(limit_bytes_s: Option<u64>) -> Documents {
         let consensus = include_bytes!("../../netdoc/tests/data/consensus-ns");
         let mut documents =
-            Documents::new("it".to_owned(), consensus, Origin::Nowhere).expect("a consensus");
+            Documents::new("it".to_owned(), consensus, Origin::Nowhere, NOW).expect("a consensus");
         documents.averages.extend(limit_bytes_s.map(|limit| (names(&IDS).0, limit)));
         documents
     }

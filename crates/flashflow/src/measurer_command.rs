@@ -15,6 +15,13 @@ use std::num::NonZeroU32;
 use std::path::{Path, PathBuf};
 use terminal::{Exit, Interrupt, Output};
 
+/// File descriptors that one socket to a relay takes, in transit: the socket, the relay's connection to the landing behind it, and the
+/// landing's own listening sockets, of which some rest from the round before.
+const DESCRIPTORS_PER_SOCKET: u32 = 5;
+
+/// File descriptors for everything else: sessions, logs, and what each of the rounds' threads waits with.
+const DESCRIPTORS_BESIDE: u32 = 512;
+
 /// Be a measurer: do what coordinators order.
 ///
 /// Listens for the coordinators whose keys the configuration names, and loads the relays that they
@@ -105,7 +112,8 @@ fn server_options(path: &Path, config: &Config) -> Result<ServerOptions, Error> 
         Some(Mbit(capacity)) => capacity,
         None => own_capacity(pumps)?,
     };
-    tracing::info!("measurer {}: {capacity}, {pumps} pumps", key.public());
+    let sockets_max = sockets_max(link::raise_descriptor_limit());
+    tracing::info!("measurer {}: {capacity}, {pumps} pumps, {sockets_max} sockets", key.public());
     let site = Site::new().map_err(measurer::TeamError::from)?;
     let local = LocalOptions {
         name: "pump".to_owned(),
@@ -118,12 +126,18 @@ fn server_options(path: &Path, config: &Config) -> Result<ServerOptions, Error> 
         key,
         coordinators: config.coordinators.iter().map(|key| key.0).collect(),
         capacity,
+        sockets_max,
         consent,
         members: Box::new(move || {
             let member = LocalMember::new(site.clone(), local.clone());
             member.map(|it| Box::new(it) as _).map_err(|error| MemberError::of(&error))
         }),
     })
+}
+
+/// Sockets to relays for which so many file descriptors do; at least one is tried.
+fn sockets_max(descriptors: u32) -> u32 {
+    (descriptors.saturating_sub(DESCRIPTORS_BESIDE) / DESCRIPTORS_PER_SOCKET).max(1)
 }
 
 /// What this machine can pump.
@@ -135,6 +149,11 @@ fn own_capacity(pumps: u32) -> Result<Rate, Error> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn sockets_are_bounded_by_file_descriptors() {
+        assert_eq!([0, 1024, 4096, 65_536].map(sockets_max), [1, 102, 716, 13_004]);
+    }
 
     const KEY: &str = "19bf44096984cdfe8541bac167dc3b96c85086aa30b6b6cb0c5c38ad703166e1";
 

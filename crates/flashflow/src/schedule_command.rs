@@ -70,8 +70,8 @@ pub(crate) struct ScheduleOptions {
     /// Relays that a team measures at once, at most.
     #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u32).range(1..))]
     at_once: Option<u32>,
-    /// Measure relays that name each other as family in their descriptors at the same instant, as those at one
-    /// address always are.
+    /// Measure relays that name each other as family in their descriptors, or have certificates by the key of one family, at the
+    /// same instant, as those at one address always are.
     #[arg(long, requires = "descriptors")]
     families: bool,
     /// Measure each relay for itself, also those at one address, as the paper does in section 7.

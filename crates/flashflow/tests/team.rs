@@ -3,9 +3,7 @@
 #[expect(dead_code, reason = "what the other test files need")]
 mod common;
 
-use common::team::{
-    make_key, measurer_of, start_measurer, two_relays, two_relays_by_plan, write_measurer,
-};
+use common::team::{Ten, make_key, measurer_of, start_measurer, two_relays, write_measurer};
 use common::{Scratch, assert_estimate, number, text};
 use netdoc::consensus::Flag;
 use rustix::process::Signal;
@@ -165,51 +163,89 @@ fn a_team_measures_a_network_though_a_measurer_is_killed_meanwhile() {
     scratch.wait_until_clean();
 }
 
-/// The daemon: new relays at once, and then each at its slot of a secret plan, once in a period.
+/// The daemon: new relays at once, as many as the measurer says that it can take, and then each at its slot of a secret plan, once in a
+/// period.
 #[test]
 fn a_coordinator_measures_each_relay_once_in_each_period_by_its_secret_plan() {
-    const PERIOD_S: u64 = 40;
+    const PERIOD_S: u64 = 48;
+    /// The first has begun somewhere in its middle.
+    const PERIODS: usize = 4;
     let scratch = Scratch::new();
-    let (network, measurer) = two_relays_by_plan(&scratch, PERIOD_S);
+    let Ten { network, echoes, measurer } = Ten::by_plan(&scratch, PERIOD_S);
     let mut run = scratch.start(&["coordinator", "--config", "c.toml", "--json"]);
-    // The first period has begun somewhere in its middle.
     let is_summary = |line: &str| line.contains("\"summary\"");
-    run.wait_for_outs("the ends of three periods", 3, is_summary);
+    run.wait_for_outs("the ends of all periods", PERIODS, is_summary);
     run.signal(Signal::TERM);
     let ended = run.end();
     ended.assert_code(130);
+    let expected: BTreeSet<&str> = Ten::STOCK.into_iter().chain(Ten::ECHO).collect();
+
+    // What was told.
     let values = ended.values();
-    let periods: Vec<&[Value]> = values.split(|it| it["type"] == "summary").take(3).collect();
-    let names = |values: Vec<&Value>| {
-        let mut names: Vec<String> =
-            values.into_iter().map(|it| text(it, "nickname").to_owned()).collect();
-        names.sort_unstable();
-        names
-    };
+    let periods: Vec<&[Value]> = values.split(|it| it["type"] == "summary").take(PERIODS).collect();
     for period in &periods {
-        let mut told = names(period.iter().filter(|it| it["type"] == "relay").collect());
-        let count = told.len();
-        told.dedup();
-        assert_eq!(told.len(), count, "twice in one period");
+        let told = period.iter().filter(|it| it["type"] == "relay");
+        let told: Vec<&str> = told.map(|it| text(it, "nickname")).collect();
+        let names: BTreeSet<&str> = told.iter().copied().collect();
+        assert_eq!(told.len(), names.len(), "twice in one period: {told:?}");
     }
-    let summaries = values.iter().filter(|it| it["type"] == "summary").skip(1);
-    for summary in summaries {
-        let relays = summary["relays"].as_array().expect("a list").iter().collect();
-        assert_eq!(names(relays), ["fast", "slow"], "{}", ended.error);
+    for summary in values.iter().filter(|it| it["type"] == "summary").skip(1) {
+        let relays = summary["relays"].as_array().expect("a list");
+        let names: BTreeSet<&str> = relays.iter().map(|it| text(it, "nickname")).collect();
+        assert_eq!((relays.len(), names), (expected.len(), expected.clone()), "{}", ended.error);
     }
+
+    // What the store has: of each relay and period one measurement, which has more turns only where one was not conclusive.
+    let all = scratch.run(&["export", "--store", "bandwidth/store.db"]);
+    all.assert_code(0);
+    let all = all.values();
+    let period_of = |it: &Value| it["period_unix_s"].as_u64().expect("a time");
+    let begun: BTreeSet<u64> = all.iter().map(period_of).collect();
+    for period in begun.iter().take(PERIODS) {
+        let is_whole = period != begun.first().expect("some");
+        for name in &expected {
+            let is_of_it = |it: &&Value| it["nickname"] == *name && period_of(it) == *period;
+            let mut turns: Vec<&Value> = all.iter().filter(is_of_it).collect();
+            turns.sort_unstable_by_key(|it| it["turn"].as_u64());
+            let numbers: Vec<u64> = turns.iter().filter_map(|it| it["turn"].as_u64()).collect();
+            assert!(numbers.iter().copied().eq(1..=turns.len() as u64), "{turns:#?}");
+            let earlier = turns.split_last().map_or(&[][..], |(_, earlier)| earlier);
+            assert!(earlier.iter().all(|it| it["is_final"] == false), "done twice: {turns:#?}");
+            let is_measured = turns.last().is_some_and(|it| it["capacity_byte_s"].is_number());
+            assert!(is_measured || !is_whole, "{name} in {period}: {turns:#?}\n{}", ended.error);
+            let mode = if name.starts_with("echo") { "echo" } else { "transit" };
+            assert!(turns.iter().all(|it| it["mode"] == mode), "{turns:#?}");
+        }
+    }
+    // So many at once as the measurer can take, though its capacity would do for all: no order was refused.
+    let time = |it: &Value, name: &str| it[name].as_u64().unwrap_or(u64::MAX);
+    let at_once = |now: &Value| {
+        let now = time(now, "started_unix_s");
+        let runs =
+            |it: &&Value| time(it, "started_unix_s") <= now && now < time(it, "ended_unix_s");
+        all.iter().filter(runs).count()
+    };
+    let most = all.iter().map(at_once).max().expect("some");
+    assert!((2..=Ten::AT_ONCE_MAX).contains(&most), "{most} at once: {all:#?}");
+    let said = format!("at most {} relays are measured at once", Ten::AT_ONCE_MAX);
+    assert!(ended.error.contains(&said) && !ended.error.contains("busy"), "{}", ended.error);
+
+    // Nobody is told the plan.
     let seed = scratch.path("bandwidth/schedule.seed");
     let mode = fs::metadata(&seed).expect("a seed").permissions().mode();
     assert_eq!(mode & 0o777, 0o600);
-    // Nobody is told the plan.
     let secret = fs::read_to_string(&seed).expect("ours");
     assert!(
         !ended.error.contains(secret.trim_end()) && !ended.out.concat().contains(secret.trim_end())
     );
     let file = fs::read_to_string(scratch.path("bandwidth/latest.v3bw")).expect("a bandwidth file");
-    assert_eq!(file.matches("flashflow_mode=transit").count(), 2, "{file}");
+    let count = |mode: &str| file.matches(&format!("flashflow_mode={mode}")).count();
+    assert_eq!((count("transit"), count("echo")), (Ten::STOCK.len(), Ten::ECHO.len()), "{file}");
     assert!(!file.contains("unmeasured=1"), "{file}");
-    measurer.signal(Signal::TERM);
-    measurer.end().assert_code(0);
+    for party in echoes.into_iter().chain([measurer]) {
+        party.signal(Signal::TERM);
+        party.end().assert_code(0);
+    }
     network.stop().expect("down");
     scratch.wait_until_clean();
 }

@@ -76,6 +76,9 @@ pub struct ServerDescriptor<'a> {
     pub contact_bytes: Option<&'a [u8]>,
     /// The relays it declares to be run by the same operator, as written.
     pub family_text: Option<&'a str>,
+    /// Certificates by the keys of families to which it says that it belongs (`family-cert`, proposal 321), as they are. Nobody has
+    /// verified them: `relay::family::proven` does.
+    pub family_certs: Vec<Vec<u8>>,
 }
 
 impl<'a> ServerDescriptor<'a> {

@@ -4,7 +4,9 @@
 mod certs;
 mod channel;
 
-pub use certs::{CertError, PeerIdentity, verify_initiator_certs, verify_responder_certs};
+pub use certs::{
+    CertError, PeerIdentity, verify_family_cert, verify_initiator_certs, verify_responder_certs,
+};
 pub use channel::{
     Authentication, Channel, ChannelError, ExpectedPeer, NoTls, TlsSession, Verification, Verified,
 };

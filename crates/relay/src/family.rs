@@ -4,6 +4,10 @@
 //! key that all of them have: each shows a certificate of its identity by that key (`family-cert`, proposal 321), and
 //! authorities put the key's name into the relay's microdescriptor.
 
+mod proof;
+
+pub use proof::proven;
+
 use crate::document::{DescriptorError, failed};
 use crate::keys::{KeyError, read_family_key};
 use base64::Engine;

@@ -6,9 +6,9 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD_NO_PAD;
 use common::{PATIENCE, config, fetched, text, wait_for, wait_until_known};
 use lab::{Network, NetworkSpec, RelaySpec};
-use netdoc::Consensus;
 use netdoc::fetch::{Fetcher, Resource};
-use relay::family::FamilyIds;
+use netdoc::{Consensus, descriptor};
+use relay::family::{FamilyId, FamilyIds, proven};
 use relay::{Relay, RelayConfig};
 use std::process::Command;
 use std::sync::mpsc::channel;
@@ -71,6 +71,12 @@ fn authorities_put_our_relay_and_a_stock_one_with_the_same_key_into_one_family()
         let micro = microdescriptor(&network, &digest);
         let line = micro.lines().find(|line| line.starts_with("family-ids ")).unwrap_or_default();
         assert_eq!(line, format!("family-ids ed25519:{id}"), "{micro}");
+        // We read the same in the descriptor, of our own making or of stock tor's.
+        let descriptor = text(authority, &Resource::Descriptors(vec![fingerprint]));
+        let descriptor = descriptor::iter(descriptor.as_bytes()).next().expect("one");
+        let (families, problems) = proven(&descriptor.expect("sound"), link::unix_time_s());
+        let families: Vec<String> = families.iter().map(FamilyId::to_string).collect();
+        assert_eq!((families, problems), (vec![id.to_owned()], Vec::new()));
     }
 }
 

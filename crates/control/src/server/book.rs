@@ -11,13 +11,15 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 /// Rounds at once: each has threads of its own.
-const ROUNDS_MAX: usize = 64;
+pub(super) const ROUNDS_MAX: u32 = 64;
 
 /// Ending a round means to close sockets and join threads.
 const LONGEST_END: Duration = Duration::from_secs(10);
 
 pub(super) struct Book {
     capacity: Rate,
+    /// Sockets to relays that there are file descriptors for.
+    sockets_max: u32,
     make: MakeMember,
     pages: Mutex<Pages>,
     /// A round has ended.
@@ -38,6 +40,7 @@ struct Entry {
     number: u64,
     coordinator: PublicKey,
     rate: Rate,
+    sockets: u32,
     /// It has been told to stop, and will give its share back in a moment.
     is_ending: bool,
 }
@@ -62,8 +65,13 @@ pub(super) struct Claim {
 }
 
 impl Book {
-    pub(super) fn new(capacity: Rate, make: MakeMember) -> Self {
-        Self { capacity, make, pages: Mutex::default(), ended: Condvar::new() }
+    pub(super) fn new(capacity: Rate, sockets_max: u32, make: MakeMember) -> Self {
+        Self { capacity, sockets_max, make, pages: Mutex::default(), ended: Condvar::new() }
+    }
+
+    /// How many sockets all rounds together may have.
+    pub(super) const fn sockets_max(&self) -> u32 {
+        self.sockets_max
     }
 
     /// What all rounds together may send.
@@ -77,11 +85,13 @@ impl Book {
         is_first.then(|| Ticket { book: Arc::clone(self), coordinator })
     }
 
-    /// Sets capacity aside for a round. What rounds that are ending still use counts as free.
+    /// Sets capacity and sockets aside for a round. What rounds that are ending still use counts as free. A round that is alone may try
+    /// to have more sockets than there is room for.
     pub(super) fn reserve(
         self: &Arc<Self>,
         coordinator: PublicKey,
         rate: Rate,
+        sockets: u32,
     ) -> Result<(Reservation, Claim), Refusal> {
         let mut pages = self.pages();
         let staying = || pages.rounds.iter().filter(|entry| !entry.is_ending);
@@ -96,13 +106,22 @@ impl Book {
             );
             return Err(Refusal::new(RefusalCode::Busy, reason));
         }
-        if pages.rounds.len() >= ROUNDS_MAX {
+        if pages.rounds.len() >= ROUNDS_MAX as usize {
             let reason = format!("busy: {ROUNDS_MAX} rounds are on, and that is the most");
+            return Err(Refusal::new(RefusalCode::Busy, reason));
+        }
+        let open = staying().fold(0u32, |sum, entry| sum.saturating_add(entry.sockets));
+        if open > 0 && sockets > self.sockets_max.saturating_sub(open) {
+            let reason = format!(
+                "busy: {open} sockets are in use, and {sockets} more are more than the {} for which there are file descriptors \
+                 (LimitNOFILE, `ulimit -n`)",
+                self.sockets_max
+            );
             return Err(Refusal::new(RefusalCode::Busy, reason));
         }
         let number = pages.next;
         pages.next += 1;
-        pages.rounds.push(Entry { number, coordinator, rate, is_ending: false });
+        pages.rounds.push(Entry { number, coordinator, rate, sockets, is_ending: false });
         let book = || Arc::clone(self);
         Ok((Reservation { book: book(), number }, Claim { book: book(), number }))
     }
@@ -176,9 +195,11 @@ mod tests {
     use proptest::collection::vec;
     use proptest::prelude::*;
 
+    const SOCKETS_MAX: u32 = 100;
+
     fn book(capacity: u64) -> Arc<Book> {
         let make: MakeMember = Box::new(|| Err(MemberError("none".to_owned())));
-        Arc::new(Book::new(Rate::from_bit_per_s(capacity), make))
+        Arc::new(Book::new(Rate::from_bit_per_s(capacity), SOCKETS_MAX, make))
     }
 
     #[test]
@@ -194,7 +215,8 @@ mod tests {
     #[test]
     fn a_refusal_says_what_is_in_use() {
         let book = book(10_000_000);
-        let reserve = |key, mbit| book.reserve(PublicKey([key; 32]), Rate::from_mbit_per_s(mbit));
+        let reserve =
+            |key, mbit| book.reserve(PublicKey([key; 32]), Rate::from_mbit_per_s(mbit), 1);
         let _held = reserve(1, 8.0).expect("room");
         let refusal = reserve(2, 3.0).map(drop).expect_err("no room");
         assert_eq!(refusal.code, RefusalCode::Busy);
@@ -206,7 +228,7 @@ mod tests {
     #[test]
     fn a_share_can_be_promised_while_its_round_is_ending() {
         let book = book(100);
-        let reserve = || book.reserve(PublicKey([1; 32]), Rate::from_bit_per_s(100));
+        let reserve = || book.reserve(PublicKey([1; 32]), Rate::from_bit_per_s(100), 1);
         let (old, claim) = reserve().expect("room");
         assert!(reserve().is_err());
         drop(claim);
@@ -215,6 +237,24 @@ mod tests {
         let waits = std::thread::spawn(move || new.wait_for_room());
         drop(old);
         assert_eq!(waits.join().expect("no panic"), Ok(()));
+    }
+
+    #[test]
+    fn rounds_have_no_more_sockets_than_there_is_room_for_but_for_one_that_is_alone() {
+        let book = book(100);
+        let reserve = |sockets| book.reserve(PublicKey([1; 32]), Rate::from_bit_per_s(1), sockets);
+        let first = reserve(60).expect("room");
+        let second = reserve(40).expect("just enough");
+        let refusal = reserve(1).map(drop).expect_err("no room");
+        assert_eq!(refusal.code, RefusalCode::Busy);
+        assert!(refusal.reason.contains("100 sockets are in use"), "{}", refusal.reason);
+        // One that is ending has promised its own.
+        let (reservation, claim) = second;
+        drop(claim);
+        let third = reserve(40).expect("promised");
+        drop((reservation, first, third));
+        let _alone = reserve(u32::MAX).expect("it may try");
+        assert!(reserve(1).is_err());
     }
 
     proptest! {
@@ -227,8 +267,8 @@ mod tests {
             for (takes, rate) in steps {
                 let used: u64 = held.iter().map(|(_, rate)| rate).sum();
                 if takes {
-                    let taken = book.reserve(PublicKey([0; 32]), Rate::from_bit_per_s(rate));
-                    let fits = used + rate <= 100 && held.len() < ROUNDS_MAX;
+                    let taken = book.reserve(PublicKey([0; 32]), Rate::from_bit_per_s(rate), 1);
+                    let fits = used + rate <= 100 && held.len() < ROUNDS_MAX as usize;
                     prop_assert_eq!(taken.is_ok(), fits);
                     held.extend(taken.ok().map(|it| (it, rate)));
                 } else if !held.is_empty() {
@@ -236,7 +276,7 @@ mod tests {
                 }
             }
             drop(held);
-            prop_assert!(book.reserve(PublicKey([0; 32]), Rate::from_bit_per_s(100)).is_ok());
+            prop_assert!(book.reserve(PublicKey([0; 32]), Rate::from_bit_per_s(100), 1).is_ok());
         }
     }
 }

@@ -31,7 +31,8 @@ pub(super) async fn serve(
     mut stopped: watch::Receiver<bool>,
 ) -> Result<CapacityAnswer, Status> {
     let test = order.test(listen, book.capacity(), allowed).map_err(Status::invalid_argument)?;
-    let reserved = book.reserve(peer.key, test.rate);
+    // It opens none to relays.
+    let reserved = book.reserve(peer.key, test.rate, 0);
     let (reservation, claim) =
         reserved.map_err(|refusal| Status::resource_exhausted(refusal.reason))?;
     let (peers, seconds, rate) = (test.peers.len(), test.seconds, test.rate);

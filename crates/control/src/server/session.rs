@@ -1,7 +1,7 @@
 //! A coordinator's session: its orders, and what its rounds report.
 
 use super::accept::Peer;
-use super::book::{Book, Ticket};
+use super::book::{Book, ROUNDS_MAX, Ticket};
 use super::round::Round;
 use crate::convert::{delay_of, refused_message, report_message};
 use crate::messages::{FromCoordinator, FromMeasurer, Hello, Instruction, Prepare, Start, Word};
@@ -105,6 +105,8 @@ impl Session {
         let hello = Hello {
             capacity_bit_per_s: self.book.capacity().as_bit_per_s(),
             version: env!("CARGO_PKG_VERSION").to_owned(),
+            rounds_max: Some(ROUNDS_MAX),
+            sockets_max: Some(self.book.sockets_max()),
         };
         self.send(FromMeasurer { measurement: 0, word: Some(Word::Hello(hello)) })
     }
@@ -166,7 +168,7 @@ impl Session {
         self.consent
             .check_for(self.peer.address.ip(), target.ids.rsa, target.address.ip())
             .map_err(|error| Refusal::new(RefusalCode::NoConsent, error))?;
-        let reservation = self.book.reserve(self.peer.key, order.rate)?;
+        let reservation = self.book.reserve(self.peer.key, order.rate, order.sockets)?;
         let reporter = self.reporter.clone();
         let reports: Reports = Arc::new(move |report| {
             // Nobody listens any more once the session is over.

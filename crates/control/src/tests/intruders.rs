@@ -11,7 +11,7 @@ fn a_coordinator_of_another_team_is_refused_and_told_so() {
     let daemon = Daemon::start();
     let strangers = remotes(STRANGER);
     let measurer = strangers.measurer(daemon.address(), public(MEASURER)).expect("a good key");
-    let error = measurer.capacity().expect_err("a foreign key");
+    let error = measurer.abilities().expect_err("a foreign key");
     assert!(matches!(error, ConnectError::RefusesOurKey { own, .. } if own == public(STRANGER)));
     let text = error.to_string();
     assert!(text.contains("key of another team") && text.contains("`coordinators`"), "{text}");
@@ -30,7 +30,7 @@ fn a_measurer_of_another_team_gets_no_orders() {
     let daemon = Daemon::start();
     let remotes = remotes(COORDINATOR);
     let measurer = remotes.measurer(daemon.address(), public(STRANGER)).expect("a good key");
-    let error = measurer.capacity().expect_err("a foreign key");
+    let error = measurer.abilities().expect_err("a foreign key");
     let is_foreign = matches!(
         error,
         ConnectError::ForeignKey { shown, pinned, .. }
@@ -45,7 +45,7 @@ fn garbage_on_the_port_disturbs_nobody() {
     let daemon = Daemon::start();
     let remotes = remotes(COORDINATOR);
     let measurer = remotes.measurer(daemon.address(), public(MEASURER)).expect("a good key");
-    measurer.capacity().expect("a session");
+    measurer.abilities().expect("a session");
     let silent = TcpStream::connect(daemon.address()).expect("a connection");
     for garbage in
         [&b"GET / HTTP/1.1\r\n\r\n"[..], &[0; 5000], b"\x16\x03\x01\xff\xff", b"PRI * HT"]
@@ -86,12 +86,12 @@ fn what_is_no_measurer_is_said_to_be_none() {
     });
     let remotes = remotes(COORDINATOR);
     let measurer = remotes.measurer(address, public(MEASURER)).expect("a good key");
-    let error = measurer.capacity().expect_err("no measurer");
+    let error = measurer.abilities().expect_err("no measurer");
     assert!(matches!(error, ConnectError::OtherProtocol { .. }), "{error}");
     server.join().expect("no panic");
 
     let free = TcpListener::bind(("127.0.0.1", 0)).expect("a free port").local_addr().unwrap();
     let measurer = remotes.measurer(free, public(MEASURER)).expect("a good key");
-    let error = measurer.capacity().expect_err("nobody").to_string();
+    let error = measurer.abilities().expect_err("nobody").to_string();
     assert!(error.contains("is `flashflow measurer` running?"), "{error}");
 }

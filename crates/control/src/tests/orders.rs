@@ -146,7 +146,7 @@ fn an_oversized_message_ends_the_session_and_stops_its_rounds_only() {
     let daemon = Daemon::start();
     let others = remotes(OTHER_COORDINATOR);
     let measurer = others.measurer(daemon.address(), public(MEASURER)).expect("a good key");
-    measurer.capacity().expect("a session");
+    measurer.abilities().expect("a session");
     run(async {
         let mut rude = Rude::connect(COORDINATOR, &daemon).await;
         rude.prepare(1, |_| {}).await;

@@ -12,7 +12,9 @@ fn a_round_goes_from_its_order_to_its_last_second_and_so_does_the_next() {
     let daemon = Daemon::start();
     let remotes = remotes(COORDINATOR);
     let measurer = remotes.measurer(daemon.address(), public(MEASURER)).expect("a good key");
-    assert_eq!(measurer.capacity().expect("a session"), Rate::from_mbit_per_s(1000.0));
+    let abilities = measurer.abilities().expect("a session");
+    assert_eq!(abilities.capacity, Rate::from_mbit_per_s(1000.0));
+    assert_eq!((abilities.rounds_max, abilities.sockets_max), (Some(64), Some(5000)));
     let mut member = measurer.member();
     assert_eq!(member.key().0, public(MEASURER).0);
     assert_measures(&daemon, &mut member);
@@ -103,15 +105,15 @@ fn the_same_key_has_one_session_and_the_second_is_told_so() {
     let daemon = Daemon::start();
     let (ours, intruders) = (remotes(COORDINATOR), remotes(COORDINATOR));
     let first = ours.measurer(daemon.address(), public(MEASURER)).expect("a good key");
-    first.capacity().expect("a session");
+    first.abilities().expect("a session");
     let second = intruders.measurer(daemon.address(), public(MEASURER)).expect("a good key");
-    let error = second.capacity().expect_err("a second session").to_string();
+    let error = second.abilities().expect_err("a second session").to_string();
     assert!(error.contains("a session with this coordinator's key already"), "{error}");
     assert_measures(&daemon, &mut first.member());
 
     // Once the first is over, the second gets in.
     drop(ours);
-    second.capacity().expect("a session");
+    second.abilities().expect("a session");
     assert_measures(&daemon, &mut second.member());
 }
 

@@ -77,6 +77,7 @@ impl Daemon {
             key: key(MEASURER),
             coordinators: vec![public(COORDINATOR), public(OTHER_COORDINATOR)],
             capacity: Rate::from_mbit_per_s(1000.0),
+            sockets_max: 5000,
             consent: Consent::local_only(),
             members: Box::new(move || {
                 Ok(Box::new(ScriptedMember(sender.lock().expect("no panic").clone())))

@@ -38,6 +38,39 @@ fn as_many_relays_run_at_once_as_the_team_has_room_for() {
 }
 
 #[test]
+fn no_more_relays_run_at_once_than_may_however_much_capacity_is_left() {
+    let mut campaign = campaign(&[1000.0]);
+    campaign.set_at_once_max(3);
+    for relay in 0..5 {
+        campaign.add(RelayId(relay), Standing::New, mbit(10.0), 1);
+    }
+    // Two that share a machine begin together, or not at all; and four are more than may, and are measured alone.
+    let turn = |relay| (RelayId(relay), Standing::New, Turn::first(mbit(10.0), 1));
+    campaign.add_machine(&[turn(5), turn(6)]);
+    campaign.add_machine(&[turn(7), turn(8), turn(9), turn(10)]);
+    assert_eq!(launches(&mut campaign), [0, 1, 2]);
+    campaign.handle_end(RelayId(1), Next::Nothing);
+    assert_eq!(launches(&mut campaign), [3]);
+    campaign.handle_end(RelayId(0), Next::Nothing);
+    assert_eq!(launches(&mut campaign), [4]);
+    campaign.handle_end(RelayId(2), Next::Nothing);
+    assert!(launches(&mut campaign).is_empty(), "room for one of two");
+    campaign.handle_end(RelayId(3), Next::Nothing);
+    assert_eq!(launches(&mut campaign), [5, 6]);
+    for relay in [4, 5] {
+        campaign.handle_end(RelayId(relay), Next::Nothing);
+        assert!(launches(&mut campaign).is_empty(), "four do not fit beside one");
+    }
+    campaign.handle_end(RelayId(6), Next::Nothing);
+    assert_eq!(launches(&mut campaign), [7, 8, 9, 10]);
+    // A measurer that came back has room for more.
+    campaign.set_at_once_max(5);
+    campaign.add(RelayId(11), Standing::Old, mbit(1.0), 1);
+    campaign.add(RelayId(12), Standing::Old, mbit(1.0), 1);
+    assert_eq!(launches(&mut campaign), [11]);
+}
+
+#[test]
 fn old_relays_come_first_and_the_biggest_of_them_before_the_others() {
     let mut campaign = campaign(&[1000.0]);
     campaign.add(RelayId(1), Standing::New, mbit(1.0), 1);

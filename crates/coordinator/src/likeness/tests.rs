@@ -124,7 +124,8 @@ fn relays_that_all_move_alike_do_not_hide_others_and_those_that_are_gone_hide_no
     let found = likeness.suspicions(|_, _| false);
     let of_machine = |it: &Suspicion| it.relays == (id(100), id(101));
     assert!(found.iter().any(of_machine), "{}", found.len());
-    let told = |number| found.iter().filter(move |it| [it.relays.0, it.relays.1].contains(&id(number)));
+    let told =
+        |number| found.iter().filter(move |it| [it.relays.0, it.relays.1].contains(&id(number)));
     assert!((0..46).all(|number| told(number).count() >= 4), "{found:#?}");
     likeness.retain(|relay| relay > id(45));
     let left = likeness.suspicions(|_, _| false);

@@ -1,3 +1,4 @@
+use super::TeamRoom;
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 use core::net::IpAddr;
@@ -92,18 +93,18 @@ impl Machine {
 /// played, whose relays have what their configurations give them.
 #[must_use]
 pub fn machines(candidates: &[Candidate], together: &[(RsaId, RsaId)]) -> Vec<Machine> {
-    machines_within(candidates, together, &[], Rate::ZERO)
+    machines_within(candidates, together, &[], TeamRoom::of(Rate::ZERO))
 }
 
-/// The same, and pairs that are measured together although it is not certain that they share a machine. One of these counts only where no more than `most` is
-/// expected of all that it would put together: a team that cannot load them at once would find less of each than there is. An address and
-/// `together` always count: relays that share a machine unseen are each expected to have all of it.
+/// The same, and pairs that are measured together although it is not certain that they share a machine. One of these counts only where all that it would put
+/// together are no more than the room `most` has place for, and no more than its capacity is expected of them: a team that cannot load them at once would find less of each than there
+/// is. An address and `together` always count: relays that share a machine unseen are each expected to have all of it.
 #[must_use]
 pub fn machines_within(
     candidates: &[Candidate],
     together: &[(RsaId, RsaId)],
     perhaps: &[(RsaId, RsaId)],
-    most: Rate,
+    most: TeamRoom,
 ) -> Vec<Machine> {
     let place_of: BTreeMap<RsaId, usize> =
         candidates.iter().enumerate().map(|(place, it)| (it.relay, place)).collect();
@@ -119,7 +120,8 @@ pub fn machines_within(
         groups.join(one, other);
     }
     for (one, other) in perhaps.iter().filter_map(places) {
-        if groups.guess_of_both(one, other) <= most {
+        let (guess, count) = groups.of_both(one, other);
+        if guess <= most.capacity && count <= most.at_once_max as usize {
             groups.join(one, other);
         }
     }
@@ -135,15 +137,16 @@ pub fn machines_within(
     found.into_values().collect()
 }
 
-/// Disjoint sets, with paths that are halved; and at the root of each what is expected of all of it.
+/// Disjoint sets, with paths that are halved; and at the root of each what is expected of all of it, and how many they are.
 struct Groups {
     above: Vec<usize>,
-    guesses: Vec<Rate>,
+    sums: Vec<(Rate, usize)>,
 }
 
 impl Groups {
     fn new(guesses: Vec<Rate>) -> Self {
-        Self { above: (0..guesses.len()).collect(), guesses }
+        let above = (0..guesses.len()).collect();
+        Self { above, sums: guesses.into_iter().map(|guess| (guess, 1)).collect() }
     }
 
     fn root(&mut self, mut place: usize) -> usize {
@@ -154,11 +157,10 @@ impl Groups {
         place
     }
 
-    /// What is expected of the groups of both.
-    fn guess_of_both(&mut self, one: usize, other: usize) -> Rate {
+    /// What is expected of the groups of both, and how many they are.
+    fn of_both(&mut self, one: usize, other: usize) -> (Rate, usize) {
         let (one, other) = (self.root(one), self.root(other));
-        let roots = [one, other].into_iter().take(if one == other { 1 } else { 2 });
-        roots.map(|root| self.guesses[root]).sum()
+        if one == other { self.sums[one] } else { sum(self.sums[one], self.sums[other]) }
     }
 
     fn join(&mut self, one: usize, other: usize) {
@@ -167,7 +169,11 @@ impl Groups {
             return;
         }
         let (first, second) = (one.min(other), one.max(other));
-        self.guesses[first] = [self.guesses[first], self.guesses[second]].into_iter().sum();
+        self.sums[first] = sum(self.sums[first], self.sums[second]);
         self.above[second] = first;
     }
+}
+
+fn sum(one: (Rate, usize), other: (Rate, usize)) -> (Rate, usize) {
+    (one.0 + other.0, one.1 + other.1)
 }

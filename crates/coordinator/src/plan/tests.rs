@@ -208,11 +208,12 @@ fn relays_at_one_address_or_named_together_share_a_machine() {
 fn no_more_are_put_together_that_only_may_share_a_machine_than_a_team_can_load_at_once() {
     let relays = candidates(&[(10, 1), (10, 2), (10, 3), (10, 4), (10, 4), (10, 4)]);
     let all: Vec<(RsaId, RsaId)> = (0..6).map(|it| (id(0), id(it))).collect();
-    let count = |most| {
-        let found = machines_within(&relays, &[], &all, Rate::from_mbit_per_s(most));
-        found.iter().map(Machine::count).collect::<Vec<_>>()
+    let within = |most, at_once_max| {
+        let room = TeamRoom { capacity: mbit(most), at_once_max };
+        machines_within(&relays, &[], &all, room).iter().map(Machine::count).collect::<Vec<_>>()
     };
-    let certain = machines_within(&relays, &all, &all, Rate::ZERO);
+    let count = |most| within(most, u32::MAX);
+    let certain = machines_within(&relays, &all, &all, TeamRoom::of(Rate::ZERO));
     assert_eq!(certain.iter().map(Machine::count).collect::<Vec<_>>(), [6], "the operator's word");
     // Three at one address share a machine whatever it takes; and a pair of one relay is none.
     assert_eq!(count(0.0), [1, 1, 1, 3]);
@@ -220,6 +221,9 @@ fn no_more_are_put_together_that_only_may_share_a_machine_than_a_team_can_load_a
     assert_eq!(count(30.0), [3, 3]);
     assert_eq!(count(59.0), [3, 3]);
     assert_eq!(count(60.0), [6]);
+    // However little is expected of them.
+    assert_eq!([1, 2, 3, 5].map(|most| within(60.0, most).len()), [4, 3, 2, 2]);
+    assert_eq!(within(60.0, 6), [6]);
 }
 
 #[test]

@@ -24,7 +24,7 @@ pub(super) struct Party<'env> {
     seeds: &'env Seeds,
     authorities: control::Authorities,
     group: Group,
-    room: TeamRoom,
+    capacity: Rate,
 }
 
 /// Who agrees, by what the configuration says.
@@ -57,7 +57,7 @@ impl<'env> Party<'env> {
             others.len(),
             authorities.address()
         );
-        Ok(Self { common, others, seeds, authorities, group, room: TeamRoom::of(capacity) })
+        Ok(Self { common, others, seeds, authorities, group, capacity })
     }
 
     /// Agrees before each period, until the end.
@@ -117,7 +117,10 @@ impl<'env> Party<'env> {
 
     fn agree(&self, table: Timetable, is_over: &AtomicBool) {
         let begin_unix_s = table.begin_unix_s();
-        let offer = match self.seeds.offer(begin_unix_s, self.room) {
+        // What the measurers said before the period that is on.
+        let at_once_max = self.common.team.at_once_max(self.common.config);
+        let room = TeamRoom { capacity: self.capacity, at_once_max };
+        let offer = match self.seeds.offer(begin_unix_s, room) {
             Ok(offer) => offer,
             Err(error) => {
                 // Another one after a restart would be a lie.

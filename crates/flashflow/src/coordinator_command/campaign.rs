@@ -124,7 +124,8 @@ impl<'scope, 'env> Measuring<'scope, 'env> {
     ) -> Self {
         let params = &common.config.params;
         let campaign = Campaign::new(params.excess_factor(), params.sockets, capacities);
-        let campaign = campaign.at_hosts(common.team.hosts()).leaving_what_follows();
+        let mut campaign = campaign.at_hosts(common.team.hosts()).leaving_what_follows();
+        campaign.set_at_once_max(common.team.at_once_max(common.config));
         let (sender, events) = channel();
         Self {
             scope,
@@ -260,8 +261,9 @@ impl<'scope, 'env> Measuring<'scope, 'env> {
             Ok(Event::CheckedUp { measurer, capacity }) => {
                 self.check_ups -= 1;
                 if let Some(capacity) = capacity {
-                    let Common { team, journal, output, .. } = self.common;
+                    let Common { config, team, journal, output, .. } = self.common;
                     output.step(format!("{measurer} is back, with {capacity}"));
+                    self.campaign.set_at_once_max(team.at_once_max(config));
                     let health = team.health(measurer, Ok(capacity), unix_time_s());
                     health.map(Entry::Measurer).into_iter().for_each(|it| journal.note(it));
                     self.campaign.set_capacity(measurer, capacity);
@@ -297,7 +299,8 @@ impl<'scope, 'env> Measuring<'scope, 'env> {
         if !self.has_plan && !interrupt.is_requested() && self.broken.is_none() {
             come_along(&mut turns);
             let follow = turns.iter().filter_map(|it| Some((it.relay, it.follows?)));
-            let standing = |relay| self.relay(relay).map_or(Standing::New, |it| it.guess.standing());
+            let standing =
+                |relay| self.relay(relay).map_or(Standing::New, |it| it.guess.standing());
             let follow: Vec<_> =
                 follow.map(|(relay, turn)| (relay, standing(relay), turn)).collect();
             self.add_machine(&follow);

@@ -16,6 +16,7 @@ use onion::{Duration, Rate};
 use serde::Deserialize;
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
+use std::num::NonZeroU32;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 use store::Retention;
@@ -52,6 +53,7 @@ struct File {
     schedule: Schedule,
     seed: Option<PathBuf>,
     slot_s: Option<u64>,
+    at_once_max: Option<NonZeroU32>,
     refresh_s: Option<u64>,
     seconds: Option<u32>,
     sockets: Option<u32>,
@@ -135,6 +137,8 @@ pub(crate) struct Config {
     pub(crate) seed: PathBuf,
     /// A slot of the schedule, in seconds.
     pub(crate) slot_s: u64,
+    /// Relays that are measured at once at most, if the operator says so.
+    pub(crate) at_once_max: Option<NonZeroU32>,
     /// How often the consensus is looked at, and a bandwidth file written.
     pub(crate) refresh: Duration,
     pub(crate) params: Params,
@@ -218,6 +222,7 @@ impl Config {
             out,
             schedule: file.schedule,
             slot_s,
+            at_once_max: file.at_once_max,
             refresh: Duration::from_secs(file.refresh_s.unwrap_or(3600).max(1)),
             source,
             authority_identities,
@@ -362,6 +367,7 @@ mod tests {
         assert_eq!((config.retention, retention), (Retention::default(), Retention::default()));
         assert!(config.relays.is_some() && config.echo.len() == 1 && config.guess.is_some());
         assert!(!config.family);
+        assert_eq!(config.at_once_max.map(NonZeroU32::get), Some(32));
         assert_eq!(config.together.len(), 1);
         let authorities = config.authorities.expect("two others");
         assert_eq!((authorities.others.len(), authorities.round_s), (2, 10));
@@ -390,6 +396,7 @@ mod tests {
             ("authority =", "#", "either `authority` or `consensus`"),
             ("authority =", "consensus = \"c\"\nauthority =", "either `authority` or `consensus`"),
             ("authority =", "secnds = 3\nauthority =", "`secnds`"),
+            ("authority =", "at_once_max = 0\nauthority =", "nonzero"),
             ("authority =", "seconds = 0\nauthority =", "seconds is 0, but must lie in 1 to 600"),
             ("authority =", "opt_in = \"none\"\nauthority =", "opt-in list"),
             ("authority =", "together = [[\"AB\"]]\nauthority =", "AB is no fingerprint"),

@@ -3,7 +3,7 @@
 use super::config::{Config, Source};
 use crate::documents::{Documents, Origin};
 use crate::error::Error;
-use coordinator::plan::{Candidate, Machine, machines, machines_within};
+use coordinator::plan::{Candidate, Machine, TeamRoom, machines, machines_within};
 use coordinator::{Expectations, Guess, MeasurerId, PathSeen, Turn};
 use measurer::{Approach, Consent, ConsentError, Coordinator, Defences, Request};
 use netdoc::consensus::{Flag, Router};
@@ -62,7 +62,8 @@ pub(super) fn documents(config: &Config, now_unix_s: u64) -> Result<Documents, E
                 let all = Resource::Path("/tor/keys/all".to_owned());
                 Ok(Fetcher::default().get(*authority, &all)?)
             })?;
-            Documents::new(what, &text, Origin::Authority(*authority))?.signed_by(signers)
+            Documents::new(what, &text, Origin::Authority(*authority), now_unix_s)?
+                .signed_by(signers)
         }
         Source::File(path) => {
             let text = read(path, "read the consensus")?;
@@ -71,7 +72,7 @@ pub(super) fn documents(config: &Config, now_unix_s: u64) -> Result<Documents, E
             let certificates = || read(certificates, "read the certificates");
             let signers = verify(config, &what, &text, now_unix_s, certificates)?;
             let origin = config.descriptors.as_deref().map_or(Origin::Nowhere, Origin::File);
-            Documents::new(what, &text, origin)?.signed_by(signers)
+            Documents::new(what, &text, origin, now_unix_s)?.signed_by(signers)
         }
     };
     let lasts = documents.consensus.valid_until.saturating_add(STALE_S);
@@ -138,21 +139,32 @@ pub(super) fn relays(
         let takes_part = echo.iter().any(|it| it.fingerprint == router.fingerprint);
         relay(router, config, takes_part, expectations, &team, defences)
     };
-    let mut relays: Vec<Relay> = routers.iter().map(relay).collect();
-    let most = team.iter().copied().sum::<Rate>().scaled(1.0 / config.params.excess_factor());
+    Ok(routers.iter().map(relay).collect())
+}
+
+/// Says of each of these relays which others it is measured with, by a team that measures so many at once at most. Without this each is
+/// for itself.
+pub(super) fn put_together(
+    relays: &mut [Relay],
+    documents: &Documents,
+    config: &Config,
+    at_once_max: u32,
+) {
+    let team: Rate = config.measurers.iter().filter_map(|mate| mate.capacity).sum();
+    let capacity = team.scaled(1.0 / config.params.excess_factor());
     let families = if config.family { documents.families.as_slice() } else { &[] };
-    put_together(&mut relays, &config.together, families, most);
-    Ok(relays)
+    let most = TeamRoom { capacity, at_once_max };
+    put_pairs_together(relays, &config.together, families, most);
 }
 
 /// Relays at one address share a machine, and those that the operator names, whatever is expected of them; those of one family are measured together with them,
 /// as many as the team can load at once, which is `most`. What relays say of each other makes none of them another's debtor: it counts only in seconds in which both were
 /// measured.
-fn put_together(
+fn put_pairs_together(
     relays: &mut [Relay],
     certain: &[(RsaId, RsaId)],
     families: &[(RsaId, RsaId)],
-    most: Rate,
+    most: TeamRoom,
 ) {
     let candidate =
         |it: &Relay| Candidate { relay: it.id(), guess: it.guess.capacity, address: it.address() };
@@ -266,7 +278,8 @@ fn relay(
     team: &[Rate],
     defences: Defences,
 ) -> Relay {
-    let (guess, paths) = (expectations.first_guess(rsa(router)), expectations.paths(rsa(router), team));
+    let (guess, paths) =
+        (expectations.first_guess(rsa(router)), expectations.paths(rsa(router), team));
     let address = SocketAddr::new(router.address.into(), router.or_port);
     let ids = Subject::ids(router.fingerprint, router.ed25519.map(|id| *id.as_bytes()));
     let approach = if takes_part {
@@ -305,7 +318,7 @@ mod tests {
     #[test]
     fn a_family_is_measured_together_and_only_an_address_or_an_operator_makes_it_one_machine() {
         let mut relays = relays(&[1, 1, 2, 3, 4]);
-        let mbit = Rate::from_mbit_per_s;
+        let mbit = |mbit| TeamRoom::of(Rate::from_mbit_per_s(mbit));
         // 1 and 2 are at one address, 3 is of the family of 2, and the operator says that 4 and 5 share a machine.
         let (certain, families) = ([(id(4), id(5))], [(id(2), id(3))]);
         let names = |relays: &[Relay]| {
@@ -314,13 +327,17 @@ mod tests {
                 (of(|it| it.together), of(|it| it.machine));
             (together, machine)
         };
-        put_together(&mut relays, &certain, &families, mbit(150.0));
+        put_pairs_together(&mut relays, &certain, &families, mbit(150.0));
         assert_eq!(names(&relays), (vec![1, 1, 1, 4, 4], vec![1, 1, 3, 4, 4]));
         // A team for less than all of them: the family is too large. The operator's word counts all the same, since each of the two may have been found to have
         // all of what both have.
         for most in [149.0, 100.0, 99.0, 1.0] {
-            put_together(&mut relays, &certain, &families, mbit(most));
+            put_pairs_together(&mut relays, &certain, &families, mbit(most));
             assert_eq!(names(&relays), (vec![1, 1, 3, 4, 4], vec![1, 1, 3, 4, 4]), "{most}");
         }
+        // One that could load all of them, and measures two at once.
+        let two = TeamRoom { at_once_max: 2, ..mbit(150.0) };
+        put_pairs_together(&mut relays, &certain, &families, two);
+        assert_eq!(names(&relays), (vec![1, 1, 3, 4, 4], vec![1, 1, 3, 4, 4]));
     }
 }

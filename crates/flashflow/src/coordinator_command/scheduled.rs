@@ -150,7 +150,10 @@ impl Watch<'_> {
         journal.note(Entry::Period(period));
         let mut known = self.look()?;
         let capacities = greet(self.common)?;
-        let room = TeamRoom::of(capacities.iter().copied().sum());
+        // By what they have just said.
+        self.put_together(&mut known);
+        let capacity = capacities.iter().copied().sum();
+        let room = TeamRoom { capacity, at_once_max: self.at_once_max() };
         let (seed, teams, own) = self.plan_by(room);
         let (found, known) = thread::scope(|scope| {
             let mut measuring = Measuring::new(scope, self.common, capacities, begin_unix_s, true);
@@ -256,7 +259,18 @@ impl Watch<'_> {
         let history = journal.history(&team.keys())?;
         let expectations = history.expectations(config.history_policy(), unix_time_s());
         let relays = relays::relays(&documents, config, &expectations)?;
-        Ok(Known { documents, history, relays })
+        let mut known = Known { documents, history, relays };
+        self.put_together(&mut known);
+        Ok(known)
+    }
+
+    fn put_together(&self, known: &mut Known) {
+        let (config, at_once_max) = (self.common.config, self.at_once_max());
+        relays::put_together(&mut known.relays, &known.documents, config, at_once_max);
+    }
+
+    fn at_once_max(&self) -> u32 {
+        self.common.team.at_once_max(self.common.config)
     }
 
     /// A turn that an earlier process began and did not end, or that was to follow, is to be done.

@@ -3,11 +3,14 @@
 use super::config::{Config, Mate};
 use crate::error::Error;
 use control::keys::PublicKey;
-use control::{ConnectError, RemoteMeasurer, Remotes};
+use control::{Abilities, ConnectError, RemoteMeasurer, Remotes};
 use coordinator::{Allocation, MeasurerId};
 use measurer::Teammate;
 use onion::Rate;
+use std::collections::BTreeMap;
 use std::net::IpAddr;
+use std::num::NonZeroU32;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread;
 use store::{MeasurerHealth, MeasurerState};
 use terminal::Output;
@@ -17,6 +20,8 @@ pub(crate) struct RemoteTeam {
     measurers: Vec<(RemoteMeasurer, Rate)>,
     /// Their public keys, in the same order.
     keys: Vec<PublicKey>,
+    /// What each has said last that it can do.
+    abilities: Mutex<BTreeMap<MeasurerId, Abilities>>,
     // Last, since the sessions end with it.
     _remotes: Remotes,
 }
@@ -34,7 +39,8 @@ impl RemoteTeam {
             measurers.push((remotes.measurer(mate.address, mate.key)?, bound));
         }
         let keys = config.measurers.iter().map(|mate| mate.key).collect();
-        Ok(Self { measurers, keys, _remotes: remotes })
+        let abilities = Mutex::default();
+        Ok(Self { measurers, keys, abilities, _remotes: remotes })
     }
 
     /// Its measurers' public keys, as text.
@@ -58,8 +64,23 @@ impl RemoteTeam {
     /// What a measurer has to give: what it says, but no more than what the configuration says.
     pub(crate) fn ask(&self, measurer: MeasurerId) -> Result<Rate, ConnectError> {
         let Some((remote, limit)) = self.measurers.get(measurer.0) else { return Ok(Rate::ZERO) };
-        let told = remote.capacity()?;
-        Ok(told.min(*limit))
+        let told = remote.abilities()?;
+        self.abilities().insert(measurer, told);
+        Ok(told.capacity.min(*limit))
+    }
+
+    fn abilities(&self) -> MutexGuard<'_, BTreeMap<MeasurerId, Abilities>> {
+        // Nobody panics while holding it.
+        self.abilities.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// How many relays it can measure at once, by what its measurers have said last and what the configuration says, whatever capacity is
+    /// left: the least of all, since any of them may take part in any measurement, and may have all sockets of it. One that has not
+    /// answered yet bounds nothing.
+    pub(crate) fn at_once_max(&self, config: &Config) -> u32 {
+        let sockets = config.params.sockets;
+        let said = self.abilities().values().map(|it| it.at_once_max(sockets)).min();
+        said.into_iter().chain(config.at_once_max.map(NonZeroU32::get)).min().unwrap_or(u32::MAX)
     }
 
     /// What a measurer that has answered, or has not, is up to; `None` if there is none with this number.

@@ -3,6 +3,7 @@
 use crate::documents::{Documents, Origin};
 use crate::error::Error;
 use lab::{Network, OwnRelay, OwnRelaySpec};
+use link::unix_time_s;
 use measurer::{Approach, Coordinator, Defences, Request};
 use netdoc::Fingerprint;
 use netdoc::consensus::Consensus;
@@ -15,7 +16,8 @@ use terminal::measuring::Subject;
 /// What the authorities of a network publish, with this consensus.
 pub(super) fn documents(network: &Network, consensus: &str) -> Result<Documents, Error> {
     let what = "the consensus of the private network".to_owned();
-    Documents::new(what, consensus.as_bytes(), Origin::Authority(authority(network)?))
+    let origin = Origin::Authority(authority(network)?);
+    Documents::new(what, consensus.as_bytes(), origin, unix_time_s())
 }
 
 fn authority(network: &Network) -> Result<SocketAddr, Error> {

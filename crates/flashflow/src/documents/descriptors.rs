@@ -6,13 +6,11 @@ use netdoc::consensus::Consensus;
 use netdoc::descriptor::{self, ServerDescriptor};
 use netdoc::fetch::{Fetcher, Resource};
 use netdoc::pieces::server_descriptors;
-use onion::identity::RsaId;
 use sha1::{Digest as _, Sha1};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::fs;
 use std::io::ErrorKind;
 use std::net::SocketAddr;
-use std::ops::Bound;
 use std::path::{Path, PathBuf};
 
 /// Where relays' descriptors come from.
@@ -124,26 +122,9 @@ fn missing(consensus: &Consensus, text: &[u8]) -> Vec<[u8; 20]> {
     wanted.into_keys().collect()
 }
 
-/// Relays of which each declares the other to be of its family, as tor has it: what only one of them says is nothing, or a relay could name a
-/// stranger.
-pub(super) fn mutual(
-    declared: &BTreeMap<Fingerprint, BTreeSet<Fingerprint>>,
-) -> Vec<(RsaId, RsaId)> {
-    let id = |it: &Fingerprint| RsaId(*it.as_bytes());
-    let mut pairs = Vec::new();
-    for (one, family) in declared {
-        let others = family.range::<Fingerprint, _>((Bound::Excluded(one), Bound::Unbounded));
-        let is_mutual =
-            |other: &&Fingerprint| declared.get(*other).is_some_and(|family| family.contains(one));
-        pairs.extend(others.filter(is_mutual).map(|other| (id(one), id(other))));
-    }
-    pairs
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use proptest::prelude::*;
 
     const CONSENSUS: &str = include_str!("../../../netdoc/tests/data/consensus-ns");
     const DESCRIPTORS: &[u8] = include_bytes!("../../../netdoc/tests/data/server-descriptors");
@@ -216,27 +197,5 @@ mod tests {
         fs::write(folder.path().join("cached-descriptors.new"), DESCRIPTORS).expect("room");
         assert_eq!(named(&consensus, &read().expect("read")).len(), 1);
         assert!(Origin::Nowhere.get(&consensus).expect("nothing").is_empty());
-    }
-
-    proptest! {
-        /// Whatever others declare, a relay is with none that it does not name itself.
-        #[test]
-        fn nobody_is_drawn_into_a_family_by_what_others_say(
-            said in proptest::collection::btree_set((0u8..8, 0u8..8), 0..40),
-        ) {
-            let id = |number: u8| Fingerprint::from_bytes([number; 20]);
-            let mut declared: BTreeMap<Fingerprint, BTreeSet<Fingerprint>> = BTreeMap::new();
-            for (one, other) in &said {
-                declared.entry(id(*one)).or_default().insert(id(*other));
-            }
-            let found: BTreeSet<(RsaId, RsaId)> = mutual(&declared).into_iter().collect();
-            for one in 0..8 {
-                for other in 0..8 {
-                    let is_both = said.contains(&(one, other)) && said.contains(&(other, one));
-                    let pair = (RsaId([one; 20]), RsaId([other; 20]));
-                    prop_assert_eq!(found.contains(&pair), is_both && one < other);
-                }
-            }
-        }
     }
 }

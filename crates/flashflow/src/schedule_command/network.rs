@@ -1,13 +1,14 @@
 //! The relays of a consensus, with what to expect of them.
 
 use super::ScheduleOptions;
+use crate::documents::families;
 use crate::error::Error;
 use coordinator::plan::{Candidate, Machine, machines};
 use netdoc::consensus::{Consensus, Router};
 use netdoc::{Fingerprint, descriptor};
 use onion::Rate;
 use onion::identity::RsaId;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::fs;
 use std::net::IpAddr;
 use std::path::Path;
@@ -25,7 +26,7 @@ pub(super) struct Relay {
 pub(super) struct Network {
     pub(super) relays: Vec<Relay>,
     pub(super) valid_after: u64,
-    /// Pairs that name each other.
+    /// Pairs of one operator.
     families: Vec<(RsaId, RsaId)>,
     is_apart: bool,
 }
@@ -39,18 +40,17 @@ impl Network {
             // A file of them holds some that do not parse; their relays have the weight of the consensus.
             let (descriptors, _bad) = descriptor::parse_all(&text);
             let mut claims: BTreeMap<RsaId, Rate> = BTreeMap::new();
-            let mut members: BTreeMap<RsaId, BTreeSet<RsaId>> = BTreeMap::new();
             for it in &descriptors {
                 let most = it.bandwidth_avg_bytes_s.min(it.bandwidth_burst_bytes_s);
                 let observed = it.bandwidth_observed_bytes_s.min(most);
                 claims.insert(id(it.fingerprint), Rate::from_byte_per_s(observed));
-                members.insert(id(it.fingerprint), it.family().map(id).collect());
             }
             for relay in &mut relays {
                 relay.guess = claims.get(&relay.id).copied().unwrap_or(relay.guess);
             }
             if options.families {
-                families = mutual(&members);
+                // Of a file of long ago, as it was then.
+                families = families::pairs(descriptors.iter(), valid_after);
             }
         }
         let mut rates: Vec<f64> = relays.iter().map(|relay| relay.guess.as_mbit_per_s()).collect();
@@ -120,13 +120,6 @@ fn read(path: &Path, what: &'static str) -> Result<Vec<u8>, Error> {
     fs::read(path).map_err(|source| Error::File { what, path: path.to_owned(), source })
 }
 
-/// Pairs of which each names the other.
-fn mutual(members: &BTreeMap<RsaId, BTreeSet<RsaId>>) -> Vec<(RsaId, RsaId)> {
-    let names = |one: &RsaId, other: &RsaId| members.get(one).is_some_and(|it| it.contains(other));
-    let pairs = members.iter().flat_map(|(one, all)| all.iter().map(move |other| (*one, *other)));
-    pairs.filter(|(one, other)| one < other && names(other, one)).collect()
-}
-
 /// Scales rates so that their sum is `total`, if that is asked for, and none is above `most`: what the largest do not
 /// get, the others do. `None` if there is no such factor.
 fn fit(rates: &mut [f64], total: Option<f64>, most: f64) -> Option<()> {
@@ -172,15 +165,6 @@ mod tests {
         let mut rates = [100.0, 1.0];
         fit(&mut rates, None, 10.0).expect("possible");
         assert_eq!(rates, [10.0, 1.0]);
-    }
-
-    #[test]
-    fn a_family_is_one_that_both_name() {
-        let id = |byte| RsaId([byte; 20]);
-        let names = |all: &[u8]| all.iter().map(|it| id(*it)).collect::<BTreeSet<_>>();
-        let members = [(1, vec![2, 3]), (2, vec![1]), (3, vec![2, 4]), (4, vec![3])]
-            .map(|(it, all)| (id(it), names(&all)));
-        assert_eq!(mutual(&members.into()), [(id(1), id(2)), (id(3), id(4))]);
     }
 
     proptest! {

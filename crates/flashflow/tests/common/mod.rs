@@ -123,8 +123,24 @@ impl Scratch {
     /// The program with these arguments, at home in this folder.
     pub(crate) fn command<S: AsRef<OsStr>>(&self, arguments: &[S]) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_flashflow"));
+        command.args(arguments);
+        self.at_home(command)
+    }
+
+    /// The same, with no more file descriptors than so many.
+    pub(crate) fn command_with_descriptors<S: AsRef<OsStr>>(
+        &self,
+        descriptors: u32,
+        arguments: &[S],
+    ) -> Command {
+        let mut command = Command::new("sh");
+        let limit = format!("ulimit -n {descriptors} && exec \"$0\" \"$@\"");
+        command.args(["-c", &limit, env!("CARGO_BIN_EXE_flashflow")]).args(arguments);
+        self.at_home(command)
+    }
+
+    fn at_home(&self, mut command: Command) -> Command {
         command
-            .args(arguments)
             .current_dir(self.parent.path())
             .env("TMPDIR", &self.temporary)
             .stdin(Stdio::null())

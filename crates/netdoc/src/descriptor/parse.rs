@@ -76,7 +76,11 @@ struct Draft<'a> {
     platform: Option<&'a [u8]>,
     contact: Option<&'a [u8]>,
     family: Option<&'a str>,
+    family_certs: Vec<Vec<u8>>,
 }
+
+/// Family certificates that are kept of a descriptor, at most: no operator needs as many.
+const FAMILY_CERTS_MAX: usize = 32;
 
 /// Fills a slot, once.
 fn set<T>(slot: &mut Option<T>, value: Option<T>, line: Line<'_>, what: &str) -> Result<(), Wrong> {
@@ -107,10 +111,22 @@ impl<'a> Draft<'a> {
             match keyword {
                 b"router-signature" => return skip_object(lines),
                 b"identity-ed25519" => self.certified_key = certified_key(lines)?,
+                b"family-cert" => self.family_cert(lines)?,
                 b"-----BEGIN" => skip_to_end(lines)?,
                 _ => self.item(line, keyword, rest)?,
             }
         }
+    }
+
+    /// What is no certificate proves nothing, and costs the relay nothing but that.
+    fn family_cert(&mut self, lines: &mut Lines<'a>) -> Result<(), Wrong> {
+        let mut room = [0; CERTIFICATE_MAX];
+        if let Some(cert) = certificate(lines, &mut room)?
+            && self.family_certs.len() < FAMILY_CERTS_MAX
+        {
+            self.family_certs.push(cert.to_vec());
+        }
+        Ok(())
     }
 
     fn item(&mut self, line: Line<'a>, keyword: &[u8], rest: &'a [u8]) -> Result<(), Wrong> {
@@ -151,7 +167,7 @@ impl<'a> Draft<'a> {
         }
     }
 
-    fn finish(&self, line: usize) -> Result<ServerDescriptor<'a>, Wrong> {
+    fn finish(&mut self, line: usize) -> Result<ServerDescriptor<'a>, Wrong> {
         let missing = |item| (line, format!("the descriptor ends without `{item}`"));
         let (nickname, address, or_port, dir_port) =
             self.router.ok_or_else(|| missing("router"))?;
@@ -182,6 +198,7 @@ impl<'a> Draft<'a> {
             platform_bytes: self.platform,
             contact_bytes: self.contact,
             family_text: self.family,
+            family_certs: std::mem::take(&mut self.family_certs),
         })
     }
 }
@@ -240,6 +257,26 @@ fn skip_to_end(lines: &mut Lines<'_>) -> Result<(), Wrong> {
     Err((lines.taken(), cut("a key, certificate or signature")))
 }
 
+/// No certificate of a descriptor has as many bytes.
+const CERTIFICATE_MAX: usize = 400;
+
+/// Takes the object that follows; its bytes, if it is so many in base64 at most.
+fn certificate<'r>(
+    lines: &mut Lines<'_>,
+    room: &'r mut [u8; CERTIFICATE_MAX],
+) -> Result<Option<&'r [u8]>, Wrong> {
+    let body = lines.clone().skip(1);
+    skip_object(lines)?;
+    let mut base64 = [0; 600];
+    let mut len = 0;
+    for line in body.take_while(|line| !line.bytes.starts_with(b"-")) {
+        let Some(free) = base64.get_mut(len..len + line.bytes.len()) else { return Ok(None) };
+        free.copy_from_slice(line.bytes);
+        len += line.bytes.len();
+    }
+    Ok(text::base64_into(&base64[..len], room))
+}
+
 /// The identity key that signed the certificate that follows (cert-spec.txt, sections 2.1, 2.2.1).
 fn certified_key(lines: &mut Lines<'_>) -> Result<Option<Ed25519Identity>, Wrong> {
     /// Version, type, expiry, key type, key, number of extensions.
@@ -247,18 +284,8 @@ fn certified_key(lines: &mut Lines<'_>) -> Result<Option<Ed25519Identity>, Wrong
     const SIGNED_WITH_ED25519_KEY: u8 = 4;
 
     let number = lines.peek().map_or(lines.taken(), |line| line.number);
-    let body = lines.clone().skip(1);
-    skip_object(lines)?;
-    let mut text = [0; 512];
-    let mut len = 0;
-    for line in body.take_while(|line| !line.bytes.starts_with(b"-")) {
-        let room = text.get_mut(len..len + line.bytes.len());
-        room.ok_or_else(|| (line.number, "the certificate is too long".to_owned()))?
-            .copy_from_slice(line.bytes);
-        len += line.bytes.len();
-    }
-    let mut room = [0; 400];
-    let bytes = text::base64_into(text.get(..len).unwrap_or_default(), &mut room)
+    let mut room = [0; CERTIFICATE_MAX];
+    let bytes = certificate(lines, &mut room)?
         .filter(|bytes| bytes.len() >= FIXED)
         .ok_or_else(|| (number, "expected a certificate in base64".to_owned()))?;
 

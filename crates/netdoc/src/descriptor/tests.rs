@@ -139,6 +139,27 @@ fn keys_for_tap_may_be_missing_and_families_have_certificates() {
     let (good, bad) = parse_all(text.as_bytes());
     assert_eq!((good.len(), bad.len()), (1, 0), "{bad:?}");
     assert_eq!(good[0].ntor_onion_key, parse_all(first.as_bytes()).0[0].ntor_onion_key);
+    assert_eq!(good[0].family_certs, [vec![1, 12, 0]]);
+}
+
+#[test]
+fn of_family_certificates_so_many_are_kept_as_anybody_needs_and_those_that_are_none_are_left_out() {
+    let object = |base64: &str| {
+        format!("family-cert\n-----BEGIN FAMILY CERT-----\n{base64}\n-----END FAMILY CERT-----\n")
+    };
+    let read = |certs: String| {
+        let text = three()[0].replace("contact see", &format!("{certs}contact see"));
+        let (good, bad) = parse_all(text.as_bytes());
+        assert_eq!((good.len(), bad.len()), (1, 0), "{bad:?}");
+        good[0].family_certs.clone()
+    };
+    assert!(read(String::new()).is_empty());
+    let long = ["A".repeat(64).as_str(); 12].join("\n");
+    let some = [object("AQwA"), object("A*"), object(&long), object("AQwB")].concat();
+    assert_eq!(read(some), [[1, 12, 0], [1, 12, 1]]);
+    assert_eq!(read(object("AQwA").repeat(1000)).len(), 32);
+    let cut = three()[0].replace("contact see", "family-cert\ncontact see");
+    assert_eq!(parse_all(cut.as_bytes()).1.len(), 1);
 }
 
 #[test]

@@ -59,6 +59,8 @@ pub mod cert_type {
     pub const ED25519_AUTHENTICATE: u8 = 6;
     /// The Ed25519 identity, signed with the RSA identity key.
     pub const RSA_CROSS: u8 = 7;
+    /// A relay's Ed25519 identity, signed with the key of a family; in descriptors alone (proposal 321).
+    pub const FAMILY: u8 = 12;
 }
 
 /// The certificates of a CERTS cell (§4.2).

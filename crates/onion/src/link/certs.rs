@@ -99,6 +99,25 @@ pub fn verify_initiator_certs(
     verify_chain(certs, cert_type::ED25519_AUTHENTICATE, unix_time_s)
 }
 
+/// Checks a certificate by which the key of a family says that the relay with this Ed25519 identity belongs to it (proposal 321,
+/// cert-spec §2.1), at this time in seconds since 1970. Gives the family's public key, by which the family goes.
+///
+/// # Errors
+/// [`CertError::Malformed`], or [`CertError::Invalid`] with what does not hold: whoever shows it is to blame.
+pub fn verify_family_cert(
+    cert: &[u8],
+    identity: &Ed25519Id,
+    unix_time_s: u64,
+) -> Result<[u8; 32], CertError> {
+    let cert = Ed25519Cert::parse(cert_type::FAMILY, cert)?;
+    if cert.certified_key != identity.0 {
+        return Err(cert.invalid("is for another relay"));
+    }
+    let family = cert.signed_with.ok_or(cert.invalid("does not name the family's key"))?;
+    cert.verify(&family, unix_time_s)?;
+    Ok(family)
+}
+
 /// Checks the chain from the RSA identity to the certificate of type `last`. Gives the identities, and
 /// what that certificate certifies.
 fn verify_chain(
