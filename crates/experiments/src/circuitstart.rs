@@ -6,8 +6,6 @@ mod model;
 mod network;
 mod noted;
 mod real;
-#[cfg(test)]
-mod routers;
 mod scene;
 
 use crate::common::Common;

@@ -8,8 +8,7 @@ pub(crate) struct Excess;
 
 impl Excess {
     /// What the next hop does.
-    pub(crate) const PROBLEM: &'static str =
-        "it says that it has passed on more cells than it got";
+    pub(crate) const PROBLEM: &'static str = "it says that it has passed on more cells than it got";
 }
 
 /// What one side of a link keeps of one circuit's cells, one way, for windows from hop to hop. The cells come from the hop *before*, and go to

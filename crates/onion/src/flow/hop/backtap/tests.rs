@@ -146,7 +146,8 @@ fn a_way_that_becomes_wider_is_found_within_five_round_trips() {
 
 #[test]
 fn noise_begins_no_ramp_up() {
-    for (noise_ms, seed) in [1, 2, 5, 20].into_iter().flat_map(|ms| (1..=5).map(move |it| (ms, it))) {
+    for (noise_ms, seed) in [1, 2, 5, 20].into_iter().flat_map(|ms| (1..=5).map(move |it| (ms, it)))
+    {
         let mut hop = Hop::new(BackTap::ramping_again(), 60);
         hop.rng = ChaCha8Rng::seed_from_u64(seed);
         hop.run(hop.round_trip() * 20, |_, _| {});
