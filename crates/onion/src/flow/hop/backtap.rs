@@ -17,10 +17,10 @@ const QUEUED: (f64, f64) = (2.0, 4.0);
 const CALM: f64 = 1.0;
 
 /// So many calm rounds in a row begin another ramp-up; more after one that was for nothing, up to the second.
-const CALM_ROUNDS: (u32, u32) = (2, 32);
+const CALM_ROUNDS: (u32, u32) = (3, 32);
 
 /// So many more, where no cells have waited since the last ramp-up: hops behind the next one may still be about theirs.
-const CALM_ROUNDS_UNPROVED: u32 = 4;
+const CALM_ROUNDS_UNPROVED: u32 = 2;
 
 /// A ramp-up was worth it if the window has become so many times as large.
 const WORTH: f64 = 1.5;
@@ -103,7 +103,7 @@ impl BackTap {
     /// With `CircuitStart`, and again when rounds show that the way has become wider: what the paper leaves for later.
     ///
     /// A window in balance always has two to four cells waiting, so rounds without any are no noise: noise makes round trips
-    /// longer. After a ramp-up for nothing it takes twice as many calm rounds until the next.
+    /// longer, and where it makes one seem calm, hardly three in a row. After a ramp-up for nothing it takes twice as many calm rounds until the next.
     #[must_use]
     pub fn ramping_again() -> Self {
         let again = Again { needed: CALM_ROUNDS.0, calm: 0, is_proved: false };
