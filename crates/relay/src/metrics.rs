@@ -171,6 +171,8 @@ impl Text {
         self.counter("flashflow_relay_client_bytes_total", help, totals.client_bytes);
         let help = "Bytes of measurement cells sent back";
         self.counter("flashflow_relay_measured_bytes_total", help, totals.measured_bytes);
+        let help = "Cells that next hops with windows from hop to hop have passed on";
+        self.counter("flashflow_relay_passed_on_cells_total", help, totals.passed_on_cells);
         let help = "Links closed, since the other end broke the rules of windows from hop to hop";
         self.counter("flashflow_relay_feedback_refused_total", help, totals.feedback_refused);
         let help = "Circuits whose queue filled up while the next hop passed nothing on";

@@ -33,6 +33,7 @@ fn a_stock_client_downloads_through_ours_as_guard_middle_exit_and_all_three() {
     let all = [a, b, c, x, y, z];
     let mut client = Client::start(&network, "client", &extra, &all, PATIENCE).expect("a client");
     let server = ContentServer::start().expect("a server");
+    let passed_on = || [0, 1, 2].map(|place: usize| relays[place].totals().passed_on_cells);
     let mut number = 0;
     for (what, path) in [
         ("middle", [x, b, z]),
@@ -54,6 +55,11 @@ fn a_stock_client_downloads_through_ours_as_guard_middle_exit_and_all_three() {
                 panic!("{what}, {len} bytes: {error}: {:#?}", client.events())
             });
             assert!(done.is_right, "{what}, {len} bytes: {done:?}");
+        }
+        // The two that have windows have them between them, and with nobody else.
+        match (what, passed_on()) {
+            ("middle" | "exit" | "guard", told) => assert_eq!(told, [0; 3], "{what}"),
+            (_, [a, b, c]) => assert!(a == 0 && b > 0 && c > 4_000, "{what}: {a}, {b}, {c}"),
         }
         let paths = client.used_paths().expect("an answer");
         assert_eq!(paths.len(), 3, "{what}: a circuit for each");

@@ -266,6 +266,21 @@ fn feedback_that_says_nothing_or_cannot_be_read_closes_the_link() {
     }
 }
 
+/// As often as they like: whoever listens to the relay writes it down.
+#[test]
+fn of_many_liars_at_once_some_are_told_and_all_are_counted() {
+    let mut stage = stage::<Weightless>(HopWindows::Fixed { cells: WINDOW });
+    for _ in 0..100 {
+        let link = stage.accept(None, None);
+        stage.feed_back_bytes(link, b"noise");
+        assert!(!stage.is_open(link));
+    }
+    assert_eq!(stage.relay.totals().feedback_refused, 100);
+    let told = |event: &RouterEvent| matches!(event, RouterEvent::FeedbackRefused { .. });
+    let told = core::iter::from_fn(|| stage.relay.poll_event()).filter(told).count();
+    assert!((1..=20).contains(&told), "{told}");
+}
+
 /// What any relay can do to circuits that lead over it, windows or not.
 #[test]
 fn a_next_hop_that_never_says_anything_has_us_hold_no_more_than_a_queue() {

@@ -140,6 +140,20 @@ mod tests {
         }
     }
 
+    /// As in the paper's figure: at a distance of one and of three hops.
+    #[test]
+    fn windows_settle_within_200_ms_wherever_the_narrow_place_is_and_stay_there() {
+        for distance in 1..=RELAYS {
+            for delay_ms in 2..=5 {
+                let chain = Chain { delay: Duration::from_millis(delay_ms), ..chain(distance) };
+                let sizes = chain.play(Begin::CircuitStart, Duration::from_secs(2), None);
+                let (optimal, waiting) = (chain.optimal_cells(), chain.waiting_cells());
+                let settled = settled_at(&sizes, optimal, waiting, 0.1).expect("it settles");
+                assert!(settled <= at(200), "{distance} hops, {delay_ms} ms: {settled}");
+            }
+        }
+    }
+
     #[test]
     fn a_window_has_settled_when_it_leaves_the_optimum_no_more() {
         let sizes = [(at(0), 2), (at(10), 50), (at(20), 80), (at(30), 53), (at(40), 51)];

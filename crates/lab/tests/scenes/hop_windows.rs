@@ -38,6 +38,17 @@ fn net<W: World>(world: W, windows: HopWindows, who: u8) -> Net<W> {
 
 const ALL: u8 = 0b1111;
 
+/// Those relays have been told of cells that have windows, and a neighbour who has, too; and nobody else.
+#[track_caller]
+fn assert_told<W: World>(net: &mut Net<W>, who: u8) {
+    for place in 0..3 {
+        let neighbours = 0b101u8 << place;
+        let is_told = who & (2 << place) != 0 && who & neighbours & ALL != 0;
+        let cells = net.relay(place).totals().passed_on_cells;
+        assert_eq!(cells > 0, is_told, "relay {place} of {who:04b}: {cells} cells");
+    }
+}
+
 fn transfers_are_intact_at_all_sizes_with_windows_from_hop_to_hop<W: World>(world: W) {
     let mut net = net(world, HopWindows::CircuitStartAgain, ALL);
     for has_congestion_control in [false, true] {
@@ -50,6 +61,7 @@ fn transfers_are_intact_at_all_sizes_with_windows_from_hop_to_hop<W: World>(worl
         net.client().destroy(circuit);
     }
     net.assert_empty();
+    assert_told(&mut net, ALL);
     for place in 0..3 {
         let totals = *net.relay(place).totals();
         assert_eq!((totals.feedback_refused, totals.stalled_circuits), (0, 0), "relay {place}");
@@ -68,6 +80,7 @@ fn transfers_are_intact<W: World>(world: W, who: u8) {
     net.complete(stream);
     net.client().destroy(circuit);
     net.assert_empty();
+    assert_told(&mut net, who);
 }
 
 #[test]
@@ -93,6 +106,7 @@ fn transfers_are_intact_with_windows_of_each_kind() {
         net.complete(stream);
         net.client().destroy(circuit);
         net.assert_empty();
+        assert_told(&mut net, ALL);
     }
 }
 
@@ -103,11 +117,16 @@ fn a_client_that_does_not_read_is_waited_for_where_the_data_comes_from<W: World>
     net.client().pause(stream);
     net.until(|net| net.client().figures(stream).is_some_and(|it| it.received_bytes > 400 * 490));
     net.pass(Duration::from_millis(if W::IS_EXACT { 20_000 } else { 300 }));
+    // Nothing waits on the way, and no more has come than the window of a stream.
+    net.until(|net| (0..2).all(|place| net.relay(place).queued_bytes() == 0));
+    let received = net.client().figures(stream).expect("it goes on").received_bytes;
+    assert!(received <= 500 * 498, "{received} bytes");
     let now = net.stage.now();
     net.client().resume(now, stream);
     net.complete(stream);
     net.client().destroy(circuit);
     net.assert_empty();
+    assert_told(&mut net, ALL);
 }
 
 /// What a download through a relay with a rate limit comes to.

@@ -10,6 +10,7 @@ use super::event::CircuitNumber;
 use super::link::Link;
 use crate::cell::msg::PassedOn;
 use crate::cell::{CircId, Command};
+use crate::flow::hop::{Excess, HopAccount};
 use crate::node::ConnId;
 use crate::suite::{Cell, Suite};
 use crate::time::Instant;
@@ -39,14 +40,10 @@ impl<S: Suite, A: Application<S>, R: Rng> Core<S, A, R> {
             }
         };
         for PassedOn { circ_id, cells } in entries {
-            let number = self.links.get(&conn).and_then(|link| link.circuits.get(&circ_id));
-            let passage = number.and_then(|number| self.passages.get_mut(number));
-            let circuit = passage.and_then(|it| it.legs.iter_mut().find(|it| it.is(conn, circ_id)));
             // It may have said so before it heard that the circuit is gone.
-            let Some(account) = circuit.and_then(|it| it.account.as_mut()) else { continue };
-            if account.handle_feedback(now, cells.into()).is_err() {
-                let problem = "it says that it has passed on more cells than it got";
-                self.handle_broken(now, conn, problem.to_string());
+            let Some(account) = self.account_mut(conn, circ_id) else { continue };
+            if let Err(Excess) = account.handle_feedback(now, cells.into()) {
+                self.handle_broken(now, conn, Excess::PROBLEM.to_string());
                 return false;
             }
         }
@@ -60,26 +57,13 @@ impl<S: Suite, A: Application<S>, R: Rng> Core<S, A, R> {
         let has_news = |link: &&mut Link<S>| link.is_open && !link.to_tell.is_empty();
         let link = self.links.get_mut(&conn).filter(has_news)?;
         let mut to_tell = core::mem::take(&mut link.to_tell);
-        let (mut body, mut entries) = (Vec::new(), 0);
-        while entries < PassedOn::PER_CELL_MAX
-            && let Some(circ_id) = to_tell.pop()
-        {
-            let number = self.links.get(&conn).and_then(|link| link.circuits.get(&circ_id));
-            let passage = number.and_then(|number| self.passages.get_mut(number));
-            let circuit = passage.and_then(|it| it.legs.iter_mut().find(|it| it.is(conn, circ_id)));
-            let Some(account) = circuit.and_then(|it| it.account.as_mut()) else { continue };
-            let cells = account.take_untold();
-            if cells > 0 {
-                PassedOn { circ_id, cells }.encode_into(&mut body);
-                entries += 1;
-            }
-        }
-        if !to_tell.is_empty()
-            && let Some(link) = self.links.get_mut(&conn)
-        {
+        let body = PassedOn::tell(&mut to_tell, |circ_id| {
+            Some(PassedOn { circ_id, cells: self.account_mut(conn, circ_id)?.take_untold() })
+        });
+        if let Some(link) = self.links.get_mut(&conn).filter(|_| !to_tell.is_empty()) {
             link.to_tell = to_tell;
         }
-        (entries > 0).then_some(body)
+        body
     }
 
     /// A relay cell has come from the first hop.
@@ -99,17 +83,23 @@ impl<S: Suite, A: Application<S>, R: Rng> Core<S, A, R> {
 
     /// These cells leave on a link, those of circuits among them.
     pub(super) fn note_left(&mut self, conn: ConnId, cells: &[S::Cell]) {
-        let Some(link) = self.links.get(&conn).filter(|link| link.has_feedback) else { return };
+        if !self.links.get(&conn).is_some_and(|link| link.has_feedback) {
+            return;
+        }
+        let now = self.now;
         for cell in cells {
-            if !matches!(cell.command(), Command::RELAY | Command::RELAY_EARLY) {
-                continue;
-            }
-            let circ_id: CircId = cell.circ_id();
-            let passage = link.circuits.get(&circ_id).and_then(|it| self.passages.get_mut(it));
-            let circuit = passage.and_then(|it| it.legs.iter_mut().find(|it| it.is(conn, circ_id)));
-            if let Some(circuit) = circuit {
-                circuit.handle_left(self.now, 1);
+            if matches!(cell.command(), Command::RELAY | Command::RELAY_EARLY)
+                && let Some(account) = self.account_mut(conn, cell.circ_id())
+            {
+                account.handle_left(now, 1);
             }
         }
+    }
+
+    /// What is kept of the cells of a circuit on a link with windows.
+    fn account_mut(&mut self, conn: ConnId, circ_id: CircId) -> Option<&mut HopAccount> {
+        let number = self.links.get(&conn)?.circuits.get(&circ_id)?;
+        let legs = &mut self.passages.get_mut(number)?.legs;
+        legs.iter_mut().find(|it| it.is(conn, circ_id))?.account.as_deref_mut()
     }
 }

@@ -3,6 +3,7 @@
 mod account;
 mod backtap;
 mod flight;
+mod pace;
 mod train;
 mod windows;
 
@@ -12,6 +13,10 @@ pub use windows::{HopFlows, HopWindows};
 
 use crate::time::Instant;
 use core::fmt;
+
+/// Bytes that are held for one way of a circuit, at most: its part in windows, and what is known of the cells under way.
+pub(crate) const HOP_BYTES_MAX: usize =
+    size_of::<HopAccount>() + size_of::<BackTap>() + flight::TIMES_MAX * size_of::<flight::Sent>();
 
 /// How many cells of a circuit may be under way to the next hop, one way.
 ///

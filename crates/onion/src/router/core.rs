@@ -80,7 +80,7 @@ pub struct Core<S: Suite, R, C = super::Honest> {
     pub(super) congestion: Arc<CongestionParams>,
     /// When links were last looked through.
     pub(super) upkept_at: Instant,
-    /// Lets refusals be told, one a second on average. One byte of it is one refusal.
+    /// Lets refusals and the like be told, one a second on average. One byte of it is one of them.
     pub(super) refusals_told: TokenBucket,
     /// Nothing begins any more.
     pub(super) is_shutting_down: bool,

@@ -25,7 +25,8 @@ pub enum RouterEvent {
         /// How many.
         bytes: u64,
     },
-    /// A link was closed, since the other end breaks the rules of windows from hop to hop.
+    /// A link was closed, since the other end breaks the rules of windows from hop to hop. Not each is told, where there are many:
+    /// [`RouterTotals::feedback_refused`] counts them.
     FeedbackRefused {
         /// The relay there, if it has proved to be one.
         peer: Option<RsaId>,
@@ -34,7 +35,8 @@ pub enum RouterEvent {
     },
     /// A circuit was destroyed with a full queue, since the next hop did not say that it passes its cells on.
     ///
-    /// That hop may be honest, and wait for another one behind it.
+    /// That hop may be honest, and wait for another one behind it. Not each is told, where there are many: [`RouterTotals::stalled_circuits`]
+    /// counts them.
     CircuitStalled {
         /// The relay there, if it has proved to be one.
         peer: Option<RsaId>,
@@ -72,6 +74,8 @@ pub struct RouterTotals {
     pub refused_streams: u64,
     /// Handshakes that were refused, since too many waited, or for too long.
     pub refused_handshakes: u64,
+    /// Cells that next hops have said to have passed on: windows from hop to hop are in use.
+    pub passed_on_cells: u64,
     /// Links that were closed, since the other end broke the rules of windows from hop to hop.
     pub feedback_refused: u64,
     /// Circuits that were destroyed with a full queue while the next hop did not say that it passes cells on.

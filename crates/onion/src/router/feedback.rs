@@ -23,11 +23,7 @@ use crate::flow::hop::Excess;
 use crate::node::ConnId;
 use crate::suite::Suite;
 use crate::time::Instant;
-use alloc::vec::Vec;
 use rand_core::Rng;
-
-/// What a peer did that passed on what it was not given.
-const TOO_MUCH: Violation = "it says that it has passed on more cells than it got";
 
 impl<S: Suite, R: Rng, C: Conduct<S>> Core<S, R, C> {
     /// Whether windows from hop to hop are offered to those at the other ends of links.
@@ -47,7 +43,7 @@ impl<S: Suite, R: Rng, C: Conduct<S>> Core<S, R, C> {
         let peer = link.peer().map(|ids| ids.rsa);
         let Err(problem) = self.obey_feedback(conn, body) else { return true };
         self.totals.feedback_refused += 1;
-        self.tell(RouterEvent::FeedbackRefused { peer, problem });
+        self.tell_of_some(RouterEvent::FeedbackRefused { peer, problem });
         self.handle_violation(now, conn, problem);
         false
     }
@@ -65,7 +61,7 @@ impl<S: Suite, R: Rng, C: Conduct<S>> Core<S, R, C> {
         let Some(link) = self.conns.link_mut(at.conn) else { return Ok(()) };
         let Some((index, from)) = link.circuits.find(at.circ_id) else {
             // It may have said so before it heard that the circuit is gone.
-            link.stray_cells = link.stray_cells.checked_sub(cells.into()).ok_or(TOO_MUCH)?;
+            link.stray_cells = link.stray_cells.checked_sub(cells.into()).ok_or(Excess::PROBLEM)?;
             return Ok(());
         };
         let Some(circuit) = self.circuits.get_mut(index) else { return Ok(()) };
@@ -73,7 +69,9 @@ impl<S: Suite, R: Rng, C: Conduct<S>> Core<S, R, C> {
         let way = from.other();
         let queue = circuit.queue_mut(way);
         let outcome = queue.handle_feedback(self.outputs.now(), cells);
-        if outcome.map_err(|Excess| TOO_MUCH)? {
+        let is_released = outcome.map_err(|Excess| Excess::PROBLEM)?;
+        self.totals.passed_on_cells += u64::from(cells);
+        if is_released {
             let released = (queue.len(), queue.recent);
             self.outputs.handle_released(&mut self.conns, at.conn, (index, way), released);
         }
@@ -92,7 +90,7 @@ impl<S: Suite, R: Rng, C: Conduct<S>> Core<S, R, C> {
         let link = next.and_then(|next| self.conns.link(next.conn));
         let peer = link.and_then(|link| link.peer()).map(|ids| ids.rsa);
         self.totals.stalled_circuits += 1;
-        self.tell(RouterEvent::CircuitStalled { peer });
+        self.tell_of_some(RouterEvent::CircuitStalled { peer });
     }
 
     /// A link whose other side is to be told that cells have passed.
@@ -113,22 +111,15 @@ impl<S: Suite, R: Rng, C: Conduct<S>> Core<S, R, C> {
     /// Tells the other side of a link which cells have passed.
     pub(super) fn poll_feedback(&mut self, conn: ConnId) -> Option<Control> {
         let mut to_tell = core::mem::take(&mut self.conns.output_mut(conn)?.to_tell);
-        let (mut body, mut entries) = (Vec::new(), 0);
-        while entries < PassedOn::PER_CELL_MAX
-            && let Some((index, way)) = to_tell.pop()
-        {
-            let Some(circuit) = self.circuits.get_mut(index) else { continue };
-            let Some(from) = circuit.way_in(way).filter(|from| from.conn == conn) else { continue };
-            let cells = circuit.queue_mut(way).take_untold();
-            if cells > 0 {
-                PassedOn { circ_id: from.circ_id, cells }.encode_into(&mut body);
-                entries += 1;
-            }
-        }
+        let body = PassedOn::tell(&mut to_tell, |(index, way)| {
+            let circuit = self.circuits.get_mut(index)?;
+            let from = circuit.way_in(way).filter(|from| from.conn == conn)?;
+            Some(PassedOn { circ_id: from.circ_id, cells: circuit.queue_mut(way).take_untold() })
+        });
         if let Some(output) = self.conns.output_mut(conn).filter(|_| !to_tell.is_empty()) {
             output.to_tell = to_tell;
         }
         let (circ_id, command) = (CircId::LINK, Command::FEEDBACK);
-        (entries > 0).then(|| Control { circ_id, command, body: body.into() })
+        Some(Control { circ_id, command, body: body?.into() })
     }
 }

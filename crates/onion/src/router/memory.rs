@@ -4,7 +4,9 @@ use super::circuits::CircuitIndex;
 use super::links::Output;
 use super::streams::State;
 use super::{Conduct, Core, RouterEvent};
+use crate::cell::CELL_LEN;
 use crate::cell::msg::DestroyReason;
+use crate::flow::hop::HOP_BYTES_MAX;
 use crate::node::ConnId;
 use crate::suite::{Buffer, Suite};
 use crate::time::{Duration, Instant};
@@ -18,7 +20,8 @@ use rand_core::Rng;
 const CIRCUIT_CELLS: usize = 3;
 
 /// Windows from hop to hop, both ways, with what is under way.
-const HOP_WINDOWS_CELLS: usize = 3;
+const HOP_WINDOWS_CELLS: usize = 6;
+const _: () = assert!(2 * HOP_BYTES_MAX <= HOP_WINDOWS_CELLS * CELL_LEN, "more than is counted");
 
 /// A stream, but for its buffer.
 const STREAM_CELLS: usize = 1;

@@ -42,6 +42,23 @@ impl PassedOn {
         }))
     }
 
+    /// The body of a FEEDBACK cell for as many of those that are `to_tell` as it has room for, by what `entry` takes of each; no cell is nothing.
+    /// The others stay. `None` if there is nothing.
+    pub(crate) fn tell<T>(
+        to_tell: &mut Vec<T>,
+        mut entry: impl FnMut(T) -> Option<Self>,
+    ) -> Option<Vec<u8>> {
+        let mut body = Vec::new();
+        while body.len() < Self::PER_CELL_MAX * ENTRY_LEN
+            && let Some(next) = to_tell.pop()
+        {
+            if let Some(entry) = entry(next).filter(|entry| entry.cells > 0) {
+                entry.encode_into(&mut body);
+            }
+        }
+        (!body.is_empty()).then_some(body)
+    }
+
     /// Appends the entry to a body.
     pub fn encode_into(self, body: &mut Vec<u8>) {
         body.extend_from_slice(&self.circ_id.get().to_be_bytes());
@@ -82,6 +99,22 @@ mod tests {
                 prop_assert_eq!(&again, &body);
             }
         }
+    }
+
+    #[test]
+    fn what_one_cell_has_no_room_for_stays_and_nothing_is_said_of_no_cell() {
+        let entry = |id: u32| {
+            let cells = u16::from(!id.is_multiple_of(3));
+            (id != 1).then_some(PassedOn { circ_id: CircId::new(id), cells })
+        };
+        let mut to_tell: Vec<u32> = (0..1_000).collect();
+        let mut told = Vec::new();
+        while let Some(body) = PassedOn::tell(&mut to_tell, entry) {
+            told.push(PassedOn::parse(&body).expect("well-formed").count());
+        }
+        // Those that three does not divide, but for the first.
+        assert_eq!(told, [512, 665 - 512]);
+        assert_eq!(PassedOn::tell(&mut alloc::vec![3, 1, 0], entry), None);
     }
 
     #[test]

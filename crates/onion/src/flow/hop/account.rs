@@ -6,6 +6,11 @@ use alloc::boxed::Box;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Excess;
 
+impl Excess {
+    /// What the next hop does.
+    pub(crate) const PROBLEM: &'static str = "it says that it has passed on more cells than it got";
+}
+
 /// What one side of a link keeps of one circuit's cells, one way, for windows from hop to hop. The cells come from the hop *before*, and go to
 /// the *next* one. A client has one for both ways: what comes is for it, and what goes is its own.
 #[derive(Debug, Default)]

@@ -1,6 +1,6 @@
 use super::HopWindow;
 use super::flight::Flight;
-use super::train::{Sign, Train, queued_cells};
+use super::train::{Sign, Train, Way, queued_cells};
 use crate::time::{Duration, Instant};
 
 /// Cells with which a circuit begins.
@@ -17,7 +17,10 @@ const QUEUED: (f64, f64) = (2.0, 4.0);
 const CALM: f64 = 1.0;
 
 /// So many calm rounds in a row begin another ramp-up; more after one that was for nothing, up to the second.
-const CALM_ROUNDS: (u32, u32) = (2, 32);
+const CALM_ROUNDS: (u32, u32) = (3, 32);
+
+/// So many more, where no cells have waited since the last ramp-up: hops behind the next one may still be about theirs.
+const CALM_ROUNDS_UNPROVED: u32 = 2;
 
 /// A ramp-up was worth it if the window has become so many times as large.
 const WORTH: f64 = 1.5;
@@ -50,7 +53,12 @@ pub struct BackTap {
 #[derive(Debug)]
 enum Phase {
     /// Trains, each twice as long as the one before if `doubles`; else one.
-    Trains { train: Train, doubles: bool, size_before: u32 },
+    Trains {
+        train: Train,
+        doubles: bool,
+        /// What the window was before, when it was full and nothing waited.
+        size_before: u32,
+    },
     /// One cell more for each that was passed on, until the latest waits for too long; then half.
     SlowStart,
     /// One cell more or less in each round.
@@ -71,6 +79,8 @@ struct Round {
 struct Again {
     needed: u32,
     calm: u32,
+    /// Cells have waited since the last ramp-up: the window was as large as it can be.
+    is_proved: bool,
 }
 
 impl BackTap {
@@ -84,7 +94,7 @@ impl BackTap {
     #[must_use]
     pub fn with_circuit_start() -> Self {
         Self::beginning(INITIAL, |size| Phase::Trains {
-            train: Train::new(0, size),
+            train: doubling(0, size),
             doubles: true,
             size_before: size,
         })
@@ -93,10 +103,10 @@ impl BackTap {
     /// With `CircuitStart`, and again when rounds show that the way has become wider: what the paper leaves for later.
     ///
     /// A window in balance always has two to four cells waiting, so rounds without any are no noise: noise makes round trips
-    /// longer. After a ramp-up for nothing it takes twice as many calm rounds until the next.
+    /// longer, and where it makes one seem calm, hardly three in a row. After a ramp-up for nothing it takes twice as many calm rounds until the next.
     #[must_use]
     pub fn ramping_again() -> Self {
-        let again = Again { needed: CALM_ROUNDS.0, calm: 0 };
+        let again = Again { needed: CALM_ROUNDS.0, calm: 0, is_proved: false };
         Self { again: Some(again), ..Self::with_circuit_start() }
     }
 
@@ -110,9 +120,9 @@ impl BackTap {
     #[must_use]
     pub fn with_jump_start(cells: u32) -> Self {
         Self::beginning(cells.clamp(INITIAL, SIZE_MAX), |size| Phase::Trains {
-            train: Train::new(0, size),
+            train: Train::new(0, size, size),
             doubles: false,
-            size_before: size,
+            size_before: INITIAL,
         })
     }
 
@@ -140,7 +150,8 @@ impl BackTap {
     }
 
     /// A cell was passed on.
-    fn handle_passed(&mut self, now: Instant, rtt: Duration) {
+    fn handle_passed(&mut self, sent_at: Instant, now: Instant) {
+        let rtt = now - sent_at;
         let base = self.base.map_or(rtt, |base| base.min(rtt));
         self.base = Some(base);
         let base = base + self.grain;
@@ -149,7 +160,8 @@ impl BackTap {
         match &mut self.phase {
             Phase::Trains { train, doubles, size_before } => {
                 let (before, doubles) = (*size_before, *doubles);
-                match train.handle_passed(now, number, rtt, base) {
+                let way = Way { base, grain: self.grain };
+                match train.handle_passed((sent_at, now), number, way) {
                     Sign::Going => self.begin_again_if_paused(),
                     Sign::Full(cells) => self.end_ramp(cells, before),
                     Sign::Whole if !doubles => self.end_ramp(self.size, before),
@@ -157,14 +169,14 @@ impl BackTap {
                         if train.has_filled_window() {
                             self.size = self.size.saturating_mul(2).min(SIZE_MAX);
                         }
-                        *train = Train::new(self.sent, self.size);
+                        *train = doubling(self.sent, self.size);
                     }
                 }
             }
             Phase::SlowStart => {
                 let is_full = self.flight.cells() + 1 >= self.size;
                 if queued_cells(self.size.into(), rtt.as_secs_f64(), base) > QUEUED.1 {
-                    self.end_ramp(self.size / 2, self.size);
+                    self.end_ramp(self.size / 2, INITIAL);
                 } else if is_full {
                     self.size = (self.size + 1).min(SIZE_MAX);
                 }
@@ -184,14 +196,15 @@ impl BackTap {
             && self.flight.cells() == 0
             && train.left() > 0
         {
-            *train = Train::new(self.sent, train.len());
+            *train = train.again(self.sent);
         }
     }
 
     fn end_ramp(&mut self, size: u32, before: u32) {
-        self.size = size.clamp(INITIAL, SIZE_MAX);
-        if let Some(Again { needed, calm }) = &mut self.again {
-            *calm = 0;
+        // What was full before another ramp-up, and nothing waited, does fit.
+        self.size = size.clamp(before.max(INITIAL), SIZE_MAX);
+        if let Some(Again { needed, calm, is_proved }) = &mut self.again {
+            (*calm, *is_proved) = (0, false);
             let is_worth = f64::from(self.size) >= WORTH * f64::from(before);
             *needed = if is_worth { CALM_ROUNDS.0 } else { (*needed * 2).min(CALM_ROUNDS.1) };
         }
@@ -207,15 +220,21 @@ impl BackTap {
             self.size = (self.size + 1).min(SIZE_MAX);
         }
         self.phase = Phase::Avoidance(Round::new(self.sent));
-        let Some(Again { needed, calm }) = &mut self.again else { return };
+        let Some(Again { needed, calm, is_proved }) = &mut self.again else { return };
         *calm = if was_full && queued < CALM { *calm + 1 } else { 0 };
-        if *calm >= *needed {
+        *is_proved |= queued >= QUEUED.0;
+        if *calm >= *needed + if *is_proved { 0 } else { CALM_ROUNDS_UNPROVED } {
             let size_before = self.size;
             self.size = self.size.saturating_mul(2).min(SIZE_MAX);
-            let train = Train::new(self.sent, self.size);
+            let train = doubling(self.sent, self.size);
             self.phase = Phase::Trains { train, doubles: true, size_before };
         }
     }
+}
+
+/// A train of so many cells, after which one of twice as many would come.
+fn doubling(first: u64, len: u32) -> Train {
+    Train::new(first, len, len.saturating_mul(2).min(SIZE_MAX))
 }
 
 impl Default for BackTap {
@@ -257,8 +276,8 @@ impl HopWindow for BackTap {
     fn handle_feedback(&mut self, now: Instant, cells: u32) {
         for _ in 0..cells {
             // A peer that feeds back more than it got gains nothing.
-            let Some(rtt) = self.flight.handle_passed(now) else { break };
-            self.handle_passed(now, rtt);
+            let Some(sent_at) = self.flight.handle_passed() else { break };
+            self.handle_passed(sent_at, now);
         }
     }
 }

@@ -2,15 +2,22 @@ use crate::time::{Duration, Instant};
 use alloc::collections::VecDeque;
 
 /// Times that are kept. Whoever passes on much and then nothing more cannot have us keep one for each cell.
-const TIMES_MAX: usize = 512;
+pub(super) const TIMES_MAX: usize = 64;
+
+/// When they are so many, the time in which all went is divided into so many parts.
+const PARTS: u32 = 32;
 
 /// Cells that are under way to the next hop, in the order in which they went.
 #[derive(Debug, Default)]
 pub(super) struct Flight {
     /// When, and how many at once.
-    sent: VecDeque<(Instant, u32)>,
+    sent: VecDeque<Sent>,
     cells: u32,
+    /// Cells that are sent within so long of others count as sent with them.
+    step: Duration,
 }
+
+pub(super) type Sent = (Instant, u32);
 
 impl Flight {
     pub(super) const fn cells(&self) -> u32 {
@@ -22,24 +29,91 @@ impl Flight {
             return;
         }
         self.cells += cells;
-        let is_full = self.sent.len() >= TIMES_MAX;
+        self.thin_out();
         match self.sent.back_mut() {
-            Some((at, count)) if *at == now => *count += cells,
-            // As if they had gone with those before: the round trip seems longer than it is.
-            Some((_, count)) if is_full => *count += cells,
+            Some((at, count)) if now - *at <= self.step => *count += cells,
             _ => self.sent.push_back((now, cells)),
         }
     }
 
-    /// The first of them is passed on: how long that took. `None` if none is under way, whatever the peer says.
-    pub(super) fn handle_passed(&mut self, now: Instant) -> Option<Duration> {
+    /// The first of them is passed on: when it was sent. `None` if none is under way, whatever the peer says.
+    pub(super) fn handle_passed(&mut self) -> Option<Instant> {
         let (at, count) = self.sent.front_mut()?;
-        let rtt = now - *at;
+        let sent_at = *at;
         *count -= 1;
         if *count == 0 {
             self.sent.pop_front();
         }
         self.cells -= 1;
-        Some(rtt)
+        if self.cells == 0 {
+            self.step = Duration::ZERO;
+        }
+        Some(sent_at)
+    }
+
+    /// Makes room for another time, if there are as many as are kept: cells that went within the same part of the whole time count as sent
+    /// with the first of them.
+    ///
+    /// That one's round trip is still exact, and of a round it is the least that counts. All parts are equally long: were it the nearest times
+    /// that become one, those of the first cells would be joined again and again.
+    fn thin_out(&mut self) {
+        if self.sent.len() < TIMES_MAX {
+            return;
+        }
+        let ends = self.sent.front().zip(self.sent.back());
+        let whole = ends.map_or(Duration::ZERO, |((first, _), (last, _))| *last - *first);
+        self.step = whole / PARTS;
+        let (mut kept, mut last) = (0, Instant::ORIGIN);
+        for place in 0..self.sent.len() {
+            let (at, count) = self.sent[place];
+            if kept > 0 && at - last <= self.step {
+                self.sent[kept - 1].1 += count;
+            } else {
+                self.sent[kept] = (at, count);
+                (kept, last) = (kept + 1, at);
+            }
+        }
+        self.sent.truncate(kept);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloc::vec::Vec;
+    use proptest::prelude::*;
+
+    proptest! {
+        /// Nothing is lost, few times are kept, and none is further from the truth than two parts of the time in which all went: cells that were
+        /// joined may be joined with others once more, but then that time is twice as long.
+        #[test]
+        fn times_are_few_and_near_the_truth(
+            gaps in prop::collection::vec((0u64..5_000_000, 1u32..4), 1..1_500),
+        ) {
+            let (mut flight, mut now, mut truth) = (Flight::default(), Instant::ORIGIN, Vec::new());
+            for (gap_ns, cells) in gaps {
+                now += Duration::from_nanos(gap_ns);
+                flight.handle_sent(now, cells);
+                truth.extend((0..cells).map(|_| now));
+                prop_assert!(flight.sent.len() <= TIMES_MAX && flight.sent.capacity() <= TIMES_MAX);
+            }
+            let whole = now - truth[0];
+            prop_assert_eq!(flight.cells() as usize, truth.len());
+            for sent in truth {
+                let kept = flight.handle_passed().expect("it was sent");
+                prop_assert!(kept <= sent, "a round trip that seems shorter than it is");
+                prop_assert!(sent - kept <= 2 * whole / PARTS + Duration::from_nanos(9));
+            }
+            prop_assert_eq!(flight.handle_passed(), None);
+            prop_assert_eq!(flight.cells(), 0);
+        }
+    }
+
+    #[test]
+    fn as_long_as_they_are_few_all_times_are_exact() {
+        let mut flight = Flight::default();
+        let at = |number: usize| Instant::from_nanos(number as u64);
+        (0..TIMES_MAX).for_each(|number| flight.handle_sent(at(number), 1));
+        (0..TIMES_MAX).for_each(|number| assert_eq!(flight.handle_passed(), Some(at(number))));
     }
 }

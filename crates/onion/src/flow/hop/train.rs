@@ -1,7 +1,29 @@
+use super::pace::{Mark, Pace};
 use crate::time::{Duration, Instant};
 
 /// Cells more than fit on the way that may wait at the next hop: the paper's γ (CircuitStart, §2).
 const QUEUED_MAX: f64 = 4.0;
+
+/// Cells that wait at the next hop with a window that is found by the pace: between Vegas' α and β.
+const QUEUED: u32 = 3;
+
+/// Nothing is passed on for as much of the least round trip: the next hop's own ramp-up has ended, and it waits for what was too much.
+const PAUSE: f64 = 0.25;
+
+/// A pace is that of two stretches of so much of the least round trip each, ...
+const STRETCH: f64 = 0.12;
+
+/// ... and of so many of the next hop's runs: what one of them gives out comes at once.
+const STRETCH_RUNS: u32 = 2;
+
+/// The way to the next hop and back, and what happens there.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Way {
+    /// The least round trip, with a run's interval.
+    pub(super) base: Duration,
+    /// How far apart the next hop's runs are.
+    pub(super) grain: Duration,
+}
 
 /// The cells of one round of a ramp-up: sent as fast as they come, and watched as they are passed on.
 #[derive(Clone, Copy, Debug)]
@@ -9,9 +31,15 @@ pub(super) struct Train {
     /// The number of its first cell, among all that are ever sent.
     first: u64,
     len: u32,
+    /// That of the train that would come after it.
+    next_len: u32,
     sent: u32,
     passed: u32,
-    first_passed: Instant,
+    /// Its first cell that was passed on; after the first pause, if there was one.
+    begun: Option<Mark>,
+    last_passed: Instant,
+    has_paused: bool,
+    pace: Pace,
     /// Most cells under way while it went.
     peak: u32,
 }
@@ -23,17 +51,29 @@ pub(super) enum Sign {
     Going,
     /// All of it has passed, and nothing had to wait for long.
     Whole,
-    /// So many have passed, and with that many under way the next hop is as busy as it can be.
+    /// With so many under way the next hop is as busy as it can be.
     Full(u32),
 }
 
 impl Train {
-    pub(super) const fn new(first: u64, len: u32) -> Self {
-        Self { first, len, sent: 0, passed: 0, first_passed: Instant::ORIGIN, peak: 0 }
+    pub(super) const fn new(first: u64, len: u32, next_len: u32) -> Self {
+        Self {
+            first,
+            len,
+            next_len,
+            sent: 0,
+            passed: 0,
+            begun: None,
+            last_passed: Instant::ORIGIN,
+            has_paused: false,
+            pace: Pace::new(),
+            peak: 0,
+        }
     }
 
-    pub(super) const fn len(&self) -> u32 {
-        self.len
+    /// What is left of it as one of its own.
+    pub(super) const fn again(&self, first: u64) -> Self {
+        Self::new(first, self.len, self.next_len)
     }
 
     /// Cells of it that were not sent yet.
@@ -51,37 +91,58 @@ impl Train {
         self.peak.saturating_mul(2) >= self.len
     }
 
-    /// The cell with this number was passed on, after such a time; `base` is the least ever.
+    /// The cell with this number was passed on.
     ///
     /// The paper compares the round trip of "the latest round" with the least. A train is sent at once, so each of its cells
     /// waits behind those before it, at the slowest place on its way: that is the train's length, and no queue. What a window
     /// of *k* cells would see is the time in which the slowest place passes *k*. With the plain time of the latest cell the ramp would
     /// end at twice the square root of what fits on the way; with that of the first one as soon as the next hop's own ramp
     /// lags a little behind. Where no more than a few cells wait, it is the source that is slow.
+    ///
+    /// It takes a round trip until as many have passed as fit. Where the next hop passes them on [evenly](Pace), more slowly than they
+    /// were sent, it is known before how many these will be; and if the next train has more, there is none.
     pub(super) fn handle_passed(
         &mut self,
-        now: Instant,
+        (sent_at, now): (Instant, Instant),
         number: u64,
-        rtt: Duration,
-        base: Duration,
+        way: Way,
     ) -> Sign {
         if number < self.first {
             return Sign::Going;
         }
         self.passed += 1;
-        if self.passed == 1 {
-            self.first_passed = now;
+        let cell = Mark { passed: self.passed, passed_at: now, sent_at };
+        let begun = self.begun(cell, way.base);
+        let passed = cell.passed - begun.passed + 1;
+        let spacing_s = cell.spacing_s(&begun);
+        let waited_s = (now - sent_at).saturating_sub(way.base).as_secs_f64();
+        let queued = queued_cells(passed.into(), spacing_s * f64::from(passed), way.base);
+        if queued > QUEUED_MAX && waited_s > spacing_s * QUEUED_MAX {
+            return Sign::Full(passed);
         }
-        let passed = f64::from(self.passed);
-        let spacing = (now - self.first_passed).as_secs_f64() / (passed - 1.0).max(1.0);
-        let waited = rtt.saturating_sub(base).as_secs_f64();
-        let is_full = queued_cells(passed, spacing * passed, base) > QUEUED_MAX;
-        if is_full && waited > spacing * QUEUED_MAX {
-            Sign::Full(self.passed)
-        } else if self.passed >= self.len {
-            Sign::Whole
-        } else {
-            Sign::Going
+        let half = way.base.mul_f64(STRETCH).max(way.grain * STRETCH_RUNS);
+        if let Some(spacing_s) = self.pace.handle_passed(cell, half)
+            && waited_s > spacing_s * QUEUED_MAX
+        {
+            let fit = fit_cells(way.base, spacing_s);
+            if f64::from(self.next_len) > f64::from(fit) + QUEUED_MAX {
+                return Sign::Full((fit + QUEUED).min(self.next_len));
+            }
+        }
+        if self.passed >= self.len { Sign::Whole } else { Sign::Going }
+    }
+
+    /// From which cell on it is looked at. A pause is forgotten once: a hop that gives cells out in runs seems to make one after each.
+    fn begun(&mut self, cell: Mark, base: Duration) -> Mark {
+        let silent = cell.passed_at - core::mem::replace(&mut self.last_passed, cell.passed_at);
+        let is_pause = !self.has_paused && silent > base.mul_f64(PAUSE);
+        match self.begun {
+            Some(begun) if !is_pause => begun,
+            before => {
+                self.has_paused |= before.is_some();
+                self.pace = Pace::new();
+                *self.begun.insert(cell)
+            }
         }
     }
 }
@@ -89,4 +150,10 @@ impl Train {
 /// The paper's diff: how many of a window's cells wait, by a round trip of `rtt_s` seconds beside the least.
 pub(super) fn queued_cells(window: f64, rtt_s: f64, base: Duration) -> f64 {
     window * rtt_s / base.as_secs_f64().max(1e-9) - window
+}
+
+/// Cells so far apart that are passed on in the least round trip.
+#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "it saturates")]
+fn fit_cells(base: Duration, spacing_s: f64) -> u32 {
+    (base.as_secs_f64() / spacing_s.max(1e-9)) as u32
 }

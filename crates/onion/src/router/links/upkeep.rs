@@ -73,12 +73,16 @@ impl<S: Suite, R: Rng, C: Conduct<S>> Core<S, R, C> {
         self.drain_target();
     }
 
-    /// Tells that somebody was refused; not of each, where there are many: whoever listens writes it
-    /// down.
+    /// Tells that somebody was refused; not of each, where there are many.
     pub(in crate::router) fn tell_refused(&mut self, reason: String) {
+        self.tell_of_some(RouterEvent::Refused(reason));
+    }
+
+    /// Tells what a peer can bring about as often as it likes: some of it, since whoever listens writes it down.
+    pub(in crate::router) fn tell_of_some(&mut self, event: RouterEvent) {
         if self.refusals_told.available_bytes(self.outputs.now()) > 0 {
             self.refusals_told.take(1);
-            self.tell(RouterEvent::Refused(reason));
+            self.tell(event);
         }
     }
 }

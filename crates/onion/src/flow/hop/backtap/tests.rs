@@ -144,15 +144,20 @@ fn a_way_that_becomes_wider_is_found_within_five_round_trips() {
     }
 }
 
+/// Or hardly ever: in no more than two of twenty times that 500 round trips pass.
 #[test]
 fn noise_begins_no_ramp_up() {
-    for noise_ms in [1, 5, 20] {
-        let mut hop = Hop::new(BackTap::ramping_again(), 60);
-        hop.run(hop.round_trip() * 20, |_, _| {});
-        hop.noise = Duration::from_millis(noise_ms);
-        let before = hop.window.size_cells();
-        let most = hop.sizes(hop.round_trip() * 500).into_iter().max().expect("some");
-        assert!(most <= before + 6, "{most} from {before} with {noise_ms} ms");
+    for noise_ms in [1, 2, 5, 20] {
+        let ramps = |seed: &u64| {
+            let mut hop = Hop::new(BackTap::ramping_again(), 60);
+            hop.rng = ChaCha8Rng::seed_from_u64(*seed);
+            hop.run(hop.round_trip() * 20, |_, _| {});
+            hop.noise = Duration::from_millis(noise_ms);
+            let before = hop.window.size_cells();
+            hop.sizes(hop.round_trip() * 500).into_iter().any(|size| size > before + 10)
+        };
+        let count = (1..=20).filter(ramps).count();
+        assert!(count <= 2, "{count} of 20 with {noise_ms} ms");
     }
 }
 

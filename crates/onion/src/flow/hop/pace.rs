@@ -1,0 +1,104 @@
+use crate::time::{Duration, Instant};
+
+/// Cells that make up half of a stretch, at least.
+const HALF_CELLS: u32 = 3;
+
+/// How many times one half may be as slow as the other.
+const UNEVEN_MAX: f64 = 1.3;
+
+/// So many times as fast cells are sent as they are passed on, or it may be the sender that is slow.
+const SENT_FASTER: f64 = 1.5;
+
+/// A cell of a train, as it was passed on.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Mark {
+    /// Which one it is: those of its train that were passed on until then, itself among them.
+    pub(super) passed: u32,
+    pub(super) passed_at: Instant,
+    pub(super) sent_at: Instant,
+}
+
+impl Mark {
+    /// Seconds from one cell to the next, since that one.
+    pub(super) fn spacing_s(&self, since: &Self) -> f64 {
+        let cells = (self.passed - since.passed).max(1);
+        (self.passed_at - since.passed_at).as_secs_f64() / f64::from(cells)
+    }
+}
+
+/// How fast the next hop passes cells on of late, as far as it does so evenly: two stretches, one after the other, in which cells are as far apart.
+///
+/// A hop whose own window has just been found passes a window's cells on at once, then for a while nothing, and then as many as its narrowest place
+/// lets through. What it does on average over all of that says nothing.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Pace {
+    begin: Option<Mark>,
+    middle: Option<Mark>,
+}
+
+impl Pace {
+    /// Nothing is known of it yet.
+    pub(super) const fn new() -> Self {
+        Self { begin: None, middle: None }
+    }
+
+    /// Another cell was passed on. Seconds from one to the next, if a stretch of two halves, each at least so long, is over with it, they agree,
+    /// and the cells were sent faster than that.
+    pub(super) fn handle_passed(&mut self, cell: Mark, half: Duration) -> Option<f64> {
+        let middle = *self.middle.get_or_insert(cell);
+        if cell.passed_at - middle.passed_at < half || cell.passed - middle.passed < HALF_CELLS {
+            return None;
+        }
+        let begin = self.begin.replace(middle);
+        self.middle = Some(cell);
+        let begin = begin?;
+        let (one, other) = (middle.spacing_s(&begin), cell.spacing_s(&middle));
+        let passed_s = (cell.passed_at - begin.passed_at).as_secs_f64();
+        let sent_s = (cell.sent_at - begin.sent_at).as_secs_f64();
+        let is_even = one.max(other) <= UNEVEN_MAX * one.min(other);
+        (is_even && sent_s * SENT_FASTER <= passed_s).then(|| cell.spacing_s(&begin))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloc::vec::Vec;
+
+    const HALF: Duration = Duration::from_millis(5);
+
+    /// What is said of cells that are passed on at these times, in milliseconds, and sent so many times as fast.
+    fn said(passed_ms: impl IntoIterator<Item = u64>, faster: u64) -> Vec<f64> {
+        let mut pace = Pace::new();
+        let marks = (1..).zip(passed_ms).map(|(passed, ms)| Mark {
+            passed,
+            passed_at: Instant::from_millis(1_000 + ms),
+            sent_at: Instant::from_millis(900 + ms / faster),
+        });
+        marks.filter_map(|mark| pace.handle_passed(mark, HALF)).collect()
+    }
+
+    #[test]
+    fn cells_that_come_evenly_have_a_pace() {
+        let found = said((0..30).map(|cell| cell * 2), 1_000);
+        assert!(found.len() > 3 && found.iter().all(|it| (it - 0.002).abs() < 1e-9), "{found:?}");
+    }
+
+    #[test]
+    fn few_cells_or_a_short_time_have_none() {
+        assert_eq!(said([0, 4, 8, 12], 1_000), []);
+        assert_eq!(said([0, 1, 2, 3, 4, 4, 5, 5, 6], 1_000), []);
+    }
+
+    #[test]
+    fn between_a_burst_and_what_follows_there_is_none() {
+        let burst = [0; 20].into_iter().chain((0..4).map(|cell| 20 + cell * 2));
+        assert_eq!(said(burst, 1_000), []);
+    }
+
+    #[test]
+    fn cells_that_are_sent_no_faster_say_nothing_of_the_next_hop() {
+        assert_eq!(said((0..30).map(|cell| cell * 2), 1), []);
+        assert!(!said((0..30).map(|cell| cell * 2), 2).is_empty());
+    }
+}
