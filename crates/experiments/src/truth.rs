@@ -7,11 +7,13 @@
 //! What TCP alone does in both is in [`tornet::truth`].
 
 mod client;
+mod figures;
 mod measuring;
 mod real;
 mod scenes;
 mod simulated;
 
+pub use figures::{Figure, Scene};
 pub use measuring::{Measured, Measuring};
 pub use real::RealSockets;
 pub use scenes::{Downloads, LIMIT, NARROW, Queueing, downloads, measurement, queueing};
