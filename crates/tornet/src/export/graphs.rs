@@ -18,7 +18,7 @@ const MODELS: [&str; 3] =
 /// A stream that is silent is not given up, nor one that takes long: in our world nobody does so, and TGen does after 30 s of silence, if it is not told.
 const WITHOUT_END: [(&str, &str); 2] = [("stallout", "0 seconds"), ("timeout", "0 seconds")];
 
-/// A stream tells the server where its model is: servers have it, too. Else it would send the model itself, which is as long as many streams.
+/// A stream tells the server where its model is: servers have it, too. Else it would send the model itself: 25 KB in tornettools' samples.
 const PATH_ONLY: (&str, &str) = ("packetmodelmode", "path");
 
 /// What benchmarks of one kind do. The first is called as in tornettools' samples.
