@@ -197,7 +197,10 @@ fn what_is_written_for_shadow_is_what_its_specification_asks_for() {
         assert!(name.chars().all(is_right) && !name.starts_with('-'), "{name}");
         assert!((host.network_node_id as usize) < of_map("node"), "{name}");
         for rate in [&host.bandwidth_down, &host.bandwidth_up] {
-            assert!(rate.strip_suffix(" bit").is_some_and(|it| it.parse::<u64>().is_ok()), "{rate}");
+            assert!(
+                rate.strip_suffix(" bit").is_some_and(|it| it.parse::<u64>().is_ok()),
+                "{rate}"
+            );
         }
         addresses.extend(host.ip_addr);
         for process in &host.processes {

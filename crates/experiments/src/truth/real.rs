@@ -119,10 +119,7 @@ impl World for RealSockets {
             target: Target { address: relay.hop.address, ids: relay.hop.ids },
             guess: measuring.guess(),
             defences: Defences::default(),
-            approach: Approach::Echo(Coordinator {
-                key_seed: COORDINATOR,
-                rounds_max: u32::MAX,
-            }),
+            approach: Approach::Echo(Coordinator { key_seed: COORDINATOR, rounds_max: u32::MAX }),
         };
         let options = TeamOptions {
             measurers: 1,
@@ -133,9 +130,9 @@ impl World for RealSockets {
             ..TeamOptions::default()
         };
         // Threads and sockets are in the network of the one that starts them.
-        let result = wan.host(&site.name)?.run(|| {
-            Team::new(options)?.measure(&request, &mut |_| (), around.stop)
-        })?;
+        let result = wan
+            .host(&site.name)?
+            .run(|| Team::new(options)?.measure(&request, &mut |_| (), around.stop))?;
         asked_to_stop(around)?;
         let outcome = result?.outcome;
         let late = Duration::from_micros(wan.unordered()?.worst_lateness_us);
@@ -248,9 +245,8 @@ fn lay(network: &Network, sites: &[&Site], seed: u64) -> Result<Wan, Error> {
         Control::Cubic => Congestion::Cubic,
         Control::Reno => Congestion::Reno,
     };
-    let narrow = |rate: Rate| {
-        (rate < UNBOUND).then_some(Narrow { rate, queue: Queue::Time(choices.queue) })
-    };
+    let narrow =
+        |rate: Rate| (rate < UNBOUND).then_some(Narrow { rate, queue: Queue::Time(choices.queue) });
     let host = |(site, at): (&&Site, u8)| {
         HostSpec::new(&site.name, Ipv4Addr::new(10, 77, 2, at))
             .with_congestion(congestion)

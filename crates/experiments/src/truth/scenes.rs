@@ -57,7 +57,12 @@ fn choices(scheduler: SchedulerConfig) -> Choices {
     Choices { scheduler, loss_at_300_ms: 0.0, ramp: RAMP, ..Choices::default() }
 }
 
-fn client(name: &str, country: &str, size: (u32, Duration), (every, count): (Duration, u32)) -> Client {
+fn client(
+    name: &str,
+    country: &str,
+    size: (u32, Duration),
+    (every, count): (Duration, u32),
+) -> Client {
     let (bytes, timeout) = size;
     let sizes = vec![Size { weight: 1.0, bytes, timeout }];
     Client {
@@ -163,9 +168,8 @@ pub fn queueing(
     let played = world.play(&network, &Around { seconds_max: 40, seed, stop })?;
     let bytes: u64 = played.downloads.iter().filter(|it| it.client == 0).map(|it| it.bytes).sum();
     let (loaded_from, loaded_until) = (Duration::from_secs(6), Duration::from_secs(17));
-    let is_small = |it: &&Download| {
-        it.client == 1 && (loaded_from..loaded_until).contains(&it.begun)
-    };
+    let is_small =
+        |it: &&Download| it.client == 1 && (loaded_from..loaded_until).contains(&it.begun);
     let small: Vec<Download> = played.downloads.iter().filter(is_small).copied().collect();
     let whole = |it: &Download| it.last_byte.and(it.first_byte).map(|it| it.as_secs_f64());
     let first_byte_s: Vec<f64> = small.iter().filter_map(whole).collect();
@@ -188,10 +192,7 @@ fn wait_s(played: &Played) -> Result<f64, Error> {
 ///
 /// # Errors
 /// Those of the world.
-pub fn measurement(
-    world: &dyn World,
-    (seed, stop): (u64, &AtomicBool),
-) -> Result<Measured, Error> {
+pub fn measurement(world: &dyn World, (seed, stop): (u64, &AtomicBool)) -> Result<Measured, Error> {
     const SOCKETS: u32 = 16;
     let relay = Relay {
         site: site("relay", "DE"),

@@ -82,9 +82,7 @@ pub(super) fn write(plan: &Plan<'_>, folder: &Path) -> Result<(), Error> {
 fn begins_ms(plan: &Plan<'_>, place: usize) -> u128 {
     let (clients, bootstrapped_ms) = (&plan.network.clients, u128::from(BOOTSTRAPPED_S) * 1000);
     let Users::Fetch(fetch) = &clients[place].users else { return bootstrapped_ms + 1000 };
-    let is_alike = |client: &&Client| {
-        matches!(&client.users, Users::Fetch(other) if Arc::ptr_eq(fetch, other))
-    };
+    let is_alike = |client: &&Client| matches!(&client.users, Users::Fetch(other) if Arc::ptr_eq(fetch, other));
     let number = |clients: &[Client]| clients.iter().filter(is_alike).count() as u128;
     let (before, all) = (number(&clients[..place]), number(clients));
     // Nobody may begin after the end.
