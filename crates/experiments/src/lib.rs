@@ -31,6 +31,7 @@ mod simulated;
 mod stage;
 mod telling;
 mod trial;
+pub mod truth;
 mod witness;
 
 use clap::{Args, Subcommand};

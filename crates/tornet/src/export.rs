@@ -1,4 +1,4 @@
-//! A network as Shadow 2 simulates it, with stock tor and TGen: so that anybody can hold our results beside Shadow's.
+//! A network as Shadow 3 simulates it, with stock tor and TGen: so that anybody can hold our results beside Shadow's.
 //!
 //! What is written is what tornettools writes, and [`shadow`](crate::shadow) reads it again: `shadow.config.yaml`, `v3bw`, `conf/` with torrcs and TGen's graphs, and
 //! `shadow.data.template/` with each host's keys. The map of latencies and losses, `conf/network.gml`, is that of our own world.
@@ -118,7 +118,7 @@ pub fn write(
     config::write(&plan, folder)
 }
 
-/// tor and Shadow take letters, digits and hyphens, and nicknames of 19 letters and digits.
+/// Shadow takes small letters, digits and hyphens, but none at the beginning; tor nicknames of 19 letters and digits.
 fn check_names(network: &Network) -> Result<(), Error> {
     let relays = network.relays.iter().map(|it| (&it.site.name, 19));
     let clients = network.clients.iter().map(|it| (&it.site.name, 63));
@@ -129,10 +129,13 @@ fn check_names(network: &Network) -> Result<(), Error> {
             let problem = format!("two hosts are called {name:?}: Shadow has one of each name");
             return Err(Error::Impossible(problem));
         }
-        let is_right = |it: char| it.is_ascii_alphanumeric() || (it == '-' && longest > 19);
-        if name.is_empty() || name.len() > longest || !name.chars().all(is_right) {
+        let is_right = |it: char| {
+            it.is_ascii_lowercase() || it.is_ascii_digit() || (it == '-' && longest > 19)
+        };
+        let is_sound = !name.is_empty() && !name.starts_with('-') && name.len() <= longest;
+        if !is_sound || !name.chars().all(is_right) {
             let problem = format!(
-                "{name:?} cannot be a name in Shadow: letters and digits, 19 at most for a relay"
+                "{name:?} cannot be a name in Shadow: small letters and digits, 19 at most for a relay"
             );
             return Err(Error::Impossible(problem));
         }

@@ -263,27 +263,49 @@ pub fn read_models(folder: &Path) -> Result<Models, Error> {
     })
 }
 
-/// What benchmarks do: after each pause one of some downloads begins.
+/// What benchmarks do: after each pause one of some downloads begins. Who is exported by us begins one at the start, too; and has a pause for each of the others,
+/// if they are counted.
 fn benchmark(path: &Path) -> Result<Fetch, Error> {
     let malformed = |problem: String| Error::malformed(path, problem);
     let graph = Graph::parse(&read(path)?).map_err(malformed)?;
     let mut every = None;
-    let mut sizes = Vec::new();
+    let mut pauses = Vec::new();
+    let mut streams = Vec::new();
     for (id, of) in &graph.nodes {
         if let Some(time) = of.get("time") {
             every = Some(duration(time).map_err(malformed)?);
+            pauses.push(id);
         }
         let (Some(bytes), Some(timeout)) = (of.get("recvsize"), of.get("timeout")) else {
             continue;
         };
-        let weight = graph.edges.iter().filter(|(_, target, _)| target == id);
-        let weight = weight.filter_map(|(.., of)| of.get("weight")?.parse::<f64>().ok()).sum();
         let bytes = bytes_of(bytes).map_err(malformed)?;
-        sizes.push(Size { weight, bytes, timeout: duration(timeout).map_err(malformed)? });
+        streams.push((id, bytes, duration(timeout).map_err(malformed)?));
     }
+    let weight = |from: &str, to: &str| -> f64 {
+        let edges = graph.edges.iter().filter(|(source, target, _)| source == from && target == to);
+        edges.filter_map(|(.., of)| of.get("weight")?.parse::<f64>().ok()).sum()
+    };
+    let begins_at_once = streams.iter().any(|(id, ..)| weight("start", id) > 0.0);
+    // The choice is the same after each.
+    let from = match pauses.first() {
+        Some(pause) if !begins_at_once => pause.as_str(),
+        _ => "start",
+    };
+    let size = |(id, bytes, timeout): &(&String, u32, Duration)| Size {
+        weight: weight(from, id),
+        bytes: *bytes,
+        timeout: *timeout,
+    };
+    let mut sizes: Vec<Size> = streams.iter().map(size).collect();
     sizes.sort_by_key(|it| it.bytes);
+    let goes_round = graph.edges.iter().any(|(source, target, _)| source == target);
+    let counted = pauses.len() + usize::from(begins_at_once);
+    let count = (!goes_round).then(|| u32::try_from(counted).unwrap_or(u32::MAX));
+    // Who downloads once has none, and needs none.
+    let every = every.or_else(|| begins_at_once.then_some(Duration::from_mins(1)));
     let every = every.ok_or_else(|| malformed("no pause".into()))?;
-    Ok(Fetch { every, count: None, sizes })
+    Ok(Fetch { every, count, sizes })
 }
 
 fn with_unit<'a>(text: &'a str, what: &str) -> Result<(u64, &'a str), String> {

@@ -1,5 +1,7 @@
 //! Networks that are written for Shadow, and what reads them again: tor, and ourselves.
 
+use serde::Deserialize;
+use std::collections::BTreeMap;
 use std::path::Path;
 use std::process::Command;
 use tornet::Error;
@@ -78,7 +80,11 @@ fetch = { every_s = 60, sizes = [{ bytes = 51200, timeout_s = 15, weight = 3 }, 
 [[clients]]
 country = "FR"
 mbit_per_s = 10
-fetch = { every_s = 7.25, sizes = [{ bytes = 1000, timeout_s = 10 }] }
+fetch = { every_s = 7.25, count = 3, sizes = [{ bytes = 1000, timeout_s = 10 }] }
+[[clients]]
+country = "FR"
+mbit_per_s = 10
+fetch = { every_s = 60, count = 1, sizes = [{ bytes = 1000, timeout_s = 10 }] }
 "#;
 
 fn read_scenario(text: &str) -> Network {
@@ -114,6 +120,134 @@ fn what_is_written_for_shadow_is_the_same_network_and_tor_takes_it() {
     assert!(occupied.expect_err("it is").to_string().contains("is not empty"));
 }
 
+/// What is written, of what Shadow 3 takes (its docs/shadow_config_spec.md): all that it does not know is an error there, and so here.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Config {
+    general: General,
+    network: BTreeMap<String, serde_json::Value>,
+    hosts: BTreeMap<String, Host>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct General {
+    bootstrap_end_time: u64,
+    stop_time: u64,
+    template_directory: String,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Host {
+    network_node_id: u32,
+    bandwidth_down: String,
+    bandwidth_up: String,
+    ip_addr: Option<std::net::Ipv4Addr>,
+    processes: Vec<Process>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Process {
+    path: String,
+    args: String,
+    start_time: String,
+    expected_final_state: Option<String>,
+    #[serde(default)]
+    environment: BTreeMap<String, String>,
+}
+
+impl Process {
+    fn starts_ms(&self) -> u64 {
+        let (number, unit) = self.start_time.split_once(' ').expect("a time with a unit");
+        let number: u64 = number.parse().expect("a number");
+        match unit {
+            "s" => number * 1000,
+            "ms" => number,
+            _ => panic!("{unit}"),
+        }
+    }
+}
+
+fn config(folder: &Path) -> Config {
+    let text = std::fs::read_to_string(folder.join("shadow.config.yaml")).expect("it is there");
+    serde_saphyr::from_str(&text).expect("what Shadow takes")
+}
+
+#[test]
+fn what_is_written_for_shadow_is_what_its_specification_asks_for() {
+    if !has_tor() {
+        skip::this_test!("it needs tor and tor-gencert");
+    }
+    let network = without_hyphens(read_scenario(SCENARIO));
+    let folder = tempfile::tempdir().expect("a folder");
+    write(&network, folder.path(), &Programs::default(), 60).expect("it can be written");
+    let Config { general, network: map, hosts } = config(folder.path());
+    assert_eq!((general.bootstrap_end_time, general.stop_time), (300, 360));
+    assert!(folder.path().join(&general.template_directory).join("hosts/exit").is_dir());
+    assert_eq!(map["use_shortest_path"], false);
+    let map = std::fs::read_to_string(folder.path().join("conf/network.gml")).expect("a map");
+    let of_map = |what: &str| map.lines().filter(|line| line.trim().starts_with(what)).count();
+    // Complete, with one edge each way, and from each place to itself.
+    assert_eq!(of_map("edge"), of_map("node").pow(2));
+    let (mut addresses, mut tgens) = (Vec::new(), Vec::new());
+    for (name, host) in &hosts {
+        let is_right = |it: char| it.is_ascii_lowercase() || it.is_ascii_digit() || it == '-';
+        assert!(name.chars().all(is_right) && !name.starts_with('-'), "{name}");
+        assert!((host.network_node_id as usize) < of_map("node"), "{name}");
+        for rate in [&host.bandwidth_down, &host.bandwidth_up] {
+            assert!(
+                rate.strip_suffix(" bit").is_some_and(|it| it.parse::<u64>().is_ok()),
+                "{rate}"
+            );
+        }
+        addresses.extend(host.ip_addr);
+        for process in &host.processes {
+            // None ends before Shadow does, which is a failure unless it is told.
+            assert_eq!(process.expected_final_state.as_deref(), Some("running"), "{name}");
+            assert!(process.starts_ms() < general.stop_time * 1000, "{name}");
+            assert!(["tor", "tgen"].contains(&process.path.as_str()), "{name}");
+            if process.path == "tgen" {
+                assert_eq!(process.environment["OPENBLAS_NUM_THREADS"], "1", "{name}");
+                let file = process.args.rsplit('/').next().expect("one");
+                assert!(folder.path().join("conf").join(file).is_file(), "{file}");
+                tgens.push((file.to_owned(), process.starts_ms()));
+            }
+        }
+    }
+    let count = addresses.len();
+    assert_eq!(count, network.relays.len() + 3);
+    addresses.sort_unstable();
+    addresses.dedup();
+    assert_eq!(addresses.len(), count, "no address twice");
+    // Both of one kind, 30 seconds apart, and not together.
+    let both = tgens.iter().filter(|(file, _)| file == "tgen-perf.tgenrc.graphml");
+    assert_eq!(both.map(|(_, at)| *at).collect::<Vec<_>>(), [300_000, 330_000]);
+}
+
+#[test]
+fn what_tgen_does_is_what_our_users_do() {
+    if !has_tor() {
+        skip::this_test!("it needs tor and tor-gencert");
+    }
+    let network = without_hyphens(read_scenario(SCENARIO));
+    let folder = tempfile::tempdir().expect("a folder");
+    write(&network, folder.path(), &Programs::default(), 60).expect("it can be written");
+    let conf = folder.path().join("conf");
+    let read = |name: &str| std::fs::read_to_string(conf.join(name)).expect("it is there");
+    let server = read("tgen-server.tgenrc.graphml");
+    assert_eq!(server.matches("0 seconds").count(), 2, "streams are given up: {server}");
+    // Three downloads: one at once, and two after pauses, the last of which leads nowhere else.
+    let counted = read("tgen-perf-2.tgenrc.graphml");
+    assert_eq!(counted.matches("target=\"stream_0\"").count(), 3, "{counted}");
+    assert_eq!(counted.matches("target=\"pause_").count(), 2, "{counted}");
+    // For ever: the same again after each pause.
+    let endless = read("tgen-perf.tgenrc.graphml");
+    assert!(endless.contains("source=\"pause_1\" target=\"pause_1\""), "{endless}");
+    assert_eq!(endless.matches(">path<").count(), 1, "models are sent: {endless}");
+}
+
 #[test]
 fn users_models_are_written_as_they_were_read() {
     let sample = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/data/tornet-0.05-1");
@@ -138,6 +272,11 @@ fn users_models_are_written_as_they_were_read() {
 #[test]
 fn what_cannot_be_exported_is_told_with_its_reason() {
     let hyphened = read_scenario(SCENARIO);
+    let large = {
+        let mut network = without_hyphens(read_scenario(SCENARIO));
+        network.clients[0].site.name = "Client".into();
+        network
+    };
     let busier = {
         let mut network = without_hyphens(read_scenario(SCENARIO));
         network.choices.load = 1.15;
@@ -148,6 +287,7 @@ fn what_cannot_be_exported_is_told_with_its_reason() {
     let nowhere = Programs { tor: "/nowhere/tor".into(), ..Programs::default() };
     let cases = [
         (&hyphened, Programs::default(), "cannot be a name in Shadow"),
+        (&large, Programs::default(), "small letters"),
         (&busier, Programs::default(), "load = 1"),
         (&good, nowhere, "cannot read /nowhere/tor"),
     ];

@@ -8,7 +8,7 @@ use terminal::{Exit, Output};
 use tornet::export::{Programs, write};
 use tornet::network::Network;
 
-/// Write a network for Shadow 2, with stock tor and TGen.
+/// Write a network for Shadow 3, with stock tor and TGen.
 ///
 /// So that our results can be held beside Shadow's. Keys are made by tor's own programs. `flashflow sim run` reads the folder, too.
 #[derive(Debug, Args)]

@@ -1,8 +1,9 @@
-//! `flashflow sim truth`: the model of TCP held beside real sockets.
+//! `flashflow sim truth`: the simulation held beside real sockets.
 
 use crate::error::Error;
 use clap::Args;
 use experiments::Interval;
+use experiments::truth::{RealSockets, Scene as NetworkScene, Simulated, World};
 use lab::wan::{Access, Congestion, HostSpec, Narrow, Queue, Wan, WanError, WanSpec, Way};
 use onion::Duration;
 use serde_json::json;
@@ -12,10 +13,11 @@ use std::thread;
 use terminal::{Exit, Interrupt, Output};
 use tornet::truth::{Came, Control, QUEUE, Scene, scenes, simulate};
 
-/// Hold the model of TCP beside real sockets.
+/// Hold the simulation beside real sockets.
 ///
-/// The same scenes are played in virtual time and by Linux's TCP, over paths with real latency, loss and narrow places. A line for each figure: simulated, real (means over
-/// runs, with 95 % intervals), and the first divided by the second. Real time is as long as the scenes last. Needs root, for network namespaces.
+/// The same scenes are played in virtual time and by Linux's TCP, over paths with real latency, loss and narrow places: first those of TCP alone, then Tor networks of relays, clients and
+/// a server of ours. A line for each figure: simulated, real (means over runs, with 95 % intervals), and the first divided by the second. Real time is as long as the scenes last. Needs
+/// root, for network namespaces.
 #[derive(Debug, Args)]
 #[command(after_help = "Example:
   flashflow sim truth --seconds 20 --runs 3
@@ -45,7 +47,9 @@ pub(crate) fn run(
     let _equal = rustix::process::setpriority_process(None, -15);
     let mut all = scenes(Duration::from_secs(options.seconds.into()));
     all.retain(|scene| scene.name.contains(&options.scene));
-    if all.is_empty() {
+    let networks: Vec<NetworkScene> =
+        NetworkScene::ALL.into_iter().filter(|it| it.name().contains(&options.scene)).collect();
+    if all.is_empty() && networks.is_empty() {
         return Err(Error::Usage(format!("--scene {}: no scene has such a name", options.scene)));
     }
     for (number, scene) in all.iter().enumerate() {
@@ -79,7 +83,61 @@ pub(crate) fn run(
             });
         }
     }
+    for scene in networks {
+        if !hold(scene, options.runs, output, interrupt)? {
+            return Ok(Exit::Interrupted);
+        }
+    }
     Ok(Exit::Done)
+}
+
+/// Plays a scene of a Tor network on both sides, and tells its figures; false if the user has asked for the end.
+fn hold(
+    scene: NetworkScene,
+    runs: u32,
+    output: &Output,
+    interrupt: &Interrupt,
+) -> Result<bool, Error> {
+    let worlds: [&dyn World; 2] = [&Simulated, &RealSockets];
+    let mut values: Vec<[Vec<f64>; 2]> = Vec::new();
+    let (mut names, mut late) = (Vec::new(), onion::Duration::ZERO);
+    for run in 0..runs {
+        output.doing(format!("{}, run {} of {runs}", scene.name(), run + 1));
+        for (side, world) in worlds.into_iter().enumerate() {
+            let played = scene.play(world, (run.into(), interrupt.requested()));
+            if interrupt.is_requested() {
+                return Ok(false);
+            }
+            let (figures, by) = played?;
+            late = late.max(by);
+            names = figures.iter().map(|it| it.name).collect();
+            values.resize_with(figures.len(), Default::default);
+            for (values, figure) in values.iter_mut().zip(figures) {
+                values[side].push(figure.value);
+            }
+        }
+    }
+    output.quiet();
+    let late_ms = late.as_secs_f64() * 1e3;
+    for (name, sides) in names.into_iter().zip(&values) {
+        let [simulated, real] = [0, 1].map(|side: usize| Interval::of(&sides[side]));
+        let ratio = simulated.mean / real.mean;
+        let text = format!(
+            "{:<46} {name}: {:.1} simulated, {:.1} real: {ratio:.2} (packets late by {late_ms:.1} ms at worst)",
+            scene.name(),
+            simulated.mean,
+            real.mean,
+        );
+        output.result(text, || {
+            json!({
+                "type": "truth", "scene": scene.name(), "figure": name,
+                "simulated": simulated.mean, "real": real.mean, "ratio": ratio,
+                "simulated_half_width": simulated.half_width, "real_half_width": real.half_width,
+                "late_ms": late_ms,
+            })
+        });
+    }
+    Ok(true)
 }
 
 const PORT: u16 = 8080;

@@ -2,12 +2,17 @@
 
 use super::{Plan, put};
 use crate::error::Error;
-use crate::network::{Site, Users};
+use crate::network::{Client, Site, Users};
 use crate::places::Places;
 use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::net::Ipv4Addr;
 use std::path::Path;
+use std::sync::Arc;
+
+/// Programs, by Shadow's search path.
+const TOR: &str = "tor";
+const TGEN: &str = "tgen";
 
 /// When what begins: authorities and relays, then clients, then traffic.
 const CLIENTS_AT_S: u32 = 240;
@@ -35,9 +40,16 @@ pub(super) fn write(plan: &Plan<'_>, folder: &Path) -> Result<(), Error> {
             "  {name}:\n    network_node_id: {node}\n    bandwidth_down: {down} bit\n    bandwidth_up: {up} bit\n"
         );
     };
-    let process = |text: &mut String, path: &str, args: &str, at_s: u32| {
-        let _infallible =
-            write!(text, "    - path: {path}\n      args: {args}\n      start_time: {at_s}\n");
+    // None of them ends by itself: Shadow has to know that, or takes it for a failure.
+    let process = |text: &mut String, path: &str, args: &str, at: &str| {
+        let _infallible = write!(
+            text,
+            "    - path: {path}\n      args: {args}\n      start_time: {at}\n      expected_final_state: running\n"
+        );
+        if path == TGEN {
+            // The threads of a library that it uses wait in loops, in which Shadow's time stands still.
+            *text += "      environment: { OPENBLAS_NUM_THREADS: \"1\" }\n";
+        }
     };
     let tor = |name: &str| {
         format!("--Address {name} --Nickname {name} --defaults-torrc torrc-defaults -f torrc")
@@ -45,24 +57,37 @@ pub(super) fn write(plan: &Plan<'_>, folder: &Path) -> Result<(), Error> {
     for (place, relay) in plan.relays.iter().enumerate() {
         host(&mut text, &relay.site);
         let _infallible = write!(text, "    ip_addr: {}\n    processes:\n", address(place));
-        let at_s = if Plan::is_authority(relay) { 1 } else { 2 };
-        process(&mut text, "tor", &tor(&relay.site.name), at_s);
+        let at = if Plan::is_authority(relay) { "1 s" } else { "2 s" };
+        process(&mut text, TOR, &tor(&relay.site.name), at);
     }
     for server in &plan.network.servers {
         host(&mut text, server);
         text += "    processes:\n";
-        process(&mut text, "tgen", "../../../conf/tgen-server.tgenrc.graphml", BOOTSTRAPPED_S);
+        let at = format!("{BOOTSTRAPPED_S} s");
+        process(&mut text, TGEN, "../../../conf/tgen-server.tgenrc.graphml", &at);
     }
-    for client in &plan.network.clients {
+    for (place, client) in plan.network.clients.iter().enumerate() {
         host(&mut text, &client.site);
         text += "    processes:\n";
         // tor's nicknames are for relays: a client needs none.
         let args = "--defaults-torrc torrc-defaults -f torrc";
-        process(&mut text, "tor", args, CLIENTS_AT_S);
-        let at_s = BOOTSTRAPPED_S + u32::from(matches!(client.users, Users::Models(_)));
-        process(&mut text, "tgen", &format!("../../../conf/{}", plan.tgen_of(client)), at_s);
+        process(&mut text, TOR, args, &format!("{CLIENTS_AT_S} s"));
+        let at = format!("{} ms", begins_ms(plan, place));
+        process(&mut text, TGEN, &format!("../../../conf/{}", plan.tgen_of(client)), &at);
     }
     put(&folder.join("shadow.config.yaml"), &text)
+}
+
+/// When the users of a client begin. Benchmarks of one kind do so one after the other, as they do in our world: else they would download at the same moments for ever.
+fn begins_ms(plan: &Plan<'_>, place: usize) -> u128 {
+    let (clients, bootstrapped_ms) = (&plan.network.clients, u128::from(BOOTSTRAPPED_S) * 1000);
+    let Users::Fetch(fetch) = &clients[place].users else { return bootstrapped_ms + 1000 };
+    let is_alike = |client: &&Client| matches!(&client.users, Users::Fetch(other) if Arc::ptr_eq(fetch, other));
+    let number = |clients: &[Client]| clients.iter().filter(is_alike).count() as u128;
+    let (before, all) = (number(&clients[..place]), number(clients));
+    // Nobody may begin after the end.
+    let every_ms = fetch.every.as_millis().min(u128::from(plan.seconds) * 1000);
+    bootstrapped_ms + every_ms * before / all.max(1)
 }
 
 /// Latency and loss from each country to each, those of our own world.

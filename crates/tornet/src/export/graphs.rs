@@ -15,6 +15,12 @@ const PORT: u16 = 80;
 const MODELS: [&str; 3] =
     ["tgen.tor-flowmodel.graphml", "tgen.tor-streammodel.graphml", "tgen.tor-packetmodel.graphml"];
 
+/// A stream that is silent is not given up, nor one that takes long: in our world nobody does so, and TGen does after 30 s of silence, if it is not told.
+const WITHOUT_END: [(&str, &str); 2] = [("stallout", "0 seconds"), ("timeout", "0 seconds")];
+
+/// A stream tells the server where its model is: servers have it, too. Else it would send the model itself: 25 KB in tornettools' samples.
+const PATH_ONLY: (&str, &str) = ("packetmodelmode", "path");
+
 /// What benchmarks of one kind do. The first is called as in tornettools' samples.
 pub(super) fn perf_name(place: usize) -> String {
     let number = if place == 0 { String::new() } else { format!("-{}", place + 1) };
@@ -24,7 +30,9 @@ pub(super) fn perf_name(place: usize) -> String {
 pub(super) fn write(plan: &Plan<'_>, folder: &Path) -> Result<(), Error> {
     let conf = folder.join("conf");
     let mut server = Graph::new();
-    server.node("start", &[("serverport", &PORT.to_string()), ("loglevel", "message")]);
+    let port = PORT.to_string();
+    let [stallout, timeout] = WITHOUT_END;
+    server.node("start", &[("serverport", &port), ("loglevel", "message"), stallout, timeout]);
     put(&conf.join("tgen-server.tgenrc.graphml"), &server.finish())?;
     let peers: Vec<String> =
         plan.network.servers.iter().map(|it| format!("{}:{PORT}", it.name)).collect();
@@ -40,7 +48,7 @@ pub(super) fn write(plan: &Plan<'_>, folder: &Path) -> Result<(), Error> {
         put(&conf.join(name), &model_graph(model))?;
     }
     let mut users = Graph::new();
-    users.node("start", &[("peers", &peers), ("loglevel", "message")]);
+    users.node("start", &[("peers", &peers), ("loglevel", "message"), stallout, timeout]);
     let path = |name: &str| format!("../../../conf/{name}");
     let [flow, stream, packet] = MODELS.map(path);
     users.node(
@@ -51,34 +59,57 @@ pub(super) fn write(plan: &Plan<'_>, folder: &Path) -> Result<(), Error> {
             ("flowmodelpath", &flow),
             ("streammodelpath", &stream),
             ("packetmodelpath", &packet),
-            ("packetmodelmode", "graphml"),
+            PATH_ONLY,
         ],
     );
     users.edge("start", "traffic", &[]);
     put(&conf.join("tgen-markov.tgenrc.graphml"), &users.finish())
 }
 
+/// What benchmarks of one kind do: a download at the beginning, and one after each pause, each over a circuit of its own. After each pause the same one begins anew, unless they are counted.
 fn perf(fetch: &Fetch, peers: &str) -> String {
     let mut graph = Graph::new();
-    let start = [("peers", peers), ("socksproxy", "localhost:9050"), ("loglevel", "info")];
-    graph.node("start", &start);
-    graph.node("pause", &[("time", &time(fetch.every))]);
-    graph.edge("start", "pause", &[]);
-    graph.edge("pause", "pause", &[]);
+    let proxy = ("socksproxy", "localhost:9050");
+    graph.node("start", &[("peers", peers), proxy, ("loglevel", "info"), PATH_ONLY]);
     for (place, size) in fetch.sizes.iter().enumerate() {
-        let name = format!("stream_{place}");
         let bytes = format!("{} bytes", size.bytes);
         let timeout = time(size.timeout);
+        // Streams whose names and passwords differ share no circuit, and those of a seed are drawn anew for each.
+        let seed = (place + 1).to_string();
         let stream = [
             ("sendsize", "1000 bytes"),
-            ("recvsize", &bytes),
-            ("stallout", "0 seconds"),
+            ("recvsize", &*bytes),
+            WITHOUT_END[0],
             ("timeout", &timeout),
+            ("socksauthseed", &seed),
         ];
-        graph.node(&name, &stream);
-        graph.edge("pause", &name, &[("weight", &size.weight.to_string())]);
+        graph.node(&stream_name(place), &stream);
+    }
+    let every = time(fetch.every);
+    let downloads = |graph: &mut Graph, from: &str| {
+        for (place, size) in fetch.sizes.iter().enumerate() {
+            graph.edge(from, &stream_name(place), &[("weight", &size.weight.to_string())]);
+        }
+    };
+    let mut last = "start".to_owned();
+    for number in 1..fetch.count.unwrap_or(2) {
+        let pause = format!("pause_{number}");
+        graph.node(&pause, &[("time", &every)]);
+        graph.edge(&last, &pause, &[]);
+        downloads(&mut graph, &last);
+        last = pause;
+    }
+    if fetch.count != Some(0) {
+        downloads(&mut graph, &last);
+    }
+    if fetch.count.is_none() {
+        graph.edge(&last, &last, &[]);
     }
     graph.finish()
+}
+
+fn stream_name(place: usize) -> String {
+    format!("stream_{place}")
 }
 
 fn time(time: onion::Duration) -> String {

@@ -54,6 +54,14 @@ fn make_one(relay: &Relay, folder: &Path, programs: &Programs) -> Result<Keys, E
     let text = read(&path)?;
     let digest = text.split_whitespace().nth(1).filter(|it| it.len() == 40);
     let fingerprint = digest.ok_or_else(|| Error::malformed(&path, "no fingerprint"))?.to_owned();
+    // It says when tor ran here: long after the year 2000, in which Shadow begins.
+    let state = folder.join("state");
+    match fs::remove_file(&state) {
+        Err(source) if source.kind() != std::io::ErrorKind::NotFound => {
+            return Err(Error::Write { path: state, source });
+        }
+        _ => {}
+    }
     let v3_identity = Plan::is_authority(relay).then(|| certify(&keys, programs)).transpose()?;
     Ok(Keys { fingerprint, v3_identity })
 }

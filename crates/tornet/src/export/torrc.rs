@@ -10,6 +10,9 @@ use std::path::Path;
 /// What hosts begin their torrc with: files of `conf/`, from a host's folder.
 const CONF: &str = "../../../conf";
 
+/// Name servers of exits, in `conf/`: not this machine's. TGen asks for addresses, so that nobody is asked for names.
+const RESOLVERS: &str = "shadowresolv.conf";
+
 /// What all relays have in common.
 const RELAY: &str = "ORPort 9001 IPv4Only\nDirPort 8080\nSocksPort 0\n";
 
@@ -20,6 +23,7 @@ pub(super) fn write(plan: &Plan<'_>, folder: &Path) -> Result<(), Error> {
     let conf = folder.join("conf");
     let file = |name: &str| conf.join(format!("tor.{name}.torrc"));
     put(&file("common"), &common(plan))?;
+    put(&conf.join(RESOLVERS), "nameserver 127.0.0.1\n")?;
     put(&file("relay"), RELAY)?;
     put(&file("relay.authority"), &authority(plan))?;
     put(&file("relay.exit"), "ExitRelay 1\nExitPolicy accept *:*\n")?;
@@ -81,7 +85,10 @@ fn common(plan: &Plan<'_>) -> String {
         );
     }
     text += "AssumeReachable 1\nNumCPUs 1\nLog notice stdout\nSafeLogging 0\n";
+    let _infallible = writeln!(text, "ServerDNSResolvConfFile {CONF}/{RESOLVERS}");
     text += "ServerDNSAllowBrokenConfig 1\nServerDNSDetectHijacking 0\n";
+    // What a network for tests counts for each cell takes memory.
+    text += "TestingEnableCellStatsEvent 0\n";
     // Many clients are behind one address here.
     text += "DoSCircuitCreationEnabled 0\nDoSConnectionEnabled 0\n";
     text += "PathBiasUseThreshold 10000\nPathBiasCircThreshold 10000\nControlPort 9051\n";

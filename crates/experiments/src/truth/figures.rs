@@ -1,0 +1,102 @@
+//! The figures of each scene: what `flashflow sim truth` holds side by side.
+
+use super::{World, downloads, measurement, queueing};
+use crate::error::Error;
+use crate::telling::median;
+use onion::Duration;
+use onion::router::schedule::SchedulerConfig;
+use std::sync::atomic::AtomicBool;
+
+/// A scene of a Tor network.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Scene {
+    /// [`downloads`] of so many bytes.
+    Downloads {
+        /// Of each.
+        bytes: u32,
+    },
+    /// [`queueing`] with Vanilla in all relays.
+    Vanilla,
+    /// The same with KIST, every ten milliseconds.
+    Kist,
+    /// [`measurement`].
+    FlashFlow,
+}
+
+/// One figure of a scene.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Figure {
+    /// What it is, with its unit.
+    pub name: &'static str,
+    /// How much.
+    pub value: f64,
+}
+
+impl Scene {
+    /// All, in the order of the documentation's table.
+    pub const ALL: [Self; 5] = [
+        Self::Downloads { bytes: 51_200 },
+        Self::Downloads { bytes: 1 << 20 },
+        Self::Vanilla,
+        Self::Kist,
+        Self::FlashFlow,
+    ];
+
+    /// What it shows.
+    #[must_use]
+    pub fn name(self) -> String {
+        match self {
+            Self::Downloads { bytes } => format!("{} KiB through three relays", bytes / 1024),
+            Self::Vanilla => "Vanilla before 8 Mbit/s".into(),
+            Self::Kist => "KIST before 8 Mbit/s".into(),
+            Self::FlashFlow => "FlashFlow, a relay of 20 Mbit/s".into(),
+        }
+    }
+
+    /// Plays it: always the same figures in the same order, and how late packets were at worst ([`Played::late`](super::Played::late)).
+    ///
+    /// # Errors
+    /// Those of the world, and where a figure cannot be had.
+    pub fn play(
+        self,
+        world: &dyn World,
+        around: (u64, &AtomicBool),
+    ) -> Result<(Vec<Figure>, Duration), Error> {
+        let scheduler = match self {
+            Self::Downloads { bytes } => {
+                let seen = downloads(world, bytes, around)?;
+                let first = ("to the first byte, ms", middle_ms(&seen.first_byte_s)?);
+                let last = ("to the last byte, ms", middle_ms(&seen.last_byte_s)?);
+                return Ok((figures(&[first, last]), seen.late));
+            }
+            Self::FlashFlow => {
+                let seen = measurement(world, around)?;
+                let rate = seen.estimate.ok_or_else(|| missing(seen.doubt.as_deref()))?;
+                let conclusive = f64::from(u8::from(seen.doubt.is_none()));
+                let estimate = ("estimate, Mbit/s", rate.as_mbit_per_s());
+                return Ok((figures(&[estimate, ("conclusive, 1 if so", conclusive)]), seen.late));
+            }
+            Self::Vanilla => SchedulerConfig::vanilla(),
+            Self::Kist => SchedulerConfig::kist(Duration::from_millis(10)),
+        };
+        let seen = queueing(world, scheduler, around)?;
+        let all = [
+            ("first byte of 5 kB, ms", middle_ms(&seen.first_byte_s)?),
+            ("a cell's wait in the relay, ms", seen.wait_s * 1e3),
+            ("bulk, Mbit/s", seen.bulk_mbit_per_s),
+        ];
+        Ok((figures(&all), seen.late))
+    }
+}
+
+fn figures(all: &[(&'static str, f64)]) -> Vec<Figure> {
+    all.iter().map(|&(name, value)| Figure { name, value }).collect()
+}
+
+fn middle_ms(seconds: &[f64]) -> Result<f64, Error> {
+    median(seconds.iter().map(|it| it * 1e3)).ok_or_else(|| missing(Some("nothing came whole")))
+}
+
+fn missing(why: Option<&str>) -> Error {
+    Error::Usage(format!("the scene came to no figure: {}", why.unwrap_or("nobody says why")))
+}

@@ -1,0 +1,72 @@
+//! Virtual time.
+
+use super::{Around, Download, Measured, Measuring, Played, RelaySeen, World};
+use crate::error::Error;
+use onion::cell::CELL_LEN;
+use onion::{Duration, Rate};
+use sim::world::Ending;
+use std::sync::atomic::Ordering;
+use tornet::balance::{Balancer, Conditions, FlashFlow};
+use tornet::network::Network;
+use tornet::run::{Plan, run};
+
+/// `sim::world`, as `flashflow sim run` has it.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Simulated;
+
+impl World for Simulated {
+    fn name(&self) -> &'static str {
+        "simulated"
+    }
+
+    fn play(&self, network: &Network, around: &Around<'_>) -> Result<Played, Error> {
+        let Around { seconds_max: seconds, seed, stop } = *around;
+        let plan = Plan { seconds, warm_up_s: 0, threads: 1, seed };
+        let outcome = run(network, &plan, stop, &|_, _| ())?;
+        asked_to_stop(around)?;
+        let first_client = network.relays.len() + network.servers.len();
+        let download = |it: &sim::world::Record| Download {
+            client: it.client.0 as usize - first_client,
+            begun: Duration::from_nanos(it.begun.as_nanos()),
+            bytes: it.bytes,
+            first_byte: it.first_byte,
+            last_byte: it.last_byte.filter(|_| it.ending == Ending::Complete),
+        };
+        let relay = |it: &sim::world::HostFigures| RelaySeen {
+            cells: it.relayed_bytes / CELL_LEN as u64,
+            waited_cell_s: it.waited_cell_s,
+        };
+        Ok(Played {
+            downloads: outcome.records.iter().map(download).collect(),
+            relays: outcome.figures.iter().take(network.relays.len()).map(relay).collect(),
+            late: Duration::ZERO,
+            lost_packets: 0,
+        })
+    }
+
+    fn measure(&self, measuring: &Measuring, around: &Around<'_>) -> Result<Measured, Error> {
+        let (country, rate) = &measuring.measurer;
+        let flashflow =
+            FlashFlow { params: measuring.params, measurers: vec![((*country).to_owned(), *rate)] };
+        let how = Conditions {
+            seed: around.seed,
+            threads: 1,
+            seconds_max: around.seconds_max,
+            stop: around.stop,
+            progress: &|_, _| (),
+        };
+        let weighing = flashflow.weigh(&measuring.network(), &how)?;
+        let estimates = weighing.estimates_bit_per_s.unwrap_or_default();
+        let estimate = estimates.first().copied().flatten().map(Rate::from_bit_per_s);
+        // The first note counts rounds; all others are on what was not measured, or not conclusively.
+        let doubt = weighing.notes.get(1).cloned();
+        Ok(Measured { estimate, doubt, late: Duration::ZERO })
+    }
+}
+
+pub(super) fn asked_to_stop(around: &Around<'_>) -> Result<(), Error> {
+    if around.stop.load(Ordering::Relaxed) {
+        return Err(tornet::Error::Interrupted.into());
+    }
+    Ok(())
+}
