@@ -104,7 +104,7 @@ impl Likeness {
         let relays: Vec<(RsaId, Moves)> = self.relays.iter().map(|it| (*it.0, *it.1)).collect();
         let pairs = relays.len() as f64 * (relays.len() as f64 - 1.0) / 2.0;
         let mut found: Vec<Suspicion> = Vec::new();
-        let mut most = FALSE_ALARMS_MAX / pairs.max(1.0);
+        let most = FALSE_ALARMS_MAX / pairs.max(1.0);
         for (place, (one, moves)) in relays.iter().enumerate() {
             for (other, others) in &relays[place + 1..] {
                 let table = Table::of(*moves, *others);
@@ -116,8 +116,6 @@ impl Likeness {
                 found.push(Suspicion { relays: (*one, *other), moves, alike, by_chance });
                 if found.len() >= 2 * TOLD_MAX {
                     keep_likeliest(&mut found);
-                    let last = found.get(TOLD_MAX - 1);
-                    most = last.map_or(most, |it| most.min(it.by_chance / pairs));
                 }
             }
         }
