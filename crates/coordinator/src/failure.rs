@@ -133,7 +133,9 @@ pub enum Failure {
     #[error("the measurer got nothing back, and the others are too few without it")]
     GotNothing,
     /// Nothing comes back, and by the measurers' reports nothing was at the relay: their machine stood still, or their way to it broke.
-    #[error("the load stopped, and no measurer shows that the relay had anything to send back: {detail}")]
+    #[error(
+        "the load stopped, and no measurer shows that the relay had anything to send back: {detail}"
+    )]
     LoadStopped {
         /// What it was noticed by.
         detail: String,

@@ -278,7 +278,8 @@ impl Expectations<'_> {
         let paths = self.history.paths.get(&relay).into_iter().flatten();
         let mut paths: Vec<(MeasurerId, PathSeen)> = paths.filter_map(seen).collect();
         let held_back = paths.iter().filter(|(_, path)| path.held_back.is_some());
-        let theirs: Rate = held_back.filter_map(|(measurer, _)| team.get(measurer.0)).copied().sum();
+        let theirs: Rate =
+            held_back.filter_map(|(measurer, _)| team.get(measurer.0)).copied().sum();
         let all: Rate = team.iter().copied().sum();
         if theirs > all.saturating_sub(theirs) {
             paths.iter_mut().for_each(|(_, path)| path.held_back = None);

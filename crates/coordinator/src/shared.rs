@@ -43,8 +43,7 @@ const ALIGNED_S: u64 = 1;
 ///
 /// Those without an estimate are left as they are, and so is one with few seconds in common with the others: it ended early, and says nothing of what they had.
 pub fn share_aligned(records: &mut [&mut Record]) {
-    let mut those: Vec<Aligned<'_>> =
-        records.iter_mut().filter_map(|it| Aligned::of(it)).collect();
+    let mut those: Vec<Aligned<'_>> = records.iter_mut().filter_map(|it| Aligned::of(it)).collect();
     let longest = those.iter().map(|it| it.seconds.len()).max().unwrap_or(0);
     those.retain(|it| !it.seconds.is_empty() && it.seconds.len() * 2 >= longest);
     let Some((machine, weights)) = together(&those, longest) else { return };

@@ -107,7 +107,11 @@ fn two_relays_at_one_address_are_measured_together_and_have_the_machine_once() {
         let is_of_it = |it: &&Value| it["relay"]["nickname"] == name;
         let last = records.iter().rfind(is_of_it).expect("a record");
         let shared = &last["shared"];
-        assert_eq!((&shared["relays"], &shared["is_aligned"]), (&2.into(), &true.into()), "{records:#?}");
+        assert_eq!(
+            (&shared["relays"], &shared["is_aligned"]),
+            (&2.into(), &true.into()),
+            "{records:#?}"
+        );
     }
     for (relay, _, _) in relays {
         relay.signal(Signal::TERM);

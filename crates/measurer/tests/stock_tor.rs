@@ -10,8 +10,8 @@ mod common;
 mod defences;
 
 use common::{
-    Claims, Observed, Stranger, failure, ids, measure, network, now, observe, options, own_connections_to,
-    request, team, threads_and_files, turn,
+    Claims, Observed, Stranger, failure, ids, measure, network, now, observe, options,
+    own_connections_to, request, team, threads_and_files, turn,
 };
 use coordinator::{Blame, Failure, Inconclusive, Outcome, Params};
 use lab::{Network, NetworkSpec, Node, RelaySpec};

@@ -112,7 +112,8 @@ fn relays_that_did_not_begin_together_have_what_the_largest_has() {
 
 #[test]
 fn relays_that_may_share_a_machine_are_left_as_they_are_if_they_did_not_begin_together() {
-    let aligned = |records: &mut [Record]| share_aligned(&mut records.iter_mut().collect::<Vec<_>>());
+    let aligned =
+        |records: &mut [Record]| share_aligned(&mut records.iter_mut().collect::<Vec<_>>());
     let mut records = alternating([Some(7), Some(8)]);
     aligned(&mut records);
     assert!((sum(&records) - 1.0).abs() < 1e-6, "{}", sum(&records));

@@ -297,7 +297,8 @@ impl<'scope, 'env> Measuring<'scope, 'env> {
         if !self.has_plan && !interrupt.is_requested() && self.broken.is_none() {
             come_along(&mut turns);
             let follow = turns.iter().filter_map(|it| Some((it.relay, it.follows?)));
-            let standing = |relay| self.relay(relay).map_or(Standing::New, |it| it.guess.standing());
+            let standing =
+                |relay| self.relay(relay).map_or(Standing::New, |it| it.guess.standing());
             let follow: Vec<_> =
                 follow.map(|(relay, turn)| (relay, standing(relay), turn)).collect();
             self.add_machine(&follow);

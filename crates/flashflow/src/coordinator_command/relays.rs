@@ -266,7 +266,8 @@ fn relay(
     team: &[Rate],
     defences: Defences,
 ) -> Relay {
-    let (guess, paths) = (expectations.first_guess(rsa(router)), expectations.paths(rsa(router), team));
+    let (guess, paths) =
+        (expectations.first_guess(rsa(router)), expectations.paths(rsa(router), team));
     let address = SocketAddr::new(router.address.into(), router.or_port);
     let ids = Subject::ids(router.fingerprint, router.ed25519.map(|id| *id.as_bytes()));
     let approach = if takes_part {

@@ -64,7 +64,8 @@ fn silence_is_the_relays_only_where_it_had_something_to_send_back() {
         unacked_bytes: 1000,
         ..Account::default()
     };
-    let by_relay = "failed in round 1, second 4, measurer 0: the relay stalled: no traffic (error 20)";
+    let by_relay =
+        "failed in round 1, second 4, measurer 0: the relay stalled: no traffic (error 20)";
     assert_eq!(silent(Some(taken), 0), (by_relay.to_string(), Some(Blame::Relay)));
     // Nobody knows; the way there is broken; nothing was sent; the measurer's machine stood still; something came back.
     let lost = Account { unacked_bytes: 10_000, ..taken };
