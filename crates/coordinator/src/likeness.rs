@@ -104,7 +104,8 @@ impl Likeness {
         let relays: Vec<(RsaId, Moves)> = self.relays.iter().map(|it| (*it.0, *it.1)).collect();
         let pairs = relays.len() as f64 * (relays.len() as f64 - 1.0) / 2.0;
         let mut found: Vec<Suspicion> = Vec::new();
-        let mut most = FALSE_ALARMS_MAX / pairs.max(1.0);
+        let mut thin_at = 2 * TOLD_MAX;
+        let most = FALSE_ALARMS_MAX / pairs.max(1.0);
         for (place, (one, moves)) in relays.iter().enumerate() {
             for (other, others) in &relays[place + 1..] {
                 let table = Table::of(*moves, *others);
@@ -114,14 +115,14 @@ impl Likeness {
                 }
                 let (moves, alike, by_chance) = (table.moves, table.alike(), chance * pairs);
                 found.push(Suspicion { relays: (*one, *other), moves, alike, by_chance });
-                if found.len() >= 2 * TOLD_MAX {
+                if found.len() >= thin_at {
                     keep_likeliest(&mut found);
-                    let last = found.get(TOLD_MAX - 1);
-                    most = last.map_or(most, |it| most.min(it.by_chance / pairs));
+                    thin_at = 2 * found.len().max(TOLD_MAX);
                 }
             }
         }
         keep_likeliest(&mut found);
+        found.truncate(TOLD_MAX);
         found
     }
 }
@@ -141,7 +142,6 @@ fn keep_likeliest(found: &mut Vec<Suspicion>) {
         }
         is_told
     });
-    found.truncate(TOLD_MAX);
 }
 
 /// What is counted of two relays.
