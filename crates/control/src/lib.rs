@@ -47,7 +47,7 @@ pub use authorities::{Authorities, Heard};
 pub use convert::{MessageError, Told, told};
 pub use refusal::RefusalCode;
 pub use remote::{
-    Abilities, CapacityPlan, CapacityResult, CapacityTestError, ConnectError, RemoteError, RemoteMeasurer,
-    RemoteMember, Remotes,
+    Abilities, CapacityPlan, CapacityResult, CapacityTestError, ConnectError, RemoteError,
+    RemoteMeasurer, RemoteMember, Remotes,
 };
 pub use server::{MakeMember, MeasurerServer, ServerError, ServerOptions};

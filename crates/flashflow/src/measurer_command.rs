@@ -113,10 +113,7 @@ fn server_options(path: &Path, config: &Config) -> Result<ServerOptions, Error> 
         None => own_capacity(pumps)?,
     };
     let sockets_max = sockets_max(link::raise_descriptor_limit());
-    tracing::info!(
-        "measurer {}: {capacity}, {pumps} pumps, {sockets_max} sockets",
-        key.public()
-    );
+    tracing::info!("measurer {}: {capacity}, {pumps} pumps, {sockets_max} sockets", key.public());
     let site = Site::new().map_err(measurer::TeamError::from)?;
     let local = LocalOptions {
         name: "pump".to_owned(),

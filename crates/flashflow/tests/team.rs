@@ -223,7 +223,8 @@ fn a_coordinator_measures_each_relay_once_in_each_period_by_its_secret_plan() {
     let time = |it: &Value, name: &str| it[name].as_u64().unwrap_or(u64::MAX);
     let at_once = |now: &Value| {
         let now = time(now, "started_unix_s");
-        let runs = |it: &&Value| time(it, "started_unix_s") <= now && now < time(it, "ended_unix_s");
+        let runs =
+            |it: &&Value| time(it, "started_unix_s") <= now && now < time(it, "ended_unix_s");
         all.iter().filter(runs).count()
     };
     let most = all.iter().map(at_once).max().expect("some");

@@ -215,7 +215,8 @@ mod tests {
     #[test]
     fn a_refusal_says_what_is_in_use() {
         let book = book(10_000_000);
-        let reserve = |key, mbit| book.reserve(PublicKey([key; 32]), Rate::from_mbit_per_s(mbit), 1);
+        let reserve =
+            |key, mbit| book.reserve(PublicKey([key; 32]), Rate::from_mbit_per_s(mbit), 1);
         let _held = reserve(1, 8.0).expect("room");
         let refusal = reserve(2, 3.0).map(drop).expect_err("no room");
         assert_eq!(refusal.code, RefusalCode::Busy);

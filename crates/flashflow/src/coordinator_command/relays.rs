@@ -62,7 +62,8 @@ pub(super) fn documents(config: &Config, now_unix_s: u64) -> Result<Documents, E
                 let all = Resource::Path("/tor/keys/all".to_owned());
                 Ok(Fetcher::default().get(*authority, &all)?)
             })?;
-            Documents::new(what, &text, Origin::Authority(*authority), now_unix_s)?.signed_by(signers)
+            Documents::new(what, &text, Origin::Authority(*authority), now_unix_s)?
+                .signed_by(signers)
         }
         Source::File(path) => {
             let text = read(path, "read the consensus")?;

@@ -88,10 +88,8 @@ mod tests {
         assert_eq!(pairs(stock.iter(), THEN), [(expected[0], expected[1])]);
         assert_eq!(found(&stock, END), 0, "expired");
         // The key that both have is the first of `member`.
-        let with = |certs: &[Vec<u8>]| ServerDescriptor {
-            family_certs: certs.to_vec(),
-            ..member.clone()
-        };
+        let with =
+            |certs: &[Vec<u8>]| ServerDescriptor { family_certs: certs.to_vec(), ..member.clone() };
         assert_eq!(found(&[with(&member.family_certs[..1]), other.clone()], THEN), 1);
         assert_eq!(found(&[with(&member.family_certs[1..]), other.clone()], THEN), 0);
         // What another relay has published, and a signature that is none.

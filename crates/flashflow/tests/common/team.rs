@@ -103,8 +103,7 @@ impl Ten {
             let file = format!("{name}.toml");
             fs::write(scratch.path(&file), config).expect("written");
             let options = ["--authority", &list, "--assume-reachable"];
-            let mut relay =
-                scratch.start(&[&["relay", "--config", &file][..], &options].concat());
+            let mut relay = scratch.start(&[&["relay", "--config", &file][..], &options].concat());
             relay.wait_for_out("listening", |line| line.starts_with("listening on "));
             relay
         };
