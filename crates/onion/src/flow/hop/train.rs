@@ -11,7 +11,7 @@ const QUEUED: u32 = 3;
 const PAUSE: f64 = 0.25;
 
 /// A pace is that of two stretches of so much of the least round trip each, ...
-const STRETCH: f64 = 0.12;
+const STRETCH: f64 = 0.08;
 
 /// ... and of so many of the next hop's runs: what one of them gives out comes at once.
 const STRETCH_RUNS: u32 = 2;
