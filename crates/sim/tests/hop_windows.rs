@@ -289,6 +289,7 @@ fn a_next_hop_that_never_says_anything_has_us_hold_no_more_than_a_queue() {
     middle.forth(QUEUE_LIMIT_CELLS as usize);
     assert_eq!(middle.left(0, Command::DESTROY), 0);
     assert_eq!(middle.left(1, Command::RELAY), WINDOW as usize);
+    middle.pass(3000);
     middle.forth(1);
     let why = middle.stage.seen().iter().find_map(|seen| seen.destroyed);
     assert_eq!(why, Some(DestroyReason::RESOURCE_LIMIT));
@@ -298,12 +299,28 @@ fn a_next_hop_that_never_says_anything_has_us_hold_no_more_than_a_queue() {
 }
 
 #[test]
+fn a_next_hop_that_is_only_slower_than_what_comes_is_not_named() {
+    let mut middle = Middle::<Weightless>::new(HopWindows::Fixed { cells: WINDOW }, |_| true);
+    middle.forth(WINDOW as usize);
+    middle.forth(QUEUE_LIMIT_CELLS as usize);
+    middle.pass(2990);
+    middle.stage.pass_on(1, middle.onward, 1);
+    middle.pass(1000);
+    // One has gone on, and two come.
+    middle.forth(2);
+    assert_eq!(middle.left(0, Command::DESTROY), 1);
+    assert_eq!(middle.stage.relay.totals().stalled_circuits, 0);
+    assert_eq!(middle.stalled_by(), None);
+}
+
+#[test]
 fn a_client_that_never_says_anything_ends_its_own_circuit_and_is_named_as_a_client() {
     let mut middle = Middle::<Weightless>::new(HopWindows::Fixed { cells: WINDOW }, |_| true);
     middle.back(WINDOW as usize);
     middle.back(QUEUE_LIMIT_CELLS as usize);
     assert_eq!(middle.left(0, Command::DESTROY), 0);
     assert_eq!(middle.stage.data_cells(0, middle.circ_id), WINDOW.into());
+    middle.pass(3000);
     middle.back(1);
     assert_eq!(middle.stage.relay.totals().stalled_circuits, 1);
     assert_eq!(middle.stage.relay.queued_bytes(), 0);
@@ -332,6 +349,7 @@ fn who_lies_about_passing_cells_on_gets_his_own_circuit_sooner_and_nothing_else(
     assert_eq!(middle.left(1, Command::RELAY), sent - waits);
     assert!(sent > 2_000, "{sent}");
     // Now it is silent: what may be under way to it is what its lies have brought, and a bound.
+    middle.pass(3000);
     for _ in 0..200 {
         if middle.left(0, Command::DESTROY) > 0 {
             break;

@@ -33,7 +33,7 @@ pub enum RouterEvent {
         /// What it does.
         problem: &'static str,
     },
-    /// A circuit was destroyed with a full queue, since the next hop did not say that it passes its cells on.
+    /// A circuit was destroyed with a full queue, since the next hop had not said for three seconds that it passes its cells on.
     ///
     /// That hop may be honest, and wait for another one behind it. Not each is told, where there are many: [`RouterTotals::stalled_circuits`]
     /// counts them.

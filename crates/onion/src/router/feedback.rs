@@ -78,11 +78,12 @@ impl<S: Suite, R: Rng, C: Conduct<S>> Core<S, R, C> {
         Ok(())
     }
 
-    /// A circuit has a full queue, and is about to be destroyed. If its cells wait for the next hop's word, that one is named.
+    /// A circuit has a full queue, and is about to be destroyed. If its cells wait for the word of a next hop that is silent, that one is
+    /// named; one that speaks is only slower than what comes.
     #[cold]
     pub(super) fn note_stalled(&mut self, index: CircuitIndex, way: Way) {
         let Some(circuit) = self.circuits.get_mut(index) else { return };
-        if !circuit.queue_mut(way).is_held() {
+        if !circuit.queue_mut(way).is_stalled(self.outputs.now()) {
             return;
         }
         // Where they go is where those of the other way come from.

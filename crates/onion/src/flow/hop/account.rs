@@ -1,6 +1,9 @@
 use super::HopWindow;
-use crate::time::Instant;
+use crate::time::{Duration, Instant};
 use alloc::boxed::Box;
+
+/// Who has cells of a circuit, and has said nothing of them for so long, is silent: longer than a slow link takes for a cell.
+const SILENCE: Duration = Duration::from_secs(3);
 
 /// The next hop says that it has passed on more cells than it got.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -19,6 +22,8 @@ pub(crate) struct HopAccount {
     window: Option<Box<dyn HopWindow>>,
     /// Cells that the next hop got and has not passed on, as far as it says.
     in_flight: u32,
+    /// When the next hop has last said that it passed some on, or has got the first of those that it has.
+    heard_at: Instant,
     /// The hop before is told of cells that are passed on.
     tells: bool,
     /// Cells from the hop before that are still here.
@@ -55,6 +60,9 @@ impl HopAccount {
     pub(crate) fn handle_left(&mut self, now: Instant, cells: u32) {
         if let Some(window) = &mut self.window {
             window.handle_sent(now, cells);
+            if self.in_flight == 0 {
+                self.heard_at = now;
+            }
             self.in_flight += cells;
         }
         self.pass_on(cells);
@@ -78,10 +86,16 @@ impl HopAccount {
     /// The next hop has passed so many on.
     pub(crate) fn handle_feedback(&mut self, now: Instant, cells: u32) -> Result<(), Excess> {
         self.in_flight = self.in_flight.checked_sub(cells).ok_or(Excess)?;
+        self.heard_at = now;
         if let Some(window) = &mut self.window {
             window.handle_feedback(now, cells);
         }
         Ok(())
+    }
+
+    /// Whether the next hop has cells, and has not said for some seconds that it has passed any on.
+    pub(crate) fn is_silent(&self, now: Instant) -> bool {
+        self.in_flight > 0 && now - self.heard_at >= SILENCE
     }
 
     pub(crate) const fn in_flight(&self) -> u32 {

@@ -212,6 +212,11 @@ impl<T: Cell> CellQueue<T> {
         self.is_held
     }
 
+    /// Its cells wait for a next hop that has not said anything of them for some seconds.
+    pub(in crate::router) fn is_stalled(&self, now: Instant) -> bool {
+        self.is_held && self.hops.as_ref().is_some_and(|hops| hops.is_silent(now))
+    }
+
     /// The next hop has passed cells on. True if the queue is held no more: it gets its place in the turns
     /// again.
     pub(in crate::router) fn handle_feedback(
