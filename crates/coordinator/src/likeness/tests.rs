@@ -104,13 +104,11 @@ fn few_relays_no_estimate_and_too_many_periods_teach_nothing() {
 
 #[test]
 fn no_more_are_told_than_somebody_can_look_at() {
-    let found = network(5, 700, 500, 128, 0.05).suspicions(|_, _| false);
-    assert!((1..=TOLD_MAX).contains(&found.len()), "{}", found.len());
+    // 50 relays on one machine are 1,225 pairs.
+    let found = network(5, 200, 50, 128, 0.05).suspicions(|_, _| false);
+    assert!((100..=400).contains(&found.len()), "{}", found.len());
     assert!(found.is_sorted_by(|a, b| a.by_chance <= b.by_chance));
-    assert!(
-        found.iter().all(|it| it.relays.0 < id(500)),
-        "who is like one of them by chance is like all"
-    );
+    assert!(found.iter().all(|it| it.relays.1 < id(50)));
 }
 
 /// 46 relays of one script are 1,035 pairs of the smallest chance.

@@ -255,7 +255,7 @@ mod tests {
         let text = fs::read_to_string(&file).expect("there");
         let (later, torn) = (text.replacen('{', "{\"new\":1,", 1), &text[..20]);
         let random = text.replace("null", "\"7\"");
-        for bad in [&later, torn, &random] {
+        for bad in [later.as_str(), torn, random.as_str()] {
             fs::write(&file, bad).expect("ours");
             let error = seeds.offer(200, room(20.0)).map(drop).expect_err("unread").to_string();
             assert!(error.contains("schedule.offered"), "{error}");

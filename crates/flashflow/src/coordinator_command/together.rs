@@ -189,10 +189,11 @@ mod tests {
     fn if_one_has_to_be_measured_again_so_have_the_others_of_its_machine() {
         let mut machines = Machines::default();
         let relays = [1, 2, 3].map(|it| (RelayId(it), RsaId([1; 20])));
-        let parts = |settled: &[TurnOver]| -> Vec<Option<Rate>> {
-            settled.iter().map(|it| it.record.capacity()).collect()
+        let parts = |settled: &[TurnOver]| -> Vec<f64> {
+            let found = settled.iter().filter_map(|it| it.record.capacity());
+            found.map(|it| it.as_mbit_per_s().round()).collect()
         };
-        let whole = vec![Some(measured_capacity()); 3];
+        let whole = vec![measured_capacity().as_mbit_per_s().round(); 3];
         for is_first in [true, false] {
             machines.begin(&relays);
             for (relay, _) in relays {
