@@ -3,6 +3,11 @@
 //! Claims are ranges that hold on a busy machine. Where a claim is that something was in time, and the network itself was late, the test says so and claims nothing. What comes out on a
 //! quiet machine, figure beside figure, is for `flashflow sim truth`, and stands in docs/simulation.md.
 
+#![expect(
+    clippy::print_stdout,
+    reason = "what came out is told, for the table beside real sockets"
+)]
+
 use experiments::truth::{
     LIMIT, NARROW, Queueing, RealSockets, Simulated, World, downloads, measurement, queueing,
 };
