@@ -178,7 +178,7 @@ mod tests {
         let path = folder.path().join("cached-descriptors");
         fs::write(&path, DESCRIPTORS).expect("room");
         let clients = include_bytes!("../../../netdoc/tests/data/consensus-microdesc");
-        let new = |origin| super::super::Documents::new("it".to_owned(), clients, origin);
+        let new = |origin| super::super::Documents::new("it".to_owned(), clients, origin, 0);
         let error = new(Origin::File(&path)).map(drop).expect_err("no digests").to_string();
         assert!(error.contains("cached-microdesc-consensus"), "{error}");
         assert!(new(Origin::Nowhere).is_ok());

@@ -100,7 +100,7 @@ fn hold(
 ) -> Result<bool, Error> {
     let worlds: [&dyn World; 2] = [&Simulated, &RealSockets];
     let mut values: Vec<[Vec<f64>; 2]> = Vec::new();
-    let (mut names, mut late) = (Vec::new(), onion::Duration::ZERO);
+    let (mut names, mut late) = (Vec::new(), Duration::ZERO);
     for run in 0..runs {
         output.doing(format!("{}, run {} of {runs}", scene.name(), run + 1));
         for (side, world) in worlds.into_iter().enumerate() {
