@@ -349,6 +349,7 @@ fn who_lies_about_passing_cells_on_gets_his_own_circuit_sooner_and_nothing_else(
     assert_eq!(middle.left(1, Command::RELAY), sent - waits);
     assert!(sent > 2_000, "{sent}");
     // Now it is silent: what may be under way to it is what its lies have brought, and a bound.
+    middle.forth(1);
     middle.pass(3000);
     for _ in 0..200 {
         if middle.left(0, Command::DESTROY) > 0 {
