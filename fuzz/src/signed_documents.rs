@@ -8,7 +8,10 @@ pub fn signed_documents(data: &[u8]) {
     signed_consensus(data);
     for certificate in certificates(data) {
         assert!(certificate.text.starts_with(certificate.signed));
-        assert_eq!(certificates(certificate.text).collect::<Vec<_>>(), std::slice::from_ref(&certificate));
+        assert_eq!(
+            certificates(certificate.text).collect::<Vec<_>>(),
+            std::slice::from_ref(&certificate)
+        );
         let more = b"dir-signing-key\n-----BEGIN X-----\n////\n-----END X-----\nfingerprint x\n";
         let longer = [certificate.text, more].concat();
         assert_eq!(certificates(&longer).next(), Some(certificate));

@@ -28,7 +28,7 @@ fn a_changed_rate_holds_from_then_on_also_for_links_that_wait() {
     );
     let link = stage.accept(None, Some(Pace { cells_per_ms: 30, buffer_cells: 200 }));
     let circuit = CircId::of_initiator(1);
-    stage.create(link, circuit, Handshaking::Ntor);
+    stage.create(link, circuit, Handshaking::Cgo);
     stage.pass(Duration::from_millis(5));
     stage.say(link, circuit, (0, RelayCommand::BEGIN), StreamId(1), b"192.0.2.80:80\0");
     stage.connect(0);
@@ -52,10 +52,12 @@ fn a_changed_rate_holds_from_then_on_also_for_links_that_wait() {
     };
     for byte_per_s in [500_000_u64, 2_000_000, 100_000, 1_000_000] {
         stage.relay.set_limit(stage.now, limit(byte_per_s));
+        stage.settle();
         let carried = carry(&mut stage);
         let share = carried / byte_per_s as f64;
         assert!((0.85..=1.01).contains(&share), "{byte_per_s} byte/s: {share}");
     }
     stage.relay.set_limit(stage.now, None);
+    stage.settle();
     assert!(carry(&mut stage) > 3_000_000.0, "without a limit it carries more than with any");
 }
