@@ -2,7 +2,7 @@
 
 mod common;
 
-use client::model::Observations;
+use client::model::{Observations, Pair};
 use client::path::{Rules, draw_path};
 use client::probe::{self, ProbePlan, Probed, Subject};
 use client::strategy::Uniform;
@@ -65,7 +65,19 @@ fn each_hop_of_stock_circuits_of_two_to_four_hops_answers_and_links_get_their_ro
         seen.add(&probed.observed());
     }
     let model = seen.model(1);
-    assert!(model.links().len() >= 3 && model.links().values().all(|it| it.rtt_ms.is_some()));
+    // On one machine links take no time: where a busy processor has let a far hop answer first, nothing is said of the link between.
+    let mut said = BTreeSet::new();
+    for observed in all.iter().map(Probed::observed) {
+        for (pair, rtts) in observed.path.windows(2).zip(observed.rtts.windows(2)) {
+            assert!(model.links().contains_key(&Pair::new(pair[0], pair[1])));
+            if rtts[0] <= rtts[1] {
+                said.insert(Pair::new(pair[0], pair[1]));
+            }
+        }
+    }
+    let with_rtt = model.links().iter().filter(|(_, link)| link.rtt_ms.is_some());
+    assert_eq!(with_rtt.map(|(pair, _)| *pair).collect::<BTreeSet<_>>(), said);
+    assert!(model.links().len() >= 3 && !said.is_empty(), "{model:?}");
     assert!(!model.is_empty());
 }
 
