@@ -169,7 +169,7 @@ fn a_team_measures_a_network_though_a_measurer_is_killed_meanwhile() {
 fn a_coordinator_measures_each_relay_once_in_each_period_by_its_secret_plan() {
     const PERIOD_S: u64 = 48;
     /// The first has begun somewhere in its middle.
-    const PERIODS: usize = 4;
+    const PERIODS: usize = 3;
     let scratch = Scratch::new();
     let Ten { network, echoes, measurer } = Ten::by_plan(&scratch, PERIOD_S);
     let mut run = scratch.start(&["coordinator", "--config", "c.toml", "--json"]);
