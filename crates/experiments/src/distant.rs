@@ -1,17 +1,43 @@
-//! Relays beyond a distance.
+//! Relays and other nodes beyond a distance.
 
 use crate::error::Error;
 use crate::mode::Mode;
 use crate::stage::Stage;
 use lab::wan::Host;
 use lab::{Network, NetworkSpec, OwnRelay, OwnRelaySpec, RelaySaid, RelaySpec};
+use link::tls::TlsConfigs;
+use link::{Clock, Driver, DriverOptions, NodeThread, Watch};
 use measurer::{Approach, Defences, Request};
 use netdoc::Fingerprint;
 use onion::Rate;
 use onion::measure::pump::Target;
+use onion::node::Node;
+use std::net::TcpListener;
 use std::thread;
 use terminal::measuring::Subject;
 use terminal::{Output, network};
+
+/// Lets nodes run at hosts, by one clock and with the keys of one side of TLS.
+pub(crate) struct Starter {
+    pub(crate) clock: Clock,
+    pub(crate) tls: TlsConfigs,
+}
+
+impl Starter {
+    /// Lets a node run at a host; `watch` looks after it.
+    pub(crate) fn start<N: Node + Send + 'static>(
+        &self,
+        host: &Host,
+        node: N,
+        listeners: Vec<TcpListener>,
+        options: DriverOptions,
+        watch: impl Watch<N> + 'static,
+    ) -> Result<NodeThread<N>, Error> {
+        let driver = Driver::new(node, self.clock, self.tls.clone(), listeners, options)?;
+        // A thread is in the network of the one that starts it.
+        Ok(host.run(|| NodeThread::start(host.name(), Box::new(driver), watch))??)
+    }
+}
 
 /// Relays with limits that run at a host, all of one kind.
 pub(crate) enum Relays {

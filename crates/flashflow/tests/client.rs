@@ -71,6 +71,14 @@ fn all_wrong_by_curl(socks: &str, server: u16, all: Vec<Content>) -> Vec<String>
     })
 }
 
+/// A client that knows the network, and its SOCKS port.
+fn bootstrapped(scratch: &Scratch, arguments: &[&str]) -> (Running, String) {
+    let mut client = scratch.start(arguments);
+    let socks = text(&wait_for(&mut client, "socks"), "address").to_owned();
+    wait_for(&mut client, "bootstrapped");
+    (client, socks)
+}
+
 #[test]
 fn curl_downloads_through_the_client_and_it_says_what_happens() {
     if let Err(error) = Command::new("curl").arg("--version").output() {
@@ -94,9 +102,7 @@ fn curl_downloads_through_the_client_and_it_says_what_happens() {
         "uniform",
         "--json",
     ];
-    let mut client = scratch.start(&arguments);
-    let socks = text(&wait_for(&mut client, "socks"), "address").to_owned();
-    wait_for(&mut client, "bootstrapped");
+    let (client, socks) = bootstrapped(&scratch, &arguments);
     let server = ContentServer::start().expect("a server");
     let port = server.address().port();
     let all = (0..DOWNLOADS).map(content).collect();
@@ -172,9 +178,7 @@ fn curl_downloads_over_three_relays_of_ours() {
         "measured",
         "--json",
     ];
-    let mut client = scratch.start(&arguments);
-    let socks = text(&wait_for(&mut client, "socks"), "address").to_owned();
-    wait_for(&mut client, "bootstrapped");
+    let (client, socks) = bootstrapped(&scratch, &arguments);
     let server = ContentServer::start().expect("a server");
     let port = server.address().port();
     // An exit of ours takes streams from relays only that its own consensus lists, and it fetches that some seconds after the authorities.

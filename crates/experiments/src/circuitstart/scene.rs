@@ -6,15 +6,15 @@
 use super::Begin;
 use super::chain::{RELAYS, Sizes};
 use super::noted::{NotedFlows, Notes};
+use crate::distant::Starter;
 use crate::error::Error;
 use lab::wan::{Access, Congestion, Host, HostSpec, Narrow, Queue, Wan, WanSpec, Way};
 use link::tls::TlsConfigs;
-use link::{Clock, Drive, Driver, DriverOptions, Forge, NodeThread, unix_time_s};
+use link::{Clock, Drive, DriverOptions, Forge, NodeThread, unix_time_s};
 use onion::cell::CELL_LEN;
 use onion::circuit::NextHop;
 use onion::client::{CircuitNumber, CircuitPlan, Client, ClientEvent, Server, Transfer};
 use onion::flow::control::FlowFactory;
-use onion::node::Node;
 use onion::router::schedule::SchedulerConfig;
 use onion::router::{ExitConfig, ExitPolicy, Router, RouterConfig};
 use onion::{Duration, Instant, Rate};
@@ -106,28 +106,6 @@ pub(super) struct Scene {
     wan: Wan,
 }
 
-/// What starts nodes.
-struct Starter {
-    clock: Clock,
-    tls: TlsConfigs,
-}
-
-impl Starter {
-    /// Lets a node run at a host.
-    fn start<N: Node + Send + 'static>(
-        &self,
-        host: &Host,
-        node: N,
-        listeners: Vec<TcpListener>,
-        options: DriverOptions,
-    ) -> Result<NodeThread<N>, Error> {
-        let driver = Driver::new(node, self.clock, self.tls.clone(), listeners, options)?;
-        // A thread is in the network of the one that starts it.
-        let thread = host.run(|| NodeThread::start(host.name(), Box::new(driver), ()))?;
-        Ok(thread?)
-    }
-}
-
 /// Bytes and cells that have passed a host.
 #[derive(Clone, Copy, Debug)]
 struct Carried {
@@ -162,18 +140,18 @@ impl Scene {
             let config = RouterConfig { flows, exit, ..RouterConfig::new(identity, unix_time_s()) };
             let router = Router::new(config, self::rng()?, clock.now());
             let options = DriverOptions::default();
-            relays.push(starter.start(host, router, vec![listener], options)?);
+            relays.push(starter.start(host, router, vec![listener], options, ())?);
         }
         // The exit is the source, and the client the sink.
         hops.reverse();
         let source = wan.host(&name(0))?;
         let (server_at, listener) = listen(source, SERVER_PORT)?;
         let options = DriverOptions { accepts_plain: true, ..DriverOptions::default() };
-        let server = starter.start(source, Server::new(), vec![listener], options)?;
+        let server = starter.start(source, Server::new(), vec![listener], options, ())?;
         let mut client = Client::new(unix_time_s(), rng);
         client.set_flows(Arc::new(flows));
         let sink = wan.host(&name(RELAYS + 1))?;
-        let client = starter.start(sink, client, Vec::new(), DriverOptions::default())?;
+        let client = starter.start(sink, client, Vec::new(), DriverOptions::default(), ())?;
         let plan = CircuitPlan::new(hops);
         Ok(Self { client, relays, _server: server, plan, server_at, notes, clock, path, wan })
     }

@@ -3,10 +3,11 @@
 use super::client::{Errands, Notes};
 use super::simulated::asked_to_stop;
 use super::{Around, Measured, Measuring, Played, RelaySeen, World};
+use crate::distant::Starter;
 use crate::error::Error;
 use lab::wan::{Access, Congestion, Host, HostSpec, Narrow, Queue, Wan, WanSpec, Way};
 use link::tls::TlsConfigs;
-use link::{Clock, Driver, DriverOptions, Forge, NodeThread, Watch, unix_time_s};
+use link::{Clock, DriverOptions, Forge, NodeThread, unix_time_s};
 use measurer::{Approach, Coordinator, Defences, Request, Team, TeamOptions};
 use onion::cell::CELL_LEN;
 use onion::circuit::NextHop;
@@ -14,7 +15,6 @@ use onion::client::{CircuitPlan, Client, Server};
 use onion::measure::protocol::CoordinatorKey;
 use onion::measure::pump::Target;
 use onion::measure::target::TargetParams;
-use onion::node::Node;
 use onion::router::{ExitConfig, ExitPolicy, RateLimit, Router, RouterConfig};
 use onion::{Duration, Rate};
 use rand::rngs::{StdRng, SysRng};
@@ -71,8 +71,8 @@ impl World for RealSockets {
         let (server_at, listener) = listen(wan.host(&server.name)?, SERVER_PORT)?;
         let options = DriverOptions { accepts_plain: true, ..DriverOptions::default() };
         let host = wan.host(&server.name)?;
-        let _server = scene.start(host, Server::new(), vec![listener], options, ())?;
-        let begin = scene.clock.now();
+        let _server = scene.starter.start(host, Server::new(), vec![listener], options, ())?;
+        let begin = scene.starter.clock.now();
         let notes = Notes::default();
         let mut running = Vec::new();
         for (place, client) in clients.iter().enumerate() {
@@ -88,10 +88,10 @@ impl World for RealSockets {
             let node = Client::new(unix_time_s(), rng()?);
             let host = wan.host(&client.site.name)?;
             let options = DriverOptions::default();
-            running.push(scene.start(host, node, Vec::new(), options, errands)?);
+            running.push(scene.starter.start(host, node, Vec::new(), options, errands)?);
         }
         let end = begin + Duration::from_secs(u64::from(around.seconds_max));
-        while !notes.are_over(clients.len())? && scene.clock.now() < end {
+        while !notes.are_over(clients.len())? && scene.starter.clock.now() < end {
             asked_to_stop(around)?;
             thread::park_timeout(LOOK);
         }
@@ -147,11 +147,10 @@ impl World for RealSockets {
     }
 }
 
-/// What starts nodes.
+/// What starts relays.
 struct Scene {
-    clock: Clock,
+    starter: Starter,
     forge: Forge,
-    tls: TlsConfigs,
 }
 
 /// A relay that runs.
@@ -166,20 +165,7 @@ impl Scene {
         rng()?.fill_bytes(&mut seed);
         let forge = Forge::new(seed, unix_time_s())?;
         let tls = TlsConfigs::new(&forge)?;
-        Ok(Self { clock: Clock::start(), forge, tls })
-    }
-
-    /// Lets a node run at a host.
-    fn start<N: Node + Send + 'static>(
-        &self,
-        host: &Host,
-        node: N,
-        listeners: Vec<TcpListener>,
-        options: DriverOptions,
-        watch: impl Watch<N> + 'static,
-    ) -> Result<NodeThread<N>, Error> {
-        let driver = Driver::new(node, self.clock, self.tls.clone(), listeners, options)?;
-        Ok(host.run(|| NodeThread::start(host.name(), Box::new(driver), watch))??)
+        Ok(Self { starter: Starter { clock: Clock::start(), tls }, forge })
     }
 
     fn start_relay(
@@ -203,8 +189,9 @@ impl Scene {
             padding: false,
             ..RouterConfig::new(identity, unix_time_s())
         };
-        let router = Router::new(config, rng()?, self.clock.now());
-        let node = self.start(host, router, vec![listener], DriverOptions::default(), ())?;
+        let router = Router::new(config, rng()?, self.starter.clock.now());
+        let node =
+            self.starter.start(host, router, vec![listener], DriverOptions::default(), ())?;
         Ok(Started { hop, node })
     }
 }
