@@ -5,7 +5,7 @@ mod common;
 use client::strategy::{Position, Strategy};
 use client::{Event, LegTraffic, RelayInfo, Settings, View};
 use common::{Ours, PATIENCE, exit, network};
-use lab::{Content, ContentServer, Network, RelaySpec, download, download_while};
+use lab::{Content, ContentServer, Network, RelaySpec, connect_through, download, download_while};
 use link::Clock;
 use netdoc::Fingerprint;
 use onion::cell::msg::DesiredUx;
@@ -186,14 +186,9 @@ fn said_by(port: u16, request: &[u8]) -> Vec<u8> {
 
 /// A stream to this port of our machine on which that was said.
 fn begun(client: &Ours, port: u16, request: &[u8]) -> TcpStream {
-    let mut stream = TcpStream::connect(client.proxy.socks()).expect("it listens");
-    stream.set_read_timeout(Some(PATIENCE)).expect("set");
-    let mut asked = vec![5, 1, 0, 5, 1, 0, 1, 127, 0, 0, 1];
-    asked.extend_from_slice(&port.to_be_bytes());
-    stream.write_all(&asked).expect("sent");
-    let mut answer = [0; 12];
-    stream.read_exact(&mut answer).expect("answered");
-    assert_eq!(answer[..4], [5, 0, 5, 0], "granted");
+    let socks = client.proxy.socks();
+    let mut stream =
+        connect_through(socks, ("127.0.0.1", port), "begun", PATIENCE).expect("granted");
     stream.write_all(request).expect("sent");
     stream
 }

@@ -190,10 +190,7 @@ pub fn download_while(
     on_bytes: &mut dyn FnMut(u64) -> bool,
 ) -> io::Result<Download> {
     let start = clock::now();
-    let mut stream = TcpStream::connect(socks)?;
-    stream.set_read_timeout(Some(patience))?;
-    stream.set_write_timeout(Some(patience))?;
-    connect_by_socks(&mut stream, from, isolation)?;
+    let mut stream = connect_through(socks, from, isolation, patience)?;
     write!(stream, "GET {} HTTP/1.0\r\n\r\n", content.path())?;
     let head = read_head(&mut stream)?;
     let to_first_byte = start.elapsed();
@@ -217,6 +214,23 @@ pub fn download_while(
         && received == content.len
         && <[u8; 32]>::from(hash.finalize()) == content.sha256();
     Ok(Download { to_first_byte, took, received, is_right })
+}
+
+/// A connection to `to` (a name or an address, and a port) through the SOCKS port of a tor.
+///
+/// # Errors
+/// Where the client gives none, or no byte comes for `patience`; later, too, no more comes for so long.
+pub fn connect_through(
+    socks: SocketAddr,
+    to: (&str, u16),
+    isolation: &str,
+    patience: Duration,
+) -> io::Result<TcpStream> {
+    let mut stream = TcpStream::connect(socks)?;
+    stream.set_read_timeout(Some(patience))?;
+    stream.set_write_timeout(Some(patience))?;
+    connect_by_socks(&mut stream, to, isolation)?;
+    Ok(stream)
 }
 
 /// SOCKS 5 (RFC 1928) with a name that isolates (RFC 1929).

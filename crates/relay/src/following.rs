@@ -23,7 +23,6 @@ use netdoc::consdiff;
 use netdoc::consensus::Flavour;
 use netdoc::fetch::{FetchError, Fetcher, Problem, Resource};
 use std::collections::{BTreeMap, BTreeSet};
-use std::fmt::Write;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -301,40 +300,45 @@ impl<S: Source> Following<S> {
     /// what another has; what none has is asked for again next time.
     fn fetch_missing(&mut self, documents: &mut Documents, now: u64) {
         for authority in self.anybody() {
-            let mut poor_answers = 0;
             let (micro, descriptors) = (documents.missing_micro(), documents.missing_descriptors());
             if micro.is_empty() && descriptors.is_empty() {
                 return;
             }
-            for batch in micro.chunks(BATCH) {
+            let mut poor_answers = 0;
+            in_batches(&micro, &mut poor_answers, |batch| {
                 let names = batch.iter().map(|digest| netdoc_base64(digest)).collect::<Vec<_>>();
                 let path = format!("/tor/micro/d/{}", names.join("-"));
-                let Ok(text) = self.get_small(authority, path) else { break };
+                let text = self.get_small(authority, path).ok()?;
                 let wanted = batch.iter().copied().collect();
                 let new = documents.put_micro(now, &text, Wanted::These(&wanted));
                 self.changed.documents |= new > 0;
-                poor_answers += usize::from(new * 2 < batch.len());
-                if poor_answers >= POOR_ANSWERS_MAX {
-                    break;
-                }
-            }
-            for batch in descriptors.chunks(BATCH) {
-                let mut path = "/tor/server/d/".to_owned();
-                for (place, digest) in batch.iter().enumerate() {
-                    let plus = if place == 0 { "" } else { "+" };
-                    // Writing to a string does not fail.
-                    let _ = write!(path, "{plus}{}", hex::encode_upper(digest));
-                }
-                let Ok(text) = self.get_small(authority, path) else { break };
+                Some(new)
+            });
+            in_batches(&descriptors, &mut poor_answers, |batch| {
+                let names = batch.iter().map(hex::encode_upper).collect::<Vec<_>>();
+                let path = format!("/tor/server/d/{}", names.join("+"));
+                let text = self.get_small(authority, path).ok()?;
                 let wanted = batch.iter().copied().collect();
                 let new = documents.put_descriptors(now, &text, Wanted::These(&wanted));
                 self.changed.documents |= new > 0;
-                poor_answers += usize::from(new * 2 < batch.len());
-                if poor_answers >= POOR_ANSWERS_MAX {
-                    break;
-                }
-            }
+                Some(new)
+            });
         }
+    }
+}
+
+/// Asks somebody for documents, some at a time, until all have been asked for, one answer is none, or too many were poor. `ask` says how many of a batch have come.
+fn in_batches<T>(
+    wanted: &[T],
+    poor_answers: &mut usize,
+    mut ask: impl FnMut(&[T]) -> Option<usize>,
+) {
+    for batch in wanted.chunks(BATCH) {
+        if *poor_answers >= POOR_ANSWERS_MAX {
+            return;
+        }
+        let Some(new) = ask(batch) else { return };
+        *poor_answers += usize::from(new * 2 < batch.len());
     }
 }
 

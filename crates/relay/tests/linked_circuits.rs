@@ -3,7 +3,10 @@
 mod common;
 
 use common::{PATIENCE, config, knowing};
-use lab::{Client, Content, ContentServer, Network, NetworkSpec, Pins, RelaySpec, download};
+use lab::{
+    Client, Content, ContentServer, Network, NetworkSpec, Pins, RelaySpec, connect_through,
+    download,
+};
 use link::Clock;
 use onion::Instant;
 use relay::{ExitSection, Relay, RelayConfig};
@@ -152,14 +155,8 @@ fn a_leg_of_a_stock_client_that_is_killed_in_the_middle_leaves_nothing_wrong_and
     let port = server.address().port();
     wait_until_linked(&mut client, &exit);
     let request = b"GET /50000000/1 HTTP/1.0\r\n\r\n";
-    let mut stream = TcpStream::connect(client.socks()).expect("it listens");
-    stream.set_read_timeout(Some(PATIENCE)).expect("set");
-    let mut asked = vec![5, 1, 0, 5, 1, 0, 1, 127, 0, 0, 1];
-    asked.extend_from_slice(&port.to_be_bytes());
-    stream.write_all(&asked).expect("sent");
-    let mut answer = [0; 12];
-    stream.read_exact(&mut answer).expect("answered");
-    assert_eq!(answer[..4], [5, 0, 5, 0], "granted");
+    let to = ("127.0.0.1", port);
+    let mut stream = connect_through(client.socks(), to, "first", PATIENCE).expect("granted");
     stream.write_all(request).expect("sent");
     // One leg alone has no room for so much at once: now both carry.
     let mut came = vec![0; 5_000_000];

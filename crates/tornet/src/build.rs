@@ -2,7 +2,7 @@
 
 use crate::error::Error;
 use crate::network::{Network, Site, Users};
-use crate::places::{Place, Places};
+use crate::ways::Ways;
 use onion::Duration;
 use onion::flow::control::CongestionParams;
 use onion::router::RateLimit;
@@ -11,7 +11,6 @@ use sim::world::{
     Candidate, ClientConfig, HostConfig, HostId, Lot, Net, Paths, RelayConfig, Role, Scan,
     Users as WorldUsers, coordinator_key,
 };
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 /// A circuit that does not stand by then is given up (C tor's default, before it knows better).
@@ -49,29 +48,21 @@ pub(crate) fn id(place: usize) -> HostId {
 }
 
 pub(crate) fn build(network: &Network, guests: &Guests, seed: u64) -> Result<Built, Error> {
-    let known = Places::new()?;
     let clients = network.clients.iter().map(|it| &it.site);
     let relays = network.relays.iter().map(|it| &it.site);
     let scanners = guests.scanners.iter().map(|(site, _)| site);
     let own = relays.chain(&network.servers).chain(clients);
     let sites: Vec<&Site> = own.chain(scanners).chain(&guests.team).collect();
     let coordinator = (!guests.team.is_empty()).then(|| guests.member(network, 0));
-    let mut numbers: BTreeMap<&str, u16> = BTreeMap::new();
-    let mut places: Vec<Place> = Vec::new();
-    for site in &sites {
-        if !numbers.contains_key(site.country.as_str()) {
-            numbers.insert(&site.country, u16::try_from(places.len()).unwrap_or(u16::MAX));
-            places.push(known.find(&site.country)?);
-        }
+    let ways = Ways::new(network, &sites)?;
+    let mut net = Net::new(ways.places(), |from, to| {
+        let way = ways.between(from, to);
+        (way.latency, way.loss)
+    });
+    for (host, place) in ways.place_of().iter().enumerate() {
+        net.add(*place, host < network.relays.len());
     }
     let choices = &network.choices;
-    let mut net = Net::new(u16::try_from(places.len()).unwrap_or(u16::MAX), |from, to| {
-        let latency = places[usize::from(from)].latency_to(&places[usize::from(to)]);
-        (latency, choices.loss_at_300_ms * latency.as_secs_f64() / 0.3)
-    });
-    for (place, site) in sites.iter().enumerate() {
-        net.add(numbers[site.country.as_str()], place < network.relays.len());
-    }
     let host = |site: &Site, role| HostConfig {
         up: site.up,
         down: site.down,

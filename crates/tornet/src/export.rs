@@ -6,15 +6,15 @@
 mod config;
 mod graphs;
 mod keys;
+mod names;
 mod torrc;
 
 pub use keys::Programs;
 
 use crate::error::Error;
-use crate::network::{Client, Network, Relay, Users};
+use crate::network::{Client, Network, Relay, Site, Users};
 use keys::Keys;
 use sim::world::Fetch;
-use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::Path;
 use std::sync::Arc;
@@ -46,13 +46,11 @@ impl Plan<'_> {
         self.relays.iter().enumerate().filter(|(_, relay)| Self::is_authority(relay))
     }
 
-    /// All places of the network, in the order of the map.
-    fn countries(&self) -> BTreeMap<&str, usize> {
+    /// All hosts: relays, servers, clients.
+    fn sites(&self) -> Vec<&Site> {
         let relays = self.relays.iter().map(|it| &it.site);
         let clients = self.network.clients.iter().map(|it| &it.site);
-        let all = relays.chain(&self.network.servers).chain(clients);
-        let names: BTreeSet<&str> = all.map(|it| it.country.as_str()).collect();
-        names.into_iter().zip(0..).collect()
+        relays.chain(&self.network.servers).chain(clients).collect()
     }
 
     /// The file that says what a client does.
@@ -67,7 +65,7 @@ impl Plan<'_> {
     }
 }
 
-/// Writes a network to a folder, which is made, or is empty. Stock tor makes the keys of all relays: half a minute for some hundreds.
+/// Writes a network to a folder, which is made, or is empty. Hosts whose names tor or Shadow would refuse get others. Stock tor makes the keys of all relays: half a minute for some hundreds.
 ///
 /// # Errors
 /// Where the network has what neither Shadow nor tor can have, the folder is not empty, a file cannot be written, or tor's programs fail.
@@ -83,11 +81,13 @@ pub fn write(
         let problem = format!("{} is not empty: another folder please", folder.display());
         return Err(Error::Impossible(problem));
     }
-    check_names(network)?;
     if (network.choices.load - 1.0).abs() > 1e-9 {
         let problem = "TGen's models say how much users do: a network to be exported has load = 1";
         return Err(Error::Impossible(problem.into()));
     }
+    let mut network = network.clone();
+    names::make_legal(&mut network);
+    let network = &network;
     let mut relays = network.relays.clone();
     let named = relays.iter().filter(|it| Plan::is_authority(it)).count();
     let mut names = (1..).map(|number| format!("{AUTHORITY}{number}"));
@@ -116,31 +116,6 @@ pub fn write(
     torrc::write(&plan, folder)?;
     graphs::write(&plan, folder)?;
     config::write(&plan, folder)
-}
-
-/// Shadow takes small letters, digits and hyphens, but none at the beginning; tor nicknames of 19 letters and digits.
-fn check_names(network: &Network) -> Result<(), Error> {
-    let relays = network.relays.iter().map(|it| (&it.site.name, 19));
-    let clients = network.clients.iter().map(|it| (&it.site.name, 63));
-    let servers = network.servers.iter().map(|it| (&it.name, 63));
-    let mut seen = BTreeSet::new();
-    for (name, longest) in relays.chain(clients).chain(servers) {
-        if !seen.insert(name) {
-            let problem = format!("two hosts are called {name:?}: Shadow has one of each name");
-            return Err(Error::Impossible(problem));
-        }
-        let is_right = |it: char| {
-            it.is_ascii_lowercase() || it.is_ascii_digit() || (it == '-' && longest > 19)
-        };
-        let is_sound = !name.is_empty() && !name.starts_with('-') && name.len() <= longest;
-        if !is_sound || !name.chars().all(is_right) {
-            let problem = format!(
-                "{name:?} cannot be a name in Shadow: small letters and digits, 19 at most for a relay"
-            );
-            return Err(Error::Impossible(problem));
-        }
-    }
-    Ok(())
 }
 
 /// Writes a file.

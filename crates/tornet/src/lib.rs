@@ -9,6 +9,7 @@
 //! | [`sample`] | a network of any size, drawn from all relays of the Tor network |
 //! | [`models`] | TGen's Markov models, in GraphML |
 //! | [`places`] | countries, and what lies between them |
+//! | [`map`] | what lies between hosts by a map in GML, as Shadow has it |
 //! | [`run`] | one run, on some threads |
 //! | [`truth`] | the model of TCP held beside real sockets |
 //! | [`results`] | what came out: files, figures, a fingerprint |
@@ -21,6 +22,7 @@ mod error;
 pub mod errors;
 pub mod export;
 mod graphml;
+pub mod map;
 pub mod models;
 pub mod network;
 pub mod places;
@@ -30,5 +32,7 @@ pub mod sample;
 pub mod scenario;
 pub mod shadow;
 pub mod truth;
+mod units;
+mod ways;
 
 pub use error::Error;

@@ -1,6 +1,7 @@
 //! What a network consists of.
 
 use crate::error::Error;
+use crate::map::Map;
 use crate::{errors, scenario, shadow};
 use onion::flow::hop::HopWindows;
 use onion::router::schedule::SchedulerConfig;
@@ -17,10 +18,20 @@ pub struct Site {
     pub name: String,
     /// Where it is: the two letters of ISO 3166.
     pub country: String,
+    /// Where it is on the network's map, if that says so.
+    pub node: Option<u32>,
     /// What it sends at most.
     pub up: Rate,
     /// What it gets at most.
     pub down: Rate,
+}
+
+impl Site {
+    /// In a country, with the same rate both ways.
+    #[must_use]
+    pub fn new(name: impl Into<String>, country: impl Into<String>, rate: Rate) -> Self {
+        Self { name: name.into(), country: country.into(), node: None, up: rate, down: rate }
+    }
 }
 
 /// A relay.
@@ -86,7 +97,7 @@ pub struct Choices {
     pub guards: u8,
     /// Circuits that clients keep ready.
     pub ready_circuits: u8,
-    /// Segments that get lost on a path of 300 ms, one way; on shorter paths as many less.
+    /// Segments that get lost on a path of 300 ms, one way; on shorter paths as many less. If the network has a map, that says it.
     pub loss_at_300_ms: f64,
     /// Users begin in the course of this time.
     pub ramp: Duration,
@@ -124,6 +135,8 @@ pub struct Network {
     pub clients: Vec<Client>,
     /// The models that users have, if any do: servers need them, too.
     pub models: Arc<Models>,
+    /// What lies between hosts; if there is none, countries say it ([`places`](crate::places)).
+    pub map: Option<Arc<Map>>,
     /// What is the same for all.
     pub choices: Choices,
 }

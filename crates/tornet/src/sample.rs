@@ -93,7 +93,7 @@ pub fn sample(all: &[KnownRelay], wanted: &Wanted) -> Result<Sample, Error> {
             let country = known.cloned().unwrap_or_else(|| shares.draw(Kind::Relay, &mut lot));
             let rate = it.observed.unwrap_or_else(|| per_weight(it.weight)).max(LEAST_RATE);
             relays.push(Relay {
-                site: site(&format!("{}-{}", it.name, relays.len() + 1), country, rate),
+                site: Site::new(&format!("{}-{}", it.name, relays.len() + 1), country, rate),
                 weight: it.weight,
                 is_guard,
                 is_exit,
@@ -106,11 +106,11 @@ pub fn sample(all: &[KnownRelay], wanted: &Wanted) -> Result<Sample, Error> {
         Network { relays, models: wanted.models.clone().unwrap_or_default(), ..Network::default() };
     for number in 0..count(SERVERS_OF_TOR).max(1) {
         let country = shares.draw(Kind::Server, &mut lot);
-        network.servers.push(site(&format!("server-{}", number + 1), country, SERVER_RATE));
+        network.servers.push(Site::new(&format!("server-{}", number + 1), country, SERVER_RATE));
     }
     let fetch = Arc::new(benchmark());
     let mut client = |name: String, users: Users, dirtiness| {
-        let site = site(&name, shares.draw(Kind::Client, &mut lot), CLIENT_RATE);
+        let site = Site::new(&name, shares.draw(Kind::Client, &mut lot), CLIENT_RATE);
         network.clients.push(Client { site, users, dirtiness });
     };
     if let Some(models) = &wanted.models {
@@ -132,10 +132,6 @@ fn benchmark() -> Fetch {
         |weight, bytes, timeout_s| Size { weight, bytes, timeout: Duration::from_secs(timeout_s) };
     let sizes = vec![size(12.0, 50 << 10, 15), size(2.0, 1 << 20, 60), size(1.0, 5 << 20, 120)];
     Fetch { every: Duration::from_mins(1), count: None, sizes }
-}
-
-fn site(name: &str, country: String, rate: Rate) -> Site {
-    Site { name: name.to_owned(), country, up: rate, down: rate }
 }
 
 /// Which of so many relays in their order are taken: one of each layer. Of a network larger than the whole some are taken twice.

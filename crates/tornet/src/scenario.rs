@@ -34,6 +34,10 @@ pub fn read_scenario(path: &Path) -> Result<Network, Error> {
     }
     let has_models = file.models.is_some() || file.shadow.is_some();
     choose(&mut network.choices, &file.choices).map_err(malformed)?;
+    if network.map.is_some() && file.choices.loss_at_300_ms.is_some() {
+        let problem = "loss_at_300_ms says nothing here: losses are those of the sample's map";
+        return Err(malformed(problem.into()));
+    }
     for table in &file.relays {
         let mbit = table.mbit_per_s;
         for site in
@@ -106,7 +110,7 @@ fn sites(
     let rate = rate(mbit_per_s)?;
     let stem = if name.is_empty() { kind } else { name };
     let name = if count == 1 && !name.is_empty() { name.into() } else { format!("{stem}-") };
-    let site = Site { name, country: country.into(), up: rate, down: rate };
+    let site = Site::new(name, country, rate);
     Ok((0..count).map(|_| site.clone()).collect())
 }
 

@@ -1,13 +1,15 @@
 //! Networks as tornettools samples them for Shadow: `shadow.config.yaml`, `v3bw`, and `conf/`.
 //!
 //! Who is a relay stands in `v3bw`, with its weight. Which are guards and exits the authorities vote by their torrc. A host that runs tgen without tor is a
-//! server; one that runs both is a client, whose tgen file says what it does. What the sample leaves open, such as the map of latencies, is not
-//! part of it: see [`Choices`] and [`places`](crate::places).
+//! server; one that runs both is a client, whose tgen file says what it does. What lies between hosts is what the map says ([`map`](crate::map)); a sample
+//! without its map has ours: see [`places`](crate::places), and [`Choices`].
 
 use crate::error::{Error, read};
 use crate::graphml::Graph;
+use crate::map::Map;
 use crate::models::read_model;
 use crate::network::{Choices, Client, Network, Relay, Site, Users};
+use crate::units::{duration, rate, size_bytes};
 use onion::{Duration, Rate};
 use serde::Deserialize;
 use sim::world::{Fetch, Models, Size};
@@ -28,17 +30,70 @@ struct Config {
 #[derive(Deserialize)]
 struct NetworkTable {
     graph: GraphTable,
+    #[serde(default = "yes")]
+    use_shortest_path: bool,
+}
+
+/// Shadow's default.
+const fn yes() -> bool {
+    true
 }
 
 #[derive(Deserialize)]
 struct GraphTable {
-    /// Where Shadow 2 has it since 2.1; samples are older, and bring no map along.
+    #[serde(default, rename = "type")]
+    kind: GraphKind,
+    /// Where Shadow has it since 2.1.
     file: Option<GraphFile>,
+    inline: Option<String>,
+    /// Where it was before.
+    path: Option<PathBuf>,
+}
+
+#[derive(Default, Deserialize)]
+enum GraphKind {
+    #[default]
+    #[serde(rename = "gml")]
+    Gml,
+    #[serde(rename = "1_gbit_switch")]
+    Switch,
 }
 
 #[derive(Deserialize)]
 struct GraphFile {
     path: PathBuf,
+    compression: Option<String>,
+}
+
+impl NetworkTable {
+    /// The map, of which these nodes are used; none if the sample does not bring along the one that it names, as those from before Shadow 2.1.
+    fn map(&self, folder: &Path, used: &BTreeSet<u32>) -> Result<Option<Map>, Error> {
+        let config = folder.join(CONFIG);
+        let (path, text) = match &self.graph {
+            GraphTable { kind: GraphKind::Switch, .. } => return Ok(Some(Map::one_switch())),
+            GraphTable { inline: Some(text), .. } => (config, text.clone()),
+            GraphTable { file: Some(file), .. } => {
+                let path = folder.join(&file.path);
+                if let Some(compression) = &file.compression {
+                    let problem = format!(
+                        "its map {} is compressed ({compression}): unpack it, name the unpacked file, and leave `compression` out",
+                        path.display()
+                    );
+                    return Err(Error::malformed(config, problem));
+                }
+                let text = read(&path)?;
+                (path, text)
+            }
+            GraphTable { path: Some(path), .. } if folder.join(path).is_file() => {
+                let path = folder.join(path);
+                let text = read(&path)?;
+                (path, text)
+            }
+            GraphTable { .. } => return Ok(None),
+        };
+        let malformed = |problem| Error::malformed(path, problem);
+        Map::parse(&text, self.use_shortest_path, used).map(Some).map_err(malformed)
+    }
 }
 
 #[derive(Deserialize)]
@@ -46,8 +101,9 @@ struct Host {
     #[serde(default)]
     options: Options,
     network_node_id: Option<u32>,
-    bandwidth_down: String,
-    bandwidth_up: String,
+    /// As its node says, if it is not here.
+    bandwidth_down: Option<String>,
+    bandwidth_up: Option<String>,
     processes: Vec<Process>,
 }
 
@@ -59,7 +115,31 @@ struct Options {
 #[derive(Deserialize)]
 struct Process {
     path: String,
-    args: String,
+    #[serde(default)]
+    args: Args,
+}
+
+/// As a shell would take them, or one by one.
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum Args {
+    Line(String),
+    List(Vec<String>),
+}
+
+impl Default for Args {
+    fn default() -> Self {
+        Self::List(Vec::new())
+    }
+}
+
+impl Args {
+    fn words(&self) -> Vec<&str> {
+        match self {
+            Self::Line(line) => line.split_whitespace().collect(),
+            Self::List(words) => words.iter().map(String::as_str).collect(),
+        }
+    }
 }
 
 impl Host {
@@ -69,18 +149,38 @@ impl Host {
 }
 
 impl Host {
-    /// By the hint that old samples give, or by the map.
-    fn country(&self, countries: &BTreeMap<u32, String>) -> Result<String, String> {
-        if let Some(hint) = &self.options.country_code_hint {
-            return Ok(hint.clone());
-        }
-        match self.network_node_id {
-            Some(node) => {
-                let country = countries.get(&node).cloned();
-                country.ok_or_else(|| format!("node {node} of the map has no country_code"))
-            }
-            None => Ok("US".into()),
-        }
+    /// Where it is, and its rates: as it says itself, or its node of the map.
+    fn site(&self, name: &str, map: Option<&Map>) -> Result<Site, String> {
+        let node = self.network_node_id.filter(|_| map.is_some());
+        let there = map.zip(node).and_then(|(map, node)| map.node(node));
+        let hint = self.options.country_code_hint.as_ref();
+        let country = hint.or_else(|| there?.country.as_ref());
+        let rate_of = |own: &Option<String>, of_node: Option<Rate>, what: &str| match own {
+            Some(text) => rate(text),
+            None => of_node.ok_or_else(|| format!("no {what}, of the host or of its node")),
+        };
+        Ok(Site {
+            name: name.to_owned(),
+            // A map says more than a country; where it is nobody asks.
+            country: country.map_or_else(|| UNKNOWN.to_owned(), Clone::clone),
+            node,
+            up: rate_of(&self.bandwidth_up, there.and_then(|it| it.up), "bandwidth_up")?,
+            down: rate_of(&self.bandwidth_down, there.and_then(|it| it.down), "bandwidth_down")?,
+        })
+    }
+}
+
+/// What samples are called.
+const CONFIG: &str = "shadow.config.yaml";
+
+/// No country, in ISO 3166.
+const UNKNOWN: &str = "ZZ";
+
+impl Process {
+    /// The file that says what it does, of TGen as a benchmark.
+    fn benchmark(&self) -> Option<&str> {
+        let file = self.args.words().last()?.rsplit('/').next()?;
+        file.starts_with(BENCHMARK).then_some(file)
     }
 }
 
@@ -92,24 +192,16 @@ const BENCHMARK: &str = "tgen-perf";
 /// # Errors
 /// Where something is missing or malformed.
 pub fn read_sample(folder: &Path) -> Result<Network, Error> {
-    let path = folder.join("shadow.config.yaml");
+    let path = folder.join(CONFIG);
     let config: Config =
         serde_saphyr::from_str(&read(&path)?).map_err(|error| Error::malformed(&path, error))?;
     let weights = weights(&folder.join("v3bw"))?;
     let torrc = folder.join("conf/tor.relay.authority.torrc");
     let (guards, exits) = flags(&torrc)?;
-    let countries = match &config.network.graph.file {
-        Some(file) => countries(&folder.join(&file.path))?,
-        None => BTreeMap::new(),
-    };
-    let is_used = |what: &dyn Fn(&str) -> bool| {
-        config
-            .hosts
-            .values()
-            .filter_map(|host| host.runs("tor").and(host.runs("tgen")))
-            .any(|it| what(&it.args))
-    };
-    let has_models = is_used(&|args| !args.contains(BENCHMARK));
+    let used = config.hosts.values().filter_map(|it| it.network_node_id).collect();
+    let map = config.network.map(folder, &used)?;
+    let mut clients = config.hosts.values().filter_map(|it| it.runs("tor").and(it.runs("tgen")));
+    let has_models = clients.any(|it| it.benchmark().is_none());
     let models =
         Arc::new(if has_models { read_models(&folder.join("conf"))? } else { Models::default() });
     let mut fetches: BTreeMap<String, Arc<Fetch>> = BTreeMap::new();
@@ -117,12 +209,7 @@ pub fn read_sample(folder: &Path) -> Result<Network, Error> {
     network.choices = Choices::default();
     for (name, host) in config.hosts {
         let malformed = |problem: String| Error::malformed(&path, format!("{name}: {problem}"));
-        let site = Site {
-            country: host.country(&countries).map_err(malformed)?,
-            up: rate(&host.bandwidth_up).map_err(malformed)?,
-            down: rate(&host.bandwidth_down).map_err(malformed)?,
-            name: name.clone(),
-        };
+        let site = host.site(&name, map.as_ref()).map_err(malformed)?;
         if let Some((fingerprint, weight)) = weights.get(&name) {
             network.relays.push(Relay {
                 site,
@@ -135,13 +222,12 @@ pub fn read_sample(folder: &Path) -> Result<Network, Error> {
         }
         match (host.runs("tor"), host.runs("tgen")) {
             (None, Some(_)) => network.servers.push(site),
-            (Some(_), Some(tgen)) if tgen.args.contains(BENCHMARK) => {
-                let file = tgen.args.rsplit('/').next().unwrap_or_default().to_owned();
-                let fetch = match fetches.get(&file) {
+            (Some(_), Some(tgen)) if let Some(file) = tgen.benchmark() => {
+                let fetch = match fetches.get(file) {
                     Some(fetch) => fetch.clone(),
-                    None => Arc::new(benchmark(&folder.join("conf").join(&file))?),
+                    None => Arc::new(benchmark(&folder.join("conf").join(file))?),
                 };
-                fetches.insert(file, fetch.clone());
+                fetches.insert(file.to_owned(), fetch.clone());
                 let users = Users::Fetch(fetch);
                 network.clients.push(Client { site, users, dirtiness: DIRTINESS_OF_BENCHMARKS });
             }
@@ -153,6 +239,7 @@ pub fn read_sample(folder: &Path) -> Result<Network, Error> {
             (None, None) => {}
         }
     }
+    network.map = map.map(Arc::new);
     Ok(network)
 }
 
@@ -169,40 +256,6 @@ fn limit(torrc: &Path) -> Result<Option<Rate>, Error> {
     let problem =
         || Error::malformed(torrc, format!("no such rate: {words:?}; as in \"1000 bytes\""));
     bytes.map(|it| Some(Rate::from_byte_per_s(it))).ok_or_else(problem)
-}
-
-/// The country of each node of a map in GML. Of GML it takes what such a map has: a node's attributes, one a line.
-fn countries(path: &Path) -> Result<BTreeMap<u32, String>, Error> {
-    let text = read(path)?;
-    let mut all = BTreeMap::new();
-    let mut node = None;
-    for line in text.lines().map(str::trim) {
-        let (word, value) = line.split_once(' ').unwrap_or((line, ""));
-        match (word, node) {
-            ("edge", _) => node = None,
-            ("id", _) => node = value.parse::<u32>().ok(),
-            ("country_code", Some(node)) => {
-                all.insert(node, value.trim_matches('"').to_owned());
-            }
-            _ => {}
-        }
-    }
-    Ok(all)
-}
-
-/// "1000 kilobit".
-fn rate(text: &str) -> Result<Rate, String> {
-    let problem = || format!("no such rate: {text:?}; as in \"1000 kilobit\"");
-    let (number, unit) = text.split_once(' ').ok_or_else(problem)?;
-    let number: u64 = number.parse().map_err(|_| problem())?;
-    let bits: u64 = match unit {
-        "bit" => 1,
-        "kilobit" | "kbit" | "Kbit" => 1_000,
-        "megabit" | "mbit" | "Mbit" => 1_000_000,
-        "gigabit" | "gbit" | "Gbit" => 1_000_000_000,
-        _ => return Err(problem()),
-    };
-    Ok(Rate::from_bit_per_s(number * bits))
 }
 
 /// Fingerprints and weights by nickname: tornettools notes it behind what tor reads.
@@ -279,13 +332,19 @@ fn benchmark(path: &Path) -> Result<Fetch, Error> {
         let (Some(bytes), Some(timeout)) = (of.get("recvsize"), of.get("timeout")) else {
             continue;
         };
-        let bytes = bytes_of(bytes).map_err(malformed)?;
+        let bytes = size_bytes(bytes).map_err(malformed)?;
         streams.push((id, bytes, duration(timeout).map_err(malformed)?));
     }
     let weight = |from: &str, to: &str| -> f64 {
         let edges = graph.edges.iter().filter(|(source, target, _)| source == from && target == to);
-        edges.filter_map(|(.., of)| of.get("weight")?.parse::<f64>().ok()).sum()
+        edges
+            .map(|(.., of)| of.get("weight").map_or(Some(1.0), |it| it.parse().ok()))
+            .sum::<Option<f64>>()
+            .unwrap_or(0.0)
     };
+    if streams.is_empty() {
+        return Err(malformed("no stream with recvsize and timeout".into()));
+    }
     let begins_at_once = streams.iter().any(|(id, ..)| weight("start", id) > 0.0);
     // The choice is the same after each.
     let from = match pauses.first() {
@@ -306,33 +365,4 @@ fn benchmark(path: &Path) -> Result<Fetch, Error> {
     let every = every.or_else(|| begins_at_once.then_some(Duration::from_mins(1)));
     let every = every.ok_or_else(|| malformed("no pause".into()))?;
     Ok(Fetch { every, count, sizes })
-}
-
-fn with_unit<'a>(text: &'a str, what: &str) -> Result<(u64, &'a str), String> {
-    let parts = text.split_once(' ').and_then(|(number, unit)| Some((number.parse().ok()?, unit)));
-    parts.ok_or_else(|| format!("no such {what}: {text:?}"))
-}
-
-/// "1 MiB".
-fn bytes_of(text: &str) -> Result<u32, String> {
-    let (number, unit) = with_unit(text, "size")?;
-    let shift = match unit {
-        "byte" | "bytes" | "B" => 0,
-        "KiB" => 10,
-        "MiB" => 20,
-        "GiB" => 30,
-        _ => return Err(format!("no such unit of size: {unit:?}")),
-    };
-    u32::try_from(number << shift).map_err(|_| format!("more than four GiB: {text:?}"))
-}
-
-/// "15 seconds".
-fn duration(text: &str) -> Result<Duration, String> {
-    let (number, unit) = with_unit(text, "time")?;
-    match unit {
-        "second" | "seconds" => Ok(Duration::from_secs(number)),
-        "minute" | "minutes" => Ok(Duration::from_mins(number)),
-        "millisecond" | "milliseconds" => Ok(Duration::from_millis(number)),
-        _ => Err(format!("no such unit of time: {unit:?}")),
-    }
 }

@@ -201,12 +201,7 @@ mod tests {
     fn network() -> Network {
         let relay = |number: u32, mbit: f64, is_guard, is_exit| {
             let rate = Rate::from_mbit_per_s(mbit);
-            let site = Site {
-                name: format!("relay{number}"),
-                country: "DE".to_owned(),
-                up: rate,
-                down: rate,
-            };
+            let site = Site::new(format!("relay{number}"), "DE", rate);
             Relay { site, weight: 7, is_guard, is_exit, limit: None }
         };
         let relays = vec![

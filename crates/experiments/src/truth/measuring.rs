@@ -49,6 +49,6 @@ impl Measuring {
     #[must_use]
     pub fn site(&self) -> Site {
         let (country, rate) = self.measurer;
-        Site { name: "measurer".to_owned(), country: country.to_owned(), up: rate, down: rate }
+        Site::new("measurer", country, rate)
     }
 }

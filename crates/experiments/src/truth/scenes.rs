@@ -27,7 +27,7 @@ const PLACES: [&str; 5] = ["SE", "DE", "FR", "NL", "US"];
 const RAMP: Duration = Duration::from_secs(1);
 
 fn site(name: &str, country: &str) -> Site {
-    Site { name: name.to_owned(), country: country.to_owned(), up: WIDE, down: WIDE }
+    Site::new(name, country, WIDE)
 }
 
 /// A path: guard, middle, exit, and a server, in these countries.

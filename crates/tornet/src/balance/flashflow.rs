@@ -45,15 +45,9 @@ impl Balancer for FlashFlow {
     }
 
     fn weigh(&self, network: &Network, how: &Conditions<'_>) -> Result<Weighing, Error> {
-        let site = |name: String, country: &str, rate| Site {
-            name,
-            country: country.into(),
-            up: rate,
-            down: rate,
-        };
         let members = self.measurers.iter().enumerate();
-        let members = members.map(|(n, (at, rate))| site(format!("measurer-{n}"), at, *rate));
-        let coordinator = site("coordinator".into(), "US", Rate::from_bit_per_s(100_000_000));
+        let members = members.map(|(n, (at, rate))| Site::new(format!("measurer-{n}"), at, *rate));
+        let coordinator = Site::new("coordinator", "US", Rate::from_bit_per_s(100_000_000));
         let guests = Guests {
             team: std::iter::once(coordinator).chain(members).collect(),
             ..Guests::default()

@@ -91,12 +91,7 @@ impl Balancer for TorFlow {
     #[expect(clippy::cast_precision_loss, reason = "numbers of relays")]
     fn weigh(&self, network: &Network, how: &Conditions<'_>) -> Result<Weighing, Error> {
         let probes = self.probes(network, &mut Lot::of(how.seed, 5));
-        let site = Site {
-            name: "scanner".into(),
-            country: "US".into(),
-            up: Rate::from_bit_per_s(1_000_000_000),
-            down: Rate::from_bit_per_s(1_000_000_000),
-        };
+        let site = Site::new("scanner", "US", Rate::from_bit_per_s(1_000_000_000));
         let scan = Scan { probes: probes.iter().map(|it| it.1).collect(), at_once: self.at_once };
         let guests = Guests { scanners: vec![(site, Arc::new(scan))], team: Vec::new() };
         let plan =
@@ -251,12 +246,7 @@ mod tests {
         let mut sent_bytes = vec![100; 30];
         sent_bytes[12..22].fill(700);
         let figures = HostFigures { sent_bytes, ..HostFigures::default() };
-        let site = Site {
-            name: String::new(),
-            country: "DE".into(),
-            up: Rate::from_byte_per_s(1000),
-            down: Rate::from_byte_per_s(1000),
-        };
+        let site = Site::new("", "DE", Rate::from_byte_per_s(1000));
         let mut relay = Relay { site, weight: 1, is_guard: true, is_exit: false, limit: None };
         assert!((observed(&relay, &figures).observed_byte_per_s - 700.0).abs() < 1e-9);
         relay.limit = Some(Rate::from_byte_per_s(500));

@@ -2,9 +2,9 @@
 
 use super::{Plan, put};
 use crate::error::Error;
+use crate::map::Way;
 use crate::network::{Client, Site, Users};
-use crate::places::Places;
-use std::collections::BTreeMap;
+use crate::ways::Ways;
 use std::fmt::Write;
 use std::net::Ipv4Addr;
 use std::path::Path;
@@ -24,16 +24,17 @@ pub(super) fn address(place: usize) -> Ipv4Addr {
 }
 
 pub(super) fn write(plan: &Plan<'_>, folder: &Path) -> Result<(), Error> {
-    let countries = plan.countries();
-    put(&folder.join("conf/network.gml"), &map(plan, &countries)?)?;
+    let ways = Ways::new(plan.network, &plan.sites())?;
+    put(&folder.join("conf/network.gml"), &map(&ways))?;
     let mut text = format!(
         "general:\n  bootstrap_end_time: {BOOTSTRAPPED_S}\n  stop_time: {}\n  template_directory: shadow.data.template\n\
          network:\n  use_shortest_path: false\n  graph:\n    type: gml\n    file:\n      path: conf/network.gml\nhosts:\n",
         BOOTSTRAPPED_S + plan.seconds
     );
-    let host = |text: &mut String, site: &Site| {
-        let Site { name, country, up, down } = site;
-        let node = countries.get(country.as_str()).copied().unwrap_or(0);
+    let mut nodes = ways.place_of().iter();
+    let mut host = |text: &mut String, site: &Site| {
+        let Site { name, up, down, .. } = site;
+        let node = nodes.next().copied().unwrap_or(0);
         let (up, down) = (up.as_bit_per_s(), down.as_bit_per_s());
         let _infallible = write!(
             text,
@@ -90,27 +91,26 @@ fn begins_ms(plan: &Plan<'_>, place: usize) -> u128 {
     bootstrapped_ms + every_ms * before / all.max(1)
 }
 
-/// Latency and loss from each country to each, those of our own world.
-fn map(plan: &Plan<'_>, countries: &BTreeMap<&str, usize>) -> Result<String, Error> {
-    let known = Places::new()?;
+/// Latency and loss from each place to each, those of our own world. Nodes are called by their places' numbers.
+fn map(ways: &Ways<'_>) -> String {
     let mut text = String::from("graph [\n  directed 1\n");
-    for (country, node) in countries {
+    for node in 0..ways.places() {
+        let _infallible = writeln!(text, "  node [\n    id {node}");
+        if let Some(country) = ways.country(node) {
+            let _infallible =
+                writeln!(text, "    label \"{country}\"\n    country_code \"{country}\"");
+        }
+        text += "    host_bandwidth_up \"1 Gbit\"\n    host_bandwidth_down \"1 Gbit\"\n  ]\n";
+    }
+    for (from, to) in
+        (0..ways.places()).flat_map(|from| (0..ways.places()).map(move |to| (from, to)))
+    {
+        let Way { latency, loss } = ways.between(from, to);
+        let (ns, loss) = (latency.as_nanos(), loss.min(1.0));
         let _infallible = write!(
             text,
-            "  node [\n    id {node}\n    label \"{country}\"\n    country_code \"{country}\"\n    \
-             host_bandwidth_up \"1 Gbit\"\n    host_bandwidth_down \"1 Gbit\"\n  ]\n"
+            "  edge [\n    source {from}\n    target {to}\n    latency \"{ns} ns\"\n    packet_loss {loss:.9}\n  ]\n"
         );
     }
-    for (from, source) in countries {
-        for (to, target) in countries {
-            let latency = known.find(from)?.latency_to(&known.find(to)?);
-            let loss = plan.network.choices.loss_at_300_ms * latency.as_secs_f64() / 0.3;
-            let (us, loss) = (latency.as_micros(), loss.min(1.0));
-            let _infallible = write!(
-                text,
-                "  edge [\n    source {source}\n    target {target}\n    latency \"{us} us\"\n    packet_loss {loss:.9}\n  ]\n"
-            );
-        }
-    }
-    Ok(text + "]\n")
+    text + "]\n"
 }

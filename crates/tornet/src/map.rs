@@ -1,0 +1,314 @@
+//! A map of a network, as Shadow has it: nodes, and latency and loss from each to each.
+//!
+//! In GML: lists of names with values, in brackets. A map of the whole Internet has millions of edges, so the text is passed once, and of edges only what counts is kept; crates that read GML
+//! make trees of all of it, and know no fractions.
+
+use crate::places::Places;
+use crate::units::{duration, rate};
+use onion::{Duration, Rate};
+use petgraph::algo::dijkstra;
+use petgraph::graph::{DiGraph, NodeIndex};
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Add;
+
+/// What a map says of a node.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Node {
+    /// Two letters of ISO 3166, if it says so.
+    pub country: Option<String>,
+    /// What hosts there send at most, if they do not say it themselves.
+    pub up: Option<Rate>,
+    /// What they get at most.
+    pub down: Option<Rate>,
+}
+
+/// From one node to one.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Way {
+    /// One way.
+    pub latency: Duration,
+    /// The share of packets that get lost.
+    pub loss: f64,
+}
+
+/// Those nodes of a map where hosts are, and what lies between them.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Map {
+    nodes: BTreeMap<u32, Node>,
+    ways: BTreeMap<(u32, u32), Way>,
+}
+
+impl Map {
+    /// Shadow's own for who has none: one node, 1 Gbit/s for all hosts, 1 ms.
+    #[must_use]
+    pub fn one_switch() -> Self {
+        let rate = Some(Rate::from_mbit_per_s(1000.0));
+        let node = Node { country: None, up: rate, down: rate };
+        let way = Way { latency: Duration::from_millis(1), loss: 0.0 };
+        Self { nodes: BTreeMap::from([(0, node)]), ways: BTreeMap::from([((0, 0), way)]) }
+    }
+
+    /// A map in GML, of which these nodes are used. By Shadow's rules: from one node to another there is an edge, or with `by_shortest` the way of least latency
+    /// over any nodes; from a node to itself always its own edge.
+    ///
+    /// # Errors
+    /// What is wrong with the text, or missing.
+    pub fn parse(text: &str, by_shortest: bool, used: &BTreeSet<u32>) -> Result<Self, String> {
+        let mut drawn = Drawn::read(text, |from, to| {
+            by_shortest || (used.contains(&from) && used.contains(&to))
+        })?;
+        let ways =
+            if by_shortest { drawn.shortest(used) } else { std::mem::take(&mut drawn.edges) };
+        for (from, to) in used.iter().flat_map(|from| used.iter().map(move |to| (*from, *to))) {
+            if !drawn.nodes.contains_key(&from) {
+                return Err(format!("hosts are at node {from}, which is not on the map"));
+            }
+            if !ways.contains_key(&(from, to)) {
+                return Err(format!("the map has no edge from node {from} to node {to}"));
+            }
+        }
+        drawn.nodes.retain(|id, _| used.contains(id));
+        Ok(Self { nodes: drawn.nodes, ways })
+    }
+
+    /// All nodes where hosts are.
+    pub fn nodes(&self) -> impl Iterator<Item = (u32, &Node)> {
+        self.nodes.iter().map(|(id, node)| (*id, node))
+    }
+
+    /// One of them.
+    #[must_use]
+    pub fn node(&self, id: u32) -> Option<&Node> {
+        self.nodes.get(&id)
+    }
+
+    /// What lies between two of them; nothing, if one is not there.
+    #[must_use]
+    pub fn way(&self, from: u32, to: u32) -> Way {
+        self.ways.get(&(from, to)).copied().unwrap_or_default()
+    }
+
+    /// Where a host belongs of which only the country is known: a node in that country, else the nearest one of which a country is known, else the first.
+    #[must_use]
+    pub fn nearest(&self, country: &str, known: &Places) -> Option<u32> {
+        let here = known.find(country).ok();
+        let distance = |node: &Node| {
+            let there = known.find(node.country.as_deref()?).ok()?;
+            here.map(|here| here.latency_to(&there))
+        };
+        let far = |(id, node): (&u32, &Node)| {
+            let is_elsewhere = node.country.as_deref() != Some(country);
+            (is_elsewhere, distance(node).unwrap_or(Duration::MAX), *id)
+        };
+        self.nodes.iter().map(far).min().map(|(_, _, id)| id)
+    }
+}
+
+/// A map as it is drawn.
+#[derive(Debug, Default)]
+struct Drawn {
+    nodes: BTreeMap<u32, Node>,
+    edges: BTreeMap<(u32, u32), Way>,
+}
+
+/// Of an edge or a node, what has been read so far.
+#[derive(Default)]
+struct Item {
+    id: Option<u32>,
+    source: Option<u32>,
+    target: Option<u32>,
+    way: Way,
+    has_latency: bool,
+    node: Node,
+}
+
+impl Item {
+    fn take(&mut self, name: &str, value: &str) -> Result<(), String> {
+        let number = |value: &str| {
+            value.parse::<u32>().map(Some).map_err(|_| format!("no such {name}: {value:?}"))
+        };
+        match name {
+            "id" => self.id = number(value)?,
+            "source" => self.source = number(value)?,
+            "target" => self.target = number(value)?,
+            "latency" => {
+                self.way.latency = duration(value)?;
+                self.has_latency = true;
+                if self.way.latency.is_zero() {
+                    return Err("a latency of nothing".into());
+                }
+            }
+            "packet_loss" => {
+                let loss = value.parse::<f64>().ok().filter(|it| (0.0..=1.0).contains(it));
+                self.way.loss = loss.ok_or_else(|| format!("no such packet_loss: {value:?}"))?;
+            }
+            "country_code" => self.node.country = Some(value.to_owned()),
+            "host_bandwidth_up" | "bandwidth_up" => self.node.up = Some(rate(value)?),
+            "host_bandwidth_down" | "bandwidth_down" => self.node.down = Some(rate(value)?),
+            _ => {}
+        }
+        Ok(())
+    }
+}
+
+impl Drawn {
+    /// Reads the text. Edges are kept if they are wanted.
+    fn read(text: &str, is_wanted: impl Fn(u32, u32) -> bool) -> Result<Self, String> {
+        let mut drawn = Self::default();
+        let mut is_directed = false;
+        // The lists that are open, from the outermost, and what belongs to the innermost edge or node.
+        let mut open: Vec<&str> = Vec::new();
+        let mut item = Item::default();
+        let mut name = None;
+        for token in Tokens(text) {
+            match (token?, name.take()) {
+                (Token::Bare("["), Some(list)) => {
+                    open.push(list);
+                    if open == ["graph", "node"] || open == ["graph", "edge"] {
+                        item = Item::default();
+                    }
+                }
+                (Token::Bare("]"), None) => {
+                    if open == ["graph", "node"] {
+                        let id = item.id.ok_or("a node without an id")?;
+                        if drawn.nodes.insert(id, std::mem::take(&mut item.node)).is_some() {
+                            return Err(format!("two nodes have the id {id}"));
+                        }
+                    } else if open == ["graph", "edge"] {
+                        drawn.add(&item, &is_wanted)?;
+                    }
+                    open.pop().ok_or("a bracket too many")?;
+                }
+                (Token::Bare(word), None) => name = Some(word),
+                (Token::Text(text), None) => return Err(format!("{text:?} stands alone")),
+                (Token::Bare(value) | Token::Text(value), Some(name)) => match open[..] {
+                    ["graph"] if name == "directed" => is_directed = value == "1",
+                    ["graph", "node" | "edge"] => item.take(name, value)?,
+                    _ => {}
+                },
+            }
+        }
+        if let Some(list) = open.last() {
+            return Err(format!("the list {list} has no end"));
+        }
+        if !is_directed {
+            let back: Vec<_> =
+                drawn.edges.iter().map(|((from, to), way)| ((*to, *from), *way)).collect();
+            for (ends, way) in back {
+                drawn.edges.entry(ends).or_insert(way);
+            }
+        }
+        Ok(drawn)
+    }
+
+    fn add(&mut self, item: &Item, is_wanted: impl Fn(u32, u32) -> bool) -> Result<(), String> {
+        let (Some(source), Some(target)) = (item.source, item.target) else {
+            return Err("an edge without a source or target".into());
+        };
+        if !item.has_latency {
+            return Err(format!("the edge from node {source} to node {target} has no latency"));
+        }
+        let is_second =
+            is_wanted(source, target) && self.edges.insert((source, target), item.way).is_some();
+        let problem = || format!("two edges lead from node {source} to node {target}");
+        (!is_second).then_some(()).ok_or_else(problem)
+    }
+
+    /// The ways of least latency between these nodes.
+    fn shortest(&self, used: &BTreeSet<u32>) -> BTreeMap<(u32, u32), Way> {
+        let mut graph = DiGraph::new();
+        let places: BTreeMap<u32, NodeIndex> =
+            self.nodes.keys().map(|id| (*id, graph.add_node(*id))).collect();
+        for ((from, to), way) in &self.edges {
+            if let (Some(from), Some(to)) = (places.get(from), places.get(to)) {
+                graph.add_edge(*from, *to, Cost::of(*way));
+            }
+        }
+        let mut ways = BTreeMap::new();
+        for from in used {
+            let Some(place) = places.get(from) else { continue };
+            let costs = dijkstra(&graph, *place, None, |edge| *edge.weight());
+            for to in used.iter().filter(|to| *to != from) {
+                if let Some(cost) = places.get(to).and_then(|it| costs.get(it)) {
+                    ways.insert((*from, *to), cost.way());
+                }
+            }
+            if let Some(own) = self.edges.get(&(*from, *from)) {
+                ways.insert((*from, *from), *own);
+            }
+        }
+        ways
+    }
+}
+
+/// Of several edges in a row: latencies add up; what is to arrive must pass all of them.
+#[derive(Clone, Copy, Debug, PartialEq, PartialOrd)]
+struct Cost {
+    latency: Duration,
+    loss: f64,
+}
+
+impl Cost {
+    const fn of(way: Way) -> Self {
+        Self { latency: way.latency, loss: way.loss }
+    }
+
+    const fn way(self) -> Way {
+        Way { latency: self.latency, loss: self.loss }
+    }
+}
+
+impl Default for Cost {
+    fn default() -> Self {
+        Self { latency: Duration::ZERO, loss: 0.0 }
+    }
+}
+
+impl Add for Cost {
+    type Output = Self;
+
+    fn add(self, more: Self) -> Self {
+        let passing = (1.0 - self.loss) * (1.0 - more.loss);
+        Self { latency: self.latency.saturating_add(more.latency), loss: 1.0 - passing }
+    }
+}
+
+enum Token<'a> {
+    /// A name, a number or a bracket.
+    Bare(&'a str),
+    /// What stands in quotes.
+    Text(&'a str),
+}
+
+/// What is left of the text.
+struct Tokens<'a>(&'a str);
+
+impl<'a> Iterator for Tokens<'a> {
+    type Item = Result<Token<'a>, String>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        loop {
+            self.0 = self.0.trim_start();
+            // Comments go to the end of their line.
+            let Some(comment) = self.0.strip_prefix('#') else { break };
+            self.0 = comment.split_once('\n').map_or("", |(_, rest)| rest);
+        }
+        let first = self.0.chars().next()?;
+        if first == '"' {
+            let Some((text, rest)) = self.0[1..].split_once('"') else {
+                self.0 = "";
+                return Some(Err("a quotation without an end".into()));
+            };
+            self.0 = rest;
+            return Some(Ok(Token::Text(text)));
+        }
+        let is_end = |it: char| it.is_whitespace() || matches!(it, '[' | ']' | '"');
+        let len = if is_end(first) { 1 } else { self.0.find(is_end).unwrap_or(self.0.len()) };
+        let (word, rest) = self.0.split_at(len);
+        self.0 = rest;
+        Some(Ok(Token::Bare(word)))
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,103 @@
+use super::*;
+use proptest::prelude::*;
+
+const THREE: &str = r#"
+# Three places, as hands write it.
+graph [
+  directed 0
+  node [ id 1 label "here [not a list]" country_code "DE" host_bandwidth_up "10 Mbit" host_bandwidth_down "50 Mbit" ]
+  node [
+    id 2
+    country_code "US"
+    graphics [ x 1.5 id 7 ]
+  ]
+  node [ id 3 ]
+  edge [ source 1 target 1 latency "2 ms" ]
+  edge [ source 2 target 2 latency "3 ms" packet_loss 0.0 ]
+  edge [ source 3 target 3 latency "4 ms" ]
+  edge [ source 1 target 2 latency "45500 us" packet_loss 0.25 ]
+  edge [ source 2 target 3 latency "10 ms" packet_loss 0.5 ]
+  edge [ source 1 target 3 latency "80 ms" packet_loss 0.0 ]
+]
+"#;
+
+fn used(ids: &[u32]) -> BTreeSet<u32> {
+    ids.iter().copied().collect()
+}
+
+const fn way(latency_us: u64, loss: f64) -> Way {
+    Way { latency: Duration::from_micros(latency_us), loss }
+}
+
+#[test]
+fn nodes_and_ways_are_those_of_the_text_in_both_directions() {
+    let map = Map::parse(THREE, false, &used(&[1, 2])).expect("it is sound");
+    let here = map.node(1).expect("it is there");
+    assert_eq!(here.country.as_deref(), Some("DE"));
+    assert_eq!(here.up, Some(Rate::from_mbit_per_s(10.0)));
+    assert_eq!(here.down, Some(Rate::from_mbit_per_s(50.0)));
+    assert_eq!(map.way(1, 2), way(45_500, 0.25));
+    assert_eq!(map.way(2, 1), way(45_500, 0.25));
+    assert_eq!(map.way(1, 1), way(2_000, 0.0));
+    assert!(map.node(3).is_none(), "nobody is there");
+}
+
+#[test]
+fn the_shortest_way_may_lead_over_nodes_where_nobody_is_and_loses_what_each_edge_loses() {
+    let direct = Map::parse(THREE, false, &used(&[1, 3])).expect("it is sound");
+    assert_eq!(direct.way(1, 3), way(80_000, 0.0));
+    let shortest = Map::parse(THREE, true, &used(&[1, 3])).expect("it is sound");
+    assert_eq!(shortest.way(1, 3), way(55_500, 1.0 - 0.75 * 0.5));
+    assert_eq!(shortest.way(3, 1), way(55_500, 1.0 - 0.75 * 0.5));
+    assert_eq!(shortest.way(3, 3), way(4_000, 0.0), "its own edge");
+}
+
+#[test]
+fn a_directed_map_has_only_the_ways_that_it_names() {
+    let text = THREE.replace("directed 0", "directed 1");
+    let error = Map::parse(&text, false, &used(&[1, 2])).expect_err("there is no way back");
+    assert!(error.contains("no edge from node 2 to node 1"), "{error}");
+}
+
+#[test]
+fn what_is_wrong_with_a_map_is_said() {
+    let cases = [
+        (THREE.replace("source 1 target 1 ", "source 9 target 9 "), "from node 1 to node 1"),
+        (THREE.replace("latency \"45500 us\"", ""), "has no latency"),
+        (THREE.replace("45500 us", "0 us"), "latency of nothing"),
+        (THREE.replace("45500 us", "45500 parsecs"), "unit of time"),
+        (THREE.replace("0.25", "1.25"), "packet_loss"),
+        (THREE.replace("id 3 ]", "id 2 ]"), "two nodes have the id 2"),
+        (THREE.replace("id 3 ]", "]"), "without an id"),
+        (THREE.replace("source 2 target 3", "source 1 target 2"), "two edges"),
+        (THREE.replace("source 2 target 3", "source two target 3"), "no such source"),
+        (THREE.replace("\"US\"", "\"US"), "stands alone"),
+        (THREE.split("80 ms").take(1).collect(), "a quotation without an end"),
+        (THREE.trim_end().trim_end_matches(']').to_owned(), "no end"),
+        (format!("{THREE} ]"), "bracket"),
+    ];
+    for (text, said) in cases {
+        let error = Map::parse(&text, false, &used(&[1, 2, 3])).expect_err(said);
+        assert!(error.contains(said), "{error}, not {said}");
+    }
+    let error = Map::parse(THREE, true, &used(&[1, 5])).expect_err("there is no such node");
+    assert!(error.contains("node 5"), "{error}");
+}
+
+#[test]
+fn who_says_only_its_country_is_at_the_nearest_node() {
+    let map = Map::parse(THREE, false, &used(&[1, 2, 3])).expect("it is sound");
+    let known = Places::new().expect("the table is sound");
+    for (country, node) in [("DE", 1), ("US", 2), ("NL", 1), ("CA", 2)] {
+        assert_eq!(map.nearest(country, &known), Some(node), "{country}");
+    }
+    assert_eq!(Map::one_switch().nearest("DE", &known), Some(0), "there is no other");
+}
+
+proptest! {
+    #[test]
+    fn no_text_is_too_much_for_it(text in "[a-z0-9\\[\\]\" #\\n.]{0,200}", by_shortest: bool) {
+        let _said = Map::parse(&text, by_shortest, &used(&[0, 1]));
+        let _said = Map::parse(&format!("graph [ {text} ]"), by_shortest, &used(&[0, 1]));
+    }
+}

@@ -1,0 +1,103 @@
+//! Where hosts are, and what lies between them: by the network's own map, else by countries.
+
+use crate::error::Error;
+use crate::map::{Map, Way};
+use crate::network::{Network, Site};
+use crate::places::{Place, Places};
+use onion::Duration;
+use std::collections::BTreeMap;
+
+/// Less is not simulated: time passes in windows of the least latency.
+const LEAST: Duration = Duration::from_micros(200);
+
+/// The places where some hosts are.
+pub(crate) struct Ways<'a> {
+    spots: Spots<'a>,
+    /// The number of each host's place.
+    place_of: Vec<u16>,
+}
+
+enum Spots<'a> {
+    Nodes { map: &'a Map, ids: Vec<u32> },
+    Countries { places: Vec<Place>, names: Vec<&'a str>, loss_at_300_ms: f64 },
+}
+
+impl<'a> Ways<'a> {
+    /// Of hosts in a network, its own and others.
+    ///
+    /// # Errors
+    /// Where nobody knows where one is.
+    pub(crate) fn new(network: &'a Network, sites: &[&'a Site]) -> Result<Self, Error> {
+        let known = Places::new()?;
+        let Some(map) = &network.map else {
+            let names: Vec<&str> = sites.iter().map(|it| it.country.as_str()).collect();
+            let (names, place_of) = numbered(&names);
+            let places = names.iter().map(|it| known.find(it)).collect::<Result<_, Error>>()?;
+            let loss_at_300_ms = network.choices.loss_at_300_ms;
+            return Ok(Self {
+                spots: Spots::Countries { places, names, loss_at_300_ms },
+                place_of,
+            });
+        };
+        let node = |site: &&Site| {
+            let node = site.node.or_else(|| map.nearest(&site.country, &known));
+            node.filter(|it| map.node(*it).is_some()).ok_or_else(|| {
+                Error::Impossible(format!("{} is nowhere on the network's map", site.name))
+            })
+        };
+        let nodes = sites.iter().map(node).collect::<Result<Vec<u32>, Error>>()?;
+        let (ids, place_of) = numbered(&nodes);
+        Ok(Self { spots: Spots::Nodes { map, ids }, place_of })
+    }
+
+    /// How many places there are.
+    pub(crate) fn places(&self) -> u16 {
+        let count = match &self.spots {
+            Spots::Nodes { ids, .. } => ids.len(),
+            Spots::Countries { places, .. } => places.len(),
+        };
+        u16::try_from(count).unwrap_or(u16::MAX)
+    }
+
+    /// The place of each host, in the order in which they were given.
+    pub(crate) fn place_of(&self) -> &[u16] {
+        &self.place_of
+    }
+
+    /// From one place to one.
+    pub(crate) fn between(&self, from: u16, to: u16) -> Way {
+        let (from, to) = (usize::from(from), usize::from(to));
+        match &self.spots {
+            Spots::Nodes { map, ids } => {
+                let way = map.way(ids[from], ids[to]);
+                Way { latency: way.latency.max(LEAST), ..way }
+            }
+            Spots::Countries { places, loss_at_300_ms, .. } => {
+                let latency = places[from].latency_to(&places[to]);
+                Way { latency, loss: loss_at_300_ms * latency.as_secs_f64() / 0.3 }
+            }
+        }
+    }
+
+    /// In which country a place is, if anybody knows.
+    pub(crate) fn country(&self, place: u16) -> Option<&str> {
+        match &self.spots {
+            Spots::Nodes { map, ids } => map.node(ids[usize::from(place)])?.country.as_deref(),
+            Spots::Countries { names, .. } => Some(names[usize::from(place)]),
+        }
+    }
+}
+
+/// Each of them once, in their first order, and the number of each.
+fn numbered<T: Copy + Ord>(all: &[T]) -> (Vec<T>, Vec<u16>) {
+    let mut numbers = BTreeMap::new();
+    let mut once = Vec::new();
+    let number = |it: &T| {
+        *numbers.entry(*it).or_insert_with(|| {
+            once.push(*it);
+            u16::try_from(once.len() - 1).unwrap_or(u16::MAX)
+        })
+    };
+    let place_of = all.iter().map(number).collect();
+    (once, place_of)
+}
