@@ -82,8 +82,9 @@ pub(crate) fn tell_failure(
 /// What a relay can carry, as far as the team could find out.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Estimate {
-    /// *z*: the median over the seconds of the last round (§4.1), or their mean if that is less, so that
-    /// nobody has more for serving only the seconds that decide. Never zero.
+    /// *z*: the median over the seconds of a round (§4.1), or their mean if that is less, so that
+    /// nobody has more for serving only the seconds that decide. Never zero. Of several complete rounds it is the most: a stock relay
+    /// is slower over more sockets, which later rounds have.
     ///
     /// If that round ended early ([`Inconclusive::LoadTooSmall`]), what it would have reached for
     /// certain.

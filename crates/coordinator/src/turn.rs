@@ -36,6 +36,13 @@ pub struct Turn {
     /// ([`PastEstimate::sockets`](crate::PastEstimate::sockets)).
     #[serde(default)]
     pub sockets_min: u32,
+    /// The most that the relay has passed on in a complete round before this one. More sockets can make a relay slower, and what it could do it can do.
+    #[serde(default = "nothing")]
+    pub passed: Rate,
+}
+
+const fn nothing() -> Rate {
+    Rate::ZERO
 }
 
 const fn once() -> u32 {
@@ -48,7 +55,8 @@ impl Turn {
     #[must_use]
     pub const fn first(guess: Rate, rounds_max: u32) -> Self {
         let rounds_max = if rounds_max == 0 { 1 } else { rounds_max };
-        Self { guess, round: 1, rounds_max, widening: 1, measurers_min: 1, sockets_min: 0 }
+        let passed = Rate::ZERO;
+        Self { guess, round: 1, rounds_max, widening: 1, measurers_min: 1, sockets_min: 0, passed }
     }
 
     /// The same with at least so many sockets.

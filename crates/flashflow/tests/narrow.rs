@@ -36,5 +36,7 @@ fn a_measurers_narrow_link_is_named_and_the_relays_own_is_its_capacity() {
     for case in [nowhere, relay, measurer] {
         let ratio = case["ratio"].as_f64().expect("an estimate");
         assert!(ratio < 1.06, "{case}");
+        // What is called conclusive is right, on any machine.
+        assert!(case["conclusive"] == false || ratio > 0.9, "{case}");
     }
 }

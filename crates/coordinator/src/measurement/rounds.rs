@@ -212,13 +212,14 @@ impl Measurement {
         }
         // Never above the mean: what a relay is spared in some seconds it must not get for the others.
         let capacity = Rate::from_byte_per_s(median.min(mean));
+        self.turn.passed = self.turn.passed.max(capacity);
         let hindered = self.hindered_in(series);
         let doubt = match self.doubt(series, &hindered, capacity, &seconds) {
             Ok(doubt) => doubt,
             Err((measurer, failure)) => return self.fail(now, measurer, failure),
         };
         let unsteady = Inconclusive::unsteadiness(median, mean);
-        let estimate = self.estimate(series, capacity, seconds, doubt.or(unsteady));
+        let estimate = self.estimate(series, self.turn.passed, seconds, doubt.or(unsteady));
         self.hindered = hindered;
         match doubt.and_then(|it| it.next_turn()) {
             Some(next) => self.go_on(now, estimate, next),

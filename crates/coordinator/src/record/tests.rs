@@ -148,6 +148,7 @@ fn an_estimate_stands_only_if_the_relay_did_not_want_another_round() {
         widening: 1,
         measurers_min: 1,
         sockets_min: 0,
+        passed: Rate::ZERO,
     };
     let first = record(measured(mbit(50.0), Some(Inconclusive::LoadTooSmall { next })));
     let second = |end| {

@@ -79,14 +79,14 @@ impl Judged {
             .column("loss_percent", loss_percent)
             .column("congestion", congestion)
             .column("limit_mbit_per_s", limit)
-            .column("conclusion", verdict)
             .column("limited_by", limited_by)
             .column("fault", fault.map(Fault::words))
             .column("rounds", rounds)
             .column("sockets", tried.ok().and_then(|it| it.sockets))
             .column("took_s", timed.ok().map(|it| it.took.as_secs_f64()))
             .column("sent_mbit_per_s", tried.ok().and_then(Tried::sent_mbit))
-            .column("seconds_mbit_per_s", tried.ok().map(Tried::seconds_text));
+            .column("seconds_mbit_per_s", tried.ok().map(Tried::seconds_text))
+            .says(verdict);
         Self { case, path, verdict }
     }
 

@@ -77,6 +77,8 @@ pub struct Case {
     pub ratio: Option<f64>,
     /// How it ended.
     pub verdict: CaseVerdict,
+    /// What a measurement says of its own number, if that is more to the point: it stands for the verdict in JSON and tables. See [`Case::says`].
+    pub word: Option<&'static str>,
     /// What there is to say of it; may be empty.
     pub detail: String,
     /// What else is known of it. Of columns with the same name the first counts; none may be
@@ -208,6 +210,18 @@ impl Case {
     #[must_use]
     pub fn ended(self, verdict: CaseVerdict, detail: impl Into<String>) -> Self {
         Self { verdict, detail: detail.into(), ..self }
+    }
+
+    /// A measurement's own word on its number, such as `conclusive`. In JSON and tables it is the `verdict`, and how the case has ended by now is the column `ended`.
+    #[must_use]
+    pub fn says(self, word: &'static str) -> Self {
+        let ended = self.verdict.word();
+        Self { word: Some(word), ..self }.column("ended", ended)
+    }
+
+    /// The verdict as JSON and tables have it.
+    pub(super) fn verdict_word(&self) -> &'static str {
+        self.word.unwrap_or(self.verdict.word())
     }
 
     /// Something else that is known of it, under a name that carries its unit, such as

@@ -95,7 +95,7 @@ impl Serialize for Case {
         object.serialize_entry(truth, &self.truth_mbit_per_s)?;
         object.serialize_entry(estimate, &self.estimate_mbit_per_s)?;
         object.serialize_entry(ratio, &self.ratio)?;
-        object.serialize_entry(verdict, &self.verdict)?;
+        object.serialize_entry(verdict, self.verdict_word())?;
         object.serialize_entry(detail, &self.detail)?;
         self.own_columns().try_for_each(|(name, value)| object.serialize_entry(name, value))?;
         object.end()

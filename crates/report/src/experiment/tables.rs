@@ -18,7 +18,7 @@ impl ExperimentReport {
                 number(case.truth_mbit_per_s),
                 number(case.estimate_mbit_per_s),
                 number(case.ratio),
-                cell(case.verdict.word()),
+                cell(case.verdict_word()),
                 cell(&case.detail),
             ];
             let others = columns.iter().map(|name| match case.value(name) {

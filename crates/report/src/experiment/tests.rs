@@ -69,6 +69,19 @@ fn a_case_is_one_flat_object_with_the_promised_keys_first() {
 }
 
 #[test]
+fn a_measurements_own_word_stands_for_the_verdict_which_is_a_column_then() {
+    let mut report = report();
+    report.cases[0] = report.cases[0].clone().says("conclusive");
+    let json = serde_json::to_string(&report.cases[0]).unwrap();
+    assert!(json.contains(r#""verdict":"conclusive","#), "{json}");
+    assert!(json.ends_with(r#""ended":"held"}"#), "{json}");
+    let rows = rows(&report.cases_csv().unwrap());
+    let at = rows[0].iter().position(|name| name == "ended").unwrap();
+    assert_eq!((rows[1][4].as_str(), rows[1][at].as_str()), ("conclusive", "held"));
+    assert_eq!(report.count(CaseVerdict::Held), 1, "{report:?}");
+}
+
+#[test]
 fn no_column_can_take_the_place_of_another() {
     let case = Case::new("a", None, None).column("name", "b").column("n", 1).column("n", 2);
     let json = serde_json::to_string(&case).unwrap();

@@ -26,6 +26,8 @@ pub(super) struct Lab {
     pub(super) deaf: Option<usize>,
     /// What the way lets each socket carry, in bytes per second.
     pub(super) per_socket: Option<u64>,
+    /// Each socket beyond sixteen takes so many bytes per second off what the relay can do, as with stock tor.
+    pub(super) slowed_per_socket: u64,
     /// And that sockets begin with nine times as much, which halves every four seconds, as after slow start.
     pub(super) is_settling: bool,
     /// The round trip that the measurers' kernels see, if they tell.
@@ -61,6 +63,7 @@ impl Lab {
             rounds_wanted: None,
             deaf: None,
             per_socket: None,
+            slowed_per_socket: 0,
             is_settling: false,
             rtt: None,
             farther: None,
@@ -131,6 +134,7 @@ impl Lab {
             let way = self.per_socket.map_or(u64::MAX, |each| each * open * (1 + more));
             let load: u64 = assignments.iter().filter(deaf).map(bytes).sum();
             let capacity = (self.capacity)(second);
+            let capacity = capacity - self.slowed_per_socket * open.saturating_sub(16);
             let clients = match measurement.mode() {
                 // The relay holds its clients under r.
                 Mode::Echo => self.clients.min(capacity / 4),

@@ -42,6 +42,18 @@ fn a_way_that_holds_back_is_widened_until_the_relay_is_seen() {
 }
 
 #[test]
+fn what_a_relay_has_done_over_fewer_sockets_it_can_do() {
+    // Half of 16 sockets carry 84.8 of 90 Mbit/s, so more are tried; with 32 the relay itself is down to 74.
+    let mut lab = over(90.0, 10.6);
+    lab.slowed_per_socket = mbit(1.0).as_byte_per_s();
+    let estimate = estimate(lab.run(&mut far(90.0, 16, 2)));
+    assert_eq!(estimate.rounds, 2, "{estimate}");
+    assert!(estimate.capacity >= mbit(84.8), "{estimate}");
+    let last = estimate.seconds.iter().map(|it| it.total()).min();
+    assert_eq!(last, Some(mbit(74.0).as_byte_per_s()), "the last round is what it was");
+}
+
+#[test]
 fn a_wider_round_gives_more_sockets_to_who_is_farther() {
     let path = PathParams { first_sockets: 16, lead_s: 2, probes: true };
     let params = Params { path, ..Params::default() };
