@@ -114,6 +114,7 @@ fn what_cannot_work_is_told_with_its_reason() {
         (good.replace("guard = true", "weight = 0"), "is a guard"),
         (good.replace("[[servers]]", "[[clients]]"), "either `fetch` or `users = true`"),
         (good.replace("mbit_per_s = 10000", "mbit_per_s = -1"), "a rate of -1 Mbit/s"),
+        (good.replace("[choices]", "[choices]\nsegment_memory_bytes = 100"), "1448 to 131072"),
         (good.replace("timeout_s = 60", "timeout_s = 0"), "a time-out of 0 s"),
         (good.replace("[choices]", "shadow = \"nowhere\"\n[choices]"), "cannot read"),
         ("[[relays]]\ncountry = \"DE\"\nmbit_per_s = 1".into(), "circuits need three relays"),
