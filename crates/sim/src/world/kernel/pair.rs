@@ -29,7 +29,8 @@ impl Pair {
         (0..2).for_each(|_| _ = net.add(0, true));
         let net = Arc::new(net);
         let link = (rate, rate, Duration::from_millis(100));
-        let kernel = |id| Kernel::new(id, Arc::clone(&net), link, (Control::Cubic, SEGMENT_MEMORY_BYTES), 5);
+        let kernel =
+            |id| Kernel::new(id, Arc::clone(&net), link, (Control::Cubic, SEGMENT_MEMORY_BYTES), 5);
         let mut pair = Self {
             kernels: [kernel(0), kernel(1)],
             under_way: Vec::new(),

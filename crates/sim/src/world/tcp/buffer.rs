@@ -14,7 +14,7 @@ pub const SEGMENT_MEMORY_BYTES: u32 = 4352;
 const BUFFER_MAX: u64 = 4 << 20;
 
 /// What is written comes to lie in pieces so long: as many whole segments as 64 KiB hold.
-pub(super) const PIECE: u64 = 45 * MSS;
+const PIECE: u64 = 45 * MSS;
 
 /// Memory of a piece beside its bytes.
 const PIECE_MEMORY: u64 = 832;
@@ -25,7 +25,7 @@ const BURST_MIN: u64 = 2 * MSS;
 
 impl Sender {
     /// Memory that all takes that is not acknowledged.
-    pub(super) fn memory(&self) -> u64 {
+    fn memory(&self) -> u64 {
         let (sent, unsent) = (self.next - self.acked, self.written - self.next);
         let pace = (self.cwnd * BURST_NS).checked_div(self.round_trip_ns).unwrap_or(0);
         let burst = (pace - pace % MSS).clamp(BURST_MIN, PIECE);

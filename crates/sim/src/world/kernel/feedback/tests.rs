@@ -1,4 +1,3 @@
-use super::*;
 use crate::world::kernel::pair::Pair;
 use alloc::vec;
 use alloc::vec::Vec;
