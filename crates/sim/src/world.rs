@@ -5,7 +5,7 @@
 //!
 //! - A **host** has an up and a down rate that all its connections share. Connections have turns on the way up; on the way down they queue, and what
 //!   would wait too long is dropped.
-//! - A **connection** is TCP: slow start with an early exit, Cubic or Reno, fast retransmission, time-outs, bounded buffers, and the state that KIST reads.
+//! - A **connection** is TCP: slow start with an early exit, Cubic or Reno, fast retransmission, time-outs, send buffers that grow as Linux' do, and the state that KIST reads.
 //!   Its unit is the flight: whole cells, at most a quarter of the congestion window, that share their fate.
 //! - **FEEDBACK** (windows from hop to hop) takes the way of its link's cells: behind those that were written before, on the hosts' rates, and after what was lost has come again.
 //! - Between **places** there are latency and loss ([`Net`]).
@@ -56,7 +56,7 @@ pub use net::Net;
 pub use part::Part;
 pub use paths::{Candidate, Paths, PositionWeights};
 pub use records::{Ending, Record};
-pub use tcp::Control;
+pub use tcp::{Control, SEGMENT_MEMORY_BYTES};
 pub use team::{TeamNews, TeamOrder, TeamReport, coordinator_key};
 pub use users::{Fetch, Models, Probe, Scan, Size, Users};
 

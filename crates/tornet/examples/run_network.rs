@@ -1,4 +1,4 @@
-//! Runs a network: its folder, seconds, threads, a folder for results (`-` for none), scale. For profiling: builds faster than the whole program.
+//! Runs a network: its folder, seconds, threads, a folder for results (`-` for none), scale, seed. For profiling: builds faster than the whole program.
 #![expect(clippy::print_stdout, clippy::print_stderr, reason = "an example")]
 
 use std::path::Path;
@@ -15,7 +15,8 @@ fn main() -> Result<(), tornet::Error> {
     let network = Network::read(Path::new(path))?;
     let scale: Option<f64> = arguments.get(5).and_then(|it| it.parse().ok());
     let network = scale.map_or(network.clone(), |scale| network.scaled(scale));
-    let plan = Plan { seconds, warm_up_s: seconds / 3, threads, seed: 1 };
+    let seed = number(6).map_or(1, u64::from);
+    let plan = Plan { seconds, warm_up_s: seconds / 3, threads, seed };
     let progress = |second: u32, wall: std::time::Duration| {
         if second.is_multiple_of(10) {
             eprintln!("{second} s in {wall:?}");

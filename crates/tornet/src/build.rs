@@ -68,6 +68,7 @@ pub(crate) fn build(network: &Network, guests: &Guests, seed: u64) -> Result<Bui
         down: site.down,
         queue: choices.queue,
         control: choices.control,
+        segment_memory_bytes: choices.segment_memory_bytes,
         role,
     };
     let congestion = CongestionParams::default();

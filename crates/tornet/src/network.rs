@@ -7,7 +7,7 @@ use onion::flow::hop::HopWindows;
 use onion::router::schedule::SchedulerConfig;
 use onion::{Duration, Rate};
 use sha2::{Digest, Sha256};
-use sim::world::{Control, Fetch, Models};
+use sim::world::{Control, Fetch, Models, SEGMENT_MEMORY_BYTES};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -85,6 +85,8 @@ pub struct Choices {
     pub scheduler: SchedulerConfig,
     /// Kernels' congestion control.
     pub control: Control,
+    /// What kernels reckon for a segment where they decide how much of a connection they buffer: Debian's Linux 4,352 bytes, others 2,304.
+    pub segment_memory_bytes: u32,
     /// Circuits have congestion control (proposal 324); fixed windows if not.
     pub has_congestion_control: bool,
     /// Windows from hop to hop, at all relays and clients; none if `None`.
@@ -111,6 +113,7 @@ impl Default for Choices {
         Self {
             scheduler: SchedulerConfig::kist(Duration::from_millis(10)),
             control: Control::Cubic,
+            segment_memory_bytes: SEGMENT_MEMORY_BYTES,
             has_congestion_control: false,
             hop_windows: None,
             cell_cost: Duration::ZERO,

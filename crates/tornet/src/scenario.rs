@@ -12,9 +12,13 @@ use onion::flow::hop::HopWindows;
 use onion::router::schedule::SchedulerConfig;
 use onion::{Duration, Rate};
 use sim::world::{Control, Fetch, Size};
+use std::ops::RangeInclusive;
 use std::path::Path;
 use std::sync::Arc;
 use tables::{ChoicesTable, FetchTable, File, SchedulerName, SizeTable, TcpName};
+
+/// From a segment's own bytes to what a kernel of pages of 64 KiB would need for it.
+const SEGMENT_MEMORY_RANGE: RangeInclusive<u32> = 1448..=131_072;
 
 /// Reads a scenario.
 ///
@@ -152,6 +156,13 @@ fn choose(choices: &mut Choices, table: &ChoicesTable) -> Result<(), String> {
             TcpName::Cubic => Control::Cubic,
             TcpName::Reno => Control::Reno,
         };
+    }
+    if let Some(bytes) = table.segment_memory_bytes {
+        if !SEGMENT_MEMORY_RANGE.contains(&bytes) {
+            let (least, most) = (SEGMENT_MEMORY_RANGE.start(), SEGMENT_MEMORY_RANGE.end());
+            return Err(format!("segment_memory_bytes is {bytes}: {least} to {most} please"));
+        }
+        choices.segment_memory_bytes = bytes;
     }
     let share = |value: f64, what: &str| {
         let is_right = value.is_finite() && value >= 0.0;

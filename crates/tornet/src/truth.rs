@@ -4,7 +4,7 @@
 
 use onion::{Duration, Rate};
 pub use sim::world::Control;
-use sim::world::{Direct, HostConfig, HostId, Net, Part, Paths, Role};
+use sim::world::{Direct, HostConfig, HostId, Net, Part, Paths, Role, SEGMENT_MEMORY_BYTES};
 use std::sync::Arc;
 
 /// What may wait before the narrow place.
@@ -108,8 +108,14 @@ pub fn simulate(scene: &Scene, seed: u64) -> Vec<Came> {
         let round_trip = far.checked_sub(1).map_or(QUEUE, |place| scene.round_trips[place]);
         (round_trip / 2, if to == 0 { scene.loss } else { 0.0 })
     });
-    let host =
-        |down, role| HostConfig { up: FAST, down, queue: QUEUE, control: scene.control, role };
+    let host = |down, role| HostConfig {
+        up: FAST,
+        down,
+        queue: QUEUE,
+        control: scene.control,
+        segment_memory_bytes: SEGMENT_MEMORY_BYTES,
+        role,
+    };
     let plan = |place: u16| Direct {
         server: HostId(u32::from(place) + 1),
         bytes: scene.bytes.unwrap_or(u32::MAX),

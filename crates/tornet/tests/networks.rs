@@ -52,7 +52,7 @@ fn a_seed_gives_the_same_files_to_the_byte_with_any_number_of_threads() {
 fn the_fingerprint_of_the_small_network_is_the_same_on_every_machine() {
     let network = Network::read(&small()).expect("a scenario");
     let plan = Plan { seconds: 60, warm_up_s: 10, threads: 2, seed: 1 };
-    assert_eq!(play(&network, &plan, None).fingerprint, "3440c169847cc0dc");
+    assert_eq!(play(&network, &plan, None).fingerprint, "6ede234792a3c2b8");
 }
 
 #[test]
@@ -114,6 +114,7 @@ fn what_cannot_work_is_told_with_its_reason() {
         (good.replace("guard = true", "weight = 0"), "is a guard"),
         (good.replace("[[servers]]", "[[clients]]"), "either `fetch` or `users = true`"),
         (good.replace("mbit_per_s = 10000", "mbit_per_s = -1"), "a rate of -1 Mbit/s"),
+        (good.replace("[choices]", "[choices]\nsegment_memory_bytes = 100"), "1448 to 131072"),
         (good.replace("timeout_s = 60", "timeout_s = 0"), "a time-out of 0 s"),
         (good.replace("[choices]", "shadow = \"nowhere\"\n[choices]"), "cannot read"),
         ("[[relays]]\ncountry = \"DE\"\nmbit_per_s = 1".into(), "circuits need three relays"),

@@ -19,6 +19,8 @@ pub struct HostConfig {
     pub queue: Duration,
     /// Its kernel's congestion control.
     pub control: Control,
+    /// What its kernel reckons for a segment where it decides how much of a connection it buffers: [`SEGMENT_MEMORY_BYTES`](super::SEGMENT_MEMORY_BYTES), or another kernel's.
+    pub segment_memory_bytes: u32,
     /// What it is.
     pub role: Role,
 }

@@ -75,7 +75,8 @@ impl Host {
         seed: u64,
     ) -> Self {
         let pace = (config.up, config.down, config.queue);
-        let mut kernel = Kernel::new(id.0, net.clone(), pace, config.control, seed);
+        let tcp = (config.control, config.segment_memory_bytes);
+        let mut kernel = Kernel::new(id.0, net.clone(), pace, tcp, seed);
         kernel.windows = windows.clone();
         let application = match &config.role {
             Role::Relay(relay) => Application::Relay(Box::new(Relay::new(id.0, relay, seed))),

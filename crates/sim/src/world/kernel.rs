@@ -2,6 +2,8 @@
 
 mod down;
 mod feedback;
+#[cfg(test)]
+mod pair;
 mod sockets;
 mod up;
 
@@ -65,6 +67,7 @@ pub(super) struct Kernel {
     /// Of each host, whether it offers windows from hop to hop.
     pub(super) windows: Arc<[bool]>,
     control: Control,
+    segment_memory_bytes: u32,
     lot: Lot,
     up_ps_per_byte: u64,
     down_ps_per_byte: u64,
@@ -98,7 +101,7 @@ impl Kernel {
         id: u32,
         net: Arc<Net>,
         (up, down, queue): (Rate, Rate, Duration),
-        control: Control,
+        (control, segment_memory_bytes): (Control, u32),
         seed: u64,
     ) -> Self {
         Self {
@@ -107,6 +110,7 @@ impl Kernel {
             net,
             windows: Arc::default(),
             control,
+            segment_memory_bytes,
             lot: Lot::of(seed, u64::from(id) << 8 | 1),
             up_ps_per_byte: ps_per_byte(up),
             down_ps_per_byte: ps_per_byte(down),

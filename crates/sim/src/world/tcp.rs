@@ -2,10 +2,12 @@
 //!
 //! Windows count bytes. Paths keep the order, so that an acknowledgement of a later flight tells of the loss of an earlier one.
 
+mod buffer;
 mod growth;
 mod receiver;
 
 use alloc::collections::VecDeque;
+pub use buffer::SEGMENT_MEMORY_BYTES;
 use growth::{Cubic, SlowStart};
 use onion::node::SocketState;
 pub(super) use receiver::{Payload, Receiver};
@@ -23,9 +25,6 @@ const FLIGHT_MAX: u64 = 31 * 514;
 /// Least and most time without an acknowledgement before all is sent again.
 const SILENCE_MIN_NS: u64 = 200_000_000;
 const SILENCE_MAX_NS: u64 = 60_000_000_000;
-
-/// How much of a connection the kernel buffers, at most (Linux: `tcp_wmem`).
-const SEND_BUFFER_MAX: u64 = 4 << 20;
 
 /// Which congestion control hosts have.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -80,6 +79,8 @@ pub(super) struct Sender {
     variance_ns: u64,
     start: SlowStart,
     silences: u32,
+    /// Memory for what is not acknowledged.
+    buffer: u32,
     /// When all that is under way counts as lost.
     pub(super) silent_at: u64,
     sent_at: u64,
@@ -109,6 +110,7 @@ impl Sender {
             variance_ns: 0,
             start: SlowStart::default(),
             silences: 0,
+            buffer: 0,
             silent_at: u64::MAX,
             sent_at: 0,
             cubic: Cubic::default(),
@@ -118,13 +120,6 @@ impl Sender {
     /// So much more is to be sent.
     pub(super) const fn write(&mut self, bytes: u64) {
         self.written += bytes;
-    }
-
-    /// Bytes that the kernel would take now.
-    pub(super) fn room(&self) -> u64 {
-        // As Linux grows it: two windows.
-        let buffer = (2 * self.cwnd).clamp(2 * WINDOW_FIRST, SEND_BUFFER_MAX);
-        buffer.saturating_sub(self.written - self.acked)
     }
 
     pub(super) const fn written(&self) -> u64 {

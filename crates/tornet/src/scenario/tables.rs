@@ -47,6 +47,8 @@ pub(super) struct ChoicesTable {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) tcp: Option<TcpName>,
     #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) segment_memory_bytes: Option<u32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) congestion_control: Option<bool>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) hop_windows: Option<String>,

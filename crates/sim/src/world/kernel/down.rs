@@ -128,9 +128,12 @@ impl Kernel {
                 let now = self.now;
                 let socket = &mut self.sockets[index as usize];
                 socket.tx.handle_ack(now, number, next, window_end);
-                if socket.wants_room && socket.tx.room() >= socket.unit() {
-                    socket.wants_room = false;
-                    self.events.push_back(Event::Room(index));
+                if socket.wants_room {
+                    socket.tx.widen(self.segment_memory_bytes);
+                    if socket.tx.is_writable() {
+                        socket.wants_room = false;
+                        self.events.push_back(Event::Room(index));
+                    }
                 }
                 self.send(index);
                 self.end_if_done(index);
@@ -168,7 +171,10 @@ impl Kernel {
     }
 
     fn open(&mut self, index: u32, has_dialled: bool) {
-        self.sockets[index as usize].phase = Phase::Open;
+        let socket = &mut self.sockets[index as usize];
+        socket.phase = Phase::Open;
+        // Who has asked before it stood is told that it does.
+        socket.wants_room = false;
         let event = if has_dialled { Event::Opened(index) } else { Event::Accepted(index) };
         self.events.push_back(event);
     }

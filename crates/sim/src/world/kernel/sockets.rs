@@ -32,6 +32,7 @@ impl Kernel {
             loss,
             ..Socket::new(self.control, window)
         };
+        self.sockets[index as usize].tx.widen(self.segment_memory_bytes);
         index
     }
 
@@ -92,13 +93,13 @@ impl Kernel {
         self.sockets[index as usize].tx.state()
     }
 
-    /// Cells that the kernel takes of a socket now.
+    /// Cells that the kernel takes of a socket now. Who was refused waits until it is told that there is room again, as whoever waits for a socket to be writable does.
     pub(in crate::world) fn room_cells(&self, index: u32) -> usize {
         let socket = &self.sockets[index as usize];
-        if socket.phase != Phase::Open {
+        if socket.phase != Phase::Open || socket.wants_room {
             return 0;
         }
-        usize::try_from(socket.tx.room().div_ceil(514)).unwrap_or(0)
+        usize::try_from(socket.tx.room() / 514).unwrap_or(0)
     }
 
     /// Takes cells; they leave with [`send`](Self::send).
@@ -133,3 +134,6 @@ impl Kernel {
         self.release(index);
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,7 +1,10 @@
 //! TCP alone: downloads without Tor.
 
 use super::small::FAST;
-use crate::world::{Control, Direct, Ending, HostConfig, HostId, Net, Part, Paths, Record, Role};
+use crate::world::{
+    Control, Direct, Ending, HostConfig, HostId, Net, Part, Paths, Record, Role,
+    SEGMENT_MEMORY_BYTES,
+};
 use onion::{Duration, Rate};
 use std::sync::Arc;
 use std::vec::Vec;
@@ -35,6 +38,7 @@ fn fetch_and_count(
         down,
         queue: Duration::from_millis(100),
         control,
+        segment_memory_bytes: SEGMENT_MEMORY_BYTES,
         role,
     };
     let host_at = |place: usize| HostId(u32::try_from(place).expect("few"));

@@ -2,7 +2,7 @@
 
 use crate::world::{
     Candidate, ClientConfig, Control, Fetch, HostConfig, HostFigures, HostId, Models, Net, Part,
-    Paths, Record, RelayConfig, Role, Size, Users,
+    Paths, Record, RelayConfig, Role, SEGMENT_MEMORY_BYTES, Size, Users,
 };
 use onion::flow::control::CongestionParams;
 use onion::router::schedule::SchedulerConfig;
@@ -36,6 +36,7 @@ impl Small {
             down: rate,
             queue: Duration::from_millis(100),
             control: Control::Cubic,
+            segment_memory_bytes: SEGMENT_MEMORY_BYTES,
             role,
         });
         id(self.hosts.len() - 1)

@@ -1,0 +1,74 @@
+use crate::world::kernel::pair::Pair;
+use crate::world::message::Purpose;
+use onion::Rate;
+
+/// Writes all that there is room for, and asks for more. Returns how many cells that were.
+fn fill(pair: &mut Pair) -> usize {
+    let mut written = 0;
+    loop {
+        let room = pair.kernels[0].room_cells(pair.socket);
+        if room == 0 {
+            break;
+        }
+        pair.write(room.min(31));
+        written += room.min(31);
+    }
+    pair.kernels[0].socket_mut(pair.socket).wants_room = true;
+    written
+}
+
+/// What has not come.
+fn waiting_bytes(pair: &Pair) -> f64 {
+    let written = pair.kernels[0].socket(pair.socket).tx.written();
+    written as f64 - f64::from(pair.cells) * 514.0
+}
+
+#[test]
+fn who_was_refused_hears_of_room_when_a_third_is_free_and_not_before() {
+    let mut pair = Pair::new(Rate::from_mbit_per_s(8.0), 0.0);
+    // Until slow start is over, and the buffer as large as it gets.
+    for _ in 0..100 {
+        fill(&mut pair);
+        pair.pass(50_000_000);
+    }
+    fill(&mut pair);
+    for _ in 0..10 {
+        let told = pair.rooms;
+        let mut steps = 0;
+        while pair.rooms == told {
+            assert_eq!(pair.kernels[0].room_cells(pair.socket), 0, "nobody was told of that");
+            pair.pass(1_000_000);
+            steps += 1;
+            assert!(steps < 10_000, "nobody is ever told");
+        }
+        let written = fill(&mut pair) as f64 * 514.0;
+        // A third of all that waits now, and a piece more or less.
+        let share = written / waiting_bytes(&pair);
+        assert!((0.2..0.5).contains(&share), "{share} of what waits");
+    }
+}
+
+#[test]
+fn the_more_memory_a_segment_is_reckoned_at_the_more_waits_in_a_kernel() {
+    let waits = |segment_memory_bytes| {
+        let mut pair = Pair::new(Rate::from_mbit_per_s(8.0), 0.0);
+        pair.kernels[0].segment_memory_bytes = segment_memory_bytes;
+        for _ in 0..100 {
+            fill(&mut pair);
+            pair.pass(50_000_000);
+        }
+        waiting_bytes(&pair)
+    };
+    let (less, more) = (waits(2304), waits(4352));
+    assert!(more > 1.5 * less, "{less} and {more} bytes");
+}
+
+#[test]
+fn who_asks_before_a_connection_stands_may_write_when_it_does() {
+    let mut pair = Pair::new(Rate::from_mbit_per_s(8.0), 0.0);
+    let early = pair.kernels[0].dial(1, Purpose::Link, 1);
+    assert_eq!(pair.kernels[0].room_cells(early), 0);
+    pair.kernels[0].socket_mut(early).wants_room = true;
+    pair.pass(1_000_000_000);
+    assert!(pair.kernels[0].room_cells(early) > 100);
+}
