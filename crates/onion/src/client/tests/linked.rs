@@ -82,6 +82,7 @@ impl World {
             last_received: 0,
             desired: DesiredUx::NoOpinion,
             resumes: false,
+            leg: 0,
         };
         let (layers, numbers) = (Vec::new(), vec![0; legs]);
         let (got, events) = (Rc::default(), Vec::new());
