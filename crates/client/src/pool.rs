@@ -29,8 +29,12 @@ pub(crate) struct Circuit {
     pub(crate) path: [Fingerprint; 3],
     /// Of a set: the paths of its legs, by their numbers.
     pub(crate) legs: BTreeMap<u8, [Fingerprint; 3]>,
-    /// Of a set: legs that were tried for others that failed.
+    /// Of a set: since when its legs stand that do.
+    pub(crate) legs_since: BTreeMap<u8, Instant>,
+    /// Of a set: legs that were tried for others that failed before all were linked.
     pub(crate) retries: u32,
+    /// The same after that.
+    pub(crate) retries_linked: u32,
     pub(crate) exit: RelayInfo,
     pub(crate) began: Instant,
     pub(crate) took: Option<Duration>,
@@ -59,7 +63,9 @@ impl Circuit {
             number,
             path,
             legs: BTreeMap::new(),
+            legs_since: BTreeMap::new(),
             retries: 0,
+            retries_linked: 0,
             exit,
             began,
             took: None,
@@ -140,6 +146,12 @@ impl<K: Copy + Ord> Pool<K> {
 
     pub(crate) fn get(&self, name: K) -> Option<&Circuit> {
         self.circuits.get(&name)
+    }
+
+    /// Those that there are.
+    #[cfg(test)]
+    pub(crate) fn numbers(&self) -> Vec<K> {
+        self.circuits.keys().copied().collect()
     }
 
     pub(crate) fn get_mut(&mut self, name: K) -> Option<&mut Circuit> {

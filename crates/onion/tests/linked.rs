@@ -1,5 +1,6 @@
 //! Both ends of a set of linked circuits, and somebody between who lets cells of its legs arrive in any order, cuts links, and lies.
 
+use onion::tunnel::conflux::schedulers;
 use proptest::prelude::*;
 use sim::linked::{LegEnd, Linked, LinkedPlan};
 
@@ -58,5 +59,93 @@ fn a_play_has_legs_that_carry_and_one_that_is_lost() {
     assert_eq!(linked.legs().len(), 2);
     assert!(linked.exit.totals().conflux_resent > 0);
     assert!(linked.early_peak_cells() > 0);
+    linked.conclude();
+}
+
+/// Three legs that send again, and few messages that may wait; linked, and all have carried something.
+fn with_three_legs_that_carry() -> Linked {
+    let scheduler = &schedulers::LowRtt;
+    let plan = LinkedPlan { early_max_cells: 256, scheduler, ..LinkedPlan::of_bytes([2, 9]) };
+    let mut linked = Linked::new(&plan);
+    linked.finish();
+    linked.begin(4_000_000, 0);
+    for _ in 0..4 {
+        // More than the window of one leg.
+        run_on(&mut linked, &[0, 1, 2], 100_000);
+    }
+    let legs = linked.legs();
+    assert!(legs.len() == 3 && legs.iter().all(|leg| leg.received > 10), "{legs:?}");
+    linked
+}
+
+/// The destination sends a little, and all that is under way on these legs arrives.
+fn run_on(linked: &mut Linked, legs: &[usize], bytes: u64) {
+    linked.feed(0, bytes);
+    for leg in legs {
+        linked.deliver(*leg, LegEnd::Exit, 1000);
+        linked.deliver(*leg, LegEnd::Client, 1000);
+    }
+    linked.check();
+    assert_eq!(linked.loss(), None);
+}
+
+/// The leg that the exit likes best, once [`with_three_legs_that_carry`] is done: the others get what this has no room for.
+const FAVOURITE: usize = 1;
+
+/// A guard's host goes off: the client knows, and nobody but the client can tell the exit.
+#[test]
+fn the_exit_hears_from_the_client_that_a_leg_is_gone() {
+    let mut linked = with_three_legs_that_carry();
+    linked.cut(FAVOURITE, LegEnd::Client);
+    for _ in 0..200 {
+        run_on(&mut linked, &[0, 2], 15_000);
+    }
+    assert_eq!(linked.transfers(), (1, 0), "more is to come");
+    let fed = linked.legs().iter().map(|leg| leg.received).sum::<u64>();
+    assert!(fed > 400, "{fed} messages have come, too few to tell");
+    linked.finish();
+    assert_eq!((linked.transfers(), linked.loss()), ((1, 1), None));
+    linked.conclude();
+}
+
+/// A guard is still: no link breaks, and nobody hears of anything.
+#[test]
+fn a_leg_that_is_silent_while_others_carry_is_closed_before_too_much_waits() {
+    let mut linked = with_three_legs_that_carry();
+    for _ in 0..200 {
+        run_on(&mut linked, &[0, 2], 15_000);
+    }
+    let legs = linked.legs();
+    let peak = linked.early_peak_cells();
+    assert!(
+        legs.len() == 2 && legs.iter().all(|it| it.leg != 1),
+        "{peak} have waited at most: {legs:?}"
+    );
+    assert!((128..256).contains(&peak), "{peak} have waited");
+    assert!(linked.exit.totals().conflux_resent > 0);
+    linked.finish();
+    assert_eq!((linked.transfers(), linked.loss()), ((1, 1), None));
+    linked.conclude();
+}
+
+/// The first leg is lost while the others wait for their LINKED: it has carried nothing, and nothing is missed.
+#[test]
+fn a_leg_that_dies_before_the_others_are_linked_is_not_missed() {
+    let mut linked = Linked::new(&LinkedPlan { legs: 3, ..LinkedPlan::of_bytes([1 << 2 | 2, 9]) });
+    for leg in 0..3 {
+        linked.deliver(leg, LegEnd::Exit, 1);
+        linked.deliver(leg, LegEnd::Client, 1);
+        linked.deliver(leg, LegEnd::Exit, 1);
+    }
+    linked.deliver(0, LegEnd::Client, 1);
+    assert_eq!((linked.legs().len(), linked.is_built()), (1, false), "one LINKED has come");
+    linked.cut(0, LegEnd::Client);
+    assert_eq!(linked.loss(), None);
+    linked.begin(100_000, 5_000);
+    for _ in 0..60 {
+        run_on(&mut linked, &[1, 2], 2_000);
+    }
+    assert_eq!((linked.legs().len(), linked.is_built()), (2, true));
+    assert_eq!(linked.transfers(), (1, 1), "without the lost leg's link");
     linked.conclude();
 }

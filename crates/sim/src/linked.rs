@@ -122,6 +122,8 @@ pub struct Linked {
     nonce: ConfluxNonce,
     /// Links of which an end was cut.
     cuts: usize,
+    /// After a cut there was no leg left that both ends have linked.
+    was_apart: bool,
     /// Somebody has spoken for an end.
     has_lied: bool,
 }
@@ -168,6 +170,7 @@ impl Linked {
             plan: *plan,
             nonce: ConfluxNonce([0; 32]),
             cuts: 0,
+            was_apart: false,
             has_lied: false,
         };
         linked.settle();
@@ -277,6 +280,7 @@ impl Linked {
             }
             self.settle();
             self.check_early();
+            self.note_apart();
         }
         most
     }
@@ -291,6 +295,18 @@ impl Linked {
         let Some(conn) = conn else { return };
         self.cuts += 1;
         self.lose(conn, end, link);
+        self.note_apart();
+    }
+
+    /// Between ends that send again, a set may be lost only where they have no leg in common any more.
+    fn note_apart(&mut self) {
+        // The client opens a link for each leg, in their order.
+        let is_common = |it: &LegFigures| {
+            let link = self.links.get(usize::from(it.leg));
+            link.is_some_and(|it| it.client.is_some() && it.exit.is_some())
+        };
+        let is_closed = self.loss.is_some();
+        self.was_apart |= self.cuts > 0 && !is_closed && !self.legs().iter().any(is_common);
     }
 
     /// An end learns that its link is gone.
@@ -413,8 +429,8 @@ impl Linked {
         }
     }
 
-    /// Lets everything come that can: it does, unless the set is lost; and it is lost only where a link was cut, more came early than
-    /// may wait, or an end has lied. At the end nothing is left of it.
+    /// Lets everything come that can: it does, unless the set is lost; and it is lost only where a link was cut whose cells
+    /// nobody sends again, the ends had no leg in common, more came early than may wait, or an end has lied. At the end nothing is left of it.
     ///
     /// # Panics
     /// If it is otherwise.
@@ -423,7 +439,9 @@ impl Linked {
         self.check();
         if !self.has_lied {
             let (begun, complete) = self.transfers();
-            let may_be_lost = self.cuts > 0 || self.plan.early_max_cells < 1 << 15;
+            let is_sent_again = self.plan.resumes && self.exit.totals().sheds == 0;
+            let is_bad_cut = self.cuts > 0 && (self.was_apart || !is_sent_again);
+            let may_be_lost = is_bad_cut || self.plan.early_max_cells < 1 << 15;
             match &self.loss {
                 None => assert_eq!(complete, begun, "{:?}", self.errands),
                 Some(loss) => assert!(may_be_lost, "lost, and nobody has done anything: {loss}"),

@@ -13,6 +13,10 @@ use rand::Rng;
 /// Legs that are tried for others of their set that have failed, at most: C tor's `cfx_max_unlinked_leg_retry`. An exit that
 /// lets legs fail would see guard after guard.
 const RETRIES_MAX: u32 = 3;
+/// The same once the set stands, and may for hours: an own bound.
+const RETRIES_LINKED_MAX: u32 = 8;
+/// A link that breaks after so long says little of its guard: that is tried again at once.
+const STOOD_LONG: Duration = Duration::from_secs(600);
 
 /// The circuit of a leg.
 fn plan(relays: &[&RelayInfo; 3]) -> CircuitPlan {
@@ -66,9 +70,10 @@ impl Proxy {
         took: Duration,
     ) {
         let unix_time_s = self.unix_time_s(now);
-        let Some(circuit) = self.pool.get(number) else { return };
+        let Some(circuit) = self.pool.get_mut(number) else { return };
         let (name, path) = (circuit.number, circuit.legs.get(&leg).copied());
         let Some(path) = path else { return };
+        circuit.legs_since.insert(leg, now);
         self.has_state_changed |= self.state.guards.handle_success(&path[0], unix_time_s);
         self.state.build_times.handle_built(took);
         let path = self.hops(&path);
@@ -85,8 +90,17 @@ impl Proxy {
     ) {
         let Some(circuit) = self.pool.get_mut(number) else { return };
         let Some(path) = circuit.legs.remove(&leg) else { return };
-        let (name, was_built) = (circuit.number, circuit.took.is_some());
-        if !was_built && matches!(cause, Loss::Link(_) | Loss::Channel(_)) {
+        let since = circuit.legs_since.remove(&leg);
+        let name = circuit.number;
+        let stood_long = since.is_some_and(|since| now - since >= STOOD_LONG);
+        let is_of_guard = match cause {
+            // It would be the first to be chosen for the next leg.
+            Loss::Link(_) | Loss::Channel(_) => !stood_long,
+            // Whoever of its path is silent: by this guard it does not work now.
+            Loss::Silent => true,
+            _ => false,
+        };
+        if is_of_guard {
             self.state.guards.handle_failure(&path[0], now);
         }
         let reason = cause.to_string();
@@ -100,10 +114,15 @@ impl Proxy {
 
     fn replace_leg(&mut self, now: Instant, number: CircuitNumber) {
         let Self { view, choices, state, rng, pool, client, last_need, .. } = self;
-        let Some(circuit) = pool.get_mut(number).filter(|it| it.retries < RETRIES_MAX) else {
-            return;
+        let Some(circuit) = pool.get_mut(number) else { return };
+        let (retries, most) = match circuit.took {
+            None => (&mut circuit.retries, RETRIES_MAX),
+            Some(_) => (&mut circuit.retries_linked, RETRIES_LINKED_MAX),
         };
-        circuit.retries += 1;
+        if *retries >= most {
+            return;
+        }
+        *retries += 1;
         let taken: Vec<_> = circuit.legs.values().copied().collect();
         let guard = |allowed: &dyn Fn(&_) -> bool| state.guards.choose(view, now, allowed);
         // The exit is known to serve what the set is for.
@@ -133,3 +152,6 @@ pub(super) fn leg_traffic<R: Rng>(
     })
     .collect()
 }
+
+#[cfg(test)]
+mod tests;

@@ -8,7 +8,7 @@ mod flow;
 mod padding;
 mod stream;
 
-pub use conflux::{ConfluxLink, ConfluxNonce, ConfluxSwitch, DesiredUx};
+pub use conflux::{ConfluxLink, ConfluxNonce, ConfluxNote, ConfluxSwitch, DesiredUx};
 pub use feedback::PassedOn;
 pub use flow::{Sendme, Xoff, Xon};
 pub use padding::{CircuitPadding, CircuitPaddingAnswer, LinkPadding};

@@ -70,6 +70,8 @@ pub enum Loss {
     Channel(String),
     /// A relay ended the circuit, or broke the protocol.
     Circuit(CircuitError),
+    /// The leg has brought nothing, while others of its set wait for what it has.
+    Silent,
     /// The last hop broke the rules of flow control.
     Flow(FlowError),
     /// The last hop broke the rules of linked circuits, or does not link them.
@@ -87,6 +89,9 @@ impl fmt::Display for Loss {
         match self {
             Self::Link(cause) => write!(f, "link to the first hop: {cause}"),
             Self::Channel(problem) => f.write_str(problem),
+            Self::Silent => {
+                f.write_str("a leg that brings nothing, while the others of its set wait for it")
+            }
             Self::Circuit(error) => error.fmt(f),
             Self::Flow(error) => error.fmt(f),
             Self::Conflux(error) => write!(f, "the last hop broke the protocol: {error}"),

@@ -14,7 +14,7 @@ use super::plan::{CircuitPlan, SetPlan};
 use super::streams::Streams;
 use crate::cell::Command;
 use crate::cell::msg::{
-    ConfluxLink, ConfluxNonce, ConfluxSwitch, DesiredUx, DestroyReason, Sendme,
+    ConfluxLink, ConfluxNonce, ConfluxNote, ConfluxSwitch, DesiredUx, DestroyReason, Sendme,
 };
 use crate::cell::relay::{RelayCommand, RelayFormat};
 use crate::suite::{Message, StreamId, Stretch, Suite};
@@ -169,7 +169,7 @@ impl<S: Suite, A: Application<S>, R: Rng> Core<S, A, R> {
         let now = self.now;
         let Some(set) = self.set_mut(number) else { return };
         let resumes = set.offers_resumption;
-        let link = ConfluxLink { resumes, ..set.conflux.link(set.desired) };
+        let link = ConfluxLink { resumes, leg, ..set.conflux.link(set.desired) };
         set.asked.push((leg, link, now));
         let mut data = Vec::new();
         link.encode_into(&mut data);
@@ -248,8 +248,44 @@ impl<S: Suite, A: Application<S>, R: Rng> Core<S, A, R> {
             return;
         }
         self.tell(ClientEvent::LegLost { circuit: number, leg, cause });
+        self.tell_gone(number, leg);
         self.resend(number);
         self.finish_set(number);
+    }
+
+    /// A leg has kept the others waiting for too long.
+    pub(super) fn give_up_leg(&mut self, number: CircuitNumber, leg: u8) {
+        let Some(Passage { legs, .. }) = self.passages.get(&number) else { return };
+        let Some(circuit) = legs.iter().find(|it| it.leg == leg) else { return };
+        let (conn, circ_id) = (circuit.conn, circuit.circ_id);
+        self.send(conn, circ_id, Command::DESTROY, &[DestroyReason::NONE.get()]);
+        self.lose_leg(number, leg, Loss::Silent);
+    }
+
+    /// A leg is gone: says so on all that are linked, if what it has not brought is sent again. The relays between may not know,
+    /// and then the last hop would go on sending on it.
+    fn tell_gone(&mut self, number: CircuitNumber, leg: u8) {
+        let Some(set) = self.set_mut(number) else { return };
+        set.conflux.handle_gone(&[leg]);
+        let linked: Vec<u8> = set.conflux.legs().collect();
+        for leg in linked {
+            self.say_gone(number, leg);
+        }
+    }
+
+    /// Says on a leg which are gone: all that ever were, since what another leg was told may be lost with that.
+    pub(super) fn say_gone(&mut self, number: CircuitNumber, leg: u8) {
+        let Some(set) = self.set_mut(number).filter(|set| set.conflux.resumes()) else { return };
+        let gone = set.conflux.gone();
+        if !gone.is_empty() {
+            self.say_note(number, leg, ConfluxNote::Gone(&gone));
+        }
+    }
+
+    pub(super) fn say_note(&mut self, number: CircuitNumber, leg: u8, note: ConfluxNote<'_>) {
+        let mut data = Vec::new();
+        note.encode_into(&mut data);
+        self.say_on_leg(number, leg, RelayCommand::CONFLUX_LINKED_ACK, &data);
     }
 
     /// Says on all legs that are left that they are over.

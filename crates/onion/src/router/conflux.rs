@@ -12,7 +12,7 @@ use super::circuits::{CircuitIndex, Circuits, End, Hop, Onward, TunnelIndex};
 use super::oldest::Oldest;
 use super::{Conduct, Core};
 use crate::cell::Command;
-use crate::cell::msg::{ConfluxLink, ConfluxSwitch, DesiredUx, DestroyReason};
+use crate::cell::msg::{ConfluxLink, ConfluxNote, ConfluxSwitch, DesiredUx, DestroyReason};
 use crate::cell::relay::RelayCommand;
 use crate::suite::{Body, Layer, Message, StreamId, Suite};
 use crate::tunnel::conflux::schedulers::for_wish;
@@ -45,6 +45,12 @@ impl<S: Suite, R: Rng, C: Conduct<S>> Core<S, R, C> {
         let now = self.outputs.now();
         let outcome = match command {
             RelayCommand::CONFLUX_LINK => self.link(index, data),
+            RelayCommand::CONFLUX_LINKED_ACK if !data.is_empty() && self.resumes(index) => {
+                if self.handle_note(index, data).is_err() {
+                    self.destroy_all_legs(index, DestroyReason::PROTOCOL);
+                }
+                return;
+            }
             RelayCommand::CONFLUX_LINKED_ACK => match self.set_of(index) {
                 Some(set) => set.conflux.handle_answered(now, index),
                 None => Err(ConfluxError::Handshake),
@@ -59,6 +65,35 @@ impl<S: Suite, R: Rng, C: Conduct<S>> Core<S, R, C> {
             self.resend(index);
             self.wake_streams(index);
         }
+    }
+
+    fn resumes(&mut self, index: CircuitIndex) -> bool {
+        self.set_of(index).is_some_and(|set| set.conflux.resumes())
+    }
+
+    /// What the client of a set that sends again tells of its legs. It can speak for no other set's: a number means one of its
+    /// own.
+    fn handle_note(&mut self, index: CircuitIndex, data: &[u8]) -> Result<(), ConfluxError> {
+        let now = self.outputs.now();
+        let note = ConfluxNote::parse(data).map_err(|_| ConfluxError::Malformed)?;
+        match note {
+            ConfluxNote::Came(count) => {
+                if let Some(tunnel) = self.tunnel_of_leg(index) {
+                    self.sets.change(now, tunnel, |set| set.conflux.handle_came(index, count));
+                }
+            }
+            ConfluxNote::Gone(numbers) => {
+                let set = self.set_of(index).ok_or(ConfluxError::Handshake)?;
+                let gone = set.conflux.handle_gone(numbers);
+                if gone.contains(&index) {
+                    return Err(ConfluxError::Handshake);
+                }
+                for leg in gone {
+                    self.destroy(leg, DestroyReason::FINISHED, None);
+                }
+            }
+        }
+        Ok(())
     }
 
     fn handle_switch(&mut self, index: CircuitIndex, data: &[u8]) -> Result<(), ConfluxError> {
@@ -117,7 +152,7 @@ impl<S: Suite, R: Rng, C: Conduct<S>> Core<S, R, C> {
         if theirs.resumes && !set.conflux.legs().all(has_format) {
             return Err(ConfluxError::Unsuitable);
         }
-        let ours = set.conflux.link(DESIRED);
+        let ours = ConfluxLink { leg: theirs.leg, ..set.conflux.link(DESIRED) };
         set.conflux.add_leg(index, &ours, &theirs, now)?;
         if known.is_some() {
             self.tunnels.remove(own);
@@ -153,23 +188,30 @@ impl<S: Suite, R: Rng, C: Conduct<S>> Core<S, R, C> {
         let Hop::Relay(layer) = &circuit.hop else { return };
         let format = layer.format();
         let Some(tunnel) = circuit.end.as_ref().map(|end| end.tunnel) else { return };
-        let receive = |set: &mut Set<S>| -> Result<bool, ConfluxError> {
+        let is_data = message.command == RelayCommand::DATA;
+        let receive = |set: &mut Set<S>| -> Result<(bool, Option<u64>), ConfluxError> {
             let order = set.conflux.handle_received(index)?;
+            let came = set.conflux.take_came(index, is_data);
             if let Order::Early(number) = order {
                 let held = Held { leg: Some(index), format, body: Box::new(body.clone()) };
                 set.conflux.hold(number, held)?;
                 set.oldest.handle_added(now, 1);
             }
-            Ok(order == Order::Next)
+            Ok((order == Order::Next, came))
         };
         let outcome = self.sets.change(now, tunnel, receive);
         let Some(outcome) = outcome else { return };
+        if let Ok((_, Some(count))) = outcome {
+            let mut data = Vec::new();
+            ConfluxNote::Came(count).encode_into(&mut data);
+            self.originate(index, RelayCommand::CONFLUX_LINKED_ACK, StreamId::CIRCUIT, &data);
+        }
         match outcome {
-            Ok(true) => {
+            Ok((true, _)) => {
                 self.handle_message_in_turn(index, command, message);
                 self.deliver_early(tunnel);
             }
-            Ok(false) => {}
+            Ok((false, _)) => {}
             Err(_) => self.destroy_all_legs(index, DestroyReason::PROTOCOL),
         }
     }

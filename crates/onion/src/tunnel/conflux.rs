@@ -19,7 +19,7 @@ pub use schedulers::{LegScheduler, LegState};
 
 use crate::cell::msg::{ConfluxLink, ConfluxNonce, DesiredUx};
 use crate::time::{Duration, Instant};
-use alloc::collections::BTreeMap;
+use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
 
 /// Legs of one set, at most: C tor's default for `cfx_max_legs_set`.
@@ -29,6 +29,8 @@ pub const LEGS_MAX: usize = 8;
 #[derive(Debug)]
 struct Sequence<L, M> {
     leg: L,
+    /// What both ends call it, if they send again.
+    number: u8,
     /// The number of the last message that was sent on it, those that it skipped counted.
     sent: u64,
     /// The same of what has come.
@@ -36,6 +38,8 @@ struct Sequence<L, M> {
     /// Messages that it has carried itself, both ways.
     sent_here: u64,
     received_here: u64,
+    /// Of those that have come: that no SENDME acknowledges, since the other end was told of any.
+    untold: u32,
     /// The last that came was a SWITCH.
     is_switched: bool,
     /// Its round trip by the handshake.
@@ -88,6 +92,10 @@ pub struct Conflux<L, M> {
     early_max: usize,
     /// Most that there were at once.
     early_peak: usize,
+    /// With so many of them, the leg that they wait for is given up.
+    overdue_at: usize,
+    /// Legs that are gone by what the client knows, as both ends call them.
+    gone: BTreeSet<u8>,
 }
 
 impl<L: Copy + PartialEq, M> Conflux<L, M> {
@@ -111,6 +119,8 @@ impl<L: Copy + PartialEq, M> Conflux<L, M> {
             early: BTreeMap::new(),
             early_max,
             early_peak: 0,
+            overdue_at: order::overdue_at(0, early_max),
+            gone: BTreeSet::new(),
         }
     }
 
@@ -171,7 +181,7 @@ impl<L: Copy + PartialEq, M> Conflux<L, M> {
     #[must_use]
     pub fn link(&self, desired: DesiredUx) -> ConfluxLink {
         let (last_sent, last_received, resumes) = (self.sent, self.delivered, self.resumes);
-        ConfluxLink { nonce: self.nonce, last_sent, last_received, desired, resumes }
+        ConfluxLink { nonce: self.nonce, last_sent, last_received, desired, resumes, leg: 0 }
     }
 
     fn find(&self, leg: L) -> Option<&Sequence<L, M>> {
@@ -202,7 +212,8 @@ impl<L: Copy + PartialEq, M> Conflux<L, M> {
         if self.legs.len() >= LEGS_MAX {
             return Err(ConfluxError::TooManyLegs);
         }
-        if theirs.nonce != self.nonce || self.find(leg).is_some() {
+        let is_known = theirs.resumes && self.has_had(theirs.leg);
+        if theirs.nonce != self.nonce || self.find(leg).is_some() || is_known {
             return Err(ConfluxError::Handshake);
         }
         // What is missing is on its way on another leg, or will be sent again.
@@ -212,10 +223,12 @@ impl<L: Copy + PartialEq, M> Conflux<L, M> {
         }
         self.legs.push(Sequence {
             leg,
+            number: theirs.leg,
             sent: if self.resumes { theirs.last_received } else { ours.last_sent },
             received: ours.last_received,
             sent_here: 0,
             received_here: 0,
+            untold: 0,
             is_switched: false,
             rtt: None,
             asked_at,

@@ -210,7 +210,7 @@ fn told(cause: &Loss) -> String {
     match cause {
         Loss::Link(cause) => format!("we have no link to another relay ourselves: {cause}"),
         Loss::Channel(problem) => format!("the link to another relay: {problem}"),
-        Loss::Circuit(_) | Loss::Flow(_) | Loss::Conflux(_) => {
+        Loss::Circuit(_) | Loss::Flow(_) | Loss::Conflux(_) | Loss::Silent => {
             format!("other relays do not get through to it ({cause})")
         }
     }

@@ -121,7 +121,8 @@ impl Linked {
         let wish = [DesiredUx::NoOpinion, DesiredUx::HighThroughput][script.below(2)];
         let (last_sent, last_received) = (script.next().into(), script.next().into());
         let resumes = !script.next().is_multiple_of(3);
-        let link = ConfluxLink { nonce, last_sent, last_received, desired: wish, resumes };
+        let (desired, leg) = (wish, script.next() % 16);
+        let link = ConfluxLink { nonce, last_sent, last_received, desired, resumes, leg };
         let mut data = Vec::new();
         link.encode_into(&mut data);
         data

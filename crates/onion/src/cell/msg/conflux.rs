@@ -7,8 +7,12 @@ use core::fmt;
 /// The only version of the handshake that there is.
 const VERSION: u8 = 1;
 
-/// The byte behind a LINK or LINKED of a sender that can send again. An own extension.
-const RESUMES: u8 = 1;
+/// The byte behind a LINK or LINKED of a sender that can send again; the leg's number follows. An own extension.
+const RESUMES: u8 = 2;
+
+/// The first byte of a [`ConfluxNote`].
+const GONE: u8 = 1;
+const CAME: u8 = 2;
 
 /// What circuits of one set have in common, and nobody else knows: who has it can put data into its streams.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -67,6 +71,8 @@ pub struct ConfluxLink {
     /// Its sender keeps what is not acknowledged, and can send it again on another leg (proposal 329 §2.7). The proposal has no
     /// sign for it: it is a byte behind the message, where others see padding.
     pub resumes: bool,
+    /// If it can: the client's number for the leg, by which it says later that it is gone; else zero. LINKED repeats it.
+    pub leg: u8,
 }
 
 impl ConfluxLink {
@@ -84,8 +90,11 @@ impl ConfluxLink {
         let last_received = u64::from_be_bytes(reader.take_array()?);
         let desired = DesiredUx::new(reader.take_u8()?);
         let desired = desired.ok_or(reader.malformed("unknown wish"))?;
-        let resumes = reader.rest().first() == Some(&RESUMES);
-        Ok(Self { nonce, last_sent, last_received, desired, resumes })
+        let (resumes, leg) = match *reader.rest() {
+            [RESUMES, leg, ..] => (true, leg),
+            _ => (false, 0),
+        };
+        Ok(Self { nonce, last_sent, last_received, desired, resumes, leg })
     }
 
     /// Appends the data.
@@ -96,7 +105,7 @@ impl ConfluxLink {
         out.extend_from_slice(&self.last_received.to_be_bytes());
         out.push(self.desired as u8);
         if self.resumes {
-            out.push(RESUMES);
+            out.extend_from_slice(&[RESUMES, self.leg]);
         }
     }
 }
@@ -122,6 +131,47 @@ impl ConfluxSwitch {
     /// Appends the data.
     pub fn encode_into(self, out: &mut Vec<u8>) {
         out.extend_from_slice(&self.skipped.to_be_bytes());
+    }
+}
+
+/// What ends that send again tell each other: the data of a CONFLUX_LINKED_ACK, which is empty where it acknowledges LINKED. An own
+/// extension: no stock relay gets one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ConfluxNote<'a> {
+    /// The client has lost these legs, by the numbers in their LINKs: the exit does not wait until it hears of it from the
+    /// relay before it, which may not know.
+    Gone(&'a [u8]),
+    /// So many messages of streams have come on the leg that this comes on, since it was linked. It acknowledges those that no
+    /// SENDME does.
+    Came(u64),
+}
+
+impl<'a> ConfluxNote<'a> {
+    /// Reads the data.
+    ///
+    /// # Errors
+    /// Where it is cut off, or of another kind.
+    pub fn parse(data: &'a [u8]) -> Result<Self, Malformed> {
+        let mut reader = Reader::new("CONFLUX_LINKED_ACK", data);
+        match reader.take_u8()? {
+            GONE => Ok(Self::Gone(reader.rest())),
+            CAME => Ok(Self::Came(u64::from_be_bytes(reader.take_array()?))),
+            _ => Err(reader.malformed("unknown kind of note")),
+        }
+    }
+
+    /// Appends the data.
+    pub fn encode_into(self, out: &mut Vec<u8>) {
+        match self {
+            Self::Gone(legs) => {
+                out.push(GONE);
+                out.extend_from_slice(legs);
+            }
+            Self::Came(count) => {
+                out.push(CAME);
+                out.extend_from_slice(&count.to_be_bytes());
+            }
+        }
     }
 }
 

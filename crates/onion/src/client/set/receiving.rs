@@ -1,7 +1,7 @@
 //! What comes on the legs of a set, and its order.
 
 use super::Held;
-use crate::cell::msg::{ConfluxLink, ConfluxSwitch};
+use crate::cell::msg::{ConfluxLink, ConfluxNote, ConfluxSwitch};
 use crate::cell::relay::{RelayCommand, RelayFormat};
 use crate::client::application::Application;
 use crate::client::circuit::Passage;
@@ -30,6 +30,7 @@ impl<S: Suite, A: Application<S>, R: Rng> Core<S, A, R> {
         set.conflux.add_leg(leg, &ours, &theirs, asked_at)?;
         set.conflux.handle_answered(now, leg)?;
         self.say_on_leg(number, leg, RelayCommand::CONFLUX_LINKED_ACK, &[]);
+        self.say_gone(number, leg);
         self.finish_set(number);
         Ok(())
     }
@@ -55,14 +56,33 @@ impl<S: Suite, A: Application<S>, R: Rng> Core<S, A, R> {
                 }
                 return Ok(());
             }
+            RelayCommand::CONFLUX_LINKED_ACK if self.resumes(number) => {
+                let ConfluxNote::Came(count) = ConfluxNote::parse(message.data.bytes())
+                    .map_err(|_| ConfluxError::Malformed)?
+                else {
+                    return Err(ConfluxError::Handshake.into());
+                };
+                if let Some(set) = self.set_mut(number) {
+                    set.conflux.handle_came(leg, count);
+                }
+                return Ok(());
+            }
             // Those are for relays.
             it if it.is_of_conflux() => return Err(ConfluxError::Handshake.into()),
             _ => {}
         }
         let Some(set) = self.set_mut(number) else { return Ok(()) };
-        match set.conflux.handle_received(leg)? {
+        let order = set.conflux.handle_received(leg)?;
+        if let Some(count) = set.conflux.take_came(leg, message.command == RelayCommand::DATA) {
+            self.say_note(number, leg, ConfluxNote::Came(count));
+        }
+        match order {
             Order::Early(place) => {
+                let Some(set) = self.set_mut(number) else { return Ok(()) };
                 set.conflux.hold(place, Held { format, body: body.clone() })?;
+                if let Some(silent) = set.conflux.take_overdue() {
+                    self.give_up_leg(number, silent);
+                }
                 Ok(())
             }
             Order::Again => Ok(()),

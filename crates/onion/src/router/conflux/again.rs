@@ -10,7 +10,7 @@ use alloc::boxed::Box;
 use rand_core::Rng;
 
 impl<S: Suite, R: Rng, C: Conduct<S>> Core<S, R, C> {
-    fn tunnel_of_leg(&self, leg: CircuitIndex) -> Option<TunnelIndex> {
+    pub(super) fn tunnel_of_leg(&self, leg: CircuitIndex) -> Option<TunnelIndex> {
         self.circuits.get(leg)?.end.as_ref().map(|end| end.tunnel)
     }
 

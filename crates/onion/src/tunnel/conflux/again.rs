@@ -6,13 +6,18 @@
 
 use super::{Conflux, Removed, Sequence};
 use alloc::collections::VecDeque;
+use alloc::vec::Vec;
 
 /// Messages of a leg that are kept, at most. A leg that has more under way cannot be made good.
 const KEPT_MAX: usize = 1 << 13;
 
 /// Messages in a row of which a SENDME acknowledges none, at most: not of data, that is. Who sends hardly anything else has them
-/// kept in vain.
+/// kept in vain, unless the other end tells how many have come.
 const UNMARKED_MAX: usize = 512;
+
+/// Messages that no SENDME acknowledges of which the other end is told at once: few enough that no more than
+/// [`UNMARKED_MAX`] are under way before it hears of them.
+const TOLD_EVERY: u32 = 128;
 
 /// What was sent on a leg and is not acknowledged.
 #[derive(Debug)]
@@ -25,12 +30,17 @@ pub(super) struct Kept<M> {
     dropped_marks: usize,
     /// The last that could not be kept is none that a SENDME acknowledges: one for a message that is kept will tell of it.
     has_dropped_since: bool,
+    /// Messages that were sent on the leg before the first that is kept.
+    before: u64,
+    /// SENDMEs that are to come for messages of which it is known otherwise that they have come. They are older than all others.
+    told_marks: usize,
 }
 
 impl<M> Default for Kept<M> {
     fn default() -> Self {
         let messages = VecDeque::new();
-        Self { messages, unmarked: 0, dropped_marks: 0, has_dropped_since: false }
+        let (dropped_marks, has_dropped_since) = (0, false);
+        Self { messages, unmarked: 0, dropped_marks, has_dropped_since, before: 0, told_marks: 0 }
     }
 }
 
@@ -38,23 +48,48 @@ impl<M> Kept<M> {
     fn push(&mut self, number: u64, is_marked: bool, message: M) {
         self.unmarked = if is_marked { 0 } else { self.unmarked + 1 };
         let is_full = self.messages.len() >= KEPT_MAX || self.unmarked > UNMARKED_MAX;
-        if is_full && let Some((_, is_marked, _)) = self.messages.pop_front() {
+        if is_full && let Some(is_marked) = self.pop() {
             self.dropped_marks += usize::from(is_marked);
             self.has_dropped_since = !is_marked;
         }
         self.messages.push_back((number, is_marked, message));
     }
 
+    /// Forgets the oldest; whether a SENDME would have acknowledged it.
+    fn pop(&mut self) -> Option<bool> {
+        let (_, is_marked, _) = self.messages.pop_front()?;
+        self.before += 1;
+        Some(is_marked)
+    }
+
+    /// The other end says that so many have come on the leg.
+    fn handle_came(&mut self, count: u64) {
+        if count < self.before {
+            return;
+        }
+        // What could not be kept is older, and has come, too.
+        self.told_marks += core::mem::take(&mut self.dropped_marks);
+        self.has_dropped_since = false;
+        while self.before < count
+            && let Some(is_marked) = self.pop()
+        {
+            self.told_marks += usize::from(is_marked);
+        }
+        self.unmarked = self.unmarked.min(self.messages.len());
+    }
+
     /// A SENDME has come: they come in the order of what they acknowledge.
     fn handle_acknowledged(&mut self) {
+        if self.told_marks > 0 {
+            self.told_marks -= 1;
+            return;
+        }
         if self.dropped_marks > 0 {
             self.dropped_marks -= 1;
             return;
         }
         self.has_dropped_since = false;
-        while let Some((_, is_marked, _)) = self.messages.pop_front()
-            && !is_marked
-        {}
+        while self.pop() == Some(false) {}
     }
 
     /// Something that could not be kept is not acknowledged.
@@ -100,12 +135,53 @@ impl<L: Copy + PartialEq, M> Conflux<L, M> {
         self.again_len -= before - it.kept.messages.len();
     }
 
+    /// The other end says that so many messages of streams have come on a leg.
+    pub fn handle_came(&mut self, leg: L, count: u64) {
+        let Some(it) = self.legs.iter_mut().find(|it| it.leg == leg) else { return };
+        let before = it.kept.messages.len();
+        it.kept.handle_came(count);
+        self.again_len -= before - it.kept.messages.len();
+    }
+
+    /// A message has come on a leg. How many the other end is to be told of now, if it is: in time for those that no SENDME
+    /// acknowledges.
+    pub fn take_came(&mut self, leg: L, is_data: bool) -> Option<u64> {
+        let it = self.legs.iter_mut().find(|it| it.leg == leg)?;
+        it.untold += u32::from(!is_data);
+        if !self.resumes || it.untold < TOLD_EVERY {
+            return None;
+        }
+        it.untold = 0;
+        Some(it.received_here)
+    }
+
+    /// These legs are gone, as both ends call them: those of them that are here, and are to be removed. None of these numbers will
+    /// be linked again.
+    pub fn handle_gone(&mut self, numbers: &[u8]) -> Vec<L> {
+        self.gone.extend(numbers);
+        let is_gone = |it: &&Sequence<L, M>| numbers.contains(&it.number);
+        self.legs.iter().filter(is_gone).map(|it| it.leg).collect()
+    }
+
+    /// All that are gone, by their numbers, ascending.
+    #[must_use]
+    pub fn gone(&self) -> Vec<u8> {
+        self.gone.iter().copied().collect()
+    }
+
+    /// Whether a leg of this number is there, or is known to be gone.
+    pub(super) fn has_had(&self, number: u8) -> bool {
+        self.gone.contains(&number) || self.legs.iter().any(|it| it.number == number)
+    }
+
     /// A leg is gone: what it has not brought is to be sent again.
     pub(super) fn lose(&mut self, leg: Sequence<L, M>) -> Removed {
         if self.current == Some(leg.leg) {
             self.current = None;
         }
-        if leg.kept.is_incomplete() || self.legs.is_empty() {
+        // Legs that are not linked yet can go on from nothing only: an exit that has lost them all forgets what it had.
+        let has_carried = self.sent > 0 || self.delivered > 0 || !self.early.is_empty();
+        if leg.kept.is_incomplete() || self.legs.is_empty() && has_carried {
             self.again_len -= leg.kept.messages.len();
             return Removed::Broken;
         }

@@ -1,6 +1,6 @@
 //! What has come: in which order, and what waits.
 
-use super::{Conflux, ConfluxError};
+use super::{Conflux, ConfluxError, Sequence};
 use crate::cell::msg::ConfluxSwitch;
 
 /// Where a message stands that has come.
@@ -12,6 +12,12 @@ pub enum Order {
     Early(u64),
     /// It has come before, on a leg that was lost, and is of no use.
     Again,
+}
+
+/// How many must wait for a leg to be given up, if so many did when one was given up last: there must be room for what comes until
+/// the other end knows, and sends again.
+pub(super) fn overdue_at(before: usize, early_max: usize) -> usize {
+    usize::midpoint(before, early_max).max(1)
 }
 
 impl<L: Copy + PartialEq, M> Conflux<L, M> {
@@ -71,6 +77,24 @@ impl<L: Copy + PartialEq, M> Conflux<L, M> {
             return None;
         }
         self.delivered += 1;
-        Some(first.remove())
+        let message = first.remove();
+        if self.early.is_empty() {
+            self.overdue_at = overdue_at(0, self.early_max);
+        }
+        Some(message)
+    }
+
+    /// The leg that keeps the others waiting, once half of what may wait does: it is silent, whether anybody knows or not. To be
+    /// asked when something has come early. None where nothing is sent again, and where no other leg is left.
+    ///
+    /// Of those that can bring what is missing it is the one that has brought most lately; the next only when more waits.
+    pub fn take_overdue(&mut self) -> Option<L> {
+        if !self.resumes || self.legs.len() < 2 || self.early.len() < self.overdue_at {
+            return None;
+        }
+        let is_behind = |it: &&Sequence<L, M>| it.received <= self.delivered;
+        let leg = self.legs.iter().filter(is_behind).max_by_key(|it| it.received)?.leg;
+        self.overdue_at = overdue_at(self.early.len(), self.early_max);
+        Some(leg)
     }
 }

@@ -11,6 +11,7 @@ fn a_link_lies_where_the_proposal_has_it() {
         last_received: 9,
         desired: DesiredUx::HighThroughput,
         resumes: false,
+        leg: 0,
     };
     let mut expected = vec![1];
     expected.extend_from_slice(&[0xab; 32]);
@@ -20,10 +21,10 @@ fn a_link_lies_where_the_proposal_has_it() {
     assert_eq!(data, expected);
     data.resize(498, 0);
     assert_eq!(ConfluxLink::parse(&data), Ok(link), "padding is passed over");
-    let resuming = ConfluxLink { resumes: true, ..link };
+    let resuming = ConfluxLink { resumes: true, leg: 7, ..link };
     let mut data = vec![];
     resuming.encode_into(&mut data);
-    assert_eq!((data.len(), data[50]), (51, 1), "what others take for padding");
+    assert_eq!((data.len(), &data[50..]), (52, &[2, 7][..]), "what others take for padding");
 }
 
 #[test]
@@ -58,17 +59,23 @@ proptest! {
     #[test]
     fn what_is_written_is_read(
         nonce: [u8; 32], last_sent: u64, last_received: u64, desired in 0usize..5, resumes: bool,
-        skipped: u32,
+        leg: u8, skipped: u32, gone: Vec<u8>,
     ) {
         let desired = DesiredUx::ALL[desired];
         let nonce = ConfluxNonce(nonce);
-        let link = ConfluxLink { nonce, last_sent, last_received, desired, resumes };
+        let leg = if resumes { leg } else { 0 };
+        let link = ConfluxLink { nonce, last_sent, last_received, desired, resumes, leg };
         let mut data = vec![];
         link.encode_into(&mut data);
         prop_assert_eq!(ConfluxLink::parse(&data), Ok(link));
         let mut data = vec![];
         ConfluxSwitch { skipped }.encode_into(&mut data);
         prop_assert_eq!(ConfluxSwitch::parse(&data), Ok(ConfluxSwitch { skipped }));
+        for note in [ConfluxNote::Gone(&gone), ConfluxNote::Came(last_sent)] {
+            let mut data = vec![];
+            note.encode_into(&mut data);
+            prop_assert_eq!(ConfluxNote::parse(&data), Ok(note));
+        }
     }
 
     #[test]
@@ -78,6 +85,6 @@ proptest! {
             link.encode_into(&mut back);
             prop_assert_eq!(&data[..back.len()], &back[..]);
         }
-        let _ = ConfluxSwitch::parse(&data);
+        let _ = (ConfluxSwitch::parse(&data), ConfluxNote::parse(&data));
     }
 }

@@ -125,6 +125,63 @@ fn what_no_sendme_will_acknowledge_is_kept_for_a_while_only() {
     assert_eq!(end.again_len(), 0);
 }
 
+/// A client that only downloads, slowly, sends thousands of XOFFs and XONs, and hardly any data.
+#[test]
+fn what_no_sendme_will_acknowledge_is_kept_until_the_other_end_tells_that_it_has_come() {
+    let mut ends = [linked(2, 100), linked(2, 100)];
+    ends.iter_mut().for_each(|end| end.set_resumes(true));
+    let [mut from, mut to] = ends;
+    for number in 1..=5000 {
+        from.handle_chosen(0);
+        from.handle_sent(0);
+        from.keep(0, number, false);
+        assert_eq!(to.handle_received(0), Ok(Order::Next));
+        if let Some(count) = to.take_came(0, false) {
+            from.handle_came(0, count);
+        }
+    }
+    assert_eq!(from.again_len(), 5000 % 128);
+    assert_eq!(from.remove_leg(0, 9, false), Removed::Spare);
+    assert_eq!(from.next_lost(), Some(&(5000 - 5000 % 128 + 1)));
+}
+
+/// The SENDME of what is known to have come is for nothing else.
+#[test]
+fn a_sendme_after_the_other_end_has_told_acknowledges_nothing_twice() {
+    let mut end = linked(2, 100);
+    end.set_resumes(true);
+    for (number, is_marked) in [(1, false), (2, true), (3, false), (4, true)] {
+        end.handle_chosen(0);
+        end.handle_sent(0);
+        end.keep(0, number, is_marked);
+    }
+    end.handle_came(0, 3);
+    assert_eq!(end.again_len(), 1);
+    end.handle_came(0, 2);
+    end.handle_acknowledged(0);
+    assert_eq!(end.again_len(), 1, "it was for the second");
+    end.handle_acknowledged(0);
+    assert_eq!(end.again_len(), 0);
+}
+
+/// A leg that is gone is not linked, however late its LINK comes; nor are two of one number.
+#[test]
+fn legs_that_are_gone_are_not_linked() {
+    let mut end = linked(1, 100);
+    end.set_resumes(true);
+    let link =
+        |end: &Conflux<usize, u64>, leg| ConfluxLink { leg, ..end.link(DesiredUx::NoOpinion) };
+    assert_eq!(end.handle_gone(&[5, 9]), [] as [usize; 0]);
+    let mut add = |it, number| {
+        let link = link(&end, number);
+        end.add_leg(it, &link, &link, NOW)
+    };
+    assert_eq!(add(50, 5), Err(ConfluxError::Handshake));
+    assert_eq!(add(60, 6), Ok(()));
+    assert_eq!(add(61, 6), Err(ConfluxError::Handshake));
+    assert_eq!(end.handle_gone(&[6, 5]), [60]);
+}
+
 /// What was not kept does no harm any more once a later SENDME has told that it has come.
 #[test]
 fn a_leg_that_was_acknowledged_after_it_had_too_much_is_made_good() {

@@ -1,0 +1,64 @@
+use super::*;
+use crate::path::Rules;
+use crate::proxy::Choices;
+use crate::state::State;
+use crate::strategy::Uniform;
+use crate::view::tests::{relay, view};
+use onion::cell::msg::DesiredUx;
+use onion::node::{CloseCause, ConnId, Node};
+use onion::tunnel::conflux::schedulers;
+use rand::SeedableRng;
+use rand::rngs::StdRng;
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+/// A client that wants sets of three legs, in a network of so many relays.
+fn proxy(relays: u8) -> Proxy {
+    let choices = Choices {
+        strategy: Box::new(Uniform),
+        rules: Rules { distinct_subnets: false },
+        legs: 3,
+        leg_scheduler: &schedulers::LowRtt,
+        desired: DesiredUx::NoOpinion,
+        by_latency: false,
+    };
+    let rng = StdRng::from_seed([1; 32]);
+    let mut proxy = Proxy::new(choices, State::default(), Instant::ORIGIN, 1_600_000_000, rng);
+    proxy.set_view(Instant::ORIGIN, Arc::new(view((1..=relays).map(relay))));
+    proxy
+}
+
+/// The links that it wants now.
+fn dials(proxy: &mut Proxy, now: Instant) -> BTreeMap<ConnId, SocketAddr> {
+    std::iter::from_fn(|| proxy.poll_dial(now)).map(|dial| (dial.conn, dial.to)).collect()
+}
+
+/// The guard of a set that stands dies, and cannot be reached: its legs go by others, one after another until one can be.
+#[test]
+fn a_leg_of_a_set_that_stands_is_replaced_by_way_of_another_guard() {
+    let mut proxy = proxy(20);
+    let mut now = Instant::ORIGIN;
+    let links = dials(&mut proxy, now);
+    assert_eq!(links.len(), 3, "{links:?}");
+    let sets = proxy.pool.numbers();
+    for number in &sets {
+        let set = proxy.pool.get_mut(*number).expect("it is there");
+        // It has failed as often as it may before it stood.
+        (set.took, set.retries) = (Some(Duration::from_secs(1)), RETRIES_MAX);
+    }
+    let (mut conn, mut to) = links.into_iter().next().expect("three");
+    let mut dead = vec![];
+    for _ in 0..5 {
+        now += Duration::from_millis(20);
+        dead.push(to);
+        proxy.handle_closed(now, conn, CloseCause::Reset);
+        let next = dials(&mut proxy, now);
+        assert!(next.values().all(|to| !dead.contains(to)), "{next:?}, and {dead:?} are dead");
+        for number in &sets {
+            let legs = proxy.pool.get(*number).expect("it is there").legs.len();
+            assert_eq!(legs, 3, "after {} guards", dead.len());
+        }
+        (conn, to) = next.into_iter().next().expect("another guard is tried");
+    }
+}
