@@ -167,10 +167,8 @@ impl Star {
 
     /// Lets time pass until all circuits have ended, or until then.
     pub fn run(&mut self, until: Instant) {
-        while let Some(Reverse((at, _, event))) = self.events.pop() {
-            if at > until {
-                break;
-            }
+        while self.events.peek().is_some_and(|Reverse((at, ..))| *at <= until) {
+            let Some(Reverse((at, _, event))) = self.events.pop() else { break };
             self.now = at;
             self.handle(event);
         }

@@ -117,7 +117,8 @@ pub(super) fn drawn(name: &str, nth: usize, sizes: &[(Instant, u32)]) -> Series 
 /// How soon the window is at the new optimum after the narrow place has doubled.
 pub(super) fn ramp(chain: &Chain) -> Case {
     let sizes = chain.play(Begin::Again, 2 * TRACE, Some(TRACE));
-    let took = reached(&sizes, Instant::ORIGIN + TRACE, new_optimum(chain));
+    let doubled = Instant::ORIGIN + TRACE;
+    let took = reached(&sizes, doubled, new_optimum(chain), chain.patience());
     ramp_case(chain, "simulated", took)
 }
 

@@ -166,7 +166,9 @@ fn judged(is_so: bool, is_starved: bool) -> CaseVerdict {
 fn widened_case(all: &[Run]) -> Case {
     let mut took: Vec<Option<Duration>> = all
         .iter()
-        .map(|run| reached(&run.seen.sizes, run.seen.widened_at, new_optimum(&run.chain)))
+        .map(|Run { seen, chain, .. }| {
+            reached(&seen.sizes, seen.widened_at, new_optimum(chain), chain.patience())
+        })
         .collect();
     // Who never reaches it comes last.
     took.sort_by_key(|took| took.unwrap_or(Duration::MAX));

@@ -67,9 +67,9 @@ impl Path {
         self.hop_round_trip() * 80
     }
 
-    /// How long it is twice as wide then: five round trips to a place three hops away, and some.
+    /// How long it is twice as wide then: five round trips to a place three hops away, three more in which the window is to stay there, and some.
     fn widened_for(&self) -> Duration {
-        self.hop_round_trip() * 20
+        self.hop_round_trip() * 30
     }
 }
 

@@ -1,6 +1,7 @@
 //! Windows between one relay and the next, for transports that are hop by hop.
 
 mod account;
+mod again;
 mod backtap;
 mod flight;
 mod pace;

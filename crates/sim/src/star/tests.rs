@@ -89,3 +89,70 @@ fn circuits_that_share_a_node_have_equal_parts_of_it() {
     // 8,000 cells at 2,000 a second.
     assert!(took.iter().all(|took| (2.5..5.5).contains(took)), "{took:?}");
 }
+
+#[test]
+fn a_run_in_parts_is_the_whole_run() {
+    let results = |parts: u64| {
+        let (mut star, _) = chain(2, 2_500.0, || Box::new(BackTap::ramping_again()));
+        for part in 1..=parts {
+            star.run(Instant::from_millis(9_000 * part / parts));
+        }
+        star.results()
+    };
+    let whole = results(1);
+    assert!(whole[0].last_byte.is_some());
+    assert_eq!(results(7), whole);
+}
+
+/// Those behind the narrow place have windows that are never full; they must not wait for whole trains.
+#[test]
+fn a_narrow_place_is_used_whole_wherever_it_is() {
+    for rate in [1_250.0, 2_500.0, 5_000.0] {
+        for slow in [1, 2, 3] {
+            for of in [BackTap::with_circuit_start, BackTap::ramping_again] {
+                let (mut star, _) = chain(slow, rate, || Box::new(of()));
+                star.run(Instant::from_millis(60_000));
+                let took = star.results()[0].last_byte.expect("ended").as_secs_f64();
+                let used = 20_000.0 / rate / (took - 0.4);
+                assert!(used > 0.99, "{slow} of {rate}/s: {used}");
+            }
+        }
+    }
+}
+
+/// How long after this time a window is as large as this, and then stays so.
+fn reached(trace: &[(Instant, u32)], from: Instant, cells: f64, stays: Duration) -> Duration {
+    let sizes = |time: core::ops::Range<Instant>| {
+        let first = trace.partition_point(|(at, _)| *at <= time.start).saturating_sub(1);
+        trace[first..].iter().take_while(move |(at, _)| *at < time.end)
+    };
+    let is_there = |begin: Instant| {
+        sizes(begin..begin + stays).all(|(_, size)| f64::from(*size) >= cells)
+    };
+    let step = Duration::from_millis(1);
+    (0..1_000).map(|nth| nth * step).find(|after| is_there(from + *after)).expect("it is reached")
+}
+
+/// Whenever that happens, and wherever it is, at 10 and at 20 Mbit/s: nearly always.
+#[test]
+fn a_place_that_becomes_twice_as_wide_is_found_within_five_round_trips_to_it() {
+    let (mut late, mut all) = (Vec::new(), 0);
+    for (rate, slow) in [(2_441.0, 1), (2_441.0, 2), (2_441.0, 3), (4_883.0, 1), (4_883.0, 2), (4_883.0, 3)] {
+        for nth in 0..8 {
+            let (mut star, mut nodes) = chain(slow, rate, || Box::new(BackTap::ramping_again()));
+            let widened = Instant::from_millis(1_000 + 13 * nth);
+            star.change(widened, slow, 2.0 * rate);
+            star.run(Instant::from_millis(2_000));
+            nodes[slow] = StarNode::new(2.0 * rate, DELAY);
+            let trace = star.results().swap_remove(0).trace;
+            let round_trip = 4 * DELAY * u32::try_from(slow).expect("few");
+            let optimal = optimal_window_cells(&nodes);
+            let took = reached(&trace, widened, 0.9 * optimal, 3 * round_trip);
+            all += 1;
+            if took > 5 * round_trip {
+                late.push((rate, slow, nth, took));
+            }
+        }
+    }
+    assert!(late.len() * 20 <= all, "{} of {all}: {late:?}", late.len());
+}

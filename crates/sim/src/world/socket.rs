@@ -72,6 +72,11 @@ impl Socket {
         if self.is_link() { 514 } else { 1 }
     }
 
+    /// Whether there is a FEEDBACK cell before which nothing is to be sent any more.
+    pub(super) fn has_feedback_to_send(&self) -> bool {
+        self.feedback.as_ref().is_some_and(|it| it.has_some_before(self.tx.sent()))
+    }
+
     /// Bytes that have come and were not read.
     pub(super) const fn unread(&self) -> u64 {
         self.rx.received() - self.rx.read

@@ -1,4 +1,5 @@
 use super::HopWindow;
+use super::again::{Advice, Again};
 use super::flight::Flight;
 use super::train::{Sign, Train, Way, queued_cells};
 use crate::time::{Duration, Instant};
@@ -11,19 +12,7 @@ const SIZE_MAX: u32 = 2_000;
 
 /// Cells that should wait at the next hop: with fewer the window grows, with more it shrinks. Vegas' α and β, as the authors of
 /// `BackTap` have them.
-const QUEUED: (f64, f64) = (2.0, 4.0);
-
-/// With fewer than so many waiting, a round is calm: something has become wider.
-const CALM: f64 = 1.0;
-
-/// So many calm rounds in a row begin another ramp-up; more after one that was for nothing, up to the second.
-const CALM_ROUNDS: (u32, u32) = (3, 32);
-
-/// So many more, where no cells have waited since the last ramp-up: hops behind the next one may still be about theirs.
-const CALM_ROUNDS_UNPROVED: u32 = 2;
-
-/// A ramp-up was worth it if the window has become so many times as large.
-const WORTH: f64 = 1.5;
+pub(super) const QUEUED: (f64, f64) = (2.0, 4.0);
 
 /// A window that follows the delay, with or without a ramp-up.
 ///
@@ -46,7 +35,7 @@ pub struct BackTap {
     sent: u64,
     passed: u64,
     phase: Phase,
-    /// Another ramp-up after calm rounds; how many are needed, and how many there were.
+    /// When to ramp up again.
     again: Option<Again>,
 }
 
@@ -75,14 +64,6 @@ struct Round {
     was_full: bool,
 }
 
-#[derive(Debug)]
-struct Again {
-    needed: u32,
-    calm: u32,
-    /// Cells have waited since the last ramp-up: the window was as large as it can be.
-    is_proved: bool,
-}
-
 impl BackTap {
     /// Without a ramp-up: from two cells on, one more in each round trip.
     #[must_use]
@@ -100,14 +81,10 @@ impl BackTap {
         })
     }
 
-    /// With `CircuitStart`, and again when rounds show that the way has become wider: what the paper leaves for later.
-    ///
-    /// A window in balance always has two to four cells waiting, so rounds without any are no noise: noise makes round trips
-    /// longer, and where it makes one seem calm, hardly three in a row. After a ramp-up for nothing it takes twice as many calm rounds until the next.
+    /// With `CircuitStart`, and again when calm rounds show that the way has become wider: what the paper leaves for later.
     #[must_use]
     pub fn ramping_again() -> Self {
-        let again = Again { needed: CALM_ROUNDS.0, calm: 0, is_proved: false };
-        Self { again: Some(again), ..Self::with_circuit_start() }
+        Self { again: Some(Again::new()), ..Self::with_circuit_start() }
     }
 
     /// With the slow start of a single TCP connection: doubled in each round trip, and halved at its end.
@@ -166,9 +143,7 @@ impl BackTap {
                     Sign::Full(cells) => self.end_ramp(cells, before),
                     Sign::Whole if !doubles => self.end_ramp(self.size, before),
                     Sign::Whole => {
-                        if train.has_filled_window() {
-                            self.size = self.size.saturating_mul(2).min(SIZE_MAX);
-                        }
+                        self.size = self.size.saturating_mul(2).min(SIZE_MAX);
                         *train = doubling(self.sent, self.size);
                     }
                 }
@@ -203,10 +178,8 @@ impl BackTap {
     fn end_ramp(&mut self, size: u32, before: u32) {
         // What was full before another ramp-up, and nothing waited, does fit.
         self.size = size.clamp(before.max(INITIAL), SIZE_MAX);
-        if let Some(Again { needed, calm, is_proved }) = &mut self.again {
-            (*calm, *is_proved) = (0, false);
-            let is_worth = f64::from(self.size) >= WORTH * f64::from(before);
-            *needed = if is_worth { CALM_ROUNDS.0 } else { (*needed * 2).min(CALM_ROUNDS.1) };
+        if let Some(again) = &mut self.again {
+            again.handle_ramp_end(self.size, before);
         }
         self.phase = Phase::Avoidance(Round::new(self.sent));
     }
@@ -214,21 +187,26 @@ impl BackTap {
     fn end_round(&mut self, base: Duration) {
         let Phase::Avoidance(Round { least_rtt, was_full, .. }) = self.phase else { return };
         let queued = queued_cells(self.size.into(), least_rtt.as_secs_f64(), base);
+        let again = self.again.as_mut();
+        let advice =
+            again.map_or(Advice::Step(1), |it| it.handle_round(self.size, queued, was_full));
+        let step = match advice {
+            Advice::Step(cells) => cells,
+            Advice::Ramp => return self.ramp_again(),
+        };
         if queued > QUEUED.1 {
             self.size = (self.size - 1).max(INITIAL);
         } else if queued < QUEUED.0 && was_full {
-            self.size = (self.size + 1).min(SIZE_MAX);
+            self.size = self.size.saturating_add(step).min(SIZE_MAX);
         }
         self.phase = Phase::Avoidance(Round::new(self.sent));
-        let Some(Again { needed, calm, is_proved }) = &mut self.again else { return };
-        *calm = if was_full && queued < CALM { *calm + 1 } else { 0 };
-        *is_proved |= queued >= QUEUED.0;
-        if *calm >= *needed + if *is_proved { 0 } else { CALM_ROUNDS_UNPROVED } {
-            let size_before = self.size;
-            self.size = self.size.saturating_mul(2).min(SIZE_MAX);
-            let train = doubling(self.sent, self.size);
-            self.phase = Phase::Trains { train, doubles: true, size_before };
-        }
+    }
+
+    fn ramp_again(&mut self) {
+        let size_before = self.size;
+        self.size = self.size.saturating_mul(2).min(SIZE_MAX);
+        let train = doubling(self.sent, self.size);
+        self.phase = Phase::Trains { train, doubles: true, size_before };
     }
 }
 
@@ -267,7 +245,13 @@ impl HopWindow for BackTap {
         self.sent += u64::from(cells);
         let in_flight = self.flight.cells();
         match &mut self.phase {
-            Phase::Trains { train, .. } => train.handle_sent(cells, in_flight),
+            Phase::Trains { train, doubles, .. } => {
+                train.handle_sent(cells, in_flight);
+                // The window is not what holds it back, but it would, were the next train not sent until all of this one has passed.
+                if *doubles && train.left() == 0 && !train.has_filled_window() {
+                    *train = train.again(self.sent);
+                }
+            }
             Phase::Avoidance(round) => round.was_full |= in_flight >= self.size,
             Phase::SlowStart => {}
         }

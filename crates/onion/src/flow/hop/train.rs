@@ -35,7 +35,7 @@ pub(super) struct Train {
     next_len: u32,
     sent: u32,
     passed: u32,
-    /// Its first cell that was passed on; after the first pause, if there was one.
+    /// Its first cell that was passed on, since the next hop was idle; after the first pause, if there was one.
     begun: Option<Mark>,
     last_passed: Instant,
     has_paused: bool,
@@ -71,7 +71,7 @@ impl Train {
         }
     }
 
-    /// What is left of it as one of its own.
+    /// Another one of the same length.
     pub(super) const fn again(&self, first: u64) -> Self {
         Self::new(first, self.len, self.next_len)
     }
@@ -112,7 +112,7 @@ impl Train {
         }
         self.passed += 1;
         let cell = Mark { passed: self.passed, passed_at: now, sent_at };
-        let begun = self.begun(cell, way.base);
+        let begun = self.begun(cell, way);
         let passed = cell.passed - begun.passed + 1;
         let spacing_s = cell.spacing_s(&begun);
         let waited_s = (now - sent_at).saturating_sub(way.base).as_secs_f64();
@@ -132,18 +132,30 @@ impl Train {
         if self.passed >= self.len { Sign::Whole } else { Sign::Going }
     }
 
-    /// From which cell on it is looked at. A pause is forgotten once: a hop that gives cells out in runs seems to make one after each.
-    fn begun(&mut self, cell: Mark, base: Duration) -> Mark {
+    /// From which cell on it is looked at.
+    ///
+    /// That is the first one that comes when nothing is at the next hop: where the source, or the hop before, has nothing for a while, the time until there is
+    /// more says nothing of the next hop's pace. And a pause of that hop is forgotten, once: one that gives cells out in runs seems to make one after each.
+    fn begun(&mut self, cell: Mark, way: Way) -> Mark {
         let silent = cell.passed_at - core::mem::replace(&mut self.last_passed, cell.passed_at);
-        let is_pause = !self.has_paused && silent > base.mul_f64(PAUSE);
+        let is_pause = !self.has_paused && silent > way.base.mul_f64(PAUSE);
         match self.begun {
-            Some(begun) if !is_pause => begun,
+            Some(begun) if !is_pause && way.has_waited(&cell, &begun) => begun,
             before => {
-                self.has_paused |= before.is_some();
+                self.has_paused |= before.is_some_and(|begun| way.has_waited(&cell, &begun));
                 self.pace = Pace::new();
                 *self.begun.insert(cell)
             }
         }
+    }
+}
+
+impl Way {
+    /// Whether a cell has found others at the next hop, which has passed cells on since that one.
+    fn has_waited(&self, cell: &Mark, since: &Mark) -> bool {
+        let least_s = self.base.saturating_sub(self.grain).as_secs_f64();
+        let took_s = (cell.passed_at - cell.sent_at).as_secs_f64();
+        took_s > least_s + cell.spacing_s(since) * 0.5
     }
 }
 

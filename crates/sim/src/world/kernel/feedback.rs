@@ -1,9 +1,8 @@
 //! FEEDBACK cells (windows from hop to hop) among the cells of a link, whose way they take.
 //!
 //! They are part of the same stream of bytes: one leaves when all cells that were written before it have left, in a record and a segment of its own, and is heard when all these have come. So
-//! it waits where they wait: in the socket, for TCP's window, on the way up and down, and for what got lost before it. Its bytes count on both ways. They do not count for TCP's window, and it does not
-//! get lost itself: it is small. Among the sockets of a host it does not wait for its turn on the way up: where many have cells to send, that is up to a flight of each sooner than by a real kernel, in favour of
-//! these windows.
+//! it waits where they wait: in the socket, for TCP's window, for its socket's turn on the way up, on the way down, and for what got lost before it. Its bytes count on both ways. They do not count for TCP's window, and it
+//! does not get lost itself: it is small.
 
 use super::{Event, HEADERS, Kernel, RECORD};
 use crate::world::message::What;
@@ -22,6 +21,13 @@ pub(in crate::world) struct Feedback {
     early: VecDeque<(u64, Box<[u8]>)>,
 }
 
+impl Feedback {
+    /// Whether nothing stands before the first of them any more, if so many bytes are sent.
+    pub(in crate::world) fn has_some_before(&self, sent: u64) -> bool {
+        self.unsent.front().is_some_and(|(place, _)| *place <= sent)
+    }
+}
+
 /// Bytes of its record.
 pub(super) fn record_bytes(body: &[u8]) -> u64 {
     HEAD + body.len() as u64 + RECORD
@@ -33,19 +39,14 @@ impl Kernel {
         let socket = &mut self.sockets[index as usize];
         let place = socket.tx.written();
         socket.feedback.get_or_insert_default().unsent.push_back((place, body));
-        self.send_feedback(index);
+        self.send(index);
     }
 
-    /// Sends those that nothing stands before any more.
+    /// Sends those that nothing stands before any more. Their socket has its turn.
     pub(super) fn send_feedback(&mut self, index: u32) {
-        loop {
-            let socket = &mut self.sockets[index as usize];
-            let sent = socket.tx.sent();
-            let Some(feedback) = &mut socket.feedback else { return };
-            if feedback.unsent.front().is_none_or(|(place, _)| *place > sent) {
-                return;
-            }
-            let Some((place, body)) = feedback.unsent.pop_front() else { return };
+        while self.socket(index).has_feedback_to_send() {
+            let feedback = self.socket_mut(index).feedback.as_mut();
+            let Some((place, body)) = feedback.and_then(|it| it.unsent.pop_front()) else { return };
             let wire = record_bytes(&body) + HEADERS;
             self.post(index, What::Feedback { place, body }, wire);
         }

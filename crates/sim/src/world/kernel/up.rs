@@ -12,7 +12,8 @@ impl Kernel {
             let others_wait = !self.ready.is_empty() || self.up_at() > self.now;
             let socket = &mut self.sockets[index as usize];
             let is_open = matches!(socket.phase, Phase::Open | Phase::Closing);
-            if !is_open || socket.is_ready || !socket.tx.may_send(socket.unit()) {
+            let has_some = socket.tx.may_send(socket.unit()) || socket.has_feedback_to_send();
+            if !is_open || socket.is_ready || !has_some {
                 return;
             }
             if others_wait {
@@ -24,8 +25,10 @@ impl Kernel {
         }
     }
 
+    /// A socket's turn: a flight, and FEEDBACK cells before and behind it.
     pub(in crate::world) fn send_flight(&mut self, index: u32) {
         let now = self.now;
+        self.send_feedback(index);
         let socket = &mut self.sockets[index as usize];
         let unit = socket.unit();
         let Some(flight) = socket.tx.take_flight(now, unit) else { return };

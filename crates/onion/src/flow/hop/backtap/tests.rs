@@ -81,6 +81,26 @@ impl Hop {
         self.now = until;
     }
 
+    /// So many cells come, so far apart, and are sent when the window permits it. Most that had to wait, of the second half.
+    fn trickle(&mut self, cells: u32, gap: Duration) -> u64 {
+        let mut most = 0;
+        for came in 1..=u64::from(cells) {
+            let until = self.now + gap;
+            while let Some(at) = self.coming.front().copied().filter(|at| *at <= until) {
+                self.now = self.now.max(at);
+                self.coming.pop_front();
+                self.window.handle_feedback(self.now, 1);
+                self.send(u32::try_from(came - 1 - self.window.sent).expect("few"));
+            }
+            self.now = until;
+            self.send(u32::try_from(came - self.window.sent).expect("few"));
+            if came > u64::from(cells / 2) {
+                most = most.max(came - self.window.sent);
+            }
+        }
+        most
+    }
+
     fn sizes(&mut self, time: Duration) -> Vec<u32> {
         let mut sizes = Vec::new();
         self.run(time, |_, size| sizes.push(size));
@@ -141,6 +161,56 @@ fn a_way_that_becomes_wider_is_found_within_five_round_trips() {
         once.spacing /= 2;
         once.run(once.round_trip() * 5, |_, _| {});
         assert!(once.window.size_cells() <= fits + 10, "{}", once.window.size_cells());
+    }
+}
+
+/// They come from a narrower place. Were the next train not sent until all of the last one has passed, they would wait for a round trip after each, and that place for
+/// them.
+#[test]
+fn cells_that_come_more_slowly_than_the_next_hop_passes_them_on_do_not_wait() {
+    for gap_us in [300, 1_000, 3_000] {
+        for window in [BackTap::with_circuit_start(), BackTap::ramping_again()] {
+            let mut hop = Hop::new(window, 1_000);
+            let most = hop.trickle(5_000, Duration::from_micros(gap_us));
+            assert_eq!(most, 0, "every {gap_us} µs");
+        }
+    }
+}
+
+/// While it pauses nothing waits at the next hop, and that takes its time for what comes.
+#[test]
+fn pauses_of_the_source_end_no_ramp_up() {
+    let mut hop = Hop::new(BackTap::with_circuit_start(), 600);
+    for _ in 0..20 {
+        hop.send(80);
+        hop.now += hop.round_trip();
+        while let Some(at) = hop.coming.front().copied().filter(|at| *at <= hop.now) {
+            hop.coming.pop_front();
+            hop.window.handle_feedback(at, 1);
+        }
+    }
+    assert!(matches!(hop.window.phase, Phase::Trains { .. }), "{}", hop.window.size);
+    hop.run(hop.round_trip() * 7, |_, _| {});
+    let size = hop.window.size_cells();
+    assert!((600..=606).contains(&size), "{size}");
+}
+
+/// Cells wait for a whole run there or not at all, so a window in balance goes up and down, and has calm rounds on its way up.
+#[test]
+fn where_cells_are_given_out_in_runs_a_wider_way_is_found_as_soon() {
+    let run = Duration::from_millis(10);
+    for fits in [30, 60] {
+        for settles_ms in [2_400, 2_452, 2_548, 2_644, 2_820] {
+            let mut hop = Hop::new(BackTap::ramping_again().with_grain(run), fits);
+            hop.runs = run;
+            hop.run(Duration::from_millis(settles_ms), |_, _| {});
+            let before = hop.window.size_cells();
+            assert!(before < fits * 2, "{before} of {fits}: it has ramped for nothing");
+            hop.spacing /= 2;
+            hop.run((hop.round_trip() + run) * 5, |_, _| {});
+            let size = hop.window.size_cells();
+            assert!(size >= fits * 18 / 10, "{size} of {}, {settles_ms} ms", fits * 2);
+        }
     }
 }
 

@@ -30,6 +30,25 @@ fn what_was_written_before_it_is_there_before_it() {
     assert!(heard_at - told_at > 400 * 514_000, "{}", heard_at - told_at);
 }
 
+#[test]
+fn among_the_sockets_of_a_host_it_waits_for_its_turn() {
+    let mut pair = Pair::new(Rate::from_mbit_per_s(8.0), 0.0);
+    let others = [1, 2, 3].map(|conn| pair.kernels[0].dial(1, Purpose::Link, conn));
+    pair.pass(1_000_000_000);
+    for other in others {
+        let mut cells: Vec<_> = (0..5).map(|_| WeightlessCell::EMPTY).collect();
+        pair.kernels[0].write_cells(other, &mut cells);
+        pair.kernels[0].send(other);
+    }
+    let told_at = pair.kernels[0].now;
+    pair.tell(0);
+    pair.pass(1_000_000_000);
+    let [(cells, _, heard_at)] = &pair.heard[..] else { panic!("{:?}", pair.heard) };
+    // A flight of each, with 154 bytes around its five cells, at a byte a microsecond.
+    assert_eq!(*cells, 15);
+    assert!(heard_at - told_at > 10_000_000 + 3 * 2_724_000, "{}", heard_at - told_at);
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(50))]
 
