@@ -3,7 +3,7 @@
 //! What it bounds is memory, not bytes of the stream. Room is reckoned for the worst, a segment in memory of its own (`tcp_sndbuf_expand`), while what is written takes little more
 //! than its bytes: so some windows fit. The buffer grows with the window while the application wants more than there is room for, and never shrinks.
 
-use super::{MSS, Sender, WINDOW_FIRST};
+use super::{MSS, Sender};
 
 /// What Linux reckons for a segment of 1,448 bytes, if built as Debian does: 4 KiB of memory and its description. The first buffer is the well-known one of 87,040 bytes then.
 ///
@@ -49,11 +49,11 @@ impl Sender {
 
     /// More is to be written than there is room for: the buffer has twice what the window needs by Linux' reckoning (`tcp_new_space`), unless as much is under way as the window allows.
     ///
-    /// A connection begins with this, too (`tcp_init_buffer_space`).
+    /// A connection begins with this, too, and with a window of ten segments (`tcp_init_buffer_space`).
     pub(in crate::world) fn widen(&mut self, segment_memory_bytes: u32) {
         if self.in_flight < self.cwnd {
-            let segments = self.cwnd.max(WINDOW_FIRST).div_ceil(MSS);
-            let wanted = (2 * segments * u64::from(segment_memory_bytes)).min(BUFFER_MAX);
+            let wanted = 2 * self.cwnd.div_ceil(MSS) * u64::from(segment_memory_bytes);
+            let wanted = wanted.min(BUFFER_MAX);
             self.buffer = self.buffer.max(u32::try_from(wanted).unwrap_or(u32::MAX));
         }
     }
