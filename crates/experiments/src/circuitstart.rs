@@ -93,7 +93,7 @@ enum World {
   flashflow experiment circuitstart --network tornet-0.05-1 --scale 0.2 --run-seconds 150 --seeds 3
 
 It has held if the source's window settles within a tenth (and the four cells that may wait) of the optimum at each distance; if it is at the new optimum within five round trips to a place that has \
-become twice as wide; if no quantile of the 50 transfers is worse with CircuitStart than without, and the best half a second better; and if over real paths it settles within 15 % of the model.")]
+become twice as wide, and stays there for three; if no quantile of the 50 transfers is worse with CircuitStart than without, and the best half a second better; and if over real paths it settles within 15 % of the model.")]
 pub(super) struct Options {
     /// Rate of the narrow place in Mbit/s.
     #[arg(long, default_value_t = 10.0, value_parser = crate::common::mbit, value_name = "MBIT")]

@@ -126,9 +126,8 @@ fn reached(trace: &[(Instant, u32)], from: Instant, cells: f64, stays: Duration)
         let first = trace.partition_point(|(at, _)| *at <= time.start).saturating_sub(1);
         trace[first..].iter().take_while(move |(at, _)| *at < time.end)
     };
-    let is_there = |begin: Instant| {
-        sizes(begin..begin + stays).all(|(_, size)| f64::from(*size) >= cells)
-    };
+    let is_there =
+        |begin: Instant| sizes(begin..begin + stays).all(|(_, size)| f64::from(*size) >= cells);
     let step = Duration::from_millis(1);
     (0..1_000).map(|nth| nth * step).find(|after| is_there(from + *after)).expect("it is reached")
 }
@@ -137,7 +136,9 @@ fn reached(trace: &[(Instant, u32)], from: Instant, cells: f64, stays: Duration)
 #[test]
 fn a_place_that_becomes_twice_as_wide_is_found_within_five_round_trips_to_it() {
     let (mut late, mut all) = (Vec::new(), 0);
-    for (rate, slow) in [(2_441.0, 1), (2_441.0, 2), (2_441.0, 3), (4_883.0, 1), (4_883.0, 2), (4_883.0, 3)] {
+    for (rate, slow) in
+        [(2_441.0, 1), (2_441.0, 2), (2_441.0, 3), (4_883.0, 1), (4_883.0, 2), (4_883.0, 3)]
+    {
         for nth in 0..8 {
             let (mut star, mut nodes) = chain(slow, rate, || Box::new(BackTap::ramping_again()));
             let widened = Instant::from_millis(1_000 + 13 * nth);
