@@ -93,7 +93,7 @@ pub fn sample(all: &[KnownRelay], wanted: &Wanted) -> Result<Sample, Error> {
             let country = known.cloned().unwrap_or_else(|| shares.draw(Kind::Relay, &mut lot));
             let rate = it.observed.unwrap_or_else(|| per_weight(it.weight)).max(LEAST_RATE);
             relays.push(Relay {
-                site: Site::new(&format!("{}-{}", it.name, relays.len() + 1), country, rate),
+                site: Site::new(format!("{}-{}", it.name, relays.len() + 1), country, rate),
                 weight: it.weight,
                 is_guard,
                 is_exit,
@@ -106,7 +106,7 @@ pub fn sample(all: &[KnownRelay], wanted: &Wanted) -> Result<Sample, Error> {
         Network { relays, models: wanted.models.clone().unwrap_or_default(), ..Network::default() };
     for number in 0..count(SERVERS_OF_TOR).max(1) {
         let country = shares.draw(Kind::Server, &mut lot);
-        network.servers.push(Site::new(&format!("server-{}", number + 1), country, SERVER_RATE));
+        network.servers.push(Site::new(format!("server-{}", number + 1), country, SERVER_RATE));
     }
     let fetch = Arc::new(benchmark());
     let mut client = |name: String, users: Users, dirtiness| {

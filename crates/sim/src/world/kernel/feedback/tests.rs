@@ -1,7 +1,9 @@
 use crate::world::kernel::pair::Pair;
+use crate::world::message::Purpose;
 use alloc::vec;
 use alloc::vec::Vec;
 use onion::Rate;
+use onion::suite::{Cell, WeightlessCell};
 use proptest::prelude::*;
 
 #[test]
