@@ -36,6 +36,20 @@ proptest! {
     }
 }
 
+/// Found by the plays: the set stands, another leg is on its way, and the only linked one is cut. A stream that begins then must not wait for ever.
+#[test]
+fn a_set_that_stands_ends_with_its_last_linked_leg() {
+    let plan = LinkedPlan { legs: 1, ..LinkedPlan::of_bytes([0, 0]) };
+    let mut linked = Linked::new(&plan);
+    linked.finish();
+    assert!(linked.is_built() && linked.links() == 1, "{linked:?}");
+    linked.add_leg();
+    linked.cut(0, LegEnd::Client);
+    linked.begin(1000, 1000);
+    linked.conclude();
+    assert!(linked.loss().is_some());
+}
+
 /// The plays above are worth nothing if nothing happens in them.
 #[test]
 fn a_play_has_legs_that_carry_and_one_that_is_lost() {

@@ -294,6 +294,8 @@ impl Linked {
         };
         let Some(conn) = conn else { return };
         self.cuts += 1;
+        // Before anybody has heard of it: the set may be lost by what they do then.
+        self.note_apart();
         self.lose(conn, end, link);
         self.note_apart();
     }

@@ -292,7 +292,7 @@ fn two_narrow_legs_carry_nearly_twice_as_much_as_one() {
 
 /// Paper, §3: what comes out of order waits at the receiver; with legs that differ it is much, and bounded.
 #[test]
-fn what_waits_for_the_slow_leg_is_bounded_and_beyond_the_bound_the_set_is_closed() {
+fn what_waits_for_the_slow_leg_is_bounded_and_before_the_bound_the_leg_is_given_up() {
     let mut net = uneven([5, 400], 20.0);
     let plan = SetPlan::new(legs(&net, 2));
     let set = linked(&mut net, &plan);
@@ -301,10 +301,19 @@ fn what_waits_for_the_slow_leg_is_bounded_and_beyond_the_bound_the_set_is_closed
     let peak = net.client().early_peak_cells(set);
     assert!((200..10_000).contains(&peak), "{peak} cells");
     net.client().destroy(set);
-    let strict = SetPlan { early_max_cells: peak / 2, ..plan };
+    // Where nothing is sent again, there is no way out.
+    let strict = SetPlan { early_max_cells: peak / 2, resumes: false, ..plan.clone() };
     let set = linked(&mut net, &strict);
     net.begin(set, Transfer::download(1, 6_000_000));
     assert_eq!(lost(&mut net, set), Loss::Conflux(ConfluxError::TooEarly));
+    net.assert_idle();
+    let strict = SetPlan { early_max_cells: peak / 2, ..plan };
+    let set = linked(&mut net, &strict);
+    let stream = net.begin(set, Transfer::download(1, 6_000_000));
+    net.complete(stream);
+    assert_eq!(net.client().legs(set).len(), 1, "the slow one was in the way");
+    assert!(net.client().early_peak_cells(set) <= peak / 2);
+    net.client().destroy(set);
     net.assert_idle();
 }
 

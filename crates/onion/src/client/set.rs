@@ -19,7 +19,7 @@ use crate::cell::msg::{
 use crate::cell::relay::{RelayCommand, RelayFormat};
 use crate::suite::{Message, StreamId, Stretch, Suite};
 use crate::time::{Duration, Instant};
-use crate::tunnel::conflux::{Conflux, LegState, Removed};
+use crate::tunnel::conflux::{Conflux, LEGS_MAX, LegState, Removed};
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 use rand_core::Rng;
@@ -119,7 +119,7 @@ impl<S: Suite, A: Application<S>, R: Rng> Core<S, A, R> {
         number
     }
 
-    /// Opens another circuit for a set. Its number in the set; none if there is no such set.
+    /// Opens another circuit for a set. Its number in the set; none if there is no such set, or it has as many as may be.
     pub fn add_leg(
         &mut self,
         now: Instant,
@@ -127,7 +127,8 @@ impl<S: Suite, A: Application<S>, R: Rng> Core<S, A, R> {
         path: &CircuitPlan,
     ) -> Option<u8> {
         self.now = now;
-        let set = self.passages.get_mut(&number)?.set.as_mut()?;
+        let Passage { legs, set, .. } = self.passages.get_mut(&number)?;
+        let set = set.as_mut().filter(|_| legs.len() < LEGS_MAX)?;
         let leg = set.legs_opened;
         set.legs_opened = leg.checked_add(1)?;
         let has_cgo = if set.offers_resumption { set.has_cgo } else { path.has_cgo };
@@ -241,7 +242,9 @@ impl<S: Suite, A: Application<S>, R: Rng> Core<S, A, R> {
             link.circuits.remove(&circuit.circ_id);
         }
         let is_of_all = matches!(cause, Loss::Conflux(_) | Loss::Flow(_));
-        let is_broken = removed == Removed::Broken || is_of_all;
+        // Streams may have begun, and none of the legs that are left can say so.
+        let is_mute = set.is_usable && set.conflux.leg_count() == 0;
+        let is_broken = removed == Removed::Broken || is_of_all || is_mute;
         if self.passages.get(&number).is_some_and(|it| it.legs.is_empty()) || is_broken {
             self.end_legs(number);
             self.lose_circuit(number, cause);

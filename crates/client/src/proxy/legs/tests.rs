@@ -4,13 +4,14 @@ use crate::proxy::Choices;
 use crate::state::State;
 use crate::strategy::Uniform;
 use crate::view::tests::{relay, view};
+use netdoc::Fingerprint;
 use onion::cell::msg::DesiredUx;
 use onion::node::{CloseCause, ConnId, Node};
 use onion::tunnel::conflux::schedulers;
 use rand::SeedableRng;
 use rand::rngs::StdRng;
 use std::collections::BTreeMap;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
 /// A client that wants sets of three legs, in a network of so many relays.
@@ -39,26 +40,32 @@ fn dials(proxy: &mut Proxy, now: Instant) -> BTreeMap<ConnId, SocketAddr> {
 fn a_leg_of_a_set_that_stands_is_replaced_by_way_of_another_guard() {
     let mut proxy = proxy(20);
     let mut now = Instant::ORIGIN;
-    let links = dials(&mut proxy, now);
-    assert_eq!(links.len(), 3, "{links:?}");
+    let mut links = dials(&mut proxy, now);
     let sets = proxy.pool.numbers();
     for number in &sets {
         let set = proxy.pool.get_mut(*number).expect("it is there");
+        assert_eq!(set.legs.len(), 3);
         // It has failed as often as it may before it stood.
         (set.took, set.retries) = (Some(Duration::from_secs(1)), RETRIES_MAX);
     }
-    let (mut conn, mut to) = links.into_iter().next().expect("three");
     let mut dead = vec![];
     for _ in 0..5 {
         now += Duration::from_millis(20);
-        dead.push(to);
+        // The leg that was tried last.
+        let set = proxy.pool.get(sets[0]).expect("it is there");
+        let guard = set.legs.values().last().expect("three legs")[0];
+        let address = IpAddr::from([10, guard.as_bytes()[0], 0, 1]);
+        let conn = links.iter().find(|(_, to)| to.ip() == address).map(|(conn, _)| *conn);
+        let conn = conn.expect("there is a link to its guard");
+        links.remove(&conn);
+        dead.push(guard);
         proxy.handle_closed(now, conn, CloseCause::Reset);
-        let next = dials(&mut proxy, now);
-        assert!(next.values().all(|to| !dead.contains(to)), "{next:?}, and {dead:?} are dead");
+        links.extend(dials(&mut proxy, now));
         for number in &sets {
-            let legs = proxy.pool.get(*number).expect("it is there").legs.len();
-            assert_eq!(legs, 3, "after {} guards", dead.len());
+            let legs = &proxy.pool.get(*number).expect("it is there").legs;
+            assert_eq!(legs.len(), 3, "after {} guards", dead.len());
+            let is_alive = |path: &[Fingerprint; 3]| !dead.contains(&path[0]);
+            assert!(legs.values().all(is_alive), "{legs:?}, and {dead:?} are dead");
         }
-        (conn, to) = next.into_iter().next().expect("another guard is tried");
     }
 }

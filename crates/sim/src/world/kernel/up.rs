@@ -12,8 +12,11 @@ impl Kernel {
             let others_wait = !self.ready.is_empty() || self.up_at() > self.now;
             let socket = &mut self.sockets[index as usize];
             let is_open = matches!(socket.phase, Phase::Open | Phase::Closing);
-            let has_some = socket.tx.may_send(socket.unit()) || socket.has_feedback_to_send();
-            if !is_open || socket.is_ready || !has_some {
+            if !is_open || socket.is_ready {
+                return;
+            }
+            // To ask TCP is to tell it that there was something to send.
+            if !socket.tx.may_send(socket.unit()) && !socket.has_feedback_to_send() {
                 return;
             }
             if others_wait {
