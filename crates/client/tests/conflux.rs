@@ -5,7 +5,10 @@ mod common;
 use client::strategy::{Position, Strategy};
 use client::{Event, LegTraffic, RelayInfo, Settings, View};
 use common::{Ours, PATIENCE, exit, network};
-use lab::{Content, ContentServer, Network, RelaySpec, connect_through, download, download_while};
+use lab::{
+    Content, ContentServer, Network, RelaySpec, connect_through, download, download_while,
+    read_rest,
+};
 use link::Clock;
 use netdoc::Fingerprint;
 use onion::cell::msg::DesiredUx;
@@ -13,7 +16,7 @@ use onion::tunnel::conflux::schedulers;
 use onion::{Duration, Instant};
 use relay::{ExitSection, Relay, RelayConfig};
 use std::collections::BTreeSet;
-use std::io::{self, ErrorKind, Read, Write};
+use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::path::Path;
 use std::sync::mpsc::channel;
@@ -208,16 +211,6 @@ fn begun(client: &Ours, port: u16, request: &[u8]) -> TcpStream {
     stream
 }
 
-/// What comes until its end, however that comes.
-fn rest_of(stream: &mut TcpStream) -> Vec<u8> {
-    let mut rest = Vec::new();
-    let ended = stream.read_to_end(&mut rest);
-    let is_silent =
-        |error: &io::Error| matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut);
-    assert!(!ended.is_err_and(|error| is_silent(&error)), "it hangs after {} bytes", rest.len());
-    rest
-}
-
 /// A stock exit does not send again what was under way on a leg (proposal 329 §2.4.3): the stream ends, and what has
 /// come of it is right. Nothing hangs, and the next stream goes another way.
 #[test]
@@ -244,7 +237,7 @@ fn a_leg_that_is_killed_in_the_middle_ends_the_stream_and_nothing_wrong_has_come
     let guard = paths.last().expect("two legs")[0];
     let node = network.nodes().iter().find(|node| node.rsa() == *guard.as_bytes());
     node.expect("a stock relay").kill();
-    came.extend(rest_of(&mut stream));
+    came.extend(read_rest(&mut stream).expect("it ends"));
     assert!(came.len() < 50_000_000, "{} bytes came", came.len());
     assert!(said_by(port, request).starts_with(&came), "{} bytes are wrong", came.len());
     client.wait_for("end of the set", |event| match event {

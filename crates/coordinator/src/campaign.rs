@@ -306,6 +306,9 @@ impl Campaign {
             Next::Repeated => waiting.turn.repeated(),
             Next::Nothing | Next::Enlarged(_) => None,
         };
+        // What a relay did in a round in which others of its machine did less says nothing of what it can do beside them.
+        let is_shared = waiting.machine.is_some();
+        let turn = turn.map(|it| if is_shared { Turn { passed: Rate::ZERO, ..it } } else { it });
         if let Some(turn) = turn.filter(|_| !self.leaves_what_follows) {
             self.queue(Waiting { turn, ..waiting });
         }

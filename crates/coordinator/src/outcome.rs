@@ -86,7 +86,7 @@ pub struct Estimate {
     /// nobody has more for serving only the seconds that decide. Never zero. Of several complete rounds it is the most: a stock relay
     /// is slower over more sockets, which later rounds have.
     ///
-    /// If that round ended early ([`Inconclusive::LoadTooSmall`]), what it would have reached for
+    /// Of a round that ended early ([`Inconclusive::LoadTooSmall`]), what it would have reached for
     /// certain.
     pub capacity: Rate,
     /// Why the estimate is but a lower bound; `None` if it is conclusive (§4.2).

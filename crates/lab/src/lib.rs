@@ -77,4 +77,6 @@ pub use process::{cpu_time, processes, resident_bytes};
 pub use progress::Progress;
 pub use spec::{LEAST_LIMIT, LEAST_VOTING_INTERVAL_S, NetworkSpec, RelaySpec};
 pub use state::{Status, down, status};
-pub use web::{Content, ContentServer, Download, connect_through, download, download_while};
+pub use web::{
+    Content, ContentServer, Download, connect_through, download, download_while, read_rest,
+};

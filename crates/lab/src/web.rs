@@ -1,6 +1,6 @@
 //! Content that can be checked: a server of it, and downloads through a client's SOCKS port.
 
-use std::io::{self, Read, Write};
+use std::io::{self, ErrorKind, Read, Write};
 use std::net::{Ipv4Addr, Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -231,6 +231,20 @@ pub fn connect_through(
     stream.set_write_timeout(Some(patience))?;
     connect_by_socks(&mut stream, to, isolation)?;
     Ok(stream)
+}
+
+/// What comes until the stream's end, however that comes.
+///
+/// # Errors
+/// Where no byte comes for as long as the stream waits for one: it hangs. The error says how many had come.
+pub fn read_rest(stream: &mut TcpStream) -> io::Result<Vec<u8>> {
+    let mut rest = Vec::new();
+    match stream.read_to_end(&mut rest) {
+        Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => {
+            Err(io::Error::new(error.kind(), format!("it hangs after {} bytes", rest.len())))
+        }
+        Ok(_) | Err(_) => Ok(rest),
+    }
 }
 
 /// SOCKS 5 (RFC 1928) with a name that isolates (RFC 1929).

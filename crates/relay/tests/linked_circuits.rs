@@ -5,12 +5,12 @@ mod common;
 use common::{PATIENCE, config, knowing};
 use lab::{
     Client, Content, ContentServer, Network, NetworkSpec, Pins, RelaySpec, connect_through,
-    download,
+    download, read_rest,
 };
 use link::Clock;
 use onion::Instant;
 use relay::{ExitSection, Relay, RelayConfig};
-use std::io::{self, ErrorKind, Read, Write};
+use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::path::Path;
 use std::sync::mpsc::channel;
@@ -131,16 +131,6 @@ fn guards_of_the_latest(client: &mut Client) -> Vec<String> {
     guards.map(str::to_owned).collect()
 }
 
-/// What comes until its end, however that comes.
-fn rest_of(stream: &mut TcpStream) -> Vec<u8> {
-    let mut rest = Vec::new();
-    let ended = stream.read_to_end(&mut rest);
-    let is_silent =
-        |error: &io::Error| matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut);
-    assert!(!ended.is_err_and(|error| is_silent(&error)), "it hangs after {} bytes", rest.len());
-    rest
-}
-
 /// A stock client does not take again what was under way on a leg, and has no sign to ask for it (proposal 329 §2.4.3): where something may be
 /// missing both ends close the set. What has come is right, nothing hangs, and the next download comes whole.
 #[test]
@@ -165,10 +155,14 @@ fn a_leg_of_a_stock_client_that_is_killed_in_the_middle_leaves_nothing_wrong_and
     assert_eq!(guards.len(), 2, "{guards:?}");
     let node = network.nodes().iter().find(|it| it.rsa_hex().eq_ignore_ascii_case(&guards[0]));
     node.expect("a stock relay").kill();
-    came.extend(rest_of(&mut stream));
+    came.extend(read_rest(&mut stream).expect("it ends"));
     let mut direct = TcpStream::connect(server.address()).expect("it listens");
     direct.write_all(request).expect("sent");
-    assert!(rest_of(&mut direct).starts_with(&came), "{} bytes are wrong", came.len());
+    assert!(
+        read_rest(&mut direct).expect("it ends").starts_with(&came),
+        "{} bytes are wrong",
+        came.len()
+    );
     drop(stream);
 
     // Sets that have the dead relay in the middle of a leg are noticed later: what was on them is cut, too.

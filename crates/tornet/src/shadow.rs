@@ -71,6 +71,8 @@ impl NetworkTable {
         let config = folder.join(CONFIG);
         let (path, text) = match &self.graph {
             GraphTable { kind: GraphKind::Switch, .. } => return Ok(Some(Map::one_switch())),
+            // Where hosts are found by hints alone, so are their places.
+            _ if used.is_empty() => return Ok(None),
             GraphTable { inline: Some(text), .. } => (config, text.clone()),
             GraphTable { file: Some(file), .. } => {
                 let path = folder.join(&file.path);

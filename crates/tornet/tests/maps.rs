@@ -146,6 +146,24 @@ fn a_map_within_the_configuration_and_shadows_switch_are_maps_too() {
     assert!(first_byte(folder.path()) < 0.2);
 }
 
+/// As in samples from before Shadow 2: countries say where they are.
+#[test]
+fn a_map_on_which_nobody_says_to_be_is_not_used() {
+    let folder = tempfile::tempdir().expect("a folder");
+    with_file(folder.path(), &map("latency \"20 ms\""), false);
+    let config = folder.path().join("shadow.config.yaml");
+    let text = std::fs::read_to_string(&config).expect("it is there");
+    let hint = |node: &str| format!("network_node_id: {node}");
+    let text = text.replace(&hint("3"), "options: { country_code_hint: DE }\n    bandwidth_up: 50 Mbit\n    bandwidth_down: 50 Mbit");
+    let text = text.replace(&hint("7"), "options: { country_code_hint: US }\n    bandwidth_up: 50 Mbit\n    bandwidth_down: 50 Mbit");
+    // Relays have rates of their own already.
+    let doubled = "    bandwidth_up: 50 Mbit\n    bandwidth_down: 50 Mbit\n";
+    std::fs::write(&config, text.replace(&doubled.repeat(2), doubled)).expect("it can be written");
+    assert!(Network::read(folder.path()).expect("a sample").map.is_none());
+    let far = first_byte(folder.path());
+    assert!(far > 0.2, "{far} s from Germany to the United States");
+}
+
 #[test]
 fn what_is_wrong_with_a_map_is_told_with_its_file() {
     let folder = tempfile::tempdir().expect("a folder");

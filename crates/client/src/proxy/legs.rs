@@ -93,14 +93,9 @@ impl Proxy {
         let since = circuit.legs_since.remove(&leg);
         let name = circuit.number;
         let stood_long = since.is_some_and(|since| now - since >= STOOD_LONG);
-        let is_of_guard = match cause {
-            // It would be the first to be chosen for the next leg.
-            Loss::Link(_) | Loss::Channel(_) => !stood_long,
-            // Whoever of its path is silent: by this guard it does not work now.
-            Loss::Silent => true,
-            _ => false,
-        };
-        if is_of_guard {
+        // It would be the first to be chosen for the next leg. Silence is nobody's in particular: an exit could have its client give up guard after guard by it, until
+        // there comes one that is its own.
+        if matches!(cause, Loss::Link(_) | Loss::Channel(_)) && !stood_long {
             self.state.guards.handle_failure(&path[0], now);
         }
         let reason = cause.to_string();

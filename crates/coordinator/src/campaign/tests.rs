@@ -361,6 +361,26 @@ fn relays_of_a_machine_begin_together_or_not_at_all() {
     assert_eq!(campaign.residuals(), [mbit(100.0)]);
 }
 
+/// Each of them fast in a round of its own, they would have the machine twice.
+#[test]
+fn what_a_relay_did_before_counts_unless_it_shares_a_machine() {
+    let mut campaign = campaign(&[1000.0]);
+    campaign.add(RelayId(1), Standing::Old, mbit(30.0), 12);
+    campaign.add_machine(&machine(&[(2, 20.0), (3, 20.0)]));
+    let passed = |campaign: &mut Campaign| -> Vec<(usize, Rate)> {
+        let all = core::iter::from_fn(|| campaign.poll_launch());
+        all.map(|it| (it.relay.0, it.turn.passed)).collect()
+    };
+    assert_eq!(passed(&mut campaign), [1, 2, 3].map(|it| (it, Rate::ZERO)));
+    for relay in [1, 2, 3] {
+        let next = Turn { round: 2, passed: mbit(19.0), ..Turn::first(mbit(20.0), 12) };
+        assert!(!campaign.handle_end(RelayId(relay), Next::Enlarged(next)));
+    }
+    let mut again = passed(&mut campaign);
+    again.sort_unstable();
+    assert_eq!(again, [(1, mbit(19.0)), (2, Rate::ZERO), (3, Rate::ZERO)]);
+}
+
 /// One after the other, each would have the machine for itself.
 #[test]
 fn a_machine_that_needs_more_than_the_team_has_gets_all_of_it_divided_among_its_relays() {

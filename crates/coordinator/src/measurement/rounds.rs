@@ -167,6 +167,7 @@ impl Measurement {
                     let seconds: Vec<SecondTotals> = series.complete().collect();
                     let reason = Inconclusive::LoadTooSmall { next };
                     let certain = limit.min(Rate::from_byte_per_s(series.least_mean()));
+                    let certain = certain.max(self.turn.passed);
                     let so_far = self.estimate(series, certain, seconds, Some(reason));
                     self.go_on(now, so_far, next);
                 }

@@ -85,12 +85,14 @@ impl Measurement {
             }
         }
         let load: Rate = working.iter().map(|it| it.rate).sum();
-        if capacity >= self.params.conclusive_limit(load) {
-            if capacity < self.params.conclusive_limit(self.allocation.total()) {
+        // A load that an earlier round has outdone shows no limit.
+        let passed = self.turn.passed.max(capacity);
+        if passed >= self.params.conclusive_limit(load) {
+            if passed < self.params.conclusive_limit(self.allocation.total()) {
                 let measurer = silent.first().map(|it| it.measurer);
                 return Err((measurer, Failure::GotNothing));
             }
-            let next = self.next_turn(capacity);
+            let next = self.next_turn(passed);
             return Ok(Some(next.map_or_else(|it| it, |next| Inconclusive::LoadTooSmall { next })));
         }
         if let Some(queue) = self.queue_of_one(series).filter(Queue::stands) {

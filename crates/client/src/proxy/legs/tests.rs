@@ -3,6 +3,7 @@ use crate::path::Rules;
 use crate::proxy::Choices;
 use crate::state::State;
 use crate::strategy::Uniform;
+use crate::view::RelayInfo;
 use crate::view::tests::{relay, view};
 use netdoc::Fingerprint;
 use onion::cell::msg::DesiredUx;
@@ -68,4 +69,29 @@ fn a_leg_of_a_set_that_stands_is_replaced_by_way_of_another_guard() {
             assert!(legs.values().all(is_alive), "{legs:?}, and {dead:?} are dead");
         }
     }
+}
+
+/// Who is silent nobody knows: were it put down to the guard, an exit could lead its client from guard to guard.
+#[test]
+fn an_exit_that_lets_legs_fall_silent_does_not_get_the_client_to_another_guard() {
+    let mut proxy = proxy(20);
+    let _links = dials(&mut proxy, Instant::ORIGIN);
+    let number = proxy.pool.numbers()[0];
+    // Whom it would take, one after another.
+    let order = |proxy: &Proxy| -> Vec<Fingerprint> {
+        let mut order = vec![];
+        for _ in 0..5 {
+            let is_new = |relay: &RelayInfo| !order.contains(&relay.fingerprint);
+            order.extend(proxy.state.guards.choose(&proxy.view, Instant::ORIGIN, &is_new));
+        }
+        order
+    };
+    let before = order(&proxy);
+    assert_eq!(before.len(), 5);
+    for _ in 0..3 {
+        let set = proxy.pool.get(number).expect("it is there");
+        let leg = *set.legs.keys().next().expect("three legs");
+        proxy.handle_leg_lost(Instant::ORIGIN, number, leg, &Loss::Silent);
+    }
+    assert_eq!(order(&proxy), before);
 }

@@ -48,6 +48,20 @@ fn turn(lab: &mut Lab, turn: Turn, is_whole_team: bool, shares: &[f64]) -> Outco
     lab.run(&mut measurement.expect("valid"))
 }
 
+/// A load of 147.7 is enough for 50, not for the 80 that it did before: the team was larger then.
+#[test]
+fn a_load_that_an_earlier_round_has_outdone_shows_no_limit() {
+    let first = Turn::first(mbit(50.0), 12);
+    let done = |passed: f64| {
+        let turn_ = Turn { round: 2, passed: mbit(passed), ..first };
+        let outcome = turn(&mut relay(40.0), turn_, false, &[147.7]);
+        let estimate = outcome.estimate().expect("some").clone();
+        (estimate.capacity, estimate.is_conclusive(), Next::after(&outcome) != Next::Nothing)
+    };
+    assert_eq!(done(45.0), (mbit(45.0), true, false));
+    assert_eq!(done(80.0), (mbit(80.0), false, true));
+}
+
 #[test]
 fn a_turn_that_another_follows_ends_as_soon_as_that_is_certain_and_says_with_what_guess() {
     let mut lab = relay(100.0);
