@@ -21,6 +21,14 @@ const BUSY: f64 = 0.9;
 /// Waiting for a processor for this share of the time costs as much of what is passed on.
 const MUCH_WAITING: f64 = 0.05;
 
+/// A relay is behind in a second if in this share of looks there waits for it what it sends in [`BEHIND_TIME`]. One that is fast enough
+/// has read everything at most looks; a bucket that is empty for a moment is filled again within a tenth of a second.
+const BEHIND_SHARE: f64 = 0.9;
+const BEHIND_TIME: Duration = Duration::from_millis(10);
+
+/// Fewer seconds have no median that says anything.
+const BEHIND_SECONDS_MIN: usize = 4;
+
 /// Time for the relay's word on the last second.
 const LAST_WORD: Duration = Duration::from_millis(1200);
 
@@ -60,6 +68,8 @@ pub(super) struct TriedSecond {
     pub(super) said: Option<Rate>,
     /// What the kernel counted that the relay's process sent.
     pub(super) sent: Rate,
+    /// Whether all the time more had come to the relay than it read: what it did then is what it can do.
+    pub(super) is_behind: bool,
 }
 
 /// What is gathered while a round is on.
@@ -139,7 +149,11 @@ impl Round {
         let sent = witness.seconds_from(0, start, count).into_iter().map(Rate::from_mbit_per_s);
         let second = |(index, ((_, measured), sent)): (u32, (&(Instant, Rate), Rate))| {
             let end = after(start, index);
-            TriedSecond { end, measured: *measured, said: said.second_ending(end), sent }
+            let begin = start + Duration::from_secs(u64::from(index));
+            let much = sent.bytes_in(BEHIND_TIME).max(1);
+            let is_behind = witness.share_unread(0, much, (begin, end)) >= BEHIND_SHARE;
+            let said = said.second_ending(end);
+            TriedSecond { end, measured: *measured, said, sent, is_behind }
         };
         (0..).zip(self.seconds.iter().zip(sent)).map(second).collect()
     }
@@ -171,6 +185,16 @@ impl Tried {
     /// What the kernel counted that the relay's process sent to anybody, TLS included, cut as an estimate is.
     pub(super) fn sent_mbit(&self) -> Option<f64> {
         middle(self.seconds.iter().map(|second| second.sent.as_mbit_per_s()))
+    }
+
+    /// The same of the seconds in which more had come to the relay than it read, all the time: what it can do over these very sockets.
+    /// `None` if there were hardly any.
+    pub(super) fn sent_behind_mbit(&self) -> Option<f64> {
+        let behind = || self.seconds.iter().filter(|it| it.is_behind);
+        if behind().count() < BEHIND_SECONDS_MIN {
+            return None;
+        }
+        middle(behind().map(|second| second.sent.as_mbit_per_s()))
     }
 
     /// Why the estimate is but a lower bound, if it is. A relay without limit is bound by its

@@ -42,6 +42,21 @@ pub(crate) enum Count {
 /// A process and one of its sockets, by inode.
 type Socket = (u32, u64);
 
+/// A socket at one look.
+#[derive(Clone, Copy)]
+struct Seen {
+    /// What counts.
+    carried: u64,
+    /// What waits to be read.
+    unread: u64,
+}
+
+impl Seen {
+    const fn of(connection: &Connection, carried: u64) -> Self {
+        Self { carried, unread: connection.unread }
+    }
+}
+
 /// Counts for as long as it lives, on a thread of its own.
 pub(crate) struct Witness {
     shared: Arc<Shared>,
@@ -69,6 +84,8 @@ struct Tally {
     theirs: BTreeSet<Socket>,
     total: u64,
     readings: Vec<(Instant, u64)>,
+    /// What had come to these sockets and was not read yet, at each look.
+    unread: Vec<(Instant, u64)>,
     /// Why the kernel does not tell any more.
     problem: Option<String>,
 }
@@ -110,7 +127,20 @@ impl Witness {
         by(readings, to) - by(readings, from)
     }
 
-    /// The same for so many whole seconds after one another, in Mbit/s.
+    /// Of one of the counts, by its place: the share of looks between two instants at which so many bytes or more had come to its
+    /// sockets and were not read yet; 0 if there was no look.
+    pub(crate) fn share_unread(
+        &self,
+        place: usize,
+        bytes: u64,
+        (from, to): (Instant, Instant),
+    ) -> f64 {
+        let tallies = self.shared.tallies();
+        let unread = tallies.get(place).map_or(&[][..], |tally| &tally.unread);
+        share_of_at_least(unread, bytes, (from, to))
+    }
+
+    /// [`Self::bytes_between`] for so many whole seconds after one another, in Mbit/s.
     pub(crate) fn seconds_from(&self, place: usize, from: Instant, count: u32) -> Vec<f64> {
         (0..count)
             .map(|number| {
@@ -135,14 +165,26 @@ impl Drop for Witness {
 impl Tally {
     fn new(count: Count) -> Self {
         let (known, theirs) = (BTreeMap::new(), BTreeSet::new());
-        Self { count, known, theirs, total: 0, readings: Vec::new(), problem: None }
+        Self {
+            count,
+            known,
+            theirs,
+            total: 0,
+            readings: Vec::new(),
+            unread: Vec::new(),
+            problem: None,
+        }
     }
 
     fn read(&mut self, clock: Clock) {
         let begin = clock.now();
         match self.count.look(&mut self.theirs) {
             // A look takes its time, on a busy machine above all.
-            Ok(seen) => self.take(begin + (clock.now() - begin) / 2, seen),
+            Ok(seen) => {
+                let now = begin + (clock.now() - begin) / 2;
+                self.unread.push((now, seen.values().map(|it| it.unread).sum()));
+                self.take(now, seen.into_iter().map(|(socket, it)| (socket, it.carried)).collect());
+            }
             Err(problem) => drop(self.problem.get_or_insert(problem.to_string())),
         }
     }
@@ -164,11 +206,11 @@ impl Tally {
 
 impl Count {
     /// What each socket that counts has carried by now. `theirs` are those known to lead to the processes named.
-    fn look(&self, theirs: &mut BTreeSet<Socket>) -> io::Result<BTreeMap<Socket, u64>> {
+    fn look(&self, theirs: &mut BTreeSet<Socket>) -> io::Result<BTreeMap<Socket, Seen>> {
         match self {
             Self::Sent { by } => {
                 let all = of_living(*by)?.into_iter();
-                Ok(all.map(|it| ((*by, it.inode), it.bytes.sent)).collect())
+                Ok(all.map(|it| ((*by, it.inode), Seen::of(&it, it.bytes.sent))).collect())
             }
             Self::Handed { by, except } => {
                 // In this order: what is connected to them now has another end by then.
@@ -177,7 +219,8 @@ impl Count {
                 theirs.extend(
                     all.iter().filter(|it| places.contains(&it.peer)).map(|it| (*by, it.inode)),
                 );
-                let all = all.into_iter().map(|it| ((*by, it.inode), it.bytes.written));
+                let all =
+                    all.into_iter().map(|it| ((*by, it.inode), Seen::of(&it, it.bytes.written)));
                 Ok(all.filter(|(socket, _)| !theirs.contains(socket)).collect())
             }
             Self::Received { by, from } => {
@@ -188,7 +231,7 @@ impl Count {
                         if places.contains(&it.peer) {
                             theirs.insert((*pid, it.inode));
                         }
-                        seen.insert((*pid, it.inode), it.bytes.received);
+                        seen.insert((*pid, it.inode), Seen::of(&it, it.bytes.received));
                     }
                 }
                 seen.retain(|socket, _| theirs.contains(socket));
@@ -196,6 +239,17 @@ impl Count {
             }
         }
     }
+}
+
+/// The share of looks within this time that saw as much.
+fn share_of_at_least(looks: &[(Instant, u64)], bytes: u64, (from, to): (Instant, Instant)) -> f64 {
+    let within = looks.iter().filter(|(at, _)| (from..to).contains(at));
+    let (mut all, mut much) = (0_u32, 0_u32);
+    for (_, seen) in within {
+        all += 1;
+        much += u32::from(*seen >= bytes);
+    }
+    f64::from(much) / f64::from(all.max(1))
 }
 
 /// Where their ends of connections are.
@@ -255,6 +309,15 @@ mod tests {
     }
 
     #[test]
+    fn a_share_is_of_the_looks_within_the_time() {
+        let looks = [(at(10), 900), (at(20), 99), (at(30), 100), (at(40), 500), (at(50), 0)];
+        let share = |from, to| share_of_at_least(&looks, 100, (at(from), at(to)));
+        assert!((share(20, 50) - 2.0 / 3.0).abs() < 1e-9);
+        assert!((share(30, 50) - 1.0).abs() < 1e-9);
+        assert!(share(60, 90).abs() < 1e-9, "nobody looked");
+    }
+
+    #[test]
     fn sockets_that_come_and_go_are_added_up_from_the_first_look_on() {
         let mut tally = Tally::new(Count::Sent { by: 1 });
         let looks: [&[((u32, u64), u64)]; 4] =
@@ -310,7 +373,7 @@ mod tests {
         stream.set_nonblocking(true).expect("a socket");
         let total = |count: &Count| {
             let seen = count.look(&mut BTreeSet::new()).expect("this process");
-            seen.into_values().sum::<u64>()
+            seen.into_values().map(|it| it.carried).sum::<u64>()
         };
         let all = Count::Handed { by: us, except: Vec::new() };
         let before = total(&all);

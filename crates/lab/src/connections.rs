@@ -2,7 +2,7 @@
 //! cannot mislead.
 
 use link::TcpBytes;
-use rustix::io::Errno;
+use rustix::io::{Errno, ioctl_fionread};
 use rustix::process::{Pid, PidfdFlags, PidfdGetfdFlags, pidfd_getfd, pidfd_open};
 use std::net::{SocketAddr, TcpStream};
 use std::os::fd::OwnedFd;
@@ -19,6 +19,8 @@ pub struct Connection {
     pub peer: SocketAddr,
     /// What it has carried.
     pub bytes: TcpBytes,
+    /// Bytes that have come and that the process has not read yet.
+    pub unread: u64,
 }
 
 /// The connections of a process that stand, or whose end it has not seen yet. Each socket is borrowed for
@@ -61,9 +63,10 @@ fn inode(link: &str) -> Option<u64> {
 /// `None` if it is no TCP connection, or nobody is at its other end.
 fn connection(inode: u64, socket: OwnedFd) -> Option<Connection> {
     let bytes = link::tcp_bytes(&socket)?;
+    let unread = ioctl_fionread(&socket).ok()?;
     let stream = TcpStream::from(socket);
     let (local, peer) = (stream.local_addr().ok()?, stream.peer_addr().ok()?);
-    Some(Connection { inode, local, peer, bytes })
+    Some(Connection { inode, local, peer, bytes, unread })
 }
 
 #[cfg(test)]
@@ -80,11 +83,13 @@ mod tests {
         let mut stream = TcpStream::connect(address).expect("listens");
         let (mut peer, from) = listener.accept().expect("a connection");
         stream.write_all(&[1; 5000]).expect("takes it");
-        peer.read_exact(&mut [0; 5000]).expect("gets it");
+        peer.read_exact(&mut [0; 3000]).expect("gets it");
         let ours = connections(std::process::id()).expect("this very process");
         let end = |local: SocketAddr| *ours.iter().find(|it| it.local == local).expect("there");
         assert_eq!((end(from).peer, end(address).peer), (address, from));
-        assert_eq!(end(address).bytes.received, 5000);
+        assert_eq!((end(address).bytes.received, end(address).unread), (5000, 2000));
+        assert_eq!(end(from).unread, 0);
+        peer.read_exact(&mut [0; 2000]).expect("gets it");
         // Looking on does not keep it open.
         drop(stream);
         assert_eq!(peer.read(&mut [0]).expect("closed in order"), 0);

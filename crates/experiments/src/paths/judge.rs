@@ -33,7 +33,7 @@ impl Judged {
         scene: &Scene,
         relay: usize,
         path: Path,
-        truth: Option<f64>,
+        near: Option<f64>,
         timed: Result<&Timed, &Error>,
     ) -> Self {
         let Path { rtt_ms, loss_percent, fault, .. } = path;
@@ -49,7 +49,10 @@ impl Judged {
             Some(Some(reason)) => ("lower_bound", limited_by(&reason)),
             None => ("failed", "unknown"),
         };
-        let case = match truth {
+        // A relay of ours does not read what it could not send on: there the path back can be why it is behind. Stock tor reads on.
+        let is_stock = scene.mode == Mode::Transit;
+        let behind = tried.ok().filter(|_| is_stock).and_then(Tried::sent_behind_mbit);
+        let case = match behind.or(near) {
             None => Case::new(name, None, estimate)
                 .ended(CaseVerdict::Failed, "what the relay carries is not known"),
             Some(truth) => Case::judged(name, truth, estimate, BOUNDS),
@@ -80,6 +83,8 @@ impl Judged {
             .column("congestion", congestion)
             .column("limit_mbit_per_s", limit)
             .column("limited_by", limited_by)
+            .column("truth_near_mbit_per_s", near)
+            .column("truth_behind_mbit_per_s", behind)
             .column("fault", fault.map(Fault::words))
             .column("rounds", rounds)
             .column("sockets", tried.ok().and_then(|it| it.sockets))
@@ -180,6 +185,8 @@ pub(super) fn report(plan: &Plan, runs: Vec<Judged>, base: ExperimentReport) -> 
     let notes = vec![
         "The truth of a relay is what the kernel counted that its process sent, TLS included, while it was \
          measured over a path without distance and loss by as many sockets, in the median second of the last round."
+            .to_owned(),
+        "Where in four seconds of the last round or more, all the time, more had come to a stock relay than it read, its truth is what it sent in these: that is          all that it does, and its rate limit lets less through over many sockets and unsteady paths (docs/accuracy.md)."
             .to_owned(),
     ];
     let promise = Promise::Decided {
