@@ -3,7 +3,6 @@
 use super::said::Said;
 use link::tls::TlsConfigs;
 use link::{Clock, Driver, DriverOptions, Forge, NodeThread};
-use onion::Instant;
 use onion::cell::msg::{ConfluxLink, ConfluxNonce, ConfluxNote, ConfluxSwitch, Create2, Sendme};
 use onion::cell::msg::{DestroyReason, encode_created2_into};
 use onion::cell::relay::{RelayCommand, RelayMessage};
@@ -14,6 +13,7 @@ use onion::identity::OwnIdentity;
 use onion::link::{Channel, TlsSession};
 use onion::node::{CloseCause, ConnId, Dial, ListenerId, Node};
 use onion::suite::{Suite, Tor};
+use onion::{Duration, Instant};
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 use std::collections::{BTreeMap, VecDeque};
@@ -60,6 +60,10 @@ const MESSAGES: u32 = 400;
 const ONE_IN: u32 = 60;
 /// What a flood has: far more than a client may hold.
 const FLOOD_CELLS: u32 = 600_000;
+/// As fast as stock relays pass them on. They destroy circuits of which too much waits in them, and then the client's own bound is not
+/// tried.
+const FLOOD_AT_ONCE: u32 = 16;
+const FLOOD_EVERY: Duration = Duration::from_millis(1);
 
 /// A circuit that ends here.
 struct Circuit {
@@ -80,8 +84,8 @@ struct Set {
     said: Said,
 }
 
-/// What was said on sets, by the port that was asked for.
-pub(crate) type Accounts = Arc<Mutex<BTreeMap<u16, Said>>>;
+/// What was said on sets, by the port that was asked for: on each on which it was.
+pub(crate) type Accounts = Arc<Mutex<BTreeMap<u16, Vec<Said>>>>;
 
 /// The exit.
 pub(crate) struct LyingExit {
@@ -95,6 +99,7 @@ pub(crate) struct LyingExit {
     /// It lies when it links circuits, too.
     lies_at_links: Arc<AtomicBool>,
     accounts: Accounts,
+    flood_at: Option<Instant>,
 }
 
 impl LyingExit {
@@ -119,6 +124,7 @@ impl LyingExit {
             rng,
             lies_at_links,
             accounts,
+            flood_at: None,
         };
         let listener = TcpListener::bind(listen).expect("the port is free again");
         let tls = TlsConfigs::new(&forge).expect("sound");
@@ -195,6 +201,11 @@ impl LyingExit {
                 let stream_id = message.stream_id;
                 self.begin(at, stream_id, port);
             }
+            // What would still come then tries nothing more, and is in the way of others.
+            RelayCommand::END => {
+                let set = circuit.nonce.and_then(|nonce| self.sets.get_mut(&nonce));
+                set.into_iter().for_each(|set| set.flood = 0);
+            }
             _ => {}
         }
     }
@@ -240,6 +251,10 @@ impl LyingExit {
         let Some(nonce) = self.circuits.get(&at).and_then(|it| it.nonce) else { return };
         let Some(deed) = Deed::of_port(port) else { return };
         let Some(set) = self.sets.get_mut(&nonce) else { return };
+        // A client whose leg is lost sends again what it said there, under its old number.
+        if set.stream == stream_id {
+            return;
+        }
         set.stream = stream_id;
         set.said.begin(stream_id, set.sent);
         let connected = [127, 0, 0, 1, 0, 0, 0, 60];
@@ -258,7 +273,7 @@ impl LyingExit {
         }
         if let Some(set) = self.sets.get(&nonce) {
             let mut accounts = self.accounts.lock().unwrap_or_else(PoisonError::into_inner);
-            accounts.insert(port, set.said.clone());
+            accounts.entry(port).or_default().push(set.said.clone());
         }
     }
 
@@ -378,19 +393,18 @@ impl LyingExit {
         self.say_next(nonce, place, RelayCommand::DATA, data);
     }
 
-    /// What else leaves on a link whose queue is empty: of floods.
-    fn flood(&mut self, conn: ConnId) {
-        let is_here = |set: &&Set| set.flood > 0 && set.legs.iter().any(|leg| leg.0 == conn);
-        let mut all = self.sets.iter().filter(|(_, set)| is_here(set));
-        let Some(nonce) = all.next().map(|(nonce, _)| *nonce) else { return };
-        for _ in 0..31 {
-            let Some(set) = self.sets.get_mut(&nonce) else { return };
-            set.flood -= 1;
-            let place = set.legs.iter().position(|leg| leg.0 == conn).unwrap_or(0);
-            if set.flood == 0 {
-                return;
+    /// Some more of each flood.
+    fn flood(&mut self) {
+        let is_flooded = |set: &Set| set.flood > 0 && !set.legs.is_empty();
+        let all = self.sets.iter().filter(|(_, set)| is_flooded(set));
+        let all: Vec<_> = all.map(|(nonce, set)| (*nonce, set.flood)).collect();
+        for (nonce, left) in all {
+            for _ in 0..FLOOD_AT_ONCE.min(left - 1) {
+                self.say_next(nonce, (left / 100) as usize, RelayCommand::DATA, &[7; 480]);
             }
-            self.say_next(nonce, place, RelayCommand::DATA, &[7; 480]);
+            if let Some(set) = self.sets.get_mut(&nonce) {
+                set.flood -= FLOOD_AT_ONCE.min(left - 1);
+            }
         }
     }
 }
@@ -412,7 +426,7 @@ impl Node for LyingExit {
         Some(conn)
     }
 
-    fn handle_bytes(&mut self, _: Instant, conn: ConnId, mut bytes: &[u8]) {
+    fn handle_bytes(&mut self, now: Instant, conn: ConnId, mut bytes: &[u8]) {
         // It leaves its place, since its cells borrow from it.
         let Some(mut channel) = self.links.remove(&conn) else { return };
         let mut cells = Vec::new();
@@ -424,6 +438,9 @@ impl Node for LyingExit {
         for (circ_id, command, body) in cells {
             self.handle_cell((conn, circ_id), command, &body);
         }
+        if self.sets.values().any(|set| set.flood > 0) {
+            self.flood_at.get_or_insert(now);
+        }
     }
 
     fn handle_closed(&mut self, _: Instant, conn: ConnId, _: CloseCause) {
@@ -433,7 +450,12 @@ impl Node for LyingExit {
         gone.into_iter().for_each(|at| self.forget(at));
     }
 
-    fn handle_timeout(&mut self, _: Instant) {}
+    fn handle_timeout(&mut self, now: Instant) {
+        if self.flood_at.is_some_and(|at| at <= now) {
+            self.flood_at = Some(now + FLOOD_EVERY);
+            self.flood();
+        }
+    }
 
     fn poll_dial(&mut self, _: Instant) -> Option<Dial> {
         None
@@ -444,9 +466,6 @@ impl Node for LyingExit {
     }
 
     fn poll_transmit(&mut self, _: Instant, conn: ConnId, out: &mut [u8]) -> usize {
-        if self.links.get(&conn).is_some_and(|it| it.queued_len() == 0) {
-            self.flood(conn);
-        }
         self.links.get_mut(&conn).map_or(0, |channel| channel.poll_transmit(out))
     }
 
@@ -455,6 +474,6 @@ impl Node for LyingExit {
     }
 
     fn poll_timeout(&self) -> Option<Instant> {
-        None
+        self.flood_at
     }
 }
