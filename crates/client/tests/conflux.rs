@@ -12,13 +12,15 @@ use lab::{
 use link::Clock;
 use netdoc::Fingerprint;
 use onion::cell::msg::DesiredUx;
-use onion::tunnel::conflux::schedulers;
+use onion::tunnel::conflux::{LegScheduler, LegState, schedulers};
 use onion::{Duration, Instant};
 use relay::{ExitSection, Relay, RelayConfig};
 use std::collections::BTreeSet;
+use std::fs;
 use std::io::{Read, Write};
-use std::net::TcpStream;
+use std::net::{TcpListener, TcpStream};
 use std::path::Path;
+use std::process::Command;
 use std::sync::mpsc::channel;
 use std::thread;
 
@@ -326,4 +328,105 @@ fn where_no_exit_links_circuits_one_circuit_is_used() {
     assert_eq!(traffic(&mut client), []);
     let is_told = |event: &Event| matches!(event, Event::Trouble(why) if why.contains("linked"));
     assert!(client.heard().iter().any(is_told), "{:#?}", client.heard());
+}
+
+/// Relays that are stopped as processes: no link of theirs breaks, and nothing passes. They go on at the end of this.
+struct Stopped(Vec<u32>);
+
+impl Stopped {
+    fn stop(network: &Network, guards: &[Fingerprint]) -> Self {
+        let is_one = |node: &&lab::Node| guards.iter().any(|it| node.rsa() == *it.as_bytes());
+        let stopped = Self(network.nodes().iter().filter(is_one).map(lab::Node::pid).collect());
+        assert_eq!(stopped.0.len(), guards.len(), "stock relays");
+        stopped.signal("-STOP");
+        stopped
+    }
+
+    fn signal(&self, signal: &str) {
+        let pids = self.0.iter().map(u32::to_string);
+        let done = Command::new("kill").arg(signal).args(pids).status();
+        assert!(done.is_ok_and(|it| it.success()), "{signal} {:?}", self.0);
+    }
+}
+
+impl Drop for Stopped {
+    fn drop(&mut self) {
+        self.signal("-CONT");
+    }
+}
+
+/// The leg on which most may be sent: so all carry.
+#[derive(Debug)]
+struct MostRoom;
+
+impl LegScheduler for MostRoom {
+    fn name(&self) -> &'static str {
+        "most-room"
+    }
+
+    fn choose(&self, legs: &[LegState]) -> Option<usize> {
+        let with_room = legs.iter().enumerate().filter(|(_, leg)| leg.has_room());
+        with_room.max_by_key(|(_, leg)| leg.room_cells()).map(|(place, _)| place)
+    }
+}
+
+/// What is uploaded, at this place: of a prime period, so that no cell is like another.
+fn byte_at(place: usize) -> u8 {
+    (place % 65_521 * 31 % 251) as u8
+}
+
+/// Takes one upload of this length; answers when it has all, and says whether all was right.
+fn taking(listener: TcpListener, len: usize) -> thread::JoinHandle<bool> {
+    thread::spawn(move || {
+        let (mut stream, _) = listener.accept().expect("somebody comes");
+        let (mut place, mut room) = (0, vec![0; 1 << 16]);
+        while place < len {
+            let count = stream.read(&mut room).expect("it comes");
+            let is_right =
+                room[..count].iter().zip(place..).all(|(byte, place)| *byte == byte_at(place));
+            if count == 0 || !is_right {
+                return false;
+            }
+            place += count;
+        }
+        stream.write_all(b"whole").expect("answered");
+        place == len
+    })
+}
+
+/// Guards that fall silent while a client uploads, much or little: the upload comes whole, and nobody breaks a link for it.
+#[test]
+fn uploads_come_whole_though_guards_of_two_of_three_legs_fall_silent() {
+    let network = network(relays(6));
+    let folder = tempfile::tempdir().expect("a folder");
+    let relay = our_exit(&network, folder.path());
+    network.wait_until_known(&[relay.rsa().0], PATIENCE).expect("listed");
+    let server = ContentServer::start().expect("a server");
+    // Of so much the exit notices by what waits there; of the other not, and the time tells.
+    for (len, before) in [(40_000_000, 10_000_000), (3_000_000, 1_500_000)] {
+        let own = folder.path().join(len.to_string());
+        fs::create_dir(&own).expect("made");
+        let settings = with_legs(&network, &own, "ours", 3);
+        let mut client = Ours::start_with(Settings { leg_scheduler: &MostRoom, ..settings });
+        wait_for_exit(&mut client, server.address().port());
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+        let port = listener.local_addr().expect("bound").port();
+        let taker = taking(listener, len);
+        let bytes: Vec<u8> = (0..len).map(byte_at).collect();
+        let mut stream = begun(&client, port, &bytes[..before]);
+        stream.set_write_timeout(Some(PATIENCE)).expect("set");
+        let number = client.last_circuit();
+        let guards: Vec<_> = leg_paths(&client, number).iter().map(|path| path[0]).collect();
+        assert_eq!(guards.len(), 3, "{len}: {:#?}", client.heard());
+        let silent = Stopped::stop(&network, &guards[..2]);
+        stream.write_all(&bytes[before..]).expect("taken");
+        let mut answer = [0; 5];
+        let answered = stream.read_exact(&mut answer);
+        assert!(answered.is_ok(), "{len}: {answered:?}: {:#?}", client.heard());
+        assert!(taker.join().expect("no panic"), "{len} bytes, and not those that were sent");
+        let _all = client.heard();
+        let lost = lost_guards(&client, number);
+        assert!(!lost.is_empty() && lost.iter().all(|it| guards[..2].contains(it)), "{lost:?}");
+        drop(silent);
+    }
 }

@@ -186,12 +186,8 @@ fn curl_downloads_over_three_relays_of_ours() {
     common::wait_for("a first download", || {
         wrong_by_curl(&socks, 0, port, first).is_none().then_some(())
     });
-    let all = (0..20).map(|seed| match seed {
-        0 => Content { len: 20 << 20, seed },
-        1..5 => Content { len: seed << 20, seed },
-        _ => Content { len: 1 << (10 + seed % 10), seed },
-    });
-    assert_eq!(all_wrong_by_curl(&socks, port, all.collect()), Vec::<String>::new());
+    let all = (0..DOWNLOADS).map(content).collect();
+    assert_eq!(all_wrong_by_curl(&socks, port, all), Vec::<String>::new());
     client.signal(Signal::TERM);
     let ended = client.end();
     ended.assert_code(0);
@@ -205,6 +201,47 @@ fn curl_downloads_over_three_relays_of_ours() {
         let is_ours = path.iter().all(|hop| text(hop, "nickname").starts_with("ours"));
         let is_used = built["circuit"].as_u64().is_some_and(|it| used.contains(&it));
         assert!(is_ours || !is_used, "{built}");
+    }
+}
+
+#[test]
+fn curl_downloads_over_linked_circuits() {
+    if let Err(error) = Command::new("curl").arg("--version").output() {
+        skip::this_test!("the program `curl`: {error}");
+    }
+    // For each of three legs a guard and a middle, authorities among them, and the exit.
+    let mut relays: Vec<_> =
+        (0..4).map(|number| RelaySpec::new(&format!("middle{number}"))).collect();
+    relays.push(RelaySpec::open_exit("exit"));
+    let network = Network::start(&NetworkSpec::new(relays), &mut |_| {}).expect("up");
+    let scratch = Scratch::new();
+    let folder = network.dir().to_str().expect("text");
+    let server = ContentServer::start().expect("a server");
+    for legs in ["2", "3"] {
+        let arguments = ["client", "--network", folder, "--socks", "127.0.0.1:0", "--json"];
+        let (client, socks) = bootstrapped(&scratch, &[&arguments[..], &["--legs", legs]].concat());
+        let all = (1..30).map(content).collect();
+        let wrong = all_wrong_by_curl(&socks, server.address().port(), all);
+        assert_eq!(wrong, Vec::<String>::new(), "{legs} legs");
+        client.signal(Signal::TERM);
+        let ended = client.end();
+        ended.assert_code(0);
+        let values = ended.values();
+        let of = |kind: &str| values.iter().filter(|it| it["type"] == kind).collect::<Vec<_>>();
+        let is_linked = |it: &&Value| it["legs"].to_string() == legs;
+        let built = of("circuit_built");
+        assert!(!built.is_empty() && built.iter().all(is_linked), "{values:#?}");
+        // Each leg tells its way, and each stream what the legs of its set have carried.
+        let are_three = |it: &&Value| it["path"].as_array().is_some_and(|path| path.len() == 3);
+        assert!(of("leg_built").iter().all(are_three), "{values:#?}");
+        let closed = of("stream_closed");
+        assert!(closed.len() >= 29 && closed.iter().all(|it| it["ok"] == true), "{values:#?}");
+        let all_carry = |it: &&Value| {
+            let of_legs = it["legs"].as_array().cloned().unwrap_or_default();
+            let has_carried = |leg: &Value| number(leg, "received_messages") > 100.0;
+            of_legs.len().to_string() == legs && of_legs.iter().all(has_carried)
+        };
+        assert!(closed.iter().any(all_carry), "{legs} legs: {values:#?}");
     }
 }
 

@@ -1,5 +1,6 @@
 //! Both ends of a set of linked circuits, and somebody between who lets cells of its legs arrive in any order, cuts links, and lies.
 
+use onion::Duration;
 use onion::tunnel::conflux::schedulers;
 use proptest::prelude::*;
 use sim::linked::{LegEnd, Linked, LinkedPlan};
@@ -139,6 +140,72 @@ fn a_leg_that_is_silent_while_others_carry_is_closed_before_too_much_waits() {
     assert!(linked.exit.totals().conflux_resent > 0);
     linked.finish();
     assert_eq!((linked.transfers(), linked.loss()), ((1, 1), None));
+    linked.conclude();
+}
+
+/// A set of three legs that send again, of which each has carried something of this transfer; from now on the one that is liked best is silent.
+fn with_a_silent_leg(download_bytes: u64, upload_bytes: u64) -> Linked {
+    let plan = LinkedPlan {
+        scheduler: &schedulers::LowRtt,
+        held_bytes_max: 64 << 20,
+        ..LinkedPlan::of_bytes([2, 9])
+    };
+    let mut linked = Linked::new(&plan);
+    linked.finish();
+    linked.begin(download_bytes, upload_bytes);
+    for _ in 0..3 {
+        run_on(&mut linked, &[0, 1, 2], 60_000);
+    }
+    assert_eq!(linked.transfers(), (1, 0), "more is to come");
+    linked
+}
+
+/// Lets the others go on, so long each time, until the transfer is whole.
+fn go_on_without_it(linked: &mut Linked, time: Duration) {
+    for _ in 0..2000 {
+        run_on(linked, &[0, 2], 60_000);
+        linked.pass(time);
+        if linked.transfers() == (1, 1) {
+            return;
+        }
+    }
+    panic!("it is not whole: {:?}", linked.legs());
+}
+
+/// A guard is still while a client uploads: the exit, which waits for what it has, tells the client before too much waits there.
+#[test]
+fn a_leg_that_is_silent_while_the_client_uploads_is_given_up_by_the_exits_word() {
+    let mut linked = with_a_silent_leg(0, 20_000_000);
+    go_on_without_it(&mut linked, Duration::ZERO);
+    assert_eq!((linked.legs().len(), linked.loss()), (2, None));
+    linked.finish();
+    linked.conclude();
+}
+
+/// Where too little waits to tell by it, the time does; whoever has sent, and whoever notices.
+#[test]
+fn a_silent_leg_is_given_up_in_time_though_little_waits_for_it() {
+    for (download_bytes, upload_bytes) in [(0, 700_000), (700_000, 0), (0, 1_500_000), (400_000, 0)]
+    {
+        let mut linked = with_a_silent_leg(download_bytes, upload_bytes);
+        go_on_without_it(&mut linked, Duration::from_secs(1));
+        let legs = linked.legs();
+        assert_eq!((legs.len(), linked.loss()), (2, None), "{legs:?}");
+        linked.finish();
+        linked.conclude();
+    }
+}
+
+/// Waiting alone is no silence: legs that all stand still are kept, and so are those that have nothing to bring.
+#[test]
+fn no_leg_is_given_up_where_all_are_still_or_none_is_waited_for() {
+    let mut linked = with_a_silent_leg(0, 1_500_000);
+    linked.pass(Duration::from_secs(60));
+    assert_eq!((linked.legs().len(), linked.loss()), (3, None), "all are still");
+    linked.finish();
+    assert_eq!(linked.transfers(), (1, 1));
+    linked.pass(Duration::from_secs(60));
+    assert_eq!((linked.legs().len(), linked.loss()), (3, None), "nothing is to come");
     linked.conclude();
 }
 

@@ -52,6 +52,8 @@ pub struct Core<S: Suite, A, R> {
     pub(super) to_close: VecDeque<ConnId>,
     /// When a stream that was asked to be slow may send again.
     pub(super) room_at: Option<Instant>,
+    /// When sets are to be looked at: one has a leg that may be silent.
+    pub(super) look_at: Option<Instant>,
     pub(super) congestion: Arc<CongestionParams>,
     pub(super) flows: Arc<dyn FlowFactory>,
     pub(super) received_bytes: u64,
@@ -74,6 +76,7 @@ impl<S: Suite, A: Application<S>, R: Rng> Core<S, A, R> {
             writable: VecDeque::new(),
             to_close: VecDeque::new(),
             room_at: None,
+            look_at: None,
             congestion: Arc::new(CongestionParams::default()),
             flows: Arc::new(TorFlows),
             received_bytes: 0,
@@ -206,12 +209,13 @@ impl<S: Suite, A: Application<S>, R: Rng> Core<S, A, R> {
             let links: Vec<ConnId> = self.links.keys().copied().collect();
             links.into_iter().for_each(|conn| self.wake(conn));
         }
+        self.look_at_sets();
     }
 
     /// When to call [`handle_timeout`](Self::handle_timeout), if nothing happens before.
     #[must_use]
-    pub const fn poll_timeout(&self) -> Option<Instant> {
-        self.room_at
+    pub fn poll_timeout(&self) -> Option<Instant> {
+        self.room_at.into_iter().chain(self.look_at).min()
     }
 
     /// The next event.

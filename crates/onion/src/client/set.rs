@@ -5,6 +5,9 @@
 
 mod again;
 mod receiving;
+mod silent;
+
+pub(super) use silent::LOOK_EVERY;
 
 use super::application::Application;
 use super::circuit::{Circuit, Passage, Stage, Up};

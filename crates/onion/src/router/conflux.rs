@@ -5,6 +5,7 @@
 
 mod again;
 mod sets;
+mod silent;
 
 pub(super) use sets::Sets;
 
@@ -189,6 +190,7 @@ impl<S: Suite, R: Rng, C: Conduct<S>> Core<S, R, C> {
         let format = layer.format();
         let Some(tunnel) = circuit.end.as_ref().map(|end| end.tunnel) else { return };
         let is_data = message.command == RelayCommand::DATA;
+        let mut silent = None;
         let receive = |set: &mut Set<S>| -> Result<(bool, Option<u64>), ConfluxError> {
             let order = set.conflux.handle_received(index)?;
             let came = set.conflux.take_came(index, is_data);
@@ -196,6 +198,7 @@ impl<S: Suite, R: Rng, C: Conduct<S>> Core<S, R, C> {
                 let held = Held { leg: Some(index), format, body: Box::new(body.clone()) };
                 set.conflux.hold(number, held)?;
                 set.oldest.handle_added(now, 1);
+                silent = set.conflux.take_overdue();
             }
             Ok((order == Order::Next, came))
         };
@@ -205,6 +208,9 @@ impl<S: Suite, R: Rng, C: Conduct<S>> Core<S, R, C> {
             let mut data = Vec::new();
             ConfluxNote::Came(count).encode_into(&mut data);
             self.originate(index, RelayCommand::CONFLUX_LINKED_ACK, StreamId::CIRCUIT, &data);
+        }
+        if let Some(leg) = silent {
+            self.tell_silent(tunnel, leg);
         }
         match outcome {
             Ok((true, _)) => {

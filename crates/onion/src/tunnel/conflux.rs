@@ -11,11 +11,14 @@ mod again;
 mod error;
 mod order;
 pub mod schedulers;
+mod silent;
 
 use again::Kept;
 pub use error::ConfluxError;
 pub use order::Order;
 pub use schedulers::{LegScheduler, LegState};
+use silent::Look;
+pub use silent::SILENT_MAX;
 
 use crate::cell::msg::{ConfluxLink, ConfluxNonce, DesiredUx};
 use crate::time::{Duration, Instant};
@@ -48,6 +51,8 @@ struct Sequence<L, M> {
     asked_at: Instant,
     /// What was sent on it and is not acknowledged, if it can be sent again.
     kept: Kept<M>,
+    /// How much of that was acknowledged when one looked.
+    look: Look,
 }
 
 /// Cells that a leg has carried.
@@ -94,6 +99,9 @@ pub struct Conflux<L, M> {
     early_peak: usize,
     /// With so many of them, the leg that they wait for is given up.
     overdue_at: usize,
+    /// How much had come in order when one looked.
+    look: Look,
+    looked_at: Option<Instant>,
     /// Legs that are gone by what the client knows, as both ends call them.
     gone: BTreeSet<u8>,
 }
@@ -120,6 +128,8 @@ impl<L: Copy + PartialEq, M> Conflux<L, M> {
             early_max,
             early_peak: 0,
             overdue_at: order::overdue_at(0, early_max),
+            look: Look::default(),
+            looked_at: None,
             gone: BTreeSet::new(),
         }
     }
@@ -233,6 +243,7 @@ impl<L: Copy + PartialEq, M> Conflux<L, M> {
             rtt: None,
             asked_at,
             kept: Kept::default(),
+            look: Look::default(),
         });
         Ok(())
     }

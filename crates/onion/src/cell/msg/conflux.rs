@@ -139,7 +139,7 @@ impl ConfluxSwitch {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ConfluxNote<'a> {
     /// The client has lost these legs, by the numbers in their LINKs: the exit does not wait until it hears of it from the
-    /// relay before it, which may not know.
+    /// relay before it, which may not know. From the exit: it waits for what these legs have, and they bring nothing.
     Gone(&'a [u8]),
     /// So many messages of streams have come on the leg that this comes on, since it was linked. It acknowledges those that no
     /// SENDME does.

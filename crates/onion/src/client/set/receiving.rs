@@ -57,13 +57,14 @@ impl<S: Suite, A: Application<S>, R: Rng> Core<S, A, R> {
                 return Ok(());
             }
             RelayCommand::CONFLUX_LINKED_ACK if self.resumes(number) => {
-                let ConfluxNote::Came(count) = ConfluxNote::parse(message.data.bytes())
-                    .map_err(|_| ConfluxError::Malformed)?
-                else {
-                    return Err(ConfluxError::Handshake.into());
-                };
-                if let Some(set) = self.set_mut(number) {
-                    set.conflux.handle_came(leg, count);
+                let note = ConfluxNote::parse(message.data.bytes());
+                match note.map_err(|_| ConfluxError::Malformed)? {
+                    ConfluxNote::Came(count) => {
+                        if let Some(set) = self.set_mut(number) {
+                            set.conflux.handle_came(leg, count);
+                        }
+                    }
+                    ConfluxNote::Gone(silent) => self.give_up_silent(number, silent),
                 }
                 return Ok(());
             }
@@ -83,6 +84,7 @@ impl<S: Suite, A: Application<S>, R: Rng> Core<S, A, R> {
                 if let Some(silent) = set.conflux.take_overdue() {
                     self.give_up_leg(number, silent);
                 }
+                self.look_soon();
                 Ok(())
             }
             Order::Again => Ok(()),

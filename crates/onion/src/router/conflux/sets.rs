@@ -9,6 +9,7 @@ use crate::time::Instant;
 use crate::tunnel::conflux::Conflux;
 use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
+use alloc::vec::Vec;
 
 /// A message whose turn has not come, or that may have to be sent again.
 #[derive(Debug)]
@@ -63,6 +64,14 @@ impl<S: Suite> Sets<S> {
         let since =
             |set: &Set<S>| set.oldest.since().into_iter().chain(set.oldest_kept.since()).min();
         self.all.iter().filter_map(move |(tunnel, set)| Some((*tunnel, since(set)?)))
+    }
+
+    /// A leg of each set that it keeps waiting: see [`Conflux::take_silent`].
+    pub(super) fn take_silent(&mut self, now: Instant) -> Vec<(TunnelIndex, CircuitIndex)> {
+        let silent = |(tunnel, set): (&TunnelIndex, &mut Set<S>)| {
+            Some((*tunnel, set.conflux.take_silent(now)?))
+        };
+        self.all.iter_mut().filter_map(silent).collect()
     }
 
     pub(in crate::router) fn has_leg(&self, tunnel: TunnelIndex, leg: CircuitIndex) -> bool {

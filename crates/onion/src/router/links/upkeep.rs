@@ -69,6 +69,7 @@ impl<S: Suite, R: Rng, C: Conduct<S>> Core<S, R, C> {
             self.close(id);
         }
         self.keep_streams_up();
+        self.look_at_sets();
         self.circuits.rest();
         self.drain_target();
     }

@@ -34,13 +34,27 @@ pub(super) struct Kept<M> {
     before: u64,
     /// SENDMEs that are to come for messages of which it is known otherwise that they have come. They are older than all others.
     told_marks: usize,
+    /// Messages that are kept and that a SENDME will acknowledge.
+    marked: usize,
+    /// How often the other end has acknowledged something.
+    acknowledged: u64,
 }
 
 impl<M> Default for Kept<M> {
     fn default() -> Self {
         let messages = VecDeque::new();
         let (dropped_marks, has_dropped_since) = (0, false);
-        Self { messages, unmarked: 0, dropped_marks, has_dropped_since, before: 0, told_marks: 0 }
+        let (unmarked, before, told_marks, marked) = (0, 0, 0, 0);
+        Self {
+            messages,
+            unmarked,
+            dropped_marks,
+            has_dropped_since,
+            before,
+            told_marks,
+            marked,
+            acknowledged: 0,
+        }
     }
 }
 
@@ -52,18 +66,31 @@ impl<M> Kept<M> {
             self.dropped_marks += usize::from(is_marked);
             self.has_dropped_since = !is_marked;
         }
+        self.marked += usize::from(is_marked);
         self.messages.push_back((number, is_marked, message));
+    }
+
+    /// Whether a SENDME is to come.
+    pub(super) const fn is_awaited(&self) -> bool {
+        self.marked + self.dropped_marks > 0
+    }
+
+    /// How often the other end has acknowledged something.
+    pub(super) const fn acknowledged(&self) -> u64 {
+        self.acknowledged
     }
 
     /// Forgets the oldest; whether a SENDME would have acknowledged it.
     fn pop(&mut self) -> Option<bool> {
         let (_, is_marked, _) = self.messages.pop_front()?;
         self.before += 1;
+        self.marked -= usize::from(is_marked);
         Some(is_marked)
     }
 
     /// The other end says that so many have come on the leg.
     fn handle_came(&mut self, count: u64) {
+        self.acknowledged += 1;
         if count < self.before {
             return;
         }
@@ -80,6 +107,7 @@ impl<M> Kept<M> {
 
     /// A SENDME has come: they come in the order of what they acknowledge.
     fn handle_acknowledged(&mut self) {
+        self.acknowledged += 1;
         if self.told_marks > 0 {
             self.told_marks -= 1;
             return;
@@ -161,6 +189,12 @@ impl<L: Copy + PartialEq, M> Conflux<L, M> {
         self.gone.extend(numbers);
         let is_gone = |it: &&Sequence<L, M>| numbers.contains(&it.number);
         self.legs.iter().filter(is_gone).map(|it| it.leg).collect()
+    }
+
+    /// What both ends call a leg.
+    #[must_use]
+    pub fn number_of(&self, leg: L) -> Option<u8> {
+        self.find(leg).map(|it| it.number)
     }
 
     /// All that are gone, by their numbers, ascending.

@@ -1,6 +1,6 @@
 //! What has come: in which order, and what waits.
 
-use super::{Conflux, ConfluxError, Sequence};
+use super::{Conflux, ConfluxError};
 use crate::cell::msg::ConfluxSwitch;
 
 /// Where a message stands that has come.
@@ -92,8 +92,7 @@ impl<L: Copy + PartialEq, M> Conflux<L, M> {
         if !self.resumes || self.legs.len() < 2 || self.early.len() < self.overdue_at {
             return None;
         }
-        let is_behind = |it: &&Sequence<L, M>| it.received <= self.delivered;
-        let leg = self.legs.iter().filter(is_behind).max_by_key(|it| it.received)?.leg;
+        let leg = self.behind()?;
         self.overdue_at = overdue_at(self.early.len(), self.early_max);
         Some(leg)
     }

@@ -1,0 +1,193 @@
+//! An exit that lies to our client on linked circuits, over real sockets: what `onion/tests/linked.rs` plays in virtual time.
+//!
+//! What an exit says in its order is the exit's own affair: it sees the bytes, and may say others. What it cannot have is that its client
+//! loses, reorders or makes up anything of that, holds more than its bound, or serves others no longer.
+
+#[path = "lying_exit/exit.rs"]
+mod exit;
+#[path = "lying_exit/said.rs"]
+mod said;
+
+mod common;
+
+use client::strategy::{Position, Strategy};
+use client::{Event, RelayInfo, Settings, View};
+use common::{Ours, PATIENCE, network};
+use exit::{Accounts, Deed, LyingExit};
+use lab::{Network, RelaySpec, connect_through};
+use link::Clock;
+use onion::Instant;
+use relay::{ExitSection, Relay, RelayConfig};
+use said::Said;
+use std::fs;
+use std::io::{ErrorKind, Read};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::channel;
+use std::thread;
+use std::time::Duration;
+
+/// Streams that are lied to.
+const LIED_TO: u16 = 24;
+/// Of them at once.
+const AT_ONCE: u16 = 12;
+/// A stream of which nothing comes for so long is left: an exit may always say nothing.
+const QUIET: Duration = Duration::from_secs(1);
+/// What the client may hold of a flood, after docs/clients.md: 25 MB of a stream, and what waits for its turn in a set, 32,768 messages;
+/// with what allocators and sockets take.
+const HELD_MAX_KB: u64 = 64 << 10;
+
+#[derive(Debug)]
+struct OnlyExit;
+
+impl Strategy for OnlyExit {
+    fn name(&self) -> &'static str {
+        "only-exit"
+    }
+
+    fn weight(&self, _: &View, relay: &RelayInfo, at: Position, _: &[&RelayInfo]) -> f64 {
+        f64::from(u8::from((at == Position::Exit) == (relay.nickname.as_str() == "liar")))
+    }
+}
+
+/// A relay of ours is published, and then another listens at its place who has its keys.
+fn lying_exit(
+    network: &Network,
+    folder: &Path,
+    lies_at_links: Arc<AtomicBool>,
+    accounts: Accounts,
+) -> link::NodeThread<LyingExit> {
+    let free = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let address = free.local_addr().expect("bound");
+    drop(free);
+    let keys = folder.join("liar");
+    let config = RelayConfig {
+        nickname: Some("liar".parse().expect("a nickname")),
+        address: Some([127, 0, 0, 1].into()),
+        or_port: Some(address.port()),
+        keys: Some(keys.clone()),
+        authorities: Some(network.directory_addrs()),
+        exit: ExitSection {
+            policy: Some(vec!["accept *:*".to_owned()]),
+            reject_private: Some(false),
+            conflux: Some(true),
+            ..ExitSection::default()
+        },
+        ..RelayConfig::default()
+    };
+    let relay = Relay::start(&config.check().expect("sound"), channel().0).expect("started");
+    network.wait_until_known(&[relay.rsa().0], PATIENCE).expect("listed");
+    drop(relay);
+    LyingExit::start(&keys, address, lies_at_links, accounts)
+}
+
+fn open(socks: SocketAddr, deed: Deed) -> Option<TcpStream> {
+    let name = format!("program{}", deed.port());
+    connect_through(socks, ("127.0.0.1", deed.port()), &name, PATIENCE).ok()
+}
+
+/// What comes until the end, or until nothing more does; and whether it was ended as streams are.
+fn read(mut stream: TcpStream, patience: Duration) -> (Vec<u8>, bool) {
+    stream.set_read_timeout(Some(patience)).expect("set");
+    let mut got = Vec::new();
+    let ended = stream.read_to_end(&mut got);
+    let is_quiet = |kind| matches!(kind, ErrorKind::WouldBlock | ErrorKind::TimedOut);
+    let is_ended = ended.map_or_else(|error| !is_quiet(error.kind()), |_| true);
+    (got, is_ended)
+}
+
+fn account(accounts: &Accounts, deed: Deed) -> Vec<Said> {
+    accounts.lock().expect("no panic").get(&deed.port()).cloned().unwrap_or_default()
+}
+
+/// Downloads what an honest exit says. It may take some sets, of those that were linked while it lied.
+fn honest(client: &mut Ours, accounts: &Accounts) {
+    let (clock, socks) = (Clock::start(), client.proxy.socks());
+    loop {
+        let got = open(socks, Deed::Honest).map(|stream| read(stream, PATIENCE).0);
+        let whole = account(accounts, Deed::Honest).last().map(Said::whole);
+        if got.as_ref().is_some_and(|got| got.len() > 10_000) && got == whole {
+            return;
+        }
+        let waited = clock.now() - Instant::ORIGIN;
+        assert!(waited < PATIENCE, "{:?} bytes: {:#?}", got.map(|it| it.len()), client.heard());
+        thread::park_timeout(Duration::from_millis(500));
+    }
+}
+
+/// A line of what the system tells of this process, in kB.
+fn memory_kb(key: &str) -> u64 {
+    let status = fs::read_to_string("/proc/self/status").expect("told");
+    let line = status.lines().find_map(|line| line.strip_prefix(key)).expect("a line");
+    line.trim_start_matches(':').trim_end_matches("kB").trim().parse().expect("a number")
+}
+
+#[test]
+fn an_exit_that_lies_changes_nothing_of_what_it_says_and_fills_no_memory() {
+    let network = network((0..3).map(|it| RelaySpec::new(&format!("middle{it}"))).collect());
+    let folder = tempfile::tempdir().expect("a folder");
+    let (lies_at_links, accounts) = (Arc::new(AtomicBool::new(false)), Accounts::default());
+    let told = (Arc::clone(&lies_at_links), Arc::clone(&accounts));
+    let _exit = lying_exit(&network, folder.path(), told.0, told.1);
+    let settings = Settings {
+        legs: 2,
+        strategy: Box::new(OnlyExit),
+        ..Settings::new(network.directory_addrs(), folder.path().join("client"))
+    };
+    let mut client = Ours::start_with(settings);
+    let socks = client.proxy.socks();
+    honest(&mut client, &accounts);
+
+    // Lies of all kinds.
+    lies_at_links.store(true, Ordering::Relaxed);
+    let clock = Clock::start();
+    let mut all = Vec::new();
+    for first in (0..LIED_TO).step_by(usize::from(AT_ONCE)) {
+        let seeds = first..first + AT_ONCE;
+        all.extend(thread::scope(|scope| {
+            let program = |seed| {
+                scope.spawn(move || (seed, open(socks, Deed::Lies(seed)).map(|it| read(it, QUIET))))
+            };
+            let programs: Vec<_> = seeds.map(program).collect();
+            programs.into_iter().map(|it| it.join().expect("no panic")).collect::<Vec<_>>()
+        }));
+    }
+    let (mut some, mut ended) = (0, 0);
+    for (seed, got) in all {
+        let Some((got, is_ended)) = got else { continue };
+        let said = account(&accounts, Deed::Lies(seed));
+        let what = format!("lies {seed}: {} bytes that were not said so", got.len());
+        assert!(
+            got.is_empty() || said.iter().any(|it| it.may_have_given(&got)),
+            "{what}: {:#?}",
+            client.heard()
+        );
+        some += u32::from(got.len() > 1000);
+        ended += u32::from(is_ended);
+    }
+    println!("{:?} lied to {LIED_TO}: {some} got something, {ended} were ended", clock.now());
+    let few = u32::from(LIED_TO) / 4;
+    assert!(some > few && ended > few, "{some} got something, {ended} were ended");
+    lies_at_links.store(false, Ordering::Relaxed);
+    println!("{:?} again", clock.now());
+    honest(&mut client, &accounts);
+
+    // More than may be held: its turn never comes, or nobody reads it.
+    for deed in [Deed::FloodBehindGap, Deed::Flood] {
+        let before_kb = memory_kb("VmRSS");
+        let stream = open(socks, deed).expect("granted");
+        let reason = client.wait_for("end of the flood", |event| match event {
+            Event::StreamClosed { target, reason, is_ok: false, .. } => {
+                target.ends_with(&format!(":{}", deed.port())).then(|| reason.clone())
+            }
+            _ => None,
+        });
+        let held_kb = memory_kb("VmHWM").saturating_sub(before_kb);
+        println!("{:?} {deed:?}: {held_kb} kB: {reason}", clock.now());
+        assert!(held_kb < HELD_MAX_KB, "{deed:?}: {held_kb} kB more are held: {reason}");
+        drop(stream);
+        honest(&mut client, &accounts);
+    }
+}
