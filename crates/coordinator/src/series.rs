@@ -303,18 +303,36 @@ impl Series {
     }
 
     /// Whether the relay had taken cells, and nothing came back of them in this second, by the word of any measurer whose reports came as they should. One whose machine
-    /// stood still has looked at its sockets late, or not yet.
+    /// stood still has looked at its sockets late, or not yet. What the relay had taken before counts only if its kernel still answers: all that was sent is acknowledged by now, or
+    /// more of it than in the second before. On a path that broke neither is so.
     #[must_use]
     pub fn was_in_vain(&self, second: u32) -> bool {
         const TIMELY: core::ops::Range<Duration> =
             Duration::from_millis(500)..Duration::from_millis(2000);
         let index = second as usize;
         self.measurers.iter().any(|it| {
+            let before = index.checked_sub(1).and_then(|before| it.account(before));
             it.seconds.get(index).copied().flatten() == Some(0)
                 && it.account(index).is_some_and(|account| {
-                    TIMELY.contains(&account.elapsed) && account.taken_bytes() > 0
+                    let is_answered = account.unacked_bytes == 0
+                        || before.is_some_and(|it| account.unacked_bytes < it.unacked_bytes);
+                    TIMELY.contains(&account.elapsed) && account.taken_bytes() > 0 && is_answered
                 })
         })
+    }
+
+    /// Whether nothing came back to any measurer after this second, as far as they have reported, and nobody shows that the relay was still there:
+    /// who reports nothing then may be cut off.
+    #[must_use]
+    pub fn is_cut_off_after(&self, second: u32) -> bool {
+        let index = second as usize + 1;
+        let later = |it: &Reported| {
+            let reported = it.seconds.iter().skip(index).flatten();
+            reported.fold((0u32, 0u64), |(count, sum), bytes| (count + 1, sum.saturating_add(*bytes)))
+        };
+        let told: Vec<(u32, u64)> = self.measurers.iter().map(later).collect();
+        let Some(last) = told.iter().map(|(count, _)| second + count).max() else { return false };
+        last > second && told.iter().all(|(_, bytes)| *bytes == 0) && !self.was_in_vain(last)
     }
 
     /// Cells checked and found right, over all measurers and seconds.

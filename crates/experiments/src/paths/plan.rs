@@ -2,8 +2,10 @@
 
 use super::Options;
 use super::fault::Fault;
+use super::judge::Judged;
 use crate::common::or;
 use crate::mode::Mode;
+use crate::simulated::Shard;
 use coordinator::Params;
 use lab::wan::{Congestion, Way};
 use measurer::TeamOptions;
@@ -34,6 +36,41 @@ impl Path {
     pub(super) const NONE: Self = Self { rtt_ms: 0, loss_percent: 0.0, fault: None, sockets: None };
 }
 
+/// What is measured over distances, and how.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct What {
+    pub(super) mode: Mode,
+    pub(super) congestion: Congestion,
+    /// The relay, by its place among the limits, and its limit in Mbit/s.
+    pub(super) relay: usize,
+    pub(super) limit: f64,
+}
+
+impl What {
+    /// Of the file of its run over a path, without the ending.
+    pub(super) fn file_name(&self, path: &Path) -> String {
+        let Self { mode, congestion, limit, .. } = self;
+        let Path { rtt_ms, loss_percent, fault, .. } = path;
+        let fault = fault.map(|it| format!("-{}", it.words().replace(' ', "-"))).unwrap_or_default();
+        format!("{}-{limit}-{rtt_ms}-{loss_percent}-{congestion}{fault}", mode.word())
+    }
+}
+
+/// A run, and what came of it as soon as it is over.
+pub(super) struct Planned {
+    pub(super) what: What,
+    pub(super) path: Path,
+    /// Whether it is to be played here.
+    pub(super) is_ours: bool,
+    pub(super) over: Option<Judged>,
+}
+
+impl Planned {
+    pub(super) const fn is_to_play(&self) -> bool {
+        self.is_ours && self.over.is_none()
+    }
+}
+
 pub(super) struct Plan {
     pub(super) seconds: u32,
     pub(super) rtts_ms: Vec<u32>,
@@ -43,6 +80,7 @@ pub(super) struct Plan {
     pub(super) modes: Vec<Mode>,
     pub(super) faults: Vec<Fault>,
     pub(super) seed: u64,
+    shard: Option<Shard>,
 }
 
 impl fmt::Display for Path {
@@ -70,6 +108,7 @@ impl Plan {
             modes: or(&options.modes, is_quick, &modes, &modes),
             faults: options.faults.clone(),
             seed: options.seed,
+            shard: options.shard,
         }
     }
 
@@ -91,6 +130,27 @@ impl Plan {
     pub(super) fn faulty_paths(&self) -> impl Iterator<Item = Path> {
         let rtt_ms = self.rtts_ms.first().copied().unwrap_or_default();
         self.faults.iter().map(move |it| Path { rtt_ms, fault: Some(*it), ..Path::NONE })
+    }
+
+    /// All runs, those with the same relays together. Whatever is measured of a relay with one congestion control is in one
+    /// part: it has the same truths.
+    pub(super) fn planned(&self) -> Vec<Planned> {
+        let mut planned = Vec::new();
+        let mut group = 0;
+        for congestion in self.congestions.iter().copied() {
+            for mode in self.modes.iter().copied() {
+                for (relay, limit) in self.limits.iter().copied().enumerate() {
+                    let what = What { mode, congestion, relay, limit };
+                    let is_ours = self.shard.is_none_or(|it| it.takes(group));
+                    group += 1;
+                    // What breaks for good comes last.
+                    let faulty = self.faulty_paths().filter(|_| relay + 1 == self.limits.len());
+                    let paths = self.paths().chain(faulty);
+                    planned.extend(paths.map(|path| Planned { what, path, is_ours, over: None }));
+                }
+            }
+        }
+        planned
     }
 
     /// Runs in all, without those that tell the truth.
