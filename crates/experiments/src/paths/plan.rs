@@ -159,3 +159,53 @@ impl Plan {
         (of_relays + self.faults.len()) * self.congestions.len() * self.modes.len()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn plan(shard: Option<Shard>) -> Plan {
+        Plan {
+            seconds: 8,
+            rtts_ms: vec![20, 100],
+            losses_percent: vec![0.0, 0.02],
+            congestions: vec![Congestion::Reno, Congestion::Bbr],
+            limits: vec![10.0, 90.0],
+            modes: vec![Mode::Transit, Mode::Echo],
+            faults: vec![Fault::Breaks, Fault::BreaksOut],
+            seed: 1,
+            shard,
+        }
+    }
+
+    #[test]
+    fn each_run_has_a_file_of_its_own() {
+        let plan = plan(None);
+        let planned = plan.planned();
+        assert_eq!(planned.len(), plan.runs());
+        let mut names: Vec<String> =
+            planned.iter().map(|it| it.what.file_name(&it.path)).collect();
+        assert!(names.contains(&"echo-90-20-0-bbr-breaks-on-the-way-out".to_owned()), "{names:?}");
+        assert!(names.contains(&"transit-10-100-0.02-reno".to_owned()), "{names:?}");
+        names.sort();
+        names.dedup();
+        assert_eq!(names.len(), planned.len());
+    }
+
+    #[test]
+    fn shards_together_are_all_runs_and_what_is_measured_of_a_relay_is_in_one() {
+        let parts: Vec<Vec<Planned>> = ["1/3", "2/3", "3/3"]
+            .map(|it| plan(Some(it.parse().expect("a part"))).planned())
+            .into();
+        for runs in parts[0].iter().zip(&parts[1]).zip(&parts[2]) {
+            let ((one, two), three) = runs;
+            let takers = [one, two, three].iter().filter(|it| it.is_to_play()).count();
+            assert_eq!(takers, 1, "{:?}", one.what);
+        }
+        for part in &parts {
+            for runs in part.chunk_by(|one, other| one.what == other.what) {
+                assert!(runs.iter().all(|it| it.is_ours == runs[0].is_ours));
+            }
+        }
+    }
+}
