@@ -403,7 +403,7 @@ impl Measurement {
                 Some(Missing { second, source: Source::Relay }) => {
                     let failure = if series.is_cut_off_after(second) {
                         let detail = format!(
-                            "nothing came back to anybody after second {second}, nor did the relay's word on it"
+                            "the relay's word on second {second} did not come, and soon nothing came back to anybody any more"
                         );
                         Failure::LoadStopped { detail }
                     } else {

@@ -321,18 +321,22 @@ impl Series {
         })
     }
 
-    /// Whether nothing came back to any measurer after this second, as far as they have reported, and nobody shows that the relay was still there:
-    /// who reports nothing then may be cut off.
+    /// Whether all that came back to measurers ended with this second or with the next, as far as they have reported, and nobody shows that the relay was still there:
+    /// who does not report this second may be cut off. Its report is sent when the next one has begun.
     #[must_use]
     pub fn is_cut_off_after(&self, second: u32) -> bool {
         let index = second as usize + 1;
         let later = |it: &Reported| {
             let reported = it.seconds.iter().skip(index).flatten();
-            reported.fold((0u32, 0u64), |(count, sum), bytes| (count + 1, sum.saturating_add(*bytes)))
+            reported.copied().collect::<Vec<u64>>()
         };
-        let told: Vec<(u32, u64)> = self.measurers.iter().map(later).collect();
-        let Some(last) = told.iter().map(|(count, _)| second + count).max() else { return false };
-        last > second && told.iter().all(|(_, bytes)| *bytes == 0) && !self.was_in_vain(last)
+        let told: Vec<Vec<u64>> = self.measurers.iter().map(later).collect();
+        let is_over = |bytes: &Vec<u64>| {
+            bytes.last().is_none_or(|it| *it == 0) && bytes.iter().skip(1).all(|it| *it == 0)
+        };
+        let most = told.iter().map(Vec::len).max().and_then(|it| u32::try_from(it).ok());
+        let Some(count @ 1..) = most else { return false };
+        told.iter().all(is_over) && !self.was_in_vain(second.saturating_add(count))
     }
 
     /// Cells checked and found right, over all measurers and seconds.

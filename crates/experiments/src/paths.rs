@@ -122,9 +122,9 @@ pub(super) fn run(
         return Err(unplayed.remove(0).2);
     }
     let unplayed = unplayed.iter();
-    judged.extend(unplayed.map(|(mode, congestion, error)| {
-        Judged::unplayed(*mode, *congestion, error)
-    }));
+    judged.extend(
+        unplayed.map(|(mode, congestion, error)| Judged::unplayed(*mode, *congestion, error)),
+    );
     Ok(judge::report(&plan, judged, missing, report("paths", judge::TITLE, judge::QUESTION)))
 }
 

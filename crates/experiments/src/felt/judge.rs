@@ -44,7 +44,10 @@ impl Ratio {
         if high < 1.0 {
             (CaseVerdict::Missed, format!("ours is slower: {detail}"))
         } else if low <= 1.0 && high / middle > WIDEST {
-            (CaseVerdict::Inconclusive, format!("too few or too unlike to tell: {detail}; more --runs"))
+            (
+                CaseVerdict::Inconclusive,
+                format!("too few or too unlike to tell: {detail}; more --runs"),
+            )
         } else {
             (CaseVerdict::Held, detail)
         }
@@ -206,11 +209,7 @@ mod tests {
 
     #[test]
     fn the_interval_is_of_ratios_and_by_students_distribution() {
-        let rates = Rates {
-            stock: vec![10.0, 10.0],
-            ours: vec![5.0, 20.0],
-            ..Rates::default()
-        };
+        let rates = Rates { stock: vec![10.0, 10.0], ours: vec![5.0, 20.0], ..Rates::default() };
         let ratio = Ratio::of(&rates);
         assert!((ratio.middle - 1.0).abs() < 1e-9, "half and twice are as far: {ratio:?}");
         let (low, high) = ratio.ends.expect("two pairs");

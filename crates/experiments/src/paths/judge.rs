@@ -138,7 +138,10 @@ fn broken(plan: &Plan, timed: &Timed, verdict: &str, case: Case) -> Case {
         case.ended(CaseVerdict::Missed, "conclusive, although the path broke in the middle")
     } else if took > longest {
         let took_s = took.as_secs_f64();
-        case.ended(CaseVerdict::Missed, format!("it took {took_s:.0} s from the fault on: {detail}"))
+        case.ended(
+            CaseVerdict::Missed,
+            format!("it took {took_s:.0} s from the fault on: {detail}"),
+        )
     } else if detail.is_empty() {
         case.ended(CaseVerdict::Missed, "without a reason")
     } else {

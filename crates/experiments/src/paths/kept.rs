@@ -92,7 +92,8 @@ impl Kept {
 /// This very program: its version and the digest of its file, since a version has many builds.
 fn program() -> Result<String, Error> {
     const FILE: &str = "/proc/self/exe";
-    let failed = |source| Error::File { what: "read this program's file", path: FILE.into(), source };
+    let failed =
+        |source| Error::File { what: "read this program's file", path: FILE.into(), source };
     let mut digest = Sha256::new();
     let mut file = File::open(FILE).map_err(failed)?;
     io::copy(&mut file, &mut digest).map_err(failed)?;

@@ -51,7 +51,8 @@ impl What {
     pub(super) fn file_name(&self, path: &Path) -> String {
         let Self { mode, congestion, limit, .. } = self;
         let Path { rtt_ms, loss_percent, fault, .. } = path;
-        let fault = fault.map(|it| format!("-{}", it.words().replace(' ', "-"))).unwrap_or_default();
+        let fault =
+            fault.map(|it| format!("-{}", it.words().replace(' ', "-"))).unwrap_or_default();
         format!("{}-{limit}-{rtt_ms}-{loss_percent}-{congestion}{fault}", mode.word())
     }
 }
@@ -183,8 +184,7 @@ mod tests {
         let plan = plan(None);
         let planned = plan.planned();
         assert_eq!(planned.len(), plan.runs());
-        let mut names: Vec<String> =
-            planned.iter().map(|it| it.what.file_name(&it.path)).collect();
+        let mut names: Vec<String> = planned.iter().map(|it| it.what.file_name(&it.path)).collect();
         assert!(names.contains(&"echo-90-20-0-bbr-breaks-on-the-way-out".to_owned()), "{names:?}");
         assert!(names.contains(&"transit-10-100-0.02-reno".to_owned()), "{names:?}");
         names.sort();
