@@ -14,6 +14,7 @@ use crate::series::{Missing, Series, Source, Summary};
 use crate::turn::Turn;
 use crate::vantage::Vantage;
 use alloc::collections::VecDeque;
+use alloc::format;
 use alloc::vec;
 use alloc::vec::Vec;
 use onion::{Duration, Instant, Rate};
@@ -400,7 +401,15 @@ impl Measurement {
                     (Some(measurer), Failure::SecondMissing { second })
                 }
                 Some(Missing { second, source: Source::Relay }) => {
-                    (None, Failure::ClientReportMissing { second })
+                    let failure = if series.is_cut_off_after(second) {
+                        let detail = format!(
+                            "the relay's word on second {second} did not come, and soon nothing came back to anybody any more"
+                        );
+                        Failure::LoadStopped { detail }
+                    } else {
+                        Failure::ClientReportMissing { second }
+                    };
+                    (None, failure)
                 }
                 None => return,
             },

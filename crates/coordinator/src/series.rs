@@ -303,18 +303,40 @@ impl Series {
     }
 
     /// Whether the relay had taken cells, and nothing came back of them in this second, by the word of any measurer whose reports came as they should. One whose machine
-    /// stood still has looked at its sockets late, or not yet.
+    /// stood still has looked at its sockets late, or not yet. What the relay had taken before counts only if its kernel still answers: all that was sent is acknowledged by now, or
+    /// more of it than in the second before. On a path that broke neither is so.
     #[must_use]
     pub fn was_in_vain(&self, second: u32) -> bool {
         const TIMELY: core::ops::Range<Duration> =
             Duration::from_millis(500)..Duration::from_millis(2000);
         let index = second as usize;
         self.measurers.iter().any(|it| {
+            let before = index.checked_sub(1).and_then(|before| it.account(before));
             it.seconds.get(index).copied().flatten() == Some(0)
                 && it.account(index).is_some_and(|account| {
-                    TIMELY.contains(&account.elapsed) && account.taken_bytes() > 0
+                    let is_answered = account.unacked_bytes == 0
+                        || before.is_some_and(|it| account.unacked_bytes < it.unacked_bytes);
+                    TIMELY.contains(&account.elapsed) && account.taken_bytes() > 0 && is_answered
                 })
         })
+    }
+
+    /// Whether all that came back to measurers ended with this second or with the next, as far as they have reported, and nobody shows that the relay was still there:
+    /// who does not report this second may be cut off. Its report is sent when the next one has begun.
+    #[must_use]
+    pub fn is_cut_off_after(&self, second: u32) -> bool {
+        let index = second as usize + 1;
+        let later = |it: &Reported| {
+            let reported = it.seconds.iter().skip(index).flatten();
+            reported.copied().collect::<Vec<u64>>()
+        };
+        let told: Vec<Vec<u64>> = self.measurers.iter().map(later).collect();
+        let is_over = |bytes: &Vec<u64>| {
+            bytes.last().is_none_or(|it| *it == 0) && bytes.iter().skip(1).all(|it| *it == 0)
+        };
+        let most = told.iter().map(Vec::len).max().and_then(|it| u32::try_from(it).ok());
+        let Some(count @ 1..) = most else { return false };
+        told.iter().all(is_over) && !self.was_in_vain(second.saturating_add(count))
     }
 
     /// Cells checked and found right, over all measurers and seconds.

@@ -30,7 +30,8 @@ const PAUSE: Duration = Duration::from_millis(1500);
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   flashflow experiment hosts --vary team --limits 250 --out results
-  flashflow experiment hosts --quick --vary sockets,seconds --modes transit")]
+  flashflow experiment hosts --quick --vary sockets,seconds --modes transit
+  flashflow experiment hosts --vary team --sockets 160")]
 pub(super) struct Options {
     /// What is varied; all by default. With --quick, what is named is varied at all hosts, and all, if nothing is named, at the
     /// nearest and the farthest only.
@@ -46,6 +47,10 @@ pub(super) struct Options {
     /// How to measure; both by default, transit if --quick.
     #[arg(long, value_delimiter = ',', value_enum, value_name = "MODE,…")]
     modes: Vec<Mode>,
+    /// Sockets of a measurement where that is not varied, all at once and in one round, as the paper's 160; as many as distance and rate
+    /// ask for, and more in later rounds, by default.
+    #[arg(long, value_parser = clap::value_parser!(u32).range(1..=300))]
+    sockets: Option<u32>,
     /// Congestion control of all hosts.
     #[arg(long, default_value = "cubic", value_name = "NAME")]
     congestion: Congestion,

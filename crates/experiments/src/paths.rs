@@ -3,19 +3,22 @@
 
 mod fault;
 mod judge;
+mod kept;
 mod plan;
 mod scene;
 
 use crate::common::{Common, mbit, percent};
 use crate::error::Error;
 use crate::mode::Mode;
+use crate::simulated::{self, Shard};
 use crate::telling::{report, tell};
 use clap::Args;
 use fault::Fault;
 use judge::Judged;
+use kept::Kept;
 use lab::wan::Congestion;
 use onion::Duration;
-use plan::{Path, Plan};
+use plan::{Path, Plan, Planned, What};
 use report::experiment::ExperimentReport;
 use scene::Scene;
 use terminal::{Interrupt, Output};
@@ -29,12 +32,15 @@ const PAUSE: Duration = Duration::from_millis(1500);
 /// with the round trips and losses of the grid, on each of its two ways. What a relay can carry is found out
 /// by the kernel's counters of its sockets while it is measured over a path without distance or loss, by as many
 /// sockets. A run has held if it is not conclusive, or within −10 % and +5 % of that: a wrong number is worse
-/// than none. Where a path breaks in the middle of a measurement, none is right. Needs root, for network namespaces.
+/// than none. Where a path breaks in the middle of a measurement, none is right. What came out of a run is a file of its
+/// own in DIR/paths-runs, written when the run is over: the same command goes on where it was interrupted. Needs root,
+/// for network namespaces.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   flashflow experiment paths --quick --out results
   flashflow experiment paths --rtts-ms 100 --losses-percent 0,0.1 --limits 90 --modes transit
-  flashflow experiment paths --quick --faults reorders,duplicates,breaks,breaks-back")]
+  flashflow experiment paths --quick --faults returns,breaks,breaks-out,breaks-back
+  flashflow experiment paths --shard 1/6 --out shared-folder")]
 pub(super) struct Options {
     /// Length of a measurement in seconds, 8 to 60; 30 by default, 12 if --quick.
     #[arg(long, value_parser = clap::value_parser!(u32).range(8..=60))]
@@ -61,6 +67,10 @@ pub(super) struct Options {
     /// Seed of what is lost.
     #[arg(long, default_value_t = 1)]
     seed: u64,
+    /// Play only this part of all runs, such as 1/6. Whoever has all files in one folder (--out) gets the report of
+    /// all by the same command without this.
+    #[arg(long, value_name = "PART/PARTS")]
+    shard: Option<Shard>,
 }
 
 pub(super) fn run(
@@ -71,25 +81,51 @@ pub(super) fn run(
 ) -> Result<ExperimentReport, Error> {
     let plan = Plan::new(options, common.quick);
     output.step(format!("{} runs of {} s each", plan.runs(), plan.seconds));
-    let mut judged = Vec::new();
-    for congestion in plan.congestions.iter().copied() {
-        for mode in plan.modes.iter().copied() {
-            if interrupt.is_requested() {
-                break;
-            }
-            output.doing(format!("starting relays: {}, {congestion}", mode.word()));
-            match Scene::start(&plan, mode, congestion, output) {
-                Ok(scene) => {
-                    of_scene(&plan, &scene, &mut judged, output, interrupt);
-                    scene.stop()?;
-                }
-                Err(error) if judged.is_empty() => return Err(error),
-                // What was found until now is not to be lost.
-                Err(error) => judged.push(Judged::unplayed(mode, congestion, &error)),
-            }
+    let kept = Kept::new(&common.out, &plan)?;
+    let mut planned = plan.planned();
+    // All of them before anything is played: a file of other runs is told at once.
+    for run in &mut planned {
+        run.over = kept.read(run.what, run.path)?;
+        if let Some(over) = &run.over {
+            tell(&over.case, output);
         }
     }
-    Ok(judge::report(&plan, judged, report("paths", judge::TITLE, judge::QUESTION)))
+    let there = planned.iter().filter(|it| it.over.is_some()).count();
+    if there > 0 {
+        output.step(format!("{there} of them are over, and not played again"));
+    }
+    let mut unplayed = Vec::new();
+    let same_scene = |one: &Planned, other: &Planned| {
+        (one.what.mode, one.what.congestion) == (other.what.mode, other.what.congestion)
+    };
+    for runs in planned.chunk_by_mut(same_scene) {
+        let What { mode, congestion, .. } = runs[0].what;
+        if interrupt.is_requested() {
+            break;
+        }
+        if !runs.iter().any(Planned::is_to_play) {
+            continue;
+        }
+        output.doing(format!("starting relays: {}, {congestion}", mode.word()));
+        match Scene::start(&plan, mode, congestion, output) {
+            Ok(scene) => {
+                of_scene(&plan, &scene, &kept, runs, (output, interrupt))?;
+                scene.stop()?;
+            }
+            // What was found until now is not to be lost.
+            Err(error) => unplayed.push((mode, congestion, error)),
+        }
+    }
+    let mut judged: Vec<Judged> = planned.into_iter().filter_map(|it| it.over).collect();
+    let missing = simulated::missing(judged.len(), plan.runs());
+    if judged.is_empty() && !unplayed.is_empty() {
+        return Err(unplayed.remove(0).2);
+    }
+    let unplayed = unplayed.iter();
+    judged.extend(
+        unplayed.map(|(mode, congestion, error)| Judged::unplayed(*mode, *congestion, error)),
+    );
+    Ok(judge::report(&plan, judged, missing, report("paths", judge::TITLE, judge::QUESTION)))
 }
 
 /// What a relay carries over a path without distance, by the number of sockets: a stock relay with a rate limit
@@ -98,6 +134,12 @@ pub(super) fn run(
 struct Truths(Vec<(Option<u32>, Option<f64>)>);
 
 impl Truths {
+    /// As runs that are over have found them.
+    fn of_runs(runs: &[Planned]) -> Self {
+        let over = runs.iter().filter_map(|it| it.over.as_ref());
+        Self(over.map(|it| (it.sockets(), it.case.truth_mbit_per_s)).collect())
+    }
+
     /// For so many sockets, in Mbit/s, as far as it can be found out; `None` if the user has asked for the end.
     fn of(
         &mut self,
@@ -124,31 +166,35 @@ impl Truths {
     }
 }
 
-/// All runs with these relays. Distances take turns, so that a busy hour hits them all.
+/// All runs with these relays that are not over. Distances take turns, so that a busy hour hits them all.
 fn of_scene(
     plan: &Plan,
     scene: &Scene,
-    judged: &mut Vec<Judged>,
-    output: &Output,
-    interrupt: &Interrupt,
-) {
-    for relay in 0..plan.limits.len() {
-        let mut truths = Truths::default();
-        // What breaks for good comes last.
-        let faulty = plan.faulty_paths().filter(|_| relay + 1 == plan.limits.len());
-        for path in plan.paths().chain(faulty) {
+    kept: &Kept,
+    runs: &mut [Planned],
+    (output, interrupt): (&Output, &Interrupt),
+) -> Result<(), Error> {
+    for runs in runs.chunk_by_mut(|one, other| one.what == other.what) {
+        let mut truths = Truths::of_runs(runs);
+        for run in runs.iter_mut().filter(|it| it.is_to_play()) {
             if interrupt.wait(PAUSE) {
-                return;
+                return Ok(());
             }
-            let tried = scene.measure(plan, relay, &path, output, interrupt);
-            let Some(tried) = tried.transpose() else { return };
+            let What { relay, .. } = run.what;
+            let tried = scene.measure(plan, relay, &run.path, output, interrupt);
+            let Some(tried) = tried.transpose() else { return Ok(()) };
             let sockets = tried.as_ref().ok().and_then(|it| it.tried.sockets);
             let Some(truth) = truths.of(plan, scene, relay, sockets, output, interrupt) else {
-                return;
+                return Ok(());
             };
-            let run = Judged::new(plan, scene, relay, path, truth, tried.as_ref());
-            tell(&run.case, output);
-            judged.push(run);
+            let judged = Judged::new(plan, run.what, run.path, truth, tried.as_ref());
+            tell(&judged.case, output);
+            // What this machine failed is to be tried again.
+            if truth.is_some() && tried.is_ok() {
+                kept.write(run.what, &judged)?;
+            }
+            run.over = Some(judged);
         }
     }
+    Ok(())
 }

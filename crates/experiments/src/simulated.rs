@@ -11,7 +11,7 @@ mod store;
 
 pub(crate) use figures::{of_runs, per_second, times, together};
 pub use interval::Interval;
-pub(crate) use options::{Batch, RunsOptions, SimulatedOptions};
+pub(crate) use options::{Batch, RunsOptions, Shard, SimulatedOptions};
 pub(crate) use played::{Played, Point, play};
 pub(crate) use store::Store;
 

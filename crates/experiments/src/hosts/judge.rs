@@ -76,6 +76,7 @@ impl Judged {
             .column("vary", setting.vary.word())
             .column("hosts", setting.team())
             .column("sockets", setting.sockets)
+            .column("sockets_in_the_end", tried.ok().and_then(|it| it.sockets))
             .column("multiplier", setting.multiplier)
             .column("seconds", setting.seconds)
             .column("tuned", setting.is_tuned)
@@ -114,6 +115,10 @@ pub(super) fn report(plan: &Plan, runs: Vec<Judged>, base: ExperimentReport) -> 
         pair("limits", limits.join(", ")),
         pair("congestion control", plan.congestion.to_string()),
         pair("lost on each way, %", plan.loss_percent.to_string()),
+        pair(
+            "sockets, where not varied",
+            plan.sockets.map_or_else(|| "by distance and rate".to_owned(), |it| it.to_string()),
+        ),
         pair("seed", plan.seed.to_string()),
     ];
     let of_paper = PAPER.iter().filter(|(vary, _)| runs.iter().any(|it| it.vary == *vary));

@@ -170,6 +170,8 @@ pub(super) struct Plan {
     pub(super) congestion: Congestion,
     pub(super) loss_percent: f64,
     pub(super) seed: u64,
+    /// Where they are not varied; found out by the distance if `None`.
+    pub(super) sockets: Option<u32>,
     pub(super) settings: Vec<Setting>,
 }
 
@@ -184,6 +186,7 @@ impl Plan {
             congestion: options.congestion,
             loss_percent: options.loss_percent,
             seed: options.seed,
+            sockets: options.sockets,
             settings: Vec::new(),
         };
         let extent = match (is_quick, options.vary.is_empty()) {
@@ -204,7 +207,7 @@ impl Plan {
             vary,
             relay,
             hosts: (0..US_SW).collect(),
-            sockets: None,
+            sockets: self.sockets,
             multiplier: Params::default().multiplier,
             seconds: self.seconds,
             is_tuned: false,
@@ -274,7 +277,7 @@ impl Plan {
 
     /// The run that tells what a relay can carry.
     pub(super) fn truth(&self, relay: usize) -> Setting {
-        Setting { hosts: vec![US_SW], ..self.usual(Vary::Team, relay) }
+        Setting { hosts: vec![US_SW], sockets: None, ..self.usual(Vary::Team, relay) }
     }
 
     /// Runs in all, without those that tell the truth.
@@ -292,8 +295,13 @@ mod tests {
     }
 
     fn plan_of(is_quick: bool, vary: Vec<Vary>) -> Plan {
+        plan_with(is_quick, vary, None)
+    }
+
+    fn plan_with(is_quick: bool, vary: Vec<Vary>, sockets: Option<u32>) -> Plan {
         let options = Options {
             vary,
+            sockets,
             seconds: None,
             limits: Vec::new(),
             modes: Vec::new(),
@@ -329,6 +337,16 @@ mod tests {
         let sockets = plan_of(true, vec![Vary::Sockets]);
         assert_eq!(sockets.settings.len(), 12);
         assert_eq!(plan_of(true, vec![Vary::Team]).settings.len(), 5);
+    }
+
+    #[test]
+    fn the_papers_sockets_are_opened_only_if_asked_for_and_not_for_the_truth() {
+        let paper = plan_with(false, vec![Vary::Team, Vary::Sockets], Some(160));
+        let teams = paper.settings.iter().filter(|it| it.vary == Vary::Team);
+        assert!(teams.into_iter().all(|it| it.sockets == Some(160) && it.params().max_rounds == 1));
+        assert_eq!(paper.truth(0).sockets, None);
+        let varied = of(&paper, Vary::Sockets);
+        assert!(varied.contains(&"IN, 5 sockets".to_owned()), "{varied:?}");
     }
 
     #[test]

@@ -1,8 +1,8 @@
 //! Whether a run was true.
 
 use super::fault::Fault;
-use super::plan::{Path, Plan};
-use super::scene::{Scene, Timed};
+use super::plan::{Path, Plan, What};
+use super::scene::Timed;
 use crate::error::Error;
 use crate::mode::Mode;
 use crate::telling::{pair, unplayed};
@@ -23,23 +23,26 @@ const CONCLUSIVE_SHARE: f64 = 0.95;
 /// A run that has ended.
 pub(super) struct Judged {
     pub(super) case: Case,
-    path: Path,
-    verdict: &'static str,
+    pub(super) path: Path,
+    /// One of [`WORDS`].
+    pub(super) verdict: &'static str,
 }
+
+/// What a measurement says of its own number.
+const WORDS: [&str; 3] = ["conclusive", "lower_bound", "failed"];
 
 impl Judged {
     pub(super) fn new(
         plan: &Plan,
-        scene: &Scene,
-        relay: usize,
+        what: What,
         path: Path,
         near: Option<f64>,
         timed: Result<&Timed, &Error>,
     ) -> Self {
         let Path { rtt_ms, loss_percent, fault, .. } = path;
-        let limit = plan.limits[relay];
-        let mode = scene.mode.word();
-        let congestion = scene.congestion.to_string();
+        let What { limit, .. } = what;
+        let mode = what.mode.word();
+        let congestion = what.congestion.to_string();
         let name = format!("{mode} {limit}, {path}, {congestion}");
         let tried = timed.map(|it| &it.tried);
         let estimate = tried.ok().and_then(Tried::estimate_mbit);
@@ -86,9 +89,14 @@ impl Judged {
             .column("truth_near_mbit_per_s", near)
             .column("truth_behind_mbit_per_s", behind)
             .column("fault", fault.map(Fault::words))
+            .column("blame", tried.ok().and_then(|it| it.outcome.blame()).map(|it| it.to_string()))
             .column("rounds", rounds)
             .column("sockets", tried.ok().and_then(|it| it.sockets))
             .column("took_s", timed.ok().map(|it| it.took.as_secs_f64()))
+            .column(
+                "took_since_fault_s",
+                timed.ok().and_then(|it| it.took_since_fault).map(|it| it.as_secs_f64()),
+            )
             .column("sent_mbit_per_s", tried.ok().and_then(Tried::sent_mbit))
             .column("seconds_mbit_per_s", tried.ok().map(Tried::seconds_text))
             .says(verdict);
@@ -99,6 +107,17 @@ impl Judged {
     pub(super) fn unplayed(mode: Mode, congestion: Congestion, error: &Error) -> Self {
         let case = unplayed(format!("{}, {congestion}", mode.word()), error);
         Self { case, path: Path::NONE, verdict: "failed" }
+    }
+
+    /// The word of [`WORDS`] that this is; that of a failure if it is none.
+    pub(super) fn word(text: &str) -> &'static str {
+        WORDS.into_iter().find(|it| *it == text).unwrap_or("failed")
+    }
+
+    /// How many sockets its last round had.
+    pub(super) fn sockets(&self) -> Option<u32> {
+        let (_, sockets) = self.case.columns.iter().find(|(name, _)| name == "sockets")?;
+        u32::try_from(sockets.as_u64()?).ok()
     }
 
     /// Not so far and not so lossy that a lower bound would be as good as anything.
@@ -114,19 +133,22 @@ impl Judged {
 /// On a path that breaks in the middle there is no estimate to be had: a reason must come, and in time.
 fn broken(plan: &Plan, timed: &Timed, verdict: &str, case: Case) -> Case {
     let params = plan.params();
-    // What each of the rounds may take.
-    let round = params.setup_timeout
+    // At the most the round goes on to its end, with its lead, and the next one is not set up in time.
+    let longest = Duration::from_secs(u64::from(plan.seconds) + 6)
         + params.report_grace
-        + Duration::from_secs(u64::from(plan.seconds) + 6);
-    let rounds = timed.tried.estimate().map_or(1, |it| it.rounds) + 1;
+        + params.setup_timeout;
+    let took = timed.took_since_fault.unwrap_or(timed.took);
     let detail = case.detail.clone();
     if verdict == "conclusive" {
         case.ended(CaseVerdict::Missed, "conclusive, although the path broke in the middle")
-    } else if timed.took > round * rounds {
+    } else if took > longest {
+        let took_s = took.as_secs_f64();
         case.ended(
             CaseVerdict::Missed,
-            format!("it took {:.0} s: {detail}", timed.took.as_secs_f64()),
+            format!("it took {took_s:.0} s from the fault on: {detail}"),
         )
+    } else if detail.is_empty() {
+        case.ended(CaseVerdict::Missed, "without a reason")
     } else {
         case.ended(CaseVerdict::Held, detail)
     }
@@ -150,7 +172,12 @@ const fn limited_by(reason: &Inconclusive) -> &'static str {
     }
 }
 
-pub(super) fn report(plan: &Plan, runs: Vec<Judged>, base: ExperimentReport) -> ExperimentReport {
+pub(super) fn report(
+    plan: &Plan,
+    runs: Vec<Judged>,
+    missing: Option<String>,
+    base: ExperimentReport,
+) -> ExperimentReport {
     let is_false = |it: &&Judged| {
         it.case.verdict == CaseVerdict::Missed
             || (it.verdict == "conclusive" && it.case.verdict != CaseVerdict::Held)
@@ -182,13 +209,14 @@ pub(super) fn report(plan: &Plan, runs: Vec<Judged>, base: ExperimentReport) -> 
         pair("limits, Mbit/s", list(plan.limits.iter().map(ToString::to_string).collect())),
         pair("seed", plan.seed.to_string()),
     ];
-    let notes = vec![
+    let mut notes = vec![
         "The truth of a relay is what the kernel counted that its process sent, TLS included, while it was \
          measured over a path without distance and loss by as many sockets, in the median second of the last round."
             .to_owned(),
         "Where in four seconds of the last round or more, all the time, more had come to a stock relay than it read, its truth is what it sent in these: that is          all that it does, and its rate limit lets less through over many sockets and unsteady paths (docs/accuracy.md)."
             .to_owned(),
     ];
+    notes.extend(missing);
     let promise = Promise::Decided {
         held: wrong == 0 && share >= CONCLUSIVE_SHARE,
         rule:

@@ -2,8 +2,10 @@
 
 use super::Options;
 use super::fault::Fault;
+use super::judge::Judged;
 use crate::common::or;
 use crate::mode::Mode;
+use crate::simulated::Shard;
 use coordinator::Params;
 use lab::wan::{Congestion, Way};
 use measurer::TeamOptions;
@@ -34,6 +36,42 @@ impl Path {
     pub(super) const NONE: Self = Self { rtt_ms: 0, loss_percent: 0.0, fault: None, sockets: None };
 }
 
+/// What is measured over distances, and how.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct What {
+    pub(super) mode: Mode,
+    pub(super) congestion: Congestion,
+    /// The relay, by its place among the limits, and its limit in Mbit/s.
+    pub(super) relay: usize,
+    pub(super) limit: f64,
+}
+
+impl What {
+    /// Of the file of its run over a path, without the ending.
+    pub(super) fn file_name(&self, path: &Path) -> String {
+        let Self { mode, congestion, limit, .. } = self;
+        let Path { rtt_ms, loss_percent, fault, .. } = path;
+        let fault =
+            fault.map(|it| format!("-{}", it.words().replace(' ', "-"))).unwrap_or_default();
+        format!("{}-{limit}-{rtt_ms}-{loss_percent}-{congestion}{fault}", mode.word())
+    }
+}
+
+/// A run, and what came of it as soon as it is over.
+pub(super) struct Planned {
+    pub(super) what: What,
+    pub(super) path: Path,
+    /// Whether it is to be played here.
+    pub(super) is_ours: bool,
+    pub(super) over: Option<Judged>,
+}
+
+impl Planned {
+    pub(super) const fn is_to_play(&self) -> bool {
+        self.is_ours && self.over.is_none()
+    }
+}
+
 pub(super) struct Plan {
     pub(super) seconds: u32,
     pub(super) rtts_ms: Vec<u32>,
@@ -43,6 +81,7 @@ pub(super) struct Plan {
     pub(super) modes: Vec<Mode>,
     pub(super) faults: Vec<Fault>,
     pub(super) seed: u64,
+    shard: Option<Shard>,
 }
 
 impl fmt::Display for Path {
@@ -70,6 +109,7 @@ impl Plan {
             modes: or(&options.modes, is_quick, &modes, &modes),
             faults: options.faults.clone(),
             seed: options.seed,
+            shard: options.shard,
         }
     }
 
@@ -93,9 +133,79 @@ impl Plan {
         self.faults.iter().map(move |it| Path { rtt_ms, fault: Some(*it), ..Path::NONE })
     }
 
+    /// All runs, those with the same relays together. Whatever is measured of a relay with one congestion control is in one
+    /// part: it has the same truths.
+    pub(super) fn planned(&self) -> Vec<Planned> {
+        let mut planned = Vec::new();
+        let mut group = 0;
+        for congestion in self.congestions.iter().copied() {
+            for mode in self.modes.iter().copied() {
+                for (relay, limit) in self.limits.iter().copied().enumerate() {
+                    let what = What { mode, congestion, relay, limit };
+                    let is_ours = self.shard.is_none_or(|it| it.takes(group));
+                    group += 1;
+                    // What breaks for good comes last.
+                    let faulty = self.faulty_paths().filter(|_| relay + 1 == self.limits.len());
+                    let paths = self.paths().chain(faulty);
+                    planned.extend(paths.map(|path| Planned { what, path, is_ours, over: None }));
+                }
+            }
+        }
+        planned
+    }
+
     /// Runs in all, without those that tell the truth.
     pub(super) fn runs(&self) -> usize {
         let of_relays = self.paths().count() * self.limits.len();
         (of_relays + self.faults.len()) * self.congestions.len() * self.modes.len()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn plan(shard: Option<Shard>) -> Plan {
+        Plan {
+            seconds: 8,
+            rtts_ms: vec![20, 100],
+            losses_percent: vec![0.0, 0.02],
+            congestions: vec![Congestion::Reno, Congestion::Bbr],
+            limits: vec![10.0, 90.0],
+            modes: vec![Mode::Transit, Mode::Echo],
+            faults: vec![Fault::Breaks, Fault::BreaksOut],
+            seed: 1,
+            shard,
+        }
+    }
+
+    #[test]
+    fn each_run_has_a_file_of_its_own() {
+        let plan = plan(None);
+        let planned = plan.planned();
+        assert_eq!(planned.len(), plan.runs());
+        let mut names: Vec<String> = planned.iter().map(|it| it.what.file_name(&it.path)).collect();
+        assert!(names.contains(&"echo-90-20-0-bbr-breaks-on-the-way-out".to_owned()), "{names:?}");
+        assert!(names.contains(&"transit-10-100-0.02-reno".to_owned()), "{names:?}");
+        names.sort();
+        names.dedup();
+        assert_eq!(names.len(), planned.len());
+    }
+
+    #[test]
+    fn shards_together_are_all_runs_and_what_is_measured_of_a_relay_is_in_one() {
+        let parts: Vec<Vec<Planned>> = ["1/3", "2/3", "3/3"]
+            .map(|it| plan(Some(it.parse().expect("a part"))).planned())
+            .into();
+        for runs in parts[0].iter().zip(&parts[1]).zip(&parts[2]) {
+            let ((one, two), three) = runs;
+            let takers = [one, two, three].iter().filter(|it| it.is_to_play()).count();
+            assert_eq!(takers, 1, "{:?}", one.what);
+        }
+        for part in &parts {
+            for runs in part.chunk_by(|one, other| one.what == other.what) {
+                assert!(runs.iter().all(|it| it.is_ours == runs[0].is_ours));
+            }
+        }
     }
 }

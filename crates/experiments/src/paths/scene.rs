@@ -1,5 +1,6 @@
 //! Relays at one end of a distance, a measurer at the other.
 
+use super::fault::Fault;
 use super::plan::{Path, Plan};
 use crate::distant::{Relays, enter};
 use crate::error::Error;
@@ -38,6 +39,8 @@ pub(super) struct Scene {
 pub(super) struct Timed {
     pub(super) tried: Tried,
     pub(super) took: Duration,
+    /// From when the path failed for good, if it did.
+    pub(super) took_since_fault: Option<Duration>,
 }
 
 impl Scene {
@@ -95,25 +98,41 @@ impl Scene {
         let start = clock.now();
         let trial = Trial { name: &name, team, request, pid, said: &mut said };
         let tried = self.while_it_breaks(plan, path, || trial.run(output, interrupt))?;
-        Ok(tried.map(|tried| Timed { tried, took: clock.now() - start }))
+        let took = clock.now() - start;
+        let fault = path.fault.filter(|it| it.is_fatal());
+        let took_since_fault = fault.map(|it| match it {
+            Fault::LosesAll => took,
+            _ => took.saturating_sub(middle(plan)),
+        });
+        Ok(tried.map(|tried| Timed { tried, took, took_since_fault }))
     }
 
-    /// Does something during which the path changes, if it does, after half of a measurement's seconds.
+    /// Does something during which the path changes, if it does, from half of a measurement's seconds on.
     fn while_it_breaks<T>(
         &self,
         plan: &Plan,
         path: &Path,
         body: impl FnOnce() -> Result<T, Error>,
     ) -> Result<T, Error> {
-        let later = path.fault.and_then(|it| it.once_broken(path.way()));
-        let Some(later) = later else { return body() };
-        let middle = Duration::from_secs(u64::from(plan.seconds / 2)) + SETUP;
+        let changes = path.fault.map(|it| it.changes(path.way())).unwrap_or_default();
+        if changes.is_empty() {
+            return body();
+        }
+        let middle = middle(plan);
         let (is_over, over) = channel::<()>();
         let wan = &self.wan;
         thread::scope(|scope| {
-            let breaking = scope.spawn(move || match over.recv_timeout(middle) {
-                Err(RecvTimeoutError::Timeout) => set_ways(wan, later),
-                Ok(()) | Err(RecvTimeoutError::Disconnected) => Ok(()),
+            let breaking = scope.spawn(move || -> Result<(), Error> {
+                let mut wait = middle;
+                for (after, ways) in changes {
+                    wait += after;
+                    match over.recv_timeout(wait) {
+                        Err(RecvTimeoutError::Timeout) => set_ways(wan, ways)?,
+                        Ok(()) | Err(RecvTimeoutError::Disconnected) => break,
+                    }
+                    wait = Duration::ZERO;
+                }
+                Ok(())
             });
             let done = body();
             drop(is_over);
@@ -128,6 +147,11 @@ impl Scene {
     pub(super) fn stop(self) -> Result<(), Error> {
         self.relays.stop()
     }
+}
+
+/// From the beginning of a measurement to about the middle of its seconds.
+fn middle(plan: &Plan) -> Duration {
+    Duration::from_secs(u64::from(plan.seconds / 2)) + SETUP
 }
 
 /// Changes the ways out and back.

@@ -50,6 +50,13 @@ pub(crate) struct Shard {
     parts: u32,
 }
 
+impl Shard {
+    /// Whether it has this group, of all that are counted from zero.
+    pub(crate) fn takes(self, group: u64) -> bool {
+        group % u64::from(self.parts) == u64::from(self.part - 1)
+    }
+}
+
 impl FromStr for Shard {
     type Err = String;
 
@@ -119,10 +126,10 @@ impl Batch {
 
     /// Whether this process is to play it. All loads of a variant and seed are in one part.
     pub(crate) fn is_ours(&self, point: &Point, variants: &[&str]) -> bool {
-        let Some(Shard { part, parts }) = self.shard else { return true };
+        let Some(shard) = self.shard else { return true };
         let place = variants.iter().position(|it| *it == point.variant).unwrap_or(0) as u64;
         let group = (point.seed - 1) * variants.len() as u64 + place;
-        group % u64::from(parts) == u64::from(part - 1)
+        shard.takes(group)
     }
 
     /// The network at a load.

@@ -39,7 +39,8 @@ impl Store {
         Ok(read.collect::<Result<Vec<_>, Error>>()?.into_iter().flatten().collect())
     }
 
-    fn path(&self, name: &str) -> PathBuf {
+    /// The file of a name.
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
         self.folder.join(format!("{name}.json"))
     }
 

@@ -77,7 +77,7 @@ impl Sums {
             Report::Event(Event::Finished) => {}
             Report::Event(Event::Failed(failure)) => {
                 let kind = kind_of(&failure, self.has_started);
-                self.fail(kind, failure.to_string());
+                self.fail(kind, in_words(&failure));
             }
             Report::Load(load) => {
                 self.loads.push(load);
@@ -126,6 +126,16 @@ impl Sums {
 
     fn tell(&self, report: MemberReport) {
         (self.reports)(report);
+    }
+}
+
+/// What is said of it, where its kind says whom it is about.
+fn in_words(failure: &PumpFailure) -> String {
+    match failure {
+        PumpFailure::Stalled { silent_ms } => {
+            format!("no cell for {silent_ms} ms with cells under way")
+        }
+        other => other.to_string(),
     }
 }
 

@@ -2,7 +2,7 @@
 
 use super::{ExperimentFigure, Value};
 use crate::text::{finite, quotient};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
 
@@ -87,7 +87,7 @@ pub struct Case {
 }
 
 /// How a case ended.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum CaseVerdict {
     /// As promised.

@@ -58,25 +58,86 @@ fn silence_is_the_relays_only_where_it_had_something_to_send_back() {
         ended(&mut measurement)
     };
     let second = Duration::from_secs(1);
-    let taken = Account {
-        elapsed: second,
-        outstanding_bytes: 10_000,
-        unacked_bytes: 1000,
-        ..Account::default()
-    };
+    let taken = Account { elapsed: second, outstanding_bytes: 10_000, ..Account::default() };
     let by_relay =
         "failed in round 1, second 4, measurer 0: the relay stalled: no traffic (error 20)";
     assert_eq!(silent(Some(taken), 0), (by_relay.to_string(), Some(Blame::Relay)));
     // Nobody knows; the way there is broken; nothing was sent; the measurer's machine stood still; something came back.
     let lost = Account { unacked_bytes: 10_000, ..taken };
-    let idle = Account { outstanding_bytes: 0, unacked_bytes: 0, ..taken };
+    let idle = Account { outstanding_bytes: 0, ..taken };
+    // Since the path broke nothing is acknowledged any more, however much the relay had taken before.
+    let cut_off = Account { unacked_bytes: 1000, ..taken };
     let late = Account { elapsed: second * 3, ..taken };
-    let others = [(None, 0), (Some(lost), 0), (Some(idle), 0), (Some(late), 0), (Some(taken), 1)];
+    let others = [
+        (None, 0),
+        (Some(lost), 0),
+        (Some(cut_off), 0),
+        (Some(idle), 0),
+        (Some(late), 0),
+        (Some(taken), 1),
+    ];
     let by_team = "failed in round 1, second 4: the load stopped, and no measurer shows that the relay had anything to \
                    send back: no traffic (error 20)";
     for (account, bytes) in others {
         assert_eq!(silent(account, bytes), (by_team.to_string(), Some(Blame::Measurer)));
     }
+}
+
+#[test]
+fn a_relay_that_falls_silent_and_still_acknowledges_what_is_sent_is_to_blame() {
+    let mut measurement = running();
+    for second in 0..4 {
+        let unacked_bytes = 4000 - 1000 * u64::from(second);
+        let account = Account {
+            elapsed: Duration::from_secs(1),
+            outstanding_bytes: 10_000,
+            unacked_bytes,
+            ..Account::default()
+        };
+        let bytes = if second == 0 { 1000 } else { 0 };
+        let report = SecondReport { bytes, account: Some(account), ..report(second) };
+        let now = Instant::from_millis(1000 * (u64::from(second) + 1));
+        measurement.handle_second(now, MeasurerId(0), report);
+    }
+    let failure = Failure::RelayStalled { detail: String::new() };
+    measurement.handle_failure(Instant::from_millis(4100), Some(MeasurerId(0)), failure);
+    assert_eq!(ended(&mut measurement).1, Some(Blame::Relay));
+}
+
+#[test]
+fn who_is_cut_off_is_not_said_to_hide_its_client_traffic() {
+    // The relay reports second 0 only; what comes back ends with it, or goes on.
+    let silent = |[next, then]: [u64; 2], unacked_bytes: u64, account: bool| {
+        let mut measurement = measurement(Mode::Echo, 100.0, &[1000.0]);
+        measurement.handle_ready(Instant::ORIGIN, MeasurerId(0), 1, 160);
+        for second in 0..4 {
+            let elapsed = Duration::from_secs(1);
+            let told =
+                Account { elapsed, outstanding_bytes: 9000, unacked_bytes, ..Account::default() };
+            let bytes = [1000, 1000, next, then][second as usize];
+            let report = SecondReport { bytes, account: account.then_some(told), ..report(second) };
+            let now = Instant::from_millis(1000 * (u64::from(second) + 1));
+            measurement.handle_second(now, MeasurerId(0), report);
+            if second == 0 {
+                measurement.handle_client_second(now, 1, second, 0);
+            }
+        }
+        measurement.handle_timeout(Instant::from_millis(7000));
+        ended(&mut measurement)
+    };
+    let (text, blame) = silent([0, 0], 1000, true);
+    assert_eq!(blame, Some(Blame::Measurer), "{text}");
+    assert!(text.contains("the relay's word on second 1 did not come"), "{text}");
+    assert_eq!(silent([0, 0], 0, false).1, Some(Blame::Measurer), "nobody knows");
+    assert_eq!(silent([10, 0], 1000, true).1, Some(Blame::Measurer), "what was in the air");
+    let hides =
+        "failed in round 1, second 7: the relay did not report its client traffic of second 1";
+    assert_eq!(
+        silent([1000, 1000], 1000, true),
+        (hides.to_string(), Some(Blame::Relay)),
+        "it serves on"
+    );
+    assert_eq!(silent([0, 0], 0, true).1, Some(Blame::Relay), "its kernel has acknowledged all");
 }
 
 #[test]
