@@ -372,7 +372,7 @@ impl LegScheduler for MostRoom {
 
 /// What is uploaded, at this place: of a prime period, so that no cell is like another.
 fn byte_at(place: usize) -> u8 {
-    (place % 65_521 * 31 % 251) as u8
+    u8::try_from(place % 65_521 * 31 % 251).expect("less than 251")
 }
 
 /// Takes one upload of this length; answers when it has all, and says whether all was right.

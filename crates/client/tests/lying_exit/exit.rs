@@ -155,7 +155,7 @@ impl LyingExit {
         match command {
             Command::CREATE2 => self.create(at, body),
             Command::RELAY | Command::RELAY_EARLY => self.handle_relay(at, command, body),
-            Command::DESTROY => _ = self.forget(at),
+            Command::DESTROY => self.forget(at),
             // Whatever else is asked, of directories for instance.
             _ if at.1 != CircId::LINK => self.send(at, Command::DESTROY, &[1]),
             _ => {}
@@ -307,7 +307,9 @@ impl LyingExit {
         let sent = self.sets.get(&nonce).map_or(0, |it| it.sent);
         let number = self.circuits.get(&at).map_or(0, |it| it.number);
         if sent != number {
-            self.switch(at, (sent.wrapping_sub(number)) as u32);
+            // In two's complement.
+            let skipped = sent.wrapping_sub(number) & u64::from(u32::MAX);
+            self.switch(at, u32::try_from(skipped).expect("32 bits"));
         }
         self.say_here(at, command, None, data);
         if let Some(set) = self.sets.get_mut(&nonce) {
@@ -377,7 +379,7 @@ impl LyingExit {
             7 => ConfluxNote::Came(rng.random::<u64>() >> rng.random_range(0..64))
                 .encode_into(&mut note),
             8 => {
-                ConfluxNote::Gone(&rng.random::<[u8; 2]>().map(|it| it % 3)).encode_into(&mut note)
+                ConfluxNote::Gone(&rng.random::<[u8; 2]>().map(|it| it % 3)).encode_into(&mut note);
             }
             9 => {
                 let mut sendme = Vec::new();
