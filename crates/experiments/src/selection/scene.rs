@@ -150,6 +150,28 @@ impl Scene {
         &self.view
     }
 
+    /// The same, for threads of their own.
+    pub(super) fn shared_view(&self) -> Arc<View> {
+        Arc::clone(&self.view)
+    }
+
+    /// Runs something at the host of a relay, counted round and round; here if all is on loopback.
+    pub(super) fn at_place<T: Send>(
+        &self,
+        number: usize,
+        body: impl FnOnce() -> T + Send,
+    ) -> Result<T, Error> {
+        match &self.wan {
+            Some(wan) => Ok(wan.host(&name(number % PLACES.len()))?.run(body)?),
+            None => Ok(body()),
+        }
+    }
+
+    /// What each relay can carry.
+    pub(super) fn limits(&self) -> impl Iterator<Item = (&Fingerprint, Rate)> {
+        self.relays.iter().zip(PLACES.iter().map(|it| Rate::from_mbit_per_s(it.mbit)))
+    }
+
     /// Where downloads come from.
     pub(super) const fn server(&self) -> SocketAddr {
         self.server.address()
