@@ -54,13 +54,16 @@ pub(super) struct Options {
     /// Circuits to learn from; 120 by default, 24 if --quick.
     #[arg(long, value_parser = clap::value_parser!(u32).range(2..=10_000))]
     learning: Option<u32>,
-    /// Bytes of each download; 100,000 by default, 400,000 without users.
+    /// Bytes of each download; 200,000 by default, 400,000 without users.
     #[arg(long, value_parser = clap::value_parser!(u64).range(1024..=1 << 30))]
     bytes: Option<u64>,
-    /// Users, who download all the time on paths that they choose uniformly. From twelve on, slow relays are overloaded as in the paper; with 0 nobody
+    /// Users, who download all the time on paths that they choose uniformly. With 20, slow relays are overloaded as in the paper; with 0 nobody
     /// else uses the network.
-    #[arg(long, default_value_t = 12, value_parser = clap::value_parser!(u32).range(0..=500))]
+    #[arg(long, default_value_t = 20, value_parser = clap::value_parser!(u32).range(0..=500))]
     users: u32,
+    /// The strategies that are compared; all by default. Table III needs uniform and weighted.
+    #[arg(long, value_delimiter = ',', value_name = "NAME,…", value_parser = ways::NAMES)]
+    strategies: Vec<String>,
     /// Everything on loopback, without distances.
     #[arg(long)]
     flat: bool,
@@ -84,8 +87,8 @@ struct Course {
     ways: Vec<(Way, Vec<Probed>)>,
 }
 
-/// Probers side by side, where others use the network, too. Neither five nor nine strategies have a divisor in common with it.
-const LANES: usize = 4;
+/// Probers side by side, where others use the network, too. No divisor is in common with the number of strategies, so that each prober meets all.
+const LANES: usize = 7;
 
 /// All may be on one machine.
 const RULES: Rules = Rules { distinct_subnets: false };
@@ -103,7 +106,7 @@ pub(super) fn run(
         |asked: Option<u32>, quick, all| asked.unwrap_or(if common.quick { quick } else { all });
     let circuits = count(options.circuits, 6, 60);
     let learning = count(options.learning, 24, 120);
-    let bytes = options.bytes.unwrap_or(if options.users == 0 { 400_000 } else { 100_000 });
+    let bytes = options.bytes.unwrap_or(if options.users == 0 { 400_000 } else { 200_000 });
     let is_flat = options.flat || link::Namespace::new().is_err();
     let mut report = ExperimentReport {
         parameters: vec![
@@ -134,6 +137,9 @@ pub(super) fn run(
         gap: Duration::from_millis(10),
         pause: Duration::from_millis(20),
         download: Some((scene.server(), bytes)),
+        // Slow is what relays are here; only what stands still is given up.
+        answer_max: Duration::from_secs(30),
+        download_max: Duration::from_secs(120),
         ..ProbePlan::default()
     };
     let view = scene.view();
@@ -152,6 +158,9 @@ pub(super) fn run(
     let reading = || Reading::take(std::process::id(), clock.now());
     // Set-up and round trips alone, without downloads.
     let bare = ProbePlan { download: None, ..plan.clone() };
+    // Where round trips are seconds, a few to each hop must do.
+    let rounds = if options.users == 0 { plan.rounds } else { plan.rounds.div_ceil(2) };
+    let taught = ProbePlan { rounds, ..plan.clone() };
     let mut quiet = None;
     if !is_flat {
         let before = reading();
@@ -167,14 +176,22 @@ pub(super) fn run(
         }
     };
     let subjects = uniform(view, 3, learning, &mut rng)?;
-    let learning: Vec<Probed> = probed(play(subjects, &plan, ("learning", lanes))?);
+    let learning: Vec<Probed> = probed(play(subjects, &taught, ("learning", lanes))?);
     let model = Arc::new(model(&learning));
     let mut subjects = uniform(view, 2, circuits, &mut rng)?;
     subjects.extend(uniform(view, 4, circuits, &mut rng)?);
     let of_last = ProbePlan { only_last: true, ..bare };
     let lengths = probed(play(subjects, &of_last, ("lengths", lanes))?);
     // One of each in turn: what else goes on on this machine meets all alike.
-    let ways = Way::all(&scene, &model)?;
+    let mut ways = Way::all(&scene, &model)?;
+    ways.retain(|it| {
+        options.strategies.is_empty() || options.strategies.iter().any(|name| name == it.name)
+    });
+    if ways.is_empty() {
+        return Err(Error::Usage(
+            "--strategies: without distances there is no geography; give others".to_owned(),
+        ));
+    }
     let mut subjects = Vec::new();
     for _ in 0..circuits {
         for way in &ways {

@@ -29,7 +29,9 @@ fn assert_within_its_interval(case: &Value, name: &str) {
             let paper = number(case, &format!("{name}_paper"));
             assert_eq!(case["paper_is_within"], (low..=high).contains(&paper), "{case}");
         }
-        _ => assert!(low.is_null() && high.is_null() && case["paper_is_within"].is_null(), "{case}"),
+        _ => {
+            assert!(low.is_null() && high.is_null() && case["paper_is_within"].is_null(), "{case}")
+        }
     }
 }
 
@@ -112,7 +114,7 @@ fn an_experiment_that_is_ended_leaves_neither_relays_nor_users() {
     let scratch = Scratch::new();
     let arguments = "experiment selection --learning 2 --out results";
     let mut running = scratch.start(&arguments.split_whitespace().collect::<Vec<_>>());
-    running.wait_for_error("users", |line| line.contains("12 users begin"));
+    running.wait_for_error("users", |line| line.contains("20 users begin"));
     running.signal(Signal::INT);
     let ended = running.end();
     ended.assert_code(130);

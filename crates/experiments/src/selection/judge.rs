@@ -169,6 +169,9 @@ fn strategy(way: &Way, probed: &[Probed], scene: &Scene, rng: &mut StdRng) -> Re
         cost.path_bits,
         cost.compromised[0] * 100.0,
     );
+    let why = probed.iter().filter_map(|it| it.failure.as_deref()).next();
+    let told =
+        told + &why.map_or_else(String::new, |why| format!("; the first that failed: {why}"));
     // What cannot be measured at all is a failure; else the figures are for comparison.
     let verdict = if failed == probed.len() { CaseVerdict::Failed } else { CaseVerdict::Skipped };
     Ok(case.ended(verdict, told))
@@ -267,7 +270,7 @@ pub(super) fn notes(is_flat: bool, users: u32, load: Load) -> Vec<String> {
               slow relays were overloaded; here only throughput can show that."
             .to_owned(),
         _ => format!(
-            "{users} users with paths that they choose uniformly each have a download of {} kB under way at any time; what is probed is beside them, four circuits at a \
+            "{users} users with paths that they choose uniformly each have a download of {} kB under way at any time; what is probed is beside them, seven circuits at a \
              time. What they fill of a relay is counted by whole downloads, without cells' headers and TLS.",
             users::BYTES / 1000
         ),
