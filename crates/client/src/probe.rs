@@ -31,6 +31,8 @@ use std::net::SocketAddr;
 pub struct ProbePlan {
     /// How often each hop is asked for a round trip; none if 0.
     pub rounds: usize,
+    /// Whether only the last hop is asked: the circuit's round trip is enough, and links' are not.
+    pub only_last: bool,
     /// Between two questions.
     pub gap: Duration,
     /// Between two circuits.
@@ -51,6 +53,7 @@ impl Default for ProbePlan {
     fn default() -> Self {
         Self {
             rounds: 5,
+            only_last: false,
             gap: Duration::from_millis(50),
             pause: Duration::from_secs(1),
             refused: SocketAddr::from(([127, 0, 0, 1], 1)),
@@ -216,10 +219,11 @@ impl Prober {
     /// Asks the next hop, or goes on to what follows.
     fn ask_next(&mut self, now: Instant, circuit: CircuitNumber, asked: usize) {
         let hops = self.probed.path.len();
-        if asked >= hops * self.plan.rounds {
+        let first = if self.plan.only_last { hops.saturating_sub(1) } else { 0 };
+        if asked >= (hops - first) * self.plan.rounds {
             return self.download(now, circuit);
         }
-        let hop = asked % hops;
+        let hop = first + asked % (hops - first);
         let to = Destination::from(self.plan.refused);
         let stream = self.client.begin_at(now, circuit, Some(hop), to, Asked::Nothing);
         let until = now + self.plan.answer_max;

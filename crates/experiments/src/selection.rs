@@ -1,21 +1,26 @@
 //! `flashflow experiment selection`: ways of choosing paths, and what circuits cost (Panchenko et al., tables I to IV, figures 4 to 7).
 
+mod claims;
 mod correlation;
 mod judge;
+mod lanes;
 mod network;
+mod quiet;
 mod scene;
+mod users;
 mod ways;
 
 use crate::common::Common;
 use crate::error::Error;
+use crate::load::{Load, Reading};
 use crate::simulated::SimulatedOptions;
 use crate::telling::{pair, report, tell};
 use clap::Args;
 use client::View;
-use client::model::Observations;
+use client::model::{Model, Observations};
 use client::path::{Need, Rules, draw_path};
-use client::probe::{self, ProbePlan, Probed, Subject};
-use link::unix_time_s;
+use client::probe::{ProbePlan, Probed, Subject};
+use link::{Clock, unix_time_s};
 use onion::Duration;
 use rand::SeedableRng;
 use rand::rngs::StdRng;
@@ -23,22 +28,25 @@ use report::experiment::{ExperimentReport, Promise};
 use scene::Scene;
 use std::sync::Arc;
 use terminal::{Interrupt, Output};
+use users::{Used, Users};
 use ways::Way;
 
 /// What do ways of choosing paths gain, and what do they cost in anonymity?
 ///
 /// A private network of stock relays of unequal rates, on three continents with real distances if namespaces can be had (root), else on
-/// loopback. First circuits are chosen uniformly, to learn a model of relays and links; then each strategy gets as many circuits, in turn:
-/// the time to set up, round trip and throughput of each, by our prober. Links' round trips are compared with those that were asked for,
-/// and entropies and shares of compromised paths are computed beside. With --network all clients of a simulated network choose so instead,
+/// loopback. While nobody uses it, links' round trips are probed and compared with those that were asked for. Then users come, clients that
+/// download all the time on paths that they choose uniformly, so that slow relays have more than they can carry. Beside them circuits that are
+/// chosen uniformly teach a model of relays and links; then each strategy gets as many circuits, in turn: the time to set up, round trip and
+/// throughput of each, by our prober. Entropies and shares of compromised paths are computed beside. With --network all clients of a simulated network choose so instead,
 /// as far as weights of relays say it: see docs/simulation.md for such networks.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   flashflow experiment selection --quick --json --out results
   flashflow experiment selection --network tornet-0.05-1 --scale 0.2 --run-seconds 150 --seeds 3
 
-It has held if no comparison has come out the other way, and one at least this way, beyond what chance can do: weighted paths have more throughput than uniform ones, paths chosen by measured latency a smaller round trip, all within one country a
-smaller one than across continents, and each link's round trip is within 10 % of the truth; the last three need root.")]
+It has held if no comparison has come out the other way, and one at least this way, beyond what chance can do: weighted paths are set up sooner than uniform ones, answer sooner and have more throughput; set-up and round trip go together, and throughput
+falls with both; paths chosen by measured latency have a smaller round trip than uniform ones, and all within one country than across continents; each link's round trip is within 10 % of the truth. The last three need root. Without users
+(--users 0) set-up and round trips of weighted paths are not judged.")]
 pub(super) struct Options {
     /// Circuits of each strategy; 60 by default, 6 if --quick.
     #[arg(long, value_parser = clap::value_parser!(u32).range(2..=10_000))]
@@ -46,9 +54,16 @@ pub(super) struct Options {
     /// Circuits to learn from; 120 by default, 24 if --quick.
     #[arg(long, value_parser = clap::value_parser!(u32).range(2..=10_000))]
     learning: Option<u32>,
-    /// Bytes of each download.
-    #[arg(long, default_value_t = 400_000, value_parser = clap::value_parser!(u64).range(1024..=1 << 30))]
-    bytes: u64,
+    /// Bytes of each download; 200,000 by default, 400,000 without users.
+    #[arg(long, value_parser = clap::value_parser!(u64).range(1024..=1 << 30))]
+    bytes: Option<u64>,
+    /// Users, who download all the time on paths that they choose uniformly. With 20, slow relays are overloaded as in the paper; with 0 nobody
+    /// else uses the network.
+    #[arg(long, default_value_t = 20, value_parser = clap::value_parser!(u32).range(0..=500))]
+    users: u32,
+    /// The strategies that are compared; all by default. Table III needs uniform and weighted.
+    #[arg(long, value_delimiter = ',', value_name = "NAME,…", value_parser = ways::NAMES)]
+    strategies: Vec<String>,
     /// Everything on loopback, without distances.
     #[arg(long)]
     flat: bool,
@@ -61,10 +76,19 @@ pub(super) struct Options {
 
 /// What was probed, in order, and by which way.
 struct Course {
+    /// What was learned of links before users came, and how busy the machine was; nothing without distances.
+    quiet: Option<(Model, Load)>,
+    /// What users had, if there were any.
+    used: Option<Used>,
+    /// Of each download that was probed.
+    bytes: u64,
     learning: Vec<Probed>,
     lengths: Vec<Probed>,
     ways: Vec<(Way, Vec<Probed>)>,
 }
+
+/// Probers side by side, where others use the network, too. No divisor is in common with the number of strategies, so that each prober meets all.
+const LANES: usize = 7;
 
 /// All may be on one machine.
 const RULES: Rules = Rules { distinct_subnets: false };
@@ -82,12 +106,14 @@ pub(super) fn run(
         |asked: Option<u32>, quick, all| asked.unwrap_or(if common.quick { quick } else { all });
     let circuits = count(options.circuits, 6, 60);
     let learning = count(options.learning, 24, 120);
+    let bytes = options.bytes.unwrap_or(if options.users == 0 { 400_000 } else { 200_000 });
     let is_flat = options.flat || link::Namespace::new().is_err();
     let mut report = ExperimentReport {
         parameters: vec![
             pair("circuits of each strategy", circuits.to_string()),
             pair("circuits to learn from", learning.to_string()),
-            pair("a download", format!("{} bytes", options.bytes)),
+            pair("a download", format!("{bytes} bytes")),
+            pair("users", options.users.to_string()),
             pair(
                 "distances",
                 if is_flat { "none: loopback" } else { "three continents" }.to_owned(),
@@ -110,34 +136,62 @@ pub(super) fn run(
         rounds: if common.quick { 5 } else { 10 },
         gap: Duration::from_millis(10),
         pause: Duration::from_millis(20),
-        download: Some((scene.server(), options.bytes)),
+        download: Some((scene.server(), bytes)),
+        // Slow is what relays are here; only what stands still is given up.
+        answer_max: Duration::from_secs(30),
+        download_max: Duration::from_secs(120),
         ..ProbePlan::default()
     };
     let view = scene.view();
-    let play = |subjects: Vec<Subject>, plan: &ProbePlan, what: &str| {
-        let (mut all, whole) = (Vec::new(), subjects.len());
-        let each = |probed| {
-            all.push(probed);
-            if all.len() % 10 == 0 || all.len() == whole {
-                output.step(format!("{what}: {} circuits of {whole}", all.len()));
+    let lanes = if options.users == 0 { 1 } else { LANES };
+    let play = |subjects: Vec<Subject>, plan: &ProbePlan, (what, lanes): (&str, usize)| {
+        let whole = subjects.len();
+        let done = |count: usize| {
+            if count.is_multiple_of(10) || count == whole {
+                output.step(format!("{what}: {count} circuits of {whole}"));
             }
-            true
         };
-        probe::run(plan.clone(), subjects, view, each, || interrupt.is_requested())?;
-        Ok::<_, Error>(all)
+        lanes::play(plan, subjects, view, lanes, done, || interrupt.is_requested())
+    };
+    let probed = |played: Vec<(usize, Probed)>| played.into_iter().map(|it| it.1).collect();
+    let clock = Clock::start();
+    let reading = || Reading::take(std::process::id(), clock.now());
+    // Set-up and round trips alone, without downloads.
+    let bare = ProbePlan { download: None, ..plan.clone() };
+    // Where round trips are seconds, a few to each hop must do.
+    let rounds = if options.users == 0 { plan.rounds } else { plan.rounds.div_ceil(2) };
+    let taught = ProbePlan { rounds, ..plan.clone() };
+    let mut quiet = None;
+    if !is_flat {
+        let before = reading();
+        let subjects = quiet::covering(view, learning, &mut rng)?;
+        let all: Vec<Probed> = probed(play(subjects, &bare, ("links", LANES))?);
+        quiet = Some((model(&all), reading().since(&before)));
+    }
+    let users = match options.users {
+        0 => None,
+        count => {
+            output.step(format!("{count} users begin"));
+            Some(Users::start(&scene, count, options.seed, || interrupt.is_requested())?)
+        }
     };
     let subjects = uniform(view, 3, learning, &mut rng)?;
-    let learning = play(subjects, &plan, "learning")?;
-    let mut seen = Observations::default();
-    learning.iter().for_each(|probed| seen.add(&probed.observed()));
-    let model = Arc::new(seen.model(unix_time_s()));
-    // Setting up and round trips by length, without downloads.
+    let learning: Vec<Probed> = probed(play(subjects, &taught, ("learning", lanes))?);
+    let model = Arc::new(model(&learning));
     let mut subjects = uniform(view, 2, circuits, &mut rng)?;
     subjects.extend(uniform(view, 4, circuits, &mut rng)?);
-    let bare = ProbePlan { download: None, ..plan };
-    let lengths = play(subjects, &bare, "lengths")?;
+    let of_last = ProbePlan { only_last: true, ..bare };
+    let lengths = probed(play(subjects, &of_last, ("lengths", lanes))?);
     // One of each in turn: what else goes on on this machine meets all alike.
-    let ways = Way::all(&scene, &model)?;
+    let mut ways = Way::all(&scene, &model)?;
+    ways.retain(|it| {
+        options.strategies.is_empty() || options.strategies.iter().any(|name| name == it.name)
+    });
+    if ways.is_empty() {
+        return Err(Error::Usage(
+            "--strategies: without distances there is no geography; give others".to_owned(),
+        ));
+    }
     let mut subjects = Vec::new();
     for _ in 0..circuits {
         for way in &ways {
@@ -147,26 +201,37 @@ pub(super) fn run(
             subjects.push(Subject::new(&path));
         }
     }
-    let probed = play(subjects, &plan, "strategies")?;
+    let plan = ProbePlan { only_last: true, ..plan };
+    let before = reading();
+    let played = play(subjects, &plan, ("strategies", lanes))?;
+    let load = reading().since(&before);
+    let used = users.map(Users::stop).transpose()?;
     let names = ways.len();
-    let mut course =
-        Course { learning, lengths, ways: ways.into_iter().map(|way| (way, Vec::new())).collect() };
-    for (place, probed) in probed.into_iter().enumerate() {
+    let ways = ways.into_iter().map(|way| (way, Vec::new())).collect();
+    let mut course = Course { quiet, used, bytes, learning, lengths, ways };
+    for (place, probed) in played {
         course.ways[place % names].1.push(probed);
     }
-    report.cases = judge::cases(&course, &model, &scene, &mut rng)?;
+    report.cases = judge::cases(&course, &scene, &mut rng)?;
     report.cases.iter().for_each(|case| tell(case, output));
     report.figures = judge::figures(&course);
-    report.notes = judge::notes(is_flat);
+    report.notes = judge::notes(is_flat, options.users, load);
     report.answer = judge::answer(&report);
     report.promise = Promise::Decided {
         held: !interrupt.is_requested() && judge::held(&report),
-        rule: "Weighted paths carry more than uniform ones; with distances, latency and one country make round trips shorter, and links' round trips are \
-               within a tenth of the truth."
+        rule: "Weighted paths are set up and answer sooner than uniform ones, where users load slow relays, and carry more; correlations have the paper's signs; with distances, \
+               latency and one country make round trips shorter, and links' round trips are within a tenth of the truth."
             .to_owned(),
     };
     scene.stop()?;
     Ok(report)
+}
+
+/// What these circuits teach.
+fn model(probed: &[Probed]) -> Model {
+    let mut seen = Observations::default();
+    probed.iter().for_each(|probed| seen.add(&probed.observed()));
+    seen.model(unix_time_s())
 }
 
 /// Paths that are chosen uniformly.

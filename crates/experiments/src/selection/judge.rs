@@ -1,67 +1,80 @@
 //! What was found, beside what the paper found.
 
-use super::correlation::Correlation;
+use super::claims::{self, correlations, table_iii};
+use super::quiet;
 use super::scene::Scene;
 use super::ways::Way;
-use super::{Course, RULES};
+use super::{Course, RULES, users};
 use crate::error::Error;
+use crate::load::Load;
 use crate::simulated::Interval;
+use crate::telling::median;
 use client::anonymity::{Adversary, Study, Weights};
-use client::model::Model;
 use client::path::Need;
 use client::probe::Probed;
+use netdoc::Fingerprint;
 use onion::Duration;
 use rand::rngs::StdRng;
 use report::experiment::{
     Axis, Case, CaseVerdict, ExperimentFigure, ExperimentReport, Role, Series,
 };
 
-/// How far a link's round trip may be from the truth.
-const CLOSE: f64 = 0.10;
+/// A relay up to so many Mbit/s is slow; from [`FAST_MBIT`] on it is fast.
+const SLOW_MBIT: f64 = 1.0;
+const FAST_MBIT: f64 = 8.0;
+/// Of its limit: what downloads fill of a relay that is full, beside cells, TLS, and downloads that are under way still.
+const FULL: f64 = 0.6;
+/// Of its limit: a relay that has less to carry is not in anybody's way.
+const FREE: f64 = 0.4;
 
 fn ms(time: Duration) -> f64 {
     time.as_secs_f64() * 1e3
 }
 
-fn setup_ms(probed: &Probed) -> Option<f64> {
+pub(super) fn setup_ms(probed: &Probed) -> Option<f64> {
     probed.setup().map(ms)
 }
 
-fn rtt_ms(probed: &Probed) -> Option<f64> {
+pub(super) fn rtt_ms(probed: &Probed) -> Option<f64> {
     probed.mean_rtt().map(ms)
 }
 
-fn of(all: &[Probed], value: impl Fn(&Probed) -> Option<f64>) -> Interval {
+pub(super) fn of(all: &[Probed], value: impl Fn(&Probed) -> Option<f64>) -> Interval {
     Interval::of(&all.iter().filter_map(value).collect::<Vec<_>>())
 }
 
-fn rounded(value: f64) -> Option<f64> {
+pub(super) fn rounded(value: f64) -> Option<f64> {
     value.is_finite().then(|| (value * 1e4).round() / 1e4)
 }
 
+pub(super) fn rate(probed: &Probed) -> Option<f64> {
+    probed.throughput_kb_s
+}
+
+pub(super) fn of_values(values: &[f64]) -> Interval {
+    Interval::of(values)
+}
+
 /// Columns of a mean and its interval.
-fn with(case: Case, name: &str, it: Interval) -> Case {
+pub(super) fn with(case: Case, name: &str, it: Interval) -> Case {
     case.column(name, rounded(it.mean))
         .column(&format!("{name}_interval"), it.half_width.and_then(rounded))
 }
 
 /// All cases: strategies, comparisons, lengths, links, correlations.
-pub(super) fn cases(
-    course: &Course,
-    model: &Model,
-    scene: &Scene,
-    rng: &mut StdRng,
-) -> Result<Vec<Case>, Error> {
+pub(super) fn cases(course: &Course, scene: &Scene, rng: &mut StdRng) -> Result<Vec<Case>, Error> {
     let mut cases = Vec::new();
     for (way, probed) in &course.ways {
         cases.push(strategy(way, probed, scene, rng)?);
     }
+    let (load, condition) = users(course, scene);
+    cases.extend(load);
     let found = |name: &str| {
         let found = course.ways.iter().find(|(way, _)| way.name == name);
         found.map(|(_, probed)| probed.as_slice())
     };
     if let (Some(uniform), Some(weighted)) = (found("uniform"), found("weighted")) {
-        cases.push(table_iii(uniform, weighted));
+        cases.extend(table_iii(uniform, weighted, condition));
     }
     let has_distances = scene.countries().is_some();
     for (faster, slower) in [("latency", "uniform"), ("single-country-de", "unique-continents")] {
@@ -70,9 +83,57 @@ pub(super) fn cases(
         }
     }
     cases.extend(lengths(course));
-    cases.extend(links(model, scene));
-    cases.extend(correlations(course));
+    cases.extend(course.quiet.as_ref().and_then(|(model, load)| quiet::links(model, scene, *load)));
+    let of_ways = course.ways.iter().filter(|(way, _)| matches!(way.name, "uniform" | "weighted"));
+    let all: Vec<&Probed> =
+        of_ways.flat_map(|(_, probed)| probed).chain(&course.learning).collect();
+    cases.extend(correlations(&all));
     Ok(cases)
+}
+
+/// How users, and what was probed beside them, have loaded relays: slow ones more than they can carry, fast ones hardly, as in the paper?
+fn users(course: &Course, scene: &Scene) -> (Option<Case>, claims::Users) {
+    let Some(used) = &course.used else { return (None, claims::Users::Absent) };
+    let probed = course.ways.iter().flat_map(|(_, probed)| probed).chain(&course.learning);
+    let carried = |relay: &Fingerprint| {
+        let count = |it: &Probed| it.throughput_kb_s.is_some() && it.path.contains(relay);
+        let by_users =
+            used.circuits.iter().filter(|it| count(it)).count() as f64 * users::BYTES as f64;
+        by_users + probed.clone().filter(|it| count(it)).count() as f64 * course.bytes as f64
+    };
+    let seconds = used.lasted.as_secs_f64();
+    let share = |is_such: fn(f64) -> bool| {
+        let such = scene.limits().filter(|(_, limit)| is_such(limit.as_mbit_per_s()));
+        let shares =
+            such.map(|(relay, limit)| carried(relay) / seconds / limit.as_byte_per_s() as f64);
+        of_values(&shares.collect::<Vec<_>>()).mean
+    };
+    let (slow, fast) = (share(|it| it <= SLOW_MBIT), share(|it| it >= FAST_MBIT));
+    let is_there = slow >= FULL && fast <= FREE;
+    let rates = of(&used.circuits, rate);
+    let (setup, failed) = (
+        of(&used.circuits, setup_ms),
+        used.circuits.iter().filter(|it| it.throughput_kb_s.is_none()).count(),
+    );
+    let case = Case::new("users load slow relays and no fast ones", None, None)
+        .column("users", used.users)
+        .column("circuits", used.circuits.len())
+        .column("failed", failed)
+        .column("slow_relays_used", rounded(slow))
+        .column("fast_relays_used", rounded(fast));
+    let case = with(with(case, "setup_ms", setup), "throughput_kb_s", rates);
+    let told = format!(
+        "{} users had {} downloads, {failed} failed, {rates:.0} kB/s each; downloads fill {:.0} % of relays up to {SLOW_MBIT} Mbit/s, {:.0} % of those from {FAST_MBIT} Mbit/s",
+        used.users,
+        used.circuits.len(),
+        slow * 100.0,
+        fast * 100.0,
+    );
+    let (verdict, condition) = match is_there {
+        true => (CaseVerdict::Held, claims::Users::AsInPaper),
+        false => (CaseVerdict::Inconclusive, claims::Users::TooFewOrMany),
+    };
+    (Some(case.ended(verdict, told)), condition)
 }
 
 fn strategy(way: &Way, probed: &[Probed], scene: &Scene, rng: &mut StdRng) -> Result<Case, Error> {
@@ -83,36 +144,37 @@ fn strategy(way: &Way, probed: &[Probed], scene: &Scene, rng: &mut StdRng) -> Re
     let cost = study.run(&adversary, rng);
     let cost = cost.map_err(|it| Error::Usage(format!("{}: {it}", way.name)))?;
     let (setup, rtt) = (of(probed, setup_ms), of(probed, rtt_ms));
-    let rate = of(probed, |it| it.throughput_kb_s);
+    let rates = of(probed, rate);
     let failed = probed.iter().filter(|it| it.failure.is_some()).count();
     let case = Case::new(way.name, None, None)
         .column("strategy", way.name)
         .column("circuits", probed.len())
         .column("failed", failed);
-    let case = with(case, "setup_ms", setup);
-    let case = with(case, "rtt_ms", rtt);
-    let case = with(case, "throughput_kb_s", rate)
+    let setups: Vec<f64> = probed.iter().filter_map(setup_ms).collect();
+    let least = setups.iter().copied().fold(f64::INFINITY, f64::min);
+    let case = with(case, "setup_ms", setup)
+        .column("setup_ms_median", median(setups).and_then(rounded))
+        .column("setup_ms_least", rounded(least));
+    let case = with(case, "rtt_ms", rtt)
+        .column("rtt_ms_median", median(probed.iter().filter_map(rtt_ms)).and_then(rounded));
+    let case = with(case, "throughput_kb_s", rates)
+        .column("throughput_kb_s_median", median(probed.iter().filter_map(rate)).and_then(rounded))
         .column("path_bits", rounded(cost.path_bits))
         .column("guard_bits", rounded(cost.guard.entropy_bits))
         .column("middle_bits", rounded(cost.middle.entropy_bits))
         .column("exit_bits", rounded(cost.exit.entropy_bits))
         .column("compromised_share", rounded(cost.compromised[0]));
     let told = format!(
-        "set up in {setup:.0} ms, round trip {rtt:.0} ms, {rate:.0} kB/s, {failed} failed; {:.2} bits, {:.1} % of paths compromised",
+        "set up in {setup:.0} ms, round trip {rtt:.0} ms, {rates:.0} kB/s, {failed} failed; {:.2} bits, {:.1} % of paths compromised",
         cost.path_bits,
         cost.compromised[0] * 100.0,
     );
+    let why = probed.iter().filter_map(|it| it.failure.as_deref()).next();
+    let told =
+        told + &why.map_or_else(String::new, |why| format!("; the first that failed: {why}"));
     // What cannot be measured at all is a failure; else the figures are for comparison.
     let verdict = if failed == probed.len() { CaseVerdict::Failed } else { CaseVerdict::Skipped };
     Ok(case.ended(verdict, told))
-}
-
-/// The quotient of two means, and its interval by the errors of both (delta method).
-fn quotient(part: Interval, whole: Interval) -> (f64, Option<f64>) {
-    let quotient = part.mean / whole.mean;
-    let relative = |it: Interval| Some(it.half_width? / it.mean);
-    let width = relative(part).zip(relative(whole)).map(|(a, b)| quotient * a.hypot(b));
-    (quotient, width)
 }
 
 /// Whether a difference is above nothing, below, or within what chance can do.
@@ -122,27 +184,6 @@ fn decided(difference: f64, half_width: Option<f64>) -> CaseVerdict {
         Some(width) if difference < -width => CaseVerdict::Missed,
         _ => CaseVerdict::Inconclusive,
     }
-}
-
-fn table_iii(uniform: &[Probed], weighted: &[Probed]) -> Case {
-    type Value = fn(&Probed) -> Option<f64>;
-    let values: [(&str, Value, f64); 3] = [
-        ("setup", setup_ms, 3.33 / 6.31),
-        ("rtt", rtt_ms, 1.09 / 1.61),
-        ("throughput", |it| it.throughput_kb_s, 45.33 / 11.04),
-    ];
-    let mut case = Case::new("table III: weighted over uniform", None, None);
-    let (mut told, mut rate) = (Vec::new(), (f64::NAN, None));
-    for (name, value, paper) in values {
-        let (factor, width) = quotient(of(weighted, value), of(uniform, value));
-        case = case
-            .column(&format!("{name}_factor"), rounded(factor))
-            .column(&format!("{name}_factor_interval"), width.and_then(rounded))
-            .column(&format!("{name}_factor_paper"), rounded(paper));
-        told.push(format!("{name} × {factor:.2} (paper {paper:.2})"));
-        rate = (factor, width);
-    }
-    case.ended(decided(rate.0 - 1.0, rate.1), told.join(", "))
 }
 
 fn shorter(faster: &str, fast: &[Probed], slower: &str, slow: &[Probed]) -> Case {
@@ -192,65 +233,6 @@ fn lengths(course: &Course) -> Vec<Case> {
     cases
 }
 
-/// Links' round trips beside the truth.
-fn links(model: &Model, scene: &Scene) -> Option<Case> {
-    let errors: Vec<f64> = model
-        .links()
-        .iter()
-        .filter_map(|(pair, link)| {
-            let [a, b] = pair.ends();
-            Some(link.rtt_ms? / ms(scene.true_rtt(a, b)?) - 1.0)
-        })
-        .collect();
-    if errors.is_empty() {
-        return None;
-    }
-    let worst = errors.iter().map(|it| it.abs()).fold(0.0, f64::max);
-    let close = errors.iter().filter(|it| it.abs() <= CLOSE).count();
-    let mean = Interval::of(&errors);
-    let case = Case::new("links' round trips", None, None)
-        .column("links", errors.len())
-        .column("within_tenth", close)
-        .column("worst_error", rounded(worst));
-    let verdict = if close == errors.len() { CaseVerdict::Held } else { CaseVerdict::Missed };
-    let told = format!(
-        "{close} of {} within 10 % of the truth, the worst {:.1} % away, in the mean {:.1} %",
-        errors.len(),
-        worst * 100.0,
-        mean.mean * 100.0
-    );
-    Some(with(case, "mean_error", mean).ended(verdict, told))
-}
-
-/// Figures 5 and 6: over uniform and weighted circuits, as in the paper.
-fn correlations(course: &Course) -> Vec<Case> {
-    type Value = fn(&Probed) -> Option<f64>;
-    let rate: Value = |it| it.throughput_kb_s;
-    let asked: [(&str, Value, Value, f64); 3] = [
-        ("set-up and round trip", setup_ms, rtt_ms, 0.47),
-        ("throughput and round trip", rate, rtt_ms, -0.34),
-        ("set-up and throughput", setup_ms, rate, -0.16),
-    ];
-    let of_ways = course.ways.iter().filter(|(way, _)| matches!(way.name, "uniform" | "weighted"));
-    let all: Vec<&Probed> =
-        of_ways.flat_map(|(_, probed)| probed).chain(&course.learning).collect();
-    let case = |(name, x, y, paper): (&str, Value, Value, f64)| {
-        let pairs: Vec<(f64, f64)> = all.iter().filter_map(|it| Some((x(it)?, y(it)?))).collect();
-        let found = Correlation::of(&pairs);
-        Case::new(format!("correlation: {name}"), None, None)
-            .column("correlation", rounded(found.coefficient))
-            .column("correlation_low", found.interval.and_then(|it| rounded(it.0)))
-            .column("correlation_high", found.interval.and_then(|it| rounded(it.1)))
-            .column("correlation_paper", paper)
-            .column("circuits", found.count)
-            .ended(
-                CaseVerdict::Skipped,
-                format!("{found} of {} circuits; paper {paper}", found.count),
-            )
-    };
-    asked.into_iter().map(case).collect()
-}
-
 /// Figures 5, 6 and 7.
 pub(super) fn figures(course: &Course) -> Vec<ExperimentFigure> {
     let dots =
@@ -282,14 +264,24 @@ pub(super) fn figures(course: &Course) -> Vec<ExperimentFigure> {
     ]
 }
 
-pub(super) fn notes(is_flat: bool) -> Vec<String> {
-    let mut notes = vec![
-        "Nobody else uses the network: relays are idle but for what is probed. In the paper set-up and round trips were better on weighted paths because \
-         slow relays were overloaded; here only throughput can show that."
+pub(super) fn notes(is_flat: bool, users: u32, load: Load) -> Vec<String> {
+    let of_users = match users {
+        0 => "Nobody else uses the network: relays are idle but for what is probed. In the paper set-up and round trips were better on weighted paths because \
+              slow relays were overloaded; here only throughput can show that."
             .to_owned(),
-        "Intervals are of 95 %: of means by Student's distribution, of correlations by Fisher's transformation.".to_owned(),
+        _ => format!(
+            "{users} users with paths that they choose uniformly each have a download of {} kB under way at any time; what is probed is beside them, seven circuits at a \
+             time. What they fill of a relay is counted by whole downloads, without cells' headers and TLS.",
+            users::BYTES / 1000
+        ),
+    };
+    let mut notes = vec![
+        of_users,
+        "Intervals are of 95 %: of means by Student's distribution, of factors by the logarithm of both means, of correlations by Fisher's transformation.".to_owned(),
+        "Correlations are over uniform and weighted circuits, and those that were learned from.".to_owned(),
         "The adversary of `compromised_share` has the largest relays, up to 0.55 of the weight: two of nine.".to_owned(),
         "Rates of relays are tor's own limits; a bucket that is full at first makes short downloads faster than the rate.".to_owned(),
+        format!("While strategies were probed the processors were {:.0} % busy, with whatever runs on this machine.", load.machine * 100.0),
     ];
     if is_flat {
         notes.push("Without root, or with --flat, all is on loopback: no distances, no geography, no truth for links.".to_owned());
@@ -321,14 +313,5 @@ mod tests {
         assert_eq!(decided(-0.3, Some(0.2)), CaseVerdict::Missed);
         assert_eq!(decided(0.1, Some(0.2)), CaseVerdict::Inconclusive);
         assert_eq!(decided(9.0, None), CaseVerdict::Inconclusive, "one value");
-    }
-
-    #[test]
-    fn a_quotient_is_as_unsure_as_both_its_parts() {
-        let exact = Interval { mean: 4.0, half_width: Some(0.0), count: 9 };
-        let unsure = Interval { mean: 2.0, half_width: Some(0.2), count: 9 };
-        assert_eq!(quotient(unsure, exact), (0.5, Some(0.05)));
-        let one = Interval { mean: 2.0, half_width: None, count: 1 };
-        assert_eq!(quotient(one, exact).1, None);
     }
 }

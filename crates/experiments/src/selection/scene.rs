@@ -15,6 +15,7 @@ use std::fmt::Write;
 use std::fs;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
+use std::thread;
 use tempfile::TempDir;
 use terminal::{Output, network};
 
@@ -100,17 +101,8 @@ impl Scene {
         let server = ProbeServer::start((address, 0).into())?;
         let mut joined = Vec::new();
         if let Some(wan) = &wan {
-            for (number, place) in PLACES.iter().enumerate() {
-                output.doing(format!("starting relay {} of {}", number + 1, PLACES.len()));
-                let host = wan.host(&name(number))?;
-                enter(host)?;
-                let bytes = Rate::from_mbit_per_s(place.mbit).as_byte_per_s();
-                let extra = ["RelayBandwidthRate", "RelayBandwidthBurst"]
-                    .map(|what| format!("{what} {bytes} bytes"));
-                let (nickname, at) = (name(number), host.address());
-                joined.push(JoinedRelay::start_with(&network, &nickname, at, &extra, PATIENCE)?);
-            }
-            enter(wan.host(CORE)?)?;
+            output.doing(format!("starting {} relays", PLACES.len()));
+            joined = join_all(wan, &network)?;
         }
         let fingerprints: Vec<[u8; 20]> = match is_flat {
             true => network.relays().iter().map(lab::Node::rsa).collect(),
@@ -150,6 +142,28 @@ impl Scene {
         &self.view
     }
 
+    /// The same, for threads of their own.
+    pub(super) fn shared_view(&self) -> Arc<View> {
+        Arc::clone(&self.view)
+    }
+
+    /// Runs something at the host of a relay, counted round and round; here if all is on loopback.
+    pub(super) fn at_place<T: Send>(
+        &self,
+        number: usize,
+        body: impl FnOnce() -> T + Send,
+    ) -> Result<T, Error> {
+        match &self.wan {
+            Some(wan) => Ok(wan.host(&name(number % PLACES.len()))?.run(body)?),
+            None => Ok(body()),
+        }
+    }
+
+    /// What each relay can carry.
+    pub(super) fn limits(&self) -> impl Iterator<Item = (&Fingerprint, Rate)> {
+        self.relays.iter().zip(PLACES.iter().map(|it| Rate::from_mbit_per_s(it.mbit)))
+    }
+
     /// Where downloads come from.
     pub(super) const fn server(&self) -> SocketAddr {
         self.server.address()
@@ -187,6 +201,28 @@ impl Scene {
         drop(wan);
         Ok(())
     }
+}
+
+/// Starts a relay at each place, all at once: each waits until it can build circuits.
+fn join_all(wan: &Wan, network: &Network) -> Result<Vec<JoinedRelay>, Error> {
+    let start = |number: usize, place: &Place| {
+        let host = wan.host(&name(number))?;
+        enter(host)?;
+        let bytes = Rate::from_mbit_per_s(place.mbit).as_byte_per_s();
+        let extra = ["RelayBandwidthRate", "RelayBandwidthBurst"]
+            .map(|what| format!("{what} {bytes} bytes"));
+        let (nickname, at) = (name(number), host.address());
+        Ok(JoinedRelay::start_with(network, &nickname, at, &extra, PATIENCE)?)
+    };
+    thread::scope(|scope| {
+        let spawn = |(number, place)| scope.spawn(move || start(number, place));
+        let threads: Vec<_> = PLACES.iter().enumerate().map(spawn).collect();
+        let joined = threads.into_iter().map(|it| match it.join() {
+            Ok(relay) => relay,
+            Err(panic) => std::panic::resume_unwind(panic),
+        });
+        joined.collect()
+    })
 }
 
 /// Hosts and the ways between them.

@@ -13,6 +13,19 @@ use std::sync::Arc;
 /// How much an index counts beside a uniform choice.
 const INFLUENCE: f64 = 0.95;
 
+/// The names of all; from the sixth on they need distances.
+pub(super) const NAMES: [&str; 9] = [
+    "uniform",
+    "weighted",
+    "ranking",
+    "latency",
+    "throughput",
+    "unique-continents",
+    "single-continent-eu",
+    "single-country-us",
+    "single-country-de",
+];
+
 /// A way of choosing paths.
 pub(super) struct Way {
     pub(super) name: &'static str,

@@ -1,0 +1,94 @@
+//! Links, learned while nobody else uses the network: paths that cover them, and their round trips beside the truth.
+
+use super::judge::{of_values, rounded, with};
+use super::scene::Scene;
+use super::uniform;
+use crate::error::Error;
+use crate::load::Load;
+use client::View;
+use client::model::{Model, Pair};
+use client::probe::Subject;
+use onion::Duration;
+use rand::rngs::StdRng;
+use report::experiment::{Case, CaseVerdict};
+use std::collections::BTreeSet;
+
+/// How far a link's round trip may be from the truth.
+const CLOSE: f64 = 0.10;
+/// Where the processors were busier than this, a link that is not close says nothing of the prober.
+const BUSY: f64 = 0.9;
+/// Paths of which the one is taken that has the most links not met so far.
+const DRAWN: u32 = 30;
+
+/// Paths of three hops that meet as many links as they can.
+pub(super) fn covering(view: &View, count: u32, rng: &mut StdRng) -> Result<Vec<Subject>, Error> {
+    let mut met = BTreeSet::new();
+    let mut all = Vec::new();
+    for _ in 0..count {
+        let drawn = uniform(view, 3, DRAWN, rng)?;
+        let fresh = |it: &Subject| pairs(it).filter(|pair| !met.contains(pair)).count();
+        let best = drawn.into_iter().max_by_key(fresh);
+        let best = best.ok_or_else(|| Error::Usage("uniform: no path".to_owned()))?;
+        met.extend(pairs(&best));
+        all.push(best);
+    }
+    Ok(all)
+}
+
+fn pairs(subject: &Subject) -> impl Iterator<Item = Pair> {
+    subject.path.windows(2).map(|it| Pair::new(it[0], it[1]))
+}
+
+/// Links' round trips beside the truth; nothing without distances.
+pub(super) fn links(model: &Model, scene: &Scene, load: Load) -> Option<Case> {
+    let of_link = |pair: &Pair, rtt_ms: Option<f64>| {
+        let [a, b] = pair.ends();
+        Some((rtt_ms?, scene.true_rtt(a, b)?))
+    };
+    let all: Vec<(f64, Duration)> =
+        model.links().iter().filter_map(|(pair, link)| of_link(pair, link.rtt_ms)).collect();
+    (!all.is_empty()).then(|| compared(&all, load))
+}
+
+fn compared(links: &[(f64, Duration)], load: Load) -> Case {
+    let error = |(rtt_ms, truth): &(f64, Duration)| rtt_ms / (truth.as_secs_f64() * 1e3) - 1.0;
+    let errors: Vec<f64> = links.iter().map(error).collect();
+    let worst = errors.iter().map(|it| it.abs()).fold(0.0, f64::max);
+    let close = errors.iter().filter(|it| it.abs() <= CLOSE).count();
+    let mean = of_values(&errors);
+    let verdict = match close == errors.len() {
+        true => CaseVerdict::Held,
+        false if load.machine > BUSY => CaseVerdict::Inconclusive,
+        false => CaseVerdict::Missed,
+    };
+    let told = format!(
+        "{close} of {} within 10 % of the truth, the worst {:.1} % away, in the mean {:+.1} %; processors {:.0} % busy meanwhile",
+        errors.len(),
+        worst * 100.0,
+        mean.mean * 100.0,
+        load.machine * 100.0,
+    );
+    let case = Case::new("links' round trips", None, None)
+        .column("links", errors.len())
+        .column("within_tenth", close)
+        .column("worst_error", rounded(worst))
+        .column("machine_used", rounded(load.machine));
+    with(case, "mean_error", mean).ended(verdict, told)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_link_that_is_not_close_is_a_miss_unless_the_machine_was_busy() {
+        let ms = Duration::from_millis;
+        let close = [(109.0, ms(100)), (36.1, ms(40))];
+        let off = [(100.0, ms(100)), (44.1, ms(40))];
+        let (calm, busy) = (Load::default(), Load { machine: 0.95, ..Load::default() });
+        assert_eq!(compared(&close, busy).verdict, CaseVerdict::Held);
+        assert_eq!(compared(&off, calm).verdict, CaseVerdict::Missed);
+        assert_eq!(compared(&off, busy).verdict, CaseVerdict::Inconclusive);
+        assert!(compared(&off, calm).detail.starts_with("1 of 2 within 10 %"));
+    }
+}
