@@ -157,10 +157,10 @@ pub(super) fn run(
     let clock = Clock::start();
     let reading = || Reading::take(std::process::id(), clock.now());
     // Set-up and round trips alone, without downloads.
-    let bare = ProbePlan { download: None, ..plan.clone() };
+    let bare = ProbePlan { download: None, ..plan };
     // Where round trips are seconds, a few to each hop must do.
     let rounds = if options.users == 0 { plan.rounds } else { plan.rounds.div_ceil(2) };
-    let taught = ProbePlan { rounds, ..plan.clone() };
+    let taught = ProbePlan { rounds, ..plan };
     let mut quiet = None;
     if !is_flat {
         let before = reading();

@@ -217,9 +217,10 @@ fn curl_downloads_over_linked_circuits() {
     let scratch = Scratch::new();
     let folder = network.dir().to_str().expect("text");
     let server = ContentServer::start().expect("a server");
-    for legs in ["2", "3"] {
+    for legs in [2_usize, 3] {
         let arguments = ["client", "--network", folder, "--socks", "127.0.0.1:0", "--json"];
-        let (client, socks) = bootstrapped(&scratch, &[&arguments[..], &["--legs", legs]].concat());
+        let (client, socks) =
+            bootstrapped(&scratch, &[&arguments[..], &["--legs", &legs.to_string()]].concat());
         let all = (1..30).map(content).collect();
         let wrong = all_wrong_by_curl(&socks, server.address().port(), all);
         assert_eq!(wrong, Vec::<String>::new(), "{legs} legs");
@@ -228,7 +229,7 @@ fn curl_downloads_over_linked_circuits() {
         ended.assert_code(0);
         let values = ended.values();
         let of = |kind: &str| values.iter().filter(|it| it["type"] == kind).collect::<Vec<_>>();
-        let is_linked = |it: &&Value| it["legs"].to_string() == legs;
+        let is_linked = |it: &&Value| it["legs"] == legs;
         let built = of("circuit_built");
         assert!(!built.is_empty() && built.iter().all(is_linked), "{values:#?}");
         // Each leg tells its way, and each stream what the legs of its set have carried.
@@ -239,7 +240,7 @@ fn curl_downloads_over_linked_circuits() {
         let all_carry = |it: &&Value| {
             let of_legs = it["legs"].as_array().cloned().unwrap_or_default();
             let has_carried = |leg: &Value| number(leg, "received_messages") > 100.0;
-            of_legs.len().to_string() == legs && of_legs.iter().all(has_carried)
+            of_legs.len() == legs && of_legs.iter().all(has_carried)
         };
         assert!(closed.iter().any(all_carry), "{legs} legs: {values:#?}");
     }

@@ -53,7 +53,7 @@ impl Judged {
             None => ("failed", "unknown"),
         };
         // A relay of ours does not read what it could not send on: there the path back can be why it is behind. Stock tor reads on.
-        let is_stock = scene.mode == Mode::Transit;
+        let is_stock = what.mode == Mode::Transit;
         let behind = tried.ok().filter(|_| is_stock).and_then(Tried::sent_behind_mbit);
         let case = match behind.or(near) {
             None => Case::new(name, None, estimate)
