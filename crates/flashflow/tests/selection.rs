@@ -30,7 +30,7 @@ fn assert_within_its_interval(case: &Value, name: &str) {
             assert_eq!(case["paper_is_within"], (low..=high).contains(&paper), "{case}");
         }
         _ => {
-            assert!(low.is_null() && high.is_null() && case["paper_is_within"].is_null(), "{case}")
+            assert!(low.is_null() && high.is_null() && case["paper_is_within"].is_null(), "{case}");
         }
     }
 }
