@@ -415,7 +415,11 @@ fn uploads_come_whole_though_guards_of_two_of_three_legs_fall_silent() {
         let bytes: Vec<u8> = (0..len).map(byte_at).collect();
         let mut stream = begun(&client, port, &bytes[..before]);
         stream.set_write_timeout(Some(PATIENCE)).expect("set");
-        let number = client.last_circuit();
+        let target = format!("127.0.0.1:{port}");
+        let number = client.wait_for("upload", |event| match event {
+            Event::StreamOpened { circuit, target: it, .. } if *it == target => Some(*circuit),
+            _ => None,
+        });
         let guards: Vec<_> = leg_paths(&client, number).iter().map(|path| path[0]).collect();
         assert_eq!(guards.len(), 3, "{len}: {:#?}", client.heard());
         let silent = Stopped::stop(&network, &guards[..2]);
@@ -426,7 +430,8 @@ fn uploads_come_whole_though_guards_of_two_of_three_legs_fall_silent() {
         assert!(taker.join().expect("no panic"), "{len} bytes, and not those that were sent");
         let _all = client.heard();
         let lost = lost_guards(&client, number);
-        assert!(!lost.is_empty() && lost.iter().all(|it| guards[..2].contains(it)), "{lost:?}");
+        let are_silent = !lost.is_empty() && lost.iter().all(|it| guards[..2].contains(it));
+        assert!(are_silent, "{len}, circuit {number}: {lost:?} of {guards:?}: {:#?}", client.heard);
         drop(silent);
     }
 }
