@@ -19,24 +19,20 @@ fn a_path_that_breaks_gives_a_reason_in_time_and_one_that_shuffles_packets_no_wr
     }
     let scratch = Scratch::new();
     let arguments = "experiment paths --modes echo --limits 40 --rtts-ms 20 --losses-percent 0 --congestions reno \
-                     --faults reorders,duplicates,returns,breaks,breaks-out,breaks-back,loses-all --seconds 8 --out results --json";
+                     --faults reorders,breaks-out,breaks-back,loses-all --seconds 8 --out results --json";
     let ended = scratch.run(&arguments.split_whitespace().collect::<Vec<_>>());
     eprintln!("it took {:?}", ended.took);
     ended.assert_no_panic();
     scratch.assert_clean();
     let summary = ended.summary();
-    for fault in ["breaks", "breaks on the way out", "breaks on the way back"] {
+    for fault in ["breaks on the way out", "breaks on the way back"] {
         let case = case(&summary, fault);
         assert_failed_as(case, &["the load stopped", "the relay did not report"]);
     }
     assert_failed_as(case(&summary, "loses all"), &["the relay cannot be reached"]);
-    let gone = case(&summary, "gone for two seconds");
-    assert_ne!(text(gone, "ended"), "missed", "{gone}");
-    for fault in ["reordered", "duplicated"] {
-        let case = case(&summary, fault);
-        assert_ne!(text(case, "ended"), "missed", "{case}");
-        assert!(number(case, "estimate_mbit_per_s") > 0.0, "{case}");
-    }
+    let shuffled = case(&summary, "reordered");
+    assert_ne!(text(shuffled, "ended"), "missed", "{shuffled}");
+    assert!(number(shuffled, "estimate_mbit_per_s") > 0.0, "{shuffled}");
 }
 
 /// No number, and in time; one of these reasons, and somebody to look at.
