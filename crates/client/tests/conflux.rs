@@ -14,7 +14,7 @@ use netdoc::Fingerprint;
 use onion::cell::msg::DesiredUx;
 use onion::tunnel::conflux::{LegScheduler, LegState, schedulers};
 use onion::{Duration, Instant};
-use relay::{ExitSection, Relay, RelayConfig};
+use relay::Relay;
 use std::collections::BTreeSet;
 use std::fs;
 use std::io::{Read, Write};
@@ -50,19 +50,7 @@ fn with_legs(network: &Network, folder: &Path, exit: &'static str, legs: usize) 
 
 /// A relay of ours that is published in this network, and lets clients go anywhere.
 fn our_exit(network: &Network, folder: &Path) -> Relay {
-    let config = RelayConfig {
-        nickname: Some("ours".parse().expect("a nickname")),
-        address: Some([127, 0, 0, 1].into()),
-        keys: Some(folder.join("ours")),
-        authorities: Some(network.directory_addrs()),
-        exit: ExitSection {
-            policy: Some(vec!["accept *:*".to_owned()]),
-            reject_private: Some(false),
-            conflux: Some(true),
-            ..ExitSection::default()
-        },
-        ..RelayConfig::default()
-    };
+    let config = common::our_exit("ours", network, folder);
     Relay::start(&config.check().expect("sound"), channel().0).expect("started")
 }
 

@@ -17,7 +17,7 @@ use exit::{Accounts, Deed, LyingExit};
 use lab::{Network, RelaySpec, connect_through};
 use link::Clock;
 use onion::Instant;
-use relay::{ExitSection, Relay, RelayConfig};
+use relay::{Relay, RelayConfig};
 use said::Said;
 use std::fs;
 use std::io::{ErrorKind, Read};
@@ -63,20 +63,8 @@ fn lying_exit(
     let address = free.local_addr().expect("bound");
     drop(free);
     let keys = folder.join("liar");
-    let config = RelayConfig {
-        nickname: Some("liar".parse().expect("a nickname")),
-        address: Some([127, 0, 0, 1].into()),
-        or_port: Some(address.port()),
-        keys: Some(keys.clone()),
-        authorities: Some(network.directory_addrs()),
-        exit: ExitSection {
-            policy: Some(vec!["accept *:*".to_owned()]),
-            reject_private: Some(false),
-            conflux: Some(true),
-            ..ExitSection::default()
-        },
-        ..RelayConfig::default()
-    };
+    let config =
+        RelayConfig { or_port: Some(address.port()), ..common::our_exit("liar", network, folder) };
     let relay = Relay::start(&config.check().expect("sound"), channel().0).expect("started");
     network.wait_until_known(&[relay.rsa().0], PATIENCE).expect("listed");
     drop(relay);

@@ -137,7 +137,7 @@ impl Truths {
     /// As runs that are over have found them.
     fn of_runs(runs: &[Planned]) -> Self {
         let over = runs.iter().filter_map(|it| it.over.as_ref());
-        Self(over.map(|it| (it.sockets(), it.case.truth_mbit_per_s)).collect())
+        Self(over.map(|it| (it.sockets(), it.near_mbit())).collect())
     }
 
     /// For so many sockets, in Mbit/s, as far as it can be found out; `None` if the user has asked for the end.
@@ -197,4 +197,24 @@ fn of_scene(
         }
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use report::experiment::Case;
+
+    /// What the relay sent while it was behind, over a lossy path, is no truth for the other paths.
+    #[test]
+    fn a_grid_that_goes_on_takes_what_was_carried_without_distance_for_the_truth() {
+        let case = Case::judged("run", 72.0, Some(71.0), crate::trial::BOUNDS)
+            .column("sockets", 32)
+            .column("truth_near_mbit_per_s", 81.0)
+            .column("truth_behind_mbit_per_s", 72.0);
+        let over = Some(Judged { case, path: Path::NONE, verdict: "conclusive" });
+        let what =
+            What { mode: Mode::Transit, congestion: Congestion::Reno, relay: 0, limit: 90.0 };
+        let runs = [Planned { what, path: Path::NONE, is_ours: true, over }];
+        assert_eq!(Truths::of_runs(&runs).0, [(Some(32), Some(81.0))]);
+    }
 }

@@ -188,8 +188,11 @@ impl Tried {
     }
 
     /// The same of the seconds in which more had come to the relay than it read, all the time: what it can do over these very sockets.
-    /// `None` if there were hardly any.
+    /// `None` if there were hardly any, and where it waited for a processor: then this machine kept it from reading.
     pub(super) fn sent_behind_mbit(&self) -> Option<f64> {
+        if self.load.waited > MUCH_WAITING {
+            return None;
+        }
         let behind = || self.seconds.iter().filter(|it| it.is_behind);
         if behind().count() < BEHIND_SECONDS_MIN {
             return None;
@@ -305,6 +308,37 @@ mod tests {
         assert_eq!(doubted(99.0).detail, "inconclusive: too little load");
         assert_eq!(doubted(50.0).verdict, CaseVerdict::Missed);
         assert!(doubted(50.0).detail.starts_with("less than"), "{:?}", doubted(50.0));
+    }
+
+    #[test]
+    fn what_a_relay_sends_while_behind_is_what_it_can_unless_the_machine_kept_it_from_reading() {
+        let rate = Rate::from_mbit_per_s;
+        let second = |(number, sent, is_behind): (u64, f64, bool)| TriedSecond {
+            end: Instant::from_millis(1000 * number),
+            measured: rate(sent),
+            said: None,
+            sent: rate(sent),
+            is_behind,
+        };
+        let tried = |seconds: &[(u64, f64, bool)], waited| Tried {
+            outcome: Outcome::Failed {
+                reason: coordinator::Failure::GotNothing,
+                measurer: None,
+                round: 1,
+                second: None,
+            },
+            seconds: seconds.iter().copied().map(second).collect(),
+            load: Load { waited, ..Load::default() },
+            measurers: Vec::new(),
+            sockets: None,
+            hindered: Vec::new(),
+        };
+        let seconds =
+            [(1, 30.0, false), (2, 72.0, true), (3, 74.0, true), (4, 73.0, true), (5, 73.0, true)];
+        let behind = |seconds, waited| tried(seconds, waited).sent_behind_mbit();
+        assert_eq!(behind(&seconds, 0.0), Some(73.0));
+        assert_eq!(behind(&seconds, 0.2), None, "starved");
+        assert_eq!(behind(&seconds[..4], 0.0), None, "three seconds");
     }
 
     #[test]

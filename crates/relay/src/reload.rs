@@ -133,6 +133,9 @@ impl Relay {
         }
         let exit = settings.exit.as_ref().map(|exit| exit.engine(&[settings.address.into()]));
         self.tell_directory(Reload { settings, families, exit });
+        // The engine's thread does what it is told in turn, and may be late: once this returns, what was read holds.
+        // If the thread has ended, the relay has told so.
+        let _ended = self.engine.teller().ask(|_| ());
         Ok(reloaded)
     }
 }

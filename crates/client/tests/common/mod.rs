@@ -4,6 +4,7 @@
 
 use client::{ClientProxy, Event, Hop, Settings};
 use lab::{Network, NetworkSpec, RelaySpec};
+use relay::{ExitSection, RelayConfig};
 use std::path::Path;
 use std::sync::mpsc::{Receiver, channel};
 use std::time::Duration;
@@ -24,6 +25,23 @@ pub(crate) fn exit_with(nickname: &str, policy: &str) -> RelaySpec {
 /// A network of stock relays: three authorities, which are no exits, and these relays.
 pub(crate) fn network(relays: Vec<RelaySpec>) -> Network {
     Network::start(&NetworkSpec::new(relays), &mut |_| {}).expect("up")
+}
+
+/// A relay of ours that lets clients go anywhere, and links their circuits.
+pub(crate) fn our_exit(nickname: &str, network: &Network, folder: &Path) -> RelayConfig {
+    RelayConfig {
+        nickname: Some(nickname.parse().expect("a nickname")),
+        address: Some([127, 0, 0, 1].into()),
+        keys: Some(folder.join(nickname)),
+        authorities: Some(network.directory_addrs()),
+        exit: ExitSection {
+            policy: Some(vec!["accept *:*".to_owned()]),
+            reject_private: Some(false),
+            conflux: Some(true),
+            ..ExitSection::default()
+        },
+        ..RelayConfig::default()
+    }
 }
 
 /// A client of ours, and what it tells.

@@ -10,7 +10,7 @@ use crate::trial::{BOUNDS, Tried};
 use coordinator::{Hindrance, Inconclusive, Outcome};
 use lab::wan::Congestion;
 use onion::Duration;
-use report::experiment::{Case, CaseVerdict, ExperimentReport, Promise};
+use report::experiment::{Case, CaseVerdict, ExperimentReport, Promise, Value};
 
 pub(super) const TITLE: &str = "Are estimates true over real distances?";
 pub(super) const QUESTION: &str = "Is no estimate called conclusive that is not within −10 % and +5 % of what \
@@ -27,6 +27,9 @@ pub(super) struct Judged {
     /// One of [`WORDS`].
     pub(super) verdict: &'static str,
 }
+
+/// The column of what the relay carries without distance.
+const NEAR: &str = "truth_near_mbit_per_s";
 
 /// What a measurement says of its own number.
 const WORDS: [&str; 3] = ["conclusive", "lower_bound", "failed"];
@@ -86,7 +89,7 @@ impl Judged {
             .column("congestion", congestion)
             .column("limit_mbit_per_s", limit)
             .column("limited_by", limited_by)
-            .column("truth_near_mbit_per_s", near)
+            .column(NEAR, near)
             .column("truth_behind_mbit_per_s", behind)
             .column("fault", fault.map(Fault::words))
             .column("blame", tried.ok().and_then(|it| it.outcome.blame()).map(|it| it.to_string()))
@@ -114,10 +117,18 @@ impl Judged {
         WORDS.into_iter().find(|it| *it == text).unwrap_or("failed")
     }
 
+    fn column(&self, name: &str) -> Option<&Value> {
+        self.case.columns.iter().find(|(it, _)| it == name).map(|(_, value)| value)
+    }
+
     /// How many sockets its last round had.
     pub(super) fn sockets(&self) -> Option<u32> {
-        let (_, sockets) = self.case.columns.iter().find(|(name, _)| name == "sockets")?;
-        u32::try_from(sockets.as_u64()?).ok()
+        u32::try_from(self.column("sockets")?.as_u64()?).ok()
+    }
+
+    /// What the relay carries over as many without distance: not what this run was held against, if the relay was behind in it.
+    pub(super) fn near_mbit(&self) -> Option<f64> {
+        self.column(NEAR)?.as_f64()
     }
 
     /// Not so far and not so lossy that a lower bound would be as good as anything.
@@ -213,7 +224,7 @@ pub(super) fn report(
         "The truth of a relay is what the kernel counted that its process sent, TLS included, while it was \
          measured over a path without distance and loss by as many sockets, in the median second of the last round."
             .to_owned(),
-        "Where in four seconds of the last round or more, all the time, more had come to a stock relay than it read, its truth is what it sent in these: that is          all that it does, and its rate limit lets less through over many sockets and unsteady paths (docs/accuracy.md)."
+        "Where in four seconds of the last round or more, all the time, more had come to a stock relay than it read, its truth is what it sent in these: that is all that it does, and its rate limit lets less through over many sockets and unsteady paths (docs/accuracy.md)."
             .to_owned(),
     ];
     notes.extend(missing);

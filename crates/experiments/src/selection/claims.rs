@@ -57,7 +57,7 @@ pub(super) fn table_iii(uniform: &[Probed], weighted: &[Probed], users: Users) -
         let depends_on_users = name != "throughput";
         let verdict = match (side(factor.interval, 1.0, paper), users) {
             (_, Users::Absent) if depends_on_users => CaseVerdict::Skipped,
-            (CaseVerdict::Missed, Users::TooFewOrMany) => CaseVerdict::Inconclusive,
+            (_, Users::TooFewOrMany) if depends_on_users => CaseVerdict::Inconclusive,
             (verdict, _) => verdict,
         };
         let interval = factor
@@ -171,9 +171,9 @@ mod tests {
         assert_eq!(judged(&slow, &fast, Users::AsInPaper), [Held, Held, Held]);
         assert_eq!(judged(&fast, &slow, Users::AsInPaper), [Missed, Missed, Missed]);
         assert_eq!(judged(&slow, &slow, Users::AsInPaper), [Inconclusive; 3]);
-        // What comes out the other way where the condition is not there says nothing.
-        assert_eq!(judged(&fast, &slow, Users::TooFewOrMany), [Inconclusive; 3]);
-        assert_eq!(judged(&slow, &fast, Users::TooFewOrMany), [Held, Held, Held]);
+        // Where the condition is not there, what comes out says nothing, whichever way.
+        assert_eq!(judged(&fast, &slow, Users::TooFewOrMany), [Inconclusive, Inconclusive, Missed]);
+        assert_eq!(judged(&slow, &fast, Users::TooFewOrMany), [Inconclusive, Inconclusive, Held]);
         assert_eq!(judged(&slow, &fast, Users::Absent), [Skipped, Skipped, Held]);
     }
 

@@ -51,10 +51,6 @@ pub(super) fn rate(probed: &Probed) -> Option<f64> {
     probed.throughput_kb_s
 }
 
-pub(super) fn of_values(values: &[f64]) -> Interval {
-    Interval::of(values)
-}
-
 /// Columns of a mean and its interval.
 pub(super) fn with(case: Case, name: &str, it: Interval) -> Case {
     case.column(name, rounded(it.mean))
@@ -106,7 +102,7 @@ fn users(course: &Course, scene: &Scene) -> (Option<Case>, claims::Users) {
         let such = scene.limits().filter(|(_, limit)| is_such(limit.as_mbit_per_s()));
         let shares =
             such.map(|(relay, limit)| carried(relay) / seconds / limit.as_byte_per_s() as f64);
-        of_values(&shares.collect::<Vec<_>>()).mean
+        Interval::of(&shares.collect::<Vec<_>>()).mean
     };
     let (slow, fast) = (share(|it| it <= SLOW_MBIT), share(|it| it >= FAST_MBIT));
     let is_there = slow >= FULL && fast <= FREE;

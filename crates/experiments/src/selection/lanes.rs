@@ -25,7 +25,7 @@ pub(super) fn play(
     }
     let mut all = Vec::new();
     let is_over = &is_over;
-    thread::scope(|scope| {
+    thread::scope(|scope| -> Result<(), Error> {
         let (sender, receiver) = channel();
         let start = |(lane, subjects): (usize, Vec<Subject>)| {
             let sender = sender.clone();
@@ -48,8 +48,7 @@ pub(super) fn play(
             Ok(ended) => Ok(ended?),
             Err(panic) => std::panic::resume_unwind(panic),
         })
-    })
-    .map_err(|error: Error| error)?;
+    })?;
     all.sort_by_key(|(place, _)| *place);
     Ok(all)
 }

@@ -1,10 +1,11 @@
 //! Links, learned while nobody else uses the network: paths that cover them, and their round trips beside the truth.
 
-use super::judge::{of_values, rounded, with};
+use super::judge::{rounded, with};
 use super::scene::Scene;
 use super::uniform;
 use crate::error::Error;
 use crate::load::Load;
+use crate::simulated::Interval;
 use client::View;
 use client::model::{Model, Pair};
 use client::probe::Subject;
@@ -55,7 +56,7 @@ fn compared(links: &[(f64, Duration)], load: Load) -> Case {
     let errors: Vec<f64> = links.iter().map(error).collect();
     let worst = errors.iter().map(|it| it.abs()).fold(0.0, f64::max);
     let close = errors.iter().filter(|it| it.abs() <= CLOSE).count();
-    let mean = of_values(&errors);
+    let mean = Interval::of(&errors);
     let verdict = match close == errors.len() {
         true => CaseVerdict::Held,
         false if load.machine > BUSY => CaseVerdict::Inconclusive,
