@@ -124,8 +124,8 @@ impl<N> Drop for NodeThread<N> {
 }
 
 impl<N> Teller<N> {
-    /// Has something done on the thread, soon, and before the node's next turn. A thread that has ended
-    /// does nothing.
+    /// Has something done on the thread, soon, and before the node's next turn: the one under way may take in
+    /// first what comes from sockets meanwhile. A thread that has ended does nothing.
     pub fn tell(&self, task: impl FnOnce(&mut dyn Drive<N>) + Send + 'static) {
         self.command(Command::Do(Box::new(task)));
     }
