@@ -13,9 +13,11 @@ mod client_load;
 mod common;
 mod concurrent;
 mod conflux;
+mod crowd;
 mod distant;
 mod downloads;
 mod error;
+mod factor;
 mod felt;
 mod hosts;
 mod kill;
@@ -24,6 +26,7 @@ mod load;
 mod mode;
 mod narrow;
 mod paths;
+mod penetrators;
 mod ratio;
 mod selection;
 mod siege;
@@ -80,6 +83,7 @@ enum Experiment {
     Kist(kist::Options),
     Narrow(narrow::Options),
     Paths(paths::Options),
+    Penetrators(penetrators::Options),
     Ratio(ratio::Options),
     Selection(selection::Options),
     Siege(siege::Options),
@@ -111,6 +115,7 @@ pub fn run(
         Experiment::Kist(options) => kist::run(options, common, output, interrupt)?,
         Experiment::Narrow(options) => narrow::run(options, common, output, interrupt)?,
         Experiment::Paths(options) => paths::run(options, common, output, interrupt)?,
+        Experiment::Penetrators(options) => penetrators::run(options, common, output, interrupt)?,
         Experiment::Ratio(options) => ratio::run(options, common, output, interrupt)?,
         Experiment::Selection(options) => selection::run(options, common, output, interrupt)?,
         Experiment::Siege(options) => siege::run(options, common, output, interrupt)?,

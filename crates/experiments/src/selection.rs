@@ -1,10 +1,11 @@
-//! `flashflow experiment selection`: ways of choosing paths, and what circuits cost (Panchenko et al., tables I to IV, figures 4 to 7).
+//! `flashflow experiment selection`: ways of choosing paths, and what circuits cost (Panchenko et al., tables I to V, figures 4 to 7).
 
 mod claims;
 mod correlation;
 mod judge;
 mod lanes;
 mod network;
+mod pages;
 mod quiet;
 mod scene;
 mod users;
@@ -22,6 +23,7 @@ use client::path::{Need, Rules, draw_path};
 use client::probe::{ProbePlan, Probed, Subject};
 use link::{Clock, unix_time_s};
 use onion::Duration;
+use pages::{Fetched, Readers};
 use rand::SeedableRng;
 use rand::rngs::StdRng;
 use report::experiment::{ExperimentReport, Promise};
@@ -37,7 +39,7 @@ use ways::Way;
 /// loopback. While nobody uses it, links' round trips are probed and compared with those that were asked for. Then users come, clients that
 /// download all the time on paths that they choose uniformly, so that slow relays have more than they can carry. Beside them circuits that are
 /// chosen uniformly teach a model of relays and links; then each strategy gets as many circuits, in turn: the time to set up, round trip and
-/// throughput of each, by our prober. Entropies and shares of compromised paths are computed beside. With --network all clients of a simulated network choose so instead,
+/// throughput of each, by our prober. At last headers of pages are fetched with stock tor, with our client, and without either. Entropies and shares of compromised paths are computed beside. With --network all clients of a simulated network choose so instead,
 /// as far as weights of relays say it: see docs/simulation.md for such networks.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
@@ -85,6 +87,8 @@ struct Course {
     learning: Vec<Probed>,
     lengths: Vec<Probed>,
     ways: Vec<(Way, Vec<Probed>)>,
+    /// Headers of pages; nothing without distances.
+    pages: Vec<Fetched>,
 }
 
 /// Probers side by side, where others use the network, too. No divisor is in common with the number of strategies, so that each prober meets all.
@@ -168,6 +172,7 @@ pub(super) fn run(
         let all: Vec<Probed> = probed(play(subjects, &bare, ("links", LANES))?);
         quiet = Some((model(&all), reading().since(&before)));
     }
+    let readers = if is_flat { None } else { Some(Readers::start(&scene)?) };
     let users = match options.users {
         0 => None,
         count => {
@@ -205,10 +210,15 @@ pub(super) fn run(
     let before = reading();
     let played = play(subjects, &plan, ("strategies", lanes))?;
     let load = reading().since(&before);
+    let mut pages = Vec::new();
+    if let Some(readers) = readers {
+        output.step("headers of pages: with tor, with our client, and without either");
+        pages = readers.fetch(circuits as usize, || interrupt.is_requested())?;
+    }
     let used = users.map(Users::stop).transpose()?;
     let names = ways.len();
     let ways = ways.into_iter().map(|way| (way, Vec::new())).collect();
-    let mut course = Course { quiet, used, bytes, learning, lengths, ways };
+    let mut course = Course { quiet, used, bytes, learning, lengths, ways, pages };
     for (place, probed) in played {
         course.ways[place % names].1.push(probed);
     }

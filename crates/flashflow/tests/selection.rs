@@ -1,4 +1,4 @@
-//! `flashflow experiment selection`, in networks of its own.
+//! `flashflow experiment selection` and `penetrators`, in networks of their own.
 
 #[expect(dead_code, reason = "what the other test files need")]
 mod common;
@@ -101,6 +101,23 @@ fn strategies_are_probed_beside_users_and_compared_with_the_paper() {
     let users = case("users load slow relays and no fast ones");
     assert_eq!((&users["users"], &users["failed"]), (&2.into(), &0.into()), "{users}");
     assert!(number(users, "circuits") >= 1.0 && number(users, "slow_relays_used") > 0.0, "{users}");
+    for (who, factor) in [
+        ("stock tor", Some("stock tor over no anonymity")),
+        ("our client", Some("our client over no anonymity")),
+        ("no anonymity", None),
+    ] {
+        let it = case(&format!("table V: headers by {who}"));
+        assert_eq!((&it["headers"], &it["failed"]), (&2.into(), &0.into()), "{it}");
+        let [least, middle, most] =
+            ["header_s_least", "header_s_median", "header_s_most"].map(|name| number(it, name));
+        assert!(0.0 < least && least <= middle && middle <= most, "{it}");
+        if let Some(factor) = factor {
+            let of_nobody = number(case("table V: headers by no anonymity"), "header_s");
+            let shown = number(it, "header_s") / of_nobody;
+            let told = number(case(&format!("table V: {factor}")), "factor");
+            assert!((told / shown - 1.0).abs() < 1e-2, "{told}: {shown}");
+        }
+    }
     for file in ["selection.html", "selection.json", "selection.csv", "selection-figure-7.svg"] {
         assert!(scratch.path("results").join(file).is_file(), "{file}");
     }
@@ -119,4 +136,49 @@ fn an_experiment_that_is_ended_leaves_neither_relays_nor_users() {
     let ended = running.end();
     ended.assert_code(130);
     scratch.wait_until_clean();
+}
+
+/// Whether others slow anything down is for more than two of them; what they do is not.
+#[test]
+fn a_stream_and_a_set_up_are_measured_beside_penetrators_through_stock_relays_and_ours() {
+    if let Some(what) = lacking() {
+        skip::this_test!("it needs {what}");
+    }
+    let scratch = Scratch::new();
+    let arguments = "experiment penetrators --penetrators 0,2 --streams 1,2 --repeats 3 --bytes 100000 --out results --json";
+    let ended = scratch.run(&arguments.split_whitespace().collect::<Vec<_>>());
+    eprintln!("it took {:?}", ended.took);
+    ended.assert_no_panic();
+    scratch.assert_clean();
+    let summary = ended.summary();
+    let cases = summary["cases"].as_array().expect("cases");
+    let case = |name: &str| {
+        let found = cases.iter().find(|it| text(it, "name") == name);
+        found.unwrap_or_else(|| panic!("no {name}: {summary}"))
+    };
+    for (figure, others, levels) in [
+        ("figure-1", "penetrators", [0, 2]),
+        ("figure-2", "streams", [1, 2]),
+        ("figure-3", "penetrators", [0, 2]),
+    ] {
+        for relays in ["stock", "ours"] {
+            let [few, many] =
+                levels.map(|level| case(&format!("{figure}: {relays}, {level} {others}")));
+            for (it, level) in [few, many].into_iter().zip(levels) {
+                assert_eq!((&it[others], &it["failed"]), (&level.into(), &0.into()), "{it}");
+                assert!(number(it, "value") > 0.0, "{it}");
+            }
+            // Nobody else, and then somebody, who has circuits all the time.
+            assert_eq!(number(few, "others_circuits_per_s"), 0.0, "{few}");
+            if figure != "figure-2" {
+                assert!(number(many, "others_circuits_per_s") > 0.0, "{many}");
+            }
+            let of = format!("{figure}: {relays}, {} {others} over {}", levels[1], levels[0]);
+            let factor = number(case(&of), "factor");
+            let shown = number(many, "value") / number(few, "value");
+            assert!((factor / shown - 1.0).abs() < 1e-2, "{factor}: {shown}");
+        }
+        case(&format!("{figure}: ours over stock, {} {others}", levels[1]));
+        assert!(scratch.path("results").join(format!("penetrators-{figure}.svg")).is_file());
+    }
 }

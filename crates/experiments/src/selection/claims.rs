@@ -2,7 +2,7 @@
 
 use super::correlation::Correlation;
 use super::judge::{of, rate, rounded, rtt_ms, setup_ms};
-use crate::simulated::Interval;
+use crate::factor::{Factor, side};
 use client::probe::Probed;
 use report::experiment::{Case, CaseVerdict};
 
@@ -17,32 +17,6 @@ pub(super) enum Users {
     TooFewOrMany,
     /// Slow relays were full, and fast ones were not.
     AsInPaper,
-}
-
-/// On which side of the middle a whole interval lies: the paper's, the other, or on both.
-fn side(interval: Option<(f64, f64)>, middle: f64, paper: f64) -> CaseVerdict {
-    let Some((low, high)) = interval else { return CaseVerdict::Inconclusive };
-    if low <= middle && middle <= high {
-        return CaseVerdict::Inconclusive;
-    }
-    if (low > middle) == (paper > middle) { CaseVerdict::Held } else { CaseVerdict::Missed }
-}
-
-/// A quotient of two means, with its interval of 95 %: by the errors of both (delta method), of its logarithm, since times have long tails.
-#[derive(Clone, Copy, Debug, PartialEq)]
-struct Factor {
-    value: f64,
-    interval: Option<(f64, f64)>,
-}
-
-impl Factor {
-    fn of(part: Interval, whole: Interval) -> Self {
-        let value = part.mean / whole.mean;
-        let relative = |it: Interval| Some(it.half_width? / it.mean);
-        let width = relative(part).zip(relative(whole)).map(|(a, b)| a.hypot(b));
-        let width = width.filter(|it| it.is_finite());
-        Self { value, interval: width.map(|it| (value * (-it).exp(), value * it.exp())) }
-    }
 }
 
 /// Table III: each of its three values a case.
@@ -60,15 +34,12 @@ pub(super) fn table_iii(uniform: &[Probed], weighted: &[Probed], users: Users) -
             (_, Users::TooFewOrMany) if depends_on_users => CaseVerdict::Inconclusive,
             (verdict, _) => verdict,
         };
-        let interval = factor
-            .interval
-            .map_or_else(String::new, |(low, high)| format!(" ({low:.2} to {high:.2})"));
         with_interval(
             Case::new(format!("table III: {name}, weighted over uniform"), None, None),
             "factor",
             (factor.value, factor.interval, paper),
         )
-        .ended(verdict, format!("× {:.2}{interval}; paper × {paper:.2}", factor.value))
+        .ended(verdict, format!("{factor}; paper × {paper:.2}"))
     };
     values.into_iter().map(case).collect()
 }
@@ -134,33 +105,6 @@ mod tests {
 
     fn verdicts(cases: &[Case]) -> Vec<CaseVerdict> {
         cases.iter().map(|it| it.verdict).collect()
-    }
-
-    #[test]
-    fn an_interval_across_the_middle_decides_nothing() {
-        assert_eq!(side(Some((0.1, 0.9)), 0.0, 0.47), CaseVerdict::Held);
-        assert_eq!(side(Some((-0.9, -0.1)), 0.0, 0.47), CaseVerdict::Missed);
-        assert_eq!(side(Some((-0.9, -0.1)), 0.0, -0.34), CaseVerdict::Held);
-        assert_eq!(side(Some((-0.1, 0.9)), 0.0, 0.47), CaseVerdict::Inconclusive);
-        assert_eq!(side(None, 0.0, 0.47), CaseVerdict::Inconclusive);
-        assert_eq!(side(Some((0.4, 0.9)), 1.0, 0.53), CaseVerdict::Held);
-        assert_eq!(side(Some((1.1, 9.0)), 1.0, 0.53), CaseVerdict::Missed);
-    }
-
-    #[test]
-    fn a_factor_is_as_unsure_as_both_its_parts_and_never_negative() {
-        let exact = Interval { mean: 4.0, half_width: Some(0.0), count: 9 };
-        let unsure = Interval { mean: 2.0, half_width: Some(3.0), count: 3 };
-        let Factor { value, interval: Some((low, high)) } = Factor::of(unsure, exact) else {
-            panic!("no interval");
-        };
-        assert!((value - 0.5).abs() < 1e-9 && low > 0.0, "{low}");
-        // The quotient times and over e to the power of 1.5.
-        assert!(
-            (high / value - 4.481_689).abs() < 1e-5 && (value / low * value - high).abs() < 1e-9
-        );
-        let one = Interval { mean: 2.0, half_width: None, count: 1 };
-        assert_eq!(Factor::of(one, exact).interval, None);
     }
 
     #[test]

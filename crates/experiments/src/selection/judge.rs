@@ -1,6 +1,7 @@
 //! What was found, beside what the paper found.
 
 use super::claims::{self, correlations, table_iii};
+use super::pages;
 use super::quiet;
 use super::scene::Scene;
 use super::ways::Way;
@@ -79,6 +80,7 @@ pub(super) fn cases(course: &Course, scene: &Scene, rng: &mut StdRng) -> Result<
         }
     }
     cases.extend(lengths(course));
+    cases.extend(pages::cases(&course.pages));
     cases.extend(course.quiet.as_ref().and_then(|(model, load)| quiet::links(model, scene, *load)));
     let of_ways = course.ways.iter().filter(|(way, _)| matches!(way.name, "uniform" | "weighted"));
     let all: Vec<&Probed> =

@@ -7,7 +7,7 @@ use client::countries::Countries;
 use client::probe::{self, ProbeServer};
 use client::{Directories, View};
 use lab::wan::{HostSpec, Wan, WanSpec, Way};
-use lab::{JoinedRelay, Network, NetworkSpec, RelaySpec};
+use lab::{ContentServer, JoinedRelay, Network, NetworkSpec, RelaySpec};
 use link::unix_time_s;
 use netdoc::Fingerprint;
 use onion::{Duration, Rate};
@@ -162,6 +162,23 @@ impl Scene {
     /// What each relay can carry.
     pub(super) fn limits(&self) -> impl Iterator<Item = (&Fingerprint, Rate)> {
         self.relays.iter().zip(PLACES.iter().map(|it| Rate::from_mbit_per_s(it.mbit)))
+    }
+
+    /// A server of pages at the host of a relay.
+    pub(super) fn server_at(&self, number: usize) -> Result<ContentServer, Error> {
+        let name = name(number % PLACES.len());
+        let host = self.wan.as_ref().map(|wan| wan.host(&name)).transpose()?;
+        let address = host.map_or(Ipv4Addr::LOCALHOST, lab::wan::Host::address);
+        self.at_place(number, || stage::content_server(address))?
+    }
+
+    pub(super) const fn network(&self) -> &Network {
+        &self.network
+    }
+
+    /// The relays of unequal rates, in order.
+    pub(super) fn relays(&self) -> &[Fingerprint] {
+        &self.relays
     }
 
     /// Where downloads come from.

@@ -5,17 +5,14 @@
 
 use super::scene::Scene;
 use super::uniform;
+use crate::crowd::{Crowd, Member};
 use crate::error::Error;
 use client::View;
-use client::probe::{self, ProbeError, ProbePlan, Probed};
-use link::Clock;
-use onion::{Duration, Instant};
+use client::probe::{self, ProbePlan, Probed};
+use onion::Duration;
 use rand::SeedableRng;
 use rand::rngs::StdRng;
 use std::net::SocketAddr;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
-use std::thread::{self, Builder, JoinHandle};
 
 /// Of a user's download: a page with its pictures.
 pub(super) const BYTES: u64 = 150_000;
@@ -26,11 +23,8 @@ const PATHS: u32 = 200;
 
 /// Users that live until they are stopped.
 pub(super) struct Users {
-    is_over: Arc<AtomicBool>,
-    seen: Arc<Mutex<Vec<Probed>>>,
-    threads: Vec<JoinHandle<Result<(), Error>>>,
-    clock: Clock,
-    began: Instant,
+    crowd: Crowd,
+    count: u32,
 }
 
 /// What users had.
@@ -48,76 +42,26 @@ impl Users {
         seed: u64,
         is_interrupted: impl Fn() -> bool,
     ) -> Result<Self, Error> {
-        let clock = Clock::start();
-        let began = clock.now();
-        let mut users = Self {
-            is_over: Arc::default(),
-            seen: Arc::default(),
-            threads: Vec::new(),
-            clock,
-            began,
-        };
+        let mut crowd = Crowd::new();
         for number in 0..count {
-            let (is_over, seen) = (Arc::clone(&users.is_over), Arc::clone(&users.seen));
             let (view, server) = (scene.shared_view(), scene.server());
             let rng = StdRng::seed_from_u64(seed ^ (u64::from(number) + 1).rotate_left(32));
-            let body = move || live(&view, server, rng, &is_over, &seen);
-            let spawn = || Builder::new().name(format!("user{number}")).spawn(body);
-            let thread = scene.at_place(number as usize, spawn)?;
-            users.threads.push(thread.map_err(|it| ProbeError::Machine(it.to_string()))?);
+            let life = move |member: &Member| live(&view, server, rng, member);
+            scene.at_place(number as usize, || crowd.join(life))??;
         }
-        let deadline = clock.now() + PATIENCE;
-        let is_whole = |it: &&Probed| it.failure.is_none();
-        while clock.now() < deadline && !is_interrupted() {
-            let whole = users.seen().iter().filter(is_whole).count();
-            if whole >= count as usize / 2 {
-                break;
-            }
-            thread::park_timeout(Duration::from_millis(100));
-        }
-        Ok(users)
-    }
-
-    fn seen(&self) -> std::sync::MutexGuard<'_, Vec<Probed>> {
-        self.seen.lock().unwrap_or_else(PoisonError::into_inner)
+        crowd.wait_for(count as usize / 2, PATIENCE, is_interrupted);
+        Ok(Self { crowd, count })
     }
 
     /// Ends them, and tells what they had.
-    pub(super) fn stop(mut self) -> Result<Used, Error> {
-        let lasted = self.clock.now() - self.began;
-        self.is_over.store(true, Ordering::Relaxed);
-        let threads = std::mem::take(&mut self.threads);
-        let users = u32::try_from(threads.len()).unwrap_or(u32::MAX);
-        for thread in threads {
-            match thread.join() {
-                Ok(ended) => ended?,
-                Err(panic) => std::panic::resume_unwind(panic),
-            }
-        }
-        let circuits = std::mem::take(&mut *self.seen());
-        Ok(Used { users, circuits, lasted })
-    }
-}
-
-impl Drop for Users {
-    /// What fails elsewhere leaves no users behind.
-    fn drop(&mut self) {
-        self.is_over.store(true, Ordering::Relaxed);
-        for thread in self.threads.drain(..) {
-            // A panic has been told of where it happened.
-            let _ = thread.join();
-        }
+    pub(super) fn stop(self) -> Result<Used, Error> {
+        let (circuits, lasted) = self.crowd.stop()?;
+        Ok(Used { users: self.count, circuits, lasted })
     }
 }
 
 /// A user's life.
-fn live(
-    view: &View,
-    server: SocketAddr,
-    mut rng: StdRng,
-    is_over: &AtomicBool,
-    seen: &Mutex<Vec<Probed>>,
-) -> Result<(), Error> {
+fn live(view: &View, server: SocketAddr, mut rng: StdRng, member: &Member) -> Result<(), Error> {
     let plan = ProbePlan {
         rounds: 0,
         pause: Duration::from_millis(100),
@@ -126,14 +70,9 @@ fn live(
         download_max: Duration::from_secs(180),
         ..ProbePlan::default()
     };
-    let is_ended = || is_over.load(Ordering::Relaxed);
-    while !is_ended() {
+    while !member.is_over() {
         let subjects = uniform(view, 3, PATHS, &mut rng)?;
-        let each = |probed| {
-            seen.lock().unwrap_or_else(PoisonError::into_inner).push(probed);
-            !is_ended()
-        };
-        probe::run(plan.clone(), subjects, view, each, is_ended)?;
+        probe::run(plan.clone(), subjects, view, |probed| member.saw(probed), || member.is_over())?;
     }
     Ok(())
 }

@@ -1,0 +1,157 @@
+//! Probers that go on until they are stopped, each on a thread of its own.
+
+use crate::error::Error;
+use client::probe::{ProbeError, Probed};
+use link::Clock;
+use onion::{Duration, Instant};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread::{self, Builder, JoinHandle};
+
+/// How often it is looked whether enough have begun.
+const STEP: Duration = Duration::from_millis(20);
+
+/// All of them. They end with this value, too.
+pub(crate) struct Crowd {
+    common: Member,
+    threads: Vec<JoinHandle<Result<(), Error>>>,
+    clock: Clock,
+    began: Instant,
+}
+
+/// What each has from the crowd.
+#[derive(Clone, Default)]
+pub(crate) struct Member {
+    is_over: Arc<AtomicBool>,
+    seen: Arc<Mutex<Vec<Probed>>>,
+}
+
+impl Member {
+    /// Whether the crowd has been told to end.
+    pub(crate) fn is_over(&self) -> bool {
+        self.is_over.load(Ordering::Relaxed)
+    }
+
+    /// Notes what became of a circuit; says whether to go on.
+    pub(crate) fn saw(&self, probed: Probed) -> bool {
+        self.seen().push(probed);
+        !self.is_over()
+    }
+
+    fn seen(&self) -> MutexGuard<'_, Vec<Probed>> {
+        self.seen.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Crowd {
+    /// Nobody yet.
+    pub(crate) fn new() -> Self {
+        let clock = Clock::start();
+        Self { common: Member::default(), threads: Vec::new(), clock, began: clock.now() }
+    }
+
+    /// Another one, in the network of this thread.
+    pub(crate) fn join(
+        &mut self,
+        life: impl FnOnce(&Member) -> Result<(), Error> + Send + 'static,
+    ) -> Result<(), Error> {
+        let member = self.common.clone();
+        let thread = Builder::new()
+            .name(format!("crowd{}", self.threads.len()))
+            .spawn(move || life(&member));
+        self.threads.push(thread.map_err(|it| ProbeError::Machine(it.to_string()))?);
+        Ok(())
+    }
+
+    /// Waits until so many circuits have done all that they were for, or `patience` is over; says whether they have.
+    pub(crate) fn wait_for(
+        &self,
+        circuits: usize,
+        patience: Duration,
+        is_interrupted: impl Fn() -> bool,
+    ) -> bool {
+        let deadline = self.clock.now() + patience;
+        let whole = || self.common.seen().iter().filter(|it| it.failure.is_none()).count();
+        while whole() < circuits {
+            if self.clock.now() >= deadline || is_interrupted() {
+                return false;
+            }
+            thread::park_timeout(STEP);
+        }
+        true
+    }
+
+    /// How many circuits are over, and since when there is the crowd.
+    pub(crate) fn count(&self) -> (usize, Duration) {
+        (self.common.seen().len(), self.clock.now() - self.began)
+    }
+
+    /// Ends them, and tells what became of their circuits in how long.
+    pub(crate) fn stop(mut self) -> Result<(Vec<Probed>, Duration), Error> {
+        let lasted = self.clock.now() - self.began;
+        self.common.is_over.store(true, Ordering::Relaxed);
+        for thread in std::mem::take(&mut self.threads) {
+            match thread.join() {
+                Ok(ended) => ended?,
+                Err(panic) => std::panic::resume_unwind(panic),
+            }
+        }
+        let seen = std::mem::take(&mut *self.common.seen());
+        Ok((seen, lasted))
+    }
+}
+
+impl Drop for Crowd {
+    /// What fails elsewhere leaves nobody behind.
+    fn drop(&mut self) {
+        self.common.is_over.store(true, Ordering::Relaxed);
+        for thread in self.threads.drain(..) {
+            // A panic has been told of where it happened.
+            let _ = thread.join();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::mpsc::channel;
+
+    fn failed(why: &str) -> Probed {
+        Probed { failure: Some(why.to_owned()), ..Probed::default() }
+    }
+
+    #[test]
+    fn a_crowd_ends_when_it_is_told_or_dropped_and_what_failed_is_not_waited_for() {
+        let mut crowd = Crowd::new();
+        for number in 0..3 {
+            let life = move |member: &Member| {
+                let first = if number == 0 { failed("no relay") } else { Probed::default() };
+                member.saw(first);
+                while !member.is_over() {
+                    thread::yield_now();
+                }
+                assert!(!member.saw(Probed::default()), "it is over");
+                Ok(())
+            };
+            crowd.join(life).expect("a thread");
+        }
+        assert!(crowd.wait_for(2, Duration::from_secs(60), || false));
+        assert!(!crowd.wait_for(3, Duration::from_secs(60), || true), "one has failed");
+        assert!(!crowd.wait_for(3, Duration::from_millis(1), || false), "one has failed");
+        let (seen, _) = crowd.stop().expect("no failure");
+        assert_eq!(seen.len(), 6);
+
+        let (sender, ended) = channel();
+        let mut crowd = Crowd::new();
+        let life = move |member: &Member| {
+            while !member.is_over() {
+                thread::yield_now();
+            }
+            sender.send(()).map_err(|_| Error::Usage("nobody".to_owned()))
+        };
+        crowd.join(life).expect("a thread");
+        drop(crowd);
+        assert!(ended.try_recv().is_ok(), "it has ended by now");
+    }
+}

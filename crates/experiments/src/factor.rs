@@ -1,0 +1,74 @@
+//! Quotients of means, and what their intervals say.
+
+use crate::simulated::Interval;
+use report::experiment::CaseVerdict;
+use std::fmt;
+
+/// A quotient of two means, with its interval of 95 %: by the errors of both (delta method), of its logarithm, since times have long tails.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Factor {
+    pub(crate) value: f64,
+    /// `None` where one of the means has none.
+    pub(crate) interval: Option<(f64, f64)>,
+}
+
+impl Factor {
+    pub(crate) fn of(part: Interval, whole: Interval) -> Self {
+        let value = part.mean / whole.mean;
+        let relative = |it: Interval| Some(it.half_width? / it.mean);
+        let width = relative(part).zip(relative(whole)).map(|(a, b)| a.hypot(b));
+        let width = width.filter(|it| it.is_finite());
+        Self { value, interval: width.map(|it| (value * (-it).exp(), value * it.exp())) }
+    }
+}
+
+impl fmt::Display for Factor {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "× {:.2}", self.value)?;
+        match self.interval {
+            Some((low, high)) => write!(f, " ({low:.2} to {high:.2})"),
+            None => Ok(()),
+        }
+    }
+}
+
+/// On which side of the middle a whole interval lies: the expected value's, the other, or on both.
+pub(crate) fn side(interval: Option<(f64, f64)>, middle: f64, expected: f64) -> CaseVerdict {
+    let Some((low, high)) = interval else { return CaseVerdict::Inconclusive };
+    if low <= middle && middle <= high {
+        return CaseVerdict::Inconclusive;
+    }
+    if (low > middle) == (expected > middle) { CaseVerdict::Held } else { CaseVerdict::Missed }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_interval_across_the_middle_decides_nothing() {
+        assert_eq!(side(Some((0.1, 0.9)), 0.0, 0.47), CaseVerdict::Held);
+        assert_eq!(side(Some((-0.9, -0.1)), 0.0, 0.47), CaseVerdict::Missed);
+        assert_eq!(side(Some((-0.9, -0.1)), 0.0, -0.34), CaseVerdict::Held);
+        assert_eq!(side(Some((-0.1, 0.9)), 0.0, 0.47), CaseVerdict::Inconclusive);
+        assert_eq!(side(None, 0.0, 0.47), CaseVerdict::Inconclusive);
+        assert_eq!(side(Some((0.4, 0.9)), 1.0, 0.53), CaseVerdict::Held);
+        assert_eq!(side(Some((1.1, 9.0)), 1.0, 0.53), CaseVerdict::Missed);
+    }
+
+    #[test]
+    fn a_factor_is_as_unsure_as_both_its_parts_and_never_negative() {
+        let exact = Interval { mean: 4.0, half_width: Some(0.0), count: 9 };
+        let unsure = Interval { mean: 2.0, half_width: Some(3.0), count: 3 };
+        let Factor { value, interval: Some((low, high)) } = Factor::of(unsure, exact) else {
+            panic!("no interval");
+        };
+        assert!((value - 0.5).abs() < 1e-9 && low > 0.0, "{low}");
+        // The quotient times and over e to the power of 1.5.
+        assert!(
+            (high / value - 4.481_689).abs() < 1e-5 && (value / low * value - high).abs() < 1e-9
+        );
+        let one = Interval { mean: 2.0, half_width: None, count: 1 };
+        assert_eq!(Factor::of(one, exact).interval, None);
+    }
+}

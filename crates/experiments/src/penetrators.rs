@@ -1,0 +1,176 @@
+//! `flashflow experiment penetrators`: a node that others use, too (Panchenko et al., figures 1 to 3).
+
+mod judge;
+mod scene;
+
+use crate::common::{Common, or};
+use crate::crowd::{Crowd, Member};
+use crate::error::Error;
+use crate::load::{Load, Reading};
+use crate::telling::{pair, report, tell};
+use clap::Args;
+use client::View;
+use client::probe::{self, ProbePlan, Probed, Subject};
+use judge::{Point, What};
+use link::Clock;
+use onion::Duration;
+use report::experiment::{ExperimentReport, Promise};
+use scene::{Kind, Scene};
+use std::sync::Arc;
+use terminal::{Interrupt, Output};
+
+/// What does a stream, or a circuit that is set up, lose to others that use the same relays?
+///
+/// A private network on loopback. A client of ours has one download after the other over a circuit of three relays of one kind, stock or ours, while penetrators set up circuits through its middle one,
+/// and close each as soon as it stands (figure 1), or others download over the same relays (figure 2). Then it sets up circuits of these three relays itself, while penetrators do the same (figure 3). Stock relays and
+/// ours take turns at each step. All is on this machine, clients and penetrators, too: what they cost is in it.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  flashflow experiment penetrators --quick --json --out results
+  flashflow experiment penetrators --penetrators 0,14 --streams 1,6 --repeats 50
+
+It has held if, beyond what chance can do, throughput falls and set-up takes longer with the most penetrators and the most streams, as in the paper.")]
+pub(super) struct Options {
+    /// Penetrators at a time; 0,1,2,4,8,14,20 by default, 0,4 if --quick.
+    #[arg(long, value_delimiter = ',', value_name = "COUNT,…", value_parser = clap::value_parser!(u32).range(0..=200))]
+    penetrators: Vec<u32>,
+    /// Streams at a time, of which one is measured; 1,2,4,6,8,10 by default, 1,4 if --quick.
+    #[arg(long, value_delimiter = ',', value_name = "COUNT,…", value_parser = clap::value_parser!(u32).range(1..=200))]
+    streams: Vec<u32>,
+    /// Downloads and set-ups that are measured at each step; 50 by default, 12 if --quick.
+    #[arg(long, value_parser = clap::value_parser!(u32).range(2..=10_000))]
+    repeats: Option<u32>,
+    /// Bytes of each download.
+    #[arg(long, default_value_t = 1_000_000, value_parser = clap::value_parser!(u64).range(1024..=1 << 30))]
+    bytes: u64,
+}
+
+/// Others that are at it before anything is measured: as many circuits as there are of them, or so long.
+const BEGINNING: Duration = Duration::from_secs(20);
+/// Circuits that one of the others is told of at once.
+const MANY: usize = 10_000;
+
+pub(super) fn run(
+    options: &Options,
+    common: &Common,
+    output: &Output,
+    interrupt: &Interrupt,
+) -> Result<ExperimentReport, Error> {
+    let penetrators = or(&options.penetrators, common.quick, &[0, 4], &[0, 1, 2, 4, 8, 14, 20]);
+    let streams = or(&options.streams, common.quick, &[1, 4], &[1, 2, 4, 6, 8, 10]);
+    let repeats = options.repeats.unwrap_or(if common.quick { 12 } else { 50 });
+    let in_words = |all: &[u32]| all.iter().map(u32::to_string).collect::<Vec<_>>().join(", ");
+    let report = ExperimentReport {
+        parameters: vec![
+            pair("penetrators", in_words(&penetrators)),
+            pair("streams", in_words(&streams)),
+            pair("measured at each step", repeats.to_string()),
+            pair("a download", format!("{} bytes", options.bytes)),
+        ],
+        ..report(
+            "penetrators",
+            "A node that others use, too",
+            "What does a stream, or a circuit that is set up, lose to others that use the same relays?",
+        )
+    };
+    let scene = Scene::start(output)?;
+    let clock = Clock::start();
+    let before = Reading::take(std::process::id(), clock.now());
+    let mut points = Vec::new();
+    for what in What::ALL {
+        let levels = if what == What::Streams { &streams } else { &penetrators };
+        for (level, kind) in levels.iter().flat_map(|it| Kind::ALL.map(|kind| (*it, kind))) {
+            if interrupt.is_requested() {
+                break;
+            }
+            let step = Step { what, level, kind, repeats, bytes: options.bytes };
+            let point = step.play(&scene, interrupt)?;
+            output.step(&point);
+            points.push(point);
+        }
+    }
+    let load = Reading::take(std::process::id(), clock.now()).since(&before);
+    scene.stop()?;
+    Ok(concluded(report, &points, load, output, interrupt))
+}
+
+fn concluded(
+    report: ExperimentReport,
+    points: &[Point],
+    load: Load,
+    output: &Output,
+    interrupt: &Interrupt,
+) -> ExperimentReport {
+    let cases = judge::cases(points);
+    cases.iter().for_each(|case| tell(case, output));
+    ExperimentReport {
+        answer: judge::answer(&cases),
+        figures: judge::figures(points),
+        notes: judge::notes(load),
+        promise: Promise::Decided {
+            held: !interrupt.is_requested() && judge::held(&cases),
+            rule: "Beyond what chance can do, throughput falls and set-up takes longer with the most penetrators and the most streams, as in the paper, for stock relays and for ours."
+                .to_owned(),
+        },
+        cases,
+        ..report
+    }
+}
+
+/// One step of one figure.
+#[derive(Clone, Copy, Debug)]
+struct Step {
+    what: What,
+    level: u32,
+    kind: Kind,
+    repeats: u32,
+    bytes: u64,
+}
+
+impl Step {
+    fn play(self, scene: &Scene, interrupt: &Interrupt) -> Result<Point, Error> {
+        let own = scene.path(self.kind)?;
+        let download = Some((scene.server(), self.bytes));
+        let plan = ProbePlan { rounds: 0, pause: Duration::ZERO, ..ProbePlan::default() };
+        let downloads = ProbePlan { download, ..plan };
+        let (others, theirs, their_plan) = match self.what {
+            What::Node => (self.level, scene.aside(self.kind)?, &plan),
+            What::Streams => (self.level - 1, own.clone(), &downloads),
+            What::SetUp => (self.level, own.clone(), &plan),
+        };
+        let mut crowd = Crowd::new();
+        for _ in 0..others {
+            let (view, plan, path) = (scene.view(), their_plan.clone(), theirs.clone());
+            crowd.join(move |member| keep_on(&view, &plan, &path, member))?;
+        }
+        crowd.wait_for(others as usize, BEGINNING, || interrupt.is_requested());
+        let plan = if self.what == What::SetUp { plan } else { downloads };
+        let subjects = vec![own; self.repeats as usize];
+        let before = crowd.count();
+        let mut measured = Vec::new();
+        let each = |probed: Probed| {
+            measured.push(probed);
+            true
+        };
+        probe::run(plan, subjects, &scene.view(), each, || interrupt.is_requested())?;
+        let after = crowd.count();
+        crowd.stop()?;
+        let seconds = (after.1 - before.1).as_secs_f64();
+        let others_per_s = (after.0 - before.0) as f64 / seconds;
+        Ok(Point { what: self.what, level: self.level, kind: self.kind, measured, others_per_s })
+    }
+}
+
+/// One of the others: the same circuit again and again.
+fn keep_on(
+    view: &Arc<View>,
+    plan: &ProbePlan,
+    path: &Subject,
+    member: &Member,
+) -> Result<(), Error> {
+    while !member.is_over() {
+        let subjects = vec![path.clone(); MANY];
+        probe::run(plan.clone(), subjects, view, |it| member.saw(it), || member.is_over())?;
+    }
+    Ok(())
+}

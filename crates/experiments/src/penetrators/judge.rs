@@ -1,0 +1,285 @@
+//! What was found, beside what the paper found.
+
+use super::scene::Kind;
+use crate::factor::{Factor, side};
+use crate::load::Load;
+use crate::simulated::Interval;
+use client::probe::Probed;
+use report::experiment::{Axis, Case, CaseVerdict, ExperimentFigure, Role, Series};
+use std::fmt;
+
+/// What is measured beside what others do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum What {
+    /// Figure 1: the throughput of a node through which circuits are set up.
+    Node,
+    /// Figure 2: a stream's throughput beside others.
+    Streams,
+    /// Figure 3: how long a circuit takes to stand.
+    SetUp,
+}
+
+impl What {
+    pub(super) const ALL: [Self; 3] = [Self::Node, Self::Streams, Self::SetUp];
+
+    const fn figure(self) -> (&'static str, &'static str) {
+        match self {
+            Self::Node => ("figure-1", "Throughput of a node while circuits are set up through it"),
+            Self::Streams => ("figure-2", "Throughput of a stream beside others"),
+            Self::SetUp => ("figure-3", "Set-up of three hops while others set up the same"),
+        }
+    }
+
+    const fn unit(self) -> &'static str {
+        match self {
+            Self::Node | Self::Streams => "kB/s",
+            Self::SetUp => "ms",
+        }
+    }
+
+    const fn others(self) -> &'static str {
+        match self {
+            Self::Node | Self::SetUp => "penetrators",
+            Self::Streams => "streams",
+        }
+    }
+
+    /// What the paper's figure does with more of the others: a factor below or above one.
+    const fn expected(self) -> f64 {
+        match self {
+            Self::Node | Self::Streams => 0.5,
+            Self::SetUp => 2.0,
+        }
+    }
+
+    fn value(self, probed: &Probed) -> Option<f64> {
+        match self {
+            Self::Node | Self::Streams => probed.throughput_kb_s,
+            Self::SetUp => probed.setup().map(|it| it.as_secs_f64() * 1e3),
+        }
+    }
+}
+
+/// What was measured at one step of one figure.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Point {
+    pub(super) what: What,
+    /// Penetrators, or streams.
+    pub(super) level: u32,
+    pub(super) kind: Kind,
+    pub(super) measured: Vec<Probed>,
+    /// Circuits that the others had meanwhile, in a second.
+    pub(super) others_per_s: f64,
+}
+
+impl Point {
+    fn interval(&self) -> Interval {
+        let values = self.measured.iter().filter_map(|it| self.what.value(it));
+        Interval::of(&values.collect::<Vec<_>>())
+    }
+
+    fn failed(&self) -> usize {
+        self.measured.iter().filter(|it| it.failure.is_some()).count()
+    }
+}
+
+impl Point {
+    fn name(&self) -> String {
+        let (figure, _) = self.what.figure();
+        format!("{figure}: {}, {} {}", self.kind.word(), self.level, self.what.others())
+    }
+
+    fn told(&self) -> String {
+        format!(
+            "{:.1} {}, {} of {} failed; the others had {:.0} circuits a second",
+            self.interval(),
+            self.what.unit(),
+            self.failed(),
+            self.measured.len(),
+            self.others_per_s,
+        )
+    }
+}
+
+impl fmt::Display for Point {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.name(), self.told())
+    }
+}
+
+fn rounded(value: f64) -> Option<f64> {
+    value.is_finite().then(|| (value * 1e3).round() / 1e3)
+}
+
+/// A case for each point, and those that are judged: the last step of each figure beside its first, and ours beside stock at the last.
+pub(super) fn cases(points: &[Point]) -> Vec<Case> {
+    let mut cases: Vec<Case> = points.iter().map(of_point).collect();
+    for what in What::ALL {
+        let of = |kind| {
+            let of_kind = |it: &&Point| it.what == what && it.kind == kind;
+            let least = points.iter().filter(of_kind).min_by_key(|it| it.level)?;
+            let most = points.iter().filter(of_kind).max_by_key(|it| it.level)?;
+            (least.level < most.level).then_some((least, most))
+        };
+        cases.extend(Kind::ALL.into_iter().filter_map(of).map(|(a, b)| burdened(a, b)));
+        let last = of(Kind::Ours).zip(of(Kind::Stock));
+        cases.extend(last.map(|((_, ours), (_, stock))| beside(ours, stock)));
+    }
+    cases
+}
+
+fn of_point(point: &Point) -> Case {
+    let (name, _) = point.what.figure();
+    let interval = point.interval();
+    let case = Case::new(point.name(), None, None)
+        .column("figure", name)
+        .column("relays", point.kind.word())
+        .column(point.what.others(), point.level)
+        .column("value", rounded(interval.mean))
+        .column("value_interval", interval.half_width.and_then(rounded))
+        .column("unit", point.what.unit())
+        .column("others_circuits_per_s", rounded(point.others_per_s))
+        .column("failed", point.failed());
+    // What cannot be measured at all is a failure; else the figure is for comparison.
+    let verdict = if interval.count == 0 { CaseVerdict::Failed } else { CaseVerdict::Skipped };
+    case.ended(verdict, point.told())
+}
+
+fn compared(name: String, (part, whole): (&Point, &Point), expected: f64) -> Case {
+    let factor = Factor::of(part.interval(), whole.interval());
+    let column = |at: fn((f64, f64)) -> f64| factor.interval.map(at).and_then(rounded);
+    Case::new(name, None, None)
+        .column("factor", rounded(factor.value))
+        .column("factor_low", column(|it| it.0))
+        .column("factor_high", column(|it| it.1))
+        .ended(side(factor.interval, 1.0, expected), factor.to_string())
+}
+
+/// The most of the others beside the fewest.
+fn burdened(least: &Point, most: &Point) -> Case {
+    let what = most.what;
+    let (figure, _) = what.figure();
+    let (kind, others) = (most.kind.word(), what.others());
+    let name = format!("{figure}: {kind}, {} {others} over {}", most.level, least.level);
+    compared(name, (most, least), what.expected())
+}
+
+/// Ours beside stock, under the most of the others. Better is more throughput, and less time.
+fn beside(ours: &Point, stock: &Point) -> Case {
+    let (figure, _) = ours.what.figure();
+    let name = format!("{figure}: ours over stock, {} {}", ours.level, ours.what.others());
+    compared(name, (ours, stock), ours.what.expected().recip())
+}
+
+pub(super) fn figures(points: &[Point]) -> Vec<ExperimentFigure> {
+    let figure = |what: What| {
+        let (name, title) = what.figure();
+        let empty =
+            ExperimentFigure::new(name, title, Axis::new(what.others()), Axis::new(what.unit()));
+        let with = |figure: ExperimentFigure, (nth, kind): (usize, Kind)| {
+            let of_kind = points.iter().filter(|it| it.what == what && it.kind == kind);
+            let dots = of_kind.map(|it| (f64::from(it.level), it.interval().mean)).collect();
+            figure.with(Series::dots(kind.word(), Role::Nth(nth), dots))
+        };
+        Kind::ALL.into_iter().enumerate().fold(empty, with)
+    };
+    What::ALL.map(figure).into()
+}
+
+pub(super) fn notes(load: Load) -> Vec<String> {
+    vec![
+        "Intervals are of 95 %: of means by Student's distribution, of factors by the logarithm of both means.".to_owned(),
+        "Each download has a circuit of its own, over links that stand; its throughput is from BEGIN to the last byte.".to_owned(),
+        format!(
+            "Relays, penetrators and clients share this machine's processors, which were {:.0} % busy: a penetrator costs them, too, and not only the relay.",
+            load.machine * 100.0
+        ),
+    ]
+}
+
+fn is_judged(case: &&Case) -> bool {
+    case.verdict != CaseVerdict::Skipped
+}
+
+pub(super) fn answer(cases: &[Case]) -> String {
+    let judged: Vec<String> = cases
+        .iter()
+        .filter(is_judged)
+        .map(|it| format!("{} {} ({})", it.name, it.detail, it.verdict.word()))
+        .collect();
+    format!("{}.", judged.join("; "))
+}
+
+/// Ours beside stock is told, and promised by nobody.
+pub(super) fn held(cases: &[Case]) -> bool {
+    let promised = |it: &&Case| is_judged(it) && !it.name.contains("ours over stock");
+    let is_bad = |it: &Case| matches!(it.verdict, CaseVerdict::Missed | CaseVerdict::Failed);
+    cases.iter().filter(promised).any(|it| it.verdict == CaseVerdict::Held)
+        && !cases.iter().filter(promised).any(is_bad)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use netdoc::Fingerprint;
+    use onion::Duration;
+
+    fn point(what: What, kind: Kind, level: u32, value: f64) -> Point {
+        let probed = |nth: u32| {
+            let value = value * (1.0 + f64::from(nth % 3) * 0.01);
+            Probed {
+                path: vec![Fingerprint::from_bytes([1; 20])],
+                hop_times: vec![Duration::from_secs_f64(value / 1e3)],
+                throughput_kb_s: Some(value),
+                ..Probed::default()
+            }
+        };
+        Point { what, level, kind, measured: (0..9).map(probed).collect(), others_per_s: 7.0 }
+    }
+
+    fn verdict_of(cases: &[Case], name: &str) -> CaseVerdict {
+        cases.iter().find(|it| it.name == name).expect(name).verdict
+    }
+
+    #[test]
+    fn the_most_of_the_others_are_judged_beside_the_fewest_for_each_kind_of_relay() {
+        use CaseVerdict::{Held, Inconclusive, Missed, Skipped};
+        let points = [
+            point(What::Node, Kind::Stock, 0, 900.0),
+            point(What::Node, Kind::Ours, 0, 900.0),
+            point(What::Node, Kind::Stock, 9, 600.0),
+            point(What::Node, Kind::Ours, 9, 901.0),
+            point(What::SetUp, Kind::Stock, 0, 10.0),
+            point(What::SetUp, Kind::Stock, 4, 90.0),
+            point(What::SetUp, Kind::Ours, 0, 10.0),
+            point(What::SetUp, Kind::Ours, 4, 5.0),
+        ];
+        let cases = cases(&points);
+        let verdict = |name| verdict_of(&cases, name);
+        assert_eq!(verdict("figure-1: stock, 0 penetrators"), Skipped, "a figure");
+        assert_eq!(verdict("figure-1: stock, 9 penetrators over 0"), Held);
+        assert_eq!(verdict("figure-1: ours, 9 penetrators over 0"), Inconclusive, "the same");
+        assert_eq!(verdict("figure-1: ours over stock, 9 penetrators"), Held);
+        assert_eq!(verdict("figure-3: stock, 4 penetrators over 0"), Held);
+        assert_eq!(verdict("figure-3: ours, 4 penetrators over 0"), Missed, "sooner under load");
+        assert_eq!(verdict("figure-3: ours over stock, 4 penetrators"), Held);
+        assert_eq!(cases.len(), points.len() + 6, "no case without points");
+        assert!(!held(&cases));
+        assert!(held(&cases[..points.len() + 3]));
+        assert!(!held(&cases[..points.len()]), "nothing that was judged");
+    }
+
+    #[test]
+    fn one_level_alone_is_compared_with_nothing() {
+        let points =
+            [point(What::Streams, Kind::Stock, 4, 9.0), point(What::Streams, Kind::Ours, 4, 9.0)];
+        assert_eq!(cases(&points).len(), 2);
+    }
+
+    #[test]
+    fn a_step_at_which_all_failed_is_a_failure() {
+        let failed = Probed { failure: Some("no".to_owned()), ..Probed::default() };
+        let point = Point { measured: vec![failed], ..point(What::Node, Kind::Ours, 3, 1.0) };
+        assert_eq!(cases(&[point])[0].verdict, CaseVerdict::Failed);
+    }
+}

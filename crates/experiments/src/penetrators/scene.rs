@@ -1,0 +1,126 @@
+//! Stock relays and ours in one private network on loopback, and a server.
+
+use crate::error::Error;
+use crate::stage;
+use client::probe::{self, ProbeServer, Subject};
+use client::{Directories, RelayInfo, View};
+use control::keys::SecretKey;
+use lab::{LabError, Network, NetworkSpec, OwnRelay, OwnRelaySpec, RelaySpec};
+use link::Clock;
+use netdoc::Fingerprint;
+use onion::Duration;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::sync::Arc;
+use tempfile::TempDir;
+use terminal::{Output, network};
+
+/// Far more than a consensus takes.
+const PATIENCE: Duration = Duration::from_secs(120);
+
+/// Whose relays a circuit has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Kind {
+    Stock,
+    Ours,
+}
+
+impl Kind {
+    pub(super) const ALL: [Self; 2] = [Self::Stock, Self::Ours];
+
+    pub(super) const fn word(self) -> &'static str {
+        match self {
+            Self::Stock => "stock",
+            Self::Ours => "ours",
+        }
+    }
+}
+
+/// All that takes part.
+pub(super) struct Scene {
+    view: Arc<View>,
+    stock: Vec<Fingerprint>,
+    ours: Vec<Fingerprint>,
+    server: ProbeServer,
+    // Before the network that they are in.
+    relays: Vec<OwnRelay>,
+    network: Network,
+    _folder: TempDir,
+}
+
+impl Scene {
+    pub(super) fn start(output: &Output) -> Result<Self, Error> {
+        // Three for circuits, and one aside, over which penetrators reach the middle.
+        let stock = (1..=4).map(|it| RelaySpec::open_exit(&format!("stock{it}"))).collect();
+        let network = network::start(&NetworkSpec::new(stock), output)?;
+        let folder = stage::temporary_folder()?;
+        output.doing("starting our relays");
+        let key = SecretKey::generate()?;
+        let start = |number| {
+            let spec = OwnRelaySpec {
+                nickname: format!("ours{number}"),
+                limit: None,
+                coordinator: key.public().to_string(),
+                authorities: network.directory_addrs(),
+                client_percent: None,
+                is_open_exit: true,
+                address: Ipv4Addr::LOCALHOST,
+            };
+            OwnRelay::start(spec, folder.path(), Clock::start())
+        };
+        let relays = (1..=3).map(start).collect::<Result<Vec<_>, _>>()?;
+        let own: Vec<[u8; 20]> = relays.iter().map(OwnRelay::rsa).collect();
+        output.doing("waiting for the consensus that lists them");
+        network.wait_until_known(&own, PATIENCE)?;
+        let all = |rsa: Vec<[u8; 20]>| rsa.into_iter().map(Fingerprint::from_bytes).collect();
+        let stock: Vec<Fingerprint> = all(network.relays().iter().map(lab::Node::rsa).collect());
+        let ours: Vec<Fingerprint> = all(own);
+        let knows = |view: &View| stock.iter().chain(&ours).all(|relay| view.find(relay).is_some());
+        let (authorities, known) = (network.directory_addrs(), folder.path().join("client"));
+        let directories = Directories::default();
+        let view =
+            probe::learn(authorities, directories, [].into(), known, PATIENCE, knows, || false)?;
+        let server = ProbeServer::start((Ipv4Addr::LOCALHOST, 0).into())?;
+        Ok(Self { view, stock, ours, server, relays, network, _folder: folder })
+    }
+
+    pub(super) fn view(&self) -> Arc<View> {
+        Arc::clone(&self.view)
+    }
+
+    pub(super) const fn server(&self) -> SocketAddr {
+        self.server.address()
+    }
+
+    fn subject(&self, path: &[Fingerprint]) -> Result<Subject, Error> {
+        let find = |relay: &Fingerprint| {
+            let unknown = || LabError::Spec(format!("{relay} is not in the consensus any more"));
+            Ok(self.view.find(relay).ok_or_else(unknown)?)
+        };
+        let path: Vec<&RelayInfo> = path.iter().map(find).collect::<Result<_, Error>>()?;
+        Ok(Subject::new(&path))
+    }
+
+    /// The circuit that is measured.
+    pub(super) fn path(&self, kind: Kind) -> Result<Subject, Error> {
+        self.subject(match kind {
+            Kind::Stock => &self.stock[..3],
+            Kind::Ours => &self.ours,
+        })
+    }
+
+    /// A circuit that ends at the middle of the one that is measured, and has nothing else in common with it.
+    pub(super) fn aside(&self, kind: Kind) -> Result<Subject, Error> {
+        let middle = match kind {
+            Kind::Stock => &self.stock[1],
+            Kind::Ours => &self.ours[1],
+        };
+        self.subject(&[self.stock[3], *middle])
+    }
+
+    pub(super) fn stop(self) -> Result<(), Error> {
+        let Self { relays, network, server, .. } = self;
+        drop((relays, server));
+        network.stop()?;
+        Ok(())
+    }
+}
