@@ -27,7 +27,7 @@ use terminal::{Interrupt, Output};
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   flashflow experiment penetrators --quick --json --out results
-  flashflow experiment penetrators --penetrators 0,14 --streams 1,6 --repeats 50
+  flashflow experiment penetrators --penetrators 0,14 --streams 1,6 --repeats 60
 
 It has held if, beyond what chance can do, throughput falls and set-up takes longer with the most penetrators and the most streams, as in the paper.")]
 pub(super) struct Options {
@@ -37,11 +37,11 @@ pub(super) struct Options {
     /// Streams at a time, of which one is measured; 1,2,4,6,8,10 by default, 1,4 if --quick.
     #[arg(long, value_delimiter = ',', value_name = "COUNT,…", value_parser = clap::value_parser!(u32).range(1..=200))]
     streams: Vec<u32>,
-    /// Downloads and set-ups that are measured at each step; 50 by default, 12 if --quick.
+    /// Downloads and set-ups that are measured at each step; 30 by default, 12 if --quick.
     #[arg(long, value_parser = clap::value_parser!(u32).range(2..=10_000))]
     repeats: Option<u32>,
     /// Bytes of each download.
-    #[arg(long, default_value_t = 1_000_000, value_parser = clap::value_parser!(u64).range(1024..=1 << 30))]
+    #[arg(long, default_value_t = 10_000_000, value_parser = clap::value_parser!(u64).range(1024..=1 << 30))]
     bytes: u64,
 }
 
@@ -58,7 +58,7 @@ pub(super) fn run(
 ) -> Result<ExperimentReport, Error> {
     let penetrators = or(&options.penetrators, common.quick, &[0, 4], &[0, 1, 2, 4, 8, 14, 20]);
     let streams = or(&options.streams, common.quick, &[1, 4], &[1, 2, 4, 6, 8, 10]);
-    let repeats = options.repeats.unwrap_or(if common.quick { 12 } else { 50 });
+    let repeats = options.repeats.unwrap_or(if common.quick { 12 } else { 30 });
     let in_words = |all: &[u32]| all.iter().map(u32::to_string).collect::<Vec<_>>().join(", ");
     let report = ExperimentReport {
         parameters: vec![

@@ -56,6 +56,9 @@ pub(super) struct Options {
     /// Circuits to learn from; 120 by default, 24 if --quick.
     #[arg(long, value_parser = clap::value_parser!(u32).range(2..=10_000))]
     learning: Option<u32>,
+    /// Circuits of two and of four hops each, for tables I and II; as many as of each strategy by default.
+    #[arg(long, value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    lengths: Option<u32>,
     /// Bytes of each download; 200,000 by default, 400,000 without users.
     #[arg(long, value_parser = clap::value_parser!(u64).range(1024..=1 << 30))]
     bytes: Option<u64>,
@@ -143,7 +146,7 @@ pub(super) fn run(
         download: Some((scene.server(), bytes)),
         // Slow is what relays are here; only what stands still is given up.
         answer_max: Duration::from_secs(30),
-        download_max: Duration::from_secs(120),
+        download_max: Duration::from_secs(300),
         ..ProbePlan::default()
     };
     let view = scene.view();
@@ -183,8 +186,9 @@ pub(super) fn run(
     let subjects = uniform(view, 3, learning, &mut rng)?;
     let learning: Vec<Probed> = probed(play(subjects, &taught, ("learning", lanes))?);
     let model = Arc::new(model(&learning));
-    let mut subjects = uniform(view, 2, circuits, &mut rng)?;
-    subjects.extend(uniform(view, 4, circuits, &mut rng)?);
+    let of_each_length = options.lengths.unwrap_or(circuits);
+    let mut subjects = uniform(view, 2, of_each_length, &mut rng)?;
+    subjects.extend(uniform(view, 4, of_each_length, &mut rng)?);
     let of_last = ProbePlan { only_last: true, ..bare };
     let lengths = probed(play(subjects, &of_last, ("lengths", lanes))?);
     // One of each in turn: what else goes on on this machine meets all alike.
