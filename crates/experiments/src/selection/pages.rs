@@ -179,16 +179,18 @@ fn header(mut stream: TcpStream) -> io::Result<()> {
 
 /// A case of each, and tor beside nobody, and ours beside tor.
 pub(super) fn cases(fetched: &[Fetched]) -> Vec<Case> {
-    let mut cases: Vec<Case> = fetched.iter().map(of_one).collect();
+    // Who has been interrupted before has nothing to tell.
+    let asked = || fetched.iter().filter(|it| !it.headers.is_empty());
+    let mut cases: Vec<Case> = asked().map(of_one).collect();
     let of = |by| {
-        let found = fetched.iter().find(|it| it.by == by);
+        let found = asked().find(|it| it.by == by);
         found.map(|it| Interval::of(&it.seconds()))
     };
-    let asked = [
+    let pairs = [
         ("stock tor over no anonymity", By::Tor, By::Nobody, 4.04 / 0.39),
         ("our client over no anonymity", By::Ours, By::Nobody, 4.04 / 0.39),
     ];
-    for (name, part, whole, paper) in asked {
+    for (name, part, whole, paper) in pairs {
         let Some((part, whole)) = of(part).zip(of(whole)) else { continue };
         let factor = Factor::of(part, whole);
         let case = Case::new(format!("table V: {name}"), None, None)
@@ -269,7 +271,8 @@ mod tests {
 
     #[test]
     fn who_gets_no_header_at_all_has_failed() {
-        let cases = cases(&[fetched(By::Ours, &[None, None])]);
+        let cases = super::cases(&[fetched(By::Ours, &[None, None])]);
         assert_eq!(cases[0].verdict, CaseVerdict::Failed);
+        assert!(super::cases(&[fetched(By::Ours, &[])]).is_empty(), "interrupted");
     }
 }
