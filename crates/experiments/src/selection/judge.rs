@@ -176,7 +176,7 @@ fn strategy(way: &Way, probed: &[Probed], scene: &Scene, rng: &mut StdRng) -> Re
 }
 
 /// Whether a difference is above nothing, below, or within what chance can do.
-fn decided(difference: f64, half_width: Option<f64>) -> CaseVerdict {
+pub(super) fn decided(difference: f64, half_width: Option<f64>) -> CaseVerdict {
     match half_width {
         Some(width) if difference > width => CaseVerdict::Held,
         Some(width) if difference < -width => CaseVerdict::Missed,

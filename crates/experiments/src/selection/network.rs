@@ -1,14 +1,16 @@
 //! Strategies at the scale of a network: all clients of a simulated one choose so, and meet in its relays.
 
+use super::judge::decided;
 use crate::common::Common;
 use crate::error::Error;
 use crate::simulated::{
     self, Batch, Interval, Played, SimulatedOptions, in_words, over_seeds, play_all, run_case,
 };
-use crate::telling::{self, judged, median};
+use crate::telling::{self, median};
 use client::strategy::blend;
 use report::experiment::{Case, CaseVerdict, ExperimentReport};
 use sim::world::PositionWeights;
+use std::collections::BTreeSet;
 use std::path::Path;
 use terminal::{Interrupt, Output};
 use tornet::network::{Network, Relay};
@@ -107,17 +109,17 @@ fn entropies(network: &Network) -> [f64; 2] {
 fn report(batch: &Batch, names: &[&str], runs: &[Played], planned: usize) -> ExperimentReport {
     let mut cases = Vec::new();
     for load in batch.loads.iter().copied() {
-        cases.push(table_iii(runs, load));
+        cases.extend(table_iii(runs, load));
         cases.extend(Way::ALL.map(|way| strategy(batch, runs, way, load)));
     }
-    let answer = cases.first().map_or_else(String::new, |it| {
-        format!("Weighted over uniform, in a network that its users load: {}.", it.detail)
-    });
+    let told = cases.iter().filter(|it| it.verdict != CaseVerdict::Skipped);
+    let told: Vec<String> = told.map(|it| format!("{} {}", it.name, it.detail)).collect();
+    let answer = format!("In a network that its users load: {}.", told.join("; "));
     cases.extend(runs.iter().map(run_case));
     let figures = simulated::of_runs(runs, names, &batch.loads);
     let mut notes = vec![
         "All clients choose in the same way, and what they do fills the relays: what a strategy does to the others is part of what it is worth. Weights of positions follow from \
-         the weights (dir-spec §3.8.3). Times are medians of a run, of circuits that stand; intervals are of the mean over seeds."
+         the weights (dir-spec §3.8.3). Times to the first byte are medians of what came in a run, throughput is the median of all downloads that began (a failed one had nothing); weighted and uniform are compared seed by seed; intervals are of the mean over seeds."
             .to_owned(),
         "Strategies by pairs of relays (geography, latency, throughput of links) are not played here: the simulated clients know relays' weights alone.".to_owned(),
     ];
@@ -147,24 +149,55 @@ fn first_byte_s(it: &Played) -> Option<f64> {
     median(size.first_byte_s.iter().copied())
 }
 
+/// In the median of all downloads that began: one that failed had nothing.
 fn kb_per_s(it: &Played, bytes: u32) -> Option<f64> {
-    let last = median(it.size(bytes)?.last_byte_s.iter().copied())?;
-    Some(f64::from(bytes) / 1e3 / last)
+    let size = it.size(bytes)?;
+    let whole = size.last_byte_s.iter().map(|last| f64::from(bytes) / 1e3 / last);
+    median(whole.chain(std::iter::repeat_n(0.0, size.failed)))
 }
 
-/// Throughput and latency of weighted paths over those of uniform ones.
-fn table_iii(runs: &[Played], load: u32) -> Case {
-    let of =
-        |name, what: &dyn Fn(&Played) -> Option<f64>| over_seeds(runs, (name, load), what).mean;
-    let factor = |what: &dyn Fn(&Played) -> Option<f64>| of("weighted", what) / of("uniform", what);
+/// Throughput and latency of weighted paths beside those of uniform ones, a case each. Runs of a seed have the same network and users: they are
+/// compared with each other.
+fn table_iii(runs: &[Played], load: u32) -> [Case; 2] {
     let bytes = judged_bytes(runs).unwrap_or(MIDDLE_BYTES);
-    let (rate, first) = (factor(&|it| kb_per_s(it, bytes)), factor(&first_byte_s));
-    let told = format!(
-        "throughput of {} × {rate:.2} (paper × 4.11), time to the first byte × {first:.2} (paper's round trips × 0.68)",
-        in_words(bytes)
-    );
-    let name = format!("table III: weighted paths are faster than uniform ones, load {load} %");
-    judged(name, rate.is_finite().then_some(rate > 1.0), told)
+    let rate = |it: &Played| kb_per_s(it, bytes);
+    let name = format!("throughput of {}", in_words(bytes));
+    [
+        compared(runs, load, (&name, &rate, 4.11)),
+        compared(runs, load, ("time to the first byte", &first_byte_s, 0.68)),
+    ]
+}
+
+/// What a run has of something.
+type Of<'r> = &'r dyn Fn(&Played) -> Option<f64>;
+
+fn compared(runs: &[Played], load: u32, (what, value, paper): (&str, Of<'_>, f64)) -> Case {
+    let of = |name: &str, seed: u64| {
+        let is_it = |it: &&Played| {
+            it.point.variant == name && it.point.load_percent == load && it.point.seed == seed
+        };
+        runs.iter().find(is_it).and_then(value)
+    };
+    let seeds: BTreeSet<u64> = runs.iter().map(|it| it.point.seed).collect();
+    let pairs =
+        seeds.into_iter().filter_map(|seed| Some((of("weighted", seed)?, of("uniform", seed)?)));
+    let pairs: Vec<(f64, f64)> = pairs.collect();
+    let gains =
+        pairs.iter().map(|(weighted, uniform)| (weighted - uniform) * (paper - 1.0).signum());
+    let gain = Interval::of(&gains.collect::<Vec<_>>());
+    let sum = |pick: fn(&(f64, f64)) -> f64| pairs.iter().map(pick).sum::<f64>();
+    let factor = sum(|it| it.0) / sum(|it| it.1);
+    let verdict = match pairs.is_empty() {
+        true => CaseVerdict::Failed,
+        false => decided(gain.mean, gain.half_width),
+    };
+    let name = format!("table III: {what}, weighted over uniform, load {load} %");
+    let finite = factor.is_finite().then(|| (factor * 1e3).round() / 1e3);
+    Case::new(name, None, None)
+        .column("factor", finite)
+        .column("factor_paper", paper)
+        .column("seeds", pairs.len())
+        .ended(verdict, format!("× {factor:.2} over {} seeds; paper × {paper:.2}", pairs.len()))
 }
 
 fn strategy(batch: &Batch, runs: &[Played], way: Way, load: u32) -> Case {
@@ -212,6 +245,37 @@ mod tests {
             relay(5, 16.0, false, false),
         ];
         Network { relays, ..Network::default() }
+    }
+
+    fn played(variant: &str, seed: u64, last_byte_s: &[f64], failed: usize) -> Played {
+        let transfers = serde_json::json!({
+            "conditions": "", "network_weight_error": 0.0, "sent_mbit_per_s": [],
+            "goodput_mbit_per_s": 0.0, "utilisation": 0.0, "queue_ms": 0.0, "wall_s": 0.0, "fingerprint": "",
+            "point": {"variant": variant, "load_percent": 100, "seed": seed},
+            "sizes": [{"bytes": MIDDLE_BYTES, "first_byte_s": last_byte_s, "last_byte_s": last_byte_s, "failed": failed, "failed_of_client": []}],
+        });
+        serde_json::from_value(transfers).expect("a run")
+    }
+
+    #[test]
+    fn downloads_that_failed_count_and_runs_of_a_seed_are_compared_with_each_other() {
+        // Few uniform downloads are whole, and those are fast.
+        assert_eq!(kb_per_s(&played("uniform", 1, &[1.0], 2), MIDDLE_BYTES), Some(0.0));
+        assert_eq!(kb_per_s(&played("uniform", 1, &[1.0, 1.0], 1), MIDDLE_BYTES), Some(1048.576));
+        // Seeds differ by far more than what weights do.
+        let both = |seed: u64, s: f64| {
+            [played("weighted", seed, &[s], 0), played("uniform", seed, &[s * 1.3 + 0.1], 0)]
+        };
+        let runs: Vec<Played> = [both(1, 1.0), both(2, 9.0), both(3, 3.0)].concat();
+        let all = Interval::of(&[1.0, 9.0, 3.0]);
+        assert!(all.half_width > Some(all.mean), "{all}");
+        let [_, first] = table_iii(&runs, 100);
+        assert_eq!(first.verdict, CaseVerdict::Inconclusive, "{first:?}");
+        let close: Vec<Played> = [both(1, 1.0), both(2, 1.2), both(3, 1.1)].concat();
+        assert_eq!(table_iii(&close, 100).map(|it| it.verdict), [CaseVerdict::Held; 2]);
+        let others = |it: &Played| it.point.variant == "uniform";
+        let only: Vec<Played> = close.into_iter().filter(others).collect();
+        assert_eq!(table_iii(&only, 100).map(|it| it.verdict), [CaseVerdict::Failed; 2]);
     }
 
     #[test]

@@ -271,8 +271,8 @@ mod tests {
 
     #[test]
     fn who_gets_no_header_at_all_has_failed() {
-        let cases = super::cases(&[fetched(By::Ours, &[None, None])]);
-        assert_eq!(cases[0].verdict, CaseVerdict::Failed);
-        assert!(super::cases(&[fetched(By::Ours, &[])]).is_empty(), "interrupted");
+        let found = cases(&[fetched(By::Ours, &[None, None])]);
+        assert_eq!(found[0].verdict, CaseVerdict::Failed);
+        assert!(cases(&[fetched(By::Ours, &[])]).is_empty(), "interrupted");
     }
 }
