@@ -196,7 +196,10 @@ pub fn choose_legs<'v>(
                     };
                     rules.allow_both(relay, exit) && !paths.iter().any(is_it)
                 };
-                let first = guard(&|relay| is_free(relay, 0)).and_then(|it| view.find(&it));
+                let admits =
+                    |relay: &RelayInfo| strategy.admits(view, relay, Position::Guard, &[exit]);
+                let first = guard(&|relay| is_free(relay, 0) && admits(relay));
+                let first = first.and_then(|it| view.find(&it));
                 let Some(first) = first else {
                     problem = NoPath::Guard;
                     break;

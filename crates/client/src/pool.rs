@@ -40,6 +40,8 @@ pub(crate) struct Circuit {
     pub(crate) took: Option<Duration>,
     /// Nobody waits for it any longer; it is built on to learn from.
     pub(crate) is_late: bool,
+    /// Its strategy has been told that it does not come to stand.
+    has_failed: bool,
     /// It stands, and gets no more streams.
     is_retired: bool,
     /// For whom it is; nobody's yet, if none.
@@ -70,6 +72,7 @@ impl Circuit {
             began,
             took: None,
             is_late: false,
+            has_failed: false,
             is_retired: false,
             owner: None,
             first_used: None,
@@ -85,6 +88,16 @@ impl Circuit {
 
     const fn is_built(&self) -> bool {
         self.took.is_some()
+    }
+
+    /// Whether it has not come to stand, be it late, too late or lost, and nobody has asked before: a failure counts once.
+    pub(crate) const fn fails_now(&mut self) -> bool {
+        !self.is_built() && !std::mem::replace(&mut self.has_failed, true)
+    }
+
+    /// Whether it stands, and in time.
+    pub(crate) const fn has_succeeded(&self) -> bool {
+        self.is_built() && !self.has_failed
     }
 
     /// Whether it may get a stream: it is not too old, and its last hop lets the stream out.

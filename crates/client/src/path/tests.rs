@@ -1,5 +1,5 @@
 use super::*;
-use crate::strategy::{Uniform, Weighted};
+use crate::strategy::{Strategy, Uniform, Weighted};
 use crate::view::tests::{declare, relay, view};
 use netdoc::PortPolicy;
 use proptest::prelude::*;
@@ -181,5 +181,47 @@ proptest! {
         others.sort_unstable();
         others.dedup();
         prop_assert_eq!(others.len(), 2 * paths.len() + 1);
+    }
+
+    /// Each leg is a path, and the strategy's rules hold for paths: for guards that a client keeps to, too.
+    #[test]
+    fn each_leg_keeps_the_rules_of_the_strategy(seed: u8, count in 1usize..=3) {
+        let network = view((1..=17).map(relay));
+        let mut rng = StdRng::from_seed([seed; 32]);
+        let wanted = (count, &[][..]);
+        let legs =
+            choose_legs(&network, &Parity, LOOSE, WEB, wanted, &mut rng, any_guard(&network));
+        for leg in legs.expect("enough") {
+            let [guard, _, exit] = leg.map(|relay| relay.fingerprint.as_bytes()[0] % 2);
+            prop_assert_ne!(guard, exit);
+        }
+    }
+}
+
+/// The first hop is odd where the exit is even, and the other way round.
+#[derive(Debug)]
+struct Parity;
+
+impl Strategy for Parity {
+    fn name(&self) -> &'static str {
+        "parity"
+    }
+
+    fn weight(&self, _: &View, _: &RelayInfo, _: Position, _: &[&RelayInfo]) -> f64 {
+        1.0
+    }
+
+    fn admits(
+        &self,
+        _: &View,
+        relay: &RelayInfo,
+        position: Position,
+        chosen: &[&RelayInfo],
+    ) -> bool {
+        let parity = |relay: &RelayInfo| relay.fingerprint.as_bytes()[0] % 2;
+        match (position, chosen.last()) {
+            (Position::Guard, Some(exit)) => parity(relay) != parity(exit),
+            _ => true,
+        }
     }
 }

@@ -114,3 +114,15 @@ fn by_latency_a_stream_gets_the_circuit_that_answers_fastest_now() {
     pool.handle_over(0);
     assert_eq!(pool.take_due(at(21), Duration::from_secs(10)), [0]);
 }
+
+#[test]
+fn a_circuit_fails_once_and_one_that_stands_too_late_has_not_succeeded() {
+    let mut prompt = circuit(0, 0, None);
+    prompt.took = Some(Duration::from_secs(1));
+    assert!(prompt.has_succeeded() && !prompt.fails_now(), "it stands: its end is no failure");
+    let mut late = circuit(1, 0, None);
+    assert!(late.fails_now(), "when nobody waits any longer");
+    assert!(!late.fails_now(), "and not again when it is given up");
+    late.took = Some(Duration::from_secs(30));
+    assert!(!late.has_succeeded() && !late.fails_now());
+}

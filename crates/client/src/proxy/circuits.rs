@@ -83,6 +83,7 @@ impl Proxy {
         let unix_time_s = self.unix_time_s(now);
         let Some(circuit) = self.pool.get_mut(number) else { return };
         circuit.took = Some(took);
+        let has_succeeded = circuit.has_succeeded();
         let (guard, is_late, path, name) =
             (*circuit.guard(), circuit.is_late, circuit.path, circuit.number);
         let (legs, is_set) = (circuit.legs.len().max(1), !circuit.legs.is_empty());
@@ -93,7 +94,9 @@ impl Proxy {
             self.has_state_changed |= self.state.guards.handle_success(&guard, unix_time_s);
             self.state.build_times.handle_built(took);
         }
-        self.choices.strategy.handle_outcome(&path, true);
+        if has_succeeded {
+            self.choices.strategy.handle_outcome(&path, true);
+        }
         let path = self.hops(&path);
         self.tell(Event::CircuitBuilt { circuit: name, path, legs, took, is_late });
         if is_late {
@@ -105,11 +108,13 @@ impl Proxy {
 
     /// A circuit is gone, or has not come to stand.
     pub(super) fn handle_lost(&mut self, now: Instant, number: CircuitNumber, cause: &Loss) {
-        let Some(circuit) = self.pool.get(number) else { return };
+        let Some(circuit) = self.pool.get_mut(number) else { return };
         let (path, was_built, name) = (circuit.path, circuit.took.is_some(), circuit.number);
+        if circuit.fails_now() {
+            self.choices.strategy.handle_outcome(&path, false);
+        }
         self.asking.retain(|_, (circuit, _)| *circuit != number);
         if !was_built {
-            self.choices.strategy.handle_outcome(&path, false);
             // Of a set the last leg that was left, if it is known which.
             let guard = match circuit.legs.len() {
                 0 => Some(path[0]),
@@ -143,14 +148,20 @@ impl Proxy {
         for number in late {
             self.state.build_times.handle_timeout();
             // A guard that takes the link and then says nothing is as bad as one that cannot be reached.
-            let Some(circuit) = self.pool.get(number) else { continue };
+            let Some(circuit) = self.pool.get_mut(number) else { continue };
+            if circuit.fails_now() {
+                self.choices.strategy.handle_outcome(&circuit.path, false);
+            }
             for leg in self.client.silent_legs(number) {
                 let guard = circuit.legs.get(&leg).map_or(circuit.guard(), |path| &path[0]);
                 self.state.guards.handle_failure(guard, now);
             }
         }
         for number in over {
-            let Some(circuit) = self.pool.remove(number) else { continue };
+            let Some(mut circuit) = self.pool.remove(number) else { continue };
+            if circuit.fails_now() {
+                self.choices.strategy.handle_outcome(&circuit.path, false);
+            }
             self.client.destroy(number);
             let reason = match circuit.took {
                 Some(_) => "not used any longer",
