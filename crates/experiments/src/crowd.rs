@@ -71,8 +71,7 @@ impl Crowd {
         is_interrupted: impl Fn() -> bool,
     ) -> bool {
         let deadline = self.clock.now() + patience;
-        let whole = || self.common.seen().iter().filter(|it| it.failure.is_none()).count();
-        while whole() < circuits {
+        while self.whole() < circuits {
             if self.clock.now() >= deadline || is_interrupted() {
                 return false;
             }
@@ -81,9 +80,13 @@ impl Crowd {
         true
     }
 
-    /// How many circuits are over, and since when there is the crowd.
+    fn whole(&self) -> usize {
+        self.common.seen().iter().filter(|it| it.failure.is_none()).count()
+    }
+
+    /// How many circuits have done all that they were for, and since when there is the crowd.
     pub(crate) fn count(&self) -> (usize, Duration) {
-        (self.common.seen().len(), self.clock.now() - self.began)
+        (self.whole(), self.clock.now() - self.began)
     }
 
     /// Ends them, and tells what became of their circuits in how long.
@@ -139,6 +142,7 @@ mod tests {
         assert!(crowd.wait_for(2, Duration::from_secs(60), || false));
         assert!(!crowd.wait_for(3, Duration::from_secs(60), || true), "one has failed");
         assert!(!crowd.wait_for(3, Duration::from_millis(1), || false), "one has failed");
+        assert_eq!(crowd.count().0, 2, "what failed is not counted");
         let (seen, _) = crowd.stop().expect("no failure");
         assert_eq!(seen.len(), 6);
 

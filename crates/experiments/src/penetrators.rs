@@ -143,7 +143,15 @@ impl Step {
             let (view, plan, path) = (scene.view(), their_plan.clone(), theirs.clone());
             crowd.join(move |member| keep_on(&view, &plan, &path, member))?;
         }
-        crowd.wait_for(others as usize, BEGINNING, || interrupt.is_requested());
+        let is_over = || interrupt.is_requested();
+        if !crowd.wait_for(others as usize, BEGINNING, is_over) && !is_over() {
+            let (whole, _) = crowd.count();
+            return Err(Error::Clients(format!(
+                "of {others} {} only {whole} had a circuit in {} s: what is measured beside them would say nothing",
+                self.what.others(),
+                BEGINNING.as_secs(),
+            )));
+        }
         let plan = if self.what == What::SetUp { plan } else { downloads };
         let subjects = vec![own; self.repeats as usize];
         let before = crowd.count();

@@ -37,7 +37,7 @@ impl What {
         }
     }
 
-    const fn others(self) -> &'static str {
+    pub(super) const fn others(self) -> &'static str {
         match self {
             Self::Node | Self::SetUp => "penetrators",
             Self::Streams => "streams",
