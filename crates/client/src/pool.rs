@@ -95,6 +95,24 @@ impl Circuit {
         !self.is_built() && !std::mem::replace(&mut self.has_failed, true)
     }
 
+    /// The ways that fail now, which they do once: the circuit's, or those of a set's legs that do not stand.
+    pub(crate) fn take_failing(&mut self) -> Vec<[Fingerprint; 3]> {
+        match (self.fails_now(), self.legs.is_empty()) {
+            (false, _) => vec![],
+            (true, true) => vec![self.path],
+            (true, false) => {
+                let legs = self.legs.iter();
+                let legs = legs.filter(|(leg, _)| !self.legs_since.contains_key(leg));
+                legs.map(|(_, path)| *path).collect()
+            }
+        }
+    }
+
+    /// Whether nobody has given it up yet.
+    pub(crate) const fn is_hoped_for(&self) -> bool {
+        !self.has_failed
+    }
+
     /// Whether it stands, and in time.
     pub(crate) const fn has_succeeded(&self) -> bool {
         self.is_built() && !self.has_failed
@@ -133,12 +151,13 @@ impl<K: Copy + Ord> Pool<K> {
         Self { circuits: BTreeMap::new(), by_latency }
     }
 
-    /// Circuits that stand, have no streams, and were not asked for so long how fast they answer. They count as asked now.
+    /// Circuits that stand, may get streams, and were not asked for so long how fast they answer. They count as asked now. What streams that they
+    /// have make others wait is part of the answer: the next stream would wait as long.
     pub(crate) fn take_due(&mut self, now: Instant, again: Duration) -> Vec<K> {
         let mut due = Vec::new();
         for (name, circuit) in &mut self.circuits {
-            let is_idle = circuit.is_built() && !circuit.is_late && circuit.streams == 0;
-            if is_idle && circuit.asked_at.is_none_or(|at| now >= at + again) {
+            let is_of_use = circuit.is_built() && !circuit.is_late && !circuit.is_retired;
+            if is_of_use && circuit.asked_at.is_none_or(|at| now >= at + again) {
                 circuit.asked_at = Some(now);
                 due.push(*name);
             }

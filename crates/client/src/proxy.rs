@@ -228,7 +228,7 @@ impl Proxy {
         self.end_overdue(now);
         self.attach_waiting(now);
         self.prebuild(now);
-        self.ask_idle(now);
+        self.ask_circuits(now);
         let is_busy = self.pool.building() > 0 || self.apps.values().any(App::is_waiting);
         let idle = if self.choices.by_latency { latency::AGAIN } else { IDLE_STEP };
         self.plan_at = now + if is_busy { BUSY_STEP } else { idle };

@@ -106,7 +106,7 @@ fn a_relay_that_is_gone_is_a_failure_and_not_a_low_number() {
 }
 
 #[test]
-fn a_client_by_latency_asks_its_idle_circuits_and_downloads_stay_whole() {
+fn a_client_by_latency_asks_its_circuits_and_downloads_stay_whole() {
     let network = network(vec![exit("exita"), exit("exitb"), exit("exitc")]);
     let folder = tempfile::tempdir().expect("a folder");
     let settings = Settings::new(network.directory_addrs(), folder.path().join("client"));

@@ -9,6 +9,9 @@ use crate::words::{roughly, utc};
 use coordinator::{HistoryPolicy, Suspicion};
 use onion::{Duration, Rate};
 
+/// The cause of what was broken off because the coordinator had to end: [`Failure::Cancelled`](coordinator::Failure), as it is serialised.
+const CANCELLED: &str = "cancelled";
+
 /// All that there is to be told from.
 #[derive(Clone, Debug)]
 pub struct Story<'s> {
@@ -52,8 +55,15 @@ pub fn explain(story: &Story<'_>) -> Vec<String> {
     said.extend(presence(story));
     let ended = || story.measurements.iter().filter(|it| it.ended_unix_s.is_some());
     if let Some(last) = ended().next() {
-        said.push(measurement(last, story));
+        said.push(measurement(last, story, "The last measurement"));
         said.extend(limits(&last.seconds));
+        // What has no result says nothing of where the estimate is from.
+        let has_result =
+            |it: &&Measurement| matches!(it.state, State::Conclusive | State::LowerBound);
+        if let Some(of) = ended().find(has_result).filter(|_| !has_result(&last)) {
+            said.push(measurement(of, story, "The last one with a result"));
+            said.extend(limits(&of.seconds));
+        }
     }
     said.extend(neighbours(story));
     said.extend(suspected(story));
@@ -111,7 +121,8 @@ fn presence(story: &Story<'_>) -> Vec<String> {
     said
 }
 
-fn measurement(last: &Measurement, story: &Story<'_>) -> String {
+/// What one of its measurements came to; `which` one it is begins the sentence.
+fn measurement(last: &Measurement, story: &Story<'_>, which: &str) -> String {
     let when = utc(last.ended_unix_s.unwrap_or(last.started_unix_s));
     let ago = roughly(Duration::from_secs(
         story.now_unix_s.saturating_sub(last.ended_unix_s.unwrap_or(story.now_unix_s)),
@@ -127,13 +138,17 @@ fn measurement(last: &Measurement, story: &Story<'_>) -> String {
     match last.state {
         State::Conclusive => {
             format!(
-                "The last measurement ended at {when}, {ago} ago. It found {found}{how}, and is conclusive: the load was large enough to show the relay's limit."
+                "{which} ended at {when}, {ago} ago. It found {found}{how}, and is conclusive: the load was large enough to show the relay's limit."
             )
         }
         State::LowerBound => {
             format!(
-                "The last measurement ended at {when}, {ago} ago. It found {found}{how}. That is a lower bound: {reason}."
+                "{which} ended at {when}, {ago} ago. It found {found}{how}. That is a lower bound: {reason}."
             )
+        }
+        // Nobody has to look into that.
+        State::Failed if last.cause.as_deref() == Some(CANCELLED) => {
+            format!("{which} was broken off at {when}: the coordinator had to end.")
         }
         State::Failed => {
             let who = match last.blame.as_deref() {
@@ -143,13 +158,9 @@ fn measurement(last: &Measurement, story: &Story<'_>) -> String {
                 Some("coordinator") => " That is for the coordinator's operator to look into.",
                 _ => "",
             };
-            format!(
-                "The last measurement ended at {when}, {ago} ago, without a result: it {reason}.{who}"
-            )
+            format!("{which} ended at {when}, {ago} ago, without a result: it {reason}.{who}")
         }
-        State::Running | State::BrokenOff => {
-            format!("The last measurement was broken off at {when}.")
-        }
+        State::Running | State::BrokenOff => format!("{which} was broken off at {when}."),
     }
 }
 
@@ -273,7 +284,9 @@ fn standing_estimate(story: &Story<'_>) -> Option<String> {
 
 /// Whether the same thing happens again and again.
 fn repeated(story: &Story<'_>) -> Option<String> {
-    let ended = story.measurements.iter().filter(|it| it.ended_unix_s.is_some());
+    let is_cancelled = |it: &Measurement| it.cause.as_deref() == Some(CANCELLED);
+    let has_ended = |it: &&Measurement| it.ended_unix_s.is_some() && !is_cancelled(it);
+    let ended = story.measurements.iter().filter(has_ended);
     let in_row = ended.take_while(|it| it.state == State::Failed).count();
     (in_row > 1).then(|| format!("It has failed {in_row} times in a row."))
 }

@@ -119,8 +119,9 @@ fn answer(request: &Request<Incoming>, document: &Mutex<Bytes>) -> Response<Full
 
 #[cfg(test)]
 mod tests {
-    use super::super::{Model, public_key, sign, verify};
+    use super::super::{Link, Model, Node, Pair, merge, public_key, sign, verify};
     use super::*;
+    use netdoc::Fingerprint;
     use netdoc::fetch::{Fetcher, Resource};
     use std::net::Ipv4Addr;
 
@@ -141,5 +142,46 @@ mod tests {
         server.replace(document(1001));
         let found = verify(&get(PATH).expect("fetched"), &public_key(&secret), 1000);
         assert_eq!(found.expect("believed").model.made_unix_s(), 1001);
+    }
+
+    /// Three directories, of which one praises a link and runs another down, makes one up, and keeps what it should say of a third.
+    #[test]
+    fn of_three_directories_one_that_lies_moves_nothing_out_of_what_the_others_say() {
+        const MADE: u64 = 1000;
+        let relay = |number: u8| Fingerprint::from_bytes([number; 20]);
+        let link = |a, b, rtt_ms: f64, kb_s: f64| {
+            let link = Link { rtt_ms: Some(rtt_ms), throughput_kb_s: Some(kb_s) };
+            (Pair::new(relay(a), relay(b)), link)
+        };
+        let honest = |scale: f64| {
+            [
+                link(1, 2, 80.0 * scale, 100.0),
+                link(2, 3, 20.0 * scale, 900.0),
+                link(3, 4, 50.0 * scale, 300.0),
+            ]
+        };
+        let lies = [link(1, 2, 0.001, 1e6), link(2, 3, 59_000.0, 0.1), link(1, 4, 0.001, 1e6)];
+        let said = [&honest(1.0)[..], &lies[..], &honest(1.1)[..]];
+        let models = said.iter().zip(1_u8..).map(|(links, number)| {
+            let nodes = [(relay(1), Node::default())].into();
+            let model = Model::new(MADE, nodes, links.iter().copied().collect());
+            let secret = [number; 32];
+            let document = sign(&model, &secret).expect("signed");
+            let here = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
+            let server = DirectoryServer::start(here, document).expect("started");
+            let path = Resource::Path(PATH.to_owned());
+            let got = Fetcher::default().get(server.address(), &path).expect("fetched");
+            verify(&got, &public_key(&secret), MADE).expect("believed").model
+        });
+        let merged = merge(None, &models.collect::<Vec<_>>());
+        let of = |a, b| merged.links().get(&Pair::new(relay(a), relay(b)));
+        for (a, b, rtt_ms, kb_s) in [(1, 2, 80.0, 100.0), (2, 3, 20.0, 900.0), (3, 4, 50.0, 300.0)]
+        {
+            let found = of(a, b).expect("two speak of it");
+            let (rtt, rate) = (found.rtt_ms.expect("known"), found.throughput_kb_s.expect("known"));
+            assert!((rtt_ms..=rtt_ms * 1.1).contains(&rtt), "{a}, {b}: {rtt} ms");
+            assert!((rate - kb_s).abs() < 0.001, "{a}, {b}: {rate} kB/s");
+        }
+        assert_eq!(of(1, 4), None, "only the liar speaks of it");
     }
 }

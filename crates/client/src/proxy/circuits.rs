@@ -94,7 +94,7 @@ impl Proxy {
             self.has_state_changed |= self.state.guards.handle_success(&guard, unix_time_s);
             self.state.build_times.handle_built(took);
         }
-        if has_succeeded {
+        if has_succeeded && !is_set {
             self.choices.strategy.handle_outcome(&path, true);
         }
         let path = self.hops(&path);
@@ -110,7 +110,7 @@ impl Proxy {
     pub(super) fn handle_lost(&mut self, now: Instant, number: CircuitNumber, cause: &Loss) {
         let Some(circuit) = self.pool.get_mut(number) else { return };
         let (path, was_built, name) = (circuit.path, circuit.took.is_some(), circuit.number);
-        if circuit.fails_now() {
+        for path in circuit.take_failing() {
             self.choices.strategy.handle_outcome(&path, false);
         }
         self.asking.retain(|_, (circuit, _)| *circuit != number);
@@ -149,8 +149,8 @@ impl Proxy {
             self.state.build_times.handle_timeout();
             // A guard that takes the link and then says nothing is as bad as one that cannot be reached.
             let Some(circuit) = self.pool.get_mut(number) else { continue };
-            if circuit.fails_now() {
-                self.choices.strategy.handle_outcome(&circuit.path, false);
+            for path in circuit.take_failing() {
+                self.choices.strategy.handle_outcome(&path, false);
             }
             for leg in self.client.silent_legs(number) {
                 let guard = circuit.legs.get(&leg).map_or(circuit.guard(), |path| &path[0]);
@@ -159,8 +159,8 @@ impl Proxy {
         }
         for number in over {
             let Some(mut circuit) = self.pool.remove(number) else { continue };
-            if circuit.fails_now() {
-                self.choices.strategy.handle_outcome(&circuit.path, false);
+            for path in circuit.take_failing() {
+                self.choices.strategy.handle_outcome(&path, false);
             }
             self.client.destroy(number);
             let reason = match circuit.took {

@@ -1,4 +1,4 @@
-//! How fast idle circuits answer: each is asked now and then by a BEGIN that its last hop must refuse, so that streams can go to the one with
+//! How fast circuits answer, with what waits on them: each is asked now and then by a BEGIN that its last hop must refuse, so that streams can go to the one with
 //! the least latency now (Panchenko et al., §V-A).
 
 use super::Proxy;
@@ -11,7 +11,7 @@ use std::cell::RefCell;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::rc::Rc;
 
-/// An idle circuit is asked again after so long.
+/// A circuit is asked again after so long.
 pub(super) const AGAIN: Duration = Duration::from_secs(10);
 /// One that has not answered for so long counts as slower than all that have.
 const ANSWER_MAX: Duration = Duration::from_secs(5);
@@ -19,8 +19,8 @@ const ANSWER_MAX: Duration = Duration::from_secs(5);
 const REFUSED: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), 1);
 
 impl Proxy {
-    /// Asks idle circuits that were not asked of late.
-    pub(super) fn ask_idle(&mut self, now: Instant) {
+    /// Asks circuits that were not asked of late.
+    pub(super) fn ask_circuits(&mut self, now: Instant) {
         if !self.choices.by_latency {
             return;
         }

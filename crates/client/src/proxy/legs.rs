@@ -74,6 +74,9 @@ impl Proxy {
         let (name, path) = (circuit.number, circuit.legs.get(&leg).copied());
         let Some(path) = path else { return };
         circuit.legs_since.insert(leg, now);
+        if circuit.is_hoped_for() {
+            self.choices.strategy.handle_outcome(&path, true);
+        }
         self.has_state_changed |= self.state.guards.handle_success(&path[0], unix_time_s);
         self.state.build_times.handle_built(took);
         let path = self.hops(&path);
@@ -92,6 +95,10 @@ impl Proxy {
         let Some(path) = circuit.legs.remove(&leg) else { return };
         let since = circuit.legs_since.remove(&leg);
         let name = circuit.number;
+        // What was silent may have been so by the exit's wish, on a way that it wants to be given up.
+        if since.is_none() && circuit.is_hoped_for() && !matches!(cause, Loss::Silent) {
+            self.choices.strategy.handle_outcome(&path, false);
+        }
         let stood_long = since.is_some_and(|since| now - since >= STOOD_LONG);
         // It would be the first to be chosen for the next leg. Silence is nobody's in particular: an exit could have its client give up guard after guard by it, until
         // there comes one that is its own.

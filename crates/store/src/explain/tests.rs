@@ -86,6 +86,23 @@ fn a_weight_is_told_with_the_measurement_that_it_is_of() {
     has(&text, &["The weight is the estimate in KB/s", "secret"]);
 }
 
+/// Nobody has to look into what the coordinator's own end has broken off, and the estimate is of another.
+#[test]
+fn what_was_broken_off_hides_neither_the_measurement_before_nor_blames_anybody() {
+    let before = closed(relay(1), NOW - DAY, 1, 5_000_000);
+    let at = before.record.ended_unix_s;
+    let cancelled = |number| failed(relay(1), NOW, number, Failure::Cancelled);
+    let text = said(&[before, cancelled(1), cancelled(2)], voted(5000, at), None);
+    has(
+        &text,
+        &["broken off", "had to end", "The last one with a result", "40.00 Mbit/s in transit"],
+    );
+    has(&text, &["is conclusive", "5 of 5 seconds", "holds for"]);
+    for part in ["look into", "in a row"] {
+        assert!(!text.contains(part), "{part:?} in:\n{text}");
+    }
+}
+
 #[test]
 fn a_cap_is_told_apart_from_a_file_that_is_older() {
     let measured = closed(relay(1), NOW, 1, 5_000_000);

@@ -2,9 +2,9 @@ use super::*;
 use crate::path::Rules;
 use crate::proxy::Choices;
 use crate::state::State;
-use crate::strategy::Uniform;
-use crate::view::RelayInfo;
+use crate::strategy::{Position, Strategy, Uniform};
 use crate::view::tests::{relay, view};
+use crate::view::{RelayInfo, View};
 use netdoc::Fingerprint;
 use onion::cell::msg::DesiredUx;
 use onion::node::{CloseCause, ConnId, Node};
@@ -13,12 +13,38 @@ use rand::SeedableRng;
 use rand::rngs::StdRng;
 use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
+
+/// What a strategy was told.
+type Told = Arc<Mutex<Vec<([Fingerprint; 3], bool)>>>;
+
+/// One that notes what it is told.
+#[derive(Debug)]
+struct Noting(Told);
+
+impl Strategy for Noting {
+    fn name(&self) -> &'static str {
+        "noting"
+    }
+
+    fn weight(&self, view: &View, relay: &RelayInfo, at: Position, path: &[&RelayInfo]) -> f64 {
+        Uniform.weight(view, relay, at, path)
+    }
+
+    fn handle_outcome(&mut self, path: &[Fingerprint], was_built: bool) {
+        let path = path.try_into().expect("three relays");
+        self.0.lock().expect("no panic").push((path, was_built));
+    }
+}
 
 /// A client that wants sets of three legs, in a network of so many relays.
 fn proxy(relays: u8) -> Proxy {
+    proxy_by(relays, Box::new(Uniform))
+}
+
+fn proxy_by(relays: u8, strategy: Box<dyn Strategy>) -> Proxy {
     let choices = Choices {
-        strategy: Box::new(Uniform),
+        strategy,
         rules: Rules { distinct_subnets: false },
         legs: 3,
         leg_scheduler: &schedulers::LowRtt,
@@ -94,4 +120,50 @@ fn an_exit_that_lets_legs_fall_silent_does_not_get_the_client_to_another_guard()
         proxy.handle_leg_lost(Instant::ORIGIN, number, leg, &Loss::Silent);
     }
     assert_eq!(order(&proxy), before);
+}
+
+/// C tor's bug 40811: legs were launched without end while a set did not come to stand. An exit that lets them fail sees no more guards.
+#[test]
+fn legs_of_a_set_that_does_not_stand_are_tried_again_three_times_in_all() {
+    let mut proxy = proxy(20);
+    let _links = dials(&mut proxy, Instant::ORIGIN);
+    let number = proxy.pool.numbers()[0];
+    let mut counts = vec![];
+    for _ in 0..6 {
+        let set = proxy.pool.get(number).expect("it is there");
+        let Some(leg) = set.legs.keys().next_back().copied() else { break };
+        proxy.handle_leg_lost(Instant::ORIGIN, number, leg, &Loss::Silent);
+        counts.push(proxy.pool.get(number).expect("it is there").legs.len());
+    }
+    assert_eq!(counts, [3, 3, 3, 2, 1, 0]);
+}
+
+/// Each leg is a way of its own, and what becomes of it is told once.
+#[test]
+fn a_strategy_learns_of_each_leg_whether_it_has_come_to_stand() {
+    let told = Told::default();
+    let mut proxy = proxy_by(20, Box::new(Noting(Arc::clone(&told))));
+    let _links = dials(&mut proxy, Instant::ORIGIN);
+    let number = proxy.pool.numbers()[0];
+    let legs = proxy.pool.get(number).expect("it is there").legs.clone();
+    let [first, second, third] = [0, 1, 2].map(|leg| legs[&leg]);
+    let now = Instant::ORIGIN;
+    proxy.handle_leg_built(now, number, 0, Duration::from_millis(100));
+    let closed = Loss::Link(CloseCause::Reset);
+    proxy.handle_leg_lost(now, number, 1, &closed);
+    // One that has stood is no failure, nor one whose exit may have wished it to be silent.
+    proxy.handle_leg_lost(now, number, 0, &closed);
+    proxy.handle_leg_lost(now, number, 2, &Loss::Silent);
+    let so_far = vec![(first, true), (second, false)];
+    assert_eq!(*told.lock().expect("no panic"), so_far);
+    assert!(legs.values().all(|leg| *leg == third || so_far.iter().any(|it| it.0 == *leg)));
+    // Those that were tried for them are given up together, and later words change nothing.
+    let left: Vec<_> =
+        proxy.pool.get(number).expect("it is there").legs.clone().into_iter().collect();
+    assert_eq!(left.len(), 3);
+    let given_up = proxy.pool.get_mut(number).expect("it is there").take_failing();
+    assert_eq!(given_up, left.iter().map(|it| it.1).collect::<Vec<_>>());
+    proxy.handle_leg_built(now, number, left[0].0, Duration::from_millis(100));
+    proxy.handle_leg_lost(now, number, left[1].0, &closed);
+    assert_eq!(told.lock().expect("no panic").len(), 2);
 }
