@@ -2,6 +2,8 @@
 
 use super::options::ClientBench;
 use crate::error::Error;
+use crate::factor::Factor;
+use crate::simulated::Interval;
 use crate::stage;
 use crate::telling::median;
 use lab::{
@@ -183,6 +185,18 @@ fn sample(
     Ok(Sample { name: subject.name, bytes, took, cpu, first_byte })
 }
 
+/// Ours over stock tor's, each run's against each other: the geometric mean, with its interval of 95 %.
+fn by_run(samples: &[Sample], figure: fn(&Sample) -> f64) -> Factor {
+    let of = |name: &str| -> Vec<f64> {
+        samples.iter().filter(|it| it.name == name).map(figure).collect()
+    };
+    let logs: Vec<f64> =
+        of("ours").iter().zip(of("tor")).map(|(ours, tor)| (ours / tor).ln()).collect();
+    let Interval { mean, half_width, .. } = Interval::of(&logs);
+    let interval = half_width.map(|width| ((mean - width).exp(), (mean + width).exp()));
+    Factor { value: mean.exp(), interval }
+}
+
 fn conclude(samples: &[Sample], options: ClientBench, output: &Output) {
     let of = |name: &str, figure: fn(&Sample) -> f64| {
         median(samples.iter().filter(|it| it.name == name).map(figure)).unwrap_or(f64::NAN)
@@ -190,17 +204,44 @@ fn conclude(samples: &[Sample], options: ClientBench, output: &Output) {
     let [tor, ours] = ["tor", "ours"].map(|it| of(it, Sample::gbit_per_cpu_s));
     let [tor_ms, ours_ms] = ["tor", "ours"].map(|it| of(it, Sample::first_byte_ms));
     let ratio = ours / tor;
+    let later = by_run(samples, Sample::first_byte_ms);
     output.result(
         format!(
             "median: our client {ours:.3}, stock tor {tor:.3} Gbit per CPU second; ratio {ratio:.3}; first byte \
-             after {ours_ms:.2} and {tor_ms:.2} ms"
+             after {ours_ms:.2} and {tor_ms:.2} ms, {later}"
         ),
         || {
             json!({
                 "type": "summary", "ours_gbit_per_cpu_s": ours, "tor_gbit_per_cpu_s": tor,
-                "ratio": ratio, "ours_first_byte_ms": ours_ms, "tor_first_byte_ms": tor_ms,
+                "ratio": ratio, "ratio_interval": by_run(samples, Sample::gbit_per_cpu_s).interval,
+                "ours_first_byte_ms": ours_ms, "tor_first_byte_ms": tor_ms,
+                "first_byte_ratio": later.value, "first_byte_ratio_interval": later.interval,
                 "runs": options.runs, "mb": options.mb, "streams": options.streams,
             })
         },
     );
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A machine that is slow in one run is slow for both: runs are compared with themselves.
+    #[test]
+    fn what_all_of_a_run_have_in_common_widens_no_interval() {
+        let sample = |name, first_byte_ms: f64| Sample {
+            name,
+            bytes: 1,
+            took: Duration::from_secs(1),
+            cpu: Duration::from_secs(1),
+            first_byte: Duration::from_secs_f64(first_byte_ms / 1e3),
+        };
+        let runs = [10.0, 1000.0, 100.0];
+        let samples: Vec<Sample> =
+            runs.iter().flat_map(|it| [sample("tor", *it), sample("ours", it * 1.25)]).collect();
+        let found = by_run(&samples, Sample::first_byte_ms);
+        let (low, high) = found.interval.expect("three runs");
+        assert!((found.value - 1.25).abs() < 1e-6 && high - low < 1e-6, "{found}");
+        assert_eq!(by_run(&samples[..2], Sample::first_byte_ms).interval, None);
+    }
 }
