@@ -151,26 +151,35 @@ fn downloads_come_whole_over_two_to_four_legs_to_a_stock_exit_and_all_carry() {
     }
 }
 
+/// The exit chooses legs by what the client wishes, the client by any rule.
 #[test]
-fn downloads_come_whole_over_two_to_four_legs_to_our_exit_by_each_scheduler() {
+fn data_comes_whole_both_ways_over_two_to_four_legs_to_our_exit_by_each_scheduler_of_the_client() {
     let network = network(relays(4));
     let folder = tempfile::tempdir().expect("a folder");
     let relay = our_exit(&network, folder.path());
     network.wait_until_known(&[relay.rsa().0], PATIENCE).expect("listed");
     let server = ContentServer::start().expect("a server");
     let port = server.address().port();
-    for (legs, scheduler) in [(2, "low-rtt"), (3, "cwnd-rtt"), (4, "current-rtt")] {
-        let settings = Settings {
-            leg_scheduler: schedulers::by_name(scheduler).expect("known"),
-            ..with_legs(&network, folder.path(), "ours", legs)
-        };
-        let mut client = Ours::start_with(settings);
+    for (legs, leg_scheduler) in (2..=4).cycle().zip(schedulers::ALL) {
+        let scheduler = leg_scheduler.name();
+        let own = folder.path().join(scheduler);
+        fs::create_dir(&own).expect("made");
+        let settings = with_legs(&network, &own, "ours", legs);
+        let mut client = Ours::start_with(Settings { leg_scheduler, ..settings });
         wait_for_exit(&mut client, port);
         let before = relay.totals();
         let last = downloads(&mut client, port, scheduler);
         check_legs(&mut client, &last, legs, scheduler);
         let after = relay.totals();
         assert!(after.conflux_switches > before.conflux_switches, "{after:?}");
+        let (listener, len) = (TcpListener::bind("127.0.0.1:0").expect("a port"), 4_000_000);
+        let port = listener.local_addr().expect("bound").port();
+        let taker = taking(listener, len);
+        let mut stream = begun(&client, port, &(0..len).map(byte_at).collect::<Vec<_>>());
+        let mut answer = [0; 5];
+        let answered = stream.read_exact(&mut answer);
+        assert!(answered.is_ok(), "{scheduler}: {answered:?}: {:#?}", client.heard());
+        assert!(taker.join().expect("no panic"), "{scheduler}: not what was sent");
     }
     // Asked for latency, it keeps to one leg, but for when another becomes faster.
     let settings = Settings {

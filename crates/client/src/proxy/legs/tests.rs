@@ -1,6 +1,7 @@
 use super::*;
 use crate::path::Rules;
-use crate::proxy::Choices;
+use crate::proxy::apps::App;
+use crate::proxy::{Choices, FIRST_APP};
 use crate::state::State;
 use crate::strategy::{Position, Strategy, Uniform};
 use crate::view::tests::{relay, view};
@@ -11,7 +12,7 @@ use onion::node::{CloseCause, ConnId, Node};
 use onion::tunnel::conflux::schedulers;
 use rand::SeedableRng;
 use rand::rngs::StdRng;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, SocketAddr};
 use std::sync::{Arc, Mutex};
 
@@ -166,4 +167,75 @@ fn a_strategy_learns_of_each_leg_whether_it_has_come_to_stand() {
     proxy.handle_leg_built(now, number, left[0].0, Duration::from_millis(100));
     proxy.handle_leg_lost(now, number, left[1].0, &closed);
     assert_eq!(told.lock().expect("no panic").len(), 2);
+}
+
+/// C tor's bug 40862: once sets had failed, no more were built ahead.
+#[test]
+fn sets_are_built_ahead_again_after_all_of_them_have_failed() {
+    let mut proxy = proxy(20);
+    let mut now = Instant::ORIGIN;
+    let mut links = dials(&mut proxy, now);
+    let ahead = proxy.pool.len();
+    assert!(ahead > 0);
+    let mut all = BTreeSet::new();
+    for _ in 0..20 {
+        all.extend(proxy.pool.numbers());
+        for conn in std::mem::take(&mut links).into_keys() {
+            proxy.handle_closed(now, conn, CloseCause::Reset);
+        }
+        now += Duration::from_secs(60);
+        proxy.handle_timeout(now);
+        links.extend(dials(&mut proxy, now));
+    }
+    assert!(all.len() > 3 * ahead, "{} sets in all", all.len());
+    // By then guards are tried again, whatever they did.
+    now += Duration::from_secs(40 * 3600);
+    proxy.handle_timeout(now);
+    assert_eq!(proxy.pool.len(), ahead);
+    assert!(!dials(&mut proxy, now).is_empty());
+    let is_whole = |it: &_| proxy.pool.get(*it).is_some_and(|set| set.legs.len() == 3);
+    assert!(proxy.pool.numbers().iter().all(is_whole));
+}
+
+/// C tor's bug 40876: what guards had done was lost for circuits that were linked, and others were sampled in their place.
+#[test]
+fn guards_of_legs_that_stood_are_confirmed_and_kept() {
+    let mut proxy = proxy(20);
+    let _links = dials(&mut proxy, Instant::ORIGIN);
+    let number = proxy.pool.numbers()[0];
+    let legs = proxy.pool.get(number).expect("it is there").legs.clone();
+    let confirmed = |proxy: &Proxy| -> BTreeSet<Fingerprint> {
+        let sample = proxy.state.guards.sample().iter();
+        sample.filter(|it| it.confirmed.is_some()).map(|it| it.fingerprint).collect()
+    };
+    assert!(confirmed(&proxy).is_empty());
+    for leg in legs.keys() {
+        proxy.handle_leg_built(Instant::ORIGIN, number, *leg, Duration::from_millis(100));
+    }
+    proxy.handle_built(Instant::ORIGIN, number, Duration::from_millis(120));
+    let guards: BTreeSet<Fingerprint> = legs.values().map(|path| path[0]).collect();
+    assert_eq!((confirmed(&proxy), guards.len()), (guards, 3));
+    assert!(proxy.has_state_changed, "it is to be written");
+}
+
+/// C tor's bug 40801: streams that waited for a set were not begun in the order in which they had been asked for.
+#[test]
+fn streams_that_wait_for_a_set_are_begun_in_the_order_in_which_they_were_asked_for() {
+    let mut proxy = proxy(20);
+    let now = Instant::ORIGIN;
+    let _links = dials(&mut proxy, now);
+    let conns: Vec<ConnId> = (0..5).map(|number| ConnId(FIRST_APP + number)).collect();
+    for (conn, number) in conns.iter().zip(1..) {
+        proxy.apps.insert(*conn, App::new(number, now));
+        proxy.handle_bytes(now, *conn, b"\x05\x01\x00");
+        proxy.handle_bytes(now, *conn, b"\x05\x01\x00\x03\x0bexample.org\x01\xbb");
+    }
+    assert!(proxy.by_stream.is_empty(), "no set stands");
+    for number in proxy.pool.numbers() {
+        proxy.handle_built(now, number, Duration::from_millis(100));
+    }
+    proxy.handle_timeout(now + Duration::from_secs(1));
+    let mut begun: Vec<_> = proxy.by_stream.iter().map(|(stream, conn)| (*stream, *conn)).collect();
+    begun.sort_unstable();
+    assert_eq!(begun.iter().map(|it| it.1).collect::<Vec<_>>(), conns);
 }

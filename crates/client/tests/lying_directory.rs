@@ -1,0 +1,191 @@
+//! Directories that lie to our client over real sockets, about the network of stock tor that stands behind them.
+//!
+//! A directory can withhold, and nothing else: what it changes is not believed, what it never ends is cut off, and one honest directory among
+//! many of them is enough.
+
+mod common;
+
+use client::{Event, Settings};
+use common::{Ours, PATIENCE, exit, network};
+use lab::{Content, ContentServer, Network, Node, download};
+use link::Clock;
+use netdoc::Fingerprint;
+use netdoc::fetch::{Fetcher, Resource};
+use onion::Instant;
+use std::fs;
+use std::io::{BufRead, BufReader, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+const KEYS: &str = "/tor/keys/all";
+const CONSENSUS: &str = "/tor/status-vote/current/consensus-microdesc";
+/// What the client may hold of an answer without end: 64 MiB of it (`Fetcher::max_bytes`), twice while a buffer grows, and what else it does.
+const HELD_MAX_KB: u64 = 256 << 10;
+
+#[derive(Clone, Copy, Debug)]
+enum Lie {
+    /// A bit of each 300 bytes is another.
+    Flipped,
+    /// Half of it is said to be all.
+    Halved,
+    /// It never ends.
+    Endless,
+    /// "You have the latest."
+    NothingLater,
+    /// "There is no such thing."
+    Nothing,
+    /// Another document, whole.
+    Swapped,
+}
+
+const LIES: [Lie; 6] =
+    [Lie::Flipped, Lie::Halved, Lie::Endless, Lie::NothingLater, Lie::Nothing, Lie::Swapped];
+
+impl Lie {
+    /// What it makes of the honest directory's answer.
+    fn answer(self, honest: SocketAddr, path: &str, mut to: TcpStream) -> std::io::Result<()> {
+        let other = if path.starts_with(KEYS) { CONSENSUS } else { KEYS };
+        let path = if matches!(self, Self::Swapped) { other } else { path };
+        let got = Fetcher::default().get(honest, &Resource::Path(path.to_owned()));
+        let mut body = got.unwrap_or_default();
+        match self {
+            Self::Flipped => body.iter_mut().step_by(300).for_each(|byte| *byte ^= 1),
+            Self::Halved => body.truncate(body.len() / 2),
+            Self::Endless => {
+                to.write_all(b"HTTP/1.0 200 OK\r\n\r\n")?;
+                to.write_all(&body)?;
+                loop {
+                    to.write_all(&[b'\n'; 1 << 14])?;
+                }
+            }
+            Self::NothingLater => return to.write_all(b"HTTP/1.0 304 Not modified\r\n\r\n"),
+            Self::Nothing => return to.write_all(b"HTTP/1.0 404 Not found\r\n\r\n"),
+            Self::Swapped => {}
+        }
+        write!(to, "HTTP/1.0 200 OK\r\nContent-Length: {}\r\n\r\n", body.len())?;
+        to.write_all(&body)
+    }
+}
+
+/// A directory that lies, until it is dropped.
+struct Liar {
+    lie: Lie,
+    address: SocketAddr,
+    asked: Arc<AtomicUsize>,
+    is_over: Arc<AtomicBool>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Liar {
+    /// `is_partly`: what is signed it says as it is, and lies about all else.
+    fn start(lie: Lie, honest: SocketAddr, is_partly: bool) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+        let address = listener.local_addr().expect("bound");
+        let (asked, is_over) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicBool::new(false)));
+        let (count, over) = (Arc::clone(&asked), Arc::clone(&is_over));
+        let serve = move || {
+            for stream in listener.incoming().map_while(Result::ok) {
+                if over.load(Ordering::Relaxed) {
+                    return;
+                }
+                let mut lines = BufReader::new(&stream).lines().map_while(Result::ok);
+                let Some(request) = lines.next() else { continue };
+                let _rest = lines.find(String::is_empty);
+                let path = request.split(' ').nth(1).unwrap_or("/").to_owned();
+                count.fetch_add(1, Ordering::Relaxed);
+                let is_signed = path.starts_with(CONSENSUS) || path.starts_with("/tor/keys/");
+                // Whoever has heard enough hangs up.
+                let _ = if is_partly && is_signed {
+                    as_it_is(honest, &path, stream)
+                } else {
+                    lie.answer(honest, &path, stream)
+                };
+            }
+        };
+        let thread = Some(thread::spawn(serve));
+        Self { lie, address, asked, is_over, thread }
+    }
+
+    fn asked(&self) -> usize {
+        self.asked.load(Ordering::Relaxed)
+    }
+}
+
+impl Drop for Liar {
+    fn drop(&mut self) {
+        self.is_over.store(true, Ordering::Relaxed);
+        let _ = TcpStream::connect(self.address);
+        self.thread.take().map(JoinHandle::join);
+    }
+}
+
+fn as_it_is(honest: SocketAddr, path: &str, mut to: TcpStream) -> std::io::Result<()> {
+    let got = Fetcher::default().get(honest, &Resource::Path(path.to_owned()));
+    let body = got.unwrap_or_default();
+    write!(to, "HTTP/1.0 200 OK\r\nContent-Length: {}\r\n\r\n", body.len())?;
+    to.write_all(&body)
+}
+
+/// A client of this network that has these directories, and knows whose signatures count.
+fn settings(network: &Network, from: Vec<SocketAddr>, folder: &Path) -> Settings {
+    let identities = network.authorities().iter().filter_map(Node::v3_identity);
+    Settings {
+        identities: identities.map(Fingerprint::from_bytes).collect(),
+        ..Settings::new(from, folder.to_owned())
+    }
+}
+
+/// The most memory that this process has had, in kB.
+fn most_memory_kb() -> u64 {
+    let status = fs::read_to_string("/proc/self/status").expect("told");
+    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).expect("a line");
+    line.trim().trim_end_matches("kB").trim().parse().expect("a number")
+}
+
+#[test]
+fn directories_that_lie_teach_a_client_nothing_and_one_honest_one_among_them_is_enough() {
+    let network = network(vec![exit("exita"), exit("exitb"), exit("exitc")]);
+    let folder = tempfile::tempdir().expect("a folder");
+    let honest = network.directory_addrs()[0];
+    let liars: Vec<Liar> = LIES.into_iter().map(|lie| Liar::start(lie, honest, false)).collect();
+    let addresses = |liars: &[Liar]| liars.iter().map(|it| it.address).collect::<Vec<_>>();
+
+    // Of them alone nothing is learnt, nor kept.
+    let (before_kb, data) = (most_memory_kb(), folder.path().join("misled"));
+    let mut misled = Ours::begin(settings(&network, addresses(&liars), &data));
+    let (clock, asked_twice) = (Clock::start(), |it: &Liar| it.asked() >= 2);
+    while !liars.iter().all(asked_twice) {
+        let asked: Vec<_> = liars.iter().map(|it| (it.lie, it.asked())).collect();
+        assert!(clock.now() - Instant::ORIGIN < PATIENCE, "{asked:?}: {:#?}", misled.heard());
+        thread::park_timeout(Duration::from_millis(200));
+    }
+    let is_misled = |event: &Event| matches!(event, Event::Bootstrapped { .. });
+    assert!(!misled.heard().iter().any(is_misled), "{:#?}", misled.heard);
+    assert!(misled.heard.iter().any(|it| matches!(it, Event::Trouble(_))), "it says so");
+    drop(misled);
+    assert!(!data.join("cached-microdesc-consensus").exists());
+
+    // Nor is it misled where the consensus is the right one, and what belongs to it is not.
+    let partly: Vec<Liar> = LIES.into_iter().map(|lie| Liar::start(lie, honest, true)).collect();
+    let all = [&addresses(&liars)[..], &[honest], &addresses(&partly)].concat();
+    let mut ours = Ours::begin(settings(&network, all, &folder.path().join("client")));
+    let (relays, exits) = ours.wait_for("network", |event| match event {
+        Event::Bootstrapped { relays, exits, .. } => Some((*relays, *exits)),
+        _ => None,
+    });
+    assert!(relays <= network.nodes().len() && exits <= 3, "{relays} relays, {exits} exits");
+    let server = ContentServer::start().expect("a server");
+    let from = ("127.0.0.1", server.address().port());
+    for seed in 0..5 {
+        let content = Content { len: 200_000, seed };
+        let done = download(ours.proxy.socks(), from, content, &seed.to_string(), PATIENCE);
+        let done = done.unwrap_or_else(|error| panic!("{error}: {:#?}", ours.heard()));
+        assert!(done.is_right, "{done:?}");
+    }
+    let held_kb = most_memory_kb() - before_kb;
+    assert!(held_kb < HELD_MAX_KB, "{held_kb} kB");
+}
