@@ -30,6 +30,8 @@ const HELD_MAX_KB: u64 = 256 << 10;
 enum Lie {
     /// A bit of each 300 bytes is another.
     Flipped,
+    /// Relays' weights are others: a sound document, whose signatures are not.
+    Forged,
     /// Half of it is said to be all.
     Halved,
     /// It never ends.
@@ -42,8 +44,15 @@ enum Lie {
     Swapped,
 }
 
-const LIES: [Lie; 6] =
-    [Lie::Flipped, Lie::Halved, Lie::Endless, Lie::NothingLater, Lie::Nothing, Lie::Swapped];
+const LIES: [Lie; 7] = [
+    Lie::Flipped,
+    Lie::Forged,
+    Lie::Halved,
+    Lie::Endless,
+    Lie::NothingLater,
+    Lie::Nothing,
+    Lie::Swapped,
+];
 
 impl Lie {
     /// What it makes of the honest directory's answer.
@@ -54,6 +63,10 @@ impl Lie {
         let mut body = got.unwrap_or_default();
         match self {
             Self::Flipped => body.iter_mut().step_by(300).for_each(|byte| *byte ^= 1),
+            Self::Forged => {
+                let text = String::from_utf8_lossy(&body);
+                body = text.replace("w Bandwidth=", "w Bandwidth=9").into_bytes();
+            }
             Self::Halved => body.truncate(body.len() / 2),
             Self::Endless => {
                 to.write_all(b"HTTP/1.0 200 OK\r\n\r\n")?;
