@@ -55,7 +55,7 @@ pub struct Settings {
     pub leg_scheduler: &'static dyn LegScheduler,
     /// How exits are asked to use linked circuits.
     pub desired: DesiredUx,
-    /// Idle circuits are asked how fast they answer, and streams go to the one that is fastest now. Programs of one isolation then use
+    /// Circuits, busy or idle, are asked how fast they answer, and streams go to the one that is fastest now. Programs of one isolation then use
     /// several circuits, and so several exits see them.
     pub by_latency: bool,
 }

@@ -1,7 +1,7 @@
 //! Documents of directories inside circuits of one hop, as stock clients ask for them (BEGIN_DIR, tor-spec §6.2.1). Nobody between sees
 //! what is asked for, or changes what is answered; the directory itself proves its identity.
 
-use crate::begin_dir::Exchange;
+use crate::begin_dir::{Answer, Exchange};
 use link::tls::TlsConfigs;
 use link::{Clock, Driver, DriverOptions, unix_time_s};
 use netdoc::consdiff::ConsensusDigest;
@@ -97,7 +97,7 @@ impl Tunnels {
         let (exchange, answer) = Exchange::new(what, have, limits.max_bytes);
         let now = self.driver.now();
         let stream = self.driver.node_mut().begin(now, circuit, Destination::Directory, exchange);
-        match self.wait(circuit, stream, now, limits)? {
+        match self.wait(circuit, stream, now, &answer, limits)? {
             Outcome::Ended(EndReason::DONE) => answer.document(),
             Outcome::Ended(reason) => {
                 Err(Problem::Broken { reason: format!("the relay gives none: {reason}") })
@@ -114,8 +114,10 @@ impl Tunnels {
         circuit: CircuitNumber,
         stream: StreamNumber,
         began: Instant,
+        answer: &Answer,
         limits: &Fetcher,
     ) -> Result<Outcome, Problem> {
+        let mut heard = (0, began);
         loop {
             while let Some(event) = self.driver.node_mut().poll_event() {
                 match event {
@@ -129,16 +131,21 @@ impl Tunnels {
                 }
             }
             let is_built = self.driver.node().is_built(circuit);
-            let (limit, during) = if is_built {
-                (limits.total_timeout, "waiting for the document")
+            let now = self.driver.now();
+            if !is_built || answer.held_bytes() > heard.0 {
+                heard = (answer.held_bytes(), now);
+            }
+            let (until, during) = if is_built {
+                let silent = heard.1 + limits.silence_timeout;
+                (silent.min(began + limits.total_timeout), "waiting for the document")
             } else {
-                (limits.total_timeout.min(CIRCUIT_MAX), "connecting")
+                (began + limits.total_timeout.min(CIRCUIT_MAX), "connecting")
             };
-            if self.driver.now() >= began + limit {
+            if now >= until {
                 self.driver.node_mut().end(stream);
                 return Err(Problem::TimedOut { during: during.to_owned() });
             }
-            self.driver.turn(began + limit).map_err(machine)?;
+            self.driver.turn(until).map_err(machine)?;
         }
     }
 }

@@ -6,14 +6,13 @@
 mod common;
 
 use client::{Event, Settings};
-use common::{Ours, PATIENCE, exit, network};
+use common::{Ours, PATIENCE, exit, memory_kb, network};
 use lab::{Content, ContentServer, Network, Node, download};
 use link::Clock;
 use netdoc::Fingerprint;
 use netdoc::fetch::{Fetcher, Resource};
 use onion::Instant;
-use std::fs;
-use std::io::{BufRead, BufReader, Write};
+use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::path::Path;
 use std::sync::Arc;
@@ -23,7 +22,7 @@ use std::time::Duration;
 
 const KEYS: &str = "/tor/keys/all";
 const CONSENSUS: &str = "/tor/status-vote/current/consensus-microdesc";
-/// What the client may hold of an answer without end: 64 MiB of it (`Fetcher::max_bytes`), twice while a buffer grows, and what else it does.
+/// What the client may hold of an answer without end: 32 MiB of it, twice while a buffer grows, and what else it does.
 const HELD_MAX_KB: u64 = 256 << 10;
 
 #[derive(Clone, Copy, Debug)]
@@ -36,6 +35,8 @@ enum Lie {
     Halved,
     /// It never ends.
     Endless,
+    /// It never begins.
+    Silent,
     /// "You have the latest."
     NothingLater,
     /// "There is no such thing."
@@ -44,44 +45,52 @@ enum Lie {
     Swapped,
 }
 
-const LIES: [Lie; 7] = [
+const LIES: [Lie; 8] = [
     Lie::Flipped,
     Lie::Forged,
     Lie::Halved,
     Lie::Endless,
+    Lie::Silent,
     Lie::NothingLater,
     Lie::Nothing,
     Lie::Swapped,
 ];
 
-impl Lie {
-    /// What it makes of the honest directory's answer.
-    fn answer(self, honest: SocketAddr, path: &str, mut to: TcpStream) -> std::io::Result<()> {
-        let other = if path.starts_with(KEYS) { CONSENSUS } else { KEYS };
-        let path = if matches!(self, Self::Swapped) { other } else { path };
-        let got = Fetcher::default().get(honest, &Resource::Path(path.to_owned()));
-        let mut body = got.unwrap_or_default();
-        match self {
-            Self::Flipped => body.iter_mut().step_by(300).for_each(|byte| *byte ^= 1),
-            Self::Forged => {
-                let text = String::from_utf8_lossy(&body);
-                body = text.replace("w Bandwidth=", "w Bandwidth=9").into_bytes();
-            }
-            Self::Halved => body.truncate(body.len() / 2),
-            Self::Endless => {
-                to.write_all(b"HTTP/1.0 200 OK\r\n\r\n")?;
-                to.write_all(&body)?;
-                loop {
-                    to.write_all(&[b'\n'; 1 << 14])?;
-                }
-            }
-            Self::NothingLater => return to.write_all(b"HTTP/1.0 304 Not modified\r\n\r\n"),
-            Self::Nothing => return to.write_all(b"HTTP/1.0 404 Not found\r\n\r\n"),
-            Self::Swapped => {}
+/// What is made of the honest directory's answer: without a lie, nothing else.
+fn answer(
+    lie: Option<Lie>,
+    honest: SocketAddr,
+    path: &str,
+    mut to: TcpStream,
+) -> std::io::Result<()> {
+    let other = if path.starts_with(KEYS) { CONSENSUS } else { KEYS };
+    let path = if matches!(lie, Some(Lie::Swapped)) { other } else { path };
+    let got = Fetcher::default().get(honest, &Resource::Path(path.to_owned()));
+    let mut body = got.unwrap_or_default();
+    match lie {
+        Some(Lie::Flipped) => body.iter_mut().step_by(300).for_each(|byte| *byte ^= 1),
+        Some(Lie::Forged) => {
+            let text = String::from_utf8_lossy(&body);
+            body = text.replace("w Bandwidth=", "w Bandwidth=9").into_bytes();
         }
-        write!(to, "HTTP/1.0 200 OK\r\nContent-Length: {}\r\n\r\n", body.len())?;
-        to.write_all(&body)
+        Some(Lie::Halved) => body.truncate(body.len() / 2),
+        Some(Lie::Endless) => {
+            to.write_all(b"HTTP/1.0 200 OK\r\n\r\n")?;
+            to.write_all(&body)?;
+            loop {
+                to.write_all(&[b'\n'; 1 << 14])?;
+            }
+        }
+        // Until whoever asks has heard nothing for long enough.
+        Some(Lie::Silent) => return to.read_to_end(&mut Vec::new()).map(drop),
+        Some(Lie::NothingLater) => {
+            return to.write_all(b"HTTP/1.0 304 Not modified\r\n\r\n");
+        }
+        Some(Lie::Nothing) => return to.write_all(b"HTTP/1.0 404 Not found\r\n\r\n"),
+        Some(Lie::Swapped) | None => {}
     }
+    write!(to, "HTTP/1.0 200 OK\r\nContent-Length: {}\r\n\r\n", body.len())?;
+    to.write_all(&body)
 }
 
 /// A directory that lies, until it is dropped.
@@ -111,12 +120,9 @@ impl Liar {
                 let path = request.split(' ').nth(1).unwrap_or("/").to_owned();
                 count.fetch_add(1, Ordering::Relaxed);
                 let is_signed = path.starts_with(CONSENSUS) || path.starts_with("/tor/keys/");
+                let told = (!is_partly || !is_signed).then_some(lie);
                 // Whoever has heard enough hangs up.
-                let _ = if is_partly && is_signed {
-                    as_it_is(honest, &path, stream)
-                } else {
-                    lie.answer(honest, &path, stream)
-                };
+                let _ = answer(told, honest, &path, stream);
             }
         };
         let thread = Some(thread::spawn(serve));
@@ -136,13 +142,6 @@ impl Drop for Liar {
     }
 }
 
-fn as_it_is(honest: SocketAddr, path: &str, mut to: TcpStream) -> std::io::Result<()> {
-    let got = Fetcher::default().get(honest, &Resource::Path(path.to_owned()));
-    let body = got.unwrap_or_default();
-    write!(to, "HTTP/1.0 200 OK\r\nContent-Length: {}\r\n\r\n", body.len())?;
-    to.write_all(&body)
-}
-
 /// A client of this network that has these directories, and knows whose signatures count.
 fn settings(network: &Network, from: Vec<SocketAddr>, folder: &Path) -> Settings {
     let identities = network.authorities().iter().filter_map(Node::v3_identity);
@@ -150,13 +149,6 @@ fn settings(network: &Network, from: Vec<SocketAddr>, folder: &Path) -> Settings
         identities: identities.map(Fingerprint::from_bytes).collect(),
         ..Settings::new(from, folder.to_owned())
     }
-}
-
-/// The most memory that this process has had, in kB.
-fn most_memory_kb() -> u64 {
-    let status = fs::read_to_string("/proc/self/status").expect("told");
-    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).expect("a line");
-    line.trim().trim_end_matches("kB").trim().parse().expect("a number")
 }
 
 #[test]
@@ -168,7 +160,7 @@ fn directories_that_lie_teach_a_client_nothing_and_one_honest_one_among_them_is_
     let addresses = |liars: &[Liar]| liars.iter().map(|it| it.address).collect::<Vec<_>>();
 
     // Of them alone nothing is learnt, nor kept.
-    let (before_kb, data) = (most_memory_kb(), folder.path().join("misled"));
+    let (before_kb, data) = (memory_kb("VmHWM"), folder.path().join("misled"));
     let mut misled = Ours::begin(settings(&network, addresses(&liars), &data));
     let (clock, asked_twice) = (Clock::start(), |it: &Liar| it.asked() >= 2);
     while !liars.iter().all(asked_twice) {
@@ -199,6 +191,6 @@ fn directories_that_lie_teach_a_client_nothing_and_one_honest_one_among_them_is_
         let done = done.unwrap_or_else(|error| panic!("{error}: {:#?}", ours.heard()));
         assert!(done.is_right, "{done:?}");
     }
-    let held_kb = most_memory_kb() - before_kb;
+    let held_kb = memory_kb("VmHWM") - before_kb;
     assert!(held_kb < HELD_MAX_KB, "{held_kb} kB");
 }

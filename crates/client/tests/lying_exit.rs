@@ -19,7 +19,6 @@ use link::Clock;
 use onion::Instant;
 use relay::{Relay, RelayConfig};
 use said::Said;
-use std::fs;
 use std::io::{ErrorKind, Read};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::path::Path;
@@ -105,13 +104,6 @@ fn honest(client: &mut Ours, accounts: &Accounts) {
     }
 }
 
-/// A line of what the system tells of this process, in kB.
-fn memory_kb(key: &str) -> u64 {
-    let status = fs::read_to_string("/proc/self/status").expect("told");
-    let line = status.lines().find_map(|line| line.strip_prefix(key)).expect("a line");
-    line.trim_start_matches(':').trim_end_matches("kB").trim().parse().expect("a number")
-}
-
 #[test]
 fn an_exit_that_lies_changes_nothing_of_what_it_says_and_fills_no_memory() {
     let network = network((0..3).map(|it| RelaySpec::new(&format!("middle{it}"))).collect());
@@ -164,7 +156,7 @@ fn an_exit_that_lies_changes_nothing_of_what_it_says_and_fills_no_memory() {
 
     // More than may be held: its turn never comes, or nobody reads it.
     for deed in [Deed::FloodBehindGap, Deed::Flood] {
-        let before_kb = memory_kb("VmRSS");
+        let before_kb = common::memory_kb("VmRSS");
         let stream = open(socks, deed).expect("granted");
         let reason = client.wait_for("end of the flood", |event| match event {
             Event::StreamClosed { target, reason, is_ok: false, .. } => {
@@ -172,7 +164,7 @@ fn an_exit_that_lies_changes_nothing_of_what_it_says_and_fills_no_memory() {
             }
             _ => None,
         });
-        let held_kb = memory_kb("VmHWM").saturating_sub(before_kb);
+        let held_kb = common::memory_kb("VmHWM").saturating_sub(before_kb);
         println!("{:?} {deed:?}: {held_kb} kB: {reason}", clock.now());
         assert!(held_kb < HELD_MAX_KB, "{deed:?}: {held_kb} kB more are held: {reason}");
         drop(stream);

@@ -1,7 +1,7 @@
 //! Several relays at once, within the team's capacity (§4.2, §4.3).
 
 use crate::allocation::{Allocation, MeasurerId, allocate_among};
-use crate::failure::Blame;
+use crate::failure::{Blame, Failure};
 use crate::halves::FAR;
 use crate::hindrance::Hindered;
 use crate::outcome::{Estimate, Inconclusive, Outcome};
@@ -131,6 +131,8 @@ pub struct Campaign {
     paths: BTreeMap<(RelayId, MeasurerId), PathSeen>,
     /// Those of them that a turn of this campaign has shown.
     shown: BTreeSet<(RelayId, MeasurerId)>,
+    /// Who could not reach which relay that another one reached: it is not asked for that any more.
+    unreached: BTreeSet<(RelayId, MeasurerId)>,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -187,6 +189,7 @@ impl Campaign {
             hosts: Vec::new(),
             paths: BTreeMap::new(),
             shown: BTreeSet::new(),
+            unreached: BTreeSet::new(),
         }
     }
 
@@ -261,7 +264,11 @@ impl Campaign {
         };
         let launch = self.running.get(&relay).map(|it| &it.launch);
         let member = |place| launch.and_then(|it| it.allocation.member(place));
-        let lost = failed.and_then(member);
+        let failed = failed.and_then(member);
+        let is_path = matches!(outcome, Outcome::Failed { reason: Failure::OutOfReach { .. }, .. });
+        // It can do its part for others: or a relay that shuts somebody out would have him out of all others' measurements.
+        self.unreached.extend(failed.filter(|_| is_path).map(|it| (relay, it)));
+        let lost = failed.filter(|_| !is_path);
         let hindered = hindered(outcome).and_then(|it| Some((member(it.measurer)?, it.got)));
         if let Some(measurer) = lost {
             self.set_capacity(measurer, Rate::ZERO);
@@ -353,6 +360,27 @@ impl Campaign {
         both.map(|(capacity, used)| capacity.saturating_sub(*used)).collect()
     }
 
+    /// The same for a relay, without those that can't reach it.
+    fn residuals_for(&self, relay: RelayId) -> Vec<Rate> {
+        self.of_those_who_reach(relay, self.residuals())
+    }
+
+    /// What those have at all that can reach it.
+    fn capacity_for(&self, relay: RelayId) -> Rate {
+        self.of_those_who_reach(relay, self.capacities.clone()).into_iter().sum()
+    }
+
+    /// Nothing for those that can't reach a relay, unless that leaves nobody with anything.
+    fn of_those_who_reach(&self, relay: RelayId, mut rates: Vec<Rate>) -> Vec<Rate> {
+        let reaches = |place: usize| !self.unreached.contains(&(relay, MeasurerId(place)));
+        let has_any = |(place, capacity): (usize, &Rate)| *capacity > Rate::ZERO && reaches(place);
+        if self.capacities.iter().enumerate().any(has_any) {
+            let others = rates.iter_mut().enumerate().filter(|(place, _)| !reaches(*place));
+            others.for_each(|(_, rate)| *rate = Rate::ZERO);
+        }
+        rates
+    }
+
     /// What the team has at all; with none, nothing is launched.
     #[must_use]
     pub fn capacity(&self) -> Rate {
@@ -441,7 +469,7 @@ impl Campaign {
     fn needed_together(&self, waiting: &Waiting) -> Rate {
         let sharing = waiting.machine.and_then(|machine| self.machines.get(&machine));
         let guess = sharing.map_or(waiting.turn.guess, |it| it.waiting + it.running);
-        guess.scaled(self.excess_factor).min(self.capacity())
+        guess.scaled(self.excess_factor).min(self.capacity_for(waiting.relay))
     }
 
     /// What it takes itself.
@@ -464,7 +492,7 @@ impl Campaign {
         sharing.is_none_or(|it| it.runs == 0)
             && (self.running.is_empty() || count <= self.at_once_max as usize)
             && needed > Rate::ZERO
-            && needed <= self.residuals().into_iter().sum()
+            && needed <= self.residuals_for(waiting.relay).into_iter().sum()
     }
 
     /// From where each measurer of the team sees a relay.
@@ -488,14 +516,18 @@ impl Campaign {
         let vantages = self.vantages(waiting.relay);
         let is_far = vantages.iter().any(|it| it.path.rtt.is_some_and(|rtt| rtt >= FAR));
         let measurers_min = waiting.turn.measurers_min.max(if is_far { 2 } else { 1 });
-        let residuals = self.residuals();
+        let mut residuals = self.residuals_for(waiting.relay);
+        if residuals.iter().all(|it| *it == Rate::ZERO) {
+            // Others of its machine have all that those have who reach it.
+            residuals = self.residuals();
+        }
         let allocation = allocate_among(needed, &residuals, &vantages, self.sockets, measurers_min);
         for assignment in &allocation.assignments {
             if let Some(used) = self.used.get_mut(assignment.measurer.0) {
                 *used = *used + assignment.rate;
             }
         }
-        let is_whole_team = self.needed_together(&waiting) >= self.capacity();
+        let is_whole_team = self.needed_together(&waiting) >= self.capacity_for(waiting.relay);
         self.share(waiting.machine, |it| {
             it.waiting = it.waiting.saturating_sub(waiting.turn.guess);
             it.waits = it.waits.saturating_sub(1);

@@ -48,6 +48,12 @@ pub enum Failure {
         /// What was tried, and the answer.
         detail: String,
     },
+    /// This measurer can't reach the relay, and another one does: it is the path between them that is broken, or this measurer.
+    #[error("another measurer reaches the relay, and this one does not: {detail}")]
+    OutOfReach {
+        /// What was tried, and the answer.
+        detail: String,
+    },
     /// The relay closed its connections.
     #[error("the relay closed the connection: {detail}")]
     RelayClosed {
@@ -213,6 +219,7 @@ impl Failure {
             | Self::SecondMissing { .. }
             | Self::GotNothing
             | Self::LoadStopped { .. }
+            | Self::OutOfReach { .. }
             // It may be the relay that is wrong. With another measurer that would show.
             | Self::WordsDiffer { .. }
             | Self::MeasurerViolation(_) => Blame::Measurer,

@@ -141,12 +141,14 @@ impl Guess {
 
 /// The last estimate of each relay, and what measurers have seen of their paths to it.
 ///
-/// Only estimates are in it: a period in which a relay could not be measured changes nothing here. So a
+/// A period in which a relay could not be measured changes nothing of what is expected of it. So a
 /// relay is old until its last estimate is [`valid_for`](HistoryPolicy::valid_for) old, however often it
 /// failed since, and then it is like a new one.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct History {
     last: BTreeMap<RsaId, PastEstimate>,
+    /// When each relay failed last in a way that says something of it, in Unix seconds.
+    refuted: BTreeMap<RsaId, u64>,
     /// With when that was, in Unix seconds.
     paths: BTreeMap<RsaId, BTreeMap<MeasurerId, (PathSeen, u64)>>,
 }
@@ -159,6 +161,13 @@ impl History {
         if last.measured_unix_s < estimate.measured_unix_s {
             *last = estimate;
         }
+    }
+
+    /// Adds that a relay failed then, and in a way that says something of it ([`Failure::is_about_relay`]): estimates from before do
+    /// not count any more, in this period and later ones, until there is a new one.
+    pub fn refute(&mut self, relay: RsaId, at_unix_s: u64) {
+        let last = self.refuted.entry(relay).or_insert(at_unix_s);
+        *last = at_unix_s.max(*last);
     }
 
     /// Adds what a measurer of the team has seen of its path to a relay, and when; the newest counts. Not each period shows it:
@@ -197,8 +206,8 @@ impl History {
     /// The estimate that still holds for a relay after a period with this record; without one, its turn
     /// did not come. `None` if the record has an estimate of its own.
     ///
-    /// It must be young, and what happened must say nothing of the relay. A relay that refuses to be
-    /// measured, or breaks down under the load, has no estimate. A bound that another turn is to replace, since the relay took
+    /// It must be young, and what happened since must say nothing of the relay. A relay that refuses to be
+    /// measured, or breaks down under the load, has no estimate until it has a new one. A bound that another turn is to replace, since the relay took
     /// all that it was given, is no reason for a lower weight than before.
     #[must_use]
     pub fn kept(
@@ -231,7 +240,9 @@ impl History {
     ) -> Option<&PastEstimate> {
         let holds = !failure.is_some_and(Failure::is_about_relay);
         let is_young = |it: &&PastEstimate| it.age(now_unix_s) < policy.kept_for;
-        self.last(relay).filter(is_young).filter(|_| holds)
+        let refuted = self.refuted.get(&relay).copied().filter(|at| *at <= now_unix_s);
+        let is_refuted = |it: &&PastEstimate| refuted.is_some_and(|at| it.measured_unix_s < at);
+        self.last(relay).filter(is_young).filter(|it| holds && !is_refuted(it))
     }
 }
 

@@ -15,6 +15,7 @@ use crate::turn::Turn;
 use crate::vantage::Vantage;
 use alloc::collections::VecDeque;
 use alloc::format;
+use alloc::string::String;
 use alloc::vec;
 use alloc::vec::Vec;
 use onion::{Duration, Instant, Rate};
@@ -103,6 +104,8 @@ pub struct Measurement {
     allocation: Allocation,
     /// Open sockets by place in the allocation; `None` until ready.
     open: Vec<Option<u32>>,
+    /// Measurers that could not reach the relay in this round, as long as nobody has shown whether others can; with the answer they had.
+    unreached: Vec<(MeasurerId, String)>,
     /// Measurers whose processors had nothing left in this round.
     saturated: Vec<MeasurerId>,
     /// Measurers that something of their own held back in this round, once it is complete.
@@ -230,6 +233,7 @@ impl Measurement {
             scope,
             allocation,
             open: vec![],
+            unreached: vec![],
             saturated: vec![],
             hindered: vec![],
             phase: Phase::Done,
@@ -306,8 +310,14 @@ impl Measurement {
         if self.is_stale(round) {
             return;
         }
-        if let Err(failure) = self.ready(now, measurer, round, open) {
-            self.fail(now, Some(measurer), failure);
+        match self.ready(now, measurer, round, open) {
+            Err(failure) => self.fail(now, Some(measurer), failure),
+            Ok(()) if open > 0 => {
+                if let Some((at, detail)) = self.unreached.pop() {
+                    self.fail(now, Some(at), Failure::OutOfReach { detail });
+                }
+            }
+            Ok(()) => {}
         }
     }
 
@@ -367,12 +377,16 @@ impl Measurement {
     /// Something failed, at this measurer or (`None`) elsewhere. This ends the measurement, also if
     /// it is late news of an earlier round. Only a measurer that fails of its own
     /// ([`Blame::Measurer`]) while it has no part in this round is merely not counted on for later
-    /// ones. A relay of which nothing comes is to blame where the reports show that it had something to send back.
+    /// ones. A relay that can't be reached is to blame where no other measurer reaches it, for which is waited. A relay of which nothing comes is to blame where the reports show that it had something to send back.
     pub fn handle_failure(&mut self, now: Instant, at: Option<MeasurerId>, failure: Failure) {
         let (at, failure) = match failure {
             Failure::RelayStalled { detail } if !self.was_in_vain(now) => {
                 (None, Failure::LoadStopped { detail })
             }
+            Failure::RelayUnreachable { detail } => match self.out_of_reach(at, detail) {
+                Some(failure) => (at, failure),
+                None => return,
+            },
             other => (at, other),
         };
         let own = failure.blame() == Blame::Measurer;
@@ -390,6 +404,11 @@ impl Measurement {
             return;
         }
         let (measurer, failure) = match &self.phase {
+            Phase::Preparing { .. } if !self.unreached.is_empty() => {
+                // Nobody has shown that it is the path.
+                let (at, detail) = self.unreached.remove(0);
+                (Some(at), Failure::RelayUnreachable { detail })
+            }
             Phase::Preparing { .. } => {
                 let silent = self.open.iter().position(Option::is_none);
                 let silent = silent.and_then(|place| self.allocation.assignments.get(place));

@@ -4,21 +4,30 @@ use crate::simulated::Interval;
 use report::experiment::CaseVerdict;
 use std::fmt;
 
-/// A quotient of two means, with its interval of 95 %: by the errors of both (delta method), of its logarithm, since times have long tails.
+/// A quotient, with its interval of 95 %: of its logarithm, since times have long tails.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Factor {
     pub(crate) value: f64,
-    /// `None` where one of the means has none.
+    /// The ends; `None` where there is too little to know them from.
     pub(crate) interval: Option<(f64, f64)>,
 }
 
 impl Factor {
+    /// Of two means, by the errors of both (delta method).
     pub(crate) fn of(part: Interval, whole: Interval) -> Self {
         let value = part.mean / whole.mean;
         let relative = |it: Interval| Some(it.half_width? / it.mean);
         let width = relative(part).zip(relative(whole)).map(|(a, b)| a.hypot(b));
         let width = width.filter(|it| it.is_finite());
         Self { value, interval: width.map(|it| (value * (-it).exp(), value * it.exp())) }
+    }
+
+    /// The geometric mean of the quotients of these pairs, part first: what both of a pair have in common widens no interval.
+    pub(crate) fn of_pairs(pairs: impl IntoIterator<Item = (f64, f64)>) -> Self {
+        let logs: Vec<f64> = pairs.into_iter().map(|(part, whole)| (part / whole).ln()).collect();
+        let Interval { mean, half_width, .. } = Interval::of(&logs);
+        let interval = half_width.map(|half| ((mean - half).exp(), (mean + half).exp()));
+        Self { value: mean.exp(), interval }
     }
 }
 

@@ -55,7 +55,7 @@ pub(crate) struct ClientOptions {
     strategy: StrategyName,
     #[command(flatten)]
     choosing: Choosing,
-    /// Ask idle circuits every ten seconds how fast they answer, and give streams to the one that is fastest now. One program's streams then
+    /// Ask circuits, busy or idle, every ten seconds how fast they answer, and give streams to the one that is fastest now. One program's streams then
     /// go by several exits.
     #[arg(long)]
     by_latency: bool,

@@ -121,6 +121,8 @@ impl Torrc<'_> {
         lines.path("ServerDNSResolvConfFile", "", &self.dir.join(RESOLV_CONF));
         lines.path("GeoIPFile", "", &self.dir.join(DEFAULTS));
         lines.path("GeoIPv6File", "", &self.dir.join(DEFAULTS));
+        // A network of a few relays has none to spare for second-layer guards, and every tor of it would warn of that.
+        lines.line("VanguardsLiteEnabled", 0);
         lines.line("TestingEnableCellStatsEvent", 0);
         lines.line("TestingEnableConnBwEvent", 0);
         if let Some(pid) = self.owner {

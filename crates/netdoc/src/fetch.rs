@@ -114,6 +114,8 @@ fn remedy(status: u16) -> &'static str {
 pub struct Fetcher {
     /// How long connecting may take; 10 s by default.
     pub connect_timeout: Duration,
+    /// How long nothing may come, be it before the answer or in it; 20 s by default. Who is silent is not waited for as long as who is slow.
+    pub silence_timeout: Duration,
     /// How long everything together may take; 2 min by default.
     pub total_timeout: Duration,
     /// How long the document may be, in bytes; 64 MiB by default.
@@ -124,6 +126,7 @@ impl Default for Fetcher {
     fn default() -> Self {
         Self {
             connect_timeout: Duration::from_secs(10),
+            silence_timeout: Duration::from_secs(20),
             total_timeout: Duration::from_secs(120),
             max_bytes: 64 << 20,
         }
@@ -168,6 +171,7 @@ impl Fetcher {
             .accept("*/*")
             .accept_encoding("identity")
             .timeout_connect(Some(self.connect_timeout))
+            .timeout_per_read(Some(self.silence_timeout))
             .timeout_global(Some(self.total_timeout))
             .max_idle_connections(0)
             .build()

@@ -42,6 +42,7 @@ const REMEMBER: Duration = Duration::from_secs(300);
 /// For a descriptor.
 const FETCHER: Fetcher = Fetcher {
     connect_timeout: Duration::from_secs(5),
+    silence_timeout: Duration::from_secs(10),
     total_timeout: Duration::from_secs(60),
     max_bytes: 1 << 20,
 };

@@ -30,6 +30,7 @@ use std::time::Duration;
 /// Patient enough for a consensus, and not more: there is always a next attempt.
 const FETCHER: Fetcher = Fetcher {
     connect_timeout: Duration::from_secs(5),
+    silence_timeout: Duration::from_secs(10),
     total_timeout: Duration::from_secs(60),
     max_bytes: 32 << 20,
 };

@@ -53,17 +53,9 @@ pub struct Line {
 pub fn explain(story: &Story<'_>) -> Vec<String> {
     let mut said = vec![in_short(story)];
     said.extend(presence(story));
-    let ended = || story.measurements.iter().filter(|it| it.ended_unix_s.is_some());
-    if let Some(last) = ended().next() {
-        said.push(measurement(last, story, "The last measurement"));
-        said.extend(limits(&last.seconds));
-        // What has no result says nothing of where the estimate is from.
-        let has_result =
-            |it: &&Measurement| matches!(it.state, State::Conclusive | State::LowerBound);
-        if let Some(of) = ended().find(has_result).filter(|_| !has_result(&last)) {
-            said.push(measurement(of, story, "The last one with a result"));
-            said.extend(limits(&of.seconds));
-        }
+    for (which, it) in worth_telling(story) {
+        said.push(measurement(it, story, which));
+        said.extend(limits(&it.seconds));
     }
     said.extend(neighbours(story));
     said.extend(suspected(story));
@@ -75,6 +67,15 @@ pub fn explain(story: &Story<'_>) -> Vec<String> {
     }
     said.push(outlook(story));
     said
+}
+
+/// The last measurement, and the last one with a result: another says nothing of where the estimate is from.
+fn worth_telling<'s>(story: &Story<'s>) -> Vec<(&'static str, &'s Measurement)> {
+    let ended = || story.measurements.iter().filter(|it| it.ended_unix_s.is_some());
+    let last = ended().next().map(|it| ("The last measurement", it));
+    let has_result = ended().find(|it| it.state.has_result());
+    let of = has_result.filter(|it| last.is_some_and(|(_, last)| !std::ptr::eq(*it, last)));
+    last.into_iter().chain(of.map(|it| ("The last one with a result", it))).collect()
 }
 
 fn in_short(Story { relay, line, .. }: &Story<'_>) -> String {
@@ -260,14 +261,17 @@ fn standing_estimate(story: &Story<'_>) -> Option<String> {
     }
     let estimated = relay.estimated_unix_s?;
     let age = Duration::from_secs(now_unix_s.saturating_sub(estimated));
-    let about_relay = story
-        .measurements
-        .iter()
-        .find(|it| it.ended_unix_s.is_some())
-        .is_some_and(|it| it.blame.as_deref() == Some("relay"));
-    Some(if about_relay {
+    // It need not be the last one: one that was broken off after it changes nothing.
+    let refutes =
+        |it: &Measurement| it.is_about_relay() && it.ended_unix_s.is_some_and(|at| at > estimated);
+    let refuted = story.measurements.iter().find(|it| refutes(it));
+    Some(if let Some(refuted) = refuted {
+        let whose = match refuted.blame.as_deref() {
+            Some("relay") => "the relay's doing",
+            _ => "for want of consent",
+        };
         format!(
-            "The estimate of {} does not hold any more: what failed was the relay's doing.",
+            "The estimate of {} does not hold any more: what failed since was {whose}.",
             utc(estimated)
         )
     } else if age < policy.kept_for {

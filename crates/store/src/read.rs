@@ -113,6 +113,12 @@ impl State {
         }
     }
 
+    /// Whether it has an estimate.
+    #[must_use]
+    pub const fn has_result(self) -> bool {
+        matches!(self, Self::Conclusive | Self::LowerBound)
+    }
+
     /// From that.
     #[must_use]
     pub fn from_word(word: &str) -> Option<Self> {
@@ -127,6 +133,24 @@ impl State {
             Self::BrokenOff => "broken off",
             Self::Running | Self::Conclusive | Self::Failed => self.word(),
         }
+    }
+}
+
+impl Measurement {
+    /// Whether it failed in a way that says something of the relay, so that no estimate from before holds: as
+    /// [`Failure::is_about_relay`](coordinator::Failure::is_about_relay) has it.
+    #[must_use]
+    pub fn is_about_relay(&self) -> bool {
+        is_about_relay(self.blame.as_deref(), self.cause.as_deref())
+    }
+}
+
+/// The same by what is in the columns.
+fn is_about_relay(blame: Option<&str>, cause: Option<&str>) -> bool {
+    match blame {
+        Some("relay") => true,
+        Some("configuration") => cause != Some("relay_not_now"),
+        _ => false,
     }
 }
 
@@ -155,6 +179,18 @@ impl Reader {
         let mut history = History::default();
         for (relay, estimate) in self.all(sql, [], estimate)? {
             history.add(relay, estimate);
+        }
+        // By the index of each relay's turns. A turn belongs to a period that may have begun before the estimate was made.
+        let sql = "SELECT r.rsa, m.ended_unix_s, m.cause, m.blame FROM relay r JOIN measurement m ON m.relay = r.id
+                   WHERE m.period_unix_s >= r.estimated_unix_s - 31 * 86400 AND m.ended_unix_s > r.estimated_unix_s
+                   AND m.blame IS NOT NULL";
+        let refuted = |row: &Row<'_>| {
+            let (cause, blame): (Option<String>, Option<String>) = (row.get(2)?, row.get(3)?);
+            let is_about_relay = is_about_relay(blame.as_deref(), cause.as_deref());
+            Ok(is_about_relay.then_some((rsa(row, 0)?, time(row, 1)?)))
+        };
+        for (relay, at_unix_s) in self.all(sql, [], refuted)?.into_iter().flatten() {
+            history.refute(relay, at_unix_s);
         }
         Ok(history)
     }

@@ -130,6 +130,36 @@ fn what_a_path_held_back_is_left_to_others_and_what_is_known_of_one_relay_is_of_
     assert_eq!(shares(&campaign.poll_launch().expect("room")), [(1, 20.0), (0, 40.0)]);
 }
 
+/// A relay that shuts a measurer out has it out of its own measurement, and of no other.
+#[test]
+fn who_does_not_reach_a_relay_is_asked_for_others_and_what_it_would_have_done_is_left_to_who_does()
+{
+    let failed = |place| Outcome::Failed {
+        reason: Failure::OutOfReach { detail: "refused".into() },
+        measurer: Some(MeasurerId(place)),
+        round: 1,
+        second: None,
+    };
+    let mut campaign = campaign(&[100.0, 90.0]);
+    campaign.add(RelayId(1), Standing::Old, mbit(60.0), 3);
+    let launch = campaign.poll_launch().expect("room");
+    let Some(place) = launch.allocation.place(MeasurerId(0)) else { panic!("{launch:?}") };
+    let ended = campaign.handle_outcome(RelayId(1), &failed(place));
+    assert_eq!((ended.is_over, ended.lost), (false, None));
+    assert_eq!(campaign.capacity(), mbit(190.0), "nobody is lost");
+    let launch = campaign.poll_launch().expect("room");
+    assert_eq!(shares(&launch), [(1, 90.0)]);
+    assert!(launch.is_whole_team, "there is no more of it for this relay");
+    campaign.add(RelayId(2), Standing::Old, mbit(20.0), 1);
+    assert_eq!(shares(&campaign.poll_launch().expect("room")), [(0, 40.0)]);
+    // Where nobody is left, there is one more try by all, and then it is over.
+    assert!(!campaign.handle_outcome(RelayId(1), &failed(0)).is_over);
+    campaign.handle_end(RelayId(2), Next::Nothing);
+    let launch = campaign.poll_launch().expect("room");
+    assert_eq!(launch.allocation.total(), mbit(120.0));
+    assert!(campaign.handle_outcome(RelayId(1), &failed(0)).is_over);
+}
+
 #[test]
 fn a_share_returns_when_its_measurement_ends() {
     let mut campaign = campaign(&[60.0, 40.0]);

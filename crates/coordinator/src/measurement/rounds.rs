@@ -109,6 +109,27 @@ impl Measurement {
         }
     }
 
+    /// What it is that a measurer can't reach the relay: `None` while others of this round may show it.
+    pub(super) fn out_of_reach(
+        &mut self,
+        at: Option<MeasurerId>,
+        detail: String,
+    ) -> Option<Failure> {
+        let placed = at.filter(|it| self.allocation.place(*it).is_some());
+        let is_preparing = matches!(self.phase, Phase::Preparing { .. });
+        let Some(measurer) = placed.filter(|_| is_preparing) else {
+            return Some(Failure::RelayUnreachable { detail });
+        };
+        if self.open.iter().flatten().any(|open| *open > 0) {
+            return Some(Failure::OutOfReach { detail });
+        }
+        if self.unreached.iter().all(|(it, _)| *it != measurer) {
+            self.unreached.push((measurer, detail.clone()));
+        }
+        let is_nobody_left = self.unreached.len() == self.allocation.assignments.len();
+        is_nobody_left.then_some(Failure::RelayUnreachable { detail })
+    }
+
     fn set_open(&mut self, place: usize, open: u32) -> Result<(), Failure> {
         let assigned = self.allocation.assignments.get(place).map_or(0, |it| it.sockets);
         if open > assigned {
@@ -134,6 +155,7 @@ impl Measurement {
     /// Orders the round that the allocation describes.
     pub(super) fn prepare(&mut self, now: Instant) {
         self.open = vec![None; self.allocation.assignments.len()];
+        self.unreached.clear();
         self.saturated.clear();
         self.hindered.clear();
         self.phase = Phase::Preparing { deadline: now + self.params.setup_timeout };

@@ -190,6 +190,30 @@ fn an_earlier_estimate_is_kept_for_a_failure_that_is_not_the_relays_and_never_be
 }
 
 #[test]
+fn an_estimate_that_the_relay_has_refuted_does_not_come_back_in_the_next_period() {
+    let (policy, now) = (crate::HistoryPolicy::default(), 1_800_000_000);
+    let relay = RsaId([1; 20]);
+    let estimate = |ago| {
+        let record = Record { ended_unix_s: now - ago, ..record(measured(mbit(50.0), None)) };
+        crate::PastEstimate::of(&record).expect("an estimate")
+    };
+    let mut history = crate::History::default();
+    history.add(relay, estimate(7200));
+    history.refute(relay, now - 3600);
+    history.refute(relay, now - 5000);
+    let kept = |history: &crate::History, record: Option<&Record>| {
+        history.kept(&policy, relay, record, now).copied()
+    };
+    assert_eq!(kept(&history, None), None, "its turn has not come yet");
+    assert_eq!(kept(&history, Some(&record(failed(Failure::Cancelled)))), None);
+    assert_eq!(history.last(relay), Some(&estimate(7200)), "it is not new for that");
+    history.add(relay, estimate(1800));
+    assert_eq!(kept(&history, None), Some(estimate(1800)), "a new one counts");
+    history.refute(relay, now + 60);
+    assert_eq!(kept(&history, None), Some(estimate(1800)), "by a clock that was wrong");
+}
+
+#[test]
 fn a_turn_is_told_with_the_teams_numbers() {
     let team = [mbit(10.0), mbit(90.0), mbit(60.0)];
     let allocation = crate::allocate(mbit(150.0), &team, 160);

@@ -3,7 +3,6 @@
 use super::options::ClientBench;
 use crate::error::Error;
 use crate::factor::Factor;
-use crate::simulated::Interval;
 use crate::stage;
 use crate::telling::median;
 use lab::{
@@ -190,11 +189,7 @@ fn by_run(samples: &[Sample], figure: fn(&Sample) -> f64) -> Factor {
     let of = |name: &str| -> Vec<f64> {
         samples.iter().filter(|it| it.name == name).map(figure).collect()
     };
-    let logs: Vec<f64> =
-        of("ours").iter().zip(of("tor")).map(|(ours, tor)| (ours / tor).ln()).collect();
-    let Interval { mean, half_width, .. } = Interval::of(&logs);
-    let interval = half_width.map(|width| ((mean - width).exp(), (mean + width).exp()));
-    Factor { value: mean.exp(), interval }
+    Factor::of_pairs(of("ours").into_iter().zip(of("tor")))
 }
 
 fn conclude(samples: &[Sample], options: ClientBench, output: &Output) {

@@ -2,7 +2,7 @@
 
 use super::scene::Who;
 use super::{Case, Plan};
-use crate::simulated::Interval;
+use crate::factor::Factor;
 use crate::telling::{median, pair};
 use lab::Download;
 use report::experiment::{self, CaseVerdict, ExperimentReport, Promise};
@@ -18,25 +18,19 @@ const WIDEST: f64 = 1.25;
 /// Ours over stock, of downloads one after the other.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Ratio {
-    /// The geometric mean.
-    middle: f64,
-    /// Ends of the 95 % interval; `None` of fewer than two pairs.
-    ends: Option<(f64, f64)>,
+    factor: Factor,
     pairs: usize,
 }
 
 impl Ratio {
     fn of(rates: &Rates) -> Self {
-        let pairs = rates.stock.iter().zip(&rates.ours);
-        let logs: Vec<f64> = pairs.map(|(stock, ours)| (ours / stock).ln()).collect();
-        let Interval { mean, half_width, count } = Interval::of(&logs);
-        let ends = half_width.map(|half| ((mean - half).exp(), (mean + half).exp()));
-        Self { middle: mean.exp(), ends, pairs: count }
+        let pairs = || rates.ours.iter().copied().zip(rates.stock.iter().copied());
+        Self { factor: Factor::of_pairs(pairs()), pairs: pairs().count() }
     }
 
     fn judged(self) -> (CaseVerdict, String) {
-        let Self { middle, ends, pairs } = self;
-        let Some((low, high)) = ends else {
+        let Self { factor: Factor { value: middle, interval }, pairs } = self;
+        let Some((low, high)) = interval else {
             let detail = "fewer than two pairs of downloads have no interval: more --runs";
             return (CaseVerdict::Inconclusive, detail.to_owned());
         };
@@ -124,9 +118,9 @@ impl Judged {
             .column("ours_low_mbit_per_s", ours.0)
             .column("ours_high_mbit_per_s", ours.1)
             .column("pairs", ratio.pairs)
-            .column("paired_ratio", ratio.middle)
-            .column("paired_ratio_low", ratio.ends.map(|it| it.0))
-            .column("paired_ratio_high", ratio.ends.map(|it| it.1))
+            .column("paired_ratio", ratio.factor.value)
+            .column("paired_ratio_low", ratio.factor.interval.map(|it| it.0))
+            .column("paired_ratio_high", ratio.factor.interval.map(|it| it.1))
             .column("stock_to_first_byte_s", median(rates.stock_first_s.iter().copied()))
             .column("ours_to_first_byte_s", median(rates.ours_first_s.iter().copied()));
         Self { case }
@@ -210,9 +204,9 @@ mod tests {
     #[test]
     fn the_interval_is_of_ratios_and_by_students_distribution() {
         let rates = Rates { stock: vec![10.0, 10.0], ours: vec![5.0, 20.0], ..Rates::default() };
-        let ratio = Ratio::of(&rates);
-        assert!((ratio.middle - 1.0).abs() < 1e-9, "half and twice are as far: {ratio:?}");
-        let (low, high) = ratio.ends.expect("two pairs");
+        let ratio = Ratio::of(&rates).factor;
+        assert!((ratio.value - 1.0).abs() < 1e-9, "half and twice are as far: {ratio:?}");
+        let (low, high) = ratio.interval.expect("two pairs");
         // 12.706 with one degree of freedom, and the standard error of ln ½ and ln 2 is ln 2.
         assert!((high.ln() - 12.706 * 2f64.ln()).abs() < 1e-3, "{ratio:?}");
         assert!((low * high - 1.0).abs() < 1e-9, "{ratio:?}");

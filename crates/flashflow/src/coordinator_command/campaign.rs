@@ -6,8 +6,10 @@ use super::relays::Relay;
 use super::team::RemoteTeam;
 use super::together::{Machines, TurnOver, come_along};
 use crate::error::Error;
-use coordinator::{Campaign, Ended, Launch, MeasurerId, Next, Outcome, PathSeen, Record, RelayId};
-use coordinator::{Counts, Standing, Turn};
+use coordinator::{
+    Campaign, End, Ended, Failure, Launch, MeasurerId, Next, Outcome, PathSeen, Record,
+};
+use coordinator::{Counts, RelayId, Standing, Turn};
 use link::unix_time_s;
 use measurer::{Pass, Team, TeamOptions};
 use onion::identity::RsaId;
@@ -280,6 +282,11 @@ impl<'scope, 'env> Measuring<'scope, 'env> {
             self.campaign.handle_path(relay, measurer, path);
         }
         let Ended { lost, follows, .. } = self.campaign.handle_outcome(relay, &outcome);
+        if let Some((measurer, detail)) = out_of_reach(&record) {
+            let name = &record.relay.nickname;
+            output
+                .step(format!("{name}: {measurer} does not reach it, and another does: {detail}"));
+        }
         if let Some(measurer) = lost {
             let name = &record.relay.nickname;
             output.step(format!("{measurer} ({name}) has failed: {record}"));
@@ -359,6 +366,16 @@ fn measure(
     let measured = measuring::measure_turn(&mut team, &relay.subject, launch, output, interrupt)?;
     let (result, record) = measured;
     Ok(Box::new((result.outcome, record)))
+}
+
+/// Who did not reach a relay that another one reached, by its place in the team, and what it had for an answer.
+const fn out_of_reach(record: &Record) -> Option<(MeasurerId, &String)> {
+    match &record.end {
+        End::Failed { reason: Failure::OutOfReach { detail }, measurer: Some(at), .. } => {
+            Some((*at, detail))
+        }
+        End::Failed { .. } | End::Measured { .. } => None,
+    }
 }
 
 /// Asks a measurer that has failed until it answers.

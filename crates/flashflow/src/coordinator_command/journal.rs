@@ -62,6 +62,8 @@ impl Journal {
             let Entry::Ended(closed) = entry else { continue };
             if let Some(estimate) = PastEstimate::of(&closed.record) {
                 history.add(closed.begun.relay(), estimate);
+            } else if closed.record.failure().is_some_and(Failure::is_about_relay) {
+                history.refute(closed.begun.relay(), closed.record.ended_unix_s);
             }
             paths.extend(closed.paths.iter().cloned());
         }

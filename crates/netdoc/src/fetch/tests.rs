@@ -36,6 +36,7 @@ fn ask(answer: &'static [u8]) -> Result<Vec<u8>, FetchError> {
 fn patient() -> Fetcher {
     Fetcher {
         connect_timeout: Duration::from_secs(30),
+        silence_timeout: Duration::from_secs(30),
         total_timeout: Duration::from_secs(60),
         max_bytes: 100,
     }
@@ -102,18 +103,22 @@ fn a_document_beyond_the_limit_is_refused() {
 }
 
 #[test]
-fn a_stalled_server_costs_no_more_than_the_timeout() {
+fn a_stalled_server_costs_no_more_than_the_timeout_and_a_silent_one_less() {
+    let brief = Duration::from_millis(1000);
+    let impatient = Fetcher { total_timeout: brief, ..patient() };
+    let soon_bored = Fetcher { silence_timeout: brief, ..patient() };
     for beginning in [&b""[..], b"HTTP/1.0 200 OK\r\nContent-Length: 50\r\n\r\nab"] {
-        let (stop, stopped) = std::sync::mpsc::channel::<()>();
-        let (address, server) = serve(move |stream| {
-            let _ = stream.write_all(beginning);
-            let _ = stopped.recv();
-        });
-        let impatient = Fetcher { total_timeout: Duration::from_millis(1000), ..patient() };
-        let error = impatient.get(address, &Resource::Consensus).unwrap_err();
-        assert!(matches!(error.problem, Problem::TimedOut { .. }), "{error}");
-        drop(stop);
-        server.join().unwrap();
+        for fetcher in [impatient, soon_bored] {
+            let (stop, stopped) = std::sync::mpsc::channel::<()>();
+            let (address, server) = serve(move |stream| {
+                let _ = stream.write_all(beginning);
+                let _ = stopped.recv();
+            });
+            let error = fetcher.get(address, &Resource::Consensus).unwrap_err();
+            assert!(matches!(error.problem, Problem::TimedOut { .. }), "{error}");
+            drop(stop);
+            server.join().unwrap();
+        }
     }
 }
 

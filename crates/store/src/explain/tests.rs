@@ -103,6 +103,39 @@ fn what_was_broken_off_hides_neither_the_measurement_before_nor_blames_anybody()
     }
 }
 
+/// What is said of an estimate is what becomes of it.
+#[test]
+fn an_estimate_holds_in_words_where_it_holds_for_weights() {
+    let before = || closed(relay(1), NOW - DAY, 1, 5_000_000);
+    let late = |number| failed(relay(1), NOW, number, Failure::Cancelled);
+    let detail = String::new;
+    for (failure, holds) in [
+        (Failure::RelayClosed { detail: detail() }, false),
+        (Failure::RelayUnreachable { detail: detail() }, false),
+        (Failure::ConsentRefused { detail: detail() }, false),
+        (Failure::RelayNotNow { detail: detail() }, true),
+        (Failure::MeasurerLost { detail: detail() }, true),
+        (Failure::Cancelled, true),
+    ] {
+        // Also where something came after it that says nothing.
+        for last in [vec![], vec![late(2)], vec![late(2), late(3)]] {
+            let failed = failed(relay(1), NOW, 1, failure.clone());
+            let all: Vec<Closed> = [vec![before(), failed], last].concat();
+            let text = said(&all, None, None);
+            let scratch = Scratch::new();
+            let mut store = Store::open(&scratch.store).expect("new");
+            let entries = all.iter().map(|it| Entry::Ended(Box::new(it.clone())));
+            store.write(&entries.collect::<Vec<_>>()).expect("room");
+            let history = store.history().expect("read");
+            let now = all.iter().map(|it| it.record.ended_unix_s).max().expect("some");
+            let kept = history.kept(&HistoryPolicy::default(), relay(1).rsa, None, now);
+            assert_eq!(kept.is_some(), holds, "{failure:?}");
+            assert_eq!(text.contains("holds for"), holds, "{failure:?}: {text}");
+            assert_eq!(text.contains("does not hold any more"), !holds, "{failure:?}: {text}");
+        }
+    }
+}
+
 #[test]
 fn a_cap_is_told_apart_from_a_file_that_is_older() {
     let measured = closed(relay(1), NOW, 1, 5_000_000);

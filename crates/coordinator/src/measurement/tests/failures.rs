@@ -43,6 +43,54 @@ fn a_failed_content_check_ends_the_measurement_at_once() {
     assert_eq!(ended(&mut measurement), (text.to_string(), Some(Blame::Relay)));
 }
 
+/// By two measurers: what the first and the second say, in that order, while they prepare; what becomes of it, and at whom.
+fn prepared(said: &[(usize, bool)]) -> Option<(Failure, Option<MeasurerId>)> {
+    let mut measurement = measurement(Mode::Transit, 100.0, &[200.0, 200.0, 10.0]);
+    for (measurer, reaches) in said {
+        let (at, now) = (MeasurerId(*measurer), Instant::from_millis(10));
+        if *reaches {
+            measurement.handle_ready(now, at, 1, 80);
+        } else {
+            let detail = alloc::format!("refused to {measurer}");
+            let failure = Failure::RelayUnreachable { detail };
+            measurement.handle_failure(now, Some(at), failure);
+        }
+    }
+    if !measurement.is_done() {
+        let deadline = measurement.poll_timeout().expect("always one");
+        measurement.handle_timeout(deadline);
+    }
+    let actions: Vec<Action> = core::iter::from_fn(|| measurement.poll_action()).collect();
+    match actions.into_iter().last() {
+        Some(Action::Done(Outcome::Failed { reason, measurer, .. })) => Some((reason, measurer)),
+        _ => None,
+    }
+}
+
+#[test]
+fn who_alone_does_not_reach_a_relay_has_a_broken_path_and_the_relay_is_not_to_blame() {
+    let path = |detail: &str, at| {
+        let failure = Failure::OutOfReach { detail: detail.to_string() };
+        assert_eq!((failure.blame(), failure.is_about_relay()), (Blame::Measurer, false));
+        Some((failure, Some(MeasurerId(at))))
+    };
+    let relay = |detail: &str, at| {
+        let failure = Failure::RelayUnreachable { detail: detail.to_string() };
+        assert_eq!((failure.blame(), failure.is_about_relay()), (Blame::Relay, true));
+        Some((failure, Some(MeasurerId(at))))
+    };
+    assert_eq!(prepared(&[(0, true), (1, false)]), path("refused to 1", 1));
+    assert_eq!(prepared(&[(1, false), (0, true)]), path("refused to 1", 1), "for that is waited");
+    assert_eq!(prepared(&[(0, false), (1, true)]), path("refused to 0", 0));
+    assert_eq!(prepared(&[(0, false), (1, false)]), relay("refused to 1", 1), "nobody reaches it");
+    assert_eq!(
+        prepared(&[(0, false), (0, false)]),
+        relay("refused to 0", 0),
+        "the other is silent"
+    );
+    assert_eq!(prepared(&[(1, false)]), relay("refused to 1", 1), "the other is silent");
+}
+
 #[test]
 fn silence_is_the_relays_only_where_it_had_something_to_send_back() {
     let silent = |account: Option<Account>, bytes: u64| {
