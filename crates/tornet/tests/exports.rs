@@ -56,6 +56,7 @@ const SCENARIO: &str = r#"
 [choices]
 scheduler = "kist-lite"
 congestion_control = true
+loss_at_300_ms = 0.015
 [[relays]]
 count = 2
 name = "guard"

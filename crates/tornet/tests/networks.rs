@@ -43,7 +43,7 @@ fn a_seed_gives_the_same_files_to_the_byte_with_any_number_of_threads() {
     assert_eq!((size.bytes, size.timed_out, size.lost), (1 << 20, 0, 0));
     assert!(size.complete > 40, "{}", size.complete);
     // Four windows of 500 cells and a little: slow start must not end for one late acknowledgement.
-    assert!(size.last_byte_median_s < Some(2.0), "{size:?}");
+    assert!(size.last_byte_median_s < Some(3.1), "{size:?}");
     assert_ne!(play(&network, &plan(2, 8), None).fingerprint, first.fingerprint);
 }
 
@@ -52,7 +52,7 @@ fn a_seed_gives_the_same_files_to_the_byte_with_any_number_of_threads() {
 fn the_fingerprint_of_the_small_network_is_the_same_on_every_machine() {
     let network = Network::read(&small()).expect("a scenario");
     let plan = Plan { seconds: 60, warm_up_s: 10, threads: 2, seed: 1 };
-    assert_eq!(play(&network, &plan, None).fingerprint, "6ede234792a3c2b8");
+    assert_eq!(play(&network, &plan, None).fingerprint, "b255e02fc404538a");
 }
 
 #[test]
