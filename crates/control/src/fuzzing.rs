@@ -83,6 +83,8 @@ pub fn samples() -> (Vec<Sample>, Vec<Sample>) {
         least_rtt_ns: Some(20_000_000),
         mean_rtt_ns: Some(24_000_000),
         received_segments: 370,
+        silent_ns: 2_000_000_000,
+        answered_after_ns: Some(520_000_000),
         ..Account::default()
     };
     let second = Second { index: 1, bytes: 514_000, checked_cells: 8, account: Some(account) };

@@ -283,6 +283,12 @@ pub struct Account {
     /// Time that its busiest thread ran or was ready to run.
     #[prost(uint64, tag = "19")]
     pub busiest_ns: u64,
+    /// For how long nothing had come back, an hour at most, as the next. Measurers of before say nothing of either.
+    #[prost(uint64, tag = "20")]
+    pub silent_ns: u64,
+    /// After how much of that the relay's host was in reach for the rest.
+    #[prost(uint64, optional, tag = "21")]
+    pub answered_after_ns: Option<u64>,
 }
 
 /// A [`measurer::WorkerLoad`].

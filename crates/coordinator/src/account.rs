@@ -73,6 +73,13 @@ pub struct Account {
     /// Packets that came back before others that belonged before them (`tcpi_rcv_ooopack`): something was
     /// lost or overtaken on the way back. The kernel may have joined several segments to one packet.
     pub out_of_order_packets: u64,
+    /// For how long nothing had come back, at the second look; of several pumps the shortest.
+    #[serde(rename = "silent_us", with = "micros", default)]
+    pub silent: Duration,
+    /// How long that had lasted when the relay's host answered a new connection, as it has each time since; `None` where it has not. One is
+    /// tried after half a second, and then once a second.
+    #[serde(rename = "answered_after_us", with = "micros::optional", default)]
+    pub answered_after: Option<Duration>,
     /// Time in which the assigned rate kept a pump from sending what its circuits had room for, summed
     /// over the pumps.
     #[serde(rename = "throttled_us", with = "micros")]
@@ -136,6 +143,16 @@ impl Account {
     #[must_use]
     pub const fn taken_bytes(&self) -> u64 {
         self.outstanding_bytes.saturating_sub(self.unsent_bytes).saturating_sub(self.unacked_bytes)
+    }
+
+    /// Whether the relay had something to send back, and did not although the path to it had been there for so long that nothing of an
+    /// interruption before can be left. For after one TCP sends again what was lost at growing intervals: before twice as much time has passed
+    /// since the beginning, and what its first interval is longer, it does.
+    #[must_use]
+    pub fn is_in_vain(&self) -> bool {
+        const FIRST_AGAIN: Duration = Duration::from_millis(500);
+        let is_settled = |after: Duration| self.silent >= after * 2 + FIRST_AGAIN;
+        self.taken_bytes() > 0 && self.answered_after.is_some_and(is_settled)
     }
 
     /// Share of the sockets' time with data under way or waiting.
@@ -203,6 +220,8 @@ impl Account {
             unacked_bytes: self.unacked_bytes.saturating_add(other.unacked_bytes),
             outstanding_bytes: self.outstanding_bytes.saturating_add(other.outstanding_bytes),
             busiest: self.busiest.max(other.busiest),
+            silent: self.silent.min(other.silent),
+            answered_after: [self.answered_after, other.answered_after].into_iter().flatten().min(),
             ..self.and(other)
         }
     }
@@ -218,6 +237,8 @@ impl Account {
             unacked_bytes: mean(self.unacked_bytes, later.unacked_bytes),
             outstanding_bytes: mean(self.outstanding_bytes, later.outstanding_bytes),
             busiest: self.busiest.saturating_add(later.busiest),
+            silent: later.silent,
+            answered_after: later.answered_after,
             ..self.and(later)
         }
     }

@@ -138,9 +138,9 @@ pub enum Failure {
     /// too small for the result to be conclusive.
     #[error("the measurer got nothing back, and the others are too few without it")]
     GotNothing,
-    /// Nothing comes back, and by the measurers' reports nothing was at the relay: their machine stood still, or their way to it broke.
+    /// Nothing comes back, and by the measurers' reports nothing was at the relay, or its host did not answer either: the path to it broke, or their machine stood still.
     #[error(
-        "the load stopped, and no measurer shows that the relay had anything to send back: {detail}"
+        "the load stopped: the path to the relay broke, or the measurers' machine stood still, for nobody shows that the relay was in reach and had anything to send back: {detail}"
     )]
     LoadStopped {
         /// What it was noticed by.
@@ -168,6 +168,12 @@ pub enum Failure {
     /// The coordinator was told to stop.
     #[error("the measurement was cancelled")]
     Cancelled,
+    /// The relay's word on its clients did not come, though measurers were served on, and its host does not answer the coordinator either. Only in echo mode.
+    #[error("the coordinator does not reach the relay any more, and the measurers do: {detail}")]
+    CutOff {
+        /// What was tried.
+        detail: String,
+    },
     /// The coordinator's own machine fails it.
     #[error("the coordinator cannot go on: {detail}")]
     CoordinatorBroken {
@@ -224,7 +230,10 @@ impl Failure {
             | Self::WordsDiffer { .. }
             | Self::MeasurerViolation(_) => Blame::Measurer,
             Self::ConsentRefused { .. } | Self::RelayNotNow { .. } => Blame::Configuration,
-            Self::Cancelled | Self::CoordinatorBroken { .. } | Self::Internal { .. } => Blame::Us,
+            Self::Cancelled
+            | Self::CutOff { .. }
+            | Self::CoordinatorBroken { .. }
+            | Self::Internal { .. } => Blame::Us,
         }
     }
 }

@@ -377,12 +377,11 @@ impl Measurement {
     /// Something failed, at this measurer or (`None`) elsewhere. This ends the measurement, also if
     /// it is late news of an earlier round. Only a measurer that fails of its own
     /// ([`Blame::Measurer`]) while it has no part in this round is merely not counted on for later
-    /// ones. A relay that can't be reached is to blame where no other measurer reaches it, for which is waited. A relay of which nothing comes is to blame where the reports show that it had something to send back.
+    /// ones. A relay that can't be reached is to blame where no other measurer reaches it, for which is waited. A relay of which nothing comes is to blame where the reports show that it had something to send back,
+    /// and was in reach.
     pub fn handle_failure(&mut self, now: Instant, at: Option<MeasurerId>, failure: Failure) {
         let (at, failure) = match failure {
-            Failure::RelayStalled { detail } if !self.was_in_vain(now) => {
-                (None, Failure::LoadStopped { detail })
-            }
+            Failure::RelayStalled { detail } => self.silenced(now, at, detail),
             Failure::RelayUnreachable { detail } => match self.out_of_reach(at, detail) {
                 Some(failure) => (at, failure),
                 None => return,
@@ -399,42 +398,51 @@ impl Measurement {
 
     /// Time passed. Does nothing before [`poll_timeout`](Self::poll_timeout).
     pub fn handle_timeout(&mut self, now: Instant) {
-        let due = self.poll_timeout().is_some_and(|deadline| deadline <= now);
-        if !due {
-            return;
+        if let Some((measurer, failure)) = self.overdue(now) {
+            self.fail(now, measurer, failure);
         }
-        let (measurer, failure) = match &self.phase {
-            Phase::Preparing { .. } if !self.unreached.is_empty() => {
-                // Nobody has shown that it is the path.
-                let (at, detail) = self.unreached.remove(0);
-                (Some(at), Failure::RelayUnreachable { detail })
-            }
+    }
+
+    /// Whether [`handle_timeout`](Self::handle_timeout) would blame the relay for its word on its clients, though measurers are served on. The coordinator's own path may have broken: its shell sees whether the
+    /// relay's host answers, and tells [`Failure::CutOff`] if it does not.
+    #[must_use]
+    pub fn lacks_word(&self, now: Instant) -> bool {
+        matches!(self.overdue(now), Some((_, Failure::ClientReportMissing { .. })))
+    }
+
+    /// What it is that is not there in time.
+    fn overdue(&self, now: Instant) -> Option<(Option<MeasurerId>, Failure)> {
+        if self.poll_timeout()? > now {
+            return None;
+        }
+        match &self.phase {
             Phase::Preparing { .. } => {
+                if let Some((at, detail)) = self.unreached.first() {
+                    // Nobody has shown that it is the path.
+                    return Some((Some(*at), Failure::RelayUnreachable { detail: detail.clone() }));
+                }
                 let silent = self.open.iter().position(Option::is_none);
                 let silent = silent.and_then(|place| self.allocation.assignments.get(place));
                 let failure = Failure::NotReady { timeout: self.params.setup_timeout };
-                (silent.map(|assignment| assignment.measurer), failure)
+                Some((silent.map(|assignment| assignment.measurer), failure))
             }
-            Phase::Running { series, .. } => match series.first_missing() {
-                Some(Missing { second, source: Source::Measurer(measurer) }) => {
-                    (Some(measurer), Failure::SecondMissing { second })
-                }
-                Some(Missing { second, source: Source::Relay }) => {
-                    let failure = if series.is_cut_off_after(second) {
+            Phase::Running { series, .. } => {
+                let Missing { second, source } = series.first_missing()?;
+                Some(match source {
+                    Source::Measurer(measurer) => {
+                        (Some(measurer), Failure::SecondMissing { second })
+                    }
+                    Source::Relay if series.is_cut_off_after(second) => {
                         let detail = format!(
                             "the relay's word on second {second} did not come, and soon nothing came back to anybody any more"
                         );
-                        Failure::LoadStopped { detail }
-                    } else {
-                        Failure::ClientReportMissing { second }
-                    };
-                    (None, failure)
-                }
-                None => return,
-            },
-            Phase::Done => return,
-        };
-        self.fail(now, measurer, failure);
+                        (None, Failure::LoadStopped { detail })
+                    }
+                    Source::Relay => (None, Failure::ClientReportMissing { second }),
+                })
+            }
+            Phase::Done => None,
+        }
     }
 }
 

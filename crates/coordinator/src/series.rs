@@ -302,23 +302,29 @@ impl Series {
         self.complete().filter(reach).count() > self.counted() / 2
     }
 
-    /// Whether the relay had taken cells, and nothing came back of them in this second, by the word of any measurer whose reports came as they should. One whose machine
-    /// stood still has looked at its sockets late, or not yet. What the relay had taken before counts only if its kernel still answers: all that was sent is acknowledged by now, or
-    /// more of it than in the second before. On a path that broke neither is so.
+    /// Whether the relay had taken cells, and nothing came back of them to the last, from this second on, [though it was in reach](Account::is_in_vain): by the latest word of any measurer whose
+    /// reports came as they should. One whose machine stood still has looked at its sockets late, or not yet.
     #[must_use]
-    pub fn was_in_vain(&self, second: u32) -> bool {
+    pub fn was_in_vain(&self, from: u32) -> bool {
         const TIMELY: core::ops::Range<Duration> =
             Duration::from_millis(500)..Duration::from_millis(2000);
-        let index = second as usize;
         self.measurers.iter().any(|it| {
-            let before = index.checked_sub(1).and_then(|before| it.account(before));
-            it.seconds.get(index).copied().flatten() == Some(0)
-                && it.account(index).is_some_and(|account| {
-                    let is_answered = account.unacked_bytes == 0
-                        || before.is_some_and(|it| account.unacked_bytes < it.unacked_bytes);
-                    TIMELY.contains(&account.elapsed) && account.taken_bytes() > 0 && is_answered
-                })
+            let latest = it.seconds.iter().rposition(Option::is_some);
+            latest.filter(|latest| *latest >= from as usize).is_some_and(|latest| {
+                it.seconds[latest] == Some(0)
+                    && it.account(latest).is_some_and(|account| {
+                        TIMELY.contains(&account.elapsed) && account.is_in_vain()
+                    })
+            })
         })
+    }
+
+    /// Whether something came back to anybody in a second from this one on.
+    #[must_use]
+    pub fn went_on(&self, from: u32) -> bool {
+        let seconds =
+            |it: &Reported| it.seconds.iter().skip(from as usize).flatten().any(|it| *it > 0);
+        self.measurers.iter().any(seconds)
     }
 
     /// Whether all that came back to measurers ended with this second or with the next, as far as they have reported, and nobody shows that the relay was still there:
@@ -334,9 +340,8 @@ impl Series {
         let is_over = |bytes: &Vec<u64>| {
             bytes.last().is_none_or(|it| *it == 0) && bytes.iter().skip(1).all(|it| *it == 0)
         };
-        let most = told.iter().map(Vec::len).max().and_then(|it| u32::try_from(it).ok());
-        let Some(count @ 1..) = most else { return false };
-        told.iter().all(is_over) && !self.was_in_vain(second.saturating_add(count))
+        let is_told = told.iter().any(|it| !it.is_empty());
+        is_told && told.iter().all(is_over) && !self.was_in_vain(second.saturating_add(1))
     }
 
     /// Cells checked and found right, over all measurers and seconds.

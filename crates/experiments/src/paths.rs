@@ -32,14 +32,15 @@ const PAUSE: Duration = Duration::from_millis(1500);
 /// with the round trips and losses of the grid, on each of its two ways. What a relay can carry is found out
 /// by the kernel's counters of its sockets while it is measured over a path without distance or loss, by as many
 /// sockets. A run has held if it is not conclusive, or within −10 % and +5 % of that: a wrong number is worse
-/// than none. Where a path breaks in the middle of a measurement, none is right. What came out of a run is a file of its
+/// than none. Where a path breaks or a relay stops in the middle of a measurement, none is right, and the one
+/// must not be blamed for the other. What came out of a run is a file of its
 /// own in DIR/paths-runs, written when the run is over: the same command goes on where it was interrupted. Needs root,
 /// for network namespaces.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   flashflow experiment paths --quick --out results
   flashflow experiment paths --rtts-ms 100 --losses-percent 0,0.1 --limits 90 --modes transit
-  flashflow experiment paths --quick --faults returns,breaks,breaks-out,breaks-back
+  flashflow experiment paths --quick --faults returns,breaks,breaks-out,breaks-back,stops
   flashflow experiment paths --shard 1/6 --out shared-folder")]
 pub(super) struct Options {
     /// Length of a measurement in seconds, 8 to 60; 30 by default, 12 if --quick.

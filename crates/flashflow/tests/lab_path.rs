@@ -80,6 +80,20 @@ fn what_cannot_be_is_refused() {
     scratch.run(&["lab", "path", "--congestion", "vegas"]).assert_refused(&["bbr, cubic and reno"]);
 }
 
+/// Else it reads as if the machine had no networks.
+#[test]
+fn a_command_that_is_not_there_is_named() {
+    if let Some(what) = lacking() {
+        skip::this_test!("it needs {what}");
+    }
+    let scratch = Scratch::new();
+    let ended = scratch.run(&["lab", "path", "--", "no-such-command"]);
+    ended.assert_code(1);
+    let expected = "configuration: `no-such-command` cannot be started at the host `near`";
+    assert!(ended.error.contains(expected), "{}", ended.error);
+    scratch.wait_until_clean();
+}
+
 #[test]
 fn nothing_is_left_after_kill_9() {
     if let Some(what) = lacking() {

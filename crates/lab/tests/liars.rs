@@ -20,9 +20,9 @@ mod strangers;
 mod transit_play;
 
 use lab::liars::TransitLie;
-use onion::Rate;
 use onion::measure::Mismatch;
 use onion::measure::pump::PumpFailure;
+use onion::{Duration, Rate};
 use stage::{Stage, in_both_worlds};
 use std::num::NonZeroU64;
 use transit_play::{Relay, Report, Scenario};
@@ -80,6 +80,7 @@ fn an_honest_relay_is_measured(stage: impl Stage) {
         assert!(second.bytes > 0 && second.checked_cells > 0, "{second:?}");
         assert_eq!(second.bytes % 514, 0);
     }
+    assert_eq!(report.answered_after, None, "there was no silence: {report:?}");
 }
 
 /// A landing that has to refuse a circuit says so and nothing else: it only receives.
@@ -165,6 +166,8 @@ fn a_relay_that_falls_silent_gives_no_number(stage: impl Stage) {
         panic!("another failure: {:?}", report.result)
     };
     assert!(*silent_ms >= 1500);
+    let answered = report.answered_after.expect("its host is there");
+    assert!(answered >= Duration::from_millis(500), "{answered:?}");
 }
 
 fn a_relay_that_closes_its_connections_gives_no_number(stage: impl Stage) {

@@ -385,6 +385,19 @@ fn what_runs_at_a_host_ends_with_the_network() {
     assert!(is_gone());
 }
 
+/// Its folder is removed by the one, or by nobody.
+#[test]
+fn a_private_networks_keeper_at_a_host_may_do_its_work_before_it_ends_with_the_network() {
+    let wan = wan!(&WanSpec::pair(Way::default()));
+    let folder = tempfile::tempdir().expect("a folder");
+    let done = folder.path().join("done");
+    let mut keeper = Command::new("sh");
+    keeper.args(["-c", "sleep 1; sleep 1; : >\"$1\"", "flashflow-lab-keeper"]).arg(&done);
+    let mut child = wan.host("near").expect("is").start(&mut keeper).expect("started");
+    drop(wan);
+    assert!(child.wait().expect("ended").success() && done.exists());
+}
+
 #[test]
 fn what_cannot_be_is_refused_with_a_reason() {
     let refused = |spec: &WanSpec| match Wan::start(spec) {

@@ -197,6 +197,16 @@ pub(crate) fn round_trip(target: SocketAddr) -> Duration {
     }
 }
 
+/// Whether the relay's host answers a new connection, be it by refusing it: then there is a path to it, whatever the relay does. The first packet may get lost.
+pub(crate) fn answers(target: SocketAddr) -> bool {
+    match TcpStream::connect_timeout(&target, Duration::from_secs(3)) {
+        Ok(_) => true,
+        Err(error) => {
+            matches!(error.kind(), ErrorKind::ConnectionRefused | ErrorKind::ConnectionReset)
+        }
+    }
+}
+
 #[cfg(test)]
 #[path = "plan/tests.rs"]
 mod tests;

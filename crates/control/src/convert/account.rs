@@ -31,6 +31,8 @@ impl From<&Account> for messages::Account {
             out_of_order_packets: account.out_of_order_packets,
             throttled_ns: nanos(account.throttled),
             busiest_ns: nanos(account.busiest),
+            silent_ns: nanos(account.silent),
+            answered_after_ns: account.answered_after.map(nanos),
         }
     }
 }
@@ -41,7 +43,8 @@ impl TryFrom<messages::Account> for Account {
     fn try_from(message: messages::Account) -> Result<Self, MessageError> {
         let single = |field, nanos| time(field, nanos, Duration::ZERO..=LONGEST);
         let summed = |field, nanos| time(field, nanos, Duration::ZERO..=LONGEST * SOCKETS_MAX);
-        let rtt = |field, nanos: Option<u64>| nanos.map(|nanos| single(field, nanos)).transpose();
+        let optional =
+            |field, nanos: Option<u64>| nanos.map(|nanos| single(field, nanos)).transpose();
         Ok(Self {
             elapsed: single("elapsed time", message.elapsed_ns)?,
             pump_time: summed("pumps' time", message.pump_time_ns)?,
@@ -56,12 +59,14 @@ impl TryFrom<messages::Account> for Account {
             unsent_bytes: message.unsent_bytes,
             unacked_bytes: message.unacked_bytes,
             outstanding_bytes: message.outstanding_bytes,
-            least_rtt: rtt("least round trip", message.least_rtt_ns)?,
-            mean_rtt: rtt("mean round trip", message.mean_rtt_ns)?,
+            least_rtt: optional("least round trip", message.least_rtt_ns)?,
+            mean_rtt: optional("mean round trip", message.mean_rtt_ns)?,
             received_segments: message.received_segments,
             out_of_order_packets: message.out_of_order_packets,
             throttled: summed("throttled time", message.throttled_ns)?,
             busiest: single("time of the busiest thread", message.busiest_ns)?,
+            silent: single("silence", message.silent_ns)?,
+            answered_after: optional("time until an answer", message.answered_after_ns)?,
         })
     }
 }

@@ -56,8 +56,10 @@ fn account() -> impl Strategy<Value = Account> {
     let single = 0..=hour_ns;
     let rtts = (option::of(single.clone()), option::of(single.clone()));
     let summed = prop::array::uniform7(0..=100_000 * hour_ns);
-    (1..=100_000_u32, single.clone(), single, summed, rtts, any::<[u64; 7]>()).prop_map(
-        |(sockets, elapsed, busiest, summed, rtts, counts)| {
+    let silence = (single.clone(), option::of(single.clone()));
+    let rest = (rtts, silence, any::<[u64; 7]>());
+    (1..=100_000_u32, single.clone(), single, summed, rest).prop_map(
+        |(sockets, elapsed, busiest, summed, (rtts, silence, counts))| {
             let [elapsed, busiest] = [elapsed, busiest].map(Duration::from_nanos);
             let [pump_time, socket_time, busy, peer_window, send_buffer, app_limited, throttled] =
                 summed.map(Duration::from_nanos);
@@ -79,6 +81,8 @@ fn account() -> impl Strategy<Value = Account> {
                 mean_rtt: rtts.1.map(Duration::from_nanos),
                 received_segments: counts[5],
                 out_of_order_packets: counts[6],
+                silent: Duration::from_nanos(silence.0),
+                answered_after: silence.1.map(Duration::from_nanos),
                 throttled,
                 busiest,
             }

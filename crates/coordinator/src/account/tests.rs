@@ -9,7 +9,10 @@ fn accounts() -> impl Strategy<Value = Account> {
     let times = proptest::array::uniform9(times());
     let counts = proptest::array::uniform7(prop_oneof![0..1_000_000_u64, any::<u64>()]);
     let rtts = (proptest::option::of(0..5_000_000_u64), proptest::option::of(0..5_000_000_u64));
-    (times, counts, rtts, any::<u32>()).prop_map(|(times, counts, (least, mean), sockets)| {
+    let silence = (self::times(), proptest::option::of(0..5_000_000_u64));
+    let rest = (any::<u32>(), silence);
+    (times, counts, rtts, rest).prop_map(|(times, counts, (least, mean), rest)| {
+        let (sockets, (silent, answered_after)) = rest;
         let [
             elapsed,
             pump_time,
@@ -48,6 +51,8 @@ fn accounts() -> impl Strategy<Value = Account> {
             mean_rtt: mean.map(Duration::from_micros),
             received_segments,
             out_of_order_packets,
+            silent,
+            answered_after: answered_after.map(Duration::from_micros),
             throttled,
             busiest,
         }

@@ -296,12 +296,29 @@ impl Measurement {
         }
     }
 
-    /// Whether the relay had been given something to send back before it fell silent. Its three seconds without anything are the three before this one, as far as
-    /// clocks agree on when seconds begin: the middle one is one of them anyway.
-    pub(super) fn was_in_vain(&self, now: Instant) -> bool {
-        let Phase::Running { start, series } = &self.phase else { return false };
+    /// What it is that nothing comes back any more, to this measurer or to all: the relay's doing where it had been given something to send back, and was in reach. If it was not, it was
+    /// the path; that of this measurer, where others were served meanwhile. The relay's three seconds without anything are the three before this one, as far as clocks agree on when seconds
+    /// begin: the middle one is one of them anyway.
+    pub(super) fn silenced(
+        &self,
+        now: Instant,
+        at: Option<MeasurerId>,
+        detail: String,
+    ) -> (Option<MeasurerId>, Failure) {
+        let Phase::Running { start, series } = &self.phase else {
+            return (None, Failure::LoadStopped { detail });
+        };
         let passed = u32::try_from(now.saturating_since(*start).as_secs()).unwrap_or(u32::MAX);
-        passed.checked_sub(2).is_some_and(|second| series.was_in_vain(second))
+        let Some(second) = passed.checked_sub(2) else {
+            return (None, Failure::LoadStopped { detail });
+        };
+        if series.was_in_vain(second) {
+            (at, Failure::RelayStalled { detail })
+        } else if at.is_some() && series.went_on(second) {
+            (at, Failure::OutOfReach { detail })
+        } else {
+            (None, Failure::LoadStopped { detail })
+        }
     }
 
     /// A relay that does not want another round keeps what the one before said.

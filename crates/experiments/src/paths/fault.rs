@@ -1,6 +1,7 @@
 //! What else goes wrong on a path.
 
 use clap::ValueEnum;
+use coordinator::{Blame, Failure};
 use lab::wan::{Jitter, Reordering, Way};
 use onion::Duration;
 
@@ -24,6 +25,17 @@ pub(super) enum Fault {
     BreaksBack,
     /// All packets are lost, before the measurement begins and while it lasts.
     LosesAll,
+    /// In the middle the relay's process stands still. The path is well, and the relay's kernel still answers.
+    Stops,
+}
+
+/// What happens in the middle of a measurement.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) enum Act {
+    /// The ways out and back become these.
+    Ways([Way; 2]),
+    /// The relay's process is stopped.
+    Stop,
 }
 
 impl Fault {
@@ -36,13 +48,16 @@ impl Fault {
             Self::BreaksOut => "breaks on the way out",
             Self::BreaksBack => "breaks on the way back",
             Self::LosesAll => "loses all",
+            Self::Stops => "the relay stops",
         }
     }
 
     /// Whether no estimate can be had.
     pub(super) const fn is_fatal(self) -> bool {
         match self {
-            Self::Breaks | Self::BreaksOut | Self::BreaksBack | Self::LosesAll => true,
+            Self::Breaks | Self::BreaksOut | Self::BreaksBack | Self::LosesAll | Self::Stops => {
+                true
+            }
             Self::Reorders | Self::Duplicates | Self::Returns => false,
         }
     }
@@ -56,22 +71,32 @@ impl Fault {
                 Way { duplicate_share: 0.05, reordering, ..way }
             }
             Self::LosesAll => way.losing(1.0),
-            Self::Returns | Self::Breaks | Self::BreaksOut | Self::BreaksBack => way,
+            Self::Returns | Self::Breaks | Self::BreaksOut | Self::BreaksBack | Self::Stops => way,
         }
     }
 
-    /// What the ways out and back become in the middle of the measurement, one after the other, each with the time from the one before;
-    /// nothing if they do not change.
-    pub(super) fn changes(self, way: Way) -> Vec<(Duration, [Way; 2])> {
-        let at_once = |ways| vec![(Duration::ZERO, ways)];
+    /// What happens in the middle of the measurement, one after the other, each with the time from the one before; nothing if nothing does.
+    pub(super) fn acts(self, way: Way) -> Vec<(Duration, Act)> {
+        let at_once = |act| vec![(Duration::ZERO, act)];
         match self {
             Self::Reorders | Self::Duplicates | Self::LosesAll => Vec::new(),
             Self::Returns => {
-                vec![(Duration::ZERO, [way.broken(); 2]), (GONE, [way; 2])]
+                vec![(Duration::ZERO, Act::Ways([way.broken(); 2])), (GONE, Act::Ways([way; 2]))]
             }
-            Self::Breaks => at_once([way.broken(); 2]),
-            Self::BreaksOut => at_once([way.broken(), way]),
-            Self::BreaksBack => at_once([way, way.broken()]),
+            Self::Breaks => at_once(Act::Ways([way.broken(); 2])),
+            Self::BreaksOut => at_once(Act::Ways([way.broken(), way])),
+            Self::BreaksBack => at_once(Act::Ways([way, way.broken()])),
+            Self::Stops => at_once(Act::Stop),
+        }
+    }
+
+    /// Whether somebody else is blamed for this than who it was: the relay for the path, or the path for the relay. That a relay cannot be reached, which is told of those that are gone as
+    /// well, nobody can tell from a path that is gone for all measurers.
+    pub(super) const fn is_blamed_wrongly(self, reason: &Failure) -> bool {
+        let is_relay = matches!(reason.blame(), Blame::Relay);
+        match self {
+            Self::Stops => !is_relay,
+            _ => is_relay && !matches!(reason, Failure::RelayUnreachable { .. }),
         }
     }
 }

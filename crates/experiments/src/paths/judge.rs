@@ -78,7 +78,9 @@ impl Judged {
             (Ok(_), Some(None)) => case,
         };
         let case = match (fault, timed) {
-            (Some(fault), Ok(timed)) if fault.is_fatal() => broken(plan, timed, verdict, case),
+            (Some(fault), Ok(timed)) if fault.is_fatal() => {
+                broken(plan, fault, timed, verdict, case)
+            }
             _ => case,
         };
         let rounds = tried.ok().and_then(Tried::estimate).map(|it| it.rounds);
@@ -141,8 +143,8 @@ impl Judged {
     }
 }
 
-/// On a path that breaks in the middle there is no estimate to be had: a reason must come, and in time.
-fn broken(plan: &Plan, timed: &Timed, verdict: &str, case: Case) -> Case {
+/// On a path that breaks in the middle there is no estimate to be had: a reason must come, and in time, and name who it was.
+fn broken(plan: &Plan, fault: Fault, timed: &Timed, verdict: &str, case: Case) -> Case {
     let params = plan.params();
     // At the most the round goes on to its end, with its lead, and the next one is not set up in time.
     let longest = Duration::from_secs(u64::from(plan.seconds) + 6)
@@ -160,6 +162,10 @@ fn broken(plan: &Plan, timed: &Timed, verdict: &str, case: Case) -> Case {
         )
     } else if detail.is_empty() {
         case.ended(CaseVerdict::Missed, "without a reason")
+    } else if let Outcome::Failed { reason, .. } = &timed.tried.outcome
+        && fault.is_blamed_wrongly(reason)
+    {
+        case.ended(CaseVerdict::Missed, format!("the wrong one is blamed: {detail}"))
     } else {
         case.ended(CaseVerdict::Held, detail)
     }

@@ -1,6 +1,6 @@
 //! Relays at one end of a distance, a measurer at the other.
 
-use super::fault::Fault;
+use super::fault::{Act, Fault};
 use super::plan::{Path, Plan};
 use crate::distant::{Relays, enter};
 use crate::error::Error;
@@ -11,6 +11,7 @@ use coordinator::PathParams;
 use lab::wan::{Congestion, Wan, WanSpec, Way};
 use measurer::{Team, TeamOptions};
 use onion::{Duration, Rate};
+use rustix::process::{Pid, Signal, kill_process};
 use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::thread;
 use terminal::{Interrupt, Output};
@@ -97,7 +98,7 @@ impl Scene {
         let clock = self.stage.clock();
         let start = clock.now();
         let trial = Trial { name: &name, team, request, pid, said: &mut said };
-        let tried = self.while_it_breaks(plan, path, || trial.run(output, interrupt))?;
+        let tried = self.while_it_breaks(plan, path, pid, || trial.run(output, interrupt))?;
         let took = clock.now() - start;
         let fault = path.fault.filter(|it| it.is_fatal());
         let took_since_fault = fault.map(|it| match it {
@@ -107,27 +108,33 @@ impl Scene {
         Ok(tried.map(|tried| Timed { tried, took, took_since_fault }))
     }
 
-    /// Does something during which the path changes, if it does, from half of a measurement's seconds on.
+    /// Does something during which the path changes, or the relay's process stops, if they do, from half of a measurement's seconds on.
     fn while_it_breaks<T>(
         &self,
         plan: &Plan,
         path: &Path,
+        relay_pid: u32,
         body: impl FnOnce() -> Result<T, Error>,
     ) -> Result<T, Error> {
-        let changes = path.fault.map(|it| it.changes(path.way())).unwrap_or_default();
-        if changes.is_empty() {
+        let acts = path.fault.map(|it| it.acts(path.way())).unwrap_or_default();
+        if acts.is_empty() {
             return body();
         }
         let middle = middle(plan);
         let (is_over, over) = channel::<()>();
         let wan = &self.wan;
+        // Also where the body fails: who stands still cannot be ended in order.
+        let _going_on = GoingOn(relay_pid);
         thread::scope(|scope| {
             let breaking = scope.spawn(move || -> Result<(), Error> {
                 let mut wait = middle;
-                for (after, ways) in changes {
+                for (after, act) in acts {
                     wait += after;
                     match over.recv_timeout(wait) {
-                        Err(RecvTimeoutError::Timeout) => set_ways(wan, ways)?,
+                        Err(RecvTimeoutError::Timeout) => match act {
+                            Act::Ways(ways) => set_ways(wan, ways)?,
+                            Act::Stop => signal(relay_pid, Signal::STOP),
+                        },
                         Ok(()) | Err(RecvTimeoutError::Disconnected) => break,
                     }
                     wait = Duration::ZERO;
@@ -147,6 +154,21 @@ impl Scene {
     pub(super) fn stop(self) -> Result<(), Error> {
         self.relays.stop()
     }
+}
+
+/// Lets a relay's process go on when it is dropped; one that was not stopped does not notice.
+struct GoingOn(u32);
+
+impl Drop for GoingOn {
+    fn drop(&mut self) {
+        signal(self.0, Signal::CONT);
+    }
+}
+
+/// One that has ended by itself is told of elsewhere.
+fn signal(pid: u32, signal: Signal) {
+    let pid = i32::try_from(pid).ok().and_then(Pid::from_raw);
+    let _gone = pid.map(|pid| kill_process(pid, signal));
 }
 
 /// From the beginning of a measurement to about the middle of its seconds.

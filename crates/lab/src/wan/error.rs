@@ -26,6 +26,16 @@ pub enum WanError {
         /// The system's answer.
         source: io::Error,
     },
+    /// A command cannot be started at a host.
+    #[error("configuration: `{program}` cannot be started at the host `{host}`: {source}")]
+    Command {
+        /// Which.
+        program: String,
+        /// Where.
+        host: String,
+        /// The system's answer.
+        source: io::Error,
+    },
     /// The thread that carries packets cannot be started.
     #[error("machine: cannot start the thread that carries packets: {0}")]
     Thread(#[source] io::Error),

@@ -72,9 +72,13 @@ impl Host {
     /// Starts a process there.
     ///
     /// # Errors
-    /// [`WanError::Host`] where it cannot be started.
+    /// [`WanError::Command`] where it cannot be started.
     pub fn start(&self, command: &mut Command) -> Result<Child, WanError> {
-        self.run(|| command.spawn())?.map_err(|source| self.failed(source))
+        self.run(|| command.spawn())?.map_err(|source| WanError::Command {
+            program: command.get_program().display().to_string(),
+            host: self.name.clone(),
+            source,
+        })
     }
 
     /// Puts a token bucket filter upon its interface: so fast it sends, and its kernel sees the queue, as

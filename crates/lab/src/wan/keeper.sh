@@ -20,12 +20,23 @@ inside() {
         cut -d/ -f3 | grep -vxF -e "$2"
 }
 
-# About ten seconds at most; who has been killed vanishes at once, unless the kernel is busy.
+# A private network's keeper is there where the network is, and has a folder to remove: it, and what it has started.
+is_keeper() {
+    grep -qzxF flashflow-lab-keeper "/proc/$1/cmdline" 2>/dev/null
+}
+
+is_spared() {
+    is_keeper "$1" || is_keeper "$(sed -n 's/^PPid:[[:space:]]*//p' "/proc/$1/status" 2>/dev/null)"
+}
+
+# About ten seconds at most, of which keepers have the first half; who has been killed vanishes at once, unless the kernel is busy.
 tries=100
 while [ "$tries" -gt 0 ]; do
     pids=$(inside "$@")
     [ -n "$pids" ] || exit 0
-    kill -KILL $pids 2>/dev/null
+    for pid in $pids; do
+        [ "$tries" -gt 50 ] && is_spared "$pid" || kill -KILL "$pid" 2>/dev/null
+    done
     sleep 0.1
     tries=$((tries - 1))
 done

@@ -172,6 +172,7 @@ struct Play<'s, S> {
     measurer: Actor,
     stranger: Stranger,
     found: Found,
+    answered_after: Option<Duration>,
 }
 
 impl<'s, S: Stage> Play<'s, S> {
@@ -189,7 +190,15 @@ impl<'s, S: Stage> Play<'s, S> {
         let measurer = stage.add(pump, &cast().measurers, &landings);
         let landing = Target { address: landings[0], ids: cast().landings[0].ids() };
         let stranger = Stranger::new(target, landing, scenario.strangers_circuits);
-        Self { stage, scenario, relay, measurer, stranger, found: Found::default() }
+        Self {
+            stage,
+            scenario,
+            relay,
+            measurer,
+            stranger,
+            found: Found::default(),
+            answered_after: None,
+        }
     }
 
     /// Lets it happen until the measurer is done.
@@ -213,6 +222,7 @@ impl<'s, S: Stage> Play<'s, S> {
     fn listen(&mut self) {
         let now = self.stage.now();
         let pump: &mut Pump<ChaCha8Rng> = self.stage.node(self.measurer);
+        self.answered_after = pump.silence(now).answered_after.or(self.answered_after);
         while let Some(event) = pump.poll_event() {
             let is_ready = matches!(event, Event::Ready { .. });
             self.found.gather(event);
@@ -246,7 +256,15 @@ impl<'s, S: Stage> Play<'s, S> {
         let Found { ready, seconds, result } = self.found;
         let result = result.expect("it is over");
         let refused_circuits = self.stranger.refused_circuits();
-        Report { ready, seconds, result, lies, refused_circuits, fingerprint: 0 }
+        Report {
+            ready,
+            seconds,
+            result,
+            lies,
+            refused_circuits,
+            answered_after: self.answered_after,
+            fingerprint: 0,
+        }
     }
 }
 
@@ -262,6 +280,8 @@ pub(crate) struct Report {
     pub(crate) lies: Vec<LiedAt>,
     /// Circuits that the landing has refused to a stranger.
     pub(crate) refused_circuits: u32,
+    /// How long it had been silent when the relay's host answered a new connection, the last time that it was.
+    pub(crate) answered_after: Option<Duration>,
     /// All that was delivered until the measurer was done; in virtual time only.
     pub(crate) fingerprint: u64,
 }

@@ -2,7 +2,7 @@
 
 use coordinator::Account;
 use link::{Drive, TcpAccount};
-use onion::measure::pump::Pump;
+use onion::measure::pump::{Pump, Silence};
 use onion::node::ConnId;
 use onion::{Duration, Instant};
 use rand::Rng;
@@ -33,6 +33,9 @@ struct Look {
     back: BTreeMap<ConnId, TcpAccount>,
     outstanding_bytes: u64,
     throttled: Duration,
+    /// How long nothing has come back, and after how much of that the relay's host was in reach.
+    silent: Duration,
+    answered_after: Option<Duration>,
     /// What its thread has used, or waited for, of a processor.
     busy: Duration,
 }
@@ -77,10 +80,13 @@ impl Accountant {
 impl Look {
     fn take<R: Rng>(drive: &dyn Drive<Pump<R>>, busy: Duration) -> Self {
         let (now, pump) = (drive.now(), drive.node());
+        let Silence { length: silent, answered_after } = pump.silence(now);
         let mut look = Self {
             at: now,
             outstanding_bytes: pump.outstanding_bytes(),
             throttled: pump.throttled(now),
+            silent,
+            answered_after,
             busy,
             ..Self::default()
         };
@@ -115,6 +121,8 @@ impl Look {
             sockets,
             outstanding_bytes: self.outstanding_bytes,
             throttled: self.throttled.saturating_sub(before.throttled),
+            silent: self.silent,
+            answered_after: self.answered_after,
             busiest: self.busy.saturating_sub(before.busy),
             ..Account::default()
         };

@@ -151,3 +151,14 @@ proptest! {
         prop_assert!(least > Some(0) && most.unwrap_or(0) - least.unwrap_or(0) <= 1);
     }
 }
+
+#[test]
+fn a_host_that_accepts_or_refuses_answers_whether_its_process_does_or_not() {
+    let listener = std::net::TcpListener::bind(("127.0.0.1", 0)).expect("a port");
+    let address = listener.local_addr().expect("bound");
+    assert!(answers(address), "nobody has accepted it");
+    drop(listener);
+    assert!(answers(address), "it refuses");
+    // Nobody has this address.
+    assert!(!answers(SocketAddr::from(([255; 4], 9001))));
+}

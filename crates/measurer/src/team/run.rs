@@ -7,7 +7,7 @@ use crate::defences::Defences;
 use crate::gate::Pass;
 use crate::load::WorkerLoad;
 use crate::member::{MemberReport, Nonce, RoundWayBack};
-use crate::plan::round_trip;
+use crate::plan::{answers, round_trip};
 use coordinator::{
     Action, Failure, Launch, Measurement, MeasurerId, Mode, OrderRetries, Outcome, SecondReport,
     Turn, Vantage,
@@ -193,10 +193,21 @@ impl<'t> Run<'t> {
                 }
                 Ok(_) => {} // of a round that was ended early
                 Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => {
-                    self.measurement.handle_timeout(self.now());
+                    self.handle_timeout();
                 }
             }
         }
+    }
+
+    fn handle_timeout(&mut self) {
+        let now = self.now();
+        // Nothing is lost by the time that this takes: the measurement ends here in any case.
+        if self.measurement.lacks_word(now) && !answers(self.request.target.address) {
+            let detail = "no word of its clients came, and a new connection was not answered";
+            let failure = Failure::CutOff { detail: detail.to_owned() };
+            self.measurement.handle_failure(now, None, failure);
+        }
+        self.measurement.handle_timeout(now);
     }
 
     fn act(

@@ -16,12 +16,14 @@ mod circuit;
 mod config;
 mod conn;
 mod failure;
+mod knock;
 mod sending;
 mod setup;
 mod throttle;
 
 pub use config::{HeldBack, Landing, Pace, PumpConfig, Target, WayBack};
 pub use failure::PumpFailure;
+pub use knock::Silence;
 
 use crate::cell::{CELL_LEN, CELLS_PER_RECORD};
 use crate::flow::TokenBucket;
@@ -36,6 +38,7 @@ use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 use circuit::{Circuit, State};
 use conn::{Conn, Conns, Side};
+use knock::Knocks;
 use rand_core::Rng;
 use throttle::Throttle;
 
@@ -98,7 +101,7 @@ struct Running {
 ///
 /// - *getters*: [`is_over`](Self::is_over), [`is_sending`](Self::is_sending), [`ends_at`](Self::ends_at),
 ///   [`is_outbound`](Self::is_outbound), [`is_held_back`](Self::is_held_back), [`carries_back`](Self::carries_back),
-///   [`throttled`](Self::throttled), [`outstanding_bytes`](Self::outstanding_bytes);
+///   [`throttled`](Self::throttled), [`outstanding_bytes`](Self::outstanding_bytes), [`silence`](Self::silence);
 /// - *commands*: [`start`](Self::start) once [`Event::Ready`] has come, [`stop`](Self::stop);
 /// - *handle* and *poll*: those of [`Node`], and [`poll_event`](Self::poll_event).
 ///
@@ -113,6 +116,7 @@ pub struct Pump<R> {
     /// Outbound connections not dialled yet.
     to_dial: VecDeque<ConnId>,
     dial_bucket: TokenBucket,
+    knocks: Knocks,
     writable: VecDeque<ConnId>,
     /// Connections that could send if the rate allowed it.
     throttled: Vec<ConnId>,
@@ -142,6 +146,7 @@ impl<R: Rng> Pump<R> {
             circuits: Vec::new(),
             to_dial: VecDeque::new(),
             dial_bucket,
+            knocks: Knocks::default(),
             writable: VecDeque::new(),
             throttled: Vec::new(),
             throttle: Throttle::default(),
@@ -326,6 +331,10 @@ impl<R: Rng> Node for Pump<R> {
         let whose = match side {
             Some(Side::Outbound) => "our connection to the relay: ",
             Some(Side::Inbound(_)) => "the relay's connection to us: ",
+            Some(Side::Knock) => {
+                self.conns.take(conn);
+                return self.handle_unanswered(now, conn, &cause);
+            }
             None => return,
         };
         self.lose_conn(conn, &(String::from(whose) + &cause.to_string()));
@@ -336,6 +345,7 @@ impl<R: Rng> Node for Pump<R> {
     fn handle_timeout(&mut self, now: Instant) {
         self.report_seconds(now);
         self.check_deadlines(now);
+        self.knock(now);
         self.throttle.release(now);
         for conn in core::mem::take(&mut self.throttled) {
             if let Some(throttled) = self.conns.get_mut(conn) {
@@ -358,7 +368,14 @@ impl<R: Rng> Node for Pump<R> {
         }
     }
 
+    fn handle_plain_connected(&mut self, now: Instant, conn: ConnId) {
+        self.handle_answered(now, conn);
+    }
+
     fn poll_dial(&mut self, now: Instant) -> Option<Dial> {
+        if let Some(knock) = self.poll_knock() {
+            return Some(knock);
+        }
         if self.to_dial.is_empty() || self.dial_bucket.available_bytes(now) == 0 {
             return None;
         }
@@ -402,6 +419,7 @@ impl<R: Rng> Node for Pump<R> {
                 if !running.has_begun {
                     next = running.start;
                 }
+                next = next.min(self.next_knock_at(running.last_arrival));
                 next = running.held_back_until.map_or(next, |until| next.min(until));
                 if !self.throttled.is_empty() {
                     let one_record = (CELLS_PER_RECORD * CELL_LEN) as u64;

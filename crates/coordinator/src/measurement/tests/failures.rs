@@ -91,101 +91,143 @@ fn who_alone_does_not_reach_a_relay_has_a_broken_path_and_the_relay_is_not_to_bl
     assert_eq!(prepared(&[(1, false)]), relay("refused to 1", 1), "the other is silent");
 }
 
-#[test]
-fn silence_is_the_relays_only_where_it_had_something_to_send_back() {
-    let silent = |account: Option<Account>, bytes: u64| {
-        let mut measurement = running();
-        for second in 0..4 {
-            let bytes = if second == 0 { 1000 } else { bytes };
-            let report = SecondReport { bytes, account, ..report(second) };
-            let now = Instant::from_millis(1000 * (u64::from(second) + 1));
-            measurement.handle_second(now, MeasurerId(0), report);
+/// What is said of a second, two and a half seconds after anything came back: cells are at the relay, all that was sent is acknowledged, and nothing answers.
+fn taken() -> Account {
+    Account {
+        elapsed: Duration::from_secs(1),
+        outstanding_bytes: 10_000,
+        silent: Duration::from_millis(2500),
+        ..Account::default()
+    }
+}
+
+/// The same where the relay's host answers new connections since this time in the silence.
+fn answered_after(after_ms: u64) -> Account {
+    Account { answered_after: Some(Duration::from_millis(after_ms)), ..taken() }
+}
+
+/// The same from the first one on.
+fn answered() -> Account {
+    answered_after(520)
+}
+
+/// By two measurers, in transit: so many bytes came back to each in each second, with what their kernels say. After these seconds it is told that nothing comes to the first; what
+/// becomes of it.
+fn silenced(told: [(&[u64], Option<Account>); 2]) -> (String, Option<Blame>) {
+    let mut measurement = running();
+    let mut now = Instant::ORIGIN;
+    for (measurer, (seconds, account)) in told.into_iter().enumerate() {
+        now = Instant::from_millis(1000 * seconds.len() as u64);
+        for (second, bytes) in (0..).zip(seconds) {
+            let report = SecondReport { bytes: *bytes, account, ..report(second) };
+            measurement.handle_second(now, MeasurerId(measurer), report);
         }
-        let failure = Failure::RelayStalled { detail: "no traffic (error 20)".to_string() };
-        measurement.handle_failure(Instant::from_millis(4100), Some(MeasurerId(0)), failure);
-        ended(&mut measurement)
+    }
+    let failure = Failure::RelayStalled { detail: "no cell for 5000 ms".to_string() };
+    measurement.handle_failure(now, Some(MeasurerId(0)), failure);
+    ended(&mut measurement)
+}
+
+#[test]
+fn silence_is_the_relays_only_where_it_had_something_to_send_back_and_its_host_answers() {
+    let silent = |account: Option<Account>, bytes: u64| {
+        let seconds = [1000, bytes, bytes, bytes];
+        silenced([(&seconds, account), (&[1000, 0, 0, 0], None)])
     };
-    let second = Duration::from_secs(1);
-    let taken = Account { elapsed: second, outstanding_bytes: 10_000, ..Account::default() };
     let by_relay =
-        "failed in round 1, second 4, measurer 0: the relay stalled: no traffic (error 20)";
-    assert_eq!(silent(Some(taken), 0), (by_relay.to_string(), Some(Blame::Relay)));
-    // Nobody knows; the way there is broken; nothing was sent; the measurer's machine stood still; something came back.
-    let lost = Account { unacked_bytes: 10_000, ..taken };
-    let idle = Account { outstanding_bytes: 0, ..taken };
-    // Since the path broke nothing is acknowledged any more, however much the relay had taken before.
-    let cut_off = Account { unacked_bytes: 1000, ..taken };
-    let late = Account { elapsed: second * 3, ..taken };
+        "failed in round 1, second 4, measurer 0: the relay stalled: no cell for 5000 ms";
+    for account in [answered(), answered_after(1000)] {
+        assert_eq!(silent(Some(account), 0), (by_relay.to_string(), Some(Blame::Relay)));
+    }
     let others = [
         (None, 0),
-        (Some(lost), 0),
-        (Some(cut_off), 0),
-        (Some(idle), 0),
-        (Some(late), 0),
-        (Some(taken), 1),
+        // All that was sent is acknowledged, which may have been before the path broke.
+        (Some(taken()), 0),
+        (Some(Account { unsent_bytes: 5000, ..taken() }), 0),
+        // The way there is broken.
+        (Some(Account { unacked_bytes: 1000, ..taken() }), 0),
+        // It was given nothing.
+        (Some(Account { outstanding_bytes: 0, ..answered() }), 0),
+        (Some(Account { unacked_bytes: 10_000, ..answered() }), 0),
+        // It was out of reach before, and what was lost then may not have been sent again yet.
+        (Some(answered_after(1010)), 0),
+        (Some(answered_after(2400)), 0),
+        // The measurer's machine stood still.
+        (Some(Account { elapsed: Duration::from_secs(3), ..answered() }), 0),
     ];
-    let by_team = "failed in round 1, second 4: the load stopped, and no measurer shows that the relay had anything to \
-                   send back: no traffic (error 20)";
+    let by_team = "failed in round 1, second 4: the load stopped: the path to the relay broke, or the measurers' \
+                   machine stood still, for nobody shows that the relay was in reach and had anything to send back: \
+                   no cell for 5000 ms";
     for (account, bytes) in others {
         assert_eq!(silent(account, bytes), (by_team.to_string(), Some(Blame::Measurer)));
     }
 }
 
 #[test]
-fn a_relay_that_falls_silent_and_still_acknowledges_what_is_sent_is_to_blame() {
-    let mut measurement = running();
-    for second in 0..4 {
-        let unacked_bytes = 4000 - 1000 * u64::from(second);
-        let account = Account {
-            elapsed: Duration::from_secs(1),
-            outstanding_bytes: 10_000,
-            unacked_bytes,
-            ..Account::default()
-        };
-        let bytes = if second == 0 { 1000 } else { 0 };
-        let report = SecondReport { bytes, account: Some(account), ..report(second) };
-        let now = Instant::from_millis(1000 * (u64::from(second) + 1));
-        measurement.handle_second(now, MeasurerId(0), report);
-    }
-    let failure = Failure::RelayStalled { detail: String::new() };
-    measurement.handle_failure(Instant::from_millis(4100), Some(MeasurerId(0)), failure);
-    assert_eq!(ended(&mut measurement).1, Some(Blame::Relay));
+fn one_measurer_to_whom_nothing_comes_has_a_broken_path_where_others_are_served_and_nothing_answers()
+ {
+    let served: &[u64] = &[1000, 1000, 1000, 1000];
+    let silent: &[u64] = &[1000, 0, 0, 0];
+    let by_path = "failed in round 1, second 4, measurer 0: another measurer reaches the relay, and this one does not: \
+                   no cell for 5000 ms";
+    let told = silenced([(silent, Some(taken())), (served, Some(answered()))]);
+    assert_eq!(told, (by_path.to_string(), Some(Blame::Measurer)));
+    // A relay that lets one of them wait is to blame as any.
+    let told = silenced([(silent, Some(answered())), (served, Some(answered()))]);
+    assert_eq!(told.1, Some(Blame::Relay), "{told:?}");
+    // What came to the other before says nothing.
+    let told = silenced([(silent, Some(taken())), (silent, Some(taken()))]);
+    assert!(told.0.contains("the load stopped"), "{told:?}");
 }
 
 #[test]
 fn who_is_cut_off_is_not_said_to_hide_its_client_traffic() {
     // The relay reports second 0 only; what comes back ends with it, or goes on.
-    let silent = |[next, then]: [u64; 2], unacked_bytes: u64, account: bool| {
+    let silent = |[next, then]: [u64; 2], account: Option<Account>| {
         let mut measurement = measurement(Mode::Echo, 100.0, &[1000.0]);
         measurement.handle_ready(Instant::ORIGIN, MeasurerId(0), 1, 160);
         for second in 0..4 {
-            let elapsed = Duration::from_secs(1);
-            let told =
-                Account { elapsed, outstanding_bytes: 9000, unacked_bytes, ..Account::default() };
             let bytes = [1000, 1000, next, then][second as usize];
-            let report = SecondReport { bytes, account: account.then_some(told), ..report(second) };
+            let report = SecondReport { bytes, account, ..report(second) };
             let now = Instant::from_millis(1000 * (u64::from(second) + 1));
             measurement.handle_second(now, MeasurerId(0), report);
             if second == 0 {
                 measurement.handle_client_second(now, 1, second, 0);
             }
         }
-        measurement.handle_timeout(Instant::from_millis(7000));
-        ended(&mut measurement)
+        let now = Instant::from_millis(7000);
+        let lacks_word = measurement.lacks_word(now);
+        measurement.handle_timeout(now);
+        let (text, blame) = ended(&mut measurement);
+        assert_eq!(lacks_word, blame == Some(Blame::Relay), "{text}");
+        (text, blame)
     };
-    let (text, blame) = silent([0, 0], 1000, true);
+    let (text, blame) = silent([0, 0], Some(taken()));
     assert_eq!(blame, Some(Blame::Measurer), "{text}");
     assert!(text.contains("the relay's word on second 1 did not come"), "{text}");
-    assert_eq!(silent([0, 0], 0, false).1, Some(Blame::Measurer), "nobody knows");
-    assert_eq!(silent([10, 0], 1000, true).1, Some(Blame::Measurer), "what was in the air");
+    assert_eq!(silent([0, 0], None).1, Some(Blame::Measurer), "nobody knows");
+    assert_eq!(silent([10, 0], Some(taken())).1, Some(Blame::Measurer), "what was in the air");
     let hides =
         "failed in round 1, second 7: the relay did not report its client traffic of second 1";
     assert_eq!(
-        silent([1000, 1000], 1000, true),
+        silent([1000, 1000], Some(taken())),
         (hides.to_string(), Some(Blame::Relay)),
         "it serves on"
     );
-    assert_eq!(silent([0, 0], 0, true).1, Some(Blame::Relay), "its kernel has acknowledged all");
+    assert_eq!(silent([0, 0], Some(answered())).1, Some(Blame::Relay), "its kernel answers");
+}
+
+#[test]
+fn a_coordinator_that_is_cut_off_does_not_blame_the_relay() {
+    let mut measurement = measurement(Mode::Echo, 100.0, &[1000.0]);
+    measurement.handle_ready(Instant::ORIGIN, MeasurerId(0), 1, 160);
+    measurement.handle_second(Instant::from_millis(1000), MeasurerId(0), report(0));
+    let failure = Failure::CutOff { detail: "no answer".to_string() };
+    assert!(!failure.is_about_relay());
+    measurement.handle_failure(Instant::from_millis(6000), None, failure);
+    let text = "failed in round 1, second 6: the coordinator does not reach the relay any more, and the measurers do: \
+                no answer";
+    assert_eq!(ended(&mut measurement), (text.to_string(), Some(Blame::Us)));
 }
 
 #[test]
@@ -211,8 +253,10 @@ fn a_relay_that_hides_its_client_traffic_is_not_estimated() {
     let mut measurement = measurement(Mode::Echo, 100.0, &[1000.0]);
     measurement.handle_ready(Instant::ORIGIN, MeasurerId(0), 1, 160);
     measurement.handle_second(Instant::from_millis(1000), MeasurerId(0), report(0));
-    measurement.handle_timeout(Instant::from_millis(5999));
-    assert!(!measurement.is_done(), "not yet");
+    let early = Instant::from_millis(5999);
+    measurement.handle_timeout(early);
+    assert!(!measurement.is_done() && !measurement.lacks_word(early), "not yet");
+    assert!(measurement.lacks_word(Instant::from_millis(6000)));
     measurement.handle_timeout(Instant::from_millis(6000));
     let text = "failed in round 1, second 6: the relay did not report its client traffic of \
                 second 0";

@@ -33,6 +33,8 @@ fn look(at_ms: u64, out: &[(u32, u32)], back: &[(u32, u32)]) -> Look {
         back: sockets(back),
         outstanding_bytes: 514 * at_ms,
         throttled: ms(at_ms / 4),
+        silent: ms(at_ms / 8),
+        answered_after: Some(ms(at_ms / 16)),
         busy: ms(at_ms / 2),
     }
 }
@@ -52,6 +54,8 @@ fn an_account_is_what_was_added_between_two_looks() {
         app_limited: ms(2000), // that of four times, though not that of three
         sent_bytes: 4000,
         retransmitted_bytes: 28,
+        silent: ms(375),
+        answered_after: Some(ms(187)),
         unsent_bytes: 22,
         unacked_bytes: 26,
         outstanding_bytes: 514 * 3000,

@@ -11,6 +11,8 @@ pub(super) enum Side {
     Outbound,
     /// The target's to one of our landings: circuits end here.
     Inbound(ListenerId),
+    /// None: it only asks whether the target's host is there.
+    Knock,
 }
 
 /// How far an outbound connection has come.

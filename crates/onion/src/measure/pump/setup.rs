@@ -222,7 +222,7 @@ impl<R: Rng> Pump<R> {
     }
 
     /// Whether cells are under way: only then can the relay be said to stall.
-    fn is_loaded(&self) -> bool {
+    pub(super) fn is_loaded(&self) -> bool {
         self.circuits.iter().any(|circuit| match &circuit.state {
             State::Up(flow) => flow.window.sent_cells() > flow.window.delivered_cells(),
             _ => false,
