@@ -8,6 +8,10 @@
 //! ```
 //!
 //! Prints median times to the first and the last byte for each size of download, in Shadow by TGen's own log, and how far ours are from them.
+//!
+//! The first folder may also be one of tornettools' results, `tornet.plot.data`, or as `tor/data/shadowtor-0.05-1-classic` of netsim-atc2022: with
+//! `time_to_first_byte_recv.json` and `time_to_last_byte_recv.json`. Those count from the request on. Ours then have one of their two round trips until the first
+//! byte taken off, and begin so many seconds (a third argument) after the start at the earliest.
 #![expect(clippy::unwrap_used, clippy::print_stdout, reason = "a tool for developers")]
 
 use std::collections::BTreeMap;
@@ -19,8 +23,20 @@ type Times = BTreeMap<u64, Vec<(f64, f64)>>;
 
 fn main() {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
-    let [shadow, ours] = &arguments[..] else { panic!("FOLDER-OF-SHADOW TRANSFERS.CSV please") };
-    let (shadow, ours) = (in_shadow(Path::new(shadow)), in_ours(Path::new(ours)));
+    let ([shadow, ours], from) = (&arguments[..2], arguments.get(2)) else {
+        panic!("FOLDER-OF-SHADOW TRANSFERS.CSV [SECOND] please")
+    };
+    let from_s: u64 = from.map_or(0, |it| it.parse().unwrap());
+    let (shadow, mut ours) = (Path::new(shadow), in_ours(Path::new(ours), from_s));
+    let shadow = if shadow.join("time_to_last_byte_recv.json").is_file() {
+        for (first, last) in ours.values_mut().flatten() {
+            *first /= 2.0;
+            *last -= *first;
+        }
+        in_results(shadow)
+    } else {
+        in_shadow(shadow)
+    };
     println!("| bytes | downloads | first byte, s | last byte, s | ours over Shadow |");
     println!("|---|---|---|---|---|");
     for (bytes, theirs) in &shadow {
@@ -74,10 +90,28 @@ fn in_shadow(folder: &Path) -> Times {
     times
 }
 
-fn in_ours(path: &Path) -> Times {
+/// As tornettools has gathered them: lists of seconds by size.
+fn in_results(folder: &Path) -> Times {
+    let read = |name: &str| -> BTreeMap<String, Vec<f64>> {
+        serde_json::from_slice(&fs::read(folder.join(name)).unwrap()).unwrap()
+    };
+    let firsts = read("time_to_first_byte_recv.json");
+    let lasts = read("time_to_last_byte_recv.json");
+    let sizes = lasts.iter().filter_map(|(size, lasts)| Some((size.parse().ok()?, size, lasts)));
+    // Only their medians are asked for: which first byte is of which download does not matter.
+    let pairs = |size: &str, lasts: &[f64]| {
+        firsts[size].iter().copied().zip(lasts.iter().copied()).collect::<Vec<_>>()
+    };
+    sizes.map(|(bytes, size, lasts)| (bytes, pairs(size, lasts))).collect()
+}
+
+fn in_ours(path: &Path, from_s: u64) -> Times {
     let mut times = Times::new();
     for row in csv::Reader::from_path(path).unwrap().deserialize() {
         let row: BTreeMap<String, String> = row.unwrap();
+        if row["begun_ns"].parse::<u64>().unwrap() < from_s * 1_000_000_000 {
+            continue;
+        }
         let seconds = |name: &str| row[name].parse::<u64>().map(|ns| ns as f64 / 1e9);
         if let (Ok(bytes), Ok(first), Ok(last), "complete") = (
             row["asked_bytes"].parse(),
