@@ -7,12 +7,11 @@ mod pair;
 mod sockets;
 mod up;
 
+use super::desk::Desk;
 use super::lot::Lot;
-use super::message::Mail;
 use super::net::Net;
 use super::socket::{Phase, Socket};
 use super::tcp::Control;
-use super::unsent::Pool;
 use alloc::boxed::Box;
 use alloc::collections::{BinaryHeap, VecDeque};
 use alloc::sync::Arc;
@@ -78,15 +77,12 @@ pub(super) struct Kernel {
     full: (u64, u32),
     /// Sockets that wait for their turn on the way up.
     ready: VecDeque<u32>,
-    /// What is on its way down; its time is when it is through.
-    arriving: VecDeque<Mail>,
     sockets: Vec<Socket>,
     free: Vec<u32>,
     silences: BinaryHeap<Reverse<(u64, u32, u32)>>,
-    pub(super) out: Vec<Mail>,
     mails: u32,
-    pub(super) pool: Pool,
-    pub(super) events: VecDeque<Event>,
+    /// Lent by the part while the host lives a window.
+    pub(super) desk: Desk,
     pub(super) counts: Counts,
     /// Bytes that were sent in each second, as they are on the wire.
     pub(super) sent_bytes: Vec<u64>,
@@ -119,14 +115,11 @@ impl Kernel {
             down_free_at: 0,
             full: (0, 0),
             ready: VecDeque::new(),
-            arriving: VecDeque::new(),
             sockets: Vec::new(),
             free: Vec::new(),
             silences: BinaryHeap::new(),
-            out: Vec::new(),
             mails: 0,
-            pool: Vec::new(),
-            events: VecDeque::new(),
+            desk: Desk::none(),
             counts: Counts::default(),
             sent_bytes: Vec::new(),
         }
@@ -149,9 +142,15 @@ impl Kernel {
         &mut self.sockets[index as usize]
     }
 
+    /// Takes a desk to live a window with, or gives it back. What is still on its way down then stays here.
+    pub(super) fn swap_desk(&mut self, desk: &mut Desk) {
+        core::mem::swap(&mut self.desk, desk);
+        self.desk.arriving.append(&mut desk.arriving);
+    }
+
     /// When something happens here by itself.
     pub(super) fn next_at(&self) -> u64 {
-        let arrives = self.arriving.front().map_or(u64::MAX, |mail| mail.at);
+        let arrives = self.desk.arriving.front().map_or(u64::MAX, |mail| mail.at);
         let sends = if self.ready.is_empty() { u64::MAX } else { self.up_at() };
         let silent = self.silences.peek().map_or(u64::MAX, |Reverse((at, ..))| *at);
         arrives.min(sends).min(silent)
@@ -164,10 +163,12 @@ impl Kernel {
     /// Does what is due now.
     pub(super) fn step(&mut self) {
         self.counts.events += 1;
-        if self.arriving.front().is_some_and(|mail| mail.at <= self.now) {
-            if let Some(mail) = self.arriving.pop_front() {
-                if self.arriving.is_empty() {
-                    self.arriving.clear();
+        let arriving = &mut self.desk.arriving;
+        if arriving.front().is_some_and(|mail| mail.at <= self.now) {
+            if let Some(mail) = arriving.pop_front() {
+                if arriving.is_empty() {
+                    // It begins anew where it was last.
+                    arriving.clear();
                 }
                 self.receive(mail);
             }

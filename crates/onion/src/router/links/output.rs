@@ -101,7 +101,9 @@ pub(in crate::router) struct Outputs {
     runs: Runs,
     decay: Decay,
     now: Instant,
+    /// Of [`now`](Self::now) or an earlier time: it takes a power of two, and by far not all that happens needs it.
     moment: Moment,
+    moment_at: Instant,
     /// Time that cells have waited in circuits' queues, all together: nanoseconds.
     waited_cell_ns: u128,
 }
@@ -121,6 +123,7 @@ impl Outputs {
             passed: Vec::new(),
             runs: Runs::new(config.scheduler),
             moment: decay.at(now),
+            moment_at: now,
             decay,
             now,
             waited_cell_ns: 0,
@@ -156,7 +159,16 @@ impl Outputs {
         let waited = (now - self.now).as_nanos();
         self.waited_cell_ns += waited * self.queued_cells as u128;
         self.now = now;
-        self.moment = self.decay.at(now);
+    }
+
+    /// Now, as counts see it.
+    #[inline]
+    fn moment(&mut self) -> Moment {
+        if self.moment_at != self.now {
+            self.moment_at = self.now;
+            self.moment = self.decay.at(self.now);
+        }
+        self.moment
     }
 
     /// Seconds that cells have waited in circuits' queues, all together.
@@ -212,7 +224,7 @@ impl Outputs {
         match joined {
             Joined::Held => return,
             Joined::Waiting => {}
-            Joined::Empty(recent) => output.turns.add(index, way, recent, &self.moment),
+            Joined::Empty(recent) => output.turns.add(index, way, recent, &self.moment()),
         }
         output.pending_cells += 1;
         if output.parked == Parked::No {
@@ -229,7 +241,7 @@ impl Outputs {
         (cells, recent): (usize, Recent),
     ) {
         let Some(output) = conns.output_mut(id) else { return };
-        output.turns.add(index, way, recent, &self.moment);
+        output.turns.add(index, way, recent, &self.moment());
         output.pending_cells += cells;
         if output.parked == Parked::No {
             self.want(conns, id);
