@@ -32,7 +32,7 @@ impl Desk {
     /// In the place of one that is not there.
     pub(super) const fn none() -> Self {
         Self {
-            pool: Vec::new(),
+            pool: Pool::new(),
             arriving: VecDeque::new(),
             out: Vec::new(),
             events: VecDeque::new(),

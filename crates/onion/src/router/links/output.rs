@@ -48,31 +48,32 @@ impl Control {
     }
 }
 
-/// What waits on one link.
+/// What waits on one link. What a cell that is queued needs comes first.
 #[derive(Debug, Default)]
+#[repr(C)]
 pub(in crate::router) struct Output {
+    /// Cells for this link in the queues of all circuits but those that wait for the next hop.
+    pending_cells: usize,
+    /// Bytes that it may give to its socket before the next run; no limit without runs.
+    allotment: Option<u64>,
+    parked: Parked,
+    /// It waits for the scheduler's next run.
+    awaits_run: bool,
+    is_queued: bool,
+    pub(in crate::router) is_measurers: bool,
+    /// It was woken, and has sent nothing since: its turn is still to come.
+    awaits_turn: bool,
+    /// It gets closed when its control cells are written.
+    is_closing: bool,
+    /// Circuits with cells for this link.
+    turns: Turns,
+    /// Cells of a record, at most, where windows from hop to hop have it shorter.
+    record_cells: Option<usize>,
     /// Cells that open and close circuits, and messages: not limited by any rate or scheduler.
     control: VecDeque<Control>,
     /// Bytes of them on the wire.
     control_bytes: usize,
     oldest_control: Oldest,
-    /// Circuits with cells for this link.
-    turns: Turns,
-    /// Cells for this link in the queues of all circuits but those that wait for the next hop.
-    pending_cells: usize,
-    pub(in crate::router) is_measurers: bool,
-    is_queued: bool,
-    /// It waits for the scheduler's next run.
-    awaits_run: bool,
-    /// Bytes that it may give to its socket before the next run; no limit without runs.
-    allotment: Option<u64>,
-    /// Cells of a record, at most, where windows from hop to hop have it shorter.
-    record_cells: Option<usize>,
-    parked: Parked,
-    /// It was woken, and has sent nothing since: its turn is still to come.
-    awaits_turn: bool,
-    /// It gets closed when its control cells are written.
-    is_closing: bool,
     /// Queues of circuits that have passed on cells from it, which is to be told; some may be gone.
     pub(in crate::router) to_tell: Vec<(CircuitIndex, Way)>,
     /// When these are as many, they are looked through for those that are there twice.

@@ -144,7 +144,7 @@ impl Kernel {
                 self.send(index);
             }
             What::Close { end } => {
-                self.sockets[index as usize].rx.end = Some(end);
+                self.sockets[index as usize].rx.end = end;
                 self.handle_end(index);
             }
         }
