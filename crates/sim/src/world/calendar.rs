@@ -55,7 +55,8 @@ impl Calendar {
     /// Takes mail for the host in this place, which comes in `window`. The next one that is passed is `now`.
     pub(super) fn put(&mut self, (now, window): (u64, u64), place: usize, mail: Mail) {
         let group = place / GROUP_HOSTS;
-        if window < now + WINDOWS {
+        // The window before may be under way still: its place is not to be had yet.
+        if window + 1 < now + WINDOWS {
             self.put_near(window, group, mail);
         } else {
             self.later.entry(window).or_default().push((group, mail));
@@ -99,5 +100,33 @@ impl Calendar {
             batch.clear();
             self.empty.push(batch);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn mail_comes_in_its_window_however_far_that_is_also_while_one_is_passed() {
+        let mut calendar = Calendar::new(2 * GROUP_HOSTS);
+        let (mut sent, mut come) = (0, 0);
+        for window in 0..4 * WINDOWS {
+            calendar.begin(window);
+            for group in 0..calendar.groups() {
+                let mut today = Vec::new();
+                calendar.take(window, group, &mut today);
+                assert!(today.iter().flatten().all(|mail| mail.at == window));
+                come += today.iter().map(Vec::len).sum::<usize>();
+                calendar.give_back(&mut today);
+                for ahead in [1, 2, WINDOWS - 1, WINDOWS, WINDOWS + 1].iter().cycle().take(50) {
+                    let at = window + ahead;
+                    let place = GROUP_HOSTS * usize::from(at % 2 == 0);
+                    calendar.put((window + 1, at), place, Mail { at, ..Mail::NONE });
+                    sent += usize::from(at < 4 * WINDOWS);
+                }
+            }
+        }
+        assert_eq!(come, sent);
     }
 }

@@ -9,6 +9,7 @@ mod up;
 
 use super::desk::Desk;
 use super::lot::Lot;
+use super::message::Mail;
 use super::net::Net;
 use super::socket::{Phase, Socket};
 use super::tcp::Control;
@@ -82,7 +83,9 @@ pub(super) struct Kernel {
     silences: BinaryHeap<Reverse<(u64, u32, u32)>>,
     mails: u32,
     /// Lent by the part while the host lives a window.
-    pub(super) desk: Desk,
+    pub(super) desk: Box<Desk>,
+    /// What was still on its way down at the end of its last window.
+    waiting: VecDeque<Mail>,
     pub(super) counts: Counts,
     /// Bytes that were sent in each second, as they are on the wire.
     pub(super) sent_bytes: Vec<u64>,
@@ -119,7 +122,8 @@ impl Kernel {
             free: Vec::new(),
             silences: BinaryHeap::new(),
             mails: 0,
-            desk: Desk::none(),
+            desk: Box::new(Desk::none()),
+            waiting: VecDeque::new(),
             counts: Counts::default(),
             sent_bytes: Vec::new(),
         }
@@ -142,15 +146,26 @@ impl Kernel {
         &mut self.sockets[index as usize]
     }
 
-    /// Takes a desk to live a window with, or gives it back. What is still on its way down then stays here.
-    pub(super) fn swap_desk(&mut self, desk: &mut Desk) {
+    /// Takes a desk to live a window with.
+    pub(super) fn take_desk(&mut self, desk: &mut Box<Desk>) {
         core::mem::swap(&mut self.desk, desk);
-        self.desk.arriving.append(&mut desk.arriving);
+        if !self.waiting.is_empty() {
+            self.desk.arriving.append(&mut self.waiting);
+        }
+    }
+
+    /// Gives it back. What is still on its way down stays here.
+    pub(super) fn give_desk_back(&mut self, desk: &mut Box<Desk>) {
+        if !self.desk.arriving.is_empty() {
+            self.waiting.append(&mut self.desk.arriving);
+        }
+        core::mem::swap(&mut self.desk, desk);
     }
 
     /// When something happens here by itself.
     pub(super) fn next_at(&self) -> u64 {
-        let arrives = self.desk.arriving.front().map_or(u64::MAX, |mail| mail.at);
+        let first = self.desk.arriving.front().or_else(|| self.waiting.front());
+        let arrives = first.map_or(u64::MAX, |mail| mail.at);
         let sends = if self.ready.is_empty() { u64::MAX } else { self.up_at() };
         let silent = self.silences.peek().map_or(u64::MAX, |Reverse((at, ..))| *at);
         arrives.min(sends).min(silent)

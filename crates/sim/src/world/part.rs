@@ -7,6 +7,7 @@ use super::net::Net;
 use super::paths::Paths;
 use super::records::Record;
 use super::team::{TeamOrder, TeamReport};
+use alloc::boxed::Box;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
@@ -26,7 +27,7 @@ pub struct Part {
     /// To be sorted: host, time, sender, number; and the place in the mail of a group of hosts.
     order: Vec<((u32, u64, u32, u32), u32)>,
     today: Vec<Vec<Mail>>,
-    desk: Desk,
+    desk: Box<Desk>,
     records: Vec<Record>,
 }
 
@@ -63,7 +64,7 @@ impl Part {
             calendar: Calendar::new(here.len()),
             order: Vec::new(),
             today: Vec::new(),
-            desk: Desk::new(),
+            desk: Box::new(Desk::new()),
             records: Vec::new(),
         }
     }
@@ -127,14 +128,15 @@ impl Part {
                 continue;
             }
             let host = &mut self.hosts[place];
-            host.kernel.swap_desk(&mut self.desk);
+            host.kernel.take_desk(&mut self.desk);
             while let Some((_, at)) = order.next_if(is_his) {
                 let (batch, at) = (*at as usize / BATCH_MAILS, *at as usize % BATCH_MAILS);
                 host.admit(core::mem::replace(&mut self.today[batch][at], Mail::NONE));
             }
             host.run(end);
-            host.kernel.swap_desk(&mut self.desk);
+            // Before the desk that it has otherwise is looked at: that is not at hand.
             self.next_at[place] = host.next_at();
+            host.kernel.give_desk_back(&mut self.desk);
         }
     }
 

@@ -71,7 +71,11 @@ pub(super) struct Sender {
     /// The window has held something back since the last acknowledgement.
     is_limited: bool,
 
-    /// What is to be sent again. In a box, which stays: most connections never have any.
+    /// What is to be sent again.
+    #[expect(
+        clippy::box_collection,
+        reason = "most connections never have any, and there are many"
+    )]
     again: Option<Box<VecDeque<(u64, u32)>>>,
     /// When all that is under way counts as lost.
     pub(super) silent_at: u64,
