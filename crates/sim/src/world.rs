@@ -23,9 +23,11 @@
 //!
 //! Jitter; loss of acknowledgements and of FEEDBACK; delayed acknowledgements; segments that a flight loses alone; a path's own bottlenecks, other than those of its two hosts.
 
+mod calendar;
 mod client;
 mod config;
 mod conns;
+mod desk;
 mod direct;
 mod host;
 mod jobs;

@@ -7,6 +7,7 @@ mod streams;
 
 use super::config::ClientConfig;
 use super::conns::Conns;
+use super::desk::RECORD_CELLS;
 use super::kernel::{Event, Kernel};
 use super::lot::Lot;
 use super::markov::Walk;
@@ -24,12 +25,10 @@ use flows::Flow;
 use onion::Instant;
 use onion::client::{CircuitNumber, ClientEvent, Core, StreamNumber};
 use onion::node::{CloseCause, ConnId};
-use onion::suite::{Cell, Weightless, WeightlessCell};
+use onion::suite::{Cell, Weightless};
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::SeedableRng;
 use streams::{Stream, Traffic};
-
-const RECORD_CELLS: usize = 31;
 
 /// What happens by itself, later.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -58,7 +57,6 @@ pub(super) struct Client {
     core: Core<Weightless, Traffic, ChaCha8Rng>,
     engine_at: u64,
     conns: Conns,
-    record: Vec<WeightlessCell>,
     config: ClientConfig,
     paths: Arc<Paths>,
     /// Hosts that are servers.
@@ -108,7 +106,6 @@ impl Client {
             core,
             engine_at: u64::MAX,
             conns: Conns::default(),
-            record: (0..RECORD_CELLS).map(|_| WeightlessCell::EMPTY).collect(),
             config: config.clone(),
             paths,
             servers,
@@ -207,11 +204,12 @@ impl Client {
             while let Some(body) = self.core.poll_feedback(conn) {
                 kernel.tell(socket, body.into());
             }
-            let count = self.core.poll_cells(kernel.instant(), conn, &mut self.record[..most]);
+            let now = kernel.instant();
+            let count = self.core.poll_cells(now, conn, &mut kernel.desk.record[..most]);
             if count == 0 {
                 break;
             }
-            kernel.write_cells(socket, &mut self.record[..count]);
+            kernel.write_record(socket, count);
         }
         kernel.send(socket);
     }

@@ -39,6 +39,8 @@ pub(super) struct Around {
 #[derive(Debug)]
 pub struct Host {
     pub(super) kernel: Kernel,
+    /// When something happens in the application by itself: it need not be asked where only the kernel has something to do.
+    application_at: u64,
     application: Application,
 }
 
@@ -88,15 +90,17 @@ impl Host {
             Role::Member => Application::Member(Box::new(Member::new(id.0))),
             Role::Direct(plans) => Application::Direct(Box::new(DirectClient::new(id.0, plans))),
         };
-        Self { kernel, application }
+        let mut host = Self { kernel, application_at: 0, application };
+        host.application_at = host.ask_application();
+        host
     }
 
     /// When something happens here by itself.
     pub(super) fn next_at(&self) -> u64 {
-        self.kernel.next_at().min(self.application_at())
+        self.kernel.next_at().min(self.application_at)
     }
 
-    fn application_at(&self) -> u64 {
+    fn ask_application(&self) -> u64 {
         match &self.application {
             Application::Relay(it) => it.next_at(),
             Application::Client(it) => it.next_at(),
@@ -113,7 +117,7 @@ impl Host {
     /// Lets all happen that happens before `end`.
     pub(super) fn run(&mut self, end: u64) {
         loop {
-            let (kernel_at, application_at) = (self.kernel.next_at(), self.application_at());
+            let (kernel_at, application_at) = (self.kernel.next_at(), self.application_at);
             let at = kernel_at.min(application_at);
             if at >= end {
                 return;
@@ -125,12 +129,13 @@ impl Host {
                 self.handle_time();
             }
             let mut is_touched = application_at < kernel_at;
-            while let Some(event) = self.kernel.events.pop_front() {
+            while let Some(event) = self.kernel.desk.events.pop_front() {
                 self.handle(event);
                 is_touched = true;
             }
             if is_touched {
                 self.settle();
+                self.application_at = self.ask_application();
             }
         }
     }
@@ -167,6 +172,7 @@ impl Host {
     pub(super) fn order(&mut self, now: u64, order: TeamOrder) {
         if let Application::Member(it) = &mut self.application {
             it.order(now, order);
+            self.application_at = self.ask_application();
         }
     }
 

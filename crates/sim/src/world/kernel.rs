@@ -7,12 +7,12 @@ mod pair;
 mod sockets;
 mod up;
 
+use super::desk::Desk;
 use super::lot::Lot;
 use super::message::Mail;
 use super::net::Net;
 use super::socket::{Phase, Socket};
 use super::tcp::Control;
-use super::unsent::Pool;
 use alloc::boxed::Box;
 use alloc::collections::{BinaryHeap, VecDeque};
 use alloc::sync::Arc;
@@ -78,15 +78,14 @@ pub(super) struct Kernel {
     full: (u64, u32),
     /// Sockets that wait for their turn on the way up.
     ready: VecDeque<u32>,
-    /// What is on its way down; its time is when it is through.
-    arriving: VecDeque<Mail>,
     sockets: Vec<Socket>,
     free: Vec<u32>,
     silences: BinaryHeap<Reverse<(u64, u32, u32)>>,
-    pub(super) out: Vec<Mail>,
     mails: u32,
-    pub(super) pool: Pool,
-    pub(super) events: VecDeque<Event>,
+    /// Lent by the part while the host lives a window.
+    pub(super) desk: Box<Desk>,
+    /// What was still on its way down at the end of its last window.
+    waiting: VecDeque<Mail>,
     pub(super) counts: Counts,
     /// Bytes that were sent in each second, as they are on the wire.
     pub(super) sent_bytes: Vec<u64>,
@@ -119,14 +118,12 @@ impl Kernel {
             down_free_at: 0,
             full: (0, 0),
             ready: VecDeque::new(),
-            arriving: VecDeque::new(),
             sockets: Vec::new(),
             free: Vec::new(),
             silences: BinaryHeap::new(),
-            out: Vec::new(),
             mails: 0,
-            pool: Vec::new(),
-            events: VecDeque::new(),
+            desk: Box::new(Desk::none()),
+            waiting: VecDeque::new(),
             counts: Counts::default(),
             sent_bytes: Vec::new(),
         }
@@ -149,9 +146,26 @@ impl Kernel {
         &mut self.sockets[index as usize]
     }
 
+    /// Takes a desk to live a window with.
+    pub(super) fn take_desk(&mut self, desk: &mut Box<Desk>) {
+        core::mem::swap(&mut self.desk, desk);
+        if !self.waiting.is_empty() {
+            self.desk.arriving.append(&mut self.waiting);
+        }
+    }
+
+    /// Gives it back. What is still on its way down stays here.
+    pub(super) fn give_desk_back(&mut self, desk: &mut Box<Desk>) {
+        if !self.desk.arriving.is_empty() {
+            self.waiting.append(&mut self.desk.arriving);
+        }
+        core::mem::swap(&mut self.desk, desk);
+    }
+
     /// When something happens here by itself.
     pub(super) fn next_at(&self) -> u64 {
-        let arrives = self.arriving.front().map_or(u64::MAX, |mail| mail.at);
+        let first = self.desk.arriving.front().or_else(|| self.waiting.front());
+        let arrives = first.map_or(u64::MAX, |mail| mail.at);
         let sends = if self.ready.is_empty() { u64::MAX } else { self.up_at() };
         let silent = self.silences.peek().map_or(u64::MAX, |Reverse((at, ..))| *at);
         arrives.min(sends).min(silent)
@@ -164,10 +178,12 @@ impl Kernel {
     /// Does what is due now.
     pub(super) fn step(&mut self) {
         self.counts.events += 1;
-        if self.arriving.front().is_some_and(|mail| mail.at <= self.now) {
-            if let Some(mail) = self.arriving.pop_front() {
-                if self.arriving.is_empty() {
-                    self.arriving.clear();
+        let arriving = &mut self.desk.arriving;
+        if arriving.front().is_some_and(|mail| mail.at <= self.now) {
+            if let Some(mail) = arriving.pop_front() {
+                if arriving.is_empty() {
+                    // It begins anew where it was last.
+                    arriving.clear();
                 }
                 self.receive(mail);
             }

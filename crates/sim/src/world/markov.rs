@@ -77,6 +77,22 @@ pub struct State {
     pub emissions: Vec<(f64, Observation, Delay)>,
 }
 
+/// Sums of a state's weights.
+#[derive(Clone, Copy, Debug)]
+struct Totals {
+    transitions: f64,
+    emissions: f64,
+}
+
+impl State {
+    fn totals(&self) -> Totals {
+        Totals {
+            transitions: self.transitions.iter().map(|it| it.0).sum(),
+            emissions: self.emissions.iter().map(|it| it.0).sum(),
+        }
+    }
+}
+
 /// A hidden Markov model.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct MarkovModel {
@@ -100,16 +116,25 @@ impl Walk {
 
     /// The next observation, and the pause after it. The end where a state leads nowhere.
     pub(super) fn next(&mut self, model: &MarkovModel) -> (Observation, Duration) {
+        self.next_of(model, |state| model.states[state].totals())
+    }
+
+    /// The same, where sums of weights are known.
+    fn next_of(
+        &mut self,
+        model: &MarkovModel,
+        totals: impl Fn(usize) -> Totals,
+    ) -> (Observation, Duration) {
         const OVER: (Observation, Duration) = (Observation::End, Duration::ZERO);
         let Some(state) = model.states.get(self.state) else { return OVER };
-        let Some(place) = choose(&mut self.lot, state.transitions.iter().map(|it| it.0)) else {
-            return OVER;
-        };
+        let weights = state.transitions.iter().map(|it| it.0);
+        let total = totals(self.state).transitions;
+        let Some(place) = choose_of(&mut self.lot, total, weights) else { return OVER };
         self.state = state.transitions[place].1;
         let Some(state) = model.states.get(self.state) else { return OVER };
-        let Some(place) = choose(&mut self.lot, state.emissions.iter().map(|it| it.0)) else {
-            return OVER;
-        };
+        let weights = state.emissions.iter().map(|it| it.0);
+        let total = totals(self.state).emissions;
+        let Some(place) = choose_of(&mut self.lot, total, weights) else { return OVER };
         let (_, observation, delay) = state.emissions[place];
         (observation, delay.draw(&mut self.lot))
     }
@@ -118,6 +143,11 @@ impl Walk {
 /// Which of some weights.
 pub(super) fn choose(lot: &mut Lot, weights: impl Iterator<Item = f64> + Clone) -> Option<usize> {
     let total: f64 = weights.clone().sum();
+    choose_of(lot, total, weights)
+}
+
+/// The same, where their sum is known.
+fn choose_of(lot: &mut Lot, total: f64, weights: impl Iterator<Item = f64>) -> Option<usize> {
     let mut left = lot.unit() * total;
     let mut last = None;
     for (place, weight) in weights.enumerate() {
@@ -179,10 +209,12 @@ impl MarkovModel {
     #[must_use]
     pub fn packets(&self, seed: u64) -> Packets {
         let mut walk = Walk::new(self, Lot::new(seed));
+        // A stream has many packets, and a model few states.
+        let totals: Vec<Totals> = self.states.iter().map(State::totals).collect();
         let mut packets = Packets::default();
         let (mut server_ns, mut client_ns) = (0, 0);
         for _ in 0..STEPS_MAX {
-            let (observation, pause) = walk.next(self);
+            let (observation, pause) = walk.next_of(self, |state| totals[state]);
             let pause_ns = u64::try_from(pause.as_nanos()).unwrap_or(u64::MAX);
             match observation {
                 Observation::ToServer => {

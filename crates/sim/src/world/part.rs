@@ -1,17 +1,15 @@
+use super::calendar::{BATCH_MAILS, Calendar, GROUP_HOSTS};
 use super::config::{HostConfig, Role};
+use super::desk::Desk;
 use super::host::{Around, Host, HostFigures};
 use super::message::{HostId, Mail};
 use super::net::Net;
 use super::paths::Paths;
 use super::records::Record;
 use super::team::{TeamOrder, TeamReport};
-use super::unsent::Pool;
-use alloc::collections::BTreeMap;
+use alloc::boxed::Box;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
-
-/// Windows for which mail has a place in the calendar; what comes later waits apart.
-const CALENDAR_WINDOWS: u64 = 512;
 
 /// Some hosts of a world. See the [module](super) on time.
 #[derive(Debug)]
@@ -25,14 +23,11 @@ pub struct Part {
     window_ns: u64,
     /// The window that is to be passed next.
     window: u64,
-    /// Mail by the window in which it comes, modulo the length.
-    calendar: Vec<Vec<Mail>>,
-    later: BTreeMap<u64, Vec<Mail>>,
-    /// To be sorted: host, time, sender, number; and the place in the window's mail.
+    calendar: Calendar,
+    /// To be sorted: host, time, sender, number; and the place in the mail of a group of hosts.
     order: Vec<((u32, u64, u32, u32), u32)>,
-    today: Vec<Mail>,
-    out: Vec<Mail>,
-    pool: Pool,
+    today: Vec<Vec<Mail>>,
+    desk: Box<Desk>,
     records: Vec<Record>,
 }
 
@@ -66,12 +61,10 @@ impl Part {
             place_of,
             window_ns: net.window_ns(),
             window: 0,
-            calendar: (0..CALENDAR_WINDOWS).map(|_| Vec::new()).collect(),
-            later: BTreeMap::new(),
+            calendar: Calendar::new(here.len()),
             order: Vec::new(),
             today: Vec::new(),
-            out: Vec::new(),
-            pool: Vec::new(),
+            desk: Box::new(Desk::new()),
             records: Vec::new(),
         }
     }
@@ -85,60 +78,66 @@ impl Part {
     /// Takes mail for hosts that are here. It comes in a window that is still to be passed.
     pub fn take(&mut self, mail: Mail) {
         let window = (mail.at / self.window_ns).max(self.window);
-        if window < self.window + CALENDAR_WINDOWS {
-            let place = usize::try_from(window % CALENDAR_WINDOWS).unwrap_or(0);
-            self.calendar[place].push(mail);
-        } else {
-            self.later.entry(window).or_default().push(mail);
-        }
+        let place = self.place_of[mail.to as usize] as usize;
+        self.calendar.put((self.window, window), place, mail);
     }
 
     /// Passes the next window. What is sent to hosts elsewhere is given to `post`.
     pub fn pass_window(&mut self, mut post: impl FnMut(Mail)) {
-        let end = (self.window + 1) * self.window_ns;
-        let place = usize::try_from(self.window % CALENDAR_WINDOWS).unwrap_or(0);
-        core::mem::swap(&mut self.today, &mut self.calendar[place]);
-        while let Some(first) = self.later.first_entry().filter(|it| *it.key() <= self.window) {
-            self.today.extend(first.remove());
-        }
+        let window = self.window;
+        self.calendar.begin(window);
         self.window += 1;
+        for group in 0..self.calendar.groups() {
+            self.calendar.take(window, group, &mut self.today);
+            self.sort();
+            self.live(group);
+            self.calendar.give_back(&mut self.today);
+            let mut out = core::mem::take(&mut self.desk.out);
+            for mail in out.drain(..) {
+                if self.place_of[mail.to as usize] == u32::MAX {
+                    post(mail);
+                } else {
+                    self.take(mail);
+                }
+            }
+            self.desk.out = out;
+        }
+    }
+
+    /// In which order today's mail comes, and to whom.
+    fn sort(&mut self) {
         self.order.clear();
-        for (place, mail) in self.today.iter().enumerate() {
-            let host = self.place_of[mail.to as usize];
-            let key = (host, mail.at, mail.from, mail.number);
-            self.order.push((key, u32::try_from(place).unwrap_or(u32::MAX)));
+        for (batch, mails) in (0..).zip(&self.today) {
+            for (place, mail) in (batch * BATCH_MAILS..).zip(mails) {
+                let host = self.place_of[mail.to as usize];
+                let key = (host, mail.at, mail.from, mail.number);
+                self.order.push((key, u32::try_from(place).unwrap_or(u32::MAX)));
+            }
         }
         self.order.sort_unstable();
-        let mut next = 0;
-        for place in 0..self.hosts.len() {
-            let host = &mut self.hosts[place];
-            let mut has_mail = false;
-            while let Some(((to, ..), at)) = self.order.get(next)
-                && *to as usize == place
-            {
-                host.admit(core::mem::replace(&mut self.today[*at as usize], Mail::NONE));
-                has_mail = true;
-                next += 1;
-            }
-            if !has_mail && self.next_at[place] >= end {
+    }
+
+    /// The hosts of a group live the window that is passed, with the mail of today.
+    fn live(&mut self, group: usize) {
+        let end = self.window * self.window_ns;
+        let first = group * GROUP_HOSTS;
+        let mut order = self.order.iter().peekable();
+        for place in first..self.hosts.len().min(first + GROUP_HOSTS) {
+            let is_his = |it: &&((u32, u64, u32, u32), u32)| it.0.0 as usize == place;
+            if self.next_at[place] >= end && !order.peek().is_some_and(is_his) {
                 continue;
             }
-            core::mem::swap(&mut self.pool, &mut host.kernel.pool);
-            host.run(end);
-            core::mem::swap(&mut self.pool, &mut host.kernel.pool);
-            self.next_at[place] = host.next_at();
-            self.out.append(&mut host.kernel.out);
-        }
-        self.today.clear();
-        let mut out = core::mem::take(&mut self.out);
-        for mail in out.drain(..) {
-            if self.place_of[mail.to as usize] == u32::MAX {
-                post(mail);
-            } else {
-                self.take(mail);
+            let host = &mut self.hosts[place];
+            host.kernel.take_desk(&mut self.desk);
+            while let Some((_, at)) = order.next_if(is_his) {
+                let (batch, at) = (*at as usize / BATCH_MAILS, *at as usize % BATCH_MAILS);
+                host.admit(core::mem::replace(&mut self.today[batch][at], Mail::NONE));
             }
+            host.run(end);
+            // Before the desk that it has otherwise is looked at: that is not at hand.
+            self.next_at[place] = host.next_at();
+            host.kernel.give_desk_back(&mut self.desk);
         }
-        self.out = out;
     }
 
     /// Tells a host of a team something, now: between two windows. Nothing happens if it is not here, or of no team.

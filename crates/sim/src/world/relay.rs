@@ -2,6 +2,7 @@
 
 use super::config::RelayConfig;
 use super::conns::Conns;
+use super::desk::RECORD_CELLS;
 use super::kernel::{Event, Kernel};
 use super::message::Purpose;
 use super::net::{address, host_at, ids, job_at};
@@ -22,9 +23,6 @@ use rand_chacha::rand_core::SeedableRng;
 /// Bytes of a stream that are read at once.
 const READ_MAX: u64 = 16_384;
 
-/// Cells that are given to a socket at once.
-const RECORD_CELLS: usize = 31;
-
 /// The time by the calendar when a world begins.
 pub(super) const UNIX_TIME_S: u64 = 1_600_000_000;
 
@@ -33,7 +31,6 @@ pub(super) struct Relay {
     pub(super) core: Core<Weightless, ChaCha8Rng>,
     engine_at: u64,
     conns: Conns,
-    record: Vec<WeightlessCell>,
     cell_cost_ns: u64,
     /// When the processor is through with all that has come.
     busy_until: u64,
@@ -76,7 +73,6 @@ impl Relay {
             core,
             engine_at: u64::MAX,
             conns: Conns::default(),
-            record: (0..RECORD_CELLS).map(|_| WeightlessCell::EMPTY).collect(),
             cell_cost_ns: u64::try_from(config.cell_cost.as_nanos()).unwrap_or(0),
             busy_until: 0,
             work: VecDeque::new(),
@@ -240,11 +236,11 @@ impl Relay {
                 continue;
             }
             let most = room.min(RECORD_CELLS);
-            let count = self.core.poll_cells(now, conn, &mut self.record[..most]);
+            let count = self.core.poll_cells(now, conn, &mut kernel.desk.record[..most]);
             if count == 0 {
                 break;
             }
-            kernel.write_cells(socket, &mut self.record[..count]);
+            kernel.write_record(socket, count);
         }
         kernel.send(socket);
     }

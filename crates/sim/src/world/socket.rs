@@ -16,31 +16,36 @@ pub(super) enum Phase {
 }
 
 /// One end of a connection.
+///
+/// Of most sockets nothing is in the processor's cache when something comes to them. So what is used together lies together: a flight that comes needs the first two lines of 64 bytes.
 #[derive(Debug)]
+#[repr(C, align(64))]
 pub(super) struct Socket {
     pub(super) uses: u32,
     pub(super) phase: Phase,
-    pub(super) peer_host: u32,
-    pub(super) peer: SocketKey,
-    pub(super) purpose: Purpose,
-    pub(super) latency_ns: u32,
-    /// Of what comes: of 2³² segments so many get lost.
-    pub(super) loss: u32,
-    /// How the application calls it.
-    pub(super) conn: u32,
-    pub(super) tx: Sender,
-    pub(super) rx: Receiver,
-    /// Cells that were written and not sent.
-    pub(super) unsent: Unsent,
-    /// FEEDBACK cells among them. In a box: most links have none.
-    pub(super) feedback: Option<Box<Feedback>>,
     /// It waits for its turn on the way up.
     pub(super) is_ready: bool,
     /// The application has more than there was room for.
     pub(super) wants_room: bool,
     /// There is an entry for its silence.
     pub(super) is_watched: bool,
+    pub(super) peer_host: u32,
+    pub(super) peer: SocketKey,
+    pub(super) latency_ns: u32,
+    /// Of what comes: of 2³² segments so many get lost.
+    pub(super) loss: u32,
+    /// How the application calls it.
+    pub(super) conn: u32,
+    pub(super) rx: Receiver,
+    pub(super) purpose: Purpose,
+    /// FEEDBACK cells among those that were written and not sent. In a box: most links have none.
+    pub(super) feedback: Option<Box<Feedback>>,
+    pub(super) tx: Sender,
+    /// Cells that were written and not sent.
+    pub(super) unsent: Unsent,
 }
+
+const _: () = assert!(size_of::<Socket>() <= 448, "any two relays have two of them");
 
 impl Socket {
     pub(super) fn new(control: Control, window: u64) -> Self {

@@ -6,6 +6,7 @@ mod buffer;
 mod growth;
 mod receiver;
 
+use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 pub use buffer::SEGMENT_MEMORY_BYTES;
 use growth::{Cubic, SlowStart};
@@ -47,44 +48,52 @@ pub(super) struct Flight {
     pub(super) is_again: bool,
 }
 
-/// One side's way out.
+/// One side's way out. Its place in a [`Socket`](super::socket::Socket) is known: what comes first is on the second line, and behind it whole lines follow.
 #[derive(Debug)]
+#[repr(C)]
 pub(super) struct Sender {
-    control: Control,
     /// Bytes that were written, sent, and acknowledged without a gap.
     written: u64,
     next: u64,
     acked: u64,
+
     /// The receiver takes nothing from here on.
     window_end: u64,
-    flights: VecDeque<Flight>,
-    /// What is to be sent again.
-    again: VecDeque<(u64, u32)>,
-    sent_flights: u32,
     in_flight: u64,
     cwnd: u64,
-    /// Below it the window doubles in a round trip.
-    threshold: u64,
-    /// Losses before this byte belong to one that was answered already.
-    recovers_until: u64,
+    flights: VecDeque<Flight>,
+    /// Memory for what is not acknowledged.
+    buffer: u32,
+    control: Control,
     /// What a loss was first told of by is sent again at once, whatever the window is by now (RFC 6937: proportional rate reduction sends something for
     /// each acknowledgement).
     is_repair_due: bool,
     /// The window has held something back since the last acknowledgement.
     is_limited: bool,
-    /// Most that was under way at once in this round, and where the next begins.
-    peak: u64,
-    peak_until: u64,
-    round_trip_ns: u64,
-    variance_ns: u64,
-    start: SlowStart,
-    silences: u32,
-    /// Memory for what is not acknowledged.
-    buffer: u32,
+
+    /// What is to be sent again.
+    #[expect(
+        clippy::box_collection,
+        reason = "most connections never have any, and there are many"
+    )]
+    again: Option<Box<VecDeque<(u64, u32)>>>,
     /// When all that is under way counts as lost.
     pub(super) silent_at: u64,
     sent_at: u64,
+    sent_flights: u32,
+    silences: u32,
+    round_trip_ns: u64,
+    variance_ns: u64,
+    /// Below it the window doubles in a round trip.
+    threshold: u64,
+    /// Losses before this byte belong to one that was answered already.
+    recovers_until: u64,
+
+    /// Most that was under way at once in this round, and where the next begins.
+    peak: u64,
+    peak_until: u64,
     cubic: Cubic,
+    start: SlowStart,
 }
 
 impl Sender {
@@ -96,7 +105,7 @@ impl Sender {
             acked: 0,
             window_end: window,
             flights: VecDeque::new(),
-            again: VecDeque::new(),
+            again: None,
             sent_flights: 0,
             in_flight: 0,
             cwnd: WINDOW_FIRST,
@@ -133,14 +142,13 @@ impl Sender {
 
     /// Whether a flight may be sent.
     pub(super) fn may_send(&mut self, unit: u64) -> bool {
-        while self
-            .again
-            .front()
-            .is_some_and(|(start, bytes)| start + u64::from(*bytes) <= self.acked)
-        {
-            self.again.pop_front();
+        if let Some(again) = &mut self.again {
+            let acked = self.acked;
+            while again.front().is_some_and(|(start, bytes)| start + u64::from(*bytes) <= acked) {
+                again.pop_front();
+            }
         }
-        if let Some((_, bytes)) = self.again.front() {
+        if let Some((_, bytes)) = self.again.as_ref().and_then(|again| again.front()) {
             let fits = self.in_flight + u64::from(*bytes) <= self.cwnd;
             return fits || self.in_flight == 0 || self.is_repair_due;
         }
@@ -162,7 +170,7 @@ impl Sender {
         if !self.may_send(unit) {
             return None;
         }
-        let (start, bytes, is_again) = if let Some((start, bytes)) = self.again.pop_front() {
+        let (start, bytes, is_again) = if let Some((start, bytes)) = self.take_again() {
             self.is_repair_due = false;
             (start, bytes, true)
         } else {
@@ -189,6 +197,10 @@ impl Sender {
         Some(flight)
     }
 
+    fn take_again(&mut self) -> Option<(u64, u32)> {
+        self.again.as_mut()?.pop_front()
+    }
+
     /// After a pause nothing is known of the path any more (RFC 5681, §4.1): the window halves for each time of silence.
     fn rest(&mut self, now: u64) {
         if self.in_flight > 0 || self.cwnd <= WINDOW_FIRST {
@@ -199,7 +211,7 @@ impl Sender {
             self.threshold = self.threshold.max(self.cwnd * 3 / 4);
             let halved = self.cwnd.checked_shr(u32::try_from(pause).unwrap_or(64)).unwrap_or(0);
             self.cwnd = halved.max(WINDOW_FIRST);
-            self.cubic.has_begun = false;
+            self.cubic.end();
         }
     }
 
@@ -217,7 +229,7 @@ impl Sender {
             self.flights.pop_front();
             self.in_flight -= u64::from(flight.bytes);
             if flight.number < number {
-                self.again.push_back((flight.start, flight.bytes));
+                self.again.get_or_insert_default().push_back((flight.start, flight.bytes));
                 self.handle_loss(&flight);
                 continue;
             }
@@ -250,9 +262,8 @@ impl Sender {
 
     /// Nothing was heard for long.
     pub(super) fn handle_silence(&mut self) {
-        for flight in self.flights.drain(..) {
-            self.again.push_back((flight.start, flight.bytes));
-        }
+        let again = self.again.get_or_insert_default();
+        again.extend(self.flights.drain(..).map(|flight| (flight.start, flight.bytes)));
         self.in_flight = 0;
         self.reduce();
         // Linux forgets what it knew of the path.
@@ -276,7 +287,8 @@ impl Sender {
     /// As the kernel tells it.
     pub(super) fn state(&self) -> SocketState {
         let segments = |bytes: u64| u32::try_from(bytes.div_ceil(MSS)).unwrap_or(u32::MAX);
-        let again: u64 = self.again.iter().map(|(_, bytes)| u64::from(*bytes)).sum();
+        let again = self.again.iter().flat_map(|again| again.iter());
+        let again: u64 = again.map(|(_, bytes)| u64::from(*bytes)).sum();
         SocketState {
             cwnd_segments: segments(self.cwnd),
             unacked_segments: segments(self.in_flight),

@@ -5,8 +5,31 @@ use onion::suite::{Cell, WeightlessCell};
 /// Cells of a piece, at most: those of the largest flight.
 const PIECE_CELLS: usize = 31;
 
+/// Cells of a small piece. Most flights are no larger, and there are many under way: what is not needed of their room would keep others apart.
+const SMALL_CELLS: usize = 8;
+
 /// Room that is used again. A part lends it to each of its hosts in turn, so that it stays in the processor's cache.
-pub(super) type Pool = Vec<Vec<WeightlessCell>>;
+#[derive(Debug, Default)]
+pub(super) struct Pool {
+    small: Vec<Vec<WeightlessCell>>,
+    large: Vec<Vec<WeightlessCell>>,
+}
+
+impl Pool {
+    pub(super) const fn new() -> Self {
+        Self { small: Vec::new(), large: Vec::new() }
+    }
+
+    /// Room for so many cells at least.
+    fn room(&mut self, cells: usize) -> Vec<WeightlessCell> {
+        let (pool, most) = if cells <= SMALL_CELLS {
+            (&mut self.small, SMALL_CELLS)
+        } else {
+            (&mut self.large, PIECE_CELLS)
+        };
+        pool.pop().unwrap_or_else(|| Vec::with_capacity(most))
+    }
+}
 
 /// Cells that were written to a socket and not sent, in pieces as they were written. A piece that a flight takes whole goes as it is: its cells are not touched.
 #[derive(Debug, Default)]
@@ -20,9 +43,8 @@ pub(super) struct Unsent {
 impl Unsent {
     pub(super) fn push(&mut self, cells: &mut [WeightlessCell], pool: &mut Pool) {
         let last = self.rest.back_mut().unwrap_or(&mut self.first);
-        let last = if last.capacity() == 0 || last.len() + cells.len() > PIECE_CELLS {
-            let room = || Vec::with_capacity(PIECE_CELLS);
-            let piece = pool.pop().unwrap_or_else(room);
+        let last = if last.len() + cells.len() > last.capacity() {
+            let piece = pool.room(cells.len());
             if self.first.is_empty() {
                 pool_back(core::mem::replace(&mut self.first, piece), pool);
                 &mut self.first
@@ -44,7 +66,7 @@ impl Unsent {
             self.step();
             return whole;
         }
-        let mut cells = pool.pop().unwrap_or_default();
+        let mut cells = pool.room(count);
         while cells.len() < count && !self.first.is_empty() {
             let until = self.first.len().min(self.taken + count - cells.len());
             cells.extend(self.first[self.taken..until].iter_mut().map(take));
@@ -77,7 +99,8 @@ const POOL_MAX: usize = 1 << 16;
 /// Gives room back.
 pub(super) fn pool_back(mut cells: Vec<WeightlessCell>, pool: &mut Pool) {
     cells.clear();
-    if cells.capacity() > 0 && pool.len() < POOL_MAX {
+    let pool = if cells.capacity() < PIECE_CELLS { &mut pool.small } else { &mut pool.large };
+    if cells.capacity() >= SMALL_CELLS && pool.len() < POOL_MAX {
         pool.push(cells);
     }
 }

@@ -25,27 +25,38 @@ pub(in crate::router) enum Role {
 }
 
 /// One link, accepted or dialled.
+///
+/// A relay has thousands of them, and of most nothing is in the processor's cache when something comes. So what each cell needs lies together, in the order in which it is declared.
 #[derive(Debug)]
+#[repr(C)]
 pub(in crate::router) struct Link {
+    /// Relay cells that have come by it, and cells that were sent: each of 514 bytes.
+    pub(in crate::router) received_cells: u64,
+    pub(in crate::router) sent_cells: u64,
+    pub(in crate::router) circuits: CircuitIds,
+    pub(in crate::router) padding: Padding,
+    /// Each side says which cells it has passed on.
+    pub(in crate::router) has_feedback: bool,
     /// The handshake is done.
     pub(in crate::router) is_open: bool,
     pub(in crate::router) role: Role,
+    /// It counts among the links of the address where it comes from.
+    pub(in crate::router) is_counted: bool,
+    /// The relay says that its end has an address of its own.
+    pub(in crate::router) is_canonical: bool,
+    /// What waits to be written on it.
+    pub(in crate::router) output: Output,
     /// Whom it leads to, if we dialled it.
     pub(in crate::router) expected: Option<ExpectedPeer>,
     /// Where we dialled it.
     pub(in crate::router) dialled: Option<SocketAddr>,
-    /// It counts among the links of the address where it comes from.
-    pub(in crate::router) is_counted: bool,
     /// Where it comes from, if we did not dial it.
     pub(in crate::router) from: Option<IpAddr>,
     /// The relay at the other end, once it has proved it. In a box to save memory: clients prove nothing,
     /// and most links are theirs.
     pub(in crate::router) peer: Option<Box<RelayIds>>,
-    /// The relay says that its end has an address of its own.
-    pub(in crate::router) is_canonical: bool,
     /// What its TLS session has exported for signatures of the protocol.
     pub(in crate::router) exported: Option<[u8; 32]>,
-    pub(in crate::router) circuits: CircuitIds,
     /// Circuits that wait for the link to open, with their CREATE2 bodies.
     pub(in crate::router) waiting: BTreeMap<CircuitIndex, Box<[u8]>>,
     /// Circuits opened on it by us.
@@ -56,16 +67,8 @@ pub(in crate::router) struct Link {
     pub(in crate::router) used_at: Instant,
     /// So long it stays open without circuits, once it is open.
     pub(in crate::router) idle_max: Duration,
-    pub(in crate::router) padding: Padding,
-    /// Each side says which cells it has passed on.
-    pub(in crate::router) has_feedback: bool,
     /// Cells that were under way on circuits which are gone: the other side may still say that it has passed them on.
     pub(in crate::router) stray_cells: u64,
-    /// Relay cells that have come by it, and cells that were sent: each of 514 bytes.
-    pub(in crate::router) received_cells: u64,
-    pub(in crate::router) sent_cells: u64,
-    /// What waits to be written on it.
-    pub(in crate::router) output: Output,
 }
 
 impl Link {
@@ -178,10 +181,11 @@ impl Link {
 
 /// The circuits on one link, by their IDs on it.
 #[derive(Debug, Default)]
+#[repr(C)]
 pub(in crate::router) struct CircuitIds {
-    entries: BTreeMap<CircId, (CircuitIndex, Way)>,
     /// Where the last cell belonged: the next one most likely does, too.
     last: Option<(CircId, (CircuitIndex, Way))>,
+    entries: BTreeMap<CircId, (CircuitIndex, Way)>,
 }
 
 impl CircuitIds {

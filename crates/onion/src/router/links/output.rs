@@ -48,31 +48,32 @@ impl Control {
     }
 }
 
-/// What waits on one link.
+/// What waits on one link. What a cell that is queued needs comes first.
 #[derive(Debug, Default)]
+#[repr(C)]
 pub(in crate::router) struct Output {
+    /// Cells for this link in the queues of all circuits but those that wait for the next hop.
+    pending_cells: usize,
+    /// Bytes that it may give to its socket before the next run; no limit without runs.
+    allotment: Option<u64>,
+    parked: Parked,
+    /// It waits for the scheduler's next run.
+    awaits_run: bool,
+    is_queued: bool,
+    pub(in crate::router) is_measurers: bool,
+    /// It was woken, and has sent nothing since: its turn is still to come.
+    awaits_turn: bool,
+    /// It gets closed when its control cells are written.
+    is_closing: bool,
+    /// Circuits with cells for this link.
+    turns: Turns,
+    /// Cells of a record, at most, where windows from hop to hop have it shorter.
+    record_cells: Option<usize>,
     /// Cells that open and close circuits, and messages: not limited by any rate or scheduler.
     control: VecDeque<Control>,
     /// Bytes of them on the wire.
     control_bytes: usize,
     oldest_control: Oldest,
-    /// Circuits with cells for this link.
-    turns: Turns,
-    /// Cells for this link in the queues of all circuits but those that wait for the next hop.
-    pending_cells: usize,
-    pub(in crate::router) is_measurers: bool,
-    is_queued: bool,
-    /// It waits for the scheduler's next run.
-    awaits_run: bool,
-    /// Bytes that it may give to its socket before the next run; no limit without runs.
-    allotment: Option<u64>,
-    /// Cells of a record, at most, where windows from hop to hop have it shorter.
-    record_cells: Option<usize>,
-    parked: Parked,
-    /// It was woken, and has sent nothing since: its turn is still to come.
-    awaits_turn: bool,
-    /// It gets closed when its control cells are written.
-    is_closing: bool,
     /// Queues of circuits that have passed on cells from it, which is to be told; some may be gone.
     pub(in crate::router) to_tell: Vec<(CircuitIndex, Way)>,
     /// When these are as many, they are looked through for those that are there twice.
@@ -101,7 +102,9 @@ pub(in crate::router) struct Outputs {
     runs: Runs,
     decay: Decay,
     now: Instant,
+    /// Of [`now`](Self::now) or an earlier time: it takes a power of two, and by far not all that happens needs it.
     moment: Moment,
+    moment_at: Instant,
     /// Time that cells have waited in circuits' queues, all together: nanoseconds.
     waited_cell_ns: u128,
 }
@@ -121,6 +124,7 @@ impl Outputs {
             passed: Vec::new(),
             runs: Runs::new(config.scheduler),
             moment: decay.at(now),
+            moment_at: now,
             decay,
             now,
             waited_cell_ns: 0,
@@ -156,7 +160,16 @@ impl Outputs {
         let waited = (now - self.now).as_nanos();
         self.waited_cell_ns += waited * self.queued_cells as u128;
         self.now = now;
-        self.moment = self.decay.at(now);
+    }
+
+    /// Now, as counts see it.
+    #[inline]
+    fn moment(&mut self) -> Moment {
+        if self.moment_at != self.now {
+            self.moment_at = self.now;
+            self.moment = self.decay.at(self.now);
+        }
+        self.moment
     }
 
     /// Seconds that cells have waited in circuits' queues, all together.
@@ -212,7 +225,7 @@ impl Outputs {
         match joined {
             Joined::Held => return,
             Joined::Waiting => {}
-            Joined::Empty(recent) => output.turns.add(index, way, recent, &self.moment),
+            Joined::Empty(recent) => output.turns.add(index, way, recent, &self.moment()),
         }
         output.pending_cells += 1;
         if output.parked == Parked::No {
@@ -229,7 +242,7 @@ impl Outputs {
         (cells, recent): (usize, Recent),
     ) {
         let Some(output) = conns.output_mut(id) else { return };
-        output.turns.add(index, way, recent, &self.moment);
+        output.turns.add(index, way, recent, &self.moment());
         output.pending_cells += cells;
         if output.parked == Parked::No {
             self.want(conns, id);

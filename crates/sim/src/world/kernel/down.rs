@@ -58,10 +58,10 @@ impl Kernel {
         if !is_lost {
             self.down_free_at = self.down_free_at.max(at) + takes_ns;
         }
-        let before = self.arriving.back().map_or(0, |last| last.at);
+        let before = self.desk.arriving.back().map_or(0, |last| last.at);
         mail.at = before.max(self.down_free_at).max(at);
         mail.is_lost = is_lost;
-        self.arriving.push_back(mail);
+        self.desk.arriving.push_back(mail);
     }
 
     /// Whether the queue has no room for what comes now to a socket, which is a flight's segments at once, where on a real way they come one by one.
@@ -132,7 +132,7 @@ impl Kernel {
                     socket.tx.widen(self.segment_memory_bytes);
                     if socket.tx.is_writable() {
                         socket.wants_room = false;
-                        self.events.push_back(Event::Room(index));
+                        self.desk.events.push_back(Event::Room(index));
                     }
                 }
                 self.send(index);
@@ -144,7 +144,7 @@ impl Kernel {
                 self.send(index);
             }
             What::Close { end } => {
-                self.sockets[index as usize].rx.end = Some(end);
+                self.sockets[index as usize].rx.end = end;
                 self.handle_end(index);
             }
         }
@@ -176,7 +176,7 @@ impl Kernel {
         // Who has asked before it stood is told that it does.
         socket.wants_room = false;
         let event = if has_dialled { Event::Opened(index) } else { Event::Accepted(index) };
-        self.events.push_back(event);
+        self.desk.events.push_back(event);
     }
 
     fn handle_flight(
@@ -192,7 +192,7 @@ impl Kernel {
             socket.rx.lose(start, payload);
             return;
         }
-        let (events, counts) = (&mut self.events, &mut self.counts);
+        let (events, counts) = (&mut self.desk.events, &mut self.counts);
         let is_heard = socket.phase == Phase::Open;
         let is_link = socket.is_link();
         socket.rx.receive(start, payload, |payload| {
@@ -207,7 +207,7 @@ impl Kernel {
             socket.rx.read = socket.rx.received();
             self.hear_feedback(index);
         } else {
-            self.events.push_back(Event::Bytes(index));
+            self.desk.events.push_back(Event::Bytes(index));
         }
         self.acknowledge(index, number);
         self.handle_end(index);
@@ -223,7 +223,7 @@ impl Kernel {
         if socket.rx.is_over() {
             if matches!(socket.phase, Phase::Open) {
                 // The application may still read what is there; its number stays until it was told.
-                self.events.push_back(Event::Closed(index));
+                self.desk.events.push_back(Event::Closed(index));
             } else {
                 self.release(index);
             }

@@ -50,7 +50,7 @@ impl Pair {
         let end = self.kernels[0].now + time_ns;
         loop {
             for kernel in &mut self.kernels {
-                self.under_way.append(&mut kernel.out);
+                self.under_way.append(&mut kernel.desk.out);
             }
             let first = (0..self.under_way.len()).min_by_key(|place| self.under_way[*place].at);
             let comes = first.map_or(u64::MAX, |place| self.under_way[place].at);
@@ -67,7 +67,7 @@ impl Pair {
             let kernel = &mut self.kernels[host];
             kernel.now = kernel.now.max(one.min(other));
             kernel.step();
-            while let Some(event) = kernel.events.pop_front() {
+            while let Some(event) = kernel.desk.events.pop_front() {
                 match event {
                     Event::Cells(_, cells) if host == 1 => {
                         self.cells += u32::try_from(cells.len()).expect("few");

@@ -106,7 +106,14 @@ impl Kernel {
     pub(in crate::world) fn write_cells(&mut self, index: u32, cells: &mut [WeightlessCell]) {
         let socket = &mut self.sockets[index as usize];
         socket.tx.write(cells.len() as u64 * 514);
-        socket.unsent.push(cells, &mut self.pool);
+        socket.unsent.push(cells, &mut self.desk.pool);
+    }
+
+    /// Takes the first cells of the desk's record.
+    pub(in crate::world) fn write_record(&mut self, index: u32, count: usize) {
+        let socket = &mut self.sockets[index as usize];
+        socket.tx.write(count as u64 * 514);
+        socket.unsent.push(&mut self.desk.record[..count], &mut self.desk.pool);
     }
 
     /// Takes bytes, and sends what may be sent.
@@ -126,7 +133,7 @@ impl Kernel {
 
     /// Gives back what cells came in.
     pub(in crate::world) fn recycle(&mut self, cells: Vec<WeightlessCell>) {
-        pool_back(cells, &mut self.pool);
+        pool_back(cells, &mut self.desk.pool);
     }
 
     /// The application has been told that the peer has closed it.

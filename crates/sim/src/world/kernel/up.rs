@@ -42,7 +42,7 @@ impl Kernel {
             What::Bytes { number, start, bytes }
         } else {
             let count = (bytes / 514) as usize;
-            let cells = socket.unsent.take(count, &mut self.pool);
+            let cells = socket.unsent.take(count, &mut self.desk.pool);
             What::Cells { number, start, cells }
         };
         self.watch(index);
@@ -81,6 +81,6 @@ impl Kernel {
             what,
         };
         self.mails = self.mails.wrapping_add(1);
-        self.out.push(mail);
+        self.desk.out.push(mail);
     }
 }

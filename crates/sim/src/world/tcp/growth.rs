@@ -17,6 +17,7 @@ const LEAST_BEFORE_LOSS: f64 = 20.0;
 
 /// What ends slow start before a queue overflows: HyStart (Ha and Rhee 2008), which in Linux is a part of Cubic.
 #[derive(Clone, Copy, Debug)]
+#[repr(C)]
 pub(super) struct SlowStart {
     /// The least round trip so far.
     least_ns: u64,
@@ -43,10 +44,10 @@ impl Default for SlowStart {
 }
 
 /// Where Cubic is between two losses.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug)]
 pub(super) struct Cubic {
+    /// [`NOT_YET`](Self::NOT_YET) between a loss and what is acknowledged next.
     began_at: u64,
-    pub(super) has_begun: bool,
     /// Segments: the window before the last loss, and where the curve has its middle.
     before: f64,
     origin: f64,
@@ -54,6 +55,21 @@ pub(super) struct Cubic {
     middle_s: f64,
     /// What Reno would have by now.
     friendly: f64,
+}
+
+impl Cubic {
+    const NOT_YET: u64 = u64::MAX;
+
+    /// The next acknowledgement begins it anew.
+    pub(super) const fn end(&mut self) {
+        self.began_at = Self::NOT_YET;
+    }
+}
+
+impl Default for Cubic {
+    fn default() -> Self {
+        Self { began_at: Self::NOT_YET, before: 0.0, origin: 0.0, middle_s: 0.0, friendly: 0.0 }
+    }
 }
 
 impl Sender {
@@ -67,7 +83,7 @@ impl Sender {
                 let is_less = segments < self.cubic.before;
                 self.cubic.before =
                     if is_less { segments * (1.0 + CUBIC_BETA) / 2.0 } else { segments };
-                self.cubic.has_begun = false;
+                self.cubic.end();
                 self.cwnd * 7 / 10
             }
         };
@@ -142,8 +158,7 @@ impl Sender {
         let cwnd = self.cwnd as f64 / MSS as f64;
         let acked = acked as f64 / MSS as f64;
         let cubic = &mut self.cubic;
-        if !cubic.has_begun {
-            cubic.has_begun = true;
+        if cubic.began_at == Cubic::NOT_YET {
             cubic.began_at = now;
             cubic.origin = cubic.before.max(cwnd);
             cubic.middle_s = libm::cbrt((cubic.origin - cwnd) / CUBIC_C);

@@ -24,18 +24,19 @@ impl Payload {
 
 /// One side's way in.
 #[derive(Debug)]
+#[repr(C)]
 pub(in crate::world) struct Receiver {
     /// All before has come.
     next: u64,
     /// Bytes that were read.
     pub(in crate::world) read: u64,
-    window: u64,
     /// What was told last of what is taken.
     told_end: u64,
+    window: u64,
     /// In a box: most connections have none, and there are many.
     gaps: Option<Box<Gaps>>,
     /// Nothing comes from here on.
-    pub(in crate::world) end: Option<u64>,
+    pub(in crate::world) end: u64,
 }
 
 /// What keeps bytes from being in order.
@@ -49,7 +50,7 @@ struct Gaps {
 
 impl Receiver {
     pub(in crate::world) const fn new(window: u64) -> Self {
-        Self { next: 0, read: 0, window, told_end: window, gaps: None, end: None }
+        Self { next: 0, read: 0, window, told_end: window, gaps: None, end: u64::MAX }
     }
 
     /// It has got lost on its way.
@@ -108,7 +109,7 @@ impl Receiver {
     }
 
     /// Whether all has come that ever will.
-    pub(in crate::world) fn is_over(&self) -> bool {
-        self.end.is_some_and(|end| self.next >= end)
+    pub(in crate::world) const fn is_over(&self) -> bool {
+        self.next >= self.end
     }
 }

@@ -49,7 +49,7 @@ impl Outputs {
     ) {
         self.runs = Runs::new(config.scheduler);
         self.decay = Decay::new(config);
-        self.moment = self.decay.at(self.now);
+        (self.moment, self.moment_at) = (self.decay.at(self.now), self.now);
         let allotment = self.runs.are_there().then_some(0);
         for (id, link) in conns.links_mut() {
             let output = &mut link.output;
@@ -143,7 +143,7 @@ impl Outputs {
         }
         output.allotment = Some(limit_bytes);
         if output.has_allotment() {
-            let rank = output.turns.rank(&self.moment);
+            let rank = output.turns.rank(&self.moment());
             self.runs.enter(id, rank);
         } else {
             self.want(conns, id);
@@ -172,8 +172,8 @@ impl Outputs {
             self.want(conns, id);
             return 0;
         }
-        let (turns, moment) = (&mut output.turns, &self.moment);
-        if !self.runs.may_give(id, || turns.rank(moment)) {
+        let (turns, moment) = (&mut output.turns, self.moment());
+        if !self.runs.may_give(id, || turns.rank(&moment)) {
             return 0;
         }
         pending.min(allotted).min(output.record_cells.unwrap_or(CELLS_PER_RECORD))
@@ -188,9 +188,10 @@ impl Outputs {
         id: ConnId,
         out: &mut [S::Cell],
     ) -> usize {
+        let moment = self.moment();
         let Some(output) = conns.output_mut(id) else { return 0 };
         let (drained, passed) = (&mut self.drained, &mut self.passed);
-        let taken = output.turns.take((id, self.now), &self.moment, circuits, drained, passed, out);
+        let taken = output.turns.take((id, self.now), &moment, circuits, drained, passed, out);
         let cells = taken.cells;
         output.take_pending(cells + taken.held_cells);
         output.awaits_turn &= cells == 0;

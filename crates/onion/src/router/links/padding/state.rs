@@ -25,6 +25,7 @@ pub(super) enum Entry {
 
 /// What a link keeps for its padding.
 #[derive(Debug)]
+#[repr(C)]
 pub(in crate::router) struct Padding {
     /// When something has passed on it, either way.
     pub(super) active_at: Instant,
