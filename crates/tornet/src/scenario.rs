@@ -155,6 +155,7 @@ fn choose(choices: &mut Choices, table: &ChoicesTable) -> Result<(), String> {
         choices.control = match tcp {
             TcpName::Cubic => Control::Cubic,
             TcpName::Reno => Control::Reno,
+            TcpName::Shadow => Control::Shadow,
         };
     }
     if let Some(bytes) = table.segment_memory_bytes {

@@ -230,7 +230,7 @@ fn lay(network: &Network, sites: &[&Site], seed: u64) -> Result<Wan, Error> {
     let choices = &network.choices;
     let congestion = match choices.control {
         Control::Cubic => Congestion::Cubic,
-        Control::Reno => Congestion::Reno,
+        Control::Reno | Control::Shadow => Congestion::Reno,
     };
     let narrow =
         |rate: Rate| (rate < UNBOUND).then_some(Narrow { rate, queue: Queue::Time(choices.queue) });

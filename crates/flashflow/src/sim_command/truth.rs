@@ -147,7 +147,7 @@ const CLIENT: &str = "client";
 fn play(scene: &Scene, seed: u64) -> Result<Vec<Came>, Error> {
     let congestion = match scene.control {
         Control::Cubic => Congestion::Cubic,
-        Control::Reno => Congestion::Reno,
+        Control::Reno | Control::Shadow => Congestion::Reno,
     };
     let name = |flow: usize| format!("server-{flow}");
     let address = |number: usize| Ipv4Addr::new(10, 77, 1, u8::try_from(number).unwrap_or(u8::MAX));

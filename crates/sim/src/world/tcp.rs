@@ -18,6 +18,8 @@ pub(super) const MSS: u64 = 1448;
 
 /// The window at first (RFC 6928), and after a pause.
 const WINDOW_FIRST: u64 = 10 * MSS;
+/// Shadow's: one segment, and one for the handshake that has been acknowledged.
+const WINDOW_FIRST_SHADOW: u64 = 2 * MSS;
 const WINDOW_LEAST: u64 = 2 * MSS;
 
 /// Bytes of a flight, at most: those of a TLS record.
@@ -33,8 +35,10 @@ pub enum Control {
     /// Linux's default (RFC 9438).
     #[default]
     Cubic,
-    /// RFC 5681. What Shadow has.
+    /// RFC 5681.
     Reno,
+    /// Reno as Shadow 3.3 has it, to be held beside it: a window of two segments at first and of ten after a time-out, that neither rests after a pause nor has to be used to grow.
+    Shadow,
 }
 
 /// Bytes that were sent together.
@@ -108,7 +112,7 @@ impl Sender {
             again: None,
             sent_flights: 0,
             in_flight: 0,
-            cwnd: WINDOW_FIRST,
+            cwnd: if control == Control::Shadow { WINDOW_FIRST_SHADOW } else { WINDOW_FIRST },
             threshold: u64::MAX,
             recovers_until: 0,
             is_repair_due: false,
@@ -203,7 +207,7 @@ impl Sender {
 
     /// After a pause nothing is known of the path any more (RFC 5681, §4.1): the window halves for each time of silence.
     fn rest(&mut self, now: u64) {
-        if self.in_flight > 0 || self.cwnd <= WINDOW_FIRST {
+        if self.in_flight > 0 || self.cwnd <= WINDOW_FIRST || self.control == Control::Shadow {
             return;
         }
         let pause = now.saturating_sub(self.sent_at) / self.silence_ns();
@@ -237,7 +241,9 @@ impl Sender {
                 self.handle_round_trip(now, &flight);
             }
             // A window that is not used says nothing of the path. As in Linux, half of it is enough in slow start.
-            let is_used = self.is_limited || self.cwnd < self.threshold.min(2 * self.peak);
+            let is_used = self.is_limited
+                || self.cwnd < self.threshold.min(2 * self.peak)
+                || self.control == Control::Shadow;
             if flight.start >= self.recovers_until && is_used {
                 self.grow(now, u64::from(flight.bytes));
             }
@@ -268,7 +274,7 @@ impl Sender {
         self.reduce();
         // Linux forgets what it knew of the path.
         (self.cubic, self.start) = <_>::default();
-        self.cwnd = WINDOW_LEAST;
+        self.cwnd = if self.control == Control::Shadow { WINDOW_FIRST } else { WINDOW_LEAST };
         self.recovers_until = self.next;
         self.silences += 1;
         self.silent_at = u64::MAX;

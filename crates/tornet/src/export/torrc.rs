@@ -16,8 +16,9 @@ const RESOLVERS: &str = "shadowresolv.conf";
 /// What all relays have in common.
 const RELAY: &str = "ORPort 9001 IPv4Only\nDirPort 8080\nSocksPort 0\n";
 
-/// What all clients have in common.
-const CLIENT: &str = "ClientOnly 1\nORPort 0\nDirPort 0\nSocksPort 127.0.0.1:9050\n";
+/// What all clients have in common. As in our world nobody links circuits (proposal 329): with congestion control tor would, and take the faster one of two, or both.
+const CLIENT: &str =
+    "ClientOnly 1\nORPort 0\nDirPort 0\nSocksPort 127.0.0.1:9050\nConfluxEnabled 0\n";
 
 pub(super) fn write(plan: &Plan<'_>, folder: &Path) -> Result<(), Error> {
     let conf = folder.join("conf");

@@ -35,6 +35,7 @@ pub(super) enum SchedulerName {
 pub(super) enum TcpName {
     Cubic,
     Reno,
+    Shadow,
 }
 
 #[derive(Default, PartialEq, Deserialize, Serialize)]

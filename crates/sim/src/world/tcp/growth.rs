@@ -76,7 +76,7 @@ impl Sender {
     #[expect(clippy::cast_precision_loss, reason = "windows are far below 2⁵³ bytes")]
     pub(super) fn reduce(&mut self) {
         let kept = match self.control {
-            Control::Reno => self.cwnd / 2,
+            Control::Reno | Control::Shadow => self.cwnd / 2,
             Control::Cubic => {
                 let segments = self.cwnd as f64 / MSS as f64;
                 // Fast convergence (RFC 9438, §4.7).
@@ -142,7 +142,9 @@ impl Sender {
             self.cwnd += acked;
         } else {
             match self.control {
-                Control::Reno => self.cwnd += (MSS * acked / self.cwnd).max(1),
+                Control::Reno | Control::Shadow => {
+                    self.cwnd += (MSS * acked / self.cwnd).max(1);
+                }
                 Control::Cubic => self.grow_cubic(now, acked),
             }
         }

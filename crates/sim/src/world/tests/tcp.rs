@@ -74,6 +74,32 @@ fn slow_start_doubles_what_is_under_way_in_each_round() {
 }
 
 #[test]
+fn shadows_tcp_begins_with_two_segments_and_knows_no_rest() {
+    // 2 segments, then 4, 8, 16: 30 segments after four rounds.
+    assert_eq!(carry(Control::Shadow, 30 * 1448, &[]).0, 400_000_000);
+    assert_eq!(carry(Control::Shadow, 31 * 1448, &[]).0, 500_000_000);
+    let after_a_pause = |control: Control| {
+        let mut sender = Sender::new(control, 1 << 20);
+        let mut now = 0;
+        // Three segments at a time: what Linux' window grows to is bounded by what is used of it.
+        for _ in 0..100 {
+            sender.write(3 * 1448);
+            while let Some(flight) = sender.take_flight(now, 1) {
+                let next = flight.start + u64::from(flight.bytes);
+                sender.handle_ack(now + 50_000_000, flight.number, next, 1 << 30);
+            }
+            now += 100_000_000;
+        }
+        let before = sender.state().cwnd_segments;
+        sender.write(1448);
+        let _flight = sender.take_flight(now + 60_000_000_000, 1);
+        (before, sender.state().cwnd_segments)
+    };
+    assert_eq!(after_a_pause(Control::Reno), (10, 10));
+    assert_eq!(after_a_pause(Control::Shadow), (302, 302));
+}
+
+#[test]
 fn a_loss_costs_reno_more_than_cubic() {
     let times = [Control::Cubic, Control::Reno].map(|it| carry(it, 20_000_000, &[60, 200]).0);
     let clean = carry(Control::Cubic, 20_000_000, &[]).0;
