@@ -198,7 +198,7 @@ fn a_relay_that_refuses_to_extend_gives_no_number(stage: impl Stage) {
 
 fn a_relay_that_never_answers_gives_no_number(stage: impl Stage) {
     let mut scenario = Scenario::new(Relay::Mute);
-    scenario.setup_timeout = onion::Duration::from_secs(2);
+    scenario.setup_timeout = Duration::from_secs(2);
     let report = scenario.play_on(stage);
     let PumpFailure::SetUpTimedOut { open: 0, wanted: 2, .. } = report.failure() else {
         panic!("another failure: {:?}", report.result)

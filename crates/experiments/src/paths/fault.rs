@@ -31,6 +31,7 @@ pub(super) enum Fault {
 
 /// What happens in the middle of a measurement.
 #[derive(Clone, Copy, Debug, PartialEq)]
+#[expect(clippy::large_enum_variant, reason = "there are two of them")]
 pub(super) enum Act {
     /// The ways out and back become these.
     Ways([Way; 2]),
