@@ -213,6 +213,8 @@ impl Account {
     /// What two accounts of the same time say together: of two pumps, or of two measurers.
     #[must_use]
     pub fn beside(&self, other: &Self) -> Self {
+        // One of no time says nothing, and not that there was no silence.
+        let told = [self, other].into_iter().filter(|it| !it.elapsed.is_zero());
         Self {
             elapsed: self.elapsed.max(other.elapsed),
             sockets: self.sockets.saturating_add(other.sockets),
@@ -220,7 +222,7 @@ impl Account {
             unacked_bytes: self.unacked_bytes.saturating_add(other.unacked_bytes),
             outstanding_bytes: self.outstanding_bytes.saturating_add(other.outstanding_bytes),
             busiest: self.busiest.max(other.busiest),
-            silent: self.silent.min(other.silent),
+            silent: told.map(|it| it.silent).min().unwrap_or_default(),
             answered_after: [self.answered_after, other.answered_after].into_iter().flatten().min(),
             ..self.and(other)
         }

@@ -107,6 +107,19 @@ fn shares_are_of_the_time_that_the_sockets_had() {
     }
 }
 
+/// What all pumps of a measurer say is added up from nothing.
+#[test]
+fn a_silence_of_all_pumps_is_as_long_as_the_shortest_and_nothing_does_not_end_it() {
+    let silent = |seconds| Account {
+        elapsed: Duration::from_secs(1),
+        silent: Duration::from_secs(seconds),
+        ..Account::default()
+    };
+    let all = Account::default().beside(&silent(4)).beside(&silent(3));
+    assert_eq!(all.silent, Duration::from_secs(3));
+    assert_eq!(silent(4).beside(&Account::default()).silent, Duration::from_secs(4));
+}
+
 #[test]
 fn pumps_beside_each_other_have_more_sockets_and_no_more_time() {
     let few = Account { peer_window: ms(1000), mean_rtt: Some(ms(10)), ..of_second(1) };
