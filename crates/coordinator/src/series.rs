@@ -303,18 +303,18 @@ impl Series {
     }
 
     /// Whether the relay had taken cells, and nothing came back of them to the last, from this second on, [though it was in reach](Account::is_in_vain): by the latest word of any measurer whose
-    /// reports came as they should. One whose machine stood still has looked at its sockets late, or not yet.
+    /// reports came as they should. One whose machine stood still has looked at its sockets late, or not yet; one whose pump gave up at the end of a second has looked at the end of the second
+    /// before.
     #[must_use]
     pub fn was_in_vain(&self, from: u32) -> bool {
         const TIMELY: core::ops::Range<Duration> =
             Duration::from_millis(500)..Duration::from_millis(2000);
         self.measurers.iter().any(|it| {
-            let latest = it.seconds.iter().rposition(Option::is_some);
-            latest.filter(|latest| *latest >= from as usize).is_some_and(|latest| {
-                it.seconds[latest] == Some(0)
-                    && it.account(latest).is_some_and(|account| {
-                        TIMELY.contains(&account.elapsed) && account.is_in_vain()
-                    })
+            let told = it.seconds.iter().zip(&it.accounts).skip(from as usize).rev();
+            let latest = told.skip_while(|(bytes, _)| bytes.is_none());
+            let mut silent = latest.take_while(|(bytes, _)| **bytes == Some(0));
+            silent.find_map(|(_, account)| account.as_ref()).is_some_and(|account| {
+                TIMELY.contains(&account.elapsed) && account.is_in_vain()
             })
         })
     }

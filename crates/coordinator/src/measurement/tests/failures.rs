@@ -123,6 +123,11 @@ fn silenced(told: [(&[u64], Option<Account>); 2]) -> (String, Option<Blame>) {
             measurement.handle_second(now, MeasurerId(measurer), report);
         }
     }
+    stalled(measurement, now)
+}
+
+/// The first measurer tells that nothing comes; what becomes of it.
+fn stalled(mut measurement: Measurement, now: Instant) -> (String, Option<Blame>) {
     let failure = Failure::RelayStalled { detail: "no cell for 5000 ms".to_string() };
     measurement.handle_failure(now, Some(MeasurerId(0)), failure);
     ended(&mut measurement)
@@ -161,6 +166,28 @@ fn silence_is_the_relays_only_where_it_had_something_to_send_back_and_its_host_a
     for (account, bytes) in others {
         assert_eq!(silent(account, bytes), (by_team.to_string(), Some(Blame::Measurer)));
     }
+}
+
+#[test]
+fn a_pump_that_gives_up_at_the_end_of_a_second_has_said_enough_at_the_end_of_the_one_before() {
+    let silent = |bytes: [u64; 4], accounts: [Option<Account>; 4]| {
+        let mut measurement = running();
+        let now = Instant::from_millis(4010);
+        for (second, (bytes, account)) in (0..).zip(bytes.into_iter().zip(accounts)) {
+            let report = SecondReport { bytes, account, ..report(second) };
+            measurement.handle_second(now, MeasurerId(0), report);
+        }
+        stalled(measurement, now).1
+    };
+    let (answered, relay, team) = (Some(answered()), Some(Blame::Relay), Some(Blame::Measurer));
+    assert_eq!(silent([1000, 0, 0, 0], [answered, answered, answered, None]), relay);
+    assert_eq!(silent([1000, 0, 0, 0], [answered, answered, Some(taken()), None]), team);
+    assert_eq!(silent([1000, 0, 0, 9], [answered, answered, answered, None]), team, "some came");
+    assert_eq!(silent([1000, 0, 0, 0], [answered, answered, None, None]), team, "too long ago");
+    // The first of several seconds that are told at once has all of them.
+    let late = Some(Account { elapsed: Duration::from_secs(3), ..answered.expect("some") });
+    assert_eq!(silent([1000, 0, 0, 0], [answered, late, None, None]), team);
+    assert_eq!(silent([1000, 0, 0, 0], [answered, None, late, None]), team);
 }
 
 #[test]
