@@ -313,9 +313,9 @@ impl Series {
             let told = it.seconds.iter().zip(&it.accounts).skip(from as usize).rev();
             let latest = told.skip_while(|(bytes, _)| bytes.is_none());
             let mut silent = latest.take_while(|(bytes, _)| **bytes == Some(0));
-            silent.find_map(|(_, account)| account.as_ref()).is_some_and(|account| {
-                TIMELY.contains(&account.elapsed) && account.is_in_vain()
-            })
+            silent
+                .find_map(|(_, account)| account.as_ref())
+                .is_some_and(|account| TIMELY.contains(&account.elapsed) && account.is_in_vain())
         })
     }
 

@@ -4,14 +4,13 @@ use crate::error::Error;
 use control::keys::SecretKey;
 use control::{RemoteMeasurer, Remotes};
 use coordinator::Params;
-use lab::{ContentServer, OwnError, OwnProcess, OwnRelay, OwnRelaySpec};
+use lab::{ContentServer, OwnError, OwnProcess, OwnRelay, OwnRelaySpec, TemporaryFolder};
 use link::Clock;
 use measurer::{Approach, Coordinator, Defences, Request, Team, TeamOptions, Teammate};
 use onion::measure::pump::Target;
 use onion::{Duration, Rate};
 use std::fs;
 use std::net::{Ipv4Addr, SocketAddr};
-use tempfile::TempDir;
 use terminal::Output;
 
 /// Far more than a measurer needs to start.
@@ -23,7 +22,7 @@ pub(crate) struct Stage {
     remotes: Remotes,
     measurers: Vec<StageMeasurer>,
     key: SecretKey,
-    folder: TempDir,
+    folder: TemporaryFolder,
     clock: Clock,
 }
 
@@ -35,14 +34,9 @@ pub(crate) struct StageMeasurer {
     pub(crate) capacity: Rate,
 }
 
-/// A folder for all that an experiment leaves lying about; it is removed with this.
-pub(crate) fn temporary_folder() -> Result<TempDir, Error> {
-    let path = std::env::temp_dir();
-    tempfile::tempdir().map_err(|source| Error::File {
-        what: "make a temporary folder in",
-        path,
-        source,
-    })
+/// A folder for all that an experiment leaves lying about; it is removed with this, and with this process however that ends.
+pub(crate) fn temporary_folder() -> Result<TemporaryFolder, Error> {
+    Ok(TemporaryFolder::new()?)
 }
 
 /// What clients download from, at this address.

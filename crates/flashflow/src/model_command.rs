@@ -217,11 +217,7 @@ fn observe(
 ) -> Result<Exit, Error> {
     interrupt.wind_up_in_order();
     let capacities = bwfile.map(read_bwfile).transpose()?;
-    let folder = tempfile::tempdir().map_err(|source| Error::File {
-        what: "make a folder in",
-        path: std::env::temp_dir(),
-        source,
-    })?;
+    let folder = lab::TemporaryFolder::new()?;
     let Known { authorities, identities, directories } = network.find()?;
     output.doing("learning of the network");
     let learnt = probe::learn(

@@ -115,11 +115,7 @@ pub(crate) fn run(
         Some(list) => Consent::local_only().with_list(list)?,
         None => Consent::local_only(),
     };
-    let folder = tempfile::tempdir().map_err(|source| Error::File {
-        what: "make a folder in",
-        path: std::env::temp_dir(),
-        source,
-    })?;
+    let folder = lab::TemporaryFolder::new()?;
     output.doing("learning of the network");
     let is_enough = |view: &View| !view.relays().is_empty();
     let learnt = probe::learn(

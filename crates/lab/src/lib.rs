@@ -37,6 +37,8 @@
 //! - Should the keeper be killed as well, each tor still ends about a quarter of a minute after its
 //!   owner (`__OwningControllerProcess`). The folder is then left.
 //!
+//! A [`TemporaryFolder`] has such a keeper, too.
+//!
 //! A network that shall live on is started with [`NetworkSpec::detached`] and let go by
 //! [`Network::detach`]; [`status`] and [`down`] find it by its folder.
 
@@ -47,6 +49,7 @@ mod connections;
 mod consensus;
 pub mod control;
 mod error;
+mod folder;
 mod joined;
 mod keeper;
 mod keys;
@@ -68,6 +71,7 @@ mod web;
 pub use client::{Client, Pins};
 pub use connections::{Connection, connections};
 pub use error::LabError;
+pub use folder::TemporaryFolder;
 pub use joined::JoinedRelay;
 pub use names::NameServer;
 pub use network::Network;

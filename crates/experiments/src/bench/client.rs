@@ -6,14 +6,14 @@ use crate::factor::Factor;
 use crate::stage;
 use crate::telling::median;
 use lab::{
-    Client, Content, ContentServer, Network, NetworkSpec, Node, OwnProcess, RelaySpec, download,
+    Client, Content, ContentServer, Network, NetworkSpec, Node, OwnProcess, RelaySpec,
+    TemporaryFolder, download,
 };
 use link::Clock;
 use onion::{Duration, Rate};
 use serde_json::json;
 use std::net::SocketAddr;
 use std::thread;
-use tempfile::TempDir;
 use terminal::{Exit, Interrupt, Output, network};
 
 /// Far more than a client takes to learn of a small network; and a byte of a download has to come at least this often.
@@ -113,7 +113,10 @@ pub(super) fn run(
 }
 
 /// Our client, in a process of its own, once it knows the network.
-fn start_ours(network: &Network, folder: &TempDir) -> Result<(OwnProcess, SocketAddr), Error> {
+fn start_ours(
+    network: &Network,
+    folder: &TemporaryFolder,
+) -> Result<(OwnProcess, SocketAddr), Error> {
     let data = folder.path().join("client");
     let arguments = [
         "client".as_ref(),

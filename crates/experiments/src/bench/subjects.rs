@@ -4,7 +4,7 @@ use crate::error::Error;
 use crate::stage;
 use crate::telling::median;
 use control::keys::SecretKey;
-use lab::{Network, NetworkSpec, OwnRelay, OwnRelaySpec};
+use lab::{Network, NetworkSpec, OwnRelay, OwnRelaySpec, TemporaryFolder};
 use link::Clock;
 use measurer::{Approach, Coordinator, Defences, Progress, Request, Team};
 use onion::identity::{Ed25519Id, RelayIds, RsaId};
@@ -13,7 +13,6 @@ use onion::{Duration, Instant, Rate};
 use serde_json::json;
 use std::net::Ipv4Addr;
 use std::ops::RangeInclusive;
-use tempfile::TempDir;
 use terminal::{Interrupt, Output, TeamArguments, measuring, network};
 
 /// One measurer, for relays without limit.
@@ -120,7 +119,7 @@ pub(super) struct Stage {
     guess: Rate,
     seconds: u32,
     pub(super) clock: Clock,
-    _folder: TempDir,
+    _folder: TemporaryFolder,
 }
 
 impl Stage {

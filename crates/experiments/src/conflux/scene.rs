@@ -10,7 +10,7 @@ use control::keys::SecretKey;
 use lab::wan::{Access, HostSpec, Narrow, Queue, Wan, WanSpec, Way};
 use lab::{
     Client, Content, ContentServer, Download, JoinedRelay, Network, NetworkSpec, Node, OwnRelay,
-    OwnRelaySpec, Pins, RelaySpec, download,
+    OwnRelaySpec, Pins, RelaySpec, TemporaryFolder, download,
 };
 use link::Clock;
 use netdoc::Fingerprint;
@@ -18,7 +18,6 @@ use onion::{Duration, Rate};
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::mpsc::{Receiver, channel};
 use std::thread;
-use tempfile::TempDir;
 use terminal::{Output, network};
 
 const CLIENT: &str = "client";
@@ -108,7 +107,7 @@ pub(super) struct Scene {
     bridges: Vec<JoinedRelay>,
     network: Network,
     wan: Wan,
-    folder: TempDir,
+    folder: TemporaryFolder,
     /// With which bridge a path begins now.
     first: usize,
     downloads: u64,

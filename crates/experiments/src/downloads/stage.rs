@@ -4,12 +4,14 @@ use super::plan::Placement;
 use crate::error::Error;
 use crate::stage;
 use control::keys::SecretKey;
-use lab::{Client, ContentServer, Network, NetworkSpec, OwnRelay, OwnRelaySpec, Pins, RelaySpec};
+use lab::{
+    Client, ContentServer, Network, NetworkSpec, OwnRelay, OwnRelaySpec, Pins, RelaySpec,
+    TemporaryFolder,
+};
 use link::Clock;
 use std::fs;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::time::Duration;
-use tempfile::TempDir;
 use terminal::{Output, network};
 
 /// Far more than a consensus takes.
@@ -25,7 +27,7 @@ pub(super) struct Stage {
     server: ContentServer,
     ours: Vec<OwnRelay>,
     network: Network,
-    _folder: TempDir,
+    _folder: TemporaryFolder,
 }
 
 /// What one of our relays has used.

@@ -8,13 +8,12 @@ use control::keys::SecretKey;
 use lab::wan::{Congestion, HostSpec, Wan, WanSpec};
 use lab::{
     Client, Content, ContentServer, Download, JoinedRelay, Network, NetworkSpec, OwnRelay,
-    OwnRelaySpec, Pins, RelaySpec, download,
+    OwnRelaySpec, Pins, RelaySpec, TemporaryFolder, download,
 };
 use link::Clock;
 use std::io;
 use std::net::Ipv4Addr;
 use std::time::Duration;
-use tempfile::TempDir;
 use terminal::{Output, network};
 
 const CLIENT: &str = "client";
@@ -49,7 +48,7 @@ pub(super) struct Scene {
     stock: JoinedRelay,
     network: Network,
     wan: Wan,
-    _folder: TempDir,
+    _folder: TemporaryFolder,
     downloads: u64,
 }
 

@@ -5,13 +5,12 @@ use crate::stage;
 use client::probe::{self, ProbeServer, Subject};
 use client::{Directories, RelayInfo, View};
 use control::keys::SecretKey;
-use lab::{LabError, Network, NetworkSpec, OwnRelay, OwnRelaySpec, RelaySpec};
+use lab::{LabError, Network, NetworkSpec, OwnRelay, OwnRelaySpec, RelaySpec, TemporaryFolder};
 use link::Clock;
 use netdoc::Fingerprint;
 use onion::Duration;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
-use tempfile::TempDir;
 use terminal::{Output, network};
 
 /// Far more than a consensus takes.
@@ -44,7 +43,7 @@ pub(super) struct Scene {
     // Before the network that they are in.
     relays: Vec<OwnRelay>,
     network: Network,
-    _folder: TempDir,
+    _folder: TemporaryFolder,
 }
 
 impl Scene {

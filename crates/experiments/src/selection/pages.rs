@@ -8,7 +8,7 @@ use crate::simulated::Interval;
 use crate::telling::median;
 use client::strategy::{Position, Strategy, Weighted};
 use client::{ClientProxy, Directories, Event, RelayInfo, Settings, View};
-use lab::{Client, ContentServer, Pins, connect_through, read_rest};
+use lab::{Client, ContentServer, Pins, TemporaryFolder, connect_through, read_rest};
 use link::Clock;
 use netdoc::Fingerprint;
 use onion::Duration;
@@ -17,7 +17,6 @@ use std::io::{self, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::sync::mpsc::{Receiver, channel};
 use std::thread;
-use tempfile::TempDir;
 
 /// Far more than a stock client takes to know the network.
 const PATIENCE: Duration = Duration::from_secs(150);
@@ -80,7 +79,7 @@ pub(super) struct Readers {
     // It tells as long as somebody listens.
     _events: Receiver<Event>,
     servers: Vec<ContentServer>,
-    _folder: TempDir,
+    _folder: TemporaryFolder,
 }
 
 /// Of one who fetched: how long each header took in seconds, or why it did not come.

@@ -7,7 +7,7 @@ use client::countries::Countries;
 use client::probe::{self, ProbeServer};
 use client::{Directories, View};
 use lab::wan::{HostSpec, Wan, WanSpec, Way};
-use lab::{ContentServer, JoinedRelay, Network, NetworkSpec, RelaySpec};
+use lab::{ContentServer, JoinedRelay, Network, NetworkSpec, RelaySpec, TemporaryFolder};
 use link::unix_time_s;
 use netdoc::Fingerprint;
 use onion::{Duration, Rate};
@@ -16,7 +16,6 @@ use std::fs;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 use std::thread;
-use tempfile::TempDir;
 use terminal::{Output, network};
 
 const CLIENT: &str = "client";
@@ -77,7 +76,7 @@ pub(super) struct Scene {
     joined: Vec<JoinedRelay>,
     network: Network,
     wan: Option<Wan>,
-    _folder: TempDir,
+    _folder: TemporaryFolder,
 }
 
 impl Scene {

@@ -9,7 +9,7 @@ use base64::engine::general_purpose::STANDARD_NO_PAD;
 use control::keys::SecretKey;
 use lab::{
     Client, Content, ContentServer, LabError, NameServer, Network, NetworkSpec, Node, OwnRelay,
-    OwnRelaySpec, Pins, RelaySpec, download,
+    OwnRelaySpec, Pins, RelaySpec, TemporaryFolder, download,
 };
 use link::Clock;
 use onion::Instant;
@@ -21,7 +21,6 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
-use tempfile::TempDir;
 use terminal::{Interrupt, Output, network};
 
 /// Far more than a consensus of all takes.
@@ -99,7 +98,7 @@ pub(super) struct Scene {
     pub(super) subjects: Vec<Subject>,
     network: Network,
     pub(super) clock: Clock,
-    _folder: TempDir,
+    _folder: TemporaryFolder,
 }
 
 impl Scene {

@@ -1,0 +1,90 @@
+//! A folder that is gone when its owner is.
+
+use crate::error::LabError;
+use crate::keeper::Keeper;
+use crate::launch;
+use std::path::{Path, PathBuf};
+
+/// A new folder in the system's folder for temporary files, which only its owner may read. It is removed when this is dropped, and by a
+/// [keeper](crate#no-remains) if the process ends without that.
+#[derive(Debug)]
+pub struct TemporaryFolder {
+    path: PathBuf,
+    _keeper: Keeper,
+}
+
+impl TemporaryFolder {
+    /// Makes one.
+    ///
+    /// # Errors
+    /// If no folder can be made, or no keeper started.
+    pub fn new() -> Result<Self, LabError> {
+        let path = launch::make_folder(None)?;
+        match Keeper::start(&path, false) {
+            Ok(keeper) => Ok(Self { path, _keeper: keeper }),
+            Err(error) => {
+                let _left_empty = std::fs::remove_dir(&path);
+                Err(error)
+            }
+        }
+    }
+
+    /// Where it is: a full path.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rustix::process::{Pid, Signal, kill_process};
+    use std::io::{BufRead, BufReader};
+    use std::process::{Command, Stdio};
+    use std::time::Duration;
+
+    #[test]
+    fn it_is_gone_with_all_in_it_when_it_is_dropped() {
+        let folder = TemporaryFolder::new().expect("a folder");
+        let path = folder.path().to_owned();
+        std::fs::create_dir(path.join("inner")).expect("a folder");
+        std::fs::write(path.join("inner/file"), "text").expect("a file");
+        drop(folder);
+        assert!(!path.exists());
+    }
+
+    /// What the next test kills: this test, run by itself.
+    const OWNER: &str = "FLASHFLOW_TEST_OWNER";
+
+    #[test]
+    fn it_is_gone_soon_after_its_owner_was_killed() {
+        if std::env::var_os(OWNER).is_some() {
+            let folder = TemporaryFolder::new().expect("a folder");
+            std::fs::write(folder.path().join("file"), "text").expect("a file");
+            eprintln!("{}", folder.path().display());
+            std::thread::sleep(Duration::from_secs(600));
+        }
+        let name = "folder::tests::it_is_gone_soon_after_its_owner_was_killed";
+        let mut owner = Command::new(std::env::current_exe().expect("a path"))
+            .args([name, "--exact", "--nocapture"])
+            .env(OWNER, "1")
+            .stdout(Stdio::null())
+            .stderr(Stdio::piped())
+            .spawn()
+            .expect("a process");
+        let mut said = BufReader::new(owner.stderr.take().expect("piped")).lines();
+        let path = PathBuf::from(said.next().expect("a line").expect("text"));
+        assert!(path.join("file").exists());
+        let pid = Pid::from_child(&owner);
+        kill_process(pid, Signal::KILL).expect("killed");
+        owner.wait().expect("its end");
+        for _ in 0..200 {
+            if !path.exists() {
+                return;
+            }
+            std::thread::sleep(Duration::from_millis(100));
+        }
+        panic!("{} is left", path.display());
+    }
+}
