@@ -5,6 +5,9 @@
 //! it sends again, come unasked, and so say nothing of the way there. A new connection is a question, and it is the kernel that answers,
 //! whether the relay's process runs or not.
 
+#[cfg(test)]
+mod tests;
+
 use super::conn::{Conn, Side};
 use super::{Phase, Pump};
 use crate::node::{CloseCause, ConnId, Dial, Security};
@@ -41,6 +44,58 @@ pub struct Silence {
     pub answered_after: Option<Duration>,
 }
 
+impl Knocks {
+    fn is_of(&self, silent_since: Instant) -> bool {
+        self.since == Some(silent_since)
+    }
+
+    /// When the next try is due in the silence that began then.
+    fn next_at(&self, silent_since: Instant) -> Instant {
+        if self.is_of(silent_since) { self.latest_at + EVERY } else { silent_since + FIRST_AFTER }
+    }
+
+    /// A try is due. The one before may not be answered yet: then nothing new is tried, and what was said before it does not count any more.
+    /// Otherwise there is a new connection, from `connect`, if it is worth while. Tells which connection is of no use any more.
+    fn attempt(
+        &mut self,
+        now: Instant,
+        silent_since: Instant,
+        connect: impl FnOnce() -> Option<ConnId>,
+    ) -> Option<ConnId> {
+        // What is still awaited from another silence belongs to one that is over.
+        let of_another = if self.is_of(silent_since) { None } else { self.open };
+        if !self.is_of(silent_since) {
+            *self = Self { since: Some(silent_since), ..Self::default() };
+        }
+        self.latest_at = now;
+        if self.open.is_some() {
+            self.answered_at = None;
+        } else {
+            self.open = connect();
+            self.next = self.open;
+        }
+        of_another
+    }
+
+    /// The host has answered this one, or it came to nothing. Those of a silence that is over do not count.
+    fn conclude(&mut self, now: Instant, conn: ConnId, is_answered: bool) {
+        if self.open.take_if(|it| *it == conn).is_none() {
+            return;
+        }
+        if is_answered {
+            self.answered_at.get_or_insert(now);
+        } else {
+            self.answered_at = None;
+        }
+    }
+
+    /// See [`Silence`].
+    fn answered_after(&self, silent_since: Instant) -> Option<Duration> {
+        let answered_at = self.answered_at.filter(|_| self.is_of(silent_since))?;
+        Some(answered_at.saturating_since(silent_since))
+    }
+}
+
 impl<R: Rng> Pump<R> {
     /// How long nothing has come back.
     #[must_use]
@@ -48,40 +103,29 @@ impl<R: Rng> Pump<R> {
         let Phase::Running(running) = &self.phase else {
             return Silence { length: Duration::ZERO, answered_after: None };
         };
-        let began = running.last_arrival;
-        let is_of_it = self.knocks.since == Some(began);
-        let answered_at = self.knocks.answered_at.filter(|_| is_of_it);
         Silence {
-            length: now.saturating_since(began),
-            answered_after: answered_at.map(|at| at.saturating_since(began)),
+            length: now.saturating_since(running.last_arrival),
+            answered_after: self.knocks.answered_after(running.last_arrival),
         }
     }
 
     /// When it is to be tried next, or for the first time: soon after the beginning of a silence, and then again and again.
     pub(super) fn next_knock_at(&self, silent_since: Instant) -> Instant {
-        let is_of_it = self.knocks.since == Some(silent_since);
-        if is_of_it { self.knocks.latest_at + EVERY } else { silent_since + FIRST_AFTER }
+        self.knocks.next_at(silent_since)
     }
 
     /// Time has passed: tries it, if it is time and cells are under way.
     pub(super) fn knock(&mut self, now: Instant) {
         let Phase::Running(running) = &self.phase else { return };
-        let began = running.last_arrival;
-        if now < self.next_knock_at(began) {
+        let silent_since = running.last_arrival;
+        if now < self.knocks.next_at(silent_since) {
             return;
         }
-        if self.knocks.since != Some(began) {
-            // What is still awaited belongs to a silence that is over.
-            self.to_close.extend(self.knocks.open);
-            self.knocks = Knocks { since: Some(began), ..Knocks::default() };
-        }
-        self.knocks.latest_at = now;
-        if self.knocks.open.is_some() {
-            self.knocks.answered_at = None;
-        } else if self.is_loaded() {
-            let conn = self.conns.add(Conn::new(Side::Knock, None));
-            (self.knocks.next, self.knocks.open) = (Some(conn), Some(conn));
-        }
+        let is_loaded = self.is_loaded();
+        let conns = &mut self.conns;
+        let connect = || is_loaded.then(|| conns.add(Conn::new(Side::Knock, None)));
+        let useless = self.knocks.attempt(now, silent_since, connect);
+        self.to_close.extend(useless);
     }
 
     /// The next to be dialled.
@@ -92,22 +136,14 @@ impl<R: Rng> Pump<R> {
 
     /// A new connection stands, of which no more is wanted.
     pub(super) fn handle_answered(&mut self, now: Instant, conn: ConnId) {
-        self.note_answer(now, conn);
+        self.knocks.conclude(now, conn, true);
         self.to_close.push_back(conn);
     }
 
     /// A new connection came to nothing. A refusal, too, is an answer.
     pub(super) fn handle_unanswered(&mut self, now: Instant, conn: ConnId, cause: &CloseCause) {
-        if matches!(cause, CloseCause::Refused | CloseCause::Reset | CloseCause::ByPeer) {
-            self.note_answer(now, conn);
-        } else if self.knocks.open.take_if(|it| *it == conn).is_some() {
-            self.knocks.answered_at = None;
-        }
-    }
-
-    fn note_answer(&mut self, now: Instant, conn: ConnId) {
-        if self.knocks.open.take_if(|it| *it == conn).is_some() {
-            self.knocks.answered_at.get_or_insert(now);
-        }
+        let is_answer =
+            matches!(cause, CloseCause::Refused | CloseCause::Reset | CloseCause::ByPeer);
+        self.knocks.conclude(now, conn, is_answer);
     }
 }
