@@ -279,13 +279,15 @@ pub fn told(message: FromMeasurer) -> Result<Told, MessageError> {
     Ok(Told::Report(report))
 }
 
-const KINDS: [FailureKind; 6] = [
+const KINDS: [FailureKind; 8] = [
     FailureKind::Unreachable,
     FailureKind::Closed,
     FailureKind::Stalled,
     FailureKind::WrongContent,
     FailureKind::Refused,
     FailureKind::Broken,
+    FailureKind::Silent,
+    FailureKind::NothingCame,
 ];
 
 fn kind_number(kind: FailureKind) -> u32 {

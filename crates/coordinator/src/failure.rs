@@ -66,8 +66,7 @@ pub enum Failure {
         /// The reason it gave.
         detail: String,
     },
-    /// The relay keeps its connections but does not relay. Where nothing shows that it had anything to relay, a
-    /// [`Measurement`](crate::Measurement) makes [`LoadStopped`](Self::LoadStopped) of it.
+    /// The relay keeps its connections but does not relay, though its host is in reach and it had something to relay.
     #[error("the relay stalled: {detail}")]
     RelayStalled {
         /// For how long.
@@ -138,12 +137,20 @@ pub enum Failure {
     /// too small for the result to be conclusive.
     #[error("the measurer got nothing back, and the others are too few without it")]
     GotNothing,
-    /// Nothing comes back, and by the measurers' reports nothing was at the relay, or its host did not answer either: the path to it broke, or their machine stood still.
+    /// Nothing comes back, and nobody has seen that the relay had something to send back *and* that its host answered for long enough: the path to it broke, or the measurers' machine
+    /// stood still. What a measurer says so, a [`Measurement`](crate::Measurement) makes [`RelayStalled`](Self::RelayStalled) or [`OutOfReach`](Self::OutOfReach) of where that measurer's
+    /// seconds, or the others', show it.
     #[error(
         "the load stopped: the path to the relay broke, or the measurers' machine stood still, for nobody shows that the relay was in reach and had anything to send back: {detail}"
     )]
     LoadStopped {
         /// What it was noticed by.
+        detail: String,
+    },
+    /// The relay says that nothing comes to it. A [`Measurement`](crate::Measurement) makes something else of it, by what is known. Only in echo mode.
+    #[error("by the relay's word, nothing comes to it: {detail}")]
+    NothingCame {
+        /// What it said.
         detail: String,
     },
     /// The measurer said what it must not say.
@@ -225,6 +232,7 @@ impl Failure {
             | Self::SecondMissing { .. }
             | Self::GotNothing
             | Self::LoadStopped { .. }
+            | Self::NothingCame { .. }
             | Self::OutOfReach { .. }
             // It may be the relay that is wrong. With another measurer that would show.
             | Self::WordsDiffer { .. }

@@ -110,6 +110,8 @@ pub struct Measurement {
     saturated: Vec<MeasurerId>,
     /// Measurers that something of their own held back in this round, once it is complete.
     hindered: Vec<Hindered>,
+    /// How much longer than else the relay's word on its clients is waited for, in this round.
+    patience: Duration,
     phase: Phase,
     /// The rounds before, and in the end all.
     over: Vec<RoundRecord>,
@@ -236,6 +238,7 @@ impl Measurement {
             unreached: vec![],
             saturated: vec![],
             hindered: vec![],
+            patience: Duration::ZERO,
             phase: Phase::Done,
             over: vec![],
             before: None,
@@ -377,11 +380,12 @@ impl Measurement {
     /// Something failed, at this measurer or (`None`) elsewhere. This ends the measurement, also if
     /// it is late news of an earlier round. Only a measurer that fails of its own
     /// ([`Blame::Measurer`]) while it has no part in this round is merely not counted on for later
-    /// ones. A relay that can't be reached is to blame where no other measurer reaches it, for which is waited. A relay of which nothing comes is to blame where the reports show that it had something to send back,
-    /// and was in reach.
+    /// ones. A relay that can't be reached is to blame where no other measurer reaches it, for which is waited. Of a relay of which nothing comes it is asked
+    /// whether the reports show that it had something to send back, and was in reach, unless the failure says it.
     pub fn handle_failure(&mut self, now: Instant, at: Option<MeasurerId>, failure: Failure) {
         let (at, failure) = match failure {
-            Failure::RelayStalled { detail } => self.silenced(now, at, detail),
+            Failure::LoadStopped { detail } => self.silenced(now, at, detail),
+            Failure::NothingCame { detail } => self.told_of_nothing(now, at, detail),
             Failure::RelayUnreachable { detail } => match self.out_of_reach(at, detail) {
                 Some(failure) => (at, failure),
                 None => return,
@@ -408,6 +412,14 @@ impl Measurement {
     #[must_use]
     pub fn lacks_word(&self, now: Instant) -> bool {
         matches!(self.overdue(now), Some((_, Failure::ClientReportMissing { .. })))
+    }
+
+    /// Waits as long again for the relay's word on its clients, once in a round: its host answers, but what it had said before may have got lost on a path that was interrupted, and
+    /// TCP repeats that at growing intervals. Says whether it does.
+    pub fn be_patient(&mut self) -> bool {
+        let may = self.patience.is_zero();
+        self.patience = self.params.report_grace;
+        may
     }
 
     /// What it is that is not there in time.
@@ -460,7 +472,11 @@ impl Measurement {
             Phase::Preparing { deadline } => Some(*deadline),
             Phase::Running { start, series } => series.first_missing().map(|missing| {
                 let end = Duration::from_secs(u64::from(missing.second) + 1);
-                *start + end + self.params.report_grace
+                let patience = match missing.source {
+                    Source::Relay => self.patience,
+                    Source::Measurer(_) => Duration::ZERO,
+                };
+                *start + end + self.params.report_grace + patience
             }),
             Phase::Done => None,
         }

@@ -66,7 +66,7 @@ impl From<&OrderFailure> for Failure {
             | OrderFailure::Closed { was_accepted: false, .. } => Self::RelayUnreachable { detail },
             OrderFailure::Closed { was_accepted: true, .. } => Self::RelayClosed { detail },
             OrderFailure::Refused { code: ErrorCode::NO_TRAFFIC, .. } => {
-                Self::RelayStalled { detail }
+                Self::NothingCame { detail }
             }
             OrderFailure::Refused { code, .. } if ends_an_accepted_one(*code) => {
                 Self::RelayClosed { detail }
@@ -81,7 +81,7 @@ impl From<&OrderFailure> for Failure {
 }
 
 /// Whether the code says that a measurement was accepted and ended before its time, and not for want of traffic
-/// ([`Failure::RelayStalled`]).
+/// ([`Failure::NothingCame`]).
 #[must_use]
 pub fn ends_an_accepted_one(code: ErrorCode) -> bool {
     let all = [
@@ -108,7 +108,7 @@ mod tests {
             let failure = Failure::from(&refused(*code));
             match code.get() {
                 8 | 10 => assert!(matches!(failure, Failure::RelayNotNow { .. }), "{failure}"),
-                20 => assert!(matches!(failure, Failure::RelayStalled { .. }), "{failure}"),
+                20 => assert!(matches!(failure, Failure::NothingCame { .. }), "{failure}"),
                 16..=19 => assert!(matches!(failure, Failure::RelayClosed { .. }), "{failure}"),
                 _ => assert!(matches!(failure, Failure::ConsentRefused { .. }), "{failure}"),
             }

@@ -302,29 +302,45 @@ impl Series {
         self.complete().filter(reach).count() > self.counted() / 2
     }
 
-    /// Whether the relay had taken cells, and nothing came back of them to the last, from this second on, [though it was in reach](Account::is_in_vain): by the latest word of any measurer whose
-    /// reports came as they should. One whose machine stood still has looked at its sockets late, or not yet; one whose pump gave up at the end of a second has looked at the end of the second
-    /// before.
+    /// Whether the relay had taken cells, and nothing came back of them to the last, from this second on, [though it was in reach](Account::is_in_vain): by the latest word of this
+    /// measurer, or of any whose reports came as they should. One whose machine stood still has looked at its sockets late, or not yet, and the look after that is of little time; one whose
+    /// pump gave up at the end of a second has looked at the end of the second before.
     #[must_use]
-    pub fn was_in_vain(&self, from: u32) -> bool {
+    pub fn was_in_vain(&self, at: Option<MeasurerId>, from: u32) -> bool {
         const TIMELY: core::ops::Range<Duration> =
             Duration::from_millis(500)..Duration::from_millis(2000);
-        self.measurers.iter().any(|it| {
+        let asked =
+            self.measurers.iter().filter(|it| at.is_none_or(|at| it.assignment.measurer == at));
+        asked.into_iter().any(|it| {
             let told = it.seconds.iter().zip(&it.accounts).skip(from as usize).rev();
             let latest = told.skip_while(|(bytes, _)| bytes.is_none());
-            let mut silent = latest.take_while(|(bytes, _)| **bytes == Some(0));
-            silent
-                .find_map(|(_, account)| account.as_ref())
-                .is_some_and(|account| TIMELY.contains(&account.elapsed) && account.is_in_vain())
+            let silent = latest.take_while(|(bytes, _)| **bytes == Some(0));
+            let mut accounts = silent.filter_map(|(_, account)| account.as_ref());
+            accounts
+                .find(|it| it.elapsed >= TIMELY.start)
+                .is_some_and(|it| TIMELY.contains(&it.elapsed) && it.is_in_vain())
         })
     }
 
-    /// Whether something came back to anybody in a second from this one on.
+    /// Whether something came back in a second from this one on, to anybody but this measurer.
     #[must_use]
-    pub fn went_on(&self, from: u32) -> bool {
-        let seconds =
-            |it: &Reported| it.seconds.iter().skip(from as usize).flatten().any(|it| *it > 0);
-        self.measurers.iter().any(seconds)
+    pub fn went_on(&self, but: Option<MeasurerId>, from: u32) -> bool {
+        let others = self.measurers.iter().filter(|it| Some(it.assignment.measurer) != but);
+        let mut seconds = others.flat_map(|it| it.seconds.iter().skip(from as usize).flatten());
+        seconds.any(|it| *it > 0)
+    }
+
+    /// Whether the relay's host was in reach in at least half of the seconds in which nothing came back to anybody: it answered a new connection, and had something to send back.
+    #[must_use]
+    pub fn was_idle_in_reach(&self) -> bool {
+        let of = |second: usize| {
+            let accounts = self.measurers.iter().filter_map(move |it| it.account(second));
+            accounts.map(|it| it.taken_bytes() > 0 && it.answered_after.is_some())
+        };
+        let idle = |second: &usize| self.sums.get(*second).is_some_and(|sum| *sum == 0);
+        let idle: Vec<usize> = (0..self.sums.len()).filter(idle).collect();
+        let in_reach = idle.iter().filter(|it| of(**it).any(|it| it)).count();
+        in_reach > 0 && 2 * in_reach >= idle.len()
     }
 
     /// Whether all that came back to measurers ended with this second or with the next, as far as they have reported, and nobody shows that the relay was still there:
@@ -341,7 +357,7 @@ impl Series {
             bytes.last().is_none_or(|it| *it == 0) && bytes.iter().skip(1).all(|it| *it == 0)
         };
         let is_told = told.iter().any(|it| !it.is_empty());
-        is_told && told.iter().all(is_over) && !self.was_in_vain(second.saturating_add(1))
+        is_told && told.iter().all(is_over) && !self.was_in_vain(None, second.saturating_add(1))
     }
 
     /// Cells checked and found right, over all measurers and seconds.

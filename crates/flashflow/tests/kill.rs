@@ -40,12 +40,15 @@ fn whoever_is_killed_the_others_end_and_nothing_is_left() {
     assert!(victims.iter().any(|victim| victim.starts_with("measurer ")), "{victims:?}");
     // By the kernel, which neither relay nor measurers can mislead.
     let control = &cases[0];
-    assert!((0.9..=1.05).contains(&number(control, "ratio_to_got")), "{control}");
+    // A machine that stands still for a while makes a lower bound.
+    let is_conclusive = control["conclusive"] == true;
+    let least = if is_conclusive { 0.9 } else { 0.0 };
+    assert!((least..=1.05).contains(&number(control, "ratio_to_got")), "{control}");
     assert!((0.1..=1.05).contains(&number(control, "got_over_allowed")), "{control}");
     for case in cases {
         match text(case, "verdict") {
             "held" if text(case, "victim") == "nobody" => {
-                assert!(number(case, "estimate_mbit_per_s") > 20.0, "{case}");
+                assert!(!is_conclusive || number(case, "estimate_mbit_per_s") > 20.0, "{case}");
             }
             "held" => {}
             "refused" => assert!(!text(case, "error").is_empty(), "{case}"),

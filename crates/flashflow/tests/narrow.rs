@@ -28,10 +28,8 @@ fn a_measurers_narrow_link_is_named_and_the_relays_own_is_its_capacity() {
         assert!(named.is_empty() || named.contains("processor"), "{case}");
     }
     assert_eq!(relay["truth_mbit_per_s"], 25.0);
-    assert!(
-        text(measurer, "named").starts_with("the path of measurer 1 held it back"),
-        "{measurer}"
-    );
+    let named = text(measurer, "named");
+    assert!(named.contains("the path of measurer 1 held it back"), "{measurer}");
     // A busy machine may make relays slower, but nothing makes them faster than that.
     for case in [nowhere, relay, measurer] {
         let ratio = case["ratio"].as_f64().expect("an estimate");

@@ -36,12 +36,20 @@ impl TemporaryFolder {
     }
 }
 
+impl Drop for TemporaryFolder {
+    /// The keeper finds nothing to do then, or what could not be removed, since somebody was still writing.
+    fn drop(&mut self) {
+        let _left_to_the_keeper = std::fs::remove_dir_all(&self.path);
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use rustix::process::{Pid, Signal, kill_process};
     use std::io::{BufRead, BufReader};
     use std::process::{Command, Stdio};
+    use std::sync::mpsc::channel;
     use std::time::Duration;
 
     #[test]
@@ -63,7 +71,9 @@ mod tests {
             let folder = TemporaryFolder::new().expect("a folder");
             std::fs::write(folder.path().join("file"), "text").expect("a file");
             eprintln!("{}", folder.path().display());
-            std::thread::sleep(Duration::from_secs(600));
+            // Until it is killed.
+            let (_open, never) = channel::<()>();
+            let _nothing = never.recv_timeout(Duration::from_secs(600));
         }
         let name = "folder::tests::it_is_gone_soon_after_its_owner_was_killed";
         let mut owner = Command::new(std::env::current_exe().expect("a path"))
@@ -79,12 +89,11 @@ mod tests {
         let pid = Pid::from_child(&owner);
         kill_process(pid, Signal::KILL).expect("killed");
         owner.wait().expect("its end");
-        for _ in 0..200 {
-            if !path.exists() {
-                return;
-            }
-            std::thread::sleep(Duration::from_millis(100));
-        }
-        panic!("{} is left", path.display());
+        let (_open, never) = channel::<()>();
+        let is_left = || {
+            let _nothing = never.recv_timeout(Duration::from_millis(100));
+            path.exists()
+        };
+        assert!(!(0..200).all(|_| is_left()), "{} is left", path.display());
     }
 }

@@ -143,7 +143,7 @@ pub enum FailureKind {
     Unreachable,
     /// Too few sockets or circuits stayed open.
     Closed,
-    /// The relay keeps its connections but does not relay.
+    /// The relay keeps its connections but does not relay, though its host is in reach and it had something to relay.
     Stalled,
     /// What came back is not what an honest relay makes of what was sent.
     WrongContent,
@@ -151,6 +151,10 @@ pub enum FailureKind {
     Refused,
     /// The measurer itself, or the way to it, is broken.
     Broken,
+    /// Nothing comes back any more, and nothing shows whether that is the relay or the path.
+    Silent,
+    /// The relay says that nothing comes to it.
+    NothingCame,
 }
 
 impl FailureKind {
@@ -164,6 +168,8 @@ impl FailureKind {
             Self::WrongContent => Failure::ContentCheck { detail },
             Self::Refused => Failure::ConsentRefused { detail },
             Self::Broken => Failure::MeasurerLost { detail },
+            Self::Silent => Failure::LoadStopped { detail },
+            Self::NothingCame => Failure::NothingCame { detail },
         }
     }
 }

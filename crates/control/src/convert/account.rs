@@ -49,7 +49,7 @@ impl TryFrom<messages::Account> for Account {
             elapsed: single("elapsed time", message.elapsed_ns)?,
             pump_time: summed("pumps' time", message.pump_time_ns)?,
             socket_time: summed("sockets' time", message.socket_time_ns)?,
-            sockets: within("sockets", message.sockets, 1..=SOCKETS_MAX)?,
+            sockets: within("sockets", message.sockets, 0..=SOCKETS_MAX)?,
             busy: summed("busy time", message.busy_ns)?,
             peer_window: summed("time without a window", message.peer_window_ns)?,
             send_buffer: summed("time without a buffer", message.send_buffer_ns)?,

@@ -4,6 +4,7 @@ use super::*;
 use crate::halves::{FAR, Schedule};
 use crate::series::spread;
 use alloc::borrow::ToOwned;
+use alloc::string::ToString;
 
 // Taking in. An error ends the measurement.
 impl Measurement {
@@ -158,6 +159,7 @@ impl Measurement {
         self.unreached.clear();
         self.saturated.clear();
         self.hindered.clear();
+        self.patience = Duration::ZERO;
         self.phase = Phase::Preparing { deadline: now + self.params.setup_timeout };
         self.actions.push_back(Action::Prepare {
             round: self.turn.round,
@@ -227,6 +229,11 @@ impl Measurement {
             let idle = seconds.iter().filter(|totals| totals.total() == 0).count();
             let idle = u32::try_from(idle).unwrap_or(u32::MAX);
             let failure = Failure::RelayedNothing { idle, seconds: self.params.seconds };
+            let failure = if series.was_idle_in_reach() {
+                failure
+            } else {
+                Failure::LoadStopped { detail: failure.to_string() }
+            };
             return self.fail(now, None, failure);
         }
         if let Some((measurer, returned_bytes, sent_bytes)) = series.disagreement() {
@@ -296,29 +303,57 @@ impl Measurement {
         }
     }
 
-    /// What it is that nothing comes back any more, to this measurer or to all: the relay's doing where it had been given something to send back, and was in reach. If it was not, it was
-    /// the path; that of this measurer, where others were served meanwhile. The relay's three seconds without anything are the three before this one, as far as clocks agree on when seconds
-    /// begin: the middle one is one of them anyway.
+    /// What it is that nothing comes back to a measurer any more, if that does not know: the relay's doing where its latest second shows that the relay had been given something to send back,
+    /// and was in reach. If not, it was the path; this measurer's, where others were served meanwhile.
     pub(super) fn silenced(
         &self,
         now: Instant,
         at: Option<MeasurerId>,
         detail: String,
     ) -> (Option<MeasurerId>, Failure) {
-        let Phase::Running { start, series } = &self.phase else {
+        let Some((series, second)) = self.while_silent(now) else {
             return (None, Failure::LoadStopped { detail });
         };
-        let passed = u32::try_from(now.saturating_since(*start).as_secs()).unwrap_or(u32::MAX);
-        let Some(second) = passed.checked_sub(2) else {
-            return (None, Failure::LoadStopped { detail });
-        };
-        if series.was_in_vain(second) {
+        if series.was_in_vain(at, second) {
             (at, Failure::RelayStalled { detail })
-        } else if at.is_some() && series.went_on(second) {
+        } else if at.is_some() && series.went_on(at, second) {
             (at, Failure::OutOfReach { detail })
         } else {
             (None, Failure::LoadStopped { detail })
         }
+    }
+
+    /// What it is that nothing has come to the relay for three seconds, by its own word, of any measurer. That is not true if something still comes back from it, and must not be said before a round. Otherwise
+    /// it may be the path.
+    pub(super) fn told_of_nothing(
+        &self,
+        now: Instant,
+        at: Option<MeasurerId>,
+        detail: String,
+    ) -> (Option<MeasurerId>, Failure) {
+        match &self.phase {
+            Phase::Running { .. } => match self.while_silent(now) {
+                Some((series, second)) if series.went_on(None, second + 1) => {
+                    let detail = format!("{detail}; but cells still come back");
+                    (at, Failure::RelayBrokeProtocol { detail })
+                }
+                _ => {
+                    let (_, failure) = self.silenced(now, None, detail);
+                    (None, failure)
+                }
+            },
+            Phase::Preparing { .. } | Phase::Done => {
+                let detail = format!("{detail}; and nothing has been sent to it yet");
+                (at, Failure::RelayBrokeProtocol { detail })
+            }
+        }
+    }
+
+    /// The three seconds without anything are the three before this one, as far as clocks agree on when seconds begin: the middle one is one of them anyway.
+    fn while_silent(&self, now: Instant) -> Option<(&Series, u32)> {
+        let Phase::Running { start, series } = &self.phase else { return None };
+        let passed = u32::try_from(now.saturating_since(*start).as_secs()).unwrap_or(u32::MAX);
+        Some((series, passed.checked_sub(2)?))
     }
 
     /// A relay that does not want another round keeps what the one before said.

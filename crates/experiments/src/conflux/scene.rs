@@ -116,6 +116,8 @@ pub(super) struct Scene {
 impl Scene {
     pub(super) fn start(plan: &Plan, output: &Output) -> Result<Self, Error> {
         let wan = lay(plan.seed)?;
+        // Its keeper stays outside of all hosts.
+        let folder = stage::temporary_folder()?;
         // This thread goes from host to host: processes and threads that it starts stay where it was.
         let core = wan.host(CORE)?;
         enter(core)?;
@@ -128,7 +130,6 @@ impl Scene {
         };
         let network = network::start(&spec, output)?;
         let server = stage::content_server(core.address())?;
-        let folder = stage::temporary_folder()?;
         output.doing("starting our exit");
         let spec = OwnRelaySpec {
             nickname: "oursexit".to_owned(),

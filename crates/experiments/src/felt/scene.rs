@@ -58,6 +58,8 @@ impl Scene {
             HostSpec::new(name, Ipv4Addr::new(10, 77, 0, at)).with_congestion(congestion)
         });
         let wan = Wan::start(&WanSpec::new(hosts.collect()).with_seed(seed))?;
+        // Its keeper stays outside of all hosts.
+        let folder = stage::temporary_folder()?;
         // This thread goes from host to host: processes and threads that it starts stay where it was.
         let core = wan.host(CORE)?;
         enter(core)?;
@@ -69,7 +71,6 @@ impl Scene {
         };
         let network = network::start(&spec, output)?;
         let server = stage::content_server(core.address())?;
-        let folder = stage::temporary_folder()?;
         output.doing("starting the relays that will be far away");
         let far = wan.host(FAR)?;
         enter(far)?;

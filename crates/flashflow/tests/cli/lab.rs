@@ -167,7 +167,8 @@ impl<'p> Lab<'p> {
         assert!(is_second(&line), "{line}");
         let output = child.wait_with_output().expect("ended");
         let error = String::from_utf8_lossy(&output.stderr);
-        assert_eq!(output.status.code(), Some(0), "{error}");
+        // A busy machine makes a lower bound of it.
+        assert!(matches!(output.status.code(), Some(0 | 3)), "{}: {error}", output.status);
         assert!(!error.contains("panicked"), "{error}");
     }
 

@@ -12,6 +12,10 @@ use std::collections::{BTreeMap, BTreeSet};
 /// than a turn of the driver takes.
 const BEFORE_THE_END: Duration = Duration::from_millis(50);
 
+/// A thread that has not looked for longer than this has stood still: what it has not read yet may have come long ago. Pumps have something to do more often, above all
+/// in a silence, in which they try a new connection each second.
+const PAUSE_MAX: Duration = Duration::from_millis(1500);
+
 /// Asks the sockets of a pump second by second, and keeps the differences.
 #[derive(Debug, Default)]
 pub(super) struct Accountant {
@@ -19,6 +23,10 @@ pub(super) struct Accountant {
     before: Option<Look>,
     /// In the last second, before its end.
     last: Option<Look>,
+    /// The latest turn.
+    turned_at: Option<Instant>,
+    /// When the pump would give up for silence, and what was seen before that: `None` if that was not seen in time.
+    silence: Option<(Instant, Option<Account>)>,
 }
 
 /// What was seen of a pump at one time. All that it counts, it counts since its beginning.
@@ -51,15 +59,45 @@ impl Accountant {
         if self.before.is_none() && pump.is_sending() {
             self.before = Some(Look::take(drive, busy()));
         }
-        let ends_at = pump.ends_at()?;
+        let next = [self.watch_silence(drive), self.watch_end(drive, busy)];
+        self.turned_at = Some(now);
+        next.into_iter().flatten().min()
+    }
+
+    fn watch_end<R: Rng>(
+        &mut self,
+        drive: &dyn Drive<Pump<R>>,
+        busy: impl Fn() -> Duration,
+    ) -> Option<Instant> {
+        let ends_at = drive.node().ends_at()?;
         if self.last.is_some() {
             return None;
         }
-        if now + BEFORE_THE_END >= ends_at {
+        if drive.now() + BEFORE_THE_END >= ends_at {
             self.last = Some(Look::take(drive, busy()));
             return None;
         }
-        Some(Instant::ORIGIN + (ends_at - (Instant::ORIGIN + BEFORE_THE_END)))
+        Some(shortly_before(ends_at))
+    }
+
+    /// The same where the pump gives up for silence.
+    fn watch_silence<R: Rng>(&mut self, drive: &dyn Drive<Pump<R>>) -> Option<Instant> {
+        let (now, stalls_at) = (drive.now(), drive.node().stalls_at()?);
+        if now < shortly_before(stalls_at) {
+            return Some(shortly_before(stalls_at));
+        }
+        if self.silence.is_none_or(|(of, _)| of != stalls_at) {
+            let stood_still = self.turned_at.is_none_or(|at| now - at > PAUSE_MAX);
+            let seen = || Look::take(drive, Duration::ZERO).at_silence();
+            self.silence = Some((stalls_at, (!stood_still).then(seen)));
+        }
+        None
+    }
+
+    /// Whether the silence for which the pump has just given up [was in vain](Account::is_in_vain).
+    pub(super) fn was_in_vain(&self) -> bool {
+        let seen = self.silence.and_then(|(_, seen)| seen);
+        seen.is_some_and(|it| it.is_in_vain())
     }
 
     /// The account of the second that has just ended; `None` where the kernel does not tell, or the thread
@@ -75,6 +113,10 @@ impl Accountant {
         self.before = Some(now);
         account
     }
+}
+
+fn shortly_before(at: Instant) -> Instant {
+    Instant::ORIGIN + (at - (Instant::ORIGIN + BEFORE_THE_END))
 }
 
 impl Look {
@@ -104,14 +146,27 @@ impl Look {
         look
     }
 
+    /// What the sockets hold now, and for how long nothing has come back. It is of no time.
+    fn at_silence(&self) -> Account {
+        let sum = |bytes: fn(&TcpAccount) -> u64| self.out.values().map(bytes).sum();
+        Account {
+            outstanding_bytes: self.outstanding_bytes,
+            unsent_bytes: sum(|it| it.unsent_bytes),
+            unacked_bytes: sum(|it| it.unacked_bytes),
+            silent: self.silent,
+            answered_after: self.answered_after,
+            ..Account::default()
+        }
+    }
+
     /// What was counted since an earlier look: of a socket that is new since then all, of one that is gone
     /// or held back nothing. `None` if no time has passed, or no socket to the relay says anything.
     fn since(&self, before: &Self) -> Option<Account> {
         let elapsed = self.at - before.at;
         let sends = |(conn, _): &(&ConnId, &TcpAccount)| !self.held_back.contains(conn);
         let sending = || self.out.iter().filter(sends);
-        let sockets = u32::try_from(sending().count()).ok().filter(|sockets| *sockets > 0)?;
-        if elapsed.is_zero() {
+        let sockets = u32::try_from(sending().count()).ok()?;
+        if elapsed.is_zero() || self.out.is_empty() {
             return None;
         }
         let mut account = Account {

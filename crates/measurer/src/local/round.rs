@@ -79,6 +79,7 @@ impl Sums {
                 let kind = kind_of(&failure, self.has_started);
                 self.fail(kind, in_words(&failure));
             }
+            Report::InVain(failure) => self.fail(FailureKind::Stalled, in_words(&failure)),
             Report::Load(load) => {
                 self.loads.push(load);
                 if self.loads.len() == self.pumps {
@@ -145,9 +146,8 @@ fn kind_of(failure: &PumpFailure, has_started: bool) -> FailureKind {
         PumpFailure::TooFewOpen { .. } | PumpFailure::SetUpTimedOut { .. } => {
             FailureKind::Unreachable
         }
-        PumpFailure::Stalled { .. } | PumpFailure::Refused { code: ErrorCode::NO_TRAFFIC, .. } => {
-            FailureKind::Stalled
-        }
+        PumpFailure::Stalled { .. } => FailureKind::Silent,
+        PumpFailure::Refused { code: ErrorCode::NO_TRAFFIC, .. } => FailureKind::NothingCame,
         PumpFailure::CheckFailed { .. } | PumpFailure::AnsweredEarly { .. } => {
             FailureKind::WrongContent
         }

@@ -8,7 +8,7 @@ use link::{
     Drive, Driver, DriverOptions, NodeThread, ThreadError, Watch, thread_cpu_time, thread_wait_time,
 };
 use onion::measure::Second;
-use onion::measure::pump::{Event, Pump, PumpConfig};
+use onion::measure::pump::{Event, Pump, PumpConfig, PumpFailure};
 use onion::{Duration, Instant};
 use rand::rngs::StdRng;
 use std::iter;
@@ -25,6 +25,8 @@ pub(crate) enum Report {
     Event(Event),
     /// A second is over, and what the kernel says of the sockets, if it does.
     Second(Second, Option<Account>),
+    /// The pump has given up for silence, though the relay had something to send back and its host was in reach.
+    InVain(PumpFailure),
     /// Before the last second is reported.
     Load(WorkerLoad),
     /// The worker itself failed.
@@ -111,6 +113,11 @@ impl<R: Fn(Report) + Send> Watch<Pump<StdRng>> for Reporter<R> {
             (self.report)(match event {
                 Event::Second(second) => {
                     Report::Second(second, self.accountant.close_second(drive, busy))
+                }
+                Event::Failed(failure @ PumpFailure::Stalled { .. })
+                    if self.accountant.was_in_vain() =>
+                {
+                    Report::InVain(failure)
                 }
                 other => Report::Event(other),
             });

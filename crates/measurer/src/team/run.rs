@@ -201,11 +201,15 @@ impl<'t> Run<'t> {
 
     fn handle_timeout(&mut self) {
         let now = self.now();
-        // Nothing is lost by the time that this takes: the measurement ends here in any case.
-        if self.measurement.lacks_word(now) && !answers(self.request.target.address) {
-            let detail = "no word of its clients came, and a new connection was not answered";
-            let failure = Failure::CutOff { detail: detail.to_owned() };
-            self.measurement.handle_failure(now, None, failure);
+        if self.measurement.lacks_word(now) {
+            // What else is told meanwhile waits: the measurement ends here in most cases.
+            if !answers(self.request.target.address) {
+                let detail = "no word of its clients came, and a new connection was not answered";
+                let failure = Failure::CutOff { detail: detail.to_owned() };
+                self.measurement.handle_failure(now, None, failure);
+            } else if self.measurement.be_patient() {
+                return;
+            }
         }
         self.measurement.handle_timeout(now);
     }

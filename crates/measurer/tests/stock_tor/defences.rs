@@ -98,23 +98,25 @@ fn is_calm(defences: &str) -> bool {
     counts.iter().all(|count| *count == 0)
 }
 
-/// Measures, and asserts that all sockets and circuits lived to the end and the relay had nothing to
+/// Measures, and asserts that all sockets and circuits lived as long as could be looked at in time, and the relay had nothing to
 /// object; returns the number of circuits.
 fn undisturbed(team: &mut Team, request: &Request, node: &Node) -> u32 {
     let seconds = team.options().params.seconds;
     let log_before = log(node).len();
     let mut alive = None;
     let seen = observe(team, request, node, &mut |second| {
-        if second + 2 == seconds {
+        // A busy relay, and a busy machine, may take a second to answer.
+        if second + 3 == seconds {
             alive = Some((own_connections_to(node.or_addr()), heartbeat(node).circuits_open));
         }
     });
     let (estimate, said) = seen.estimate_and_said();
-    let (sockets, circuits) = alive.expect("the last second but one was told");
+    let (sockets, circuits) = alive.expect("the last second but two was told");
     let after = heartbeat(node).defences;
     let (planned, of_them) = (seen.sockets, seen.circuits);
     eprintln!("  {sockets} of {planned} sockets, {circuits} of {of_them} circuits; {after}");
-    assert!(estimate >= 0.85 * said, "{estimate} of {said}");
+    let outcome = seen.result.outcome.estimate().expect("just seen");
+    assert!(estimate >= super::least(outcome) * said, "{estimate} of {said}: {outcome}");
     assert!(is_calm(&after), "{after}");
     assert_eq!(warnings_since(node, log_before), Vec::<String>::new());
     // Those of the measurement before may still be about to close.

@@ -94,14 +94,16 @@ struct Running {
     has_begun: bool,
     /// When those begin that are held back, until they have been woken.
     held_back_until: Option<Instant>,
-    last_arrival: Instant,
+    /// Since when nothing has come back: the latest arrival, or when the relay had been given nothing to send back.
+    silent_since: Instant,
 }
 
 /// A measurer's part in measuring one relay, or a share of it, as a state machine over connections.
 ///
 /// - *getters*: [`is_over`](Self::is_over), [`is_sending`](Self::is_sending), [`ends_at`](Self::ends_at),
 ///   [`is_outbound`](Self::is_outbound), [`is_held_back`](Self::is_held_back), [`carries_back`](Self::carries_back),
-///   [`throttled`](Self::throttled), [`outstanding_bytes`](Self::outstanding_bytes), [`silence`](Self::silence);
+///   [`throttled`](Self::throttled), [`outstanding_bytes`](Self::outstanding_bytes), [`silence`](Self::silence),
+///   [`stalls_at`](Self::stalls_at);
 /// - *commands*: [`start`](Self::start) once [`Event::Ready`] has come, [`stop`](Self::stop);
 /// - *handle* and *poll*: those of [`Node`], and [`poll_event`](Self::poll_event).
 ///
@@ -237,7 +239,7 @@ impl<R: Rng> Pump<R> {
             bucket: TokenBucket::new(self.config.rate, RATE_BURST, one_record, start),
             has_begun: false,
             held_back_until: self.config.held_back.map(|it| start + it.after),
-            last_arrival: start,
+            silent_since: start,
         });
     }
 
@@ -344,6 +346,7 @@ impl<R: Rng> Node for Pump<R> {
 
     fn handle_timeout(&mut self, now: Instant) {
         self.report_seconds(now);
+        self.put_off_silence(now);
         self.check_deadlines(now);
         self.knock(now);
         self.throttle.release(now);
@@ -419,7 +422,8 @@ impl<R: Rng> Node for Pump<R> {
                 if !running.has_begun {
                     next = running.start;
                 }
-                next = next.min(self.next_knock_at(running.last_arrival));
+                next = next.min(self.next_knock_at(running.silent_since));
+                next = next.min(running.silent_since + self.config.stall_timeout);
                 next = running.held_back_until.map_or(next, |until| next.min(until));
                 if !self.throttled.is_empty() {
                     let one_record = (CELLS_PER_RECORD * CELL_LEN) as u64;

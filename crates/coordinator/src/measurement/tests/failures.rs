@@ -128,7 +128,7 @@ fn silenced(told: [(&[u64], Option<Account>); 2]) -> (String, Option<Blame>) {
 
 /// The first measurer tells that nothing comes; what becomes of it.
 fn stalled(mut measurement: Measurement, now: Instant) -> (String, Option<Blame>) {
-    let failure = Failure::RelayStalled { detail: "no cell for 5000 ms".to_string() };
+    let failure = Failure::LoadStopped { detail: "no cell for 5000 ms".to_string() };
     measurement.handle_failure(now, Some(MeasurerId(0)), failure);
     ended(&mut measurement)
 }
@@ -322,6 +322,106 @@ fn a_relay_that_relays_nothing_has_no_estimate() {
     let mut lab = Lab::new(|second| if second < 14 { 1_000_000 } else { 0 });
     let outcome = lab.run(&mut measurement(Mode::Echo, 100.0, &[1000.0]));
     assert!(told(&outcome).0.ends_with("nothing in 16 of 30 seconds"));
+}
+
+#[test]
+fn a_relay_that_relays_nothing_is_to_blame_only_if_it_was_in_reach_half_of_that_time() {
+    let nothing = |in_reach: u32| {
+        let mut measurement = running();
+        let now = Instant::from_millis(30_010);
+        for second in 0..30 {
+            let account = (second < in_reach).then(lab::in_reach);
+            for measurer in [0, 1] {
+                let bytes = if second < 10 { 1000 } else { 0 };
+                let account = account.filter(|_| measurer == 1);
+                let report = SecondReport { bytes, account, ..report(second) };
+                measurement.handle_second(now, MeasurerId(measurer), report);
+            }
+        }
+        ended(&mut measurement)
+    };
+    let relay = "failed in round 1, second 29: the relay relayed nothing in 20 of 30 seconds";
+    assert_eq!(nothing(20), (relay.to_string(), Some(Blame::Relay)));
+    let (text, blame) = nothing(19);
+    assert_eq!(blame, Some(Blame::Measurer), "{text}");
+    assert!(text.contains("the load stopped") && text.ends_with("nothing in 20 of 30 seconds"));
+    assert_eq!(nothing(0).1, Some(Blame::Measurer));
+}
+
+#[test]
+fn what_a_relay_says_of_nothing_that_comes_is_held_against_what_came_back() {
+    let told = |seconds: &[u64], account: Option<Account>| {
+        let mut measurement = measurement(Mode::Echo, 100.0, &[1000.0]);
+        let mut now = Instant::ORIGIN;
+        if !seconds.is_empty() {
+            measurement.handle_ready(now, MeasurerId(0), 1, 160);
+        }
+        for (second, bytes) in (0..).zip(seconds) {
+            now = Instant::from_millis(1000 * (u64::from(second) + 1));
+            let report = SecondReport { bytes: *bytes, account, ..report(second) };
+            measurement.handle_second(now, MeasurerId(0), report);
+            measurement.handle_client_second(now, 1, second, 0);
+        }
+        let failure = Failure::NothingCame { detail: "error 20".to_string() };
+        measurement.handle_failure(now + Duration::from_millis(100), None, failure);
+        ended(&mut measurement)
+    };
+    let (text, blame) = told(&[1000; 5], None);
+    assert_eq!(blame, Some(Blame::Relay), "{text}");
+    assert!(text.ends_with("the relay broke the rules: error 20; but cells still come back"));
+    let (text, blame) = told(&[1000, 1000, 0, 0, 0], None);
+    assert_eq!(blame, Some(Blame::Measurer), "the path may have broken: {text}");
+    let (text, blame) = told(&[1000, 1000, 0, 0, 0], Some(answered()));
+    assert_eq!(blame, Some(Blame::Relay), "its host was in reach: {text}");
+    let (text, blame) = told(&[], None);
+    assert_eq!(blame, Some(Blame::Relay), "{text}");
+    assert!(text.ends_with("error 20; and nothing has been sent to it yet"), "{text}");
+}
+
+#[test]
+fn one_of_several_pumps_that_is_left_without_an_answer_is_enough() {
+    let mut measurement = running();
+    let now = Instant::from_millis(6100);
+    for second in 0..6 {
+        for measurer in [0, 1] {
+            measurement.handle_second(now, MeasurerId(measurer), report(second));
+        }
+    }
+    // That pump's own look shows it, though its measurer is served by the others.
+    let failure = Failure::RelayStalled { detail: "no cell for 5000 ms".to_string() };
+    measurement.handle_failure(now, Some(MeasurerId(0)), failure);
+    assert_eq!(ended(&mut measurement).1, Some(Blame::Relay));
+
+    // One that does not know is not another measurer to itself.
+    let mut measurement = self::measurement(Mode::Transit, 100.0, &[1000.0]);
+    measurement.handle_ready(Instant::ORIGIN, MeasurerId(0), 1, 160);
+    for second in 0..6 {
+        measurement.handle_second(now, MeasurerId(0), report(second));
+    }
+    let (text, blame) = stalled(measurement, now);
+    assert_eq!(blame, Some(Blame::Measurer));
+    assert!(text.contains("the load stopped"), "{text}");
+}
+
+#[test]
+fn a_word_on_clients_that_was_lost_on_the_way_is_waited_for_once() {
+    let mut measurement = measurement(Mode::Echo, 100.0, &[1000.0]);
+    measurement.handle_ready(Instant::ORIGIN, MeasurerId(0), 1, 160);
+    for second in 0..3 {
+        let now = Instant::from_millis(1000 * (u64::from(second) + 1));
+        measurement.handle_second(now, MeasurerId(0), report(second));
+    }
+    let due = measurement.poll_timeout().expect("the word on second 0");
+    assert_eq!(due, Instant::from_millis(6000));
+    assert!(measurement.lacks_word(due) && measurement.be_patient());
+    assert!(!measurement.lacks_word(due));
+    assert_eq!(measurement.poll_timeout(), Some(Instant::from_millis(11_000)));
+    for second in 0..3 {
+        measurement.handle_client_second(Instant::from_millis(6200), 1, second, 0);
+    }
+    // A measurer is waited for as long as ever.
+    assert_eq!(measurement.poll_timeout(), Some(Instant::from_millis(9000)));
+    assert!(!measurement.be_patient(), "only once");
 }
 
 /// The share of a deaf measurer is no load. If it counted, a relay of 1000 Mbit/s that got but

@@ -6,6 +6,17 @@ use std::boxed::Box;
 use std::format;
 use std::string::String;
 
+/// Said of a second in which nothing came back, though the relay had something to send back and its host answered.
+pub(super) fn in_reach() -> Account {
+    Account {
+        elapsed: Duration::from_secs(1),
+        outstanding_bytes: 1000,
+        silent: Duration::from_secs(1),
+        answered_after: Some(Duration::from_millis(500)),
+        ..Account::default()
+    }
+}
+
 /// What a relay of a certain capacity does with a load; its measurers report honestly.
 pub(super) struct Lab {
     /// Bytes per second that the relay forwards in a second, clients included.
@@ -176,16 +187,22 @@ impl Lab {
                         second,
                         bytes: share,
                         checked_cells: 2,
-                        account: self.rtt.map(|rtt| {
-                            let farther = self.farther.filter(|far| far.0 == it.measurer.0);
-                            let rtt = farther.map_or(rtt, |far| far.1);
-                            let (least_rtt, mean_rtt) = (Some(rtt), Some(rtt + wait));
-                            // What waits anywhere waits on the path.
-                            let (outstanding_bytes, unacked_bytes) = (1000, 900);
-                            let account =
-                                Account { outstanding_bytes, unacked_bytes, ..Account::default() };
-                            Account { least_rtt, mean_rtt, ..account }
-                        }),
+                        account: self
+                            .rtt
+                            .map(|rtt| {
+                                let farther = self.farther.filter(|far| far.0 == it.measurer.0);
+                                let rtt = farther.map_or(rtt, |far| far.1);
+                                let (least_rtt, mean_rtt) = (Some(rtt), Some(rtt + wait));
+                                // What waits anywhere waits on the path.
+                                let (outstanding_bytes, unacked_bytes) = (1000, 900);
+                                let account = Account {
+                                    outstanding_bytes,
+                                    unacked_bytes,
+                                    ..Account::default()
+                                };
+                                Account { least_rtt, mean_rtt, ..account }
+                            })
+                            .or_else(|| (share == 0).then(in_reach)),
                     };
                     measurement.handle_second(now, it.measurer, report);
                 }

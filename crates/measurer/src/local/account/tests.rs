@@ -94,7 +94,8 @@ fn sockets_that_are_held_back_do_not_count_until_they_send() {
     let account = now.since(then).expect("both");
     assert_eq!((account.sockets, account.socket_time, account.sent_bytes), (2, ms(2000), 4000));
     looks[1].held_back.insert(ConnId(0));
-    assert_eq!(looks[1].since(&looks[0]), None, "nobody sends");
+    let account = looks[1].since(&looks[0]).expect("nobody sends, and that is said");
+    assert_eq!((account.sockets, account.socket_time, account.mean_rtt), (0, ms(0), None));
 }
 
 #[test]
@@ -102,6 +103,14 @@ fn without_time_or_sockets_there_is_no_account() {
     let before = look(1000, &[(0, 1)], &[]);
     assert_eq!(look(1000, &[(0, 2)], &[]).since(&before), None);
     assert_eq!(look(2000, &[], &[(0, 2)]).since(&before), None, "it is not told of what is sent");
+}
+
+#[test]
+fn what_the_relay_has_in_a_silence_is_what_its_kernel_has_acknowledged() {
+    let seen = look(5000, &[(0, 1), (1, 2)], &[]).at_silence();
+    assert_eq!((seen.unsent_bytes, seen.unacked_bytes), (22, 26));
+    assert_eq!((seen.silent, seen.answered_after), (ms(625), Some(ms(312))));
+    assert_eq!(seen.taken_bytes(), 514 * 5000 - 48);
 }
 
 #[test]

@@ -94,13 +94,26 @@ fn a_quarter_of_all_circuits_may_be_lost_wherever_and_no_more() {
 }
 
 #[test]
+fn one_pump_that_is_left_without_an_answer_in_vain_is_enough() {
+    let (mut sums, told) = sums(2);
+    sums.take_in(0, ready(1, 1));
+    sums.take_in(1, ready(1, 1));
+    sums.start();
+    take(&told);
+    sums.take_in(1, Report::InVain(PumpFailure::Stalled { silent_ms: 5000 }));
+    let failed = take(&told);
+    let [MemberReport::Failed { kind, .. }] = &failed[..] else { panic!("{failed:?}") };
+    assert_eq!(*kind, FailureKind::Stalled);
+}
+
+#[test]
 fn failures_are_told_once_and_by_their_kind() {
     let few = || PumpFailure::TooFewOpen { open: 0, wanted: 2, last_problem: "gone".to_owned() };
     let refused = |code| PumpFailure::Refused { code, text: String::new() };
     let cases = [
         (few(), false, FailureKind::Unreachable),
         (few(), true, FailureKind::Closed),
-        (PumpFailure::Stalled { silent_ms: 1 }, true, FailureKind::Stalled),
+        (PumpFailure::Stalled { silent_ms: 1 }, true, FailureKind::Silent),
         (PumpFailure::AnsweredEarly { circuit: 0, sent: 1 }, true, FailureKind::WrongContent),
         (
             PumpFailure::CheckFailed { circuit: 0, cell: 1, mismatch: Mismatch::Forged },
@@ -109,7 +122,7 @@ fn failures_are_told_once_and_by_their_kind() {
         ),
         (refused(ErrorCode::UNKNOWN_MEASURER), false, FailureKind::Refused),
         (refused(ErrorCode::CALLED_OFF), true, FailureKind::Closed),
-        (refused(ErrorCode::NO_TRAFFIC), true, FailureKind::Stalled),
+        (refused(ErrorCode::NO_TRAFFIC), true, FailureKind::NothingCame),
     ];
     for (failure, has_started, expected) in cases {
         let (mut sums, told) = sums(1);

@@ -123,7 +123,7 @@ impl<R: Rng> Pump<R> {
         let Phase::Running(running) = &mut self.phase else { return false };
         flow.window.handle_delivered(now);
         running.counter.add(CELL_LEN as u64);
-        running.last_arrival = now;
+        running.silent_since = now;
         if self.sampler.handle_cell(&mut self.rng) {
             running.counter.add_check();
             let Flow { content, forward, cells_before, .. } = flow;

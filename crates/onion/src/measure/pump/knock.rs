@@ -20,6 +20,10 @@ const FIRST_AFTER: Duration = Duration::from_millis(500);
 /// From one try to the next. One that has no answer by then goes on: the kernel repeats it.
 const EVERY: Duration = Duration::from_secs(1);
 
+/// A try that is not answered for so many times this ends what was said before. Its first packet may have got lost by chance, and the kernel repeats that after a
+/// second.
+const MISSED_MAX: u32 = 2;
+
 /// New connections to the relay that nothing is sent on, one after the other.
 #[derive(Debug, Default)]
 pub(super) struct Knocks {
@@ -30,8 +34,10 @@ pub(super) struct Knocks {
     next: Option<ConnId>,
     /// To be dialled, or dialled and not answered yet.
     open: Option<ConnId>,
-    /// The first answer after which none was missing.
+    /// The first answer after which no two in a row were missing.
     answered_at: Option<Instant>,
+    /// How often it was time for another since the one that is open was dialled.
+    missed: u32,
 }
 
 /// How long nothing has come back, and since when the relay's host is known to be in reach.
@@ -40,7 +46,7 @@ pub struct Silence {
     /// Its length, until now.
     pub length: Duration,
     /// How long it had lasted when the relay's host answered a new connection, as it has each time since; `None` if it has not, or not
-    /// the last time.
+    /// for the last two seconds.
     pub answered_after: Option<Duration>,
 }
 
@@ -54,7 +60,7 @@ impl Knocks {
         if self.is_of(silent_since) { self.latest_at + EVERY } else { silent_since + FIRST_AFTER }
     }
 
-    /// A try is due. The one before may not be answered yet: then nothing new is tried, and what was said before it does not count any more.
+    /// A try is due. The one before may not be answered yet: then nothing new is tried, and what was said before it does soon not count any more.
     /// Otherwise there is a new connection, from `connect`, if it is worth while. Tells which connection is of no use any more.
     fn attempt(
         &mut self,
@@ -68,11 +74,15 @@ impl Knocks {
             *self = Self { since: Some(silent_since), ..Self::default() };
         }
         self.latest_at = now;
-        if self.open.is_some() {
-            self.answered_at = None;
-        } else {
+        if self.open.is_none() {
             self.open = connect();
             self.next = self.open;
+            self.missed = 0;
+        } else {
+            self.missed += 1;
+            if self.missed >= MISSED_MAX {
+                self.answered_at = None;
+            }
         }
         of_another
     }
@@ -104,8 +114,8 @@ impl<R: Rng> Pump<R> {
             return Silence { length: Duration::ZERO, answered_after: None };
         };
         Silence {
-            length: now.saturating_since(running.last_arrival),
-            answered_after: self.knocks.answered_after(running.last_arrival),
+            length: now.saturating_since(running.silent_since),
+            answered_after: self.knocks.answered_after(running.silent_since),
         }
     }
 
@@ -117,7 +127,7 @@ impl<R: Rng> Pump<R> {
     /// Time has passed: tries it, if it is time and cells are under way.
     pub(super) fn knock(&mut self, now: Instant) {
         let Phase::Running(running) = &self.phase else { return };
-        let silent_since = running.last_arrival;
+        let silent_since = running.silent_since;
         if now < self.knocks.next_at(silent_since) {
             return;
         }

@@ -238,6 +238,23 @@ impl<R: Rng> Pump<R> {
         self.events.push_back(Event::Ready { sockets, circuits });
     }
 
+    /// A relay that has been given nothing, since all sockets are held back or the rate is that low, is not silent yet.
+    pub(super) fn put_off_silence(&mut self, now: Instant) {
+        let is_loaded = self.is_loaded();
+        if let Phase::Running(running) = &mut self.phase
+            && !is_loaded
+        {
+            running.silent_since = running.silent_since.max(now);
+        }
+    }
+
+    /// When it gives up if nothing comes back until then; `None` where nothing is to come back.
+    #[must_use]
+    pub fn stalls_at(&self) -> Option<Instant> {
+        let Phase::Running(running) = &self.phase else { return None };
+        self.is_loaded().then(|| running.silent_since + self.config.stall_timeout)
+    }
+
     /// Set-up must end, and a loaded relay must not fall silent.
     pub(super) fn check_deadlines(&mut self, now: Instant) {
         match &self.phase {
@@ -252,10 +269,8 @@ impl<R: Rng> Pump<R> {
                     self.fail(PumpFailure::SetUpTimedOut { open, wanted, last_problem });
                 }
             }
-            Phase::Running(running)
-                if now >= running.last_arrival + self.config.stall_timeout && self.is_loaded() =>
-            {
-                let silent = now - running.last_arrival;
+            Phase::Running(running) if now >= running.silent_since + self.config.stall_timeout => {
+                let silent = now - running.silent_since;
                 let silent_ms = u64::try_from(silent.as_millis()).unwrap_or(u64::MAX);
                 self.fail(PumpFailure::Stalled { silent_ms });
             }

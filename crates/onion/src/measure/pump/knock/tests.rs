@@ -27,21 +27,35 @@ fn the_host_is_asked_after_half_a_second_and_then_each_second_and_its_first_answ
 }
 
 #[test]
-fn an_answer_that_is_missing_ends_what_was_said_before_and_one_that_comes_late_begins_anew() {
+fn answers_that_are_missing_end_what_was_said_before_and_one_that_comes_late_begins_anew() {
     let mut knocks = Knocks::default();
     attempt(&mut knocks, 1500, 1000, 0);
     knocks.conclude(ms(1520), ConnId(0), true);
     attempt(&mut knocks, 2500, 1000, 1);
-    assert_eq!(answered_after_ms(&knocks, 1000), Some(520), "it may still be answered");
-    // It was not: nothing new is dialled, since the kernel repeats it.
+    // Nothing new is dialled meanwhile, since the kernel repeats it.
     knocks.next = None;
     attempt(&mut knocks, 3500, 1000, 2);
-    assert_eq!((knocks.next, answered_after_ms(&knocks, 1000)), (None, None));
-    knocks.conclude(ms(3700), ConnId(1), true);
-    assert_eq!(answered_after_ms(&knocks, 1000), Some(2700));
+    assert_eq!(answered_after_ms(&knocks, 1000), Some(520), "its first packet may be lost");
     attempt(&mut knocks, 4500, 1000, 3);
-    knocks.conclude(ms(4500), ConnId(3), false);
+    assert_eq!((knocks.next, answered_after_ms(&knocks, 1000)), (None, None));
+    knocks.conclude(ms(4700), ConnId(1), true);
+    assert_eq!(answered_after_ms(&knocks, 1000), Some(3700));
+    attempt(&mut knocks, 5500, 1000, 4);
+    knocks.conclude(ms(5500), ConnId(4), false);
     assert_eq!(answered_after_ms(&knocks, 1000), None, "no route");
+}
+
+#[test]
+fn one_packet_that_is_lost_is_no_answer_missing() {
+    let mut knocks = Knocks::default();
+    attempt(&mut knocks, 500, 0, 0);
+    knocks.conclude(ms(600), ConnId(0), true);
+    for (number, at_ms) in [(1, 1500), (2, 3500)] {
+        attempt(&mut knocks, at_ms, 0, number);
+        attempt(&mut knocks, at_ms + 1000, 0, 9);
+        knocks.conclude(ms(at_ms + 1100), ConnId(number), true);
+        assert_eq!(answered_after_ms(&knocks, 0), Some(600));
+    }
 }
 
 #[test]
