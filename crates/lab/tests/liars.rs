@@ -39,6 +39,7 @@ in_both_worlds! {
     a_relay_that_drops_cells_is_found_out
     a_relay_that_alters_cells_is_found_out
     a_relay_that_falls_silent_gives_no_number
+    a_measurer_all_of_whose_sockets_are_held_back_waits_for_its_turn
     a_relay_that_closes_its_connections_gives_no_number
     a_relay_that_destroys_circuits_gives_no_number
     an_impostor_gives_no_number
@@ -171,6 +172,16 @@ fn a_relay_that_falls_silent_gives_no_number(stage: impl Stage) {
     assert!(*silent_ms >= 1500);
     let answered = report.answered_after.expect("its host is there");
     assert!(answered >= Duration::from_millis(500), "{answered:?}");
+}
+
+/// It has given the relay nothing until then, for longer than a relay may be silent.
+fn a_measurer_all_of_whose_sockets_are_held_back_waits_for_its_turn(stage: impl Stage) {
+    let held_back = Some(Duration::from_secs(3));
+    let turn = Scenario { seconds: 5, held_back, ..Scenario::on_one_circuit(Relay::Honest) };
+    let report = turn.play_on(stage);
+    assert_eq!(report.result, Ok(()));
+    let (before, after) = report.seconds.split_at(3);
+    assert!(before.iter().all(|it| it.bytes == 0) && after.iter().all(|it| it.bytes > 0));
 }
 
 fn a_relay_that_closes_its_connections_gives_no_number(stage: impl Stage) {

@@ -10,7 +10,9 @@ use lab::liars::{LiedAt, TransitLiar, TransitLie};
 use link::Forge;
 use onion::identity::{OwnIdentity, RelayIds};
 use onion::measure::Second;
-use onion::measure::pump::{Event, Landing, Pace, Pump, PumpConfig, PumpFailure, Target, WayBack};
+use onion::measure::pump::{
+    Event, HeldBack, Landing, Pace, Pump, PumpConfig, PumpFailure, Target, WayBack,
+};
 use onion::node::Node as _;
 use onion::router::{Router, RouterConfig};
 use onion::{Duration, Instant, Rate};
@@ -73,6 +75,8 @@ pub(crate) struct Scenario {
     pub(crate) rate: Rate,
     pub(crate) check_one_in: u32,
     pub(crate) setup_timeout: Duration,
+    /// Every other socket is silent for so long at first; the first of an odd number of sockets, too.
+    pub(crate) held_back: Option<Duration>,
     /// Circuits to the first landing that somebody else asks the relay for in vain meanwhile.
     pub(crate) strangers_circuits: u32,
     /// Decides all random choices of both sides in virtual time.
@@ -93,6 +97,7 @@ impl Scenario {
             rate: Rate::from_mbit_per_s(20.0),
             check_one_in: 125,
             setup_timeout: Duration::from_secs(8),
+            held_back: None,
             strangers_circuits: 0,
             seed: 1,
             capacity: None,
@@ -113,7 +118,9 @@ impl Scenario {
             address: *address,
         });
         PumpConfig {
-            held_back: None,
+            held_back: self
+                .held_back
+                .map(|after| HeldBack { after, sockets_before: self.sockets % 2 }),
             target: Target { address: target, ids },
             way_back: WayBack::Transit { landings: own.collect(), authenticate_as: Vec::new() },
             sockets: self.sockets,
