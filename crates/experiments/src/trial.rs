@@ -3,7 +3,7 @@
 use crate::error::Error;
 use crate::load::{Load, Reading};
 use crate::telling::middle;
-use crate::witness::{Count, Witness};
+use crate::witness::{Count, Witness, mbit};
 use coordinator::{Estimate, Hindered, Outcome, Percentile};
 use lab::RelaySaid;
 use measurer::{Progress, Request, Team, WorkerLoad};
@@ -21,13 +21,16 @@ const BUSY: f64 = 0.9;
 /// Waiting for a processor for this share of the time costs as much of what is passed on.
 const MUCH_WAITING: f64 = 0.05;
 
-/// A relay is behind in a second if in this share of looks there waits for it what it sends in [`BEHIND_TIME`]. One that is fast enough
+/// A relay is behind in half a second if in this share of looks there waits for it what it sends in [`BEHIND_TIME`]. One that is fast enough
 /// has read everything at most looks; a bucket that is empty for a moment is filled again within a tenth of a second.
 const BEHIND_SHARE: f64 = 0.9;
 const BEHIND_TIME: Duration = Duration::from_millis(10);
 
-/// Fewer seconds have no median that says anything.
-const BEHIND_SECONDS_MIN: usize = 4;
+/// What is looked at as a whole. Over a path with loss there are dips in which less comes than the relay could pass on, and hardly a second without one.
+const HALF: Duration = Duration::from_millis(500);
+
+/// Fewer halves have no median that says anything.
+const BEHIND_HALVES_MIN: usize = 8;
 
 /// Time for the relay's word on the last second.
 const LAST_WORD: Duration = Duration::from_millis(1200);
@@ -68,8 +71,8 @@ pub(super) struct TriedSecond {
     pub(super) said: Option<Rate>,
     /// What the kernel counted that the relay's process sent.
     pub(super) sent: Rate,
-    /// Whether all the time more had come to the relay than it read: what it did then is what it can do.
-    pub(super) is_behind: bool,
+    /// The same of those of its halves in which all the time more had come to the relay than it read: what it did then is what it can do.
+    pub(super) sent_behind: [Option<Rate>; 2],
 }
 
 /// What is gathered while a round is on.
@@ -151,9 +154,14 @@ impl Round {
             let end = after(start, index);
             let begin = start + Duration::from_secs(u64::from(index));
             let much = sent.bytes_in(BEHIND_TIME).max(1);
-            let is_behind = witness.share_unread(0, much, (begin, end)) >= BEHIND_SHARE;
+            let sent_behind = [begin, begin + HALF].map(|begin| {
+                let half = (begin, begin + HALF);
+                let is_behind = witness.share_unread(0, much, half) >= BEHIND_SHARE;
+                let bytes = witness.bytes_between(0, half.0, half.1);
+                is_behind.then(|| Rate::from_mbit_per_s(mbit(bytes) / HALF.as_secs_f64()))
+            });
             let said = said.second_ending(end);
-            TriedSecond { end, measured: *measured, said, sent, is_behind }
+            TriedSecond { end, measured: *measured, said, sent, sent_behind }
         };
         (0..).zip(self.seconds.iter().zip(sent)).map(second).collect()
     }
@@ -187,17 +195,17 @@ impl Tried {
         middle(self.seconds.iter().map(|second| second.sent.as_mbit_per_s()))
     }
 
-    /// The same of the seconds in which more had come to the relay than it read, all the time: what it can do over these very sockets.
+    /// The same of the half seconds in which more had come to the relay than it read, all the time: what it can do over these very sockets.
     /// `None` if there were hardly any, and where it waited for a processor: then this machine kept it from reading.
     pub(super) fn sent_behind_mbit(&self) -> Option<f64> {
         if self.load.waited > MUCH_WAITING {
             return None;
         }
-        let behind = || self.seconds.iter().filter(|it| it.is_behind);
-        if behind().count() < BEHIND_SECONDS_MIN {
+        let behind = || self.seconds.iter().flat_map(|it| it.sent_behind).flatten();
+        if behind().count() < BEHIND_HALVES_MIN {
             return None;
         }
-        middle(behind().map(|second| second.sent.as_mbit_per_s()))
+        middle(behind().map(Rate::as_mbit_per_s))
     }
 
     /// Why the estimate is but a lower bound, if it is. A relay without limit is bound by its
@@ -313,14 +321,14 @@ mod tests {
     #[test]
     fn what_a_relay_sends_while_behind_is_what_it_can_unless_the_machine_kept_it_from_reading() {
         let rate = Rate::from_mbit_per_s;
-        let second = |(number, sent, is_behind): (u64, f64, bool)| TriedSecond {
+        let second = |(number, sent, behind): (u64, f64, [bool; 2])| TriedSecond {
             end: Instant::from_millis(1000 * number),
             measured: rate(sent),
             said: None,
             sent: rate(sent),
-            is_behind,
+            sent_behind: behind.map(|it| it.then(|| rate(sent))),
         };
-        let tried = |seconds: &[(u64, f64, bool)], waited| Tried {
+        let tried = |seconds: &[(u64, f64, [bool; 2])], waited| Tried {
             outcome: Outcome::Failed {
                 reason: coordinator::Failure::GotNothing,
                 measurer: None,
@@ -333,12 +341,19 @@ mod tests {
             sockets: None,
             hindered: Vec::new(),
         };
-        let seconds =
-            [(1, 30.0, false), (2, 72.0, true), (3, 74.0, true), (4, 73.0, true), (5, 73.0, true)];
+        let (both, first) = ([true; 2], [true, false]);
+        let seconds = [
+            (1, 30.0, [false; 2]),
+            (2, 72.0, both),
+            (3, 74.0, both),
+            (4, 73.0, both),
+            (5, 73.0, first),
+            (6, 73.0, first),
+        ];
         let behind = |seconds, waited| tried(seconds, waited).sent_behind_mbit();
         assert_eq!(behind(&seconds, 0.0), Some(73.0));
         assert_eq!(behind(&seconds, 0.2), None, "starved");
-        assert_eq!(behind(&seconds[..4], 0.0), None, "three seconds");
+        assert_eq!(behind(&seconds[..5], 0.0), None, "three seconds and a half");
     }
 
     #[test]

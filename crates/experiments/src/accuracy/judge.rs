@@ -131,7 +131,7 @@ mod tests {
             measured: rate(100.0),
             said: Some(rate(100.0)),
             sent: rate(50.0),
-            is_behind: false,
+            sent_behind: [None; 2],
         };
         let outcome = Outcome::Measured(Estimate {
             mode: coordinator::Mode::Echo,
