@@ -279,14 +279,15 @@ pub fn told(message: FromMeasurer) -> Result<Told, MessageError> {
     Ok(Told::Report(report))
 }
 
+/// By their numbers. A number keeps its meaning: a measurer that does not know [`FailureKind::Stalled`] says 3 of each silence, and shows nothing by it.
 const KINDS: [FailureKind; 8] = [
     FailureKind::Unreachable,
     FailureKind::Closed,
-    FailureKind::Stalled,
+    FailureKind::Silent,
     FailureKind::WrongContent,
     FailureKind::Refused,
     FailureKind::Broken,
-    FailureKind::Silent,
+    FailureKind::Stalled,
     FailureKind::NothingCame,
 ];
 

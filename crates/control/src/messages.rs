@@ -323,7 +323,7 @@ pub struct Load {
 /// The end of a round without a result.
 #[derive(Clone, PartialEq, prost::Message)]
 pub struct Failed {
-    /// A [`measurer::member::FailureKind`], numbered from 1 in its order.
+    /// A [`measurer::member::FailureKind`], numbered from 1 in its order, which new ones end.
     #[prost(uint32, tag = "1")]
     pub kind: u32,
     /// What happened.

@@ -309,9 +309,8 @@ impl Series {
     pub fn was_in_vain(&self, at: Option<MeasurerId>, from: u32) -> bool {
         const TIMELY: core::ops::Range<Duration> =
             Duration::from_millis(500)..Duration::from_millis(2000);
-        let asked =
-            self.measurers.iter().filter(|it| at.is_none_or(|at| it.assignment.measurer == at));
-        asked.into_iter().any(|it| {
+        let is_asked = |it: &&Reported| at.is_none_or(|at| it.assignment.measurer == at);
+        self.measurers.iter().filter(is_asked).any(|it| {
             let told = it.seconds.iter().zip(&it.accounts).skip(from as usize).rev();
             let latest = told.skip_while(|(bytes, _)| bytes.is_none());
             let silent = latest.take_while(|(bytes, _)| **bytes == Some(0));
@@ -333,14 +332,12 @@ impl Series {
     /// Whether the relay's host was in reach in at least half of the seconds in which nothing came back to anybody: it answered a new connection, and had something to send back.
     #[must_use]
     pub fn was_idle_in_reach(&self) -> bool {
-        let of = |second: usize| {
-            let accounts = self.measurers.iter().filter_map(move |it| it.account(second));
-            accounts.map(|it| it.taken_bytes() > 0 && it.answered_after.is_some())
-        };
-        let idle = |second: &usize| self.sums.get(*second).is_some_and(|sum| *sum == 0);
-        let idle: Vec<usize> = (0..self.sums.len()).filter(idle).collect();
-        let in_reach = idle.iter().filter(|it| of(**it).any(|it| it)).count();
-        in_reach > 0 && 2 * in_reach >= idle.len()
+        let shows = |it: &Account| it.taken_bytes() > 0 && it.answered_after.is_some();
+        let is_in_reach =
+            |second: usize| self.measurers.iter().filter_map(|it| it.account(second)).any(shows);
+        let idle = || (0..).zip(&self.sums).filter(|(_, sum)| **sum == 0).map(|(second, _)| second);
+        let in_reach = idle().filter(|second| is_in_reach(*second)).count();
+        in_reach > 0 && 2 * in_reach >= idle().count()
     }
 
     /// Whether all that came back to measurers ended with this second or with the next, as far as they have reported, and nobody shows that the relay was still there:

@@ -143,16 +143,16 @@ pub enum FailureKind {
     Unreachable,
     /// Too few sockets or circuits stayed open.
     Closed,
-    /// The relay keeps its connections but does not relay, though its host is in reach and it had something to relay.
-    Stalled,
+    /// Nothing comes back any more, and nothing shows whether that is the relay or the path.
+    Silent,
     /// What came back is not what an honest relay makes of what was sent.
     WrongContent,
     /// The relay says that it will not be measured.
     Refused,
     /// The measurer itself, or the way to it, is broken.
     Broken,
-    /// Nothing comes back any more, and nothing shows whether that is the relay or the path.
-    Silent,
+    /// The relay keeps its connections but does not relay, though its host is in reach and it had something to relay.
+    Stalled,
     /// The relay says that nothing comes to it.
     NothingCame,
 }

@@ -201,6 +201,14 @@ fn a_measurer_cannot_tell_of_times_that_cannot_be() {
 }
 
 #[test]
+fn the_number_of_a_failure_means_what_it_has_always_meant() {
+    // A measurer of before says so of each silence: it is no evidence against the relay.
+    assert_eq!(kind_of(3), FailureKind::Silent);
+    assert_eq!((kind_number(FailureKind::Stalled), kind_of(7)), (7, FailureKind::Stalled));
+    assert_eq!((kind_of(0), kind_of(9)), (FailureKind::Broken, FailureKind::Broken));
+}
+
+#[test]
 fn text_from_elsewhere_cannot_break_a_log() {
     assert_eq!(plain("a\nb\u{1b}[31m"), "a b [31m");
     assert_eq!(plain(&"é".repeat(5000)).chars().count(), TEXT_MAX_CHARS);

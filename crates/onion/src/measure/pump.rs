@@ -422,8 +422,8 @@ impl<R: Rng> Node for Pump<R> {
                 if !running.has_begun {
                     next = running.start;
                 }
-                next = next.min(self.next_knock_at(running.silent_since));
-                next = next.min(running.silent_since + self.config.stall_timeout);
+                next = next.min(self.knocks.next_at(running.silent_since));
+                next = self.stalls_at().map_or(next, |at| next.min(at));
                 next = running.held_back_until.map_or(next, |until| next.min(until));
                 if !self.throttled.is_empty() {
                     let one_record = (CELLS_PER_RECORD * CELL_LEN) as u64;

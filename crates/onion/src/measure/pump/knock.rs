@@ -55,8 +55,8 @@ impl Knocks {
         self.since == Some(silent_since)
     }
 
-    /// When the next try is due in the silence that began then.
-    fn next_at(&self, silent_since: Instant) -> Instant {
+    /// When it is to be tried next in the silence that began then, or for the first time.
+    pub(super) fn next_at(&self, silent_since: Instant) -> Instant {
         if self.is_of(silent_since) { self.latest_at + EVERY } else { silent_since + FIRST_AFTER }
     }
 
@@ -68,9 +68,10 @@ impl Knocks {
         silent_since: Instant,
         connect: impl FnOnce() -> Option<ConnId>,
     ) -> Option<ConnId> {
-        // What is still awaited from another silence belongs to one that is over.
-        let of_another = if self.is_of(silent_since) { None } else { self.open };
+        let mut of_another = None;
         if !self.is_of(silent_since) {
+            // What is still awaited belongs to a silence that is over.
+            of_another = self.open;
             *self = Self { since: Some(silent_since), ..Self::default() };
         }
         self.latest_at = now;
@@ -89,13 +90,8 @@ impl Knocks {
 
     /// The host has answered this one, or it came to nothing. Those of a silence that is over do not count.
     fn conclude(&mut self, now: Instant, conn: ConnId, is_answered: bool) {
-        if self.open.take_if(|it| *it == conn).is_none() {
-            return;
-        }
-        if is_answered {
-            self.answered_at.get_or_insert(now);
-        } else {
-            self.answered_at = None;
+        if self.open.take_if(|it| *it == conn).is_some() {
+            self.answered_at = is_answered.then(|| self.answered_at.unwrap_or(now));
         }
     }
 
@@ -117,11 +113,6 @@ impl<R: Rng> Pump<R> {
             length: now.saturating_since(running.silent_since),
             answered_after: self.knocks.answered_after(running.silent_since),
         }
-    }
-
-    /// When it is to be tried next, or for the first time: soon after the beginning of a silence, and then again and again.
-    pub(super) fn next_knock_at(&self, silent_since: Instant) -> Instant {
-        self.knocks.next_at(silent_since)
     }
 
     /// Time has passed: tries it, if it is time and cells are under way.

@@ -248,11 +248,11 @@ impl<R: Rng> Pump<R> {
         }
     }
 
-    /// When it gives up if nothing comes back until then; `None` where nothing is to come back.
+    /// When it gives up if nothing comes back until then, which is put off again and again as long as nothing is to come back; `None` unless it is running.
     #[must_use]
     pub fn stalls_at(&self) -> Option<Instant> {
         let Phase::Running(running) = &self.phase else { return None };
-        self.is_loaded().then(|| running.silent_since + self.config.stall_timeout)
+        Some(running.silent_since + self.config.stall_timeout)
     }
 
     /// Set-up must end, and a loaded relay must not fall silent.
@@ -269,7 +269,7 @@ impl<R: Rng> Pump<R> {
                     self.fail(PumpFailure::SetUpTimedOut { open, wanted, last_problem });
                 }
             }
-            Phase::Running(running) if now >= running.silent_since + self.config.stall_timeout => {
+            Phase::Running(running) if self.stalls_at().is_some_and(|at| now >= at) => {
                 let silent = now - running.silent_since;
                 let silent_ms = u64::try_from(silent.as_millis()).unwrap_or(u64::MAX);
                 self.fail(PumpFailure::Stalled { silent_ms });
