@@ -71,8 +71,23 @@ pub(super) struct TriedSecond {
     pub(super) said: Option<Rate>,
     /// What the kernel counted that the relay's process sent.
     pub(super) sent: Rate,
-    /// The same of those of its halves in which all the time more had come to the relay than it read: what it did then is what it can do.
-    pub(super) sent_behind: [Option<Rate>; 2],
+    pub(super) halves: [Half; 2],
+}
+
+/// Half a second of the last round.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Half {
+    /// What the kernel counted that the relay's process sent.
+    sent: Rate,
+    /// In which share of looks more had come to the relay than it read.
+    behind: f64,
+}
+
+impl Half {
+    /// Nothing but itself kept the relay: what it did then is what it can do.
+    fn is_behind(&self) -> bool {
+        self.behind >= BEHIND_SHARE
+    }
 }
 
 /// What is gathered while a round is on.
@@ -154,14 +169,15 @@ impl Round {
             let end = after(start, index);
             let begin = start + Duration::from_secs(u64::from(index));
             let much = sent.bytes_in(BEHIND_TIME).max(1);
-            let sent_behind = [begin, begin + HALF].map(|begin| {
-                let half = (begin, begin + HALF);
-                let is_behind = witness.share_unread(0, much, half) >= BEHIND_SHARE;
-                let bytes = witness.bytes_between(0, half.0, half.1);
-                is_behind.then(|| Rate::from_mbit_per_s(mbit(bytes) / HALF.as_secs_f64()))
+            let halves = [begin, begin + HALF].map(|begin| {
+                let bytes = witness.bytes_between(0, begin, begin + HALF);
+                Half {
+                    sent: Rate::from_mbit_per_s(mbit(bytes) / HALF.as_secs_f64()),
+                    behind: witness.share_unread(0, much, (begin, begin + HALF)),
+                }
             });
             let said = said.second_ending(end);
-            TriedSecond { end, measured: *measured, said, sent, sent_behind }
+            TriedSecond { end, measured: *measured, said, sent, halves }
         };
         (0..).zip(self.seconds.iter().zip(sent)).map(second).collect()
     }
@@ -201,11 +217,22 @@ impl Tried {
         if self.load.waited > MUCH_WAITING {
             return None;
         }
-        let behind = || self.seconds.iter().flat_map(|it| it.sent_behind).flatten();
+        let behind = || self.halves().filter(Half::is_behind);
         if behind().count() < BEHIND_HALVES_MIN {
             return None;
         }
-        middle(behind().map(Rate::as_mbit_per_s))
+        middle(behind().map(|it| it.sent.as_mbit_per_s()))
+    }
+
+    /// In which share of looks more had come to the relay than it read, over the whole round. `None` if there was none.
+    pub(super) fn share_behind(&self) -> Option<f64> {
+        let (count, sum) =
+            self.halves().fold((0.0, 0.0), |(n, sum), it| (n + 1.0, sum + it.behind));
+        (count > 0.0).then(|| sum / count)
+    }
+
+    fn halves(&self) -> impl Iterator<Item = Half> {
+        self.seconds.iter().flat_map(|it| it.halves)
     }
 
     /// Why the estimate is but a lower bound, if it is. A relay without limit is bound by its
@@ -326,7 +353,8 @@ mod tests {
             measured: rate(sent),
             said: None,
             sent: rate(sent),
-            sent_behind: behind.map(|it| it.then(|| rate(sent))),
+            halves: behind
+                .map(|it| Half { sent: rate(sent), behind: if it { 0.94 } else { 0.86 } }),
         };
         let tried = |seconds: &[(u64, f64, [bool; 2])], waited| Tried {
             outcome: Outcome::Failed {
@@ -354,6 +382,9 @@ mod tests {
         assert_eq!(behind(&seconds, 0.0), Some(73.0));
         assert_eq!(behind(&seconds, 0.2), None, "starved");
         assert_eq!(behind(&seconds[..5], 0.0), None, "three seconds and a half");
+        let share = tried(&seconds[..2], 0.0).share_behind().expect("two seconds");
+        assert!((share - 0.9).abs() < 1e-9, "{share}");
+        assert_eq!(tried(&[], 0.0).share_behind(), None);
     }
 
     #[test]

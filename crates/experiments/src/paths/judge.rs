@@ -103,6 +103,10 @@ impl Judged {
                 timed.ok().and_then(|it| it.took_since_fault).map(|it| it.as_secs_f64()),
             )
             .column("sent_mbit_per_s", tried.ok().and_then(Tried::sent_mbit))
+            .column(
+                "behind_percent",
+                tried.ok().and_then(Tried::share_behind).map(|it| (it * 100.0).round()),
+            )
             .column("seconds_mbit_per_s", tried.ok().map(Tried::seconds_text))
             .says(verdict);
         Self { case, path, verdict }

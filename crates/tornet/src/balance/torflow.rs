@@ -25,13 +25,13 @@ const CAP: (f64, f64) = (0.05, 6500.0);
 pub struct TorFlow {
     /// Downloads through each relay.
     pub downloads: u32,
-    /// Downloads at a time.
-    pub at_once: u16,
+    /// Downloads at a time, for each hundred relays: a pass takes as long in a network of any size, and loads it as much.
+    pub at_once_of_100: u16,
 }
 
 impl Default for TorFlow {
     fn default() -> Self {
-        Self { downloads: 5, at_once: 10 }
+        Self { downloads: 5, at_once_of_100: 30 }
     }
 }
 
@@ -92,7 +92,10 @@ impl Balancer for TorFlow {
     fn weigh(&self, network: &Network, how: &Conditions<'_>) -> Result<Weighing, Error> {
         let probes = self.probes(network, &mut Lot::of(how.seed, 5));
         let site = Site::new("scanner", "US", Rate::from_bit_per_s(1_000_000_000));
-        let scan = Scan { probes: probes.iter().map(|it| it.1).collect(), at_once: self.at_once };
+        let scan = Scan {
+            probes: probes.iter().map(|it| it.1).collect(),
+            at_once: self.at_once(network.relays.len()),
+        };
         let guests = Guests { scanners: vec![(site, Arc::new(scan))], team: Vec::new() };
         let plan =
             Plan { seconds: how.seconds_max, warm_up_s: 0, threads: how.threads, seed: how.seed };
@@ -135,6 +138,12 @@ impl Balancer for TorFlow {
 }
 
 impl TorFlow {
+    /// Downloads at a time in a network of so many relays: one at least.
+    fn at_once(&self, relays: usize) -> u16 {
+        let at_once = relays * usize::from(self.at_once_of_100) / 100;
+        u16::try_from(at_once).unwrap_or(u16::MAX).max(1)
+    }
+
     /// All downloads, and the relay that each is to measure. Relays take turns, so that each is measured at several times.
     fn probes(&self, network: &Network, lot: &mut Lot) -> Vec<(usize, Probe)> {
         let mut weights: Vec<u64> = network.relays.iter().map(|it| it.weight).collect();
@@ -239,6 +248,12 @@ mod tests {
         let relays = [relay(9e6, &[100.0]), relay(1e6, &[100.0]), relay(1e6, &[])];
         assert_eq!(scale_as_torflow(&relays, 0.5), [Some(5000), Some(1000), None]);
         assert_eq!(scale_as_torflow(&[relay(0.0, &[1.0])], 1.0), [Some(1)], "never none at all");
+    }
+
+    #[test]
+    fn a_pass_has_downloads_at_a_time_in_proportion_to_the_network() {
+        let at_once = |relays| TorFlow::default().at_once(relays);
+        assert_eq!([1, 34, 346, 7000, 1_000_000].map(at_once), [1, 10, 103, 2100, u16::MAX]);
     }
 
     #[test]
