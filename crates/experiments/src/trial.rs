@@ -21,16 +21,17 @@ const BUSY: f64 = 0.9;
 /// Waiting for a processor for this share of the time costs as much of what is passed on.
 const MUCH_WAITING: f64 = 0.05;
 
-/// A relay is behind in half a second if in this share of looks there waits for it what it sends in [`BEHIND_TIME`]. One that is fast enough
+/// A relay is behind in a quarter of a second if in this share of looks there waits for it what it sends in [`BEHIND_TIME`]. One that is fast enough
 /// has read everything at most looks; a bucket that is empty for a moment is filled again within a tenth of a second.
 const BEHIND_SHARE: f64 = 0.9;
 const BEHIND_TIME: Duration = Duration::from_millis(10);
 
-/// What is looked at as a whole. Over a path with loss there are dips in which less comes than the relay could pass on, and hardly a second without one.
-const HALF: Duration = Duration::from_millis(500);
+/// What is looked at as a whole: sixteen times as long as stock tor's bucket waits to be filled again. Over a path with loss there are dips in which
+/// less comes than the relay could pass on, and hardly a second without one.
+const QUARTER: Duration = Duration::from_millis(250);
 
-/// Fewer halves have no median that says anything.
-const BEHIND_HALVES_MIN: usize = 8;
+/// Fewer quarters have no median that says anything.
+const BEHIND_QUARTERS_MIN: usize = 16;
 
 /// Time for the relay's word on the last second.
 const LAST_WORD: Duration = Duration::from_millis(1200);
@@ -71,19 +72,19 @@ pub(super) struct TriedSecond {
     pub(super) said: Option<Rate>,
     /// What the kernel counted that the relay's process sent.
     pub(super) sent: Rate,
-    pub(super) halves: [Half; 2],
+    pub(super) quarters: [Quarter; 4],
 }
 
-/// Half a second of the last round.
+/// A quarter of a second of the last round.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Half {
+pub(super) struct Quarter {
     /// What the kernel counted that the relay's process sent.
     sent: Rate,
     /// In which share of looks more had come to the relay than it read.
     behind: f64,
 }
 
-impl Half {
+impl Quarter {
     /// Nothing but itself kept the relay: what it did then is what it can do.
     fn is_behind(&self) -> bool {
         self.behind >= BEHIND_SHARE
@@ -169,15 +170,16 @@ impl Round {
             let end = after(start, index);
             let begin = start + Duration::from_secs(u64::from(index));
             let much = sent.bytes_in(BEHIND_TIME).max(1);
-            let halves = [begin, begin + HALF].map(|begin| {
-                let bytes = witness.bytes_between(0, begin, begin + HALF);
-                Half {
-                    sent: Rate::from_mbit_per_s(mbit(bytes) / HALF.as_secs_f64()),
-                    behind: witness.share_unread(0, much, (begin, begin + HALF)),
+            let quarters = [0, 1, 2, 3].map(|number| {
+                let begin = begin + QUARTER * number;
+                let bytes = witness.bytes_between(0, begin, begin + QUARTER);
+                Quarter {
+                    sent: Rate::from_mbit_per_s(mbit(bytes) / QUARTER.as_secs_f64()),
+                    behind: witness.share_unread(0, much, (begin, begin + QUARTER)),
                 }
             });
             let said = said.second_ending(end);
-            TriedSecond { end, measured: *measured, said, sent, halves }
+            TriedSecond { end, measured: *measured, said, sent, quarters }
         };
         (0..).zip(self.seconds.iter().zip(sent)).map(second).collect()
     }
@@ -211,14 +213,14 @@ impl Tried {
         middle(self.seconds.iter().map(|second| second.sent.as_mbit_per_s()))
     }
 
-    /// The same of the half seconds in which more had come to the relay than it read, all the time: what it can do over these very sockets.
+    /// The same of the quarters of a second in which more had come to the relay than it read, all the time: what it can do over these very sockets.
     /// `None` if there were hardly any, and where it waited for a processor: then this machine kept it from reading.
     pub(super) fn sent_behind_mbit(&self) -> Option<f64> {
         if self.load.waited > MUCH_WAITING {
             return None;
         }
-        let behind = || self.halves().filter(Half::is_behind);
-        if behind().count() < BEHIND_HALVES_MIN {
+        let behind = || self.quarters().filter(Quarter::is_behind);
+        if behind().count() < BEHIND_QUARTERS_MIN {
             return None;
         }
         middle(behind().map(|it| it.sent.as_mbit_per_s()))
@@ -227,12 +229,12 @@ impl Tried {
     /// In which share of looks more had come to the relay than it read, over the whole round. `None` if there was none.
     pub(super) fn share_behind(&self) -> Option<f64> {
         let (count, sum) =
-            self.halves().fold((0.0, 0.0), |(n, sum), it| (n + 1.0, sum + it.behind));
+            self.quarters().fold((0.0, 0.0), |(n, sum), it| (n + 1.0, sum + it.behind));
         (count > 0.0).then(|| sum / count)
     }
 
-    fn halves(&self) -> impl Iterator<Item = Half> {
-        self.seconds.iter().flat_map(|it| it.halves)
+    fn quarters(&self) -> impl Iterator<Item = Quarter> {
+        self.seconds.iter().flat_map(|it| it.quarters)
     }
 
     /// Why the estimate is but a lower bound, if it is. A relay without limit is bound by its
@@ -348,15 +350,17 @@ mod tests {
     #[test]
     fn what_a_relay_sends_while_behind_is_what_it_can_unless_the_machine_kept_it_from_reading() {
         let rate = Rate::from_mbit_per_s;
-        let second = |(number, sent, behind): (u64, f64, [bool; 2])| TriedSecond {
+        let second = |(number, sent, behind): (u64, f64, usize)| TriedSecond {
             end: Instant::from_millis(1000 * number),
             measured: rate(sent),
             said: None,
             sent: rate(sent),
-            halves: behind
-                .map(|it| Half { sent: rate(sent), behind: if it { 0.94 } else { 0.86 } }),
+            quarters: [0, 1, 2, 3].map(|it| Quarter {
+                sent: rate(sent),
+                behind: if it < behind { 0.94 } else { 0.86 },
+            }),
         };
-        let tried = |seconds: &[(u64, f64, [bool; 2])], waited| Tried {
+        let tried = |seconds: &[(u64, f64, usize)], waited| Tried {
             outcome: Outcome::Failed {
                 reason: coordinator::Failure::GotNothing,
                 measurer: None,
@@ -369,19 +373,12 @@ mod tests {
             sockets: None,
             hindered: Vec::new(),
         };
-        let (both, first) = ([true; 2], [true, false]);
-        let seconds = [
-            (1, 30.0, [false; 2]),
-            (2, 72.0, both),
-            (3, 74.0, both),
-            (4, 73.0, both),
-            (5, 73.0, first),
-            (6, 73.0, first),
-        ];
+        let seconds =
+            [(1, 30.0, 0), (2, 72.0, 4), (3, 74.0, 4), (4, 73.0, 4), (5, 73.0, 3), (6, 73.0, 1)];
         let behind = |seconds, waited| tried(seconds, waited).sent_behind_mbit();
         assert_eq!(behind(&seconds, 0.0), Some(73.0));
         assert_eq!(behind(&seconds, 0.2), None, "starved");
-        assert_eq!(behind(&seconds[..5], 0.0), None, "three seconds and a half");
+        assert_eq!(behind(&seconds[..5], 0.0), None, "fifteen quarters");
         let share = tried(&seconds[..2], 0.0).share_behind().expect("two seconds");
         assert!((share - 0.9).abs() < 1e-9, "{share}");
         assert_eq!(tried(&[], 0.0).share_behind(), None);
