@@ -76,7 +76,7 @@ pub(super) struct TriedSecond {
 }
 
 /// A quarter of a second of the last round.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Quarter {
     /// What the kernel counted that the relay's process sent.
     sent: Rate,

@@ -98,7 +98,7 @@ pub(super) fn is_good(case: &Case) -> bool {
 mod tests {
     use super::*;
     use crate::load::Load;
-    use crate::trial::TriedSecond;
+    use crate::trial::{Quarter, TriedSecond};
     use coordinator::{Estimate, Outcome, Params, Spread};
     use onion::Instant;
 
@@ -131,7 +131,7 @@ mod tests {
             measured: rate(100.0),
             said: Some(rate(100.0)),
             sent: rate(50.0),
-            sent_behind: [None; 2],
+            quarters: [Quarter::default(); 4],
         };
         let outcome = Outcome::Measured(Estimate {
             mode: coordinator::Mode::Echo,
