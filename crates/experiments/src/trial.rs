@@ -72,6 +72,7 @@ pub(super) struct TriedSecond {
     pub(super) said: Option<Rate>,
     /// What the kernel counted that the relay's process sent.
     pub(super) sent: Rate,
+    /// One after the other.
     pub(super) quarters: [Quarter; 4],
 }
 

@@ -68,7 +68,9 @@ fn flashflow_finds_what_relays_can_and_torflow_comes_less_near() {
 #[test]
 fn what_balancers_find_does_not_depend_on_threads() {
     let network = small();
-    for balancer in [&flashflow() as &dyn Balancer, &TorFlow { downloads: 1, at_once_of_100: 20 }] {
+    for balancer in
+        [&flashflow() as &dyn Balancer, &TorFlow { downloads: 1, at_once_per_100_relays: 20 }]
+    {
         let one = weigh_on(balancer, &network, 1).expect("it works");
         let three = weigh_on(balancer, &network, 3).expect("it works");
         assert_eq!(one, three);

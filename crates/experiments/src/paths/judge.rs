@@ -109,6 +109,10 @@ impl Judged {
             )
             .column("seconds_mbit_per_s", tried.ok().map(Tried::seconds_text))
             .says(verdict);
+        let case = match tried {
+            Ok(tried) => tried.with_loads(case),
+            Err(_) => case,
+        };
         Self { case, path, verdict }
     }
 

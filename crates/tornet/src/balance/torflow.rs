@@ -25,13 +25,13 @@ const CAP: (f64, f64) = (0.05, 6500.0);
 pub struct TorFlow {
     /// Downloads through each relay.
     pub downloads: u32,
-    /// Downloads at a time, for each hundred relays: a pass takes as long in a network of any size, and loads it as much.
-    pub at_once_of_100: u16,
+    /// Downloads at a time for each hundred relays: a pass takes as long in a network of any size, and loads it as much.
+    pub at_once_per_100_relays: u16,
 }
 
 impl Default for TorFlow {
     fn default() -> Self {
-        Self { downloads: 5, at_once_of_100: 30 }
+        Self { downloads: 5, at_once_per_100_relays: 30 }
     }
 }
 
@@ -140,7 +140,7 @@ impl Balancer for TorFlow {
 impl TorFlow {
     /// Downloads at a time in a network of so many relays: one at least.
     fn at_once(&self, relays: usize) -> u16 {
-        let at_once = relays * usize::from(self.at_once_of_100) / 100;
+        let at_once = relays * usize::from(self.at_once_per_100_relays) / 100;
         u16::try_from(at_once).unwrap_or(u16::MAX).max(1)
     }
 
