@@ -156,7 +156,13 @@ impl Truths {
         }
         let path = Path { sockets, ..Path::NONE };
         let truth = match scene.measure(plan, relay, &path, output, interrupt) {
-            Ok(timed) => timed?.tried.sent_mbit(),
+            Ok(timed) => {
+                let tried = timed?.tried;
+                if tried.is_starved() {
+                    output.step(format!("no truth for relay {relay}: it waited for a processor"));
+                }
+                tried.sent_mbit().filter(|_| !tried.is_starved())
+            }
             Err(error) => {
                 output.step(format!("no truth for relay {relay}: {error}"));
                 None
@@ -191,7 +197,7 @@ fn of_scene(
             let judged = Judged::new(plan, run.what, run.path, truth, tried.as_ref());
             tell(&judged.case, output);
             // What this machine failed is to be tried again.
-            if truth.is_some() && tried.is_ok() {
+            if truth.is_some() && tried.is_ok() && judged.is_trial {
                 kept.write(run.what, &judged)?;
             }
             run.over = Some(judged);
@@ -212,7 +218,7 @@ mod tests {
             .column("sockets", 32)
             .column("truth_near_mbit_per_s", 81.0)
             .column("truth_behind_mbit_per_s", 72.0);
-        let over = Some(Judged { case, path: Path::NONE, verdict: "conclusive" });
+        let over = Some(Judged { case, path: Path::NONE, verdict: "conclusive", is_trial: true });
         let what =
             What { mode: Mode::Transit, congestion: Congestion::Reno, relay: 0, limit: 90.0 };
         let runs = [Planned { what, path: Path::NONE, is_ours: true, over }];

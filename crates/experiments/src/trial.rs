@@ -215,16 +215,30 @@ impl Tried {
     }
 
     /// The same of the quarters of a second in which more had come to the relay than it read, all the time: what it can do over these very sockets.
-    /// `None` if there were hardly any, and where it waited for a processor: then this machine kept it from reading.
+    /// `None` if there were hardly any, and where it may have been this machine that kept it from reading.
     pub(super) fn sent_behind_mbit(&self) -> Option<f64> {
-        if self.load.waited > MUCH_WAITING {
+        let behind = || self.quarters().filter(Quarter::is_behind);
+        let count = behind().count();
+        if count < BEHIND_QUARTERS_MIN {
             return None;
         }
-        let behind = || self.quarters().filter(Quarter::is_behind);
-        if behind().count() < BEHIND_QUARTERS_MIN {
+        #[expect(clippy::cast_precision_loss, reason = "rounds have far fewer than 2^53 quarters")]
+        let share = count as f64 / self.quarters().count() as f64;
+        if self.lacked_processor(share) {
             return None;
         }
         middle(behind().map(|it| it.sent.as_mbit_per_s()))
+    }
+
+    /// Whether the relay waited for a processor so much that it may be what kept it, over the whole round.
+    pub(super) fn is_starved(&self) -> bool {
+        self.lacked_processor(1.0)
+    }
+
+    /// Whether the relay waited for a processor, and hardly slept in a part of the round of this share, even if all its work was in there. Who sleeps
+    /// though there is something to read is not kept by the machine: it has come to its rate limit, which saves up what a delay costs.
+    fn lacked_processor(&self, share: f64) -> bool {
+        self.load.waited > MUCH_WAITING && self.load.wanted > BUSY * share
     }
 
     /// In which share of looks more had come to the relay than it read, over the whole round. `None` if there was none.
@@ -361,7 +375,7 @@ mod tests {
                 behind: if it < behind { 0.94 } else { 0.86 },
             }),
         };
-        let tried = |seconds: &[(u64, f64, usize)], waited| Tried {
+        let tried = |seconds: &[(u64, f64, usize)], waited, wanted| Tried {
             outcome: Outcome::Failed {
                 reason: coordinator::Failure::GotNothing,
                 measurer: None,
@@ -369,20 +383,29 @@ mod tests {
                 second: None,
             },
             seconds: seconds.iter().copied().map(second).collect(),
-            load: Load { waited, ..Load::default() },
+            load: Load { waited, wanted, ..Load::default() },
             measurers: Vec::new(),
             sockets: None,
             hindered: Vec::new(),
         };
         let seconds =
             [(1, 30.0, 0), (2, 72.0, 4), (3, 74.0, 4), (4, 73.0, 4), (5, 73.0, 3), (6, 73.0, 1)];
-        let behind = |seconds, waited| tried(seconds, waited).sent_behind_mbit();
-        assert_eq!(behind(&seconds, 0.0), Some(73.0));
-        assert_eq!(behind(&seconds, 0.2), None, "starved");
-        assert_eq!(behind(&seconds[..5], 0.0), None, "fifteen quarters");
-        let share = tried(&seconds[..2], 0.0).share_behind().expect("two seconds");
+        let behind = |seconds, waited, wanted| tried(seconds, waited, wanted).sent_behind_mbit();
+        assert_eq!(behind(&seconds, 0.0, 0.1), Some(73.0));
+        assert_eq!(behind(&seconds, 0.0, 1.0), Some(73.0), "its own processor is what it has");
+        // Sixteen quarters of 24: all that it ran and waited for may have been in these two thirds.
+        assert_eq!(
+            behind(&seconds, 0.2, 0.59),
+            Some(73.0),
+            "it slept, though there was something to read"
+        );
+        assert_eq!(behind(&seconds, 0.2, 0.61), None, "it may have been kept from reading");
+        assert_eq!(behind(&seconds[..5], 0.0, 0.1), None, "fifteen quarters");
+        let share = tried(&seconds[..2], 0.0, 0.1).share_behind().expect("two seconds");
         assert!((share - 0.9).abs() < 1e-9, "{share}");
-        assert_eq!(tried(&[], 0.0).share_behind(), None);
+        assert_eq!(tried(&[], 0.0, 0.0).share_behind(), None);
+        let starved = |waited, wanted| tried(&seconds, waited, wanted).is_starved();
+        assert!(starved(0.2, 0.95) && !starved(0.2, 0.61) && !starved(0.04, 0.95));
     }
 
     #[test]

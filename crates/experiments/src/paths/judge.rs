@@ -21,15 +21,20 @@ pub(super) const QUESTION: &str = "Is no estimate called conclusive that is not 
 const CONCLUSIVE_SHARE: f64 = 0.95;
 
 /// A run that has ended.
+#[derive(Debug)]
 pub(super) struct Judged {
     pub(super) case: Case,
     pub(super) path: Path,
     /// One of [`WORDS`].
     pub(super) verdict: &'static str,
+    /// Whether the relay had a processor when it wanted one: else the run says something of this machine alone.
+    pub(super) is_trial: bool,
 }
 
 /// The column of what the relay carries without distance.
 const NEAR: &str = "truth_near_mbit_per_s";
+
+const NO_TRIAL: &str = "no trial: the relay waited for a processor, so that nobody knows what it can do; it wants more processors, or less beside it";
 
 /// What a measurement says of its own number.
 const WORDS: [&str; 3] = ["conclusive", "lower_bound", "failed"];
@@ -58,7 +63,12 @@ impl Judged {
         // A relay of ours does not read what it could not send on: there the path back can be why it is behind. Stock tor reads on.
         let is_stock = what.mode == Mode::Transit;
         let behind = tried.ok().filter(|_| is_stock).and_then(Tried::sent_behind_mbit);
+        // Right or wrong: what a relay without a processor carries is not what it carried without distance. One of ours tells that itself.
+        let is_trial = !(is_stock && tried.is_ok_and(Tried::is_starved));
         let case = match behind.or(near) {
+            _ if !is_trial => {
+                Case::new(name, None, estimate).ended(CaseVerdict::Inconclusive, NO_TRIAL)
+            }
             None => Case::new(name, None, estimate)
                 .ended(CaseVerdict::Failed, "what the relay carries is not known"),
             Some(truth) => Case::judged(name, truth, estimate, BOUNDS),
@@ -113,13 +123,13 @@ impl Judged {
             Ok(tried) => tried.with_loads(case),
             Err(_) => case,
         };
-        Self { case, path, verdict }
+        Self { case, path, verdict, is_trial }
     }
 
     /// Relays that could not be started.
     pub(super) fn unplayed(mode: Mode, congestion: Congestion, error: &Error) -> Self {
         let case = unplayed(format!("{}, {congestion}", mode.word()), error);
-        Self { case, path: Path::NONE, verdict: "failed" }
+        Self { case, path: Path::NONE, verdict: "failed", is_trial: true }
     }
 
     /// The word of [`WORDS`] that this is; that of a failure if it is none.
@@ -143,7 +153,8 @@ impl Judged {
 
     /// Not so far and not so lossy that a lower bound would be as good as anything.
     fn is_moderate(&self) -> bool {
-        self.path.rtt_ms <= 200 && self.path.loss_percent <= 0.1 && self.path.fault.is_none()
+        let Path { rtt_ms, loss_percent, fault, .. } = self.path;
+        self.is_trial && rtt_ms <= 200 && loss_percent <= 0.1 && fault.is_none()
     }
 
     fn is_true(&self) -> bool {
@@ -205,20 +216,24 @@ pub(super) fn report(
 ) -> ExperimentReport {
     let is_false = |it: &&Judged| {
         it.case.verdict == CaseVerdict::Missed
-            || (it.verdict == "conclusive" && it.case.verdict != CaseVerdict::Held)
+            || (it.is_trial && it.verdict == "conclusive" && it.case.verdict != CaseVerdict::Held)
     };
+    let trials = runs.iter().filter(|it| it.is_trial).count();
     let wrong = runs.iter().filter(is_false).count();
     let moderate = runs.iter().filter(|it| it.is_moderate()).count();
     let found = runs.iter().filter(|it| it.is_moderate() && it.is_true()).count();
     let conclusive = runs.iter().filter(|it| it.is_true()).count();
     let share = found as f64 / moderate.max(1) as f64;
-    let answer = format!(
-        "{wrong} of {} estimates were called conclusive and were wrong; {conclusive} were conclusive and \
+    let mut answer = format!(
+        "{wrong} of {trials} estimates were called conclusive and were wrong; {conclusive} were conclusive and \
          right. Up to 200 ms and 0.1 % loss {found} of {moderate} were ({:.0} %, of {:.0} % wanted).",
-        runs.len(),
         share * 100.0,
         CONCLUSIVE_SHARE * 100.0,
     );
+    if trials < runs.len() {
+        let none = runs.len() - trials;
+        answer += &format!(" {none} more were no trial, since the relay waited for a processor.");
+    }
     let list = |items: Vec<String>| items.join(", ");
     let parameters = vec![
         pair("seconds t", plan.seconds.to_string()),
@@ -250,4 +265,78 @@ pub(super) fn report(
     };
     let cases = runs.into_iter().map(|it| it.case).collect();
     ExperimentReport { answer, promise, parameters, cases, notes, ..base }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::load::Load;
+    use coordinator::{Estimate, Params, Spread};
+    use onion::Rate;
+
+    fn timed(load: Load, capacity: f64, inconclusive: Option<Inconclusive>) -> Timed {
+        let outcome = Outcome::Measured(Estimate {
+            mode: coordinator::Mode::Transit,
+            capacity: Rate::from_mbit_per_s(capacity),
+            inconclusive,
+            rounds: 1,
+            allocated: Rate::from_mbit_per_s(300.0),
+            params: Params::default(),
+            seconds: Vec::new(),
+            spread: Spread::default(),
+            checked_cells: 0,
+        });
+        let tried = Tried {
+            outcome,
+            seconds: Vec::new(),
+            load,
+            measurers: Vec::new(),
+            sockets: Some(8),
+            hindered: Vec::new(),
+        };
+        Timed { tried, took: Duration::from_secs(20), took_since_fault: None }
+    }
+
+    const STARVED: Load = Load { used: 0.5, waited: 0.45, wanted: 0.95, machine: 1.0, stolen: 0.0 };
+
+    #[test]
+    fn a_relay_without_a_processor_is_no_trial_whether_its_number_is_right_or_wrong() {
+        let plan = &Plan::example();
+        let judged = |mode, load, capacity, inconclusive| {
+            let what = What { mode, congestion: Congestion::Reno, relay: 0, limit: 90.0 };
+            let path = Path { rtt_ms: 20, ..Path::NONE };
+            Judged::new(plan, what, path, Some(90.0), Ok(&timed(load, capacity, inconclusive)))
+        };
+        let idle = Load::default();
+        let unsteady = Some(Inconclusive::Unsteady { mean: 5_000_000, median: 6_000_000 });
+        let no_trials = [
+            judged(Mode::Transit, STARVED, 50.0, None),
+            judged(Mode::Transit, STARVED, 89.0, None),
+            judged(Mode::Transit, STARVED, 50.0, unsteady),
+        ];
+        for run in &no_trials {
+            assert!(!run.is_trial && run.case.verdict == CaseVerdict::Inconclusive, "{run:?}");
+            assert_eq!(run.case.ratio, None, "there is nothing to compare with");
+        }
+        let wrong = judged(Mode::Transit, idle, 50.0, None);
+        assert!(wrong.is_trial && wrong.case.verdict == CaseVerdict::Missed, "{wrong:?}");
+        let echo = judged(Mode::Echo, STARVED, 50.0, None);
+        assert!(echo.is_trial, "a relay of ours says so itself, and is to be believed only then");
+        let right = judged(Mode::Transit, idle, 89.0, None);
+
+        let of = |runs| report(plan, runs, None, ExperimentReport::default());
+        let held = |report: &ExperimentReport| {
+            matches!(report.promise, Promise::Decided { held: true, .. })
+        };
+        let none = of(no_trials.into());
+        assert!(!held(&none), "nothing was tried");
+        let [run, ..] = none.cases.as_slice() else { panic!("{none:?}") };
+        assert!(none.answer.starts_with("0 of 0 "), "{}", none.answer);
+        assert!(none.answer.contains("3 more were no trial"), "{}", none.answer);
+        let also_right = of(vec![right, judged(Mode::Transit, STARVED, 50.0, None)]);
+        assert!(held(&also_right), "{}", also_right.answer);
+        let also_wrong = of(vec![wrong, judged(Mode::Transit, STARVED, 89.0, None)]);
+        assert!(!held(&also_wrong), "{}", also_wrong.answer);
+        assert!(run.columns.iter().any(|(name, _)| name == "relay_waited_percent"));
+    }
 }

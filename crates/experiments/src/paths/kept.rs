@@ -68,10 +68,10 @@ impl Kept {
             detail: run.detail,
             columns: run.columns,
         };
-        Ok(Some(Judged { case, path, verdict: word }))
+        Ok(Some(Judged { case, path, verdict: word, is_trial: true }))
     }
 
-    /// Keeps a run that is over.
+    /// Keeps a run that is over, and was a trial.
     pub(super) fn write(&self, what: What, run: &Judged) -> Result<(), Error> {
         let case = run.case.clone();
         let kept = Run {

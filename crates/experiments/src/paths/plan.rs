@@ -113,6 +113,21 @@ impl Plan {
         }
     }
 
+    #[cfg(test)]
+    pub(super) fn example() -> Self {
+        Self {
+            seconds: 8,
+            rtts_ms: vec![20, 100],
+            losses_percent: vec![0.0, 0.02],
+            congestions: vec![Congestion::Reno, Congestion::Bbr],
+            limits: vec![10.0, 90.0],
+            modes: vec![Mode::Transit, Mode::Echo],
+            faults: vec![Fault::Breaks, Fault::BreaksOut],
+            seed: 1,
+            shard: None,
+        }
+    }
+
     pub(super) fn params(&self) -> Params {
         Params { seconds: self.seconds, ..TeamOptions::default().params }
     }
@@ -166,17 +181,7 @@ mod tests {
     use super::*;
 
     fn plan(shard: Option<Shard>) -> Plan {
-        Plan {
-            seconds: 8,
-            rtts_ms: vec![20, 100],
-            losses_percent: vec![0.0, 0.02],
-            congestions: vec![Congestion::Reno, Congestion::Bbr],
-            limits: vec![10.0, 90.0],
-            modes: vec![Mode::Transit, Mode::Echo],
-            faults: vec![Fault::Breaks, Fault::BreaksOut],
-            seed: 1,
-            shard,
-        }
+        Plan { shard, ..Plan::example() }
     }
 
     #[test]
