@@ -25,6 +25,7 @@ mod account;
 pub mod agreement;
 mod allocation;
 mod campaign;
+mod distance;
 mod failure;
 mod halves;
 mod hindrance;

@@ -13,7 +13,7 @@ use crate::mode::Mode;
 use crate::simulated::{self, Shard};
 use crate::telling::{report, tell};
 use clap::Args;
-use fault::Fault;
+use fault::{Fault, Moment};
 use judge::Judged;
 use kept::Kept;
 use lab::wan::Congestion;
@@ -32,7 +32,7 @@ const PAUSE: Duration = Duration::from_millis(1500);
 /// with the round trips and losses of the grid, on each of its two ways. What a relay can carry is found out
 /// by the kernel's counters of its sockets while it is measured over a path without distance or loss, by as many
 /// sockets. A run has held if it is not conclusive, or within −10 % and +5 % of that: a wrong number is worse
-/// than none. Where a path breaks or a relay stops in the middle of a measurement, none is right, and the one
+/// than none. Where a path breaks or a relay stops while it is measured, none is right, and the one
 /// must not be blamed for the other. What came out of a run is a file of its
 /// own in DIR/paths-runs, written when the run is over: the same command goes on where it was interrupted. Needs root,
 /// for network namespaces.
@@ -41,6 +41,7 @@ const PAUSE: Duration = Duration::from_millis(1500);
   flashflow experiment paths --quick --out results
   flashflow experiment paths --rtts-ms 100 --losses-percent 0,0.1 --limits 90 --modes transit
   flashflow experiment paths --quick --faults returns,breaks,breaks-out,breaks-back,stops
+  flashflow experiment paths --quick --faults breaks,stops --fault-at lead
   flashflow experiment paths --shard 1/6 --out shared-folder")]
 pub(super) struct Options {
     /// Length of a measurement in seconds, 8 to 60; 30 by default, 12 if --quick.
@@ -65,6 +66,9 @@ pub(super) struct Options {
     /// What else goes wrong, at the first round trip without loss, to the last relay; nothing by default.
     #[arg(long, value_delimiter = ',', value_enum, value_name = "FAULT,…")]
     faults: Vec<Fault>,
+    /// From when on what goes wrong does so, where it was well before.
+    #[arg(long, value_enum, value_name = "MOMENT", default_value = "middle", requires = "faults")]
+    fault_at: Moment,
     /// Seed of what is lost.
     #[arg(long, default_value_t = 1)]
     seed: u64,

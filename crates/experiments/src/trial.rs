@@ -108,11 +108,21 @@ impl Trial<'_, '_> {
         output: &Output,
         interrupt: &Interrupt,
     ) -> Result<Option<Tried>, Error> {
+        self.run_telling(output, interrupt, &mut |_| ())
+    }
+
+    /// The same; `told` hears how far it is.
+    pub(super) fn run_telling(
+        self,
+        output: &Output,
+        interrupt: &Interrupt,
+        told: &mut dyn FnMut(&Progress),
+    ) -> Result<Option<Tried>, Error> {
         let Self { name, team, request, pid, said } = self;
         let mut round = Round::default();
         let witness = Witness::start(vec![Count::Sent { by: pid }], said.clock())?;
         let of = team.options().params.seconds;
-        let mut on_progress = |progress: Progress| match progress {
+        let mut take = |progress: Progress| match progress {
             Progress::Preparing { round, allocated, .. } => {
                 output.doing(format!("{name}: round {round}: preparing {allocated}"));
             }
@@ -128,6 +138,10 @@ impl Trial<'_, '_> {
                 round.after = Some(Reading::take(pid, now));
                 round.seconds.push((now, measured));
             }
+        };
+        let mut on_progress = |progress: Progress| {
+            told(&progress);
+            take(progress);
         };
         let result = team.measure(&request, &mut on_progress, interrupt.requested())?;
         if interrupt.is_requested() {
@@ -214,8 +228,8 @@ impl Tried {
         middle(self.seconds.iter().map(|second| second.sent.as_mbit_per_s()))
     }
 
-    /// The same of the quarters of a second in which more had come to the relay than it read, all the time: what it can do over these very sockets.
-    /// `None` if there were hardly any, and where it may have been this machine that kept it from reading.
+    /// The same on average over the quarters of a second in which more had come to the relay than it read, all the time: what it can do over these very sockets.
+    /// The median would say how many refills of its rate limit, ten a second in stock tor, most quarters had: two, or three. `None` if there were hardly any, and where it may have been this machine that kept it from reading.
     pub(super) fn sent_behind_mbit(&self) -> Option<f64> {
         let behind = || self.quarters().filter(Quarter::is_behind);
         let count = behind().count();
@@ -223,11 +237,11 @@ impl Tried {
             return None;
         }
         #[expect(clippy::cast_precision_loss, reason = "rounds have far fewer than 2^53 quarters")]
-        let share = count as f64 / self.quarters().count() as f64;
-        if self.lacked_processor(share) {
+        let [count, all] = [count, self.quarters().count()].map(|it| it as f64);
+        if self.lacked_processor(count / all) {
             return None;
         }
-        middle(behind().map(|it| it.sent.as_mbit_per_s()))
+        Some(behind().map(|it| it.sent.as_mbit_per_s()).sum::<f64>() / count)
     }
 
     /// Whether the relay waited for a processor so much that it may be what kept it, over the whole round.
@@ -401,6 +415,13 @@ mod tests {
         );
         assert_eq!(behind(&seconds, 0.2, 0.61), None, "it may have been kept from reading");
         assert_eq!(behind(&seconds[..5], 0.0, 0.1), None, "fifteen quarters");
+        let mut refilled = tried(&seconds, 0.0, 0.1);
+        for second in &mut refilled.seconds {
+            for (quarter, sent) in second.quarters.iter_mut().zip([64.0, 64.0, 64.0, 96.0]) {
+                *quarter = Quarter { sent: rate(sent), behind: 1.0 };
+            }
+        }
+        assert_eq!(refilled.sent_behind_mbit(), Some(72.0), "two refills, or three");
         let share = tried(&seconds[..2], 0.0, 0.1).share_behind().expect("two seconds");
         assert!((share - 0.9).abs() < 1e-9, "{share}");
         assert_eq!(tried(&[], 0.0, 0.0).share_behind(), None);

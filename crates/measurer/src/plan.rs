@@ -1,7 +1,6 @@
 use crate::consent::is_local;
 use crate::defences::{Defences, RESERVE};
 use crate::member::{RoundOrder, RoundWayBack};
-use coordinator::{FAR, PathParams};
 use link::Clock;
 use onion::cell::CELL_LEN;
 use onion::measure::pump::Pace;
@@ -22,29 +21,6 @@ const CIRCUITS_FOR_QUEUE_MAX: u32 = 24;
 /// Round trip to expect of a relay that has not been timed: few are farther.
 const RTT_UNKNOWN: Duration = Duration::from_millis(300);
 
-/// Fewer sockets would make the loss of one matter too much.
-const SOCKETS_MIN: u32 = 8;
-
-/// *s* of the paper: it needs no more (E.1).
-const SOCKETS_MAX: u32 = 160;
-
-/// What the kernels' buffers surely let be under way on one socket: Linux lets them grow to 4 and 6 MB.
-const SOCKET_BUFFER_BYTES: u64 = 2_000_000;
-
-/// What Reno keeps under way on one socket where one packet of a thousand is lost: 1.22/√*p* = 38.6 segments
-/// of 1448 bytes (Mathis et al., 1997). Cubic does not fall below it; BBR does not care.
-const SOCKET_IN_FLIGHT_BYTES: u64 = 55_900;
-
-/// Round trips in which TCP's congestion window, the relay's receive window and our windows on circuits have
-/// grown from their beginnings to what any path holds.
-const SLOW_START_ROUNDS: u32 = 10;
-
-/// Longest lead: relays that take part allow 45 s from the order to the end.
-const LEAD_MAX_S: u32 = 6;
-
-/// A shorter round has no halves to compare.
-const PROBED_SECONDS_MIN: u32 = 8;
-
 /// Most circuits on one socket.
 const CIRCUITS_PER_SOCKET_MAX: u32 = 16;
 
@@ -58,30 +34,6 @@ const PUBLIC_SOCKETS_MAX: u32 = 160;
 const PUBLIC_PACE: Pace = Pace { burst: 20, per_s: NonZeroU32::new(15).unwrap() };
 
 impl Defences {
-    /// What the path to a relay asks for, to load it with up to `rate` where the round trip is `rtt`.
-    ///
-    /// In transit as few sockets as carry `rate` if nothing is lost: a stock relay that is limited to 90 Mbit/s
-    /// passed 4 to 20 % less over 40 to 160 sockets than over 8. If the path holds them back, the next round has
-    /// more. A relay that takes part does not feel the sockets, but allows few rounds: it gets as many as carry
-    /// `rate` where one packet of a thousand is lost. Far away there is time for slow start, and a second half
-    /// that shows whether that was enough.
-    #[must_use]
-    pub fn path(rate: Rate, rtt: Duration, seconds: u32, way_back: RoundWayBack) -> PathParams {
-        let per_socket = match way_back {
-            RoundWayBack::Transit { .. } => SOCKET_BUFFER_BYTES,
-            RoundWayBack::Echo { .. } => SOCKET_IN_FLIGHT_BYTES,
-        };
-        let flows = rate.bytes_in(rtt).div_ceil(per_socket);
-        let first_sockets =
-            u32::try_from(flows).unwrap_or(u32::MAX).clamp(SOCKETS_MIN, SOCKETS_MAX);
-        if rtt < FAR {
-            return PathParams { first_sockets, lead_s: 0, probes: false };
-        }
-        let slow_start = u32::try_from((rtt * SLOW_START_ROUNDS).as_secs()).unwrap_or(u32::MAX);
-        let lead_s = slow_start.min(LEAD_MAX_S - 2) + 2;
-        PathParams { first_sockets, lead_s, probes: seconds >= PROBED_SECONDS_MIN }
-    }
-
     /// Circuits whose windows together hold `time`'s worth of cells at `rate`.
     fn circuits_holding(&self, rate: Rate, time: Duration) -> u32 {
         let window_bytes = u64::from(self.window_cap_cells()) * CELL_LEN as u64;

@@ -94,6 +94,22 @@ fn flashflow_measures_again_what_was_expected_too_low() {
     assert!(found.notes[0].contains(" 0 estimates are lower bounds"), "{:?}", found.notes);
 }
 
+/// A hundred and sixty handshakes would keep such a line busy for longer than there is time for set-up.
+#[test]
+fn flashflow_measures_the_slowest_relay_too() {
+    let mut network = small();
+    let slow = Rate::from_mbit_per_s(0.3);
+    let relay = &mut network.relays[0];
+    (relay.site.up, relay.site.down, relay.weight) = (slow, slow, 37);
+    let mut flashflow = flashflow();
+    flashflow.params.seconds = 8;
+    let found = weigh(&flashflow, &network);
+    assert_eq!(found.not_measured, 0, "{:?}", found.notes);
+    let estimates = found.estimates_bit_per_s.expect("it estimates");
+    let found = estimates[0].expect("it was measured");
+    assert!((200_000..300_000).contains(&found), "{found}");
+}
+
 /// A team that has less than a relay takes says that it does not know.
 #[test]
 fn a_small_team_says_that_its_estimates_are_lower_bounds() {

@@ -3,6 +3,7 @@
 use clap::ValueEnum;
 use coordinator::{Blame, Failure};
 use lab::wan::{Jitter, Reordering, Way};
+use measurer::Progress;
 use onion::Duration;
 
 /// How long a path is gone that comes back.
@@ -15,21 +16,60 @@ pub(super) enum Fault {
     Reorders,
     /// One packet in twenty arrives twice, and one in twenty is held back.
     Duplicates,
-    /// In the middle of the measurement nothing arrives for two seconds, either way.
+    /// From some moment on (--fault-at) nothing arrives for two seconds, either way.
     Returns,
-    /// In the middle of the measurement nothing arrives any more.
+    /// From some moment on nothing arrives any more.
     Breaks,
-    /// In the middle nothing gets to the relay any more.
+    /// From some moment on nothing gets to the relay any more.
     BreaksOut,
-    /// In the middle nothing comes back any more.
+    /// From some moment on nothing comes back any more.
     BreaksBack,
     /// All packets are lost, before the measurement begins and while it lasts.
     LosesAll,
-    /// In the middle the relay's process stands still. The path is well, and the relay's kernel still answers.
+    /// From some moment on the relay's process stands still. The path is well, and the relay's kernel still answers.
     Stops,
 }
 
-/// What happens in the middle of a measurement.
+/// From when on something goes wrong that was well before.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub(super) enum Moment {
+    /// While sockets and circuits are opened.
+    SetUp,
+    /// When the load begins, before the seconds that count.
+    Lead,
+    /// In the middle of the seconds that count.
+    #[default]
+    Middle,
+    /// After three quarters of them.
+    Late,
+}
+
+impl Moment {
+    pub(super) const fn words(self) -> &'static str {
+        match self {
+            Self::SetUp => "during set-up",
+            Self::Lead => "in the lead",
+            Self::Middle => "in the middle",
+            Self::Late => "after three quarters",
+        }
+    }
+
+    /// Whether it has come, in a round of so many seconds that count after so many that do not.
+    pub(super) fn has_come(self, progress: &Progress, seconds: u32, lead_s: u32) -> bool {
+        let have_counted = |share: f64| {
+            matches!(progress, Progress::Second { index, .. }
+                if f64::from(index + 1) >= f64::from(lead_s) + share * f64::from(seconds))
+        };
+        match self {
+            Self::SetUp => true,
+            Self::Lead => !matches!(progress, Progress::Preparing { .. }),
+            Self::Middle => have_counted(0.5),
+            Self::Late => have_counted(0.75),
+        }
+    }
+}
+
+/// What happens at that moment.
 #[derive(Clone, Copy, Debug, PartialEq)]
 #[expect(clippy::large_enum_variant, reason = "there are two of them")]
 pub(super) enum Act {
@@ -76,7 +116,7 @@ impl Fault {
         }
     }
 
-    /// What happens in the middle of the measurement, one after the other, each with the time from the one before; nothing if nothing does.
+    /// What happens at its moment, one after the other, each with the time from the one before; nothing if nothing does.
     pub(super) fn acts(self, way: Way) -> Vec<(Duration, Act)> {
         let at_once = |act| vec![(Duration::ZERO, act)];
         match self {
@@ -99,5 +139,28 @@ impl Fault {
             Self::Stops => !is_relay,
             _ => is_relay && !matches!(reason, Failure::RelayUnreachable { .. }),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use onion::Rate;
+
+    #[test]
+    fn a_moment_comes_when_the_measurement_is_that_far() {
+        let preparing =
+            Progress::Preparing { round: 1, allocated: Rate::ZERO, sockets: 8, circuits: 8 };
+        let started = Progress::Started { round: 1, unix_time_s: 0 };
+        let second = |index| Progress::Second { round: 1, index, measured: Rate::ZERO };
+        let moments = [Moment::SetUp, Moment::Lead, Moment::Middle, Moment::Late];
+        // Two seconds of lead, and sixteen that count: the middle is when ten are over, three quarters when fourteen are.
+        let come = |progress| moments.map(|it| it.has_come(&progress, 16, 2));
+        assert_eq!(come(preparing), [true, false, false, false]);
+        assert_eq!(come(started), [true, true, false, false]);
+        assert_eq!(come(second(8)), [true, true, false, false]);
+        assert_eq!(come(second(9)), [true, true, true, false]);
+        assert_eq!(come(second(12)), [true, true, true, false]);
+        assert_eq!(come(second(13)), [true; 4]);
     }
 }

@@ -104,6 +104,7 @@ impl Judged {
             .column(NEAR, near)
             .column("truth_behind_mbit_per_s", behind)
             .column("fault", fault.map(Fault::words))
+            .column("fault_at", fault.map(|_| plan.fault_at.words()))
             .column("blame", tried.ok().and_then(|it| it.outcome.blame()).map(|it| it.to_string()))
             .column("rounds", rounds)
             .column("sockets", tried.ok().and_then(|it| it.sockets))
@@ -253,7 +254,7 @@ pub(super) fn report(
         "The truth of a relay is what the kernel counted that its process sent, TLS included, while it was \
          measured over a path without distance and loss by as many sockets, in the median second of the last round."
             .to_owned(),
-        "Where in four seconds of the last round or more, all the time, more had come to a stock relay than it read, its truth is what it sent in these: that is all that it does, and its rate limit lets less through over many sockets and unsteady paths (docs/accuracy.md)."
+        "Where in four seconds of the last round or more, all the time, more had come to a stock relay than it read, its truth is what it sent in these on average: that is all that it does, and its rate limit lets less through over many sockets and unsteady paths (docs/accuracy.md)."
             .to_owned(),
     ];
     notes.extend(missing);

@@ -37,8 +37,11 @@ pub(super) struct Kept {
 
 impl Kept {
     pub(super) fn new(out: &FilePath, plan: &Plan) -> Result<Self, Error> {
-        let conditions =
+        let mut conditions =
             format!("t = {} s, seed {}, program {}", plan.seconds, plan.seed, program()?);
+        if !plan.faults.is_empty() {
+            conditions += &format!(", faults {}", plan.fault_at.words());
+        }
         Ok(Self { store: Store::new(out.join(RUNS))?, conditions })
     }
 

@@ -1,7 +1,7 @@
 //! The grid.
 
 use super::Options;
-use super::fault::Fault;
+use super::fault::{Fault, Moment};
 use super::judge::Judged;
 use crate::common::or;
 use crate::mode::Mode;
@@ -80,6 +80,7 @@ pub(super) struct Plan {
     pub(super) limits: Vec<f64>,
     pub(super) modes: Vec<Mode>,
     pub(super) faults: Vec<Fault>,
+    pub(super) fault_at: Moment,
     pub(super) seed: u64,
     shard: Option<Shard>,
 }
@@ -108,6 +109,7 @@ impl Plan {
             limits: or(&options.limits, is_quick, &[10.0, 90.0], &[10.0, 90.0, 250.0]),
             modes: or(&options.modes, is_quick, &modes, &modes),
             faults: options.faults.clone(),
+            fault_at: options.fault_at,
             seed: options.seed,
             shard: options.shard,
         }
@@ -123,6 +125,7 @@ impl Plan {
             limits: vec![10.0, 90.0],
             modes: vec![Mode::Transit, Mode::Echo],
             faults: vec![Fault::Breaks, Fault::BreaksOut],
+            fault_at: Moment::Middle,
             seed: 1,
             shard: None,
         }

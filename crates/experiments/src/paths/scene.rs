@@ -9,8 +9,8 @@ use crate::stage::Stage;
 use crate::trial::{Trial, Tried};
 use coordinator::PathParams;
 use lab::wan::{Congestion, Wan, WanSpec, Way};
-use measurer::{Team, TeamOptions};
-use onion::{Duration, Rate};
+use measurer::{Progress, Team, TeamOptions};
+use onion::{Duration, Instant, Rate};
 use rustix::process::{Pid, Signal, kill_process};
 use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::thread;
@@ -21,9 +21,6 @@ const FAR: &str = "far";
 
 /// Measurers of the team.
 const MEASURERS: u32 = 2;
-
-/// What opening sockets and circuits takes, about.
-const SETUP: Duration = Duration::from_secs(4);
 
 /// A distance that changes from run to run, and the relays beyond it.
 pub(super) struct Scene {
@@ -98,56 +95,66 @@ impl Scene {
         let clock = self.stage.clock();
         let start = clock.now();
         let trial = Trial { name: &name, team, request, pid, said: &mut said };
-        let tried = self.while_it_breaks(plan, path, pid, || trial.run(output, interrupt))?;
-        let took = clock.now() - start;
-        let fault = path.fault.filter(|it| it.is_fatal());
-        let took_since_fault = fault.map(|it| match it {
-            Fault::LosesAll => took,
-            _ => took.saturating_sub(middle(plan)),
-        });
+        let (tried, broke) = self
+            .while_it_breaks(plan, path, pid, |told| trial.run_telling(output, interrupt, told))?;
+        let end = clock.now();
+        let since = match path.fault {
+            Some(Fault::LosesAll) => Some(start),
+            Some(fault) if fault.is_fatal() => broke,
+            _ => None,
+        };
+        let took = end - start;
+        let took_since_fault = since.map(|since| end - since);
         Ok(tried.map(|tried| Timed { tried, took, took_since_fault }))
     }
 
-    /// Does something during which the path changes, or the relay's process stops, if they do, from half of a measurement's seconds on.
+    /// Does something, which tells how far it is, during which the path changes, or the relay's process stops, from the plan's moment on, if they do. Says when that was.
     fn while_it_breaks<T>(
         &self,
         plan: &Plan,
         path: &Path,
         relay_pid: u32,
-        body: impl FnOnce() -> Result<T, Error>,
-    ) -> Result<T, Error> {
+        body: impl FnOnce(&mut dyn FnMut(&Progress)) -> Result<T, Error>,
+    ) -> Result<(T, Option<Instant>), Error> {
         let acts = path.fault.map(|it| it.acts(path.way())).unwrap_or_default();
         if acts.is_empty() {
-            return body();
+            return Ok((body(&mut |_| ())?, None));
         }
-        let middle = middle(plan);
-        let (is_over, over) = channel::<()>();
-        let wan = &self.wan;
+        let lead_s = lead_s(plan, path);
+        let (begins, begun) = channel::<()>();
+        let (wan, clock) = (&self.wan, self.stage.clock());
         // Also where the body fails: who stands still cannot be ended in order.
         let _going_on = GoingOn(relay_pid);
         thread::scope(|scope| {
-            let breaking = scope.spawn(move || -> Result<(), Error> {
-                let mut wait = middle;
+            let breaking = scope.spawn(move || -> Result<Option<Instant>, Error> {
+                // It is over before.
+                let Ok(()) = begun.recv() else { return Ok(None) };
+                let at = clock.now();
                 for (after, act) in acts {
-                    wait += after;
-                    match over.recv_timeout(wait) {
-                        Err(RecvTimeoutError::Timeout) => match act {
-                            Act::Ways(ways) => set_ways(wan, ways)?,
-                            Act::Stop => signal(relay_pid, Signal::STOP),
-                        },
-                        Ok(()) | Err(RecvTimeoutError::Disconnected) => break,
+                    if begun.recv_timeout(after) != Err(RecvTimeoutError::Timeout) {
+                        break;
                     }
-                    wait = Duration::ZERO;
+                    match act {
+                        Act::Ways(ways) => set_ways(wan, ways)?,
+                        Act::Stop => signal(relay_pid, Signal::STOP),
+                    }
                 }
-                Ok(())
+                Ok(Some(at))
             });
-            let done = body();
-            drop(is_over);
-            match breaking.join() {
-                Ok(broken) => broken?,
+            let mut has_come = false;
+            let done = body(&mut |progress| {
+                if !has_come && plan.fault_at.has_come(progress, plan.seconds, lead_s) {
+                    has_come = true;
+                    // Who does not listen any more has failed, and says so.
+                    let _failed = begins.send(());
+                }
+            });
+            drop(begins);
+            let broke = match breaking.join() {
+                Ok(broke) => broke?,
                 Err(panic) => std::panic::resume_unwind(panic),
-            }
-            done
+            };
+            Ok((done?, broke))
         })
     }
 
@@ -171,9 +178,10 @@ fn signal(pid: u32, signal: Signal) {
     let _gone = pid.map(|pid| kill_process(pid, signal));
 }
 
-/// From the beginning of a measurement to about the middle of its seconds.
-fn middle(plan: &Plan) -> Duration {
-    Duration::from_secs(u64::from(plan.seconds / 2)) + SETUP
+/// Seconds of load before those that count.
+fn lead_s(plan: &Plan, path: &Path) -> u32 {
+    let rtt = Duration::from_millis(path.rtt_ms.into());
+    PathParams::at_distance(coordinator::Mode::Echo, Rate::ZERO, rtt, plan.seconds).lead_s
 }
 
 /// Changes the ways out and back.

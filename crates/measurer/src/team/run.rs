@@ -9,8 +9,8 @@ use crate::load::WorkerLoad;
 use crate::member::{MemberReport, Nonce, RoundWayBack};
 use crate::plan::{answers, round_trip};
 use coordinator::{
-    Action, Failure, Launch, Measurement, MeasurerId, Mode, OrderRetries, Outcome, SecondReport,
-    Turn, Vantage,
+    Action, Failure, Launch, Measurement, MeasurerId, Mode, OrderRetries, Outcome, PathParams,
+    SecondReport, Turn, Vantage,
 };
 use link::{NodeThread, unix_time_s};
 use onion::measure::order::{OrderEvent, OrderLink};
@@ -98,7 +98,7 @@ impl<'t> Run<'t> {
         // On this machine a long round trip is a busy processor.
         let is_here = request.target.address.ip().is_loopback();
         let distance = if is_here { Duration::ZERO } else { distance(rtt, &vantages) };
-        let found_out = || Defences::path(rate, distance, params.seconds, way_back);
+        let found_out = || PathParams::at_distance(mode, rate, distance, params.seconds);
         params.path = team.options.path.unwrap_or_else(found_out);
         let pass = team.pass.take();
         let first = launch.map_or_else(|| Turn::first(request.guess, 1), |it| it.turn);

@@ -32,9 +32,19 @@ enum Link {
     /// The coordinator's: what it orders, until the link is open.
     Ordering(Option<SignedOrder>),
     /// A measurer's, until it has proved itself and the circuit stands.
-    SettingUp,
+    SettingUp {
+        is_held_back: bool,
+    },
+    /// The circuit stands, and is silent until the middle of the round.
+    HeldBack,
     Up(InFlightWindow),
     Over,
+}
+
+impl Link {
+    fn up() -> Self {
+        Self::Up(InFlightWindow::new(WINDOW_MAX_CELLS))
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -112,10 +122,13 @@ impl Member {
                 let signed = fields.sign(&key_seed(self.id), &exported(self.id, target.0));
                 self.dial(kernel, measurement, target, Link::Ordering(Some(signed)));
             }
-            TeamOrder::Prepare { measurement, target, rate, sockets, seconds } => {
-                let mut pumping = Pumping::new(kernel.instant(), rate, sockets, seconds);
-                for _ in 0..sockets {
-                    let socket = self.dial(kernel, measurement, target, Link::SettingUp);
+            TeamOrder::Prepare { measurement, target, rate, sockets, seconds, held_back_s } => {
+                let now = kernel.instant();
+                let mut pumping = Pumping::new(now, rate, sockets, (seconds, held_back_s));
+                for number in 0..sockets {
+                    let is_held_back = held_back_s.is_some() && number % 2 == 1;
+                    let link = Link::SettingUp { is_held_back };
+                    let socket = self.dial(kernel, measurement, target, link);
                     pumping.sockets.push(socket);
                 }
                 self.measurements.insert(measurement, pumping);
@@ -157,11 +170,11 @@ impl Member {
         let Some(Some((measurement, link))) = self.links.get_mut(socket as usize) else { return };
         let message = match link {
             Link::Ordering(order) => order.take().map(Message::Order),
-            Link::SettingUp => {
+            Link::SettingUp { .. } => {
                 let (nonce, session) = (nonce(*measurement), exported(self.id, to));
                 Some(Message::Proof(Proof::sign(&key_seed(self.id), nonce, &ids(to), &session)))
             }
-            Link::Up(_) | Link::Over => None,
+            Link::HeldBack | Link::Up(_) | Link::Over => None,
         };
         if let Some(message) = message {
             say(kernel, socket, (CircId::LINK, Command::MEASURE), &message.encode());
@@ -184,12 +197,12 @@ impl Member {
                         it.count(now);
                     }
                 }
-                (Command::CREATED_FAST, Link::SettingUp) => {
-                    *link = Link::Up(InFlightWindow::new(WINDOW_MAX_CELLS));
+                (Command::CREATED_FAST, Link::SettingUp { is_held_back }) => {
+                    *link = if *is_held_back { Link::HeldBack } else { Link::up() };
                     let measurement = *measurement;
                     self.settle(kernel, measurement);
                 }
-                (Command::DESTROY, Link::Up(_) | Link::SettingUp) => {
+                (Command::DESTROY, Link::Up(_) | Link::HeldBack | Link::SettingUp { .. }) => {
                     self.lose(kernel, socket, "the relay has destroyed the circuit");
                     kernel.close(socket);
                 }
@@ -213,7 +226,7 @@ impl Member {
                 let news = TeamNews::Client { second, sent_bytes, sent_back_bytes };
                 self.tell(kernel, measurement, news);
             }
-            (Ok(Message::Proven), Link::SettingUp) => {
+            (Ok(Message::Proven), Link::SettingUp { .. }) => {
                 say(kernel, socket, (CIRCUIT, Command::CREATE_FAST), &[0x66; 20]);
             }
             (Ok(Message::Error { code, text }), _) => {
@@ -235,7 +248,9 @@ impl Member {
         let was = core::mem::replace(link, Link::Over);
         match was {
             Link::Ordering(_) => self.tell(kernel, measurement, TeamNews::Refused(why.into())),
-            Link::SettingUp | Link::Up(_) => self.settle(kernel, measurement),
+            Link::SettingUp { .. } | Link::HeldBack | Link::Up(_) => {
+                self.settle(kernel, measurement);
+            }
             Link::Over => {}
         }
     }

@@ -61,8 +61,10 @@ pub enum TeamOrder {
         rate: Rate,
         /// Its links.
         sockets: u32,
-        /// *t*, in seconds.
+        /// How long it floods: *t*, and the seconds before those that count.
         seconds: u32,
+        /// The second with which every other link begins; all begin at once if there is none.
+        held_back_s: Option<u32>,
     },
     /// A measurer floods.
     Start {

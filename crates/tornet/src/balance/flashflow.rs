@@ -7,19 +7,20 @@ use crate::build::{Guests, id};
 use crate::error::Error;
 use crate::network::{Network, Site};
 use crate::run::{Director, Plan, run_with};
+use crate::ways::Ways;
 use coordinator::{Outcome, Params};
 use director::{Job, Team};
-use onion::Rate;
+use onion::{Duration, Rate};
 use std::sync::atomic::Ordering;
 
 /// FlashFlow, as a team of measurers in the network.
 ///
 /// What decides is the coordinator's own code: which relays are measured when and by whom (`Campaign`: those of which most is expected first, as many at a time as the
-/// team has capacity for), allocation, series, aggregation, verdict, further rounds (`Measurement`). Orders, proofs and reports are the messages of the protocol, on links through
+/// team has capacity for), sockets, lead and halves by distance (`PathParams::at_distance`), allocation, series, aggregation, verdict, further rounds (`Measurement`). Orders, proofs and reports are the messages of the protocol, on links through
 /// the network; relays obey them as `flashflow relay` does, and hold their clients to the ratio. Cells flow through hosts, paths, TCP, buckets and schedulers like all others.
 ///
-/// What is simpler: coordinator and measurers talk to each other without delay; each socket has one circuit; no contents are checked; the last estimate, from which
-/// measuring begins, is the weight that the network has.
+/// What is simpler: coordinator and measurers talk to each other without delay; each socket has one circuit; no contents are checked; no kernel is asked what holds its sockets back,
+/// so that nobody's own path is named; the last estimate, from which measuring begins, is the weight that the network has.
 #[derive(Clone, Debug)]
 pub struct FlashFlow {
     /// How relays are measured.
@@ -53,9 +54,11 @@ impl Balancer for FlashFlow {
             ..Guests::default()
         };
         let hosts: Vec<_> = (0..guests.team.len()).map(|it| guests.member(network, it)).collect();
-        let jobs = network.relays.iter().enumerate().map(|(place, relay)| Job {
+        let rtts = round_trips(network, &guests.team[0])?;
+        let jobs = network.relays.iter().zip(rtts).enumerate().map(|(place, (relay, rtt))| Job {
             target: id(place),
             guess: Rate::from_byte_per_s(relay.weight * 1000),
+            rtt,
         });
         let capacities = self.measurers.iter().map(|(_, rate)| *rate).collect();
         let begins_ns = u64::try_from(network.choices.ramp.as_nanos()).unwrap_or(u64::MAX);
@@ -113,4 +116,13 @@ impl FlashFlow {
             notes,
         }
     }
+}
+
+/// How far each relay is from a site.
+fn round_trips(network: &Network, site: &Site) -> Result<Vec<Duration>, Error> {
+    let sites: Vec<&Site> = network.relays.iter().map(|it| &it.site).chain([site]).collect();
+    let ways = Ways::new(network, &sites)?;
+    let Some((own, relays)) = ways.place_of().split_last() else { return Ok(Vec::new()) };
+    let latency = |from: u16, to: u16| ways.between(from, to).latency;
+    Ok(relays.iter().map(|it| latency(*own, *it) + latency(*it, *own)).collect())
 }

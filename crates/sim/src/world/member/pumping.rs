@@ -30,6 +30,8 @@ pub(super) struct Pumping {
     /// Bytes that came back, by second.
     seconds: Vec<u64>,
     reported: u32,
+    /// The second with which those links begin that are held back.
+    held_back_s: Option<u32>,
     /// Sockets that could send if the rate allowed it.
     throttled: VecDeque<u32>,
     is_timed: bool,
@@ -37,7 +39,12 @@ pub(super) struct Pumping {
 }
 
 impl Pumping {
-    pub(super) fn new(now: Instant, rate: Rate, sockets: u32, seconds: u32) -> Self {
+    pub(super) fn new(
+        now: Instant,
+        rate: Rate,
+        sockets: u32,
+        (seconds, held_back_s): (u32, Option<u32>),
+    ) -> Self {
         Self {
             sockets: Vec::with_capacity(sockets as usize),
             rate,
@@ -45,6 +52,7 @@ impl Pumping {
             start: None,
             seconds: vec![0; seconds as usize],
             reported: 0,
+            held_back_s,
             throttled: VecDeque::new(),
             is_timed: false,
             has_told: None,
@@ -77,8 +85,8 @@ impl Member {
         for socket in &it.sockets {
             match self.links.get(*socket as usize) {
                 // A number that another measurement has by now was lost to this one.
-                Some(Some((of, Link::Up(_)))) if *of == measurement => up += 1,
-                Some(Some((of, Link::SettingUp))) if *of == measurement => return,
+                Some(Some((of, Link::Up(_) | Link::HeldBack))) if *of == measurement => up += 1,
+                Some(Some((of, Link::SettingUp { .. }))) if *of == measurement => return,
                 _ => {}
             }
         }
@@ -105,7 +113,7 @@ impl Member {
     }
 
     /// A second is over.
-    pub(super) fn end_second(&mut self, kernel: &Kernel, measurement: u32) {
+    pub(super) fn end_second(&mut self, kernel: &mut Kernel, measurement: u32) {
         let Some(it) = self.measurements.get_mut(&measurement) else { return };
         let second = it.reported;
         let Some(bytes) = it.seconds.get(second as usize).copied() else { return };
@@ -113,7 +121,24 @@ impl Member {
         if it.is_sending() {
             self.timers.push(Reverse((kernel.now + 1_000_000_000, Timer::Second(measurement))));
         }
+        let is_middle = it.held_back_s == Some(it.reported);
         self.tell(kernel, measurement, TeamNews::Second { second, bytes });
+        if is_middle {
+            self.release(kernel, measurement);
+        }
+    }
+
+    /// From now on all its links send.
+    fn release(&mut self, kernel: &mut Kernel, measurement: u32) {
+        let Some(it) = self.measurements.get(&measurement) else { return };
+        for socket in it.sockets.clone() {
+            if let Some(Some((of, link @ Link::HeldBack))) = self.links.get_mut(socket as usize)
+                && *of == measurement
+            {
+                *link = Link::up();
+                self.flood(kernel, socket);
+            }
+        }
     }
 
     /// The rate lets more be sent.

@@ -3,9 +3,9 @@
 use crate::run::{Director, News};
 use coordinator::{
     Action, Allocation, Campaign, Failure, Launch, Measurement, MeasurerId, Mode, Outcome, Params,
-    RelayId, SecondReport, Standing,
+    PathParams, RelayId, SecondReport, Standing,
 };
-use onion::{Instant, Rate};
+use onion::{Duration, Instant, Rate};
 use sim::world::{HostId, TeamNews, TeamOrder, TeamReport};
 use std::collections::BTreeMap;
 
@@ -15,6 +15,8 @@ pub(super) struct Job {
     pub(super) target: HostId,
     /// What is expected of it.
     pub(super) guess: Rate,
+    /// How far it is from the coordinator.
+    pub(super) rtt: Duration,
 }
 
 /// A coordinator and its measurers.
@@ -51,8 +53,10 @@ impl Team {
         jobs: Vec<Job>,
         begins_ns: u64,
     ) -> Self {
+        // Each measurer has a host of its own.
+        let places = (0..).zip(&capacities).map(|(place, _)| Some(place)).collect();
         let mut campaign =
-            Campaign::new(params.excess_factor(), params.path.first_sockets, capacities);
+            Campaign::new(params.excess_factor(), params.sockets, capacities).at_hosts(places);
         let least = coordinator::HistoryPolicy::default().least;
         for (place, job) in jobs.iter().enumerate() {
             campaign.add(RelayId(place), Standing::Old, job.guess.max(least), params.max_rounds);
@@ -86,7 +90,13 @@ impl Team {
 
     fn launch(&mut self, now: Instant, launch: Launch, orders: &mut Orders) {
         let shares = launch.allocation.assignments.iter().map(|it| it.rate).collect();
-        let made = Measurement::of_launch(now, self.params, Mode::Echo, &launch, shares);
+        let Params { seconds, .. } = self.params;
+        let rate = launch.turn.guess.scaled(self.params.excess_factor());
+        let Job { rtt, .. } = self.jobs[launch.relay.0];
+        let rate = rate.min(self.campaign.capacity());
+        let path = PathParams::at_distance(Mode::Echo, rate, rtt, seconds);
+        let params = Params { path, ..self.params };
+        let made = Measurement::of_launch(now, params, Mode::Echo, &launch, shares);
         let Launch { relay, allocation, .. } = launch;
         match made {
             Ok(measurement) => {
@@ -156,7 +166,9 @@ impl Team {
         match (&report.news, place) {
             (TeamNews::Accepted, _) => {
                 let target = self.jobs[it.relay.0].target;
-                let Some(Action::Prepare { assignments, seconds, .. }) = it.prepared.take() else {
+                let Some(Action::Prepare { assignments, seconds, held_back_s, .. }) =
+                    it.prepared.take()
+                else {
                     return;
                 };
                 for assigned in assignments {
@@ -166,6 +178,7 @@ impl Team {
                         rate: assigned.rate,
                         sockets: assigned.sockets,
                         seconds,
+                        held_back_s,
                     };
                     orders.push((hosts[assigned.measurer.0], order));
                 }
