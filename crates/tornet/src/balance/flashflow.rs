@@ -20,7 +20,7 @@ use std::sync::atomic::Ordering;
 /// the network; relays obey them as `flashflow relay` does, and hold their clients to the ratio. Cells flow through hosts, paths, TCP, buckets and schedulers like all others.
 ///
 /// What is simpler: coordinator and measurers talk to each other without delay; each socket has one circuit; no contents are checked; no kernel is asked what holds its sockets back,
-/// so that nobody's own path is named; the last estimate, from which measuring begins, is the weight that the network has.
+/// so that nobody's own path is named. As from a period before, it is known how far each measurer is from each relay; the last estimate, from which measuring begins, is the weight that the network has.
 #[derive(Clone, Debug)]
 pub struct FlashFlow {
     /// How relays are measured.
@@ -54,11 +54,11 @@ impl Balancer for FlashFlow {
             ..Guests::default()
         };
         let hosts: Vec<_> = (0..guests.team.len()).map(|it| guests.member(network, it)).collect();
-        let rtts = round_trips(network, &guests.team[0])?;
-        let jobs = network.relays.iter().zip(rtts).enumerate().map(|(place, (relay, rtt))| Job {
+        let rtts = round_trips(network, &guests.team[1..])?;
+        let jobs = network.relays.iter().zip(rtts).enumerate().map(|(place, (relay, rtts))| Job {
             target: id(place),
             guess: Rate::from_byte_per_s(relay.weight * 1000),
-            rtt,
+            rtts,
         });
         let capacities = self.measurers.iter().map(|(_, rate)| *rate).collect();
         let begins_ns = u64::try_from(network.choices.ramp.as_nanos()).unwrap_or(u64::MAX);
@@ -118,11 +118,14 @@ impl FlashFlow {
     }
 }
 
-/// How far each relay is from a site.
-fn round_trips(network: &Network, site: &Site) -> Result<Vec<Duration>, Error> {
-    let sites: Vec<&Site> = network.relays.iter().map(|it| &it.site).chain([site]).collect();
+/// How far each relay is from each of these sites.
+fn round_trips(network: &Network, from: &[Site]) -> Result<Vec<Vec<Duration>>, Error> {
+    let relays = network.relays.iter().map(|it| &it.site);
+    let sites: Vec<&Site> = relays.chain(from).collect();
     let ways = Ways::new(network, &sites)?;
-    let Some((own, relays)) = ways.place_of().split_last() else { return Ok(Vec::new()) };
+    let (relays, from) = ways.place_of().split_at(network.relays.len());
     let latency = |from: u16, to: u16| ways.between(from, to).latency;
-    Ok(relays.iter().map(|it| latency(*own, *it) + latency(*it, *own)).collect())
+    let rtts =
+        |relay: &u16| from.iter().map(|it| latency(*it, *relay) + latency(*relay, *it)).collect();
+    Ok(relays.iter().map(rtts).collect())
 }

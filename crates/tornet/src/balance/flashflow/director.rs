@@ -3,20 +3,20 @@
 use crate::run::{Director, News};
 use coordinator::{
     Action, Allocation, Campaign, Failure, Launch, Measurement, MeasurerId, Mode, Outcome, Params,
-    PathParams, RelayId, SecondReport, Standing,
+    PathParams, PathSeen, RelayId, SecondReport, Standing,
 };
 use onion::{Duration, Instant, Rate};
 use sim::world::{HostId, TeamNews, TeamOrder, TeamReport};
 use std::collections::BTreeMap;
 
 /// A relay that is to be measured.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Job {
     pub(super) target: HostId,
     /// What is expected of it.
     pub(super) guess: Rate,
-    /// How far it is from the coordinator.
-    pub(super) rtt: Duration,
+    /// How far it is from each measurer.
+    pub(super) rtts: Vec<Duration>,
 }
 
 /// A coordinator and its measurers.
@@ -59,7 +59,12 @@ impl Team {
             Campaign::new(params.excess_factor(), params.sockets, capacities).at_hosts(places);
         let least = coordinator::HistoryPolicy::default().least;
         for (place, job) in jobs.iter().enumerate() {
-            campaign.add(RelayId(place), Standing::Old, job.guess.max(least), params.max_rounds);
+            let relay = RelayId(place);
+            for (measurer, rtt) in job.rtts.iter().enumerate() {
+                let path = PathSeen { rtt: Some(*rtt), ..PathSeen::default() };
+                campaign.expect_path(relay, MeasurerId(measurer), path);
+            }
+            campaign.add(relay, Standing::Old, job.guess.max(least), params.max_rounds);
         }
         let (coordinator, measurers) = hosts.split_first().map_or_else(
             || (HostId(u32::MAX), Vec::new()),
@@ -92,7 +97,7 @@ impl Team {
         let shares = launch.allocation.assignments.iter().map(|it| it.rate).collect();
         let Params { seconds, .. } = self.params;
         let rate = launch.turn.guess.scaled(self.params.excess_factor());
-        let Job { rtt, .. } = self.jobs[launch.relay.0];
+        let rtt = launch.vantages.iter().filter_map(|it| it.path.rtt).max().unwrap_or_default();
         let rate = rate.min(self.campaign.capacity());
         let path = PathParams::at_distance(Mode::Echo, rate, rtt, seconds);
         let params = Params { path, ..self.params };
