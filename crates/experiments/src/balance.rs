@@ -100,9 +100,10 @@ pub(super) fn run(
     let mut batch = Batch::new(&options.simulated.runs, path, common.quick)?;
     let balancers = balancers(options, common)?;
     batch.conditions.push_str(&format!(
-        ", t = {} s, measured for {} s at most",
+        ", t = {} s, measured for {} s at most, FlashFlow's method {}",
         options.seconds.unwrap_or(if common.quick { 10 } else { 30 }),
         options.measure_seconds,
+        FlashFlow::METHOD,
     ));
     if let Some(path) = &options.weights {
         // What is in the file, and not only its name.

@@ -134,7 +134,7 @@ pub(super) fn run(
 }
 
 /// What a relay carries over a path without distance, by the number of sockets: a stock relay with a rate limit
-/// passes less over more of them.
+/// passes less over more of them. What could not be found out is to be tried again.
 #[derive(Default)]
 struct Truths(Vec<(Option<u32>, Option<f64>)>);
 
@@ -142,7 +142,8 @@ impl Truths {
     /// As runs that are over have found them.
     fn of_runs(runs: &[Planned]) -> Self {
         let over = runs.iter().filter_map(|it| it.over.as_ref());
-        Self(over.map(|it| (it.sockets(), it.near_mbit())).collect())
+        let known = over.filter_map(|it| Some((it.sockets(), Some(it.near_mbit()?))));
+        Self(known.collect())
     }
 
     /// For so many sockets, in Mbit/s, as far as it can be found out; `None` if the user has asked for the end.
@@ -162,14 +163,15 @@ impl Truths {
         let truth = match scene.measure(plan, relay, &path, output, interrupt) {
             Ok(timed) => {
                 let tried = timed?.tried;
-                if tried.is_starved() {
+                if judge::is_slowed(scene.mode, &tried) {
                     output.step(format!("no truth for relay {relay}: it waited for a processor"));
+                    return Some(None);
                 }
-                tried.sent_mbit().filter(|_| !tried.is_starved())
+                tried.sent_mbit()
             }
             Err(error) => {
                 output.step(format!("no truth for relay {relay}: {error}"));
-                None
+                return Some(None);
             }
         };
         self.0.push((sockets, truth));
@@ -201,7 +203,7 @@ fn of_scene(
             let judged = Judged::new(plan, run.what, run.path, truth, tried.as_ref());
             tell(&judged.case, output);
             // What this machine failed is to be tried again.
-            if truth.is_some() && tried.is_ok() && judged.is_trial {
+            if tried.is_ok() && judged.is_trial {
                 kept.write(run.what, &judged)?;
             }
             run.over = Some(judged);

@@ -35,7 +35,7 @@ pub(super) enum Fault {
 pub(super) enum Moment {
     /// While sockets and circuits are opened.
     SetUp,
-    /// When the load begins, before the seconds that count.
+    /// When all is ready, just before the load begins.
     Lead,
     /// In the middle of the seconds that count.
     #[default]
@@ -48,7 +48,7 @@ impl Moment {
     pub(super) const fn words(self) -> &'static str {
         match self {
             Self::SetUp => "during set-up",
-            Self::Lead => "in the lead",
+            Self::Lead => "before the load",
             Self::Middle => "in the middle",
             Self::Late => "after three quarters",
         }
@@ -100,6 +100,14 @@ impl Fault {
                 true
             }
             Self::Reorders | Self::Duplicates | Self::Returns => false,
+        }
+    }
+
+    /// Whether it begins at some moment.
+    pub(super) const fn has_moment(self) -> bool {
+        match self {
+            Self::Reorders | Self::Duplicates | Self::LosesAll => false,
+            Self::Returns | Self::Breaks | Self::BreaksOut | Self::BreaksBack | Self::Stops => true,
         }
     }
 

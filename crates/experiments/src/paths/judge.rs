@@ -27,14 +27,17 @@ pub(super) struct Judged {
     pub(super) path: Path,
     /// One of [`WORDS`].
     pub(super) verdict: &'static str,
-    /// Whether the relay had a processor when it wanted one: else the run says something of this machine alone.
+    /// Whether it can be held against anything: not where the relay lacked a processor, or nothing went wrong though it was to.
     pub(super) is_trial: bool,
 }
 
 /// The column of what the relay carries without distance.
 const NEAR: &str = "truth_near_mbit_per_s";
 
-const NO_TRIAL: &str = "no trial: the relay waited for a processor, so that nobody knows what it can do; it wants more processors, or less beside it";
+const NO_TRIAL: &str = "no trial: the relay waited for a processor, here or where the truth was to be found out, so that nobody knows what it can do; \
+                        it wants more processors, or less beside it";
+
+const NO_FAULT: &str = "no trial: it was over before anything went wrong";
 
 /// What a measurement says of its own number.
 const WORDS: [&str; 3] = ["conclusive", "lower_bound", "failed"];
@@ -63,11 +66,20 @@ impl Judged {
         // A relay of ours does not read what it could not send on: there the path back can be why it is behind. Stock tor reads on.
         let is_stock = what.mode == Mode::Transit;
         let behind = tried.ok().filter(|_| is_stock).and_then(Tried::sent_behind_mbit);
-        // Right or wrong: what a relay without a processor carries is not what it carried without distance. One of ours tells that itself.
-        let is_trial = !(is_stock && tried.is_ok_and(Tried::is_starved));
-        let case = match behind.or(near) {
+        let truth = behind.or(near);
+        let fatal = fault.filter(|it| it.is_fatal());
+        let is_trial = match (fatal, timed) {
+            // Who is to blame does not hang on what the relay can do.
+            (Some(_), Ok(timed)) => timed.took_since_fault.is_some(),
+            // Right or wrong: what a relay carries that waits for a processor is not what it carried without distance.
+            (None, Ok(_)) if behind.is_some() => true,
+            (None, Ok(timed)) => truth.is_some() && !is_slowed(what.mode, &timed.tried),
+            (_, Err(_)) => true,
+        };
+        let case = match truth {
             _ if !is_trial => {
-                Case::new(name, None, estimate).ended(CaseVerdict::Inconclusive, NO_TRIAL)
+                let case = Case::new(name, None, estimate);
+                case.ended(CaseVerdict::Inconclusive, fatal.map_or(NO_TRIAL, |_| NO_FAULT))
             }
             None => Case::new(name, None, estimate)
                 .ended(CaseVerdict::Failed, "what the relay carries is not known"),
@@ -87,10 +99,8 @@ impl Judged {
             }
             (Ok(_), Some(None)) => case,
         };
-        let case = match (fault, timed) {
-            (Some(fault), Ok(timed)) if fault.is_fatal() => {
-                broken(plan, fault, timed, verdict, case)
-            }
+        let case = match (fatal, timed) {
+            (Some(fault), Ok(timed)) if is_trial => broken(plan, fault, timed, verdict, case),
             _ => case,
         };
         let rounds = tried.ok().and_then(Tried::estimate).map(|it| it.rounds);
@@ -104,7 +114,8 @@ impl Judged {
             .column(NEAR, near)
             .column("truth_behind_mbit_per_s", behind)
             .column("fault", fault.map(Fault::words))
-            .column("fault_at", fault.map(|_| plan.fault_at.words()))
+            .column("fault_at", fault.filter(|it| it.has_moment()).map(|_| path.fault_at.words()))
+            .column("trial", is_trial)
             .column("blame", tried.ok().and_then(|it| it.outcome.blame()).map(|it| it.to_string()))
             .column("rounds", rounds)
             .column("sockets", tried.ok().and_then(|it| it.sockets))
@@ -163,7 +174,15 @@ impl Judged {
     }
 }
 
-/// On a path that breaks in the middle there is no estimate to be had: a reason must come, and in time, and name who it was.
+/// Whether the relay may have done less than it can, since it waited for a processor. One of ours saves up what a delay costs it, unless it never sleeps.
+pub(super) fn is_slowed(mode: Mode, tried: &Tried) -> bool {
+    match mode {
+        Mode::Transit => tried.waited_much(),
+        Mode::Echo => tried.is_starved(),
+    }
+}
+
+/// Where a path breaks, or a relay stops, there is no estimate to be had: a reason must come, and in time, and name who it was.
 fn broken(plan: &Plan, fault: Fault, timed: &Timed, verdict: &str, case: Case) -> Case {
     let params = plan.params();
     // At the most the round goes on to its end, with its lead, and the next one is not set up in time.
@@ -173,7 +192,11 @@ fn broken(plan: &Plan, fault: Fault, timed: &Timed, verdict: &str, case: Case) -
     let took = timed.took_since_fault.unwrap_or(timed.took);
     let detail = case.detail.clone();
     if verdict == "conclusive" {
-        case.ended(CaseVerdict::Missed, "conclusive, although the path broke in the middle")
+        let words = fault.words();
+        case.ended(
+            CaseVerdict::Missed,
+            format!("conclusive, although something was wrong: {words}"),
+        )
     } else if took > longest {
         let took_s = took.as_secs_f64();
         case.ended(
@@ -209,6 +232,11 @@ const fn limited_by(reason: &Inconclusive) -> &'static str {
     }
 }
 
+fn faults(plan: &Plan) -> String {
+    let words: Vec<String> = plan.faulty_paths().map(|it| it.fault_words().join(" ")).collect();
+    if words.is_empty() { "nothing".to_owned() } else { words.join(", ") }
+}
+
 pub(super) fn report(
     plan: &Plan,
     runs: Vec<Judged>,
@@ -233,7 +261,7 @@ pub(super) fn report(
     );
     if trials < runs.len() {
         let none = runs.len() - trials;
-        answer += &format!(" {none} more were no trial, since the relay waited for a processor.");
+        answer += &format!(" {none} more were no trial.");
     }
     let list = |items: Vec<String>| items.join(", ");
     let parameters = vec![
@@ -248,6 +276,7 @@ pub(super) fn report(
             list(plan.congestions.iter().map(ToString::to_string).collect()),
         ),
         pair("limits, Mbit/s", list(plan.limits.iter().map(ToString::to_string).collect())),
+        pair("what else goes wrong", faults(plan)),
         pair("seed", plan.seed.to_string()),
     ];
     let mut notes = vec![
@@ -310,10 +339,13 @@ mod tests {
         };
         let idle = Load::default();
         let unsteady = Some(Inconclusive::Unsteady { mean: 5_000_000, median: 6_000_000 });
+        let late = Load { waited: 0.1, wanted: 0.3, ..idle };
         let no_trials = [
             judged(Mode::Transit, STARVED, 50.0, None),
             judged(Mode::Transit, STARVED, 89.0, None),
             judged(Mode::Transit, STARVED, 50.0, unsteady),
+            judged(Mode::Transit, late, 50.0, None),
+            judged(Mode::Echo, STARVED, 50.0, None),
         ];
         for run in &no_trials {
             assert!(!run.is_trial && run.case.verdict == CaseVerdict::Inconclusive, "{run:?}");
@@ -321,8 +353,7 @@ mod tests {
         }
         let wrong = judged(Mode::Transit, idle, 50.0, None);
         assert!(wrong.is_trial && wrong.case.verdict == CaseVerdict::Missed, "{wrong:?}");
-        let echo = judged(Mode::Echo, STARVED, 50.0, None);
-        assert!(echo.is_trial, "a relay of ours says so itself, and is to be believed only then");
+        assert!(judged(Mode::Echo, late, 89.0, None).is_trial, "it slept, and lost nothing");
         let right = judged(Mode::Transit, idle, 89.0, None);
 
         let of = |runs| report(plan, runs, None, ExperimentReport::default());
@@ -333,11 +364,39 @@ mod tests {
         assert!(!held(&none), "nothing was tried");
         let [run, ..] = none.cases.as_slice() else { panic!("{none:?}") };
         assert!(none.answer.starts_with("0 of 0 "), "{}", none.answer);
-        assert!(none.answer.contains("3 more were no trial"), "{}", none.answer);
+        assert!(none.answer.contains("5 more were no trial"), "{}", none.answer);
         let also_right = of(vec![right, judged(Mode::Transit, STARVED, 50.0, None)]);
         assert!(held(&also_right), "{}", also_right.answer);
         let also_wrong = of(vec![wrong, judged(Mode::Transit, STARVED, 89.0, None)]);
         assert!(!held(&also_wrong), "{}", also_wrong.answer);
         assert!(run.columns.iter().any(|(name, _)| name == "relay_waited_percent"));
+    }
+
+    #[test]
+    fn where_the_truth_is_not_known_nothing_is_wrong() {
+        let plan = &Plan::example();
+        let what = What { mode: Mode::Echo, congestion: Congestion::Reno, relay: 0, limit: 90.0 };
+        let idle = timed(Load::default(), 50.0, None);
+        let run = Judged::new(plan, what, Path::NONE, None, Ok(&idle));
+        assert!(!run.is_trial && run.case.verdict == CaseVerdict::Inconclusive, "{run:?}");
+        let report = report(plan, vec![run], None, ExperimentReport::default());
+        assert!(report.answer.starts_with("0 of 0 "), "{}", report.answer);
+    }
+
+    #[test]
+    fn a_fault_is_judged_where_it_came_whatever_the_relay_could_do() {
+        let plan = &Plan::example();
+        let what =
+            What { mode: Mode::Transit, congestion: Congestion::Reno, relay: 0, limit: 90.0 };
+        let path = Path { fault: Some(Fault::Breaks), ..Path::NONE };
+        let judged = |took_since_fault| {
+            let timed = Timed { took_since_fault, ..timed(STARVED, 89.0, None) };
+            Judged::new(plan, what, path, Some(90.0), Ok(&timed))
+        };
+        let came = judged(Some(Duration::from_secs(5)));
+        assert!(came.is_trial && came.case.verdict == CaseVerdict::Missed, "{came:?}");
+        let over_before = judged(None);
+        assert!(!over_before.is_trial, "{over_before:?}");
+        assert_eq!(over_before.case.verdict, CaseVerdict::Inconclusive);
     }
 }

@@ -37,11 +37,8 @@ pub(super) struct Kept {
 
 impl Kept {
     pub(super) fn new(out: &FilePath, plan: &Plan) -> Result<Self, Error> {
-        let mut conditions =
+        let conditions =
             format!("t = {} s, seed {}, program {}", plan.seconds, plan.seed, program()?);
-        if !plan.faults.is_empty() {
-            conditions += &format!(", faults {}", plan.fault_at.words());
-        }
         Ok(Self { store: Store::new(out.join(RUNS))?, conditions })
     }
 

@@ -20,6 +20,8 @@ pub(super) struct Path {
     pub(super) loss_percent: f64,
     /// What else goes wrong.
     pub(super) fault: Option<Fault>,
+    /// From when on, if it begins at some moment.
+    pub(super) fault_at: Moment,
     /// How many sockets; found out by the distance if `None`.
     pub(super) sockets: Option<u32>,
 }
@@ -33,7 +35,14 @@ impl Path {
     }
 
     /// What tells the truth: neither length nor loss.
-    pub(super) const NONE: Self = Self { rtt_ms: 0, loss_percent: 0.0, fault: None, sockets: None };
+    pub(super) const NONE: Self =
+        Self { rtt_ms: 0, loss_percent: 0.0, fault: None, fault_at: Moment::Middle, sockets: None };
+
+    /// What goes wrong, and when if that is not in the middle; nothing if nothing does.
+    pub(super) fn fault_words(&self) -> Vec<&'static str> {
+        let at = (self.fault_at != Moment::Middle).then(|| self.fault_at.words());
+        self.fault.map(Fault::words).into_iter().chain(at).collect()
+    }
 }
 
 /// What is measured over distances, and how.
@@ -50,9 +59,9 @@ impl What {
     /// Of the file of its run over a path, without the ending.
     pub(super) fn file_name(&self, path: &Path) -> String {
         let Self { mode, congestion, limit, .. } = self;
-        let Path { rtt_ms, loss_percent, fault, .. } = path;
-        let fault =
-            fault.map(|it| format!("-{}", it.words().replace(' ', "-"))).unwrap_or_default();
+        let Path { rtt_ms, loss_percent, .. } = path;
+        let words = path.fault_words();
+        let fault: String = words.iter().map(|it| format!("-{}", it.replace(' ', "-"))).collect();
         format!("{}-{limit}-{rtt_ms}-{loss_percent}-{congestion}{fault}", mode.word())
     }
 }
@@ -88,7 +97,7 @@ pub(super) struct Plan {
 impl fmt::Display for Path {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} ms, {} %", self.rtt_ms, self.loss_percent)?;
-        self.fault.map_or(Ok(()), |fault| write!(f, ", {}", fault.words()))
+        self.fault_words().into_iter().try_for_each(|words| write!(f, ", {words}"))
     }
 }
 
@@ -148,7 +157,10 @@ impl Plan {
     /// Those on which something goes wrong.
     pub(super) fn faulty_paths(&self) -> impl Iterator<Item = Path> {
         let rtt_ms = self.rtts_ms.first().copied().unwrap_or_default();
-        self.faults.iter().map(move |it| Path { rtt_ms, fault: Some(*it), ..Path::NONE })
+        self.faults.iter().map(move |it| {
+            let fault_at = if it.has_moment() { self.fault_at } else { Moment::Middle };
+            Path { rtt_ms, fault: Some(*it), fault_at, ..Path::NONE }
+        })
     }
 
     /// All runs, those with the same relays together. Whatever is measured of a relay with one congestion control is in one
@@ -195,6 +207,11 @@ mod tests {
         let mut names: Vec<String> = planned.iter().map(|it| it.what.file_name(&it.path)).collect();
         assert!(names.contains(&"echo-90-20-0-bbr-breaks-on-the-way-out".to_owned()), "{names:?}");
         assert!(names.contains(&"transit-10-100-0.02-reno".to_owned()), "{names:?}");
+        let late = Plan { fault_at: Moment::Late, ..plan };
+        let late: Vec<String> =
+            late.planned().iter().map(|it| it.what.file_name(&it.path)).collect();
+        let other = "echo-90-20-0-bbr-breaks-after-three-quarters".to_owned();
+        assert!(late.contains(&other) && !names.contains(&other), "{late:?}");
         names.sort();
         names.dedup();
         assert_eq!(names.len(), planned.len());

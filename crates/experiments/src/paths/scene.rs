@@ -129,7 +129,7 @@ impl Scene {
             let breaking = scope.spawn(move || -> Result<Option<Instant>, Error> {
                 // It is over before.
                 let Ok(()) = begun.recv() else { return Ok(None) };
-                let at = clock.now();
+                let mut at = None;
                 for (after, act) in acts {
                     if begun.recv_timeout(after) != Err(RecvTimeoutError::Timeout) {
                         break;
@@ -138,12 +138,13 @@ impl Scene {
                         Act::Ways(ways) => set_ways(wan, ways)?,
                         Act::Stop => signal(relay_pid, Signal::STOP),
                     }
+                    at = at.or(Some(clock.now()));
                 }
-                Ok(Some(at))
+                Ok(at)
             });
             let mut has_come = false;
             let done = body(&mut |progress| {
-                if !has_come && plan.fault_at.has_come(progress, plan.seconds, lead_s) {
+                if !has_come && path.fault_at.has_come(progress, plan.seconds, lead_s) {
                     has_come = true;
                     // Who does not listen any more has failed, and says so.
                     let _failed = begins.send(());

@@ -20,13 +20,18 @@ use std::sync::atomic::Ordering;
 /// the network; relays obey them as `flashflow relay` does, and hold their clients to the ratio. Cells flow through hosts, paths, TCP, buckets and schedulers like all others.
 ///
 /// What is simpler: coordinator and measurers talk to each other without delay; each socket has one circuit; no contents are checked; no kernel is asked what holds its sockets back,
-/// so that nobody's own path is named. As from a period before, it is known how far each measurer is from each relay; the last estimate, from which measuring begins, is the weight that the network has.
+/// so that neither a queue nor losses on a measurer's own path are named. As from a period before, it is known how far each measurer is from each relay; the last estimate, from which measuring begins, is the weight that the network has.
 #[derive(Clone, Debug)]
 pub struct FlashFlow {
     /// How relays are measured.
     pub params: Params,
     /// Where measurers are, and what they can send and get.
     pub measurers: Vec<(String, Rate)>,
+}
+
+impl FlashFlow {
+    /// Raised whenever it would find other estimates in the same network by the same seed: weights of two methods are not to be mixed.
+    pub const METHOD: u32 = 2;
 }
 
 impl Default for FlashFlow {

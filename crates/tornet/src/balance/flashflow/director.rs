@@ -251,3 +251,61 @@ impl Director for Team {
         self.campaign.is_over() || self.is_stuck
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const COORDINATOR: HostId = HostId(10);
+    const MEASURERS: [HostId; 3] = [HostId(11), HostId(12), HostId(13)];
+
+    /// What measurers of a relay, of which so much is expected and which is so far from each of them, are told to prepare.
+    fn prepared(mbit: f64, rtts_ms: [u64; 3]) -> Vec<(HostId, TeamOrder)> {
+        let rate = Rate::from_mbit_per_s;
+        let hosts = [COORDINATOR].into_iter().chain(MEASURERS).collect();
+        let rtts = rtts_ms.map(Duration::from_millis).into();
+        let jobs = vec![Job { target: HostId(1), guess: rate(mbit), rtts }];
+        let params = Params::default();
+        let mut team = Team::new(&params, (hosts, vec![rate(1000.0); 3]), jobs, 0);
+        let mut orders = Vec::new();
+        team.direct(1, News::default(), &mut orders);
+        let [(host, TeamOrder::Ask { measurement, .. })] = orders[..] else { panic!("{orders:?}") };
+        assert_eq!(host, COORDINATOR);
+        let accepted =
+            TeamReport { from: COORDINATOR, measurement, at_ns: 2, news: TeamNews::Accepted };
+        let mut orders = Vec::new();
+        team.direct(2, News { reports: vec![accepted], ..News::default() }, &mut orders);
+        orders
+    }
+
+    #[test]
+    fn a_far_relay_is_measured_by_two_in_halves_after_a_lead_with_sockets_for_the_way_of_each() {
+        let orders = prepared(90.0, [20, 200, 20]);
+        let told = orders.iter().map(|(host, order)| match order {
+            TeamOrder::Prepare { sockets, seconds, held_back_s, .. } => {
+                (*host, *sockets, *seconds, *held_back_s)
+            }
+            other => panic!("{other:?}"),
+        });
+        let told: Vec<_> = told.collect();
+        assert!(told.len() >= 2, "{told:?}");
+        assert!(told.iter().all(|it| (it.2, it.3) == (34, Some(19))), "{told:?}");
+        let sockets: u32 = told.iter().map(|it| it.1).sum();
+        assert!((100..=160).contains(&sockets), "by the farthest: {told:?}");
+    }
+
+    #[test]
+    fn a_slow_relay_has_few_sockets_and_one_next_door_no_halves() {
+        let told = |mbit, rtts_ms| {
+            let orders = prepared(mbit, rtts_ms).into_iter();
+            let told = orders.map(|(_, order)| match order {
+                TeamOrder::Prepare { sockets, held_back_s, .. } => (sockets, held_back_s),
+                other => panic!("{other:?}"),
+            });
+            told.collect::<Vec<_>>()
+        };
+        let slow = told(0.3, [20, 100, 200]);
+        assert_eq!(slow.iter().map(|it| it.0).sum::<u32>(), 8, "{slow:?}");
+        assert!(told(0.3, [1, 1, 1]).iter().all(|it| it.1.is_none()));
+    }
+}
