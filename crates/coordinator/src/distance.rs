@@ -3,6 +3,7 @@
 use crate::halves::FAR;
 use crate::mode::Mode;
 use crate::params::PathParams;
+use crate::vantage::Vantage;
 use onion::{Duration, Rate};
 
 /// Fewer sockets would make the loss of one matter too much.
@@ -54,9 +55,24 @@ impl PathParams {
     }
 }
 
+impl Vantage {
+    /// How far away a relay is: as the farthest of those who measure it, where all have told; else, or if that is more, as the coordinator (`own`).
+    #[must_use]
+    pub fn distance(own: Duration, vantages: &[Self]) -> Duration {
+        let rtts = || vantages.iter().map(|it| it.path.rtt);
+        let farthest = rtts().flatten().max();
+        match farthest {
+            Some(farthest) if rtts().all(|it| it.is_some()) => farthest,
+            _ => farthest.unwrap_or_default().max(own),
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::vantage::PathSeen;
+    use std::vec::Vec;
 
     const FAR_AWAY: Duration = Duration::from_millis(200);
 
@@ -90,5 +106,23 @@ mod tests {
             let half = f64::from(path.first_sockets / 2) * per_socket;
             assert!(half > 1.2 * mbit * 1e6, "{half} of {mbit} Mbit/s at {rtt_ms} ms");
         }
+    }
+
+    #[test]
+    fn a_far_measurer_is_planned_for_wherever_the_coordinator_is() {
+        let ms = Duration::from_millis;
+        let seen = |rtts_ms: &[Option<u64>]| {
+            let vantage = |rtt_ms: &Option<u64>| Vantage {
+                path: PathSeen { rtt: rtt_ms.map(ms), ..PathSeen::default() },
+                ..Vantage::default()
+            };
+            let vantages: Vec<Vantage> = rtts_ms.iter().map(vantage).collect();
+            Vantage::distance(ms(50), &vantages)
+        };
+        assert_eq!(seen(&[None, None]), ms(50), "nobody has told");
+        assert_eq!(seen(&[Some(1), Some(200)]), ms(200));
+        assert_eq!(seen(&[Some(1), Some(2)]), ms(2), "nearer than the coordinator");
+        assert_eq!(seen(&[Some(1), None]), ms(50), "the other may be as far as the coordinator");
+        assert_eq!(seen(&[Some(200), None]), ms(200));
     }
 }

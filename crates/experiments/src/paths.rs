@@ -136,14 +136,13 @@ pub(super) fn run(
 /// What a relay carries over a path without distance, by the number of sockets: a stock relay with a rate limit
 /// passes less over more of them. What could not be found out is to be tried again.
 #[derive(Default)]
-struct Truths(Vec<(Option<u32>, Option<f64>)>);
+struct Truths(Vec<(Option<u32>, f64)>);
 
 impl Truths {
     /// As runs that are over have found them.
     fn of_runs(runs: &[Planned]) -> Self {
         let over = runs.iter().filter_map(|it| it.over.as_ref());
-        let known = over.filter_map(|it| Some((it.sockets(), Some(it.near_mbit()?))));
-        Self(known.collect())
+        Self(over.filter_map(|it| Some((it.sockets(), it.near_mbit()?))).collect())
     }
 
     /// For so many sockets, in Mbit/s, as far as it can be found out; `None` if the user has asked for the end.
@@ -157,7 +156,7 @@ impl Truths {
         interrupt: &Interrupt,
     ) -> Option<Option<f64>> {
         if let Some((_, truth)) = self.0.iter().find(|it| it.0 == sockets) {
-            return Some(*truth);
+            return Some(Some(*truth));
         }
         let path = Path { sockets, ..Path::NONE };
         let truth = match scene.measure(plan, relay, &path, output, interrupt) {
@@ -165,16 +164,17 @@ impl Truths {
                 let tried = timed?.tried;
                 if judge::is_slowed(scene.mode, &tried) {
                     output.step(format!("no truth for relay {relay}: it waited for a processor"));
-                    return Some(None);
+                    None
+                } else {
+                    tried.sent_mbit()
                 }
-                tried.sent_mbit()
             }
             Err(error) => {
                 output.step(format!("no truth for relay {relay}: {error}"));
-                return Some(None);
+                None
             }
         };
-        self.0.push((sockets, truth));
+        self.0.extend(truth.map(|truth| (sockets, truth)));
         Some(truth)
     }
 }
@@ -228,6 +228,6 @@ mod tests {
         let what =
             What { mode: Mode::Transit, congestion: Congestion::Reno, relay: 0, limit: 90.0 };
         let runs = [Planned { what, path: Path::NONE, is_ours: true, over }];
-        assert_eq!(Truths::of_runs(&runs).0, [(Some(32), Some(81.0))]);
+        assert_eq!(Truths::of_runs(&runs).0, [(Some(32), 81.0)]);
     }
 }

@@ -104,11 +104,8 @@ impl Fault {
     }
 
     /// Whether it begins at some moment.
-    pub(super) const fn has_moment(self) -> bool {
-        match self {
-            Self::Reorders | Self::Duplicates | Self::LosesAll => false,
-            Self::Returns | Self::Breaks | Self::BreaksOut | Self::BreaksBack | Self::Stops => true,
-        }
+    pub(super) fn has_moment(self) -> bool {
+        !self.acts(Way::default()).is_empty()
     }
 
     /// A way with what is wrong all the time.

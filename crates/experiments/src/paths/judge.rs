@@ -34,8 +34,13 @@ pub(super) struct Judged {
 /// The column of what the relay carries without distance.
 const NEAR: &str = "truth_near_mbit_per_s";
 
-const NO_TRIAL: &str = "no trial: the relay waited for a processor, here or where the truth was to be found out, so that nobody knows what it can do; \
-                        it wants more processors, or less beside it";
+/// The least share of runs that have to be trials: of fewer this machine decides, and not the relays.
+const TRIED_SHARE: f64 = 0.5;
+
+const NO_PROCESSOR: &str = "no trial: the relay waited for a processor, so that nobody knows what it can do; it wants more processors, or less beside it";
+
+const NO_TRUTH: &str =
+    "no trial: what the relay carries could not be found out (why is told where it was tried)";
 
 const NO_FAULT: &str = "no trial: it was over before anything went wrong";
 
@@ -79,7 +84,12 @@ impl Judged {
         let case = match truth {
             _ if !is_trial => {
                 let case = Case::new(name, None, estimate);
-                case.ended(CaseVerdict::Inconclusive, fatal.map_or(NO_TRIAL, |_| NO_FAULT))
+                let why = match (fatal, truth) {
+                    (Some(_), _) => NO_FAULT,
+                    (None, None) => NO_TRUTH,
+                    (None, Some(_)) => NO_PROCESSOR,
+                };
+                case.ended(CaseVerdict::Inconclusive, why)
             }
             None => Case::new(name, None, estimate)
                 .ended(CaseVerdict::Failed, "what the relay carries is not known"),
@@ -253,6 +263,7 @@ pub(super) fn report(
     let found = runs.iter().filter(|it| it.is_moderate() && it.is_true()).count();
     let conclusive = runs.iter().filter(|it| it.is_true()).count();
     let share = found as f64 / moderate.max(1) as f64;
+    let tried = trials as f64 / runs.len().max(1) as f64;
     let mut answer = format!(
         "{wrong} of {trials} estimates were called conclusive and were wrong; {conclusive} were conclusive and \
          right. Up to 200 ms and 0.1 % loss {found} of {moderate} were ({:.0} %, of {:.0} % wanted).",
@@ -288,10 +299,9 @@ pub(super) fn report(
     ];
     notes.extend(missing);
     let promise = Promise::Decided {
-        held: wrong == 0 && share >= CONCLUSIVE_SHARE,
-        rule:
-            "no conclusive estimate is wrong, and those of paths that are not extreme are conclusive"
-                .to_owned(),
+        held: wrong == 0 && share >= CONCLUSIVE_SHARE && tried >= TRIED_SHARE,
+        rule: "no conclusive estimate is wrong, those of paths that are not extreme are conclusive, and at least half of the runs are trials"
+            .to_owned(),
     };
     let cases = runs.into_iter().map(|it| it.case).collect();
     ExperimentReport { answer, promise, parameters, cases, notes, ..base }
@@ -367,6 +377,10 @@ mod tests {
         assert!(none.answer.contains("5 more were no trial"), "{}", none.answer);
         let also_right = of(vec![right, judged(Mode::Transit, STARVED, 50.0, None)]);
         assert!(held(&also_right), "{}", also_right.answer);
+        let starved = || judged(Mode::Transit, STARVED, 89.0, None);
+        let right = judged(Mode::Transit, idle, 89.0, None);
+        let hardly_any = of(vec![right, starved(), starved()]);
+        assert!(!held(&hardly_any), "this machine tried next to nothing");
         let also_wrong = of(vec![wrong, judged(Mode::Transit, STARVED, 89.0, None)]);
         assert!(!held(&also_wrong), "{}", also_wrong.answer);
         assert!(run.columns.iter().any(|(name, _)| name == "relay_waited_percent"));

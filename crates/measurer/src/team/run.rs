@@ -97,7 +97,7 @@ impl<'t> Run<'t> {
         let vantages = vantages(team, launch);
         // On this machine a long round trip is a busy processor.
         let is_here = request.target.address.ip().is_loopback();
-        let distance = if is_here { Duration::ZERO } else { distance(rtt, &vantages) };
+        let distance = if is_here { Duration::ZERO } else { Vantage::distance(rtt, &vantages) };
         let found_out = || PathParams::at_distance(mode, rate, distance, params.seconds);
         params.path = team.options.path.unwrap_or_else(found_out);
         let pass = team.pass.take();
@@ -377,40 +377,6 @@ fn vantages(team: &Team, launch: Option<&Launch>) -> Vec<Vantage> {
     addresses.iter().enumerate().map(vantage).collect()
 }
 
-/// How far the farthest of a team is, where all have told; else, or if that is more, how far the coordinator is.
-fn distance(own: Duration, vantages: &[Vantage]) -> Duration {
-    let rtts = || vantages.iter().map(|it| it.path.rtt);
-    let farthest = rtts().flatten().max();
-    match farthest {
-        Some(farthest) if rtts().all(|it| it.is_some()) => farthest,
-        _ => farthest.unwrap_or_default().max(own),
-    }
-}
-
 const fn transit(team: &Team) -> RoundWayBack {
     RoundWayBack::Transit { always_authenticate: team.options.always_authenticate }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use coordinator::PathSeen;
-
-    #[test]
-    fn a_far_measurer_is_planned_for_wherever_the_coordinator_is() {
-        let ms = Duration::from_millis;
-        let seen = |rtts_ms: &[Option<u64>]| {
-            let vantage = |rtt_ms: &Option<u64>| Vantage {
-                path: PathSeen { rtt: rtt_ms.map(ms), ..PathSeen::default() },
-                ..Vantage::default()
-            };
-            let vantages: Vec<Vantage> = rtts_ms.iter().map(vantage).collect();
-            distance(ms(50), &vantages)
-        };
-        assert_eq!(seen(&[None, None]), ms(50), "nobody has told");
-        assert_eq!(seen(&[Some(1), Some(200)]), ms(200));
-        assert_eq!(seen(&[Some(1), Some(2)]), ms(2), "nearer than the coordinator");
-        assert_eq!(seen(&[Some(1), None]), ms(50), "the other may be as far as the coordinator");
-        assert_eq!(seen(&[Some(200), None]), ms(200));
-    }
 }

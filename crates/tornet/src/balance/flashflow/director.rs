@@ -3,7 +3,7 @@
 use crate::run::{Director, News};
 use coordinator::{
     Action, Allocation, Campaign, Failure, Launch, Measurement, MeasurerId, Mode, Outcome, Params,
-    PathParams, PathSeen, RelayId, SecondReport, Standing,
+    PathParams, PathSeen, RelayId, SecondReport, Standing, Vantage,
 };
 use onion::{Duration, Instant, Rate};
 use sim::world::{HostId, TeamNews, TeamOrder, TeamReport};
@@ -97,7 +97,8 @@ impl Team {
         let shares = launch.allocation.assignments.iter().map(|it| it.rate).collect();
         let Params { seconds, .. } = self.params;
         let rate = launch.turn.guess.scaled(self.params.excess_factor());
-        let rtt = launch.vantages.iter().filter_map(|it| it.path.rtt).max().unwrap_or_default();
+        // All have told, as of the period before.
+        let rtt = Vantage::distance(Duration::ZERO, &launch.vantages);
         let rate = rate.min(self.campaign.capacity());
         let path = PathParams::at_distance(Mode::Echo, rate, rtt, seconds);
         let params = Params { path, ..self.params };
