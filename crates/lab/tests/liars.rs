@@ -44,6 +44,8 @@ in_both_worlds! {
     a_relay_that_destroys_circuits_gives_no_number
     an_impostor_gives_no_number
     a_relay_that_refuses_to_extend_gives_no_number
+    circuits_that_are_taken_for_idle_ones_before_they_stand_are_built_again
+    a_relay_that_ends_all_circuits_as_idle_ones_gives_no_number
     a_relay_that_never_answers_gives_no_number
 }
 
@@ -208,6 +210,22 @@ fn a_relay_that_refuses_to_extend_gives_no_number(stage: impl Stage) {
     assert_eq!(report.ready, None);
     let problem = problem_of_too_few(&report);
     assert!(problem.contains("(reason 6)"), "{problem}");
+}
+
+/// As C tor does where it looks for idle circuits between the CREATE_FAST and its own answer.
+fn circuits_that_are_taken_for_idle_ones_before_they_stand_are_built_again(stage: impl Stage) {
+    let swept = Scenario::new(TransitLie::SweepsNewLinks(2));
+    assert_eq!(swept.circuits_per_socket, 2, "all circuits of a link, and no more");
+    let report = swept.play_on(stage);
+    assert_eq!(report.result, Ok(()));
+    assert_eq!(report.ready, Some((2, 4)), "all stand");
+}
+
+fn a_relay_that_ends_all_circuits_as_idle_ones_gives_no_number(stage: impl Stage) {
+    let report = Scenario::new(TransitLie::SweepsNewLinks(usize::MAX)).play_on(stage);
+    assert_eq!(report.ready, None);
+    let problem = problem_of_too_few(&report);
+    assert!(problem.contains("(reason 9)"), "{problem}");
 }
 
 fn a_relay_that_never_answers_gives_no_number(stage: impl Stage) {

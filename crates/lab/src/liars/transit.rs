@@ -1,6 +1,7 @@
 use super::{LIES_MAX, chance};
 use onion::cell::BODY_LEN;
 use onion::cell::msg::DestroyReason;
+use onion::node::ConnId;
 use onion::router::{Conduct, OnLink, Passing};
 use rand::Rng;
 use std::collections::BTreeMap;
@@ -42,6 +43,9 @@ pub enum TransitLie {
     ClosesLinks(u64),
     /// After n cells destroys all circuits, as a relay whose memory is full (reason 5).
     DestroysCircuits(u64),
+    /// Ends the first n circuits that are begun on each link with CREATE_FAST behind its own answer, as finished (reason 9).
+    /// C tor does it by mistake: it takes a link that it has sent nothing on for one that has long been idle.
+    SweepsNewLinks(usize),
     /// Extends no circuit, as if the next hop could not be reached (reason 6).
     RefusesToExtend,
 }
@@ -62,6 +66,8 @@ pub struct TransitLiar {
     circuits: BTreeMap<OnLink, Passage>,
     /// Cells of all circuits.
     passed_cells: u64,
+    /// Circuits that have been begun on each link.
+    begun: BTreeMap<ConnId, usize>,
     lies: Vec<LiedAt>,
 }
 
@@ -169,6 +175,13 @@ impl Conduct for TransitLiar {
             Some(held) => *cell = held,
             None => rng.fill_bytes(cell),
         }
+    }
+
+    fn ends_at_once(&mut self, at: OnLink) -> Option<DestroyReason> {
+        let Some(TransitLie::SweepsNewLinks(count)) = self.lie else { return None };
+        let begun = self.begun.entry(at.conn).or_default();
+        *begun += 1;
+        (*begun <= count).then_some(DestroyReason::FINISHED)
     }
 
     fn refuses_to_extend(&self) -> Option<DestroyReason> {

@@ -46,6 +46,11 @@ pub trait Conduct<S: Suite = Tor> {
     /// something of earlier use.
     fn add(&mut self, _rng: &mut impl Rng, _from: OnLink, _cell: &mut S::Body) {}
 
+    /// Why it ends a circuit as soon as it has answered its CREATE_FAST, if it does.
+    fn ends_at_once(&mut self, _at: OnLink) -> Option<DestroyReason> {
+        None
+    }
+
     /// Why it refuses to extend circuits, if it does.
     fn refuses_to_extend(&self) -> Option<DestroyReason> {
         None

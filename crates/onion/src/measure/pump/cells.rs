@@ -227,6 +227,11 @@ impl<R: Rng> Pump<R> {
                 circuit.state = State::Up(Flow::new(&keys, &content_key, cap_cells, cells_before));
                 self.is_unsettled = true;
             }
+            Err(error) if circuit.is_swept(&error) => {
+                circuit.state = State::Waiting;
+                circuit.is_second_try = true;
+                self.create_circuit(channel, number);
+            }
             Err(error) => self.lose_circuit(number, &error.to_string()),
         }
     }

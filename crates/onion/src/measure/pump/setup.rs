@@ -39,6 +39,7 @@ impl<R: Rng> Pump<R> {
                 origin,
                 origin_id,
                 state: State::Waiting,
+                is_second_try: false,
             }));
         }
     }
@@ -107,7 +108,7 @@ impl<R: Rng> Pump<R> {
         }
     }
 
-    fn create_circuit(&mut self, channel: &mut Channel, number: u32) {
+    pub(super) fn create_circuit(&mut self, channel: &mut Channel, number: u32) {
         // A circuit that set-up has given up stays dead, however late its link comes to stand.
         if !matches!(self.circuits[number as usize].state, State::Waiting) {
             return;

@@ -51,7 +51,10 @@ impl<S: Suite, R: Rng, C: Conduct<S>> Core<S, R, C> {
             Role::Ordinary | Role::Coordinator => Hop::Relay(S::Layer::new(&keys.into())),
         };
         self.control(at, Command::CREATED_FAST, &answer);
-        self.begin(Circuit::new(at, hop, Agreed::default()));
+        let index = self.begin(Circuit::new(at, hop, Agreed::default()));
+        if let Some(reason) = self.conduct.ends_at_once(at) {
+            self.destroy(index, reason, None);
+        }
         Ok(())
     }
 
@@ -156,7 +159,8 @@ impl<S: Suite, R: Rng, C: Conduct<S>> Core<S, R, C> {
         Agreed { congestion_sendme_cells: params.is_enabled.then_some(params.sendme_cells) }
     }
 
-    fn begin(&mut self, circuit: Circuit<S>) {
+    /// Enters it, by the number that it gets.
+    fn begin(&mut self, circuit: Circuit<S>) -> CircuitIndex {
         let at = circuit.back;
         let has_feedback = self.conns.link(at.conn).is_some_and(|link| link.has_feedback);
         let (is_measured, is_cgo) = match &circuit.hop {
@@ -180,6 +184,7 @@ impl<S: Suite, R: Rng, C: Conduct<S>> Core<S, R, C> {
         if is_measured {
             self.answer_ahead(index);
         }
+        index
     }
 }
 
