@@ -23,6 +23,7 @@ mod hosts;
 mod kill;
 mod kist;
 mod load;
+mod midway;
 mod mode;
 mod narrow;
 mod paths;

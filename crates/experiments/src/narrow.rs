@@ -25,7 +25,8 @@ const PAUSE: Duration = Duration::from_millis(1500);
 /// the relay's own link (a token bucket filter, as tc makes it), on the link of one measurer (with a queue, without one, and
 /// on the way back only), on the link of a host with two of three measurers, and with a measurer whose processor others have. The
 /// relay's own narrow place is its capacity. In all other cases the relay must be measured truly by the other measurer, and a link
-/// with a queue and a processor be named. Needs root, for network namespaces.
+/// with a queue and a processor be named. Where a measurer's path breaks, or carries nothing, its measurement must fail by that measurer,
+/// and the relay be measured truly without it. Needs root, for network namespaces.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   flashflow experiment narrow --quick --out results
@@ -130,7 +131,7 @@ fn of_scene(
             let tried = scene.measure(plan, place, rtt_ms, output, interrupt);
             let Some(tried) = tried.transpose() else { return false };
             if place == Place::Nowhere {
-                carried = tried.as_ref().ok().and_then(crate::trial::Tried::sent_mbit);
+                carried = tried.as_ref().ok().and_then(|it| it.tried.sent_mbit());
             }
             let case = judge::case(plan, scene, place, rtt_ms, carried, tried.as_ref());
             tell(&case, output);

@@ -1,7 +1,7 @@
 //! Whether a narrow place was told apart.
 
 use super::place::{Place, Plan};
-use super::scene::Scene;
+use super::scene::{Measured, Scene};
 use crate::error::Error;
 use crate::telling::pair;
 use crate::trial::{BOUNDS, Tried};
@@ -19,8 +19,10 @@ pub(super) fn case(
     place: Place,
     rtt_ms: u32,
     carried: Option<f64>,
-    tried: Result<&Tried, &Error>,
+    measured: Result<&Measured, &Error>,
 ) -> Case {
+    let tried = measured.map(|it| &it.tried);
+    let with_lost = measured.ok().and_then(|it| it.with_lost.as_ref());
     let (mode, congestion) = (scene.mode.word(), scene.congestion.to_string());
     let name = format!("{mode}, {}, {rtt_ms} ms, {congestion}", place.words());
     let truth = match place {
@@ -44,13 +46,14 @@ pub(super) fn case(
                 case.ended(verdict, tried.outcome.to_string())
             }
             Some(Some(reason)) => case.ended(CaseVerdict::Missed, reason.to_string()),
-            Some(None) => match problem(place, named) {
+            Some(None) => match problem(place, named, with_lost) {
                 Some(problem) => case.ended(CaseVerdict::Missed, problem),
                 None => case,
             },
         },
     };
-    let words: Vec<String> = named.iter().map(ToString::to_string).collect();
+    let words = named.iter().map(ToString::to_string);
+    let words: Vec<String> = with_lost.map(ToString::to_string).into_iter().chain(words).collect();
     let conclusive = tried.ok().and_then(Tried::estimate).map(|it| it.is_conclusive());
     let rounds = tried.ok().and_then(Tried::estimate).map(|it| it.rounds);
     case.column("mode", mode)
@@ -72,10 +75,14 @@ fn is_its_failure(outcome: &Outcome) -> bool {
         && outcome.blame() == Some(Blame::Measurer)
 }
 
-/// What is wrong with who was named.
-fn problem(place: Place, named: &[Hindered]) -> Option<String> {
+/// What is wrong with who was named, and with how the measurement with a measurer ended that can't do its part.
+fn problem(place: Place, named: &[Hindered], with_lost: Option<&Outcome>) -> Option<String> {
+    if let Some(outcome) = with_lost.filter(|it| !is_its_failure(it)) {
+        return Some(format!("with the measurer whose path is broken: {outcome}"));
+    }
     let is_right = |it: &Hindered| match place {
-        Place::Nowhere | Place::Relay => false,
+        // Where a measurer is lost, the other measures alone.
+        Place::Nowhere | Place::Relay | Place::Breaks | Place::Gone => false,
         Place::Measurer => it.measurer == SECOND && matches!(it.by, Hindrance::Path { .. }),
         Place::Policer | Place::Back => it.measurer == SECOND && it.by != Hindrance::Processor,
         // The first two are at that host.

@@ -30,10 +30,14 @@ pub(super) enum Place {
     Host,
     /// The processor of the second measurer.
     Processor,
+    /// The path of the second measurer, on which nothing arrives any more from the middle of the round on.
+    Breaks,
+    /// The path of the second measurer, on which nothing arrives at all.
+    Gone,
 }
 
 impl Place {
-    pub(super) const ALL: [Self; 7] = [
+    pub(super) const ALL: [Self; 9] = [
         Self::Nowhere,
         Self::Relay,
         Self::Measurer,
@@ -41,6 +45,8 @@ impl Place {
         Self::Back,
         Self::Host,
         Self::Processor,
+        Self::Breaks,
+        Self::Gone,
     ];
 
     pub(super) const fn words(self) -> &'static str {
@@ -52,7 +58,14 @@ impl Place {
             Self::Back => "a measurer's way back",
             Self::Host => "the link of two measurers",
             Self::Processor => "a measurer's processor",
+            Self::Breaks => "a measurer's path that breaks",
+            Self::Gone => "a measurer's path that carries nothing",
         }
+    }
+
+    /// Whether the second measurer can't do its part at all: its measurement fails, and the relay is measured again without it.
+    pub(super) const fn is_lost(self) -> bool {
+        matches!(self, Self::Breaks | Self::Gone)
     }
 }
 
@@ -88,7 +101,9 @@ impl Plan {
     pub(super) fn access(&self, place: Place) -> Access {
         let narrow = |queue| Narrow { rate: self.measurer, queue: Queue::Time(queue) };
         match place {
-            Place::Nowhere | Place::Relay | Place::Processor => Access::default(),
+            Place::Nowhere | Place::Relay | Place::Processor | Place::Breaks | Place::Gone => {
+                Access::default()
+            }
             Place::Measurer | Place::Host => Access::both(narrow(QUEUE)),
             Place::Policer => Access { out: Some(narrow(NO_QUEUE)), into: None },
             Place::Back => Access { out: None, into: Some(narrow(QUEUE)) },

@@ -3,10 +3,13 @@
 use super::place::{Place, Plan};
 use crate::distant::{Relays, enter, measurer_at};
 use crate::error::Error;
+use crate::midway::midway;
 use crate::mode::Mode;
 use crate::stage::Stage;
 use crate::trial::{Trial, Tried};
+use coordinator::Outcome;
 use lab::wan::{Congestion, HostSpec, Wan, WanSpec, Way};
+use measurer::Progress;
 use onion::Duration;
 use rustix::process::setpriority_process;
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
@@ -29,6 +32,14 @@ const BESIDE_SECOND: usize = 3;
 /// With this it gets a seventieth of a processor beside a thread that wants all of it: loading a relay with
 /// 100 Mbit/s takes a twentieth.
 const NICE: i32 = 19;
+
+/// What came of a relay.
+pub(super) struct Measured {
+    /// The measurement that counts.
+    pub(super) tried: Tried,
+    /// The one before it, with the measurer that can't do its part, where there is one.
+    pub(super) with_lost: Option<Outcome>,
+}
 
 /// A star of three hosts, the relay and the measurers.
 pub(super) struct Scene {
@@ -74,12 +85,10 @@ impl Scene {
         rtt_ms: u32,
         output: &Output,
         interrupt: &Interrupt,
-    ) -> Result<Option<Tried>, Error> {
+    ) -> Result<Option<Measured>, Error> {
         let way = Way::with_latency(Duration::from_micros(u64::from(rtt_ms) * 500));
-        for measurer in [FIRST, SECOND] {
-            self.wan.set_way(measurer, RELAY, way)?;
-            self.wan.set_way(RELAY, measurer, way)?;
-        }
+        set_ways(&self.wan, FIRST, way)?;
+        set_ways(&self.wan, SECOND, way)?;
         let host = self.wan.host(RELAY)?;
         if place == Place::Relay {
             host.shape(plan.link, plan.link_queue_bytes())?;
@@ -93,24 +102,62 @@ impl Scene {
             Place::Host => vec![AT_SECOND, BESIDE_SECOND, AT_FIRST],
             _ => vec![AT_FIRST, AT_SECOND],
         };
-        let shares = measurers.into_iter().map(|it| (it, plan.capacity()));
         enter(host)?;
         let (request, pid, mut said) = self.relays.subject(0, plan.limit, &self.stage)?;
         enter(self.wan.host(FIRST)?)?;
-        let team = &mut self.stage.team_of(shares, plan.params())?;
         let name =
             format!("{}, {}, {rtt_ms} ms, {}", self.mode.word(), place.words(), self.congestion);
+        let team_of = |measurers: &[usize]| {
+            let shares = measurers.iter().map(|it| (*it, plan.capacity()));
+            self.stage.team_of(shares, plan.params())
+        };
+        let team = &mut team_of(&measurers)?;
         let trial = Trial { name: &name, team, request, pid, said: &mut said };
-        if place == Place::Processor {
-            beside_a_busy_thread(|| trial.run(output, interrupt))
-        } else {
-            trial.run(output, interrupt)
+        let tried = match place {
+            Place::Processor => beside_a_busy_thread(|| trial.run(output, interrupt)),
+            Place::Breaks => {
+                self.while_it_breaks(plan, way, |told| trial.run_telling(output, interrupt, told))
+            }
+            Place::Gone => {
+                set_ways(&self.wan, SECOND, way.broken())?;
+                trial.run(output, interrupt)
+            }
+            _ => trial.run(output, interrupt),
+        };
+        let Some(tried) = tried? else { return Ok(None) };
+        if !place.is_lost() {
+            return Ok(Some(Measured { tried, with_lost: None }));
         }
+        // As a coordinator does.
+        let team = &mut team_of(&measurers[..1])?;
+        let again = Trial { name: &name, team, request, pid, said: &mut said };
+        let with_lost = Some(tried.outcome);
+        Ok(again.run(output, interrupt)?.map(|tried| Measured { tried, with_lost }))
+    }
+
+    /// Does something during which the second measurer's path breaks in the middle.
+    fn while_it_breaks<T>(
+        &self,
+        plan: &Plan,
+        way: Way,
+        body: impl FnOnce(&mut dyn FnMut(&Progress)) -> Result<T, Error>,
+    ) -> Result<T, Error> {
+        let is_middle = |told: &Progress| matches!(told, Progress::Second { index, .. } if *index >= plan.seconds / 2);
+        let acts = vec![(Duration::ZERO, way.broken())];
+        let wan = &self.wan;
+        let set = |way| set_ways(wan, SECOND, way);
+        midway(self.stage.clock(), is_middle, acts, set, body).map(|(done, _)| done)
     }
 
     pub(super) fn stop(self) -> Result<(), Error> {
         self.relays.stop()
     }
+}
+
+/// Changes a measurer's path to the relay, both ways.
+fn set_ways(wan: &Wan, measurer: &str, way: Way) -> Result<(), Error> {
+    wan.set_way(measurer, RELAY, way)?;
+    Ok(wan.set_way(RELAY, measurer, way)?)
 }
 
 /// The processor that the slow measurer shares: the last that this thread may use.

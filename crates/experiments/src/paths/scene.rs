@@ -4,6 +4,7 @@ use super::fault::{Act, Fault};
 use super::plan::{Path, Plan};
 use crate::distant::{Relays, enter};
 use crate::error::Error;
+use crate::midway::midway;
 use crate::mode::Mode;
 use crate::stage::Stage;
 use crate::trial::{Trial, Tried};
@@ -12,8 +13,6 @@ use lab::wan::{Congestion, Wan, WanSpec, Way};
 use measurer::{Progress, Team, TeamOptions};
 use onion::{Duration, Instant, Rate};
 use rustix::process::{Pid, Signal, kill_process};
-use std::sync::mpsc::{RecvTimeoutError, channel};
-use std::thread;
 use terminal::{Interrupt, Output};
 
 const NEAR: &str = "near";
@@ -121,42 +120,18 @@ impl Scene {
             return Ok((body(&mut |_| ())?, None));
         }
         let lead_s = lead_s(plan, path);
-        let (begins, begun) = channel::<()>();
-        let (wan, clock) = (&self.wan, self.stage.clock());
         // Also where the body fails: who stands still cannot be ended in order.
         let _going_on = GoingOn(relay_pid);
-        thread::scope(|scope| {
-            let breaking = scope.spawn(move || -> Result<Option<Instant>, Error> {
-                // It is over before.
-                let Ok(()) = begun.recv() else { return Ok(None) };
-                let mut at = None;
-                for (after, act) in acts {
-                    if begun.recv_timeout(after) != Err(RecvTimeoutError::Timeout) {
-                        break;
-                    }
-                    match act {
-                        Act::Ways(ways) => set_ways(wan, ways)?,
-                        Act::Stop => signal(relay_pid, Signal::STOP),
-                    }
-                    at = at.or(Some(clock.now()));
-                }
-                Ok(at)
-            });
-            let mut has_come = false;
-            let done = body(&mut |progress| {
-                if !has_come && path.fault_at.has_come(progress, plan.seconds, lead_s) {
-                    has_come = true;
-                    // Who does not listen any more has failed, and says so.
-                    let _failed = begins.send(());
-                }
-            });
-            drop(begins);
-            let broke = match breaking.join() {
-                Ok(broke) => broke?,
-                Err(panic) => std::panic::resume_unwind(panic),
-            };
-            Ok((done?, broke))
-        })
+        let has_come = |told: &Progress| path.fault_at.has_come(told, plan.seconds, lead_s);
+        let wan = &self.wan;
+        let act = |act| match act {
+            Act::Ways(ways) => set_ways(wan, ways),
+            Act::Stop => {
+                signal(relay_pid, Signal::STOP);
+                Ok(())
+            }
+        };
+        midway(self.stage.clock(), has_come, acts, act, body)
     }
 
     pub(super) fn stop(self) -> Result<(), Error> {
