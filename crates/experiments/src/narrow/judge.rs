@@ -123,7 +123,8 @@ pub(super) fn report(plan: &Plan, cases: Vec<Case>, base: ExperimentReport) -> E
     let promise = Promise::Decided {
         held: !cases.is_empty() && held == cases.len(),
         rule: "all estimates are conclusive and right, and links with a queue and processors that are narrow and not the \
-               relay's are named, and nobody else; a measurer that is too slow to take part fails by its number"
+               relay's are named, and nobody else; a measurer that is too slow to take part fails by its number; where a \
+               measurer's path is gone the measurement fails by that measurer, and is right without it"
             .to_owned(),
     };
     ExperimentReport { answer, promise, parameters, cases, notes, ..base }
