@@ -30,7 +30,7 @@ pub(super) enum Place {
     Host,
     /// The processor of the second measurer.
     Processor,
-    /// The path of the second measurer, on which nothing arrives any more from the middle of the round on.
+    /// The path of the second measurer, on which nothing arrives any more from a quarter of the round on.
     Breaks,
     /// The path of the second measurer, on which nothing arrives at all.
     Gone,

@@ -135,18 +135,20 @@ impl Scene {
         Ok(again.run(output, interrupt)?.map(|tried| Measured { tried, with_lost }))
     }
 
-    /// Does something during which the second measurer's path breaks in the middle.
+    /// Does something during which the second measurer's path breaks, after a quarter of the seconds: the silence must be long enough to be told before
+    /// the round is over.
     fn while_it_breaks<T>(
         &self,
         plan: &Plan,
         way: Way,
         body: impl FnOnce(&mut dyn FnMut(&Progress)) -> Result<T, Error>,
     ) -> Result<T, Error> {
-        let is_middle = |told: &Progress| matches!(told, Progress::Second { index, .. } if *index >= plan.seconds / 2);
+        let breaks_at = plan.seconds / 4;
+        let has_come = |told: &Progress| matches!(told, Progress::Second { index, .. } if *index + 1 >= breaks_at);
         let acts = vec![(Duration::ZERO, way.broken())];
         let wan = &self.wan;
         let set = |way| set_ways(wan, SECOND, way);
-        midway(self.stage.clock(), is_middle, acts, set, body).map(|(done, _)| done)
+        midway(self.stage.clock(), has_come, acts, set, body).map(|(done, _)| done)
     }
 
     pub(super) fn stop(self) -> Result<(), Error> {
