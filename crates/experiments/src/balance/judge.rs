@@ -63,13 +63,13 @@ impl Results {
         cases.push(judged(
             "FlashFlow's network weight error is at most 5 %".to_owned(),
             ours.mean.is_finite().then_some(ours.mean <= NWE_MOST),
-            format!("{:.1} %; the paper's: 4 %", ours.times(100.0)),
+            known(ours.count > 0, || format!("{:.1} %; the paper's: 4 %", ours.times(100.0))),
         ));
         let both = ours.mean.is_finite() && theirs.mean.is_finite();
         cases.push(judged(
             "TorFlow's is at least three times that".to_owned(),
             both.then_some(theirs.mean >= NWE_TIMES * ours.mean),
-            format!("{:.1} %; the paper's: 29 %", theirs.times(100.0)),
+            known(both, || format!("{:.1} %; the paper's: 29 %", theirs.times(100.0))),
         ));
         for load in loads {
             for (bytes, paper) in PAPER {
@@ -100,10 +100,12 @@ impl Results {
         Some(judged(
             format!("{} come faster at a load of {load} %", in_words(bytes)),
             change.is_finite().then_some(change < 0.0),
-            format!(
-                "{ours:.2} s with FlashFlow, {theirs:.2} s with TorFlow: {:+.0} %{usual}",
-                change * 100.0
-            ),
+            known(change.is_finite(), || {
+                format!(
+                    "{ours:.2} s with FlashFlow, {theirs:.2} s with TorFlow: {:+.0} %{usual}",
+                    change * 100.0
+                )
+            }),
         ))
     }
 
@@ -114,11 +116,13 @@ impl Results {
         judged(
             format!("No more downloads fail at a load of {load} %"),
             both.then_some(ours.mean <= theirs.mean),
-            format!(
-                "{:.2} % with FlashFlow, {:.2} % with TorFlow",
-                ours.times(100.0),
-                theirs.times(100.0)
-            ),
+            known(both, || {
+                format!(
+                    "{:.2} % with FlashFlow, {:.2} % with TorFlow",
+                    ours.times(100.0),
+                    theirs.times(100.0)
+                )
+            }),
         )
     }
 
@@ -128,14 +132,19 @@ impl Results {
         } else {
             String::new()
         };
-        let nwe = |name| self.nwe(name).times(100.0);
-        format!(
-            "The network weight error is {:.1} % with FlashFlow and {:.1} % with TorFlow; FlashFlow's \
-             network capacity error is {:.1} %.{whole}",
-            nwe(FLASHFLOW),
-            nwe(TORFLOW),
-            self.nce(FLASHFLOW).times(100.0),
-        )
+        let nwe = [("FlashFlow", FLASHFLOW), ("TorFlow", TORFLOW)].map(|(words, name)| {
+            let nwe = self.nwe(name);
+            (nwe.count > 0).then(|| format!("{:.1} % with {words}", nwe.times(100.0)))
+        });
+        let nwe = nwe.into_iter().flatten().collect::<Vec<_>>().join(" and ");
+        let nwe = if nwe.is_empty() { "not known" } else { &nwe };
+        let nce = self.nce(FLASHFLOW);
+        let nce = if nce.count > 0 {
+            format!("; FlashFlow's network capacity error is {:.1} %", nce.times(100.0))
+        } else {
+            String::new()
+        };
+        format!("The network weight error is {nwe}{nce}.{whole}")
     }
 
     pub(super) fn notes(&self, planned: usize) -> Vec<String> {
@@ -147,11 +156,13 @@ impl Results {
         ];
         for errors in &self.errors {
             if errors.simulated_s > 0.0 {
+                let nwe =
+                    errors.nwe.map(|it| format!("network weight error {:.1} %, ", it * 100.0));
                 notes.push(format!(
-                    "{}, seed {}: network weight error {:.1} %, {:.0} simulated seconds, {} relays not measured.",
+                    "{}, seed {}: {}{:.0} simulated seconds, {} relays not measured.",
                     errors.balancer,
                     errors.seed,
-                    errors.nwe.unwrap_or(f64::NAN) * 100.0,
+                    nwe.unwrap_or_default(),
                     errors.simulated_s,
                     errors.not_measured
                 ));
@@ -222,6 +233,11 @@ fn errors(name: &str, title: &str, label: &str, groups: &[(String, Vec<f64>)]) -
     figure.mark(On::X, 0.0, "", Role::Truth)
 }
 
+/// What is compared, where all that it needs was played.
+fn known(is_known: bool, words: impl FnOnce() -> String) -> String {
+    if is_known { words() } else { "not known: it was not played".to_owned() }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -288,6 +304,24 @@ mod tests {
     fn without_runs_nothing_holds() {
         let verdicts = verdicts(&Results::default());
         assert!(verdicts.iter().all(|it| *it == CaseVerdict::Failed), "{verdicts:?}");
-        assert!(Results::default().answer(6).contains("Only 0 of 6"));
+        let answer = Results::default().answer(6);
+        assert!(answer.contains("is not known.") && answer.contains("Only 0 of 6"), "{answer}");
+    }
+
+    #[test]
+    fn what_was_not_played_is_no_number() {
+        let mut alone = results([0.04, 0.29], [1.0, 1.4], [0, 1]);
+        alone.runs.retain(|it| it.point.variant == FLASHFLOW);
+        alone.errors.retain(|it| it.balancer == FLASHFLOW);
+        let answer = alone.answer(2);
+        assert!(
+            answer.contains("4.0 ± 0.0 % with FlashFlow") && !answer.contains("TorFlow"),
+            "{answer}"
+        );
+        let details: Vec<String> = alone.cases(&[100]).into_iter().map(|it| it.detail).collect();
+        assert!(
+            !details.concat().contains("NaN") && !answer.contains("NaN"),
+            "{details:?} {answer}"
+        );
     }
 }
