@@ -76,6 +76,7 @@ impl ClientLoad {
             sockets: SOCKETS,
             circuits_per_socket: 1,
             pace: Pace { burst: SOCKETS, per_s: NonZeroU32::MIN.saturating_add(19) },
+            second_tries: SOCKETS,
             seconds: LENGTH_S,
             rate,
             window_cap_cells: WINDOW_CELLS,

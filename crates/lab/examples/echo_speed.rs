@@ -102,6 +102,7 @@ fn main() {
         sockets: u32::from(sockets),
         circuits_per_socket: 1,
         pace: Pace { burst: 200, per_s: NonZeroU32::new(1000).unwrap() },
+        second_tries: 0,
         seconds: u32::from(seconds),
         rate: Rate::from_mbit_per_s(100_000.0),
         window_cap_cells: 2249,

@@ -76,6 +76,7 @@ fn measure(relay: &LiarRelay) -> Result<u64, PumpFailure> {
         sockets: 1,
         circuits_per_socket: 1,
         pace: Pace { burst: 1, per_s: NonZeroU32::MIN },
+        second_tries: 0,
         seconds: 1,
         rate: Rate::from_mbit_per_s(20.0),
         window_cap_cells: 1000,

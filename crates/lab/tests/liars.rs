@@ -45,6 +45,7 @@ in_both_worlds! {
     an_impostor_gives_no_number
     a_relay_that_refuses_to_extend_gives_no_number
     circuits_that_are_taken_for_idle_ones_before_they_stand_are_built_again
+    no_more_circuits_are_built_again_than_the_relay_allows
     a_relay_that_ends_all_circuits_as_idle_ones_gives_no_number
     a_relay_that_never_answers_gives_no_number
 }
@@ -219,6 +220,15 @@ fn circuits_that_are_taken_for_idle_ones_before_they_stand_are_built_again(stage
     let report = swept.play_on(stage);
     assert_eq!(report.result, Ok(()));
     assert_eq!(report.ready, Some((2, 4)), "all stand");
+}
+
+/// A relay counts what its clients begin, and refuses them for an hour where that is too much.
+fn no_more_circuits_are_built_again_than_the_relay_allows(stage: impl Stage) {
+    let mut swept = Scenario::new(TransitLie::SweepsNewLinks(2));
+    swept.second_tries = 3;
+    let report = swept.play_on(stage);
+    assert_eq!(report.result, Ok(()));
+    assert_eq!(report.ready, Some((2, 3)), "all but one stand");
 }
 
 fn a_relay_that_ends_all_circuits_as_idle_ones_gives_no_number(stage: impl Stage) {

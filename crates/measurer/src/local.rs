@@ -186,6 +186,7 @@ impl Member for LocalMember {
                 sockets: load.sockets,
                 circuits_per_socket: load.circuits_per_socket,
                 pace: load.pace,
+                second_tries: load.second_tries,
                 seconds: order.seconds,
                 held_back: order.held_back_s.map(|second| HeldBack {
                     after: Duration::from_secs(u64::from(second)),

@@ -56,6 +56,9 @@ pub struct Load {
     pub circuits_per_socket: u32,
     /// Whether its links must authenticate as a relay's, to escape the limit on clients' circuits.
     pub must_authenticate: bool,
+    /// Circuits that it may begin once more: on links that do not authenticate the relay's defence
+    /// counts them, too.
+    pub second_tries: u32,
     /// How fast it may open its sockets.
     pub pace: Pace,
     /// Sockets of the same measurer's other pumps before its first one.
@@ -75,15 +78,28 @@ impl Load {
         let circuits = defences.circuits_for(order.rate, order.way_back.way(rtt)).max(sockets);
         let circuits_per_socket = circuits.div_ceil(sockets).min(CIRCUITS_PER_SOCKET_MAX);
         let share = order.sharing.max(1);
+        let own = sockets.saturating_mul(circuits_per_socket);
         match order.way_back {
             RoundWayBack::Transit { always_authenticate } => {
-                let in_all = sockets.saturating_mul(circuits_per_socket).saturating_mul(share);
-                let must_authenticate = defences
+                let in_all = own.saturating_mul(share);
+                // What the defence leaves for second tries; `None` if not even the first ones are allowed.
+                let spare = defences
                     .max_client_circuits
-                    .is_some_and(|allowed| in_all > allowed.saturating_sub(RESERVE));
-                let must_authenticate = must_authenticate || always_authenticate;
+                    .map(|allowed| allowed.saturating_sub(RESERVE).checked_sub(in_all));
+                let must_authenticate = always_authenticate || spare == Some(None);
+                let second_tries = match spare {
+                    Some(Some(spare)) if !must_authenticate => own.min(spare / share),
+                    _ => own,
+                };
                 let pace = bounded(divided(defences.connect, share));
-                Self { sockets, circuits_per_socket, must_authenticate, pace, sockets_before: 0 }
+                Self {
+                    sockets,
+                    circuits_per_socket,
+                    must_authenticate,
+                    second_tries,
+                    pace,
+                    sockets_before: 0,
+                }
             }
             RoundWayBack::Echo { .. } => {
                 // The relay has agreed to as many sockets.
@@ -93,6 +109,7 @@ impl Load {
                     sockets,
                     circuits_per_socket,
                     must_authenticate: false,
+                    second_tries: own,
                     pace,
                     sockets_before: 0,
                 }
@@ -116,8 +133,10 @@ impl Load {
         let whole = *self;
         let pumps = pumps.clamp(1, whole.sockets.max(1));
         let (even, remainder) = (whole.sockets / pumps, whole.sockets % pumps);
+        let (even_tries, more_tries) = (whole.second_tries / pumps, whole.second_tries % pumps);
         (0..pumps).map(move |number| Self {
             sockets: even + u32::from(number < remainder),
+            second_tries: even_tries + u32::from(number < more_tries),
             sockets_before: number * even + number.min(remainder),
             pace: divided(whole.pace, pumps),
             ..whole

@@ -166,6 +166,7 @@ impl Play {
             sockets: 1,
             circuits_per_socket: 1,
             pace: Pace { burst: 1, per_s: NonZeroU32::MIN },
+            second_tries: 0,
             seconds: u32::from(SECONDS),
             rate: RATE,
             window_cap_cells: 1000,

@@ -85,6 +85,7 @@ impl<'a, S: Stage> Play<'a, S> {
             sockets: scenario.sockets,
             circuits_per_socket: scenario.circuits_per_socket,
             pace: Pace { burst: 10, per_s: NonZeroU32::new(100).unwrap() },
+            second_tries: 0,
             seconds: u32::from(scenario.seconds),
             rate: scenario.rate.scaled(1.0 / scenario.measurers as f64),
             window_cap_cells: scenario.window_cap_cells,

@@ -115,6 +115,7 @@ impl Scenario {
             sockets: self.sockets,
             circuits_per_socket: self.circuits_per_socket,
             pace: Pace { burst: 100, per_s: NonZeroU32::new(100).unwrap() },
+            second_tries: 0,
             seconds: self.seconds.0,
             rate: self.rate,
             window_cap_cells: 2000,

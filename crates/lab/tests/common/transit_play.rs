@@ -75,6 +75,7 @@ pub(crate) struct Scenario {
     pub(crate) rate: Rate,
     pub(crate) check_one_in: u32,
     pub(crate) setup_timeout: Duration,
+    pub(crate) second_tries: u32,
     /// Every other socket is silent for so long at first; the first of an odd number of sockets, too.
     pub(crate) held_back: Option<Duration>,
     /// Circuits to the first landing that somebody else asks the relay for in vain meanwhile.
@@ -97,6 +98,7 @@ impl Scenario {
             rate: Rate::from_mbit_per_s(20.0),
             check_one_in: 125,
             setup_timeout: Duration::from_secs(8),
+            second_tries: 4,
             held_back: None,
             strangers_circuits: 0,
             seed: 1,
@@ -126,6 +128,7 @@ impl Scenario {
             sockets: self.sockets,
             circuits_per_socket: self.circuits_per_socket,
             pace: Pace { burst: 10, per_s: NonZeroU32::new(100).unwrap() },
+            second_tries: self.second_tries,
             seconds: self.seconds,
             rate: self.rate,
             window_cap_cells: 1000,

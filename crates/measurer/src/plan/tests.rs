@@ -77,6 +77,26 @@ fn links_authenticate_where_clients_would_be_refused() {
     assert!(!Load::plan(&order(ECHO, defences, 23, 3000.0, 2), FAR_AWAY).must_authenticate);
 }
 
+/// A relay that ends all circuits as idle ones, at the moment at which they are begun, has seen each of them twice.
+#[test]
+fn circuits_that_are_begun_once_more_do_not_go_beyond_what_a_client_may() {
+    let defences = Defences::from_consensus_params(live);
+    for (sockets, sharing, tries) in [(20, 1, 20), (40, 1, 16), (23, 2, 5), (56, 1, 0), (18, 3, 0)]
+    {
+        let load = Load::plan(&order(TRANSIT, defences, sockets, 1.0, sharing), Duration::ZERO);
+        assert!(!load.must_authenticate && load.circuits_per_socket == 1, "{load:?}");
+        assert_eq!(load.second_tries, tries, "{sockets} sockets of each of {sharing}");
+        let pumps: Vec<Load> = load.split(3).collect();
+        assert_eq!(pumps.iter().map(|pump| pump.second_tries).sum::<u32>(), tries);
+    }
+    // Whoever is not counted as a client may begin all of them once more.
+    let named = RoundWayBack::Transit { always_authenticate: true };
+    for (way_back, defences) in [(named, defences), (TRANSIT, Defences::default())] {
+        let load = Load::plan(&order(way_back, defences, 56, 1.0, 1), Duration::ZERO);
+        assert_eq!(load.second_tries, 56);
+    }
+}
+
 #[test]
 fn towards_public_addresses_no_order_makes_a_flood_of_connections() {
     let mut greedy = order(ECHO, Defences::default(), 10_000, 3000.0, 1);

@@ -117,6 +117,8 @@ pub struct Pump<R> {
     circuits: Vec<Circuit>,
     /// Outbound connections not dialled yet.
     to_dial: VecDeque<ConnId>,
+    /// Circuits that may still be begun once more.
+    second_tries: u32,
     dial_bucket: TokenBucket,
     knocks: Knocks,
     writable: VecDeque<ConnId>,
@@ -147,6 +149,7 @@ impl<R: Rng> Pump<R> {
             conns: Conns::default(),
             circuits: Vec::new(),
             to_dial: VecDeque::new(),
+            second_tries: config.second_tries,
             dial_bucket,
             knocks: Knocks::default(),
             writable: VecDeque::new(),

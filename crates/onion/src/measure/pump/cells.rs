@@ -227,7 +227,8 @@ impl<R: Rng> Pump<R> {
                 circuit.state = State::Up(Flow::new(&keys, &content_key, cap_cells, cells_before));
                 self.is_unsettled = true;
             }
-            Err(error) if circuit.is_swept(&error) => {
+            Err(error) if circuit.is_swept(&error) && self.second_tries > 0 => {
+                self.second_tries -= 1;
                 circuit.state = State::Waiting;
                 circuit.is_second_try = true;
                 self.create_circuit(channel, number);

@@ -123,6 +123,9 @@ pub struct PumpConfig {
     pub circuits_per_socket: u32,
     /// How fast the sockets may be opened.
     pub pace: Pace,
+    /// Circuits that may be begun once more, where the target ends them for idle ones: each counts for the
+    /// target's defence against clients that begin many.
+    pub second_tries: u32,
     /// Length of the measurement, in seconds.
     pub seconds: u32,
     /// Sockets that begin later; `None` if all begin at once.
