@@ -26,7 +26,8 @@ const PAUSE: Duration = Duration::from_millis(1500);
 /// on the way back only), on the link of a host with two of three measurers, and with a measurer whose processor others have. The
 /// relay's own narrow place is its capacity. In all other cases the relay must be measured truly by the other measurer, and a link
 /// with a queue and a processor be named. Where a measurer's path breaks, or carries nothing, its measurement must fail by that measurer,
-/// and the relay be measured truly without it. Needs root, for network namespaces.
+/// and the relay be measured truly without it; where the paths of all measurers break, or the coordinator's own to a relay that takes part, it must not
+/// be put down to the relay. Needs root, for network namespaces.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   flashflow experiment narrow --quick --out results
@@ -124,7 +125,7 @@ fn of_scene(
     for rtt_ms in plan.rtts_ms.iter().copied() {
         // What the relay carries where nothing is narrow.
         let mut carried = None;
-        for place in plan.places.iter().copied() {
+        for place in plan.places_of(scene.mode) {
             if interrupt.wait(PAUSE) {
                 return false;
             }

@@ -6,12 +6,13 @@ mod common;
 use common::{Scratch, lacking, text};
 
 #[test]
-fn a_measurers_narrow_link_and_broken_path_are_named_and_the_relays_own_link_is_its_capacity() {
+fn whose_link_is_narrow_and_whose_path_is_broken_is_named_and_the_relays_own_link_is_its_capacity()
+{
     if let Some(what) = lacking() {
         skip::this_test!("it needs {what}");
     }
     let scratch = Scratch::new();
-    let arguments = "experiment narrow --quick --places relay,measurer,breaks --limit 60 --link 25 --measurer 8 \
+    let arguments = "experiment narrow --quick --places relay,measurer,breaks,all,coordinator --limit 60 --link 25 --measurer 8 \
                      --seconds 10 --out results --json";
     let ended = scratch.run(&arguments.split_whitespace().collect::<Vec<_>>());
     eprintln!("it took {:?}", ended.took);
@@ -19,7 +20,8 @@ fn a_measurers_narrow_link_and_broken_path_are_named_and_the_relays_own_link_is_
     scratch.assert_clean();
     let summary = ended.summary();
     assert_eq!(text(&summary, "experiment"), "narrow");
-    let [nowhere, relay, measurer, breaks] = summary["cases"].as_array().expect("cases").as_slice()
+    let [nowhere, relay, measurer, breaks, all, coordinator] =
+        summary["cases"].as_array().expect("cases").as_slice()
     else {
         panic!("{summary}");
     };
@@ -33,8 +35,12 @@ fn a_measurers_narrow_link_and_broken_path_are_named_and_the_relays_own_link_is_
     assert!(named.contains("the path of measurer 1 held it back"), "{measurer}");
     let named = text(breaks, "named");
     assert!(named.contains("measurer 1: another measurer reaches the relay"), "{breaks}");
+    let named = text(all, "named");
+    assert!(named.contains("the load stopped"), "{all}");
+    let named = text(coordinator, "named");
+    assert!(named.contains("the coordinator does not reach the relay any more"), "{coordinator}");
     // A busy machine may make relays slower, but nothing makes them faster than that.
-    for case in [nowhere, relay, measurer, breaks] {
+    for case in [nowhere, relay, measurer, breaks, all, coordinator] {
         let ratio = case["ratio"].as_f64().expect("an estimate");
         assert!(ratio < 1.06, "{case}");
         // What is called conclusive is right, on any machine.

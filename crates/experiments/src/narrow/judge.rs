@@ -5,7 +5,7 @@ use super::scene::{Measured, Scene};
 use crate::error::Error;
 use crate::telling::pair;
 use crate::trial::{BOUNDS, Tried};
-use coordinator::{Blame, Hindered, Hindrance, MeasurerId, Outcome};
+use coordinator::{Blame, Failure, Hindered, Hindrance, MeasurerId, Outcome};
 use report::experiment::{Case, CaseVerdict, ExperimentReport, Promise};
 
 pub(super) const TITLE: &str = "Is a narrow place told apart that is not the relay's?";
@@ -22,7 +22,7 @@ pub(super) fn case(
     measured: Result<&Measured, &Error>,
 ) -> Case {
     let tried = measured.map(|it| &it.tried);
-    let with_lost = measured.ok().and_then(|it| it.with_lost.as_ref());
+    let failed = measured.ok().and_then(|it| it.failed.as_ref());
     let (mode, congestion) = (scene.mode.word(), scene.congestion.to_string());
     let name = format!("{mode}, {}, {rtt_ms} ms, {congestion}", place.words());
     let truth = match place {
@@ -46,14 +46,14 @@ pub(super) fn case(
                 case.ended(verdict, tried.outcome.to_string())
             }
             Some(Some(reason)) => case.ended(CaseVerdict::Missed, reason.to_string()),
-            Some(None) => match problem(place, named, with_lost) {
+            Some(None) => match problem(place, named, failed) {
                 Some(problem) => case.ended(CaseVerdict::Missed, problem),
                 None => case,
             },
         },
     };
     let words = named.iter().map(ToString::to_string);
-    let words: Vec<String> = with_lost.map(ToString::to_string).into_iter().chain(words).collect();
+    let words: Vec<String> = failed.map(ToString::to_string).into_iter().chain(words).collect();
     let conclusive = tried.ok().and_then(Tried::estimate).map(|it| it.is_conclusive());
     let rounds = tried.ok().and_then(Tried::estimate).map(|it| it.rounds);
     case.column("mode", mode)
@@ -75,14 +75,30 @@ fn is_its_failure(outcome: &Outcome) -> bool {
         && outcome.blame() == Some(Blame::Measurer)
 }
 
-/// What is wrong with who was named, and with how the measurement with a measurer ended that can't do its part.
-fn problem(place: Place, named: &[Hindered], with_lost: Option<&Outcome>) -> Option<String> {
-    if let Some(outcome) = with_lost.filter(|it| !is_its_failure(it)) {
-        return Some(format!("with the measurer whose path is broken: {outcome}"));
+/// Whether a measurement that had to fail did so as it should.
+fn is_right_failure(place: Place, outcome: &Outcome) -> bool {
+    let Outcome::Failed { reason, measurer, .. } = outcome else { return false };
+    match place {
+        Place::Coordinator => matches!((reason, measurer), (Failure::CutOff { .. }, None)),
+        // Nobody can tell whose paths they were, but that it was not the relay.
+        Place::All => matches!(reason, Failure::LoadStopped { .. }),
+        _ => is_its_failure(outcome),
+    }
+}
+
+/// What is wrong with who was named, and with how the measurement ended that had to fail.
+fn problem(place: Place, named: &[Hindered], failed: Option<&Outcome>) -> Option<String> {
+    if let Some(outcome) = failed.filter(|it| !is_right_failure(place, it)) {
+        return Some(format!("with the path that is broken: {outcome}"));
     }
     let is_right = |it: &Hindered| match place {
         // Where a measurer is lost, the other measures alone.
-        Place::Nowhere | Place::Relay | Place::Breaks | Place::Gone => false,
+        Place::Nowhere
+        | Place::Relay
+        | Place::Breaks
+        | Place::Gone
+        | Place::All
+        | Place::Coordinator => false,
         Place::Measurer => it.measurer == SECOND && matches!(it.by, Hindrance::Path { .. }),
         Place::Policer | Place::Back => it.measurer == SECOND && it.by != Hindrance::Processor,
         // The first two are at that host.
@@ -124,7 +140,8 @@ pub(super) fn report(plan: &Plan, cases: Vec<Case>, base: ExperimentReport) -> E
         held: !cases.is_empty() && held == cases.len(),
         rule: "all estimates are conclusive and right, and links with a queue and processors that are narrow and not the \
                relay's are named, and nobody else; a measurer that is too slow to take part fails by its number; where a \
-               measurer's path is gone the measurement fails by that measurer, and is right without it"
+               measurer's path is gone the measurement fails by that measurer, and is right without it; where those of all measurers are, \
+               or the coordinator's, it is not put down to the relay"
             .to_owned(),
     };
     ExperimentReport { answer, promise, parameters, cases, notes, ..base }

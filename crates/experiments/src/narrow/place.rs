@@ -34,10 +34,14 @@ pub(super) enum Place {
     Breaks,
     /// The path of the second measurer, on which nothing arrives at all.
     Gone,
+    /// The paths of all measurers, on which nothing arrives any more from a quarter of the round on. The coordinator's is well.
+    All,
+    /// The coordinator's own path, on which nothing arrives any more from a quarter of the round on. It has none to a relay that does not take part.
+    Coordinator,
 }
 
 impl Place {
-    pub(super) const ALL: [Self; 9] = [
+    pub(super) const ALL: [Self; 11] = [
         Self::Nowhere,
         Self::Relay,
         Self::Measurer,
@@ -47,6 +51,8 @@ impl Place {
         Self::Processor,
         Self::Breaks,
         Self::Gone,
+        Self::All,
+        Self::Coordinator,
     ];
 
     pub(super) const fn words(self) -> &'static str {
@@ -60,12 +66,24 @@ impl Place {
             Self::Processor => "a measurer's processor",
             Self::Breaks => "a measurer's path that breaks",
             Self::Gone => "a measurer's path that carries nothing",
+            Self::All => "all measurers' paths that break",
+            Self::Coordinator => "the coordinator's path that breaks",
         }
     }
 
     /// Whether the second measurer can't do its part at all: its measurement fails, and the relay is measured again without it.
     pub(super) const fn is_lost(self) -> bool {
         matches!(self, Self::Breaks | Self::Gone)
+    }
+
+    /// Whether a measurement fails there, and there is another.
+    pub(super) const fn fails(self) -> bool {
+        self.is_lost() || matches!(self, Self::All | Self::Coordinator)
+    }
+
+    /// Whether there is such a place when a relay is measured like this.
+    pub(super) const fn is_there(self, mode: Mode) -> bool {
+        !matches!((self, mode), (Self::Coordinator, Mode::Transit))
     }
 }
 
@@ -85,7 +103,13 @@ pub(super) struct Plan {
 
 impl Plan {
     pub(super) fn runs(&self) -> usize {
-        self.rtts_ms.len() * self.congestions.len() * self.modes.len() * self.places.len()
+        let places = self.modes.iter().map(|mode| self.places_of(*mode).count()).sum::<usize>();
+        self.rtts_ms.len() * self.congestions.len() * places
+    }
+
+    /// Where something is narrow when a relay is measured like this.
+    pub(super) fn places_of(&self, mode: Mode) -> impl Iterator<Item = Place> {
+        self.places.iter().copied().filter(move |place| place.is_there(mode))
     }
 
     pub(super) fn params(&self) -> Params {
@@ -101,9 +125,13 @@ impl Plan {
     pub(super) fn access(&self, place: Place) -> Access {
         let narrow = |queue| Narrow { rate: self.measurer, queue: Queue::Time(queue) };
         match place {
-            Place::Nowhere | Place::Relay | Place::Processor | Place::Breaks | Place::Gone => {
-                Access::default()
-            }
+            Place::Nowhere
+            | Place::Relay
+            | Place::Processor
+            | Place::Breaks
+            | Place::Gone
+            | Place::All
+            | Place::Coordinator => Access::default(),
             Place::Measurer | Place::Host => Access::both(narrow(QUEUE)),
             Place::Policer => Access { out: Some(narrow(NO_QUEUE)), into: None },
             Place::Back => Access { out: None, into: Some(narrow(QUEUE)) },

@@ -1,4 +1,4 @@
-//! Two measurers and a relay, each at a host of its own.
+//! Two measurers, a coordinator and a relay, each at a host of its own.
 
 use super::place::{Place, Plan};
 use crate::distant::{Relays, enter, measurer_at};
@@ -21,6 +21,7 @@ use terminal::{Interrupt, Output};
 const FIRST: &str = "first";
 const SECOND: &str = "second";
 const RELAY: &str = "relay";
+const COORDINATOR: &str = "coordinator";
 
 /// The places of the measurers on the stage. All but the first are at the second one's host: the slow one takes part in its
 /// stead, and the third beside it.
@@ -37,11 +38,11 @@ const NICE: i32 = 19;
 pub(super) struct Measured {
     /// The measurement that counts.
     pub(super) tried: Tried,
-    /// The one before it, with the measurer that can't do its part, where there is one.
-    pub(super) with_lost: Option<Outcome>,
+    /// The one before it, where one had to fail: with the measurer that can't do its part, or by a coordinator whose path breaks.
+    pub(super) failed: Option<Outcome>,
 }
 
-/// A star of three hosts, the relay and the measurers.
+/// A star of four hosts, the relay and the measurers.
 pub(super) struct Scene {
     pub(super) mode: Mode,
     pub(super) congestion: Congestion,
@@ -58,13 +59,12 @@ impl Scene {
         congestion: Congestion,
         output: &Output,
     ) -> Result<Self, Error> {
-        let hosts = [FIRST, SECOND, RELAY].into_iter().zip(1..).map(|(name, at)| {
+        let hosts = [FIRST, SECOND, RELAY, COORDINATOR].into_iter().zip(1..).map(|(name, at)| {
             HostSpec::new(name, Ipv4Addr::new(10, 77, 0, at)).with_congestion(congestion)
         });
         let wan = Wan::start(&WanSpec::new(hosts.collect()))?;
-        // This thread goes from host to host: processes and threads that it starts stay where it was. The
-        // coordinator is at the first measurer's.
-        enter(wan.host(FIRST)?)?;
+        // This thread goes from host to host: processes and threads that it starts stay where it was.
+        enter(wan.host(COORDINATOR)?)?;
         let mut stage = Stage::new()?;
         let all = [(FIRST, false), (SECOND, false), (SECOND, true), (SECOND, false)];
         for (name, is_slow) in all {
@@ -87,8 +87,9 @@ impl Scene {
         interrupt: &Interrupt,
     ) -> Result<Option<Measured>, Error> {
         let way = Way::with_latency(Duration::from_micros(u64::from(rtt_ms) * 500));
-        set_ways(&self.wan, FIRST, way)?;
-        set_ways(&self.wan, SECOND, way)?;
+        let hosts = [FIRST, SECOND, COORDINATOR];
+        let mend = || hosts.iter().try_for_each(|host| set_ways(&self.wan, host, way));
+        mend()?;
         let host = self.wan.host(RELAY)?;
         if place == Place::Relay {
             host.shape(plan.link, plan.link_queue_bytes())?;
@@ -104,7 +105,7 @@ impl Scene {
         };
         enter(host)?;
         let (request, pid, mut said) = self.relays.subject(0, plan.limit, &self.stage)?;
-        enter(self.wan.host(FIRST)?)?;
+        enter(self.wan.host(COORDINATOR)?)?;
         let name =
             format!("{}, {}, {rtt_ms} ms, {}", self.mode.word(), place.words(), self.congestion);
         let team_of = |measurers: &[usize]| {
@@ -115,8 +116,15 @@ impl Scene {
         let trial = Trial { name: &name, team, request, pid, said: &mut said };
         let tried = match place {
             Place::Processor => beside_a_busy_thread(|| trial.run(output, interrupt)),
-            Place::Breaks => {
-                self.while_it_breaks(plan, way, |told| trial.run_telling(output, interrupt, told))
+            Place::Breaks | Place::All | Place::Coordinator => {
+                let whose: &[&str] = match place {
+                    Place::Breaks => &[SECOND],
+                    Place::All => &[FIRST, SECOND],
+                    _ => &[COORDINATOR],
+                };
+                let run =
+                    |told: &mut dyn FnMut(&Progress)| trial.run_telling(output, interrupt, told);
+                self.while_they_break(plan, whose, way, run)
             }
             Place::Gone => {
                 set_ways(&self.wan, SECOND, way.broken())?;
@@ -125,21 +133,28 @@ impl Scene {
             _ => trial.run(output, interrupt),
         };
         let Some(tried) = tried? else { return Ok(None) };
-        if !place.is_lost() {
-            return Ok(Some(Measured { tried, with_lost: None }));
+        if !place.fails() {
+            return Ok(Some(Measured { tried, failed: None }));
         }
         // As a coordinator does.
-        let team = &mut team_of(&measurers[..1])?;
+        let still_there = if place.is_lost() {
+            &measurers[..1]
+        } else {
+            mend()?;
+            &measurers
+        };
+        let team = &mut team_of(still_there)?;
         let again = Trial { name: &name, team, request, pid, said: &mut said };
-        let with_lost = Some(tried.outcome);
-        Ok(again.run(output, interrupt)?.map(|tried| Measured { tried, with_lost }))
+        let failed = Some(tried.outcome);
+        Ok(again.run(output, interrupt)?.map(|tried| Measured { tried, failed }))
     }
 
-    /// Does something during which the second measurer's path breaks, after a quarter of the seconds: the silence must be long enough to be told before
+    /// Does something during which somebody's paths break, after a quarter of the seconds: the silence must be long enough to be told before
     /// the round is over.
-    fn while_it_breaks<T>(
+    fn while_they_break<T>(
         &self,
         plan: &Plan,
+        whose: &[&str],
         way: Way,
         body: impl FnOnce(&mut dyn FnMut(&Progress)) -> Result<T, Error>,
     ) -> Result<T, Error> {
@@ -147,7 +162,7 @@ impl Scene {
         let has_come = |told: &Progress| matches!(told, Progress::Second { index, .. } if *index + 1 >= breaks_at);
         let acts = vec![(Duration::ZERO, way.broken())];
         let wan = &self.wan;
-        let set = |way| set_ways(wan, SECOND, way);
+        let set = |way| whose.iter().try_for_each(|host| set_ways(wan, host, way));
         midway(self.stage.clock(), has_come, acts, set, body).map(|(done, _)| done)
     }
 
@@ -156,10 +171,10 @@ impl Scene {
     }
 }
 
-/// Changes a measurer's path to the relay, both ways.
-fn set_ways(wan: &Wan, measurer: &str, way: Way) -> Result<(), Error> {
-    wan.set_way(measurer, RELAY, way)?;
-    Ok(wan.set_way(RELAY, measurer, way)?)
+/// Changes a host's path to the relay, both ways.
+fn set_ways(wan: &Wan, host: &str, way: Way) -> Result<(), Error> {
+    wan.set_way(host, RELAY, way)?;
+    Ok(wan.set_way(RELAY, host, way)?)
 }
 
 /// The processor that the slow measurer shares: the last that this thread may use.
