@@ -74,12 +74,11 @@ impl Load {
         let is_public = !is_local(order.target.address.ip());
         let most = if is_public { PUBLIC_SOCKETS_MAX } else { u32::MAX };
         let sockets = order.sockets.clamp(1, most);
-        let bounded = |pace: Pace| if is_public { slower(pace, PUBLIC_PACE) } else { pace };
         let circuits = defences.circuits_for(order.rate, order.way_back.way(rtt)).max(sockets);
         let circuits_per_socket = circuits.div_ceil(sockets).min(CIRCUITS_PER_SOCKET_MAX);
         let share = order.sharing.max(1);
         let own = sockets.saturating_mul(circuits_per_socket);
-        match order.way_back {
+        let (must_authenticate, second_tries, pace) = match order.way_back {
             RoundWayBack::Transit { always_authenticate } => {
                 let in_all = own.saturating_mul(share);
                 // What the defence leaves for second tries; `None` if not even the first ones are allowed.
@@ -91,29 +90,22 @@ impl Load {
                     Some(Some(spare)) if !must_authenticate => own.min(spare / share),
                     _ => own,
                 };
-                let pace = bounded(divided(defences.connect, share));
-                Self {
-                    sockets,
-                    circuits_per_socket,
-                    must_authenticate,
-                    second_tries,
-                    pace,
-                    sockets_before: 0,
-                }
+                (must_authenticate, second_tries, divided(defences.connect, share))
             }
+            // The relay has agreed to as many sockets.
             RoundWayBack::Echo { .. } => {
-                // The relay has agreed to as many sockets.
                 let per_s = NonZeroU32::new(sockets).unwrap_or(NonZeroU32::MIN);
-                let pace = bounded(Pace { burst: sockets, per_s });
-                Self {
-                    sockets,
-                    circuits_per_socket,
-                    must_authenticate: false,
-                    second_tries: own,
-                    pace,
-                    sockets_before: 0,
-                }
+                (false, own, Pace { burst: sockets, per_s })
             }
+        };
+        let pace = if is_public { slower(pace, PUBLIC_PACE) } else { pace };
+        Self {
+            sockets,
+            circuits_per_socket,
+            must_authenticate,
+            second_tries,
+            pace,
+            sockets_before: 0,
         }
     }
 
