@@ -46,6 +46,7 @@ fn pump(input: &mut Input<'_>) -> (Measuring, Instant) {
         sockets: 1 + u32::from(input.u8() % 3),
         circuits_per_socket: 1 + u32::from(input.u8() % 3),
         pace: Pace { burst: u32::from(input.u8() % 3), per_s: NonZeroU32::MIN },
+        second_tries: 2,
         seconds: u32::from(input.u8() % 12),
         rate: input.choose(&rates),
         window_cap_cells: input.choose(&[40, 20, 1, 0]),
