@@ -145,7 +145,8 @@ impl Results {
 
     pub(super) fn notes(&self, planned: usize) -> Vec<String> {
         let mut notes = vec![
-            "Intervals are of the mean over seeds, in 95 of 100 cases (Student). Times are medians of a run. \
+            "Intervals are of the mean over seeds, in 95 of 100 cases (Student). Times are medians of the \
+             downloads that came whole before a run was over: where fewer did (`downloads_…`), the slow ones are missing. \
              The truth of a relay's capacity is the least of its host's rates and its own limit, with all headers: of \
              it some 9 % are headers and acknowledgements, which no estimate counts."
                 .to_owned(),
