@@ -39,11 +39,13 @@ fn whose_link_is_narrow_and_whose_path_is_broken_is_named_and_the_relays_own_lin
     assert!(named.contains("the load stopped"), "{all}");
     let named = text(coordinator, "named");
     assert!(named.contains("the coordinator does not reach the relay any more"), "{coordinator}");
-    // A busy machine may make relays slower, but nothing makes them faster than that.
+    // A busy machine may make relays slower, but nothing makes them faster than their limit.
     for case in [nowhere, relay, measurer, breaks, all, coordinator] {
-        let ratio = case["ratio"].as_f64().expect("an estimate");
-        assert!(ratio < 1.06, "{case}");
+        let figure = |key: &str| case[key].as_f64().unwrap_or_else(|| panic!("{key} of {case}"));
+        let limit = if text(case, "narrow") == "the relay's link" { 25.0 } else { 60.0 };
+        // What a bucket has saved while the relay waited for a processor comes on top of it.
+        assert!(figure("estimate_mbit_per_s") < 1.15 * limit, "{case}");
         // What is called conclusive is right, on any machine.
-        assert!(case["conclusive"] == false || ratio > 0.9, "{case}");
+        assert!(case["conclusive"] == false || figure("ratio") > 0.9, "{case}");
     }
 }

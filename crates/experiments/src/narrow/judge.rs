@@ -36,9 +36,13 @@ pub(super) fn case(
             .ended(CaseVerdict::Failed, "what the relay carries is not known"),
     };
     let named = tried.map_or(&[][..], |it| &it.hindered);
-    let case = match tried {
-        Err(error) => case.ended(CaseVerdict::Failed, error.to_string()),
-        Ok(tried) => match tried.estimate().map(|it| it.inconclusive) {
+    let wrong_failure = failed.filter(|it| !is_right_failure(place, it));
+    let case = match (tried, wrong_failure) {
+        (Err(error), _) => case.ended(CaseVerdict::Failed, error.to_string()),
+        (Ok(_), Some(outcome)) => {
+            case.ended(CaseVerdict::Missed, format!("with the path that is broken: {outcome}"))
+        }
+        (Ok(tried), None) => match tried.estimate().map(|it| it.inconclusive) {
             None => {
                 // One that is so slow that it is not even ready is named by the failure.
                 let is_slow = place == Place::Processor && is_its_failure(&tried.outcome);
@@ -46,7 +50,7 @@ pub(super) fn case(
                 case.ended(verdict, tried.outcome.to_string())
             }
             Some(Some(reason)) => case.ended(CaseVerdict::Missed, reason.to_string()),
-            Some(None) => match problem(place, named, failed) {
+            Some(None) => match problem(place, named) {
                 Some(problem) => case.ended(CaseVerdict::Missed, problem),
                 None => case,
             },
@@ -86,11 +90,8 @@ fn is_right_failure(place: Place, outcome: &Outcome) -> bool {
     }
 }
 
-/// What is wrong with who was named, and with how the measurement ended that had to fail.
-fn problem(place: Place, named: &[Hindered], failed: Option<&Outcome>) -> Option<String> {
-    if let Some(outcome) = failed.filter(|it| !is_right_failure(place, it)) {
-        return Some(format!("with the path that is broken: {outcome}"));
-    }
+/// What is wrong with who was named.
+fn problem(place: Place, named: &[Hindered]) -> Option<String> {
     let is_right = |it: &Hindered| match place {
         // Where a measurer is lost, the other measures alone.
         Place::Nowhere

@@ -38,7 +38,7 @@ const NICE: i32 = 19;
 pub(super) struct Measured {
     /// The measurement that counts.
     pub(super) tried: Tried,
-    /// The one before it, where one had to fail: with the measurer that can't do its part, or by a coordinator whose path breaks.
+    /// The one before it, where one had to fail: with the measurer that can't do its part, or since the paths of all measurers, or the coordinator's, broke.
     pub(super) failed: Option<Outcome>,
 }
 
@@ -151,19 +151,28 @@ impl Scene {
 
     /// Does something during which somebody's paths break, after a quarter of the seconds: the silence must be long enough to be told before
     /// the round is over.
-    fn while_they_break<T>(
+    ///
+    /// # Errors
+    /// Also where it was over before that: how it ended says nothing then.
+    fn while_they_break(
         &self,
         plan: &Plan,
         whose: &[&str],
         way: Way,
-        body: impl FnOnce(&mut dyn FnMut(&Progress)) -> Result<T, Error>,
-    ) -> Result<T, Error> {
+        body: impl FnOnce(&mut dyn FnMut(&Progress)) -> Result<Option<Tried>, Error>,
+    ) -> Result<Option<Tried>, Error> {
         let breaks_at = plan.seconds / 4;
         let has_come = |told: &Progress| matches!(told, Progress::Second { index, .. } if *index + 1 >= breaks_at);
         let acts = vec![(Duration::ZERO, way.broken())];
         let wan = &self.wan;
         let set = |way| whose.iter().try_for_each(|host| set_ways(wan, host, way));
-        midway(self.stage.clock(), has_come, acts, set, body).map(|(done, _)| done)
+        match midway(self.stage.clock(), has_come, acts, set, body)? {
+            (Some(tried), None) => Err(Error::Usage(format!(
+                "the measurement was over before the path broke: {}",
+                tried.outcome
+            ))),
+            (tried, _) => Ok(tried),
+        }
     }
 
     pub(super) fn stop(self) -> Result<(), Error> {
