@@ -87,6 +87,12 @@ pub(super) fn run(
     interrupt: &Interrupt,
 ) -> Result<ExperimentReport, Error> {
     let plan = plan(options, common.quick);
+    if let Some(place) = plan.place_without_mode().filter(|_| !options.places.is_empty()) {
+        return Err(Error::Usage(format!(
+            "--places: there is nothing like {} in these --modes: a coordinator has a path of its own only to relays that take part (echo)",
+            place.words()
+        )));
+    }
     output.step(format!("{} runs of {} s each", plan.runs(), plan.seconds));
     let mut cases = Vec::new();
     for congestion in plan.congestions.iter().copied() {
@@ -140,4 +146,29 @@ fn of_scene(
         }
     }
     true
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::{Command, FromArgMatches};
+
+    fn planned(arguments: &str) -> Plan {
+        let command = Options::augment_args(Command::new("narrow").no_binary_name(true));
+        let matches = command.try_get_matches_from(arguments.split_whitespace()).expect("right");
+        plan(&Options::from_arg_matches(&matches).expect("options"), true)
+    }
+
+    #[test]
+    fn a_place_that_is_in_none_of_the_modes_is_not_passed_over_in_silence() {
+        for (arguments, place, runs) in [
+            ("--modes transit --places coordinator", Some(Place::Coordinator), 1),
+            ("--modes echo,transit --places coordinator", None, 3),
+            ("--modes transit --places all", None, 2),
+            ("", None, Place::ALL.len()),
+        ] {
+            let plan = planned(arguments);
+            assert_eq!((plan.place_without_mode(), plan.runs()), (place, runs), "{arguments}");
+        }
+    }
 }

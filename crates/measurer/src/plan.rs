@@ -77,25 +77,25 @@ impl Load {
         let circuits = defences.circuits_for(order.rate, order.way_back.way(rtt)).max(sockets);
         let circuits_per_socket = circuits.div_ceil(sockets).min(CIRCUITS_PER_SOCKET_MAX);
         let share = order.sharing.max(1);
-        let own = sockets.saturating_mul(circuits_per_socket);
+        let own_circuits = sockets.saturating_mul(circuits_per_socket);
         let (must_authenticate, second_tries, pace) = match order.way_back {
             RoundWayBack::Transit { always_authenticate } => {
-                let in_all = own.saturating_mul(share);
-                // What the defence leaves for second tries; `None` if not even the first ones are allowed.
-                let spare = defences
-                    .max_client_circuits
-                    .map(|allowed| allowed.saturating_sub(RESERVE).checked_sub(in_all));
-                let must_authenticate = always_authenticate || spare == Some(None);
-                let second_tries = match spare {
-                    Some(Some(spare)) if !must_authenticate => own.min(spare / share),
-                    _ => own,
+                let all_circuits = own_circuits.saturating_mul(share);
+                let allowed = defences.max_client_circuits.map(|it| it.saturating_sub(RESERVE));
+                let is_too_many = allowed.is_some_and(|allowed| all_circuits > allowed);
+                let must_authenticate = always_authenticate || is_too_many;
+                let second_tries = match allowed {
+                    Some(allowed) if !must_authenticate => {
+                        own_circuits.min((allowed - all_circuits) / share)
+                    }
+                    _ => own_circuits,
                 };
                 (must_authenticate, second_tries, divided(defences.connect, share))
             }
             // The relay has agreed to as many sockets.
             RoundWayBack::Echo { .. } => {
                 let per_s = NonZeroU32::new(sockets).unwrap_or(NonZeroU32::MIN);
-                (false, own, Pace { burst: sockets, per_s })
+                (false, own_circuits, Pace { burst: sockets, per_s })
             }
         };
         let pace = if is_public { slower(pace, PUBLIC_PACE) } else { pace };

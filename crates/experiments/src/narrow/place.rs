@@ -112,6 +112,12 @@ impl Plan {
         self.places.iter().copied().filter(move |place| place.is_there(mode))
     }
 
+    /// A place that there is in none of the modes.
+    pub(super) fn place_without_mode(&self) -> Option<Place> {
+        let is_nowhere = |place: &Place| !self.modes.iter().any(|mode| place.is_there(*mode));
+        self.places.iter().copied().find(is_nowhere)
+    }
+
     pub(super) fn params(&self) -> Params {
         Params { seconds: self.seconds, ..TeamOptions::default().params }
     }

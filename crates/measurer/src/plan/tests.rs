@@ -125,6 +125,23 @@ fn towards_public_addresses_no_order_makes_a_flood_of_connections() {
 
 proptest! {
     #[test]
+    fn no_relay_can_make_a_team_begin_more_circuits_than_a_client_may(
+        burst in 1u32..400,
+        sockets in 1u32..200,
+        mbit in 0.0..10_000.0,
+        sharing in 1u32..20,
+        pumps in 1u32..20,
+    ) {
+        let defences = Defences { max_client_circuits: Some(burst), ..Defences::default() };
+        let load = Load::plan(&order(TRANSIT, defences, sockets, mbit, sharing), FAR_AWAY);
+        let circuits = |load: Load| load.sockets * load.circuits_per_socket;
+        prop_assert!(load.second_tries <= circuits(load));
+        // Each ends all that it can of each pump's, at the moment at which they are begun.
+        let begun: u32 = load.split(pumps).map(|pump| circuits(pump) + pump.second_tries).sum();
+        prop_assert!(load.must_authenticate || begun * sharing <= burst.saturating_sub(RESERVE));
+    }
+
+    #[test]
     fn no_parameter_leads_to_nonsense(value: i32, mbit in 0.0..100_000.0, sockets in 1u32..200) {
         let defences = Defences::from_consensus_params(|_| Some(value));
         prop_assert!(defences.window_cap_cells() >= 1);
