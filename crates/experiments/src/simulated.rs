@@ -78,10 +78,9 @@ pub(crate) fn over_seeds(
 
 /// A run as a row of the table.
 pub(crate) fn run_case(it: &Played) -> Case {
-    let median = |times: &[f64]| crate::telling::median(times.iter().copied());
     let mut detail = format!("relays sent {:.0} Mbit/s", it.sent_median_mbit_per_s());
     for size in &it.sizes {
-        if let Some(last) = median(&size.last_byte_s) {
+        if let Some(last) = size.last_byte().median() {
             detail.push_str(&format!("; {} in {last:.2} s", in_words(size.bytes)));
         }
     }
@@ -99,15 +98,20 @@ pub(crate) fn run_case(it: &Played) -> Case {
         .column("fingerprint", it.fingerprint.as_str());
     for size in &it.sizes {
         let kib = size.bytes / 1024;
-        let (first, last) = (median(&size.first_byte_s), median(&size.last_byte_s));
+        let (first, last) = (size.first_byte().median(), size.last_byte().median());
         case = case
             .column(&format!("first_byte_{kib}_kib_s"), first.unwrap_or(f64::NAN))
             .column(&format!("last_byte_{kib}_kib_s"), last.unwrap_or(f64::NAN))
-            .column(&format!("downloads_{kib}_kib"), size.last_byte_s.len() + size.failed)
-            .column(&format!("failed_{kib}_kib"), size.failed);
+            .column(&format!("downloads_{kib}_kib"), size.last_byte_s.len() + size.unfinished.len())
+            .column(&format!("failed_{kib}_kib"), size.failed())
+            .column(&format!("under_way_{kib}_kib"), size.under_way());
     }
     case
 }
+
+/// How medians of times are reckoned, for people.
+pub(crate) const MEDIANS: &str = "Medians and distributions of times are of all downloads that began, estimated after Kaplan and Meier: one that was under way \
+     when its run ended counts for as long as it was seen, one that failed never comes.";
 
 /// A size of a download.
 pub(crate) fn in_words(bytes: u32) -> String {

@@ -4,7 +4,7 @@ use crate::error::Error;
 use crate::load::{Load, Reading};
 use crate::telling::middle;
 use crate::witness::{Count, Witness, mbit};
-use coordinator::{Estimate, Hindered, Outcome, Percentile};
+use coordinator::{Course, Estimate, Hindered, Outcome, Percentile};
 use lab::RelaySaid;
 use measurer::{Progress, Request, Team, WorkerLoad};
 use onion::{Duration, Instant, Rate};
@@ -50,19 +50,19 @@ pub(super) struct Trial<'t, 'r> {
 /// What came of it.
 pub(super) struct Tried {
     pub(super) outcome: Outcome,
-    /// The last round.
+    /// The round that the estimate is of: the last, or one before it that showed more.
     pub(super) seconds: Vec<TriedSecond>,
-    /// The relay's load, and the machine's.
+    /// The relay's load then, and the machine's.
     pub(super) load: Load,
     /// Of the measurers that took part in the last round and reported.
     pub(super) measurers: Vec<WorkerLoad>,
-    /// Of the last round, over all measurers; `None` if there was none.
+    /// Of that round, over all measurers; `None` if there was none.
     pub(super) sockets: Option<u32>,
     /// The measurers that something of their own held back.
     pub(super) hindered: Vec<Hindered>,
 }
 
-/// A second of the last round.
+/// A second of the round that counts.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct TriedSecond {
     /// When it ended, by the clock of what the relay says.
@@ -76,7 +76,7 @@ pub(super) struct TriedSecond {
     pub(super) quarters: [Quarter; 4],
 }
 
-/// A quarter of a second of the last round.
+/// A quarter of a second of the round that counts.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Quarter {
     /// What the kernel counted that the relay's process sent.
@@ -95,6 +95,8 @@ impl Quarter {
 /// What is gathered while a round is on.
 #[derive(Default)]
 struct Round {
+    /// Counted from one.
+    number: u32,
     before: Option<Reading>,
     after: Option<Reading>,
     /// Each second, and when it was told.
@@ -119,15 +121,18 @@ impl Trial<'_, '_> {
         told: &mut dyn FnMut(&Progress),
     ) -> Result<Option<Tried>, Error> {
         let Self { name, team, request, pid, said } = self;
-        let mut round = Round::default();
+        let mut rounds: Vec<Round> = Vec::new();
         let witness = Witness::start(vec![Count::Sent { by: pid }], said.clock())?;
         let of = team.options().params.seconds;
         let mut take = |progress: Progress| match progress {
             Progress::Preparing { round, allocated, .. } => {
                 output.doing(format!("{name}: round {round}: preparing {allocated}"));
             }
-            Progress::Started { .. } => round = Round::default(),
+            Progress::Started { round: number, .. } => {
+                rounds.push(Round { number, ..Round::default() });
+            }
             Progress::Second { round: number, index, measured } => {
+                let Some(round) = rounds.last_mut() else { return };
                 let second = index + 1;
                 output
                     .doing(format!("{name}: round {number}, second {second} of {of}: {measured}"));
@@ -147,6 +152,7 @@ impl Trial<'_, '_> {
         if interrupt.is_requested() {
             return Ok(None);
         }
+        let round = Round::that_counts(rounds, of, result.outcome.estimate().is_some());
         let seconds = round.seconds(said, &witness);
         if let Some(problem) = witness.problem() {
             return Err(Error::Witness(problem));
@@ -157,21 +163,46 @@ impl Trial<'_, '_> {
             seconds,
             load: load.unwrap_or_default(),
             measurers: result.loads.into_iter().flatten().collect(),
-            sockets: result.course.rounds.last().map(|it| it.allocation.sockets()),
+            sockets: sockets_of(&result.course, round.number),
             hindered: result.course.hindered(),
         }))
     }
 }
 
 impl Tried {
-    /// What came back in each second of the last round, from its lead on: megabits per second, with spaces between.
+    /// What came back in each second of the round that counts, from its lead on: megabits per second, with spaces between.
     pub(super) fn seconds_text(&self) -> String {
         let seconds = self.seconds.iter().map(|it| format!("{:.1}", it.measured.as_mbit_per_s()));
         seconds.collect::<Vec<_>>().join(" ")
     }
 }
 
+/// Over all measurers, of the last round if there was none of this number.
+fn sockets_of(course: &Course, number: u32) -> Option<u32> {
+    let rounds = &course.rounds;
+    let round = rounds.iter().find(|it| it.number == number).or_else(|| rounds.last())?;
+    Some(round.allocation.sockets())
+}
+
 impl Round {
+    /// The one that an estimate is of (docs/accuracy.md, "The best round"): what the relay did then is its truth, and over the sockets of a later
+    /// one it may do less. Where there is no estimate, the last.
+    fn that_counts(mut rounds: Vec<Self>, seconds: u32, has_estimate: bool) -> Self {
+        let last = rounds.pop().unwrap_or_default();
+        if !has_estimate {
+            return last;
+        }
+        rounds.retain(|it| it.seconds.len() == seconds as usize);
+        rounds.push(last);
+        let shown =
+            |it: &Self| middle(it.seconds.iter().map(|(_, measured)| measured.as_mbit_per_s()));
+        // Of two that showed as much it does not matter which.
+        rounds
+            .into_iter()
+            .max_by(|one, other| shown(one).unwrap_or(0.0).total_cmp(&shown(other).unwrap_or(0.0)))
+            .unwrap_or_default()
+    }
+
     /// The seconds with what relay and kernel say of each.
     fn seconds(&self, said: &mut RelaySaid<'_>, witness: &Witness) -> Vec<TriedSecond> {
         let after = |start: Instant, index: u32| start + Duration::from_secs(u64::from(index) + 1);
@@ -379,6 +410,21 @@ mod tests {
         assert_eq!(doubted(99.0).detail, "inconclusive: too little load");
         assert_eq!(doubted(50.0).verdict, CaseVerdict::Missed);
         assert!(doubted(50.0).detail.starts_with("less than"), "{:?}", doubted(50.0));
+    }
+
+    #[test]
+    fn the_truth_is_of_the_round_that_the_estimate_is_of() {
+        let round = |number: u32, mbit: f64, seconds: usize| Round {
+            number,
+            seconds: vec![(Instant::ORIGIN, Rate::from_mbit_per_s(mbit)); seconds],
+            ..Round::default()
+        };
+        // The third ended early: nothing is of it.
+        let all =
+            || vec![round(1, 200.0, 4), round(2, 212.0, 4), round(3, 230.0, 2), round(4, 203.0, 4)];
+        assert_eq!(Round::that_counts(all(), 4, true).number, 2);
+        assert_eq!(Round::that_counts(all(), 4, false).number, 4, "what failed was the last");
+        assert_eq!(Round::that_counts(vec![round(1, 1.0, 2)], 4, true).number, 1, "a lower bound");
     }
 
     #[test]

@@ -177,11 +177,12 @@ fn value(kind: &str, what: &impl serde::Serialize) -> Value {
 fn download(size: &SizeFigures) -> String {
     let seconds = |time: Option<f64>| time.map_or("-".into(), |time| format!("{time:.2} s"));
     format!(
-        "{:>8} KiB: {} complete, {} timed out, {} lost; first byte {}, last {}, 95 of 100 within {}",
+        "{:>8} KiB: {} complete, {} timed out, {} lost, {} under way; first byte {}, last {}, 95 of 100 within {}",
         size.bytes / 1024,
         size.complete,
         size.timed_out,
         size.lost,
+        size.under_way,
         seconds(size.first_byte_median_s),
         seconds(size.last_byte_median_s),
         seconds(size.last_byte_p95_s),

@@ -6,11 +6,13 @@ mod files;
 mod parquet;
 mod rows;
 mod transfers;
+mod waits;
 
 pub use figures::{SizeFigures, Summary, peak_memory_mib};
 #[cfg(feature = "parquet")]
 pub use parquet::write_parquet;
-pub use transfers::{Transfers, transfers};
+pub use transfers::{Transfers, Unfinished, transfers};
+pub use waits::Waits;
 
 use crate::error::Error;
 use crate::network::Network;

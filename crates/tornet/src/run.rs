@@ -27,7 +27,7 @@ pub struct Plan {
 pub struct Outcome {
     /// How hosts are called.
     pub names: Vec<String>,
-    /// Transfers that are over, by client and time.
+    /// Transfers that are over, by client and time; after those of each client, its transfers that were under way at the end.
     pub records: Vec<Record>,
     /// What each host has done, in order.
     pub figures: Vec<HostFigures>,
@@ -265,5 +265,6 @@ fn work(number: usize, built: &Built, seed: u64, shared: &Shared<'_, '_>) -> End
         }
     }
     records.append(&mut part.take_records());
+    records.extend(part.under_way());
     Ended { records, figures: part.figures().collect(), now_ns: part.now_ns(), warm_at }
 }

@@ -1,5 +1,7 @@
 //! Whole runs: of scenarios, of a sample, and of descriptions that cannot work.
 
+use onion::{Duration, Instant};
+use sim::world::{Ending, Record};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
 use tornet::Error;
@@ -63,6 +65,39 @@ fn who_asks_to_stop_gets_what_was_simulated_until_then() {
     let after_some = |second, _| stop.store(second >= 20, std::sync::atomic::Ordering::Relaxed);
     let outcome = run(&network, &plan, &stop, &after_some).expect("it works");
     assert!((20.0..21.0).contains(&outcome.simulated_s), "{}", outcome.simulated_s);
+}
+
+#[test]
+fn a_run_that_ends_early_knows_of_the_same_downloads_and_tells_which_were_under_way() {
+    let busy = Path::new(env!("CARGO_MANIFEST_DIR")).join("examples/beside-shadow-busy.toml");
+    let network = Network::read(&busy).expect("a scenario");
+    let of = |seconds| {
+        let plan = Plan { seconds, warm_up_s: 10, threads: 2, seed: 1 };
+        run(&network, &plan, &AtomicBool::new(false), &|_, _| ()).expect("it works")
+    };
+    let (short, long) = (of(60), of(80));
+    let end = Duration::from_secs_f64(short.simulated_s);
+    let age_at_end = |it: &Record| end.saturating_sub(it.begun - Instant::ORIGIN);
+    let mut under_way = 0;
+    let in_order = |records: &[Record]| {
+        let mut records = records.to_vec();
+        records.sort_by_key(|it| (it.client, it.begun));
+        records
+    };
+    let known: Vec<Record> =
+        in_order(&long.records).into_iter().filter(|it| !age_at_end(it).is_zero()).collect();
+    assert_eq!(known.len(), short.records.len());
+    for (expected, found) in known.iter().zip(&in_order(&short.records)) {
+        assert_eq!((expected.client, expected.begun), (found.client, found.begun));
+        if expected.last_byte.is_some_and(|it| it < age_at_end(expected)) {
+            assert_eq!(expected, found);
+        } else {
+            assert_eq!((found.ending, found.last_byte), (Ending::UnderWay, None));
+            assert!(found.bytes < expected.bytes, "{found:?} of {expected:?}");
+            under_way += 1;
+        }
+    }
+    assert!(under_way > 5, "{under_way} downloads");
 }
 
 #[test]

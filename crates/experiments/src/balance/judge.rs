@@ -6,7 +6,7 @@ use crate::error::Error;
 use crate::simulated::{
     self, Batch, Interval, Played, Store, in_words, over_seeds, per_second, times, together,
 };
-use crate::telling::{judged, median};
+use crate::telling::judged;
 use report::experiment::{Axis, Case, ExperimentFigure, On, Role, Series, Style};
 
 const FLASHFLOW: &str = "flashflow";
@@ -85,11 +85,8 @@ impl Results {
         if !self.runs.iter().any(|it| it.size(bytes).is_some()) {
             return None;
         }
-        let of = |name| {
-            over_seeds(&self.runs, (name, load), |it| {
-                median(it.size(bytes)?.last_byte_s.iter().copied())
-            })
-        };
+        let of =
+            |name| over_seeds(&self.runs, (name, load), |it| it.size(bytes)?.last_byte().median());
         let (ours, theirs) = (of(FLASHFLOW), of(TORFLOW));
         let change = ours.mean / theirs.mean - 1.0;
         let usual = if load == 100 {
@@ -145,9 +142,8 @@ impl Results {
 
     pub(super) fn notes(&self, planned: usize) -> Vec<String> {
         let mut notes = vec![
-            "Intervals are of the mean over seeds, in 95 of 100 cases (Student). Times are medians of the \
-             downloads that came whole before a run was over: where fewer did (`downloads_…`), the slow ones are missing. \
-             The truth of a relay's capacity is the least of its host's rates and its own limit, with all headers: of \
+            simulated::MEDIANS.to_owned(),
+            "Intervals are of the mean over seeds, in 95 of 100 cases (Student). The truth of a relay's capacity is the least of its host's rates and its own limit, with all headers: of \
              it some 9 % are headers and acknowledgements, which no estimate counts."
                 .to_owned(),
         ];
@@ -235,14 +231,14 @@ mod tests {
     use super::*;
     use crate::simulated::Point;
     use report::experiment::CaseVerdict;
-    use tornet::results::Transfers;
+    use tornet::results::{Transfers, Unfinished};
 
     fn played(variant: &str, seed: u64, last_s: f64, failed: usize) -> Played {
         let size = Transfers {
             bytes: 1 << 20,
             first_byte_s: vec![0.1; 9],
             last_byte_s: vec![last_s; 9],
-            failed,
+            unfinished: vec![Unfinished::FAILED; failed],
             failed_of_client: vec![0.0],
         };
         Played {

@@ -1,7 +1,9 @@
 //! What runs come to.
 
-use crate::simulated::{Interval, Played, in_words, over_seeds, per_second, run_case, runs, times};
-use crate::telling::{self, median, pair};
+use crate::simulated::{
+    Interval, MEDIANS, Played, in_words, over_seeds, per_second, run_case, runs, times,
+};
+use crate::telling::{self, pair};
 use report::experiment::{Case, CaseVerdict, ExperimentReport, Promise};
 
 /// The column by which means over seeds are told from single runs.
@@ -43,6 +45,7 @@ pub(super) fn report(names: &[&str], all: &[Played], mut notes: Vec<String>) -> 
          seed. Distributions are of all runs of a network together."
             .to_owned(),
     );
+    notes.push(MEDIANS.to_owned());
     ExperimentReport {
         parameters: parameters(names, all),
         answer: answer(names, all, &loads),
@@ -74,8 +77,8 @@ fn quantities(all: &[Played]) -> Vec<Quantity> {
     for bytes in sizes {
         let kib = bytes / 1024;
         let size = in_words(bytes);
-        let first = move |it: &Played| median(it.size(bytes)?.first_byte_s.iter().copied());
-        let last = move |it: &Played| median(it.size(bytes)?.last_byte_s.iter().copied());
+        let first = move |it: &Played| it.size(bytes)?.first_byte().median();
+        let last = move |it: &Played| it.size(bytes)?.last_byte().median();
         quantities.push(Quantity {
             column: format!("first_byte_{kib}_kib_s"),
             words: format!("median time to the first byte of {size}"),
@@ -164,14 +167,14 @@ fn answer(names: &[&str], all: &[Played], loads: &[u32]) -> String {
 mod tests {
     use super::*;
     use crate::simulated::Point;
-    use tornet::results::Transfers;
+    use tornet::results::{Transfers, Unfinished};
 
     fn played(variant: &str, seed: u64, last_s: f64) -> Played {
         let size = Transfers {
             bytes: 1 << 20,
             first_byte_s: vec![0.1; 3],
             last_byte_s: vec![last_s; 3],
-            failed: 1,
+            unfinished: vec![Unfinished::FAILED],
             failed_of_client: vec![0.25],
         };
         Played {

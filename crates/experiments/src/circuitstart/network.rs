@@ -4,7 +4,7 @@ use super::Options;
 use crate::common::Common;
 use crate::error::Error;
 use crate::simulated::{self, Batch, Interval, Played, in_words, over_seeds, play_all, run_case};
-use crate::telling::{self, median, tell};
+use crate::telling::{self, tell};
 use onion::flow::hop::HopWindows;
 use report::experiment::{Case, CaseVerdict, ExperimentReport, Promise};
 use std::path::Path;
@@ -54,6 +54,7 @@ fn report(batch: &Batch, runs: &[Played], planned: usize) -> ExperimentReport {
          They have packets of their own, do not count for TCP's window, and do not get lost themselves."
             .to_owned(),
     ];
+    notes.push(simulated::MEDIANS.to_owned());
     notes.extend(simulated::missing(runs.len(), planned));
     ExperimentReport {
         parameters: batch.parameters(),
@@ -95,9 +96,9 @@ fn variant_case(runs: &[Played], variant: &str, load: u32) -> Case {
     let of = |variant: &str, what: &dyn Fn(&Played) -> Option<f64>| -> Interval {
         over_seeds(runs, (variant, load), what)
     };
-    let first_byte = |it: &Played| median(it.size(smallest)?.first_byte_s.iter().copied());
-    let small_last = |it: &Played| median(it.size(smallest)?.last_byte_s.iter().copied());
-    let large_last = |it: &Played| median(it.size(largest)?.last_byte_s.iter().copied());
+    let first_byte = |it: &Played| it.size(smallest)?.first_byte().median();
+    let small_last = |it: &Played| it.size(smallest)?.last_byte().median();
+    let large_last = |it: &Played| it.size(largest)?.last_byte().median();
     let fair = |it: &Played| fairness(it.size(largest)?);
     let queue = |it: &Played| Some(it.queue_ms);
     let sent = |it: &Played| Some(it.sent_median_mbit_per_s());

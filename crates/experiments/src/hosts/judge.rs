@@ -125,7 +125,7 @@ pub(super) fn report(plan: &Plan, runs: Vec<Judged>, base: ExperimentReport) -> 
     let mut notes: Vec<String> = of_paper.map(|(_, said)| (*said).to_owned()).collect();
     notes.push(
         "The truth of a relay is what the kernel counted that its process sent, TLS included, while a measurer beside it \
-         measured it, in the median second of the last round."
+         measured it, in the median second of the round that the estimate is of."
             .to_owned(),
     );
     let promise = Promise::Decided {

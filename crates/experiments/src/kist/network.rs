@@ -4,7 +4,7 @@ use super::{Options, Scheduler};
 use crate::common::Common;
 use crate::error::Error;
 use crate::simulated::{self, Batch, Interval, Played, in_words, over_seeds, play_all, run_case};
-use crate::telling::{self, judged, median};
+use crate::telling::{self, judged};
 use onion::Duration;
 use onion::router::schedule::SchedulerConfig;
 use report::experiment::{Case, ExperimentReport};
@@ -72,6 +72,7 @@ fn report(batch: &Batch, names: &[&str], runs: Vec<Played>, planned: usize) -> E
          does not, is not part of it. So it is told and not judged."
             .to_owned(),
     ];
+    notes.push(simulated::MEDIANS.to_owned());
     notes.extend(simulated::missing(runs.len(), planned));
     ExperimentReport {
         parameters: batch.parameters(),
@@ -94,7 +95,7 @@ fn load_cases(runs: &[Played], load: u32) -> Vec<Case> {
     };
     let first_byte = |it: &Played| {
         let sizes = it.size(SMALL_BYTES).or_else(|| it.sizes.first())?;
-        median(sizes.first_byte_s.iter().copied()).map(|s| s * 1e3)
+        sizes.first_byte().median().map(|s| s * 1e3)
     };
     let sent = |it: &Played| Some(it.sent_median_mbit_per_s());
     let queued = |it: &Played| Some(it.queue_ms);

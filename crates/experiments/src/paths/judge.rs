@@ -163,7 +163,7 @@ impl Judged {
         self.case.columns.iter().find(|(it, _)| it == name).map(|(_, value)| value)
     }
 
-    /// How many sockets its last round had.
+    /// How many sockets the round that counts had.
     pub(super) fn sockets(&self) -> Option<u32> {
         u32::try_from(self.column("sockets")?.as_u64()?).ok()
     }
@@ -292,9 +292,9 @@ pub(super) fn report(
     ];
     let mut notes = vec![
         "The truth of a relay is what the kernel counted that its process sent, TLS included, while it was \
-         measured over a path without distance and loss by as many sockets, in the median second of the last round."
+         measured over a path without distance and loss by as many sockets, in the median second of the round that the estimate is of."
             .to_owned(),
-        "Where in four seconds of the last round or more, all the time, more had come to a stock relay than it read, its truth is what it sent in these on average: that is all that it does, and its rate limit lets less through over many sockets and unsteady paths (docs/accuracy.md)."
+        "Where in four seconds of that round or more, all the time, more had come to a stock relay than it read, its truth is what it sent in these on average: that is all that it does, and its rate limit lets less through over many sockets and unsteady paths (docs/accuracy.md)."
             .to_owned(),
     ];
     notes.extend(missing);

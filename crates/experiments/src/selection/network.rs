@@ -6,7 +6,7 @@ use crate::error::Error;
 use crate::simulated::{
     self, Batch, Interval, Played, SimulatedOptions, in_words, over_seeds, play_all, run_case,
 };
-use crate::telling::{self, median};
+use crate::telling;
 use client::strategy::blend;
 use report::experiment::{Case, CaseVerdict, ExperimentReport};
 use sim::world::PositionWeights;
@@ -119,10 +119,11 @@ fn report(batch: &Batch, names: &[&str], runs: &[Played], planned: usize) -> Exp
     let figures = simulated::of_runs(runs, names, &batch.loads);
     let mut notes = vec![
         "All clients choose in the same way, and what they do fills the relays: what a strategy does to the others is part of what it is worth. Weights of positions follow from \
-         the weights (dir-spec §3.8.3). Times to the first byte are medians of what came in a run, throughput is the median of all downloads that began (a failed one had nothing); weighted and uniform are compared seed by seed; intervals are of the mean over seeds."
+         the weights (dir-spec §3.8.3). Throughput is the median of all downloads that began (a failed one had nothing); weighted and uniform are compared seed by seed; intervals are of the mean over seeds."
             .to_owned(),
         "Strategies by pairs of relays (geography, latency, throughput of links) are not played here: the simulated clients know relays' weights alone.".to_owned(),
     ];
+    notes.push(simulated::MEDIANS.to_owned());
     notes.extend(simulated::missing(runs.len(), planned));
     ExperimentReport {
         parameters: batch.parameters(),
@@ -146,14 +147,12 @@ fn judged_bytes(runs: &[Played]) -> Option<u32> {
 
 fn first_byte_s(it: &Played) -> Option<f64> {
     let size = it.sizes.iter().min_by_key(|it| it.bytes)?;
-    median(size.first_byte_s.iter().copied())
+    size.first_byte().median()
 }
 
-/// In the median of all downloads that began: one that failed had nothing.
+/// In the median of all downloads that began: one that failed had nothing, since it never comes.
 fn kb_per_s(it: &Played, bytes: u32) -> Option<f64> {
-    let size = it.size(bytes)?;
-    let whole = size.last_byte_s.iter().map(|last| f64::from(bytes) / 1e3 / last);
-    median(whole.chain(std::iter::repeat_n(0.0, size.failed)))
+    Some(f64::from(bytes) / 1e3 / it.size(bytes)?.last_byte().median()?)
 }
 
 /// Throughput and latency of weighted paths beside those of uniform ones, a case each. Runs of a seed have the same network and users: they are
@@ -230,6 +229,7 @@ mod tests {
     use super::*;
     use onion::Rate;
     use tornet::network::Site;
+    use tornet::results::Unfinished;
 
     fn network() -> Network {
         let relay = |number: u32, mbit: f64, is_guard, is_exit| {
@@ -252,7 +252,10 @@ mod tests {
             "conditions": "", "network_weight_error": 0.0, "sent_mbit_per_s": [],
             "goodput_mbit_per_s": 0.0, "utilisation": 0.0, "queue_ms": 0.0, "wall_s": 0.0, "fingerprint": "",
             "point": {"variant": variant, "load_percent": 100, "seed": seed},
-            "sizes": [{"bytes": MIDDLE_BYTES, "first_byte_s": last_byte_s, "last_byte_s": last_byte_s, "failed": failed, "failed_of_client": []}],
+            "sizes": [{
+                "bytes": MIDDLE_BYTES, "first_byte_s": last_byte_s, "last_byte_s": last_byte_s,
+                "unfinished": vec![Unfinished::FAILED; failed], "failed_of_client": [],
+            }],
         });
         serde_json::from_value(transfers).expect("a run")
     }

@@ -2,35 +2,32 @@
 
 use super::{Played, in_words, runs};
 use report::experiment::ExperimentFigure;
+use tornet::results::Waits;
 
-/// What all runs of each variant at each load have seen, pooled over seeds, by name.
+/// What all runs of each variant at each load have seen, by name, pooled over seeds.
+fn pooled<T>(
+    all: &[Played],
+    (variants, loads): (&[&str], &[u32]),
+    pool: impl Fn(&mut dyn Iterator<Item = &Played>) -> T,
+) -> Vec<(String, T)> {
+    let groups =
+        variants.iter().flat_map(|variant| loads.iter().map(move |load| (*variant, *load)));
+    let of = |(variant, load): (&str, u32)| {
+        let name =
+            if loads.len() > 1 { format!("{variant}, {load} %") } else { variant.to_owned() };
+        (name, pool(&mut runs(all, variant, load)))
+    };
+    groups.map(of).collect()
+}
+
+/// The same of lists.
 pub(crate) fn together(
     all: &[Played],
     variants: &[&str],
     loads: &[u32],
     what: impl Fn(&Played) -> Vec<f64>,
 ) -> Vec<(String, Vec<f64>)> {
-    let groups =
-        variants.iter().flat_map(|variant| loads.iter().map(move |load| (*variant, *load)));
-    let pooled = |(variant, load): (&str, u32)| {
-        let name =
-            if loads.len() > 1 { format!("{variant}, {load} %") } else { variant.to_owned() };
-        (name, runs(all, variant, load).flat_map(&what).collect())
-    };
-    groups.map(pooled).collect()
-}
-
-fn distributions(
-    name: &str,
-    title: &str,
-    label: &str,
-    of: &str,
-    groups: &[(String, Vec<f64>)],
-) -> ExperimentFigure {
-    let groups = groups.iter().map(|(name, values)| (name.as_str(), values.as_slice()));
-    let mut figure = ExperimentFigure::distributions(name, title, label, groups);
-    figure.y.label = format!("share of {of}");
-    figure
+    pooled(all, (variants, loads), |runs| runs.flat_map(&what).collect())
 }
 
 /// Times for each size and what relays sent in each second, as far as there is anything to be drawn.
@@ -54,20 +51,21 @@ pub(crate) fn times(
     let mut figures = Vec::new();
     for bytes in sizes {
         let size = in_words(bytes);
-        let pooled = |first: bool| {
-            together(all, variants, loads, |it| {
-                let times = it.size(bytes);
-                times
-                    .map(|it| if first { &it.first_byte_s } else { &it.last_byte_s })
-                    .cloned()
-                    .unwrap_or_default()
-            })
-        };
-        for (first, what) in [(true, "first"), (false, "last")] {
+        for what in ["first", "last"] {
+            let of = |it: &Played| -> Option<Waits> {
+                let size = it.size(bytes)?;
+                Some(if what == "first" { size.first_byte() } else { size.last_byte() })
+            };
+            let waits = pooled(all, (variants, loads), |runs| {
+                Waits::together(runs.filter_map(of)).distribution()
+            });
             let name = format!("{prefix}-{what}-byte-{}", size.replace(' ', "").to_lowercase());
             let title = format!("Time to the {what} byte of {size}");
             let label = format!("time to the {what} byte in s");
-            figures.push(distributions(&name, &title, &label, "downloads", &pooled(first)));
+            let waits = waits.iter().map(|(name, shares)| (name.as_str(), shares.clone()));
+            let mut figure = ExperimentFigure::shares(&name, &title, &label, waits);
+            figure.y.label = "share of downloads".to_owned();
+            figures.push(figure);
         }
     }
     figures
@@ -82,5 +80,9 @@ pub(crate) fn per_second(
 ) -> ExperimentFigure {
     let groups = together(all, variants, loads, |it| it.sent_mbit_per_s.clone());
     let label = "what all relays sent, in Mbit/s";
-    distributions(name, "Throughput of all relays", label, "seconds", &groups)
+    let groups = groups.iter().map(|(name, values)| (name.as_str(), values.as_slice()));
+    let mut figure =
+        ExperimentFigure::distributions(name, "Throughput of all relays", label, groups);
+    figure.y.label = "share of seconds".to_owned();
+    figure
 }

@@ -53,11 +53,12 @@ impl Played {
         crate::telling::median(self.sent_mbit_per_s.iter().copied()).unwrap_or(f64::NAN)
     }
 
-    /// Of all downloads that began, so large a share failed.
+    /// Of all downloads that are over, so large a share failed.
     #[expect(clippy::cast_precision_loss, reason = "numbers of downloads")]
     pub(crate) fn failed_share(&self) -> Option<f64> {
-        let failed: usize = self.sizes.iter().map(|it| it.failed).sum();
-        let all: usize = self.sizes.iter().map(|it| it.failed + it.last_byte_s.len()).sum();
+        let failed: usize = self.sizes.iter().map(Transfers::failed).sum();
+        let whole: usize = self.sizes.iter().map(|it| it.last_byte_s.len()).sum();
+        let all = failed + whole;
         (all > 0).then(|| failed as f64 / all as f64)
     }
 }

@@ -38,11 +38,21 @@ impl ExperimentFigure {
     where
         G: IntoIterator<Item = (&'a str, &'a [f64])>,
     {
+        let groups = groups.into_iter().map(|(name, values)| (name, cumulative(values)));
+        Self::shares(name, title, x_label, groups)
+    }
+
+    /// The same where shares are known, each with what it has at most so much of: where some are known only to be larger, they are not those of
+    /// a list.
+    #[must_use]
+    pub fn shares<'a, G>(name: &str, title: &str, x_label: &str, groups: G) -> Self
+    where
+        G: IntoIterator<Item = (&'a str, Vec<(f64, f64)>)>,
+    {
         let y = Axis { is_percent: true, ..Axis::new("share of runs").showing(0.0, 1.02) };
         let mut figure = Self::new(name, title, Axis::new(x_label), y);
-        let groups = groups.into_iter().map(|(name, values)| (name, cumulative(values)));
         for (index, (name, mut points)) in
-            groups.filter(|(_, points)| !points.is_empty()).enumerate()
+            groups.into_iter().filter(|(_, points)| !points.is_empty()).enumerate()
         {
             points.insert(0, (points[0].0, 0.0));
             figure = figure.with(Series::steps(name, Role::Nth(index), points));

@@ -111,18 +111,30 @@ impl DirectClient {
     }
 
     fn end(&mut self, place: usize, now: u64, ending: Ending) {
-        let it = &mut self.all[place];
-        it.is_over = true;
-        self.records.push(Record {
+        self.all[place].is_over = true;
+        let last = (ending == Ending::Complete).then(|| since(now, &self.all[place].plan));
+        self.records.push(self.record_of(place, last, ending));
+    }
+
+    fn record_of(&self, place: usize, last_byte: Option<Duration>, ending: Ending) -> Record {
+        let it = &self.all[place];
+        Record {
             client: HostId(self.id),
             size: u8::try_from(place).ok(),
             probe: None,
             bytes: it.received_bytes,
             begun: Instant::ORIGIN + it.plan.begins,
             first_byte: it.first_byte,
-            last_byte: (ending == Ending::Complete).then(|| since(now, &it.plan)),
+            last_byte,
             ending,
-        });
+        }
+    }
+
+    /// What has begun and is not over yet, in order.
+    pub(super) fn under_way(&self) -> impl Iterator<Item = Record> {
+        let is_under_way = |it: &Download| it.socket.is_some() && !it.is_over;
+        let places = (0..self.all.len()).filter(move |place| is_under_way(&self.all[*place]));
+        places.map(|place| self.record_of(place, None, Ending::UnderWay))
     }
 }
 

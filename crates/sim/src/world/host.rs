@@ -218,4 +218,13 @@ impl Host {
             _ => Vec::new(),
         }
     }
+
+    /// Transfers that are under way now.
+    pub fn under_way(&self) -> Vec<Record> {
+        match &self.application {
+            Application::Client(it) => it.under_way().collect(),
+            Application::Direct(it) => it.under_way().collect(),
+            _ => Vec::new(),
+        }
+    }
 }

@@ -163,6 +163,11 @@ impl Part {
         core::mem::take(&mut self.records)
     }
 
+    /// The transfers that are under way now, by client: once nothing more is to happen, what became of them is not known.
+    pub fn under_way(&self) -> impl Iterator<Item = Record> {
+        self.hosts.iter().flat_map(Host::under_way)
+    }
+
     /// What each host has done so far.
     pub fn figures(&self) -> impl Iterator<Item = HostFigures> {
         self.hosts.iter().map(Host::figures)

@@ -10,9 +10,11 @@ pub enum Ending {
     TimedOut,
     /// No circuit carried it: those that were tried are gone.
     Lost,
+    /// Not yet: it was under way when the world ended.
+    UnderWay,
 }
 
-/// A transfer that is over.
+/// A transfer that is over, or was under way at the end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Record {
     /// The client.

@@ -116,7 +116,8 @@ impl Balancer for TorFlow {
         let cap = (cap * of_relays / network.relays.len() as f64).clamp(cap, 1.0);
         let scaled = scale_as_torflow(&scanned, cap);
         let not_measured = scaled.iter().filter(|it| it.is_none()).count();
-        let done = outcome.records.iter().filter(|it| it.probe.is_some());
+        let done =
+            outcome.records.iter().filter(|it| it.probe.is_some() && it.ending != Ending::UnderWay);
         let complete = done.clone().filter(|it| it.ending == Ending::Complete).count();
         Ok(Weighing {
             balancer: self.name().into(),

@@ -1,11 +1,11 @@
 //! What a run comes to in a few numbers.
 
 use super::files::asked_bytes;
+use super::transfers::{Transfers, transfers};
 use crate::network::Network;
 use crate::run::{Outcome, Plan};
 use serde::Serialize;
-use sim::world::{Ending, HostFigures};
-use std::collections::BTreeMap;
+use sim::world::{Ending, HostFigures, Record};
 
 /// Downloads of one size.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -18,9 +18,11 @@ pub struct SizeFigures {
     pub timed_out: usize,
     /// Whose circuits were all lost.
     pub lost: usize,
-    /// Median time to the first byte, in seconds.
+    /// That were under way when the run ended.
+    pub under_way: usize,
+    /// Median time to the first byte of all that began, in seconds; `None` if too few had one to tell ([`Waits`](super::Waits)).
     pub first_byte_median_s: Option<f64>,
-    /// Median and 95th percentile of the time to the last, in seconds.
+    /// Median and 95th percentile of the time to the last, in seconds, in the same way.
     pub last_byte_median_s: Option<f64>,
     /// See `last_byte_median_s`.
     pub last_byte_p95_s: Option<f64>,
@@ -102,7 +104,8 @@ impl Summary {
         let could: f64 = network.capacities().iter().sum();
         let waited: f64 = relays.iter().map(|it| it.waited_cell_s).sum();
         let relayed: u64 = relays.iter().map(|it| it.relayed_bytes / 514).sum();
-        let models = outcome.records.iter().filter(|it| it.size.is_none());
+        let is_over = |it: &&Record| it.size.is_none() && it.ending != Ending::UnderWay;
+        let models = outcome.records.iter().filter(is_over);
         Self {
             wall_s,
             simulated_s: outcome.simulated_s,
@@ -132,39 +135,25 @@ impl Summary {
 }
 
 fn downloads(network: &Network, outcome: &Outcome) -> Vec<SizeFigures> {
-    let mut by_size: BTreeMap<u32, Vec<_>> = BTreeMap::new();
-    for record in &outcome.records {
-        if let Some(bytes) = asked_bytes(network, record) {
-            by_size.entry(bytes).or_default().push(record);
-        }
-    }
-    let figures = |(bytes, records): (u32, Vec<&sim::world::Record>)| {
-        let count = |ending| records.iter().filter(|it| it.ending == ending).count();
-        let sorted = |times: Vec<onion::Duration>| {
-            let mut times: Vec<f64> = times.iter().map(onion::Duration::as_secs_f64).collect();
-            times.sort_by(f64::total_cmp);
-            times
-        };
-        let whole = records.iter().filter(|it| it.ending == Ending::Complete);
-        let last = sorted(whole.clone().filter_map(|it| it.last_byte).collect());
-        let first = sorted(whole.filter_map(|it| it.first_byte).collect());
+    let count = |bytes: u32, ending: Ending| {
+        let asked = |it: &&Record| it.ending == ending && asked_bytes(network, it) == Some(bytes);
+        outcome.records.iter().filter(asked).count()
+    };
+    let figures = |size: Transfers| {
+        let last = size.last_byte();
+        let finite = |it: Option<f64>| it.filter(|it| it.is_finite());
         SizeFigures {
-            bytes,
-            complete: count(Ending::Complete),
-            timed_out: count(Ending::TimedOut),
-            lost: count(Ending::Lost),
-            first_byte_median_s: percentile(&first, 50),
-            last_byte_median_s: percentile(&last, 50),
-            last_byte_p95_s: percentile(&last, 95),
+            bytes: size.bytes,
+            complete: size.last_byte_s.len(),
+            timed_out: count(size.bytes, Ending::TimedOut),
+            lost: count(size.bytes, Ending::Lost),
+            under_way: size.under_way(),
+            first_byte_median_s: finite(size.first_byte().median()),
+            last_byte_median_s: finite(last.median()),
+            last_byte_p95_s: finite(last.quantile(0.95)),
         }
     };
-    by_size.into_iter().map(figures).collect()
-}
-
-/// The least of these sorted values that so many of a hundred do not exceed.
-fn percentile(sorted: &[f64], percent: usize) -> Option<f64> {
-    let place = (sorted.len() * percent).div_ceil(100).max(1) - 1;
-    sorted.get(place).copied()
+    transfers(network, outcome, 0).into_iter().map(figures).collect()
 }
 
 /// Most memory that this process has had so far, as Linux tells it.

@@ -48,6 +48,7 @@ pub(super) fn transfers<'a>(
             Ending::Complete => "complete",
             Ending::TimedOut => "timed out",
             Ending::Lost => "lost",
+            Ending::UnderWay => "under way",
         },
     };
     outcome.records.iter().map(row)

@@ -154,24 +154,42 @@ impl Client {
     }
 
     fn record(&mut self, stream: &Stream, figures: &Figures, last: Option<u64>, ending: Ending) {
-        let since = |at: Instant| Duration::from_nanos(at.as_nanos().saturating_sub(stream.begun));
-        let flow = stream.flow.and_then(|place| self.flows.get(place as usize)?.as_ref());
-        let probe = flow.and_then(|it| it.probe);
-        if probe.is_some() {
+        let record = self.record_of(stream, figures, last, ending);
+        if record.probe.is_some() {
             // As soon as this is over.
             self.set(0, Timer::EndProbe(stream.circuit));
         }
-        self.records.push(Record {
+        self.records.push(record);
+        self.leave_flow(stream.flow);
+    }
+
+    fn record_of(
+        &self,
+        stream: &Stream,
+        figures: &Figures,
+        last: Option<u64>,
+        ending: Ending,
+    ) -> Record {
+        let since = |at: Instant| Duration::from_nanos(at.as_nanos().saturating_sub(stream.begun));
+        let flow = stream.flow.and_then(|place| self.flows.get(place as usize)?.as_ref());
+        Record {
             client: HostId(self.id),
             size: stream.size,
-            probe,
+            probe: flow.and_then(|it| it.probe),
             bytes: figures.received_bytes,
             begun: Instant::from_nanos(stream.begun),
             first_byte: figures.first_byte_at.map(since),
             last_byte: last.map(|at| since(Instant::from_nanos(at))),
             ending,
-        });
-        self.leave_flow(stream.flow);
+        }
+    }
+
+    /// What is not over yet, in the order of streams.
+    pub(in crate::world) fn under_way(&self) -> impl Iterator<Item = Record> {
+        self.streams.iter().map(|(number, stream)| {
+            let figures = self.core.figures(*number).copied().unwrap_or_default();
+            self.record_of(stream, &figures, None, Ending::UnderWay)
+        })
     }
 
     pub(super) fn time_out(&mut self, now: u64, number: StreamNumber) {

@@ -1,0 +1,167 @@
+//! How long things take, where some were not over when it was last looked.
+
+/// Times of which some are only known to be longer than something. A median of those that are over would be of the fast ones: what takes
+/// long is what is not over. Estimated after Kaplan and Meier (1958): what was under way counts for as long as it was seen, and says nothing of what came later.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Waits {
+    /// Infinite where it never will be over. Sorted.
+    over_s: Vec<f64>,
+    /// Sorted.
+    longer_than_s: Vec<f64>,
+}
+
+impl Waits {
+    /// What took so many seconds, infinitely many if it failed; and what had not ended after so many. What is not a number does not count.
+    #[must_use]
+    pub fn new(mut over_s: Vec<f64>, mut longer_than_s: Vec<f64>) -> Self {
+        for times in [&mut over_s, &mut longer_than_s] {
+            times.retain(|it| !it.is_nan());
+            times.sort_by(f64::total_cmp);
+        }
+        Self { over_s, longer_than_s }
+    }
+
+    /// All of these together.
+    pub fn together(all: impl IntoIterator<Item = Self>) -> Self {
+        let (mut over_s, mut longer_than_s) = (Vec::new(), Vec::new());
+        for mut it in all {
+            over_s.append(&mut it.over_s);
+            longer_than_s.append(&mut it.longer_than_s);
+        }
+        Self::new(over_s, longer_than_s)
+    }
+
+    /// For each time that something took, the share that takes at most so long. It ends below 1 where some fail, or where the longest was not over.
+    #[must_use]
+    #[expect(clippy::cast_precision_loss, reason = "numbers of downloads")]
+    pub fn distribution(&self) -> Vec<(f64, f64)> {
+        let mut left = self.over_s.len() + self.longer_than_s.len();
+        let mut longer = self.longer_than_s.iter().peekable();
+        let mut share_longer = 1.0;
+        let mut points = Vec::new();
+        for same in self.over_s.chunk_by(|a, b| a == b).filter(|it| it[0].is_finite()) {
+            // What was under way for just as long might have taken longer.
+            while longer.next_if(|it| **it < same[0]).is_some() {
+                left -= 1;
+            }
+            share_longer *= 1.0 - same.len() as f64 / left as f64;
+            left -= same.len();
+            points.push((same[0], 1.0 - share_longer));
+        }
+        points
+    }
+
+    /// The time that this share takes at most, from 0 to 1: between two if both will do. Infinite if more fail; `None` if too few were over to tell.
+    #[must_use]
+    pub fn quantile(&self, share: f64) -> Option<f64> {
+        // Shares are products of many fractions.
+        const ROUNDING: f64 = 1e-9;
+        let distribution = self.distribution();
+        let place = distribution.partition_point(|(_, reached)| *reached < share - ROUNDING);
+        let Some((time, reached)) = distribution.get(place) else { return self.never() };
+        if *reached > share + ROUNDING {
+            return Some(*time);
+        }
+        let next = distribution.get(place + 1).map(|it| it.0).or_else(|| self.never());
+        next.map(|next| f64::midpoint(*time, next))
+    }
+
+    /// See [`quantile`](Self::quantile).
+    #[must_use]
+    pub fn median(&self) -> Option<f64> {
+        self.quantile(0.5)
+    }
+
+    /// What those take that are left after the last that was over: infinitely long, if none of them was still under way.
+    fn never(&self) -> Option<f64> {
+        let last = self.over_s.iter().rfind(|it| it.is_finite()).copied().unwrap_or(0.0);
+        let is_open = self.longer_than_s.last().is_some_and(|it| *it >= last);
+        let fails = self.over_s.last().is_some_and(|it| it.is_infinite());
+        (fails && !is_open).then_some(f64::INFINITY)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn assert_near(found: &[(f64, f64)], expected: &[(f64, f64)]) {
+        let is_near = |(one, other): (&(f64, f64), &(f64, f64))| {
+            one.0 == other.0 && (one.1 - other.1).abs() < 5e-4
+        };
+        assert!(
+            found.len() == expected.len() && found.iter().zip(expected).all(is_near),
+            "{found:?} and not {expected:?}"
+        );
+    }
+
+    /// Weeks to relapse of 21 leukaemia patients under 6-mercaptopurine (Freireich 1963, in every textbook): the shares there are 0.857 at 6, 0.807 at
+    /// 7, 0.753 at 10, 0.690 at 13, 0.627 at 16, 0.538 at 22, 0.448 at 23.
+    #[test]
+    fn the_textbooks_patients_relapse_as_in_the_textbook() {
+        let relapsed = vec![6.0, 6.0, 6.0, 7.0, 10.0, 13.0, 16.0, 22.0, 23.0];
+        let well = vec![6.0, 9.0, 10.0, 11.0, 17.0, 19.0, 20.0, 25.0, 32.0, 32.0, 34.0, 35.0];
+        let waits = Waits::new(relapsed, well);
+        let shares = [0.857, 0.807, 0.753, 0.690, 0.627, 0.538, 0.448];
+        let times = [6.0, 7.0, 10.0, 13.0, 16.0, 22.0, 23.0];
+        let expected: Vec<(f64, f64)> = times.into_iter().zip(shares.map(|it| 1.0 - it)).collect();
+        assert_near(&waits.distribution(), &expected);
+        assert_eq!(waits.median(), Some(23.0));
+        assert_eq!(waits.quantile(0.95), None, "nobody was seen for so long");
+    }
+
+    #[test]
+    fn what_is_under_way_makes_the_median_longer_and_what_fails_makes_it_endless() {
+        let over = vec![1.0, 2.0, 3.0];
+        assert_eq!(Waits::new(over.clone(), vec![]).median(), Some(2.0));
+        assert_eq!(Waits::new(over.clone(), vec![2.5]).median(), Some(2.5));
+        assert_eq!(Waits::new(over.clone(), vec![0.5]).median(), Some(2.0), "seen too shortly");
+        let with = |failed: usize, under_way: Vec<f64>| {
+            let failed = std::iter::repeat_n(f64::INFINITY, failed);
+            Waits::new(over.iter().copied().chain(failed).collect(), under_way)
+        };
+        assert_eq!(with(1, vec![]).median(), Some(2.5));
+        assert_eq!(with(4, vec![]).median(), Some(f64::INFINITY));
+        assert_eq!(with(4, vec![5.0]).median(), None, "it may come, or not");
+        assert_eq!(Waits::default().median(), None);
+    }
+
+    proptest! {
+        #[test]
+        fn without_anything_under_way_it_is_the_usual_median(
+            times in proptest::collection::vec(1u8..20, 1..40),
+        ) {
+            let mut sorted: Vec<f64> = times.iter().copied().map(f64::from).collect();
+            let waits = Waits::new(sorted.clone(), Vec::new());
+            sorted.sort_by(f64::total_cmp);
+            let (lower, upper) = (sorted[(sorted.len() - 1) / 2], sorted[sorted.len() / 2]);
+            prop_assert_eq!(waits.median(), Some(f64::midpoint(lower, upper)));
+        }
+    }
+
+    /// Whether a run is long or short: what it says agrees with what would have been seen in an endless one, as far as it says anything.
+    #[test]
+    fn a_run_that_ends_early_says_less_and_nothing_else() {
+        // Downloads of 1 to 11 s, one begun in each thousandth of a run's first three seconds, in an order without a pattern.
+        let of = |n: u32| (f64::from(n) / 1000.0, f64::from(n * 1361 % 3000) / 300.0 + 1.0);
+        let all: Vec<(f64, f64)> = (0..3000).map(of).collect();
+        for end in [4.0, 6.0, 7.5, 9.0] {
+            let (over, open): (Vec<(f64, f64)>, Vec<(f64, f64)>) =
+                all.iter().partition(|it| it.0 + it.1 <= end);
+            let over: Vec<f64> = over.into_iter().map(|it| it.1).collect();
+            let open = open.into_iter().map(|it| end - it.0).collect();
+            let waits = Waits::new(over.clone(), open);
+            // Those of which only the first few downloads could tell are left out.
+            let told = waits.distribution().into_iter().filter(|it| it.0 < end - 0.5);
+            for (time, share) in told.step_by(50) {
+                let truth = (time - 1.0) / 10.0;
+                assert!((share - truth).abs() < 0.02, "{share}, not {truth}, at {time} s of {end}");
+            }
+            // Those that came whole were the fast ones: the median is 6 s.
+            let naive = Waits::new(over, Vec::new()).median().expect("some");
+            assert!(naive < 5.0, "{naive} s");
+            assert_eq!(waits.median().is_some(), end > 6.5, "{waits:?}");
+        }
+    }
+}
