@@ -1,5 +1,6 @@
 //! A host's kernel: its way up and down, and its sockets.
 
+mod codel;
 mod down;
 mod feedback;
 #[cfg(test)]
@@ -17,6 +18,7 @@ use alloc::boxed::Box;
 use alloc::collections::{BinaryHeap, VecDeque};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
+use codel::Codel;
 use core::cmp::Reverse;
 pub(super) use feedback::Feedback;
 use onion::suite::WeightlessCell;
@@ -76,6 +78,8 @@ pub(super) struct Kernel {
     down_free_at: u64,
     /// Until then this socket's connection keeps the way down full.
     full: (u64, u32),
+    /// Of its way down, with Shadow's TCP.
+    codel: Codel,
     /// Sockets that wait for their turn on the way up.
     ready: VecDeque<u32>,
     sockets: Vec<Socket>,
@@ -117,6 +121,7 @@ impl Kernel {
             up_free_at: 0,
             down_free_at: 0,
             full: (0, 0),
+            codel: Codel::default(),
             ready: VecDeque::new(),
             sockets: Vec::new(),
             free: Vec::new(),

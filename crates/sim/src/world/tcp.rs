@@ -5,6 +5,7 @@
 mod buffer;
 mod growth;
 mod receiver;
+mod shadow;
 
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
@@ -12,14 +13,13 @@ pub use buffer::SEGMENT_MEMORY_BYTES;
 use growth::{Cubic, SlowStart};
 use onion::node::SocketState;
 pub(super) use receiver::{Payload, Receiver};
+use shadow::Peculiar;
 
 /// Bytes of a segment.
 pub(super) const MSS: u64 = 1448;
 
 /// The window at first (RFC 6928), and after a pause.
 const WINDOW_FIRST: u64 = 10 * MSS;
-/// Shadow's: one segment, and one for the handshake that has been acknowledged.
-const WINDOW_FIRST_SHADOW: u64 = 2 * MSS;
 const WINDOW_LEAST: u64 = 2 * MSS;
 
 /// Bytes of a flight, at most: those of a TLS record.
@@ -37,7 +37,7 @@ pub enum Control {
     Cubic,
     /// RFC 5681.
     Reno,
-    /// Reno as Shadow 3.3 has it, to be held beside it: a window of two segments at first and of ten after a time-out, that neither rests after a pause nor has to be used to grow.
+    /// Reno as Shadow 3.3 has it, to be held beside it; with it goes the queue of Shadow's hosts on their way down (CoDel).
     Shadow,
 }
 
@@ -98,6 +98,7 @@ pub(super) struct Sender {
     peak_until: u64,
     cubic: Cubic,
     start: SlowStart,
+    peculiar: Peculiar,
 }
 
 impl Sender {
@@ -112,7 +113,10 @@ impl Sender {
             again: None,
             sent_flights: 0,
             in_flight: 0,
-            cwnd: if control == Control::Shadow { WINDOW_FIRST_SHADOW } else { WINDOW_FIRST },
+            cwnd: match control {
+                Control::Shadow => Self::first_window_of_shadow(),
+                Control::Cubic | Control::Reno => WINDOW_FIRST,
+            },
             threshold: u64::MAX,
             recovers_until: 0,
             is_repair_due: false,
@@ -127,6 +131,7 @@ impl Sender {
             silent_at: u64::MAX,
             sent_at: 0,
             cubic: Cubic::default(),
+            peculiar: Peculiar::NEW,
         }
     }
 
@@ -179,7 +184,8 @@ impl Sender {
             (start, bytes, true)
         } else {
             self.rest(now);
-            let most = (self.cwnd / 4).clamp(2 * MSS, FLIGHT_MAX);
+            let longest = if self.is_shadows() { shadow::FLIGHT_MAX } else { FLIGHT_MAX };
+            let most = (self.cwnd / 4).clamp(2 * MSS, longest);
             let window = self.cwnd.saturating_sub(self.in_flight);
             let allowed = self.window_end.saturating_sub(self.next);
             let unsent = self.written - self.next;
@@ -207,7 +213,7 @@ impl Sender {
 
     /// After a pause nothing is known of the path any more (RFC 5681, §4.1): the window halves for each time of silence.
     fn rest(&mut self, now: u64) {
-        if self.in_flight > 0 || self.cwnd <= WINDOW_FIRST || self.control == Control::Shadow {
+        if self.in_flight > 0 || self.cwnd <= WINDOW_FIRST || self.is_shadows() {
             return;
         }
         let pause = now.saturating_sub(self.sent_at) / self.silence_ns();
@@ -220,6 +226,9 @@ impl Sender {
     }
 
     fn silence_ns(&self) -> u64 {
+        if self.is_shadows() {
+            return self.timeout_of_shadow();
+        }
         let measured = self.round_trip_ns + (4 * self.variance_ns).max(SILENCE_MIN_NS);
         let first = if self.round_trip_ns == 0 { 1_000_000_000 } else { measured };
         (first << self.silences.min(6)).min(SILENCE_MAX_NS)
@@ -227,10 +236,21 @@ impl Sender {
 
     /// A flight has come, all before `next`, and the receiver takes what is before `window_end`.
     pub(super) fn handle_ack(&mut self, now: u64, number: u32, next: u64, window_end: u64) {
+        let is_news = next > self.acked;
         self.acked = self.acked.max(next);
         self.window_end = self.window_end.max(window_end);
-        while let Some(flight) = self.flights.front().copied().filter(|it| it.number <= number) {
-            self.flights.pop_front();
+        let mut overlooked = 0;
+        if self.is_shadows() {
+            self.count_duplicates(number, is_news);
+        }
+        while let Some(flight) =
+            self.flights.get(overlooked).copied().filter(|it| it.number <= number)
+        {
+            if self.is_shadows() && flight.number < number && self.overlooks(&flight) {
+                overlooked += 1;
+                continue;
+            }
+            self.flights.remove(overlooked);
             self.in_flight -= u64::from(flight.bytes);
             if flight.number < number {
                 self.again.get_or_insert_default().push_back((flight.start, flight.bytes));
@@ -243,7 +263,7 @@ impl Sender {
             // A window that is not used says nothing of the path. As in Linux, half of it is enough in slow start.
             let is_used = self.is_limited
                 || self.cwnd < self.threshold.min(2 * self.peak)
-                || self.control == Control::Shadow;
+                || self.is_shadows();
             if flight.start >= self.recovers_until && is_used {
                 self.grow(now, u64::from(flight.bytes));
             }
@@ -251,8 +271,11 @@ impl Sender {
         if self.acked >= self.peak_until {
             (self.peak, self.peak_until) = (self.in_flight, self.next);
         }
-        self.silences = 0;
-        self.silent_at = now + self.silence_ns();
+        if is_news || !self.is_shadows() {
+            self.hear_news_of_shadow();
+            self.silences = 0;
+            self.silent_at = now + self.silence_ns();
+        }
         if self.flights.is_empty() {
             self.silent_at = u64::MAX;
             // An empty ring begins anew where it was last: in memory that the processor still has at hand.
@@ -274,7 +297,11 @@ impl Sender {
         self.reduce();
         // Linux forgets what it knew of the path.
         (self.cubic, self.start) = <_>::default();
-        self.cwnd = if self.control == Control::Shadow { WINDOW_FIRST } else { WINDOW_LEAST };
+        self.cwnd = WINDOW_LEAST;
+        if self.is_shadows() {
+            self.cwnd = self.window_after_silence_of_shadow();
+            self.handle_silence_of_shadow();
+        }
         self.recovers_until = self.next;
         self.silences += 1;
         self.silent_at = u64::MAX;
@@ -285,14 +312,16 @@ impl Sender {
         if flight.start >= self.recovers_until {
             self.reduce();
             self.cwnd = self.threshold;
-            self.recovers_until = self.next;
+            let end = flight.start + u64::from(flight.bytes);
+            self.recovers_until = if self.is_shadows() { end } else { self.next };
             self.is_repair_due = true;
         }
     }
 
     /// As the kernel tells it.
     pub(super) fn state(&self) -> SocketState {
-        let segments = |bytes: u64| u32::try_from(bytes.div_ceil(MSS)).unwrap_or(u32::MAX);
+        let packet = self.packet_bytes();
+        let segments = |bytes: u64| u32::try_from(bytes.div_ceil(packet)).unwrap_or(u32::MAX);
         let again = self.again.iter().flat_map(|again| again.iter());
         let again: u64 = again.map(|(_, bytes)| u64::from(*bytes)).sum();
         SocketState {

@@ -4,7 +4,7 @@ use super::feedback::record_bytes;
 use super::{Event, HEADERS, Kernel, RECORD};
 use crate::world::message::{Mail, Purpose, SocketKey, What};
 use crate::world::socket::Phase;
-use crate::world::tcp::{MSS, Payload};
+use crate::world::tcp::{Control, MSS, Payload};
 
 /// What shares of segments are counted in.
 const WHOLE: f64 = 4_294_967_296.0;
@@ -70,6 +70,9 @@ impl Kernel {
     /// dropped is about to send more is not for others: a queue that one keeps full is full for those who send little, too.
     fn overflows(&mut self, at: u64, socket: u32, takes_ns: u64) -> bool {
         let waits_ns = self.down_free_at.saturating_sub(at);
+        if self.control == Control::Shadow {
+            return self.codel.drops(at + waits_ns, waits_ns);
+        }
         if waits_ns == 0 {
             return false;
         }

@@ -32,7 +32,11 @@ impl Kernel {
             loss,
             ..Socket::new(self.control, window)
         };
-        self.sockets[index as usize].tx.widen(self.segment_memory_bytes);
+        let tx = &mut self.sockets[index as usize].tx;
+        tx.widen(self.segment_memory_bytes);
+        if purpose == Purpose::Link {
+            tx.carry_cells();
+        }
         index
     }
 

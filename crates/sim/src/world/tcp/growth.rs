@@ -143,7 +143,7 @@ impl Sender {
         } else {
             match self.control {
                 Control::Reno | Control::Shadow => {
-                    self.cwnd += (MSS * acked / self.cwnd).max(1);
+                    self.cwnd += (self.packet_bytes() * acked / self.cwnd).max(1);
                 }
                 Control::Cubic => self.grow_cubic(now, acked),
             }

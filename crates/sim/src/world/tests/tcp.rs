@@ -105,3 +105,70 @@ fn a_loss_costs_reno_more_than_cubic() {
     let clean = carry(Control::Cubic, 20_000_000, &[]).0;
     assert!(clean < times[0] && times[0] < times[1], "{clean} {times:?}");
 }
+
+/// Sends all that may be sent.
+fn send_all(sender: &mut Sender, now: u64) -> Vec<Flight> {
+    core::iter::from_fn(|| sender.take_flight(now, 1)).collect()
+}
+
+#[test]
+fn shadows_time_outs_double_for_as_long_as_the_connection_lasts() {
+    let mut sender = Sender::new(Control::Shadow, 1 << 30);
+    sender.write(1 << 20);
+    let (mut now, mut timeouts_s) = (0, Vec::new());
+    // So many in a row, after which all comes.
+    for silences in [0, 1, 1, 3, 0] {
+        for _ in 0..silences {
+            send_all(&mut sender, now);
+            timeouts_s.push((sender.silent_at - now) / 1_000_000_000);
+            now = sender.silent_at;
+            sender.handle_silence();
+        }
+        let flights = send_all(&mut sender, now);
+        timeouts_s.push((sender.silent_at - now) / 1_000_000_000);
+        now += 50_000_000;
+        for Flight { number, start, bytes, .. } in flights {
+            sender.handle_ack(now, number, start + u64::from(bytes), 1 << 30);
+        }
+    }
+    assert_eq!(timeouts_s, [1, 1, 2, 2, 4, 4, 8, 16, 32, 1]);
+}
+
+#[test]
+fn shadows_tcp_notices_a_loss_late_and_that_of_what_was_sent_again_not_at_all() {
+    // What is acknowledged of seven segments of which the first is lost, until it is sent again.
+    let noticed_after = |control: Control| {
+        let mut sender = Sender::new(control, 1 << 30);
+        let one = |sender: &mut Sender, now: u64| {
+            sender.write(1448);
+            sender.take_flight(now, 1).expect("the window has room")
+        };
+        for now in 0..8 {
+            let Flight { number, start, bytes, .. } = one(&mut sender, now);
+            sender.handle_ack(now, number, start + u64::from(bytes), 1 << 30);
+        }
+        let flights: Vec<Flight> = (0..7).map(|_| one(&mut sender, 10)).collect();
+        let mut later = flights[1..].iter();
+        let mut ack_next = |sender: &mut Sender| {
+            let number = later.next().map_or(0, |it| it.number);
+            sender.handle_ack(20, number, flights[0].start, 1 << 30);
+            sender.take_flight(30, 1)
+        };
+        let after = (1..).find(|_| ack_next(&mut sender).is_some());
+        // It is lost again. What was sent before that comes, and one after it.
+        for it in &flights[1..] {
+            sender.handle_ack(40, it.number, flights[0].start, 1 << 30);
+        }
+        let after_it = one(&mut sender, 50);
+        sender.handle_ack(60, after_it.number, flights[0].start, 1 << 30);
+        let is_noticed = sender.take_flight(70, 1).is_some();
+        if !is_noticed {
+            let at = sender.silent_at;
+            sender.handle_silence();
+            assert!(sender.take_flight(at, 1).is_some_and(|it| it.is_again));
+        }
+        (after, is_noticed)
+    };
+    assert_eq!(noticed_after(Control::Reno), (Some(1), true));
+    assert_eq!(noticed_after(Control::Shadow), (Some(3), false));
+}

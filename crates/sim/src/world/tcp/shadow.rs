@@ -1,0 +1,94 @@
+//! What TCP in Shadow 3.3 does otherwise (`tcp.c`, `tcp_cong_reno.c`, `tcp_retransmit_tally.cc` there), as far as it was found to matter beside it:
+//!
+//! - A window counts packets, and what was written one by one is not merged: on links they are shorter than a segment.
+//! - It begins with two of them, and with ten after a time-out. It does not rest after a pause, and need not be used to grow.
+//! - A loss is noticed by three acknowledgements of what came after it, each costs half of the window, and one of what was sent again is not noticed: it takes a time-out.
+//! - No round trip is ever measured (`tcp.c` clears the time stamp before it is to be echoed). So a time-out is a second long at first, twice as long after each, for as
+//!   long as the connection lasts, up to two minutes; it is a second again after three in a row.
+
+use super::{Control, Flight, MSS, Sender};
+
+/// Bytes of tor's in a packet between relays, on average: 990 to 1,227 by pcap.
+const PACKET_OF_LINK: u64 = 1_200;
+
+const PACKETS_FIRST: u64 = 2;
+const PACKETS_AFTER_SILENCE: u64 = 10;
+
+/// Its packets are sent one by one; so few share their fate here.
+pub(super) const FLIGHT_MAX: u64 = 4 * PACKET_OF_LINK;
+
+const TIMEOUT_FIRST_NS: u64 = 1_000_000_000;
+const TIMEOUT_MAX_NS: u64 = 120_000_000_000;
+
+/// So many acknowledgements without news tell of a loss.
+const DUPLICATES: u64 = 3;
+
+/// After more time-outs in a row than these nothing is thought of before.
+const SILENCES_FORGOTTEN: u32 = 2;
+
+/// What a sender knows besides.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Peculiar {
+    packet_bytes: u64,
+    timeout_ns: u64,
+    /// Packets that were acknowledged since the last of them that brought news.
+    duplicates: u64,
+}
+
+impl Peculiar {
+    pub(super) const NEW: Self =
+        Self { packet_bytes: MSS, timeout_ns: TIMEOUT_FIRST_NS, duplicates: 0 };
+}
+
+impl Sender {
+    /// It is to carry cells, in records that are written one by one.
+    pub(in crate::world) const fn carry_cells(&mut self) {
+        self.peculiar.packet_bytes = PACKET_OF_LINK;
+    }
+
+    pub(super) const fn is_shadows(&self) -> bool {
+        matches!(self.control, Control::Shadow)
+    }
+
+    /// What windows are counted in.
+    pub(super) const fn packet_bytes(&self) -> u64 {
+        if self.is_shadows() { self.peculiar.packet_bytes } else { MSS }
+    }
+
+    pub(super) const fn first_window_of_shadow() -> u64 {
+        PACKETS_FIRST * MSS
+    }
+
+    pub(super) const fn window_after_silence_of_shadow(&self) -> u64 {
+        PACKETS_AFTER_SILENCE * self.packet_bytes()
+    }
+
+    pub(super) const fn timeout_of_shadow(&self) -> u64 {
+        self.peculiar.timeout_ns
+    }
+
+    /// A flight has come; `is_news` if all before it have, too, for the first time.
+    pub(super) fn count_duplicates(&mut self, number: u32, is_news: bool) {
+        if is_news {
+            self.peculiar.duplicates = 0;
+        } else if let Some(it) = self.flights.iter().find(|it| it.number == number) {
+            let packets = u64::from(it.bytes).div_ceil(self.peculiar.packet_bytes);
+            self.peculiar.duplicates += packets;
+        }
+    }
+
+    /// Whether the loss of a flight, before one that has come, is not noticed.
+    pub(super) const fn overlooks(&self, flight: &Flight) -> bool {
+        flight.is_again || self.peculiar.duplicates < DUPLICATES
+    }
+
+    pub(super) const fn hear_news_of_shadow(&mut self) {
+        if self.silences > SILENCES_FORGOTTEN {
+            self.peculiar.timeout_ns = TIMEOUT_FIRST_NS;
+        }
+    }
+
+    pub(super) fn handle_silence_of_shadow(&mut self) {
+        self.peculiar.timeout_ns = (2 * self.peculiar.timeout_ns).min(TIMEOUT_MAX_NS);
+    }
+}
