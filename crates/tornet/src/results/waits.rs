@@ -147,10 +147,9 @@ mod tests {
         let of = |n: u32| (f64::from(n) / 1000.0, f64::from(n * 1361 % 3000) / 300.0 + 1.0);
         let all: Vec<(f64, f64)> = (0..3000).map(of).collect();
         for end in [4.0, 6.0, 7.5, 9.0] {
-            let (over, open): (Vec<(f64, f64)>, Vec<(f64, f64)>) =
-                all.iter().partition(|it| it.0 + it.1 <= end);
-            let over: Vec<f64> = over.into_iter().map(|it| it.1).collect();
-            let open = open.into_iter().map(|it| end - it.0).collect();
+            let is_over = |it: &&(f64, f64)| it.0 + it.1 <= end;
+            let over: Vec<f64> = all.iter().filter(is_over).map(|it| it.1).collect();
+            let open = all.iter().filter(|it| !is_over(it)).map(|it| end - it.0).collect();
             let waits = Waits::new(over.clone(), open);
             // Those of which only the first few downloads could tell are left out.
             let told = waits.distribution().into_iter().filter(|it| it.0 < end - 0.5);
