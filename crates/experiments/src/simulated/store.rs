@@ -91,6 +91,7 @@ fn failed<'a>(what: &'static str, path: &'a Path) -> impl Fn(io::Error) -> Error
 mod tests {
     use super::super::Point;
     use super::*;
+    use tornet::results::Transfers;
 
     fn played(conditions: &str) -> Played {
         Played {
@@ -116,6 +117,21 @@ mod tests {
         assert_eq!(store.read_run("a", "these").expect("it is there"), Some(played("these")));
         let error = store.read_run("a", "others").expect_err("of another batch").to_string();
         assert!(error.contains("take another --out"), "{error}");
+    }
+
+    /// Its medians would be of the downloads that came whole.
+    #[test]
+    fn a_run_that_does_not_tell_what_was_under_way_is_refused() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let store = Store::new(folder.path().to_owned()).expect("a store");
+        let with_downloads = Played { sizes: vec![Transfers::default()], ..played("these") };
+        let mut of_before = serde_json::to_value(with_downloads).expect("JSON");
+        let size = of_before["sizes"][0].as_object_mut().expect("a size");
+        size.remove("unfinished").expect("it was there");
+        size.insert("failed".to_owned(), 3.into());
+        store.write("a", &of_before).expect("it can be written");
+        let error = store.read_run("a", "these").expect_err("of before").to_string();
+        assert!(error.contains("unfinished") && error.contains("remove it"), "{error}");
     }
 
     #[test]

@@ -28,6 +28,8 @@ const FLIGHT_MAX: u64 = 31 * 514;
 /// Least and most time without an acknowledgement before all is sent again.
 const SILENCE_MIN_NS: u64 = 200_000_000;
 const SILENCE_MAX_NS: u64 = 60_000_000_000;
+/// As long as no round trip is known (RFC 6298, §2.1).
+const SILENCE_FIRST_NS: u64 = 1_000_000_000;
 
 /// Which congestion control hosts have.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -230,7 +232,7 @@ impl Sender {
             return self.timeout_of_shadow();
         }
         let measured = self.round_trip_ns + (4 * self.variance_ns).max(SILENCE_MIN_NS);
-        let first = if self.round_trip_ns == 0 { 1_000_000_000 } else { measured };
+        let first = if self.round_trip_ns == 0 { SILENCE_FIRST_NS } else { measured };
         (first << self.silences.min(6)).min(SILENCE_MAX_NS)
     }
 
@@ -272,7 +274,9 @@ impl Sender {
             (self.peak, self.peak_until) = (self.in_flight, self.next);
         }
         if is_news || !self.is_shadows() {
-            self.hear_news_of_shadow();
+            if self.is_shadows() {
+                self.hear_news_of_shadow();
+            }
             self.silences = 0;
             self.silent_at = now + self.silence_ns();
         }
@@ -327,6 +331,7 @@ impl Sender {
         SocketState {
             cwnd_segments: segments(self.cwnd),
             unacked_segments: segments(self.in_flight),
+            // Shadow tells its largest segment as well (`TCP_INFO`), however short the packets are that its window counts.
             mss_bytes: 1448,
             notsent_bytes: u32::try_from(self.written - self.next + again).unwrap_or(u32::MAX),
             unwritten_bytes: 0,

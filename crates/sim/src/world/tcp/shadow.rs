@@ -6,7 +6,7 @@
 //! - No round trip is ever measured (`tcp.c` clears the time stamp before it is to be echoed). So a time-out is a second long at first, twice as long after each, for as
 //!   long as the connection lasts, up to two minutes; it is a second again after three in a row.
 
-use super::{Control, Flight, MSS, Sender};
+use super::{Control, Flight, MSS, SILENCE_FIRST_NS, Sender};
 
 /// Bytes of tor's in a packet between relays, on average: 990 to 1,227 by pcap.
 const PACKET_OF_LINK: u64 = 1_200;
@@ -17,8 +17,7 @@ const PACKETS_AFTER_SILENCE: u64 = 10;
 /// Its packets are sent one by one; so few share their fate here.
 pub(super) const FLIGHT_MAX: u64 = 4 * PACKET_OF_LINK;
 
-const TIMEOUT_FIRST_NS: u64 = 1_000_000_000;
-const TIMEOUT_MAX_NS: u64 = 120_000_000_000;
+const SILENCE_MAX_NS: u64 = 120_000_000_000;
 
 /// So many acknowledgements without news tell of a loss.
 const DUPLICATES: u64 = 3;
@@ -37,7 +36,7 @@ pub(super) struct Peculiar {
 
 impl Peculiar {
     pub(super) const NEW: Self =
-        Self { packet_bytes: MSS, timeout_ns: TIMEOUT_FIRST_NS, duplicates: 0 };
+        Self { packet_bytes: MSS, timeout_ns: SILENCE_FIRST_NS, duplicates: 0 };
 }
 
 impl Sender {
@@ -84,11 +83,11 @@ impl Sender {
 
     pub(super) const fn hear_news_of_shadow(&mut self) {
         if self.silences > SILENCES_FORGOTTEN {
-            self.peculiar.timeout_ns = TIMEOUT_FIRST_NS;
+            self.peculiar.timeout_ns = SILENCE_FIRST_NS;
         }
     }
 
     pub(super) fn handle_silence_of_shadow(&mut self) {
-        self.peculiar.timeout_ns = (2 * self.peculiar.timeout_ns).min(TIMEOUT_MAX_NS);
+        self.peculiar.timeout_ns = (2 * self.peculiar.timeout_ns).min(SILENCE_MAX_NS);
     }
 }
