@@ -10,16 +10,14 @@ use client::probe::{self, ProbePlan, Subject};
 use client::strategy::{Position, Strategy};
 use client::{Directories, RelayInfo, Settings, View};
 use common::{Ours, PATIENCE, exit, network};
-use exits::{name_server, ours};
+use exits::{name_server, ours, wait_until_known};
 use lab::{Content, ContentServer, download};
 use link::Clock;
 use netdoc::Fingerprint;
-use onion::{Duration, Instant};
 use relay::{CIRCUITS_MIN, LinkObservations};
 use std::fs;
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
-use std::thread;
 
 /// Relays whose names begin with `ours`, as long as there are any.
 #[derive(Debug)]
@@ -63,8 +61,9 @@ fn downloads_come_whole_over_three_relays_of_ours_and_names_are_found() {
     let names = name_server();
     let nicknames = ["oursA", "oursB", "oursC"];
     let relays = nicknames.map(|name| ours(&network, name, (1, "off"), names, folder.path()));
+    wait_until_known(&network, &relays);
+    let relays = relays.map(|(relay, _)| relay);
     let all = relays.each_ref().map(|relay| relay.rsa().0);
-    network.wait_until_known(&all, PATIENCE).expect("listed as guards");
     let settings = Settings {
         strategy: Box::new(OnlyOurs),
         ..Settings::new(network.directory_addrs(), folder.path().join("client"))
@@ -72,27 +71,10 @@ fn downloads_come_whole_over_three_relays_of_ours_and_names_are_found() {
     let mut client = Ours::start_with(settings);
     let server = ContentServer::start().expect("a server");
     let (socks, port) = (client.proxy.socks(), server.address().port());
-    // An exit of ours takes streams from relays only that its own consensus lists, and it fetches that some seconds after the
-    // authorities have it: until then it ends them with MISC, as C tor does.
-    let first = Content { len: 100, seed: 9 };
-    let clock = Clock::start();
-    while let Err(error) = download(socks, ("files.test", port), first, "first", PATIENCE) {
-        assert!(clock.now() - Instant::ORIGIN < PATIENCE, "{error}: {:#?}", client.heard());
-        thread::park_timeout(Duration::from_millis(500));
-    }
     for (number, len) in [1 << 10, 100_000, 2 << 20, 10 << 20].into_iter().enumerate() {
         let content = Content { len, seed: number as u64 };
-        // By another circuit, whose exit may be one that does not know the others yet.
-        let done = loop {
-            match download(socks, ("files.test", port), content, "x", PATIENCE) {
-                Ok(done) => break done,
-                Err(error) => {
-                    let waited = clock.now() - Instant::ORIGIN;
-                    assert!(waited < PATIENCE, "{len}: {error}: {:#?}", client.heard());
-                    thread::park_timeout(Duration::from_millis(500));
-                }
-            }
-        };
+        let done = download(socks, ("files.test", port), content, "x", PATIENCE);
+        let done = done.unwrap_or_else(|error| panic!("{len}: {error}: {:#?}", client.heard()));
         assert!(done.is_right, "{len} bytes: {done:?}");
     }
     let circuit = client.last_circuit();
@@ -103,14 +85,13 @@ fn downloads_come_whole_over_three_relays_of_ours_and_names_are_found() {
     let mut accounts = Vec::new();
     let circuits: Vec<String> =
         (0..3 * CIRCUITS_MIN).map(|number| format!("own{number}")).collect();
+    let clock = Clock::start();
     let started = clock.now();
     let model = loop {
         for isolation in &circuits {
             let content = Content { len: 50_000, seed: 1 };
-            // It may be refused: another exit may not list the relay before it yet.
-            if let Ok(done) = download(socks, ("files.test", port), content, isolation, PATIENCE) {
-                assert!(done.is_right, "{done:?}");
-            }
+            let done = download(socks, ("files.test", port), content, isolation, PATIENCE);
+            assert!(done.as_ref().is_ok_and(|done| done.is_right), "{done:?}");
         }
         accounts.clear();
         for (relay, nickname) in relays.iter().zip(nicknames) {

@@ -4,7 +4,7 @@ use crate::error::Error;
 use control::keys::SecretKey;
 use control::{RemoteMeasurer, Remotes};
 use coordinator::Params;
-use lab::{ContentServer, OwnError, OwnProcess, OwnRelay, OwnRelaySpec, TemporaryFolder};
+use lab::{ContentServer, Network, OwnError, OwnProcess, OwnRelay, OwnRelaySpec, TemporaryFolder};
 use link::Clock;
 use measurer::{Approach, Coordinator, Defences, Request, Team, TeamOptions, Teammate};
 use onion::measure::pump::Target;
@@ -37,6 +37,21 @@ pub(crate) struct StageMeasurer {
 /// A folder for all that an experiment leaves lying about; it is removed with this, and with this process however that ends.
 pub(crate) fn temporary_folder() -> Result<TemporaryFolder, Error> {
     Ok(TemporaryFolder::new()?)
+}
+
+/// Waits until the network's nodes take these relays, those of ours among them, for any place of a circuit, and those of ours know the
+/// others: an exit refuses streams of circuits that come from a relay of which it has not heard.
+pub(crate) fn wait_until_known<'a>(
+    network: &Network,
+    relays: &[[u8; 20]],
+    ours: impl IntoIterator<Item = &'a OwnRelay>,
+    patience: Duration,
+) -> Result<(), Error> {
+    let valid_after_unix_s = network.wait_until_known(relays, patience)?;
+    for relay in ours {
+        relay.wait_until_it_goes_by(valid_after_unix_s, patience)?;
+    }
+    Ok(())
 }
 
 /// What clients download from, at this address.

@@ -266,6 +266,9 @@ fn value(event: &RelayEvent, clock: Clock) -> Value {
         RelayEvent::Unanswered { authority, problem } => {
             json!({"type": "published", "authority": authority, "answer": null, "reason": problem})
         }
+        RelayEvent::Consensus { valid_after_unix_s, relays } => json!({
+            "type": "consensus", "valid_after_unix_s": valid_after_unix_s, "relays": relays,
+        }),
         RelayEvent::Listed(flags) => {
             let flags = flags.map(|flags| flags.iter().map(|flag| flag.name()).collect::<Vec<_>>());
             json!({"type": "listed", "flags": flags})

@@ -157,10 +157,15 @@ fn curl_downloads_over_three_relays_of_ours() {
     }
     let network = Network::start(&NetworkSpec::default(), &mut |_| {}).expect("up");
     let scratch = Scratch::new();
-    let relays = [("oursA", false), ("oursB", false), ("oursC", true)]
+    let mut relays = [("oursA", false), ("oursB", false), ("oursC", true)]
         .map(|(name, is_exit)| relay_of_ours(&scratch, &network, name, is_exit));
     let known = relays.each_ref().map(|(_, rsa)| *rsa);
-    network.wait_until_known(&known, PATIENCE).expect("listed");
+    let valid_after = network.wait_until_known(&known, PATIENCE).expect("listed");
+    // Until then our exit would refuse circuits that come from relays of which it has not heard.
+    let [_, _, (exit, _)] = &mut relays;
+    exit.wait_for_out("consensus", |line| {
+        value(line)["valid_after_unix_s"].as_u64() >= Some(valid_after)
+    });
     // Nobody else has been measured, and so nobody else is chosen.
     let lines = known.map(|rsa| format!("bw=1000 node_id=${}\n", hex::encode_upper(rsa)));
     let measured = format!("1600000000\nversion=1.4.0\n=====\n{}", lines.concat());
@@ -181,11 +186,6 @@ fn curl_downloads_over_three_relays_of_ours() {
     let (client, socks) = bootstrapped(&scratch, &arguments);
     let server = ContentServer::start().expect("a server");
     let port = server.address().port();
-    // An exit of ours takes streams from relays only that its own consensus lists, and it fetches that some seconds after the authorities.
-    let first = Content { len: 100, seed: 0 };
-    common::wait_for("a first download", || {
-        wrong_by_curl(&socks, 0, port, first).is_none().then_some(())
-    });
     let all = (0..DOWNLOADS).map(content).collect();
     assert_eq!(all_wrong_by_curl(&socks, port, all), Vec::<String>::new());
     client.signal(Signal::TERM);

@@ -102,6 +102,13 @@ fn a_file_and_flags_together_make_a_relay_that_a_stock_network_lists() {
     let address = SocketAddr::new(listed.address.into(), listed.or_port);
     assert_eq!(listed.nickname.as_str(), "fromfile");
     assert_eq!(text(listening, "address"), address.to_string());
+    let followed: Vec<_> = values.iter().filter(|value| value["type"] == "consensus").collect();
+    let since = |it: &&Value| it["valid_after_unix_s"].as_u64();
+    assert!(followed.is_sorted_by(|a, b| since(a) < since(b)), "each once: {followed:?}");
+    // Three authorities, the network's relays, and this one.
+    let relays = u64::try_from(network.nodes().len()).expect("few") + 1;
+    let last = followed.last().expect("told before its flags");
+    assert_eq!((last["relays"].as_u64(), consensus.routers().len() as u64), (Some(relays), relays));
     assert_eq!(values.last().map(|value| text(value, "type")), Some("ended"));
     assert!(TcpStream::connect(address).is_err(), "nobody listens any more");
     assert!(scratch.path("config/keys/secret_id_key").is_file(), "beside the file");

@@ -32,7 +32,7 @@ pub(crate) fn has_flags(status: &str, flags: &[&str]) -> bool {
 }
 
 /// Reads `YYYY-MM-DD HH:MM:SS`, from 1970 on.
-fn unix_time(text: &str) -> Option<u64> {
+pub(crate) fn unix_time(text: &str) -> Option<u64> {
     let (date, time) = text.split_once(' ')?;
     let mut date = date.splitn(3, '-').map(|part| part.parse::<u64>().ok());
     let mut time = time.splitn(3, ':').map(|part| part.parse::<u64>().ok());

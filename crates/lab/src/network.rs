@@ -195,14 +195,18 @@ impl Network {
     /// and Valid, and may keep a consensus that says otherwise for minutes; a stock exit refuses the streams
     /// of circuits that come from a relay which it does not know.
     ///
+    /// Returns when the earliest of these consensuses began to hold, in Unix seconds. Others than the network's nodes may still go by the one
+    /// before: a relay of ours is waited for by [`OwnRelay::wait_until_it_goes_by`](crate::OwnRelay::wait_until_it_goes_by).
+    ///
     /// # Errors
     /// [`LabError`] if a tor ends or does not answer, or time runs out.
     pub fn wait_until_known(
         &self,
         relays: &[[u8; 20]],
         patience: Duration,
-    ) -> Result<(), LabError> {
+    ) -> Result<u64, LabError> {
         let deadline = Deadline::after(patience);
+        let mut valid_after_unix_s = u64::MAX;
         for node in &self.nodes {
             let mut control = node.control()?;
             listen(node, &mut control)?;
@@ -220,8 +224,12 @@ impl Network {
                     wait_for_news(node, &control, deadline)?;
                 }
             }
+            // Not the authorities' latest, which may be later than anybody else's.
+            let since = get_if_any(node, &mut control, "consensus/valid-after")?;
+            let since = since.and_then(|text| consensus::unix_time(&text)).unwrap_or(u64::MAX);
+            valid_after_unix_s = valid_after_unix_s.min(since);
         }
-        Ok(())
+        Ok(valid_after_unix_s)
     }
 
     /// Whether a consensus gives the Running flag to all nodes.

@@ -116,6 +116,8 @@ pub(crate) struct Directory {
     following: Following,
     fetching: fetching::Times,
     has_told_of_no_consensus: bool,
+    /// When the consensus that it goes by began to hold.
+    followed_unix_s: Option<u64>,
     listed: Option<Flags>,
     target: TargetParams,
     parameters: Parameters,
@@ -156,6 +158,7 @@ impl Directory {
             following,
             fetching: fetching::Times::new(now),
             has_told_of_no_consensus: false,
+            followed_unix_s: None,
             listed: None,
             target,
             parameters: Parameters::default(),

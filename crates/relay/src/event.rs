@@ -1,3 +1,4 @@
+use crate::document::date_time;
 use crate::publish::Answer;
 use crate::self_test::Reachability;
 use netdoc::consensus::Flags;
@@ -22,6 +23,13 @@ pub enum RelayEvent {
         authority: SocketAddr,
         /// What was wrong.
         problem: String,
+    },
+    /// The relay goes by another consensus than before: by its parameters, and by the relays that it lists.
+    Consensus {
+        /// When it began to hold, in Unix seconds.
+        valid_after_unix_s: u64,
+        /// How many relays it lists.
+        relays: usize,
     },
     /// The consensus lists the relay with other flags than before; `None` if it no longer does.
     Listed(Option<Flags>),
@@ -106,6 +114,10 @@ impl fmt::Display for RelayEvent {
             Self::Answered { authority, answer } => write!(f, "authority {authority}: {answer}"),
             Self::Unanswered { authority, problem } => {
                 write!(f, "authority {authority}: {problem}")
+            }
+            Self::Consensus { valid_after_unix_s, relays } => {
+                let since = date_time(*valid_after_unix_s);
+                write!(f, "goes by the consensus of {since} UTC, which lists {relays} relays")
             }
             Self::Listed(Some(flags)) => write!(f, "listed in the consensus: {flags}"),
             Self::Listed(None) => f.write_str("not listed in the consensus any more"),

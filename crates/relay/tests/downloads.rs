@@ -3,7 +3,7 @@
 #[path = "common/exits.rs"]
 mod exits;
 
-use exits::{name_server, ours};
+use exits::{name_server, ours, wait_until_known};
 use lab::{Client, Content, ContentServer, Network, NetworkSpec, Pins, RelaySpec, download};
 use std::time::Duration;
 
@@ -25,8 +25,9 @@ fn a_stock_client_downloads_through_ours_as_guard_middle_exit_and_all_three() {
         ours("oursB", 3, "circuitstart"),
         ours("oursC", 2, "circuitstart"),
     ];
-    let [a, b, c] = [0, 1, 2].map(|place: usize| relays[place].rsa().0);
-    network.wait_until_known(&[a, b, c], PATIENCE).expect("listed as guards");
+    wait_until_known(&network, &relays);
+    let relays = relays.map(|(relay, _)| relay);
+    let [a, b, c] = relays.each_ref().map(|relay| relay.rsa().0);
     let extra = ["ConfluxEnabled 0".to_owned()];
     let [x, y] = [0, 1].map(|place: usize| network.authorities()[place].rsa());
     let z = network.relays()[0].rsa();

@@ -152,7 +152,7 @@ impl Scene {
         enter(wan.host(CORE)?)?;
         let joined: Vec<[u8; 20]> =
             bridges.iter().map(JoinedRelay::rsa).chain([exit.rsa()]).collect();
-        network.wait_until_known(&joined, PATIENCE)?;
+        stage::wait_until_known(&network, &joined, [&exit], PATIENCE)?;
         output.doing("starting the stock client");
         enter(wan.host(CLIENT)?)?;
         let near = network.nodes().iter().map(Node::rsa);

@@ -62,7 +62,7 @@ impl Stage {
         let ours = OURS.into_iter().map(start).collect::<Result<Vec<_>, _>>()?;
         let fingerprints: Vec<[u8; 20]> = ours.iter().map(OwnRelay::rsa).collect();
         output.doing("waiting for the consensus that lists them");
-        network.wait_until_known(&fingerprints, PATIENCE)?;
+        stage::wait_until_known(&network, &fingerprints, &ours, PATIENCE)?;
         output.doing("starting the client");
         let stock = network.authorities().iter().chain(network.relays()).map(lab::Node::rsa);
         let known: Vec<[u8; 20]> = fingerprints.iter().copied().chain(stock).collect();

@@ -88,7 +88,7 @@ impl Scene {
         output.doing("waiting for the consensus that lists them");
         enter(core)?;
         let fingerprints = [ours.rsa(), stock.rsa()];
-        network.wait_until_known(&fingerprints, PATIENCE)?;
+        stage::wait_until_known(&network, &fingerprints, [&ours], PATIENCE)?;
         output.doing("starting the client");
         enter(wan.host(CLIENT)?)?;
         let near = network.authorities().iter().chain(network.relays()).map(lab::Node::rsa);

@@ -6,6 +6,7 @@ use crate::load::Load;
 use crate::simulated::Interval;
 use client::probe::Probed;
 use report::experiment::{Axis, Case, CaseVerdict, ExperimentFigure, Role, Series};
+use std::collections::BTreeSet;
 use std::fmt;
 
 /// What is measured beside what others do.
@@ -90,8 +91,14 @@ impl Point {
     }
 
     fn told(&self) -> String {
+        let reasons: BTreeSet<&str> =
+            self.measured.iter().filter_map(|it| it.failure.as_deref()).collect();
+        let why = match Vec::from_iter(reasons).join("; ") {
+            none if none.is_empty() => none,
+            reasons => format!(" ({reasons})"),
+        };
         format!(
-            "{:.1} {}, {} of {} failed; the others had {:.0} circuits a second",
+            "{:.1} {}, {} of {} failed{why}; the others had {:.0} circuits a second",
             self.interval(),
             self.what.unit(),
             self.failed(),
@@ -280,6 +287,8 @@ mod tests {
     fn a_step_at_which_all_failed_is_a_failure() {
         let failed = Probed { failure: Some("no".to_owned()), ..Probed::default() };
         let point = Point { measured: vec![failed], ..point(What::Node, Kind::Ours, 3, 1.0) };
-        assert_eq!(cases(&[point])[0].verdict, CaseVerdict::Failed);
+        let case = &cases(&[point])[0];
+        assert_eq!(case.verdict, CaseVerdict::Failed);
+        assert!(case.detail.contains("1 of 1 failed (no);"), "{}", case.detail);
     }
 }

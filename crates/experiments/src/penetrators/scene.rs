@@ -69,7 +69,7 @@ impl Scene {
         let relays = (1..=3).map(start).collect::<Result<Vec<_>, _>>()?;
         let own: Vec<[u8; 20]> = relays.iter().map(OwnRelay::rsa).collect();
         output.doing("waiting for the consensus that lists them");
-        network.wait_until_known(&own, PATIENCE)?;
+        stage::wait_until_known(&network, &own, &relays, PATIENCE)?;
         let all = |rsa: Vec<[u8; 20]>| rsa.into_iter().map(Fingerprint::from_bytes).collect();
         let stock: Vec<Fingerprint> = all(network.relays().iter().map(lab::Node::rsa).collect());
         let ours: Vec<Fingerprint> = all(own);

@@ -155,7 +155,11 @@ impl Scene {
         let ours = subjects.iter().filter(|subject| subject.side == Side::Ours);
         let ours: Vec<[u8; 20]> = ours.map(Subject::rsa).collect();
         output.doing("waiting for the consensus that lists them");
-        network.wait_until_known(&ours, PATIENCE)?;
+        let relays = subjects.iter().filter_map(|subject| match &subject.holder {
+            Holder::Ours(relay) => Some(relay.as_ref()),
+            Holder::Tor(_) => None,
+        });
+        stage::wait_until_known(&network, &ours, relays, PATIENCE)?;
         if interrupt.is_requested() {
             return Ok(None);
         }

@@ -92,11 +92,24 @@ impl OwnProcess {
     /// # Errors
     /// [`OwnError::Silent`] if it says an error, ends, or says nothing of this type within `patience`.
     pub fn wait_for(&self, kind: &str, patience: Duration) -> Result<Value, OwnError> {
+        self.wait_for_one(kind, |_| true, patience)
+    }
+
+    /// The same, for one that `accepts` takes.
+    ///
+    /// # Errors
+    /// As for [`wait_for`](Self::wait_for).
+    pub fn wait_for_one(
+        &self,
+        kind: &str,
+        accepts: impl Fn(&Value) -> bool,
+        patience: Duration,
+    ) -> Result<Value, OwnError> {
         let deadline = self.clock.now() + patience;
         let failed = |problem: String| OwnError::Silent { name: self.name.clone(), problem };
         loop {
             match self.said.recv_timeout(deadline - self.clock.now()) {
-                Ok((_, value)) if value["type"] == kind => return Ok(value),
+                Ok((_, value)) if value["type"] == kind && accepts(&value) => return Ok(value),
                 Ok((_, value)) if value["type"] == "error" => {
                     return Err(failed(value["error"].as_str().unwrap_or("no reason").to_owned()));
                 }

@@ -197,6 +197,21 @@ impl OwnRelay {
         self.target.ids.rsa.0
     }
 
+    /// Waits until it goes by this consensus ([`Network::wait_until_known`](crate::Network::wait_until_known) gives it), or a later one.
+    /// Until then an exit refuses streams of circuits that come from a relay of which it has not heard. What it says meanwhile is passed
+    /// over.
+    ///
+    /// # Errors
+    /// [`OwnError::Silent`] if it ends, or has none within `patience`.
+    pub fn wait_until_it_goes_by(
+        &self,
+        valid_after_unix_s: u64,
+        patience: Duration,
+    ) -> Result<(), OwnError> {
+        let is_it = |it: &Value| it["valid_after_unix_s"].as_u64() >= Some(valid_after_unix_s);
+        self.process.wait_for_one("consensus", is_it, patience).map(drop)
+    }
+
     /// Where a relay listens, and who it is, by its first word.
     #[must_use]
     pub fn target_of(listening: &Value) -> Option<Target> {

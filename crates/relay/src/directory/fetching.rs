@@ -128,6 +128,13 @@ impl Directory {
             self.teller.tell(|drive| drive.node_mut().set_relays(relays));
         }
         self.handle_target(target_params(&self.settings.flashflow, &get));
+        // Last: whoever hears it may rely on all of the above.
+        if self.followed_unix_s.replace(consensus.valid_after) != Some(consensus.valid_after) {
+            self.tell(RelayEvent::Consensus {
+                valid_after_unix_s: consensus.valid_after,
+                relays: consensus.routers().len(),
+            });
+        }
     }
 
     /// The configuration has changed, and the consensus not.

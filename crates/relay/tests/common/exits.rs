@@ -4,11 +4,15 @@ use hickory_proto::op::{Message, MessageType};
 use hickory_proto::rr::rdata::A;
 use hickory_proto::rr::{RData, Record, RecordType};
 use lab::Network;
-use relay::{ExitSection, Relay, RelayConfig};
+use relay::{ExitSection, Relay, RelayConfig, RelayEvent};
 use std::net::{SocketAddr, UdpSocket};
 use std::path::Path;
-use std::sync::mpsc::channel;
+use std::sync::mpsc::{Receiver, channel};
 use std::thread;
+use std::time::Duration;
+
+/// Far more than a consensus takes, even on a busy machine.
+const PATIENCE: Duration = Duration::from_secs(100);
 
 /// A name server for which all names but those that begin with `no` are names of loopback.
 pub(crate) fn name_server() -> SocketAddr {
@@ -31,14 +35,14 @@ pub(crate) fn name_server() -> SocketAddr {
     address
 }
 
-/// A relay of ours that is published in this network, and lets clients go anywhere.
+/// A relay of ours that is published in this network, and lets clients go anywhere; and what it tells.
 pub(crate) fn ours(
     network: &Network,
     nickname: &str,
     (threads, hop_windows): (usize, &str),
     names: SocketAddr,
     folder: &Path,
-) -> Relay {
+) -> (Relay, Receiver<RelayEvent>) {
     let config = RelayConfig {
         nickname: Some(nickname.parse().expect("a nickname")),
         address: Some([127, 0, 0, 1].into()),
@@ -55,5 +59,17 @@ pub(crate) fn ours(
         },
         ..RelayConfig::default()
     };
-    Relay::start(&config.check().expect("sound"), channel().0).expect("started")
+    let (sender, events) = channel();
+    (Relay::start(&config.check().expect("sound"), sender).expect("started"), events)
+}
+
+/// Waits until all nodes of the network know these relays of ours, and those each other: an exit ends streams of circuits that come from a
+/// relay of which it has not heard, as C tor does.
+pub(crate) fn wait_until_known(network: &Network, relays: &[(Relay, Receiver<RelayEvent>)]) {
+    let all: Vec<[u8; 20]> = relays.iter().map(|(relay, _)| relay.rsa().0).collect();
+    let known = network.wait_until_known(&all, PATIENCE).expect("listed as guards");
+    for (_, events) in relays {
+        let is_it = |event: RelayEvent| matches!(event, RelayEvent::Consensus { valid_after_unix_s, .. } if valid_after_unix_s >= known);
+        while !is_it(events.recv_timeout(PATIENCE).expect("a consensus that lists them")) {}
+    }
 }
