@@ -269,7 +269,7 @@ impl Prober {
                 let is_whole = outcome == Outcome::Complete;
                 let kb_s = figures.received_bytes as f64 / 1e3 / seconds.max(1e-9);
                 self.probed.throughput_kb_s = is_whole.then_some(kb_s);
-                let failure = (!is_whole).then(|| format!("the download: {outcome:?}"));
+                let failure = (!is_whole).then(|| format!("the download: {outcome}"));
                 self.end(now, circuit, failure);
             }
             _ => {}

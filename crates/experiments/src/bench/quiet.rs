@@ -158,7 +158,7 @@ impl Watch<Client<StdRng>> for Asker {
                 }
                 ClientEvent::LegBuilt { .. } | ClientEvent::LegLost { .. } => {}
                 ClientEvent::Over { outcome, .. } => {
-                    self.told.fail(format!("a stream was not refused: {outcome:?}"));
+                    self.told.fail(format!("a stream was not refused: {outcome}"));
                 }
                 ClientEvent::Lost { cause: Loss::Circuit(_), .. }
                     if self.tries < TRIES && !self.told.with(|told| told.is_built) =>

@@ -245,7 +245,7 @@ impl Scene {
             let lost = self.ask(|client, _| {
                 std::iter::from_fn(|| client.poll_event()).find_map(|event| match event {
                     ClientEvent::Lost { cause, .. } => Some(cause.to_string()),
-                    ClientEvent::Over { outcome, .. } => Some(format!("{outcome:?}")),
+                    ClientEvent::Over { outcome, .. } => Some(outcome.to_string()),
                     _ => None,
                 })
             })?;

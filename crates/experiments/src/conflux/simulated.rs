@@ -215,7 +215,7 @@ impl World {
                     return Ok(figures);
                 }
                 ClientEvent::Over { stream: it, outcome, .. } if it == stream => {
-                    why = format!("{outcome:?}");
+                    why = outcome.to_string();
                 }
                 ClientEvent::Lost { cause, .. } => why = cause.to_string(),
                 _ => {}

@@ -129,7 +129,7 @@ impl Errands {
                 self.asks_at = Some(now.max(asked_at + PAUSE));
             }
             ClientEvent::Over { outcome, .. } => {
-                self.trace.fail(format!("a client's stream: {outcome:?}"));
+                self.trace.fail(format!("a client's stream: {outcome}"));
             }
             // Of sets of circuits, of which there are none.
             ClientEvent::LegBuilt { .. } | ClientEvent::LegLost { .. } => {}

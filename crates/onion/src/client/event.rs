@@ -113,6 +113,16 @@ pub enum Outcome {
     },
 }
 
+impl fmt::Display for Outcome {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Complete => f.write_str("whole"),
+            Self::Ended(reason) => write!(f, "ended by the last hop: {reason}"),
+            Self::WrongBytes { offset } => write!(f, "wrong after {offset} bytes"),
+        }
+    }
+}
+
 /// Times and bytes of a stream.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Figures {
