@@ -7,6 +7,8 @@
 mod server;
 mod shell;
 mod stage;
+#[cfg(test)]
+mod tests;
 
 pub use server::ProbeServer;
 pub use shell::{ProbeError, learn, run};
@@ -14,9 +16,10 @@ use stage::{Asked, Stage};
 
 use crate::model::Observed;
 use netdoc::Fingerprint;
-use onion::circuit::NextHop;
+use onion::cell::msg::DestroyReason;
+use onion::circuit::{CircuitError, NextHop};
 use onion::client::{
-    CircuitNumber, CircuitPlan, Client, ClientEvent, Destination, Outcome, Transfer,
+    CircuitNumber, CircuitPlan, Client, ClientEvent, Destination, Loss, Outcome, Transfer,
 };
 use onion::link::TlsSession;
 use onion::node::{CloseCause, ConnId, Dial, ListenerId, Node};
@@ -145,6 +148,8 @@ pub struct Prober {
     subjects: VecDeque<Subject>,
     stage: Stage,
     probed: Probed,
+    /// The circuit that is being built, to be begun once more.
+    again: Option<CircuitPlan>,
     results: VecDeque<Probed>,
     seed: u64,
 }
@@ -166,6 +171,7 @@ impl Prober {
             subjects: subjects.into(),
             stage: Stage::Pausing { until: now },
             probed: Probed::default(),
+            again: None,
             results: VecDeque::new(),
             seed: 0,
         }
@@ -202,6 +208,7 @@ impl Prober {
         let has_congestion_control = subject.has_congestion_control;
         let plan = CircuitPlan { has_congestion_control, ..CircuitPlan::new(subject.hops) };
         let circuit = self.client.open(now, &plan);
+        self.again = Some(plan);
         let until = now + self.plan.build_max;
         self.stage = Stage::Building { circuit, began: now, until };
     }
@@ -248,6 +255,16 @@ impl Prober {
                 self.probed.link_time = (now - *began).saturating_sub(took);
                 self.probed.hop_times = self.client.hop_times(circuit).to_vec();
                 self.ask_next(now, circuit, 0);
+            }
+            (
+                ClientEvent::Lost { circuit, cause },
+                Stage::Building { circuit: its, began, until },
+            ) if circuit == *its && is_swept(&cause) && self.again.is_some() => {
+                let (began, until) = (*began, *until);
+                if let Some(plan) = self.again.take() {
+                    let circuit = self.client.open(now, &plan);
+                    self.stage = Stage::Building { circuit, began, until };
+                }
             }
             (ClientEvent::Lost { circuit, cause }, stage) if stage.circuit() == Some(circuit) => {
                 self.end(now, circuit, Some(cause.to_string()));
@@ -319,6 +336,12 @@ impl Prober {
         }
         self.handle_due(now);
     }
+}
+
+/// Whether a first hop of C tor may have taken the circuit for one that nobody has used for long, though it has just been begun: it does so where its link has not
+/// sent any cell yet (see the pump's `is_swept`). The link has sent one by now, and the next try stands.
+fn is_swept(cause: &Loss) -> bool {
+    *cause == Loss::Circuit(CircuitError::Destroyed(DestroyReason::FINISHED))
 }
 
 impl Node for Prober {

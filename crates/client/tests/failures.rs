@@ -5,7 +5,8 @@ mod common;
 use client::Event;
 use common::{Ours, PATIENCE, exit, exit_with, network};
 use lab::{Content, ContentServer, Network, download};
-use std::collections::BTreeMap;
+use netdoc::Fingerprint;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 
@@ -76,6 +77,14 @@ fn connect(socks: SocketAddr, port: u16, name: &str) -> TcpStream {
     stream
 }
 
+/// Who is on the way of a circuit that stands.
+fn path_of(event: &Event) -> Option<Vec<Fingerprint>> {
+    match event {
+        Event::CircuitBuilt { path, .. } => Some(path.iter().map(|hop| hop.fingerprint).collect()),
+        _ => None,
+    }
+}
+
 #[test]
 fn two_credentials_never_share_a_circuit_and_one_keeps_to_its_own() {
     let network = network(vec![exit("exita"), exit("exitb")]);
@@ -104,15 +113,23 @@ fn two_credentials_never_share_a_circuit_and_one_keeps_to_its_own() {
     assert_eq!(seen.len(), 5, "five names, five circuits");
 
     // Guards are kept: the first serves all, and the second those whose exit is the first. So they do after a restart.
-    let guards: std::collections::BTreeSet<_> =
-        seen.iter().map(|circuit| ours.path(*circuit)[0].fingerprint).collect();
+    // Until there have been circuits to both exits: by chance all five names may have had the same.
+    let mut more = 0;
+    let guards = loop {
+        let paths: Vec<_> = ours.heard().iter().filter_map(path_of).collect();
+        let of = |place: usize| -> BTreeSet<_> { paths.iter().map(|path| path[place]).collect() };
+        if of(2).len() == 2 {
+            break of(0);
+        }
+        more += 1;
+        let content = Content { len: 2000, seed: more };
+        let done = download(socks, ("127.0.0.1", port), content, &format!("more{more}"), PATIENCE);
+        assert!(done.expect("whole").is_right);
+    };
     assert!(guards.len() <= 2, "{guards:?}");
     drop(ours);
     let mut again = Ours::start(&network, folder.path());
-    let built = again.wait_for("circuit", |event| match event {
-        Event::CircuitBuilt { path, .. } => Some(path[0].fingerprint),
-        _ => None,
-    });
+    let built = again.wait_for("circuit", |event| path_of(event).map(|path| path[0]));
     assert!(guards.contains(&built), "{built}");
 }
 

@@ -125,7 +125,9 @@ fn small_downloads_pass_what_waits_in_a_relay_and_sooner_with_kist(
     let is_soon = first_s(&kist) < kist.wait_s;
     assert!(is_soon || is_inconclusive(kist.late, kist.wait_s), "{kist:?}");
     // What does not wait in the kernel waits in the relay, where small downloads pass it: Vanilla fills what the kernel has room for, KIST lets one window wait there.
-    assert!(kist.wait_s > 0.9 * vanilla.wait_s, "{} and {}", kist.wait_s, vanilla.wait_s);
+    // By Little's law, since a machine that is busy with others may hold up one of the two.
+    let waits = |seen: &Queueing| seen.wait_s * seen.bulk_mbit_per_s;
+    assert!(waits(&kist) > 0.9 * waits(&vanilla), "KIST {kist:?}\nVanilla {vanilla:?}");
     let is_sooner = first_s(&kist) < slack.kist * first_s(&vanilla);
     let late = kist.late.max(vanilla.late);
     assert!(

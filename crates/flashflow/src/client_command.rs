@@ -177,10 +177,7 @@ pub(crate) fn run(
     while !interrupt.is_requested() {
         match events.recv_timeout(STEP) {
             Ok(Event::Ended(reason)) => return Err(Error::ClientEnded(reason)),
-            Ok(event) => {
-                output.step(&event);
-                output.record(|| value(&event));
-            }
+            Ok(event) => tell(&event, output),
             Err(RecvTimeoutError::Timeout) => {}
             Err(RecvTimeoutError::Disconnected) => {
                 let reason = "its threads are gone; a mistake of ours";
@@ -189,9 +186,16 @@ pub(crate) fn run(
         }
     }
     drop(proxy);
+    // What it has told by then.
+    events.try_iter().for_each(|event| tell(&event, output));
     output.step("ended");
     output.record(|| json!({"type": "ended"}));
     Ok(Exit::Done)
+}
+
+fn tell(event: &Event, output: &Output) {
+    output.step(event);
+    output.record(|| value(event));
 }
 
 /// An event for programs.

@@ -34,7 +34,7 @@ fn our_relay_stock_tor_and_a_forwarder_are_set_side_by_side() {
     assert_eq!(loads, [("tor", "tor"), ("ours", "tor"), ("ours", "ours")]);
     for it in &quiet {
         assert!(
-            number(it, "round_trips") >= 5.0 && number(it, "round_trip_median_ms") > 0.0,
+            number(it, "round_trips") >= 1.0 && number(it, "round_trip_median_ms") > 0.0,
             "{it}"
         );
         assert!(number(it, "load_mbit_per_s") > 1.0, "{it}");

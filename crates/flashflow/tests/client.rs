@@ -30,6 +30,11 @@ fn wait_for(program: &mut Running, kind: &str) -> Value {
     all.find(|it| it["type"] == kind).expect("it was there")
 }
 
+/// Whether a line tells of a stream that is over.
+fn is_closed(line: &str) -> bool {
+    value(line)["type"] == "stream_closed"
+}
+
 /// What is downloaded: 90 of 1 KiB to 512 KiB, nine of 1 to 9 MiB, and one of 100 MiB, which comes first: the others pass beside it.
 fn content(number: u64) -> Content {
     let len = match number {
@@ -44,8 +49,9 @@ fn content(number: u64) -> Content {
 fn wrong_by_curl(socks: &str, isolation: u64, server: u16, content: Content) -> Option<String> {
     let Content { len, seed } = content;
     let done = Command::new("curl")
-        .args(["--silent", "--show-error", "--fail", "--noproxy", "", "--max-time"])
-        .arg(PATIENCE.as_secs().to_string())
+        .args(["--silent", "--show-error", "--fail", "--noproxy", ""])
+        // Not how long it takes, but how long nothing comes.
+        .args(["--speed-limit", "1", "--speed-time", &PATIENCE.as_secs().to_string()])
         .args(["--proxy", &format!("socks5://{isolation}:x@{socks}")])
         .arg(format!("http://127.0.0.1:{server}/{len}/{seed}"))
         .output()
@@ -102,11 +108,13 @@ fn curl_downloads_through_the_client_and_it_says_what_happens() {
         "uniform",
         "--json",
     ];
-    let (client, socks) = bootstrapped(&scratch, &arguments);
+    let (mut client, socks) = bootstrapped(&scratch, &arguments);
     let server = ContentServer::start().expect("a server");
     let port = server.address().port();
     let all = (0..DOWNLOADS).map(content).collect();
     assert_eq!(all_wrong_by_curl(&socks, port, all), Vec::<String>::new());
+    // Curl may know of a stream's end sooner than the client.
+    client.wait_for_outs("all ends", usize::try_from(DOWNLOADS).expect("few"), is_closed);
     client.signal(Signal::TERM);
     let ended = client.end();
     ended.assert_code(0);
@@ -183,11 +191,13 @@ fn curl_downloads_over_three_relays_of_ours() {
         "measured",
         "--json",
     ];
-    let (client, socks) = bootstrapped(&scratch, &arguments);
+    let (mut client, socks) = bootstrapped(&scratch, &arguments);
     let server = ContentServer::start().expect("a server");
     let port = server.address().port();
     let all = (0..DOWNLOADS).map(content).collect();
     assert_eq!(all_wrong_by_curl(&socks, port, all), Vec::<String>::new());
+    // Curl may know of a stream's end sooner than the client.
+    client.wait_for_outs("all ends", usize::try_from(DOWNLOADS).expect("few"), is_closed);
     client.signal(Signal::TERM);
     let ended = client.end();
     ended.assert_code(0);
@@ -219,11 +229,12 @@ fn curl_downloads_over_linked_circuits() {
     let server = ContentServer::start().expect("a server");
     for legs in [2_usize, 3] {
         let arguments = ["client", "--network", folder, "--socks", "127.0.0.1:0", "--json"];
-        let (client, socks) =
+        let (mut client, socks) =
             bootstrapped(&scratch, &[&arguments[..], &["--legs", &legs.to_string()]].concat());
         let all = (1..30).map(content).collect();
         let wrong = all_wrong_by_curl(&socks, server.address().port(), all);
         assert_eq!(wrong, Vec::<String>::new(), "{legs} legs");
+        client.wait_for_outs("all ends", 29, is_closed);
         client.signal(Signal::TERM);
         let ended = client.end();
         ended.assert_code(0);

@@ -48,8 +48,9 @@ fn the_papers_hosts_measure_a_relay_and_no_wrong_number_is_conclusive() {
     for case in &cases {
         assert_eq!(text(case, "hosts"), "US-NW+US-E+NL+IN");
         assert_ne!(text(case, "verdict"), "failed", "{case}");
+        // Not the ratio: what is said to be true was measured on this machine, too.
         assert!(
-            number(case, "ratio") < 1.06,
+            number(case, "estimate_mbit_per_s") < 20.0 * 1.06,
             "nothing makes a relay faster than its limit: {case}"
         );
     }

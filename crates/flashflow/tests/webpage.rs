@@ -119,12 +119,14 @@ fn value(line: &str) -> Value {
 #[test]
 fn a_browser_shows_a_page_of_fifty_objects_through_the_client() {
     let images: Arc<Vec<Image>> = Arc::new((0..OBJECTS).map(Image::new).collect());
-    let served = Arc::new(AtomicUsize::new(0));
+    let [served, accepted] = [(); 2].map(|()| Arc::new(AtomicUsize::new(0)));
     let listener = TcpListener::bind(("127.0.0.1", 0)).expect("a port");
     let server = listener.local_addr().expect("bound");
     let (objects, count) = (Arc::clone(&images), Arc::clone(&served));
+    let connections = Arc::clone(&accepted);
     thread::spawn(move || {
         for stream in listener.incoming().map_while(Result::ok) {
+            connections.fetch_add(1, Ordering::Relaxed);
             let (objects, count) = (Arc::clone(&objects), Arc::clone(&count));
             // A browser that goes away is nothing to tell of.
             thread::spawn(move || serve(stream, &objects, &count));
@@ -154,7 +156,10 @@ fn a_browser_shows_a_page_of_fifty_objects_through_the_client() {
     let expected: Vec<&str> = images.iter().map(|image| image.shown.as_str()).collect();
     assert_eq!(shown, Value::from(expected));
     drop(browser);
-
+    let is_over = |line: &str| {
+        value(line)["type"] == "stream_closed" && value(line)["target"] == server.to_string()
+    };
+    client.wait_for_outs("the ends of all connections", accepted.load(Ordering::Relaxed), is_over);
     client.signal(Signal::TERM);
     let ended = client.end();
     ended.assert_code(0);

@@ -102,7 +102,6 @@ pub(crate) fn wait_for_control(
     dir: &Path,
     deadline: Deadline,
 ) -> Result<SocketAddr, LabError> {
-    let network = dir.parent().unwrap_or(dir);
     loop {
         // Tor writes both files at once, that is by renaming, in either order.
         if dir.join(COOKIE).is_file()
@@ -125,8 +124,8 @@ pub(crate) fn wait_for_control(
             });
         }
         // Nothing tells us of the files, but the end of the process ends this wait at once.
-        process::wait_for_exit(pid, deadline.step(Duration::from_millis(20)));
-        if !process::is_ours(pid, network) {
+        // (Not whether it has the arguments that we have given it: a child that is about to become tor has none for a moment.)
+        if process::wait_for_exit(pid, deadline.step(Duration::from_millis(20))) {
             return Err(died(nickname, pid, dir));
         }
     }

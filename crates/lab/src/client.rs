@@ -171,7 +171,7 @@ impl Client {
         self.control.get_info(key).map_err(LabError::control(&self.nickname))
     }
 
-    fn wait_until_ready(
+    pub(crate) fn wait_until_ready(
         &mut self,
         relays: &[[u8; 20]],
         deadline: Deadline,

@@ -1,6 +1,7 @@
 //! A stock relay that joins a network from another host.
 
 use crate::client::Client;
+use crate::clock::Deadline;
 use crate::error::LabError;
 use crate::network::Network;
 use crate::torrc::RESOLV_CONF;
@@ -68,6 +69,19 @@ impl JoinedRelay {
             expected: "a relay with a fingerprint",
         })?;
         Ok(Self { tor, rsa })
+    }
+
+    /// Waits until it knows these relays, which [`Network::wait_until_known`] only says of the network's own nodes. Until then, as an exit, it
+    /// refuses streams of circuits that come from them.
+    ///
+    /// # Errors
+    /// [`LabError`] if tor ends, does not answer, or does not know them within `patience`.
+    pub fn wait_until_it_knows(
+        &mut self,
+        relays: &[[u8; 20]],
+        patience: Duration,
+    ) -> Result<(), LabError> {
+        self.tor.wait_until_ready(relays, Deadline::after(patience))
     }
 
     /// Its RSA fingerprint.

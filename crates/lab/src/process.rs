@@ -57,12 +57,19 @@ pub(crate) fn wait_for_end(child: &mut Child, patience: Duration) -> Option<Exit
     child.try_wait().ok().flatten()
 }
 
-/// Waits until a process, child or not, has ended; returns at once if there is none.
-pub(crate) fn wait_for_exit(pid: u32, patience: Duration) {
+/// Waits until a process, child or not, has ended, and says whether it has; returns at once if there is none.
+pub(crate) fn wait_for_exit(pid: u32, patience: Duration) -> bool {
     let deadline = Deadline::after(patience);
-    let Some(pid) = i32::try_from(pid).ok().and_then(Pid::from_raw) else { return };
-    let Ok(handle) = pidfd_open(pid, PidfdFlags::empty()) else { return };
-    while !readable(&handle, deadline.left()) && !deadline.passed() {}
+    let Some(pid) = i32::try_from(pid).ok().and_then(Pid::from_raw) else { return true };
+    let Ok(handle) = pidfd_open(pid, PidfdFlags::empty()) else { return true };
+    loop {
+        if readable(&handle, deadline.left()) {
+            return true;
+        }
+        if deadline.passed() {
+            return false;
+        }
+    }
 }
 
 /// Whether a process handle becomes readable, that is whether its process ends, in time.

@@ -9,8 +9,9 @@ use link::{Clock, Drive, Driver, DriverOptions, Forge, NodeThread, ThreadError, 
 use netdoc::fetch::{Fetcher, Resource};
 use netdoc::{Fingerprint, descriptor};
 use onion::Instant;
-use onion::circuit::NextHop;
-use onion::client::{self, CircuitPlan, ClientEvent, Outcome, Transfer};
+use onion::cell::msg::DestroyReason;
+use onion::circuit::{CircuitError, NextHop};
+use onion::client::{self, CircuitPlan, ClientEvent, Loss, Outcome, Transfer};
 use onion::identity::{Ed25519Id, RelayIds, RsaId};
 use rand::SeedableRng;
 use rand::rngs::StdRng;
@@ -81,7 +82,25 @@ fn a_stock_client_has_counter_galois_onion_with_our_exit_and_passes_it_through_o
 }
 
 /// What a client thread tells: how a transfer ended, or why its circuit did not stand.
-struct Telling(Sender<Result<u64, String>>);
+struct Telling {
+    told: Sender<Result<u64, String>>,
+    clock: Clock,
+    /// Once more, where C tor takes a circuit that has just been begun for one that nobody has used for long: on a link that has not sent any
+    /// cell yet, every eleven seconds.
+    again: Option<(CircuitPlan, SocketAddr, Transfer)>,
+}
+
+impl Telling {
+    fn begin_again(&mut self, node: &mut client::Client<StdRng>, cause: &Loss) -> bool {
+        let is_swept = *cause == Loss::Circuit(CircuitError::Destroyed(DestroyReason::FINISHED));
+        let Some((plan, to, transfer)) = self.again.take().filter(|_| is_swept) else {
+            return false;
+        };
+        let circuit = node.open(self.clock.now(), &plan);
+        node.begin(self.clock.now(), circuit, to.into(), transfer);
+        true
+    }
+}
 
 impl Watch<client::Client<StdRng>> for Telling {
     fn look(&mut self, drive: &mut dyn Drive<client::Client<StdRng>>) -> Option<Instant> {
@@ -91,15 +110,20 @@ impl Watch<client::Client<StdRng>> for Telling {
                     Ok(figures.received_bytes)
                 }
                 ClientEvent::Built { .. } => continue,
+                ClientEvent::Lost { cause, .. } if self.begin_again(drive.node_mut(), &cause) => {
+                    continue;
+                }
+                // Of the try before.
+                ClientEvent::Over { figures, .. } if figures.received_bytes == 0 => continue,
                 other => Err(format!("{other:?}")),
             };
-            let _ = self.0.send(told);
+            let _ = self.told.send(told);
         }
         None
     }
 
     fn handle_failure(&mut self, failure: &ThreadError) {
-        let _ = self.0.send(Err(failure.to_string()));
+        let _ = self.told.send(Err(failure.to_string()));
     }
 }
 
@@ -166,7 +190,9 @@ fn our_client_has_counter_galois_onion_with_stock_exits_and_ours() {
         let node = Driver::new(node, clock, tls.clone(), Vec::new(), DriverOptions::default());
         let (sender, told) = channel();
         let node = Box::new(node.expect("a driver"));
-        let _client = NodeThread::start("client", node, Telling(sender)).expect("a thread");
+        let again = Some((plan, server_at, transfer));
+        let telling = Telling { told: sender, clock, again };
+        let _client = NodeThread::start("client", node, telling).expect("a thread");
         let received = told.recv_timeout(PATIENCE).expect("an end");
         assert!(received.as_ref().is_ok_and(|it| *it > 2 << 20), "{path:x?}: {received:?}");
         let is_ours = path.last() == Some(&ours);

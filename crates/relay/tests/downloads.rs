@@ -28,9 +28,17 @@ fn a_stock_client_downloads_through_ours_as_guard_middle_exit_and_all_three() {
     wait_until_known(&network, &relays);
     let relays = relays.map(|(relay, _)| relay);
     let [a, b, c] = relays.each_ref().map(|relay| relay.rsa().0);
-    let extra = ["ConfluxEnabled 0".to_owned()];
     let [x, y] = [0, 1].map(|place: usize| network.authorities()[place].rsa());
     let z = network.relays()[0].rsa();
+    // From the start: no circuit of its own is to go over two relays of ours that have windows between them.
+    let named = |rsa: [u8; 20]| format!("${}", hex::encode_upper(rsa));
+    let extra = [
+        "ConfluxEnabled 0".to_owned(),
+        format!("EntryNodes {}", named(x)),
+        format!("MiddleNodes {}", named(b)),
+        format!("ExitNodes {}", named(z)),
+        "StrictNodes 1".to_owned(),
+    ];
     let all = [a, b, c, x, y, z];
     let mut client = Client::start(&network, "client", &extra, &all, PATIENCE).expect("a client");
     let server = ContentServer::start().expect("a server");

@@ -7,19 +7,51 @@
 //! cargo run --release -p tornet --example beside_shadow -- out/shadow.data ours/transfers.csv
 //! ```
 //!
-//! Prints median times to the first and the last byte for each size of download, in Shadow by TGen's own log, and how far ours are from them.
+//! Prints median times to the first and the last byte for each size of download, in Shadow by TGen's own log, and how far ours are from them: of all that began, on
+//! both sides, as in docs/simulation.md under "Results". Those that were given up never come, and of those that were under way at the end it is known for how long. (When
+//! the first byte of those has come, TGen does not tell: they are left out of Shadow's first bytes.)
 //!
 //! The first folder may also be one of tornettools' results, `tornet.plot.data`, or as `tor/data/shadowtor-0.05-1-classic` of netsim-atc2022: with
-//! `time_to_first_byte_recv.json` and `time_to_last_byte_recv.json`. Those count from the request on. Ours then have one of their two round trips until the first
-//! byte taken off, and begin so many seconds (a third argument) after the start at the earliest.
+//! `time_to_first_byte_recv.json` and `time_to_last_byte_recv.json`. Those are of downloads that came whole, and so are ours then; they count from the request on, and
+//! ours have one of their two round trips until the first byte taken off, and begin so many seconds (a third argument) after the start at the earliest.
 #![expect(clippy::unwrap_used, clippy::print_stdout, reason = "a tool for developers")]
 
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
+use tornet::results::Waits;
 
-/// Seconds to the first and to the last byte, by the size asked for.
-type Times = BTreeMap<u64, Vec<(f64, f64)>>;
+/// Downloads of one size: seconds to the first and to the last byte, infinitely many if it never came; or for how long it has not come.
+#[derive(Default)]
+struct Downloads {
+    first: (Vec<f64>, Vec<f64>),
+    last: (Vec<f64>, Vec<f64>),
+}
+
+impl Downloads {
+    fn add(&mut self, first: Option<f64>, last: Option<f64>, ending: Ending) {
+        let add = |(over, longer): &mut (Vec<f64>, Vec<f64>), seconds| match (seconds, ending) {
+            (Some(seconds), _) => over.push(seconds),
+            (None, Ending::Over) => over.push(f64::INFINITY),
+            (None, Ending::UnderWayFor(seconds)) => longer.push(seconds),
+        };
+        add(&mut self.first, first);
+        add(&mut self.last, last);
+    }
+
+    fn count(&self) -> usize {
+        self.last.0.len() + self.last.1.len()
+    }
+}
+
+#[derive(Clone, Copy)]
+enum Ending {
+    Over,
+    UnderWayFor(f64),
+}
+
+/// By the size asked for.
+type Times = BTreeMap<u64, Downloads>;
 
 fn main() {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -29,29 +61,21 @@ fn main() {
     let from_s: u64 = from.map_or(0, |it| it.parse().unwrap());
     let (shadow, mut ours) = (Path::new(shadow), in_ours(Path::new(ours), from_s));
     let shadow = if shadow.join("time_to_last_byte_recv.json").is_file() {
-        for (first, last) in ours.values_mut().flatten() {
-            *first /= 2.0;
-            *last -= *first;
-        }
+        ours.values_mut().for_each(after_the_request);
         in_results(shadow)
     } else {
         in_shadow(shadow)
     };
     println!("| bytes | downloads | first byte, s | last byte, s | ours over Shadow |");
     println!("|---|---|---|---|---|");
-    for (bytes, theirs) in &shadow {
-        let Some(ours) = ours.get(bytes) else { continue };
-        let of = |times: &[(f64, f64)], which: fn(&(f64, f64)) -> f64| {
-            let mut times: Vec<f64> = times.iter().map(which).collect();
-            times.sort_by(f64::total_cmp);
-            times[times.len() / 2]
-        };
-        let first = [of(ours, |it| it.0), of(theirs, |it| it.0)];
-        let last = [of(ours, |it| it.1), of(theirs, |it| it.1)];
+    for (bytes, theirs) in shadow {
+        let Some(ours) = ours.remove(&bytes) else { continue };
+        let counts = format!("{} and {}", ours.count(), theirs.count());
+        let median = |(over, longer)| Waits::new(over, longer).median().unwrap_or(f64::NAN);
+        let first = [ours.first, theirs.first].map(median);
+        let last = [ours.last, theirs.last].map(median);
         println!(
-            "| {bytes} | {} and {} | {:.3} and {:.3} | {:.3} and {:.3} | {:.2}, {:.2} |",
-            ours.len(),
-            theirs.len(),
+            "| {bytes} | {counts} | {:.3} and {:.3} | {:.3} and {:.3} | {:.2}, {:.2} |",
             first[0],
             first[1],
             last[0],
@@ -62,32 +86,76 @@ fn main() {
     }
 }
 
-/// By the lines in which TGen tells of a stream that has ended well.
+/// Of what came whole, from the request on.
+fn after_the_request(ours: &mut Downloads) {
+    let times = ours.first.0.iter_mut().zip(&mut ours.last.0);
+    for (first, last) in times.filter(|(_, last)| last.is_finite()) {
+        *first /= 2.0;
+        *last -= *first;
+    }
+    for (over, longer) in [&mut ours.first, &mut ours.last] {
+        longer.clear();
+        over.retain(|seconds| seconds.is_finite());
+    }
+}
+
+/// By the lines in which TGen tells how streams are.
 fn in_shadow(folder: &Path) -> Times {
     let mut times = Times::new();
     for host in fs::read_dir(folder.join("hosts")).unwrap() {
         for file in fs::read_dir(host.unwrap().path()).unwrap() {
             let path = file.unwrap().path();
             let name = path.file_name().unwrap().to_string_lossy().into_owned();
-            if !name.starts_with("tgen.") || !name.ends_with(".stdout") {
-                continue;
-            }
-            let text = fs::read_to_string(&path).unwrap();
-            for line in text.lines().filter(|line| line.contains("[stream-success]")) {
-                let number = |name: &str| -> Option<u64> {
-                    let (_, rest) = line.split_once(&format!("{name}="))?;
-                    rest.split([',', ']']).next()?.parse().ok()
-                };
-                let times_us =
-                    (number("usecs-to-first-byte-recv"), number("usecs-to-last-byte-recv"));
-                if let (Some(bytes), (Some(first), Some(last))) = (number("recvsize"), times_us) {
-                    // Servers log their ends of streams, too, which receive next to nothing.
-                    times.entry(bytes).or_default().push((first as f64 / 1e6, last as f64 / 1e6));
-                }
+            // Servers log their ends of streams, too.
+            if name.starts_with("tgen.")
+                && name.ends_with(".stdout")
+                && !path.to_string_lossy().contains("/server")
+            {
+                read_log(&fs::read_to_string(&path).unwrap(), &mut times);
             }
         }
     }
     times
+}
+
+/// What TGen tells of a stream while it is under way. When it began, and when its first byte came, is told at its end only: until then the first line of it is all there is.
+struct Stream<'a> {
+    seen_s: f64,
+    last_line: &'a str,
+}
+
+/// What one TGen tells.
+fn read_log(text: &str, times: &mut Times) {
+    let number = |line: &str, name: &str| -> Option<u64> {
+        let (_, rest) = line.split_once(&format!("{name}="))?;
+        rest.split([',', ']']).next()?.parse().ok()
+    };
+    let mut streams: BTreeMap<u64, Stream<'_>> = BTreeMap::new();
+    let mut end_s = 0.0_f64;
+    for line in text.lines() {
+        let at_s: f64 = line.split(' ').nth(2).and_then(|it| it.parse().ok()).unwrap_or(0.0);
+        end_s = end_s.max(at_s);
+        let Some(id) = number(line, "stream [id").filter(|_| line.contains("[stream-")) else {
+            continue;
+        };
+        let new = Stream { seen_s: at_s, last_line: line };
+        streams.entry(id).or_insert(new).last_line = line;
+    }
+    for Stream { seen_s, last_line: line } in streams.into_values() {
+        let Some(bytes) = number(line, "recvsize") else { continue };
+        let seconds = |name| number(line, name).map(|us| us as f64 / 1e6);
+        let of_size = times.entry(bytes).or_default();
+        if line.contains("[stream-success]") || line.contains("[stream-error]") {
+            let (first, last) =
+                (seconds("usecs-to-first-byte-recv"), seconds("usecs-to-last-byte-recv"));
+            of_size.add(first, last, Ending::Over);
+        } else {
+            of_size.last.1.push(end_s - seen_s);
+            if number(line, "payload-bytes-recv") == Some(0) {
+                of_size.first.1.push(end_s - seen_s);
+            }
+        }
+    }
 }
 
 /// As tornettools has gathered them: lists of seconds by size.
@@ -97,29 +165,36 @@ fn in_results(folder: &Path) -> Times {
     };
     let firsts = read("time_to_first_byte_recv.json");
     let lasts = read("time_to_last_byte_recv.json");
-    let sizes = lasts.iter().filter_map(|(size, lasts)| Some((size.parse().ok()?, size, lasts)));
-    // Only their medians are asked for: which first byte is of which download does not matter.
-    let pairs = |size: &str, lasts: &[f64]| {
-        firsts[size].iter().copied().zip(lasts.iter().copied()).collect::<Vec<_>>()
-    };
-    sizes.map(|(bytes, size, lasts)| (bytes, pairs(size, lasts))).collect()
+    let sizes = lasts.into_iter().filter_map(|(size, lasts)| {
+        let first = (firsts.get(&size)?.clone(), Vec::new());
+        Some((size.parse().ok()?, Downloads { first, last: (lasts, Vec::new()) }))
+    });
+    sizes.collect()
 }
 
 fn in_ours(path: &Path, from_s: u64) -> Times {
+    let rows = |path: &Path| -> Vec<BTreeMap<String, String>> {
+        csv::Reader::from_path(path).unwrap().deserialize().map(Result::unwrap).collect()
+    };
+    let seconds = rows(&path.with_file_name("seconds.csv"));
+    let end_s = seconds.iter().map(|row| row["second"].parse::<u64>().unwrap() + 1).max();
+    let end_ns = end_s.unwrap() * 1_000_000_000;
     let mut times = Times::new();
-    for row in csv::Reader::from_path(path).unwrap().deserialize() {
-        let row: BTreeMap<String, String> = row.unwrap();
-        if row["begun_ns"].parse::<u64>().unwrap() < from_s * 1_000_000_000 {
+    for row in rows(path) {
+        let number = |name: &str| row[name].parse::<u64>().ok();
+        let (bytes, begun_ns) = (number("asked_bytes"), number("begun_ns").unwrap());
+        if begun_ns < from_s * 1_000_000_000 {
             continue;
         }
-        let seconds = |name: &str| row[name].parse::<u64>().map(|ns| ns as f64 / 1e9);
-        if let (Ok(bytes), Ok(first), Ok(last), "complete") = (
-            row["asked_bytes"].parse(),
-            seconds("first_byte_ns"),
-            seconds("last_byte_ns"),
-            row["ending"].as_str(),
-        ) {
-            times.entry(bytes).or_default().push((first, last));
+        let seconds = |name: &str| number(name).map(|ns| ns as f64 / 1e9);
+        let ending = match row["ending"].as_str() {
+            "under way" => Ending::UnderWayFor(end_ns.saturating_sub(begun_ns) as f64 / 1e9),
+            _ => Ending::Over,
+        };
+        if let Some(bytes) = bytes {
+            let is_whole = row["ending"] == "complete";
+            let last = seconds("last_byte_ns").filter(|_| is_whole);
+            times.entry(bytes).or_default().add(seconds("first_byte_ns"), last, ending);
         }
     }
     times

@@ -141,6 +141,11 @@ fn difference(
         Some(_) => format!("{it:+.1} %, {} seeds: no difference is shown", it.count),
         None => format!("{it:+.1} %, one seed: it may be chance"),
     };
+    let seeds = runs(all, other, load).count();
+    let detail = match it.count < seeds {
+        true => format!("{detail}; of {seeds} with which there were runs: the others lack it"),
+        false => detail,
+    };
     let title = format!("{other} against {first}, load {load} %: {}", quantity.words);
     let change = (it.count > 0).then(|| case(title, (load, quantity), it, detail))?;
     Some(change.column("variant", other).column("against", first))

@@ -112,6 +112,9 @@ impl Scene {
         weigh(&network, &relays)?;
         output.doing("waiting for the consensus that lists and weighs them");
         network.wait_until_known(&fingerprints, PATIENCE)?;
+        for relay in &mut joined {
+            relay.wait_until_it_knows(&fingerprints, PATIENCE)?;
+        }
         if let Some(wan) = &wan {
             enter(wan.host(CLIENT)?)?;
         }

@@ -111,7 +111,8 @@ impl Downloads {
         clock: Clock,
         interrupt: &Interrupt,
     ) -> Result<(), Error> {
-        let deadline = clock.now() + Duration::from_secs(40);
+        // Several times as long as they take to come whole, at what they ask for.
+        let deadline = clock.now() + Duration::from_secs(120);
         while self.shared.whole.load(Ordering::Acquire) < AT_ONCE / 2 {
             if clock.now() > deadline {
                 let problem = self.shared.problem.lock().unwrap_or_else(PoisonError::into_inner);

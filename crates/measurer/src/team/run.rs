@@ -260,9 +260,10 @@ impl<'t> Run<'t> {
             }
             Action::Stop { .. } => self.stop(),
             Action::Done(outcome) => {
-                // The last second came with the end; the measurement no longer has it.
-                let seconds = outcome.estimate().map_or(&[][..], |estimate| &estimate.seconds);
+                // The last second came with the end; the measurement no longer has it. (Of a round before, where a relay did not want another one, all was told.)
                 let round = self.measurement.round();
+                let estimate = outcome.estimate().filter(|estimate| estimate.rounds == round);
+                let seconds = estimate.map_or(&[][..], |estimate| &estimate.seconds);
                 for totals in seconds.iter().skip(self.seconds_told as usize) {
                     let measured = Rate::from_byte_per_s(totals.total());
                     progress(Progress::Second { round, index: totals.second, measured });

@@ -198,18 +198,20 @@ impl Kernel {
                 self.send_flight(index);
                 self.send(index);
             }
-        } else if let Some(Reverse((_, index, uses))) = self.silences.pop() {
-            self.handle_silence(index, uses);
+        } else if let Some(Reverse((at, index, uses))) = self.silences.pop() {
+            self.handle_silence(at, index, uses);
         }
     }
 
-    fn handle_silence(&mut self, index: u32, uses: u32) {
+    fn handle_silence(&mut self, at: u64, index: u32, uses: u32) {
         let now = self.now;
         let socket = &mut self.sockets[index as usize];
         if socket.uses != uses || socket.phase == Phase::Free {
             return;
         }
-        socket.is_watched = false;
+        if at == socket.watched_at {
+            socket.watched_at = u64::MAX;
+        }
         if socket.tx.silent_at <= now {
             socket.tx.handle_silence();
             self.send(index);
@@ -218,11 +220,12 @@ impl Kernel {
         }
     }
 
+    /// Looks after a socket. When it counts as silent moves on with each acknowledgement, and back when its round trip is known: a later entry is of use only where there is none.
     fn watch(&mut self, index: u32) {
         let socket = &mut self.sockets[index as usize];
         let at = socket.tx.silent_at;
-        if at < u64::MAX && !socket.is_watched {
-            socket.is_watched = true;
+        if at < socket.watched_at {
+            socket.watched_at = at;
             self.silences.push(Reverse((at, index, socket.uses)));
         }
     }

@@ -27,8 +27,6 @@ pub(super) struct Socket {
     pub(super) is_ready: bool,
     /// The application has more than there was room for.
     pub(super) wants_room: bool,
-    /// There is an entry for its silence.
-    pub(super) is_watched: bool,
     pub(super) peer_host: u32,
     pub(super) peer: SocketKey,
     pub(super) latency_ns: u32,
@@ -38,6 +36,8 @@ pub(super) struct Socket {
     pub(super) conn: u32,
     pub(super) rx: Receiver,
     pub(super) purpose: Purpose,
+    /// The earliest entry for its silence; [`u64::MAX`] without any.
+    pub(super) watched_at: u64,
     /// FEEDBACK cells among those that were written and not sent. In a box: most links have none.
     pub(super) feedback: Option<Box<Feedback>>,
     pub(super) tx: Sender,
@@ -64,7 +64,7 @@ impl Socket {
             feedback: None,
             is_ready: false,
             wants_room: false,
-            is_watched: false,
+            watched_at: u64::MAX,
         }
     }
 

@@ -76,6 +76,8 @@ pub(super) struct Sender {
     is_repair_due: bool,
     /// The window has held something back since the last acknowledgement.
     is_limited: bool,
+    /// The last answer to losses was one to silence: what is sent again lets the window grow.
+    is_after_silence: bool,
 
     /// What is to be sent again.
     #[expect(
@@ -121,6 +123,7 @@ impl Sender {
             },
             threshold: u64::MAX,
             recovers_until: 0,
+            is_after_silence: false,
             is_repair_due: false,
             is_limited: false,
             peak: 0,
@@ -161,6 +164,7 @@ impl Sender {
         }
         if let Some((_, bytes)) = self.again.as_ref().and_then(|again| again.front()) {
             let fits = self.in_flight + u64::from(*bytes) <= self.cwnd;
+            self.is_limited |= !fits;
             return fits || self.in_flight == 0 || self.is_repair_due;
         }
         let unsent = self.written - self.next;
@@ -238,12 +242,13 @@ impl Sender {
 
     /// A flight has come, all before `next`, and the receiver takes what is before `window_end`.
     pub(super) fn handle_ack(&mut self, now: u64, number: u32, next: u64, window_end: u64) {
-        let is_news = next > self.acked;
-        self.acked = self.acked.max(next);
+        let news = next.saturating_sub(self.acked);
+        self.acked += news;
         self.window_end = self.window_end.max(window_end);
         let mut overlooked = 0;
         if self.is_shadows() {
-            self.count_duplicates(number, is_news);
+            self.count_duplicates(number, news > 0);
+            self.forget_what_has_come();
         }
         while let Some(flight) =
             self.flights.get(overlooked).copied().filter(|it| it.number <= number)
@@ -263,19 +268,18 @@ impl Sender {
                 self.handle_round_trip(now, &flight);
             }
             // A window that is not used says nothing of the path. As in Linux, half of it is enough in slow start.
-            let is_used = self.is_limited
-                || self.cwnd < self.threshold.min(2 * self.peak)
-                || self.is_shadows();
-            if flight.start >= self.recovers_until && is_used {
+            let is_used = self.is_limited || self.cwnd < self.threshold.min(2 * self.peak);
+            let may_grow = flight.start >= self.recovers_until || self.is_after_silence;
+            if may_grow && is_used && !self.is_shadows() {
                 self.grow(now, u64::from(flight.bytes));
             }
         }
         if self.acked >= self.peak_until {
             (self.peak, self.peak_until) = (self.in_flight, self.next);
         }
-        if is_news || !self.is_shadows() {
+        if news > 0 || !self.is_shadows() {
             if self.is_shadows() {
-                self.hear_news_of_shadow();
+                self.hear_news_of_shadow(now, news);
             }
             self.silences = 0;
             self.silent_at = now + self.silence_ns();
@@ -306,7 +310,7 @@ impl Sender {
             self.cwnd = self.window_after_silence_of_shadow();
             self.handle_silence_of_shadow();
         }
-        self.recovers_until = self.next;
+        (self.recovers_until, self.is_after_silence) = (self.next, true);
         self.silences += 1;
         self.silent_at = u64::MAX;
     }
@@ -318,6 +322,7 @@ impl Sender {
             self.cwnd = self.threshold;
             let end = flight.start + u64::from(flight.bytes);
             self.recovers_until = if self.is_shadows() { end } else { self.next };
+            self.is_after_silence = false;
             self.is_repair_due = true;
         }
     }

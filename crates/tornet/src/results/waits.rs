@@ -51,18 +51,24 @@ impl Waits {
         points
     }
 
-    /// The time that this share takes at most, from 0 to 1: between two if both will do. Infinite if more fail; `None` if too few were over to tell.
+    /// The time that this share takes at most, from 0 to 1: between two if both will do. Infinite if more than the rest fail for certain; `None` if too few
+    /// were over to tell.
     #[must_use]
     pub fn quantile(&self, share: f64) -> Option<f64> {
         // Shares are products of many fractions.
         const ROUNDING: f64 = 1e-9;
         let distribution = self.distribution();
         let place = distribution.partition_point(|(_, reached)| *reached < share - ROUNDING);
-        let Some((time, reached)) = distribution.get(place) else { return self.never() };
-        if *reached > share + ROUNDING {
+        let Some((time, reached)) = distribution.get(place) else {
+            let never = self.never(distribution.last());
+            return (never > 0.0 && never >= 1.0 - share - ROUNDING).then_some(f64::INFINITY);
+        };
+        if *reached > share + ROUNDING || *reached > 1.0 - ROUNDING {
             return Some(*time);
         }
-        let next = distribution.get(place + 1).map(|it| it.0).or_else(|| self.never());
+        let is_all = self.never(distribution.last()) > 1.0 - reached - ROUNDING;
+        let next = distribution.get(place + 1).map(|it| it.0);
+        let next = next.or_else(|| is_all.then_some(f64::INFINITY));
         next.map(|next| f64::midpoint(*time, next))
     }
 
@@ -72,12 +78,13 @@ impl Waits {
         self.quantile(0.5)
     }
 
-    /// What those take that are left after the last that was over: infinitely long, if none of them was still under way.
-    fn never(&self) -> Option<f64> {
-        let last = self.over_s.iter().rfind(|it| it.is_finite()).copied().unwrap_or(0.0);
-        let is_open = self.longer_than_s.last().is_some_and(|it| *it >= last);
-        let fails = self.over_s.last().is_some_and(|it| it.is_infinite());
-        (fails && !is_open).then_some(f64::INFINITY)
+    /// The share that never comes, if all that was still under way after the last that was over does come.
+    #[expect(clippy::cast_precision_loss, reason = "numbers of downloads")]
+    fn never(&self, last: Option<&(f64, f64)>) -> f64 {
+        let (time, reached) = last.copied().unwrap_or_default();
+        let fail = self.over_s.len() - self.over_s.partition_point(|it| it.is_finite());
+        let open = self.longer_than_s.len() - self.longer_than_s.partition_point(|it| *it < time);
+        if fail == 0 { 0.0 } else { (1.0 - reached) * fail as f64 / (fail + open) as f64 }
     }
 }
 
@@ -123,7 +130,12 @@ mod tests {
         };
         assert_eq!(with(1, vec![]).median(), Some(2.5));
         assert_eq!(with(4, vec![]).median(), Some(f64::INFINITY));
-        assert_eq!(with(4, vec![5.0]).median(), None, "it may come, or not");
+        assert_eq!(with(4, vec![5.0]).median(), Some(f64::INFINITY), "whether it comes or not");
+        assert_eq!(with(3, vec![5.0]).median(), None, "it is the one in the middle");
+        assert_eq!(with(99, vec![0.1]).median(), Some(f64::INFINITY));
+        assert_eq!(with(1, vec![]).quantile(0.75), Some(f64::INFINITY), "between 3 and never");
+        assert_eq!(Waits::new(over.clone(), vec![]).quantile(1.0), Some(3.0));
+        assert_eq!(Waits::new(over.clone(), vec![9.0]).quantile(1.0), None);
         assert_eq!(Waits::default().median(), None);
     }
 

@@ -50,7 +50,8 @@ impl Kernel {
             let loss = socket.map_or(0, |socket| socket.loss);
             is_lost = loss > 0 && is_hit(self.lot.next() >> 32, loss, bytes);
             self.counts.lost_flights += u64::from(is_lost);
-            if self.overflows(at, mail.socket.index, takes_ns) {
+            // What is lost on its way does not come to the queue.
+            if !is_lost && self.overflows(at, mail.socket.index, takes_ns) {
                 is_lost = true;
                 self.counts.dropped_flights += 1;
             }

@@ -166,7 +166,9 @@ impl Sender {
             cubic.middle_s = libm::cbrt((cubic.origin - cwnd) / CUBIC_C);
             cubic.friendly = cwnd;
         }
-        let since_s = (now - cubic.began_at + self.start.least_ns) as f64 * 1e-9;
+        // After a time-out no round trip is known until something new has come.
+        let least_ns = if self.start.least_ns == u64::MAX { 0 } else { self.start.least_ns };
+        let since_s = (now - cubic.began_at + least_ns) as f64 * 1e-9;
         let offset = since_s - cubic.middle_s;
         let target = cubic.origin + CUBIC_C * offset * offset * offset;
         cubic.friendly += 3.0 * (1.0 - CUBIC_BETA) / (1.0 + CUBIC_BETA) * acked / cwnd;

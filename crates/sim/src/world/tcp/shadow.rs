@@ -2,25 +2,30 @@
 //!
 //! - A window counts packets, and what was written one by one is not merged: on links they are shorter than a segment.
 //! - It begins with two of them, and with ten after a time-out. It does not rest after a pause, and need not be used to grow.
-//! - A loss is noticed by three acknowledgements of what came after it, each costs half of the window, and one of what was sent again is not noticed: it takes a time-out.
+//! - The loss of the first byte that is missing is noticed by three acknowledgements of what came after it, and then that of the next one by three more, if they come. Each costs half of the window.
+//!   That of what was sent again is not noticed: it takes a time-out.
 //! - No round trip is ever measured (`tcp.c` clears the time stamp before it is to be echoed). So a time-out is a second long at first, twice as long after each, for as
 //!   long as the connection lasts, up to two minutes; it is a second again after three in a row.
 
 use super::{Control, Flight, MSS, SILENCE_FIRST_NS, Sender};
 
 /// Bytes of tor's in a packet between relays, on average: 990 to 1,227 by pcap.
-const PACKET_OF_LINK: u64 = 1_200;
+const PACKET_OF_LINK: u32 = 1_200;
+
+/// Elsewhere packets are whole segments.
+const SEGMENT: u32 = 1_448;
+const _: () = assert!(SEGMENT as u64 == MSS, "the same, in what a packet is counted in");
 
 const PACKETS_FIRST: u64 = 2;
 const PACKETS_AFTER_SILENCE: u64 = 10;
 
 /// Its packets are sent one by one; so few share their fate here.
-pub(super) const FLIGHT_MAX: u64 = 4 * PACKET_OF_LINK;
+pub(super) const FLIGHT_MAX: u64 = 4 * PACKET_OF_LINK as u64;
 
 const SILENCE_MAX_NS: u64 = 120_000_000_000;
 
 /// So many acknowledgements without news tell of a loss.
-const DUPLICATES: u64 = 3;
+const DUPLICATES: u32 = 3;
 
 /// After more time-outs in a row than these nothing is thought of before.
 const SILENCES_FORGOTTEN: u32 = 2;
@@ -28,21 +33,24 @@ const SILENCES_FORGOTTEN: u32 = 2;
 /// What a sender knows besides.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Peculiar {
-    packet_bytes: u64,
     timeout_ns: u64,
+    packet_bytes: u32,
     /// Packets that were acknowledged since the last of them that brought news.
-    duplicates: u64,
+    duplicates: u32,
 }
 
 impl Peculiar {
     pub(super) const NEW: Self =
-        Self { packet_bytes: MSS, timeout_ns: SILENCE_FIRST_NS, duplicates: 0 };
+        Self { timeout_ns: SILENCE_FIRST_NS, packet_bytes: SEGMENT, duplicates: 0 };
 }
 
 impl Sender {
     /// It is to carry cells, in records that are written one by one.
     pub(in crate::world) const fn carry_cells(&mut self) {
         self.peculiar.packet_bytes = PACKET_OF_LINK;
+        if self.is_shadows() {
+            self.cwnd = PACKETS_FIRST * PACKET_OF_LINK as u64;
+        }
     }
 
     pub(super) const fn is_shadows(&self) -> bool {
@@ -51,7 +59,7 @@ impl Sender {
 
     /// What windows are counted in.
     pub(super) const fn packet_bytes(&self) -> u64 {
-        if self.is_shadows() { self.peculiar.packet_bytes } else { MSS }
+        if self.is_shadows() { self.peculiar.packet_bytes as u64 } else { MSS }
     }
 
     pub(super) const fn first_window_of_shadow() -> u64 {
@@ -71,17 +79,29 @@ impl Sender {
         if is_news {
             self.peculiar.duplicates = 0;
         } else if let Some(it) = self.flights.iter().find(|it| it.number == number) {
-            let packets = u64::from(it.bytes).div_ceil(self.peculiar.packet_bytes);
-            self.peculiar.duplicates += packets;
+            self.peculiar.duplicates += it.bytes.div_ceil(self.peculiar.packet_bytes);
         }
     }
 
-    /// Whether the loss of a flight, before one that has come, is not noticed.
-    pub(super) const fn overlooks(&self, flight: &Flight) -> bool {
-        flight.is_again || self.peculiar.duplicates < DUPLICATES
+    /// All that has come without a gap is under way no more, though what acknowledged it was for another copy of it.
+    pub(super) fn forget_what_has_come(&mut self) {
+        let (acked, mut gone) = (self.acked, 0);
+        self.flights.retain(|it| {
+            let has_come = it.is_again && it.start + u64::from(it.bytes) <= acked;
+            gone += if has_come { u64::from(it.bytes) } else { 0 };
+            !has_come
+        });
+        self.in_flight -= gone;
     }
 
-    pub(super) const fn hear_news_of_shadow(&mut self) {
+    /// Whether the loss of a flight, before one that has come, is not noticed: it is only of the first byte that is missing.
+    pub(super) const fn overlooks(&self, flight: &Flight) -> bool {
+        flight.is_again || flight.start > self.acked || self.peculiar.duplicates < DUPLICATES
+    }
+
+    /// So many bytes more have come without a gap: all of them let the window grow, those that had waited behind a gap, too.
+    pub(super) fn hear_news_of_shadow(&mut self, now: u64, news: u64) {
+        self.grow(now, news);
         if self.silences > SILENCES_FORGOTTEN {
             self.peculiar.timeout_ns = SILENCE_FIRST_NS;
         }

@@ -175,3 +175,69 @@ fn shadows_tcp_notices_a_loss_late_and_that_of_what_was_sent_again_not_at_all() 
     assert_eq!(noticed_after(Control::Reno), (Some(1), true));
     assert_eq!(noticed_after(Control::Shadow), (Some(3), false));
 }
+
+#[test]
+fn shadows_tcp_mends_one_hole_after_the_other_and_linux_all_at_once() {
+    // Of ten segments the first and the third get lost. Which are sent again after each acknowledgement of the others.
+    let mended = |control: Control| {
+        let mut sender = Sender::new(control, 1 << 30);
+        let one = |sender: &mut Sender, now: u64| {
+            sender.write(1448);
+            sender.take_flight(now, 1).expect("the window has room")
+        };
+        for now in 0..20 {
+            let Flight { number, start, bytes, .. } = one(&mut sender, now);
+            sender.handle_ack(now, number, start + u64::from(bytes), 1 << 30);
+        }
+        let flights: Vec<Flight> = (0..10).map(|_| one(&mut sender, 50)).collect();
+        let mut mended = Vec::new();
+        let mut ack = |sender: &mut Sender, place: usize, number: u32, acked: u64| {
+            sender.handle_ack(100, number, acked, 1 << 30);
+            let again = send_all(sender, 100);
+            let place_of = |it: &Flight| flights.iter().position(|old| old.start == it.start);
+            mended.extend(again.iter().map(|it| (place, place_of(it).expect("one of them"))));
+            again.first().map(|it| it.number)
+        };
+        // Those that were sent before come before what is sent again.
+        let mut again = None;
+        for place in [1, 3, 4, 5, 6, 7, 8, 9] {
+            let first = ack(&mut sender, place, flights[place].number, flights[0].start);
+            again = again.or(first);
+        }
+        ack(&mut sender, 0, again.expect("sent again"), flights[2].start);
+        for place in 10..13 {
+            let Flight { number, .. } = one(&mut sender, 70);
+            ack(&mut sender, place, number, flights[2].start);
+        }
+        mended
+    };
+    // By the next one, as soon as the window has room. (Then nobody acknowledges that.)
+    assert_eq!(mended(Control::Cubic)[..2], [(1, 0), (4, 2)]);
+    assert_eq!(mended(Control::Shadow), [(4, 0), (12, 2)]);
+}
+
+#[test]
+fn what_is_sent_again_after_a_time_out_doubles_in_each_round() {
+    for control in [Control::Cubic, Control::Reno, Control::Shadow] {
+        let mut sender = Sender::new(control, 1 << 30);
+        sender.write(1 << 20);
+        let mut now = 0;
+        let segments =
+            |flights: &[Flight]| flights.iter().map(|it| it.bytes).sum::<u32>().div_ceil(1448);
+        let mut pass_round = |sender: &mut Sender, comes: bool| {
+            let flights = send_all(sender, now);
+            now += 100_000_000;
+            for Flight { number, start, bytes, .. } in flights.iter().filter(|_| comes) {
+                sender.handle_ack(now, *number, start + u64::from(*bytes), 1 << 30);
+            }
+            segments(&flights)
+        };
+        while pass_round(&mut sender, true) < 64 {}
+        assert!(pass_round(&mut sender, false) > 100, "all of them get lost");
+        sender.handle_silence();
+        // Flights are sent again as they were: of up to eleven segments.
+        let rounds = [(); 5].map(|()| pass_round(&mut sender, true));
+        assert!(rounds[0] <= 11, "{control:?}: {rounds:?}");
+        assert!(rounds[4] >= 4 * rounds[0], "{control:?}: {rounds:?}");
+    }
+}
