@@ -7,7 +7,7 @@ use crate::simulated::{
     self, Batch, Interval, Played, Store, in_words, over_seeds, per_second, times, together,
 };
 use crate::telling::judged;
-use report::experiment::{Axis, Case, ExperimentFigure, On, Role, Series, Style};
+use report::experiment::{Axis, Case, CaseVerdict, ExperimentFigure, On, Role, Series, Style};
 
 const FLASHFLOW: &str = "flashflow";
 const TORFLOW: &str = "torflow";
@@ -95,21 +95,21 @@ impl Results {
             (it.count < seeds)
                 .then(|| format!("; {} of {seeds} seeds have a median with {name}", it.count))
         });
-        let is_told = change.is_finite() && lacks.iter().all(Option::is_none);
         let lacks: String = lacks.into_iter().flatten().collect();
         let usual = if load == 100 {
             format!("; the paper's: {:+.0} %", paper * 100.0)
         } else {
             String::new()
         };
-        Some(judged(
-            format!("{} come faster at a load of {load} %", in_words(bytes)),
-            is_told.then_some(change < 0.0),
-            format!(
-                "{ours:.2} s with FlashFlow, {theirs:.2} s with TorFlow: {:+.0} %{usual}{lacks}",
-                change * 100.0
-            ),
-        ))
+        let name = format!("{} come faster at a load of {load} %", in_words(bytes));
+        let detail = format!(
+            "{ours:.2} s with FlashFlow, {theirs:.2} s with TorFlow: {:+.0} %{usual}{lacks}",
+            change * 100.0
+        );
+        if !lacks.is_empty() {
+            return Some(Case::new(name, None, None).ended(CaseVerdict::Inconclusive, detail));
+        }
+        Some(judged(name, change.is_finite().then_some(change < 0.0), detail))
     }
 
     fn more_reliable(&self, load: u32) -> Case {
@@ -238,7 +238,6 @@ fn errors(name: &str, title: &str, label: &str, groups: &[(String, Vec<f64>)]) -
 mod tests {
     use super::*;
     use crate::simulated::Point;
-    use report::experiment::CaseVerdict;
     use tornet::results::{Transfers, Unfinished};
 
     fn played(variant: &str, seed: u64, last_s: f64, failed: usize) -> Played {
@@ -294,6 +293,18 @@ mod tests {
         for (results, expected) in cases {
             assert_eq!(verdicts(&results), expected);
         }
+    }
+
+    /// The seeds that have one are the fast ones.
+    #[test]
+    fn a_seed_without_a_median_leaves_nothing_to_compare() {
+        let mut results = results([0.04, 0.29], [1.2, 1.1], [0, 0]);
+        let theirs = results.runs.iter_mut().find(|it| it.point.variant == TORFLOW);
+        theirs.expect("one").sizes[0].unfinished = vec![Unfinished::FAILED; 20];
+        let cases = results.cases(&[100]);
+        let faster = cases.iter().find(|it| it.name.contains("come faster")).expect("judged");
+        assert_eq!(faster.verdict, CaseVerdict::Inconclusive, "{faster:?}");
+        assert!(faster.detail.contains("1 of 2 seeds have a median with torflow"), "{faster:?}");
     }
 
     #[test]

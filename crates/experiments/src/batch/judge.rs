@@ -217,6 +217,16 @@ mod tests {
     }
 
     #[test]
+    fn seeds_that_have_no_median_are_told_of() {
+        let mut all: Vec<Played> = (1..=3).map(|seed| played("slow", seed, 2.0)).collect();
+        all.extend((1..=3).map(|seed| played("fast", seed, 1.0)));
+        all[5].sizes[0].unfinished = vec![Unfinished::FAILED; 9];
+        let report = report(&["slow", "fast"], &all, Vec::new());
+        let case = found(&report, "fast against slow, load 100 %: median time to the last byte");
+        assert!(case.detail.contains("2 seeds; of 3 with which there were runs"), "{case:?}");
+    }
+
+    #[test]
     fn one_seed_shows_nothing_and_no_run_is_said_to_be_none() {
         let all = [played("a", 1, 1.0), played("b", 1, 2.0)];
         let told = report(&["a", "b"], &all, Vec::new());
