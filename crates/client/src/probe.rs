@@ -256,14 +256,13 @@ impl Prober {
                 self.probed.hop_times = self.client.hop_times(circuit).to_vec();
                 self.ask_next(now, circuit, 0);
             }
-            (
-                ClientEvent::Lost { circuit, cause },
-                Stage::Building { circuit: its, began, until },
-            ) if circuit == *its && is_swept(&cause) && self.again.is_some() => {
-                let (began, until) = (*began, *until);
+            (ClientEvent::Lost { circuit, cause }, Stage::Building { circuit: its, until, .. })
+                if circuit == *its && is_swept(&cause) && self.again.is_some() =>
+            {
+                let until = *until;
                 if let Some(plan) = self.again.take() {
                     let circuit = self.client.open(now, &plan);
-                    self.stage = Stage::Building { circuit, began, until };
+                    self.stage = Stage::Building { circuit, began: now, until };
                 }
             }
             (ClientEvent::Lost { circuit, cause }, stage) if stage.circuit() == Some(circuit) => {

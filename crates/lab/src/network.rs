@@ -226,7 +226,11 @@ impl Network {
             }
             // Not the authorities' latest, which may be later than anybody else's.
             let since = get_if_any(node, &mut control, "consensus/valid-after")?;
-            let since = since.and_then(|text| consensus::unix_time(&text)).unwrap_or(u64::MAX);
+            let since = since.and_then(|text| consensus::unix_time(&text));
+            let Some(since) = since else {
+                let what = format!("`{}` to say since when its consensus holds", node.nickname);
+                return Err(launch::timeout(what, deadline, Some(node)));
+            };
             valid_after_unix_s = valid_after_unix_s.min(since);
         }
         Ok(valid_after_unix_s)

@@ -57,11 +57,14 @@ pub(crate) fn wait_for_end(child: &mut Child, patience: Duration) -> Option<Exit
     child.try_wait().ok().flatten()
 }
 
-/// Waits until a process, child or not, has ended, and says whether it has; returns at once if there is none.
+/// Waits until a process, child or not, has ended, and says whether it has; returns at once if there is none, or if the system does not let us wait.
 pub(crate) fn wait_for_exit(pid: u32, patience: Duration) -> bool {
     let deadline = Deadline::after(patience);
     let Some(pid) = i32::try_from(pid).ok().and_then(Pid::from_raw) else { return true };
-    let Ok(handle) = pidfd_open(pid, PidfdFlags::empty()) else { return true };
+    let handle = match pidfd_open(pid, PidfdFlags::empty()) {
+        Ok(handle) => handle,
+        Err(error) => return error == Errno::SRCH,
+    };
     loop {
         if readable(&handle, deadline.left()) {
             return true;

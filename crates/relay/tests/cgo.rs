@@ -113,8 +113,6 @@ impl Watch<client::Client<StdRng>> for Telling {
                 ClientEvent::Lost { cause, .. } if self.begin_again(drive.node_mut(), &cause) => {
                     continue;
                 }
-                // Of the try before.
-                ClientEvent::Over { figures, .. } if figures.received_bytes == 0 => continue,
                 other => Err(format!("{other:?}")),
             };
             let _ = self.told.send(told);

@@ -59,13 +59,10 @@ fn main() {
         panic!("FOLDER-OF-SHADOW TRANSFERS.CSV [SECOND] please")
     };
     let from_s: u64 = from.map_or(0, |it| it.parse().unwrap());
-    let (shadow, mut ours) = (Path::new(shadow), in_ours(Path::new(ours), from_s));
-    let shadow = if shadow.join("time_to_last_byte_recv.json").is_file() {
-        ours.values_mut().for_each(after_the_request);
-        in_results(shadow)
-    } else {
-        in_shadow(shadow)
-    };
+    let shadow = Path::new(shadow);
+    let are_results = shadow.join("time_to_last_byte_recv.json").is_file();
+    let mut ours = in_ours(Path::new(ours), from_s, are_results);
+    let shadow = if are_results { in_results(shadow) } else { in_shadow(shadow) };
     println!("| bytes | downloads | first byte, s | last byte, s | ours over Shadow |");
     println!("|---|---|---|---|---|");
     for (bytes, theirs) in shadow {
@@ -86,31 +83,19 @@ fn main() {
     }
 }
 
-/// Of what came whole, from the request on.
-fn after_the_request(ours: &mut Downloads) {
-    let times = ours.first.0.iter_mut().zip(&mut ours.last.0);
-    for (first, last) in times.filter(|(_, last)| last.is_finite()) {
-        *first /= 2.0;
-        *last -= *first;
-    }
-    for (over, longer) in [&mut ours.first, &mut ours.last] {
-        longer.clear();
-        over.retain(|seconds| seconds.is_finite());
-    }
-}
-
 /// By the lines in which TGen tells how streams are.
 fn in_shadow(folder: &Path) -> Times {
     let mut times = Times::new();
     for host in fs::read_dir(folder.join("hosts")).unwrap() {
-        for file in fs::read_dir(host.unwrap().path()).unwrap() {
+        let host = host.unwrap();
+        // Servers log their ends of streams, too.
+        if host.file_name().to_string_lossy().starts_with("server") {
+            continue;
+        }
+        for file in fs::read_dir(host.path()).unwrap() {
             let path = file.unwrap().path();
             let name = path.file_name().unwrap().to_string_lossy().into_owned();
-            // Servers log their ends of streams, too.
-            if name.starts_with("tgen.")
-                && name.ends_with(".stdout")
-                && !path.to_string_lossy().contains("/server")
-            {
+            if name.starts_with("tgen.") && name.ends_with(".stdout") {
                 read_log(&fs::read_to_string(&path).unwrap(), &mut times);
             }
         }
@@ -146,9 +131,10 @@ fn read_log(text: &str, times: &mut Times) {
         let seconds = |name| number(line, name).map(|us| us as f64 / 1e6);
         let of_size = times.entry(bytes).or_default();
         if line.contains("[stream-success]") || line.contains("[stream-error]") {
-            let (first, last) =
-                (seconds("usecs-to-first-byte-recv"), seconds("usecs-to-last-byte-recv"));
-            of_size.add(first, last, Ending::Over);
+            // Of what was given up it is the last byte that came at all.
+            let last = seconds("usecs-to-last-byte-recv");
+            let last = last.filter(|_| line.contains("[stream-success]"));
+            of_size.add(seconds("usecs-to-first-byte-recv"), last, Ending::Over);
         } else {
             of_size.last.1.push(end_s - seen_s);
             if number(line, "payload-bytes-recv") == Some(0) {
@@ -172,12 +158,13 @@ fn in_results(folder: &Path) -> Times {
     sizes.collect()
 }
 
-fn in_ours(path: &Path, from_s: u64) -> Times {
+/// `are_results`: only what came whole, from the request on.
+fn in_ours(path: &Path, from_s: u64, are_results: bool) -> Times {
     let rows = |path: &Path| -> Vec<BTreeMap<String, String>> {
         csv::Reader::from_path(path).unwrap().deserialize().map(Result::unwrap).collect()
     };
     let seconds = rows(&path.with_file_name("seconds.csv"));
-    let end_s = seconds.iter().map(|row| row["second"].parse::<u64>().unwrap() + 1).max();
+    let end_s = seconds.iter().map(|row| row["second"].parse::<u64>().unwrap()).max();
     let end_ns = end_s.unwrap() * 1_000_000_000;
     let mut times = Times::new();
     for row in rows(path) {
@@ -194,7 +181,14 @@ fn in_ours(path: &Path, from_s: u64) -> Times {
         if let Some(bytes) = bytes {
             let is_whole = row["ending"] == "complete";
             let last = seconds("last_byte_ns").filter(|_| is_whole);
-            times.entry(bytes).or_default().add(seconds("first_byte_ns"), last, ending);
+            let of_size = times.entry(bytes).or_default();
+            match (seconds("first_byte_ns"), last) {
+                (Some(first), Some(last)) if are_results => {
+                    of_size.add(Some(first / 2.0), Some(last - first / 2.0), ending);
+                }
+                _ if are_results => {}
+                (first, last) => of_size.add(first, last, ending),
+            }
         }
     }
     times

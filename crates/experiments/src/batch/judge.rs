@@ -119,7 +119,10 @@ fn case(name: String, (load, quantity): (u32, &Quantity), it: Interval, detail: 
 /// A network's mean over seeds.
 fn mean(all: &[Played], name: &str, load: u32, quantity: &Quantity) -> Option<Case> {
     let it = over_seeds(all, (name, load), &quantity.of);
-    let detail = format!("{it:.3} {}, {} seeds", quantity.unit, it.count);
+    let seeds = runs(all, name, load).count();
+    let lack =
+        if it.count < seeds { format!(" of {seeds}: the others have none") } else { String::new() };
+    let detail = format!("{it:.3} {}, {} seeds{lack}", quantity.unit, it.count);
     let title = format!("{name}, load {load} %: {}", quantity.words);
     (it.count > 0).then(|| case(title, (load, quantity), it, detail).column("variant", name))
 }
@@ -141,13 +144,17 @@ fn difference(
         Some(_) => format!("{it:+.1} %, {} seeds: no difference is shown", it.count),
         None => format!("{it:+.1} %, one seed: it may be chance"),
     };
-    let seeds = runs(all, other, load).count();
-    let detail = match it.count < seeds {
-        true => format!("{detail}; of {seeds} with which there were runs: the others lack it"),
-        false => detail,
+    let has_both = |with: &&Played| {
+        runs(all, first, load).any(|without| without.point.seed == with.point.seed)
+    };
+    let seeds = runs(all, other, load).filter(has_both).count();
+    let detail = match it.count {
+        0 => format!("with none of {seeds} seeds have both one"),
+        count if count < seeds => format!("{detail}; of {seeds}: with the others one has none"),
+        _ => detail,
     };
     let title = format!("{other} against {first}, load {load} %: {}", quantity.words);
-    let change = (it.count > 0).then(|| case(title, (load, quantity), it, detail))?;
+    let change = (seeds > 0).then(|| case(title, (load, quantity), it, detail))?;
     Some(change.column("variant", other).column("against", first))
 }
 
@@ -223,7 +230,7 @@ mod tests {
         all[5].sizes[0].unfinished = vec![Unfinished::FAILED; 9];
         let report = report(&["slow", "fast"], &all, Vec::new());
         let case = found(&report, "fast against slow, load 100 %: median time to the last byte");
-        assert!(case.detail.contains("2 seeds; of 3 with which there were runs"), "{case:?}");
+        assert!(case.detail.contains("2 seeds; of 3: with the others one has none"), "{case:?}");
     }
 
     #[test]

@@ -171,14 +171,17 @@ fn table_iii(runs: &[Played], load: u32) -> [Case; 2] {
 type Of<'r> = &'r dyn Fn(&Played) -> Option<f64>;
 
 fn compared(runs: &[Played], load: u32, (what, value, paper): (&str, Of<'_>, f64)) -> Case {
-    let of = |name: &str, seed: u64| {
+    let played = |name: &str, seed: u64| {
         let is_it = |it: &&Played| {
             it.point.variant == name && it.point.load_percent == load && it.point.seed == seed
         };
-        runs.iter().find(is_it).and_then(value)
+        runs.iter().find(is_it)
     };
+    let of = |name: &str, seed: u64| played(name, seed).and_then(value);
     let all: BTreeSet<u64> = runs.iter().map(|it| it.point.seed).collect();
-    let seeds = all.len();
+    let are_both =
+        |seed: &&u64| played("weighted", **seed).is_some() && played("uniform", **seed).is_some();
+    let seeds = all.iter().filter(are_both).count();
     let pairs =
         all.into_iter().filter_map(|seed| Some((of("weighted", seed)?, of("uniform", seed)?)));
     let pairs: Vec<(f64, f64)> = pairs.collect();
@@ -198,7 +201,7 @@ fn compared(runs: &[Played], load: u32, (what, value, paper): (&str, Of<'_>, f64
     Case::new(name, None, None)
         .column("factor", finite)
         .column("factor_paper", paper)
-        .column("seeds", pairs.len())
+        .column("seeds", gain.count)
         .ended(
             verdict,
             format!("× {factor:.2} over {} of {seeds} seeds; paper × {paper:.2}", gain.count),

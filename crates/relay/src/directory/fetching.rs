@@ -128,12 +128,14 @@ impl Directory {
             self.teller.tell(|drive| drive.node_mut().set_relays(relays));
         }
         self.handle_target(target_params(&self.settings.flashflow, &get));
-        // Last: whoever hears it may rely on all of the above.
         if self.followed_unix_s.replace(consensus.valid_after) != Some(consensus.valid_after) {
-            self.tell(RelayEvent::Consensus {
+            let event = RelayEvent::Consensus {
                 valid_after_unix_s: consensus.valid_after,
                 relays: consensus.routers().len(),
-            });
+            };
+            // By the engine's thread, behind all of the above: whoever hears it may rely on that.
+            let events = self.events.clone();
+            self.teller.tell(move |_| _ = events.send(event));
         }
     }
 

@@ -279,7 +279,7 @@ impl Sender {
         }
         if news > 0 || !self.is_shadows() {
             if self.is_shadows() {
-                self.hear_news_of_shadow(now, news);
+                self.hear_news_of_shadow(news);
             }
             self.silences = 0;
             self.silent_at = now + self.silence_ns();
@@ -317,7 +317,8 @@ impl Sender {
 
     fn handle_loss(&mut self, flight: &Flight) {
         // One answer to all losses of a window, those of what was sent again among them: as Linux has it since RACK (RFC 8985).
-        if flight.start >= self.recovers_until {
+        // What gets lost after a time-out was sent after it.
+        if flight.start >= self.recovers_until || self.is_after_silence {
             self.reduce();
             self.cwnd = self.threshold;
             let end = flight.start + u64::from(flight.bytes);

@@ -140,6 +140,7 @@ impl Kernel {
                     }
                 }
                 self.send(index);
+                self.watch(index);
                 self.end_if_done(index);
             }
             What::Feedback { place, body } => self.receive_feedback(index, place, body),

@@ -142,6 +142,7 @@ impl Sender {
             self.cwnd += acked;
         } else {
             match self.control {
+                // (Shadow's windows grow by a rule of their own.)
                 Control::Reno | Control::Shadow => {
                     self.cwnd += (self.packet_bytes() * acked / self.cwnd).max(1);
                 }

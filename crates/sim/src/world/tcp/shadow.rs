@@ -99,9 +99,17 @@ impl Sender {
         flight.is_again || flight.start > self.acked || self.peculiar.duplicates < DUPLICATES
     }
 
-    /// So many bytes more have come without a gap: all of them let the window grow, those that had waited behind a gap, too.
-    pub(super) fn hear_news_of_shadow(&mut self, now: u64, news: u64) {
-        self.grow(now, news);
+    /// So many bytes more have come without a gap: all of them let the window grow, those that had waited behind a gap, too. In slow start by as much up to the threshold,
+    /// and for the rest by a packet for each window.
+    pub(super) fn hear_news_of_shadow(&mut self, news: u64) {
+        let slow = news.min(self.threshold.saturating_sub(self.cwnd));
+        self.cwnd += slow;
+        let mut rest = news - slow;
+        while rest >= self.cwnd {
+            rest -= self.cwnd;
+            self.cwnd += self.packet_bytes();
+        }
+        self.cwnd += self.packet_bytes() * rest / self.cwnd;
         if self.silences > SILENCES_FORGOTTEN {
             self.peculiar.timeout_ns = SILENCE_FIRST_NS;
         }

@@ -241,3 +241,38 @@ fn what_is_sent_again_after_a_time_out_doubles_in_each_round() {
         assert!(rounds[4] >= 4 * rounds[0], "{control:?}: {rounds:?}");
     }
 }
+
+/// What had waited behind a gap does not come to the window at once.
+#[test]
+fn shadows_window_grows_to_its_threshold_and_by_a_packet_for_each_window_then() {
+    let mut sender = Sender::new(Control::Shadow, 1 << 30);
+    let mut now = 0;
+    sender.write(1 << 20);
+    let segments = |sender: &Sender| u64::from(sender.state().cwnd_segments);
+    // Sixty segments are under way, of which the first gets lost, and again.
+    while segments(&sender) < 60 {
+        now += 100_000_000;
+        let flights = send_all(&mut sender, now);
+        for Flight { number, start, bytes, .. } in flights {
+            sender.handle_ack(now + 50_000_000, number, start + u64::from(bytes), 1 << 30);
+        }
+    }
+    let before = segments(&sender);
+    let flights = send_all(&mut sender, now + 100_000_000);
+    for it in &flights[1..] {
+        sender.handle_ack(now + 150_000_000, it.number, flights[0].start, 1 << 30);
+    }
+    let again = send_all(&mut sender, now + 150_000_000);
+    assert_eq!(again[0].start, flights[0].start);
+    assert!(segments(&sender) <= before / 2 + 1);
+    sender.handle_silence();
+    assert_eq!(segments(&sender), 10);
+    let again = send_all(&mut sender, now + 2_000_000_000)[0];
+    assert_eq!(again.start, flights[0].start);
+    let last = flights[flights.len() - 1];
+    let end = last.start + u64::from(last.bytes);
+    sender.handle_ack(now + 2_100_000_000, again.number, end, 1 << 30);
+    // A quarter of what it was, and a packet for each of the windows that came at once.
+    let after = segments(&sender);
+    assert!((before / 4..before / 4 + 8).contains(&after), "{before} and {after}");
+}
