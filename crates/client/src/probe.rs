@@ -16,8 +16,7 @@ use stage::{Asked, Stage};
 
 use crate::model::Observed;
 use netdoc::Fingerprint;
-use onion::cell::msg::DestroyReason;
-use onion::circuit::{CircuitError, NextHop};
+use onion::circuit::NextHop;
 use onion::client::{
     CircuitNumber, CircuitPlan, Client, ClientEvent, Destination, Loss, Outcome, Transfer,
 };
@@ -337,10 +336,9 @@ impl Prober {
     }
 }
 
-/// Whether a first hop of C tor may have taken the circuit for one that nobody has used for long, though it has just been begun: it does so where its link has not
-/// sent any cell yet (see the pump's `is_swept`). The link has sent one by now, and the next try stands.
+/// Whether a first hop of C tor may have swept the circuit away.
 fn is_swept(cause: &Loss) -> bool {
-    *cause == Loss::Circuit(CircuitError::Destroyed(DestroyReason::FINISHED))
+    matches!(cause, Loss::Circuit(error) if error.may_be_swept())
 }
 
 impl Node for Prober {

@@ -9,8 +9,7 @@ use link::{Clock, Drive, Driver, DriverOptions, Forge, NodeThread, ThreadError, 
 use netdoc::fetch::{Fetcher, Resource};
 use netdoc::{Fingerprint, descriptor};
 use onion::Instant;
-use onion::cell::msg::DestroyReason;
-use onion::circuit::{CircuitError, NextHop};
+use onion::circuit::NextHop;
 use onion::client::{self, CircuitPlan, ClientEvent, Loss, Outcome, Transfer};
 use onion::identity::{Ed25519Id, RelayIds, RsaId};
 use rand::SeedableRng;
@@ -85,14 +84,13 @@ fn a_stock_client_has_counter_galois_onion_with_our_exit_and_passes_it_through_o
 struct Telling {
     told: Sender<Result<u64, String>>,
     clock: Clock,
-    /// Once more, where C tor takes a circuit that has just been begun for one that nobody has used for long: on a link that has not sent any
-    /// cell yet, every eleven seconds.
+    /// Once more, where C tor sweeps it away.
     again: Option<(CircuitPlan, SocketAddr, Transfer)>,
 }
 
 impl Telling {
     fn begin_again(&mut self, node: &mut client::Client<StdRng>, cause: &Loss) -> bool {
-        let is_swept = *cause == Loss::Circuit(CircuitError::Destroyed(DestroyReason::FINISHED));
+        let is_swept = matches!(cause, Loss::Circuit(error) if error.may_be_swept());
         let Some((plan, to, transfer)) = self.again.take().filter(|_| is_swept) else {
             return false;
         };

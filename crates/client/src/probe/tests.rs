@@ -1,4 +1,6 @@
 use super::*;
+use onion::cell::msg::DestroyReason;
+use onion::circuit::CircuitError;
 use onion::identity::{RelayIds, RsaId};
 
 fn hop(number: u8) -> NextHop {

@@ -23,6 +23,19 @@ pub enum CircuitError {
     UnexpectedMessage(RelayCommand),
 }
 
+impl CircuitError {
+    /// Whether the first hop may have taken the circuit for one that nobody has used for long, though it has just been begun: it is worth another try on the same link.
+    ///
+    /// C tor, to 0.4.9 at least, looks through its clients' circuits every eleven seconds, and ends those that end at it
+    /// and whose links have sent no cell for an hour. Where a link has not sent any yet, that was in 1970. So what has begun and
+    /// whose answer has not left is ended: all circuits of several links at once, if they have been opened together. The
+    /// answer comes, and the DESTROY behind it. Then the link has sent a cell, and the next try stands.
+    #[must_use]
+    pub fn may_be_swept(&self) -> bool {
+        *self == Self::Destroyed(DestroyReason::FINISHED)
+    }
+}
+
 impl fmt::Display for CircuitError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

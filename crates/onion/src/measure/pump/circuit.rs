@@ -1,5 +1,4 @@
 use crate::cell::CircId;
-use crate::cell::msg::DestroyReason;
 use crate::circuit::{Builder, CircuitError};
 use crate::crypto::{HopKeys, Keystream, fast};
 use crate::flow::InFlightWindow;
@@ -58,16 +57,10 @@ impl Flow {
 }
 
 impl Circuit {
-    /// Whether the target has taken it for one that nobody has used for long, though it has just been begun.
-    ///
-    /// C tor, to 0.4.9 at least, looks through its clients' circuits every eleven seconds, and ends those that end at it
-    /// and whose links have sent no cell for an hour. Where a link has not sent any yet, that was in 1970. So what has begun and
-    /// whose answer has not left is ended: all sockets of a measurement at once, if they have been opened together. The
-    /// answer comes, and the DESTROY behind it. Then the link has sent a cell, and the next try stands.
+    /// Whether the target has [swept it away](CircuitError::may_be_swept), and another try is left.
     pub(super) fn is_swept(&self, error: &CircuitError) -> bool {
         let is_begun = matches!(self.state, State::Building(_) | State::Creating(_));
-        let is_idle = *error == CircuitError::Destroyed(DestroyReason::FINISHED);
-        is_begun && is_idle && !self.is_second_try
+        is_begun && error.may_be_swept() && !self.is_second_try
     }
 
     pub(super) const fn is_up(&self) -> bool {

@@ -111,6 +111,22 @@ fn send_all(sender: &mut Sender, now: u64) -> Vec<Flight> {
     core::iter::from_fn(|| sender.take_flight(now, 1)).collect()
 }
 
+/// Writes a segment, and sends it.
+fn one(sender: &mut Sender, now: u64) -> Flight {
+    sender.write(1448);
+    sender.take_flight(now, 1).expect("the window has room")
+}
+
+/// A sender of which so many segments have come, one after the other.
+fn after_segments(control: Control, count: u64) -> Sender {
+    let mut sender = Sender::new(control, 1 << 30);
+    for now in 0..count {
+        let Flight { number, start, bytes, .. } = one(&mut sender, now);
+        sender.handle_ack(now, number, start + u64::from(bytes), 1 << 30);
+    }
+    sender
+}
+
 #[test]
 fn shadows_time_outs_double_for_as_long_as_the_connection_lasts() {
     let mut sender = Sender::new(Control::Shadow, 1 << 30);
@@ -138,15 +154,7 @@ fn shadows_time_outs_double_for_as_long_as_the_connection_lasts() {
 fn shadows_tcp_notices_a_loss_late_and_that_of_what_was_sent_again_not_at_all() {
     // What is acknowledged of seven segments of which the first is lost, until it is sent again.
     let noticed_after = |control: Control| {
-        let mut sender = Sender::new(control, 1 << 30);
-        let one = |sender: &mut Sender, now: u64| {
-            sender.write(1448);
-            sender.take_flight(now, 1).expect("the window has room")
-        };
-        for now in 0..8 {
-            let Flight { number, start, bytes, .. } = one(&mut sender, now);
-            sender.handle_ack(now, number, start + u64::from(bytes), 1 << 30);
-        }
+        let mut sender = after_segments(control, 8);
         let flights: Vec<Flight> = (0..7).map(|_| one(&mut sender, 10)).collect();
         let silent_at = sender.silent_at;
         let mut later = flights[1..].iter();
@@ -180,15 +188,7 @@ fn shadows_tcp_notices_a_loss_late_and_that_of_what_was_sent_again_not_at_all() 
 fn shadows_tcp_mends_one_hole_after_the_other_and_linux_all_at_once() {
     // Of ten segments the first and the third get lost. Which are sent again after each acknowledgement of the others.
     let mended = |control: Control| {
-        let mut sender = Sender::new(control, 1 << 30);
-        let one = |sender: &mut Sender, now: u64| {
-            sender.write(1448);
-            sender.take_flight(now, 1).expect("the window has room")
-        };
-        for now in 0..20 {
-            let Flight { number, start, bytes, .. } = one(&mut sender, now);
-            sender.handle_ack(now, number, start + u64::from(bytes), 1 << 30);
-        }
+        let mut sender = after_segments(control, 20);
         let flights: Vec<Flight> = (0..10).map(|_| one(&mut sender, 50)).collect();
         let mut mended = Vec::new();
         let mut ack = |sender: &mut Sender, place: usize, number: u32, acked: u64| {
