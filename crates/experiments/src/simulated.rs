@@ -3,12 +3,14 @@
 //! A run is a variant (a balancer, or a scheduler) at a load with a seed. What came out of it is a file of its own: a batch that was interrupted goes on where it was, and shards on
 //! several machines that share a folder, or whose files are put into one, make one report.
 
+mod change;
 mod figures;
 mod interval;
 mod options;
 mod played;
 mod store;
 
+pub(crate) use change::Change;
 pub(crate) use figures::{of_runs, per_second, times, together};
 pub use interval::Interval;
 pub(crate) use options::{Batch, RunsOptions, Shard, SimulatedOptions};
@@ -94,6 +96,7 @@ pub(crate) fn run_case(it: &Played) -> Case {
         .column("goodput_mbit_per_s", it.goodput_mbit_per_s)
         .column("utilisation", it.utilisation)
         .column("queue_ms", it.queue_ms)
+        .column("kernel_queue_ms", it.kernel_queue_ms.unwrap_or(f64::NAN))
         .column("wall_s", it.wall_s)
         .column("fingerprint", it.fingerprint.as_str());
     for size in &it.sizes {

@@ -4,7 +4,7 @@ use super::weighed::{Errors, Weighed};
 use super::weights_name;
 use crate::error::Error;
 use crate::simulated::{
-    self, Batch, Interval, Played, Store, in_words, over_seeds, per_second, times, together,
+    self, Batch, Change, Interval, Played, Store, in_words, over_seeds, per_second, times, together,
 };
 use crate::telling::judged;
 use report::experiment::{Axis, Case, CaseVerdict, ExperimentFigure, On, Role, Series, Style};
@@ -85,10 +85,10 @@ impl Results {
         if !self.runs.iter().any(|it| it.size(bytes).is_some()) {
             return None;
         }
-        let of =
-            |name| over_seeds(&self.runs, (name, load), |it| it.size(bytes)?.last_byte().median());
+        let last_byte = |it: &Played| it.size(bytes)?.last_byte().median();
+        let of = |name| over_seeds(&self.runs, (name, load), last_byte);
         let (ours, theirs) = (of(FLASHFLOW), of(TORFLOW));
-        let change = ours.mean / theirs.mean - 1.0;
+        let change = Change::of(&self.runs, (TORFLOW, FLASHFLOW), load, last_byte).percent;
         // A seed with which half never came, or too few to tell, is the slowest of all: a mean of the others would be of the fast ones.
         let lacks = [(FLASHFLOW, &ours), (TORFLOW, &theirs)].map(|(name, it)| {
             let seeds = simulated::runs(&self.runs, name, load).count();
@@ -103,13 +103,12 @@ impl Results {
         };
         let name = format!("{} come faster at a load of {load} %", in_words(bytes));
         let detail = format!(
-            "{ours:.2} s with FlashFlow, {theirs:.2} s with TorFlow: {:+.0} %{usual}{lacks}",
-            change * 100.0
+            "{ours:.2} s with FlashFlow, {theirs:.2} s with TorFlow: {change:+.0} %{usual}{lacks}"
         );
         if !lacks.is_empty() {
             return Some(Case::new(name, None, None).ended(CaseVerdict::Inconclusive, detail));
         }
-        Some(judged(name, change.is_finite().then_some(change < 0.0), detail))
+        Some(judged(name, change.mean.is_finite().then_some(change.mean < 0.0), detail))
     }
 
     fn more_reliable(&self, load: u32) -> Case {
@@ -257,6 +256,7 @@ mod tests {
             goodput_mbit_per_s: 1.0,
             utilisation: 0.5,
             queue_ms: 1.0,
+            kernel_queue_ms: Some(1.0),
             wall_s: 1.0,
             fingerprint: String::new(),
         }

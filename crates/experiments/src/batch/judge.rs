@@ -1,7 +1,7 @@
 //! What runs come to.
 
 use crate::simulated::{
-    Interval, MEDIANS, Played, in_words, over_seeds, per_second, run_case, runs, times,
+    Change, Interval, MEDIANS, Played, in_words, over_seeds, per_second, run_case, runs, times,
 };
 use crate::telling::{self, pair};
 use report::experiment::{Case, CaseVerdict, ExperimentReport, Promise};
@@ -103,6 +103,8 @@ fn quantities(all: &[Played]) -> Vec<Quantity> {
     add("goodput_mbit_per_s", "what clients got", "Mbit/s", |it| Some(it.goodput_mbit_per_s));
     add("utilisation_percent", "of what relays could send", "%", |it| Some(it.utilisation * 100.0));
     add("queue_ms", "mean time of a cell in relays' queues", "ms", |it| Some(it.queue_ms));
+    add("kernel_queue_ms", "behind them in relays' kernels", "ms", |it| it.kernel_queue_ms);
+    add("congestion_ms", "in both together", "ms", Played::congestion_ms);
     quantities
 }
 
@@ -134,27 +136,10 @@ fn difference(
     load: u32,
     quantity: &Quantity,
 ) -> Option<Case> {
-    let change = |with: &Played| {
-        let without = runs(all, first, load).find(|it| it.point.seed == with.point.seed)?;
-        Some(((quantity.of)(with)? / (quantity.of)(without)? - 1.0) * 100.0)
-    };
-    let it = over_seeds(all, (other, load), change);
-    let detail = match it.half_width {
-        Some(half) if it.mean.abs() > half => format!("{it:+.1} %, {} seeds", it.count),
-        Some(_) => format!("{it:+.1} %, {} seeds: no difference is shown", it.count),
-        None => format!("{it:+.1} %, one seed: it may be chance"),
-    };
-    let has_both = |with: &&Played| {
-        runs(all, first, load).any(|without| without.point.seed == with.point.seed)
-    };
-    let seeds = runs(all, other, load).filter(has_both).count();
-    let detail = match it.count {
-        0 => format!("with none of {seeds} seeds have both one"),
-        count if count < seeds => format!("{detail}; of {seeds}: with the others one has none"),
-        _ => detail,
-    };
+    let it = Change::of(all, (first, other), load, &quantity.of);
     let title = format!("{other} against {first}, load {load} %: {}", quantity.words);
-    let change = (seeds > 0).then(|| case(title, (load, quantity), it, detail))?;
+    let change =
+        (it.seeds > 0).then(|| case(title, (load, quantity), it.percent, it.to_string()))?;
     Some(change.column("variant", other).column("against", first))
 }
 
@@ -198,6 +183,7 @@ mod tests {
             goodput_mbit_per_s: 1.0,
             utilisation: 0.5,
             queue_ms: 1.0,
+            kernel_queue_ms: Some(1.0),
             wall_s: 1.0,
             fingerprint: String::new(),
         }

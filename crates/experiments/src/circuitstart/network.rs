@@ -3,7 +3,9 @@
 use super::Options;
 use crate::common::Common;
 use crate::error::Error;
-use crate::simulated::{self, Batch, Interval, Played, in_words, over_seeds, play_all, run_case};
+use crate::simulated::{
+    self, Batch, Change, Interval, Played, in_words, over_seeds, play_all, run_case,
+};
 use crate::telling::{self, tell};
 use onion::flow::hop::HopWindows;
 use report::experiment::{Case, CaseVerdict, ExperimentReport, Promise};
@@ -109,6 +111,7 @@ fn variant_case(runs: &[Played], variant: &str, load: u32) -> Case {
         (format!("last byte of {large}"), "s", &large_last),
         ("fairness".to_owned(), "", &fair),
         ("in relays' queues".to_owned(), "ms", &queue),
+        ("in queues and kernels".to_owned(), "ms", &Played::congestion_ms),
         ("relays sent".to_owned(), "Mbit/s", &sent),
     ];
     // Where there is one size only.
@@ -116,9 +119,9 @@ fn variant_case(runs: &[Played], variant: &str, load: u32) -> Case {
     let mut case = Case::new(format!("{variant}, load {load} %"), None, None);
     let mut parts = Vec::new();
     for (name, unit, what) in told {
-        let (own, other) = (of(variant, what), of(VARIANTS[0], what));
-        let change = (own.mean / other.mean - 1.0) * 100.0;
-        parts.push(format!("{name} {own:.3} {unit} ({change:+.1} %)"));
+        let own = of(variant, what);
+        let change = Change::of(runs, (VARIANTS[0], variant), load, what);
+        parts.push(format!("{name} {own:.3} {unit} ({:+.1} %)", change.percent));
         let column = name.replace(' ', "_").replace('\'', "");
         case = case
             .column(&column, own.mean)

@@ -39,6 +39,9 @@ pub(crate) struct Played {
     pub(crate) goodput_mbit_per_s: f64,
     pub(crate) utilisation: f64,
     pub(crate) queue_ms: f64,
+    /// Runs of before 26 November 2026 do not tell it.
+    #[serde(default)]
+    pub(crate) kernel_queue_ms: Option<f64>,
     pub(crate) wall_s: f64,
     pub(crate) fingerprint: String,
 }
@@ -51,6 +54,11 @@ impl Played {
     /// NaN of a run without seconds that count.
     pub(crate) fn sent_median_mbit_per_s(&self) -> f64 {
         crate::telling::median(self.sent_mbit_per_s.iter().copied()).unwrap_or(f64::NAN)
+    }
+
+    /// Milliseconds for which a cell is in a relay on average: in its queues, and in its kernel behind them.
+    pub(crate) fn congestion_ms(&self) -> Option<f64> {
+        Some(self.queue_ms + self.kernel_queue_ms?)
     }
 
     /// Of all downloads that are over, so large a share failed.
@@ -99,6 +107,7 @@ pub(crate) fn play(
         goodput_mbit_per_s: summary.goodput_gbit_per_s * 1e3,
         utilisation: summary.utilisation,
         queue_ms: summary.queue_ms,
+        kernel_queue_ms: Some(summary.kernel_queue_ms),
         wall_s: summary.wall_s,
         fingerprint: summary.fingerprint,
     }))

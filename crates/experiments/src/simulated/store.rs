@@ -103,6 +103,7 @@ mod tests {
             goodput_mbit_per_s: 1.0,
             utilisation: 0.5,
             queue_ms: 0.1,
+            kernel_queue_ms: Some(0.1),
             wall_s: 1.0,
             fingerprint: "0f".to_owned(),
         }

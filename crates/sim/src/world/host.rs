@@ -63,6 +63,8 @@ pub struct HostFigures {
     pub relayed_bytes: u64,
     /// See `relayed_bytes`.
     pub waited_cell_s: f64,
+    /// The seconds that cells have waited in kernels' sockets before they were sent for the first time, all together: behind the relay's queues.
+    pub kernel_waited_cell_s: f64,
     /// Circuits that a relay has had.
     pub circuits: u64,
     /// Bytes that a client's streams have got.
@@ -195,6 +197,7 @@ impl Host {
             lost_flights: counts.lost_flights,
             dropped_flights: counts.dropped_flights,
             sent_bytes: self.kernel.sent_bytes.clone(),
+            kernel_waited_cell_s: self.kernel.waited_cell_s(),
             ..HostFigures::default()
         };
         match &self.application {

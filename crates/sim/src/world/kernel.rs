@@ -1,5 +1,6 @@
 //! A host's kernel: its way up and down, and its sockets.
 
+mod backlog;
 mod codel;
 mod down;
 mod feedback;
@@ -18,6 +19,7 @@ use alloc::boxed::Box;
 use alloc::collections::{BinaryHeap, VecDeque};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
+use backlog::Backlog;
 use codel::Codel;
 use core::cmp::Reverse;
 pub(super) use feedback::Feedback;
@@ -83,6 +85,7 @@ pub(super) struct Kernel {
     /// Sockets that wait for their turn on the way up.
     ready: VecDeque<u32>,
     sockets: Vec<Socket>,
+    backlog: Backlog,
     free: Vec<u32>,
     silences: BinaryHeap<Reverse<(u64, u32, u32)>>,
     mails: u32,
@@ -124,6 +127,7 @@ impl Kernel {
             codel: Codel::default(),
             ready: VecDeque::new(),
             sockets: Vec::new(),
+            backlog: Backlog::default(),
             free: Vec::new(),
             silences: BinaryHeap::new(),
             mails: 0,
@@ -149,6 +153,11 @@ impl Kernel {
 
     pub(super) fn socket_mut(&mut self, index: u32) -> &mut Socket {
         &mut self.sockets[index as usize]
+    }
+
+    /// Seconds that cells have waited in links' sockets before they were sent for the first time, all together.
+    pub(super) fn waited_cell_s(&self) -> f64 {
+        self.backlog.waited_cell_s(self.now)
     }
 
     /// Takes a desk to live a window with.

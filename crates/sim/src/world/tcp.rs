@@ -149,6 +149,11 @@ impl Sender {
         self.written
     }
 
+    /// Bytes that were written and not sent.
+    pub(super) const fn unsent(&self) -> u64 {
+        self.written - self.next
+    }
+
     /// Bytes that were sent at least once.
     pub(super) const fn sent(&self) -> u64 {
         self.next

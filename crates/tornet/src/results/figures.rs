@@ -67,6 +67,8 @@ pub struct Summary {
     pub model_streams_complete: usize,
     /// Cells' mean time in relays' queues.
     pub queue_ms: f64,
+    /// Behind them in relays' kernels, written and not sent for the first time: with [`queue_ms`](Self::queue_ms) a relay's congestion (KIST, §3).
+    pub kernel_queue_ms: f64,
     /// Flights of TCP that got lost, and those of them that a full way down has dropped.
     pub lost_flights: u64,
     /// See `lost_flights`.
@@ -102,8 +104,10 @@ impl Summary {
         let seconds = seconds.saturating_sub(from).max(1) as f64;
         let sent = sent_bytes as f64 * 8.0 / seconds;
         let could: f64 = network.capacities().iter().sum();
-        let waited: f64 = relays.iter().map(|it| it.waited_cell_s).sum();
         let relayed: u64 = relays.iter().map(|it| it.relayed_bytes / 514).sum();
+        let mean_ms = |of: fn(&HostFigures) -> f64| {
+            relays.iter().map(of).sum::<f64>() * 1e3 / relayed.max(1) as f64
+        };
         let is_over = |it: &&Record| it.size.is_none() && it.ending != Ending::UnderWay;
         let models = outcome.records.iter().filter(is_over);
         Self {
@@ -124,7 +128,8 @@ impl Summary {
             utilisation: sent / could.max(1.0),
             model_streams: models.clone().count(),
             model_streams_complete: models.filter(|it| it.ending == Ending::Complete).count(),
-            queue_ms: waited * 1e3 / relayed.max(1) as f64,
+            queue_ms: mean_ms(|it| it.waited_cell_s),
+            kernel_queue_ms: mean_ms(|it| it.kernel_waited_cell_s),
             lost_flights: sum(&|it| it.lost_flights + it.dropped_flights),
             dropped_flights: sum(&|it| it.dropped_flights),
             network_weight_error: network.weight_error().unwrap_or(f64::NAN),

@@ -65,19 +65,22 @@ pub(super) struct RelayRow<'a> {
     cells: u64,
     /// Of all its cells together, in its queues.
     waited_cell_us: u64,
+    /// Behind them, in its kernel's sockets.
+    kernel_waited_cell_us: u64,
     circuits: u64,
     lost_flights: u64,
     dropped_flights: u64,
 }
 
 impl RelayRow<'_> {
-    pub(super) const COLUMNS: [&'static str; 9] = [
+    pub(super) const COLUMNS: [&'static str; 10] = [
         "relay",
         "weight",
         "capacity_bit_per_s",
         "relayed_bytes",
         "cells",
         "waited_cell_us",
+        "kernel_waited_cell_us",
         "circuits",
         "lost_flights",
         "dropped_flights",
@@ -95,6 +98,7 @@ pub(super) fn relays<'a>(
         relayed_bytes: figures.relayed_bytes,
         cells: figures.cells,
         waited_cell_us: micros(figures.waited_cell_s),
+        kernel_waited_cell_us: micros(figures.kernel_waited_cell_s),
         circuits: figures.circuits,
         lost_flights: figures.lost_flights,
         dropped_flights: figures.dropped_flights,

@@ -83,6 +83,9 @@ impl Kernel {
             return;
         }
         socket.phase = Phase::Free;
+        if socket.is_link() {
+            self.backlog.handle_left(self.now, socket.tx.unsent());
+        }
         socket.uses = socket.uses.wrapping_add(1);
         socket.unsent = Unsent::default();
         socket.feedback = None;
@@ -109,14 +112,18 @@ impl Kernel {
     /// Takes cells; they leave with [`send`](Self::send).
     pub(in crate::world) fn write_cells(&mut self, index: u32, cells: &mut [WeightlessCell]) {
         let socket = &mut self.sockets[index as usize];
-        socket.tx.write(cells.len() as u64 * 514);
+        let bytes = cells.len() as u64 * 514;
+        socket.tx.write(bytes);
+        self.backlog.handle_written(self.now, bytes);
         socket.unsent.push(cells, &mut self.desk.pool);
     }
 
     /// Takes the first cells of the desk's record.
     pub(in crate::world) fn write_record(&mut self, index: u32, count: usize) {
         let socket = &mut self.sockets[index as usize];
-        socket.tx.write(count as u64 * 514);
+        let bytes = count as u64 * 514;
+        socket.tx.write(bytes);
+        self.backlog.handle_written(self.now, bytes);
         socket.unsent.push(&mut self.desk.record[..count], &mut self.desk.pool);
     }
 

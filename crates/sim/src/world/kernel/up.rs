@@ -43,6 +43,7 @@ impl Kernel {
         } else {
             let count = (bytes / 514) as usize;
             let cells = socket.unsent.take(count, &mut self.desk.pool);
+            self.backlog.handle_left(now, u64::from(bytes));
             What::Cells { number, start, cells }
         };
         self.watch(index);

@@ -106,6 +106,33 @@ fn with_windows_from_hop_to_hop_cells_wait_at_their_source_and_not_at_the_narrow
 }
 
 #[test]
+fn what_waits_before_a_narrow_way_waits_in_kernels_with_vanilla_and_in_queues_with_kist() {
+    let narrow = Rate::from_bit_per_s(8_000_000);
+    // The seconds that a cell waits at the exit on average, of which the narrow relay is the next hop: in its queues, and behind them in its kernel.
+    let play = |scheduler: SchedulerConfig| {
+        let mut small = Small::new().relay(FAST, false, |_| ()).relay(narrow, false, |_| ()).relay(
+            FAST,
+            true,
+            |it| it.scheduler = scheduler,
+        );
+        for _ in 0..6 {
+            small = small.fetcher(4 * MIB, 1);
+        }
+        let played = small.run(20, 1, 5);
+        let it = &played.figures[3];
+        [it.waited_cell_s, it.kernel_waited_cell_s]
+            .map(|waited| waited * 514.0 / it.relayed_bytes as f64)
+    };
+    let [queues, kernel] = play(SchedulerConfig::vanilla());
+    let [queues_of_kist, kernel_of_kist] = play(SchedulerConfig::kist(SchedulerConfig::INTERVAL));
+    assert!(kernel > 2.0 * kernel_of_kist, "{kernel} s and {kernel_of_kist} s");
+    assert!(queues_of_kist > 1.3 * queues, "{queues_of_kist} s and {queues} s");
+    // Exits read no more of a stream whose circuit has a long queue. Of what waits in the kernel they know nothing.
+    let (all, all_of_kist) = (queues + kernel, queues_of_kist + kernel_of_kist);
+    assert!(all_of_kist < all, "{all_of_kist} s and {all} s");
+}
+
+#[test]
 fn clients_of_a_narrow_relay_have_equal_parts() {
     let narrow = Rate::from_bit_per_s(8_000_000);
     let mut small = Small::new().relay(FAST, false, |_| ()).relay(narrow, false, |_| ()).relay(

@@ -1,0 +1,52 @@
+/// What links' sockets hold that was written and not yet sent, and how long it has waited there, all together. As [`waited_cell_s`](onion::router::Core::waited_cell_s)
+/// it is an integral over time: nothing is noted for a cell.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Backlog {
+    bytes: u64,
+    since: u64,
+    byte_ns: u128,
+}
+
+impl Backlog {
+    /// So many bytes were written.
+    pub(super) fn handle_written(&mut self, now: u64, bytes: u64) {
+        self.pass(now);
+        self.bytes += bytes;
+    }
+
+    /// So many were sent for the first time, or will never be.
+    pub(super) fn handle_left(&mut self, now: u64, bytes: u64) {
+        debug_assert!(bytes <= self.bytes, "{bytes} left of {} that were there", self.bytes);
+        self.pass(now);
+        self.bytes -= bytes;
+    }
+
+    fn pass(&mut self, now: u64) {
+        self.byte_ns += u128::from(self.bytes) * u128::from(now - self.since);
+        self.since = now;
+    }
+
+    /// Seconds that cells have waited until now, all together.
+    #[expect(clippy::cast_precision_loss, reason = "for people")]
+    pub(super) fn waited_cell_s(mut self, now: u64) -> f64 {
+        self.pass(now);
+        self.byte_ns as f64 * 1e-9 / 514.0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_byte_counts_for_as_long_as_it_waits() {
+        let mut backlog = Backlog::default();
+        backlog.handle_written(1_000_000_000, 514);
+        backlog.handle_written(2_000_000_000, 2 * 514);
+        backlog.handle_left(4_000_000_000, 514);
+        backlog.handle_left(5_000_000_000, 514);
+        // One from 1 to 4, another from 2 to 5, the last from 2 until now.
+        let waited = backlog.waited_cell_s(7_000_000_000);
+        assert!((waited - (3.0 + 3.0 + 5.0)).abs() < 1e-9, "{waited}");
+    }
+}
