@@ -159,6 +159,14 @@ impl Sender {
         self.next
     }
 
+    /// What the window has room for.
+    const fn window_left(&self) -> u64 {
+        match self.control {
+            Control::Shadow => (self.acked + self.cwnd).saturating_sub(self.next),
+            _ => self.cwnd.saturating_sub(self.in_flight),
+        }
+    }
+
     /// Whether a flight may be sent.
     pub(super) fn may_send(&mut self, unit: u64) -> bool {
         if let Some(again) = &mut self.again {
@@ -167,13 +175,16 @@ impl Sender {
                 again.pop_front();
             }
         }
-        if let Some((_, bytes)) = self.again.as_ref().and_then(|again| again.front()) {
-            let fits = self.in_flight + u64::from(*bytes) <= self.cwnd;
+        if let Some((start, bytes)) = self.again.as_ref().and_then(|again| again.front()) {
+            let fits = match self.control {
+                Control::Shadow => *start < self.acked + self.cwnd,
+                _ => self.in_flight + u64::from(*bytes) <= self.cwnd,
+            };
             self.is_limited |= !fits;
             return fits || self.in_flight == 0 || self.is_repair_due;
         }
         let unsent = self.written - self.next;
-        let window = self.cwnd.saturating_sub(self.in_flight);
+        let window = self.window_left();
         self.is_limited |= window < unsent;
         // Windows are whole segments: what is left of one waits until there is room for all of it.
         let least = unsent.min(MSS).max(unit);
@@ -197,7 +208,7 @@ impl Sender {
             self.rest(now);
             let longest = if self.is_shadows() { shadow::FLIGHT_MAX } else { FLIGHT_MAX };
             let most = (self.cwnd / 4).clamp(2 * MSS, longest);
-            let window = self.cwnd.saturating_sub(self.in_flight);
+            let window = self.window_left();
             let allowed = self.window_end.saturating_sub(self.next);
             let unsent = self.written - self.next;
             let bytes = unsent.min(most).min(window).min(allowed);
@@ -210,7 +221,7 @@ impl Sender {
         self.sent_flights += 1;
         self.in_flight += u64::from(bytes);
         self.peak = self.peak.max(self.in_flight);
-        if self.flights.is_empty() {
+        if self.flights.is_empty() || is_again && self.is_shadows() {
             self.silent_at = now + self.silence_ns();
         }
         self.sent_at = now;
@@ -266,7 +277,9 @@ impl Sender {
             self.in_flight -= u64::from(flight.bytes);
             if flight.number < number {
                 self.again.get_or_insert_default().push_back((flight.start, flight.bytes));
-                self.handle_loss(&flight);
+                if !self.is_shadows() {
+                    self.handle_loss(&flight);
+                }
                 continue;
             }
             if !flight.is_again {
@@ -312,7 +325,6 @@ impl Sender {
         (self.cubic, self.start) = <_>::default();
         self.cwnd = WINDOW_LEAST;
         if self.is_shadows() {
-            self.cwnd = self.window_after_silence_of_shadow();
             self.handle_silence_of_shadow();
         }
         (self.recovers_until, self.is_after_silence) = (self.next, true);
@@ -326,8 +338,7 @@ impl Sender {
         if flight.start >= self.recovers_until || self.is_after_silence {
             self.reduce();
             self.cwnd = self.threshold;
-            let end = flight.start + u64::from(flight.bytes);
-            self.recovers_until = if self.is_shadows() { end } else { self.next };
+            self.recovers_until = self.next;
             self.is_after_silence = false;
             self.is_repair_due = true;
         }
@@ -341,7 +352,10 @@ impl Sender {
         let again: u64 = again.map(|(_, bytes)| u64::from(*bytes)).sum();
         SocketState {
             cwnd_segments: segments(self.cwnd),
-            unacked_segments: segments(self.in_flight),
+            unacked_segments: segments(match self.control {
+                Control::Shadow => self.written - self.acked,
+                _ => self.in_flight,
+            }),
             // Shadow tells its largest segment as well (`TCP_INFO`), however short the packets are that its window counts.
             mss_bytes: 1448,
             notsent_bytes: u32::try_from(self.written - self.next + again).unwrap_or(u32::MAX),

@@ -3,13 +3,14 @@
 use super::{HEADERS, Kernel, RECORD};
 use crate::world::message::{Mail, What};
 use crate::world::socket::Phase;
-use crate::world::tcp::MSS;
+use crate::world::tcp::{Control, MSS};
 
 impl Kernel {
-    /// Sends what a socket may send; it waits for its turn where others wait.
+    /// Sends what a socket may send; it waits for its turn where others wait. (With Shadow's TCP all of it waits on the line.)
     pub(in crate::world) fn send(&mut self, index: u32) {
         loop {
-            let others_wait = !self.ready.is_empty() || self.up_at() > self.now;
+            let others_wait = self.control != Control::Shadow
+                && (!self.ready.is_empty() || self.up_at() > self.now);
             let socket = &mut self.sockets[index as usize];
             let is_open = matches!(socket.phase, Phase::Open | Phase::Closing);
             if !is_open || socket.is_ready {

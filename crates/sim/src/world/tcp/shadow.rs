@@ -1,8 +1,10 @@
 //! What TCP in Shadow 3.3 does otherwise (`tcp.c`, `tcp_cong_reno.c`, `tcp_retransmit_tally.cc` there), as far as it was found to matter beside it:
 //!
-//! - A window counts packets, and what was written one by one is not merged: on links they are shorter than a segment.
+//! - A window counts packets, and what was written one by one is not merged: on links they are shorter than a segment. It begins at the first byte that is missing, whatever has come after it.
+//! - All that the window allows goes to the line at once, whatever other sockets have there: there it waits for what was sent before.
 //! - It begins with two of them, and with ten after a time-out. It does not rest after a pause, and need not be used to grow.
-//! - The loss of the first byte that is missing is noticed by three acknowledgements of what came after it, and then that of the next one by three more, if they come. Each costs half of the window.
+//! - The loss of the first byte that is missing is noticed by three acknowledgements of what came after it, and then that of the next one by three more, if they come. Each costs half of the window, and each
+//!   acknowledgement without news after it makes it longer by a packet, until there are news (Reno's fast recovery).
 //!   That of what was sent again is not noticed: it takes a time-out.
 //! - No round trip is ever measured (`tcp.c` clears the time stamp before it is to be echoed). So a time-out is a second long at first, twice as long after each, for as
 //!   long as the connection lasts, up to two minutes; it is a second again after three in a row.
@@ -25,7 +27,7 @@ pub(super) const FLIGHT_MAX: u64 = 4 * PACKET_OF_LINK as u64;
 const SILENCE_MAX_NS: u64 = 120_000_000_000;
 
 /// So many acknowledgements without news tell of a loss.
-const DUPLICATES: u32 = 3;
+const DUPLICATES: u16 = 3;
 
 /// After more time-outs in a row than these nothing is thought of before.
 const SILENCES_FORGOTTEN: u32 = 2;
@@ -36,12 +38,18 @@ pub(super) struct Peculiar {
     timeout_ns: u64,
     packet_bytes: u32,
     /// Packets that were acknowledged since the last of them that brought news.
-    duplicates: u32,
+    duplicates: u16,
+    /// Three of them have come, and no news since.
+    is_recovering: bool,
 }
 
 impl Peculiar {
-    pub(super) const NEW: Self =
-        Self { timeout_ns: SILENCE_FIRST_NS, packet_bytes: SEGMENT, duplicates: 0 };
+    pub(super) const NEW: Self = Self {
+        timeout_ns: SILENCE_FIRST_NS,
+        packet_bytes: SEGMENT,
+        duplicates: 0,
+        is_recovering: false,
+    };
 }
 
 impl Sender {
@@ -66,20 +74,30 @@ impl Sender {
         PACKETS_FIRST * MSS
     }
 
-    pub(super) const fn window_after_silence_of_shadow(&self) -> u64 {
-        PACKETS_AFTER_SILENCE * self.packet_bytes()
-    }
-
     pub(super) const fn timeout_of_shadow(&self) -> u64 {
         self.peculiar.timeout_ns
     }
 
-    /// A flight has come; `is_news` if all before it have, too, for the first time.
+    /// A flight has come; `is_news` if all before it have, too, for the first time. If not, each of its packets is answered by an acknowledgement without news.
     pub(super) fn count_duplicates(&mut self, number: u32, is_news: bool) {
         if is_news {
             self.peculiar.duplicates = 0;
-        } else if let Some(it) = self.flights.iter().find(|it| it.number == number) {
-            self.peculiar.duplicates += it.bytes.div_ceil(self.peculiar.packet_bytes);
+            return;
+        }
+        let acked = self.acked;
+        let Some(it) = self.flights.iter().find(|it| it.number == number && it.start > acked)
+        else {
+            return;
+        };
+        for _ in 0..it.bytes.div_ceil(self.peculiar.packet_bytes) {
+            self.peculiar.duplicates = self.peculiar.duplicates.saturating_add(1);
+            if self.peculiar.is_recovering {
+                self.cwnd += self.packet_bytes();
+            } else if self.peculiar.duplicates == DUPLICATES {
+                self.threshold = self.cwnd / 2 + self.packet_bytes();
+                self.cwnd = self.threshold + 3 * self.packet_bytes();
+                self.peculiar.is_recovering = true;
+            }
         }
     }
 
@@ -102,6 +120,9 @@ impl Sender {
     /// So many bytes more have come without a gap: all of them let the window grow, those that had waited behind a gap, too. In slow start by as much up to the threshold,
     /// and for the rest by a packet for each window.
     pub(super) fn hear_news_of_shadow(&mut self, news: u64) {
+        if core::mem::take(&mut self.peculiar.is_recovering) {
+            self.cwnd = self.threshold;
+        }
         let slow = news.min(self.threshold.saturating_sub(self.cwnd));
         self.cwnd += slow;
         let mut rest = news - slow;
@@ -115,7 +136,14 @@ impl Sender {
         }
     }
 
+    /// All that is under way is to be sent again, in its order: the window ends a few packets after the first byte that is missing.
     pub(super) fn handle_silence_of_shadow(&mut self) {
-        self.peculiar.timeout_ns = (2 * self.peculiar.timeout_ns).min(SILENCE_MAX_NS);
+        self.cwnd = PACKETS_AFTER_SILENCE * self.packet_bytes();
+        if let Some(again) = &mut self.again {
+            again.make_contiguous().sort_unstable();
+        }
+        let it = &mut self.peculiar;
+        (it.duplicates, it.is_recovering) = (0, false);
+        it.timeout_ns = (2 * it.timeout_ns).min(SILENCE_MAX_NS);
     }
 }

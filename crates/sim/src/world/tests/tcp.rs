@@ -156,7 +156,6 @@ fn shadows_tcp_notices_a_loss_late_and_that_of_what_was_sent_again_not_at_all() 
     let noticed_after = |control: Control| {
         let mut sender = after_segments(control, 8);
         let flights: Vec<Flight> = (0..7).map(|_| one(&mut sender, 10)).collect();
-        let silent_at = sender.silent_at;
         let mut later = flights[1..].iter();
         let mut ack_next = |sender: &mut Sender| {
             let number = later.next().map_or(0, |it| it.number);
@@ -164,6 +163,7 @@ fn shadows_tcp_notices_a_loss_late_and_that_of_what_was_sent_again_not_at_all() 
             sender.take_flight(30, 1)
         };
         let after = (1..).find(|_| ack_next(&mut sender).is_some());
+        let silent_at = sender.silent_at;
         // It is lost again. What was sent before that comes, and one after it.
         for it in &flights[1..] {
             sender.handle_ack(40, it.number, flights[0].start, 1 << 30);
@@ -235,11 +235,48 @@ fn what_is_sent_again_after_a_time_out_doubles_in_each_round() {
         while pass_round(&mut sender, true) < 64 {}
         assert!(pass_round(&mut sender, false) > 100, "all of them get lost");
         sender.handle_silence();
-        // Flights are sent again as they were: of up to eleven segments.
+        // Flights are sent again as they were: of up to eleven segments, or the last of them half beyond the window.
         let rounds = [(); 5].map(|()| pass_round(&mut sender, true));
-        assert!(rounds[0] <= 11, "{control:?}: {rounds:?}");
+        assert!(rounds[0] <= 13, "{control:?}: {rounds:?}");
         assert!(rounds[4] >= 4 * rounds[0], "{control:?}: {rounds:?}");
     }
+}
+
+#[test]
+fn shadows_window_begins_at_the_first_byte_that_is_missing_and_grows_while_it_is_mended() {
+    // Of thirty packets the first and one after ten others get lost.
+    let mut sender = after_segments(Control::Shadow, 28);
+    sender.write(1 << 20);
+    let segments = |flights: &[Flight]| flights.iter().map(|it| it.bytes).sum::<u32>() / 1448;
+    let flights = send_all(&mut sender, 100);
+    assert_eq!(segments(&flights), 30);
+    let hole = flights.iter().find(|it| it.start > flights[0].start + 10 * 1448).expect("one");
+    let mut sent = Vec::new();
+    for it in flights[1..].iter().filter(|it| it.number != hole.number) {
+        sender.handle_ack(200, it.number, flights[0].start, 1 << 30);
+        sent.extend(send_all(&mut sender, 200));
+    }
+    // Half of thirty are allowed, and as many more as have come.
+    let (again, new): (Vec<Flight>, Vec<Flight>) = sent.iter().copied().partition(|it| it.is_again);
+    assert_eq!(again.len(), 1);
+    assert!((8..=13).contains(&segments(&new)), "{new:?}");
+    // The first hole is mended. From the second on more is under way than half of the window: nothing may be sent.
+    sender.handle_ack(300, again[0].number, hole.start, 1 << 30);
+    assert_eq!(send_all(&mut sender, 300).len(), 0);
+}
+
+#[test]
+fn after_a_time_out_shadow_begins_with_what_is_missing_first_though_it_was_sent_last() {
+    let mut sender = after_segments(Control::Shadow, 28);
+    sender.write(1 << 20);
+    let flights = send_all(&mut sender, 100);
+    for it in &flights[1..4] {
+        sender.handle_ack(200, it.number, flights[0].start, 1 << 30);
+    }
+    let again = send_all(&mut sender, 200);
+    assert!(again[0].is_again && again[0].start == flights[0].start, "{again:?}");
+    sender.handle_silence();
+    assert_eq!(send_all(&mut sender, 5_000_000_000)[0].start, flights[0].start);
 }
 
 /// What had waited behind a gap does not come to the window at once.
@@ -264,7 +301,9 @@ fn shadows_window_grows_to_its_threshold_and_by_a_packet_for_each_window_then() 
     }
     let again = send_all(&mut sender, now + 150_000_000);
     assert_eq!(again[0].start, flights[0].start);
-    assert!(segments(&sender) <= before / 2 + 1);
+    // Half, and a packet for each that has come since.
+    let recovering = segments(&sender);
+    assert!((before..2 * before).contains(&recovering), "{before} and {recovering}");
     sender.handle_silence();
     assert_eq!(segments(&sender), 10);
     let again = send_all(&mut sender, now + 2_000_000_000)[0];
@@ -272,7 +311,7 @@ fn shadows_window_grows_to_its_threshold_and_by_a_packet_for_each_window_then() 
     let last = flights[flights.len() - 1];
     let end = last.start + u64::from(last.bytes);
     sender.handle_ack(now + 2_100_000_000, again.number, end, 1 << 30);
-    // A quarter of what it was, and a packet for each of the windows that came at once.
-    let after = segments(&sender);
-    assert!((before / 4..before / 4 + 8).contains(&after), "{before} and {after}");
+    // Half of what it was, and a packet for each of the windows that came at once.
+    let (half, after) = (recovering / 2, segments(&sender));
+    assert!((half..half + 8).contains(&after), "{recovering} and {after}");
 }
