@@ -7,8 +7,8 @@
 //! cargo run --release -p tornet --example beside_shadow -- out/shadow.data ours/transfers.csv
 //! ```
 //!
-//! Prints median times to the first and the last byte for each size of download, in Shadow by TGen's own log, and how far ours are from them: of all that began, on
-//! both sides, as in docs/simulation.md under "Results". Those that were given up never come, and of those that were under way at the end it is known for how long. (When
+//! Prints median times to the first and the last byte for each size of download, and tenths of the latter, in Shadow by TGen's own log, and how far ours are from them: of all that began, on
+//! both sides, in one run or, with commas between folders and files, in several together, as in docs/simulation.md under "Results". Those that were given up never come, and of those that were under way at the end it is known for how long. (When
 //! the first byte of those has come, TGen does not tell: they are left out of Shadow's first bytes.)
 //!
 //! The first folder may also be one of tornettools' results, `tornet.plot.data`, or as `tor/data/shadowtor-0.05-1-classic` of netsim-atc2022: with
@@ -16,7 +16,7 @@
 //! ours have one of their two round trips until the first byte taken off, and begin so many seconds (a third argument) after the start at the earliest.
 #![expect(clippy::unwrap_used, clippy::print_stdout, reason = "a tool for developers")]
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::Path;
 use tornet::results::Waits;
@@ -56,31 +56,76 @@ type Times = BTreeMap<u64, Downloads>;
 fn main() {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let ([shadow, ours], from) = (&arguments[..2], arguments.get(2)) else {
-        panic!("FOLDER-OF-SHADOW TRANSFERS.CSV [SECOND] please")
+        panic!("FOLDER-OF-SHADOW[,...] TRANSFERS.CSV[,...] [SECOND] please")
     };
     let from_s: u64 = from.map_or(0, |it| it.parse().unwrap());
-    let shadow = Path::new(shadow);
-    let are_results = shadow.join("time_to_last_byte_recv.json").is_file();
-    let mut ours = in_ours(Path::new(ours), from_s, are_results);
-    let shadow = if are_results { in_results(shadow) } else { in_shadow(shadow) };
-    println!("| bytes | downloads | first byte, s | last byte, s | ours over Shadow |");
-    println!("|---|---|---|---|---|");
-    for (bytes, theirs) in shadow {
-        let Some(ours) = ours.remove(&bytes) else { continue };
-        let counts = format!("{} and {}", ours.count(), theirs.count());
-        let median = |(over, longer)| Waits::new(over, longer).median().unwrap_or(f64::NAN);
-        let first = [ours.first, theirs.first].map(median);
-        let last = [ours.last, theirs.last].map(median);
+    let are_results =
+        |folder: &str| Path::new(folder).join("time_to_last_byte_recv.json").is_file();
+    let of_shadow = |folder: &str| {
+        let path = Path::new(folder);
+        if are_results(folder) { in_results(path) } else { in_shadow(path) }
+    };
+    let wholes_only = shadow.split(',').any(are_results);
+    let shadow: Vec<Times> = shadow.split(',').map(of_shadow).collect();
+    let ours: Vec<Times> =
+        ours.split(',').map(|path| in_ours(Path::new(path), from_s, wholes_only)).collect();
+    println!("Shadow, ours and ours over Shadow; in brackets the medians of single runs.\n");
+    println!(
+        "| bytes | downloads | first byte, s | last byte, s | the fastest tenth | the slowest |"
+    );
+    println!("|---|---|---|---|---|---|");
+    let sizes: BTreeSet<u64> = shadow.iter().flat_map(BTreeMap::keys).copied().collect();
+    for bytes in sizes {
+        let sides = [&shadow, &ours].map(|runs| Side::new(runs, bytes));
+        let [theirs, own] = &sides;
+        if own.count == 0 {
+            continue;
+        }
+        let beside = |of: &dyn Fn(&Side) -> f64| {
+            let (theirs, own) = (of(theirs), of(own));
+            format!("{theirs:.2} and {own:.2} ({:.2})", own / theirs)
+        };
+        let last = |share: f64| beside(&|side: &Side| quantile(&side.last, share));
         println!(
-            "| {bytes} | {counts} | {:.3} and {:.3} | {:.3} and {:.3} | {:.2}, {:.2} |",
-            first[0],
-            first[1],
-            last[0],
-            last[1],
-            first[0] / first[1],
-            last[0] / last[1],
+            "| {bytes} | {} and {} | {} | {} [{} and {}] | {} | {} |",
+            theirs.count,
+            own.count,
+            beside(&|side: &Side| quantile(&side.first, 0.5)),
+            last(0.5),
+            theirs.single,
+            own.single,
+            last(0.1),
+            last(0.9),
         );
     }
+}
+
+/// Downloads of a size in all runs of Shadow's, or in all of ours.
+struct Side {
+    count: usize,
+    first: Waits,
+    last: Waits,
+    /// Medians of the seconds to the last byte, run by run.
+    single: String,
+}
+
+impl Side {
+    fn new(runs: &[Times], bytes: u64) -> Self {
+        let of_size: Vec<&Downloads> = runs.iter().filter_map(|it| it.get(&bytes)).collect();
+        let waits =
+            |(over, longer): &(Vec<f64>, Vec<f64>)| Waits::new(over.clone(), longer.clone());
+        let single = of_size.iter().map(|it| format!("{:.2}", quantile(&waits(&it.last), 0.5)));
+        Self {
+            count: of_size.iter().map(|it| it.count()).sum(),
+            single: single.collect::<Vec<_>>().join(" "),
+            first: Waits::together(of_size.iter().map(|it| waits(&it.first))),
+            last: Waits::together(of_size.iter().map(|it| waits(&it.last))),
+        }
+    }
+}
+
+fn quantile(waits: &Waits, share: f64) -> f64 {
+    waits.quantile(share).unwrap_or(f64::NAN)
 }
 
 /// By the lines in which TGen tells how streams are.
