@@ -66,6 +66,7 @@ fn main() {
         if are_results(folder) { in_results(path) } else { in_shadow(path) }
     };
     let wholes_only = shadow.split(',').any(are_results);
+    assert!(!wholes_only || shadow.split(',').all(are_results), "folders of one kind, please");
     let shadow: Vec<Times> = shadow.split(',').map(of_shadow).collect();
     let ours: Vec<Times> =
         ours.split(',').map(|path| in_ours(Path::new(path), from_s, wholes_only)).collect();
@@ -83,7 +84,7 @@ fn main() {
         }
         let beside = |of: &dyn Fn(&Side) -> f64| {
             let (theirs, own) = (of(theirs), of(own));
-            format!("{theirs:.2} and {own:.2} ({:.2})", own / theirs)
+            format!("{theirs:.3} and {own:.3} ({:.2})", own / theirs)
         };
         let last = |share: f64| beside(&|side: &Side| quantile(&side.last, share));
         println!(
@@ -111,7 +112,9 @@ struct Side {
 
 impl Side {
     fn new(runs: &[Times], bytes: u64) -> Self {
-        let of_size: Vec<&Downloads> = runs.iter().filter_map(|it| it.get(&bytes)).collect();
+        let none = Downloads::default();
+        let of_size: Vec<&Downloads> =
+            runs.iter().map(|it| it.get(&bytes).unwrap_or(&none)).collect();
         let waits =
             |(over, longer): &(Vec<f64>, Vec<f64>)| Waits::new(over.clone(), longer.clone());
         let single = of_size.iter().map(|it| format!("{:.2}", quantile(&waits(&it.last), 0.5)));

@@ -121,7 +121,11 @@ fn variant_case(runs: &[Played], variant: &str, load: u32) -> Case {
     for (name, unit, what) in told {
         let own = of(variant, what);
         let change = Change::of(runs, (VARIANTS[0], variant), load, what);
-        parts.push(format!("{name} {own:.3} {unit} ({:+.1} %)", change.percent));
+        let beside = match change.percent.count {
+            0 => String::new(),
+            _ => format!(" ({:+.1} %)", change.percent),
+        };
+        parts.push(format!("{name} {own:.3} {unit}{beside}"));
         let column = name.replace(' ', "_").replace('\'', "");
         case = case
             .column(&column, own.mean)

@@ -146,7 +146,7 @@ fn load_cases(runs: &[Played], load: u32) -> Vec<Case> {
                 Some(percent) if holds(percent) => CaseVerdict::Held,
                 Some(_) => CaseVerdict::Missed,
                 None if change.seeds == 0 => CaseVerdict::Failed,
-                // What is left are the fast ones.
+                // Where some have none, the others may be the fast ones.
                 None => CaseVerdict::Inconclusive,
             };
             cases.push(Case { name: title, verdict, ..case });
@@ -172,7 +172,10 @@ fn compared(
     let change = Change::of(runs, (first, other), load, figure.of);
     let of = |name: &str| over_seeds(runs, (name, load), figure.of);
     let (with, without) = (of(other), of(first));
-    let detail = format!("{change} ({with:.2} and {without:.2} {})", figure.unit);
+    let detail = match change.percent.count {
+        0 => change.to_string(),
+        _ => format!("{change} ({with:.2} and {without:.2} {})", figure.unit),
+    };
     let name = format!("{other}, load {load} %, {}", figure.name);
     let case = Case::new(name, None, None)
         .ended(CaseVerdict::Skipped, detail)

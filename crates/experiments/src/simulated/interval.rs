@@ -42,10 +42,11 @@ impl Interval {
 impl fmt::Display for Interval {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let digits = f.precision().unwrap_or(2);
-        match self.half_width {
-            Some(half) => write!(f, "{:.digits$} ± {half:.digits$}", self.mean),
-            None => write!(f, "{:.digits$}", self.mean),
+        match f.sign_plus() {
+            true => write!(f, "{:+.digits$}", self.mean)?,
+            false => write!(f, "{:.digits$}", self.mean)?,
         }
+        self.half_width.map_or(Ok(()), |half| write!(f, " ± {half:.digits$}"))
     }
 }
 
@@ -70,5 +71,6 @@ mod tests {
         assert_eq!(Interval::of(&[2.0, f64::NAN]).to_string(), "2.00");
         assert!(Interval::of(&[]).mean.is_nan());
         assert_eq!(format!("{:.1}", Interval::of(&[2.0, 2.0]).times(10.0)), "20.0 ± 0.0");
+        assert_eq!(format!("{:+.1}", Interval::of(&[2.0, 2.0])), "+2.0 ± 0.0");
     }
 }

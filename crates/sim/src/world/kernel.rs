@@ -29,6 +29,9 @@ use onion::{Duration, Instant, Rate};
 /// Bytes around a segment: Ethernet, IPv4, TCP with time stamps.
 const HEADERS: u64 = 66;
 
+/// The same in Shadow: IPv4 and TCP without options.
+const HEADERS_OF_SHADOW: u64 = 40;
+
 /// Bytes around a TLS record.
 const RECORD: u64 = 22;
 
@@ -71,6 +74,8 @@ pub(super) struct Kernel {
     /// Of each host, whether it offers windows from hop to hop.
     pub(super) windows: Arc<[bool]>,
     control: Control,
+    /// Bytes around a segment.
+    headers: u64,
     segment_memory_bytes: u32,
     lot: Lot,
     up_ps_per_byte: u64,
@@ -116,6 +121,7 @@ impl Kernel {
             net,
             windows: Arc::default(),
             control,
+            headers: if control == Control::Shadow { HEADERS_OF_SHADOW } else { HEADERS },
             segment_memory_bytes,
             lot: Lot::of(seed, u64::from(id) << 8 | 1),
             up_ps_per_byte: ps_per_byte(up),

@@ -54,6 +54,15 @@ pub(super) struct Flight {
     pub(super) is_again: bool,
 }
 
+impl Flight {
+    const fn again(&self) -> Again {
+        (self.start, self.bytes, self.number)
+    }
+}
+
+/// What is to be sent again: where it begins, its bytes, and the number of the flight that had it.
+type Again = (u64, u32, u32);
+
 /// One side's way out. Its place in a [`Socket`](super::socket::Socket) is known: what comes first is on the second line, and behind it whole lines follow.
 #[derive(Debug)]
 #[repr(C)]
@@ -84,7 +93,7 @@ pub(super) struct Sender {
         clippy::box_collection,
         reason = "most connections never have any, and there are many"
     )]
-    again: Option<Box<VecDeque<(u64, u32)>>>,
+    again: Option<Box<VecDeque<Again>>>,
     /// When all that is under way counts as lost.
     pub(super) silent_at: u64,
     sent_at: u64,
@@ -171,11 +180,11 @@ impl Sender {
     pub(super) fn may_send(&mut self, unit: u64) -> bool {
         if let Some(again) = &mut self.again {
             let acked = self.acked;
-            while again.front().is_some_and(|(start, bytes)| start + u64::from(*bytes) <= acked) {
+            while again.front().is_some_and(|it| it.0 + u64::from(it.1) <= acked) {
                 again.pop_front();
             }
         }
-        if let Some((start, bytes)) = self.again.as_ref().and_then(|again| again.front()) {
+        if let Some((start, bytes, _)) = self.again.as_ref().and_then(|again| again.front()) {
             let fits = match self.control {
                 Control::Shadow => *start < self.acked + self.cwnd,
                 _ => self.in_flight + u64::from(*bytes) <= self.cwnd,
@@ -201,7 +210,7 @@ impl Sender {
         if !self.may_send(unit) {
             return None;
         }
-        let (start, bytes, is_again) = if let Some((start, bytes)) = self.take_again() {
+        let (start, bytes, is_again) = if let Some((start, bytes, _)) = self.take_again() {
             self.is_repair_due = false;
             (start, bytes, true)
         } else {
@@ -229,7 +238,7 @@ impl Sender {
         Some(flight)
     }
 
-    fn take_again(&mut self) -> Option<(u64, u32)> {
+    fn take_again(&mut self) -> Option<Again> {
         self.again.as_mut()?.pop_front()
     }
 
@@ -276,7 +285,7 @@ impl Sender {
             self.flights.remove(overlooked);
             self.in_flight -= u64::from(flight.bytes);
             if flight.number < number {
-                self.again.get_or_insert_default().push_back((flight.start, flight.bytes));
+                self.again.get_or_insert_default().push_back(flight.again());
                 if !self.is_shadows() {
                     self.handle_loss(&flight);
                 }
@@ -318,7 +327,7 @@ impl Sender {
     /// Nothing was heard for long.
     pub(super) fn handle_silence(&mut self) {
         let again = self.again.get_or_insert_default();
-        again.extend(self.flights.drain(..).map(|flight| (flight.start, flight.bytes)));
+        again.extend(self.flights.drain(..).map(|flight| flight.again()));
         self.in_flight = 0;
         self.reduce();
         // Linux forgets what it knew of the path.
@@ -349,7 +358,7 @@ impl Sender {
         let packet = self.packet_bytes();
         let segments = |bytes: u64| u32::try_from(bytes.div_ceil(packet)).unwrap_or(u32::MAX);
         let again = self.again.iter().flat_map(|again| again.iter());
-        let again: u64 = again.map(|(_, bytes)| u64::from(*bytes)).sum();
+        let again: u64 = again.map(|it| u64::from(it.1)).sum();
         SocketState {
             cwnd_segments: segments(self.cwnd),
             unacked_segments: segments(match self.control {

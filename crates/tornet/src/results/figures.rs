@@ -67,7 +67,7 @@ pub struct Summary {
     pub model_streams_complete: usize,
     /// Cells' mean time in relays' queues.
     pub queue_ms: f64,
-    /// Behind them in relays' kernels, written and not sent for the first time: with [`queue_ms`](Self::queue_ms) a relay's congestion (KIST, §3).
+    /// Behind them in relays' kernels, written and not sent for the first time: with [`queue_ms`](Self::queue_ms) a relay's congestion, as KIST's paper means it. What waits for its turn on the host's line counts, but not with Shadow's TCP.
     pub kernel_queue_ms: f64,
     /// Flights of TCP that got lost, and those of them that a full way down has dropped.
     pub lost_flights: u64,

@@ -4,7 +4,7 @@
 //! it waits where they wait: in the socket, for TCP's window, for its socket's turn on the way up, on the way down, and for what got lost before it. Its bytes count on both ways. They do not count for TCP's window, and it
 //! does not get lost itself: it is small.
 
-use super::{Event, HEADERS, Kernel, RECORD};
+use super::{Event, Kernel, RECORD};
 use crate::world::message::What;
 use crate::world::socket::Phase;
 use alloc::boxed::Box;
@@ -47,7 +47,7 @@ impl Kernel {
         while self.socket(index).has_feedback_to_send() {
             let feedback = self.socket_mut(index).feedback.as_mut();
             let Some((place, body)) = feedback.and_then(|it| it.unsent.pop_front()) else { return };
-            let wire = record_bytes(&body) + HEADERS;
+            let wire = record_bytes(&body) + self.headers;
             self.post(index, What::Feedback { place, body }, wire);
         }
     }

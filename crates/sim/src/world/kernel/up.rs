@@ -1,6 +1,6 @@
 //! The way up: sockets have turns.
 
-use super::{HEADERS, Kernel, RECORD};
+use super::{Kernel, RECORD};
 use crate::world::message::{Mail, What};
 use crate::world::socket::Phase;
 use crate::world::tcp::{Control, MSS};
@@ -49,19 +49,19 @@ impl Kernel {
         };
         self.watch(index);
         let segments = u64::from(bytes).div_ceil(MSS);
-        let wire = u64::from(bytes) + segments * HEADERS + RECORD;
+        let wire = u64::from(bytes) + segments * self.headers + RECORD;
         self.post(index, what, wire);
         self.send_feedback(index);
     }
 
     pub(in crate::world) fn post_small(&mut self, index: u32, what: What) {
-        self.post(index, what, HEADERS);
+        self.post(index, what, self.headers);
     }
 
     pub(super) fn post(&mut self, index: u32, what: What, wire_bytes: u64) {
         let takes = wire_bytes * self.up_ps_per_byte / 1000;
         // Acknowledgements and the like do not wait: a queue of which each connection has its part lets them pass.
-        let leaves_at = if wire_bytes == HEADERS {
+        let leaves_at = if wire_bytes == self.headers {
             self.now + takes
         } else {
             self.up_free_at = self.up_free_at.max(self.now) + takes;

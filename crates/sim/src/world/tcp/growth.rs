@@ -76,7 +76,11 @@ impl Sender {
     #[expect(clippy::cast_precision_loss, reason = "windows are far below 2⁵³ bytes")]
     pub(super) fn reduce(&mut self) {
         let kept = match self.control {
-            Control::Reno | Control::Shadow => self.cwnd / 2,
+            Control::Reno => self.cwnd / 2,
+            Control::Shadow => {
+                self.threshold = self.cwnd / 2 + self.packet_bytes();
+                return;
+            }
             Control::Cubic => {
                 let segments = self.cwnd as f64 / MSS as f64;
                 // Fast convergence (RFC 9438, §4.7).

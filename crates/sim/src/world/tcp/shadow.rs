@@ -27,7 +27,7 @@ pub(super) const FLIGHT_MAX: u64 = 4 * PACKET_OF_LINK as u64;
 const SILENCE_MAX_NS: u64 = 120_000_000_000;
 
 /// So many acknowledgements without news tell of a loss.
-const DUPLICATES: u16 = 3;
+const DUPLICATES: u32 = 3;
 
 /// After more time-outs in a row than these nothing is thought of before.
 const SILENCES_FORGOTTEN: u32 = 2;
@@ -84,20 +84,28 @@ impl Sender {
             self.peculiar.duplicates = 0;
             return;
         }
-        let acked = self.acked;
-        let Some(it) = self.flights.iter().find(|it| it.number == number && it.start > acked)
+        // What was under way at a time-out is to be sent again, and comes nevertheless.
+        let given_up = || self.again.iter().flat_map(|it| it.iter()).find(|it| it.2 == number);
+        let flight = self.flights.iter().find(|it| it.number == number);
+        let Some((start, bytes)) =
+            flight.map(|it| (it.start, it.bytes)).or_else(|| given_up().map(|it| (it.0, it.1)))
         else {
             return;
         };
-        for _ in 0..it.bytes.div_ceil(self.peculiar.packet_bytes) {
-            self.peculiar.duplicates = self.peculiar.duplicates.saturating_add(1);
-            if self.peculiar.is_recovering {
-                self.cwnd += self.packet_bytes();
-            } else if self.peculiar.duplicates == DUPLICATES {
-                self.threshold = self.cwnd / 2 + self.packet_bytes();
-                self.cwnd = self.threshold + 3 * self.packet_bytes();
-                self.peculiar.is_recovering = true;
-            }
+        if start <= self.acked {
+            return;
+        }
+        if self.peculiar.is_recovering {
+            self.cwnd += u64::from(bytes);
+            return;
+        }
+        let packets = bytes.div_ceil(self.peculiar.packet_bytes);
+        let duplicates = u32::from(self.peculiar.duplicates) + packets;
+        self.peculiar.duplicates = u16::try_from(duplicates).unwrap_or(u16::MAX);
+        if duplicates >= DUPLICATES {
+            self.reduce();
+            self.cwnd = self.threshold + u64::from(duplicates) * self.packet_bytes();
+            (self.peculiar.is_recovering, self.is_after_silence) = (true, false);
         }
     }
 
@@ -114,7 +122,9 @@ impl Sender {
 
     /// Whether the loss of a flight, before one that has come, is not noticed: it is only of the first byte that is missing.
     pub(super) const fn overlooks(&self, flight: &Flight) -> bool {
-        flight.is_again || flight.start > self.acked || self.peculiar.duplicates < DUPLICATES
+        flight.is_again
+            || flight.start > self.acked
+            || (self.peculiar.duplicates as u32) < DUPLICATES
     }
 
     /// So many bytes more have come without a gap: all of them let the window grow, those that had waited behind a gap, too. In slow start by as much up to the threshold,
@@ -123,9 +133,14 @@ impl Sender {
         if core::mem::take(&mut self.peculiar.is_recovering) {
             self.cwnd = self.threshold;
         }
-        let slow = news.min(self.threshold.saturating_sub(self.cwnd));
-        self.cwnd += slow;
-        let mut rest = news - slow;
+        let mut rest = news;
+        // Slow start ends at the threshold, even if a time-out had left more than that.
+        if self.cwnd < self.threshold || self.is_after_silence {
+            let grown = self.cwnd.saturating_add(news);
+            rest = grown.saturating_sub(self.threshold);
+            self.cwnd = grown.min(self.threshold);
+            self.is_after_silence &= grown < self.threshold;
+        }
         while rest >= self.cwnd {
             rest -= self.cwnd;
             self.cwnd += self.packet_bytes();

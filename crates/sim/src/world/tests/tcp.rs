@@ -279,6 +279,34 @@ fn after_a_time_out_shadow_begins_with_what_is_missing_first_though_it_was_sent_
     assert_eq!(send_all(&mut sender, 5_000_000_000)[0].start, flights[0].start);
 }
 
+#[test]
+fn after_a_time_out_shadows_window_ends_at_its_threshold_though_it_was_longer() {
+    let mut sender = after_segments(Control::Shadow, 8);
+    let flights: Vec<Flight> = (0..8).map(|_| one(&mut sender, 10)).collect();
+    sender.handle_silence();
+    assert_eq!(sender.state().cwnd_segments, 10);
+    let again = send_all(&mut sender, 2_000_000_000);
+    sender.handle_ack(2_100_000_000, again[0].number, flights[1].start, 1 << 30);
+    // Half of ten, and one.
+    assert_eq!(sender.state().cwnd_segments, 7, "six and a part");
+}
+
+#[test]
+fn what_comes_late_after_a_time_out_counts_as_a_loss_for_shadow() {
+    let mut sender = after_segments(Control::Shadow, 28);
+    let flights: Vec<Flight> = (0..20).map(|_| one(&mut sender, 10)).collect();
+    sender.handle_silence();
+    let again = send_all(&mut sender, 2_000_000_000);
+    // Of what is not sent again yet, since only ten packets are.
+    for it in &flights[12..15] {
+        sender.handle_ack(2_010_000_000, it.number, flights[0].start, 1 << 30);
+    }
+    // Half of ten and one, and three.
+    assert_eq!(sender.state().cwnd_segments, 9);
+    sender.handle_ack(2_100_000_000, again[0].number, flights[1].start, 1 << 30);
+    assert_eq!(sender.state().cwnd_segments, 7, "six and a part");
+}
+
 /// What had waited behind a gap does not come to the window at once.
 #[test]
 fn shadows_window_grows_to_its_threshold_and_by_a_packet_for_each_window_then() {
