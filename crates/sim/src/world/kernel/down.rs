@@ -9,9 +9,6 @@ use crate::world::tcp::{Control, MSS, Payload};
 /// What shares of segments are counted in.
 const WHOLE: f64 = 4_294_967_296.0;
 
-/// Acknowledgements for a hundred packets in Shadow, which has them wait for others: by pcap, 39 % of what comes to an exit. Here each flight has one.
-const ACKS_OF_SHADOW: u64 = 64;
-
 /// Steps of the handshakes: TCP's three, TLS 1.3's, VERSIONS to NETINFO; all are small.
 const STEPS_OF_LINK: u8 = 6;
 
@@ -58,12 +55,6 @@ impl Kernel {
                 is_lost = true;
                 self.counts.dropped_flights += 1;
             }
-        }
-        if segments == 0 && self.control == Control::Shadow && self.lot.below(100) < ACKS_OF_SHADOW
-        {
-            // What falls to an acknowledgement does not fall to data. The next one tells the same, so that it matters to nobody.
-            let waits_ns = self.down_free_at.saturating_sub(at);
-            let _ = self.codel.drops(at + waits_ns, waits_ns);
         }
         if !is_lost {
             self.down_free_at = self.down_free_at.max(at) + takes_ns;
