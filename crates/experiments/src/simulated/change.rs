@@ -23,12 +23,8 @@ impl Change {
         let beside = |with: &Played| {
             runs(all, first, load).find(|without| without.point.seed == with.point.seed)
         };
-        // By logarithms: a mean of ratios is too high by how much they vary, and that of the inverse ones is not its inverse.
-        let ratio = |with: &Played| {
-            let (with, without) = (what(with)?, what(beside(with)?)?);
-            let is_one = |it: &f64| it.is_finite() && *it > 0.0;
-            Some((with, without)).filter(|(a, b)| is_one(a) && is_one(b)).map(|(a, b)| (a / b).ln())
-        };
+        // By logarithms: a mean of ratios is too high by how much they vary, and that of the inverse ones is not its inverse. Of what is nothing or never there is none.
+        let ratio = |with: &Played| Some((what(with)? / what(beside(with)?)?).ln());
         let log = over_seeds(all, (other, load), ratio);
         let factor = log.mean.exp();
         let percent = Interval {
